@@ -1,0 +1,103 @@
+//! Congestion controls, one file each, behind [`CongestionControl`].
+//!
+//! One object serves a whole connection and sees every subflow's [`Flow`], since coupled controls need
+//! their siblings' windows. It grows windows; the engine detects loss, asks for the new threshold and
+//! brings the window down to it (PRR, RFC 6937).
+
+use std::fmt::Debug;
+
+use crate::Nanos;
+use crate::flow::Flow;
+use crate::registry::Registry;
+
+/// An acknowledgement that may grow the window.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Ack {
+    /// Now.
+    pub now: Nanos,
+    /// Segments newly delivered, cumulatively or selectively (Linux's `acked_sacked`).
+    pub acked: u32,
+    /// Round-trip time sample, if this ACK gave one.
+    pub rtt: Option<Nanos>,
+    /// Segments in flight before this ACK.
+    pub prior_in_flight: u32,
+    /// Whether the window was the limit while they were sent (Linux's `tcp_is_cwnd_limited`): grow only
+    /// then.
+    pub cwnd_limited: bool,
+    /// Whether a new round trip began with it (the first ACK past what was sent when the last began).
+    pub round_start: bool,
+}
+
+/// Why a window is reduced.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LossCause {
+    /// RACK-TLP or duplicate ACKs.
+    FastRetransmit,
+    /// The retransmission timer.
+    Timeout,
+    /// ECN echo.
+    Ecn,
+}
+
+/// A congestion control for all subflows of one connection. `flows[i]` is the subflow concerned.
+///
+/// Call order for a subflow: `subflow_added`, then any of the others, then `subflow_removed`.
+pub trait CongestionControl: Debug + Send {
+    /// Its name in the registry.
+    fn name(&self) -> &'static str;
+
+    /// A subflow joined; `flows[i].cwnd` holds the initial window.
+    fn subflow_added(&mut self, flows: &mut [Flow], i: usize, now: Nanos) {
+        let _ = (flows, i, now);
+    }
+
+    /// The subflow is gone; its index may be used again.
+    fn subflow_removed(&mut self, flows: &mut [Flow], i: usize) {
+        let _ = (flows, i);
+    }
+
+    /// New data was acknowledged outside recovery: grow `flows[i].cwnd` (and nothing else's). Called also
+    /// when not `cwnd_limited`, for the samples in it.
+    fn on_ack(&mut self, flows: &mut [Flow], i: usize, ack: &Ack);
+
+    /// Loss or ECN: the new slow start threshold, in segments, at least 2 unless the source says otherwise.
+    /// The engine sets it and reduces the window.
+    fn ssthresh(&mut self, flows: &[Flow], i: usize, cause: LossCause, now: Nanos) -> u32;
+
+    /// The reduction turned out spurious; the engine restores `cwnd` and `ssthresh` itself.
+    fn on_undo(&mut self, flows: &[Flow], i: usize) {
+        let _ = (flows, i);
+    }
+
+    /// Data is sent again after an idle time of at least one RTO; the engine restarts the window (RFC 5681
+    /// 4.1) and `idle` is how long nothing was sent.
+    fn on_idle_restart(&mut self, flows: &[Flow], i: usize, idle: Nanos) {
+        let _ = (flows, i, idle);
+    }
+
+    /// Whether the engine's pacing rate (Linux's rule) should be kept away from this subflow, because the
+    /// control sets `flows[i].pacing_rate` itself.
+    fn sets_pacing_rate(&self) -> bool {
+        false
+    }
+
+    /// Numbers for observers: (name, value), e.g. LIA's alpha.
+    fn metrics(&self, flows: &[Flow], i: usize) -> Vec<(&'static str, f64)> {
+        let _ = (flows, i);
+        Vec::new()
+    }
+}
+
+/// Grows the window by what slow start allows and returns the segments left over once the threshold is
+/// reached (RFC 5681 3.1, Linux's `tcp_slow_start`).
+pub fn slow_start(flow: &mut Flow, acked: u32) -> u32 {
+    let target = flow.cwnd.saturating_add(acked).min(flow.ssthresh.max(flow.cwnd));
+    let used = target - flow.cwnd;
+    flow.cwnd = target;
+    acked - used
+}
+
+/// All that come with the engine. A new one is a new file plus one line here.
+pub fn builtin() -> Registry<dyn CongestionControl> {
+    Registry::new("congestion control")
+}

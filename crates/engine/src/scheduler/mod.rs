@@ -1,0 +1,306 @@
+//! Packet schedulers, one file each, behind [`Scheduler`].
+//!
+//! The engine asks [`Scheduler::select`] whenever something could be sent: after data is written, an
+//! acknowledgement, a loss, a timeout, a subflow's coming or going, and at the moment a wait named. It
+//! asks again after each decision that sent something, until the answer is [`Decision::Wait`].
+//!
+//! Stream positions are connection-level byte offsets from the first byte of data, in 64 bits that never
+//! wrap (DSN = IDSN + 1 + offset).
+
+use std::fmt::Debug;
+
+use crate::flow::Flow;
+use crate::registry::Registry;
+use crate::{Nanos, SubflowId};
+
+/// What to do next.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Decision {
+    /// Send new data on `subflow`: up to `bytes` from the first unassigned byte. The engine clips it to the
+    /// data there is, the connection-level window, the subflow's cwnd and the path's burst.
+    Send {
+        /// Where.
+        subflow: SubflowId,
+        /// How much at most.
+        bytes: u32,
+    },
+    /// Send new data that starts at `offset`, leaving what is before it for later (DAPS, F2P-DPS). The
+    /// engine clips as for `Send`; if `offset` is assigned or not yet written, it takes the first
+    /// unassigned byte after it, and failing that the first unassigned byte.
+    SendAt {
+        /// Where.
+        subflow: SubflowId,
+        /// Stream offset.
+        offset: u64,
+        /// How much at most.
+        bytes: u32,
+    },
+    /// Hand new data to `subflow`, to be sent when its window allows: cwnd doesn't clip it (OTIAS).
+    Queue {
+        /// Where.
+        subflow: SubflowId,
+        /// How much at most.
+        bytes: u32,
+    },
+    /// Repeat on `subflow` the chunk that starts at `offset`, which another subflow carries. Clipped to the
+    /// chunk and to the subflow's cwnd; ignored if the data is acknowledged or the subflow sent it already.
+    Duplicate {
+        /// Where.
+        subflow: SubflowId,
+        /// Stream offset of the chunk.
+        offset: u64,
+        /// For the counters: why.
+        purpose: Purpose,
+    },
+    /// Nothing now, although something could be sent. Asked again at the next event, and at `until` at the
+    /// latest. A wait that no event or moment could end is ended by the engine: with nothing in flight on
+    /// any subflow, it sends by `minrtt`, so that no scheduler can stall a connection.
+    Wait {
+        /// A moment to ask again, if the next event should be too late.
+        until: Option<Nanos>,
+    },
+}
+
+/// Why data is repeated.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Purpose {
+    /// Redundancy by design (redundant, cfs).
+    Redundant,
+    /// Opportunistic retransmission: the head blocks the connection-level window.
+    Opportunistic,
+}
+
+/// A range of stream bytes in flight at connection level: sent on some subflow, not yet acknowledged by a
+/// DATA_ACK.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Chunk {
+    /// Stream offset of its first byte.
+    pub offset: u64,
+    /// Length in bytes.
+    pub len: u32,
+    /// Bit i: subflow i carries or carried it.
+    pub carriers: u32,
+    /// The subflow it was last sent on.
+    pub last: SubflowId,
+    /// When it was last sent (or queued).
+    pub sent_at: Nanos,
+}
+
+impl Chunk {
+    /// Whether it was ever given to `subflow`.
+    #[inline]
+    pub fn carried_by(&self, subflow: SubflowId) -> bool {
+        self.carriers & (1 << subflow.0) != 0
+    }
+}
+
+/// Read access to the chunks in flight, in order of offset.
+pub trait InFlight {
+    /// The first chunk that ends after `offset`.
+    fn chunk_after(&self, offset: u64) -> Option<Chunk>;
+    /// How many chunks there are.
+    fn len(&self) -> usize;
+    /// Whether there are none.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// What a scheduler sees.
+#[derive(Clone, Copy)]
+pub struct View<'a> {
+    /// Now.
+    pub now: Nanos,
+    /// Every subflow slot of the connection, by [`SubflowId`]; closed ones included.
+    pub flows: &'a [Flow],
+    /// Bytes written by the application and not yet assigned to a subflow.
+    pub unsent: u64,
+    /// Offset of the first unassigned byte.
+    pub next_offset: u64,
+    /// Offset of the first byte not acknowledged at data level.
+    pub una: u64,
+    /// The connection-level send window, in bytes from `una` (the mirror of the receiver's buffer).
+    pub send_window: u64,
+    /// Bytes of it that are left: `una + send_window - highest assigned`.
+    pub window_left: u64,
+    /// Total the application wrote so far.
+    pub written: u64,
+    /// The flow's full size, if the application declared it.
+    pub declared_size: Option<u64>,
+    /// Whether the application closed its side.
+    pub closed: bool,
+    /// What is in flight at data level.
+    pub in_flight: &'a dyn InFlight,
+}
+
+impl Debug for View<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("View").field("now", &self.now).field("unsent", &self.unsent).finish_non_exhaustive()
+    }
+}
+
+impl View<'_> {
+    /// Whether backup subflows count now: only when no other is usable (Linux's rule).
+    #[inline]
+    pub fn backups_count(&self) -> bool {
+        !self.flows.iter().any(|flow| flow.usable() && !flow.backup)
+    }
+
+    /// Whether the subflow may carry data: usable, and not a backup while another is there.
+    #[inline]
+    pub fn eligible(&self, flow: &Flow) -> bool {
+        flow.usable() && (!flow.backup || self.backups_count())
+    }
+
+    /// The eligible subflows.
+    pub fn usable(&self) -> impl Iterator<Item = &Flow> {
+        let backups = self.backups_count();
+        self.flows.iter().filter(move |flow| flow.usable() && (!flow.backup || backups))
+    }
+
+    /// The eligible subflows whose windows have room. Room in the connection-level window is one for all:
+    /// see [`View::blocked`].
+    pub fn available(&self) -> impl Iterator<Item = &Flow> {
+        self.usable().filter(|flow| flow.available())
+    }
+
+    /// Whether there is new data that the connection-level send window doesn't admit.
+    #[inline]
+    pub fn blocked(&self) -> bool {
+        self.unsent > 0 && self.window_left == 0
+    }
+
+    /// Whether new data could be sent now, cwnd permitting.
+    #[inline]
+    pub fn sendable(&self) -> bool {
+        self.unsent > 0 && self.window_left > 0
+    }
+
+    /// The least-srtt flow of an iterator; ties go to the lower id.
+    pub fn fastest<'f>(flows: impl Iterator<Item = &'f Flow>) -> Option<&'f Flow> {
+        flows.min_by_key(|flow| (flow.srtt, flow.id))
+    }
+}
+
+/// What a scheduler may hear between decisions.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Event {
+    /// A subflow became usable.
+    SubflowAdded(SubflowId),
+    /// A subflow is closed or failed; its in-flight data is about to be reinjected.
+    SubflowRemoved(SubflowId),
+    /// `segments` were newly acknowledged on the subflow.
+    Acked {
+        /// Where.
+        subflow: SubflowId,
+        /// How many.
+        segments: u32,
+    },
+    /// A DATA_ACK moved `una`.
+    DataAcked,
+    /// `segments` were judged lost on the subflow.
+    Lost {
+        /// Where.
+        subflow: SubflowId,
+        /// How many.
+        segments: u32,
+    },
+    /// The retransmission timer of the subflow fired.
+    Timeout(SubflowId),
+    /// New data doesn't fit the connection-level send window (once per blocking).
+    WindowBlocked,
+    /// The application wrote.
+    Written(u64),
+    /// The application closed its side.
+    Closed,
+}
+
+/// Where a scheduler says why. Costs nothing when off: the closure isn't called.
+#[derive(Debug, Default)]
+pub struct Why {
+    on: bool,
+    text: String,
+}
+
+impl Why {
+    /// One that listens.
+    pub fn listening() -> Self {
+        Why { on: true, text: String::new() }
+    }
+
+    /// Whether anyone listens.
+    #[inline]
+    pub fn on(&self) -> bool {
+        self.on
+    }
+
+    /// The reason in numbers, e.g. `lte would hold 17 KB of the 24 KB window, lambda=1.02`. Name subflows
+    /// as `{subflow 0}`: the reader's tool puts the path's name there.
+    #[inline]
+    pub fn say(&mut self, reason: impl FnOnce() -> String) {
+        if self.on {
+            self.text = reason();
+        }
+    }
+
+    /// Takes the text.
+    pub fn take(&mut self) -> String {
+        std::mem::take(&mut self.text)
+    }
+}
+
+/// Requests that go beyond placing data; read by the engine after each `select`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Mechanisms {
+    /// Opportunistic retransmission when the connection-level window blocks, and by whose rule.
+    pub opportunistic: Rule,
+    /// Penalisation of the carrier, and by whose rule.
+    pub penalise: Rule,
+}
+
+/// Whose rule a mechanism follows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Rule {
+    /// Not at all.
+    #[default]
+    Off,
+    /// blest-2016 II-A and V.
+    Paper,
+    /// The out-of-tree Linux kernel's conditions.
+    Linux,
+}
+
+/// A packet scheduler, one instance per connection and direction of sending.
+pub trait Scheduler: Debug + Send {
+    /// Its name in the registry.
+    fn name(&self) -> &'static str;
+
+    /// The next decision. Called while there is unsent data or data in flight, a usable subflow, and
+    /// something may have changed. Must be O(subflows).
+    fn select(&mut self, view: &View<'_>, why: &mut Why) -> Decision;
+
+    /// Something happened.
+    fn on_event(&mut self, view: &View<'_>, event: Event) {
+        let _ = (view, event);
+    }
+
+    /// Whether [`Scheduler::select`] wants to be asked when nothing is unsent (redundant, cfs).
+    fn repeats(&self) -> bool {
+        false
+    }
+
+    /// The mechanisms that the engine runs for it when the connection-level window blocks.
+    fn mechanisms(&self) -> Mechanisms {
+        Mechanisms::default()
+    }
+
+    /// Numbers for observers: (name, value), e.g. BLEST's lambda.
+    fn metrics(&self) -> Vec<(&'static str, f64)> {
+        Vec::new()
+    }
+}
+
+/// All that come with the engine. A new one is a new file plus one line here.
+pub fn builtin() -> Registry<dyn Scheduler> {
+    Registry::new("scheduler")
+}

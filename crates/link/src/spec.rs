@@ -1,0 +1,161 @@
+//! What a link is: plain data, validated where it is parsed.
+
+use std::sync::Arc;
+
+use crate::Nanos;
+
+/// One direction of a path.
+#[derive(Clone, PartialEq, Debug)]
+pub struct LinkSpec {
+    /// How fast packets leave the queue.
+    pub rate: Rate,
+    /// One-way propagation delay.
+    pub delay: Nanos,
+    /// Variation of the delay.
+    pub jitter: Option<Jitter>,
+    /// Random loss, drawn as a packet leaves the queue (so that lost packets use capacity, as on a radio
+    /// link; netem draws at the queue's entry).
+    pub loss: Loss,
+    /// The queue before the link.
+    pub queue: Queue,
+    /// Probability that a packet is delivered twice, 0 to 1.
+    pub duplicate: f64,
+    /// Bytes added to each packet's IP length when its time on the link is counted (14 + 4 + 8 + 12 for
+    /// Ethernet with preamble and gap); 0: rates count IP bytes.
+    pub overhead: u32,
+    /// What changes, and when, in order of time.
+    pub changes: Vec<Change>,
+}
+
+/// How fast a link sends.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Rate {
+    /// Bits per second, of IP bytes plus `overhead`; `u64::MAX`: no limit.
+    Constant(u64),
+    /// Delivery opportunities of a recorded link.
+    Trace(Arc<RateTrace>),
+}
+
+/// A mahimahi trace: each entry is the millisecond at which 1500 bytes may leave. Several entries may
+/// share a millisecond; the trace repeats at its last entry's time. A packet may use the rest of an
+/// opportunity; what an empty queue leaves unused is lost.
+#[derive(Clone, PartialEq, Debug)]
+pub struct RateTrace {
+    /// Where it was read from, for messages.
+    pub name: String,
+    /// Milliseconds, in order.
+    pub opportunities: Vec<u32>,
+}
+
+/// Variation of the delay, drawn for each packet.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Jitter {
+    /// The spread: half-width (uniform), standard deviation (normal, Pareto).
+    pub spread: Nanos,
+    /// The distribution.
+    pub shape: JitterShape,
+    /// True: a packet never overtakes the one before it (its arrival is at least the former's). False:
+    /// netem's meaning, each packet delayed on its own.
+    pub keeps_order: bool,
+}
+
+/// Distribution of jitter about the delay. A draw that would make the delay negative counts as 0.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum JitterShape {
+    /// Uniform in delay +- spread.
+    Uniform,
+    /// Normal.
+    Normal,
+    /// Pareto, shape 3, shifted to mean 0 and scaled to the spread, as netem's table.
+    Pareto,
+}
+
+/// Random loss.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Loss {
+    /// None.
+    None,
+    /// Each packet with this probability.
+    Bernoulli(f64),
+    /// Gilbert-Elliott: a two-state chain stepped per packet.
+    GilbertElliott {
+        /// P(good -> bad).
+        to_bad: f64,
+        /// P(bad -> good).
+        to_good: f64,
+        /// Loss in the good state.
+        loss_good: f64,
+        /// Loss in the bad state.
+        loss_bad: f64,
+    },
+}
+
+/// The queue before a link. ECN: instead of dropping, ECN-capable packets are marked where the entry says.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Queue {
+    /// Drop-tail, limit in packets (not counting the one on the link).
+    Packets {
+        /// The limit.
+        limit: u32,
+        /// Marks instead of nothing from this many queued packets on.
+        ecn_threshold: Option<u32>,
+    },
+    /// Drop-tail, limit in bytes.
+    Bytes {
+        /// The limit.
+        limit: u64,
+        /// Marks from this many queued bytes on.
+        ecn_threshold: Option<u64>,
+    },
+    /// CoDel (RFC 8289).
+    CoDel {
+        /// Hard limit in packets.
+        limit: u32,
+        /// Target sojourn time.
+        target: Nanos,
+        /// Interval.
+        interval: Nanos,
+        /// Mark ECN-capable packets instead of dropping.
+        ecn: bool,
+    },
+}
+
+/// A scheduled change.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Change {
+    /// When, from the start of the run.
+    pub at: Nanos,
+    /// What.
+    pub action: ChangeAction,
+}
+
+/// What changes.
+#[derive(Clone, PartialEq, Debug)]
+pub enum ChangeAction {
+    /// A new rate, for packets that start to be sent from now on.
+    Rate(Rate),
+    /// A new delay, for packets that leave the queue from now on.
+    Delay(Nanos),
+    /// A new loss model.
+    Loss(Loss),
+    /// The link loses everything, queue included.
+    Down,
+    /// The link works again.
+    Up,
+}
+
+impl LinkSpec {
+    /// A plain link: `rate` bits per second, `delay` nanoseconds, a drop-tail queue of `queue` packets.
+    pub fn plain(rate: u64, delay: Nanos, queue: u32) -> Self {
+        LinkSpec {
+            rate: Rate::Constant(rate),
+            delay,
+            jitter: None,
+            loss: Loss::None,
+            queue: Queue::Packets { limit: queue, ecn_threshold: None },
+            duplicate: 0.0,
+            overhead: 0,
+            changes: Vec::new(),
+        }
+    }
+}

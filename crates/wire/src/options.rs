@@ -1,0 +1,320 @@
+//! TCP and MPTCP options, parsed.
+
+use std::net::IpAddr;
+
+/// Timestamps option (RFC 7323 3).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Timestamps {
+    /// TSval: the sender's clock.
+    pub value: u32,
+    /// TSecr: the echo.
+    pub echo: u32,
+}
+
+/// Up to four SACK blocks, each `[left, right)` (RFC 2018 3).
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+pub struct SackBlocks {
+    blocks: [(u32, u32); 4],
+    len: u8,
+}
+
+impl SackBlocks {
+    /// Appends a block; returns false, and does nothing, when four are there.
+    pub fn push(&mut self, left: u32, right: u32) -> bool {
+        if self.len as usize == self.blocks.len() {
+            return false;
+        }
+        self.blocks[self.len as usize] = (left, right);
+        self.len += 1;
+        true
+    }
+
+    /// The blocks in order.
+    #[inline]
+    pub fn as_slice(&self) -> &[(u32, u32)] {
+        &self.blocks[..self.len as usize]
+    }
+
+    /// How many.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.len as usize
+    }
+
+    /// Whether there are none.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Keeps the first `len`.
+    pub fn truncate(&mut self, len: usize) {
+        self.len = self.len.min(len as u8);
+    }
+}
+
+impl std::fmt::Debug for SackBlocks {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(self.as_slice()).finish()
+    }
+}
+
+/// Address identifier of MPTCP (RFC 8684 3.2, 3.4.1).
+pub type AddressId = u8;
+
+/// A DSS mapping (RFC 8684 3.3.1).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DssMapping {
+    /// Data sequence number of the first byte; with `dsn_is_64` false only the low 32 bits count.
+    pub dsn: u64,
+    /// Subflow sequence number relative to the subflow's ISN (the first byte of data has 1).
+    pub ssn: u32,
+    /// Length in bytes (with DATA_FIN, one more than the payload it covers; 0: infinite mapping).
+    pub len: u16,
+    /// DSS checksum, if checksums were negotiated.
+    pub checksum: Option<u16>,
+    /// Whether the DSN has 8 octets on the wire.
+    pub dsn_is_64: bool,
+}
+
+/// Data sequence signal (RFC 8684 3.3).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Dss {
+    /// Data ACK; with `ack_is_64` false only the low 32 bits count.
+    pub data_ack: Option<u64>,
+    /// Whether the data ACK has 8 octets on the wire.
+    pub ack_is_64: bool,
+    /// The mapping, if there is one.
+    pub mapping: Option<DssMapping>,
+    /// DATA_FIN.
+    pub data_fin: bool,
+}
+
+impl Dss {
+    /// Length on the wire, in bytes.
+    #[inline]
+    pub fn len(&self) -> usize {
+        let mut len = 4;
+        if self.data_ack.is_some() {
+            len += if self.ack_is_64 { 8 } else { 4 };
+        }
+        if let Some(mapping) = &self.mapping {
+            len += if mapping.dsn_is_64 { 8 } else { 4 } + 6 + if mapping.checksum.is_some() { 2 } else { 0 };
+        }
+        len
+    }
+
+    /// Whether it says nothing at all.
+    pub fn is_empty(&self) -> bool {
+        self.data_ack.is_none() && self.mapping.is_none() && !self.data_fin
+    }
+
+    /// Length on the wire with its padding.
+    #[inline]
+    pub fn padded_len(&self) -> usize {
+        (self.len() + 3) & !3
+    }
+}
+
+/// MP_CAPABLE (RFC 8684 3.1), version 1.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct MpCapable {
+    /// Protocol version: 1.
+    pub version: u8,
+    /// Flag A: the sender requires DSS checksums.
+    pub checksum_required: bool,
+    /// Flag B: an extension that isn't known to version 1.
+    pub extensibility: bool,
+    /// Flag C: no more subflows to this address and port.
+    pub deny_join_initial_address: bool,
+    /// Flag H: HMAC-SHA256.
+    pub hmac_sha256: bool,
+    /// The sender's key (SYN/ACK, third ACK); none in the SYN.
+    pub sender_key: Option<u64>,
+    /// The receiver's key (third ACK).
+    pub receiver_key: Option<u64>,
+    /// Length of the first data (third ACK with data).
+    pub data_len: Option<u16>,
+    /// Checksum of that data.
+    pub checksum: Option<u16>,
+}
+
+/// MP_JOIN (RFC 8684 3.2): SYN, SYN/ACK and third ACK differ.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MpJoin {
+    /// On the SYN.
+    Syn {
+        /// Flag B: use as backup.
+        backup: bool,
+        /// The sender's address id.
+        address_id: AddressId,
+        /// The receiver's token.
+        token: u32,
+        /// The sender's random number.
+        nonce: u32,
+    },
+    /// On the SYN/ACK.
+    SynAck {
+        /// Flag B.
+        backup: bool,
+        /// The sender's address id.
+        address_id: AddressId,
+        /// Leftmost 64 bits of the sender's HMAC.
+        hmac: u64,
+        /// The sender's random number.
+        nonce: u32,
+    },
+    /// On the third ACK.
+    Ack {
+        /// Leftmost 160 bits of the sender's HMAC.
+        hmac: [u8; 20],
+    },
+}
+
+/// ADD_ADDR (RFC 8684 3.4.1).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct AddAddr {
+    /// Flag E: this is the echo.
+    pub echo: bool,
+    /// Its id.
+    pub address_id: AddressId,
+    /// The address.
+    pub address: IpAddr,
+    /// The port, if given.
+    pub port: Option<u16>,
+    /// Rightmost 64 bits of the HMAC; none in an echo.
+    pub hmac: Option<u64>,
+}
+
+/// REMOVE_ADDR (RFC 8684 3.4.2).
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct RemoveAddr {
+    /// The ids that go.
+    pub address_ids: Vec<AddressId>,
+}
+
+/// MP_PRIO (RFC 8684 3.3.8).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct MpPrio {
+    /// Flag B: use the subflow that this arrives on as backup.
+    pub backup: bool,
+}
+
+/// MP_FAIL (RFC 8684 3.7).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct MpFail {
+    /// Data sequence number at which the failed mapping starts.
+    pub dsn: u64,
+}
+
+/// MP_FASTCLOSE (RFC 8684 3.5).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FastClose {
+    /// The receiver's key.
+    pub receiver_key: u64,
+}
+
+/// MP_TCPRST (RFC 8684 3.6).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct MpTcpRst {
+    /// Flag T: the condition is transient.
+    pub transient: bool,
+    /// Reason code (0 unspecified, 1 MPTCP-specific error, 2 lack of resources, 3 administratively
+    /// prohibited, 4 too much outstanding data, 5 unacceptable performance, 6 middlebox
+    /// interference).
+    pub reason: u8,
+}
+
+/// What a steady stream doesn't carry.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct RareOptions {
+    /// Maximum segment size (RFC 9293 3.7.1).
+    pub mss: Option<u16>,
+    /// Window scale shift (RFC 7323 2).
+    pub window_scale: Option<u8>,
+    /// SACK permitted (RFC 2018 2).
+    pub sack_permitted: bool,
+    /// MP_CAPABLE.
+    pub mp_capable: Option<MpCapable>,
+    /// MP_JOIN.
+    pub mp_join: Option<MpJoin>,
+    /// ADD_ADDR.
+    pub add_addr: Option<AddAddr>,
+    /// REMOVE_ADDR.
+    pub remove_addr: Option<RemoveAddr>,
+    /// MP_PRIO.
+    pub mp_prio: Option<MpPrio>,
+    /// MP_FAIL.
+    pub mp_fail: Option<MpFail>,
+    /// MP_FASTCLOSE.
+    pub fastclose: Option<FastClose>,
+    /// MP_TCPRST.
+    pub mp_tcprst: Option<MpTcpRst>,
+}
+
+impl RareOptions {
+    /// Length on the wire of all of them but SACK-permitted, each padded to 4.
+    ///
+    /// SACK-permitted is left to [`crate::Segment::options_len`]: beside timestamps it takes the
+    /// place of their two NOPs, as Linux lays them out, and costs nothing.
+    pub fn padded_len(&self) -> usize {
+        let pad = |len: usize| (len + 3) & !3;
+        let mut len = 0;
+        if self.mss.is_some() {
+            len += 4;
+        }
+        if self.window_scale.is_some() {
+            len += 4;
+        }
+        if let Some(capable) = &self.mp_capable {
+            len += pad(capable.len());
+        }
+        if let Some(join) = &self.mp_join {
+            len += match join {
+                MpJoin::Syn { .. } => 12,
+                MpJoin::SynAck { .. } => 16,
+                MpJoin::Ack { .. } => 24,
+            };
+        }
+        if let Some(add) = &self.add_addr {
+            len += pad(add.len());
+        }
+        if let Some(remove) = &self.remove_addr {
+            len += pad(3 + remove.address_ids.len());
+        }
+        if self.mp_prio.is_some() {
+            len += 4;
+        }
+        if self.mp_fail.is_some() {
+            len += 12;
+        }
+        if self.fastclose.is_some() {
+            len += 12;
+        }
+        if self.mp_tcprst.is_some() {
+            len += 4;
+        }
+        len
+    }
+}
+
+impl MpCapable {
+    /// Length on the wire, in bytes.
+    #[allow(clippy::len_without_is_empty, reason = "an option is never empty")]
+    pub fn len(&self) -> usize {
+        4 + if self.sender_key.is_some() { 8 } else { 0 }
+            + if self.receiver_key.is_some() { 8 } else { 0 }
+            + if self.data_len.is_some() { 2 } else { 0 }
+            + if self.checksum.is_some() { 2 } else { 0 }
+    }
+}
+
+impl AddAddr {
+    /// Length on the wire, in bytes.
+    #[allow(clippy::len_without_is_empty, reason = "an option is never empty")]
+    pub fn len(&self) -> usize {
+        4 + if self.address.is_ipv4() { 4 } else { 16 }
+            + if self.port.is_some() { 2 } else { 0 }
+            + if self.hmac.is_some() { 8 } else { 0 }
+    }
+}
