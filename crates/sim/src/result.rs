@@ -1,0 +1,182 @@
+//! What a run gave: totals always, series and traces where [`crate::Recording`] asks.
+
+use ropewalk_engine::scheduler::Decision;
+
+use crate::Nanos;
+
+/// How a run ended.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Outcome {
+    /// The workload is complete.
+    Complete,
+    /// The scenario's limit came first.
+    TimeLimit,
+    /// A connection failed; the reason.
+    Failed(String),
+}
+
+/// The totals of one run. Times are from the workload's start (connect of its first flow).
+#[derive(Clone, PartialEq, Debug)]
+pub struct RunResult {
+    /// How it ended.
+    pub outcome: Outcome,
+    /// One per flow, page, frame series or exchange series.
+    pub flows: Vec<FlowResult>,
+    /// From the workload's start to its last byte delivered, or to the limit.
+    pub duration: Nanos,
+    /// Payload bytes delivered to the application, all flows.
+    pub delivered_bytes: u64,
+    /// Delay of each message (CBR frame, request/response exchange, web object), in order.
+    pub message_delays: Vec<Nanos>,
+    /// Per path.
+    pub paths: Vec<PathResult>,
+    /// Connection-level out-of-order queue at the receivers, bytes: the time-weighted mean over the run.
+    pub ofo_mean: f64,
+    /// Its maximum.
+    pub ofo_max: u64,
+    /// Sampled every 10 ms from the workload's start: (bytes).
+    pub ofo_samples: Vec<u32>,
+    /// Segments retransmitted at subflow level.
+    pub retransmissions: u64,
+    /// Retransmission timeouts.
+    pub timeouts: u64,
+    /// Bytes reinjected by the connection (timeout, failure, close).
+    pub reinjected_bytes: u64,
+    /// Bytes repeated by opportunistic retransmission.
+    pub opportunistic_bytes: u64,
+    /// Bytes repeated by the scheduler's design (redundant, cfs).
+    pub duplicated_bytes: u64,
+    /// Bytes that reached the receiver a second time, at connection level.
+    pub received_twice_bytes: u64,
+    /// How often a subflow was penalised.
+    pub penalisations: u64,
+    /// Time during which new data waited for the connection-level send window.
+    pub window_blocked: Nanos,
+    /// Data segments sent for the first time (all flows): what the speed benchmark counts.
+    pub data_segments: u64,
+    /// Events that the world handled.
+    pub events: u64,
+    /// Series, if recorded.
+    pub samples: Vec<Sample>,
+    /// Segments, if recorded.
+    pub segments: Vec<SegmentTrace>,
+    /// Decisions, if recorded.
+    pub decisions: Vec<DecisionTrace>,
+}
+
+/// One flow (or page).
+#[derive(Clone, PartialEq, Debug)]
+pub struct FlowResult {
+    /// Bytes of payload.
+    pub bytes: u64,
+    /// Start, from the workload's start.
+    pub start: Nanos,
+    /// Flow completion time: from connect to the last byte delivered; none if it isn't complete.
+    pub fct: Option<Nanos>,
+}
+
+/// One path's part in a run.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct PathResult {
+    /// Its name.
+    pub name: String,
+    /// Payload bytes sent on it for the workload, repeats included.
+    pub bytes: u64,
+    /// Data segments sent on it, repeats included.
+    pub segments: u64,
+    /// Packets lost on its links in the data's direction (queue and random), of the workload.
+    pub lost: u64,
+    /// Longest queueing delay that its link in the data's direction reached.
+    pub queue_delay_max: Nanos,
+    /// Mean queueing delay of the packets that passed (latency under load is this plus the delay).
+    pub queue_delay_mean: f64,
+    /// Bytes that the link in the data's direction could have carried over the run, by its realised rate.
+    pub capacity_bytes: u64,
+}
+
+/// The sender's numbers at one moment.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Sample {
+    /// When.
+    pub at: Nanos,
+    /// Which connection of the workload.
+    pub connection: u32,
+    /// Bytes delivered in order so far.
+    pub delivered: u64,
+    /// The receiver's out-of-order queue, bytes.
+    pub ofo: u64,
+    /// Connection-level send window that is left, bytes.
+    pub window_left: u64,
+    /// Per subflow.
+    pub subflows: Vec<SubflowSample>,
+    /// The scheduler's own numbers (BLEST's lambda).
+    pub scheduler: Vec<(&'static str, f64)>,
+}
+
+/// One subflow at one moment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SubflowSample {
+    /// Index of its path.
+    pub path: u16,
+    /// Segments.
+    pub cwnd: u32,
+    /// Segments.
+    pub ssthresh: u32,
+    /// Segments.
+    pub in_flight: u32,
+    /// Smoothed RTT.
+    pub srtt: Nanos,
+}
+
+/// What a data segment was.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SegmentFate {
+    /// First transmission.
+    New,
+    /// Retransmitted on the same subflow.
+    Retransmitted,
+    /// Reinjected by the connection on another subflow.
+    Reinjected,
+    /// Repeated by the scheduler or opportunistically.
+    Duplicated,
+}
+
+/// One data segment's life.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SegmentTrace {
+    /// Which connection of the workload.
+    pub connection: u32,
+    /// Index of its path.
+    pub path: u16,
+    /// Stream offset.
+    pub offset: u64,
+    /// Bytes.
+    pub len: u32,
+    /// When it left the sender.
+    pub sent: Nanos,
+    /// When it arrived; none: lost.
+    pub arrived: Option<Nanos>,
+    /// When the sender heard of it (subflow-level ACK or SACK); none: never.
+    pub acked: Option<Nanos>,
+    /// What it was.
+    pub fate: SegmentFate,
+}
+
+/// One scheduler decision.
+#[derive(Clone, PartialEq, Debug)]
+pub struct DecisionTrace {
+    /// When.
+    pub at: Nanos,
+    /// Which connection of the workload.
+    pub connection: u32,
+    /// What.
+    pub decision: Decision,
+    /// Index of the path concerned.
+    pub path: Option<u16>,
+    /// Stream offset concerned.
+    pub offset: u64,
+    /// Bytes that the engine took.
+    pub bytes: u32,
+    /// Why, with path names.
+    pub reason: String,
+}

@@ -1,0 +1,256 @@
+//! What is simulated: plain data. The lab parses it from text and validates it; a library user may fill it in.
+
+use std::sync::Arc;
+
+use ropewalk_engine::congestion::CongestionControl;
+use ropewalk_engine::registry::Spec;
+use ropewalk_engine::scheduler::Scheduler;
+use ropewalk_link::LinkSpec;
+
+use crate::Nanos;
+
+/// Two ends, the paths between them, and what goes over them.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Scenario {
+    /// Its name.
+    pub name: String,
+    /// One line.
+    pub summary: String,
+    /// The paths, at least one; the connection starts on the first that is up.
+    pub paths: Vec<PathSpec>,
+    /// Links that several paths share, behind their own.
+    pub bottlenecks: Vec<Bottleneck>,
+    /// Traffic that competes.
+    pub background: Vec<Background>,
+    /// What is transferred.
+    pub workload: Workload,
+    /// Which end sends the data.
+    pub direction: Direction,
+    /// The client, which opens the connection and the joins.
+    pub client: EndSpec,
+    /// The server.
+    pub server: EndSpec,
+    /// The run starts this long before the workload does (background traffic settles), and metrics start
+    /// with the workload.
+    pub warmup: Nanos,
+    /// A run that isn't complete by then ends, and says so.
+    pub limit: Nanos,
+}
+
+/// One path: an interface of the client, with a link of its own in each direction.
+#[derive(Clone, PartialEq, Debug)]
+pub struct PathSpec {
+    /// Its name: "wifi".
+    pub name: String,
+    /// Client to server.
+    pub up: LinkSpec,
+    /// Server to client.
+    pub down: LinkSpec,
+    /// Largest IP packet, bytes.
+    pub mtu: u32,
+    /// Whether subflows on it are backups.
+    pub backup: bool,
+    /// Index into [`Scenario::bottlenecks`] of the link that follows its own.
+    pub bottleneck: Option<usize>,
+}
+
+/// A link that several paths share.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Bottleneck {
+    /// Its name.
+    pub name: String,
+    /// Client to server: entered after the path's own link.
+    pub up: LinkSpec,
+    /// Server to client: entered before the path's own link.
+    pub down: LinkSpec,
+}
+
+/// Competing traffic on one path (and its bottleneck), between hosts of its own.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Background {
+    /// Index of the path whose links it takes.
+    pub path: usize,
+    /// Which way its data flows.
+    pub direction: Direction,
+    /// What it is.
+    pub traffic: Traffic,
+    /// Extra one-way delay that only this traffic sees.
+    pub extra_delay: Nanos,
+    /// When it starts, from the start of the run.
+    pub start: Nanos,
+    /// When it stops; `Nanos::MAX`: never.
+    pub stop: Nanos,
+}
+
+/// Kinds of competing traffic.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Traffic {
+    /// One TCP flow that always has data.
+    TcpSaturated {
+        /// Its congestion control.
+        congestion: String,
+    },
+    /// One TCP flow whose application writes one packet at a time, exponentially spaced.
+    TcpLimited {
+        /// Its congestion control.
+        congestion: String,
+        /// Mean packets per second.
+        packets_per_second: f64,
+        /// Bytes per packet.
+        packet: u32,
+    },
+    /// One TCP flow of a size, again and again.
+    TcpFlows {
+        /// Its congestion control.
+        congestion: String,
+        /// Bytes per flow.
+        bytes: u64,
+        /// Idle time between flows.
+        pause: Nanos,
+    },
+    /// UDP on/off: Pareto on times (shape 1.5), exponential off times.
+    UdpOnOff {
+        /// Rate while on, bits per second.
+        rate: u64,
+        /// Mean packet, bytes (IP); sizes are exponential, clipped to 64..=mtu.
+        packet: u32,
+        /// Mean on time.
+        on: Nanos,
+        /// Mean off time.
+        off: Nanos,
+    },
+}
+
+/// Which end sends the data.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Direction {
+    /// Client to server.
+    Upload,
+    /// Server to client.
+    #[default]
+    Download,
+}
+
+/// What is transferred.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Workload {
+    /// One flow. FCT counts from connect to the last byte delivered (a download's request is one segment).
+    Flow {
+        /// Its size.
+        bytes: u64,
+    },
+    /// Several at once, each on a connection of its own.
+    Flows {
+        /// How many.
+        count: u32,
+        /// Size of each.
+        bytes: u64,
+    },
+    /// A web page: objects over a number of connections, request and response; each connection asks for its
+    /// next object when the last has arrived. FCT: the page's.
+    Web {
+        /// Sizes of the objects.
+        objects: Vec<u64>,
+        /// Connections.
+        connections: u32,
+        /// Bytes of a request.
+        request: u32,
+    },
+    /// Frames at a constant rate; the metric is each frame's delay from its making to its last byte.
+    Cbr {
+        /// Bytes per frame.
+        frame: u32,
+        /// Application rate, bits per second.
+        rate: u64,
+        /// How long.
+        duration: Nanos,
+    },
+    /// As much as possible for a time; the metric is goodput.
+    Bulk {
+        /// How long.
+        duration: Nanos,
+    },
+    /// One after another on one connection; the metric is each exchange's time.
+    RequestResponse {
+        /// Bytes of a request.
+        request: u32,
+        /// Bytes of a response.
+        response: u64,
+        /// How many.
+        count: u32,
+        /// Pause between them.
+        think: Nanos,
+    },
+}
+
+/// One end's settings.
+#[derive(Clone, PartialEq, Debug)]
+pub struct EndSpec {
+    /// Connection-level send buffer, bytes.
+    pub send_buffer: u64,
+    /// Connection-level receive buffer, bytes.
+    pub receive_buffer: u64,
+    /// Whether buffers start small and grow as Linux's do; `false`: they have their full size at once.
+    pub autotune: bool,
+    /// DSS checksums.
+    pub checksum: bool,
+    /// ECN.
+    pub ecn: bool,
+    /// Least RTO.
+    pub min_rto: Nanos,
+    /// Initial window, segments.
+    pub initial_window: u32,
+}
+
+impl Default for EndSpec {
+    fn default() -> Self {
+        EndSpec {
+            send_buffer: 4 << 20,
+            receive_buffer: 6 << 20,
+            autotune: true,
+            checksum: false,
+            ecn: false,
+            min_rto: 200_000_000,
+            initial_window: 10,
+        }
+    }
+}
+
+/// All paths together, or plain TCP on one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Mode {
+    /// Multipath TCP.
+    Multipath,
+    /// Plain TCP on this path.
+    SinglePath(usize),
+}
+
+/// What to keep of a run beyond its totals.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Recording {
+    /// cwnd, srtt, queue lengths, the out-of-order queue, every so often (0: not at all).
+    pub samples_every: Nanos,
+    /// Each data segment's fate.
+    pub segments: bool,
+    /// Each scheduler decision with its reason.
+    pub decisions: bool,
+}
+
+/// One run.
+#[derive(Clone, Debug)]
+pub struct RunSpec {
+    /// The scenario.
+    pub scenario: Arc<Scenario>,
+    /// The scheduler of the sending side (of both sides, in fact).
+    pub scheduler: Spec<dyn Scheduler>,
+    /// Congestion control of both sides.
+    pub congestion: Spec<dyn CongestionControl>,
+    /// Multipath or one path.
+    pub mode: Mode,
+    /// Seeds every random stream of the run; the same seed gives all schedulers the same links.
+    pub seed: u64,
+    /// Shift of the workload's start (and with it of every phase), for scenarios without randomness.
+    pub start_phase: Nanos,
+    /// What to keep.
+    pub recording: Recording,
+}
