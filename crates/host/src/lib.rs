@@ -1,0 +1,8 @@
+//! The real-time worlds: the same engine and link models as the simulator's, against real clocks, TUN devices
+//! and network namespaces.
+//!
+//! All the project's unsafe code is here, each block with its reason.
+#![deny(unsafe_op_in_unsafe_fn)]
+
+pub mod netns;
+pub mod tun;
