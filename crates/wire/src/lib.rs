@@ -4,15 +4,28 @@
 //! exact length of its encoding, and links charge it.
 #![forbid(unsafe_code)]
 
+pub mod checksum;
+mod encode;
+mod error;
+mod icmp;
+mod ip;
+mod option_codec;
 mod options;
+mod parse;
 mod payload;
 mod segment;
 mod seq;
+pub mod virtio;
 
+pub use encode::{ChecksumMode, Headers, encode, encode_headers, encode_into};
+pub use error::{EncodeError, ParseError, Part};
+pub use icmp::{TooBig, encode_icmp_too_big, parse_icmp_too_big};
+pub use option_codec::parse_options;
 pub use options::{
     AddAddr, AddressId, Dss, DssMapping, FastClose, MpCapable, MpFail, MpJoin, MpPrio, MpTcpRst, RareOptions,
     RemoveAddr, SackBlocks, Timestamps,
 };
+pub use parse::{ParseMode, parse, parse_headers};
 pub use payload::{Extent, Payload};
 pub use segment::{Ecn, Flags, FourTuple, Segment};
 pub use seq::Seq;

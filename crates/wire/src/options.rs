@@ -12,7 +12,7 @@ pub struct Timestamps {
 }
 
 /// Up to four SACK blocks, each `[left, right)` (RFC 2018 3).
-#[derive(Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Clone, Copy, Default)]
 pub struct SackBlocks {
     blocks: [(u32, u32); 4],
     len: u8,
@@ -52,6 +52,15 @@ impl SackBlocks {
         self.len = self.len.min(len as u8);
     }
 }
+
+// By hand: what `truncate` left behind in the array doesn't count.
+impl PartialEq for SackBlocks {
+    fn eq(&self, other: &Self) -> bool {
+        self.as_slice() == other.as_slice()
+    }
+}
+
+impl Eq for SackBlocks {}
 
 impl std::fmt::Debug for SackBlocks {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -316,5 +325,28 @@ impl AddAddr {
         4 + if self.address.is_ipv4() { 4 } else { 16 }
             + if self.port.is_some() { 2 } else { 0 }
             + if self.hmac.is_some() { 8 } else { 0 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::SackBlocks;
+
+    #[test]
+    fn truncated_sack_blocks_are_forgotten() {
+        let mut blocks = SackBlocks::default();
+        assert!(blocks.push(1, 2) && blocks.push(3, 4));
+        blocks.truncate(1);
+        let mut one = SackBlocks::default();
+        one.push(1, 2);
+        assert_eq!(blocks, one);
+    }
+
+    #[test]
+    fn a_fifth_sack_block_is_refused() {
+        let mut blocks = SackBlocks::default();
+        assert!((0..4).all(|at| blocks.push(at, at + 1)));
+        assert!(!blocks.push(9, 10));
+        assert_eq!(blocks.len(), 4);
     }
 }

@@ -2,6 +2,8 @@
 
 use bytes::{Bytes, BytesMut};
 
+use crate::checksum::ones_complement;
+
 /// Stream data that can be cut and joined. The engine is generic over it, so that a simulated
 /// gigabyte moves no memory and the same code moves real bytes on the wire.
 pub trait Payload: Clone + Default + std::fmt::Debug + Send + 'static {
@@ -79,26 +81,4 @@ impl Payload for Bytes {
     fn ones_complement_sum(&self) -> Option<u16> {
         Some(ones_complement(self))
     }
-}
-
-/// The folded one's-complement sum of `bytes`, not inverted.
-fn ones_complement(bytes: &[u8]) -> u16 {
-    // Eight bytes at a time with end-around carry: addition modulo 2^64 - 1 is compatible with
-    // addition modulo 2^16 - 1 (RFC 1071 section 2).
-    let mut sum: u64 = 0;
-    let mut chunks = bytes.chunks_exact(8);
-    for chunk in &mut chunks {
-        let word = u64::from_be_bytes(chunk.try_into().expect("chunks of eight"));
-        let (next, carry) = sum.overflowing_add(word);
-        sum = next + u64::from(carry);
-    }
-    let mut last = [0u8; 8];
-    let rest = chunks.remainder();
-    last[..rest.len()].copy_from_slice(rest);
-    let (next, carry) = sum.overflowing_add(u64::from_be_bytes(last));
-    sum = next + u64::from(carry);
-    while sum > 0xffff {
-        sum = (sum >> 16) + (sum & 0xffff);
-    }
-    sum as u16
 }
