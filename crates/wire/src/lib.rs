@@ -7,6 +7,7 @@
 pub mod checksum;
 mod encode;
 mod error;
+pub mod gso;
 mod icmp;
 mod ip;
 mod option_codec;

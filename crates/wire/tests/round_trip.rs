@@ -156,3 +156,31 @@ fn blank() -> Segment<Extent> {
     let tuple = FourTuple::new("10.0.0.1:1".parse().unwrap(), "10.0.0.2:2".parse().unwrap());
     Segment::new(tuple, Seq(0), Seq(0), Flags::ACK)
 }
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// The packets of a super-segment carry its bytes and its options, byte for byte, and merge back.
+    #[test]
+    fn split_then_merge(mut segment in common::segment(4000), gso_size in 1u16..1500) {
+        segment.gso_size = if segment.payload.len() > usize::from(gso_size) { gso_size } else { 0 };
+        segment.flags = segment.flags.without(Flags::SYN.with(Flags::RST).with(Flags::URG));
+        let options = |segment: &Segment<Bytes>| {
+            let headers = encode_headers(segment, ChecksumMode::None).expect("a valid segment");
+            headers[headers.len() - segment.options_len()..].to_vec()
+        };
+        let mut merger = gso::Merger::new();
+        let mut bytes = BytesMut::new();
+        for packet in gso::split(segment.clone()) {
+            prop_assert_eq!(packet.seq, segment.seq.plus(bytes.len() as u32));
+            prop_assert!(packet.payload.len() <= usize::from(gso_size).max(1));
+            prop_assert_eq!(options(&packet), options(&segment));
+            bytes.extend_from_slice(&packet.payload);
+            // Through bytes and back, as on a real path.
+            let packet = parse(encoded(&packet, ChecksumMode::Full), ParseMode::Verify).expect("its own packet");
+            prop_assert_eq!(merger.push(packet), None);
+        }
+        prop_assert_eq!(&bytes[..], &segment.payload[..]);
+        prop_assert_eq!(merger.finish(), Some(segment));
+    }
+}
