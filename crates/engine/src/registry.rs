@@ -15,19 +15,88 @@ pub struct Parameter {
     pub summary: &'static str,
     /// Its default.
     pub default: f64,
-    /// Least and greatest value allowed. A switch has 0 and 1 and also takes `true` and `false`.
+    /// Least and greatest value allowed.
     pub range: (f64, f64),
+    /// Which values of the range it takes, and how they are written.
+    pub kind: Kind,
+}
+
+/// How a parameter's value is written. Every value is held as a number.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// Any number of the range.
+    Number,
+    /// A whole number of the range.
+    Whole,
+    /// `true` or `false`; also 1 or 0.
+    Switch,
+    /// One of these words; also its place in the list, counted from 0.
+    Choice(&'static [&'static str]),
 }
 
 impl Parameter {
     /// A number.
     pub const fn number(name: &'static str, default: f64, range: (f64, f64), summary: &'static str) -> Self {
-        Parameter { name, summary, default, range }
+        Parameter { name, summary, default, range, kind: Kind::Number }
+    }
+
+    /// A whole number.
+    pub const fn whole(name: &'static str, default: f64, range: (f64, f64), summary: &'static str) -> Self {
+        Parameter { name, summary, default, range, kind: Kind::Whole }
     }
 
     /// A switch.
     pub const fn switch(name: &'static str, default: bool, summary: &'static str) -> Self {
-        Parameter { name, summary, default: if default { 1.0 } else { 0.0 }, range: (0.0, 1.0) }
+        let default = if default { 1.0 } else { 0.0 };
+        Parameter { name, summary, default, range: (0.0, 1.0), kind: Kind::Switch }
+    }
+
+    /// One of several words; `default` is a place in the list.
+    pub const fn choice(
+        name: &'static str,
+        default: usize,
+        words: &'static [&'static str],
+        summary: &'static str,
+    ) -> Self {
+        let range = (0.0, (words.len() - 1) as f64);
+        Parameter { name, summary, default: default as f64, range, kind: Kind::Choice(words) }
+    }
+
+    /// The value that `text` writes, if it is allowed.
+    pub fn read(&self, text: &str) -> Option<f64> {
+        let value = match (self.kind, text) {
+            (Kind::Switch, "true") => 1.0,
+            (Kind::Switch, "false") => 0.0,
+            (Kind::Choice(words), _) if words.contains(&text) => {
+                words.iter().position(|word| *word == text)? as f64
+            }
+            _ => text.parse::<f64>().ok()?,
+        };
+        let (least, greatest) = self.range;
+        let whole = self.kind == Kind::Number || value == libm::trunc(value);
+        (whole && value >= least && value <= greatest).then_some(value)
+    }
+
+    /// A value as [`Parameter::read`] takes it.
+    pub fn write(&self, value: f64) -> String {
+        match self.kind {
+            Kind::Switch => (value != 0.0).to_string(),
+            Kind::Choice(words) => {
+                words.get(value as usize).map_or_else(|| value.to_string(), ToString::to_string)
+            }
+            Kind::Number | Kind::Whole => value.to_string(),
+        }
+    }
+
+    /// What is allowed, for people: `a number from 0 to 1`.
+    pub fn allowed(&self) -> String {
+        let (least, greatest) = self.range;
+        match self.kind {
+            Kind::Number => format!("a number from {least} to {greatest}"),
+            Kind::Whole => format!("a whole number from {least} to {greatest}"),
+            Kind::Switch => "true or false".to_string(),
+            Kind::Choice(words) => words.join(", ").to_string(),
+        }
     }
 }
 
@@ -45,7 +114,10 @@ pub struct Preset {
 /// A departure from the contract that every algorithm's tests check, declared as data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Exception {
-    /// Which rule of the contract: `single-path`, `even-split`, `cwnd`, `work-conserving`.
+    /// Which rule of the contract: `single-path` (one path only: places as `minrtt` does), `even-split` (two
+    /// identical paths: each at least 45 % of the bytes), `eligible` (names only subflows that may carry data:
+    /// no backup while another is usable), `cwnd` (names only subflows whose windows have room),
+    /// `work-conserving` (never waits with data to send and nothing in flight).
     pub rule: &'static str,
     /// Why, with the paper's section.
     pub reason: &'static str,
@@ -231,29 +303,18 @@ impl<T: ?Sized> Registry<T> {
             let Some(parameter) = entry.parameters.iter().find(|p| p.name == key) else {
                 return Err(error(format!("`{name}` has no parameter `{key}`; {}", describe(entry)), key));
             };
-            let number = match value {
-                "true" if parameter.range == (0.0, 1.0) => Some(1.0),
-                "false" if parameter.range == (0.0, 1.0) => Some(0.0),
-                _ => value.parse::<f64>().ok(),
+            let Some(number) = parameter.read(value) else {
+                let allowed = parameter.allowed();
+                let message = format!("`{name}`: {key} = `{value}` is not allowed; allowed: {allowed}");
+                return Err(error(message, value));
             };
-            let (least, greatest) = parameter.range;
-            match number {
-                Some(number) if number >= least && number <= greatest => {
-                    values.0.insert(parameter.name, number);
-                }
-                _ => {
-                    let message = format!(
-                        "`{name}`: {key} = `{value}` is not allowed; a number from {least} to {greatest} is"
-                    );
-                    return Err(error(message, value));
-                }
-            }
+            values.0.insert(parameter.name, number);
         }
         let changed: Vec<_> = entry
             .parameters
             .iter()
             .filter(|p| values.0[p.name] != base.0[p.name])
-            .map(|p| format!("{}={}", p.name, values.0[p.name]))
+            .map(|p| format!("{}={}", p.name, p.write(values.0[p.name])))
             .collect();
         if !changed.is_empty() {
             canonical = format!("{canonical}({})", changed.join(", "));
@@ -269,7 +330,91 @@ fn describe<T: ?Sized>(entry: &Entry<T>) -> String {
     let list: Vec<_> = entry
         .parameters
         .iter()
-        .map(|p| format!("{} ({} to {}, default {})", p.name, p.range.0, p.range.1, p.default))
+        .map(|p| format!("{} ({}; default {})", p.name, p.allowed(), p.write(p.default)))
         .collect();
-    format!("it has: {}", list.join(", "))
+    format!("it has: {}", list.join("; "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, PartialEq)]
+    struct Thing(Vec<f64>);
+
+    const THING: Entry<Thing> = Entry {
+        name: "thing",
+        summary: "for tests",
+        source: "none",
+        parameters: &[
+            Parameter::number("beta", 0.25, (0.0, 4.0), "a share"),
+            Parameter::whole("quota", 1.0, (1.0, 64.0), "segments"),
+            Parameter::switch("strict", false, "a switch"),
+            Parameter::choice("rule", 0, &["off", "paper", "linux"], "whose rule"),
+        ],
+        presets: &[Preset { name: "linux", summary: "as there", values: &[("rule", 2.0), ("beta", 1.0)] }],
+        exceptions: &[],
+        build: |values| {
+            let names = ["beta", "quota", "strict", "rule"];
+            Box::new(Thing(names.map(|name| values.number(name)).to_vec()))
+        },
+    };
+
+    fn registry() -> Registry<Thing> {
+        let mut registry = Registry::new("thing");
+        registry.add(THING);
+        registry
+    }
+
+    fn refusal(text: &str) -> SpecError {
+        match registry().parse(text) {
+            Ok(spec) => panic!("`{text}` was taken as {spec:?}"),
+            Err(error) => error,
+        }
+    }
+
+    #[test]
+    fn defaults_presets_and_arguments_stack() {
+        let registry = registry();
+        let built = |text| *registry.parse(text).unwrap().build();
+        assert_eq!(built("thing"), Thing(vec![0.25, 1.0, 0.0, 0.0]));
+        assert_eq!(built("thing:linux"), Thing(vec![1.0, 1.0, 0.0, 2.0]));
+        assert_eq!(built(" thing : linux ( beta = 0.5, strict=true,) "), Thing(vec![0.5, 1.0, 1.0, 2.0]));
+        assert_eq!(built("thing(rule=paper, quota=64)"), Thing(vec![0.25, 64.0, 0.0, 1.0]));
+        assert_eq!(built("thing(rule=2, strict=1)"), Thing(vec![0.25, 1.0, 1.0, 2.0]));
+    }
+
+    #[test]
+    fn the_canonical_text_names_what_differs_and_reads_back() {
+        let registry = registry();
+        let canonical = |text| registry.parse(text).unwrap().text;
+        assert_eq!(canonical("thing(beta=0.25)"), "thing");
+        assert_eq!(canonical("thing(strict=1,rule=2)"), "thing(strict=true, rule=linux)");
+        assert_eq!(canonical("thing:linux(rule=off)"), "thing:linux(rule=off)");
+        assert_eq!(canonical(&canonical("thing:linux(rule=off)")), "thing:linux(rule=off)");
+    }
+
+    #[test]
+    fn a_wrong_one_lists_the_right_ones() {
+        let error = refusal("thong");
+        assert_eq!((error.message.as_str(), error.span), ("unknown thing `thong`; known: thing", (0, 5)));
+        assert!(refusal("thing:bsd").message.contains("presets: linux"));
+        let error = refusal("thing(gamma=1)");
+        assert_eq!(error.span, (6, 11));
+        assert!(error.message.contains("beta (a number from 0 to 4; default 0.25)"), "{}", error.message);
+        assert!(error.message.contains("rule (off, paper, linux; default off)"), "{}", error.message);
+        assert!(refusal("thing(quota=1.5)").message.contains("a whole number from 1 to 64"));
+        assert!(refusal("thing(strict=2)").message.contains("true or false"));
+        assert!(refusal("thing(rule=bsd)").message.contains("off, paper, linux"));
+        assert_eq!(refusal("thing(beta=4.1)").span, (11, 14));
+        assert!(refusal("thing(beta=NaN)").message.contains("from 0 to 4"));
+        assert!(refusal("thing(beta)").message.contains("parameter=value"));
+        assert!(refusal("thing(beta=1").message.contains("expected `)`"));
+    }
+
+    #[test]
+    #[should_panic(expected = "registered twice")]
+    fn a_name_is_taken_once() {
+        registry().add(THING);
+    }
 }

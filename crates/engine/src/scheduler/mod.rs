@@ -7,6 +7,21 @@
 //! Stream positions are connection-level byte offsets from the first byte of data, in 64 bits that never
 //! wrap (DSN = IDSN + 1 + offset).
 
+mod blest;
+mod cfs;
+#[cfg(test)]
+mod contract;
+mod ecf;
+mod linux;
+mod mechanisms;
+mod minrtt;
+mod redundant;
+mod roundrobin;
+mod single;
+#[cfg(test)]
+mod testing;
+mod text;
+
 use std::fmt::Debug;
 
 use crate::flow::Flow;
@@ -139,7 +154,7 @@ impl Debug for View<'_> {
     }
 }
 
-impl View<'_> {
+impl<'a> View<'a> {
     /// Whether backup subflows count now: only when no other is usable (Linux's rule).
     #[inline]
     pub fn backups_count(&self) -> bool {
@@ -153,33 +168,69 @@ impl View<'_> {
     }
 
     /// The eligible subflows.
-    pub fn usable(&self) -> impl Iterator<Item = &Flow> {
+    pub fn usable(&self) -> impl Iterator<Item = &'a Flow> + use<'a> {
         let backups = self.backups_count();
         self.flows.iter().filter(move |flow| flow.usable() && (!flow.backup || backups))
     }
 
     /// The eligible subflows whose windows have room. Room in the connection-level window is one for all:
     /// see [`View::blocked`].
-    pub fn available(&self) -> impl Iterator<Item = &Flow> {
+    pub fn available(&self) -> impl Iterator<Item = &'a Flow> + use<'a> {
         self.usable().filter(|flow| flow.available())
+    }
+
+    /// Bytes of the connection-level window from the first unassigned byte on. As `window_left`, but where
+    /// data was sent ahead ([`Decision::SendAt`]): what was left out may still be sent.
+    #[inline]
+    pub fn room(&self) -> u64 {
+        self.una.saturating_add(self.send_window).saturating_sub(self.next_offset)
     }
 
     /// Whether there is new data that the connection-level send window doesn't admit.
     #[inline]
     pub fn blocked(&self) -> bool {
-        self.unsent > 0 && self.window_left == 0
+        self.unsent > 0 && self.room() == 0
     }
 
     /// Whether new data could be sent now, cwnd permitting.
     #[inline]
     pub fn sendable(&self) -> bool {
-        self.unsent > 0 && self.window_left > 0
+        self.unsent > 0 && self.room() > 0
+    }
+
+    /// In one pass: the fastest of the eligible subflows, and the fastest of the available ones. Ties go to
+    /// the lower id.
+    #[inline]
+    pub fn front(&self) -> Front<'a> {
+        let backups = self.backups_count();
+        let mut front = Front { usable: None, available: None };
+        for flow in self.flows {
+            if !flow.usable() || (flow.backup && !backups) {
+                continue;
+            }
+            if front.usable.is_none_or(|best| flow.srtt < best.srtt) {
+                front.usable = Some(flow);
+            }
+            if front.available.is_none_or(|best| flow.srtt < best.srtt) && flow.available() {
+                front.available = Some(flow);
+            }
+        }
+        front
     }
 
     /// The least-srtt flow of an iterator; ties go to the lower id.
     pub fn fastest<'f>(flows: impl Iterator<Item = &'f Flow>) -> Option<&'f Flow> {
         flows.min_by_key(|flow| (flow.srtt, flow.id))
     }
+}
+
+/// The fastest by srtt: what most schedulers weigh against each other.
+#[derive(Clone, Copy, Debug)]
+pub struct Front<'a> {
+    /// Of all eligible subflows.
+    pub usable: Option<&'a Flow>,
+    /// Of those whose windows have room: `minrtt`'s choice.
+    pub available: Option<&'a Flow>,
 }
 
 /// What a scheduler may hear between decisions.
@@ -207,6 +258,9 @@ pub enum Event {
     },
     /// The retransmission timer of the subflow fired.
     Timeout(SubflowId),
+    /// Data that another subflow carries was sent again on this one for want of progress: a reinjection or an
+    /// opportunistic retransmission (not what the scheduler repeats by its own design).
+    Reinjected(SubflowId),
     /// New data doesn't fit the connection-level send window (once per blocking).
     WindowBlocked,
     /// The application wrote.
@@ -302,5 +356,15 @@ pub trait Scheduler: Debug + Send {
 
 /// All that come with the engine. A new one is a new file plus one line here.
 pub fn builtin() -> Registry<dyn Scheduler> {
-    Registry::new("scheduler")
+    let mut registry = Registry::new("scheduler");
+    registry
+        .add(minrtt::ENTRY)
+        .add(roundrobin::ENTRY)
+        .add(redundant::ENTRY)
+        .add(linux::ENTRY)
+        .add(blest::ENTRY)
+        .add(ecf::ENTRY)
+        .add(cfs::ENTRY)
+        .add(single::ENTRY);
+    registry
 }

@@ -1,0 +1,172 @@
+//! `blest`: blocking estimation. Skips the slow subflow if it would block the send window.
+//!
+//! Source: blest-2016 (Ferlin, Alay, Mehani, Boreli, IFIP Networking 2016) V; 5g-2019 III.E.
+//!
+//! Rule: F is the usable subflow with the least srtt, S `minrtt`'s choice. If they are one, it takes the
+//! segment. Else, with RTT the smoothed round-trip times, CWND in segments, MSS in bytes and |M| the whole
+//! connection-level send window in bytes,
+//!
+//! ```text
+//! rtts = RTT_S / RTT_F
+//! X = MSS_F (CWND_F + (rtts - 1)/2) rtts
+//! ```
+//!
+//! is what F would send during RTT_S. If lambda X > |M| - MSS_S (inflight_S + 1), the segment isn't sent on
+//! S; F is waited for. lambda corrects X: head-of-line blocking during an RTT_F raises it by delta, none
+//! lowers it by as much. It starts at 1.0.
+//!
+//! Rulings: rtts is a real number. `delta` is 0.01: the paper studies 0.001, 0.003, 0.005, 0.01 and 0.02
+//! (Fig. 7) and names no default. Head-of-line blocking is the send window full with data unsent. One
+//! correction per RTT_F that has passed, made when the scheduler next runs; a longer silence counts as one.
+//! lambda stays within [0, 10], for a negative one means nothing. A wait asks again after RTT_F at the
+//! latest. The paper says it eliminates opportunistic retransmission and penalisation: both are off.
+//!
+//! Preset `linux` is the out-of-tree kernel's module, in `blest/linux.rs`.
+//!
+//! Parameters: `lambda` (1.0; 0 to 10), `delta` (0.01; 0 to 1), `estimate` (`paper`; `linux`),
+//! `opportunistic` and `penalise` (default `off`; preset `linux`: `linux`).
+
+mod linux;
+#[cfg(test)]
+mod tests;
+
+use super::mechanisms::{LINUX, OFF, equip, opportunistic, penalise};
+use super::minrtt::send_on;
+use super::text::{Kb, Ms, Subflow, no_room, nothing_to_send};
+use super::{Decision, Event, Scheduler, View, Why};
+use crate::Nanos;
+use crate::flow::Flow;
+use crate::registry::{Entry, Parameter, Preset};
+
+pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
+    name: "blest",
+    summary: "skip the slow subflow if it would block the send window",
+    source: "blest-2016 V; 5g-2019 III.E",
+    parameters: &[
+        Parameter::number("lambda", 1.0, (0.0, 10.0), "where the correction of the estimate starts"),
+        Parameter::number("delta", 0.01, (0.0, 1.0), "how far one RTT of the fast subflow moves it"),
+        Parameter::choice("estimate", 0, &["paper", "linux"], "whose estimate, and whose correction"),
+        opportunistic(OFF),
+        penalise(OFF),
+    ],
+    presets: &[Preset {
+        name: "linux",
+        summary: "the out-of-tree kernel's estimate; retransmission and penalisation stay on",
+        values: &[("lambda", 1.2), ("estimate", 1.0), ("opportunistic", LINUX), ("penalise", LINUX)],
+    }],
+    exceptions: &[],
+    build: |values| {
+        let lambda = values.number("lambda");
+        if values.number("estimate") == 0.0 {
+            equip(values, Blest { lambda, delta: values.number("delta"), since: None, blocked: false })
+        } else {
+            equip(values, linux::BlestLinux::new(lambda))
+        }
+    },
+};
+
+#[derive(Debug)]
+struct Blest {
+    lambda: f64,
+    delta: f64,
+    /// When the RTT_F began that the next correction is for.
+    since: Option<Nanos>,
+    /// Whether the send window was full in it.
+    blocked: bool,
+}
+
+/// X: the bytes that F sends during RTT_S, if its window is always filled and grows by one per RTT.
+#[inline]
+fn sent_meanwhile(fast: &Flow, slow: &Flow) -> f64 {
+    let rtts = slow.srtt as f64 / fast.srtt.max(1) as f64;
+    f64::from(fast.mss) * (f64::from(fast.cwnd) + (rtts - 1.0) / 2.0) * rtts
+}
+
+/// What S would leave of the send window: |M| - MSS_S (inflight_S + 1), bytes.
+#[inline]
+fn left_by(view: &View<'_>, slow: &Flow) -> f64 {
+    view.send_window as f64 - f64::from(slow.mss) * (f64::from(slow.in_flight()) + 1.0)
+}
+
+/// Wait for `fast`, because `slow` would hold too much of the window.
+fn wait(view: &View<'_>, fast: &Flow, slow: &Flow, need: f64, lambda: f64, why: &mut Why) -> Decision {
+    why.say(|| {
+        format!(
+            "wait for {}: {} would hold {} of the {} window, {} is needed, lambda={lambda:.2}",
+            Subflow(fast.id),
+            Subflow(slow.id),
+            Kb(u64::from(slow.mss) * (u64::from(slow.in_flight()) + 1)),
+            Kb(view.send_window),
+            Kb(need as u64),
+        )
+    });
+    Decision::Wait { until: Some(view.now.saturating_add(fast.srtt.max(1))) }
+}
+
+/// Send on `slow`: its share of the window leaves the fast one what it needs.
+fn fits(slow: &Flow, need: f64, left: f64, lambda: f64, why: &mut Why) -> Decision {
+    why.say(|| {
+        format!(
+            "{} at {}: it leaves {} of the window, {} is needed, lambda={lambda:.2}",
+            Subflow(slow.id),
+            Ms(slow.srtt),
+            Kb(left as u64),
+            Kb(need as u64),
+        )
+    });
+    Decision::Send { subflow: slow.id, bytes: slow.mss }
+}
+
+impl Blest {
+    /// One correction for each RTT_F that has passed.
+    fn correct(&mut self, view: &View<'_>, fast: &Flow) {
+        self.blocked |= view.blocked();
+        let since = *self.since.get_or_insert(view.now);
+        if view.now.saturating_sub(since) < fast.srtt.max(1) {
+            return;
+        }
+        let step = if self.blocked { self.delta } else { -self.delta };
+        self.lambda = (self.lambda + step).clamp(0.0, 10.0);
+        self.blocked = false;
+        self.since = Some(view.now);
+    }
+}
+
+impl Scheduler for Blest {
+    fn name(&self) -> &'static str {
+        ENTRY.name
+    }
+
+    fn select(&mut self, view: &View<'_>, why: &mut Why) -> Decision {
+        let front = view.front();
+        if let Some(fast) = front.usable {
+            self.correct(view, fast);
+        }
+        if !view.sendable() {
+            return nothing_to_send(view, why);
+        }
+        let (Some(fast), Some(slow)) = (front.usable, front.available) else {
+            return no_room(view, why);
+        };
+        if fast.id == slow.id {
+            return send_on(fast, why);
+        }
+        let need = self.lambda * sent_meanwhile(fast, slow);
+        let left = left_by(view, slow);
+        if need > left {
+            wait(view, fast, slow, need, self.lambda, why)
+        } else {
+            fits(slow, need, left, self.lambda, why)
+        }
+    }
+
+    fn on_event(&mut self, _view: &View<'_>, event: Event) {
+        if event == Event::WindowBlocked {
+            self.blocked = true;
+        }
+    }
+
+    fn metrics(&self) -> Vec<(&'static str, f64)> {
+        vec![("lambda", self.lambda)]
+    }
+}

@@ -1,0 +1,127 @@
+//! BLEST as the out-of-tree Linux kernel computes it (net/mptcp/mptcp_blest.c, MPTCP v0.95).
+//!
+//! It differs from the paper in every estimate. The segment lingers on S for
+//! min + (max - min) inflight_S/CWND_S of S's extreme smoothed RTTs, with the segment itself in flight, and
+//! no less than its srtt. F's RTT is (min + max)/2; n is the number of those in the linger time, rounded
+//! up. In initial slow start (ssthresh never set), n at most 16, F sends CWND (2^n - 1) segments, else
+//! (c + (n - 1)/2) n with c = max(CWND, ssthresh + 1). lambda, from 1.2 within [1.0, 1.3], goes up 0.04
+//! after a retransmission of connection-level data, else down 0.01, at most once per least srtt of S.
+//!
+//! Rulings: "rounded up" is the module's quotient + 1; (n - 1)/2 is its integer division. A retransmission
+//! event is [`Event::Reinjected`] or a subflow's timeout since the last correction. Extremes are those the
+//! scheduler has seen.
+
+use super::{fits, left_by, wait};
+use crate::flow::Flow;
+use crate::scheduler::minrtt::send_on;
+use crate::scheduler::text::{no_room, nothing_to_send};
+use crate::scheduler::{Decision, Event, Scheduler, View, Why};
+use crate::{Nanos, SubflowId};
+
+/// Least and greatest smoothed RTT seen; 0: none yet.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Extremes {
+    pub(super) min: Nanos,
+    pub(super) max: Nanos,
+}
+
+#[derive(Debug)]
+pub(super) struct BlestLinux {
+    lambda: f64,
+    corrected: Nanos,
+    retransmitted: bool,
+    seen: [Extremes; 32],
+}
+
+/// How long a further segment stays on `slow`.
+pub(super) fn linger(slow: &Flow, seen: Extremes) -> Nanos {
+    let in_flight = u64::from(slow.in_flight()) + 1;
+    let cwnd = u64::from(slow.cwnd.max(1));
+    let estimate =
+        if in_flight >= cwnd { seen.max } else { seen.min + (seen.max - seen.min) / cwnd * in_flight };
+    estimate.max(slow.srtt)
+}
+
+/// Segments that `fast` sends during `time`.
+pub(super) fn segments_during(fast: &Flow, seen: Extremes, time: Nanos) -> u64 {
+    let rtt = seen.min.midpoint(seen.max);
+    let rounds = time.checked_div(rtt).unwrap_or(0) + 1;
+    if fast.ssthresh == u32::MAX {
+        return u64::from(fast.cwnd) * ((1 << rounds.min(16)) - 1);
+    }
+    let cwnd = u64::from(fast.cwnd.max(fast.ssthresh.saturating_add(1)));
+    (cwnd + (rounds - 1) / 2).saturating_mul(rounds)
+}
+
+impl BlestLinux {
+    pub(super) fn new(lambda: f64) -> Self {
+        BlestLinux { lambda, corrected: 0, retransmitted: false, seen: [Extremes::default(); 32] }
+    }
+
+    fn observe(&mut self, flow: &Flow) -> Extremes {
+        let Some(seen) = self.seen.get_mut(flow.id.index()) else {
+            return Extremes { min: flow.srtt, max: flow.srtt };
+        };
+        if flow.srtt > 0 {
+            seen.min = if seen.min == 0 { flow.srtt } else { seen.min.min(flow.srtt) };
+            seen.max = seen.max.max(flow.srtt);
+        }
+        *seen
+    }
+
+    fn correct(&mut self, now: Nanos, slow: Extremes) {
+        if now.saturating_sub(self.corrected) < slow.min {
+            return;
+        }
+        let step = if self.retransmitted { 0.04 } else { -0.01 };
+        self.lambda = (self.lambda + step).clamp(1.0, 1.3);
+        self.retransmitted = false;
+        self.corrected = now;
+    }
+}
+
+impl Scheduler for BlestLinux {
+    fn name(&self) -> &'static str {
+        super::ENTRY.name
+    }
+
+    fn select(&mut self, view: &View<'_>, why: &mut Why) -> Decision {
+        if !view.sendable() {
+            return nothing_to_send(view, why);
+        }
+        let front = view.front();
+        let (Some(fast), Some(slow)) = (front.usable, front.available) else {
+            return no_room(view, why);
+        };
+        let seen_fast = self.observe(fast);
+        if fast.id == slow.id {
+            return send_on(fast, why);
+        }
+        let seen_slow = self.observe(slow);
+        self.correct(view.now, seen_slow);
+        let segments = segments_during(fast, seen_fast, linger(slow, seen_slow));
+        let need = self.lambda * segments as f64 * f64::from(fast.mss);
+        let left = left_by(view, slow).max(0.0);
+        if need > left {
+            wait(view, fast, slow, need, self.lambda, why)
+        } else {
+            fits(slow, need, left, self.lambda, why)
+        }
+    }
+
+    fn on_event(&mut self, _view: &View<'_>, event: Event) {
+        match event {
+            Event::Reinjected(_) | Event::Timeout(_) => self.retransmitted = true,
+            Event::SubflowAdded(SubflowId(index)) | Event::SubflowRemoved(SubflowId(index)) => {
+                if let Some(seen) = self.seen.get_mut(usize::from(index)) {
+                    *seen = Extremes::default();
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn metrics(&self) -> Vec<(&'static str, f64)> {
+        vec![("lambda", self.lambda)]
+    }
+}

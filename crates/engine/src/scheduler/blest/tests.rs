@@ -1,0 +1,251 @@
+//! BLEST at hand-computed points, and its figure 6.
+
+use super::linux::{Extremes, linger, segments_during};
+use super::*;
+use crate::scheduler::testing::{MSS, Model, Pipe, Scene, build, flow, run};
+use crate::{MILLISECOND, SubflowId};
+
+/// F: 10 ms, cwnd 10, full; S: 40 ms with `in_flight` segments; a window of `window` bytes.
+fn scene(in_flight: u32, window: u64) -> Scene {
+    let mut scene = Scene::new(vec![flow(0, 10, 10, 10), flow(1, 40, 20, in_flight)]);
+    scene.send_window = window;
+    scene
+}
+
+#[test]
+fn x_is_an_arithmetic_series() {
+    // rtts = 4: windows of 10, 11, 12 and 13 segments: 46.
+    let scene = scene(0, 0);
+    assert_eq!(sent_meanwhile(&scene.flows[0], &scene.flows[1]), 46_000.0);
+    // rtts = 2.5: (10 + 0.75) 2.5 = 26.875 segments.
+    assert_eq!(sent_meanwhile(&flow(0, 40, 10, 0), &flow(1, 100, 10, 0)), 26_875.0);
+}
+
+#[test]
+fn both_sides_of_the_inequality() {
+    // lambda X = 46,000 > |M| - 1000 (3 + 1) up to |M| = 49,999.
+    assert_eq!(scene(3, 49_999).chosen(&mut *build("blest")), None);
+    assert_eq!(scene(3, 50_000).chosen(&mut *build("blest")), Some(1));
+    // lambda 1.02: 46,920.
+    assert_eq!(scene(3, 50_919).chosen(&mut *build("blest(lambda=1.02)")), None);
+    assert_eq!(scene(3, 50_920).chosen(&mut *build("blest(lambda=1.02)")), Some(1));
+    // lambda 0 is minrtt, as long as S itself fits.
+    assert_eq!(scene(3, 4_000).chosen(&mut *build("blest(lambda=0)")), Some(1));
+    assert_eq!(scene(3, 3_999).chosen(&mut *build("blest(lambda=0)")), None);
+}
+
+#[test]
+fn the_window_counts_whole_whatever_is_in_it() {
+    let mut scene = scene(3, 50_000);
+    scene.una = 7_000;
+    scene.next_offset = 56_000;
+    assert_eq!(scene.chosen(&mut *build("blest")), Some(1));
+}
+
+#[test]
+fn the_reason_has_the_numbers() {
+    let scene = scene(3, 49_999);
+    assert_eq!(
+        scene.reason(&mut *build("blest(lambda=1.02)")),
+        "wait for {subflow 0}: {subflow 1} would hold 4.0 KB of the 50.0 KB window, 46.9 KB is needed, lambda=1.02"
+    );
+}
+
+#[test]
+fn a_wait_ends_after_the_fast_rtt() {
+    let mut scene = scene(3, 49_999);
+    scene.now = 5;
+    assert_eq!(scene.ask(&mut *build("blest")), Decision::Wait { until: Some(10 * MILLISECOND + 5) });
+}
+
+fn lambda(blest: &dyn Scheduler) -> f64 {
+    blest.metrics()[0].1
+}
+
+#[test]
+fn lambda_moves_once_per_fast_rtt() {
+    let blest = &mut *build("blest(delta=0.5, lambda=2)");
+    let mut scene = scene(0, 1 << 30);
+    let mut after = |scene: &mut Scene, ms: u64, blocked: bool| {
+        scene.now = ms * MILLISECOND;
+        if blocked {
+            blest.on_event(&scene.view(), Event::WindowBlocked);
+        }
+        scene.ask(blest);
+        lambda(blest)
+    };
+    assert_eq!(after(&mut scene, 100, false), 2.0, "the first RTT begins");
+    assert_eq!(after(&mut scene, 109, true), 2.0, "not over yet");
+    assert_eq!(after(&mut scene, 110, false), 2.5, "it was blocked in it");
+    assert_eq!(after(&mut scene, 119, false), 2.5);
+    assert_eq!(after(&mut scene, 120, false), 2.0, "it wasn't");
+    assert_eq!(after(&mut scene, 500, false), 1.5, "a long silence counts once");
+    for step in 0..5 {
+        after(&mut scene, 600 + step * 10, false);
+    }
+    assert_eq!(after(&mut scene, 700, false), 0.0, "never below nothing");
+    for step in 0..30 {
+        after(&mut scene, 800 + step * 10, true);
+    }
+    assert_eq!(after(&mut scene, 2000, true), 10.0);
+}
+
+#[test]
+fn a_window_that_stays_full_counts_in_each_rtt() {
+    let blest = &mut *build("blest");
+    let mut scene = scene(0, 0);
+    for (ms, expected) in [(0, 1.0), (10, 1.01), (20, 1.02)] {
+        scene.now = ms * MILLISECOND;
+        scene.ask(blest);
+        assert!((lambda(blest) - expected).abs() < 1e-9, "{}", lambda(blest));
+    }
+}
+
+#[test]
+fn unlike_minrtt_it_keeps_the_window_free_for_the_fast_subflow() {
+    // X = 10 segments of 10, 11, .. over 10 RTTs: 145; a window of 20 leaves S none.
+    let pipes = [Pipe::new(10, 10), Pipe::new(100, 10)];
+    let of = |text| Model::new(&pipes, 300_000).window(20_000).run(&mut *build(text));
+    let (blest, minrtt) = (of("blest"), of("minrtt(opportunistic=off, penalise=off)"));
+    assert_eq!(blest.bytes_on(1), 0);
+    assert!(minrtt.bytes_on(1) > 0);
+    assert!(blest.completed < minrtt.completed, "{:?} {:?}", blest.completed, minrtt.completed);
+}
+
+#[test]
+fn like_minrtt_where_the_window_is_wide() {
+    let pipes = [Pipe::new(10, 10), Pipe::new(100, 10)];
+    assert_eq!(run("blest", &pipes, 300).placements, run("minrtt", &pipes, 300).placements);
+}
+
+/// How many segments in a row S is given, from `held` in flight on, before BLEST skips it.
+fn admitted(cwnd_f: u32, ratio: f64, window: u64, lambda: f64, held: u32) -> u32 {
+    let mut slow = flow(1, 10, 64, held);
+    slow.srtt = (ratio * 10.0 * MILLISECOND as f64) as u64;
+    let mut scene = Scene::new(vec![flow(0, 10, cwnd_f, cwnd_f), slow]);
+    scene.send_window = window * u64::from(MSS);
+    let blest = &mut *build(&format!("blest(lambda={lambda})"));
+    while scene.chosen(blest) == Some(1) && scene.flows[1].packets_out < 64 {
+        scene.flows[1].packets_out += 1;
+    }
+    scene.flows[1].packets_out - held
+}
+
+/// Figure 6 of blest-2016: F takes segments 0..10, S gets 11 and 12, F advances with 13..20, S gets 21..23,
+/// F 24..32. No parameters are given with it.
+///
+/// F takes eleven before S is asked, so that its cwnd is 11 then. S is given 2, and later 3. The search is
+/// over F's cwnd later, the ratio of RTTs, |M|, lambda later, and whether S's first two are acknowledged by
+/// then (what the printed segments leave open). It finds:
+///
+/// - one state throughout (cwnd 11, lambda 1): none, for the inequality has one answer;
+/// - F's cwnd nine later, as 24..32 suggests: with S's two acknowledged none; with them in flight only
+///   ratios between 1 and 2, for instance 1.5 and |M| = 19: X = 16.9, then 13.9 segments;
+/// - cwnd 11 and lambda lowered by one delta, S's two acknowledged: many, for instance rtts = 3 and
+///   |M| = 38 with delta = 0.03: lambda X = 36, then 34.9 segments.
+#[test]
+fn figure_6_needs_a_smaller_fast_window_or_a_lambda_that_has_fallen() {
+    let (mut same_state, mut nine, mut lower_lambda) = (0, Vec::new(), Vec::new());
+    for quarters in 4..=24 {
+        let ratio = f64::from(quarters) / 4.0;
+        for window in 13..=160 {
+            if admitted(11, ratio, window, 1.0, 0) != 2 {
+                continue;
+            }
+            for held in [0, 2] {
+                same_state += u32::from(admitted(11, ratio, window, 1.0, held) == 3);
+                if admitted(9, ratio, window, 1.0, held) == 3 {
+                    nine.push((ratio, window, held));
+                }
+            }
+            for delta in [0.001, 0.003, 0.005, 0.01, 0.02, 0.03] {
+                if admitted(11, ratio, window, 1.0 - delta, 0) == 3 {
+                    lower_lambda.push((ratio, window, delta));
+                }
+            }
+        }
+    }
+    assert_eq!(same_state, 0);
+    assert!(nine.contains(&(1.5, 19, 2)), "{nine:?}");
+    assert!(nine.iter().all(|(ratio, _, held)| *held == 2 && *ratio > 1.0 && *ratio < 2.0), "{nine:?}");
+    assert!(lower_lambda.contains(&(3.0, 38, 0.03)), "{lower_lambda:?}");
+    assert!(lower_lambda.iter().any(|(_, _, delta)| *delta <= 0.02), "with a delta that the paper studies");
+}
+
+#[test]
+fn linux_the_linger_grows_with_the_fill() {
+    let seen = Extremes { min: 40 * MILLISECOND, max: 80 * MILLISECOND };
+    // 40 + 40 (4 + 1)/20 = 50 ms
+    assert_eq!(linger(&flow(1, 40, 20, 4), seen), 50 * MILLISECOND);
+    assert_eq!(linger(&flow(1, 40, 20, 18), seen), 78 * MILLISECOND);
+    assert_eq!(linger(&flow(1, 40, 20, 19), seen), 80 * MILLISECOND);
+    assert_eq!(linger(&flow(1, 60, 20, 4), seen), 60 * MILLISECOND, "no less than its srtt");
+}
+
+#[test]
+fn linux_rounds_of_the_mean_rtt() {
+    let seen = Extremes { min: 8 * MILLISECOND, max: 12 * MILLISECOND };
+    let mut fast = flow(0, 10, 10, 10);
+    let segments = |fast: &Flow, ms: u64| segments_during(fast, seen, ms * MILLISECOND);
+    // Initial slow start: 25 ms are 3 rounds: 10 + 20 + 40.
+    assert_eq!(segments(&fast, 25), 70);
+    assert_eq!(segments(&fast, 1000), 10 * 65_535, "16 rounds at most");
+    // Later: (10 + (3 - 1)/2) 3, from ssthresh + 1 if that is more; halves are cut off.
+    fast.ssthresh = 5;
+    assert_eq!(segments(&fast, 25), 33);
+    assert_eq!(segments(&fast, 35), 44);
+    fast.ssthresh = 20;
+    assert_eq!(segments(&fast, 25), 66);
+    assert_eq!(segments_during(&fast, Extremes::default(), 1), 21, "no sample: one round");
+}
+
+#[test]
+fn linux_both_sides_of_the_inequality() {
+    // Linger 40 ms, F's RTT 10: 5 rounds of 10 + 2: 60 segments; with lambda 1.2 less 0.01 at once: 71,400.
+    let mut scene = scene(3, 75_399);
+    scene.flows[0].ssthresh = 5;
+    scene.now = 40 * MILLISECOND;
+    assert_eq!(scene.chosen(&mut *build("blest:linux")), None);
+    scene.send_window = 75_400;
+    assert_eq!(scene.chosen(&mut *build("blest:linux")), Some(1));
+    scene.send_window = 75_800;
+    assert_eq!(scene.chosen(&mut *build("blest:linux(lambda=1.3)")), None);
+}
+
+#[test]
+fn linux_lambda_moves_once_per_least_srtt_of_the_slow() {
+    let blest = &mut *build("blest:linux");
+    let mut scene = scene(0, 1 << 30);
+    let mut after = |ms: u64, event: Option<Event>| {
+        scene.now = ms * MILLISECOND;
+        if let Some(event) = event {
+            blest.on_event(&scene.view(), event);
+        }
+        scene.ask(blest);
+        (lambda(blest) * 1000.0) as i32
+    };
+    assert_eq!(after(39, None), 1200);
+    assert_eq!(after(40, None), 1190);
+    assert_eq!(after(79, Some(Event::Reinjected(SubflowId(0)))), 1190);
+    assert_eq!(after(80, None), 1230);
+    assert_eq!(after(120, Some(Event::Timeout(SubflowId(1)))), 1270);
+    assert_eq!(after(160, Some(Event::Timeout(SubflowId(1)))), 1300, "1.3 at most");
+    for step in 0..40 {
+        after(200 + step * 40, None);
+    }
+    assert_eq!(after(2000, None), 1000, "1.0 at least");
+}
+
+#[test]
+fn linux_remembers_extremes_and_forgets_them_with_the_subflow() {
+    let blest = &mut *build("blest:linux");
+    let mut scene = scene(19, 1 << 30);
+    scene.flows[1].srtt = 400 * MILLISECOND;
+    scene.ask(blest);
+    scene.flows[1].srtt = 40 * MILLISECOND;
+    // The 20th in flight fills the window: it lingers 400 ms: 16 rounds of slow start.
+    scene.send_window = 1 << 20;
+    assert_eq!(scene.chosen(blest), None);
+    blest.on_event(&scene.view(), Event::SubflowRemoved(SubflowId(1)));
+    assert_eq!(scene.chosen(blest), Some(1), "40 ms: 5 rounds, 310 segments");
+}

@@ -1,0 +1,193 @@
+//! The contract of all schedulers, run over every entry of [`builtin`] and each of its presets: a new one
+//! is under test the moment it is registered.
+//!
+//! | rule | what it asks |
+//! |---|---|
+//! | `eligible` | only subflows are named that may carry data: no backup while another is usable |
+//! | `cwnd` | and only those whose windows have room |
+//! | `wait` | a wait's moment lies ahead |
+//! | `work-conserving` | no wait without a moment while data could be sent and nothing is in flight |
+//! | `progress` | every other decision changes something |
+//! | `single-path` | over one path, the transmissions are `minrtt`'s |
+//! | `even-split` | two identical paths: neither below 45 % of the bytes of a bulk transfer |
+//!
+//! An algorithm that departs from a rule by its nature declares it in its entry; the departures are printed,
+//! and one that is declared but doesn't happen is an error too.
+
+use std::collections::BTreeSet;
+
+use proptest::prelude::*;
+
+use super::builtin;
+use super::testing::{Model, Pipe, build, run};
+use crate::MILLISECOND;
+use crate::registry::Exception;
+
+/// Every scheduler and preset, with its entry's exceptions.
+fn all() -> Vec<(String, &'static [Exception])> {
+    let mut all = Vec::new();
+    for entry in builtin().entries() {
+        all.push((entry.name.to_string(), entry.exceptions));
+        for preset in entry.presets {
+            all.push((format!("{}:{}", entry.name, preset.name), entry.exceptions));
+        }
+    }
+    all
+}
+
+fn growing(rtt_ms: u64, loss: u32) -> Pipe {
+    Pipe { grows: true, loss, queue: 2_000_000, ..Pipe::new(rtt_ms, 10) }
+}
+
+/// Fixed cases for the rules that a run reports by itself.
+fn cases() -> Vec<Model> {
+    let (fast, slow) = (growing(10, 0), growing(100, 0));
+    let window = 60_000;
+    let lossy = [growing(20, 20), growing(60, 5), growing(61, 0)];
+    let late = [growing(30, 0), Pipe { joins: 30 * MILLISECOND, ..growing(15, 0) }];
+    let failing = [Pipe { fails: Some(150 * MILLISECOND), ..growing(10, 0) }, growing(80, 0)];
+    let initial_fails = [Pipe { fails: Some(40 * MILLISECOND), ..growing(30, 0) }, growing(10, 0)];
+    let backup = [Pipe { backup: true, ..growing(5, 0) }, growing(50, 0)];
+    vec![
+        Model::new(&[fast, slow], 400_000),
+        Model::new(&[slow, fast], 400_000).window(window),
+        Model::new(&lossy, 600_000).seed(7),
+        Model::new(&late, 300_000).declare(300_000),
+        Model::new(&failing, 300_000),
+        Model::new(&initial_fails, 300_000),
+        Model::new(&backup, 100_000),
+    ]
+}
+
+/// All that `text` does that the contract forbids.
+fn departures(text: &str) -> Vec<(&'static str, String)> {
+    let mut found = Vec::new();
+    for (number, case) in cases().into_iter().enumerate() {
+        let done = case.run(&mut *build(text));
+        assert!(done.completed.is_some(), "{text}: case {number} never ends");
+        found.extend(done.violations.into_iter().map(|(rule, what)| (rule, format!("case {number} {what}"))));
+    }
+    for pipe in [Pipe::new(40, 10), growing(40, 0), growing(25, 30)] {
+        let (own, minrtt) = (run(text, &[pipe], 500), run("minrtt", &[pipe], 500));
+        let first = own.placements.iter().zip(&minrtt.placements).find(|(own, minrtt)| own != minrtt);
+        if let Some((own, minrtt)) = first {
+            found.push(("single-path", format!("{own:?} where minrtt has {minrtt:?}")));
+        }
+    }
+    for pipe in [Pipe::new(40, 16), Pipe::new(15, 37)] {
+        let done = run(text, &[pipe, pipe], 4000);
+        let (one, other) = (done.bytes_on(0), done.bytes_on(1));
+        if one.min(other) * 100 < (one + other) * 45 {
+            found.push(("even-split", format!("{one} and {other} bytes over paths alike")));
+        }
+    }
+    found
+}
+
+#[test]
+fn every_scheduler_keeps_the_contract_or_declares_its_exceptions() {
+    let mut faults = Vec::new();
+    for entry in builtin().entries() {
+        let mut seen = BTreeSet::new();
+        for (text, exceptions) in all().iter().filter(|(text, _)| text.split(':').next() == Some(entry.name))
+        {
+            for (rule, what) in departures(text) {
+                seen.insert(rule);
+                if !exceptions.iter().any(|exception| exception.rule == rule) {
+                    faults.push(format!("{text} breaks `{rule}`: {what}"));
+                }
+            }
+        }
+        for exception in entry.exceptions {
+            println!("{}: exempt from `{}`: {}", entry.name, exception.rule, exception.reason);
+            if !seen.contains(exception.rule) {
+                faults.push(format!("{} declares `{}` but keeps it", entry.name, exception.rule));
+            }
+        }
+    }
+    assert!(faults.is_empty(), "\n{}", faults.join("\n"));
+}
+
+#[test]
+fn every_scheduler_decides_alike_twice() {
+    for (text, _) in all() {
+        for (one, two) in cases().into_iter().zip(cases()) {
+            let (one, two) = (one.run(&mut *build(&text)), two.run(&mut *build(&text)));
+            assert_eq!(one.placements, two.placements, "{text}");
+        }
+    }
+}
+
+#[test]
+fn every_scheduler_gives_a_reason_with_numbers() {
+    use super::testing::{Scene, flow};
+    for (text, _) in all() {
+        for flows in [vec![flow(0, 10, 10, 0)], vec![flow(0, 10, 10, 10), flow(1, 100, 10, 3)]] {
+            let reason = Scene::new(flows).reason(&mut *build(&text));
+            assert!(reason.len() > 10, "{text}: `{reason}`");
+            if text != "single" {
+                assert!(reason.contains("{subflow "), "{text}: `{reason}`");
+            }
+        }
+    }
+}
+
+/// How many of `total` networks' segments may be asked about, per segment sent, before a scheduler counts
+/// as hanging.
+const DECISIONS_PER_SEGMENT: u64 = 40;
+
+fn pipes() -> impl Strategy<Value = Vec<Pipe>> {
+    let pipe = (
+        1u64..400,
+        1u32..40,
+        any::<bool>(),
+        prop::bool::weighted(0.2),
+        0u32..150,
+        prop_oneof![Just(u64::MAX), 3_000u64..60_000],
+        prop_oneof![2 => Just(0u64), 1 => 0u64..500],
+        prop::option::weighted(0.3, 1u64..2000),
+    );
+    let pipe = pipe.prop_map(|(rtt_ms, cwnd, grows, backup, loss, queue, joins, fails)| Pipe {
+        grows,
+        backup,
+        loss,
+        queue,
+        joins: joins * MILLISECOND,
+        fails: fails.map(|at| at * MILLISECOND),
+        ..Pipe::new(rtt_ms, cwnd)
+    });
+    (prop::collection::vec(pipe, 1..6), any::<prop::sample::Index>()).prop_map(|(mut pipes, survivor)| {
+        // One path stays to the end, or there is nothing to ask.
+        let survivor = survivor.index(pipes.len());
+        pipes[survivor].fails = None;
+        pipes
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
+
+    /// No starvation: over any network every byte arrives, and nothing is asked for ever.
+    #[test]
+    fn every_byte_arrives(
+        pipes in pipes(),
+        writes in prop::collection::vec((0u64..3000, 1u64..60_000), 1..8),
+        window in prop_oneof![Just(1u64 << 30), 3_000u64..80_000],
+        seed in any::<u64>(),
+    ) {
+        for (text, exceptions) in all() {
+            let mut model = Model::new(&pipes, 0).window(window).seed(seed);
+            for (at, bytes) in &writes {
+                model.write_at(at * MILLISECOND, *bytes);
+            }
+            let done = model.run(&mut *build(&text));
+            prop_assert!(done.completed.is_some(), "{text} starves: {:?}", done.violations);
+            for (rule, what) in &done.violations {
+                let declared = exceptions.iter().any(|exception| exception.rule == *rule);
+                prop_assert!(declared, "{text} breaks `{rule}` {what}");
+            }
+            let sent = done.placements.len() as u64 + 100;
+            prop_assert!(done.decisions < sent * DECISIONS_PER_SEGMENT, "{text} was asked {} times", done.decisions);
+        }
+    }
+}

@@ -1,0 +1,241 @@
+//! `ecf`: earliest completion first. Waits for the fast subflow if it would still finish first.
+//!
+//! Source: Lim, Nahum, Towsley, Gibbens, ECF: An MPTCP Path Scheduler to Manage Heterogeneous Paths,
+//! CoNEXT 2017, Algorithm 1; cfs-2019 3 describes it without the formula.
+//!
+//! Rule, with RTT the smoothed round-trip times (ns), CWND in segments, k the unsent data of the connection
+//! (segments), sigma the RTT deviations (ns): f is the usable subflow with the least srtt. If it has room,
+//! it takes the segment. Else s is `minrtt`'s choice among those with room, delta = max(sigma_f, sigma_s),
+//! n = 1 + k/CWND_f, and
+//!
+//! ```text
+//! if n RTT_f < (1 + waiting beta)(RTT_s + delta):
+//!     if k/CWND_s RTT_s >= 2 RTT_f + delta: waiting = 1, wait for f
+//!     else: send on s
+//! else: waiting = 0, send on s
+//! ```
+//!
+//! Rulings: the divisions are real ones; k in segments of f's MSS. f is of all usable subflows, RTO recovery
+//! included. A wait asks again after RTT_f at the latest: f has been heard from by then, or lost something.
+//! beta's hysteresis (0.25) is Lim et al.'s.
+//!
+//! Parameters: `beta` (0.25; 0 to 4). `at-least-one` (false; preset `linux`: true): k/CWND counts as 1 at
+//! least, as in the out-of-tree Linux module, which for short flows keeps ECF waiting. (That module computes
+//! in 32 bits, and overflows; here nothing does.) `opportunistic` and `penalise` (default `off`).
+
+use super::mechanisms::{OFF, equip, opportunistic, penalise};
+use super::minrtt::send_on;
+use super::text::{Kb, Ms, Subflow, no_room, nothing_to_send};
+use super::{Decision, Scheduler, View, Why};
+use crate::flow::Flow;
+use crate::registry::{Entry, Parameter, Preset};
+
+pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
+    name: "ecf",
+    summary: "wait for the fast subflow if it would still finish first",
+    source: "Lim et al., CoNEXT 2017, Algorithm 1; cfs-2019 3",
+    parameters: &[
+        Parameter::number("beta", 0.25, (0.0, 4.0), "hysteresis: how much longer to go on waiting, a share"),
+        Parameter::switch("at-least-one", false, "count the unsent data as one window at least"),
+        opportunistic(OFF),
+        penalise(OFF),
+    ],
+    presets: &[Preset {
+        name: "linux",
+        summary: "the out-of-tree kernel's: unsent data counts as one window at least",
+        values: &[("at-least-one", 1.0)],
+    }],
+    exceptions: &[],
+    build: |values| {
+        let least = if values.switch("at-least-one") { 1.0 } else { 0.0 };
+        equip(values, Ecf { beta: values.number("beta"), least, waiting: false })
+    },
+};
+
+#[derive(Debug)]
+struct Ecf {
+    beta: f64,
+    /// The least that k/CWND counts as.
+    least: f64,
+    waiting: bool,
+}
+
+impl Scheduler for Ecf {
+    fn name(&self) -> &'static str {
+        ENTRY.name
+    }
+
+    fn select(&mut self, view: &View<'_>, why: &mut Why) -> Decision {
+        if !view.sendable() {
+            return nothing_to_send(view, why);
+        }
+        let front = view.front();
+        let (Some(fast), Some(slow)) = (front.usable, front.available) else {
+            return no_room(view, why);
+        };
+        if fast.id == slow.id {
+            return send_on(fast, why);
+        }
+        self.weigh(view, fast, slow, why)
+    }
+
+    fn metrics(&self) -> Vec<(&'static str, f64)> {
+        vec![("waiting", f64::from(u8::from(self.waiting)))]
+    }
+}
+
+impl Ecf {
+    fn weigh(&mut self, view: &View<'_>, fast: &Flow, slow: &Flow, why: &mut Why) -> Decision {
+        let windows = |flow: &Flow| {
+            let window = f64::from(flow.cwnd.max(1)) * f64::from(fast.mss.max(1));
+            (view.unsent as f64 / window).max(self.least)
+        };
+        let rtt_f = fast.srtt as f64;
+        let rtt_s = slow.srtt as f64;
+        let delta = fast.rttvar.max(slow.rttvar) as f64;
+        let fast_time = (1.0 + windows(fast)) * rtt_f;
+        let hysteresis = if self.waiting { 1.0 + self.beta } else { 1.0 };
+        let slow_time = hysteresis * (rtt_s + delta);
+        if fast_time >= slow_time {
+            self.waiting = false;
+            why.say(|| {
+                format!(
+                    "{} as well: for {} {} alone takes {}, no less than {}",
+                    Subflow(slow.id),
+                    Kb(view.unsent),
+                    Subflow(fast.id),
+                    Ms(fast_time as u64),
+                    Ms(slow_time as u64),
+                )
+            });
+            return Decision::Send { subflow: slow.id, bytes: slow.mss };
+        }
+        let drain = windows(slow) * rtt_s;
+        if drain < 2.0 * rtt_f + delta {
+            why.say(|| {
+                format!(
+                    "{}: what is left takes it {}, less than the {} that waiting for {} may cost",
+                    Subflow(slow.id),
+                    Ms(drain as u64),
+                    Ms((2.0 * rtt_f + delta) as u64),
+                    Subflow(fast.id),
+                )
+            });
+            return Decision::Send { subflow: slow.id, bytes: slow.mss };
+        }
+        self.waiting = true;
+        why.say(|| {
+            format!(
+                "wait for {}: it finishes {} in {}, {} needs {}",
+                Subflow(fast.id),
+                Kb(view.unsent),
+                Ms(fast_time as u64),
+                Subflow(slow.id),
+                Ms(slow_time as u64),
+            )
+        });
+        Decision::Wait { until: Some(view.now.saturating_add(fast.srtt.max(1))) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{MSS, Pipe, Scene, build, flow, run};
+    use super::*;
+    use crate::MILLISECOND;
+
+    /// f: 10 ms, cwnd 10, full; s: 50 ms, cwnd 20, free; sigma 5 and 2 ms, so that delta = 5 ms; k segments.
+    fn scene(k: u64) -> Scene {
+        let mut scene = Scene::new(vec![flow(0, 10, 10, 10), flow(1, 50, 20, 0)]);
+        scene.flows[0].rttvar = 5 * MILLISECOND;
+        scene.flows[1].rttvar = 2 * MILLISECOND;
+        scene.unsent = k * u64::from(MSS);
+        scene
+    }
+
+    const WAITS: Option<u8> = None;
+
+    #[test]
+    fn both_sides_of_the_first_inequality() {
+        // (1 + k/10) 10 < 50 + 5 up to k = 44; at 45 both are 55.
+        assert_eq!(scene(44).chosen(&mut *build("ecf")), WAITS);
+        assert_eq!(scene(45).chosen(&mut *build("ecf")), Some(1));
+    }
+
+    #[test]
+    fn both_sides_of_the_second_inequality() {
+        // k/20 50 >= 2 10 + 5 from k = 10 on.
+        assert_eq!(scene(9).chosen(&mut *build("ecf")), Some(1));
+        assert_eq!(scene(10).chosen(&mut *build("ecf")), WAITS);
+    }
+
+    #[test]
+    fn having_waited_it_goes_on_waiting_by_beta() {
+        // 1.25 55 = 68.75 = (1 + k/10) 10 at k = 58.75.
+        let ecf = &mut *build("ecf");
+        assert_eq!(scene(44).chosen(ecf), WAITS);
+        assert_eq!(scene(58).chosen(ecf), WAITS);
+        assert_eq!(scene(59).chosen(ecf), Some(1), "and this ends the waiting");
+        assert_eq!(scene(58).chosen(ecf), Some(1));
+        assert_eq!(scene(58).chosen(&mut *build("ecf(beta=4)")), Some(1), "beta counts only when waiting");
+        let ecf = &mut *build("ecf(beta=0)");
+        assert_eq!(scene(44).chosen(ecf), WAITS);
+        assert_eq!(scene(45).chosen(ecf), Some(1));
+    }
+
+    #[test]
+    fn the_greater_deviation_counts_whosever_it_is() {
+        let mut scene = scene(44);
+        scene.flows[1].rttvar = 5 * MILLISECOND;
+        scene.flows[0].rttvar = 0;
+        assert_eq!(scene.chosen(&mut *build("ecf")), WAITS);
+        scene.flows[1].rttvar = 0;
+        assert_eq!(scene.chosen(&mut *build("ecf")), Some(1), "54 ms is no less than 50");
+    }
+
+    #[test]
+    fn preset_linux_waits_for_short_flows_too() {
+        assert_eq!(scene(1).chosen(&mut *build("ecf")), Some(1));
+        // (1 + 1) 10 < 55, and 1 50 >= 25.
+        assert_eq!(scene(1).chosen(&mut *build("ecf:linux")), WAITS);
+        assert_eq!(scene(44).chosen(&mut *build("ecf:linux")), WAITS);
+        assert_eq!(scene(45).chosen(&mut *build("ecf:linux")), Some(1));
+    }
+
+    #[test]
+    fn a_fast_subflow_with_room_is_not_weighed() {
+        let mut scene = scene(1000);
+        scene.flows[0].packets_out = 9;
+        assert_eq!(scene.chosen(&mut *build("ecf")), Some(0));
+    }
+
+    #[test]
+    fn a_wait_ends_after_the_fast_rtt() {
+        let mut scene = scene(44);
+        scene.now = 7;
+        assert_eq!(scene.ask(&mut *build("ecf")), Decision::Wait { until: Some(10 * MILLISECOND + 7) });
+    }
+
+    #[test]
+    fn large_numbers_do_not_overflow() {
+        let mut scene = scene(0);
+        scene.unsent = u64::MAX;
+        scene.flows[1].srtt = u64::MAX;
+        assert!(matches!(scene.ask(&mut *build("ecf")), Decision::Send { .. } | Decision::Wait { .. }));
+        scene.flows[0].srtt = u64::MAX - 1;
+        scene.now = u64::MAX - 1;
+        assert!(matches!(scene.ask(&mut *build("ecf")), Decision::Send { .. } | Decision::Wait { .. }));
+    }
+
+    #[test]
+    fn unlike_minrtt_and_blest_it_leaves_the_last_window_to_the_fast_subflow() {
+        // cfs-2019 Fig. 3's paths. With 20 packets left and 10 in flight on the fast one: n = 3, 30 < 105.
+        let pipes = [Pipe::new(10, 10), Pipe::new(100, 10)];
+        let done = run("ecf", &pipes, 30);
+        assert_eq!(done.completed, Some(25 * MILLISECOND));
+        assert_eq!(done.bytes_on(1), 0);
+        for other in ["minrtt", "blest"] {
+            assert_eq!(run(other, &pipes, 30).completed, Some(50 * MILLISECOND), "{other}");
+        }
+    }
+}

@@ -1,0 +1,244 @@
+//! `linux`: the `default` scheduler of the mainline Linux kernel.
+//!
+//! Source: net/mptcp/protocol.c, `mptcp_subflow_get_send` (Linux 5.12 and later; the comment there calls it
+//! derived from BLEST).
+//!
+//! Rule: per active subflow, linger = wmem / avg_pace (s): the bytes its socket holds, sent and
+//! unacknowledged or still queued, over the average of its pacing rate (bytes/s). The least is chosen, and
+//! only that one is tried: if its send buffer is full, wait. It is given a burst of
+//! min(65,428 bytes, window left), beyond its cwnd if need be, and
+//!
+//! ```text
+//! avg_pace = (avg_pace wmem + pace burst) / (wmem + burst)
+//! ```
+//!
+//! A backup subflow is chosen, by the same measure, only if no other is active.
+//!
+//! Rulings: wmem counts payload bytes (the kernel counts its buffers' true sizes). As in the kernel, a
+//! subflow without a pacing rate isn't considered, the average starts at the first pacing rate seen, and it
+//! moves by the whole burst even where less is unsent or the buffer takes less. Its connection-level
+//! retransmission timer, and setting subflows aside as stale, are the engine's. Mainline has neither
+//! opportunistic retransmission nor penalisation.
+//!
+//! Parameters: `burst` (65428 bytes). `opportunistic` and `penalise` (default `off`).
+
+use super::mechanisms::{OFF, equip, opportunistic, penalise};
+use super::text::{Kb, Ms, Subflow, no_room, nothing_to_send};
+use super::{Decision, Event, Scheduler, View, Why};
+use crate::SubflowId;
+use crate::flow::Flow;
+use crate::registry::{Entry, Exception, Parameter};
+
+/// The kernel's MPTCP_SEND_BURST_SIZE: 64 KiB less room for headers.
+const BURST: f64 = 65_428.0;
+
+pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
+    name: "linux",
+    summary: "mainline Linux: least time to flush what is queued, in bursts",
+    source: "Linux, net/mptcp/protocol.c, mptcp_subflow_get_send",
+    parameters: &[
+        Parameter::whole("burst", BURST, (1.0, 1e9), "bytes per decision at most"),
+        opportunistic(OFF),
+        penalise(OFF),
+    ],
+    presets: &[],
+    exceptions: &[
+        Exception { rule: "cwnd", reason: "fills send buffers beyond cwnd (mptcp_subflow_get_send)" },
+        Exception { rule: "single-path", reason: "places bursts of 65,428 bytes, not single segments" },
+    ],
+    build: |values| {
+        let burst = values.number("burst") as u64;
+        equip(values, Linux { burst, average: [0; 32] })
+    },
+};
+
+#[derive(Debug)]
+struct Linux {
+    burst: u64,
+    /// Per subflow: `avg_pacing_rate`, bytes per second; 0: none yet.
+    average: [u64; 32],
+}
+
+/// Bytes the subflow's socket holds (`sk_wmem_queued`).
+#[inline]
+fn wmem(flow: &Flow) -> u64 {
+    flow.queued_bytes + u64::from(flow.packets_out) * u64::from(flow.mss)
+}
+
+/// The weighted mean of the average so far and the pacing rate now.
+#[inline]
+fn averaged(average: u64, wmem: u64, pace: u64, burst: u64) -> u64 {
+    let weight = (wmem + burst).max(1);
+    match average.checked_mul(wmem).zip(pace.checked_mul(burst)).and_then(|(old, new)| old.checked_add(new)) {
+        Some(sum) => sum / weight,
+        None => {
+            let sum = u128::from(average) * u128::from(wmem) + u128::from(pace) * u128::from(burst);
+            u64::try_from(sum / u128::from(weight)).unwrap_or(u64::MAX)
+        }
+    }
+}
+
+impl Linux {
+    /// 2^32 times the seconds until the subflow has flushed what it holds.
+    #[inline]
+    fn linger(&mut self, flow: &Flow) -> Option<u64> {
+        let average = self.average.get_mut(flow.id.index())?;
+        if *average == 0 {
+            *average = flow.pacing_rate;
+        }
+        (wmem(flow).min(u64::from(u32::MAX)) << 32).checked_div(*average)
+    }
+}
+
+impl Scheduler for Linux {
+    fn name(&self) -> &'static str {
+        ENTRY.name
+    }
+
+    fn select(&mut self, view: &View<'_>, why: &mut Why) -> Decision {
+        if !view.sendable() {
+            return nothing_to_send(view, why);
+        }
+        let backups = view.backups_count();
+        let mut best: Option<(&Flow, u64)> = None;
+        for flow in view.flows {
+            if !flow.usable() || (flow.backup && !backups) {
+                continue;
+            }
+            if let Some(linger) = self.linger(flow)
+                && best.is_none_or(|(_, least)| linger < least)
+            {
+                best = Some((flow, linger));
+            }
+        }
+        let Some((flow, linger)) = best else {
+            return no_room(view, why);
+        };
+        let wmem = wmem(flow);
+        let linger = || Ms(((u128::from(linger) * 1_000_000_000) >> 32) as u64);
+        if flow.queue_space == 0 {
+            why.say(|| {
+                let id = Subflow(flow.id);
+                format!("{id} flushes its {} first, in {}, and its send buffer is full", Kb(wmem), linger())
+            });
+            return Decision::Wait { until: None };
+        }
+        let burst = self.burst.min(view.room());
+        let average = &mut self.average[flow.id.index()];
+        *average = averaged(*average, wmem, flow.pacing_rate, burst);
+        why.say(|| {
+            let id = Subflow(flow.id);
+            format!("{id} flushes its {} first, in {}: a burst of {}", Kb(wmem), linger(), Kb(burst))
+        });
+        let bytes = burst.min(flow.queue_space).min(u64::from(u32::MAX)) as u32;
+        Decision::Queue { subflow: flow.id, bytes }
+    }
+
+    fn on_event(&mut self, _view: &View<'_>, event: Event) {
+        if let Event::SubflowAdded(SubflowId(index)) | Event::SubflowRemoved(SubflowId(index)) = event
+            && let Some(average) = self.average.get_mut(usize::from(index))
+        {
+            *average = 0;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{Pipe, Scene, build, flow, run};
+    use super::*;
+
+    /// Two subflows of 1 and 4 MB/s with `in_flight` segments of 1000 bytes each.
+    fn scene(in_flight: [u32; 2]) -> Scene {
+        let mut scene = Scene::new(vec![flow(0, 10, 10, in_flight[0]), flow(1, 10, 10, in_flight[1])]);
+        scene.flows[0].pacing_rate = 1_000_000;
+        scene.flows[1].pacing_rate = 4_000_000;
+        scene
+    }
+
+    #[test]
+    fn the_average_weighs_what_is_queued_against_the_burst() {
+        // (1 MB/s 10 kB + 2 MB/s 30 kB) / 40 kB = 1.75 MB/s
+        assert_eq!(averaged(1_000_000, 10_000, 2_000_000, 30_000), 1_750_000);
+        assert_eq!(averaged(1_000_000, 0, 2_000_000, 65_428), 2_000_000);
+        assert_eq!(averaged(1_000_000, 10_000, 2_000_000, 0), 1_000_000);
+        assert_eq!(averaged(u64::MAX, 1 << 40, u64::MAX, 1 << 40), u64::MAX, "in 128 bits where 64 overflow");
+        assert_eq!(averaged(1, 0, 1, 0), 0, "no division by nothing");
+    }
+
+    #[test]
+    fn least_linger_time_and_a_tie_to_the_lower_id() {
+        // 2 kB at 1 MB/s: 2 ms; 7 kB at 4 MB/s: 1.75 ms; 9 kB: 2.25 ms.
+        assert_eq!(scene([2, 7]).chosen(&mut *build("linux")), Some(1));
+        assert_eq!(scene([2, 9]).chosen(&mut *build("linux")), Some(0));
+        assert_eq!(scene([2, 8]).chosen(&mut *build("linux")), Some(0));
+        assert_eq!(scene([0, 0]).chosen(&mut *build("linux")), Some(0));
+        let mut queued = scene([2, 7]);
+        queued.flows[1].queued_bytes = 2000;
+        assert_eq!(queued.chosen(&mut *build("linux")), Some(0), "what is queued counts like what is sent");
+    }
+
+    #[test]
+    fn the_average_of_earlier_bursts_decides() {
+        let linux = &mut *build("linux");
+        let mut scene = scene([2, 7]);
+        scene.send_window = 7000;
+        assert_eq!(scene.chosen(linux), Some(1), "the average stays 4 MB/s");
+        scene.flows[1].pacing_rate = 1_000_000;
+        assert_eq!(scene.chosen(linux), Some(1), "and is now (4 7 + 1 7) / 14 = 2.5 MB/s: 2.8 ms");
+        assert_eq!(scene.chosen(linux), Some(0));
+        scene.flows[0].packets_out = 3;
+        assert_eq!(scene.chosen(linux), Some(1), "2.8 ms is less than 3");
+    }
+
+    #[test]
+    fn a_burst_within_the_window_and_the_buffer() {
+        let burst = |scene: &Scene| match scene.ask(&mut *build("linux")) {
+            Decision::Queue { subflow, bytes } => (subflow.0, bytes),
+            other => panic!("{other:?}"),
+        };
+        let mut scene = scene([0, 0]);
+        assert_eq!(burst(&scene), (0, 65_428));
+        scene.flows[0].queue_space = 500;
+        assert_eq!(burst(&scene), (0, 500));
+        scene.send_window = 400;
+        assert_eq!(burst(&scene), (0, 400));
+    }
+
+    #[test]
+    fn only_the_chosen_one_is_tried() {
+        let mut scene = scene([0, 1]);
+        scene.flows[0].queue_space = 0;
+        assert_eq!(scene.ask(&mut *build("linux")), Decision::Wait { until: None });
+    }
+
+    #[test]
+    fn without_a_pacing_rate_not_considered() {
+        let mut scene = scene([0, 1]);
+        scene.flows[0].pacing_rate = 0;
+        let linux = &mut *build("linux");
+        assert_eq!(scene.chosen(linux), Some(1));
+        scene.flows[0].pacing_rate = 1;
+        assert_eq!(scene.chosen(linux), Some(0));
+    }
+
+    #[test]
+    fn a_slot_used_again_starts_anew() {
+        let linux = &mut *build("linux");
+        let mut scene = scene([1, 7]);
+        scene.flows[0].pacing_rate = 1;
+        assert_eq!(scene.chosen(linux), Some(1));
+        scene.flows[0].pacing_rate = 1_000_000;
+        assert_eq!(scene.chosen(linux), Some(1), "the average is slow to rise");
+        linux.on_event(&scene.view(), Event::SubflowAdded(SubflowId(0)));
+        assert_eq!(scene.chosen(linux), Some(0));
+    }
+
+    #[test]
+    fn unlike_minrtt_it_fills_the_buffer_of_the_fast_path_first() {
+        let pipes = [Pipe::new(10, 10), Pipe::new(100, 10)];
+        let (linux, minrtt) = (run("linux", &pipes, 65), run("minrtt", &pipes, 65));
+        assert_eq!(linux.bytes_on(1), 0, "one burst, all of it queued on the first");
+        assert!(minrtt.bytes_on(1) > 0);
+    }
+}

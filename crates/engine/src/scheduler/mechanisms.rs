@@ -1,0 +1,111 @@
+//! Opportunistic retransmission and penalisation as switches of any scheduler.
+//!
+//! Source: blest-2016 (Ferlin et al., IFIP Networking 2016) II-A and V, after Raiciu et al., NSDI 2012 4.2:
+//! when new data doesn't fit the connection-level window, the segment that blocks it is sent again on a
+//! faster subflow, and the carrier's cwnd is halved. The engine carries both out; here are the two
+//! parameters that every scheduler has, and the wrapper that answers [`Scheduler::mechanisms`] from them.
+
+use super::{Decision, Event, Mechanisms, Rule, Scheduler, View, Why};
+use crate::registry::{Parameter, Values};
+
+const RULES: &[&str] = &["off", "paper", "linux"];
+
+/// [`Rule::Off`] as a parameter's value.
+pub(super) const OFF: usize = 0;
+/// [`Rule::Paper`] as a parameter's value.
+pub(super) const PAPER: usize = 1;
+/// [`Rule::Linux`] as a preset's value.
+pub(super) const LINUX: f64 = 2.0;
+
+/// The parameter `opportunistic`.
+pub(super) const fn opportunistic(default: usize) -> Parameter {
+    Parameter::choice("opportunistic", default, RULES, "opportunistic retransmission, by whose rule")
+}
+
+/// The parameter `penalise`.
+pub(super) const fn penalise(default: usize) -> Parameter {
+    Parameter::choice("penalise", default, RULES, "penalisation of the carrier that blocks, by whose rule")
+}
+
+fn rule(value: f64) -> Rule {
+    match value as usize {
+        OFF => Rule::Off,
+        PAPER => Rule::Paper,
+        _ => Rule::Linux,
+    }
+}
+
+/// A scheduler with its two mechanisms.
+#[derive(Debug)]
+struct Equipped<S> {
+    scheduler: S,
+    mechanisms: Mechanisms,
+}
+
+/// The scheduler, with the mechanisms that the values name.
+pub(super) fn equip<S: Scheduler + 'static>(values: &Values, scheduler: S) -> Box<dyn Scheduler> {
+    let mechanisms = Mechanisms {
+        opportunistic: rule(values.number("opportunistic")),
+        penalise: rule(values.number("penalise")),
+    };
+    Box::new(Equipped { scheduler, mechanisms })
+}
+
+impl<S: Scheduler> Scheduler for Equipped<S> {
+    fn name(&self) -> &'static str {
+        self.scheduler.name()
+    }
+
+    #[inline]
+    fn select(&mut self, view: &View<'_>, why: &mut Why) -> Decision {
+        self.scheduler.select(view, why)
+    }
+
+    fn on_event(&mut self, view: &View<'_>, event: Event) {
+        self.scheduler.on_event(view, event);
+    }
+
+    fn repeats(&self) -> bool {
+        self.scheduler.repeats()
+    }
+
+    fn mechanisms(&self) -> Mechanisms {
+        self.mechanisms
+    }
+
+    fn metrics(&self) -> Vec<(&'static str, f64)> {
+        self.scheduler.metrics()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scheduler::builtin;
+
+    fn of(text: &str) -> Mechanisms {
+        builtin().parse(text).unwrap().build().mechanisms()
+    }
+
+    #[test]
+    fn every_scheduler_has_both_switches() {
+        for entry in builtin().entries() {
+            let text = format!("{}(opportunistic=linux, penalise=paper)", entry.name);
+            let expected = Mechanisms { opportunistic: Rule::Linux, penalise: Rule::Paper };
+            assert_eq!(of(&text), expected, "{text}");
+            let text = format!("{}(opportunistic=0, penalise=off)", entry.name);
+            assert_eq!(of(&text), Mechanisms::default(), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_defaults() {
+        let (paper, linux) = (Rule::Paper, Rule::Linux);
+        assert_eq!(of("minrtt"), Mechanisms { opportunistic: paper, penalise: paper });
+        assert_eq!(of("minrtt:linux"), Mechanisms { opportunistic: linux, penalise: linux });
+        assert_eq!(of("blest:linux"), Mechanisms { opportunistic: linux, penalise: linux });
+        for entry in builtin().entries().iter().filter(|entry| entry.name != "minrtt") {
+            assert_eq!(of(entry.name), Mechanisms::default(), "{}", entry.name);
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! `minrtt`: the lowest smoothed round-trip time first.
+//!
+//! Source: cfs-2019 (Heo and Yoo, KSII TIIS 13(8), 2019) 2.2; 5g-2019 III.B, where it is LowRTT; the default
+//! of the out-of-tree Linux kernel.
+//!
+//! Rule: among the subflows whose congestion windows have room, the segment goes out on the one with the
+//! least srtt (ns); when that window is full, on the next. No subflow with room: wait for an
+//! acknowledgement.
+//!
+//! Rulings: a tie goes to the lower subflow id; a subflow without a sample counts as srtt 0, so that it gets
+//! one. One MSS per decision: nothing is gained by more, as a choice holds until its window is full.
+//!
+//! Parameters: `opportunistic` and `penalise` (default `paper`; preset `linux`), see [`super::mechanisms`].
+
+use super::mechanisms::{LINUX, PAPER, equip, opportunistic, penalise};
+use super::text::{Ms, Subflow, no_room, nothing_to_send};
+use super::{Decision, Scheduler, View, Why};
+use crate::flow::Flow;
+use crate::registry::{Entry, Preset};
+
+pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
+    name: "minrtt",
+    summary: "lowest srtt among the subflows with room",
+    source: "cfs-2019 2.2; 5g-2019 III.B",
+    parameters: &[opportunistic(PAPER), penalise(PAPER)],
+    presets: &[Preset {
+        name: "linux",
+        summary: "the out-of-tree kernel's conditions for retransmission and penalisation",
+        values: &[("opportunistic", LINUX), ("penalise", LINUX)],
+    }],
+    exceptions: &[],
+    build: |values| equip(values, MinRtt),
+};
+
+#[derive(Debug)]
+struct MinRtt;
+
+/// One segment on `flow`, chosen for its srtt: the answer of every scheduler that builds on `minrtt`.
+#[inline]
+pub(super) fn send_on(flow: &Flow, why: &mut Why) -> Decision {
+    why.say(|| format!("{} has the least srtt with room, {}", Subflow(flow.id), Ms(flow.srtt)));
+    Decision::Send { subflow: flow.id, bytes: flow.mss }
+}
+
+impl Scheduler for MinRtt {
+    fn name(&self) -> &'static str {
+        ENTRY.name
+    }
+
+    #[inline]
+    fn select(&mut self, view: &View<'_>, why: &mut Why) -> Decision {
+        if !view.sendable() {
+            return nothing_to_send(view, why);
+        }
+        match view.front().available {
+            Some(flow) => send_on(flow, why),
+            None => no_room(view, why),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{Pipe, Scene, build, flow, run};
+    use super::*;
+    use crate::MILLISECOND;
+    use crate::flow::Phase;
+
+    #[test]
+    fn cfs_2019_figure_3_packets_11_to_20_come_last() {
+        let done = run("minrtt", &[Pipe::new(10, 10), Pipe::new(100, 10)], 30);
+        assert_eq!(done.segments_on(0, 1), (1..=10).chain(21..=30).collect::<Vec<_>>());
+        assert_eq!(done.segments_on(1, 1), (11..=20).collect::<Vec<_>>());
+        // Half of the slow subflow's RTT.
+        assert_eq!(done.completed, Some(50 * MILLISECOND));
+    }
+
+    #[test]
+    fn five_g_2019_figure_2_packet_11_goes_on_the_slow_subflow() {
+        let done = run("minrtt", &[Pipe::new(10, 10), Pipe::new(20, 10)], 11);
+        assert_eq!(done.segments_on(0, 1), (1..=10).collect::<Vec<_>>());
+        assert_eq!(done.segments_on(1, 1), [11]);
+        assert_eq!(done.completed, Some(10 * MILLISECOND));
+    }
+
+    #[test]
+    fn the_fastest_with_room_and_out_of_rto_recovery() {
+        let minrtt = &mut *build("minrtt");
+        let mut scene = Scene::new(vec![flow(0, 30, 10, 9), flow(1, 20, 10, 0), flow(2, 20, 10, 0)]);
+        assert_eq!(scene.chosen(minrtt), Some(1), "a tie goes to the lower id");
+        scene.flows[1].packets_out = 10;
+        assert_eq!(scene.chosen(minrtt), Some(2));
+        scene.flows[2].phase = Phase::Loss;
+        assert_eq!(scene.chosen(minrtt), Some(0));
+        scene.flows[0].queued_bytes = 1;
+        assert_eq!(scene.ask(minrtt), Decision::Wait { until: None });
+    }
+
+    #[test]
+    fn a_backup_only_when_no_other_is_usable() {
+        let minrtt = &mut *build("minrtt");
+        let mut scene = Scene::new(vec![flow(0, 30, 10, 10), flow(1, 10, 10, 0)]);
+        scene.flows[1].backup = true;
+        assert_eq!(scene.chosen(minrtt), None, "a full window doesn't spill onto a backup");
+        scene.flows[0].state = crate::flow::FlowState::Stale;
+        assert_eq!(scene.chosen(minrtt), Some(1));
+    }
+
+    #[test]
+    fn new_data_needs_room_in_the_send_window() {
+        let minrtt = &mut *build("minrtt");
+        let mut scene = Scene::new(vec![flow(0, 30, 10, 0)]);
+        scene.send_window = 5000;
+        scene.next_offset = 4999;
+        assert_eq!(scene.chosen(minrtt), Some(0));
+        scene.next_offset = 5000;
+        assert_eq!(scene.chosen(minrtt), None);
+        assert_eq!(scene.reason(minrtt), "1000 KB unsent; the send window of 5.0 KB is full");
+        scene.unsent = 0;
+        assert_eq!(scene.reason(minrtt), "nothing unsent");
+    }
+}

@@ -1,0 +1,129 @@
+//! `redundant`: every subflow sends everything.
+//!
+//! Source: the baseline of the field (the out-of-tree Linux kernel's module of that name): latency and
+//! robustness bought with all the capacity there is.
+//!
+//! Rule: an available subflow repeats the oldest data that isn't acknowledged at data level and that it
+//! never carried; when it has carried all of it, it takes new data. Subflows take turns, in order of id.
+//!
+//! Ruling: repeats may be sent while the connection-level window is full, for their data is in it already.
+//! A decision looks only at data beyond the subflow's own position in the stream, which moves forward, so
+//! that each chunk is looked at once per subflow; a loss, a timeout or a removed subflow sets it back.
+//!
+//! Parameters: `opportunistic` and `penalise` (default `off`).
+
+use super::mechanisms::{OFF, equip, opportunistic, penalise};
+use super::text::{Subflow, no_room, nothing_to_send};
+use super::{Decision, Event, Purpose, Scheduler, View, Why};
+use crate::registry::Entry;
+
+pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
+    name: "redundant",
+    summary: "every subflow sends everything not yet acknowledged",
+    source: "baseline",
+    parameters: &[opportunistic(OFF), penalise(OFF)],
+    presets: &[],
+    exceptions: &[],
+    build: |values| equip(values, Redundant { cursors: [0; 32], last: 0 }),
+};
+
+#[derive(Debug)]
+struct Redundant {
+    /// Per subflow: it carries, or has no need to carry, all before this stream offset.
+    cursors: [u64; 32],
+    /// The subflow of the latest decision.
+    last: usize,
+}
+
+impl Scheduler for Redundant {
+    fn name(&self) -> &'static str {
+        ENTRY.name
+    }
+
+    fn select(&mut self, view: &View<'_>, why: &mut Why) -> Decision {
+        let backups = view.backups_count();
+        let flows = view.flows.len().min(self.cursors.len());
+        let mut available = false;
+        let mut index = self.last;
+        for _ in 0..flows {
+            index = if index + 1 < flows { index + 1 } else { 0 };
+            let flow = &view.flows[index];
+            if !flow.available() || (flow.backup && !backups) {
+                continue;
+            }
+            available = true;
+            let cursor = &mut self.cursors[index];
+            while let Some(chunk) = view.in_flight.chunk_after(*cursor) {
+                if !chunk.carried_by(flow.id) {
+                    self.last = index;
+                    why.say(|| {
+                        let lag = view.next_offset.saturating_sub(chunk.offset);
+                        format!("{} repeats data at {}, {lag} B behind", Subflow(flow.id), chunk.offset)
+                    });
+                    let purpose = Purpose::Redundant;
+                    return Decision::Duplicate { subflow: flow.id, offset: chunk.offset, purpose };
+                }
+                *cursor = chunk.offset + u64::from(chunk.len);
+            }
+            if view.sendable() {
+                self.last = index;
+                why.say(|| format!("{} carries all there is and takes new data", Subflow(flow.id)));
+                return Decision::Send { subflow: flow.id, bytes: flow.mss };
+            }
+        }
+        if available { nothing_to_send(view, why) } else { no_room(view, why) }
+    }
+
+    fn on_event(&mut self, view: &View<'_>, event: Event) {
+        if let Event::SubflowAdded(_) | Event::SubflowRemoved(_) | Event::Lost { .. } | Event::Timeout(_) =
+            event
+        {
+            self.cursors = [view.una; 32];
+        }
+    }
+
+    fn repeats(&self) -> bool {
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{MSS, Model, Pipe, build, run};
+    use crate::MILLISECOND;
+
+    #[test]
+    fn every_subflow_carries_everything() {
+        let done = run("redundant", &[Pipe::new(50, 10), Pipe::new(50, 10), Pipe::new(50, 10)], 40);
+        for subflow in 0..3 {
+            let mut carried = done.segments_on(subflow, 0);
+            carried.sort_unstable();
+            assert_eq!(carried, (0..40).collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn a_slower_subflow_repeats_only_what_is_not_yet_acknowledged() {
+        // The fast one has all of it acknowledged after 10 ms; the slow one's window takes only 10.
+        let pipes = [Pipe::new(10, 20), Pipe::new(100, 10)];
+        let done = run("redundant", &pipes, 20);
+        assert_eq!(done.bytes_on(0), 20_000);
+        assert_eq!(done.bytes_on(1), 10_000);
+        assert_eq!(done.completed, Some(5 * MILLISECOND));
+    }
+
+    #[test]
+    fn the_copy_makes_good_for_a_dead_path() {
+        let dying = Pipe { fails: Some(MILLISECOND), ..Pipe::new(10, 10) };
+        let done = Model::new(&[dying, Pipe::new(30, 10)], 10 * u64::from(MSS)).run(&mut *build("redundant"));
+        assert_eq!(done.completed, Some(15 * MILLISECOND), "no reinjection was waited for");
+    }
+
+    #[test]
+    fn repeats_may_go_out_while_the_send_window_is_full() {
+        let pipes = [Pipe::new(10, 4), Pipe::new(10, 4)];
+        let done = Model::new(&pipes, 4000).window(2000).run(&mut *build("redundant"));
+        assert_eq!(done.bytes_on(0), 4000);
+        assert_eq!(done.bytes_on(1), 4000);
+    }
+}

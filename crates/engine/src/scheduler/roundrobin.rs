@@ -1,0 +1,158 @@
+//! `roundrobin`: the subflows in turn.
+//!
+//! Source: 5g-2019 III.A (RR): no priority between subflows, selected in a round-robin fashion. The quota
+//! and the switch are those of the out-of-tree Linux kernel's module (`num_segments`, `cwnd_limited`).
+//!
+//! Rule: each subflow in turn gets `quota` segments, in order of subflow id.
+//!
+//! Parameters: `quota` (1 segment; 1 to 255). `cwnd-limited` (true): a subflow whose window is full is
+//! skipped, and what it left of its quota lapses. False, the preset `strict`: nobody is skipped; the
+//! segment joins the queue of the subflow whose turn it is, beyond its cwnd, and a full queue is waited for.
+//! `opportunistic` and `penalise` (default `off`).
+
+use super::mechanisms::{OFF, equip, opportunistic, penalise};
+use super::text::{Subflow, no_room, nothing_to_send};
+use super::{Decision, Scheduler, View, Why};
+use crate::SubflowId;
+use crate::flow::{Flow, Phase};
+use crate::registry::{Entry, Exception, Parameter, Preset};
+
+pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
+    name: "roundrobin",
+    summary: "the subflows in turn, a quota of segments each",
+    source: "5g-2019 III.A",
+    parameters: &[
+        Parameter::whole("quota", 1.0, (1.0, 255.0), "segments per turn"),
+        Parameter::switch("cwnd-limited", true, "skip subflows whose windows are full; else queue on them"),
+        opportunistic(OFF),
+        penalise(OFF),
+    ],
+    presets: &[Preset {
+        name: "strict",
+        summary: "strict turns: nobody is skipped",
+        values: &[("cwnd-limited", 0.0)],
+    }],
+    exceptions: &[Exception {
+        rule: "cwnd",
+        reason: "strict turns (5g-2019 III.A) queue segments on a subflow whose window is full",
+    }],
+    build: |values| {
+        let quota = values.number("quota") as u32;
+        let cwnd_limited = values.switch("cwnd-limited");
+        equip(values, RoundRobin { quota, cwnd_limited, turn: SubflowId(0), given: 0 })
+    },
+};
+
+#[derive(Debug)]
+struct RoundRobin {
+    quota: u32,
+    cwnd_limited: bool,
+    /// Whose turn it is.
+    turn: SubflowId,
+    /// Segments it got in this turn.
+    given: u32,
+}
+
+impl RoundRobin {
+    /// The subflow whose turn it is among those that `qualifies` lets in.
+    fn next<'a>(&self, view: &View<'a>, qualifies: impl Fn(&Flow) -> bool) -> Option<&'a Flow> {
+        let backups = view.backups_count();
+        let first = if self.given < self.quota { self.turn.0 } else { self.turn.0.wrapping_add(1) };
+        let mut before = None;
+        for flow in view.flows {
+            if !flow.usable() || (flow.backup && !backups) || !qualifies(flow) {
+                continue;
+            }
+            if flow.id.0 >= first {
+                return Some(flow);
+            }
+            before = before.or(Some(flow));
+        }
+        before
+    }
+
+    fn give(&mut self, flow: &Flow, why: &mut Why) {
+        let continues = flow.id == self.turn && self.given < self.quota;
+        self.given = if continues { self.given + 1 } else { 1 };
+        self.turn = flow.id;
+        why.say(|| format!("{}'s turn, {} of {}", Subflow(flow.id), self.given, self.quota));
+    }
+}
+
+impl Scheduler for RoundRobin {
+    fn name(&self) -> &'static str {
+        ENTRY.name
+    }
+
+    fn select(&mut self, view: &View<'_>, why: &mut Why) -> Decision {
+        if !view.sendable() {
+            return nothing_to_send(view, why);
+        }
+        if self.cwnd_limited {
+            let Some(flow) = self.next(view, Flow::available) else {
+                return no_room(view, why);
+            };
+            self.give(flow, why);
+            return Decision::Send { subflow: flow.id, bytes: flow.mss };
+        }
+        let Some(flow) = self.next(view, |flow| flow.phase != Phase::Loss) else {
+            return no_room(view, why);
+        };
+        if flow.queue_space < u64::from(flow.mss) {
+            why.say(|| format!("{}'s turn, and its queue is full", Subflow(flow.id)));
+            return Decision::Wait { until: None };
+        }
+        self.give(flow, why);
+        Decision::Queue { subflow: flow.id, bytes: flow.mss }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{Pipe, Scene, build, flow, run};
+    use super::*;
+
+    #[test]
+    fn in_turn_by_quota() {
+        let scene = Scene::new(vec![flow(0, 10, 10, 0), flow(1, 100, 10, 0), flow(2, 50, 10, 0)]);
+        let turns = |text, count| {
+            let mut scheduler = build(text);
+            (0..count).map(|_| scene.chosen(&mut *scheduler).unwrap()).collect::<Vec<_>>()
+        };
+        assert_eq!(turns("roundrobin", 5), [0, 1, 2, 0, 1]);
+        assert_eq!(turns("roundrobin(quota=3)", 10), [0, 0, 0, 1, 1, 1, 2, 2, 2, 0]);
+        assert_eq!(turns("roundrobin:strict(quota=2)", 5), [0, 0, 1, 1, 2]);
+    }
+
+    #[test]
+    fn the_full_are_skipped_and_lose_what_was_left_of_their_quota() {
+        let scheduler = &mut *build("roundrobin(quota=2)");
+        let mut scene = Scene::new(vec![flow(0, 10, 10, 9), flow(1, 10, 10, 0)]);
+        assert_eq!(scene.chosen(scheduler), Some(0));
+        scene.flows[0].packets_out = 10;
+        assert_eq!(scene.chosen(scheduler), Some(1));
+        scene.flows[0].packets_out = 9;
+        assert_eq!(scene.chosen(scheduler), Some(1), "the second of its quota");
+        assert_eq!(scene.chosen(scheduler), Some(0));
+        assert_eq!(scene.chosen(scheduler), Some(0), "a fresh quota of two");
+    }
+
+    #[test]
+    fn strict_turns_queue_beyond_the_window_up_to_the_queue() {
+        let scheduler = &mut *build("roundrobin:strict");
+        let mut scene = Scene::new(vec![flow(0, 10, 10, 10), flow(1, 10, 10, 0)]);
+        assert!(matches!(scene.ask(scheduler), Decision::Queue { subflow: SubflowId(0), .. }));
+        assert!(matches!(scene.ask(scheduler), Decision::Queue { subflow: SubflowId(1), .. }));
+        scene.flows[0].queue_space = 999;
+        assert_eq!(scene.ask(scheduler), Decision::Wait { until: None });
+        scene.flows[0].queue_space = 1000;
+        assert_eq!(scene.chosen(scheduler), Some(0));
+    }
+
+    #[test]
+    fn unlike_minrtt_the_slow_subflow_gets_every_other_segment() {
+        let pipes = [Pipe::new(10, 10), Pipe::new(100, 10)];
+        assert_eq!(run("roundrobin", &pipes, 10).segments_on(1, 1), [2, 4, 6, 8, 10]);
+        assert_eq!(run("minrtt", &pipes, 10).segments_on(1, 1), []);
+    }
+}

@@ -1,0 +1,103 @@
+//! `single`: plain TCP on one path, the baseline of every comparison.
+//!
+//! Rule: everything goes out on one path's subflow, whatever the others are like. The best single path of a
+//! scenario is the best of its runs with each `path`.
+//!
+//! Parameters: `path`, the [`crate::PathId`] of the path; the default, -1, is the path of the initial subflow
+//! (slot 0). `opportunistic` and `penalise` (default `off`).
+//!
+//! Ruling: when that path's subflow isn't usable, wait: plain TCP has no other.
+
+use super::mechanisms::{OFF, equip, opportunistic, penalise};
+use super::text::{Subflow, nothing_to_send};
+use super::{Decision, Scheduler, View, Why};
+use crate::flow::Flow;
+use crate::registry::{Entry, Exception, Parameter};
+
+pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
+    name: "single",
+    summary: "plain TCP on one path",
+    source: "baseline",
+    parameters: &[
+        Parameter::whole("path", -1.0, (-1.0, 65535.0), "number of the path; -1: the initial subflow's"),
+        opportunistic(OFF),
+        penalise(OFF),
+    ],
+    presets: &[],
+    exceptions: &[
+        Exception { rule: "even-split", reason: "one path is all it uses" },
+        Exception { rule: "eligible", reason: "its path is used even as a backup: plain TCP knows no roles" },
+        Exception { rule: "work-conserving", reason: "with its path gone it has nowhere to send" },
+    ],
+    build: |values| {
+        let path = values.number("path");
+        equip(values, Single { path: (path >= 0.0).then_some(path as u16) })
+    },
+};
+
+#[derive(Debug)]
+struct Single {
+    path: Option<u16>,
+}
+
+impl Single {
+    fn is_mine(&self, flow: &Flow) -> bool {
+        match self.path {
+            Some(path) => flow.path.0 == path,
+            None => flow.id.0 == 0,
+        }
+    }
+}
+
+impl Scheduler for Single {
+    fn name(&self) -> &'static str {
+        ENTRY.name
+    }
+
+    fn select(&mut self, view: &View<'_>, why: &mut Why) -> Decision {
+        if !view.sendable() {
+            return nothing_to_send(view, why);
+        }
+        let Some(flow) = view.flows.iter().find(|flow| flow.usable() && self.is_mine(flow)) else {
+            why.say(|| "the one path that may be used has no usable subflow".to_string());
+            return Decision::Wait { until: None };
+        };
+        if flow.available() {
+            why.say(|| format!("{} is the one that may be used", Subflow(flow.id)));
+            Decision::Send { subflow: flow.id, bytes: flow.mss }
+        } else {
+            why.say(|| format!("{} is full and no other may be used", Subflow(flow.id)));
+            Decision::Wait { until: None }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{Pipe, Scene, build, flow, run};
+
+    #[test]
+    fn everything_on_the_named_path() {
+        let pipes = [Pipe::new(10, 10), Pipe::new(100, 10)];
+        assert_eq!(run("single", &pipes, 30).bytes_on(0), 30_000);
+        assert_eq!(run("single(path=1)", &pipes, 30).bytes_on(1), 30_000);
+    }
+
+    #[test]
+    fn the_path_is_known_by_its_number_not_by_its_slot() {
+        let mut scene = Scene::new(vec![flow(0, 10, 10, 0), flow(1, 20, 10, 0)]);
+        scene.flows[0].path.0 = 7;
+        assert_eq!(scene.chosen(&mut *build("single(path=7)")), Some(0));
+        assert_eq!(scene.chosen(&mut *build("single(path=0)")), None);
+        assert_eq!(scene.chosen(&mut *build("single")), Some(0));
+    }
+
+    #[test]
+    fn full_or_gone_is_waited_for() {
+        let single = &mut *build("single");
+        let mut scene = Scene::new(vec![flow(0, 10, 10, 10), flow(1, 20, 10, 0)]);
+        assert_eq!(scene.chosen(single), None);
+        scene.flows[0].state = crate::flow::FlowState::Closed;
+        assert_eq!(scene.chosen(single), None);
+    }
+}

@@ -1,0 +1,57 @@
+//! Reasons in words: units for people, and the two answers that every scheduler gives alike.
+
+use std::fmt;
+
+use super::{Decision, View, Why};
+use crate::{Nanos, SubflowId};
+
+/// A subflow in a reason: the reader's tool puts the path's name in its place.
+pub(super) struct Subflow(pub SubflowId);
+
+impl fmt::Display for Subflow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{{subflow {}}}", self.0.0)
+    }
+}
+
+/// A time in milliseconds.
+pub(super) struct Ms(pub Nanos);
+
+impl fmt::Display for Ms {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:.1} ms", self.0 as f64 / 1e6)
+    }
+}
+
+/// Bytes in thousands.
+pub(super) struct Kb(pub u64);
+
+impl fmt::Display for Kb {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            0..1000 => write!(f, "{} B", self.0),
+            1000..100_000 => write!(f, "{:.1} KB", self.0 as f64 / 1e3),
+            _ => write!(f, "{:.0} KB", self.0 as f64 / 1e3),
+        }
+    }
+}
+
+/// Nothing new may be sent: nothing is there, or the connection-level window is full.
+#[cold]
+pub(super) fn nothing_to_send(view: &View<'_>, why: &mut Why) -> Decision {
+    why.say(|| {
+        if view.unsent == 0 {
+            "nothing unsent".to_string()
+        } else {
+            format!("{} unsent; the send window of {} is full", Kb(view.unsent), Kb(view.send_window))
+        }
+    });
+    Decision::Wait { until: None }
+}
+
+/// No usable subflow's window has room.
+#[cold]
+pub(super) fn no_room(view: &View<'_>, why: &mut Why) -> Decision {
+    why.say(|| format!("none of {} usable subflows has room", view.usable().count()));
+    Decision::Wait { until: None }
+}
