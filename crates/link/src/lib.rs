@@ -1,10 +1,54 @@
 //! The models of a path's one direction: rate or trace, delay, jitter, loss, queue, changes over time.
 //! Shared by the simulator and the emulator.
+//!
+//! A [`LinkSpec`] says what a link is, a [`Link`] is the machine: packets go in, and come out when they arrive.
+//!
+//! ```
+//! use ropewalk_link::{Link, LinkSpec, Packet};
+//!
+//! struct Datagram(u32);
+//! impl Packet for Datagram {
+//!     fn wire_len(&self) -> u32 { self.0 }
+//!     fn is_ect(&self) -> bool { false }
+//!     fn mark_ce(&mut self) {}
+//!     fn duplicate(&self) -> Self { Datagram(self.0) }
+//! }
+//!
+//! // 12 Mbit/s, 20 ms, 100 packets: 1500 bytes take 1 ms.
+//! let mut link = Link::new(LinkSpec::plain(12_000_000, 20_000_000, 100), 1, 0);
+//! link.enqueue(0, Datagram(1500));
+//! link.enqueue(0, Datagram(1500));
+//! assert_eq!(link.poll_timeout(), Some(21_000_000));
+//! assert!(link.poll(21_000_000).is_some());
+//! assert_eq!(link.poll_timeout(), Some(22_000_000));
+//! ```
 #![forbid(unsafe_code)]
 
+mod ahead;
+mod capacity;
+mod cellular;
+mod codel;
+mod fate;
+mod jitter;
+mod link;
+mod loss;
+mod queue;
+mod random;
+mod serializer;
+mod server;
 mod spec;
+mod stats;
+mod stepwise;
+#[cfg(test)]
+mod testing;
+mod trace;
+mod transit;
 
+pub use cellular::Cellular;
+pub use link::{Link, Packet};
 pub use spec::{Change, ChangeAction, Jitter, JitterShape, LinkSpec, Loss, Queue, Rate, RateTrace};
+pub use stats::LinkStats;
+pub use trace::{OPPORTUNITY_BYTES, TraceError};
 
 /// Nanoseconds since an arbitrary origin, or a span of them.
 pub type Nanos = u64;

@@ -1,0 +1,113 @@
+//! The fast path: a drop-tail link of constant rate that never changes. A packet's departure, fate and arrival are
+//! known when it is queued, so it goes straight to those in flight, and the only pending event is the next arrival.
+//! What remains of the queue is a ring of the times at which its packets will start to be sent.
+
+use std::collections::VecDeque;
+
+use crate::fate::{Fate, Fates};
+use crate::queue::Admission;
+use crate::serializer::Serializer;
+use crate::stats::LinkStats;
+use crate::transit::Transit;
+use crate::{LinkSpec, Nanos, Packet};
+
+#[derive(Debug)]
+pub(crate) struct Ahead<T> {
+    pub(crate) transit: Transit<T>,
+    pub(crate) stats: LinkStats,
+    serializer: Serializer,
+    admission: Admission,
+    waiting: VecDeque<Waiting>,
+    waiting_bytes: u64,
+    fates: Fates,
+}
+
+/// A packet in the queue: when it leaves it, and its size.
+#[derive(Clone, Copy, Debug)]
+struct Waiting {
+    start: Nanos,
+    len: u32,
+}
+
+impl<T: Packet> Ahead<T> {
+    /// `rate` in bits per second, not 0.
+    pub(crate) fn new(rate: u64, spec: &LinkSpec, seed: u64, stream: u64) -> Self {
+        Ahead {
+            transit: Transit::new(),
+            stats: LinkStats::default(),
+            serializer: Serializer::new(rate, spec.overhead),
+            admission: Admission::new(spec.queue),
+            waiting: VecDeque::new(),
+            waiting_bytes: 0,
+            fates: Fates::new(spec, seed, stream),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn enqueue(&mut self, now: Nanos, mut packet: T) {
+        let len = packet.wire_len();
+        self.stats.packets_in += 1;
+        self.stats.bytes_in += u64::from(len);
+        self.advance(now);
+        let marks = self.admission.marks(self.waiting.len() as u64, self.waiting_bytes);
+        let free_at = self.serializer.free_at();
+        let start = if free_at > now {
+            if !self.admission.admits(self.waiting.len() as u64, self.waiting_bytes, len) {
+                self.stats.dropped_queue += 1;
+                return;
+            }
+            self.waiting.push_back(Waiting { start: free_at, len });
+            self.waiting_bytes += u64::from(len);
+            self.stats.saw_queue(self.waiting.len() as u64, self.waiting_bytes);
+            self.stats.sojourn = self.stats.sojourn.saturating_add(free_at - now);
+            free_at
+        } else {
+            self.serializer.idle_until(now);
+            now
+        };
+        if marks && packet.is_ect() {
+            packet.mark_ce();
+            self.stats.marked += 1;
+        }
+        let departure = self.serializer.send(len);
+        self.stats.busy = self.stats.busy.saturating_add(departure - start);
+        match self.fates.draw() {
+            Fate::Lost => self.stats.dropped_loss += 1,
+            Fate::Arrives { after, copy_after: None } => {
+                let arrival = self.fates.arrival(departure, after);
+                self.transit.push(arrival, len, packet);
+            }
+            Fate::Arrives { after, copy_after: Some(copy_after) } => {
+                let copy = packet.duplicate();
+                let arrival = self.fates.arrival(departure, after);
+                self.transit.push(arrival, len, packet);
+                let arrival = self.fates.arrival(departure, copy_after);
+                self.transit.push(arrival, len, copy);
+                self.stats.duplicated += 1;
+            }
+        }
+    }
+
+    /// Packets that have started to be sent by `now` are no longer in the queue.
+    #[inline]
+    pub(crate) fn advance(&mut self, now: Nanos) {
+        while let Some(first) = self.waiting.front()
+            && first.start <= now
+        {
+            self.waiting_bytes -= u64::from(first.len);
+            self.waiting.pop_front();
+        }
+    }
+
+    pub(crate) fn queue_delay(&self, now: Nanos) -> Nanos {
+        self.serializer.free_at().saturating_sub(now)
+    }
+
+    pub(crate) fn queued_packets(&self) -> u64 {
+        self.waiting.len() as u64
+    }
+
+    pub(crate) fn queued_bytes(&self) -> u64 {
+        self.waiting_bytes
+    }
+}

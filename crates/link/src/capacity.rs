@@ -1,0 +1,248 @@
+//! What a link could carry at best: the integral of its rate over time, by trace, changes and times down. For
+//! lower bounds on a transfer's time.
+
+use crate::Nanos;
+use crate::serializer::UNITS_PER_BYTE;
+use crate::spec::{ChangeAction, LinkSpec, Rate};
+use crate::trace::OPPORTUNITY_BYTES;
+
+/// Bits times nanoseconds per second: a rate times a span, without rounding.
+type Units = u128;
+
+const UNITS_PER_OPPORTUNITY: Units = OPPORTUNITY_BYTES as Units * UNITS_PER_BYTE as Units;
+
+/// A span in which nothing changes.
+struct Stretch<'a> {
+    from: Nanos,
+    to: Nanos,
+    /// `None`: down.
+    rate: Option<&'a Rate>,
+    /// When the rate was put in force, which is when its trace starts.
+    origin: Nanos,
+    /// Whether opportunities at `from` itself count: they do after a change, for packets already waiting.
+    includes_start: bool,
+}
+
+impl Stretch<'_> {
+    fn capacity(&self) -> Units {
+        match self.rate {
+            Some(Rate::Constant(u64::MAX)) if self.to > self.from => Units::MAX,
+            Some(Rate::Constant(rate)) => Units::from(*rate) * Units::from(self.to - self.from),
+            Some(Rate::Trace(trace)) if trace.period() > 0 => {
+                let until = trace.count_until(self.to - self.origin);
+                until.saturating_sub(self.opportunities_before(trace)) as Units * UNITS_PER_OPPORTUNITY
+            }
+            _ => 0,
+        }
+    }
+
+    fn opportunities_before(&self, trace: &crate::RateTrace) -> u64 {
+        let start = self.from - self.origin;
+        match start.checked_sub(u64::from(self.includes_start)) {
+            Some(before) => trace.count_until(before),
+            None => 0,
+        }
+    }
+
+    /// When `units`, more than 0 and no more than the capacity, have been sent.
+    fn time_of(&self, units: Units) -> Nanos {
+        match self.rate {
+            Some(Rate::Constant(rate)) if *rate > 0 && *rate < u64::MAX => {
+                let span = units.div_ceil(Units::from(*rate));
+                self.from.saturating_add(u64::try_from(span).unwrap_or(u64::MAX))
+            }
+            Some(Rate::Trace(trace)) if trace.period() > 0 => {
+                let needed = units.div_ceil(UNITS_PER_OPPORTUNITY);
+                let last = Units::from(self.opportunities_before(trace)) + needed - 1;
+                let per_cycle = trace.opportunities.len() as Units;
+                let cycle = last / per_cycle * Units::from(trace.period());
+                let cycle = u64::try_from(cycle).unwrap_or(u64::MAX);
+                self.origin.saturating_add(cycle).saturating_add(trace.at((last % per_cycle) as usize))
+            }
+            _ => self.from,
+        }
+    }
+}
+
+impl LinkSpec {
+    /// Bytes, each packet's `overhead` included, that a queue never empty could send after `from` and up to
+    /// `to`, rounded down; `u64::MAX` without limit. A packet that a change of rate or a loss of the link cuts
+    /// across moves the true figure by less than that packet.
+    pub fn capacity_integral(&self, from: Nanos, to: Nanos) -> u64 {
+        let mut units: Units = 0;
+        self.stretches(from, to, |stretch| {
+            units = units.saturating_add(stretch.capacity());
+            true
+        });
+        u64::try_from(units / Units::from(UNITS_PER_BYTE)).unwrap_or(u64::MAX)
+    }
+
+    /// How long after `start` `bytes`, overhead included, can have been sent at the earliest: the inverse of
+    /// [`capacity_integral`](Self::capacity_integral). `None`: never.
+    pub fn time_to_send(&self, start: Nanos, bytes: u64) -> Option<Nanos> {
+        if bytes == 0 {
+            return Some(0);
+        }
+        let mut left = Units::from(bytes) * Units::from(UNITS_PER_BYTE);
+        let mut end = None;
+        self.stretches(start, u64::MAX, |stretch| {
+            let capacity = stretch.capacity();
+            if capacity >= left {
+                end = Some(stretch.time_of(left));
+                return false;
+            }
+            left -= capacity;
+            true
+        });
+        end.map(|end| end.saturating_sub(start))
+    }
+
+    /// The least one-way delay a packet can have, transmission not counted: over all changes of delay, and with
+    /// the luckiest jitter; 0 when the jitter has no lower end.
+    pub fn min_delay(&self) -> Nanos {
+        let changed = self.changes.iter().filter_map(|change| match change.action {
+            ChangeAction::Delay(delay) => Some(delay),
+            _ => None,
+        });
+        let delay = changed.fold(self.delay, Nanos::min);
+        self.jitter.map_or(delay, |jitter| jitter.least(delay))
+    }
+
+    /// Visits the stretches between `from` and `to` in order, until the visitor says false.
+    fn stretches(&self, from: Nanos, to: Nanos, mut visit: impl FnMut(&Stretch<'_>) -> bool) {
+        let mut changes: Vec<_> = self.changes.iter().collect();
+        changes.sort_by_key(|change| change.at);
+        let (mut rate, mut origin, mut down) = (&self.rate, 0, false);
+        let mut now = from;
+        let mut includes_start = false;
+        for change in changes {
+            let until = change.at.min(to);
+            if until > now {
+                let stretch =
+                    Stretch { from: now, to: until, rate: (!down).then_some(rate), origin, includes_start };
+                if !visit(&stretch) {
+                    return;
+                }
+                now = until;
+                includes_start = false;
+            }
+            if change.at >= to {
+                return;
+            }
+            match &change.action {
+                ChangeAction::Rate(new) => {
+                    (rate, origin) = (new, change.at);
+                    includes_start = change.at >= from;
+                }
+                ChangeAction::Down => down = true,
+                ChangeAction::Up => down = false,
+                ChangeAction::Delay(_) | ChangeAction::Loss(_) => {}
+            }
+        }
+        if to > now {
+            visit(&Stretch { from: now, to, rate: (!down).then_some(rate), origin, includes_start });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::{Change, Jitter, JitterShape, RateTrace};
+
+    const MS: Nanos = 1_000_000;
+
+    fn changing(rate: Rate, changes: &[(Nanos, ChangeAction)]) -> LinkSpec {
+        let changes =
+            changes.iter().map(|(ms, action)| Change { at: ms * MS, action: action.clone() }).collect();
+        LinkSpec { rate, changes, ..LinkSpec::plain(1, 0, 1) }
+    }
+
+    fn trace(text: &str) -> Rate {
+        Rate::Trace(Arc::new(RateTrace::parse("t", text).unwrap()))
+    }
+
+    #[test]
+    fn a_constant_rate() {
+        let spec = changing(Rate::Constant(12_000_000), &[]);
+        assert_eq!(spec.capacity_integral(5 * MS, 15 * MS), 15_000);
+        assert_eq!(spec.time_to_send(5 * MS, 15_000), Some(10 * MS));
+        assert_eq!(spec.time_to_send(5 * MS, 0), Some(0));
+        // 8/12 of a microsecond, rounded up.
+        assert_eq!(spec.time_to_send(0, 1), Some(667));
+    }
+
+    #[test]
+    fn no_limit_and_no_rate() {
+        let unlimited = changing(Rate::Constant(u64::MAX), &[]);
+        assert_eq!(unlimited.capacity_integral(1, 2), u64::MAX);
+        assert_eq!(unlimited.time_to_send(1, u64::MAX), Some(0));
+        let stalled = changing(Rate::Constant(0), &[(7, ChangeAction::Rate(Rate::Constant(8_000_000)))]);
+        assert_eq!(stalled.time_to_send(5 * MS, 1000), Some(3 * MS));
+        assert_eq!(changing(Rate::Constant(0), &[]).time_to_send(0, 1), None);
+    }
+
+    #[test]
+    fn changes_and_times_down() {
+        let spec = changing(
+            Rate::Constant(8_000_000),
+            &[
+                (10, ChangeAction::Down),
+                (15, ChangeAction::Rate(Rate::Constant(80_000_000))),
+                (20, ChangeAction::Up),
+                (30, ChangeAction::Delay(1)),
+            ],
+        );
+        // 10 ms at 1 byte per microsecond, 10 ms of nothing, then 10 bytes per microsecond.
+        assert_eq!(spec.capacity_integral(0, 40 * MS), 10_000 + 200_000);
+        assert_eq!(spec.capacity_integral(12 * MS, 18 * MS), 0);
+        assert_eq!(spec.time_to_send(5 * MS, 5000), Some(5 * MS));
+        assert_eq!(spec.time_to_send(5 * MS, 5010), Some(15 * MS + 1000));
+        assert_eq!(spec.time_to_send(12 * MS, 10_000), Some(9 * MS));
+        let ends = changing(Rate::Constant(8_000_000), &[(10, ChangeAction::Down)]);
+        assert_eq!(ends.time_to_send(5 * MS, 5001), None);
+    }
+
+    #[test]
+    fn a_trace_counts_its_opportunities() {
+        let spec = changing(trace("0\n2\n2\n5"), &[]);
+        // What is at 0 can't be used by a packet that comes at 0.
+        assert_eq!(spec.capacity_integral(0, 5 * MS), 3 * 1500 + 1500);
+        assert_eq!(spec.capacity_integral(0, 5 * MS - 1), 2 * 1500);
+        assert_eq!(spec.time_to_send(0, 1), Some(2 * MS));
+        assert_eq!(spec.time_to_send(0, 3000), Some(2 * MS));
+        assert_eq!(spec.time_to_send(0, 3001), Some(5 * MS));
+        assert_eq!(spec.time_to_send(2 * MS, 3001), Some(5 * MS));
+        // A thousand periods of four.
+        assert_eq!(spec.time_to_send(0, 4000 * 1500), Some(5000 * MS));
+    }
+
+    #[test]
+    fn a_trace_put_in_force_starts_then() {
+        let spec = changing(Rate::Constant(0), &[(10, ChangeAction::Rate(trace("0\n3\n4")))]);
+        assert_eq!(spec.time_to_send(0, 1500), Some(10 * MS));
+        assert_eq!(spec.time_to_send(0, 3000), Some(13 * MS));
+        assert_eq!(spec.time_to_send(10 * MS, 1500), Some(0));
+        assert_eq!(spec.time_to_send(11 * MS, 1500), Some(2 * MS));
+        assert_eq!(spec.capacity_integral(0, 14 * MS), 3 * 1500 + 1500);
+    }
+
+    #[test]
+    fn the_least_delay() {
+        let jittery = |shape, spread| LinkSpec {
+            jitter: Some(Jitter { spread, shape, keeps_order: false }),
+            ..LinkSpec::plain(1, 20 * MS, 1)
+        };
+        assert_eq!(LinkSpec::plain(1, 20 * MS, 1).min_delay(), 20 * MS);
+        assert_eq!(jittery(JitterShape::Uniform, 5 * MS).min_delay(), 15 * MS);
+        assert_eq!(jittery(JitterShape::Uniform, 50 * MS).min_delay(), 0);
+        assert_eq!(jittery(JitterShape::Normal, MS).min_delay(), 0);
+        let pareto = jittery(JitterShape::Pareto, 5 * MS).min_delay();
+        assert!((15 * MS..17 * MS).contains(&pareto), "{pareto}");
+        let changing =
+            changing(Rate::Constant(1), &[(1, ChangeAction::Delay(9)), (2, ChangeAction::Delay(7))]);
+        assert_eq!(LinkSpec { delay: 8, ..changing }.min_delay(), 7);
+    }
+}

@@ -1,0 +1,267 @@
+//! CoDel (RFC 8289, section 5's pseudo-code): a queue whose packets have waited longer than `target` for a whole
+//! `interval` loses one, then another after `interval / sqrt(count)`, until one waits less. With ECN, capable
+//! packets are marked instead, as Linux does; a packet marked is delivered, so it ends the round.
+
+use std::collections::VecDeque;
+
+use crate::stats::LinkStats;
+use crate::{Nanos, Packet};
+
+/// The queue's packets with the time each came in.
+#[derive(Debug)]
+pub(crate) struct WaitQueue<T> {
+    packets: VecDeque<Waiting<T>>,
+    bytes: u64,
+}
+
+#[derive(Debug)]
+pub(crate) struct Waiting<T> {
+    pub(crate) since: Nanos,
+    pub(crate) len: u32,
+    pub(crate) packet: T,
+}
+
+impl<T> WaitQueue<T> {
+    pub(crate) fn new() -> Self {
+        WaitQueue { packets: VecDeque::new(), bytes: 0 }
+    }
+
+    pub(crate) fn push(&mut self, since: Nanos, len: u32, packet: T) {
+        self.bytes += u64::from(len);
+        self.packets.push_back(Waiting { since, len, packet });
+    }
+
+    pub(crate) fn pop(&mut self) -> Option<Waiting<T>> {
+        let waiting = self.packets.pop_front()?;
+        self.bytes -= u64::from(waiting.len);
+        Some(waiting)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.packets.is_empty()
+    }
+
+    pub(crate) fn len(&self) -> u64 {
+        self.packets.len() as u64
+    }
+
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Empties the queue; how many packets were in it.
+    pub(crate) fn clear(&mut self) -> u64 {
+        let lost = self.len();
+        self.packets.clear();
+        self.bytes = 0;
+        lost
+    }
+}
+
+/// CoDel's state; names are the RFC's.
+#[derive(Clone, Debug)]
+pub(crate) struct CoDel {
+    target: Nanos,
+    interval: Nanos,
+    ecn: bool,
+    /// The largest packet seen: a queue of no more than it is left alone.
+    maxpacket: u32,
+    /// When the sojourn time will have been above target for an interval; 0: it is below.
+    first_above_time: Nanos,
+    drop_next: Nanos,
+    count: u32,
+    lastcount: u32,
+    dropping: bool,
+}
+
+impl CoDel {
+    pub(crate) fn new(target: Nanos, interval: Nanos, ecn: bool) -> Self {
+        CoDel {
+            target,
+            interval,
+            ecn,
+            maxpacket: 0,
+            first_above_time: 0,
+            drop_next: 0,
+            count: 0,
+            lastcount: 0,
+            dropping: false,
+        }
+    }
+
+    /// The next packet to send at `now`; those dropped before it, and whether it was marked, are counted.
+    pub(crate) fn dequeue<T: Packet>(
+        &mut self,
+        now: Nanos,
+        queue: &mut WaitQueue<T>,
+        stats: &mut LinkStats,
+    ) -> Option<Waiting<T>> {
+        let (mut next, mut ok_to_drop) = self.take(now, queue);
+        if self.dropping {
+            if !ok_to_drop {
+                self.dropping = false;
+            }
+            while self.dropping && now >= self.drop_next {
+                self.count = self.count.saturating_add(1);
+                if self.mark_instead(&mut next, stats) {
+                    self.drop_next = self.control_law(self.drop_next);
+                    break;
+                }
+                stats.dropped_aqm += 1;
+                (next, ok_to_drop) = self.take(now, queue);
+                if ok_to_drop {
+                    self.drop_next = self.control_law(self.drop_next);
+                } else {
+                    self.dropping = false;
+                }
+            }
+        } else if ok_to_drop {
+            if !self.mark_instead(&mut next, stats) {
+                stats.dropped_aqm += 1;
+                (next, _) = self.take(now, queue);
+            }
+            self.dropping = true;
+            // A queue that was controlled not long ago is taken to need the rate of drops that controlled it.
+            let delta = self.count.wrapping_sub(self.lastcount);
+            let recent = now.saturating_sub(self.drop_next) < self.interval.saturating_mul(16);
+            self.count = if delta > 1 && delta <= self.count && recent { delta } else { 1 };
+            self.drop_next = self.control_law(now);
+            self.lastcount = self.count;
+        }
+        next
+    }
+
+    /// The RFC's `dodequeue`: the queue's first, and whether it may be dropped.
+    fn take<T>(&mut self, now: Nanos, queue: &mut WaitQueue<T>) -> (Option<Waiting<T>>, bool) {
+        let Some(first) = queue.pop() else {
+            self.first_above_time = 0;
+            return (None, false);
+        };
+        self.maxpacket = self.maxpacket.max(first.len);
+        let sojourn = now.saturating_sub(first.since);
+        if sojourn < self.target || queue.bytes() <= u64::from(self.maxpacket) {
+            self.first_above_time = 0;
+            return (Some(first), false);
+        }
+        if self.first_above_time == 0 {
+            self.first_above_time = now.saturating_add(self.interval);
+            return (Some(first), false);
+        }
+        (Some(first), now >= self.first_above_time)
+    }
+
+    fn mark_instead<T: Packet>(&self, next: &mut Option<Waiting<T>>, stats: &mut LinkStats) -> bool {
+        match next {
+            Some(waiting) if self.ecn && waiting.packet.is_ect() => {
+                waiting.packet.mark_ce();
+                stats.marked += 1;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    fn control_law(&self, from: Nanos) -> Nanos {
+        from.saturating_add((self.interval as f64 / f64::from(self.count.max(1)).sqrt()) as u64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::Datagram;
+
+    const MS: Nanos = 1_000_000;
+
+    fn codel(ecn: bool) -> CoDel {
+        CoDel::new(5 * MS, 100 * MS, ecn)
+    }
+
+    /// A queue that never empties, served every millisecond, each packet having waited `sojourn`: the times (ms)
+    /// at which packets are dropped, or marked.
+    fn drops(codel: &mut CoDel, from: u64, to: u64, sojourn: Nanos, ect: bool) -> Vec<u64> {
+        let mut stats = LinkStats::default();
+        let mut times = Vec::new();
+        for ms in from..to {
+            let now = ms * MS;
+            let mut queue = WaitQueue::new();
+            for _ in 0..10 {
+                queue.push(now - sojourn, 1500, Datagram::new(0, 1500, ect));
+            }
+            let before = stats.dropped_aqm + stats.marked;
+            assert!(codel.dequeue(now, &mut queue, &mut stats).is_some());
+            times.extend((before..stats.dropped_aqm + stats.marked).map(|_| ms));
+        }
+        times
+    }
+
+    #[test]
+    fn the_first_drop_comes_after_an_interval_above_target() {
+        assert_eq!(drops(&mut codel(false), 1000, 1101, 5 * MS, false), [1100]);
+        assert_eq!(drops(&mut codel(false), 1000, 1100, 5 * MS, false), []);
+        assert_eq!(drops(&mut codel(false), 1000, 9000, 5 * MS - 1, false), []);
+    }
+
+    #[test]
+    fn drops_follow_the_control_law() {
+        // 100 ms after the first, then 100/sqrt(2), 100/sqrt(3), ... later, at the next millisecond served.
+        let times = drops(&mut codel(false), 1000, 1500, 20 * MS, false);
+        let mut law = vec![1100.0];
+        for count in 1..=9u32 {
+            law.push(law.last().unwrap() + 100.0 / f64::from(count).sqrt());
+        }
+        let law: Vec<u64> = law.into_iter().map(|t: f64| t.ceil() as u64).filter(|&t| t < 1500).collect();
+        assert_eq!(times, law);
+    }
+
+    #[test]
+    fn a_short_wait_ends_the_dropping() {
+        let mut codel = codel(false);
+        assert!(!drops(&mut codel, 1000, 1500, 20 * MS, false).is_empty());
+        assert_eq!(drops(&mut codel, 1500, 1501, MS, false), []);
+        assert!(!codel.dropping);
+        // A new interval must pass.
+        assert_eq!(drops(&mut codel, 1501, 1602, 20 * MS, false), [1601]);
+        // The rate of drops resumes: it was 5 per round, less the first.
+        assert!(codel.count > 1, "{}", codel.count);
+    }
+
+    #[test]
+    fn after_a_long_peace_it_starts_again_from_one() {
+        let mut codel = codel(false);
+        drops(&mut codel, 1000, 1500, 20 * MS, false);
+        drops(&mut codel, 1500, 4000, MS, false);
+        drops(&mut codel, 4000, 4101, 20 * MS, false);
+        assert_eq!(codel.count, 1);
+    }
+
+    #[test]
+    fn capable_packets_are_marked() {
+        let (mut marking, mut dropping) = (codel(true), codel(false));
+        assert_eq!(
+            drops(&mut marking, 1000, 2000, 20 * MS, true),
+            drops(&mut dropping, 1000, 2000, 20 * MS, true)
+        );
+        let mut stats = LinkStats::default();
+        let mut queue = WaitQueue::new();
+        for id in 0..3 {
+            queue.push(0, 1500, Datagram::new(id, 1500, true));
+        }
+        marking.drop_next = 0;
+        let first = marking.dequeue(2000 * MS, &mut queue, &mut stats).unwrap();
+        assert!(first.packet.ce && stats.marked == 1 && stats.dropped_aqm == 0);
+    }
+
+    #[test]
+    fn a_queue_of_one_packet_is_left_alone() {
+        let mut codel = codel(false);
+        let mut stats = LinkStats::default();
+        for ms in 1000..3000 {
+            let mut queue = WaitQueue::new();
+            queue.push(0, 1500, Datagram::new(0, 1500, false));
+            queue.push(0, 1500, Datagram::new(1, 1500, false));
+            assert!(codel.dequeue(ms * MS, &mut queue, &mut stats).is_some());
+        }
+        assert_eq!(stats.dropped_aqm, 0);
+    }
+}

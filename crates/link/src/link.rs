@@ -1,0 +1,168 @@
+//! A link: the machine that a [`LinkSpec`] describes. Packets go in at one end and come out at the other, later,
+//! perhaps twice or never. It has no clock: time is handed in, and never goes backwards.
+//!
+//! Within one nanosecond, things happen in this order: a packet's last bit leaves; a scheduled change takes
+//! effect; the next packet starts to be sent; new packets are queued. A packet's rate, delay, jitter and loss are
+//! those in force when it starts to be sent.
+//!
+//! Two implementations give the same packets at the same times: `ahead` computes everything when a packet is
+//! queued, and serves links of constant rate with a drop-tail queue and no changes; `stepwise` serves the rest.
+
+use crate::ahead::Ahead;
+use crate::stats::LinkStats;
+use crate::stepwise::Stepwise;
+use crate::transit::InFlight;
+use crate::{LinkSpec, Nanos, Queue, Rate};
+
+/// What a link carries.
+pub trait Packet {
+    /// Bytes on the wire from the IP header on; a link adds its own `overhead` per packet.
+    fn wire_len(&self) -> u32;
+    /// Whether the IP header says ECN-capable (ECT(0), ECT(1) or CE; RFC 3168 section 5).
+    fn is_ect(&self) -> bool;
+    /// Sets Congestion Experienced.
+    fn mark_ce(&mut self);
+    /// A copy, for a link that duplicates.
+    fn duplicate(&self) -> Self;
+}
+
+/// One direction of a path. `now` is in nanoseconds from the start of the run, the origin that the scheduled
+/// changes count from, and must not go backwards from call to call.
+#[derive(Debug)]
+pub struct Link<T> {
+    machine: Machine<T>,
+}
+
+// The fast path is the common one and isn't worth a pointer to follow per packet; links are few.
+#[expect(clippy::large_enum_variant)]
+#[derive(Debug)]
+enum Machine<T> {
+    Ahead(Ahead<T>),
+    Stepwise(Box<Stepwise<T>>),
+}
+
+impl<T: Packet> Link<T> {
+    /// A link by `spec`. Its draws depend on `seed` and `stream` alone: give each link of a run its own stream.
+    ///
+    /// Any value is accepted: changes are put in order of time, probabilities beyond 0 to 1 are cut, a trace
+    /// without opportunities or a rate of 0 never sends.
+    pub fn new(spec: LinkSpec, seed: u64, stream: u64) -> Self {
+        let machine = match spec.rate {
+            Rate::Constant(rate)
+                if rate > 0 && spec.changes.is_empty() && !matches!(spec.queue, Queue::CoDel { .. }) =>
+            {
+                Machine::Ahead(Ahead::new(rate, &spec, seed, stream))
+            }
+            _ => Machine::Stepwise(Box::new(Stepwise::new(spec, seed, stream))),
+        };
+        Link { machine }
+    }
+
+    /// The same link, never computed ahead: what the fast path is tested and measured against.
+    pub fn stepwise(spec: LinkSpec, seed: u64, stream: u64) -> Self {
+        Link { machine: Machine::Stepwise(Box::new(Stepwise::new(spec, seed, stream))) }
+    }
+
+    /// Hands a packet in. It may be dropped at once: the queue is full, or the link is down.
+    #[inline]
+    pub fn enqueue(&mut self, now: Nanos, packet: T) {
+        match &mut self.machine {
+            Machine::Ahead(link) => link.enqueue(now, packet),
+            Machine::Stepwise(link) => link.enqueue(now, packet),
+        }
+    }
+
+    /// When [`poll`](Self::poll) is to be called next; `None`: not before another packet is handed in. It may
+    /// be for an internal step, with nothing to deliver. Calling earlier, or later, changes no packet's arrival.
+    #[inline]
+    pub fn poll_timeout(&self) -> Option<Nanos> {
+        match &self.machine {
+            Machine::Ahead(link) => link.transit.next_arrival(),
+            Machine::Stepwise(link) => link.poll_timeout(),
+        }
+    }
+
+    /// The next packet that has arrived by `now`, by arrival and then by the order of departure; call until
+    /// `None`.
+    #[inline]
+    pub fn poll(&mut self, now: Nanos) -> Option<T> {
+        self.pop(now).map(|in_flight| in_flight.packet)
+    }
+
+    /// As [`poll`](Self::poll), with the exact time of arrival, at most `now`.
+    #[inline]
+    pub fn poll_timed(&mut self, now: Nanos) -> Option<(Nanos, T)> {
+        self.pop(now).map(|in_flight| (in_flight.arrival, in_flight.packet))
+    }
+
+    #[inline]
+    fn pop(&mut self, now: Nanos) -> Option<InFlight<T>> {
+        let (transit, stats) = match &mut self.machine {
+            Machine::Ahead(link) => (&mut link.transit, &mut link.stats),
+            Machine::Stepwise(link) => {
+                link.advance(now);
+                (&mut link.transit, &mut link.stats)
+            }
+        };
+        let in_flight = transit.pop(now)?;
+        stats.packets_delivered += 1;
+        stats.bytes_delivered += u64::from(in_flight.len);
+        Some(in_flight)
+    }
+
+    /// The counters.
+    pub fn stats(&self) -> &LinkStats {
+        match &self.machine {
+            Machine::Ahead(link) => &link.stats,
+            Machine::Stepwise(link) => &link.stats,
+        }
+    }
+
+    /// Packets in the queue at `now`, the one being sent not counted.
+    pub fn queued_packets(&mut self, now: Nanos) -> u64 {
+        match &mut self.machine {
+            Machine::Ahead(link) => {
+                link.advance(now);
+                link.queued_packets()
+            }
+            Machine::Stepwise(link) => {
+                link.advance(now);
+                link.queued_packets()
+            }
+        }
+    }
+
+    /// IP bytes in the queue at `now`, the packet being sent not counted.
+    pub fn queued_bytes(&mut self, now: Nanos) -> u64 {
+        match &mut self.machine {
+            Machine::Ahead(link) => {
+                link.advance(now);
+                link.queued_bytes()
+            }
+            Machine::Stepwise(link) => {
+                link.advance(now);
+                link.queued_bytes()
+            }
+        }
+    }
+
+    /// How long a packet handed in at `now` would wait before it starts to be sent, by the rate in force;
+    /// `u64::MAX` when that never happens at this rate, or while the link is down.
+    pub fn queue_delay(&mut self, now: Nanos) -> Nanos {
+        match &mut self.machine {
+            Machine::Ahead(link) => link.queue_delay(now),
+            Machine::Stepwise(link) => {
+                link.advance(now);
+                link.queue_delay(now)
+            }
+        }
+    }
+
+    /// Packets that have left the queue and not arrived. A link that computes ahead counts the queue's too.
+    pub fn in_flight(&self) -> usize {
+        match &self.machine {
+            Machine::Ahead(link) => link.transit.len(),
+            Machine::Stepwise(link) => link.in_flight(),
+        }
+    }
+}

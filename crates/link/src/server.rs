@@ -1,0 +1,222 @@
+//! What takes packets from the queue when each is sent on its own: a constant rate, a trace, or nothing at all.
+
+use std::sync::Arc;
+
+use crate::Nanos;
+use crate::serializer::Serializer;
+use crate::spec::{Rate, RateTrace};
+use crate::trace::OPPORTUNITY_BYTES;
+
+#[derive(Clone, Debug)]
+pub(crate) enum Server {
+    Constant(Serializer),
+    Trace(TraceClock),
+    /// Rate 0, or a trace that lets nothing leave.
+    Stalled,
+}
+
+impl Server {
+    /// A server whose trace, if it is one, starts at `now`.
+    pub(crate) fn new(rate: &Rate, overhead: u32, now: Nanos) -> Self {
+        match rate {
+            Rate::Constant(0) => Server::Stalled,
+            Rate::Constant(rate) => {
+                let mut serializer = Serializer::new(*rate, overhead);
+                serializer.idle_until(now);
+                Server::Constant(serializer)
+            }
+            Rate::Trace(trace) if trace.period() == 0 => Server::Stalled,
+            Rate::Trace(trace) => Server::Trace(TraceClock::new(trace.clone(), overhead, now)),
+        }
+    }
+
+    /// Another rate from `now` on, for packets that start to be sent from then on.
+    pub(crate) fn set(&mut self, rate: &Rate, overhead: u32, now: Nanos) {
+        match (&mut *self, rate) {
+            (Server::Constant(serializer), Rate::Constant(rate)) if *rate > 0 => serializer.set_rate(*rate),
+            _ => *self = Server::new(rate, overhead, now),
+        }
+    }
+
+    /// The queue was empty and nothing was being sent until a packet came at `now`.
+    pub(crate) fn idle_until(&mut self, now: Nanos) {
+        match self {
+            Server::Constant(serializer) => serializer.idle_until(now),
+            Server::Trace(clock) => clock.skip_to_after(now),
+            Server::Stalled => {}
+        }
+    }
+
+    /// What is being sent at `now` is cut off: the server is free again.
+    pub(crate) fn abandon(&mut self, now: Nanos) {
+        match self {
+            Server::Constant(serializer) => serializer.idle_until(now),
+            Server::Trace(clock) => clock.seek_after(now),
+            Server::Stalled => {}
+        }
+    }
+
+    /// When the queue's first packet, free to go from `from` on, starts to be sent.
+    pub(crate) fn next_start(&self, from: Nanos) -> Option<Nanos> {
+        match self {
+            Server::Constant(_) => Some(from),
+            Server::Trace(clock) => Some(clock.next_from(from)),
+            Server::Stalled => None,
+        }
+    }
+
+    /// Starts to send a packet of `len` bytes at `start`; when its last bit leaves.
+    pub(crate) fn send(&mut self, start: Nanos, len: u32) -> Nanos {
+        match self {
+            Server::Constant(serializer) => {
+                if start > serializer.free_at() {
+                    serializer.idle_until(start);
+                }
+                serializer.send(len)
+            }
+            Server::Trace(clock) => {
+                clock.skip_to(start);
+                clock.send(u64::from(len) + u64::from(clock.overhead))
+            }
+            Server::Stalled => start,
+        }
+    }
+
+    /// How long from `now` until packets of `bytes` in all are sent, when nothing else is.
+    pub(crate) fn drain(&self, now: Nanos, packets: u64, bytes: u64) -> Nanos {
+        match self {
+            Server::Constant(serializer) => serializer.duration(packets, bytes),
+            Server::Trace(clock) => {
+                let mut clock = clock.clone();
+                clock.skip_to(now);
+                let bytes = bytes.saturating_add(packets.saturating_mul(clock.overhead.into()));
+                if bytes > 0 {
+                    clock.send(bytes);
+                }
+                // The packet after them starts with what is left of the last opportunity, or the next.
+                clock.next_from(now).saturating_sub(now)
+            }
+            Server::Stalled => u64::MAX,
+        }
+    }
+}
+
+/// A place in a trace. An opportunity that is partly used has fewer bytes left.
+#[derive(Clone, Debug)]
+pub(crate) struct TraceClock {
+    trace: Arc<RateTrace>,
+    overhead: u32,
+    /// When the trace started.
+    origin: Nanos,
+    /// When the current period started.
+    cycle_start: Nanos,
+    index: usize,
+    left: u32,
+}
+
+impl TraceClock {
+    fn new(trace: Arc<RateTrace>, overhead: u32, origin: Nanos) -> Self {
+        TraceClock { trace, overhead, origin, cycle_start: origin, index: 0, left: OPPORTUNITY_BYTES }
+    }
+
+    /// When the next opportunity is.
+    fn next(&self) -> Nanos {
+        self.cycle_start.saturating_add(self.trace.at(self.index))
+    }
+
+    /// When the first opportunity at or after `from` is.
+    fn next_from(&self, from: Nanos) -> Nanos {
+        if self.next() >= from {
+            return self.next();
+        }
+        let mut later = self.clone();
+        later.skip_to(from);
+        later.next()
+    }
+
+    /// Opportunities before `time` are lost.
+    fn skip_to(&mut self, time: Nanos) {
+        if self.next() >= time {
+            return;
+        }
+        match time.checked_sub(1) {
+            Some(before) => self.skip_to_after(before),
+            None => *self = TraceClock::new(self.trace.clone(), self.overhead, self.origin),
+        }
+    }
+
+    /// Opportunities up to and at `time` are lost.
+    fn skip_to_after(&mut self, time: Nanos) {
+        if self.next() <= time {
+            self.seek_after(time);
+        }
+    }
+
+    /// The first opportunity after `time` is next, wherever the clock was.
+    fn seek_after(&mut self, time: Nanos) {
+        let (cycle, index) = self.trace.first_after(time.saturating_sub(self.origin));
+        self.cycle_start = self.origin.saturating_add(cycle.saturating_mul(self.trace.period()));
+        // A trace that isn't in order may have none where one should be.
+        self.index = index.min(self.trace.opportunities.len() - 1);
+        self.left = OPPORTUNITY_BYTES;
+    }
+
+    /// Uses opportunities until `bytes` have left; when that is.
+    fn send(&mut self, mut bytes: u64) -> Nanos {
+        let mut departure = self.next();
+        while bytes > 0 {
+            departure = departure.max(self.next());
+            let used = bytes.min(u64::from(self.left));
+            bytes -= used;
+            self.left -= used as u32;
+            if self.left == 0 {
+                self.advance();
+            }
+        }
+        departure
+    }
+
+    fn advance(&mut self) {
+        self.left = OPPORTUNITY_BYTES;
+        self.index += 1;
+        if self.index == self.trace.opportunities.len() {
+            self.index = 0;
+            self.cycle_start = self.cycle_start.saturating_add(self.trace.period());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Nanos = 1_000_000;
+
+    fn clock(text: &str, origin: Nanos) -> TraceClock {
+        TraceClock::new(Arc::new(RateTrace::parse("t", text).unwrap()), 0, origin)
+    }
+
+    #[test]
+    fn packets_share_an_opportunity_and_span_several() {
+        let mut clock = clock("1\n2\n4\n", 0);
+        assert_eq!([500, 500, 500, 1, 1500, 1499].map(|n| clock.send(n)), [1, 1, 1, 2, 4, 4].map(|t| t * MS));
+        // The period of 4 ms starts again.
+        assert_eq!([1500, 4500].map(|n| clock.send(n)), [5, 9].map(|t| t * MS));
+    }
+
+    #[test]
+    fn the_idle_lose_their_opportunities() {
+        let mut clock = clock("1\n1\n2\n4\n", 10 * MS);
+        clock.skip_to_after(5 * MS);
+        assert_eq!(clock.next(), 11 * MS);
+        assert_eq!(clock.send(100), 11 * MS);
+        clock.skip_to(11 * MS);
+        assert_eq!(clock.left, 1400);
+        clock.skip_to_after(11 * MS);
+        assert_eq!((clock.next(), clock.left), (12 * MS, 1500));
+        clock.skip_to_after(14 * MS);
+        assert_eq!(clock.next(), 15 * MS);
+        clock.skip_to(1_000_000 * MS);
+        assert_eq!(clock.next(), 1_000_000 * MS);
+    }
+}

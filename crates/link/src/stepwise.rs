@@ -1,0 +1,217 @@
+//! The plain path: every packet waits in a queue, is sent, is under way, each step at its time. Serves any link:
+//! CoDel, traces, scheduled changes. Also what the fast path is held against.
+//!
+//! A link that goes down loses its queue, the packet being sent and whatever is handed in until it is up again;
+//! packets already under way arrive. A packet being sent when the rate changes is sent to its end at the rate it
+//! started with. A trace starts with the run, or when a change puts it in force. When the delay shrinks, packets
+//! overtake those before, as on a real change of route, unless the jitter keeps the order.
+
+use crate::codel::{CoDel, WaitQueue};
+use crate::fate::{Fate, Fates};
+use crate::queue::Admission;
+use crate::server::Server;
+use crate::spec::{Change, ChangeAction, Queue};
+use crate::stats::LinkStats;
+use crate::transit::Transit;
+use crate::{LinkSpec, Nanos, Packet};
+
+#[derive(Debug)]
+pub(crate) struct Stepwise<T> {
+    pub(crate) transit: Transit<T>,
+    pub(crate) stats: LinkStats,
+    queue: WaitQueue<T>,
+    admission: Admission,
+    codel: Option<CoDel>,
+    server: Server,
+    sending: Option<Sending<T>>,
+    fates: Fates,
+    overhead: u32,
+    down: bool,
+    /// The latest step taken.
+    at: Nanos,
+    /// In order of time; those before `next_change` are done.
+    changes: Vec<Change>,
+    next_change: usize,
+}
+
+#[derive(Debug)]
+struct Sending<T> {
+    start: Nanos,
+    /// When its last bit leaves.
+    departure: Nanos,
+    len: u32,
+    fate: Fate,
+    packet: T,
+}
+
+impl<T: Packet> Stepwise<T> {
+    pub(crate) fn new(spec: LinkSpec, seed: u64, stream: u64) -> Self {
+        let fates = Fates::new(&spec, seed, stream);
+        let mut changes = spec.changes;
+        changes.sort_by_key(|change| change.at);
+        Stepwise {
+            transit: Transit::new(),
+            stats: LinkStats::default(),
+            queue: WaitQueue::new(),
+            admission: Admission::new(spec.queue),
+            codel: match spec.queue {
+                Queue::CoDel { target, interval, ecn, .. } => Some(CoDel::new(target, interval, ecn)),
+                _ => None,
+            },
+            server: Server::new(&spec.rate, spec.overhead, 0),
+            sending: None,
+            fates,
+            overhead: spec.overhead,
+            down: false,
+            at: 0,
+            changes,
+            next_change: 0,
+        }
+    }
+
+    pub(crate) fn enqueue(&mut self, now: Nanos, mut packet: T) {
+        let len = packet.wire_len();
+        self.stats.packets_in += 1;
+        self.stats.bytes_in += u64::from(len);
+        self.advance(now);
+        if self.down {
+            self.stats.dropped_down += 1;
+            return;
+        }
+        let (packets, bytes) = (self.queue.len(), self.queue.bytes());
+        if self.sending.is_none() && self.queue.is_empty() {
+            self.server.idle_until(now);
+        }
+        let waits = self.next_start() != Some(now) || !self.queue.is_empty();
+        if waits && !self.admission.admits(packets, bytes, len) {
+            self.stats.dropped_queue += 1;
+            return;
+        }
+        if self.admission.marks(packets, bytes) && packet.is_ect() {
+            packet.mark_ce();
+            self.stats.marked += 1;
+        }
+        self.queue.push(now, len, packet);
+        if waits {
+            self.stats.saw_queue(self.queue.len(), self.queue.bytes());
+        } else {
+            self.advance(now);
+        }
+    }
+
+    /// Takes every step due by `now`, each at its own time: what leaves first, then changes, then what starts.
+    pub(crate) fn advance(&mut self, now: Nanos) {
+        loop {
+            let departure = self.sending.as_ref().map_or(u64::MAX, |sending| sending.departure);
+            let change = self.changes.get(self.next_change).map_or(u64::MAX, |change| change.at);
+            let start = if self.queue.is_empty() { u64::MAX } else { self.next_start().unwrap_or(u64::MAX) };
+            let step = departure.min(change).min(start);
+            if step > now || step == u64::MAX {
+                break;
+            }
+            self.at = step;
+            if departure == step {
+                self.depart();
+            } else if change == step {
+                self.change();
+            } else {
+                self.start();
+            }
+        }
+        self.at = self.at.max(now);
+    }
+
+    /// When the queue's first packet starts to be sent, if the link is free and nothing changes.
+    fn next_start(&self) -> Option<Nanos> {
+        if self.sending.is_some() || self.down { None } else { self.server.next_start(self.at) }
+    }
+
+    fn start(&mut self) {
+        let now = self.at;
+        let next = match &mut self.codel {
+            Some(codel) => codel.dequeue(now, &mut self.queue, &mut self.stats),
+            None => self.queue.pop(),
+        };
+        if let Some(first) = next {
+            self.stats.sojourn = self.stats.sojourn.saturating_add(now - first.since);
+            let departure = self.server.send(now, first.len);
+            let fate = self.fates.draw();
+            self.sending =
+                Some(Sending { start: now, departure, len: first.len, fate, packet: first.packet });
+        }
+    }
+
+    fn depart(&mut self) {
+        let Some(Sending { start, departure, len, fate, packet }) = self.sending.take() else { return };
+        self.stats.busy = self.stats.busy.saturating_add(departure - start);
+        match fate {
+            Fate::Lost => self.stats.dropped_loss += 1,
+            Fate::Arrives { after, copy_after } => {
+                let copy = copy_after.map(|after| (after, packet.duplicate()));
+                let arrival = self.fates.arrival(departure, after);
+                self.transit.push(arrival, len, packet);
+                if let Some((after, copy)) = copy {
+                    let arrival = self.fates.arrival(departure, after);
+                    self.transit.push(arrival, len, copy);
+                    self.stats.duplicated += 1;
+                }
+            }
+        }
+    }
+
+    fn change(&mut self) {
+        let Change { at, action } = &self.changes[self.next_change];
+        self.next_change += 1;
+        match action {
+            ChangeAction::Rate(rate) => self.server.set(rate, self.overhead, *at),
+            ChangeAction::Delay(delay) => self.fates.delay = *delay,
+            ChangeAction::Loss(loss) => self.fates.loss.set(*loss),
+            ChangeAction::Up => self.down = false,
+            ChangeAction::Down => {
+                self.down = true;
+                self.stats.dropped_down += self.queue.clear();
+                if let Some(cut) = self.sending.take() {
+                    self.stats.dropped_down += 1;
+                    self.stats.busy = self.stats.busy.saturating_add(*at - cut.start);
+                    self.server.abandon(*at);
+                }
+            }
+        }
+    }
+
+    /// The next arrival or step. A change is a step only when packets wait for one: otherwise it takes effect
+    /// when something else happens.
+    pub(crate) fn poll_timeout(&self) -> Option<Nanos> {
+        let step = match &self.sending {
+            Some(sending) => Some(sending.departure),
+            None if self.queue.is_empty() => None,
+            None => self.next_start().or_else(|| self.changes.get(self.next_change).map(|change| change.at)),
+        };
+        let step = step.filter(|&step| step < u64::MAX);
+        match (self.transit.next_arrival(), step) {
+            (Some(arrival), Some(step)) => Some(arrival.min(step)),
+            (arrival, step) => arrival.or(step),
+        }
+    }
+
+    pub(crate) fn queue_delay(&self, now: Nanos) -> Nanos {
+        if self.down {
+            return u64::MAX;
+        }
+        let free = self.sending.as_ref().map_or(now, |sending| sending.departure);
+        let drain = self.server.drain(free, self.queue.len(), self.queue.bytes());
+        (free - now).saturating_add(drain)
+    }
+
+    pub(crate) fn queued_packets(&self) -> u64 {
+        self.queue.len()
+    }
+
+    pub(crate) fn queued_bytes(&self) -> u64 {
+        self.queue.bytes()
+    }
+
+    pub(crate) fn in_flight(&self) -> usize {
+        self.transit.len()
+    }
+}

@@ -1,0 +1,172 @@
+//! Recorded rates: the format of mahimahi (Netravali et al., USENIX ATC 2015): text, one integer per line, the
+//! millisecond at which 1500 bytes may leave.
+
+use crate::Nanos;
+use crate::spec::RateTrace;
+
+/// What one line of a trace lets leave.
+pub const OPPORTUNITY_BYTES: u32 = 1500;
+
+const NANOS_PER_MILLI: u64 = 1_000_000;
+
+/// Why a text isn't a trace.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{name}, line {line}: expected {expected}, found {found}")]
+pub struct TraceError {
+    /// The name given with the text.
+    pub name: String,
+    /// The line, from 1.
+    pub line: usize,
+    /// What is there.
+    pub found: String,
+    /// What should be.
+    pub expected: String,
+}
+
+impl RateTrace {
+    /// Reads mahimahi's format: one number of milliseconds per line, in order, the last above 0. Blank lines are
+    /// skipped.
+    pub fn parse(name: &str, text: &str) -> Result<Self, TraceError> {
+        let error = |line: usize, found: String, expected: String| TraceError {
+            name: name.to_owned(),
+            line,
+            found,
+            expected,
+        };
+        let mut opportunities: Vec<u32> = Vec::new();
+        let mut last_line = 1;
+        for (index, text) in text.lines().enumerate() {
+            let text = text.trim();
+            if text.is_empty() {
+                continue;
+            }
+            last_line = index + 1;
+            let milliseconds = text.parse::<u32>().map_err(|_| {
+                error(last_line, quote(text), "a whole number of milliseconds, 0 to 4294967295".into())
+            })?;
+            if let Some(&previous) = opportunities.last()
+                && milliseconds < previous
+            {
+                let expected = format!("{previous} or more (the line before says {previous})");
+                return Err(error(last_line, quote(text), expected));
+            }
+            opportunities.push(milliseconds);
+        }
+        match opportunities.last() {
+            None => Err(error(1, "no numbers".into(), "one number of milliseconds per line".into())),
+            Some(0) => Err(error(
+                last_line,
+                "only zeros".into(),
+                "a last line above 0: it is the time after which the trace repeats".into(),
+            )),
+            Some(_) => Ok(RateTrace { name: name.to_owned(), opportunities }),
+        }
+    }
+
+    /// The text that [`parse`](Self::parse) reads.
+    pub fn to_text(&self) -> String {
+        let mut text = String::with_capacity(self.opportunities.len() * 7);
+        for opportunity in &self.opportunities {
+            text.push_str(&opportunity.to_string());
+            text.push('\n');
+        }
+        text
+    }
+
+    /// The time after which the trace repeats; 0 when it never lets anything leave.
+    pub fn period(&self) -> Nanos {
+        self.opportunities.last().map_or(0, |&last| u64::from(last) * NANOS_PER_MILLI)
+    }
+
+    /// The mean rate over a period in bits per second, rounded down; 0 when the trace lets nothing leave.
+    pub fn mean_rate(&self) -> u64 {
+        let bits = self.opportunities.len() as u128 * u128::from(OPPORTUNITY_BYTES) * 8;
+        match self.period() {
+            0 => 0,
+            period => u64::try_from(bits * 1_000_000_000 / u128::from(period)).unwrap_or(u64::MAX),
+        }
+    }
+
+    /// When the opportunity of this index is, from the start of its period.
+    #[inline]
+    pub(crate) fn at(&self, index: usize) -> Nanos {
+        u64::from(self.opportunities[index]) * NANOS_PER_MILLI
+    }
+
+    /// Periods before the first opportunity later than `time` from the trace's start, and its index. The trace
+    /// has a period.
+    pub(crate) fn first_after(&self, time: Nanos) -> (u64, usize) {
+        let (cycle, within) = (time / self.period(), time % self.period());
+        (cycle, self.opportunities.partition_point(|&o| u64::from(o) * NANOS_PER_MILLI <= within))
+    }
+
+    /// Opportunities up to and including `time` from the trace's start. The trace has a period.
+    pub(crate) fn count_until(&self, time: Nanos) -> u64 {
+        let (cycle, index) = self.first_after(time);
+        cycle.saturating_mul(self.opportunities.len() as u64).saturating_add(index as u64)
+    }
+}
+
+/// A line for a message: not too long.
+fn quote(text: &str) -> String {
+    let mut short: String = text.chars().take(40).collect();
+    if short.len() < text.len() {
+        short.push_str("...");
+    }
+    format!("{short:?}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_what_it_writes() {
+        let trace = RateTrace::parse("t", "0\n0\n 5\r\n\n10\n").unwrap();
+        assert_eq!(trace.opportunities, [0, 0, 5, 10]);
+        assert_eq!(RateTrace::parse("t", &trace.to_text()), Ok(trace));
+    }
+
+    #[test]
+    fn says_what_is_wrong_and_where() {
+        let message = |text: &str| RateTrace::parse("lte.down", text).unwrap_err().to_string();
+        assert_eq!(
+            message(""),
+            "lte.down, line 1: expected one number of milliseconds per line, found no numbers"
+        );
+        assert_eq!(
+            message("1\n2\nthree\n"),
+            "lte.down, line 3: expected a whole number of milliseconds, 0 to 4294967295, found \"three\""
+        );
+        assert_eq!(
+            message("1\n\n5\n4\n"),
+            "lte.down, line 4: expected 5 or more (the line before says 5), found \"4\""
+        );
+        assert_eq!(
+            message("0\n0\n"),
+            "lte.down, line 2: expected a last line above 0: it is the time after which the trace repeats, \
+             found only zeros"
+        );
+        for text in ["-1", "1.5", "4294967296", "1 2", "0x10"] {
+            assert_eq!(RateTrace::parse("t", text).unwrap_err().line, 1, "{text}");
+        }
+        assert!(message(&"9".repeat(1000)).len() < 200);
+    }
+
+    #[test]
+    fn the_mean_rate_is_that_of_a_period() {
+        // 4 x 12,000 bits in 10 ms.
+        assert_eq!(RateTrace::parse("t", "0\n0\n5\n10").unwrap().mean_rate(), 4_800_000);
+    }
+
+    #[test]
+    fn counts_across_periods() {
+        let trace = RateTrace::parse("t", "0\n2\n5").unwrap();
+        let ms = NANOS_PER_MILLI;
+        let counts: Vec<u64> = [0, 1, 2, 4, 5, 6, 7, 10].map(|t| trace.count_until(t * ms)).to_vec();
+        // At 5 ms the last of a period and the first of the next coincide.
+        assert_eq!(counts, [1, 1, 2, 2, 4, 4, 5, 7]);
+        assert_eq!(trace.first_after(5 * ms - 1), (0, 2));
+        assert_eq!(trace.first_after(5 * ms), (1, 1));
+    }
+}
