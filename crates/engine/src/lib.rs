@@ -5,10 +5,12 @@
 //! output, byte for byte.
 #![forbid(unsafe_code)]
 
+pub mod config;
 pub mod congestion;
 pub mod flow;
 pub mod registry;
 pub mod scheduler;
+pub mod tcp;
 
 /// Nanoseconds since an arbitrary origin, or a span of them. Handed in; never read from a clock.
 pub type Nanos = u64;

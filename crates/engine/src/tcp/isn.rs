@@ -1,0 +1,73 @@
+//! Initial sequence numbers that can't be guessed (RFC 6528, RFC 9293 3.4.1): ISN = M + F(tuple, secret),
+//! where M ticks every 4 microseconds (64 nanoseconds in Linux; here the RFC's) and F is HMAC-SHA-256.
+
+use std::net::IpAddr;
+
+use hmac::{Hmac, KeyInit, Mac};
+use ropewalk_wire::FourTuple;
+use sha2::Sha256;
+
+use crate::Nanos;
+
+/// The initial sequence number for a connection from `tuple.src` to `tuple.dst` opened at `now`.
+///
+/// Two incarnations of one connection move on with the clock; different connections share nothing that
+/// could be learnt from one and used against another.
+//= RFC 9293 MUST-8
+//= RFC 9293 MUST-9
+//= RFC 9293 SHLD-1
+pub fn keyed_isn(secret: &[u8; 32], tuple: &FourTuple, now: Nanos) -> u32 {
+    let clock = (now / 4_000) as u32;
+    clock.wrapping_add(keyed_hash(secret, b"isn", tuple))
+}
+
+/// The offset of a connection's timestamp clock (RFC 7323 5.4 advises to hide the clock of the host).
+pub fn keyed_timestamp_offset(secret: &[u8; 32], tuple: &FourTuple) -> u32 {
+    keyed_hash(secret, b"tsoffset", tuple)
+}
+
+fn keyed_hash(secret: &[u8; 32], purpose: &[u8], tuple: &FourTuple) -> u32 {
+    let mut mac = Hmac::<Sha256>::new_from_slice(secret).expect("HMAC takes keys of any length");
+    mac.update(purpose);
+    for address in [tuple.src, tuple.dst] {
+        match address {
+            IpAddr::V4(address) => mac.update(&address.octets()),
+            IpAddr::V6(address) => mac.update(&address.octets()),
+        }
+    }
+    mac.update(&tuple.src_port.to_be_bytes());
+    mac.update(&tuple.dst_port.to_be_bytes());
+    let digest = mac.finalize().into_bytes();
+    u32::from_be_bytes([digest[0], digest[1], digest[2], digest[3]])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tuple(port: u16) -> FourTuple {
+        FourTuple::new(
+            std::net::SocketAddr::from(([10, 0, 0, 1], port)),
+            std::net::SocketAddr::from(([10, 0, 0, 2], 80)),
+        )
+    }
+
+    //= test RFC 9293 MUST-8
+    #[test]
+    fn ticks_every_four_microseconds() {
+        let secret = [7; 32];
+        let first = keyed_isn(&secret, &tuple(1), 0);
+        assert_eq!(keyed_isn(&secret, &tuple(1), 3_999), first);
+        assert_eq!(keyed_isn(&secret, &tuple(1), 4_000), first.wrapping_add(1));
+        assert_eq!(keyed_isn(&secret, &tuple(1), 4_000_000_000), first.wrapping_add(1_000_000));
+    }
+
+    //= test RFC 9293 SHLD-1
+    //= test RFC 9293 MUST-9
+    #[test]
+    fn depends_on_secret_and_tuple() {
+        assert_ne!(keyed_isn(&[7; 32], &tuple(1), 0), keyed_isn(&[7; 32], &tuple(2), 0));
+        assert_ne!(keyed_isn(&[7; 32], &tuple(1), 0), keyed_isn(&[8; 32], &tuple(1), 0));
+        assert_ne!(keyed_isn(&[7; 32], &tuple(1), 0), keyed_timestamp_offset(&[7; 32], &tuple(1)));
+    }
+}
