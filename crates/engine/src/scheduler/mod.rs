@@ -8,15 +8,26 @@
 //! wrap (DSN = IDSN + 1 + offset).
 
 mod blest;
+mod capacity;
 mod cfs;
 #[cfg(test)]
 mod contract;
+mod cp;
+mod daps;
+mod daps_two_path;
 mod ecf;
+mod f2p_dps;
+mod freeze;
+mod hsr;
 mod linux;
+mod lts;
+mod lws;
 mod mechanisms;
 mod minrtt;
+mod otias;
 mod redundant;
 mod roundrobin;
+mod rtt_gate;
 mod single;
 #[cfg(test)]
 mod testing;
@@ -365,6 +376,17 @@ pub fn builtin() -> Registry<dyn Scheduler> {
         .add(blest::ENTRY)
         .add(ecf::ENTRY)
         .add(cfs::ENTRY)
+        .add(daps::ENTRY)
+        .add(daps_two_path::ENTRY)
+        .add(otias::ENTRY)
+        .add(rtt_gate::ENTRY)
+        .add(capacity::ENTRY)
+        .add(cp::ENTRY)
+        .add(hsr::ENTRY)
+        .add(lws::ENTRY)
+        .add(lts::ENTRY)
+        .add(f2p_dps::ENTRY)
+        .add(freeze::ENTRY)
         .add(single::ENTRY);
     registry
 }

@@ -1,0 +1,153 @@
+//! `cp`: constraint-based proactive scheduling, from a summary.
+//!
+//! Source: 5g-2019 III.A, two sentences on CP (its reference 23): it estimates the out-of-order packets from
+//! the performance difference between the subflows, and compares them with the buffer size to assign packets
+//! to subflows; network delay constraints adjust the trade-off between throughput and delay. The original
+//! was not at hand: the rules below are rulings on that summary.
+//!
+//! Rule: while a packet travels on s, each faster subflow j delivers cwnd_j RTT_s / RTT_j packets, all of them
+//! out of order. s may be used only if the sum over all faster j, times the MSS, fits the free receive buffer
+//! (what is left of the connection-level window), and RTT_s / 2 is within the delay constraint. Among the
+//! allowed with room, the lowest srtt.
+//!
+//! Rulings: the fastest subflow is always allowed, or a tight constraint would stall the connection. Both
+//! conditions grow with srtt, so that where the fastest subflow with room isn't allowed, none is: one pass.
+//!
+//! Parameters: `delay` (the constraint on the one-way delay, ms; default none, `inf`). `opportunistic` and
+//! `penalise` (default `off`).
+
+use super::mechanisms::{OFF, equip, opportunistic, penalise};
+use super::minrtt::send_on;
+use super::text::{Kb, Ms, Subflow, no_room, nothing_to_send};
+use super::{Decision, Scheduler, View, Why};
+use crate::MILLISECOND;
+use crate::flow::Flow;
+use crate::registry::{Entry, Parameter};
+
+pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
+    name: "cp",
+    summary: "subflows whose expected out-of-order packets fit the buffer (from a summary)",
+    source: "5g-2019 III.A (two sentences)",
+    parameters: &[
+        Parameter::number("delay", f64::INFINITY, (0.0, f64::INFINITY), "greatest one-way delay, ms"),
+        opportunistic(OFF),
+        penalise(OFF),
+    ],
+    presets: &[],
+    exceptions: &[],
+    build: |values| equip(values, ConstraintProactive { delay: values.number("delay") * MILLISECOND as f64 }),
+};
+
+#[derive(Debug)]
+struct ConstraintProactive {
+    /// ns.
+    delay: f64,
+}
+
+/// Bytes that arrive out of order while a packet travels on `slow`.
+#[inline]
+fn out_of_order(view: &View<'_>, slow: &Flow) -> f64 {
+    let backups = view.backups_count();
+    let faster = |flow: &&Flow| flow.usable() && (!flow.backup || backups) && flow.srtt < slow.srtt;
+    let packets = view.flows.iter().filter(faster).map(|flow| {
+        let rounds = slow.srtt as f64 / flow.srtt.max(1) as f64;
+        f64::from(flow.cwnd) * rounds * f64::from(flow.mss)
+    });
+    packets.sum()
+}
+
+impl Scheduler for ConstraintProactive {
+    fn name(&self) -> &'static str {
+        ENTRY.name
+    }
+
+    fn select(&mut self, view: &View<'_>, why: &mut Why) -> Decision {
+        if !view.sendable() {
+            return nothing_to_send(view, why);
+        }
+        let front = view.front();
+        let (Some(fastest), Some(flow)) = (front.usable, front.available) else {
+            return no_room(view, why);
+        };
+        if flow.srtt == fastest.srtt {
+            return send_on(flow, why);
+        }
+        let disorder = out_of_order(view, flow);
+        let (id, fast) = (Subflow(flow.id), Subflow(fastest.id));
+        let until = Some(view.now.saturating_add(fastest.srtt.max(1)));
+        if flow.srtt as f64 / 2.0 > self.delay {
+            why.say(|| {
+                let limit = Ms(self.delay as u64);
+                format!("wait for {fast}: {id} takes {} one way, more than {limit}", Ms(flow.srtt / 2))
+            });
+            return Decision::Wait { until };
+        }
+        let free = view.window_left;
+        let disorder_kb = Kb(disorder as u64);
+        if disorder > free as f64 {
+            why.say(|| {
+                format!(
+                    "wait for {fast}: {disorder_kb} would overtake a packet on {id}, {} are free",
+                    Kb(free)
+                )
+            });
+            return Decision::Wait { until };
+        }
+        why.say(|| format!("{id}: the {disorder_kb} that overtake it fit the {} that are free", Kb(free)));
+        Decision::Send { subflow: flow.id, bytes: flow.mss }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{Model, Pipe, Scene, build, flow};
+    use super::*;
+
+    /// 10 ms with cwnd 10 and 20 ms with cwnd 5, both full; 40 ms free. Overtaking: 10 4 + 5 2 = 50 packets.
+    fn scene(window: u64) -> Scene {
+        let mut scene = Scene::new(vec![flow(0, 10, 10, 10), flow(1, 20, 5, 5), flow(2, 40, 10, 0)]);
+        scene.send_window = window;
+        scene
+    }
+
+    #[test]
+    fn both_sides_of_the_buffer() {
+        assert_eq!(scene(50_000).chosen(&mut *build("cp")), Some(2));
+        assert_eq!(scene(49_999).ask(&mut *build("cp")), Decision::Wait { until: Some(10 * MILLISECOND) });
+        let mut later = scene(60_000);
+        later.next_offset = 10_000;
+        assert_eq!(later.chosen(&mut *build("cp")), Some(2), "what is free counts");
+        later.next_offset = 10_001;
+        assert_eq!(later.chosen(&mut *build("cp")), None);
+    }
+
+    #[test]
+    fn both_sides_of_the_delay_and_the_fastest_always() {
+        assert_eq!(scene(1 << 30).chosen(&mut *build("cp(delay=20)")), Some(2));
+        assert_eq!(scene(1 << 30).chosen(&mut *build("cp(delay=19.9)")), None);
+        let mut scene = scene(1 << 30);
+        scene.flows[0].packets_out = 9;
+        assert_eq!(scene.chosen(&mut *build("cp(delay=0)")), Some(0));
+    }
+
+    #[test]
+    fn a_backup_overtakes_nothing() {
+        let mut scene = scene(40_000);
+        scene.flows[1].backup = true;
+        assert_eq!(scene.chosen(&mut *build("cp")), Some(2), "10 4 packets");
+    }
+
+    #[test]
+    fn unlike_minrtt_and_blest_it_looks_at_what_is_free_of_the_buffer() {
+        // 10 x 4 packets overtake; of 60 KB, 50 are free when the fast window is full: S gets ten and leaves 40.
+        let pipes = [Pipe::new(10, 10), Pipe::new(40, 40)];
+        let first = |text| {
+            let done = Model::new(&pipes, 100_000).window(60_000).run(&mut *build(text));
+            done.placements.iter().filter(|placement| placement.at == 0 && placement.subflow == 1).count()
+        };
+        assert_eq!(first("cp"), 11, "the eleventh still sees 40 KB free");
+        // |M| - (inflight + 1) >= 46 segments up to inflight 13.
+        assert_eq!(first("blest"), 14);
+        assert_eq!(first("minrtt"), 40);
+    }
+}

@@ -1,0 +1,360 @@
+//! `daps`: the delay-aware packet scheduler, with its plan over the least common multiple of the delays.
+//!
+//! Source: blest-2016 IV-A and Algorithm 1, after Kuhn et al., ICC 2014.
+//!
+//! Rule: D_i = srtt_i / 2 is path i's forward delay (ns), C_i = cwnd_i its capacity (segments). A plan spans
+//! lcm(D): path i has lcm/D_i slots of C_i segments, and transmits a slot at each multiple of D_i. Segments
+//! are numbered so that they arrive in order: slot k of path i arrives at (k + 1) D_i.
+//!
+//! Worked example (IV-A): similar capacities, a delay ratio of ten: segments 1..10 on the fast path, 11 on
+//! the slow one (C_i = 1).
+//!
+//! Rulings: numbers go out in order of *arrival*, as Algorithm 1 as printed never advances S_max in its
+//! planning loop; slots that arrive together are numbered fastest path first. D_i is rounded to the `quantum`
+//! (at least one), and where the lcm exceeds the `horizon`, the plan spans the horizon (or the largest D_i)
+//! and each path has the slots that fit: without these bounds delays of 13 and 27.1 ms would make a plan of
+//! 3.5 s. A plan is for the usable subflows outside RTO recovery, counts in segments of their least MSS, and
+//! is followed to its end: a subflow that joins waits for the next plan, and changed windows and RTTs do too.
+//! A slot is due at its time at the earliest, and then sent as cwnd admits. What a path hasn't room for waits
+//! for it. The plan is remade only when it is through, when one of its subflows isn't usable any more, or when
+//! the first unassigned byte isn't in it (the application wrote less than a segment at a time).
+//! blest-2016 IV-D: no reinjection is defined; the connection's own applies.
+//!
+//! Parameters: `quantum` (1 ms; 0.001 to 1000), `horizon` (1000 ms; 1 to 60000). `opportunistic` and
+//! `penalise` (default `off`).
+
+use super::mechanisms::{OFF, equip, opportunistic, penalise};
+use super::text::{Ms, Subflow, no_room, nothing_to_send};
+use super::{Decision, Scheduler, View, Why};
+use crate::flow::{Flow, Phase};
+use crate::registry::{Entry, Parameter};
+use crate::{MILLISECOND, Nanos, SubflowId};
+
+pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
+    name: "daps",
+    summary: "a plan over the lcm of the forward delays, so that segments arrive in order",
+    source: "blest-2016 IV-A, Algorithm 1",
+    parameters: &[
+        Parameter::number("quantum", 1.0, (0.001, 1000.0), "forward delays are rounded to this, ms"),
+        Parameter::number("horizon", 1000.0, (1.0, 60_000.0), "longest plan, ms"),
+        opportunistic(OFF),
+        penalise(OFF),
+    ],
+    presets: &[],
+    exceptions: &[],
+    build: |values| {
+        let quantum = (values.number("quantum") * MILLISECOND as f64) as Nanos;
+        let horizon = (values.number("horizon") * MILLISECOND as f64) as Nanos;
+        equip(values, Daps { quantum, horizon, plan: Plan::default() })
+    },
+};
+
+/// One path's part of a plan, and how far it has come.
+#[derive(Clone, Copy, Debug, Default)]
+struct Leg {
+    subflow: SubflowId,
+    /// D_i, rounded.
+    delay: Nanos,
+    /// C_i.
+    capacity: u64,
+    slots: u64,
+    /// The slot it is in.
+    slot: u64,
+    /// The first segment of that slot, and how many of it are sent.
+    first: u64,
+    sent: u64,
+}
+
+/// Segments are counted from 0 at stream offset `base`.
+#[derive(Debug, Default)]
+struct Plan {
+    start: Nanos,
+    base: u64,
+    /// Bytes per segment.
+    unit: u32,
+    legs: [Leg; 32],
+    len: usize,
+}
+
+#[derive(Debug)]
+struct Daps {
+    quantum: Nanos,
+    horizon: Nanos,
+    plan: Plan,
+}
+
+fn gcd(mut a: u64, mut b: u64) -> u64 {
+    while b != 0 {
+        (a, b) = (b, a % b);
+    }
+    a
+}
+
+impl Plan {
+    /// Algorithm 1's planning loop, up to the first slot of each path.
+    fn make(&mut self, view: &View<'_>, quantum: Nanos, horizon: Nanos) {
+        let planned = |flow: &&Flow| flow.phase != Phase::Loss;
+        self.len = 0;
+        self.unit = u32::MAX;
+        let mut span = 1;
+        let mut longest = 1;
+        for (flow, leg) in view.usable().filter(planned).zip(&mut self.legs) {
+            let delay = ((flow.srtt / 2 + quantum / 2) / quantum).max(1);
+            *leg = Leg { subflow: flow.id, delay, capacity: u64::from(flow.cwnd.max(1)), ..Leg::default() };
+            self.len += 1;
+            self.unit = self.unit.min(flow.mss.max(1));
+            longest = longest.max(delay);
+            span = (span / gcd(span, delay)).saturating_mul(delay);
+        }
+        let span = span.min((horizon / quantum).max(longest));
+        for leg in &mut self.legs[..self.len] {
+            leg.slots = span / leg.delay;
+            leg.delay = leg.delay.saturating_mul(quantum);
+        }
+        self.start = view.now;
+        self.base = view.next_offset;
+        for index in 0..self.len {
+            self.legs[index].first = self.before(index);
+        }
+    }
+
+    /// Segments that arrive before the slot that leg `index` is in.
+    fn before(&self, index: usize) -> u64 {
+        let own = &self.legs[index];
+        let arrival = (own.slot + 1) * own.delay;
+        let mut segments = own.slot * own.capacity;
+        for (other, leg) in self.legs[..self.len].iter().enumerate() {
+            if other == index {
+                continue;
+            }
+            let wins_tie = (leg.delay, other) < (own.delay, index);
+            let earlier = if wins_tie { arrival } else { arrival - 1 } / leg.delay;
+            segments += earlier.min(leg.slots) * leg.capacity;
+        }
+        segments
+    }
+
+    /// The stream offset of a leg's next segment.
+    fn offset(&self, leg: &Leg) -> u64 {
+        self.base + (leg.first + leg.sent) * u64::from(self.unit)
+    }
+
+    /// One segment of leg `index` is sent.
+    fn advance(&mut self, index: usize) {
+        let leg = &mut self.legs[index];
+        leg.sent += 1;
+        if leg.sent == leg.capacity {
+            leg.sent = 0;
+            leg.slot += 1;
+            self.legs[index].first = self.before(index);
+        }
+    }
+
+    /// What the plan says now.
+    fn next(&self, view: &View<'_>) -> Next {
+        let edge = view.una.saturating_add(view.send_window).min(view.written);
+        let backups = view.backups_count();
+        let mut lowest = u64::MAX;
+        let mut best: Option<(usize, u64)> = None;
+        let mut due: Option<Nanos> = None;
+        for (index, leg) in self.legs[..self.len].iter().enumerate() {
+            if leg.slot == leg.slots {
+                continue;
+            }
+            let Some(flow) = view.flows.get(leg.subflow.index()) else { return Next::Remake };
+            if !flow.usable() || (flow.backup && !backups) {
+                return Next::Remake;
+            }
+            let offset = self.offset(leg);
+            lowest = lowest.min(offset);
+            if !flow.available() || offset >= edge {
+                continue;
+            }
+            let at = self.start + leg.slot * leg.delay;
+            if at > view.now {
+                due = Some(due.map_or(at, |other| other.min(at)));
+            } else if best.is_none_or(|(_, least)| offset < least) {
+                best = Some((index, offset));
+            }
+        }
+        match best {
+            // The first unassigned byte has dropped out of the plan, or there is no plan (any more).
+            _ if view.next_offset < lowest => Next::Remake,
+            Some((leg, offset)) => Next::Send { leg, offset },
+            None => Next::Wait { until: due },
+        }
+    }
+}
+
+/// What a plan says.
+enum Next {
+    Send { leg: usize, offset: u64 },
+    Wait { until: Option<Nanos> },
+    Remake,
+}
+
+impl Scheduler for Daps {
+    fn name(&self) -> &'static str {
+        ENTRY.name
+    }
+
+    fn select(&mut self, view: &View<'_>, why: &mut Why) -> Decision {
+        if !view.sendable() {
+            return nothing_to_send(view, why);
+        }
+        let mut next = self.plan.next(view);
+        if let Next::Remake = next {
+            self.plan.make(view, self.quantum, self.horizon);
+            next = self.plan.next(view);
+        }
+        match next {
+            Next::Send { leg: index, offset } => {
+                let leg = self.plan.legs[index];
+                self.plan.advance(index);
+                why.say(|| {
+                    let (id, slot, slots) = (Subflow(leg.subflow), leg.slot + 1, leg.slots);
+                    let segment = leg.first + leg.sent + 1;
+                    format!(
+                        "{id}: segment {segment} of the plan, slot {slot} of {slots} of {}",
+                        Ms(leg.delay)
+                    )
+                });
+                Decision::SendAt { subflow: leg.subflow, offset, bytes: self.plan.unit }
+            }
+            Next::Wait { until: Some(at) } => {
+                why.say(|| format!("no room, or not due: the next slot is due in {}", Ms(at - view.now)));
+                Decision::Wait { until: Some(at) }
+            }
+            Next::Wait { until: None } | Next::Remake => no_room(view, why),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{MSS, Model, Pipe, Scene, build, flow, run};
+    use super::*;
+
+    /// The segments that each path's slots carry, in order of the paths.
+    fn vectors(flows: Vec<Flow>, quantum_ms: u64, horizon_ms: u64) -> Vec<Vec<u64>> {
+        let scene = Scene::new(flows);
+        let mut plan = Plan::default();
+        plan.make(&scene.view(), quantum_ms * MILLISECOND, horizon_ms * MILLISECOND);
+        (0..plan.len)
+            .map(|index| {
+                let mut segments = Vec::new();
+                while plan.legs[index].slot < plan.legs[index].slots {
+                    segments.push(plan.legs[index].first + plan.legs[index].sent + 1);
+                    plan.advance(index);
+                }
+                segments
+            })
+            .collect()
+    }
+
+    #[test]
+    fn the_worked_example_ten_to_one() {
+        let vectors = vectors(vec![flow(0, 10, 1, 0), flow(1, 100, 1, 0)], 1, 1000);
+        assert_eq!(vectors, [(1..=10).collect::<Vec<_>>(), vec![11]]);
+    }
+
+    #[test]
+    fn every_segment_once_and_in_order_of_arrival() {
+        // D = 2, 3 and 3 ms: lcm 6; slots of 2, 1 and 4 segments.
+        // Arrivals: 2: a; 3: b, c; 4: a; 6: a, b, c.
+        let flows = vec![flow(0, 4, 2, 0), flow(1, 6, 1, 0), flow(2, 6, 4, 0)];
+        let expected = [vec![1, 2, 8, 9, 10, 11], vec![3, 12], vec![4, 5, 6, 7, 13, 14, 15, 16]];
+        assert_eq!(vectors(flows, 1, 1000), expected);
+    }
+
+    #[test]
+    fn delays_are_rounded_and_the_horizon_bounds_the_plan() {
+        // D = 13 and 27 ms: lcm 351.
+        let flows = || vec![flow(0, 26, 1, 0), flow(1, 54, 1, 0)];
+        let slots =
+            |quantum, horizon| vectors(flows(), quantum, horizon).iter().map(Vec::len).collect::<Vec<_>>();
+        assert_eq!(slots(1, 1000), [27, 13]);
+        assert_eq!(slots(1, 351), [27, 13]);
+        assert_eq!(slots(1, 350), [26, 12], "what fits 350 ms");
+        assert_eq!(slots(1, 5), [2, 1], "the largest delay at least");
+        assert_eq!(slots(10, 1000), [3, 1], "10 and 30 ms");
+        assert_eq!(slots(20, 1000), [1, 1], "20 and 20 ms");
+        assert_eq!(slots(100, 1000), [1, 1], "at least one quantum");
+    }
+
+    #[test]
+    fn slots_are_sent_when_due() {
+        let daps = &mut *build("daps");
+        let mut scene = Scene::new(vec![flow(0, 10, 1, 0), flow(1, 30, 1, 0)]);
+        (scene.now, scene.next_offset) = (MILLISECOND, 500);
+        let at = |subflow, offset| Decision::SendAt { subflow: SubflowId(subflow), offset, bytes: MSS };
+        assert_eq!(scene.ask(daps), at(0, 500));
+        (scene.next_offset, scene.flows[0].packets_out) = (1500, 1);
+        assert_eq!(scene.ask(daps), at(1, 3500), "the fourth to arrive");
+        (scene.flows[0].packets_out, scene.flows[1].packets_out) = (0, 1);
+        assert_eq!(scene.ask(daps), Decision::Wait { until: Some(6 * MILLISECOND) });
+        scene.now = 6 * MILLISECOND;
+        assert_eq!(scene.ask(daps), at(0, 1500));
+        (scene.next_offset, scene.now) = (2500, 15 * MILLISECOND);
+        assert_eq!(scene.ask(daps), at(0, 2500));
+        scene.next_offset = 4500;
+        assert_eq!(scene.ask(daps), at(0, 4500), "through: a new plan");
+    }
+
+    #[test]
+    fn a_plan_is_remade_when_a_subflow_goes_and_when_data_dropped_out_of_it() {
+        let daps = &mut *build("daps");
+        let mut scene = Scene::new(vec![flow(0, 10, 5, 0), flow(1, 30, 5, 0)]);
+        assert!(matches!(scene.ask(daps), Decision::SendAt { offset: 0, .. }));
+        // A short write: the engine sent 100 bytes of it.
+        scene.next_offset = 100;
+        assert!(matches!(scene.ask(daps), Decision::SendAt { offset: 100, .. }));
+        scene.flows[0].state = crate::flow::FlowState::Closed;
+        scene.next_offset = 1100;
+        let decision = scene.ask(daps);
+        assert_eq!(decision, Decision::SendAt { subflow: SubflowId(1), offset: 1100, bytes: MSS });
+    }
+
+    #[test]
+    fn what_is_not_written_or_beyond_the_window_waits() {
+        let daps = &mut *build("daps");
+        let mut scene = Scene::new(vec![flow(0, 10, 1, 1), flow(1, 30, 1, 0)]);
+        scene.unsent = 3000;
+        assert_eq!(scene.chosen(daps), None, "the slow one's is the fourth");
+        scene.unsent = 3001;
+        assert_eq!(scene.chosen(daps), Some(1));
+        let daps = &mut *build("daps");
+        scene.send_window = 3000;
+        assert_eq!(scene.chosen(daps), None);
+        scene.send_window = 3001;
+        assert_eq!(scene.chosen(daps), Some(1));
+    }
+
+    #[test]
+    fn subflows_in_rto_recovery_are_not_planned_for() {
+        let mut flows = vec![flow(0, 10, 1, 0), flow(1, 100, 1, 0)];
+        flows[1].phase = Phase::Loss;
+        assert_eq!(vectors(flows.clone(), 1, 1000), [vec![1]]);
+        flows[0].phase = Phase::Loss;
+        assert_eq!(Scene::new(flows).ask(&mut *build("daps")), Decision::Wait { until: None });
+    }
+
+    #[test]
+    fn segments_are_of_the_least_mss() {
+        let mut flows = vec![flow(0, 10, 1, 0), flow(1, 100, 1, 0)];
+        flows[1].mss = 700;
+        assert!(matches!(Scene::new(flows).ask(&mut *build("daps")), Decision::SendAt { bytes: 700, .. }));
+    }
+
+    #[test]
+    fn unlike_minrtt_the_slow_path_carries_what_arrives_with_it() {
+        let pipes = [Pipe::new(10, 1), Pipe::new(100, 1)];
+        assert_eq!(run("daps", &pipes, 22).segments_on(1, 1), [11, 22]);
+        assert_eq!(run("minrtt", &pipes, 22).segments_on(1, 1)[0], 2);
+        // Like daps-two-path in the ratio, unlike it in what a slow slot holds: C_i, not what its window has.
+        let wide = [Pipe::new(10, 10), Pipe::new(40, 10)];
+        let first = |text| Model::new(&wide, 90_000).run(&mut *build(text)).segments_on(1, 1)[0];
+        assert_eq!(first("daps"), 41, "four slots of ten on the fast one come before");
+        assert_eq!(first("daps-two-path"), 5, "eta = 4");
+    }
+}

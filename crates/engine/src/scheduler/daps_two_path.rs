@@ -1,0 +1,183 @@
+//! `daps-two-path`: the delay-aware packet scheduler, simplified for two paths.
+//!
+//! Source: 5g-2019 III.C, Algorithm 1, after Sarwar et al., WAINA 2013.
+//!
+//! Rule: f and s are the faster and the slower subflow, r their smoothed RTTs, windows in segments. With more
+//! packets to send than cwnd_f - unacked_f, and eta = floor(r_s / r_f), a schedule is made:
+//!
+//! ```text
+//! max_f = min(eta, cwnd_f - unacked_f) segments on f, then cwnd_s - unacked_s segments on s
+//! ```
+//!
+//! and followed to its end; then the next is made. With no more packets than that, f takes all.
+//!
+//! Rulings: with more than two usable subflows, the two of least srtt. The remainders count at the time of
+//! planning; in RTO recovery there is none. A schedule that can't go on (a subflow gone, a window that shrank)
+//! is made anew. A schedule without a segment waits. As printed: with f's window full and s's open, s takes
+//! its whole window, however slow it is.
+//!
+//! Parameters: `opportunistic` and `penalise` (default `off`).
+
+use super::mechanisms::{OFF, equip, opportunistic, penalise};
+use super::text::{Subflow, no_room, nothing_to_send};
+use super::{Decision, Scheduler, View, Why};
+use crate::SubflowId;
+use crate::flow::Flow;
+use crate::registry::Entry;
+
+pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
+    name: "daps-two-path",
+    summary: "floor(rtt_s / rtt_f) segments on the fast path, then a window on the slow one",
+    source: "5g-2019 III.C, Algorithm 1",
+    parameters: &[opportunistic(OFF), penalise(OFF)],
+    presets: &[],
+    exceptions: &[],
+    build: |values| equip(values, DapsTwoPath { plan: Plan::default() }),
+};
+
+/// The schedule: what is left of it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+struct Plan {
+    fast: SubflowId,
+    on_fast: u32,
+    slow: SubflowId,
+    on_slow: u32,
+    eta: u64,
+}
+
+#[derive(Debug)]
+struct DapsTwoPath {
+    plan: Plan,
+}
+
+/// Algorithm 1.
+fn generate_schedule(view: &View<'_>) -> Option<Plan> {
+    let (mut fast, mut slow): (Option<&Flow>, Option<&Flow>) = (None, None);
+    for flow in view.usable() {
+        if fast.is_none_or(|fast| flow.srtt < fast.srtt) {
+            slow = fast;
+            fast = Some(flow);
+        } else if slow.is_none_or(|slow| flow.srtt < slow.srtt) {
+            slow = Some(flow);
+        }
+    }
+    let fast = fast?;
+    let space = |flow: &Flow| if flow.available() { flow.window_space() } else { 0 };
+    let packets = view.unsent.min(view.room()).div_ceil(u64::from(fast.mss.max(1)));
+    let on_fast = space(fast);
+    let Some(slow) = slow.filter(|_| packets > u64::from(on_fast)) else {
+        let on_fast = packets.min(u64::from(on_fast)) as u32;
+        return Some(Plan { fast: fast.id, on_fast, slow: fast.id, on_slow: 0, eta: 0 });
+    };
+    let eta = slow.srtt / fast.srtt.max(1);
+    let on_fast = eta.min(u64::from(on_fast)) as u32;
+    Some(Plan { fast: fast.id, on_fast, slow: slow.id, on_slow: space(slow), eta })
+}
+
+impl DapsTwoPath {
+    /// The subflow whose turn it is, if the schedule can go on.
+    fn next<'a>(&mut self, view: &View<'a>) -> Option<&'a Flow> {
+        let plan = &mut self.plan;
+        let (subflow, left) = match (plan.on_fast, plan.on_slow) {
+            (0, 0) => return None,
+            (0, _) => (plan.slow, &mut plan.on_slow),
+            _ => (plan.fast, &mut plan.on_fast),
+        };
+        let flow = view.flows.get(subflow.index())?;
+        if !view.eligible(flow) || !flow.available() {
+            return None;
+        }
+        *left -= 1;
+        Some(flow)
+    }
+}
+
+impl Scheduler for DapsTwoPath {
+    fn name(&self) -> &'static str {
+        ENTRY.name
+    }
+
+    fn select(&mut self, view: &View<'_>, why: &mut Why) -> Decision {
+        if !view.sendable() {
+            return nothing_to_send(view, why);
+        }
+        let next = match self.next(view) {
+            Some(flow) => Some(flow),
+            None => {
+                self.plan = generate_schedule(view).unwrap_or_default();
+                self.next(view)
+            }
+        };
+        let Some(flow) = next else {
+            return no_room(view, why);
+        };
+        why.say(|| {
+            let Plan { fast, on_fast, slow, on_slow, eta } = self.plan;
+            let (id, fast, slow) = (Subflow(flow.id), Subflow(fast), Subflow(slow));
+            format!("{id} by schedule: {on_fast} more on {fast}, {on_slow} more on {slow}, eta={eta}")
+        });
+        Decision::Send { subflow: flow.id, bytes: flow.mss }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{MSS, Pipe, Scene, build, flow, run};
+    use super::*;
+
+    fn plan(flows: Vec<Flow>, packets: u32) -> (u32, u32) {
+        let mut scene = Scene::new(flows);
+        scene.unsent = u64::from(packets * MSS);
+        let plan = generate_schedule(&scene.view()).unwrap();
+        assert_eq!(plan.fast, SubflowId(0));
+        (plan.on_fast, plan.on_slow)
+    }
+
+    #[test]
+    fn algorithm_1_at_hand_computed_points() {
+        let fast = |in_flight| flow(0, 10, 10, in_flight);
+        // eta = floor(35/10) = 3; the slow window has 8 - 2 left.
+        assert_eq!(plan(vec![fast(0), flow(1, 35, 8, 2)], 100), (3, 6));
+        assert_eq!(plan(vec![fast(8), flow(1, 35, 8, 2)], 100), (2, 6), "min(eta, cwnd_f - unacked_f)");
+        assert_eq!(plan(vec![fast(0), flow(1, 350, 8, 2)], 100), (10, 6));
+        assert_eq!(plan(vec![fast(0), flow(1, 35, 8, 2)], 11), (3, 6), "the precondition holds");
+        assert_eq!(plan(vec![fast(0), flow(1, 35, 8, 2)], 10), (10, 0), "and here it doesn't");
+        assert_eq!(plan(vec![fast(10), flow(1, 35, 8, 8)], 10), (0, 0));
+        assert_eq!(plan(vec![fast(0)], 100), (10, 0), "alone");
+        assert_eq!(plan(vec![fast(0), flow(1, 90, 8, 2), flow(2, 25, 7, 0)], 100), (2, 7), "the two fastest");
+        assert_eq!(plan(vec![fast(0), flow(1, 25, 7, 0), flow(2, 90, 8, 2)], 100), (2, 7));
+    }
+
+    #[test]
+    fn the_schedule_is_followed_to_its_end() {
+        let daps = &mut *build("daps-two-path");
+        let mut scene = Scene::new(vec![flow(0, 10, 10, 0), flow(1, 25, 2, 0)]);
+        let mut order = Vec::new();
+        for _ in 0..6 {
+            let chosen = scene.chosen(daps).unwrap();
+            scene.flows[usize::from(chosen)].packets_out += 1;
+            order.push(chosen);
+        }
+        assert_eq!(order, [0, 0, 1, 1, 0, 0], "two on the fast, a window on the slow, and again");
+    }
+
+    #[test]
+    fn a_schedule_that_cannot_go_on_is_made_anew() {
+        let daps = &mut *build("daps-two-path");
+        let mut scene = Scene::new(vec![flow(0, 10, 10, 0), flow(1, 25, 2, 0)]);
+        assert_eq!(scene.chosen(daps), Some(0));
+        scene.flows[0].packets_out = 10;
+        assert_eq!(scene.chosen(daps), Some(1));
+        scene.flows[1].state = crate::flow::FlowState::Closed;
+        assert_eq!(scene.chosen(daps), None);
+        scene.flows[0].packets_out = 9;
+        assert_eq!(scene.chosen(daps), Some(0));
+    }
+
+    #[test]
+    fn ten_to_one_and_unlike_minrtt() {
+        let pipes = [Pipe::new(10, 20), Pipe::new(100, 1)];
+        assert_eq!(run("daps-two-path", &pipes, 25).segments_on(1, 1), [11]);
+        assert_eq!(run("minrtt", &pipes, 25).segments_on(1, 1), [21]);
+    }
+}

@@ -1,0 +1,94 @@
+//! `freeze`: freezes a subflow whose RTT exceeds the fastest's by a threshold.
+//!
+//! Source: cfs-2019 3, on Freeze MPTCP (its reference 14): the scheduler freezes the slow path if the RTT
+//! difference is above a certain threshold, e.g. 100 ms.
+//!
+//! Rule: `minrtt` among the usable subflows with srtt - srtt_fastest <= threshold.
+//!
+//! Rulings: the fastest is of all usable subflows, room or not; a frozen subflow thaws when its srtt, or the
+//! fastest's, says so, and nothing is sent just to find out.
+//!
+//! Parameters: `threshold` (100 ms; 0 to 60000). `opportunistic` and `penalise` (default `off`).
+
+use super::mechanisms::{OFF, equip, opportunistic, penalise};
+use super::minrtt::send_on;
+use super::text::{Ms, Subflow, no_room, nothing_to_send};
+use super::{Decision, Scheduler, View, Why};
+use crate::registry::{Entry, Parameter};
+use crate::{MILLISECOND, Nanos};
+
+pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
+    name: "freeze",
+    summary: "minrtt, but a subflow slower than the fastest by a threshold is frozen",
+    source: "cfs-2019 3",
+    parameters: &[
+        Parameter::number("threshold", 100.0, (0.0, 60_000.0), "greatest difference of RTTs, ms"),
+        opportunistic(OFF),
+        penalise(OFF),
+    ],
+    presets: &[],
+    exceptions: &[],
+    build: |values| {
+        let threshold = (values.number("threshold") * MILLISECOND as f64) as Nanos;
+        equip(values, Freeze { threshold })
+    },
+};
+
+#[derive(Debug)]
+struct Freeze {
+    threshold: Nanos,
+}
+
+impl Scheduler for Freeze {
+    fn name(&self) -> &'static str {
+        ENTRY.name
+    }
+
+    fn select(&mut self, view: &View<'_>, why: &mut Why) -> Decision {
+        if !view.sendable() {
+            return nothing_to_send(view, why);
+        }
+        let front = view.front();
+        let (Some(fastest), Some(flow)) = (front.usable, front.available) else {
+            return no_room(view, why);
+        };
+        let excess = flow.srtt - fastest.srtt;
+        if excess <= self.threshold {
+            return send_on(flow, why);
+        }
+        // The others with room are slower still.
+        why.say(|| {
+            let (fastest, flow) = (Subflow(fastest.id), Subflow(flow.id));
+            format!(
+                "wait for {fastest}: {flow} is {} slower and frozen above {}",
+                Ms(excess),
+                Ms(self.threshold)
+            )
+        });
+        Decision::Wait { until: None }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{Pipe, Scene, build, flow, run};
+
+    #[test]
+    fn both_sides_of_the_threshold() {
+        let freeze = &mut *build("freeze");
+        assert_eq!(Scene::new(vec![flow(0, 10, 10, 10), flow(1, 110, 10, 0)]).chosen(freeze), Some(1));
+        assert_eq!(Scene::new(vec![flow(0, 10, 10, 10), flow(1, 111, 10, 0)]).chosen(freeze), None);
+        let freeze = &mut *build("freeze(threshold=0)");
+        assert_eq!(Scene::new(vec![flow(0, 10, 10, 10), flow(1, 10, 10, 0)]).chosen(freeze), Some(1));
+        assert_eq!(Scene::new(vec![flow(0, 10, 10, 10), flow(1, 11, 10, 0)]).chosen(freeze), None);
+    }
+
+    #[test]
+    fn unlike_minrtt_it_leaves_the_frozen_alone() {
+        let pipes = [Pipe::new(10, 10), Pipe::new(200, 10)];
+        assert_eq!(run("freeze", &pipes, 100).bytes_on(1), 0);
+        assert_eq!(run("minrtt", &pipes, 100).bytes_on(1), 10_000);
+        let near = [Pipe::new(10, 10), Pipe::new(100, 10)];
+        assert_eq!(run("freeze", &near, 100).placements, run("minrtt", &near, 100).placements);
+    }
+}

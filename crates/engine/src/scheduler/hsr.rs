@@ -1,0 +1,109 @@
+//! `hsr`: highest sending rate.
+//!
+//! Source: 5g-2019 III.A, on HSR (its reference 24).
+//!
+//! Rule: among the subflows with room, the greatest cwnd x MSS / RTT, with the instantaneous RTT: the latest
+//! sample, not the smoothed one.
+//!
+//! Rulings: before a sample the smoothed RTT stands in; a tie goes to the lower srtt, then the lower id.
+//!
+//! Parameters: `opportunistic` and `penalise` (default `off`).
+
+use super::mechanisms::{OFF, equip, opportunistic, penalise};
+use super::text::{Kb, Subflow, no_room, nothing_to_send};
+use super::{Decision, Scheduler, View, Why};
+use crate::flow::Flow;
+use crate::registry::Entry;
+
+pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
+    name: "hsr",
+    summary: "highest sending rate, cwnd x MSS / latest RTT",
+    source: "5g-2019 III.A",
+    parameters: &[opportunistic(OFF), penalise(OFF)],
+    presets: &[],
+    exceptions: &[],
+    build: |values| equip(values, HighestSendingRate),
+};
+
+#[derive(Debug)]
+struct HighestSendingRate;
+
+/// Bytes per nanosecond.
+#[inline]
+fn rate(flow: &Flow) -> f64 {
+    let rtt = if flow.last_rtt > 0 { flow.last_rtt } else { flow.srtt.max(1) };
+    (u64::from(flow.cwnd) * u64::from(flow.mss)) as f64 / rtt as f64
+}
+
+impl Scheduler for HighestSendingRate {
+    fn name(&self) -> &'static str {
+        ENTRY.name
+    }
+
+    fn select(&mut self, view: &View<'_>, why: &mut Why) -> Decision {
+        if !view.sendable() {
+            return nothing_to_send(view, why);
+        }
+        let backups = view.backups_count();
+        let mut best: Option<(&Flow, f64)> = None;
+        for flow in view.flows {
+            if (flow.backup && !backups) || !flow.available() {
+                continue;
+            }
+            let rate = rate(flow);
+            let better = |(other, greatest): (&Flow, f64)| {
+                rate > greatest || (rate == greatest && flow.srtt < other.srtt)
+            };
+            if best.is_none_or(better) {
+                best = Some((flow, rate));
+            }
+        }
+        let Some((flow, rate)) = best else {
+            return no_room(view, why);
+        };
+        why.say(|| {
+            format!("{} has the highest sending rate, {}/s", Subflow(flow.id), Kb((rate * 1e9) as u64))
+        });
+        Decision::Send { subflow: flow.id, bytes: flow.mss }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{Pipe, Scene, build, flow, run};
+    use crate::MILLISECOND;
+
+    #[test]
+    fn window_times_segment_over_the_latest_sample() {
+        let hsr = &mut *build("hsr");
+        // 10/10 against 50/40 segments per ms.
+        let mut scene = Scene::new(vec![flow(0, 10, 10, 0), flow(1, 40, 50, 0)]);
+        assert_eq!(scene.chosen(hsr), Some(1));
+        scene.flows[1].last_rtt = 60 * MILLISECOND;
+        assert_eq!(scene.chosen(hsr), Some(0), "the latest sample, not srtt");
+        scene.flows[1].mss = 1300;
+        assert_eq!(scene.chosen(hsr), Some(1), "50 x 1.3 / 60");
+        scene.flows[1].mss = 1200;
+        assert_eq!(scene.chosen(hsr), Some(0), "a tie goes to the lower srtt");
+        scene.flows[0].srtt = 41 * MILLISECOND;
+        assert_eq!(scene.chosen(hsr), Some(1));
+        scene.flows[1].packets_out = 50;
+        assert_eq!(scene.chosen(hsr), Some(0), "full");
+    }
+
+    #[test]
+    fn without_a_sample_the_smoothed_rtt() {
+        let mut scene = Scene::new(vec![flow(0, 10, 10, 0), flow(1, 40, 39, 0)]);
+        scene.flows[1].last_rtt = 0;
+        assert_eq!(scene.chosen(&mut *build("hsr")), Some(0));
+        scene.flows[1].cwnd = 41;
+        assert_eq!(scene.chosen(&mut *build("hsr")), Some(1));
+    }
+
+    #[test]
+    fn unlike_minrtt_it_prefers_the_wide_window_to_the_short_path() {
+        let pipes = [Pipe::new(10, 4), Pipe::new(20, 20)];
+        assert_eq!(run("hsr", &pipes, 10).segments_on(1, 1), (1..=10).collect::<Vec<_>>());
+        assert_eq!(run("minrtt", &pipes, 10).segments_on(1, 1), (5..=10).collect::<Vec<_>>());
+    }
+}

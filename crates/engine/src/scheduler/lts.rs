@@ -1,0 +1,88 @@
+//! `lts`: lowest time over space.
+//!
+//! Source: 5g-2019 III.A, on LTS (its reference 24).
+//!
+//! Rule: the lowest ratio of smoothed RTT (ns) to window space ws_r = w_r - f_r (segments). When ws is zero
+//! or negative: the lowest RTT.
+//!
+//! Rulings: as for `lws`: where no ws is positive nothing can be sent: wait. What is queued on a subflow
+//! counts as in flight. A tie goes to the lower srtt, then the lower id.
+//!
+//! Parameters: `opportunistic` and `penalise` (default `off`).
+
+use super::mechanisms::{OFF, equip, opportunistic, penalise};
+use super::text::{Ms, Subflow, no_room, nothing_to_send};
+use super::{Decision, Scheduler, View, Why};
+use crate::flow::Flow;
+use crate::registry::Entry;
+
+pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
+    name: "lts",
+    summary: "lowest srtt over window space",
+    source: "5g-2019 III.A",
+    parameters: &[opportunistic(OFF), penalise(OFF)],
+    presets: &[],
+    exceptions: &[],
+    build: |values| equip(values, LowestTimeSpace),
+};
+
+#[derive(Debug)]
+struct LowestTimeSpace;
+
+impl Scheduler for LowestTimeSpace {
+    fn name(&self) -> &'static str {
+        ENTRY.name
+    }
+
+    fn select(&mut self, view: &View<'_>, why: &mut Why) -> Decision {
+        if !view.sendable() {
+            return nothing_to_send(view, why);
+        }
+        let backups = view.backups_count();
+        let mut best: Option<(&Flow, f64)> = None;
+        for flow in view.flows {
+            if (flow.backup && !backups) || !flow.available() {
+                continue;
+            }
+            let ratio = flow.srtt as f64 / f64::from(flow.window_space());
+            let better =
+                |(other, least): (&Flow, f64)| ratio < least || (ratio == least && flow.srtt < other.srtt);
+            if best.is_none_or(better) {
+                best = Some((flow, ratio));
+            }
+        }
+        let Some((flow, _)) = best else {
+            return no_room(view, why);
+        };
+        why.say(|| {
+            let (id, space) = (Subflow(flow.id), flow.window_space());
+            format!("{id} has the least time over space, {} for {space} segments", Ms(flow.srtt))
+        });
+        Decision::Send { subflow: flow.id, bytes: flow.mss }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{Pipe, Scene, build, flow, run};
+
+    #[test]
+    fn srtt_over_space_and_ties_by_rtt() {
+        let lts = &mut *build("lts");
+        // 20/5 = 4 against 50/13 = 3.8 and 50/12 = 4.2.
+        assert_eq!(Scene::new(vec![flow(0, 20, 10, 5), flow(1, 50, 20, 7)]).chosen(lts), Some(1));
+        assert_eq!(Scene::new(vec![flow(0, 20, 10, 5), flow(1, 50, 20, 8)]).chosen(lts), Some(0));
+        assert_eq!(Scene::new(vec![flow(0, 40, 20, 10), flow(1, 20, 10, 5)]).chosen(lts), Some(1), "4 each");
+        assert_eq!(Scene::new(vec![flow(0, 20, 10, 5), flow(1, 40, 20, 10)]).chosen(lts), Some(0), "4 each");
+        assert_eq!(Scene::new(vec![flow(0, 20, 10, 10), flow(1, 40, 20, 21)]).chosen(lts), None);
+    }
+
+    #[test]
+    fn unlike_lws_the_short_path_weighs_more_and_unlike_minrtt_not_always() {
+        let pipes = [Pipe::new(30, 12), Pipe::new(10, 6)];
+        // 30/12 against 10/6, 10/5, 10/4 (a tie, to the lower srtt), 10/3: then the first.
+        assert_eq!(run("lts", &pipes, 4).segments_on(1, 1), [1, 2, 3]);
+        assert_eq!(run("lws", &pipes, 4).segments_on(1, 1), []);
+        assert_eq!(run("minrtt", &pipes, 4).segments_on(1, 1), [1, 2, 3, 4]);
+    }
+}

@@ -1,0 +1,90 @@
+//! `lws`: largest window space.
+//!
+//! Source: 5g-2019 III.A, on LWS (its reference 24).
+//!
+//! Rule: ws_r = w_r - f_r, congestion window less packets in flight (segments); the path with the largest
+//! ws transmits. In loss recovery ws may be zero or negative: then the lowest RTT.
+//!
+//! Rulings: a segment needs room in the window in any case, so where no ws is positive, the lowest RTT may be
+//! named but nothing sent: wait. What is queued on a subflow counts as in flight. A tie goes to the lower
+//! srtt, then the lower id.
+//!
+//! Parameters: `opportunistic` and `penalise` (default `off`).
+
+use super::mechanisms::{OFF, equip, opportunistic, penalise};
+use super::text::{Subflow, no_room, nothing_to_send};
+use super::{Decision, Scheduler, View, Why};
+use crate::flow::Flow;
+use crate::registry::Entry;
+
+pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
+    name: "lws",
+    summary: "largest window space, cwnd less in flight",
+    source: "5g-2019 III.A",
+    parameters: &[opportunistic(OFF), penalise(OFF)],
+    presets: &[],
+    exceptions: &[],
+    build: |values| equip(values, LargestWindowSpace),
+};
+
+#[derive(Debug)]
+struct LargestWindowSpace;
+
+impl Scheduler for LargestWindowSpace {
+    fn name(&self) -> &'static str {
+        ENTRY.name
+    }
+
+    fn select(&mut self, view: &View<'_>, why: &mut Why) -> Decision {
+        if !view.sendable() {
+            return nothing_to_send(view, why);
+        }
+        let backups = view.backups_count();
+        let mut best: Option<(&Flow, u32)> = None;
+        for flow in view.flows {
+            if (flow.backup && !backups) || !flow.available() {
+                continue;
+            }
+            let space = flow.window_space();
+            let better = |(other, largest): (&Flow, u32)| {
+                space > largest || (space == largest && flow.srtt < other.srtt)
+            };
+            if best.is_none_or(better) {
+                best = Some((flow, space));
+            }
+        }
+        let Some((flow, space)) = best else {
+            return no_room(view, why);
+        };
+        why.say(|| format!("{} has the largest window space, {space} of {}", Subflow(flow.id), flow.cwnd));
+        Decision::Send { subflow: flow.id, bytes: flow.mss }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{Pipe, Scene, build, flow, run};
+    use crate::MILLISECOND;
+
+    #[test]
+    fn the_largest_space_and_ties_by_rtt() {
+        let lws = &mut *build("lws");
+        let mut scene = Scene::new(vec![flow(0, 10, 10, 5), flow(1, 100, 20, 14)]);
+        assert_eq!(scene.chosen(lws), Some(1));
+        scene.flows[1].packets_out = 15;
+        assert_eq!(scene.chosen(lws), Some(0), "5 each: the lower RTT");
+        scene.flows[1].srtt = 9 * MILLISECOND;
+        assert_eq!(scene.chosen(lws), Some(1));
+        scene.flows[0].packets_out = 12;
+        scene.flows[1].packets_out = 20;
+        assert_eq!(scene.chosen(lws), None, "less than nothing is no room");
+    }
+
+    #[test]
+    fn unlike_minrtt_it_levels_the_free_space() {
+        // 10 and 6 free: four segments to the first, then in turn, the tie to the lower srtt.
+        let pipes = [Pipe::new(100, 10), Pipe::new(10, 6)];
+        assert_eq!(run("lws", &pipes, 8).segments_on(1, 1), [5, 7]);
+        assert_eq!(run("minrtt", &pipes, 8).segments_on(1, 1), [1, 2, 3, 4, 5, 6]);
+    }
+}

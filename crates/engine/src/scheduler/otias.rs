@@ -1,0 +1,158 @@
+//! `otias`: out-of-order transmission for in-order arrival.
+//!
+//! Source: blest-2016 Algorithm 2 and 5g-2019 III.D, after Yang, Wang and Amer, WAINA 2014.
+//!
+//! Rule: a segment joins the subflow on which it is estimated to arrive first, even if it must queue there.
+//! For each subflow j, in segments and ns,
+//!
+//! ```text
+//! can_send_j = cwnd_j - unacked_j
+//! rtts_to_wait_j = floor((not_yet_sent_j - can_send_j) / cwnd_j)
+//! T_j = (rtts_to_wait_j + 0.5) srtt_j
+//! ```
+//!
+//! and the least T_j is chosen.
+//!
+//! Rulings: rtts_to_wait is at least 0 (by the prose: with room, about srtt/2). The floor counts: a full
+//! subflow with less than a cwnd queued counts as if it could send at once, as printed. The subflow's own
+//! queue is not endless: one that takes no further segment isn't asked, nor one in RTO recovery. A tie goes
+//! to the lower id. Neither source defines reinjection (blest-2016 IV-D); the connection's own applies.
+//!
+//! Parameters: `opportunistic` and `penalise` (default `off`).
+
+use super::mechanisms::{OFF, equip, opportunistic, penalise};
+use super::text::{Ms, Subflow, no_room, nothing_to_send};
+use super::{Decision, Scheduler, View, Why};
+use crate::Nanos;
+use crate::flow::{Flow, Phase};
+use crate::registry::{Entry, Exception};
+
+pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
+    name: "otias",
+    summary: "earliest estimated arrival, in the subflow's queue if need be",
+    source: "blest-2016 Algorithm 2; 5g-2019 III.D",
+    parameters: &[opportunistic(OFF), penalise(OFF)],
+    presets: &[],
+    exceptions: &[Exception {
+        rule: "cwnd",
+        reason: "segments join the queue of a subflow whose window is full (blest-2016 IV-B)",
+    }],
+    build: |values| equip(values, Otias),
+};
+
+#[derive(Debug)]
+struct Otias;
+
+/// rtts_to_wait_j.
+#[inline]
+fn rtts_to_wait(flow: &Flow) -> u64 {
+    let not_yet_sent = i64::from(flow.queued_segments());
+    let can_send = i64::from(flow.cwnd) - i64::from(flow.in_flight());
+    let excess = u64::try_from(not_yet_sent - can_send).unwrap_or(0);
+    excess / u64::from(flow.cwnd.max(1))
+}
+
+/// T_j, doubled.
+#[inline]
+fn twice_arrival(flow: &Flow) -> Nanos {
+    (2 * rtts_to_wait(flow) + 1).saturating_mul(flow.srtt)
+}
+
+impl Scheduler for Otias {
+    fn name(&self) -> &'static str {
+        ENTRY.name
+    }
+
+    fn select(&mut self, view: &View<'_>, why: &mut Why) -> Decision {
+        if !view.sendable() {
+            return nothing_to_send(view, why);
+        }
+        let backups = view.backups_count();
+        let mut best: Option<(&Flow, Nanos)> = None;
+        for flow in view.flows {
+            let takes = flow.phase != Phase::Loss && flow.queue_space >= u64::from(flow.mss);
+            if !flow.usable() || (flow.backup && !backups) || !takes {
+                continue;
+            }
+            let arrival = twice_arrival(flow);
+            if best.is_none_or(|(_, least)| arrival < least) {
+                best = Some((flow, arrival));
+            }
+        }
+        let Some((flow, arrival)) = best else {
+            return no_room(view, why);
+        };
+        why.say(|| {
+            format!(
+                "{} delivers first, in {}, after {} rounds of waiting behind {} queued",
+                Subflow(flow.id),
+                Ms(arrival / 2),
+                rtts_to_wait(flow),
+                flow.queued_segments(),
+            )
+        });
+        Decision::Queue { subflow: flow.id, bytes: flow.mss }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{MSS, Pipe, Scene, build, flow, run};
+    use super::*;
+    use crate::MILLISECOND;
+
+    fn queued(in_flight: u32, queued: u32) -> Flow {
+        let mut flow = flow(0, 20, 10, in_flight);
+        flow.queued_bytes = u64::from(queued * MSS);
+        flow
+    }
+
+    #[test]
+    fn the_floor_of_the_rounds_to_wait() {
+        assert_eq!(rtts_to_wait(&queued(0, 0)), 0, "(0 - 10)/10, at least 0");
+        assert_eq!(rtts_to_wait(&queued(10, 0)), 0, "full, and nothing queued: 0/10");
+        assert_eq!(rtts_to_wait(&queued(10, 9)), 0, "9/10");
+        assert_eq!(rtts_to_wait(&queued(10, 10)), 1);
+        assert_eq!(rtts_to_wait(&queued(7, 12)), 0, "(12 - 3)/10");
+        assert_eq!(rtts_to_wait(&queued(7, 13)), 1);
+        assert_eq!(rtts_to_wait(&queued(10, 29)), 2);
+        assert_eq!(rtts_to_wait(&queued(15, 5)), 1, "a window that shrank: (5 + 5)/10");
+    }
+
+    #[test]
+    fn the_arrival_time() {
+        assert_eq!(twice_arrival(&queued(0, 0)), 20 * MILLISECOND);
+        assert_eq!(twice_arrival(&queued(10, 20)), 100 * MILLISECOND, "(2 + 0.5) 20 ms = 50 ms");
+    }
+
+    #[test]
+    fn the_fast_queue_grows_until_the_slow_path_is_as_quick() {
+        // T_fast = (q/10 + 0.5) 20 ms: 10, 30, 50 ms; T_slow = 45 ms. So 20 are queued on the full fast one.
+        let otias = &mut *build("otias");
+        let mut scene = Scene::new(vec![queued(10, 19), flow(1, 90, 10, 0)]);
+        assert_eq!(scene.chosen(otias), Some(0));
+        scene.flows[0] = queued(10, 20);
+        assert_eq!(scene.chosen(otias), Some(1));
+        scene.flows[1].srtt = 100 * MILLISECOND;
+        assert_eq!(scene.chosen(otias), Some(0), "a tie goes to the lower id");
+    }
+
+    #[test]
+    fn a_full_queue_and_rto_recovery_take_nothing() {
+        let otias = &mut *build("otias");
+        let mut scene = Scene::new(vec![flow(0, 10, 10, 0), flow(1, 50, 10, 0), flow(2, 90, 10, 0)]);
+        scene.flows[0].queue_space = 999;
+        assert_eq!(scene.chosen(otias), Some(1));
+        scene.flows[1].phase = Phase::Loss;
+        assert_eq!(scene.chosen(otias), Some(2));
+        scene.flows[2].queue_space = 0;
+        assert_eq!(scene.chosen(otias), None);
+    }
+
+    #[test]
+    fn unlike_minrtt_it_queues_on_the_fast_one_instead_of_using_the_slow() {
+        let pipes = [Pipe::new(10, 10), Pipe::new(100, 10)];
+        assert_eq!(run("otias", &pipes, 30).bytes_on(1), 0, "25 ms at most, against 50 ms");
+        assert_eq!(run("minrtt", &pipes, 30).bytes_on(1), 10_000);
+    }
+}

@@ -1,0 +1,294 @@
+//! `rtt-gate`: a newly joined subflow is used only if it can still help.
+//!
+//! Source: kim-choi (Kim and Choi, an efficient packet transmission scheme for MPTCP considering RTT),
+//! Eq. (1). The equation is missing from the text at hand and is reconstructed from its prose: only if
+//!
+//! ```text
+//! RTT_2 < Remained Packets / Throughput_1
+//! ```
+//!
+//! is the new connection used: else the current path would finish everything before the new one's RTT is
+//! over.
+//!
+//! Rule: when a subflow becomes usable while another carries data, remaining = unsent + in flight at data
+//! level (bytes; where the application declared the flow's size, what of it isn't acknowledged) and
+//! throughput = the sum of the delivery rates of the subflows in use (bytes/s). It is admitted if srtt_new <
+//! remaining / throughput. Among the admitted: `minrtt`.
+//!
+//! Rulings: counting what is in flight, and `minrtt` among the admitted. A subflow in use that has no rate
+//! sample counts as cwnd MSS / srtt. "Carries data": an admitted subflow is usable and something is unsent
+//! or in flight at data level; a subflow that joins at another time is admitted. When no admitted subflow is usable
+//! any more, the refused are used: the alternative is a stall.
+//!
+//! Parameters: `revisit` (false): ask again, of all but the initial subflow's like, whenever data is written.
+//! `opportunistic` and `penalise` (default `off`).
+
+use super::mechanisms::{OFF, equip, opportunistic, penalise};
+use super::minrtt::send_on;
+use super::text::{no_room, nothing_to_send};
+use super::{Decision, Event, Scheduler, View, Why};
+use crate::SubflowId;
+use crate::flow::Flow;
+use crate::registry::{Entry, Parameter};
+
+pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
+    name: "rtt-gate",
+    summary: "a new subflow is used only if its RTT is less than the time the others still need",
+    source: "kim-choi Eq. (1)",
+    parameters: &[
+        Parameter::switch("revisit", false, "ask again whenever data is written"),
+        opportunistic(OFF),
+        penalise(OFF),
+    ],
+    presets: &[],
+    exceptions: &[],
+    build: |values| {
+        let revisit = values.switch("revisit");
+        equip(values, RttGate { revisit, decided: 0, admitted: 0 })
+    },
+};
+
+#[derive(Debug)]
+struct RttGate {
+    revisit: bool,
+    /// Bit i: subflow i has been decided on.
+    decided: u32,
+    /// Bit i: subflow i is admitted.
+    admitted: u32,
+}
+
+/// Bytes that the flow still has to deliver, as far as it is known.
+fn remaining(view: &View<'_>) -> u64 {
+    let backlog = view.unsent + view.next_offset.saturating_sub(view.una);
+    view.declared_size.map_or(backlog, |size| size.saturating_sub(view.una))
+}
+
+/// Bytes per second.
+fn throughput(flow: &Flow) -> f64 {
+    if flow.delivery_rate > 0 {
+        return flow.delivery_rate as f64;
+    }
+    f64::from(flow.cwnd) * f64::from(flow.mss) * 1e9 / flow.srtt.max(1) as f64
+}
+
+/// Eq. (1): whether a subflow of `rtt` (ns) helps to deliver `remaining` bytes at `throughput` (bytes/s).
+fn helps(rtt: u64, remaining: u64, throughput: f64) -> bool {
+    (rtt as f64) < remaining as f64 / throughput * 1e9
+}
+
+fn bit(subflow: SubflowId) -> u32 {
+    1u32.checked_shl(u32::from(subflow.0)).unwrap_or(0)
+}
+
+impl RttGate {
+    fn decide(&mut self, view: &View<'_>, new: &Flow) {
+        let bit = bit(new.id);
+        self.decided |= bit;
+        let others = self.admitted & !bit;
+        let in_use = view.flows.iter().filter(|flow| flow.usable() && others & (1 << flow.id.0) != 0);
+        let rate: f64 = in_use.map(throughput).sum();
+        let busy = rate > 0.0 && (view.unsent > 0 || view.next_offset > view.una);
+        if !busy || helps(new.srtt, remaining(view), rate) {
+            self.admitted |= bit;
+        } else {
+            self.admitted &= !bit;
+        }
+    }
+
+    /// Decides on usable subflows that haven't been, or, from the slowest on, on all again.
+    fn look(&mut self, view: &View<'_>) {
+        for flow in view.flows {
+            if flow.usable() && self.decided & bit(flow.id) == 0 {
+                self.decide(view, flow);
+            }
+        }
+    }
+
+    fn look_again(&mut self, view: &View<'_>) {
+        let Some(fastest) = View::fastest(view.usable()) else { return };
+        self.admitted |= bit(fastest.id);
+        for flow in view.flows {
+            if flow.usable() && flow.id != fastest.id {
+                self.decide(view, flow);
+            }
+        }
+    }
+}
+
+impl Scheduler for RttGate {
+    fn name(&self) -> &'static str {
+        ENTRY.name
+    }
+
+    fn select(&mut self, view: &View<'_>, why: &mut Why) -> Decision {
+        if !view.sendable() {
+            return nothing_to_send(view, why);
+        }
+        let backups = view.backups_count();
+        let mut admitted = false;
+        let mut best: Option<&Flow> = None;
+        let mut refused: Option<&Flow> = None;
+        for flow in view.flows {
+            if !flow.usable() || (flow.backup && !backups) {
+                continue;
+            }
+            if self.decided & bit(flow.id) == 0 {
+                self.decide(view, flow);
+            }
+            let admit = self.admitted & bit(flow.id) != 0;
+            admitted |= admit;
+            let side = if admit { &mut best } else { &mut refused };
+            if side.is_none_or(|other| flow.srtt < other.srtt) && flow.available() {
+                *side = Some(flow);
+            }
+        }
+        match (best, refused) {
+            (Some(flow), _) => send_on(flow, why),
+            (None, Some(flow)) if !admitted => send_on(flow, why),
+            (None, None) => no_room(view, why),
+            (None, Some(_)) => {
+                why.say(|| {
+                    let refused =
+                        view.flows.iter().filter(|flow| flow.usable() && self.admitted & bit(flow.id) == 0);
+                    let refused: Vec<_> = refused.map(|flow| format!("{{subflow {}}}", flow.id.0)).collect();
+                    format!("the admitted subflows are full; not admitted: {}", refused.join(", "))
+                });
+                Decision::Wait { until: None }
+            }
+        }
+    }
+
+    fn on_event(&mut self, view: &View<'_>, event: Event) {
+        match event {
+            Event::SubflowAdded(_) => self.look(view),
+            Event::SubflowRemoved(subflow) => {
+                self.decided &= !bit(subflow);
+                self.admitted &= !bit(subflow);
+            }
+            Event::Written(_) if self.revisit => self.look_again(view),
+            _ => {}
+        }
+    }
+
+    fn metrics(&self) -> Vec<(&'static str, f64)> {
+        vec![("admitted", f64::from(self.admitted.count_ones()))]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{Model, Pipe, Scene, build, flow, run};
+    use super::*;
+    use crate::MILLISECOND;
+
+    #[test]
+    fn equation_1_at_hand_computed_points() {
+        // 10 MB at 12.5 MB/s take 800 ms.
+        assert!(helps(799 * MILLISECOND, 10_000_000, 12.5e6));
+        assert!(!helps(800 * MILLISECOND, 10_000_000, 12.5e6));
+    }
+
+    /// The initial subflow at 1 MB/s (10 segments in 10 ms), full; a new one of 50 ms; 50 KB take 50 ms.
+    fn scene(unsent: u64) -> Scene {
+        let mut scene = Scene::new(vec![flow(0, 10, 10, 10), flow(1, 50, 10, 0)]);
+        scene.unsent = unsent;
+        scene.next_offset = 10_000;
+        scene
+    }
+
+    fn joined(scene: &Scene, text: &str) -> Box<dyn Scheduler> {
+        let mut gate = build(text);
+        let mut before = Scene::new(vec![scene.flows[0].clone()]);
+        before.next_offset = scene.next_offset;
+        gate.on_event(&before.view(), Event::SubflowAdded(SubflowId(0)));
+        gate.on_event(&scene.view(), Event::SubflowAdded(SubflowId(1)));
+        gate
+    }
+
+    #[test]
+    fn both_sides_of_it_with_what_is_in_flight() {
+        let (enough, short) = (scene(40_001), scene(40_000));
+        assert_eq!(enough.chosen(&mut *joined(&enough, "rtt-gate")), Some(1));
+        assert_eq!(short.chosen(&mut *joined(&short, "rtt-gate")), None);
+    }
+
+    #[test]
+    fn the_delivery_rate_once_there_is_a_sample() {
+        let mut scene = scene(40_001);
+        scene.flows[0].delivery_rate = 1_000_021;
+        assert_eq!(scene.chosen(&mut *joined(&scene, "rtt-gate")), None);
+        scene.flows[0].delivery_rate = 900_000;
+        assert_eq!(scene.chosen(&mut *joined(&scene, "rtt-gate")), Some(1));
+    }
+
+    #[test]
+    fn a_declared_size_counts_instead_of_the_backlog() {
+        let mut scene = scene(1000);
+        scene.una = 5_000;
+        scene.declared_size = Some(55_001);
+        assert_eq!(scene.chosen(&mut *joined(&scene, "rtt-gate")), Some(1));
+        scene.declared_size = Some(55_000);
+        assert_eq!(scene.chosen(&mut *joined(&scene, "rtt-gate")), None);
+    }
+
+    #[test]
+    fn joining_while_nothing_is_carried_needs_no_leave() {
+        let mut idle = scene(0);
+        idle.una = idle.next_offset;
+        let gate = &mut *joined(&idle, "rtt-gate");
+        assert_eq!(scene(1000).chosen(gate), Some(1));
+    }
+
+    #[test]
+    fn decided_at_join_or_whenever_data_is_written() {
+        for (text, then) in [("rtt-gate", None), ("rtt-gate(revisit=true)", Some(1))] {
+            let (few, many) = (scene(1000), scene(100_000));
+            let gate = &mut *joined(&few, text);
+            assert_eq!(few.chosen(gate), None);
+            gate.on_event(&many.view(), Event::Written(99_000));
+            assert_eq!(many.chosen(gate), then, "{text}");
+            gate.on_event(&few.view(), Event::Written(1));
+            assert_eq!(few.chosen(gate), None, "{text}: and back");
+        }
+    }
+
+    #[test]
+    fn the_refused_are_used_when_nothing_else_is_left() {
+        let mut scene = scene(1000);
+        let gate = &mut *joined(&scene, "rtt-gate");
+        scene.flows[0].state = crate::flow::FlowState::Closed;
+        assert_eq!(scene.chosen(gate), Some(1));
+        gate.on_event(&scene.view(), Event::SubflowRemoved(SubflowId(0)));
+        assert_eq!(scene.chosen(gate), Some(1));
+    }
+
+    #[test]
+    fn a_slot_used_again_is_decided_on_again() {
+        let few = scene(1000);
+        let gate = &mut *joined(&few, "rtt-gate");
+        gate.on_event(&few.view(), Event::SubflowRemoved(SubflowId(1)));
+        assert_eq!(scene(100_000).chosen(gate), Some(1));
+    }
+
+    #[test]
+    fn throughput_is_that_of_all_in_use() {
+        // 1 MB/s and 0.2 MB/s: 110 KB take 91 ms.
+        let mut scene = scene(100_000);
+        let gate = &mut *joined(&scene, "rtt-gate");
+        scene.flows[1].packets_out = 10;
+        scene.flows.push(flow(2, 92, 10, 0));
+        gate.on_event(&scene.view(), Event::SubflowAdded(SubflowId(2)));
+        assert_eq!(scene.chosen(gate), None);
+        assert_eq!(gate.metrics(), [("admitted", 2.0)]);
+        assert!(scene.reason(gate).ends_with("not admitted: {subflow 2}"), "{}", scene.reason(gate));
+    }
+
+    #[test]
+    fn unlike_minrtt_a_short_flow_stays_on_its_path() {
+        let pipes = [Pipe::new(10, 10), Pipe { joins: 15 * MILLISECOND, ..Pipe::new(100, 10) }];
+        assert_eq!(run("rtt-gate", &pipes, 80).bytes_on(1), 0);
+        assert!(run("minrtt", &pipes, 80).bytes_on(1) > 0);
+        let declared = Model::new(&pipes, 80_000).declare(1_000_000).run(&mut *build("rtt-gate"));
+        assert!(declared.bytes_on(1) > 0, "it is told that more will come");
+    }
+}
