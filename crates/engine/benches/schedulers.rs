@@ -1,0 +1,121 @@
+//! Nanoseconds per decision, for every scheduler and preset over a number of subflows.
+//!
+//! `cargo bench -p ropewalk-engine --bench schedulers`. A decision is taken over and over on sixteen states of
+//! one connection in mid-transfer: windows between empty and full, a chunk in flight for each segment. The
+//! rows of one scheduler over the number of subflows show that a decision costs O(subflows). On a busy machine
+//! the medians count.
+
+use ropewalk_engine::flow::{Flow, FlowState};
+use ropewalk_engine::scheduler::{Chunk, Event, InFlight, View, Why, builtin};
+use ropewalk_engine::{MILLISECOND, PathId, SubflowId};
+
+const STATES: usize = 16;
+const MSS: u32 = 1400;
+
+/// The sizes that the table has a row for; Linux's limit is 8.
+const SUBFLOWS: [usize; 5] = [1, 2, 4, 8, 16];
+
+/// What is in flight, in order of offset: as the engine keeps it, found by binary search.
+struct Chunks(Vec<Chunk>);
+
+impl InFlight for Chunks {
+    fn chunk_after(&self, offset: u64) -> Option<Chunk> {
+        let index = self.0.partition_point(|chunk| chunk.offset + u64::from(chunk.len) <= offset);
+        self.0.get(index).copied()
+    }
+
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+}
+
+fn flows(state: usize, subflows: usize) -> Vec<Flow> {
+    let flow = |index: usize| {
+        let mut flow = Flow::new(SubflowId(index as u8), PathId(index as u16));
+        let rtt = (10 + 15 * index as u64) * MILLISECOND + state as u64 * 10_000;
+        flow.state = FlowState::Usable;
+        (flow.srtt, flow.min_rtt, flow.max_rtt, flow.last_rtt, flow.rttvar) = (rtt, rtt, rtt, rtt, rtt / 8);
+        flow.mss = MSS;
+        flow.cwnd = 40;
+        flow.ssthresh = 30;
+        // The faster ones are full most of the time.
+        flow.packets_out = if (state + index) % 4 < 3 { 40 } else { 20 + (state + index) as u32 % 16 };
+        if index + 1 == subflows {
+            flow.packets_out = flow.packets_out.min(39);
+        }
+        flow.delivered = 10_000;
+        flow.lost_total = 20;
+        flow.loss_events = 3;
+        flow.pacing_rate = u64::from(flow.cwnd) * u64::from(MSS) * 1_200_000_000 / rtt;
+        flow.delivery_rate = flow.pacing_rate;
+        flow
+    };
+    (0..subflows).map(flow).collect()
+}
+
+fn chunks(subflows: usize) -> Chunks {
+    let chunk = |index: u64| {
+        let carrier = index as usize % subflows;
+        let len = MSS;
+        let offset = index * u64::from(MSS);
+        Chunk { offset, len, carriers: 1 << carrier, last: SubflowId(carrier as u8), sent_at: 0 }
+    };
+    Chunks((0..40 * subflows as u64).map(chunk).collect())
+}
+
+fn names() -> Vec<String> {
+    let mut names = Vec::new();
+    for entry in builtin().entries() {
+        names.push(entry.name.to_string());
+        names.extend(entry.presets.iter().map(|preset| format!("{}:{}", entry.name, preset.name)));
+    }
+    names
+}
+
+/// Where to send new data.
+#[divan::bench(args = names(), consts = SUBFLOWS, sample_size = 2000)]
+fn new_data<const N: usize>(bencher: divan::Bencher<'_, '_>, name: &str) {
+    decisions(bencher, name, N, 1_000_000);
+}
+
+/// What to repeat when nothing is left to send: those that do.
+#[divan::bench(args = ["cfs", "redundant"], consts = SUBFLOWS, sample_size = 2000)]
+fn end_of_data<const N: usize>(bencher: divan::Bencher<'_, '_>, name: &str) {
+    decisions(bencher, name, N, 0);
+}
+
+fn decisions(bencher: divan::Bencher<'_, '_>, name: &str, subflows: usize, unsent: u64) {
+    let mut scheduler = match builtin().parse(name) {
+        Ok(spec) => spec.build(),
+        Err(error) => panic!("{error}"),
+    };
+    let states: Vec<Vec<Flow>> = (0..STATES).map(|state| flows(state, subflows)).collect();
+    let in_flight = chunks(subflows);
+    let next_offset = in_flight.0.len() as u64 * u64::from(MSS);
+    let view = |step: u64| View {
+        now: step * 20_000,
+        flows: &states[step as usize % STATES],
+        unsent,
+        next_offset,
+        una: 0,
+        send_window: 4_000_000,
+        window_left: 4_000_000 - next_offset,
+        written: next_offset + unsent,
+        declared_size: None,
+        closed: false,
+        in_flight: &in_flight,
+    };
+    for subflow in 0..subflows {
+        scheduler.on_event(&view(0), Event::SubflowAdded(SubflowId(subflow as u8)));
+    }
+    let mut step = 0;
+    let mut why = Why::default();
+    bencher.bench_local(|| {
+        step += 1;
+        scheduler.select(&view(step), &mut why)
+    });
+}
+
+fn main() {
+    divan::main();
+}
