@@ -1,68 +1,53 @@
-//! Settings of the engine, with Linux's defaults.
+//! Settings, with the values that Linux has by default.
 
-use crate::{MILLISECOND, Nanos, SECOND};
+use std::net::IpAddr;
 
-/// Settings of one TCP subflow. The defaults are Linux's, but for Nagle's algorithm, which is off: its
-/// place is under a stream of small writes, and here one connection buffers for all its subflows.
+use crate::congestion::CongestionControl;
+use crate::registry::Spec;
+use crate::scheduler::Scheduler;
+use crate::{MILLISECOND, Nanos, PathId, SECOND};
+
+/// Settings of each TCP subflow.
 #[derive(Clone, PartialEq, Debug)]
 pub struct TcpConfig {
-    /// Initial congestion window, segments (RFC 6928).
+    /// Initial window, segments (RFC 6928).
     pub initial_window: u32,
-    /// What the retransmission timeout adds to the smoothed round-trip time at least (Linux's
-    /// `TCP_RTO_MIN`): RTO = srtt + max(`min_rto`, 4 rttvar).
+    /// Least retransmission timeout; also the floor of the variance term, as in Linux.
     pub min_rto: Nanos,
-    /// Greatest retransmission timeout, backoff included (`TCP_RTO_MAX`).
+    /// Greatest retransmission timeout, backoff included.
     pub max_rto: Nanos,
-    /// Retransmission timeout before the first round-trip sample (RFC 6298 2.1).
+    /// Retransmission timeout before the first sample (RFC 6298 2.1).
     pub initial_rto: Nanos,
-    /// Least time that an acknowledgement is delayed (`TCP_DELACK_MIN`, `TCP_ATO_MIN`); 0: every segment is
-    /// acknowledged at once.
+    /// How long an ACK may wait for company.
     pub delayed_ack: Nanos,
-    /// Most time that an acknowledgement is delayed (`TCP_DELACK_MAX`).
-    pub max_delayed_ack: Nanos,
-    /// How many acknowledgements at the start, and after a long silence, are not delayed
-    /// (`TCP_MAX_QUICKACKS`).
+    /// ACKs sent at once at a connection's start (Linux's quick-ACK mode).
     pub quick_acks: u32,
-    /// Nagle's algorithm (RFC 9293 3.7.4), with Minshall's change as in Linux.
+    /// Nagle's algorithm (RFC 9293 3.7.4).
     pub nagle: bool,
-    /// Offer and use selective acknowledgements (RFC 2018).
+    /// Selective acknowledgements (RFC 2018).
     pub sack: bool,
-    /// Offer and use timestamps (RFC 7323 3).
+    /// Timestamps (RFC 7323).
     pub timestamps: bool,
-    /// Offer and use window scaling (RFC 7323 2).
+    /// Window scaling (RFC 7323).
     pub window_scaling: bool,
-    /// Offer and use explicit congestion notification (RFC 3168).
+    /// Explicit congestion notification (RFC 3168).
     pub ecn: bool,
-    /// Judge losses by RACK (RFC 8985); otherwise by counting (RFC 6675). Needs SACK.
-    pub rack: bool,
-    /// Send tail loss probes (RFC 8985 7). Needs SACK.
-    pub tlp: bool,
-    /// Detect spurious timeouts by F-RTO (RFC 5682).
-    pub frto: bool,
-    /// How long a connection must be idle before it is probed; `None`: never (RFC 9293 3.8.4).
+    /// Tail loss probes (RFC 8985 7).
+    pub tail_loss_probe: bool,
+    /// F-RTO and Eifel undo of spurious timeouts (RFC 5682, RFC 3522).
+    pub undo: bool,
+    /// Keep-alive: idle time before the first probe (RFC 9293 3.8.4).
     pub keep_alive: Option<Nanos>,
-    /// Time between unanswered keep-alive probes (`tcp_keepalive_intvl`).
-    pub keep_alive_interval: Nanos,
-    /// Unanswered keep-alive probes that end the connection (`tcp_keepalive_probes`).
-    pub keep_alive_probes: u32,
-    /// How long TIME-WAIT lasts (twice the maximum segment lifetime; Linux's `TCP_TIMEWAIT_LEN`).
+    /// How long TIME-WAIT lasts.
     pub time_wait: Nanos,
-    /// How long an orphaned FIN-WAIT-2 lasts (`tcp_fin_timeout`); it starts with the acknowledgement of our
-    /// FIN and again with everything that arrives.
-    pub fin_timeout: Option<Nanos>,
-    /// Retransmissions of a SYN or SYN/ACK before giving up (`tcp_syn_retries`).
+    /// SYN or SYN/ACK retransmissions before giving up.
     pub syn_retries: u32,
-    /// Retransmissions of data, in a row and by timeout, before giving up (`tcp_retries2`).
+    /// Consecutive timeouts of data before giving up.
     pub retries: u32,
-    /// Restart the window after idling for an RTO (`tcp_slow_start_after_idle`; RFC 5681 4.1).
+    /// Restart the window after an idle time of one RTO (RFC 5681 4.1).
     pub idle_restart: bool,
-    /// Space the segments out by the pacing rate.
-    pub pacing: bool,
-    /// Most that the connection will ever advertise, in bytes: the window scale follows from it. The default
-    /// is that of `tcp_rmem`, 6 MiB.
-    pub max_receive_window: u64,
-    /// Bytes, sent and queued, that the subflow's own send queue takes.
-    pub send_queue: u64,
+    /// Added to the millisecond clock in timestamps.
+    pub timestamp_offset: u32,
 }
 
 impl Default for TcpConfig {
@@ -73,27 +58,115 @@ impl Default for TcpConfig {
             max_rto: 120 * SECOND,
             initial_rto: SECOND,
             delayed_ack: 40 * MILLISECOND,
-            max_delayed_ack: 200 * MILLISECOND,
             quick_acks: 16,
             nagle: false,
             sack: true,
             timestamps: true,
             window_scaling: true,
             ecn: false,
-            rack: true,
-            tlp: true,
-            frto: true,
+            tail_loss_probe: true,
+            undo: true,
             keep_alive: None,
-            keep_alive_interval: 75 * SECOND,
-            keep_alive_probes: 9,
             time_wait: 60 * SECOND,
-            fin_timeout: None,
             syn_retries: 6,
             retries: 15,
             idle_restart: true,
-            pacing: false,
-            max_receive_window: 6 << 20,
-            send_queue: u64::MAX,
+            timestamp_offset: 0,
         }
+    }
+}
+
+/// A buffer that may grow with need.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct BufferConfig {
+    /// Bytes at the start.
+    pub initial: u64,
+    /// Bytes at most.
+    pub max: u64,
+}
+
+impl BufferConfig {
+    /// Of one size from the start.
+    pub const fn fixed(bytes: u64) -> Self {
+        BufferConfig { initial: bytes, max: bytes }
+    }
+}
+
+/// An address of ours that the path manager may use: `ip mptcp endpoint`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LocalEndpoint {
+    /// The address.
+    pub address: IpAddr,
+    /// The port it is announced with, if another than the connection's.
+    pub port: Option<u16>,
+    /// The network that it belongs to.
+    pub path: PathId,
+    /// Address id, 1 to 255.
+    pub id: u8,
+    /// Announce it to the peer (ADD_ADDR).
+    pub signal: bool,
+    /// Open a subflow from it.
+    pub subflow: bool,
+    /// Subflows from it are backups.
+    pub backup: bool,
+}
+
+/// The path manager's settings: `ip mptcp limits` and `ip mptcp endpoint`.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct PathManagerConfig {
+    /// Most additional subflows.
+    pub subflows: u8,
+    /// Most announced addresses that are accepted.
+    pub add_addr_accepted: u8,
+    /// Our addresses.
+    pub endpoints: Vec<LocalEndpoint>,
+}
+
+/// Settings of one connection.
+#[derive(Clone, Debug)]
+pub struct ConnectionConfig {
+    /// Of its subflows.
+    pub tcp: TcpConfig,
+    /// Whether to speak Multipath TCP at all.
+    pub multipath: bool,
+    /// Whether DSS checksums are required.
+    pub checksum: bool,
+    /// Connection-level send buffer.
+    pub send_buffer: BufferConfig,
+    /// Connection-level receive buffer.
+    pub receive_buffer: BufferConfig,
+    /// The packet scheduler.
+    pub scheduler: Spec<dyn Scheduler>,
+    /// The congestion control.
+    pub congestion: Spec<dyn CongestionControl>,
+    /// The path manager.
+    pub path_manager: PathManagerConfig,
+    /// Report each decision of the scheduler with its reason.
+    pub trace_decisions: bool,
+}
+
+/// Settings of an endpoint.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct EndpointConfig {
+    /// Connections in SYN-RECEIVED at most; a SYN beyond that is dropped.
+    pub backlog: usize,
+    /// Connections at most.
+    pub max_connections: usize,
+    /// Largest IP packet by path, bytes; a path beyond the list has `default_mtu`.
+    pub path_mtus: Vec<u32>,
+    /// Largest IP packet where nothing else is said.
+    pub default_mtu: u32,
+}
+
+impl EndpointConfig {
+    /// Largest IP packet on a path, bytes.
+    pub fn mtu(&self, path: PathId) -> u32 {
+        self.path_mtus.get(usize::from(path.0)).copied().unwrap_or(self.default_mtu)
+    }
+}
+
+impl Default for EndpointConfig {
+    fn default() -> Self {
+        EndpointConfig { backlog: 4096, max_connections: 1 << 20, path_mtus: Vec::new(), default_mtu: 1500 }
     }
 }

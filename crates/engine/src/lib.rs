@@ -7,7 +7,9 @@
 
 pub mod config;
 pub mod congestion;
+pub mod endpoint;
 pub mod flow;
+pub mod mptcp;
 pub mod registry;
 pub mod scheduler;
 pub mod tcp;

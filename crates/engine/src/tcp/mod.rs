@@ -1,12 +1,486 @@
-//! One TCP connection (RFC 9293): a subflow of an MPTCP connection, or all of a plain one. It knows nothing
-//! of MPTCP but a tag, the connection-level offset, per byte range.
+//! One TCP connection, or one subflow of Multipath TCP: RFC 9293 with window scaling and timestamps (RFC 7323),
+//! SACK and DSACK (RFC 2018, 2883), RACK-TLP (RFC 8985), PRR (RFC 6937), ECN (RFC 3168) and RFC 5961's defences.
+//!
+//! It knows nothing of Multipath TCP but a *tag* per range of bytes (the connection-level offset of its first
+//! byte) and a few numbers that the connection hands in with [`Context`]. Positions are 64-bit and never wrap:
+//! position 0 is the SYN, data starts at 1; they are unfolded from the wire's 32 bits in one place each way.
 
-mod counters;
+mod ack;
+mod handshake;
+mod input;
 mod isn;
-mod state;
-mod types;
+mod output;
+mod reassembly;
+mod recovery;
+mod rtt;
+mod scoreboard;
+mod timeout;
+mod timer;
 
-pub use counters::TcpCounters;
+use std::collections::VecDeque;
+
+use ropewalk_wire::{FourTuple, Payload, Segment, Seq};
+
+use crate::Nanos;
+pub use crate::config::TcpConfig;
+use crate::congestion::CongestionControl;
+use crate::flow::Flow;
 pub use isn::{keyed_isn, keyed_timestamp_offset};
-pub use state::State;
-pub use types::{Context, Kind, Outcome, ResetCause, Shared, Transmit};
+use reassembly::Reassembly;
+use recovery::Recovery;
+use rtt::RttEstimator;
+use scoreboard::Scoreboard;
+use timer::{Timer, Timers};
+
+/// Window shift that we announce: windows up to 64 MiB in steps of 1 KiB.
+pub(crate) const WINDOW_SHIFT: u8 = 10;
+
+/// RFC 9293's connection states, without LISTEN (the endpoint's).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum State {
+    /// SYN sent.
+    SynSent,
+    /// SYN received, SYN/ACK sent.
+    SynReceived,
+    /// Open both ways.
+    Established,
+    /// We closed; our FIN isn't acknowledged.
+    FinWait1,
+    /// Our FIN is acknowledged; the peer hasn't closed.
+    FinWait2,
+    /// The peer closed; we haven't.
+    CloseWait,
+    /// Both closed at once; our FIN isn't acknowledged.
+    Closing,
+    /// The peer closed, then we; our FIN isn't acknowledged.
+    LastAck,
+    /// Waiting for old segments to die out.
+    TimeWait,
+    /// Gone.
+    Closed,
+}
+
+/// What the connection tells its subflows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Shared {
+    /// Receive window to advertise, bytes.
+    pub receive_window: u64,
+    /// Windows are connection-level (RFC 8684 3.3.1): not enforced per subflow.
+    pub multipath: bool,
+    /// Bytes of MPTCP options on data segments.
+    pub data_option_len: u8,
+    /// Bytes of MPTCP options on the next segment without data.
+    pub ack_option_len: u8,
+}
+
+/// What a subflow's methods work with.
+#[derive(Debug)]
+pub struct Context<'a> {
+    /// Now.
+    pub now: Nanos,
+    /// Every subflow's shared numbers.
+    pub flows: &'a mut [Flow],
+    /// Which of them is this subflow's.
+    pub index: usize,
+    /// The connection's congestion control.
+    pub congestion: &'a mut dyn CongestionControl,
+    /// Settings.
+    pub tcp: &'a TcpConfig,
+    /// What the connection says.
+    pub shared: Shared,
+}
+
+impl Context<'_> {
+    #[inline]
+    pub(crate) fn flow(&mut self) -> &mut Flow {
+        &mut self.flows[self.index]
+    }
+}
+
+/// What came of a segment or a timeout.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Outcome {
+    /// The segment was acceptable: its options count.
+    pub acceptable: bool,
+    /// The handshake is complete.
+    pub established: bool,
+    /// Segments newly acknowledged.
+    pub acked_segments: u32,
+    /// Bytes newly acknowledged, cumulatively.
+    pub acked_bytes: u64,
+    /// Segments newly judged lost.
+    pub lost_segments: u32,
+    /// The retransmission timer fired.
+    pub timeout: bool,
+    /// In-order data is ready.
+    pub data: bool,
+    /// The peer's FIN arrived in order.
+    pub fin: bool,
+    /// The peer reset it.
+    pub reset: bool,
+    /// We gave up after too many timeouts.
+    pub failed: bool,
+    /// It is closed.
+    pub closed: bool,
+}
+
+/// What a segment to be sent is, for the options that the connection adds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// SYN.
+    Syn,
+    /// SYN/ACK.
+    SynAck,
+    /// No data.
+    Ack,
+    /// Data, perhaps with FIN.
+    Data,
+    /// RST.
+    Rst,
+}
+
+/// A segment to be sent, complete but for MPTCP's options.
+#[derive(Debug)]
+pub struct Transmit<P> {
+    /// The segment.
+    pub segment: Segment<P>,
+    /// What it is.
+    pub kind: Kind,
+    /// Connection-level offset of its first byte of data.
+    pub tag: u64,
+    /// Subflow sequence number of its first byte, relative to the ISN.
+    pub ssn: u32,
+    /// Whether the data was sent on this subflow before.
+    pub retransmission: bool,
+}
+
+/// A subflow's own counters.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct TcpCounters {
+    /// Segments sent (`OutSegs`).
+    pub out_segs: u64,
+    /// Segments received (`InSegs`).
+    pub in_segs: u64,
+    /// Data segments sent for the first time.
+    pub data_segments: u64,
+    /// Data segments sent again (`RetransSegs`).
+    pub retrans_segs: u64,
+    /// Bytes of data sent again.
+    pub retrans_bytes: u64,
+    /// Bytes of data sent, repeats included.
+    pub bytes_sent: u64,
+    /// Retransmission timeouts (`TCPTimeouts`).
+    pub timeouts: u64,
+    /// Tail loss probes (`TCPLossProbes`).
+    pub loss_probes: u64,
+    /// Reductions undone (`TCPFullUndo` and kin).
+    pub undos: u64,
+    /// DSACKs received (`TCPDSACKRecv`).
+    pub dsack_received: u64,
+    /// Challenge ACKs sent (`TCPChallengeACK`).
+    pub challenge_acks: u64,
+    /// Segments dropped by PAWS (`PAWSEstab`).
+    pub paws_drops: u64,
+    /// Zero-window probes sent (`TCPWinProbe`).
+    pub window_probes: u64,
+}
+
+/// One TCP connection.
+#[derive(Debug)]
+pub struct Subflow<P> {
+    tuple: FourTuple,
+    state: State,
+    path_mtu: u32,
+    timers: Timers,
+    pub(crate) counters: TcpCounters,
+
+    // Send side.
+    isn: u32,
+    snd_una: u64,
+    snd_nxt: u64,
+    snd_wnd: u64,
+    snd_wl1: u64,
+    snd_wl2: u64,
+    peer_mss: u32,
+    peer_shift: u8,
+    queue: VecDeque<(u64, P)>,
+    rtx: Scoreboard<P>,
+    fin_queued: bool,
+    fin_sent: bool,
+    rtt: RttEstimator,
+    recovery: Recovery,
+    backoff: u32,
+    syn_sent_at: Nanos,
+    syn_retransmitted: bool,
+    last_sent_at: Nanos,
+    delivered_at: Nanos,
+    first_sent_at: Nanos,
+    round_delivered: u64,
+    probe_pending: bool,
+    persist_pending: bool,
+    ece_seen_until: u64,
+    cwr_pending: bool,
+
+    // Receive side.
+    peer_isn: u32,
+    rcv_nxt: u64,
+    rcv_edge: u64,
+    reassembly: Reassembly<P>,
+    in_order: VecDeque<(u64, P)>,
+    fin_at: Option<u64>,
+    window_scaling: bool,
+    sack: bool,
+    timestamps: bool,
+    ts_recent: u32,
+    ts_recent_at: Nanos,
+    unacked_segments: u32,
+    ack_now: bool,
+    quick_acks: u32,
+    ecn: bool,
+    ece_pending: bool,
+    challenge_at: Nanos,
+    challenges: u32,
+    syn_pending: bool,
+    reset_pending: bool,
+}
+
+impl<P: Payload> Subflow<P> {
+    fn new(tuple: FourTuple, state: State, path_mtu: u32, isn: u32, now: Nanos) -> Self {
+        Subflow {
+            tuple,
+            state,
+            path_mtu,
+            timers: Timers::default(),
+            counters: TcpCounters::default(),
+            isn,
+            snd_una: 0,
+            snd_nxt: 0,
+            snd_wnd: 0,
+            snd_wl1: 0,
+            snd_wl2: 0,
+            peer_mss: 536,
+            peer_shift: 0,
+            queue: VecDeque::new(),
+            rtx: Scoreboard::new(),
+            fin_queued: false,
+            fin_sent: false,
+            rtt: RttEstimator::default(),
+            recovery: Recovery::default(),
+            backoff: 0,
+            syn_sent_at: now,
+            syn_retransmitted: false,
+            last_sent_at: now,
+            delivered_at: now,
+            first_sent_at: now,
+            round_delivered: 0,
+            probe_pending: false,
+            persist_pending: false,
+            ece_seen_until: 0,
+            cwr_pending: false,
+            peer_isn: 0,
+            rcv_nxt: 0,
+            rcv_edge: 0,
+            reassembly: Reassembly::new(),
+            in_order: VecDeque::new(),
+            fin_at: None,
+            window_scaling: false,
+            sack: false,
+            timestamps: false,
+            ts_recent: 0,
+            ts_recent_at: now,
+            unacked_segments: 0,
+            ack_now: false,
+            quick_acks: 0,
+            ecn: false,
+            ece_pending: false,
+            challenge_at: 0,
+            challenges: 0,
+            syn_pending: true,
+            reset_pending: false,
+        }
+    }
+
+    /// The next in-order data with its position, until `None`. Changes with each segment received.
+    #[inline]
+    pub fn next_in_order(&mut self) -> Option<(u64, P)> {
+        self.in_order.pop_front()
+    }
+
+    /// The earliest deadline. Changes with every call of another method.
+    #[inline]
+    pub fn poll_timeout(&self) -> Option<Nanos> {
+        self.timers.next()
+    }
+
+    /// Appends data whose first byte has the connection-level offset `tag` to the subflow's own queue.
+    pub fn push(&mut self, cx: &mut Context<'_>, tag: u64, payload: P) {
+        cx.flow().queued_bytes += payload.len() as u64;
+        self.queue.push_back((tag, payload));
+    }
+
+    /// Sends a FIN after what is queued (RFC 9293 3.10.4).
+    pub fn close(&mut self) {
+        match self.state {
+            State::SynSent => self.become_closed(),
+            State::SynReceived | State::Established | State::CloseWait => self.fin_queued = true,
+            _ => {}
+        }
+    }
+
+    /// Sends a RST and forgets everything (RFC 9293 3.10.5).
+    pub fn abort(&mut self) {
+        match self.state {
+            State::SynSent | State::Closed | State::TimeWait => {}
+            _ => self.reset_pending = true,
+        }
+        self.become_closed();
+    }
+
+    fn become_closed(&mut self) {
+        self.state = State::Closed;
+        self.timers.stop_all();
+        self.queue.clear();
+        self.rtx.clear();
+    }
+
+    /// Has an ACK sent soon, to carry an option, a DATA_ACK or a window.
+    #[inline]
+    pub fn request_ack(&mut self) {
+        self.ack_now = true;
+    }
+
+    /// Whether an ACK is already due to be sent at the next opportunity.
+    pub fn ack_requested(&self) -> bool {
+        self.ack_now
+    }
+
+    /// Its state. Changes with segments, timeouts, `close` and `abort`.
+    #[inline]
+    pub fn state(&self) -> State {
+        self.state
+    }
+
+    /// Whether nothing will come of it any more, a RST included.
+    pub fn is_finished(&self) -> bool {
+        self.state == State::Closed && !self.reset_pending
+    }
+
+    /// Addresses and ports as we send.
+    pub fn tuple(&self) -> FourTuple {
+        self.tuple
+    }
+
+    /// Our initial sequence number.
+    pub fn isn(&self) -> u32 {
+        self.isn
+    }
+
+    /// The peer's initial sequence number.
+    pub fn peer_isn(&self) -> u32 {
+        self.peer_isn
+    }
+
+    /// Position of the first byte that isn't acknowledged.
+    #[inline]
+    pub fn snd_una(&self) -> u64 {
+        self.snd_una
+    }
+
+    /// Position of the next new byte to be sent.
+    pub fn snd_nxt(&self) -> u64 {
+        self.snd_nxt
+    }
+
+    /// Position of the next byte expected.
+    #[inline]
+    pub fn rcv_nxt(&self) -> u64 {
+        self.rcv_nxt
+    }
+
+    /// The peer's latest advertised window, bytes.
+    #[inline]
+    pub fn peer_window(&self) -> u64 {
+        self.snd_wnd
+    }
+
+    /// Bytes that arrived out of order on this subflow.
+    pub fn reassembly_bytes(&self) -> u64 {
+        self.reassembly.bytes
+    }
+
+    /// Tag and length of each range handed to it that isn't acknowledged, queued ones included.
+    pub fn outstanding(&self) -> impl Iterator<Item = (u64, u32)> + '_ {
+        let sent = self.rtx.iter().map(|entry| (entry.tag, entry.payload.len() as u32));
+        sent.chain(self.queue.iter().map(|(tag, payload)| (*tag, payload.len() as u32)))
+            .filter(|(_, len)| *len > 0)
+    }
+
+    /// Whether everything handed to it is acknowledged.
+    pub fn is_drained(&self) -> bool {
+        self.queue.is_empty() && self.rtx.is_empty()
+    }
+
+    /// Its counters.
+    pub fn counters(&self) -> &TcpCounters {
+        &self.counters
+    }
+
+    /// A new path MTU: what is sent from now on fits it. Segments in flight that don't are marked lost.
+    pub fn set_path_mtu(&mut self, cx: &mut Context<'_>, mtu: u32) {
+        if mtu < self.path_mtu {
+            self.path_mtu = mtu.max(if self.tuple.src.is_ipv4() { 576 } else { 1280 });
+            self.update_mss(cx);
+            self.mark_all_lost(cx);
+        }
+    }
+
+    /// Payload bytes per segment, after all options.
+    fn update_mss(&mut self, cx: &mut Context<'_>) {
+        let ip = if self.tuple.src.is_ipv4() { 20 } else { 40 };
+        let most = self.path_mtu.saturating_sub(ip + 20).min(self.peer_mss);
+        let options = if self.timestamps { 12 } else { 0 } + u32::from(cx.shared.data_option_len);
+        cx.flow().mss = most.saturating_sub(options).max(48);
+    }
+
+    /// Recomputes the MSS after the options' lengths changed (fallback).
+    pub fn refresh_mss(&mut self, cx: &mut Context<'_>) {
+        self.update_mss(cx);
+    }
+
+    fn own_mss(&self) -> u16 {
+        let ip = if self.tuple.src.is_ipv4() { 20 } else { 40 };
+        self.path_mtu.saturating_sub(ip + 20).clamp(64, 65_000) as u16
+    }
+
+    #[inline]
+    fn seq(&self, position: u64) -> Seq {
+        Seq(self.isn.wrapping_add(position as u32))
+    }
+
+    #[inline]
+    fn peer_position(&self, seq: Seq) -> u64 {
+        Seq(seq.0.wrapping_sub(self.peer_isn)).unfold(self.rcv_nxt)
+    }
+
+    #[inline]
+    fn ack_position(&self, ack: Seq) -> u64 {
+        Seq(ack.0.wrapping_sub(self.isn)).unfold(self.snd_una)
+    }
+
+    #[inline]
+    fn timestamp(&self, cx: &Context<'_>) -> u32 {
+        ((cx.now / crate::MILLISECOND) as u32).wrapping_add(cx.tcp.timestamp_offset)
+    }
+
+    /// Arms the retransmission timer for what is in flight, or stops it.
+    fn arm_retransmit(&mut self, cx: &Context<'_>) {
+        if self.rtx.is_empty() {
+            self.timers.stop(Timer::Retransmit);
+            self.timers.stop(Timer::Probe);
+            return;
+        }
+        let flow = &cx.flows[cx.index];
+        let rto = flow.rto.saturating_mul(1 << self.backoff.min(16)).min(cx.tcp.max_rto);
+        self.timers.set(Timer::Retransmit, cx.now + rto);
+    }
+}

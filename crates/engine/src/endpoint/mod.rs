@@ -1,0 +1,658 @@
+//! Many connections: demultiplexing by four-tuple and, for joins, by token; listening with a bounded backlog;
+//! deadlines; the five verbs.
+//!
+//! Call order: after any call, `poll_transmit` until `None`, `poll_event` until `None`, then `poll_timeout`.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+use std::hash::{BuildHasher, Hasher};
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use ropewalk_wire::{Flags, FourTuple, MpJoin, MpTcpRst, Payload, Segment, Seq};
+
+pub use crate::config::{ConnectionConfig, EndpointConfig};
+use crate::mptcp::{Connection, Event, JoinRequest, Role};
+use crate::{Entropy, Nanos, PathId};
+
+/// Names a connection of an endpoint; never used again for another.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct ConnectionId {
+    index: u32,
+    generation: u32,
+}
+
+/// Why a call on a connection's stream failed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum StreamError {
+    /// There is no such connection (any more).
+    #[error("no such connection")]
+    Unknown,
+    /// Our side is closed.
+    #[error("the stream is closed for writing")]
+    Closed,
+}
+
+/// Why a connection can't be opened.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum ConnectError {
+    /// The endpoint's limit is reached.
+    #[error("too many connections")]
+    TooMany,
+    /// The local port is 0 and none is free, or the four-tuple is in use.
+    #[error("the address and port are in use")]
+    InUse,
+    /// Local and remote addresses are of different families.
+    #[error("local and remote address are of different families")]
+    Families,
+}
+
+/// A hash of four-tuples keyed by the endpoint's entropy, so that a peer can't aim for collisions.
+#[derive(Clone, Copy, Debug)]
+struct Keyed(u64, u64);
+
+struct KeyedHasher(u64, u64);
+
+impl Hasher for KeyedHasher {
+    fn finish(&self) -> u64 {
+        let product = u128::from(self.0 ^ self.1) * 0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835;
+        (product as u64) ^ ((product >> 64) as u64)
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for chunk in bytes.chunks(8) {
+            let mut word = [0; 8];
+            word[..chunk.len()].copy_from_slice(chunk);
+            self.write_u64(u64::from_le_bytes(word));
+        }
+    }
+
+    fn write_u64(&mut self, word: u64) {
+        let product = u128::from(self.0 ^ word) * u128::from(self.1 | 1);
+        self.0 = (product as u64) ^ ((product >> 64) as u64);
+    }
+
+    fn write_u8(&mut self, n: u8) {
+        self.write_u64(u64::from(n));
+    }
+
+    fn write_u16(&mut self, n: u16) {
+        self.write_u64(u64::from(n));
+    }
+
+    fn write_u32(&mut self, n: u32) {
+        self.write_u64(u64::from(n));
+    }
+
+    fn write_usize(&mut self, n: usize) {
+        self.write_u64(n as u64);
+    }
+}
+
+impl BuildHasher for Keyed {
+    type Hasher = KeyedHasher;
+
+    fn build_hasher(&self) -> KeyedHasher {
+        KeyedHasher(self.0, self.1)
+    }
+}
+
+type Demux = std::collections::HashMap<FourTuple, (u32, u8), Keyed>;
+
+#[derive(Debug)]
+struct Slot<P: Payload> {
+    generation: u32,
+    connection: Option<Box<Connection<P>>>,
+    queued: bool,
+    /// The deadline that stands in the heap for it.
+    armed: Nanos,
+    half_open: bool,
+}
+
+/// The endpoint's own counters, by the kernel's MIB names.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Counters {
+    /// SYNs dropped because the backlog was full (`TcpExtListenOverflows`).
+    pub listen_overflows: u64,
+    /// RSTs sent to strays (`TcpOutRsts`).
+    pub out_rsts: u64,
+    /// MP_JOIN SYNs with an unknown token (`MPTcpExtMPJoinNoTokenFound`).
+    pub join_no_token: u64,
+    /// MP_JOIN SYNs received (`MPTcpExtMPJoinSynRx`).
+    pub join_syn_rx: u64,
+    /// MP_CAPABLE SYNs received (`MPTcpExtMPCapableSYNRX`).
+    pub capable_syn_rx: u64,
+    /// Connections that fell back (`MPTcpExtMPFallbackTokenInit` and kin).
+    pub fallbacks: u64,
+}
+
+/// Many connections over one set of paths.
+#[derive(Debug)]
+pub struct Endpoint<P: Payload, E: Entropy> {
+    config: EndpointConfig,
+    entropy: E,
+    slots: Vec<Slot<P>>,
+    free: Vec<u32>,
+    demux: Demux,
+    last: Option<(FourTuple, (u32, u8))>,
+    tokens: BTreeMap<u32, u32>,
+    listeners: Vec<(SocketAddr, Arc<ConnectionConfig>)>,
+    dirty: VecDeque<u32>,
+    deadlines: BinaryHeap<Reverse<(Nanos, u32)>>,
+    events: VecDeque<(ConnectionId, Event)>,
+    strays: VecDeque<(PathId, Segment<P>)>,
+    isn_secret: [u8; 32],
+    half_open: usize,
+    next_port: u16,
+    counters: Counters,
+}
+
+impl<P: Payload, E: Entropy> Endpoint<P, E> {
+    /// An endpoint without listeners or connections.
+    pub fn new(config: EndpointConfig, mut entropy: E) -> Self {
+        let hasher = Keyed(entropy.next_u64(), entropy.next_u64());
+        let mut isn_secret = [0; 32];
+        for word in isn_secret.chunks_exact_mut(8) {
+            word.copy_from_slice(&entropy.next_u64().to_be_bytes());
+        }
+        Endpoint {
+            config,
+            entropy,
+            slots: Vec::new(),
+            free: Vec::new(),
+            demux: Demux::with_hasher(hasher),
+            last: None,
+            tokens: BTreeMap::new(),
+            listeners: Vec::new(),
+            dirty: VecDeque::new(),
+            deadlines: BinaryHeap::new(),
+            events: VecDeque::new(),
+            strays: VecDeque::new(),
+            isn_secret,
+            half_open: 0,
+            next_port: 32_768,
+            counters: Counters::default(),
+        }
+    }
+
+    /// Accepts connections to `address`; an unspecified IP address stands for all, and a later call for the same
+    /// address replaces its settings.
+    pub fn listen(&mut self, address: SocketAddr, config: Arc<ConnectionConfig>) {
+        self.listeners.retain(|(known, _)| *known != address);
+        self.listeners.push((address, config));
+    }
+
+    /// Opens a connection from `local` (port 0: any free one) on `path`.
+    ///
+    /// # Errors
+    /// When limits are reached, the four-tuple is taken, or the families differ.
+    pub fn connect(
+        &mut self,
+        now: Nanos,
+        path: PathId,
+        local: SocketAddr,
+        remote: SocketAddr,
+        config: Arc<ConnectionConfig>,
+    ) -> Result<ConnectionId, ConnectError> {
+        if local.is_ipv4() != remote.is_ipv4() {
+            return Err(ConnectError::Families);
+        }
+        if self.slots.len() - self.free.len() >= self.config.max_connections {
+            return Err(ConnectError::TooMany);
+        }
+        let tuple = self.free_tuple(local, remote).ok_or(ConnectError::InUse)?;
+        let key = self.fresh_key();
+        let isn = self.isn(now, &tuple);
+        let mtu = self.config.mtu(path);
+        let mut connection = Box::new(Connection::new(Role::Client, config, key));
+        connection.open(now, path, tuple, mtu, isn);
+        let token = connection.token();
+        let id = self.insert(connection, false);
+        self.tokens.insert(token, id.index);
+        self.demux.insert(tuple.reversed(), (id.index, 0));
+        self.touch(now, id.index);
+        Ok(id)
+    }
+
+    /// A segment arrived on `path`.
+    pub fn on_segment(&mut self, now: Nanos, path: PathId, segment: Segment<P>) {
+        let found = match self.last {
+            Some((tuple, at)) if tuple == segment.tuple => Some(at),
+            _ => {
+                let found = self.demux.get(&segment.tuple).copied();
+                if let Some(at) = found {
+                    self.last = Some((segment.tuple, at));
+                }
+                found
+            }
+        };
+        match found {
+            Some((index, strand)) => {
+                let slot = &mut self.slots[index as usize];
+                if let Some(connection) = slot.connection.as_mut() {
+                    connection.on_segment(now, strand as usize, segment);
+                    self.touch(now, index);
+                }
+            }
+            None => self.on_stray(now, path, segment),
+        }
+    }
+
+    /// Deadlines have passed. Early or spurious calls are harmless.
+    pub fn on_timeout(&mut self, now: Nanos) {
+        while let Some(Reverse((at, index))) = self.deadlines.peek().copied() {
+            if at > now {
+                break;
+            }
+            self.deadlines.pop();
+            let slot = &mut self.slots[index as usize];
+            if slot.armed != at {
+                continue;
+            }
+            slot.armed = Nanos::MAX;
+            if let Some(connection) = slot.connection.as_mut() {
+                if connection.poll_timeout().is_some_and(|due| due <= now) {
+                    connection.on_timeout(now);
+                }
+                self.touch(now, index);
+            }
+        }
+    }
+
+    /// The next segment to send and its path; with `max_segments` > 1 perhaps a super-segment of that many. Changes
+    /// with every other call.
+    pub fn poll_transmit(&mut self, now: Nanos, max_segments: u32) -> Option<(PathId, Segment<P>)> {
+        if let Some(stray) = self.strays.pop_front() {
+            return Some(stray);
+        }
+        while let Some(index) = self.dirty.front().copied() {
+            if let Some(connection) = self.slots[index as usize].connection.as_mut() {
+                if let Some(sent) = connection.poll_transmit(now, max_segments) {
+                    return Some(sent);
+                }
+            }
+            self.dirty.pop_front();
+            self.slots[index as usize].queued = false;
+            self.after(now, index);
+        }
+        None
+    }
+
+    /// The next deadline. Changes with every other call.
+    pub fn poll_timeout(&mut self) -> Option<Nanos> {
+        while let Some(Reverse((at, index))) = self.deadlines.peek().copied() {
+            let slot = &self.slots[index as usize];
+            if slot.armed == at && slot.connection.is_some() {
+                return Some(at);
+            }
+            self.deadlines.pop();
+        }
+        None
+    }
+
+    /// The next event.
+    pub fn poll_event(&mut self) -> Option<(ConnectionId, Event)> {
+        self.events.pop_front()
+    }
+
+    fn get(&mut self, id: ConnectionId) -> Result<&mut Connection<P>, StreamError> {
+        match self.slots.get_mut(id.index as usize) {
+            Some(slot) if slot.generation == id.generation => {
+                slot.connection.as_deref_mut().ok_or(StreamError::Unknown)
+            }
+            _ => Err(StreamError::Unknown),
+        }
+    }
+
+    /// Writes a prefix of `data` and returns its length; after a short write [`Event::Writable`] follows.
+    ///
+    /// # Errors
+    /// When the connection is gone or its side closed.
+    pub fn write(&mut self, now: Nanos, id: ConnectionId, data: P) -> Result<usize, StreamError> {
+        let taken = self.get(id)?.write(now, data).ok_or(StreamError::Closed)?;
+        self.touch(now, id.index);
+        Ok(taken)
+    }
+
+    /// Reads up to `max` bytes: `None` when there is nothing now, an empty payload at the end of the stream.
+    ///
+    /// # Errors
+    /// When the connection is gone.
+    pub fn read(&mut self, now: Nanos, id: ConnectionId, max: usize) -> Result<Option<P>, StreamError> {
+        let connection = self.get(id)?;
+        let data = connection.read(now, max);
+        if connection.dirty {
+            self.touch(now, id.index);
+        }
+        Ok(data)
+    }
+
+    /// Closes our side (DATA_FIN); the peer's stays open.
+    pub fn shutdown(&mut self, now: Nanos, id: ConnectionId) {
+        if let Ok(connection) = self.get(id) {
+            connection.shutdown(now);
+            self.touch(now, id.index);
+        }
+    }
+
+    /// Closes our side, and is not interested in what the peer still sends.
+    pub fn close(&mut self, now: Nanos, id: ConnectionId) {
+        if let Ok(connection) = self.get(id) {
+            connection.close(now);
+            self.touch(now, id.index);
+        }
+    }
+
+    /// Throws the connection away (MP_FASTCLOSE).
+    pub fn abort(&mut self, now: Nanos, id: ConnectionId) {
+        if let Ok(connection) = self.get(id) {
+            connection.abort();
+            self.touch(now, id.index);
+        }
+    }
+
+    /// Declares how many bytes will be written in all, for schedulers that ask.
+    pub fn declare_size(&mut self, id: ConnectionId, bytes: u64) {
+        if let Ok(connection) = self.get(id) {
+            connection.declare_size(bytes);
+        }
+    }
+
+    /// Opens a subflow from `local` on `path`, to `remote` or else the connection's first address.
+    pub fn add_path(
+        &mut self,
+        now: Nanos,
+        id: ConnectionId,
+        path: PathId,
+        local: SocketAddr,
+        remote: Option<SocketAddr>,
+        local_id: u8,
+    ) {
+        if let Ok(connection) = self.get(id) {
+            let first = connection.tuple(crate::SubflowId(0)).map(|tuple| tuple.destination());
+            if let Some(remote) = remote.or(first) {
+                connection.request_join(JoinRequest {
+                    path,
+                    local,
+                    remote,
+                    local_id,
+                    remote_id: 0,
+                    backup: false,
+                });
+            }
+            self.touch(now, id.index);
+        }
+    }
+
+    /// Takes a path away from a connection: its subflows are reset, REMOVE_ADDR is sent, data goes elsewhere.
+    pub fn remove_path(&mut self, now: Nanos, id: ConnectionId, path: PathId) {
+        if let Ok(connection) = self.get(id) {
+            connection.remove_path(now, path);
+            self.touch(now, id.index);
+        }
+    }
+
+    /// Makes a path's subflows backups, or not, and tells the peer (MP_PRIO).
+    pub fn set_backup(&mut self, now: Nanos, id: ConnectionId, path: PathId, backup: bool) {
+        if let Ok(connection) = self.get(id) {
+            connection.set_backup(path, backup);
+            self.touch(now, id.index);
+        }
+    }
+
+    /// A connection, to look at.
+    pub fn connection(&self, id: ConnectionId) -> Option<&Connection<P>> {
+        self.slots
+            .get(id.index as usize)
+            .filter(|slot| slot.generation == id.generation)
+            .and_then(|slot| slot.connection.as_deref())
+    }
+
+    /// The endpoint's counters.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// How many connections there are.
+    pub fn len(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    fn insert(&mut self, connection: Box<Connection<P>>, half_open: bool) -> ConnectionId {
+        self.half_open += usize::from(half_open);
+        match self.free.pop() {
+            Some(index) => {
+                let slot = &mut self.slots[index as usize];
+                slot.generation += 1;
+                slot.connection = Some(connection);
+                slot.queued = false;
+                slot.armed = Nanos::MAX;
+                slot.half_open = half_open;
+                ConnectionId { index, generation: slot.generation }
+            }
+            None => {
+                let index = self.slots.len() as u32;
+                let connection = Some(connection);
+                self.slots.push(Slot {
+                    generation: 0,
+                    connection,
+                    queued: false,
+                    armed: Nanos::MAX,
+                    half_open,
+                });
+                ConnectionId { index, generation: 0 }
+            }
+        }
+    }
+
+    /// After a call into a connection: it may have segments, events and a new deadline.
+    fn touch(&mut self, now: Nanos, index: u32) {
+        let slot = &mut self.slots[index as usize];
+        if !slot.queued {
+            slot.queued = true;
+            self.dirty.push_back(index);
+        }
+        self.collect(now, index);
+    }
+
+    fn collect(&mut self, now: Nanos, index: u32) {
+        let slot = &mut self.slots[index as usize];
+        let generation = slot.generation;
+        let Some(connection) = slot.connection.as_mut() else { return };
+        while let Some(event) = connection.events.pop_front() {
+            if slot.half_open && matches!(event, Event::Accepted { .. } | Event::Reset { .. }) {
+                slot.half_open = false;
+                self.half_open -= 1;
+            }
+            if matches!(event, Event::Fallback(_)) {
+                self.counters.fallbacks += 1;
+            }
+            self.events.push_back((ConnectionId { index, generation }, event));
+        }
+        if !connection.joins.is_empty() {
+            self.open_joins(now, index);
+        }
+    }
+
+    /// Once nothing more is to be sent: the deadline, and whether the connection can be forgotten.
+    fn after(&mut self, now: Nanos, index: u32) {
+        self.collect(now, index);
+        let slot = &mut self.slots[index as usize];
+        let Some(connection) = slot.connection.as_ref() else { return };
+        if connection.is_forgettable() {
+            self.forget(index);
+            return;
+        }
+        if let Some(at) = connection.poll_timeout() {
+            // A deadline that moved back is left in the heap: it is looked at when it comes, and armed anew.
+            if at < slot.armed {
+                slot.armed = at;
+                self.deadlines.push(Reverse((at, index)));
+            }
+        }
+    }
+
+    fn forget(&mut self, index: u32) {
+        let slot = &mut self.slots[index as usize];
+        let Some(connection) = slot.connection.take() else { return };
+        slot.armed = Nanos::MAX;
+        if slot.half_open {
+            slot.half_open = false;
+            self.half_open -= 1;
+        }
+        for strand in connection.strands.iter().flatten() {
+            self.demux.remove(&strand.tcp.tuple().reversed());
+        }
+        self.tokens.remove(&connection.token());
+        self.last = None;
+        self.free.push(index);
+    }
+
+    fn open_joins(&mut self, now: Nanos, index: u32) {
+        loop {
+            let slot = &mut self.slots[index as usize];
+            let Some(request) = slot.connection.as_mut().and_then(|connection| connection.joins.pop_front())
+            else {
+                return;
+            };
+            let Some(tuple) = self.free_tuple(request.local, request.remote) else { continue };
+            let isn = self.isn(now, &tuple);
+            let nonce = self.entropy.next_u64() as u32;
+            let mtu = self.config.mtu(request.path);
+            let connection = self.slots[index as usize].connection.as_mut();
+            let strand = connection.and_then(|c| c.open_join(now, &request, tuple, mtu, isn, nonce));
+            if let Some(strand) = strand {
+                self.demux.insert(tuple.reversed(), (index, strand as u8));
+                self.last = None;
+            }
+        }
+    }
+
+    /// A segment of no connection: a SYN to a listener, a join, or a stray.
+    fn on_stray(&mut self, now: Nanos, path: PathId, segment: Segment<P>) {
+        let flags = segment.flags;
+        if flags.contains(Flags::RST) {
+            return;
+        }
+        let opens = flags.contains(Flags::SYN) && !flags.contains(Flags::ACK);
+        if !opens {
+            self.refuse(path, &segment, None);
+            return;
+        }
+        let rare = segment.rare.as_deref();
+        if let Some(MpJoin::Syn { token, .. }) = rare.and_then(|rare| rare.mp_join) {
+            self.counters.join_syn_rx += 1;
+            self.on_join(now, path, token, &segment);
+            return;
+        }
+        let destination = segment.tuple.destination();
+        let listener = self.listeners.iter().find(|(address, _)| {
+            address.port() == destination.port()
+                && (address.ip() == destination.ip() || address.ip().is_unspecified())
+        });
+        let Some((_, config)) = listener else {
+            self.refuse(path, &segment, None);
+            return;
+        };
+        if self.half_open >= self.config.backlog || self.len() >= self.config.max_connections {
+            self.counters.listen_overflows += 1;
+            return;
+        }
+        let capable = rare.and_then(|rare| rare.mp_capable).filter(|c| c.version == 1 && c.hmac_sha256);
+        let config = config.clone();
+        let key = self.fresh_key();
+        let tuple = segment.tuple.reversed();
+        let isn = self.isn(now, &tuple);
+        let mtu = self.config.mtu(path);
+        let mut connection = Box::new(Connection::new(Role::Server, config, key));
+        match capable {
+            Some(capable) => {
+                self.counters.capable_syn_rx += 1;
+                connection.checksum |= capable.checksum_required;
+            }
+            None => connection.fall_back(now, crate::mptcp::FallbackCause::NoMpCapable),
+        }
+        connection.answer(now, path, &segment, mtu, isn);
+        let token = connection.token();
+        let id = self.insert(connection, true);
+        self.tokens.insert(token, id.index);
+        self.demux.insert(segment.tuple, (id.index, 0));
+        self.touch(now, id.index);
+    }
+
+    fn on_join(&mut self, now: Nanos, path: PathId, token: u32, segment: &Segment<P>) {
+        let Some(index) = self.tokens.get(&token).copied() else {
+            self.counters.join_no_token += 1;
+            //= RFC 8684 3.2 MUST an unknown token is answered with RST
+            self.refuse(path, segment, Some(1));
+            return;
+        };
+        let isn = self.isn(now, &segment.tuple.reversed());
+        let nonce = self.entropy.next_u64() as u32;
+        let mtu = self.config.mtu(path);
+        let connection = self.slots[index as usize].connection.as_mut();
+        match connection.and_then(|c| c.join(now, path, segment, mtu, isn, nonce)) {
+            Some(strand) => {
+                self.demux.insert(segment.tuple, (index, strand as u8));
+                self.last = None;
+                self.touch(now, index);
+            }
+            None => self.refuse(path, segment, Some(3)),
+        }
+    }
+
+    /// RST for a segment of no connection (RFC 9293 3.10.7.1).
+    fn refuse(&mut self, path: PathId, segment: &Segment<P>, reason: Option<u8>) {
+        const MOST: usize = 1024;
+        if self.strays.len() >= MOST {
+            return;
+        }
+        let tuple = segment.tuple.reversed();
+        let mut reset = if segment.flags.contains(Flags::ACK) {
+            Segment::new(tuple, segment.ack, Seq(0), Flags::RST)
+        } else {
+            let ack = segment.seq.plus(segment.sequence_len());
+            Segment::new(tuple, Seq(0), ack, Flags::RST.with(Flags::ACK))
+        };
+        if let Some(reason) = reason {
+            reset.rare_mut().mp_tcprst = Some(MpTcpRst { transient: false, reason });
+        }
+        self.counters.out_rsts += 1;
+        self.strays.push_back((path, reset));
+    }
+
+    fn free_tuple(&mut self, local: SocketAddr, remote: SocketAddr) -> Option<FourTuple> {
+        if local.port() != 0 {
+            let tuple = FourTuple::new(local, remote);
+            return (!self.demux.contains_key(&tuple.reversed())).then_some(tuple);
+        }
+        for _ in 0..28_000 {
+            let port = self.next_port;
+            self.next_port = if port >= 60_998 { 32_768 } else { port + 1 };
+            let tuple = FourTuple::new(SocketAddr::new(local.ip(), port), remote);
+            if !self.demux.contains_key(&tuple.reversed()) {
+                return Some(tuple);
+            }
+        }
+        None
+    }
+
+    /// A key whose token no other connection has.
+    fn fresh_key(&mut self) -> u64 {
+        loop {
+            let key = self.entropy.next_u64();
+            if !self.tokens.contains_key(&crate::mptcp::Key::new(key).token) {
+                return key;
+            }
+        }
+    }
+
+    fn isn(&self, now: Nanos, tuple: &FourTuple) -> u32 {
+        crate::tcp::keyed_isn(&self.isn_secret, tuple, now)
+    }
+}

@@ -1,0 +1,608 @@
+//! The connection: its parts, its life, and what the application calls.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use ropewalk_wire::{FourTuple, Payload, Segment};
+
+use super::crypto::Key;
+use super::mapping::Mappings;
+use super::receive::ReceiveSide;
+use super::send::SendSide;
+use super::stats::{ConnectionStats, Event, FallbackCause};
+use crate::config::ConnectionConfig;
+use crate::congestion::CongestionControl;
+use crate::flow::{Flow, FlowState};
+use crate::scheduler::{self, Scheduler, Why};
+use crate::tcp::{Context, Shared, State, Subflow};
+use crate::{Nanos, PathId, SubflowId};
+
+/// Which side opened.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Role {
+    /// We connected.
+    Client,
+    /// We accepted.
+    Server,
+}
+
+/// What the connection speaks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Mode {
+    /// The handshake hasn't decided.
+    Negotiating,
+    /// Multipath TCP.
+    Multipath,
+    /// Plain TCP, from the start or by fallback; the offset of the first byte that needs no mapping is where
+    /// the stream stood.
+    Plain,
+}
+
+/// A subflow that the connection wants opened: the endpoint gives it a port and numbers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct JoinRequest {
+    /// The network.
+    pub path: PathId,
+    /// Our address; port 0: any.
+    pub local: SocketAddr,
+    /// The peer's.
+    pub remote: SocketAddr,
+    /// Our address id.
+    pub local_id: u8,
+    /// The peer's address id.
+    pub remote_id: u8,
+    /// As a backup.
+    pub backup: bool,
+}
+
+/// How far an MP_JOIN handshake is (RFC 8684 3.2).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Join {
+    /// The connection's first subflow.
+    Initial,
+    /// We sent MP_JOIN and wait for the SYN/ACK.
+    SynSent,
+    /// We sent the third ACK and wait for the fourth.
+    AckSent,
+    /// We answered with SYN/ACK and wait for the third ACK.
+    SynReceived,
+    /// Both ends are authenticated.
+    Joined,
+}
+
+/// What the connection keeps per subflow beside [`Flow`] and [`Subflow`].
+#[derive(Debug)]
+pub(crate) struct Strand<P> {
+    pub tcp: Subflow<P>,
+    pub join: Join,
+    pub local_id: u8,
+    pub remote_id: u8,
+    pub local_nonce: u32,
+    pub remote_nonce: u32,
+    pub mappings: Mappings<P>,
+    /// In plain mode: subflow position whose byte is stream offset 0 (received), for infinite mappings.
+    pub plain_rx_base: Option<u64>,
+    /// MP_PRIO to send.
+    pub prio_pending: Option<bool>,
+    /// MP_FAIL to send, with the DSN.
+    pub fail_pending: Option<u64>,
+    /// Consecutive timeouts without progress.
+    pub timeouts: u32,
+    /// Why it is being reset, for MP_TCPRST.
+    pub reset_reason: Option<u8>,
+    /// FASTCLOSE goes on its RST.
+    pub fastclose: bool,
+    /// Bytes of the options that its next segment without data carries.
+    pub control_len: u8,
+    pub backup_local: bool,
+    pub backup_remote: bool,
+    /// Retransmissions of the third ACK of our MP_JOIN.
+    pub join_acks: u32,
+}
+
+/// The connection's own deadlines.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Deadlines {
+    /// Connection-level retransmission.
+    pub retransmit: Option<Nanos>,
+    /// A scheduler's wait ends.
+    pub wait: Option<Nanos>,
+    /// Announcements without an echo are repeated; third ACKs of joins too.
+    pub control: Option<Nanos>,
+    /// A closed connection is forgotten although the peer is silent.
+    pub linger: Option<Nanos>,
+}
+
+/// One connection.
+#[derive(Debug)]
+pub struct Connection<P: Payload> {
+    pub(crate) role: Role,
+    pub(crate) config: Arc<ConnectionConfig>,
+    pub(crate) mode: Mode,
+    pub(crate) local_key: Key,
+    pub(crate) remote_key: Option<Key>,
+    pub(crate) checksum: bool,
+    /// The peer has shown that it knows both keys: nothing of the handshake is repeated.
+    pub(crate) confirmed: bool,
+    /// The peer wants no joins to its first address (flag C).
+    pub(crate) deny_join: bool,
+    pub(crate) flows: Vec<Flow>,
+    pub(crate) strands: Vec<Option<Strand<P>>>,
+    pub(crate) scheduler: Box<dyn Scheduler>,
+    pub(crate) congestion: Box<dyn CongestionControl>,
+    pub(crate) why: Why,
+    pub(crate) send: SendSide<P>,
+    pub(crate) receive: ReceiveSide<P>,
+    pub(crate) deadlines: Deadlines,
+    pub(crate) events: VecDeque<Event>,
+    pub(crate) joins: VecDeque<JoinRequest>,
+    pub(crate) stats: ConnectionStats,
+    /// Something may have changed for the scheduler.
+    pub(crate) ask: bool,
+    /// Some subflow may have something to send.
+    pub(crate) dirty: bool,
+    pub(crate) next_strand: usize,
+    pub(crate) blocked_since: Option<Nanos>,
+    pub(crate) meta_backoff: u32,
+    pub(crate) readable_told: bool,
+    pub(crate) peer_closed_told: bool,
+    pub(crate) dead: bool,
+    pub(crate) closed_by_us: bool,
+    pub(crate) penalised_at: Vec<Nanos>,
+    // Path manager.
+    pub(crate) announced: Vec<super::control::Announcement>,
+    pub(crate) echoes: VecDeque<ropewalk_wire::AddAddr>,
+    pub(crate) removals: VecDeque<u8>,
+    pub(crate) remote_addresses: Vec<(u8, SocketAddr)>,
+    pub(crate) joins_opened: u8,
+}
+
+impl<P: Payload> Connection<P> {
+    pub(crate) fn new(role: Role, config: Arc<ConnectionConfig>, key: u64) -> Self {
+        let multipath = config.multipath;
+        let mut connection = Connection {
+            role,
+            mode: if multipath { Mode::Negotiating } else { Mode::Plain },
+            local_key: Key::new(key),
+            remote_key: None,
+            checksum: config.checksum,
+            confirmed: !multipath,
+            deny_join: false,
+            flows: Vec::new(),
+            strands: Vec::new(),
+            scheduler: config.scheduler.build(),
+            congestion: config.congestion.build(),
+            why: if config.trace_decisions { Why::listening() } else { Why::default() },
+            send: SendSide::new(config.send_buffer.initial),
+            receive: ReceiveSide::new(config.receive_buffer.initial, config.receive_buffer.max),
+            deadlines: Deadlines::default(),
+            events: VecDeque::new(),
+            joins: VecDeque::new(),
+            stats: ConnectionStats::default(),
+            ask: false,
+            dirty: true,
+            next_strand: 0,
+            blocked_since: None,
+            meta_backoff: 0,
+            readable_told: false,
+            peer_closed_told: false,
+            dead: false,
+            closed_by_us: false,
+            penalised_at: Vec::new(),
+            announced: Vec::new(),
+            echoes: VecDeque::new(),
+            removals: VecDeque::new(),
+            remote_addresses: Vec::new(),
+            joins_opened: 0,
+            config,
+        };
+        if !multipath {
+            connection.checksum = false;
+        }
+        connection
+    }
+
+    /// Makes room for a subflow and returns its index.
+    pub(crate) fn slot(&mut self, path: PathId) -> Option<usize> {
+        let index = self.strands.iter().position(Option::is_none).unwrap_or(self.strands.len());
+        if index >= 32 {
+            return None;
+        }
+        let flow = Flow::new(SubflowId(index as u8), path);
+        if index == self.strands.len() {
+            self.strands.push(None);
+            self.flows.push(flow);
+            self.penalised_at.push(0);
+            self.stats.bytes_by_subflow.push(0);
+        } else {
+            self.flows[index] = flow;
+            self.penalised_at[index] = 0;
+        }
+        Some(index)
+    }
+
+    pub(crate) fn put(&mut self, index: usize, tcp: Subflow<P>, join: Join) -> &mut Strand<P> {
+        self.strands[index].insert(Strand {
+            tcp,
+            join,
+            local_id: 0,
+            remote_id: 0,
+            local_nonce: 0,
+            remote_nonce: 0,
+            mappings: Mappings::default(),
+            plain_rx_base: None,
+            prio_pending: None,
+            fail_pending: None,
+            timeouts: 0,
+            reset_reason: None,
+            fastclose: false,
+            control_len: 0,
+            backup_local: false,
+            backup_remote: false,
+            join_acks: 0,
+        })
+    }
+
+    /// The context for subflow `index`, and the subflow.
+    #[inline]
+    pub(crate) fn split(&mut self, now: Nanos, index: usize) -> Option<(Context<'_>, &mut Strand<P>)> {
+        let shared = self.shared(index);
+        let strand = self.strands.get_mut(index)?.as_mut()?;
+        let cx = Context {
+            now,
+            flows: &mut self.flows,
+            index,
+            congestion: self.congestion.as_mut(),
+            tcp: &self.config.tcp,
+            shared,
+        };
+        Some((cx, strand))
+    }
+
+    #[inline]
+    pub(crate) fn shared(&self, index: usize) -> Shared {
+        let multipath = self.mode != Mode::Plain;
+        let control = self.strands.get(index).and_then(Option::as_ref).map_or(0, |strand| strand.control_len);
+        Shared {
+            receive_window: self.receive.window(),
+            multipath,
+            // DSS with a 32-bit DATA_ACK and a 64-bit DSN is 22 bytes, 24 with a checksum: 24 padded.
+            data_option_len: if multipath { 24 } else { 0 },
+            ack_option_len: control,
+        }
+    }
+
+    /// Writes a prefix of `data`; returns how many bytes were taken.
+    pub(crate) fn write(&mut self, now: Nanos, data: P) -> Option<usize> {
+        if self.send.closed || self.dead {
+            return None;
+        }
+        self.tune_send_buffer();
+        let len = self.send.write(data);
+        if len > 0 {
+            self.stats.bytes_written += len as u64;
+            self.tell(now, scheduler::Event::Written(len as u64));
+            self.wake();
+        }
+        Some(len)
+    }
+
+    /// Linux's send-buffer tuning: twice the windows' sum.
+    fn tune_send_buffer(&mut self) {
+        let max = self.config.send_buffer.max;
+        if self.send.limit >= max {
+            return;
+        }
+        let windows: u64 = self
+            .flows
+            .iter()
+            .filter(|flow| flow.usable())
+            .map(|f| u64::from(f.cwnd) * u64::from(f.mss))
+            .sum();
+        self.send.limit = self.send.limit.max((2 * windows).min(max));
+    }
+
+    /// Reads up to `max` bytes: `None` nothing now, an empty payload at the end.
+    pub(crate) fn read(&mut self, now: Nanos, max: usize) -> Option<P> {
+        let piece = self.receive.read(max);
+        if self.receive.ready_bytes == 0 {
+            self.readable_told = false;
+        }
+        match piece {
+            Some(piece) => {
+                let rtt =
+                    self.flows.iter().filter(|flow| flow.usable()).map(|flow| flow.srtt).max().unwrap_or(0);
+                self.receive.tune(now, rtt);
+                self.window_update();
+                Some(piece)
+            }
+            None if self.receive.finished => Some(P::default()),
+            None => None,
+        }
+    }
+
+    /// Tells the peer when reading opened the window a good deal (RFC 9293 3.8.6.2.2).
+    fn window_update(&mut self) {
+        let window = self.receive.window();
+        let told = self.receive.advertised_end.saturating_sub(self.receive.next);
+        let step = (self.receive.limit / 2).min(2 * 1460);
+        // A peer that sees plenty of window is not to be bothered with each step.
+        if window >= told + step && told < self.receive.limit / 4 {
+            self.ack_on_best();
+        }
+    }
+
+    /// Has an ACK sent on the usable subflow with the least RTT.
+    pub(crate) fn ack_on_best(&mut self) {
+        let best = self
+            .flows
+            .iter()
+            .filter(|flow| {
+                self.strands[flow.id.index()].is_some()
+                    && !matches!(flow.state, FlowState::Closed | FlowState::Handshaking)
+            })
+            .min_by_key(|flow| (flow.state != FlowState::Usable, flow.srtt, flow.id))
+            .map(|flow| flow.id.index());
+        if let Some(strand) = best.and_then(|index| self.strands[index].as_mut()) {
+            strand.tcp.request_ack();
+            self.dirty = true;
+        }
+    }
+
+    /// Closes our side: what was written is still delivered.
+    pub(crate) fn shutdown(&mut self, now: Nanos) {
+        if self.send.closed || self.dead {
+            return;
+        }
+        self.send.closed = true;
+        self.tell(now, scheduler::Event::Closed);
+        self.wake();
+        if self.mode == Mode::Multipath && self.send.unsent() == 0 {
+            // DATA_FIN alone: on an ACK of its own (RFC 8684 3.3.3).
+            self.ack_on_best();
+        }
+        self.arm_meta(now);
+    }
+
+    /// Closes our side, and doesn't wait for ever for the peer's.
+    pub(crate) fn close(&mut self, now: Nanos) {
+        self.closed_by_us = true;
+        self.shutdown(now);
+        self.check_closed(now);
+    }
+
+    /// Throws the connection away: MP_FASTCLOSE and RST (RFC 8684 3.5), RST in plain TCP.
+    pub(crate) fn abort(&mut self) {
+        let mut first = self.mode == Mode::Multipath && self.remote_key.is_some();
+        for index in 0..self.strands.len() {
+            if let Some(strand) = self.strands[index].as_mut() {
+                strand.fastclose = first;
+                first = false;
+                strand.tcp.abort();
+            }
+            self.flows[index].state = FlowState::Closed;
+        }
+        self.send.clear();
+        self.dead = true;
+        self.dirty = true;
+    }
+
+    pub(crate) fn die(&mut self, reason: &'static str) {
+        if !self.dead {
+            self.dead = true;
+            self.send.clear();
+            self.events.push_back(Event::Reset { reason });
+        }
+    }
+
+    /// Something may be sent now.
+    #[inline]
+    pub(crate) fn wake(&mut self) {
+        self.ask = true;
+        self.dirty = true;
+    }
+
+    pub(crate) fn fall_back(&mut self, now: Nanos, cause: FallbackCause) {
+        if self.mode == Mode::Plain {
+            return;
+        }
+        let negotiating = self.mode == Mode::Negotiating;
+        self.mode = Mode::Plain;
+        self.confirmed = true;
+        self.checksum = false;
+        for index in 0..self.strands.len() {
+            if let Some((mut cx, strand)) = self.split(now, index) {
+                strand.control_len = 0;
+                strand.mappings.clear();
+                strand.tcp.refresh_mss(&mut cx);
+            }
+        }
+        if !negotiating || self.config.multipath {
+            self.events.push_back(Event::Fallback(cause));
+        }
+        self.wake();
+    }
+
+    /// After anything that may have completed the close: FINs on the subflows when both directions are done.
+    pub(crate) fn check_closed(&mut self, now: Nanos) {
+        if self.dead {
+            return;
+        }
+        if self.mode == Mode::Multipath {
+            if self.send.fin_acked && self.receive.finished {
+                for strand in self.strands.iter_mut().flatten() {
+                    strand.tcp.close();
+                }
+                self.dirty = true;
+                if self.deadlines.linger.is_none() {
+                    self.deadlines.linger = Some(now + self.config.tcp.time_wait);
+                }
+            }
+        } else if self.send.closed && self.send.unsent() == 0 && self.send.reinjections.is_empty() {
+            if let Some(strand) = self.strands.iter_mut().flatten().next() {
+                strand.tcp.close();
+                self.dirty = true;
+            }
+        }
+        let done = self
+            .strands
+            .iter()
+            .flatten()
+            .all(|strand| matches!(strand.tcp.state(), State::Closed | State::TimeWait));
+        if done && self.send.closed && self.receive.finished && self.strands.iter().any(Option::is_some) {
+            self.finish();
+        }
+    }
+
+    fn finish(&mut self) {
+        if !self.dead {
+            self.dead = true;
+            self.events.push_back(Event::Closed);
+        }
+    }
+
+    /// Subflows, by index; closed ones included.
+    pub fn flows(&self) -> &[Flow] {
+        &self.flows
+    }
+
+    /// Addresses of a subflow, as we send.
+    pub fn tuple(&self, subflow: SubflowId) -> Option<FourTuple> {
+        Some(self.strands.get(subflow.index())?.as_ref()?.tcp.tuple())
+    }
+
+    /// Whether the connection speaks Multipath TCP now. Changes at the handshake's end and with a fallback.
+    pub fn is_multipath(&self) -> bool {
+        self.mode == Mode::Multipath
+    }
+
+    /// Our token, by which joins name the connection.
+    pub fn token(&self) -> u32 {
+        self.local_key.token
+    }
+
+    /// Our role.
+    pub fn role(&self) -> Role {
+        self.role
+    }
+
+    /// Counters until `now`.
+    pub fn stats(&self, now: Nanos) -> ConnectionStats {
+        let mut stats = self.stats.clone();
+        for strand in self.strands.iter().flatten() {
+            let counters = strand.tcp.counters();
+            stats.data_segments += counters.data_segments;
+            stats.retransmissions += counters.retrans_segs;
+            stats.timeouts += counters.timeouts;
+        }
+        for (total, strand) in stats.bytes_by_subflow.iter_mut().zip(&self.strands) {
+            *total += strand.as_ref().map_or(0, |strand| strand.tcp.counters().bytes_sent);
+        }
+        stats.bytes_received = self.receive.next;
+        stats.received_twice_bytes = self.receive.duplicate_bytes;
+        stats.ofo_bytes = self.receive.ofo_bytes;
+        stats.ofo_max = self.receive.ofo_max;
+        stats.ofo_integral = self.receive.ofo_integral(now);
+        if let Some(since) = self.blocked_since {
+            stats.window_blocked += now.saturating_sub(since);
+        }
+        stats
+    }
+
+    /// The out-of-order queue, bytes. Changes with each segment received.
+    pub fn ofo_bytes(&self) -> u64 {
+        self.receive.ofo_bytes
+    }
+
+    /// Bytes delivered in order so far.
+    pub fn bytes_received(&self) -> u64 {
+        self.receive.next
+    }
+
+    /// Connection-level send window that is left, bytes.
+    pub fn window_left(&self) -> u64 {
+        self.send.window_left()
+    }
+
+    /// First stream byte that the peer hasn't acknowledged.
+    pub fn data_una(&self) -> u64 {
+        self.send.una
+    }
+
+    /// The scheduler's own numbers.
+    pub fn scheduler_metrics(&self) -> Vec<(&'static str, f64)> {
+        self.scheduler.metrics()
+    }
+
+    /// The congestion control's numbers for a subflow.
+    pub fn congestion_metrics(&self, subflow: SubflowId) -> Vec<(&'static str, f64)> {
+        self.congestion.metrics(&self.flows, subflow.index())
+    }
+
+    /// A subflow's TCP counters.
+    pub fn tcp_counters(&self, subflow: SubflowId) -> Option<&crate::tcp::TcpCounters> {
+        Some(self.strands.get(subflow.index())?.as_ref()?.tcp.counters())
+    }
+
+    /// The earliest deadline of the connection and its subflows.
+    #[inline]
+    pub(crate) fn poll_timeout(&self) -> Option<Nanos> {
+        let deadlines = &self.deadlines;
+        let mut next = None;
+        for at in
+            [deadlines.retransmit, deadlines.wait, deadlines.control, deadlines.linger].into_iter().flatten()
+        {
+            next = Some(next.map_or(at, |known: Nanos| known.min(at)));
+        }
+        for strand in self.strands.iter().flatten() {
+            if let Some(at) = strand.tcp.poll_timeout() {
+                next = Some(next.map_or(at, |known| known.min(at)));
+            }
+        }
+        next
+    }
+
+    /// Declares the whole size that will be written.
+    pub(crate) fn declare_size(&mut self, bytes: u64) {
+        self.send.declared = Some(bytes);
+    }
+
+    /// Whether the endpoint may forget it.
+    pub(crate) fn is_forgettable(&self) -> bool {
+        self.dead && self.strands.iter().flatten().all(|strand| strand.tcp.is_finished())
+    }
+
+    /// Opens the first subflow of a client's connection.
+    pub(crate) fn open(&mut self, now: Nanos, path: PathId, tuple: FourTuple, mtu: u32, isn: u32) {
+        let Some(index) = self.slot(path) else { return };
+        self.insert_subflow(now, index, Join::Initial, |cx| Subflow::connect(cx, tuple, mtu, isn));
+    }
+
+    /// Answers a SYN with the first subflow of a server's connection.
+    pub(crate) fn answer(&mut self, now: Nanos, path: PathId, syn: &Segment<P>, mtu: u32, isn: u32) {
+        let Some(index) = self.slot(path) else { return };
+        self.insert_subflow(now, index, Join::Initial, |cx| Subflow::accept(cx, syn, mtu, isn));
+    }
+
+    pub(crate) fn insert_subflow(
+        &mut self,
+        now: Nanos,
+        index: usize,
+        join: Join,
+        make: impl FnOnce(&mut Context<'_>) -> Subflow<P>,
+    ) {
+        let shared = self.shared(index);
+        let mut cx = Context {
+            now,
+            flows: &mut self.flows,
+            index,
+            congestion: self.congestion.as_mut(),
+            tcp: &self.config.tcp,
+            shared,
+        };
+        let tcp = make(&mut cx);
+        self.put(index, tcp, join);
+        self.dirty = true;
+    }
+}

@@ -1,0 +1,582 @@
+//! Segments in: options first told apart, then TCP's processing, then what the options and the data mean at
+//! connection level (RFC 8684 3.1 to 3.4).
+
+use ropewalk_wire::{Dss, DssMapping, Flags, MpJoin, Payload, RareOptions, Segment, Seq};
+
+use super::connection::{Connection, Join, Mode, Role};
+use super::crypto::{Key, join_hmac, leftmost_64, leftmost_160};
+use super::mapping::{Mapping, Placed};
+use super::stats::{Event, FallbackCause};
+use crate::flow::FlowState;
+use crate::scheduler;
+use crate::tcp::{Outcome, State};
+use crate::{Nanos, SubflowId};
+
+impl<P: Payload> Connection<P> {
+    /// A segment for subflow `index` arrived.
+    pub(crate) fn on_segment(&mut self, now: Nanos, index: usize, mut segment: Segment<P>) {
+        let dss = segment.dss.take();
+        let rare = segment.rare.take();
+        // The subflow reads its SYN's options from `rare`.
+        if segment.flags.contains(Flags::SYN) {
+            segment.rare = rare.clone();
+        }
+        let had_data = !segment.payload.is_empty();
+        let seq = segment.seq;
+        let Some((mut cx, strand)) = self.split(now, index) else { return };
+        let before = strand.tcp.state();
+        let rcv_before = strand.tcp.rcv_nxt();
+        let outcome = strand.tcp.on_segment(&mut cx, &mut segment);
+        self.dirty = true;
+        if outcome.reset {
+            self.on_reset(now, index, rare.as_deref());
+            return;
+        }
+        if !outcome.acceptable {
+            return;
+        }
+        if before == State::SynSent && !self.on_syn_ack(now, index, rare.as_deref(), outcome.established) {
+            return;
+        }
+        if self.mode == Mode::Negotiating && before == State::SynReceived {
+            self.on_third_ack(now, index, rare.as_deref(), dss.is_some());
+        }
+        if let Some(rare) = rare.as_deref() {
+            if !segment.flags.contains(Flags::SYN)
+                && !self.on_rare(now, index, rare, seq, rcv_before, had_data)
+            {
+                return;
+            }
+        }
+        if !self.on_join_progress(now, index, &segment, rare.as_deref()) {
+            return;
+        }
+        if let Some(dss) = dss {
+            self.on_dss(now, index, &dss, seq, rcv_before);
+        } else if self.mode == Mode::Plain {
+            self.plain_acknowledge(now, index);
+        }
+        self.note_outcome(now, index, &outcome);
+        if outcome.data {
+            self.take_in_order(now, index);
+        }
+        if outcome.fin {
+            self.on_fin(now, index);
+        }
+        if outcome.acked_segments > 0 {
+            self.wake();
+        }
+        self.settle(now, index);
+    }
+
+    /// After TCP processing: states, the scheduler's events, reinjection, timers.
+    pub(crate) fn note_outcome(&mut self, now: Nanos, index: usize, outcome: &Outcome) {
+        let id = SubflowId(index as u8);
+        if outcome.established {
+            self.on_established(now, index);
+        }
+        if outcome.acked_segments > 0 {
+            if let Some(strand) = self.strands[index].as_mut() {
+                strand.timeouts = 0;
+            }
+            if self.flows[index].state == FlowState::Stale {
+                self.flows[index].state = FlowState::Usable;
+            }
+            self.tell(now, scheduler::Event::Acked { subflow: id, segments: outcome.acked_segments });
+        }
+        if outcome.lost_segments > 0 {
+            self.tell(now, scheduler::Event::Lost { subflow: id, segments: outcome.lost_segments });
+            self.wake();
+        }
+        if outcome.timeout {
+            self.on_subflow_timeout(now, index);
+        }
+        if outcome.failed {
+            self.remove(now, index, "too many retransmission timeouts");
+        }
+    }
+
+    /// A subflow's retransmission timer fired: what it carries is reinjected on the others (RFC 8684 3.3.6).
+    fn on_subflow_timeout(&mut self, now: Nanos, index: usize) {
+        self.tell(now, scheduler::Event::Timeout(SubflowId(index as u8)));
+        self.wake();
+        if self.mode != Mode::Multipath {
+            return;
+        }
+        let Some(strand) = self.strands[index].as_mut() else { return };
+        strand.timeouts += 1;
+        let others = self.flows.iter().any(|flow| flow.id.index() != index && flow.usable());
+        if !others
+            || !matches!(self.flows[index].state, FlowState::Usable | FlowState::Stale | FlowState::Closing)
+        {
+            return;
+        }
+        let stale = strand.timeouts >= 2;
+        let tags: Vec<_> = strand.tcp.outstanding().map(|(tag, _)| tag).collect();
+        for tag in tags {
+            self.send.reinject(tag);
+        }
+        if stale && self.flows[index].state == FlowState::Usable {
+            self.flows[index].state = FlowState::Stale;
+        }
+    }
+
+    /// The handshake of a subflow is complete at TCP level.
+    fn on_established(&mut self, now: Nanos, index: usize) {
+        let Some(strand) = self.strands[index].as_ref() else { return };
+        if strand.join != Join::Initial {
+            return;
+        }
+        let tuple = strand.tcp.tuple();
+        self.make_usable(now, index);
+        let multipath = self.mode == Mode::Multipath;
+        self.events.push_back(match self.role {
+            Role::Client => Event::Connected { multipath },
+            Role::Server => Event::Accepted { tuple, multipath },
+        });
+        if self.mode == Mode::Plain {
+            self.plain_acknowledge(now, index);
+        } else {
+            // Until the first DATA_ACK, the window of the handshake counts.
+            self.send.peer_window = self.strands[index].as_ref().map_or(0, |strand| strand.tcp.peer_window());
+            self.send.window_end = self.send.una + self.send.peer_window;
+            if self.role == Role::Server {
+                self.announce(now);
+            }
+        }
+    }
+
+    /// The subflow may carry data from now on.
+    pub(crate) fn make_usable(&mut self, now: Nanos, index: usize) {
+        self.flows[index].state = FlowState::Usable;
+        self.congestion.subflow_added(&mut self.flows, index, now);
+        self.tell(now, scheduler::Event::SubflowAdded(SubflowId(index as u8)));
+        let path = self.flows[index].path;
+        if let Some(strand) = self.strands[index].as_mut() {
+            // Either side's wish makes it a backup (RFC 8684 3.3.8).
+            self.flows[index].backup = strand.backup_local || strand.backup_remote;
+            let tuple = strand.tcp.tuple();
+            if strand.join != Join::Initial {
+                strand.join = Join::Joined;
+                self.events.push_back(Event::SubflowAdded { subflow: SubflowId(index as u8), path, tuple });
+            }
+        }
+        self.wake();
+    }
+
+    /// The SYN/ACK of our SYN; false if the subflow is gone.
+    fn on_syn_ack(
+        &mut self,
+        now: Nanos,
+        index: usize,
+        rare: Option<&RareOptions>,
+        established: bool,
+    ) -> bool {
+        let Some(strand) = self.strands[index].as_mut() else { return false };
+        match strand.join {
+            Join::Initial => {
+                if self.mode != Mode::Negotiating {
+                    return true;
+                }
+                let capable = rare.and_then(|rare| rare.mp_capable).filter(|capable| {
+                    capable.version == 1 && capable.hmac_sha256 && capable.sender_key.is_some()
+                });
+                match capable {
+                    Some(capable) if established => {
+                        self.remote_key = capable.sender_key.map(Key::new);
+                        //= RFC 8684 3.1 MUST use checksums if either side requires them
+                        self.checksum |= capable.checksum_required;
+                        self.deny_join = capable.deny_join_initial_address;
+                        self.mode = Mode::Multipath;
+                    }
+                    _ => self.fall_back(now, FallbackCause::NoMpCapable),
+                }
+                true
+            }
+            Join::SynSent => {
+                let (Some(remote), Some(MpJoin::SynAck { backup, address_id, hmac, nonce })) =
+                    (self.remote_key, rare.and_then(|rare| rare.mp_join))
+                else {
+                    // The peer or a middlebox doesn't know the option (RFC 8684 3.2: reset).
+                    self.refuse(now, index, 1, "the SYN/ACK had no MP_JOIN");
+                    return false;
+                };
+                let expected = join_hmac(remote.key, self.local_key.key, nonce, strand.local_nonce);
+                if leftmost_64(&expected) != hmac {
+                    self.stats.join_hmac_failures += 1;
+                    self.refuse(now, index, 1, "the HMAC of the SYN/ACK was wrong");
+                    return false;
+                }
+                strand.remote_nonce = nonce;
+                strand.remote_id = address_id;
+                strand.backup_remote = backup;
+                strand.join = Join::AckSent;
+                strand.tcp.request_ack();
+                self.arm_control(now);
+                true
+            }
+            _ => true,
+        }
+    }
+
+    /// The third ACK of a connection that we accepted.
+    fn on_third_ack(&mut self, now: Nanos, index: usize, rare: Option<&RareOptions>, has_dss: bool) {
+        let capable = rare.and_then(|rare| rare.mp_capable);
+        match capable {
+            Some(capable) if capable.receiver_key == Some(self.local_key.key) => {
+                if let Some(key) = capable.sender_key {
+                    self.remote_key = Some(Key::new(key));
+                    self.mode = Mode::Multipath;
+                    self.confirmed = true;
+                    self.checksum |= capable.checksum_required;
+                    if let Some(strand) = self.strands[index].as_mut() {
+                        // Says DATA_ACK at once: the client then knows that its third ACK arrived.
+                        strand.tcp.request_ack();
+                    }
+                }
+            }
+            _ if has_dss => {
+                // Keys are lost with the third ACK: without them nothing can be verified.
+                self.fall_back(now, FallbackCause::NoOptionsInHandshake);
+            }
+            _ => self.fall_back(now, FallbackCause::NoOptionsInHandshake),
+        }
+    }
+
+    /// The MP_JOIN handshake beyond its SYN/ACK; false if the subflow is gone.
+    fn on_join_progress(
+        &mut self,
+        now: Nanos,
+        index: usize,
+        segment: &Segment<P>,
+        rare: Option<&RareOptions>,
+    ) -> bool {
+        let Some(strand) = self.strands[index].as_mut() else { return false };
+        match strand.join {
+            Join::SynReceived => {
+                let Some(remote) = self.remote_key else { return false };
+                let Some(MpJoin::Ack { hmac }) = rare.and_then(|rare| rare.mp_join) else {
+                    //= RFC 8684 3.2 MUST a third ACK without the HMAC resets the subflow
+                    self.refuse(now, index, 1, "the third ACK had no MP_JOIN");
+                    return false;
+                };
+                let expected =
+                    join_hmac(remote.key, self.local_key.key, strand.remote_nonce, strand.local_nonce);
+                if leftmost_160(&expected) != hmac {
+                    self.stats.join_hmac_failures += 1;
+                    self.refuse(now, index, 3, "the HMAC of the third ACK was wrong");
+                    return false;
+                }
+                strand.tcp.request_ack();
+                self.make_usable(now, index);
+                true
+            }
+            Join::AckSent if !segment.flags.contains(Flags::SYN) => {
+                self.make_usable(now, index);
+                true
+            }
+            _ => true,
+        }
+    }
+
+    /// Data sequence signals.
+    fn on_dss(&mut self, now: Nanos, index: usize, dss: &Dss, seq: Seq, rcv_before: u64) {
+        if self.mode == Mode::Negotiating {
+            return;
+        }
+        if self.mode == Mode::Plain {
+            self.plain_acknowledge(now, index);
+            return;
+        }
+        if let Some(ack) = dss.data_ack {
+            if !self.confirmed {
+                self.on_confirmed(now);
+            }
+            self.on_data_ack(now, index, ack, dss.ack_is_64);
+        }
+        let Some(mapping) = dss.mapping else {
+            return;
+        };
+        let Some(remote) = self.remote_key else { return };
+        if mapping.len == 0 {
+            // An infinite mapping: the peer fell back (RFC 8684 3.7).
+            let offset = self.data_offset(remote.idsn, mapping.dsn, mapping.dsn_is_64);
+            if let Some(strand) = self.strands[index].as_mut() {
+                let position = Seq(mapping.ssn).unfold(strand.tcp.rcv_nxt());
+                strand.plain_rx_base = Some(position.wrapping_sub(offset));
+            }
+            self.fall_back(now, FallbackCause::Peer);
+            return;
+        }
+        let offset = self.data_offset(remote.idsn, mapping.dsn, mapping.dsn_is_64);
+        if offset > 1 << 62 {
+            return;
+        }
+        let len = u32::from(mapping.len);
+        let data_len = len - u32::from(dss.data_fin);
+        if dss.data_fin {
+            self.receive.note_fin(offset + u64::from(data_len));
+            self.after_receive(now, index);
+            if data_len == 0 {
+                // The DATA_FIN alone is acknowledged at once.
+                if let Some(strand) = self.strands[index].as_mut() {
+                    strand.tcp.request_ack();
+                }
+                return;
+            }
+        }
+        self.add_mapping(index, &mapping, offset, data_len, seq, rcv_before);
+    }
+
+    /// The offset that a DSN of the peer stands for; far away if it is before the first byte.
+    fn data_offset(&self, idsn: u64, dsn: u64, is_64: bool) -> u64 {
+        let first = idsn.wrapping_add(1);
+        if is_64 {
+            dsn.wrapping_sub(first)
+        } else {
+            let low = (dsn as u32).wrapping_sub(first as u32);
+            Seq(low).unfold(self.receive.next)
+        }
+    }
+
+    pub(crate) fn add_mapping(
+        &mut self,
+        index: usize,
+        mapping: &DssMapping,
+        offset: u64,
+        data_len: u32,
+        seq: Seq,
+        rcv_before: u64,
+    ) {
+        let checksum = self.checksum;
+        let Some(strand) = self.strands[index].as_mut() else { return };
+        let _ = seq;
+        let position = Seq(mapping.ssn).unfold(rcv_before);
+        if position == 0 || position > 1 << 62 {
+            return;
+        }
+        let mapping = Mapping {
+            position,
+            offset,
+            len: data_len,
+            checksum: if checksum { mapping.checksum.or(Some(0)) } else { None },
+            dsn: mapping.dsn,
+            wire_len: mapping.len,
+        };
+        strand.mappings.add(mapping, rcv_before);
+    }
+
+    /// DATA_ACK and the window relative to it.
+    fn on_data_ack(&mut self, now: Nanos, index: usize, ack: u64, is_64: bool) {
+        let first = self.local_key.idsn.wrapping_add(1);
+        let acked = if is_64 {
+            ack.wrapping_sub(first)
+        } else {
+            Seq((ack as u32).wrapping_sub(first as u32)).unfold(self.send.una)
+        };
+        let end = self.send.written + u64::from(self.send.closed);
+        if acked > end {
+            return;
+        }
+        let window = self.strands[index].as_ref().map_or(0, |strand| strand.tcp.peer_window());
+        self.data_acknowledged(now, acked, window);
+    }
+
+    pub(crate) fn data_acknowledged(&mut self, now: Nanos, acked: u64, window: u64) {
+        let edge = acked + window;
+        if edge > self.send.window_end {
+            let was_blocked = self.send.window_left() == 0;
+            self.send.window_end = edge;
+            if was_blocked {
+                self.unblock(now);
+                self.wake();
+            }
+        }
+        self.send.peer_window = window;
+        let data = acked.min(self.send.written);
+        if self.send.acknowledge(data) > 0 {
+            self.meta_backoff = 0;
+            self.tell(now, scheduler::Event::DataAcked);
+            self.wake();
+            if self.send.writer_waits {
+                self.tune_for_writer();
+                if self.send.writable() {
+                    self.send.writer_waits = false;
+                    self.events.push_back(Event::Writable);
+                }
+            }
+            self.arm_meta(now);
+        }
+        if self.mode == Mode::Multipath
+            && self.send.closed
+            && !self.send.fin_acked
+            && acked > self.send.written
+        {
+            self.send.fin_acked = true;
+            self.deadlines.retransmit = None;
+            self.check_closed(now);
+        }
+    }
+
+    fn tune_for_writer(&mut self) {
+        let max = self.config.send_buffer.max;
+        if self.send.limit < max {
+            let windows: u64 =
+                self.flows.iter().filter(|f| f.usable()).map(|f| u64::from(f.cwnd) * u64::from(f.mss)).sum();
+            self.send.limit = self.send.limit.max((2 * windows).min(max));
+        }
+    }
+
+    /// In plain TCP the subflow's own acknowledgement is the connection's.
+    fn plain_acknowledge(&mut self, now: Nanos, index: usize) {
+        let Some(strand) = self.strands[index].as_ref() else { return };
+        let una = strand.tcp.snd_una();
+        let outstanding: u64 = strand.tcp.outstanding().next().map_or(self.send.assigned_end, |(tag, _)| tag);
+        let window = strand.tcp.peer_window();
+        if una >= 1 {
+            self.data_acknowledged(now, outstanding.max(self.send.una), window);
+        }
+    }
+
+    /// Moves in-order bytes of a subflow to the connection.
+    pub(crate) fn take_in_order(&mut self, now: Nanos, index: usize) {
+        let mut moved = false;
+        loop {
+            let plain = self.mode == Mode::Plain;
+            let Some(strand) = self.strands[index].as_mut() else { return };
+            let Some((position, mut data)) = strand.tcp.next_in_order() else { break };
+            if plain {
+                let next = self.receive.next;
+                let base = *strand.plain_rx_base.get_or_insert(position.wrapping_sub(next));
+                moved |= self.receive.insert(now, position.wrapping_sub(base), data);
+                continue;
+            }
+            let mut at = position;
+            loop {
+                let len = data.len() as u64;
+                let (placed, rest) = strand.mappings.place(at, data);
+                match placed {
+                    Placed::At(offset, data) => moved |= self.receive.insert(now, offset, data),
+                    Placed::Held => {}
+                    Placed::Corrupt(dsn) => {
+                        self.on_corrupt(now, index, dsn);
+                        return;
+                    }
+                    Placed::Unmapped(data) => {
+                        self.on_unmapped(now, index, at, data);
+                        return;
+                    }
+                }
+                match rest {
+                    Some(rest) => {
+                        at += len - rest.len() as u64;
+                        data = rest;
+                    }
+                    None => break,
+                }
+            }
+        }
+        if moved {
+            self.after_receive(now, index);
+        }
+    }
+
+    /// In-order data or the end of the stream may have come.
+    fn after_receive(&mut self, now: Nanos, index: usize) {
+        if self.receive.ready_bytes > 0 && !self.readable_told {
+            self.readable_told = true;
+            self.events.push_back(Event::Readable);
+        }
+        if self.receive.check_finished() {
+            if let Some(strand) = self.strands[index].as_mut() {
+                strand.tcp.request_ack();
+            }
+        }
+        if self.receive.finished && !self.peer_closed_told {
+            self.peer_closed_told = true;
+            self.events.push_back(Event::PeerClosed);
+            self.check_closed(now);
+        }
+    }
+
+    /// A subflow's FIN: in plain TCP the end of the stream, else only of the subflow.
+    fn on_fin(&mut self, now: Nanos, index: usize) {
+        if self.mode == Mode::Plain {
+            let end = self.receive.next;
+            self.receive.note_fin(end);
+            self.after_receive(now, index);
+            self.check_closed(now);
+            return;
+        }
+        let Some(strand) = self.strands[index].as_mut() else { return };
+        strand.tcp.close();
+        if matches!(self.flows[index].state, FlowState::Usable | FlowState::Stale) {
+            self.flows[index].state = FlowState::Closing;
+            let left = self.flows.iter().any(|flow| flow.usable());
+            let done = self.send.fin_acked && self.receive.finished;
+            if !done {
+                self.tell(now, scheduler::Event::SubflowRemoved(SubflowId(index as u8)));
+                if left {
+                    self.reinject_all(index);
+                }
+                self.wake();
+            }
+        }
+    }
+
+    /// Data without a mapping (RFC 8684 3.3, 3.7): fallback on a lone first subflow, else the subflow goes.
+    fn on_unmapped(&mut self, now: Nanos, index: usize, position: u64, data: P) {
+        let alone = self.strands.iter().flatten().count() == 1;
+        let initial = self.strands[index].as_ref().is_some_and(|strand| strand.join == Join::Initial);
+        if alone && initial {
+            self.fall_back(now, FallbackCause::NoMapping);
+            let next = self.receive.next;
+            if let Some(strand) = self.strands[index].as_mut() {
+                strand.plain_rx_base = Some(position.wrapping_sub(next));
+            }
+            if self.receive.insert(now, next, data) {
+                self.after_receive(now, index);
+            }
+            self.take_in_order(now, index);
+        } else {
+            self.refuse(now, index, 6, "data without a mapping");
+        }
+    }
+
+    /// A DSS checksum failed (RFC 8684 3.7).
+    fn on_corrupt(&mut self, now: Nanos, index: usize, dsn: u64) {
+        self.stats.checksum_errors += 1;
+        let others = self.flows.iter().any(|flow| flow.id.index() != index && flow.usable());
+        if let Some(strand) = self.strands[index].as_mut() {
+            strand.fail_pending = Some(dsn);
+        }
+        // With another subflow, this one is reset with MP_FAIL on its RST and the data comes again elsewhere. A
+        // lone one would have to deliver altered bytes to go on: it is closed instead, as Linux does.
+        self.refuse(now, index, 6, "a DSS checksum failed");
+        if !others {
+            self.die("a middlebox altered the data on the only subflow");
+        }
+    }
+
+    /// The peer showed with a DATA_ACK or ADD_ADDR that it has both keys.
+    fn on_confirmed(&mut self, now: Nanos) {
+        self.confirmed = true;
+        if self.role == Role::Client {
+            self.open_joins();
+        }
+        self.announce(now);
+    }
+
+    fn on_reset(&mut self, now: Nanos, index: usize, rare: Option<&RareOptions>) {
+        let fastclose = rare.and_then(|rare| rare.fastclose).is_some_and(|fastclose| {
+            fastclose.receiver_key == self.local_key.key && self.mode == Mode::Multipath
+        });
+        self.remove(now, index, "reset by the peer");
+        if fastclose {
+            for strand in self.strands.iter_mut().flatten() {
+                strand.tcp.abort();
+            }
+            self.die("the peer closed with MP_FASTCLOSE");
+        }
+    }
+}

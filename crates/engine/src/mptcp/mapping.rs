@@ -1,0 +1,156 @@
+//! Mappings from subflow sequence to connection-level offsets at the receiver (RFC 8684 3.3.1).
+
+use std::collections::VecDeque;
+
+use ropewalk_wire::Payload;
+
+/// One mapping: `len` bytes from subflow position `position` are the stream from `offset` on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Mapping {
+    pub position: u64,
+    pub offset: u64,
+    pub len: u32,
+    pub checksum: Option<u16>,
+    pub dsn: u64,
+    /// The mapping's length on the wire, which counts a DATA_FIN.
+    pub wire_len: u16,
+}
+
+impl Mapping {
+    #[inline]
+    pub fn end(&self) -> u64 {
+        self.position + u64::from(self.len)
+    }
+}
+
+/// Most mappings kept per subflow: far more than a window's worth of segments is an attack.
+const LIMIT: usize = 1 << 17;
+
+/// A subflow's mappings, in order of position, and data that waits for its mapping's checksum.
+#[derive(Debug, Default)]
+pub(crate) struct Mappings<P> {
+    list: VecDeque<Mapping>,
+    held: Vec<P>,
+    held_len: u32,
+}
+
+/// What to do with in-order data of a subflow.
+#[derive(Debug)]
+pub(crate) enum Placed<P> {
+    /// `data` belongs at `offset`.
+    At(u64, P),
+    /// It waits for the rest of its mapping, whose checksum covers both.
+    Held,
+    /// The mapping that starts at this DSN failed its checksum.
+    Corrupt(u64),
+    /// There is no mapping for it.
+    Unmapped(P),
+}
+
+impl<P: Payload> Mappings<P> {
+    /// Adds a mapping. Repeats, and parts that an earlier one covers, change nothing.
+    pub fn add(&mut self, mapping: Mapping, rcv_nxt: u64) {
+        if mapping.len == 0 || mapping.end() <= rcv_nxt && self.held.is_empty() || self.list.len() >= LIMIT {
+            return;
+        }
+        match self.list.back() {
+            None => self.list.push_back(mapping),
+            Some(last) if last.end() <= mapping.position => self.list.push_back(mapping),
+            Some(_) => {
+                let index = self.list.partition_point(|known| known.end() <= mapping.position);
+                match self.list.get(index) {
+                    // An overlap can only be a repeat; a contradiction is settled for the first.
+                    Some(known) if known.position < mapping.end() => {}
+                    _ => self.list.insert(index, mapping),
+                }
+            }
+        }
+    }
+
+    /// Places the first bytes of `data`, in order at `position`; returns what was placed and what is left.
+    pub fn place(&mut self, position: u64, data: P) -> (Placed<P>, Option<P>) {
+        while self.list.front().is_some_and(|mapping| mapping.end() <= position) {
+            self.list.pop_front();
+        }
+        let Some(mapping) = self.list.front().copied() else { return (Placed::Unmapped(data), None) };
+        if mapping.position > position {
+            return (Placed::Unmapped(data), None);
+        }
+        let room = (mapping.end() - position) as usize;
+        let (part, rest) = if data.len() > room {
+            (data.slice(0, room), Some(data.slice(room, data.len())))
+        } else {
+            (data, None)
+        };
+        if mapping.checksum.is_none() {
+            return (Placed::At(mapping.offset + (position - mapping.position), part), rest);
+        }
+        self.held_len += part.len() as u32;
+        self.held.push(part);
+        if self.held_len < mapping.len {
+            return (Placed::Held, rest);
+        }
+        self.held_len = 0;
+        let whole = P::join(&std::mem::take(&mut self.held));
+        let holds = match (whole.ones_complement_sum(), mapping.checksum) {
+            (Some(sum), Some(checksum)) => ropewalk_wire::checksum::dss_checksum_holds(
+                mapping.dsn,
+                mapping.position as u32,
+                mapping.wire_len,
+                sum,
+                checksum,
+            ),
+            _ => true,
+        };
+        let placed = if holds { Placed::At(mapping.offset, whole) } else { Placed::Corrupt(mapping.dsn) };
+        (placed, rest)
+    }
+
+    /// Forgets everything.
+    pub fn clear(&mut self) {
+        self.list.clear();
+        self.held.clear();
+        self.held_len = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::{Mapping, Mappings, Placed};
+
+    fn mapping(position: u64, offset: u64, len: u32) -> Mapping {
+        Mapping { position, offset, len, checksum: None, dsn: 0, wire_len: len as u16 }
+    }
+
+    fn offset(placed: Placed<Bytes>) -> Option<(u64, usize)> {
+        match placed {
+            Placed::At(offset, data) => Some((offset, data.len())),
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn a_mapping_longer_than_its_segment_covers_the_next_one_too() {
+        let mut mappings = Mappings::default();
+        mappings.add(mapping(1, 1000, 300), 1);
+        let data = Bytes::from(vec![0; 100]);
+        assert_eq!(offset(mappings.place(1, data.clone()).0), Some((1000, 100)));
+        mappings.add(mapping(1, 1000, 300), 101);
+        assert_eq!(offset(mappings.place(101, data.clone()).0), Some((1100, 100)));
+        assert_eq!(offset(mappings.place(201, data.clone()).0), Some((1200, 100)));
+        assert!(matches!(mappings.place(301, data).0, Placed::Unmapped(_)));
+    }
+
+    #[test]
+    fn merged_segments_are_cut_where_mappings_end() {
+        let mut mappings = Mappings::default();
+        mappings.add(mapping(101, 5000, 50), 1);
+        mappings.add(mapping(1, 0, 100), 1);
+        let (placed, rest) = mappings.place(1, Bytes::from(vec![0; 150]));
+        assert_eq!(offset(placed), Some((0, 100)));
+        let (placed, rest) = mappings.place(101, rest.unwrap());
+        assert_eq!((offset(placed), rest), (Some((5000, 50)), None));
+    }
+}

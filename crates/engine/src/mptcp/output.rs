@@ -1,0 +1,275 @@
+//! Segments out: what subflows must send, then reinjections, then what the scheduler chooses; each with the options
+//! that Multipath TCP adds (RFC 8684 3.1 to 3.7).
+
+use ropewalk_wire::{
+    Dss, DssMapping, FastClose, MpCapable, MpFail, MpJoin, MpPrio, MpTcpRst, Payload, RemoveAddr, Segment,
+};
+
+use super::connection::{Connection, Join, Mode, Role};
+use super::crypto::{join_hmac, leftmost_64, leftmost_160};
+use crate::tcp::{Kind, Transmit};
+use crate::{Nanos, PathId};
+
+/// Octets of options on a segment.
+const OPTION_SPACE: usize = 40;
+
+impl<P: Payload> Connection<P> {
+    /// The next segment to send and the path for it, until `None`.
+    pub(crate) fn poll_transmit(&mut self, now: Nanos, max_segments: u32) -> Option<(PathId, Segment<P>)> {
+        if !self.dirty {
+            return None;
+        }
+        let count = self.strands.len();
+        for step in 0..count {
+            let index = (self.next_strand + step) % count;
+            if let Some(sent) = self.transmit_on(now, index, max_segments) {
+                self.next_strand = index;
+                return Some(sent);
+            }
+        }
+        if !self.dead {
+            while let Some(index) = self.place(now, max_segments) {
+                if let Some(sent) = self.transmit_on(now, index, max_segments) {
+                    self.next_strand = index;
+                    return Some(sent);
+                }
+            }
+        }
+        self.dirty = false;
+        if self.deadlines.retransmit.is_none() {
+            self.arm_meta(now);
+        }
+        None
+    }
+
+    fn transmit_on(&mut self, now: Nanos, index: usize, max_segments: u32) -> Option<(PathId, Segment<P>)> {
+        self.strands[index].as_ref()?;
+        if self.mode != Mode::Plain {
+            let len = self.control_len(now, index);
+            if let Some(strand) = self.strands[index].as_mut() {
+                strand.control_len = len;
+            }
+        }
+        let (mut cx, strand) = self.split(now, index)?;
+        let transmit = strand.tcp.poll_transmit(&mut cx, max_segments)?;
+        let path = self.flows[index].path;
+        Some((path, self.decorate(now, index, transmit)))
+    }
+
+    /// Bytes of options on the next segment of `index` that carries no data, so that TCP leaves them room.
+    fn control_len(&self, now: Nanos, index: usize) -> u8 {
+        let Some(strand) = self.strands[index].as_ref() else { return 0 };
+        match strand.join {
+            Join::SynSent => return 12,
+            Join::SynReceived => return 16,
+            Join::AckSent => return 24,
+            Join::Initial if self.mode == Mode::Negotiating => return 12,
+            Join::Initial if !self.confirmed && self.role == Role::Client && self.send.assigned_end == 0 => {
+                return 20;
+            }
+            _ => {}
+        }
+        let mut len = 8;
+        if strand.prio_pending.is_some() {
+            len += 4;
+        }
+        if let Some(echo) = self.echoes.front() {
+            len += (echo.len() + 3) & !3;
+        } else if self.has_due_announcement(now) {
+            // The longest that may be due; timestamps give way to it.
+            len += if self.announced.iter().any(|a| a.option.address.is_ipv6()) { 32 } else { 20 };
+        }
+        if !self.removals.is_empty() {
+            len += 8;
+        }
+        len.min(OPTION_SPACE) as u8
+    }
+
+    fn data_ack(&self) -> Option<u64> {
+        let remote = self.remote_key?;
+        Some(remote.idsn.wrapping_add(1).wrapping_add(self.receive.ack()))
+    }
+
+    /// Adds the options.
+    fn decorate(&mut self, now: Nanos, index: usize, transmit: Transmit<P>) -> Segment<P> {
+        let Transmit { mut segment, kind, tag, ssn, .. } = transmit;
+        // The window that was advertised is relative to what is acknowledged at connection level.
+        let edge = self.receive.next + self.receive.window();
+        self.receive.advertised_end = self.receive.advertised_end.max(edge);
+        if self.mode == Mode::Plain {
+            return segment;
+        }
+        match kind {
+            Kind::Syn | Kind::SynAck => self.decorate_syn(index, kind, &mut segment),
+            Kind::Rst => self.decorate_reset(index, &mut segment),
+            Kind::Data => self.decorate_data(tag, ssn, &mut segment),
+            Kind::Ack => self.decorate_ack(now, index, &mut segment),
+        }
+        segment
+    }
+
+    fn decorate_syn(&mut self, index: usize, kind: Kind, segment: &mut Segment<P>) {
+        let Some(strand) = self.strands[index].as_ref() else { return };
+        match strand.join {
+            Join::Initial => {
+                // A path that drops SYNs with the option gets one without (Linux: from the third try on).
+                if kind == Kind::Syn && strand.tcp.syn_retransmissions() > 2 {
+                    return;
+                }
+                let sender_key = (kind == Kind::SynAck).then_some(self.local_key.key);
+                segment.rare_mut().mp_capable = Some(MpCapable {
+                    version: 1,
+                    checksum_required: self.checksum,
+                    hmac_sha256: true,
+                    sender_key,
+                    ..MpCapable::default()
+                });
+            }
+            Join::SynSent => {
+                let token = self.remote_key.map_or(0, |key| key.token);
+                segment.rare_mut().mp_join = Some(MpJoin::Syn {
+                    backup: strand.backup_local,
+                    address_id: strand.local_id,
+                    token,
+                    nonce: strand.local_nonce,
+                });
+            }
+            Join::SynReceived => {
+                let remote = self.remote_key.map_or(0, |key| key.key);
+                let hmac = join_hmac(self.local_key.key, remote, strand.local_nonce, strand.remote_nonce);
+                segment.rare_mut().mp_join = Some(MpJoin::SynAck {
+                    backup: strand.backup_local,
+                    address_id: strand.local_id,
+                    hmac: leftmost_64(&hmac),
+                    nonce: strand.local_nonce,
+                });
+            }
+            Join::AckSent | Join::Joined => {}
+        }
+    }
+
+    fn decorate_reset(&mut self, index: usize, segment: &mut Segment<P>) {
+        let remote_key = self.remote_key;
+        let Some(strand) = self.strands[index].as_mut() else { return };
+        segment.timestamps = None;
+        if let (true, Some(remote)) = (strand.fastclose, remote_key) {
+            segment.rare_mut().fastclose = Some(FastClose { receiver_key: remote.key });
+            return;
+        }
+        if let Some(dsn) = strand.fail_pending.take() {
+            segment.rare_mut().mp_fail = Some(MpFail { dsn });
+        }
+        if let Some(reason) = strand.reset_reason {
+            segment.rare_mut().mp_tcprst = Some(MpTcpRst { transient: false, reason });
+        }
+    }
+
+    fn decorate_data(&mut self, tag: u64, ssn: u32, segment: &mut Segment<P>) {
+        let len = segment.payload.len();
+        let dsn = self.local_key.idsn.wrapping_add(1).wrapping_add(tag);
+        let fin = self.send.closed && tag + len as u64 == self.send.written && len < 65_535;
+        let first = ssn == 1 && tag == 0 && self.role == Role::Client && !self.confirmed;
+        let wire_len = (len + usize::from(fin && !first)).min(65_535) as u16;
+        let checksum = if self.checksum {
+            let sum = segment.payload.ones_complement_sum();
+            Some(sum.map_or(0, |sum| ropewalk_wire::checksum::dss_checksum(dsn, ssn, wire_len, sum)))
+        } else {
+            None
+        };
+        if first {
+            // The first data of the client carries both keys (RFC 8684 3.1).
+            segment.rare_mut().mp_capable = Some(MpCapable {
+                version: 1,
+                checksum_required: self.checksum,
+                hmac_sha256: true,
+                sender_key: Some(self.local_key.key),
+                receiver_key: self.remote_key.map(|key| key.key),
+                data_len: Some(wire_len),
+                checksum,
+                ..MpCapable::default()
+            });
+            return;
+        }
+        segment.dss = Some(Dss {
+            data_ack: self.data_ack(),
+            ack_is_64: false,
+            mapping: Some(DssMapping { dsn, ssn, len: wire_len, checksum, dsn_is_64: true }),
+            data_fin: fin,
+        });
+    }
+
+    fn decorate_ack(&mut self, now: Nanos, index: usize, segment: &mut Segment<P>) {
+        let local_key = self.local_key;
+        let remote_key = self.remote_key;
+        let Some(strand) = self.strands[index].as_mut() else { return };
+        match strand.join {
+            Join::AckSent => {
+                let remote = remote_key.map_or(0, |key| key.key);
+                let hmac = join_hmac(local_key.key, remote, strand.local_nonce, strand.remote_nonce);
+                segment.rare_mut().mp_join = Some(MpJoin::Ack { hmac: leftmost_160(&hmac) });
+                return;
+            }
+            Join::Initial if !self.confirmed && self.role == Role::Client && self.send.assigned_end == 0 => {
+                let checksum_required = self.checksum;
+                segment.rare_mut().mp_capable = Some(MpCapable {
+                    version: 1,
+                    checksum_required,
+                    hmac_sha256: true,
+                    sender_key: Some(local_key.key),
+                    receiver_key: remote_key.map(|key| key.key),
+                    ..MpCapable::default()
+                });
+                return;
+            }
+            Join::SynSent | Join::SynReceived => return,
+            _ => {}
+        }
+        let prio = strand.prio_pending.take();
+        let mut dss = Dss { data_ack: self.data_ack(), ..Dss::default() };
+        if self.send.closed && !self.send.fin_acked && self.send.unsent() == 0 {
+            // DATA_FIN without data: a mapping of length 1 with subflow sequence 0 (RFC 8684 3.3.3).
+            let dsn = local_key.idsn.wrapping_add(1).wrapping_add(self.send.written);
+            let checksum = self.checksum.then(|| ropewalk_wire::checksum::dss_checksum(dsn, 0, 1, 0));
+            dss.mapping = Some(DssMapping { dsn, ssn: 0, len: 1, checksum, dsn_is_64: true });
+            dss.data_fin = true;
+        }
+        let left =
+            |segment: &Segment<P>| OPTION_SPACE.saturating_sub(segment.options_len() + dss.padded_len());
+        if prio.is_some() && left(segment) >= 4 {
+            segment.rare_mut().mp_prio = prio.map(|backup| MpPrio { backup });
+        }
+        if let Some(echo) = self.echoes.front().copied() {
+            if left(segment) >= (echo.len() + 3) & !3 {
+                self.echoes.pop_front();
+                segment.rare_mut().add_addr = Some(echo);
+            }
+        } else if self.has_due_announcement(now) {
+            if dss.mapping.is_none() {
+                // ADD_ADDR with its HMAC stands alone with the DATA_ACK; timestamps and SACK give way.
+                segment.timestamps = None;
+                segment.sack.truncate(0);
+                if let Some(option) = self.due_announcement(now) {
+                    if option.len() + 11 > OPTION_SPACE {
+                        dss.data_ack = None;
+                    }
+                    segment.rare_mut().add_addr = Some(option);
+                }
+            }
+        } else if !self.removals.is_empty() && left(segment) >= 8 {
+            let ids: Vec<u8> = self.removals.drain(..).take(4).collect();
+            segment.rare_mut().remove_addr = Some(RemoveAddr { address_ids: ids });
+        }
+        while segment.options_len() + dss.padded_len() > OPTION_SPACE && !segment.sack.is_empty() {
+            segment.sack.truncate(segment.sack.len() - 1);
+        }
+        if !dss.is_empty() && segment.options_len() + dss.padded_len() <= OPTION_SPACE {
+            segment.dss = Some(dss);
+        }
+        let more = !self.echoes.is_empty() || !self.removals.is_empty() || self.has_due_announcement(now);
+        if more {
+            if let Some(strand) = self.strands[index].as_mut() {
+                strand.tcp.request_ack();
+            }
+        }
+    }
+}

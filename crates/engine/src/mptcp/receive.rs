@@ -1,0 +1,293 @@
+//! The connection-level receive side: the out-of-order queue, what waits for the application, and the window
+//! (RFC 8684 3.3.1, 3.3.2).
+
+use std::collections::{BTreeMap, VecDeque};
+
+use ropewalk_wire::Payload;
+
+use crate::Nanos;
+
+/// Length of an entry of the out-of-order queue; only the payload is kept beside its offset.
+type Queue<P> = BTreeMap<u64, P>;
+
+/// The receive side.
+#[derive(Debug)]
+pub(crate) struct ReceiveSide<P> {
+    /// Next byte expected in order.
+    pub next: u64,
+    /// Out-of-order data by offset: disjoint.
+    ofo: Queue<P>,
+    pub ofo_bytes: u64,
+    pub ofo_max: u64,
+    ofo_integral: u128,
+    ofo_since: Nanos,
+    /// In order, not yet read.
+    ready: VecDeque<P>,
+    pub ready_bytes: u64,
+    /// Bytes that may be held.
+    pub limit: u64,
+    pub max: u64,
+    /// Right edge of the window that was last advertised; it never moves left.
+    pub advertised_end: u64,
+    /// Offset of the DATA_FIN, once it was heard.
+    pub fin_at: Option<u64>,
+    /// Everything up to the DATA_FIN has arrived.
+    pub finished: bool,
+    pub duplicate_bytes: u64,
+    /// Start of the interval in which reading speed is measured, and what was read by then (Linux's dynamic
+    /// right-sizing).
+    tuning: (Nanos, u64),
+    read: u64,
+}
+
+impl<P: Payload> ReceiveSide<P> {
+    pub fn new(initial: u64, max: u64) -> Self {
+        ReceiveSide {
+            next: 0,
+            ofo: Queue::new(),
+            ofo_bytes: 0,
+            ofo_max: 0,
+            ofo_integral: 0,
+            ofo_since: 0,
+            ready: VecDeque::new(),
+            ready_bytes: 0,
+            limit: initial,
+            max,
+            advertised_end: 0,
+            fin_at: None,
+            finished: false,
+            duplicate_bytes: 0,
+            tuning: (0, 0),
+            read: 0,
+        }
+    }
+
+    /// Bytes that may still arrive beyond `next`: the window to advertise.
+    #[inline]
+    pub fn window(&self) -> u64 {
+        // Out-of-order data lies inside the window relative to DATA_ACK, so that it doesn't shrink it.
+        let window = self.limit.saturating_sub(self.ready_bytes);
+        window.max(self.advertised_end.saturating_sub(self.next))
+    }
+
+    fn account(&mut self, now: Nanos) {
+        if self.ofo_bytes > 0 {
+            self.ofo_integral += u128::from(self.ofo_bytes) * u128::from(now.saturating_sub(self.ofo_since));
+        }
+        self.ofo_since = now;
+    }
+
+    /// The integral of the out-of-order queue over time until `now`, byte-nanoseconds.
+    pub fn ofo_integral(&self, now: Nanos) -> u128 {
+        self.ofo_integral + u128::from(self.ofo_bytes) * u128::from(now.saturating_sub(self.ofo_since))
+    }
+
+    /// Takes data at `offset`. Returns whether `next` moved.
+    pub fn insert(&mut self, now: Nanos, offset: u64, data: P) -> bool {
+        let len = data.len() as u64;
+        let end = offset + len;
+        if len == 0 {
+            return false;
+        }
+        if end <= self.next {
+            self.duplicate_bytes += len;
+            return false;
+        }
+        if offset <= self.next && self.ofo.is_empty() {
+            let skip = self.next - offset;
+            self.duplicate_bytes += skip;
+            self.accept(if skip == 0 { data } else { data.slice(skip as usize, len as usize) });
+            return true;
+        }
+        // Beyond the buffer: a peer that ignores the window; its data is dropped, unacknowledged.
+        if end > self.next + self.limit.max(self.max).saturating_mul(2) {
+            return false;
+        }
+        self.account(now);
+        self.store(offset, data);
+        let before = self.next;
+        while let Some((&start, _)) = self.ofo.first_key_value() {
+            if start > self.next {
+                break;
+            }
+            let Some((start, piece)) = self.ofo.pop_first() else { break };
+            let piece_len = piece.len() as u64;
+            self.ofo_bytes -= piece_len;
+            if start + piece_len <= self.next {
+                continue;
+            }
+            let skip = (self.next - start) as usize;
+            self.accept(if skip == 0 { piece } else { piece.slice(skip, piece_len as usize) });
+        }
+        self.ofo_max = self.ofo_max.max(self.ofo_bytes);
+        self.next > before
+    }
+
+    /// Stores the parts of `data` that no entry holds yet.
+    fn store(&mut self, offset: u64, data: P) {
+        let end = offset + data.len() as u64;
+        let mut at = offset.max(self.next);
+        self.duplicate_bytes += at - offset;
+        // An entry that begins before and reaches into it.
+        if let Some((&start, piece)) = self.ofo.range(..=at).next_back() {
+            let covered = (start + piece.len() as u64).min(end);
+            if covered > at {
+                self.duplicate_bytes += covered - at;
+                at = covered;
+            }
+        }
+        while at < end {
+            let (gap_end, entry_end) = match self.ofo.range(at..end).next() {
+                Some((&start, piece)) => (start, start + piece.len() as u64),
+                None => (end, end),
+            };
+            if gap_end > at {
+                let piece = data.slice((at - offset) as usize, (gap_end - offset) as usize);
+                self.ofo_bytes += piece.len() as u64;
+                self.ofo.insert(at, piece);
+            }
+            self.duplicate_bytes += entry_end.min(end) - gap_end;
+            at = entry_end.max(gap_end);
+        }
+    }
+
+    fn accept(&mut self, data: P) {
+        let len = data.len() as u64;
+        self.next += len;
+        self.ready_bytes += len;
+        self.ready.push_back(data);
+    }
+
+    /// Takes up to `max` bytes in order.
+    pub fn read(&mut self, max: usize) -> Option<P> {
+        let piece = self.ready.pop_front()?;
+        let piece = if piece.len() > max {
+            let rest = piece.slice(max, piece.len());
+            let part = piece.slice(0, max);
+            self.ready.push_front(rest);
+            part
+        } else if self.ready.is_empty() || piece.len() == max {
+            piece
+        } else {
+            self.read_more(piece, max)
+        };
+        self.ready_bytes -= piece.len() as u64;
+        self.read += piece.len() as u64;
+        Some(piece)
+    }
+
+    fn read_more(&mut self, first: P, max: usize) -> P {
+        let mut len = first.len();
+        let mut pieces = vec![first];
+        while let Some(piece) = self.ready.pop_front() {
+            if len + piece.len() > max {
+                let cut = max - len;
+                if cut > 0 {
+                    pieces.push(piece.slice(0, cut));
+                }
+                self.ready.push_front(piece.slice(cut, piece.len()));
+                break;
+            }
+            len += piece.len();
+            pieces.push(piece);
+        }
+        P::join(&pieces)
+    }
+
+    /// Grows the buffer as Linux's dynamic right-sizing does: twice what the application read in the last round
+    /// trip, plus what slow start may add.
+    pub fn tune(&mut self, now: Nanos, rtt: Nanos) {
+        let (since, read) = self.tuning;
+        if rtt == 0 || now < since + rtt {
+            return;
+        }
+        let copied = self.read - read;
+        self.tuning = (now, self.read);
+        let wanted = copied.saturating_mul(4) + 16 * 1460;
+        if wanted > self.limit {
+            self.limit = wanted.min(self.max);
+        }
+    }
+
+    /// Notes a DATA_FIN that stands at `offset`.
+    pub fn note_fin(&mut self, offset: u64) {
+        if self.fin_at.is_none() {
+            self.fin_at = Some(offset);
+        }
+    }
+
+    /// Whether the stream just came to its end.
+    pub fn check_finished(&mut self) -> bool {
+        if !self.finished && self.fin_at.is_some_and(|fin| self.next >= fin) {
+            self.finished = true;
+            return true;
+        }
+        false
+    }
+
+    /// DATA_ACK as an offset: the DATA_FIN takes one.
+    #[inline]
+    pub fn ack(&self) -> u64 {
+        self.next + u64::from(self.finished)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::ReceiveSide;
+
+    fn side() -> ReceiveSide<Bytes> {
+        ReceiveSide::new(1000, 1000)
+    }
+
+    #[test]
+    fn overlapping_pieces_come_out_once_and_in_order() {
+        let text = Bytes::from_static(b"0123456789");
+        let mut side = side();
+        assert!(!side.insert(0, 4, text.slice(4..6)));
+        assert!(!side.insert(0, 2, text.slice(2..8)));
+        assert!(!side.insert(0, 9, text.slice(9..10)));
+        assert_eq!((side.ofo_bytes, side.duplicate_bytes), (7, 2));
+        assert!(side.insert(0, 0, text.slice(0..3)));
+        assert_eq!((side.next, side.ofo_bytes), (8, 1));
+        assert!(side.insert(0, 7, text.slice(7..10)));
+        assert_eq!(side.next, 10);
+        assert_eq!(side.read(4).unwrap(), "0123");
+        assert_eq!(side.read(100).unwrap(), "456789");
+        assert!(side.read(1).is_none());
+    }
+
+    #[test]
+    fn the_queue_is_weighed_by_time() {
+        let mut side = side();
+        side.insert(10, 5, Bytes::from_static(b"abc"));
+        side.insert(30, 10, Bytes::from_static(b"abc"));
+        assert_eq!(side.ofo_integral(40), 3 * 20 + 6 * 10);
+        assert_eq!(side.ofo_max, 6);
+    }
+
+    #[test]
+    fn the_window_never_moves_left() {
+        let mut side = side();
+        assert_eq!(side.window(), 1000);
+        side.advertised_end = 1000;
+        side.insert(0, 0, Bytes::from(vec![0; 600]));
+        assert_eq!(side.window(), 400);
+        side.limit = 500;
+        assert_eq!(side.window(), 400);
+        side.read(600);
+        assert_eq!(side.window(), 500);
+    }
+
+    #[test]
+    fn the_end_takes_one_number() {
+        let mut side = side();
+        side.note_fin(3);
+        assert!(!side.check_finished());
+        side.insert(0, 0, Bytes::from_static(b"abc"));
+        assert!(side.check_finished() && !side.check_finished());
+        assert_eq!(side.ack(), 4);
+    }
+}

@@ -1,0 +1,349 @@
+//! Placing data: reinjections first, then the scheduler's decisions, clipped to what windows allow; the mechanisms
+//! that run when the connection-level window blocks (blest-2016 II-A); the net under a scheduler that would stall.
+
+use ropewalk_wire::Payload;
+
+use super::connection::{Connection, Mode};
+use super::stats::{DecisionRecord, Event};
+use crate::flow::Phase;
+use crate::scheduler::{self, Chunk, Decision, Purpose, Rule, View};
+use crate::{Nanos, SubflowId};
+
+/// Decisions that send nothing, in a row, before the engine stops asking until the next event.
+const PATIENCE: u32 = 64;
+
+macro_rules! view {
+    ($connection:expr, $now:expr) => {
+        View {
+            now: $now,
+            flows: &$connection.flows,
+            unsent: $connection.send.unsent(),
+            next_offset: $connection.send.next_offset(),
+            una: $connection.send.una,
+            send_window: $connection.send.peer_window,
+            window_left: $connection.send.window_left(),
+            written: $connection.send.written,
+            declared_size: $connection.send.declared,
+            closed: $connection.send.closed,
+            in_flight: &$connection.send.chunks,
+        }
+    };
+}
+
+impl<P: Payload> Connection<P> {
+    /// Lets the scheduler hear of something.
+    #[inline]
+    pub(crate) fn tell(&mut self, now: Nanos, event: scheduler::Event) {
+        let view = view!(self, now);
+        self.scheduler.on_event(&view, event);
+    }
+
+    /// Gives data to some subflow and returns which; `None` when nothing can or should be sent now.
+    pub(crate) fn place(&mut self, now: Nanos, max_segments: u32) -> Option<usize> {
+        if let Some(index) = self.place_reinjection(now) {
+            return Some(index);
+        }
+        if !self.ask {
+            return None;
+        }
+        let mut idle = 0;
+        loop {
+            let unsent = self.send.unsent();
+            if unsent == 0 && !(self.scheduler.repeats() && self.send.una < self.send.assigned_end) {
+                self.ask = false;
+                return None;
+            }
+            if unsent > 0 && self.send.window_left() == 0 {
+                self.note_blocked(now);
+                if let Some(index) = self.run_mechanisms(now) {
+                    return Some(index);
+                }
+            }
+            if !self.flows.iter().any(|flow| flow.usable() && flow.in_flight() < flow.cwnd)
+                && !self.queues_ahead()
+            {
+                if !self.flows.iter().any(|flow| flow.usable()) {
+                    self.revive();
+                }
+                self.ask = self.flows.iter().any(|flow| flow.usable() && flow.in_flight() < flow.cwnd);
+                if !self.ask {
+                    return None;
+                }
+            }
+            let view = view!(self, now);
+            let decision = self.scheduler.select(&view, &mut self.why);
+            let (placed, offset, bytes) = self.apply(now, decision, max_segments);
+            if self.why.on() {
+                self.record(now, decision, offset, bytes, unsent);
+            }
+            if placed.is_some() {
+                return placed;
+            }
+            if let Decision::Wait { until } = decision {
+                self.ask = false;
+                self.deadlines.wait = until.filter(|at| *at > now);
+                return self.save_from_stall(now, max_segments);
+            }
+            idle += 1;
+            if idle >= PATIENCE {
+                self.ask = false;
+                return self.save_from_stall(now, max_segments);
+            }
+        }
+    }
+
+    /// Whether the scheduler hands data to full subflows (OTIAS, linux): they are asked although no window has room.
+    fn queues_ahead(&self) -> bool {
+        matches!(self.scheduler.name(), "otias" | "linux")
+    }
+
+    /// When every subflow is stale, all of them count again.
+    fn revive(&mut self) {
+        for flow in &mut self.flows {
+            if flow.state == crate::flow::FlowState::Stale {
+                flow.state = crate::flow::FlowState::Usable;
+            }
+        }
+    }
+
+    fn record(&mut self, now: Nanos, decision: Decision, offset: u64, bytes: u32, unsent: u64) {
+        let window_left = self.send.window_left();
+        let reason = self.why.take();
+        let record = DecisionRecord { at: now, decision, offset, bytes, unsent, window_left, reason };
+        self.events.push_back(Event::Decision(Box::new(record)));
+    }
+
+    /// Nothing is in flight anywhere and the scheduler waits: the engine sends by `minrtt` (see
+    /// [`Decision::Wait`]).
+    fn save_from_stall(&mut self, now: Nanos, max_segments: u32) -> Option<usize> {
+        let silent = self.flows.iter().all(|flow| flow.packets_out == 0 && flow.queued_bytes == 0);
+        if !silent || self.deadlines.wait.is_some() || self.send.unsent() == 0 || self.send.window_left() == 0
+        {
+            return None;
+        }
+        let view = view!(self, now);
+        let subflow = View::fastest(view.available()).map(|flow| flow.id)?;
+        let bytes = self.flows[subflow.index()].mss;
+        self.apply(now, Decision::Send { subflow, bytes }, max_segments).0
+    }
+
+    /// Carries a decision out. Returns the subflow that got data, the offset and the length.
+    fn apply(&mut self, now: Nanos, decision: Decision, max_segments: u32) -> (Option<usize>, u64, u32) {
+        match decision {
+            Decision::Send { subflow, bytes } => {
+                let offset = self.send.next_offset();
+                self.hand_over(now, subflow, offset, bytes, false, max_segments)
+            }
+            Decision::SendAt { subflow, offset, bytes } => {
+                self.hand_over(now, subflow, offset, bytes, false, max_segments)
+            }
+            Decision::Queue { subflow, bytes } => {
+                let offset = self.send.next_offset();
+                self.hand_over(now, subflow, offset, bytes, true, max_segments)
+            }
+            Decision::Duplicate { subflow, offset, purpose } => self.duplicate(now, subflow, offset, purpose),
+            Decision::Wait { .. } => (None, 0, 0),
+        }
+    }
+
+    /// New data to a subflow.
+    fn hand_over(
+        &mut self,
+        now: Nanos,
+        subflow: SubflowId,
+        offset: u64,
+        bytes: u32,
+        queue: bool,
+        max_segments: u32,
+    ) -> (Option<usize>, u64, u32) {
+        let nothing = (None, offset, 0);
+        let index = subflow.index();
+        let Some(flow) = self.flows.get(index) else { return nothing };
+        if !flow.usable() || bytes == 0 || flow.mss == 0 {
+            return nothing;
+        }
+        let Some(free) = self.send.unassigned_at(offset) else { return nothing };
+        let room = if queue { u32::MAX } else { flow.window_space() };
+        if room == 0 {
+            return nothing;
+        }
+        let window_end = self.send.window_end.max(self.send.assigned_end);
+        let left = window_end.min(free.end).saturating_sub(free.start);
+        let burst = if queue {
+            u64::from(bytes)
+        } else {
+            u64::from(max_segments.max(1).min(room)) * u64::from(flow.mss)
+        };
+        // A mapping's length has 16 bits, and DATA_FIN takes one.
+        let mut len = u64::from(bytes).min(burst).min(left).min(65_000);
+        if len == 0 {
+            return nothing;
+        }
+        // Whole segments but for the end of the data, so that windows counted in segments are used in full.
+        let mss = u64::from(flow.mss);
+        if len > mss && len < free.end - free.start {
+            len -= len % mss;
+        }
+        let start = free.start;
+        self.send.assign(start..start + len);
+        let payload = self.send.get(start, len as u32);
+        let chunk =
+            Chunk { offset: start, len: len as u32, carriers: 1 << subflow.0, last: subflow, sent_at: now };
+        self.send.chunks.insert(chunk);
+        if let Some((mut cx, strand)) = self.split(now, index) {
+            strand.tcp.push(&mut cx, start, payload);
+        }
+        if self.send.unsent() == 0 {
+            self.unblock(now);
+        }
+        (Some(index), start, len as u32)
+    }
+
+    /// Data in flight elsewhere, again.
+    fn duplicate(
+        &mut self,
+        now: Nanos,
+        subflow: SubflowId,
+        offset: u64,
+        purpose: Purpose,
+    ) -> (Option<usize>, u64, u32) {
+        let nothing = (None, offset, 0);
+        let index = subflow.index();
+        let Some(sent) = self.send.chunks.find(offset) else { return nothing };
+        let chunk = sent.chunk;
+        let Some(flow) = self.flows.get(index) else { return nothing };
+        if self.mode != Mode::Multipath
+            || chunk.carried_by(subflow)
+            || !flow.usable()
+            || flow.window_space() == 0
+        {
+            return nothing;
+        }
+        self.repeat(now, index, chunk);
+        match purpose {
+            Purpose::Redundant => self.stats.duplicated_bytes += u64::from(chunk.len),
+            Purpose::Opportunistic => self.stats.opportunistic_bytes += u64::from(chunk.len),
+        }
+        (Some(index), chunk.offset, chunk.len)
+    }
+
+    fn repeat(&mut self, now: Nanos, index: usize, chunk: Chunk) {
+        let payload = self.send.get(chunk.offset, chunk.len);
+        self.send.repeated(chunk.offset, SubflowId(index as u8), now);
+        if let Some((mut cx, strand)) = self.split(now, index) {
+            strand.tcp.push(&mut cx, chunk.offset, payload);
+        }
+    }
+
+    /// The head of the reinjection queue, on the fastest available subflow that doesn't carry it, or failing that
+    /// any other than the last.
+    fn place_reinjection(&mut self, now: Nanos) -> Option<usize> {
+        if self.send.reinjections.is_empty() || self.mode != Mode::Multipath {
+            return None;
+        }
+        let chunk = self.send.next_reinjection()?;
+        let index = {
+            let view = view!(self, now);
+            let fresh = View::fastest(view.available().filter(|flow| !chunk.carried_by(flow.id)));
+            let alone = view.usable().count() <= 1;
+            fresh
+                .or_else(|| View::fastest(view.available().filter(|flow| flow.id != chunk.last)))
+                .or_else(|| if alone { View::fastest(view.available()) } else { None })
+                .map(|flow| flow.id.index())
+        };
+        let Some(index) = index else {
+            self.revive_if_none_usable();
+            return None;
+        };
+        // A lone subflow that still carries it repeats it by itself.
+        let carries = self.flows[index].id == chunk.last && chunk.carried_by(chunk.last);
+        if carries
+            && self.strands[index]
+                .as_ref()
+                .is_some_and(|s| s.tcp.outstanding().any(|(tag, _)| tag == chunk.offset))
+        {
+            self.send.repeated(chunk.offset, chunk.last, now);
+            return None;
+        }
+        self.repeat(now, index, chunk);
+        self.stats.reinjected_bytes += u64::from(chunk.len);
+        Some(index)
+    }
+
+    fn revive_if_none_usable(&mut self) {
+        if !self.flows.iter().any(|flow| flow.usable()) {
+            self.revive();
+        }
+    }
+
+    fn note_blocked(&mut self, now: Nanos) {
+        if self.blocked_since.is_none() {
+            self.blocked_since = Some(now);
+            self.tell(now, scheduler::Event::WindowBlocked);
+        }
+    }
+
+    pub(crate) fn unblock(&mut self, now: Nanos) {
+        if let Some(since) = self.blocked_since.take() {
+            self.stats.window_blocked += now.saturating_sub(since);
+        }
+    }
+
+    /// Opportunistic retransmission and penalisation, when new data doesn't fit the connection-level window.
+    fn run_mechanisms(&mut self, now: Nanos) -> Option<usize> {
+        let mechanisms = self.scheduler.mechanisms();
+        if self.mode != Mode::Multipath
+            || (mechanisms.opportunistic == Rule::Off && mechanisms.penalise == Rule::Off)
+        {
+            return None;
+        }
+        let head = self.send.chunks.find(self.send.una)?.chunk;
+        let carrier = self.flows.get(head.last.index())?.clone();
+        let (index, srtt) = {
+            let view = view!(self, now);
+            let best = View::fastest(view.available().filter(|flow| !head.carried_by(flow.id)))?;
+            (best.id.index(), best.srtt)
+        };
+        if mechanisms.penalise != Rule::Off {
+            self.penalise(now, mechanisms.penalise, index, srtt, head.last.index());
+        }
+        let allowed = match mechanisms.opportunistic {
+            Rule::Off => false,
+            Rule::Paper => srtt < carrier.srtt,
+            Rule::Linux => carrier.cwnd <= 4 || 4 * srtt < carrier.srtt,
+        };
+        if !allowed {
+            return None;
+        }
+        self.repeat(now, index, head);
+        self.stats.opportunistic_bytes += u64::from(head.len);
+        Some(index)
+    }
+
+    fn penalise(&mut self, now: Nanos, rule: Rule, selected: usize, srtt: Nanos, carrier: usize) {
+        for index in 0..self.flows.len() {
+            let flow = &mut self.flows[index];
+            let concerned = match rule {
+                Rule::Off => false,
+                // The paper: the carrier of the segment that blocks.
+                Rule::Paper => index == carrier && flow.srtt > srtt,
+                // The fork: every other carrier with a larger srtt that isn't in recovery.
+                Rule::Linux => {
+                    index != selected
+                        && flow.srtt > srtt
+                        && matches!(flow.phase, Phase::Open | Phase::Disorder)
+                }
+            };
+            if !concerned || !flow.usable() || now.saturating_sub(self.penalised_at[index]) < srtt {
+                continue;
+            }
+            self.penalised_at[index] = now;
+            self.stats.penalisations += 1;
+            let before = flow.cwnd;
+            flow.cwnd = (flow.cwnd / 2).max(1);
+            if rule == Rule::Linux && before >= flow.ssthresh {
+                flow.ssthresh = (flow.ssthresh / 2).max(2);
+            }
+        }
+    }
+}

@@ -1,0 +1,379 @@
+//! The connection-level send side: what the application wrote, which of it is assigned to subflows, and what the
+//! peer has acknowledged with DATA_ACKs (RFC 8684 3.3).
+//!
+//! Positions are stream offsets in 64 bits: DSN = IDSN + 1 + offset.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use ropewalk_wire::Payload;
+
+use crate::scheduler::{Chunk, InFlight};
+use crate::{Nanos, SubflowId};
+
+/// A range that was handed to a subflow and is not acknowledged at data level.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Sent {
+    pub chunk: Chunk,
+    /// Waits in the reinjection queue.
+    pub reinject: bool,
+}
+
+/// The chunks in flight, in order of offset.
+#[derive(Debug, Default)]
+pub(crate) struct Chunks(VecDeque<Sent>);
+
+impl Chunks {
+    /// Index of the first chunk that ends after `offset`.
+    fn index_after(&self, offset: u64) -> usize {
+        match self.0.front() {
+            None => 0,
+            Some(first) if first.chunk.offset + u64::from(first.chunk.len) > offset => 0,
+            _ => self.0.partition_point(|sent| sent.chunk.offset + u64::from(sent.chunk.len) <= offset),
+        }
+    }
+
+    /// The chunk that contains `offset`.
+    pub fn find_mut(&mut self, offset: u64) -> Option<&mut Sent> {
+        let index = self.index_after(offset);
+        self.0.get_mut(index).filter(|sent| sent.chunk.offset <= offset)
+    }
+
+    pub fn find(&self, offset: u64) -> Option<&Sent> {
+        self.0.get(self.index_after(offset)).filter(|sent| sent.chunk.offset <= offset)
+    }
+
+    pub fn insert(&mut self, chunk: Chunk) {
+        let sent = Sent { chunk, reinject: false };
+        match self.0.back() {
+            Some(last) if last.chunk.offset > chunk.offset => {
+                let index = self.index_after(chunk.offset);
+                self.0.insert(index, sent);
+            }
+            _ => self.0.push_back(sent),
+        }
+    }
+
+    /// Forgets what lies before `una`; a chunk across it is cut.
+    pub fn acknowledge(&mut self, una: u64) {
+        while let Some(first) = self.0.front_mut() {
+            let end = first.chunk.offset + u64::from(first.chunk.len);
+            if end <= una {
+                self.0.pop_front();
+            } else {
+                if first.chunk.offset < una {
+                    first.chunk.len = (end - una) as u32;
+                    first.chunk.offset = una;
+                }
+                break;
+            }
+        }
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = &Sent> {
+        self.0.iter()
+    }
+
+    pub fn clear(&mut self) {
+        self.0.clear();
+    }
+}
+
+impl InFlight for Chunks {
+    fn chunk_after(&self, offset: u64) -> Option<Chunk> {
+        self.0.get(self.index_after(offset)).map(|sent| sent.chunk)
+    }
+
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+}
+
+/// The send side.
+#[derive(Debug)]
+pub(crate) struct SendSide<P> {
+    /// What was written and isn't acknowledged: pieces with their offsets.
+    pieces: VecDeque<(u64, P)>,
+    /// First byte not acknowledged at data level.
+    pub una: u64,
+    /// End of what the application wrote.
+    pub written: u64,
+    /// Written and not assigned to a subflow: disjoint, in order; nearly always at most one range.
+    unassigned: VecDeque<Range<u64>>,
+    /// End of the highest range ever assigned.
+    pub assigned_end: u64,
+    /// Right edge of the peer's window, as an offset.
+    pub window_end: u64,
+    /// The last window that the peer advertised, bytes.
+    pub peer_window: u64,
+    pub chunks: Chunks,
+    /// Offsets of chunks that wait for reinjection, in order of offset.
+    pub reinjections: VecDeque<u64>,
+    /// Bytes that may be written and unacknowledged.
+    pub limit: u64,
+    /// The application was refused space and waits for it.
+    pub writer_waits: bool,
+    /// The application closed its side: DATA_FIN stands at `written`.
+    pub closed: bool,
+    pub fin_acked: bool,
+    /// The application declared the flow's size.
+    pub declared: Option<u64>,
+}
+
+impl<P: Payload> SendSide<P> {
+    pub fn new(limit: u64) -> Self {
+        SendSide {
+            pieces: VecDeque::new(),
+            una: 0,
+            written: 0,
+            unassigned: VecDeque::new(),
+            assigned_end: 0,
+            window_end: 0,
+            peer_window: 0,
+            chunks: Chunks::default(),
+            reinjections: VecDeque::new(),
+            limit,
+            writer_waits: false,
+            closed: false,
+            fin_acked: false,
+            declared: None,
+        }
+    }
+
+    /// Takes a prefix of `data` as far as there is space, and returns its length.
+    pub fn write(&mut self, data: P) -> usize {
+        let space = self.limit.saturating_sub(self.written - self.una);
+        let len = (data.len() as u64).min(space) as usize;
+        if len < data.len() {
+            self.writer_waits = true;
+        }
+        if len == 0 {
+            return 0;
+        }
+        let data = if len == data.len() { data } else { data.slice(0, len) };
+        self.pieces.push_back((self.written, data));
+        let start = self.written;
+        self.written += len as u64;
+        match self.unassigned.back_mut() {
+            Some(last) if last.end == start => last.end = self.written,
+            _ => self.unassigned.push_back(start..self.written),
+        }
+        len
+    }
+
+    /// Bytes written and not assigned.
+    #[inline]
+    pub fn unsent(&self) -> u64 {
+        match self.unassigned.len() {
+            0 => 0,
+            1 => self.unassigned[0].end - self.unassigned[0].start,
+            _ => self.unassigned.iter().map(|range| range.end - range.start).sum(),
+        }
+    }
+
+    /// First unassigned byte; the end of what was written if there is none.
+    #[inline]
+    pub fn next_offset(&self) -> u64 {
+        self.unassigned.front().map_or(self.written, |range| range.start)
+    }
+
+    /// The unassigned range that begins at or after `offset`, or holds it; failing that the first.
+    pub fn unassigned_at(&self, offset: u64) -> Option<Range<u64>> {
+        self.unassigned
+            .iter()
+            .find(|range| range.end > offset)
+            .map(|range| range.start.max(offset)..range.end)
+            .or_else(|| self.unassigned.front().cloned())
+    }
+
+    /// Marks `range`, which lies within one unassigned range, as assigned.
+    pub fn assign(&mut self, range: Range<u64>) {
+        let index =
+            self.unassigned.iter().position(|free| free.start <= range.start && range.end <= free.end);
+        let Some(index) = index else { return };
+        let free = self.unassigned[index].clone();
+        if free.start == range.start && free.end == range.end {
+            self.unassigned.remove(index);
+        } else if free.start == range.start {
+            self.unassigned[index].start = range.end;
+        } else {
+            self.unassigned[index].end = range.start;
+            if range.end < free.end {
+                self.unassigned.insert(index + 1, range.end..free.end);
+            }
+        }
+        self.assigned_end = self.assigned_end.max(range.end);
+    }
+
+    /// Bytes `offset..offset + len`; the caller asks only for what is written and not acknowledged.
+    pub fn get(&self, offset: u64, len: u32) -> P {
+        let mut index = match self.pieces.front() {
+            Some((start, piece)) if offset < start + piece.len() as u64 => 0,
+            _ => self.pieces.partition_point(|(start, piece)| start + piece.len() as u64 <= offset),
+        };
+        let end = offset + u64::from(len);
+        let mut at = offset;
+        let mut first = None;
+        let mut rest = Vec::new();
+        while at < end {
+            let Some((start, piece)) = self.pieces.get(index) else { break };
+            let from = (at - start) as usize;
+            let to = piece.len().min((end - start) as usize);
+            let part = piece.slice(from, to);
+            at = start + to as u64;
+            index += 1;
+            if first.is_none() {
+                first = Some(part);
+            } else {
+                rest.push(part);
+            }
+        }
+        match (first, rest.is_empty()) {
+            (Some(one), true) => one,
+            (Some(one), false) => {
+                rest.insert(0, one);
+                P::join(&rest)
+            }
+            (None, _) => P::default(),
+        }
+    }
+
+    /// Moves `una`; returns the bytes newly acknowledged.
+    pub fn acknowledge(&mut self, una: u64) -> u64 {
+        if una <= self.una {
+            return 0;
+        }
+        let newly = una - self.una;
+        self.una = una;
+        while let Some((start, piece)) = self.pieces.front() {
+            if start + piece.len() as u64 > una {
+                break;
+            }
+            self.pieces.pop_front();
+        }
+        self.chunks.acknowledge(una);
+        newly
+    }
+
+    /// Whether a waiting writer should be told: a third of the buffer is free, as in Linux.
+    pub fn writable(&self) -> bool {
+        let used = self.written - self.una;
+        used < self.limit && self.limit - used >= self.limit / 3
+    }
+
+    /// Room in the peer's window beyond what is assigned, bytes.
+    #[inline]
+    pub fn window_left(&self) -> u64 {
+        self.window_end.saturating_sub(self.assigned_end)
+    }
+
+    /// Queues a chunk for reinjection; does nothing if it waits already or is acknowledged.
+    pub fn reinject(&mut self, offset: u64) {
+        let Some(sent) = self.chunks.find_mut(offset) else { return };
+        if sent.reinject {
+            return;
+        }
+        sent.reinject = true;
+        let offset = sent.chunk.offset;
+        let at = self.reinjections.partition_point(|queued| *queued < offset);
+        self.reinjections.insert(at, offset);
+    }
+
+    /// The next chunk to reinject, dropping what has been acknowledged meanwhile.
+    pub fn next_reinjection(&mut self) -> Option<Chunk> {
+        while let Some(offset) = self.reinjections.front() {
+            match self.chunks.find(*offset) {
+                Some(sent) if sent.reinject => return Some(sent.chunk),
+                _ => {
+                    self.reinjections.pop_front();
+                }
+            }
+        }
+        None
+    }
+
+    /// Notes that a chunk was given to `subflow` again.
+    pub fn repeated(&mut self, offset: u64, subflow: SubflowId, now: Nanos) {
+        if let Some(sent) = self.chunks.find_mut(offset) {
+            sent.chunk.carriers |= 1 << subflow.0;
+            sent.chunk.last = subflow;
+            sent.chunk.sent_at = now;
+            sent.reinject = false;
+        }
+    }
+
+    /// Drops everything: the connection was aborted.
+    pub fn clear(&mut self) {
+        self.pieces.clear();
+        self.unassigned.clear();
+        self.chunks.clear();
+        self.reinjections.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::SendSide;
+    use crate::SubflowId;
+    use crate::scheduler::Chunk;
+
+    fn side(text: &'static str) -> SendSide<Bytes> {
+        let mut side = SendSide::new(1000);
+        side.write(Bytes::from_static(text.as_bytes()));
+        side
+    }
+
+    #[test]
+    fn bytes_come_out_across_pieces() {
+        let mut side = side("abc");
+        side.write(Bytes::from_static(b"defg"));
+        side.write(Bytes::from_static(b"h"));
+        assert_eq!(side.get(1, 7), "bcdefgh");
+        side.acknowledge(4);
+        assert_eq!(side.get(4, 3), "efg");
+    }
+
+    #[test]
+    fn a_full_buffer_takes_a_prefix() {
+        let mut side: SendSide<Bytes> = SendSide::new(5);
+        assert_eq!(side.write(Bytes::from_static(b"abcdefg")), 5);
+        assert!(side.writer_waits && !side.writable());
+        side.acknowledge(2);
+        assert!(side.writable());
+        assert_eq!(side.write(Bytes::from_static(b"fg")), 2);
+        assert_eq!(side.get(2, 5), "cdefg");
+    }
+
+    #[test]
+    fn assigning_from_the_middle_leaves_the_front_for_later() {
+        let mut side = side("0123456789");
+        side.assign(4..6);
+        assert_eq!((side.unsent(), side.next_offset(), side.assigned_end), (8, 0, 6));
+        assert_eq!(side.unassigned_at(4), Some(6..10));
+        side.assign(0..4);
+        assert_eq!((side.unsent(), side.next_offset()), (4, 6));
+        side.assign(6..10);
+        assert_eq!((side.unsent(), side.next_offset()), (0, 10));
+        assert_eq!(side.unassigned_at(0), None);
+    }
+
+    #[test]
+    fn a_reinjection_is_queued_once_and_forgotten_when_acknowledged() {
+        let mut side = side("0123456789");
+        for offset in [0, 5] {
+            side.assign(offset..offset + 5);
+            let chunk = Chunk { offset, len: 5, carriers: 1, last: SubflowId(0), sent_at: 0 };
+            side.chunks.insert(chunk);
+        }
+        side.reinject(5);
+        side.reinject(0);
+        side.reinject(7);
+        assert_eq!(side.reinjections, [0, 5]);
+        side.acknowledge(5);
+        assert_eq!(side.next_reinjection().map(|chunk| chunk.offset), Some(5));
+        side.repeated(5, SubflowId(1), 9);
+        assert_eq!(side.next_reinjection(), None);
+    }
+}

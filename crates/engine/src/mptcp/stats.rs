@@ -1,0 +1,133 @@
+//! What a connection tells: events, and counters that only grow.
+
+use ropewalk_wire::FourTuple;
+
+use crate::scheduler::Decision;
+use crate::{Nanos, PathId, SubflowId};
+
+/// Why a connection is plain TCP although Multipath TCP was wanted (RFC 8684 3.7).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FallbackCause {
+    /// The peer's SYN or SYN/ACK had no MP_CAPABLE (or our SYN's was lost on the way).
+    NoMpCapable,
+    /// The third ACK or the first data came without MPTCP options.
+    NoOptionsInHandshake,
+    /// Data without a mapping.
+    NoMapping,
+    /// A checksum failed, and there was one subflow.
+    Checksum,
+    /// The peer said so: infinite mapping or MP_FAIL.
+    Peer,
+}
+
+/// What the application and observers should know.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Event {
+    /// Our connect is complete.
+    Connected {
+        /// Whether the peer speaks Multipath TCP.
+        multipath: bool,
+    },
+    /// A peer's connect is complete.
+    Accepted {
+        /// Addresses as we send.
+        tuple: FourTuple,
+        /// Whether the peer speaks Multipath TCP.
+        multipath: bool,
+    },
+    /// Data is ready to be read.
+    Readable,
+    /// A refused write may be tried again.
+    Writable,
+    /// The peer closed its side; what it sent before can still be read.
+    PeerClosed,
+    /// Everything is acknowledged and closed both ways.
+    Closed,
+    /// The connection is lost: reset by the peer, or no subflow is left.
+    Reset {
+        /// For people.
+        reason: &'static str,
+    },
+    /// A subflow joined.
+    SubflowAdded {
+        /// Which.
+        subflow: SubflowId,
+        /// On which network.
+        path: PathId,
+        /// Addresses as we send.
+        tuple: FourTuple,
+    },
+    /// A subflow is gone.
+    SubflowRemoved {
+        /// Which.
+        subflow: SubflowId,
+        /// On which network.
+        path: PathId,
+        /// For people.
+        reason: &'static str,
+    },
+    /// The connection is plain TCP from now on.
+    Fallback(FallbackCause),
+    /// The scheduler decided; only with `trace_decisions`.
+    Decision(Box<DecisionRecord>),
+}
+
+/// One decision of the scheduler and what became of it.
+#[derive(Clone, PartialEq, Debug)]
+pub struct DecisionRecord {
+    /// When.
+    pub at: Nanos,
+    /// What it answered.
+    pub decision: Decision,
+    /// Stream offset of what was sent.
+    pub offset: u64,
+    /// Bytes that the engine took after clipping.
+    pub bytes: u32,
+    /// Bytes that waited, unassigned.
+    pub unsent: u64,
+    /// Connection-level window that was left, bytes.
+    pub window_left: u64,
+    /// Why; subflows as `{subflow N}`.
+    pub reason: String,
+}
+
+/// A connection's counters. They change with every call into the connection.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct ConnectionStats {
+    /// Bytes that the application wrote.
+    pub bytes_written: u64,
+    /// Bytes delivered in order.
+    pub bytes_received: u64,
+    /// Payload bytes sent by subflow slot, repeats included.
+    pub bytes_by_subflow: Vec<u64>,
+    /// Data segments sent for the first time.
+    pub data_segments: u64,
+    /// Segments retransmitted at subflow level.
+    pub retransmissions: u64,
+    /// Retransmission timeouts.
+    pub timeouts: u64,
+    /// Bytes reinjected after a timeout or a failure (`MPTcpExtMPTCPRetrans` counts the segments).
+    pub reinjected_bytes: u64,
+    /// Bytes repeated by opportunistic retransmission.
+    pub opportunistic_bytes: u64,
+    /// Bytes repeated by the scheduler.
+    pub duplicated_bytes: u64,
+    /// Bytes that arrived a second time at connection level.
+    pub received_twice_bytes: u64,
+    /// How often a subflow was penalised.
+    pub penalisations: u64,
+    /// Time during which new data waited for the connection-level send window.
+    pub window_blocked: Nanos,
+    /// The out-of-order queue now, bytes.
+    pub ofo_bytes: u64,
+    /// Its maximum.
+    pub ofo_max: u64,
+    /// Its integral over time, byte-nanoseconds.
+    pub ofo_integral: u128,
+    /// DSS checksums that failed (`MPTcpExtDataCsumErr`).
+    pub checksum_errors: u64,
+    /// MP_JOINs with a wrong HMAC (`MPTcpExtMPJoinAckHMacFailure`, `MPTcpExtMPJoinSynAckHMacFailure`).
+    pub join_hmac_failures: u64,
+    /// ADD_ADDRs with a wrong HMAC.
+    pub add_addr_hmac_failures: u64,
+}

@@ -1,0 +1,179 @@
+//! Opening: active, passive and simultaneous (RFC 9293 3.5, 3.10.7.3), with the options that are negotiated there.
+
+use ropewalk_wire::{Ecn, Flags, FourTuple, Payload, RareOptions, Segment, Timestamps};
+
+use super::timer::Timer;
+use super::{Context, Kind, Outcome, State, Subflow, Transmit, WINDOW_SHIFT};
+
+impl<P: Payload> Subflow<P> {
+    /// Opens actively: a SYN goes out at the next `poll_transmit`.
+    pub fn connect(cx: &mut Context<'_>, tuple: FourTuple, path_mtu: u32, isn: u32) -> Self {
+        let mut subflow = Subflow::new(tuple, State::SynSent, path_mtu, isn, cx.now);
+        subflow.snd_nxt = 1;
+        cx.flow().rto = cx.tcp.initial_rto;
+        cx.flow().cwnd = cx.tcp.initial_window;
+        subflow
+    }
+
+    /// Answers a SYN: a SYN/ACK goes out at the next `poll_transmit`.
+    pub fn accept(cx: &mut Context<'_>, syn: &Segment<P>, path_mtu: u32, isn: u32) -> Self {
+        let mut subflow = Subflow::new(syn.tuple.reversed(), State::SynReceived, path_mtu, isn, cx.now);
+        subflow.snd_nxt = 1;
+        cx.flow().rto = cx.tcp.initial_rto;
+        cx.flow().cwnd = cx.tcp.initial_window;
+        subflow.take_syn(cx, syn);
+        subflow
+    }
+
+    /// Takes the peer's ISN and options from its SYN or SYN/ACK.
+    fn take_syn(&mut self, cx: &mut Context<'_>, syn: &Segment<P>) {
+        self.peer_isn = syn.seq.0;
+        self.rcv_nxt = 1;
+        let none = RareOptions::default();
+        let options = syn.rare.as_deref().unwrap_or(&none);
+        //= RFC 9293 MUST-15 if an MSS option is not received, assume 536 (IPv4) or 1220 (IPv6)
+        let default_mss = if self.tuple.src.is_ipv4() { 536 } else { 1220 };
+        self.peer_mss = options.mss.map_or(default_mss, |mss| u32::from(mss.max(64)));
+        self.window_scaling = cx.tcp.window_scaling && options.window_scale.is_some();
+        //= RFC 7323 2.3 a shift beyond 14 counts as 14
+        self.peer_shift = if self.window_scaling { options.window_scale.unwrap_or(0).min(14) } else { 0 };
+        self.sack = cx.tcp.sack && options.sack_permitted;
+        self.timestamps = cx.tcp.timestamps && syn.timestamps.is_some();
+        if let Some(stamp) = syn.timestamps {
+            self.ts_recent = stamp.value;
+            self.ts_recent_at = cx.now;
+        }
+        let both = Flags::ECE.with(Flags::CWR);
+        self.ecn = cx.tcp.ecn
+            && if syn.flags.contains(Flags::ACK) {
+                syn.flags.contains(Flags::ECE) && !syn.flags.contains(Flags::CWR)
+            } else {
+                syn.flags.contains(both)
+            };
+        // RFC 7323 2.2: the window of a SYN is never scaled.
+        self.snd_wnd = u64::from(syn.window);
+        self.snd_wl1 = 0;
+        self.snd_wl2 = 0;
+        self.quick_acks = cx.tcp.quick_acks;
+        self.rcv_edge = 1 + cx.shared.receive_window.min(65_535);
+        self.update_mss(cx);
+    }
+
+    fn complete_handshake(&mut self, cx: &mut Context<'_>, outcome: &mut Outcome) {
+        self.state = State::Established;
+        self.snd_una = 1;
+        self.backoff = 0;
+        self.timers.stop(Timer::Retransmit);
+        if !self.syn_retransmitted {
+            let rtt = cx.now.saturating_sub(self.syn_sent_at);
+            let (tcp, now) = (cx.tcp, cx.now);
+            self.rtt.sample(cx.flow(), tcp, now, rtt);
+        }
+        self.delivered_at = cx.now;
+        self.first_sent_at = cx.now;
+        self.last_sent_at = cx.now;
+        cx.flow().last_progress = cx.now;
+        outcome.established = true;
+        if let Some(idle) = cx.tcp.keep_alive {
+            self.timers.set(Timer::Idle, cx.now + idle);
+        }
+    }
+
+    /// A segment in SYN-SENT (RFC 9293 3.10.7.3).
+    pub(super) fn on_segment_syn_sent(&mut self, cx: &mut Context<'_>, segment: &Segment<P>) -> Outcome {
+        let mut outcome = Outcome::default();
+        let has_ack = segment.flags.contains(Flags::ACK);
+        if has_ack && self.ack_position(segment.ack) != 1 {
+            // An ACK of something never sent: the endpoint answers with RST.
+            return outcome;
+        }
+        if segment.flags.contains(Flags::RST) {
+            if has_ack {
+                self.become_closed();
+                outcome.reset = true;
+            }
+            return outcome;
+        }
+        if !segment.flags.contains(Flags::SYN) {
+            return outcome;
+        }
+        outcome.acceptable = true;
+        self.take_syn(cx, segment);
+        if has_ack {
+            self.complete_handshake(cx, &mut outcome);
+            self.snd_wl2 = 1;
+            self.ack_now = true;
+        } else {
+            //= RFC 9293 MUST-10 simultaneous open
+            self.state = State::SynReceived;
+            self.syn_pending = true;
+            self.snd_nxt = 1;
+        }
+        outcome
+    }
+
+    /// The ACK that completes a passive or simultaneous open; false if it acknowledges anything else.
+    pub(super) fn on_handshake_ack(
+        &mut self,
+        cx: &mut Context<'_>,
+        segment: &Segment<P>,
+        outcome: &mut Outcome,
+    ) -> bool {
+        let ack = self.ack_position(segment.ack);
+        if ack < 1 || ack > self.snd_nxt {
+            return false;
+        }
+        self.complete_handshake(cx, outcome);
+        self.snd_wnd = u64::from(segment.window) << self.peer_shift;
+        self.snd_wl1 = self.peer_position(segment.seq);
+        self.snd_wl2 = ack;
+        true
+    }
+
+    /// The SYN or SYN/ACK to send now, if one is due.
+    pub(super) fn transmit_syn(&mut self, cx: &mut Context<'_>) -> Option<Transmit<P>> {
+        if !self.syn_pending {
+            return None;
+        }
+        self.syn_pending = false;
+        let answer = self.state == State::SynReceived;
+        let mut flags = if answer { Flags::SYN.with(Flags::ACK) } else { Flags::SYN };
+        if answer && self.ecn {
+            flags = flags.with(Flags::ECE);
+        } else if !answer && cx.tcp.ecn {
+            flags = flags.with(Flags::ECE).with(Flags::CWR);
+        }
+        let ack = if answer { self.peer_isn.wrapping_add(1) } else { 0 };
+        let mut segment = Segment::new(self.tuple, self.seq(0), ropewalk_wire::Seq(ack), flags);
+        segment.ecn = Ecn::NotEct;
+        segment.window = cx.shared.receive_window.min(65_535) as u16;
+        let own_mss = self.own_mss();
+        let options = segment.rare_mut();
+        //= RFC 9293 MUST-14 send an MSS option
+        options.mss = Some(own_mss);
+        let agreed = |ours: bool, theirs: bool| ours && (!answer || theirs);
+        if agreed(cx.tcp.window_scaling, self.window_scaling) {
+            options.window_scale = Some(WINDOW_SHIFT);
+        }
+        options.sack_permitted = agreed(cx.tcp.sack, self.sack);
+        if agreed(cx.tcp.timestamps, self.timestamps) {
+            segment.timestamps =
+                Some(Timestamps { value: self.timestamp(cx), echo: if answer { self.ts_recent } else { 0 } });
+        }
+        let rto = cx.tcp.initial_rto.saturating_mul(1 << self.backoff.min(16)).min(cx.tcp.max_rto);
+        self.timers.set(Timer::Retransmit, cx.now + rto);
+        self.counters.out_segs += 1;
+        let kind = if answer { Kind::SynAck } else { Kind::Syn };
+        Some(Transmit { segment, kind, tag: 0, ssn: 0, retransmission: self.syn_retransmitted })
+    }
+
+    /// Whether the SYN has been sent more than once.
+    pub fn syn_retransmitted(&self) -> bool {
+        self.syn_retransmitted
+    }
+
+    /// How often the SYN has been sent again.
+    pub fn syn_retransmissions(&self) -> u32 {
+        self.backoff
+    }
+}

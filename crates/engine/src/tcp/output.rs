@@ -1,0 +1,372 @@
+//! What is sent, and in which order: SYN, RST, retransmissions, new data, FIN, probes, ACKs (RFC 9293 3.8).
+
+use ropewalk_wire::{Ecn, Flags, Payload, Segment, Seq, Timestamps};
+
+use super::scoreboard::{APP_LIMITED, EVER_RETRANS, Entry, FIN, LOST, RETRANS};
+use super::timer::Timer;
+use super::{Context, Kind, State, Subflow, Transmit, WINDOW_SHIFT};
+use crate::flow::Phase;
+
+impl<P: Payload> Subflow<P> {
+    /// The next segment to send, until `None`; with `max_segments` > 1 data may come as a super-segment. Changes
+    /// with every segment received, timeout, `push`, `close` and `request_ack`.
+    #[inline]
+    pub fn poll_transmit(&mut self, cx: &mut Context<'_>, max_segments: u32) -> Option<Transmit<P>> {
+        match self.state {
+            State::SynSent | State::SynReceived => return self.transmit_syn(cx),
+            State::Closed => return self.transmit_reset(cx),
+            _ => {}
+        }
+        if cx.flows[cx.index].lost_out > 0 {
+            if let Some(transmit) = self.transmit_lost(cx, max_segments) {
+                return Some(transmit);
+            }
+        }
+        if !self.queue.is_empty() {
+            if let Some(transmit) = self.transmit_new(cx, max_segments, false) {
+                return Some(transmit);
+            }
+        }
+        if self.fin_queued && !self.fin_sent && self.queue.is_empty() {
+            return Some(self.transmit_fin(cx));
+        }
+        if self.probe_pending {
+            self.probe_pending = false;
+            if let Some(transmit) = self.transmit_probe(cx) {
+                return Some(transmit);
+            }
+        }
+        if self.persist_pending {
+            self.persist_pending = false;
+            return Some(self.transmit_window_probe(cx));
+        }
+        if self.ack_now { Some(self.transmit_ack(cx)) } else { None }
+    }
+
+    /// A segment with the fields and options that all share.
+    #[inline]
+    fn segment(&mut self, cx: &mut Context<'_>, position: u64, flags: Flags) -> Segment<P> {
+        let ack = Seq(self.peer_isn.wrapping_add(self.rcv_nxt as u32));
+        let mut segment = Segment::new(self.tuple, self.seq(position), ack, flags.with(Flags::ACK));
+        let shift = if self.window_scaling { WINDOW_SHIFT } else { 0 };
+        let window = (cx.shared.receive_window >> shift).min(65_535);
+        segment.window = window as u16;
+        self.rcv_edge = self.rcv_edge.max(self.rcv_nxt + (window << shift));
+        if self.timestamps {
+            segment.timestamps = Some(Timestamps { value: self.timestamp(cx), echo: self.ts_recent });
+        }
+        if self.ece_pending {
+            segment.flags = segment.flags.with(Flags::ECE);
+        }
+        self.counters.out_segs += 1;
+        // Whatever goes out acknowledges.
+        self.ack_now = false;
+        self.unacked_segments = 0;
+        self.timers.stop(Timer::DelayedAck);
+        segment
+    }
+
+    fn transmit_ack(&mut self, cx: &mut Context<'_>) -> Transmit<P> {
+        let mut segment = self.segment(cx, self.snd_nxt, Flags::default());
+        let room = 40usize.saturating_sub(usize::from(cx.shared.ack_option_len));
+        if room < 12 {
+            // ADD_ADDR with its HMAC may not fit beside timestamps: they go, as in Linux.
+            segment.timestamps = None;
+        }
+        self.add_sack(&mut segment, room);
+        Transmit { segment, kind: Kind::Ack, tag: 0, ssn: self.snd_nxt as u32, retransmission: false }
+    }
+
+    fn add_sack(&mut self, segment: &mut Segment<P>, room: usize) {
+        if !self.sack || (self.reassembly.is_empty() && !self.reassembly.has_dsack()) {
+            return;
+        }
+        let room = room.saturating_sub(if segment.timestamps.is_some() { 12 } else { 0 });
+        let blocks = room.saturating_sub(4) / 8;
+        segment.sack = self.reassembly.sack_blocks(self.peer_isn, blocks);
+    }
+
+    fn transmit_reset(&mut self, cx: &mut Context<'_>) -> Option<Transmit<P>> {
+        if !self.reset_pending {
+            return None;
+        }
+        self.reset_pending = false;
+        let mut segment = self.segment(cx, self.snd_nxt, Flags::RST);
+        segment.window = 0;
+        Some(Transmit { segment, kind: Kind::Rst, tag: 0, ssn: self.snd_nxt as u32, retransmission: false })
+    }
+
+    /// The first lost entry, if the window admits it.
+    fn transmit_lost(&mut self, cx: &mut Context<'_>, max_segments: u32) -> Option<Transmit<P>> {
+        let flow = &cx.flows[cx.index];
+        if flow.in_flight() >= flow.cwnd {
+            return None;
+        }
+        let index = self.rtx.next_lost()?;
+        let mss = flow.mss;
+        let entry = self.rtx.get(index)?;
+        // A super-segment is cut to what may be sent, and to the MSS in force now.
+        let most = (max_segments.min(flow.cwnd - flow.in_flight()).max(1) * mss) as usize;
+        if entry.payload.len() > most {
+            let at = entry.position + most as u64;
+            self.rtx.split(index, at, mss);
+        }
+        Some(self.retransmit(cx, index))
+    }
+
+    fn retransmit(&mut self, cx: &mut Context<'_>, index: usize) -> Transmit<P> {
+        let now = cx.now;
+        let delivered = cx.flows[cx.index].delivered;
+        let (delivered_at, first_sent_at) = (self.delivered_at, self.first_sent_at);
+        let entry = self.rtx.get_mut(index);
+        entry.sent_at = now;
+        entry.delivered = delivered;
+        entry.delivered_at = delivered_at;
+        entry.first_sent_at = first_sent_at;
+        if !entry.is(RETRANS) && entry.is(LOST) {
+            cx.flows[cx.index].retrans_out += entry.segments;
+            entry.flags |= RETRANS;
+        }
+        entry.flags |= EVER_RETRANS;
+        let (position, tag, segments) = (entry.position, entry.tag, entry.segments);
+        let (payload, fin) = (entry.payload.clone(), entry.is(FIN));
+        self.rtx.log_again(index);
+        self.note_retransmission(cx, segments);
+        self.recovery.prr_out += segments;
+        let flow = cx.flow();
+        flow.retrans_total += u64::from(segments);
+        self.counters.retrans_segs += u64::from(segments);
+        self.counters.retrans_bytes += payload.len() as u64;
+        self.last_sent_at = now;
+        if self.timers.get(Timer::Retransmit).is_none() {
+            self.arm_retransmit(cx);
+        }
+        self.data_segment(cx, position, tag, payload, fin, true)
+    }
+
+    fn data_segment(
+        &mut self,
+        cx: &mut Context<'_>,
+        position: u64,
+        tag: u64,
+        payload: P,
+        fin: bool,
+        retransmission: bool,
+    ) -> Transmit<P> {
+        let len = payload.len();
+        let mut flags = Flags::default();
+        if self.queue.is_empty() && len > 0 {
+            flags = flags.with(Flags::PSH);
+        }
+        if fin {
+            flags = flags.with(Flags::FIN);
+        }
+        let mut segment = self.segment(cx, position, flags);
+        if self.ecn && !retransmission && len > 0 {
+            segment.ecn = Ecn::Ect0;
+            if self.cwr_pending {
+                self.cwr_pending = false;
+                segment.flags = segment.flags.with(Flags::CWR);
+            }
+        }
+        let mss = cx.flows[cx.index].mss as usize;
+        if len > mss {
+            segment.gso_size = mss as u16;
+        }
+        let used = if len > 0 { cx.shared.data_option_len } else { cx.shared.ack_option_len };
+        self.add_sack(&mut segment, 40usize.saturating_sub(usize::from(used)));
+        segment.payload = payload;
+        self.counters.bytes_sent += len as u64;
+        let kind = if len > 0 { Kind::Data } else { Kind::Ack };
+        Transmit { segment, kind, tag, ssn: position as u32, retransmission }
+    }
+
+    /// New data from the own queue, as far as windows admit. A probe may exceed the congestion window by one.
+    #[inline]
+    fn transmit_new(&mut self, cx: &mut Context<'_>, max_segments: u32, probe: bool) -> Option<Transmit<P>> {
+        if !matches!(self.state, State::Established | State::CloseWait) {
+            return None;
+        }
+        self.restart_after_idle(cx);
+        let flow = &cx.flows[cx.index];
+        let mss = flow.mss as usize;
+        let in_flight = flow.in_flight();
+        let room = if probe { 1 } else { flow.cwnd.saturating_sub(in_flight) };
+        if room == 0 {
+            return None;
+        }
+        let (tag, front) = self.queue.front()?;
+        let tag = *tag;
+        let mut most = mss * max_segments.min(room).max(1) as usize;
+        if !cx.shared.multipath {
+            let edge = self.snd_una + self.snd_wnd;
+            let left = edge.saturating_sub(self.snd_nxt) as usize;
+            if left == 0 {
+                if self.rtx.is_empty() && self.timers.get(Timer::Persist).is_none() {
+                    let wait = flow.rto.saturating_mul(1 << self.backoff.min(16)).min(cx.tcp.max_rto);
+                    self.timers.set(Timer::Persist, cx.now + wait);
+                }
+                return None;
+            }
+            //= RFC 9293 MUST-38 sender-side silly window avoidance
+            if left < mss.min(front.len()) && in_flight > 0 {
+                return None;
+            }
+            most = most.min(left);
+        }
+        let mut payload = if front.len() > most { front.slice(0, most) } else { front.clone() };
+        let mut taken = payload.len();
+        if taken == front.len() {
+            self.queue.pop_front();
+            // Contiguous pieces share a segment.
+            while taken < mss.min(most) {
+                match self.queue.front_mut() {
+                    Some((next_tag, next)) if *next_tag == tag + taken as u64 => {
+                        let want = (mss.min(most) - taken).min(next.len());
+                        let part = next.slice(0, want);
+                        payload = P::join(&[payload, part]);
+                        taken += want;
+                        if want == next.len() {
+                            self.queue.pop_front();
+                        } else {
+                            let rest = next.slice(want, next.len());
+                            *next = rest;
+                            *next_tag += want as u64;
+                        }
+                    }
+                    _ => break,
+                }
+            }
+        } else if let Some((front_tag, front)) = self.queue.front_mut() {
+            let rest = front.slice(taken, front.len());
+            *front = rest;
+            *front_tag += taken as u64;
+        }
+        //= RFC 9293 SHLD-7 Nagle: a short segment waits while data is in flight
+        if cx.tcp.nagle && taken < mss && in_flight > 0 && self.queue.is_empty() && !self.fin_queued && !probe
+        {
+            self.queue.push_front((tag, payload));
+            return None;
+        }
+        let segments = if taken <= mss { 1 } else { taken.div_ceil(mss) as u32 };
+        let flow = &mut cx.flows[cx.index];
+        flow.queued_bytes -= taken as u64;
+        flow.packets_out += segments;
+        let delivered = flow.delivered;
+        let limited = if self.queue.is_empty() && flow.in_flight() < flow.cwnd { APP_LIMITED } else { 0 };
+        if flow.packets_out == segments {
+            self.first_sent_at = cx.now;
+            self.delivered_at = cx.now;
+        }
+        if matches!(flow.phase, Phase::Recovery | Phase::Cwr) {
+            self.recovery.prr_out += segments;
+        }
+        let position = self.snd_nxt;
+        self.snd_nxt += taken as u64;
+        self.last_sent_at = cx.now;
+        self.rtx.push(Entry {
+            position,
+            tag,
+            payload: payload.clone(),
+            flags: limited,
+            segments,
+            sent_at: cx.now,
+            delivered,
+            delivered_at: self.delivered_at,
+            first_sent_at: self.first_sent_at,
+        });
+        self.counters.data_segments += u64::from(segments);
+        if self.timers.get(Timer::Retransmit).is_none() {
+            self.arm_retransmit(cx);
+        }
+        self.arm_probe(cx);
+        Some(self.data_segment(cx, position, tag, payload, false, false))
+    }
+
+    /// RFC 5681 4.1, as Linux does it: the window halves for each RTO of idleness, not below the initial one.
+    #[inline]
+    fn restart_after_idle(&mut self, cx: &mut Context<'_>) {
+        let flow = &cx.flows[cx.index];
+        if !cx.tcp.idle_restart || flow.packets_out > 0 {
+            return;
+        }
+        let idle = cx.now.saturating_sub(self.last_sent_at);
+        let rto = flow.rto.max(1);
+        if idle <= rto || flow.cwnd <= cx.tcp.initial_window {
+            return;
+        }
+        let halvings = (idle / rto).min(31) as u32;
+        let flow = cx.flow();
+        // Linux: ssthresh keeps three quarters of what the window was.
+        flow.ssthresh = flow.ssthresh.max((flow.cwnd >> 1) + (flow.cwnd >> 2));
+        let floor = cx.tcp.initial_window.min(cx.flows[cx.index].cwnd);
+        let flow = cx.flow();
+        flow.cwnd = (flow.cwnd >> halvings).max(floor);
+        self.last_sent_at = cx.now;
+        cx.congestion.on_idle_restart(cx.flows, cx.index, idle);
+    }
+
+    fn transmit_fin(&mut self, cx: &mut Context<'_>) -> Transmit<P> {
+        self.fin_sent = true;
+        self.state = if self.state == State::CloseWait { State::LastAck } else { State::FinWait1 };
+        let position = self.snd_nxt;
+        self.snd_nxt += 1;
+        let flow = cx.flow();
+        flow.packets_out += 1;
+        let delivered = flow.delivered;
+        self.rtx.push(Entry {
+            position,
+            tag: 0,
+            payload: P::default(),
+            flags: FIN | APP_LIMITED,
+            segments: 1,
+            sent_at: cx.now,
+            delivered,
+            delivered_at: self.delivered_at,
+            first_sent_at: self.first_sent_at,
+        });
+        self.last_sent_at = cx.now;
+        if self.timers.get(Timer::Retransmit).is_none() {
+            self.arm_retransmit(cx);
+        }
+        self.data_segment(cx, position, 0, P::default(), true, false)
+    }
+
+    /// A tail loss probe (RFC 8985 7.3): new data if there is any, else the last segment again.
+    fn transmit_probe(&mut self, cx: &mut Context<'_>) -> Option<Transmit<P>> {
+        if self.rtx.is_empty() {
+            return None;
+        }
+        self.recovery.tlp_high = self.snd_nxt;
+        if let Some(transmit) = self.transmit_new(cx, 1, true) {
+            self.recovery.tlp_high = self.snd_nxt;
+            return Some(transmit);
+        }
+        let index = self.rtx.back_index()?;
+        let mss = cx.flows[cx.index].mss;
+        let entry = self.rtx.get(index)?;
+        if entry.is(super::scoreboard::SACKED) {
+            return None;
+        }
+        let index = if entry.payload.len() as u64 > u64::from(mss) {
+            let at = entry.end() - u64::from(mss);
+            self.rtx.split(index, at, mss);
+            index + 1
+        } else {
+            index
+        };
+        Some(self.retransmit(cx, index))
+    }
+
+    /// One byte before the window (RFC 9293 3.8.6.1), as Linux and BSD probe: it makes the peer answer.
+    fn transmit_window_probe(&mut self, cx: &mut Context<'_>) -> Transmit<P> {
+        self.counters.window_probes += 1;
+        let segment = self.segment(cx, self.snd_una.saturating_sub(1), Flags::default());
+        let has_more = !self.queue.is_empty() || self.snd_wnd == 0;
+        if has_more && self.state != State::Closed && cx.tcp.keep_alive.is_none() | !self.queue.is_empty() {
+            let wait = cx.flows[cx.index].rto.saturating_mul(1 << self.backoff.min(16)).min(cx.tcp.max_rto);
+            self.timers.set(Timer::Persist, cx.now + wait);
+        }
+        Transmit { segment, kind: Kind::Ack, tag: 0, ssn: self.snd_una as u32, retransmission: false }
+    }
+}

@@ -1,0 +1,59 @@
+//! Round-trip time and retransmission timeout (RFC 6298), with Linux's bounds: RTO = srtt + max(min_rto, 4 rttvar).
+
+use super::TcpConfig;
+use crate::Nanos;
+use crate::flow::Flow;
+
+/// How long the least round-trip time is remembered: Linux's `tcp_min_rtt_wlen`.
+const MIN_RTT_WINDOW: Nanos = 300 * crate::SECOND;
+
+/// What the estimator keeps beside the numbers in [`Flow`].
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct RttEstimator {
+    min_rtt_at: Nanos,
+}
+
+impl RttEstimator {
+    /// Takes a sample.
+    pub fn sample(&mut self, flow: &mut Flow, config: &TcpConfig, now: Nanos, rtt: Nanos) {
+        let rtt = rtt.max(1);
+        flow.last_rtt = rtt;
+        flow.max_rtt = flow.max_rtt.max(rtt);
+        if flow.min_rtt == 0 || rtt <= flow.min_rtt || now > self.min_rtt_at + MIN_RTT_WINDOW {
+            flow.min_rtt = rtt;
+            self.min_rtt_at = now;
+        }
+        if flow.srtt == 0 {
+            // RFC 6298 2.2.
+            flow.srtt = rtt;
+            flow.rttvar = rtt / 2;
+        } else {
+            // RFC 6298 2.3: alpha = 1/8, beta = 1/4; rttvar first, with the old srtt.
+            let error = flow.srtt.abs_diff(rtt);
+            flow.rttvar = flow.rttvar - flow.rttvar / 4 + error / 4;
+            flow.srtt = flow.srtt - flow.srtt / 8 + rtt / 8;
+        }
+        flow.rto = (flow.srtt + config.min_rto.max(4 * flow.rttvar)).min(config.max_rto);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::RttEstimator;
+    use crate::flow::Flow;
+    use crate::tcp::TcpConfig;
+    use crate::{MILLISECOND, PathId, SubflowId};
+
+    #[test]
+    fn the_first_sample_and_the_next_follow_rfc_6298() {
+        let mut flow = Flow::new(SubflowId(0), PathId(0));
+        let (mut rtt, config) = (RttEstimator::default(), TcpConfig::default());
+        rtt.sample(&mut flow, &config, 0, 80 * MILLISECOND);
+        assert_eq!((flow.srtt, flow.rttvar), (80 * MILLISECOND, 40 * MILLISECOND));
+        assert_eq!(flow.rto, 280 * MILLISECOND, "80 + max(200, 4 x 40)");
+        rtt.sample(&mut flow, &config, 1, 160 * MILLISECOND);
+        assert_eq!((flow.srtt, flow.rttvar), (90 * MILLISECOND, 50 * MILLISECOND));
+        assert_eq!(flow.rto, 290 * MILLISECOND);
+        assert_eq!((flow.min_rtt, flow.max_rtt), (80 * MILLISECOND, 160 * MILLISECOND));
+    }
+}

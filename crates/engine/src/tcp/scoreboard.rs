@@ -1,0 +1,192 @@
+//! The retransmission queue and SACK scoreboard (RFC 2018, RFC 6675), with the log of transmissions in order of
+//! time that RACK reads (RFC 8985 6.2).
+//!
+//! Entries stand in order of sequence; a cumulative ACK pops, a SACK marks by binary search. The log holds one
+//! (position, time) per transmission; what has been overtaken by events is skipped when it reaches the front, so
+//! that loss detection costs a constant per transmission.
+
+use std::collections::VecDeque;
+
+use ropewalk_wire::Payload;
+
+use crate::Nanos;
+
+pub(crate) const SACKED: u8 = 1;
+pub(crate) const LOST: u8 = 2;
+/// A retransmission of it is in flight.
+pub(crate) const RETRANS: u8 = 4;
+pub(crate) const EVER_RETRANS: u8 = 8;
+pub(crate) const FIN: u8 = 16;
+pub(crate) const APP_LIMITED: u8 = 32;
+
+/// A range of sequence space that was sent.
+#[derive(Clone, Debug)]
+pub(crate) struct Entry<P> {
+    pub position: u64,
+    pub tag: u64,
+    pub payload: P,
+    pub flags: u8,
+    /// How many segments of one MSS it stands for.
+    pub segments: u32,
+    /// When it was last sent.
+    pub sent_at: Nanos,
+    /// Delivery-rate state at that time: segments delivered, when, and when the sending round began.
+    pub delivered: u64,
+    pub delivered_at: Nanos,
+    pub first_sent_at: Nanos,
+}
+
+impl<P: Payload> Entry<P> {
+    #[inline]
+    pub fn end(&self) -> u64 {
+        self.position + self.payload.len() as u64 + u64::from(self.flags & FIN != 0)
+    }
+
+    #[inline]
+    pub fn is(&self, flag: u8) -> bool {
+        self.flags & flag != 0
+    }
+}
+
+/// The queue.
+#[derive(Debug)]
+pub(crate) struct Scoreboard<P> {
+    entries: VecDeque<Entry<P>>,
+    log: VecDeque<(u64, Nanos)>,
+    /// No entry before this position is lost without a retransmission in flight.
+    pub lost_hint: u64,
+}
+
+impl<P: Payload> Scoreboard<P> {
+    pub fn new() -> Self {
+        Scoreboard { entries: VecDeque::new(), log: VecDeque::new(), lost_hint: 0 }
+    }
+
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    pub fn back_index(&self) -> Option<usize> {
+        self.entries.len().checked_sub(1)
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = &Entry<P>> {
+        self.entries.iter()
+    }
+
+    pub fn get_mut(&mut self, index: usize) -> &mut Entry<P> {
+        &mut self.entries[index]
+    }
+
+    pub fn get(&self, index: usize) -> Option<&Entry<P>> {
+        self.entries.get(index)
+    }
+
+    #[inline]
+    pub fn push(&mut self, entry: Entry<P>) {
+        self.log.push_back((entry.position, entry.sent_at));
+        self.entries.push_back(entry);
+    }
+
+    /// Notes another transmission of an entry, whose `sent_at` is set already.
+    pub fn log_again(&mut self, index: usize) {
+        let entry = &self.entries[index];
+        self.log.push_back((entry.position, entry.sent_at));
+    }
+
+    /// Removes and returns the front entry if it lies wholly before `una`; cuts it there otherwise, and returns
+    /// the part before.
+    #[inline]
+    pub fn pop_before(&mut self, una: u64, mss: u32) -> Option<Entry<P>> {
+        let front = self.entries.front()?;
+        if front.position >= una {
+            return None;
+        }
+        if front.end() > una {
+            self.split(0, una, mss);
+        }
+        let entry = self.entries.pop_front();
+        while let Some((position, _)) = self.log.front() {
+            if *position >= una {
+                break;
+            }
+            self.log.pop_front();
+        }
+        entry
+    }
+
+    /// Cuts an entry in two at `position`, which lies inside it.
+    pub fn split(&mut self, index: usize, position: u64, mss: u32) {
+        let entry = &mut self.entries[index];
+        let cut = (position - entry.position) as usize;
+        let len = entry.payload.len();
+        if cut == 0 || cut > len || (cut == len && entry.flags & FIN == 0) {
+            return;
+        }
+        let mut rest = entry.clone();
+        rest.position = position;
+        rest.tag = entry.tag + cut as u64;
+        rest.payload = entry.payload.slice(cut, len);
+        entry.payload = entry.payload.slice(0, cut);
+        entry.flags &= !FIN;
+        // The counts of segments must add up, or in-flight would drift.
+        let before = (cut as u32).div_ceil(mss.max(1)).min(entry.segments);
+        rest.segments = entry.segments - before;
+        entry.segments = before;
+        let logged = (rest.position, rest.sent_at);
+        self.entries.insert(index + 1, rest);
+        let at = self.log.partition_point(|(_, sent_at)| *sent_at <= logged.1);
+        self.log.insert(at, logged);
+    }
+
+    /// Index of the entry that holds `position`, or of the first after it.
+    #[inline]
+    pub fn index_at(&self, position: u64) -> usize {
+        match self.entries.front() {
+            Some(first) if position < first.end() => 0,
+            _ => self.entries.partition_point(|entry| entry.end() <= position),
+        }
+    }
+
+    /// The next transmission in order of time that is still of interest: its entry is neither acknowledged nor
+    /// sacked nor marked lost, and was not sent again since.
+    pub fn oldest_transmission(&mut self) -> Option<usize> {
+        while let Some((position, sent_at)) = self.log.front().copied() {
+            let index = self.index_at(position);
+            match self.entries.get(index) {
+                Some(entry)
+                    if entry.position == position
+                        && entry.sent_at == sent_at
+                        && !entry.is(SACKED)
+                        && (!entry.is(LOST) || entry.is(RETRANS)) =>
+                {
+                    return Some(index);
+                }
+                _ => {
+                    self.log.pop_front();
+                }
+            }
+        }
+        None
+    }
+
+    /// The first entry that is lost and has no retransmission in flight.
+    pub fn next_lost(&mut self) -> Option<usize> {
+        let mut index = self.index_at(self.lost_hint);
+        while let Some(entry) = self.entries.get(index) {
+            if entry.is(LOST) && !entry.is(RETRANS) {
+                self.lost_hint = entry.position;
+                return Some(index);
+            }
+            index += 1;
+        }
+        self.lost_hint = self.entries.back().map_or(self.lost_hint, Entry::end);
+        None
+    }
+
+    pub fn clear(&mut self) {
+        self.entries.clear();
+        self.log.clear();
+    }
+}

@@ -1,0 +1,340 @@
+//! A client and a server endpoint joined by scripted paths, with a virtual clock and real bytes.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use ropewalk_engine::config::{
+    BufferConfig, ConnectionConfig, EndpointConfig, LocalEndpoint, PathManagerConfig, TcpConfig,
+};
+use ropewalk_engine::endpoint::{ConnectionId, Endpoint};
+use ropewalk_engine::mptcp::Event;
+use ropewalk_engine::{Entropy, Nanos, PathId, congestion, scheduler};
+use ropewalk_wire::{Payload, Segment};
+
+/// SplitMix64: enough for a test's dice.
+#[derive(Clone, Debug)]
+pub struct Dice(pub u64);
+
+impl Dice {
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    pub fn chance(&mut self, probability: f64) -> bool {
+        probability > 0.0 && (self.next() >> 11) as f64 / (1u64 << 53) as f64 <= probability
+    }
+}
+
+impl Entropy for Dice {
+    fn next_u64(&mut self) -> u64 {
+        self.next()
+    }
+}
+
+/// What a path does to packets.
+#[derive(Clone, Debug)]
+pub struct PathScript {
+    pub delay: Nanos,
+    pub loss: f64,
+    pub reorder: f64,
+    pub duplicate: f64,
+    pub dead_from: Option<Nanos>,
+    /// MPTCP options are stripped from the packets with this index on, both ways counted together.
+    pub strip_from: Option<u64>,
+}
+
+impl PathScript {
+    pub fn clean(delay_ms: u64) -> Self {
+        PathScript {
+            delay: delay_ms * 1_000_000,
+            loss: 0.0,
+            reorder: 0.0,
+            duplicate: 0.0,
+            dead_from: None,
+            strip_from: None,
+        }
+    }
+}
+
+pub fn bytes(seed: u8, len: usize) -> Bytes {
+    (0..len).map(|i| (i as u64 * 31 + u64::from(seed) + (i as u64 >> 8)) as u8).collect()
+}
+
+const SERVER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 9, 0, 1)), 80);
+
+pub fn client_address(path: usize) -> IpAddr {
+    Ipv4Addr::new(10, 0, path as u8, 2).into()
+}
+
+pub struct Net {
+    pub ends: [Endpoint<Bytes, Dice>; 2],
+    pub client: ConnectionId,
+    pub server: Option<ConnectionId>,
+    pub paths: Vec<PathScript>,
+    pub now: Nanos,
+    pub events: Vec<(usize, Event)>,
+    pub received: [Vec<u8>; 2],
+    pub sent: [Vec<u8>; 2],
+    pub digest: u64,
+    pub saw_checksum: bool,
+    wire: BTreeMap<(Nanos, u64), (usize, PathId, Segment<Bytes>)>,
+    sequence: u64,
+    counts: Vec<u64>,
+    dice: Dice,
+    backlog: [Bytes; 2],
+    close_after: [bool; 2],
+}
+
+pub fn config(scheduler: &str, congestion: &str, paths: usize) -> ConnectionConfig {
+    let endpoints = (1..paths)
+        .map(|path| LocalEndpoint {
+            address: client_address(path),
+            port: None,
+            path: PathId(path as u16),
+            id: path as u8,
+            signal: false,
+            subflow: true,
+            backup: false,
+        })
+        .collect();
+    ConnectionConfig {
+        tcp: TcpConfig { time_wait: 1_000_000_000, ..TcpConfig::default() },
+        multipath: true,
+        checksum: false,
+        send_buffer: BufferConfig::fixed(1 << 20),
+        receive_buffer: BufferConfig::fixed(1 << 20),
+        scheduler: scheduler::builtin().parse(scheduler).unwrap(),
+        congestion: congestion::builtin().parse(congestion).unwrap(),
+        path_manager: PathManagerConfig { subflows: 8, add_addr_accepted: 8, endpoints },
+        trace_decisions: false,
+    }
+}
+
+impl Net {
+    pub fn new(scheduler: &str, congestion: &str, paths: Vec<PathScript>) -> Self {
+        Net::with(|_| {}, scheduler, congestion, paths)
+    }
+
+    pub fn plain(paths: Vec<PathScript>) -> Self {
+        Net::with(|config| config.multipath = false, "single", "reno", paths)
+    }
+
+    pub fn with(
+        adjust: impl FnOnce(&mut ConnectionConfig),
+        scheduler: &str,
+        congestion: &str,
+        paths: Vec<PathScript>,
+    ) -> Self {
+        let mut config = config(scheduler, congestion, paths.len());
+        adjust(&mut config);
+        let client_config = Arc::new(config.clone());
+        config.path_manager.endpoints.clear();
+        let mut ends = [
+            Endpoint::new(EndpointConfig::default(), Dice(1)),
+            Endpoint::new(EndpointConfig::default(), Dice(2)),
+        ];
+        ends[1].listen(SERVER, Arc::new(config));
+        let local = SocketAddr::new(client_address(0), 0);
+        let client = ends[0].connect(0, PathId(0), local, SERVER, client_config).unwrap();
+        Net {
+            ends,
+            client,
+            server: None,
+            counts: vec![0; paths.len()],
+            paths,
+            now: 0,
+            events: Vec::new(),
+            received: [Vec::new(), Vec::new()],
+            sent: [Vec::new(), Vec::new()],
+            digest: 0,
+            saw_checksum: false,
+            wire: BTreeMap::new(),
+            sequence: 0,
+            dice: Dice(99),
+            backlog: [Bytes::new(), Bytes::new()],
+            close_after: [false, false],
+        }
+    }
+
+    pub fn seed(&mut self, seed: u64) {
+        self.dice = Dice(seed);
+    }
+
+    fn put_on_wire(&mut self, from: usize, path: PathId, mut segment: Segment<Bytes>) {
+        let script = &self.paths[path.0 as usize];
+        assert!(segment.options_len() <= 40, "{segment:?}");
+        self.saw_checksum |= segment.dss.and_then(|dss| dss.mapping).is_some_and(|m| m.checksum.is_some());
+        self.digest = self
+            .digest
+            .wrapping_mul(0x100_0000_01b3)
+            .wrapping_add(self.now ^ u64::from(segment.seq.0) ^ (segment.payload.len() as u64) << 20);
+        let count = &mut self.counts[path.0 as usize];
+        let index = *count;
+        *count += 1;
+        if script.dead_from.is_some_and(|at| self.now >= at) || self.dice.chance(script.loss) {
+            return;
+        }
+        if script.strip_from.is_some_and(|from| index >= from) {
+            segment.dss = None;
+            if let Some(rare) = segment.rare.as_mut() {
+                rare.mp_capable = None;
+                rare.mp_join = None;
+                rare.add_addr = None;
+                rare.mp_prio = None;
+                rare.mp_fail = None;
+                rare.fastclose = None;
+                rare.mp_tcprst = None;
+                rare.remove_addr = None;
+            }
+        }
+        let copies = 1 + usize::from(self.dice.chance(script.duplicate));
+        for _ in 0..copies {
+            let extra =
+                if self.dice.chance(script.reorder) { self.dice.next() % script.delay.max(1) } else { 0 };
+            self.sequence += 1;
+            self.wire
+                .insert((self.now + script.delay + extra, self.sequence), (1 - from, path, segment.clone()));
+        }
+    }
+
+    fn pump(&mut self) {
+        for from in 0..2 {
+            let burst = 1 + (from as u32) * 3;
+            while let Some((path, segment)) = self.ends[from].poll_transmit(self.now, burst) {
+                let mss = usize::from(segment.gso_size);
+                if mss == 0 {
+                    self.put_on_wire(from, path, segment);
+                } else {
+                    for packet in ropewalk_wire::gso::split(segment) {
+                        self.put_on_wire(from, path, packet);
+                    }
+                }
+            }
+        }
+        for end in 0..2 {
+            while let Some((id, event)) = self.ends[end].poll_event() {
+                if let Event::Accepted { .. } = event {
+                    self.server = Some(id);
+                }
+                self.events.push((end, event));
+            }
+        }
+        for end in 0..2 {
+            let id = if end == 0 { Some(self.client) } else { self.server };
+            let Some(id) = id else { continue };
+            while let Ok(Some(data)) = self.ends[end].read(self.now, id, 10_000) {
+                if data.is_empty() {
+                    break;
+                }
+                self.received[end].extend_from_slice(&data);
+            }
+            while !self.backlog[end].is_empty() {
+                match self.ends[end].write(self.now, id, self.backlog[end].clone()) {
+                    Ok(0) | Err(_) => break,
+                    Ok(taken) => {
+                        let left = Payload::slice(&self.backlog[end], taken, self.backlog[end].len());
+                        self.backlog[end] = left;
+                    }
+                }
+            }
+            if self.backlog[end].is_empty() && self.close_after[end] {
+                self.close_after[end] = false;
+                self.ends[end].shutdown(self.now, id);
+            }
+        }
+    }
+
+    /// Runs until `done` or `limit`; returns whether it is done.
+    pub fn run(&mut self, limit: Nanos, done: impl Fn(&Net) -> bool) -> bool {
+        loop {
+            for _ in 0..3 {
+                self.pump();
+            }
+            if done(self) {
+                return true;
+            }
+            let mut next = self.wire.keys().next().map(|(at, _)| *at);
+            for end in &mut self.ends {
+                if let Some(at) = end.poll_timeout() {
+                    next = Some(next.map_or(at, |known| known.min(at)));
+                }
+            }
+            let Some(next) = next.filter(|at| *at <= limit) else { return false };
+            self.now = self.now.max(next);
+            while let Some(((at, sequence), _)) = self.wire.first_key_value() {
+                let (at, sequence) = (*at, *sequence);
+                if at > self.now {
+                    break;
+                }
+                if let Some((to, path, segment)) = self.wire.remove(&(at, sequence)) {
+                    self.ends[to].on_segment(self.now, path, segment);
+                }
+            }
+            for end in &mut self.ends {
+                end.on_timeout(self.now);
+            }
+        }
+    }
+
+    pub fn delivered_all(&self) -> bool {
+        self.received[1] == self.sent[0]
+    }
+
+    pub fn try_transfer(&mut self, len: usize) -> bool {
+        let data = bytes(3, len);
+        self.sent[0].extend_from_slice(&data);
+        self.backlog[0] = data;
+        self.close_after[0] = true;
+        let limit = self.now + 600_000_000_000;
+        let want = self.sent[0].len();
+        self.run(limit, |net| net.received[1].len() >= want)
+    }
+
+    pub fn transfer(&mut self, len: usize) {
+        let done = self.try_transfer(len);
+        let client = self.ends[0].connection(self.client).map(|c| (c.flows().to_vec(), c.stats(self.now)));
+        assert!(
+            done,
+            "stalled at {} of {len} bytes, t={}\n{:?}\n{client:#?}",
+            self.received[1].len(),
+            self.now,
+            self.events
+        );
+        assert!(self.delivered_all(), "bytes differ");
+    }
+
+    pub fn reply(&mut self, data: Bytes) {
+        self.sent[1].extend_from_slice(&data);
+        self.backlog[1] = data;
+        let want = self.sent[1].len();
+        let limit = self.now + 600_000_000_000;
+        assert!(self.run(limit, |net| net.received[0].len() >= want), "the reply stalled");
+        assert_eq!(self.received[0], self.sent[1]);
+    }
+
+    /// Closes the server's side too and waits until both ends are gone.
+    pub fn finish(&mut self) {
+        self.close_after[1] = true;
+        let limit = self.now + 600_000_000_000;
+        let closed = self.run(limit, |net| {
+            [0, 1].iter().all(|end| net.events.iter().any(|(e, event)| e == end && *event == Event::Closed))
+        });
+        assert!(closed, "no close by {}: {:?}", self.now, self.events);
+        assert!(self.received[1] == self.sent[0] && self.received[0] == self.sent[1]);
+    }
+
+    pub fn client_multipath(&self) -> bool {
+        self.events.iter().any(|(end, event)| *end == 0 && *event == Event::Connected { multipath: true })
+            && !self.events.iter().any(|(_, event)| matches!(event, Event::Fallback(_)))
+    }
+
+    pub fn bytes_by_subflow(&self) -> Vec<u64> {
+        self.ends[0].connection(self.client).unwrap().stats(self.now).bytes_by_subflow
+    }
+}
