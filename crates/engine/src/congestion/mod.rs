@@ -4,11 +4,31 @@
 //! their siblings' windows. It grows windows; the engine detects loss, asks for the new threshold and
 //! brings the window down to it (PRR, RFC 6937).
 
+//!
+//! The engine says how many segments an ACK delivered; a control applies its rule to each of them, so a
+//! stretch ACK grows the window as much as the ACKs that it stands for. Windows are whole segments; the
+//! fraction stays inside the control and is dropped at a loss, as Linux drops `snd_cwnd_cnt`.
+//!
+//! MPVeno and MPTCPPW are named in the literature's lists (5g-2019, section I) without a definition to
+//! write them from: they are not implemented. Neither is BBR.
+
 use std::fmt::Debug;
 
 use crate::Nanos;
 use crate::flow::Flow;
-use crate::registry::Registry;
+use crate::registry::{Entry, Registry};
+
+mod additive;
+mod cubic;
+mod lia;
+mod olia;
+mod reno;
+mod subflows;
+#[cfg(test)]
+mod testing;
+
+/// What a control's file registers.
+type ControlEntry = Entry<dyn CongestionControl>;
 
 /// An acknowledgement that may grow the window.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -97,7 +117,18 @@ pub fn slow_start(flow: &mut Flow, acked: u32) -> u32 {
     acked - used
 }
 
+/// Half the window, at least `floor` segments (RFC 5681 3.1, Equation 4, with the congestion window for the
+/// flight size, as Linux does and RFC 9438 4.6 allows).
+pub fn half_window(flow: &Flow, floor: u32) -> u32 {
+    (flow.cwnd / 2).max(floor)
+}
+
 /// All that come with the engine. A new one is a new file plus one line here.
 pub fn builtin() -> Registry<dyn CongestionControl> {
-    Registry::new("congestion control")
+    let mut all = Registry::new("congestion control");
+    all.add(reno::ENTRY);
+    all.add(cubic::ENTRY);
+    all.add(lia::ENTRY);
+    all.add(olia::ENTRY);
+    all
 }

@@ -55,7 +55,7 @@ struct KeyedHasher(u64, u64);
 
 impl Hasher for KeyedHasher {
     fn finish(&self) -> u64 {
-        let product = u128::from(self.0 ^ self.1) * 0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835;
+        let product = u128::from(self.0 ^ self.1) * 0x9e37_79b9_7f4a_7c15;
         (product as u64) ^ ((product >> 64) as u64)
     }
 

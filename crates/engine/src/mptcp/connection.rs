@@ -329,7 +329,18 @@ impl<P: Payload> Connection<P> {
         let step = (self.receive.limit / 2).min(2 * 1460);
         // A peer that sees plenty of window is not to be bothered with each step.
         if window >= told + step && told < self.receive.limit / 4 {
-            self.ack_on_best();
+            self.ack_on_all();
+        }
+    }
+
+    /// Has an ACK sent on every subflow: which of them still delivers isn't known.
+    pub(crate) fn ack_on_all(&mut self) {
+        for (strand, flow) in self.strands.iter_mut().zip(&self.flows) {
+            if let (Some(strand), true) = (strand, matches!(flow.state, FlowState::Usable | FlowState::Stale))
+            {
+                strand.tcp.request_ack();
+                self.dirty = true;
+            }
         }
     }
 
@@ -363,13 +374,13 @@ impl<P: Payload> Connection<P> {
             self.ack_on_best();
         }
         self.arm_meta(now);
+        self.check_closed(now);
     }
 
     /// Closes our side, and doesn't wait for ever for the peer's.
     pub(crate) fn close(&mut self, now: Nanos) {
         self.closed_by_us = true;
         self.shutdown(now);
-        self.check_closed(now);
     }
 
     /// Throws the connection away: MP_FASTCLOSE and RST (RFC 8684 3.5), RST in plain TCP.

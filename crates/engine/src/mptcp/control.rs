@@ -435,7 +435,13 @@ impl<P: Payload> Connection<P> {
         if self.send.una < self.send.assigned_end {
             self.send.reinject(una);
         }
-        self.ack_on_best();
+        if self.send.window_left() == 0 {
+            // The window's reopening may have been lost with a path: every subflow asks for it.
+            for strand in self.strands.iter_mut().flatten() {
+                strand.tcp.probe_window();
+            }
+        }
+        self.ack_on_all();
         self.wake();
         self.arm_meta(now);
     }

@@ -51,6 +51,16 @@ impl<P: Payload> Connection<P> {
         if !self.on_join_progress(now, index, &segment, rare.as_deref()) {
             return;
         }
+        let add_addr = rare.as_ref().is_some_and(|rare| rare.add_addr.is_some());
+        if dss.is_none() && self.mode == Mode::Multipath && outcome.acked_bytes > 0 && !add_addr {
+            // Data is acknowledged without a DATA_ACK: something on the way strips options, or the peer fell
+            // back (RFC 8684 3.7).
+            if self.strands.iter().flatten().count() > 1 {
+                self.refuse(now, index, 6, "acknowledgements without DATA_ACK");
+                return;
+            }
+            self.fall_back(now, FallbackCause::NoMapping);
+        }
         if let Some(dss) = dss {
             self.on_dss(now, index, &dss, seq, rcv_before);
         } else if self.mode == Mode::Plain {

@@ -349,6 +349,13 @@ impl<P: Payload> Subflow<P> {
         self.ack_now = true;
     }
 
+    /// Has a segment sent that makes the peer tell its window (RFC 9293 3.8.6.1).
+    pub fn probe_window(&mut self) {
+        if matches!(self.state, State::Established | State::CloseWait) {
+            self.persist_pending = true;
+        }
+    }
+
     /// Whether an ACK is already due to be sent at the next opportunity.
     pub fn ack_requested(&self) -> bool {
         self.ack_now

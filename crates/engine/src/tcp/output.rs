@@ -362,8 +362,7 @@ impl<P: Payload> Subflow<P> {
     fn transmit_window_probe(&mut self, cx: &mut Context<'_>) -> Transmit<P> {
         self.counters.window_probes += 1;
         let segment = self.segment(cx, self.snd_una.saturating_sub(1), Flags::default());
-        let has_more = !self.queue.is_empty() || self.snd_wnd == 0;
-        if has_more && self.state != State::Closed && cx.tcp.keep_alive.is_none() | !self.queue.is_empty() {
+        if !cx.shared.multipath && !self.queue.is_empty() && self.snd_wnd == 0 {
             let wait = cx.flows[cx.index].rto.saturating_mul(1 << self.backoff.min(16)).min(cx.tcp.max_rto);
             self.timers.set(Timer::Persist, cx.now + wait);
         }

@@ -1,0 +1,166 @@
+//! LIA, the Linked Increases Algorithm: RFC 6356.
+//!
+//! w_r: congestion window of subflow r (segments), rtt_r: its smoothed round-trip time (seconds), sums and
+//! maxima over the connection's subflows. For each segment acknowledged on r in congestion avoidance
+//! (RFC 6356 section 3, Equations 1 and 2, in segments instead of bytes):
+//!
+//! ```text
+//! w_r += min(alpha / w_total, 1 / w_r)
+//! alpha = w_total * max_p(w_p / rtt_p^2) / (sum_p w_p / rtt_p)^2
+//! ```
+//!
+//! so alpha / w_total = max_p(w_p / rtt_p^2) / (sum_p x_p)^2 with x_p = w_p / rtt_p: what is computed.
+//! Loss, slow start and recovery are TCP's (RFC 6356 section 3): ssthresh = max(w_r / 2, 2). With one
+//! subflow alpha is 1 and the rule is Reno's.
+//!
+//! Rulings. Segments, not bytes: the sizes of the subflows' segments are taken as equal, as the RFC does in
+//! 4.2. alpha is computed when a window changes and once per round trip, which section 4.1 recommends, with
+//! f64 in place of its scaled integers. The subflows counted: those usable with a round-trip sample; a
+//! backup only while it carries data.
+
+use super::additive::Additive;
+use super::subflows::{counted, rate, rtt, window};
+use super::{Ack, CongestionControl, ControlEntry, LossCause, half_window};
+use crate::Nanos;
+use crate::flow::Flow;
+
+pub(super) const ENTRY: ControlEntry = ControlEntry {
+    name: "lia",
+    summary: "linked increases: together no more aggressive than one TCP on the best path",
+    source: "RFC 6356 section 3",
+    parameters: &[],
+    presets: &[],
+    exceptions: &[],
+    build: |_| Box::new(Lia { additive: Additive::new() }),
+};
+
+#[derive(Debug)]
+struct Lia {
+    additive: Additive,
+}
+
+/// alpha / w_total of RFC 6356, per segment.
+fn linked(flows: &[Flow], r: usize) -> f64 {
+    let (mut best, mut total) = (0.0f64, 0.0);
+    for (_, flow) in counted(flows, r) {
+        let rate = rate(flow);
+        best = best.max(rate / rtt(flow));
+        total += rate;
+    }
+    best / (total * total)
+}
+
+fn increase(flows: &[Flow], r: usize) -> f64 {
+    linked(flows, r).min(1.0 / window(&flows[r]))
+}
+
+impl CongestionControl for Lia {
+    fn name(&self) -> &'static str {
+        ENTRY.name
+    }
+
+    fn subflow_added(&mut self, _flows: &mut [Flow], i: usize, _now: Nanos) {
+        self.additive.reset(i);
+    }
+
+    fn subflow_removed(&mut self, _flows: &mut [Flow], i: usize) {
+        self.additive.reset(i);
+    }
+
+    fn on_ack(&mut self, flows: &mut [Flow], i: usize, ack: &Ack) {
+        self.additive.grow(flows, i, ack, increase);
+    }
+
+    fn ssthresh(&mut self, flows: &[Flow], i: usize, _cause: LossCause, _now: Nanos) -> u32 {
+        self.additive.on_loss(i);
+        half_window(&flows[i], 2)
+    }
+
+    fn metrics(&self, flows: &[Flow], i: usize) -> Vec<(&'static str, f64)> {
+        let total: f64 = counted(flows, i).map(|(_, flow)| window(flow)).sum();
+        vec![("alpha", linked(flows, i) * total)]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{ack, assert_close, flow, flows};
+    use super::*;
+    use crate::flow::FlowState;
+
+    fn lia() -> Lia {
+        Lia { additive: Additive::new() }
+    }
+
+    #[test]
+    fn alpha_is_one_with_one_subflow() {
+        let flows = flows(&[flow(17, 43)]);
+        assert_close(lia().metrics(&flows, 0)[0].1, 1.0);
+        assert_close(increase(&flows, 0), 1.0 / 17.0);
+    }
+
+    #[test]
+    fn two_equal_paths_share_the_increase_of_one() {
+        // w 10 and 10, rtt 100 ms both: x = 100 each; max w/rtt^2 = 1000; alpha = 20 * 1000 / 200^2 = 0.5;
+        // alpha / w_total = 0.025 < 1/10.
+        let flows = flows(&[flow(10, 100), flow(10, 100)]);
+        assert_close(lia().metrics(&flows, 0)[0].1, 0.5);
+        assert_close(increase(&flows, 0), 0.025);
+        assert_close(increase(&flows, 1), 0.025);
+    }
+
+    #[test]
+    fn alpha_with_different_round_trip_times() {
+        // w 10 and 20, rtt 10 and 100 ms: w/rtt^2 = 100000 and 2000; x = 1000 and 200;
+        // alpha = 30 * 100000 / 1200^2 = 2.08333; alpha / w_total = 0.0694444;
+        // 1/w = 0.1 and 0.05: the cap holds on the second.
+        let flows = flows(&[flow(10, 10), flow(20, 100)]);
+        assert_close(lia().metrics(&flows, 0)[0].1, 30.0 * 100_000.0 / 1_440_000.0);
+        assert_close(increase(&flows, 0), 100_000.0 / 1_440_000.0);
+        assert_close(increase(&flows, 1), 0.05);
+    }
+
+    #[test]
+    fn subflows_that_cannot_send_do_not_count() {
+        let mut flows = flows(&[flow(10, 100), flow(10, 100), flow(10, 100), flow(10, 100)]);
+        flows[1].state = FlowState::Stale;
+        flows[2].srtt = 0;
+        flows[3].backup = true;
+        assert_close(increase(&flows, 0), 0.1);
+        // A backup that carries data counts.
+        flows[3].packets_out = 1;
+        assert_close(increase(&flows, 0), 0.025);
+    }
+
+    #[test]
+    fn the_window_follows_the_equation() {
+        // 0.025 per segment while both windows are 10: the 40th acknowledged segment adds one.
+        let mut flows = flows(&[flow(10, 100), flow(10, 100)]);
+        let mut lia = lia();
+        for _ in 0..39 {
+            lia.on_ack(&mut flows, 0, &ack(1));
+        }
+        assert_eq!(flows[0].cwnd, 10);
+        lia.on_ack(&mut flows, 0, &ack(1));
+        assert_eq!(flows[0].cwnd, 11);
+        assert_eq!(flows[1].cwnd, 10);
+    }
+
+    #[test]
+    fn a_siblings_loss_is_seen_at_once() {
+        // Once the sibling's window is gone (2 of 20 segments left), this one grows nearly as Reno.
+        let mut flows = flows(&[flow(10, 100), flow(20, 100)]);
+        let mut lia = lia();
+        lia.on_ack(&mut flows, 0, &ack(1));
+        let ssthresh = lia.ssthresh(&flows, 1, LossCause::FastRetransmit, 0);
+        assert_eq!(ssthresh, 10);
+        flows[1].cwnd = 2;
+        // w 10 and 2, equal rtt: 10/12^2 = 0.0694: 15 segments (less the one above, 20/30^2 = 0.0222).
+        for _ in 0..14 {
+            lia.on_ack(&mut flows, 0, &ack(1));
+        }
+        assert_eq!(flows[0].cwnd, 10);
+        lia.on_ack(&mut flows, 0, &ack(1));
+        assert_eq!(flows[0].cwnd, 11);
+    }
+}

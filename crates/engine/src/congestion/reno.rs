@@ -1,0 +1,158 @@
+//! Reno: slow start and congestion avoidance of RFC 5681, with NewReno's recovery (RFC 6582) in the engine.
+//!
+//! Per acknowledged segment, with w the congestion window in segments:
+//!
+//! - slow start (w < ssthresh): w += 1 (RFC 5681 3.1, Equation 2);
+//! - congestion avoidance: w += 1/w (RFC 5681 3.1, Equation 3), counted in whole segments: after w
+//!   acknowledged segments the window is w + 1;
+//! - loss: ssthresh = max(w/2, 2) (RFC 5681 3.1, Equation 4).
+//!
+//! Uncoupled: each subflow is a TCP connection of its own, so n of them at one bottleneck take n shares.
+//!
+//! Rulings. The RFC halves the flight size, Linux the window; they are the same when the window is the
+//! limit, and the window only grows then: the window. Every acknowledged segment counts (RFC 3465 with no
+//! limit L, as Linux), so delayed and stretch ACKs grow the window as fast as ACKs of single segments.
+//! The window rounds down when it is halved.
+
+use super::subflows::PerSubflow;
+use super::{Ack, CongestionControl, ControlEntry, LossCause, half_window, slow_start};
+use crate::Nanos;
+use crate::flow::Flow;
+
+pub(super) const ENTRY: ControlEntry = ControlEntry {
+    name: "reno",
+    summary: "uncoupled: one segment per round trip, half on loss",
+    source: "RFC 5681 section 3.1, RFC 6582",
+    parameters: &[],
+    presets: &[],
+    exceptions: &[],
+    build: |_| Box::new(Reno::default()),
+};
+
+#[derive(Debug, Default)]
+struct Reno {
+    counts: PerSubflow<u32>,
+}
+
+/// Adds a segment for each `per_segment` acknowledged ones; `count` holds what is left (Linux's
+/// `tcp_cong_avoid_ai`, with `per_segment` following the window within one ACK).
+fn avoid(flow: &mut Flow, count: &mut u32, mut acked: u32) {
+    // What was counted towards a larger window is worth at most one segment of a smaller one.
+    *count = (*count).min(flow.cwnd);
+    loop {
+        let missing = flow.cwnd - *count;
+        if acked < missing {
+            *count += acked;
+            return;
+        }
+        acked -= missing;
+        *count = 0;
+        flow.cwnd = flow.cwnd.saturating_add(1);
+    }
+}
+
+impl CongestionControl for Reno {
+    fn name(&self) -> &'static str {
+        ENTRY.name
+    }
+
+    fn subflow_added(&mut self, _flows: &mut [Flow], i: usize, _now: Nanos) {
+        self.counts.reset(i);
+    }
+
+    fn on_ack(&mut self, flows: &mut [Flow], i: usize, ack: &Ack) {
+        if !ack.cwnd_limited {
+            return;
+        }
+        let left = slow_start(&mut flows[i], ack.acked);
+        if left > 0 {
+            avoid(&mut flows[i], self.counts.at(i), left);
+        }
+    }
+
+    fn ssthresh(&mut self, flows: &[Flow], i: usize, _cause: LossCause, _now: Nanos) -> u32 {
+        *self.counts.at(i) = 0;
+        half_window(&flows[i], 2)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{ack, flow, flows};
+    use super::*;
+
+    #[test]
+    fn slow_start_adds_one_per_acknowledged_segment_however_they_are_grouped() {
+        for group in [1, 2, 5, 10] {
+            let mut flows = flows(&[flow(10, 50)]);
+            flows[0].ssthresh = u32::MAX;
+            let mut reno = Reno::default();
+            for _ in 0..10 / group {
+                reno.on_ack(&mut flows, 0, &ack(group));
+            }
+            assert_eq!(flows[0].cwnd, 20, "ACKs of {group}");
+        }
+    }
+
+    #[test]
+    fn congestion_avoidance_adds_one_per_window_however_it_is_grouped() {
+        for group in [1, 2, 5, 10] {
+            let mut flows = flows(&[flow(10, 50)]);
+            let mut reno = Reno::default();
+            for _ in 0..10 / group {
+                assert_eq!(flows[0].cwnd, 10);
+                reno.on_ack(&mut flows, 0, &ack(group));
+            }
+            assert_eq!(flows[0].cwnd, 11, "ACKs of {group}");
+            // 11 more for the next.
+            reno.on_ack(&mut flows, 0, &ack(10));
+            assert_eq!(flows[0].cwnd, 11);
+            reno.on_ack(&mut flows, 0, &ack(1));
+            assert_eq!(flows[0].cwnd, 12);
+        }
+    }
+
+    #[test]
+    fn a_stretch_ack_grows_through_several_windows() {
+        // 10 + 11 + 12 = 33 acknowledged segments: 10 -> 13.
+        let mut flows = flows(&[flow(10, 50)]);
+        let mut reno = Reno::default();
+        reno.on_ack(&mut flows, 0, &ack(33));
+        assert_eq!(flows[0].cwnd, 13);
+    }
+
+    #[test]
+    fn what_slow_start_leaves_over_counts_for_congestion_avoidance() {
+        // From 10 to the threshold 12 takes 2 of 14; the other 12 make a full window: 13.
+        let mut flows = flows(&[flow(10, 50)]);
+        flows[0].ssthresh = 12;
+        Reno::default().on_ack(&mut flows, 0, &ack(14));
+        assert_eq!(flows[0].cwnd, 13);
+    }
+
+    #[test]
+    fn a_loss_halves_and_drops_the_fraction() {
+        let mut flows = flows(&[flow(11, 50)]);
+        let mut reno = Reno::default();
+        reno.on_ack(&mut flows, 0, &ack(10));
+        assert_eq!(reno.ssthresh(&flows, 0, LossCause::FastRetransmit, 0), 5);
+        flows[0].cwnd = 5;
+        flows[0].ssthresh = 5;
+        reno.on_ack(&mut flows, 0, &ack(4));
+        assert_eq!(flows[0].cwnd, 5);
+        reno.on_ack(&mut flows, 0, &ack(1));
+        assert_eq!(flows[0].cwnd, 6);
+        flows[0].cwnd = 1;
+        assert_eq!(reno.ssthresh(&flows, 0, LossCause::Timeout, 0), 2);
+    }
+
+    #[test]
+    fn a_window_reduced_by_others_keeps_at_most_one_segment_of_credit() {
+        let mut flows = flows(&[flow(100, 50)]);
+        let mut reno = Reno::default();
+        reno.on_ack(&mut flows, 0, &ack(99));
+        flows[0].cwnd = 10;
+        reno.on_ack(&mut flows, 0, &ack(1));
+        assert_eq!(flows[0].cwnd, 11);
+    }
+}

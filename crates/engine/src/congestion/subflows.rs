@@ -1,0 +1,67 @@
+//! What a control keeps per subflow, and which siblings a coupled control counts.
+
+use crate::SECOND;
+use crate::flow::Flow;
+
+/// One `T` per subflow index. Indices are few (a subflow id is a byte) and reused, so this is a plain
+/// vector that grows to the largest index seen.
+#[derive(Debug, Default)]
+pub(super) struct PerSubflow<T> {
+    slots: Vec<T>,
+}
+
+impl<T: Default> PerSubflow<T> {
+    /// The state of subflow `i`, fresh if it was never heard of.
+    #[inline]
+    pub(super) fn at(&mut self, i: usize) -> &mut T {
+        if i >= self.slots.len() {
+            self.slots.resize_with(i + 1, T::default);
+        }
+        &mut self.slots[i]
+    }
+
+    /// The state of subflow `i`, if it was ever heard of.
+    #[inline]
+    pub(super) fn get(&self, i: usize) -> Option<&T> {
+        self.slots.get(i)
+    }
+
+    /// Forgets subflow `i`: its index is about to be used for another.
+    pub(super) fn reset(&mut self, i: usize) {
+        *self.at(i) = T::default();
+    }
+}
+
+/// Whether subflow `p` counts when a window of subflow `r` is computed: `r` itself, and every usable
+/// subflow with a round-trip time. A backup that carries nothing doesn't count, or it would take a share
+/// of a rate that it never uses.
+#[inline]
+pub(super) fn counts(flows: &[Flow], p: usize, r: usize) -> bool {
+    let flow = &flows[p];
+    p == r || (flow.usable() && flow.srtt > 0 && (!flow.backup || flow.packets_out > 0))
+}
+
+/// The subflows that count for `r`, with their indices, in order.
+#[inline]
+pub(super) fn counted(flows: &[Flow], r: usize) -> impl Iterator<Item = (usize, &Flow)> {
+    flows.iter().enumerate().filter(move |(p, _)| counts(flows, *p, r))
+}
+
+/// Congestion window of a subflow, segments; at least 1.
+#[inline]
+pub(super) fn window(flow: &Flow) -> f64 {
+    f64::from(flow.cwnd.max(1))
+}
+
+/// Smoothed round-trip time of a subflow, seconds; at least 1 ns, so that a subflow without a sample can
+/// be divided by.
+#[inline]
+pub(super) fn rtt(flow: &Flow) -> f64 {
+    flow.srtt.max(1) as f64 / SECOND as f64
+}
+
+/// Rate of a subflow, x = w / rtt, segments per second.
+#[inline]
+pub(super) fn rate(flow: &Flow) -> f64 {
+    window(flow) / rtt(flow)
+}
