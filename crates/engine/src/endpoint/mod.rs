@@ -266,10 +266,10 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
             return Some(stray);
         }
         while let Some(index) = self.dirty.front().copied() {
-            if let Some(connection) = self.slots[index as usize].connection.as_mut() {
-                if let Some(sent) = connection.poll_transmit(now, max_segments) {
-                    return Some(sent);
-                }
+            if let Some(connection) = self.slots[index as usize].connection.as_mut()
+                && let Some(sent) = connection.poll_transmit(now, max_segments)
+            {
+                return Some(sent);
             }
             self.dirty.pop_front();
             self.slots[index as usize].queued = false;

@@ -450,11 +450,13 @@ impl<P: Payload> Connection<P> {
                     self.deadlines.linger = Some(now + self.config.tcp.time_wait);
                 }
             }
-        } else if self.send.closed && self.send.unsent() == 0 && self.send.reinjections.is_empty() {
-            if let Some(strand) = self.strands.iter_mut().flatten().next() {
-                strand.tcp.close();
-                self.dirty = true;
-            }
+        } else if self.send.closed
+            && self.send.unsent() == 0
+            && self.send.reinjections.is_empty()
+            && let Some(strand) = self.strands.iter_mut().flatten().next()
+        {
+            strand.tcp.close();
+            self.dirty = true;
         }
         let done = self
             .strands

@@ -57,18 +57,16 @@ impl<P: Payload> Connection<P> {
                     dsn_is_64: true,
                 };
                 self.add_mapping(index, &mapping, 0, u32::from(len), seq, rcv_before);
-            } else if !had_data {
-                if let Some(strand) = self.strands[index].as_mut() {
-                    strand.tcp.request_ack();
-                }
+            } else if !had_data && let Some(strand) = self.strands[index].as_mut() {
+                strand.tcp.request_ack();
             }
         }
-        if let Some(prio) = rare.mp_prio {
-            if let Some(strand) = self.strands[index].as_mut() {
-                strand.backup_remote = prio.backup;
-                self.flows[index].backup = prio.backup || strand.backup_local;
-                self.wake();
-            }
+        if let Some(prio) = rare.mp_prio
+            && let Some(strand) = self.strands[index].as_mut()
+        {
+            strand.backup_remote = prio.backup;
+            self.flows[index].backup = prio.backup || strand.backup_local;
+            self.wake();
         }
         if let Some(add) = rare.add_addr {
             self.on_add_addr(now, &add);
@@ -82,14 +80,14 @@ impl<P: Payload> Connection<P> {
                 self.fall_back(now, FallbackCause::Peer);
             }
         }
-        if let Some(fastclose) = rare.fastclose {
-            if fastclose.receiver_key == self.local_key.key {
-                for strand in self.strands.iter_mut().flatten() {
-                    strand.tcp.abort();
-                }
-                self.die("the peer closed with MP_FASTCLOSE");
-                return false;
+        if let Some(fastclose) = rare.fastclose
+            && fastclose.receiver_key == self.local_key.key
+        {
+            for strand in self.strands.iter_mut().flatten() {
+                strand.tcp.abort();
             }
+            self.die("the peer closed with MP_FASTCLOSE");
+            return false;
         }
         true
     }
@@ -395,13 +393,11 @@ impl<P: Payload> Connection<P> {
             let due = self.strands[index]
                 .as_ref()
                 .is_some_and(|s| s.tcp.poll_timeout().is_some_and(|at| at <= now));
-            if due {
-                if let Some((mut cx, strand)) = self.split(now, index) {
-                    let outcome = strand.tcp.on_timeout(&mut cx);
-                    self.dirty = true;
-                    self.note_outcome(now, index, &outcome);
-                    self.settle(now, index);
-                }
+            if due && let Some((mut cx, strand)) = self.split(now, index) {
+                let outcome = strand.tcp.on_timeout(&mut cx);
+                self.dirty = true;
+                self.note_outcome(now, index, &outcome);
+                self.settle(now, index);
             }
         }
         if self.deadlines.wait.is_some_and(|at| at <= now) {
@@ -503,13 +499,12 @@ impl<P: Payload> Connection<P> {
     /// Takes our address on a path away: REMOVE_ADDR, and its subflows are reset.
     pub(crate) fn remove_path(&mut self, now: Nanos, path: PathId) {
         for index in 0..self.strands.len() {
-            if self.flows[index].path == path {
-                if let Some(id) = self.strands[index].as_ref().map(|strand| strand.local_id) {
-                    if self.flows[index].state != FlowState::Closed {
-                        self.removals.push_back(id);
-                        self.refuse(now, index, 0, "the path was removed");
-                    }
-                }
+            if self.flows[index].path == path
+                && let Some(id) = self.strands[index].as_ref().map(|strand| strand.local_id)
+                && self.flows[index].state != FlowState::Closed
+            {
+                self.removals.push_back(id);
+                self.refuse(now, index, 0, "the path was removed");
             }
         }
         if !self.removals.is_empty() {

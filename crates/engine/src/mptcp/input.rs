@@ -41,12 +41,11 @@ impl<P: Payload> Connection<P> {
         if self.mode == Mode::Negotiating && before == State::SynReceived {
             self.on_third_ack(now, index, rare.as_deref(), dss.is_some());
         }
-        if let Some(rare) = rare.as_deref() {
-            if !segment.flags.contains(Flags::SYN)
-                && !self.on_rare(now, index, rare, seq, rcv_before, had_data)
-            {
-                return;
-            }
+        if let Some(rare) = rare.as_deref()
+            && !segment.flags.contains(Flags::SYN)
+            && !self.on_rare(now, index, rare, seq, rcv_before, had_data)
+        {
+            return;
         }
         if !self.on_join_progress(now, index, &segment, rare.as_deref()) {
             return;
@@ -497,10 +496,10 @@ impl<P: Payload> Connection<P> {
             self.readable_told = true;
             self.events.push_back(Event::Readable);
         }
-        if self.receive.check_finished() {
-            if let Some(strand) = self.strands[index].as_mut() {
-                strand.tcp.request_ack();
-            }
+        if self.receive.check_finished()
+            && let Some(strand) = self.strands[index].as_mut()
+        {
+            strand.tcp.request_ack();
         }
         if self.receive.finished && !self.peer_closed_told {
             self.peer_closed_told = true;

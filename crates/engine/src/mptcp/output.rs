@@ -266,10 +266,8 @@ impl<P: Payload> Connection<P> {
             segment.dss = Some(dss);
         }
         let more = !self.echoes.is_empty() || !self.removals.is_empty() || self.has_due_announcement(now);
-        if more {
-            if let Some(strand) = self.strands[index].as_mut() {
-                strand.tcp.request_ack();
-            }
+        if more && let Some(strand) = self.strands[index].as_mut() {
+            strand.tcp.request_ack();
         }
     }
 }

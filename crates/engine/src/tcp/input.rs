@@ -29,14 +29,14 @@ impl<P: Payload> Subflow<P> {
         let flags = segment.flags;
 
         // PAWS first (RFC 7323 5.3 R1), but not for RST.
-        if self.timestamps {
-            if let Some(stamp) = segment.timestamps {
-                let age = stamp.value.wrapping_sub(self.ts_recent) as i32;
-                if age < 0 && !flags.contains(Flags::RST) && cx.now < self.ts_recent_at + PAWS_IDLE {
-                    self.counters.paws_drops += 1;
-                    self.ack_now = true;
-                    return outcome;
-                }
+        if self.timestamps
+            && let Some(stamp) = segment.timestamps
+        {
+            let age = stamp.value.wrapping_sub(self.ts_recent) as i32;
+            if age < 0 && !flags.contains(Flags::RST) && cx.now < self.ts_recent_at + PAWS_IDLE {
+                self.counters.paws_drops += 1;
+                self.ack_now = true;
+                return outcome;
             }
         }
         if !self.in_window(cx, position, segment.sequence_len()) {
@@ -96,11 +96,12 @@ impl<P: Payload> Subflow<P> {
         }
         outcome.acceptable = true;
         // RFC 7323 4.3: only a segment that covers the last ACK sent updates TS.Recent.
-        if let Some(stamp) = segment.timestamps {
-            if self.timestamps && position <= self.rcv_nxt {
-                self.ts_recent = stamp.value;
-                self.ts_recent_at = cx.now;
-            }
+        if let Some(stamp) = segment.timestamps
+            && self.timestamps
+            && position <= self.rcv_nxt
+        {
+            self.ts_recent = stamp.value;
+            self.ts_recent_at = cx.now;
         }
         if self.ecn {
             if segment.ecn == Ecn::Ce {

@@ -17,15 +17,15 @@ impl<P: Payload> Subflow<P> {
             State::Closed => return self.transmit_reset(cx),
             _ => {}
         }
-        if cx.flows[cx.index].lost_out > 0 {
-            if let Some(transmit) = self.transmit_lost(cx, max_segments) {
-                return Some(transmit);
-            }
+        if cx.flows[cx.index].lost_out > 0
+            && let Some(transmit) = self.transmit_lost(cx, max_segments)
+        {
+            return Some(transmit);
         }
-        if !self.queue.is_empty() {
-            if let Some(transmit) = self.transmit_new(cx, max_segments, false) {
-                return Some(transmit);
-            }
+        if !self.queue.is_empty()
+            && let Some(transmit) = self.transmit_new(cx, max_segments, false)
+        {
+            return Some(transmit);
         }
         if self.fin_queued && !self.fin_sent && self.queue.is_empty() {
             return Some(self.transmit_fin(cx));
