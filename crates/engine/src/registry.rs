@@ -291,6 +291,7 @@ impl<T: ?Sized> Registry<T> {
             canonical = format!("{name}:{preset}");
         }
         let base = values.clone();
+        let mut given = Vec::new();
         for argument in arguments.into_iter().flat_map(|list| list.split(',')) {
             let argument = argument.trim();
             if argument.is_empty() {
@@ -303,6 +304,10 @@ impl<T: ?Sized> Registry<T> {
             let Some(parameter) = entry.parameters.iter().find(|p| p.name == key) else {
                 return Err(error(format!("`{name}` has no parameter `{key}`; {}", describe(entry)), key));
             };
+            if given.contains(&key) {
+                return Err(error(format!("`{name}`: {key} is given twice"), key));
+            }
+            given.push(key);
             let Some(number) = parameter.read(value) else {
                 let allowed = parameter.allowed();
                 let message = format!("`{name}`: {key} = `{value}` is not allowed; allowed: {allowed}");
@@ -408,6 +413,7 @@ mod tests {
         assert!(refusal("thing(rule=bsd)").message.contains("off, paper, linux"));
         assert_eq!(refusal("thing(beta=4.1)").span, (11, 14));
         assert!(refusal("thing(beta=NaN)").message.contains("from 0 to 4"));
+        assert!(refusal("thing(beta=1, beta=2)").message.contains("given twice"));
         assert!(refusal("thing(beta)").message.contains("parameter=value"));
         assert!(refusal("thing(beta=1").message.contains("expected `)`"));
     }

@@ -17,11 +17,11 @@
 //!
 //! Rulings: counting what is in flight, and `minrtt` among the admitted. A subflow in use that has no rate
 //! sample counts as cwnd MSS / srtt. "Carries data": an admitted subflow is usable and something is unsent
-//! or in flight at data level; a subflow that joins at another time is admitted. When no admitted subflow is usable
-//! any more, the refused are used: the alternative is a stall.
+//! or in flight at data level; a subflow that joins at another time is admitted. When no admitted subflow is
+//! usable any more, the refused are used: the alternative is a stall.
 //!
-//! Parameters: `revisit` (false): ask again, of all but the initial subflow's like, whenever data is written.
-//! `opportunistic` and `penalise` (default `off`).
+//! Parameters: `revisit` (false): ask again whenever data is written, of every subflow but the fastest, which
+//! is admitted. `opportunistic` and `penalise` (default `off`).
 
 use super::mechanisms::{OFF, equip, opportunistic, penalise};
 use super::minrtt::send_on;
@@ -76,26 +76,27 @@ fn helps(rtt: u64, remaining: u64, throughput: f64) -> bool {
     (rtt as f64) < remaining as f64 / throughput * 1e9
 }
 
+#[inline]
 fn bit(subflow: SubflowId) -> u32 {
     1u32.checked_shl(u32::from(subflow.0)).unwrap_or(0)
 }
 
 impl RttGate {
     fn decide(&mut self, view: &View<'_>, new: &Flow) {
-        let bit = bit(new.id);
-        self.decided |= bit;
-        let others = self.admitted & !bit;
-        let in_use = view.flows.iter().filter(|flow| flow.usable() && others & (1 << flow.id.0) != 0);
+        let own = bit(new.id);
+        self.decided |= own;
+        let others = self.admitted & !own;
+        let in_use = view.flows.iter().filter(|flow| flow.usable() && others & bit(flow.id) != 0);
         let rate: f64 = in_use.map(throughput).sum();
         let busy = rate > 0.0 && (view.unsent > 0 || view.next_offset > view.una);
         if !busy || helps(new.srtt, remaining(view), rate) {
-            self.admitted |= bit;
+            self.admitted |= own;
         } else {
-            self.admitted &= !bit;
+            self.admitted &= !own;
         }
     }
 
-    /// Decides on usable subflows that haven't been, or, from the slowest on, on all again.
+    /// Decides on the usable subflows that it hasn't been asked about yet.
     fn look(&mut self, view: &View<'_>) {
         for flow in view.flows {
             if flow.usable() && self.decided & bit(flow.id) == 0 {
@@ -104,6 +105,7 @@ impl RttGate {
         }
     }
 
+    /// Decides on all again, now that there is more to send.
     fn look_again(&mut self, view: &View<'_>) {
         let Some(fastest) = View::fastest(view.usable()) else { return };
         self.admitted |= bit(fastest.id);
