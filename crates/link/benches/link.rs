@@ -12,6 +12,7 @@ const PACKETS: u64 = 10_000;
 
 struct Segment {
     len: u32,
+    _ack: bool,
     _rest: [u64; 16],
 }
 
@@ -27,7 +28,7 @@ impl Packet for Segment {
     fn mark_ce(&mut self) {}
 
     fn duplicate(&self) -> Self {
-        Segment { len: self.len, _rest: self._rest }
+        Segment { len: self.len, _ack: self._ack, _rest: self._rest }
     }
 }
 
@@ -45,7 +46,7 @@ fn run(bencher: Bencher<'_, '_>, link: Link<Segment>) {
     let mut link = link;
     let mut now: Nanos = 0;
     for _ in 0..20 {
-        link.enqueue(now, Segment { len: 1500, _rest: [0; 16] });
+        link.enqueue(now, Segment { len: 1500, _ack: true, _rest: [0; 16] });
     }
     bencher.counter(ItemsCount::new(PACKETS)).bench_local(|| {
         for id in 0..PACKETS / 2 {
@@ -53,8 +54,8 @@ fn run(bencher: Bencher<'_, '_>, link: Link<Segment>) {
             while link.poll_timeout().is_some_and(|due| due <= now) {
                 black_box(&link.poll(now));
             }
-            link.enqueue(now, Segment { len: 1500, _rest: [id; 16] });
-            link.enqueue(now, Segment { len: 1500, _rest: [id; 16] });
+            link.enqueue(now, Segment { len: 1500, _ack: true, _rest: [id; 16] });
+            link.enqueue(now, Segment { len: 1500, _ack: true, _rest: [id; 16] });
         }
     });
 }

@@ -116,18 +116,16 @@ impl LinkSpec {
         let mut now = from;
         let mut includes_start = false;
         for change in changes {
-            let until = change.at.min(to);
-            if until > now {
-                let stretch =
-                    Stretch { from: now, to: until, rate: (!down).then_some(rate), origin, includes_start };
-                if !visit(&stretch) {
+            if change.at > to {
+                break;
+            }
+            if change.at > now {
+                let rate = (!down).then_some(rate);
+                if !visit(&Stretch { from: now, to: change.at, rate, origin, includes_start }) {
                     return;
                 }
-                now = until;
+                now = change.at;
                 includes_start = false;
-            }
-            if change.at >= to {
-                return;
             }
             match &change.action {
                 ChangeAction::Rate(new) => {
@@ -139,7 +137,8 @@ impl LinkSpec {
                 ChangeAction::Delay(_) | ChangeAction::Loss(_) => {}
             }
         }
-        if to > now {
+        // A stretch of no length may hold the first opportunities of a trace.
+        if to > now || includes_start {
             visit(&Stretch { from: now, to, rate: (!down).then_some(rate), origin, includes_start });
         }
     }

@@ -2,61 +2,9 @@
 //! `interval` loses one, then another after `interval / sqrt(count)`, until one waits less. With ECN, capable
 //! packets are marked instead, as Linux does; a packet marked is delivered, so it ends the round.
 
-use std::collections::VecDeque;
-
+use crate::queue::{WaitQueue, Waiting};
 use crate::stats::LinkStats;
 use crate::{Nanos, Packet};
-
-/// The queue's packets with the time each came in.
-#[derive(Debug)]
-pub(crate) struct WaitQueue<T> {
-    packets: VecDeque<Waiting<T>>,
-    bytes: u64,
-}
-
-#[derive(Debug)]
-pub(crate) struct Waiting<T> {
-    pub(crate) since: Nanos,
-    pub(crate) len: u32,
-    pub(crate) packet: T,
-}
-
-impl<T> WaitQueue<T> {
-    pub(crate) fn new() -> Self {
-        WaitQueue { packets: VecDeque::new(), bytes: 0 }
-    }
-
-    pub(crate) fn push(&mut self, since: Nanos, len: u32, packet: T) {
-        self.bytes += u64::from(len);
-        self.packets.push_back(Waiting { since, len, packet });
-    }
-
-    pub(crate) fn pop(&mut self) -> Option<Waiting<T>> {
-        let waiting = self.packets.pop_front()?;
-        self.bytes -= u64::from(waiting.len);
-        Some(waiting)
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.packets.is_empty()
-    }
-
-    pub(crate) fn len(&self) -> u64 {
-        self.packets.len() as u64
-    }
-
-    pub(crate) fn bytes(&self) -> u64 {
-        self.bytes
-    }
-
-    /// Empties the queue; how many packets were in it.
-    pub(crate) fn clear(&mut self) -> u64 {
-        let lost = self.len();
-        self.packets.clear();
-        self.bytes = 0;
-        lost
-    }
-}
 
 /// CoDel's state; names are the RFC's.
 #[derive(Clone, Debug)]
@@ -89,13 +37,14 @@ impl CoDel {
         }
     }
 
-    /// The next packet to send at `now`; those dropped before it, and whether it was marked, are counted.
+    /// The next packet to send at `now`, at the front of the queue's packets; those dropped before it, and
+    /// whether it was marked, are counted.
     pub(crate) fn dequeue<T: Packet>(
         &mut self,
         now: Nanos,
         queue: &mut WaitQueue<T>,
         stats: &mut LinkStats,
-    ) -> Option<Waiting<T>> {
+    ) -> Option<Waiting> {
         let (mut next, mut ok_to_drop) = self.take(now, queue);
         if self.dropping {
             if !ok_to_drop {
@@ -103,11 +52,10 @@ impl CoDel {
             }
             while self.dropping && now >= self.drop_next {
                 self.count = self.count.saturating_add(1);
-                if self.mark_instead(&mut next, stats) {
+                if self.mark_or_drop(queue, stats) {
                     self.drop_next = self.control_law(self.drop_next);
                     break;
                 }
-                stats.dropped_aqm += 1;
                 (next, ok_to_drop) = self.take(now, queue);
                 if ok_to_drop {
                     self.drop_next = self.control_law(self.drop_next);
@@ -116,8 +64,7 @@ impl CoDel {
                 }
             }
         } else if ok_to_drop {
-            if !self.mark_instead(&mut next, stats) {
-                stats.dropped_aqm += 1;
+            if !self.mark_or_drop(queue, stats) {
                 (next, _) = self.take(now, queue);
             }
             self.dropping = true;
@@ -132,8 +79,8 @@ impl CoDel {
     }
 
     /// The RFC's `dodequeue`: the queue's first, and whether it may be dropped.
-    fn take<T>(&mut self, now: Nanos, queue: &mut WaitQueue<T>) -> (Option<Waiting<T>>, bool) {
-        let Some(first) = queue.pop() else {
+    fn take<T>(&mut self, now: Nanos, queue: &mut WaitQueue<T>) -> (Option<Waiting>, bool) {
+        let Some(first) = queue.start_first() else {
             self.first_above_time = 0;
             return (None, false);
         };
@@ -150,15 +97,19 @@ impl CoDel {
         (Some(first), now >= self.first_above_time)
     }
 
-    fn mark_instead<T: Packet>(&self, next: &mut Option<Waiting<T>>, stats: &mut LinkStats) -> bool {
-        match next {
-            Some(waiting) if self.ecn && waiting.packet.is_ect() => {
-                waiting.packet.mark_ce();
-                stats.marked += 1;
-                true
-            }
-            _ => false,
+    /// Signals congestion with the packet just taken: true if it was marked and is still there, false if dropped.
+    fn mark_or_drop<T: Packet>(&self, queue: &mut WaitQueue<T>, stats: &mut LinkStats) -> bool {
+        if self.ecn
+            && let Some(packet) = queue.started()
+            && packet.is_ect()
+        {
+            packet.mark_ce();
+            stats.marked += 1;
+            return true;
         }
+        queue.take_started();
+        stats.dropped_aqm += 1;
+        false
     }
 
     fn control_law(&self, from: Nanos) -> Nanos {
@@ -248,8 +199,9 @@ mod tests {
             queue.push(0, 1500, Datagram::new(id, 1500, true));
         }
         marking.drop_next = 0;
-        let first = marking.dequeue(2000 * MS, &mut queue, &mut stats).unwrap();
-        assert!(first.packet.ce && stats.marked == 1 && stats.dropped_aqm == 0);
+        assert!(marking.dequeue(2000 * MS, &mut queue, &mut stats).is_some());
+        let first = queue.take_started().unwrap();
+        assert!(first.id == 0 && first.ce && stats.marked == 1 && stats.dropped_aqm == 0);
     }
 
     #[test]

@@ -11,7 +11,7 @@
 use crate::ahead::Ahead;
 use crate::stats::LinkStats;
 use crate::stepwise::Stepwise;
-use crate::transit::InFlight;
+use crate::transit::{Due, Transit};
 use crate::{LinkSpec, Nanos, Queue, Rate};
 
 /// What a link carries.
@@ -86,17 +86,19 @@ impl<T: Packet> Link<T> {
     /// `None`.
     #[inline]
     pub fn poll(&mut self, now: Nanos) -> Option<T> {
-        self.pop(now).map(|in_flight| in_flight.packet)
+        let (transit, due) = self.next_due(now)?;
+        transit.take(due)
     }
 
     /// As [`poll`](Self::poll), with the exact time of arrival, at most `now`.
     #[inline]
     pub fn poll_timed(&mut self, now: Nanos) -> Option<(Nanos, T)> {
-        self.pop(now).map(|in_flight| (in_flight.arrival, in_flight.packet))
+        let (transit, due) = self.next_due(now)?;
+        transit.take(due).map(|packet| (due.arrival, packet))
     }
 
     #[inline]
-    fn pop(&mut self, now: Nanos) -> Option<InFlight<T>> {
+    fn next_due(&mut self, now: Nanos) -> Option<(&mut Transit<T>, Due)> {
         let (transit, stats) = match &mut self.machine {
             Machine::Ahead(link) => (&mut link.transit, &mut link.stats),
             Machine::Stepwise(link) => {
@@ -104,10 +106,10 @@ impl<T: Packet> Link<T> {
                 (&mut link.transit, &mut link.stats)
             }
         };
-        let in_flight = transit.pop(now)?;
+        let due = transit.next_due(now)?;
         stats.packets_delivered += 1;
-        stats.bytes_delivered += u64::from(in_flight.len);
-        Some(in_flight)
+        stats.bytes_delivered += u64::from(due.len);
+        Some((transit, due))
     }
 
     /// The counters.

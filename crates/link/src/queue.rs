@@ -1,6 +1,9 @@
-//! Who may wait: the limits of the queue before a link, and its ECN threshold. The packet being sent is not in the
-//! queue, and one that finds the link free passes whatever the limit.
+//! The queue before a link: who may wait (limits, ECN threshold), and those who do. The packet being sent is not in
+//! the queue, and one that finds the link free passes whatever the limit.
 
+use std::collections::VecDeque;
+
+use crate::Nanos;
 use crate::spec::Queue;
 
 /// Limits, and thresholds at which ECN-capable packets are marked as they come in (as DCTCP's switches do:
@@ -44,6 +47,72 @@ impl Admission {
     #[inline]
     pub(crate) fn marks(&self, packets: u64, bytes: u64) -> bool {
         packets >= self.mark_packets || bytes >= self.mark_bytes
+    }
+}
+
+/// Those who wait, in order, and before them the one being sent, if any: it is no longer counted, but stays where
+/// it is until its last bit leaves. Packets are large; keys are kept apart, and a packet is moved in and out once.
+#[derive(Debug)]
+pub(crate) struct WaitQueue<T> {
+    waiting: VecDeque<Waiting>,
+    bytes: u64,
+    packets: VecDeque<T>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Waiting {
+    pub(crate) since: Nanos,
+    /// IP bytes.
+    pub(crate) len: u32,
+}
+
+impl<T> WaitQueue<T> {
+    pub(crate) fn new() -> Self {
+        WaitQueue { waiting: VecDeque::new(), bytes: 0, packets: VecDeque::new() }
+    }
+
+    pub(crate) fn push(&mut self, since: Nanos, len: u32, packet: T) {
+        self.bytes += u64::from(len);
+        self.waiting.push_back(Waiting { since, len });
+        self.packets.push_back(packet);
+    }
+
+    /// The first of the queue is to be sent. What was started before has been taken.
+    pub(crate) fn start_first(&mut self) -> Option<Waiting> {
+        let first = self.waiting.pop_front()?;
+        self.bytes -= u64::from(first.len);
+        Some(first)
+    }
+
+    /// The packet that was started.
+    pub(crate) fn started(&mut self) -> Option<&mut T> {
+        self.packets.front_mut()
+    }
+
+    /// The same, to keep.
+    pub(crate) fn take_started(&mut self) -> Option<T> {
+        self.packets.pop_front()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    pub(crate) fn len(&self) -> u64 {
+        self.waiting.len() as u64
+    }
+
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Loses the queue and what is being sent; how many packets those were.
+    pub(crate) fn clear(&mut self) -> u64 {
+        let lost = self.packets.len() as u64;
+        self.packets.clear();
+        self.waiting.clear();
+        self.bytes = 0;
+        lost
     }
 }
 

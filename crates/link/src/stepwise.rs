@@ -6,9 +6,9 @@
 //! started with. A trace starts with the run, or when a change puts it in force. When the delay shrinks, packets
 //! overtake those before, as on a real change of route, unless the jitter keeps the order.
 
-use crate::codel::{CoDel, WaitQueue};
+use crate::codel::CoDel;
 use crate::fate::{Fate, Fates};
-use crate::queue::Admission;
+use crate::queue::{Admission, WaitQueue};
 use crate::server::Server;
 use crate::spec::{Change, ChangeAction, Queue};
 use crate::stats::LinkStats;
@@ -23,7 +23,7 @@ pub(crate) struct Stepwise<T> {
     admission: Admission,
     codel: Option<CoDel>,
     server: Server,
-    sending: Option<Sending<T>>,
+    sending: Option<Sending>,
     fates: Fates,
     overhead: u32,
     down: bool,
@@ -34,14 +34,14 @@ pub(crate) struct Stepwise<T> {
     next_change: usize,
 }
 
-#[derive(Debug)]
-struct Sending<T> {
+/// The packet being sent; itself it is in the queue's care.
+#[derive(Clone, Copy, Debug)]
+struct Sending {
     start: Nanos,
     /// When its last bit leaves.
     departure: Nanos,
     len: u32,
     fate: Fate,
-    packet: T,
 }
 
 impl<T: Packet> Stepwise<T> {
@@ -130,31 +130,33 @@ impl<T: Packet> Stepwise<T> {
         let now = self.at;
         let next = match &mut self.codel {
             Some(codel) => codel.dequeue(now, &mut self.queue, &mut self.stats),
-            None => self.queue.pop(),
+            None => self.queue.start_first(),
         };
         if let Some(first) = next {
             self.stats.sojourn = self.stats.sojourn.saturating_add(now - first.since);
             let departure = self.server.send(now, first.len);
             let fate = self.fates.draw();
-            self.sending =
-                Some(Sending { start: now, departure, len: first.len, fate, packet: first.packet });
+            self.sending = Some(Sending { start: now, departure, len: first.len, fate });
         }
     }
 
     fn depart(&mut self) {
-        let Some(Sending { start, departure, len, fate, packet }) = self.sending.take() else { return };
+        let Some(Sending { start, departure, len, fate }) = self.sending.take() else { return };
+        let Some(packet) = self.queue.take_started() else { return };
         self.stats.busy = self.stats.busy.saturating_add(departure - start);
         match fate {
             Fate::Lost => self.stats.dropped_loss += 1,
-            Fate::Arrives { after, copy_after } => {
-                let copy = copy_after.map(|after| (after, packet.duplicate()));
+            Fate::Arrives { after, copy_after: None } => {
                 let arrival = self.fates.arrival(departure, after);
                 self.transit.push(arrival, len, packet);
-                if let Some((after, copy)) = copy {
-                    let arrival = self.fates.arrival(departure, after);
-                    self.transit.push(arrival, len, copy);
-                    self.stats.duplicated += 1;
-                }
+            }
+            Fate::Arrives { after, copy_after: Some(copy_after) } => {
+                let copy = packet.duplicate();
+                let arrival = self.fates.arrival(departure, after);
+                self.transit.push(arrival, len, packet);
+                let arrival = self.fates.arrival(departure, copy_after);
+                self.transit.push(arrival, len, copy);
+                self.stats.duplicated += 1;
             }
         }
     }
@@ -171,7 +173,6 @@ impl<T: Packet> Stepwise<T> {
                 self.down = true;
                 self.stats.dropped_down += self.queue.clear();
                 if let Some(cut) = self.sending.take() {
-                    self.stats.dropped_down += 1;
                     self.stats.busy = self.stats.busy.saturating_add(*at - cut.start);
                     self.server.abandon(*at);
                 }
@@ -179,13 +180,16 @@ impl<T: Packet> Stepwise<T> {
         }
     }
 
-    /// The next arrival or step. A change is a step only when packets wait for one: otherwise it takes effect
-    /// when something else happens.
+    /// The next arrival or step. A change is a step only when packets wait that it may let go sooner: otherwise it
+    /// takes effect when something else happens.
     pub(crate) fn poll_timeout(&self) -> Option<Nanos> {
         let step = match &self.sending {
             Some(sending) => Some(sending.departure),
             None if self.queue.is_empty() => None,
-            None => self.next_start().or_else(|| self.changes.get(self.next_change).map(|change| change.at)),
+            None => {
+                let change = self.changes.get(self.next_change).map_or(u64::MAX, |change| change.at);
+                Some(self.next_start().unwrap_or(u64::MAX).min(change))
+            }
         };
         let step = step.filter(|&step| step < u64::MAX);
         match (self.transit.next_arrival(), step) {

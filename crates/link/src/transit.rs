@@ -12,31 +12,37 @@ use crate::Nanos;
 
 #[derive(Debug)]
 pub(crate) struct Transit<T> {
-    ring: VecDeque<InFlight<T>>,
+    /// Keys and packets of the ring, apart: packets are large, and are moved once in and once out.
+    ring: VecDeque<Due>,
+    packets: VecDeque<T>,
     overtakers: BinaryHeap<Overtaker>,
-    slots: Vec<Option<InFlight<T>>>,
+    slots: Vec<Option<T>>,
     free: Vec<u32>,
     sequence: u64,
 }
 
-#[derive(Debug)]
-pub(crate) struct InFlight<T> {
+/// When a packet arrives, and its size.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Due {
     pub(crate) arrival: Nanos,
     /// IP bytes.
     pub(crate) len: u32,
-    pub(crate) packet: T,
+    /// Where its packet is: a slot, or `RING`.
+    place: u32,
 }
+
+/// The place of a packet at the front of the ring.
+const RING: u32 = u32::MAX;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Overtaker {
-    arrival: Nanos,
+    due: Due,
     sequence: u64,
-    slot: u32,
 }
 
 impl Overtaker {
     fn key(&self) -> u128 {
-        (u128::from(self.arrival) << 64) | u128::from(self.sequence)
+        (u128::from(self.due.arrival) << 64) | u128::from(self.sequence)
     }
 }
 
@@ -59,6 +65,7 @@ impl<T> Transit<T> {
     pub(crate) fn new() -> Self {
         Transit {
             ring: VecDeque::new(),
+            packets: VecDeque::new(),
             overtakers: BinaryHeap::new(),
             slots: Vec::new(),
             free: Vec::new(),
@@ -73,55 +80,70 @@ impl<T> Transit<T> {
 
     #[inline]
     pub(crate) fn push(&mut self, arrival: Nanos, len: u32, packet: T) {
-        match self.ring.back() {
-            Some(last) if arrival < last.arrival => self.push_overtaker(InFlight { arrival, len, packet }),
-            _ => self.ring.push_back(InFlight { arrival, len, packet }),
+        if self.ring.back().is_some_and(|last| arrival < last.arrival) {
+            self.push_overtaker(arrival, len, packet);
+        } else {
+            self.ring.push_back(Due { arrival, len, place: RING });
+            self.packets.push_back(packet);
         }
     }
 
-    fn push_overtaker(&mut self, in_flight: InFlight<T>) {
-        let arrival = in_flight.arrival;
-        let slot = match self.free.pop() {
+    #[inline]
+    fn push_overtaker(&mut self, arrival: Nanos, len: u32, packet: T) {
+        let place = match self.free.pop() {
             Some(slot) => {
-                self.slots[slot as usize] = Some(in_flight);
+                self.slots[slot as usize] = Some(packet);
                 slot
             }
             None => {
-                self.slots.push(Some(in_flight));
+                self.slots.push(Some(packet));
                 (self.slots.len() - 1) as u32
             }
         };
-        self.overtakers.push(Overtaker { arrival, sequence: self.sequence, slot });
+        self.overtakers.push(Overtaker { due: Due { arrival, len, place }, sequence: self.sequence });
         self.sequence += 1;
     }
 
     /// When the next packet arrives.
     #[inline]
     pub(crate) fn next_arrival(&self) -> Option<Nanos> {
-        let ring = self.ring.front().map(|first| first.arrival);
+        let ring = self.ring.front()?.arrival;
+        // While there are overtakers, the ring isn't empty.
         match self.overtakers.peek() {
-            // The ring isn't empty, and its last is later than this one.
-            Some(overtaker) => ring.map(|arrival| arrival.min(overtaker.arrival)),
-            None => ring,
+            Some(overtaker) => Some(ring.min(overtaker.due.arrival)),
+            None => Some(ring),
         }
     }
 
-    /// The next packet that has arrived by `now`.
+    /// The next packet, if it has arrived by `now`. To be followed by [`take`](Self::take).
     #[inline]
-    pub(crate) fn pop(&mut self, now: Nanos) -> Option<InFlight<T>> {
-        let first = self.ring.front()?.arrival;
+    pub(crate) fn next_due(&mut self, now: Nanos) -> Option<Due> {
+        let first = *self.ring.front()?;
         if let Some(overtaker) = self.overtakers.peek()
-            && overtaker.arrival < first
+            && overtaker.due.arrival < first.arrival
         {
-            return if overtaker.arrival <= now { self.pop_overtaker() } else { None };
+            let due = overtaker.due;
+            if due.arrival > now {
+                return None;
+            }
+            self.overtakers.pop();
+            return Some(due);
         }
-        if first <= now { self.ring.pop_front() } else { None }
+        if first.arrival > now {
+            return None;
+        }
+        self.ring.pop_front();
+        Some(first)
     }
 
-    fn pop_overtaker(&mut self) -> Option<InFlight<T>> {
-        let Overtaker { slot, .. } = self.overtakers.pop()?;
-        self.free.push(slot);
-        self.slots[slot as usize].take()
+    /// The packet of the latest [`next_due`](Self::next_due).
+    #[inline]
+    pub(crate) fn take(&mut self, due: Due) -> Option<T> {
+        if due.place == RING {
+            return self.packets.pop_front();
+        }
+        self.free.push(due.place);
+        self.slots[due.place as usize].take()
     }
 }
 
@@ -130,6 +152,11 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    fn next(transit: &mut Transit<usize>, now: Nanos) -> Option<(Nanos, usize)> {
+        let due = transit.next_due(now)?;
+        transit.take(due).map(|packet| (due.arrival, packet))
+    }
 
     proptest! {
         /// The structure against a sorted list, pushes and pops mixed.
@@ -146,18 +173,18 @@ mod tests {
                 prop_assert_eq!(transit.next_arrival(), model.first().map(|first| first.0));
                 while pop && model.first().is_some_and(|first| first.0 <= now) {
                     let expected = model.remove(0);
-                    let got = transit.pop(now).map(|got| (got.arrival, got.packet));
+                    let got = next(&mut transit, now);
                     prop_assert_eq!(got, Some(expected));
                 }
                 if pop {
-                    prop_assert!(transit.pop(now).is_none());
+                    prop_assert!(next(&mut transit, now).is_none());
                 }
                 prop_assert_eq!(transit.len(), model.len());
             }
             for expected in model {
-                prop_assert_eq!(transit.pop(u64::MAX).map(|got| (got.arrival, got.packet)), Some(expected));
+                prop_assert_eq!(next(&mut transit, u64::MAX), Some(expected));
             }
-            prop_assert!(transit.pop(u64::MAX).is_none() && transit.next_arrival().is_none());
+            prop_assert!(next(&mut transit, u64::MAX).is_none() && transit.next_arrival().is_none());
         }
     }
 }

@@ -73,9 +73,12 @@ pub fn saturate(spec: &LinkSpec, seed: u64, len: u32, backlog: u64, until: Nanos
         while let Some((arrival, packet)) = link.poll_timed(now) {
             arrivals.push((arrival, packet));
         }
-        while link.queued_packets(now) < backlog {
-            link.enqueue(now, Datagram::new(id, len));
-            id += 1;
+        // A link that is down takes none of them.
+        for _ in link.queued_packets(now)..=backlog {
+            if link.queued_packets(now) < backlog {
+                link.enqueue(now, Datagram::new(id, len));
+                id += 1;
+            }
         }
         let step = link.queue_delay(now).clamp(1, MS);
         now = (now + step).min(link.poll_timeout().unwrap_or(u64::MAX).max(now + 1));
