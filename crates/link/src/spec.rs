@@ -14,16 +14,16 @@ pub struct LinkSpec {
     /// Variation of the delay.
     pub jitter: Option<Jitter>,
     /// Random loss, drawn as a packet leaves the queue (so that lost packets use capacity, as on a radio
-    /// link; netem draws at the queue's entry).
+    /// link; netem draws at the queue's entry). A packet leaves the queue when it starts to be sent.
     pub loss: Loss,
     /// The queue before the link.
     pub queue: Queue,
-    /// Probability that a packet is delivered twice, 0 to 1.
+    /// Probability that a packet is delivered twice, 0 to 1. The copy takes no capacity; its jitter is its own.
     pub duplicate: f64,
     /// Bytes added to each packet's IP length when its time on the link is counted (14 + 4 + 8 + 12 for
     /// Ethernet with preamble and gap); 0: rates count IP bytes.
     pub overhead: u32,
-    /// What changes, and when, in order of time.
+    /// What changes, and when; taken in order of time, those of one moment as listed.
     pub changes: Vec<Change>,
 }
 
@@ -38,7 +38,8 @@ pub enum Rate {
 
 /// A mahimahi trace: each entry is the millisecond at which 1500 bytes may leave. Several entries may
 /// share a millisecond; the trace repeats at its last entry's time. A packet may use the rest of an
-/// opportunity; what an empty queue leaves unused is lost.
+/// opportunity; what an empty queue leaves unused is lost, and a packet that comes at the very moment of an
+/// opportunity is too late for it. Its clock starts with the run, or with the change that puts it in force.
 #[derive(Clone, PartialEq, Debug)]
 pub struct RateTrace {
     /// Where it was read from, for messages.
@@ -64,9 +65,10 @@ pub struct Jitter {
 pub enum JitterShape {
     /// Uniform in delay +- spread.
     Uniform,
-    /// Normal.
+    /// Normal; unbounded, where netem's table ends at 4 spreads.
     Normal,
-    /// Pareto, shape 3, shifted to mean 0 and scaled to the spread, as netem's table.
+    /// Pareto, shape 3, cut at 4 spreads as netem's table is, with mean 0 and standard deviation `spread` after
+    /// the cut (netem scales before it, and so gets 0.82 of the spread it is asked for).
     Pareto,
 }
 
@@ -77,7 +79,8 @@ pub enum Loss {
     None,
     /// Each packet with this probability.
     Bernoulli(f64),
-    /// Gilbert-Elliott: a two-state chain stepped per packet.
+    /// Gilbert-Elliott: a two-state chain stepped per packet, after its loss is drawn. It starts in either state
+    /// with its share in the long run.
     GilbertElliott {
         /// P(good -> bad).
         to_bad: f64,
@@ -90,21 +93,22 @@ pub enum Loss {
     },
 }
 
-/// The queue before a link. ECN: instead of dropping, ECN-capable packets are marked where the entry says.
+/// The queue before a link. Limits and thresholds don't count the packet being sent, and a packet that finds the
+/// link free never waits. ECN: ECN-capable packets are marked where the entry says.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Queue {
-    /// Drop-tail, limit in packets (not counting the one on the link).
+    /// Drop-tail, limit in packets.
     Packets {
         /// The limit.
         limit: u32,
-        /// Marks instead of nothing from this many queued packets on.
+        /// Marks a packet that finds this many, or more, in the queue.
         ecn_threshold: Option<u32>,
     },
-    /// Drop-tail, limit in bytes.
+    /// Drop-tail, limit in IP bytes.
     Bytes {
         /// The limit.
         limit: u64,
-        /// Marks from this many queued bytes on.
+        /// Marks a packet that finds this many bytes, or more, in the queue.
         ecn_threshold: Option<u64>,
     },
     /// CoDel (RFC 8289).
@@ -132,13 +136,15 @@ pub struct Change {
 /// What changes.
 #[derive(Clone, PartialEq, Debug)]
 pub enum ChangeAction {
-    /// A new rate, for packets that start to be sent from now on.
+    /// A new rate, for packets that start to be sent from now on; the one being sent ends at the old rate.
     Rate(Rate),
-    /// A new delay, for packets that leave the queue from now on.
+    /// A new delay, for packets that leave the queue from now on. A shorter one lets them overtake those before,
+    /// unless the jitter keeps the order.
     Delay(Nanos),
     /// A new loss model.
     Loss(Loss),
-    /// The link loses everything, queue included.
+    /// The link loses everything handed in from now on, its queue and the packet being sent; what is under way
+    /// arrives.
     Down,
     /// The link works again.
     Up,
