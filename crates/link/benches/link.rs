@@ -2,7 +2,11 @@
 //! are of the size of a segment.
 
 use divan::{Bencher, black_box, counter::ItemsCount};
-use ropewalk_link::{Jitter, JitterShape, Link, LinkSpec, Loss, Nanos, Packet, Queue};
+use std::sync::Arc;
+
+use ropewalk_link::{
+    Cellular, Jitter, JitterShape, Link, LinkSpec, Loss, Nanos, Packet, Queue, Rate, RateTrace,
+};
 
 fn main() {
     divan::main();
@@ -105,4 +109,17 @@ fn plain_path(bencher: Bencher<'_, '_>) {
 fn codel(bencher: Bencher<'_, '_>) {
     let queue = Queue::CoDel { limit: 1000, target: 5_000_000, interval: 100_000_000, ecn: false };
     run(bencher, Link::new(LinkSpec { queue, ..clean() }, 1, 0));
+}
+
+#[divan::bench]
+fn jitter_normal_wide(bencher: Bencher<'_, '_>) {
+    // A spread of 400 packets.
+    let jitter = Some(Jitter { spread: 48_000_000, shape: JitterShape::Normal, keeps_order: false });
+    run(bencher, Link::new(LinkSpec { jitter, delay: 200_000_000, ..clean() }, 1, 0));
+}
+
+#[divan::bench]
+fn trace(bencher: Bencher<'_, '_>) {
+    let trace = RateTrace::cellular(&Cellular::walking(100_000_000), 1, 60);
+    run(bencher, Link::new(LinkSpec { rate: Rate::Trace(Arc::new(trace)), ..clean() }, 1, 0));
 }
