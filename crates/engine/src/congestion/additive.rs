@@ -13,7 +13,7 @@ use crate::flow::Flow;
 
 /// Sums of fractions such as ten times 0.1 fall short of 1 by their rounding; a window must still grow
 /// with the tenth segment, as in integers. Far below any increase that matters, far above the rounding.
-const ROUNDING: f64 = 1e-9;
+pub(super) const ROUNDING: f64 = 1e-9;
 
 #[derive(Debug, Default)]
 struct Share {

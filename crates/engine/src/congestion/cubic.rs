@@ -1,137 +1,241 @@
-//! CUBIC: RFC 9438, with HyStart as Linux has it (Ha and Rhee 2011).
+//! CUBIC: RFC 9438, with HyStart as in Linux.
 //!
-//! t: time since the current epoch began (seconds), W_max: window before the last reduction, cwnd_epoch: window
-//! when the epoch began (segments), C = 0.4 segments/s^3, beta = 0.7.
+//! Windows in segments, times in seconds, C in segments per second^3. For each segment acknowledged in
+//! congestion avoidance, with t the time since the congestion avoidance stage began (t_epoch):
 //!
 //! ```text
-//! K = cbrt((W_max - cwnd_epoch) / C)                      (Equation 2)
-//! W_cubic(t) = C (t - K)^3 + W_max                        (Equation 1)
-//! target = W_cubic(t + RTT), clamped to [cwnd, 1.5 cwnd]  (section 4.2)
-//! w += (target - w) / w per acknowledged segment          (section 4.4)
-//! W_est += alpha acked / w, alpha = 3 (1 - beta)/(1 + beta) until W_est >= W_max, then 1  (section 4.3)
-//! loss: ssthresh = max(beta w, 2); fast convergence: W_max = w (1 + beta)/2 if w < W_max  (4.6, 4.7)
+//! W_cubic(t) = C (t - K)^3 + W_max                                   (Equation 1)
+//! K = cbrt((W_max - cwnd_epoch) / C)                                 (Equation 2)
+//! target = W_cubic(t + RTT), within [cwnd, 1.5 cwnd]                 (section 4.2)
+//! cwnd += (target - cwnd) / cwnd                                     (sections 4.4, 4.5)
+//! W_est += alpha segments_acked / cwnd, alpha = 3 (1 - beta) / (1 + beta)   (Equation 4)
+//! cwnd = W_est where W_cubic(t) < W_est: the Reno-friendly region    (section 4.3)
 //! ```
 //!
-//! HyStart ends slow start before the loss: when the ACK train of one round lasts for half the least round-trip
-//! time, or when the round's least of eight samples exceeds it by an eighth (4 to 16 ms).
+//! alpha becomes 1 once W_est reaches cwnd_prior, the window before the last reduction (4.3). On loss
+//! ssthresh = max(beta cwnd, 2) (Equation 5), and W_max = cwnd, or with fast convergence
+//! (1 + beta)/2 cwnd when cwnd < W_max (4.7). After a timeout the next stage starts with K = 0 and
+//! W_max = cwnd (4.8). A reduction found spurious restores W_max, K, t_epoch and W_est (4.9).
 //!
-//! Rulings. Linux's form of slow growth: at least one segment per 100 acknowledged at the plateau. A parameter
-//! switches HyStart off.
+//! HyStart (Ha and Rhee, "Taming the elephants", 2011; Linux's `tcp_cubic.c`): slow start ends, ssthresh =
+//! cwnd, from a window of 16 on, when in one round trip (a) the train of ACKs no more than 2 ms apart has
+//! lasted half the least round-trip time; or (b) the least of the round's samples, from the ninth on,
+//! exceeds the least round-trip time by an eighth of it, within [4 ms, 16 ms].
+//!
+//! Rulings. The time during which the sender was not limited by its window is left out of t (5.8): that
+//! between two ACKs of which the later came from a sender with less to send, and idle times. The window is
+//! used for the flight size in Equation 5 (as Linux, allowed by 4.6). W_est is followed by at most half a
+//! segment per acknowledged segment, the bound that 4.2 sets on the target. RTT in the target is the
+//! smoothed one. HyStart counts as unpaced: Linux waits for a train of a whole least round-trip time when
+//! it paces. As in Linux, samples of the first second after a stage began are no measure of the least
+//! round-trip time.
+//!
+//! Preset `linux`: the target looks ahead by the least round-trip time, alpha stays below 1, and before the
+//! first loss the window grows by at least 5 % in a round trip.
 
+use super::additive::ROUNDING;
 use super::subflows::PerSubflow;
 use super::{Ack, CongestionControl, ControlEntry, LossCause, slow_start};
 use crate::flow::Flow;
-use crate::registry::Parameter;
+use crate::registry::{Parameter, Preset, Values};
 use crate::{MILLISECOND, Nanos, SECOND};
-
-const C: f64 = 0.4;
 
 pub(super) const ENTRY: ControlEntry = ControlEntry {
     name: "cubic",
-    summary: "uncoupled: the window is a cubic function of the time since the last loss",
-    source: "RFC 9438; HyStart: Ha and Rhee, Computer Networks 55(9), 2011",
+    summary: "uncoupled: a cubic function of the time since the last loss",
+    source: "RFC 9438 section 4",
     parameters: &[
-        Parameter::number("beta", 0.7, (0.1, 0.99), "part of the window kept at a loss"),
-        Parameter::switch("hystart", true, "end slow start when delay or ACK trains say so"),
+        Parameter::number("c", 0.4, (0.001, 10.0), "aggressiveness C, segments per second^3"),
+        Parameter::number("beta", 0.7, (0.1, 0.95), "what a loss leaves of the window"),
+        Parameter::switch("fast-convergence", true, "give up window to newcomers (section 4.7)"),
+        Parameter::switch("reno-friendly", true, "never slower than Reno would be (section 4.3)"),
+        Parameter::switch("reno-alpha-one", true, "alpha = 1 once W_est reaches the window before the loss"),
+        Parameter::switch("hystart", true, "leave slow start before losses do it"),
+        Parameter::switch(
+            "least-rtt-ahead",
+            false,
+            "look ahead by the least round-trip time, not the smoothed",
+        ),
+        Parameter::switch("initial-five-percent", false, "before any loss at least 5 % per round trip"),
     ],
-    presets: &[],
+    presets: &[Preset {
+        name: "linux",
+        summary: "as Linux's tcp_cubic",
+        values: &[("reno-alpha-one", 0.0), ("least-rtt-ahead", 1.0), ("initial-five-percent", 1.0)],
+    }],
     exceptions: &[],
-    build: |values| {
-        Box::new(Cubic {
-            beta: values.number("beta"),
-            hystart: values.switch("hystart"),
-            states: PerSubflow::default(),
-        })
-    },
+    build: |values| Box::new(Cubic { subflows: PerSubflow::default(), rule: Rule::new(values) }),
 };
+
+/// HyStart: least window.
+const LOW_WINDOW: u32 = 16;
+/// HyStart: longest gap in a train of ACKs.
+const ACK_GAP: Nanos = 2 * MILLISECOND;
+/// HyStart: samples taken before the delay is judged.
+const LEAST_SAMPLES: u32 = 8;
+/// HyStart: bounds of the delay that ends slow start.
+const DELAY_BOUNDS: (Nanos, Nanos) = (4 * MILLISECOND, 16 * MILLISECOND);
+
+/// A congestion avoidance stage.
+#[derive(Clone, Copy, Debug)]
+struct Epoch {
+    /// When it began, moved on by the time not counted.
+    start: Nanos,
+    /// K, seconds.
+    k: f64,
+    /// W_max as the origin of the curve, segments.
+    origin: f64,
+    /// W_est, segments.
+    estimate: f64,
+}
+
+/// What a spurious reduction brings back.
+#[derive(Clone, Copy, Debug, Default)]
+struct Curve {
+    epoch: Option<Epoch>,
+    /// W_max, segments; 0 before a loss and after a timeout.
+    w_max: f64,
+    /// cwnd_prior, segments.
+    prior: f64,
+}
 
 #[derive(Debug, Default)]
 struct State {
-    epoch: Option<Nanos>,
-    w_max: f64,
-    k: f64,
-    origin: f64,
-    w_est: f64,
+    curve: Curve,
+    before_loss: Option<Curve>,
+    /// Part of a segment earned so far.
     credit: f64,
-    round: Round,
+    /// When the last ACK came.
+    last_ack: Option<Nanos>,
+    /// Least round-trip time seen since the start or the last timeout.
+    least_rtt: Option<Nanos>,
+    hystart: HyStart,
 }
 
-/// HyStart's view of one round trip.
 #[derive(Debug, Default)]
-struct Round {
-    start: Nanos,
-    last_ack: Nanos,
-    samples: u32,
-    least: Nanos,
+struct HyStart {
+    /// Slow start was ended; until the next timeout.
     found: bool,
+    round_start: Nanos,
+    /// The last ACK of the train.
+    last_ack: Nanos,
+    /// Least sample of the round.
+    round_rtt: Option<Nanos>,
+    samples: u32,
 }
 
 #[derive(Debug)]
 struct Cubic {
-    beta: f64,
-    hystart: bool,
-    states: PerSubflow<State>,
+    subflows: PerSubflow<State>,
+    rule: Rule,
 }
 
-impl State {
-    /// Segments of growth per acknowledged segment at window `w`.
-    fn increase(&mut self, w: f64, rtt: Nanos, now: Nanos, acked: u32, beta: f64) -> f64 {
-        let epoch = match self.epoch {
-            Some(epoch) => epoch,
-            None => {
-                self.epoch = Some(now);
-                self.w_est = w;
-                if w < self.w_max {
-                    self.k = libm::cbrt((self.w_max - w) / C);
-                    self.origin = self.w_max;
-                } else {
-                    self.k = 0.0;
-                    self.origin = w;
-                }
-                now
+#[derive(Clone, Copy, Debug)]
+struct Rule {
+    c: f64,
+    beta: f64,
+    fast_convergence: bool,
+    reno_friendly: bool,
+    alpha_one: bool,
+    hystart: bool,
+    least_rtt_ahead: bool,
+    initial_five_percent: bool,
+}
+
+fn seconds(time: Nanos) -> f64 {
+    time as f64 / SECOND as f64
+}
+
+/// Equation 1.
+fn w_cubic(c: f64, t: f64, k: f64, origin: f64) -> f64 {
+    let d = t - k;
+    c * d * d * d + origin
+}
+
+impl HyStart {
+    fn new_round(&mut self, now: Nanos) {
+        self.round_start = now;
+        self.last_ack = now;
+        self.round_rtt = None;
+        self.samples = 0;
+    }
+
+    /// Whether slow start should end, by this ACK.
+    fn on_ack(&mut self, ack: &Ack, least_rtt: Nanos) -> bool {
+        if ack.round_start {
+            self.new_round(ack.now);
+        }
+        if ack.now.saturating_sub(self.last_ack) <= ACK_GAP {
+            self.last_ack = ack.now;
+            self.found |= ack.now.saturating_sub(self.round_start) > least_rtt / 2;
+        }
+        if let Some(rtt) = ack.rtt {
+            let least = self.round_rtt.map_or(rtt, |least| least.min(rtt));
+            self.round_rtt = Some(least);
+            if self.samples < LEAST_SAMPLES {
+                self.samples += 1;
+            } else {
+                let limit = (least_rtt / 8).clamp(DELAY_BOUNDS.0, DELAY_BOUNDS.1);
+                self.found |= least > least_rtt.saturating_add(limit);
             }
-        };
-        let t = (now.saturating_sub(epoch) + rtt) as f64 / SECOND as f64;
-        let offset = t - self.k;
-        let target = (C * offset * offset * offset + self.origin).clamp(w, 1.5 * w);
-        let alpha = if self.w_est >= self.w_max { 1.0 } else { 3.0 * (1.0 - beta) / (1.0 + beta) };
-        self.w_est += alpha * f64::from(acked) / w;
-        let cubic = ((target - w) / w).max(0.01 / w);
-        let friendly = if self.w_est > w { (self.w_est - w) / w } else { 0.0 };
-        // Linux: never more than one segment for two acknowledged.
-        cubic.max(friendly).min(0.5)
+        }
+        self.found
     }
 }
 
-impl Cubic {
-    fn hystart(&mut self, flow: &mut Flow, i: usize, ack: &Ack) {
-        const LOW_WINDOW: u32 = 16;
-        const MIN_SAMPLES: u32 = 8;
-        let round = &mut self.states.at(i).round;
-        if ack.round_start {
-            *round = Round { start: ack.now, last_ack: ack.now, found: round.found, ..Round::default() };
+impl Rule {
+    fn new(values: &Values) -> Self {
+        Rule {
+            c: values.number("c"),
+            beta: values.number("beta"),
+            fast_convergence: values.switch("fast-convergence"),
+            reno_friendly: values.switch("reno-friendly"),
+            alpha_one: values.switch("reno-alpha-one"),
+            hystart: values.switch("hystart"),
+            least_rtt_ahead: values.switch("least-rtt-ahead"),
+            initial_five_percent: values.switch("initial-five-percent"),
         }
-        if round.found || flow.cwnd < LOW_WINDOW || flow.min_rtt == 0 {
-            return;
+    }
+
+    /// A stage begins: K and the origin of its curve.
+    fn begin(&self, w_max: f64, cwnd: f64, now: Nanos) -> Epoch {
+        let (k, origin) =
+            if cwnd < w_max { (libm::cbrt((w_max - cwnd) / self.c), w_max) } else { (0.0, cwnd) };
+        Epoch { start: now, k, origin, estimate: cwnd }
+    }
+
+    /// Congestion avoidance for `acked` segments.
+    fn avoid(&self, state: &mut State, flow: &mut Flow, acked: u32, now: Nanos) {
+        let cwnd = f64::from(flow.cwnd.max(1));
+        let curve = &mut state.curve;
+        let mut epoch = curve.epoch.unwrap_or_else(|| self.begin(curve.w_max, cwnd, now));
+        let rtt = if self.least_rtt_ahead { state.least_rtt.unwrap_or(flow.srtt) } else { flow.srtt };
+        let t = seconds(now.saturating_sub(epoch.start));
+
+        let target = w_cubic(self.c, t + seconds(rtt), epoch.k, epoch.origin).clamp(cwnd, 1.5 * cwnd);
+        let mut per_segment = (target - cwnd - state.credit).max(0.0) / cwnd;
+        if self.initial_five_percent && curve.w_max == 0.0 {
+            per_segment = per_segment.max(0.05);
         }
-        // ACK train: ACKs spaced by at most 2 ms that last for half the least round trip.
-        if ack.now.saturating_sub(round.last_ack) <= 2 * MILLISECOND {
-            round.last_ack = ack.now;
-            if ack.now.saturating_sub(round.start) > flow.min_rtt / 2 {
-                round.found = true;
+        // More than a window's worth at once (a hole filled) doesn't carry the window past its target.
+        let mut earned = state.credit + per_segment * f64::from(acked).min(cwnd);
+
+        if self.reno_friendly {
+            let alpha = if self.alpha_one && epoch.estimate >= curve.prior {
+                1.0
+            } else {
+                3.0 * (1.0 - self.beta) / (1.0 + self.beta)
+            };
+            epoch.estimate += alpha * f64::from(acked) / cwnd;
+            if w_cubic(self.c, t, epoch.k, epoch.origin) < epoch.estimate {
+                let most = state.credit + 0.5 * f64::from(acked);
+                earned = earned.max((epoch.estimate - cwnd).min(most));
             }
         }
-        if let Some(rtt) = ack.rtt {
-            round.least = if round.samples == 0 { rtt } else { round.least.min(rtt) };
-            round.samples = round.samples.saturating_add(1);
-            let margin = (flow.min_rtt / 8).clamp(4 * MILLISECOND, 16 * MILLISECOND);
-            if round.samples >= MIN_SAMPLES && round.least >= flow.min_rtt + margin {
-                round.found = true;
-            }
-        }
-        if round.found {
-            flow.ssthresh = flow.cwnd;
-        }
+        let whole = libm::floor(earned + ROUNDING);
+        state.credit = (earned - whole).max(0.0);
+        flow.cwnd = flow.cwnd.saturating_add(whole as u32);
+        curve.epoch = Some(epoch);
     }
 }
 
@@ -141,117 +245,365 @@ impl CongestionControl for Cubic {
     }
 
     fn subflow_added(&mut self, _flows: &mut [Flow], i: usize, now: Nanos) {
-        self.states.reset(i);
-        let round = &mut self.states.at(i).round;
-        round.start = now;
-        round.last_ack = now;
+        self.subflows.reset(i);
+        self.subflows.at(i).hystart.new_round(now);
     }
 
     fn subflow_removed(&mut self, _flows: &mut [Flow], i: usize) {
-        self.states.reset(i);
+        self.subflows.reset(i);
     }
 
     fn on_ack(&mut self, flows: &mut [Flow], i: usize, ack: &Ack) {
-        if self.hystart && flows[i].in_slow_start() {
-            self.hystart(&mut flows[i], i, ack);
-        }
-        if !ack.cwnd_limited || ack.acked == 0 {
-            return;
-        }
-        let left = slow_start(&mut flows[i], ack.acked);
-        if left == 0 {
-            return;
-        }
         let flow = &mut flows[i];
-        let state = self.states.at(i);
-        let w = f64::from(flow.cwnd.max(1));
-        let share = state.increase(w, flow.srtt, ack.now, left, self.beta);
-        state.credit += share * f64::from(left);
-        let whole = state.credit as u32;
-        state.credit -= f64::from(whole);
-        flow.cwnd = flow.cwnd.saturating_add(whole);
+        let Cubic { subflows, rule } = self;
+        let state = subflows.at(i);
+        let since_last = ack.now.saturating_sub(state.last_ack.unwrap_or(ack.now));
+        state.last_ack = Some(ack.now);
+        if !ack.cwnd_limited
+            && let Some(epoch) = &mut state.curve.epoch
+        {
+            epoch.start = epoch.start.saturating_add(since_last).min(ack.now);
+        }
+        let just_recovered =
+            state.curve.epoch.is_some_and(|epoch| ack.now.saturating_sub(epoch.start) < SECOND);
+        if let Some(rtt) = ack.rtt
+            && !just_recovered
+        {
+            state.least_rtt = Some(state.least_rtt.map_or(rtt, |least| least.min(rtt)));
+        }
+        if rule.hystart && flow.in_slow_start() && !state.hystart.found {
+            if flow.cwnd >= LOW_WINDOW
+                && let Some(least) = state.least_rtt
+            {
+                if state.hystart.on_ack(ack, least) {
+                    flow.ssthresh = flow.cwnd;
+                }
+            } else if ack.round_start {
+                state.hystart.new_round(ack.now);
+            }
+        }
+        if !ack.cwnd_limited {
+            return;
+        }
+        let left = slow_start(flow, ack.acked);
+        if left > 0 {
+            rule.avoid(state, flow, left, ack.now);
+        }
     }
 
-    fn ssthresh(&mut self, flows: &[Flow], i: usize, _cause: LossCause, _now: Nanos) -> u32 {
-        let w = f64::from(flows[i].cwnd);
-        let state = self.states.at(i);
-        state.epoch = None;
+    fn ssthresh(&mut self, flows: &[Flow], i: usize, cause: LossCause, now: Nanos) -> u32 {
+        let Cubic { subflows, rule } = self;
+        let state = subflows.at(i);
+        let cwnd = f64::from(flows[i].cwnd);
+        state.before_loss = Some(state.curve);
+        let w_max = match cause {
+            LossCause::Timeout => 0.0,
+            _ if rule.fast_convergence && cwnd < state.curve.w_max => cwnd * (1.0 + rule.beta) / 2.0,
+            _ => cwnd,
+        };
+        state.curve = Curve { epoch: None, w_max, prior: cwnd };
         state.credit = 0.0;
-        state.w_max = if w < state.w_max { w * (1.0 + self.beta) / 2.0 } else { w };
-        state.round.found = false;
-        ((w * self.beta) as u32).max(2)
+        if cause == LossCause::Timeout {
+            state.least_rtt = None;
+            state.hystart = HyStart::default();
+            state.hystart.new_round(now);
+        }
+        ((cwnd * rule.beta) as u32).max(2)
+    }
+
+    fn on_undo(&mut self, _flows: &[Flow], i: usize) {
+        let state = self.subflows.at(i);
+        if let Some(curve) = state.before_loss.take() {
+            state.curve = curve;
+        }
     }
 
     fn on_idle_restart(&mut self, _flows: &[Flow], i: usize, idle: Nanos) {
-        // The epoch doesn't run while nothing is sent (RFC 9438 5.8).
-        let state = self.states.at(i);
-        state.epoch = state.epoch.map(|epoch| epoch.saturating_add(idle));
+        let state = self.subflows.at(i);
+        if let Some(epoch) = &mut state.curve.epoch {
+            epoch.start = epoch.start.saturating_add(idle);
+        }
+        // The idle time is left out here: the next ACK's gap must not leave it out again.
+        state.last_ack = None;
     }
 
     fn metrics(&self, _flows: &[Flow], i: usize) -> Vec<(&'static str, f64)> {
-        self.states.get(i).map_or_else(Vec::new, |state| vec![("w_max", state.w_max), ("k", state.k)])
+        let curve = self.subflows.get(i).map_or(Curve::default(), |state| state.curve);
+        let (k, estimate) = curve.epoch.map_or((0.0, 0.0), |epoch| (epoch.k, epoch.estimate));
+        vec![("w_max", curve.w_max), ("k", k), ("w_est", estimate)]
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{ack, assert_close, flow, flows};
+    use super::super::testing::{ack, assert_close, build, flow, flows};
     use super::*;
 
-    fn cubic() -> Cubic {
-        Cubic { beta: 0.7, hystart: true, states: PerSubflow::default() }
+    fn metric(control: &dyn CongestionControl, flows: &[Flow], name: &str) -> f64 {
+        let found = control.metrics(flows, 0).into_iter().find(|(known, _)| *known == name);
+        found.unwrap_or_else(|| panic!("no metric {name}")).1
+    }
+
+    fn at(now: Nanos, acked: u32) -> Ack {
+        Ack { now, ..ack(acked) }
+    }
+
+    /// Loses at `cwnd` and returns what the engine then sets.
+    fn lose(control: &mut dyn CongestionControl, flows: &mut [Flow], cwnd: u32, cause: LossCause) -> u32 {
+        flows[0].cwnd = cwnd;
+        let ssthresh = control.ssthresh(flows, 0, cause, 0);
+        flows[0].ssthresh = ssthresh;
+        flows[0].cwnd = ssthresh;
+        ssthresh
+    }
+
+    /// Acknowledges whole windows, one segment at a time, evenly over each round trip, until `end`.
+    fn run(control: &mut dyn CongestionControl, flows: &mut [Flow], start: Nanos, end: Nanos) {
+        let mut now = start;
+        while now < end {
+            control.on_ack(flows, 0, &at(now, 1));
+            now += flows[0].srtt / u64::from(flows[0].cwnd);
+        }
     }
 
     #[test]
-    fn a_loss_keeps_seven_tenths_and_converges_fast() {
-        let mut cubic = cubic();
-        let mut flows = flows(&[flow(100, 50)]);
-        assert_eq!(cubic.ssthresh(&flows, 0, LossCause::FastRetransmit, 0), 70);
-        assert_close(cubic.states.at(0).w_max, 100.0);
-        flows[0].cwnd = 80;
-        assert_eq!(cubic.ssthresh(&flows, 0, LossCause::FastRetransmit, 0), 56);
-        // 80 < 100: W_max = 80 (1 + 0.7) / 2.
-        assert_close(cubic.states.at(0).w_max, 68.0);
+    fn the_curve_at_hand_computed_points() {
+        // W_max 100, cwnd_epoch 70, C 0.4: K = cbrt(30 / 0.4) = cbrt(75) = 4.217163326508746 s;
+        // W(0) = 70, W(K) = 100, W(2K) = 130, W(K + 1 s) = 100.4.
+        let k = libm::cbrt(75.0);
+        assert_close(k, 4.217163326508746);
+        assert_close(w_cubic(0.4, 0.0, k, 100.0), 70.0);
+        assert_close(w_cubic(0.4, k, k, 100.0), 100.0);
+        assert_close(w_cubic(0.4, 2.0 * k, k, 100.0), 130.0);
+        assert_close(w_cubic(0.4, k + 1.0, k, 100.0), 100.4);
     }
 
     #[test]
-    fn k_and_the_curve_follow_equations_1_and_2() {
-        // W_max 100, w 70: K = cbrt(30 / 0.4) = cbrt(75) = 4.2172 s.
-        let mut state = State { w_max: 100.0, ..State::default() };
-        let _ = state.increase(70.0, 0, 0, 1, 0.7);
-        assert_close(state.k, libm::cbrt(75.0));
-        // At t = 4 s: 0.4 (4 - 4.21716)^3 + 100 = 99.9959; (99.9959 - 90)/90 = 0.111066.
-        state.w_est = 0.0;
-        let t = 4.0 - libm::cbrt(75.0);
-        let expected = (0.4 * t * t * t + 100.0 - 90.0) / 90.0;
-        assert_close(state.increase(90.0, 0, 4 * SECOND, 1, 0.7), expected);
+    fn a_loss_leaves_seven_tenths_and_sets_k() {
+        let mut flows = flows(&[flow(100, 100)]);
+        let mut cubic = build("cubic");
+        assert_eq!(lose(&mut *cubic, &mut flows, 100, LossCause::FastRetransmit), 70);
+        assert_close(metric(&*cubic, &flows, "w_max"), 100.0);
+        cubic.on_ack(&mut flows, 0, &at(SECOND, 1));
+        assert_close(metric(&*cubic, &flows, "k"), 4.217163326508746);
+        assert_eq!(lose(&mut *cubic, &mut flows, 2, LossCause::FastRetransmit), 2);
     }
 
     #[test]
-    fn with_a_short_round_trip_it_grows_as_reno_does() {
-        // rtt 1 ms, W_max = w = 10: in a second the cubic term gains 0.4 segments; Reno's would gain hundreds.
-        let mut cubic = cubic();
-        let mut flows = flows(&[flow(10, 1)]);
-        cubic.states.at(0).w_max = 10.0;
-        for ms in 0..1000u64 {
-            for _ in 0..flows[0].cwnd {
-                cubic.on_ack(&mut flows, 0, &Ack { now: ms * MILLISECOND, ..ack(1) });
+    fn fast_convergence_gives_up_window() {
+        // A loss at 80, below W_max = 100: W_max = 80 * 1.7 / 2 = 68.
+        let mut flows = flows(&[flow(100, 100)]);
+        for (spec, expected) in [("cubic", 68.0), ("cubic(fast-convergence=false)", 80.0)] {
+            let mut cubic = build(spec);
+            lose(&mut *cubic, &mut flows, 100, LossCause::FastRetransmit);
+            lose(&mut *cubic, &mut flows, 80, LossCause::FastRetransmit);
+            assert_close(metric(&*cubic, &flows, "w_max"), expected);
+            lose(&mut *cubic, &mut flows, 80, LossCause::FastRetransmit);
+            assert_close(metric(&*cubic, &flows, "w_max"), 80.0);
+        }
+    }
+
+    #[test]
+    fn one_step_of_the_equation() {
+        // A stage that starts at cwnd 70 with W_max 100, RTT 100 ms; t = 0: target = W(0.1) =
+        // 100 + 0.4 (0.1 - 4.217163)^3 = 72.08384; so an ACK of 70 segments earns 2.08384.
+        let mut flows = flows(&[flow(100, 100)]);
+        let mut cubic = build("cubic(reno-friendly=false)");
+        lose(&mut *cubic, &mut flows, 100, LossCause::FastRetransmit);
+        cubic.on_ack(&mut flows, 0, &at(SECOND, 70));
+        assert_eq!(flows[0].cwnd, 72);
+        // The fraction is kept: the window is at its target, and stays there while the time does.
+        cubic.on_ack(&mut flows, 0, &at(SECOND, 5000));
+        assert_eq!(flows[0].cwnd, 72);
+        // 100 ms later: W(0.2) = 100 + 0.4 (0.2 - 4.217163)^3 = 74.0692; (74.0692 - 72.08384) / 72 per
+        // segment: 0.91616 are missing for the next, 33.2 segments' worth.
+        cubic.on_ack(&mut flows, 0, &at(SECOND + 100 * MILLISECOND, 33));
+        assert_eq!(flows[0].cwnd, 72);
+        cubic.on_ack(&mut flows, 0, &at(SECOND + 100 * MILLISECOND, 1));
+        assert_eq!(flows[0].cwnd, 73);
+    }
+
+    #[test]
+    fn the_window_follows_the_curve_through_its_plateau() {
+        let mut flows = flows(&[flow(100, 100)]);
+        let mut cubic = build("cubic(reno-friendly=false)");
+        lose(&mut *cubic, &mut flows, 100, LossCause::FastRetransmit);
+        // t = 1 s: 100 + 0.4 (-3.217163)^3 = 86.68; t = 4.217 s: 100; t = 6.217 s: 103.2.
+        for (start, end, expected) in [(0, 1000, 86), (1000, 4217, 100), (4217, 6217, 103)] {
+            run(&mut *cubic, &mut flows, start * MILLISECOND, end * MILLISECOND);
+            assert!(flows[0].cwnd.abs_diff(expected) <= 1, "at {end} ms: {}", flows[0].cwnd);
+        }
+    }
+
+    #[test]
+    fn the_window_grows_by_at_most_half_in_a_round_trip() {
+        // An hour into the stage the curve is far above: 1.5 cwnd bounds the target.
+        let mut flows = flows(&[flow(100, 100)]);
+        let mut cubic = build("cubic");
+        lose(&mut *cubic, &mut flows, 100, LossCause::FastRetransmit);
+        cubic.on_ack(&mut flows, 0, &at(0, 1));
+        let before = flows[0].cwnd;
+        cubic.on_ack(&mut flows, 0, &at(3600 * SECOND, before));
+        assert_eq!(flows[0].cwnd, before + before / 2);
+    }
+
+    #[test]
+    fn reno_friendly_at_a_short_round_trip() {
+        // RTT 10 ms, cwnd 10, W_max 14.28: W_est leads. From 7 (0.7 of 10) it gains 0.529 a round trip up to
+        // cwnd_prior = 10 (5.7 round trips), then 1: after 20 round trips about 10 + 14.3 = 24.3.
+        let mut list = flows(&[flow(10, 10)]);
+        let mut cubic = build("cubic");
+        lose(&mut *cubic, &mut list, 10, LossCause::FastRetransmit);
+        run(&mut *cubic, &mut list, 0, 200 * MILLISECOND);
+        assert!((22..=25).contains(&list[0].cwnd), "{}", list[0].cwnd);
+        // Linux's alpha stays: 7 + 20 * 0.529 = 17.6.
+        let mut list = flows(&[flow(10, 10)]);
+        let mut cubic = build("cubic(reno-alpha-one=false)");
+        lose(&mut *cubic, &mut list, 10, LossCause::FastRetransmit);
+        run(&mut *cubic, &mut list, 0, 200 * MILLISECOND);
+        assert!((16..=18).contains(&list[0].cwnd), "{}", list[0].cwnd);
+        // Without it the curve alone: 10 + 0.4 (0.2 - 1.96)^3 = 7.8.
+        let mut list = flows(&[flow(10, 10)]);
+        let mut cubic = build("cubic(reno-friendly=false)");
+        lose(&mut *cubic, &mut list, 10, LossCause::FastRetransmit);
+        run(&mut *cubic, &mut list, 0, 200 * MILLISECOND);
+        assert_eq!(list[0].cwnd, 7);
+    }
+
+    #[test]
+    fn w_est_gains_alpha_per_window() {
+        // alpha = 3 * 0.3 / 1.7 = 0.52941; a whole window of 7 acknowledged: 7 + 0.52941.
+        let mut flows = flows(&[flow(10, 10)]);
+        let mut cubic = build("cubic");
+        lose(&mut *cubic, &mut flows, 10, LossCause::FastRetransmit);
+        cubic.on_ack(&mut flows, 0, &at(0, 7));
+        assert_close(metric(&*cubic, &flows, "w_est"), 7.0 + 0.9 / 1.7);
+    }
+
+    #[test]
+    fn a_timeout_forgets_w_max() {
+        let mut flows = flows(&[flow(100, 100)]);
+        let mut cubic = build("cubic");
+        lose(&mut *cubic, &mut flows, 100, LossCause::FastRetransmit);
+        assert_eq!(lose(&mut *cubic, &mut flows, 100, LossCause::Timeout), 70);
+        cubic.on_ack(&mut flows, 0, &at(SECOND, 1));
+        assert_close(metric(&*cubic, &flows, "k"), 0.0);
+        assert_close(metric(&*cubic, &flows, "w_max"), 0.0);
+    }
+
+    #[test]
+    fn an_undo_brings_the_curve_back() {
+        let mut flows = flows(&[flow(100, 100)]);
+        let mut cubic = build("cubic");
+        lose(&mut *cubic, &mut flows, 100, LossCause::FastRetransmit);
+        cubic.on_ack(&mut flows, 0, &at(SECOND, 1));
+        let before = cubic.metrics(&flows, 0);
+        lose(&mut *cubic, &mut flows, 80, LossCause::FastRetransmit);
+        assert_ne!(cubic.metrics(&flows, 0), before);
+        cubic.on_undo(&flows, 0);
+        assert_eq!(cubic.metrics(&flows, 0), before);
+        // A second undo has nothing to bring back.
+        cubic.on_undo(&flows, 0);
+        assert_eq!(cubic.metrics(&flows, 0), before);
+    }
+
+    #[test]
+    fn idle_and_application_limited_time_does_not_count() {
+        let trace = |pause: fn(&mut dyn CongestionControl, &mut [Flow])| {
+            let mut flows = flows(&[flow(100, 100)]);
+            let mut cubic = build("cubic");
+            lose(&mut *cubic, &mut flows, 100, LossCause::FastRetransmit);
+            run(&mut *cubic, &mut flows, 0, SECOND);
+            pause(&mut *cubic, &mut flows);
+            run(&mut *cubic, &mut flows, 11 * SECOND, 12 * SECOND);
+            flows[0].cwnd
+        };
+        let idle = trace(|cubic, flows| cubic.on_idle_restart(flows, 0, 10 * SECOND));
+        let limited = trace(|cubic, flows| {
+            for second in 1..=11 {
+                cubic.on_ack(flows, 0, &Ack { cwnd_limited: false, ..at(second * SECOND, 5) });
+            }
+        });
+        let counted = trace(|_, _| ());
+        // t = 2 s: 100 + 0.4 (-2.217)^3 = 95.6; counted, 12 s: far past the plateau.
+        assert!((94..=96).contains(&idle), "{idle}");
+        assert!((94..=96).contains(&limited), "{limited}");
+        assert!(counted > 150, "{counted}");
+    }
+
+    #[test]
+    fn before_any_loss_linux_grows_by_five_percent() {
+        // ssthresh from HyStart at 100, no loss yet, t = 0: W(0.1) = 100.0004, or 5 % of 100.
+        for (spec, expected) in
+            [("cubic(reno-friendly=false)", 100), ("cubic:linux(reno-friendly=false)", 105)]
+        {
+            let mut flows = flows(&[flow(100, 100)]);
+            let mut cubic = build(spec);
+            cubic.on_ack(&mut flows, 0, &at(0, 100));
+            assert_eq!(flows[0].cwnd, expected, "{spec}");
+        }
+    }
+
+    #[test]
+    fn linux_looks_ahead_by_the_least_round_trip_time() {
+        // srtt 1 s, least 100 ms; cwnd 70, W_max 100: W(1) = 86.68 and W(0.1) = 72.08.
+        for (spec, expected) in [("cubic", 86), ("cubic:linux", 72)] {
+            let mut flows = flows(&[flow(100, 1000)]);
+            let mut cubic = build(spec);
+            cubic.on_ack(&mut flows, 0, &Ack { rtt: Some(100 * MILLISECOND), ..at(0, 0) });
+            lose(&mut *cubic, &mut flows, 100, LossCause::FastRetransmit);
+            cubic.on_ack(&mut flows, 0, &at(0, 70));
+            assert_eq!(flows[0].cwnd, expected, "{spec}");
+        }
+    }
+
+    /// Slow start over a path of 100 ms, `gap` between ACKs and the sample of the j-th ACK in its round.
+    fn slow_start_exit(spec: &str, first: u32, gap: Nanos, rtt: fn(u32, u32) -> Nanos) -> u32 {
+        let mut flows = flows(&[flow(first, 100)]);
+        flows[0].ssthresh = u32::MAX;
+        let mut cubic = build(spec);
+        cubic.subflow_added(&mut flows, 0, 0);
+        for round in 1..=5 {
+            let start = u64::from(round) * 100 * MILLISECOND;
+            for j in 0..flows[0].cwnd {
+                let now = start + u64::from(j) * gap;
+                let round_start = j == 0;
+                cubic.on_ack(&mut flows, 0, &Ack { rtt: Some(rtt(round, j)), round_start, ..at(now, 1) });
+                if flows[0].ssthresh != u32::MAX {
+                    return flows[0].ssthresh;
+                }
             }
         }
-        assert!(flows[0].cwnd > 500, "{}", flows[0].cwnd);
+        u32::MAX
     }
 
     #[test]
-    fn hystart_leaves_slow_start_when_delay_rises() {
-        let mut cubic = cubic();
-        let mut flows = flows(&[flow(32, 40)]);
-        flows[0].ssthresh = u32::MAX;
-        let late = Some(50 * MILLISECOND);
-        let now = 100 * MILLISECOND;
-        cubic.on_ack(&mut flows, 0, &Ack { round_start: true, rtt: late, now, ..ack(1) });
-        for _ in 0..8 {
-            cubic.on_ack(&mut flows, 0, &Ack { rtt: late, now, ..ack(1) });
-        }
-        assert!(flows[0].ssthresh < 64);
+    fn hystart_ends_slow_start_with_a_long_train() {
+        // ACKs 1 ms apart; a round's train must last more than 50 ms: the round that starts at 40 has only
+        // 40 ACKs, the next starts at 80 and ends slow start with the ACK 51 ms in, before it is counted.
+        let constant = |_, _| 100 * MILLISECOND;
+        assert_eq!(slow_start_exit("cubic", 40, MILLISECOND, constant), 80 + 51);
+        assert_eq!(slow_start_exit("cubic(hystart=false)", 40, MILLISECOND, constant), u32::MAX);
+        // 3 ms apart is no train.
+        assert_eq!(slow_start_exit("cubic", 40, 3 * MILLISECOND, constant), u32::MAX);
+    }
+
+    #[test]
+    fn hystart_ends_slow_start_with_a_longer_delay() {
+        // Least 100 ms: the limit is 12.5 ms more. In round 2 every sample is 113 ms: the ninth ends it.
+        let late = |round, _| if round == 1 { 100 * MILLISECOND } else { 113 * MILLISECOND };
+        assert_eq!(slow_start_exit("cubic", 20, 3 * MILLISECOND, late), 40 + 8);
+        let slightly = |round, _| if round == 1 { 100 * MILLISECOND } else { 112 * MILLISECOND };
+        assert_eq!(slow_start_exit("cubic", 20, 3 * MILLISECOND, slightly), u32::MAX);
+        // One early sample keeps the round's least down.
+        let one_low = |round, j| if round == 1 || j == 3 { 100 * MILLISECOND } else { 130 * MILLISECOND };
+        assert_eq!(slow_start_exit("cubic", 20, 3 * MILLISECOND, one_low), u32::MAX);
+    }
+
+    #[test]
+    fn hystart_waits_for_a_window_of_sixteen() {
+        // Rounds of 4 and 8 are not judged; the round that starts at 16 is.
+        let late = |round, _| if round == 1 { 100 * MILLISECOND } else { 150 * MILLISECOND };
+        assert_eq!(slow_start_exit("cubic", 4, 3 * MILLISECOND, late), 16 + 8);
     }
 }

@@ -1,101 +1,166 @@
-//! OLIA, the Opportunistic Linked-Increases Algorithm: draft-khalili-mptcp-congestion-control-05.
+//! OLIA, the Opportunistic Linked Increases Algorithm: draft-khalili-mptcp-congestion-control-05, and
+//! Khalili, Gast, Popovic, Le Boudec, "MPTCP is not Pareto-optimal", CoNEXT 2012.
 //!
-//! w_r: window (segments), rtt_r: smoothed round-trip time (seconds), l_r: the larger of the bytes acknowledged
-//! between the last two losses and since the last, n: number of paths. For each acknowledged segment on r:
+//! w_r: congestion window of subflow r (segments), rtt_r: its smoothed round-trip time (seconds), n: the
+//! number of subflows. l1_r: bytes acknowledged between the last two losses on r; l2_r: those since the
+//! last loss; l_r = max(l1_r, l2_r) (draft, section 2.1). For each segment acknowledged on r in congestion
+//! avoidance:
 //!
 //! ```text
 //! w_r += (w_r / rtt_r^2) / (sum_p w_p / rtt_p)^2 + a_r / w_r
-//! M = paths with the largest w; B = paths with the largest l_p^2 / rtt_p
-//! a_r = 1 / (n |B \ M|)  for r in B \ M
-//!     = -1 / (n |M|)     for r in M, when B \ M isn't empty
-//!     = 0                else
 //! ```
 //!
-//! Loss: half the window, at least 2 (section 2). One path: the first term is 1/w, Reno's.
+//! With B the subflows of the greatest l_p^2 / rtt_p ("best paths"), M those of the largest window, and
+//! B\M the "collected paths":
 //!
-//! Rulings. The preset `linux` ranks l_p / rtt_p^2 as the kernel fork does. Ties belong to both sets, as a maximum
-//! has them. Before any loss, l counts from the start. A path with no byte acknowledged has l = 0.
+//! ```text
+//! a_r =  1 / (n |B\M|)   for r in B\M
+//!       -1 / (n |M|)     for r in M, if B\M is not empty
+//!        0               otherwise
+//! ```
+//!
+//! Slow start and recovery are TCP's, except that with several subflows the least slow start threshold is
+//! 1 segment instead of 2 (draft, section 2), so that a congested path carries no more than a probe.
+//!
+//! Preset `linux`: the out-of-tree Linux implementation ranks by l_p / rtt_p^2, the square of the rate that
+//! TCP would reach on p, and keeps TCP's threshold of 2. (The CoNEXT paper's ranking is this one as well.)
+//!
+//! Rulings. The increase can be negative on a subflow of M: the window then shrinks by whole segments, to
+//! 1 at least, as in the Linux implementation. "Largest" and "best" are exact ties. The increase is
+//! computed when a window changes or a round trip starts (see `additive.rs`); the ranking by acknowledged
+//! bytes is refreshed with it. A loss found spurious restores l1 and l2. The subflows counted: those usable
+//! with a round-trip sample; a backup only while it carries data.
 
 use super::additive::Additive;
 use super::subflows::{PerSubflow, counted, rate, rtt, window};
 use super::{Ack, CongestionControl, ControlEntry, LossCause, half_window};
 use crate::Nanos;
 use crate::flow::Flow;
-use crate::registry::{Parameter, Preset};
+use crate::registry::{Exception, Parameter, Preset, Values};
 
 pub(super) const ENTRY: ControlEntry = ControlEntry {
     name: "olia",
-    summary: "opportunistic linked increases: moves window from the largest to the best paths",
+    summary: "opportunistic linked increases: moves window to the best paths",
     source: "draft-khalili-mptcp-congestion-control-05 section 2",
-    parameters: &[Parameter::switch("rank_by_rtt_squared", false, "rank paths by l/rtt^2, not l^2/rtt")],
+    parameters: &[
+        Parameter::switch(
+            "rank-by-square-rtt",
+            false,
+            "best paths by l/rtt^2 (the Linux implementation) instead of l^2/rtt (the draft)",
+        ),
+        Parameter::number(
+            "least-ssthresh",
+            1.0,
+            (1.0, 2.0),
+            "least slow start threshold with several subflows, segments",
+        ),
+    ],
     presets: &[Preset {
         name: "linux",
-        summary: "the out-of-tree kernel's ranking, l/rtt^2",
-        values: &[("rank_by_rtt_squared", 1.0)],
+        summary: "as the out-of-tree Linux implementation",
+        values: &[("rank-by-square-rtt", 1.0), ("least-ssthresh", 2.0)],
     }],
-    exceptions: &[],
-    build: |values| Box::new(Olia::new(values.switch("rank_by_rtt_squared"))),
+    exceptions: &[Exception {
+        rule: "ssthresh",
+        reason: "the draft's section 2 sets the least threshold to 1 segment when there are several subflows",
+    }],
+    build: |values| Box::new(Olia::new(values)),
 };
+
+/// Bytes between losses.
+#[derive(Clone, Copy, Debug, Default)]
+struct History {
+    /// Bytes acknowledged between the last two losses.
+    l1: u64,
+    /// `bytes_acked` at the last loss.
+    mark: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Losses {
+    now: History,
+    /// As before the last loss, should it prove spurious.
+    before: History,
+}
 
 #[derive(Debug)]
 struct Olia {
     additive: Additive,
-    /// Bytes acknowledged between the last two losses.
-    before: PerSubflow<u64>,
-    squared: bool,
+    losses: PerSubflow<Losses>,
+    rank_by_square_rtt: bool,
+    least_ssthresh: u32,
+}
+
+/// a_r, and the parts of it that observers like to see.
+#[derive(Debug)]
+struct Ranking {
+    n: u32,
+    largest: u32,
+    collected: u32,
+    in_largest: bool,
+    in_collected: bool,
+}
+
+impl Ranking {
+    fn alpha(&self) -> f64 {
+        if self.collected == 0 {
+            0.0
+        } else if self.in_collected {
+            1.0 / (f64::from(self.n) * f64::from(self.collected))
+        } else if self.in_largest {
+            -1.0 / (f64::from(self.n) * f64::from(self.largest))
+        } else {
+            0.0
+        }
+    }
 }
 
 impl Olia {
-    fn new(squared: bool) -> Self {
-        Olia { additive: Additive::new(), before: PerSubflow::default(), squared }
+    fn new(values: &Values) -> Self {
+        Olia {
+            additive: Additive::new(),
+            losses: PerSubflow::default(),
+            rank_by_square_rtt: values.switch("rank-by-square-rtt"),
+            least_ssthresh: values.number("least-ssthresh") as u32,
+        }
     }
 }
 
-fn quality(before: &PerSubflow<u64>, flow: &Flow, p: usize, squared: bool) -> f64 {
-    let since = flow.bytes_acked - flow.bytes_acked_at_loss.min(flow.bytes_acked);
-    let l = since.max(before.get(p).copied().unwrap_or(0)) as f64;
-    let rtt = rtt(flow);
-    if squared { l / (rtt * rtt) } else { l * l / rtt }
+/// l_p, bytes.
+fn between_losses(losses: &PerSubflow<Losses>, p: usize, flow: &Flow) -> f64 {
+    let History { l1, mark } = losses.get(p).map_or(History::default(), |losses| losses.now);
+    l1.max(flow.bytes_acked.saturating_sub(mark)) as f64
 }
 
-/// a_r of the draft.
-fn alpha(before: &PerSubflow<u64>, flows: &[Flow], r: usize, squared: bool) -> f64 {
-    let (mut largest, mut best, mut n) = (0.0f64, 0.0f64, 0.0);
+fn rank(losses: &PerSubflow<Losses>, by_square_rtt: bool, flows: &[Flow], r: usize) -> Ranking {
+    let quality = |p: usize, flow: &Flow| {
+        let (l, rtt) = (between_losses(losses, p, flow), rtt(flow));
+        if by_square_rtt { l / (rtt * rtt) } else { l * l / rtt }
+    };
+    let (mut best, mut widest) = (0.0f64, 0);
     for (p, flow) in counted(flows, r) {
-        largest = largest.max(window(flow));
-        best = best.max(quality(before, flow, p, squared));
-        n += 1.0;
+        best = best.max(quality(p, flow));
+        widest = widest.max(flow.cwnd);
     }
-    let (mut in_m, mut collected) = (0.0, 0.0);
-    let (mut r_in_m, mut r_collected) = (false, false);
+    let mut ranking = Ranking { n: 0, largest: 0, collected: 0, in_largest: false, in_collected: false };
     for (p, flow) in counted(flows, r) {
-        let is_largest = window(flow) >= largest;
-        let is_collected = !is_largest && quality(before, flow, p, squared) >= best;
-        if is_largest {
-            in_m += 1.0;
-        }
-        if is_collected {
-            collected += 1.0;
-        }
-        if p == r {
-            (r_in_m, r_collected) = (is_largest, is_collected);
+        ranking.n += 1;
+        if flow.cwnd == widest {
+            ranking.largest += 1;
+            ranking.in_largest |= p == r;
+        } else if quality(p, flow) == best {
+            ranking.collected += 1;
+            ranking.in_collected |= p == r;
         }
     }
-    if collected == 0.0 {
-        0.0
-    } else if r_collected {
-        1.0 / (n * collected)
-    } else if r_in_m {
-        -1.0 / (n * in_m)
-    } else {
-        0.0
-    }
+    ranking
 }
 
-fn increase(before: &PerSubflow<u64>, flows: &[Flow], r: usize, squared: bool) -> f64 {
+/// Segments per acknowledged segment.
+fn increase(losses: &PerSubflow<Losses>, by_square_rtt: bool, flows: &[Flow], r: usize) -> f64 {
     let total: f64 = counted(flows, r).map(|(_, flow)| rate(flow)).sum();
-    let own = &flows[r];
-    rate(own) / rtt(own) / (total * total) + alpha(before, flows, r, squared) / window(own)
+    let kelly_voice = rate(&flows[r]) / rtt(&flows[r]) / (total * total);
+    kelly_voice + rank(losses, by_square_rtt, flows, r).alpha() / window(&flows[r])
 }
 
 impl CongestionControl for Olia {
@@ -103,99 +168,169 @@ impl CongestionControl for Olia {
         ENTRY.name
     }
 
-    fn subflow_added(&mut self, _flows: &mut [Flow], i: usize, _now: Nanos) {
+    fn subflow_added(&mut self, flows: &mut [Flow], i: usize, _now: Nanos) {
         self.additive.reset(i);
-        self.before.reset(i);
+        let start = History { l1: 0, mark: flows[i].bytes_acked };
+        *self.losses.at(i) = Losses { now: start, before: start };
     }
 
     fn subflow_removed(&mut self, _flows: &mut [Flow], i: usize) {
         self.additive.reset(i);
-        self.before.reset(i);
+        self.losses.reset(i);
     }
 
     fn on_ack(&mut self, flows: &mut [Flow], i: usize, ack: &Ack) {
-        let (before, squared) = (&self.before, self.squared);
-        self.additive.grow(flows, i, ack, |flows, r| increase(before, flows, r, squared));
+        let Olia { additive, losses, rank_by_square_rtt, .. } = self;
+        additive.grow(flows, i, ack, |flows, r| increase(losses, *rank_by_square_rtt, flows, r));
     }
 
     fn ssthresh(&mut self, flows: &[Flow], i: usize, _cause: LossCause, _now: Nanos) -> u32 {
         self.additive.on_loss(i);
-        let flow = &flows[i];
-        *self.before.at(i) = flow.bytes_acked - flow.bytes_acked_at_loss.min(flow.bytes_acked);
-        half_window(flow, 2)
+        let losses = self.losses.at(i);
+        losses.before = losses.now;
+        let acked = flows[i].bytes_acked;
+        losses.now = History { l1: acked.saturating_sub(losses.before.mark), mark: acked };
+        let several = counted(flows, i).count() > 1;
+        half_window(&flows[i], if several { self.least_ssthresh } else { 2 })
+    }
+
+    fn on_undo(&mut self, _flows: &[Flow], i: usize) {
+        self.additive.on_loss(i);
+        let losses = self.losses.at(i);
+        losses.now = losses.before;
     }
 
     fn metrics(&self, flows: &[Flow], i: usize) -> Vec<(&'static str, f64)> {
-        vec![("alpha", alpha(&self.before, flows, i, self.squared))]
+        let ranking = rank(&self.losses, self.rank_by_square_rtt, flows, i);
+        vec![("alpha", ranking.alpha()), ("l", between_losses(&self.losses, i, &flows[i]))]
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{ack, assert_close, flow, flows};
+    use super::super::testing::{ack, assert_close, build, flow, flows};
     use super::*;
 
-    fn two(w0: u32, rtt0: u64, l0: u64, w1: u32, rtt1: u64, l1: u64) -> Vec<Flow> {
-        let mut flows = flows(&[flow(w0, rtt0), flow(w1, rtt1)]);
-        flows[0].bytes_acked = l0;
-        flows[1].bytes_acked = l1;
-        flows
-    }
-
-    #[test]
-    fn one_path_grows_as_reno() {
-        let flows = flows(&[flow(25, 30)]);
-        assert_close(increase(&PerSubflow::default(), &flows, 0, false), 1.0 / 25.0);
-    }
-
-    #[test]
-    fn the_best_path_with_a_small_window_takes_from_the_largest() {
-        // Path 0 has the largest window, path 1 the larger l^2/rtt: alpha = -1/2 and +1/2 (n = 2, one in each).
-        let flows = two(20, 100, 1000, 10, 100, 5000);
-        let none = PerSubflow::default();
-        assert_close(alpha(&none, &flows, 0, false), -0.5);
-        assert_close(alpha(&none, &flows, 1, false), 0.5);
-        // x = 200 and 100: (10/0.01)/300^2 + 0.5/10 = 0.0111111 + 0.05.
-        assert_close(increase(&none, &flows, 1, false), 1000.0 / 90_000.0 + 0.05);
-        assert_close(increase(&none, &flows, 0, false), 2000.0 / 90_000.0 - 0.025);
-    }
-
-    #[test]
-    fn no_transfer_when_the_best_is_the_largest() {
-        let flows = two(20, 100, 5000, 10, 100, 1000);
-        let none = PerSubflow::default();
-        assert_close(alpha(&none, &flows, 0, false) + alpha(&none, &flows, 1, false) + 1.0, 1.0);
-    }
-
-    #[test]
-    fn the_preset_ranks_by_rtt_squared() {
-        // l 3000 at 100 ms against 1000 at 50 ms: l^2/rtt = 9e7 and 2e7; l/rtt^2 = 3e5 and 4e5.
-        let flows = two(20, 100, 3000, 10, 50, 1000);
-        let none = PerSubflow::default();
-        assert_close(alpha(&none, &flows, 1, false) + 1.0, 1.0);
-        assert_close(alpha(&none, &flows, 1, true), 0.5);
-    }
-
-    #[test]
-    fn what_was_acknowledged_between_losses_counts_until_the_present_interval_is_longer() {
-        let mut olia = Olia::new(false);
-        let mut flows = two(20, 100, 9000, 10, 100, 5000);
-        olia.ssthresh(&flows, 0, LossCause::FastRetransmit, 0);
-        flows[0].bytes_acked_at_loss = 9000;
-        flows[0].bytes_acked = 9500;
-        assert_close(quality(&olia.before, &flows[0], 0, false), 9000.0 * 9000.0 / 0.1);
-        flows[0].bytes_acked = 20_000;
-        assert_close(quality(&olia.before, &flows[0], 0, false), 11_000.0 * 11_000.0 / 0.1);
-    }
-
-    #[test]
-    fn a_negative_increase_shrinks_the_window() {
-        let mut olia = Olia::new(false);
-        // 2000/90000 - 0.025 = -0.0027778 per segment: 361 segments take one away.
-        let mut flows = two(20, 100, 1000, 10, 100, 5000);
-        for _ in 0..400 {
-            olia.on_ack(&mut flows, 0, &ack(1));
+    fn olia(spec: &str) -> Olia {
+        let linux = spec == "olia:linux";
+        Olia {
+            additive: Additive::new(),
+            losses: PerSubflow::default(),
+            rank_by_square_rtt: linux,
+            least_ssthresh: if linux { 2 } else { 1 },
         }
-        assert_eq!(flows[0].cwnd, 19);
+    }
+
+    fn per_segment(olia: &Olia, flows: &[Flow], r: usize) -> f64 {
+        increase(&olia.losses, olia.rank_by_square_rtt, flows, r)
+    }
+
+    #[test]
+    fn one_subflow_grows_as_reno() {
+        let mut flows = flows(&[flow(17, 43)]);
+        flows[0].bytes_acked = 12345;
+        assert_close(per_segment(&olia("olia"), &flows, 0), 1.0 / 17.0);
+    }
+
+    #[test]
+    fn the_better_path_with_the_smaller_window_is_favoured() {
+        // w 10 and 20, rtt 100 ms both: x = 100 and 200, sum 300.
+        // l = 50000 and 10000 bytes: B = {0}, M = {1}, B\M = {0}: a_0 = 1/(2*1), a_1 = -1/(2*1).
+        // r=0: 10/0.01 / 90000 + 0.5/10 = 0.0111111 + 0.05; r=1: 20/0.01/90000 - 0.5/20 = 0.0222222 - 0.025.
+        let mut flows = flows(&[flow(10, 100), flow(20, 100)]);
+        flows[0].bytes_acked = 50_000;
+        flows[1].bytes_acked = 10_000;
+        let olia = olia("olia");
+        assert_close(olia.metrics(&flows, 0)[0].1, 0.5);
+        assert_close(olia.metrics(&flows, 1)[0].1, -0.5);
+        assert_close(per_segment(&olia, &flows, 0), 1.0 / 90.0 + 0.05);
+        assert_close(per_segment(&olia, &flows, 1), 2.0 / 90.0 - 0.025);
+    }
+
+    #[test]
+    fn best_path_with_the_largest_window_leaves_alpha_zero() {
+        let mut flows = flows(&[flow(30, 100), flow(20, 100)]);
+        flows[0].bytes_acked = 50_000;
+        flows[1].bytes_acked = 10_000;
+        let olia = olia("olia");
+        assert_close(olia.metrics(&flows, 0)[0].1, 0.0);
+        assert_close(olia.metrics(&flows, 1)[0].1, 0.0);
+    }
+
+    #[test]
+    fn three_paths_one_neither_best_nor_largest() {
+        // B = {0, 1} (equal l and rtt), M = {3, 2 of equal window}: a = 1/(4*2) on B, -1/(4*2) on M;
+        // and with the third's window smaller, it is neither: 0, and M = {3}: -1/4.
+        let mut flows = flows(&[flow(5, 50), flow(6, 50), flow(20, 50), flow(20, 50)]);
+        flows[0].bytes_acked = 9000;
+        flows[1].bytes_acked = 9000;
+        flows[2].bytes_acked = 1000;
+        flows[3].bytes_acked = 1000;
+        let olia = olia("olia");
+        let alphas = |flows: &[Flow]| (0..4).map(|r| olia.metrics(flows, r)[0].1).collect::<Vec<_>>();
+        assert_eq!(alphas(&flows), [0.125, 0.125, -0.125, -0.125]);
+        flows[2].cwnd = 10;
+        assert_eq!(alphas(&flows), [0.125, 0.125, 0.0, -0.25]);
+    }
+
+    #[test]
+    fn the_draft_and_linux_rank_differently() {
+        // l = 10000 and 40000 bytes, rtt 20 and 100 ms: l^2/rtt = 5e9 and 1.6e10: the draft's best is 1;
+        // l/rtt^2 = 2.5e7 and 4e6: Linux's is 0.
+        let mut flows = flows(&[flow(10, 20), flow(5, 100)]);
+        flows[0].bytes_acked = 10_000;
+        flows[1].bytes_acked = 40_000;
+        assert_close(olia("olia").metrics(&flows, 1)[0].1, 0.5);
+        assert_close(olia("olia:linux").metrics(&flows, 1)[0].1, 0.0);
+        flows[0].cwnd = 4;
+        assert_close(olia("olia").metrics(&flows, 0)[0].1, 0.0);
+        assert_close(olia("olia:linux").metrics(&flows, 0)[0].1, 0.5);
+    }
+
+    #[test]
+    fn l_is_the_larger_of_the_last_two_intervals() {
+        let mut flows = flows(&[flow(10, 100), flow(10, 100)]);
+        let mut olia = olia("olia");
+        let l = |olia: &Olia, flows: &[Flow]| olia.metrics(flows, 0)[1].1;
+        flows[0].bytes_acked = 7000;
+        olia.ssthresh(&flows, 0, LossCause::FastRetransmit, 0);
+        flows[0].bytes_acked = 9000;
+        assert_close(l(&olia, &flows), 7000.0);
+        flows[0].bytes_acked = 17_000;
+        assert_close(l(&olia, &flows), 10_000.0);
+        olia.ssthresh(&flows, 0, LossCause::Timeout, 0);
+        flows[0].bytes_acked = 18_000;
+        olia.ssthresh(&flows, 0, LossCause::Timeout, 0);
+        assert_close(l(&olia, &flows), 1000.0);
+        olia.on_undo(&flows, 0);
+        assert_close(l(&olia, &flows), 10_000.0);
+        // A new subflow under the same index starts from nothing, whatever its counter says.
+        olia.subflow_removed(&mut flows, 0);
+        olia.subflow_added(&mut flows, 0, 0);
+        assert_close(l(&olia, &flows), 0.0);
+    }
+
+    #[test]
+    fn a_negative_increase_takes_whole_segments_and_leaves_one() {
+        // As above: -0.00277778 per segment on subflow 1: the 360th takes one away.
+        let mut flows = flows(&[flow(10, 100), flow(20, 100)]);
+        flows[0].bytes_acked = 50_000;
+        let mut olia = olia("olia");
+        for _ in 0..359 {
+            olia.on_ack(&mut flows, 1, &ack(1));
+        }
+        assert_eq!(flows[1].cwnd, 20);
+        olia.on_ack(&mut flows, 1, &ack(1));
+        assert_eq!(flows[1].cwnd, 19);
+    }
+
+    #[test]
+    fn the_least_threshold_is_one_with_several_subflows() {
+        let mut flows = flows(&[flow(2, 100), flow(20, 100)]);
+        assert_eq!(build("olia").ssthresh(&flows, 0, LossCause::FastRetransmit, 0), 1);
+        assert_eq!(build("olia:linux").ssthresh(&flows, 0, LossCause::FastRetransmit, 0), 2);
+        assert_eq!(build("olia").ssthresh(&flows, 1, LossCause::FastRetransmit, 0), 10);
+        flows.pop();
+        assert_eq!(build("olia").ssthresh(&flows, 0, LossCause::FastRetransmit, 0), 2);
     }
 }
