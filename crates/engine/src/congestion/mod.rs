@@ -3,7 +3,6 @@
 //! One object serves a whole connection and sees every subflow's [`Flow`], since coupled controls need
 //! their siblings' windows. It grows windows; the engine detects loss, asks for the new threshold and
 //! brings the window down to it (PRR, RFC 6937).
-
 //!
 //! The engine says how many segments an ACK delivered; a control applies its rule to each of them, so a
 //! stretch ACK grows the window as much as the ACKs that it stands for. Windows are whole segments; the
