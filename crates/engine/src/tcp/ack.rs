@@ -271,18 +271,20 @@ impl<P: Payload> Subflow<P> {
         cx.congestion.on_ack(cx.flows, cx.index, &ack);
     }
 
-    /// Linux's pacing rate: 200 % of cwnd / srtt in slow start, 120 % after (`tcp_update_pacing_rate`).
+    /// Linux's pacing rate: 200 % of cwnd / srtt in slow start, 120 % after (`tcp_update_pacing_rate`). Before
+    /// the first sample, as when the SYN was repeated, Linux leaves the division out, which is as if srtt were
+    /// its unit, an eighth of a microsecond.
     #[inline]
     pub(super) fn update_pacing(&self, cx: &mut Context<'_>) {
         let sets_own = cx.congestion.sets_pacing_rate();
         let flow = cx.flow();
-        if sets_own || flow.srtt == 0 {
+        if sets_own {
             return;
         }
         let percent = if flow.cwnd < flow.ssthresh / 2 { 200 } else { 120 };
         let window = u64::from(flow.cwnd.max(flow.packets_out)) * u64::from(flow.mss);
         // 10^7 = nanoseconds per second / 100 %.
-        flow.pacing_rate = window.saturating_mul(percent * 10_000_000) / flow.srtt;
+        flow.pacing_rate = window.saturating_mul(percent * 10_000_000) / flow.srtt.max(125);
     }
 
     /// Timers and states after `snd_una` moved.

@@ -69,6 +69,8 @@ impl<P: Payload> Subflow<P> {
             let (tcp, now) = (cx.tcp, cx.now);
             self.rtt.sample(cx.flow(), tcp, now, rtt);
         }
+        // Schedulers compare rates: a subflow that has sent nothing yet must have one.
+        self.update_pacing(cx);
         self.delivered_at = cx.now;
         self.first_sent_at = cx.now;
         self.last_sent_at = cx.now;
