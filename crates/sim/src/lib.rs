@@ -4,8 +4,25 @@
 //! byte, on any machine.
 #![forbid(unsafe_code)]
 
+mod agenda;
+mod app;
+mod conclusion;
+mod config;
+mod entropy;
+mod hosts;
+mod meter;
+pub mod networks;
+mod packet;
+mod recorder;
 mod result;
 mod spec;
+mod timers;
+mod topology;
+mod udp;
+mod world;
+
+pub use conclusion::run;
+pub use world::{Tap, World};
 
 pub use result::{
     DecisionTrace, FlowResult, Outcome, PathResult, RunResult, Sample, SegmentFate, SegmentTrace,
@@ -18,3 +35,23 @@ pub use spec::{
 
 /// Nanoseconds since the start of the run, or a span of them.
 pub type Nanos = u64;
+
+/// One of the two ends.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Side {
+    /// Opens the connections and has an address per path.
+    Client = 0,
+    /// Listens at one address.
+    Server = 1,
+}
+
+impl Side {
+    /// The one opposite.
+    #[inline]
+    pub fn other(self) -> Side {
+        match self {
+            Side::Client => Side::Server,
+            Side::Server => Side::Client,
+        }
+    }
+}

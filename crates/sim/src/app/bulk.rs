@@ -1,0 +1,78 @@
+//! As much as possible for a time on one connection; the metric is goodput.
+
+use super::{App, Conn, REQUEST, Report, Stage};
+use crate::result::FlowResult;
+use crate::{Nanos, Side};
+
+/// More than any run can move.
+const ENDLESS: u64 = u64::MAX / 4;
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Bulk {
+    sender: Side,
+    duration: Nanos,
+    start: Nanos,
+    delivered: u64,
+    done: bool,
+}
+
+impl Bulk {
+    pub(crate) fn new(sender: Side, duration: Nanos) -> Self {
+        Bulk { sender, duration, start: 0, delivered: 0, done: false }
+    }
+}
+
+impl App for Bulk {
+    fn start(&mut self, stage: &mut Stage<'_>) {
+        self.start = stage.now;
+        stage.open();
+        stage.wake(stage.now.saturating_add(self.duration), 0);
+    }
+
+    fn connected(&mut self, stage: &mut Stage<'_>, conn: Conn, side: Side) {
+        if side == Side::Client {
+            match self.sender {
+                Side::Client => stage.send(conn, Side::Client, ENDLESS),
+                Side::Server => stage.send(conn, Side::Client, REQUEST),
+            }
+        }
+    }
+
+    fn delivered(&mut self, stage: &mut Stage<'_>, conn: Conn, side: Side, total: u64) {
+        if side != self.sender {
+            self.delivered = total;
+        } else if total == REQUEST {
+            stage.send(conn, Side::Server, ENDLESS);
+        }
+    }
+
+    fn wake(&mut self, _: &mut Stage<'_>, _: u32) {
+        self.done = true;
+    }
+
+    fn done(&self) -> bool {
+        self.done
+    }
+
+    fn report(&self) -> Report {
+        let fct = self.done.then_some(self.duration);
+        let flow = FlowResult { bytes: self.delivered, start: self.start, fct };
+        Report { flows: vec![flow], delays: Vec::new() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::app::driver;
+
+    #[test]
+    fn it_ends_by_the_clock() {
+        let mut app = Bulk::new(Side::Server, 1000);
+        let (report, _) = driver::run(&mut app, 10, 10_000);
+        assert!(app.done());
+        assert_eq!(report.flows[0].fct, Some(1000));
+        assert_eq!(report.flows[0].bytes, ENDLESS);
+    }
+}

@@ -1,0 +1,157 @@
+//! Competing TCP: a flow that always has data, one whose application writes a packet now and then, or a flow of
+//! a size again and again.
+
+use rand_pcg::Pcg64;
+
+use super::{App, Conn, Report, Stage, sender};
+use crate::entropy::exponential;
+use crate::spec::{Background, Traffic};
+use crate::{Nanos, Side};
+
+/// Wake-ups that aren't about a connection.
+const STOP: u32 = 0;
+const WRITE: u32 = 1;
+const OPEN: u32 = 2;
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Rival {
+    sender: Side,
+    kind: Kind,
+    stop: Nanos,
+    stopped: bool,
+    conn: Option<Conn>,
+    rng: Pcg64,
+}
+
+#[derive(Debug)]
+enum Kind {
+    Saturated,
+    /// Mean time between packets; bytes.
+    Limited(f64, u64),
+    /// Bytes per flow; pause.
+    Flows(u64, Nanos),
+}
+
+impl Rival {
+    /// The application of a background source; none if it isn't TCP.
+    pub(crate) fn new(background: &Background, rng: Pcg64) -> Option<Self> {
+        let kind = match &background.traffic {
+            Traffic::TcpSaturated { .. } => Kind::Saturated,
+            Traffic::TcpLimited { packets_per_second, packet, .. } => {
+                Kind::Limited(1e9 / packets_per_second.max(1e-9), u64::from(*packet).max(1))
+            }
+            Traffic::TcpFlows { bytes, pause, .. } => Kind::Flows((*bytes).max(1), *pause),
+            Traffic::UdpOnOff { .. } => return None,
+        };
+        let sender = sender(background.direction);
+        Some(Rival { sender, kind, stop: background.stop, stopped: false, conn: None, rng })
+    }
+
+    fn write_later(&mut self, stage: &mut Stage<'_>) {
+        if let Kind::Limited(mean, _) = self.kind {
+            // Saturates for absurd means.
+            stage.wake(stage.now.saturating_add(exponential(&mut self.rng, mean) as Nanos), WRITE);
+        }
+    }
+}
+
+impl App for Rival {
+    fn start(&mut self, stage: &mut Stage<'_>) {
+        if self.stop != Nanos::MAX {
+            stage.wake(self.stop.max(stage.now), STOP);
+        }
+        self.conn = Some(stage.open());
+    }
+
+    fn connected(&mut self, stage: &mut Stage<'_>, conn: Conn, side: Side) {
+        if side != self.sender || self.conn != Some(conn) || self.stopped {
+            return;
+        }
+        match self.kind {
+            Kind::Saturated => stage.send(conn, self.sender, u64::MAX / 4),
+            Kind::Limited(..) => self.write_later(stage),
+            Kind::Flows(bytes, _) => {
+                stage.send(conn, self.sender, bytes);
+                stage.finish(conn, self.sender);
+            }
+        }
+    }
+
+    fn delivered(&mut self, stage: &mut Stage<'_>, conn: Conn, side: Side, total: u64) {
+        if let Kind::Flows(bytes, pause) = self.kind
+            && side != self.sender
+            && self.conn == Some(conn)
+            && total >= bytes
+        {
+            self.conn = None;
+            stage.finish(conn, side);
+            if !self.stopped {
+                stage.wake(stage.now.saturating_add(pause), OPEN);
+            }
+        }
+    }
+
+    fn wake(&mut self, stage: &mut Stage<'_>, token: u32) {
+        match (token, self.conn) {
+            (STOP, conn) => {
+                self.stopped = true;
+                if let Some(conn) = conn {
+                    stage.stop(conn);
+                }
+            }
+            (WRITE, Some(conn)) if !self.stopped => {
+                if let Kind::Limited(_, packet) = self.kind {
+                    stage.send(conn, self.sender, packet);
+                }
+                self.write_later(stage);
+            }
+            (OPEN, None) if !self.stopped => self.conn = Some(stage.open()),
+            _ => {}
+        }
+    }
+
+    fn done(&self) -> bool {
+        self.stopped
+    }
+
+    fn report(&self) -> Report {
+        Report::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::app::driver;
+    use crate::entropy::{Purpose, stream};
+    use crate::spec::Direction;
+
+    fn rival(traffic: Traffic, stop: Nanos) -> Rival {
+        let background =
+            Background { path: 0, direction: Direction::Download, traffic, extra_delay: 0, start: 0, stop };
+        Rival::new(&background, stream(1, Purpose::Background, 0)).expect("TCP")
+    }
+
+    #[test]
+    fn a_limited_source_writes_at_its_mean_rate() {
+        let traffic =
+            Traffic::TcpLimited { congestion: "reno".into(), packets_per_second: 157.0, packet: 1000 };
+        let second = 1_000_000_000;
+        let mut app = rival(traffic, Nanos::MAX);
+        let (_, totals) = driver::run(&mut app, 1000, 100 * second);
+        let packets = totals[&(0, Side::Client)] as f64 / 1000.0 / 100.0;
+        assert!((packets - 157.0).abs() < 157.0 * 0.03, "{packets}");
+    }
+
+    #[test]
+    fn flows_come_again_until_the_stop() {
+        let traffic = Traffic::TcpFlows { congestion: "reno".into(), bytes: 5000, pause: 80 };
+        let mut app = rival(traffic, 950);
+        let (_, totals) = driver::run(&mut app, 10, 10_000);
+        // One flow per 100: open at 0, there at 10, delivered at 20, and 80 of pause.
+        assert_eq!(totals.len(), 10);
+        assert!(totals.values().all(|&bytes| bytes == 5000));
+        assert!(app.done());
+    }
+}

@@ -1,0 +1,135 @@
+//! The engine's configuration from a scenario's.
+
+use ropewalk_engine::config::{
+    BufferConfig, ConnectionConfig, EndpointConfig, LocalEndpoint, PathManagerConfig, TcpConfig,
+};
+use ropewalk_engine::{PathId, congestion};
+
+use crate::spec::{EndSpec, Mode, RunSpec, Scenario, Traffic, Workload};
+use crate::topology::client_address;
+use crate::{Nanos, Side};
+
+/// What Linux's buffers start with (`tcp_wmem` and `tcp_rmem`, their second numbers).
+const SEND_INITIAL: u64 = 16 << 10;
+const RECEIVE_INITIAL: u64 = 128 << 10;
+/// Buffers of competing flows: what Linux's grow to by default.
+const BACKGROUND: EndSpec = EndSpec {
+    send_buffer: 4 << 20,
+    receive_buffer: 6 << 20,
+    autotune: true,
+    checksum: false,
+    ecn: false,
+    min_rto: 200_000_000,
+    initial_window: 10,
+};
+
+/// How many connections a workload opens.
+pub(crate) fn connections(scenario: &Scenario) -> u32 {
+    match &scenario.workload {
+        Workload::Flows { count, .. } => *count,
+        Workload::Web { connections, .. } => (*connections).max(1),
+        _ => 1,
+    }
+}
+
+/// Names a background source's congestion control.
+pub(crate) fn background_congestion(traffic: &Traffic) -> Option<&str> {
+    match traffic {
+        Traffic::TcpSaturated { congestion }
+        | Traffic::TcpLimited { congestion, .. }
+        | Traffic::TcpFlows { congestion, .. } => Some(congestion),
+        Traffic::UdpOnOff { .. } => None,
+    }
+}
+
+/// An endpoint of the workload: its paths are the scenario's.
+pub(crate) fn workload_end(scenario: &Scenario) -> EndpointConfig {
+    let connections = connections(scenario) as usize;
+    EndpointConfig {
+        backlog: connections.max(128) * scenario.paths.len().max(1),
+        max_connections: connections.max(128) + 1,
+        path_mtus: scenario.paths.iter().map(|path| path.mtu).collect(),
+        ..EndpointConfig::default()
+    }
+}
+
+/// An endpoint of the competing flows: its "paths" are the sources.
+pub(crate) fn background_end(scenario: &Scenario) -> EndpointConfig {
+    EndpointConfig {
+        path_mtus: scenario.background.iter().map(|source| scenario.paths[source.path].mtu).collect(),
+        ..EndpointConfig::default()
+    }
+}
+
+fn buffer(max: u64, initial: u64, autotune: bool) -> BufferConfig {
+    BufferConfig { initial: if autotune { initial.min(max) } else { max }, max }
+}
+
+fn tcp(end: &EndSpec) -> TcpConfig {
+    TcpConfig {
+        initial_window: end.initial_window,
+        min_rto: end.min_rto,
+        ecn: end.ecn,
+        ..TcpConfig::default()
+    }
+}
+
+fn base(end: &EndSpec, spec: &RunSpec) -> ConnectionConfig {
+    ConnectionConfig {
+        tcp: tcp(end),
+        multipath: true,
+        checksum: end.checksum,
+        send_buffer: buffer(end.send_buffer, SEND_INITIAL, end.autotune),
+        receive_buffer: buffer(end.receive_buffer, RECEIVE_INITIAL, end.autotune),
+        scheduler: spec.scheduler.clone(),
+        congestion: spec.congestion.clone(),
+        path_manager: PathManagerConfig::default(),
+        trace_decisions: false,
+    }
+}
+
+/// The workload's connections, as one side has them.
+pub(crate) fn connection(spec: &RunSpec, side: Side) -> ConnectionConfig {
+    let scenario = &spec.scenario;
+    let paths = &scenario.paths;
+    let multipath = spec.mode == Mode::Multipath;
+    let end = match side {
+        Side::Client => &scenario.client,
+        Side::Server => &scenario.server,
+    };
+    let endpoints = match side {
+        Side::Client if multipath => paths
+            .iter()
+            .enumerate()
+            .map(|(i, path)| LocalEndpoint {
+                address: client_address(i),
+                port: None,
+                path: PathId(i as u16),
+                id: i as u8 + 1,
+                signal: false,
+                subflow: true,
+                backup: path.backup,
+            })
+            .collect(),
+        _ => Vec::new(),
+    };
+    ConnectionConfig {
+        multipath,
+        path_manager: PathManagerConfig { subflows: paths.len() as u8, add_addr_accepted: 0, endpoints },
+        trace_decisions: spec.recording.decisions || spec.recording.segments,
+        ..base(end, spec)
+    }
+}
+
+/// A background source's connections.
+///
+/// # Errors
+/// A congestion control that isn't known.
+pub(crate) fn background(spec: &RunSpec, source: usize) -> Result<ConnectionConfig, String> {
+    let name = background_congestion(&spec.scenario.background[source].traffic).unwrap_or("reno");
+    let congestion = congestion::builtin().parse(name).map_err(|error| error.message)?;
+    Ok(ConnectionConfig { multipath: false, congestion, ..base(&BACKGROUND, spec) })
+}
+
+/// The end of time for a scenario: limits beyond it are cut, so that sums of times never wrap.
+pub(crate) const HORIZON: Nanos = Nanos::MAX / 4;

@@ -1,0 +1,429 @@
+//! The four endpoints of a run, and what the applications have under way on their connections: a client and a
+//! server for the workload, and another pair on which all competing TCP flows run.
+//!
+//! Applications write as much as they like; what the send buffer doesn't take waits here for
+//! [`Event::Writable`]. What arrives is read at once.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use ropewalk_engine::config::ConnectionConfig;
+use ropewalk_engine::endpoint::{ConnectionId, Endpoint};
+use ropewalk_engine::mptcp::Event;
+use ropewalk_engine::{PathId, SubflowId};
+use ropewalk_wire::{Extent, Segment};
+
+use crate::app::Conn;
+use crate::config;
+use crate::entropy::SeededEntropy;
+use crate::recorder::Recorder;
+use crate::result::{Sample, SubflowSample};
+use crate::spec::{Mode, RunSpec};
+use crate::topology;
+use crate::{Nanos, Side};
+
+/// The first port of clients, and of servers.
+const CLIENT_PORT: u16 = 10_000;
+const SERVER_PORT: u16 = 5_000;
+/// Connections per server port.
+const PORTS: u32 = 50_000;
+/// Written at a time at most: fits an [`Extent`] with room to spare.
+const WRITE: u64 = 1 << 30;
+
+/// What an application is to hear.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Heard {
+    /// The side of the event is established.
+    Connected(Conn),
+    /// The side of the event has this much by now.
+    Delivered(Conn, u64),
+    /// The connection is lost before it was done.
+    Failed(Conn, String),
+    /// Nothing of interest.
+    Nothing,
+}
+
+/// See the module. Endpoint `2 g + s` is side s of group g: the workload's or the competitors'.
+#[derive(Debug)]
+pub(crate) struct Hosts {
+    ends: Vec<Endpoint<Extent, SeededEntropy>>,
+    groups: [Group; 2],
+    /// By application: where its connections start, and with what configuration.
+    origins: Vec<Origin>,
+    /// The paths'.
+    names: Vec<String>,
+}
+
+#[derive(Debug, Default)]
+struct Group {
+    conns: Vec<State>,
+    next: Conn,
+    ids: [HashMap<ConnectionId, Conn>; 2],
+    /// The one that was looked up last: nearly always the next one too.
+    last: [Option<(ConnectionId, Conn)>; 2],
+}
+
+#[derive(Debug)]
+struct Origin {
+    path: PathId,
+    client: std::net::IpAddr,
+    server: std::net::IpAddr,
+    config: Arc<ConnectionConfig>,
+}
+
+/// A connection, by side where there are two of something.
+#[derive(Debug)]
+struct State {
+    app: usize,
+    ids: [Option<ConnectionId>; 2],
+    connected: [bool; 2],
+    to_write: [u64; 2],
+    finish: [bool; 2],
+    finished: [bool; 2],
+    received: [u64; 2],
+}
+
+/// Sums over the workload's connections at the end.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub(crate) struct Totals {
+    pub(crate) data_segments: u64,
+    pub(crate) ofo_integral: u128,
+    pub(crate) ofo_max: u64,
+    pub(crate) retransmissions: u64,
+    pub(crate) timeouts: u64,
+    pub(crate) reinjected_bytes: u64,
+    pub(crate) opportunistic_bytes: u64,
+    pub(crate) duplicated_bytes: u64,
+    pub(crate) received_twice_bytes: u64,
+    pub(crate) penalisations: u64,
+    pub(crate) window_blocked: Nanos,
+}
+
+impl Hosts {
+    /// `begin`: when the workload starts, which decides the path that it starts on.
+    pub(crate) fn new(spec: &RunSpec, begin: Nanos) -> Result<Self, String> {
+        let scenario = &spec.scenario;
+        let entropy = |index| SeededEntropy::new(spec.seed, index);
+        let count = if scenario.background.is_empty() { 2 } else { 4 };
+        let end = |index| {
+            let config =
+                if index < 2 { config::workload_end(scenario) } else { config::background_end(scenario) };
+            Endpoint::new(config, entropy(index))
+        };
+        let mut ends: Vec<_> = (0..count).map(end).collect();
+        let first = match spec.mode {
+            Mode::SinglePath(path) => path,
+            Mode::Multipath => topology::first_path(scenario, begin),
+        };
+        let client = Arc::new(config::connection(spec, Side::Client));
+        let server = Arc::new(config::connection(spec, Side::Server));
+        for port in 0..=config::connections(scenario).saturating_sub(1) / PORTS {
+            let address = SocketAddr::new(topology::server_address(), SERVER_PORT + port as u16);
+            ends[1].listen(address, Arc::clone(&server));
+        }
+        let mut origins = vec![Origin {
+            path: PathId(first as u16),
+            client: topology::client_address(first),
+            server: topology::server_address(),
+            config: client,
+        }];
+        for i in 0..scenario.background.len() {
+            let config = Arc::new(config::background(spec, i)?);
+            let origin = Origin {
+                path: PathId(i as u16),
+                client: topology::background_client_address(i),
+                server: topology::background_server_address(i),
+                config: Arc::clone(&config),
+            };
+            ends[3].listen(SocketAddr::new(origin.server, SERVER_PORT), config);
+            origins.push(origin);
+        }
+        let names = scenario.paths.iter().map(|path| path.name.clone()).collect();
+        Ok(Hosts { ends, groups: Default::default(), origins, names })
+    }
+
+    /// How many endpoints there are: two, or with competitors four.
+    pub(crate) fn count(&self) -> usize {
+        self.ends.len()
+    }
+
+    #[inline]
+    pub(crate) fn on_segment(&mut self, end: usize, now: Nanos, path: PathId, segment: Segment<Extent>) {
+        self.ends[end].on_segment(now, path, segment);
+    }
+
+    pub(crate) fn on_timeout(&mut self, end: usize, now: Nanos) {
+        self.ends[end].on_timeout(now);
+    }
+
+    #[inline]
+    pub(crate) fn poll_timeout(&mut self, end: usize) -> Option<Nanos> {
+        self.ends[end].poll_timeout()
+    }
+
+    #[inline]
+    pub(crate) fn poll_transmit(&mut self, end: usize, now: Nanos) -> Option<(PathId, Segment<Extent>)> {
+        self.ends[end].poll_transmit(now, 1)
+    }
+
+    /// Where the number of a group's next connection is kept.
+    pub(crate) fn next_conn(&mut self, group: usize) -> &mut Conn {
+        &mut self.groups[group].next
+    }
+
+    /// The application of a connection.
+    #[inline]
+    pub(crate) fn app(&self, group: usize, conn: Conn) -> usize {
+        self.groups[group].conns.get(conn as usize).map_or(0, |state| state.app)
+    }
+
+    /// What the workload's applications have received at this side.
+    pub(crate) fn delivered(&self, side: Side) -> u64 {
+        self.groups[0].conns.iter().map(|state| state.received[side as usize]).sum()
+    }
+
+    pub(crate) fn open(&mut self, group: usize, now: Nanos, app: usize, conn: Conn) -> Result<(), String> {
+        let origin = &self.origins[app];
+        let server_port = SERVER_PORT + if group == 0 { (conn / PORTS) as u16 } else { 0 };
+        let local = SocketAddr::new(origin.client, CLIENT_PORT + (conn % PORTS) as u16);
+        let remote = SocketAddr::new(origin.server, server_port);
+        debug_assert_eq!(self.groups[group].conns.len(), conn as usize, "connections are opened in order");
+        self.groups[group].conns.push(State {
+            app,
+            ids: [None; 2],
+            connected: [false; 2],
+            to_write: [0; 2],
+            finish: [false; 2],
+            finished: [false; 2],
+            received: [0; 2],
+        });
+        let id = self.ends[2 * group]
+            .connect(now, origin.path, local, remote, Arc::clone(&origin.config))
+            .map_err(|error| error.to_string())?;
+        self.bind(group, Side::Client, id, conn);
+        Ok(())
+    }
+
+    fn bind(&mut self, group: usize, side: Side, id: ConnectionId, conn: Conn) {
+        let group = &mut self.groups[group];
+        group.conns[conn as usize].ids[side as usize] = Some(id);
+        group.ids[side as usize].insert(id, conn);
+    }
+
+    pub(crate) fn send(&mut self, group: usize, now: Nanos, conn: Conn, side: Side, bytes: u64) {
+        let state = &mut self.groups[group].conns[conn as usize];
+        state.to_write[side as usize] = state.to_write[side as usize].saturating_add(bytes);
+        self.pump(group, now, conn, side);
+    }
+
+    pub(crate) fn declare(&mut self, group: usize, conn: Conn, side: Side, bytes: u64) {
+        if let Some(id) = self.groups[group].conns[conn as usize].ids[side as usize] {
+            self.ends[2 * group + side as usize].declare_size(id, bytes);
+        }
+    }
+
+    pub(crate) fn shut(&mut self, group: usize, now: Nanos, conn: Conn, side: Side) {
+        self.groups[group].conns[conn as usize].finish[side as usize] = true;
+        self.pump(group, now, conn, side);
+    }
+
+    pub(crate) fn stop(&mut self, group: usize, now: Nanos, conn: Conn) {
+        for side in [Side::Client, Side::Server] {
+            self.groups[group].conns[conn as usize].to_write[side as usize] = 0;
+            self.shut(group, now, conn, side);
+        }
+    }
+
+    /// Writes what the send buffer takes.
+    fn pump(&mut self, group: usize, now: Nanos, conn: Conn, side: Side) {
+        let s = side as usize;
+        let state = &mut self.groups[group].conns[conn as usize];
+        let Some(id) = state.ids[s] else { return };
+        if !state.connected[s] || state.finished[s] {
+            return;
+        }
+        let end = &mut self.ends[2 * group + s];
+        while state.to_write[s] > 0 {
+            let wanted = state.to_write[s].min(WRITE);
+            // An error means that the connection is gone, which its event says.
+            let Ok(taken) = end.write(now, id, Extent(wanted as u32)) else { return };
+            state.to_write[s] -= taken as u64;
+            if (taken as u64) < wanted {
+                return;
+            }
+        }
+        if state.finish[s] {
+            state.finished[s] = true;
+            end.shutdown(now, id);
+        }
+    }
+
+    /// The next event of an endpoint: does what a socket library would do with it.
+    #[inline]
+    pub(crate) fn hear(&mut self, end: usize, now: Nanos, recorder: Option<&mut Recorder>) -> Option<Heard> {
+        let (id, event) = self.ends[end].poll_event()?;
+        let (group, side) = (end >> 1, if end & 1 == 0 { Side::Client } else { Side::Server });
+        if let Event::Accepted { tuple, .. } = event {
+            return Some(self.accepted(group, id, tuple.src_port, tuple.dst_port));
+        }
+        let Some(conn) = self.lookup(group, side, id) else { return Some(Heard::Nothing) };
+        Some(match event {
+            Event::Readable => self.read(group, now, conn, side, id),
+            Event::Writable => {
+                self.pump(group, now, conn, side);
+                Heard::Nothing
+            }
+            Event::Connected { .. } => {
+                self.groups[group].conns[conn as usize].connected[side as usize] = true;
+                Heard::Connected(conn)
+            }
+            Event::Reset { reason } => Heard::Failed(conn, reason.to_string()),
+            other => {
+                if group == 0
+                    && let Some(recorder) = recorder
+                {
+                    self.record(recorder, conn, side, id, other);
+                }
+                Heard::Nothing
+            }
+        })
+    }
+
+    /// What a recorder wants to know of an event.
+    fn record(&self, recorder: &mut Recorder, conn: Conn, side: Side, id: ConnectionId, event: Event) {
+        match event {
+            Event::SubflowAdded { tuple, .. } => recorder.subflow(conn, tuple),
+            Event::Decision(record) if side == recorder.data_from => {
+                let flows = self.ends[side as usize].connection(id).map_or(&[][..], |known| known.flows());
+                let path_of = |subflow: SubflowId| flows.get(subflow.index()).map(|flow| flow.path);
+                recorder.decision(
+                    conn,
+                    record.at,
+                    record.decision,
+                    record.offset,
+                    record.bytes,
+                    &record.reason,
+                    path_of,
+                    &self.names,
+                );
+            }
+            _ => {}
+        }
+    }
+
+    #[inline]
+    fn lookup(&mut self, group: usize, side: Side, id: ConnectionId) -> Option<Conn> {
+        let group = &mut self.groups[group];
+        let last = &mut group.last[side as usize];
+        if let Some((known, conn)) = *last
+            && known == id
+        {
+            return Some(conn);
+        }
+        let conn = *group.ids[side as usize].get(&id)?;
+        *last = Some((id, conn));
+        Some(conn)
+    }
+
+    fn accepted(&mut self, group: usize, id: ConnectionId, server_port: u16, client_port: u16) -> Heard {
+        let offset = u32::from(client_port.wrapping_sub(CLIENT_PORT));
+        let round = u32::from(server_port.wrapping_sub(SERVER_PORT));
+        // A competitor's numbers go round: the latest with this port is meant.
+        let opened = self.groups[group].next;
+        let conn = match group {
+            0 => offset + PORTS * round,
+            _ if opened > offset => offset + (opened - 1 - offset) / PORTS * PORTS,
+            _ => return Heard::Nothing,
+        };
+        if conn >= opened {
+            return Heard::Nothing;
+        }
+        self.bind(group, Side::Server, id, conn);
+        self.groups[group].conns[conn as usize].connected[Side::Server as usize] = true;
+        Heard::Connected(conn)
+    }
+
+    #[inline]
+    fn read(&mut self, group: usize, now: Nanos, conn: Conn, side: Side, id: ConnectionId) -> Heard {
+        let end = &mut self.ends[2 * group + side as usize];
+        let received = &mut self.groups[group].conns[conn as usize].received[side as usize];
+        let before = *received;
+        while let Ok(Some(piece)) = end.read(now, id, usize::MAX) {
+            if piece.0 == 0 {
+                break;
+            }
+            *received += u64::from(piece.0);
+        }
+        if *received > before { Heard::Delivered(conn, *received) } else { Heard::Nothing }
+    }
+
+    fn workload(&self, side: Side) -> impl Iterator<Item = (u32, ConnectionId)> {
+        let conns = self.groups[0].conns.iter().enumerate();
+        conns.filter_map(move |(conn, state)| Some((conn as u32, state.ids[side as usize]?)))
+    }
+
+    /// Bytes in the out-of-order queues of the workload's connections at this side.
+    pub(crate) fn ofo_bytes(&self, side: Side) -> u64 {
+        let end = &self.ends[side as usize];
+        self.workload(side)
+            .filter_map(|(_, id)| end.connection(id))
+            .map(|connection| connection.ofo_bytes())
+            .sum()
+    }
+
+    /// One sample per connection of the workload.
+    pub(crate) fn sample(&self, at: Nanos, data_from: Side, samples: &mut Vec<Sample>) {
+        let to = data_from.other();
+        for (conn, id) in self.workload(data_from) {
+            let Some(sender) = self.ends[data_from as usize].connection(id) else { continue };
+            let state = &self.groups[0].conns[conn as usize];
+            let receiver = state.ids[to as usize].and_then(|id| self.ends[to as usize].connection(id));
+            samples.push(Sample {
+                at,
+                connection: conn,
+                delivered: state.received[to as usize],
+                ofo: receiver.map_or(0, |connection| connection.ofo_bytes()),
+                window_left: sender.window_left(),
+                subflows: sender
+                    .flows()
+                    .iter()
+                    .map(|flow| SubflowSample {
+                        path: flow.path.0,
+                        cwnd: flow.cwnd,
+                        ssthresh: flow.ssthresh,
+                        in_flight: flow.in_flight(),
+                        srtt: flow.srtt,
+                    })
+                    .collect(),
+                scheduler: sender.scheduler_metrics(),
+            });
+        }
+    }
+
+    /// Sums over the workload's connections.
+    pub(crate) fn totals(&self, now: Nanos, data_from: Side) -> Totals {
+        let mut totals = Totals::default();
+        for side in [Side::Client, Side::Server] {
+            for (_, id) in self.workload(side) {
+                let Some(connection) = self.ends[side as usize].connection(id) else { continue };
+                let stats = connection.stats(now);
+                totals.retransmissions += stats.retransmissions;
+                totals.timeouts += stats.timeouts;
+                if side == data_from {
+                    totals.data_segments += stats.data_segments;
+                    totals.reinjected_bytes += stats.reinjected_bytes;
+                    totals.opportunistic_bytes += stats.opportunistic_bytes;
+                    totals.duplicated_bytes += stats.duplicated_bytes;
+                    totals.penalisations += stats.penalisations;
+                    totals.window_blocked += stats.window_blocked;
+                } else {
+                    totals.ofo_max = totals.ofo_max.max(stats.ofo_max);
+                    totals.ofo_integral += stats.ofo_integral;
+                    totals.received_twice_bytes += stats.received_twice_bytes;
+                }
+            }
+        }
+        totals
+    }
+}

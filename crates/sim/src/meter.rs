@@ -1,0 +1,63 @@
+//! Counts and samples of a run, gathered as it goes.
+
+use crate::Nanos;
+use crate::result::{PathResult, Sample};
+
+/// How often the out-of-order queue is sampled.
+pub(crate) const OFO_EVERY: Nanos = 10_000_000;
+
+/// Per path, of the workload's data: what left the sender, what arrived.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct PathMeter {
+    pub(crate) bytes: u64,
+    pub(crate) segments: u64,
+    /// Workload packets of any kind in the data's direction, in and out.
+    pub(crate) packets_in: u64,
+    pub(crate) packets_out: u64,
+    pub(crate) queue_delay_max: Nanos,
+    pub(crate) queue_delay_sum: u64,
+}
+
+impl PathMeter {
+    /// A packet found this delay in a queue on its way; `Nanos::MAX`: the link is down.
+    #[inline]
+    pub(crate) fn waits(&mut self, delay: Nanos) {
+        if delay < Nanos::MAX {
+            self.queue_delay_max = self.queue_delay_max.max(delay);
+            self.queue_delay_sum = self.queue_delay_sum.saturating_add(delay);
+        }
+    }
+
+    /// Mean queueing delay of the workload's packets.
+    pub(crate) fn queue_delay_mean(&self) -> f64 {
+        if self.packets_in == 0 { 0.0 } else { self.queue_delay_sum as f64 / self.packets_in as f64 }
+    }
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct Meter {
+    pub(crate) paths: Vec<PathMeter>,
+    pub(crate) ofo_samples: Vec<u32>,
+    pub(crate) samples: Vec<Sample>,
+}
+
+impl Meter {
+    pub(crate) fn new(paths: usize) -> Self {
+        Meter { paths: vec![PathMeter::default(); paths], ..Meter::default() }
+    }
+
+    /// A path's result; what is still under way at the end is not lost.
+    pub(crate) fn path(&self, index: usize, name: &str, under_way: u64, capacity_bytes: u64) -> PathResult {
+        let meter = &self.paths[index];
+        PathResult {
+            name: name.to_string(),
+            bytes: meter.bytes,
+            segments: meter.segments,
+            lost: meter.packets_in.saturating_sub(meter.packets_out + under_way),
+            queue_delay_max: meter.queue_delay_max,
+            queue_delay_mean: meter.queue_delay_mean(),
+            capacity_bytes,
+        }
+    }
+}

@@ -1,0 +1,351 @@
+//! Traces of a run: every data segment's life, every scheduler decision. Only there when asked for.
+
+use std::collections::{BTreeMap, HashMap};
+
+use ropewalk_engine::scheduler::Decision;
+use ropewalk_engine::{PathId, SubflowId};
+use ropewalk_wire::{Extent, Flags, FourTuple, Segment};
+
+use crate::result::{DecisionTrace, SegmentFate, SegmentTrace};
+use crate::spec::Recording;
+use crate::{Nanos, Side};
+
+/// No trace.
+pub(crate) const UNTRACED: u32 = u32::MAX;
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Recorder {
+    recording: Recording,
+    pub(crate) data_from: Side,
+    /// By the tuple of the data's direction.
+    subflows: HashMap<FourTuple, Subflow>,
+    connections: BTreeMap<u32, Carried>,
+    pub(crate) segments: Vec<SegmentTrace>,
+    pub(crate) decisions: Vec<DecisionTrace>,
+}
+
+/// One subflow as its segments show it.
+#[derive(Debug)]
+struct Subflow {
+    connection: Option<u32>,
+    isn: u32,
+    /// Highest position sent, from the ISN, unwrapped.
+    sent: u64,
+    /// By end position: traces that no acknowledgement covers yet.
+    unacked: BTreeMap<(u64, u32), u64>,
+}
+
+/// What of a connection's stream was sent already.
+#[derive(Debug, Default)]
+struct Carried {
+    /// The data sequence number that offsets count from: the first one seen.
+    base: Option<u64>,
+    /// Disjoint ranges, start to end, by signed distance from the base.
+    ranges: BTreeMap<i64, i64>,
+    /// The least distance seen: offset 0.
+    least: i64,
+}
+
+impl Carried {
+    /// Adds a range; whether any of it was there already.
+    fn add(&mut self, start: i64, end: i64) -> bool {
+        self.least = self.least.min(start);
+        let (mut start, mut end) = (start, end);
+        let mut overlaps = false;
+        while let Some((&from, &to)) = self.ranges.range(..=end).next_back() {
+            if to < start {
+                break;
+            }
+            overlaps |= to > start && from < end;
+            start = start.min(from);
+            end = end.max(to);
+            self.ranges.remove(&from);
+        }
+        self.ranges.insert(start, end);
+        overlaps
+    }
+}
+
+/// A position near `near` that has these low 32 bits.
+fn unfold(low: u32, near: u64) -> u64 {
+    let distance = low.wrapping_sub(near as u32) as i32;
+    near.saturating_add_signed(i64::from(distance))
+}
+
+impl Recorder {
+    pub(crate) fn new(recording: Recording, data_from: Side) -> Self {
+        Recorder {
+            recording,
+            data_from,
+            subflows: HashMap::new(),
+            connections: BTreeMap::new(),
+            segments: Vec::new(),
+            decisions: Vec::new(),
+        }
+    }
+
+    /// A subflow belongs to this connection; its tuple in either direction.
+    pub(crate) fn subflow(&mut self, connection: u32, tuple: FourTuple) {
+        for tuple in [tuple, tuple.reversed()] {
+            if let Some(subflow) = self.subflows.get_mut(&tuple) {
+                subflow.connection = Some(connection);
+            }
+        }
+    }
+
+    /// A segment left `side`; gives the number of its trace.
+    pub(crate) fn sent(&mut self, now: Nanos, side: Side, path: u16, segment: &Segment<Extent>) -> u32 {
+        if !self.recording.segments || side != self.data_from {
+            return UNTRACED;
+        }
+        if segment.flags.contains(Flags::SYN) {
+            let fresh = Subflow { connection: None, isn: segment.seq.0, sent: 0, unacked: BTreeMap::new() };
+            self.subflows.entry(segment.tuple).or_insert(fresh);
+        }
+        if segment.payload.0 == 0 {
+            return UNTRACED;
+        }
+        let Some(subflow) = self.subflows.get_mut(&segment.tuple) else { return UNTRACED };
+        let connection = subflow.connection.unwrap_or(0);
+        let start = unfold(segment.seq.0.wrapping_sub(subflow.isn), subflow.sent);
+        let end = start + u64::from(segment.payload.0);
+        let repeated = start < subflow.sent;
+        subflow.sent = subflow.sent.max(end);
+        let carried = self.connections.entry(connection).or_default();
+        let number = segment.dss.as_ref().and_then(|dss| dss.mapping.as_ref()).map_or(start, |mapping| {
+            if mapping.dsn_is_64 {
+                mapping.dsn
+            } else {
+                let known = carried.base.map_or(mapping.dsn, |base| base.wrapping_add_signed(carried.least));
+                unfold(mapping.dsn as u32, known)
+            }
+        });
+        let base = *carried.base.get_or_insert(number);
+        let distance = number.wrapping_sub(base) as i64;
+        let elsewhere = carried.add(distance, distance + i64::from(segment.payload.0));
+        let fate = match (repeated, elsewhere) {
+            (true, _) => SegmentFate::Retransmitted,
+            (false, true) => SegmentFate::Reinjected,
+            (false, false) => SegmentFate::New,
+        };
+        let trace = self.segments.len() as u32;
+        subflow.unacked.insert((end, trace), start);
+        self.segments.push(SegmentTrace {
+            connection,
+            path,
+            // Made an offset at the end, when the least distance is known.
+            offset: distance as u64,
+            len: segment.payload.0,
+            sent: now,
+            arrived: None,
+            acked: None,
+            fate,
+        });
+        trace
+    }
+
+    /// A segment came out of the network at `side`.
+    pub(crate) fn arrived(&mut self, now: Nanos, side: Side, trace: u32, segment: &Segment<Extent>) {
+        if side != self.data_from {
+            if let Some(trace) = self.segments.get_mut(trace as usize) {
+                // A duplicate's second arrival says nothing new.
+                trace.arrived.get_or_insert(now);
+            }
+            return;
+        }
+        if !segment.flags.contains(Flags::ACK) {
+            return;
+        }
+        let Some(subflow) = self.subflows.get_mut(&segment.tuple.reversed()) else { return };
+        let position = |number: u32, near: u64| unfold(number.wrapping_sub(subflow.isn), near);
+        let ack = position(segment.ack.0, subflow.sent);
+        let blocks: Vec<_> = segment
+            .sack
+            .as_slice()
+            .iter()
+            .map(|&(left, right)| (position(left, ack), position(right, ack)))
+            .collect();
+        let segments = &mut self.segments;
+        let mut mark = |trace: u32| {
+            if let Some(trace) = segments.get_mut(trace as usize) {
+                trace.acked = Some(now);
+            }
+        };
+        let later = subflow.unacked.split_off(&(ack + 1, 0));
+        for &(_, trace) in subflow.unacked.keys() {
+            mark(trace);
+        }
+        subflow.unacked = later;
+        for (left, right) in blocks {
+            let covered: Vec<_> = subflow
+                .unacked
+                .range((left, 0)..=(right, u32::MAX))
+                .filter(|&(_, &start)| start >= left)
+                .map(|(&key, _)| key)
+                .collect();
+            for key in covered {
+                subflow.unacked.remove(&key);
+                mark(key.1);
+            }
+        }
+    }
+
+    /// A scheduler decided. `paths` gives each subflow's path; `names` each path's name.
+    pub(crate) fn decision(
+        &mut self,
+        connection: u32,
+        at: Nanos,
+        decision: Decision,
+        offset: u64,
+        bytes: u32,
+        reason: &str,
+        path_of: impl Fn(SubflowId) -> Option<PathId>,
+        names: &[String],
+    ) {
+        let subflow = match decision {
+            Decision::Send { subflow, .. }
+            | Decision::SendAt { subflow, .. }
+            | Decision::Queue { subflow, .. }
+            | Decision::Duplicate { subflow, .. } => Some(subflow),
+            Decision::Wait { .. } => None,
+        };
+        let path = subflow.and_then(&path_of).map(|path| path.0);
+        if let (Decision::Duplicate { offset, .. }, Some(path)) = (decision, path) {
+            self.repeated_by_decision(connection, path, offset);
+        }
+        if self.recording.decisions {
+            let reason = with_names(reason, |index| {
+                let path = path_of(SubflowId(index))?;
+                names.get(path.0 as usize).map(String::as_str)
+            });
+            self.decisions.push(DecisionTrace { at, connection, decision, path, offset, bytes, reason });
+        }
+    }
+
+    /// The latest repetition of this offset on this path was the scheduler's wish, not the connection's need.
+    fn repeated_by_decision(&mut self, connection: u32, path: u16, offset: u64) {
+        let Some(carried) = self.connections.get(&connection) else { return };
+        let distance = (offset as i64).wrapping_add(carried.least) as u64;
+        let found =
+            self.segments.iter_mut().rev().take(64).find(|trace| {
+                trace.connection == connection && trace.path == path && trace.offset == distance
+            });
+        if let Some(trace) = found
+            && trace.fate == SegmentFate::Reinjected
+        {
+            trace.fate = SegmentFate::Duplicated;
+        }
+    }
+
+    /// The traces, with times from `begin` on and offsets from the stream's start.
+    pub(crate) fn finish(mut self, begin: Nanos) -> (Vec<SegmentTrace>, Vec<DecisionTrace>) {
+        for trace in &mut self.segments {
+            let least = self.connections.get(&trace.connection).map_or(0, |carried| carried.least);
+            trace.offset = (trace.offset as i64).wrapping_sub(least) as u64;
+            trace.sent = trace.sent.saturating_sub(begin);
+            trace.arrived = trace.arrived.map(|at| at.saturating_sub(begin));
+            trace.acked = trace.acked.map(|at| at.saturating_sub(begin));
+        }
+        for decision in &mut self.decisions {
+            decision.at = decision.at.saturating_sub(begin);
+        }
+        (self.segments, self.decisions)
+    }
+}
+
+/// Puts names where a reason says `{subflow 0}`.
+fn with_names<'a>(reason: &str, name: impl Fn(u8) -> Option<&'a str>) -> String {
+    let mut text = String::with_capacity(reason.len());
+    let mut rest = reason;
+    while let Some(start) = rest.find("{subflow ") {
+        let Some(len) = rest[start..].find('}') else { break };
+        let number = &rest[start + "{subflow ".len()..start + len];
+        text.push_str(&rest[..start]);
+        match number.parse().ok().and_then(&name) {
+            Some(name) => text.push_str(name),
+            None => text.push_str(&rest[start..=start + len]),
+        }
+        rest = &rest[start + len + 1..];
+    }
+    text.push_str(rest);
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ropewalk_wire::Seq;
+
+    #[test]
+    fn reasons_get_path_names() {
+        let name = |index| ["wifi", "lte"].get(usize::from(index)).copied();
+        let text = with_names("{subflow 1} would hold 17 KB, {subflow 0} not; {subflow 9}, {x", name);
+        assert_eq!(text, "lte would hold 17 KB, wifi not; {subflow 9}, {x");
+    }
+
+    #[test]
+    fn ranges_join_and_overlaps_show() {
+        let mut carried = Carried::default();
+        assert!(!carried.add(0, 10));
+        assert!(!carried.add(10, 20));
+        assert!(!carried.add(40, 50));
+        assert_eq!(carried.ranges.len(), 2);
+        assert!(carried.add(15, 45));
+        assert_eq!(carried.ranges.iter().collect::<Vec<_>>(), [(&0, &50)]);
+        assert!(carried.add(3, 4));
+        assert!(!carried.add(-10, 0));
+        assert_eq!(carried.least, -10);
+    }
+
+    fn tuple() -> FourTuple {
+        FourTuple::new("192.0.2.1:5000".parse().expect("one"), "10.0.0.2:10000".parse().expect("one"))
+    }
+
+    #[test]
+    fn a_segment_lives_through_loss_and_retransmission() {
+        let recording = Recording { segments: true, ..Recording::default() };
+        let mut recorder = Recorder::new(recording, Side::Server);
+        // Starts just before the wrap.
+        let isn = Seq(u32::MAX - 5);
+        let syn = Segment::new(tuple(), isn, Seq(0), Flags::SYN.with(Flags::ACK));
+        assert_eq!(recorder.sent(1, Side::Server, 0, &syn), UNTRACED);
+        recorder.subflow(7, tuple().reversed());
+        let data = |position: u32| {
+            let mut segment = Segment::new(tuple(), isn.plus(position), Seq(0), Flags::ACK);
+            segment.payload = Extent(100);
+            segment
+        };
+        let first = recorder.sent(10, Side::Server, 0, &data(1));
+        let second = recorder.sent(11, Side::Server, 0, &data(101));
+        recorder.arrived(20, Side::Client, second, &data(101));
+        let mut sack = Segment::new(tuple().reversed(), Seq(0), isn.plus(1), Flags::ACK);
+        sack.sack.push(isn.plus(101).0, isn.plus(201).0);
+        recorder.arrived(30, Side::Server, UNTRACED, &sack);
+        let again = recorder.sent(31, Side::Server, 0, &data(1));
+        recorder.arrived(40, Side::Client, again, &data(1));
+        let ack = Segment::new(tuple().reversed(), Seq(0), isn.plus(201), Flags::ACK);
+        recorder.arrived(50, Side::Server, UNTRACED, &ack);
+        assert_eq!((first, second, again), (0, 1, 2));
+        let (segments, _) = recorder.finish(10);
+        let trace = |offset, sent, arrived, acked, fate| SegmentTrace {
+            connection: 7,
+            path: 0,
+            offset,
+            len: 100,
+            sent,
+            arrived,
+            acked,
+            fate,
+        };
+        assert_eq!(
+            segments,
+            [
+                // The acknowledgement covers the range: the first copy counts as heard of too.
+                trace(0, 0, None, Some(40), SegmentFate::New),
+                trace(100, 1, Some(10), Some(20), SegmentFate::New),
+                trace(0, 21, Some(30), Some(40), SegmentFate::Retransmitted),
+            ]
+        );
+    }
+}

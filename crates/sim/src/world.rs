@@ -1,0 +1,477 @@
+//! The event loop: what is due next happens, until the workload is complete or the limit comes.
+//!
+//! Sources of events are the links (one pending moment each, see [`crate::agenda`]), the endpoints' timers, and
+//! one heap for everything rare: applications' wake-ups, datagram sources, samples, packets of sources with
+//! an extra delay.
+
+use std::collections::BinaryHeap;
+use std::sync::Arc;
+
+use ropewalk_engine::PathId;
+use ropewalk_link::Link;
+use ropewalk_wire::{Extent, Segment};
+
+use crate::agenda::Agenda;
+use crate::app::{self, Action, App, Rival, Stage};
+use crate::entropy::{Purpose, stream};
+use crate::hosts::{Heard, Hosts};
+use crate::meter::{Meter, OFO_EVERY};
+use crate::packet::{Owner, Packet, Pool};
+use crate::recorder::{Recorder, UNTRACED};
+use crate::result::{Outcome, RunResult};
+use crate::spec::{RunSpec, Scenario, Traffic};
+use crate::timers::{Alarm, Timer};
+use crate::topology::{Hop, Topology};
+use crate::udp::UdpSource;
+use crate::{Nanos, Side};
+
+/// Sees, and may change, every segment as it leaves an end and before it enters a link.
+pub trait Tap: Send {
+    /// A segment of the workload or of a competing flow, about to enter the path with this index.
+    fn segment(&mut self, now: Nanos, from: Side, path: usize, segment: &mut Segment<Extent>);
+}
+
+/// The application of the workload comes first.
+const WORKLOAD: usize = 0;
+
+/// Events at one moment after which the world is taken to stand still: far beyond what any instant needs.
+const STANDSTILL: u32 = 10_000_000;
+
+/// A run under way. [`crate::run`] is the short way; this one can be watched and interrupted.
+pub struct World {
+    pub(crate) spec: RunSpec,
+    pub(crate) scenario: Arc<Scenario>,
+    pub(crate) now: Nanos,
+    /// The workload's start.
+    pub(crate) begin: Nanos,
+    /// The limit.
+    end: Nanos,
+    pub(crate) outcome: Option<Outcome>,
+    pub(crate) events: u64,
+    pub(crate) links: Vec<Link<Packet>>,
+    topology: Topology,
+    agenda: Agenda,
+    pool: Pool,
+    pub(crate) hosts: Hosts,
+    /// How many endpoints there are.
+    ends: usize,
+    /// Endpoints with something to do, as bits.
+    dirty: u32,
+    pub(crate) apps: Vec<Box<dyn App>>,
+    udp: Vec<Option<UdpSource>>,
+    timers: BinaryHeap<Timer>,
+    timer_order: u64,
+    pub(crate) meter: Meter,
+    pub(crate) recorder: Option<Box<Recorder>>,
+    tap: Option<Box<dyn Tap>>,
+    data_from: Side,
+    actions: Vec<Action>,
+    at_one_moment: u32,
+}
+
+/// Which side an endpoint is on.
+#[inline]
+fn side_of(end: usize) -> Side {
+    if end & 1 == 0 { Side::Client } else { Side::Server }
+}
+
+impl std::fmt::Debug for World {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("World").field("now", &self.now).field("events", &self.events).finish_non_exhaustive()
+    }
+}
+
+impl World {
+    /// A world at time 0.
+    ///
+    /// # Errors
+    /// What in the specification can't be simulated, in words.
+    pub fn new(spec: &RunSpec) -> Result<Self, String> {
+        spec.check()?;
+        let scenario = Arc::clone(&spec.scenario);
+        let topology = Topology::new(&scenario);
+        let links: Vec<_> = Topology::specs(&scenario)
+            .enumerate()
+            .map(|(number, link)| Link::new(link.clone(), spec.seed, number as u64))
+            .collect();
+        let begin = scenario.warmup.saturating_add(spec.start_phase);
+        let hosts = Hosts::new(spec, begin)?;
+        let mut apps: Vec<Box<dyn App>> = vec![app::of(&scenario)];
+        let mut udp = Vec::new();
+        for (i, background) in scenario.background.iter().enumerate() {
+            let rng = stream(spec.seed, Purpose::Background, i);
+            let mtu = scenario.paths[background.path].mtu;
+            udp.push(match background.traffic {
+                Traffic::UdpOnOff { rate, packet, on, off } => {
+                    Some(UdpSource::new(rate, packet, mtu, on, off, rng.clone()))
+                }
+                _ => None,
+            });
+            apps.push(match Rival::new(background, rng) {
+                Some(rival) => Box::new(rival),
+                None => Box::new(app::Silence),
+            });
+        }
+        let recording = spec.recording;
+        let recorder = (recording.segments || recording.decisions)
+            .then(|| Box::new(Recorder::new(recording, app::sender(scenario.direction))));
+        let mut world = World {
+            now: 0,
+            begin,
+            end: begin.saturating_add(scenario.limit),
+            outcome: None,
+            events: 0,
+            agenda: Agenda::new(links.len() + hosts.count() + 1),
+            links,
+            topology,
+            pool: Pool::default(),
+            ends: hosts.count(),
+            hosts,
+            dirty: 0,
+            apps,
+            udp,
+            timers: BinaryHeap::new(),
+            timer_order: 0,
+            meter: Meter::new(scenario.paths.len()),
+            recorder,
+            tap: None,
+            data_from: app::sender(scenario.direction),
+            actions: Vec::new(),
+            at_one_moment: 0,
+            spec: spec.clone(),
+            scenario,
+        };
+        for i in 0..world.links.len() {
+            world.agenda.set(i, world.links[i].poll_timeout());
+        }
+        world.alarm(begin, Alarm::Start(WORKLOAD));
+        world.alarm(begin, Alarm::SampleOfo);
+        if recording.samples_every > 0 {
+            world.alarm(begin, Alarm::Sample);
+        }
+        for i in 0..world.scenario.background.len() {
+            world.alarm(world.scenario.background[i].start, Alarm::Start(1 + i));
+        }
+        Ok(world)
+    }
+
+    /// Lets someone see every segment.
+    pub fn set_tap(&mut self, tap: Box<dyn Tap>) {
+        self.tap = Some(tap);
+    }
+
+    /// Virtual time, from the start of the run.
+    pub fn now(&self) -> Nanos {
+        self.now
+    }
+
+    /// Events handled so far.
+    pub fn events(&self) -> u64 {
+        self.events
+    }
+
+    /// Payload bytes that the workload's application has by now.
+    pub fn delivered_bytes(&self) -> u64 {
+        self.hosts.delivered(self.data_from.other())
+    }
+
+    /// Goes on until `until`, in time from the start of the run, or to the run's end if that comes first; true
+    /// when the run has ended.
+    pub fn run_until(&mut self, until: Nanos) -> bool {
+        while self.outcome.is_none() {
+            let (source, mut at) = match self.agenda.first() {
+                Some(first) if first.1 <= until.min(self.end) => first,
+                _ if until < self.end => {
+                    self.now = until;
+                    break;
+                }
+                _ => {
+                    self.now = self.end;
+                    self.outcome = Some(Outcome::TimeLimit);
+                    break;
+                }
+            };
+            loop {
+                if at > self.now {
+                    self.at_one_moment = 0;
+                }
+                self.now = at;
+                self.events += 1;
+                let next = self.handle(source);
+                if !self.agenda.again(source, next) || self.outcome.is_some() {
+                    break;
+                }
+                match next {
+                    Some(next) if next <= until && next <= self.end => at = next,
+                    _ => break,
+                }
+            }
+        }
+        self.outcome.is_some()
+    }
+
+    /// Goes on to the end, and gives the result.
+    pub fn finish(mut self) -> RunResult {
+        self.run_until(Nanos::MAX);
+        self.into_result()
+    }
+
+    /// Handles what is due at a source, and says when it is due next.
+    #[inline]
+    fn handle(&mut self, source: usize) -> Option<Nanos> {
+        if source < self.links.len() {
+            if let Some(packet) = self.links[source].poll(self.now) {
+                self.hop(source, packet);
+            }
+            return self.links[source].poll_timeout();
+        }
+        let end = source - self.links.len();
+        if end < self.ends {
+            self.hosts.on_timeout(end, self.now);
+            self.dirty |= 1 << end;
+            self.settle();
+            self.at_one_moment += 1;
+            if self.at_one_moment > STANDSTILL {
+                self.outcome =
+                    Some(Outcome::Failed("time stands still: an endpoint's timer is always due".into()));
+            }
+            return self.hosts.poll_timeout(end);
+        }
+        self.ring();
+        self.timers.peek().map(|timer| timer.at)
+    }
+
+    /// A packet has left a link.
+    #[inline]
+    fn hop(&mut self, link: usize, packet: Packet) {
+        let side = match self.topology.next[link] {
+            Hop::Host(side) => side,
+            Hop::Link(next) => return self.enqueue(next, packet),
+            Hop::OwnDown => return self.enqueue(2 * packet.path as usize + 1, packet),
+        };
+        let (end, path) = match packet.owner {
+            Owner::Workload => {
+                if side != self.data_from {
+                    self.meter.paths[packet.path as usize].packets_out += 1;
+                }
+                (side as usize, PathId(packet.path))
+            }
+            Owner::Background(source) => (2 + side as usize, PathId(source)),
+        };
+        let trace = packet.trace;
+        let Some(segment) = self.pool.unpack(packet) else { return };
+        if let Some(recorder) = &mut self.recorder
+            && end < 2
+        {
+            recorder.arrived(self.now, side, trace, &segment);
+        }
+        self.hosts.on_segment(end, self.now, path, segment);
+        self.dirty |= 1 << end;
+        self.settle();
+    }
+
+    #[inline]
+    fn enqueue(&mut self, link: usize, packet: Packet) {
+        if packet.owner == Owner::Workload && link & 1 == self.data_from as usize {
+            self.meter.paths[packet.path as usize].waits(self.links[link].queue_delay(self.now));
+        }
+        self.links[link].enqueue(self.now, packet);
+        self.agenda.set(link, self.links[link].poll_timeout());
+    }
+
+    /// Lets the endpoints that have something to do speak until none has.
+    #[inline]
+    fn settle(&mut self) {
+        while self.dirty != 0 {
+            let end = self.dirty.trailing_zeros() as usize;
+            self.dirty &= self.dirty - 1;
+            self.serve(end);
+        }
+    }
+
+    /// Events, then segments, until there is neither.
+    fn serve(&mut self, end: usize) {
+        self.hear(end);
+        loop {
+            while let Some((path, segment)) = self.hosts.poll_transmit(end, self.now) {
+                self.transmit(end, path, segment);
+            }
+            if !self.hear(end) {
+                break;
+            }
+        }
+        self.agenda.set(self.links.len() + end, self.hosts.poll_timeout(end));
+    }
+
+    /// Tells the applications what an endpoint has to say; whether it had anything.
+    #[inline]
+    fn hear(&mut self, end: usize) -> bool {
+        let mut any = false;
+        while let Some(what) = self.hosts.hear(end, self.now, self.recorder.as_deref_mut()) {
+            self.tell(end, what);
+            any = true;
+        }
+        any
+    }
+
+    #[inline]
+    fn tell(&mut self, end: usize, what: Heard) {
+        let group = end >> 1;
+        match what {
+            Heard::Connected(conn) => {
+                let app = self.hosts.app(group, conn);
+                self.with_app(app, |app, stage| app.connected(stage, conn, side_of(end)));
+            }
+            Heard::Delivered(conn, total) => {
+                let app = self.hosts.app(group, conn);
+                self.with_app(app, |app, stage| app.delivered(stage, conn, side_of(end), total));
+            }
+            Heard::Nothing => {}
+            Heard::Failed(conn, reason) => {
+                if self.hosts.app(group, conn) == WORKLOAD {
+                    let name = match side_of(end) {
+                        Side::Client => "client",
+                        Side::Server => "server",
+                    };
+                    self.outcome = Some(Outcome::Failed(format!("connection {conn}, {name}: {reason}")));
+                }
+            }
+        }
+    }
+
+    #[inline]
+    fn with_app(&mut self, index: usize, call: impl FnOnce(&mut dyn App, &mut Stage<'_>)) {
+        let group = usize::from(index != WORKLOAD);
+        let next = self.hosts.next_conn(group);
+        call(&mut *self.apps[index], &mut Stage { now: self.now, actions: &mut self.actions, next });
+        if index == WORKLOAD && self.apps[WORKLOAD].done() && self.outcome.is_none() {
+            self.outcome = Some(Outcome::Complete);
+        }
+        if !self.actions.is_empty() {
+            let mut actions = std::mem::take(&mut self.actions);
+            for action in actions.drain(..) {
+                self.act(index, group, action);
+            }
+            self.actions = actions;
+        }
+    }
+
+    fn act(&mut self, app: usize, group: usize, action: Action) {
+        let now = self.now;
+        match action {
+            Action::Wake(at, token) => self.alarm(at, Alarm::Wake(app, token)),
+            Action::Open(conn) => {
+                if let Err(reason) = self.hosts.open(group, now, app, conn) {
+                    self.tell(2 * group, Heard::Failed(conn, reason));
+                }
+                self.dirty |= 1 << (2 * group);
+            }
+            Action::Send(conn, side, bytes) => {
+                self.hosts.send(group, now, conn, side, bytes);
+                self.dirty |= 1 << (2 * group + side as usize);
+            }
+            Action::Declare(conn, side, bytes) => self.hosts.declare(group, conn, side, bytes),
+            Action::Finish(conn, side) => {
+                self.hosts.shut(group, now, conn, side);
+                self.dirty |= 1 << (2 * group + side as usize);
+            }
+            Action::Stop(conn) => {
+                self.hosts.stop(group, now, conn);
+                self.dirty |= 3 << (2 * group);
+            }
+        }
+    }
+
+    /// A segment leaves an end.
+    #[inline]
+    fn transmit(&mut self, end: usize, path: PathId, mut segment: Segment<Extent>) {
+        let side = side_of(end);
+        if end >= 2 {
+            let background = &self.scenario.background[path.0 as usize];
+            if let Some(tap) = &mut self.tap {
+                tap.segment(self.now, side, background.path, &mut segment);
+            }
+            let link = self.topology.entry[background.path][side as usize];
+            let owner = Owner::Background(path.0);
+            let packet = self.pool.pack(segment, owner, background.path as u16, UNTRACED);
+            if background.extra_delay == 0 {
+                self.enqueue(link, packet);
+            } else {
+                let at = self.now.saturating_add(background.extra_delay);
+                self.alarm(at, Alarm::Enqueue(link, Box::new(packet)));
+            }
+            return;
+        }
+        if let Some(tap) = &mut self.tap {
+            tap.segment(self.now, side, path.0 as usize, &mut segment);
+        }
+        let link = self.topology.entry[path.0 as usize][side as usize];
+        let mut trace = UNTRACED;
+        if side == self.data_from {
+            let meter = &mut self.meter.paths[path.0 as usize];
+            meter.packets_in += 1;
+            if segment.payload.0 > 0 {
+                meter.segments += 1;
+                meter.bytes += u64::from(segment.payload.0);
+            }
+        }
+        if let Some(recorder) = &mut self.recorder {
+            trace = recorder.sent(self.now, side, path.0, &segment);
+        }
+        let packet = self.pool.pack(segment, Owner::Workload, path.0, trace);
+        self.enqueue(link, packet);
+    }
+
+    fn alarm(&mut self, at: Nanos, what: Alarm) {
+        self.timers.push(Timer { at: at.max(self.now), order: self.timer_order, what });
+        self.timer_order += 1;
+        let first = self.timers.peek().map(|timer| timer.at);
+        self.agenda.set(self.links.len() + self.ends, first);
+    }
+
+    /// One alarm goes off.
+    fn ring(&mut self) {
+        let Some(timer) = self.timers.pop() else { return };
+        let now = self.now;
+        match timer.what {
+            Alarm::Start(index) => match index.checked_sub(1).and_then(|source| self.udp[source].as_mut()) {
+                Some(source) => {
+                    let at = source.start(now);
+                    self.alarm(at, Alarm::Udp(index - 1));
+                }
+                None => {
+                    self.with_app(index, |app, stage| app.start(stage));
+                }
+            },
+            Alarm::Wake(app, token) => {
+                self.with_app(app, |app, stage| app.wake(stage, token));
+            }
+            Alarm::Udp(source) => self.datagram(source),
+            Alarm::Enqueue(link, packet) => self.enqueue(link, *packet),
+            Alarm::SampleOfo => {
+                let ofo = self.hosts.ofo_bytes(self.data_from.other());
+                self.meter.ofo_samples.push(ofo.min(u64::from(u32::MAX)) as u32);
+                self.alarm(now + OFO_EVERY, Alarm::SampleOfo);
+            }
+            Alarm::Sample => {
+                self.hosts.sample(now - self.begin, self.data_from, &mut self.meter.samples);
+                self.alarm(now.saturating_add(self.spec.recording.samples_every), Alarm::Sample);
+            }
+        }
+        self.settle();
+    }
+
+    fn datagram(&mut self, source: usize) {
+        let background = &self.scenario.background[source];
+        if self.now >= background.stop {
+            return;
+        }
+        let Some(udp) = &mut self.udp[source] else { return };
+        let (len, next) = udp.send(self.now);
+        let link = self.topology.entry[background.path][app::sender(background.direction) as usize];
+        let owner = Owner::Background(source as u16);
+        let packet = Packet::datagram(owner, background.path as u16, len);
+        self.alarm(next, Alarm::Udp(source));
+        self.enqueue(link, packet);
+    }
+}

@@ -1,0 +1,77 @@
+//! What the simulations' tests share.
+#![allow(dead_code, reason = "each test binary uses its part")]
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use ropewalk_engine::{congestion, scheduler};
+use ropewalk_sim::{Mode, Recording, RunResult, RunSpec, Scenario};
+
+pub const MILLISECOND: u64 = 1_000_000;
+pub const SECOND: u64 = 1_000_000_000;
+
+/// A multipath run of a scenario with seed 1.
+pub fn spec(scenario: Scenario, schedulers: &str, control: &str) -> RunSpec {
+    RunSpec {
+        scenario: Arc::new(scenario),
+        scheduler: scheduler::builtin().parse(schedulers).expect("a scheduler"),
+        congestion: congestion::builtin().parse(control).expect("a congestion control"),
+        mode: Mode::Multipath,
+        seed: 1,
+        start_phase: 0,
+        recording: Recording::default(),
+    }
+}
+
+/// The same over one path.
+pub fn single(scenario: Scenario, path: usize, control: &str) -> RunSpec {
+    RunSpec { mode: Mode::SinglePath(path), ..spec(scenario, "minrtt", control) }
+}
+
+/// Delivered bits per second over the run.
+pub fn goodput(result: &RunResult) -> f64 {
+    result.delivered_bytes as f64 * 8e9 / result.duration as f64
+}
+
+/// The totals as text, for snapshots.
+pub fn summary(result: &RunResult) -> String {
+    let mut text = String::new();
+    let mut line = |what: &str, value: String| {
+        writeln!(text, "{what:22} {value}").expect("a string takes all");
+    };
+    line("outcome", format!("{:?}", result.outcome));
+    line("duration us", (result.duration / 1000).to_string());
+    line("delivered bytes", result.delivered_bytes.to_string());
+    for flow in &result.flows {
+        line("flow", format!("{} bytes, fct us {:?}", flow.bytes, flow.fct.map(|fct| fct / 1000)));
+    }
+    if !result.message_delays.is_empty() {
+        let delays = &result.message_delays;
+        let mean = delays.iter().sum::<u64>() / delays.len() as u64 / 1000;
+        let max = delays.iter().max().expect("some") / 1000;
+        line("messages", format!("{}, mean us {mean}, max us {max}", delays.len()));
+    }
+    for path in &result.paths {
+        line(
+            &path.name,
+            format!(
+                "{} bytes, {} segments, {} lost, queue us max {} mean {:.0}",
+                path.bytes,
+                path.segments,
+                path.lost,
+                path.queue_delay_max / 1000,
+                path.queue_delay_mean / 1000.0
+            ),
+        );
+    }
+    line("ofo", format!("mean {:.0}, max {}", result.ofo_mean, result.ofo_max));
+    line("retransmissions", result.retransmissions.to_string());
+    line("timeouts", result.timeouts.to_string());
+    line("reinjected bytes", result.reinjected_bytes.to_string());
+    line("opportunistic bytes", result.opportunistic_bytes.to_string());
+    line("duplicated bytes", result.duplicated_bytes.to_string());
+    line("received twice bytes", result.received_twice_bytes.to_string());
+    line("penalisations", result.penalisations.to_string());
+    line("window blocked us", (result.window_blocked / 1000).to_string());
+    text
+}
