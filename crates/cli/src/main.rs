@@ -1,2 +1,7 @@
 //! The `ropewalk` command.
-fn main() {}
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    ropewalk::run(ropewalk_lab::Registries::builtin(), std::env::args_os())
+}

@@ -1,1 +1,13 @@
-//! (being laid)
+//! The laboratory: scenarios as people write them, experiments over many seeded runs, statistics that call
+//! a tie a tie, and the tables that show them.
+#![forbid(unsafe_code)]
+
+pub mod compare;
+pub mod diagnostic;
+mod registries;
+pub mod scenario;
+pub mod stats;
+pub mod table;
+pub mod units;
+
+pub use registries::Registries;

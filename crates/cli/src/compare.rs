@@ -1,0 +1,371 @@
+//! `ropewalk compare`.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use indicatif::{ProgressBar, ProgressStyle};
+use ropewalk_engine::registry::{Registry, Spec};
+use ropewalk_lab::compare::{Comparison, Contender, Ranking, Request, Row, compare, verdict};
+use ropewalk_lab::diagnostic::{Diagnostic, Source};
+use ropewalk_lab::table::Table;
+use ropewalk_lab::{Registries, scenario, units};
+use ropewalk_sim::{Direction, Mode, Scenario, Workload};
+use serde_json::json;
+
+use crate::{Failure, output};
+
+/// Rank schedulers on your paths
+///
+/// Every scheduler runs on the same paths with the same seeds. Without options: the built-in Wi-Fi + LTE scenario,
+/// four flow sizes, all schedulers, 30 runs each.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  ropewalk compare
+  ropewalk compare --path 'wifi: 50 Mbit/s, 20 ms +-5 ms, 0.5 %' --path 'lte: 20 Mbit/s, 60 ms, queue 400 packets'
+  ropewalk compare --scenario satellite-lte --size '256 KiB' --size '4 MiB' --schedulers 'minrtt,blest,ecf(beta=0.5)'
+  ropewalk compare --json | jq '.rankings[0].rows[0]'
+
+A path is `name: rate, round-trip time [+-spread], loss`; the time is what ping shows, half of it each way. Also:
+`up RATE`, `down RATE`, `queue LIMIT`, `jitter uniform|normal|pareto`, `overtaking`, `trace FILE`, `mtu BYTES`, `backup`.")]
+pub(crate) struct Options {
+    /// A path of your own; repeat it for each
+    #[arg(long = "path", value_name = "PATH", conflicts_with = "scenario")]
+    paths: Vec<String>,
+    /// A built-in scenario's name, or a scenario file
+    #[arg(long, value_name = "NAME|FILE")]
+    scenario: Option<String>,
+    /// Schedulers, separated by commas [default: all]
+    #[arg(long, value_name = "LIST")]
+    schedulers: Option<String>,
+    /// Congestion control [default: the scenario's, else cubic]
+    #[arg(long, value_name = "NAME")]
+    congestion: Option<String>,
+    /// Flow size; repeat it, or separate by commas
+    #[arg(long, value_name = "SIZE")]
+    size: Vec<String>,
+    /// Seeded runs of each [default: the scenario's, else 30]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    runs: Option<u32>,
+    /// First seed
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Threads [default: one per core]; the result doesn't depend on it
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    jobs: Option<u16>,
+    /// Which end sends the data
+    #[arg(long, value_parser = ["download", "upload"])]
+    direction: Option<String>,
+    /// Send and receive buffer of both ends, fixed
+    #[arg(long, value_name = "SIZE")]
+    buffer: Option<String>,
+    /// As JSON
+    #[arg(long)]
+    json: bool,
+    /// Also write every run as CSV
+    #[arg(long, value_name = "FILE")]
+    csv: Option<PathBuf>,
+}
+
+/// Parses an algorithm's name given on the command line.
+pub(crate) fn algorithm<T: ?Sized>(
+    registry: &Registry<T>,
+    option: &str,
+    text: &str,
+) -> Result<Spec<T>, Failure> {
+    registry.parse(text).map_err(|error| {
+        let source = Source::new(option, text);
+        Diagnostic::new(error.message.clone()).at(&source, error.span.0..error.span.1).label("here").into()
+    })
+}
+
+/// A size given on the command line.
+pub(crate) fn size(option: &str, text: &str) -> Result<u64, Failure> {
+    units::bytes(text).map_err(|error| {
+        let source = Source::new(option, text);
+        Diagnostic::new(error.message).at(&source, error.span).label(error.label).help(error.help).into()
+    })
+}
+
+/// Splits at commas outside brackets.
+fn list(text: &str) -> Vec<&str> {
+    let (mut depth, mut start, mut parts) = (0, 0, Vec::new());
+    for (at, c) in text.char_indices() {
+        match c {
+            '(' => depth += 1,
+            ')' => depth -= 1,
+            ',' if depth == 0 => {
+                parts.push(text[start..at].trim());
+                start = at + 1;
+            }
+            _ => {}
+        }
+    }
+    parts.push(text[start..].trim());
+    parts.retain(|part| !part.is_empty());
+    parts
+}
+
+pub(crate) fn run(registries: &Registries, options: &Options) -> Result<(), Failure> {
+    let request = request(registries, options)?;
+    let total = request.workloads.len() * request.contenders.len() * request.runs as usize;
+    let bar = ProgressBar::new(total as u64);
+    if let Ok(style) = ProgressStyle::with_template("{bar:40} {pos}/{len} runs, {eta} left") {
+        bar.set_style(style);
+    }
+    let stop = Arc::new(AtomicBool::new(false));
+    let heard = stop.clone();
+    // If another handler is there already, Ctrl-C simply ends the program: nothing is half-written.
+    let _ = ctrlc::set_handler(move || heard.store(true, Ordering::Relaxed));
+    let comparison = compare(&request, ropewalk_sim::run, || bar.inc(1), &stop);
+    bar.finish_and_clear();
+    if let Some(file) = &options.csv {
+        output::write_file(file, &csv(&comparison))?;
+    }
+    let text = if options.json {
+        format!("{:#}\n", json(&comparison))
+    } else {
+        text(&request.scenario, &comparison)
+    };
+    output::print(&text)?;
+    if comparison.interrupted {
+        return Err(Failure::Other("interrupted: only runs that every contender finished are shown".into()));
+    }
+    Ok(())
+}
+
+fn request(registries: &Registries, options: &Options) -> Result<Request, Failure> {
+    let (mut scenario, experiment) = if options.paths.is_empty() {
+        let name = options.scenario.as_deref().unwrap_or(scenario::DEFAULT);
+        let loaded = scenario::load(name, registries)?;
+        (loaded.scenario, loaded.experiment)
+    } else {
+        let paths = options.paths.iter().map(|text| scenario::path(text)).collect::<Result<Vec<_>, _>>()?;
+        if paths.len() > scenario::MOST_PATHS {
+            return Err(Diagnostic::new(format!(
+                "{} paths: at most {} are allowed",
+                paths.len(),
+                scenario::MOST_PATHS
+            ))
+            .into());
+        }
+        if let Some(twice) =
+            paths.iter().enumerate().find(|(i, p)| paths[..*i].iter().any(|q| q.name == p.name))
+        {
+            return Err(Diagnostic::new(format!("there are two paths `{}`", twice.1.name)).into());
+        }
+        (scenario::default_around(paths), scenario::Experiment::default())
+    };
+    if let Some(direction) = &options.direction {
+        scenario.direction = if direction == "upload" { Direction::Upload } else { Direction::Download };
+    }
+    if let Some(buffer) = &options.buffer {
+        let bytes = size("--buffer", buffer)?.max(1500);
+        for end in [&mut scenario.client, &mut scenario.server] {
+            end.send_buffer = bytes;
+            end.receive_buffer = bytes;
+            end.autotune = false;
+        }
+    }
+    let mut sizes = Vec::new();
+    for text in options.size.iter().flat_map(|text| text.split(',')) {
+        sizes.push(size("--size", text)?);
+    }
+    if sizes.is_empty() {
+        sizes = experiment.sizes;
+    }
+    if let Some(wrong) = sizes.iter().find(|bytes| **bytes == 0 || **bytes > 1 << 40) {
+        return Err(Diagnostic::new(format!("a flow of {wrong} bytes: 1 B to 1 TiB are allowed")).into());
+    }
+    let workloads = if sizes.is_empty() {
+        vec![scenario.workload.clone()]
+    } else {
+        sizes.into_iter().map(|bytes| Workload::Flow { bytes }).collect()
+    };
+    let congestion = options.congestion.clone().or(experiment.congestion).unwrap_or_else(|| "cubic".into());
+    let congestion = algorithm(&registries.congestion, "--congestion", &congestion)?;
+    let chosen: Vec<String> = match &options.schedulers {
+        Some(text) => list(text).into_iter().map(String::from).collect(),
+        None if !experiment.schedulers.is_empty() => experiment.schedulers,
+        None => {
+            let all = registries.schedulers.entries().iter().map(|entry| entry.name);
+            // `single` is what the rows of plain TCP show, path by path.
+            all.filter(|name| *name != "single").map(String::from).collect()
+        }
+    };
+    let mut contenders = Vec::new();
+    for name in chosen.iter().filter(|name| *name != "tcp") {
+        let scheduler = algorithm(&registries.schedulers, "--schedulers", name)?;
+        contenders.push(Contender { label: scheduler.text.clone(), scheduler, mode: Mode::Multipath });
+    }
+    if !contenders.iter().any(|contender| contender.label == "linux")
+        && registries.schedulers.parse("linux").is_ok()
+    {
+        let scheduler = algorithm(&registries.schedulers, "--schedulers", "linux")?;
+        contenders.push(Contender { label: "linux".into(), scheduler, mode: Mode::Multipath });
+    }
+    for (index, path) in scenario.paths.iter().enumerate() {
+        let scheduler = algorithm(&registries.schedulers, "--schedulers", "single")?;
+        let label = format!("tcp {}", path.name);
+        contenders.push(Contender { label, scheduler, mode: Mode::SinglePath(index) });
+    }
+    let jobs =
+        options.jobs.map_or_else(|| std::thread::available_parallelism().map_or(1, usize::from), usize::from);
+    let runs = options.runs.or(experiment.runs).unwrap_or(30);
+    Ok(Request { scenario, workloads, contenders, congestion, runs, seed: options.seed, jobs })
+}
+
+fn seconds(value: f64) -> String {
+    if value < 1.0 { format!("{:.1} ms", value * 1e3) } else { format!("{value:.3} s") }
+}
+
+fn percent(ratio: Option<ropewalk_lab::stats::Ratio>) -> String {
+    match ratio {
+        None => "-".into(),
+        Some(ratio) => {
+            let change = (ratio.ratio - 1.0) * 100.0;
+            let text = if change.abs() < 0.05 { "0.0 %".into() } else { format!("{change:+.1} %") };
+            // Not told apart from no difference.
+            if ratio.p >= 0.05 { format!("({text})") } else { text }
+        }
+    }
+}
+
+fn bytes(value: f64) -> String {
+    if value < 0.5 {
+        "0".into()
+    } else if value < 10_240.0 {
+        format!("{value:.0} B")
+    } else {
+        format!("{:.1} KiB", value / 1024.0)
+    }
+}
+
+fn row(place: usize, row: &Row, limit: f64) -> Vec<String> {
+    let mark = if place > 1 && row.ties_with_best { "=" } else { "" };
+    let interval =
+        row.interval.map_or("-".into(), |(low, high)| format!("{} .. {}", seconds(low), seconds(high)));
+    let mut cells = vec![
+        format!("{place}{mark}"),
+        row.label.clone(),
+        seconds(row.mean),
+        interval,
+        seconds(row.p50),
+        seconds(row.p95),
+        percent(row.versus_linux),
+        percent(row.versus_tcp),
+        bytes(row.duplicated),
+        format!("{:.1}", row.retransmissions),
+    ];
+    if row.finished < row.runs {
+        cells.push(format!("{} of {} didn't finish within {limit:.0} s", row.runs - row.finished, row.runs));
+    } else {
+        cells.push(String::new());
+    }
+    cells
+}
+
+fn text(scenario: &Scenario, comparison: &Comparison) -> String {
+    let way = if scenario.direction == Direction::Upload { "upload" } else { "download" };
+    let mut text = format!(
+        "{}: {}\n{} paths, {way}, {}, {} runs each, seeds from {}\n\n",
+        scenario.name,
+        scenario.summary,
+        scenario.paths.len(),
+        comparison.congestion,
+        comparison.runs,
+        comparison.seed
+    );
+    for ranking in &comparison.rankings {
+        text += &section(ranking, comparison.limit);
+    }
+    text += "=  a tie with the first (paired over seeds, Holm-corrected, 5 %)   (..)  no significant difference\n";
+    text += "repeated: bytes that the scheduler duplicated or the connection reinjected, per run\n\n";
+    text + &verdict(comparison) + "\n"
+}
+
+fn section(ranking: &Ranking, limit: f64) -> String {
+    let versus = ranking.best_tcp.as_deref().map_or("vs tcp".into(), |label| format!("vs {label}"));
+    let head = [
+        "",
+        "scheduler",
+        "mean",
+        "95 % interval",
+        "p50",
+        "p95",
+        "vs linux",
+        &versus,
+        "repeated",
+        "retrans",
+        "",
+    ];
+    let mut table = Table::new(2, &head);
+    for (place, of) in ranking.rows.iter().enumerate() {
+        table.row(row(place + 1, of, limit));
+    }
+    let mut title = ranking.title.clone();
+    title[..1].make_ascii_uppercase();
+    format!("{title}\n{}\n", table.render())
+}
+
+fn json(comparison: &Comparison) -> serde_json::Value {
+    let ratio = |ratio: Option<ropewalk_lab::stats::Ratio>| {
+        ratio.map(|r| json!({ "ratio": r.ratio, "interval": r.interval.map(|(a, b)| [a, b]), "p": r.p }))
+    };
+    json!({
+        "scenario": comparison.scenario,
+        "congestion": comparison.congestion,
+        "runs": comparison.runs,
+        "seed": comparison.seed,
+        "interrupted": comparison.interrupted,
+        "verdict": verdict(comparison),
+        "rankings": comparison.rankings.iter().map(|ranking| json!({
+            "workload": ranking.title,
+            "size_bytes": ranking.bytes,
+            "best_tcp": ranking.best_tcp,
+            "rows": ranking.rows.iter().map(|row| json!({
+                "scheduler": row.label,
+                "single_path": row.single_path,
+                "finished_runs": row.finished,
+                "runs": row.runs,
+                "fct_mean_s": row.mean,
+                "fct_p50_s": row.p50,
+                "fct_p95_s": row.p95,
+                "fct_mean_interval_s": row.interval.map(|(a, b)| [a, b]),
+                "ties_with_best": row.ties_with_best,
+                "versus_linux": ratio(row.versus_linux),
+                "versus_best_tcp": ratio(row.versus_tcp),
+                "repeated_bytes_mean": row.duplicated,
+                "retransmitted_segments_mean": row.retransmissions,
+                "timeouts_mean": row.timeouts,
+            })).collect::<Vec<_>>(),
+        })).collect::<Vec<_>>(),
+    })
+}
+
+fn csv(comparison: &Comparison) -> String {
+    let mut text = String::from("scenario,workload,scheduler,run,fct_s\n");
+    let quote = |field: &str| format!("\"{}\"", field.replace('"', "\"\""));
+    for ranking in &comparison.rankings {
+        for row in &ranking.rows {
+            for (run, value) in row.seconds.iter().enumerate() {
+                let fields = [quote(&comparison.scenario), quote(&ranking.title), quote(&row.label)];
+                text += &format!("{},{run},{value}\n", fields.join(","));
+            }
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::list;
+
+    #[test]
+    fn lists_split_outside_brackets_only() {
+        assert_eq!(
+            list("minrtt, capacity(gamma=0.5, delta=1.0),ecf"),
+            ["minrtt", "capacity(gamma=0.5, delta=1.0)", "ecf"]
+        );
+    }
+}

@@ -1,0 +1,119 @@
+//! `ropewalk explain`.
+
+use std::fmt::Write;
+use std::sync::Arc;
+
+use ropewalk_engine::scheduler::Decision;
+use ropewalk_lab::diagnostic::Diagnostic;
+use ropewalk_lab::{Registries, scenario};
+use ropewalk_sim::{DecisionTrace, Mode, Recording, RunSpec, Workload};
+use serde_json::json;
+
+use crate::compare::{algorithm, size};
+use crate::{Failure, output};
+
+/// Show each decision of a scheduler with its reason
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  ropewalk explain --scheduler blest --size '256 KiB'
+  ropewalk explain --scheduler 'ecf(beta=0.5)' --scenario satellite-lte --json | jq -c 'select(.decision == \"wait\")'")]
+pub(crate) struct Options {
+    /// The scheduler
+    #[arg(long, default_value = "minrtt")]
+    scheduler: String,
+    /// A built-in scenario's name, or a scenario file
+    #[arg(long, value_name = "NAME|FILE", default_value = scenario::DEFAULT)]
+    scenario: String,
+    /// Flow size
+    #[arg(long, default_value = "128 KiB")]
+    size: String,
+    /// Congestion control
+    #[arg(long, default_value = "cubic")]
+    congestion: String,
+    /// Seed
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// As JSON Lines, one decision each
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(registries: &Registries, options: &Options) -> Result<(), Failure> {
+    let loaded = scenario::load(&options.scenario, registries)?;
+    let mut scenario = loaded.scenario;
+    let bytes = size("--size", &options.size)?;
+    if bytes == 0 || bytes > 64 << 20 {
+        return Err(Diagnostic::new(
+            "--size: 1 B to 64 MiB are allowed, or the trace is more than one can read",
+        )
+        .into());
+    }
+    scenario.workload = Workload::Flow { bytes };
+    let names: Vec<String> = scenario.paths.iter().map(|path| path.name.clone()).collect();
+    let result = ropewalk_sim::run(&RunSpec {
+        scenario: Arc::new(scenario),
+        scheduler: algorithm(&registries.schedulers, "--scheduler", &options.scheduler)?,
+        congestion: algorithm(&registries.congestion, "--congestion", &options.congestion)?,
+        mode: Mode::Multipath,
+        seed: options.seed,
+        start_phase: 0,
+        recording: Recording { decisions: true, ..Recording::default() },
+    });
+    let mut text = String::new();
+    for decision in &result.decisions {
+        let path = decision.path.and_then(|path| names.get(usize::from(path))).map(String::as_str);
+        if options.json {
+            let line = json!({
+                "t_ms": decision.at as f64 / 1e6,
+                "decision": word(decision),
+                "path": path,
+                "offset": decision.offset,
+                "bytes": decision.bytes,
+                "reason": decision.reason,
+            });
+            let _ = writeln!(text, "{line}");
+        } else {
+            let _ = writeln!(
+                text,
+                "t={:.1} ms: {}{}",
+                decision.at as f64 / 1e6,
+                phrase(decision, path),
+                because(&decision.reason)
+            );
+        }
+    }
+    if !options.json {
+        let _ = writeln!(
+            text,
+            "{} decisions, done after {:.1} ms",
+            result.decisions.len(),
+            result.duration as f64 / 1e6
+        );
+    }
+    output::print(&text)
+}
+
+fn because(reason: &str) -> String {
+    if reason.is_empty() { String::new() } else { format!(": {reason}") }
+}
+
+fn word(decision: &DecisionTrace) -> &'static str {
+    match decision.decision {
+        Decision::Send { .. } => "send",
+        Decision::SendAt { .. } => "send-at",
+        Decision::Queue { .. } => "queue",
+        Decision::Duplicate { .. } => "duplicate",
+        Decision::Wait { .. } => "wait",
+    }
+}
+
+fn phrase(decision: &DecisionTrace, path: Option<&str>) -> String {
+    let path = path.unwrap_or("?");
+    let (from, to) = (decision.offset, decision.offset + u64::from(decision.bytes));
+    match decision.decision {
+        Decision::Send { .. } | Decision::SendAt { .. } => format!("send {from}..{to} on {path}"),
+        Decision::Queue { .. } => format!("queue {from}..{to} on {path}"),
+        Decision::Duplicate { .. } => format!("repeat {from}..{to} on {path}"),
+        Decision::Wait { .. } => "wait".into(),
+    }
+}

@@ -1,0 +1,92 @@
+//! The command as a library, so that a program with algorithms of its own can be the same command: register them
+//! and call [`run`].
+#![forbid(unsafe_code)]
+
+mod compare;
+mod explain;
+mod list;
+mod output;
+mod scenario;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use ropewalk_lab::Registries;
+use ropewalk_lab::diagnostic::InputError;
+
+/// Exit code for input that can't be used.
+const BAD_INPUT: u8 = 2;
+
+#[derive(Debug, Parser)]
+#[command(
+    name = "ropewalk",
+    version,
+    about = "Which Multipath TCP scheduler finishes your transfer first?",
+    long_about = "Multipath TCP in user space, with every published packet scheduler and congestion control.\n\nStart with `ropewalk compare`."
+)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Rank schedulers on your paths
+    Compare(compare::Options),
+    /// Show each decision of a scheduler with its reason
+    Explain(explain::Options),
+    /// Schedulers and congestion controls
+    List(list::Options),
+    /// Built-in scenarios, and checking your own
+    Scenario(scenario::Options),
+}
+
+/// What went wrong.
+#[derive(Debug)]
+enum Failure {
+    Input(InputError),
+    Other(String),
+}
+
+impl From<InputError> for Failure {
+    fn from(error: InputError) -> Self {
+        Failure::Input(error)
+    }
+}
+
+impl From<ropewalk_lab::diagnostic::Diagnostic> for Failure {
+    fn from(error: ropewalk_lab::diagnostic::Diagnostic) -> Self {
+        Failure::Input(error.into())
+    }
+}
+
+/// The whole command: parses `arguments`, the program's name first, and does what they say.
+pub fn run(registries: Registries, arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let arguments = match Arguments::try_parse_from(arguments) {
+        Ok(arguments) => arguments,
+        Err(error) => {
+            // --help and --version are no failures; clap knows.
+            let code = if error.use_stderr() { ExitCode::from(BAD_INPUT) } else { ExitCode::SUCCESS };
+            let _ = error.print();
+            return code;
+        }
+    };
+    let done = match arguments.command {
+        Command::Compare(options) => compare::run(&registries, &options),
+        Command::Explain(options) => explain::run(&registries, &options),
+        Command::List(options) => list::run(&registries, &options),
+        Command::Scenario(options) => scenario::run(&registries, &options),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(Failure::Input(error)) => {
+            anstream::eprintln!("{}", error.render(true));
+            ExitCode::from(BAD_INPUT)
+        }
+        Err(Failure::Other(message)) => {
+            anstream::eprintln!("error: {message}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! `ropewalk list`.
+
+use ropewalk_engine::registry::Registry;
+use ropewalk_lab::Registries;
+use ropewalk_lab::table::Table;
+use serde_json::{Value, json};
+
+use crate::{Failure, output};
+
+/// Schedulers and congestion controls, one line and the source each
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:\n  ropewalk list\n  ropewalk list --json | jq '.schedulers[].name'")]
+pub(crate) struct Options {
+    /// As JSON, with every parameter
+    #[arg(long)]
+    json: bool,
+}
+
+fn value<T: ?Sized>(registry: &Registry<T>) -> Value {
+    let entries = registry.entries().iter().map(|entry| {
+        json!({
+            "name": entry.name,
+            "summary": entry.summary,
+            "source": entry.source,
+            "parameters": entry.parameters.iter().map(|p| json!({
+                "name": p.name, "summary": p.summary, "default": p.default, "least": p.range.0, "most": p.range.1,
+            })).collect::<Vec<_>>(),
+            "presets": entry.presets.iter().map(|p| json!({ "name": p.name, "summary": p.summary })).collect::<Vec<_>>(),
+        })
+    });
+    entries.collect()
+}
+
+fn text<T: ?Sized>(title: &str, registry: &Registry<T>) -> String {
+    let mut table = Table::new(3, &["name", "rule", "source"]);
+    for entry in registry.entries() {
+        table.row(vec![entry.name.into(), entry.summary.into(), entry.source.into()]);
+    }
+    format!("{title}\n\n{}\n", table.render())
+}
+
+pub(crate) fn run(registries: &Registries, options: &Options) -> Result<(), Failure> {
+    if options.json {
+        let all = json!({ "schedulers": value(&registries.schedulers), "congestion": value(&registries.congestion) });
+        return output::print(&format!("{all:#}\n"));
+    }
+    let text = text("Schedulers", &registries.schedulers)
+        + &text("Congestion controls", &registries.congestion)
+        + "Parameters go in brackets, presets behind a colon: ecf(beta=0.5), blest:linux. `--json` lists them.\n";
+    output::print(&text)
+}

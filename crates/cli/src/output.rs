@@ -1,0 +1,26 @@
+//! Output that is whole or not there: standard output, or a file that appears when it is complete.
+
+use std::io::{ErrorKind, Write};
+use std::path::Path;
+
+use crate::Failure;
+
+/// Prints; a closed pipe (`| head`) is no failure.
+pub(crate) fn print(text: &str) -> Result<(), Failure> {
+    let mut out = anstream::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            Err(Failure::Other(format!("standard output: {error}")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Writes a file beside its place and moves it there.
+pub(crate) fn write_file(path: &Path, text: &str) -> Result<(), Failure> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let failure = |error: std::io::Error| Failure::Other(format!("{}: {error}", path.display()));
+    let mut file = tempfile::NamedTempFile::new_in(folder).map_err(failure)?;
+    file.write_all(text.as_bytes()).map_err(failure)?;
+    file.persist(path).map(drop).map_err(|error| failure(error.error))
+}

@@ -1,0 +1,91 @@
+//! `ropewalk scenario list|show|check|schema`.
+
+use ropewalk_lab::table::Table;
+use ropewalk_lab::{Registries, scenario};
+use serde_json::json;
+
+use crate::{Failure, output};
+
+/// Built-in scenarios, and checking your own
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  ropewalk scenario show wifi-lte > mine.toml\n  ropewalk scenario check mine.toml"
+)]
+pub(crate) struct Options {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Action {
+    /// The built-in ones
+    #[command(after_help = "Example:\n  ropewalk scenario list")]
+    List {
+        /// As JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// One's file, to read or to start your own from
+    #[command(after_help = "Example:\n  ropewalk scenario show wifi-lte")]
+    Show {
+        /// Its name, or a file
+        name: String,
+        /// As JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Whether a file can be used; every mistake with its place
+    #[command(after_help = "Example:\n  ropewalk scenario check mine.toml")]
+    Check {
+        /// The file, or a name
+        file: String,
+        /// As JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// The JSON Schema of scenario files
+    #[command(after_help = "Example:\n  ropewalk scenario schema > scenario.schema.json")]
+    Schema {
+        /// As JSON, which it always is
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+pub(crate) fn run(registries: &Registries, options: &Options) -> Result<(), Failure> {
+    match &options.action {
+        Action::List { json } => list(registries, *json),
+        Action::Show { name, json } => {
+            let loaded = scenario::load(name, registries)?;
+            if *json {
+                output::print(&format!(
+                    "{:#}\n",
+                    json!({ "name": loaded.scenario.name, "toml": loaded.text })
+                ))
+            } else {
+                output::print(&loaded.text)
+            }
+        }
+        Action::Check { file, json } => {
+            let loaded = scenario::load(file, registries)?;
+            let (name, paths) = (&loaded.scenario.name, loaded.scenario.paths.len());
+            if *json {
+                output::print(&format!("{}\n", json!({ "ok": true, "name": name, "paths": paths })))
+            } else {
+                output::print(&format!("{file}: scenario `{name}` with {paths} paths is fine\n"))
+            }
+        }
+        Action::Schema { .. } => output::print(&format!("{:#}\n", scenario::schema())),
+    }
+}
+
+fn list(registries: &Registries, json: bool) -> Result<(), Failure> {
+    let mut table = Table::new(2, &["name", "what it is"]);
+    let mut values = Vec::new();
+    for built_in in scenario::builtins() {
+        let loaded = built_in.load(registries)?;
+        values.push(json!({ "name": built_in.name, "summary": loaded.scenario.summary }));
+        table.row(vec![built_in.name.into(), loaded.scenario.summary]);
+    }
+    if json { output::print(&format!("{:#}\n", json!(values))) } else { output::print(&table.render()) }
+}

@@ -1,0 +1,397 @@
+//! `compare`: every contender on the same paths with the same seeds, ranked by flow completion time.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use ropewalk_engine::congestion::CongestionControl;
+use ropewalk_engine::registry::Spec;
+use ropewalk_engine::scheduler::Scheduler;
+use ropewalk_link::{LinkSpec, Loss, Rate};
+use ropewalk_sim::{Mode, Outcome, Recording, RunResult, RunSpec, Scenario, Workload};
+
+use crate::stats;
+use crate::units::Nanos;
+
+/// One that is compared.
+#[derive(Clone, Debug)]
+pub struct Contender {
+    /// Its name in the table: `minrtt`, `tcp wifi`.
+    pub label: String,
+    /// Its scheduler.
+    pub scheduler: Spec<dyn Scheduler>,
+    /// Multipath, or plain TCP on a path.
+    pub mode: Mode,
+}
+
+/// What to compare.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// Where.
+    pub scenario: Scenario,
+    /// Workloads to go through, each a table of its own.
+    pub workloads: Vec<Workload>,
+    /// Who.
+    pub contenders: Vec<Contender>,
+    /// Congestion control of all.
+    pub congestion: Spec<dyn CongestionControl>,
+    /// Seeded runs of each.
+    pub runs: u32,
+    /// The first run's seed; the next have the next numbers.
+    pub seed: u64,
+    /// Threads.
+    pub jobs: usize,
+}
+
+/// What is kept of one run.
+#[derive(Clone, Debug)]
+struct Kept {
+    seconds: f64,
+    finished: bool,
+    duplicated: u64,
+    retransmissions: u64,
+    timeouts: u64,
+}
+
+/// One contender's row.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Row {
+    /// Who.
+    pub label: String,
+    /// Plain TCP on one path.
+    pub single_path: bool,
+    /// Runs that finished.
+    pub finished: u32,
+    /// Of so many.
+    pub runs: u32,
+    /// Seconds of each run that finished, by seed.
+    pub seconds: Vec<f64>,
+    /// Mean completion time, seconds (a run that didn't finish counts as the limit).
+    pub mean: f64,
+    /// Median.
+    pub p50: f64,
+    /// 95th percentile.
+    pub p95: f64,
+    /// 95 % bootstrap interval of the mean.
+    pub interval: Option<(f64, f64)>,
+    /// Against `linux`.
+    pub versus_linux: Option<stats::Ratio>,
+    /// Against plain TCP on the best path.
+    pub versus_tcp: Option<stats::Ratio>,
+    /// Not told apart from the best by the corrected comparison.
+    pub ties_with_best: bool,
+    /// Mean bytes repeated (scheduler, opportunistic retransmission, reinjection).
+    pub duplicated: f64,
+    /// Mean segments retransmitted.
+    pub retransmissions: f64,
+    /// Mean timeouts.
+    pub timeouts: f64,
+}
+
+/// One workload's ranking.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Ranking {
+    /// The workload, for people.
+    pub title: String,
+    /// Its size in bytes, for flows.
+    pub bytes: Option<u64>,
+    /// By mean.
+    pub rows: Vec<Row>,
+    /// Label of plain TCP on the best path.
+    pub best_tcp: Option<String>,
+}
+
+/// The answer.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Comparison {
+    /// The scenario's name.
+    pub scenario: String,
+    /// The congestion control.
+    pub congestion: String,
+    /// Runs of each.
+    pub runs: u32,
+    /// First seed.
+    pub seed: u64,
+    /// One per workload.
+    pub rankings: Vec<Ranking>,
+    /// Interrupted: what is here is complete, but not all that was asked for.
+    pub interrupted: bool,
+    /// The limit of a run, seconds.
+    pub limit: f64,
+}
+
+/// Whether nothing in the scenario is drawn at random.
+pub fn is_deterministic(scenario: &Scenario) -> bool {
+    let plain = |link: &LinkSpec| {
+        link.jitter.is_none()
+            && matches!(link.loss, Loss::None)
+            && link.duplicate == 0.0
+            && !matches!(link.rate, Rate::Trace(_))
+    };
+    scenario.background.is_empty()
+        && scenario.paths.iter().all(|path| plain(&path.up) && plain(&path.down))
+        && scenario.bottlenecks.iter().all(|link| plain(&link.up) && plain(&link.down))
+}
+
+/// Runs everything. `done` hears of each finished run; `stop` ends early. The result doesn't depend on `jobs`.
+pub fn compare(
+    request: &Request,
+    run: impl Fn(&RunSpec) -> RunResult + Sync,
+    done: impl Fn() + Sync,
+    stop: &AtomicBool,
+) -> Comparison {
+    let runs = request.runs as usize;
+    let per_workload = request.contenders.len() * runs;
+    let total = request.workloads.len() * per_workload;
+    let scenarios: Vec<Arc<Scenario>> = request
+        .workloads
+        .iter()
+        .map(|workload| Arc::new(Scenario { workload: workload.clone(), ..request.scenario.clone() }))
+        .collect();
+    let rtt = request.scenario.paths.iter().map(|p| p.up.delay + p.down.delay).max().unwrap_or(0);
+    let phases = is_deterministic(&request.scenario);
+    let next = AtomicUsize::new(0);
+    let spec = |index: usize| {
+        let (workload, rest) = (index / per_workload, index % per_workload);
+        // Seeds outermost, so that an interrupted comparison has whole pairs.
+        let (number, who) = (rest / request.contenders.len(), rest % request.contenders.len());
+        let contender = &request.contenders[who];
+        RunSpec {
+            scenario: scenarios[workload].clone(),
+            scheduler: contender.scheduler.clone(),
+            congestion: request.congestion.clone(),
+            mode: contender.mode,
+            seed: request.seed.wrapping_add(number as u64),
+            start_phase: if phases { rtt * number as Nanos / runs.max(1) as Nanos } else { 0 },
+            recording: Recording::default(),
+        }
+    };
+    let limit = request.scenario.limit as f64 / 1e9;
+    let worker = || {
+        let mut kept = Vec::new();
+        while !stop.load(Ordering::Relaxed) {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            if index >= total {
+                break;
+            }
+            kept.push((index, keep(&run(&spec(index)), limit)));
+            done();
+        }
+        kept
+    };
+    let mut cells: Vec<Option<Kept>> = vec![None; total];
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..request.jobs.max(1)).map(|_| scope.spawn(worker)).collect();
+        for thread in threads {
+            match thread.join() {
+                Ok(kept) => {
+                    for (index, kept) in kept {
+                        cells[index] = Some(kept);
+                    }
+                }
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        }
+    });
+    let interrupted = cells.iter().any(Option::is_none);
+    let rankings = scenarios
+        .iter()
+        .enumerate()
+        .map(|(workload, scenario)| {
+            let cells = &cells[workload * per_workload..][..per_workload];
+            rank(request, &scenario.workload, cells)
+        })
+        .filter(|ranking| !ranking.rows.is_empty())
+        .collect();
+    Comparison {
+        scenario: request.scenario.name.clone(),
+        congestion: request.congestion.text.clone(),
+        runs: request.runs,
+        seed: request.seed,
+        rankings,
+        interrupted,
+        limit,
+    }
+}
+
+/// The figure of merit: completion time; the mean delay of messages; for bulk, seconds per 10^6 bytes.
+fn keep(result: &RunResult, limit: f64) -> Kept {
+    let finished = result.outcome == Outcome::Complete;
+    let seconds = if result.flows.iter().all(|flow| flow.fct.is_some()) && !result.flows.is_empty() {
+        let total: f64 = result.flows.iter().filter_map(|flow| flow.fct).map(|fct| fct as f64 / 1e9).sum();
+        total / result.flows.len() as f64
+    } else if !result.message_delays.is_empty() {
+        let total: f64 = result.message_delays.iter().map(|delay| *delay as f64 / 1e9).sum();
+        total / result.message_delays.len() as f64
+    } else if finished && result.delivered_bytes > 0 {
+        result.duration as f64 / 1e9 / (result.delivered_bytes as f64 / 1e6)
+    } else {
+        limit
+    };
+    Kept {
+        seconds,
+        finished,
+        duplicated: result.duplicated_bytes + result.opportunistic_bytes + result.reinjected_bytes,
+        retransmissions: result.retransmissions,
+        timeouts: result.timeouts,
+    }
+}
+
+fn rank(request: &Request, workload: &Workload, cells: &[Option<Kept>]) -> Ranking {
+    let contenders = request.contenders.len();
+    // Only seeds for which every contender has its run.
+    let whole: Vec<&[Option<Kept>]> =
+        cells.chunks(contenders).filter(|chunk| chunk.iter().all(Option::is_some)).collect();
+    let of = |who: usize| whole.iter().filter_map(|chunk| chunk[who].as_ref()).collect::<Vec<_>>();
+    let seconds: Vec<Vec<f64>> =
+        (0..contenders).map(|who| of(who).iter().map(|kept| kept.seconds).collect()).collect();
+    let (title, bytes) = describe(workload);
+    if whole.is_empty() {
+        return Ranking { title, bytes, rows: Vec::new(), best_tcp: None };
+    }
+    let single = |who: usize| matches!(request.contenders[who].mode, Mode::SinglePath(_));
+    let means: Vec<f64> = seconds.iter().map(|s| stats::mean(s)).collect();
+    let by_mean = |a: &usize, b: &usize| means[*a].total_cmp(&means[*b]);
+    let best_tcp = (0..contenders).filter(|who| single(*who)).min_by(by_mean);
+    let linux =
+        request.contenders.iter().position(|c| c.scheduler.text == "linux" && c.mode == Mode::Multipath);
+    let mut order: Vec<usize> = (0..contenders).collect();
+    order.sort_by(by_mean);
+    let best = order[0];
+    // Comparisons with the best, corrected for their number.
+    let raw: Vec<f64> = order[1..]
+        .iter()
+        .map(|who| stats::paired_ratio(&seconds[*who], &seconds[best], request.seed).map_or(1.0, |r| r.p))
+        .collect();
+    let adjusted = stats::holm(&raw);
+    let rows = order
+        .iter()
+        .enumerate()
+        .map(|(place, who)| {
+            let kept = of(*who);
+            let sorted = stats::sorted(&seconds[*who]);
+            let versus = |other: Option<usize>| {
+                other
+                    .filter(|other| other != who)
+                    .and_then(|other| stats::paired_ratio(&seconds[*who], &seconds[other], request.seed))
+            };
+            let average =
+                |of: fn(&Kept) -> u64| stats::mean(&kept.iter().map(|k| of(k) as f64).collect::<Vec<_>>());
+            Row {
+                label: request.contenders[*who].label.clone(),
+                single_path: single(*who),
+                finished: kept.iter().filter(|kept| kept.finished).count() as u32,
+                runs: kept.len() as u32,
+                mean: means[*who],
+                p50: stats::quantile(&sorted, 0.5),
+                p95: stats::quantile(&sorted, 0.95),
+                interval: stats::mean_interval(&seconds[*who], request.seed),
+                versus_linux: versus(linux),
+                versus_tcp: versus(best_tcp),
+                ties_with_best: place == 0 || adjusted[place - 1] >= 0.05,
+                duplicated: average(|kept| kept.duplicated),
+                retransmissions: average(|kept| kept.retransmissions),
+                timeouts: average(|kept| kept.timeouts),
+                seconds: seconds[*who].clone(),
+            }
+        })
+        .collect();
+    Ranking { title, bytes, rows, best_tcp: best_tcp.map(|who| request.contenders[who].label.clone()) }
+}
+
+fn describe(workload: &Workload) -> (String, Option<u64>) {
+    let size = crate::units::write_bytes;
+    match workload {
+        Workload::Flow { bytes } => (format!("one flow of {}", size(*bytes)), Some(*bytes)),
+        Workload::Flows { count, bytes } => {
+            (format!("{count} flows of {} at once", size(*bytes)), Some(*bytes))
+        }
+        Workload::Web { objects, connections, .. } => {
+            let total: u64 = objects.iter().sum();
+            (
+                format!(
+                    "a page of {} objects, {}, over {connections} connections",
+                    objects.len(),
+                    size(total)
+                ),
+                Some(total),
+            )
+        }
+        Workload::Cbr { frame, .. } => {
+            (format!("frames of {} (seconds are each frame's delay)", size(u64::from(*frame))), None)
+        }
+        Workload::Bulk { duration } => {
+            (format!("bulk for {} (seconds per megabyte)", crate::units::write_duration(*duration)), None)
+        }
+        Workload::RequestResponse { response, count, .. } => {
+            (format!("{count} exchanges of {} (seconds are each exchange's)", size(*response)), None)
+        }
+    }
+}
+
+/// One sentence: who wins, by how much, and whether multipath is worth it.
+pub fn verdict(comparison: &Comparison) -> String {
+    // Each ranking's winner weighs the same: geometric means over the workloads.
+    let labels: Vec<&str> = match comparison.rankings.first() {
+        Some(first) => first.rows.iter().map(|row| row.label.as_str()).collect(),
+        None => return "Nothing was run.".into(),
+    };
+    let score = |label: &str| {
+        let logs = comparison.rankings.iter().filter_map(|ranking| {
+            let best = ranking.rows.first()?.mean;
+            let row = ranking.rows.iter().find(|row| row.label == label)?;
+            Some(libm::log(row.mean / best))
+        });
+        stats::mean(&logs.collect::<Vec<_>>())
+    };
+    let mut scores: Vec<(f64, &str)> = labels.iter().map(|label| (score(label), *label)).collect();
+    scores.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(b.1)));
+    let winner = scores[0].1;
+    let tied: Vec<&str> = labels
+        .iter()
+        .copied()
+        .filter(|label| *label != winner)
+        .filter(|label| {
+            comparison
+                .rankings
+                .iter()
+                .all(|r| r.rows.iter().any(|row| row.label == *label && row.ties_with_best))
+        })
+        .collect();
+    let against = |pick: fn(&Row) -> Option<stats::Ratio>| {
+        let logs: Vec<f64> = comparison
+            .rankings
+            .iter()
+            .filter_map(|r| r.rows.iter().find(|row| row.label == winner).and_then(pick))
+            .map(|ratio| libm::log(ratio.ratio))
+            .collect();
+        (!logs.is_empty()).then(|| libm::exp(stats::mean(&logs)))
+    };
+    let change = |ratio: f64| {
+        let percent = (ratio - 1.0) * 100.0;
+        if percent.abs() < 0.5 {
+            "no faster nor slower than".to_string()
+        } else if percent < 0.0 {
+            format!("{:.0} % faster than", -percent)
+        } else {
+            format!("{percent:.0} % slower than")
+        }
+    };
+    let mut parts = Vec::new();
+    if let Some(ratio) = against(|row| row.versus_linux) {
+        parts.push(format!("{} `linux`", change(ratio)));
+    }
+    if let Some(ratio) = against(|row| row.versus_tcp) {
+        parts.push(format!("{} plain TCP on the best path", change(ratio)));
+    }
+    let over = if comparison.rankings.len() > 1 { " over all sizes" } else { "" };
+    let mut text = format!("`{winner}` finishes first{over}");
+    if !parts.is_empty() {
+        text += &format!(": {}", parts.join(", "));
+    }
+    if !tied.is_empty() {
+        let shown: Vec<_> = tied.iter().take(6).map(|label| format!("`{label}`")).collect();
+        let more = if tied.len() > 6 { format!(" and {} more", tied.len() - 6) } else { String::new() };
+        text += &format!("; a tie with {}{more}", shown.join(", "));
+    }
+    text + "."
+}

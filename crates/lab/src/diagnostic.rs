@@ -1,0 +1,187 @@
+//! Errors in what a person wrote: where it is, what was found, what is allowed.
+//!
+//! A [`Diagnostic`] points into a [`Source`] (a file, or an argument of the command line) by byte range; an
+//! [`InputError`] is one or more of them, so that a file with three mistakes is read once and not thrice.
+//! They are drawn by `annotate-snippets`, the compiler's own renderer.
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+
+use annotate_snippets::{Annotation, AnnotationKind, Level, Renderer, Snippet};
+
+/// A text that was read, and its name in messages.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Source {
+    /// A path, or `--path`.
+    pub name: String,
+    /// All of it.
+    pub text: String,
+}
+
+impl Source {
+    /// Shared, since every diagnostic carries it.
+    pub fn new(name: impl Into<String>, text: impl Into<String>) -> Arc<Source> {
+        Arc::new(Source { name: name.into(), text: text.into() })
+    }
+
+    /// Line and column of a byte offset, both from 1; the column counts characters.
+    pub fn line_and_column(&self, offset: usize) -> (usize, usize) {
+        let mut offset = offset.min(self.text.len());
+        while !self.text.is_char_boundary(offset) {
+            offset -= 1;
+        }
+        let before = &self.text[..offset];
+        let line_start = before.rfind('\n').map_or(0, |i| i + 1);
+        (before.matches('\n').count() + 1, before[line_start..].chars().count() + 1)
+    }
+}
+
+/// One mistake.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Diagnostic {
+    /// What is wrong, in one line.
+    pub message: String,
+    /// Where; none if it is nowhere (a missing file).
+    pub place: Option<(Arc<Source>, Range<usize>)>,
+    /// What stands beside the caret.
+    pub label: String,
+    /// What is allowed, or what to do.
+    pub help: Vec<String>,
+}
+
+impl Diagnostic {
+    /// A mistake without a place.
+    pub fn new(message: impl Into<String>) -> Self {
+        Diagnostic { message: message.into(), place: None, label: String::new(), help: Vec::new() }
+    }
+
+    /// Points at bytes `span` of `source`.
+    pub fn at(mut self, source: &Arc<Source>, span: Range<usize>) -> Self {
+        let end = source.text.len();
+        let start = span.start.min(end);
+        self.place = Some((source.clone(), start..span.end.clamp(start, end)));
+        self
+    }
+
+    /// What stands beside the caret.
+    pub fn label(mut self, label: impl Into<String>) -> Self {
+        self.label = label.into();
+        self
+    }
+
+    /// What is allowed, or what to do; an empty text adds nothing.
+    pub fn help(mut self, help: impl Into<String>) -> Self {
+        let help = help.into();
+        if !help.is_empty() {
+            self.help.push(help);
+        }
+        self
+    }
+
+    fn render(&self, renderer: &Renderer) -> String {
+        let mut group =
+            Level::ERROR.primary_title(self.message.as_str()).elements(None::<Snippet<'_, Annotation<'_>>>);
+        if let Some((source, span)) = &self.place {
+            let mut mark = AnnotationKind::Primary.span(span.clone());
+            if !self.label.is_empty() {
+                mark = mark.label(self.label.as_str());
+            }
+            let snippet = Snippet::source(source.text.as_str()).path(source.name.as_str()).annotation(mark);
+            group = group.element(snippet);
+        }
+        for help in &self.help {
+            group = group.element(Level::HELP.message(help.as_str()));
+        }
+        renderer.render(&[group])
+    }
+}
+
+/// What was wrong with an input, all of it.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct InputError {
+    /// The mistakes in the order in which they were found; at least one.
+    pub diagnostics: Vec<Diagnostic>,
+}
+
+impl InputError {
+    /// For a terminal: each mistake with the line it is in. `styled`: with ANSI colours.
+    pub fn render(&self, styled: bool) -> String {
+        let renderer = if styled { Renderer::styled() } else { Renderer::plain() };
+        let parts: Vec<_> = self.diagnostics.iter().map(|d| d.render(&renderer)).collect();
+        parts.join("\n\n")
+    }
+}
+
+impl From<Diagnostic> for InputError {
+    fn from(diagnostic: Diagnostic) -> Self {
+        InputError { diagnostics: vec![diagnostic] }
+    }
+}
+
+impl fmt::Display for InputError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, d) in self.diagnostics.iter().enumerate() {
+            if i > 0 {
+                writeln!(f)?;
+            }
+            if let Some((source, span)) = &d.place {
+                let (line, column) = source.line_and_column(span.start);
+                write!(f, "{}:{line}:{column}: ", source.name)?;
+            }
+            write!(f, "{}", d.message)?;
+            if !d.label.is_empty() {
+                write!(f, " ({})", d.label)?;
+            }
+            for help in &d.help {
+                write!(f, "; {help}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for InputError {}
+
+/// The nearest of `known` to `word`, if one is near enough to have been meant.
+pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let word = word.to_lowercase();
+    known
+        .into_iter()
+        .map(|candidate| (strsim::jaro_winkler(&word, &candidate.to_lowercase()), candidate))
+        .filter(|(score, _)| *score > 0.8)
+        .max_by(|a, b| a.0.total_cmp(&b.0))
+        .map(|(_, candidate)| candidate)
+}
+
+/// "did you mean `x`?", or nothing.
+pub fn did_you_mean<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> String {
+    nearest(word, known).map_or(String::new(), |found| format!("did you mean `{found}`?"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn line_and_column_count_from_one_and_in_characters() {
+        let source = Source::new("f", "a\nµs 5\n");
+        assert_eq!(source.line_and_column(0), (1, 1));
+        let five = source.text.find('5').unwrap();
+        assert_eq!(source.line_and_column(five), (2, 4));
+        assert_eq!(source.line_and_column(1000), (3, 1));
+    }
+
+    #[test]
+    fn a_span_past_the_end_is_drawn_at_the_end() {
+        let source = Source::new("f", "abc");
+        let text = InputError::from(Diagnostic::new("odd").at(&source, 10..20)).render(false);
+        assert!(text.contains("odd"), "{text}");
+    }
+
+    #[test]
+    fn suggestions_need_likeness() {
+        assert_eq!(nearest("dealy", ["delay", "rate"]), Some("delay"));
+        assert_eq!(nearest("xyzzy", ["delay", "rate"]), None);
+    }
+}

@@ -1,0 +1,337 @@
+//! Paths, bottlenecks and their links, out of a scenario file.
+
+use std::sync::Arc;
+
+use ropewalk_link::{Change, ChangeAction, LinkSpec, Loss, Rate, RateTrace};
+use ropewalk_sim::{Bottleneck, PathSpec};
+
+use super::draft::{CODEL, LinkDraft, QueueDraft, link_state};
+use super::phrase;
+use super::read::{Reader, Table, Value};
+use super::shape::{BOTTLENECK, CHANGE, GENERATOR, LINK, LOSS, PATH, QUEUES};
+use super::trace::{self, Cellular};
+use crate::diagnostic::did_you_mean;
+use crate::units;
+
+/// Most paths of a scenario: as many subflows as Linux allows a connection.
+pub const MOST_PATHS: usize = 8;
+
+impl Reader {
+    /// All `[[bottleneck]]`s.
+    pub fn bottlenecks(&mut self, file: &Table<'_>) -> Vec<Bottleneck> {
+        let mut found: Vec<Bottleneck> = Vec::new();
+        for value in self.array(file, "bottleneck") {
+            let Some(table) = self.table(&BOTTLENECK, value) else { continue };
+            let name = self.name(&table, found.iter().map(|known| known.name.as_str()));
+            let (up, down) = self.directions(&table, 1500, true);
+            found.push(Bottleneck { name, up, down });
+        }
+        found
+    }
+
+    /// All `[[path]]`s.
+    pub fn paths(&mut self, file: &Table<'_>, bottlenecks: &[Bottleneck]) -> Vec<PathSpec> {
+        let mut found: Vec<PathSpec> = Vec::new();
+        let values = self.array(file, "path");
+        if values.len() > MOST_PATHS {
+            let span = values[MOST_PATHS].span();
+            self.wrong(
+                span,
+                format!("more than {MOST_PATHS} paths"),
+                format!("this is path {}", MOST_PATHS + 1),
+                "",
+            );
+        }
+        if values.is_empty() && file.get("path").is_some() {
+            self.wrong(
+                file.place("path"),
+                "a scenario needs at least one path",
+                "there is none",
+                "add a `[[path]]`",
+            );
+        }
+        for value in values.iter().take(MOST_PATHS) {
+            let Some(table) = self.table(&PATH, value) else { continue };
+            let name = self.name(&table, found.iter().map(|known| known.name.as_str()));
+            let mtu = self.bytes_within(&table, "mtu", (296, 65_535)).unwrap_or(1500) as u32;
+            let (up, down) = self.directions(&table, mtu, false);
+            let backup = self.switch(&table, "backup").unwrap_or(false);
+            let bottleneck = self.bottleneck_of(&table, bottlenecks);
+            found.push(PathSpec { name, up, down, mtu, backup, bottleneck });
+        }
+        found
+    }
+
+    /// A table's `name`, unlike those already taken.
+    fn name<'k>(&mut self, table: &Table<'_>, mut taken: impl Iterator<Item = &'k str>) -> String {
+        let Some(value) = table.get("name") else { return String::new() };
+        let Some(name) = self.text(value) else { return String::new() };
+        if let Some(reason) = phrase::bad_name(name) {
+            self.wrong(value.span(), "this name can't be used", format!("found `{name}`"), reason);
+        }
+        if taken.any(|other| other == name) {
+            self.wrong(
+                value.span(),
+                format!("there are two {}s `{name}`", table.shape.name),
+                "the second",
+                "give each its own name",
+            );
+        }
+        name.to_string()
+    }
+
+    fn bottleneck_of(&mut self, table: &Table<'_>, bottlenecks: &[Bottleneck]) -> Option<usize> {
+        let value = table.get("bottleneck")?;
+        let name = self.text(value)?;
+        let found = bottlenecks.iter().position(|known| known.name == name);
+        if found.is_none() {
+            let names = || bottlenecks.iter().map(|known| known.name.as_str());
+            let help = unknown_help(name, names(), "add a `[[bottleneck]]` with this name");
+            self.wrong(
+                value.span(),
+                format!("there is no bottleneck `{name}`"),
+                format!("found `{name}`"),
+                help,
+            );
+        }
+        found
+    }
+
+    /// Both directions of a path or bottleneck.
+    fn directions(&mut self, table: &Table<'_>, mtu: u32, bottleneck: bool) -> (LinkSpec, LinkSpec) {
+        let before = self.errors.len();
+        let mut both = self.link(table);
+        if let Some(value) = table.get("rtt") {
+            if table.get("delay").is_some() {
+                self.wrong(
+                    table.place("delay"),
+                    "both `rtt` and `delay`",
+                    "the second",
+                    "give the round-trip time or the one-way delay",
+                );
+            }
+            if let Some((rtt, spread)) = self.quantity(value, "20 ms +-5 ms", units::duration_with_spread) {
+                both.delay = Some(rtt / 2);
+                both.spread = spread.map(|spread| spread / 2);
+            }
+        }
+        let mut direction = |key| {
+            let own = match table.get(key).and_then(|value| self.table(&LINK, value)) {
+                Some(own) => self.link(&own),
+                None => LinkDraft::default(),
+            };
+            own.or(&both)
+        };
+        let (up, down) = (direction("up"), direction("down"));
+        // A mistake in a value isn't also a missing value.
+        if self.errors.len() == before {
+            let complete = up.rate.is_some() && down.rate.is_some();
+            if !complete {
+                let of = format!("this {} has no `rate` and no `trace`", table.shape.name);
+                self.wrong(
+                    table.span.clone(),
+                    of,
+                    "neither is here, nor in both `up` and `down`",
+                    "rate = \"50 Mbit/s\"",
+                );
+            }
+            if !bottleneck && (up.delay.is_none() || down.delay.is_none()) {
+                self.wrong(
+                    table.span.clone(),
+                    "this path has no `rtt` and no `delay`",
+                    "neither is here, nor in both `up` and `down`",
+                    "rtt = \"20 ms\"",
+                );
+            }
+        }
+        let rtt = up.delay.unwrap_or(0) + down.delay.unwrap_or(0);
+        (up.finish(rtt, mtu), down.finish(rtt, mtu))
+    }
+
+    /// What a table says of a link.
+    fn link(&mut self, table: &Table<'_>) -> LinkDraft {
+        let mut draft = LinkDraft { rate: self.rate_or_trace(table), ..LinkDraft::default() };
+        if let Some(value) = table.get("delay")
+            && let Some((delay, spread)) = self.quantity(value, "10 ms +-2 ms", units::duration_with_spread)
+        {
+            draft.delay = Some(delay);
+            draft.spread = spread;
+        }
+        draft.shape = self.choice(table, "jitter-shape", phrase::JITTER_SHAPES);
+        draft.overtaking = self.switch(table, "overtaking");
+        draft.loss = table.get("loss").and_then(|value| self.loss(value));
+        draft.queue = table.get("queue").and_then(|value| self.queue(value));
+        draft.duplicate = self.probability(table, "duplicate");
+        draft.overhead = self.bytes_within(table, "overhead", (0, 1000)).map(|bytes| bytes as u32);
+        if table.get("changes").is_some() {
+            let changes = self.array(table, "changes").iter().filter_map(|value| self.change(value));
+            draft.changes = Some(changes.collect());
+        }
+        draft
+    }
+
+    fn rate_or_trace(&mut self, table: &Table<'_>) -> Option<Rate> {
+        if table.get("rate").is_some() && table.get("trace").is_some() {
+            self.wrong(
+                table.place("trace"),
+                "both `rate` and `trace`",
+                "the second",
+                "a link has one or the other",
+            );
+        }
+        if let Some(value) = table.get("rate") {
+            return self.quantity(value, "50 Mbit/s", phrase::rate).map(Rate::Constant);
+        }
+        table.get("trace").and_then(|value| self.trace(value)).map(Rate::Trace)
+    }
+
+    fn trace(&mut self, value: &Value<'_>) -> Option<Arc<RateTrace>> {
+        if value.get_ref().as_table().is_some() {
+            return self.generator(value);
+        }
+        let name = self.text(value)?;
+        match trace::read(&self.folder.join(name)) {
+            Ok(trace) => Some(trace),
+            Err(mut error) => {
+                // A file that can't be read is shown where it is named; a bad line, where it stands.
+                if error.place.is_none() {
+                    error = error.at(&self.source, value.span()).label("named here");
+                    error = error.help("a trace's path is relative to the scenario's file");
+                }
+                self.errors.push(error);
+                None
+            }
+        }
+    }
+
+    fn generator(&mut self, value: &Value<'_>) -> Option<Arc<RateTrace>> {
+        let table = self.table(&GENERATOR, value)?;
+        let mean = self.quantity(table.get("mean")?, "12 Mbit/s", units::rate)?;
+        let mut plan = Cellular::new(mean);
+        if let Some(variation) = self.number(&table, "variation", (0.0, 2.0)) {
+            plan.variation = variation;
+        }
+        if let Some(memory) = self.time(&table, "memory") {
+            plan.memory = memory;
+        }
+        plan.outage_every = self.time(&table, "outage-every").filter(|time| *time > 0);
+        if let Some(outage) = self.time(&table, "outage") {
+            plan.outage = outage;
+        }
+        if let Some(length) = self.time(&table, "length") {
+            plan.length = length;
+        }
+        if let Some(seed) = self.integer(&table, "seed", (0, u64::MAX)) {
+            plan.seed = seed;
+        }
+        let packets = u128::from(mean) * u128::from(plan.length) / 12_000_000_000_000;
+        if packets > 20_000_000 {
+            self.wrong(
+                value.span(),
+                "this trace would have more than 20 million entries",
+                "here",
+                "make it shorter or slower",
+            );
+            return None;
+        }
+        Some(Arc::new(plan.generate()))
+    }
+
+    fn loss(&mut self, value: &Value<'_>) -> Option<Loss> {
+        if value.get_ref().as_table().is_none() {
+            return self.quantity(value, "0.5 %", phrase::loss);
+        }
+        let table = self.table(&LOSS, value)?;
+        Some(Loss::GilbertElliott {
+            to_bad: self.probability(&table, "to-bad")?,
+            to_good: self.probability(&table, "to-good")?,
+            loss_good: self.probability(&table, "loss-good").unwrap_or(0.0),
+            loss_bad: self.probability(&table, "loss-bad").unwrap_or(1.0),
+        })
+    }
+
+    fn queue(&mut self, value: &Value<'_>) -> Option<QueueDraft> {
+        if value.get_ref().as_table().is_none() {
+            return self.quantity(value, "100 packets", phrase::queue);
+        }
+        let table = self.tagged(QUEUES, "queue", value)?;
+        if table.shape.name == "codel" {
+            return self.codel(&table);
+        }
+        let limit = self.quantity(table.get("limit")?, "100 packets", phrase::queue)?;
+        let Some(threshold) = table.get("ecn-threshold") else { return Some(limit) };
+        let threshold_draft = self.quantity(threshold, "20 packets", phrase::queue)?;
+        use QueueDraft::{Bytes, Packets, Time};
+        match (limit, threshold_draft) {
+            (Packets { limit, .. }, Packets { limit: mark, .. }) => {
+                Some(Packets { limit, ecn_threshold: Some(mark) })
+            }
+            (Bytes { limit, .. }, Bytes { limit: mark, .. }) => {
+                Some(Bytes { limit, ecn_threshold: Some(mark) })
+            }
+            (Time { limit, .. }, Time { limit: mark, .. }) => Some(Time { limit, ecn_threshold: Some(mark) }),
+            _ => {
+                self.wrong(
+                    threshold.span(),
+                    "`ecn-threshold` must be in the limit's unit",
+                    "in another unit",
+                    "",
+                );
+                None
+            }
+        }
+    }
+
+    fn codel(&mut self, table: &Table<'_>) -> Option<QueueDraft> {
+        let QueueDraft::CoDel { mut limit, target, interval, ecn } = CODEL else { return None };
+        if let Some(value) = table.get("limit") {
+            limit = self.quantity(value, "1000 packets", units::packets)?.max(1);
+        }
+        Some(QueueDraft::CoDel {
+            limit,
+            target: self.time(table, "target").unwrap_or(target),
+            interval: self.time(table, "interval").unwrap_or(interval).max(1),
+            ecn: self.switch(table, "ecn").unwrap_or(ecn),
+        })
+    }
+
+    fn change(&mut self, value: &Value<'_>) -> Option<Change> {
+        let table = self.table(&CHANGE, value)?;
+        let at = self.time(&table, "at")?;
+        let things: Vec<_> = table.entries.iter().filter(|(key, _)| key.get_ref() != "at").collect();
+        if things.len() != 1 {
+            let help = "one of: rate, trace, delay, loss, link";
+            self.wrong(
+                value.span(),
+                "a change changes exactly one thing",
+                format!("this one has {}", things.len()),
+                help,
+            );
+            return None;
+        }
+        if let Some(up) = self.choice(&table, "link", &[("down", false), ("up", true)]) {
+            return Some(link_state(at, up));
+        }
+        let action = if let Some(delay) = self.time(&table, "delay") {
+            ChangeAction::Delay(delay)
+        } else if let Some(value) = table.get("loss") {
+            ChangeAction::Loss(self.loss(value)?)
+        } else {
+            ChangeAction::Rate(self.rate_or_trace(&table)?)
+        };
+        Some(Change { at, action })
+    }
+}
+
+/// "did you mean ...?" and the list of what there is.
+pub(super) fn unknown_help<'a>(
+    name: &str,
+    known: impl Iterator<Item = &'a str> + Clone,
+    otherwise: &str,
+) -> String {
+    let list: Vec<_> = known.clone().collect();
+    if list.is_empty() {
+        return otherwise.to_string();
+    }
+    format!("{} known: {}", did_you_mean(name, known), list.join(", ")).trim().to_string()
+}

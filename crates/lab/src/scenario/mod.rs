@@ -1,0 +1,171 @@
+//! Scenarios as people write them: TOML files with units in their values, the built-in ones, and paths on
+//! the command line.
+//!
+//! Every way ends in [`ropewalk_sim::Scenario`], checked: what the simulator is given can be simulated.
+
+mod builtin;
+mod draft;
+mod inline;
+mod links;
+mod phrase;
+mod read;
+mod schema;
+mod shape;
+mod trace;
+mod traffic;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use ropewalk_engine::registry::SpecError;
+use ropewalk_sim::{Scenario, Workload};
+use toml::de::DeTable;
+
+pub use builtin::{BuiltIn, DEFAULT, builtins};
+pub use inline::{default_around, path};
+pub use links::MOST_PATHS;
+pub use schema::schema;
+
+use crate::Registries;
+use crate::diagnostic::{Diagnostic, InputError, Source, did_you_mean};
+use read::Reader;
+
+/// A scenario, and what `compare` does with it by default.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Loaded {
+    /// The scenario.
+    pub scenario: Scenario,
+    /// Defaults of `compare`.
+    pub experiment: Experiment,
+    /// The text that it was read from.
+    pub text: String,
+}
+
+/// Defaults of `compare` that a scenario file may set.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Experiment {
+    /// Flow sizes, bytes; empty: the workload's.
+    pub sizes: Vec<u64>,
+    /// Congestion control.
+    pub congestion: Option<String>,
+    /// Schedulers; empty: all.
+    pub schedulers: Vec<String>,
+    /// Seeded runs of each.
+    pub runs: Option<u32>,
+}
+
+/// What is wrong with an algorithm's name, if anything.
+type Check<'a> = &'a dyn Fn(&str) -> Option<SpecError>;
+
+/// The names of algorithms that a file may use.
+pub(crate) struct Names<'a> {
+    congestion: Check<'a>,
+    scheduler: Check<'a>,
+}
+
+/// Largest scenario file, bytes.
+const LARGEST_FILE: u64 = 16 << 20;
+
+/// Reads a built-in scenario by name, or else a file.
+///
+/// # Errors
+/// No such scenario (with what was probably meant), a file that can't be read, or mistakes in it.
+pub fn load(name_or_file: &str, registries: &Registries) -> Result<Loaded, InputError> {
+    if let Some(found) = builtins().iter().find(|known| known.name == name_or_file) {
+        return found.load(registries);
+    }
+    let path = Path::new(name_or_file);
+    let looks_like_file = path.extension().is_some() || name_or_file.contains(['/', '\\']) || path.exists();
+    if !looks_like_file {
+        let names = || builtins().iter().map(|known| known.name);
+        let near = did_you_mean(name_or_file, names());
+        return Err(Diagnostic::new(format!("there is no scenario `{name_or_file}`"))
+            .help(near)
+            .help(format!("built in: {}", names().collect::<Vec<_>>().join(", ")))
+            .help("or the path of a scenario file (.toml)")
+            .into());
+    }
+    let unreadable = |reason: &str| {
+        InputError::from(Diagnostic::new(format!("can't read the scenario `{name_or_file}`: {reason}")))
+    };
+    let metadata = std::fs::metadata(path).map_err(|error| unreadable(&trace::reason(&error)))?;
+    if metadata.is_dir() {
+        return Err(unreadable("it is a folder"));
+    }
+    if metadata.len() > LARGEST_FILE {
+        return Err(unreadable("it is larger than 16 MiB"));
+    }
+    let text = std::fs::read_to_string(path).map_err(|error| unreadable(&trace::reason(&error)))?;
+    let stem = path.file_stem().map_or("scenario".into(), |stem| stem.to_string_lossy().into_owned());
+    let folder = path.parent().map_or(PathBuf::new(), Path::to_path_buf);
+    parse(&Source::new(name_or_file, text), &stem, &folder, registries)
+}
+
+/// Parses a scenario file's text. Traces are found from `folder`; `stem` is the name if the file has none.
+///
+/// # Errors
+/// All mistakes, each with its place.
+pub fn parse(
+    source: &Arc<Source>,
+    stem: &str,
+    folder: &Path,
+    registries: &Registries,
+) -> Result<Loaded, InputError> {
+    let (document, syntax) = DeTable::parse_recoverable(&source.text);
+    if !syntax.is_empty() {
+        // After a mistake of syntax the rest of the file means little: the first few are enough.
+        let diagnostics = syntax.iter().take(3).map(|error| {
+            let found = Diagnostic::new(error.message().to_string());
+            match error.span() {
+                Some(span) => found.at(source, span).label("this is not valid TOML"),
+                None => found,
+            }
+        });
+        return Err(InputError { diagnostics: diagnostics.collect() });
+    }
+    let mut reader = Reader { source: source.clone(), folder: folder.to_path_buf(), errors: Vec::new() };
+    let names = Names {
+        congestion: &|text| registries.congestion.parse(text).err(),
+        scheduler: &|text| registries.check_scheduler(text),
+    };
+    // The document's own span is the whole text; a missing key is shown at its first line.
+    let first_line = 0..source.text.lines().next().map_or(0, str::len);
+    let file = reader.check(&shape::FILE, document.get_ref(), first_line, None);
+    let bottlenecks = reader.bottlenecks(&file);
+    let paths = reader.paths(&file, &bottlenecks);
+    let direction = reader.direction(&file).unwrap_or_default();
+    let background = reader.background(&file, &paths, direction, &names);
+    let workload = reader.workload(&file);
+    let (client, server) = reader.ends(&file);
+    let experiment = reader.experiment(&file, &names);
+    let limit = reader.time(&file, "limit").unwrap_or(60_000_000_000);
+    if limit == 0 {
+        reader.wrong(file.place("limit"), "`limit` must be more than 0", "found 0", "");
+    }
+    if let Workload::Cbr { duration, .. } | Workload::Bulk { duration } = &workload
+        && limit < *duration
+    {
+        let place = if file.get("limit").is_some() { file.place("limit") } else { file.place("workload") };
+        reader.wrong(place, "the workload lasts longer than `limit` (default 60 s)", "here", "raise `limit`");
+    }
+    let summary = file.get("summary").and_then(|value| reader.text(value)).unwrap_or_default().to_string();
+    let warmup = reader.time(&file, "warmup").unwrap_or(0);
+    let name = reader.scenario_name(&file, stem);
+    let scenario = Scenario {
+        name,
+        summary,
+        paths,
+        bottlenecks,
+        background,
+        workload,
+        direction,
+        client,
+        server,
+        warmup,
+        limit,
+    };
+    if !reader.errors.is_empty() {
+        return Err(InputError { diagnostics: reader.errors });
+    }
+    Ok(Loaded { scenario, experiment, text: source.text.clone() })
+}

@@ -1,0 +1,367 @@
+//! What a scenario file may contain, as data. The reader refuses keys that aren't here, its messages list
+//! those that are, and the JSON Schema is made from it: the three can't drift apart.
+
+/// The kind of a value.
+#[derive(Clone, Copy, Debug)]
+pub enum Kind {
+    /// Any text.
+    Text,
+    /// `"20 ms"`.
+    Time,
+    /// `"20 ms"` or `"20 ms +-5 ms"`.
+    TimeWithSpread,
+    /// `"50 Mbit/s"`, or `"unlimited"`.
+    Rate,
+    /// `"64 KiB"`.
+    Bytes,
+    /// `"0.5 %"`.
+    Probability,
+    /// `"100 packets"`, `"64 KiB"`, `"200 ms"`, or a table.
+    Queue,
+    /// `"0.5 %"`, `"1 % in bursts of 5"`, or a table.
+    Loss,
+    /// A mahimahi file, or a table that generates one.
+    Trace,
+    /// `true` or `false`.
+    Switch,
+    /// A whole number in this range.
+    Integer(u64, u64),
+    /// A number in this range.
+    Number(f64, f64),
+    /// One of these words.
+    Choice(&'static [&'static str]),
+    /// A table.
+    Table(&'static Shape),
+    /// An array of tables.
+    Tables(&'static Shape),
+    /// A table whose `kind` says what else it holds.
+    Tagged(&'static [Shape]),
+    /// An array of such tables.
+    TaggedTables(&'static [Shape]),
+    /// An array of texts.
+    Texts,
+    /// An array of sizes; `"12 x 5 KiB"` stands for twelve.
+    Sizes,
+}
+
+/// One key.
+#[derive(Clone, Copy, Debug)]
+pub struct Field {
+    /// Its name.
+    pub name: &'static str,
+    /// What it holds.
+    pub kind: Kind,
+    /// One line; ends with the default, if there is one.
+    pub summary: &'static str,
+    /// Whether it must be there.
+    pub required: bool,
+}
+
+/// One kind of table.
+#[derive(Clone, Copy, Debug)]
+pub struct Shape {
+    /// For messages: "path". In a tagged table, the value of `kind`.
+    pub name: &'static str,
+    /// One line.
+    pub summary: &'static str,
+    /// Its keys.
+    pub fields: &'static [Field],
+}
+
+const fn key(name: &'static str, kind: Kind, summary: &'static str) -> Field {
+    Field { name, kind, summary, required: false }
+}
+
+const fn must(name: &'static str, kind: Kind, summary: &'static str) -> Field {
+    Field { name, kind, summary, required: true }
+}
+
+const DIRECTIONS: Kind = Kind::Choice(&["download", "upload"]);
+
+macro_rules! link_fields {
+    ($($before:expr),*) => {
+        &[
+            $($before,)*
+            key("rate", Kind::Rate, "How fast packets leave the queue. Either this or `trace`"),
+            key("trace", Kind::Trace, "A recorded link (mahimahi format), relative to this file, or a generated one"),
+            key("delay", Kind::TimeWithSpread, "One-way propagation delay, with its jitter: `10 ms +-2 ms`"),
+            key("jitter-shape", Kind::Choice(&["uniform", "normal", "pareto"]), "Distribution of the jitter; `+-` is the half-width of the uniform, the standard deviation of the others. Default: uniform"),
+            key("overtaking", Kind::Switch, "Whether jitter lets packets overtake each other, as netem's does without a rate. Default: false"),
+            key("loss", Kind::Loss, "Random loss. Default: none"),
+            key("queue", Kind::Queue, "The queue before the link, in packets, bytes or time at the link's rate. Default: one bandwidth-delay product, at least 64 packets"),
+            key("duplicate", Kind::Probability, "Probability that a packet is delivered twice. Default: 0"),
+            key("overhead", Kind::Bytes, "Bytes added to each packet's IP length when the rate is counted (38 for Ethernet with preamble and gap). Default: 0 B"),
+            key("changes", Kind::Tables(&CHANGE), "What changes during the run")
+        ]
+    };
+}
+
+/// One direction of a link.
+pub const LINK: Shape = Shape {
+    name: "link",
+    summary: "One direction; what is not given here is taken from the table above it",
+    fields: link_fields!(),
+};
+
+/// `[[path]]`.
+pub const PATH: Shape = Shape {
+    name: "path",
+    summary: "A network of the client; keys of a link hold for both directions, `up` and `down` override them",
+    fields: link_fields!(
+        must("name", Kind::Text, "Its name: letters, digits, `-`, `_`, `.`"),
+        key(
+            "rtt",
+            Kind::TimeWithSpread,
+            "Round-trip time, split evenly over the two directions, jitter too. Instead of `delay`"
+        ),
+        key("up", Kind::Table(&LINK), "Client to server, where it differs"),
+        key("down", Kind::Table(&LINK), "Server to client, where it differs"),
+        key("mtu", Kind::Bytes, "Largest IP packet. Default: 1500 B"),
+        key("backup", Kind::Switch, "Whether it is used only when no other path works. Default: false"),
+        key("bottleneck", Kind::Text, "Name of the shared link that it runs through")
+    ),
+};
+
+/// `[[bottleneck]]`.
+pub const BOTTLENECK: Shape = Shape {
+    name: "bottleneck",
+    summary: "A link that several paths share, behind their own",
+    fields: link_fields!(
+        must("name", Kind::Text, "Its name"),
+        key("rtt", Kind::TimeWithSpread, "What it adds to the round-trip time, split evenly. Default: 0"),
+        key("up", Kind::Table(&LINK), "Client to server, where it differs"),
+        key("down", Kind::Table(&LINK), "Server to client, where it differs")
+    ),
+};
+
+/// An entry of `changes`.
+pub const CHANGE: Shape = Shape {
+    name: "change",
+    summary: "A scheduled change: when, and exactly one thing",
+    fields: &[
+        must("at", Kind::Time, "When, from the start of the run"),
+        key("rate", Kind::Rate, "The new rate"),
+        key("trace", Kind::Trace, "The new trace"),
+        key("delay", Kind::Time, "The new one-way delay"),
+        key("loss", Kind::Loss, "The new loss"),
+        key(
+            "link",
+            Kind::Choice(&["down", "up"]),
+            "The link goes down (everything is lost, queue included) or comes back",
+        ),
+    ],
+};
+
+/// A loss table.
+pub const LOSS: Shape = Shape {
+    name: "loss",
+    summary: "Gilbert-Elliott: a two-state chain, stepped per packet",
+    fields: &[
+        must("to-bad", Kind::Probability, "P(good -> bad)"),
+        must("to-good", Kind::Probability, "P(bad -> good)"),
+        key("loss-good", Kind::Probability, "Loss in the good state. Default: 0 %"),
+        key("loss-bad", Kind::Probability, "Loss in the bad state. Default: 100 %"),
+    ],
+};
+
+/// The tables that a queue may be.
+pub const QUEUES: &[Shape] = &[
+    Shape {
+        name: "drop-tail",
+        summary: "Drops what doesn't fit",
+        fields: &[
+            must("limit", Kind::Queue, "Its limit, in packets, bytes or time"),
+            key(
+                "ecn-threshold",
+                Kind::Queue,
+                "Marks ECN-capable packets from this fill on (in the limit's unit)",
+            ),
+        ],
+    },
+    Shape {
+        name: "codel",
+        summary: "CoDel (RFC 8289)",
+        fields: &[
+            key("limit", Kind::Queue, "Hard limit in packets. Default: 1000 packets"),
+            key("target", Kind::Time, "Target sojourn time. Default: 5 ms"),
+            key("interval", Kind::Time, "Interval. Default: 100 ms"),
+            key("ecn", Kind::Switch, "Mark ECN-capable packets instead of dropping. Default: false"),
+        ],
+    },
+];
+
+/// The table that a trace may be.
+pub const GENERATOR: Shape = Shape {
+    name: "trace",
+    summary: "A cellular-like trace from a seeded generator: the rate is a bounded random walk in its logarithm, with outages",
+    fields: &[
+        must("mean", Kind::Rate, "Mean rate outside outages"),
+        key(
+            "variation",
+            Kind::Number(0.0, 2.0),
+            "Standard deviation of the natural logarithm of the rate. Default: 0.5",
+        ),
+        key("memory", Kind::Time, "Time over which the rate forgets (correlation time). Default: 1 s"),
+        key("outage-every", Kind::Time, "Mean time between outages. Default: none"),
+        key("outage", Kind::Time, "Mean length of an outage. Default: 500 ms"),
+        key("length", Kind::Time, "Length, after which it repeats. Default: 60 s"),
+        key("seed", Kind::Integer(0, u64::MAX), "Its seed. Default: 1"),
+    ],
+};
+
+/// `[workload]`.
+pub const WORKLOADS: &[Shape] = &[
+    Shape {
+        name: "flow",
+        summary: "One flow; the metric is its completion time",
+        fields: &[must("size", Kind::Bytes, "Its size")],
+    },
+    Shape {
+        name: "flows",
+        summary: "Several flows at once, each on a connection of its own",
+        fields: &[
+            must("count", Kind::Integer(1, 100_000), "How many"),
+            must("size", Kind::Bytes, "Size of each"),
+        ],
+    },
+    Shape {
+        name: "web",
+        summary: "A web page: objects over a number of connections, request and response",
+        fields: &[
+            must("objects", Kind::Sizes, "Sizes of the objects, in the order in which they are asked for"),
+            key("connections", Kind::Integer(1, 1000), "Connections. Default: 6"),
+            key("request", Kind::Bytes, "Bytes of a request. Default: 400 B"),
+        ],
+    },
+    Shape {
+        name: "cbr",
+        summary: "Frames at a constant rate; the metric is each frame's delay",
+        fields: &[
+            must("frame", Kind::Bytes, "Bytes per frame"),
+            must("rate", Kind::Rate, "Application rate"),
+            must("duration", Kind::Time, "How long"),
+        ],
+    },
+    Shape {
+        name: "bulk",
+        summary: "As much as possible for a time; the metric is goodput",
+        fields: &[must("duration", Kind::Time, "How long")],
+    },
+    Shape {
+        name: "request-response",
+        summary: "Exchanges one after another on one connection; the metric is each one's time",
+        fields: &[
+            key("request", Kind::Bytes, "Bytes of a request. Default: 400 B"),
+            must("response", Kind::Bytes, "Bytes of a response"),
+            must("count", Kind::Integer(1, 1_000_000), "How many"),
+            key("think", Kind::Time, "Pause between them. Default: 0 s"),
+        ],
+    },
+];
+
+macro_rules! background_fields {
+    ($($own:expr),*) => {
+        &[
+            $($own,)*
+            must("path", Kind::Text, "The path whose links it takes"),
+            key("direction", DIRECTIONS, "Which way its data flows. Default: the scenario's direction"),
+            key("extra-delay", Kind::Time, "One-way delay that only this traffic sees. Default: 0 s"),
+            key("start", Kind::Time, "When it starts, from the start of the run. Default: 0 s"),
+            key("stop", Kind::Time, "When it stops. Default: never"),
+            key("count", Kind::Integer(1, 1000), "How many like it. Default: 1")
+        ]
+    };
+}
+
+/// `[[background]]`.
+pub const BACKGROUNDS: &[Shape] = &[
+    Shape {
+        name: "tcp-saturated",
+        summary: "A TCP flow that always has data",
+        fields: background_fields!(key("congestion", Kind::Text, "Its congestion control. Default: reno")),
+    },
+    Shape {
+        name: "tcp-limited",
+        summary: "A TCP flow whose application writes one packet at a time, exponentially spaced",
+        fields: background_fields!(
+            key("congestion", Kind::Text, "Its congestion control. Default: reno"),
+            must("packets-per-second", Kind::Number(0.001, 1e6), "Mean packets per second"),
+            key("packet", Kind::Bytes, "Bytes per packet. Default: 1000 B")
+        ),
+    },
+    Shape {
+        name: "tcp-flows",
+        summary: "TCP flows of a size, one after another",
+        fields: background_fields!(
+            key("congestion", Kind::Text, "Its congestion control. Default: reno"),
+            must("size", Kind::Bytes, "Bytes per flow"),
+            key("pause", Kind::Time, "Idle time between flows. Default: 0 s")
+        ),
+    },
+    Shape {
+        name: "udp-on-off",
+        summary: "UDP on/off: Pareto on times (shape 1.5), exponential off times",
+        fields: background_fields!(
+            must("rate", Kind::Rate, "Rate while on"),
+            key("packet", Kind::Bytes, "Mean packet. Default: 1000 B"),
+            must("on", Kind::Time, "Mean on time"),
+            must("off", Kind::Time, "Mean off time")
+        ),
+    },
+];
+
+/// `[client]`, `[server]`, `[ends]`.
+pub const END: Shape = Shape {
+    name: "end",
+    summary: "Settings of an end; `ends` sets both, `client` and `server` override it",
+    fields: &[
+        key("send-buffer", Kind::Bytes, "Connection-level send buffer. Default: 4 MiB"),
+        key("receive-buffer", Kind::Bytes, "Connection-level receive buffer. Default: 6 MiB"),
+        key("autotune", Kind::Switch, "Whether buffers start small and grow as Linux's do. Default: true"),
+        key("checksum", Kind::Switch, "DSS checksums. Default: false"),
+        key("ecn", Kind::Switch, "ECN. Default: false"),
+        key("min-rto", Kind::Time, "Least retransmission timeout. Default: 200 ms"),
+        key("initial-window", Kind::Integer(1, 1000), "Initial window, segments. Default: 10"),
+    ],
+};
+
+/// `[experiment]`.
+pub const EXPERIMENT: Shape = Shape {
+    name: "experiment",
+    summary: "What `ropewalk compare` does with it unless told otherwise",
+    fields: &[
+        key("sizes", Kind::Sizes, "Flow sizes. Default: the workload's"),
+        key("congestion", Kind::Text, "Congestion control. Default: cubic"),
+        key("schedulers", Kind::Texts, "Schedulers. Default: all"),
+        key("runs", Kind::Integer(1, 1_000_000), "Seeded runs of each. Default: 30"),
+    ],
+};
+
+/// The whole file.
+pub const FILE: Shape = Shape {
+    name: "scenario",
+    summary: "A Ropewalk scenario: two ends, the paths between them, and what goes over them",
+    fields: &[
+        key("name", Kind::Text, "Its name. Default: the file's"),
+        key("summary", Kind::Text, "One line"),
+        key("direction", DIRECTIONS, "Which end sends the data. Default: download (server to client)"),
+        key(
+            "warmup",
+            Kind::Time,
+            "The run starts this long before the workload does, so that background traffic settles. Default: 0 s",
+        ),
+        key(
+            "limit",
+            Kind::Time,
+            "A run that isn't complete by then ends, and says so. Default: 60 s after the workload's start",
+        ),
+        must("path", Kind::Tables(&PATH), "The paths; the connection starts on the first"),
+        key("bottleneck", Kind::Tables(&BOTTLENECK), "Links that paths share"),
+        key("background", Kind::TaggedTables(BACKGROUNDS), "Traffic that competes"),
+        key("workload", Kind::Tagged(WORKLOADS), "What is transferred. Default: one flow of 1 MiB"),
+        key("ends", Kind::Table(&END), "Settings of both ends"),
+        key("client", Kind::Table(&END), "The client, which opens the connection"),
+        key("server", Kind::Table(&END), "The server"),
+        key("experiment", Kind::Table(&EXPERIMENT), "Defaults of `ropewalk compare`"),
+    ],
+};

@@ -1,0 +1,283 @@
+//! Workload, background traffic, the ends' settings and the experiment's defaults, out of a scenario file.
+
+use ropewalk_sim::{Background, Direction, EndSpec, PathSpec, Traffic, Workload};
+
+use super::links::unknown_help;
+use super::read::{Reader, Table, Value};
+use super::shape::{BACKGROUNDS, END, EXPERIMENT, WORKLOADS};
+use super::{Experiment, Names, phrase};
+use crate::units;
+
+const DIRECTION_WORDS: &[(&str, Direction)] =
+    &[("download", Direction::Download), ("upload", Direction::Upload)];
+
+/// Most bytes of a workload: 1 TiB.
+const MOST_BYTES: u64 = 1 << 40;
+
+impl Reader {
+    /// A `direction`.
+    pub fn direction(&mut self, table: &Table<'_>) -> Option<Direction> {
+        self.choice(table, "direction", DIRECTION_WORDS)
+    }
+
+    /// `[workload]`; one flow of 1 MiB if there is none.
+    pub fn workload(&mut self, file: &Table<'_>) -> Workload {
+        let fallback = Workload::Flow { bytes: 1 << 20 };
+        let Some(value) = file.get("workload") else { return fallback };
+        let Some(table) = self.tagged(WORKLOADS, "workload", value) else { return fallback };
+        self.workload_of(&table).unwrap_or(fallback)
+    }
+
+    fn workload_of(&mut self, table: &Table<'_>) -> Option<Workload> {
+        let request = |reader: &mut Self| {
+            Some(reader.bytes_within(table, "request", (1, 1 << 20)).unwrap_or(400) as u32)
+        };
+        match table.shape.name {
+            "flow" => Some(Workload::Flow { bytes: self.size(table, "size")? }),
+            "flows" => {
+                let count = self.integer(table, "count", (1, 100_000))? as u32;
+                let bytes = self.size(table, "size")?;
+                self.total(table, u128::from(bytes) * u128::from(count));
+                Some(Workload::Flows { count, bytes })
+            }
+            "web" => {
+                let objects = self.sizes(table, "objects")?;
+                let connections = self.integer(table, "connections", (1, 1000)).unwrap_or(6) as u32;
+                Some(Workload::Web { objects, connections, request: request(self)? })
+            }
+            "cbr" => Some(Workload::Cbr {
+                frame: self.bytes_within(table, "frame", (1, 1 << 30))? as u32,
+                rate: self.quantity(table.get("rate")?, "1 Mbit/s", units::rate)?,
+                duration: self.some_time(table, "duration")?,
+            }),
+            "bulk" => Some(Workload::Bulk { duration: self.some_time(table, "duration")? }),
+            _ => {
+                let response = self.size(table, "response")?;
+                let count = self.integer(table, "count", (1, 1_000_000))? as u32;
+                self.total(table, u128::from(response) * u128::from(count));
+                let think = self.time(table, "think").unwrap_or(0);
+                Some(Workload::RequestResponse { request: request(self)?, response, count, think })
+            }
+        }
+    }
+
+    fn size(&mut self, table: &Table<'_>, key: &str) -> Option<u64> {
+        self.bytes_within(table, key, (1, MOST_BYTES))
+    }
+
+    fn total(&mut self, table: &Table<'_>, bytes: u128) {
+        if bytes > u128::from(MOST_BYTES) {
+            self.wrong(table.span.clone(), "this workload is larger than 1 TiB in all", "here", "");
+        }
+    }
+
+    /// A time that isn't 0.
+    fn some_time(&mut self, table: &Table<'_>, key: &str) -> Option<u64> {
+        let time = self.time(table, key)?;
+        if time > 0 {
+            return Some(time);
+        }
+        self.wrong(table.place(key), format!("`{key}` must be more than 0"), "found 0", "");
+        None
+    }
+
+    /// A list of sizes; `"12 x 5 KiB"` stands for twelve.
+    fn sizes(&mut self, table: &Table<'_>, key: &str) -> Option<Vec<u64>> {
+        let value = table.get(key)?;
+        let Some(list) = value.get_ref().as_array() else {
+            self.wrong(
+                value.span(),
+                format!("`{key}` must be a list of sizes"),
+                "not a list",
+                "[\"64 KiB\", \"12 x 5 KiB\"]",
+            );
+            return None;
+        };
+        let mut sizes = Vec::new();
+        for item in list {
+            let (count, size) = self.quantity(item, "64 KiB", repeated)?;
+            if size == 0 || sizes.len() as u64 + count > 100_000 {
+                let message = if size == 0 { "a size must be more than 0" } else { "more than 100000 sizes" };
+                self.wrong(item.span(), message, "here", "");
+                return None;
+            }
+            sizes.extend(std::iter::repeat_n(size, count as usize));
+        }
+        if sizes.is_empty() {
+            self.wrong(value.span(), format!("`{key}` is empty"), "here", "[\"64 KiB\"]");
+            return None;
+        }
+        Some(sizes)
+    }
+
+    /// All `[[background]]`s.
+    pub fn background(
+        &mut self,
+        file: &Table<'_>,
+        paths: &[PathSpec],
+        direction: Direction,
+        names: &Names<'_>,
+    ) -> Vec<Background> {
+        let mut found = Vec::new();
+        for value in self.array(file, "background") {
+            if let Some(one) = self.background_of(value, paths, direction, names) {
+                found.extend(one);
+            }
+        }
+        if found.len() > 1000 {
+            self.wrong(
+                file.place("background"),
+                "more than 1000 background sources",
+                format!("{}", found.len()),
+                "",
+            );
+        }
+        found
+    }
+
+    fn background_of(
+        &mut self,
+        value: &Value<'_>,
+        paths: &[PathSpec],
+        direction: Direction,
+        names: &Names<'_>,
+    ) -> Option<Vec<Background>> {
+        let table = self.tagged(BACKGROUNDS, "background traffic", value)?;
+        let named = table.get("path")?;
+        let name = self.text(named)?;
+        let path = paths.iter().position(|known| known.name == name);
+        if path.is_none() {
+            let help = unknown_help(name, paths.iter().map(|known| known.name.as_str()), "add a `[[path]]`");
+            self.wrong(named.span(), format!("there is no path `{name}`"), format!("found `{name}`"), help);
+        }
+        let direction = self.direction(&table).unwrap_or(direction);
+        let extra_delay = self.time(&table, "extra-delay").unwrap_or(0);
+        let start = self.time(&table, "start").unwrap_or(0);
+        let stop = self.time(&table, "stop").unwrap_or(u64::MAX);
+        if stop <= start {
+            self.wrong(table.place("stop"), "`stop` must come after `start`", "found here", "");
+        }
+        let count = self.integer(&table, "count", (1, 1000)).unwrap_or(1);
+        let traffic = match table.shape.name {
+            "tcp-saturated" => Traffic::TcpSaturated { congestion: self.congestion(&table, names) },
+            "tcp-limited" => Traffic::TcpLimited {
+                congestion: self.congestion(&table, names),
+                packets_per_second: self.number(&table, "packets-per-second", (0.001, 1e6))?,
+                packet: self.bytes_within(&table, "packet", (1, 65_535)).unwrap_or(1000) as u32,
+            },
+            "tcp-flows" => Traffic::TcpFlows {
+                congestion: self.congestion(&table, names),
+                bytes: self.size(&table, "size")?,
+                pause: self.time(&table, "pause").unwrap_or(0),
+            },
+            _ => Traffic::UdpOnOff {
+                rate: self.quantity(table.get("rate")?, "1 Mbit/s", units::rate)?,
+                packet: self.bytes_within(&table, "packet", (64, 65_535)).unwrap_or(1000) as u32,
+                on: self.some_time(&table, "on")?,
+                off: self.some_time(&table, "off")?,
+            },
+        };
+        let one = Background { path: path?, direction, traffic, extra_delay, start, stop };
+        Some(vec![one; count as usize])
+    }
+
+    fn congestion(&mut self, table: &Table<'_>, names: &Names<'_>) -> String {
+        let Some(value) = table.get("congestion") else { return "reno".into() };
+        self.checked(value, names.congestion).unwrap_or_default()
+    }
+
+    /// A text that an algorithm registry accepts.
+    fn checked(&mut self, value: &Value<'_>, check: super::Check<'_>) -> Option<String> {
+        let text = self.text(value)?;
+        if let Some(error) = check(text) {
+            let place = self.inside(value.span(), text, error.span.0..error.span.1);
+            self.wrong(place, error.message, "found here", "");
+            return None;
+        }
+        Some(text.to_string())
+    }
+
+    /// Both ends.
+    pub fn ends(&mut self, file: &Table<'_>) -> (EndSpec, EndSpec) {
+        let both = self.end(file, "ends", &EndSpec::default());
+        (self.end(file, "client", &both), self.end(file, "server", &both))
+    }
+
+    fn end(&mut self, file: &Table<'_>, key: &str, above: &EndSpec) -> EndSpec {
+        let Some(table) = file.get(key).and_then(|value| self.table(&END, value)) else {
+            return above.clone();
+        };
+        let buffer = (4096, 1 << 32);
+        EndSpec {
+            send_buffer: self.bytes_within(&table, "send-buffer", buffer).unwrap_or(above.send_buffer),
+            receive_buffer: self
+                .bytes_within(&table, "receive-buffer", buffer)
+                .unwrap_or(above.receive_buffer),
+            autotune: self.switch(&table, "autotune").unwrap_or(above.autotune),
+            checksum: self.switch(&table, "checksum").unwrap_or(above.checksum),
+            ecn: self.switch(&table, "ecn").unwrap_or(above.ecn),
+            min_rto: self.some_time_or(&table, "min-rto", above.min_rto),
+            initial_window: self
+                .integer(&table, "initial-window", (1, 1000))
+                .map_or(above.initial_window, |w| w as u32),
+        }
+    }
+
+    fn some_time_or(&mut self, table: &Table<'_>, key: &str, otherwise: u64) -> u64 {
+        if table.get(key).is_some() { self.some_time(table, key).unwrap_or(otherwise) } else { otherwise }
+    }
+
+    /// `[experiment]`.
+    pub fn experiment(&mut self, file: &Table<'_>, names: &Names<'_>) -> Experiment {
+        let mut experiment = Experiment::default();
+        let Some(table) = file.get("experiment").and_then(|value| self.table(&EXPERIMENT, value)) else {
+            return experiment;
+        };
+        if let Some(sizes) = self.sizes(&table, "sizes") {
+            experiment.sizes = sizes;
+        }
+        experiment.congestion =
+            table.get("congestion").and_then(|value| self.checked(value, names.congestion));
+        experiment.runs = self.integer(&table, "runs", (1, 1_000_000)).map(|runs| runs as u32);
+        if let Some(value) = table.get("schedulers") {
+            match value.get_ref().as_array() {
+                Some(list) => {
+                    experiment.schedulers =
+                        list.iter().filter_map(|item| self.checked(item, names.scheduler)).collect();
+                }
+                None => self.wrong(
+                    value.span(),
+                    "`schedulers` must be a list",
+                    "not a list",
+                    "[\"minrtt\", \"ecf\"]",
+                ),
+            }
+        }
+        experiment
+    }
+
+    /// The scenario's own name.
+    pub fn scenario_name(&mut self, file: &Table<'_>, otherwise: &str) -> String {
+        let Some(value) = file.get("name") else { return otherwise.to_string() };
+        let Some(name) = self.text(value) else { return otherwise.to_string() };
+        if let Some(reason) = phrase::bad_name(name) {
+            self.wrong(value.span(), "this name can't be used", format!("found `{name}`"), reason);
+        }
+        name.to_string()
+    }
+}
+
+/// `5 KiB` or `12 x 5 KiB`.
+fn repeated(text: &str) -> Result<(u64, u64), units::UnitError> {
+    if let Some((count, size)) = text.split_once(" x ")
+        && let Ok(count) = count.trim().parse::<u64>()
+    {
+        let offset = text.len() - size.len();
+        let size = units::bytes(size).map_err(|mut error| {
+            error.span = error.span.start + offset..error.span.end + offset;
+            error
+        })?;
+        return Ok((count, size));
+    }
+    Ok((1, units::bytes(text)?))
+}

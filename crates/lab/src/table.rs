@@ -1,0 +1,47 @@
+//! Plain text tables: columns aligned, the first to the left, the rest to the right.
+
+use unicode_width::UnicodeWidthStr;
+
+/// A table being filled.
+#[derive(Clone, Debug, Default)]
+pub struct Table {
+    head: Vec<String>,
+    rows: Vec<Vec<String>>,
+    left: usize,
+}
+
+impl Table {
+    /// One with these headings, of which the first `left` columns are aligned to the left.
+    pub fn new(left: usize, head: &[&str]) -> Self {
+        Table { head: head.iter().map(|text| (*text).to_string()).collect(), rows: Vec::new(), left }
+    }
+
+    /// Adds a row.
+    pub fn row(&mut self, cells: Vec<String>) {
+        self.rows.push(cells);
+    }
+
+    /// The text, each line indented by two.
+    pub fn render(&self) -> String {
+        let mut widths: Vec<usize> = self.head.iter().map(|text| text.width()).collect();
+        for row in &self.rows {
+            for (width, cell) in widths.iter_mut().zip(row) {
+                *width = (*width).max(cell.width());
+            }
+        }
+        let line = |cells: &[String]| {
+            let mut text = String::from(" ");
+            for (column, (cell, width)) in cells.iter().zip(&widths).enumerate() {
+                let pad = " ".repeat(width - cell.width());
+                text += if column == 0 { " " } else { "  " };
+                text += &if column < self.left { format!("{cell}{pad}") } else { format!("{pad}{cell}") };
+            }
+            text.trim_end().to_string() + "\n"
+        };
+        let mut text = line(&self.head);
+        for row in &self.rows {
+            text += &line(row);
+        }
+        text
+    }
+}
