@@ -254,6 +254,11 @@ mod tests {
     #[test]
     fn figure_3_both_sides_of_gamma_and_delta() {
         assert_eq!(choice([6, 0]), Some(0), "7/15 <= 0.5: the lowest srtt");
+        for (srtt_ms, expected) in [(5, 1), (10, 0)] {
+            let mut scene = Scene::new(vec![flow(0, 10, 10, 3), flow(1, 50, 10, 0)]);
+            scene.flows[1].srtt = srtt_ms * crate::MILLISECOND;
+            assert_eq!(scene.chosen(&mut *build("capacity")), Some(expected), "{srtt_ms} ms");
+        }
         assert_eq!(choice([7, 0]), Some(1), "8/15: congested, the other isn't");
         assert_eq!(choice([7, 6]), Some(1));
         assert_eq!(choice([8, 7]), Some(1), "both are: the least occupied");

@@ -186,6 +186,14 @@ mod tests {
     }
 
     #[test]
+    fn no_faster_is_not_fast_enough() {
+        let mut scene = tail();
+        scene.flows[1].packets_out = 10;
+        scene.flows[0].srtt = scene.flows[2].srtt;
+        assert_eq!(scene.ask(&mut *build("cfs")), Decision::Wait { until: None });
+    }
+
+    #[test]
     fn a_loss_makes_it_look_again() {
         let cfs = &mut *build("cfs");
         let mut scene = tail();

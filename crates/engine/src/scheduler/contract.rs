@@ -119,6 +119,18 @@ fn every_scheduler_decides_alike_twice() {
 }
 
 #[test]
+fn every_scheduler_goes_by_its_name_and_says_whether_it_repeats() {
+    for entry in builtin().entries() {
+        let scheduler = build(entry.name);
+        assert_eq!(scheduler.name(), entry.name);
+        assert_eq!(scheduler.repeats(), ["redundant", "cfs"].contains(&entry.name), "{}", entry.name);
+    }
+    for text in ["blest:linux", "ecf:linux", "minrtt:linux"] {
+        assert_eq!(Some(build(text).name()), text.split(':').next());
+    }
+}
+
+#[test]
 fn every_scheduler_gives_a_reason_with_numbers() {
     use super::testing::{Scene, flow};
     for (text, _) in all() {

@@ -146,6 +146,11 @@ mod tests {
         assert_eq!(plan(vec![fast(0)], 100), (10, 0), "alone");
         assert_eq!(plan(vec![fast(0), flow(1, 90, 8, 2), flow(2, 25, 7, 0)], 100), (2, 7), "the two fastest");
         assert_eq!(plan(vec![fast(0), flow(1, 25, 7, 0), flow(2, 90, 8, 2)], 100), (2, 7));
+        assert_eq!(plan(vec![fast(0), flow(1, 25, 7, 0), flow(2, 25, 8, 2)], 100), (2, 7), "a tie");
+        assert_eq!(plan(vec![fast(0), flow(1, 10, 7, 0)], 100), (1, 7), "a tie");
+        let faster_second = Scene::new(vec![flow(0, 25, 7, 0), flow(1, 10, 10, 0)]);
+        let plan = generate_schedule(&faster_second.view()).unwrap();
+        assert_eq!((plan.fast, plan.on_fast, plan.slow, plan.on_slow), (SubflowId(1), 2, SubflowId(0), 7));
     }
 
     #[test]

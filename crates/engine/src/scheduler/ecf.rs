@@ -173,7 +173,9 @@ mod tests {
     fn having_waited_it_goes_on_waiting_by_beta() {
         // 1.25 55 = 68.75 = (1 + k/10) 10 at k = 58.75.
         let ecf = &mut *build("ecf");
+        assert_eq!(ecf.metrics(), [("waiting", 0.0)]);
         assert_eq!(scene(44).chosen(ecf), WAITS);
+        assert_eq!(ecf.metrics(), [("waiting", 1.0)]);
         assert_eq!(scene(58).chosen(ecf), WAITS);
         assert_eq!(scene(59).chosen(ecf), Some(1), "and this ends the waiting");
         assert_eq!(scene(58).chosen(ecf), Some(1));

@@ -101,6 +101,14 @@ mod tests {
     }
 
     #[test]
+    fn all_alike_the_lower_id() {
+        assert_eq!(
+            Scene::new(vec![flow(0, 20, 10, 5), flow(1, 20, 10, 5)]).chosen(&mut *build("hsr")),
+            Some(0)
+        );
+    }
+
+    #[test]
     fn unlike_minrtt_it_prefers_the_wide_window_to_the_short_path() {
         let pipes = [Pipe::new(10, 4), Pipe::new(20, 20)];
         assert_eq!(run("hsr", &pipes, 10).segments_on(1, 1), (1..=10).collect::<Vec<_>>());

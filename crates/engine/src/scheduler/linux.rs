@@ -179,6 +179,16 @@ mod tests {
     }
 
     #[test]
+    fn the_reason_has_the_linger_time() {
+        let mut scene = scene([3, 8]);
+        let reason = "{subflow 1} flushes its 8.0 KB first, in 2.0 ms: a burst of 65.4 KB";
+        assert_eq!(scene.reason(&mut *build("linux")), reason);
+        scene.flows[1].queue_space = 0;
+        let reason = "{subflow 1} flushes its 8.0 KB first, in 2.0 ms, and its send buffer is full";
+        assert_eq!(scene.reason(&mut *build("linux")), reason);
+    }
+
+    #[test]
     fn the_average_of_earlier_bursts_decides() {
         let linux = &mut *build("linux");
         let mut scene = scene([2, 7]);

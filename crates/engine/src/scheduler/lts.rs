@@ -78,6 +78,14 @@ mod tests {
     }
 
     #[test]
+    fn all_alike_the_lower_id() {
+        assert_eq!(
+            Scene::new(vec![flow(0, 20, 10, 5), flow(1, 20, 10, 5)]).chosen(&mut *build("lts")),
+            Some(0)
+        );
+    }
+
+    #[test]
     fn unlike_lws_the_short_path_weighs_more_and_unlike_minrtt_not_always() {
         let pipes = [Pipe::new(30, 12), Pipe::new(10, 6)];
         // 30/12 against 10/6, 10/5, 10/4 (a tie, to the lower srtt), 10/3: then the first.

@@ -81,6 +81,14 @@ mod tests {
     }
 
     #[test]
+    fn all_alike_the_lower_id() {
+        assert_eq!(
+            Scene::new(vec![flow(0, 20, 10, 5), flow(1, 20, 10, 5)]).chosen(&mut *build("lws")),
+            Some(0)
+        );
+    }
+
+    #[test]
     fn unlike_minrtt_it_levels_the_free_space() {
         // 10 and 6 free: four segments to the first, then in turn, the tie to the lower srtt.
         let pipes = [Pipe::new(100, 10), Pipe::new(10, 6)];

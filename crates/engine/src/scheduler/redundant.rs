@@ -8,7 +8,7 @@
 //!
 //! Ruling: repeats may be sent while the connection-level window is full, for their data is in it already.
 //! A decision looks only at data beyond the subflow's own position in the stream, which moves forward, so
-//! that each chunk is looked at once per subflow; a loss, a timeout or a removed subflow sets it back.
+//! that each chunk is looked at once per subflow. A subflow that joins starts with the oldest.
 //!
 //! Parameters: `opportunistic` and `penalise` (default `off`).
 
@@ -74,11 +74,11 @@ impl Scheduler for Redundant {
         if available { nothing_to_send(view, why) } else { no_room(view, why) }
     }
 
-    fn on_event(&mut self, view: &View<'_>, event: Event) {
-        if let Event::SubflowAdded(_) | Event::SubflowRemoved(_) | Event::Lost { .. } | Event::Timeout(_) =
-            event
+    fn on_event(&mut self, _view: &View<'_>, event: Event) {
+        if let Event::SubflowAdded(subflow) = event
+            && let Some(cursor) = self.cursors.get_mut(subflow.index())
         {
-            self.cursors = [view.una; 32];
+            *cursor = 0;
         }
     }
 
@@ -89,8 +89,10 @@ impl Scheduler for Redundant {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{MSS, Model, Pipe, build, run};
-    use crate::MILLISECOND;
+    use super::super::testing::{MSS, Model, Pipe, Scene, build, flow, run};
+    use super::*;
+    use crate::scheduler::Chunk;
+    use crate::{MILLISECOND, SubflowId};
 
     #[test]
     fn every_subflow_carries_everything() {
@@ -110,6 +112,21 @@ mod tests {
         assert_eq!(done.bytes_on(0), 20_000);
         assert_eq!(done.bytes_on(1), 10_000);
         assert_eq!(done.completed, Some(5 * MILLISECOND));
+    }
+
+    #[test]
+    fn a_slot_used_again_starts_with_the_oldest() {
+        let redundant = &mut *build("redundant");
+        let mut scene = Scene::new(vec![flow(0, 10, 10, 5)]);
+        (scene.unsent, scene.next_offset) = (0, 1000);
+        let chunk = Chunk { offset: 0, len: 1000, carriers: 1, last: SubflowId(0), sent_at: 0 };
+        scene.chunks.0.insert(0, chunk);
+        assert_eq!(scene.ask(redundant), Decision::Wait { until: None });
+        scene.chunks.0.insert(0, Chunk { carriers: 0b10, ..chunk });
+        assert_eq!(scene.ask(redundant), Decision::Wait { until: None }, "it has been looked at");
+        redundant.on_event(&scene.view(), Event::SubflowAdded(SubflowId(0)));
+        let (subflow, purpose) = (SubflowId(0), Purpose::Redundant);
+        assert_eq!(scene.ask(redundant), Decision::Duplicate { subflow, offset: 0, purpose });
     }
 
     #[test]

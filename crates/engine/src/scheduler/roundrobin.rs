@@ -138,6 +138,18 @@ mod tests {
     }
 
     #[test]
+    fn alone_a_spent_quota_is_followed_by_a_fresh_one() {
+        let scheduler = &mut *build("roundrobin(quota=2)");
+        let mut scene = Scene::new(vec![flow(0, 10, 10, 0), flow(1, 10, 10, 10)]);
+        for _ in 0..3 {
+            assert_eq!(scene.chosen(scheduler), Some(0));
+        }
+        scene.flows[1].packets_out = 0;
+        assert_eq!(scene.chosen(scheduler), Some(0), "the second of two");
+        assert_eq!(scene.chosen(scheduler), Some(1));
+    }
+
+    #[test]
     fn strict_turns_queue_beyond_the_window_up_to_the_queue() {
         let scheduler = &mut *build("roundrobin:strict");
         let mut scene = Scene::new(vec![flow(0, 10, 10, 10), flow(1, 10, 10, 0)]);

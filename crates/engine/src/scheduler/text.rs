@@ -55,3 +55,16 @@ pub(super) fn no_room(view: &View<'_>, why: &mut Why) -> Decision {
     why.say(|| format!("none of {} usable subflows has room", view.usable().count()));
     Decision::Wait { until: None }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn units_for_people() {
+        assert_eq!(Ms(41_230_000).to_string(), "41.2 ms");
+        let kb = [0, 999, 1000, 17_440, 99_999, 100_000, 1_234_567].map(|bytes| Kb(bytes).to_string());
+        assert_eq!(kb, ["0 B", "999 B", "1.0 KB", "17.4 KB", "100.0 KB", "100 KB", "1235 KB"]);
+        assert_eq!(Subflow(SubflowId(3)).to_string(), "{subflow 3}");
+    }
+}

@@ -62,10 +62,9 @@ impl BlestLinux {
         let Some(seen) = self.seen.get_mut(flow.id.index()) else {
             return Extremes { min: flow.srtt, max: flow.srtt };
         };
-        if flow.srtt > 0 {
-            seen.min = if seen.min == 0 { flow.srtt } else { seen.min.min(flow.srtt) };
-            seen.max = seen.max.max(flow.srtt);
-        }
+        // Before a sample srtt is 0, like what is seen.
+        seen.min = if seen.min == 0 { flow.srtt } else { seen.min.min(flow.srtt) };
+        seen.max = seen.max.max(flow.srtt);
         *seen
     }
 
