@@ -210,6 +210,11 @@ fn linux_both_sides_of_the_inequality() {
     assert_eq!(scene.chosen(&mut *build("blest:linux")), Some(1));
     scene.send_window = 75_800;
     assert_eq!(scene.chosen(&mut *build("blest:linux(lambda=1.3)")), None);
+    // lambda 1.0 stays: 60,000 = 64,000 - 4,000.
+    scene.send_window = 64_000;
+    assert_eq!(scene.chosen(&mut *build("blest:linux(lambda=1.0)")), Some(1));
+    scene.send_window = 63_999;
+    assert_eq!(scene.chosen(&mut *build("blest:linux(lambda=1.0)")), None);
 }
 
 #[test]
