@@ -50,7 +50,8 @@ fn linked(flows: &[Flow], r: usize) -> f64 {
     best / (total * total)
 }
 
-fn increase(flows: &[Flow], r: usize) -> f64 {
+/// Segments per acknowledged segment.
+pub(super) fn increase(flows: &[Flow], r: usize) -> f64 {
     linked(flows, r).min(1.0 / window(&flows[r]))
 }
 

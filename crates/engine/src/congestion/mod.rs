@@ -18,13 +18,25 @@ use crate::flow::Flow;
 use crate::registry::{Entry, Registry};
 
 mod additive;
+mod balia;
+#[cfg(test)]
+mod contract;
+mod coupled;
 mod cubic;
+mod delay;
+mod ewtcp;
 mod lia;
+mod mveno;
 mod olia;
 mod reno;
+mod rtt_compensator;
+mod semicoupled;
 mod subflows;
 #[cfg(test)]
 mod testing;
+mod vegas;
+mod veno;
+mod wvegas;
 
 /// What a control's file registers.
 type ControlEntry = Entry<dyn CongestionControl>;
@@ -129,5 +141,14 @@ pub fn builtin() -> Registry<dyn CongestionControl> {
     all.add(cubic::ENTRY);
     all.add(lia::ENTRY);
     all.add(olia::ENTRY);
+    all.add(balia::ENTRY);
+    all.add(wvegas::ENTRY);
+    all.add(ewtcp::ENTRY);
+    all.add(coupled::ENTRY);
+    all.add(semicoupled::ENTRY);
+    all.add(rtt_compensator::ENTRY);
+    all.add(vegas::ENTRY);
+    all.add(veno::ENTRY);
+    all.add(mveno::ENTRY);
     all
 }

@@ -36,6 +36,20 @@ pub(super) fn build(spec: &str) -> Box<dyn CongestionControl> {
     builtin().parse(spec).unwrap_or_else(|error| panic!("{error}")).build()
 }
 
+/// ACKs of one segment each through one round trip, all with the same sample.
+pub(super) fn round_trip(
+    control: &mut dyn CongestionControl,
+    flows: &mut [Flow],
+    i: usize,
+    segments: u32,
+    rtt_ms: u64,
+) {
+    for j in 0..segments {
+        let rtt = Some(rtt_ms * MILLISECOND);
+        control.on_ack(flows, i, &Ack { rtt, round_start: j == 0, ..ack(1) });
+    }
+}
+
 /// Equal to nine digits.
 #[track_caller]
 pub(super) fn assert_close(actual: f64, expected: f64) {

@@ -1,0 +1,116 @@
+//! COUPLED: Wischik, Raiciu, Greenhalgh, Handley, "Design, implementation and evaluation of congestion
+//! control for multipath TCP", NSDI 2011, section 2.2 (after Kelly and Voice 2005, Han et al. 2006).
+//!
+//! w_r: congestion window of subflow r (segments), w_total: the sum over the subflows. For each segment
+//! acknowledged on r in congestion avoidance, and at a loss on r:
+//!
+//! ```text
+//! w_r += 1 / w_total
+//! w_r -= w_total / 2, at least 1 left
+//! ```
+//!
+//! All traffic goes to the least congested paths; on equally congested ones it flaps between them, since a
+//! loss costs a subflow half of the whole. With one subflow it is Reno.
+//!
+//! Rulings. The bound of 1 is the paper's (a subflow must go on probing); with one subflow it is Reno's 2.
+//! Slow start and recovery are TCP's. w_total counts the usable subflows with a round-trip sample; a backup
+//! only while it carries data.
+
+use super::additive::Additive;
+use super::subflows::{counted, window};
+use super::{Ack, CongestionControl, ControlEntry, LossCause};
+use crate::Nanos;
+use crate::flow::Flow;
+use crate::registry::Exception;
+
+pub(super) const ENTRY: ControlEntry = ControlEntry {
+    name: "coupled",
+    summary: "fully coupled: all traffic to the least congested paths",
+    source: "Wischik et al., NSDI 2011 section 2.2",
+    parameters: &[],
+    presets: &[],
+    exceptions: &[Exception {
+        rule: "ssthresh",
+        reason: "section 2.2 subtracts half of all windows, and leaves 1 segment when there are several subflows",
+    }],
+    build: |_| Box::new(Coupled { additive: Additive::new() }),
+};
+
+#[derive(Debug)]
+struct Coupled {
+    additive: Additive,
+}
+
+/// Segments per acknowledged segment.
+fn increase(flows: &[Flow], r: usize) -> f64 {
+    1.0 / counted(flows, r).map(|(_, flow)| window(flow)).sum::<f64>()
+}
+
+impl CongestionControl for Coupled {
+    fn name(&self) -> &'static str {
+        ENTRY.name
+    }
+
+    fn subflow_added(&mut self, _flows: &mut [Flow], i: usize, _now: Nanos) {
+        self.additive.reset(i);
+    }
+
+    fn subflow_removed(&mut self, _flows: &mut [Flow], i: usize) {
+        self.additive.reset(i);
+    }
+
+    fn on_ack(&mut self, flows: &mut [Flow], i: usize, ack: &Ack) {
+        self.additive.grow(flows, i, ack, increase);
+    }
+
+    fn ssthresh(&mut self, flows: &[Flow], i: usize, _cause: LossCause, _now: Nanos) -> u32 {
+        self.additive.on_loss(i);
+        let (mut total, mut n) = (0u64, 0);
+        for (_, flow) in counted(flows, i) {
+            total += u64::from(flow.cwnd);
+            n += 1;
+        }
+        let left = u64::from(flows[i].cwnd).saturating_sub(total.div_ceil(2));
+        (left as u32).max(if n > 1 { 1 } else { 2 })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{ack, assert_close, build, flow, flows};
+    use super::*;
+
+    #[test]
+    fn the_increase_is_shared_and_the_decrease_is_half_of_all() {
+        let list = flows(&[flow(10, 100), flow(30, 10)]);
+        assert_close(increase(&list, 0), 0.025);
+        assert_close(increase(&list, 1), 0.025);
+        let mut coupled = build("coupled");
+        // 30 - 40/2 = 10; 10 - 20 < 1.
+        assert_eq!(coupled.ssthresh(&list, 1, LossCause::FastRetransmit, 0), 10);
+        assert_eq!(coupled.ssthresh(&list, 0, LossCause::FastRetransmit, 0), 1);
+    }
+
+    #[test]
+    fn one_subflow_is_halved_as_renos() {
+        for (cwnd, expected) in [(30, 15), (31, 15), (3, 2), (1, 2)] {
+            let list = flows(&[flow(cwnd, 10)]);
+            assert_eq!(build("coupled").ssthresh(&list, 0, LossCause::FastRetransmit, 0), expected);
+        }
+    }
+
+    #[test]
+    fn the_window_follows() {
+        // 1/40 per segment: the 40th adds one; then 1/41.
+        let mut list = flows(&[flow(10, 100), flow(30, 10)]);
+        let mut coupled = build("coupled");
+        coupled.on_ack(&mut list, 0, &ack(39));
+        assert_eq!(list[0].cwnd, 10);
+        coupled.on_ack(&mut list, 0, &ack(1));
+        assert_eq!(list[0].cwnd, 11);
+        coupled.on_ack(&mut list, 1, &ack(40));
+        assert_eq!(list[1].cwnd, 30);
+        coupled.on_ack(&mut list, 1, &ack(1));
+        assert_eq!(list[1].cwnd, 31);
+    }
+}

@@ -1,0 +1,113 @@
+//! EWTCP, equally weighted TCP: Honda, Nishida, Eggert, Sarolahti, Tokuda, "Multipath congestion control for
+//! shared bottleneck", PFLDNeT 2009; discussed in Wischik, Raiciu, Greenhalgh, Handley, "Design,
+//! implementation and evaluation of congestion control for multipath TCP", NSDI 2011, section 2.1.
+//!
+//! w_r: congestion window of subflow r (segments), n: the number of subflows. For each segment acknowledged
+//! on r in congestion avoidance, and at a loss on r:
+//!
+//! ```text
+//! w_r += a / w_r
+//! w_r  = w_r / 2
+//! ```
+//!
+//! At a loss rate p the window settles where a/w = p w/2: w = sqrt(2 a / p), sqrt(a) times that of TCP. So
+//! that n subflows at one bottleneck take together as much as one TCP, a = 1/n^2. (NSDI 2011 prints
+//! a = 1/sqrt(n), which its own rule contradicts.) Nothing moves away from a congested path.
+//!
+//! Slow start and recovery are TCP's; ssthresh = max(w_r / 2, 2).
+//!
+//! Parameter `a`, in (0, 1]; 0, the default, stands for 1/n^2 with n as it is at the moment. Ruling: n counts
+//! the usable subflows with a round-trip sample; a backup only while it carries data.
+
+use super::additive::Additive;
+use super::subflows::{counted, window};
+use super::{Ack, CongestionControl, ControlEntry, LossCause, half_window};
+use crate::Nanos;
+use crate::flow::Flow;
+use crate::registry::Parameter;
+
+pub(super) const ENTRY: ControlEntry = ControlEntry {
+    name: "ewtcp",
+    summary: "equally weighted: each of n subflows as aggressive as 1/n of a TCP",
+    source: "Honda et al., PFLDNeT 2009; Wischik et al., NSDI 2011 section 2.1",
+    parameters: &[Parameter::number(
+        "a",
+        0.0,
+        (0.0, 1.0),
+        "increase per round trip, segments; 0: one over the square of the number of subflows",
+    )],
+    presets: &[],
+    exceptions: &[],
+    build: |values| Box::new(Ewtcp { additive: Additive::new(), a: values.number("a") }),
+};
+
+#[derive(Debug)]
+struct Ewtcp {
+    additive: Additive,
+    a: f64,
+}
+
+/// Segments per acknowledged segment.
+fn increase(flows: &[Flow], r: usize, a: f64) -> f64 {
+    let a = if a > 0.0 {
+        a
+    } else {
+        let n = counted(flows, r).count() as f64;
+        1.0 / (n * n)
+    };
+    a / window(&flows[r])
+}
+
+impl CongestionControl for Ewtcp {
+    fn name(&self) -> &'static str {
+        ENTRY.name
+    }
+
+    fn subflow_added(&mut self, _flows: &mut [Flow], i: usize, _now: Nanos) {
+        self.additive.reset(i);
+    }
+
+    fn subflow_removed(&mut self, _flows: &mut [Flow], i: usize) {
+        self.additive.reset(i);
+    }
+
+    fn on_ack(&mut self, flows: &mut [Flow], i: usize, ack: &Ack) {
+        let a = self.a;
+        self.additive.grow(flows, i, ack, |flows, r| increase(flows, r, a));
+    }
+
+    fn ssthresh(&mut self, flows: &[Flow], i: usize, _cause: LossCause, _now: Nanos) -> u32 {
+        self.additive.on_loss(i);
+        half_window(&flows[i], 2)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{ack, assert_close, build, flow, flows};
+    use super::*;
+
+    #[test]
+    fn the_weight_is_one_over_n_squared_or_what_is_given() {
+        let two = flows(&[flow(10, 100), flow(50, 10)]);
+        assert_close(increase(&two, 0, 0.0), 1.0 / 40.0);
+        assert_close(increase(&two, 1, 0.0), 1.0 / 200.0);
+        assert_close(increase(&two, 0, 0.5), 0.05);
+        let three = flows(&[flow(10, 100), flow(50, 10), flow(1, 1)]);
+        assert_close(increase(&three, 0, 0.0), 1.0 / 90.0);
+    }
+
+    #[test]
+    fn the_parameter_reaches_the_window() {
+        // a = 0.25 and w = 10: 40 acknowledged segments for one.
+        let mut list = flows(&[flow(10, 100)]);
+        let mut ewtcp = build("ewtcp(a=0.25)");
+        ewtcp.on_ack(&mut list, 0, &ack(39));
+        assert_eq!(list[0].cwnd, 10);
+        ewtcp.on_ack(&mut list, 0, &ack(1));
+        assert_eq!(list[0].cwnd, 11);
+        assert_eq!(ewtcp.ssthresh(&list, 0, LossCause::FastRetransmit, 0), 5);
+        list[0].cwnd = 3;
+        assert_eq!(ewtcp.ssthresh(&list, 0, LossCause::FastRetransmit, 0), 2);
+    }
+}

@@ -1,0 +1,112 @@
+//! SEMICOUPLED: Wischik, Raiciu, Greenhalgh, Handley, "Design, implementation and evaluation of congestion
+//! control for multipath TCP", NSDI 2011, section 2.4.
+//!
+//! w_r: congestion window of subflow r (segments), w_total: the sum over the n subflows. For each segment
+//! acknowledged on r in congestion avoidance, and at a loss on r:
+//!
+//! ```text
+//! w_r += a / w_total
+//! w_r  = w_r / 2
+//! ```
+//!
+//! Where the loss rates p_r balance the two, w_r = (1/p_r) sqrt(2 a) / sqrt(sum_p 1/p_p): most on the less
+//! congested paths, something on all. At equal loss rates w_total = sqrt(2 a n / p), TCP's for a = 1/n.
+//!
+//! Slow start and recovery are TCP's; ssthresh = max(w_r / 2, 2).
+//!
+//! Parameter `a`, in (0, 1]; 0, the default, stands for 1/n with n as it is at the moment. Ruling: the
+//! subflows counted are the usable ones with a round-trip sample; a backup only while it carries data.
+
+use super::additive::Additive;
+use super::subflows::{counted, window};
+use super::{Ack, CongestionControl, ControlEntry, LossCause, half_window};
+use crate::Nanos;
+use crate::flow::Flow;
+use crate::registry::Parameter;
+
+pub(super) const ENTRY: ControlEntry = ControlEntry {
+    name: "semicoupled",
+    summary: "coupled increase, each subflow's own decrease",
+    source: "Wischik et al., NSDI 2011 section 2.4",
+    parameters: &[Parameter::number(
+        "a",
+        0.0,
+        (0.0, 1.0),
+        "aggressiveness, segments; 0: one over the number of subflows",
+    )],
+    presets: &[],
+    exceptions: &[],
+    build: |values| Box::new(SemiCoupled { additive: Additive::new(), a: values.number("a") }),
+};
+
+#[derive(Debug)]
+struct SemiCoupled {
+    additive: Additive,
+    a: f64,
+}
+
+/// Segments per acknowledged segment.
+fn increase(flows: &[Flow], r: usize, a: f64) -> f64 {
+    let (mut total, mut n) = (0.0, 0.0);
+    for (_, flow) in counted(flows, r) {
+        total += window(flow);
+        n += 1.0;
+    }
+    let a = if a > 0.0 { a } else { 1.0 / n };
+    a / total
+}
+
+impl CongestionControl for SemiCoupled {
+    fn name(&self) -> &'static str {
+        ENTRY.name
+    }
+
+    fn subflow_added(&mut self, _flows: &mut [Flow], i: usize, _now: Nanos) {
+        self.additive.reset(i);
+    }
+
+    fn subflow_removed(&mut self, _flows: &mut [Flow], i: usize) {
+        self.additive.reset(i);
+    }
+
+    fn on_ack(&mut self, flows: &mut [Flow], i: usize, ack: &Ack) {
+        let a = self.a;
+        self.additive.grow(flows, i, ack, |flows, r| increase(flows, r, a));
+    }
+
+    fn ssthresh(&mut self, flows: &[Flow], i: usize, _cause: LossCause, _now: Nanos) -> u32 {
+        self.additive.on_loss(i);
+        half_window(&flows[i], 2)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{ack, assert_close, build, flow, flows};
+    use super::*;
+
+    #[test]
+    fn the_increase_is_a_over_all_windows() {
+        // n = 2: a = 1/2; 0.5 / 40 = 0.0125. n = 3: (1/3) / 50.
+        let two = flows(&[flow(10, 100), flow(30, 10)]);
+        assert_close(increase(&two, 0, 0.0), 0.0125);
+        assert_close(increase(&two, 1, 0.0), 0.0125);
+        assert_close(increase(&two, 1, 0.8), 0.02);
+        let three = flows(&[flow(10, 100), flow(30, 10), flow(10, 1)]);
+        assert_close(increase(&three, 2, 0.0), 1.0 / 150.0);
+    }
+
+    #[test]
+    fn the_parameter_reaches_the_window_and_a_loss_takes_its_own_half() {
+        // a = 0.4: 0.4/40 = 0.01: the 100th acknowledged segment adds one.
+        let mut list = flows(&[flow(10, 100), flow(30, 10)]);
+        let mut control = build("semicoupled(a=0.4)");
+        control.on_ack(&mut list, 0, &ack(99));
+        assert_eq!(list[0].cwnd, 10);
+        control.on_ack(&mut list, 0, &ack(1));
+        assert_eq!(list[0].cwnd, 11);
+        assert_eq!(control.ssthresh(&list, 1, LossCause::FastRetransmit, 0), 15);
+        list[1].cwnd = 3;
+        assert_eq!(control.ssthresh(&list, 1, LossCause::FastRetransmit, 0), 2);
+    }
+}

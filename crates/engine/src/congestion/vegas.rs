@@ -1,0 +1,306 @@
+//! Vegas: Brakmo and Peterson, "TCP Vegas: end to end congestion avoidance on a global Internet", IEEE JSAC
+//! 13(8), 1995.
+//!
+//! cwnd: congestion window (segments), base: least round-trip time seen, rtt: round-trip time of the last
+//! round (seconds). Once per round trip (section 3.3), with
+//!
+//! ```text
+//! diff = (cwnd/base - cwnd/rtt) base         the segments queued in the network
+//! diff < alpha:  cwnd += 1
+//! diff > beta:   cwnd -= 1
+//! otherwise:     cwnd stays
+//! ```
+//!
+//! Slow start (section 3.4) doubles the window every other round trip only, so that rates are compared at a
+//! fixed window, and ends when diff > gamma.
+//!
+//! Uncoupled: each subflow is a connection of its own.
+//!
+//! Rulings. rtt is the least sample of the round trip, as in Linux, which takes the delays of delayed ACKs
+//! out; with fewer than three samples it is not judged, and the window grows by the one segment of Reno.
+//! When slow start ends, the window is brought to what base and rtt say the path holds, cwnd base/rtt + 1,
+//! if that is less (Linux). The window is never taken below 2 segments, and the threshold never left above
+//! it, or the next round trip would be slow start. Losses halve, ssthresh = max(cwnd/2, 2), as Linux and
+//! unlike the paper, whose smaller decrease belongs to its own loss detection. After an idle time the base
+//! is measured again (Linux). alpha 2, beta 4 and gamma 1 are the paper's and Linux's.
+//!
+//! Preset `linux`: slow start doubles every round trip.
+
+use super::delay::{Delay, Round, RoundTrip};
+use super::subflows::PerSubflow;
+use super::{Ack, CongestionControl, ControlEntry, LossCause, half_window, slow_start};
+use crate::Nanos;
+use crate::flow::Flow;
+use crate::registry::{Parameter, Preset};
+
+pub(super) const ENTRY: ControlEntry = ControlEntry {
+    name: "vegas",
+    summary: "uncoupled, delay-based: keeps a few segments queued",
+    source: "Brakmo and Peterson, IEEE JSAC 13(8), 1995, sections 3.3 and 3.4",
+    parameters: &[
+        Parameter::number("alpha", 2.0, (0.0, 1000.0), "grow below so many queued segments"),
+        Parameter::number("beta", 4.0, (0.0, 1000.0), "shrink above so many queued segments"),
+        Parameter::number("gamma", 1.0, (0.0, 1000.0), "end slow start above so many queued segments"),
+        Parameter::switch("every-other", true, "slow start grows in every other round trip only"),
+    ],
+    presets: &[Preset {
+        name: "linux",
+        summary: "slow start grows in every round trip, as in Linux's tcp_vegas",
+        values: &[("every-other", 0.0)],
+    }],
+    exceptions: &[],
+    build: |values| {
+        Box::new(Vegas {
+            subflows: PerSubflow::default(),
+            alpha: values.number("alpha"),
+            beta: values.number("beta"),
+            gamma: values.number("gamma"),
+            every_other: values.switch("every-other"),
+        })
+    },
+};
+
+#[derive(Debug, Default)]
+struct State {
+    delay: Delay,
+    /// Slow start rests in this round trip.
+    resting: bool,
+    /// The last diff, segments.
+    diff: f64,
+}
+
+#[derive(Debug)]
+struct Vegas {
+    subflows: PerSubflow<State>,
+    alpha: f64,
+    beta: f64,
+    gamma: f64,
+    every_other: bool,
+}
+
+/// diff = (w/base - w/rtt) base, segments.
+pub(super) fn queued(cwnd: u32, base: Nanos, rtt: Nanos) -> f64 {
+    f64::from(cwnd) * rtt.saturating_sub(base) as f64 / rtt.max(1) as f64
+}
+
+/// Ends slow start: the window to what the path holds, the threshold to the window.
+pub(super) fn leave_slow_start(flow: &mut Flow, base: Nanos, rtt: Nanos) {
+    let held = (f64::from(flow.cwnd) * base as f64 / rtt.max(1) as f64) as u32;
+    flow.cwnd = flow.cwnd.min(held.saturating_add(1)).max(2);
+    flow.ssthresh = flow.ssthresh.min(flow.cwnd);
+}
+
+/// One segment less, 2 at least; the threshold follows.
+pub(super) fn shrink(flow: &mut Flow) {
+    if flow.cwnd > 2 {
+        flow.cwnd -= 1;
+    }
+    flow.ssthresh = flow.ssthresh.min(flow.cwnd);
+}
+
+/// One segment more, if the window is the limit.
+pub(super) fn grow(flow: &mut Flow, ack: &Ack) {
+    if ack.cwnd_limited {
+        flow.cwnd = flow.cwnd.saturating_add(1);
+    }
+}
+
+impl CongestionControl for Vegas {
+    fn name(&self) -> &'static str {
+        ENTRY.name
+    }
+
+    fn subflow_added(&mut self, _flows: &mut [Flow], i: usize, _now: Nanos) {
+        self.subflows.reset(i);
+    }
+
+    fn on_ack(&mut self, flows: &mut [Flow], i: usize, ack: &Ack) {
+        let flow = &mut flows[i];
+        let state = self.subflows.at(i);
+        let round = state.delay.on_ack(ack);
+        if let Round::Measured(RoundTrip { base, least, .. }) = round {
+            state.diff = queued(flow.cwnd, base, least);
+        }
+        if flow.in_slow_start() {
+            match round {
+                Round::Measured(RoundTrip { base, least, .. }) if state.diff > self.gamma => {
+                    leave_slow_start(flow, base, least);
+                    return;
+                }
+                Round::Running => {}
+                _ => state.resting = self.every_other && !state.resting,
+            }
+            if ack.cwnd_limited && !state.resting {
+                slow_start(flow, ack.acked);
+            }
+            return;
+        }
+        match round {
+            Round::Running => {}
+            Round::Unmeasured => grow(flow, ack),
+            Round::Measured(_) if state.diff > self.beta => shrink(flow),
+            Round::Measured(_) if state.diff < self.alpha => grow(flow, ack),
+            Round::Measured(_) => {}
+        }
+    }
+
+    fn ssthresh(&mut self, flows: &[Flow], i: usize, _cause: LossCause, _now: Nanos) -> u32 {
+        let state = self.subflows.at(i);
+        state.delay.forget_round();
+        state.resting = false;
+        half_window(&flows[i], 2)
+    }
+
+    fn on_idle_restart(&mut self, _flows: &[Flow], i: usize, _idle: Nanos) {
+        let state = self.subflows.at(i);
+        state.delay.restart();
+        state.resting = false;
+    }
+
+    fn metrics(&self, _flows: &[Flow], i: usize) -> Vec<(&'static str, f64)> {
+        vec![("diff", self.subflows.get(i).map_or(0.0, |state| state.diff))]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{ack, assert_close, build, flow, flows, round_trip};
+    use super::*;
+    use crate::MILLISECOND;
+
+    #[test]
+    fn diff_counts_the_queued_segments() {
+        // w 20, base 100 ms, rtt 125 ms: 200/s expected, 160/s actual: 40 * 0.1 = 4.
+        assert_close(queued(20, 100, 125), 4.0);
+        assert_close(queued(20, 100, 100), 0.0);
+    }
+
+    #[test]
+    fn once_per_round_trip_by_alpha_and_beta() {
+        // base 100 ms, w 20: diff 2 at 111.11 ms, 4 at 125 ms. Samples of 105, 120 and 130 ms.
+        for (ms, expected) in [(105, 21), (120, 20), (130, 19)] {
+            let mut list = flows(&[flow(20, 100)]);
+            let mut vegas = build("vegas");
+            // The first round trip shows the base, and ends unmeasured before it began.
+            round_trip(&mut *vegas, &mut list, 0, 20, 100);
+            list[0].cwnd = 20;
+            round_trip(&mut *vegas, &mut list, 0, 20, ms);
+            list[0].cwnd = 20;
+            vegas.on_ack(&mut list, 0, &Ack { round_start: true, ..ack(1) });
+            assert_eq!(list[0].cwnd, expected, "{ms} ms");
+            // Within the round trip nothing moves.
+            vegas.on_ack(&mut list, 0, &ack(10));
+            assert_eq!(list[0].cwnd, expected, "{ms} ms");
+            assert_close(vegas.metrics(&list, 0)[0].1, 20.0 * (ms - 100) as f64 / ms as f64);
+        }
+    }
+
+    #[test]
+    fn the_thresholds_themselves_leave_the_window() {
+        // diff exactly 4 = beta at 125 ms; alpha = beta = 4 is an equilibrium.
+        for spec in ["vegas", "vegas(alpha=4)"] {
+            let mut list = flows(&[flow(20, 100)]);
+            let mut vegas = build(spec);
+            round_trip(&mut *vegas, &mut list, 0, 20, 100);
+            round_trip(&mut *vegas, &mut list, 0, 20, 125);
+            list[0].cwnd = 20;
+            vegas.on_ack(&mut list, 0, &Ack { round_start: true, ..ack(1) });
+            assert_eq!(list[0].cwnd, 20, "{spec}");
+        }
+    }
+
+    #[test]
+    fn slow_start_doubles_every_other_round_trip() {
+        let mut list = flows(&[flow(10, 100)]);
+        list[0].ssthresh = u32::MAX;
+        let mut vegas = build("vegas");
+        let mut windows = Vec::new();
+        for _ in 0..5 {
+            let window = list[0].cwnd;
+            round_trip(&mut *vegas, &mut list, 0, window, 100);
+            windows.push(list[0].cwnd);
+        }
+        assert_eq!(windows, [10, 20, 20, 40, 40]);
+        let mut list = flows(&[flow(10, 100)]);
+        list[0].ssthresh = u32::MAX;
+        let mut vegas = build("vegas:linux");
+        round_trip(&mut *vegas, &mut list, 0, 10, 100);
+        round_trip(&mut *vegas, &mut list, 0, 20, 100);
+        assert_eq!(list[0].cwnd, 40);
+    }
+
+    #[test]
+    fn slow_start_ends_with_more_than_gamma_queued() {
+        // w 20, base 100, rtt 110 ms: diff 1.82 > 1: the path holds 20 * 100/110 = 18.2 -> 18 + 1.
+        let mut list = flows(&[flow(20, 100)]);
+        list[0].ssthresh = u32::MAX;
+        let mut vegas = build("vegas");
+        round_trip(&mut *vegas, &mut list, 0, 20, 100);
+        assert_eq!(list[0].cwnd, 20);
+        for ms in [110, 112, 115] {
+            vegas.on_ack(&mut list, 0, &Ack { rtt: Some(ms * MILLISECOND), ..ack(0) });
+        }
+        // Those were part of the first round trip, whose least is 100 ms: nothing yet.
+        vegas.on_ack(&mut list, 0, &Ack { round_start: true, ..ack(0) });
+        assert!(list[0].in_slow_start());
+        for ms in [110, 112, 115] {
+            vegas.on_ack(&mut list, 0, &Ack { rtt: Some(ms * MILLISECOND), ..ack(0) });
+        }
+        vegas.on_ack(&mut list, 0, &Ack { round_start: true, ..ack(1) });
+        assert_eq!((list[0].cwnd, list[0].ssthresh), (19, 19));
+        assert!(!list[0].in_slow_start());
+    }
+
+    #[test]
+    fn a_window_of_two_stays_and_is_no_slow_start() {
+        let mut list = flows(&[flow(2, 100)]);
+        shrink(&mut list[0]);
+        assert_eq!((list[0].cwnd, list[0].ssthresh), (2, 2));
+        list[0].cwnd = 3;
+        list[0].ssthresh = 3;
+        shrink(&mut list[0]);
+        assert_eq!((list[0].cwnd, list[0].ssthresh), (2, 2));
+        // 4 segments, rtt ten times the base: the path holds less than 2.
+        list[0].cwnd = 4;
+        leave_slow_start(&mut list[0], 1, 10);
+        assert_eq!(list[0].cwnd, 2);
+    }
+
+    #[test]
+    fn unmeasured_round_trips_grow_as_reno() {
+        let mut list = flows(&[flow(2, 100)]);
+        let mut vegas = build("vegas");
+        for expected in [3, 4, 5] {
+            vegas.on_ack(&mut list, 0, &Ack { round_start: true, ..ack(2) });
+            assert_eq!(list[0].cwnd, expected);
+        }
+        vegas.on_ack(&mut list, 0, &Ack { round_start: true, cwnd_limited: false, ..ack(2) });
+        assert_eq!(list[0].cwnd, 5);
+    }
+
+    #[test]
+    fn after_an_idle_time_the_base_is_measured_again() {
+        let mut list = flows(&[flow(20, 100)]);
+        let mut vegas = build("vegas");
+        round_trip(&mut *vegas, &mut list, 0, 20, 100);
+        vegas.on_idle_restart(&list, 0, 1);
+        round_trip(&mut *vegas, &mut list, 0, 20, 200);
+        vegas.on_ack(&mut list, 0, &Ack { round_start: true, ..ack(1) });
+        assert_close(vegas.metrics(&list, 0)[0].1, 0.0);
+    }
+
+    #[test]
+    fn a_loss_halves_and_drops_the_round_trips_samples() {
+        let mut list = flows(&[flow(20, 100)]);
+        let mut vegas = build("vegas");
+        round_trip(&mut *vegas, &mut list, 0, 20, 100);
+        list[0].cwnd = 21;
+        assert_eq!(vegas.ssthresh(&list, 0, LossCause::FastRetransmit, 0), 10);
+        list[0].cwnd = 10;
+        // Unmeasured: one segment, not a judgement on old samples.
+        vegas.on_ack(&mut list, 0, &Ack { round_start: true, rtt: Some(900 * MILLISECOND), ..ack(1) });
+        assert_eq!(list[0].cwnd, 11);
+        list[0].cwnd = 3;
+        assert_eq!(vegas.ssthresh(&list, 0, LossCause::Timeout, 0), 2);
+    }
+}

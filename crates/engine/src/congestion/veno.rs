@@ -1,0 +1,252 @@
+//! Veno: Fu and Liew, "TCP Veno: TCP enhancement for transmission over wireless access networks", IEEE JSAC
+//! 21(2), 2003.
+//!
+//! cwnd: congestion window (segments), base: least round-trip time since the last loss, rtt: round-trip time
+//! of the last round (seconds), N: the segments queued (section II.A). With
+//!
+//! ```text
+//! N = cwnd (rtt - base) / rtt
+//! per acknowledged segment:  cwnd += 1/cwnd       N < beta   (section II.B)
+//!                            cwnd += 1/(2 cwnd)   N >= beta
+//! fast retransmit:           cwnd = 4/5 cwnd      N < beta   the loss is taken for random (section II.C)
+//!                            cwnd = 1/2 cwnd      N >= beta  ... for congestion
+//! ```
+//!
+//! Timeouts and slow start are Reno's.
+//!
+//! Uncoupled: each subflow is a connection of its own.
+//!
+//! Rulings. rtt is the least sample of the round trip, of three at least, as in Linux; N stays as it was
+//! until a round trip has them, and starts at 0. "Every other ACK" is half the increase per acknowledged
+//! segment. An ECN mark is no random loss: half. beta = 3 is the paper's.
+//!
+//! Preset `linux`: base is the least of the whole connection, and a timeout too takes only a fifth when N <
+//! beta.
+
+use super::additive::Additive;
+use super::delay::{Delay, Round};
+use super::subflows::{PerSubflow, window};
+use super::vegas::queued;
+use super::{Ack, CongestionControl, ControlEntry, LossCause, half_window};
+use crate::Nanos;
+use crate::flow::Flow;
+use crate::registry::{Parameter, Preset, Values};
+
+pub(super) const ENTRY: ControlEntry = ControlEntry {
+    name: "veno",
+    summary: "uncoupled: Reno that takes a fifth instead of half when a loss looks random",
+    source: "Fu and Liew, IEEE JSAC 21(2), 2003, section II",
+    parameters: PARAMETERS,
+    presets: PRESETS,
+    exceptions: &[],
+    build: |values| Box::new(Veno { backlog: Backlog::new(values), additive: Additive::new() }),
+};
+
+pub(super) const PARAMETERS: &[Parameter] = &[
+    Parameter::number("beta", 3.0, (0.0, 1000.0), "queued segments from which a loss is congestion"),
+    Parameter::switch("reset-base", true, "measure the base round-trip time anew after each loss"),
+    Parameter::switch("timeouts-differ", false, "a timeout too takes a fifth only when it looks random"),
+];
+
+pub(super) const PRESETS: &[Preset] = &[Preset {
+    name: "linux",
+    summary: "as Linux's tcp_veno",
+    values: &[("reset-base", 0.0), ("timeouts-differ", 1.0)],
+}];
+
+/// Veno's estimate of the queued segments, and what follows from it.
+#[derive(Debug)]
+pub(super) struct Backlog {
+    subflows: PerSubflow<State>,
+    beta: f64,
+    reset_base: bool,
+    timeouts_differ: bool,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    delay: Delay,
+    /// N, segments.
+    n: f64,
+}
+
+impl Backlog {
+    pub(super) fn new(values: &Values) -> Self {
+        Backlog {
+            subflows: PerSubflow::default(),
+            beta: values.number("beta"),
+            reset_base: values.switch("reset-base"),
+            timeouts_differ: values.switch("timeouts-differ"),
+        }
+    }
+
+    pub(super) fn reset(&mut self, i: usize) {
+        self.subflows.reset(i);
+    }
+
+    /// Takes an ACK's sample; N changes only with an ACK that starts a round trip.
+    pub(super) fn on_ack(&mut self, flow: &Flow, i: usize, ack: &Ack) {
+        let state = self.subflows.at(i);
+        if let Round::Measured(trip) = state.delay.on_ack(ack) {
+            state.n = queued(flow.cwnd, trip.base, trip.least);
+        }
+    }
+
+    /// N of subflow `i`, segments.
+    pub(super) fn queued(&self, i: usize) -> f64 {
+        self.subflows.get(i).map_or(0.0, |state| state.n)
+    }
+
+    /// What the increase is multiplied by: 1, or 1/2 when the path is fully used.
+    pub(super) fn pace(&self, i: usize) -> f64 {
+        if self.queued(i) < self.beta { 1.0 } else { 0.5 }
+    }
+
+    /// The threshold after a loss.
+    pub(super) fn ssthresh(&mut self, flow: &Flow, i: usize, cause: LossCause) -> u32 {
+        let may_be_random = match cause {
+            LossCause::FastRetransmit => true,
+            LossCause::Timeout => self.timeouts_differ,
+            LossCause::Ecn => false,
+        };
+        let random = may_be_random && self.queued(i) < self.beta;
+        let state = self.subflows.at(i);
+        if self.reset_base {
+            state.delay.restart();
+        } else {
+            state.delay.forget_round();
+        }
+        if random { ((u64::from(flow.cwnd) * 4 / 5) as u32).max(2) } else { half_window(flow, 2) }
+    }
+
+    /// The path may have changed.
+    pub(super) fn restart(&mut self, i: usize) {
+        self.subflows.at(i).delay.restart();
+    }
+}
+
+#[derive(Debug)]
+struct Veno {
+    backlog: Backlog,
+    additive: Additive,
+}
+
+impl CongestionControl for Veno {
+    fn name(&self) -> &'static str {
+        ENTRY.name
+    }
+
+    fn subflow_added(&mut self, _flows: &mut [Flow], i: usize, _now: Nanos) {
+        self.backlog.reset(i);
+        self.additive.reset(i);
+    }
+
+    fn on_ack(&mut self, flows: &mut [Flow], i: usize, ack: &Ack) {
+        self.backlog.on_ack(&flows[i], i, ack);
+        let backlog = &self.backlog;
+        self.additive.grow(flows, i, ack, |flows, r| backlog.pace(r) / window(&flows[r]));
+    }
+
+    fn ssthresh(&mut self, flows: &[Flow], i: usize, cause: LossCause, _now: Nanos) -> u32 {
+        self.additive.on_loss(i);
+        self.backlog.ssthresh(&flows[i], i, cause)
+    }
+
+    fn on_idle_restart(&mut self, _flows: &[Flow], i: usize, _idle: Nanos) {
+        self.backlog.restart(i);
+    }
+
+    fn metrics(&self, _flows: &[Flow], i: usize) -> Vec<(&'static str, f64)> {
+        vec![("n", self.backlog.queued(i))]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{ack, assert_close, build, flow, flows, round_trip};
+    use super::*;
+
+    /// A control that has seen a base of 100 ms and a round trip of `ms` at a window of 20.
+    fn veno(spec: &str, ms: u64) -> (Box<dyn CongestionControl>, Vec<Flow>) {
+        let mut list = flows(&[flow(20, 100)]);
+        let mut control = build(spec);
+        control.subflow_added(&mut list, 0, 0);
+        // ACKs of nothing, so that the window stays where it is.
+        for (samples, ms) in [(5, 100), (5, ms)] {
+            for j in 0..samples {
+                let sample = Some(ms * crate::MILLISECOND);
+                control.on_ack(&mut list, 0, &Ack { rtt: sample, round_start: j == 0, ..ack(0) });
+            }
+        }
+        control.on_ack(&mut list, 0, &Ack { round_start: true, ..ack(0) });
+        (control, list)
+    }
+
+    #[test]
+    fn n_is_the_backlog() {
+        // w 20, base 100, rtt 125 ms: 4; 110 ms: 1.8182.
+        assert_close(veno("veno", 125).0.metrics(&[], 0)[0].1, 4.0);
+        assert_close(veno("veno", 110).0.metrics(&[], 0)[0].1, 20.0 * 10.0 / 110.0);
+    }
+
+    #[test]
+    fn a_random_loss_takes_a_fifth_and_congestion_half() {
+        let losses = |spec, ms| {
+            [LossCause::FastRetransmit, LossCause::Timeout, LossCause::Ecn].map(|cause| {
+                let (mut control, list) = veno(spec, ms);
+                control.ssthresh(&list, 0, cause, 0)
+            })
+        };
+        assert_eq!(losses("veno", 110), [16, 10, 10]);
+        assert_eq!(losses("veno", 125), [10, 10, 10]);
+        assert_eq!(losses("veno:linux", 110), [16, 16, 10]);
+        assert_eq!(losses("veno(beta=5)", 125), [16, 10, 10]);
+        // N = beta = 4 is congestion.
+        assert_eq!(losses("veno(beta=4)", 125), [10, 10, 10]);
+    }
+
+    #[test]
+    fn the_least_threshold_is_two() {
+        let (mut control, mut list) = veno("veno", 110);
+        list[0].cwnd = 2;
+        assert_eq!(control.ssthresh(&list, 0, LossCause::FastRetransmit, 0), 2);
+    }
+
+    #[test]
+    fn a_full_path_is_probed_at_half_the_pace() {
+        for (ms, needed) in [(110, 20), (125, 40)] {
+            let (mut control, mut list) = veno("veno", ms);
+            control.on_ack(&mut list, 0, &ack(needed - 1));
+            assert_eq!(list[0].cwnd, 20, "{ms} ms");
+            control.on_ack(&mut list, 0, &ack(1));
+            assert_eq!(list[0].cwnd, 21, "{ms} ms");
+        }
+    }
+
+    #[test]
+    fn the_base_is_measured_anew_after_a_loss() {
+        for (spec, expected) in [("veno", 0.0), ("veno:linux", 20.0 * 100.0 / 200.0)] {
+            let (mut control, mut list) = veno(spec, 110);
+            control.ssthresh(&list, 0, LossCause::FastRetransmit, 0);
+            round_trip(&mut *control, &mut list, 0, 5, 200);
+            list[0].cwnd = 20;
+            control.on_ack(&mut list, 0, &Ack { round_start: true, ..ack(0) });
+            assert_close(control.metrics(&list, 0)[0].1, expected);
+        }
+        // And after an idle time.
+        let (mut control, mut list) = veno("veno:linux", 110);
+        control.on_idle_restart(&list, 0, 1);
+        round_trip(&mut *control, &mut list, 0, 5, 200);
+        control.on_ack(&mut list, 0, &Ack { round_start: true, ..ack(0) });
+        assert_close(control.metrics(&list, 0)[0].1, 0.0);
+    }
+
+    #[test]
+    fn a_loss_drops_the_round_trips_samples() {
+        let (mut control, mut list) = veno("veno:linux", 110);
+        round_trip(&mut *control, &mut list, 0, 5, 200);
+        control.ssthresh(&list, 0, LossCause::FastRetransmit, 0);
+        control.on_ack(&mut list, 0, &Ack { round_start: true, ..ack(0) });
+        assert_close(control.metrics(&list, 0)[0].1, 20.0 * 10.0 / 110.0);
+    }
+}
