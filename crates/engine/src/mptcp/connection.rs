@@ -18,6 +18,11 @@ use crate::scheduler::{self, Scheduler, Why};
 use crate::tcp::{Context, Shared, State, Subflow};
 use crate::{Nanos, PathId, SubflowId};
 
+/// What Linux counts for a segment when it sizes a send buffer, bytes: a 1460-byte segment with headers and the
+/// buffer's own structures, rounded up to a power of two, and the descriptor (its initial 87040 are twice 10 of
+/// these). It comes to three times the payload, so that the buffer holds about six windows.
+const SEGMENT_MEMORY: u64 = 4352;
+
 /// Which side opened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Role {
@@ -288,19 +293,16 @@ impl<P: Payload> Connection<P> {
         Some(len)
     }
 
-    /// Linux's send-buffer tuning: twice the windows' sum.
-    fn tune_send_buffer(&mut self) {
+    /// Linux's send-buffer tuning (`tcp_sndbuf_expand`, `mptcp_propagate_sndbuf`): the sum over subflows of
+    /// twice the window, each segment counted with what a socket buffer of its own would take.
+    pub(crate) fn tune_send_buffer(&mut self) {
         let max = self.config.send_buffer.max;
         if self.send.limit >= max {
             return;
         }
-        let windows: u64 = self
-            .flows
-            .iter()
-            .filter(|flow| flow.usable())
-            .map(|f| u64::from(f.cwnd) * u64::from(f.mss))
-            .sum();
-        self.send.limit = self.send.limit.max((2 * windows).min(max));
+        let segments: u64 =
+            self.flows.iter().filter(|flow| flow.usable()).map(|flow| u64::from(flow.cwnd.max(10))).sum();
+        self.send.limit = self.send.limit.max((2 * segments * SEGMENT_MEMORY).min(max));
     }
 
     /// Reads up to `max` bytes: `None` nothing now, an empty payload at the end.
@@ -311,9 +313,15 @@ impl<P: Payload> Connection<P> {
         }
         match piece {
             Some(piece) => {
-                let rtt =
-                    self.flows.iter().filter(|flow| flow.usable()).map(|flow| flow.srtt).max().unwrap_or(0);
-                self.receive.tune(now, rtt);
+                if self.receive.tuning_due(now) {
+                    let strands = self.strands.iter().zip(&self.flows);
+                    let usable = strands.filter(|(_, flow)| flow.usable());
+                    let rtt = usable.filter_map(|(strand, flow)| match strand.as_ref()?.tcp.receive_rtt() {
+                        0 => Some(flow.srtt),
+                        known => Some(known),
+                    });
+                    self.receive.tune(now, rtt.max().unwrap_or(0));
+                }
                 self.window_update();
                 Some(piece)
             }

@@ -408,7 +408,7 @@ impl<P: Payload> Connection<P> {
             self.tell(now, scheduler::Event::DataAcked);
             self.wake();
             if self.send.writer_waits {
-                self.tune_for_writer();
+                self.tune_send_buffer();
                 if self.send.writable() {
                     self.send.writer_waits = false;
                     self.events.push_back(Event::Writable);
@@ -424,15 +424,6 @@ impl<P: Payload> Connection<P> {
             self.send.fin_acked = true;
             self.deadlines.retransmit = None;
             self.check_closed(now);
-        }
-    }
-
-    fn tune_for_writer(&mut self) {
-        let max = self.config.send_buffer.max;
-        if self.send.limit < max {
-            let windows: u64 =
-                self.flows.iter().filter(|f| f.usable()).map(|f| u64::from(f.cwnd) * u64::from(f.mss)).sum();
-            self.send.limit = self.send.limit.max((2 * windows).min(max));
         }
     }
 

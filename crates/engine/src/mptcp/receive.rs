@@ -37,6 +37,8 @@ pub(crate) struct ReceiveSide<P> {
     /// Start of the interval in which reading speed is measured, and what was read by then (Linux's dynamic
     /// right-sizing).
     tuning: (Nanos, u64),
+    /// When the interval is over, by the round-trip time that was known then.
+    tuning_at: Nanos,
     read: u64,
 }
 
@@ -58,6 +60,7 @@ impl<P: Payload> ReceiveSide<P> {
             finished: false,
             duplicate_bytes: 0,
             tuning: (0, 0),
+            tuning_at: 0,
             read: 0,
         }
     }
@@ -194,15 +197,23 @@ impl<P: Payload> ReceiveSide<P> {
         P::join(&pieces)
     }
 
+    /// Whether a round trip has passed since reading speed was last measured.
+    #[inline]
+    pub fn tuning_due(&self, now: Nanos) -> bool {
+        now >= self.tuning_at
+    }
+
     /// Grows the buffer as Linux's dynamic right-sizing does: twice what the application read in the last round
-    /// trip, plus what slow start may add.
+    /// trip, plus what slow start may add. `rtt` is the receiver's own estimate; without one (0) it waits.
     pub fn tune(&mut self, now: Nanos, rtt: Nanos) {
         let (since, read) = self.tuning;
-        if rtt == 0 || now < since + rtt {
+        self.tuning_at = since + rtt;
+        if rtt == 0 || now < self.tuning_at {
             return;
         }
         let copied = self.read - read;
         self.tuning = (now, self.read);
+        self.tuning_at = now + rtt;
         let wanted = copied.saturating_mul(4) + 16 * 1460;
         if wanted > self.limit {
             self.limit = wanted.min(self.max);
@@ -266,6 +277,26 @@ mod tests {
         side.insert(30, 10, Bytes::from_static(b"abc"));
         assert_eq!(side.ofo_integral(40), 3 * 20 + 6 * 10);
         assert_eq!(side.ofo_max, 6);
+    }
+
+    #[test]
+    fn the_buffer_grows_with_what_is_read_in_a_round_trip() {
+        let mut side = ReceiveSide::new(10_000, 1_000_000);
+        let bytes = |side: &mut ReceiveSide<Bytes>, len: usize| {
+            side.insert(0, side.next, Bytes::from(vec![0; len]));
+            side.read(len);
+        };
+        bytes(&mut side, 50_000);
+        side.tune(100, 0);
+        assert_eq!(side.limit, 10_000, "no estimate, no growth");
+        side.tune(100, 100);
+        assert_eq!(side.limit, 4 * 50_000 + 16 * 1460);
+        assert!(!side.tuning_due(199) && side.tuning_due(200));
+        bytes(&mut side, 900_000);
+        side.tune(199, 100);
+        assert_eq!(side.limit, 4 * 50_000 + 16 * 1460, "the round trip isn't over");
+        side.tune(200, 100);
+        assert_eq!(side.limit, 1_000_000);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use ropewalk_wire::{Ecn, Flags, Payload, Segment};
 
 use super::timer::Timer;
 use super::{Context, Outcome, State, Subflow};
-use crate::SECOND;
+use crate::{MILLISECOND, SECOND};
 
 /// After this long the peer's clock may have wrapped: PAWS doesn't count (RFC 7323 5.5).
 const PAWS_IDLE: u64 = 24 * 24 * 3600 * SECOND;
@@ -119,6 +119,7 @@ impl<P: Payload> Subflow<P> {
         if self.state == State::Closed {
             return outcome;
         }
+        self.measure_receive_rtt(cx, segment);
         self.on_data(cx, segment, position, &mut outcome);
         outcome
     }
@@ -148,6 +149,26 @@ impl<P: Payload> Subflow<P> {
             self.challenges += 1;
             self.counters.challenge_acks += 1;
             self.ack_now = true;
+        }
+    }
+
+    /// Measures the round-trip time at a receiver that sends no data (Linux's `tcp_rcv_rtt_measure_ts`): from
+    /// the ACK that a full-sized segment echoes, once per echo.
+    #[inline]
+    fn measure_receive_rtt(&mut self, cx: &Context<'_>, segment: &Segment<P>) {
+        if let Some(stamp) = segment.timestamps
+            && stamp.echo != self.rcv_rtt_echo
+            && self.timestamps
+            && 2 * segment.payload.len() as u64 > u64::from(cx.flows[cx.index].mss)
+        {
+            self.rcv_rtt_echo = stamp.echo;
+            let clock = self.timestamp(cx).wrapping_sub(stamp.echo);
+            // The clock has milliseconds: less than one counts as one.
+            let sample = u64::from(clock.max(1)) * MILLISECOND;
+            self.rcv_rtt = match self.rcv_rtt {
+                0 => sample,
+                known => known - known / 8 + sample / 8,
+            };
         }
     }
 

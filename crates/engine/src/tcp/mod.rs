@@ -233,6 +233,9 @@ pub struct Subflow<P> {
     timestamps: bool,
     ts_recent: u32,
     ts_recent_at: Nanos,
+    /// Round-trip time as a receiver sees it, and the echo that gave its last sample.
+    rcv_rtt: Nanos,
+    rcv_rtt_echo: u32,
     unacked_segments: u32,
     ack_now: bool,
     quick_acks: u32,
@@ -288,6 +291,8 @@ impl<P: Payload> Subflow<P> {
             timestamps: false,
             ts_recent: 0,
             ts_recent_at: now,
+            rcv_rtt: 0,
+            rcv_rtt_echo: 0,
             unacked_segments: 0,
             ack_now: false,
             quick_acks: 0,
@@ -477,6 +482,12 @@ impl<P: Payload> Subflow<P> {
     #[inline]
     fn timestamp(&self, cx: &Context<'_>) -> u32 {
         ((cx.now / crate::MILLISECOND) as u32).wrapping_add(cx.tcp.timestamp_offset)
+    }
+
+    /// The round-trip time as a receiver of data sees it, queues in the data's direction included; 0 before
+    /// such a sample, and without timestamps.
+    pub fn receive_rtt(&self) -> Nanos {
+        self.rcv_rtt
     }
 
     /// Arms the retransmission timer for what is in flight, or stops it.
