@@ -9,9 +9,10 @@ use crate::spec::{EndSpec, Mode, RunSpec, Scenario, Traffic, Workload};
 use crate::topology::client_address;
 use crate::{Nanos, Side};
 
-/// What Linux's buffers start with (`tcp_wmem` and `tcp_rmem`, their second numbers).
+/// What Linux's buffers start with, in bytes of payload: `tcp_wmem`'s second number; half of `tcp_rmem`'s, since
+/// the other half is for what a packet takes beside its payload.
 const SEND_INITIAL: u64 = 16 << 10;
-const RECEIVE_INITIAL: u64 = 128 << 10;
+const RECEIVE_INITIAL: u64 = 64 << 10;
 /// Buffers of competing flows: what Linux's grow to by default.
 const BACKGROUND: EndSpec = EndSpec {
     send_buffer: 4 << 20,

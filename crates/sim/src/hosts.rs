@@ -372,6 +372,16 @@ impl Hosts {
             .sum()
     }
 
+    /// Bytes that this side's connections of the workload sent again by the scheduler's wish, so far.
+    pub(crate) fn repeated_by_wish(&self, now: Nanos, side: Side) -> u64 {
+        let end = &self.ends[side as usize];
+        let connections = self.workload(side).filter_map(|(_, id)| end.connection(id));
+        connections
+            .map(|connection| connection.stats(now))
+            .map(|stats| stats.opportunistic_bytes + stats.duplicated_bytes)
+            .sum()
+    }
+
     /// One sample per connection of the workload.
     pub(crate) fn sample(&self, at: Nanos, data_from: Side, samples: &mut Vec<Sample>) {
         let to = data_from.other();

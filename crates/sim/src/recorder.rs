@@ -21,6 +21,8 @@ pub(crate) struct Recorder {
     /// By the tuple of the data's direction.
     subflows: HashMap<FourTuple, Subflow>,
     connections: BTreeMap<u32, Carried>,
+    /// Bytes repeated by schedulers' wish when last asked.
+    repeated: u64,
     pub(crate) segments: Vec<SegmentTrace>,
     pub(crate) decisions: Vec<DecisionTrace>,
 }
@@ -80,6 +82,7 @@ impl Recorder {
             data_from,
             subflows: HashMap::new(),
             connections: BTreeMap::new(),
+            repeated: 0,
             segments: Vec::new(),
             decisions: Vec::new(),
         }
@@ -211,9 +214,6 @@ impl Recorder {
             Decision::Wait { .. } => None,
         };
         let path = subflow.and_then(&path_of).map(|path| path.0);
-        if let (Decision::Duplicate { offset, .. }, Some(path)) = (decision, path) {
-            self.repeated_by_decision(connection, path, offset);
-        }
         if self.recording.decisions {
             let reason = with_names(reason, |index| {
                 let path = path_of(SubflowId(index))?;
@@ -223,19 +223,19 @@ impl Recorder {
         }
     }
 
-    /// The latest repetition of this offset on this path was the scheduler's wish, not the connection's need.
-    fn repeated_by_decision(&mut self, connection: u32, path: u16, offset: u64) {
-        let Some(carried) = self.connections.get(&connection) else { return };
-        let distance = (offset as i64).wrapping_add(carried.least) as u64;
-        let found =
-            self.segments.iter_mut().rev().take(64).find(|trace| {
-                trace.connection == connection && trace.path == path && trace.offset == distance
-            });
-        if let Some(trace) = found
-            && trace.fate == SegmentFate::Reinjected
+    /// Whether a trace is a repetition whose reason isn't known.
+    pub(crate) fn may_be_wished(&self, trace: u32) -> bool {
+        self.segments.get(trace as usize).is_some_and(|trace| trace.fate == SegmentFate::Reinjected)
+    }
+
+    /// Judges a repetition: if the bytes that schedulers' wishes repeated have grown with it, it was one.
+    pub(crate) fn wished(&mut self, trace: u32, repeated: u64) {
+        if repeated > self.repeated
+            && let Some(trace) = self.segments.get_mut(trace as usize)
         {
             trace.fate = SegmentFate::Duplicated;
         }
+        self.repeated = repeated;
     }
 
     /// The traces, with times from `begin` on and offsets from the stream's start.

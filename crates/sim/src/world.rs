@@ -417,6 +417,9 @@ impl World {
         }
         if let Some(recorder) = &mut self.recorder {
             trace = recorder.sent(self.now, side, path.0, &segment);
+            if recorder.may_be_wished(trace) {
+                recorder.wished(trace, self.hosts.repeated_by_wish(self.now, side));
+            }
         }
         let packet = self.pool.pack(segment, Owner::Workload, path.0, trace);
         self.enqueue(link, packet);

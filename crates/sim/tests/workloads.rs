@@ -1,0 +1,228 @@
+//! Workloads, background traffic and what is recorded of them, end to end.
+
+mod common;
+
+use common::{MILLISECOND, SECOND, goodput, single, spec, summary};
+use ropewalk_link::{Change, ChangeAction, Loss};
+use ropewalk_sim::{
+    Background, Direction, Mode, Outcome, Recording, RunSpec, SegmentFate, Traffic, Workload, networks, run,
+};
+
+#[test]
+fn a_web_page_arrives_object_by_object() {
+    for direction in [Direction::Download, Direction::Upload] {
+        let mut scenario = networks::wifi_lte();
+        let objects: Vec<u64> = (1..=30).map(|i| i * 2000).collect();
+        let total: u64 = objects.iter().sum();
+        scenario.workload = Workload::Web { objects, connections: 6, request: 400 };
+        scenario.direction = direction;
+        let result = run(&spec(scenario, "minrtt", "lia"));
+        assert_eq!(result.outcome, Outcome::Complete);
+        assert_eq!(result.delivered_bytes, total);
+        assert_eq!(result.message_delays.len(), 30);
+        let fct = result.flows[0].fct.expect("complete");
+        assert_eq!(fct, result.duration);
+        // A connect and five objects one after another take a round trip each at least.
+        assert!(fct > 6 * 20 * MILLISECOND, "{fct}");
+        assert!(result.message_delays.iter().all(|&delay| delay >= 20 * MILLISECOND && delay < fct));
+    }
+}
+
+#[test]
+fn flows_at_once_share_the_paths() {
+    let mut scenario = networks::wifi_lte();
+    scenario.workload = Workload::Flows { count: 20, bytes: 100_000 };
+    let result = run(&spec(scenario, "minrtt", "lia"));
+    assert_eq!(result.outcome, Outcome::Complete);
+    assert_eq!(result.flows.len(), 20);
+    assert!(result.flows.iter().all(|flow| flow.fct.is_some()));
+    assert_eq!(result.delivered_bytes, 2_000_000);
+}
+
+#[test]
+fn frames_well_below_the_rate_take_the_delay_and_their_time() {
+    let mut scenario = networks::one(20_000_000, 10 * MILLISECOND);
+    scenario.workload = Workload::Cbr { frame: 5 << 10, rate: 1_000_000, duration: 10 * SECOND };
+    let result = run(&single(scenario, 0, "reno"));
+    assert_eq!(result.outcome, Outcome::Complete);
+    // 40.96 ms between frames.
+    assert_eq!(result.message_delays.len(), 245);
+    let least = 10 * MILLISECOND + (5120 + 4 * 52) * 8 * 50;
+    for &delay in &result.message_delays {
+        assert!((least..least + MILLISECOND).contains(&delay), "{delay} against {least}");
+    }
+}
+
+#[test]
+fn exchanges_take_a_round_trip_each() {
+    let mut scenario = networks::one(100_000_000, 10 * MILLISECOND);
+    scenario.workload =
+        Workload::RequestResponse { request: 200, response: 2000, count: 50, think: 5 * MILLISECOND };
+    let result = run(&spec(scenario, "minrtt", "lia"));
+    assert_eq!(result.outcome, Outcome::Complete);
+    assert_eq!(result.message_delays.len(), 50);
+    for &delay in &result.message_delays {
+        assert!((20 * MILLISECOND..21 * MILLISECOND).contains(&delay), "{delay}");
+    }
+}
+
+#[test]
+fn a_saturated_rival_takes_about_half() {
+    let mut scenario = networks::one(20_000_000, 10 * MILLISECOND);
+    scenario.workload = Workload::Bulk { duration: 60 * SECOND };
+    scenario.warmup = SECOND;
+    scenario.background = vec![Background {
+        path: 0,
+        direction: Direction::Download,
+        traffic: Traffic::TcpSaturated { congestion: "reno".into() },
+        extra_delay: 0,
+        start: 0,
+        stop: u64::MAX,
+    }];
+    let shared = run(&single(scenario.clone(), 0, "reno"));
+    let share = goodput(&shared) / 20e6;
+    assert!((0.3..0.7).contains(&share), "{share}: {}", summary(&shared));
+    // Gone after a tenth of the time, it leaves the rest.
+    scenario.background[0].stop = 6 * SECOND;
+    let left = run(&single(scenario, 0, "reno"));
+    let share = goodput(&left) / 20e6;
+    assert!(share > 0.85, "{share}: {}", summary(&left));
+}
+
+#[test]
+fn datagrams_take_their_rate() {
+    let mut scenario = networks::one(10_000_000, 10 * MILLISECOND);
+    scenario.workload = Workload::Bulk { duration: 60 * SECOND };
+    scenario.background = vec![Background {
+        path: 0,
+        direction: Direction::Download,
+        traffic: Traffic::UdpOnOff {
+            rate: 5_000_000,
+            packet: 1000,
+            on: 50 * MILLISECOND,
+            off: 50 * MILLISECOND,
+        },
+        extra_delay: 0,
+        start: 0,
+        stop: u64::MAX,
+    }];
+    let result = run(&single(scenario, 0, "cubic"));
+    let share = goodput(&result) / 10e6;
+    // On half of the time at half of the rate: three quarters are left, less headers and what losses cost.
+    assert!((0.6..0.8).contains(&share), "{share}: {}", summary(&result));
+}
+
+#[test]
+fn a_bottleneck_bounds_both_paths() {
+    let mut scenario = networks::shared_bottleneck();
+    scenario.workload = Workload::Bulk { duration: 10 * SECOND };
+    let result = run(&spec(scenario, "minrtt", "lia"));
+    let share = goodput(&result) / 50e6;
+    assert!((0.85..0.97).contains(&share), "{share}: {}", summary(&result));
+    assert!(result.paths.iter().all(|path| path.bytes > 0));
+}
+
+/// A path that dies mid-flow: what it held is sent again elsewhere and the flow completes.
+#[test]
+fn a_flow_outlives_a_path() {
+    let mut scenario = networks::wifi_lte();
+    scenario.workload = Workload::Flow { bytes: 8 << 20 };
+    let down = Change { at: 500 * MILLISECOND, action: ChangeAction::Down };
+    scenario.paths[0].down.changes = vec![down.clone()];
+    scenario.paths[0].up.changes = vec![down];
+    for scheduler in ["minrtt", "linux", "redundant"] {
+        let result = run(&spec(scenario.clone(), scheduler, "lia"));
+        assert_eq!(result.outcome, Outcome::Complete, "{scheduler}: {}", summary(&result));
+        assert_eq!(result.delivered_bytes, 8 << 20);
+        if scheduler != "redundant" {
+            assert!(result.reinjected_bytes > 0, "{scheduler}");
+        }
+        assert!(result.paths[0].lost > 0);
+    }
+}
+
+#[test]
+fn a_backup_path_carries_nothing_while_the_other_works() {
+    let mut scenario = networks::wifi_lte();
+    scenario.paths[1].backup = true;
+    for scheduler in ["minrtt", "linux", "blest"] {
+        let result = run(&spec(scenario.clone(), scheduler, "lia"));
+        assert_eq!(result.outcome, Outcome::Complete);
+        assert_eq!(result.paths[1].bytes, 0, "{scheduler}");
+    }
+}
+
+#[test]
+fn every_byte_sent_is_accounted_for() {
+    let mut scenario = networks::wifi_lte();
+    scenario.paths[1].down.loss = Loss::Bernoulli(0.01);
+    scenario.workload = Workload::Flow { bytes: 2 << 20 };
+    let recording = Recording { samples_every: 10 * MILLISECOND, segments: true, decisions: false };
+    for scheduler in ["minrtt", "redundant", "cfs"] {
+        let result = run(&RunSpec { recording, ..spec(scenario.clone(), scheduler, "lia") });
+        let sum = |keep: &dyn Fn(&SegmentFate) -> bool| -> u64 {
+            result.segments.iter().filter(|s| keep(&s.fate)).map(|s| u64::from(s.len)).sum()
+        };
+        let all: u64 = result.paths.iter().map(|path| path.bytes).sum();
+        assert_eq!(sum(&|_| true), all, "{scheduler}: traces against meters");
+        assert_eq!(sum(&|f| *f == SegmentFate::New), 2 << 20, "{scheduler}: new bytes");
+        let lost = result.segments.iter().filter(|s| s.arrived.is_none()).count() as u64;
+        let counted: u64 = result.paths.iter().map(|path| path.lost).sum();
+        assert!(lost >= counted, "{scheduler}: {lost} traces without arrival, {counted} lost on links");
+        let retransmitted =
+            result.segments.iter().filter(|s| s.fate == SegmentFate::Retransmitted).count() as u64;
+        assert_eq!(retransmitted, result.retransmissions, "{scheduler}");
+        let wished = sum(&|f| *f == SegmentFate::Duplicated);
+        assert_eq!(wished, result.duplicated_bytes + result.opportunistic_bytes, "{scheduler}: by wish");
+        assert_eq!(sum(&|f| *f == SegmentFate::Reinjected), result.reinjected_bytes, "{scheduler}: by need");
+        for segment in &result.segments {
+            assert!(segment.arrived.is_none_or(|at| at > segment.sent));
+            assert!(segment.acked.is_none_or(|at| at > segment.sent));
+        }
+    }
+}
+
+#[test]
+fn decisions_name_paths_and_series_have_their_interval() {
+    let recording = Recording { samples_every: 10 * MILLISECOND, segments: false, decisions: true };
+    let result = run(&RunSpec { recording, ..spec(networks::wifi_lte(), "blest", "lia") });
+    assert!(result.decisions.iter().any(|decision| decision.reason.contains("wifi")));
+    assert!(result.decisions.iter().all(|decision| !decision.reason.contains("{subflow")));
+    let times: Vec<u64> = result.samples.iter().map(|sample| sample.at).collect();
+    assert!(times.windows(2).all(|pair| pair[1] - pair[0] == 10 * MILLISECOND), "{times:?}");
+    assert_eq!(result.ofo_samples.len() as u64, result.duration / (10 * MILLISECOND) + 1);
+    let last = result.samples.last().expect("samples");
+    assert!(last.subflows.len() == 2 && last.subflows.iter().all(|subflow| subflow.srtt > 0));
+}
+
+/// On one path in order, nothing waits out of order; over unequal paths something does.
+#[test]
+fn the_out_of_order_queue_is_measured() {
+    let alone = run(&single(networks::wifi_lte(), 0, "lia"));
+    assert_eq!((alone.ofo_max, alone.ofo_mean), (0, 0.0));
+    let both = run(&spec(networks::wifi_lte(), "roundrobin", "lia"));
+    assert!(both.ofo_max > 0 && both.ofo_mean > 0.0);
+    assert!(both.ofo_mean < both.ofo_max as f64);
+    assert!(both.ofo_samples.iter().any(|&bytes| bytes > 0));
+    assert!(both.ofo_samples.iter().all(|&bytes| u64::from(bytes) <= both.ofo_max));
+}
+
+#[test]
+fn latency_under_load_shows_in_the_queue() {
+    let mut scenario = networks::one(10_000_000, 10 * MILLISECOND);
+    scenario.workload = Workload::Bulk { duration: 20 * SECOND };
+    let result = run(&single(scenario, 0, "reno"));
+    let path = &result.paths[0];
+    // Reno fills the 100 packets: 120 ms, and the one on the link.
+    assert!((115 * MILLISECOND..122 * MILLISECOND).contains(&path.queue_delay_max), "{path:?}");
+    assert!(path.queue_delay_mean > 20e6 && path.queue_delay_mean < 115e6, "{path:?}");
+    assert!(path.lost > 0);
+}
+
+#[test]
+fn single_path_uses_no_other() {
+    let result = run(&RunSpec { mode: Mode::SinglePath(1), ..spec(networks::wifi_lte(), "minrtt", "lia") });
+    assert_eq!(result.outcome, Outcome::Complete);
+    assert_eq!(result.paths[0].bytes, 0);
+    assert_eq!(result.paths[1].bytes, 1 << 20);
+}
