@@ -346,6 +346,9 @@ pub fn verdict(comparison: &Comparison) -> String {
     let mut scores: Vec<(f64, &str)> = labels.iter().map(|label| (score(label), *label)).collect();
     scores.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(b.1)));
     let winner = scores[0].1;
+    if comparison.rankings.iter().all(|r| r.rows.iter().all(|row| row.finished == 0)) {
+        return format!("Nothing finished within {:.0} s.", comparison.limit);
+    }
     let tied: Vec<&str> = labels
         .iter()
         .copied()
