@@ -283,6 +283,28 @@ mod tests {
     }
 
     #[test]
+    fn both_bounds_are_parameters_in_milliseconds() {
+        let scene = Scene::new(vec![flow(0, 26, 1, 0), flow(1, 54, 1, 0)]);
+        let reason = |text| scene.reason(&mut *build(text));
+        assert_eq!(reason("daps"), "{subflow 0}: segment 1 of the plan, slot 1 of 27 of 13.0 ms");
+        let daps = &mut *build("daps");
+        let mut later = Scene::new(scene.flows.clone());
+        assert!(later.reason(daps).contains("segment 1 of the plan, slot 1 of 27"));
+        (later.now, later.next_offset) = (13 * MILLISECOND, 1000);
+        assert!(later.reason(daps).contains("segment 2 of the plan, slot 2 of 27"));
+        assert!(reason("daps(horizon=27)").ends_with("slot 1 of 2 of 13.0 ms"));
+        assert!(reason("daps(quantum=10)").ends_with("slot 1 of 3 of 10.0 ms"));
+    }
+
+    #[test]
+    fn the_earlier_segment_first_whichever_path_it_is_on() {
+        let scene = Scene::new(vec![flow(0, 30, 2, 0), flow(1, 10, 2, 0)]);
+        let daps = &mut *build("daps");
+        assert!(scene.reason(daps).starts_with("{subflow 1}: segment 1 of the plan"));
+        assert!(scene.reason(daps).starts_with("{subflow 1}: segment"), "the second of two");
+    }
+
+    #[test]
     fn slots_are_sent_when_due() {
         let daps = &mut *build("daps");
         let mut scene = Scene::new(vec![flow(0, 10, 1, 0), flow(1, 30, 1, 0)]);

@@ -390,3 +390,83 @@ pub fn builtin() -> Registry<dyn Scheduler> {
         .add(single::ENTRY);
     registry
 }
+
+#[cfg(test)]
+mod tests {
+    use super::testing::{Chunks, Scene, flow};
+    use super::*;
+    use crate::flow::FlowState;
+
+    #[test]
+    fn room_counts_from_the_first_unassigned_byte() {
+        let mut scene = Scene::new(vec![]);
+        (scene.una, scene.send_window, scene.next_offset, scene.unsent) = (1000, 5000, 2000, 1);
+        assert_eq!(scene.view().room(), 4000);
+        assert!(scene.view().sendable() && !scene.view().blocked());
+        scene.next_offset = 6000;
+        assert_eq!(scene.view().room(), 0);
+        assert!(!scene.view().sendable() && scene.view().blocked());
+        scene.unsent = 0;
+        assert!(!scene.view().blocked(), "nothing waits for the window");
+        scene.next_offset = 2000;
+        assert!(!scene.view().sendable(), "nothing is there");
+        scene.next_offset = 7000;
+        assert_eq!(scene.view().room(), 0, "a window that shrank");
+    }
+
+    #[test]
+    fn the_front_is_by_srtt_then_id_and_agrees_with_the_iterators() {
+        let mut scene = Scene::new(vec![flow(0, 20, 10, 10), flow(1, 20, 10, 0), flow(2, 20, 10, 0)]);
+        let ids = |scene: &Scene| {
+            let (view, id) = (scene.view(), |flow: &Flow| flow.id.0);
+            let front = view.front();
+            assert_eq!(front.usable, View::fastest(view.usable()));
+            assert_eq!(front.available, View::fastest(view.available()));
+            (front.usable.map(id), front.available.map(id))
+        };
+        assert_eq!(ids(&scene), (Some(0), Some(1)));
+        scene.flows[2].srtt -= 1;
+        assert_eq!(ids(&scene), (Some(2), Some(2)));
+        scene.flows[2].backup = true;
+        assert_eq!(ids(&scene), (Some(0), Some(1)));
+        assert!(!scene.view().eligible(&scene.flows[2]) && scene.view().eligible(&scene.flows[1]));
+        scene.flows[0].state = FlowState::Closed;
+        scene.flows[1].state = FlowState::Handshaking;
+        assert_eq!(ids(&scene), (Some(2), Some(2)), "the backup, when no other is usable");
+        assert!(scene.view().eligible(&scene.flows[2]) && !scene.view().eligible(&scene.flows[1]));
+        scene.flows[2].state = FlowState::Closing;
+        assert_eq!(ids(&scene), (None, None));
+    }
+
+    #[test]
+    fn reasons_are_asked_for_only_when_someone_listens() {
+        let mut off = Why::default();
+        off.say(|| unreachable!("nobody listens"));
+        assert!(!off.on());
+        let mut on = Why::listening();
+        assert!(on.on());
+        on.say(|| "because".to_string());
+        assert_eq!(on.take(), "because");
+        assert_eq!(on.take(), "");
+    }
+
+    #[test]
+    fn without_numbers_of_its_own_a_scheduler_has_none_for_observers() {
+        assert_eq!(testing::build("minrtt").metrics(), []);
+        assert_eq!(testing::build("blest").metrics(), [("lambda", 1.0)]);
+        assert_eq!(testing::build("blest:linux").metrics(), [("lambda", 1.2)]);
+        assert_eq!(testing::build("ecf").metrics(), [("waiting", 0.0)]);
+        assert_eq!(testing::build("rtt-gate").metrics(), [("admitted", 0.0)]);
+    }
+
+    #[test]
+    fn what_is_in_flight() {
+        let mut scene = Scene::new(vec![]);
+        assert!(scene.chunks.is_empty());
+        let chunk = Chunk { offset: 5, len: 10, carriers: 0b101, last: SubflowId(2), sent_at: 0 };
+        scene.chunks = Chunks([(5, chunk)].into());
+        assert!(!scene.chunks.is_empty());
+        assert!(chunk.carried_by(SubflowId(0)) && !chunk.carried_by(SubflowId(1)));
+        assert!(format!("{:?}", scene.view()).contains("unsent: 1000000"));
+    }
+}

@@ -269,7 +269,57 @@ mod tests {
         let few = scene(1000);
         let gate = &mut *joined(&few, "rtt-gate");
         gate.on_event(&few.view(), Event::SubflowRemoved(SubflowId(1)));
+        assert_eq!(gate.metrics(), [("admitted", 1.0)], "the initial one still is");
         assert_eq!(scene(100_000).chosen(gate), Some(1));
+        assert_eq!(gate.metrics(), [("admitted", 2.0)]);
+        gate.on_event(&few.view(), Event::SubflowRemoved(SubflowId(1)));
+        assert_eq!(gate.metrics(), [("admitted", 1.0)]);
+    }
+
+    #[test]
+    fn data_counts_whether_unsent_or_in_flight() {
+        let mut unsent = scene(49_000);
+        unsent.una = unsent.next_offset;
+        assert_eq!(unsent.chosen(&mut *joined(&unsent, "rtt-gate")), None, "49 ms");
+        let in_flight = scene(0);
+        let gate = &mut *joined(&in_flight, "rtt-gate");
+        assert_eq!(scene(1000).chosen(gate), None, "10 ms");
+    }
+
+    #[test]
+    fn the_refused_do_not_count_as_in_use_and_are_not_asked_about_again() {
+        // 45 KB at 1 MB/s: too little for 50 ms, enough for 40 ms; at 1.2 MB/s not for that either.
+        let mut scene = scene(35_000);
+        let gate = &mut *joined(&scene, "rtt-gate");
+        scene.flows.push(flow(2, 40, 10, 0));
+        gate.on_event(&scene.view(), Event::SubflowAdded(SubflowId(2)));
+        assert_eq!(scene.chosen(gate), Some(2));
+        scene.unsent = 1_000_000;
+        scene.flows.push(flow(3, 60, 10, 10));
+        gate.on_event(&scene.view(), Event::SubflowAdded(SubflowId(3)));
+        scene.flows[2].packets_out = 10;
+        assert_eq!(scene.chosen(gate), None);
+    }
+
+    #[test]
+    fn among_the_admitted_the_least_srtt() {
+        for (second, expected) in [(20, 0), (19, 1), (21, 0)] {
+            let scene = Scene::new(vec![flow(0, 20, 10, 0), flow(1, second, 10, 0)]);
+            assert_eq!(scene.chosen(&mut *build("rtt-gate")), Some(expected), "{second} ms");
+        }
+    }
+
+    #[test]
+    fn asked_again_the_fastest_is_admitted_whatever_is_left() {
+        // 20 ms at 0.5 MB/s is in use, 5 ms joins when 1 KB is left: 2 ms.
+        let mut scene = Scene::new(vec![flow(0, 20, 10, 9), flow(1, 5, 10, 0)]);
+        scene.unsent = 1000;
+        let gate = &mut *joined(&scene, "rtt-gate(revisit=true)");
+        assert_eq!(scene.chosen(gate), Some(0));
+        gate.on_event(&scene.view(), Event::Written(1));
+        assert_eq!(scene.chosen(gate), Some(1));
+        gate.on_event(&scene.view(), Event::Written(1));
+        assert_eq!(scene.chosen(gate), Some(1), "and stays");
     }
 
     #[test]
