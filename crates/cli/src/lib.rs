@@ -4,6 +4,7 @@
 
 mod compare;
 mod explain;
+mod gallery;
 mod list;
 mod output;
 mod scenario;
@@ -36,6 +37,8 @@ enum Command {
     Compare(compare::Options),
     /// Show each decision of a scheduler with its reason
     Explain(explain::Options),
+    /// Write the page of all algorithms, with where each wins and loses
+    Gallery(gallery::Options),
     /// Schedulers and congestion controls
     List(list::Options),
     /// Built-in scenarios, and checking your own
@@ -75,6 +78,7 @@ pub fn run(registries: Registries, arguments: impl IntoIterator<Item = OsString>
     let done = match arguments.command {
         Command::Compare(options) => compare::run(&registries, &options),
         Command::Explain(options) => explain::run(&registries, &options),
+        Command::Gallery(options) => gallery::run(&registries, &options),
         Command::List(options) => list::run(&registries, &options),
         Command::Scenario(options) => scenario::run(&registries, &options),
     };
