@@ -221,6 +221,7 @@ impl<P: Payload> Connection<P> {
             self.penalised_at.push(0);
             self.stats.bytes_by_subflow.push(0);
         } else {
+            self.send.forget_carrier(flow.id);
             self.flows[index] = flow;
             self.penalised_at[index] = 0;
         }

@@ -60,7 +60,7 @@ impl<P: Payload> Connection<P> {
                 }
             }
             if !self.flows.iter().any(|flow| flow.usable() && flow.in_flight() < flow.cwnd)
-                && !self.queues_ahead()
+                && !self.scheduler.queues_ahead()
             {
                 if !self.flows.iter().any(|flow| flow.usable()) {
                     self.revive();
@@ -90,11 +90,6 @@ impl<P: Payload> Connection<P> {
                 return self.save_from_stall(now, max_segments);
             }
         }
-    }
-
-    /// Whether the scheduler hands data to full subflows (OTIAS, linux): they are asked although no window has room.
-    fn queues_ahead(&self) -> bool {
-        matches!(self.scheduler.name(), "otias" | "linux")
     }
 
     /// When every subflow is stale, all of them count again.
@@ -267,6 +262,7 @@ impl<P: Payload> Connection<P> {
         }
         self.repeat(now, index, chunk);
         self.stats.reinjected_bytes += u64::from(chunk.len);
+        self.tell(now, scheduler::Event::Reinjected(SubflowId(index as u8)));
         Some(index)
     }
 
@@ -317,6 +313,7 @@ impl<P: Payload> Connection<P> {
         }
         self.repeat(now, index, head);
         self.stats.opportunistic_bytes += u64::from(head.len);
+        self.tell(now, scheduler::Event::Reinjected(SubflowId(index as u8)));
         Some(index)
     }
 

@@ -302,6 +302,13 @@ impl<P: Payload> SendSide<P> {
         }
     }
 
+    /// Nothing in flight was given to `subflow`: its slot is used again.
+    pub fn forget_carrier(&mut self, subflow: SubflowId) {
+        for sent in &mut self.chunks.0 {
+            sent.chunk.carriers &= !(1 << subflow.0);
+        }
+    }
+
     /// Drops everything: the connection was aborted.
     pub fn clear(&mut self) {
         self.pieces.clear();
@@ -375,5 +382,13 @@ mod tests {
         assert_eq!(side.next_reinjection().map(|chunk| chunk.offset), Some(5));
         side.repeated(5, SubflowId(1), 9);
         assert_eq!(side.next_reinjection(), None);
+    }
+    #[test]
+    fn a_slot_used_again_carries_nothing() {
+        let mut side = side("0123456789");
+        side.assign(0..5);
+        side.chunks.insert(Chunk { offset: 0, len: 5, carriers: 0b11, last: SubflowId(0), sent_at: 0 });
+        side.forget_carrier(SubflowId(1));
+        assert_eq!(side.chunks.find(0).map(|sent| sent.chunk.carriers), Some(0b01));
     }
 }

@@ -125,6 +125,10 @@ fn every_scheduler_goes_by_its_name_and_says_whether_it_repeats() {
         assert_eq!(scheduler.name(), entry.name);
         assert_eq!(scheduler.repeats(), ["redundant", "cfs"].contains(&entry.name), "{}", entry.name);
     }
+    for (text, _) in all() {
+        let queues = ["otias", "linux", "roundrobin:strict"].contains(&text.as_str());
+        assert_eq!(build(&text).queues_ahead(), queues, "{text}");
+    }
     for text in ["blest:linux", "ecf:linux", "minrtt:linux"] {
         assert_eq!(Some(build(text).name()), text.split(':').next());
     }

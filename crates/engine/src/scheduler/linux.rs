@@ -141,6 +141,10 @@ impl Scheduler for Linux {
             *average = 0;
         }
     }
+
+    fn queues_ahead(&self) -> bool {
+        true
+    }
 }
 
 #[cfg(test)]

@@ -69,6 +69,10 @@ impl<S: Scheduler> Scheduler for Equipped<S> {
         self.scheduler.repeats()
     }
 
+    fn queues_ahead(&self) -> bool {
+        self.scheduler.queues_ahead()
+    }
+
     fn mechanisms(&self) -> Mechanisms {
         self.mechanisms
     }

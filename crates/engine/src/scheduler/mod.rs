@@ -354,6 +354,12 @@ pub trait Scheduler: Debug + Send {
         false
     }
 
+    /// Whether [`Scheduler::select`] wants to be asked while no window has room, because it queues on full
+    /// subflows ([`Decision::Queue`]: OTIAS, linux).
+    fn queues_ahead(&self) -> bool {
+        false
+    }
+
     /// The mechanisms that the engine runs for it when the connection-level window blocks.
     fn mechanisms(&self) -> Mechanisms {
         Mechanisms::default()

@@ -93,6 +93,10 @@ impl Scheduler for Otias {
         });
         Decision::Queue { subflow: flow.id, bytes: flow.mss }
     }
+
+    fn queues_ahead(&self) -> bool {
+        true
+    }
 }
 
 #[cfg(test)]

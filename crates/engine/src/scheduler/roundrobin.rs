@@ -105,6 +105,10 @@ impl Scheduler for RoundRobin {
         self.give(flow, why);
         Decision::Queue { subflow: flow.id, bytes: flow.mss }
     }
+
+    fn queues_ahead(&self) -> bool {
+        !self.cwnd_limited
+    }
 }
 
 #[cfg(test)]
