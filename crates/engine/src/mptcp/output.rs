@@ -22,6 +22,10 @@ impl<P: Payload> Connection<P> {
         let count = self.strands.len();
         for step in 0..count {
             let index = (self.next_strand + step) % count;
+            let flow = &self.flows[index];
+            if !self.strands[index].as_ref().is_some_and(|strand| strand.tcp.has_output(flow)) {
+                continue;
+            }
             if let Some(sent) = self.transmit_on(now, index, max_segments) {
                 self.next_strand = index;
                 return Some(sent);

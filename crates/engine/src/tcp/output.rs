@@ -8,6 +8,22 @@ use super::{Context, Kind, State, Subflow, Transmit, WINDOW_SHIFT};
 use crate::flow::Phase;
 
 impl<P: Payload> Subflow<P> {
+    /// Whether `poll_transmit` could return a segment: cheap, and never false when it would.
+    #[inline]
+    pub(crate) fn has_output(&self, flow: &crate::flow::Flow) -> bool {
+        match self.state {
+            State::SynSent | State::SynReceived => self.syn_pending,
+            State::Closed => self.reset_pending,
+            _ => {
+                self.ack_now
+                    || self.probe_pending
+                    || self.persist_pending
+                    || (self.fin_queued && !self.fin_sent && self.queue.is_empty())
+                    || ((flow.lost_out > 0 || !self.queue.is_empty()) && flow.in_flight() < flow.cwnd)
+            }
+        }
+    }
+
     /// The next segment to send, until `None`; with `max_segments` > 1 data may come as a super-segment. Changes
     /// with every segment received, timeout, `push`, `close` and `request_ack`.
     #[inline]
