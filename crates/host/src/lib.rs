@@ -5,6 +5,11 @@
 #![deny(unsafe_op_in_unsafe_fn)]
 
 pub mod clock;
+pub mod entropy;
+pub mod frame;
+pub mod kernel;
 pub mod netns;
 pub mod network;
+pub mod transfer;
 pub mod tun;
+pub mod world;

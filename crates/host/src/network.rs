@@ -107,7 +107,7 @@ impl KernelEnd {
         ip("link set lo up")?;
         if side == Side::Server {
             ip(&format!("address add {}/32 dev lo", server_v4()))?;
-            ip(&format!("address add {}/128 dev lo", server_v6()))?;
+            ip(&format!("address add {}/128 dev lo nodad", server_v6()))?;
         }
         for (index, (path, name)) in paths.iter().zip(names).enumerate() {
             // No link-local addresses: the kernel would talk to itself over the path.

@@ -345,6 +345,10 @@ impl<P: Payload> Connection<P> {
                 self.die(reason);
             }
         }
+        if finished {
+            // The others may have been waiting for nothing but this one.
+            self.check_closed(now);
+        }
         self.wake();
     }
 

@@ -1,0 +1,533 @@
+//! The real-time world: two ends, each the engine or a kernel, and paths between them that are modelled links or
+//! nothing at all. One thread moves every packet.
+//!
+//! With the engine at one end and no links this is the wire; with links it is the emulator.
+
+use std::io;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use bytes::{Bytes, BytesMut};
+use hdrhistogram::Histogram;
+use ropewalk_engine::PathId;
+use ropewalk_engine::endpoint::{ConnectionId, Endpoint};
+use ropewalk_engine::mptcp::Event;
+use ropewalk_link::{Link, LinkSpec, LinkStats};
+use ropewalk_wire::Segment;
+use ropewalk_wire::virtio::encode_frame_headers;
+
+use crate::clock::{Clock, Nanos, Waiter};
+use crate::entropy::OsEntropy;
+use crate::frame::{Frame, Piece};
+use crate::network::KernelEnd;
+use crate::tun::{BUFFER, Offload, Tun};
+
+/// The engine's endpoint as this world runs it.
+pub type HostEndpoint = Endpoint<Bytes, OsEntropy>;
+
+/// Frames read from one device before the others have their turn.
+const BATCH: usize = 32;
+/// Most segments of a super-segment: 64 KiB of 1424 bytes, rounded down.
+const SUPER: u32 = 44;
+/// Segments sent before the devices have their turn again.
+const TRANSMITS: usize = 64;
+/// The stop flag is looked at this often at least.
+const PATIENCE: Nanos = 10_000_000;
+
+/// A program on the engine.
+pub trait App: Send {
+    /// The world starts.
+    fn start(&mut self, now: Nanos, endpoint: &mut HostEndpoint);
+    /// Something happened to a connection.
+    fn on_event(&mut self, now: Nanos, endpoint: &mut HostEndpoint, id: ConnectionId, event: Event);
+    /// When it wants [`App::on_wake`] to be called.
+    fn wake(&self) -> Option<Nanos> {
+        None
+    }
+    /// The moment came.
+    fn on_wake(&mut self, _now: Nanos, _endpoint: &mut HostEndpoint) {}
+    /// The world ends before it is done.
+    fn on_stop(&mut self, _now: Nanos, _endpoint: &mut HostEndpoint) {}
+    /// Whether it has done what it was to do.
+    fn is_done(&self) -> bool;
+}
+
+/// One end.
+pub enum End {
+    /// A kernel, behind a device per path.
+    Kernel(KernelEnd),
+    /// The engine in this process, and the program that uses it.
+    Engine(Box<HostEndpoint>, Box<dyn App>),
+}
+
+/// Where packets can be watched.
+pub trait Tap: Send {
+    /// A packet (or super-packet) enters (`leaves` false) or leaves path `piece.path`; `up` is from client to server.
+    fn on_packet(&mut self, now: Nanos, up: bool, leaves: bool, piece: &Piece);
+    /// The engine at an end decided something, or something happened to one of its connections.
+    fn on_event(&mut self, _now: Nanos, _server: bool, _id: ConnectionId, _event: &Event) {}
+}
+
+/// What a [`Meddler`] makes of a packet.
+#[derive(Debug)]
+pub enum Verdict {
+    /// Goes on.
+    Pass,
+    /// Is lost.
+    Drop,
+    /// Others go on in its place.
+    Replace(Vec<Segment<Bytes>>),
+}
+
+/// A middlebox: sees every packet as it leaves an end (super-packets cut), and may lose or change it.
+pub trait Meddler: Send {
+    /// `up` is from client to server.
+    fn meddle(&mut self, now: Nanos, up: bool, packet: &Piece) -> Verdict;
+}
+
+/// What a path does to packets: from client to server and back.
+#[derive(Clone, Debug)]
+pub struct PathLinks {
+    /// Client to server.
+    pub up: LinkSpec,
+    /// Server to client.
+    pub down: LinkSpec,
+    /// Index of the shared link that follows.
+    pub bottleneck: Option<usize>,
+}
+
+struct Strand {
+    links: Option<[Link<Piece>; 2]>,
+    bottleneck: Option<usize>,
+}
+
+/// See the module.
+pub struct World {
+    clock: Clock,
+    waiter: Waiter,
+    ends: [End; 2],
+    strands: Vec<Strand>,
+    shared: Vec<[Link<Piece>; 2]>,
+    lateness: Histogram<u64>,
+    buffer: BytesMut,
+    stop: Arc<AtomicBool>,
+    tap: Option<Box<dyn Tap>>,
+    meddler: Option<Box<dyn Meddler>>,
+    counters: Counters,
+    started: bool,
+}
+
+/// What this world itself did.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Counters {
+    /// Packets or super-packets that a device refused because its queue was full.
+    pub refused: u64,
+    /// Packets for the engine that it can't parse.
+    pub malformed: u64,
+    /// Packets for the engine that aren't TCP.
+    pub foreign: u64,
+    /// Segments that couldn't be encoded.
+    pub unencodable: u64,
+}
+
+impl World {
+    /// Joins two ends. `paths` is how many networks there are; they do nothing to packets until
+    /// [`World::emulate`] says so.
+    pub fn new(client: End, server: End, paths: usize) -> World {
+        let clock = Clock::start();
+        let strands = (0..paths).map(|_| Strand { links: None, bottleneck: None }).collect();
+        World {
+            clock,
+            waiter: Waiter::new(clock),
+            ends: [client, server],
+            strands,
+            shared: Vec::new(),
+            // 1 ns to 10 s with two digits: bounds that are accepted.
+            lateness: Histogram::new_with_bounds(1, 10_000_000_000, 2).expect("valid bounds"),
+            buffer: BytesMut::new(),
+            stop: Arc::new(AtomicBool::new(false)),
+            tap: None,
+            meddler: None,
+            counters: Counters::default(),
+            started: false,
+        }
+    }
+
+    /// Puts modelled links between the ends. Streams of random numbers are numbered as the simulator numbers them.
+    pub fn emulate(&mut self, paths: &[PathLinks], shared: &[[LinkSpec; 2]], seed: u64) {
+        for (at, (strand, spec)) in self.strands.iter_mut().zip(paths).enumerate() {
+            let stream = 2 * at as u64;
+            strand.links = Some([
+                Link::new(spec.up.clone(), seed, stream),
+                Link::new(spec.down.clone(), seed, stream + 1),
+            ]);
+            strand.bottleneck = spec.bottleneck;
+        }
+        let offset = 2 * paths.len() as u64;
+        self.shared = shared
+            .iter()
+            .enumerate()
+            .map(|(at, [up, down])| {
+                let stream = offset + 2 * at as u64;
+                [Link::new(up.clone(), seed, stream), Link::new(down.clone(), seed, stream + 1)]
+            })
+            .collect();
+    }
+
+    /// Watches every packet.
+    pub fn watch(&mut self, tap: Box<dyn Tap>) {
+        self.tap = Some(tap);
+    }
+
+    /// Lets a middlebox see and change every packet.
+    pub fn meddle(&mut self, meddler: Box<dyn Meddler>) {
+        self.meddler = Some(meddler);
+    }
+
+    /// Its clock.
+    pub fn clock(&self) -> Clock {
+        self.clock
+    }
+
+    /// Set it, from any thread, and [`World::run`] returns within 10 ms.
+    pub fn stopper(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.stop)
+    }
+
+    /// The ends: client, server.
+    pub fn ends(&self) -> &[End; 2] {
+        &self.ends
+    }
+
+    /// Tells programs that are under way that nothing more will come.
+    pub fn stop(&mut self) {
+        let now = self.clock.now();
+        for end in &mut self.ends {
+            if let End::Engine(endpoint, app) = end {
+                app.on_stop(now, endpoint);
+            }
+        }
+    }
+
+    /// The ends, back.
+    pub fn into_ends(self) -> [End; 2] {
+        self.ends
+    }
+
+    /// How late packets left links, in nanoseconds.
+    pub fn lateness(&self) -> &Histogram<u64> {
+        &self.lateness
+    }
+
+    /// What it did.
+    pub fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    /// A path's link counters: from client to server, and back.
+    pub fn link_stats(&self, path: usize) -> Option<[LinkStats; 2]> {
+        let links = self.strands.get(path)?.links.as_ref()?;
+        Some([*links[0].stats(), *links[1].stats()])
+    }
+
+    /// Runs until the stop flag is set, `until` comes, or every program of the engine's ends is done (and there is
+    /// one).
+    ///
+    /// # Errors
+    /// If a device fails.
+    pub fn run(&mut self, until: Option<Nanos>) -> io::Result<()> {
+        if !self.started {
+            self.started = true;
+            let now = self.clock.now();
+            for end in &mut self.ends {
+                if let End::Engine(endpoint, app) = end {
+                    app.start(now, endpoint);
+                }
+            }
+        }
+        loop {
+            let now = self.clock.now();
+            let mut busy = self.deliver(now)?;
+            busy |= self.read_devices()?;
+            busy |= self.run_engines()?;
+            if self.stop.load(Ordering::Relaxed) || until.is_some_and(|until| now >= until) || self.is_done()
+            {
+                return Ok(());
+            }
+            if !busy {
+                self.rest(until)?;
+            }
+        }
+    }
+
+    fn is_done(&self) -> bool {
+        let mut engines = self.ends.iter().filter_map(|end| match end {
+            End::Engine(_, app) => Some(app),
+            End::Kernel(_) => None,
+        });
+        let mut any = false;
+        engines.all(|app| {
+            any = true;
+            app.is_done()
+        }) && any
+    }
+
+    fn rest(&mut self, until: Option<Nanos>) -> io::Result<()> {
+        let now = self.clock.now();
+        let mut due = until.unwrap_or(Nanos::MAX).min(now + PATIENCE);
+        let links = self.strands.iter().filter_map(|strand| strand.links.as_ref());
+        for link in links.chain(&self.shared).flatten() {
+            due = due.min(link.poll_timeout().unwrap_or(Nanos::MAX));
+        }
+        let mut descriptors = Vec::new();
+        for end in &mut self.ends {
+            match end {
+                End::Kernel(end) => descriptors.extend(end.tuns.iter().map(AsFd::as_fd)),
+                End::Engine(endpoint, app) => {
+                    due = due.min(endpoint.poll_timeout().unwrap_or(Nanos::MAX));
+                    due = due.min(app.wake().unwrap_or(Nanos::MAX));
+                }
+            }
+        }
+        self.waiter.wait(&descriptors, Some(due))
+    }
+
+    /// Hands on what has come to the end of a link.
+    fn deliver(&mut self, now: Nanos) -> io::Result<bool> {
+        let mut busy = false;
+        for side in 0..2 {
+            // Towards the server a path's own link comes first, towards the client the shared one.
+            if side == 1 {
+                busy |= self.deliver_shared(now, side)?;
+            }
+            for at in 0..self.strands.len() {
+                let mut held: Option<Piece> = None;
+                while let Some((arrival, piece)) =
+                    self.strands[at].links.as_mut().and_then(|links| links[side].poll_timed(now))
+                {
+                    busy = true;
+                    match self.strands[at].bottleneck {
+                        Some(shared) if side == 0 => self.shared[shared][side].enqueue(now, piece),
+                        _ => {
+                            self.lateness.saturating_record(now.saturating_sub(arrival));
+                            self.gather(side, &mut held, piece)?;
+                        }
+                    }
+                }
+                if let Some(piece) = held {
+                    self.arrive(1 - side, piece)?;
+                }
+            }
+            if side == 0 {
+                busy |= self.deliver_shared(now, side)?;
+            }
+        }
+        Ok(busy)
+    }
+
+    fn deliver_shared(&mut self, now: Nanos, side: usize) -> io::Result<bool> {
+        let mut busy = false;
+        for shared in 0..self.shared.len() {
+            let mut held: Option<Piece> = None;
+            while let Some((arrival, piece)) = self.shared[shared][side].poll_timed(now) {
+                busy = true;
+                let path = usize::from(piece.path);
+                match self.strands[path].links.as_mut() {
+                    Some(links) if side == 1 => links[side].enqueue(now, piece),
+                    _ => {
+                        self.lateness.saturating_record(now.saturating_sub(arrival));
+                        self.gather(side, &mut held, piece)?;
+                    }
+                }
+            }
+            if let Some(piece) = held {
+                self.arrive(1 - side, piece)?;
+            }
+        }
+        Ok(busy)
+    }
+
+    /// Parts of one super-packet that come together go on together.
+    fn gather(&mut self, side: usize, held: &mut Option<Piece>, piece: Piece) -> io::Result<()> {
+        let next = match held {
+            Some(held) => held.absorb(piece),
+            None => Some(piece),
+        };
+        if let Some(next) = next
+            && let Some(before) = held.replace(next)
+        {
+            self.arrive(1 - side, before)?;
+        }
+        Ok(())
+    }
+
+    /// `piece` has come to end `to`.
+    fn arrive(&mut self, to: usize, piece: Piece) -> io::Result<()> {
+        let path = usize::from(piece.path);
+        if let Some(tap) = &mut self.tap {
+            tap.on_packet(self.clock.now(), to == 1, true, &piece);
+        }
+        match &mut self.ends[to] {
+            End::Kernel(end) => match piece.send(&end.tuns[path]) {
+                Ok(()) => Ok(()),
+                Err(error) => refused(&mut self.counters, error),
+            },
+            End::Engine(endpoint, _) => {
+                let now = self.clock.now();
+                match piece.segment() {
+                    Ok(segment) => endpoint.on_segment(now, PathId(piece.path), segment),
+                    Err(ropewalk_wire::ParseError::Protocol { .. }) => self.counters.foreign += 1,
+                    Err(_) => self.counters.malformed += 1,
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// `piece` leaves end `from`.
+    fn depart(&mut self, from: usize, piece: Piece) -> io::Result<()> {
+        let path = usize::from(piece.path);
+        if let Some(tap) = &mut self.tap {
+            tap.on_packet(self.clock.now(), from == 0, false, &piece);
+        }
+        let Some(mut meddler) = self.meddler.take() else {
+            return self.travel(from, piece);
+        };
+        let now = self.clock.now();
+        let mut done = Ok(());
+        for packet in piece.packets() {
+            match meddler.meddle(now, from == 0, &packet) {
+                Verdict::Pass => done = done.and(self.travel(from, packet)),
+                Verdict::Drop => {}
+                Verdict::Replace(segments) => {
+                    for segment in segments {
+                        match Frame::of(&segment) {
+                            Ok(frame) => done = done.and(self.travel(from, Piece::whole(frame, path as u16))),
+                            Err(_) => self.counters.unencodable += 1,
+                        }
+                    }
+                }
+            }
+        }
+        self.meddler = Some(meddler);
+        done
+    }
+
+    fn travel(&mut self, from: usize, piece: Piece) -> io::Result<()> {
+        let path = usize::from(piece.path);
+        let now = self.clock.now();
+        let strand = &mut self.strands[path];
+        let Some(links) = &mut strand.links else {
+            return self.arrive(1 - from, piece);
+        };
+        let link = match strand.bottleneck {
+            Some(shared) if from == 1 => &mut self.shared[shared][from],
+            _ => &mut links[from],
+        };
+        for packet in piece.packets() {
+            link.enqueue(now, packet);
+        }
+        Ok(())
+    }
+
+    fn read_devices(&mut self) -> io::Result<bool> {
+        let mut busy = false;
+        for from in 0..2 {
+            let End::Kernel(end) = &self.ends[from] else { continue };
+            for path in 0..end.tuns.len() {
+                for _ in 0..BATCH {
+                    let End::Kernel(end) = &self.ends[from] else { break };
+                    let tun = &end.tuns[path];
+                    let Some(bytes) = read(tun, &mut self.buffer)? else { break };
+                    busy = true;
+                    match Frame::received(bytes, tun.offload()) {
+                        Some(frame) => self.depart(from, Piece::whole(frame, path as u16))?,
+                        None => self.counters.malformed += 1,
+                    }
+                }
+            }
+        }
+        Ok(busy)
+    }
+
+    fn run_engines(&mut self) -> io::Result<bool> {
+        let mut busy = false;
+        for side in 0..2 {
+            for _ in 0..TRANSMITS {
+                let now = self.clock.now();
+                let End::Engine(endpoint, app) = &mut self.ends[side] else { break };
+                if endpoint.poll_timeout().is_some_and(|due| due <= now) {
+                    endpoint.on_timeout(now);
+                }
+                if app.wake().is_some_and(|due| due <= now) {
+                    app.on_wake(now, endpoint);
+                    busy = true;
+                }
+                while let Some((id, event)) = endpoint.poll_event() {
+                    busy = true;
+                    if let Some(tap) = &mut self.tap {
+                        tap.on_event(now, side == 1, id, &event);
+                    }
+                    app.on_event(now, endpoint, id, event);
+                }
+                let Some((path, segment)) = endpoint.poll_transmit(now, SUPER) else { break };
+                busy = true;
+                self.transmit(side, path, &segment)?;
+            }
+        }
+        Ok(busy)
+    }
+
+    fn transmit(&mut self, from: usize, path: PathId, segment: &Segment<Bytes>) -> io::Result<()> {
+        let direct =
+            self.strands[usize::from(path.0)].links.is_none() && self.tap.is_none() && self.meddler.is_none();
+        if direct
+            && let End::Kernel(end) = &self.ends[1 - from]
+            && let Some(tun) = end.tuns.get(usize::from(path.0))
+            && tun.offload() == Offload::Segmentation
+        {
+            // Nothing between the engine and the device: the payload isn't copied.
+            let Ok(headers) = encode_frame_headers(segment) else {
+                self.counters.unencodable += 1;
+                return Ok(());
+            };
+            let sent = tun.send(&[io::IoSlice::new(&headers), io::IoSlice::new(&segment.payload)]);
+            return sent.map(drop).or_else(|error| refused(&mut self.counters, error));
+        }
+        match Frame::of(segment) {
+            Ok(frame) => self.depart(from, Piece::whole(frame, path.0)),
+            Err(_) => {
+                self.counters.unencodable += 1;
+                Ok(())
+            }
+        }
+    }
+}
+
+/// A full queue loses a packet, as on any network; a packet that the kernel finds malformed too.
+fn refused(counters: &mut Counters, error: io::Error) -> io::Result<()> {
+    match error.kind() {
+        io::ErrorKind::WouldBlock | io::ErrorKind::InvalidInput => {
+            counters.refused += 1;
+            Ok(())
+        }
+        _ => Err(error),
+    }
+}
+
+/// One frame, or `None` when there is none now. Buffers are used again once nobody holds a slice of them.
+fn read(tun: &Tun, buffer: &mut BytesMut) -> io::Result<Option<Bytes>> {
+    if buffer.capacity() < BUFFER {
+        *buffer = BytesMut::with_capacity(16 * BUFFER);
+    }
+    buffer.resize(BUFFER, 0);
+    match tun.receive(buffer) {
+        Ok(len) => {
+            let frame = buffer.split_to(len);
+            Ok(Some(frame.freeze()))
+        }
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+        Err(error) => Err(error),
+    }
+}

@@ -1,0 +1,143 @@
+//! Transfers that must stay Multipath TCP to the end.
+
+use ropewalk_host::network::Side;
+use ropewalk_host::transfer::Direction;
+use ropewalk_host::tun::Offload;
+use ropewalk_host::world::PathLinks;
+use ropewalk_link::{Jitter, JitterShape, LinkSpec, Loss};
+
+use crate::harness::{Case, config, run};
+use crate::need_kernel;
+
+const BOTH: [Side; 2] = [Side::Client, Side::Server];
+const WAYS: [Direction; 2] = [Direction::Upload, Direction::Download];
+const MIB: u64 = 1 << 20;
+
+#[test]
+fn one_two_and_four_subflows_each_way_with_the_engine_at_either_end() {
+    need_kernel!();
+    for engine in BOTH {
+        for paths in [1, 2, 4] {
+            for way in WAYS {
+                let case = format!("engine {engine:?}, {paths} paths, {way:?}");
+                let report = run(Case::new(engine, paths, way, 8 * MIB));
+                report.multipath(&case, paths);
+            }
+        }
+    }
+}
+
+#[test]
+fn ipv6() {
+    need_kernel!();
+    for engine in BOTH {
+        for way in WAYS {
+            let case = Case { v6: true, ..Case::new(engine, 2, way, 4 * MIB) };
+            run(case).multipath(&format!("IPv6, engine {engine:?}, {way:?}"), 2);
+        }
+    }
+}
+
+#[test]
+fn checksums_asked_for_by_either() {
+    need_kernel!();
+    for engine in BOTH {
+        for way in WAYS {
+            for (ours, theirs) in [(true, false), (false, true), (true, true)] {
+                let mut case = Case { kernel_checksum: theirs, ..Case::new(engine, 2, way, 4 * MIB) };
+                case.config.checksum = ours;
+                let name = format!("checksum ours {ours}, theirs {theirs}, engine {engine:?}, {way:?}");
+                let report = run(case);
+                report.multipath(&name, 2);
+                assert!(report.kernel[0].info.expect("Multipath TCP").checksum, "{name}");
+            }
+        }
+    }
+}
+
+#[test]
+fn without_offload() {
+    need_kernel!();
+    for engine in BOTH {
+        for way in WAYS {
+            let case = Case { offload: Offload::None, ..Case::new(engine, 2, way, 4 * MIB) };
+            run(case).multipath(&format!("no offload, engine {engine:?}, {way:?}"), 2);
+        }
+    }
+}
+
+#[test]
+fn several_connections_at_once() {
+    need_kernel!();
+    for engine in BOTH {
+        let case = Case { connections: 8, ..Case::new(engine, 2, Direction::Download, MIB) };
+        let report = run(case);
+        report.complete(&format!("engine {engine:?}"));
+        assert_eq!((report.engine.len(), report.kernel.len()), (8, 8));
+    }
+}
+
+#[test]
+fn every_scheduler() {
+    need_kernel!();
+    for entry in ropewalk_engine::scheduler::builtin().entries() {
+        for engine in BOTH {
+            let mut case = Case::new(engine, 2, Direction::Upload, 2 * MIB);
+            if engine == Side::Server {
+                case.request.direction = Direction::Download;
+            }
+            case.config.scheduler =
+                ropewalk_engine::scheduler::builtin().parse(entry.name).expect("registered");
+            run(case).multipath(&format!("{} with the engine as {engine:?}", entry.name), 2);
+        }
+    }
+}
+
+fn lossy() -> Vec<PathLinks> {
+    let mut link = LinkSpec::plain(200_000_000, 3_000_000, 200);
+    link.loss = Loss::Bernoulli(0.01);
+    link.jitter = Some(Jitter { spread: 1_000_000, shape: JitterShape::Uniform, keeps_order: false });
+    vec![PathLinks { up: link.clone(), down: link, bottleneck: None }; 2]
+}
+
+#[test]
+fn one_percent_loss_with_reordering() {
+    need_kernel!();
+    for engine in BOTH {
+        for way in WAYS {
+            let case = Case { links: Some(lossy()), ..Case::new(engine, 2, way, 4 * MIB) };
+            run(case).multipath(&format!("loss, engine {engine:?}, {way:?}"), 2);
+        }
+    }
+}
+
+#[test]
+fn plain_tcp_peers() {
+    need_kernel!();
+    for engine in BOTH {
+        for way in WAYS {
+            // The kernel doesn't speak it.
+            let case = Case { kernel_multipath: false, subflows: 1, ..Case::new(engine, 2, way, 4 * MIB) };
+            let report = run(case);
+            report.complete(&format!("plain kernel, engine {engine:?}, {way:?}"));
+            assert!(!report.engine[0].multipath);
+            // The engine doesn't.
+            let mut case = Case { subflows: 1, ..Case::new(engine, 2, way, 4 * MIB) };
+            case.config.multipath = false;
+            let report = run(case);
+            report.complete(&format!("plain engine, kernel as its peer, engine {engine:?}, {way:?}"));
+            assert!(!report.kernel[0].multipath);
+        }
+    }
+}
+
+#[test]
+fn congestion_controls_of_ours_against_the_kernel_as_receiver() {
+    need_kernel!();
+    for entry in ropewalk_engine::congestion::builtin().entries() {
+        let mut settings = config();
+        settings.congestion = ropewalk_engine::congestion::builtin().parse(entry.name).expect("registered");
+        let case = Case { config: settings, ..Case::new(Side::Client, 2, Direction::Upload, 2 * MIB) };
+        run(case).multipath(entry.name, 2);
+    }
+}
