@@ -231,6 +231,10 @@ fn percent(ratio: Option<ropewalk_lab::stats::Ratio>) -> String {
     }
 }
 
+fn times(ratio: Option<f64>) -> String {
+    ratio.map_or("-".into(), |ratio| format!("{ratio:.2}"))
+}
+
 fn bytes(value: f64) -> String {
     if value < 0.5 {
         "0".into()
@@ -254,6 +258,8 @@ fn row(place: usize, row: &Row, limit: f64) -> Vec<String> {
         seconds(row.p95),
         percent(row.versus_linux),
         percent(row.versus_tcp),
+        times(row.over_bound().map(|over| over.0)),
+        times(row.over_bound().map(|over| over.1)),
         bytes(row.duplicated),
         format!("{:.1}", row.retransmissions),
     ];
@@ -280,6 +286,7 @@ fn text(scenario: &Scenario, comparison: &Comparison) -> String {
         text += &section(ranking, comparison.limit);
     }
     text += "=  a tie with the first (paired over seeds, Holm-corrected, 5 %)   (..)  no significant difference\n";
+    text += "/ bound: mean over the earliest end that the row's links allow; / start: that windows from their initial value allow\n";
     text += "repeated: bytes that the scheduler duplicated or the connection reinjected, per run\n\n";
     text + &verdict(comparison) + "\n"
 }
@@ -295,6 +302,8 @@ fn section(ranking: &Ranking, limit: f64) -> String {
         "p95",
         "vs linux",
         &versus,
+        "/ bound",
+        "/ start",
         "repeated",
         "retrans",
         "",
@@ -335,6 +344,8 @@ fn json(comparison: &Comparison) -> serde_json::Value {
                 "ties_with_best": row.ties_with_best,
                 "versus_linux": ratio(row.versus_linux),
                 "versus_best_tcp": ratio(row.versus_tcp),
+                "bound_s": row.bound.map(|bound| json!({ "capacity": bound.capacity, "window": bound.window })),
+                "over_bound": row.over_bound().map(|(capacity, window)| json!({ "capacity": capacity, "window": window })),
                 "repeated_bytes_mean": row.duplicated,
                 "retransmitted_segments_mean": row.retransmissions,
                 "timeouts_mean": row.timeouts,
@@ -344,13 +355,14 @@ fn json(comparison: &Comparison) -> serde_json::Value {
 }
 
 fn csv(comparison: &Comparison) -> String {
-    let mut text = String::from("scenario,workload,scheduler,run,fct_s\n");
+    let mut text = String::from("scenario,workload,scheduler,run,fct_s,bound_s,bound_window_s\n");
     let quote = |field: &str| format!("\"{}\"", field.replace('"', "\"\""));
     for ranking in &comparison.rankings {
         for row in &ranking.rows {
+            let bound = row.bound.map_or(",".into(), |bound| format!("{},{}", bound.capacity, bound.window));
             for (run, value) in row.seconds.iter().enumerate() {
                 let fields = [quote(&comparison.scenario), quote(&ranking.title), quote(&row.label)];
-                text += &format!("{},{run},{value}\n", fields.join(","));
+                text += &format!("{},{run},{value},{bound}\n", fields.join(","));
             }
         }
     }

@@ -9,6 +9,7 @@ use ropewalk_engine::scheduler::Scheduler;
 use ropewalk_link::{LinkSpec, Loss, Rate};
 use ropewalk_sim::{Mode, Outcome, Recording, RunResult, RunSpec, Scenario, Workload};
 
+use crate::bound::{self, Bound};
 use crate::stats;
 use crate::units::Nanos;
 
@@ -50,6 +51,7 @@ struct Kept {
     duplicated: u64,
     retransmissions: u64,
     timeouts: u64,
+    bound: Option<Bound>,
 }
 
 /// One contender's row.
@@ -85,6 +87,16 @@ pub struct Row {
     pub retransmissions: f64,
     /// Mean timeouts.
     pub timeouts: f64,
+    /// The mean earliest end that its paths allow; none where the workload has none.
+    pub bound: Option<Bound>,
+}
+
+impl Row {
+    /// Mean completion time over the earliest one that the links allow, and over the one that windows starting
+    /// small allow.
+    pub fn over_bound(&self) -> Option<(f64, f64)> {
+        self.bound.filter(|bound| bound.capacity > 0.0).map(|bound| (self.mean / bound.capacity, self.mean / bound.window))
+    }
 }
 
 /// One workload's ranking.
@@ -173,7 +185,8 @@ pub fn compare(
             if index >= total {
                 break;
             }
-            kept.push((index, keep(&run(&spec(index)), limit)));
+            let spec = spec(index);
+            kept.push((index, keep(&run(&spec), &spec, limit)));
             done();
         }
         kept
@@ -214,7 +227,7 @@ pub fn compare(
 }
 
 /// The figure of merit: completion time; the mean delay of messages; for bulk, seconds per 10^6 bytes.
-fn keep(result: &RunResult, limit: f64) -> Kept {
+fn keep(result: &RunResult, spec: &RunSpec, limit: f64) -> Kept {
     let finished = result.outcome == Outcome::Complete;
     let seconds = if result.flows.iter().all(|flow| flow.fct.is_some()) && !result.flows.is_empty() {
         let total: f64 = result.flows.iter().filter_map(|flow| flow.fct).map(|fct| fct as f64 / 1e9).sum();
@@ -233,6 +246,7 @@ fn keep(result: &RunResult, limit: f64) -> Kept {
         duplicated: result.duplicated_bytes + result.opportunistic_bytes + result.reinjected_bytes,
         retransmissions: result.retransmissions,
         timeouts: result.timeouts,
+        bound: bound::of(spec),
     }
 }
 
@@ -291,11 +305,19 @@ fn rank(request: &Request, workload: &Workload, cells: &[Option<Kept>]) -> Ranki
                 duplicated: average(|kept| kept.duplicated),
                 retransmissions: average(|kept| kept.retransmissions),
                 timeouts: average(|kept| kept.timeouts),
+                bound: mean_bound(&kept),
                 seconds: seconds[*who].clone(),
             }
         })
         .collect();
     Ranking { title, bytes, rows, best_tcp: best_tcp.map(|who| request.contenders[who].label.clone()) }
+}
+
+/// The mean over runs, whose starts may differ.
+fn mean_bound(kept: &[&Kept]) -> Option<Bound> {
+    let bounds = kept.iter().map(|kept| kept.bound).collect::<Option<Vec<_>>>()?;
+    let mean = |of: fn(&Bound) -> f64| stats::mean(&bounds.iter().map(of).collect::<Vec<_>>());
+    Some(Bound { capacity: mean(|bound| bound.capacity), window: mean(|bound| bound.window) })
 }
 
 fn describe(workload: &Workload) -> (String, Option<u64>) {

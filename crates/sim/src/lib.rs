@@ -22,6 +22,7 @@ mod udp;
 mod world;
 
 pub use conclusion::run;
+pub use topology::first_path;
 pub use world::{Tap, World};
 
 pub use result::{

@@ -94,7 +94,7 @@ fn up_at(link: &LinkSpec, at: Nanos) -> bool {
 
 /// The path that a connection opened at this moment starts on: the first that is up both ways and no backup,
 /// else the first that is up, else the first.
-pub(crate) fn first_path(scenario: &Scenario, at: Nanos) -> usize {
+pub fn first_path(scenario: &Scenario, at: Nanos) -> usize {
     let up = |i: &usize| up_at(&scenario.paths[*i].up, at) && up_at(&scenario.paths[*i].down, at);
     let all = 0..scenario.paths.len();
     all.clone().filter(up).find(|i| !scenario.paths[*i].backup).or_else(|| all.clone().find(up)).unwrap_or(0)
