@@ -65,9 +65,8 @@ pub fn of(spec: &RunSpec) -> Option<Bound> {
     let scenario = &spec.scenario;
     let begin = scenario.warmup.saturating_add(spec.start_phase);
     let model = Model::new(scenario, spec.mode, begin);
-    let both = |value: &dyn Fn(bool) -> Option<f64>| {
-        Some(Bound { capacity: value(false)?, window: value(true)? })
-    };
+    let both =
+        |value: &dyn Fn(bool) -> Option<f64>| Some(Bound { capacity: value(false)?, window: value(true)? });
     let seconds = |time: Nanos| time as f64 / 1e9;
     match &scenario.workload {
         Workload::Flow { bytes } => both(&|windows| model.earliest(*bytes, windows).map(seconds)),
@@ -255,7 +254,8 @@ fn payload(link: &LinkSpec, mtu: u64, from: Nanos, to: Nanos) -> u64 {
     if bytes == u64::MAX {
         return u64::MAX;
     }
-    let cut = link.changes.iter().filter(|change| matches!(change.action, ChangeAction::Rate(_))).count() as u64;
+    let cut =
+        link.changes.iter().filter(|change| matches!(change.action, ChangeAction::Rate(_))).count() as u64;
     let slack = if cut > 0 { (cut + 1) * mtu } else { 0 };
     let full = u128::from(bytes + slack) * u128::from(mtu - HEADER);
     // Rounded up: what is rounded here must not make the bound later.
@@ -297,11 +297,17 @@ mod tests {
         let expected = 0.020 + 2.0 * 40.0 * 8.0 / 12e6 + 0.100 + 0.010;
         assert!((upload.capacity - expected).abs() < 2e-6, "{upload:?}");
         // 10 at once, 20 a round trip later, 40, and the last 30 after three round trips: those wait for their ACKs.
-        assert!(upload.window > 0.020 + 3.0 * 0.020 + 0.010 && upload.window >= upload.capacity, "{upload:?}");
+        assert!(
+            upload.window > 0.020 + 3.0 * 0.020 + 0.010 && upload.window >= upload.capacity,
+            "{upload:?}"
+        );
         // A download's request takes another half round trip.
         scenario.direction = Direction::Download;
         let download = bound(scenario, Mode::SinglePath(0));
-        assert!((download.capacity - upload.capacity - 0.010 - 40.0 * 8.0 / 12e6).abs() < 2e-6, "{download:?}");
+        assert!(
+            (download.capacity - upload.capacity - 0.010 - 40.0 * 8.0 / 12e6).abs() < 2e-6,
+            "{download:?}"
+        );
     }
 
     #[test]

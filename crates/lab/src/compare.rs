@@ -95,7 +95,9 @@ impl Row {
     /// Mean completion time over the earliest one that the links allow, and over the one that windows starting
     /// small allow.
     pub fn over_bound(&self) -> Option<(f64, f64)> {
-        self.bound.filter(|bound| bound.capacity > 0.0).map(|bound| (self.mean / bound.capacity, self.mean / bound.window))
+        self.bound
+            .filter(|bound| bound.capacity > 0.0)
+            .map(|bound| (self.mean / bound.capacity, self.mean / bound.window))
     }
 }
 
