@@ -117,7 +117,9 @@ pub struct Exception {
     /// Which rule of the contract: `single-path` (one path only: places as `minrtt` does), `even-split` (two
     /// identical paths: each at least 45 % of the bytes), `eligible` (names only subflows that may carry data:
     /// no backup while another is usable), `cwnd` (names only subflows whose windows have room),
-    /// `work-conserving` (never waits with data to send and nothing in flight).
+    /// `work-conserving` (never waits with data to send and nothing in flight). For congestion controls:
+    /// `ssthresh` (a loss leaves 2 segments at least), `single-path` (one subflow: as its parent), `harmless`
+    /// (coupled subflows together grow no faster than one TCP).
     pub rule: &'static str,
     /// Why, with the paper's section.
     pub reason: &'static str,

@@ -17,6 +17,8 @@
 //! Rulings. The increase is not bounded by 1/w_r, as the draft's isn't: a subflow much slower than the
 //! fastest grows by more than Reno would. The new window rounds down. The subflows counted: those usable
 //! with a round-trip sample; a backup only while it carries data.
+//!
+//! Parameters: `least-ssthresh` (1 segment, with several subflows; 1 to 2).
 
 use super::additive::Additive;
 use super::subflows::{counted, rate, rtt, window};

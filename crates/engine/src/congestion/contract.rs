@@ -1,1 +1,366 @@
-//! The contract that every registered control is held to.
+//! The contract of all congestion controls, run over every entry of [`builtin`] and each of its presets: a new one
+//! is under test the moment it is registered.
+//!
+//! | rule | what it asks |
+//! |---|---|
+//! | `own-window` | an ACK on one subflow changes no other number than that subflow's window, threshold and pacing rate |
+//! | `growth` | an ACK of n segments adds n at most, and none when the window wasn't the limit |
+//! | `window` | a window is 1 segment at least |
+//! | `ssthresh` | a loss leaves 2 segments at least, and no more than there were |
+//! | `recovers` | after a loss and without another, the window grows again |
+//! | `single-path` | with one subflow, the windows are those of its single-path parent |
+//! | `harmless` | two subflows alike together grow no faster per round trip than one TCP, if the control is coupled |
+//! | `forgets` | a subflow that comes after another went is treated as a new one |
+//!
+//! An algorithm that departs from a rule by its nature declares it in its entry; the departures are printed,
+//! and one that is declared but doesn't happen is an error too.
+
+use std::collections::BTreeSet;
+
+use proptest::prelude::*;
+
+use super::testing::{build, flow, flows};
+use super::{Ack, CongestionControl, LossCause, builtin};
+use crate::flow::{Flow, FlowState};
+use crate::{MILLISECOND, Nanos};
+
+/// Every control and preset, with its entry's name.
+fn all() -> Vec<(String, &'static str)> {
+    let mut all = Vec::new();
+    for entry in builtin().entries() {
+        all.push((entry.name.to_string(), entry.name));
+        for preset in entry.presets {
+            all.push((format!("{}:{}", entry.name, preset.name), entry.name));
+        }
+    }
+    all
+}
+
+/// What `text` is with one subflow: itself where subflows are uncoupled, else the parent that its source names.
+/// One that isn't listed is held to Reno.
+fn parent(text: &str) -> &str {
+    match text {
+        "reno" | "cubic" | "cubic:linux" | "vegas" | "vegas:linux" | "veno" | "veno:linux" => text,
+        "mveno" => "veno",
+        "mveno:linux" => "veno:linux",
+        // The draft: alpha is the whole of total-alpha; the draining of queues is its own.
+        "wvegas" => "wvegas",
+        _ => "reno",
+    }
+}
+
+/// Whether subflows know of each other.
+fn coupled(text: &str) -> bool {
+    parent(text) != text || text == "wvegas"
+}
+
+/// What happens to a subflow.
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Ack { acked: u32, rtt_ms: u64, limited: bool, round_start: bool },
+    Loss(LossCause),
+    Undo,
+    Idle(Nanos),
+    Rejoin,
+}
+
+type Departures = Vec<(&'static str, String)>;
+
+/// A connection's controls and flows, checked at each step.
+struct Bench {
+    control: Box<dyn CongestionControl>,
+    flows: Vec<Flow>,
+    before_loss: Vec<(u32, u32)>,
+    now: Nanos,
+    found: Departures,
+}
+
+impl Bench {
+    fn new(text: &str, mut list: Vec<Flow>) -> Self {
+        let mut control = build(text);
+        for i in 0..list.len() {
+            control.subflow_added(&mut list, i, 0);
+        }
+        let before_loss = list.iter().map(|flow| (flow.cwnd, flow.ssthresh)).collect();
+        Bench { control, flows: list, before_loss, now: 0, found: Vec::new() }
+    }
+
+    fn step(&mut self, i: usize, step: Step) {
+        let before = self.flows.clone();
+        match step {
+            Step::Ack { acked, rtt_ms, limited, round_start } => {
+                let rtt = rtt_ms * MILLISECOND;
+                self.now += rtt / u64::from(self.flows[i].cwnd.max(1));
+                let flow = &mut self.flows[i];
+                (flow.srtt, flow.last_rtt, flow.delivered) = (rtt, rtt, flow.delivered + u64::from(acked));
+                flow.min_rtt = flow.min_rtt.min(rtt);
+                flow.bytes_acked += u64::from(acked) * u64::from(flow.mss);
+                let prior_in_flight = if limited { flow.cwnd } else { flow.cwnd / 4 };
+                let seen = self.flows.clone();
+                let now = self.now;
+                let ack =
+                    Ack { now, acked, rtt: Some(rtt), prior_in_flight, cwnd_limited: limited, round_start };
+                self.control.on_ack(&mut self.flows, i, &ack);
+                self.check_ack(&seen, i, acked, limited);
+            }
+            Step::Loss(cause) => {
+                let ssthresh = self.control.ssthresh(&self.flows, i, cause, self.now);
+                let most = before[i].cwnd.max(2);
+                if !(2..=most).contains(&ssthresh) {
+                    self.found.push(("ssthresh", format!("{ssthresh} of {}", before[i].cwnd)));
+                }
+                if self.flows.len() > 1 && ssthresh == 0 {
+                    self.found.push(("window", "a threshold of 0".into()));
+                }
+                self.before_loss[i] = (before[i].cwnd, before[i].ssthresh);
+                let flow = &mut self.flows[i];
+                flow.ssthresh = ssthresh;
+                flow.cwnd = if cause == LossCause::Timeout { 1 } else { ssthresh.min(flow.cwnd).max(1) };
+                flow.bytes_acked_at_loss = flow.bytes_acked;
+                flow.loss_events += 1;
+            }
+            Step::Undo => {
+                self.control.on_undo(&self.flows, i);
+                let (cwnd, ssthresh) = self.before_loss[i];
+                let flow = &mut self.flows[i];
+                (flow.cwnd, flow.ssthresh) = (flow.cwnd.max(cwnd), flow.ssthresh.max(ssthresh));
+            }
+            Step::Idle(idle) => {
+                self.now += idle;
+                self.control.on_idle_restart(&self.flows, i, idle);
+                self.flows[i].cwnd = self.flows[i].cwnd.min(10);
+            }
+            Step::Rejoin => {
+                self.flows[i].state = FlowState::Closed;
+                self.control.subflow_removed(&mut self.flows, i);
+                let fresh = flows(&[flow(10, 40)]).remove(0);
+                self.flows[i] = Flow { id: self.flows[i].id, path: self.flows[i].path, ..fresh };
+                self.flows[i].ssthresh = u32::MAX;
+                self.control.subflow_added(&mut self.flows, i, self.now);
+            }
+        }
+        if self.flows[i].cwnd == 0 {
+            self.found.push(("window", format!("{step:?} leaves nothing of {}", before[i].cwnd)));
+            self.flows[i].cwnd = 1;
+        }
+    }
+
+    fn check_ack(&mut self, seen: &[Flow], i: usize, acked: u32, limited: bool) {
+        let mut expected = seen.to_vec();
+        let after = &self.flows[i];
+        (expected[i].cwnd, expected[i].ssthresh) = (after.cwnd, after.ssthresh);
+        expected[i].pacing_rate = after.pacing_rate;
+        if expected != self.flows {
+            self.found.push(("own-window", format!("subflow {i}'s ACK changed something else")));
+        }
+        let allowed = seen[i].cwnd + if limited { acked } else { 0 };
+        if after.cwnd > allowed {
+            let (from, to) = (seen[i].cwnd, after.cwnd);
+            self.found
+                .push(("growth", format!("{from} to {to} with {acked} acknowledged, limited: {limited}")));
+        }
+    }
+
+    /// A round trip of single ACKs.
+    fn round(&mut self, i: usize, rtt_ms: u64) {
+        let window = self.flows[i].cwnd;
+        assert!(window < 100_000, "no path has room for {window} segments: {:?}", self.control);
+        for number in 0..window {
+            self.step(i, Step::Ack { acked: 1, rtt_ms, limited: true, round_start: number == 0 });
+        }
+    }
+}
+
+/// Windows after each of a fixed history's steps, and what was found on the way.
+fn history(text: &str, list: Vec<Flow>) -> (Vec<u32>, Departures) {
+    let mut bench = Bench::new(text, list);
+    let mut windows = Vec::new();
+    for lap in 0..6u64 {
+        for round in 0..12 {
+            for i in 0..bench.flows.len() {
+                bench.round(i, 40 + lap + round / 4);
+            }
+            windows.extend(bench.flows.iter().map(|flow| flow.cwnd));
+        }
+        let cause = [LossCause::FastRetransmit, LossCause::Timeout, LossCause::Ecn][lap as usize % 3];
+        bench.step(0, Step::Loss(cause));
+        if lap == 3 {
+            bench.step(0, Step::Undo);
+        }
+        windows.push(bench.flows[0].cwnd);
+    }
+    (windows, bench.found)
+}
+
+/// Segments that all windows together grow by in so many quiet round trips of congestion avoidance.
+fn growth(text: &str, list: Vec<Flow>, rounds: u32) -> f64 {
+    let total = |flows: &[Flow]| flows.iter().map(|flow| flow.cwnd).sum::<u32>();
+    let mut bench = Bench::new(text, list);
+    let before = total(&bench.flows);
+    for _ in 0..rounds {
+        for i in 0..bench.flows.len() {
+            bench.round(i, 40);
+        }
+    }
+    f64::from(total(&bench.flows).saturating_sub(before)) / f64::from(rounds)
+}
+
+/// All that `text` does that the contract forbids.
+fn departures(text: &str) -> Departures {
+    let mut found = Vec::new();
+    let one = || flows(&[flow(20, 40)]);
+    let lists =
+        [one(), flows(&[flow(20, 40), flow(20, 40)]), flows(&[flow(3, 400), flow(60, 10), flow(9, 90)])];
+    for list in lists {
+        found.extend(history(text, list).1);
+    }
+    let (own, theirs) = (history(text, one()).0, history(parent(text), one()).0);
+    if own != theirs {
+        found.push(("single-path", format!("{own:?}\nwhere {} has\n{theirs:?}", parent(text))));
+    }
+    if coupled(text) {
+        let pair = growth(text, flows(&[flow(20, 40), flow(20, 40)]), 40);
+        let single = growth(parent(text), one(), 40).max(1.0);
+        if pair > single * 1.05 {
+            found.push(("harmless", format!("{pair} segments per round trip where one TCP adds {single}")));
+        }
+    }
+    for cause in [LossCause::FastRetransmit, LossCause::Timeout, LossCause::Ecn] {
+        let mut bench = Bench::new(text, flows(&[flow(20, 40), flow(20, 40)]));
+        bench.round(0, 40);
+        bench.step(0, Step::Loss(cause));
+        let low = bench.flows[0].cwnd;
+        for _ in 0..60 {
+            bench.round(0, 40);
+        }
+        if bench.flows[0].cwnd <= low {
+            found.push(("recovers", format!("{low} after {cause:?}, {} later", bench.flows[0].cwnd)));
+        }
+    }
+    let fresh = || {
+        let mut list = flows(&[flow(10, 40), flow(20, 40)]);
+        list[0].ssthresh = u32::MAX;
+        list
+    };
+    let (mut used, mut new) = (Bench::new(text, fresh()), Bench::new(text, fresh()));
+    used.round(0, 50);
+    used.step(0, Step::Loss(LossCause::FastRetransmit));
+    used.step(0, Step::Rejoin);
+    new.step(0, Step::Rejoin);
+    new.now = used.now;
+    for _ in 0..4 {
+        used.round(0, 60);
+        new.round(0, 60);
+    }
+    if used.flows[0].cwnd != new.flows[0].cwnd {
+        found.push(("forgets", format!("{} and {}", used.flows[0].cwnd, new.flows[0].cwnd)));
+    }
+    found
+}
+
+#[test]
+fn every_control_keeps_the_contract_or_declares_its_exceptions() {
+    let mut faults = Vec::new();
+    for entry in builtin().entries() {
+        let mut seen = BTreeSet::new();
+        for (text, _) in all().iter().filter(|(_, name)| *name == entry.name) {
+            for (rule, what) in departures(text) {
+                seen.insert(rule);
+                if !entry.exceptions.iter().any(|exception| exception.rule == rule) {
+                    faults.push(format!("{text} breaks `{rule}`: {what}"));
+                }
+            }
+        }
+        for exception in entry.exceptions {
+            println!("{}: exempt from `{}`: {}", entry.name, exception.rule, exception.reason);
+            if !seen.contains(exception.rule) {
+                faults.push(format!("{} declares `{}` but keeps it", entry.name, exception.rule));
+            }
+        }
+    }
+    assert!(faults.is_empty(), "\n{}", faults.join("\n"));
+}
+
+#[test]
+fn every_control_goes_by_its_name_and_decides_alike_twice() {
+    for (text, name) in all() {
+        assert_eq!(build(&text).name(), name);
+        let list = || flows(&[flow(3, 400), flow(60, 10), flow(9, 90)]);
+        assert_eq!(history(&text, list()), history(&text, list()), "{text}");
+    }
+}
+
+/// A sibling makes a difference to a coupled control and none to another.
+#[test]
+fn only_the_coupled_look_at_their_siblings() {
+    for (text, _) in all() {
+        let first = |list: Vec<Flow>| {
+            let mut bench = Bench::new(&text, list);
+            for lap in 0..40 {
+                bench.round(0, 40 + lap / 8);
+            }
+            bench.flows[0].cwnd
+        };
+        let (alone, beside) = (first(flows(&[flow(20, 40)])), first(flows(&[flow(20, 40), flow(90, 40)])));
+        if !coupled(&text) {
+            assert_eq!(alone, beside, "{text}");
+        } else if text != "wvegas" {
+            // wVegas counts a sibling only once that has reached its own alpha.
+            assert_ne!(alone, beside, "{text}");
+        }
+    }
+}
+
+#[test]
+fn wvegas_alone_without_draining_is_vegas_with_its_alpha() {
+    let list = || flows(&[flow(20, 40)]);
+    let run = |text| {
+        let mut bench = Bench::new(text, list());
+        (0..60u64)
+            .map(|lap| {
+                bench.round(0, 40 + (lap / 6) % 20);
+                bench.flows[0].cwnd
+            })
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(run("wvegas(drain=false)"), run("vegas(alpha=10, beta=10, every-other=false)"));
+}
+
+fn steps() -> impl Strategy<Value = Vec<(usize, Step)>> {
+    let cause = prop_oneof![Just(LossCause::FastRetransmit), Just(LossCause::Timeout), Just(LossCause::Ecn)];
+    let step = prop_oneof![
+        20 => (1u32..200, 1u64..2000, prop::bool::weighted(0.8), any::<bool>()).prop_map(
+            |(acked, rtt_ms, limited, round_start)| Step::Ack { acked, rtt_ms, limited, round_start }
+        ),
+        3 => cause.prop_map(Step::Loss),
+        1 => Just(Step::Undo),
+        1 => (0u64..100_000_000_000).prop_map(Step::Idle),
+        1 => Just(Step::Rejoin),
+    ];
+    prop::collection::vec((0usize..4, step), 1..120)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
+
+    /// Whatever happens to up to four subflows, in whatever order.
+    #[test]
+    fn any_history_keeps_the_windows_sound(
+        list in prop::collection::vec((1u32..500, 1u64..1000), 1..=4),
+        steps in steps(),
+    ) {
+        for (text, name) in all() {
+            let mut bench = Bench::new(&text, flows(&list));
+            for (i, step) in &steps {
+                let i = i % bench.flows.len();
+                bench.step(i, *step);
+            }
+            let registry = builtin();
+            let entry = registry.entries().iter().find(|entry| entry.name == name).expect("registered");
+            for (rule, what) in &bench.found {
+                let declared = entry.exceptions.iter().any(|exception| exception.rule == *rule);
+                prop_assert!(declared, "{text} breaks `{rule}`: {what}");
+            }
+        }
+    }
+}

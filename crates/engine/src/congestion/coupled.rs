@@ -15,6 +15,8 @@
 //! Rulings. The bound of 1 is the paper's (a subflow must go on probing); with one subflow it is Reno's 2.
 //! Slow start and recovery are TCP's. w_total counts the usable subflows with a round-trip sample; a backup
 //! only while it carries data.
+//!
+//! Parameters: none.
 
 use super::additive::Additive;
 use super::subflows::{counted, window};

@@ -32,6 +32,10 @@
 //!
 //! Preset `linux`: the target looks ahead by the least round-trip time, alpha stays below 1, and before the
 //! first loss the window grows by at least 5 % in a round trip.
+//!
+//! Parameters: `c` (0.4 segments per second^3; 0.001 to 10), `beta` (0.7, what a loss leaves; 0.1 to 0.95),
+//! `fast-convergence` (true), `reno-friendly` (true), `reno-alpha-one` (true; preset `linux`: false), `hystart`
+//! (true), `least-rtt-ahead` (false; preset `linux`: true), `initial-five-percent` (false; preset `linux`: true).
 
 use super::additive::ROUNDING;
 use super::subflows::PerSubflow;

@@ -16,8 +16,10 @@
 //!
 //! Slow start and recovery are TCP's; ssthresh = max(w_r / 2, 2).
 //!
-//! Parameter `a`, in (0, 1]; 0, the default, stands for 1/n^2 with n as it is at the moment. Ruling: n counts
-//! the usable subflows with a round-trip sample; a backup only while it carries data.
+//! Rulings: n counts the usable subflows with a round-trip sample; a backup only while it carries data. It is
+//! n as it is at the moment.
+//!
+//! Parameters: `a` (segments per round trip; default 0, which stands for 1/n^2; 0 to 1).
 
 use super::additive::Additive;
 use super::subflows::{counted, window};

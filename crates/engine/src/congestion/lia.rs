@@ -17,6 +17,8 @@
 //! 4.2. alpha is computed when a window changes and once per round trip, which section 4.1 recommends, with
 //! f64 in place of its scaled integers. The subflows counted: those usable with a round-trip sample; a
 //! backup only while it carries data.
+//!
+//! Parameters: none.
 
 use super::additive::Additive;
 use super::subflows::{counted, rate, rtt, window};

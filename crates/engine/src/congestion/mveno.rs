@@ -20,7 +20,10 @@
 //! RFC 6356 holds for Veno's steps. The bound d_r <= 1 keeps each subflow below Veno on its path. With one
 //! subflow d is 1 and this is Veno.
 //!
-//! Everything else, parameters and presets included, is Veno's.
+//! Rulings: the weights, as derived above; everything else, presets included, is Veno's.
+//!
+//! Parameters: `beta` (3 segments; 0 to 1000), `reset-base` (true; preset `linux`: false), `timeouts-differ`
+//! (false; preset `linux`: true), as in `veno.rs`.
 
 use super::additive::Additive;
 use super::veno::{Backlog, PARAMETERS, PRESETS};

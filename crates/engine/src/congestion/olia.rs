@@ -30,6 +30,9 @@
 //! computed when a window changes or a round trip starts (see `additive.rs`); the ranking by acknowledged
 //! bytes is refreshed with it. A loss found spurious restores l1 and l2. The subflows counted: those usable
 //! with a round-trip sample; a backup only while it carries data.
+//!
+//! Parameters: `rank-by-square-rtt` (false; preset `linux`: true), `least-ssthresh` (1 segment, with several
+//! subflows; 1 to 2; preset `linux`: 2).
 
 use super::additive::Additive;
 use super::subflows::{PerSubflow, counted, rate, rtt, window};

@@ -13,6 +13,8 @@
 //! limit, and the window only grows then: the window. Every acknowledged segment counts (RFC 3465 with no
 //! limit L, as Linux), so delayed and stretch ACKs grow the window as fast as ACKs of single segments.
 //! The window rounds down when it is halved.
+//!
+//! Parameters: none.
 
 use super::subflows::PerSubflow;
 use super::{Ack, CongestionControl, ControlEntry, LossCause, half_window, slow_start};

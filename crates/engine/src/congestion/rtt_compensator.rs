@@ -19,6 +19,8 @@
 //! Slow start and recovery are TCP's; ssthresh = max(w_r / 2, 2). Rulings: the increase is computed when a
 //! window changes or a round trip starts (see `additive.rs`); the subflows counted are the usable ones with
 //! a round-trip sample; a backup only while it carries data.
+//!
+//! Parameters: none.
 
 use super::additive::Additive;
 use super::subflows::{counted, rate, rtt};

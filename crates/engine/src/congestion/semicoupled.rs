@@ -14,8 +14,10 @@
 //!
 //! Slow start and recovery are TCP's; ssthresh = max(w_r / 2, 2).
 //!
-//! Parameter `a`, in (0, 1]; 0, the default, stands for 1/n with n as it is at the moment. Ruling: the
-//! subflows counted are the usable ones with a round-trip sample; a backup only while it carries data.
+//! Rulings: the subflows counted are the usable ones with a round-trip sample, as many as there are at the
+//! moment; a backup only while it carries data.
+//!
+//! Parameters: `a` (segments; default 0, which stands for 1/n; 0 to 1).
 
 use super::additive::Additive;
 use super::subflows::{counted, window};

@@ -25,6 +25,9 @@
 //! is measured again (Linux). alpha 2, beta 4 and gamma 1 are the paper's and Linux's.
 //!
 //! Preset `linux`: slow start doubles every round trip.
+//!
+//! Parameters, in segments: `alpha` (2; 0 to 1000), `beta` (4; 0 to 1000), `gamma` (1; 0 to 1000); and
+//! `every-other` (true: slow start grows in every other round trip; preset `linux`: false).
 
 use super::delay::{Delay, Round, RoundTrip};
 use super::subflows::PerSubflow;

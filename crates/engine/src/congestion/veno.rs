@@ -22,6 +22,9 @@
 //!
 //! Preset `linux`: base is the least of the whole connection, and a timeout too takes only a fifth when N <
 //! beta.
+//!
+//! Parameters: `beta` (3 segments; 0 to 1000), `reset-base` (true: base is measured anew after each loss; preset
+//! `linux`: false), `timeouts-differ` (false; preset `linux`: true).
 
 use super::additive::Additive;
 use super::delay::{Delay, Round};

@@ -24,13 +24,15 @@
 //! `drain` switches it off. Windows of less than 2 segments don't occur. The subflows summed over: those
 //! usable with a round-trip sample; a backup only while it carries data. Else as in `vegas.rs`: few samples,
 //! losses, idle times; slow start grows in every round trip (Linux).
+//!
+//! Parameters: `total-alpha` (10 segments; 2 to 1000), `gamma` (1 segment; 0 to 1000), `drain` (true).
 
 use super::delay::{Delay, Round};
 use super::subflows::{PerSubflow, counted};
 use super::vegas::{grow, leave_slow_start, queued, shrink};
 use super::{Ack, CongestionControl, ControlEntry, LossCause, half_window, slow_start};
 use crate::flow::Flow;
-use crate::registry::Parameter;
+use crate::registry::{Exception, Parameter};
 use crate::{Nanos, SECOND};
 
 pub(super) const ENTRY: ControlEntry = ControlEntry {
@@ -43,7 +45,10 @@ pub(super) const ENTRY: ControlEntry = ControlEntry {
         Parameter::switch("drain", true, "empty the queue when its delay has doubled"),
     ],
     presets: &[],
-    exceptions: &[],
+    exceptions: &[Exception {
+        rule: "harmless",
+        reason: "the draft couples what is queued, not the increase: where nothing queues, each adds one per round trip",
+    }],
     build: |values| {
         Box::new(WVegas {
             subflows: PerSubflow::default(),

@@ -23,7 +23,7 @@
 //!
 //! Preset `linux` is the out-of-tree kernel's module, in `blest/linux.rs`.
 //!
-//! Parameters: `lambda` (1.0; 0 to 10), `delta` (0.01; 0 to 1), `estimate` (`paper`; `linux`),
+//! Parameters: `lambda` (1; 0 to 10), `delta` (0.01; 0 to 1), `estimate` (`paper`; `linux`),
 //! `opportunistic` and `penalise` (default `off`; preset `linux`: `linux`).
 
 mod linux;

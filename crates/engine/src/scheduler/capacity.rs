@@ -2,7 +2,7 @@
 //!
 //! Source: yang-2013 (Yang, Amer, Ekiz, A Scheduler for Multipath TCP, 2013) Fig. 2 and 3.
 //!
-//! Estimate (Fig. 2), per subflow and each time the scheduler runs, in segments: at first very large; then
+//! Rule. Estimate (Fig. 2), per subflow and each time the scheduler runs, in segments: at first very large; then
 //!
 //! ```text
 //! a loss since the last run:          Max = 2 ssthresh, Min = ssthresh
@@ -22,7 +22,7 @@
 //! before the loss, where Fig. 2 says 2 ssthresh: `max`. The estimate runs before the choice. A tie goes to
 //! the lower id. "A retransmission never goes where the original went" is the connection's own rule.
 //!
-//! Parameters: `gamma` (0.5; 0 to 4), `delta` (1.0; 0.1 to 4), `round-up` (false), `max` (`figure`; `prose`).
+//! Parameters: `gamma` (0.5; 0 to 4), `delta` (1; 0.1 to 4), `round-up` (false), `max` (`figure`; `prose`).
 //! `opportunistic` and `penalise` (default `off`).
 
 use super::mechanisms::{OFF, equip, opportunistic, penalise};

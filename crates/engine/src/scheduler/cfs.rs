@@ -71,7 +71,8 @@ impl Cfs {
         }
         let Some((flow, chunk)) = best else {
             why.say(|| {
-                "nothing unsent, and no subflow with room is faster than what carries the rest".to_string()
+                let (left, with_room) = (view.in_flight.len(), view.available().count());
+                format!("nothing unsent; none of {with_room} subflows with room is faster than what carries the {left} chunks left")
             });
             return Decision::Wait { until: None };
         };

@@ -13,8 +13,8 @@
 //! Rulings: the fastest subflow is always allowed, or a tight constraint would stall the connection. Both
 //! conditions grow with srtt, so that where the fastest subflow with room isn't allowed, none is: one pass.
 //!
-//! Parameters: `delay` (the constraint on the one-way delay, ms; default none, `inf`). `opportunistic` and
-//! `penalise` (default `off`).
+//! Parameters: `delay` (the constraint on the one-way delay, ms; default inf, which is none; 0 to inf).
+//! `opportunistic` and `penalise` (default `off`).
 
 use super::mechanisms::{OFF, equip, opportunistic, penalise};
 use super::minrtt::send_on;

@@ -20,7 +20,7 @@
 //! retransmission timer, and setting subflows aside as stale, are the engine's. Mainline has neither
 //! opportunistic retransmission nor penalisation.
 //!
-//! Parameters: `burst` (65428 bytes). `opportunistic` and `penalise` (default `off`).
+//! Parameters: `burst` (65428 bytes; 1 to 1000000000). `opportunistic` and `penalise` (default `off`).
 
 use super::mechanisms::{OFF, equip, opportunistic, penalise};
 use super::text::{Kb, Ms, Subflow, no_room, nothing_to_send};

@@ -117,6 +117,6 @@ mod tests {
         assert_eq!(scene.chosen(minrtt), None);
         assert_eq!(scene.reason(minrtt), "1000 KB unsent; the send window of 5.0 KB is full");
         scene.unsent = 0;
-        assert_eq!(scene.reason(minrtt), "nothing unsent");
+        assert_eq!(scene.reason(minrtt), "nothing unsent, 0 chunks in flight");
     }
 }

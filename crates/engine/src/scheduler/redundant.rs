@@ -13,7 +13,7 @@
 //! Parameters: `opportunistic` and `penalise` (default `off`).
 
 use super::mechanisms::{OFF, equip, opportunistic, penalise};
-use super::text::{Subflow, no_room, nothing_to_send};
+use super::text::{Kb, Subflow, no_room, nothing_to_send};
 use super::{Decision, Event, Purpose, Scheduler, View, Why};
 use crate::registry::Entry;
 
@@ -67,7 +67,10 @@ impl Scheduler for Redundant {
             }
             if view.sendable() {
                 self.last = index;
-                why.say(|| format!("{} carries all there is and takes new data", Subflow(flow.id)));
+                why.say(|| {
+                    let (id, held) = (Subflow(flow.id), Kb(view.next_offset.saturating_sub(view.una)));
+                    format!("{id} carries all {held} in flight and takes new data")
+                });
                 return Decision::Send { subflow: flow.id, bytes: flow.mss };
             }
         }

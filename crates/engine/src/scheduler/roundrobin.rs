@@ -5,10 +5,12 @@
 //!
 //! Rule: each subflow in turn gets `quota` segments, in order of subflow id.
 //!
-//! Parameters: `quota` (1 segment; 1 to 255). `cwnd-limited` (true): a subflow whose window is full is
-//! skipped, and what it left of its quota lapses. False, the preset `strict`: nobody is skipped; the
-//! segment joins the queue of the subflow whose turn it is, beyond its cwnd, and a full queue is waited for.
-//! `opportunistic` and `penalise` (default `off`).
+//! Rulings: with `cwnd-limited`, a subflow whose window is full is skipped, and what it left of its quota
+//! lapses. Without, the preset `strict`, nobody is skipped: the segment joins the queue of the subflow whose
+//! turn it is, beyond its cwnd, and a full queue is waited for. The paper says neither.
+//!
+//! Parameters: `quota` (1 segment; 1 to 255), `cwnd-limited` (true). `opportunistic` and `penalise` (default
+//! `off`).
 
 use super::mechanisms::{OFF, equip, opportunistic, penalise};
 use super::text::{Subflow, no_room, nothing_to_send};

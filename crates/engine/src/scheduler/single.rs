@@ -1,12 +1,14 @@
 //! `single`: plain TCP on one path, the baseline of every comparison.
 //!
+//! Source: the baseline that every paper measures against (blest-2016 VI, cfs-2019 4, 5g-2019 IV).
+//!
 //! Rule: everything goes out on one path's subflow, whatever the others are like. The best single path of a
 //! scenario is the best of its runs with each `path`.
 //!
-//! Parameters: `path`, the [`crate::PathId`] of the path; the default, -1, is the path of the initial subflow
-//! (slot 0). `opportunistic` and `penalise` (default `off`).
-//!
 //! Ruling: when that path's subflow isn't usable, wait: plain TCP has no other.
+//!
+//! Parameters: `path` (the [`crate::PathId`] of the path; default -1, the path of the initial subflow, slot
+//! 0; -1 to 65535). `opportunistic` and `penalise` (default `off`).
 
 use super::mechanisms::{OFF, equip, opportunistic, penalise};
 use super::text::{Subflow, nothing_to_send};
@@ -59,14 +61,28 @@ impl Scheduler for Single {
             return nothing_to_send(view, why);
         }
         let Some(flow) = view.flows.iter().find(|flow| flow.usable() && self.is_mine(flow)) else {
-            why.say(|| "the one path that may be used has no usable subflow".to_string());
+            why.say(|| {
+                let others = view.usable().count();
+                format!(
+                    "the one path that may be used has no usable subflow; {others} on other paths don't count"
+                )
+            });
             return Decision::Wait { until: None };
         };
         if flow.available() {
-            why.say(|| format!("{} is the one that may be used", Subflow(flow.id)));
+            why.say(|| {
+                let (id, space) = (Subflow(flow.id), flow.window_space());
+                format!("{id} is the one that may be used; room for {space} of {} segments", flow.cwnd)
+            });
             Decision::Send { subflow: flow.id, bytes: flow.mss }
         } else {
-            why.say(|| format!("{} is full and no other may be used", Subflow(flow.id)));
+            why.say(|| {
+                format!(
+                    "{} has no room in its {} segments and no other may be used",
+                    Subflow(flow.id),
+                    flow.cwnd
+                )
+            });
             Decision::Wait { until: None }
         }
     }

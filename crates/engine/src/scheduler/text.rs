@@ -41,7 +41,7 @@ impl fmt::Display for Kb {
 pub(super) fn nothing_to_send(view: &View<'_>, why: &mut Why) -> Decision {
     why.say(|| {
         if view.unsent == 0 {
-            "nothing unsent".to_string()
+            format!("nothing unsent, {} chunks in flight", view.in_flight.len())
         } else {
             format!("{} unsent; the send window of {} is full", Kb(view.unsent), Kb(view.send_window))
         }
