@@ -282,7 +282,8 @@ impl<P: Payload> SendSide<P> {
     /// The next chunk to reinject, dropping what has been acknowledged meanwhile.
     pub fn next_reinjection(&mut self) -> Option<Chunk> {
         while let Some(offset) = self.reinjections.front() {
-            match self.chunks.find(*offset) {
+            // A DATA_ACK may have cut the chunk since it was queued: what is left of it still waits.
+            match self.chunks.find((*offset).max(self.una)) {
                 Some(sent) if sent.reinject => return Some(sent.chunk),
                 _ => {
                     self.reinjections.pop_front();
@@ -364,6 +365,21 @@ mod tests {
         side.assign(6..10);
         assert_eq!((side.unsent(), side.next_offset()), (0, 10));
         assert_eq!(side.unassigned_at(0), None);
+    }
+
+    #[test]
+    fn a_reinjection_cut_by_a_data_ack_still_waits() {
+        let mut side = side("0123456789");
+        side.assign(0..10);
+        side.chunks.insert(Chunk { offset: 0, len: 10, carriers: 1, last: SubflowId(0), sent_at: 0 });
+        side.reinject(0);
+        side.acknowledge(4);
+        let left = side.next_reinjection().map(|chunk| (chunk.offset, chunk.len));
+        assert_eq!(left, Some((4, 6)));
+        side.repeated(4, SubflowId(1), 0);
+        assert_eq!(side.next_reinjection(), None);
+        side.reinject(4);
+        assert!(side.next_reinjection().is_some(), "and may wait again");
     }
 
     #[test]
