@@ -276,6 +276,7 @@ impl<P: Payload> Connection<P> {
             // DSS with a 32-bit DATA_ACK and a 64-bit DSN is 22 bytes, 24 with a checksum: 24 padded.
             data_option_len: if multipath { 24 } else { 0 },
             ack_option_len: control,
+            writer_waits: self.send.writer_waits,
         }
     }
 

@@ -40,6 +40,14 @@ impl<P: Payload> Connection<P> {
             }
         }
         self.dirty = false;
+        // Data that waits for the peer's window in plain TCP isn't the application's fault.
+        if self.mode == Mode::Multipath || self.send.unsent() == 0 {
+            for (strand, flow) in self.strands.iter_mut().zip(&self.flows) {
+                if let (Some(strand), true) = (strand, flow.packets_out > 0) {
+                    strand.tcp.note_starved(flow);
+                }
+            }
+        }
         if self.deadlines.retransmit.is_none() {
             self.arm_meta(now);
         }

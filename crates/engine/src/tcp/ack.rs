@@ -1,30 +1,53 @@
-//! Acknowledgements: cumulative and selective (RFC 5681, RFC 2018, RFC 2883), round-trip samples, delivery rate
-//! (draft-cheng-iccrg-delivery-rate-estimation) and what they mean for the window.
+//! Acknowledgements: cumulative and selective (RFC 5681, RFC 2018, RFC 2883), the round-trip and delivery-rate
+//! samples that they give, and the growth of the window.
 
 use ropewalk_wire::{Flags, Payload, SackBlocks, Segment, Seq};
 
-use super::scoreboard::{APP_LIMITED, EVER_RETRANS, LOST, RETRANS, SACKED};
+use super::rate::Sample;
+use super::scoreboard::{APP_LIMITED, EVER_RETRANS, LOST, Mark, RETRANS, SACKED};
 use super::timer::Timer;
 use super::{Context, Outcome, State, Subflow};
 use crate::congestion::Ack;
-use crate::flow::Phase;
-use crate::{Nanos, SECOND};
+use crate::{MILLISECOND, Nanos};
 
-/// What one ACK delivered.
+/// A DSACK (RFC 2883).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Dsack {
+    /// Where the duplicate ends.
+    pub end: u64,
+    /// How many segments it comes to.
+    pub segments: u32,
+}
+
+/// What one ACK says.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Delivery {
     /// Segments newly delivered, cumulatively or selectively.
     pub segments: u32,
-    /// Latest transmission among them: when, its end, whether it was a retransmission.
-    pub latest: Option<(Nanos, u64)>,
-    pub rtt: Option<Nanos>,
-    /// Delivery-rate state of the latest.
-    pub prior: (u64, Nanos, Nanos),
-    pub app_limited: bool,
-    /// An entry that had never been retransmitted was delivered below the highest sacked: reordering.
-    pub reordered: bool,
-    /// The cumulative ACK moved over a retransmitted entry.
+    /// The cumulative ACK moved.
+    pub advanced: bool,
+    /// Something was newly sacked.
+    pub newly_sacked: bool,
+    /// Something that was never sent again was delivered, of what was sent before the recovery began.
+    pub original: bool,
+    /// The cumulative ACK moved over something that was sent again.
     pub over_retransmission: bool,
+    /// A duplicate ACK in RFC 5681's sense: nothing but the same number again.
+    pub duplicate: bool,
+    /// The peer echoes a congestion mark.
+    pub ece: bool,
+    /// A retransmission was judged lost.
+    pub lost_retransmission: bool,
+    pub dsack: Option<Dsack>,
+    /// Sample of the first and the last segment that was newly acknowledged, and of the first newly sacked.
+    first_rtt: Option<Nanos>,
+    pub last_rtt: Option<Nanos>,
+    sacked_rtt: Option<Nanos>,
+    rate: Sample,
+    /// A round trip began with it.
+    round_start: bool,
+    /// What was sacked isn't there any more: the timer is set already.
+    pub reneged: bool,
 }
 
 impl<P: Payload> Subflow<P> {
@@ -41,68 +64,92 @@ impl<P: Payload> Subflow<P> {
         if ack > self.snd_nxt {
             //= RFC 9293 3.10.7.4 an ACK of something not yet sent is answered with an ACK
             if ack < 1 << 63 {
-                self.ack_now = true;
+                self.challenge(cx);
                 return false;
             }
             // Before anything we sent: as old as can be.
             return true;
         }
-        // RFC 9293 3.10.7.4: window update, not from old segments.
-        if ack >= self.snd_una
-            && (position > self.snd_wl1 || (position == self.snd_wl1 && ack >= self.snd_wl2))
-        {
-            let window = u64::from(segment.window) << self.peer_shift;
-            if self.snd_wnd == 0 && window > 0 {
-                self.timers.stop(Timer::Persist);
-            }
-            self.snd_wnd = window;
-            self.snd_wl1 = position;
-            self.snd_wl2 = ack;
+        //= RFC 5961 5.2 an ACK older than the largest window ever seen is challenged
+        if ack < self.snd_una && ack + self.max_window < self.snd_una {
+            self.challenge(cx);
+            return false;
         }
-        if ack < self.snd_una {
+        let mut delivery = Delivery { advanced: ack > self.snd_una, ..Delivery::default() };
+        let window_moved = self.update_window(segment, position, ack);
+        if !delivery.advanced && self.rtx.is_empty() && segment.sack.is_empty() {
             return true;
         }
-        let advanced = ack > self.snd_una;
-        if !advanced && self.rtx.is_empty() {
+        let old = ack < self.snd_una;
+        if old && segment.sack.is_empty() {
             return true;
         }
+        delivery.ece = self.ecn && segment.flags.contains(Flags::ECE);
+        delivery.duplicate = !delivery.advanced
+            && !old
+            && !window_moved
+            && segment.payload.is_empty()
+            && !segment.flags.contains(Flags::FIN)
+            && !self.rtx.is_empty();
         let prior_in_flight = cx.flows[cx.index].in_flight();
-        let mut delivery = Delivery::default();
-        if advanced {
-            self.cumulative(cx, ack, &mut delivery, outcome);
+        if delivery.advanced {
+            self.cumulative(cx, segment, ack, &mut delivery, outcome);
         }
-        let mut dsack = false;
         if !segment.sack.is_empty() && self.sack {
-            dsack = self.selective(cx, ack, &segment.sack, &mut delivery);
+            self.selective(cx, segment, ack, &mut delivery);
         }
         if delivery.segments > 0 {
             self.sample(cx, segment, &mut delivery);
             outcome.acked_segments += delivery.segments;
             cx.flow().last_progress = cx.now;
         }
-        self.recover(cx, segment, ack, advanced, dsack, &delivery, prior_in_flight, outcome);
-        if advanced {
+        self.recover(cx, segment, ack, &mut delivery, prior_in_flight, outcome);
+        if delivery.advanced {
+            if !delivery.reneged {
+                self.arm_retransmit(cx);
+                self.arm_probe(cx);
+            }
             self.after_advance(cx, outcome);
         }
         true
     }
 
+    /// RFC 9293 3.10.7.4: takes the window, but not from an old segment. Returns whether it changed.
+    #[inline]
+    fn update_window(&mut self, segment: &Segment<P>, position: u64, ack: u64) -> bool {
+        if ack < self.snd_una
+            || !(position > self.snd_wl1 || (position == self.snd_wl1 && ack >= self.snd_wl2))
+        {
+            return false;
+        }
+        let window = u64::from(segment.window) << self.peer_shift;
+        let moved = window != self.snd_wnd;
+        if self.snd_wnd == 0 && window > 0 {
+            self.timers.stop(Timer::Persist);
+        }
+        self.snd_wnd = window;
+        self.max_window = self.max_window.max(window);
+        self.snd_wl1 = position;
+        self.snd_wl2 = ack;
+        moved
+    }
+
     /// Pops what `ack` covers.
     #[inline]
-    fn cumulative(&mut self, cx: &mut Context<'_>, ack: u64, delivery: &mut Delivery, outcome: &mut Outcome) {
+    fn cumulative(
+        &mut self,
+        cx: &mut Context<'_>,
+        segment: &Segment<P>,
+        ack: u64,
+        delivery: &mut Delivery,
+        outcome: &mut Outcome,
+    ) {
         let mss = cx.flows[cx.index].mss;
+        let mut popped = 0;
         while let Some(entry) = self.rtx.pop_before(ack, mss) {
             let flow = &mut cx.flows[cx.index];
             flow.packets_out -= entry.segments;
-            if entry.is(SACKED) {
-                flow.sacked_out -= entry.segments;
-            } else {
-                delivery.segments += entry.segments;
-                if entry.position < self.recovery.highest_sacked && !entry.is(EVER_RETRANS) {
-                    delivery.reordered = true;
-                }
-                note_delivered(delivery, &entry, cx.now);
-            }
+            popped += entry.segments;
             if entry.is(LOST) {
                 flow.lost_out -= entry.segments;
             }
@@ -113,40 +160,53 @@ impl<P: Payload> Subflow<P> {
                 delivery.over_retransmission = true;
             }
             outcome.acked_bytes += entry.payload.len() as u64;
+            if entry.is(SACKED) {
+                flow.sacked_out -= entry.segments;
+            } else {
+                delivery.segments += entry.segments;
+                let mark = entry.mark();
+                let rtt = self.note_delivered(cx, segment, delivery, &mark);
+                if let Some(rtt) = rtt {
+                    delivery.first_rtt.get_or_insert(rtt);
+                    delivery.last_rtt = Some(rtt);
+                }
+            }
+        }
+        if !self.sack {
+            // Duplicate ACKs have told of some of it already.
+            let flow = cx.flow();
+            delivery.segments = popped.saturating_sub(flow.sacked_out).max(popped.min(1));
+            let left = flow.sacked_out.saturating_sub(popped.saturating_sub(1));
+            flow.sacked_out = left.min(flow.packets_out - flow.lost_out);
         }
         cx.flow().bytes_acked += outcome.acked_bytes;
         self.snd_una = ack;
-        self.backoff = 0;
+        self.retransmits = 0;
+        self.probes_out = 0;
     }
 
-    /// Marks what the SACK blocks cover; returns whether the first is a DSACK (RFC 2883 4).
-    fn selective(
-        &mut self,
-        cx: &mut Context<'_>,
-        ack: u64,
-        blocks: &SackBlocks,
-        delivery: &mut Delivery,
-    ) -> bool {
-        let unfold = |wire: u32| Seq(wire.wrapping_sub(self.isn)).unfold(self.snd_una);
+    /// Marks what the SACK blocks cover.
+    fn selective(&mut self, cx: &mut Context<'_>, segment: &Segment<P>, ack: u64, delivery: &mut Delivery) {
+        let blocks = &segment.sack;
+        delivery.dsack = self.dsack(cx, blocks, ack);
+        if let Some(dsack) = delivery.dsack {
+            self.undo.on_dsack(dsack.end, dsack.segments);
+            let of_probe = self.tlp.retransmitted && dsack.end == self.tlp.high;
+            if !of_probe {
+                self.rack.on_dsack(self.snd_una, self.snd_nxt);
+            }
+        }
+        // In order, so that what one ACK tells of several holes doesn't look like reordering.
         let mut list = [(0u64, 0u64); 4];
         let mut count = 0;
-        let mut dsack = false;
-        for (index, (left, right)) in blocks.as_slice().iter().enumerate() {
-            let (left, right) = (unfold(*left), unfold(*right));
-            if left >= right || right > self.snd_nxt {
+        for &(left, right) in &blocks.as_slice()[usize::from(delivery.dsack.is_some())..] {
+            let (left, right) = (self.unfold_sack(left), self.unfold_sack(right));
+            if left >= right || right > self.snd_nxt || right <= self.snd_una {
                 continue;
             }
-            let inside_next = index == 0
-                && blocks.as_slice().get(1).is_some_and(|(l, r)| left >= unfold(*l) && right <= unfold(*r));
-            if index == 0 && (right <= ack || inside_next) {
-                dsack = true;
-                self.counters.dsack_received += 1;
-                continue;
-            }
-            if right <= ack {
-                continue;
-            }
-            list[count] = (left.max(ack), right);
+            let at = list[..count].partition_point(|known| known.0 < left);
+            list.copy_within(at..count, at + 1);
+            list[at] = (left.max(self.snd_una), right);
             count += 1;
         }
         let mss = cx.flows[cx.index].mss;
@@ -178,16 +238,52 @@ impl<P: Payload> Subflow<P> {
                         break;
                     }
                 }
-                self.mark_sacked(cx, index, delivery);
+                self.mark_sacked(cx, segment, index, delivery);
                 index += 1;
             }
         }
         self.recovery.sack_cache = list;
-        dsack
     }
 
-    fn mark_sacked(&mut self, cx: &mut Context<'_>, index: usize, delivery: &mut Delivery) {
-        let highest = self.recovery.highest_sacked;
+    #[inline]
+    fn unfold_sack(&self, wire: u32) -> u64 {
+        Seq(wire.wrapping_sub(self.isn)).unfold(self.snd_una)
+    }
+
+    /// The first block is a DSACK if it lies below the cumulative ACK or within the second (RFC 2883 4), and counts
+    /// only if so much was sent twice (Linux's guard against duplicates that the network makes).
+    fn dsack(&mut self, cx: &Context<'_>, blocks: &SackBlocks, ack: u64) -> Option<Dsack> {
+        let (left, right) = *blocks.as_slice().first()?;
+        let (left, right) = (self.unfold_sack(left), self.unfold_sack(right));
+        if left >= right || right > self.snd_nxt {
+            return None;
+        }
+        if left < ack {
+            self.counters.dsack_recv += 1;
+        } else {
+            let (l, r) = *blocks.as_slice().get(1)?;
+            if left < self.unfold_sack(l) || right > self.unfold_sack(r) {
+                return None;
+            }
+            self.counters.dsack_ofo_recv += 1;
+        }
+        let flow = &cx.flows[cx.index];
+        let segments = (right - left).div_ceil(u64::from(flow.mss.max(1))) as u32;
+        self.dsacked += u64::from(segments);
+        if self.dsacked > flow.retrans_total {
+            self.counters.dsack_ignored += 1;
+            return None;
+        }
+        Some(Dsack { end: right, segments })
+    }
+
+    fn mark_sacked(
+        &mut self,
+        cx: &mut Context<'_>,
+        segment: &Segment<P>,
+        index: usize,
+        delivery: &mut Delivery,
+    ) {
         let entry = self.rtx.get_mut(index);
         if entry.is(SACKED) {
             return;
@@ -202,71 +298,91 @@ impl<P: Payload> Subflow<P> {
         }
         entry.flags = (entry.flags | SACKED) & !(LOST | RETRANS);
         delivery.segments += entry.segments;
-        if entry.position < highest && !entry.is(EVER_RETRANS) {
-            delivery.reordered = true;
+        delivery.newly_sacked = true;
+        let mark = entry.mark();
+        let rtt = self.note_delivered(cx, segment, delivery, &mark);
+        if let Some(rtt) = rtt {
+            delivery.sacked_rtt.get_or_insert(rtt);
+            if delivery.first_rtt.is_none() {
+                delivery.last_rtt = Some(rtt);
+            }
         }
-        let end = entry.end();
-        let entry = &self.rtx.get(index).cloned();
-        if let Some(entry) = entry {
-            note_delivered(delivery, entry, cx.now);
+    }
+
+    /// Something was delivered: reordering, RACK and the delivery rate learn of it. Returns its round-trip time if
+    /// there is no doubt which transmission arrived.
+    #[inline]
+    fn note_delivered(
+        &mut self,
+        cx: &Context<'_>,
+        segment: &Segment<P>,
+        delivery: &mut Delivery,
+        mark: &Mark,
+    ) -> Option<Nanos> {
+        let rtt = cx.now.saturating_sub(mark.sent_at);
+        delivery.rate.take(mark.sent_at, mark.end, mark.rate, mark.flags & APP_LIMITED != 0);
+        if mark.flags & EVER_RETRANS == 0 {
+            // RFC 8985 6.2 step 3.
+            if mark.end > self.rack.fack {
+                self.rack.fack = mark.end;
+            } else if mark.end < self.rack.fack && self.sack {
+                self.counters.sack_reorder += u64::from(!self.rack.reordering_seen);
+                self.rack.reordering_seen = true;
+            }
+            delivery.original |= mark.end <= self.recovery.high;
+            self.rack.advance(mark.sent_at, mark.end, rtt);
+            return Some(rtt);
         }
-        self.recovery.highest_sacked = highest.max(end);
+        self.rack.fack = self.rack.fack.max(mark.end);
+        // RFC 8985 6.2 step 2: not if it may have been an earlier transmission that arrived.
+        let sent = self.clock_at(cx, mark.sent_at);
+        let earlier = self.timestamps
+            && segment.timestamps.is_some_and(|stamp| (stamp.echo.wrapping_sub(sent) as i32) < 0);
+        if !earlier && rtt >= cx.flows[cx.index].min_rtt {
+            self.rack.advance(mark.sent_at, mark.end, rtt);
+        }
+        None
     }
 
     /// Round-trip time and delivery rate from what was delivered.
     #[inline]
     fn sample(&mut self, cx: &mut Context<'_>, segment: &Segment<P>, delivery: &mut Delivery) {
         let now = cx.now;
-        if delivery.rtt.is_none() && delivery.over_retransmission {
-            // Karn: only a timestamp can tell which transmission is acknowledged; its clock ticks in ms.
-            if let (true, Some(stamp)) = (self.timestamps, segment.timestamps) {
-                let ticks = self.timestamp(cx).wrapping_sub(stamp.echo);
-                if stamp.echo != 0 && ticks > 0 && ticks < 1 << 20 {
-                    delivery.rtt = Some(u64::from(ticks) * crate::MILLISECOND);
-                }
-            }
+        // Karn: what was sent again gives no sample, but a timestamp can tell which transmission arrived.
+        let mut rtt = if delivery.over_retransmission { None } else { delivery.first_rtt };
+        rtt = rtt.or(delivery.sacked_rtt);
+        if rtt.is_none() && delivery.advanced {
+            rtt = self.timestamp_rtt(cx, segment);
+            delivery.last_rtt = rtt;
         }
-        if let Some(rtt) = delivery.rtt {
+        if let Some(rtt) = rtt {
             let (tcp, flow) = (cx.tcp, &mut cx.flows[cx.index]);
-            self.rtt.sample(flow, tcp, now, rtt);
+            self.rtt.sample(flow, tcp, now, rtt, delivery.last_rtt.unwrap_or(rtt));
+            //= RFC 6298 5.7 the backoff holds until there is a sample
+            self.backoff = 0;
         }
         let flow = &mut cx.flows[cx.index];
         flow.delivered += u64::from(delivery.segments);
-        let (prior_delivered, prior_at, first_sent) = delivery.prior;
-        if let Some((sent_at, _)) = delivery.latest {
-            let send_elapsed = sent_at.saturating_sub(first_sent);
-            let ack_elapsed = now.saturating_sub(prior_at);
-            let interval = send_elapsed.max(ack_elapsed);
-            // Shorter than the least RTT is an artefact of ACK compression.
-            if interval > 0 && interval >= flow.min_rtt {
-                let segments = flow.delivered - prior_delivered;
-                let rate = (segments * u64::from(flow.mss)).saturating_mul(SECOND) / interval;
-                if !delivery.app_limited || rate > flow.delivery_rate {
-                    flow.delivery_rate = rate;
-                }
-            }
-            self.first_sent_at = sent_at;
-        }
-        self.delivered_at = now;
+        delivery.round_start = self.rate.on_delivered(flow, now, &delivery.rate);
+    }
+
+    /// The round-trip time by the timestamp that the segment echoes (RFC 7323 4); its clock ticks in milliseconds.
+    pub(super) fn timestamp_rtt(&self, cx: &Context<'_>, segment: &Segment<P>) -> Option<Nanos> {
+        let stamp = segment.timestamps.filter(|stamp| self.timestamps && stamp.echo != 0)?;
+        let ticks = self.timestamp(cx).wrapping_sub(stamp.echo);
+        (ticks < 1 << 20).then(|| u64::from(ticks.max(1)) * MILLISECOND)
     }
 
     /// Growth in the absence of loss.
     #[inline]
     pub(super) fn grow(&mut self, cx: &mut Context<'_>, delivery: &Delivery, prior_in_flight: u32) {
-        let round_start = delivery.prior.0 >= self.round_delivered && delivery.latest.is_some();
-        let flow = &cx.flows[cx.index];
-        if round_start {
-            self.round_delivered = flow.delivered;
-        }
-        let cwnd_limited =
-            prior_in_flight >= flow.cwnd || (flow.in_slow_start() && flow.cwnd < 2 * prior_in_flight);
         let ack = Ack {
             now: cx.now,
             acked: delivery.segments,
-            rtt: delivery.rtt,
+            rtt: delivery.last_rtt,
             prior_in_flight,
-            cwnd_limited,
-            round_start,
+            cwnd_limited: self.usage.limited(&cx.flows[cx.index]),
+            round_start: delivery.round_start,
         };
         cx.congestion.on_ack(cx.flows, cx.index, &ack);
     }
@@ -287,11 +403,9 @@ impl<P: Payload> Subflow<P> {
         flow.pacing_rate = window.saturating_mul(percent * 10_000_000) / flow.srtt.max(125);
     }
 
-    /// Timers and states after `snd_una` moved.
+    /// States after `snd_una` moved.
     #[inline]
     fn after_advance(&mut self, cx: &mut Context<'_>, outcome: &mut Outcome) {
-        self.arm_retransmit(cx);
-        self.arm_probe(cx);
         if self.fin_sent && self.snd_una == self.snd_nxt && self.rtx.is_empty() {
             match self.state {
                 State::FinWait1 => self.state = State::FinWait2,
@@ -304,29 +418,4 @@ impl<P: Payload> Subflow<P> {
             }
         }
     }
-
-    /// Whether the segment carries an ECN echo that counts: once per window of data.
-    #[inline]
-    pub(super) fn ece_counts(&self, segment: &Segment<P>) -> bool {
-        self.ecn && segment.flags.contains(Flags::ECE) && self.snd_una > self.ece_seen_until
-    }
-}
-
-#[inline]
-fn note_delivered<P: Payload>(delivery: &mut Delivery, entry: &super::scoreboard::Entry<P>, now: Nanos) {
-    let key = (entry.sent_at, entry.end());
-    if delivery.latest.is_none_or(|latest| key > latest) {
-        delivery.latest = Some(key);
-        delivery.prior = (entry.delivered, entry.delivered_at, entry.first_sent_at);
-        delivery.app_limited = entry.is(APP_LIMITED);
-        if !entry.is(EVER_RETRANS) {
-            delivery.rtt = Some(now.saturating_sub(entry.sent_at));
-        }
-    }
-}
-
-/// Whether a phase lets the window grow by the congestion control's rule.
-#[inline]
-pub(super) fn grows(phase: Phase) -> bool {
-    matches!(phase, Phase::Open | Phase::Disorder | Phase::Loss)
 }

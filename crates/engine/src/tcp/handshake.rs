@@ -2,6 +2,7 @@
 
 use ropewalk_wire::{Ecn, Flags, FourTuple, Payload, RareOptions, Segment, Timestamps};
 
+use super::rate::RateState;
 use super::timer::Timer;
 use super::{Context, Kind, Outcome, State, Subflow, Transmit, WINDOW_SHIFT};
 
@@ -52,6 +53,7 @@ impl<P: Payload> Subflow<P> {
             };
         // RFC 7323 2.2: the window of a SYN is never scaled.
         self.snd_wnd = u64::from(syn.window);
+        self.max_window = self.snd_wnd;
         self.snd_wl1 = 0;
         self.snd_wl2 = 0;
         self.quick_acks = cx.tcp.quick_acks;
@@ -67,12 +69,12 @@ impl<P: Payload> Subflow<P> {
         if !self.syn_retransmitted {
             let rtt = cx.now.saturating_sub(self.syn_sent_at);
             let (tcp, now) = (cx.tcp, cx.now);
-            self.rtt.sample(cx.flow(), tcp, now, rtt);
+            self.rtt.sample(cx.flow(), tcp, now, rtt, rtt);
         }
         // Schedulers compare rates: a subflow that has sent nothing yet must have one.
         self.update_pacing(cx);
-        self.delivered_at = cx.now;
-        self.first_sent_at = cx.now;
+        self.rate = RateState::new(cx.now);
+        self.usage.restart(cx.now);
         self.last_sent_at = cx.now;
         cx.flow().last_progress = cx.now;
         outcome.established = true;

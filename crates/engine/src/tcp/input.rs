@@ -140,7 +140,7 @@ impl<P: Payload> Subflow<P> {
         }
     }
 
-    fn challenge(&mut self, cx: &Context<'_>) {
+    pub(super) fn challenge(&mut self, cx: &Context<'_>) {
         if cx.now >= self.challenge_at + SECOND {
             self.challenge_at = cx.now;
             self.challenges = 0;

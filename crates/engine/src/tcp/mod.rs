@@ -9,13 +9,24 @@ mod ack;
 mod handshake;
 mod input;
 mod isn;
+mod mib;
 mod output;
+mod prr;
+mod rack;
+mod rate;
 mod reassembly;
 mod recovery;
 mod rtt;
 mod scoreboard;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
 mod timeout;
 mod timer;
+mod tlp;
+mod undo;
+mod usage;
 
 use std::collections::VecDeque;
 
@@ -26,11 +37,18 @@ pub use crate::config::TcpConfig;
 use crate::congestion::CongestionControl;
 use crate::flow::Flow;
 pub use isn::{keyed_isn, keyed_timestamp_offset};
+pub use mib::TcpCounters;
+use prr::Prr;
+use rack::Rack;
+use rate::RateState;
 use reassembly::Reassembly;
 use recovery::Recovery;
 use rtt::RttEstimator;
 use scoreboard::Scoreboard;
 use timer::{Timer, Timers};
+use tlp::Tlp;
+use undo::Undo;
+use usage::Usage;
 
 /// Window shift that we announce: windows up to 64 MiB in steps of 1 KiB.
 pub(crate) const WINDOW_SHIFT: u8 = 10;
@@ -71,6 +89,8 @@ pub struct Shared {
     pub data_option_len: u8,
     /// Bytes of MPTCP options on the next segment without data.
     pub ack_option_len: u8,
+    /// The application has more to write than the send buffer takes.
+    pub writer_waits: bool,
 }
 
 /// What a subflow's methods work with.
@@ -154,37 +174,6 @@ pub struct Transmit<P> {
     pub retransmission: bool,
 }
 
-/// A subflow's own counters.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct TcpCounters {
-    /// Segments sent (`OutSegs`).
-    pub out_segs: u64,
-    /// Segments received (`InSegs`).
-    pub in_segs: u64,
-    /// Data segments sent for the first time.
-    pub data_segments: u64,
-    /// Data segments sent again (`RetransSegs`).
-    pub retrans_segs: u64,
-    /// Bytes of data sent again.
-    pub retrans_bytes: u64,
-    /// Bytes of data sent, repeats included.
-    pub bytes_sent: u64,
-    /// Retransmission timeouts (`TCPTimeouts`).
-    pub timeouts: u64,
-    /// Tail loss probes (`TCPLossProbes`).
-    pub loss_probes: u64,
-    /// Reductions undone (`TCPFullUndo` and kin).
-    pub undos: u64,
-    /// DSACKs received (`TCPDSACKRecv`).
-    pub dsack_received: u64,
-    /// Challenge ACKs sent (`TCPChallengeACK`).
-    pub challenge_acks: u64,
-    /// Segments dropped by PAWS (`PAWSEstab`).
-    pub paws_drops: u64,
-    /// Zero-window probes sent (`TCPWinProbe`).
-    pub window_probes: u64,
-}
-
 /// One TCP connection.
 #[derive(Debug)]
 pub struct Subflow<P> {
@@ -209,16 +198,28 @@ pub struct Subflow<P> {
     fin_sent: bool,
     rtt: RttEstimator,
     recovery: Recovery,
+    rack: Rack,
+    tlp: Tlp,
+    prr: Prr,
+    undo: Undo,
+    rate: RateState,
+    usage: Usage,
+    /// F-RTO is under way (RFC 5682).
+    frto: bool,
+    /// Timeouts since the last progress, and how far the timeout has backed off.
+    retransmits: u32,
     backoff: u32,
+    /// Probes of a closed window or an idle peer that weren't answered.
+    probes_out: u32,
+    /// Segments that DSACKs have reported.
+    dsacked: u64,
+    /// The largest window that the peer ever advertised.
+    max_window: u64,
     syn_sent_at: Nanos,
     syn_retransmitted: bool,
     last_sent_at: Nanos,
-    delivered_at: Nanos,
-    first_sent_at: Nanos,
-    round_delivered: u64,
     probe_pending: bool,
     persist_pending: bool,
-    ece_seen_until: u64,
     cwr_pending: bool,
 
     // Receive side.
@@ -269,16 +270,23 @@ impl<P: Payload> Subflow<P> {
             fin_sent: false,
             rtt: RttEstimator::default(),
             recovery: Recovery::default(),
+            rack: Rack::default(),
+            tlp: Tlp::default(),
+            prr: Prr::default(),
+            undo: Undo::default(),
+            rate: RateState::new(now),
+            usage: Usage::default(),
+            frto: false,
+            retransmits: 0,
             backoff: 0,
+            probes_out: 0,
+            dsacked: 0,
+            max_window: 0,
             syn_sent_at: now,
             syn_retransmitted: false,
             last_sent_at: now,
-            delivered_at: now,
-            first_sent_at: now,
-            round_delivered: 0,
             probe_pending: false,
             persist_pending: false,
-            ece_seen_until: 0,
             cwr_pending: false,
             peer_isn: 0,
             rcv_nxt: 0,
@@ -442,7 +450,7 @@ impl<P: Payload> Subflow<P> {
         if mtu < self.path_mtu {
             self.path_mtu = mtu.max(if self.tuple.src.is_ipv4() { 576 } else { 1280 });
             self.update_mss(cx);
-            self.mark_all_lost(cx);
+            self.mark_all_lost(cx, &mut Outcome::default());
         }
     }
 
@@ -481,7 +489,28 @@ impl<P: Payload> Subflow<P> {
 
     #[inline]
     fn timestamp(&self, cx: &Context<'_>) -> u32 {
-        ((cx.now / crate::MILLISECOND) as u32).wrapping_add(cx.tcp.timestamp_offset)
+        self.clock_at(cx, cx.now)
+    }
+
+    /// The timestamp clock at a time.
+    #[inline]
+    fn clock_at(&self, cx: &Context<'_>, at: Nanos) -> u32 {
+        ((at / crate::MILLISECOND) as u32).wrapping_add(cx.tcp.timestamp_offset)
+    }
+
+    /// The right edge of the window that the peer gives this subflow; no limit where windows are connection-level.
+    #[inline]
+    fn window_edge(&self, cx: &Context<'_>) -> u64 {
+        if cx.shared.multipath { u64::MAX } else { self.snd_una + self.snd_wnd }
+    }
+
+    /// There is nothing for it to send although its window has room: delivery-rate samples of what is in flight say
+    /// nothing of the network.
+    #[inline]
+    pub(crate) fn note_starved(&mut self, flow: &Flow) {
+        if self.queue.is_empty() && flow.in_flight() < flow.cwnd && flow.lost_out <= flow.retrans_out {
+            self.rate.on_starved(flow);
+        }
     }
 
     /// The round-trip time as a receiver of data sees it, queues in the data's direction included; 0 before

@@ -34,6 +34,7 @@ impl<P: Payload> Subflow<P> {
             _ => {}
         }
         if cx.flows[cx.index].lost_out > 0
+            && !self.recovery.new_data_first
             && let Some(transmit) = self.transmit_lost(cx, max_segments)
         {
             return Some(transmit);
@@ -130,25 +131,41 @@ impl<P: Payload> Subflow<P> {
         Some(self.retransmit(cx, index))
     }
 
+    /// What is lost, again.
     fn retransmit(&mut self, cx: &mut Context<'_>, index: usize) -> Transmit<P> {
-        let now = cx.now;
-        let delivered = cx.flows[cx.index].delivered;
-        let (delivered_at, first_sent_at) = (self.delivered_at, self.first_sent_at);
         let entry = self.rtx.get_mut(index);
-        entry.sent_at = now;
-        entry.delivered = delivered;
-        entry.delivered_at = delivered_at;
-        entry.first_sent_at = first_sent_at;
+        let segments = entry.segments;
         if !entry.is(RETRANS) && entry.is(LOST) {
-            cx.flows[cx.index].retrans_out += entry.segments;
+            cx.flows[cx.index].retrans_out += segments;
             entry.flags |= RETRANS;
         }
-        entry.flags |= EVER_RETRANS;
+        let clock = self.timestamp(cx);
+        self.undo.on_retransmission(segments, clock);
+        self.prr.on_sent(segments);
+        if cx.flows[cx.index].phase == Phase::Loss {
+            self.counters.slow_start_retrans += u64::from(segments);
+        } else {
+            self.counters.fast_retrans += u64::from(segments);
+        }
+        if index == 0 {
+            // The head is given a whole timeout of its own.
+            self.arm_retransmit(cx);
+        }
+        self.send_again(cx, index)
+    }
+
+    /// An entry, again.
+    pub(super) fn send_again(&mut self, cx: &mut Context<'_>, index: usize) -> Transmit<P> {
+        let now = cx.now;
+        let limited = if self.rate.is_app_limited() { APP_LIMITED } else { 0 };
+        let stamp = self.rate.on_sent(&cx.flows[cx.index], now, false);
+        let entry = self.rtx.get_mut(index);
+        entry.sent_at = now;
+        entry.rate = stamp;
+        entry.flags = (entry.flags & !APP_LIMITED) | EVER_RETRANS | limited;
         let (position, tag, segments) = (entry.position, entry.tag, entry.segments);
         let (payload, fin) = (entry.payload.clone(), entry.is(FIN));
         self.rtx.log_again(index);
-        self.note_retransmission(cx, segments);
-        self.recovery.prr_out += segments;
         let flow = cx.flow();
         flow.retrans_total += u64::from(segments);
         self.counters.retrans_segs += u64::from(segments);
@@ -199,7 +216,12 @@ impl<P: Payload> Subflow<P> {
 
     /// New data from the own queue, as far as windows admit. A probe may exceed the congestion window by one.
     #[inline]
-    fn transmit_new(&mut self, cx: &mut Context<'_>, max_segments: u32, probe: bool) -> Option<Transmit<P>> {
+    pub(super) fn transmit_new(
+        &mut self,
+        cx: &mut Context<'_>,
+        max_segments: u32,
+        probe: bool,
+    ) -> Option<Transmit<P>> {
         if !matches!(self.state, State::Established | State::CloseWait) {
             return None;
         }
@@ -268,14 +290,10 @@ impl<P: Payload> Subflow<P> {
         let flow = &mut cx.flows[cx.index];
         flow.queued_bytes -= taken as u64;
         flow.packets_out += segments;
-        let delivered = flow.delivered;
-        let limited = if self.queue.is_empty() && flow.in_flight() < flow.cwnd { APP_LIMITED } else { 0 };
-        if flow.packets_out == segments {
-            self.first_sent_at = cx.now;
-            self.delivered_at = cx.now;
-        }
+        let limited = if self.rate.is_app_limited() { APP_LIMITED } else { 0 };
+        let rate = self.rate.on_sent(flow, cx.now, flow.packets_out == segments);
         if matches!(flow.phase, Phase::Recovery | Phase::Cwr) {
-            self.recovery.prr_out += segments;
+            self.prr.on_sent(segments);
         }
         let position = self.snd_nxt;
         self.snd_nxt += taken as u64;
@@ -287,11 +305,10 @@ impl<P: Payload> Subflow<P> {
             flags: limited,
             segments,
             sent_at: cx.now,
-            delivered,
-            delivered_at: self.delivered_at,
-            first_sent_at: self.first_sent_at,
+            rate,
         });
         self.counters.data_segments += u64::from(segments);
+        self.validate_window(cx);
         if self.timers.get(Timer::Retransmit).is_none() {
             self.arm_retransmit(cx);
         }
@@ -299,37 +316,15 @@ impl<P: Payload> Subflow<P> {
         Some(self.data_segment(cx, position, tag, payload, false, false))
     }
 
-    /// RFC 5681 4.1, as Linux does it: the window halves for each RTO of idleness, not below the initial one.
-    #[inline]
-    fn restart_after_idle(&mut self, cx: &mut Context<'_>) {
-        let flow = &cx.flows[cx.index];
-        if !cx.tcp.idle_restart || flow.packets_out > 0 {
-            return;
-        }
-        let idle = cx.now.saturating_sub(self.last_sent_at);
-        let rto = flow.rto.max(1);
-        if idle <= rto || flow.cwnd <= cx.tcp.initial_window {
-            return;
-        }
-        let halvings = (idle / rto).min(31) as u32;
-        let flow = cx.flow();
-        // Linux: ssthresh keeps three quarters of what the window was.
-        flow.ssthresh = flow.ssthresh.max((flow.cwnd >> 1) + (flow.cwnd >> 2));
-        let floor = cx.tcp.initial_window.min(cx.flows[cx.index].cwnd);
-        let flow = cx.flow();
-        flow.cwnd = (flow.cwnd >> halvings).max(floor);
-        self.last_sent_at = cx.now;
-        cx.congestion.on_idle_restart(cx.flows, cx.index, idle);
-    }
-
     fn transmit_fin(&mut self, cx: &mut Context<'_>) -> Transmit<P> {
         self.fin_sent = true;
         self.state = if self.state == State::CloseWait { State::LastAck } else { State::FinWait1 };
         let position = self.snd_nxt;
         self.snd_nxt += 1;
+        let now = cx.now;
         let flow = cx.flow();
         flow.packets_out += 1;
-        let delivered = flow.delivered;
+        let rate = self.rate.on_sent(flow, now, flow.packets_out == 1);
         self.rtx.push(Entry {
             position,
             tag: 0,
@@ -337,41 +332,14 @@ impl<P: Payload> Subflow<P> {
             flags: FIN | APP_LIMITED,
             segments: 1,
             sent_at: cx.now,
-            delivered,
-            delivered_at: self.delivered_at,
-            first_sent_at: self.first_sent_at,
+            rate,
         });
         self.last_sent_at = cx.now;
         if self.timers.get(Timer::Retransmit).is_none() {
             self.arm_retransmit(cx);
         }
+        self.arm_probe(cx);
         self.data_segment(cx, position, 0, P::default(), true, false)
-    }
-
-    /// A tail loss probe (RFC 8985 7.3): new data if there is any, else the last segment again.
-    fn transmit_probe(&mut self, cx: &mut Context<'_>) -> Option<Transmit<P>> {
-        if self.rtx.is_empty() {
-            return None;
-        }
-        self.recovery.tlp_high = self.snd_nxt;
-        if let Some(transmit) = self.transmit_new(cx, 1, true) {
-            self.recovery.tlp_high = self.snd_nxt;
-            return Some(transmit);
-        }
-        let index = self.rtx.back_index()?;
-        let mss = cx.flows[cx.index].mss;
-        let entry = self.rtx.get(index)?;
-        if entry.is(super::scoreboard::SACKED) {
-            return None;
-        }
-        let index = if entry.payload.len() as u64 > u64::from(mss) {
-            let at = entry.end() - u64::from(mss);
-            self.rtx.split(index, at, mss);
-            index + 1
-        } else {
-            index
-        };
-        Some(self.retransmit(cx, index))
     }
 
     /// One byte before the window (RFC 9293 3.8.6.1), as Linux and BSD probe: it makes the peer answer.

@@ -14,13 +14,14 @@ pub(crate) struct RttEstimator {
 }
 
 impl RttEstimator {
-    /// Takes a sample.
-    pub fn sample(&mut self, flow: &mut Flow, config: &TcpConfig, now: Nanos, rtt: Nanos) {
-        let rtt = rtt.max(1);
-        flow.last_rtt = rtt;
+    /// Takes a sample: `rtt` of the first segment that an ACK covers, which includes what the receiver waited, for
+    /// the timeout; `last` of the last, which doesn't, for the least round-trip time (both as in Linux).
+    pub fn sample(&mut self, flow: &mut Flow, config: &TcpConfig, now: Nanos, rtt: Nanos, last: Nanos) {
+        let (rtt, last) = (rtt.max(1), last.max(1));
+        flow.last_rtt = last;
         flow.max_rtt = flow.max_rtt.max(rtt);
-        if flow.min_rtt == 0 || rtt <= flow.min_rtt || now > self.min_rtt_at + MIN_RTT_WINDOW {
-            flow.min_rtt = rtt;
+        if flow.min_rtt == 0 || last <= flow.min_rtt || now > self.min_rtt_at + MIN_RTT_WINDOW {
+            flow.min_rtt = last;
             self.min_rtt_at = now;
         }
         if flow.srtt == 0 {
@@ -48,10 +49,10 @@ mod tests {
     fn the_first_sample_and_the_next_follow_rfc_6298() {
         let mut flow = Flow::new(SubflowId(0), PathId(0));
         let (mut rtt, config) = (RttEstimator::default(), TcpConfig::default());
-        rtt.sample(&mut flow, &config, 0, 80 * MILLISECOND);
+        rtt.sample(&mut flow, &config, 0, 80 * MILLISECOND, 80 * MILLISECOND);
         assert_eq!((flow.srtt, flow.rttvar), (80 * MILLISECOND, 40 * MILLISECOND));
         assert_eq!(flow.rto, 280 * MILLISECOND, "80 + max(200, 4 x 40)");
-        rtt.sample(&mut flow, &config, 1, 160 * MILLISECOND);
+        rtt.sample(&mut flow, &config, 1, 160 * MILLISECOND, 160 * MILLISECOND);
         assert_eq!((flow.srtt, flow.rttvar), (90 * MILLISECOND, 50 * MILLISECOND));
         assert_eq!(flow.rto, 290 * MILLISECOND);
         assert_eq!((flow.min_rtt, flow.max_rtt), (80 * MILLISECOND, 160 * MILLISECOND));

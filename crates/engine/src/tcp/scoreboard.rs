@@ -9,6 +9,7 @@ use std::collections::VecDeque;
 
 use ropewalk_wire::Payload;
 
+use super::rate::Stamp;
 use crate::Nanos;
 
 pub(crate) const SACKED: u8 = 1;
@@ -30,10 +31,17 @@ pub(crate) struct Entry<P> {
     pub segments: u32,
     /// When it was last sent.
     pub sent_at: Nanos,
-    /// Delivery-rate state at that time: segments delivered, when, and when the sending round began.
-    pub delivered: u64,
-    pub delivered_at: Nanos,
-    pub first_sent_at: Nanos,
+    /// Delivery-rate state at that time.
+    pub rate: Stamp,
+}
+
+/// What remains to be known of an entry that was delivered.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Mark {
+    pub flags: u8,
+    pub end: u64,
+    pub sent_at: Nanos,
+    pub rate: Stamp,
 }
 
 impl<P: Payload> Entry<P> {
@@ -45,6 +53,11 @@ impl<P: Payload> Entry<P> {
     #[inline]
     pub fn is(&self, flag: u8) -> bool {
         self.flags & flag != 0
+    }
+
+    #[inline]
+    pub fn mark(&self) -> Mark {
+        Mark { flags: self.flags, end: self.end(), sent_at: self.sent_at, rate: self.rate }
     }
 }
 
@@ -183,6 +196,30 @@ impl<P: Payload> Scoreboard<P> {
         }
         self.lost_hint = self.entries.back().map_or(self.lost_hint, Entry::end);
         None
+    }
+
+    /// Nothing is lost after all.
+    pub fn unmark_lost(&mut self) {
+        for entry in &mut self.entries {
+            // Its time stands: RACK will look at it again.
+            if entry.is(LOST) && !entry.is(RETRANS) && !entry.is(SACKED) {
+                self.log.push_back((entry.position, entry.sent_at));
+            }
+            entry.flags &= !LOST;
+        }
+        self.log.make_contiguous().sort_by_key(|(position, sent_at)| (*sent_at, *position));
+        self.lost_hint = u64::MAX;
+    }
+
+    /// Nothing is sacked any more.
+    pub fn forget_sacks(&mut self) {
+        for entry in &mut self.entries {
+            if entry.is(SACKED) {
+                entry.flags &= !SACKED;
+                self.log.push_back((entry.position, entry.sent_at));
+            }
+        }
+        self.log.make_contiguous().sort_by_key(|(position, sent_at)| (*sent_at, *position));
     }
 
     pub fn clear(&mut self) {

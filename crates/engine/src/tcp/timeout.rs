@@ -5,7 +5,6 @@ use ropewalk_wire::Payload;
 
 use super::timer::Timer;
 use super::{Context, Outcome, State, Subflow};
-use crate::flow::Phase;
 
 /// Keep-alive: probes before giving up, and the time between them (Linux's defaults).
 const KEEP_ALIVE_INTERVAL: u64 = 75 * crate::SECOND;
@@ -20,17 +19,10 @@ impl<P: Payload> Subflow<P> {
             self.ack_now = true;
         }
         if self.timers.expire(Timer::Reorder, now) {
-            self.detect_losses(cx, &mut outcome);
-            if outcome.lost_segments > 0 && matches!(cx.flows[cx.index].phase, Phase::Open | Phase::Disorder)
-            {
-                self.enter(cx, Phase::Recovery, crate::congestion::LossCause::FastRetransmit);
-                cx.flow().cwnd = cx.flows[cx.index].in_flight() + 1;
-            }
+            self.on_reorder_timer(cx, &mut outcome);
         }
         if self.timers.expire(Timer::Probe, now) {
-            self.probe_pending = true;
-            self.counters.loss_probes += 1;
-            self.arm_retransmit(cx);
+            self.on_probe_timer(cx);
         }
         if self.timers.expire(Timer::Persist, now) {
             self.persist_pending = true;
@@ -91,35 +83,10 @@ impl<P: Payload> Subflow<P> {
                     return;
                 }
                 self.enter_loss(cx, outcome);
+                self.retransmits += 1;
                 self.arm_retransmit(cx);
+                self.timers.stop(Timer::Probe);
             }
-        }
-    }
-
-    /// Arms the tail loss probe (RFC 8985 7.2): two round trips after the last transmission, before the RTO.
-    #[inline]
-    pub(super) fn arm_probe(&mut self, cx: &Context<'_>) {
-        let flow = &cx.flows[cx.index];
-        if !cx.tcp.tail_loss_probe
-            || !self.sack
-            || self.rtx.is_empty()
-            || flow.srtt == 0
-            || self.recovery.tlp_high > self.snd_una
-            || matches!(flow.phase, Phase::Recovery | Phase::Loss)
-        {
-            self.timers.stop(Timer::Probe);
-            return;
-        }
-        let mut wait = 2 * flow.srtt;
-        if flow.packets_out == 1 {
-            wait += cx.tcp.delayed_ack.max(flow.srtt / 2) + cx.tcp.min_rto / 5;
-        } else {
-            wait += 2 * crate::MILLISECOND;
-        }
-        let probe = cx.now + wait;
-        match self.timers.get(Timer::Retransmit) {
-            Some(rto) if rto <= probe => self.timers.stop(Timer::Probe),
-            _ => self.timers.set(Timer::Probe, probe),
         }
     }
 }

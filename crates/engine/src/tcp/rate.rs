@@ -1,0 +1,173 @@
+//! Delivery-rate samples (draft-cheng-iccrg-delivery-rate-estimation; Linux's `tcp_rate.c`): per ACK, how much was
+//! delivered between the sending of the latest segment that it acknowledges and now, over the longer of the time
+//! that sending took and the time that its ACKs took. A sample is application-limited when the subflow had a window
+//! but no data; such a sample counts only if it is higher than what is known.
+
+use crate::flow::Flow;
+use crate::{Nanos, SECOND};
+
+/// The rate's state when a segment was sent, kept with it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Stamp {
+    /// P.delivered: segments delivered by then.
+    pub delivered: u64,
+    /// P.delivered_time.
+    pub delivered_at: Nanos,
+    /// P.first_sent_time: when the flight that it belongs to began.
+    pub first_sent_at: Nanos,
+}
+
+/// A subflow's side of it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct RateState {
+    /// C.delivered_time.
+    delivered_at: Nanos,
+    /// C.first_sent_time.
+    first_sent_at: Nanos,
+    /// C.app_limited: what must be delivered for the gap in sending to be past; 0: none.
+    app_limited: u64,
+    /// Delivered when the present round trip began.
+    round: u64,
+}
+
+/// The latest sent among what one ACK delivered.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct Sample {
+    sent_at: Nanos,
+    end: u64,
+    stamp: Stamp,
+    app_limited: bool,
+}
+
+impl Sample {
+    /// Something sent at `sent_at` was delivered.
+    #[inline]
+    pub fn take(&mut self, sent_at: Nanos, end: u64, stamp: Stamp, app_limited: bool) {
+        if (sent_at, end) >= (self.sent_at, self.end) {
+            *self = Sample { sent_at, end, stamp, app_limited };
+        }
+    }
+}
+
+impl RateState {
+    pub fn new(now: Nanos) -> Self {
+        RateState { delivered_at: now, first_sent_at: now, app_limited: 0, round: 0 }
+    }
+
+    /// What goes with a segment that is sent now; `idle`: nothing was in flight.
+    #[inline]
+    pub fn on_sent(&mut self, flow: &Flow, now: Nanos, idle: bool) -> Stamp {
+        if idle {
+            self.first_sent_at = now;
+            self.delivered_at = now;
+        }
+        Stamp {
+            delivered: flow.delivered,
+            delivered_at: self.delivered_at,
+            first_sent_at: self.first_sent_at,
+        }
+    }
+
+    /// Whether what is sent now follows a gap in the application's data.
+    #[inline]
+    pub fn is_app_limited(&self) -> bool {
+        self.app_limited != 0
+    }
+
+    /// There is a window and nothing to send.
+    #[inline]
+    pub fn on_starved(&mut self, flow: &Flow) {
+        self.app_limited = (flow.delivered + u64::from(flow.in_flight())).max(1);
+    }
+
+    /// An ACK delivered `sample` and perhaps more; `flow.delivered` counts it already. Returns whether a round trip
+    /// began with it.
+    #[inline]
+    pub fn on_delivered(&mut self, flow: &mut Flow, now: Nanos, sample: &Sample) -> bool {
+        if self.app_limited != 0 && flow.delivered > self.app_limited {
+            self.app_limited = 0;
+        }
+        self.first_sent_at = sample.sent_at;
+        self.delivered_at = now;
+        let send_elapsed = sample.sent_at.saturating_sub(sample.stamp.first_sent_at);
+        let ack_elapsed = now.saturating_sub(sample.stamp.delivered_at);
+        let interval = send_elapsed.max(ack_elapsed);
+        // Shorter than the least round-trip time: an artefact of ACKs that came together.
+        if interval > 0 && interval >= flow.min_rtt {
+            let segments = flow.delivered - sample.stamp.delivered;
+            let rate = (segments * u64::from(flow.mss)).saturating_mul(SECOND) / interval;
+            if !sample.app_limited || rate >= flow.delivery_rate {
+                flow.delivery_rate = rate;
+            }
+        }
+        let round = sample.stamp.delivered >= self.round;
+        if round {
+            self.round = flow.delivered;
+        }
+        round
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{RateState, Sample};
+    use crate::flow::Flow;
+    use crate::{MILLISECOND, PathId, SubflowId};
+
+    fn flow() -> Flow {
+        let mut flow = Flow::new(SubflowId(0), PathId(0));
+        (flow.mss, flow.min_rtt) = (1000, 20 * MILLISECOND);
+        flow
+    }
+
+    /// Ten segments sent at once are acknowledged one per millisecond, after 20 ms: the rate is what was delivered
+    /// over the time since they left.
+    #[test]
+    fn a_burst_is_measured_by_its_acknowledgements() {
+        let (mut flow, mut state) = (flow(), RateState::new(0));
+        let stamps: Vec<_> = (0..10).map(|n| state.on_sent(&flow, 0, n == 0)).collect();
+        for (n, stamp) in stamps.into_iter().enumerate() {
+            let now = (20 + n as u64) * MILLISECOND;
+            flow.delivered += 1;
+            let mut sample = Sample::default();
+            sample.take(0, 1000 * (n as u64 + 1), stamp, false);
+            assert_eq!(state.on_delivered(&mut flow, now, &sample), n == 0, "one round trip");
+            assert_eq!(flow.delivery_rate, (n as u64 + 1) * 1000 * 1000 / (20 + n as u64));
+        }
+    }
+
+    /// ACKs that come together say nothing of the network's rate: the time that sending took does.
+    #[test]
+    fn compressed_acks_are_measured_by_the_sending() {
+        let (mut flow, mut state) = (flow(), RateState::new(0));
+        let stamps: Vec<_> = (0..31u64).map(|n| state.on_sent(&flow, n * MILLISECOND, n == 0)).collect();
+        let mut sample = Sample::default();
+        for (n, stamp) in stamps.into_iter().enumerate() {
+            sample.take(n as u64 * MILLISECOND, 1000 * (n as u64 + 1), stamp, false);
+        }
+        flow.delivered += 31;
+        state.on_delivered(&mut flow, 50 * MILLISECOND, &sample);
+        assert_eq!(flow.delivery_rate, 31 * 1000 * 1000 / 50);
+    }
+
+    #[test]
+    fn an_application_limited_sample_only_raises_the_rate_until_the_gap_is_past() {
+        let (mut flow, mut state) = (flow(), RateState::new(0));
+        flow.delivery_rate = 1_000_000;
+        state.on_starved(&flow);
+        assert!(state.is_app_limited());
+        let stamp = state.on_sent(&flow, 0, true);
+        let mut sample = Sample::default();
+        sample.take(0, 1000, stamp, true);
+        flow.delivered = 1;
+        state.on_delivered(&mut flow, 20 * MILLISECOND, &sample);
+        assert_eq!(flow.delivery_rate, 1_000_000);
+        flow.delivered = 2;
+        state.on_delivered(&mut flow, 20 * MILLISECOND, &sample);
+        assert!(!state.is_app_limited());
+        let mut sample = Sample::default();
+        sample.take(0, 1000, stamp, false);
+        state.on_delivered(&mut flow, 40 * MILLISECOND, &sample);
+        assert_eq!(flow.delivery_rate, 50_000);
+    }
+}

@@ -1,0 +1,298 @@
+//! For tests of one subflow: an end with its clock, a peer that the test plays itself, and two ends joined by a
+//! delay. Initial sequence numbers are 0, so that a number on the wire is a position.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+use ropewalk_wire::{Extent, Flags, FourTuple, Segment, Seq, Timestamps};
+
+use super::{Context, Kind, Outcome, Shared, State, Subflow, TcpConfig, Transmit};
+use crate::congestion::CongestionControl;
+use crate::flow::Flow;
+use crate::{MILLISECOND, Nanos, PathId, SubflowId};
+
+pub const MSS: u64 = 1000;
+
+fn tuple() -> FourTuple {
+    FourTuple::new(SocketAddr::from(([10, 0, 0, 1], 1000)), SocketAddr::from(([10, 0, 0, 2], 80)))
+}
+
+/// Reno, without timestamps and delayed ACKs' surprises: what most worked examples assume.
+pub fn plain_config() -> TcpConfig {
+    TcpConfig { timestamps: false, window_scaling: false, ..TcpConfig::default() }
+}
+
+/// One end.
+pub struct End {
+    pub subflow: Subflow<Extent>,
+    pub flows: Vec<Flow>,
+    pub congestion: Box<dyn CongestionControl>,
+    pub tcp: TcpConfig,
+    pub shared: Shared,
+    pub now: Nanos,
+    pushed: u64,
+}
+
+impl End {
+    fn make(tcp: TcpConfig, now: Nanos, open: impl FnOnce(&mut Context<'_>) -> Subflow<Extent>) -> Self {
+        let mut flows = vec![Flow::new(SubflowId(0), PathId(0))];
+        let mut congestion = crate::congestion::builtin().parse("reno").expect("reno").build();
+        let shared = Shared {
+            receive_window: 60_000,
+            multipath: false,
+            data_option_len: 0,
+            ack_option_len: 0,
+            writer_waits: false,
+        };
+        let mut cx =
+            Context { now, flows: &mut flows, index: 0, congestion: congestion.as_mut(), tcp: &tcp, shared };
+        let subflow = open(&mut cx);
+        End { subflow, flows, congestion, tcp, shared, now, pushed: 0 }
+    }
+
+    /// Opens actively; its SYN has not been polled.
+    pub fn client(tcp: TcpConfig) -> Self {
+        Self::make(tcp, 0, |cx| Subflow::connect(cx, tuple(), MSS as u32 + 40, 0))
+    }
+
+    /// Answers `syn`.
+    pub fn server(tcp: TcpConfig, now: Nanos, syn: &Segment<Extent>) -> Self {
+        Self::make(tcp, now, |cx| Subflow::accept(cx, syn, MSS as u32 + 40, 0))
+    }
+
+    /// Open, after a handshake with a round-trip time of `rtt` milliseconds; the peer's window is 65,535.
+    pub fn open(tcp: TcpConfig, rtt: u64) -> Self {
+        let mut end = Self::client(tcp);
+        assert_eq!(end.sent()[0].kind, Kind::Syn);
+        end.now = rtt * MILLISECOND;
+        let syn_ack = end.syn_ack();
+        assert!(end.receive(syn_ack).established);
+        assert_eq!(end.sent().len(), 1, "the third ACK");
+        end.congestion.subflow_added(&mut end.flows, 0, end.now);
+        end
+    }
+
+    /// The SYN/ACK that the peer would send, with every option that this end asks for.
+    pub fn syn_ack(&self) -> Segment<Extent> {
+        let mut segment = Segment::new(tuple().reversed(), Seq(0), Seq(1), Flags::SYN.with(Flags::ACK));
+        segment.window = 65_535;
+        let options = segment.rare_mut();
+        options.mss = Some(MSS as u16);
+        options.sack_permitted = self.tcp.sack;
+        options.window_scale = self.tcp.window_scaling.then_some(0);
+        if self.tcp.timestamps {
+            segment.timestamps = Some(Timestamps { value: self.peer_clock(), echo: 0 });
+        }
+        if self.tcp.ecn {
+            segment.flags = segment.flags.with(Flags::ECE);
+        }
+        segment
+    }
+
+    fn peer_clock(&self) -> u32 {
+        (self.now / MILLISECOND) as u32 + 500_000
+    }
+
+    fn split(&mut self) -> (Context<'_>, &mut Subflow<Extent>) {
+        let cx = Context {
+            now: self.now,
+            flows: &mut self.flows,
+            index: 0,
+            congestion: self.congestion.as_mut(),
+            tcp: &self.tcp,
+            shared: self.shared,
+        };
+        (cx, &mut self.subflow)
+    }
+
+    pub fn flow(&self) -> &Flow {
+        &self.flows[0]
+    }
+
+    pub fn push(&mut self, len: u64) {
+        let tag = self.pushed;
+        self.pushed += len;
+        let (mut cx, subflow) = self.split();
+        subflow.push(&mut cx, tag, Extent(len as u32));
+    }
+
+    /// Everything that wants to leave now.
+    pub fn sent(&mut self) -> Vec<Transmit<Extent>> {
+        let mut all = Vec::new();
+        loop {
+            let (mut cx, subflow) = self.split();
+            match subflow.poll_transmit(&mut cx, 1) {
+                Some(transmit) => all.push(transmit),
+                None => break,
+            }
+        }
+        assert!(all.len() < 1000, "it never stops sending");
+        all
+    }
+
+    /// What wants to leave now, as (first number, bytes).
+    pub fn sent_data(&mut self) -> Vec<(u32, u32)> {
+        let sent = self.sent().into_iter().filter(|t| t.segment.payload.0 > 0);
+        sent.map(|t| (t.segment.seq.0, t.segment.payload.0)).collect()
+    }
+
+    pub fn receive(&mut self, mut segment: Segment<Extent>) -> Outcome {
+        let (mut cx, subflow) = self.split();
+        subflow.on_segment(&mut cx, &mut segment)
+    }
+
+    /// A segment from the peer at the number that is expected next.
+    pub fn peer(&self, flags: Flags, ack: u64) -> Segment<Extent> {
+        let seq = Seq(self.subflow.rcv_nxt() as u32);
+        let mut segment = Segment::new(tuple().reversed(), seq, Seq(ack as u32), flags.with(Flags::ACK));
+        segment.window = 65_535;
+        if self.tcp.timestamps {
+            let echo = (self.now / MILLISECOND) as u32;
+            segment.timestamps = Some(Timestamps { value: self.peer_clock(), echo });
+        }
+        segment
+    }
+
+    pub fn ack(&mut self, ack: u64) -> Outcome {
+        let segment = self.peer(Flags::default(), ack);
+        self.receive(segment)
+    }
+
+    pub fn sack(&mut self, ack: u64, blocks: &[(u32, u32)]) -> Outcome {
+        let mut segment = self.peer(Flags::default(), ack);
+        for (left, right) in blocks {
+            segment.sack.push(*left, *right);
+        }
+        self.receive(segment)
+    }
+
+    /// Lets time pass to the millisecond `to`; returns what left on the way, with when (in milliseconds).
+    pub fn wait(&mut self, to: u64) -> Vec<(u64, Transmit<Extent>)> {
+        let to = to * MILLISECOND;
+        let mut all = Vec::new();
+        loop {
+            let now = self.now;
+            all.extend(self.sent().into_iter().map(|t| (now / MILLISECOND, t)));
+            let next = self.subflow.poll_timeout().unwrap_or(u64::MAX);
+            if next > to {
+                self.now = to;
+                return all;
+            }
+            self.now = next.max(self.now);
+            let (mut cx, subflow) = self.split();
+            let outcome = subflow.on_timeout(&mut cx);
+            if outcome.failed || outcome.closed {
+                let now = self.now;
+                all.extend(self.sent().into_iter().map(|t| (now / MILLISECOND, t)));
+                self.now = to;
+                return all;
+            }
+        }
+    }
+
+    pub fn close(&mut self) {
+        self.subflow.close();
+    }
+
+    pub fn state(&self) -> State {
+        self.subflow.state()
+    }
+
+    /// Takes what is in order, as an application does; returns how much.
+    pub fn read(&mut self) -> u64 {
+        std::iter::from_fn(|| self.subflow.next_in_order()).map(|(_, data)| u64::from(data.0)).sum()
+    }
+}
+
+/// Two ends, `delay` apart. `lose` is asked for each segment, with its sender and how many went before.
+pub struct Pair {
+    pub ends: [End; 2],
+    pub delay: Nanos,
+    pub lose: fn(usize, u64) -> bool,
+    pub read: [u64; 2],
+    wire: BTreeMap<(Nanos, u64), (usize, Segment<Extent>)>,
+    count: [u64; 2],
+    serial: u64,
+}
+
+impl Pair {
+    /// A client that opens and a server that answers.
+    pub fn new(client: TcpConfig, server: TcpConfig, delay_ms: u64) -> Self {
+        let mut client = End::client(client);
+        let syn = client.sent().remove(0).segment;
+        let delay = delay_ms * MILLISECOND;
+        let server = End::server(server, delay, &syn);
+        let mut pair = Self::joined([client, server], delay_ms);
+        pair.now(delay);
+        pair
+    }
+
+    /// Two ends as they are.
+    pub fn joined(ends: [End; 2], delay_ms: u64) -> Self {
+        Pair {
+            ends,
+            delay: delay_ms * MILLISECOND,
+            lose: |_, _| false,
+            read: [0; 2],
+            wire: BTreeMap::new(),
+            count: [0; 2],
+            serial: 0,
+        }
+    }
+
+    fn now(&mut self, now: Nanos) {
+        for end in &mut self.ends {
+            end.now = now;
+        }
+    }
+
+    fn pump(&mut self) {
+        for from in 0..2 {
+            for transmit in self.ends[from].sent() {
+                self.count[from] += 1;
+                if (self.lose)(from, self.count[from]) {
+                    continue;
+                }
+                self.serial += 1;
+                let mut segment = transmit.segment;
+                if from == 1 {
+                    segment.tuple = tuple().reversed();
+                }
+                self.wire.insert((self.ends[from].now + self.delay, self.serial), (1 - from, segment));
+            }
+            self.read[from] += self.ends[from].read();
+        }
+    }
+
+    /// Runs for `milliseconds`.
+    pub fn run(&mut self, milliseconds: u64) {
+        let until = self.ends[0].now + milliseconds * MILLISECOND;
+        loop {
+            self.pump();
+            let mut next = self.wire.keys().next().map_or(u64::MAX, |(at, _)| *at);
+            for end in &self.ends {
+                next = next.min(end.subflow.poll_timeout().unwrap_or(u64::MAX));
+            }
+            if next > until {
+                break;
+            }
+            let now = next.max(self.ends[0].now);
+            self.now(now);
+            while let Some(entry) = self.wire.first_entry()
+                && entry.key().0 <= now
+            {
+                let (to, segment) = entry.remove();
+                self.ends[to].receive(segment);
+            }
+            for end in &mut self.ends {
+                let (mut cx, subflow) = end.split();
+                subflow.on_timeout(&mut cx);
+            }
+        }
+        self.now(until);
+    }
+
+    pub fn states(&self) -> (State, State) {
+        (self.ends[0].state(), self.ends[1].state())
+    }
+}

@@ -1,0 +1,285 @@
+//! Loss detection and recovery: RFC 8985, RFC 6675's and RFC 6582's cases, RFC 6298's timer.
+
+use super::super::testing::{End, plain_config};
+use crate::flow::Phase;
+use crate::tcp::TcpConfig;
+use crate::{MILLISECOND, SECOND};
+
+/// Ten segments of 1000 bytes in flight, positions 1 to 10,000, round-trip time 100 ms.
+fn ten_in_flight(tcp: TcpConfig) -> End {
+    let mut end = End::open(tcp, 100);
+    end.push(20_000);
+    let sent = end.sent_data();
+    assert_eq!(sent.len(), 10, "the initial window (RFC 6928)");
+    assert_eq!((sent[0], sent[9]), ((1, 1000), (9001, 1000)));
+    end.now = 200 * MILLISECOND;
+    end
+}
+
+//= test RFC 8985 3.1
+/// RFC 8985's first example: of three segments the first is lost; the SACK of the others finds it once the
+/// reordering window, a quarter of the least round-trip time, is over.
+#[test]
+fn rack_finds_a_loss_by_time_with_fewer_than_three_sacks() {
+    let mut end = End::open(plain_config(), 100);
+    end.push(3000);
+    assert_eq!(end.sent_data().len(), 3);
+    end.now = 200 * MILLISECOND;
+    end.sack(1, &[(1001, 3001)]);
+    assert_eq!(end.sent_data(), []);
+    assert_eq!(end.flow().phase, Phase::Disorder);
+    let again = end.wait(400);
+    assert_eq!((again.len(), again[0].0, again[0].1.segment.seq.0), (1, 225, 1));
+    assert_eq!((end.flow().phase, end.subflow.counters().fast_retrans), (Phase::Recovery, 1));
+}
+
+/// Three segments sacked above the hole: at once, as with three duplicate ACKs.
+#[test]
+fn three_sacks_find_a_loss_at_once() {
+    let mut end = ten_in_flight(plain_config());
+    end.sack(1, &[(1001, 2001)]);
+    end.sack(1, &[(1001, 3001)]);
+    assert_eq!(end.sent_data(), [(10_001, 1000), (11_001, 1000)], "limited transmit (RFC 3042)");
+    end.sack(1, &[(1001, 4001)]);
+    assert_eq!(end.sent_data(), [(1, 1000)]);
+    assert_eq!(end.flow().ssthresh, 5);
+    assert_eq!(end.subflow.counters().sack_recovery, 1);
+}
+
+//= test RFC 8985 3.1
+/// RFC 8985's second example, a lost retransmission: found when something sent after it is sacked.
+#[test]
+fn rack_finds_a_lost_retransmission() {
+    let mut end = ten_in_flight(plain_config());
+    end.sack(1, &[(1001, 4001)]);
+    assert_eq!(end.sent_data()[0], (1, 1000));
+    end.now = 210 * MILLISECOND;
+    end.sack(1, &[(1001, 9001)]);
+    let new = end.sent_data();
+    assert!(!new.is_empty() && new.iter().all(|(seq, _)| *seq > 10_000), "{new:?}");
+    // A round trip later what was sent after the retransmission arrives, and the retransmission hasn't.
+    end.now = 311 * MILLISECOND;
+    end.sack(1, &[(1001, 11_001)]);
+    assert_eq!(end.sent_data()[0], (1, 1000));
+    assert_eq!(end.subflow.counters().lost_retransmit, 1);
+}
+
+/// Reordering that was seen keeps the window open although three segments are sacked.
+#[test]
+fn after_reordering_rack_waits_a_quarter_of_the_round_trip() {
+    let mut end = ten_in_flight(plain_config());
+    end.sack(1, &[(1001, 2001)]);
+    end.ack(2001);
+    assert_eq!(end.subflow.counters().sack_reorder, 1);
+    end.sent_data();
+    end.sack(2001, &[(3001, 7001)]);
+    assert!(end.sent_data().iter().all(|(seq, _)| *seq > 10_000), "nothing is lost yet");
+    let again = end.wait(300);
+    assert_eq!((again[0].0, again[0].1.segment.seq.0), (225, 2001));
+}
+
+/// One ACK that tells of two holes at once, the upper first as RFC 2018 wants it, is no reordering.
+#[test]
+fn the_order_of_sack_blocks_is_not_reordering() {
+    let mut end = ten_in_flight(plain_config());
+    end.sack(1, &[(8001, 9001), (4001, 5001), (2001, 3001)]);
+    assert_eq!(end.subflow.counters().sack_reorder, 0);
+    assert_eq!(end.sent_data()[0], (1, 1000));
+}
+
+/// Without SACK: the third duplicate ACK (RFC 5681 3.2), new data for the first two (RFC 3042), and each partial ACK
+/// brings the next segment (RFC 6582).
+#[test]
+fn newreno_without_sack() {
+    let mut end = ten_in_flight(TcpConfig { sack: false, ..plain_config() });
+    end.ack(1);
+    end.ack(1);
+    assert_eq!(end.sent_data(), [(10_001, 1000), (11_001, 1000)]);
+    end.ack(1);
+    assert_eq!(end.sent_data(), [(1, 1000)]);
+    assert_eq!((end.flow().phase, end.subflow.counters().reno_recovery), (Phase::Recovery, 1));
+    end.now = 300 * MILLISECOND;
+    end.ack(5001);
+    assert_eq!(end.sent_data()[0], (5001, 1000), "a partial ACK");
+    end.now = 400 * MILLISECOND;
+    end.ack(12_001);
+    assert_eq!(end.flow().cwnd, 5);
+    assert_eq!(end.flow().phase, Phase::Recovery, "held until something above is acknowledged");
+    assert!(!end.sent_data().is_empty());
+    end.ack(13_001);
+    assert_eq!(end.flow().phase, Phase::Open);
+}
+
+//= test RFC 6298 5
+/// The timer: srtt + max(200 ms, 4 rttvar), doubled with each timeout, until a sample ends the backoff.
+#[test]
+fn the_timeout_backs_off_and_recovers_with_a_sample() {
+    let mut end = End::open(TcpConfig { tail_loss_probe: false, ..plain_config() }, 100);
+    end.push(1000);
+    let sent = end.wait(3_000);
+    let times: Vec<_> = sent.iter().map(|(at, _)| *at).collect();
+    // rto = 100 + 4 x 50 = 300 ms.
+    assert_eq!(times, [100, 400, 1000, 2200]);
+    assert_eq!((end.subflow.counters().timeouts, end.flow().cwnd), (3, 1));
+    end.ack(1001);
+    end.push(1000);
+    assert_eq!(end.sent_data().len(), 1);
+    // Karn: what was sent again gives no sample, and the backoff stays.
+    let again = end.wait(8_000);
+    assert_eq!(again[0].0, 3000 + 300 * 8);
+}
+
+/// A timeout brings back what has been under way for a round trip, not what was just sent.
+#[test]
+fn a_timeout_marks_only_what_is_overdue() {
+    let mut end = ten_in_flight(TcpConfig { tail_loss_probe: false, ..plain_config() });
+    end.ack(2001);
+    end.now = 350 * MILLISECOND;
+    end.ack(3001);
+    let recent = end.sent_data().len() as u32;
+    let (lost, timer) = (end.flow().lost_out, end.subflow.poll_timeout().unwrap());
+    assert_eq!(lost, 0);
+    end.wait(timer / MILLISECOND + 1);
+    assert_eq!(end.flow().phase, Phase::Loss);
+    assert!(recent > 0 && end.flow().lost_out >= 7);
+}
+
+//= test RFC 8985 7
+/// The probe leaves two round trips after the last transmission (and 2 ms for Linux's grain), before the timeout;
+/// with one segment in flight it waits for a delayed ACK, but not beyond the timeout.
+#[test]
+fn a_tail_loss_probe_leaves_after_two_round_trips() {
+    let mut end = End::open(plain_config(), 100);
+    end.push(4000);
+    end.sent_data();
+    let sent = end.wait(310);
+    let probe: Vec<_> = sent.iter().map(|(at, t)| (*at, t.segment.seq.0)).collect();
+    // Two round trips would be 300 + 2; the timeout is due at 100 + 300, later.
+    assert_eq!(probe, [(302, 3001)]);
+    assert_eq!(end.subflow.counters().loss_probes, 1);
+    assert_eq!((end.flow().phase, end.flow().cwnd), (Phase::Open, 10));
+}
+
+#[test]
+fn a_lone_segments_probe_takes_the_timeouts_place() {
+    let mut end = End::open(plain_config(), 100);
+    end.push(1000);
+    let sent = end.wait(800);
+    let times: Vec<_> = sent.iter().map(|(at, t)| (*at, t.segment.seq.0)).collect();
+    assert_eq!(times, [(100, 1), (400, 1), (700, 1)], "the probe, then a timeout counted from it");
+    assert_eq!((end.subflow.counters().loss_probes, end.subflow.counters().timeouts), (1, 1));
+}
+
+//= test RFC 8985 7.4
+/// A probe that repaired a loss halves the window; one that a DSACK answers doesn't.
+#[test]
+fn a_probe_that_repaired_a_loss_costs_the_window_its_half() {
+    for spurious in [false, true] {
+        let mut end = End::open(plain_config(), 100);
+        end.push(4000);
+        end.wait(310);
+        end.now = 400 * MILLISECOND;
+        if spurious {
+            end.ack(4001);
+            end.sack(4001, &[(3001, 4001)]);
+        } else {
+            end.ack(4001);
+        }
+        end.push(2000);
+        assert_eq!(end.sent_data().len(), 2);
+        end.now = 500 * MILLISECOND;
+        end.ack(6001);
+        let halved = end.flow().ssthresh < u32::MAX;
+        assert_eq!(halved, !spurious);
+        assert_eq!(end.subflow.counters().loss_probe_recovery, u64::from(!spurious));
+        assert_eq!(end.flow().phase, Phase::Open);
+    }
+}
+
+//= test RFC 2018 8
+/// A receiver that drops what it sacked: after the timeout everything is sent again.
+#[test]
+fn a_reneging_receiver_gets_everything_again() {
+    let mut end = ten_in_flight(TcpConfig { tail_loss_probe: false, ..plain_config() });
+    end.sack(1, &[(1001, 10_001)]);
+    end.sent_data();
+    // The hole is filled, and what lies above it is gone.
+    end.now = 300 * MILLISECOND;
+    end.ack(1001);
+    let again = end.wait(360);
+    assert_eq!(end.subflow.counters().sack_reneging, 1);
+    assert_eq!(again.iter().find(|(_, t)| t.retransmission).map(|(_, t)| t.segment.seq.0), Some(1001));
+    end.ack(2001);
+    assert!(end.sent_data().contains(&(2001, 1000)));
+}
+
+/// SACK information on an ACK that arrives late, behind a newer one, still counts.
+#[test]
+fn an_old_acks_sack_blocks_count() {
+    let mut end = ten_in_flight(plain_config());
+    end.ack(3001);
+    let sacked = end.flow().sacked_out;
+    end.sack(2001, &[(5001, 6001)]);
+    assert_eq!((sacked, end.flow().sacked_out), (0, 1));
+}
+
+//= test RFC 3168 6.1.2
+/// An echo of congestion halves the window once per window of data, and CWR tells the receiver.
+#[test]
+fn an_ecn_echo_reduces_once_per_window() {
+    let mut end = ten_in_flight(TcpConfig { ecn: true, ..plain_config() });
+    for ack in [1001, 2001, 3001] {
+        let segment = end.peer(ropewalk_wire::Flags::ECE, ack);
+        end.receive(segment);
+    }
+    assert_eq!((end.flow().phase, end.flow().loss_events), (Phase::Cwr, 1));
+    let sent = end.sent();
+    assert!(sent[0].segment.flags.contains(ropewalk_wire::Flags::CWR));
+    assert!(!sent[1..].iter().any(|t| t.segment.flags.contains(ropewalk_wire::Flags::CWR)));
+    for ack in 4..=10 {
+        end.ack(ack * 1000 + 1);
+        end.sent();
+    }
+    assert_eq!(end.flow().phase, Phase::Cwr);
+    end.ack(11_001);
+    assert_eq!((end.flow().phase, end.flow().cwnd), (Phase::Open, 5));
+}
+
+/// Nothing grows while the application, not the window, is the limit; and it decays after an RTO of that.
+#[test]
+fn an_unused_window_neither_grows_nor_stays() {
+    let mut end = End::open(plain_config(), 100);
+    end.flows[0].cwnd = 40;
+    end.flows[0].ssthresh = 30;
+    for n in 0..20u64 {
+        end.push(1000);
+        assert_eq!(end.sent_data().len(), 1);
+        end.now += 100 * MILLISECOND;
+        end.ack(1 + (n + 1) * 1000);
+    }
+    // Two seconds are six or seven timeouts of about 300 ms: each takes half of the way to the initial window.
+    assert!((10..=12).contains(&end.flow().cwnd), "{}", end.flow().cwnd);
+    assert_eq!(end.flow().ssthresh, 30, "three quarters of forty");
+}
+
+/// An idle time halves the window for each RTO beyond the first.
+#[test]
+fn an_idle_time_restarts_the_window() {
+    let mut end = End::open(plain_config(), 100);
+    end.flows[0].cwnd = 80;
+    end.push(1000);
+    end.sent_data();
+    end.now = 200 * MILLISECOND;
+    end.ack(1001);
+    let rto = end.flow().rto;
+    end.now = 100 * MILLISECOND + 2 * rto + 1;
+    end.push(1000);
+    end.sent_data();
+    assert_eq!(end.flow().cwnd, 20);
+    end.now += 100 * MILLISECOND;
+    end.ack(2001);
+    end.now += 60 * SECOND;
+    end.push(1000);
+    end.sent_data();
+    assert_eq!(end.flow().cwnd, 10, "never below the initial window");
+}

@@ -1,0 +1,105 @@
+//! Tail loss probes (RFC 8985 7), with Linux's timer: two round trips after the last transmission or ACK, plus the
+//! least RTO when a lone segment may meet a delayed ACK, never later than the RTO itself. The probe is new data if
+//! there is any, else the last segment again; one is out at a time.
+
+use ropewalk_wire::Payload;
+
+use super::ack::Delivery;
+use super::scoreboard::SACKED;
+use super::timer::Timer;
+use super::{Context, Subflow, Transmit};
+use crate::MILLISECOND;
+use crate::flow::Phase;
+
+/// What Linux adds to two round trips for its timers' grain (`TCP_TIMEOUT_MIN`).
+const GRAIN: u64 = 2 * MILLISECOND;
+
+/// The probe that is out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Tlp {
+    /// TLP.end_seq: what was sent when the probe left; 0: none is out.
+    pub high: u64,
+    /// TLP.is_retrans.
+    pub retransmitted: bool,
+}
+
+impl<P: Payload> Subflow<P> {
+    /// Arms the probe, after the retransmission timer (RFC 8985 7.2).
+    #[inline]
+    pub(super) fn arm_probe(&mut self, cx: &Context<'_>) {
+        let flow = &cx.flows[cx.index];
+        if !cx.tcp.tail_loss_probe
+            || !self.sack
+            || self.rtx.is_empty()
+            || self.tlp.high != 0
+            || !matches!(flow.phase, Phase::Open | Phase::Cwr)
+        {
+            self.timers.stop(Timer::Probe);
+            return;
+        }
+        let allowance = if flow.packets_out == 1 { cx.tcp.min_rto } else { GRAIN };
+        let wait = if flow.srtt == 0 { cx.tcp.initial_rto } else { 2 * flow.srtt + allowance };
+        let probe = cx.now + wait;
+        let rto = self.timers.get(Timer::Retransmit).unwrap_or(probe);
+        self.timers.set(Timer::Probe, probe.min(rto));
+    }
+
+    /// The probe is due (RFC 8985 7.3): it goes out at the next opportunity, and the RTO counts from now.
+    pub(super) fn on_probe_timer(&mut self, cx: &Context<'_>) {
+        if self.rtx.is_empty() || self.tlp.high != 0 {
+            return;
+        }
+        self.probe_pending = true;
+        self.arm_retransmit(cx);
+    }
+
+    pub(super) fn transmit_probe(&mut self, cx: &mut Context<'_>) -> Option<Transmit<P>> {
+        if self.rtx.is_empty() {
+            return None;
+        }
+        if let Some(transmit) = self.transmit_new(cx, 1, true) {
+            self.note_probe(false);
+            return Some(transmit);
+        }
+        let index = self.rtx.back_index()?;
+        let mss = cx.flows[cx.index].mss;
+        let entry = self.rtx.get(index)?;
+        if entry.is(SACKED) {
+            return None;
+        }
+        let index = if entry.payload.len() as u64 > u64::from(mss) {
+            let at = entry.end() - u64::from(mss);
+            self.rtx.split(index, at, mss);
+            index + 1
+        } else {
+            index
+        };
+        self.note_probe(true);
+        Some(self.send_again(cx, index))
+    }
+
+    fn note_probe(&mut self, retransmitted: bool) {
+        self.tlp = Tlp { high: self.snd_nxt, retransmitted };
+        self.counters.loss_probes += 1;
+        self.timers.stop(Timer::Probe);
+    }
+
+    /// What an ACK says of the probe (RFC 8985 7.4): whether it repaired a loss, which costs the window its half.
+    pub(super) fn on_probe_ack(&mut self, cx: &mut Context<'_>, ack: u64, delivery: &Delivery) {
+        if ack < self.tlp.high {
+            return;
+        }
+        if !self.tlp.retransmitted || delivery.dsack.is_some_and(|dsack| dsack.end == self.tlp.high) {
+            // New data needed no repair; a DSACK says that the original arrived too.
+            self.tlp.high = 0;
+        } else if ack > self.tlp.high {
+            self.counters.loss_probe_recovery += 1;
+            self.begin_reduction(cx, crate::congestion::LossCause::FastRetransmit);
+            cx.flow().phase = Phase::Cwr;
+            self.end_reduction(cx);
+            self.keep_open(cx);
+        } else if delivery.duplicate && !delivery.newly_sacked {
+            self.tlp.high = 0;
+        }
+    }
+}
