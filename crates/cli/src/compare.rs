@@ -9,7 +9,7 @@ use ropewalk_engine::registry::{Registry, Spec};
 use ropewalk_lab::compare::{Comparison, Contender, Ranking, Request, Row, compare, verdict};
 use ropewalk_lab::diagnostic::{Diagnostic, Source};
 use ropewalk_lab::table::Table;
-use ropewalk_lab::{Registries, scenario, units};
+use ropewalk_lab::{Registries, scenario, stats, units};
 use ropewalk_sim::{Direction, Mode, Scenario, Workload};
 use serde_json::json;
 
@@ -314,12 +314,25 @@ fn section(ranking: &Ranking, limit: f64) -> String {
     }
     let mut title = ranking.title.clone();
     title[..1].make_ascii_uppercase();
-    format!("{title}\n{}\n", table.render())
+    let mut text = format!("{title}\n{}\n", table.render());
+    for warning in warnings(ranking) {
+        text += &format!("{warning}\n\n");
+    }
+    text
+}
+
+/// Where the first one's lead is a difference that the runs don't bear out.
+fn warnings(ranking: &Ranking) -> Vec<String> {
+    let Some(first) = ranking.rows.first() else { return Vec::new() };
+    let others =
+        [("linux", first.versus_linux), (ranking.best_tcp.as_deref().unwrap_or("tcp"), first.versus_tcp)];
+    let told = others.iter().filter_map(|(name, ratio)| stats::warning(&first.label, name, ratio.as_ref()?));
+    told.collect()
 }
 
 fn json(comparison: &Comparison) -> serde_json::Value {
     let ratio = |ratio: Option<ropewalk_lab::stats::Ratio>| {
-        ratio.map(|r| json!({ "ratio": r.ratio, "interval": r.interval.map(|(a, b)| [a, b]), "p": r.p }))
+        ratio.map(|r| json!({ "ratio": r.ratio, "interval": r.interval.map(|(a, b)| [a, b]), "p": r.p, "t_test_p": r.t_p }))
     };
     json!({
         "scenario": comparison.scenario,
@@ -332,6 +345,7 @@ fn json(comparison: &Comparison) -> serde_json::Value {
             "workload": ranking.title,
             "size_bytes": ranking.bytes,
             "best_tcp": ranking.best_tcp,
+            "warnings": warnings(ranking),
             "rows": ranking.rows.iter().map(|row| json!({
                 "scheduler": row.label,
                 "single_path": row.single_path,

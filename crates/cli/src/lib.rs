@@ -8,6 +8,7 @@ mod gallery;
 mod list;
 mod output;
 mod scenario;
+mod sweep;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -43,6 +44,8 @@ enum Command {
     List(list::Options),
     /// Built-in scenarios, and checking your own
     Scenario(scenario::Options),
+    /// Vary a scenario's parameters over a grid or a sample of the space
+    Sweep(sweep::Options),
 }
 
 /// What went wrong.
@@ -81,6 +84,7 @@ pub fn run(registries: Registries, arguments: impl IntoIterator<Item = OsString>
         Command::Gallery(options) => gallery::run(&registries, &options),
         Command::List(options) => list::run(&registries, &options),
         Command::Scenario(options) => scenario::run(&registries, &options),
+        Command::Sweep(options) => sweep::run(&registries, &options),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

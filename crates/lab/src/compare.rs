@@ -146,6 +146,15 @@ pub fn is_deterministic(scenario: &Scenario) -> bool {
         && scenario.bottlenecks.iter().all(|link| plain(&link.up) && plain(&link.down))
 }
 
+/// Shift of a run's start: without randomness, runs differ in the phase at which they start, spread over a round trip.
+pub(crate) fn start_phase(scenario: &Scenario, number: u32, runs: u32) -> Nanos {
+    if !is_deterministic(scenario) {
+        return 0;
+    }
+    let rtt = scenario.paths.iter().map(|path| path.up.delay + path.down.delay).max().unwrap_or(0);
+    rtt * Nanos::from(number) / Nanos::from(runs.max(1))
+}
+
 /// Runs everything. `done` hears of each finished run; `stop` ends early. The result doesn't depend on `jobs`.
 pub fn compare(
     request: &Request,
@@ -161,8 +170,6 @@ pub fn compare(
         .iter()
         .map(|workload| Arc::new(Scenario { workload: workload.clone(), ..request.scenario.clone() }))
         .collect();
-    let rtt = request.scenario.paths.iter().map(|p| p.up.delay + p.down.delay).max().unwrap_or(0);
-    let phases = is_deterministic(&request.scenario);
     let next = AtomicUsize::new(0);
     let spec = |index: usize| {
         let (workload, rest) = (index / per_workload, index % per_workload);
@@ -175,7 +182,7 @@ pub fn compare(
             congestion: request.congestion.clone(),
             mode: contender.mode,
             seed: request.seed.wrapping_add(number as u64),
-            start_phase: if phases { rtt * number as Nanos / runs.max(1) as Nanos } else { 0 },
+            start_phase: start_phase(&request.scenario, number as u32, request.runs),
             recording: Recording::default(),
         }
     };

@@ -8,6 +8,7 @@ pub mod diagnostic;
 mod registries;
 pub mod scenario;
 pub mod stats;
+pub mod sweep;
 pub mod table;
 pub mod units;
 

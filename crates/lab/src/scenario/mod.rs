@@ -8,9 +8,9 @@ mod draft;
 mod inline;
 mod links;
 mod phrase;
-mod read;
+pub(crate) mod read;
 mod schema;
-mod shape;
+pub(crate) mod shape;
 mod trace;
 mod traffic;
 
@@ -18,6 +18,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ropewalk_engine::registry::SpecError;
+use ropewalk_link::{ChangeAction, Rate, RateTrace};
 use ropewalk_sim::{Scenario, Workload};
 use toml::de::DeTable;
 
@@ -25,6 +26,7 @@ pub use builtin::{BuiltIn, DEFAULT, builtins};
 pub use inline::{default_around, path};
 pub use links::MOST_PATHS;
 pub use schema::schema;
+pub(crate) use trace::reason;
 
 use crate::Registries;
 use crate::diagnostic::{Diagnostic, InputError, Source, did_you_mean};
@@ -101,6 +103,19 @@ pub fn load(name_or_file: &str, registries: &Registries) -> Result<Loaded, Input
     parse(&Source::new(name_or_file, text), &stem, &folder, registries)
 }
 
+/// What is wrong with a text that isn't TOML.
+pub(crate) fn syntax_errors(source: &Arc<Source>, syntax: &[toml::de::Error]) -> InputError {
+    // After a mistake of syntax the rest of the file means little: the first few are enough.
+    let diagnostics = syntax.iter().take(3).map(|error| {
+        let found = Diagnostic::new(error.message().to_string());
+        match error.span() {
+            Some(span) => found.at(source, span).label("this is not valid TOML"),
+            None => found,
+        }
+    });
+    InputError { diagnostics: diagnostics.collect() }
+}
+
 /// Parses a scenario file's text. Traces are found from `folder`; `stem` is the name if the file has none.
 ///
 /// # Errors
@@ -113,15 +128,7 @@ pub fn parse(
 ) -> Result<Loaded, InputError> {
     let (document, syntax) = DeTable::parse_recoverable(&source.text);
     if !syntax.is_empty() {
-        // After a mistake of syntax the rest of the file means little: the first few are enough.
-        let diagnostics = syntax.iter().take(3).map(|error| {
-            let found = Diagnostic::new(error.message().to_string());
-            match error.span() {
-                Some(span) => found.at(source, span).label("this is not valid TOML"),
-                None => found,
-            }
-        });
-        return Err(InputError { diagnostics: diagnostics.collect() });
+        return Err(syntax_errors(source, &syntax));
     }
     let mut reader = Reader { source: source.clone(), folder: folder.to_path_buf(), errors: Vec::new() };
     let names = Names {
@@ -168,4 +175,23 @@ pub fn parse(
         return Err(InputError { diagnostics: reader.errors });
     }
     Ok(Loaded { scenario, experiment, text: source.text.clone() })
+}
+
+/// The traces that a scenario's links start with or change to.
+pub(crate) fn traces(scenario: &Scenario) -> Vec<&RateTrace> {
+    let links = scenario.paths.iter().flat_map(|path| [&path.up, &path.down]);
+    let shared = scenario.bottlenecks.iter().flat_map(|link| [&link.up, &link.down]);
+    let rates = links.chain(shared).flat_map(|link| {
+        let later = link.changes.iter().filter_map(|change| match &change.action {
+            ChangeAction::Rate(rate) => Some(rate),
+            _ => None,
+        });
+        std::iter::once(&link.rate).chain(later)
+    });
+    rates
+        .filter_map(|rate| match rate {
+            Rate::Trace(trace) => Some(&**trace),
+            Rate::Constant(_) => None,
+        })
+        .collect()
 }

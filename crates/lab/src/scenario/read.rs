@@ -12,10 +12,10 @@ use crate::diagnostic::{Diagnostic, Source, did_you_mean};
 use crate::units::{self, UnitError};
 
 /// A value with its place.
-pub(super) type Value<'t> = Spanned<DeValue<'t>>;
+pub(crate) type Value<'t> = Spanned<DeValue<'t>>;
 
 /// Where mistakes go.
-pub(super) struct Reader {
+pub(crate) struct Reader {
     pub source: Arc<Source>,
     /// Traces are found from here.
     pub folder: PathBuf,
@@ -24,7 +24,7 @@ pub(super) struct Reader {
 
 /// A table whose keys are known.
 #[derive(Clone)]
-pub(super) struct Table<'t> {
+pub(crate) struct Table<'t> {
     pub shape: &'static Shape,
     pub entries: &'t DeTable<'t>,
     pub span: Range<usize>,

@@ -78,6 +78,8 @@ fn kind(kind: &Kind) -> Value {
         Kind::Tables(shape) => json!({ "type": "array", "items": object(shape, None) }),
         Kind::Tagged(shapes) => any_of(tagged(shapes)),
         Kind::TaggedTables(shapes) => json!({ "type": "array", "items": any_of(tagged(shapes)) }),
+        Kind::Any => json!(true),
+        Kind::Anys => json!({ "type": "array" }),
         Kind::Texts | Kind::Sizes => json!({ "type": "array", "items": { "type": "string" } }),
     }
 }

@@ -42,6 +42,10 @@ pub enum Kind {
     Texts,
     /// An array of sizes; `"12 x 5 KiB"` stands for twelve.
     Sizes,
+    /// Any value.
+    Any,
+    /// An array of any values.
+    Anys,
 }
 
 /// One key.
@@ -68,11 +72,11 @@ pub struct Shape {
     pub fields: &'static [Field],
 }
 
-const fn key(name: &'static str, kind: Kind, summary: &'static str) -> Field {
+pub(crate) const fn key(name: &'static str, kind: Kind, summary: &'static str) -> Field {
     Field { name, kind, summary, required: false }
 }
 
-const fn must(name: &'static str, kind: Kind, summary: &'static str) -> Field {
+pub(crate) const fn must(name: &'static str, kind: Kind, summary: &'static str) -> Field {
     Field { name, kind, summary, required: true }
 }
 

@@ -1,0 +1,209 @@
+//! `ropewalk sweep`.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use indicatif::{ProgressBar, ProgressStyle};
+use ropewalk_lab::Registries;
+use ropewalk_lab::sweep::{self, Command, Design, Done, Error, Progress, Summary};
+use ropewalk_lab::table::Table;
+use serde_json::json;
+
+use crate::{Failure, output};
+
+/// Vary a scenario's parameters over a grid or a sample of the space
+///
+/// Results go to a folder, as Parquet, with a manifest. Interrupted at any moment, the same command goes on where it
+/// stopped.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  ropewalk sweep examples/sweeps/rtt-and-loss.toml
+  ropewalk sweep examples/sweeps/hypercube.toml --out /tmp/sweep --jobs 2
+  ropewalk sweep mine.toml --check
+
+A sweep's file:
+  scenario = \"wifi-lte\"                  # built in, or a file
+  schedulers = [\"minrtt\", \"ecf\", \"tcp\"]  # `tcp`: plain TCP on each path
+  runs = 10
+  [[vary]]
+  parameter = \"path.lte.rtt\"             # any key of the scenario; or scheduler.ecf.beta, congestion.cubic.beta
+  from = \"20 ms\"
+  to = \"320 ms\"
+  steps = 5
+  scale = \"log\"
+With `design = \"latin-hypercube\"` and `points = 200` the ranges are sampled instead.")]
+pub(crate) struct Options {
+    /// The sweep's file
+    file: PathBuf,
+    /// Folder of the results [default: the file's name without .toml, and `-results`]
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Threads [default: one per core]; the result doesn't depend on it
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    jobs: Option<u16>,
+    /// Only check the file, and say how many runs it makes
+    #[arg(long)]
+    check: bool,
+    /// As JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Input(input) => Failure::Input(input),
+            other => Failure::Other(other.to_string()),
+        }
+    }
+}
+
+/// Names the running program by its bytes, as far as they can be read.
+fn build() -> String {
+    let bytes = std::env::current_exe().and_then(std::fs::read);
+    bytes.map_or_else(|_| env!("CARGO_PKG_VERSION").to_string(), |bytes| sweep::digest(&bytes))
+}
+
+fn folder(options: &Options) -> PathBuf {
+    options.out.clone().unwrap_or_else(|| {
+        let stem = options.file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        PathBuf::from(format!("{stem}-results"))
+    })
+}
+
+pub(crate) fn run(registries: &Registries, options: &Options) -> Result<(), Failure> {
+    let design = sweep::load(&options.file, registries)?;
+    if options.check {
+        return check(registries, &design, options.json);
+    }
+    let jobs =
+        options.jobs.map_or_else(|| std::thread::available_parallelism().map_or(1, usize::from), usize::from);
+    let line = std::env::args_os().map(|argument| argument.to_string_lossy().into_owned()).collect();
+    let command = Command { line, build: build() };
+    let stop = Arc::new(AtomicBool::new(false));
+    let heard = stop.clone();
+    // If another handler is there already, Ctrl-C simply ends the program: finished runs are kept all the same.
+    let _ = ctrlc::set_handler(move || heard.store(true, Ordering::Relaxed));
+    let out = folder(options);
+    let bar = ProgressBar::new(design.total());
+    if let Ok(style) = ProgressStyle::with_template("{bar:40} {pos}/{len} runs, {eta} left{msg}") {
+        bar.set_style(style);
+    }
+    let hear = |progress| match progress {
+        Progress::Opened { found, total } => {
+            bar.set_length(total);
+            bar.set_position(found.runs);
+            bar.reset_eta();
+            if found.damaged > 0 {
+                let what = "of the journal are damaged: the runs in them are made again";
+                anstream::eprintln!("warning: {} bytes {what}", found.damaged);
+            }
+        }
+        Progress::Kept(runs) => bar.inc(runs),
+        Progress::Writing => bar.set_message(", writing the tables"),
+    };
+    let done = sweep::run(&design, registries, &out, &command, jobs, ropewalk_sim::run, hear, &stop);
+    bar.finish_and_clear();
+    let done = done?;
+    match &done.summary {
+        Some(summary) => {
+            let shown = if options.json { json(&done, summary) } else { text(&design, &done, summary) };
+            output::print(&shown)
+        }
+        None => Err(Failure::Other(format!(
+            "interrupted: {} of {} runs are finished and kept in {}; the same command goes on from there",
+            done.before + done.made,
+            done.total,
+            out.display()
+        ))),
+    }
+}
+
+fn check(registries: &Registries, design: &Design, as_json: bool) -> Result<(), Failure> {
+    sweep::check(design, registries)?;
+    let (points, total) = (design.points(), design.total());
+    if as_json {
+        return output::print(&format!("{}\n", json!({ "ok": true, "points": points, "runs": total })));
+    }
+    output::print(&format!("{} is fine: {points} points, {total} runs\n", design.source.name))
+}
+
+fn seconds(value: f64) -> String {
+    if value.is_nan() {
+        "-".into()
+    } else if value < 1.0 {
+        format!("{:.1} ms", value * 1e3)
+    } else {
+        format!("{value:.3} s")
+    }
+}
+
+fn shown(path: &Path) -> String {
+    path.display().to_string()
+}
+
+fn text(design: &Design, done: &Done, summary: &Summary) -> String {
+    let mut text = format!("{}: {} points, {} runs", design.base.scenario.name, summary.points, done.total);
+    if done.before > 0 {
+        text += &format!(" ({} of them were there already)", done.before);
+    }
+    text += "\n\n";
+    let head = ["scheduler", "congestion", "mean", "p50", "p95", "behind the first", "first at", "finished"];
+    let mut table = Table::new(2, &head);
+    for standing in &summary.standings {
+        let behind = if standing.behind.is_nan() {
+            "-".into()
+        } else {
+            format!("{:+.1} %", (standing.behind - 1.0) * 100.0)
+        };
+        table.row(vec![
+            standing.scheduler.clone(),
+            standing.congestion.clone(),
+            seconds(standing.mean),
+            seconds(standing.p50),
+            seconds(standing.p95),
+            behind,
+            format!("{} of {}", standing.first, summary.points),
+            format!("{} of {}", standing.finished, standing.runs),
+        ]);
+    }
+    text += &table.render();
+    text +=
+        "\nbehind the first: geometric mean, over the points, of the mean against the least mean there\n\n";
+    text += &format!(
+        "{}   run, path, metric, value, unit\n{}   what each run was\n{}   the sweep, the command, every metric\n",
+        shown(&done.files.results),
+        shown(&done.files.runs),
+        shown(&done.files.manifest)
+    );
+    text
+}
+
+fn json(done: &Done, summary: &Summary) -> String {
+    let number = |value: f64| if value.is_nan() { None } else { Some(value) };
+    let value = json!({
+        "points": summary.points,
+        "runs": done.total,
+        "runs_before": done.before,
+        "runs_made": done.made,
+        "files": {
+            "results": shown(&done.files.results),
+            "runs": shown(&done.files.runs),
+            "manifest": shown(&done.files.manifest),
+            "journal": shown(&done.files.journal),
+        },
+        "schedulers": summary.standings.iter().map(|standing| json!({
+            "scheduler": standing.scheduler,
+            "congestion": standing.congestion,
+            "mean_s": number(standing.mean),
+            "p50_s": number(standing.p50),
+            "p95_s": number(standing.p95),
+            "behind_first": number(standing.behind),
+            "first_at_points": standing.first,
+            "finished_runs": standing.finished,
+            "runs": standing.runs,
+        })).collect::<Vec<_>>(),
+    });
+    format!("{value:#}\n")
+}

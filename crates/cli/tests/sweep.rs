@@ -1,0 +1,163 @@
+//! `ropewalk sweep` as a process: killed, out of space, with damaged files, on one thread and on four.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_ropewalk");
+const RUNS: u64 = 480;
+const DESIGN: &str = "scenario = 'wifi-lte'\nschedulers = ['minrtt', 'ecf', 'tcp:wifi']\nruns = 8\n\
+    [[vary]]\nparameter = 'path.lte.rtt'\nfrom = '20 ms'\nto = '200 ms'\nsteps = 10\n\
+    [[vary]]\nparameter = 'workload.size'\nvalues = ['48 KiB', '160 KiB']\n";
+
+struct Place {
+    folder: tempfile::TempDir,
+}
+
+impl Place {
+    fn new() -> Self {
+        let place = Place { folder: tempfile::tempdir().unwrap() };
+        fs::write(place.file(), DESIGN).unwrap();
+        place
+    }
+
+    fn file(&self) -> PathBuf {
+        self.folder.path().join("design.toml")
+    }
+
+    fn out(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn command(&self, out: &str, jobs: u32) -> Command {
+        let mut command = Command::new(PROGRAM);
+        command.arg("sweep").arg(self.file()).arg("--out").arg(self.out(out));
+        command.args(["--json", "--jobs", &jobs.to_string()]);
+        command
+    }
+
+    fn tables(&self, out: &str) -> [Vec<u8>; 2] {
+        ["results.parquet", "runs.parquet"].map(|name| fs::read(self.out(out).join(name)).unwrap())
+    }
+}
+
+fn finished(output: &Output) -> serde_json::Value {
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+    assert_eq!(errors, "", "quiet without a terminal");
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn failed(output: &Output, code: i32, message: &str) {
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{errors}");
+    assert!(errors.contains(message), "{errors}");
+}
+
+fn length(path: &Path) -> u64 {
+    fs::metadata(path).map_or(0, |metadata| metadata.len())
+}
+
+#[test]
+fn threads_and_kills_change_nothing() {
+    let place = Place::new();
+    let whole = finished(&place.command("one", 1).output().unwrap());
+    assert_eq!((&whole["runs"], &whole["runs_made"]), (&RUNS.into(), &RUNS.into()));
+    let expected = place.tables("one");
+    finished(&place.command("four", 4).output().unwrap());
+    assert_eq!(place.tables("four"), expected);
+    let journal_length = length(&place.out("one").join("journal"));
+
+    // Killed again and again, each time a little further on.
+    let journal = place.out("killed").join("journal");
+    let mut kills = 0;
+    for part in 1..6 {
+        let mut child = place.command("killed", 2).stdout(Stdio::null()).spawn().unwrap();
+        for _ in 0..60_000 {
+            if length(&journal) >= journal_length * part / 8 {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        child.kill().unwrap();
+        kills += u32::from(!child.wait().unwrap().success());
+    }
+    assert_eq!(kills, 5);
+    let rest = finished(&place.command("killed", 3).output().unwrap());
+    let (before, made) = (rest["runs_before"].as_u64().unwrap(), rest["runs_made"].as_u64().unwrap());
+    assert!(before >= RUNS / 2 && made > 0 && before + made == RUNS, "{before} {made}");
+    // Each run once: a repeated one would make the journal longer.
+    assert_eq!(length(&journal), journal_length);
+    assert_eq!(place.tables("killed"), expected);
+
+    // Once more: nothing left to do.
+    let again = finished(&place.command("killed", 2).output().unwrap());
+    assert_eq!((&again["runs_made"], &again["runs_before"]), (&0.into(), &RUNS.into()));
+    assert_eq!(place.tables("killed"), expected);
+    let manifest = fs::read_to_string(place.out("killed").join("manifest.json")).unwrap();
+    let manifest: serde_json::Value = serde_json::from_str(&manifest).unwrap();
+    assert_eq!(manifest["finished"], true);
+    assert_eq!(manifest["sweep"]["text"], DESIGN);
+    assert_eq!(manifest["command"][1], "sweep");
+
+    // Another design in the same folder is refused.
+    fs::write(place.file(), DESIGN.replace("runs = 8", "runs = 9")).unwrap();
+    failed(&place.command("killed", 2).output().unwrap(), 1, "holds the runs of another sweep");
+}
+
+#[test]
+fn finished_runs_survive_a_full_disk_and_damage() {
+    let place = Place::new();
+    fs::write(place.file(), DESIGN.replace("runs = 8", "runs = 2")).unwrap();
+    finished(&place.command("whole", 2).output().unwrap());
+    let expected = place.tables("whole");
+
+    // A limit on the size of files acts as a full disk does, without one: 8 blocks of 1024 bytes in bash.
+    let limited = Command::new("bash")
+        .args(["-c", "trap '' XFSZ; ulimit -f 8; exec \"$@\"", "bash", PROGRAM, "sweep"])
+        .arg(place.file())
+        .args(["--jobs", "2", "--out"])
+        .arg(place.out("full"))
+        .output()
+        .unwrap();
+    failed(&limited, 1, "the same command goes on from there");
+    failed(&limited, 1, "may not grow any larger");
+    let rest = finished(&place.command("full", 2).output().unwrap());
+    assert!(rest["runs_before"].as_u64().unwrap() > 0);
+    assert_eq!(place.tables("full"), expected);
+
+    // A record cut short, tables half written, then a flipped bit: what is whole is kept.
+    let out = place.out("damaged");
+    fs::create_dir(&out).unwrap();
+    let mut journal = fs::read(place.out("whole").join("journal")).unwrap();
+    journal.truncate(journal.len() - 7);
+    let middle = journal.len() / 2;
+    journal[middle] ^= 1;
+    fs::write(out.join("journal"), journal).unwrap();
+    fs::write(out.join("results.parquet.part"), "PAR1 and then nothing").unwrap();
+    let output = place.command("damaged", 2).output().unwrap();
+    assert!(String::from_utf8_lossy(&output.stderr).contains("are damaged: the runs in them are made again"));
+    let rest: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(rest["runs_made"], 2);
+    assert_eq!(place.tables("damaged"), expected);
+}
+
+#[test]
+fn folders_that_cannot_be_used_are_named() {
+    let place = Place::new();
+    fs::write(place.out("a-file"), "").unwrap();
+    failed(&place.command("a-file/results", 1).output().unwrap(), 1, "can't make the folder");
+    for (name, message) in
+        [("journal", "is not a sweep's journal"), ("results.parquet", "no journal beside it")]
+    {
+        let out = place.out(name);
+        fs::create_dir(&out).unwrap();
+        fs::write(out.join(name), "my only copy").unwrap();
+        failed(&place.command(name, 1).output().unwrap(), 1, message);
+        assert_eq!(fs::read_to_string(out.join(name)).unwrap(), "my only copy");
+    }
+    fs::write(place.file(), DESIGN.replace("path.lte.rtt", "path.dsl.rtt")).unwrap();
+    failed(&place.command("bad", 1).output().unwrap(), 2, "there is no `path` called `dsl`");
+    assert!(!place.out("bad").exists());
+}

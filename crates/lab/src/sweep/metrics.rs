@@ -1,0 +1,267 @@
+//! What a sweep keeps of each run: the rows of the long table. One list says name, unit, meaning and where the number
+//! comes from; the table, the manifest and the journal all follow it.
+
+use ropewalk_sim::{Outcome, PathResult, RunResult};
+
+use crate::stats;
+
+/// One metric of `T`, a run or a path's part in one.
+#[derive(Clone, Copy, Debug)]
+pub struct Metric<T> {
+    /// Its name in the table.
+    pub name: &'static str,
+    /// Its unit.
+    pub unit: &'static str,
+    /// One line.
+    pub meaning: &'static str,
+    /// The number; none if this run has none.
+    pub of: fn(&T) -> Option<f64>,
+}
+
+const fn metric<T>(
+    name: &'static str,
+    unit: &'static str,
+    meaning: &'static str,
+    of: fn(&T) -> Option<f64>,
+) -> Metric<T> {
+    Metric { name, unit, meaning, of }
+}
+
+const SECOND: f64 = 1e9;
+
+fn completion(result: &RunResult) -> Option<f64> {
+    let times: Option<Vec<f64>> =
+        result.flows.iter().map(|flow| flow.fct.map(|fct| fct as f64 / SECOND)).collect();
+    times.filter(|times| !times.is_empty()).map(|times| stats::mean(&times))
+}
+
+fn delay(result: &RunResult, p: f64) -> Option<f64> {
+    let mut delays: Vec<f64> = result.message_delays.iter().map(|delay| *delay as f64 / SECOND).collect();
+    delays.sort_by(f64::total_cmp);
+    (!delays.is_empty()).then(|| stats::quantile(&delays, p))
+}
+
+/// Of a run.
+pub const RUN: &[Metric<RunResult>] = &[
+    metric("finished", "1", "1 if the workload was complete within the limit, else 0", |r| {
+        Some(f64::from(u8::from(r.outcome == Outcome::Complete)))
+    }),
+    metric(
+        "fct",
+        "s",
+        "flow completion time, from connect to the last byte; mean over the run's flows",
+        completion,
+    ),
+    metric("duration", "s", "from the workload's start to its last byte, or to the limit", |r| {
+        Some(r.duration as f64 / SECOND)
+    }),
+    metric("goodput", "bit/s", "payload delivered over the duration", |r| {
+        (r.duration > 0).then(|| r.delivered_bytes as f64 * 8.0 * SECOND / r.duration as f64)
+    }),
+    metric("delivered", "B", "payload delivered", |r| Some(r.delivered_bytes as f64)),
+    metric("message-delay-p50", "s", "median delay of frames, exchanges or objects", |r| delay(r, 0.5)),
+    metric("message-delay-p95", "s", "95th percentile of it", |r| delay(r, 0.95)),
+    metric("message-delay-p99", "s", "99th percentile of it", |r| delay(r, 0.99)),
+    metric("ofo-mean", "B", "connection-level out-of-order queue, mean over time", |r| Some(r.ofo_mean)),
+    metric("ofo-max", "B", "its maximum", |r| Some(r.ofo_max as f64)),
+    metric("retransmissions", "segments", "retransmitted on their own subflow", |r| {
+        Some(r.retransmissions as f64)
+    }),
+    metric("timeouts", "1", "retransmission timeouts", |r| Some(r.timeouts as f64)),
+    metric("reinjected", "B", "sent again on another subflow by the connection", |r| {
+        Some(r.reinjected_bytes as f64)
+    }),
+    metric("opportunistic", "B", "sent again by opportunistic retransmission", |r| {
+        Some(r.opportunistic_bytes as f64)
+    }),
+    metric("duplicated", "B", "sent again by the scheduler's design", |r| Some(r.duplicated_bytes as f64)),
+    metric("received-twice", "B", "arrived a second time, at connection level", |r| {
+        Some(r.received_twice_bytes as f64)
+    }),
+    metric("penalisations", "1", "how often a subflow was penalised", |r| Some(r.penalisations as f64)),
+    metric("window-blocked", "s", "new data waited for the connection-level window", |r| {
+        Some(r.window_blocked as f64 / SECOND)
+    }),
+];
+
+/// Of a path in a run, in the direction of the data.
+pub const PATH: &[Metric<PathResult>] = &[
+    metric("bytes", "B", "payload sent on the path, repeats included", |p| Some(p.bytes as f64)),
+    metric("segments", "segments", "data segments sent on it, repeats included", |p| Some(p.segments as f64)),
+    metric("lost", "packets", "lost on its links, in queues and at random", |p| Some(p.lost as f64)),
+    metric("queue-delay-mean", "s", "queueing delay of what passed, mean", |p| {
+        Some(p.queue_delay_mean / SECOND)
+    }),
+    metric("queue-delay-max", "s", "its maximum", |p| Some(p.queue_delay_max as f64 / SECOND)),
+    metric("capacity", "B", "what its link could have carried over the run", |p| {
+        Some(p.capacity_bytes as f64)
+    }),
+];
+
+/// How a run ended.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Ending {
+    /// Complete.
+    Complete,
+    /// The limit came first.
+    Limit,
+    /// It couldn't go on; why.
+    Failed(String),
+}
+
+/// What is kept of a run.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Kept {
+    /// Its number.
+    pub run: u64,
+    /// How it ended.
+    pub ending: Ending,
+    /// In the order of [`RUN`]; NaN where there is none.
+    pub values: Vec<f64>,
+    /// By path: its name, and values in the order of [`PATH`].
+    pub paths: Vec<(String, Vec<f64>)>,
+}
+
+impl Kept {
+    /// Of a run's result.
+    pub fn new(run: u64, result: &RunResult) -> Self {
+        let ending = match &result.outcome {
+            Outcome::Complete => Ending::Complete,
+            Outcome::TimeLimit => Ending::Limit,
+            Outcome::Failed(reason) => Ending::Failed(reason.clone()),
+        };
+        let values = RUN.iter().map(|metric| (metric.of)(result).unwrap_or(f64::NAN)).collect();
+        let path = |path: &PathResult| {
+            let values = PATH.iter().map(|metric| (metric.of)(path).unwrap_or(f64::NAN)).collect();
+            (path.name.clone(), values)
+        };
+        Kept { run, ending, values, paths: result.paths.iter().map(path).collect() }
+    }
+
+    /// The rows of the long table: path, metric, unit, value.
+    pub fn rows(&self) -> impl Iterator<Item = (Option<&str>, &'static str, &'static str, f64)> + '_ {
+        let whole =
+            RUN.iter().zip(&self.values).map(|(metric, value)| (None, metric.name, metric.unit, *value));
+        let paths = self.paths.iter().flat_map(|(name, values)| {
+            PATH.iter()
+                .zip(values)
+                .map(|(metric, value)| (Some(name.as_str()), metric.name, metric.unit, *value))
+        });
+        whole.chain(paths).filter(|(.., value)| !value.is_nan())
+    }
+
+    /// A number of the run.
+    pub fn value(&self, name: &str) -> Option<f64> {
+        let index = RUN.iter().position(|metric| metric.name == name)?;
+        self.values.get(index).copied().filter(|value| !value.is_nan())
+    }
+
+    /// As bytes.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = self.run.to_le_bytes().to_vec();
+        let (code, reason) = match &self.ending {
+            Ending::Complete => (0, ""),
+            Ending::Limit => (1, ""),
+            Ending::Failed(reason) => (2, reason.as_str()),
+        };
+        out.push(code);
+        put_text(&mut out, reason);
+        for value in &self.values {
+            out.extend(value.to_le_bytes());
+        }
+        for (name, values) in &self.paths {
+            put_text(&mut out, name);
+            for value in values {
+                out.extend(value.to_le_bytes());
+            }
+        }
+        out
+    }
+
+    /// From bytes; none if they aren't a run's.
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
+        let mut rest = bytes;
+        let run = u64::from_le_bytes(take(&mut rest)?);
+        let [code] = take(&mut rest)?;
+        let reason = take_text(&mut rest)?;
+        let ending = match code {
+            0 => Ending::Complete,
+            1 => Ending::Limit,
+            2 => Ending::Failed(reason),
+            _ => return None,
+        };
+        let numbers = |rest: &mut &[u8], count: usize| -> Option<Vec<f64>> {
+            (0..count).map(|_| take(rest).map(f64::from_le_bytes)).collect()
+        };
+        let values = numbers(&mut rest, RUN.len())?;
+        let mut paths = Vec::new();
+        while !rest.is_empty() {
+            let name = take_text(&mut rest)?;
+            paths.push((name, numbers(&mut rest, PATH.len())?));
+        }
+        Some(Kept { run, ending, values, paths })
+    }
+}
+
+fn put_text(out: &mut Vec<u8>, text: &str) {
+    let text = &text.as_bytes()[..text.len().min(usize::from(u16::MAX))];
+    out.extend((text.len() as u16).to_le_bytes());
+    out.extend(text);
+}
+
+fn take<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
+    let (head, tail) = rest.split_first_chunk::<N>()?;
+    *rest = tail;
+    Some(*head)
+}
+
+fn take_text(rest: &mut &[u8]) -> Option<String> {
+    let len = usize::from(u16::from_le_bytes(take(rest)?));
+    let (text, tail) = rest.split_at_checked(len)?;
+    *rest = tail;
+    Some(String::from_utf8_lossy(text).into_owned())
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// A run with numbers of its own.
+    pub(crate) fn kept(run: u64) -> Kept {
+        let mut values: Vec<f64> = (0..RUN.len()).map(|i| run as f64 + i as f64 / 100.0).collect();
+        values[5] = f64::NAN;
+        let path = |name: &str| (name.to_string(), (0..PATH.len()).map(|i| i as f64).collect());
+        Kept { run, ending: Ending::Complete, values, paths: vec![path("wifi"), path("lte")] }
+    }
+
+    #[test]
+    fn bytes_and_back() {
+        let mut one = kept(7);
+        one.ending = Ending::Failed("no route".into());
+        let back = Kept::decode(&one.encode()).unwrap();
+        assert_eq!(back.encode(), one.encode());
+        assert_eq!((&back.ending, back.paths.len()), (&one.ending, 2));
+        let bytes = one.encode();
+        for cut in 0..bytes.len() {
+            // A path's end is a whole record too; anything else is noticed.
+            if let Some(shorter) = Kept::decode(&bytes[..cut]) {
+                assert!(shorter.paths.len() < 2);
+            }
+        }
+    }
+
+    #[test]
+    fn a_number_that_is_not_there_makes_no_row() {
+        let rows = kept(1).rows().count();
+        assert_eq!(rows, RUN.len() - 1 + 2 * PATH.len());
+    }
+
+    #[test]
+    fn names_are_used_once() {
+        let mut names: Vec<&str> = RUN.iter().map(|m| m.name).chain(PATH.iter().map(|m| m.name)).collect();
+        names.sort_unstable();
+        let count = names.len();
+        names.dedup();
+        assert_eq!(names.len(), count);
+    }
+}
