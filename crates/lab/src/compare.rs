@@ -236,19 +236,23 @@ pub fn compare(
 }
 
 /// The figure of merit: completion time; the mean delay of messages; for bulk, seconds per 10^6 bytes.
-fn keep(result: &RunResult, spec: &RunSpec, limit: f64) -> Kept {
-    let finished = result.outcome == Outcome::Complete;
-    let seconds = if result.flows.iter().all(|flow| flow.fct.is_some()) && !result.flows.is_empty() {
+pub(crate) fn merit(result: &RunResult, limit: f64) -> f64 {
+    if result.flows.iter().all(|flow| flow.fct.is_some()) && !result.flows.is_empty() {
         let total: f64 = result.flows.iter().filter_map(|flow| flow.fct).map(|fct| fct as f64 / 1e9).sum();
         total / result.flows.len() as f64
     } else if !result.message_delays.is_empty() {
         let total: f64 = result.message_delays.iter().map(|delay| *delay as f64 / 1e9).sum();
         total / result.message_delays.len() as f64
-    } else if finished && result.delivered_bytes > 0 {
+    } else if result.outcome == Outcome::Complete && result.delivered_bytes > 0 {
         result.duration as f64 / 1e9 / (result.delivered_bytes as f64 / 1e6)
     } else {
         limit
-    };
+    }
+}
+
+fn keep(result: &RunResult, spec: &RunSpec, limit: f64) -> Kept {
+    let finished = result.outcome == Outcome::Complete;
+    let seconds = merit(result, limit);
     Kept {
         seconds,
         finished,

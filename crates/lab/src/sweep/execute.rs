@@ -18,7 +18,7 @@ use super::space::{Prepared, Space, prepare};
 use super::summary::Summary;
 use super::{Command, Files};
 use crate::diagnostic::InputError;
-use crate::{Registries, compare};
+use crate::{Registries, bound, compare};
 
 /// Why a sweep ended early.
 #[derive(Debug, thiserror::Error)]
@@ -186,7 +186,10 @@ pub fn run(
                 at_hand = Some(AtHand { point: at.point, prepared: prepare(design, &levels, registries) });
             }
             let kept = match at_hand.as_ref().map(|known| &known.prepared) {
-                Some(Ok(prepared)) => Ok(Kept::new(*run, &simulate(&one(design, prepared, &at)))),
+                Some(Ok(prepared)) => {
+                    let spec = one(design, prepared, &at);
+                    Ok(Kept::new(*run, &simulate(&spec), bound::of(&spec)))
+                }
                 Some(Err(error)) => Err(error.clone()),
                 None => break,
             };

@@ -3,6 +3,7 @@
 
 use ropewalk_sim::{Outcome, PathResult, RunResult};
 
+use crate::bound::Bound;
 use crate::stats;
 
 /// One metric of `T`, a run or a path's part in one.
@@ -98,6 +99,25 @@ pub const PATH: &[Metric<PathResult>] = &[
     }),
 ];
 
+/// Of the earliest end that the links of a run allow (see [`crate::bound`]).
+pub const BOUND: &[Metric<Bound>] = &[
+    metric(
+        "bound",
+        "s",
+        "no scheduler could end earlier: the links alone (bulk: seconds per 10^6 bytes)",
+        |b| Some(b.capacity),
+    ),
+    metric("bound-window", "s", "the same with windows that start small and at most double", |b| {
+        Some(b.window)
+    }),
+];
+
+/// Name, unit and meaning of every metric of a run, in order.
+pub fn of_run() -> impl Iterator<Item = (&'static str, &'static str, &'static str)> {
+    let bound = BOUND.iter().map(|m| (m.name, m.unit, m.meaning));
+    RUN.iter().map(|m| (m.name, m.unit, m.meaning)).chain(bound)
+}
+
 /// How a run ended.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Ending {
@@ -116,7 +136,7 @@ pub struct Kept {
     pub run: u64,
     /// How it ended.
     pub ending: Ending,
-    /// In the order of [`RUN`]; NaN where there is none.
+    /// In the order of [`of_run`]; NaN where there is none.
     pub values: Vec<f64>,
     /// By path: its name, and values in the order of [`PATH`].
     pub paths: Vec<(String, Vec<f64>)>,
@@ -124,13 +144,15 @@ pub struct Kept {
 
 impl Kept {
     /// Of a run's result.
-    pub fn new(run: u64, result: &RunResult) -> Self {
+    pub fn new(run: u64, result: &RunResult, bound: Option<Bound>) -> Self {
         let ending = match &result.outcome {
             Outcome::Complete => Ending::Complete,
             Outcome::TimeLimit => Ending::Limit,
             Outcome::Failed(reason) => Ending::Failed(reason.clone()),
         };
-        let values = RUN.iter().map(|metric| (metric.of)(result).unwrap_or(f64::NAN)).collect();
+        let own = RUN.iter().map(|metric| (metric.of)(result));
+        let bounds = BOUND.iter().map(|metric| bound.as_ref().and_then(|bound| (metric.of)(bound)));
+        let values = own.chain(bounds).map(|value| value.unwrap_or(f64::NAN)).collect();
         let path = |path: &PathResult| {
             let values = PATH.iter().map(|metric| (metric.of)(path).unwrap_or(f64::NAN)).collect();
             (path.name.clone(), values)
@@ -140,8 +162,7 @@ impl Kept {
 
     /// The rows of the long table: path, metric, unit, value.
     pub fn rows(&self) -> impl Iterator<Item = (Option<&str>, &'static str, &'static str, f64)> + '_ {
-        let whole =
-            RUN.iter().zip(&self.values).map(|(metric, value)| (None, metric.name, metric.unit, *value));
+        let whole = of_run().zip(&self.values).map(|((name, unit, _), value)| (None, name, unit, *value));
         let paths = self.paths.iter().flat_map(|(name, values)| {
             PATH.iter()
                 .zip(values)
@@ -152,7 +173,7 @@ impl Kept {
 
     /// A number of the run.
     pub fn value(&self, name: &str) -> Option<f64> {
-        let index = RUN.iter().position(|metric| metric.name == name)?;
+        let index = of_run().position(|metric| metric.0 == name)?;
         self.values.get(index).copied().filter(|value| !value.is_nan())
     }
 
@@ -193,7 +214,7 @@ impl Kept {
         let numbers = |rest: &mut &[u8], count: usize| -> Option<Vec<f64>> {
             (0..count).map(|_| take(rest).map(f64::from_le_bytes)).collect()
         };
-        let values = numbers(&mut rest, RUN.len())?;
+        let values = numbers(&mut rest, RUN.len() + BOUND.len())?;
         let mut paths = Vec::new();
         while !rest.is_empty() {
             let name = take_text(&mut rest)?;
@@ -228,7 +249,8 @@ pub(crate) mod tests {
 
     /// A run with numbers of its own.
     pub(crate) fn kept(run: u64) -> Kept {
-        let mut values: Vec<f64> = (0..RUN.len()).map(|i| run as f64 + i as f64 / 100.0).collect();
+        let mut values: Vec<f64> =
+            (0..RUN.len() + BOUND.len()).map(|i| run as f64 + i as f64 / 100.0).collect();
         values[5] = f64::NAN;
         let path = |name: &str| (name.to_string(), (0..PATH.len()).map(|i| i as f64).collect());
         Kept { run, ending: Ending::Complete, values, paths: vec![path("wifi"), path("lte")] }
@@ -253,12 +275,12 @@ pub(crate) mod tests {
     #[test]
     fn a_number_that_is_not_there_makes_no_row() {
         let rows = kept(1).rows().count();
-        assert_eq!(rows, RUN.len() - 1 + 2 * PATH.len());
+        assert_eq!(rows, of_run().count() - 1 + 2 * PATH.len());
     }
 
     #[test]
     fn names_are_used_once() {
-        let mut names: Vec<&str> = RUN.iter().map(|m| m.name).chain(PATH.iter().map(|m| m.name)).collect();
+        let mut names: Vec<&str> = of_run().map(|m| m.0).chain(PATH.iter().map(|m| m.name)).collect();
         names.sort_unstable();
         let count = names.len();
         names.dedup();

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::axis::Level;
 use super::design::{Design, Layout};
 use super::journal::{Journal, JournalError, reason};
-use super::metrics::{Ending, Kept, PATH, RUN};
+use super::metrics::{Ending, Kept, PATH, of_run};
 use super::parquet::{Column, Head, RUNS_PER_GROUP, TableWriter};
 use super::space::Space;
 use super::{Command, Files};
@@ -188,9 +188,8 @@ pub(super) fn manifest(
     counts: Option<&Counts>,
 ) -> Result<(), JournalError> {
     let metric = |name: &str, unit: &str, meaning: &str, of: &str| json!({ "name": name, "unit": unit, "meaning": meaning, "of": of });
-    let metrics: Vec<Value> = RUN
-        .iter()
-        .map(|m| metric(m.name, m.unit, m.meaning, "run"))
+    let metrics: Vec<Value> = of_run()
+        .map(|(name, unit, meaning)| metric(name, unit, meaning, "run"))
         .chain(PATH.iter().map(|m| metric(m.name, m.unit, m.meaning, "path")))
         .collect();
     let layout = match design.layout {
