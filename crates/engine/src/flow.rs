@@ -5,6 +5,12 @@
 
 use crate::{MILLISECOND, Nanos, PathId, SubflowId};
 
+/// Memory that Linux counts for each send buffer beside its payload, bytes (the least `truesize`).
+const BUFFER_OVERHEAD: u64 = 1280;
+
+/// Payload that one of Linux's send buffers holds at most (`MPTCP_MAX_GSO_SIZE`, 64 KiB less headers).
+const BUFFER_SIZE: u64 = 65_215;
+
 /// Where a subflow is in its life.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum FlowState {
@@ -83,8 +89,10 @@ pub struct Flow {
     pub mss: u32,
     /// Bytes handed to the subflow and not yet sent for the first time.
     pub queued_bytes: u64,
-    /// Bytes the subflow's own send queue may still take (sent-unacknowledged and queued count).
+    /// Bytes of memory that the subflow's own send buffer may still take ([`Flow::send_memory`] counts).
     pub queue_space: u64,
+    /// Size of that send buffer, bytes; 0 until a scheduler queues ahead.
+    pub send_buffer: u64,
     /// Pacing rate, bytes per second (computed even when nothing is paced).
     pub pacing_rate: u64,
     /// The latest delivery-rate sample that was not application-limited, bytes per second (0: none yet).
@@ -132,6 +140,7 @@ impl Flow {
             mss: 536,
             queued_bytes: 0,
             queue_space: u64::MAX,
+            send_buffer: 0,
             pacing_rate: 0,
             delivery_rate: 0,
             delivered: 0,
@@ -163,6 +172,18 @@ impl Flow {
         if self.queued_bytes == 0 { 0 } else { self.queued_bytes.div_ceil(u64::from(self.mss)) as u32 }
     }
 
+    /// Bytes that Linux would count in the socket's send buffer (`sk_wmem_queued`): payload sent and not
+    /// acknowledged, or queued, and [`BUFFER_OVERHEAD`] for each buffer that holds it. What is queued sits in
+    /// buffers of up to 64 KiB; what is sent, in buffers as long as it was sent in one go (`tcp_tso_autosize`): a
+    /// millisecond's worth of the pacing rate, two segments at least.
+    pub fn send_memory(&self) -> u64 {
+        let mss = u64::from(self.mss.max(1));
+        let at_once = ((self.pacing_rate >> 10) / mss).clamp(2, (BUFFER_SIZE / mss).max(2));
+        let sent = u64::from(self.packets_out);
+        let buffers = sent.div_ceil(at_once) + self.queued_bytes.div_ceil(BUFFER_SIZE);
+        self.queued_bytes + sent * mss + buffers * BUFFER_OVERHEAD
+    }
+
     /// Usable: established, fully joined, not failed.
     #[inline]
     pub fn usable(&self) -> bool {
@@ -183,5 +204,27 @@ impl Flow {
     #[inline]
     pub fn in_slow_start(&self) -> bool {
         self.cwnd < self.ssthresh
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn send_memory_counts_buffers_as_long_as_they_were_sent() {
+        let mut flow = Flow::new(SubflowId(0), PathId(0));
+        flow.mss = 1000;
+        assert_eq!(flow.send_memory(), 0);
+        flow.packets_out = 7;
+        assert_eq!(flow.send_memory(), 7000 + 4 * 1280, "two segments at least");
+        flow.pacing_rate = 3_000 << 10;
+        assert_eq!(flow.send_memory(), 7000 + 3 * 1280, "three in a millisecond");
+        flow.pacing_rate = u64::MAX;
+        assert_eq!(flow.send_memory(), 7000 + 1280);
+        flow.packets_out = 66;
+        assert_eq!(flow.send_memory(), 66_000 + 2 * 1280, "65 in one");
+        (flow.packets_out, flow.queued_bytes) = (0, 65_216);
+        assert_eq!(flow.send_memory(), 65_216 + 2 * 1280);
     }
 }

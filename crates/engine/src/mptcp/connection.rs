@@ -23,6 +23,12 @@ use crate::{Nanos, PathId, SubflowId};
 /// these). It comes to three times the payload, so that the buffer holds about six windows.
 const SEGMENT_MEMORY: u64 = 4352;
 
+/// Linux's size of one subflow's send buffer (`tcp_sndbuf_expand`): twice the window, ten segments at least, each
+/// counted with what a socket buffer of its own would take.
+pub(crate) fn subflow_buffer(flow: &Flow) -> u64 {
+    2 * u64::from(flow.cwnd.max(10)) * SEGMENT_MEMORY
+}
+
 /// Which side opened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Role {
@@ -295,16 +301,14 @@ impl<P: Payload> Connection<P> {
         Some(len)
     }
 
-    /// Linux's send-buffer tuning (`tcp_sndbuf_expand`, `mptcp_propagate_sndbuf`): the sum over subflows of
-    /// twice the window, each segment counted with what a socket buffer of its own would take.
+    /// Linux's send-buffer tuning (`mptcp_propagate_sndbuf`): the sum over the subflows' buffers.
     pub(crate) fn tune_send_buffer(&mut self) {
         let max = self.config.send_buffer.max;
         if self.send.limit >= max {
             return;
         }
-        let segments: u64 =
-            self.flows.iter().filter(|flow| flow.usable()).map(|flow| u64::from(flow.cwnd.max(10))).sum();
-        self.send.limit = self.send.limit.max((2 * segments * SEGMENT_MEMORY).min(max));
+        let total: u64 = self.flows.iter().filter(|flow| flow.usable()).map(subflow_buffer).sum();
+        self.send.limit = self.send.limit.max(total.min(max));
     }
 
     /// Reads up to `max` bytes: `None` nothing now, an empty payload at the end.

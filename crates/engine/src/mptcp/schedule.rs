@@ -3,7 +3,7 @@
 
 use ropewalk_wire::Payload;
 
-use super::connection::{Connection, Mode};
+use super::connection::{Connection, Mode, subflow_buffer};
 use super::stats::{DecisionRecord, Event};
 use crate::flow::Phase;
 use crate::scheduler::{self, Chunk, Decision, Purpose, Rule, View};
@@ -70,6 +70,9 @@ impl<P: Payload> Connection<P> {
                     return None;
                 }
             }
+            if self.scheduler.queues_ahead() {
+                self.measure_queues();
+            }
             let view = view!(self, now);
             let decision = self.scheduler.select(&view, &mut self.why);
             let (placed, offset, bytes) = self.apply(now, decision, max_segments);
@@ -89,6 +92,19 @@ impl<P: Payload> Connection<P> {
                 self.ask = false;
                 return self.save_from_stall(now, max_segments);
             }
+        }
+    }
+
+    /// What each subflow's own send buffer may still take: only a scheduler that queues ahead fills one.
+    fn measure_queues(&mut self) {
+        let config = self.config.send_buffer;
+        for flow in &mut self.flows {
+            let limit =
+                if config.initial == config.max { config.max } else { subflow_buffer(flow).min(config.max) };
+            let held = flow.send_memory();
+            // A buffer grows with the window and never shrinks.
+            flow.queue_space = limit.max(flow.send_buffer).saturating_sub(held);
+            flow.send_buffer = flow.send_buffer.max(limit);
         }
     }
 
@@ -170,7 +186,7 @@ impl<P: Payload> Connection<P> {
             u64::from(max_segments.max(1).min(room)) * u64::from(flow.mss)
         };
         // A mapping's length has 16 bits, and DATA_FIN takes one.
-        let mut len = u64::from(bytes).min(burst).min(left).min(65_000);
+        let mut len = u64::from(bytes).min(burst).min(left).min(65_534);
         if len == 0 {
             return nothing;
         }
