@@ -101,7 +101,10 @@ impl Scheduler for RoundRobin {
             return no_room(view, why);
         };
         if flow.queue_space < u64::from(flow.mss) {
-            why.say(|| format!("{}'s turn, and its queue is full", Subflow(flow.id)));
+            why.say(|| {
+                let (id, queued) = (Subflow(flow.id), flow.queued_segments());
+                format!("{id}'s turn, and its queue of {queued} segments takes no more")
+            });
             return Decision::Wait { until: None };
         }
         self.give(flow, why);
