@@ -1,12 +1,13 @@
 //! `ropewalk explain`.
 
 use std::fmt::Write;
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use ropewalk_engine::scheduler::Decision;
 use ropewalk_lab::diagnostic::Diagnostic;
+use ropewalk_lab::evidence::{self, phrase, word};
 use ropewalk_lab::{Registries, scenario};
-use ropewalk_sim::{DecisionTrace, Mode, Recording, RunSpec, Workload};
+use ropewalk_sim::{Mode, Recording, RunSpec, Workload};
 use serde_json::json;
 
 use crate::compare::{algorithm, size};
@@ -16,6 +17,7 @@ use crate::{Failure, output};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   ropewalk explain --scheduler blest --size '256 KiB'
+  ropewalk explain --scheduler ecf --pcap run.pcapng --qlog run.qlog
   ropewalk explain --scheduler 'ecf(beta=0.5)' --scenario satellite-lte --json | jq -c 'select(.decision == \"wait\")'")]
 pub(crate) struct Options {
     /// The scheduler
@@ -33,6 +35,12 @@ pub(crate) struct Options {
     /// Seed
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// Also write the sender's packets as a capture, with the reasons as comments (pcapng, for Wireshark)
+    #[arg(long, value_name = "FILE")]
+    pcap: Option<PathBuf>,
+    /// Also write the sender's log (qlog 0.3, for qvis)
+    #[arg(long, value_name = "FILE")]
+    qlog: Option<PathBuf>,
     /// As JSON Lines, one decision each
     #[arg(long)]
     json: bool,
@@ -50,7 +58,7 @@ pub(crate) fn run(registries: &Registries, options: &Options) -> Result<(), Fail
     }
     scenario.workload = Workload::Flow { bytes };
     let names: Vec<String> = scenario.paths.iter().map(|path| path.name.clone()).collect();
-    let result = ropewalk_sim::run(&RunSpec {
+    let spec = RunSpec {
         scenario: Arc::new(scenario),
         scheduler: algorithm(&registries.schedulers, "--scheduler", &options.scheduler)?,
         congestion: algorithm(&registries.congestion, "--congestion", &options.congestion)?,
@@ -58,7 +66,19 @@ pub(crate) fn run(registries: &Registries, options: &Options) -> Result<(), Fail
         seed: options.seed,
         start_phase: 0,
         recording: Recording { decisions: true, ..Recording::default() },
-    });
+    };
+    let result = if options.pcap.is_some() || options.qlog.is_some() {
+        let evidence = evidence::witness(&spec).map_err(Failure::Other)?;
+        if let Some(file) = &options.pcap {
+            output::write_file_with(file, |out| evidence.write_pcap(out))?;
+        }
+        if let Some(file) = &options.qlog {
+            output::write_file_with(file, |out| evidence.write_qlog(out))?;
+        }
+        evidence.result
+    } else {
+        ropewalk_sim::run(&spec)
+    };
     let mut text = String::new();
     for decision in &result.decisions {
         let path = decision.path.and_then(|path| names.get(usize::from(path))).map(String::as_str);
@@ -95,25 +115,4 @@ pub(crate) fn run(registries: &Registries, options: &Options) -> Result<(), Fail
 
 fn because(reason: &str) -> String {
     if reason.is_empty() { String::new() } else { format!(": {reason}") }
-}
-
-fn word(decision: &DecisionTrace) -> &'static str {
-    match decision.decision {
-        Decision::Send { .. } => "send",
-        Decision::SendAt { .. } => "send-at",
-        Decision::Queue { .. } => "queue",
-        Decision::Duplicate { .. } => "duplicate",
-        Decision::Wait { .. } => "wait",
-    }
-}
-
-fn phrase(decision: &DecisionTrace, path: Option<&str>) -> String {
-    let path = path.unwrap_or("?");
-    let (from, to) = (decision.offset, decision.offset + u64::from(decision.bytes));
-    match decision.decision {
-        Decision::Send { .. } | Decision::SendAt { .. } => format!("send {from}..{to} on {path}"),
-        Decision::Queue { .. } => format!("queue {from}..{to} on {path}"),
-        Decision::Duplicate { .. } => format!("repeat {from}..{to} on {path}"),
-        Decision::Wait { .. } => "wait".into(),
-    }
 }

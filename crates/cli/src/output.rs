@@ -1,6 +1,7 @@
 //! Output that is whole or not there: standard output, or a file that appears when it is complete.
 
-use std::io::{ErrorKind, Write};
+use std::fs::File;
+use std::io::{BufWriter, ErrorKind, Write};
 use std::path::Path;
 
 use crate::Failure;
@@ -18,9 +19,19 @@ pub(crate) fn print(text: &str) -> Result<(), Failure> {
 
 /// Writes a file beside its place and moves it there.
 pub(crate) fn write_file(path: &Path, text: &str) -> Result<(), Failure> {
+    write_file_with(path, |out| out.write_all(text.as_bytes()))
+}
+
+/// As [`write_file`], for what isn't at hand as one text.
+pub(crate) fn write_file_with(
+    path: &Path,
+    write: impl FnOnce(&mut BufWriter<&mut File>) -> std::io::Result<()>,
+) -> Result<(), Failure> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let failure = |error: std::io::Error| Failure::Other(format!("{}: {error}", path.display()));
     let mut file = tempfile::NamedTempFile::new_in(folder).map_err(failure)?;
-    file.write_all(text.as_bytes()).map_err(failure)?;
+    let mut out = BufWriter::new(file.as_file_mut());
+    write(&mut out).and_then(|()| out.flush()).map_err(failure)?;
+    drop(out);
     file.persist(path).map(drop).map_err(|error| failure(error.error))
 }

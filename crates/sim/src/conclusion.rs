@@ -109,7 +109,7 @@ impl World {
     pub fn into_result(mut self) -> RunResult {
         let (now, begin) = (self.now, self.begin);
         let duration = now.saturating_sub(begin);
-        let from = crate::app::sender(self.scenario.direction);
+        let from = self.scenario.direction.sender();
         let Report { flows, delays } = self.apps[0].report();
         let totals = self.hosts.totals(now, from);
         let under_way = self.under_way(from);

@@ -23,11 +23,11 @@ use crate::spec::{Mode, RunSpec};
 use crate::topology;
 use crate::{Nanos, Side};
 
-/// The first port of clients, and of servers.
-const CLIENT_PORT: u16 = 10_000;
-const SERVER_PORT: u16 = 5_000;
+/// The first port of clients, and of servers: of no protocol that a reader of captures would see in the payload.
+const CLIENT_PORT: u16 = 40_000;
+const SERVER_PORT: u16 = 8_500;
 /// Connections per server port.
-const PORTS: u32 = 50_000;
+const PORTS: u32 = 25_000;
 /// Written at a time at most: fits an [`Extent`] with room to spare.
 const WRITE: u64 = 1 << 30;
 

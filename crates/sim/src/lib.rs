@@ -19,10 +19,12 @@ mod spec;
 mod timers;
 mod topology;
 mod udp;
+mod witness;
 mod world;
 
 pub use conclusion::run;
 pub use topology::first_path;
+pub use witness::Witness;
 pub use world::{Tap, World};
 
 pub use result::{

@@ -8,13 +8,13 @@ use ropewalk_wire::{Extent, Flags, FourTuple, Segment};
 
 use crate::result::{DecisionTrace, SegmentFate, SegmentTrace};
 use crate::spec::Recording;
+use crate::witness::Witness;
 use crate::{Nanos, Side};
 
 /// No trace.
 pub(crate) const UNTRACED: u32 = u32::MAX;
 
 /// See the module.
-#[derive(Debug)]
 pub(crate) struct Recorder {
     recording: Recording,
     pub(crate) data_from: Side,
@@ -25,6 +25,7 @@ pub(crate) struct Recorder {
     repeated: u64,
     pub(crate) segments: Vec<SegmentTrace>,
     pub(crate) decisions: Vec<DecisionTrace>,
+    pub(crate) witness: Option<Box<dyn Witness>>,
 }
 
 /// One subflow as its segments show it.
@@ -85,6 +86,29 @@ impl Recorder {
             repeated: 0,
             segments: Vec::new(),
             decisions: Vec::new(),
+            witness: None,
+        }
+    }
+
+    /// Tells the witness of a segment that leaves.
+    pub(crate) fn show_sending(
+        &mut self,
+        now: Nanos,
+        side: Side,
+        path: PathId,
+        trace: u32,
+        segment: &Segment<Extent>,
+    ) {
+        if let Some(witness) = &mut self.witness {
+            let trace = (trace != UNTRACED).then_some(trace);
+            witness.sent(now, side, usize::from(path.0), trace, segment);
+        }
+    }
+
+    /// Tells the witness of a segment that arrives.
+    pub(crate) fn show_arrival(&mut self, now: Nanos, side: Side, path: PathId, segment: &Segment<Extent>) {
+        if let Some(witness) = &mut self.witness {
+            witness.arrived(now, side, usize::from(path.0), segment);
         }
     }
 

@@ -7,7 +7,7 @@ use ropewalk_engine::registry::Spec;
 use ropewalk_engine::scheduler::Scheduler;
 use ropewalk_link::LinkSpec;
 
-use crate::Nanos;
+use crate::{Nanos, Side};
 
 /// Two ends, the paths between them, and what goes over them.
 #[derive(Clone, PartialEq, Debug)]
@@ -129,6 +129,16 @@ pub enum Direction {
     /// Server to client.
     #[default]
     Download,
+}
+
+impl Direction {
+    /// The side that sends the data.
+    pub fn sender(self) -> Side {
+        match self {
+            Direction::Upload => Side::Client,
+            Direction::Download => Side::Server,
+        }
+    }
 }
 
 /// What is transferred.

@@ -23,6 +23,7 @@ use crate::spec::{RunSpec, Scenario, Traffic};
 use crate::timers::{Alarm, Timer};
 use crate::topology::{Hop, Topology};
 use crate::udp::UdpSource;
+use crate::witness::Witness;
 use crate::{Nanos, Side};
 
 /// Sees, and may change, every segment as it leaves an end and before it enters a link.
@@ -114,7 +115,7 @@ impl World {
         }
         let recording = spec.recording;
         let recorder = (recording.segments || recording.decisions)
-            .then(|| Box::new(Recorder::new(recording, app::sender(scenario.direction))));
+            .then(|| Box::new(Recorder::new(recording, scenario.direction.sender())));
         let mut world = World {
             now: 0,
             begin,
@@ -135,7 +136,7 @@ impl World {
             meter: Meter::new(scenario.paths.len()),
             recorder,
             tap: None,
-            data_from: app::sender(scenario.direction),
+            data_from: scenario.direction.sender(),
             actions: Vec::new(),
             at_one_moment: 0,
             spec: spec.clone(),
@@ -158,6 +159,12 @@ impl World {
     /// Lets someone see every segment.
     pub fn set_tap(&mut self, tap: Box<dyn Tap>) {
         self.tap = Some(tap);
+    }
+
+    /// Lets someone see what the workload's ends send and receive.
+    pub fn set_witness(&mut self, witness: Box<dyn Witness>) {
+        let fresh = || Box::new(Recorder::new(self.spec.recording, self.data_from));
+        self.recorder.get_or_insert_with(fresh).witness = Some(witness);
     }
 
     /// Virtual time, from the start of the run.
@@ -264,6 +271,7 @@ impl World {
             && end < 2
         {
             recorder.arrived(self.now, side, trace, &segment);
+            recorder.show_arrival(self.now, side, path, &segment);
         }
         self.hosts.on_segment(end, self.now, path, segment);
         self.dirty |= 1 << end;
@@ -420,6 +428,7 @@ impl World {
             if recorder.may_be_wished(trace) {
                 recorder.wished(trace, self.hosts.repeated_by_wish(self.now, side));
             }
+            recorder.show_sending(self.now, side, path, trace, &segment);
         }
         let packet = self.pool.pack(segment, Owner::Workload, path.0, trace);
         self.enqueue(link, packet);
@@ -471,7 +480,7 @@ impl World {
         }
         let Some(udp) = &mut self.udp[source] else { return };
         let (len, next) = udp.send(self.now);
-        let link = self.topology.entry[background.path][app::sender(background.direction) as usize];
+        let link = self.topology.entry[background.path][background.direction.sender() as usize];
         let owner = Owner::Background(source as u16);
         let packet = Packet::datagram(owner, background.path as u16, len);
         self.alarm(next, Alarm::Udp(source));

@@ -14,7 +14,7 @@ mod web;
 use std::fmt::Debug;
 
 use crate::result::FlowResult;
-use crate::spec::{Direction, Scenario, Workload};
+use crate::spec::{Scenario, Workload};
 use crate::{Nanos, Side};
 
 pub(crate) use rival::Rival;
@@ -134,17 +134,9 @@ impl App for Silence {
     }
 }
 
-/// The side that sends a workload's data.
-pub(crate) fn sender(direction: Direction) -> Side {
-    match direction {
-        Direction::Upload => Side::Client,
-        Direction::Download => Side::Server,
-    }
-}
-
 /// The application of a scenario's workload.
 pub(crate) fn of(scenario: &Scenario) -> Box<dyn App> {
-    let sender = sender(scenario.direction);
+    let sender = scenario.direction.sender();
     match &scenario.workload {
         Workload::Flow { bytes } => Box::new(flows::Flows::new(sender, 1, *bytes)),
         Workload::Flows { count, bytes } => Box::new(flows::Flows::new(sender, *count, *bytes)),

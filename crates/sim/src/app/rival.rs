@@ -3,7 +3,7 @@
 
 use rand_pcg::Pcg64;
 
-use super::{App, Conn, Report, Stage, sender};
+use super::{App, Conn, Report, Stage};
 use crate::entropy::exponential;
 use crate::spec::{Background, Traffic};
 use crate::{Nanos, Side};
@@ -44,7 +44,7 @@ impl Rival {
             Traffic::TcpFlows { bytes, pause, .. } => Kind::Flows((*bytes).max(1), *pause),
             Traffic::UdpOnOff { .. } => return None,
         };
-        let sender = sender(background.direction);
+        let sender = background.direction.sender();
         Some(Rival { sender, kind, stop: background.stop, stopped: false, conn: None, rng })
     }
 

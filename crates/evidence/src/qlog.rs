@@ -1,0 +1,295 @@
+//! qlog 0.3 as JSON (draft-ietf-quic-qlog-main-schema-02), with the event names of its QUIC companion: the newest
+//! version that qvis reads.
+//!
+//! One trace; every event bears the `group_id` of its subflow, by which qvis splits it into one connection each.
+//! TCP has no packet numbers and no frames; they are made here (see [`crate::numbers`]): payload is a `stream`
+//! frame at its offset in the subflow, what an acknowledgement newly covers is an `ack` frame. What QUIC's schema has
+//! no name for is beside it, under `tcp`; scheduler decisions are events of their own, `mptcp:decision`.
+
+use std::collections::HashMap;
+use std::io::{self, Write};
+
+use ropewalk_wire::{Flags, FourTuple, ParseError, ParseMode, Payload, Segment, parse_headers};
+use serde_json::{Value, json};
+
+use crate::numbers::Half;
+use crate::{Direction, Packet, Path};
+
+/// Which end writes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Vantage {
+    /// The one that opened the connection.
+    Client,
+    /// The one that listened.
+    Server,
+}
+
+/// A subflow's numbers at one moment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Metrics {
+    /// Segments.
+    pub cwnd: u32,
+    /// Segments; `u32::MAX`: not set yet.
+    pub ssthresh: u32,
+    /// Segments.
+    pub in_flight: u32,
+    /// Nanoseconds; 0: not measured yet.
+    pub srtt: u64,
+}
+
+/// What a scheduler decided.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Decision<'a> {
+    /// Number of the connection.
+    pub connection: u32,
+    /// The subflow concerned, as this end sends on it.
+    pub subflow: Option<FourTuple>,
+    /// In a word: "send", "wait".
+    pub decision: &'a str,
+    /// Stream offset.
+    pub offset: u64,
+    /// Bytes.
+    pub bytes: u32,
+    /// Why.
+    pub reason: &'a str,
+}
+
+/// A log under way. Events come in order of time.
+#[derive(Debug)]
+pub struct Qlog<W: Write> {
+    writer: W,
+    paths: Vec<String>,
+    /// Index into `subflows`, by the tuple of what this end sends.
+    known: HashMap<FourTuple, usize>,
+    subflows: Vec<Subflow>,
+    events: u64,
+}
+
+#[derive(Debug)]
+struct Subflow {
+    group: String,
+    sent: Half,
+    received: Half,
+    metrics: Option<Metrics>,
+}
+
+/// Milliseconds, qlog's unit.
+fn milliseconds(at: u64) -> f64 {
+    at as f64 / 1e6
+}
+
+impl<W: Write> Qlog<W> {
+    /// Begins a log; `title` says what it is of.
+    ///
+    /// # Errors
+    /// What the writer says.
+    pub fn new(mut writer: W, title: &str, vantage: Vantage, paths: &[Path]) -> io::Result<Self> {
+        let vantage = match vantage {
+            Vantage::Client => json!({ "name": "ropewalk", "type": "client" }),
+            Vantage::Server => json!({ "name": "ropewalk", "type": "server" }),
+        };
+        let common =
+            json!({ "protocol_type": ["TCP", "MPTCP"], "time_format": "relative", "reference_time": 0 });
+        // Events are many: they are written as they come, inside what would be one value.
+        write!(
+            writer,
+            "{{\"qlog_version\":\"0.3\",\"qlog_format\":\"JSON\",\"title\":{},\"traces\":[{{\
+             \"vantage_point\":{vantage},\"common_fields\":{common},\"events\":[",
+            json!(title)
+        )?;
+        let paths = paths.iter().map(|path| path.name.clone()).collect();
+        Ok(Qlog { writer, paths, known: HashMap::new(), subflows: Vec::new(), events: 0 })
+    }
+
+    fn event(&mut self, at: u64, group: &str, name: &str, data: &Value) -> io::Result<()> {
+        let comma = if self.events == 0 { "" } else { "," };
+        self.events += 1;
+        let event = json!({ "time": milliseconds(at), "name": name, "group_id": group, "data": data });
+        write!(self.writer, "{comma}\n{event}")
+    }
+
+    /// The subflow that sends with this tuple.
+    fn subflow(&mut self, at: u64, path: u16, tuple: FourTuple) -> io::Result<usize> {
+        if let Some(&index) = self.known.get(&tuple) {
+            return Ok(index);
+        }
+        let index = self.subflows.len();
+        let path = self.paths.get(usize::from(path)).map_or("?", String::as_str);
+        let group = format!("{path} {}-{}", tuple.source(), tuple.destination());
+        let started = json!({
+            "ip_version": if tuple.src.is_ipv4() { "v4" } else { "v6" },
+            "protocol": "MPTCP",
+            "path": path,
+            "src_ip": tuple.src.to_string(),
+            "dst_ip": tuple.dst.to_string(),
+            "src_port": tuple.src_port,
+            "dst_port": tuple.dst_port,
+        });
+        self.event(at, &group, "connectivity:connection_started", &started)?;
+        self.known.insert(tuple, index);
+        self.subflows.push(Subflow {
+            group,
+            sent: Half::default(),
+            received: Half::default(),
+            metrics: None,
+        });
+        Ok(index)
+    }
+
+    /// Adds a packet.
+    ///
+    /// # Errors
+    /// What the writer says; bytes that are no TCP packet.
+    pub fn packet(&mut self, packet: &Packet<'_>) -> io::Result<()> {
+        let not_tcp = |error: ParseError| io::Error::new(io::ErrorKind::InvalidData, error);
+        let (mut segment, payload) =
+            parse_headers::<ropewalk_wire::Extent>(packet.bytes, ParseMode::Trust).map_err(not_tcp)?;
+        segment.payload = ropewalk_wire::Extent(payload.len() as u32);
+        let sent = packet.direction == Direction::Sent;
+        let ours = if sent { segment.tuple } else { segment.tuple.reversed() };
+        let index = self.subflow(packet.at, packet.path, ours)?;
+        let subflow = &mut self.subflows[index];
+        let (this, other) = if sent {
+            (&mut subflow.sent, &mut subflow.received)
+        } else {
+            (&mut subflow.received, &mut subflow.sent)
+        };
+        let numbered = this.packet(&segment);
+        let acked = other.acknowledged(&segment);
+        let group = subflow.group.clone();
+        let kind = if segment.flags.contains(Flags::SYN) { "initial" } else { "1RTT" };
+        if sent {
+            for number in numbered.lost {
+                let header = json!({ "packet_type": "1RTT", "packet_number": number });
+                let lost = json!({ "header": header, "packet_number": number, "trigger": "sent again" });
+                self.event(packet.at, &group, "recovery:packet_lost", &lost)?;
+            }
+        }
+        let mut frames = Vec::new();
+        if !acked.is_empty() {
+            frames.push(json!({ "frame_type": "ack", "acked_ranges": acked }));
+        }
+        if !segment.payload.is_empty() {
+            frames.push(json!({
+                "frame_type": "stream",
+                "stream_id": "0",
+                "offset": numbered.offset.to_string(),
+                "length": segment.payload.len(),
+                "fin": segment.flags.contains(Flags::FIN),
+            }));
+        }
+        let mut data = json!({
+            "header": { "packet_type": kind, "packet_number": numbered.number },
+            "raw": { "length": packet.bytes.len(), "payload_length": segment.payload.len() },
+            "frames": frames,
+            "tcp": tcp(&segment),
+        });
+        if let Some(comment) = packet.comment {
+            data["trigger"] = json!(comment);
+        }
+        let name = if sent { "transport:packet_sent" } else { "transport:packet_received" };
+        self.event(packet.at, &group, name, &data)
+    }
+
+    /// Adds a subflow's numbers, if they have changed; `tuple` as this end sends on it. A subflow that has sent
+    /// nothing yet is passed over.
+    ///
+    /// # Errors
+    /// What the writer says.
+    pub fn metrics(&mut self, at: u64, tuple: FourTuple, metrics: Metrics) -> io::Result<()> {
+        let Some(&index) = self.known.get(&tuple) else { return Ok(()) };
+        let subflow = &mut self.subflows[index];
+        if subflow.metrics == Some(metrics) || subflow.sent.largest == 0 {
+            return Ok(());
+        }
+        subflow.metrics = Some(metrics);
+        // qlog counts bytes; the largest payload so far is the segment size in use.
+        let size = subflow.sent.largest as u64;
+        let bytes = |segments: u32| u64::from(segments) * size;
+        let mut data = json!({
+            "congestion_window": bytes(metrics.cwnd),
+            "bytes_in_flight": bytes(metrics.in_flight),
+            "packets_in_flight": metrics.in_flight,
+        });
+        if metrics.ssthresh != u32::MAX {
+            data["ssthresh"] = json!(bytes(metrics.ssthresh));
+        }
+        if metrics.srtt > 0 {
+            data["smoothed_rtt"] = json!(milliseconds(metrics.srtt));
+        }
+        let group = subflow.group.clone();
+        self.event(at, &group, "recovery:metrics_updated", &data)
+    }
+
+    /// Adds a scheduler's decision.
+    ///
+    /// # Errors
+    /// What the writer says.
+    pub fn decision(&mut self, at: u64, decision: &Decision<'_>) -> io::Result<()> {
+        let known = decision.subflow.and_then(|tuple| self.known.get(&tuple));
+        let group = match known {
+            Some(&index) => self.subflows[index].group.clone(),
+            None => format!("connection {}", decision.connection),
+        };
+        let data = json!({
+            "decision": decision.decision,
+            "offset": decision.offset,
+            "bytes": decision.bytes,
+            "reason": decision.reason,
+        });
+        self.event(at, &group, "mptcp:decision", &data)
+    }
+
+    /// Ends the log.
+    ///
+    /// # Errors
+    /// What the writer says.
+    pub fn finish(mut self) -> io::Result<W> {
+        self.writer.write_all(b"\n]}]}\n")?;
+        self.writer.flush()?;
+        Ok(self.writer)
+    }
+}
+
+/// What TCP and MPTCP say in a packet.
+fn tcp<P: Payload>(segment: &Segment<P>) -> Value {
+    let mut tcp = json!({
+        "flags": format!("{:?}", segment.flags).trim_end(),
+        "seq": segment.seq.0,
+        "ack": segment.ack.0,
+        "window": segment.window,
+    });
+    if !segment.sack.is_empty() {
+        let blocks: Vec<_> = segment.sack.as_slice().iter().map(|&(left, right)| [left, right]).collect();
+        tcp["sack"] = json!(blocks);
+    }
+    if let Some(dss) = &segment.dss {
+        // 64-bit numbers as text: JavaScript's lose their last bits.
+        if let Some(ack) = dss.data_ack {
+            tcp["data_ack"] = json!(ack.to_string());
+        }
+        if let Some(mapping) = &dss.mapping {
+            tcp["dsn"] = json!(mapping.dsn.to_string());
+            tcp["data_len"] = json!(mapping.len);
+        }
+        if dss.data_fin {
+            tcp["data_fin"] = json!(true);
+        }
+    }
+    let rare = segment.rare.as_deref();
+    let options = [
+        ("MP_CAPABLE", rare.is_some_and(|rare| rare.mp_capable.is_some())),
+        ("MP_JOIN", rare.is_some_and(|rare| rare.mp_join.is_some())),
+        ("ADD_ADDR", rare.is_some_and(|rare| rare.add_addr.is_some())),
+        ("REMOVE_ADDR", rare.is_some_and(|rare| rare.remove_addr.is_some())),
+        ("MP_PRIO", rare.is_some_and(|rare| rare.mp_prio.is_some())),
+        ("MP_FAIL", rare.is_some_and(|rare| rare.mp_fail.is_some())),
+        ("MP_FASTCLOSE", rare.is_some_and(|rare| rare.fastclose.is_some())),
+        ("MP_TCPRST", rare.is_some_and(|rare| rare.mp_tcprst.is_some())),
+    ];
+    let names: Vec<_> = options.iter().filter(|option| option.1).map(|option| option.0).collect();
+    if !names.is_empty() {
+        tcp["mptcp"] = json!(names);
+    }
+    tcp
+}

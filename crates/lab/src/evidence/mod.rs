@@ -1,0 +1,247 @@
+//! One simulated run as evidence: the packets that the data's sender saw, with the scheduler's reasons, as a capture
+//! (pcapng) or a log (qlog).
+//!
+//! The capture is what `tcpdump` on that host would give: times of sending and of arrival there, nothing of
+//! competing flows. Payload, which the simulator doesn't have, is zeros.
+
+mod reasons;
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::iter::Peekable;
+use std::slice;
+use std::sync::{Arc, Mutex};
+
+use ropewalk_evidence::{Decision, Direction, Metrics, Packet, Path, Pcap, Qlog, Vantage};
+use ropewalk_link::{LinkSpec, Loss, Rate};
+use ropewalk_sim::{DecisionTrace, Recording, RunResult, RunSpec, Sample, Scenario, Side, Witness, World};
+use ropewalk_wire::{ChecksumMode, Extent, FourTuple, Payload, Segment, encode_headers};
+
+pub use reasons::{phrase, word};
+
+use crate::units::Nanos;
+
+/// How often cwnd and srtt are logged.
+const SAMPLES_EVERY: Nanos = 10_000_000;
+
+/// A run and what was seen of it.
+#[derive(Debug)]
+pub struct Evidence {
+    /// What it gave; with segments, decisions and samples.
+    pub result: RunResult,
+    title: String,
+    paths: Vec<Path>,
+    vantage: Side,
+    /// The workload's start, from which times count.
+    begin: Nanos,
+    seen: Vec<Seen>,
+}
+
+/// One packet at the sender.
+#[derive(Clone, Debug)]
+struct Seen {
+    at: Nanos,
+    path: u16,
+    direction: Direction,
+    trace: Option<u32>,
+    segment: Segment<Extent>,
+}
+
+/// Keeps what passes one side.
+struct Collector {
+    side: Side,
+    seen: Arc<Mutex<Vec<Seen>>>,
+}
+
+impl Collector {
+    fn keep(
+        &mut self,
+        at: Nanos,
+        path: usize,
+        direction: Direction,
+        trace: Option<u32>,
+        segment: &Segment<Extent>,
+    ) {
+        // A world that panicked while it held the lock has no evidence to give.
+        if let Ok(mut seen) = self.seen.lock() {
+            seen.push(Seen { at, path: path as u16, direction, trace, segment: segment.clone() });
+        }
+    }
+}
+
+impl Witness for Collector {
+    fn sent(&mut self, now: Nanos, from: Side, path: usize, trace: Option<u32>, segment: &Segment<Extent>) {
+        if from == self.side {
+            self.keep(now, path, Direction::Sent, trace, segment);
+        }
+    }
+
+    fn arrived(&mut self, now: Nanos, at: Side, path: usize, segment: &Segment<Extent>) {
+        if at == self.side {
+            self.keep(now, path, Direction::Received, None, segment);
+        }
+    }
+}
+
+/// Runs, and keeps what the data's sender sees. Whatever `spec` records, segments, decisions and samples are recorded;
+/// that changes nothing about the run.
+///
+/// # Errors
+/// What in the specification can't be simulated.
+pub fn witness(spec: &RunSpec) -> Result<Evidence, String> {
+    let recording = Recording { samples_every: SAMPLES_EVERY, segments: true, decisions: true };
+    let spec = RunSpec { recording, ..spec.clone() };
+    let scenario = &spec.scenario;
+    let vantage = scenario.direction.sender();
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let mut world = World::new(&spec)?;
+    world.set_witness(Box::new(Collector { side: vantage, seen: Arc::clone(&seen) }));
+    let result = world.finish();
+    let seen = seen.lock().map(|mut seen| std::mem::take(&mut *seen)).unwrap_or_default();
+    Ok(Evidence {
+        result,
+        title: format!(
+            "{}, {}, {}, seed {}",
+            scenario.name, spec.scheduler.text, spec.congestion.text, spec.seed
+        ),
+        paths: paths(scenario),
+        vantage,
+        begin: scenario.warmup.saturating_add(spec.start_phase),
+        seen,
+    })
+}
+
+/// Names and a line about each path: the link in the data's direction.
+fn paths(scenario: &Scenario) -> Vec<Path> {
+    let link = |path: &ropewalk_sim::PathSpec| match scenario.direction.sender() {
+        Side::Client => describe(&path.up),
+        Side::Server => describe(&path.down),
+    };
+    scenario.paths.iter().map(|path| Path { name: path.name.clone(), description: link(path) }).collect()
+}
+
+fn describe(link: &LinkSpec) -> String {
+    let rate = match &link.rate {
+        Rate::Constant(rate) => format!("{} Mbit/s", *rate as f64 / 1e6),
+        Rate::Trace(_) => "a trace's rate".into(),
+    };
+    let loss = match link.loss {
+        Loss::None => "",
+        _ => ", random loss",
+    };
+    format!("{rate}, {} ms one way{loss}", link.delay as f64 / 1e6)
+}
+
+impl Evidence {
+    /// How many packets there are.
+    pub fn packets(&self) -> usize {
+        self.seen.len()
+    }
+
+    /// Hands every packet as bytes, with its comment, to `each`; times from the workload's start.
+    fn each(&self, mut each: impl FnMut(usize, &Packet<'_>) -> io::Result<()>) -> io::Result<()> {
+        let comments = reasons::comments(&self.result, &self.paths);
+        let mut bytes = Vec::new();
+        for (number, seen) in self.seen.iter().enumerate() {
+            let headers = encode_headers(&seen.segment, ChecksumMode::Full)
+                .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+            bytes.clear();
+            bytes.extend_from_slice(&headers);
+            bytes.resize(headers.len() + seen.segment.payload.len(), 0);
+            let comment = seen.trace.and_then(|trace| comments.get(trace as usize)).map(String::as_str);
+            let at = seen.at.saturating_sub(self.begin);
+            let (path, direction) = (seen.path, seen.direction);
+            each(number, &Packet { at, path, direction, bytes: &bytes, comment })?;
+        }
+        Ok(())
+    }
+
+    /// Writes the capture.
+    ///
+    /// # Errors
+    /// What the writer says.
+    pub fn write_pcap<W: Write>(&self, writer: W) -> io::Result<()> {
+        let mut pcap = Pcap::new(writer, &self.paths)?;
+        self.each(|_, packet| pcap.packet(packet))?;
+        pcap.finish().map(drop)
+    }
+
+    /// Writes the log: packets, decisions, and each subflow's numbers every 10 ms.
+    ///
+    /// # Errors
+    /// What the writer says.
+    pub fn write_qlog<W: Write>(&self, writer: W) -> io::Result<()> {
+        let vantage = match self.vantage {
+            Side::Client => Vantage::Client,
+            Side::Server => Vantage::Server,
+        };
+        let mut qlog = Qlog::new(writer, &self.title, vantage, &self.paths)?;
+        let mut beside = Beside::new(&self.result);
+        self.each(|number, packet| {
+            beside.write_until(packet.at, &mut qlog)?;
+            let seen = &self.seen[number];
+            if let Some(trace) = seen.trace.and_then(|trace| self.result.segments.get(trace as usize)) {
+                beside.subflows.insert((trace.connection, seen.path), seen.segment.tuple);
+            }
+            qlog.packet(packet)
+        })?;
+        beside.write_until(Nanos::MAX, &mut qlog)?;
+        qlog.finish().map(drop)
+    }
+}
+
+/// What a log has beside packets: decisions and samples, each written at its time.
+struct Beside<'a> {
+    decisions: Peekable<slice::Iter<'a, DecisionTrace>>,
+    samples: Peekable<slice::Iter<'a, Sample>>,
+    /// The subflow that a connection sends on, by path: the latest.
+    subflows: BTreeMap<(u32, u16), FourTuple>,
+}
+
+impl<'a> Beside<'a> {
+    fn new(result: &'a RunResult) -> Self {
+        let (decisions, samples) = (result.decisions.iter().peekable(), result.samples.iter().peekable());
+        Beside { decisions, samples, subflows: BTreeMap::new() }
+    }
+
+    /// Writes what happened until then; a decision comes before the packets of its moment.
+    fn write_until<W: Write>(&mut self, until: Nanos, qlog: &mut Qlog<W>) -> io::Result<()> {
+        loop {
+            let decided = self.decisions.peek().map_or(Nanos::MAX, |decision| decision.at);
+            if let Some(sample) = self.samples.next_if(|sample| sample.at <= until && sample.at < decided) {
+                self.sample(sample, qlog)?;
+            } else if let Some(decision) = self.decisions.next_if(|decision| decision.at <= until) {
+                self.decision(decision, qlog)?;
+            } else {
+                return Ok(());
+            }
+        }
+    }
+
+    fn decision<W: Write>(&self, decision: &DecisionTrace, qlog: &mut Qlog<W>) -> io::Result<()> {
+        let subflow = decision.path.and_then(|path| self.subflows.get(&(decision.connection, path)));
+        let told = Decision {
+            connection: decision.connection,
+            subflow: subflow.copied(),
+            decision: word(decision),
+            offset: decision.offset,
+            bytes: decision.bytes,
+            reason: &decision.reason,
+        };
+        qlog.decision(decision.at, &told)
+    }
+
+    fn sample<W: Write>(&self, sample: &Sample, qlog: &mut Qlog<W>) -> io::Result<()> {
+        for flow in &sample.subflows {
+            let Some(tuple) = self.subflows.get(&(sample.connection, flow.path)) else { continue };
+            let metrics = Metrics {
+                cwnd: flow.cwnd,
+                ssthresh: flow.ssthresh,
+                in_flight: flow.in_flight,
+                srtt: flow.srtt,
+            };
+            qlog.metrics(sample.at, *tuple, metrics)?;
+        }
+        Ok(())
+    }
+}

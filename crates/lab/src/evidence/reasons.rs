@@ -1,0 +1,176 @@
+//! What a packet's comment says: which decision sent it, and why; how long the scheduler had waited before.
+
+use std::collections::BTreeMap;
+
+use ropewalk_engine::scheduler::Decision;
+use ropewalk_evidence::Path;
+use ropewalk_sim::{DecisionTrace, RunResult, SegmentFate};
+
+/// A decision in a word.
+pub fn word(decision: &DecisionTrace) -> &'static str {
+    match decision.decision {
+        Decision::Send { .. } => "send",
+        Decision::SendAt { .. } => "send-at",
+        Decision::Queue { .. } => "queue",
+        Decision::Duplicate { .. } => "duplicate",
+        Decision::Wait { .. } => "wait",
+    }
+}
+
+/// A decision as a phrase; `path` is the name of the path concerned.
+pub fn phrase(decision: &DecisionTrace, path: Option<&str>) -> String {
+    let path = path.unwrap_or("?");
+    let (from, to) = (decision.offset, decision.offset + u64::from(decision.bytes));
+    match decision.decision {
+        Decision::Send { .. } | Decision::SendAt { .. } => format!("send {from}..{to} on {path}"),
+        Decision::Queue { .. } => format!("queue {from}..{to} on {path}"),
+        Decision::Duplicate { .. } => format!("repeat {from}..{to} on {path}"),
+        Decision::Wait { .. } => "wait".into(),
+    }
+}
+
+/// Where decisions are looked up: connection, path, whether it repeats data, stream offset.
+type Place = (u32, u16, bool, u64);
+
+/// A decision that took bytes, and the first of the waits before it.
+struct Made<'a> {
+    decision: &'a DecisionTrace,
+    waited: Option<&'a DecisionTrace>,
+}
+
+/// The comment of each segment of the result's traces, by index.
+pub(super) fn comments(result: &RunResult, paths: &[Path]) -> Vec<String> {
+    let mut made: BTreeMap<Place, Vec<Made<'_>>> = BTreeMap::new();
+    let mut waits: BTreeMap<u32, &DecisionTrace> = BTreeMap::new();
+    for decision in &result.decisions {
+        if matches!(decision.decision, Decision::Wait { .. }) {
+            waits.entry(decision.connection).or_insert(decision);
+            continue;
+        }
+        let Some(path) = decision.path else { continue };
+        let repeats = matches!(decision.decision, Decision::Duplicate { .. });
+        let waited = waits.remove(&decision.connection);
+        let place = (decision.connection, path, repeats, decision.offset);
+        made.entry(place).or_default().push(Made { decision, waited });
+    }
+    let name = |path: u16| paths.get(usize::from(path)).map(|path| path.name.as_str());
+    let comment = |segment: &ropewalk_sim::SegmentTrace| {
+        let repeats = match segment.fate {
+            SegmentFate::New => false,
+            SegmentFate::Duplicated => true,
+            SegmentFate::Retransmitted => return "retransmitted on the same subflow".into(),
+            SegmentFate::Reinjected => return "reinjected: another subflow carried it and failed to".into(),
+        };
+        let place = |offset| (segment.connection, segment.path, repeats, offset);
+        let found = made.range(place(0)..=place(segment.offset)).next_back().and_then(|(_, decisions)| {
+            let mut before = decisions.iter().filter(|made| made.decision.at <= segment.sent);
+            before.next_back().or(decisions.first())
+        });
+        match found {
+            Some(found) if segment.offset < found.decision.offset + u64::from(found.decision.bytes) => {
+                describe(found, name(segment.path))
+            }
+            _ if repeats => "repeated by the scheduler or by opportunistic retransmission".into(),
+            _ => "new data".into(),
+        }
+    };
+    result.segments.iter().map(comment).collect()
+}
+
+fn describe(made: &Made<'_>, path: Option<&str>) -> String {
+    let decision = made.decision;
+    let mut text = String::new();
+    if let Some(wait) = made.waited {
+        let waited = decision.at.saturating_sub(wait.at) as f64 / 1e6;
+        text = format!("waited {waited:.1} ms{}; ", because(&wait.reason));
+    }
+    text + &phrase(decision, path) + &because(&decision.reason)
+}
+
+fn because(reason: &str) -> String {
+    if reason.is_empty() { String::new() } else { format!(": {reason}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use ropewalk_engine::SubflowId;
+    use ropewalk_sim::{Outcome, SegmentTrace};
+
+    use super::*;
+
+    fn result(decisions: Vec<DecisionTrace>, segments: Vec<SegmentTrace>) -> RunResult {
+        RunResult {
+            outcome: Outcome::Complete,
+            flows: Vec::new(),
+            duration: 0,
+            delivered_bytes: 0,
+            message_delays: Vec::new(),
+            paths: Vec::new(),
+            ofo_mean: 0.0,
+            ofo_max: 0,
+            ofo_samples: Vec::new(),
+            retransmissions: 0,
+            timeouts: 0,
+            reinjected_bytes: 0,
+            opportunistic_bytes: 0,
+            duplicated_bytes: 0,
+            received_twice_bytes: 0,
+            penalisations: 0,
+            window_blocked: 0,
+            data_segments: 0,
+            events: 0,
+            samples: Vec::new(),
+            segments,
+            decisions,
+        }
+    }
+
+    #[test]
+    fn a_segment_finds_the_decision_that_sent_it() {
+        let trace = |at, decision, path, offset, bytes, reason: &str| DecisionTrace {
+            at,
+            connection: 0,
+            decision,
+            path,
+            offset,
+            bytes,
+            reason: reason.into(),
+        };
+        let subflow = SubflowId(1);
+        let send = Decision::Send { subflow, bytes: 3000 };
+        let decisions = vec![
+            trace(1_000_000, Decision::Wait { until: None }, None, 0, 0, "lte would be late"),
+            trace(2_000_000, Decision::Wait { until: None }, None, 0, 0, "still"),
+            trace(4_000_000, send, Some(1), 0, 3000, "wifi is free"),
+            trace(5_000_000, send, Some(0), 3000, 1000, ""),
+        ];
+        let segment = |path, offset, fate| SegmentTrace {
+            connection: 0,
+            path,
+            offset,
+            len: 1000,
+            sent: 6_000_000,
+            arrived: None,
+            acked: None,
+            fate,
+        };
+        let segments = vec![
+            segment(1, 2000, SegmentFate::New),
+            segment(0, 3000, SegmentFate::New),
+            segment(0, 4000, SegmentFate::New),
+            segment(1, 2000, SegmentFate::Retransmitted),
+            segment(0, 0, SegmentFate::Duplicated),
+        ];
+        let path = |name: &str| Path { name: name.into(), description: String::new() };
+        assert_eq!(
+            comments(&result(decisions, segments), &[path("lte"), path("wifi")]),
+            [
+                "waited 3.0 ms: lte would be late; send 0..3000 on wifi: wifi is free",
+                "send 3000..4000 on lte",
+                "new data",
+                "retransmitted on the same subflow",
+                "repeated by the scheduler or by opportunistic retransmission",
+            ]
+        );
+    }
+}
