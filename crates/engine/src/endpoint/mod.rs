@@ -321,7 +321,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
     pub fn read(&mut self, now: Nanos, id: ConnectionId, max: usize) -> Result<Option<P>, StreamError> {
         let connection = self.get(id)?;
         let data = connection.read(now, max);
-        if connection.dirty {
+        if connection.dirty || connection.is_forgettable() {
             self.touch(now, id.index);
         }
         Ok(data)

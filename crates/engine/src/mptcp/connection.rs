@@ -391,9 +391,14 @@ impl<P: Payload> Connection<P> {
         self.check_closed(now);
     }
 
-    /// Closes our side, and doesn't wait for ever for the peer's.
+    /// Closes both sides: what was written is still delivered, but what the peer sent or sends and nobody will read
+    /// resets the connection, so that it learns of the loss (RFC 9293 3.6, RFC 1122 4.2.2.13).
     pub(crate) fn close(&mut self, now: Nanos) {
         self.closed_by_us = true;
+        if self.receive.ready_bytes > 0 {
+            self.abort();
+            return;
+        }
         self.shutdown(now);
     }
 
@@ -409,6 +414,7 @@ impl<P: Payload> Connection<P> {
             self.flows[index].state = FlowState::Closed;
         }
         self.send.clear();
+        self.receive.clear();
         self.dead = true;
         self.dirty = true;
     }
@@ -464,10 +470,12 @@ impl<P: Payload> Connection<P> {
                     self.deadlines.linger = Some(now + self.config.tcp.time_wait);
                 }
             }
-        } else if self.send.closed
+        } else if self.mode == Mode::Plain
+            && self.send.closed
             && self.send.unsent() == 0
-            && self.send.reinjections.is_empty()
             && let Some(strand) = self.strands.iter_mut().flatten().next()
+            // A close during the handshake waits for it: what the peer sends can still be read.
+            && strand.tcp.state() != State::SynSent
         {
             strand.tcp.close();
             self.dirty = true;
@@ -597,7 +605,8 @@ impl<P: Payload> Connection<P> {
 
     /// Whether the endpoint may forget it.
     pub(crate) fn is_forgettable(&self) -> bool {
-        self.dead && self.strands.iter().flatten().all(|strand| strand.tcp.is_finished())
+        let unread = self.receive.ready_bytes > 0 && self.receive.finished && !self.closed_by_us;
+        self.dead && !unread && self.strands.iter().flatten().all(|strand| strand.tcp.is_finished())
     }
 
     /// Opens the first subflow of a client's connection.

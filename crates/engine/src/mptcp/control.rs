@@ -5,10 +5,10 @@ use std::net::SocketAddr;
 
 use ropewalk_wire::{AddAddr, FourTuple, MpJoin, Payload, RareOptions, Segment, Seq};
 
-use super::connection::{Connection, Join, JoinRequest, Mode};
+use super::connection::{Connection, Join, JoinRequest, Mode, Strand};
 use super::crypto::add_addr_hmac;
 use super::stats::{Event, FallbackCause};
-use crate::flow::FlowState;
+use crate::flow::{Flow, FlowState};
 use crate::scheduler;
 use crate::tcp::Subflow;
 use crate::{Nanos, PathId, SECOND, SubflowId};
@@ -75,8 +75,7 @@ impl<P: Payload> Connection<P> {
             self.on_remove_addr(now, &remove.address_ids);
         }
         if rare.mp_fail.is_some() && self.mode == Mode::Multipath {
-            let others = self.strands.iter().flatten().count() > 1;
-            if !others {
+            if self.live() <= 1 {
                 self.fall_back(now, FallbackCause::Peer);
             }
         }
@@ -162,7 +161,7 @@ impl<P: Payload> Connection<P> {
         for index in 0..self.strands.len() {
             let gone = self.strands[index].as_ref().is_some_and(|strand| ids.contains(&strand.remote_id));
             // Never the last one (RFC 8684 3.4.2 leaves it to the receiver).
-            if gone && self.strands.iter().flatten().count() > 1 {
+            if gone && self.live() > 1 {
                 self.refuse(now, index, 0, "the peer removed its address");
             }
         }
@@ -246,7 +245,9 @@ impl<P: Payload> Connection<P> {
         else {
             return None;
         };
-        let joined = self.strands.iter().flatten().filter(|strand| strand.join != Join::Initial).count();
+        let open = self.strands.iter().zip(&self.flows).filter(|(_, flow)| flow.state != FlowState::Closed);
+        let joined =
+            open.filter_map(|(strand, _)| strand.as_ref()).filter(|s| s.join != Join::Initial).count();
         if self.mode != Mode::Multipath
             || self.dead
             || joined >= usize::from(self.config.path_manager.subflows.max(1))
@@ -369,13 +370,21 @@ impl<P: Payload> Connection<P> {
 
     /// Arms or stops the connection-level retransmission timer (RFC 8684 3.3.6).
     pub(crate) fn arm_meta(&mut self, now: Nanos) {
-        if self.mode != Mode::Multipath || self.dead {
-            self.deadlines.retransmit = None;
-            return;
-        }
-        let waiting = self.send.una < self.send.assigned_end
-            || (self.send.closed && !self.send.fin_acked && self.send.unsent() == 0)
-            || (self.send.unsent() > 0 && self.send.window_left() == 0);
+        let starved = self.send.unsent() > 0 && self.send.window_left() == 0;
+        let waiting = !self.dead
+            && match self.mode {
+                Mode::Negotiating => false,
+                Mode::Multipath => {
+                    starved
+                        || self.send.una < self.send.assigned_end
+                        || (self.send.closed && !self.send.fin_acked && self.send.unsent() == 0)
+                }
+                // What is in flight has the subflow's own timer; a closed window has none there, as data beyond it
+                // is not handed over.
+                Mode::Plain => {
+                    starved && self.flows.iter().any(|flow| flow.usable() && flow.packets_out == 0)
+                }
+            };
         if !waiting {
             self.deadlines.retransmit = None;
             return;
@@ -420,6 +429,7 @@ impl<P: Payload> Connection<P> {
             for strand in self.strands.iter_mut().flatten() {
                 strand.tcp.abort();
             }
+            self.dirty = true;
             if !self.dead {
                 self.dead = true;
                 self.events.push_back(Event::Closed);
@@ -430,6 +440,15 @@ impl<P: Payload> Connection<P> {
     /// No DATA_ACK for long: the head goes again, and the DATA_FIN.
     fn on_meta_timeout(&mut self, now: Nanos) {
         self.meta_backoff += 1;
+        if self.mode == Mode::Plain {
+            //= RFC 9293 MUST-36 a zero window is probed
+            for strand in self.strands.iter_mut().flatten() {
+                strand.tcp.probe_window();
+            }
+            self.dirty = true;
+            self.arm_meta(now);
+            return;
+        }
         let una = self.send.una;
         // What some subflow still queues for its first transmission needs no second copy.
         if self.send.una < self.send.assigned_end {
@@ -502,13 +521,24 @@ impl<P: Payload> Connection<P> {
 
     /// Takes our address on a path away: REMOVE_ADDR, and its subflows are reset.
     pub(crate) fn remove_path(&mut self, now: Nanos, path: PathId) {
+        let mut removed = Vec::new();
         for index in 0..self.strands.len() {
             if self.flows[index].path == path
                 && let Some(id) = self.strands[index].as_ref().map(|strand| strand.local_id)
                 && self.flows[index].state != FlowState::Closed
             {
-                self.removals.push_back(id);
                 self.refuse(now, index, 0, "the path was removed");
+                removed.push(id);
+            }
+        }
+        // An address that other subflows use over other paths stays.
+        removed.dedup();
+        for id in removed {
+            let used = |(strand, flow): (&Option<Strand<P>>, &Flow)| {
+                flow.state != FlowState::Closed && strand.as_ref().is_some_and(|strand| strand.local_id == id)
+            };
+            if !self.strands.iter().zip(&self.flows).any(used) {
+                self.removals.push_back(id);
             }
         }
         if !self.removals.is_empty() {

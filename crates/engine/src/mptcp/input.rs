@@ -23,10 +23,23 @@ impl<P: Payload> Connection<P> {
         }
         let had_data = !segment.payload.is_empty();
         let seq = segment.seq;
+        let negotiating = self.mode == Mode::Negotiating;
         let Some((mut cx, strand)) = self.split(now, index) else { return };
         let before = strand.tcp.state();
+        let capable = rare.as_deref().is_some_and(|rare| rare.mp_capable.is_some());
+        if before == State::SynReceived
+            && strand.join == Join::Initial
+            && dss.is_some()
+            && !capable
+            && negotiating
+        {
+            // It overtook the segment with the keys, or that one was lost: as good as lost itself, it comes again.
+            return;
+        }
         let rcv_before = strand.tcp.rcv_nxt();
         let outcome = strand.tcp.on_segment(&mut cx, &mut segment);
+        let window = strand.tcp.window_in(segment.flags, segment.window);
+        let is_latest = strand.tcp.is_latest_ack(segment.ack);
         self.dirty = true;
         if outcome.reset {
             self.on_reset(now, index, rare.as_deref());
@@ -51,19 +64,23 @@ impl<P: Payload> Connection<P> {
             return;
         }
         let add_addr = rare.as_ref().is_some_and(|rare| rare.add_addr.is_some());
-        if dss.is_none() && self.mode == Mode::Multipath && outcome.acked_bytes > 0 && !add_addr {
-            // Data is acknowledged without a DATA_ACK: something on the way strips options, or the peer fell
-            // back (RFC 8684 3.7).
-            if self.strands.iter().flatten().count() > 1 {
+        if dss.is_none()
+            && self.mode == Mode::Multipath
+            && !add_addr
+            && self.shows_fallback(&segment, &outcome)
+        {
+            // Something on the way strips options, or the peer fell back (RFC 8684 3.7).
+            if self.live() > 1 {
                 self.refuse(now, index, 6, "acknowledgements without DATA_ACK");
                 return;
             }
             self.fall_back(now, FallbackCause::NoMapping);
         }
         if let Some(dss) = dss {
-            self.on_dss(now, index, &dss, seq, rcv_before);
-        } else if self.mode == Mode::Plain {
-            self.plain_acknowledge(now, index);
+            self.on_dss(now, index, &dss, seq, rcv_before, window);
+        }
+        if self.mode == Mode::Plain {
+            self.plain_acknowledge(now, index, is_latest.then_some(window));
         }
         self.note_outcome(now, index, &outcome);
         if outcome.data {
@@ -76,6 +93,24 @@ impl<P: Payload> Connection<P> {
             self.wake();
         }
         self.settle(now, index);
+    }
+
+    /// Whether an acceptable segment without DSS shows that the peer, or something on the way, has left Multipath
+    /// TCP: it acknowledges data without a DATA_ACK, ends the stream without a DATA_FIN, or is all that answers a
+    /// DATA_FIN time and again.
+    fn shows_fallback(&self, segment: &Segment<P>, outcome: &Outcome) -> bool {
+        let waits_for_fin_ack = self.send.closed
+            && !self.send.fin_acked
+            && self.send.una == self.send.written
+            && self.meta_backoff >= 2
+            && !segment.flags.contains(Flags::SYN);
+        outcome.acked_bytes > 0 || (outcome.fin && !self.receive.finished) || waits_for_fin_ack
+    }
+
+    /// Subflows that aren't closed.
+    pub(crate) fn live(&self) -> usize {
+        let open = self.strands.iter().zip(&self.flows);
+        open.filter(|(strand, flow)| strand.is_some() && flow.state != FlowState::Closed).count()
     }
 
     /// After TCP processing: states, the scheduler's events, reinjection, timers.
@@ -144,7 +179,9 @@ impl<P: Payload> Connection<P> {
             Role::Server => Event::Accepted { tuple, multipath },
         });
         if self.mode == Mode::Plain {
-            self.plain_acknowledge(now, index);
+            let window = self.strands[index].as_ref().map(|strand| strand.tcp.peer_window());
+            self.plain_acknowledge(now, index, window);
+            self.check_closed(now);
         } else {
             // Until the first DATA_ACK, the window of the handshake counts.
             self.send.peer_window = self.strands[index].as_ref().map_or(0, |strand| strand.tcp.peer_window());
@@ -289,19 +326,15 @@ impl<P: Payload> Connection<P> {
     }
 
     /// Data sequence signals.
-    fn on_dss(&mut self, now: Nanos, index: usize, dss: &Dss, seq: Seq, rcv_before: u64) {
-        if self.mode == Mode::Negotiating {
-            return;
-        }
-        if self.mode == Mode::Plain {
-            self.plain_acknowledge(now, index);
+    fn on_dss(&mut self, now: Nanos, index: usize, dss: &Dss, seq: Seq, rcv_before: u64, window: u64) {
+        if self.mode != Mode::Multipath {
             return;
         }
         if let Some(ack) = dss.data_ack {
             if !self.confirmed {
                 self.on_confirmed(now);
             }
-            self.on_data_ack(now, index, ack, dss.ack_is_64);
+            self.on_data_ack(now, ack, dss.ack_is_64, window);
         }
         let Some(mapping) = dss.mapping else {
             return;
@@ -375,8 +408,8 @@ impl<P: Payload> Connection<P> {
         strand.mappings.add(mapping, rcv_before);
     }
 
-    /// DATA_ACK and the window relative to it.
-    fn on_data_ack(&mut self, now: Nanos, index: usize, ack: u64, is_64: bool) {
+    /// DATA_ACK and the window relative to it, which is that of the same segment: another's may be larger.
+    fn on_data_ack(&mut self, now: Nanos, ack: u64, is_64: bool, window: u64) {
         let first = self.local_key.idsn.wrapping_add(1);
         let acked = if is_64 {
             ack.wrapping_sub(first)
@@ -387,21 +420,26 @@ impl<P: Payload> Connection<P> {
         if acked > end {
             return;
         }
-        let window = self.strands[index].as_ref().map_or(0, |strand| strand.tcp.peer_window());
-        self.data_acknowledged(now, acked, window);
+        self.data_acknowledged(now, acked, Some(window));
     }
 
-    pub(crate) fn data_acknowledged(&mut self, now: Nanos, acked: u64, window: u64) {
-        let edge = acked + window;
-        if edge > self.send.window_end {
-            let was_blocked = self.send.window_left() == 0;
-            self.send.window_end = edge;
-            if was_blocked {
-                self.unblock(now);
-                self.wake();
+    pub(crate) fn data_acknowledged(&mut self, now: Nanos, acked: u64, window: Option<u64>) {
+        if let Some(window) = window {
+            let edge = acked + window;
+            if edge > self.send.window_end {
+                let was_blocked = self.send.window_left() == 0;
+                self.send.window_end = edge;
+                if was_blocked {
+                    if self.mode == Mode::Plain {
+                        self.meta_backoff = 0;
+                        self.deadlines.retransmit = None;
+                    }
+                    self.unblock(now);
+                    self.wake();
+                }
             }
+            self.send.peer_window = window;
         }
-        self.send.peer_window = window;
         let data = acked.min(self.send.written);
         if self.send.acknowledge(data) > 0 {
             self.meta_backoff = 0;
@@ -427,12 +465,12 @@ impl<P: Payload> Connection<P> {
         }
     }
 
-    /// In plain TCP the subflow's own acknowledgement is the connection's.
-    fn plain_acknowledge(&mut self, now: Nanos, index: usize) {
+    /// In plain TCP the subflow's own acknowledgement is the connection's. `window` is that of a segment that
+    /// acknowledges all that any has.
+    fn plain_acknowledge(&mut self, now: Nanos, index: usize, window: Option<u64>) {
         let Some(strand) = self.strands[index].as_ref() else { return };
         let una = strand.tcp.snd_una();
         let outstanding: u64 = strand.tcp.outstanding().next().map_or(self.send.assigned_end, |(tag, _)| tag);
-        let window = strand.tcp.peer_window();
         if una >= 1 {
             self.data_acknowledged(now, outstanding.max(self.send.una), window);
         }
@@ -483,6 +521,10 @@ impl<P: Payload> Connection<P> {
 
     /// In-order data or the end of the stream may have come.
     fn after_receive(&mut self, now: Nanos, index: usize) {
+        if self.closed_by_us && self.receive.ready_bytes > 0 {
+            self.abort();
+            return;
+        }
         if self.receive.ready_bytes > 0 && !self.readable_told {
             self.readable_told = true;
             self.events.push_back(Event::Readable);
@@ -526,7 +568,7 @@ impl<P: Payload> Connection<P> {
 
     /// Data without a mapping (RFC 8684 3.3, 3.7): fallback on a lone first subflow, else the subflow goes.
     fn on_unmapped(&mut self, now: Nanos, index: usize, position: u64, data: P) {
-        let alone = self.strands.iter().flatten().count() == 1;
+        let alone = self.live() == 1;
         let initial = self.strands[index].as_ref().is_some_and(|strand| strand.join == Join::Initial);
         if alone && initial {
             self.fall_back(now, FallbackCause::NoMapping);
@@ -565,6 +607,10 @@ impl<P: Payload> Connection<P> {
             self.open_joins();
         }
         self.announce(now);
+        if self.send.closed && self.send.unsent() == 0 {
+            // The handshake's third ACK, or the first data, had no room for the DATA_FIN.
+            self.ack_on_best();
+        }
     }
 
     fn on_reset(&mut self, now: Nanos, index: usize, rare: Option<&RareOptions>) {

@@ -105,9 +105,14 @@ impl<P: Payload> Connection<P> {
     /// Adds the options.
     fn decorate(&mut self, now: Nanos, index: usize, transmit: Transmit<P>) -> Segment<P> {
         let Transmit { mut segment, kind, tag, ssn, .. } = transmit;
-        // The window that was advertised is relative to what is acknowledged at connection level.
-        let edge = self.receive.next + self.receive.window();
-        self.receive.advertised_end = self.receive.advertised_end.max(edge);
+        // The window that was advertised is relative to what is acknowledged at connection level; the field is
+        // rounded down to its unit and has 16 bits, so that the peer may know of less than there is.
+        if kind != Kind::Rst
+            && let Some(strand) = self.strands[index].as_ref()
+        {
+            let edge = self.receive.next + strand.tcp.window_out(segment.flags, segment.window);
+            self.receive.advertised_end = self.receive.advertised_end.max(edge);
+        }
         if self.mode == Mode::Plain {
             return segment;
         }
@@ -238,7 +243,13 @@ impl<P: Payload> Connection<P> {
         }
         let prio = strand.prio_pending.take();
         let mut dss = Dss { data_ack: self.data_ack(), ..Dss::default() };
-        if self.send.closed && !self.send.fin_acked && self.send.unsent() == 0 {
+        let control = prio.is_some()
+            || !self.echoes.is_empty()
+            || !self.removals.is_empty()
+            || self.has_due_announcement(now);
+        let fin = self.send.closed && !self.send.fin_acked && self.send.unsent() == 0;
+        // DATA_FIN takes the space of any other option: it goes on an ACK of its own, after this one.
+        if fin && !control {
             // DATA_FIN without data: a mapping of length 1 with subflow sequence 0 (RFC 8684 3.3.3).
             let dsn = local_key.idsn.wrapping_add(1).wrapping_add(self.send.written);
             let checksum = self.checksum.then(|| ropewalk_wire::checksum::dss_checksum(dsn, 0, 1, 0));
@@ -256,19 +267,20 @@ impl<P: Payload> Connection<P> {
                 segment.rare_mut().add_addr = Some(echo);
             }
         } else if self.has_due_announcement(now) {
-            if dss.mapping.is_none() {
-                // ADD_ADDR with its HMAC stands alone with the DATA_ACK; timestamps and SACK give way.
-                segment.timestamps = None;
-                segment.sack.truncate(0);
-                if let Some(option) = self.due_announcement(now) {
-                    if option.len() + 11 > OPTION_SPACE {
-                        dss.data_ack = None;
-                    }
-                    segment.rare_mut().add_addr = Some(option);
+            // ADD_ADDR with its HMAC stands alone with the DATA_ACK; timestamps and SACK give way.
+            segment.timestamps = None;
+            segment.sack.truncate(0);
+            if let Some(option) = self.due_announcement(now) {
+                if option.len() + 11 > OPTION_SPACE {
+                    dss.data_ack = None;
                 }
+                segment.rare_mut().add_addr = Some(option);
             }
         } else if !self.removals.is_empty() && left(segment) >= 8 {
-            let ids: Vec<u8> = self.removals.drain(..).take(4).collect();
+            let ids: Vec<u8> = {
+                let count = self.removals.len().min(4);
+                self.removals.drain(..count).collect()
+            };
             segment.rare_mut().remove_addr = Some(RemoveAddr { address_ids: ids });
         }
         while segment.options_len() + dss.padded_len() > OPTION_SPACE && !segment.sack.is_empty() {
@@ -277,7 +289,10 @@ impl<P: Payload> Connection<P> {
         if !dss.is_empty() && segment.options_len() + dss.padded_len() <= OPTION_SPACE {
             segment.dss = Some(dss);
         }
-        let more = !self.echoes.is_empty() || !self.removals.is_empty() || self.has_due_announcement(now);
+        let more = (fin && control)
+            || !self.echoes.is_empty()
+            || !self.removals.is_empty()
+            || self.has_due_announcement(now);
         if more && let Some(strand) = self.strands[index].as_mut() {
             strand.tcp.request_ack();
         }

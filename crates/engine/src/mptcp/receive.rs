@@ -197,6 +197,14 @@ impl<P: Payload> ReceiveSide<P> {
         P::join(&pieces)
     }
 
+    /// Drops everything: nobody will read it.
+    pub fn clear(&mut self) {
+        self.ofo.clear();
+        self.ofo_bytes = 0;
+        self.ready.clear();
+        self.ready_bytes = 0;
+    }
+
     /// Whether a round trip has passed since reading speed was last measured.
     #[inline]
     pub fn tuning_due(&self, now: Nanos) -> bool {

@@ -12,6 +12,10 @@ use crate::{Nanos, SubflowId};
 /// Decisions that send nothing, in a row, before the engine stops asking until the next event.
 const PATIENCE: u32 = 64;
 
+/// Waits are at least this long. A subflow without a round-trip sample makes a scheduler wait for next to nothing,
+/// over and over.
+const LEAST_WAIT: Nanos = 100_000;
+
 macro_rules! view {
     ($connection:expr, $now:expr) => {
         View {
@@ -84,7 +88,7 @@ impl<P: Payload> Connection<P> {
             }
             if let Decision::Wait { until } = decision {
                 self.ask = false;
-                self.deadlines.wait = until.filter(|at| *at > now);
+                self.deadlines.wait = until.filter(|at| *at > now).map(|at| at.max(now + LEAST_WAIT));
                 return self.save_from_stall(now, max_segments);
             }
             idle += 1;

@@ -144,9 +144,8 @@ impl<P: Payload> Subflow<P> {
         delivery: &mut Delivery,
         outcome: &mut Outcome,
     ) {
-        let mss = cx.flows[cx.index].mss;
         let mut popped = 0;
-        while let Some(entry) = self.rtx.pop_before(ack, mss) {
+        while let Some(entry) = self.rtx.pop_before(ack, cx.flow()) {
             let flow = &mut cx.flows[cx.index];
             flow.packets_out -= entry.segments;
             popped += entry.segments;
@@ -209,7 +208,6 @@ impl<P: Payload> Subflow<P> {
             list[at] = (left.max(self.snd_una), right);
             count += 1;
         }
-        let mss = cx.flows[cx.index].mss;
         let previous = self.recovery.sack_cache;
         for &(left, right) in &list[..count] {
             // What an earlier ACK reported needn't be walked again.
@@ -228,12 +226,12 @@ impl<P: Payload> Subflow<P> {
                     break;
                 }
                 if entry.position < from && !entry.is(SACKED) {
-                    self.rtx.split(index, from, mss);
+                    self.rtx.split(index, from, cx.flow());
                     index += 1;
                     continue;
                 }
                 if entry.end() > right && !entry.is(SACKED) {
-                    self.rtx.split(index, right, mss);
+                    self.rtx.split(index, right, cx.flow());
                     if self.rtx.get(index).is_some_and(|entry| entry.end() > right) {
                         break;
                     }

@@ -423,6 +423,26 @@ impl<P: Payload> Subflow<P> {
         self.snd_wnd
     }
 
+    /// The window that a segment of the peer advertises, bytes (RFC 7323 2.2: never scaled on a SYN).
+    #[inline]
+    pub(crate) fn window_in(&self, flags: ropewalk_wire::Flags, field: u16) -> u64 {
+        let shift = if flags.contains(ropewalk_wire::Flags::SYN) { 0 } else { self.peer_shift };
+        u64::from(field) << shift
+    }
+
+    /// Whether a segment's acknowledgement is as far as any has come.
+    #[inline]
+    pub(crate) fn is_latest_ack(&self, ack: Seq) -> bool {
+        self.ack_position(ack) == self.snd_una
+    }
+
+    /// The window that a segment of ours advertises, bytes.
+    #[inline]
+    pub(crate) fn window_out(&self, flags: ropewalk_wire::Flags, field: u16) -> u64 {
+        let scaled = self.window_scaling && !flags.contains(ropewalk_wire::Flags::SYN);
+        u64::from(field) << if scaled { WINDOW_SHIFT } else { 0 }
+    }
+
     /// Bytes that arrived out of order on this subflow.
     pub fn reassembly_bytes(&self) -> u64 {
         self.reassembly.bytes

@@ -126,7 +126,7 @@ impl<P: Payload> Subflow<P> {
         let most = (max_segments.min(flow.cwnd - flow.in_flight()).max(1) * mss) as usize;
         if entry.payload.len() > most {
             let at = entry.position + most as u64;
-            self.rtx.split(index, at, mss);
+            self.rtx.split(index, at, cx.flow());
         }
         Some(self.retransmit(cx, index))
     }

@@ -131,6 +131,11 @@ impl<P: Payload> Subflow<P> {
             }
             Phase::Loss => {
                 self.process_loss(cx, segment, delivery);
+                if !self.sack && self.rtx.is_empty() {
+                    // Schedulers give nothing to a subflow in Loss: without SACK the phase would wait for ever for
+                    // something above `high` to be acknowledged.
+                    cx.flow().phase = Phase::Open;
+                }
                 self.identify_losses(cx, delivery, outcome);
                 if cx.flows[cx.index].phase != Phase::Loss || delivery.lost_retransmission {
                     self.open_or_recover(cx, delivery, outcome);

@@ -11,6 +11,7 @@ use ropewalk_wire::Payload;
 
 use super::rate::Stamp;
 use crate::Nanos;
+use crate::flow::Flow;
 
 pub(crate) const SACKED: u8 = 1;
 pub(crate) const LOST: u8 = 2;
@@ -111,13 +112,13 @@ impl<P: Payload> Scoreboard<P> {
     /// Removes and returns the front entry if it lies wholly before `una`; cuts it there otherwise, and returns
     /// the part before.
     #[inline]
-    pub fn pop_before(&mut self, una: u64, mss: u32) -> Option<Entry<P>> {
+    pub fn pop_before(&mut self, una: u64, flow: &mut Flow) -> Option<Entry<P>> {
         let front = self.entries.front()?;
         if front.position >= una {
             return None;
         }
         if front.end() > una {
-            self.split(0, una, mss);
+            self.split(0, una, flow);
         }
         let entry = self.entries.pop_front();
         while let Some((position, _)) = self.log.front() {
@@ -130,7 +131,7 @@ impl<P: Payload> Scoreboard<P> {
     }
 
     /// Cuts an entry in two at `position`, which lies inside it.
-    pub fn split(&mut self, index: usize, position: u64, mss: u32) {
+    pub fn split(&mut self, index: usize, position: u64, flow: &mut Flow) {
         let entry = &mut self.entries[index];
         let cut = (position - entry.position) as usize;
         let len = entry.payload.len();
@@ -143,10 +144,20 @@ impl<P: Payload> Scoreboard<P> {
         rest.payload = entry.payload.slice(cut, len);
         entry.payload = entry.payload.slice(0, cut);
         entry.flags &= !FIN;
-        // The counts of segments must add up, or in-flight would drift.
-        let before = (cut as u32).div_ceil(mss.max(1)).min(entry.segments);
-        rest.segments = entry.segments - before;
+        // The counts of segments must add up, or in-flight would drift; and a piece that counted for none would
+        // never be sent again. Cut where segments don't end, the pieces may be more than there were.
+        let before = (cut as u32).div_ceil(flow.mss.max(1)).min(entry.segments);
+        rest.segments = (entry.segments - before).max(1);
+        let more = before + rest.segments - entry.segments;
         entry.segments = before;
+        flow.packets_out += more;
+        for (flag, count) in
+            [(SACKED, &mut flow.sacked_out), (LOST, &mut flow.lost_out), (RETRANS, &mut flow.retrans_out)]
+        {
+            if entry.is(flag) {
+                *count += more;
+            }
+        }
         let logged = (rest.position, rest.sent_at);
         self.entries.insert(index + 1, rest);
         let at = self.log.partition_point(|(_, sent_at)| *sent_at <= logged.1);

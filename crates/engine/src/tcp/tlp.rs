@@ -69,7 +69,7 @@ impl<P: Payload> Subflow<P> {
         }
         let index = if entry.payload.len() as u64 > u64::from(mss) {
             let at = entry.end() - u64::from(mss);
-            self.rtx.split(index, at, mss);
+            self.rtx.split(index, at, cx.flow());
             index + 1
         } else {
             index

@@ -1,0 +1,139 @@
+//! The paths: rate, queue, delay, jitter, loss, duplication, and middleboxes that strip, cut, join and alter.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+use ropewalk_engine::{Nanos, SECOND};
+use ropewalk_wire::{Flags, Segment, Seq};
+
+use crate::case::{Dice, PathCase};
+
+/// One direction of a path.
+#[derive(Default)]
+struct Lane {
+    busy_until: Nanos,
+    departures: VecDeque<Nanos>,
+}
+
+pub struct Path {
+    pub case: PathCase,
+    pub up: bool,
+    /// A middlebox has touched something on it: the engine may give it up.
+    pub meddled: bool,
+    lanes: [Lane; 2],
+    /// Packets so far, both ways.
+    count: u64,
+}
+
+/// A byte that a middlebox altered: whose stream, where, and how.
+#[derive(Clone, Copy, Debug)]
+pub struct Flip {
+    pub sender: usize,
+    /// The mapping's first data sequence number, its length, and where in it the byte is.
+    pub dsn: u64,
+    pub len: u64,
+    pub at: u64,
+    pub mask: u8,
+}
+
+impl Path {
+    pub fn new(case: PathCase) -> Self {
+        Path { case, up: true, meddled: false, lanes: Default::default(), count: 0 }
+    }
+
+    /// When each copy of a packet of `len` bytes arrives at the other end.
+    pub fn carry(&mut self, now: Nanos, from: usize, len: usize, dice: &mut Dice) -> Vec<Nanos> {
+        let case = &self.case;
+        let lane = &mut self.lanes[from];
+        while lane.departures.front().is_some_and(|at| *at <= now) {
+            lane.departures.pop_front();
+        }
+        if !self.up || lane.departures.len() >= case.queue || dice.chance(case.loss) {
+            return Vec::new();
+        }
+        let departure = now.max(lane.busy_until) + len as u64 * SECOND / case.rate;
+        lane.busy_until = departure;
+        lane.departures.push_back(departure);
+        let copies = 1 + usize::from(dice.chance(case.duplicate));
+        (0..copies).map(|_| departure + case.delay + dice.range(0, case.jitter + 1)).collect()
+    }
+
+    /// Takes the options of Multipath TCP away if it is this packet's turn.
+    pub fn strip(&mut self, from: usize, segment: &mut Segment<Bytes>) {
+        let index = self.count;
+        self.count += 1;
+        let Some(strip) = self.case.strip else { return };
+        let turn = index >= strip.from && index - strip.from < strip.count;
+        if !turn || strip.sender.is_some_and(|sender| sender != from) {
+            return;
+        }
+        let mut had = segment.dss.take().is_some();
+        if let Some(rare) = segment.rare.as_mut() {
+            let before = rare.padded_len();
+            rare.mp_capable = None;
+            rare.mp_join = None;
+            rare.add_addr = None;
+            rare.remove_addr = None;
+            rare.mp_prio = None;
+            rare.mp_fail = None;
+            rare.fastclose = None;
+            rare.mp_tcprst = None;
+            had |= rare.padded_len() != before;
+        }
+        self.meddled |= had;
+    }
+
+    /// Alters a byte under a DSS checksum, at most once in a mapping: two changes could cancel in the sum. `start` is
+    /// the sequence number at which the mapping starts.
+    pub fn flip(
+        &mut self,
+        from: usize,
+        start: Seq,
+        segment: &mut Segment<Bytes>,
+        flips: &mut Vec<Flip>,
+        dice: &mut Dice,
+    ) {
+        let Some(mapping) = segment.dss.and_then(|dss| dss.mapping) else { return };
+        if segment.payload.is_empty() || mapping.checksum.is_none() || !dice.chance(self.case.flip) {
+            return;
+        }
+        let (dsn, len) = (mapping.dsn, u64::from(mapping.len));
+        let overlaps = |flip: &Flip| {
+            flip.sender == from && (flip.dsn.wrapping_sub(dsn) < len || dsn.wrapping_sub(flip.dsn) < flip.len)
+        };
+        if flips.len() >= 5 || flips.iter().any(overlaps) {
+            return;
+        }
+        let index = dice.range(0, segment.payload.len() as u64) as usize;
+        let at = segment.seq.since(start) as u64 + index as u64;
+        let mask = dice.range(1, 256) as u8;
+        let mut data = segment.payload.to_vec();
+        data[index] ^= mask;
+        segment.payload = Bytes::from(data);
+        flips.push(Flip { sender: from, dsn, len, at, mask });
+        self.meddled = true;
+    }
+}
+
+/// The packets of a super-segment, cut and joined anew at random places: their options are the same.
+pub fn reshape(whole: Segment<Bytes>, dice: &mut Dice) -> Vec<Segment<Bytes>> {
+    let len = whole.payload.len();
+    let mut packets = Vec::new();
+    let mut start = 0;
+    while start < len {
+        let end = len.min(start + dice.range(1, 1400.max(len as u64)) as usize);
+        let mut packet = whole.clone();
+        packet.gso_size = 0;
+        packet.seq = whole.seq.plus(start as u32);
+        packet.payload = whole.payload.slice(start..end);
+        if start > 0 {
+            packet.flags = packet.flags.without(Flags::CWR);
+        }
+        if end < len {
+            packet.flags = packet.flags.without(Flags::FIN.with(Flags::PSH));
+        }
+        start = end;
+        packets.push(packet);
+    }
+    packets
+}

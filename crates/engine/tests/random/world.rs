@@ -1,0 +1,670 @@
+//! Two endpoints over the case's network, with their applications: events in order of time and number, every draw from
+//! the case's seed.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use ropewalk_engine::config::{
+    BufferConfig, ConnectionConfig, EndpointConfig, LocalEndpoint, PathManagerConfig, TcpConfig,
+};
+use ropewalk_engine::endpoint::{ConnectionId, Endpoint};
+use ropewalk_engine::flow::FlowState;
+use ropewalk_engine::mptcp::Event;
+use ropewalk_engine::{Entropy, MILLISECOND, Nanos, PathId, SECOND, congestion, scheduler, tcp};
+use ropewalk_wire::{Flags, FourTuple, Segment};
+
+use crate::case::{Case, Dice, Op, Reading};
+use crate::fault::{Fault, Saboteur};
+use crate::judge::{Judge, Judges, Verdict, stream, verdict};
+use crate::network::{Flip, Path, reshape};
+
+/// Entropy whose first draws are chosen: they decide an endpoint's secrets and its first connection's key.
+#[derive(Clone, Debug)]
+pub struct Script {
+    chosen: VecDeque<u64>,
+    dice: Dice,
+}
+
+impl Entropy for Script {
+    fn next_u64(&mut self) -> u64 {
+        self.chosen.pop_front().unwrap_or_else(|| self.dice.next())
+    }
+}
+
+/// How a case ended.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Outcome {
+    /// Every byte arrived both ways, and both ends closed, as Multipath TCP.
+    Finished,
+    /// The same, as plain TCP from the handshake on.
+    FinishedPlain,
+    /// The same, after a fallback of an established connection.
+    FinishedAfterFallback,
+    /// An application aborted it, or closed it with data still to come.
+    Aborted,
+    /// A middlebox made it impossible, and it was reset.
+    ResetByMiddlebox,
+    /// In the end no path delivered.
+    Cut,
+}
+
+pub struct Report {
+    pub outcome: Outcome,
+    pub digest: u64,
+    /// Time taken after the last operation, as a share of the bound.
+    pub share: f64,
+    pub packets: u64,
+}
+
+/// One end's application.
+#[derive(Default)]
+struct App {
+    backlog: u64,
+    written: u64,
+    read: u64,
+    closing: bool,
+    shut: bool,
+    eof: bool,
+    peer_closed: bool,
+    /// It closed or aborted and hears no more.
+    deaf: bool,
+    next_read: Nanos,
+    closed: bool,
+    reset: Option<&'static str>,
+    fell_back: bool,
+    connected: Option<bool>,
+    /// Paths on which a subflow was usable.
+    established: Vec<bool>,
+}
+
+pub struct World<'a> {
+    case: &'a Case,
+    now: Nanos,
+    start: Nanos,
+    ends: [Endpoint<Bytes, Script>; 2],
+    ids: [Option<ConnectionId>; 2],
+    apps: [App; 2],
+    paths: Vec<Path>,
+    removed: Vec<bool>,
+    wire: BTreeMap<(Nanos, u64), (usize, PathId, Segment<Bytes>)>,
+    sequence: u64,
+    dice: Dice,
+    judges: Judges,
+    flips: Vec<Flip>,
+    saboteur: Saboteur,
+    digest: u64,
+    /// An application broke it.
+    broken: bool,
+    starved: Nanos,
+    starving_since: Option<Nanos>,
+    /// When both ends had everything.
+    complete_at: Option<Nanos>,
+    next_op: usize,
+    trace: bool,
+}
+
+/// Longer than any outage that ends, and what retransmission makes of it.
+const TIME_WAIT: Nanos = 60 * SECOND;
+
+const SERVER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 9, 0, 1)), 80);
+
+fn client_address(path: usize) -> IpAddr {
+    Ipv4Addr::new(10, 0, path as u8, 2).into()
+}
+
+fn config(case: &Case, end: usize) -> ConnectionConfig {
+    let side = &case.sides[end];
+    let endpoint = |address: IpAddr, path: usize, signal: bool| LocalEndpoint {
+        address,
+        port: None,
+        path: PathId(path as u16),
+        id: path as u8 + 1,
+        signal,
+        subflow: !signal,
+        backup: side.backup_path == Some(path),
+    };
+    let mut endpoints = Vec::new();
+    if end == 0 {
+        endpoints.extend((1..case.paths.len()).map(|path| endpoint(client_address(path), path, false)));
+    }
+    if side.signal && end == 1 {
+        endpoints.push(endpoint(Ipv4Addr::new(10, 9, 1, 1).into(), 0, true));
+    }
+    ConnectionConfig {
+        tcp: TcpConfig {
+            time_wait: TIME_WAIT,
+            nagle: side.nagle,
+            sack: side.sack,
+            timestamps: side.timestamps,
+            window_scaling: side.window_scaling,
+            ecn: side.ecn,
+            timestamp_offset: side.timestamp_offset,
+            ..TcpConfig::default()
+        },
+        multipath: side.multipath,
+        checksum: side.checksum,
+        send_buffer: BufferConfig { initial: side.send_buffer.0, max: side.send_buffer.1 },
+        receive_buffer: BufferConfig { initial: side.receive_buffer.0, max: side.receive_buffer.1 },
+        scheduler: scheduler::builtin().parse(side.scheduler).unwrap(),
+        congestion: congestion::builtin().parse(side.congestion).unwrap(),
+        path_manager: PathManagerConfig { subflows: 8, add_addr_accepted: 8, endpoints },
+        trace_decisions: false,
+    }
+}
+
+impl<'a> World<'a> {
+    pub fn new(case: &'a Case, fault: Option<Fault>, trace: bool) -> Self {
+        let mut dice = Dice(case.seed);
+        let mut start = dice.range(0, 1 << 40);
+        let mut keys = [0; 2];
+        let ends = [0, 1].map(|end| {
+            let mut chosen: VecDeque<u64> = (0..7).map(|_| dice.next()).collect();
+            if let Some(key) = case.wrap.keys[end] {
+                chosen[6] = key;
+            }
+            keys[end] = chosen[6];
+            if let Some((wrapping, before)) = case.wrap.isn
+                && wrapping == end
+            {
+                start = before_wrap(&chosen, end, before);
+            }
+            Endpoint::new(EndpointConfig::default(), Script { chosen, dice: Dice(dice.next()) })
+        });
+        let app = || App { established: vec![false; case.paths.len()], ..App::default() };
+        let mut world = World {
+            case,
+            now: start,
+            start,
+            ends,
+            ids: [None; 2],
+            apps: [app(), app()],
+            paths: case.paths.iter().cloned().map(Path::new).collect(),
+            removed: vec![false; case.paths.len()],
+            wire: BTreeMap::new(),
+            sequence: 0,
+            dice,
+            judges: Judges::new(case, keys),
+            flips: Vec::new(),
+            saboteur: Saboteur::new(fault),
+            digest: 0,
+            broken: false,
+            starved: 0,
+            starving_since: None,
+            complete_at: None,
+            next_op: 0,
+            trace,
+        };
+        // Timestamp clocks count from the start, so that an offset just before the wrap wraps soon.
+        let elapsed = (start / MILLISECOND) as u32;
+        let [mut client, mut server] = [config(case, 0), config(case, 1)];
+        for config in [&mut client, &mut server] {
+            config.tcp.timestamp_offset = config.tcp.timestamp_offset.wrapping_sub(elapsed);
+        }
+        world.ends[1].listen(SERVER, Arc::new(server));
+        let local = SocketAddr::new(client_address(0), 0);
+        world.ids[0] = world.ends[0].connect(start, PathId(0), local, SERVER, Arc::new(client)).ok();
+        world
+    }
+
+    fn say(&self, text: impl FnOnce() -> String) {
+        if self.trace {
+            eprintln!("{:>12.6} {}", (self.now - self.start) as f64 / 1e9, text());
+        }
+    }
+
+    /// Puts a segment, or the packets of a super-segment, on its path.
+    fn send(&mut self, from: usize, path: PathId, segment: Segment<Bytes>) -> Result<(), Verdict> {
+        let index = path.0 as usize;
+        let start = segment.seq;
+        let Some(reshapes) = self.paths.get(index).map(|path| path.case.reshape) else { return Ok(()) };
+        let packets = if reshapes && segment.payload.len() > 1 && segment.gso_size > 0 {
+            reshape(segment, &mut self.dice)
+        } else {
+            ropewalk_wire::gso::split(segment).collect()
+        };
+        for mut packet in packets {
+            self.judges.on_sent(from, &packet)?;
+            self.note(from, path, &packet);
+            if !self.saboteur.on_sent(from, path, &mut packet) {
+                continue;
+            }
+            let path = &mut self.paths[index];
+            path.strip(from, &mut packet);
+            path.flip(from, start, &mut packet, &mut self.flips, &mut self.dice);
+            for at in path.carry(self.now, from, packet.wire_len(), &mut self.dice) {
+                self.sequence += 1;
+                self.wire.insert((at, self.sequence), (1 - from, PathId(index as u16), packet.clone()));
+            }
+        }
+        Ok(())
+    }
+
+    fn note(&mut self, from: usize, path: PathId, packet: &Segment<Bytes>) {
+        let dss = packet.dss.map_or(0, |dss| dss.data_ack.unwrap_or(1) ^ dss.mapping.map_or(7, |m| m.dsn));
+        for word in [
+            self.now,
+            u64::from(path.0) << 32 | u64::from(packet.window) << 8 | from as u64,
+            u64::from(packet.seq.0) << 32 | u64::from(packet.ack.0),
+            (packet.payload.len() as u64) << 32 | u64::from(packet.flags.0) << 8 | packet.sack.len() as u64,
+            dss,
+        ] {
+            self.digest = (self.digest ^ word).wrapping_mul(0x0000_0100_0000_01b3).rotate_left(23);
+        }
+        self.say(|| format!("{from}>{} {}", path.0, brief(packet)));
+    }
+
+    fn transmit(&mut self) -> Result<(), Verdict> {
+        for end in 0..2 {
+            loop {
+                let connection = self.ids[end].and_then(|id| self.ends[end].connection(id));
+                let before: Vec<u32> = connection
+                    .map_or(Vec::new(), |c| c.flows().iter().map(|flow| flow.in_flight()).collect());
+                let burst = self.case.sides[end].burst;
+                let Some((path, segment)) = self.ends[end].poll_transmit(self.now, burst) else { break };
+                if let Some(id) = self.ids[end] {
+                    let fin = segment.flags.contains(Flags::FIN);
+                    self.judges.on_polled(end, &before, &self.ends[end], id, fin)?;
+                }
+                self.send(end, path, segment)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn hear_events(&mut self) {
+        for end in 0..2 {
+            while let Some((id, event)) = self.ends[end].poll_event() {
+                if matches!(event, Event::Accepted { .. }) && self.ids[end].is_none() {
+                    self.ids[end] = Some(id);
+                }
+                self.say(|| format!("{end}: {event:?}"));
+                if self.ids[end] != Some(id) {
+                    continue;
+                }
+                let app = &mut self.apps[end];
+                match event {
+                    Event::Connected { multipath } | Event::Accepted { multipath, .. } => {
+                        app.connected = Some(multipath);
+                    }
+                    Event::PeerClosed => app.peer_closed = true,
+                    Event::Closed => app.closed = true,
+                    Event::Reset { reason } => app.reset = Some(reason),
+                    Event::Fallback(_) => app.fell_back = true,
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    fn applications(&mut self) -> Result<(), Verdict> {
+        for end in 0..2 {
+            let Some(id) = self.ids[end] else { continue };
+            self.read(end, id)?;
+            let app = &mut self.apps[end];
+            while app.backlog > 0 && !app.shut {
+                let data = stream(end, app.written, app.backlog.min(20_000));
+                match self.ends[end].write(self.now, id, data) {
+                    Ok(0) | Err(_) => break,
+                    Ok(taken) => {
+                        app.backlog -= taken as u64;
+                        app.written += taken as u64;
+                    }
+                }
+            }
+            if app.backlog == 0 && app.closing && !app.shut {
+                app.shut = true;
+                self.ends[end].shutdown(self.now, id);
+            }
+        }
+        Ok(())
+    }
+
+    fn read(&mut self, end: usize, id: ConnectionId) -> Result<(), Verdict> {
+        let written = self.apps[1 - end].written;
+        let app = &mut self.apps[end];
+        let elapsed = self.now - self.start;
+        if app.eof || app.deaf {
+            app.next_read = 0;
+            return Ok(());
+        }
+        let most = match self.case.sides[end].reading {
+            Reading::Eager => 100_000,
+            Reading::Slow { size, every } => {
+                if self.now < app.next_read {
+                    return Ok(());
+                }
+                app.next_read = self.now + every;
+                size
+            }
+            Reading::Pause { from, until } => {
+                if (from..until).contains(&elapsed) {
+                    app.next_read = self.start + until;
+                    return Ok(());
+                }
+                100_000
+            }
+        };
+        loop {
+            match self.ends[end].read(self.now, id, most) {
+                Ok(Some(data)) if data.is_empty() => {
+                    app.eof = true;
+                    if app.read != written {
+                        let detail = format!("end {end} has {} of {written}", app.read);
+                        return Err(verdict(Judge::Truncated, detail));
+                    }
+                    break;
+                }
+                Ok(Some(data)) => {
+                    self.judges.on_read(end, app.read, &data, &self.flips, app.fell_back)?;
+                    app.read += data.len() as u64;
+                    if most < 100_000 {
+                        break;
+                    }
+                }
+                Ok(None) => {
+                    // Nothing to wait for: the next segment comes with an event of its own.
+                    app.next_read = 0;
+                    break;
+                }
+                Err(_) => {
+                    // It is forgotten: with everything read, or its end was a reset.
+                    app.eof = app.peer_closed && app.read == written;
+                    app.next_read = 0;
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn operate(&mut self, op: Op) {
+        self.say(|| format!("{op:?}"));
+        let now = self.now;
+        match op {
+            Op::Write { end, len } => {
+                if !self.apps[end].closing {
+                    self.apps[end].backlog += len;
+                }
+            }
+            Op::Shutdown { end } => self.apps[end].closing = true,
+            Op::Close { end } | Op::Abort { end } => {
+                let Some(id) = self.ids[end] else { return };
+                let app = &mut self.apps[end];
+                self.broken |= !app.eof || app.backlog > 0 || matches!(op, Op::Abort { .. });
+                (app.deaf, app.closing, app.shut, app.backlog) = (true, true, true, 0);
+                if matches!(op, Op::Abort { .. }) {
+                    self.ends[end].abort(now, id);
+                } else {
+                    self.ends[end].close(now, id);
+                }
+            }
+            Op::Down { path } => self.paths[path].up = false,
+            Op::Up { path } => self.paths[path].up = true,
+            Op::AddPath { path } => {
+                let local = SocketAddr::new(client_address(path), 0);
+                if let Some(id) = self.ids[0] {
+                    self.ends[0].add_path(now, id, PathId(path as u16), local, None, path as u8 + 1);
+                    self.removed[path] = false;
+                    self.apps.iter_mut().for_each(|app| app.established[path] = false);
+                }
+            }
+            Op::RemovePath { end, path } => {
+                if let Some(id) = self.ids[end] {
+                    self.removed[path] = true;
+                    self.broken |= !(0..self.paths.len()).any(|other| {
+                        !self.removed[other] && self.apps.iter().all(|app| app.established[other])
+                    });
+                    self.ends[end].remove_path(now, id, PathId(path as u16));
+                }
+            }
+            Op::Backup { end, path, on } => {
+                if let Some(id) = self.ids[end] {
+                    self.ends[end].set_backup(now, id, PathId(path as u16), on);
+                }
+            }
+        }
+    }
+
+    /// Whether some path delivers that the connection may count on.
+    fn fed(&self) -> bool {
+        let established = |path: usize| self.apps.iter().all(|app| app.established[path]);
+        let none = !(0..self.paths.len()).any(established);
+        (0..self.paths.len()).any(|path| {
+            let counts = established(path) || (none && path == 0);
+            // What a middlebox touched may be given up for another path, but not if it is the only one.
+            let spoiled = self.paths[path].meddled && self.paths.len() > 1;
+            self.paths[path].up && !spoiled && !self.removed[path] && counts
+        })
+    }
+
+    fn watch(&mut self) -> Result<(), Verdict> {
+        for end in 0..2 {
+            let Some(connection) = self.ids[end].and_then(|id| self.ends[end].connection(id)) else {
+                continue;
+            };
+            let (app, side) = (&mut self.apps[end], &self.case.sides[end]);
+            for flow in connection.flows() {
+                if flow.state == FlowState::Usable {
+                    app.established[flow.path.0 as usize] = true;
+                }
+            }
+            if app.deaf {
+                continue;
+            }
+            let held = connection.bytes_received() - app.read + connection.ofo_bytes();
+            if held > side.receive_buffer.1 {
+                let detail = format!("end {end} holds {held} received bytes of {}", side.receive_buffer.1);
+                return Err(verdict(Judge::MemoryExceeded, detail));
+            }
+            let unacknowledged = app.written.saturating_sub(connection.data_una());
+            if unacknowledged > side.send_buffer.1 {
+                let detail =
+                    format!("end {end} holds {unacknowledged} written bytes of {}", side.send_buffer.1);
+                return Err(verdict(Judge::MemoryExceeded, detail));
+            }
+        }
+        Ok(())
+    }
+
+    fn quiet(&self) -> bool {
+        self.wire.is_empty() && self.ends.iter().all(|end| end.is_empty()) && self.ids[1].is_some()
+    }
+
+    /// Runs the case to its end.
+    pub fn run(mut self) -> Result<Report, Verdict> {
+        let last_op = self.start + self.case.ops.last().map_or(0, |(at, _)| *at);
+        let bound = self.case.bound();
+        let mut steps = 0;
+        loop {
+            for _ in 0..3 {
+                self.transmit()?;
+                self.hear_events();
+                self.applications()?;
+                self.watch()?;
+            }
+            let fed = self.fed();
+            match (fed, self.starving_since) {
+                (false, None) => self.starving_since = Some(self.now),
+                (true, Some(since)) => {
+                    self.starved += self.now - since;
+                    self.starving_since = None;
+                }
+                _ => {}
+            }
+            let over = self.next_op >= self.case.ops.len();
+            if over && self.quiet() {
+                break;
+            }
+            let Some(next) = self.next_event() else { break };
+            if self.complete_at.is_none() && (0..2).all(|end| self.complete(end)) {
+                self.complete_at = Some(self.now);
+            }
+            // When all is there, TIME-WAIT and subflows over dead paths may take their time.
+            let closing = if self.complete_at.is_some() { 3 * TIME_WAIT } else { 0 };
+            let limit = last_op + bound + 4 * self.starved + closing;
+            let cut = self.starving_since.is_some_and(|since| next > since.max(last_op) + 100 * SECOND);
+            if over && (cut || (next > limit && self.starving_since.is_none())) {
+                break;
+            }
+            steps += 1;
+            if steps > 50_000 + 2 * self.judges.packets {
+                return Err(verdict(Judge::Storm, format!("step {steps}: {}", self.describe())));
+            }
+            self.now = self.now.max(next);
+            self.advance();
+        }
+        let done = self.complete_at.unwrap_or(self.now);
+        let share = done.saturating_sub(last_op + 4 * self.starved) as f64 / bound as f64;
+        self.conclude(share)
+    }
+
+    fn next_event(&mut self) -> Option<Nanos> {
+        let mut next = self.wire.keys().next().map(|(at, _)| *at).into_iter().collect::<Vec<_>>();
+        next.extend(
+            self.ends.iter_mut().filter_map(|end| end.poll_timeout()).map(|at| self.saboteur.timeout(at)),
+        );
+        next.extend(self.case.ops.get(self.next_op).map(|(at, _)| self.start + at));
+        next.extend(self.apps.iter().map(|app| app.next_read).filter(|at| *at > self.now));
+        next.into_iter().min()
+    }
+
+    fn advance(&mut self) {
+        while let Some((at, op)) = self.case.ops.get(self.next_op).copied()
+            && self.start + at <= self.now
+        {
+            self.next_op += 1;
+            self.operate(op);
+        }
+        while let Some((&(at, sequence), _)) = self.wire.first_key_value()
+            && at <= self.now
+        {
+            let Some((to, path, mut segment)) = self.wire.remove(&(at, sequence)) else { break };
+            self.judges.on_heard(to, &segment);
+            self.say(|| format!("     {to}<{} {}", path.0, brief(&segment)));
+            self.saboteur.on_heard(to, &mut segment);
+            self.ends[to].on_segment(self.now, path, segment);
+        }
+        for end in &mut self.ends {
+            if end.poll_timeout().is_some_and(|at| self.saboteur.timeout(at) <= self.now) {
+                end.on_timeout(self.now);
+            }
+        }
+    }
+
+    fn complete(&self, end: usize) -> bool {
+        self.apps[end].peer_closed && self.apps[end].read == self.apps[1 - end].written && self.apps[end].shut
+    }
+
+    fn conclude(&self, share: f64) -> Result<Report, Verdict> {
+        let report =
+            |outcome| Ok(Report { outcome, digest: self.digest, share, packets: self.judges.packets });
+        let [client, server] = &self.apps;
+        let closed = client.closed && server.closed && self.ends.iter().all(|end| end.is_empty());
+        if (0..2).all(|end| self.complete(end)) && closed {
+            return report(match (client.connected, client.fell_back || server.fell_back) {
+                (Some(true), false) => Outcome::Finished,
+                (Some(true), true) => Outcome::FinishedAfterFallback,
+                _ => Outcome::FinishedPlain,
+            });
+        }
+        if self.broken {
+            return report(Outcome::Aborted);
+        }
+        if self.starving_since.is_some() {
+            return report(Outcome::Cut);
+        }
+        let detail = self.describe();
+        if client.reset.is_some() || server.reset.is_some() {
+            if self.paths.iter().any(|path| path.meddled) {
+                return report(Outcome::ResetByMiddlebox);
+            }
+            return Err(verdict(Judge::Failed, detail));
+        }
+        Err(verdict(Judge::TooLate, detail))
+    }
+
+    fn describe(&self) -> String {
+        let mut text = format!("after {:.3} s", (self.now - self.start) as f64 / 1e9);
+        for (end, app) in self.apps.iter().enumerate() {
+            text += &format!(
+                "\n  end {end}: read {} of {}, backlog {}, shut {}, eof {}, closed {}, reset {:?}",
+                app.read,
+                self.apps[1 - end].written,
+                app.backlog,
+                app.shut,
+                app.eof,
+                app.closed,
+                app.reset
+            );
+            if let Some(connection) = self.ids[end].and_then(|id| self.ends[end].connection(id)) {
+                let flow = |flow: &ropewalk_engine::flow::Flow| {
+                    let (out, cwnd, queued) = (flow.in_flight(), flow.cwnd, flow.queued_bytes);
+                    format!("[{} {:?} {out}/{cwnd} queued {queued}]", flow.path.0, flow.state)
+                };
+                let flows: Vec<_> = connection.flows().iter().map(flow).collect();
+                let (una, left) = (connection.data_una(), connection.window_left());
+                text += &format!("\n    una {una} window left {left} {}", flows.join(" "));
+            }
+        }
+        text
+    }
+}
+
+/// When to start so that the initial sequence number of the first subflow is `before` the wrap.
+fn before_wrap(chosen: &VecDeque<u64>, end: usize, before: u32) -> Nanos {
+    let mut secret = [0; 32];
+    for (word, bytes) in chosen.iter().skip(2).zip(secret.chunks_exact_mut(8)) {
+        bytes.copy_from_slice(&word.to_be_bytes());
+    }
+    let client = SocketAddr::new(client_address(0), 32_768);
+    let (from, to) = if end == 0 { (client, SERVER) } else { (SERVER, client) };
+    let now = tcp::keyed_isn(&secret, &FourTuple::new(from, to), 0);
+    u64::from(now.wrapping_add(before).wrapping_neg()) * 4_000
+}
+
+/// A packet in a line.
+pub fn brief(packet: &Segment<Bytes>) -> String {
+    let port = packet.tuple.src_port ^ packet.tuple.dst_port ^ 80;
+    let mut text = format!(
+        "{port} {:?}seq {} ack {} win {} len {}",
+        packet.flags,
+        packet.seq.0,
+        packet.ack.0,
+        packet.window,
+        packet.payload.len()
+    );
+    if !packet.sack.is_empty() {
+        text += &format!(" sack {:?}", packet.sack);
+    }
+    if let Some(dss) = packet.dss {
+        if let Some(ack) = dss.data_ack {
+            text += &format!(" dack {}", ack as u32);
+        }
+        if let Some(mapping) = dss.mapping {
+            text += &format!(" map {}+{}@{}", mapping.dsn as u32, mapping.len, mapping.ssn);
+        }
+        if dss.data_fin {
+            text += " DATA_FIN";
+        }
+    }
+    if let Some(rare) = packet.rare.as_deref() {
+        let debug = format!("{rare:?}");
+        let options: Vec<_> = [
+            "mp_capable",
+            "mp_join",
+            "add_addr",
+            "remove_addr",
+            "mp_prio",
+            "mp_fail",
+            "fastclose",
+            "mp_tcprst",
+        ]
+        .into_iter()
+        .filter(|name| debug.contains(&format!("{name}: Some")))
+        .collect();
+        text += &format!(" {options:?}");
+    }
+    text
+}
