@@ -74,10 +74,8 @@ impl<P: Payload> Connection<P> {
         if let Some(remove) = &rare.remove_addr {
             self.on_remove_addr(now, &remove.address_ids);
         }
-        if rare.mp_fail.is_some() && self.mode == Mode::Multipath {
-            if self.live() <= 1 {
-                self.fall_back(now, FallbackCause::Peer);
-            }
+        if rare.mp_fail.is_some() && self.mode == Mode::Multipath && self.live() <= 1 {
+            self.fall_back(now, FallbackCause::Peer);
         }
         if let Some(fastclose) = rare.fastclose
             && fastclose.receiver_key == self.local_key.key

@@ -502,7 +502,7 @@ impl<'a> World<'a> {
                 self.complete_at = Some(self.now);
             }
             // When all is there, TIME-WAIT and subflows over dead paths may take their time.
-            let closing = if self.complete_at.is_some() { 3 * TIME_WAIT } else { 0 };
+            let closing = if self.complete_at.is_some() { 20 * TIME_WAIT } else { 0 };
             let limit = last_op + bound + 4 * self.starved + closing;
             let cut = self.starving_since.is_some_and(|since| next > since.max(last_op) + 100 * SECOND);
             if over && (cut || (next > limit && self.starving_since.is_none())) {
