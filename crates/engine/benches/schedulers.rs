@@ -6,7 +6,7 @@
 //! the medians count.
 
 use ropewalk_engine::flow::{Flow, FlowState};
-use ropewalk_engine::scheduler::{Chunk, Event, InFlight, View, Why, builtin};
+use ropewalk_engine::scheduler::{Chunk, Decision, Event, InFlight, View, Why, builtin};
 use ropewalk_engine::{MILLISECOND, PathId, SubflowId};
 
 const STATES: usize = 16;
@@ -84,6 +84,34 @@ fn end_of_data<const N: usize>(bencher: divan::Bencher<'_, '_>, name: &str) {
     decisions(bencher, name, N, 0);
 }
 
+/// How far ahead of the first unassigned segment one may be assigned.
+const AHEAD: usize = 1 << 14;
+
+/// What is assigned: a plan moves on only when what it decided is sent.
+struct Stream {
+    /// Offset of the first unassigned byte.
+    next: u64,
+    /// Segments assigned beyond it, in a ring.
+    ahead: [bool; AHEAD],
+}
+
+impl Stream {
+    #[inline]
+    fn assign(&mut self, decision: Decision) {
+        let mss = u64::from(MSS);
+        match decision {
+            Decision::SendAt { offset, .. } if offset > self.next => {
+                self.ahead[(offset / mss) as usize % AHEAD] = true;
+            }
+            Decision::Send { .. } | Decision::SendAt { .. } | Decision::Queue { .. } => self.next += mss,
+            _ => {}
+        }
+        while std::mem::take(&mut self.ahead[(self.next / mss) as usize % AHEAD]) {
+            self.next += mss;
+        }
+    }
+}
+
 fn decisions(bencher: divan::Bencher<'_, '_>, name: &str, subflows: usize, unsent: u64) {
     let mut scheduler = match builtin().parse(name) {
         Ok(spec) => spec.build(),
@@ -91,28 +119,31 @@ fn decisions(bencher: divan::Bencher<'_, '_>, name: &str, subflows: usize, unsen
     };
     let states: Vec<Vec<Flow>> = (0..STATES).map(|state| flows(state, subflows)).collect();
     let in_flight = chunks(subflows);
-    let next_offset = in_flight.0.len() as u64 * u64::from(MSS);
-    let view = |step: u64| View {
+    let held = in_flight.0.len() as u64 * u64::from(MSS);
+    let view = |step: u64, next_offset: u64| View {
         now: step * 20_000,
         flows: &states[step as usize % STATES],
         unsent,
         next_offset,
-        una: 0,
+        una: next_offset - held,
         send_window: 4_000_000,
-        window_left: 4_000_000 - next_offset,
+        window_left: 4_000_000 - held,
         written: next_offset + unsent,
         declared_size: None,
         closed: false,
         in_flight: &in_flight,
     };
     for subflow in 0..subflows {
-        scheduler.on_event(&view(0), Event::SubflowAdded(SubflowId(subflow as u8)));
+        scheduler.on_event(&view(0, held), Event::SubflowAdded(SubflowId(subflow as u8)));
     }
     let mut step = 0;
+    let mut stream = Stream { next: held, ahead: [false; AHEAD] };
     let mut why = Why::default();
     bencher.bench_local(|| {
         step += 1;
-        scheduler.select(&view(step), &mut why)
+        let decision = scheduler.select(&view(step, stream.next), &mut why);
+        stream.assign(decision);
+        decision
     });
 }
 

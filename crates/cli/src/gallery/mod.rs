@@ -1,0 +1,270 @@
+//! `ropewalk gallery`: docs/schedulers.md and its pictures, from the registry and from real runs.
+
+mod plot;
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use indicatif::ProgressBar;
+use ropewalk_engine::congestion::CongestionControl;
+use ropewalk_engine::registry::Entry;
+use ropewalk_engine::scheduler::Scheduler;
+use ropewalk_lab::compare::{Comparison, Contender, Request, Row, compare};
+use ropewalk_lab::{Registries, scenario, stats};
+use ropewalk_sim::{Mode, Recording, RunResult, RunSpec, Scenario, Workload};
+
+use crate::compare::algorithm;
+use crate::{Failure, output};
+
+/// Write the page of all algorithms, with where each wins and loses, and a picture of each
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Example:\n  ropewalk gallery --output docs/schedulers.md\n\nThe pictures go to the folder `algorithms` beside the page."
+)]
+pub(crate) struct Options {
+    /// Where to [default: standard output, without pictures]
+    #[arg(long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Seeded runs of each
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(2..=1000))]
+    runs: u32,
+    /// As JSON: the page's text as one string
+    #[arg(long)]
+    json: bool,
+}
+
+/// The folder of the pictures, beside the page.
+const PICTURES: &str = "algorithms";
+
+/// What schedulers and controls are measured against.
+const BASE_SCHEDULER: &str = "minrtt";
+const BASE_CONTROL: &str = "cubic";
+
+/// One scenario's completion time over the base's.
+struct Against {
+    scenario: String,
+    ratio: f64,
+    /// Told apart from no difference.
+    sure: bool,
+}
+
+/// By algorithm.
+type Standing = BTreeMap<String, Vec<Against>>;
+
+pub(crate) fn run(registries: &Registries, options: &Options) -> Result<(), Failure> {
+    let bar = ProgressBar::new(scenario::builtins().len() as u64);
+    let (mut schedulers, mut controls) = (Standing::new(), Standing::new());
+    for built_in in scenario::builtins() {
+        stand(registries, built_in, options.runs, &mut schedulers, &mut controls)?;
+        bar.inc(1);
+    }
+    bar.finish_and_clear();
+    let mut page = introduction(options.runs);
+    let mut pictures = Vec::new();
+    page += "## Schedulers\n\n";
+    for entry in registries.schedulers.entries() {
+        page += &section(entry, schedulers.get(entry.name), BASE_SCHEDULER);
+        page += &show(entry.name, segments_of(registries, entry)?, &mut pictures);
+    }
+    page += "## Congestion controls\n\n";
+    for entry in registries.congestion.entries() {
+        page += &section(entry, controls.get(entry.name), BASE_CONTROL);
+        page += &show(entry.name, windows_of(registries, entry)?, &mut pictures);
+    }
+    page += "## Named but undefined\n\nMPVeno and MPTCPPW are named in 5g-2019 (section I) without a definition. They are \
+             not implemented:\nthere is nothing to write them from.\n";
+    match &options.output {
+        Some(file) => {
+            let folder = file.parent().unwrap_or(file).join(PICTURES);
+            std::fs::create_dir_all(&folder)
+                .map_err(|error| Failure::Other(format!("{}: {error}", folder.display())))?;
+            for (name, svg) in &pictures {
+                output::write_file(&folder.join(name), svg)?;
+            }
+            output::write_file(file, &page)
+        }
+        None if options.json => output::print(&format!("{}\n", serde_json::json!(page))),
+        None => output::print(&page),
+    }
+}
+
+fn introduction(runs: u32) -> String {
+    format!(
+        "# The algorithms\n\nMade by `ropewalk gallery --runs {runs} --output docs/schedulers.md` from the code's own \
+         registry and from runs\nover every built-in scenario (seeds from 1, flows of 2 MiB at most). Percentages are \
+         ratios of geometric means of\nflow completion times over the same seeds, schedulers against `{BASE_SCHEDULER}` under \
+         the scenario's congestion control,\ncongestion controls against `{BASE_CONTROL}` under `{BASE_SCHEDULER}`; those in \
+         brackets could be chance. The rule in full, with\nthe paper's symbols, equations and the rulings taken, opens each \
+         algorithm's file: `crates/engine/src/scheduler` and\n`crates/engine/src/congestion`.\n\n\
+         Each scheduler's picture: 1 MiB over `wifi-lte`, a dash per segment, by the time it was sent and its place in\nthe \
+         stream. Each control's: its windows during ten seconds of bulk over `wifi-lte`.\n\n"
+    )
+}
+
+/// How all algorithms stand over one scenario.
+fn stand(
+    registries: &Registries,
+    built_in: &scenario::BuiltIn,
+    runs: u32,
+    schedulers: &mut Standing,
+    controls: &mut Standing,
+) -> Result<(), Failure> {
+    let loaded = built_in.load(registries)?;
+    let own = loaded.experiment.congestion.unwrap_or_else(|| BASE_CONTROL.into());
+    let workload = match loaded.scenario.workload {
+        // A page of sixteen scenarios needn't wait for the longest.
+        Workload::Flow { bytes } => Workload::Flow { bytes: bytes.min(2 << 20) },
+        ref other => other.clone(),
+    };
+    let measure = |names: &[&str], control: &str| -> Result<Comparison, Failure> {
+        let contenders = names.iter().map(|name| {
+            let scheduler = algorithm(&registries.schedulers, "gallery", name)?;
+            Ok(Contender { label: (*name).into(), scheduler, mode: Mode::Multipath })
+        });
+        let request = Request {
+            workloads: vec![workload.clone()],
+            scenario: loaded.scenario.clone(),
+            contenders: contenders.collect::<Result<_, Failure>>()?,
+            congestion: algorithm(&registries.congestion, "gallery", control)?,
+            runs,
+            seed: 1,
+            jobs: std::thread::available_parallelism().map_or(1, usize::from),
+        };
+        Ok(compare(&request, ropewalk_sim::run, || {}, &AtomicBool::new(false)))
+    };
+    let names: Vec<&str> = registries.schedulers.entries().iter().map(|entry| entry.name).collect();
+    let rows: Vec<Row> =
+        measure(&names, &own)?.rankings.into_iter().flat_map(|ranking| ranking.rows).collect();
+    note(schedulers, built_in.name, rows, BASE_SCHEDULER);
+    let mut rows = Vec::new();
+    for entry in registries.congestion.entries() {
+        for ranking in measure(&[BASE_SCHEDULER], entry.name)?.rankings {
+            rows.extend(ranking.rows.into_iter().map(|row| Row { label: entry.name.into(), ..row }));
+        }
+    }
+    note(controls, built_in.name, rows, BASE_CONTROL);
+    Ok(())
+}
+
+fn note(standing: &mut Standing, scenario: &str, rows: Vec<Row>, base: &str) {
+    let Some(base) = rows.iter().find(|row| row.label == base).map(|row| row.seconds.clone()) else { return };
+    for row in rows {
+        let ratio = stats::paired_ratio(&row.seconds, &base, 1);
+        let (ratio, sure) = ratio.map_or((1.0, false), |ratio| (ratio.ratio, ratio.p < 0.05));
+        let scenario = match row.runs - row.finished {
+            0 => scenario.into(),
+            unfinished => format!("{scenario} ({unfinished} unfinished)"),
+        };
+        standing.entry(row.label).or_default().push(Against { scenario, ratio, sure });
+    }
+}
+
+fn section<T: ?Sized>(entry: &Entry<T>, standing: Option<&Vec<Against>>, base: &str) -> String {
+    let mut text =
+        format!("### {}\n\n{}.\n\nSource: {}.\n\n", entry.name, capital(entry.summary), entry.source);
+    let own = entry.parameters.iter().filter(|p| !["opportunistic", "penalise"].contains(&p.name));
+    for parameter in own {
+        let (default, allowed) = (parameter.write(parameter.default), parameter.allowed());
+        let _ =
+            writeln!(text, "- `{}`: {} (default {default}; {allowed})", parameter.name, parameter.summary);
+    }
+    for preset in entry.presets {
+        let _ = writeln!(text, "- preset `{}:{}`: {}", entry.name, preset.name, preset.summary);
+    }
+    for exception in entry.exceptions {
+        let _ =
+            writeln!(text, "- departs from the shared contract (`{}`): {}", exception.rule, exception.reason);
+    }
+    if !text.ends_with("\n\n") {
+        text.push('\n');
+    }
+    if entry.name == base {
+        return text + "The others are measured against it.\n\n";
+    }
+    let Some(standing) = standing else { return text };
+    let mut sorted: Vec<&Against> = standing.iter().collect();
+    sorted.sort_by(|a, b| a.ratio.total_cmp(&b.ratio).then_with(|| a.scenario.cmp(&b.scenario)));
+    let wins = sorted.iter().filter(|against| against.ratio < 0.99).take(4).map(|against| phrase(against));
+    let losses =
+        sorted.iter().rev().filter(|against| against.ratio > 1.01).take(4).map(|against| phrase(against));
+    let or_none = |list: Vec<String>| if list.is_empty() { "nowhere by 1 %".into() } else { list.join(", ") };
+    let (wins, losses) = (or_none(wins.collect()), or_none(losses.collect()));
+    text + &format!("Faster than `{base}`: {wins}. Slower: {losses}.\n\n")
+}
+
+fn phrase(against: &Against) -> String {
+    let percent = format!("{:+.0} %", (against.ratio - 1.0) * 100.0);
+    let percent = if against.sure { percent } else { format!("({percent})") };
+    format!("{} {percent}", against.scenario)
+}
+
+fn capital(text: &str) -> String {
+    let mut chars = text.chars();
+    chars.next().map_or(String::new(), |first| first.to_uppercase().collect::<String>() + chars.as_str())
+}
+
+/// A picture's line in the page; the picture is kept for its file.
+fn show(name: &str, picture: (String, String), pictures: &mut Vec<(String, String)>) -> String {
+    let (caption, svg) = picture;
+    let text = format!("![{caption}]({PICTURES}/{name}.svg)\n\n");
+    pictures.push((format!("{name}.svg"), svg));
+    text
+}
+
+/// A run over the default scenario.
+fn example(
+    registries: &Registries,
+    scheduler: &str,
+    control: &str,
+    workload: Workload,
+    recording: Recording,
+) -> Result<(Vec<String>, RunResult), Failure> {
+    let loaded = scenario::load(scenario::DEFAULT, registries)?.scenario;
+    let names = loaded.paths.iter().map(|path| path.name.clone()).collect();
+    let result = ropewalk_sim::run(&RunSpec {
+        scenario: Arc::new(Scenario { workload, ..loaded }),
+        scheduler: algorithm(&registries.schedulers, "gallery", scheduler)?,
+        congestion: algorithm(&registries.congestion, "gallery", control)?,
+        mode: Mode::Multipath,
+        seed: 1,
+        start_phase: 0,
+        recording,
+    });
+    Ok((names, result))
+}
+
+/// Each path's share of what was sent, in words.
+fn shares(names: &[String], result: &RunResult) -> String {
+    let total: u64 = result.paths.iter().map(|path| path.bytes).sum();
+    let shares = names
+        .iter()
+        .zip(&result.paths)
+        .map(|(name, path)| format!("{name} {:.0} %", path.bytes as f64 * 100.0 / total.max(1) as f64));
+    shares.collect::<Vec<_>>().join(", ")
+}
+
+fn segments_of(registries: &Registries, entry: &Entry<dyn Scheduler>) -> Result<(String, String), Failure> {
+    let bytes = 1 << 20;
+    let recording = Recording { segments: true, ..Recording::default() };
+    let (names, result) = example(registries, entry.name, BASE_CONTROL, Workload::Flow { bytes }, recording)?;
+    let caption =
+        format!("{}: {:.0} ms; {}", entry.name, result.duration as f64 / 1e6, shares(&names, &result));
+    let svg = plot::segments(&caption, &names, &result.segments, bytes, result.duration);
+    Ok((caption, svg))
+}
+
+fn windows_of(
+    registries: &Registries,
+    entry: &Entry<dyn CongestionControl>,
+) -> Result<(String, String), Failure> {
+    let recording = Recording { samples_every: 50_000_000, ..Recording::default() };
+    let workload = Workload::Bulk { duration: 10_000_000_000 };
+    let (names, result) = example(registries, BASE_SCHEDULER, entry.name, workload, recording)?;
+    let megabits = result.delivered_bytes as f64 * 8e3 / result.duration.max(1) as f64;
+    let caption = format!("{}: {megabits:.1} Mbit/s; {}", entry.name, shares(&names, &result));
+    let svg = plot::windows(&caption, &names, &result.samples, result.duration);
+    Ok((caption, svg))
+}
