@@ -268,3 +268,49 @@ fn windows_of(
     let svg = plot::windows(&caption, &names, &result.samples, result.duration);
     Ok((caption, svg))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    /// The page in the repository has every algorithm that is registered, with its picture: who adds one makes it anew.
+    #[test]
+    fn the_page_has_every_algorithm_and_its_picture() {
+        let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+        let page = std::fs::read_to_string(docs.join("schedulers.md")).expect("docs/schedulers.md");
+        let registries = Registries::builtin();
+        let schedulers = registries.schedulers.entries().iter().map(|entry| (entry.name, entry.summary));
+        let controls = registries.congestion.entries().iter().map(|entry| (entry.name, entry.summary));
+        for (name, summary) in schedulers.chain(controls) {
+            assert!(
+                page.contains(&format!("### {name}\n\n{}.", capital(summary))),
+                "{name} is not in the page"
+            );
+            let picture = format!("{PICTURES}/{name}.svg");
+            assert!(page.contains(&format!("({picture})")), "{picture} is not shown");
+            let svg = std::fs::read_to_string(docs.join(&picture)).unwrap_or_default();
+            assert!(svg.starts_with("<svg") && svg.contains("<path d=\"M"), "{picture} has nothing drawn");
+        }
+        for undefined in ["MPVeno", "MPTCPPW"] {
+            assert!(page.contains(undefined), "{undefined} is not listed");
+        }
+    }
+
+    #[test]
+    fn wins_and_losses_in_order_and_chance_in_brackets() {
+        let against = |scenario: &str, ratio, sure| Against { scenario: scenario.into(), ratio, sure };
+        let standing = vec![
+            against("a", 0.9, true),
+            against("b", 1.2, false),
+            against("c", 0.8, true),
+            against("d", 1.0, true),
+        ];
+        let registries = Registries::builtin();
+        let entry = registries.schedulers.entries().iter().find(|entry| entry.name == "ecf").expect("ecf");
+        let text = section(entry, Some(&standing), BASE_SCHEDULER);
+        assert!(text.contains("Faster than `minrtt`: c -20 %, a -10 %. Slower: b (+20 %)."), "{text}");
+        assert!(text.contains("- `beta`") && text.contains("(default 0.25; a number from 0 to 4)"), "{text}");
+    }
+}
