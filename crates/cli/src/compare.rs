@@ -8,10 +8,11 @@ use indicatif::{ProgressBar, ProgressStyle};
 use ropewalk_engine::registry::{Registry, Spec};
 use ropewalk_lab::compare::{Comparison, Contender, Ranking, Request, Row, compare, verdict};
 use ropewalk_lab::diagnostic::{Diagnostic, Source};
+use ropewalk_lab::report::rope::{self, Budget};
+use ropewalk_lab::report::{self, Origin, comparison};
 use ropewalk_lab::table::Table;
-use ropewalk_lab::{Registries, scenario, stats, units};
+use ropewalk_lab::{Registries, scenario, units};
 use ropewalk_sim::{Direction, Mode, Scenario, Workload};
-use serde_json::json;
 
 use crate::{Failure, output};
 
@@ -24,6 +25,7 @@ use crate::{Failure, output};
   ropewalk compare
   ropewalk compare --path 'wifi: 50 Mbit/s, 20 ms +-5 ms, 0.5 %' --path 'lte: 20 Mbit/s, 60 ms, queue 400 packets'
   ropewalk compare --scenario satellite-lte --size '256 KiB' --size '4 MiB' --schedulers 'minrtt,blest,ecf(beta=0.5)'
+  ropewalk compare --report report.html
   ropewalk compare --json | jq '.rankings[0].rows[0]'
 
 A path is `name: rate, round-trip time [+-spread], loss`; the time is what ping shows, half of it each way. Also:
@@ -59,9 +61,15 @@ pub(crate) struct Options {
     /// Send and receive buffer of both ends, fixed
     #[arg(long, value_name = "SIZE")]
     buffer: Option<String>,
-    /// As JSON
+    /// As JSON, which `ropewalk report` makes a page of
     #[arg(long)]
     json: bool,
+    /// With --json: also the traces of a few runs, for the report's rope view
+    #[arg(long, requires = "json")]
+    trace: bool,
+    /// Also write a report: one HTML file that needs no network
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
     /// Also write every run as CSV
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
@@ -106,7 +114,7 @@ fn list(text: &str) -> Vec<&str> {
     parts
 }
 
-pub(crate) fn run(registries: &Registries, options: &Options) -> Result<(), Failure> {
+pub(crate) fn run(registries: &Registries, options: &Options, origin: &Origin) -> Result<(), Failure> {
     let request = request(registries, options)?;
     let total = request.workloads.len() * request.contenders.len() * request.runs as usize;
     let bar = ProgressBar::new(total as u64);
@@ -122,8 +130,13 @@ pub(crate) fn run(registries: &Registries, options: &Options) -> Result<(), Fail
     if let Some(file) = &options.csv {
         output::write_file(file, &csv(&comparison))?;
     }
+    let document = |ropes| comparison::document(origin, &request.scenario, &comparison, ropes);
+    let ropes = || rope::trace(&request, &comparison, Budget::default(), ropewalk_sim::run);
+    if let Some(file) = &options.report {
+        output::write_file(file, &report::page(&document(ropes())))?;
+    }
     let text = if options.json {
-        format!("{:#}\n", json(&comparison))
+        format!("{:#}\n", document(if options.trace { ropes() } else { Vec::new() }))
     } else {
         text(&request.scenario, &comparison)
     };
@@ -315,57 +328,10 @@ fn section(ranking: &Ranking, limit: f64) -> String {
     let mut title = ranking.title.clone();
     title[..1].make_ascii_uppercase();
     let mut text = format!("{title}\n{}\n", table.render());
-    for warning in warnings(ranking) {
+    for warning in comparison::warnings(ranking) {
         text += &format!("{warning}\n\n");
     }
     text
-}
-
-/// Where the first one's lead is a difference that the runs don't bear out.
-fn warnings(ranking: &Ranking) -> Vec<String> {
-    let Some(first) = ranking.rows.first() else { return Vec::new() };
-    let others =
-        [("linux", first.versus_linux), (ranking.best_tcp.as_deref().unwrap_or("tcp"), first.versus_tcp)];
-    let told = others.iter().filter_map(|(name, ratio)| stats::warning(&first.label, name, ratio.as_ref()?));
-    told.collect()
-}
-
-fn json(comparison: &Comparison) -> serde_json::Value {
-    let ratio = |ratio: Option<ropewalk_lab::stats::Ratio>| {
-        ratio.map(|r| json!({ "ratio": r.ratio, "interval": r.interval.map(|(a, b)| [a, b]), "p": r.p, "t_test_p": r.t_p }))
-    };
-    json!({
-        "scenario": comparison.scenario,
-        "congestion": comparison.congestion,
-        "runs": comparison.runs,
-        "seed": comparison.seed,
-        "interrupted": comparison.interrupted,
-        "verdict": verdict(comparison),
-        "rankings": comparison.rankings.iter().map(|ranking| json!({
-            "workload": ranking.title,
-            "size_bytes": ranking.bytes,
-            "best_tcp": ranking.best_tcp,
-            "warnings": warnings(ranking),
-            "rows": ranking.rows.iter().map(|row| json!({
-                "scheduler": row.label,
-                "single_path": row.single_path,
-                "finished_runs": row.finished,
-                "runs": row.runs,
-                "fct_mean_s": row.mean,
-                "fct_p50_s": row.p50,
-                "fct_p95_s": row.p95,
-                "fct_mean_interval_s": row.interval.map(|(a, b)| [a, b]),
-                "ties_with_best": row.ties_with_best,
-                "versus_linux": ratio(row.versus_linux),
-                "versus_best_tcp": ratio(row.versus_tcp),
-                "bound_s": row.bound.map(|bound| json!({ "capacity": bound.capacity, "window": bound.window })),
-                "over_bound": row.over_bound().map(|(capacity, window)| json!({ "capacity": capacity, "window": window })),
-                "repeated_bytes_mean": row.duplicated,
-                "retransmitted_segments_mean": row.retransmissions,
-                "timeouts_mean": row.timeouts,
-            })).collect::<Vec<_>>(),
-        })).collect::<Vec<_>>(),
-    })
 }
 
 fn csv(comparison: &Comparison) -> String {

@@ -7,6 +7,7 @@ mod explain;
 mod gallery;
 mod list;
 mod output;
+mod report;
 mod scenario;
 mod sweep;
 
@@ -42,6 +43,8 @@ enum Command {
     Gallery(gallery::Options),
     /// Schedulers and congestion controls
     List(list::Options),
+    /// Make the page of a saved run
+    Report(report::Options),
     /// Built-in scenarios, and checking your own
     Scenario(scenario::Options),
     /// Vary a scenario's parameters over a grid or a sample of the space
@@ -69,6 +72,8 @@ impl From<ropewalk_lab::diagnostic::Diagnostic> for Failure {
 
 /// The whole command: parses `arguments`, the program's name first, and does what they say.
 pub fn run(registries: Registries, arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let arguments: Vec<OsString> = arguments.into_iter().collect();
+    let origin = report::origin(&arguments);
     let arguments = match Arguments::try_parse_from(arguments) {
         Ok(arguments) => arguments,
         Err(error) => {
@@ -79,10 +84,11 @@ pub fn run(registries: Registries, arguments: impl IntoIterator<Item = OsString>
         }
     };
     let done = match arguments.command {
-        Command::Compare(options) => compare::run(&registries, &options),
+        Command::Compare(options) => compare::run(&registries, &options, &origin),
         Command::Explain(options) => explain::run(&registries, &options),
         Command::Gallery(options) => gallery::run(&registries, &options),
         Command::List(options) => list::run(&registries, &options),
+        Command::Report(options) => report::run(&options),
         Command::Scenario(options) => scenario::run(&registries, &options),
         Command::Sweep(options) => sweep::run(&registries, &options),
     };

@@ -29,7 +29,11 @@ pub(crate) fn write_file_with(
 ) -> Result<(), Failure> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let failure = |error: std::io::Error| Failure::Other(format!("{}: {error}", path.display()));
-    let mut file = tempfile::NamedTempFile::new_in(folder).map_err(failure)?;
+    let mut builder = tempfile::Builder::new();
+    // Readable for whom the user's mask allows, as any file that a command writes.
+    #[cfg(unix)]
+    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
+    let mut file = builder.tempfile_in(folder).map_err(failure)?;
     let mut out = BufWriter::new(file.as_file_mut());
     write(&mut out).and_then(|()| out.flush()).map_err(failure)?;
     drop(out);

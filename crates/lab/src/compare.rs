@@ -43,6 +43,41 @@ pub struct Request {
     pub jobs: usize,
 }
 
+impl Request {
+    fn scenario_with(&self, workload: &Workload) -> Arc<Scenario> {
+        Arc::new(Scenario { workload: workload.clone(), ..self.scenario.clone() })
+    }
+
+    /// One run of one contender in a scenario that has its workload.
+    fn run_of(&self, scenario: Arc<Scenario>, number: u32, who: usize) -> RunSpec {
+        let contender = &self.contenders[who];
+        let start_phase = start_phase(&scenario, number, self.runs);
+        RunSpec {
+            scenario,
+            scheduler: contender.scheduler.clone(),
+            congestion: self.congestion.clone(),
+            mode: contender.mode,
+            seed: self.seed.wrapping_add(u64::from(number)),
+            start_phase,
+            recording: Recording::default(),
+        }
+    }
+
+    /// The very run that a comparison did: the workload's place, the run's number from 0, the contender's place.
+    ///
+    /// # Panics
+    /// If there is no such workload or contender.
+    pub fn run_spec(&self, workload: usize, number: u32, who: usize) -> RunSpec {
+        self.run_of(self.scenario_with(&self.workloads[workload]), number, who)
+    }
+
+    /// The place of the workload that a ranking is about.
+    pub fn workload_of(&self, ranking: &Ranking) -> Option<usize> {
+        let same = |workload: &Workload| describe(workload) == (ranking.title.clone(), ranking.bytes);
+        self.workloads.iter().position(same)
+    }
+}
+
 /// What is kept of one run.
 #[derive(Clone, Debug)]
 struct Kept {
@@ -165,26 +200,14 @@ pub fn compare(
     let runs = request.runs as usize;
     let per_workload = request.contenders.len() * runs;
     let total = request.workloads.len() * per_workload;
-    let scenarios: Vec<Arc<Scenario>> = request
-        .workloads
-        .iter()
-        .map(|workload| Arc::new(Scenario { workload: workload.clone(), ..request.scenario.clone() }))
-        .collect();
+    let scenarios: Vec<Arc<Scenario>> =
+        request.workloads.iter().map(|workload| request.scenario_with(workload)).collect();
     let next = AtomicUsize::new(0);
     let spec = |index: usize| {
         let (workload, rest) = (index / per_workload, index % per_workload);
         // Seeds outermost, so that an interrupted comparison has whole pairs.
         let (number, who) = (rest / request.contenders.len(), rest % request.contenders.len());
-        let contender = &request.contenders[who];
-        RunSpec {
-            scenario: scenarios[workload].clone(),
-            scheduler: contender.scheduler.clone(),
-            congestion: request.congestion.clone(),
-            mode: contender.mode,
-            seed: request.seed.wrapping_add(number as u64),
-            start_phase: start_phase(&request.scenario, number as u32, request.runs),
-            recording: Recording::default(),
-        }
+        request.run_of(scenarios[workload].clone(), number as u32, who)
     };
     let limit = request.scenario.limit as f64 / 1e9;
     let worker = || {

@@ -7,6 +7,7 @@ pub mod compare;
 pub mod diagnostic;
 pub mod evidence;
 mod registries;
+pub mod report;
 pub mod scenario;
 pub mod stats;
 pub mod sweep;

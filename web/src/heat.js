@@ -1,0 +1,53 @@
+// Heat maps: one cell for each setting of what was swept.
+
+/** Every contender's mean against the first's, for every workload of a comparison. */
+function heatSections() {
+  if (doc.rankings.length < 2) return [];
+  const short = (ranking) => ranking.workload.replace(/^one flow of /, '');
+  const columns = doc.rankings.map(short);
+  const cells = doc.rankings.flatMap((ranking) => ranking.rows.map((row) => ({
+    x: short(ranking),
+    y: row.scheduler,
+    ratio: row.fct_mean_s / ranking.rows[0].fct_mean_s,
+    tie: row.ties_with_best,
+    mean: row.fct_mean_s,
+  })));
+  // In the order of the geometric mean over all workloads.
+  const score = new Map();
+  for (const cell of cells) score.set(cell.y, (score.get(cell.y) || 0) + Math.log(cell.ratio));
+  const rows = [...score.keys()].sort((a, b) => score.get(a) - score.get(b));
+  const figure = chart({
+    title: () => 'Mean completion time against the first, by workload',
+    name: () => 'by-workload',
+    table: () => [['workload', 'scheduler', 'mean_s', 'ratio_to_first', 'ties_with_first'], cells.map((cell) => [cell.x, cell.y, cell.mean, cell.ratio, cell.tie])],
+    summary: () => `${rows[0]} is the best over all workloads together. First: ${doc.rankings.map((ranking) => `${ranking.rows[0].scheduler} with ${short(ranking)}`).join(', ')}. A dot marks the first and its ties.`,
+    draw: (width) => {
+      const longest = Math.max(...rows.map((row) => row.length));
+      return Plot.plot({
+        ...plotBase(width),
+        height: rows.length * 24 + 44,
+        marginLeft: Math.min(width * 0.36, longest * 7.2 + 18),
+        marginTop: 34,
+        marginBottom: 6,
+        x: { domain: columns, axis: 'top', label: null, tickSize: 0, padding: 0.02 },
+        y: { domain: rows, label: null, tickSize: 0, padding: 0.06 },
+        marks: [
+          Plot.cell(cells, { x: 'x', y: 'y', fill: (cell) => slower(cell.ratio), inset: 0.5, rx: 3 }),
+          Plot.text(cells, { x: 'x', y: 'y', text: (cell) => `${cell.tie ? '● ' : ''}${cell.ratio < 1.0005 ? time(cell.mean) : change(cell.ratio)}`, fill: (cell) => onto(slower(cell.ratio)), fontSize: 11 }),
+        ],
+      });
+    },
+  });
+  return [section('workloads', 'Across workloads', null, figure)];
+}
+
+/** Slower is further from the card's colour along one hue; 3 times or more is its end. */
+function slower(ratio) {
+  const share = Math.min(1, Math.log(Math.max(1, ratio)) / Math.log(3));
+  return d3.interpolateLab(colour('faint'), colour('retransmitted'))(share);
+}
+
+/** Black or white, whichever is read better on a colour. */
+function onto(background) {
+  return d3.lab(background).l > 58 ? '#101418' : '#ffffff';
+}

@@ -1,0 +1,96 @@
+// The page put together.
+
+/** Which workload is shown; whoever shows it listens. */
+const state = {
+  index: 0,
+  listeners: [],
+  ranking: () => doc.rankings[state.index],
+  listen: (hear) => state.listeners.push(hear),
+  choose(index) {
+    state.index = index;
+    redrawAll();
+    for (const hear of state.listeners) hear();
+  },
+};
+
+function section(id, title, lead, ...children) {
+  const contents = document.getElementById('contents');
+  contents.append(h('a', { href: `#${id}` }, title));
+  return h('section', { id, 'aria-label': title },
+    h('header', {}, h('h2', {}, title), ['ranking', 'times', 'rope'].includes(id) ? workloadTabs() : null),
+    lead ? h('p', { class: 'lead' }, ...prose(lead)) : null, children);
+}
+
+/** The choice of workload, the same wherever it stands. */
+function workloadTabs() {
+  if (!doc.rankings || doc.rankings.length < 2) return null;
+  const names = doc.rankings.map((ranking) => ranking.workload.replace(/^one flow of /, ''));
+  const bar = tabs('Workload', names, state.index, (i) => { if (i !== state.index) state.choose(i); });
+  state.listen(() => [...bar.children].forEach((button, i) => button.setAttribute('aria-pressed', String(i === state.index))));
+  return bar;
+}
+
+function pathWords(path) {
+  const link = doc.direction === 'upload' ? path.up : path.down;
+  const parts = [link.rate, `${+path.rtt_ms.toFixed(2)} ms`];
+  if (link.jitter) parts[1] += ` ± ${link.jitter}`;
+  if (link.loss !== 'none') parts.push(`${link.loss} loss`);
+  // A number and its unit stay on one line.
+  return parts.join(', ').replace(/(\d|±) /g, '$1\u00a0');
+}
+
+function facts() {
+  const ranking = state.ranking();
+  const [first] = ranking.rows;
+  const list = h('dl', { class: 'facts' });
+  const redraw = () => {
+    const now = state.ranking();
+    const [winner] = now.rows;
+    const versus = (ratio, name) => (ratio ? h('div', { class: 'fact' }, h('dt', {}, `against ${name}`),
+      h('dd', { class: ratio.p >= 0.05 ? 'unsure' : ratio.ratio < 1 ? 'good' : 'bad' }, change(ratio.ratio),
+        h('small', {}, ratio.p >= 0.05 ? 'no significant difference' : ratio.interval ? `95 % interval ${change(ratio.interval[0])} to ${change(ratio.interval[1])}` : 'the same in every run'))) : null);
+    list.replaceChildren(...[
+      h('div', { class: 'fact' }, h('dt', {}, `first with ${now.workload}`), h('dd', {}, winner.scheduler,
+        h('small', {}, `mean ${time(winner.fct_mean_s)}${winner.fct_mean_interval_s ? `, 95 % within ${winner.fct_mean_interval_s.map(time).join(' to ')}` : ''}`))),
+      versus(winner.versus_linux, 'linux'),
+      versus(winner.versus_best_tcp, now.best_tcp),
+      ...doc.paths.map((path) => h('div', { class: 'fact' }, h('dt', {}, `path ${path.name}`), h('dd', { style: 'font-size: 1.05rem' }, pathWords(path),
+        h('small', {}, `queue ${(doc.direction === 'upload' ? path.up : path.down).queue}`)))),
+    ].filter(Boolean));
+  };
+  if (first) redraw();
+  state.listen(redraw);
+  return list;
+}
+
+function originSection() {
+  return section('origin', 'How this was made', null, h('div', { class: 'origin' },
+    h('p', { class: 'lead' }, 'Every contender ran on the same simulated paths with the same seeds; the same command gives the same numbers on any machine.'),
+    h('pre', {}, doc.command),
+    h('p', { class: 'lead' }, `Ropewalk ${doc.version}. ${doc.runs ? `${count(doc.runs, 'run')} of each, seeds from ${doc.seed}${doc.congestion ? `, congestion control ${doc.congestion}` : ''}. ` : ''}Intervals are percentile bootstraps of the mean; differences are geometric means of paired ratios over seeds, with Holm’s correction where several are compared with the first.`),
+    h('div', { class: 'tools' }, h('button', { type: 'button', onclick: () => save(`${fileName('ropewalk', doc.scenario || doc.title || 'report')}.json`, 'application/json', JSON.stringify(doc, null, 1)) }, 'All data as JSON'), ' ',
+      h('button', { type: 'button', onclick: () => print() }, 'Print'))));
+}
+
+function comparisonPage() {
+  // The most telling workload first: the largest with a trace.
+  const traced = new Set(doc.ropes.map((rope) => rope.ranking));
+  state.index = Math.max(0, doc.rankings.findLastIndex((_, i) => traced.has(i)));
+  const kicker = `${doc.scenario}: ${doc.summary}. ${doc.direction}, ${doc.congestion}, ${count(doc.runs, 'run')} of each.`;
+  const parts = [h('p', { class: 'kicker' }, kicker), h('h1', {}, ...prose(doc.verdict))];
+  if (doc.interrupted) parts.push(h('p', { class: 'bad' }, 'Interrupted: only runs that every contender finished are here.'));
+  if (!doc.rankings.length) return parts;
+  parts.push(facts());
+  parts.push(section('ranking', 'Ranking', null, rankingChart(state), ...rankingNumbers(state)));
+  parts.push(section('times', 'Completion times', 'Each run is one flow from connect to the last byte. Choose who is in colour.', ...distribution(state)));
+  parts.push(...heatSections());
+  if (doc.ropes.length) {
+    parts.push(section('rope', 'The rope', 'One run in time: each subflow a lane, each segment a bar from sent to acknowledged. A lane is as thick as its subflow has segments in flight; a bar tells the scheduler’s reason.', ...ropeSection(state)));
+  }
+  parts.push(originSection());
+  return parts;
+}
+
+initTheme();
+document.getElementById('page').append(...comparisonPage());
+redrawAll();
