@@ -6,8 +6,10 @@ const FRAME: &str = include_str!("../../../../web/src/page.html");
 const STYLE: &str = include_str!("../../../../web/src/style.css");
 
 /// Libraries, as their authors publish them; their licences stand beside them in `web/vendor`.
-const LIBRARIES: &[&str] =
-    &[include_str!("../../../../web/vendor/d3.min.js"), include_str!("../../../../web/vendor/plot.umd.min.js")];
+const LIBRARIES: &[&str] = &[
+    include_str!("../../../../web/vendor/d3.min.js"),
+    include_str!("../../../../web/vendor/plot.umd.min.js"),
+];
 
 /// Our own program, in the order in which its parts build on each other.
 const PROGRAM: &[&str] = &[

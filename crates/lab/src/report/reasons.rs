@@ -130,10 +130,12 @@ mod tests {
     #[test]
     fn the_words_are_kept_once() {
         let mut reasons = Reasons::default();
-        let numbers: Vec<_> =
-            ["least srtt, 28.9 ms", "least srtt, 30.0 ms", "least srtt, 28.9 ms"].map(|r| reasons.add(r)).into();
+        let numbers: Vec<_> = ["least srtt, 28.9 ms", "least srtt, 30.0 ms", "least srtt, 28.9 ms"]
+            .map(|r| reasons.add(r))
+            .into();
         assert_eq!(numbers, [0, 1, 0]);
-        let expected = json!({ "templates": ["least srtt, #1 ms"], "template": [0, 2], "numbers": [289, 300] });
+        let expected =
+            json!({ "templates": ["least srtt, #1 ms"], "template": [0, 2], "numbers": [289, 300] });
         assert_eq!(reasons.to_json(), expected);
     }
 }

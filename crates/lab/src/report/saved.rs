@@ -31,7 +31,8 @@ pub fn read(path: &Path) -> Result<Value, Diagnostic> {
 /// As [`read`].
 pub fn parse(name: &str, text: &str) -> Result<Value, Diagnostic> {
     let document: Value = serde_json::from_str(text).map_err(|error| {
-        let before: usize = text.split_inclusive('\n').take(error.line().saturating_sub(1)).map(str::len).sum();
+        let before: usize =
+            text.split_inclusive('\n').take(error.line().saturating_sub(1)).map(str::len).sum();
         let at = (before + error.column().saturating_sub(1)).min(text.len());
         let at = (0..=at).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
         // A page of numbers on one line helps nobody: the place is shown only where lines are short.
@@ -43,7 +44,8 @@ pub fn parse(name: &str, text: &str) -> Result<Value, Diagnostic> {
         }
     })?;
     let wrong = |what: String| {
-        Err(Diagnostic::new(format!("{name}: {what}")).help("a saved run is what `ropewalk compare --json` prints"))
+        Err(Diagnostic::new(format!("{name}: {what}"))
+            .help("a saved run is what `ropewalk compare --json` prints"))
     };
     match document.get("format").and_then(Value::as_u64) {
         None => return wrong("no saved run: the field `format` is missing".into()),
