@@ -11,7 +11,7 @@ use ropewalk_lab::diagnostic::{Diagnostic, Source};
 use ropewalk_lab::report::rope::{self, Budget};
 use ropewalk_lab::report::{self, Origin, comparison};
 use ropewalk_lab::table::Table;
-use ropewalk_lab::{Registries, scenario, units};
+use ropewalk_lab::{Registries, emulated, scenario, units};
 use ropewalk_sim::{Direction, Mode, Scenario, Workload};
 
 use crate::{Failure, output};
@@ -61,6 +61,15 @@ pub(crate) struct Options {
     /// Send and receive buffer of both ends, fixed
     #[arg(long, value_name = "SIZE")]
     buffer: Option<String>,
+    /// Where the transfers run: the simulator, or the emulator (real packets in real time; Linux, `ip`, /dev/net/tun)
+    #[arg(long, value_parser = ["simulated", "emulated"], default_value = "simulated")]
+    world: String,
+    /// In the emulated world: who sends the data
+    #[arg(long, value_parser = ["engine", "kernel"], default_value = "engine")]
+    sender: String,
+    /// In the emulated world: who receives it
+    #[arg(long, value_parser = ["engine", "kernel"], default_value = "engine")]
+    receiver: String,
     /// As JSON, which `ropewalk report` makes a page of
     #[arg(long)]
     json: bool,
@@ -125,7 +134,16 @@ pub(crate) fn run(registries: &Registries, options: &Options, origin: &Origin) -
     let heard = stop.clone();
     // If another handler is there already, Ctrl-C simply ends the program: nothing is half-written.
     let _ = ctrlc::set_handler(move || heard.store(true, Ordering::Relaxed));
-    let comparison = compare(&request, ropewalk_sim::run, || bar.inc(1), &stop);
+    let comparison = if options.world == "emulated" {
+        let kernel = |word: &str| word == "kernel";
+        let ends = emulated::Ends {
+            sender_kernel: kernel(&options.sender),
+            receiver_kernel: kernel(&options.receiver),
+        };
+        in_real_time(&request, ends, &bar, &stop)?
+    } else {
+        compare(&request, ropewalk_sim::run, || bar.inc(1), &stop)
+    };
     bar.finish_and_clear();
     if let Some(file) = &options.csv {
         output::write_file(file, &csv(&comparison))?;
@@ -145,6 +163,44 @@ pub(crate) fn run(registries: &Registries, options: &Options, origin: &Origin) -
         return Err(Failure::Other("interrupted: only runs that every contender finished are shown".into()));
     }
     Ok(())
+}
+
+/// The same table in real time: one run at a time, or they would disturb each other.
+fn in_real_time(
+    request: &Request,
+    ends: emulated::Ends,
+    bar: &ProgressBar,
+    stop: &Arc<AtomicBool>,
+) -> Result<Comparison, Failure> {
+    ropewalk_host::netns::become_root_of_own_user_namespace()
+        .map_err(|error| Failure::Other(error.to_string()))?;
+    let request = emulated::request(request, ends).map_err(Failure::Other)?;
+    let failed = std::sync::Mutex::new(None);
+    let tally = std::sync::Mutex::new(emulated::Tally::default());
+    let comparison = compare(
+        &request,
+        |spec| match emulated::run(spec, ends, &tally) {
+            Ok(result) => result,
+            Err(error) => {
+                // Nothing can be measured: the first reason is told, and no table is shown.
+                stop.store(true, Ordering::Relaxed);
+                if let Ok(mut failed) = failed.lock() {
+                    failed.get_or_insert(error);
+                }
+                emulated::nothing(spec)
+            }
+        },
+        || bar.inc(1),
+        stop,
+    );
+    if let Ok(Some(error)) = failed.into_inner() {
+        bar.finish_and_clear();
+        return Err(Failure::Other(error));
+    }
+    if let Ok(tally) = tally.into_inner() {
+        anstream::eprintln!("{}", tally.describe());
+    }
+    Ok(comparison)
 }
 
 fn request(registries: &Registries, options: &Options) -> Result<Request, Failure> {

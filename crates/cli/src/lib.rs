@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod compare;
+mod emulate;
 mod explain;
 mod gallery;
 mod list;
@@ -37,6 +38,8 @@ struct Arguments {
 enum Command {
     /// Rank schedulers on your paths
     Compare(compare::Options),
+    /// Run any program behind emulated paths, with the kernel's Multipath TCP
+    Emulate(emulate::Options),
     /// Show each decision of a scheduler with its reason
     Explain(explain::Options),
     /// Write the page of all algorithms, with where each wins and loses
@@ -85,6 +88,10 @@ pub fn run(registries: Registries, arguments: impl IntoIterator<Item = OsString>
     };
     let done = match arguments.command {
         Command::Compare(options) => compare::run(&registries, &options, &origin),
+        Command::Emulate(options) => match emulate::run(&registries, &options) {
+            Ok(code) => return code,
+            Err(failure) => Err(failure),
+        },
         Command::Explain(options) => explain::run(&registries, &options),
         Command::Gallery(options) => gallery::run(&registries, &options),
         Command::List(options) => list::run(&registries, &options),

@@ -6,6 +6,7 @@
 
 pub mod clock;
 pub mod entropy;
+pub mod experiment;
 pub mod frame;
 pub mod kernel;
 pub mod netns;

@@ -42,6 +42,11 @@ impl Namespace {
         Ok(Namespace { fd, name: name.to_string() })
     }
 
+    /// One that exists already, by its descriptor.
+    pub fn from_fd(fd: OwnedFd, name: &str) -> Self {
+        Namespace { fd, name: name.to_string() }
+    }
+
     /// Its name, for messages.
     pub fn name(&self) -> &str {
         &self.name

@@ -237,6 +237,26 @@ impl World {
     /// # Errors
     /// If a device fails.
     pub fn run(&mut self, until: Option<Nanos>) -> io::Result<()> {
+        self.turn(until, true)
+    }
+
+    /// Runs until the stop flag is set or `until` comes, even if every program is done.
+    ///
+    /// # Errors
+    /// If a device fails.
+    pub fn run_past(&mut self, until: Nanos) -> io::Result<()> {
+        self.turn(Some(until), false)
+    }
+
+    /// Whether the engine's programs are done (or there are none).
+    pub fn is_idle(&self) -> bool {
+        self.ends.iter().all(|end| match end {
+            End::Engine(_, app) => app.is_done(),
+            End::Kernel(_) => true,
+        })
+    }
+
+    fn turn(&mut self, until: Option<Nanos>, heed_done: bool) -> io::Result<()> {
         if !self.started {
             self.started = true;
             let now = self.clock.now();
@@ -251,7 +271,9 @@ impl World {
             let mut busy = self.deliver(now)?;
             busy |= self.read_devices()?;
             busy |= self.run_engines()?;
-            if self.stop.load(Ordering::Relaxed) || until.is_some_and(|until| now >= until) || self.is_done()
+            if self.stop.load(Ordering::Relaxed)
+                || until.is_some_and(|until| now >= until)
+                || (heed_done && self.is_done())
             {
                 return Ok(());
             }
@@ -262,15 +284,7 @@ impl World {
     }
 
     fn is_done(&self) -> bool {
-        let mut engines = self.ends.iter().filter_map(|end| match end {
-            End::Engine(_, app) => Some(app),
-            End::Kernel(_) => None,
-        });
-        let mut any = false;
-        engines.all(|app| {
-            any = true;
-            app.is_done()
-        }) && any
+        self.ends.iter().any(|end| matches!(end, End::Engine(..))) && self.is_idle()
     }
 
     fn rest(&mut self, until: Option<Nanos>) -> io::Result<()> {

@@ -5,6 +5,7 @@
 pub mod bound;
 pub mod compare;
 pub mod diagnostic;
+pub mod emulated;
 pub mod evidence;
 mod registries;
 pub mod report;

@@ -48,7 +48,11 @@ impl LinkStats {
 
     /// Packets and copies that went in and have neither come out nor been lost.
     pub fn inside(&self) -> u64 {
-        let lost = self.dropped_queue + self.dropped_aqm + self.dropped_loss + self.dropped_down;
-        (self.packets_in + self.duplicated).saturating_sub(self.packets_delivered + lost)
+        (self.packets_in + self.duplicated).saturating_sub(self.packets_delivered + self.dropped())
+    }
+
+    /// Packets lost, for whatever reason.
+    pub fn dropped(&self) -> u64 {
+        self.dropped_queue + self.dropped_aqm + self.dropped_loss + self.dropped_down
     }
 }

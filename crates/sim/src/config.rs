@@ -89,8 +89,8 @@ fn base(end: &EndSpec, spec: &RunSpec) -> ConnectionConfig {
     }
 }
 
-/// The workload's connections, as one side has them.
-pub(crate) fn connection(spec: &RunSpec, side: Side) -> ConnectionConfig {
+/// The workload's connections, as one side has them: what the emulated world hands to its engines too.
+pub fn connection(spec: &RunSpec, side: Side) -> ConnectionConfig {
     let scenario = &spec.scenario;
     let paths = &scenario.paths;
     let multipath = spec.mode == Mode::Multipath;

@@ -23,6 +23,7 @@ mod witness;
 mod world;
 
 pub use conclusion::run;
+pub use config::connection;
 pub use topology::first_path;
 pub use witness::Witness;
 pub use world::{Tap, World};

@@ -71,19 +71,17 @@ fn payload_altered_under_checksum_is_never_delivered() {
     for engine in [Side::Client, Side::Server] {
         for way in [Direction::Upload, Direction::Download] {
             let up = way == Direction::Upload;
-            let mut case = Case {
-                meddler: Some(Box::new(Flip { up, nth: 40 })),
-                kernel_checksum: true,
-                ..Case::new(engine, 2, way, 4 * MIB)
-            };
+            let mut case =
+                Case { meddler: Some(Box::new(Flip { up, nth: 40 })), ..Case::new(engine, 2, way, 4 * MIB) };
             case.config.checksum = true;
+            case.kernel.checksum = true;
             let report = run(case);
             let name = format!("engine {engine:?}, {way:?}");
             // With a second subflow the first is closed and the bytes come again over the other.
             report.complete(&name);
             let seen = report.counter("DataCsumErr")
                 + report.engine[0].stats.as_ref().map_or(0, |stats| stats.checksum_errors);
-            assert!(seen >= 1, "{name}: nobody noticed; {:?}", report.counters);
+            assert!(seen >= 1, "{name}: nobody noticed; {:?}", report.mptcp());
         }
     }
 }

@@ -2,24 +2,15 @@
 
 use std::net::SocketAddr;
 use std::process::Command;
-use std::sync::Arc;
 
-use ropewalk_engine::PathId;
-use ropewalk_engine::config::{
-    BufferConfig, ConnectionConfig, EndpointConfig, LocalEndpoint, PathManagerConfig, TcpConfig,
-};
-use ropewalk_engine::endpoint::Endpoint;
+use ropewalk_engine::config::{BufferConfig, ConnectionConfig, PathManagerConfig, TcpConfig};
 use ropewalk_engine::{congestion, scheduler};
-use ropewalk_host::entropy::OsEntropy;
+use ropewalk_host::experiment::{self, Experiment, KernelParty, PORT, Party};
 use ropewalk_host::kernel::{self, SocketConfig};
-use ropewalk_host::netns::Namespace;
-use ropewalk_host::network::{KernelEnd, PathConfig, Side, client_address, server_address};
-use ropewalk_host::transfer::{Direction, Outcome, Request, Role, Transfers, kernel_client, kernel_server};
+use ropewalk_host::network::{KernelEnd, PathConfig, Side, server_address};
+use ropewalk_host::transfer::{Direction, Outcome, Request};
 use ropewalk_host::tun::Offload;
-use ropewalk_host::world::{End, Meddler, PathLinks, World};
-
-pub const PORT: u16 = 5000;
-pub const SECOND: u64 = 1_000_000_000;
+use ropewalk_host::world::{Counters, Meddler, PathLinks};
 
 pub struct Case {
     /// Which end the engine is.
@@ -31,12 +22,7 @@ pub struct Case {
     pub offload: Offload,
     pub request: Request,
     pub connections: usize,
-    pub kernel_multipath: bool,
-    pub kernel_checksum: bool,
-    /// The kernel's congestion control.
-    pub congestion: &'static str,
-    /// nft rules in the kernel's namespace, one command each.
-    pub rules: Vec<String>,
+    pub kernel: KernelParty,
     pub links: Option<Vec<PathLinks>>,
     pub meddler: Option<Box<dyn Meddler>>,
     pub config: ConnectionConfig,
@@ -68,14 +54,11 @@ impl Case {
             offload: Offload::Segmentation,
             request: Request { direction, bytes },
             connections: 1,
-            kernel_multipath: true,
-            kernel_checksum: false,
-            congestion: "cubic",
-            rules: Vec::new(),
+            kernel: KernelParty::default(),
             links: None,
             meddler: None,
             config: config(),
-            limit: 20 * SECOND,
+            limit: 20_000_000_000,
         }
     }
 }
@@ -83,9 +66,9 @@ impl Case {
 pub struct Report {
     pub engine: Vec<Outcome>,
     pub kernel: Vec<Outcome>,
-    /// The kernel's MPTcpExt counters that aren't 0.
+    /// The kernel's counters that aren't 0.
     pub counters: Vec<(String, u64)>,
-    pub world: ropewalk_host::world::Counters,
+    pub world: Counters,
 }
 
 impl Report {
@@ -94,10 +77,15 @@ impl Report {
         self.counters.iter().find(|(known, _)| *known == name).map_or(0, |(_, value)| *value)
     }
 
+    /// The kernel's Multipath TCP counters, for messages.
+    pub fn mptcp(&self) -> Vec<&(String, u64)> {
+        self.counters.iter().filter(|(name, _)| name.starts_with("MPTcpExt")).collect()
+    }
+
     /// Every byte arrived on both sides' word, and nothing went wrong.
     pub fn complete(&self, case: &str) {
         for outcome in self.engine.iter().chain(&self.kernel) {
-            assert_eq!(outcome.error, None, "{case}: {:?} {:?}", self.counters, self.engine);
+            assert_eq!(outcome.error, None, "{case}: {:?} {:?}", self.mptcp(), self.engine);
         }
         assert!(!self.engine.is_empty() && !self.kernel.is_empty(), "{case}: no transfer");
         // A segment that the peer's stack finds malformed would be a bug of ours or of the emulator.
@@ -108,8 +96,8 @@ impl Report {
     pub fn multipath(&self, case: &str, subflows: usize) {
         self.complete(case);
         for outcome in self.engine.iter().chain(&self.kernel) {
-            assert!(outcome.multipath, "{case}: fell back: {:?}", self.counters);
-            assert_eq!(outcome.subflows, subflows, "{case}: {:?}", self.counters);
+            assert!(outcome.multipath, "{case}: fell back: {:?}", self.mptcp());
+            assert_eq!(outcome.subflows, subflows, "{case}: {:?}", self.mptcp());
         }
         for name in [
             "MPFallbackTokenInit",
@@ -132,7 +120,7 @@ impl Report {
             "DSSFallback",
             "BlackHole",
         ] {
-            assert_eq!(self.counter(name), 0, "{case}: {name} in {:?}", self.counters);
+            assert_eq!(self.counter(name), 0, "{case}: {name} in {:?}", self.mptcp());
         }
     }
 }
@@ -159,148 +147,30 @@ macro_rules! need_kernel {
     };
 }
 
-pub fn nft(namespace: &Namespace, rule: &str) {
-    let output = namespace.command("nft").arg(rule).output().expect("nft runs");
-    assert!(output.status.success(), "nft {rule}: {}", String::from_utf8_lossy(&output.stderr));
-}
-
 pub fn have(program: &str) -> bool {
     Command::new(program).arg("--version").output().is_ok()
 }
 
 pub fn run(case: Case) -> Report {
-    let kernel_side = if case.engine == Side::Client { Side::Server } else { Side::Client };
-    let paths: Vec<_> =
-        (0..case.paths).map(|at| PathConfig { name: format!("p{at}"), mtu: 1500, backup: false }).collect();
-    let kernel_end = KernelEnd::new(kernel_side, &paths, case.offload).expect("a kernel end");
-    let namespace_of = |end: &End| match end {
-        End::Kernel(end) => end.namespace.fd().try_clone_to_owned().expect("a descriptor"),
-        End::Engine(..) => unreachable!("asked for the kernel's"),
+    let (engine, kernel) = (Party::Engine(Box::new(case.config)), Party::Kernel(case.kernel));
+    let (client, server) = if case.engine == Side::Client { (engine, kernel) } else { (kernel, engine) };
+    let report = experiment::run(Experiment {
+        links: case.links,
+        seed: 7,
+        offload: case.offload,
+        v6: case.v6,
+        connections: case.connections,
+        subflows: case.subflows,
+        limit: case.limit,
+        meddler: case.meddler,
+        ..Experiment::new(client, server, case.paths, case.request)
+    })
+    .expect("the experiment can be set up");
+    let [client, server] = report.counters;
+    let (engine, kernel, counters) = if case.engine == Side::Client {
+        (report.client, report.server, server)
+    } else {
+        (report.server, report.client, client)
     };
-    let checksum = if case.kernel_checksum { "1" } else { "0" };
-    kernel_end.namespace.sysctl("net.mptcp.checksum_enabled", checksum).expect("a sysctl");
-    kernel_end.namespace.sysctl("net.ipv4.tcp_no_metrics_save", "1").expect("a sysctl");
-    for rule in &case.rules {
-        nft(&kernel_end.namespace, rule);
-    }
-    let server = SocketAddr::new(server_address(case.v6), PORT);
-    let mut config = case.config;
-    let role = match case.engine {
-        Side::Client => {
-            config.path_manager.endpoints = (0..case.paths)
-                .map(|at| LocalEndpoint {
-                    address: client_address(at, case.v6),
-                    port: None,
-                    path: PathId(at as u16),
-                    id: at as u8 + 1,
-                    signal: false,
-                    subflow: true,
-                    backup: false,
-                })
-                .collect();
-            Role::Client {
-                requests: vec![case.request; case.connections],
-                path: PathId(0),
-                local: SocketAddr::new(client_address(0, case.v6), 0),
-                remote: server,
-            }
-        }
-        Side::Server => Role::Server { address: server, connections: case.connections },
-    };
-    let endpoint = Endpoint::new(EndpointConfig::default(), OsEntropy::new());
-    let (transfers, engine) = Transfers::new(role, config, case.subflows);
-    let engine_end = End::Engine(Box::new(endpoint), Box::new(transfers));
-    let socket_config = SocketConfig {
-        multipath: case.kernel_multipath,
-        congestion: case.congestion,
-        ..SocketConfig::default()
-    };
-    let listener = (case.engine == Side::Client)
-        .then(|| kernel::listen(&kernel_end.namespace, server, &socket_config).expect("a listener"));
-    let kernel_end = End::Kernel(kernel_end);
-    let _keep = namespace_of(&kernel_end);
-    let mut world = match case.engine {
-        Side::Client => World::new(engine_end, kernel_end, case.paths),
-        Side::Server => World::new(kernel_end, engine_end, case.paths),
-    };
-    if let Some(links) = &case.links {
-        world.emulate(links, &[], 7);
-    }
-    if let Some(meddler) = case.meddler {
-        world.meddle(meddler);
-    }
-    let clock = world.clock();
-    let kernel = Arc::new(std::sync::Mutex::new(Vec::new()));
-    let (subflows, request, connections) = (case.subflows, case.request, case.connections);
-    let local = client_address(0, case.v6);
-    let world_end = std::thread::scope(|scope| {
-        let mut workers = Vec::new();
-        let stop = world.stopper();
-        match listener {
-            Some(listener) => {
-                let kernel = Arc::clone(&kernel);
-                listener.set_read_timeout(Some(std::time::Duration::from_secs(5))).expect("a timeout");
-                workers.push(scope.spawn(move || {
-                    for _ in 0..connections {
-                        let Ok((socket, _)) = listener.accept() else { return };
-                        let limit = Some(std::time::Duration::from_secs(10));
-                        socket.set_read_timeout(limit).expect("a timeout");
-                        let outcome = kernel_server(&socket, subflows, clock);
-                        kernel.lock().expect("no panic").push(outcome);
-                    }
-                }));
-            }
-            None => {
-                let End::Kernel(end) = &world.ends()[0] else { unreachable!("the client is the kernel") };
-                let fd = end.namespace.fd().try_clone_to_owned().expect("a descriptor");
-                for _ in 0..connections {
-                    let kernel = Arc::clone(&kernel);
-                    let fd = fd.try_clone().expect("a descriptor");
-                    workers.push(scope.spawn(move || {
-                        nix::sched::setns(&fd, nix::sched::CloneFlags::CLONE_NEWNET).expect("the namespace");
-                        let started = clock.now();
-                        let outcome = match kernel::connect_here(Some(local), server, &socket_config) {
-                            Ok(socket) => {
-                                let limit = Some(std::time::Duration::from_secs(10));
-                                socket.set_read_timeout(limit).expect("a timeout");
-                                kernel_client(&socket, request, subflows, clock, started)
-                            }
-                            Err(error) => Outcome {
-                                started,
-                                error: Some(format!("connect: {error}")),
-                                ..Outcome::default()
-                            },
-                        };
-                        kernel.lock().expect("no panic").push(outcome);
-                    }));
-                }
-            }
-        }
-        // The kernel's side may still wait for our last word when ours is done.
-        world.run(Some(case.limit)).expect("the world runs");
-        let rest = clock.now();
-        while workers.iter().any(|worker| !worker.is_finished()) && clock.now() < rest + 11 * SECOND {
-            run_on(&mut world, clock.now() + SECOND / 500);
-        }
-        stop.store(true, std::sync::atomic::Ordering::Relaxed);
-        for worker in workers {
-            worker.join().expect("no panic");
-        }
-        world.stop();
-        world
-    });
-    let end = world_end.ends().iter().find_map(|end| match end {
-        End::Kernel(end) => Some(end.counters("MPTcpExt").expect("counters")),
-        End::Engine(..) => None,
-    });
-    let kernel = std::mem::take(&mut *kernel.lock().expect("no panic"));
-    let engine = std::mem::take(&mut *engine.lock().expect("no panic"));
-    Report { engine, kernel, counters: end.unwrap_or_default(), world: world_end.counters() }
-}
-
-fn run_on(world: &mut World, until: u64) {
-    while world.clock().now() < until {
-        world.run(Some(until)).expect("the world runs");
-        std::thread::sleep(std::time::Duration::from_micros(200));
-    }
+    Report { engine, kernel, counters, world: report.world }
 }

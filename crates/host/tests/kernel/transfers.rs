@@ -44,8 +44,9 @@ fn checksums_asked_for_by_either() {
     for engine in BOTH {
         for way in WAYS {
             for (ours, theirs) in [(true, false), (false, true), (true, true)] {
-                let mut case = Case { kernel_checksum: theirs, ..Case::new(engine, 2, way, 4 * MIB) };
+                let mut case = Case::new(engine, 2, way, 4 * MIB);
                 case.config.checksum = ours;
+                case.kernel.checksum = theirs;
                 let name = format!("checksum ours {ours}, theirs {theirs}, engine {engine:?}, {way:?}");
                 let report = run(case);
                 report.multipath(&name, 2);
@@ -117,7 +118,8 @@ fn plain_tcp_peers() {
     for engine in BOTH {
         for way in WAYS {
             // The kernel doesn't speak it.
-            let case = Case { kernel_multipath: false, subflows: 1, ..Case::new(engine, 2, way, 4 * MIB) };
+            let mut case = Case { subflows: 1, ..Case::new(engine, 2, way, 4 * MIB) };
+            case.kernel.multipath = false;
             let report = run(case);
             report.complete(&format!("plain kernel, engine {engine:?}, {way:?}"));
             assert!(!report.engine[0].multipath);

@@ -1,0 +1,290 @@
+//! `ropewalk emulate`.
+
+use std::process::{Child, Command, ExitCode, ExitStatus};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use ropewalk_host::clock::Clock;
+use ropewalk_host::netns::{Namespace, become_root_of_own_user_namespace};
+use ropewalk_host::network::{KernelEnd, PathConfig, Side, client_v4, server_v4};
+use ropewalk_host::tun::Offload;
+use ropewalk_host::world::{End, PathLinks, World};
+use ropewalk_lab::diagnostic::Diagnostic;
+use ropewalk_lab::{Registries, scenario};
+use ropewalk_sim::Scenario;
+use serde_json::json;
+
+use crate::Failure;
+
+/// How long the peer may take to listen.
+const PEER_PATIENCE: u64 = 3_000_000_000;
+
+/// Run any program behind emulated paths, with the kernel's Multipath TCP set up on them
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "The program runs in a network namespace with one interface per path, addresses 10.127.0.2, 10.127.1.2, ...;
+the other side is 10.127.255.1. Everything is gone when the command ends, however it ends.
+
+Examples:
+  ropewalk emulate --peer 'mptcpize run iperf3 -s -1' -- mptcpize run iperf3 -c 10.127.255.1 -t 5
+  ropewalk emulate --scenario satellite-lte --peer 'python3 -m http.server 80' -- curl -so /dev/null -w '%{speed_download}\\n' http://10.127.255.1/file
+  ropewalk emulate --path 'wifi: 50 Mbit/s, 20 ms' --path 'lte: 20 Mbit/s, 60 ms' -- ping -c 5 10.127.255.1
+  ropewalk emulate                                    # a shell behind Wi-Fi and LTE"
+)]
+pub(crate) struct Options {
+    /// A built-in scenario's name, or a scenario file; its paths are used
+    #[arg(long, value_name = "NAME|FILE", conflicts_with = "paths")]
+    scenario: Option<String>,
+    /// A path: 'name: rate, delay[, +-jitter][, loss][, queue N packets]'; may be given several times
+    #[arg(long = "path", value_name = "PATH")]
+    paths: Vec<String>,
+    /// A command that runs on the other side, started first
+    #[arg(long, value_name = "COMMAND")]
+    peer: Option<String>,
+    /// Seed of the links' randomness
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Afterwards, what the links and the kernels counted, as JSON on standard error
+    #[arg(long)]
+    json: bool,
+    /// Say nothing afterwards
+    #[arg(long, conflicts_with = "json")]
+    quiet: bool,
+    /// The program and its arguments [default: a shell]
+    #[arg(last = true)]
+    command: Vec<String>,
+}
+
+fn scenario_of(registries: &Registries, options: &Options) -> Result<Scenario, Failure> {
+    if options.paths.is_empty() {
+        let name = options.scenario.as_deref().unwrap_or(scenario::DEFAULT);
+        return Ok(scenario::load(name, registries)?.scenario);
+    }
+    let paths = options.paths.iter().map(|text| scenario::path(text)).collect::<Result<Vec<_>, _>>()?;
+    if paths.len() > scenario::MOST_PATHS {
+        let message = format!("{} paths: at most {} are allowed", paths.len(), scenario::MOST_PATHS);
+        return Err(Diagnostic::new(message).into());
+    }
+    Ok(scenario::default_around(paths))
+}
+
+fn other(error: impl std::fmt::Display) -> Failure {
+    Failure::Other(error.to_string())
+}
+
+/// A child that doesn't outlive this struct.
+struct Companion(Child);
+
+impl Drop for Companion {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Waits until something listens in the namespace, the peer ends, or patience does.
+fn wait_until_listening(namespace: &Namespace, peer: &mut Companion) -> Result<(), Failure> {
+    let clock = Clock::start();
+    while clock.now() < PEER_PATIENCE {
+        let listening = namespace.run(|| {
+            let listens = |file: &str| {
+                std::fs::read_to_string(file).is_ok_and(|text| {
+                    // State 0A is LISTEN, in the fourth column.
+                    text.lines().skip(1).any(|line| line.split_whitespace().nth(3) == Some("0A"))
+                })
+            };
+            Ok(listens("/proc/thread-self/net/tcp") || listens("/proc/thread-self/net/tcp6"))
+        });
+        if listening.map_err(other)? {
+            return Ok(());
+        }
+        if let Ok(Some(status)) = peer.0.try_wait() {
+            return Err(Failure::Other(format!(
+                "the peer's command ended before anything listened ({status})"
+            )));
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    // A peer that speaks UDP, or only sends: let it be.
+    Ok(())
+}
+
+fn exit_code(status: ExitStatus) -> ExitCode {
+    use std::os::unix::process::ExitStatusExt;
+    // As a shell says it: 128 + the signal.
+    let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
+    ExitCode::from(code.clamp(0, 255) as u8)
+}
+
+pub(crate) fn run(registries: &Registries, options: &Options) -> Result<ExitCode, Failure> {
+    let scenario = scenario_of(registries, options)?;
+    if !scenario.background.is_empty() {
+        let message = format!("`{}` has background traffic, which the emulator doesn't have", scenario.name);
+        return Err(Diagnostic::new(message).into());
+    }
+    become_root_of_own_user_namespace().map_err(other)?;
+    let paths: Vec<_> = scenario
+        .paths
+        .iter()
+        .map(|path| PathConfig { name: path.name.clone(), mtu: path.mtu, backup: path.backup })
+        .collect();
+    let client = KernelEnd::new(Side::Client, &paths, Offload::Segmentation).map_err(other)?;
+    let server = KernelEnd::new(Side::Server, &paths, Offload::Segmentation).map_err(other)?;
+    let spawn = |namespace: &Namespace, mut command: Command| {
+        command
+            .env("ROPEWALK_SERVER", server_v4().to_string())
+            .env("ROPEWALK_CLIENT", client_v4(0).to_string());
+        let _ = namespace;
+        command.spawn()
+    };
+    let client_command = match options.command.split_first() {
+        Some((program, arguments)) => {
+            let mut command = client.namespace.command(program);
+            command.args(arguments);
+            command
+        }
+        None => {
+            let shell = std::env::var_os("SHELL").unwrap_or_else(|| "/bin/sh".into());
+            let mut command = client.namespace.command(shell);
+            command.env("PS1", format!("[{}] $ ", scenario.name));
+            command
+        }
+    };
+    let client_name = options.command.first().cloned().unwrap_or_else(|| "the shell".into());
+    // The namespaces' descriptors move into the world; handles for who still needs them stay.
+    let server_space =
+        Namespace::from_fd(server.namespace.fd().try_clone_to_owned().map_err(other)?, "server");
+    let client_space =
+        Namespace::from_fd(client.namespace.fd().try_clone_to_owned().map_err(other)?, "client");
+    let peer_command = options.peer.as_ref().map(|line| {
+        let mut command = server.namespace.command("/bin/sh");
+        command.args(["-c", line]).stdin(std::process::Stdio::null());
+        if !options.quiet {
+            // The peer's own words would mix with the program's.
+            command.stdout(std::process::Stdio::null());
+        }
+        command
+    });
+    let mut world = World::new(End::Kernel(client), End::Kernel(server), paths.len());
+    let links: Vec<_> = scenario
+        .paths
+        .iter()
+        .map(|path| PathLinks { up: path.up.clone(), down: path.down.clone(), bottleneck: path.bottleneck })
+        .collect();
+    let shared: Vec<_> =
+        scenario.bottlenecks.iter().map(|shared| [shared.up.clone(), shared.down.clone()]).collect();
+    world.emulate(&links, &shared, options.seed);
+    let stop = world.stopper();
+    // Ctrl-C reaches the program as well: when it ends, so does everything here.
+    let _ = ctrlc::set_handler(|| {});
+    let failed = Arc::new(AtomicBool::new(false));
+    let heard = Arc::clone(&failed);
+    let worker = std::thread::spawn(move || {
+        ropewalk_host::clock::hurry();
+        let ran = world.run(None);
+        heard.store(ran.is_err(), Ordering::Relaxed);
+        (world, ran)
+    });
+    let clock = Clock::start();
+    let outcome = (|| {
+        let _peer = match peer_command {
+            Some(command) => {
+                let mut peer = Companion(
+                    spawn(&server_space, command)
+                        .map_err(|error| other(format!("the peer's command: {error}")))?,
+                );
+                wait_until_listening(&server_space, &mut peer)?;
+                Some(peer)
+            }
+            None => None,
+        };
+        let mut child = Companion(
+            spawn(&client_space, client_command).map_err(|error| other(format!("{client_name}: {error}")))?,
+        );
+        loop {
+            if let Some(status) = child.0.try_wait().map_err(other)? {
+                return Ok(status);
+            }
+            if failed.load(Ordering::Relaxed) {
+                return Err(Failure::Other("the emulator stopped".into()));
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    })();
+    let took = Duration::from_nanos(clock.now());
+    stop.store(true, Ordering::Relaxed);
+    let Ok((world, ran)) = worker.join() else {
+        return Err(Failure::Other("the emulator's thread panicked".into()));
+    };
+    ran.map_err(|error| other(format!("the emulator: {error}")))?;
+    let status = outcome?;
+    if !options.quiet {
+        summary(&scenario, &world, took, options.json);
+    }
+    Ok(exit_code(status))
+}
+
+fn summary(scenario: &Scenario, world: &World, took: Duration, as_json: bool) {
+    let late = world.lateness();
+    let [p50, p99] = [0.5, 0.99].map(|q| late.value_at_quantile(q) as f64 / 1e3);
+    let links: Vec<_> = (0..scenario.paths.len()).filter_map(|path| world.link_stats(path)).collect();
+    let megabytes = |bytes: u64| bytes as f64 / 1e6;
+    if as_json {
+        let paths: Vec<_> = scenario
+            .paths
+            .iter()
+            .zip(&links)
+            .map(|(path, [up, down])| {
+                let way = |stats: &ropewalk_link::LinkStats| {
+                    json!({
+                        "delivered_packets": stats.packets_delivered,
+                        "delivered_bytes": stats.bytes_delivered,
+                        "dropped_packets": stats.dropped(),
+                    })
+                };
+                json!({ "path": path.name, "up": way(up), "down": way(down) })
+            })
+            .collect();
+        let counters: Vec<_> = world
+            .ends()
+            .iter()
+            .map(|end| match end {
+                End::Kernel(end) => end.counters("MPTcpExt").unwrap_or_default().into_iter().collect(),
+                End::Engine(..) => std::collections::BTreeMap::new(),
+            })
+            .collect();
+        let line = json!({
+            "scenario": scenario.name,
+            "seconds": took.as_secs_f64(),
+            "paths": paths,
+            "lateness_us": { "p50": p50, "p99": p99, "max": late.max() as f64 / 1e3 },
+            "void": late.value_at_quantile(0.99) > ropewalk_lab::emulated::LATENESS_LIMIT,
+            "client_counters": counters.first(),
+            "server_counters": counters.get(1),
+        });
+        anstream::eprintln!("{line}");
+        return;
+    }
+    anstream::eprintln!();
+    for (path, [up, down]) in scenario.paths.iter().zip(&links) {
+        anstream::eprintln!(
+            "{:>10}: up {:.2} MB ({} packets lost), down {:.2} MB ({} packets lost)",
+            path.name,
+            megabytes(up.bytes_delivered),
+            up.dropped(),
+            megabytes(down.bytes_delivered),
+            down.dropped(),
+        );
+    }
+    let worth = if p99 * 1e3 > ropewalk_lab::emulated::LATENESS_LIMIT as f64 {
+        "; that is too late: the figures above are void"
+    } else {
+        ""
+    };
+    anstream::eprintln!(
+        "{:>10}: packets left their links {p50:.0} us late at the median, {p99:.0} us at p99{worth}",
+        "clock"
+    );
+}

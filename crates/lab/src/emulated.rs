@@ -1,0 +1,305 @@
+//! The emulated world under the laboratory's experiments: the same scenario with real packets in real time, each end
+//! the engine or the Linux kernel.
+//!
+//! What the simulator can do and this world can't is refused, never left out in silence: background traffic, and
+//! workloads other than flows of a size. A run whose packets left the links too late (p99 above 0.3 ms) is void; it is
+//! repeated, three times at most, and counted.
+
+use std::sync::Mutex;
+
+use ropewalk_host::experiment::{self, Experiment, KernelParty, Party};
+use ropewalk_host::network::PathConfig;
+use ropewalk_host::transfer;
+use ropewalk_host::world::PathLinks;
+use ropewalk_link::{ChangeAction, LinkSpec};
+use ropewalk_sim::{
+    Direction, EndSpec, FlowResult, Mode, Outcome, PathResult, RunResult, RunSpec, Scenario, Side, Workload,
+};
+
+use crate::compare::{Contender, Request};
+
+/// p99 of the lateness beyond which a run is void, nanoseconds.
+pub const LATENESS_LIMIT: u64 = 300_000;
+/// How often a void run is repeated.
+const REPEATS: u32 = 3;
+
+/// Who is at the ends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Ends {
+    /// The data's sender is the Linux kernel, else the engine.
+    pub sender_kernel: bool,
+    /// The data's receiver is.
+    pub receiver_kernel: bool,
+}
+
+/// What the runs' clocks were worth.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Tally {
+    /// Runs.
+    pub runs: u32,
+    /// Void runs that were repeated.
+    pub repeated: u32,
+    /// Runs that stayed void after the last repeat, and are in the table all the same.
+    pub void: u32,
+    /// The worst p99 of the lateness among the runs that count, nanoseconds.
+    pub lateness: u64,
+    /// Connections that fell back to plain TCP where Multipath TCP was asked for.
+    pub fallbacks: u32,
+}
+
+impl Tally {
+    /// One line.
+    pub fn describe(&self) -> String {
+        let mut text = format!(
+            "{} runs in real time; packets left their links at most {:.0} us late (p99 of the worst run); {} void runs repeated",
+            self.runs,
+            self.lateness as f64 / 1e3,
+            self.repeated
+        );
+        if self.void > 0 {
+            text += &format!("; {} stayed void: this machine is too busy", self.void);
+        }
+        if self.fallbacks > 0 {
+            text += &format!("; {} connections fell back to plain TCP", self.fallbacks);
+        }
+        text
+    }
+}
+
+/// Checks that this world can run `request`, and fits it: a kernel as sender has its own scheduler and congestion
+/// control, and one run goes at a time.
+///
+/// # Errors
+/// What can't be run here, and why.
+pub fn request(request: &Request, ends: Ends) -> Result<Request, String> {
+    check(&request.scenario, &request.workloads)?;
+    let mut request = Request { jobs: 1, ..request.clone() };
+    if ends.sender_kernel {
+        request.contenders.retain(|contender| match contender.mode {
+            Mode::SinglePath(_) => true,
+            Mode::Multipath => contender.scheduler.text == "linux",
+        });
+        if request.contenders.iter().all(|Contender { mode, .. }| *mode != Mode::Multipath) {
+            return Err(
+                "the kernel as sender has one scheduler, its own: name `linux` in --schedulers".into()
+            );
+        }
+    }
+    Ok(request)
+}
+
+fn check(scenario: &Scenario, workloads: &[Workload]) -> Result<(), String> {
+    if !scenario.background.is_empty() {
+        return Err(format!(
+            "`{}` has background traffic, which the emulated world doesn't have: leave it out, or simulate",
+            scenario.name
+        ));
+    }
+    for workload in workloads {
+        if !matches!(workload, Workload::Flow { .. } | Workload::Flows { .. }) {
+            return Err("the emulated world transfers flows of a size: give --size".into());
+        }
+    }
+    Ok(())
+}
+
+fn kernel_congestion(text: &str) -> Result<String, String> {
+    let known =
+        std::fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control").unwrap_or_default();
+    let name = text.split('(').next().unwrap_or(text).trim();
+    if known.split_whitespace().any(|word| word == name) {
+        return Ok(name.into());
+    }
+    Err(format!("this kernel has no congestion control `{name}`; it has: {}", known.trim()))
+}
+
+fn party(spec: &RunSpec, side: Side, kernel: bool) -> Result<Party, String> {
+    let scenario = &spec.scenario;
+    let end: &EndSpec = if side == Side::Client { &scenario.client } else { &scenario.server };
+    if kernel {
+        return Ok(Party::Kernel(KernelParty {
+            multipath: spec.mode == Mode::Multipath,
+            congestion: kernel_congestion(&spec.congestion.text)?,
+            checksum: end.checksum,
+            receive_buffer: Some(end.receive_buffer),
+            send_buffer: Some(end.send_buffer),
+            ..KernelParty::default()
+        }));
+    }
+    let mut config = ropewalk_sim::connection(spec, side);
+    // The simulator's addresses: the experiment puts its own in their place.
+    config.path_manager.endpoints.clear();
+    config.tcp.time_wait = 0;
+    Ok(Party::Engine(Box::new(config)))
+}
+
+fn is_down_at_start(link: &LinkSpec) -> bool {
+    let mut first = link.changes.iter().filter(|change| change.at == 0);
+    first.next_back().is_some_and(|change| change.action == ChangeAction::Down)
+}
+
+fn experiment(spec: &RunSpec, ends: Ends) -> Result<Experiment, String> {
+    let scenario = &spec.scenario;
+    check(scenario, std::slice::from_ref(&scenario.workload))?;
+    let (bytes, connections) = match scenario.workload {
+        Workload::Flow { bytes } => (bytes, 1),
+        Workload::Flows { count, bytes } => (bytes, count as usize),
+        _ => return Err("the emulated world transfers flows of a size".into()),
+    };
+    let download = scenario.direction == Direction::Download;
+    let direction = if download { transfer::Direction::Download } else { transfer::Direction::Upload };
+    let (client_kernel, server_kernel) = if download {
+        (ends.receiver_kernel, ends.sender_kernel)
+    } else {
+        (ends.sender_kernel, ends.receiver_kernel)
+    };
+    let first_path = match spec.mode {
+        Mode::SinglePath(path) => path,
+        Mode::Multipath => scenario
+            .paths
+            .iter()
+            .position(|path| !is_down_at_start(&path.up) && !is_down_at_start(&path.down))
+            .unwrap_or(0),
+    };
+    Ok(Experiment {
+        paths: scenario
+            .paths
+            .iter()
+            .map(|path| PathConfig { name: path.name.clone(), mtu: path.mtu, backup: path.backup })
+            .collect(),
+        links: Some(
+            scenario
+                .paths
+                .iter()
+                .map(|path| PathLinks {
+                    up: path.up.clone(),
+                    down: path.down.clone(),
+                    bottleneck: path.bottleneck,
+                })
+                .collect(),
+        ),
+        shared: scenario.bottlenecks.iter().map(|shared| [shared.up.clone(), shared.down.clone()]).collect(),
+        seed: spec.seed,
+        connections,
+        first_path,
+        limit: scenario.limit,
+        ..Experiment::new(
+            party(spec, Side::Client, client_kernel)?,
+            party(spec, Side::Server, server_kernel)?,
+            scenario.paths.len(),
+            transfer::Request { direction, bytes },
+        )
+    })
+}
+
+/// One run in real time.
+///
+/// # Errors
+/// If the world can't be set up, for people.
+pub fn run(spec: &RunSpec, ends: Ends, tally: &Mutex<Tally>) -> Result<RunResult, String> {
+    let mut repeats = 0;
+    loop {
+        let report = experiment::run(experiment(spec, ends)?)
+            .map_err(|error| format!("the emulated world can't be set up: {error}"))?;
+        let late = report.lateness.value_at_quantile(0.99);
+        let void = late > LATENESS_LIMIT;
+        if let Ok(mut tally) = tally.lock() {
+            if void && repeats < REPEATS {
+                tally.repeated += 1;
+            } else {
+                tally.runs += 1;
+                tally.void += u32::from(void);
+                tally.lateness = tally.lateness.max(if void { 0 } else { late });
+                let multipath = spec.mode == Mode::Multipath;
+                let fell = report.client.iter().filter(|outcome| multipath && !outcome.multipath).count();
+                tally.fallbacks += fell as u32;
+            }
+        }
+        if void && repeats < REPEATS {
+            repeats += 1;
+            continue;
+        }
+        return Ok(result(spec, &report));
+    }
+}
+
+fn result(spec: &RunSpec, report: &experiment::Report) -> RunResult {
+    let scenario = &spec.scenario;
+    let download = scenario.direction == Direction::Download;
+    let bytes = match scenario.workload {
+        Workload::Flow { bytes } | Workload::Flows { bytes, .. } => bytes,
+        _ => 0,
+    };
+    let times = report.completion_times(download);
+    let mut result = nothing(spec);
+    result.duration = times.iter().flatten().copied().max().unwrap_or(scenario.limit);
+    result.flows = times.iter().map(|fct| FlowResult { bytes, start: 0, fct: *fct }).collect();
+    let wrong = report.client.iter().chain(&report.server).find_map(|outcome| outcome.error.clone());
+    result.outcome = match wrong {
+        _ if !times.is_empty() && times.iter().all(Option::is_some) => Outcome::Complete,
+        Some(why) => Outcome::Failed(why),
+        None => Outcome::TimeLimit,
+    };
+    let receivers = if download { &report.client } else { &report.server };
+    result.delivered_bytes = receivers.iter().map(|outcome| outcome.received).sum();
+    let senders = if download { &report.server } else { &report.client };
+    for stats in senders.iter().filter_map(|outcome| outcome.stats.as_ref()) {
+        result.retransmissions += stats.retransmissions;
+        result.timeouts += stats.timeouts;
+        result.reinjected_bytes += stats.reinjected_bytes;
+        result.opportunistic_bytes += stats.opportunistic_bytes;
+        result.duplicated_bytes += stats.duplicated_bytes;
+        result.penalisations += stats.penalisations;
+        result.window_blocked += stats.window_blocked;
+        result.data_segments += stats.data_segments;
+    }
+    if let Some(info) = senders.iter().find_map(|outcome| outcome.info) {
+        // The kernel's own words: data-level repeats, and segments of all subflows.
+        result.reinjected_bytes += info.bytes_retrans;
+        let counters = &report.counters[usize::from(download)];
+        let of = |name: &str| counters.iter().find(|(known, _)| known == name).map_or(0, |(_, value)| *value);
+        result.retransmissions += of("TcpRetransSegs");
+        result.timeouts += of("TcpExtTCPTimeouts");
+    }
+    let way = usize::from(download);
+    result.paths = scenario
+        .paths
+        .iter()
+        .zip(&report.links)
+        .map(|(path, links)| PathResult {
+            name: path.name.clone(),
+            bytes: links[way].bytes_delivered,
+            segments: links[way].packets_delivered,
+            ..PathResult::default()
+        })
+        .collect();
+    result
+}
+
+/// A run that gave nothing.
+pub fn nothing(spec: &RunSpec) -> RunResult {
+    RunResult {
+        outcome: Outcome::TimeLimit,
+        flows: Vec::new(),
+        duration: spec.scenario.limit,
+        delivered_bytes: 0,
+        message_delays: Vec::new(),
+        paths: Vec::new(),
+        ofo_mean: 0.0,
+        ofo_max: 0,
+        ofo_samples: Vec::new(),
+        retransmissions: 0,
+        timeouts: 0,
+        reinjected_bytes: 0,
+        opportunistic_bytes: 0,
+        duplicated_bytes: 0,
+        received_twice_bytes: 0,
+        penalisations: 0,
+        window_blocked: 0,
+        data_segments: 0,
+        events: 0,
+        samples: Vec::new(),
+        segments: Vec::new(),
+        decisions: Vec::new(),
+    }
+}
