@@ -18,10 +18,12 @@ pub struct TcpConfig {
     pub max_rto: Nanos,
     /// Retransmission timeout before the first sample (RFC 6298 2.1).
     pub initial_rto: Nanos,
+    //= RFC 9293 MUST-40
     /// How long an ACK may wait for company.
     pub delayed_ack: Nanos,
     /// ACKs sent at once at a connection's start (Linux's quick-ACK mode).
     pub quick_acks: u32,
+    //= RFC 9293 MUST-17
     /// Nagle's algorithm (RFC 9293 3.7.4).
     pub nagle: bool,
     /// Selective acknowledgements (RFC 2018).
@@ -36,12 +38,14 @@ pub struct TcpConfig {
     pub tail_loss_probe: bool,
     /// F-RTO and Eifel undo of spurious timeouts (RFC 5682, RFC 3522).
     pub undo: bool,
+    //= RFC 9293 MUST-24 MUST-27 MUST-28
     /// Keep-alive: idle time before the first probe (RFC 9293 3.8.4).
     pub keep_alive: Option<Nanos>,
     /// How long TIME-WAIT lasts.
     pub time_wait: Nanos,
     /// SYN or SYN/ACK retransmissions before giving up.
     pub syn_retries: u32,
+    //= RFC 9293 MUST-21
     /// Consecutive timeouts of data before giving up.
     pub retries: u32,
     /// Restart the window after an idle time of one RTO (RFC 5681 4.1).
@@ -66,6 +70,7 @@ impl Default for TcpConfig {
             ecn: false,
             tail_loss_probe: true,
             undo: true,
+            //= RFC 9293 MUST-25
             keep_alive: None,
             time_wait: 60 * SECOND,
             syn_retries: 6,

@@ -156,6 +156,7 @@ pub(crate) fn append_headers<P: Payload>(
     let checksum = match mode {
         ChecksumMode::None => 0,
         ChecksumMode::PseudoHeader => pseudo_header(src, dst, TCP, tcp_len as u32).folded(),
+        //= RFC 9293 MUST-2
         ChecksumMode::Full => {
             let mut sum: Sum = pseudo_header(src, dst, TCP, tcp_len as u32);
             sum.add_bytes(tcp);

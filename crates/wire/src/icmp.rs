@@ -45,6 +45,7 @@ fn plateau_below(len: usize) -> u32 {
     PLATEAUS.into_iter().find(|&plateau| usize::from(plateau) < len).map_or(MIN_MTU_V4, u32::from)
 }
 
+//= RFC 9293 MUST-54 MUST-55 MUST-56 anything but "too big" is refused here, and ends nothing
 /// Parses an ICMP or ICMPv6 packet, from the IP header on, that says "packet too big" about a TCP
 /// segment. Checksums are verified.
 ///

@@ -67,6 +67,7 @@ fn parse_v4(packet: &[u8], extent: Extent) -> Result<Header, ParseError> {
     let Some((ip, _)) = packet.split_first_chunk::<IPV4_HEADER>() else {
         return Err(ParseError::Truncated(Part::Ipv4));
     };
+    //= RFC 9293 MUST-50
     let header_len = usize::from(ip[0] & 0x0f) * 4;
     let total_len = usize::from(u16::from_be_bytes([ip[2], ip[3]]));
     if header_len < IPV4_HEADER || total_len < header_len {

@@ -64,6 +64,7 @@ impl Writer<'_> {
         self.put([MPTCP, len as u8, subtype << 4 | flags, fourth]);
     }
 
+    //= RFC 9293 MUST-69 MUST-68 options fill whole words, so that no padding is left
     /// NOPs up to a multiple of 4.
     #[inline]
     fn pad(&mut self) {
@@ -250,6 +251,7 @@ fn write_mp_capable(capable: &MpCapable, writer: &mut Writer<'_>) -> Result<(), 
 /// MPTCP version 0 with 4 bytes is about the address id in its last byte, not about this subflow, and
 /// is ignored.
 pub fn parse_options<P: Payload>(options: &[u8], segment: &mut Segment<P>) {
+    //= RFC 9293 MUST-4 MUST-5 MUST-64
     let mut rest = options;
     while let [kind, tail @ ..] = rest {
         match *kind {
@@ -260,6 +262,7 @@ pub fn parse_options<P: Payload>(options: &[u8], segment: &mut Segment<P>) {
             }
             _ => {}
         }
+        //= RFC 9293 MUST-6 MUST-7
         let Some(len @ 2..) = tail.first().map(|len| usize::from(*len)) else { return };
         let Some((option, after)) = rest.split_at_checked(len) else { return };
         rest = after;

@@ -73,6 +73,7 @@ pub fn parse_headers<P: Payload>(
     let Some(options) = rest.get(..header_len - TCP_HEADER) else {
         return Err(ParseError::Truncated(Part::Tcp));
     };
+    //= RFC 9293 MUST-3
     if mode == ParseMode::Verify {
         let mut sum = pseudo_header(network.src, network.dst, ip::TCP, body.len() as u32);
         sum.add_bytes(body);

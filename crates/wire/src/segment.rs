@@ -133,6 +133,7 @@ pub struct Segment<P> {
     pub seq: Seq,
     /// Acknowledgement number; significant with [`Flags::ACK`].
     pub ack: Seq,
+    //= RFC 9293 MUST-1
     /// The window field, not scaled.
     pub window: u16,
     /// The urgent pointer; significant with [`Flags::URG`].

@@ -39,6 +39,7 @@ fn rare(text: &str, set: impl FnOnce(&mut RareOptions)) {
     both_ways(text, |segment| set(segment.rare_mut()));
 }
 
+//= test RFC 9293 MUST-2 MUST-3
 #[test]
 fn a_whole_ipv4_packet() {
     let mut segment = blank();
@@ -75,6 +76,7 @@ fn a_whole_ipv6_packet() {
     assert_eq!(parse(out.freeze(), ParseMode::Verify), Ok(segment));
 }
 
+//= test RFC 9293 MUST-4 MUST-14 MUST-68
 #[test]
 fn options_of_tcp() {
     // A SYN as Linux sends it: MSS, SACK permitted + timestamps, window scale.

@@ -57,6 +57,7 @@ pub(super) fn increase(flows: &[Flow], r: usize) -> f64 {
     linked(flows, r).min(1.0 / window(&flows[r]))
 }
 
+//= RFC 8684 3.3.7-1
 impl CongestionControl for Lia {
     fn name(&self) -> &'static str {
         ENTRY.name

@@ -6,7 +6,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use std::hash::{BuildHasher, Hasher};
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 use ropewalk_wire::{Flags, FourTuple, MpJoin, MpTcpRst, Payload, Segment, Seq};
@@ -45,6 +45,14 @@ pub enum ConnectError {
     /// Local and remote addresses are of different families.
     #[error("local and remote address are of different families")]
     Families,
+    /// An address that no single host has: unspecified, broadcast or multicast.
+    #[error("{0} is not the address of a host")]
+    NotAHost(IpAddr),
+}
+
+/// Whether an address can be one host's.
+fn is_host(address: IpAddr) -> bool {
+    !(address.is_unspecified() || address.is_multicast() || address == IpAddr::V4(Ipv4Addr::BROADCAST))
 }
 
 /// A hash of four-tuples keyed by the endpoint's entropy, so that a peer can't aim for collisions.
@@ -106,6 +114,7 @@ struct Slot<P: Payload> {
     queued: bool,
     /// The deadline that stands in the heap for it.
     armed: Nanos,
+    //= RFC 9293 MUST-11 of an active opening there is never one here
     half_open: bool,
 }
 
@@ -178,6 +187,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
     /// Accepts connections to `address`; an unspecified IP address stands for all, and a later call for the same
     /// address replaces its settings.
     pub fn listen(&mut self, address: SocketAddr, config: Arc<ConnectionConfig>) {
+        //= RFC 9293 MUST-41 MUST-42
         self.listeners.retain(|(known, _)| *known != address);
         self.listeners.push((address, config));
     }
@@ -185,7 +195,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
     /// Opens a connection from `local` (port 0: any free one) on `path`.
     ///
     /// # Errors
-    /// When limits are reached, the four-tuple is taken, or the families differ.
+    /// When limits are reached, the four-tuple is taken, the families differ, or an address is no host's.
     pub fn connect(
         &mut self,
         now: Nanos,
@@ -197,9 +207,14 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         if local.is_ipv4() != remote.is_ipv4() {
             return Err(ConnectError::Families);
         }
+        //= RFC 9293 MUST-46
+        if let Some(wrong) = [local.ip(), remote.ip()].into_iter().find(|address| !is_host(*address)) {
+            return Err(ConnectError::NotAHost(wrong));
+        }
         if self.slots.len() - self.free.len() >= self.config.max_connections {
             return Err(ConnectError::TooMany);
         }
+        //= RFC 9293 MUST-43 MUST-45
         let tuple = self.free_tuple(local, remote).ok_or(ConnectError::InUse)?;
         let key = self.fresh_key();
         let isn = self.isn(now, &tuple);
@@ -522,6 +537,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
             };
             let Some(tuple) = self.free_tuple(request.local, request.remote) else { continue };
             let isn = self.isn(now, &tuple);
+            //= RFC 8684 3.2-4
             let nonce = self.entropy.next_u64() as u32;
             let mtu = self.config.mtu(request.path);
             let connection = self.slots[index as usize].connection.as_mut();
@@ -539,6 +555,10 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         if flags.contains(Flags::RST) {
             return;
         }
+        //= RFC 9293 MUST-57 MUST-63 nothing to or from such an address is answered
+        if !is_host(segment.tuple.src) || !is_host(segment.tuple.dst) {
+            return;
+        }
         let opens = flags.contains(Flags::SYN) && !flags.contains(Flags::ACK);
         if !opens {
             self.refuse(path, &segment, None);
@@ -550,6 +570,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
             self.on_join(now, path, token, &segment);
             return;
         }
+        //= RFC 8684 3.2-11 a join needs no listener
         let destination = segment.tuple.destination();
         let listener = self.listeners.iter().find(|(address, _)| {
             address.port() == destination.port()
@@ -563,7 +584,10 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
             self.counters.listen_overflows += 1;
             return;
         }
-        let capable = rare.and_then(|rare| rare.mp_capable).filter(|c| c.version == 1 && c.hmac_sha256);
+        //= RFC 8684 3.1-1 3.1-7 3.1-9
+        let capable = rare
+            .and_then(|rare| rare.mp_capable)
+            .filter(|c| c.version == 1 && c.hmac_sha256 && !c.extensibility);
         let config = config.clone();
         let key = self.fresh_key();
         let tuple = segment.tuple.reversed();
@@ -588,7 +612,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
     fn on_join(&mut self, now: Nanos, path: PathId, token: u32, segment: &Segment<P>) {
         let Some(index) = self.tokens.get(&token).copied() else {
             self.counters.join_no_token += 1;
-            //= RFC 8684 3.2 MUST an unknown token is answered with RST
+            //= RFC 8684 3.2-3
             self.refuse(path, segment, Some(1));
             return;
         };
@@ -642,6 +666,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         None
     }
 
+    //= RFC 8684 3.1-2 3.1-3
     /// A key whose token no other connection has.
     fn fresh_key(&mut self) -> u64 {
         loop {

@@ -336,6 +336,7 @@ impl<P: Payload> Connection<P> {
         }
     }
 
+    //= RFC 9293 MUST-39
     /// Tells the peer when reading opened the window a good deal (RFC 9293 3.8.6.2.2).
     fn window_update(&mut self) {
         let window = self.receive.window();
@@ -461,6 +462,7 @@ impl<P: Payload> Connection<P> {
             return;
         }
         if self.mode == Mode::Multipath {
+            //= RFC 8684 3.3.3-5
             if self.send.fin_acked && self.receive.finished {
                 for strand in self.strands.iter_mut().flatten() {
                     strand.tcp.close();

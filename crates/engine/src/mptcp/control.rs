@@ -1,6 +1,9 @@
 //! Control: addresses (RFC 8684 3.4), priority (3.3.8), failure (3.7), FASTCLOSE (3.5); opening, refusing and
 //! removing subflows; the connection's timers.
 
+//= RFC 8684 3.7-8
+//= RFC 8684 3.2-12
+
 use std::net::SocketAddr;
 
 use ropewalk_wire::{AddAddr, FourTuple, MpJoin, Payload, RareOptions, Segment, Seq};
@@ -64,6 +67,7 @@ impl<P: Payload> Connection<P> {
         if let Some(prio) = rare.mp_prio
             && let Some(strand) = self.strands[index].as_mut()
         {
+            //= RFC 8684 3.3.8-2
             strand.backup_remote = prio.backup;
             self.flows[index].backup = prio.backup || strand.backup_local;
             self.wake();
@@ -78,6 +82,7 @@ impl<P: Payload> Connection<P> {
             self.fall_back(now, FallbackCause::Peer);
         }
         if let Some(fastclose) = rare.fastclose
+            //= RFC 8684 3.5-2 3.5-3
             && fastclose.receiver_key == self.local_key.key
         {
             for strand in self.strands.iter_mut().flatten() {
@@ -103,7 +108,7 @@ impl<P: Payload> Connection<P> {
         }
         let expected = add_addr_hmac(remote.key, self.local_key.key, add.address_id, add.address, add.port);
         if add.hmac != Some(expected) {
-            //= RFC 8684 3.4.1 MUST an ADD_ADDR with a wrong HMAC is ignored
+            //= RFC 8684 3.4.1-2
             self.stats.add_addr_hmac_failures += 1;
             return;
         }
@@ -112,14 +117,17 @@ impl<P: Payload> Connection<P> {
             self.open_joins();
         }
         if self.echoes.len() < MAX_REMOTE_ADDRESSES {
+            //= RFC 8684 3.4.1-3
             self.echoes.push_back(AddAddr { echo: true, hmac: None, ..*add });
             self.ack_on_best();
         }
+        //= RFC 8684 3.4.1-5
         let port = add.port.unwrap_or_else(|| self.first_tuple().map_or(0, |tuple| tuple.dst_port));
         let address = SocketAddr::new(add.address, port);
         let known =
             self.remote_addresses.iter().any(|(id, known)| *id == add.address_id || *known == address);
         let limit = usize::from(self.config.path_manager.add_addr_accepted).min(MAX_REMOTE_ADDRESSES);
+        //= RFC 8684 3.4.1-6
         if known || self.remote_addresses.len() >= limit {
             return;
         }
@@ -155,6 +163,7 @@ impl<P: Payload> Connection<P> {
     }
 
     fn on_remove_addr(&mut self, now: Nanos, ids: &[u8]) {
+        //= RFC 8684 3.4.2-1 3.4.2-3
         self.remote_addresses.retain(|(id, _)| !ids.contains(id));
         for index in 0..self.strands.len() {
             let gone = self.strands[index].as_ref().is_some_and(|strand| ids.contains(&strand.remote_id));
@@ -171,6 +180,7 @@ impl<P: Payload> Connection<P> {
 
     /// Joins from our other addresses to the peer's first one.
     pub(crate) fn open_joins(&mut self) {
+        //= RFC 8684 3.1-8
         if self.deny_join || self.mode != Mode::Multipath {
             return;
         }
@@ -184,6 +194,7 @@ impl<P: Payload> Connection<P> {
             self.request_join(JoinRequest {
                 path: endpoint.path,
                 local: SocketAddr::new(endpoint.address, 0),
+                //= RFC 8684 3.9.1-1
                 remote: tuple.destination(),
                 local_id: endpoint.id,
                 remote_id: 0,
@@ -288,6 +299,7 @@ impl<P: Payload> Connection<P> {
         Some(index)
     }
 
+    //= RFC 8684 3.6-1
     /// Resets a subflow, with MP_TCPRST's reason.
     pub(crate) fn refuse(&mut self, now: Nanos, index: usize, reason: u8, text: &'static str) {
         if let Some(strand) = self.strands[index].as_mut() {
@@ -435,6 +447,7 @@ impl<P: Payload> Connection<P> {
         }
     }
 
+    //= RFC 8684 3.3.3-3
     /// No DATA_ACK for long: the head goes again, and the DATA_FIN.
     fn on_meta_timeout(&mut self, now: Nanos) {
         self.meta_backoff += 1;
@@ -487,6 +500,7 @@ impl<P: Payload> Connection<P> {
         }
     }
 
+    //= RFC 8684 3.4.1-4
     /// The announcement that is due now.
     pub(crate) fn due_announcement(&mut self, now: Nanos) -> Option<AddAddr> {
         let announcement =

@@ -14,6 +14,7 @@ pub struct Key {
     pub key: u64,
     /// The 32 most significant bits of SHA-256(key): names the connection in MP_JOIN.
     pub token: u32,
+    //= RFC 8684 3.1-11
     /// The 64 least significant bits of SHA-256(key): the initial data sequence number. The first byte of
     /// data has the number after it.
     pub idsn: u64,
@@ -22,8 +23,8 @@ pub struct Key {
 impl Key {
     /// Derives token and IDSN.
     pub fn new(key: u64) -> Self {
-        //= RFC 8684 3.2 MUST the token is the most significant 32 bits of the hash of the key
-        //= RFC 8684 3.1 MUST the IDSN is the least significant 64 bits of the hash of the key
+        //= RFC 8684 3.2-2
+        //= RFC 8684 3.1-10
         let hash = Sha256::digest(key.to_be_bytes());
         let token = u32::from_be_bytes([hash[0], hash[1], hash[2], hash[3]]);
         let mut low = [0u8; 8];
@@ -64,6 +65,7 @@ pub fn leftmost_160(hmac: &[u8; 32]) -> [u8; 20] {
     bytes
 }
 
+//= RFC 8684 3.4.1-1
 /// The rightmost 64 bits of the HMAC of ADD_ADDR (RFC 8684 3.4.1): key = the announcer's key then the
 /// other's, message = address id, address, port (0 where none is given).
 pub fn add_addr_hmac(

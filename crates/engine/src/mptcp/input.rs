@@ -1,6 +1,8 @@
 //! Segments in: options first told apart, then TCP's processing, then what the options and the data mean at
 //! connection level (RFC 8684 3.1 to 3.4).
 
+//= RFC 8684 3.3.5-1 3.3.1-5
+
 use ropewalk_wire::{Dss, DssMapping, Flags, MpJoin, Payload, RareOptions, Segment, Seq};
 
 use super::connection::{Connection, Join, Mode, Role};
@@ -74,6 +76,7 @@ impl<P: Payload> Connection<P> {
                 self.refuse(now, index, 6, "acknowledgements without DATA_ACK");
                 return;
             }
+            //= RFC 8684 3.7-2
             self.fall_back(now, FallbackCause::NoMapping);
         }
         if let Some(dss) = dss {
@@ -157,6 +160,7 @@ impl<P: Payload> Connection<P> {
         }
         let stale = strand.timeouts >= 2;
         let tags: Vec<_> = strand.tcp.outstanding().map(|(tag, _)| tag).collect();
+        //= RFC 8684 3.3.6-1 3.3.6-2 the subflow repeats it as well
         for tag in tags {
             self.send.reinject(tag);
         }
@@ -225,16 +229,20 @@ impl<P: Payload> Connection<P> {
                     return true;
                 }
                 let capable = rare.and_then(|rare| rare.mp_capable).filter(|capable| {
-                    capable.version == 1 && capable.hmac_sha256 && capable.sender_key.is_some()
+                    capable.version == 1
+                        && capable.hmac_sha256
+                        && !capable.extensibility
+                        && capable.sender_key.is_some()
                 });
                 match capable {
                     Some(capable) if established => {
                         self.remote_key = capable.sender_key.map(Key::new);
-                        //= RFC 8684 3.1 MUST use checksums if either side requires them
+                        //= RFC 8684 3.1-6
                         self.checksum |= capable.checksum_required;
                         self.deny_join = capable.deny_join_initial_address;
                         self.mode = Mode::Multipath;
                     }
+                    //= RFC 8684 3.7-1
                     _ => self.fall_back(now, FallbackCause::NoMpCapable),
                 }
                 true
@@ -243,19 +251,23 @@ impl<P: Payload> Connection<P> {
                 let (Some(remote), Some(MpJoin::SynAck { backup, address_id, hmac, nonce })) =
                     (self.remote_key, rare.and_then(|rare| rare.mp_join))
                 else {
+                    //= RFC 8684 3.2-8
                     // The peer or a middlebox doesn't know the option (RFC 8684 3.2: reset).
                     self.refuse(now, index, 1, "the SYN/ACK had no MP_JOIN");
                     return false;
                 };
                 let expected = join_hmac(remote.key, self.local_key.key, nonce, strand.local_nonce);
+                //= RFC 8684 3.2-6
                 if leftmost_64(&expected) != hmac {
                     self.stats.join_hmac_failures += 1;
                     self.refuse(now, index, 1, "the HMAC of the SYN/ACK was wrong");
                     return false;
                 }
                 strand.remote_nonce = nonce;
+                //= RFC 8684 3.2-5
                 strand.remote_id = address_id;
                 strand.backup_remote = backup;
+                //= RFC 8684 3.2-9
                 strand.join = Join::AckSent;
                 strand.tcp.request_ack();
                 self.arm_control(now);
@@ -285,6 +297,7 @@ impl<P: Payload> Connection<P> {
                 // Keys are lost with the third ACK: without them nothing can be verified.
                 self.fall_back(now, FallbackCause::NoOptionsInHandshake);
             }
+            //= RFC 8684 3.1-12
             _ => self.fall_back(now, FallbackCause::NoOptionsInHandshake),
         }
     }
@@ -302,17 +315,19 @@ impl<P: Payload> Connection<P> {
             Join::SynReceived => {
                 let Some(remote) = self.remote_key else { return false };
                 let Some(MpJoin::Ack { hmac }) = rare.and_then(|rare| rare.mp_join) else {
-                    //= RFC 8684 3.2 MUST a third ACK without the HMAC resets the subflow
+                    //= RFC 8684 3.2-8
                     self.refuse(now, index, 1, "the third ACK had no MP_JOIN");
                     return false;
                 };
                 let expected =
                     join_hmac(remote.key, self.local_key.key, strand.remote_nonce, strand.local_nonce);
+                //= RFC 8684 3.2-7
                 if leftmost_160(&expected) != hmac {
                     self.stats.join_hmac_failures += 1;
                     self.refuse(now, index, 3, "the HMAC of the third ACK was wrong");
                     return false;
                 }
+                //= RFC 8684 3.2-10
                 strand.tcp.request_ack();
                 self.make_usable(now, index);
                 true
@@ -340,6 +355,7 @@ impl<P: Payload> Connection<P> {
             return;
         };
         let Some(remote) = self.remote_key else { return };
+        //= RFC 8684 3.7-5
         if mapping.len == 0 {
             // An infinite mapping: the peer fell back (RFC 8684 3.7).
             let offset = self.data_offset(remote.idsn, mapping.dsn, mapping.dsn_is_64);
@@ -370,6 +386,7 @@ impl<P: Payload> Connection<P> {
         self.add_mapping(index, &mapping, offset, data_len, seq, rcv_before);
     }
 
+    //= RFC 8684 3.3-1
     /// The offset that a DSN of the peer stands for; far away if it is before the first byte.
     fn data_offset(&self, idsn: u64, dsn: u64, is_64: bool) -> u64 {
         let first = idsn.wrapping_add(1);
@@ -441,6 +458,7 @@ impl<P: Payload> Connection<P> {
             self.send.peer_window = window;
         }
         let data = acked.min(self.send.written);
+        //= RFC 8684 3.3.2-1
         if self.send.acknowledge(data) > 0 {
             self.meta_backoff = 0;
             self.tell(now, scheduler::Event::DataAcked);
@@ -476,6 +494,7 @@ impl<P: Payload> Connection<P> {
         }
     }
 
+    //= RFC 8684 3.3.4-1
     /// Moves in-order bytes of a subflow to the connection.
     pub(crate) fn take_in_order(&mut self, now: Nanos, index: usize) {
         let mut moved = false;
@@ -550,6 +569,7 @@ impl<P: Payload> Connection<P> {
             self.check_closed(now);
             return;
         }
+        //= RFC 8684 3.3.3-4
         let Some(strand) = self.strands[index].as_mut() else { return };
         strand.tcp.close();
         if matches!(self.flows[index].state, FlowState::Usable | FlowState::Stale) {
@@ -581,6 +601,7 @@ impl<P: Payload> Connection<P> {
             }
             self.take_in_order(now, index);
         } else {
+            //= RFC 8684 3.7-7
             self.refuse(now, index, 6, "data without a mapping");
         }
     }
@@ -590,6 +611,7 @@ impl<P: Payload> Connection<P> {
         self.stats.checksum_errors += 1;
         let others = self.flows.iter().any(|flow| flow.id.index() != index && flow.usable());
         if let Some(strand) = self.strands[index].as_mut() {
+            //= RFC 8684 3.7-3
             strand.fail_pending = Some(dsn);
         }
         // With another subflow, this one is reset with MP_FAIL on its RST and the data comes again elsewhere. A
@@ -600,6 +622,7 @@ impl<P: Payload> Connection<P> {
         }
     }
 
+    //= RFC 8684 3.2-1
     /// The peer showed with a DATA_ACK or ADD_ADDR that it has both keys.
     fn on_confirmed(&mut self, now: Nanos) {
         self.confirmed = true;

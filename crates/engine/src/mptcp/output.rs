@@ -1,6 +1,9 @@
 //! Segments out: what subflows must send, then reinjections, then what the scheduler chooses; each with the options
 //! that Multipath TCP adds (RFC 8684 3.1 to 3.7).
 
+//= RFC 8684 3.3.3-2
+//= RFC 8684 3.7-6
+
 use ropewalk_wire::{
     Dss, DssMapping, FastClose, MpCapable, MpFail, MpJoin, MpPrio, MpTcpRst, Payload, RemoveAddr, Segment,
 };
@@ -129,10 +132,12 @@ impl<P: Payload> Connection<P> {
         let Some(strand) = self.strands[index].as_ref() else { return };
         match strand.join {
             Join::Initial => {
+                //= RFC 8684 3.1-13
                 // A path that drops SYNs with the option gets one without (Linux: from the third try on).
                 if kind == Kind::Syn && strand.tcp.syn_retransmissions() > 2 {
                     return;
                 }
+                //= RFC 8684 3.1-4
                 let sender_key = (kind == Kind::SynAck).then_some(self.local_key.key);
                 segment.rare_mut().mp_capable = Some(MpCapable {
                     version: 1,
@@ -170,6 +175,7 @@ impl<P: Payload> Connection<P> {
         let Some(strand) = self.strands[index].as_mut() else { return };
         segment.timestamps = None;
         if let (true, Some(remote)) = (strand.fastclose, remote_key) {
+            //= RFC 8684 3.5-1
             segment.rare_mut().fastclose = Some(FastClose { receiver_key: remote.key });
             return;
         }
@@ -187,6 +193,7 @@ impl<P: Payload> Connection<P> {
         let fin = self.send.closed && tag + len as u64 == self.send.written && len < 65_535;
         let first = ssn == 1 && tag == 0 && self.role == Role::Client && !self.confirmed;
         let wire_len = (len + usize::from(fin && !first)).min(65_535) as u16;
+        //= RFC 8684 3.3.1-3
         let checksum = if self.checksum {
             let sum = segment.payload.ones_complement_sum();
             Some(sum.map_or(0, |sum| ropewalk_wire::checksum::dss_checksum(dsn, ssn, wire_len, sum)))
@@ -194,6 +201,7 @@ impl<P: Payload> Connection<P> {
             None
         };
         if first {
+            //= RFC 8684 3.1-5
             // The first data of the client carries both keys (RFC 8684 3.1).
             segment.rare_mut().mp_capable = Some(MpCapable {
                 version: 1,
@@ -210,6 +218,7 @@ impl<P: Payload> Connection<P> {
         segment.dss = Some(Dss {
             data_ack: self.data_ack(),
             ack_is_64: false,
+            //= RFC 8684 3.3-2
             mapping: Some(DssMapping { dsn, ssn, len: wire_len, checksum, dsn_is_64: true }),
             data_fin: fin,
         });

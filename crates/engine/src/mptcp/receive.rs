@@ -1,6 +1,8 @@
 //! The connection-level receive side: the out-of-order queue, what waits for the application, and the window
 //! (RFC 8684 3.3.1, 3.3.2).
 
+//= RFC 9293 SHLD-14
+
 use std::collections::{BTreeMap, VecDeque};
 
 use ropewalk_wire::Payload;
@@ -102,6 +104,7 @@ impl<P: Payload> ReceiveSide<P> {
             self.accept(if skip == 0 { data } else { data.slice(skip as usize, len as usize) });
             return true;
         }
+        //= RFC 8684 3.3.2-2
         // Beyond the buffer: a peer that ignores the window; its data is dropped, unacknowledged.
         if end > self.next + self.limit.max(self.max).saturating_mul(2) {
             return false;
@@ -126,6 +129,7 @@ impl<P: Payload> ReceiveSide<P> {
         self.next > before
     }
 
+    //= RFC 8684 3.3.4-2
     /// Stores the parts of `data` that no entry holds yet.
     fn store(&mut self, offset: u64, data: P) {
         let end = offset + data.len() as u64;
@@ -244,6 +248,7 @@ impl<P: Payload> ReceiveSide<P> {
         false
     }
 
+    //= RFC 8684 3.3.3-1
     /// DATA_ACK as an offset: the DATA_FIN takes one.
     #[inline]
     pub fn ack(&self) -> u64 {
@@ -261,6 +266,7 @@ mod tests {
         ReceiveSide::new(1000, 1000)
     }
 
+    //= test RFC 8684 3.3.4-2
     #[test]
     fn overlapping_pieces_come_out_once_and_in_order() {
         let text = Bytes::from_static(b"0123456789");
@@ -307,6 +313,7 @@ mod tests {
         assert_eq!(side.limit, 1_000_000);
     }
 
+    //= test RFC 9293 SHLD-14
     #[test]
     fn the_window_never_moves_left() {
         let mut side = side();
@@ -320,6 +327,7 @@ mod tests {
         assert_eq!(side.window(), 500);
     }
 
+    //= test RFC 8684 3.3.3-1
     #[test]
     fn the_end_takes_one_number() {
         let mut side = side();

@@ -20,6 +20,7 @@ pub enum FallbackCause {
     Peer,
 }
 
+//= RFC 9293 MUST-12 MUST-47 SHLD-20 nobody has to poll them
 /// What the application and observers should know.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Event {

@@ -166,6 +166,7 @@ impl Debug for View<'_> {
 }
 
 impl<'a> View<'a> {
+    //= RFC 8684 3.3.8-1
     /// Whether backup subflows count now: only when no other is usable (Linux's rule).
     #[inline]
     pub fn backups_count(&self) -> bool {

@@ -1,6 +1,9 @@
 //! Acknowledgements: cumulative and selective (RFC 5681, RFC 2018, RFC 2883), the round-trip and delivery-rate
 //! samples that they give, and the growth of the window.
 
+//= RFC 9293 MUST-34 a window of any size may follow: sums saturate
+//= RFC 9293 MUST-18
+
 use ropewalk_wire::{Flags, Payload, SackBlocks, Segment, Seq};
 
 use super::rate::Sample;

@@ -1,5 +1,7 @@
 //! Opening: active, passive and simultaneous (RFC 9293 3.5, 3.10.7.3), with the options that are negotiated there.
 
+//= RFC 9293 SHLD-5 MUST-65 on every SYN, on nothing else
+
 use ropewalk_wire::{Ecn, Flags, FourTuple, Payload, RareOptions, Segment, Timestamps};
 
 use super::rate::RateState;

@@ -1,5 +1,9 @@
 //! Segment arrival in the synchronised states (RFC 9293 3.10.7.4), PAWS (RFC 7323 5) and RFC 5961's checks.
 
+//= RFC 9293 SHLD-31
+//= RFC 9293 SHLD-18 SHLD-19
+//= RFC 9293 SHLD-8
+
 use ropewalk_wire::{Ecn, Flags, Payload, Segment};
 
 use super::timer::Timer;
@@ -40,7 +44,7 @@ impl<P: Payload> Subflow<P> {
             }
         }
         if !self.in_window(cx, position, segment.sequence_len()) {
-            //= RFC 9293 MUST an unacceptable segment is answered with an ACK, a RST is not
+            //= RFC 9293 3.10.7.4 an unacceptable segment is answered with an ACK, a RST is not
             if !flags.contains(Flags::RST) {
                 // A retransmitted SYN of the handshake: the SYN/ACK or our ACK was lost.
                 if flags.contains(Flags::SYN) && self.state == State::SynReceived && position == 0 {
@@ -66,6 +70,7 @@ impl<P: Payload> Subflow<P> {
         }
         if flags.contains(Flags::RST) {
             //= RFC 5961 3.2 only the exact next number resets; any other in the window is challenged
+            //= RFC 9293 SHLD-2 MUST-66
             if position == self.rcv_nxt {
                 self.become_closed();
                 outcome.reset = true;
@@ -254,6 +259,7 @@ impl<P: Payload> Subflow<P> {
     }
 
     pub(super) fn enter_time_wait(&mut self, cx: &Context<'_>) {
+        //= RFC 9293 MUST-13
         self.state = State::TimeWait;
         self.timers.stop_all();
         self.timers.set(Timer::Idle, cx.now + cx.tcp.time_wait);

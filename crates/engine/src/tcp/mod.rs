@@ -5,6 +5,8 @@
 //! byte) and a few numbers that the connection hands in with [`Context`]. Positions are 64-bit and never wrap:
 //! position 0 is the SYN, data starts at 1; they are unfolded from the wire's 32 bits in one place each way.
 
+//= RFC 9293 MUST-16
+
 mod ack;
 mod handshake;
 mod input;
@@ -187,6 +189,7 @@ pub struct Subflow<P> {
     isn: u32,
     snd_una: u64,
     snd_nxt: u64,
+    //= RFC 9293 REC-1
     snd_wnd: u64,
     snd_wl1: u64,
     snd_wl2: u64,
@@ -487,6 +490,7 @@ impl<P: Payload> Subflow<P> {
         self.update_mss(cx);
     }
 
+    //= RFC 9293 SHLD-6 MUST-67
     fn own_mss(&self) -> u16 {
         let ip = if self.tuple.src.is_ipv4() { 20 } else { 40 };
         self.path_mtu.saturating_sub(ip + 20).clamp(64, 65_000) as u16

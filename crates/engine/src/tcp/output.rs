@@ -1,5 +1,9 @@
 //! What is sent, and in which order: SYN, RST, retransmissions, new data, FIN, probes, ACKs (RFC 9293 3.8).
 
+//= RFC 9293 MUST-35 MUST-36 SHLD-29 SHLD-30
+//= RFC 9293 SHLD-16
+//= RFC 9293 SHLD-12
+
 use ropewalk_wire::{Ecn, Flags, Payload, Segment, Seq, Timestamps};
 
 use super::scoreboard::{APP_LIMITED, EVER_RETRANS, Entry, FIN, LOST, RETRANS};
@@ -76,6 +80,7 @@ impl<P: Payload> Subflow<P> {
             segment.flags = segment.flags.with(Flags::ECE);
         }
         self.counters.out_segs += 1;
+        //= RFC 9293 MUST-58 MUST-59 one ACK, when all that arrived has been processed
         // Whatever goes out acknowledges.
         self.ack_now = false;
         self.unacked_segments = 0;
@@ -188,6 +193,7 @@ impl<P: Payload> Subflow<P> {
     ) -> Transmit<P> {
         let len = payload.len();
         let mut flags = Flags::default();
+        //= RFC 9293 MUST-61 MUST-60 what the application wrote goes out without waiting for more
         if self.queue.is_empty() && len > 0 {
             flags = flags.with(Flags::PSH);
         }
@@ -238,6 +244,7 @@ impl<P: Payload> Subflow<P> {
         let mut most = mss * max_segments.min(room).max(1) as usize;
         if !cx.shared.multipath {
             let edge = self.snd_una + self.snd_wnd;
+            //= RFC 9293 SHLD-15
             let left = edge.saturating_sub(self.snd_nxt) as usize;
             if left == 0 {
                 if self.rtx.is_empty() && self.timers.get(Timer::Persist).is_none() {
@@ -256,6 +263,7 @@ impl<P: Payload> Subflow<P> {
         let mut taken = payload.len();
         if taken == front.len() {
             self.queue.pop_front();
+            //= RFC 9293 SHLD-28
             // Contiguous pieces share a segment.
             while taken < mss.min(most) {
                 match self.queue.front_mut() {

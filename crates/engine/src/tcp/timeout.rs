@@ -1,6 +1,12 @@
 //! What happens when a deadline passes: retransmission timeout (RFC 6298 5), tail loss probe (RFC 8985 7), delayed
 //! ACK, zero-window probe, keep-alive, the end of TIME-WAIT.
 
+//= RFC 9293 MUST-26
+//= RFC 9293 MUST-29
+//= RFC 9293 MUST-22
+//= RFC 9293 MUST-20 SHLD-11
+//= RFC 9293 MUST-19
+
 use ropewalk_wire::Payload;
 
 use super::timer::Timer;
@@ -24,6 +30,7 @@ impl<P: Payload> Subflow<P> {
         if self.timers.expire(Timer::Probe, now) {
             self.on_probe_timer(cx);
         }
+        //= RFC 9293 MUST-37 SHLD-30 probing never gives up
         if self.timers.expire(Timer::Persist, now) {
             self.persist_pending = true;
             self.backoff = (self.backoff + 1).min(16);
