@@ -290,6 +290,23 @@ fn every_control_goes_by_its_name_and_decides_alike_twice() {
     }
 }
 
+/// Numbers for observers have names and are numbers; the pacing rate is the engine's, as in Linux without BBR.
+#[test]
+fn what_a_control_tells_of_itself() {
+    for (text, name) in all() {
+        let mut bench = Bench::new(&text, flows(&[flow(20, 40), flow(9, 90)]));
+        bench.round(0, 45);
+        bench.step(0, Step::Loss(LossCause::FastRetransmit));
+        let metrics = bench.control.metrics(&bench.flows, 0);
+        assert!(
+            metrics.iter().all(|(name, value)| !name.is_empty() && value.is_finite()),
+            "{text}: {metrics:?}"
+        );
+        assert!(name != "reno" || metrics.is_empty(), "Reno has none: {metrics:?}");
+        assert!(!bench.control.sets_pacing_rate(), "{text}");
+    }
+}
+
 /// A sibling makes a difference to a coupled control and none to another.
 #[test]
 fn only_the_coupled_look_at_their_siblings() {

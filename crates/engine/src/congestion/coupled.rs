@@ -115,4 +115,19 @@ mod tests {
         coupled.on_ack(&mut list, 1, &ack(1));
         assert_eq!(list[1].cwnd, 31);
     }
+
+    #[test]
+    fn a_stretch_ack_goes_on_from_the_new_window() {
+        // Half a segment is earned; 20 more make a whole, and the 41 after them another at 1/41 each.
+        let mut list = flows(&[flow(10, 100), flow(30, 10)]);
+        let mut coupled = build("coupled");
+        coupled.on_ack(&mut list, 0, &ack(20));
+        coupled.on_ack(&mut list, 0, &ack(20 + 40));
+        assert_eq!(list[0].cwnd, 11);
+        let mut list = flows(&[flow(10, 100), flow(30, 10)]);
+        let mut coupled = build("coupled");
+        coupled.on_ack(&mut list, 0, &ack(20));
+        coupled.on_ack(&mut list, 0, &ack(20 + 41));
+        assert_eq!(list[0].cwnd, 12);
+    }
 }

@@ -1,7 +1,7 @@
 //! `linux`: the `default` scheduler of the mainline Linux kernel.
 //!
-//! Source: net/mptcp/protocol.c, `mptcp_subflow_get_send` (Linux 5.12 and later; the comment there calls it
-//! derived from BLEST).
+//! Source: net/mptcp/protocol.c, `mptcp_subflow_get_send` and `__subflow_push_pending`, as of Linux 6.18 (the
+//! comment there calls it derived from BLEST).
 //!
 //! Rule: per active subflow, linger = wmem / avg_pace (s): the memory that its socket holds, sent and
 //! unacknowledged or still queued (`sk_wmem_queued`, bytes), over the average of its pacing rate (bytes/s). The
@@ -15,6 +15,8 @@
 //! and data is handed to it, beyond its cwnd if need be, piece by piece (`__subflow_push_pending`: a piece is what
 //! one page fragment holds, 32,728 bytes) until the burst is used up, its send buffer is full or nothing is left;
 //! both are asked between pieces only. A backup subflow is chosen, by the same measure, only if no other is active.
+//! Nothing is remembered of a burst that ended for want of data: the next data is decided on anew. (Kernels of the
+//! 5.x series came back to the last subflow while its burst lasted.)
 //!
 //! Rulings: wmem counts what the kernel counts, with the overhead of its buffers estimated ([`Flow::send_memory`]).
 //! The buffer's size is the kernel's too: twice the window, each segment counted as 4,352 bytes. As in the kernel,
