@@ -247,3 +247,32 @@ fn every_decision_has_its_reason_in_numbers() {
         }
     }
 }
+
+/// The kernel's scheduler tries only the subflow that flushes first, and waits when that one's send buffer is full
+/// (`sk_stream_memory_free`); a piece that is begun is handed over whole. What a slow path holds stays within that.
+#[test]
+fn linux_fills_send_buffers_and_no_more() {
+    let path = networks::path;
+    let mut scenario = networks::over(vec![
+        path("fibre", 100_000_000, 7 * MILLISECOND, 100),
+        path("dsl", 2_000_000, 22 * MILLISECOND, 60),
+    ]);
+    scenario.workload = Workload::Flow { bytes: 8 << 20 };
+    let recording = Recording { samples_every: 10 * MILLISECOND, segments: true, decisions: true };
+    let result = run(&RunSpec { recording, ..spec(scenario, "linux", "cubic") });
+    assert_eq!(result.outcome, Outcome::Complete);
+    let full = result.decisions.iter().filter(|d| d.reason.contains("send buffer is full")).count();
+    assert!(full > 10, "{full}");
+    let windows = result.samples.iter().filter_map(|sample| sample.subflows.get(1));
+    let cwnd = windows.map(|subflow| u64::from(subflow.cwnd)).max().expect("samples");
+    // Twice the window in segments of 4,352 bytes; the last burst may go beyond by its pieces.
+    let most = 2 * cwnd.max(10) * 4352 + 2 * 32_728;
+    let (mut handed, mut largest) = (0, 0);
+    for decision in result.decisions.iter().filter(|decision| decision.path == Some(1)) {
+        handed += u64::from(decision.bytes);
+        let heard = |s: &&SegmentTrace| s.path == 1 && s.acked.is_some_and(|at| at <= decision.at);
+        let acked: u64 = result.segments.iter().filter(heard).map(|s| u64::from(s.len)).sum();
+        largest = largest.max(handed.saturating_sub(acked));
+    }
+    assert!(largest > 60_000 && largest <= most, "{largest} of {most}");
+}
