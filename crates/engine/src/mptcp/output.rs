@@ -36,6 +36,9 @@ impl<P: Payload> Connection<P> {
         }
         if !self.dead {
             while let Some(index) = self.place(now, max_segments) {
+                if max_segments > 1 {
+                    self.gather(now, index, max_segments);
+                }
                 if let Some(sent) = self.transmit_on(now, index, max_segments) {
                     self.next_strand = index;
                     return Some(sent);

@@ -99,6 +99,18 @@ impl<P: Payload> Connection<P> {
         }
     }
 
+    /// Asks on as long as the same subflow is chosen, so that what it gets leaves as one super-segment.
+    pub(crate) fn gather(&mut self, now: Nanos, index: usize, max_segments: u32) {
+        for _ in 1..max_segments {
+            let flow = &self.flows[index];
+            let full =
+                flow.queued_bytes + u64::from(flow.mss) > u64::from(max_segments) * u64::from(flow.mss);
+            if full || flow.window_space() == 0 || self.place(now, max_segments) != Some(index) {
+                return;
+            }
+        }
+    }
+
     /// What each subflow's own send buffer may still take: only a scheduler that queues ahead fills one.
     fn measure_queues(&mut self) {
         let config = self.config.send_buffer;
@@ -201,12 +213,24 @@ impl<P: Payload> Connection<P> {
         }
         let start = free.start;
         self.send.assign(start..start + len);
-        let payload = self.send.get(start, len as u32);
+        // Where super-segments are wanted, what goes on from the last piece becomes one with it.
+        let tail = match &self.strands[index] {
+            Some(strand) if max_segments > 1 => strand.tcp.queued_tail().filter(|(tag, end)| {
+                *end == start && start + len - tag <= (u64::from(max_segments) * mss).min(65_534)
+            }),
+            _ => None,
+        };
+        let from = tail.map_or(start, |(tag, _)| tag);
+        let payload = self.send.get(from, (start + len - from) as u32);
         let chunk =
             Chunk { offset: start, len: len as u32, carriers: 1 << subflow.0, last: subflow, sent_at: now };
         self.send.chunks.insert(chunk);
         if let Some((mut cx, strand)) = self.split(now, index) {
-            strand.tcp.push(&mut cx, start, payload);
+            if tail.is_some() {
+                strand.tcp.extend_tail(&mut cx, payload);
+            } else {
+                strand.tcp.push(&mut cx, start, payload);
+            }
         }
         if self.send.unsent() == 0 {
             self.unblock(now);

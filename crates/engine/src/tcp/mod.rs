@@ -334,6 +334,20 @@ impl<P: Payload> Subflow<P> {
         self.queue.push_back((tag, payload));
     }
 
+    /// Where the piece that was pushed last begins and ends, by connection-level offset, if it still waits.
+    pub fn queued_tail(&self) -> Option<(u64, u64)> {
+        self.queue.back().map(|(tag, payload)| (*tag, tag + payload.len() as u64))
+    }
+
+    /// Puts `payload`, which begins as the piece pushed last does and goes on where that ends, in its place: what is
+    /// one piece leaves as one super-segment.
+    pub fn extend_tail(&mut self, cx: &mut Context<'_>, payload: P) {
+        if let Some((_, tail)) = self.queue.back_mut() {
+            cx.flow().queued_bytes += (payload.len() - tail.len()) as u64;
+            *tail = payload;
+        }
+    }
+
     /// Sends a FIN after what is queued (RFC 9293 3.10.4).
     pub fn close(&mut self) {
         match self.state {

@@ -1,0 +1,188 @@
+//! `cargo bench -p ropewalk-host --bench wire`: how fast the engine talks to this machine's kernel over a TUN device with
+//! segmentation offload, beside the kernel's own Multipath TCP over the same kind of device and kernel TCP over veth.
+//!
+//! Rounds are interleaved, so that a busy minute falls on all alike. Printed: the median over rounds with the range, its
+//! share of the two yardsticks, and the CPU seconds of this process (both ends and the kernel's part) per 10^9 bytes.
+//! Arguments: `--rounds N` (default 5), `--megabytes N` (default 512).
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use ropewalk_engine::config::{BufferConfig, ConnectionConfig, PathManagerConfig, TcpConfig};
+use ropewalk_engine::{congestion, scheduler};
+use ropewalk_host::clock::Clock;
+use ropewalk_host::experiment::{self, Experiment, KernelParty, PORT, Party};
+use ropewalk_host::kernel::{self, SocketConfig};
+use ropewalk_host::netns::Namespace;
+use ropewalk_host::transfer::{Direction, Request, kernel_client, kernel_server};
+
+/// Gigabits per second, and CPU seconds per 10^9 bytes.
+type Sample = (f64, f64);
+
+fn engine() -> Party {
+    Party::Engine(Box::new(ConnectionConfig {
+        tcp: TcpConfig { time_wait: 0, ..TcpConfig::default() },
+        multipath: true,
+        checksum: false,
+        send_buffer: BufferConfig::fixed(8 << 20),
+        receive_buffer: BufferConfig::fixed(8 << 20),
+        scheduler: scheduler::builtin().parse("minrtt").expect("registered"),
+        congestion: congestion::builtin().parse("cubic").expect("registered"),
+        path_manager: PathManagerConfig { subflows: 2, add_addr_accepted: 2, endpoints: Vec::new() },
+        trace_decisions: false,
+    }))
+}
+
+fn kernel_party() -> Party {
+    Party::Kernel(KernelParty::default())
+}
+
+fn over_tun(client: Party, server: Party, direction: Direction, bytes: u64) -> Result<Sample, String> {
+    let request = Request { direction, bytes };
+    let limit = 60_000_000_000;
+    let report = experiment::run(Experiment { limit, ..Experiment::new(client, server, 1, request) })
+        .map_err(|error| error.to_string())?;
+    if let Some(error) = report.client.iter().chain(&report.server).find_map(|outcome| outcome.error.clone())
+    {
+        return Err(error);
+    }
+    let time = report.completion_times(direction == Direction::Download)[0].ok_or("unfinished")?;
+    let cpu: Duration = report.cpu.iter().sum();
+    Ok((bytes as f64 * 8.0 / time as f64, cpu.as_secs_f64() / (bytes as f64 / 1e9)))
+}
+
+fn over_veth(bytes: u64) -> Result<Sample, String> {
+    let run = || -> std::io::Result<Sample> {
+        let (one, two) = (Namespace::new("one")?, Namespace::new("two")?);
+        let other = format!("/proc/{}/fd/{}", std::process::id(), std::os::fd::AsRawFd::as_raw_fd(&two.fd()));
+        one.check("ip", &["link", "add", "v0", "type", "veth", "peer", "name", "v1"])?;
+        one.check("ip", &["link", "set", "v1", "netns", &other])?;
+        one.check("ip", &["address", "add", "10.0.0.1/24", "dev", "v0"])?;
+        one.check("ip", &["link", "set", "v0", "up"])?;
+        two.check("ip", &["address", "add", "10.0.0.2/24", "dev", "v1"])?;
+        two.check("ip", &["link", "set", "v1", "up"])?;
+        let config = SocketConfig { multipath: false, ..SocketConfig::default() };
+        let address = SocketAddr::new([10, 0, 0, 2].into(), PORT);
+        let listener = kernel::listen(&two, address, &config)?;
+        let before = experiment::cpu();
+        let clock = Clock::start();
+        let server =
+            std::thread::spawn(move || listener.accept().map(|(socket, _)| kernel_server(&socket, 1, clock)));
+        let client = kernel::connect(&one, None, address, &config)?;
+        let request = Request { direction: Direction::Upload, bytes };
+        let outcome = kernel_client(&client, request, 1, clock, 0);
+        let server = server.join().map_err(|_| std::io::Error::other("the server panicked"))??;
+        if let Some(error) = outcome.error.or(server.error) {
+            return Err(std::io::Error::other(error));
+        }
+        let after = experiment::cpu();
+        let cpu: Duration = (0..2).map(|at| after[at].saturating_sub(before[at])).sum();
+        let time = server.finished.unwrap_or(1);
+        Ok((bytes as f64 * 8.0 / time as f64, cpu.as_secs_f64() / (bytes as f64 / 1e9)))
+    };
+    run().map_err(|error| error.to_string())
+}
+
+fn median(values: &mut [f64]) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+fn main() {
+    let mut arguments = std::env::args().skip(1);
+    let (mut rounds, mut megabytes) = (5, 512);
+    while let Some(argument) = arguments.next() {
+        let mut number = || arguments.next().and_then(|text| text.parse().ok()).expect("a number follows");
+        match argument.as_str() {
+            "--rounds" => rounds = number(),
+            "--megabytes" => megabytes = number(),
+            _ => {}
+        }
+    }
+    if let Err(error) = Namespace::new("probe") {
+        println!("skipped: {error}");
+        return;
+    }
+    let bytes = megabytes as u64 * 1_000_000;
+    type Way = fn(u64) -> Result<Sample, String>;
+    let ways: [(&str, Way); 5] = [
+        ("kernel TCP over veth", over_veth),
+        ("kernel MPTCP over the TUN pair", |n| {
+            over_tun(kernel_party(), kernel_party(), Direction::Upload, n)
+        }),
+        ("engine -> kernel over TUN", |n| over_tun(engine(), kernel_party(), Direction::Upload, n)),
+        ("kernel -> engine over TUN", |n| over_tun(engine(), kernel_party(), Direction::Download, n)),
+        ("engine -> engine, no device", |n| over_tun(engine(), engine(), Direction::Upload, n)),
+    ];
+    let mut samples: Vec<Vec<Sample>> = vec![Vec::new(); ways.len()];
+    for round in 0..rounds {
+        for (at, (name, way)) in ways.iter().enumerate() {
+            match way(bytes) {
+                Ok(sample) => samples[at].push(sample),
+                Err(error) => println!("round {round}: {name}: {error}"),
+            }
+        }
+    }
+    let medians: Vec<f64> =
+        samples
+            .iter()
+            .map(|all| {
+                if all.is_empty() {
+                    f64::NAN
+                } else {
+                    median(&mut all.iter().map(|s| s.0).collect::<Vec<_>>())
+                }
+            })
+            .collect();
+    println!("{megabytes} MB, {rounds} interleaved rounds; Gbit/s of payload, median (range)\n");
+    println!("{:<32} {:>22} {:>9} {:>9} {:>11}", "", "Gbit/s", "of veth", "of MPTCP", "CPU s/GB");
+    for (at, (name, _)) in ways.iter().enumerate() {
+        let mut rates: Vec<f64> = samples[at].iter().map(|sample| sample.0).collect();
+        if rates.is_empty() {
+            println!("{name:<32} failed");
+            continue;
+        }
+        let rate = median(&mut rates);
+        let cpu = median(&mut samples[at].iter().map(|sample| sample.1).collect::<Vec<_>>());
+        let range = format!("{rate:.2} ({:.2} .. {:.2})", rates[0], rates[rates.len() - 1]);
+        println!("{name:<32} {range:>22} {:>9.2} {:>9.2} {cpu:>11.2}", rate / medians[0], rate / medians[1]);
+    }
+    many();
+}
+
+/// A thousand connections at once to the kernel.
+fn many() {
+    const COUNT: usize = 1000;
+    const BYTES: u64 = 256 << 10;
+    let memory = || {
+        let text = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+        let line = text.lines().find(|line| line.starts_with("VmRSS:")).unwrap_or_default();
+        line.split_whitespace().nth(1).and_then(|kib| kib.parse::<u64>().ok()).unwrap_or(0)
+    };
+    let before = memory();
+    let request = Request { direction: Direction::Upload, bytes: BYTES };
+    let experiment = Experiment {
+        connections: COUNT,
+        limit: 60_000_000_000,
+        ..Experiment::new(engine(), kernel_party(), 1, request)
+    };
+    match experiment::run(experiment) {
+        Ok(report) => {
+            let failed =
+                report.client.iter().chain(&report.server).filter(|outcome| outcome.error.is_some()).count();
+            let times: Vec<f64> =
+                report.completion_times(false).iter().flatten().map(|time| 1e9 / *time as f64).collect();
+            // Jain's index over the connections' rates.
+            let (sum, squares) =
+                times.iter().fold((0.0, 0.0), |(sum, squares), x| (sum + x, squares + x * x));
+            println!(
+                "\n{COUNT} connections at once, {} KiB each, engine -> kernel: {} complete, {failed} failed, Jain's index {:.3}, {} KiB of this process per connection (both ends' threads)",
+                BYTES >> 10,
+                times.len(),
+                sum * sum / (times.len() as f64 * squares),
+                (memory().saturating_sub(before)) / COUNT as u64
+            );
+        }
+        Err(error) => println!("\n1000 connections: {error}"),
+    }
+}
