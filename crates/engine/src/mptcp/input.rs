@@ -373,11 +373,15 @@ impl<P: Payload> Connection<P> {
         let len = u32::from(mapping.len);
         let data_len = len - u32::from(dss.data_fin);
         if dss.data_fin {
-            self.receive.note_fin(offset + u64::from(data_len));
+            let is_news = self.receive.note_fin(offset + u64::from(data_len));
             self.after_receive(now, index);
             if data_len == 0 {
-                // The DATA_FIN alone is acknowledged at once.
-                if let Some(strand) = self.strands[index].as_mut() {
+                // A DATA_FIN alone is acknowledged at once, and again when it comes again: our acknowledgement was
+                // lost. While data before it is missing a repeat says nothing: two ends that both wait for data
+                // would answer each other's DATA_FINs for ever.
+                if (is_news || self.receive.finished)
+                    && let Some(strand) = self.strands[index].as_mut()
+                {
                     strand.tcp.request_ack();
                 }
                 return;

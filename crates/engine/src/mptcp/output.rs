@@ -22,6 +22,8 @@ impl<P: Payload> Connection<P> {
         if !self.dirty {
             return None;
         }
+        // A checksum covers a whole mapping, and a part that is lost must come again with the same: one segment each.
+        let max_segments = if self.checksum { 1 } else { max_segments };
         let count = self.strands.len();
         for step in 0..count {
             let index = (self.next_strand + step) % count;
@@ -110,7 +112,7 @@ impl<P: Payload> Connection<P> {
 
     /// Adds the options.
     fn decorate(&mut self, now: Nanos, index: usize, transmit: Transmit<P>) -> Segment<P> {
-        let Transmit { mut segment, kind, tag, ssn, .. } = transmit;
+        let Transmit { mut segment, kind, tag, ssn, part, .. } = transmit;
         // The window that was advertised is relative to what is acknowledged at connection level; the field is
         // rounded down to its unit and has 16 bits, so that the peer may know of less than there is.
         if kind != Kind::Rst
@@ -125,7 +127,7 @@ impl<P: Payload> Connection<P> {
         match kind {
             Kind::Syn | Kind::SynAck => self.decorate_syn(index, kind, &mut segment),
             Kind::Rst => self.decorate_reset(index, &mut segment),
-            Kind::Data => self.decorate_data(tag, ssn, &mut segment),
+            Kind::Data => self.decorate_data(tag, ssn, part, &mut segment),
             Kind::Ack => self.decorate_ack(now, index, &mut segment),
         }
         segment
@@ -190,8 +192,14 @@ impl<P: Payload> Connection<P> {
         }
     }
 
-    fn decorate_data(&mut self, tag: u64, ssn: u32, segment: &mut Segment<P>) {
-        let len = segment.payload.len();
+    fn decorate_data(&mut self, tag: u64, ssn: u32, part: Option<(u16, u16)>, segment: &mut Segment<P>) {
+        // A part comes again with the mapping of the whole. (With checksums there are only whole ones, see `gather`;
+        // where the path's MTU fell, the part is checked on its own.)
+        let (lead, len) = match part {
+            Some((lead, mapped)) if !self.checksum => (lead, usize::from(mapped)),
+            _ => (0, segment.payload.len()),
+        };
+        let (tag, ssn) = (tag - u64::from(lead), ssn.wrapping_sub(u32::from(lead)));
         let dsn = self.local_key.idsn.wrapping_add(1).wrapping_add(tag);
         let fin = self.send.closed && tag + len as u64 == self.send.written && len < 65_535;
         let first = ssn == 1 && tag == 0 && self.role == Role::Client && !self.confirmed;

@@ -233,10 +233,12 @@ impl<P: Payload> ReceiveSide<P> {
     }
 
     /// Notes a DATA_FIN that stands at `offset`.
-    pub fn note_fin(&mut self, offset: u64) {
-        if self.fin_at.is_none() {
+    pub fn note_fin(&mut self, offset: u64) -> bool {
+        let is_news = self.fin_at.is_none();
+        if is_news {
             self.fin_at = Some(offset);
         }
+        is_news
     }
 
     /// Whether the stream just came to its end.

@@ -170,7 +170,7 @@ impl<P: Payload> Subflow<P> {
         self.timers.set(Timer::Retransmit, cx.now + rto);
         self.counters.out_segs += 1;
         let kind = if answer { Kind::SynAck } else { Kind::Syn };
-        Some(Transmit { segment, kind, tag: 0, ssn: 0, retransmission: self.syn_retransmitted })
+        Some(Transmit { segment, kind, tag: 0, ssn: 0, retransmission: self.syn_retransmitted, part: None })
     }
 
     /// Whether the SYN has been sent more than once.

@@ -174,6 +174,8 @@ pub struct Transmit<P> {
     pub ssn: u32,
     /// Whether the data was sent on this subflow before.
     pub retransmission: bool,
+    /// For a part of what was sent with one mapping: how many bytes of that come before it, and its length.
+    pub part: Option<(u16, u16)>,
 }
 
 /// One TCP connection.

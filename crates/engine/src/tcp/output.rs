@@ -96,7 +96,14 @@ impl<P: Payload> Subflow<P> {
             segment.timestamps = None;
         }
         self.add_sack(&mut segment, room);
-        Transmit { segment, kind: Kind::Ack, tag: 0, ssn: self.snd_nxt as u32, retransmission: false }
+        Transmit {
+            segment,
+            kind: Kind::Ack,
+            tag: 0,
+            ssn: self.snd_nxt as u32,
+            retransmission: false,
+            part: None,
+        }
     }
 
     fn add_sack(&mut self, segment: &mut Segment<P>, room: usize) {
@@ -115,7 +122,14 @@ impl<P: Payload> Subflow<P> {
         self.reset_pending = false;
         let mut segment = self.segment(cx, self.snd_nxt, Flags::RST);
         segment.window = 0;
-        Some(Transmit { segment, kind: Kind::Rst, tag: 0, ssn: self.snd_nxt as u32, retransmission: false })
+        Some(Transmit {
+            segment,
+            kind: Kind::Rst,
+            tag: 0,
+            ssn: self.snd_nxt as u32,
+            retransmission: false,
+            part: None,
+        })
     }
 
     /// The first lost entry, if the window admits it.
@@ -170,6 +184,7 @@ impl<P: Payload> Subflow<P> {
         entry.flags = (entry.flags & !APP_LIMITED) | EVER_RETRANS | limited;
         let (position, tag, segments) = (entry.position, entry.tag, entry.segments);
         let (payload, fin) = (entry.payload.clone(), entry.is(FIN));
+        let part = (entry.mapped > 0).then_some((entry.lead, entry.mapped));
         self.rtx.log_again(index);
         let flow = cx.flow();
         flow.retrans_total += u64::from(segments);
@@ -179,7 +194,7 @@ impl<P: Payload> Subflow<P> {
         if self.timers.get(Timer::Retransmit).is_none() {
             self.arm_retransmit(cx);
         }
-        self.data_segment(cx, position, tag, payload, fin, true)
+        Transmit { part, ..self.data_segment(cx, position, tag, payload, fin, true) }
     }
 
     fn data_segment(
@@ -217,7 +232,7 @@ impl<P: Payload> Subflow<P> {
         segment.payload = payload;
         self.counters.bytes_sent += len as u64;
         let kind = if len > 0 { Kind::Data } else { Kind::Ack };
-        Transmit { segment, kind, tag, ssn: position as u32, retransmission }
+        Transmit { segment, kind, tag, ssn: position as u32, retransmission, part: None }
     }
 
     /// New data from the own queue, as far as windows admit. A probe may exceed the congestion window by one.
@@ -309,6 +324,8 @@ impl<P: Payload> Subflow<P> {
         self.rtx.push(Entry {
             position,
             tag,
+            lead: 0,
+            mapped: 0,
             payload: payload.clone(),
             flags: limited,
             segments,
@@ -336,6 +353,8 @@ impl<P: Payload> Subflow<P> {
         self.rtx.push(Entry {
             position,
             tag: 0,
+            lead: 0,
+            mapped: 0,
             payload: P::default(),
             flags: FIN | APP_LIMITED,
             segments: 1,
@@ -358,6 +377,13 @@ impl<P: Payload> Subflow<P> {
             let wait = cx.flows[cx.index].rto.saturating_mul(1 << self.backoff.min(16)).min(cx.tcp.max_rto);
             self.timers.set(Timer::Persist, cx.now + wait);
         }
-        Transmit { segment, kind: Kind::Ack, tag: 0, ssn: self.snd_una as u32, retransmission: false }
+        Transmit {
+            segment,
+            kind: Kind::Ack,
+            tag: 0,
+            ssn: self.snd_una as u32,
+            retransmission: false,
+            part: None,
+        }
     }
 }

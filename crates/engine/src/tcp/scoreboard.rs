@@ -28,6 +28,10 @@ pub(crate) struct Entry<P> {
     pub tag: u64,
     pub payload: P,
     pub flags: u8,
+    /// Bytes of the mapping that it was first sent with before its own, and that mapping's length; 0 and 0 for one
+    /// that is sent whole. Linux resets a subflow on which a part comes again with a mapping of its own.
+    pub lead: u16,
+    pub mapped: u16,
     /// How many segments of one MSS it stands for.
     pub segments: u32,
     /// When it was last sent.
@@ -138,7 +142,14 @@ impl<P: Payload> Scoreboard<P> {
         if cut == 0 || cut > len || (cut == len && entry.flags & FIN == 0) {
             return;
         }
+        if entry.mapped == 0 {
+            // What is longer than a mapping can be was never sent with one.
+            entry.mapped = u16::try_from(len).unwrap_or(0);
+        }
         let mut rest = entry.clone();
+        if entry.mapped > 0 {
+            rest.lead += cut as u16;
+        }
         rest.position = position;
         rest.tag = entry.tag + cut as u64;
         rest.payload = entry.payload.slice(cut, len);
