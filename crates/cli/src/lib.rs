@@ -2,6 +2,7 @@
 //! and call [`run`].
 #![forbid(unsafe_code)]
 
+mod agree;
 mod compare;
 mod emulate;
 mod explain;
@@ -36,6 +37,8 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Hold the simulator against real packets: the same transfers in both worlds
+    Agree(agree::Options),
     /// Rank schedulers on your paths
     Compare(compare::Options),
     /// Run any program behind emulated paths, with the kernel's Multipath TCP
@@ -87,6 +90,7 @@ pub fn run(registries: Registries, arguments: impl IntoIterator<Item = OsString>
         }
     };
     let done = match arguments.command {
+        Command::Agree(options) => agree::run(&registries, &options),
         Command::Compare(options) => compare::run(&registries, &options, &origin),
         Command::Emulate(options) => match emulate::run(&registries, &options) {
             Ok(code) => return code,

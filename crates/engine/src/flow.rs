@@ -173,7 +173,7 @@ impl Flow {
     }
 
     /// Bytes that Linux would count in the socket's send buffer (`sk_wmem_queued`): payload sent and not
-    /// acknowledged, or queued, and [`BUFFER_OVERHEAD`] for each buffer that holds it. What is queued sits in
+    /// acknowledged, or queued, and `BUFFER_OVERHEAD` for each buffer that holds it. What is queued sits in
     /// buffers of up to 64 KiB; what is sent, in buffers as long as it was sent in one go (`tcp_tso_autosize`): a
     /// millisecond's worth of the pacing rate, two segments at least.
     pub fn send_memory(&self) -> u64 {

@@ -112,7 +112,7 @@ impl KernelEnd {
         for (index, (path, name)) in paths.iter().zip(names).enumerate() {
             // No link-local addresses: the kernel would talk to itself over the path.
             self.namespace.sysctl(&format!("net.ipv6.conf.{name}.addr_gen_mode"), "1")?;
-            ip(&format!("link set {name} mtu {} txqueuelen 10000 up", path.mtu))?;
+            ip(&format!("link set dev {name} mtu {} txqueuelen 10000 up", path.mtu))?;
             let (v4, v6) = (client_v4(index), client_v6(index));
             match side {
                 Side::Client => {

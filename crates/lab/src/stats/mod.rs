@@ -8,7 +8,7 @@ mod power;
 mod ratio;
 mod special;
 
-pub use bootstrap::{RESAMPLES, mean_interval, median_interval};
+pub use bootstrap::{RESAMPLES, mean_interval, median_interval, median_ratio};
 pub use describe::{Summary, mean, quantile, sorted, standard_deviation};
 pub use power::{FEWEST, runs_needed, warning};
 pub use ratio::{Ratio, holm, paired_ratio};

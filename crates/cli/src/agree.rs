@@ -1,0 +1,223 @@
+//! `ropewalk agree`.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+use indicatif::{ProgressBar, ProgressStyle};
+use ropewalk_lab::agree::{self, Cell, Found, Verdict};
+use ropewalk_lab::emulated::Tally;
+use ropewalk_lab::scenario::{self, builtins};
+use ropewalk_lab::table::Table;
+use ropewalk_lab::{Registries, units};
+use serde_json::json;
+
+use crate::compare::{algorithm, size};
+use crate::{Failure, output};
+
+/// Hold the simulator against real packets: the same transfers in both worlds
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Each cell is the median time of a transfer with real packets in real time over the simulated median. Nothing else
+should be running: the emulator's clock shares this machine. All built-in scenarios take about 20 minutes.
+
+Examples:
+  ropewalk agree
+  ropewalk agree --scenario satellite-lte --schedulers minrtt,blest --runs 20
+  ropewalk agree --markdown docs/agreement.md"
+)]
+pub(crate) struct Options {
+    /// A built-in scenario's name, or a scenario file; may be given several times [default: all built-in ones]
+    #[arg(long = "scenario", value_name = "NAME|FILE")]
+    scenarios: Vec<String>,
+    /// Schedulers of the engine, separated by commas
+    #[arg(long, default_value = "minrtt,linux,blest,single")]
+    schedulers: String,
+    /// Flow size
+    #[arg(long, default_value = "1 MiB")]
+    size: String,
+    /// Runs of each cell in each world
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(2..=1000))]
+    runs: u32,
+    /// First seed
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Leave out the real kernel at both ends
+    #[arg(long)]
+    no_kernel: bool,
+    /// As JSON
+    #[arg(long)]
+    json: bool,
+    /// Also write the table as Markdown
+    #[arg(long, value_name = "FILE")]
+    markdown: Option<PathBuf>,
+}
+
+struct Line {
+    scenario: String,
+    ends: &'static str,
+    scheduler: String,
+    found: Found,
+}
+
+pub(crate) fn run(registries: &Registries, options: &Options) -> Result<(), Failure> {
+    let bytes = size("--size", &options.size)?;
+    let congestion = algorithm(&registries.congestion, "--congestion", "cubic")?;
+    let names: Vec<String> = if options.scenarios.is_empty() {
+        builtins().iter().map(|builtin| builtin.name.to_string()).collect()
+    } else {
+        options.scenarios.clone()
+    };
+    let (mut cells, mut left_out) = (Vec::new(), Vec::new());
+    for name in &names {
+        let scenario = Arc::new(scenario::load(name, registries)?.scenario);
+        if let Some(why) = agree::unsuitable(&scenario) {
+            left_out.push(format!("{}: {why}", scenario.name));
+            continue;
+        }
+        for text in options.schedulers.split(',').map(str::trim).filter(|text| !text.is_empty()) {
+            let scheduler = algorithm(&registries.schedulers, "--schedulers", text)?;
+            let (scenario, congestion) = (Arc::clone(&scenario), congestion.clone());
+            cells.push(Cell { scenario, scheduler, congestion, kernel: false });
+        }
+        if !options.no_kernel {
+            let scheduler = algorithm(&registries.schedulers, "--schedulers", "linux")?;
+            cells.push(Cell { scenario, scheduler, congestion: congestion.clone(), kernel: true });
+        }
+    }
+    ropewalk_host::netns::become_root_of_own_user_namespace()
+        .map_err(|error| Failure::Other(error.to_string()))?;
+    let stop = Arc::new(AtomicBool::new(false));
+    let heard = Arc::clone(&stop);
+    // If another handler is there already, Ctrl-C simply ends the program: nothing is half-written.
+    let _ = ctrlc::set_handler(move || heard.store(true, Ordering::Relaxed));
+    let bar = ProgressBar::new(cells.len() as u64);
+    if let Ok(style) = ProgressStyle::with_template("{bar:40} {pos}/{len} cells, {eta} left, {msg}") {
+        bar.set_style(style);
+    }
+    let tally = Mutex::new(Tally::default());
+    let mut lines = Vec::new();
+    for cell in &cells {
+        if stop.load(Ordering::Relaxed) {
+            break;
+        }
+        bar.set_message(cell.scenario.name.clone());
+        let found = agree::run(cell, bytes, options.runs, options.seed, &tally).map_err(Failure::Other)?;
+        lines.push(Line {
+            scenario: cell.scenario.name.clone(),
+            ends: if cell.kernel { "kernel" } else { "engine" },
+            scheduler: cell.scheduler.text.clone(),
+            found,
+        });
+        bar.inc(1);
+    }
+    bar.finish_and_clear();
+    let tally = tally.into_inner().unwrap_or_default();
+    if let Some(file) = &options.markdown {
+        output::write_file(file, &markdown(&lines, &left_out, options, &tally))?;
+    }
+    if options.json {
+        output::print(&format!("{:#}\n", as_json(&lines, &left_out, &tally)))?;
+    } else {
+        output::print(&text(&lines, &left_out, bytes, options, &tally))?;
+    }
+    if lines.len() < cells.len() {
+        return Err(Failure::Other("interrupted: only finished cells are shown".into()));
+    }
+    Ok(())
+}
+
+const HEAD: [&str; 7] = ["scenario", "ends", "scheduler", "simulated", "emulated", "ratio", "90 % interval"];
+
+fn cells(line: &Line) -> Vec<String> {
+    let median = |values: &[f64]| {
+        let sorted = ropewalk_lab::stats::sorted(values);
+        if sorted.is_empty() {
+            "-".into()
+        } else {
+            format!("{:.1} ms", ropewalk_lab::stats::quantile(&sorted, 0.5) * 1e3)
+        }
+    };
+    vec![
+        line.scenario.clone(),
+        line.ends.into(),
+        line.scheduler.clone(),
+        median(&line.found.simulated),
+        median(&line.found.emulated),
+        line.found.ratio.map_or("-".into(), |ratio| format!("{ratio:.3}")),
+        line.found.interval.map_or("-".into(), |(from, to)| format!("{from:.3} .. {to:.3}")),
+        line.found.verdict.to_string(),
+    ]
+}
+
+fn verdict(lines: &[Line]) -> String {
+    let count = |verdict: Verdict| lines.iter().filter(|line| line.found.verdict == verdict).count();
+    format!(
+        "{} of {} cells agree, {} differ, {} had too few runs, {} had runs that failed.",
+        count(Verdict::Agrees),
+        lines.len(),
+        count(Verdict::Differs),
+        count(Verdict::TooFewRuns),
+        count(Verdict::Failed)
+    )
+}
+
+fn text(lines: &[Line], left_out: &[String], bytes: u64, options: &Options, tally: &Tally) -> String {
+    let mut text = format!(
+        "One flow of {}, {} runs of each cell in each world, seeds from {}\n\n",
+        units::write_bytes(bytes),
+        options.runs,
+        options.seed
+    );
+    let mut head = HEAD.to_vec();
+    head.push("");
+    let mut table = Table::new(3, &head);
+    for line in lines {
+        table.row(cells(line));
+    }
+    text += &table.render();
+    text +=
+        "\nratio: emulated median over simulated median; ends: who is at both ends of the emulated paths\n";
+    text += "allowed: 5 % where nothing is random and the engine is at both ends, else the interval inside 0.9 to 1.1\n";
+    for name in left_out {
+        text += &format!("not here: {name}\n");
+    }
+    text + &format!("{}\n\n{}\n", tally.describe(), verdict(lines))
+}
+
+fn markdown(lines: &[Line], left_out: &[String], options: &Options, tally: &Tally) -> String {
+    let mut text = format!(
+        "# Simulated and emulated\n\nMade by `ropewalk agree --markdown docs/agreement.md` ({} a flow, {} runs a cell, seeds from {}).\n\nratio: median completion time with real packets in real time over the simulated median. Allowed: 5 % where nothing is\nrandom and the engine is at both ends, else the 90 % interval inside 0.9 to 1.1.\n\n",
+        options.size, options.runs, options.seed
+    );
+    text += &format!("| {} | |\n|{}\n", HEAD.join(" | "), "---|".repeat(HEAD.len() + 1));
+    for line in lines {
+        text += &format!("| {} |\n", cells(line).join(" | "));
+    }
+    text += &format!("\n{} {}.\n", verdict(lines), tally.describe());
+    for name in left_out {
+        text += &format!("\nNot here: {name}.\n");
+    }
+    text
+}
+
+fn as_json(lines: &[Line], left_out: &[String], tally: &Tally) -> serde_json::Value {
+    json!({
+        "cells": lines.iter().map(|line| json!({
+            "scenario": line.scenario,
+            "emulated_ends": line.ends,
+            "scheduler": line.scheduler,
+            "simulated_s": line.found.simulated,
+            "emulated_s": line.found.emulated,
+            "ratio_of_medians": line.found.ratio,
+            "ratio_interval_90": line.found.interval.map(|(a, b)| [a, b]),
+            "verdict": line.found.verdict.to_string(),
+        })).collect::<Vec<_>>(),
+        "left_out": left_out,
+        "runs": tally.runs,
+        "void_runs_repeated": tally.repeated,
+        "void_runs_kept": tally.void,
+        "lateness_p99_worst_us": tally.lateness as f64 / 1e3,
+        "verdict": verdict(lines),
+    })
+}
