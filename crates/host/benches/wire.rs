@@ -66,8 +66,9 @@ fn over_veth(bytes: u64) -> Result<Sample, String> {
         let listener = kernel::listen(&two, address, &config)?;
         let before = experiment::cpu();
         let clock = Clock::start();
-        let server =
-            std::thread::spawn(move || listener.accept().map(|(socket, _)| kernel_server(&socket, 1, clock)));
+        let server = std::thread::spawn(move || {
+            listener.accept().map(|(socket, _)| kernel_server(&socket, 1, clock, None))
+        });
         let client = kernel::connect(&one, None, address, &config)?;
         let request = Request { direction: Direction::Upload, bytes };
         let outcome = kernel_client(&client, request, 1, clock, 0);

@@ -2,7 +2,7 @@
 //! say afterwards. The interoperation tests, the emulated comparison and the benchmarks all go through here.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -97,6 +97,10 @@ pub struct Experiment {
     pub subflows: usize,
     /// What isn't done by then is given up.
     pub limit: Nanos,
+    /// The engine as client throws each connection away after so many bytes of the stream.
+    pub abort_after: Option<u64>,
+    /// It is the kernel's end, a server that receives, that does so.
+    pub kernel_aborts: bool,
     /// A middlebox.
     pub meddler: Option<Box<dyn Meddler>>,
     /// An observer.
@@ -122,6 +126,8 @@ impl Experiment {
             first_path: 0,
             subflows: 1,
             limit: 20_000_000_000,
+            abort_after: None,
+            kernel_aborts: false,
             meddler: None,
             tap: None,
         }
@@ -200,9 +206,12 @@ pub fn run(experiment: Experiment) -> io::Result<Report> {
         path_mtus: paths.iter().map(|path| path.mtu).collect(),
         ..EndpointConfig::default()
     };
+    let engine_aborts = !experiment.kernel_aborts;
     let engine = |role: Role, config: ConnectionConfig| -> (End, Shared) {
         let endpoint = Endpoint::new(mtus.clone(), OsEntropy::new());
-        let (transfers, outcomes) = Transfers::new(role, config, experiment.subflows);
+        let is_client = matches!(role, Role::Client { .. });
+        let (mut transfers, outcomes) = Transfers::new(role, config, experiment.subflows);
+        transfers.abort_after(experiment.abort_after.filter(|_| is_client && engine_aborts));
         (End::Engine(Box::new(endpoint), Box::new(transfers)), outcomes)
     };
     let empty = || Shared::default();
@@ -239,7 +248,9 @@ pub fn run(experiment: Experiment) -> io::Result<Report> {
                 congestion: &party.congestion,
                 ..SocketConfig::default()
             };
-            let listener = kernel::listen(&end.namespace, address, &config)?;
+            // At every address: a join to an announced one needs a listener there.
+            let any = if v6 { IpAddr::from(Ipv6Addr::UNSPECIFIED) } else { Ipv4Addr::UNSPECIFIED.into() };
+            let listener = kernel::listen(&end.namespace, SocketAddr::new(any, PORT), &config)?;
             (End::Kernel(end), Some(listener), empty())
         }
     };
@@ -257,6 +268,7 @@ pub fn run(experiment: Experiment) -> io::Result<Report> {
     let clock = world.clock();
     let patience = Some(Duration::from_nanos(experiment.limit));
     let subflows = experiment.subflows;
+    let kernel_abort = experiment.abort_after.filter(|_| experiment.kernel_aborts);
     let before = cpu();
     std::thread::scope(|scope| -> io::Result<()> {
         let mut workers = Vec::new();
@@ -271,7 +283,7 @@ pub fn run(experiment: Experiment) -> io::Result<Report> {
                         each.spawn(move || {
                             let _ = socket.set_read_timeout(patience);
                             let _ = socket.set_write_timeout(patience);
-                            note(&outcomes, kernel_server(&socket, subflows, clock));
+                            note(&outcomes, kernel_server(&socket, subflows, clock, kernel_abort));
                         });
                     }
                 });

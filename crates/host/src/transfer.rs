@@ -179,6 +179,8 @@ pub struct Transfers {
     config: Arc<ConnectionConfig>,
     /// A sender waits for so many subflows (a second at most) before its bulk.
     subflows: usize,
+    /// Throws a connection away when it has sent, or received, so many bytes of the stream.
+    abort_after: Option<u64>,
     flows: BTreeMap<ConnectionId, Flow>,
     failed_to_open: Vec<Outcome>,
     pattern: Bytes,
@@ -197,12 +199,18 @@ impl Transfers {
             role,
             config: Arc::new(config),
             subflows,
+            abort_after: None,
             flows: BTreeMap::new(),
             failed_to_open: Vec::new(),
             pattern: pattern(),
             shared: Arc::clone(&shared),
         };
         (transfers, shared)
+    }
+
+    /// Throws each connection away (MP_FASTCLOSE) once it has sent or received so many bytes of the stream.
+    pub fn abort_after(&mut self, bytes: Option<u64>) {
+        self.abort_after = bytes;
     }
 
     fn write(&mut self, now: Nanos, endpoint: &mut HostEndpoint, id: ConnectionId) {
@@ -232,6 +240,12 @@ impl Transfers {
             match endpoint.write(now, id, self.pattern.slice(start..start + len)) {
                 Ok(taken) => {
                     flow.written += taken as u64;
+                    if self.abort_after.is_some_and(|most| flow.written >= most) {
+                        flow.fail("thrown away by this side");
+                        endpoint.abort(now, id);
+                        self.end(now, endpoint, id);
+                        return;
+                    }
                     if taken < len {
                         return;
                     }
@@ -280,6 +294,12 @@ impl Transfers {
                 }
                 flow.outcome.received += len as u64;
                 data = &data[len..];
+            }
+            if self.abort_after.is_some_and(|most| flow.outcome.received >= most) {
+                flow.fail("thrown away by this side");
+                endpoint.abort(now, id);
+                self.end(now, endpoint, id);
+                return;
             }
             if let Some(total) = flow.receives()
                 && flow.outcome.received >= total
@@ -513,7 +533,9 @@ pub fn kernel_client(
 }
 
 /// The server's part on an accepted kernel socket.
-pub fn kernel_server(socket: &Socket, subflows: usize, clock: Clock) -> Outcome {
+/// With `abort_after` it stops reading after so many bytes of an upload: closing the socket then throws the connection
+/// away.
+pub fn kernel_server(socket: &Socket, subflows: usize, clock: Clock, abort_after: Option<u64>) -> Outcome {
     let mut outcome = Outcome { started: clock.now(), ..Outcome::default() };
     let mut run = || -> io::Result<()> {
         let mut head = [0; REQUEST];
@@ -522,6 +544,11 @@ pub fn kernel_server(socket: &Socket, subflows: usize, clock: Clock) -> Outcome 
             .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "what came first was no request"))?;
         match request.direction {
             Direction::Upload => {
+                if let Some(most) = abort_after {
+                    receive_stream(socket, request.bytes.min(most), &mut outcome)?;
+                    note(socket, &mut outcome)?;
+                    return Err(io::Error::other("thrown away by this side"));
+                }
                 receive_stream(socket, request.bytes, &mut outcome)?;
                 outcome.finished = Some(clock.now());
                 note(socket, &mut outcome)?;

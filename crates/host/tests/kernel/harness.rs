@@ -27,6 +27,8 @@ pub struct Case {
     pub meddler: Option<Box<dyn Meddler>>,
     pub config: ConnectionConfig,
     pub limit: u64,
+    pub abort_after: Option<u64>,
+    pub kernel_aborts: bool,
 }
 
 /// The engine's settings: like the kernel's.
@@ -59,6 +61,8 @@ impl Case {
             meddler: None,
             config: config(),
             limit: 20_000_000_000,
+            abort_after: None,
+            kernel_aborts: false,
         }
     }
 }
@@ -162,6 +166,8 @@ pub fn run(case: Case) -> Report {
         connections: case.connections,
         subflows: case.subflows,
         limit: case.limit,
+        abort_after: case.abort_after,
+        kernel_aborts: case.kernel_aborts,
         meddler: case.meddler,
         ..Experiment::new(client, server, case.paths, case.request)
     })

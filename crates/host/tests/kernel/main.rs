@@ -5,6 +5,7 @@
 //! machine lacks a feature, the test says that it is skipped, and why.
 
 mod breakage;
+mod control;
 mod fallback;
 mod harness;
 mod transfers;
