@@ -9,6 +9,7 @@ mod explain;
 mod gallery;
 mod list;
 mod output;
+mod paper;
 mod report;
 mod scenario;
 mod sweep;
@@ -49,6 +50,8 @@ enum Command {
     Gallery(gallery::Options),
     /// Schedulers and congestion controls
     List(list::Options),
+    /// The source papers' experiments: published beside measured, and a verdict per claim
+    Paper(paper::Options),
     /// Make the page of a saved run
     Report(report::Options),
     /// Built-in scenarios, and checking your own
@@ -99,6 +102,7 @@ pub fn run(registries: Registries, arguments: impl IntoIterator<Item = OsString>
         Command::Explain(options) => explain::run(&registries, &options),
         Command::Gallery(options) => gallery::run(&registries, &options),
         Command::List(options) => list::run(&registries, &options),
+        Command::Paper(options) => paper::run(&registries, &options),
         Command::Report(options) => report::run(&options),
         Command::Scenario(options) => scenario::run(&registries, &options),
         Command::Sweep(options) => sweep::run(&registries, &options),

@@ -8,6 +8,7 @@ pub mod compare;
 pub mod diagnostic;
 pub mod emulated;
 pub mod evidence;
+pub mod paper;
 mod registries;
 pub mod report;
 pub mod scenario;

@@ -1,0 +1,254 @@
+//! `ropewalk paper list|run`.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressStyle};
+use ropewalk_lab::Registries;
+use ropewalk_lab::diagnostic::{Diagnostic, did_you_mean};
+use ropewalk_lab::paper::{self, Outcome, Paper, Progress, Request, Store, Verdict};
+use ropewalk_lab::table::Table;
+use serde_json::json;
+
+use crate::{Failure, output};
+
+/// The source papers' experiments: published beside measured, and a verdict per claim
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  ropewalk paper list\n  ropewalk paper run cfs-2019 --figure table2\n  ropewalk paper run all")]
+pub(crate) struct Options {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Action {
+    /// The papers, their figures and how many claims each makes
+    #[command(after_help = "Example:\n  ropewalk paper list")]
+    List {
+        /// As JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Run a paper's experiments, or all papers'
+    #[command(after_help = "Examples:
+  ropewalk paper run cfs-2019
+  ropewalk paper run cfs-2019 --figure table2 --runs 5
+  ropewalk paper run all
+
+Finished runs are kept in the folder of --state: call it again to go on after an interruption.")]
+    Run(Run),
+}
+
+#[derive(Debug, clap::Args)]
+struct Run {
+    /// A paper's name, or `all`
+    name: String,
+    /// One figure or table only (see `ropewalk paper list --json`)
+    #[arg(long, value_name = "ID")]
+    figure: Option<String>,
+    /// Runs of each cell [default: the paper's number]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    runs: Option<u32>,
+    /// First seed
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Threads [default: one per core]; the result doesn't depend on it
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    jobs: Option<u16>,
+    /// As JSON
+    #[arg(long)]
+    json: bool,
+    /// Where the report goes [default: docs/reproduction.md for `all`, else reproduction-NAME.md]
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
+    /// Folder for finished runs
+    #[arg(long, value_name = "FOLDER", default_value = ".ropewalk")]
+    state: PathBuf,
+    /// Forget finished runs
+    #[arg(long)]
+    fresh: bool,
+}
+
+pub(crate) fn run(registries: &Registries, options: &Options) -> Result<(), Failure> {
+    match &options.action {
+        Action::List { json } => list(*json),
+        Action::Run(run) => execute(registries, run),
+    }
+}
+
+fn load(name: &str) -> Result<Paper, Failure> {
+    match paper::load(name) {
+        Some(loaded) => loaded.map_err(Failure::Other),
+        None => Err(Diagnostic::new(format!("there is no paper `{name}`"))
+            .help(did_you_mean(name, paper::NAMES.iter().copied()))
+            .help(format!("allowed: all, {}", paper::NAMES.join(", ")))
+            .into()),
+    }
+}
+
+fn list(json: bool) -> Result<(), Failure> {
+    let papers = paper::NAMES.iter().map(|name| load(name)).collect::<Result<Vec<_>, _>>()?;
+    if json {
+        let values: Vec<_> = papers
+            .iter()
+            .map(|paper| {
+                json!({
+                    "name": paper.name,
+                    "title": paper.plan.title,
+                    "source": paper.plan.source,
+                    "runs": paper.plan.runs,
+                    "figures": paper.plan.figures.iter().map(|figure| json!({ "id": figure.id, "title": figure.title })).collect::<Vec<_>>(),
+                    "claims": paper.claims.len(),
+                    "published_numbers": paper.published.len(),
+                })
+            })
+            .collect();
+        return output::print(&format!("{:#}\n", json!(values)));
+    }
+    let mut table = Table::new(2, &["name", "paper", "figures", "numbers", "claims"]);
+    for paper in &papers {
+        table.row(vec![
+            paper.name.clone(),
+            paper.plan.title.clone(),
+            paper.plan.figures.len().to_string(),
+            paper.published.len().to_string(),
+            paper.claims.len().to_string(),
+        ]);
+    }
+    output::print(&table.render())
+}
+
+/// A progress bar and a clock.
+struct Watch {
+    bar: ProgressBar,
+    began: Instant,
+}
+
+impl Progress for Watch {
+    fn total(&self, runs: usize, known: usize) {
+        self.bar.set_length(runs as u64);
+        self.bar.set_position(known as u64);
+        self.bar.reset_eta();
+    }
+
+    fn done(&self) {
+        self.bar.inc(1);
+    }
+
+    fn clock(&self) -> Duration {
+        self.began.elapsed()
+    }
+}
+
+/// Names this very program, so that what another build measured isn't taken for its own.
+fn build() -> String {
+    let program = std::env::current_exe().and_then(std::fs::read).unwrap_or_default();
+    paper::digest(&program)
+}
+
+fn execute(registries: &Registries, run: &Run) -> Result<(), Failure> {
+    let names: Vec<&str> = if run.name == "all" { paper::NAMES.to_vec() } else { vec![run.name.as_str()] };
+    let papers = names.into_iter().map(load).collect::<Result<Vec<_>, _>>()?;
+    if let Some(figure) = &run.figure
+        && !papers.iter().any(|paper| paper.figure(figure).is_some())
+    {
+        let ids: Vec<&str> =
+            papers.iter().flat_map(|paper| &paper.plan.figures).map(|figure| figure.id.as_str()).collect();
+        return Err(Diagnostic::new(format!("`{}` has no figure `{figure}`", run.name))
+            .help(did_you_mean(figure, ids.iter().copied()))
+            .help(format!("allowed: {}", ids.join(", ")))
+            .into());
+    }
+    let stop = Arc::new(AtomicBool::new(false));
+    let heard = stop.clone();
+    // If another handler is there already, Ctrl-C simply ends the program: finished runs are kept.
+    let _ = ctrlc::set_handler(move || heard.store(true, Ordering::Relaxed));
+    let jobs =
+        run.jobs.map_or_else(|| std::thread::available_parallelism().map_or(1, usize::from), usize::from);
+    let build = build();
+    let mut outcomes = Vec::new();
+    for paper in &papers {
+        let store = store(&run.state, &paper.name, run.fresh, &build)?;
+        let bar = ProgressBar::new(0);
+        let style = format!("{} {{bar:40}} {{pos}}/{{len}} runs, {{eta}} left", paper.name);
+        if let Ok(style) = ProgressStyle::with_template(&style) {
+            bar.set_style(style);
+        }
+        let watch = Watch { bar, began: Instant::now() };
+        let request =
+            Request { paper, figure: run.figure.as_deref(), runs: run.runs, seed: run.seed, jobs };
+        let outcome = paper::execute(&request, registries, &store, &watch, &stop).map_err(Failure::Other)?;
+        watch.bar.finish_and_clear();
+        if outcome.interrupted {
+            let kept = run.state.display();
+            return Err(Failure::Other(format!("interrupted: finished runs are in {kept}, call it again to go on")));
+        }
+        outcomes.push(outcome);
+    }
+    let command = command(run);
+    let page = paper::markdown(&outcomes, &command);
+    let report = run.report.clone().unwrap_or_else(|| default_report(&run.name));
+    output::write_file(&report, &page)?;
+    if run.json {
+        return output::print(&format!("{:#}\n", paper::json(&outcomes, &command)));
+    }
+    output::print(&summary(&outcomes, &report))
+}
+
+fn store(folder: &Path, name: &str, fresh: bool, build: &str) -> Result<Store, Failure> {
+    let path = folder.join(format!("{name}.jsonl"));
+    let failure = |error: std::io::Error| Failure::Other(format!("{}: {error}", path.display()));
+    std::fs::create_dir_all(folder).map_err(failure)?;
+    if fresh && path.exists() {
+        std::fs::remove_file(&path).map_err(failure)?;
+    }
+    Store::open(&path, build).map_err(failure)
+}
+
+fn default_report(name: &str) -> PathBuf {
+    if name != "all" {
+        return PathBuf::from(format!("reproduction-{name}.md"));
+    }
+    let docs = Path::new("docs");
+    if docs.is_dir() { docs.join("reproduction.md") } else { PathBuf::from("reproduction.md") }
+}
+
+/// The call as someone would repeat it.
+fn command(run: &Run) -> String {
+    let mut text = format!("ropewalk paper run {}", run.name);
+    if let Some(figure) = &run.figure {
+        text += &format!(" --figure {figure}");
+    }
+    if let Some(runs) = run.runs {
+        text += &format!(" --runs {runs}");
+    }
+    if run.seed != 1 {
+        text += &format!(" --seed {}", run.seed);
+    }
+    text
+}
+
+fn summary(outcomes: &[Outcome], report: &Path) -> String {
+    let mut text = String::new();
+    for outcome in outcomes {
+        text += &format!("{}: {}\n\n", outcome.paper.name, outcome.paper.plan.title);
+        text += &paper::tables(outcome);
+        let mut table = Table::new(2, &["verdict", "claim", "settings"]);
+        for judgement in &outcome.judgements {
+            let Some(main) = judgement.settings.first() else { continue };
+            let holding = judgement.settings.iter().filter(|setting| setting.verdict == Verdict::Holds).count();
+            let of = format!("{holding} of {}", judgement.settings.len());
+            table.row(vec![main.verdict.words().into(), judgement.text.clone(), of]);
+        }
+        text += &format!("{}\n", table.render());
+    }
+    let runs: usize = outcomes.iter().map(|outcome| outcome.total).sum();
+    let wall: f64 = outcomes.iter().map(|outcome| outcome.wall).sum();
+    let computing: f64 = outcomes.iter().map(|outcome| outcome.computing).sum();
+    text + &format!(
+        "{runs} runs, {computing:.1} s of computing, {wall:.1} s on the clock. Report: {}\n",
+        report.display()
+    )
+}

@@ -1,0 +1,200 @@
+//! The papers: each one's experiments as data (`papers/<name>/` at the root of the repository, compiled in), run,
+//! set beside the numbers that it prints, and its claims judged.
+//!
+//! - `paper.toml`: figures as grids of rows and columns, and the settings that the paper leaves open;
+//! - scenario files, whose keys rows, columns and settings change;
+//! - `published.csv`: every number that the paper prints;
+//! - `claims.toml`: its claims as tests, with tolerances that were fixed before the first run;
+//! - `notes.toml`: what was found where a claim doesn't hold.
+
+mod claims;
+mod files;
+mod judge;
+mod measure;
+mod overtaking;
+mod plan;
+mod published;
+mod report;
+mod run;
+mod series;
+mod settings;
+mod store;
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+pub use claims::{Claim, Over, Test};
+pub use files::{NAMES, load};
+pub use judge::{Judgement, Verdict};
+pub use published::Published;
+pub use report::{json, markdown, tables};
+pub use run::{Outcome, Progress, Request, execute};
+pub use series::Series;
+pub use store::{Store, digest};
+
+/// A paper's experiments.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Paper {
+    /// Its short name: `cfs-2019`.
+    pub name: String,
+    /// What is run.
+    pub plan: Plan,
+    /// What it claims.
+    pub claims: Vec<Claim>,
+    /// What it prints.
+    pub published: Vec<Published>,
+    /// By claim: what was found where it doesn't hold.
+    pub notes: BTreeMap<String, String>,
+    /// Scenario files by name.
+    pub scenarios: BTreeMap<String, String>,
+}
+
+/// `paper.toml`.
+#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Plan {
+    /// The paper's title.
+    pub title: String,
+    /// Authors and where it appeared.
+    pub source: String,
+    /// What the paper measured on, and what stands in for it here.
+    pub testbed: String,
+    /// Runs of each, the paper's own number where it gives one.
+    pub runs: u32,
+    /// Decisions that hold for all of its figures.
+    #[serde(default)]
+    pub rulings: Vec<String>,
+    /// Its tables and figures.
+    #[serde(rename = "figure")]
+    pub figures: Vec<Figure>,
+    /// What it leaves open.
+    #[serde(default, rename = "open")]
+    pub open: Vec<Open>,
+}
+
+/// A table or figure: each row with each column is a cell of so many runs.
+#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Figure {
+    /// Its name in `published.csv` and `claims.toml`.
+    pub id: String,
+    /// Its name in the paper, and what it shows.
+    pub title: String,
+    /// How it is made.
+    #[serde(default)]
+    pub kind: Kind,
+    /// What it shows, unless a row or column says otherwise; see `measure`.
+    #[serde(default)]
+    pub metric: String,
+    /// Shown as a change against this row, per cent.
+    #[serde(default)]
+    pub against: Option<String>,
+    /// Runs of each cell, where not the paper's number.
+    #[serde(default)]
+    pub runs: Option<u32>,
+    /// Part of the run's start that isn't measured.
+    #[serde(default)]
+    pub skip: Option<String>,
+    /// What holds for all of its cells.
+    #[serde(default, flatten)]
+    pub settings: Settings,
+    /// Its rows.
+    pub rows: Vec<Line>,
+    /// Its columns.
+    pub columns: Vec<Line>,
+}
+
+/// How a figure is made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// Simulations, one measure of each.
+    #[default]
+    Grid,
+    /// Simulations, a measure over time.
+    Series,
+    /// Two exponential variables, by formula and by drawing them.
+    Overtaking,
+}
+
+/// A row or a column.
+#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Line {
+    /// Its heading.
+    pub label: String,
+    /// Its place on an axis.
+    #[serde(default)]
+    pub x: Option<f64>,
+    /// What it shows, if not the figure's metric.
+    #[serde(default)]
+    pub metric: Option<String>,
+    /// What it changes.
+    #[serde(default, flatten)]
+    pub settings: Settings,
+}
+
+/// What a figure, a line or an open setting changes.
+#[derive(Clone, PartialEq, Debug, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Settings {
+    /// Scenario file.
+    #[serde(default)]
+    pub scenario: Option<String>,
+    /// Keys of the scenario file: `path.wlan.loss`, `path.*.queue`, `workload.size`.
+    #[serde(default)]
+    pub set: BTreeMap<String, toml::Value>,
+    /// The path that the connection opens on.
+    #[serde(default)]
+    pub first: Option<String>,
+    /// Scheduler.
+    #[serde(default)]
+    pub scheduler: Option<String>,
+    /// Plain TCP on this path instead.
+    #[serde(default)]
+    pub tcp: Option<String>,
+    /// Congestion control of Multipath TCP.
+    #[serde(default)]
+    pub congestion: Option<String>,
+    /// Congestion control of plain TCP, where it isn't the same.
+    #[serde(default)]
+    pub tcp_congestion: Option<String>,
+    /// Schedulers that stand in for others.
+    #[serde(default)]
+    pub replace: BTreeMap<String, String>,
+}
+
+/// A setting that the paper leaves open.
+#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Open {
+    /// What.
+    pub name: String,
+    /// Why it is open.
+    pub why: String,
+    /// The value that the main runs have.
+    pub main: String,
+    /// Figures that it concerns; none named: all.
+    #[serde(default)]
+    pub figures: Vec<String>,
+    /// The other values.
+    pub values: Vec<OpenValue>,
+}
+
+/// Another value of an open setting.
+#[derive(Clone, PartialEq, Debug, Deserialize)]
+pub struct OpenValue {
+    /// Its name.
+    pub label: String,
+    /// What it changes.
+    #[serde(default, flatten)]
+    pub settings: Settings,
+}
+
+impl Paper {
+    /// A figure by its name.
+    pub fn figure(&self, id: &str) -> Option<&Figure> {
+        self.plan.figures.iter().find(|figure| figure.id == id)
+    }
+}

@@ -1,0 +1,216 @@
+//! From a paper's figures to runs: the main settings and, one at a time, each other value of an open one; every row
+//! with every column. What several figures share is run once.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use ropewalk_engine::congestion::CongestionControl;
+use ropewalk_engine::registry::Spec;
+use ropewalk_engine::scheduler::Scheduler;
+use ropewalk_sim::{Mode, Recording, RunSpec, Scenario};
+
+use super::settings::{self, merge};
+use super::{Figure, Kind, Line, Paper, Settings};
+use crate::Registries;
+use crate::compare::is_deterministic;
+use crate::units::{self, Nanos};
+
+/// What is simulated, but for the seed.
+#[derive(Clone, Debug)]
+pub(super) struct Template {
+    pub(super) scenario: Arc<Scenario>,
+    pub(super) scheduler: Spec<dyn Scheduler>,
+    pub(super) congestion: Spec<dyn CongestionControl>,
+    pub(super) mode: Mode,
+    pub(super) skip: Nanos,
+    pub(super) recording: Recording,
+    /// All of it as text, to know a run by.
+    pub(super) identity: String,
+    /// Time over which runs without randomness start at different phases.
+    pub(super) phase: Nanos,
+}
+
+/// What a cell's runs are.
+#[derive(Clone, Debug)]
+pub(super) enum Work {
+    Simulate(Arc<Template>),
+    /// By drawing or by formula; 1/mu_s in milliseconds.
+    Overtaking(bool, f64),
+}
+
+/// A row with a column, in one setting.
+#[derive(Clone, Debug)]
+pub(super) struct Cell {
+    pub(super) figure: usize,
+    pub(super) variant: usize,
+    pub(super) row: usize,
+    pub(super) column: usize,
+    pub(super) metric: String,
+    pub(super) work: Work,
+    pub(super) runs: u32,
+}
+
+/// The main settings, or one other value of an open one.
+#[derive(Clone, Debug)]
+pub(super) struct Variant {
+    pub(super) label: String,
+    pub(super) settings: Settings,
+    /// Figures that it concerns; none named: all.
+    pub(super) figures: Vec<String>,
+}
+
+/// The label of the main settings.
+pub(super) const MAIN: &str = "as ruled";
+
+/// The main settings first.
+pub(super) fn variants(paper: &Paper) -> Vec<Variant> {
+    let mut found =
+        vec![Variant { label: MAIN.into(), settings: Settings::default(), figures: Vec::new() }];
+    for open in &paper.plan.open {
+        for value in &open.values {
+            found.push(Variant {
+                label: format!("{}: {}", open.name, value.label),
+                settings: value.settings.clone(),
+                figures: open.figures.clone(),
+            });
+        }
+    }
+    found
+}
+
+impl Variant {
+    pub(super) fn concerns(&self, figure: &Figure) -> bool {
+        let all = self.figures.is_empty() && figure.kind == Kind::Grid;
+        self.label == MAIN || all || self.figures.contains(&figure.id)
+    }
+}
+
+/// All cells of the figures asked for. `runs` stands in for the paper's number.
+///
+/// # Errors
+/// What in the paper's files can't be run.
+pub(super) fn cells(
+    paper: &Paper,
+    variants: &[Variant],
+    only: Option<&str>,
+    runs: Option<u32>,
+    registries: &Registries,
+) -> Result<Vec<Cell>, String> {
+    let mut found = Vec::new();
+    let mut templates = HashMap::new();
+    for (number, figure) in paper.plan.figures.iter().enumerate() {
+        if only.is_some_and(|only| only != figure.id) {
+            continue;
+        }
+        let concerned = variants.iter().enumerate().filter(|(_, variant)| variant.concerns(figure));
+        for (place, variant) in concerned {
+            for (row, row_line) in figure.rows.iter().enumerate() {
+                for (column, column_line) in figure.columns.iter().enumerate() {
+                    let wrong = |error: String| {
+                        let (row, column) = (&row_line.label, &column_line.label);
+                        format!("papers/{}: {}, {row}, {column}: {error}", paper.name, figure.id)
+                    };
+                    let work = match figure.kind {
+                        Kind::Overtaking => Work::Overtaking(row > 0, column_line.x.unwrap_or(0.0)),
+                        Kind::Grid | Kind::Series => Work::Simulate(
+                            template(paper, figure, variant, row_line, column_line, registries, &mut templates)
+                                .map_err(wrong)?,
+                        ),
+                    };
+                    let metric = row_line.metric.as_ref().or(column_line.metric.as_ref());
+                    found.push(Cell {
+                        figure: number,
+                        variant: place,
+                        row,
+                        column,
+                        metric: metric.unwrap_or(&figure.metric).clone(),
+                        work,
+                        runs: runs.or(figure.runs).unwrap_or(paper.plan.runs).max(1),
+                    });
+                }
+            }
+        }
+    }
+    Ok(found)
+}
+
+fn template(
+    paper: &Paper,
+    figure: &Figure,
+    variant: &Variant,
+    row: &Line,
+    column: &Line,
+    registries: &Registries,
+    known: &mut HashMap<String, Arc<Template>>,
+) -> Result<Arc<Template>, String> {
+    let mut settings = figure.settings.clone();
+    for above in [&row.settings, &column.settings, &variant.settings] {
+        settings = merge(&settings, above);
+    }
+    let loaded = settings::scenario(paper, &settings, registries)?;
+    let scenario = loaded.scenario;
+    let mode = match &settings.tcp {
+        None => Mode::Multipath,
+        Some(path) => {
+            let found = scenario.paths.iter().position(|known| known.name == *path);
+            Mode::SinglePath(found.ok_or_else(|| format!("there is no path `{path}`"))?)
+        }
+    };
+    let scheduler = match (&settings.tcp, &settings.scheduler) {
+        (Some(_), _) => "single",
+        (None, Some(name)) => settings.replace.get(name).unwrap_or(name),
+        (None, None) => return Err("no scheduler is named".into()),
+    };
+    let scheduler = registries.schedulers.parse(scheduler).map_err(|error| error.message)?;
+    let congestion = match mode {
+        Mode::SinglePath(_) => settings.tcp_congestion.as_ref().or(settings.congestion.as_ref()),
+        Mode::Multipath => settings.congestion.as_ref(),
+    };
+    let congestion = congestion.map_or("cubic", String::as_str);
+    let congestion = registries.congestion.parse(congestion).map_err(|error| error.message)?;
+    let skip = match &figure.skip {
+        None => 0,
+        Some(text) => units::duration(text).map_err(|error| error.message)?,
+    };
+    let samples_every = match figure.kind {
+        Kind::Series => 10_000_000,
+        _ if skip > 0 => 500_000_000,
+        _ => 0,
+    };
+    let identity = format!(
+        "{}\n{}\n{}\n{mode:?}\n{skip}\n{samples_every}",
+        loaded.text, scheduler.text, congestion.text
+    );
+    if let Some(template) = known.get(&identity) {
+        return Ok(template.clone());
+    }
+    let rtt = scenario.paths.iter().map(|path| path.up.delay + path.down.delay).max().unwrap_or(0);
+    let phase = if is_deterministic(&scenario) { rtt } else { 0 };
+    let template = Arc::new(Template {
+        scenario: Arc::new(scenario),
+        scheduler,
+        congestion,
+        mode,
+        skip,
+        recording: Recording { samples_every, ..Recording::default() },
+        identity: identity.clone(),
+        phase,
+    });
+    known.insert(identity, template.clone());
+    Ok(template)
+}
+
+impl Template {
+    /// The run with this number, from 0, of so many.
+    pub(super) fn spec(&self, number: u32, runs: u32, seed: u64) -> RunSpec {
+        RunSpec {
+            scenario: self.scenario.clone(),
+            scheduler: self.scheduler.clone(),
+            congestion: self.congestion.clone(),
+            mode: self.mode,
+            seed: seed.wrapping_add(u64::from(number)),
+            start_phase: self.phase * Nanos::from(number) / Nanos::from(runs),
+            recording: self.recording,
+        }
+    }
+}

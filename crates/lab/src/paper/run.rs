@@ -1,0 +1,234 @@
+//! Runs a paper's cells on all cores, taking from the store what was run before, and judges its claims.
+
+use std::collections::HashMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use super::judge::{self, Judgement};
+use super::measure::{Measures, measure};
+use super::plan::{self, Cell, Variant, Work};
+use super::series::{self, Series};
+use super::store::{Kept, Store};
+use super::{Kind, Paper, overtaking};
+use crate::Registries;
+
+/// What to run.
+#[derive(Debug)]
+pub struct Request<'a> {
+    /// The paper.
+    pub paper: &'a Paper,
+    /// One figure only.
+    pub figure: Option<&'a str>,
+    /// Runs of each cell, instead of the paper's number.
+    pub runs: Option<u32>,
+    /// First seed.
+    pub seed: u64,
+    /// Threads.
+    pub jobs: usize,
+}
+
+/// Hears of progress.
+pub trait Progress: Sync {
+    /// So many runs there are, and so many of them are known already.
+    fn total(&self, runs: usize, known: usize);
+    /// One more is done.
+    fn done(&self);
+    /// The time since the beginning, by the caller's clock: the laboratory has none.
+    fn clock(&self) -> Duration;
+}
+
+/// A row with a column, in one setting.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) struct CellOutcome {
+    pub(super) metric: String,
+    /// By seed; a run that doesn't have the measure is left out.
+    pub(super) values: Vec<f64>,
+    /// Mean of completion time over each bound.
+    pub(super) bound: Option<(f64, f64)>,
+    /// Flows that weren't complete at the limit, all runs together.
+    pub(super) incomplete: f64,
+}
+
+/// A figure in one setting.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) struct Grid {
+    pub(super) figure: usize,
+    pub(super) variant: String,
+    /// Row by row.
+    pub(super) cells: Vec<Vec<CellOutcome>>,
+}
+
+/// What a paper's runs gave.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Outcome {
+    /// The paper.
+    pub paper: Paper,
+    pub(super) grids: Vec<Grid>,
+    /// Measures over time.
+    pub series: Vec<Series>,
+    /// Its claims.
+    pub judgements: Vec<Judgement>,
+    /// First seed.
+    pub seed: u64,
+    /// Runs of each cell, if not the paper's number.
+    pub runs: Option<u32>,
+    /// All runs.
+    pub total: usize,
+    /// Of which were known from before.
+    pub known: usize,
+    /// Computing time of all of them, seconds.
+    pub computing: f64,
+    /// Time that this took, seconds.
+    pub wall: f64,
+    /// Stopped before the end: there is no result.
+    pub interrupted: bool,
+}
+
+/// A run that isn't a cell's alone.
+struct Job<'a> {
+    work: &'a Work,
+    number: u32,
+    runs: u32,
+    key: String,
+}
+
+/// Runs what is missing.
+///
+/// # Errors
+/// What in the paper's files can't be run.
+pub fn execute(
+    request: &Request<'_>,
+    registries: &Registries,
+    store: &Store,
+    progress: &dyn Progress,
+    stop: &AtomicBool,
+) -> Result<Outcome, String> {
+    let began = progress.clock();
+    let paper = request.paper;
+    let variants = plan::variants(paper);
+    let cells = plan::cells(paper, &variants, request.figure, request.runs, registries)?;
+    let (series_cells, cells): (Vec<Cell>, Vec<Cell>) =
+        cells.into_iter().partition(|cell| paper.plan.figures[cell.figure].kind == Kind::Series);
+    let (jobs, of_cell) = jobs(&cells, request.seed, store);
+    let results: Vec<Mutex<Option<Kept>>> =
+        jobs.iter().map(|job| Mutex::new(store.get(&job.key).cloned())).collect();
+    let known = results.iter().filter(|slot| slot.lock().is_ok_and(|kept| kept.is_some())).count();
+    progress.total(jobs.len() + series_cells.len(), known);
+    let next = AtomicUsize::new(0);
+    let worker = || {
+        while !stop.load(Ordering::Relaxed) {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            let Some(job) = jobs.get(index) else { break };
+            if results[index].lock().is_ok_and(|kept| kept.is_some()) {
+                continue;
+            }
+            let from = progress.clock();
+            let measures = perform(job, request.seed);
+            let took = progress.clock().saturating_sub(from).as_secs_f64();
+            let kept = Kept { key: job.key.clone(), took, measures };
+            store.put(&kept);
+            if let Ok(mut slot) = results[index].lock() {
+                *slot = Some(kept);
+            }
+            progress.done();
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..request.jobs.max(1) {
+            scope.spawn(worker);
+        }
+    });
+    let results: Vec<Option<Kept>> =
+        results.into_iter().map(|slot| slot.into_inner().unwrap_or_default()).collect();
+    let interrupted = results.iter().any(Option::is_none);
+    let series = if interrupted {
+        Vec::new()
+    } else {
+        series::record(paper, &variants, &series_cells, request, progress)
+    };
+    let grids = if interrupted { Vec::new() } else { grids(paper, &variants, &cells, &of_cell, &results) };
+    let judgements = judge::judge(paper, &grids, &series, request.figure, request.seed);
+    Ok(Outcome {
+        paper: paper.clone(),
+        grids,
+        series,
+        judgements,
+        seed: request.seed,
+        runs: request.runs,
+        total: jobs.len() + series_cells.len(),
+        known,
+        computing: results.iter().flatten().map(|kept| kept.took).sum(),
+        wall: progress.clock().saturating_sub(began).as_secs_f64(),
+        interrupted,
+    })
+}
+
+/// The runs of all cells, each once; and by cell, which are its own.
+fn jobs<'a>(cells: &'a [Cell], seed: u64, store: &Store) -> (Vec<Job<'a>>, Vec<Vec<usize>>) {
+    let (mut jobs, mut of_cell, mut places) = (Vec::new(), Vec::new(), HashMap::new());
+    for cell in cells {
+        let identity = match &cell.work {
+            Work::Simulate(template) => template.identity.clone(),
+            Work::Overtaking(draw, slow) => format!("overtaking {draw} {slow}"),
+        };
+        let own = (0..cell.runs).map(|number| {
+            // A phase depends on the number of runs, where there are phases.
+            let runs = match &cell.work {
+                Work::Simulate(template) if template.phase > 0 => cell.runs,
+                _ => 0,
+            };
+            let key = store.key(&[&identity, &number.to_string(), &runs.to_string(), &seed.to_string()]);
+            *places.entry(key.clone()).or_insert_with(|| {
+                jobs.push(Job { work: &cell.work, number, runs: cell.runs, key });
+                jobs.len() - 1
+            })
+        });
+        of_cell.push(own.collect());
+    }
+    (jobs, of_cell)
+}
+
+fn perform(job: &Job<'_>, seed: u64) -> Measures {
+    match job.work {
+        Work::Simulate(template) => {
+            let spec = template.spec(job.number, job.runs, seed);
+            measure(&spec, &ropewalk_sim::run(&spec), template.skip)
+        }
+        Work::Overtaking(draw, slow) => {
+            overtaking::probability(*draw, *slow, seed.wrapping_add(u64::from(job.number)))
+        }
+    }
+}
+
+/// Puts the cells into their figures' rows and columns; cells come row by row.
+fn grids(
+    paper: &Paper,
+    variants: &[Variant],
+    cells: &[Cell],
+    of_cell: &[Vec<usize>],
+    results: &[Option<Kept>],
+) -> Vec<Grid> {
+    let mut found: Vec<Grid> = Vec::new();
+    for (cell, own) in cells.iter().zip(of_cell) {
+        let variant = &variants[cell.variant].label;
+        if (cell.row, cell.column) == (0, 0) {
+            let rows = paper.plan.figures[cell.figure].rows.len();
+            found.push(Grid { figure: cell.figure, variant: variant.clone(), cells: vec![Vec::new(); rows] });
+        }
+        let measures = || own.iter().filter_map(|index| results[*index].as_ref()).map(|kept| &kept.measures);
+        let all = |name: &str| measures().filter_map(|all| all.get(name).copied()).collect::<Vec<f64>>();
+        let (bound, window) = (all("bound"), all("window-bound"));
+        let outcome = CellOutcome {
+            metric: cell.metric.clone(),
+            values: all(&cell.metric),
+            bound: (cell.metric == "fct" && !bound.is_empty())
+                .then(|| (crate::stats::mean(&bound), crate::stats::mean(&window))),
+            incomplete: all("incomplete").iter().sum(),
+        };
+        if let Some(grid) = found.last_mut() {
+            grid.cells[cell.row].push(outcome);
+        }
+    }
+    found
+}

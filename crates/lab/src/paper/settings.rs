@@ -1,0 +1,107 @@
+//! A scenario file with some of its keys changed: the change is made in the document, so that it is read and checked
+//! as any file is.
+
+use std::path::Path;
+
+use toml::{Table, Value};
+
+use super::{Paper, Settings};
+use crate::diagnostic::Source;
+use crate::scenario::{self, Loaded};
+use crate::Registries;
+
+/// Lays `above` over `below`.
+pub(super) fn merge(below: &Settings, above: &Settings) -> Settings {
+    let mut merged = below.clone();
+    merged.set.extend(above.set.clone());
+    merged.replace.extend(above.replace.clone());
+    let pick = |above: &Option<String>, below: &mut Option<String>| {
+        if above.is_some() {
+            below.clone_from(above);
+        }
+    };
+    pick(&above.scenario, &mut merged.scenario);
+    pick(&above.first, &mut merged.first);
+    pick(&above.congestion, &mut merged.congestion);
+    pick(&above.tcp_congestion, &mut merged.tcp_congestion);
+    if above.scheduler.is_some() || above.tcp.is_some() {
+        merged.scheduler.clone_from(&above.scheduler);
+        merged.tcp.clone_from(&above.tcp);
+    }
+    merged
+}
+
+/// The scenario that settings ask for, and its text.
+///
+/// # Errors
+/// No such file, key or path, or what the scenario's reader says.
+pub(super) fn scenario(paper: &Paper, settings: &Settings, registries: &Registries) -> Result<Loaded, String> {
+    let name = settings.scenario.as_deref().ok_or("no scenario is named")?;
+    let text = paper.scenarios.get(name).ok_or_else(|| format!("there is no scenario file `{name}`"))?;
+    let mut document: Table = toml::from_str(text).map_err(|error| format!("{name}: {error}"))?;
+    for (key, value) in &settings.set {
+        let parts: Vec<&str> = key.split('.').collect();
+        change(&mut document, &parts, value).map_err(|error| format!("{name}: {key}: {error}"))?;
+    }
+    if let Some(first) = &settings.first {
+        let Some(Value::Array(paths)) = document.get_mut("path") else { return Err("no paths".into()) };
+        let at = paths
+            .iter()
+            .position(|path| path.get("name").and_then(Value::as_str) == Some(first))
+            .ok_or_else(|| format!("{name}: there is no path `{first}`"))?;
+        paths[..=at].rotate_right(1);
+    }
+    let text = toml::to_string(&document).map_err(|error| error.to_string())?;
+    scenario::parse(&Source::new(name, text), &paper.name, Path::new(""), registries)
+        .map_err(|error| error.render(false))
+}
+
+/// Changes one key. Of an array of tables, `name` or a number (from 0) says which, `*` all.
+fn change(table: &mut Table, parts: &[&str], value: &Value) -> Result<(), String> {
+    let [first, rest @ ..] = parts else { return Ok(()) };
+    if rest.is_empty() {
+        table.insert((*first).into(), value.clone());
+        return Ok(());
+    }
+    match table.entry(*first).or_insert_with(|| Value::Table(Table::new())) {
+        Value::Table(inner) => change(inner, rest, value),
+        Value::Array(list) => {
+            let [which, rest @ ..] = rest else { return Err("nothing after it".into()) };
+            let mut any = false;
+            for (index, item) in list.iter_mut().enumerate() {
+                let named = item.get("name").and_then(Value::as_str) == Some(which);
+                if *which != "*" && !named && which.parse() != Ok(index) {
+                    continue;
+                }
+                any = true;
+                match item {
+                    Value::Table(inner) => change(inner, rest, value)?,
+                    _ => return Err(format!("`{first}` isn't a list of tables")),
+                }
+            }
+            if any { Ok(()) } else { Err(format!("there is no `{which}` in `{first}`")) }
+        }
+        _ => Err(format!("`{first}` isn't a table")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn changes_one_key_or_all_of_a_list() {
+        let mut table: Table =
+            toml::from_str("[[path]]\nname = 'a'\nqueue = '1 packets'\n[[path]]\nname = 'b'\n").unwrap();
+        change(&mut table, &["path", "*", "queue"], &Value::String("9 packets".into())).unwrap();
+        change(&mut table, &["path", "b", "loss"], &Value::String("1 %".into())).unwrap();
+        change(&mut table, &["path", "0", "mtu"], &Value::String("576 B".into())).unwrap();
+        change(&mut table, &["workload", "kind"], &Value::String("flow".into())).unwrap();
+        assert_eq!(table["path"][0]["queue"].as_str(), Some("9 packets"));
+        assert_eq!(table["path"][1]["queue"].as_str(), Some("9 packets"));
+        assert_eq!(table["path"][0].get("loss"), None);
+        assert_eq!(table["path"][0]["mtu"].as_str(), Some("576 B"));
+        assert_eq!(table["workload"]["kind"].as_str(), Some("flow"));
+        assert!(change(&mut table, &["path", "c", "loss"], &Value::Integer(1)).is_err());
+    }
+}

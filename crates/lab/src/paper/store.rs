@@ -1,0 +1,121 @@
+//! Finished runs in a file, one line each, so that what was interrupted at any moment goes on where it was. A run is
+//! known by everything that it depends on, the program itself included.
+
+use std::collections::HashMap;
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::path::Path;
+use std::sync::Mutex;
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use super::measure::Measures;
+
+/// A finished run.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Kept {
+    /// What it depends on, as a digest.
+    pub(super) key: String,
+    /// Seconds that it took.
+    pub(super) took: f64,
+    /// What it gave.
+    pub(super) measures: Measures,
+}
+
+/// The file, and what it held when it was opened.
+#[derive(Debug, Default)]
+pub struct Store {
+    held: HashMap<String, Kept>,
+    file: Option<Mutex<File>>,
+    /// Names the program that makes the runs: what another one made isn't taken.
+    build: String,
+}
+
+impl Store {
+    /// A store that keeps nothing.
+    pub fn none() -> Self {
+        Store::default()
+    }
+
+    /// Opens or begins a file. A last line that was cut off is forgotten, as is what isn't a run.
+    ///
+    /// # Errors
+    /// The file can't be read or written.
+    pub fn open(path: &Path, build: &str) -> std::io::Result<Self> {
+        let mut file = OpenOptions::new().read(true).append(true).create(true).open(path)?;
+        let mut text = String::new();
+        file.seek(SeekFrom::Start(0))?;
+        // Bytes that aren't text can only be damage: those lines aren't runs.
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes)?;
+        text.push_str(&String::from_utf8_lossy(&bytes));
+        if !text.is_empty() && !text.ends_with('\n') {
+            file.write_all(b"\n")?;
+        }
+        let kept = text.lines().filter_map(|line| serde_json::from_str::<Kept>(line).ok());
+        let held = kept.map(|kept| (kept.key.clone(), kept)).collect();
+        Ok(Store { held, file: Some(Mutex::new(file)), build: build.into() })
+    }
+
+    /// The digest of what a run depends on.
+    pub(super) fn key(&self, parts: &[&str]) -> String {
+        let mut hash = Sha256::new();
+        for part in std::iter::once(self.build.as_str()).chain(parts.iter().copied()) {
+            hash.update((part.len() as u64).to_le_bytes());
+            hash.update(part.as_bytes());
+        }
+        hash.finalize().iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    /// A run that was finished before.
+    pub(super) fn get(&self, key: &str) -> Option<&Kept> {
+        self.held.get(key)
+    }
+
+    /// Keeps a run. A full disk costs the line, not the run.
+    pub(super) fn put(&self, kept: &Kept) {
+        let Some(file) = &self.file else { return };
+        if let (Ok(mut line), Ok(mut file)) = (serde_json::to_string(kept), file.lock()) {
+            line.push('\n');
+            let _ = file.write_all(line.as_bytes());
+        }
+    }
+}
+
+/// A digest of bytes, as text.
+pub fn digest(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_that_was_cut_off_costs_that_run_only() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("runs.jsonl");
+        let kept = |key: &str| Kept { key: key.into(), took: 0.1, measures: Measures::new() };
+        let store = Store::open(&path, "b").unwrap();
+        store.put(&kept("one"));
+        store.put(&kept("two"));
+        let text = std::fs::read(&path).unwrap();
+        std::fs::write(&path, &text[..text.len() - 5]).unwrap();
+        let store = Store::open(&path, "b").unwrap();
+        assert!(store.get("one").is_some() && store.get("two").is_none());
+        store.put(&kept("three"));
+        let store = Store::open(&path, "b").unwrap();
+        assert!(store.get("one").is_some() && store.get("three").is_some());
+    }
+
+    #[test]
+    fn a_run_is_known_by_its_program_too() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("runs.jsonl");
+        let one = Store::open(&path, "one").unwrap().key(&["a", "b"]);
+        assert_eq!(one, Store::open(&path, "one").unwrap().key(&["a", "b"]));
+        assert_ne!(one, Store::open(&path, "two").unwrap().key(&["a", "b"]));
+        assert_ne!(one, Store::open(&path, "one").unwrap().key(&["ab", ""]));
+    }
+}
