@@ -62,6 +62,9 @@ pub struct Plan {
     pub testbed: String,
     /// Runs of each, the paper's own number where it gives one.
     pub runs: u32,
+    /// Runs of each in the settings that aren't the main one, if fewer.
+    #[serde(default)]
+    pub sweep_runs: Option<u32>,
     /// Decisions that hold for all of its figures.
     #[serde(default)]
     pub rulings: Vec<String>,

@@ -125,13 +125,19 @@ pub(super) fn cells(
                         column,
                         metric: metric.unwrap_or(&figure.metric).clone(),
                         work,
-                        runs: runs.or(figure.runs).unwrap_or(paper.plan.runs).max(1),
+                        runs: runs.unwrap_or_else(|| usual_runs(paper, figure, place)).max(1),
                     });
                 }
             }
         }
     }
     Ok(found)
+}
+
+/// The paper's number, or fewer in settings other than the main one.
+fn usual_runs(paper: &Paper, figure: &Figure, variant: usize) -> u32 {
+    let all = figure.runs.unwrap_or(paper.plan.runs);
+    if variant == 0 { all } else { paper.plan.sweep_runs.map_or(all, |runs| runs.min(all)) }
 }
 
 fn template(

@@ -56,9 +56,13 @@ pub(super) fn scenario(paper: &Paper, settings: &Settings, registries: &Registri
         .map_err(|error| error.render(false))
 }
 
-/// Changes one key. Of an array of tables, `name` or a number (from 0) says which, `*` all.
+/// Changes one key; an empty text takes it out. Of an array of tables, `name` or a number (from 0) says which, `*` all.
 fn change(table: &mut Table, parts: &[&str], value: &Value) -> Result<(), String> {
     let [first, rest @ ..] = parts else { return Ok(()) };
+    if rest.is_empty() && value.as_str() == Some("") {
+        table.remove(*first);
+        return Ok(());
+    }
     if rest.is_empty() {
         table.insert((*first).into(), value.clone());
         return Ok(());
