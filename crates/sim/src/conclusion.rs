@@ -81,6 +81,7 @@ fn failed(reason: String) -> RunResult {
     RunResult {
         outcome: Outcome::Failed(reason),
         flows: Vec::new(),
+        rivals: Vec::new(),
         duration: 0,
         delivered_bytes: 0,
         message_delays: Vec::new(),
@@ -111,6 +112,7 @@ impl World {
         let duration = now.saturating_sub(begin);
         let from = self.scenario.direction.sender();
         let Report { flows, delays } = self.apps[0].report();
+        let rivals = self.apps[1..].iter().flat_map(|app| app.report().flows).collect();
         let totals = self.hosts.totals(now, from);
         let under_way = self.under_way(from);
         let mut paths = Vec::new();
@@ -132,6 +134,7 @@ impl World {
                 .into_iter()
                 .map(|flow| FlowResult { start: flow.start.saturating_sub(begin), ..flow })
                 .collect(),
+            rivals,
             duration,
             delivered_bytes: self.hosts.delivered(from.other()),
             message_delays: delays,

@@ -22,6 +22,8 @@ pub struct RunResult {
     pub outcome: Outcome,
     /// One per flow, page, frame series or exchange series.
     pub flows: Vec<FlowResult>,
+    /// Finished flows of competing sources that send flows of a size, by source.
+    pub rivals: Vec<FlowResult>,
     /// From the workload's start to its last byte delivered, or to the limit.
     pub duration: Nanos,
     /// Payload bytes delivered to the application, all flows.

@@ -107,6 +107,8 @@ pub enum Traffic {
         bytes: u64,
         /// Idle time between flows.
         pause: Nanos,
+        /// How many, one after another; a run doesn't end before they have. 0: without end, and not waited for.
+        times: u32,
     },
     /// UDP on/off: Pareto on times (shape 1.5), exponential off times.
     UdpOnOff {

@@ -352,7 +352,10 @@ impl World {
         let group = usize::from(index != WORKLOAD);
         let next = self.hosts.next_conn(group);
         call(&mut *self.apps[index], &mut Stage { now: self.now, actions: &mut self.actions, next });
-        if index == WORKLOAD && self.apps[WORKLOAD].done() && self.outcome.is_none() {
+        if self.outcome.is_none()
+            && self.apps[WORKLOAD].done()
+            && !self.apps.iter().any(|app| app.waited_for())
+        {
             self.outcome = Some(Outcome::Complete);
         }
         if !self.actions.is_empty() {

@@ -40,6 +40,7 @@ papers! {
     "kim-choi": "links.toml";
     "blest-2016": "3g-wlan.toml", "wlan-wlan.toml";
     "yang-2013": "testbed.toml", "cross.toml", "biased.toml", "satellite.toml";
+    "5g-2019": "separate.toml", "competing.toml", "shared.toml";
 }
 
 /// The claims of `claims.toml`.

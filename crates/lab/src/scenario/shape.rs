@@ -299,7 +299,12 @@ pub const BACKGROUNDS: &[Shape] = &[
         fields: background_fields!(
             key("congestion", Kind::Text, "Its congestion control. Default: reno"),
             must("size", Kind::Bytes, "Bytes per flow"),
-            key("pause", Kind::Time, "Idle time between flows. Default: 0 s")
+            key("pause", Kind::Time, "Idle time between flows. Default: 0 s"),
+            key(
+                "times",
+                Kind::Integer(0, 1_000_000),
+                "How many, one after another; a run waits for them. Default: 0, without end"
+            )
         ),
     },
     Shape {

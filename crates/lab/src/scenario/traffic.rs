@@ -169,6 +169,7 @@ impl Reader {
                 congestion: self.congestion(&table, names),
                 bytes: self.size(&table, "size")?,
                 pause: self.time(&table, "pause").unwrap_or(0),
+                times: self.integer(&table, "times", (0, 1_000_000)).unwrap_or(0) as u32,
             },
             _ => Traffic::UdpOnOff {
                 rate: self.quantity(table.get("rate")?, "1 Mbit/s", units::rate)?,

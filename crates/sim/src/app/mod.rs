@@ -114,6 +114,11 @@ pub(crate) trait App: Debug + Send {
     /// Whether all is done.
     fn done(&self) -> bool;
 
+    /// Whether the run waits for it: it isn't the workload, and has an end of its own to come.
+    fn waited_for(&self) -> bool {
+        false
+    }
+
     /// What it measured so far.
     fn report(&self) -> Report;
 }

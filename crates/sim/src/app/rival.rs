@@ -5,6 +5,7 @@ use rand_pcg::Pcg64;
 
 use super::{App, Conn, Report, Stage};
 use crate::entropy::exponential;
+use crate::result::FlowResult;
 use crate::spec::{Background, Traffic};
 use crate::{Nanos, Side};
 
@@ -21,6 +22,9 @@ pub(crate) struct Rival {
     stop: Nanos,
     stopped: bool,
     conn: Option<Conn>,
+    /// When the present flow's connection was opened.
+    opened: Nanos,
+    finished: Vec<FlowResult>,
     rng: Pcg64,
 }
 
@@ -29,8 +33,8 @@ enum Kind {
     Saturated,
     /// Mean time between packets; bytes.
     Limited(f64, u64),
-    /// Bytes per flow; pause.
-    Flows(u64, Nanos),
+    /// Bytes per flow; pause; how many, 0 for no end.
+    Flows(u64, Nanos, u32),
 }
 
 impl Rival {
@@ -41,11 +45,30 @@ impl Rival {
             Traffic::TcpLimited { packets_per_second, packet, .. } => {
                 Kind::Limited(1e9 / packets_per_second.max(1e-9), u64::from(*packet).max(1))
             }
-            Traffic::TcpFlows { bytes, pause, .. } => Kind::Flows((*bytes).max(1), *pause),
+            Traffic::TcpFlows { bytes, pause, times, .. } => Kind::Flows((*bytes).max(1), *pause, *times),
             Traffic::UdpOnOff { .. } => return None,
         };
         let sender = background.direction.sender();
-        Some(Rival { sender, kind, stop: background.stop, stopped: false, conn: None, rng })
+        Some(Rival {
+            sender,
+            kind,
+            stop: background.stop,
+            stopped: false,
+            conn: None,
+            opened: 0,
+            finished: Vec::new(),
+            rng,
+        })
+    }
+
+    fn open(&mut self, stage: &mut Stage<'_>) {
+        self.opened = stage.now;
+        self.conn = Some(stage.open());
+    }
+
+    /// Whether it has had as many flows as it was to have.
+    fn complete(&self) -> bool {
+        matches!(self.kind, Kind::Flows(_, _, times) if times > 0 && self.finished.len() >= times as usize)
     }
 
     fn write_later(&mut self, stage: &mut Stage<'_>) {
@@ -61,7 +84,7 @@ impl App for Rival {
         if self.stop != Nanos::MAX {
             stage.wake(self.stop.max(stage.now), STOP);
         }
-        self.conn = Some(stage.open());
+        self.open(stage);
     }
 
     fn connected(&mut self, stage: &mut Stage<'_>, conn: Conn, side: Side) {
@@ -71,7 +94,7 @@ impl App for Rival {
         match self.kind {
             Kind::Saturated => stage.send(conn, self.sender, u64::MAX / 4),
             Kind::Limited(..) => self.write_later(stage),
-            Kind::Flows(bytes, _) => {
+            Kind::Flows(bytes, ..) => {
                 stage.send(conn, self.sender, bytes);
                 stage.finish(conn, self.sender);
             }
@@ -79,14 +102,15 @@ impl App for Rival {
     }
 
     fn delivered(&mut self, stage: &mut Stage<'_>, conn: Conn, side: Side, total: u64) {
-        if let Kind::Flows(bytes, pause) = self.kind
+        if let Kind::Flows(bytes, pause, _) = self.kind
             && side != self.sender
             && self.conn == Some(conn)
             && total >= bytes
         {
             self.conn = None;
             stage.finish(conn, side);
-            if !self.stopped {
+            self.finished.push(FlowResult { bytes, start: self.opened, fct: Some(stage.now - self.opened) });
+            if !self.stopped && !self.complete() {
                 stage.wake(stage.now.saturating_add(pause), OPEN);
             }
         }
@@ -106,17 +130,21 @@ impl App for Rival {
                 }
                 self.write_later(stage);
             }
-            (OPEN, None) if !self.stopped => self.conn = Some(stage.open()),
+            (OPEN, None) if !self.stopped => self.open(stage),
             _ => {}
         }
     }
 
     fn done(&self) -> bool {
-        self.stopped
+        self.stopped || self.complete()
+    }
+
+    fn waited_for(&self) -> bool {
+        matches!(self.kind, Kind::Flows(_, _, times) if times > 0) && !self.done()
     }
 
     fn report(&self) -> Report {
-        Report::default()
+        Report { flows: self.finished.clone(), delays: Vec::new() }
     }
 }
 
@@ -146,12 +174,24 @@ mod tests {
 
     #[test]
     fn flows_come_again_until_the_stop() {
-        let traffic = Traffic::TcpFlows { congestion: "reno".into(), bytes: 5000, pause: 80 };
+        let traffic = Traffic::TcpFlows { congestion: "reno".into(), bytes: 5000, pause: 80, times: 0 };
         let mut app = rival(traffic, 950);
         let (_, totals) = driver::run(&mut app, 10, 10_000);
         // One flow per 100: open at 0, there at 10, delivered at 20, and 80 of pause.
         assert_eq!(totals.len(), 10);
         assert!(totals.values().all(|&bytes| bytes == 5000));
         assert!(app.done());
+        assert!(!app.waited_for());
+    }
+
+    #[test]
+    fn so_many_flows_are_waited_for() {
+        let traffic = Traffic::TcpFlows { congestion: "reno".into(), bytes: 5000, pause: 80, times: 3 };
+        let mut app = rival(traffic, Nanos::MAX);
+        assert!(app.waited_for());
+        let (report, totals) = driver::run(&mut app, 10, 10_000);
+        assert_eq!(totals.len(), 3);
+        assert_eq!(report.flows.iter().map(|flow| flow.fct).collect::<Vec<_>>(), [Some(20); 3]);
+        assert!(app.done() && !app.waited_for());
     }
 }
