@@ -16,7 +16,9 @@ use crate::{Failure, output};
 
 /// The source papers' experiments: published beside measured, and a verdict per claim
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:\n  ropewalk paper list\n  ropewalk paper run cfs-2019 --figure table2\n  ropewalk paper run all")]
+#[command(
+    after_help = "Examples:\n  ropewalk paper list\n  ropewalk paper run cfs-2019 --figure table2\n  ropewalk paper run all"
+)]
 pub(crate) struct Options {
     #[command(subcommand)]
     action: Action,
@@ -177,13 +179,14 @@ fn execute(registries: &Registries, run: &Run) -> Result<(), Failure> {
             bar.set_style(style);
         }
         let watch = Watch { bar, began: Instant::now() };
-        let request =
-            Request { paper, figure: run.figure.as_deref(), runs: run.runs, seed: run.seed, jobs };
+        let request = Request { paper, figure: run.figure.as_deref(), runs: run.runs, seed: run.seed, jobs };
         let outcome = paper::execute(&request, registries, &store, &watch, &stop).map_err(Failure::Other)?;
         watch.bar.finish_and_clear();
         if outcome.interrupted {
             let kept = run.state.display();
-            return Err(Failure::Other(format!("interrupted: finished runs are in {kept}, call it again to go on")));
+            return Err(Failure::Other(format!(
+                "interrupted: finished runs are in {kept}, call it again to go on"
+            )));
         }
         outcomes.push(outcome);
     }
@@ -238,7 +241,8 @@ fn summary(outcomes: &[Outcome], report: &Path) -> String {
         let mut table = Table::new(2, &["verdict", "claim", "settings"]);
         for judgement in &outcome.judgements {
             let Some(main) = judgement.settings.first() else { continue };
-            let holding = judgement.settings.iter().filter(|setting| setting.verdict == Verdict::Holds).count();
+            let holding =
+                judgement.settings.iter().filter(|setting| setting.verdict == Verdict::Holds).count();
             let of = format!("{holding} of {}", judgement.settings.len());
             table.row(vec![main.verdict.words().into(), judgement.text.clone(), of]);
         }

@@ -37,7 +37,12 @@ fn rich() -> Scenario {
             packets_per_second: 157.0,
             packet: 1000,
         }),
-        background(Traffic::TcpFlows { congestion: "cubic".into(), bytes: 50_000, pause: 50 * MILLISECOND, times: 0 }),
+        background(Traffic::TcpFlows {
+            congestion: "cubic".into(),
+            bytes: 50_000,
+            pause: 50 * MILLISECOND,
+            times: 0,
+        }),
         background(Traffic::UdpOnOff {
             rate: 2_000_000,
             packet: 1000,

@@ -76,13 +76,7 @@ pub(super) fn judge(
         .collect()
 }
 
-fn in_settings(
-    paper: &Paper,
-    claim: &Claim,
-    grids: &[Grid],
-    series: &[Series],
-    seed: u64,
-) -> Vec<InSetting> {
+fn in_settings(paper: &Paper, claim: &Claim, grids: &[Grid], series: &[Series], seed: u64) -> Vec<InSetting> {
     if let Test::Untestable { reason } = &claim.test {
         let verdict = Verdict::Untestable;
         return vec![InSetting { variant: super::plan::MAIN.into(), verdict, detail: reason.clone() }];
@@ -188,7 +182,8 @@ impl View<'_> {
         paired.map_or_else(
             || {
                 // A shift by one keeps zeros comparable; the ratio shown is that of the means.
-                let shifted = |values: &[f64]| values.iter().map(|value| value.max(0.0) + 1.0).collect::<Vec<_>>();
+                let shifted =
+                    |values: &[f64]| values.iter().map(|value| value.max(0.0) + 1.0).collect::<Vec<_>>();
                 let p = stats::paired_ratio(&shifted(a), &shifted(b), self.seed).map_or(1.0, |ratio| ratio.p);
                 let ratio = stats::mean(a) / stats::mean(b);
                 stats::Ratio { ratio: if ratio.is_nan() { 1.0 } else { ratio }, interval: None, p }
@@ -239,7 +234,8 @@ impl View<'_> {
             Test::Agree { rows, columns, within } => {
                 let (a, b) = (self.row(&rows[0])?, self.row(&rows[1])?);
                 let columns = self.columns(columns)?;
-                let apart = columns.iter().map(|column| (self.mean(a, *column) - self.mean(b, *column)).abs());
+                let apart =
+                    columns.iter().map(|column| (self.mean(a, *column) - self.mean(b, *column)).abs());
                 let most = apart.fold(0.0, f64::max);
                 Ok((most <= *within, format!("at most {most:.3} apart")))
             }
@@ -288,7 +284,8 @@ impl View<'_> {
         let mut ratios = Vec::new();
         let mut parts = Vec::new();
         let show = |values: Vec<(usize, f64)>| {
-            let shown = values.iter().map(|(row, value)| format!("{} {value:.3}", self.figure.rows[*row].label));
+            let shown =
+                values.iter().map(|(row, value)| format!("{} {value:.3}", self.figure.rows[*row].label));
             shown.collect::<Vec<_>>().join(", ")
         };
         if mean {
@@ -366,7 +363,10 @@ impl View<'_> {
             [one] if !one.is_nan() => format!("they cross at {one:.0}"),
             _ => {
                 let up = crossings.iter().filter(|at| !at.is_nan()).map(|at| format!("{at:.0}"));
-                format!("they cross more than once, or the other way (upward at {})", up.collect::<Vec<_>>().join(", "))
+                format!(
+                    "they cross more than once, or the other way (upward at {})",
+                    up.collect::<Vec<_>>().join(", ")
+                )
             }
         };
         Ok((holds, detail))
@@ -403,7 +403,9 @@ impl View<'_> {
             logs.push(libm::log(ratio));
         }
         let typical = libm::exp(stats::mean(&logs));
-        let detail = format!("{near} of {all} within {within} %; measured over published: {typical:.2} on geometric mean");
+        let detail = format!(
+            "{near} of {all} within {within} %; measured over published: {typical:.2} on geometric mean"
+        );
         Ok((all > 0 && near == all, detail))
     }
 }

@@ -7,6 +7,7 @@
 //! - `claims.toml`: its claims as tests, with tolerances that were fixed before the first run;
 //! - `notes.toml`: what was found where a claim doesn't hold.
 
+mod check;
 mod claims;
 mod files;
 mod judge;
@@ -24,6 +25,7 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
+pub use check::check;
 pub use claims::{Claim, Over, Test};
 pub use files::{NAMES, load};
 pub use judge::{Judgement, Verdict};

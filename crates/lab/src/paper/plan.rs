@@ -64,8 +64,7 @@ pub(super) const MAIN: &str = "as ruled";
 
 /// The main settings first.
 pub(super) fn variants(paper: &Paper) -> Vec<Variant> {
-    let mut found =
-        vec![Variant { label: MAIN.into(), settings: Settings::default(), figures: Vec::new() }];
+    let mut found = vec![Variant { label: MAIN.into(), settings: Settings::default(), figures: Vec::new() }];
     for open in &paper.plan.open {
         for value in &open.values {
             found.push(Variant {
@@ -113,8 +112,16 @@ pub(super) fn cells(
                     let work = match figure.kind {
                         Kind::Overtaking => Work::Overtaking(row > 0, column_line.x.unwrap_or(0.0)),
                         Kind::Grid | Kind::Series => Work::Simulate(
-                            template(paper, figure, variant, row_line, column_line, registries, &mut templates)
-                                .map_err(wrong)?,
+                            template(
+                                paper,
+                                figure,
+                                variant,
+                                row_line,
+                                column_line,
+                                registries,
+                                &mut templates,
+                            )
+                            .map_err(wrong)?,
                         ),
                     };
                     let metric = row_line.metric.as_ref().or(column_line.metric.as_ref());

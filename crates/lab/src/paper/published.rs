@@ -58,7 +58,10 @@ mod tests {
     #[test]
     fn reads_quoted_fields() {
         let found = parse("table,row,column,value,unit\nt,\"P-(0.5,1.0)\",c,-1.5,%\n").unwrap();
-        assert_eq!((found[0].row.as_str(), found[0].value, found[0].unit.as_str()), ("P-(0.5,1.0)", -1.5, "%"));
+        assert_eq!(
+            (found[0].row.as_str(), found[0].value, found[0].unit.as_str()),
+            ("P-(0.5,1.0)", -1.5, "%")
+        );
     }
 
     #[test]

@@ -42,7 +42,11 @@ fn count(outcome: &Outcome, wanted: Verdict) -> usize {
 }
 
 fn time(seconds: f64) -> String {
-    if seconds < 60.0 { format!("{seconds:.1} s") } else { format!("{:.0} min {:02.0} s", (seconds / 60.0).floor(), seconds % 60.0) }
+    if seconds < 60.0 {
+        format!("{seconds:.1} s")
+    } else {
+        format!("{:.0} min {:02.0} s", (seconds / 60.0).floor(), seconds % 60.0)
+    }
 }
 
 /// The page of these outcomes, made by `command`.
@@ -84,7 +88,8 @@ pub fn markdown(outcomes: &[Outcome], command: &str) -> String {
 
 fn section(outcome: &Outcome) -> String {
     let plan = &outcome.paper.plan;
-    let mut text = format!("\n## {}\n\n{}. *{}*.\n\n{}.\n", outcome.paper.name, plan.source, plan.title, plan.testbed);
+    let mut text =
+        format!("\n## {}\n\n{}. *{}*.\n\n{}.\n", outcome.paper.name, plan.source, plan.title, plan.testbed);
     if !plan.rulings.is_empty() {
         text += "\nRulings:\n\n";
         for ruling in &plan.rulings {
@@ -95,7 +100,8 @@ fn section(outcome: &Outcome) -> String {
         text += "\nLeft open by the paper:\n\n| setting | as ruled | also run | why it is open |\n|---|---|---|---|\n";
         for open in &plan.open {
             let others: Vec<&str> = open.values.iter().map(|value| value.label.as_str()).collect();
-            let _ = writeln!(text, "| {} | {} | {} | {} |", open.name, open.main, others.join("; "), open.why);
+            let _ =
+                writeln!(text, "| {} | {} | {} | {} |", open.name, open.main, others.join("; "), open.why);
         }
     }
     text += &claims(outcome);
@@ -107,7 +113,9 @@ fn section(outcome: &Outcome) -> String {
 }
 
 fn claims(outcome: &Outcome) -> String {
-    let mut text = String::from("\n### Claims\n\n| claim | verdict | settings in which it holds | numbers |\n|---|---|---:|---|\n");
+    let mut text = String::from(
+        "\n### Claims\n\n| claim | verdict | settings in which it holds | numbers |\n|---|---|---:|---|\n",
+    );
     for judgement in &outcome.judgements {
         let Some(main) = judgement.settings.first() else { continue };
         let holding = judgement.settings.iter().filter(|setting| setting.verdict == Verdict::Holds).count();
@@ -115,7 +123,8 @@ fn claims(outcome: &Outcome) -> String {
             Verdict::Untestable => "-".to_string(),
             _ => format!("{holding} of {}", judgement.settings.len()),
         };
-        let _ = writeln!(text, "| {} | **{}** | {of} | {} |", judgement.text, main.verdict.words(), main.detail);
+        let _ =
+            writeln!(text, "| {} | **{}** | {of} | {} |", judgement.text, main.verdict.words(), main.detail);
     }
     for judgement in &outcome.judgements {
         if let Some(note) = outcome.paper.notes.get(&judgement.id) {
@@ -127,7 +136,8 @@ fn claims(outcome: &Outcome) -> String {
     for judgement in &outcome.judgements {
         for setting in judgement.settings.iter().skip(1) {
             let words = setting.verdict.words();
-            let _ = writeln!(rows, "| {} | {} | {words} | {} |", judgement.text, setting.variant, setting.detail);
+            let _ =
+                writeln!(rows, "| {} | {} | {words} | {} |", judgement.text, setting.variant, setting.detail);
         }
     }
     if !rows.is_empty() {
@@ -140,9 +150,11 @@ fn claims(outcome: &Outcome) -> String {
 }
 
 fn printed(outcome: &Outcome, figure: &Figure, row: &str, column: &str) -> String {
-    let found = outcome.paper.published.iter().find(|number| {
-        number.table == figure.id && number.row == row && number.column == column
-    });
+    let found = outcome
+        .paper
+        .published
+        .iter()
+        .find(|number| number.table == figure.id && number.row == row && number.column == column);
     found.map_or(String::new(), |number| self::number(number.value))
 }
 
@@ -174,7 +186,8 @@ fn figure_text(outcome: &Outcome, figure: &Figure, grids: &[&Grid]) -> String {
             let Some((values, unit)) = shown(figure, main, row, column) else { continue };
             let cell = &main.cells[row][column];
             let sorted = stats::sorted(&values);
-            let at = |p: f64| if sorted.is_empty() { "-".into() } else { number(stats::quantile(&sorted, p)) };
+            let at =
+                |p: f64| if sorted.is_empty() { "-".into() } else { number(stats::quantile(&sorted, p)) };
             let mean = if values.is_empty() { "-".into() } else { number(stats::mean(&values)) };
             let _ = write!(
                 text,
@@ -188,7 +201,9 @@ fn figure_text(outcome: &Outcome, figure: &Figure, grids: &[&Grid]) -> String {
                 at(0.95)
             );
             if bounds {
-                let of = |pick: fn((f64, f64)) -> f64| cell.bound.map_or("-".into(), |both| format!("{:.2}", pick(both)));
+                let of = |pick: fn((f64, f64)) -> f64| {
+                    cell.bound.map_or("-".into(), |both| format!("{:.2}", pick(both)))
+                };
                 let _ = write!(text, " {} | {} |", of(|both| both.0), of(|both| both.1));
             }
             text += "\n";
@@ -240,11 +255,17 @@ fn curves(outcome: &Outcome, figure: &Figure) -> String {
     text += &"---:|".repeat(shown.len());
     text += "\n";
     for curve in own {
-        let name = if curve.variant == MAIN { curve.label.clone() } else { format!("{} ({})", curve.label, curve.variant) };
+        let name = if curve.variant == MAIN {
+            curve.label.clone()
+        } else {
+            format!("{} ({})", curve.label, curve.variant)
+        };
         let _ = write!(text, "| {name} |");
         for at in &shown {
             let point = curve.points.iter().find(|point| (point.0 - at).abs() < 1e-9);
-            let cell = point.map_or("-".into(), |(_, mean, deviation)| format!("{} ({})", number(*mean), number(*deviation)));
+            let cell = point.map_or("-".into(), |(_, mean, deviation)| {
+                format!("{} ({})", number(*mean), number(*deviation))
+            });
             let _ = write!(text, " {cell} |");
         }
         text += "\n";
@@ -271,7 +292,9 @@ fn one(outcome: &Outcome) -> Value {
                 let Some((values, unit)) = shown(figure, grid, row, column) else { continue };
                 let cell = &grid.cells[row][column];
                 let of = |number: &&crate::paper::Published| {
-                    number.table == figure.id && number.row == row_line.label && number.column == column_line.label
+                    number.table == figure.id
+                        && number.row == row_line.label
+                        && number.column == column_line.label
                 };
                 cells.push(json!({
                     "figure": figure.id,

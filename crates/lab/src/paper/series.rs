@@ -74,7 +74,8 @@ pub(super) fn record(
         };
         let points = bins.iter().enumerate().filter(|(_, values)| !values.is_empty()).map(|(bin, values)| {
             let mean = crate::stats::mean(values);
-            let variance = values.iter().map(|value| (value - mean) * (value - mean)).sum::<f64>() / values.len() as f64;
+            let variance =
+                values.iter().map(|value| (value - mean) * (value - mean)).sum::<f64>() / values.len() as f64;
             ((bin as f64 + 0.5) * span / BINS as f64, mean, libm::sqrt(variance))
         });
         found.push(Series {

@@ -6,9 +6,9 @@ use std::path::Path;
 use toml::{Table, Value};
 
 use super::{Paper, Settings};
+use crate::Registries;
 use crate::diagnostic::Source;
 use crate::scenario::{self, Loaded};
-use crate::Registries;
 
 /// Lays `above` over `below`.
 pub(super) fn merge(below: &Settings, above: &Settings) -> Settings {
@@ -35,7 +35,11 @@ pub(super) fn merge(below: &Settings, above: &Settings) -> Settings {
 ///
 /// # Errors
 /// No such file, key or path, or what the scenario's reader says.
-pub(super) fn scenario(paper: &Paper, settings: &Settings, registries: &Registries) -> Result<Loaded, String> {
+pub(super) fn scenario(
+    paper: &Paper,
+    settings: &Settings,
+    registries: &Registries,
+) -> Result<Loaded, String> {
     let name = settings.scenario.as_deref().ok_or("no scenario is named")?;
     let text = paper.scenarios.get(name).ok_or_else(|| format!("there is no scenario file `{name}`"))?;
     let mut document: Table = toml::from_str(text).map_err(|error| format!("{name}: {error}"))?;
