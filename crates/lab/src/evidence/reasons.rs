@@ -102,6 +102,7 @@ mod tests {
         RunResult {
             outcome: Outcome::Complete,
             flows: Vec::new(),
+            rivals: Vec::new(),
             duration: 0,
             delivered_bytes: 0,
             message_delays: Vec::new(),

@@ -134,6 +134,16 @@ fn percent(ratio: f64) -> f64 {
     (ratio - 1.0) * 100.0
 }
 
+/// A row against another.
+#[derive(Clone, Copy, Debug)]
+struct Compared {
+    /// Of the means.
+    ratio: f64,
+    /// 95 %, of the paired ratios' geometric mean.
+    interval: Option<(f64, f64)>,
+    p: f64,
+}
+
 /// A figure in one setting.
 struct View<'a> {
     figure: &'a Figure,
@@ -175,7 +185,7 @@ impl View<'_> {
     }
 
     /// Row against row in a column. Values that may be 0 are compared by their means alone.
-    fn ratio(&self, row: usize, against: usize, column: usize) -> stats::Ratio {
+    fn ratio(&self, row: usize, against: usize, column: usize) -> Compared {
         let (a, b) = (&self.cell(row, column).values, &self.cell(against, column).values);
         let positive = a.iter().chain(b).all(|value| *value > 0.0) && a.len() == b.len();
         let paired = if positive { stats::paired_ratio(a, b, self.seed) } else { None };
@@ -186,24 +196,27 @@ impl View<'_> {
                     |values: &[f64]| values.iter().map(|value| value.max(0.0) + 1.0).collect::<Vec<_>>();
                 let p = stats::paired_ratio(&shifted(a), &shifted(b), self.seed).map_or(1.0, |ratio| ratio.p);
                 let ratio = stats::mean(a) / stats::mean(b);
-                stats::Ratio { ratio: if ratio.is_nan() { 1.0 } else { ratio }, interval: None, p }
+                Compared { ratio: if ratio.is_nan() { 1.0 } else { ratio }, interval: None, p }
             },
             // The change of the means is what papers print.
-            |paired| stats::Ratio { ratio: stats::mean(a) / stats::mean(b), ..paired },
+            |paired| Compared {
+                ratio: stats::mean(a) / stats::mean(b),
+                interval: paired.interval,
+                p: paired.p,
+            },
         )
     }
 
     /// All values of a row over columns, one after another, for the mean over columns.
-    fn pooled(&self, row: usize, against: usize, columns: &[usize]) -> stats::Ratio {
-        let ratios: Vec<stats::Ratio> =
-            columns.iter().map(|column| self.ratio(row, against, *column)).collect();
+    fn pooled(&self, row: usize, against: usize, columns: &[usize]) -> Compared {
+        let ratios: Vec<Compared> = columns.iter().map(|column| self.ratio(row, against, *column)).collect();
         let logs: Vec<f64> = ratios.iter().map(|ratio| libm::log(ratio.ratio)).collect();
         let all = |row: usize| {
             let values = columns.iter().flat_map(|column| self.cell(row, *column).values.iter().copied());
             values.map(|value| value.max(1e-9)).collect::<Vec<f64>>()
         };
         let paired = stats::paired_ratio(&all(row), &all(against), self.seed);
-        stats::Ratio {
+        Compared {
             ratio: libm::exp(stats::mean(&logs)),
             interval: paired.and_then(|paired| paired.interval),
             p: paired.map_or(1.0, |paired| paired.p),
@@ -256,7 +269,7 @@ impl View<'_> {
     ) -> Result<Answer, String> {
         let (row, against) = (self.row(row)?, self.row(against)?);
         let columns = self.columns(columns)?;
-        let ratios: Vec<(String, stats::Ratio)> = if mean {
+        let ratios: Vec<(String, Compared)> = if mean {
             vec![("over all".into(), self.pooled(row, against, &columns))]
         } else {
             columns.iter().map(|c| (self.label(*c).to_string(), self.ratio(row, against, *c))).collect()
@@ -303,7 +316,7 @@ impl View<'_> {
             }
         }
         let adjusted = stats::holm(&ratios.iter().map(|ratio| ratio.p).collect::<Vec<_>>());
-        let fits = |ratio: &stats::Ratio, p: f64| {
+        let fits = |ratio: &Compared, p: f64| {
             let counts = p < 0.05;
             if ties { ratio.ratio <= 1.0 || !counts } else { ratio.ratio < 1.0 && counts }
         };

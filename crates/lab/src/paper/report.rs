@@ -66,7 +66,7 @@ pub fn markdown(outcomes: &[Outcome], command: &str) -> String {
         env!("CARGO_PKG_VERSION")
     );
     text += "A claim's tolerance is written in `papers/<name>/claims.toml` before the first run. A difference counts if the 95 % bootstrap interval of the ratio \
-             over paired seeds excludes 1, with Holm's correction over the comparisons that a claim makes. What a paper leaves open is varied one setting at a time, \
+             over paired seeds excludes 1, with Holm's correction over the comparisons that a claim makes. A change is that of the means; the interval beside it is that of the paired ratios' geometric mean. What a paper leaves open is varied one setting at a time, \
              with a verdict for each. `/ bound` is the measured mean over the earliest completion that the links allow, `/ start` over the one that windows growing from their initial value allow.\n\n";
     text += "| paper | claims | hold | do not hold | cannot be tested here |\n|---|---:|---:|---:|---:|\n";
     for outcome in outcomes {
