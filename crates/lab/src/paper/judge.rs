@@ -392,8 +392,8 @@ impl View<'_> {
             for column in 1..self.figure.columns.len() {
                 let ratio = self.mean(row, column) / self.mean(row, column - 1);
                 let wrong_way = if falls { percent(ratio) } else { -percent(ratio) };
-                // A comparison that nothing can satisfy fails.
-                if !(wrong_way <= tolerance) {
+                // What has no value (nothing measured) is no trend.
+                if wrong_way > tolerance || wrong_way.is_nan() {
                     let (from, to) = (self.label(column - 1), self.label(column));
                     failing.push(format!("{label}, {from} to {to}: {:+.1} %", percent(ratio)));
                 }
