@@ -281,6 +281,7 @@ pub fn nothing(spec: &RunSpec) -> RunResult {
     RunResult {
         outcome: Outcome::TimeLimit,
         flows: Vec::new(),
+        rivals: Vec::new(),
         duration: spec.scenario.limit,
         delivered_bytes: 0,
         message_delays: Vec::new(),
