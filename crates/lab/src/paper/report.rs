@@ -42,11 +42,8 @@ fn count(outcome: &Outcome, wanted: Verdict) -> usize {
 }
 
 fn time(seconds: f64) -> String {
-    if seconds < 60.0 {
-        format!("{seconds:.1} s")
-    } else {
-        format!("{:.0} min {:02.0} s", (seconds / 60.0).floor(), seconds % 60.0)
-    }
+    let whole = libm::round(seconds) as u64;
+    if whole < 60 { format!("{seconds:.1} s") } else { format!("{} min {:02} s", whole / 60, whole % 60) }
 }
 
 /// The page of these outcomes, made by `command`.
