@@ -2,6 +2,7 @@
 //! and call [`run`].
 #![forbid(unsafe_code)]
 
+mod advise;
 mod agree;
 mod compare;
 mod emulate;
@@ -38,6 +39,8 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Which scheduler, congestion control and buffer size for your paths
+    Advise(advise::Options),
     /// Hold the simulator against real packets: the same transfers in both worlds
     Agree(agree::Options),
     /// Rank schedulers on your paths
@@ -93,6 +96,7 @@ pub fn run(registries: Registries, arguments: impl IntoIterator<Item = OsString>
         }
     };
     let done = match arguments.command {
+        Command::Advise(options) => advise::run(&registries, &options),
         Command::Agree(options) => agree::run(&registries, &options),
         Command::Compare(options) => compare::run(&registries, &options, &origin),
         Command::Emulate(options) => match emulate::run(&registries, &options) {

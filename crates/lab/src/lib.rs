@@ -2,6 +2,7 @@
 //! a tie a tie, and the tables that show them.
 #![forbid(unsafe_code)]
 
+pub mod advise;
 pub mod agree;
 pub mod bound;
 pub mod compare;

@@ -23,10 +23,12 @@ use ropewalk_sim::{Scenario, Workload};
 use toml::de::DeTable;
 
 pub use builtin::{BuiltIn, DEFAULT, builtins};
+pub(crate) use draft::mean_rate;
 pub use inline::{default_around, path};
 pub use links::MOST_PATHS;
+pub use phrase::bad_name;
 pub use schema::schema;
-pub(crate) use trace::reason;
+pub(crate) use trace::{parse as parse_trace, reason};
 
 use crate::Registries;
 use crate::diagnostic::{Diagnostic, InputError, Source, did_you_mean};

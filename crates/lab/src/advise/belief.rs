@@ -1,0 +1,227 @@
+//! What is known of the paths, and how well: each quantity is a value and the standard deviation of its logarithm.
+//! Worlds are drawn from it by a Latin hypercube in the normal quantiles, so that few worlds cover it evenly.
+//!
+//! Defaults for what is only stated, not measured: rate 0.2 (a fifth up or down), round-trip time 0.15, loss and queue
+//! 0.7 (a factor of two).
+
+use std::sync::Arc;
+
+use rand_core::Rng;
+use rand_pcg::Pcg64;
+use ropewalk_link::{LinkSpec, Loss, Queue, Rate, RateTrace};
+use ropewalk_sim::{PathSpec, Scenario};
+
+use crate::stats;
+
+/// How well a path is known: standard deviations of logarithms.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Doubt {
+    /// Of the rate.
+    pub rate: f64,
+    /// Of the round-trip time.
+    pub rtt: f64,
+    /// Of the loss.
+    pub loss: LossDoubt,
+    /// Of the queue's limit.
+    pub queue: f64,
+}
+
+/// How well a loss is known.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum LossDoubt {
+    /// Standard deviation of the logarithm.
+    Factor(f64),
+    /// So many lost of so many sent: Jeffreys' posterior, taken as normal in the logit.
+    Counted {
+        /// Lost.
+        lost: u64,
+        /// Sent.
+        sent: u64,
+    },
+}
+
+impl Default for Doubt {
+    fn default() -> Self {
+        Doubt { rate: 0.2, rtt: 0.15, loss: LossDoubt::Factor(0.7), queue: 0.7 }
+    }
+}
+
+/// Quantities of a path that are drawn.
+pub const QUANTITIES: usize = 4;
+
+/// In [0, 1).
+pub(super) fn uniform(random: &mut Pcg64) -> f64 {
+    (random.next_u64() >> 11) as f64 / (1u64 << 53) as f64
+}
+
+/// `count` worlds around a scenario.
+pub fn worlds(scenario: &Scenario, doubts: &[Doubt], count: usize, seed: u64) -> Vec<Arc<Scenario>> {
+    let dimensions = scenario.paths.len() * (QUANTITIES + 1);
+    let strata: Vec<Vec<usize>> = (0..dimensions)
+        .map(|dimension| {
+            let mut random = Pcg64::new(u128::from(seed), 0xad51 + 2 * dimension as u128);
+            let mut order: Vec<usize> = (0..count).collect();
+            for last in (1..count).rev() {
+                order.swap(last, (uniform(&mut random) * (last + 1) as f64) as usize);
+            }
+            order
+        })
+        .collect();
+    (0..count)
+        .map(|world| {
+            let mut random = Pcg64::new(u128::from(seed) << 64 | world as u128, 0xad50);
+            let mut draw = |dimension: usize| {
+                (strata[dimension][world] as f64 + uniform(&mut random).max(1e-6)) / count as f64
+            };
+            let mut copy = scenario.clone();
+            for (index, (path, doubt)) in copy.paths.iter_mut().zip(doubts).enumerate() {
+                let first = index * (QUANTITIES + 1);
+                let normal = [0, 1, 2, 3].map(|quantity| stats::normal_quantile(draw(first + quantity)));
+                perturb(path, doubt, normal, draw(first + QUANTITIES));
+            }
+            Arc::new(copy)
+        })
+        .collect()
+}
+
+/// Moves a path by these standard normal draws (rate, round-trip time, loss, queue); a trace starts at `phase`.
+pub fn perturb(path: &mut PathSpec, doubt: &Doubt, normal: [f64; QUANTITIES], phase: f64) {
+    let rate = libm::exp(doubt.rate * normal[0]);
+    let rtt = libm::exp(doubt.rtt * normal[1]);
+    let queue = libm::exp(doubt.queue * normal[3]);
+    for link in [&mut path.up, &mut path.down] {
+        scale_rate(link, rate, phase);
+        scale_delay(link, rtt);
+        scale_queue(link, queue);
+        link.loss = match doubt.loss {
+            LossDoubt::Factor(sd) => scaled_loss(link.loss, libm::exp(sd * normal[2])),
+            LossDoubt::Counted { lost, sent } => match link.loss {
+                Loss::GilbertElliott { .. } => scaled_loss(link.loss, counted(lost, sent, normal[2]).1),
+                _ => Loss::Bernoulli(counted(lost, sent, normal[2]).0),
+            },
+        };
+    }
+}
+
+/// A draw of the loss, and its ratio to the posterior's middle.
+fn counted(lost: u64, sent: u64, normal: f64) -> (f64, f64) {
+    let (hits, misses) = (lost as f64 + 0.5, sent.saturating_sub(lost) as f64 + 0.5);
+    let middle = libm::log(hits / misses);
+    // Delta method: the variance of a Beta's logit is about 1/a + 1/b.
+    let sd = libm::sqrt(1.0 / hits + 1.0 / misses);
+    let probability = |logit: f64| 1.0 / (1.0 + libm::exp(-logit));
+    let drawn = probability(middle + sd * normal).min(0.5);
+    (drawn, drawn / probability(middle))
+}
+
+/// Multiplies a link's rate; of a trace, the time of every opportunity is divided by it, and the trace starts at
+/// `phase` of its period.
+pub fn scale_rate(link: &mut LinkSpec, factor: f64, phase: f64) {
+    match &link.rate {
+        Rate::Constant(u64::MAX) => {}
+        Rate::Constant(rate) => link.rate = Rate::Constant(((*rate as f64 * factor) as u64).max(1000)),
+        Rate::Trace(trace) => {
+            let period = trace.opportunities.last().copied().unwrap_or(1).max(1);
+            let offset = ((f64::from(period) * phase) as u32).min(period - 1);
+            let mut moved: Vec<u32> = trace
+                .opportunities
+                .iter()
+                .map(|at| if *at > offset { at - offset } else { at + (period - offset) })
+                .map(|at| ((f64::from(at) / factor) as u32).max(1))
+                .collect();
+            moved.sort_unstable();
+            link.rate = Rate::Trace(Arc::new(RateTrace { name: trace.name.clone(), opportunities: moved }));
+        }
+    }
+}
+
+/// Multiplies a link's delay and jitter.
+pub fn scale_delay(link: &mut LinkSpec, factor: f64) {
+    link.delay = (link.delay as f64 * factor) as u64;
+    if let Some(jitter) = &mut link.jitter {
+        jitter.spread = (jitter.spread as f64 * factor) as u64;
+    }
+}
+
+fn scale_queue(link: &mut LinkSpec, factor: f64) {
+    match &mut link.queue {
+        Queue::Packets { limit, .. } => *limit = ((f64::from(*limit) * factor) as u32).max(2),
+        Queue::Bytes { limit, .. } => *limit = ((*limit as f64 * factor) as u64).max(3000),
+        Queue::CoDel { .. } => {}
+    }
+}
+
+/// A loss with its long-run share multiplied.
+pub fn scaled_loss(loss: Loss, factor: f64) -> Loss {
+    match loss {
+        Loss::None => Loss::None,
+        Loss::Bernoulli(p) => Loss::Bernoulli((p * factor).min(0.5)),
+        Loss::GilbertElliott { to_bad, to_good, loss_good, loss_bad } => Loss::GilbertElliott {
+            to_bad: (to_bad * factor).min(1.0),
+            to_good,
+            loss_good: (loss_good * factor).min(1.0),
+            loss_bad,
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn scenario() -> Scenario {
+        let path = |text| crate::scenario::path(text).unwrap();
+        crate::scenario::default_around(vec![
+            path("wifi: 50 Mbit/s, 20 ms, 1 %"),
+            path("lte: 20 Mbit/s, 60 ms +-10 ms"),
+        ])
+    }
+
+    fn rate(world: &Scenario, path: usize) -> f64 {
+        match &world.paths[path].down.rate {
+            Rate::Constant(rate) => *rate as f64,
+            Rate::Trace(_) => f64::NAN,
+        }
+    }
+
+    #[test]
+    fn worlds_are_spread_as_the_doubts_say() {
+        let scenario = scenario();
+        let found = worlds(&scenario, &[Doubt::default(); 2], 400, 7);
+        let logs: Vec<f64> = found.iter().map(|world| libm::log(rate(world, 0) / 50e6)).collect();
+        assert!(stats::mean(&logs).abs() < 0.005);
+        assert!((stats::standard_deviation(&logs) - 0.2).abs() < 0.005);
+        let delays: Vec<f64> =
+            found.iter().map(|world| libm::log(world.paths[1].down.delay as f64 / 30e6)).collect();
+        assert!((stats::standard_deviation(&delays) - 0.15).abs() < 0.005);
+        // Both directions move together, and what isn't doubted stays.
+        for world in &found {
+            assert_eq!(world.paths[0].up.delay, world.paths[0].down.delay);
+            assert_eq!(world.paths[1].down.loss, Loss::None);
+        }
+        let again = worlds(&scenario, &[Doubt::default(); 2], 400, 7);
+        assert_eq!(found, again);
+    }
+
+    #[test]
+    fn counted_losses_are_as_sure_as_the_count() {
+        assert!((counted(10, 1000, 0.0).0 - 10.5 / 1001.0).abs() < 1e-9);
+        let spread = |lost, sent| counted(lost, sent, 1.0).0 / counted(lost, sent, -1.0).0;
+        assert!(spread(100, 10_000) < spread(1, 100));
+        // None lost of 20 says little, but not that a fifth is lost.
+        assert!(counted(0, 20, 0.0).0 < 0.03 && counted(0, 20, 2.0).0 > 0.05);
+    }
+
+    #[test]
+    fn a_trace_keeps_its_mean_rate_when_it_is_shifted() {
+        let trace = RateTrace { name: "t".into(), opportunities: vec![1, 2, 5, 9, 10] };
+        let mut link = LinkSpec::plain(1, 0, 10);
+        link.rate = Rate::Trace(Arc::new(trace));
+        scale_rate(&mut link, 1.0, 0.5);
+        let Rate::Trace(moved) = &link.rate else { panic!("no trace") };
+        assert_eq!(moved.opportunities, [4, 5, 6, 7, 10]);
+        scale_rate(&mut link, 0.5, 0.0);
+        let Rate::Trace(slower) = &link.rate else { panic!("no trace") };
+        assert_eq!(slower.opportunities, [8, 10, 12, 14, 20]);
+    }
+}

@@ -1,0 +1,143 @@
+//! Runs candidates over worlds and seeds on all cores. Every candidate meets the same worlds with the same seeds.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use ropewalk_engine::congestion::CongestionControl;
+use ropewalk_engine::registry::Spec;
+use ropewalk_engine::scheduler::Scheduler;
+use ropewalk_sim::{Mode, Recording, RunSpec, Scenario};
+
+use crate::compare;
+use crate::stats;
+
+/// One that may be recommended.
+#[derive(Clone, Debug)]
+pub struct Candidate {
+    /// `ecf`, `tcp wifi`.
+    pub label: String,
+    /// Its scheduler.
+    pub scheduler: Spec<dyn Scheduler>,
+    /// Its congestion control.
+    pub congestion: Spec<dyn CongestionControl>,
+    /// Multipath, or plain TCP on a path.
+    pub mode: Mode,
+}
+
+impl Candidate {
+    /// Whether it is plain TCP.
+    pub fn is_tcp(&self) -> bool {
+        matches!(self.mode, Mode::SinglePath(_))
+    }
+
+    /// `ecf with olia`.
+    pub fn name(&self) -> String {
+        format!("{} with {}", self.label, self.congestion.text)
+    }
+}
+
+/// Seconds by world, candidate and seed.
+#[derive(Clone, Debug)]
+pub struct Times {
+    candidates: usize,
+    seeds: usize,
+    values: Vec<f64>,
+}
+
+impl Times {
+    /// One candidate's in one world, by seed.
+    pub fn of(&self, world: usize, candidate: usize) -> &[f64] {
+        &self.values[(world * self.candidates + candidate) * self.seeds..][..self.seeds]
+    }
+
+    /// How many worlds.
+    pub fn worlds(&self) -> usize {
+        self.values.len() / (self.candidates * self.seeds).max(1)
+    }
+
+    /// One candidate's mean in one world.
+    pub fn mean(&self, world: usize, candidate: usize) -> f64 {
+        stats::mean(self.of(world, candidate))
+    }
+
+    /// Mean, over the worlds, of the logarithm of a candidate's mean.
+    pub fn score(&self, candidate: usize) -> f64 {
+        let logs: Vec<f64> = (0..self.worlds()).map(|world| libm::log(self.mean(world, candidate))).collect();
+        stats::mean(&logs)
+    }
+
+    /// By world, the logarithm of one candidate's mean over another's.
+    pub fn logs(&self, a: usize, b: impl Fn(&Times, usize) -> f64) -> Vec<f64> {
+        (0..self.worlds()).map(|world| libm::log(self.mean(world, a) / b(self, world))).collect()
+    }
+
+    /// The least mean in a world among these candidates.
+    pub fn least(&self, world: usize, among: &[usize]) -> f64 {
+        among.iter().map(|candidate| self.mean(world, *candidate)).fold(f64::INFINITY, f64::min)
+    }
+}
+
+/// Who runs, and who listens.
+#[derive(Clone, Copy)]
+pub struct Hands<'a> {
+    /// Threads.
+    pub jobs: usize,
+    /// Hears of each run.
+    pub done: &'a (dyn Fn() + Sync),
+    /// Ends it early.
+    pub stop: &'a AtomicBool,
+}
+
+impl std::fmt::Debug for Hands<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Hands").field("jobs", &self.jobs).finish_non_exhaustive()
+    }
+}
+
+/// Runs each candidate in each world with each of `seeds` seeds from `first`. None if it was stopped.
+pub fn times(
+    worlds: &[Arc<Scenario>],
+    candidates: &[Candidate],
+    first: u64,
+    seeds: usize,
+    hands: Hands<'_>,
+) -> Option<Times> {
+    let total = worlds.len() * candidates.len() * seeds;
+    let next = AtomicUsize::new(0);
+    let worker = || {
+        let mut found = Vec::new();
+        while !hands.stop.load(Ordering::Relaxed) {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            if index >= total {
+                break;
+            }
+            let (seed, rest) = (index % seeds, index / seeds);
+            let (candidate, world) = (&candidates[rest % candidates.len()], rest / candidates.len());
+            let scenario = &worlds[world];
+            let result = ropewalk_sim::run(&RunSpec {
+                scenario: Arc::clone(scenario),
+                scheduler: candidate.scheduler.clone(),
+                congestion: candidate.congestion.clone(),
+                mode: candidate.mode,
+                seed: first.wrapping_add((world * seeds + seed) as u64),
+                start_phase: compare::start_phase(scenario, seed as u32, seeds as u32),
+                recording: Recording::default(),
+            });
+            found.push((index, compare::merit(&result, scenario.limit as f64 / 1e9)));
+            (hands.done)();
+        }
+        found
+    };
+    let mut values = vec![f64::NAN; total];
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..hands.jobs.max(1)).map(|_| scope.spawn(worker)).collect();
+        for thread in threads {
+            match thread.join() {
+                Ok(found) => found.into_iter().for_each(|(index, value)| values[index] = value),
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        }
+    });
+    let whole = values.iter().all(|value| !value.is_nan());
+    whole.then_some(Times { candidates: candidates.len(), seeds, values })
+}
