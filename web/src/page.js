@@ -92,5 +92,5 @@ function comparisonPage() {
 }
 
 initTheme();
-document.getElementById('page').append(...comparisonPage());
+document.getElementById('page').append(...(doc.kind === 'sweep' ? sweepPage() : comparisonPage()));
 redrawAll();

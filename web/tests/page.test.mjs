@@ -23,7 +23,7 @@ async function open(name, options = {}) {
   page.on('pageerror', (error) => complaints.push(error.stack));
   page.on('request', (request) => { if (!/^(file|data|blob):/.test(request.url())) complaints.push(`fetches ${request.url()}`); });
   await page.goto(address(name));
-  await page.waitForFunction(() => document.querySelector('#rope figure[data-draw-ms]'));
+  await page.waitForFunction(() => document.querySelector('#rope figure[data-draw-ms], #map figure svg'));
   return { page, done: async () => { assert.deepEqual(complaints, []); await page.close(); } };
 }
 
@@ -218,6 +218,30 @@ test('everything can be taken away', async () => {
   }
   const all = JSON.parse((await saved(page, page.getByText('All data as JSON'))).text);
   assert.equal(all.kind, 'comparison');
+  await done();
+});
+
+test('a sweep shows who wins where, across and up as one chooses', async () => {
+  const { page, done } = await open('sweep');
+  assert.match(await page.locator('h1').textContent(), /closest to the best over all 12 points/);
+  const cells = () => page.locator('#map figure').first().locator('g[aria-label=cell] rect').count();
+  const words = () => page.locator('#map figcaption').first().textContent();
+  assert.equal(await cells(), 6);
+  const all = await words();
+  assert.match(all, /^Of 6 cells, first: /);
+  assert.doesNotMatch(all, /NaN|undefined|null|Infinity/);
+  await page.getByLabel('workload.size', { exact: true }).selectOption('128 KiB');
+  assert.notEqual(await words(), all);
+  await page.getByLabel('across', { exact: true }).selectOption('workload.size');
+  assert.equal(await cells(), 4);
+  const tools = page.locator('#map figure').first().locator('.tools');
+  const table = await saved(page, tools.getByText('CSV', { exact: true }));
+  assert.equal(table.text.trimEnd().split('\r\n').length, 5);
+  assert.match(table.text, /^workload\.size,path\.wifi\.loss,first,clear,time_against_linux,points\r\n/);
+  await page.setViewportSize({ width: 375, height: 700 });
+  await page.waitForTimeout(200);
+  const wide = await page.evaluate(() => [document.documentElement.scrollWidth, innerWidth]);
+  assert.ok(wide[0] <= wide[1], `${wide}`);
   await done();
 });
 

@@ -9,7 +9,7 @@ use ropewalk_engine::registry::{Registry, Spec};
 use ropewalk_lab::compare::{Comparison, Contender, Ranking, Request, Row, compare, verdict};
 use ropewalk_lab::diagnostic::{Diagnostic, Source};
 use ropewalk_lab::report::rope::{self, Budget};
-use ropewalk_lab::report::{self, Origin, comparison};
+use ropewalk_lab::report::{self, Origin, comparison, terminal};
 use ropewalk_lab::table::Table;
 use ropewalk_lab::{Registries, emulated, scenario, units};
 use ropewalk_sim::{Direction, Mode, Scenario, Workload};
@@ -26,6 +26,7 @@ use crate::{Failure, output};
   ropewalk compare --path 'wifi: 50 Mbit/s, 20 ms +-5 ms, 0.5 %' --path 'lte: 20 Mbit/s, 60 ms, queue 400 packets'
   ropewalk compare --scenario satellite-lte --size '256 KiB' --size '4 MiB' --schedulers 'minrtt,blest,ecf(beta=0.5)'
   ropewalk compare --report report.html
+  ropewalk compare --plot --size '1 MiB'
   ropewalk compare --json | jq '.rankings[0].rows[0]'
 
 A path is `name: rate, round-trip time [+-spread], loss`; the time is what ping shows, half of it each way. Also:
@@ -76,6 +77,9 @@ pub(crate) struct Options {
     /// With --json: also the traces of a few runs, for the report's rope view
     #[arg(long, requires = "json")]
     trace: bool,
+    /// Also draw in the terminal: the spread of completion times, and a run of the largest workload in time
+    #[arg(long, conflicts_with = "json")]
+    plot: bool,
     /// Also write a report: one HTML file that needs no network
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
@@ -149,7 +153,13 @@ pub(crate) fn run(registries: &Registries, options: &Options, origin: &Origin) -
         output::write_file(file, &csv(&comparison))?;
     }
     let document = |ropes| comparison::document(origin, &request.scenario, &comparison, ropes);
-    let ropes = || rope::trace(&request, &comparison, Budget::default(), ropewalk_sim::run);
+    let ropes = || {
+        let mut ropes = Vec::new();
+        rope::trace(&request, &comparison, Budget::default(), ropewalk_sim::run, |place, paths, result| {
+            ropes.push(rope::to_json(place, paths, result));
+        });
+        ropes
+    };
     if let Some(file) = &options.report {
         output::write_file(file, &report::page(&document(ropes())))?;
     }
@@ -157,6 +167,7 @@ pub(crate) fn run(registries: &Registries, options: &Options, origin: &Origin) -
         format!("{:#}\n", document(if options.trace { ropes() } else { Vec::new() }))
     } else {
         text(&request.scenario, &comparison)
+            + &if options.plot { plot(&request, &comparison) } else { String::new() }
     };
     output::print(&text)?;
     if comparison.interrupted {
@@ -358,6 +369,31 @@ fn text(scenario: &Scenario, comparison: &Comparison) -> String {
     text += "/ bound: mean over the earliest end that the row's links allow; / start: that windows from their initial value allow\n";
     text += "repeated: bytes that the scheduler duplicated or the connection reinjected, per run\n\n";
     text + &verdict(comparison) + "\n"
+}
+
+/// Boxes for each workload; for the last, the winner's run and the next one's with the same seed in time.
+fn plot(request: &Request, comparison: &Comparison) -> String {
+    let mut text = String::new();
+    for ranking in &comparison.rankings {
+        text += &format!("\n{} (line: all runs, box: the middle half, bar: the median)\n", ranking.title);
+        text += &terminal::boxes(ranking);
+    }
+    let last = comparison.rankings.len().saturating_sub(1);
+    let mut runs = Vec::new();
+    rope::trace(request, comparison, Budget { segments: 0 }, ropewalk_sim::run, |place, names, result| {
+        if place.ranking == last {
+            runs.push((place.clone(), names.to_vec(), result.clone()));
+        }
+    });
+    let longest = runs.iter().map(|(_, _, result)| result.duration).max().unwrap_or(0);
+    for (place, names, result) in &runs {
+        text += &format!(
+            "\n{}, seed {}, in flight over time (sent again: r on its subflow, i reinjected, d duplicated)\n",
+            place.scheduler, place.seed
+        );
+        text += &terminal::strands(names, result, longest);
+    }
+    text
 }
 
 fn section(ranking: &Ranking, limit: f64) -> String {

@@ -3,9 +3,10 @@
 use std::sync::atomic::AtomicBool;
 
 use ropewalk_lab::compare::{Comparison, Contender, Request, compare};
+use ropewalk_lab::diagnostic::Source;
 use ropewalk_lab::report::rope::{self, Budget};
-use ropewalk_lab::report::{self, Origin, comparison, saved};
-use ropewalk_lab::{Registries, scenario};
+use ropewalk_lab::report::{self, Origin, comparison, folder, saved, terminal};
+use ropewalk_lab::{Registries, scenario, stats, sweep};
 use ropewalk_sim::{Mode, Workload};
 use serde_json::Value;
 
@@ -37,7 +38,10 @@ fn request(sizes: &[u64]) -> Request {
 fn made(sizes: &[u64], budget: Budget) -> (Comparison, Value) {
     let request = request(sizes);
     let comparison = compare(&request, ropewalk_sim::run, || {}, &AtomicBool::new(false));
-    let ropes = rope::trace(&request, &comparison, budget, ropewalk_sim::run);
+    let mut ropes = Vec::new();
+    rope::trace(&request, &comparison, budget, ropewalk_sim::run, |place, paths, result| {
+        ropes.push(rope::to_json(place, paths, result));
+    });
     let origin = Origin { command: "ropewalk compare".into(), version: "0".into() };
     let document = comparison::document(&origin, &request.scenario, &comparison, ropes);
     (comparison, document)
@@ -105,4 +109,75 @@ fn a_saved_run_keeps_its_traces_and_makes_a_page() {
     let again = saved::parse("run.json", &format!("{document:#}")).expect("a run");
     assert!(document["ropes"] == again["ropes"]);
     assert!(report::page(&again).contains("\"scheduler\":\"redundant\""));
+}
+
+#[test]
+fn a_sweeps_folder_is_what_the_sweep_made() {
+    let registries = Registries::builtin();
+    let text = "scenario = 'wifi-lte'\nschedulers = ['linux', 'ecf', 'tcp:wifi']\nruns = 3\n\
+        [[vary]]\nparameter = 'path.wifi.loss'\nvalues = ['0 %', '2 %']\n\
+        [[vary]]\nparameter = 'workload.size'\nvalues = ['32 KiB', '96 KiB']\n";
+    let folder = tempfile::tempdir().expect("a folder");
+    let design = sweep::parse(&Source::new("loss.toml", text), folder.path(), &registries).expect("a design");
+    let line = ["ropewalk", "sweep", "loss.toml"].map(String::from).to_vec();
+    let command = sweep::Command { line, build: "b".into() };
+    let stop = AtomicBool::new(false);
+    let done = sweep::run(&design, &registries, folder.path(), &command, 2, ropewalk_sim::run, |_| {}, &stop);
+    let summary = done.expect("a sweep").summary.expect("finished");
+    let (origin, read) = folder::read(folder.path()).expect("its folder");
+    assert_eq!((origin.command.as_str(), read.title.as_str()), ("ropewalk sweep loss.toml", "loss"));
+    assert_eq!(read.runners, ["linux", "ecf", "tcp wifi"]);
+    let levels: Vec<Vec<&str>> = read
+        .axes
+        .iter()
+        .map(|axis| axis.levels.iter().flatten().map(|level| level.text.as_str()).collect())
+        .collect();
+    assert_eq!(levels, [["0 %", "2 %"], ["32 KiB", "96 KiB"]]);
+    let at: Vec<&[f64]> = read.points.iter().map(|point| point.at.as_slice()).collect();
+    assert_eq!(at, [[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]]);
+    for standing in &summary.standings {
+        let who = read.runners.iter().position(|name| *name == standing.scheduler).expect("a runner");
+        let seconds: Vec<f64> =
+            read.points.iter().flat_map(|point| point.runs[who].iter().copied().flatten()).collect();
+        assert_eq!(seconds.len(), 12);
+        assert!((stats::mean(&seconds) - standing.mean).abs() < 1e-12, "{}", standing.scheduler);
+    }
+    let document = report::sweep::document(&origin, &read);
+    assert!(saved::parse("sweep.json", &document.to_string()).is_ok());
+}
+
+#[test]
+fn a_folder_without_a_sweep_is_refused_in_words() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let message = |folder: &std::path::Path| folder::read(folder).expect_err("no sweep").message;
+    assert!(message(folder.path()).contains("manifest.json"));
+    let manifest = folder.path().join("manifest.json");
+    std::fs::write(&manifest, "{\"format\": 1, \"finished\": false}").expect("a file");
+    assert!(message(folder.path()).contains("isn't finished"));
+    std::fs::write(&manifest, "{\"format\": 1, \"finished\": true}").expect("a file");
+    std::fs::write(folder.path().join("results.parquet"), "no table").expect("a file");
+    assert!(message(folder.path()).contains("results.parquet"));
+}
+
+#[test]
+fn the_terminal_shows_boxes_and_strands() {
+    let request = request(&[300_000]);
+    let comparison = compare(&request, ropewalk_sim::run, || {}, &AtomicBool::new(false));
+    let boxes = terminal::boxes(&comparison.rankings[0]);
+    let lines: Vec<&str> = boxes.lines().collect();
+    assert_eq!(lines.len(), 6, "a scale, and a line for each\n{boxes}");
+    for (line, row) in lines[1..].iter().zip(&comparison.rankings[0].rows) {
+        assert!(line.starts_with(&row.label) && line.matches('┃').count() == 1, "{line}");
+    }
+    let mut strands = Vec::new();
+    rope::trace(&request, &comparison, Budget { segments: 0 }, ropewalk_sim::run, |place, paths, result| {
+        strands.push((place.scheduler.clone(), terminal::strands(paths, result, 2 * result.duration)));
+    });
+    for (who, text) in strands {
+        let wifi = text.lines().next().expect("a lane");
+        assert!(wifi.starts_with("wifi  ") && wifi.contains('█'), "{who}\n{text}");
+        // The scale is twice the run: its second half is empty.
+        assert!(wifi.chars().count() <= 6 + 33, "{who}\n{text}");
+        assert!(text.contains("segments in flight; done after"), "{text}");
+    }
 }

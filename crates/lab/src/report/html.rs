@@ -24,6 +24,7 @@ const PROGRAM: &[&str] = &[
     include_str!("../../../../web/src/rope-data.js"),
     include_str!("../../../../web/src/rope-draw.js"),
     include_str!("../../../../web/src/rope-view.js"),
+    include_str!("../../../../web/src/sweep.js"),
     include_str!("../../../../web/src/page.js"),
 ];
 

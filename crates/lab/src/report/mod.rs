@@ -5,10 +5,13 @@
 
 mod columns;
 pub mod comparison;
+pub mod folder;
 mod html;
 pub mod reasons;
 pub mod rope;
 pub mod saved;
+pub mod sweep;
+pub mod terminal;
 
 use serde_json::{Map, Value};
 
@@ -27,6 +30,21 @@ pub struct Origin {
 }
 
 impl Origin {
+    /// Of a program's arguments, its name first: the command as one would type it.
+    pub fn of(arguments: &[String], version: &str) -> Self {
+        let quoted = |text: &String| {
+            let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,+%".contains(c);
+            if !text.is_empty() && text.chars().all(plain) {
+                text.clone()
+            } else {
+                format!("'{}'", text.replace('\'', r"'\''"))
+            }
+        };
+        // However the program was called, its name is this.
+        let command = std::iter::once("ropewalk".to_string()).chain(arguments.iter().skip(1).map(quoted));
+        Origin { command: command.collect::<Vec<_>>().join(" "), version: version.into() }
+    }
+
     /// The fields that every document opens with.
     pub(crate) fn fields(&self, kind: &str) -> Map<String, Value> {
         let mut fields = Map::new();
@@ -35,5 +53,16 @@ impl Origin {
         fields.insert("command".into(), self.command.clone().into());
         fields.insert("version".into(), self.version.clone().into());
         fields
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Origin;
+
+    #[test]
+    fn a_command_can_be_typed_again() {
+        let arguments = ["/opt/x", "compare", "--path", "it's: 5 Mbit/s", ""].map(String::from);
+        assert_eq!(Origin::of(&arguments, "1").command, r"ropewalk compare --path 'it'\''s: 5 Mbit/s' ''");
     }
 }

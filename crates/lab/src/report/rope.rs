@@ -54,14 +54,15 @@ impl Default for Budget {
 }
 
 /// Runs again, traced, what the report shows: for each workload the run that is the winner's median, for the winner,
-/// `linux`, plain TCP on the best path and as many others as the budget has room for.
+/// `linux`, plain TCP on the best path and as many others as the budget has room for. `take` gets each with the names
+/// of its paths.
 pub fn trace(
     request: &Request,
     comparison: &Comparison,
     budget: Budget,
     run: impl Fn(&ropewalk_sim::RunSpec) -> RunResult,
-) -> Vec<Value> {
-    let mut ropes = Vec::new();
+    mut take: impl FnMut(&Place, &[String], &RunResult),
+) {
     let mut left = budget.segments;
     let total = comparison.rankings.len() as u64;
     for (index, ranking) in comparison.rankings.iter().enumerate() {
@@ -94,11 +95,10 @@ pub fn trace(
             let seed = spec.seed;
             let names: Vec<String> = spec.scenario.paths.iter().map(|path| path.name.clone()).collect();
             let place = Place { ranking: index, scheduler: label.into(), run: number, seed };
-            ropes.push(to_json(&place, &names, &result));
+            take(&place, &names, &result);
         }
         left = left.saturating_sub(used);
     }
-    ropes
 }
 
 /// The run whose time is the winner's median.

@@ -56,6 +56,7 @@ pub fn parse(name: &str, text: &str) -> Result<Value, Diagnostic> {
     }
     match document.get("kind").and_then(Value::as_str) {
         Some("comparison") if document.get("rankings").is_some_and(Value::is_array) => Ok(document),
+        Some("sweep") if document.get("points").is_some_and(Value::is_array) => Ok(document),
         Some(kind) => wrong(format!("a `{kind}` that this version can't show")),
         None => wrong("no saved run: the field `kind` is missing".into()),
     }

@@ -1,0 +1,282 @@
+// The page of a sweep: where each contender wins, and by how much.
+
+/** At most so many bins for an axis that was sampled. */
+const MOST_BINS = 6;
+
+/** The places along an axis: its levels, or bins of what was sampled. */
+function placesOf(index) {
+  const axis = doc.axes[index];
+  if (axis.levels) {
+    return { names: axis.levels.map((level) => level.text), of: (point) => point.at[index] };
+  }
+  const values = doc.points.map((point) => point.at[index]).sort((a, b) => a - b);
+  const [low, high] = [values[0], values[values.length - 1]];
+  const log = low > 0 && high / low > 12;
+  const scale = log ? Math.log : (value) => value;
+  const back = log ? Math.exp : (value) => value;
+  const bins = Math.max(1, Math.min(MOST_BINS, Math.floor(values.length / 8)));
+  const width = (scale(high) - scale(low)) / bins || 1;
+  const edge = (i) => back(scale(low) + i * width);
+  const short = (value) => Number(value.toPrecision(3)).toLocaleString('en');
+  return {
+    names: Array.from({ length: bins }, (_, i) => `${short(edge(i))} – ${short(edge(i + 1))}${axis.unit ? ` ${axis.unit}` : ''}`),
+    of: (point) => Math.min(bins - 1, Math.floor((scale(point.at[index]) - scale(low)) / width)),
+  };
+}
+
+/**
+ * What some points say together: by contender the geometric mean of its time against the best of each point, and at
+ * how many points it is the first or a tie with it.
+ */
+function together(points) {
+  const scores = doc.runners.map((_, runner) => {
+    let sum = 0;
+    let there = 0;
+    let tied = 0;
+    for (const point of points) {
+      if (point.mean[runner] === null || point.best === null) continue;
+      sum += Math.log(point.mean[runner] / point.mean[point.best]);
+      there += 1;
+      if (point.ties.includes(runner)) tied += 1;
+    }
+    return { runner, log: there === points.length ? sum / Math.max(1, there) : Infinity, tied };
+  });
+  const first = scores.reduce((a, b) => (b.log < a.log ? b : a));
+  return { scores, first: Number.isFinite(first.log) ? first : null, points: points.length };
+}
+
+function sweepState() {
+  const axes = doc.axes.map((_, i) => placesOf(i));
+  const linux = doc.runners.indexOf('linux');
+  return {
+    axes,
+    x: 0,
+    y: doc.axes.length > 1 ? 1 : -1,
+    // By axis: which of its places is looked at; -1: all of them.
+    slice: doc.axes.map(() => -1),
+    against: linux >= 0 ? linux : Math.max(0, doc.runners.findIndex((name) => name.startsWith('tcp '))),
+    points() {
+      return doc.points.filter((point) => this.slice.every((wanted, i) => wanted < 0 || i === this.x || i === this.y || axes[i].of(point) === wanted));
+    },
+    cells() {
+      const cells = new Map();
+      for (const point of this.points()) {
+        const x = axes[this.x].of(point);
+        const y = this.y < 0 ? 0 : axes[this.y].of(point);
+        const key = x * 10000 + y;
+        if (!cells.has(key)) cells.set(key, { x, y, points: [] });
+        cells.get(key).points.push(point);
+      }
+      return [...cells.values()].map((cell) => {
+        const said = together(cell.points);
+        const against = said.scores[this.against].log;
+        const winner = said.first ? said.first.runner : null;
+        // A clear winner: alone in front at most points.
+        const sure = cell.points.filter((point) => point.ties.length === 1 && point.ties[0] === winner).length * 2 > cell.points.length;
+        return { ...cell, said, winner, sure, gain: said.first && Number.isFinite(against) ? Math.exp(said.first.log - against) : null };
+      });
+    },
+  };
+}
+
+/** A place in `SERIES` for those that are first or tied most often, the same in every chart; the rest is grey. */
+function seriesOf() {
+  const { scores } = together(doc.points);
+  const order = [...scores].sort((p, q) => q.tied - p.tied || p.log - q.log || p.runner - q.runner).map((score) => score.runner);
+  return (runner) => (runner === null ? -1 : order.indexOf(runner) < SERIES.length ? order.indexOf(runner) : -1);
+}
+
+function swatchOf(series, runner) {
+  const place = series(runner);
+  return place < 0 ? 'grey' : SERIES[place];
+}
+
+/** In how many cells each wins, most first. */
+function winsOf(cells) {
+  const wins = new Map();
+  for (const cell of cells) if (cell.winner !== null) wins.set(cell.winner, (wins.get(cell.winner) || 0) + 1);
+  return [...wins].sort((a, b) => b[1] - a[1] || a[0] - b[0]);
+}
+
+function winnerMap(view) {
+  const legend = h('div', { class: 'legend' });
+  const series = seriesOf();
+  const axisName = (i) => doc.axes[i].name;
+  const words = (cell) => [`${axisName(view.x)} ${view.axes[view.x].names[cell.x]}`, view.y < 0 ? null : `${axisName(view.y)} ${view.axes[view.y].names[cell.y]}`].filter(Boolean).join(', ');
+  return chart({
+    title: () => 'Who finishes first, and by how much',
+    name: () => fileName('winners', axisName(view.x), view.y < 0 ? '' : axisName(view.y)),
+    before: legend,
+    table: () => [[axisName(view.x), ...(view.y < 0 ? [] : [axisName(view.y)]), 'first', 'clear', `time_against_${doc.runners[view.against]}`, 'points'],
+      view.cells().map((cell) => [view.axes[view.x].names[cell.x], ...(view.y < 0 ? [] : [view.axes[view.y].names[cell.y]]),
+        cell.winner === null ? null : doc.runners[cell.winner], cell.sure, cell.gain, cell.points.length])],
+    summary: () => {
+      const cells = view.cells();
+      const gains = cells.filter((cell) => cell.gain !== null).sort((a, b) => a.gain - b.gain);
+      const parts = winsOf(cells).slice(0, 4).map(([runner, wins]) => `${doc.runners[runner]} in ${wins}`);
+      const text = [`Of ${count(cells.length, 'cell')}, first: ${parts.join(', ')}; ${count(cells.filter((cell) => cell.sure).length, 'cell')} with a clear winner (the others, paler, are ties).`];
+      if (gains.length) {
+        text.push(`Against ${doc.runners[view.against]} the first gains most at ${words(gains[0])}: ${change(gains[0].gain)}; least at ${words(gains[gains.length - 1])}: ${change(gains[gains.length - 1].gain)}.`);
+      }
+      return text.join(' ');
+    },
+    draw: (width) => {
+      const cells = view.cells();
+      legend.replaceChildren(...winsOf(cells).map(([runner, wins]) => h('span', {}, h('i', { style: `--swatch: var(--${swatchOf(series, runner)})` }), `${doc.runners[runner]}: ${wins}`)));
+      const xs = view.axes[view.x].names;
+      const ys = view.y < 0 ? [''] : view.axes[view.y].names;
+      const longest = Math.max(...ys.map((name) => name.length));
+      const left = Math.min(width * 0.3, longest * 7 + 24);
+      const each = (width - left - 16) / xs.length;
+      const fill = (cell) => d3.interpolateLab(colour('card'), colour(swatchOf(series, cell.winner)))(cell.sure ? 0.9 : 0.32);
+      const label = (cell) => {
+        if (cell.winner === null) return 'nobody';
+        const name = doc.runners[cell.winner];
+        const most = Math.floor(each / 7);
+        const fits = name.length <= most ? name : `${name.slice(0, Math.max(2, most - 1))}…`;
+        return `${cell.sure ? '' : '≈ '}${fits}\n${cell.gain === null ? '' : change(cell.gain)}`;
+      };
+      return Plot.plot({
+        ...plotBase(width),
+        height: ys.length * 46 + (view.y < 0 ? 84 : 102),
+        marginLeft: left,
+        marginRight: 12,
+        marginTop: view.y < 0 ? 12 : 30,
+        marginBottom: 58,
+        x: { domain: d3.range(xs.length), tickFormat: (i) => xs[i], label: `${axisName(view.x)} →`, tickSize: 0, tickRotate: each < 74 ? -30 : 0 },
+        y: { domain: d3.range(ys.length).reverse(), tickFormat: (i) => ys[i], label: view.y < 0 ? null : `↑ ${axisName(view.y)}`, labelAnchor: 'top', labelOffset: left, tickSize: 0 },
+        marks: [
+          Plot.cell(cells, { x: 'x', y: 'y', fill, inset: 1, rx: 4 }),
+          Plot.text(cells, { x: 'x', y: 'y', text: label, fill: (cell) => onto(fill(cell)), fontSize: each < 60 ? 9 : 11, lineHeight: 1.25 }),
+          Plot.tip(cells, Plot.pointer({ x: 'x', y: 'y', fill: colour('card'), stroke: colour('line'), title: (cell) => `${words(cell)}\n${cell.said.scores.filter((score) => Number.isFinite(score.log)).sort((a, b) => a.log - b.log).slice(0, 6).map((score) => `${doc.runners[score.runner]}: ${change(Math.exp(score.log))} of the best`).join('\n')}` })),
+        ],
+      });
+    },
+  });
+}
+
+/** How far each is behind the best, along the x axis. */
+function alongAxis(view) {
+  const series = seriesOf();
+  const lines = () => {
+    const { axes, x } = view;
+    return axes[x].names.flatMap((_, place) => {
+      const points = view.points().filter((point) => axes[x].of(point) === place);
+      if (!points.length) return [];
+      return together(points).scores.filter((score) => Number.isFinite(score.log)).map((score) => ({ place, runner: score.runner, name: doc.runners[score.runner], ratio: Math.exp(score.log) }));
+    });
+  };
+  const front = () => {
+    const { scores } = together(view.points());
+    return scores.filter((score) => Number.isFinite(score.log)).sort((a, b) => a.log - b.log).filter((score) => series(score.runner) >= 0).map((score) => doc.runners[score.runner]);
+  };
+  return chart({
+    title: () => `Time against the best, along ${doc.axes[view.x].name}`,
+    name: () => fileName('along', doc.axes[view.x].name),
+    table: () => [[doc.axes[view.x].name, 'contender', 'ratio_to_best'], lines().map((line) => [view.axes[view.x].names[line.place], line.name, line.ratio])],
+    summary: () => {
+      const [best] = front();
+      if (!best) return 'No contender finished everywhere.';
+      const of = lines().filter((line) => line.name === best).sort((a, b) => a.ratio - b.ratio);
+      const say = (line) => `${change(line.ratio)} at ${view.axes[view.x].names[line.place]}`;
+      return `Geometric means over the other axes. Closest to the best overall: ${best}, from ${say(of[0])} to ${say(of[of.length - 1])}.`;
+    },
+    draw: (width) => {
+      const names = front();
+      const all = lines().filter((line) => names.includes(line.name));
+      const { names: places } = view.axes[view.x];
+      const last = Math.max(...all.map((line) => line.place));
+      return Plot.plot({
+        ...plotBase(width),
+        height: 320,
+        marginLeft: 52,
+        marginRight: 110,
+        marginBottom: 52,
+        x: { type: 'point', domain: d3.range(places.length), tickFormat: (i) => places[i], label: `${doc.axes[view.x].name} →`, tickRotate: width / places.length < 80 ? -30 : 0 },
+        y: { grid: true, label: null, tickFormat: (ratio) => `+${digits((ratio - 1) * 100, 0)} %`, zero: false, ticks: 5 },
+        marks: [
+          ...names.map((name) => {
+            const own = all.filter((line) => line.name === name);
+            const place = series(own[0].runner);
+            return Plot.line(own, { x: 'place', y: 'ratio', stroke: colour(SERIES[place]), strokeWidth: 2.2, strokeDasharray: DASHED[place] });
+          }),
+          Plot.dot(all, { x: 'place', y: 'ratio', fill: (line) => colour(swatchOf(series, line.runner)), r: 3 }),
+          Plot.text(apart(all.filter((line) => line.place === last), Math.max(1.01, ...all.map((line) => line.ratio)), 250), { x: 'place', y: 'ratio', text: 'name', dx: 10, textAnchor: 'start', fill: (line) => colour(swatchOf(series, line.runner)), fontWeight: 600 }),
+        ].flat(),
+      });
+    },
+  });
+}
+
+/** Labels at the ends of lines, moved up where they would lie on one another. */
+function apart(ends, most, height) {
+  const gap = ((most - 1) / height) * 15;
+  let last = -Infinity;
+  return [...ends].sort((a, b) => a.ratio - b.ratio).map((end) => {
+    last = Math.max(end.ratio, last + gap);
+    return { ...end, ratio: last };
+  });
+}
+
+function standingsChart() {
+  const all = together(doc.points);
+  const rows = all.scores.map((score) => ({ ...score, name: doc.runners[score.runner] })).sort((a, b) => a.log - b.log || a.runner - b.runner);
+  const finite = rows.filter((row) => Number.isFinite(row.log));
+  return chart({
+    title: () => 'Over all points: time against the best of each',
+    name: () => 'standings',
+    table: () => [['contender', 'ratio_to_best', 'first_or_tied_points', 'points'], rows.map((row) => [row.name, Number.isFinite(row.log) ? Math.exp(row.log) : null, row.tied, all.points])],
+    summary: () => {
+      const most = [...rows].sort((a, b) => b.tied - a.tied)[0];
+      const unfinished = rows.filter((row) => !Number.isFinite(row.log)).map((row) => row.name);
+      return [`${finite.length ? `${finite[0].name} is closest to the best everywhere (geometric mean ${change(Math.exp(finite[0].log))}). ` : ''}${most.name} is first or tied at ${most.tied} of ${count(all.points, 'point')}.`,
+        unfinished.length ? `Not finished everywhere: ${unfinished.join(', ')}.` : ''].join(' ');
+    },
+    draw: (width) => {
+      const longest = Math.max(...rows.map((row) => row.name.length));
+      return Plot.plot({
+        ...plotBase(width),
+        height: finite.length * 24 + 60,
+        marginLeft: Math.min(width * 0.4, longest * 7.2 + 18),
+        marginRight: Math.min(190, width * 0.42),
+        marginBottom: 40,
+        x: { label: 'slower than the best of each point, % →', grid: true, nice: true, transform: (log) => (Math.exp(log) - 1) * 100 },
+        y: { domain: finite.map((row) => row.name), label: null, tickSize: 0 },
+        marks: [
+          Plot.ruleY(finite, { y: 'name', x1: () => 0, x2: 'log', stroke: colour('grey'), strokeOpacity: 0.5, strokeWidth: 5 }),
+          Plot.dot(finite, { y: 'name', x: 'log', fill: (row) => colour(row.name.startsWith('tcp ') ? 'reinjected' : 'new'), r: 5 }),
+          Plot.text(finite, { y: 'name', x: 'log', text: (row) => `${change(Math.exp(row.log))}, first or tied at ${row.tied} of ${all.points}`, textAnchor: 'start', dx: 10, fill: colour('soft'), fontSize: 11 }),
+        ],
+      });
+    },
+  });
+}
+
+function sweepPage() {
+  const view = sweepState();
+  const map = winnerMap(view);
+  const along = alongAxis(view);
+  const choose = h('div', { class: 'bar choose' });
+  const select = (label, options, chosen, pick) => h('label', {}, label, h('select', { 'aria-label': label, onchange: (event) => { pick(Number(event.target.value)); refresh(); } },
+    options.map(([value, text]) => h('option', { value, selected: value === chosen }, text))));
+  const refresh = () => {
+    const axes = doc.axes.map((axis, i) => [i, axis.name]);
+    const group = h('div', { style: 'display: flex; flex-wrap: wrap; gap: .5rem 1rem' },
+      select('across', axes.filter(([i]) => i !== view.y), view.x, (i) => { view.x = i; }),
+      doc.axes.length > 1 ? select('up', axes.filter(([i]) => i !== view.x), view.y, (i) => { view.y = i; }) : null,
+      doc.axes.map((axis, i) => (i === view.x || i === view.y ? null
+        : select(axis.name, [[-1, 'all'], ...view.axes[i].names.map((name, place) => [place, name])], view.slice[i], (place) => { view.slice[i] = place; }))),
+      select('gain against', doc.runners.map((name, i) => [i, name]), view.against, (i) => { view.against = i; }));
+    choose.replaceChildren(group);
+    map.redraw();
+    along.redraw();
+  };
+  refresh();
+  return [
+    h('p', { class: 'kicker' }, `${doc.title}: ${doc.summary}. ${count(doc.points.length, 'point')}, ${count(doc.runs, 'run')} of each contender at each.`),
+    h('h1', {}, ...prose(doc.verdict)),
+    section('map', 'Where each wins', 'Each cell is the contender with the least mean completion time there, and its time against another’s. Choose what lies across and up; what isn’t shown is averaged (geometric means).', choose, map, along),
+    section('standings', 'Over all points', null, standingsChart()),
+    originSection(),
+  ];
+}
