@@ -7,6 +7,7 @@
 
 mod common;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use common::{MILLISECOND, SECOND, spec, summary};
@@ -224,6 +225,35 @@ fn nothing_is_sent_beyond_a_window() {
         for sample in samples {
             assert!(sample.in_flight <= sample.cwnd, "{off}: {sample:?}");
         }
+    }
+}
+
+/// Nor beyond what the receiver has room for: 40,000 bytes from the first that it still misses.
+#[test]
+fn nothing_is_sent_beyond_the_connection_s_window() {
+    let narrow = various().into_iter().find(|scenario| scenario.name == "narrow").expect("narrow");
+    for (text, _) in schedulers() {
+        let result = traced(&narrow, &text, "cubic");
+        let mut arrivals: Vec<&SegmentTrace> =
+            result.segments.iter().filter(|s| s.arrived.is_some()).collect();
+        arrivals.sort_by_key(|segment| segment.arrived);
+        let mut arrivals = arrivals.into_iter().peekable();
+        let (mut beyond, mut next, mut closest) = (BTreeMap::<u64, u64>::new(), 0, u64::MAX);
+        let mut sent: Vec<&SegmentTrace> = result.segments.iter().collect();
+        sent.sort_by_key(|segment| segment.sent);
+        for segment in sent {
+            while let Some(arrival) = arrivals.next_if(|arrival| arrival.arrived <= Some(segment.sent)) {
+                let end = beyond.entry(arrival.offset).or_default();
+                *end = (*end).max(arrival.offset + u64::from(arrival.len));
+                while let Some(piece) = beyond.first_entry().filter(|piece| *piece.key() <= next) {
+                    next = piece.remove().max(next);
+                }
+            }
+            let (end, edge) = (segment.offset + u64::from(segment.len), next + 40_000);
+            assert!(end <= edge, "{text}: {segment:?} with {next} bytes in order");
+            closest = closest.min(edge - end);
+        }
+        assert!(closest < 20_000 || text == "single", "{text} never came near the window: {closest}");
     }
 }
 
