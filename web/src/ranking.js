@@ -50,7 +50,7 @@ function rankingChart(state) {
           linux ? Plot.ruleX([linux.mean], { stroke: colour('soft'), strokeDasharray: '3,3' }) : null,
           Plot.ruleY(rows, { y: 'name', x1: 'low', x2: 'high', stroke: (row) => shade[row.kind], strokeWidth: 7, strokeOpacity: 0.3, strokeLinecap: 'round' }),
           Plot.dot(rows, { y: 'name', x: 'mean', fill: (row) => shade[row.kind], r: 4.5, symbol: (row) => (row.kind === 'tcp' ? 'square' : 'circle') }),
-          Plot.text(rows, { y: 'name', x: 'high', text: (row) => time(row.mean), textAnchor: 'start', dx: 9, fill: colour('soft'), fontSize: 11 }),
+          Plot.text(rows, { y: 'name', x: 'high', text: (row) => time(row.mean), textAnchor: 'start', dx: 9, fill: colour('soft'), stroke: colour('card'), strokeWidth: 4, fontSize: 11 }),
         ],
       });
     },
@@ -107,7 +107,7 @@ function rankingNumbers(state) {
   redraw();
   redraws.add(redraw);
   const warnings = h('div', {});
-  const warn = () => warnings.replaceChildren(...(state.ranking().warnings || []).map((text) => h('p', { class: 'lead' }, text)));
+  const warn = () => warnings.replaceChildren(...(state.ranking().warnings || []).map((text) => h('p', { class: 'lead' }, ...prose(text))));
   warn();
   state.listen(warn);
   return [warnings, h('details', {},
