@@ -41,6 +41,12 @@ pub struct TcpConfig {
     //= RFC 9293 MUST-24 MUST-27 MUST-28
     /// Keep-alive: idle time before the first probe (RFC 9293 3.8.4).
     pub keep_alive: Option<Nanos>,
+    /// Time between keep-alive probes.
+    pub keep_alive_interval: Nanos,
+    /// Unanswered keep-alive probes before giving up.
+    pub keep_alive_probes: u32,
+    /// Suspect a path that swallows large segments after repeated timeouts (RFC 4821; `tcp_mtu_probing` = 1).
+    pub black_hole_detection: bool,
     /// How long TIME-WAIT lasts.
     pub time_wait: Nanos,
     /// SYN or SYN/ACK retransmissions before giving up.
@@ -72,6 +78,9 @@ impl Default for TcpConfig {
             undo: true,
             //= RFC 9293 MUST-25
             keep_alive: None,
+            keep_alive_interval: 75 * SECOND,
+            keep_alive_probes: 9,
+            black_hole_detection: false,
             time_wait: 60 * SECOND,
             syn_retries: 6,
             retries: 15,

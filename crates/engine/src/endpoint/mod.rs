@@ -9,7 +9,7 @@ use std::hash::{BuildHasher, Hasher};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
-use ropewalk_wire::{Flags, FourTuple, MpJoin, MpTcpRst, Payload, Segment, Seq};
+use ropewalk_wire::{Flags, FourTuple, MpJoin, MpTcpRst, Payload, Segment, Seq, TooBig};
 
 pub use crate::config::{ConnectionConfig, EndpointConfig};
 use crate::mptcp::{Connection, Event, JoinRequest, Role};
@@ -250,6 +250,18 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
                 }
             }
             None => self.on_stray(now, path, segment),
+        }
+    }
+
+    /// A router says that a packet of ours was too big (RFC 1191, RFC 8201). Believed only if it quotes something that
+    /// is in flight (RFC 5927 4.1); then the subflow's segments become smaller, and what didn't fit is sent again.
+    pub fn on_too_big(&mut self, now: Nanos, message: &TooBig) {
+        let found = self.demux.get(&message.tuple.reversed()).copied();
+        if let Some((index, strand)) = found
+            && let Some(connection) = self.slots[index as usize].connection.as_mut()
+        {
+            connection.on_too_big(now, strand as usize, message.seq, message.mtu);
+            self.touch(now, index);
         }
     }
 

@@ -278,6 +278,7 @@ impl<P: Payload> Connection<P> {
         let control = self.strands.get(index).and_then(Option::as_ref).map_or(0, |strand| strand.control_len);
         Shared {
             receive_window: self.receive.window(),
+            receive_room: self.receive.room(),
             multipath,
             // DSS with a 32-bit DATA_ACK and a 64-bit DSN is 22 bytes, 24 with a checksum: 24 padded.
             data_option_len: if multipath { 24 } else { 0 },

@@ -380,21 +380,12 @@ impl<P: Payload> Connection<P> {
 
     /// Arms or stops the connection-level retransmission timer (RFC 8684 3.3.6).
     pub(crate) fn arm_meta(&mut self, now: Nanos) {
-        let starved = self.send.unsent() > 0 && self.send.window_left() == 0;
-        let waiting = !self.dead
-            && match self.mode {
-                Mode::Negotiating => false,
-                Mode::Multipath => {
-                    starved
-                        || self.send.una < self.send.assigned_end
-                        || (self.send.closed && !self.send.fin_acked && self.send.unsent() == 0)
-                }
-                // What is in flight has the subflow's own timer; a closed window has none there, as data beyond it
-                // is not handed over.
-                Mode::Plain => {
-                    starved && self.flows.iter().any(|flow| flow.usable() && flow.packets_out == 0)
-                }
-            };
+        // In plain TCP the subflow has its own timers, of a closed window as well.
+        let waiting = self.mode == Mode::Multipath
+            && !self.dead
+            && (self.send.una < self.send.assigned_end
+                || (self.send.closed && !self.send.fin_acked && self.send.unsent() == 0)
+                || (self.send.unsent() > 0 && self.send.window_left() == 0));
         if !waiting {
             self.deadlines.retransmit = None;
             return;
@@ -451,21 +442,13 @@ impl<P: Payload> Connection<P> {
     /// No DATA_ACK for long: the head goes again, and the DATA_FIN.
     fn on_meta_timeout(&mut self, now: Nanos) {
         self.meta_backoff += 1;
-        if self.mode == Mode::Plain {
-            //= RFC 9293 MUST-36 a zero window is probed
-            for strand in self.strands.iter_mut().flatten() {
-                strand.tcp.probe_window();
-            }
-            self.dirty = true;
-            self.arm_meta(now);
-            return;
-        }
         let una = self.send.una;
         // What some subflow still queues for its first transmission needs no second copy.
         if self.send.una < self.send.assigned_end {
             self.send.reinject(una);
         }
         if self.send.window_left() == 0 {
+            //= RFC 9293 MUST-36 a zero window is probed
             // The window's reopening may have been lost with a path: every subflow asks for it.
             for strand in self.strands.iter_mut().flatten() {
                 strand.tcp.probe_window();

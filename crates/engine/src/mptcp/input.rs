@@ -116,6 +116,15 @@ impl<P: Payload> Connection<P> {
         open.filter(|(strand, flow)| strand.is_some() && flow.state != FlowState::Closed).count()
     }
 
+    /// A packet of subflow `index` was too big for its path.
+    pub(crate) fn on_too_big(&mut self, now: Nanos, index: usize, seq: Seq, mtu: u32) {
+        if let Some((mut cx, strand)) = self.split(now, index)
+            && strand.tcp.on_too_big(&mut cx, seq, mtu)
+        {
+            self.wake();
+        }
+    }
+
     /// After TCP processing: states, the scheduler's events, reinjection, timers.
     pub(crate) fn note_outcome(&mut self, now: Nanos, index: usize, outcome: &Outcome) {
         let id = SubflowId(index as u8);

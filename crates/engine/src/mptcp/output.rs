@@ -48,6 +48,13 @@ impl<P: Payload> Connection<P> {
             }
         }
         self.dirty = false;
+        if self.mode == Mode::Plain && self.send.unsent() > 0 && self.send.window_left() == 0 {
+            for index in 0..count {
+                if let Some((cx, strand)) = self.split(now, index) {
+                    strand.tcp.await_window(&cx);
+                }
+            }
+        }
         // Data that waits for the peer's window in plain TCP isn't the application's fault.
         if self.mode == Mode::Multipath || self.send.unsent() == 0 {
             for (strand, flow) in self.strands.iter_mut().zip(&self.flows) {
@@ -114,7 +121,7 @@ impl<P: Payload> Connection<P> {
     fn decorate(&mut self, now: Nanos, index: usize, transmit: Transmit<P>) -> Segment<P> {
         let Transmit { mut segment, kind, tag, ssn, part, .. } = transmit;
         // The window that was advertised is relative to what is acknowledged at connection level; the field is
-        // rounded down to its unit and has 16 bits, so that the peer may know of less than there is.
+        // rounded to its unit and has 16 bits, so that the peer may know of less than there is.
         if kind != Kind::Rst
             && let Some(strand) = self.strands[index].as_ref()
         {

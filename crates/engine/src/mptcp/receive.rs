@@ -8,9 +8,13 @@ use std::collections::{BTreeMap, VecDeque};
 use ropewalk_wire::Payload;
 
 use crate::Nanos;
+use crate::tcp::next_window;
 
 /// Length of an entry of the out-of-order queue; only the payload is kept beside its offset.
 type Queue<P> = BTreeMap<u64, P>;
+
+/// A segment of the usual size.
+const SEGMENT: u64 = 1460;
 
 /// The receive side.
 #[derive(Debug)]
@@ -42,6 +46,8 @@ pub(crate) struct ReceiveSide<P> {
     /// When the interval is over, by the round-trip time that was known then.
     tuning_at: Nanos,
     read: u64,
+    /// Most that was read in a round trip; ten segments at first, what the peer may send in its first.
+    space: u64,
 }
 
 impl<P: Payload> ReceiveSide<P> {
@@ -64,6 +70,7 @@ impl<P: Payload> ReceiveSide<P> {
             tuning: (0, 0),
             tuning_at: 0,
             read: 0,
+            space: 10 * SEGMENT,
         }
     }
 
@@ -71,8 +78,13 @@ impl<P: Payload> ReceiveSide<P> {
     #[inline]
     pub fn window(&self) -> u64 {
         // Out-of-order data lies inside the window relative to DATA_ACK, so that it doesn't shrink it.
-        let window = self.limit.saturating_sub(self.ready_bytes);
-        window.max(self.advertised_end.saturating_sub(self.next))
+        next_window(self.advertised_end.saturating_sub(self.next), self.room(), self.limit)
+    }
+
+    /// Bytes that the buffer has room for beyond `next`.
+    #[inline]
+    pub fn room(&self) -> u64 {
+        self.limit.saturating_sub(self.ready_bytes)
     }
 
     fn account(&mut self, now: Nanos) {
@@ -215,8 +227,9 @@ impl<P: Payload> ReceiveSide<P> {
         now >= self.tuning_at
     }
 
-    /// Grows the buffer as Linux's dynamic right-sizing does: twice what the application read in the last round
-    /// trip, plus what slow start may add. `rtt` is the receiver's own estimate; without one (0) it waits.
+    /// Grows the buffer as Linux's dynamic right-sizing does (`tcp_rcv_space_adjust`): twice what the application
+    /// read in the last round trip, and twice more in the proportion in which that has grown, for slow start. `rtt` is
+    /// the receiver's own estimate; without one (0) it waits.
     pub fn tune(&mut self, now: Nanos, rtt: Nanos) {
         let (since, read) = self.tuning;
         self.tuning_at = since + rtt;
@@ -226,10 +239,14 @@ impl<P: Payload> ReceiveSide<P> {
         let copied = self.read - read;
         self.tuning = (now, self.read);
         self.tuning_at = now + rtt;
-        let wanted = copied.saturating_mul(4) + 16 * 1460;
-        if wanted > self.limit {
-            self.limit = wanted.min(self.max);
+        if copied <= self.space {
+            return;
         }
+        let window = 2 * copied + 16 * SEGMENT;
+        let growth = u128::from(window) * u128::from(copied - self.space) / u128::from(self.space);
+        self.space = copied;
+        let wanted = window.saturating_add(2 * u64::try_from(growth).unwrap_or(u64::MAX / 4));
+        self.limit = self.limit.max(wanted.min(self.max));
     }
 
     /// Notes a DATA_FIN that stands at `offset`.
@@ -302,16 +319,21 @@ mod tests {
             side.insert(0, side.next, Bytes::from(vec![0; len]));
             side.read(len);
         };
-        bytes(&mut side, 50_000);
+        bytes(&mut side, 29_200);
         side.tune(100, 0);
         assert_eq!(side.limit, 10_000, "no estimate, no growth");
         side.tune(100, 100);
-        assert_eq!(side.limit, 4 * 50_000 + 16 * 1460);
+        // Twice what was read and 16 segments, three times over since it has doubled.
+        assert_eq!(side.limit, 3 * (2 * 29_200 + 16 * 1460));
+        let limit = side.limit;
         assert!(!side.tuning_due(199) && side.tuning_due(200));
-        bytes(&mut side, 900_000);
-        side.tune(199, 100);
-        assert_eq!(side.limit, 4 * 50_000 + 16 * 1460, "the round trip isn't over");
+        bytes(&mut side, 29_200);
         side.tune(200, 100);
+        assert_eq!(side.limit, limit, "no more than before");
+        bytes(&mut side, 900_000);
+        side.tune(299, 100);
+        assert_eq!(side.limit, limit, "the round trip isn't over");
+        side.tune(300, 100);
         assert_eq!(side.limit, 1_000_000);
     }
 
@@ -326,7 +348,9 @@ mod tests {
         side.limit = 500;
         assert_eq!(side.window(), 400);
         side.read(600);
-        assert_eq!(side.window(), 500);
+        assert_eq!(side.window(), 400, "by a hundred bytes it isn't worth moving");
+        side.limit = 1000;
+        assert_eq!(side.window(), 1000);
     }
 
     //= test RFC 8684 3.3.3-1

@@ -64,27 +64,25 @@ impl<P: Payload> Subflow<P> {
         outcome: &mut Outcome,
     ) -> bool {
         let ack = self.ack_position(segment.ack);
-        if ack > self.snd_nxt {
+        // Before anything we sent, `unfold` goes below zero.
+        let old = ack < self.snd_una || ack >= 1 << 63;
+        if ack > self.snd_nxt && !old {
             //= RFC 9293 3.10.7.4 an ACK of something not yet sent is answered with an ACK
-            if ack < 1 << 63 {
-                self.challenge(cx);
-                return false;
-            }
-            // Before anything we sent: as old as can be.
-            return true;
-        }
-        //= RFC 5961 5.2 an ACK older than the largest window ever seen is challenged
-        if ack < self.snd_una && ack + self.max_window < self.snd_una {
             self.challenge(cx);
             return false;
         }
+        //= RFC 5961 5.2 an ACK older than the largest window ever seen is challenged
+        if old && self.snd_una.wrapping_sub(ack) > self.max_window {
+            self.challenge(cx);
+            return false;
+        }
+        if old && segment.sack.is_empty() {
+            return true;
+        }
+        let ack = if ack >= 1 << 63 { 0 } else { ack };
         let mut delivery = Delivery { advanced: ack > self.snd_una, ..Delivery::default() };
         let window_moved = self.update_window(segment, position, ack);
         if !delivery.advanced && self.rtx.is_empty() && segment.sack.is_empty() {
-            return true;
-        }
-        let old = ack < self.snd_una;
-        if old && segment.sack.is_empty() {
             return true;
         }
         delivery.ece = self.ecn && segment.flags.contains(Flags::ECE);
@@ -127,8 +125,9 @@ impl<P: Payload> Subflow<P> {
         }
         let window = u64::from(segment.window) << self.peer_shift;
         let moved = window != self.snd_wnd;
-        if self.snd_wnd == 0 && window > 0 {
+        if window > 0 && self.persist_backoff + u32::from(self.snd_wnd == 0) > 0 {
             self.timers.stop(Timer::Persist);
+            self.persist_backoff = 0;
         }
         self.snd_wnd = window;
         self.max_window = self.max_window.max(window);
@@ -184,7 +183,7 @@ impl<P: Payload> Subflow<P> {
         cx.flow().bytes_acked += outcome.acked_bytes;
         self.snd_una = ack;
         self.retransmits = 0;
-        self.probes_out = 0;
+        self.settle_black_hole();
     }
 
     /// Marks what the SACK blocks cover.

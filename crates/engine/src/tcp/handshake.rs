@@ -8,6 +8,9 @@ use super::rate::RateState;
 use super::timer::Timer;
 use super::{Context, Kind, Outcome, State, Subflow, Transmit, WINDOW_SHIFT};
 
+/// The timeout for data when the handshake gave no sample.
+const FALLBACK_RTO: u64 = 3 * crate::SECOND;
+
 impl<P: Payload> Subflow<P> {
     /// Opens actively: a SYN goes out at the next `poll_transmit`.
     pub fn connect(cx: &mut Context<'_>, tuple: FourTuple, path_mtu: u32, isn: u32) -> Self {
@@ -32,6 +35,7 @@ impl<P: Payload> Subflow<P> {
     fn take_syn(&mut self, cx: &mut Context<'_>, syn: &Segment<P>) {
         self.peer_isn = syn.seq.0;
         self.rcv_nxt = 1;
+        self.last_ack_sent = 1;
         let none = RareOptions::default();
         let options = syn.rare.as_deref().unwrap_or(&none);
         //= RFC 9293 MUST-15 if an MSS option is not received, assume 536 (IPv4) or 1220 (IPv6)
@@ -58,21 +62,30 @@ impl<P: Payload> Subflow<P> {
         self.max_window = self.snd_wnd;
         self.snd_wl1 = 0;
         self.snd_wl2 = 0;
-        self.quick_acks = cx.tcp.quick_acks;
         self.rcv_edge = 1 + cx.shared.receive_window.min(65_535);
         self.update_mss(cx);
     }
 
-    fn complete_handshake(&mut self, cx: &mut Context<'_>, outcome: &mut Outcome) {
+    fn complete_handshake(&mut self, cx: &mut Context<'_>, segment: &Segment<P>, outcome: &mut Outcome) {
         self.state = State::Established;
         self.snd_una = 1;
         self.backoff = 0;
         self.timers.stop(Timer::Retransmit);
-        if !self.syn_retransmitted {
-            let rtt = cx.now.saturating_sub(self.syn_sent_at);
-            let (tcp, now) = (cx.tcp, cx.now);
-            self.rtt.sample(cx.flow(), tcp, now, rtt, rtt);
+        // Karn: after a repeat only a timestamp tells which SYN was answered.
+        let rtt = if self.syn_retransmitted {
+            self.timestamp_rtt(cx, segment)
+        } else {
+            Some(cx.now.saturating_sub(self.syn_sent_at))
+        };
+        match rtt {
+            Some(rtt) => {
+                let (tcp, now) = (cx.tcp, cx.now);
+                self.rtt.sample(cx.flow(), tcp, now, rtt, rtt);
+            }
+            //= RFC 6298 5.7 without a sample from the handshake the timeout for data is 3 seconds
+            None => cx.flow().rto = cx.tcp.initial_rto.max(FALLBACK_RTO),
         }
+        self.received_at = cx.now;
         // Schedulers compare rates: a subflow that has sent nothing yet must have one.
         self.update_pacing(cx);
         self.rate = RateState::new(cx.now);
@@ -90,7 +103,10 @@ impl<P: Payload> Subflow<P> {
         let mut outcome = Outcome::default();
         let has_ack = segment.flags.contains(Flags::ACK);
         if has_ack && self.ack_position(segment.ack) != 1 {
-            // An ACK of something never sent: the endpoint answers with RST.
+            //= RFC 9293 3.10.7.3 an ACK of what was never sent is answered with RST
+            if !segment.flags.contains(Flags::RST) {
+                self.refusal = Some(segment.ack);
+            }
             return outcome;
         }
         if segment.flags.contains(Flags::RST) {
@@ -106,7 +122,7 @@ impl<P: Payload> Subflow<P> {
         outcome.acceptable = true;
         self.take_syn(cx, segment);
         if has_ack {
-            self.complete_handshake(cx, &mut outcome);
+            self.complete_handshake(cx, segment, &mut outcome);
             self.snd_wl2 = 1;
             self.ack_now = true;
         } else {
@@ -127,9 +143,11 @@ impl<P: Payload> Subflow<P> {
     ) -> bool {
         let ack = self.ack_position(segment.ack);
         if ack < 1 || ack > self.snd_nxt {
+            //= RFC 9293 3.10.7.4 an ACK in SYN-RECEIVED of what was never sent is answered with RST
+            self.refusal = Some(segment.ack);
             return false;
         }
-        self.complete_handshake(cx, outcome);
+        self.complete_handshake(cx, segment, outcome);
         self.snd_wnd = u64::from(segment.window) << self.peer_shift;
         self.snd_wl1 = self.peer_position(segment.seq);
         self.snd_wl2 = ack;

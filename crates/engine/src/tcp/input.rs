@@ -8,13 +8,20 @@ use ropewalk_wire::{Ecn, Flags, Payload, Segment};
 
 use super::timer::Timer;
 use super::{Context, Outcome, State, Subflow};
-use crate::{MILLISECOND, SECOND};
+use crate::{MILLISECOND, Nanos, SECOND};
 
 /// After this long the peer's clock may have wrapped: PAWS doesn't count (RFC 7323 5.5).
 const PAWS_IDLE: u64 = 24 * 24 * 3600 * SECOND;
 
 /// Challenge ACKs per second (RFC 5961 7; Linux's limit is per host, ours per connection).
 const CHALLENGE_LIMIT: u32 = 10;
+
+/// Least time between answers to segments without data that aren't acceptable, so that two ends that disagree don't
+/// answer each other for ever (Linux's `tcp_invalid_ratelimit`).
+const ANSWER_INTERVAL: Nanos = 500 * MILLISECOND;
+
+/// Quick ACKs after a congestion mark, as in Linux.
+const QUICK_AFTER_MARK: u32 = 2;
 
 impl<P: Payload> Subflow<P> {
     /// A segment for this four-tuple arrived. Its payload is taken out if it is accepted.
@@ -32,65 +39,32 @@ impl<P: Payload> Subflow<P> {
         let position = self.peer_position(segment.seq);
         let flags = segment.flags;
 
-        // PAWS first (RFC 7323 5.3 R1), but not for RST.
-        if self.timestamps
-            && let Some(stamp) = segment.timestamps
-        {
-            let age = stamp.value.wrapping_sub(self.ts_recent) as i32;
-            if age < 0 && !flags.contains(Flags::RST) && cx.now < self.ts_recent_at + PAWS_IDLE {
-                self.counters.paws_drops += 1;
-                self.ack_now = true;
-                return outcome;
-            }
+        //= RFC 7323 5.3 R1 PAWS comes first, but not for RST
+        if self.timestamps && self.is_stale(cx, segment, position) {
+            self.drop_stale(cx, segment, position);
+            return outcome;
         }
-        if !self.in_window(cx, position, segment.sequence_len()) {
-            //= RFC 9293 3.10.7.4 an unacceptable segment is answered with an ACK, a RST is not
-            if !flags.contains(Flags::RST) {
-                // A retransmitted SYN of the handshake: the SYN/ACK or our ACK was lost.
-                if flags.contains(Flags::SYN) && self.state == State::SynReceived && position == 0 {
-                    self.syn_pending = true;
-                    return outcome;
-                }
-                if segment.payload.len() > 0 && position < self.rcv_nxt {
-                    let end = position + segment.payload.len() as u64;
-                    self.reassembly.note_duplicate(position, end.min(self.rcv_nxt));
-                }
-                self.ack_now = true;
-                // A window update or an ACK may still stand on a duplicate (a zero-window probe's answer).
-                if flags.contains(Flags::ACK)
-                    && position.wrapping_add(u64::from(segment.sequence_len())) == self.rcv_nxt
-                {
-                    self.on_ack(cx, segment, position, &mut outcome);
-                }
-                if flags.contains(Flags::FIN) && self.state == State::TimeWait {
-                    self.timers.set(Timer::Idle, cx.now + cx.tcp.time_wait);
-                }
-            }
+        if flags.contains(Flags::SYN) && !flags.contains(Flags::RST) {
+            self.on_syn(cx, segment, position, &mut outcome);
+            return outcome;
+        }
+        if !self.in_window(cx, position, segment) {
+            self.on_unacceptable(cx, segment, position, &mut outcome);
             return outcome;
         }
         if flags.contains(Flags::RST) {
             //= RFC 5961 3.2 only the exact next number resets; any other in the window is challenged
             //= RFC 9293 SHLD-2 MUST-66
             if position == self.rcv_nxt {
+                if matches!(self.state, State::Established | State::CloseWait) {
+                    self.counters.estab_resets += 1;
+                }
                 self.become_closed();
                 outcome.reset = true;
                 outcome.acceptable = true;
             } else {
                 self.challenge(cx);
             }
-            return outcome;
-        }
-        if flags.contains(Flags::SYN) {
-            if self.state == State::SynReceived && position == 0 && flags.contains(Flags::ACK) {
-                // Simultaneous open: the peer's SYN/ACK.
-                if self.on_handshake_ack(cx, segment, &mut outcome) {
-                    outcome.acceptable = true;
-                    self.ack_now = true;
-                }
-                return outcome;
-            }
-            //= RFC 5961 4.2 a SYN in a synchronised state is challenged
-            self.challenge(cx);
             return outcome;
         }
         if !flags.contains(Flags::ACK) {
@@ -100,22 +74,19 @@ impl<P: Payload> Subflow<P> {
             return outcome;
         }
         outcome.acceptable = true;
-        // RFC 7323 4.3: only a segment that covers the last ACK sent updates TS.Recent.
+        self.received_at = cx.now;
+        self.probes_out = 0;
+        //= RFC 7323 4.3 only a segment that covers the last ACK sent updates TS.Recent
         if let Some(stamp) = segment.timestamps
             && self.timestamps
-            && position <= self.rcv_nxt
+            && position <= self.last_ack_sent
+            && stamp.value.wrapping_sub(self.ts_recent) as i32 >= 0
         {
             self.ts_recent = stamp.value;
             self.ts_recent_at = cx.now;
         }
         if self.ecn {
-            if segment.ecn == Ecn::Ce {
-                self.ece_pending = true;
-                self.ack_now = true;
-            }
-            if flags.contains(Flags::CWR) {
-                self.ece_pending = segment.ecn == Ecn::Ce;
-            }
+            self.note_marks(cx, segment);
         }
         if !self.on_ack(cx, segment, position, &mut outcome) {
             outcome.acceptable = false;
@@ -124,27 +95,144 @@ impl<P: Payload> Subflow<P> {
         if self.state == State::Closed {
             return outcome;
         }
-        self.measure_receive_rtt(cx, segment);
-        self.on_data(cx, segment, position, &mut outcome);
+        if !segment.payload.is_empty() || flags.contains(Flags::FIN) {
+            self.measure_receive_rtt(cx, segment);
+            self.on_data(cx, segment, position, &mut outcome);
+        }
         outcome
+    }
+
+    /// Whether the segment's timestamp is older than what was heard (RFC 7323 5.3). A pure ACK that others overtook
+    /// lately is no sign of an old incarnation (Linux's `tcp_disordered_ack`).
+    #[inline]
+    fn is_stale(&self, cx: &Context<'_>, segment: &Segment<P>, position: u64) -> bool {
+        let Some(stamp) = segment.timestamps else { return false };
+        let age = self.ts_recent.wrapping_sub(stamp.value) as i32;
+        if age <= 0 || segment.flags.contains(Flags::RST) || cx.now >= self.ts_recent_at + PAWS_IDLE {
+            return false;
+        }
+        let overtaken = segment.sequence_len() == 0
+            && position == self.rcv_nxt
+            && u64::from(age as u32) * MILLISECOND <= cx.flows[cx.index].rto
+            && self.ack_position(segment.ack) >= self.snd_una;
+        !overtaken
+    }
+
+    fn drop_stale(&mut self, cx: &Context<'_>, segment: &Segment<P>, position: u64) {
+        if segment.sequence_len() == 0 && position == self.rcv_nxt {
+            // An old ACK, overtaken: nothing to say to it.
+            return;
+        }
+        self.counters.paws_drops += 1;
+        if segment.payload.is_empty() && self.answered_lately(cx) {
+            self.counters.ack_skipped_paws += 1;
+            return;
+        }
+        self.note_old_data(cx, segment, position);
+        self.ack_now = true;
+    }
+
+    /// Whether an answer of the rate-limited kind left just now; if not, it counts as leaving.
+    fn answered_lately(&mut self, cx: &Context<'_>) -> bool {
+        let recent = self.answered_at != 0 && cx.now < self.answered_at + ANSWER_INTERVAL;
+        if !recent {
+            self.answered_at = cx.now.max(1);
+        }
+        recent
+    }
+
+    /// A SYN in a synchronised state.
+    fn on_syn(&mut self, cx: &mut Context<'_>, segment: &Segment<P>, position: u64, outcome: &mut Outcome) {
+        if self.state == State::SynReceived && position == 0 {
+            if !segment.flags.contains(Flags::ACK) {
+                // The handshake's SYN again: the SYN/ACK was lost, or late.
+                self.syn_pending = true;
+            } else if self.on_handshake_ack(cx, segment, outcome) {
+                // Simultaneous open: the peer's SYN/ACK.
+                outcome.acceptable = true;
+                self.ack_now = true;
+            }
+            return;
+        }
+        //= RFC 5961 4.2 a SYN in a synchronised state is challenged, wherever it stands
+        self.counters.syn_challenge += 1;
+        self.challenge(cx);
+    }
+
+    /// A segment outside the window.
+    fn on_unacceptable(
+        &mut self,
+        cx: &mut Context<'_>,
+        segment: &mut Segment<P>,
+        position: u64,
+        outcome: &mut Outcome,
+    ) {
+        let flags = segment.flags;
+        //= RFC 9293 3.10.7.4 an unacceptable segment is answered with an ACK, a RST is not
+        if flags.contains(Flags::RST) {
+            return;
+        }
+        let len = segment.sequence_len();
+        // A window update or an ACK may still stand on a duplicate, a keep-alive's answer, or on what our closed
+        // window can't take (RFC 9293 3.10.7.4: valid ACKs even then).
+        let beside =
+            position.wrapping_add(u64::from(len)) == self.rcv_nxt || (position == self.rcv_nxt && len > 0);
+        if flags.contains(Flags::ACK) && beside && self.state != State::SynReceived {
+            self.received_at = cx.now;
+            self.probes_out = 0;
+            self.on_ack(cx, segment, position, outcome);
+            outcome.acceptable = outcome.acked_segments > 0 || outcome.closed;
+            if self.state == State::Closed {
+                return;
+            }
+        }
+        if flags.contains(Flags::FIN) && self.state == State::TimeWait {
+            self.timers.set(Timer::Idle, cx.now + cx.tcp.time_wait);
+        }
+        if segment.payload.is_empty() && !flags.contains(Flags::FIN) {
+            // A probe just below the window is what keep-alives and window probes look like: always answered.
+            if position.wrapping_add(1) != self.rcv_nxt && self.answered_lately(cx) {
+                self.counters.ack_skipped_seq += 1;
+                return;
+            }
+        } else {
+            self.note_old_data(cx, segment, position);
+        }
+        self.ack_now = true;
+    }
+
+    /// Data that was received before: the sender hasn't heard, or mistook it for lost (RFC 2883).
+    fn note_old_data(&mut self, cx: &Context<'_>, segment: &Segment<P>, position: u64) {
+        let end = position.wrapping_add(segment.payload.len() as u64);
+        if segment.payload.is_empty() || position >= self.rcv_nxt {
+            return;
+        }
+        self.counters.delayed_ack_lost += 1;
+        self.quick_ack_mode(cx, cx.tcp.quick_acks);
+        self.reassembly.note_duplicate(position, end.min(self.rcv_nxt));
     }
 
     /// RFC 9293 3.4: whether a segment touches the receive window.
     #[inline]
-    fn in_window(&self, cx: &Context<'_>, position: u64, len: u32) -> bool {
+    fn in_window(&self, cx: &Context<'_>, position: u64, segment: &Segment<P>) -> bool {
         let window = cx.shared.receive_window.max(self.rcv_edge.saturating_sub(self.rcv_nxt));
         let end = self.rcv_nxt + window;
-        // Position and next are both before the SYN's wrap: `unfold` may go below zero for a stray segment.
+        // `unfold` may go below zero for a stray segment.
         if position > (1 << 63) {
             return false;
         }
+        let len = segment.sequence_len();
         if len == 0 {
-            position >= self.rcv_nxt && (position < end || position == self.rcv_nxt)
-        } else {
-            position < end.max(self.rcv_nxt + 1) && position + u64::from(len) > self.rcv_nxt
+            return position >= self.rcv_nxt && (position < end || position == self.rcv_nxt);
         }
+        // A FIN alone takes no room; and with windows at connection level (RFC 8684 3.3.1) nothing that arrives in
+        // order is refused here.
+        let bare = segment.payload.is_empty() || cx.shared.multipath;
+        let end = if bare { end.max(self.rcv_nxt + 1) } else { end };
+        position < end && position + u64::from(len) > self.rcv_nxt
     }
 
+    //= RFC 5961 7 challenge ACKs are rate-limited
     pub(super) fn challenge(&mut self, cx: &Context<'_>) {
         if cx.now >= self.challenge_at + SECOND {
             self.challenge_at = cx.now;
@@ -154,6 +242,23 @@ impl<P: Payload> Subflow<P> {
             self.challenges += 1;
             self.counters.challenge_acks += 1;
             self.ack_now = true;
+        } else {
+            self.counters.challenges_skipped += 1;
+        }
+    }
+
+    /// Congestion marks are echoed until the sender says that it has heard (RFC 3168 6.1.3).
+    fn note_marks(&mut self, cx: &Context<'_>, segment: &Segment<P>) {
+        if segment.flags.contains(Flags::CWR) {
+            self.ece_pending = false;
+            if !segment.payload.is_empty() {
+                // The sender's window may be a single segment now.
+                self.ack_now = true;
+            }
+        }
+        if segment.ecn == Ecn::Ce && !self.ece_pending {
+            self.ece_pending = true;
+            self.quick_ack_mode(cx, QUICK_AFTER_MARK);
         }
     }
 
@@ -192,12 +297,16 @@ impl<P: Payload> Subflow<P> {
                 self.ack_now = true;
                 return;
             }
+            let unit = if segment.gso_size > 0 { u32::from(segment.gso_size) } else { len as u32 };
+            self.note_data(cx, unit);
             let payload = std::mem::take(&mut segment.payload);
             let end = position + len;
             if position <= self.rcv_nxt && self.reassembly.is_empty() {
                 if position == self.rcv_nxt {
                     self.in_order.push_back((position, payload));
                 } else {
+                    self.counters.delayed_ack_lost += 1;
+                    self.quick_ack_mode(cx, cx.tcp.quick_acks);
                     self.reassembly.note_duplicate(position, self.rcv_nxt);
                     let skip = (self.rcv_nxt - position) as usize;
                     self.in_order.push_back((self.rcv_nxt, payload.slice(skip, payload.len())));
@@ -205,26 +314,9 @@ impl<P: Payload> Subflow<P> {
                 }
                 self.rcv_nxt = end;
                 outcome.data = true;
-                self.note_data_to_ack(cx, len);
+                self.schedule_ack(cx);
             } else {
-                // Out of order, or it fills a gap: acknowledge at once (RFC 5681 4.2).
-                self.ack_now = true;
-                if end <= self.rcv_nxt {
-                    self.reassembly.note_duplicate(position, end);
-                } else {
-                    if position < self.rcv_nxt {
-                        self.reassembly.note_duplicate(position, self.rcv_nxt);
-                        let skip = (self.rcv_nxt - position) as usize;
-                        self.reassembly.insert(self.rcv_nxt, payload.slice(skip, payload.len()));
-                    } else {
-                        self.reassembly.insert(position, payload);
-                    }
-                    while let Some((at, piece)) = self.reassembly.pop(self.rcv_nxt) {
-                        self.rcv_nxt = at + piece.len() as u64;
-                        self.in_order.push_back((at, piece));
-                        outcome.data = true;
-                    }
-                }
+                self.on_disorder(position, end, payload, outcome);
             }
         }
         if segment.flags.contains(Flags::FIN) && self.fin_at.is_none() && self.state != State::SynReceived {
@@ -243,18 +335,28 @@ impl<P: Payload> Subflow<P> {
         }
     }
 
-    /// When to acknowledge in-order data (RFC 9293 3.8.6.3, RFC 5681 4.2: at least every second segment).
-    #[inline]
-    fn note_data_to_ack(&mut self, cx: &Context<'_>, len: u64) {
-        let mss = u64::from(cx.flows[cx.index].mss);
-        self.unacked_segments += if len > mss { 2 } else { 1 };
-        if self.quick_acks > 0 {
-            self.quick_acks -= 1;
-            self.ack_now = true;
-        } else if self.unacked_segments >= 2 {
-            self.ack_now = true;
-        } else if self.timers.get(Timer::DelayedAck).is_none() {
-            self.timers.set(Timer::DelayedAck, cx.now + cx.tcp.delayed_ack);
+    //= RFC 5681 4.2 out of order, or it fills a gap: acknowledge at once
+    fn on_disorder(&mut self, position: u64, end: u64, payload: P, outcome: &mut Outcome) {
+        self.ack_now = true;
+        if end <= self.rcv_nxt {
+            self.reassembly.note_duplicate(position, end);
+            return;
+        }
+        if position > self.rcv_nxt {
+            self.counters.ofo_queue += 1;
+            self.reassembly.insert(position, payload);
+            return;
+        }
+        if position < self.rcv_nxt {
+            self.reassembly.note_duplicate(position, self.rcv_nxt);
+        }
+        let skip = (self.rcv_nxt - position) as usize;
+        let payload = if skip == 0 { payload } else { payload.slice(skip, payload.len()) };
+        self.reassembly.insert(self.rcv_nxt, payload);
+        while let Some((at, piece)) = self.reassembly.pop(self.rcv_nxt) {
+            self.rcv_nxt = at + piece.len() as u64;
+            self.in_order.push_back((at, piece));
+            outcome.data = true;
         }
     }
 

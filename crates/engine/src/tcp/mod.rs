@@ -8,11 +8,14 @@
 //= RFC 9293 MUST-16
 
 mod ack;
+mod delack;
 mod handshake;
 mod input;
 mod isn;
+mod keepalive;
 mod mib;
 mod output;
+mod pmtu;
 mod prr;
 mod rack;
 mod rate;
@@ -29,6 +32,7 @@ mod timer;
 mod tlp;
 mod undo;
 mod usage;
+mod window;
 
 use std::collections::VecDeque;
 
@@ -38,8 +42,10 @@ use crate::Nanos;
 pub use crate::config::TcpConfig;
 use crate::congestion::CongestionControl;
 use crate::flow::Flow;
+use delack::DelayedAck;
 pub use isn::{keyed_isn, keyed_timestamp_offset};
 pub use mib::TcpCounters;
+use pmtu::BlackHole;
 use prr::Prr;
 use rack::Rack;
 use rate::RateState;
@@ -51,6 +57,7 @@ use timer::{Timer, Timers};
 use tlp::Tlp;
 use undo::Undo;
 use usage::Usage;
+pub(crate) use window::next_window;
 
 /// Window shift that we announce: windows up to 64 MiB in steps of 1 KiB.
 pub(crate) const WINDOW_SHIFT: u8 = 10;
@@ -85,6 +92,8 @@ pub enum State {
 pub struct Shared {
     /// Receive window to advertise, bytes.
     pub receive_window: u64,
+    /// Bytes that there is room for; the window may be larger, as what was promised isn't taken back.
+    pub receive_room: u64,
     /// Windows are connection-level (RFC 8684 3.3.1): not enforced per subflow.
     pub multipath: bool,
     /// Bytes of MPTCP options on data segments.
@@ -216,6 +225,9 @@ pub struct Subflow<P> {
     backoff: u32,
     /// Probes of a closed window or an idle peer that weren't answered.
     probes_out: u32,
+    /// How far the probes of a closed window have backed off.
+    persist_backoff: u32,
+    black_hole: BlackHole,
     /// Segments that DSACKs have reported.
     dsacked: u64,
     /// The largest window that the peer ever advertised.
@@ -231,6 +243,8 @@ pub struct Subflow<P> {
     peer_isn: u32,
     rcv_nxt: u64,
     rcv_edge: u64,
+    /// The window that we last advertised.
+    window_told: u64,
     reassembly: Reassembly<P>,
     in_order: VecDeque<(u64, P)>,
     fin_at: Option<u64>,
@@ -242,15 +256,22 @@ pub struct Subflow<P> {
     /// Round-trip time as a receiver sees it, and the echo that gave its last sample.
     rcv_rtt: Nanos,
     rcv_rtt_echo: u32,
-    unacked_segments: u32,
+    /// Last.ACK.sent (RFC 7323 4.3).
+    last_ack_sent: u64,
+    delack: DelayedAck,
     ack_now: bool,
-    quick_acks: u32,
+    /// When an acceptable segment last arrived.
+    received_at: Nanos,
+    /// When a segment that wasn't was last answered; 0: never.
+    answered_at: Nanos,
     ecn: bool,
     ece_pending: bool,
     challenge_at: Nanos,
     challenges: u32,
     syn_pending: bool,
     reset_pending: bool,
+    /// The number for a RST that answers a segment of the handshake which acknowledges what was never sent.
+    refusal: Option<Seq>,
 }
 
 impl<P: Payload> Subflow<P> {
@@ -285,6 +306,8 @@ impl<P: Payload> Subflow<P> {
             retransmits: 0,
             backoff: 0,
             probes_out: 0,
+            persist_backoff: 0,
+            black_hole: BlackHole::default(),
             dsacked: 0,
             max_window: 0,
             syn_sent_at: now,
@@ -296,6 +319,7 @@ impl<P: Payload> Subflow<P> {
             peer_isn: 0,
             rcv_nxt: 0,
             rcv_edge: 0,
+            window_told: 0,
             reassembly: Reassembly::new(),
             in_order: VecDeque::new(),
             fin_at: None,
@@ -306,15 +330,18 @@ impl<P: Payload> Subflow<P> {
             ts_recent_at: now,
             rcv_rtt: 0,
             rcv_rtt_echo: 0,
-            unacked_segments: 0,
+            last_ack_sent: 0,
+            delack: DelayedAck::default(),
             ack_now: false,
-            quick_acks: 0,
+            received_at: now,
+            answered_at: 0,
             ecn: false,
             ece_pending: false,
             challenge_at: 0,
             challenges: 0,
             syn_pending: true,
             reset_pending: false,
+            refusal: None,
         }
     }
 
@@ -482,15 +509,6 @@ impl<P: Payload> Subflow<P> {
     /// Its counters.
     pub fn counters(&self) -> &TcpCounters {
         &self.counters
-    }
-
-    /// A new path MTU: what is sent from now on fits it. Segments in flight that don't are marked lost.
-    pub fn set_path_mtu(&mut self, cx: &mut Context<'_>, mtu: u32) {
-        if mtu < self.path_mtu {
-            self.path_mtu = mtu.max(if self.tuple.src.is_ipv4() { 576 } else { 1280 });
-            self.update_mss(cx);
-            self.mark_all_lost(cx, &mut Outcome::default());
-        }
     }
 
     /// Payload bytes per segment, after all options.

@@ -16,7 +16,7 @@ impl<P: Payload> Subflow<P> {
     #[inline]
     pub(crate) fn has_output(&self, flow: &crate::flow::Flow) -> bool {
         match self.state {
-            State::SynSent | State::SynReceived => self.syn_pending,
+            State::SynSent | State::SynReceived => self.syn_pending || self.refusal.is_some(),
             State::Closed => self.reset_pending,
             _ => {
                 self.ack_now
@@ -33,7 +33,9 @@ impl<P: Payload> Subflow<P> {
     #[inline]
     pub fn poll_transmit(&mut self, cx: &mut Context<'_>, max_segments: u32) -> Option<Transmit<P>> {
         match self.state {
-            State::SynSent | State::SynReceived => return self.transmit_syn(cx),
+            State::SynSent | State::SynReceived => {
+                return self.transmit_refusal().or_else(|| self.transmit_syn(cx));
+            }
             State::Closed => return self.transmit_reset(cx),
             _ => {}
         }
@@ -66,13 +68,12 @@ impl<P: Payload> Subflow<P> {
 
     /// A segment with the fields and options that all share.
     #[inline]
-    fn segment(&mut self, cx: &mut Context<'_>, position: u64, flags: Flags) -> Segment<P> {
+    pub(super) fn segment(&mut self, cx: &mut Context<'_>, position: u64, flags: Flags) -> Segment<P> {
         let ack = Seq(self.peer_isn.wrapping_add(self.rcv_nxt as u32));
         let mut segment = Segment::new(self.tuple, self.seq(position), ack, flags.with(Flags::ACK));
         let shift = if self.window_scaling { WINDOW_SHIFT } else { 0 };
-        let window = (cx.shared.receive_window >> shift).min(65_535);
+        let window = self.advertise(cx, shift);
         segment.window = window as u16;
-        self.rcv_edge = self.rcv_edge.max(self.rcv_nxt + (window << shift));
         if self.timestamps {
             segment.timestamps = Some(Timestamps { value: self.timestamp(cx), echo: self.ts_recent });
         }
@@ -83,7 +84,8 @@ impl<P: Payload> Subflow<P> {
         //= RFC 9293 MUST-58 MUST-59 one ACK, when all that arrived has been processed
         // Whatever goes out acknowledges.
         self.ack_now = false;
-        self.unacked_segments = 0;
+        self.last_ack_sent = self.rcv_nxt;
+        self.delack.on_sent(cx.tcp.delayed_ack);
         self.timers.stop(Timer::DelayedAck);
         segment
     }
@@ -107,8 +109,14 @@ impl<P: Payload> Subflow<P> {
     }
 
     fn add_sack(&mut self, segment: &mut Segment<P>, room: usize) {
-        if !self.sack || (self.reassembly.is_empty() && !self.reassembly.has_dsack()) {
+        let dsack = self.reassembly.dsack();
+        if !self.sack || (self.reassembly.is_empty() && dsack.is_none()) {
             return;
+        }
+        if let Some((left, _)) = dsack {
+            let old = left < self.rcv_nxt;
+            self.counters.dsack_old_sent += u64::from(old);
+            self.counters.dsack_ofo_sent += u64::from(!old);
         }
         let room = room.saturating_sub(if segment.timestamps.is_some() { 12 } else { 0 });
         let blocks = room.saturating_sub(4) / 8;
@@ -120,6 +128,7 @@ impl<P: Payload> Subflow<P> {
             return None;
         }
         self.reset_pending = false;
+        self.counters.out_rsts += 1;
         let mut segment = self.segment(cx, self.snd_nxt, Flags::RST);
         segment.window = 0;
         Some(Transmit {
@@ -132,7 +141,15 @@ impl<P: Payload> Subflow<P> {
         })
     }
 
-    /// The first lost entry, if the window admits it.
+    /// RST for an ACK of what was never sent, during the handshake (RFC 9293 3.10.7.3, 3.10.7.4).
+    fn transmit_refusal(&mut self) -> Option<Transmit<P>> {
+        let seq = self.refusal.take()?;
+        self.counters.out_rsts += 1;
+        let segment = Segment::new(self.tuple, seq, Seq(0), Flags::RST);
+        Some(Transmit { segment, kind: Kind::Rst, tag: 0, ssn: 0, retransmission: false, part: None })
+    }
+
+    /// The first lost entry, if the windows admit it.
     fn transmit_lost(&mut self, cx: &mut Context<'_>, max_segments: u32) -> Option<Transmit<P>> {
         let flow = &cx.flows[cx.index];
         if flow.in_flight() >= flow.cwnd {
@@ -140,7 +157,12 @@ impl<P: Payload> Subflow<P> {
         }
         let index = self.rtx.next_lost()?;
         let mss = flow.mss;
+        let edge = self.window_edge(cx);
         let entry = self.rtx.get(index)?;
+        // The peer took its window back: only the first segment may still go, as a probe (RFC 9293 3.8.6).
+        if entry.position >= edge && entry.position != self.snd_una {
+            return None;
+        }
         // A super-segment is cut to what may be sent, and to the MSS in force now.
         let most = (max_segments.min(flow.cwnd - flow.in_flight()).max(1) * mss) as usize;
         if entry.payload.len() > most {
@@ -262,10 +284,7 @@ impl<P: Payload> Subflow<P> {
             //= RFC 9293 SHLD-15
             let left = edge.saturating_sub(self.snd_nxt) as usize;
             if left == 0 {
-                if self.rtx.is_empty() && self.timers.get(Timer::Persist).is_none() {
-                    let wait = flow.rto.saturating_mul(1 << self.backoff.min(16)).min(cx.tcp.max_rto);
-                    self.timers.set(Timer::Persist, cx.now + wait);
-                }
+                self.await_window(cx);
                 return None;
             }
             //= RFC 9293 MUST-38 sender-side silly window avoidance
@@ -333,6 +352,7 @@ impl<P: Payload> Subflow<P> {
             rate,
         });
         self.counters.data_segments += u64::from(segments);
+        self.delack.on_data_sent(cx.now);
         self.validate_window(cx);
         if self.timers.get(Timer::Retransmit).is_none() {
             self.arm_retransmit(cx);
@@ -367,23 +387,5 @@ impl<P: Payload> Subflow<P> {
         }
         self.arm_probe(cx);
         self.data_segment(cx, position, 0, P::default(), true, false)
-    }
-
-    /// One byte before the window (RFC 9293 3.8.6.1), as Linux and BSD probe: it makes the peer answer.
-    fn transmit_window_probe(&mut self, cx: &mut Context<'_>) -> Transmit<P> {
-        self.counters.window_probes += 1;
-        let segment = self.segment(cx, self.snd_una.saturating_sub(1), Flags::default());
-        if !cx.shared.multipath && !self.queue.is_empty() && self.snd_wnd == 0 {
-            let wait = cx.flows[cx.index].rto.saturating_mul(1 << self.backoff.min(16)).min(cx.tcp.max_rto);
-            self.timers.set(Timer::Persist, cx.now + wait);
-        }
-        Transmit {
-            segment,
-            kind: Kind::Ack,
-            tag: 0,
-            ssn: self.snd_una as u32,
-            retransmission: false,
-            part: None,
-        }
     }
 }

@@ -1,29 +1,45 @@
 //! The subflow-level out-of-order queue and what the receiver reports of it: SACK blocks, the most recent first
 //! (RFC 2018 4), and DSACK (RFC 2883).
+//!
+//! Pieces are kept as they came; beside them the blocks that they join to, of which there are as many as there are
+//! holes, so that a report costs nothing that grows with the queue.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 
 use ropewalk_wire::{Payload, SackBlocks};
+
+/// How many recently changed blocks are remembered.
+const RECENT: usize = 6;
 
 /// Data that arrived out of order.
 #[derive(Debug)]
 pub(crate) struct Reassembly<P> {
     queue: BTreeMap<u64, P>,
     pub bytes: u64,
-    /// Left edges of recently changed blocks, the latest first.
-    recent: VecDeque<u64>,
+    /// What the queue covers, in order, joined.
+    blocks: Vec<(u64, u64)>,
+    /// A position in each recently changed block, the latest first.
+    recent: [u64; RECENT],
+    recent_len: usize,
     /// A duplicate to report once.
     dsack: Option<(u64, u64)>,
 }
 
 impl<P: Payload> Reassembly<P> {
     pub fn new() -> Self {
-        Reassembly { queue: BTreeMap::new(), bytes: 0, recent: VecDeque::new(), dsack: None }
+        Reassembly {
+            queue: BTreeMap::new(),
+            bytes: 0,
+            blocks: Vec::new(),
+            recent: [0; RECENT],
+            recent_len: 0,
+            dsack: None,
+        }
     }
 
     #[inline]
     pub fn is_empty(&self) -> bool {
-        self.queue.is_empty()
+        self.blocks.is_empty()
     }
 
     /// Remembers a duplicate to report with the next ACK.
@@ -31,13 +47,28 @@ impl<P: Payload> Reassembly<P> {
         self.dsack = Some((start, end));
     }
 
+    /// The duplicate that the next ACK will report.
     #[inline]
-    pub fn has_dsack(&self) -> bool {
-        self.dsack.is_some()
+    pub fn dsack(&self) -> Option<(u64, u64)> {
+        self.dsack
     }
 
-    /// Stores data beyond `next`.
+    /// Stores data beyond what is in order.
     pub fn insert(&mut self, position: u64, data: P) {
+        let end = position + data.len() as u64;
+        if self.blocks.last().is_none_or(|last| position >= last.1) {
+            // Beyond everything: nothing to compare with.
+            self.bytes += end - position;
+            self.queue.insert(position, data);
+        } else {
+            self.fill_gaps(position, data);
+        }
+        self.join(position, end);
+        self.note_recent(position);
+    }
+
+    /// Stores those parts of `data` that aren't there yet.
+    fn fill_gaps(&mut self, position: u64, data: P) {
         let end = position + data.len() as u64;
         let mut at = position;
         if let Some((&start, piece)) = self.queue.range(..=at).next_back() {
@@ -62,8 +93,29 @@ impl<P: Payload> Reassembly<P> {
             }
             at = entry_end.max(gap_end);
         }
-        self.recent.push_front(position);
-        self.recent.truncate(8);
+    }
+
+    /// Adds a range to the blocks.
+    fn join(&mut self, start: u64, end: u64) {
+        let first = self.blocks.partition_point(|block| block.1 < start);
+        let after = first + self.blocks[first..].partition_point(|block| block.0 <= end);
+        if first == after {
+            self.blocks.insert(first, (start, end));
+        } else {
+            let joined = (start.min(self.blocks[first].0), end.max(self.blocks[after - 1].1));
+            self.blocks[first] = joined;
+            self.blocks.drain(first + 1..after);
+        }
+    }
+
+    fn note_recent(&mut self, position: u64) {
+        let block = self.block_at(position);
+        if self.recent_len > 0 && block.is_some() && self.block_at(self.recent[0]) == block {
+            return;
+        }
+        self.recent.copy_within(..RECENT - 1, 1);
+        self.recent[0] = position;
+        self.recent_len = (self.recent_len + 1).min(RECENT);
     }
 
     /// Takes what has become in order at `next`, one piece.
@@ -75,35 +127,26 @@ impl<P: Payload> Reassembly<P> {
             }
             let (start, piece) = self.queue.pop_first()?;
             let len = piece.len() as u64;
+            let end = start + len;
             self.bytes -= len;
-            if start + len > next {
+            // The first block begins where the queue does.
+            if self.blocks[0].1 <= end {
+                self.blocks.remove(0);
+            } else {
+                self.blocks[0].0 = end;
+            }
+            if end > next {
                 let skip = (next - start) as usize;
                 return Some((next, if skip == 0 { piece } else { piece.slice(skip, len as usize) }));
             }
         }
     }
 
-    /// The whole block around `position`, joined over neighbours.
+    /// The block that holds `position`.
+    #[inline]
     fn block_at(&self, position: u64) -> Option<(u64, u64)> {
-        let (&start, piece) = self.queue.range(..=position).next_back()?;
-        let mut left = start;
-        let mut right = start + piece.len() as u64;
-        if right <= position {
-            return None;
-        }
-        for (&start, piece) in self.queue.range(..left).rev() {
-            if start + piece.len() as u64 != left {
-                break;
-            }
-            left = start;
-        }
-        for (&start, piece) in self.queue.range(right..) {
-            if start != right {
-                break;
-            }
-            right += piece.len() as u64;
-        }
-        Some((left, right))
+        let index = self.blocks.partition_point(|block| block.1 <= position);
+        self.blocks.get(index).copied().filter(|block| block.0 <= position)
     }
 
     /// Up to `room` blocks, DSACK first, then the most recently changed. Taking them forgets the DSACK.
@@ -116,26 +159,22 @@ impl<P: Payload> Reassembly<P> {
         if let Some((left, right)) = self.dsack.take() {
             blocks.push(wire(left), wire(right));
         }
-        if self.queue.is_empty() {
-            self.recent.clear();
-            return blocks;
-        }
-        let mut given: [(u64, u64); 4] = [(0, 0); 4];
-        let mut count = 0;
-        let mut kept = VecDeque::new();
-        for position in std::mem::take(&mut self.recent) {
+        let mut given: [(u64, u64); RECENT] = [(0, 0); RECENT];
+        let mut kept = 0;
+        for n in 0..self.recent_len {
+            let position = self.recent[n];
             let Some(block) = self.block_at(position) else { continue };
-            if given[..count].contains(&block) {
+            if given[..kept].contains(&block) {
                 continue;
             }
-            kept.push_back(position);
-            if count < 4 && blocks.len() < room.min(4) {
+            if blocks.len() < room.min(4) {
                 blocks.push(wire(block.0), wire(block.1));
-                given[count] = block;
-                count += 1;
             }
+            given[kept] = block;
+            self.recent[kept] = position;
+            kept += 1;
         }
-        self.recent = kept;
+        self.recent_len = kept;
         blocks
     }
 }
@@ -150,6 +189,7 @@ mod tests {
         reassembly.sack_blocks(0, 4).as_slice().to_vec()
     }
 
+    //= test RFC 2018 4
     /// RFC 2018 section 4, case 2: eight segments of 500 bytes from 5000 on, the first is lost.
     #[test]
     fn rfc_2018_case_2_first_segment_dropped() {
@@ -160,7 +200,8 @@ mod tests {
         }
     }
 
-    /// RFC 2018 section 4, case 3: the 2nd, 4th, 6th and 8th are lost.
+    //= test RFC 2018 4
+    /// RFC 2018 section 4, case 3: the 2nd, 4th, 6th and 8th are lost; then the 4th arrives, and the 2nd.
     #[test]
     fn rfc_2018_case_3_every_other_segment_dropped() {
         let mut reassembly = Reassembly::new();
@@ -170,12 +211,20 @@ mod tests {
         assert_eq!(blocks(&mut reassembly), [(7000, 7500), (6000, 6500)]);
         reassembly.insert(8000, Extent(500));
         assert_eq!(blocks(&mut reassembly), [(8000, 8500), (7000, 7500), (6000, 6500)]);
-        // Then the 4th arrives, and joins its neighbours.
         reassembly.insert(6500, Extent(500));
         assert_eq!(blocks(&mut reassembly), [(6000, 7500), (8000, 8500)]);
+        reassembly.insert(5500, Extent(500));
+        assert_eq!(reassembly.pop(5500), Some((5500, Extent(500))));
+        for position in [6000, 6500, 7000] {
+            assert_eq!(reassembly.pop(position), Some((position, Extent(500))));
+        }
+        assert_eq!(reassembly.pop(7500), None);
+        assert_eq!(blocks(&mut reassembly), [(8000, 8500)]);
+        assert_eq!(reassembly.bytes, 500);
     }
 
-    /// RFC 2883 section 4.1: a duplicate of what was received is reported first, once.
+    //= test RFC 2883 4.1
+    /// A duplicate of what was received is reported first, once.
     #[test]
     fn rfc_2883_a_duplicate_is_reported_once_and_first() {
         let mut reassembly = Reassembly::new();
@@ -184,5 +233,57 @@ mod tests {
         assert_eq!(blocks(&mut reassembly), [(4000, 4500), (4000, 4500)]);
         assert_eq!(blocks(&mut reassembly), [(4000, 4500)]);
         assert_eq!(reassembly.bytes, 500);
+    }
+
+    //= test RFC 2883 4.2
+    /// A segment of which a part was received: only that part is the duplicate.
+    #[test]
+    fn rfc_2883_a_partial_duplicate() {
+        let mut reassembly = Reassembly::new();
+        reassembly.insert(1500, Extent(500));
+        reassembly.insert(1000, Extent(1500));
+        assert_eq!(blocks(&mut reassembly), [(1500, 2000), (1000, 2500)]);
+        assert_eq!(reassembly.bytes, 1500);
+        assert_eq!(reassembly.pop(1000), Some((1000, Extent(500))));
+        assert_eq!(reassembly.pop(1500), Some((1500, Extent(500))));
+        assert_eq!(reassembly.pop(2000), Some((2000, Extent(500))));
+        assert!(reassembly.is_empty());
+    }
+
+    /// Whatever overlaps, bytes come out once and the blocks say what is there.
+    #[test]
+    fn blocks_are_the_queue_joined() {
+        let mut state = 7u64;
+        let mut next = move |below: u64| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (state >> 33) % below
+        };
+        for _ in 0..200 {
+            let mut reassembly = Reassembly::new();
+            let mut there = [false; 200];
+            for _ in 0..20 {
+                let (position, len) = (1 + next(150), 1 + next(40));
+                reassembly.insert(position, Extent(len as u32));
+                there[position as usize..(position + len) as usize].fill(true);
+            }
+            assert_eq!(reassembly.bytes, there.iter().filter(|byte| **byte).count() as u64);
+            for (position, byte) in there.iter().enumerate() {
+                assert_eq!(reassembly.block_at(position as u64).is_some(), *byte);
+            }
+            let mut at = 0;
+            while at < 200 {
+                match reassembly.pop(at) {
+                    Some((from, piece)) => {
+                        assert_eq!(from, at);
+                        at += u64::from(piece.0);
+                    }
+                    None => {
+                        assert!(!there[at as usize], "{at} was lost");
+                        at += 1;
+                    }
+                }
+            }
+            assert!(reassembly.is_empty() && reassembly.bytes == 0);
+        }
     }
 }

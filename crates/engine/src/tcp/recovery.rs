@@ -220,15 +220,6 @@ impl<P: Payload> Subflow<P> {
         self.rtx.lost_hint = self.rtx.lost_hint.min(position);
     }
 
-    /// Marks everything that isn't sacked, for sending again: a lower MSS, for one.
-    pub(super) fn mark_all_lost(&mut self, cx: &mut Context<'_>, outcome: &mut Outcome) {
-        let mut index = 0;
-        while self.rtx.get(index).is_some() {
-            self.mark_lost(cx, index, outcome);
-            index += 1;
-        }
-    }
-
     /// After a timeout: what isn't sacked and has been under way for a round trip.
     fn mark_overdue_lost(&mut self, cx: &mut Context<'_>, outcome: &mut Outcome) {
         let reneged = self.rtx.get(0).is_some_and(|head| head.is(SACKED));

@@ -66,6 +66,15 @@ impl<P: Payload> Entry<P> {
     }
 }
 
+/// Segments by what is known of them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Counts {
+    pub packets_out: u32,
+    pub sacked_out: u32,
+    pub lost_out: u32,
+    pub retrans_out: u32,
+}
+
 /// The queue.
 #[derive(Debug)]
 pub(crate) struct Scoreboard<P> {
@@ -242,6 +251,25 @@ impl<P: Payload> Scoreboard<P> {
             }
         }
         self.log.make_contiguous().sort_by_key(|(position, sent_at)| (*sent_at, *position));
+    }
+
+    /// Counts segments anew after the MSS changed.
+    pub fn recount(&mut self, mss: u32) -> Counts {
+        let mut counts = Counts::default();
+        for entry in &mut self.entries {
+            entry.segments = (entry.payload.len() as u32).div_ceil(mss.max(1)).max(1);
+            counts.packets_out += entry.segments;
+            for (flag, count) in [
+                (SACKED, &mut counts.sacked_out),
+                (LOST, &mut counts.lost_out),
+                (RETRANS, &mut counts.retrans_out),
+            ] {
+                if entry.is(flag) {
+                    *count += entry.segments;
+                }
+            }
+        }
+        counts
     }
 
     pub fn clear(&mut self) {

@@ -39,6 +39,7 @@ impl End {
         let mut congestion = crate::congestion::builtin().parse("reno").expect("reno").build();
         let shared = Shared {
             receive_window: 60_000,
+            receive_room: 60_000,
             multipath: false,
             data_option_len: 0,
             ack_option_len: 0,
@@ -93,7 +94,7 @@ impl End {
         (self.now / MILLISECOND) as u32 + 500_000
     }
 
-    fn split(&mut self) -> (Context<'_>, &mut Subflow<Extent>) {
+    pub fn split(&mut self) -> (Context<'_>, &mut Subflow<Extent>) {
         let cx = Context {
             now: self.now,
             flows: &mut self.flows,
@@ -163,6 +164,14 @@ impl End {
         for (left, right) in blocks {
             segment.sack.push(*left, *right);
         }
+        self.receive(segment)
+    }
+
+    /// Data from the peer at `seq`.
+    pub fn data(&mut self, seq: u64, len: u32) -> Outcome {
+        let mut segment = self.peer(Flags::default(), self.subflow.snd_nxt());
+        segment.seq = Seq(seq as u32);
+        segment.payload = Extent(len);
         self.receive(segment)
     }
 

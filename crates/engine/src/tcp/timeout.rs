@@ -12,16 +12,14 @@ use ropewalk_wire::Payload;
 use super::timer::Timer;
 use super::{Context, Outcome, State, Subflow};
 
-/// Keep-alive: probes before giving up, and the time between them (Linux's defaults).
-const KEEP_ALIVE_INTERVAL: u64 = 75 * crate::SECOND;
-const KEEP_ALIVE_PROBES: u32 = 9;
-
 impl<P: Payload> Subflow<P> {
     /// Time has passed; a call before the deadline does nothing.
     pub fn on_timeout(&mut self, cx: &mut Context<'_>) -> Outcome {
         let mut outcome = Outcome::default();
         let now = cx.now;
         if self.timers.expire(Timer::DelayedAck, now) {
+            self.delack.on_timer(cx.tcp.delayed_ack, cx.flows[cx.index].rto);
+            self.counters.delayed_acks += 1;
             self.ack_now = true;
         }
         if self.timers.expire(Timer::Reorder, now) {
@@ -32,8 +30,7 @@ impl<P: Payload> Subflow<P> {
         }
         //= RFC 9293 MUST-37 SHLD-30 probing never gives up
         if self.timers.expire(Timer::Persist, now) {
-            self.persist_pending = true;
-            self.backoff = (self.backoff + 1).min(16);
+            self.on_persist_timer(cx, &mut outcome);
         }
         if self.timers.expire(Timer::Retransmit, now) {
             self.on_retransmission_timeout(cx, &mut outcome);
@@ -43,57 +40,56 @@ impl<P: Payload> Subflow<P> {
                 self.become_closed();
                 outcome.closed = true;
             } else if let Some(idle) = cx.tcp.keep_alive {
-                self.on_idle(cx, idle, &mut outcome);
+                self.on_keep_alive_timer(cx, idle, &mut outcome);
             }
         }
         outcome
     }
 
-    fn on_idle(&mut self, cx: &mut Context<'_>, idle: u64, outcome: &mut Outcome) {
-        let silent = cx.now.saturating_sub(cx.flows[cx.index].last_progress.max(self.ts_recent_at));
-        if silent < idle {
-            self.timers.set(Timer::Idle, cx.now + idle - silent);
-        } else if silent >= idle + KEEP_ALIVE_INTERVAL * u64::from(KEEP_ALIVE_PROBES) {
-            self.become_closed();
-            outcome.failed = true;
-        } else {
-            self.persist_pending = true;
-            self.timers.set(Timer::Idle, cx.now + KEEP_ALIVE_INTERVAL);
-        }
-    }
-
     fn on_retransmission_timeout(&mut self, cx: &mut Context<'_>, outcome: &mut Outcome) {
-        self.backoff += 1;
-        outcome.timeout = true;
-        self.counters.timeouts += 1;
-        cx.flow().timeouts += 1;
         match self.state {
             State::SynSent | State::SynReceived => {
+                self.backoff += 1;
+                self.note_timeout(cx, outcome);
                 if self.backoff > cx.tcp.syn_retries {
+                    self.counters.abort_on_timeout += 1;
                     self.become_closed();
                     outcome.failed = true;
                 } else {
                     self.syn_pending = true;
                     self.syn_retransmitted = true;
-                    // RFC 6298 5.7, RFC 5681 3.1: a lost SYN costs the initial window.
-                    cx.flow().cwnd = 1;
+                    self.counters.syn_retrans += 1;
+                    if self.backoff > 1 {
+                        // RFC 5681 3.1: after a lost SYN the window is one segment; as in Linux a single repeat, which
+                        // may be due to a slow path, is forgiven.
+                        cx.flow().cwnd = 1;
+                    }
                 }
             }
             _ => {
                 if self.rtx.is_empty() {
                     return;
                 }
-                if self.backoff > cx.tcp.retries {
-                    self.reset_pending = true;
-                    self.become_closed();
-                    outcome.failed = true;
+                self.note_timeout(cx, outcome);
+                if self.retransmits >= cx.tcp.retries {
+                    //= RFC 9293 MUST-20 give up at R2
+                    self.give_up(outcome);
                     return;
                 }
+                self.suspect_black_hole(cx);
                 self.enter_loss(cx, outcome);
                 self.retransmits += 1;
+                //= RFC 6298 5.5 back off the timer
+                self.backoff += 1;
                 self.arm_retransmit(cx);
                 self.timers.stop(Timer::Probe);
             }
         }
+    }
+
+    fn note_timeout(&mut self, cx: &mut Context<'_>, outcome: &mut Outcome) {
+        outcome.timeout = true;
+        self.counters.timeouts += 1;
+        cx.flow().timeouts += 1;
     }
 }

@@ -1,7 +1,9 @@
 //! Opening and closing: RFC 9293's figures.
 
+use ropewalk_wire::{Flags, Seq, Timestamps};
+
 use super::super::testing::{End, Pair, plain_config};
-use crate::tcp::{State, TcpConfig};
+use crate::tcp::{Kind, State, TcpConfig};
 
 fn pair() -> Pair {
     let mut pair = Pair::new(TcpConfig::default(), TcpConfig::default(), 10);
@@ -36,6 +38,98 @@ fn a_simultaneous_close() {
     assert_eq!(pair.states(), (State::Closing, State::Closing));
     pair.run(10);
     assert_eq!(pair.states(), (State::TimeWait, State::TimeWait));
+}
+
+//= test RFC 9293 3.5 figure 7
+/// Both open at once: SYNs cross, both answer with SYN/ACK, both are open.
+#[test]
+fn a_simultaneous_open() {
+    for tcp in [TcpConfig::default(), plain_config()] {
+        let mut ends = [End::client(tcp.clone()), End::client(tcp)];
+        ends[0].push(3000);
+        let mut pair = Pair::joined(ends, 10);
+        pair.run(15);
+        assert_eq!(pair.states(), (State::SynReceived, State::SynReceived));
+        pair.run(200);
+        assert_eq!(pair.states(), (State::Established, State::Established));
+        assert_eq!(pair.read, [0, 3000]);
+        assert_eq!(pair.ends[0].subflow.counters().syn_retrans, 0);
+    }
+}
+
+//= test RFC 9293 3.5 figure 8
+/// An old SYN/ACK in SYN-SENT is answered with a RST of its own number, and the open goes on.
+#[test]
+fn an_old_syn_ack_is_refused() {
+    let mut end = End::client(plain_config());
+    end.sent();
+    let mut old = end.syn_ack();
+    old.ack = Seq(777);
+    assert!(!end.receive(old).established);
+    let sent = end.sent();
+    assert_eq!((sent.len(), sent[0].kind, sent[0].segment.seq), (1, Kind::Rst, Seq(777)));
+    assert!(!sent[0].segment.flags.contains(Flags::ACK));
+    assert_eq!(end.state(), State::SynSent);
+    let syn_ack = end.syn_ack();
+    assert!(end.receive(syn_ack).established);
+}
+
+/// In SYN-RECEIVED an ACK of what was never sent is refused, a repeated SYN answered again.
+#[test]
+fn the_passive_side_refuses_and_repeats() {
+    let mut client = End::client(plain_config());
+    let syn = client.sent().remove(0).segment;
+    let mut server = End::server(plain_config(), 0, &syn);
+    assert_eq!(server.sent()[0].kind, Kind::SynAck);
+    let mut wrong = server.peer(Flags::default(), 900);
+    wrong.window = 1000;
+    server.receive(wrong);
+    let sent = server.sent();
+    assert_eq!((sent[0].kind, sent[0].segment.seq), (Kind::Rst, Seq(900)));
+    server.receive(syn);
+    assert_eq!(server.sent()[0].kind, Kind::SynAck);
+    server.ack(1);
+    assert_eq!(server.state(), State::Established);
+}
+
+/// After a repeated SYN without timestamps nothing is known of the round trip: three seconds (RFC 6298 5.7).
+#[test]
+fn a_repeated_syn_gives_no_sample() {
+    for timestamps in [false, true] {
+        let mut end = End::client(TcpConfig { timestamps, ..plain_config() });
+        end.wait(1500);
+        let mut syn_ack = end.syn_ack();
+        if timestamps {
+            syn_ack.timestamps = Some(Timestamps { value: 1, echo: 1000 });
+        }
+        assert!(end.receive(syn_ack).established);
+        let expected = if timestamps { (500, 1500) } else { (0, 3000) };
+        assert_eq!((end.flow().srtt / 1_000_000, end.flow().rto / 1_000_000), expected);
+        assert_eq!(end.flow().cwnd, 10, "one repeat is forgiven");
+    }
+}
+
+/// A retransmitted FIN in TIME-WAIT is acknowledged, and the wait begins anew.
+#[test]
+fn time_wait_answers_the_last_fin_again() {
+    let mut pair = pair();
+    pair.ends[1].close();
+    pair.run(25);
+    pair.ends[0].close();
+    pair.run(5);
+    let mut end = End::open(plain_config(), 20);
+    end.close();
+    end.sent();
+    let fin = end.peer(Flags::FIN, 2);
+    end.receive(fin.clone());
+    assert_eq!((end.state(), end.sent().len()), (State::TimeWait, 1));
+    end.wait(50_000);
+    end.receive(fin);
+    assert_eq!(end.sent().len(), 1);
+    end.wait(100_000);
+    assert_eq!(end.state(), State::TimeWait);
+    end.wait(120_000);
+    assert_eq!(end.state(), State::Closed);
 }
 
 /// A closed side still receives (RFC 9293 3.6, case 1).

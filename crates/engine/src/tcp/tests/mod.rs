@@ -1,5 +1,7 @@
 //! One subflow against a peer that the test plays, by the RFCs' worked examples.
 
 mod life;
+mod probes;
+mod receive;
 mod recovery;
 mod undo;

@@ -1,0 +1,167 @@
+//! When to acknowledge (RFC 9293 3.8.6.3, RFC 5681 4.2), as Linux does it: more than one full segment at once; while
+//! a sender may be in slow start, after a gap, or after anything out of order, every segment; and else after a delay
+//! that follows the sender's rhythm, from 40 ms. A connection that answers what it receives (`pingpong`) lets its
+//! data carry the ACK.
+
+use ropewalk_wire::Payload;
+
+use super::timer::Timer;
+use super::{Context, Subflow};
+use crate::{MILLISECOND, Nanos};
+
+/// The longest that an ACK waits (`TCP_DELACK_MAX`; RFC 9293 MUST-40 allows 500 ms).
+const LONGEST: Nanos = 200 * MILLISECOND;
+/// Where the estimate of the peer's segment size starts (RFC 9293's default MSS), and the least that counts.
+const FIRST_MSS: u32 = 536;
+const LEAST_MSS: u32 = 88;
+
+/// The receive side's rhythm.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct DelayedAck {
+    /// ACKs that still go at once.
+    quick: u32,
+    /// Our data goes out in answer to the peer's.
+    pingpong: bool,
+    /// How long an ACK waits now; 0 before the first data.
+    ato: Nanos,
+    /// When data last arrived.
+    data_at: Nanos,
+    /// The peer's segment size, as far as can be seen, and the length of the last segment below it.
+    mss: u32,
+    short: u32,
+    /// Short segments, which end what the peer had to say, since the last ACK.
+    pushed: u32,
+    /// Something waits to be acknowledged.
+    scheduled: bool,
+}
+
+impl Default for DelayedAck {
+    fn default() -> Self {
+        DelayedAck {
+            quick: 0,
+            pingpong: false,
+            ato: 0,
+            data_at: 0,
+            mss: FIRST_MSS,
+            short: 0,
+            pushed: 0,
+            scheduled: false,
+        }
+    }
+}
+
+impl DelayedAck {
+    fn raise_quick(&mut self, most: u32, window: u64) {
+        let share = (window / (2 * u64::from(self.mss))).clamp(2, 1 << 20) as u32;
+        self.quick = self.quick.max(share.min(most));
+    }
+
+    /// Data arrived, in order or not: the rhythm.
+    #[inline]
+    fn on_data(&mut self, cx: &Context<'_>, len: u32) {
+        if len >= self.mss {
+            self.mss = len;
+        } else {
+            if len >= FIRST_MSS || (len >= LEAST_MSS && len == self.short) {
+                if len == self.short {
+                    self.mss = len;
+                }
+                self.short = len;
+            }
+            self.pushed += 1;
+        }
+        self.scheduled = true;
+        let least = cx.tcp.delayed_ack;
+        let gap = cx.now.saturating_sub(self.data_at);
+        if self.ato == 0 {
+            self.raise_quick(cx.tcp.quick_acks, cx.shared.receive_window);
+            self.ato = least;
+        } else if gap <= least / 2 {
+            self.ato = self.ato / 2 + least / 2;
+        } else if gap < self.ato {
+            self.ato = (self.ato / 2 + gap).min(cx.flows[cx.index].rto);
+        } else if gap > cx.flows[cx.index].rto {
+            // The sender has restarted its window, or should have.
+            self.raise_quick(cx.tcp.quick_acks, cx.shared.receive_window);
+        }
+        self.data_at = cx.now;
+    }
+
+    /// An ACK leaves, on whatever segment.
+    #[inline]
+    pub fn on_sent(&mut self, least: Nanos) {
+        if self.quick > 0 && self.scheduled {
+            self.quick -= 1;
+            if self.quick == 0 {
+                self.ato = least;
+            }
+        }
+        self.scheduled = false;
+        self.pushed = 0;
+    }
+
+    /// New data of ours leaves: an answer, if it comes soon after the peer's.
+    #[inline]
+    pub fn on_data_sent(&mut self, now: Nanos) {
+        if now.saturating_sub(self.data_at) < self.ato {
+            self.pingpong = true;
+        }
+    }
+
+    /// The delayed ACK is due: it had waited in vain.
+    pub fn on_timer(&mut self, least: Nanos, rto: Nanos) {
+        if self.pingpong {
+            self.pingpong = false;
+            self.ato = least;
+        } else {
+            self.ato = (2 * self.ato).min(rto);
+        }
+    }
+}
+
+impl<P: Payload> Subflow<P> {
+    /// The next ACKs go at once: the sender needs them.
+    pub(super) fn quick_ack_mode(&mut self, cx: &Context<'_>, most: u32) {
+        self.delack.raise_quick(most, cx.shared.receive_window);
+        self.delack.pingpong = false;
+        self.delack.ato = cx.tcp.delayed_ack;
+    }
+
+    /// Data arrived that is acceptable: notes the rhythm.
+    #[inline]
+    pub(super) fn note_data(&mut self, cx: &Context<'_>, len: u32) {
+        self.delack.on_data(cx, len);
+    }
+
+    /// In-order data waits to be acknowledged: now or later?
+    #[inline]
+    pub(super) fn schedule_ack(&mut self, cx: &Context<'_>) {
+        let delack = &self.delack;
+        // At least every second full-sized segment (RFC 9293 SHLD-18).
+        // RFC 9293 SHLD-19.
+        if self.rcv_nxt - self.last_ack_sent > u64::from(delack.mss)
+            || (delack.quick > 0 && !delack.pingpong)
+            || delack.pushed >= 2
+            || (delack.pushed == 1 && !delack.pingpong)
+        {
+            self.ack_now = true;
+            return;
+        }
+        let least = cx.tcp.delayed_ack;
+        let mut wait = delack.ato;
+        if wait > least {
+            let srtt = cx.flows[cx.index].srtt;
+            let longest = if delack.pingpong || delack.pushed > 0 { LONGEST } else { 500 * MILLISECOND };
+            wait = wait.min(if srtt == 0 { longest } else { srtt.max(least).min(longest) });
+        }
+        // Less than half a second (RFC 9293 MUST-40).
+        let wait = wait.min(LONGEST);
+        let at = cx.now + wait;
+        match self.timers.get(Timer::DelayedAck) {
+            // About to go anyway.
+            Some(known) if known <= cx.now + wait / 4 => self.ack_now = true,
+            Some(known) if known <= at => {}
+            _ => self.timers.set(Timer::DelayedAck, at),
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! Probes of a silent peer: zero-window probes (RFC 9293 3.8.6.1) and keep-alives (3.8.4). Both are a segment without
+//! data just below what the peer expects, which makes it say where it stands.
+
+use ropewalk_wire::{Flags, Payload};
+
+use super::timer::Timer;
+use super::{Context, Kind, Outcome, State, Subflow, Transmit};
+use crate::Nanos;
+
+impl<P: Payload> Subflow<P> {
+    fn probes_window(&self) -> bool {
+        matches!(self.state, State::Established | State::CloseWait)
+    }
+
+    /// Data waits for a closed window and nothing is in flight whose ACK could open it: arms the probe.
+    pub(crate) fn await_window(&mut self, cx: &Context<'_>) {
+        if self.probes_window() && self.rtx.is_empty() && self.timers.get(Timer::Persist).is_none() {
+            // A zero window is probed (RFC 9293 MUST-36).
+            // The first probe after a retransmission timeout (RFC 9293 SHLD-29).
+            // And then with increasing intervals (RFC 9293 SHLD-30).
+            let base = cx.flows[cx.index].rto.max(cx.tcp.min_rto);
+            let wait = base.saturating_mul(1 << self.persist_backoff.min(16)).min(cx.tcp.max_rto);
+            self.timers.set(Timer::Persist, cx.now + wait);
+        }
+    }
+
+    /// A probe of the closed window is due.
+    pub(super) fn on_persist_timer(&mut self, cx: &Context<'_>, outcome: &mut Outcome) {
+        if !self.probes_window() || !self.rtx.is_empty() {
+            return;
+        }
+        // A peer that answers is probed for as long as it keeps its window closed (RFC 9293 MUST-37, SHLD-30).
+        if self.probes_out >= cx.tcp.retries {
+            self.give_up(outcome);
+            return;
+        }
+        self.probes_out += 1;
+        self.persist_backoff += 1;
+        self.persist_pending = true;
+    }
+
+    /// Time for a keep-alive, unless something was heard or is under way.
+    pub(super) fn on_keep_alive_timer(&mut self, cx: &Context<'_>, idle: Nanos, outcome: &mut Outcome) {
+        if !self.rtx.is_empty() || !self.queue.is_empty() {
+            self.timers.set(Timer::Idle, cx.now + idle);
+            return;
+        }
+        let silent = cx.now.saturating_sub(self.received_at);
+        if silent < idle {
+            self.timers.set(Timer::Idle, cx.now + idle - silent);
+        } else if self.probes_out >= cx.tcp.keep_alive_probes {
+            self.give_up(outcome);
+        } else {
+            self.probes_out += 1;
+            self.counters.keep_alives += 1;
+            self.persist_pending = true;
+            self.timers.set(Timer::Idle, cx.now + cx.tcp.keep_alive_interval);
+        }
+    }
+
+    /// The peer is silent for too long.
+    pub(super) fn give_up(&mut self, outcome: &mut Outcome) {
+        self.counters.abort_on_timeout += 1;
+        self.reset_pending = true;
+        self.become_closed();
+        outcome.failed = true;
+    }
+
+    /// The probe.
+    pub(super) fn transmit_window_probe(&mut self, cx: &mut Context<'_>) -> Transmit<P> {
+        self.counters.window_probes += 1;
+        let segment = self.segment(cx, self.snd_una.saturating_sub(1), Flags::default());
+        Transmit {
+            segment,
+            kind: Kind::Ack,
+            tag: 0,
+            ssn: self.snd_una as u32,
+            retransmission: false,
+            part: None,
+        }
+    }
+}
