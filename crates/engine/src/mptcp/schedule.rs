@@ -281,6 +281,10 @@ impl<P: Payload> Connection<P> {
             return None;
         }
         let chunk = self.send.next_reinjection()?;
+        if self.scheduler.queues_ahead() {
+            // Nothing else looks at the buffers when there is no new data.
+            self.measure_queues();
+        }
         let index = {
             let view = view!(self, now);
             let fresh = View::fastest(view.available().filter(|flow| !chunk.carried_by(flow.id)));
