@@ -244,10 +244,16 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         match found {
             Some((index, strand)) => {
                 let slot = &mut self.slots[index as usize];
-                if let Some(connection) = slot.connection.as_mut() {
-                    connection.on_segment(now, strand as usize, segment);
-                    self.touch(now, index);
+                let Some(connection) = slot.connection.as_mut() else { return };
+                if connection.is_gone(strand as usize) {
+                    //= RFC 9293 3.10.7.1 a segment for a closed connection is answered with RST
+                    if !segment.flags.contains(Flags::RST) {
+                        self.refuse(path, &segment, None);
+                    }
+                    return;
                 }
+                connection.on_segment(now, strand as usize, segment);
+                self.touch(now, index);
             }
             None => self.on_stray(now, path, segment),
         }
@@ -405,6 +411,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
                     local_id,
                     remote_id: 0,
                     backup: false,
+                    attempt: 0,
                 });
             }
             self.touch(now, id.index);

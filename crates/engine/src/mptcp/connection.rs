@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use ropewalk_wire::{FourTuple, Payload, Segment};
+use ropewalk_wire::{DssMapping, FourTuple, Payload, Segment};
 
 use super::crypto::Key;
 use super::mapping::Mappings;
@@ -65,6 +65,8 @@ pub struct JoinRequest {
     pub remote_id: u8,
     /// As a backup.
     pub backup: bool,
+    /// How often it was tried before.
+    pub attempt: u32,
 }
 
 /// How far an MP_JOIN handshake is (RFC 8684 3.2).
@@ -98,6 +100,10 @@ pub(crate) struct Strand<P> {
     pub prio_pending: Option<bool>,
     /// MP_FAIL to send, with the DSN.
     pub fail_pending: Option<u64>,
+    /// A checksum failed and there is no other subflow: what arrived since.
+    pub failing: Option<Failing<P>>,
+    /// We answered MP_FAIL with this infinite mapping; whether it is to be sent (again).
+    pub infinite: Option<(DssMapping, bool)>,
     /// Consecutive timeouts without progress.
     pub timeouts: u32,
     /// Why it is being reset, for MP_TCPRST.
@@ -108,8 +114,23 @@ pub(crate) struct Strand<P> {
     pub control_len: u8,
     pub backup_local: bool,
     pub backup_remote: bool,
+    /// What we wanted when we opened it.
+    pub request: Option<JoinRequest>,
     /// Retransmissions of the third ACK of our MP_JOIN.
     pub join_acks: u32,
+}
+
+/// What a lone subflow holds from a failed checksum until the peer agrees to go on as plain TCP (RFC 8684 3.7).
+#[derive(Debug)]
+pub(crate) struct Failing<P> {
+    /// The mapping's data sequence number.
+    pub dsn: u64,
+    /// Where its first byte stands in the subflow.
+    pub position: u64,
+    /// And in the stream.
+    pub offset: u64,
+    /// In order from there on.
+    pub pieces: Vec<P>,
 }
 
 /// The connection's own deadlines.
@@ -167,6 +188,8 @@ pub struct Connection<P: Payload> {
     pub(crate) removals: VecDeque<u8>,
     pub(crate) remote_addresses: Vec<(u8, SocketAddr)>,
     pub(crate) joins_opened: u8,
+    /// Joins that failed and are tried again, and when.
+    pub(crate) retries: Vec<(Nanos, JoinRequest)>,
 }
 
 impl<P: Payload> Connection<P> {
@@ -206,6 +229,7 @@ impl<P: Payload> Connection<P> {
             removals: VecDeque::new(),
             remote_addresses: Vec::new(),
             joins_opened: 0,
+            retries: Vec::new(),
             config,
         };
         if !multipath {
@@ -246,12 +270,15 @@ impl<P: Payload> Connection<P> {
             plain_rx_base: None,
             prio_pending: None,
             fail_pending: None,
+            failing: None,
+            infinite: None,
             timeouts: 0,
             reset_reason: None,
             fastclose: false,
             control_len: 0,
             backup_local: false,
             backup_remote: false,
+            request: None,
             join_acks: 0,
         })
     }
@@ -275,10 +302,15 @@ impl<P: Payload> Connection<P> {
     #[inline]
     pub(crate) fn shared(&self, index: usize) -> Shared {
         let multipath = self.mode != Mode::Plain;
-        let control = self.strands.get(index).and_then(Option::as_ref).map_or(0, |strand| strand.control_len);
+        let strand = self.strands.get(index).and_then(Option::as_ref);
+        let control = strand.map_or(0, |strand| strand.control_len);
+        // What waits for the peer's answer to MP_FAIL takes space, though no DATA_ACK covers it.
+        let failing = strand.and_then(|strand| strand.failing.as_ref());
+        let waiting: u64 =
+            failing.map_or(0, |failing| failing.pieces.iter().map(|piece| piece.len() as u64).sum());
         Shared {
-            receive_window: self.receive.window(),
-            receive_room: self.receive.room(),
+            receive_window: self.receive.window().saturating_sub(waiting),
+            receive_room: self.receive.room().saturating_sub(waiting),
             multipath,
             // DSS with a 32-bit DATA_ACK and a 64-bit DSN is 22 bytes, 24 with a checksum: 24 padded.
             data_option_len: if multipath { 24 } else { 0 },
@@ -444,9 +476,14 @@ impl<P: Payload> Connection<P> {
         self.mode = Mode::Plain;
         self.confirmed = true;
         self.checksum = false;
+        let mut held = None;
         for index in 0..self.strands.len() {
             if let Some((mut cx, strand)) = self.split(now, index) {
                 strand.control_len = 0;
+                let failing = strand.failing.take();
+                if let Some(failing) = failing.or_else(|| strand.mappings.take_held()) {
+                    held = Some((index, failing));
+                }
                 strand.mappings.clear();
                 strand.tcp.refresh_mss(&mut cx);
             }
@@ -455,6 +492,21 @@ impl<P: Payload> Connection<P> {
             self.events.push_back(Event::Fallback(cause));
         }
         self.wake();
+        if let Some((index, failing)) = held {
+            self.release(now, index, failing);
+        }
+    }
+
+    /// Whether the stream can go on as plain TCP: one subflow has carried all of it, in order (RFC 8684 3.7).
+    pub(crate) fn is_contiguous(&self) -> bool {
+        let stats = &self.stats;
+        let repeated = stats.reinjected_bytes + stats.duplicated_bytes + stats.opportunistic_bytes;
+        self.strands.len() == 1 && repeated == 0 && self.receive.ofo_bytes == 0
+    }
+
+    /// Whether a checksum has failed on the lone subflow.
+    pub(crate) fn is_failing(&self) -> bool {
+        self.strands.iter().flatten().any(|strand| strand.failing.is_some())
     }
 
     /// After anything that may have completed the close: FINs on the subflows when both directions are done.
@@ -604,6 +656,11 @@ impl<P: Payload> Connection<P> {
     /// Declares the whole size that will be written.
     pub(crate) fn declare_size(&mut self, bytes: u64) {
         self.send.declared = Some(bytes);
+    }
+
+    /// Whether a subflow is closed and has nothing more to say.
+    pub(crate) fn is_gone(&self, index: usize) -> bool {
+        self.strands.get(index).and_then(Option::as_ref).is_some_and(|strand| strand.tcp.is_finished())
     }
 
     /// Whether the endpoint may forget it.

@@ -10,7 +10,7 @@ use ropewalk_wire::{AddAddr, FourTuple, MpJoin, Payload, RareOptions, Segment, S
 
 use super::connection::{Connection, Join, JoinRequest, Mode, Strand};
 use super::crypto::add_addr_hmac;
-use super::stats::{Event, FallbackCause};
+use super::stats::Event;
 use crate::flow::{Flow, FlowState};
 use crate::scheduler;
 use crate::tcp::Subflow;
@@ -31,6 +31,8 @@ const ANNOUNCE_TRIES: u32 = 4;
 const CONTROL_INTERVAL: Nanos = SECOND;
 /// Third ACKs of a join that are repeated before the subflow is given up.
 const JOIN_ACK_TRIES: u32 = 6;
+/// How often a join that failed is tried again, after 1, 2, 4, ... seconds.
+const JOIN_RETRIES: u32 = 4;
 /// Addresses of the peer that are remembered.
 const MAX_REMOTE_ADDRESSES: usize = 16;
 
@@ -45,6 +47,9 @@ impl<P: Payload> Connection<P> {
         rcv_before: u64,
         had_data: bool,
     ) -> bool {
+        if rare.mp_fail.is_some() {
+            self.on_fail(now, index);
+        }
         if self.mode == Mode::Plain {
             return true;
         }
@@ -77,9 +82,6 @@ impl<P: Payload> Connection<P> {
         }
         if let Some(remove) = &rare.remove_addr {
             self.on_remove_addr(now, &remove.address_ids);
-        }
-        if rare.mp_fail.is_some() && self.mode == Mode::Multipath && self.live() <= 1 {
-            self.fall_back(now, FallbackCause::Peer);
         }
         if let Some(fastclose) = rare.fastclose
             //= RFC 8684 3.5-2 3.5-3
@@ -144,6 +146,7 @@ impl<P: Payload> Connection<P> {
                 local_id: 0,
                 remote_id: add.address_id,
                 backup: false,
+                attempt: 0,
             });
         }
         let endpoints = self.config.path_manager.endpoints.clone();
@@ -157,6 +160,7 @@ impl<P: Payload> Connection<P> {
                     local_id: endpoint.id,
                     remote_id: add.address_id,
                     backup: endpoint.backup,
+                    attempt: 0,
                 });
             }
         }
@@ -199,12 +203,16 @@ impl<P: Payload> Connection<P> {
                 local_id: endpoint.id,
                 remote_id: 0,
                 backup: endpoint.backup,
+                attempt: 0,
             });
         }
     }
 
     pub(crate) fn request_join(&mut self, request: JoinRequest) {
-        if self.mode == Mode::Multipath && self.joins_opened < self.config.path_manager.subflows {
+        if self.mode == Mode::Multipath
+            && !self.is_failing()
+            && self.joins_opened < self.config.path_manager.subflows
+        {
             self.joins_opened += 1;
             self.joins.push_back(request);
             self.dirty = true;
@@ -259,6 +267,7 @@ impl<P: Payload> Connection<P> {
             open.filter_map(|(strand, _)| strand.as_ref()).filter(|s| s.join != Join::Initial).count();
         if self.mode != Mode::Multipath
             || self.dead
+            || self.is_failing()
             || joined >= usize::from(self.config.path_manager.subflows.max(1))
         {
             return None;
@@ -296,6 +305,7 @@ impl<P: Payload> Connection<P> {
         strand.local_id = request.local_id;
         strand.remote_id = request.remote_id;
         strand.backup_local = request.backup;
+        strand.request = Some(*request);
         Some(index)
     }
 
@@ -343,6 +353,15 @@ impl<P: Payload> Connection<P> {
             self.congestion.subflow_removed(&mut self.flows, index);
         }
         self.events.push_back(Event::SubflowRemoved { subflow: id, path, reason });
+        if let Some(request) = self.strands[index].as_ref().and_then(|strand| strand.request) {
+            self.joins_opened = self.joins_opened.saturating_sub(1);
+            if !was_used && request.attempt < JOIN_RETRIES {
+                // Refused, or unanswered: what was in the way may pass (RFC 8684 3.6 has reasons that do).
+                let at = now + (SECOND << request.attempt);
+                self.retries.push((at, JoinRequest { attempt: request.attempt + 1, ..request }));
+                self.arm_retries();
+            }
+        }
         self.reinject_all(index);
         let left = self.strands.iter().zip(&self.flows).any(|(strand, flow)| {
             strand.is_some() && !matches!(flow.state, FlowState::Closed) && flow.id != id
@@ -370,6 +389,12 @@ impl<P: Payload> Connection<P> {
             self.remove(now, index, "closed");
         }
         self.check_closed(now);
+    }
+
+    /// Has the timer of repeated control fire for the first join to be tried again.
+    fn arm_retries(&mut self) {
+        let first = self.retries.iter().map(|(at, _)| *at).min();
+        self.deadlines.control = [self.deadlines.control, first].into_iter().flatten().min();
     }
 
     /// Arms the timer of repeated control.
@@ -461,8 +486,21 @@ impl<P: Payload> Connection<P> {
 
     fn repeat_control(&mut self, now: Nanos) {
         let mut again = false;
+        let retries = std::mem::take(&mut self.retries);
+        for (at, request) in retries {
+            if at <= now {
+                self.request_join(request);
+            } else {
+                self.retries.push((at, request));
+            }
+        }
         for index in 0..self.strands.len() {
             let Some(strand) = self.strands[index].as_mut() else { continue };
+            if let Some(failing) = &strand.failing {
+                strand.fail_pending = Some(failing.dsn);
+                strand.tcp.request_ack();
+                again = true;
+            }
             if strand.join == Join::AckSent && self.flows[index].state == FlowState::Handshaking {
                 strand.join_acks += 1;
                 if strand.join_acks > JOIN_ACK_TRIES {
@@ -481,6 +519,7 @@ impl<P: Payload> Connection<P> {
             self.ack_on_best();
             self.arm_control(now);
         }
+        self.arm_retries();
     }
 
     //= RFC 8684 3.4.1-4
@@ -526,6 +565,7 @@ impl<P: Payload> Connection<P> {
                 removed.push(id);
             }
         }
+        self.retries.retain(|(_, request)| request.path != path);
         // An address that other subflows use over other paths stays.
         removed.dedup();
         for id in removed {

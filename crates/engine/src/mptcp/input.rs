@@ -5,7 +5,7 @@
 
 use ropewalk_wire::{Dss, DssMapping, Flags, MpJoin, Payload, RareOptions, Segment, Seq};
 
-use super::connection::{Connection, Join, Mode, Role};
+use super::connection::{Connection, Failing, Join, Mode, Role};
 use super::crypto::{Key, join_hmac, leftmost_64, leftmost_160};
 use super::mapping::{Mapping, Placed};
 use super::stats::{Event, FallbackCause};
@@ -72,7 +72,7 @@ impl<P: Payload> Connection<P> {
             && self.shows_fallback(&segment, &outcome)
         {
             // Something on the way strips options, or the peer fell back (RFC 8684 3.7).
-            if self.live() > 1 {
+            if !self.is_contiguous() {
                 self.refuse(now, index, 6, "acknowledgements without DATA_ACK");
                 return;
             }
@@ -107,7 +107,10 @@ impl<P: Payload> Connection<P> {
             && self.send.una == self.send.written
             && self.meta_backoff >= 2
             && !segment.flags.contains(Flags::SYN);
-        outcome.acked_bytes > 0 || (outcome.fin && !self.receive.finished) || waits_for_fin_ack
+        outcome.acked_bytes > 0
+            || (outcome.fin && !self.receive.finished)
+            || (outcome.data && self.is_failing())
+            || waits_for_fin_ack
     }
 
     /// Subflows that aren't closed.
@@ -372,7 +375,8 @@ impl<P: Payload> Connection<P> {
                 let position = Seq(mapping.ssn).unfold(strand.tcp.rcv_nxt());
                 strand.plain_rx_base = Some(position.wrapping_sub(offset));
             }
-            self.fall_back(now, FallbackCause::Peer);
+            let failed = self.is_failing();
+            self.fall_back(now, if failed { FallbackCause::Checksum } else { FallbackCause::Peer });
             return;
         }
         let offset = self.data_offset(remote.idsn, mapping.dsn, mapping.dsn_is_64);
@@ -515,6 +519,10 @@ impl<P: Payload> Connection<P> {
             let plain = self.mode == Mode::Plain;
             let Some(strand) = self.strands[index].as_mut() else { return };
             let Some((position, mut data)) = strand.tcp.next_in_order() else { break };
+            if let Some(failing) = strand.failing.as_mut() {
+                failing.pieces.push(data);
+                continue;
+            }
             if plain {
                 let next = self.receive.next;
                 let base = *strand.plain_rx_base.get_or_insert(position.wrapping_sub(next));
@@ -528,8 +536,12 @@ impl<P: Payload> Connection<P> {
                 match placed {
                     Placed::At(offset, data) => moved |= self.receive.insert(now, offset, data),
                     Placed::Held => {}
-                    Placed::Corrupt(dsn) => {
-                        self.on_corrupt(now, index, dsn);
+                    Placed::Corrupt(mut failing) => {
+                        failing.pieces.extend(rest);
+                        if moved {
+                            self.after_receive(now, index);
+                        }
+                        self.on_corrupt(now, index, failing);
                         return;
                     }
                     Placed::Unmapped(data) => {
@@ -601,37 +613,92 @@ impl<P: Payload> Connection<P> {
 
     /// Data without a mapping (RFC 8684 3.3, 3.7): fallback on a lone first subflow, else the subflow goes.
     fn on_unmapped(&mut self, now: Nanos, index: usize, position: u64, data: P) {
-        let alone = self.live() == 1;
-        let initial = self.strands[index].as_ref().is_some_and(|strand| strand.join == Join::Initial);
-        if alone && initial {
-            self.fall_back(now, FallbackCause::NoMapping);
-            let next = self.receive.next;
-            if let Some(strand) = self.strands[index].as_mut() {
-                strand.plain_rx_base = Some(position.wrapping_sub(next));
-            }
-            if self.receive.insert(now, next, data) {
-                self.after_receive(now, index);
-            }
-            self.take_in_order(now, index);
-        } else {
+        if !self.is_contiguous() {
             //= RFC 8684 3.7-7
             self.refuse(now, index, 6, "data without a mapping");
+            return;
         }
+        self.fall_back(now, FallbackCause::NoMapping);
+        let next = self.receive.next;
+        let Some(strand) = self.strands[index].as_mut() else { return };
+        let base = *strand.plain_rx_base.get_or_insert(position.wrapping_sub(next));
+        if self.receive.insert(now, position.wrapping_sub(base), data) {
+            self.after_receive(now, index);
+        }
+        self.take_in_order(now, index);
     }
 
     /// A DSS checksum failed (RFC 8684 3.7).
-    fn on_corrupt(&mut self, now: Nanos, index: usize, dsn: u64) {
+    fn on_corrupt(&mut self, now: Nanos, index: usize, failing: Failing<P>) {
         self.stats.checksum_errors += 1;
+        let dsn = failing.dsn;
+        let contiguous = self.is_contiguous() && failing.offset == self.receive.next;
         let others = self.flows.iter().any(|flow| flow.id.index() != index && flow.usable());
         if let Some(strand) = self.strands[index].as_mut() {
             //= RFC 8684 3.7-3
             strand.fail_pending = Some(dsn);
+            if contiguous {
+                // The peer is asked to go on as plain TCP; until it answers, nothing more is delivered.
+                strand.failing = Some(failing);
+                strand.tcp.request_ack();
+                self.arm_control(now);
+                // What is in order behind it waits with it.
+                self.take_in_order(now, index);
+                return;
+            }
         }
-        // With another subflow, this one is reset with MP_FAIL on its RST and the data comes again elsewhere. A
-        // lone one would have to deliver altered bytes to go on: it is closed instead, as Linux does.
+        // With another subflow, this one is reset with MP_FAIL on its RST and the data comes again elsewhere. Without
+        // one, and with a stream that plain TCP can't continue, nothing is left.
         self.refuse(now, index, 6, "a DSS checksum failed");
         if !others {
             self.die("a middlebox altered the data on the only subflow");
+        }
+    }
+
+    /// What a lone subflow held when the connection became plain TCP: it is delivered as it came, altered or not.
+    pub(crate) fn release(&mut self, now: Nanos, index: usize, failing: Failing<P>) {
+        if let Some(strand) = self.strands[index].as_mut() {
+            strand.plain_rx_base.get_or_insert(failing.position.wrapping_sub(failing.offset));
+        }
+        let mut offset = failing.offset;
+        for piece in failing.pieces {
+            let len = piece.len() as u64;
+            self.receive.insert(now, offset, piece);
+            offset += len;
+        }
+        self.after_receive(now, index);
+    }
+
+    /// MP_FAIL (RFC 8684 3.7): on a lone subflow that has carried everything in order, an infinite mapping that counts
+    /// from the last byte that arrived intact, and MP_FAIL in return; from there on the connection is plain TCP.
+    pub(crate) fn on_fail(&mut self, now: Nanos, index: usize) {
+        if self.mode == Mode::Plain {
+            // The answer was lost.
+            if let Some(strand) = self.strands[index].as_mut()
+                && let Some((_, due)) = strand.infinite.as_mut()
+            {
+                *due = true;
+                strand.tcp.request_ack();
+            }
+            return;
+        }
+        if self.live() > 1 {
+            return;
+        }
+        if !self.is_contiguous() {
+            self.refuse(now, index, 6, "the peer's checksum failed");
+            return;
+        }
+        let una = self.send.una;
+        let dsn = self.local_key.idsn.wrapping_add(1).wrapping_add(una);
+        self.fall_back(now, FallbackCause::Checksum);
+        if let Some(strand) = self.strands[index].as_mut() {
+            let checksum = Some(0);
+            // One subflow, in order, nothing repeated: the stream's first byte is the subflow's.
+            let ssn = (una as u32).wrapping_add(1);
+            strand.infinite = Some((DssMapping { dsn, ssn, len: 0, checksum, dsn_is_64: true }, true));
+            strand.fail_pending = Some(dsn);
+            strand.tcp.request_ack();
         }
     }
 

@@ -4,6 +4,8 @@ use std::collections::VecDeque;
 
 use ropewalk_wire::Payload;
 
+use super::connection::Failing;
+
 /// One mapping: `len` bytes from subflow position `position` are the stream from `offset` on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Mapping {
@@ -41,8 +43,8 @@ pub(crate) enum Placed<P> {
     At(u64, P),
     /// It waits for the rest of its mapping, whose checksum covers both.
     Held,
-    /// The mapping that starts at this DSN failed its checksum.
-    Corrupt(u64),
+    /// A mapping failed its checksum; with all its data.
+    Corrupt(Failing<P>),
     /// There is no mapping for it.
     Unmapped(P),
 }
@@ -104,8 +106,20 @@ impl<P: Payload> Mappings<P> {
             ),
             _ => true,
         };
-        let placed = if holds { Placed::At(mapping.offset, whole) } else { Placed::Corrupt(mapping.dsn) };
-        (placed, rest)
+        if holds {
+            return (Placed::At(mapping.offset, whole), rest);
+        }
+        let (dsn, offset) = (mapping.dsn, mapping.offset);
+        let failing = Failing { dsn, position: mapping.position, offset, pieces: vec![whole] };
+        (Placed::Corrupt(failing), rest)
+    }
+
+    /// Takes what waits for the rest of its mapping.
+    pub fn take_held(&mut self) -> Option<Failing<P>> {
+        let mapping = self.list.front().filter(|_| !self.held.is_empty())?;
+        let (dsn, position, offset) = (mapping.dsn, mapping.position, mapping.offset);
+        self.held_len = 0;
+        Some(Failing { dsn, position, offset, pieces: std::mem::take(&mut self.held) })
     }
 
     /// Forgets everything.

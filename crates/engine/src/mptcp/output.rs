@@ -100,6 +100,9 @@ impl<P: Payload> Connection<P> {
         if strand.prio_pending.is_some() {
             len += 4;
         }
+        if strand.fail_pending.is_some() {
+            len += 12;
+        }
         if let Some(echo) = self.echoes.front() {
             len += (echo.len() + 3) & !3;
         } else if self.has_due_announcement(now) {
@@ -129,6 +132,9 @@ impl<P: Payload> Connection<P> {
             self.receive.advertised_end = self.receive.advertised_end.max(edge);
         }
         if self.mode == Mode::Plain {
+            if kind == Kind::Ack {
+                self.decorate_plain(index, &mut segment);
+            }
             return segment;
         }
         match kind {
@@ -138,6 +144,22 @@ impl<P: Payload> Connection<P> {
             Kind::Ack => self.decorate_ack(now, index, &mut segment),
         }
         segment
+    }
+
+    /// The answer to MP_FAIL (RFC 8684 3.7): the infinite mapping, and on another ACK, as both don't fit beside
+    /// timestamps, MP_FAIL in return.
+    fn decorate_plain(&mut self, index: usize, segment: &mut Segment<P>) {
+        let Some(strand) = self.strands[index].as_mut() else { return };
+        let Some((mapping, due)) = strand.infinite.as_mut() else { return };
+        if *due {
+            *due = false;
+            segment.sack.truncate(0);
+            segment.dss = Some(Dss { mapping: Some(*mapping), ..Dss::default() });
+            strand.tcp.request_ack();
+        } else if let Some(dsn) = strand.fail_pending.take() {
+            segment.sack.truncate(0);
+            segment.rare_mut().mp_fail = Some(MpFail { dsn });
+        }
     }
 
     fn decorate_syn(&mut self, index: usize, kind: Kind, segment: &mut Segment<P>) {
@@ -269,8 +291,10 @@ impl<P: Payload> Connection<P> {
             _ => {}
         }
         let prio = strand.prio_pending.take();
+        let fail = strand.fail_pending.take();
         let mut dss = Dss { data_ack: self.data_ack(), ..Dss::default() };
         let control = prio.is_some()
+            || fail.is_some()
             || !self.echoes.is_empty()
             || !self.removals.is_empty()
             || self.has_due_announcement(now);
@@ -288,7 +312,10 @@ impl<P: Payload> Connection<P> {
         if prio.is_some() && left(segment) >= 4 {
             segment.rare_mut().mp_prio = prio.map(|backup| MpPrio { backup });
         }
-        if let Some(echo) = self.echoes.front().copied() {
+        if let Some(dsn) = fail {
+            segment.sack.truncate(0);
+            segment.rare_mut().mp_fail = Some(MpFail { dsn });
+        } else if let Some(echo) = self.echoes.front().copied() {
             if left(segment) >= (echo.len() + 3) & !3 {
                 self.echoes.pop_front();
                 segment.rare_mut().add_addr = Some(echo);

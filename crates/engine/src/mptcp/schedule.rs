@@ -5,7 +5,7 @@ use ropewalk_wire::Payload;
 
 use super::connection::{Connection, Mode, subflow_buffer};
 use super::stats::{DecisionRecord, Event};
-use crate::flow::Phase;
+use crate::flow::{Flow, Phase};
 use crate::scheduler::{self, Chunk, Decision, Purpose, Rule, View};
 use crate::{Nanos, SubflowId};
 
@@ -143,7 +143,9 @@ impl<P: Payload> Connection<P> {
     /// Nothing is in flight anywhere and the scheduler waits: the engine sends by `minrtt` (see
     /// [`Decision::Wait`]).
     fn save_from_stall(&mut self, now: Nanos, max_segments: u32) -> Option<usize> {
-        let silent = self.flows.iter().all(|flow| flow.packets_out == 0 && flow.queued_bytes == 0);
+        // What a stale subflow still repeats into the void brings no event.
+        let hears = |flow: &Flow| flow.usable() && (flow.packets_out > 0 || flow.queued_bytes > 0);
+        let silent = !self.flows.iter().any(hears);
         if !silent || self.deadlines.wait.is_some() || self.send.unsent() == 0 || self.send.window_left() == 0
         {
             return None;

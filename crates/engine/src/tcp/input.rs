@@ -180,6 +180,12 @@ impl<P: Payload> Subflow<P> {
         if flags.contains(Flags::ACK) && beside && self.state != State::SynReceived {
             self.received_at = cx.now;
             self.probes_out = 0;
+            // As Linux does (`tcp_replace_ts_recent`): else the answer to a retransmission whose first ACK was lost
+            // would echo an older one, and give no round-trip time to undo the timeouts' backoff.
+            if let (true, Some(stamp)) = (self.timestamps, segment.timestamps) {
+                self.ts_recent = stamp.value;
+                self.ts_recent_at = cx.now;
+            }
             self.on_ack(cx, segment, position, outcome);
             outcome.acceptable = outcome.acked_segments > 0 || outcome.closed;
             if self.state == State::Closed {

@@ -1,4 +1,5 @@
 //! A client and a server endpoint joined by scripted paths, with a virtual clock and real bytes.
+#![allow(dead_code, reason = "each test binary uses its part")]
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -72,6 +73,9 @@ pub fn client_address(path: usize) -> IpAddr {
     Ipv4Addr::new(10, 0, path as u8, 2).into()
 }
 
+/// Sees each packet before its path does: the sender, the packet, which it may change; false loses it.
+pub type Tamper = Box<dyn FnMut(usize, &mut Segment<Bytes>) -> bool>;
+
 pub struct Net {
     pub ends: [Endpoint<Bytes, Dice>; 2],
     pub client: ConnectionId,
@@ -83,6 +87,11 @@ pub struct Net {
     pub sent: [Vec<u8>; 2],
     pub digest: u64,
     pub saw_checksum: bool,
+    pub tamper: Option<Tamper>,
+    /// Whether each end's application reads.
+    pub reads: [bool; 2],
+    pub packets: u64,
+    pub steps: u64,
     wire: BTreeMap<(Nanos, u64), (usize, PathId, Segment<Bytes>)>,
     sequence: u64,
     counts: Vec<u64>,
@@ -154,6 +163,10 @@ impl Net {
             sent: [Vec::new(), Vec::new()],
             digest: 0,
             saw_checksum: false,
+            tamper: None,
+            reads: [true; 2],
+            packets: 0,
+            steps: 0,
             wire: BTreeMap::new(),
             sequence: 0,
             dice: Dice(99),
@@ -167,6 +180,12 @@ impl Net {
     }
 
     fn put_on_wire(&mut self, from: usize, path: PathId, mut segment: Segment<Bytes>) {
+        self.packets += 1;
+        if let Some(tamper) = self.tamper.as_mut()
+            && !tamper(from, &mut segment)
+        {
+            return;
+        }
         let script = &self.paths[path.0 as usize];
         assert!(segment.options_len() <= 40, "{segment:?}");
         self.saw_checksum |= segment.dss.and_then(|dss| dss.mapping).is_some_and(|m| m.checksum.is_some());
@@ -228,7 +247,9 @@ impl Net {
         for end in 0..2 {
             let id = if end == 0 { Some(self.client) } else { self.server };
             let Some(id) = id else { continue };
-            while let Ok(Some(data)) = self.ends[end].read(self.now, id, 10_000) {
+            while self.reads[end]
+                && let Ok(Some(data)) = self.ends[end].read(self.now, id, 10_000)
+            {
                 if data.is_empty() {
                     break;
                 }
@@ -253,6 +274,7 @@ impl Net {
     /// Runs until `done` or `limit`; returns whether it is done.
     pub fn run(&mut self, limit: Nanos, done: impl Fn(&Net) -> bool) -> bool {
         loop {
+            self.steps += 1;
             for _ in 0..3 {
                 self.pump();
             }
@@ -294,6 +316,16 @@ impl Net {
         let limit = self.now + 600_000_000_000;
         let want = self.sent[0].len();
         self.run(limit, |net| net.received[1].len() >= want)
+    }
+
+    /// A transfer after which the client's side stays open.
+    pub fn transfer_some(&mut self, len: usize) {
+        let data = bytes(3, len);
+        self.sent[0].extend_from_slice(&data);
+        self.backlog[0] = data;
+        let limit = self.now + 600_000_000_000;
+        let want = self.sent[0].len();
+        assert!(self.run(limit, |net| net.received[1].len() >= want), "stalled");
     }
 
     pub fn transfer(&mut self, len: usize) {

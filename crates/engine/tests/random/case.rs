@@ -1,7 +1,9 @@
 //! A case: the network, both sides' settings, and what happens when. All of it follows from the case's number, so
 //! that a number is all that is needed to see a failure again.
 
-use ropewalk_engine::{MILLISECOND, Nanos, SECOND};
+use std::sync::OnceLock;
+
+use ropewalk_engine::{MILLISECOND, Nanos, SECOND, congestion, scheduler};
 
 /// SplitMix64: enough for a test's dice.
 #[derive(Clone, Debug)]
@@ -131,19 +133,16 @@ const KEYS_BEFORE_WRAP: [u64; 16] = [
     421_968, 437_927, 444_450,
 ];
 
-const SCHEDULERS: [&str; 10] = [
-    "minrtt",
-    "linux",
-    "roundrobin",
-    "redundant",
-    "blest",
-    "ecf",
-    "cfs",
-    "otias",
-    "minrtt:linux",
-    "roundrobin:strict",
-];
-const CONGESTION: [&str; 6] = ["reno", "cubic", "lia", "olia", "balia", "wvegas"];
+/// Every scheduler and congestion control there is, and variants that place or repeat data in other ways.
+fn algorithms() -> &'static (Vec<&'static str>, Vec<&'static str>) {
+    static ALL: OnceLock<(Vec<&str>, Vec<&str>)> = OnceLock::new();
+    ALL.get_or_init(|| {
+        let (schedulers, congestion) = (scheduler::builtin(), congestion::builtin());
+        let mut schedulers: Vec<_> = schedulers.entries().iter().map(|entry| entry.name).collect();
+        schedulers.extend(["minrtt:linux", "roundrobin:strict", "minrtt", "linux", "redundant"]);
+        (schedulers, congestion.entries().iter().map(|entry| entry.name).collect())
+    })
+}
 
 const KIB: u64 = 1024;
 
@@ -366,8 +365,8 @@ fn buffer(dice: &mut Dice) -> (u64, u64) {
 
 fn side(dice: &mut Dice, paths: usize) -> Side {
     Side {
-        scheduler: dice.pick(&SCHEDULERS),
-        congestion: dice.pick(&CONGESTION),
+        scheduler: dice.pick(&algorithms().0),
+        congestion: dice.pick(&algorithms().1),
         multipath: true,
         checksum: dice.chance(0.2),
         send_buffer: buffer(dice),
