@@ -70,6 +70,7 @@ fn a_close_with_unread_data_resets() {
     }
 }
 
+//= test RFC 9293 SHLD-3
 #[test]
 fn data_after_a_close_resets() {
     let mut net = Net::new("minrtt", "lia", vec![PathScript::clean(10)]);
@@ -243,6 +244,7 @@ fn a_segment_for_a_closed_subflow_is_reset() {
     closes(&mut net);
 }
 
+//= test RFC 8684 3.7-4 3.7-8
 #[test]
 fn altered_data_on_a_lone_subflow_ends_in_an_infinite_mapping() {
     let mut net = Net::with(|config| config.checksum = true, "minrtt", "lia", vec![PathScript::clean(10)]);

@@ -429,6 +429,7 @@ impl<P: Payload> Connection<P> {
     /// resets the connection, so that it learns of the loss (RFC 9293 3.6, RFC 1122 4.2.2.13).
     pub(crate) fn close(&mut self, now: Nanos) {
         self.closed_by_us = true;
+        //= RFC 9293 SHLD-3
         if self.receive.ready_bytes > 0 {
             self.abort();
             return;

@@ -1,7 +1,6 @@
 //! Control: addresses (RFC 8684 3.4), priority (3.3.8), failure (3.7), FASTCLOSE (3.5); opening, refusing and
 //! removing subflows; the connection's timers.
 
-//= RFC 8684 3.7-8
 //= RFC 8684 3.2-12
 
 use std::net::SocketAddr;

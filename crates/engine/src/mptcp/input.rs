@@ -635,7 +635,7 @@ impl<P: Payload> Connection<P> {
         let contiguous = self.is_contiguous() && failing.offset == self.receive.next;
         let others = self.flows.iter().any(|flow| flow.id.index() != index && flow.usable());
         if let Some(strand) = self.strands[index].as_mut() {
-            //= RFC 8684 3.7-3
+            //= RFC 8684 3.7-3 3.7-4
             strand.fail_pending = Some(dsn);
             if contiguous {
                 // The peer is asked to go on as plain TCP; until it answers, nothing more is delivered.
@@ -693,6 +693,7 @@ impl<P: Payload> Connection<P> {
         let dsn = self.local_key.idsn.wrapping_add(1).wrapping_add(una);
         self.fall_back(now, FallbackCause::Checksum);
         if let Some(strand) = self.strands[index].as_mut() {
+            //= RFC 8684 3.7-8
             let checksum = Some(0);
             // One subflow, in order, nothing repeated: the stream's first byte is the subflow's.
             let ssn = (una as u32).wrapping_add(1);
