@@ -211,6 +211,8 @@ fn removing_one_path_spares_the_address_that_another_uses() {
     let server = net.server.expect("accepted");
     net.ends[1].remove_path(net.now, server, PathId(0));
     net.reply(bytes(5, 100_000));
+    let client = net.client;
+    net.ends[0].shutdown(net.now, client);
     closes(&mut net);
 }
 
@@ -241,6 +243,7 @@ fn a_segment_for_a_closed_subflow_is_reset() {
     net.run(soon, |_| false);
     let removed = |(end, event): &(usize, Event)| *end == 1 && matches!(event, Event::SubflowRemoved { .. });
     assert!(net.events.iter().any(removed), "{:?}", net.events);
+    net.ends[0].shutdown(net.now, client);
     closes(&mut net);
 }
 

@@ -471,9 +471,11 @@ impl<P: Payload> Connection<P> {
         if self.send.una < self.send.assigned_end {
             self.send.reinject(una);
         }
-        if self.send.window_left() == 0 {
+        let only_fin = self.send.closed && self.send.una == self.send.written && self.meta_backoff >= 2;
+        if self.send.window_left() == 0 || only_fin {
             //= RFC 9293 MUST-36 a zero window is probed
-            // The window's reopening may have been lost with a path: every subflow asks for it.
+            // The window's reopening may have been lost with a path: every subflow asks for it. And a DATA_FIN that
+            // nothing answers may never arrive: what comes back shows whether options still do.
             for strand in self.strands.iter_mut().flatten() {
                 strand.tcp.probe_window();
             }
