@@ -61,7 +61,11 @@ impl<P: Payload> Subflow<P> {
         }
         if self.persist_pending {
             self.persist_pending = false;
-            return Some(self.transmit_window_probe(cx));
+            // A probe is unacceptable by design, and its options go unread: an ACK that was wanted still follows.
+            let wanted = self.ack_now;
+            let probe = self.transmit_window_probe(cx);
+            self.ack_now = wanted;
+            return Some(probe);
         }
         if self.ack_now { Some(self.transmit_ack(cx)) } else { None }
     }
