@@ -200,7 +200,7 @@ fn one_path_is_minrtt_s() {
 #[test]
 fn two_paths_alike_share() {
     let mut scenario = networks::two_equal(20_000_000, 10 * MILLISECOND);
-    scenario.workload = Workload::Bulk { duration: 4 * SECOND };
+    scenario.workload = Workload::Bulk { duration: 10 * SECOND };
     for (text, exceptions) in schedulers().iter().filter(|(_, e)| !exempt(e, "even-split")) {
         let result = run(&spec(scenario.clone(), text, "reno"));
         let (left, right) = (result.paths[0].bytes, result.paths[1].bytes);
