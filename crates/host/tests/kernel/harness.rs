@@ -24,6 +24,8 @@ pub struct Case {
     pub connections: usize,
     pub kernel: KernelParty,
     pub links: Option<Vec<PathLinks>>,
+    /// Of the links' randomness.
+    pub seed: u64,
     pub meddler: Option<Box<dyn Meddler>>,
     pub config: ConnectionConfig,
     pub limit: u64,
@@ -58,6 +60,7 @@ impl Case {
             connections: 1,
             kernel: KernelParty::default(),
             links: None,
+            seed: 7,
             meddler: None,
             config: config(),
             limit: 20_000_000_000,
@@ -160,7 +163,7 @@ pub fn run(case: Case) -> Report {
     let (client, server) = if case.engine == Side::Client { (engine, kernel) } else { (kernel, engine) };
     let report = experiment::run(Experiment {
         links: case.links,
-        seed: 7,
+        seed: case.seed,
         offload: case.offload,
         v6: case.v6,
         connections: case.connections,
