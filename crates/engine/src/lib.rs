@@ -10,6 +10,7 @@ pub mod congestion;
 pub mod endpoint;
 pub mod flow;
 pub mod mptcp;
+mod pieces;
 pub mod registry;
 pub mod scheduler;
 pub mod tcp;

@@ -502,7 +502,7 @@ impl<P: Payload> Connection<P> {
     pub(crate) fn is_contiguous(&self) -> bool {
         let stats = &self.stats;
         let repeated = stats.reinjected_bytes + stats.duplicated_bytes + stats.opportunistic_bytes;
-        self.strands.len() == 1 && repeated == 0 && self.receive.ofo_bytes == 0
+        self.strands.len() == 1 && repeated == 0 && self.receive.ofo_bytes() == 0
     }
 
     /// Whether a checksum has failed on the lone subflow.
@@ -592,7 +592,7 @@ impl<P: Payload> Connection<P> {
         }
         stats.bytes_received = self.receive.next;
         stats.received_twice_bytes = self.receive.duplicate_bytes;
-        stats.ofo_bytes = self.receive.ofo_bytes;
+        stats.ofo_bytes = self.receive.ofo_bytes();
         stats.ofo_max = self.receive.ofo_max;
         stats.ofo_integral = self.receive.ofo_integral(now);
         if let Some(since) = self.blocked_since {
@@ -603,7 +603,7 @@ impl<P: Payload> Connection<P> {
 
     /// The out-of-order queue, bytes. Changes with each segment received.
     pub fn ofo_bytes(&self) -> u64 {
-        self.receive.ofo_bytes
+        self.receive.ofo_bytes()
     }
 
     /// Bytes delivered in order so far.

@@ -3,15 +3,13 @@
 
 //= RFC 9293 SHLD-14
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
 use ropewalk_wire::Payload;
 
 use crate::Nanos;
+use crate::pieces::Pieces;
 use crate::tcp::next_window;
-
-/// Length of an entry of the out-of-order queue; only the payload is kept beside its offset.
-type Queue<P> = BTreeMap<u64, P>;
 
 /// A segment of the usual size.
 const SEGMENT: u64 = 1460;
@@ -21,9 +19,8 @@ const SEGMENT: u64 = 1460;
 pub(crate) struct ReceiveSide<P> {
     /// Next byte expected in order.
     pub next: u64,
-    /// Out-of-order data by offset: disjoint.
-    ofo: Queue<P>,
-    pub ofo_bytes: u64,
+    /// Out-of-order data.
+    ofo: Pieces<P>,
     pub ofo_max: u64,
     ofo_integral: u128,
     ofo_since: Nanos,
@@ -54,8 +51,7 @@ impl<P: Payload> ReceiveSide<P> {
     pub fn new(initial: u64, max: u64) -> Self {
         ReceiveSide {
             next: 0,
-            ofo: Queue::new(),
-            ofo_bytes: 0,
+            ofo: Pieces::new(),
             ofo_max: 0,
             ofo_integral: 0,
             ofo_since: 0,
@@ -87,16 +83,22 @@ impl<P: Payload> ReceiveSide<P> {
         self.limit.saturating_sub(self.ready_bytes)
     }
 
+    /// Bytes in the out-of-order queue.
+    #[inline]
+    pub fn ofo_bytes(&self) -> u64 {
+        self.ofo.bytes()
+    }
+
     fn account(&mut self, now: Nanos) {
-        if self.ofo_bytes > 0 {
-            self.ofo_integral += u128::from(self.ofo_bytes) * u128::from(now.saturating_sub(self.ofo_since));
+        if self.ofo.bytes() > 0 {
+            self.ofo_integral += u128::from(self.ofo.bytes()) * u128::from(now.saturating_sub(self.ofo_since));
         }
         self.ofo_since = now;
     }
 
     /// The integral of the out-of-order queue over time until `now`, byte-nanoseconds.
     pub fn ofo_integral(&self, now: Nanos) -> u128 {
-        self.ofo_integral + u128::from(self.ofo_bytes) * u128::from(now.saturating_sub(self.ofo_since))
+        self.ofo_integral + u128::from(self.ofo.bytes()) * u128::from(now.saturating_sub(self.ofo_since))
     }
 
     /// Takes data at `offset`. Returns whether `next` moved.
@@ -122,52 +124,21 @@ impl<P: Payload> ReceiveSide<P> {
             return false;
         }
         self.account(now);
-        self.store(offset, data);
+        //= RFC 8684 3.3.4-2
+        let from = offset.max(self.next);
+        let repeated = &mut self.duplicate_bytes;
+        *repeated += from - offset;
+        let fresh = if from == offset { data } else { data.slice((from - offset) as usize, len as usize) };
+        if !self.ofo.fill(from, fresh, |start, end| *repeated += end - start) {
+            return false;
+        }
         let before = self.next;
-        while let Some((&start, _)) = self.ofo.first_key_value() {
-            if start > self.next {
-                break;
-            }
-            let Some((start, piece)) = self.ofo.pop_first() else { break };
-            let piece_len = piece.len() as u64;
-            self.ofo_bytes -= piece_len;
-            if start + piece_len <= self.next {
-                continue;
-            }
-            let skip = (self.next - start) as usize;
-            self.accept(if skip == 0 { piece } else { piece.slice(skip, piece_len as usize) });
+        while let Some((start, piece)) = self.ofo.pop_before(self.next) {
+            debug_assert_eq!(start, self.next, "what is kept lies beyond what is in order");
+            self.accept(piece);
         }
-        self.ofo_max = self.ofo_max.max(self.ofo_bytes);
+        self.ofo_max = self.ofo_max.max(self.ofo.bytes());
         self.next > before
-    }
-
-    //= RFC 8684 3.3.4-2
-    /// Stores the parts of `data` that no entry holds yet.
-    fn store(&mut self, offset: u64, data: P) {
-        let end = offset + data.len() as u64;
-        let mut at = offset.max(self.next);
-        self.duplicate_bytes += at - offset;
-        // An entry that begins before and reaches into it.
-        if let Some((&start, piece)) = self.ofo.range(..=at).next_back() {
-            let covered = (start + piece.len() as u64).min(end);
-            if covered > at {
-                self.duplicate_bytes += covered - at;
-                at = covered;
-            }
-        }
-        while at < end {
-            let (gap_end, entry_end) = match self.ofo.range(at..end).next() {
-                Some((&start, piece)) => (start, start + piece.len() as u64),
-                None => (end, end),
-            };
-            if gap_end > at {
-                let piece = data.slice((at - offset) as usize, (gap_end - offset) as usize);
-                self.ofo_bytes += piece.len() as u64;
-                self.ofo.insert(at, piece);
-            }
-            self.duplicate_bytes += entry_end.min(end) - gap_end;
-            at = entry_end.max(gap_end);
-        }
     }
 
     fn accept(&mut self, data: P) {
@@ -216,7 +187,6 @@ impl<P: Payload> ReceiveSide<P> {
     /// Drops everything: nobody will read it.
     pub fn clear(&mut self) {
         self.ofo.clear();
-        self.ofo_bytes = 0;
         self.ready.clear();
         self.ready_bytes = 0;
     }
@@ -293,9 +263,9 @@ mod tests {
         assert!(!side.insert(0, 4, text.slice(4..6)));
         assert!(!side.insert(0, 2, text.slice(2..8)));
         assert!(!side.insert(0, 9, text.slice(9..10)));
-        assert_eq!((side.ofo_bytes, side.duplicate_bytes), (7, 2));
+        assert_eq!((side.ofo_bytes(), side.duplicate_bytes), (7, 2));
         assert!(side.insert(0, 0, text.slice(0..3)));
-        assert_eq!((side.next, side.ofo_bytes), (8, 1));
+        assert_eq!((side.next, side.ofo_bytes()), (8, 1));
         assert!(side.insert(0, 7, text.slice(7..10)));
         assert_eq!(side.next, 10);
         assert_eq!(side.read(4).unwrap(), "0123");

@@ -491,7 +491,7 @@ impl<P: Payload> Subflow<P> {
 
     /// Bytes that arrived out of order on this subflow.
     pub fn reassembly_bytes(&self) -> u64 {
-        self.reassembly.bytes
+        self.reassembly.bytes()
     }
 
     /// Tag and length of each range handed to it that isn't acknowledged, queued ones included.

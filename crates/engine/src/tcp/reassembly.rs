@@ -4,9 +4,9 @@
 //! Pieces are kept as they came; beside them the blocks that they join to, of which there are as many as there are
 //! holes, so that a report costs nothing that grows with the queue.
 
-use std::collections::BTreeMap;
-
 use ropewalk_wire::{Payload, SackBlocks};
+
+use crate::pieces::Pieces;
 
 /// How many recently changed blocks are remembered.
 const RECENT: usize = 6;
@@ -14,8 +14,7 @@ const RECENT: usize = 6;
 /// Data that arrived out of order.
 #[derive(Debug)]
 pub(crate) struct Reassembly<P> {
-    queue: BTreeMap<u64, P>,
-    pub bytes: u64,
+    queue: Pieces<P>,
     /// What the queue covers, in order, joined.
     blocks: Vec<(u64, u64)>,
     /// A position in each recently changed block, the latest first.
@@ -28,8 +27,7 @@ pub(crate) struct Reassembly<P> {
 impl<P: Payload> Reassembly<P> {
     pub fn new() -> Self {
         Reassembly {
-            queue: BTreeMap::new(),
-            bytes: 0,
+            queue: Pieces::new(),
             blocks: Vec::new(),
             recent: [0; RECENT],
             recent_len: 0,
@@ -53,45 +51,19 @@ impl<P: Payload> Reassembly<P> {
         self.dsack
     }
 
+    /// Bytes that wait.
+    #[inline]
+    pub fn bytes(&self) -> u64 {
+        self.queue.bytes()
+    }
+
     /// Stores data beyond what is in order.
     pub fn insert(&mut self, position: u64, data: P) {
         let end = position + data.len() as u64;
-        if self.blocks.last().is_none_or(|last| position >= last.1) {
-            // Beyond everything: nothing to compare with.
-            self.bytes += end - position;
-            self.queue.insert(position, data);
-        } else {
-            self.fill_gaps(position, data);
-        }
-        self.join(position, end);
-        self.note_recent(position);
-    }
-
-    /// Stores those parts of `data` that aren't there yet.
-    fn fill_gaps(&mut self, position: u64, data: P) {
-        let end = position + data.len() as u64;
-        let mut at = position;
-        if let Some((&start, piece)) = self.queue.range(..=at).next_back() {
-            let covered = (start + piece.len() as u64).min(end);
-            if covered > at {
-                self.dsack = Some((at, covered));
-                at = covered;
-            }
-        }
-        while at < end {
-            let (gap_end, entry_end) = match self.queue.range(at..end).next() {
-                Some((&start, piece)) => (start, start + piece.len() as u64),
-                None => (end, end),
-            };
-            if gap_end > at {
-                let piece = data.slice((at - position) as usize, (gap_end - position) as usize);
-                self.bytes += piece.len() as u64;
-                self.queue.insert(at, piece);
-            }
-            if entry_end > gap_end && gap_end < end {
-                self.dsack = Some((gap_end, entry_end.min(end)));
-            }
-            at = entry_end.max(gap_end);
+        let dsack = &mut self.dsack;
+        if self.queue.fill(position, data, |from, to| *dsack = Some((from, to))) {
+            self.join(position, end);
+            self.note_recent(position);
         }
     }
 
@@ -121,14 +93,9 @@ impl<P: Payload> Reassembly<P> {
     /// Takes what has become in order at `next`, one piece.
     pub fn pop(&mut self, next: u64) -> Option<(u64, P)> {
         loop {
-            let (&start, _) = self.queue.first_key_value()?;
-            if start > next {
-                return None;
-            }
-            let (start, piece) = self.queue.pop_first()?;
+            let (start, piece) = self.queue.pop_before(next)?;
             let len = piece.len() as u64;
             let end = start + len;
-            self.bytes -= len;
             // The first block begins where the queue does.
             if self.blocks[0].1 <= end {
                 self.blocks.remove(0);
@@ -220,7 +187,7 @@ mod tests {
         }
         assert_eq!(reassembly.pop(7500), None);
         assert_eq!(blocks(&mut reassembly), [(8000, 8500)]);
-        assert_eq!(reassembly.bytes, 500);
+        assert_eq!(reassembly.bytes(), 500);
     }
 
     //= test RFC 2883 4.1
@@ -232,7 +199,7 @@ mod tests {
         reassembly.insert(4000, Extent(500));
         assert_eq!(blocks(&mut reassembly), [(4000, 4500), (4000, 4500)]);
         assert_eq!(blocks(&mut reassembly), [(4000, 4500)]);
-        assert_eq!(reassembly.bytes, 500);
+        assert_eq!(reassembly.bytes(), 500);
     }
 
     //= test RFC 2883 4.2
@@ -243,7 +210,7 @@ mod tests {
         reassembly.insert(1500, Extent(500));
         reassembly.insert(1000, Extent(1500));
         assert_eq!(blocks(&mut reassembly), [(1500, 2000), (1000, 2500)]);
-        assert_eq!(reassembly.bytes, 1500);
+        assert_eq!(reassembly.bytes(), 1500);
         assert_eq!(reassembly.pop(1000), Some((1000, Extent(500))));
         assert_eq!(reassembly.pop(1500), Some((1500, Extent(500))));
         assert_eq!(reassembly.pop(2000), Some((2000, Extent(500))));
@@ -266,7 +233,7 @@ mod tests {
                 reassembly.insert(position, Extent(len as u32));
                 there[position as usize..(position + len) as usize].fill(true);
             }
-            assert_eq!(reassembly.bytes, there.iter().filter(|byte| **byte).count() as u64);
+            assert_eq!(reassembly.bytes(), there.iter().filter(|byte| **byte).count() as u64);
             for (position, byte) in there.iter().enumerate() {
                 assert_eq!(reassembly.block_at(position as u64).is_some(), *byte);
             }
@@ -283,7 +250,7 @@ mod tests {
                     }
                 }
             }
-            assert!(reassembly.is_empty() && reassembly.bytes == 0);
+            assert!(reassembly.is_empty() && reassembly.bytes() == 0);
         }
     }
 }

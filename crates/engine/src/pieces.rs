@@ -1,0 +1,156 @@
+//! Pieces of a stream that arrived out of order, as subflows and connections keep them: disjoint and sorted.
+//!
+//! A ring rather than a tree: what arrives goes to one of its ends nearly always, and the rest moves few bytes.
+
+use std::collections::VecDeque;
+
+use ropewalk_wire::Payload;
+
+/// Most pieces that are kept. A window's worth of whole segments is far less; more are a peer's that sends crumbs, so
+/// that each costs more to keep than it brings. What comes beyond is taken as lost on the way.
+const MOST: usize = 1 << 18;
+
+/// Disjoint pieces by their offsets.
+#[derive(Debug)]
+pub(crate) struct Pieces<P> {
+    list: VecDeque<(u64, P)>,
+    bytes: u64,
+}
+
+impl<P: Payload> Pieces<P> {
+    pub fn new() -> Self {
+        Pieces { list: VecDeque::new(), bytes: 0 }
+    }
+
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    /// What is kept, in bytes.
+    #[inline]
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Takes the first piece if it begins at `next` or before.
+    #[inline]
+    pub fn pop_before(&mut self, next: u64) -> Option<(u64, P)> {
+        if self.list.front()?.0 > next {
+            return None;
+        }
+        let (start, piece) = self.list.pop_front()?;
+        self.bytes -= piece.len() as u64;
+        Some((start, piece))
+    }
+
+    pub fn clear(&mut self) {
+        self.list.clear();
+        self.bytes = 0;
+    }
+
+    /// How many pieces begin at `offset` or before.
+    #[inline]
+    fn begun(&self, offset: u64) -> usize {
+        match self.list.back() {
+            None => 0,
+            Some((start, _)) if *start <= offset => self.list.len(),
+            _ => self.list.partition_point(|(start, _)| *start <= offset),
+        }
+    }
+
+    fn keep(&mut self, index: usize, offset: u64, piece: P) {
+        self.bytes += piece.len() as u64;
+        if index == self.list.len() {
+            self.list.push_back((offset, piece));
+        } else {
+            self.list.insert(index, (offset, piece));
+        }
+    }
+
+    /// Keeps the parts of `data` that aren't there yet, and tells of each range that was. False if there are too many
+    /// pieces already: nothing is kept.
+    #[inline]
+    pub fn fill(&mut self, offset: u64, data: P, mut there: impl FnMut(u64, u64)) -> bool {
+        if self.list.len() >= MOST {
+            return false;
+        }
+        let end = offset + data.len() as u64;
+        let mut index = self.begun(offset);
+        let mut at = offset;
+        if let Some((start, piece)) = index.checked_sub(1).and_then(|before| self.list.get(before)) {
+            let covered = (start + piece.len() as u64).min(end);
+            if covered > at {
+                there(at, covered);
+                at = covered;
+            }
+        }
+        if at == offset && self.list.get(index).is_none_or(|(start, _)| *start >= end) {
+            self.keep(index, offset, data);
+            return true;
+        }
+        while at < end {
+            let (gap_end, entry_end) = match self.list.get(index) {
+                Some((start, piece)) if *start < end => (*start, start + piece.len() as u64),
+                _ => (end, end),
+            };
+            if gap_end > at {
+                self.keep(index, at, data.slice((at - offset) as usize, (gap_end - offset) as usize));
+                index += 1;
+            }
+            if entry_end > gap_end {
+                there(gap_end, entry_end.min(end));
+                index += 1;
+            }
+            at = entry_end;
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use ropewalk_wire::Extent;
+
+    use super::{MOST, Pieces};
+
+    proptest! {
+        /// Whatever overlaps: every byte is kept once, and each that was there already is told of.
+        #[test]
+        fn every_byte_once(ranges in proptest::collection::vec((0u64..120, 1u64..50), 1..25)) {
+            let mut pieces = Pieces::new();
+            let mut known = [false; 200];
+            for (offset, len) in ranges {
+                let mut repeated = [false; 200];
+                pieces.fill(offset, Extent(len as u32), |from, to| repeated[from as usize..to as usize].fill(true));
+                for at in offset..offset + len {
+                    prop_assert_eq!(repeated[at as usize], known[at as usize], "{}", at);
+                    known[at as usize] = true;
+                }
+                prop_assert!(!repeated[..offset as usize].contains(&true));
+                prop_assert!(!repeated[(offset + len) as usize..].contains(&true));
+            }
+            prop_assert_eq!(pieces.bytes(), known.iter().filter(|byte| **byte).count() as u64);
+            let mut end = 0;
+            while let Some((start, piece)) = pieces.pop_before(u64::MAX) {
+                prop_assert!(start >= end);
+                end = start + u64::from(piece.0);
+                prop_assert!(!known[start as usize..end as usize].contains(&false));
+            }
+            prop_assert_eq!(pieces.bytes(), 0);
+        }
+    }
+
+    #[test]
+    fn crumbs_without_end_are_refused() {
+        let mut pieces = Pieces::new();
+        for n in 0..MOST as u64 {
+            assert!(pieces.fill(2 * n, Extent(1), |_, _| {}));
+        }
+        assert!(!pieces.fill(1, Extent(1), |_, _| {}));
+        assert_eq!(pieces.bytes(), MOST as u64);
+        pieces.pop_before(0);
+        assert!(pieces.fill(1, Extent(1), |_, _| {}));
+    }
+}
