@@ -1,0 +1,142 @@
+#!/usr/bin/env python3
+"""How fast the simulator is, beside ns-3 on the same question, in one run: docs/speed.md.
+
+    benches/speed.py [--rounds 5] [--seconds 60] > docs/speed.md
+
+Rounds are interleaved and pinned to one core; medians are printed with their ranges. ns-3 takes part if its Debian
+package is there (apt-get install libns3-dev g++ pkg-config), instructions are counted if valgrind is.
+"""
+
+import argparse
+import os
+import re
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+CASES = ["clean", "loss 1 %", "overtaking jitter", "1 Gbit/s x 300 ms", "10000 connections"]
+TARGET = 4_000_000
+
+
+def say(text):
+    print(text, file=sys.stderr, flush=True)
+
+
+def run(command, **more):
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, **more)
+    if done.returncode != 0:
+        sys.exit(f"{' '.join(command)}: {done.stderr.strip() or done.stdout.strip()}")
+    return done.stdout + done.stderr
+
+
+def pinned(command):
+    return (["taskset", "-c", "0"] if shutil.which("taskset") else []) + command
+
+
+def built():
+    out = run(["cargo", "bench", "-p", "ropewalk-sim", "--bench", "speed", "--no-run"])
+    speed = os.path.join(ROOT, re.search(r"\((\S+/speed-[0-9a-f]+)\)", out).group(1))
+    run(["cargo", "build", "--release", "-p", "ropewalk"])
+    return speed
+
+
+def built_ns3(folder):
+    """ns-3's program, or None where its package isn't there."""
+    modules = [f"ns3-{name}" for name in ("applications", "internet", "point-to-point", "network", "core")]
+    if not shutil.which("pkg-config") or not shutil.which("g++"):
+        return None
+    flags = subprocess.run(["pkg-config", "--cflags", "--libs", *modules], capture_output=True, text=True)
+    if flags.returncode != 0:
+        return None
+    program = os.path.join(folder, "ns3_bulk")
+    # Debian's list names libraries that only other modules need.
+    wanted = [flag for flag in flags.stdout.split() if flag.startswith("-lns3")]
+    run(["g++", "-O2", "-std=c++17", "-o", program, "benches/peers/ns3_bulk.cc", *dict.fromkeys(wanted)])
+    return program
+
+
+def figures(text):
+    """Segments per second by case."""
+    return {name.strip(): int(value) for name, value in re.findall(r"^(.{24})\s*(\d+) segments/s", text, re.M)}
+
+
+def instructions(speed, case):
+    """Per segment: two runs of different length, so that the start is left out."""
+    counts = []
+    for seconds in (2, 4):
+        with tempfile.NamedTemporaryFile() as out:
+            text = run(["valgrind", "--tool=callgrind", f"--callgrind-out-file={out.name}", speed, case],
+                       env={**os.environ, "ROPEWALK_BENCH_SECONDS": str(seconds)})
+        counts.append((int(re.search(r"each\s+(\d+) segments", text).group(1)),
+                       int(re.search(r"Collected : (\d+)", text).group(1))))
+    (few, less), (many, more) = counts
+    return (more - less) / (many - few)
+
+
+def spread(values):
+    return f"{statistics.median(values):,.0f} ({min(values):,.0f} to {max(values):,.0f})"
+
+
+def scaling():
+    """Seconds of `compare` with one worker and with two, and whether both print the same bytes."""
+    ropewalk = os.path.join(ROOT, "target/release/ropewalk")
+    times, texts = {1: [], 2: []}, set()
+    for _ in range(3):
+        for jobs in times:
+            start = time.monotonic()
+            texts.add(run([ropewalk, "compare", "--json", "--jobs", str(jobs)]))
+            times[jobs].append(time.monotonic() - start)
+    one, two = (statistics.median(times[jobs]) for jobs in (1, 2))
+    return one, two, len(texts) == 1
+
+
+def main():
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--rounds", type=int, default=5)
+    options.add_argument("--seconds", type=int, default=60, help="virtual seconds of each timed run")
+    options = options.parse_args()
+    os.environ["ROPEWALK_BENCH_SECONDS"] = str(options.seconds)
+    say("building")
+    speed = built()
+    with tempfile.TemporaryDirectory() as folder:
+        ns3 = built_ns3(folder)
+        rates = {case: [] for case in CASES}
+        peers = []
+        for number in range(options.rounds):
+            say(f"round {number + 1} of {options.rounds}")
+            for case in CASES:
+                rates[case].append(figures(run(pinned([speed, case])))[case])
+            if ns3:
+                peers.append(int(re.search(r"(\d+) data segments per second", run(pinned([ns3, "--megabytes=40"]))).group(1)))
+    memory = run([speed, "memory"]).strip().split(": ", 1)[1]
+    clean = statistics.median(rates["clean"])
+    print("# Speed of the simulator\n")
+    print("Made by `benches/speed.py`: rounds interleaved, one core, medians with their ranges. A counted segment is one\n"
+          "full packet of new data, with its own place in the queue, its loss and jitter draws, timestamps, DSS and RACK\n"
+          "state, and one ACK per two. Both ends, the links, and every event are included.\n")
+    print("| case | segments per second of wall time | of clean | instructions per segment |\n|---|---:|---:|---:|")
+    for case in CASES:
+        count = "not counted"
+        if shutil.which("valgrind") and case in CASES[:3]:
+            say(f"counting instructions: {case}")
+            count = f"{instructions(speed, case):,.0f}"
+        part = statistics.median(rates[case]) / clean
+        print(f"| {case} | {spread(rates[case])} | {part:.2f} | {count} |")
+    if peers:
+        print(f"| ns-3, the clean case with plain TCP on each path | {spread(peers)} | "
+              f"{statistics.median(peers) / clean:.3f} | not counted |")
+    else:
+        print("\nns-3 wasn't installed.")
+    print(f"\nMemory of 10,000 idle connections of two subflows: {memory}.\n")
+    one, two, same = scaling()
+    print(f"`compare` without arguments: {one:.2f} s with one worker, {two:.2f} s with two ({one / two:.2f} times as fast); "
+          f"the same bytes: {'yes' if same else 'NO'}.\n")
+    print(f"The aim is {TARGET / 1e6:.0f} million segments a second in the clean case; "
+          f"{'reached' if clean >= TARGET else f'{clean / TARGET:.0%} of it is reached'}.")
+
+
+main()
