@@ -116,7 +116,9 @@ mod idle {
     use std::net::{IpAddr, Ipv4Addr, SocketAddr};
     use std::sync::Arc;
 
-    use ropewalk_engine::config::{BufferConfig, ConnectionConfig, LocalEndpoint, PathManagerConfig, TcpConfig};
+    use ropewalk_engine::config::{
+        BufferConfig, ConnectionConfig, LocalEndpoint, PathManagerConfig, TcpConfig,
+    };
     use ropewalk_engine::endpoint::{Endpoint, EndpointConfig};
     use ropewalk_engine::mptcp::Event;
     use ropewalk_engine::{Entropy, PathId, congestion, scheduler};
@@ -202,7 +204,8 @@ mod idle {
         let ids: Vec<_> = (0..count)
             .map(|_| {
                 let local = SocketAddr::new(address(1, 0), 0);
-                let id = ends[0].connect(now, PathId(0), local, server, Arc::clone(&near)).expect("a free port");
+                let id =
+                    ends[0].connect(now, PathId(0), local, server, Arc::clone(&near)).expect("a free port");
                 settle(&mut ends, &mut now);
                 id
             })
@@ -214,7 +217,8 @@ mod idle {
             read += settle(&mut ends, &mut now);
         }
         assert_eq!(read, u64::from(count) * u64::from(BYTES), "everything arrived");
-        let both = |id| ends[0].connection(id).is_some_and(|c| c.flows().iter().filter(|f| f.usable()).count() == 2);
+        let both =
+            |id| ends[0].connection(id).is_some_and(|c| c.flows().iter().filter(|f| f.usable()).count() == 2);
         assert!(ids.iter().all(|id| both(*id)), "two subflows each");
         Some(super::resident()?.saturating_sub(before) / u64::from(count))
     }
@@ -222,7 +226,9 @@ mod idle {
 
 fn memory(count: u32) {
     match idle::memory(count) {
-        Some(each) => println!("memory {count} idle connections of two subflows: {each} bytes each, both ends together"),
+        Some(each) => {
+            println!("memory {count} idle connections of two subflows: {each} bytes each, both ends together")
+        }
         None => println!("memory: this system doesn't tell"),
     }
 }

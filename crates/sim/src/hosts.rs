@@ -349,10 +349,8 @@ impl Hosts {
         let end = &mut self.ends[2 * group + side as usize];
         let received = &mut self.groups[group].conns[conn as usize].received[side as usize];
         let before = *received;
-        while let Ok(Some(piece)) = end.read(now, id, usize::MAX) {
-            if piece.0 == 0 {
-                break;
-            }
+        // All there is comes at once.
+        if let Ok(Some(piece)) = end.read(now, id, usize::MAX) {
             *received += u64::from(piece.0);
         }
         if *received > before { Heard::Delivered(conn, *received) } else { Heard::Nothing }

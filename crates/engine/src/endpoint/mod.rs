@@ -105,6 +105,9 @@ impl BuildHasher for Keyed {
     }
 }
 
+/// How many paths' last segments are remembered.
+const RECENT: usize = 4;
+
 type Demux = std::collections::HashMap<FourTuple, (u32, u8), Keyed>;
 
 #[derive(Debug)]
@@ -143,7 +146,8 @@ pub struct Endpoint<P: Payload, E: Entropy> {
     slots: Vec<Slot<P>>,
     free: Vec<u32>,
     demux: Demux,
-    last: Option<(FourTuple, (u32, u8))>,
+    /// Where the last segment of each path went.
+    last: [Option<(FourTuple, (u32, u8))>; RECENT],
     tokens: BTreeMap<u32, u32>,
     listeners: Vec<(SocketAddr, Arc<ConnectionConfig>)>,
     dirty: VecDeque<u32>,
@@ -170,7 +174,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
             slots: Vec::new(),
             free: Vec::new(),
             demux: Demux::with_hasher(hasher),
-            last: None,
+            last: [None; RECENT],
             tokens: BTreeMap::new(),
             listeners: Vec::new(),
             dirty: VecDeque::new(),
@@ -231,12 +235,13 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
 
     /// A segment arrived on `path`.
     pub fn on_segment(&mut self, now: Nanos, path: PathId, segment: Segment<P>) {
-        let found = match self.last {
+        let last = &mut self.last[usize::from(path.0) % RECENT];
+        let found = match *last {
             Some((tuple, at)) if tuple == segment.tuple => Some(at),
             _ => {
                 let found = self.demux.get(&segment.tuple).copied();
                 if let Some(at) = found {
-                    self.last = Some((segment.tuple, at));
+                    *last = Some((segment.tuple, at));
                 }
                 found
             }
@@ -494,7 +499,17 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         self.collect(now, index);
     }
 
+    #[inline]
     fn collect(&mut self, now: Nanos, index: u32) {
+        let slot = &self.slots[index as usize];
+        let nothing =
+            |connection: &Connection<P>| connection.events.is_empty() && connection.joins.is_empty();
+        if !slot.connection.as_deref().is_none_or(nothing) {
+            self.collect_all(now, index);
+        }
+    }
+
+    fn collect_all(&mut self, now: Nanos, index: u32) {
         let slot = &mut self.slots[index as usize];
         let generation = slot.generation;
         let Some(connection) = slot.connection.as_mut() else { return };
@@ -543,7 +558,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
             self.demux.remove(&strand.tcp.tuple().reversed());
         }
         self.tokens.remove(&connection.token());
-        self.last = None;
+        self.last = [None; RECENT];
         self.free.push(index);
     }
 
@@ -563,7 +578,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
             let strand = connection.and_then(|c| c.open_join(now, &request, tuple, mtu, isn, nonce));
             if let Some(strand) = strand {
                 self.demux.insert(tuple.reversed(), (index, strand as u8));
-                self.last = None;
+                self.last = [None; RECENT];
             }
         }
     }
@@ -642,7 +657,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         match connection.and_then(|c| c.join(now, path, segment, mtu, isn, nonce)) {
             Some(strand) => {
                 self.demux.insert(segment.tuple, (index, strand as u8));
-                self.last = None;
+                self.last = [None; RECENT];
                 self.touch(now, index);
             }
             None => self.refuse(path, segment, Some(3)),

@@ -640,18 +640,11 @@ impl<P: Payload> Connection<P> {
     #[inline]
     pub(crate) fn poll_timeout(&self) -> Option<Nanos> {
         let deadlines = &self.deadlines;
-        let mut next = None;
-        for at in
-            [deadlines.retransmit, deadlines.wait, deadlines.control, deadlines.linger].into_iter().flatten()
-        {
-            next = Some(next.map_or(at, |known: Nanos| known.min(at)));
-        }
-        for strand in self.strands.iter().flatten() {
-            if let Some(at) = strand.tcp.poll_timeout() {
-                next = Some(next.map_or(at, |known| known.min(at)));
-            }
-        }
-        next
+        let own = [deadlines.retransmit, deadlines.wait, deadlines.control, deadlines.linger];
+        let least = own.iter().fold(Nanos::MAX, |least, at| least.min(at.unwrap_or(Nanos::MAX)));
+        let subflows =
+            self.strands.iter().flatten().map(|strand| strand.tcp.poll_timeout().unwrap_or(Nanos::MAX));
+        Some(subflows.fold(least, Nanos::min)).filter(|at| *at != Nanos::MAX)
     }
 
     /// Declares the whole size that will be written.

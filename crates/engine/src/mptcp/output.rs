@@ -25,8 +25,8 @@ impl<P: Payload> Connection<P> {
         // A checksum covers a whole mapping, and a part that is lost must come again with the same: one segment each.
         let max_segments = if self.checksum { 1 } else { max_segments };
         let count = self.strands.len();
-        for step in 0..count {
-            let index = (self.next_strand + step) % count;
+        let first = if self.next_strand < count { self.next_strand } else { 0 };
+        for index in (first..count).chain(0..first) {
             let flow = &self.flows[index];
             if !self.strands[index].as_ref().is_some_and(|strand| strand.tcp.has_output(flow)) {
                 continue;

@@ -91,7 +91,8 @@ impl<P: Payload> ReceiveSide<P> {
 
     fn account(&mut self, now: Nanos) {
         if self.ofo.bytes() > 0 {
-            self.ofo_integral += u128::from(self.ofo.bytes()) * u128::from(now.saturating_sub(self.ofo_since));
+            self.ofo_integral +=
+                u128::from(self.ofo.bytes()) * u128::from(now.saturating_sub(self.ofo_since));
         }
         self.ofo_since = now;
     }

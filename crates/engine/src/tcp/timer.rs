@@ -22,45 +22,53 @@ pub(crate) enum Timer {
 
 const COUNT: usize = 6;
 
+/// What stands for a timer that is stopped: the least of all is then found without a branch.
+const STOPPED: Nanos = Nanos::MAX;
+
 /// All of a subflow's timers.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Timers([Option<Nanos>; COUNT]);
+#[derive(Clone, Debug)]
+pub(crate) struct Timers([Nanos; COUNT]);
+
+impl Default for Timers {
+    fn default() -> Self {
+        Timers([STOPPED; COUNT])
+    }
+}
 
 impl Timers {
     #[inline]
     pub fn set(&mut self, timer: Timer, at: Nanos) {
-        self.0[timer as usize] = Some(at);
+        self.0[timer as usize] = at;
     }
 
     #[inline]
     pub fn stop(&mut self, timer: Timer) {
-        self.0[timer as usize] = None;
+        self.0[timer as usize] = STOPPED;
     }
 
     #[inline]
     pub fn get(&self, timer: Timer) -> Option<Nanos> {
-        self.0[timer as usize]
+        Some(self.0[timer as usize]).filter(|at| *at != STOPPED)
     }
 
     pub fn stop_all(&mut self) {
-        self.0 = [None; COUNT];
+        self.0 = [STOPPED; COUNT];
     }
 
     /// The earliest.
     #[inline]
     pub fn next(&self) -> Option<Nanos> {
-        self.0.iter().flatten().min().copied()
+        let least = self.0.iter().fold(STOPPED, |least, at| least.min(*at));
+        (least != STOPPED).then_some(least)
     }
 
     /// Stops `timer` and returns true if it is due.
     #[inline]
     pub fn expire(&mut self, timer: Timer, now: Nanos) -> bool {
-        match self.0[timer as usize] {
-            Some(at) if at <= now => {
-                self.0[timer as usize] = None;
-                true
-            }
-            _ => false,
+        let due = self.0[timer as usize] <= now && self.0[timer as usize] != STOPPED;
+        if due {
+            self.0[timer as usize] = STOPPED;
         }
+        due
     }
 }
