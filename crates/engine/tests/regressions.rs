@@ -287,8 +287,9 @@ fn without_sack_a_timeout_leaves_loss_when_all_is_acknowledged() {
 
 #[test]
 fn a_scheduler_that_waits_for_an_unmeasured_subflow_does_not_spin() {
-    let mut net = Net::new("ecf", "lia", vec![PathScript::clean(10), PathScript::clean(100)]);
-    // The join's first SYN is lost: the subflow has no round-trip time.
+    let paths = vec![PathScript::clean(10), PathScript::clean(100)];
+    let mut net = Net::with(|config| config.tcp.timestamps = false, "ecf", "lia", paths);
+    // The join's first SYN is lost: without timestamps the subflow has no round-trip time.
     let mut lost = false;
     net.tamper = Some(Box::new(move |_, segment| {
         let join = segment.flags.contains(Flags::SYN) && segment.tuple.src == client_address(1) && !lost;
@@ -317,4 +318,32 @@ fn a_join_that_fails_is_tried_again() {
     assert!(net.events.iter().any(joined), "{:?}", net.events);
     net.transfer(200_000);
     closes(&mut net);
+}
+
+#[test]
+fn nobody_is_penalised_for_being_slower_than_a_subflow_without_a_round_trip_time() {
+    // A window that two segments fill is blocked by what the initial subflow carries, whatever happens.
+    let adjust = |config: &mut ConnectionConfig| {
+        config.receive_buffer = BufferConfig::fixed(3000);
+        config.tcp.timestamps = false;
+    };
+    let mut net = Net::with(adjust, "minrtt", "lia", vec![PathScript::clean(10), PathScript::clean(97)]);
+    // The join's first SYN is lost: without timestamps the subflow has no round-trip time until it has carried data.
+    let mut lost = false;
+    net.tamper = Some(Box::new(move |_, segment| {
+        let join = segment.flags.contains(Flags::SYN) && segment.tuple.src == client_address(1) && !lost;
+        lost |= join;
+        !join
+    }));
+    let unmeasured = |net: &Net| {
+        let connection = net.ends[0].connection(net.client).expect("open");
+        connection.flows().get(1).is_some_and(|flow| flow.usable() && flow.srtt == 0)
+    };
+    let client = net.client;
+    net.ends[0].write(0, client, bytes(3, 1_000_000)).expect("open");
+    assert!(net.run(5 * SECOND, unmeasured), "the join never came about");
+    let until = net.now + 100 * MILLISECOND;
+    net.run(until, |_| false);
+    let connection = net.ends[0].connection(client).expect("open");
+    assert_eq!(connection.stats(net.now).penalisations, 0);
 }

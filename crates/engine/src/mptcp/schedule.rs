@@ -347,7 +347,10 @@ impl<P: Payload> Connection<P> {
         let carrier = self.flows.get(head.last.index())?.clone();
         let (index, srtt) = {
             let view = view!(self, now);
-            let best = View::fastest(view.available().filter(|flow| !head.carried_by(flow.id)))?;
+            // One without a sample isn't known to be faster than the carrier, nor is there an srtt of it in which
+            // to penalise only once.
+            let known = |flow: &&Flow| flow.srtt > 0 && !head.carried_by(flow.id);
+            let best = View::fastest(view.available().filter(known))?;
             (best.id.index(), best.srtt)
         };
         if mechanisms.penalise != Rule::Off {

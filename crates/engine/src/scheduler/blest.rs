@@ -18,7 +18,8 @@
 //! Rulings: rtts is a real number. `delta` is 0.01: the paper studies 0.001, 0.003, 0.005, 0.01 and 0.02
 //! (Fig. 7) and names no default. Head-of-line blocking is the send window full with data unsent. One
 //! correction per RTT_F that has passed, made when the scheduler next runs; a longer silence counts as one.
-//! lambda stays within [0, 10], for a negative one means nothing. A wait asks again after RTT_F at the
+//! lambda stays within [0, 10], for a negative one means nothing. While F has no round-trip sample there is no
+//! RTT_F and no correction. A wait asks again after RTT_F at the
 //! latest. The paper says it eliminates opportunistic retransmission and penalisation: both are off.
 //!
 //! Preset `linux` is the out-of-tree kernel's module, in `blest/linux.rs`.
@@ -120,9 +121,12 @@ fn fits(slow: &Flow, need: f64, left: f64, lambda: f64, why: &mut Why) -> Decisi
 impl Blest {
     /// One correction for each RTT_F that has passed.
     fn correct(&mut self, view: &View<'_>, fast: &Flow) {
+        if fast.srtt == 0 {
+            return;
+        }
         self.blocked |= view.blocked();
         let since = *self.since.get_or_insert(view.now);
-        if view.now.saturating_sub(since) < fast.srtt.max(1) {
+        if view.now.saturating_sub(since) < fast.srtt {
             return;
         }
         let step = if self.blocked { self.delta } else { -self.delta };

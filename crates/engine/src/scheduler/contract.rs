@@ -45,6 +45,7 @@ fn cases() -> Vec<Model> {
     let window = 60_000;
     let lossy = [growing(20, 20), growing(60, 5), growing(61, 0)];
     let late = [growing(30, 0), Pipe { joins: 30 * MILLISECOND, ..growing(15, 0) }];
+    let unmeasured = [growing(30, 0), Pipe { joins: 30 * MILLISECOND, unmeasured: true, ..growing(80, 0) }];
     let failing = [Pipe { fails: Some(150 * MILLISECOND), ..growing(10, 0) }, growing(80, 0)];
     let initial_fails = [Pipe { fails: Some(40 * MILLISECOND), ..growing(30, 0) }, growing(10, 0)];
     let backup = [Pipe { backup: true, ..growing(5, 0) }, growing(50, 0)];
@@ -53,6 +54,7 @@ fn cases() -> Vec<Model> {
         Model::new(&[slow, fast], 400_000).window(window),
         Model::new(&lossy, 600_000).seed(7),
         Model::new(&late, 300_000).declare(300_000),
+        Model::new(&unmeasured, 300_000),
         Model::new(&failing, 300_000),
         Model::new(&initial_fails, 300_000),
         Model::new(&backup, 100_000),
@@ -148,6 +150,17 @@ fn every_scheduler_gives_a_reason_with_numbers() {
     }
 }
 
+/// Nothing is known of a subflow without a round-trip sample: as long as it has room, a scheduler may try it; full,
+/// it isn't worth a wait while another has room, however slow that is.
+#[test]
+fn no_scheduler_waits_for_a_subflow_without_a_sample() {
+    use super::testing::{Scene, flow, unmeasured};
+    for (text, _) in all() {
+        let scene = Scene::new(vec![flow(0, 300, 10, 0), unmeasured(1, 10, 10)]);
+        assert_eq!(scene.chosen(&mut *build(&text)), Some(0), "{text}");
+    }
+}
+
 /// How many of `total` networks' segments may be asked about, per segment sent, before a scheduler counts
 /// as hanging.
 const DECISIONS_PER_SEGMENT: u64 = 40;
@@ -162,10 +175,12 @@ fn pipes() -> impl Strategy<Value = Vec<Pipe>> {
         prop_oneof![Just(u64::MAX), 3_000u64..60_000],
         prop_oneof![2 => Just(0u64), 1 => 0u64..500],
         prop::option::weighted(0.3, 1u64..2000),
+        prop::bool::weighted(0.2),
     );
-    let pipe = pipe.prop_map(|(rtt_ms, cwnd, grows, backup, loss, queue, joins, fails)| Pipe {
+    let pipe = pipe.prop_map(|(rtt_ms, cwnd, grows, backup, loss, queue, joins, fails, unmeasured)| Pipe {
         grows,
         backup,
+        unmeasured,
         loss,
         queue,
         joins: joins * MILLISECOND,

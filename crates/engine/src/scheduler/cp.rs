@@ -8,7 +8,7 @@
 //! Rule: while a packet travels on s, each faster subflow j delivers cwnd_j RTT_s / RTT_j packets, all of them
 //! out of order. s may be used only if the sum over all faster j, times the MSS, fits the free receive buffer
 //! (what is left of the connection-level window), and RTT_s / 2 is within the delay constraint. Among the
-//! allowed with room, the lowest srtt.
+//! allowed with room, the lowest srtt. Of a subflow without a round-trip sample nothing is expected.
 //!
 //! Rulings: the fastest subflow is always allowed, or a tight constraint would stall the connection. Both
 //! conditions grow with srtt, so that where the fastest subflow with room isn't allowed, none is: one pass.
@@ -47,10 +47,8 @@ struct ConstraintProactive {
 /// Bytes that arrive out of order while a packet travels on `slow`.
 #[inline]
 fn out_of_order(view: &View<'_>, slow: &Flow) -> f64 {
-    let backups = view.backups_count();
-    let faster = |flow: &&Flow| flow.usable() && (!flow.backup || backups) && flow.srtt < slow.srtt;
-    let packets = view.flows.iter().filter(faster).map(|flow| {
-        let rounds = slow.srtt as f64 / flow.srtt.max(1) as f64;
+    let packets = view.faster_than(slow).map(|flow| {
+        let rounds = slow.srtt as f64 / flow.srtt as f64;
         f64::from(flow.cwnd) * rounds * f64::from(flow.mss)
     });
     packets.sum()
@@ -100,7 +98,7 @@ impl Scheduler for ConstraintProactive {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{Model, Pipe, Scene, build, flow};
+    use super::super::testing::{Model, Pipe, Scene, build, flow, unmeasured};
     use super::*;
 
     /// 10 ms with cwnd 10 and 20 ms with cwnd 5, both full; 40 ms free. Overtaking: 10 4 + 5 2 = 50 packets.
@@ -135,6 +133,13 @@ mod tests {
         let mut scene = scene(40_000);
         scene.flows[1].backup = true;
         assert_eq!(scene.chosen(&mut *build("cp")), Some(2), "10 4 packets");
+    }
+
+    #[test]
+    fn what_is_not_known_overtakes_nothing() {
+        let mut scene = scene(50_000);
+        scene.flows.push(unmeasured(3, 10, 10));
+        assert_eq!(scene.chosen(&mut *build("cp")), Some(2));
     }
 
     #[test]

@@ -13,11 +13,12 @@
 //! planning loop; slots that arrive together are numbered fastest path first. D_i is rounded to the `quantum`
 //! (at least one), and where the lcm exceeds the `horizon`, the plan spans the horizon (or the largest D_i)
 //! and each path has the slots that fit: without these bounds delays of 13 and 27.1 ms would make a plan of
-//! 3.5 s. A plan is for the usable subflows outside RTO recovery, counts in segments of their least MSS, and
-//! is followed to its end: a subflow that joins waits for the next plan, and changed windows and RTTs do too.
-//! A slot is due at its time at the earliest, and then sent as cwnd admits. What a path hasn't room for waits
-//! for it. The plan is remade only when it is through, when one of its subflows isn't usable any more, or when
-//! the first unassigned byte isn't in it (the application wrote less than a segment at a time).
+//! 3.5 s. A subflow without a round-trip sample is planned for as if it were like the slowest. A plan is for
+//! the usable subflows outside RTO recovery, counts in segments of their least MSS, and is followed to its end:
+//! a subflow that joins waits for the next plan, and changed windows and RTTs do too. A slot is due at its time
+//! at the earliest, and then sent as cwnd admits. What a path hasn't room for waits for it. The plan is remade
+//! only when it is through, when one of its subflows isn't usable any more, or when the first unassigned byte
+//! isn't in it (the application wrote less than a segment at a time).
 //! blest-2016 IV-D: no reinjection is defined; the connection's own applies.
 //!
 //! Parameters: `quantum` (1 ms; 0.001 to 1000), `horizon` (1000 ms; 1 to 60000). `opportunistic` and
@@ -98,8 +99,10 @@ impl Plan {
         self.unit = u32::MAX;
         let mut span = 1;
         let mut longest = 1;
+        let slowest = view.usable().filter(planned).map(|flow| flow.srtt).max().unwrap_or(0);
         for (flow, leg) in view.usable().filter(planned).zip(&mut self.legs) {
-            let delay = ((flow.srtt / 2 + quantum / 2) / quantum).max(1);
+            let srtt = if flow.srtt > 0 { flow.srtt } else { slowest };
+            let delay = ((srtt / 2 + quantum / 2) / quantum).max(1);
             *leg = Leg { subflow: flow.id, delay, capacity: u64::from(flow.cwnd.max(1)), ..Leg::default() };
             self.len += 1;
             self.unit = self.unit.min(flow.mss.max(1));
@@ -232,7 +235,7 @@ impl Scheduler for Daps {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{MSS, Model, Pipe, Scene, build, flow, run};
+    use super::super::testing::{MSS, Model, Pipe, Scene, build, flow, run, unmeasured};
     use super::*;
 
     /// The segments that each path's slots carry, in order of the paths.
@@ -265,6 +268,13 @@ mod tests {
         let flows = vec![flow(0, 4, 2, 0), flow(1, 6, 1, 0), flow(2, 6, 4, 0)];
         let expected = [vec![1, 2, 8, 9, 10, 11], vec![3, 12], vec![4, 5, 6, 7, 13, 14, 15, 16]];
         assert_eq!(vectors(flows, 1, 1000), expected);
+    }
+
+    #[test]
+    fn without_a_sample_planned_for_like_the_slowest() {
+        let flows = vec![flow(0, 10, 1, 0), unmeasured(1, 1, 0), flow(2, 30, 1, 0)];
+        assert_eq!(vectors(flows, 1, 1000), [vec![1, 2, 3], vec![4], vec![5]]);
+        assert_eq!(vectors(vec![unmeasured(0, 1, 0), unmeasured(1, 1, 0)], 1, 1000), [[1], [2]]);
     }
 
     #[test]

@@ -12,7 +12,7 @@
 //! and followed to its end; then the next is made. With no more packets than that, f takes all.
 //!
 //! Rulings: with more than two usable subflows, the two of least srtt. The remainders count at the time of
-//! planning; in RTO recovery there is none. A schedule that can't go on (a subflow gone, a window that shrank)
+//! planning; in RTO recovery there is none. Without a round-trip sample r counts as 1 ns. A schedule that can't go on (a subflow gone, a window that shrank)
 //! is made anew. A schedule without a segment waits. As printed: with f's window full and s's open, s takes
 //! its whole window, however slow it is.
 //!
@@ -69,7 +69,7 @@ fn generate_schedule(view: &View<'_>) -> Option<Plan> {
         let on_fast = packets.min(u64::from(on_fast)) as u32;
         return Some(Plan { fast: fast.id, on_fast, slow: fast.id, on_slow: 0, eta: 0 });
     };
-    let eta = slow.srtt / fast.srtt.max(1);
+    let eta = slow.srtt.max(1) / fast.srtt.max(1);
     let on_fast = eta.min(u64::from(on_fast)) as u32;
     Some(Plan { fast: fast.id, on_fast, slow: slow.id, on_slow: space(slow), eta })
 }
@@ -122,7 +122,7 @@ impl Scheduler for DapsTwoPath {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{MSS, Pipe, Scene, build, flow, run};
+    use super::super::testing::{MSS, Pipe, Scene, build, flow, run, unmeasured};
     use super::*;
 
     fn plan(flows: Vec<Flow>, packets: u32) -> (u32, u32) {
@@ -148,6 +148,12 @@ mod tests {
         assert_eq!(plan(vec![fast(0), flow(1, 25, 7, 0), flow(2, 90, 8, 2)], 100), (2, 7));
         assert_eq!(plan(vec![fast(0), flow(1, 25, 7, 0), flow(2, 25, 8, 2)], 100), (2, 7), "a tie");
         assert_eq!(plan(vec![fast(0), flow(1, 10, 7, 0)], 100), (1, 7), "a tie");
+        assert_eq!(
+            plan(vec![unmeasured(0, 10, 0), unmeasured(1, 7, 0)], 100),
+            (1, 7),
+            "nothing known of either"
+        );
+        assert_eq!(plan(vec![unmeasured(0, 10, 0), flow(1, 25, 7, 0)], 100), (10, 7), "nothing known of f");
         let faster_second = Scene::new(vec![flow(0, 25, 7, 0), flow(1, 10, 10, 0)]);
         let plan = generate_schedule(&faster_second.view()).unwrap();
         assert_eq!((plan.fast, plan.on_fast, plan.slow, plan.on_slow), (SubflowId(1), 2, SubflowId(0), 7));

@@ -98,12 +98,8 @@ impl Scheduler for ForwardPrediction {
         if slow.srtt == fastest.srtt {
             return send_on(slow, why);
         }
-        let backups = view.backups_count();
-        let faster = |flow: &&Flow| flow.usable() && (!flow.backup || backups) && flow.srtt < slow.srtt;
         let ahead: f64 = view
-            .flows
-            .iter()
-            .filter(faster)
+            .faster_than(slow)
             .map(|flow| delivered_within(flow, slow.srtt / 2) * f64::from(flow.mss))
             .sum();
         // Whole segments, and saturating in the cast.
@@ -127,7 +123,7 @@ impl Scheduler for ForwardPrediction {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{Pipe, Scene, build, flow, run};
+    use super::super::testing::{Pipe, Scene, build, flow, run, unmeasured};
     use super::*;
     use crate::{MILLISECOND, SubflowId};
 
@@ -203,6 +199,14 @@ mod tests {
         assert_eq!(scene.ask(&mut *build("f2p-dps")), send);
         scene.flows[2].backup = true;
         assert_ne!(scene.ask(&mut *build("f2p-dps")), send);
+    }
+
+    #[test]
+    fn nothing_is_predicted_without_a_sample() {
+        let mut scene = scene(100_000);
+        scene.flows.push(unmeasured(2, 10, 10));
+        let send = Decision::SendAt { subflow: SubflowId(1), offset: 28_000, bytes: 1000 };
+        assert_eq!(scene.ask(&mut *build("f2p-dps")), send);
     }
 
     #[test]

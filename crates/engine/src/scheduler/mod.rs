@@ -211,7 +211,8 @@ impl<'a> View<'a> {
     }
 
     /// In one pass: the fastest of the eligible subflows, and the fastest of the available ones. Ties go to
-    /// the lower id.
+    /// the lower id. One without a round-trip sample counts as the fastest while it has room, so that it gets
+    /// one; full, it doesn't count: of what isn't known nothing can be expected that is worth a wait.
     #[inline]
     pub fn front(&self) -> Front<'a> {
         let backups = self.backups_count();
@@ -220,14 +221,23 @@ impl<'a> View<'a> {
             if !flow.usable() || (flow.backup && !backups) {
                 continue;
             }
-            if front.usable.is_none_or(|best| flow.srtt < best.srtt) {
-                front.usable = Some(flow);
-            }
+            let mut expected = flow.srtt > 0;
             if front.available.is_none_or(|best| flow.srtt < best.srtt) && flow.available() {
                 front.available = Some(flow);
+                expected = true;
+            }
+            if expected && front.usable.is_none_or(|best| flow.srtt < best.srtt) {
+                front.usable = Some(flow);
             }
         }
         front
+    }
+
+    /// The eligible subflows known to be faster than `slow`, room or not: those without a sample aren't.
+    #[inline]
+    pub fn faster_than(&self, slow: &Flow) -> impl Iterator<Item = &'a Flow> + use<'a> {
+        let srtt = slow.srtt;
+        self.usable().filter(move |flow| (1..srtt).contains(&flow.srtt))
     }
 
     /// The least-srtt flow of an iterator; ties go to the lower id.
@@ -239,7 +249,7 @@ impl<'a> View<'a> {
 /// The fastest by srtt: what most schedulers weigh against each other.
 #[derive(Clone, Copy, Debug)]
 pub struct Front<'a> {
-    /// Of all eligible subflows.
+    /// Of all eligible subflows but those with neither a sample nor room.
     pub usable: Option<&'a Flow>,
     /// Of those whose windows have room: `minrtt`'s choice.
     pub available: Option<&'a Flow>,
@@ -400,7 +410,7 @@ pub fn builtin() -> Registry<dyn Scheduler> {
 
 #[cfg(test)]
 mod tests {
-    use super::testing::{Chunks, Scene, flow};
+    use super::testing::{Chunks, Scene, flow, unmeasured};
     use super::*;
     use crate::flow::FlowState;
 
@@ -443,6 +453,36 @@ mod tests {
         assert!(scene.view().eligible(&scene.flows[2]) && !scene.view().eligible(&scene.flows[1]));
         scene.flows[2].state = FlowState::Closing;
         assert_eq!(ids(&scene), (None, None));
+    }
+
+    #[test]
+    fn without_a_sample_first_while_there_is_room_and_nobody_then() {
+        let mut scene = Scene::new(vec![flow(0, 20, 10, 10), unmeasured(1, 10, 9), flow(2, 30, 10, 0)]);
+        let front = |scene: &Scene| {
+            let front = scene.view().front();
+            (front.usable.map(|flow| flow.id.0), front.available.map(|flow| flow.id.0))
+        };
+        assert_eq!(front(&scene), (Some(1), Some(1)));
+        scene.flows[1].packets_out = 10;
+        assert_eq!(front(&scene), (Some(0), Some(2)));
+        scene.flows[0].srtt = 0;
+        assert_eq!(front(&scene), (Some(2), Some(2)));
+        scene.flows.pop();
+        assert_eq!(front(&scene), (None, None));
+    }
+
+    #[test]
+    fn faster_are_those_of_which_it_is_known() {
+        let mut scene = Scene::new(vec![flow(0, 20, 10, 10), unmeasured(1, 10, 0), flow(2, 30, 10, 0)]);
+        scene.flows.push(flow(3, 29, 10, 10));
+        let ids = |scene: &Scene| {
+            scene.view().faster_than(&scene.flows[2]).map(|flow| flow.id.0).collect::<Vec<_>>()
+        };
+        assert_eq!(ids(&scene), [0, 3]);
+        scene.flows[3].srtt = scene.flows[2].srtt;
+        assert_eq!(ids(&scene), [0]);
+        scene.flows[0].backup = true;
+        assert_eq!(ids(&scene), []);
     }
 
     #[test]

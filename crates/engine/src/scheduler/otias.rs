@@ -15,8 +15,8 @@
 //!
 //! Rulings: rtts_to_wait is at least 0 (by the prose: with room, about srtt/2). The floor counts: a full
 //! subflow with less than a cwnd queued counts as if it could send at once, as printed. The subflow's own
-//! queue is not endless: one that takes no further segment isn't asked, nor one in RTO recovery. A tie goes
-//! to the lower id. Neither source defines reinjection (blest-2016 IV-D); the connection's own applies.
+//! queue is not endless: one that takes no further segment isn't asked, nor one in RTO recovery. A subflow without
+//! a round-trip sample gets what its window admits, so that it has one, and no queue. A tie goes to the lower id. Neither source defines reinjection (blest-2016 IV-D); the connection's own applies.
 //!
 //! Parameters: `opportunistic` and `penalise` (default `off`).
 
@@ -70,7 +70,8 @@ impl Scheduler for Otias {
         let backups = view.backups_count();
         let mut best: Option<(&Flow, Nanos)> = None;
         for flow in view.flows {
-            let takes = flow.phase != Phase::Loss && flow.queue_space >= u64::from(flow.mss);
+            let known = flow.srtt > 0 || flow.window_space() > 0;
+            let takes = known && flow.phase != Phase::Loss && flow.queue_space >= u64::from(flow.mss);
             if !flow.usable() || (flow.backup && !backups) || !takes {
                 continue;
             }
@@ -101,7 +102,7 @@ impl Scheduler for Otias {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{MSS, Pipe, Scene, build, flow, run};
+    use super::super::testing::{MSS, Pipe, Scene, build, flow, run, unmeasured};
     use super::*;
     use crate::MILLISECOND;
 
@@ -151,6 +152,14 @@ mod tests {
         assert_eq!(scene.chosen(otias), Some(2));
         scene.flows[2].queue_space = 0;
         assert_eq!(scene.chosen(otias), None);
+    }
+
+    #[test]
+    fn no_queue_where_the_round_trip_time_is_unknown() {
+        let mut scene = Scene::new(vec![flow(0, 20, 10, 10), unmeasured(1, 10, 9)]);
+        assert_eq!(scene.chosen(&mut *build("otias")), Some(1), "so that it gets a sample");
+        scene.flows[1].queued_bytes = 1000;
+        assert_eq!(scene.chosen(&mut *build("otias")), Some(0));
     }
 
     #[test]

@@ -16,7 +16,8 @@
 //! remaining / throughput. Among the admitted: `minrtt`.
 //!
 //! Rulings: counting what is in flight, and `minrtt` among the admitted. A subflow in use that has no rate
-//! sample counts as cwnd MSS / srtt. "Carries data": an admitted subflow is usable and something is unsent
+//! sample counts as cwnd MSS / srtt, and for nothing without a round-trip sample either. A new one without a
+//! round-trip sample is used until it has one, and decided on then. "Carries data": an admitted subflow is usable and something is unsent
 //! or in flight at data level; a subflow that joins at another time is admitted. When no admitted subflow is
 //! usable any more, the refused are used: the alternative is a stall.
 //!
@@ -68,7 +69,10 @@ fn throughput(flow: &Flow) -> f64 {
     if flow.delivery_rate > 0 {
         return flow.delivery_rate as f64;
     }
-    f64::from(flow.cwnd) * f64::from(flow.mss) * 1e9 / flow.srtt.max(1) as f64
+    if flow.srtt == 0 {
+        return 0.0;
+    }
+    f64::from(flow.cwnd) * f64::from(flow.mss) * 1e9 / flow.srtt as f64
 }
 
 /// Eq. (1): whether a subflow of `rtt` (ns) helps to deliver `remaining` bytes at `throughput` (bytes/s).
@@ -84,6 +88,11 @@ fn bit(subflow: SubflowId) -> u32 {
 impl RttGate {
     fn decide(&mut self, view: &View<'_>, new: &Flow) {
         let own = bit(new.id);
+        if new.srtt == 0 {
+            self.decided &= !own;
+            self.admitted |= own;
+            return;
+        }
         self.decided |= own;
         let others = self.admitted & !own;
         let in_use = view.flows.iter().filter(|flow| flow.usable() && others & bit(flow.id) != 0);
@@ -107,7 +116,7 @@ impl RttGate {
 
     /// Decides on all again, now that there is more to send.
     fn look_again(&mut self, view: &View<'_>) {
-        let Some(fastest) = View::fastest(view.usable()) else { return };
+        let Some(fastest) = View::fastest(view.usable().filter(|flow| flow.srtt > 0)) else { return };
         self.admitted |= bit(fastest.id);
         for flow in view.flows {
             if flow.usable() && flow.id != fastest.id {
@@ -221,6 +230,36 @@ mod tests {
         assert_eq!(scene.chosen(&mut *joined(&scene, "rtt-gate")), None);
         scene.flows[0].delivery_rate = 900_000;
         assert_eq!(scene.chosen(&mut *joined(&scene, "rtt-gate")), Some(1));
+    }
+
+    #[test]
+    fn without_a_sample_it_is_used_and_decided_on_with_the_first() {
+        let mut scene = scene(40_000);
+        let srtt = std::mem::take(&mut scene.flows[1].srtt);
+        let gate = &mut *joined(&scene, "rtt-gate");
+        assert_eq!(scene.chosen(gate), Some(1));
+        scene.flows[1].srtt = srtt;
+        assert_eq!(scene.chosen(gate), None, "50 KB take 50 ms");
+        scene.unsent = 1_000_000;
+        assert_eq!(scene.chosen(gate), None, "and that stays so");
+    }
+
+    #[test]
+    fn in_use_without_a_sample_it_counts_for_nothing() {
+        let mut scene = scene(1000);
+        scene.flows[0].srtt = 0;
+        assert_eq!(scene.chosen(&mut *joined(&scene, "rtt-gate")), Some(1));
+        scene.flows[0].delivery_rate = 1_000_000;
+        assert_eq!(
+            scene.chosen(&mut *joined(&scene, "rtt-gate")),
+            None,
+            "but for its rate, if that is known"
+        );
+        // Asked again: the fastest of those known is admitted, and the one without a sample.
+        let gate = &mut *joined(&scene, "rtt-gate(revisit=true)");
+        gate.on_event(&scene.view(), Event::Written(1));
+        assert_eq!(scene.chosen(gate), Some(1));
+        assert_eq!(gate.metrics(), [("admitted", 2.0)]);
     }
 
     #[test]

@@ -57,6 +57,13 @@ pub(super) fn set_rtt(flow: &mut Flow, rtt: Nanos) {
     flow.last_rtt = rtt;
 }
 
+/// A usable subflow that has just joined and has no round-trip sample yet.
+pub(super) fn unmeasured(id: u8, cwnd: u32, in_flight: u32) -> Flow {
+    let mut flow = flow(id, 1, cwnd, in_flight);
+    set_rtt(&mut flow, 0);
+    flow
+}
+
 /// One moment of a connection, set by hand: for tests of single decisions.
 #[derive(Debug)]
 pub(super) struct Scene {
@@ -135,6 +142,8 @@ pub(super) struct Pipe {
     /// Whether cwnd follows Reno.
     pub grows: bool,
     pub backup: bool,
+    /// Whether the handshake gave no round-trip sample: the first acknowledgement does.
+    pub unmeasured: bool,
     /// Segments lost, of 1000.
     pub loss: u32,
     /// Bytes the subflow's own queue takes, those in flight included.
@@ -153,6 +162,7 @@ impl Pipe {
             cwnd,
             grows: false,
             backup: false,
+            unmeasured: false,
             loss: 0,
             queue: u64::MAX,
             joins: 0,
@@ -273,8 +283,10 @@ impl Model {
             if !pipe.grows {
                 new.ssthresh = pipe.cwnd;
             }
-            set_rtt(&mut new, pipe.rtt);
-            new.rttvar = pipe.rtt / 20;
+            if !pipe.unmeasured {
+                set_rtt(&mut new, pipe.rtt);
+                new.rttvar = pipe.rtt / 20;
+            }
             new.rto = pipe.rtt * 3;
             model.flows.push(new);
             model.refresh(index);
@@ -334,7 +346,7 @@ impl Model {
         flow.queued_bytes = queued;
         let held = queued + u64::from(flow.packets_out) * u64::from(MSS);
         flow.queue_space = self.pipes[index].queue.saturating_sub(held);
-        let rate = u64::from(flow.cwnd) * u64::from(MSS) * 1_000_000_000 / flow.srtt;
+        let rate = u64::from(flow.cwnd) * u64::from(MSS) * 1_000_000_000 / flow.srtt.max(125);
         flow.pacing_rate = if flow.in_slow_start() { rate * 2 } else { rate * 6 / 5 };
     }
 
@@ -461,6 +473,10 @@ impl Model {
     fn acknowledge(&mut self, index: usize, len: u32) {
         let rtt = self.pipes[index].rtt;
         let flow = &mut self.flows[index];
+        if flow.srtt == 0 {
+            set_rtt(flow, rtt);
+            flow.rttvar = rtt / 2;
+        }
         flow.packets_out -= 1;
         flow.delivered += 1;
         flow.bytes_acked += u64::from(len);

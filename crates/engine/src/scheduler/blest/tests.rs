@@ -2,7 +2,7 @@
 
 use super::linux::{Extremes, linger, segments_during};
 use super::*;
-use crate::scheduler::testing::{MSS, Model, Pipe, Scene, build, flow, run};
+use crate::scheduler::testing::{MSS, Model, Pipe, Scene, build, flow, run, unmeasured};
 use crate::{MILLISECOND, SubflowId};
 
 /// F: 10 ms, cwnd 10, full; S: 40 ms with `in_flight` segments; a window of `window` bytes.
@@ -88,6 +88,23 @@ fn lambda_moves_once_per_fast_rtt() {
         after(&mut scene, 800 + step * 10, true);
     }
     assert_eq!(after(&mut scene, 2000, true), 10.0);
+}
+
+#[test]
+fn lambda_waits_for_the_fast_subflows_first_sample() {
+    for (text, lambda_0) in [("blest", 1.0), ("blest:linux", 1.2)] {
+        let blest = &mut *build(text);
+        let mut scene = scene(0, 1 << 30);
+        scene.flows.push(unmeasured(2, 10, 0));
+        for now in 0..500 {
+            scene.now = now;
+            assert_eq!(scene.chosen(blest), Some(2), "{text}: so that it gets a sample");
+        }
+        assert_eq!(lambda(blest), lambda_0, "{text}: 500 ns are no round trips");
+        scene.flows[2].packets_out = 10;
+        scene.now = 501;
+        assert_eq!(scene.chosen(blest), Some(1), "{text}: full, and nothing to weigh it by");
+    }
 }
 
 #[test]
