@@ -1,21 +1,23 @@
 //! `ropewalk advise`.
 
-use std::path::Path;
+mod show_test;
+
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use indicatif::{ProgressBar, ProgressStyle};
 use ropewalk_lab::advise::{
-    self, Answer, Doubt, Effort, Gain, Hands, Question, SelfTest, Why, advise, measure, self_test,
+    self, Answer, Doubt, Effort, Gain, Hands, Question, Why, advise, measure, self_test,
 };
 use ropewalk_lab::diagnostic::Diagnostic;
 use ropewalk_lab::table::Table;
-use ropewalk_lab::{Registries, scenario, stats, units};
+use ropewalk_lab::{Registries, scenario, units};
 use ropewalk_sim::{Direction, Scenario, Workload};
 use serde_json::{Value, json};
 
 use crate::compare::size;
-use crate::{Failure, output};
+use crate::{Failure, kept, output};
 
 /// Which scheduler, congestion control and buffer size for your paths
 ///
@@ -70,6 +72,12 @@ pub(crate) struct Options {
     /// How many of them
     #[arg(long, default_value_t = 300, requires = "self_test", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     scenarios: u32,
+    /// Folder for finished scenarios of the self-test
+    #[arg(long, value_name = "FOLDER", default_value = ".ropewalk", requires = "self_test")]
+    state: PathBuf,
+    /// Forget finished scenarios of the self-test
+    #[arg(long, requires = "self_test")]
+    fresh: bool,
     /// As JSON
     #[arg(long)]
     json: bool,
@@ -88,13 +96,21 @@ pub(crate) fn run(registries: &Registries, options: &Options) -> Result<(), Fail
     let unknown = |error: ropewalk_engine::registry::SpecError| Failure::from(Diagnostic::new(error.message));
     let interrupted = || Failure::Other("interrupted".into());
     if options.self_test {
+        let store = kept::open(&options.state, "advise-self-test", options.fresh)?;
         let bar = bar(u64::from(options.scenarios), "scenarios");
         let hands = Hands { jobs, done: &|| {}, stop: &stop };
         let seed = SELF_TEST_SEED.wrapping_add(options.seed);
-        let found = self_test(registries, options.scenarios as usize, seed, hands, || bar.inc(1));
+        let found = self_test(registries, options.scenarios as usize, seed, &store, hands, || bar.inc(1));
         bar.finish_and_clear();
-        let found = found.map_err(unknown)?.ok_or_else(interrupted)?;
-        return output::print(&if options.json { test_json(&found) } else { test_text(&found) });
+        let kept = options.state.display();
+        let found = found.map_err(unknown)?.ok_or_else(|| {
+            Failure::Other(format!("interrupted: finished scenarios are in {kept}, call it again to go on"))
+        })?;
+        return output::print(&if options.json {
+            show_test::json(&found, options.seed)
+        } else {
+            show_test::text(&found, options.seed)
+        });
     }
     let question = question(registries, options)?;
     let bar = bar(advise::runs(registries, &question), "runs");
@@ -331,59 +347,6 @@ fn json(question: &Question, answer: &Answer) -> String {
             "to": flip.to,
             "ratio": flip.ratio,
         })).collect::<Vec<_>>(),
-    });
-    format!("{value:#}\n")
-}
-
-fn share(part: usize, of: usize) -> String {
-    format!("{part} of {of} ({:.1} %)", part as f64 / of.max(1) as f64 * 100.0)
-}
-
-fn regret(values: &[f64]) -> Vec<String> {
-    let Some(summary) = stats::Summary::of(values) else { return vec!["-".into(); 4] };
-    [summary.mean, summary.p50, summary.p95, summary.max]
-        .map(|value| format!("{:.1} %", value * 100.0))
-        .to_vec()
-}
-
-fn test_text(found: &SelfTest) -> String {
-    let mut text =
-        format!("{} scenarios drawn at random, seen with errors as large as assumed\n\n", found.scenarios);
-    text += &format!("  multipath recommended         {}\n", share(found.multipath, found.scenarios));
-    text += &format!("  true gain in the 90 % interval {}\n", share(found.covered, found.multipath));
-    text += &format!("  gain above what it says       {}\n", share(found.faster, found.multipath));
-    text += &format!("  slower than plain TCP by 1 %  {}\n", share(found.worse_than_tcp, found.multipath));
-    let plain = found.scenarios - found.multipath;
-    text += &format!("  TCP, multipath 5 % faster     {}\n\n", share(found.missed, plain));
-    let mut table = Table::new(1, &["regret against hindsight", "mean", "p50", "p95", "most"]);
-    for (name, values) in [
-        ("advise", &found.regret),
-        ("always `linux`", &found.regret_own),
-        ("plain TCP on the path that looks best", &found.regret_tcp),
-    ] {
-        let mut cells = vec![name.to_string()];
-        cells.extend(regret(values));
-        table.row(cells);
-    }
-    text + &table.render()
-}
-
-fn test_json(found: &SelfTest) -> String {
-    let regret = |values: &[f64]| {
-        stats::Summary::of(values)
-            .map(|s| json!({ "mean": s.mean, "p50": s.p50, "p95": s.p95, "max": s.max }))
-    };
-    let value = json!({
-        "scenarios": found.scenarios,
-        "multipath": found.multipath,
-        "covered": found.covered,
-        "coverage": found.covered as f64 / found.multipath.max(1) as f64,
-        "faster_than_interval": found.faster,
-        "slower_than_tcp": found.worse_than_tcp,
-        "missed": found.missed,
-        "regret": regret(&found.regret),
-        "regret_linux": regret(&found.regret_own),
-        "regret_tcp": regret(&found.regret_tcp),
     });
     format!("{value:#}\n")
 }

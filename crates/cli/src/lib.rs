@@ -8,6 +8,7 @@ mod compare;
 mod emulate;
 mod explain;
 mod gallery;
+mod kept;
 mod list;
 mod output;
 mod paper;

@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressStyle};
 use ropewalk_lab::Registries;
 use ropewalk_lab::diagnostic::{Diagnostic, did_you_mean};
-use ropewalk_lab::paper::{self, Outcome, Paper, Progress, Request, Store, Verdict};
+use ropewalk_lab::paper::{self, Outcome, Paper, Progress, Request, Runs, Verdict, World};
 use ropewalk_lab::table::Table;
 use serde_json::json;
 
-use crate::{Failure, output};
+use crate::{Failure, kept, output};
 
 /// The source papers' experiments: published beside measured, and a verdict per claim
 #[derive(Debug, clap::Args)]
@@ -38,6 +38,8 @@ enum Action {
   ropewalk paper run cfs-2019
   ropewalk paper run cfs-2019 --figure table2 --runs 5
   ropewalk paper run all
+  ropewalk paper run blest-2016 --world emulated
+  ropewalk paper run all --world emulated --runs 50
 
 Finished runs are kept in the folder of --state: call it again to go on after an interruption.")]
     Run(Run),
@@ -47,6 +49,10 @@ Finished runs are kept in the folder of --state: call it again to go on after an
 struct Run {
     /// A paper's name, or `all`
     name: String,
+    /// Where: the simulator, or real packets in real time with the Linux kernel as receiver (Linux, `ip`, /dev/net/tun),
+    /// for the papers that measured on real machines
+    #[arg(long, value_parser = ["simulated", "emulated"], default_value = "simulated")]
+    world: String,
     /// One figure or table only (see `ropewalk paper list --json`)
     #[arg(long, value_name = "ID")]
     figure: Option<String>,
@@ -62,7 +68,8 @@ struct Run {
     /// As JSON
     #[arg(long)]
     json: bool,
-    /// Where the report goes [default: docs/reproduction.md for `all`, else reproduction-NAME.md]
+    /// Where the report goes [default: docs/reproduction.md for `all`, else reproduction-NAME.md; in the emulated world
+    /// with -emulated]
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
     /// Folder for finished runs
@@ -149,24 +156,29 @@ fn now() -> Instant {
     Instant::now()
 }
 
-/// Names this very program, so that what another build measured isn't taken for its own.
-fn build() -> String {
-    let program = std::env::current_exe().and_then(std::fs::read).unwrap_or_default();
-    paper::digest(&program)
-}
-
 fn execute(registries: &Registries, run: &Run) -> Result<(), Failure> {
     let names: Vec<&str> = if run.name == "all" { paper::NAMES.to_vec() } else { vec![run.name.as_str()] };
-    let papers = names.into_iter().map(load).collect::<Result<Vec<_>, _>>()?;
+    let world = if run.world == "emulated" { World::Emulated } else { World::Simulated };
+    let mut papers = names.into_iter().map(load).collect::<Result<Vec<_>, _>>()?;
+    papers.retain(|paper| paper.runs_in(world));
+    if papers.is_empty() {
+        let message =
+            format!("`{}` was simulated by its authors: it has nothing to repeat in real time", run.name);
+        return Err(Diagnostic::new(message).help("leave `--world` out").into());
+    }
     if let Some(figure) = &run.figure
-        && !papers.iter().any(|paper| paper.figure(figure).is_some())
+        && !papers.iter().any(|paper| paper.figure(figure).is_some_and(|figure| figure.world == world))
     {
+        let all = papers.iter().flat_map(|paper| &paper.plan.figures);
         let ids: Vec<&str> =
-            papers.iter().flat_map(|paper| &paper.plan.figures).map(|figure| figure.id.as_str()).collect();
-        return Err(Diagnostic::new(format!("`{}` has no figure `{figure}`", run.name))
-            .help(did_you_mean(figure, ids.iter().copied()))
-            .help(format!("allowed: {}", ids.join(", ")))
-            .into());
+            all.filter(|figure| figure.world == world).map(|figure| figure.id.as_str()).collect();
+        return Err(Diagnostic::new(format!(
+            "`{}` has no figure `{figure}` in the {} world",
+            run.name, run.world
+        ))
+        .help(did_you_mean(figure, ids.iter().copied()))
+        .help(format!("allowed: {}", ids.join(", ")))
+        .into());
     }
     let stop = Arc::new(AtomicBool::new(false));
     let heard = stop.clone();
@@ -174,17 +186,18 @@ fn execute(registries: &Registries, run: &Run) -> Result<(), Failure> {
     let _ = ctrlc::set_handler(move || heard.store(true, Ordering::Relaxed));
     let jobs =
         run.jobs.map_or_else(|| std::thread::available_parallelism().map_or(1, usize::from), usize::from);
-    let build = build();
     let mut outcomes = Vec::new();
     for paper in &papers {
-        let store = store(&run.state, &paper.name, run.fresh, &build)?;
+        let name = format!("{}{}", paper.name, suffix(world));
+        let store: Runs = kept::open(&run.state, &name, run.fresh)?;
         let bar = ProgressBar::new(0);
         let style = format!("{} {{bar:40}} {{pos}}/{{len}} runs, {{eta}} left", paper.name);
         if let Ok(style) = ProgressStyle::with_template(&style) {
             bar.set_style(style);
         }
         let watch = Watch { bar, began: now() };
-        let request = Request { paper, figure: run.figure.as_deref(), runs: run.runs, seed: run.seed, jobs };
+        let request =
+            Request { paper, world, figure: run.figure.as_deref(), runs: run.runs, seed: run.seed, jobs };
         let outcome = paper::execute(&request, registries, &store, &watch, &stop).map_err(Failure::Other)?;
         watch.bar.finish_and_clear();
         if outcome.interrupted {
@@ -197,7 +210,7 @@ fn execute(registries: &Registries, run: &Run) -> Result<(), Failure> {
     }
     let command = command(run);
     let page = paper::markdown(&outcomes, &command);
-    let report = run.report.clone().unwrap_or_else(|| default_report(&run.name));
+    let report = run.report.clone().unwrap_or_else(|| default_report(&run.name, world));
     output::write_file(&report, &page)?;
     if run.json {
         return output::print(&format!("{:#}\n", paper::json(&outcomes, &command)));
@@ -205,27 +218,29 @@ fn execute(registries: &Registries, run: &Run) -> Result<(), Failure> {
     output::print(&summary(&outcomes, &report))
 }
 
-fn store(folder: &Path, name: &str, fresh: bool, build: &str) -> Result<Store, Failure> {
-    let path = folder.join(format!("{name}.jsonl"));
-    let failure = |error: std::io::Error| Failure::Other(format!("{}: {error}", path.display()));
-    std::fs::create_dir_all(folder).map_err(failure)?;
-    if fresh && path.exists() {
-        std::fs::remove_file(&path).map_err(failure)?;
+/// What the files of a world have in their names.
+fn suffix(world: World) -> &'static str {
+    match world {
+        World::Simulated => "",
+        World::Emulated => "-emulated",
     }
-    Store::open(&path, build).map_err(failure)
 }
 
-fn default_report(name: &str) -> PathBuf {
+fn default_report(name: &str, world: World) -> PathBuf {
+    let suffix = suffix(world);
     if name != "all" {
-        return PathBuf::from(format!("reproduction-{name}.md"));
+        return PathBuf::from(format!("reproduction-{name}{suffix}.md"));
     }
-    let docs = Path::new("docs");
-    if docs.is_dir() { docs.join("reproduction.md") } else { PathBuf::from("reproduction.md") }
+    let (docs, file) = (Path::new("docs"), format!("reproduction{suffix}.md"));
+    if docs.is_dir() { docs.join(file) } else { PathBuf::from(file) }
 }
 
 /// The call as someone would repeat it.
 fn command(run: &Run) -> String {
     let mut text = format!("ropewalk paper run {}", run.name);
+    if run.world != "simulated" {
+        text += &format!(" --world {}", run.world);
+    }
     if let Some(figure) = &run.figure {
         text += &format!(" --figure {figure}");
     }

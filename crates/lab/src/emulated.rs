@@ -117,9 +117,15 @@ fn party(spec: &RunSpec, side: Side, kernel: bool) -> Result<Party, String> {
     let scenario = &spec.scenario;
     let end: &EndSpec = if side == Side::Client { &scenario.client } else { &scenario.server };
     if kernel {
+        let sends = (scenario.direction == Direction::Upload) == (side == Side::Client);
+        let congestion = match kernel_congestion(&spec.congestion.text) {
+            Err(error) if sends => return Err(error),
+            // A receiver sends ACKs only: any control that every kernel has will do.
+            found => found.unwrap_or_else(|_| "reno".into()),
+        };
         return Ok(Party::Kernel(KernelParty {
             multipath: spec.mode == Mode::Multipath,
-            congestion: kernel_congestion(&spec.congestion.text)?,
+            congestion,
             checksum: end.checksum,
             receive_buffer: Some(end.receive_buffer),
             send_buffer: Some(end.send_buffer),
@@ -211,7 +217,8 @@ pub fn run(spec: &RunSpec, ends: Ends, tally: &Mutex<Tally>) -> Result<RunResult
                 tally.void += u32::from(void);
                 tally.lateness = tally.lateness.max(if void { 0 } else { late });
                 let multipath = spec.mode == Mode::Multipath;
-                let fell = report.client.iter().filter(|outcome| multipath && !outcome.multipath).count();
+                let fell = report.client.iter().filter(|outcome| multipath && outcome.error.is_none() && !outcome.multipath);
+                let fell = fell.count();
                 tally.fallbacks += fell as u32;
             }
         }

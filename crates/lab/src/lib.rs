@@ -14,6 +14,7 @@ mod registries;
 pub mod report;
 pub mod scenario;
 pub mod stats;
+pub mod store;
 pub mod sweep;
 pub mod table;
 pub mod units;

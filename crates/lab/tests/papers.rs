@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use ropewalk_lab::Registries;
-use ropewalk_lab::paper::{self, Progress, Request, Store, Verdict};
+use ropewalk_lab::paper::{self, Progress, Request, Runs, Verdict, World};
 
 /// Counts, and has no clock.
 #[derive(Default)]
@@ -35,9 +35,16 @@ impl Progress for Counter {
     }
 }
 
-fn run(figure: &str, runs: u32, store: &Store, counter: &Counter) -> paper::Outcome {
+fn run(figure: &str, runs: u32, store: &Runs, counter: &Counter) -> paper::Outcome {
     let paper = paper::load("cfs-2019").unwrap().unwrap();
-    let request = Request { paper: &paper, figure: Some(figure), runs: Some(runs), seed: 1, jobs: 2 };
+    let request = Request {
+        paper: &paper,
+        world: World::Simulated,
+        figure: Some(figure),
+        runs: Some(runs),
+        seed: 1,
+        jobs: 2,
+    };
     paper::execute(&request, &Registries::builtin(), store, counter, &counter.stop).unwrap()
 }
 
@@ -54,7 +61,7 @@ fn every_papers_files_are_in_order() {
 
 #[test]
 fn a_figure_runs_to_its_page() {
-    let outcome = run("table2", 2, &Store::none(), &Counter::default());
+    let outcome = run("table2", 2, &Runs::none(), &Counter::default());
     let page = paper::markdown(std::slice::from_ref(&outcome), "test");
     assert!(page.contains("| CFS | 128 KB | 1.64 |"), "{page}");
     assert!(page.contains("interface that the connection opens on: LTE"));
@@ -65,7 +72,7 @@ fn a_figure_runs_to_its_page() {
 
 #[test]
 fn equation_2_is_what_drawing_gives() {
-    let outcome = run("fig6", 10, &Store::none(), &Counter::default());
+    let outcome = run("fig6", 10, &Runs::none(), &Counter::default());
     let verdicts: Vec<Verdict> =
         outcome.judgements.iter().map(|judgement| judgement.settings[0].verdict).collect();
     assert_eq!(verdicts, [Verdict::Holds, Verdict::Holds]);
@@ -75,12 +82,12 @@ fn equation_2_is_what_drawing_gives() {
 fn what_was_interrupted_goes_on_and_ends_the_same() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("runs.jsonl");
-    let whole = run("duplicates", 2, &Store::none(), &Counter::default());
+    let whole = run("duplicates", 2, &Runs::none(), &Counter::default());
     let counter = Counter { stop_after: Some(5), ..Counter::default() };
-    let part = run("duplicates", 2, &Store::open(&path, "test").unwrap(), &counter);
+    let part = run("duplicates", 2, &Runs::open(&path, "test").unwrap(), &counter);
     assert!(part.interrupted);
     let rest = Counter::default();
-    let again = run("duplicates", 2, &Store::open(&path, "test").unwrap(), &rest);
+    let again = run("duplicates", 2, &Runs::open(&path, "test").unwrap(), &rest);
     let (total, known, done) = *rest.counts.lock().unwrap();
     assert!(known >= 5 && known + done == total, "{known} {done} {total}");
     let page = |mut outcome: paper::Outcome| {

@@ -14,4 +14,4 @@ pub use belief::{Doubt, LossDoubt};
 pub use flips::Flip;
 pub use run::{Candidate, Hands};
 pub use search::{Answer, Buffer, Effort, Finalist, Gain, Question, Why, advise, runs};
-pub use selftest::{SelfTest, self_test};
+pub use selftest::{Case, SelfTest, self_test};

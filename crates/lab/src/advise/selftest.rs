@@ -3,7 +3,8 @@
 //!
 //! Truths: two or three paths, 2 to 200 Mbit/s and 10 to 400 ms (both uniform in the logarithm), jitter up to a fifth of
 //! the round trip on half of them, loss of 0.01 to 2 % on half of them, queues of half to eight bandwidth-delay
-//! products, downloads of 64 KiB to 4 MiB.
+//! products, downloads of 64 KiB to 4 MiB. A truth is written as `--path` reads it, so that any of them can be looked at
+//! with `ropewalk compare`.
 //!
 //! Regret is measured against hindsight: the least time among all schedulers and plain TCP on every path, the best three
 //! also with the other congestion controls, over the same seeds of the truth.
@@ -12,38 +13,98 @@ use std::sync::Arc;
 
 use rand_pcg::Pcg64;
 use ropewalk_engine::registry::SpecError;
-use ropewalk_link::{Jitter, JitterShape, LinkSpec, Loss};
-use ropewalk_sim::{PathSpec, Scenario, Workload};
+use ropewalk_sim::{Scenario, Workload};
+use serde::{Deserialize, Serialize};
 
 use super::belief::{Doubt, perturb, uniform};
 use super::run::{Candidate, Hands, times};
 use super::search::{Effort, Question, advise, everyone, one, with_others};
+use crate::store::Store;
 use crate::{Registries, scenario, stats};
 
 /// Seeded runs of everyone in a truth.
 const TRUTH_SEEDS: usize = 10;
 
+/// One scenario: its truth, the advice, and what it was worth. Times are means in seconds.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Case {
+    /// The true paths, as `--path` reads them.
+    pub paths: Vec<String>,
+    /// The flow's size.
+    pub bytes: u64,
+    /// First seed of the runs in the truth.
+    pub seed: u64,
+    /// What was recommended.
+    pub advice: String,
+    /// Whether that is multipath.
+    pub multipath: bool,
+    /// Promised: expected time over that of plain TCP on the best path.
+    pub expected: f64,
+    /// And its interval of 90 %.
+    pub interval: (f64, f64),
+    /// Time of what was recommended.
+    pub chosen: f64,
+    /// The least time in hindsight.
+    pub least: f64,
+    /// Whose it is.
+    pub best: String,
+    /// Time of `linux` with cubic.
+    pub linux: f64,
+    /// Of plain TCP on the path that looked best.
+    pub tcp: f64,
+    /// Of plain TCP on the path that is best.
+    pub best_tcp: f64,
+}
+
+impl Case {
+    /// Its time over that of plain TCP on the best path.
+    fn gain(&self) -> f64 {
+        self.chosen / self.best_tcp
+    }
+}
+
 /// How it went.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct SelfTest {
-    /// Scenarios.
-    pub scenarios: usize,
+    /// Every scenario.
+    pub cases: Vec<Case>,
+}
+
+impl SelfTest {
+    /// Those of which this is true.
+    pub fn count(&self, is: impl Fn(&Case) -> bool) -> usize {
+        self.cases.iter().filter(|case| is(case)).count()
+    }
+
     /// Those in which multipath was recommended.
-    pub multipath: usize,
+    pub fn multipath(&self) -> usize {
+        self.count(|case| case.multipath)
+    }
+
     /// Those of them in which the true gain was inside the interval of 90 %.
-    pub covered: usize,
-    /// True gain below the interval (faster than promised).
-    pub faster: usize,
+    pub fn covered(&self) -> usize {
+        self.count(|case| case.multipath && case.gain() >= case.interval.0 && case.gain() <= case.interval.1)
+    }
+
+    /// True time below the interval: faster than promised.
+    pub fn faster(&self) -> usize {
+        self.count(|case| case.multipath && case.gain() < case.interval.0)
+    }
+
     /// Recommended multipath, and it was slower than plain TCP on the best path by more than 1 %.
-    pub worse_than_tcp: usize,
+    pub fn worse_than_tcp(&self) -> usize {
+        self.count(|case| case.multipath && case.gain() > 1.01)
+    }
+
     /// Recommended plain TCP, and multipath in hindsight was faster by more than 5 %.
-    pub missed: usize,
-    /// By scenario: time over the best in hindsight, less 1.
-    pub regret: Vec<f64>,
-    /// The same of always using `linux`.
-    pub regret_own: Vec<f64>,
-    /// The same of always using plain TCP on the path that looked best.
-    pub regret_tcp: Vec<f64>,
+    pub fn missed(&self) -> usize {
+        self.count(|case| !case.multipath && case.least < 0.95 * case.best_tcp)
+    }
+
+    /// By scenario, a time over the least in hindsight, less 1.
+    pub fn regret(&self, of: impl Fn(&Case) -> f64) -> Vec<f64> {
+        self.cases.iter().map(|case| of(case) / case.least - 1.0).collect()
+    }
 }
 
 /// How much each advice runs here: no buffers and no turning points, since nothing here asks for them.
@@ -76,34 +137,29 @@ impl Draw {
         stats::normal_quantile(uniform(&mut self.0).clamp(1e-6, 1.0 - 1e-6))
     }
 
-    fn path(&mut self, name: &str) -> PathSpec {
-        let rate = self.log(2e6, 200e6);
-        let rtt = self.log(10e6, 400e6);
-        let packets = (rate * rtt / 8e9 / 1500.0 * self.log(0.5, 8.0)).clamp(20.0, 20_000.0);
-        let mut link = LinkSpec::plain(rate as u64, (rtt / 2.0) as u64, packets as u32);
+    /// As `--path` reads it.
+    fn path(&mut self, name: &str) -> String {
+        let rate = self.log(2.0, 200.0);
+        let rtt = self.log(10.0, 400.0);
+        let packets = (rate * rtt * 1e3 / 8.0 / 1500.0 * self.log(0.5, 8.0)).clamp(20.0, 20_000.0);
+        let mut text = format!("{name}: {rate:.1} Mbit/s, {rtt:.0} ms");
         if self.half() {
-            let spread = (rtt / 2.0 * self.between(0.02, 0.2)) as u64;
-            link.jitter = Some(Jitter { spread, shape: JitterShape::Normal, keeps_order: true });
+            text += &format!(" +-{:.1} ms, jitter normal", rtt * self.between(0.02, 0.2));
         }
         if self.half() {
-            link.loss = Loss::Bernoulli(self.log(0.0001, 0.02));
+            text += &format!(", {:.2} %", self.log(0.01, 2.0));
         }
-        PathSpec {
-            name: name.to_string(),
-            up: link.clone(),
-            down: link,
-            mtu: 1500,
-            backup: false,
-            bottleneck: None,
-        }
+        text + &format!(", queue {packets:.0} packets")
     }
 }
 
-/// A truth, and what is seen of it.
-fn draw(seed: u64) -> (Scenario, Scenario) {
+/// A truth, its paths as text, and what is seen of it.
+fn draw(seed: u64) -> Result<(Scenario, Vec<String>, Scenario), SpecError> {
     let mut random = Draw(Pcg64::new(u128::from(seed), 0x5e1f));
     let count = if uniform(&mut random.0) < 0.7 { 2 } else { 3 };
-    let paths: Vec<PathSpec> = ["a", "b", "c"].iter().take(count).map(|name| random.path(name)).collect();
+    let texts: Vec<String> = ["a", "b", "c"].iter().take(count).map(|name| random.path(name)).collect();
+    let paths = texts.iter().map(|text| scenario::path(text)).collect::<Result<Vec<_>, _>>();
+    let paths = paths.map_err(|error| SpecError { message: error.message, span: (0, 0) })?;
     let mut truth = scenario::default_around(paths);
     truth.workload = Workload::Flow { bytes: random.log(65_536.0, 4_194_304.0) as u64 };
     let mut seen = truth.clone();
@@ -111,10 +167,10 @@ fn draw(seed: u64) -> (Scenario, Scenario) {
         let normal = [0; 4].map(|_| random.normal());
         perturb(path, &Doubt::default(), normal, 0.0);
     }
-    (truth, seen)
+    Ok((truth, texts, seen))
 }
 
-/// Tests the advisor on so many scenarios; `each` hears of every one. None if it was stopped.
+/// Tests the advisor on so many scenarios; what is in the store isn't run again. `each` hears of every one.
 ///
 /// # Errors
 /// If `linux` or a congestion control that is tried isn't registered.
@@ -122,57 +178,82 @@ pub fn self_test(
     registries: &Registries,
     scenarios: usize,
     seed: u64,
+    store: &Store<Case>,
     hands: Hands<'_>,
     mut each: impl FnMut(),
 ) -> Result<Option<SelfTest>, SpecError> {
-    let mut found = SelfTest { scenarios, ..SelfTest::default() };
+    let mut found = SelfTest::default();
     for number in 0..scenarios as u64 {
-        let (truth, seen) = draw(seed.wrapping_add(number));
-        let doubts = vec![Doubt::default(); seen.paths.len()];
-        let question = Question {
-            scenario: seen,
-            doubts,
-            congestion: None,
-            effort: EFFORT,
-            seed: seed.wrapping_mul(1000).wrapping_add(number * 7919),
+        let key = store.key(&["advise", &seed.to_string(), &number.to_string()]);
+        let case = match store.get(&key) {
+            Some(case) => case.clone(),
+            None => {
+                let Some(case) = case(registries, seed, number, hands)? else { return Ok(None) };
+                store.put(&key, &case);
+                case
+            }
         };
-        let Some(answer) = advise(registries, &question, hands)? else { return Ok(None) };
-        let truth = [Arc::new(truth)];
-        let mut all = everyone(registries, &truth[0], "cubic")?;
-        let own = one(registries, "linux", "cubic")?.name();
-        all.push(answer.use_this.clone());
-        let truth_seed = seed.wrapping_add(number << 8).wrapping_add(3 << 40);
-        let Some(first) = times(&truth, &all, truth_seed, TRUTH_SEEDS, hands) else { return Ok(None) };
-        let mean = |index: usize| first.mean(0, index);
-        let chosen = mean(all.len() - 1);
-        let of = |wanted: &dyn Fn(&Candidate) -> bool| {
-            let fitting = all.iter().enumerate().filter(|(_, one)| wanted(one));
-            fitting.map(|(index, _)| mean(index)).fold(f64::INFINITY, f64::min)
-        };
-        let least_tcp = of(&Candidate::is_tcp);
-        let looked_best = of(&|one| one.label == format!("tcp {}", answer.best_path));
-        let mut order: Vec<usize> = (0..all.len()).filter(|index| !all[*index].is_tcp()).collect();
-        order.sort_by(|a, b| mean(*a).total_cmp(&mean(*b)));
-        let top: Vec<Candidate> = order.iter().take(3).map(|index| all[*index].clone()).collect();
-        let others = with_others(registries, &top)?;
-        let Some(second) = times(&truth, &others, truth_seed, TRUTH_SEEDS, hands) else { return Ok(None) };
-        let least = (0..others.len()).map(|index| second.mean(0, index)).fold(of(&|_| true), f64::min);
-        found.regret.push(chosen / least - 1.0);
-        found.regret_own.push(of(&|one| one.name() == own) / least - 1.0);
-        found.regret_tcp.push(looked_best / least - 1.0);
-        if answer.use_this.is_tcp() {
-            found.missed += usize::from(least < 0.95 * least_tcp);
-        } else {
-            let gain = chosen / least_tcp;
-            let (low, high) = answer.versus_tcp.interval;
-            found.multipath += 1;
-            found.covered += usize::from(gain >= low && gain <= high);
-            found.faster += usize::from(gain < low);
-            found.worse_than_tcp += usize::from(gain > 1.01);
-        }
+        found.cases.push(case);
         each();
     }
     Ok(Some(found))
+}
+
+/// One scenario. None if it was stopped.
+fn case(
+    registries: &Registries,
+    seed: u64,
+    number: u64,
+    hands: Hands<'_>,
+) -> Result<Option<Case>, SpecError> {
+    let (truth, paths, seen) = draw(seed.wrapping_add(number))?;
+    let bytes = if let Workload::Flow { bytes } = truth.workload { bytes } else { 0 };
+    let doubts = vec![Doubt::default(); seen.paths.len()];
+    let question = Question {
+        scenario: seen,
+        doubts,
+        congestion: None,
+        effort: EFFORT,
+        seed: seed.wrapping_mul(1000).wrapping_add(number * 7919),
+    };
+    let Some(answer) = advise(registries, &question, hands)? else { return Ok(None) };
+    let truth = [Arc::new(truth)];
+    let mut all = everyone(registries, &truth[0], "cubic")?;
+    let own = one(registries, "linux", "cubic")?.name();
+    all.push(answer.use_this.clone());
+    let truth_seed = seed.wrapping_add(number << 8).wrapping_add(3 << 40);
+    let Some(first) = times(&truth, &all, truth_seed, TRUTH_SEEDS, hands) else { return Ok(None) };
+    let mean = |index: usize| first.mean(0, index);
+    let of = |wanted: &dyn Fn(&Candidate) -> bool| {
+        let fitting = all.iter().enumerate().filter(|(_, one)| wanted(one));
+        fitting.map(|(index, _)| mean(index)).fold(f64::INFINITY, f64::min)
+    };
+    let mut order: Vec<usize> = (0..all.len()).filter(|index| !all[*index].is_tcp()).collect();
+    order.sort_by(|a, b| mean(*a).total_cmp(&mean(*b)));
+    let top: Vec<Candidate> = order.iter().take(3).map(|index| all[*index].clone()).collect();
+    let others = with_others(registries, &top)?;
+    let Some(second) = times(&truth, &others, truth_seed, TRUTH_SEEDS, hands) else { return Ok(None) };
+    let everybody = all
+        .iter()
+        .enumerate()
+        .map(|(index, one)| (mean(index), one))
+        .chain(others.iter().enumerate().map(|(index, one)| (second.mean(0, index), one)));
+    let best = everybody.min_by(|a, b| a.0.total_cmp(&b.0));
+    Ok(Some(Case {
+        paths,
+        bytes,
+        seed: truth_seed,
+        advice: answer.use_this.name(),
+        multipath: !answer.use_this.is_tcp(),
+        expected: answer.versus_tcp.ratio,
+        interval: answer.versus_tcp.interval,
+        chosen: mean(all.len() - 1),
+        least: best.as_ref().map_or(f64::NAN, |(time, _)| *time),
+        best: best.map_or(String::new(), |(_, one)| one.name()),
+        linux: of(&|one| one.name() == own),
+        tcp: of(&|one| one.label == format!("tcp {}", answer.best_path)),
+        best_tcp: of(&Candidate::is_tcp),
+    }))
 }
 
 #[cfg(test)]
@@ -181,12 +262,12 @@ mod tests {
 
     #[test]
     fn truths_differ_and_what_is_seen_is_off() {
-        let (truth, seen) = draw(1);
+        let (truth, texts, seen) = draw(1).unwrap();
         assert_ne!(truth, seen);
-        assert_eq!(truth.paths.len(), seen.paths.len());
-        assert_ne!(draw(1).0, draw(2).0);
-        assert_eq!(draw(1), draw(1));
-        let three = (0..200).filter(|seed| draw(*seed).0.paths.len() == 3).count();
+        assert_eq!((truth.paths.len(), texts.len()), (seen.paths.len(), seen.paths.len()));
+        assert_ne!(draw(1).unwrap().0, draw(2).unwrap().0);
+        assert_eq!(draw(1).unwrap(), draw(1).unwrap());
+        let three = (0..200).filter(|seed| draw(*seed).unwrap().0.paths.len() == 3).count();
         assert!((40..80).contains(&three), "{three}");
     }
 }

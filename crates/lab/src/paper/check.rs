@@ -2,15 +2,17 @@
 //! no cell, a scenario that can't be read.
 
 use super::plan::{self, variants};
-use super::{Claim, Figure, Kind, Over, Paper, Test};
+use super::{Claim, Figure, Kind, Over, Paper, Test, World};
 use crate::Registries;
 
 /// Everything that is wrong.
 pub fn check(paper: &Paper, registries: &Registries) -> Vec<String> {
     let mut wrong = Vec::new();
     let variants = variants(paper);
-    if let Err(error) = plan::cells(paper, &variants, None, Some(1), registries) {
-        wrong.push(error);
+    for world in [World::Simulated, World::Emulated] {
+        if let Err(error) = plan::cells(paper, &variants, world, None, Some(1), registries) {
+            wrong.push(error);
+        }
     }
     for variant in &variants {
         for id in variant.figures.iter().filter(|id| paper.figure(id).is_none()) {

@@ -38,7 +38,7 @@ macro_rules! papers {
 papers! {
     "cfs-2019": "testbed.toml", "web.toml";
     "kim-choi": "links.toml";
-    "blest-2016": "3g-wlan.toml", "wlan-wlan.toml";
+    "blest-2016": "3g-wlan.toml", "wlan-wlan.toml", "real.toml";
     "yang-2013": "testbed.toml", "cross.toml", "biased.toml", "satellite.toml";
     "5g-2019": "separate.toml", "competing.toml", "shared.toml";
 }

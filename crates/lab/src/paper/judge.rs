@@ -3,7 +3,7 @@
 
 use super::run::{CellOutcome, Grid};
 use super::series::Series;
-use super::{Claim, Figure, Over, Paper, Published, Test};
+use super::{Claim, Figure, Over, Paper, Published, Test, World};
 use crate::stats;
 
 /// Whether a claim holds.
@@ -59,10 +59,12 @@ pub(super) fn judge(
     paper: &Paper,
     grids: &[Grid],
     series: &[Series],
+    world: World,
     only: Option<&str>,
     seed: u64,
 ) -> Vec<Judgement> {
-    let wanted = |claim: &&Claim| only.is_none_or(|only| only == claim.figure);
+    let wanted =
+        |claim: &&Claim| paper.world_of(claim) == world && only.is_none_or(|only| only == claim.figure);
     paper
         .claims
         .iter()

@@ -15,6 +15,7 @@
 //! | `share:PATH`, `packets:PATH` | %, packets | a path's part |
 //! | `rival-fct`, `gap` | s, | completion time of competing TCP flows; theirs over ours |
 //! | `bound`, `window-bound` | | `fct` over the earliest that the links, and windows, allow |
+//! | `real:...` | | in real time: how late packets left their links (p99, us), void runs, repeats, fallbacks |
 
 use std::collections::BTreeMap;
 
@@ -81,8 +82,9 @@ pub(super) fn measure(spec: &RunSpec, result: &RunResult, skip: Nanos) -> Measur
     put("jitter", mean(&mut delays.windows(2).map(|pair| (pair[1] - pair[0]).abs())));
     let skipped = (skip / 10_000_000) as usize;
     put("ofo", mean(&mut result.ofo_samples.iter().skip(skipped).map(|bytes| f64::from(*bytes) / 1024.0)));
-    let most = result.ofo_samples.iter().skip(skipped).max().copied().unwrap_or(0);
-    put("ofo-max", f64::from(most) / 1024.0);
+    if let Some(most) = result.ofo_samples.iter().skip(skipped).max() {
+        put("ofo-max", f64::from(*most) / 1024.0);
+    }
     let repeats = (result.opportunistic_bytes + result.reinjected_bytes) as f64 / SEGMENT;
     put("retransmissions", result.retransmissions as f64);
     put("repeats", repeats);

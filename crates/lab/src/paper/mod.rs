@@ -19,7 +19,6 @@ mod report;
 mod run;
 mod series;
 mod settings;
-mod store;
 
 use std::collections::BTreeMap;
 
@@ -31,9 +30,8 @@ pub use files::{NAMES, load};
 pub use judge::{Judgement, Verdict};
 pub use published::Published;
 pub use report::{json, markdown, tables};
-pub use run::{Outcome, Progress, Request, execute};
+pub use run::{Outcome, Progress, Request, Run, Runs, execute};
 pub use series::Series;
-pub use store::{Store, digest};
 
 /// A paper's experiments.
 #[derive(Clone, PartialEq, Debug)]
@@ -60,7 +58,7 @@ pub struct Plan {
     pub title: String,
     /// Authors and where it appeared.
     pub source: String,
-    /// What the paper measured on, and what stands in for it here.
+    /// What the paper measured on.
     pub testbed: String,
     /// Runs of each, the paper's own number where it gives one.
     pub runs: u32,
@@ -70,6 +68,9 @@ pub struct Plan {
     /// Decisions that hold for all of its figures.
     #[serde(default)]
     pub rulings: Vec<String>,
+    /// Decisions for what is repeated in real time.
+    #[serde(default)]
+    pub real_rulings: Vec<String>,
     /// Its tables and figures.
     #[serde(rename = "figure")]
     pub figures: Vec<Figure>,
@@ -89,6 +90,9 @@ pub struct Figure {
     /// How it is made.
     #[serde(default)]
     pub kind: Kind,
+    /// Where it is made.
+    #[serde(default)]
+    pub world: World,
     /// What it shows, unless a row or column says otherwise; see `measure`.
     #[serde(default)]
     pub metric: String,
@@ -108,6 +112,17 @@ pub struct Figure {
     pub rows: Vec<Line>,
     /// Its columns.
     pub columns: Vec<Line>,
+}
+
+/// Where a figure is made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum World {
+    /// In the simulator.
+    #[default]
+    Simulated,
+    /// With real packets in real time: the engine sends, the Linux kernel receives.
+    Emulated,
 }
 
 /// How a figure is made.
@@ -135,6 +150,9 @@ pub struct Line {
     /// What it shows, if not the figure's metric.
     #[serde(default)]
     pub metric: Option<String>,
+    /// Of a column: runs of each of its cells, where not the figure's number.
+    #[serde(default)]
+    pub runs: Option<u32>,
     /// What it changes.
     #[serde(default, flatten)]
     pub settings: Settings,
@@ -198,6 +216,16 @@ pub struct OpenValue {
 }
 
 impl Paper {
+    /// Whether it has anything to run in a world.
+    pub fn runs_in(&self, world: World) -> bool {
+        self.plan.figures.iter().any(|figure| figure.world == world)
+    }
+
+    /// The world of a claim: its figure's.
+    pub fn world_of(&self, claim: &Claim) -> World {
+        self.figure(&claim.figure).map_or(World::Simulated, |figure| figure.world)
+    }
+
     /// A figure by its name.
     pub fn figure(&self, id: &str) -> Option<&Figure> {
         self.plan.figures.iter().find(|figure| figure.id == id)

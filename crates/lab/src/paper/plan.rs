@@ -10,7 +10,7 @@ use ropewalk_engine::scheduler::Scheduler;
 use ropewalk_sim::{Mode, Recording, RunSpec, Scenario};
 
 use super::settings::{self, merge};
-use super::{Figure, Kind, Line, Paper, Settings};
+use super::{Figure, Kind, Line, Paper, Settings, World};
 use crate::Registries;
 use crate::compare::is_deterministic;
 use crate::units::{self, Nanos};
@@ -79,7 +79,7 @@ pub(super) fn variants(paper: &Paper) -> Vec<Variant> {
 
 impl Variant {
     pub(super) fn concerns(&self, figure: &Figure) -> bool {
-        let all = self.figures.is_empty() && figure.kind == Kind::Grid;
+        let all = self.figures.is_empty() && figure.kind == Kind::Grid && figure.world == World::Simulated;
         self.label == MAIN || all || self.figures.contains(&figure.id)
     }
 }
@@ -91,6 +91,7 @@ impl Variant {
 pub(super) fn cells(
     paper: &Paper,
     variants: &[Variant],
+    world: World,
     only: Option<&str>,
     runs: Option<u32>,
     registries: &Registries,
@@ -98,7 +99,7 @@ pub(super) fn cells(
     let mut found = Vec::new();
     let mut templates = HashMap::new();
     for (number, figure) in paper.plan.figures.iter().enumerate() {
-        if only.is_some_and(|only| only != figure.id) {
+        if figure.world != world || only.is_some_and(|only| only != figure.id) {
             continue;
         }
         let concerned = variants.iter().enumerate().filter(|(_, variant)| variant.concerns(figure));
@@ -132,7 +133,7 @@ pub(super) fn cells(
                         column,
                         metric: metric.unwrap_or(&figure.metric).clone(),
                         work,
-                        runs: runs.unwrap_or_else(|| usual_runs(paper, figure, place)).max(1),
+                        runs: runs.unwrap_or_else(|| usual_runs(paper, figure, column_line, place)).max(1),
                     });
                 }
             }
@@ -142,8 +143,8 @@ pub(super) fn cells(
 }
 
 /// The paper's number, or fewer in settings other than the main one.
-fn usual_runs(paper: &Paper, figure: &Figure, variant: usize) -> u32 {
-    let all = figure.runs.unwrap_or(paper.plan.runs);
+fn usual_runs(paper: &Paper, figure: &Figure, column: &Line, variant: usize) -> u32 {
+    let all = column.runs.or(figure.runs).unwrap_or(paper.plan.runs);
     if variant == 0 { all } else { paper.plan.sweep_runs.map_or(all, |runs| runs.min(all)) }
 }
 
@@ -198,7 +199,9 @@ fn template(
         return Ok(template.clone());
     }
     let rtt = scenario.paths.iter().map(|path| path.up.delay + path.down.delay).max().unwrap_or(0);
-    let phase = if is_deterministic(&scenario) { rtt } else { 0 };
+    // In real time no two runs are the same anyway.
+    let still = figure.world == World::Simulated && is_deterministic(&scenario);
+    let phase = if still { rtt } else { 0 };
     let template = Arc::new(Template {
         scenario: Arc::new(scenario),
         scheduler,

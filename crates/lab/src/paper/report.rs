@@ -8,8 +8,15 @@ use super::judge::{Judgement, Verdict};
 use super::measure::unit;
 use super::plan::MAIN;
 use super::run::{CellOutcome, Grid, Outcome};
-use super::{Figure, Kind};
+use super::{Figure, Kind, World};
 use crate::stats;
+
+/// The head of a page of runs in real time.
+const REAL_TIME: &str = "# Reproduction in real time\n\n\
+    The papers that measured on real machines, repeated with real packets through emulated links: the engine sends, the Linux kernel \
+    receives. Few and short runs (5 of each unless the command says otherwise, of 20 s at most): what differs by a few per cent isn't told \
+    apart. Another call gives other numbers. With `--runs 50` the finished runs count towards the 50, and an interrupted call goes on \
+    where it was. [The simulated page](reproduction.md) has everything else.\n\n";
 
 /// Three significant digits.
 fn number(value: f64) -> String {
@@ -48,7 +55,8 @@ fn time(seconds: f64) -> String {
 
 /// The page of these outcomes, made by `command`.
 pub fn markdown(outcomes: &[Outcome], command: &str) -> String {
-    let mut text = String::from("# Reproduction\n\n");
+    let real = outcomes.iter().any(|outcome| outcome.world == World::Emulated);
+    let mut text = String::from(if real { REAL_TIME } else { "# Reproduction\n\n" });
     let wall: f64 = outcomes.iter().map(|outcome| outcome.wall).sum();
     let computing: f64 = outcomes.iter().map(|outcome| outcome.computing).sum();
     let runs: usize = outcomes.iter().map(|outcome| outcome.total).sum();
@@ -56,9 +64,11 @@ pub fn markdown(outcomes: &[Outcome], command: &str) -> String {
     let seed = outcomes.first().map_or(1, |outcome| outcome.seed);
     let _ = writeln!(
         text,
-        "Made by `{command}`: {runs} simulated runs ({known} of them known from an earlier call), seeds from {seed}, {} of computing, {} on the clock. \
+        "Made by `{command}`: {runs} {} runs ({known} of them known from an earlier call), seeds from {seed}, {} of {}, {} on the clock. \
          Ropewalk {}.\n",
+        if real { "real-time" } else { "simulated" },
         time(computing),
+        if real { "transfers" } else { "computing" },
         time(wall),
         env!("CARGO_PKG_VERSION")
     );
@@ -83,17 +93,39 @@ pub fn markdown(outcomes: &[Outcome], command: &str) -> String {
     text
 }
 
+/// What the paper measured on, and what stands in for it.
+fn testbed(outcome: &Outcome) -> String {
+    let words = match outcome.world {
+        World::Simulated => "the simulated world",
+        World::Emulated => "real packets in real time through emulated links, the Linux kernel as receiver",
+    };
+    format!("{}; here: {words}", outcome.paper.plan.testbed)
+}
+
 fn section(outcome: &Outcome) -> String {
     let plan = &outcome.paper.plan;
-    let mut text =
-        format!("\n## {}\n\n{}. *{}*.\n\n{}.\n", outcome.paper.name, plan.source, plan.title, plan.testbed);
-    if !plan.rulings.is_empty() {
+    let mut text = format!(
+        "\n## {}\n\n{}. *{}*.\n\n{}.\n",
+        outcome.paper.name,
+        plan.source,
+        plan.title,
+        testbed(outcome)
+    );
+    let real = outcome.world == World::Emulated;
+    if let Some(tally) = &outcome.tally {
+        let _ = writeln!(text, "\n{}.", tally.describe());
+    }
+    let rulings = if real { &plan.real_rulings } else { &plan.rulings };
+    if !rulings.is_empty() {
         text += "\nRulings:\n\n";
-        for ruling in &plan.rulings {
+        for ruling in rulings {
             let _ = writeln!(text, "- {ruling}");
         }
     }
-    if !plan.open.is_empty() {
+    if !real && outcome.paper.runs_in(World::Emulated) {
+        text += "\nSome of it in real time, with the Linux kernel as receiver: [reproduction-emulated.md](reproduction-emulated.md).\n";
+    }
+    if !real && !plan.open.is_empty() {
         text += "\nLeft open by the paper:\n\n| setting | as ruled | also run | why it is open |\n|---|---|---|---|\n";
         for open in &plan.open {
             let others: Vec<&str> = open.values.iter().map(|value| value.label.as_str()).collect();
@@ -102,7 +134,7 @@ fn section(outcome: &Outcome) -> String {
         }
     }
     text += &claims(outcome);
-    for (number, figure) in plan.figures.iter().enumerate() {
+    for (number, figure) in plan.figures.iter().enumerate().filter(|(_, it)| it.world == outcome.world) {
         let grids: Vec<&Grid> = outcome.grids.iter().filter(|grid| grid.figure == number).collect();
         text += &figure_text(outcome, figure, &grids);
     }

@@ -5,19 +5,24 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use super::judge::{self, Judgement};
 use super::measure::{Measures, measure};
 use super::plan::{self, Cell, Variant, Work};
 use super::series::{self, Series};
-use super::store::{Kept, Store};
-use super::{Kind, Paper, overtaking};
+use super::{Kind, Paper, World, overtaking};
 use crate::Registries;
+use crate::emulated::{self, Ends, Tally};
+use crate::store::Store;
 
 /// What to run.
 #[derive(Debug)]
 pub struct Request<'a> {
     /// The paper.
     pub paper: &'a Paper,
+    /// Where: its figures of that world.
+    pub world: World,
     /// One figure only.
     pub figure: Option<&'a str>,
     /// Runs of each cell, instead of the paper's number.
@@ -27,6 +32,18 @@ pub struct Request<'a> {
     /// Threads.
     pub jobs: usize,
 }
+
+/// A finished run.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Run {
+    /// Seconds that it took.
+    took: f64,
+    /// What it gave.
+    measures: Measures,
+}
+
+/// Finished runs.
+pub type Runs = Store<Run>;
 
 /// Hears of progress.
 pub trait Progress: Sync {
@@ -69,6 +86,10 @@ pub struct Outcome {
     pub series: Vec<Series>,
     /// Its claims.
     pub judgements: Vec<Judgement>,
+    /// Where it ran.
+    pub world: World,
+    /// What the clocks of runs in real time were worth.
+    pub tally: Option<Tally>,
     /// First seed.
     pub seed: u64,
     /// Runs of each cell, if not the paper's number.
@@ -100,22 +121,23 @@ struct Job<'a> {
 pub fn execute(
     request: &Request<'_>,
     registries: &Registries,
-    store: &Store,
+    store: &Runs,
     progress: &dyn Progress,
     stop: &AtomicBool,
 ) -> Result<Outcome, String> {
     let began = progress.clock();
     let paper = request.paper;
     let variants = plan::variants(paper);
-    let cells = plan::cells(paper, &variants, request.figure, request.runs, registries)?;
+    let cells = plan::cells(paper, &variants, request.world, request.figure, request.runs, registries)?;
     let (series_cells, cells): (Vec<Cell>, Vec<Cell>) =
         cells.into_iter().partition(|cell| paper.plan.figures[cell.figure].kind == Kind::Series);
     let (jobs, of_cell) = jobs(&cells, request.seed, store);
-    let results: Vec<Mutex<Option<Kept>>> =
+    let results: Vec<Mutex<Option<Run>>> =
         jobs.iter().map(|job| Mutex::new(store.get(&job.key).cloned())).collect();
     let known = results.iter().filter(|slot| slot.lock().is_ok_and(|kept| kept.is_some())).count();
     progress.total(jobs.len() + series_cells.len(), known);
     let next = AtomicUsize::new(0);
+    let failed: Mutex<Option<String>> = Mutex::new(None);
     let worker = || {
         while !stop.load(Ordering::Relaxed) {
             let index = next.fetch_add(1, Ordering::Relaxed);
@@ -124,10 +146,18 @@ pub fn execute(
                 continue;
             }
             let from = progress.clock();
-            let measures = perform(job, request.seed);
+            let measures = match perform(job, request) {
+                Ok(measures) => measures,
+                Err(error) => {
+                    if let Ok(mut failed) = failed.lock() {
+                        *failed = Some(error);
+                    }
+                    break;
+                }
+            };
             let took = progress.clock().saturating_sub(from).as_secs_f64();
-            let kept = Kept { key: job.key.clone(), took, measures };
-            store.put(&kept);
+            let kept = Run { took, measures };
+            store.put(&job.key, &kept);
             if let Ok(mut slot) = results[index].lock() {
                 *slot = Some(kept);
             }
@@ -135,11 +165,16 @@ pub fn execute(
         }
     };
     std::thread::scope(|scope| {
-        for _ in 0..request.jobs.max(1) {
+        // In real time one run goes at a time: two would be in each other's way.
+        let jobs = if request.world == World::Emulated { 1 } else { request.jobs.max(1) };
+        for _ in 0..jobs {
             scope.spawn(worker);
         }
     });
-    let results: Vec<Option<Kept>> =
+    if let Ok(Some(error)) = failed.into_inner() {
+        return Err(error);
+    }
+    let results: Vec<Option<Run>> =
         results.into_iter().map(|slot| slot.into_inner().unwrap_or_default()).collect();
     let interrupted = results.iter().any(Option::is_none);
     let series = if interrupted {
@@ -148,12 +183,14 @@ pub fn execute(
         series::record(paper, &variants, &series_cells, request, progress)
     };
     let grids = if interrupted { Vec::new() } else { grids(paper, &variants, &cells, &of_cell, &results) };
-    let judgements = judge::judge(paper, &grids, &series, request.figure, request.seed);
+    let judgements = judge::judge(paper, &grids, &series, request.world, request.figure, request.seed);
     Ok(Outcome {
         paper: paper.clone(),
         grids,
         series,
         judgements,
+        world: request.world,
+        tally: (request.world == World::Emulated).then(|| tally(results.iter().flatten())),
         seed: request.seed,
         runs: request.runs,
         total: jobs.len() + series_cells.len(),
@@ -165,7 +202,7 @@ pub fn execute(
 }
 
 /// The runs of all cells, each once; and by cell, which are its own.
-fn jobs<'a>(cells: &'a [Cell], seed: u64, store: &Store) -> (Vec<Job<'a>>, Vec<Vec<usize>>) {
+fn jobs<'a>(cells: &'a [Cell], seed: u64, store: &Runs) -> (Vec<Job<'a>>, Vec<Vec<usize>>) {
     let (mut jobs, mut of_cell, mut places) = (Vec::new(), Vec::new(), HashMap::new());
     for cell in cells {
         let identity = match &cell.work {
@@ -189,16 +226,51 @@ fn jobs<'a>(cells: &'a [Cell], seed: u64, store: &Store) -> (Vec<Job<'a>>, Vec<V
     (jobs, of_cell)
 }
 
-fn perform(job: &Job<'_>, seed: u64) -> Measures {
-    match job.work {
-        Work::Simulate(template) => {
+fn perform(job: &Job<'_>, request: &Request<'_>) -> Result<Measures, String> {
+    let seed = request.seed;
+    Ok(match (job.work, request.world) {
+        (Work::Simulate(template), World::Simulated) => {
             let spec = template.spec(job.number, job.runs, seed);
             measure(&spec, &ropewalk_sim::run(&spec), template.skip)
         }
-        Work::Overtaking(draw, slow) => {
+        (Work::Simulate(template), World::Emulated) => {
+            let spec = template.spec(job.number, job.runs, seed);
+            let ends = Ends { sender_kernel: false, receiver_kernel: true };
+            let tally = Mutex::new(Tally::default());
+            let result = emulated::run(&spec, ends, &tally)?;
+            let mut measures = measure(&spec, &result, template.skip);
+            let tally = tally.into_inner().unwrap_or_default();
+            for (name, value) in REAL.iter().zip([
+                tally.lateness as f64,
+                f64::from(tally.void),
+                f64::from(tally.repeated),
+                f64::from(tally.fallbacks),
+            ]) {
+                measures.insert((*name).into(), value);
+            }
+            measures
+        }
+        (Work::Overtaking(draw, slow), _) => {
             overtaking::probability(*draw, *slow, seed.wrapping_add(u64::from(job.number)))
         }
+    })
+}
+
+/// What is kept of a run in real time besides its measures.
+const REAL: [&str; 4] = ["real:lateness", "real:void", "real:repeated", "real:fallbacks"];
+
+fn tally<'a>(runs: impl Iterator<Item = &'a Run>) -> Tally {
+    let mut found = Tally::default();
+    for run in runs {
+        let [lateness, void, repeated, fallbacks] =
+            REAL.map(|name| run.measures.get(name).copied().unwrap_or(0.0) as u64);
+        found.runs += 1;
+        found.lateness = found.lateness.max(lateness);
+        found.void += void as u32;
+        found.repeated += repeated as u32;
+        found.fallbacks += fallbacks as u32;
     }
+    found
 }
 
 /// Puts the cells into their figures' rows and columns; cells come row by row.
@@ -207,7 +279,7 @@ fn grids(
     variants: &[Variant],
     cells: &[Cell],
     of_cell: &[Vec<usize>],
-    results: &[Option<Kept>],
+    results: &[Option<Run>],
 ) -> Vec<Grid> {
     let mut found: Vec<Grid> = Vec::new();
     for (cell, own) in cells.iter().zip(of_cell) {

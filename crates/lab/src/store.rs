@@ -7,35 +7,32 @@ use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::Path;
 use std::sync::Mutex;
 
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::measure::Measures;
-
 /// A finished run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Kept {
+pub struct Kept<T> {
     /// What it depends on, as a digest.
-    pub(super) key: String,
-    /// Seconds that it took.
-    pub(super) took: f64,
+    pub(crate) key: String,
     /// What it gave.
-    pub(super) measures: Measures,
+    pub(crate) result: T,
 }
 
 /// The file, and what it held when it was opened.
-#[derive(Debug, Default)]
-pub struct Store {
-    held: HashMap<String, Kept>,
+#[derive(Debug)]
+pub struct Store<T> {
+    held: HashMap<String, T>,
     file: Option<Mutex<File>>,
     /// Names the program that makes the runs: what another one made isn't taken.
     build: String,
 }
 
-impl Store {
+impl<T: Clone + Serialize + DeserializeOwned> Store<T> {
     /// A store that keeps nothing.
     pub fn none() -> Self {
-        Store::default()
+        Store { held: HashMap::new(), file: None, build: String::new() }
     }
 
     /// Opens or begins a file. A last line that was cut off is forgotten, as is what isn't a run.
@@ -53,13 +50,13 @@ impl Store {
         if !text.is_empty() && !text.ends_with('\n') {
             file.write_all(b"\n")?;
         }
-        let kept = text.lines().filter_map(|line| serde_json::from_str::<Kept>(line).ok());
-        let held = kept.map(|kept| (kept.key.clone(), kept)).collect();
+        let kept = text.lines().filter_map(|line| serde_json::from_str::<Kept<T>>(line).ok());
+        let held = kept.map(|kept| (kept.key, kept.result)).collect();
         Ok(Store { held, file: Some(Mutex::new(file)), build: build.into() })
     }
 
     /// The digest of what a run depends on.
-    pub(super) fn key(&self, parts: &[&str]) -> String {
+    pub(crate) fn key(&self, parts: &[&str]) -> String {
         let mut hash = Sha256::new();
         for part in std::iter::once(self.build.as_str()).chain(parts.iter().copied()) {
             hash.update((part.len() as u64).to_le_bytes());
@@ -69,14 +66,15 @@ impl Store {
     }
 
     /// A run that was finished before.
-    pub(super) fn get(&self, key: &str) -> Option<&Kept> {
+    pub(crate) fn get(&self, key: &str) -> Option<&T> {
         self.held.get(key)
     }
 
     /// Keeps a run. A full disk costs the line, not the run.
-    pub(super) fn put(&self, kept: &Kept) {
+    pub(crate) fn put(&self, key: &str, result: &T) {
         let Some(file) = &self.file else { return };
-        if let (Ok(mut line), Ok(mut file)) = (serde_json::to_string(kept), file.lock()) {
+        let kept = Kept { key: key.to_string(), result };
+        if let (Ok(mut line), Ok(mut file)) = (serde_json::to_string(&kept), file.lock()) {
             line.push('\n');
             let _ = file.write_all(line.as_bytes());
         }
@@ -96,26 +94,25 @@ mod tests {
     fn a_line_that_was_cut_off_costs_that_run_only() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("runs.jsonl");
-        let kept = |key: &str| Kept { key: key.into(), took: 0.1, measures: Measures::new() };
-        let store = Store::open(&path, "b").unwrap();
-        store.put(&kept("one"));
-        store.put(&kept("two"));
+        let store = Store::<f64>::open(&path, "b").unwrap();
+        store.put("one", &1.0);
+        store.put("two", &2.0);
         let text = std::fs::read(&path).unwrap();
         std::fs::write(&path, &text[..text.len() - 5]).unwrap();
-        let store = Store::open(&path, "b").unwrap();
+        let store = Store::<f64>::open(&path, "b").unwrap();
         assert!(store.get("one").is_some() && store.get("two").is_none());
-        store.put(&kept("three"));
-        let store = Store::open(&path, "b").unwrap();
-        assert!(store.get("one").is_some() && store.get("three").is_some());
+        store.put("three", &3.0);
+        let store = Store::<f64>::open(&path, "b").unwrap();
+        assert_eq!((store.get("one"), store.get("three")), (Some(&1.0), Some(&3.0)));
     }
 
     #[test]
     fn a_run_is_known_by_its_program_too() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("runs.jsonl");
-        let one = Store::open(&path, "one").unwrap().key(&["a", "b"]);
-        assert_eq!(one, Store::open(&path, "one").unwrap().key(&["a", "b"]));
-        assert_ne!(one, Store::open(&path, "two").unwrap().key(&["a", "b"]));
-        assert_ne!(one, Store::open(&path, "one").unwrap().key(&["ab", ""]));
+        let one = Store::<f64>::open(&path, "one").unwrap().key(&["a", "b"]);
+        assert_eq!(one, Store::<f64>::open(&path, "one").unwrap().key(&["a", "b"]));
+        assert_ne!(one, Store::<f64>::open(&path, "two").unwrap().key(&["a", "b"]));
+        assert_ne!(one, Store::<f64>::open(&path, "one").unwrap().key(&["ab", ""]));
     }
 }

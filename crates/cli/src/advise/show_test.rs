@@ -1,0 +1,65 @@
+//! What `ropewalk advise --self-test` prints.
+
+use ropewalk_lab::advise::{Case, SelfTest};
+use ropewalk_lab::stats;
+use ropewalk_lab::table::Table;
+use serde_json::{Value, json};
+
+fn share(part: usize, of: usize) -> String {
+    format!("{part} of {of} ({:.1} %)", part as f64 / of.max(1) as f64 * 100.0)
+}
+
+type Rival = (&'static str, &'static str, fn(&Case) -> f64);
+
+/// Whose regret is shown: its name, its name in JSON, its time.
+const RIVALS: [Rival; 3] = [
+    ("advise", "regret", |case| case.chosen),
+    ("always `linux`", "regret_linux", |case| case.linux),
+    ("plain TCP on the path that looks best", "regret_tcp", |case| case.tcp),
+];
+
+pub(super) fn text(found: &SelfTest, seed: u64) -> String {
+    let (scenarios, multipath) = (found.cases.len(), found.multipath());
+    let mut text = format!("{scenarios} scenarios drawn at random, seen with errors as large as assumed\n\n");
+    for (head, part, of) in [
+        ("multipath recommended", multipath, scenarios),
+        ("  true gain in the 90 % interval", found.covered(), multipath),
+        ("  gain above what it says", found.faster(), multipath),
+        ("  gain below what it says", multipath - found.covered() - found.faster(), multipath),
+        ("  slower than plain TCP by 1 %", found.worse_than_tcp(), multipath),
+        ("plain TCP recommended", scenarios - multipath, scenarios),
+        ("  multipath 5 % faster", found.missed(), scenarios - multipath),
+    ] {
+        text += &format!("  {head:<34} {}\n", share(part, of));
+    }
+    let mut table = Table::new(1, &["regret against hindsight", "mean", "p50", "p95", "most"]);
+    for (name, _, of) in RIVALS {
+        let mut cells = vec![name.to_string()];
+        match stats::Summary::of(&found.regret(of)) {
+            Some(all) => cells
+                .extend([all.mean, all.p50, all.p95, all.max].map(|value| format!("{:.1} %", value * 100.0))),
+            None => cells.extend(["-"; 4].map(String::from)),
+        }
+        table.row(cells);
+    }
+    text + &format!("\n{}\nSeed {seed}. With --json: every scenario.\n", table.render())
+}
+
+pub(super) fn json(found: &SelfTest, seed: u64) -> String {
+    let mut value = json!({
+        "scenarios": found.cases.len(),
+        "seed": seed,
+        "multipath": found.multipath(),
+        "covered": found.covered(),
+        "coverage": found.covered() as f64 / found.multipath().max(1) as f64,
+        "faster_than_interval": found.faster(),
+        "slower_than_tcp": found.worse_than_tcp(),
+        "missed": found.missed(),
+        "cases": found.cases,
+    });
+    for (_, name, of) in RIVALS {
+        value[name] = stats::Summary::of(&found.regret(of))
+            .map_or(Value::Null, |s| json!({ "mean": s.mean, "p50": s.p50, "p95": s.p95, "max": s.max }));
+    }
+    format!("{value:#}\n")
+}
