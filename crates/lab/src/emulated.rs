@@ -217,7 +217,10 @@ pub fn run(spec: &RunSpec, ends: Ends, tally: &Mutex<Tally>) -> Result<RunResult
                 tally.void += u32::from(void);
                 tally.lateness = tally.lateness.max(if void { 0 } else { late });
                 let multipath = spec.mode == Mode::Multipath;
-                let fell = report.client.iter().filter(|outcome| multipath && outcome.error.is_none() && !outcome.multipath);
+                let fell = report
+                    .client
+                    .iter()
+                    .filter(|outcome| multipath && outcome.error.is_none() && !outcome.multipath);
                 let fell = fell.count();
                 tally.fallbacks += fell as u32;
             }
