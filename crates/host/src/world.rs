@@ -125,7 +125,7 @@ pub struct Counters {
     pub refused: u64,
     /// Packets for the engine that it can't parse.
     pub malformed: u64,
-    /// Packets for the engine that aren't TCP.
+    /// Packets for the engine that are neither TCP nor ICMP's "too big" about it.
     pub foreign: u64,
     /// Segments that couldn't be encoded.
     pub unencodable: u64,
@@ -391,7 +391,12 @@ impl World {
                 let now = self.clock.now();
                 match piece.segment() {
                     Ok(segment) => endpoint.on_segment(now, PathId(piece.path), segment),
-                    Err(ropewalk_wire::ParseError::Protocol { .. }) => self.counters.foreign += 1,
+                    Err(ropewalk_wire::ParseError::Protocol { .. }) => {
+                        match ropewalk_wire::parse_icmp_too_big(piece.packet()) {
+                            Ok(message) => endpoint.on_too_big(now, &message),
+                            Err(_) => self.counters.foreign += 1,
+                        }
+                    }
                     Err(_) => self.counters.malformed += 1,
                 }
                 Ok(())

@@ -7,5 +7,12 @@
 mod breakage;
 mod control;
 mod fallback;
+mod families;
+mod half_close;
 mod harness;
+mod hash;
+mod mtu;
+mod priority;
+mod programs;
+mod stage;
 mod transfers;

@@ -1,0 +1,122 @@
+//! A hop of 1280 bytes behind a kernel that routes: "packet too big" makes the engine's segments on that subflow smaller
+//! (RFC 1191, RFC 8201); where the message is lost, the black hole is found by timeouts (RFC 4821).
+
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::AsRawFd;
+
+use ropewalk_engine::PathId;
+use ropewalk_host::experiment::PORT;
+use ropewalk_host::kernel::{self, SocketConfig};
+use ropewalk_host::netns::Namespace;
+use ropewalk_host::network::{Side, client_address, server_address};
+use socket2::Socket;
+
+use crate::need_kernel;
+use crate::stage::{self, Order, Setup, Stage};
+
+const BYTES: u64 = 4 << 20;
+
+/// Behind the kernel's end, which becomes a router: a server with two links, the second of them narrow. Packets to
+/// the server's second address take it.
+fn behind(router: &Namespace, v6: bool, lose_icmp: bool) -> (Namespace, Socket) {
+    let server = Namespace::new("behind").unwrap();
+    let descriptor = format!("/proc/{}/fd/{}", std::process::id(), server.fd().as_raw_fd());
+    let run = |space: &Namespace, lines: &[String]| {
+        for line in lines {
+            let words: Vec<_> = line.split_whitespace().collect();
+            space.check("ip", &words).unwrap();
+        }
+    };
+    for key in ["net.ipv4.ip_forward", "net.ipv6.conf.all.forwarding"] {
+        router.sysctl(key, "1").unwrap();
+    }
+    for key in ["net.ipv4.conf.all.rp_filter", "net.ipv4.conf.default.rp_filter"] {
+        server.sysctl(key, "0").unwrap();
+    }
+    let family = if v6 { "-6" } else { "-4" };
+    let length = if v6 { 128 } else { 32 };
+    let own = server_address(v6);
+    let (gateway, near) = if v6 { ("fd72:1::1", "fd72:1::2") } else { ("192.0.2.1", "192.0.2.2") };
+    let nodad = if v6 { " nodad" } else { "" };
+    let subnet = if v6 { 64 } else { 24 };
+    run(
+        router,
+        &[
+            format!("{family} address del {own}/{length} dev lo"),
+            format!("link add hop type veth peer name hop netns {descriptor}"),
+            format!("{family} address add {gateway}/{subnet} dev hop{nodad}"),
+            "link set hop mtu 1280 up".into(),
+            // The route by which packets came back went with the address.
+            format!("{family} route replace {}/{length} dev path0", client_address(0, v6)),
+        ],
+    );
+    run(
+        &server,
+        &[
+            "link set lo up".into(),
+            format!("{family} address add {own}/{length} dev lo{nodad}"),
+            format!("{family} address add {near}/{subnet} dev hop{nodad}"),
+            "link set hop up".into(),
+            format!("{family} route add default via {gateway} src {own}"),
+        ],
+    );
+    run(router, &[format!("{family} route add {own}/{length} via {near}")]);
+    if lose_icmp {
+        for rule in [
+            "add table inet hole",
+            "add chain inet hole out { type filter hook output priority 0; }",
+            "add rule inet hole out meta l4proto { icmp } drop",
+            "add rule inet hole out icmpv6 type packet-too-big drop",
+        ] {
+            router.check("nft", &[rule]).unwrap();
+        }
+    }
+    let listener = kernel::listen(
+        &server,
+        SocketAddr::new(if v6 { IpAddr::from([0_u16; 8]) } else { IpAddr::from([0; 4]) }, PORT),
+        &SocketConfig::default(),
+    )
+    .unwrap();
+    (server, listener)
+}
+
+fn upload(v6: bool, lose_icmp: bool) {
+    let case = format!("IPv6 {v6}, ICMP lost {lose_icmp}");
+    let mut setup = Setup::new(Side::Client, 1);
+    setup.local = Some(client_address(0, v6));
+    setup.remote = Some(server_address(v6));
+    setup.config.tcp.black_hole_detection = lose_icmp;
+    let (stage, (server, listener)) = Stage::new(setup, |router| behind(router, v6, lose_icmp));
+    let socket = stage::accept(&listener);
+    stage.order(Order::Send(BYTES));
+    stage.order(Order::Finish);
+    stage::receive(&socket, BYTES);
+    stage::expect_end(&socket);
+    let info = kernel::info(&socket).unwrap().expect("Multipath TCP");
+    assert!(!info.fallback, "{case}");
+    drop(socket);
+    stage.wait(&case, |seen| seen.closed);
+    let counted = server.check("nstat", &["-as"]).unwrap();
+    assert!(!counted.contains("MPTcpExtMPRstTx"), "{case}: {counted}");
+    let seen = stage.end(&case);
+    let flow = seen.flows.iter().find(|flow| flow.path == PathId(0)).expect("the subflow");
+    // The MTU less IP's and TCP's headers, timestamps, and DSS.
+    let header = if v6 { 60 } else { 40 };
+    assert!(flow.mss <= 1280 - header - 12 && flow.mss > 400, "{case}: MSS {}", flow.mss);
+    if !lose_icmp {
+        assert!(flow.mss >= 1280 - header - 40, "{case}: MSS {}", flow.mss);
+    }
+}
+
+#[test]
+fn packet_too_big_makes_segments_smaller() {
+    need_kernel!();
+    upload(false, false);
+    upload(true, false);
+}
+
+#[test]
+fn a_black_hole_is_found() {
+    need_kernel!();
+    upload(false, true);
+}
