@@ -240,8 +240,8 @@ fn recommendation(answer: &Answer) -> String {
         format!("Use plain TCP on {}, with {}", answer.best_path, answer.use_this.congestion.text)
     } else {
         format!(
-            "Use Multipath TCP with the scheduler `{}` and {}",
-            answer.use_this.label, answer.use_this.congestion.text
+            "Use Multipath TCP with the scheduler `{}` and {}, opened on {}",
+            answer.use_this.label, answer.use_this.congestion.text, answer.opens_on
         )
     }
 }
@@ -325,6 +325,7 @@ fn json(question: &Question, answer: &Answer) -> String {
         "scheduler": if answer.use_this.is_tcp() { None } else { Some(&answer.use_this.scheduler.text) },
         "congestion": answer.use_this.congestion.text,
         "buffer_bytes": answer.buffer.map(|buffer| buffer.bytes),
+        "opens_on": if answer.use_this.is_tcp() { None } else { Some(&answer.opens_on) },
         "best_path": answer.best_path,
         "why": match answer.why {
             Why::Better => "better",

@@ -12,9 +12,10 @@ fn share(part: usize, of: usize) -> String {
 type Rival = (&'static str, &'static str, fn(&Case) -> f64);
 
 /// Whose regret is shown: its name, its name in JSON, its time.
-const RIVALS: [Rival; 3] = [
+const RIVALS: [Rival; 4] = [
     ("advise", "regret", |case| case.chosen),
-    ("always `linux`", "regret_linux", |case| case.linux),
+    ("always `linux`, opened on the path that looks best", "regret_linux", |case| case.linux),
+    ("always `linux`, opened on the first path", "regret_linux_first", |case| case.linux_first),
     ("plain TCP on the path that looks best", "regret_tcp", |case| case.tcp),
 ];
 

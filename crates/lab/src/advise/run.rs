@@ -22,6 +22,8 @@ pub struct Candidate {
     pub congestion: Spec<dyn CongestionControl>,
     /// Multipath, or plain TCP on a path.
     pub mode: Mode,
+    /// The path that a Multipath TCP connection opens on; the others are joined once that is done.
+    pub opens_on: usize,
 }
 
 impl Candidate {
@@ -94,6 +96,16 @@ impl std::fmt::Debug for Hands<'_> {
     }
 }
 
+/// The same world with its connections opened on this path: a connection opens on the first.
+fn opened_on(world: &Arc<Scenario>, path: usize) -> Arc<Scenario> {
+    if path == 0 {
+        return Arc::clone(world);
+    }
+    let mut copy = Scenario::clone(world);
+    copy.paths[..=path].rotate_right(1);
+    Arc::new(copy)
+}
+
 /// Runs each candidate in each world with each of `seeds` seeds from `first`. None if it was stopped.
 pub fn times(
     worlds: &[Arc<Scenario>],
@@ -103,6 +115,10 @@ pub fn times(
     hands: Hands<'_>,
 ) -> Option<Times> {
     let total = worlds.len() * candidates.len() * seeds;
+    let opened: Vec<Vec<Arc<Scenario>>> = worlds
+        .iter()
+        .map(|world| (0..world.paths.len()).map(|path| opened_on(world, path)).collect())
+        .collect();
     let next = AtomicUsize::new(0);
     let worker = || {
         let mut found = Vec::new();
@@ -113,7 +129,7 @@ pub fn times(
             }
             let (seed, rest) = (index % seeds, index / seeds);
             let (candidate, world) = (&candidates[rest % candidates.len()], rest / candidates.len());
-            let scenario = &worlds[world];
+            let scenario = &opened[world][if candidate.is_tcp() { 0 } else { candidate.opens_on }];
             let result = ropewalk_sim::run(&RunSpec {
                 scenario: Arc::clone(scenario),
                 scheduler: candidate.scheduler.clone(),

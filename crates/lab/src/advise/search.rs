@@ -128,6 +128,8 @@ pub struct Finalist {
 pub struct Answer {
     /// What to use.
     pub use_this: Candidate,
+    /// The path that a Multipath TCP connection should open on.
+    pub opens_on: String,
     /// Why.
     pub why: Why,
     /// The best path for plain TCP.
@@ -146,32 +148,43 @@ pub struct Answer {
     pub worlds: usize,
 }
 
-/// Everyone, with a congestion control: all schedulers, and plain TCP on each path.
+/// All schedulers with a congestion control, opened on a path.
 pub(super) fn everyone(
+    registries: &Registries,
+    congestion: &str,
+    opens_on: usize,
+) -> Result<Vec<Candidate>, SpecError> {
+    let names = registries.schedulers.entries().iter().map(|entry| entry.name);
+    names.filter(|name| *name != "single").map(|name| one(registries, name, congestion, opens_on)).collect()
+}
+
+/// Plain TCP on each path.
+pub(super) fn plain(
     registries: &Registries,
     scenario: &Scenario,
     congestion: &str,
 ) -> Result<Vec<Candidate>, SpecError> {
-    let names = registries.schedulers.entries().iter().map(|entry| entry.name);
-    let mut found = Vec::new();
-    for name in names.filter(|name| *name != "single") {
-        found.push(one(registries, name, congestion)?);
-    }
-    for (index, path) in scenario.paths.iter().enumerate() {
-        let mut candidate = one(registries, "single", congestion)?;
-        candidate.label = format!("tcp {}", path.name);
-        candidate.mode = Mode::SinglePath(index);
-        found.push(candidate);
-    }
-    Ok(found)
+    let paths = scenario.paths.iter().enumerate();
+    paths
+        .map(|(index, path)| {
+            let candidate = one(registries, "single", congestion, 0)?;
+            Ok(Candidate { label: format!("tcp {}", path.name), mode: Mode::SinglePath(index), ..candidate })
+        })
+        .collect()
 }
 
-pub(super) fn one(registries: &Registries, name: &str, congestion: &str) -> Result<Candidate, SpecError> {
+pub(super) fn one(
+    registries: &Registries,
+    name: &str,
+    congestion: &str,
+    opens_on: usize,
+) -> Result<Candidate, SpecError> {
     Ok(Candidate {
         label: name.to_string(),
         scheduler: registries.schedulers.parse(name)?,
         congestion: registries.congestion.parse(congestion)?,
         mode: Mode::Multipath,
+        opens_on,
     })
 }
 
@@ -208,17 +221,17 @@ pub fn advise(
 ) -> Result<Option<Answer>, SpecError> {
     let effort = question.effort;
     let first = question.congestion.as_deref().unwrap_or("cubic");
-    let all = everyone(registries, &question.scenario, first)?;
-    // Choose.
+    // Choose; a connection opens on the path that is best for plain TCP.
     let around = |count, seed| worlds(&question.scenario, &question.doubts, count, seed);
     let few = around(effort.choose_worlds, question.seed);
     let seeds = effort.choose_seeds;
+    let tcp = plain(registries, &question.scenario, first)?;
+    let Some(found) = times(&few, &tcp, question.seed, seeds, hands) else { return Ok(None) };
+    let opens_on = ranked(&found, tcp.len())[0];
+    let all = everyone(registries, first, opens_on)?;
     let Some(found) = times(&few, &all, question.seed, seeds, hands) else { return Ok(None) };
-    let mut scored: Vec<(f64, Candidate)> = ranked(&found, all.len())
-        .into_iter()
-        .filter(|index| !all[*index].is_tcp())
-        .map(|index| (found.score(index), all[index].clone()))
-        .collect();
+    let mut scored: Vec<(f64, Candidate)> =
+        ranked(&found, all.len()).into_iter().map(|index| (found.score(index), all[index].clone())).collect();
     if question.congestion.is_none() {
         let best: Vec<Candidate> = scored.iter().take(effort.finalists).map(|(_, one)| one.clone()).collect();
         let variants = with_others(registries, &best)?;
@@ -230,11 +243,18 @@ pub fn advise(
     let mut finalists: Vec<Candidate> =
         scored.into_iter().take(effort.finalists).map(|(_, candidate)| candidate).collect();
     if !finalists.iter().any(|one| one.label == OWN && one.congestion.text == first) {
-        finalists.push(one(registries, OWN, first)?);
+        finalists.push(one(registries, OWN, first, opens_on)?);
     }
     let own = finalists.iter().position(|one| one.label == OWN && one.congestion.text == first);
     let plain: Vec<usize> = (finalists.len()..finalists.len() + question.scenario.paths.len()).collect();
-    finalists.extend(all.iter().filter(|one| one.is_tcp()).cloned());
+    finalists.extend(tcp);
+    // What one has without changing anything: opened on the first path. Shown, never recommended.
+    let contenders = finalists.len();
+    if opens_on != 0 {
+        let mut as_it_is = one(registries, OWN, first, 0)?;
+        as_it_is.label = format!("{OWN}, opened on {},", question.scenario.paths[0].name);
+        finalists.push(as_it_is);
+    }
     let fresh = around(effort.judge_worlds, question.seed.wrapping_add(0x1000_0000));
     let later = question.seed.wrapping_add(1 << 20);
     let Some(found) = times(&fresh, &finalists, later, effort.judge_seeds, hands) else { return Ok(None) };
@@ -264,6 +284,7 @@ pub fn advise(
         .map(|own| Gain::of(&found.logs(chosen, |times, world| times.mean(world, own))));
     let mut answer = Answer {
         use_this: finalists[chosen].clone(),
+        opens_on: question.scenario.paths[opens_on].name.clone(),
         why,
         best_path: finalists[best_tcp].label.trim_start_matches("tcp ").to_string(),
         versus_tcp: Gain::of(&versus_tcp(chosen)),
@@ -276,7 +297,9 @@ pub fn advise(
     if effort.whole {
         let Some(buffer) = buffer(&few, &answer.use_this, question, hands) else { return Ok(None) };
         answer.buffer = Some(buffer);
-        let Some(flips) = flips::find(question, &finalists, chosen, hands) else { return Ok(None) };
+        let Some(flips) = flips::find(question, &finalists[..contenders], chosen, hands) else {
+            return Ok(None);
+        };
         answer.flips = flips;
     }
     Ok(Some(answer))
@@ -324,7 +347,7 @@ pub fn runs(registries: &Registries, question: &Question) -> u64 {
     let all = registries.schedulers.entries().len() - 1 + paths;
     let variants = if question.congestion.is_none() { effort.finalists * OTHERS.len() } else { 0 };
     let choose = effort.choose_worlds * effort.choose_seeds;
-    let finalists = effort.finalists + 1 + paths;
+    let finalists = effort.finalists + 2 + paths;
     let mut total = choose * (all + variants) + effort.judge_worlds * effort.judge_seeds * finalists;
     if effort.whole {
         total += choose * BUFFERS.len() + flips::runs(&question.scenario, finalists);
@@ -372,6 +395,36 @@ mod tests {
         assert_eq!(answer.why, Why::NothingBetter, "{answer:?}");
         assert_eq!(answer.use_this.label, "tcp good");
         assert_eq!(answer.best_path, "good");
+    }
+
+    #[test]
+    fn the_connection_opens_on_the_better_path_whichever_is_named_first() {
+        let answer = ask(&["slow: 2 Mbit/s, 400 ms", "fast: 20 Mbit/s, 20 ms"], 512 << 10, 1);
+        assert_eq!(answer.opens_on, "fast");
+        let named: Vec<&str> = answer.finalists.iter().map(|one| one.name.as_str()).collect();
+        assert!(named.contains(&"linux, opened on slow, with cubic"), "{named:?}");
+        // Two round trips of the slow path before the fast one is joined.
+        let of = |name: &str| answer.finalists.iter().find(|one| one.name == name).unwrap().gain.ratio;
+        assert!(of("linux, opened on slow, with cubic") > 2.0, "{answer:?}");
+    }
+
+    #[test]
+    fn never_recommends_what_is_not_better_than_plain_tcp() {
+        // Paths of all kinds: whatever is recommended was surely faster in fresh worlds, or it is plain TCP.
+        let (mut plain, mut multipath) = (0, 0);
+        for seed in 0..6 {
+            let (rate, delay) = ([1, 30, 8][seed as usize % 3], [400, 20, 90, 250][seed as usize % 4]);
+            let second = format!("b: {rate} Mbit/s, {delay} ms, 0.{seed} %");
+            let answer = ask(&["a: 12 Mbit/s, 30 ms", &second], 20_000 << (2 * (seed % 3)), seed);
+            if answer.use_this.is_tcp() {
+                plain += 1;
+                assert_eq!(answer.why, Why::NothingBetter);
+            } else {
+                multipath += 1;
+                assert!(answer.versus_tcp.ratio < 1.0 && answer.versus_tcp.sure > 0.5, "{answer:?}");
+            }
+        }
+        assert!(plain > 0 && multipath > 0, "{plain} {multipath}");
     }
 
     #[test]
