@@ -50,11 +50,14 @@ fn long_fat(duration: u64) -> Scenario {
     scenario
 }
 
+/// Many at once, each long enough for its handshake not to be most of it, over links that they fill without drowning
+/// one another: `ROPEWALK_BENCH_KIB` each.
 fn many(count: u32) -> Scenario {
     let mut scenario = clean(0);
-    scenario.workload = Workload::Flows { count, bytes: 64 << 10 };
+    let kib = std::env::var("ROPEWALK_BENCH_KIB").ok().and_then(|text| text.parse().ok()).unwrap_or(256);
+    scenario.workload = Workload::Flows { count, bytes: kib << 10 };
     for path in &mut scenario.paths {
-        path.down = ropewalk_link::LinkSpec::plain(1_000_000_000, 10_000_000, 5_000);
+        path.down = ropewalk_link::LinkSpec::plain(10_000_000_000, 10_000_000, 200_000);
         path.up = path.down.clone();
     }
     scenario
