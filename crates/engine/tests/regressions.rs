@@ -347,3 +347,41 @@ fn nobody_is_penalised_for_being_slower_than_a_subflow_without_a_round_trip_time
     let connection = net.ends[0].connection(client).expect("open");
     assert_eq!(connection.stats(net.now).penalisations, 0);
 }
+
+//= test RFC 7323 4.3
+#[test]
+fn the_answer_to_a_repeated_syn_echoes_that_one() {
+    let offset = |config: &mut ConnectionConfig| config.tcp.timestamp_offset = 5000;
+    let mut net = Net::with(offset, "minrtt", "lia", vec![PathScript::clean(10)]);
+    let mut lost = false;
+    net.tamper = Some(Box::new(move |from, segment| {
+        let first = from == 1 && segment.flags.contains(Flags::SYN) && !lost;
+        lost |= first;
+        !first
+    }));
+    net.run(3 * SECOND, |net| net.server.is_some());
+    let srtt = net.ends[0].connection(net.client).map(|connection| connection.flows()[0].srtt);
+    assert!(srtt.is_some_and(|srtt| srtt < 100 * MILLISECOND), "{srtt:?}: not what the lost answer took");
+}
+
+//= test RFC 8684 3.7-3
+#[test]
+fn a_failed_checksum_while_a_join_is_under_way_costs_the_subflow() {
+    let mut net = Net::with(
+        |config| config.checksum = true,
+        "minrtt",
+        "lia",
+        vec![PathScript::clean(150), PathScript::clean(5)],
+    );
+    let mut altered = false;
+    net.tamper = Some(Box::new(move |from, segment| {
+        if from == 1 && !segment.payload.is_empty() && !altered {
+            altered = true;
+            segment.payload = bytes(77, segment.payload.len());
+        }
+        true
+    }));
+    net.run(SECOND, |net| net.server.is_some());
+    net.reply(bytes(1, 5000));
+    assert_eq!(net.received[0], net.sent[1]);
+}

@@ -633,7 +633,6 @@ impl<P: Payload> Connection<P> {
         self.stats.checksum_errors += 1;
         let dsn = failing.dsn;
         let contiguous = self.is_contiguous() && failing.offset == self.receive.next;
-        let others = self.flows.iter().any(|flow| flow.id.index() != index && flow.usable());
         if let Some(strand) = self.strands[index].as_mut() {
             //= RFC 8684 3.7-3 3.7-4
             strand.fail_pending = Some(dsn);
@@ -647,12 +646,13 @@ impl<P: Payload> Connection<P> {
                 return;
             }
         }
-        // With another subflow, this one is reset with MP_FAIL on its RST and the data comes again elsewhere. Without
-        // one, and with a stream that plain TCP can't continue, nothing is left.
-        self.refuse(now, index, 6, "a DSS checksum failed");
-        if !others {
-            self.die("a middlebox altered the data on the only subflow");
-        }
+        // With another subflow, or one that is being opened, this one is reset with MP_FAIL on its RST and the data
+        // comes again elsewhere. Without, and with a stream that plain TCP can't continue, nothing is left.
+        let text = match self.live() {
+            1 => "a middlebox altered the data on the only subflow",
+            _ => "a DSS checksum failed",
+        };
+        self.refuse(now, index, 6, text);
     }
 
     /// What a lone subflow held when the connection became plain TCP: it is delivered as it came, altered or not.
@@ -682,10 +682,9 @@ impl<P: Payload> Connection<P> {
             }
             return;
         }
-        if self.live() > 1 {
-            return;
-        }
-        if !self.is_contiguous() {
+        //= RFC 8684 3.7-3
+        // It had no other subflow when it said so, but has one by now: what it waits for comes over that one.
+        if self.live() > 1 || !self.is_contiguous() {
             self.refuse(now, index, 6, "the peer's checksum failed");
             return;
         }

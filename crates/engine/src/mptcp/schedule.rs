@@ -215,10 +215,14 @@ impl<P: Payload> Connection<P> {
         }
         let start = free.start;
         self.send.assign(start..start + len);
-        // Where super-segments are wanted, what goes on from the last piece becomes one with it.
+        // Where super-segments are wanted, what goes on from the last piece becomes one with it; not if that piece has
+        // arrived over another subflow meanwhile, as its bytes are gone.
+        let una = self.send.una;
         let tail = match &self.strands[index] {
             Some(strand) if max_segments > 1 => strand.tcp.queued_tail().filter(|(tag, end)| {
-                *end == start && start + len - tag <= (u64::from(max_segments) * mss).min(65_534)
+                *end == start
+                    && *tag >= una
+                    && start + len - tag <= (u64::from(max_segments) * mss).min(65_534)
             }),
             _ => None,
         };

@@ -71,9 +71,12 @@ impl<P: Payload> Subflow<P> {
         self.snd_una = 1;
         self.backoff = 0;
         self.timers.stop(Timer::Retransmit);
-        // Karn: after a repeat only a timestamp tells which SYN was answered.
+        // Karn: after a repeat only a timestamp tells which SYN was answered; and the answer to an earlier one may itself
+        // be a repeat, much later than a round trip.
+        let last = self.clock_at(cx, self.syn_sent_at);
         let rtt = if self.syn_retransmitted {
-            self.timestamp_rtt(cx, segment)
+            let to_last = segment.timestamps.is_some_and(|stamp| stamp.echo == last);
+            self.timestamp_rtt(cx, segment).filter(|_| to_last)
         } else {
             Some(cx.now.saturating_sub(self.syn_sent_at))
         };
@@ -160,6 +163,7 @@ impl<P: Payload> Subflow<P> {
             return None;
         }
         self.syn_pending = false;
+        self.syn_sent_at = cx.now;
         let answer = self.state == State::SynReceived;
         let mut flags = if answer { Flags::SYN.with(Flags::ACK) } else { Flags::SYN };
         if answer && self.ecn {

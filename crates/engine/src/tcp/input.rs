@@ -145,8 +145,14 @@ impl<P: Payload> Subflow<P> {
     fn on_syn(&mut self, cx: &mut Context<'_>, segment: &Segment<P>, position: u64, outcome: &mut Outcome) {
         if self.state == State::SynReceived && position == 0 {
             if !segment.flags.contains(Flags::ACK) {
-                // The handshake's SYN again: the SYN/ACK was lost, or late.
+                // The handshake's SYN again: the SYN/ACK was lost, or late. The answer echoes this one (RFC 7323 4.3):
+                // else what passed since the first would look like the round-trip time.
                 self.syn_pending = true;
+                self.syn_retransmitted = true;
+                if let (true, Some(stamp)) = (self.timestamps, segment.timestamps) {
+                    self.ts_recent = stamp.value;
+                    self.ts_recent_at = cx.now;
+                }
             } else if self.on_handshake_ack(cx, segment, outcome) {
                 // Simultaneous open: the peer's SYN/ACK.
                 outcome.acceptable = true;

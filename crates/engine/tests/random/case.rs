@@ -257,6 +257,13 @@ impl Case {
             .min()
             .unwrap_or(1)
             .max(500);
+        // Where short segments are held back, or a subflow's own buffer is as small as the window, a window of a segment
+        // and a half goes in halves, each of which waits for a delayed ACK.
+        let halves = |side: &Side| side.nagle || matches!(side.scheduler, "linux" | "otias");
+        let (window, wait) = match self.sides.iter().any(halves) {
+            true => ((window / 2).max(500), 250 * MILLISECOND),
+            false => (window, 50 * MILLISECOND),
+        };
         let rounds = bytes / window + 10;
         let segments = bytes / 1000 + 20;
         let losses = (segments as f64 * loss * 2.0) as u64 + 4;
@@ -270,11 +277,7 @@ impl Case {
                 Reading::Pause { from, until } => until - from,
             })
             .sum();
-        bytes * SECOND / slowest
-            + rounds * (self.rtt() + 50 * MILLISECOND)
-            + losses * 4 * timeout
-            + readers
-            + 5 * SECOND
+        bytes * SECOND / slowest + rounds * (self.rtt() + wait) + losses * 4 * timeout + readers + 5 * SECOND
     }
 
     /// Cases a little simpler than this one, for finding the heart of a failure.
