@@ -120,3 +120,104 @@ impl Additive {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{ack, flow, flows};
+    use super::*;
+
+    /// Two subflows in congestion avoidance, and how often an increase was computed.
+    struct Pair {
+        additive: Additive,
+        flows: Vec<Flow>,
+        computed: u32,
+    }
+
+    impl Pair {
+        fn new() -> Self {
+            Pair { additive: Additive::new(), flows: flows(&[flow(10, 40), flow(10, 40)]), computed: 0 }
+        }
+
+        /// An ACK on subflow `i`; returns how often the increase was computed for it.
+        fn ack(&mut self, i: usize, ack: Ack, mut increase: impl FnMut(u32) -> f64) -> u32 {
+            let before = self.computed;
+            let computed = &mut self.computed;
+            self.additive.grow(&mut self.flows, i, &ack, |flows, i| {
+                *computed += 1;
+                increase(flows[i].cwnd)
+            });
+            self.computed - before
+        }
+
+        fn small(&mut self, i: usize) -> u32 {
+            self.ack(i, ack(1), |_| 0.001)
+        }
+    }
+
+    #[test]
+    fn an_increase_is_computed_again_when_something_changed_that_it_depends_on() {
+        let mut pair = Pair::new();
+        assert_eq!((pair.small(0), pair.small(0)), (1, 0));
+        let start = Ack { round_start: true, ..ack(1) };
+        assert_eq!((pair.ack(0, start, |_| 0.001), pair.small(0)), (1, 0), "a round trip began");
+        pair.flows[0].cwnd = 20;
+        assert_eq!((pair.small(0), pair.small(0)), (1, 0), "another set its window");
+        pair.additive.on_loss(1);
+        assert_eq!((pair.small(0), pair.small(0)), (1, 0), "a sibling lost");
+        pair.additive.reset(1);
+        assert_eq!((pair.small(0), pair.small(0)), (1, 0), "a sibling came or went");
+        pair.ack(1, ack(1), |_| 1.0);
+        assert_eq!((pair.small(0), pair.small(0)), (1, 0), "a sibling grew");
+        pair.flows[1].ssthresh = u32::MAX;
+        assert_eq!(pair.small(1), 0, "slow start uses the ACK up");
+        assert_eq!((pair.small(0), pair.small(0)), (1, 0), "a sibling grew in slow start");
+        let idle = Ack { cwnd_limited: false, ..ack(1) };
+        assert_eq!((pair.ack(1, idle, |_| 1.0), pair.ack(1, ack(0), |_| 1.0)), (0, 0));
+        assert_eq!(pair.small(0), 0, "a sibling did nothing");
+    }
+
+    #[test]
+    fn a_loss_and_a_new_subflow_forget_the_fraction() {
+        let forgetting: [fn(&mut Additive); 2] = [|additive| additive.on_loss(0), |additive| additive.reset(0)];
+        for forget in forgetting {
+            let mut pair = Pair::new();
+            pair.ack(0, ack(9), |_| 0.1);
+            forget(&mut pair.additive);
+            pair.ack(0, ack(9), |_| 0.1);
+            assert_eq!(pair.flows[0].cwnd, 10);
+            pair.ack(0, ack(1), |_| 0.1);
+            assert_eq!(pair.flows[0].cwnd, 11);
+        }
+    }
+
+    #[test]
+    fn a_stretch_ack_goes_on_at_the_new_windows_rate_with_the_segment_after_the_full_one() {
+        // Of 12 segments ten make a whole one, and each of the other two does.
+        let mut pair = Pair::new();
+        pair.ack(0, ack(12), |cwnd| if cwnd == 10 { 0.1 } else { 1.0 });
+        assert_eq!(pair.flows[0].cwnd, 13);
+        let mut pair = Pair::new();
+        pair.ack(0, ack(12), |cwnd| if cwnd == 10 { -0.1 } else { -1.0 });
+        assert_eq!(pair.flows[0].cwnd, 7);
+        // With half of one earned before, of 10 segments five do; 4 of 0.3 make the next, and one is left.
+        let mut pair = Pair::new();
+        pair.ack(0, ack(5), |_| 0.1);
+        pair.ack(0, ack(10), |cwnd| if cwnd == 10 { 0.1 } else { 0.3 });
+        assert_eq!(pair.flows[0].cwnd, 12);
+        pair.ack(0, ack(1), |_| 0.49);
+        assert_eq!(pair.flows[0].cwnd, 12, "0.2 + 0.3 + 0.49");
+        pair.ack(0, ack(1), |_| 0.01);
+        assert_eq!(pair.flows[0].cwnd, 13);
+    }
+
+    #[test]
+    fn what_falls_short_of_a_segment_by_the_rounding_is_one() {
+        let mut pair = Pair::new();
+        pair.ack(0, ack(1), |_| 1.0 - ROUNDING);
+        assert_eq!(pair.flows[0].cwnd, 11);
+        pair.ack(0, ack(1), |_| ROUNDING - 1.0);
+        assert_eq!(pair.flows[0].cwnd, 10);
+        pair.ack(0, ack(1), |_| 1.0 - 2.0 * ROUNDING);
+        assert_eq!(pair.flows[0].cwnd, 10);
+    }
+}
