@@ -178,7 +178,8 @@ mod tests {
 
     #[test]
     fn a_loss_and_a_new_subflow_forget_the_fraction() {
-        let forgetting: [fn(&mut Additive); 2] = [|additive| additive.on_loss(0), |additive| additive.reset(0)];
+        let forgetting: [fn(&mut Additive); 2] =
+            [|additive| additive.on_loss(0), |additive| additive.reset(0)];
         for forget in forgetting {
             let mut pair = Pair::new();
             pair.ack(0, ack(9), |_| 0.1);

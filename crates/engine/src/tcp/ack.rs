@@ -166,7 +166,7 @@ impl<P: Payload> Subflow<P> {
             } else {
                 delivery.segments += entry.segments;
                 let mark = entry.mark();
-                let rtt = self.note_delivered(cx, segment, delivery, &mark);
+                let rtt = self.note_delivered(cx, segment, delivery, &mark, true);
                 if let Some(rtt) = rtt {
                     delivery.first_rtt.get_or_insert(rtt);
                     delivery.last_rtt = Some(rtt);
@@ -300,7 +300,7 @@ impl<P: Payload> Subflow<P> {
         delivery.segments += entry.segments;
         delivery.newly_sacked = true;
         let mark = entry.mark();
-        let rtt = self.note_delivered(cx, segment, delivery, &mark);
+        let rtt = self.note_delivered(cx, segment, delivery, &mark, false);
         if let Some(rtt) = rtt {
             delivery.sacked_rtt.get_or_insert(rtt);
             if delivery.first_rtt.is_none() {
@@ -309,7 +309,7 @@ impl<P: Payload> Subflow<P> {
         }
     }
 
-    /// Something was delivered: reordering, RACK and the delivery rate learn of it. Returns its round-trip time if
+    /// Something was delivered, `in_order` or not: reordering, RACK and the delivery rate learn of it. Returns its round-trip time if
     /// there is no doubt which transmission arrived.
     #[inline]
     fn note_delivered(
@@ -318,6 +318,7 @@ impl<P: Payload> Subflow<P> {
         segment: &Segment<P>,
         delivery: &mut Delivery,
         mark: &Mark,
+        in_order: bool,
     ) -> Option<Nanos> {
         let rtt = cx.now.saturating_sub(mark.sent_at);
         delivery.rate.take(mark.sent_at, mark.end, mark.rate, mark.flags & APP_LIMITED != 0);
@@ -336,7 +337,8 @@ impl<P: Payload> Subflow<P> {
         self.rack.fack = self.rack.fack.max(mark.end);
         // RFC 8985 6.2 step 2: not if it may have been an earlier transmission that arrived.
         let sent = self.clock_at(cx, mark.sent_at);
-        let earlier = self.timestamps
+        let earlier = in_order
+            && self.timestamps
             && segment.timestamps.is_some_and(|stamp| (stamp.echo.wrapping_sub(sent) as i32) < 0);
         if !earlier && rtt >= cx.flows[cx.index].min_rtt {
             self.rack.advance(mark.sent_at, mark.end, rtt);

@@ -1,9 +1,13 @@
 //! RACK: loss detection by time (RFC 8985 6). What was sent a reordering window and a round trip before the latest
 //! delivered segment was sent, and isn't acknowledged, is lost.
 //!
-//! Two rulings. Step 5 arms one timer for the latest deadline among the suspects; here it stands at the earliest,
-//! which finds the same losses no later and needs no walk over the scoreboard. And, as in Linux, a DSACK of a tail
-//! loss probe doesn't widen the window: a probe is meant to be a duplicate when nothing was lost.
+//! Three rulings. Step 2 asks the echoed timestamp which transmission arrived: here only of what is acknowledged
+//! cumulatively. An ACK of what isn't in order echoes the timestamp of the last segment that was (RFC 7323 4.3), which
+//! is older than any retransmission: a sacked one would never count, and a sacked tail loss probe never find the
+//! losses before it. (Linux asks the least round-trip time alone.) Step 5 arms one timer for the latest deadline among
+//! the suspects; here it stands at the earliest, which finds the same losses no later and needs no walk over the
+//! scoreboard. And, as in Linux, a DSACK of a tail loss probe doesn't widen the window: a probe is meant to be a
+//! duplicate when nothing was lost.
 
 use ropewalk_wire::Payload;
 

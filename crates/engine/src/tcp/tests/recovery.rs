@@ -1,5 +1,7 @@
 //! Loss detection and recovery: RFC 8985, RFC 6675's and RFC 6582's cases, RFC 6298's timer.
 
+use ropewalk_wire::{Flags, Timestamps};
+
 use super::super::testing::{End, plain_config};
 use crate::flow::Phase;
 use crate::tcp::TcpConfig;
@@ -194,6 +196,35 @@ fn a_probe_that_repaired_a_loss_costs_the_window_its_half() {
         assert_eq!(end.subflow.counters().loss_probe_recovery, u64::from(!spurious));
         assert_eq!(end.flow().phase, Phase::Open);
     }
+}
+
+/// The end of a flight is lost but for the probe's copy. An ACK of what isn't in order echoes the timestamp of the
+/// last segment that was (RFC 7323 4.3), however new what it sacks: the losses are found all the same, not by the
+/// timeout.
+#[test]
+fn a_sacked_probe_finds_what_was_lost_before_it_whatever_its_timestamp_echoes() {
+    let mut end = End::open(TcpConfig { timestamps: true, ..plain_config() }, 100);
+    end.push(4000);
+    let sent = end.sent();
+    let echo = sent[0].segment.timestamps.map(|stamp| stamp.value);
+    let answer = |end: &mut End, ack: u64, block: Option<(u32, u32)>| {
+        let mut segment = end.peer(Flags::default(), ack);
+        segment.timestamps = segment.timestamps.zip(echo).map(|(stamp, echo)| Timestamps { echo, ..stamp });
+        if let Some((left, right)) = block {
+            segment.sack.push(left, right);
+        }
+        end.receive(segment);
+    };
+    end.now = 200 * MILLISECOND;
+    let mss = sent[0].segment.payload.0;
+    answer(&mut end, 1 + u64::from(mss), None);
+    let probe: Vec<_> = end.wait(410).iter().map(|(at, t)| (*at, t.segment.seq.0)).collect();
+    let last = 1 + 4000 / mss * mss;
+    assert_eq!(probe, [(402, last)]);
+    end.now = 502 * MILLISECOND;
+    answer(&mut end, 1 + u64::from(mss), Some((last, 4001)));
+    assert_eq!(end.sent_data().first(), Some(&(1 + mss, mss)));
+    assert_eq!((end.flow().phase, end.subflow.counters().timeouts), (Phase::Recovery, 0));
 }
 
 //= test RFC 2018 8
