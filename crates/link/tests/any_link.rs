@@ -125,7 +125,8 @@ proptest! {
         prop_assert_eq!(stats.bytes_delivered, arrivals.iter().map(|a| u64::from(a.1.len)).sum::<u64>());
         prop_assert_eq!(link.in_flight(), 0);
         // What is still inside waits for a rate that never comes.
-        let end = sends[sends.len() - 1].0 + SECOND;
+        let last = arrivals.iter().map(|arrival| arrival.0).max().unwrap_or(0);
+        let end = last.max(sends[sends.len() - 1].0) + SECOND;
         prop_assert_eq!(stats.inside(), link.queued_packets(end));
         prop_assert!(stats.inside() == 0 || link.queue_delay(end) == u64::MAX);
         for (arrival, packet) in &arrivals {
