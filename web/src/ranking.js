@@ -106,7 +106,7 @@ function rankingNumbers(state) {
   };
   redraw();
   redraws.add(redraw);
-  const warnings = h('div', {});
+  const warnings = h('div', { class: 'warnings' });
   const warn = () => warnings.replaceChildren(...(state.ranking().warnings || []).map((text) => h('p', { class: 'lead' }, ...prose(text))));
   warn();
   state.listen(warn);

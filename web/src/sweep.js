@@ -128,6 +128,7 @@ function winnerMap(view) {
       const longest = Math.max(...ys.map((name) => name.length));
       const left = Math.min(width * 0.3, longest * 7 + 24);
       const each = (width - left - 16) / xs.length;
+      const turned = each < 74;
       const fill = (cell) => d3.interpolateLab(colour('card'), colour(swatchOf(series, cell.winner)))(cell.sure ? 0.9 : 0.32);
       const label = (cell) => {
         if (cell.winner === null) return 'nobody';
@@ -138,12 +139,12 @@ function winnerMap(view) {
       };
       return Plot.plot({
         ...plotBase(width),
-        height: ys.length * 46 + (view.y < 0 ? 84 : 102),
+        height: ys.length * 46 + (view.y < 0 ? 84 : 102) + (turned ? 16 : 0),
         marginLeft: left,
         marginRight: 12,
         marginTop: view.y < 0 ? 12 : 30,
-        marginBottom: 58,
-        x: { domain: d3.range(xs.length), tickFormat: (i) => xs[i], label: `${axisName(view.x)} →`, tickSize: 0, tickRotate: each < 74 ? -30 : 0 },
+        marginBottom: turned ? 74 : 58,
+        x: { domain: d3.range(xs.length), tickFormat: (i) => xs[i], label: `${axisName(view.x)} →`, labelOffset: turned ? 66 : 40, tickSize: 0, tickRotate: turned ? -30 : 0 },
         y: { domain: d3.range(ys.length).reverse(), tickFormat: (i) => ys[i], label: view.y < 0 ? null : `↑ ${axisName(view.y)}`, labelAnchor: 'top', labelOffset: left, tickSize: 0 },
         marks: [
           Plot.cell(cells, { x: 'x', y: 'y', fill, inset: 1, rx: 4 }),
@@ -186,13 +187,14 @@ function alongAxis(view) {
       const all = lines().filter((line) => names.includes(line.name));
       const { names: places } = view.axes[view.x];
       const last = Math.max(...all.map((line) => line.place));
+      const turned = (width - 162) / places.length < 80;
       return Plot.plot({
         ...plotBase(width),
-        height: 320,
+        height: turned ? 340 : 320,
         marginLeft: 52,
         marginRight: 110,
-        marginBottom: 52,
-        x: { type: 'point', domain: d3.range(places.length), tickFormat: (i) => places[i], label: `${doc.axes[view.x].name} →`, tickRotate: width / places.length < 80 ? -30 : 0 },
+        marginBottom: turned ? 74 : 52,
+        x: { type: 'point', domain: d3.range(places.length), tickFormat: (i) => places[i], label: `${doc.axes[view.x].name} →`, labelOffset: turned ? 66 : 40, tickRotate: turned ? -30 : 0 },
         y: { grid: true, label: null, tickFormat: (ratio) => `+${digits((ratio - 1) * 100, 0)} %`, zero: false, ticks: 5 },
         marks: [
           ...names.map((name) => {
@@ -238,14 +240,14 @@ function standingsChart() {
         ...plotBase(width),
         height: finite.length * 24 + 60,
         marginLeft: Math.min(width * 0.4, longest * 7.2 + 18),
-        marginRight: Math.min(190, width * 0.42),
+        marginRight: width < 480 ? 64 : Math.min(190, width * 0.42),
         marginBottom: 40,
         x: { label: 'slower than the best of each point, % →', grid: true, nice: true, transform: (log) => (Math.exp(log) - 1) * 100 },
         y: { domain: finite.map((row) => row.name), label: null, tickSize: 0 },
         marks: [
           Plot.ruleY(finite, { y: 'name', x1: () => 0, x2: 'log', stroke: colour('grey'), strokeOpacity: 0.5, strokeWidth: 5 }),
           Plot.dot(finite, { y: 'name', x: 'log', fill: (row) => colour(row.name.startsWith('tcp ') ? 'reinjected' : 'new'), r: 5 }),
-          Plot.text(finite, { y: 'name', x: 'log', text: (row) => `${change(Math.exp(row.log))}, first or tied at ${row.tied} of ${all.points}`, textAnchor: 'start', dx: 10, fill: colour('soft'), fontSize: 11 }),
+          Plot.text(finite, { y: 'name', x: 'log', text: (row) => `${change(Math.exp(row.log))}${width < 480 ? '' : `, first or tied at ${row.tied} of ${all.points}`}`, textAnchor: 'start', dx: 10, fill: colour('soft'), fontSize: 11 }),
         ],
       });
     },

@@ -418,18 +418,22 @@ pub fn verdict(comparison: &Comparison) -> String {
                 .all(|r| r.rows.iter().any(|row| row.label == *label && row.ties_with_best))
         })
         .collect();
+    // The mean ratio, and whether it can be told from 1 at any size.
     let against = |pick: fn(&Row) -> Option<stats::Ratio>| {
-        let logs: Vec<f64> = comparison
+        let ratios: Vec<stats::Ratio> = comparison
             .rankings
             .iter()
             .filter_map(|r| r.rows.iter().find(|row| row.label == winner).and_then(pick))
-            .map(|ratio| libm::log(ratio.ratio))
             .collect();
-        (!logs.is_empty()).then(|| libm::exp(stats::mean(&logs)))
+        let logs: Vec<f64> = ratios.iter().map(|ratio| libm::log(ratio.ratio)).collect();
+        let told = ratios.iter().any(|ratio| ratio.p < 0.05);
+        (!logs.is_empty()).then(|| (libm::exp(stats::mean(&logs)), told))
     };
-    let change = |ratio: f64| {
+    let change = |(ratio, told): (f64, bool)| {
         let percent = (ratio - 1.0) * 100.0;
-        if percent.abs() < 0.5 {
+        if !told {
+            "not told apart from".to_string()
+        } else if percent.abs() < 0.5 {
             "no faster nor slower than".to_string()
         } else if percent < 0.0 {
             format!("{:.0} % faster than", -percent)

@@ -47,6 +47,10 @@ pub fn parse(name: &str, text: &str) -> Result<Value, Diagnostic> {
         Err(Diagnostic::new(format!("{name}: {what}"))
             .help("a saved run is what `ropewalk compare --json` prints"))
     };
+    if document.get("papers").is_some_and(Value::is_array) {
+        return Err(Diagnostic::new(format!("{name}: a paper's run, whose page is written as it is run"))
+            .help("`ropewalk paper run NAME --report FILE` writes it; what is finished isn't run again"));
+    }
     match document.get("format").and_then(Value::as_u64) {
         None => return wrong("no saved run: the field `format` is missing".into()),
         Some(format) if format != u64::from(FORMAT) => {
@@ -76,6 +80,7 @@ mod tests {
         assert!(message("[]").contains("`format` is missing"));
         assert!(message("{\"format\": 99}").contains("format 99; this version reads 1"));
         assert!(message("{\"format\": 1}").contains("`kind` is missing"));
+        assert!(message("{\"papers\": []}").contains("a paper's run"));
         assert!(message("{\"format\": 1, \"kind\": \"poem\"}").contains("`poem`"));
         assert!(message("{\"format\": 1, \"kind\": \"comparison\"}").contains("can't show"));
         assert!(parse("x", "{\"format\": 1, \"kind\": \"comparison\", \"rankings\": []}").is_ok());
