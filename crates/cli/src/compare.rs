@@ -109,7 +109,7 @@ pub(crate) fn size(option: &str, text: &str) -> Result<u64, Failure> {
 }
 
 /// Splits at commas outside brackets.
-fn list(text: &str) -> Vec<&str> {
+pub(crate) fn list(text: &str) -> Vec<&str> {
     let (mut depth, mut start, mut parts) = (0, 0, Vec::new());
     for (at, c) in text.char_indices() {
         match c {

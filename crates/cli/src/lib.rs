@@ -12,6 +12,7 @@ mod kept;
 mod list;
 mod output;
 mod paper;
+mod perf;
 mod report;
 mod scenario;
 mod sweep;
@@ -56,6 +57,8 @@ enum Command {
     List(list::Options),
     /// The source papers' experiments: published beside measured, and a verdict per claim
     Paper(paper::Options),
+    /// Throughput and latency between two endpoints, each the engine or the kernel
+    Perf(perf::Options),
     /// Make the page of a saved run
     Report(report::Options),
     /// Built-in scenarios, and checking your own
@@ -108,6 +111,10 @@ pub fn run(registries: Registries, arguments: impl IntoIterator<Item = OsString>
         Command::Gallery(options) => gallery::run(&registries, &options),
         Command::List(options) => list::run(&registries, &options),
         Command::Paper(options) => paper::run(&registries, &options),
+        Command::Perf(options) => match perf::run(&registries, &options) {
+            Ok(code) => return code,
+            Err(failure) => Err(failure),
+        },
         Command::Report(options) => report::run(&options),
         Command::Scenario(options) => scenario::run(&registries, &options),
         Command::Sweep(options) => sweep::run(&registries, &options),

@@ -2,6 +2,11 @@
 
 use ropewalk_engine::Entropy;
 
+/// A number that nobody can guess.
+pub fn random() -> u64 {
+    OsEntropy::new().next_u64()
+}
+
 /// The operating system's randomness, drawn 512 bytes at a time.
 #[derive(Debug)]
 pub struct OsEntropy {

@@ -245,7 +245,7 @@ pub fn run(experiment: Experiment) -> io::Result<Report> {
             let end = prepare(&party, Side::Server, &paths, offload)?;
             let config = SocketConfig {
                 multipath: party.multipath,
-                congestion: &party.congestion,
+                congestion: Some(&party.congestion),
                 ..SocketConfig::default()
             };
             // At every address: a join to an announced one needs a listener there.
@@ -298,7 +298,7 @@ pub fn run(experiment: Experiment) -> io::Result<Report> {
                     let started = clock.now();
                     let config = SocketConfig {
                         multipath: party.multipath,
-                        congestion: &party.congestion,
+                        congestion: Some(&party.congestion),
                         ..SocketConfig::default()
                     };
                     let socket = setns(&namespace, CloneFlags::CLONE_NEWNET)

@@ -11,6 +11,7 @@ pub mod frame;
 pub mod kernel;
 pub mod netns;
 pub mod network;
+pub mod perf;
 pub mod transfer;
 pub mod tun;
 pub mod world;

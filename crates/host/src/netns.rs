@@ -42,6 +42,14 @@ impl Namespace {
         Ok(Namespace { fd, name: name.to_string() })
     }
 
+    /// The calling thread's.
+    ///
+    /// # Errors
+    /// If /proc can't be read.
+    pub fn current() -> io::Result<Self> {
+        Ok(Namespace { fd: File::open("/proc/thread-self/ns/net")?.into(), name: "current".into() })
+    }
+
     /// One that exists already, by its descriptor.
     pub fn from_fd(fd: OwnedFd, name: &str) -> Self {
         Namespace { fd, name: name.to_string() }

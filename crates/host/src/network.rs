@@ -12,6 +12,7 @@
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use crate::kernel;
 use crate::netns::Namespace;
 use crate::tun::{Offload, Tun};
 
@@ -152,27 +153,8 @@ impl KernelEnd {
     /// # Errors
     /// If /proc can't be read.
     pub fn counters(&self, prefix: &str) -> io::Result<Vec<(String, u64)>> {
-        let text = self.namespace.run(|| {
-            let mut text = std::fs::read_to_string("/proc/thread-self/net/netstat")?;
-            text += &std::fs::read_to_string("/proc/thread-self/net/snmp")?;
-            Ok(text)
-        })?;
-        let lines: Vec<_> = text.lines().collect();
-        let mut counters = Vec::new();
-        for pair in lines.chunks_exact(2) {
-            let (Some((group, names)), Some((_, values))) =
-                (pair[0].split_once(": "), pair[1].split_once(": "))
-            else {
-                continue;
-            };
-            for (name, value) in names.split_whitespace().zip(values.split_whitespace()) {
-                let name = format!("{group}{name}");
-                if let (true, Ok(value @ 1..)) = (name.starts_with(prefix), value.parse::<u64>()) {
-                    counters.push((name, value));
-                }
-            }
-        }
-        Ok(counters)
+        let all = self.namespace.run(kernel::counters)?;
+        Ok(all.into_iter().filter(|(name, value)| *value > 0 && name.starts_with(prefix)).collect())
     }
 }
 

@@ -3,6 +3,8 @@
 //!
 //! Call order: after any call, `poll_transmit` until `None`, `poll_event` until `None`, then `poll_timeout`.
 
+mod mib;
+
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use std::hash::{BuildHasher, Hasher};
@@ -12,7 +14,10 @@ use std::sync::Arc;
 use ropewalk_wire::{Flags, FourTuple, MpJoin, MpTcpRst, Payload, Segment, Seq, TooBig};
 
 pub use crate::config::{ConnectionConfig, EndpointConfig};
+use crate::congestion::CongestionControl;
 use crate::mptcp::{Connection, Event, JoinRequest, Role};
+use crate::registry::Spec;
+use crate::scheduler::Scheduler;
 use crate::{Entropy, Nanos, PathId};
 
 /// Names a connection of an endpoint; never used again for another.
@@ -158,6 +163,7 @@ pub struct Endpoint<P: Payload, E: Entropy> {
     half_open: usize,
     next_port: u16,
     counters: Counters,
+    mib: mib::Mib,
 }
 
 impl<P: Payload, E: Entropy> Endpoint<P, E> {
@@ -185,6 +191,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
             half_open: 0,
             next_port: 32_768,
             counters: Counters::default(),
+            mib: mib::Mib::default(),
         }
     }
 
@@ -223,6 +230,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         let key = self.fresh_key();
         let isn = self.isn(now, &tuple);
         let mtu = self.config.mtu(path);
+        self.mib.opened(config.multipath);
         let mut connection = Box::new(Connection::new(Role::Client, config, key));
         connection.open(now, path, tuple, mtu, isn);
         let token = connection.token();
@@ -257,6 +265,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
                     }
                     return;
                 }
+                self.mib.received(&segment);
                 connection.on_segment(now, strand as usize, segment);
                 self.touch(now, index);
             }
@@ -307,6 +316,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
             if let Some(connection) = self.slots[index as usize].connection.as_mut()
                 && let Some(sent) = connection.poll_transmit(now, max_segments)
             {
+                self.mib.sent(&sent.1);
                 return Some(sent);
             }
             self.dirty.pop_front();
@@ -389,6 +399,20 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         }
     }
 
+    /// Replaces a connection's scheduler or congestion control, for a server that learns from its client what is
+    /// wanted. Before the first data only: what the old ones knew is lost.
+    pub fn set_algorithms(
+        &mut self,
+        now: Nanos,
+        id: ConnectionId,
+        scheduler: Option<&Spec<dyn Scheduler>>,
+        congestion: Option<&Spec<dyn CongestionControl>>,
+    ) {
+        if let Ok(connection) = self.get(id) {
+            connection.set_algorithms(now, scheduler, congestion);
+        }
+    }
+
     /// Declares how many bytes will be written in all, for schedulers that ask.
     pub fn declare_size(&mut self, id: ConnectionId, bytes: u64) {
         if let Ok(connection) = self.get(id) {
@@ -450,6 +474,12 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
     /// The endpoint's counters.
     pub fn counters(&self) -> &Counters {
         &self.counters
+    }
+
+    /// Every counter of the endpoint and its connections, past ones included, by the kernel's names
+    /// (`MPTcpExtMPCapableSYNRX`, `TcpRetransSegs`, `TcpExtTCPTimeouts`), in their order.
+    pub fn mib(&self) -> Vec<(String, u64)> {
+        self.mib.named(&self.counters, self.slots.iter().filter_map(|slot| slot.connection.as_deref()))
     }
 
     /// How many connections there are.
@@ -521,6 +551,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
             if matches!(event, Event::Fallback(_)) {
                 self.counters.fallbacks += 1;
             }
+            self.mib.event(connection, &event);
             self.events.push_back((ConnectionId { index, generation }, event));
         }
         if !connection.joins.is_empty() {
@@ -549,6 +580,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
     fn forget(&mut self, index: u32) {
         let slot = &mut self.slots[index as usize];
         let Some(connection) = slot.connection.take() else { return };
+        self.mib.retire(&connection);
         slot.armed = Nanos::MAX;
         if slot.half_open {
             slot.half_open = false;
@@ -577,6 +609,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
             let connection = self.slots[index as usize].connection.as_mut();
             let strand = connection.and_then(|c| c.open_join(now, &request, tuple, mtu, isn, nonce));
             if let Some(strand) = strand {
+                self.mib.join_opened();
                 self.demux.insert(tuple.reversed(), (index, strand as u8));
                 self.last = [None; RECENT];
             }

@@ -14,6 +14,7 @@ use super::stats::{ConnectionStats, Event, FallbackCause};
 use crate::config::ConnectionConfig;
 use crate::congestion::CongestionControl;
 use crate::flow::{Flow, FlowState};
+use crate::registry::Spec;
 use crate::scheduler::{self, Scheduler, Why};
 use crate::tcp::{Context, Shared, State, Subflow};
 use crate::{Nanos, PathId, SubflowId};
@@ -645,6 +646,32 @@ impl<P: Payload> Connection<P> {
         let subflows =
             self.strands.iter().flatten().map(|strand| strand.tcp.poll_timeout().unwrap_or(Nanos::MAX));
         Some(subflows.fold(least, Nanos::min)).filter(|at| *at != Nanos::MAX)
+    }
+
+    /// Other algorithms from now on; see [`crate::endpoint::Endpoint::set_algorithms`].
+    pub(crate) fn set_algorithms(
+        &mut self,
+        now: Nanos,
+        scheduler: Option<&Spec<dyn Scheduler>>,
+        congestion: Option<&Spec<dyn CongestionControl>>,
+    ) {
+        if let Some(spec) = scheduler {
+            self.scheduler = spec.build();
+        }
+        if let Some(spec) = congestion {
+            self.congestion = spec.build();
+        }
+        for index in 0..self.flows.len() {
+            if matches!(self.flows[index].state, FlowState::Handshaking | FlowState::Closed) {
+                continue;
+            }
+            if congestion.is_some() {
+                self.congestion.subflow_added(&mut self.flows, index, now);
+            }
+            if scheduler.is_some() {
+                self.tell(now, crate::scheduler::Event::SubflowAdded(SubflowId(index as u8)));
+            }
+        }
     }
 
     /// Declares the whole size that will be written.

@@ -1,0 +1,278 @@
+//! `ropewalk perf client`.
+
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::process::ExitCode;
+use std::sync::atomic::Ordering;
+
+use ropewalk_engine::congestion::CongestionControl;
+use ropewalk_engine::registry::Spec;
+use ropewalk_engine::scheduler::Scheduler;
+use ropewalk_host::perf::protocol::{Hello, MOST_FLOWS, MOST_MILLISECONDS, MOST_TEXT, Way};
+use ropewalk_host::perf::{Measured, engine, sockets};
+use ropewalk_lab::diagnostic::{Diagnostic, Source};
+use ropewalk_lab::{Registries, units};
+
+use super::intervals::Intervals;
+use super::{INTERRUPTED, StackOptions, results};
+use crate::compare::{algorithm, list, size};
+use crate::{Failure, output};
+
+/// Bytes of a message whose round trip is measured.
+const ECHO: u32 = 64;
+
+/// Measure against a server
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  ropewalk perf client 192.0.2.7                                   # upload, 10 s, the kernel's Multipath TCP
+  ropewalk perf client 192.0.2.7 --reverse --flows 4 --latency
+  sudo ropewalk perf client 127.0.0.1 --stack engine --flows 2 --scheduler minrtt,blest --size '1 GB' --json
+  ropewalk emulate --scenario wifi-lte --peer 'ropewalk perf server --once' -- ropewalk perf client 10.127.255.1 --both
+
+Exit code: 0 if every flow ended well, 1 if not, 130 after Ctrl-C; what was measured until then is printed all the same.")]
+pub(crate) struct Options {
+    /// The server's name or address
+    #[arg(value_name = "ADDRESS")]
+    server: String,
+    #[command(flatten)]
+    stack: StackOptions,
+    /// The server's port
+    #[arg(long, default_value_t = ropewalk_host::perf::PORT)]
+    port: u16,
+    /// Connections at the same time; 0 with --latency: nothing but round trips
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(0..=i64::from(MOST_FLOWS) - 1))]
+    flows: u16,
+    /// How long to send: seconds, or with a unit
+    #[arg(long, default_value = "10", conflicts_with = "size")]
+    time: String,
+    /// How much each flow sends, instead of a time
+    #[arg(long)]
+    size: Option<String>,
+    /// Download: the server sends
+    #[arg(long, conflicts_with = "both")]
+    reverse: bool,
+    /// Both send at the same time
+    #[arg(long)]
+    both: bool,
+    /// Time between lines while it runs; 0: none
+    #[arg(long, default_value = "1")]
+    interval: String,
+    /// Schedulers of what the engine sends: flow i uses the i-th [default: minrtt]
+    #[arg(long = "scheduler", value_name = "LIST")]
+    schedulers: Vec<String>,
+    /// Congestion control of what is sent, by the sender's name for it [default: cubic]
+    #[arg(long)]
+    congestion: Option<String>,
+    /// Also measure round trips of 64 bytes, on a connection of their own
+    #[arg(long)]
+    latency: bool,
+    /// At the end, what the engine's endpoint counted, or what the kernel's counters rose by, by the kernel's names
+    #[arg(long)]
+    counters: bool,
+    /// The result as one JSON value, units in the names, and nothing else
+    #[arg(long)]
+    json: bool,
+    /// Say nothing but errors until the end
+    #[arg(long)]
+    quiet: bool,
+}
+
+/// A time on the command line: a number of seconds, or with a unit.
+fn time(option: &str, text: &str) -> Result<u64, Failure> {
+    if let Ok(seconds) = text.trim().parse::<f64>()
+        && (0.0..=86_400.0).contains(&seconds)
+    {
+        return Ok((seconds * 1e9) as u64);
+    }
+    units::duration(text).map_err(|error| {
+        let source = Source::new(option, text);
+        Diagnostic::new(error.message).at(&source, error.span).label(error.label).help(error.help).into()
+    })
+}
+
+fn wrong(message: impl Into<String>) -> Failure {
+    Diagnostic::new(message.into()).into()
+}
+
+/// What is asked for, checked.
+struct Plan {
+    remote: SocketAddr,
+    hellos: Vec<Hello>,
+    schedulers: Vec<Spec<dyn Scheduler>>,
+    congestion: Option<Spec<dyn CongestionControl>>,
+    interval: u64,
+}
+
+fn resolve(name: &str, port: u16) -> Result<SocketAddr, Failure> {
+    let bare = name.trim_start_matches('[').trim_end_matches(']');
+    if let Ok(ip) = bare.parse::<IpAddr>() {
+        return Ok(SocketAddr::new(ip, port));
+    }
+    let found = (name, port).to_socket_addrs();
+    found
+        .map_err(|error| Failure::Other(format!("`{name}` has no address: {error}")))?
+        .next()
+        .ok_or_else(|| Failure::Other(format!("`{name}` has no address")))
+}
+
+fn plan(registries: &Registries, options: &Options) -> Result<Plan, Failure> {
+    options.stack.check()?;
+    if options.flows == 0 && !options.latency {
+        return Err(wrong("--flows 0 measures nothing: give --latency too, or 1 to 127 flows"));
+    }
+    if options.flows == 0 && options.size.is_some() {
+        return Err(wrong("--size is about flows, of which there are none: give --time"));
+    }
+    let (milliseconds, bytes) = match &options.size {
+        Some(text) => match size("--size", text)? {
+            0 => return Err(wrong("--size: at least one byte is needed")),
+            bytes => (0, bytes),
+        },
+        None => {
+            let milliseconds = time("--time", &options.time)? / 1_000_000;
+            if milliseconds == 0 || milliseconds > MOST_MILLISECONDS.into() {
+                let given = &options.time;
+                return Err(wrong(format!("--time `{given}`: 1 ms to 24 h are allowed")));
+            }
+            (milliseconds as u32, 0)
+        }
+    };
+    let way = match (options.reverse, options.both) {
+        (true, _) => Way::Down,
+        (_, true) => Way::Both,
+        _ => Way::Up,
+    };
+    let texts: Vec<&str> = options.schedulers.iter().flat_map(|text| list(text)).collect();
+    let schedulers = texts
+        .iter()
+        .map(|text| algorithm(&registries.schedulers, "--scheduler", text))
+        .collect::<Result<Vec<_>, _>>()?;
+    if !schedulers.is_empty() && way == Way::Up && !options.stack.is_engine() {
+        return Err(wrong(
+            "--scheduler is about what the engine sends, and the Linux kernel sends here, which has its own scheduler: give --stack engine, or --reverse from an engine",
+        ));
+    }
+    let congestion = match &options.congestion {
+        // The kernel's names are the kernel's business.
+        Some(text) if options.stack.is_engine() => {
+            Some(algorithm(&registries.congestion, "--congestion", text)?)
+        }
+        _ => None,
+    };
+    let flows = options.flows + u16::from(options.latency);
+    let session = ropewalk_host::entropy::random();
+    let name = |names: &[String], at: u16| match names.len() {
+        0 => String::new(),
+        count => names[usize::from(at) % count].clone(),
+    };
+    let canonical: Vec<String> = schedulers.iter().map(|spec| spec.text.clone()).collect();
+    let controls: Vec<String> = options.congestion.iter().cloned().collect();
+    if canonical.iter().chain(&controls).any(|name| name.len() > MOST_TEXT) {
+        return Err(wrong(format!("a name of more than {MOST_TEXT} bytes")));
+    }
+    let bulk = Hello {
+        way,
+        flow: 0,
+        flows,
+        milliseconds,
+        bytes,
+        session,
+        echo: 0,
+        scheduler: String::new(),
+        congestion: String::new(),
+    };
+    let mut hellos: Vec<Hello> = (0..options.flows)
+        .map(|flow| {
+            let served = way.sends(false);
+            Hello {
+                flow,
+                scheduler: if served { name(&canonical, flow) } else { String::new() },
+                congestion: if served { name(&controls, flow) } else { String::new() },
+                ..bulk.clone()
+            }
+        })
+        .collect();
+    if options.latency {
+        // By size, the others' end ends it.
+        let milliseconds = if bytes > 0 { MOST_MILLISECONDS } else { milliseconds };
+        let flow = options.flows;
+        hellos.push(Hello { way: Way::Echo, flow, milliseconds, bytes: 0, echo: ECHO, ..bulk });
+    }
+    Ok(Plan {
+        remote: resolve(&options.server, options.port)?,
+        hellos,
+        schedulers,
+        congestion,
+        interval: time("--interval", &options.interval)?,
+    })
+}
+
+pub(super) fn run(registries: &Registries, options: &Options) -> Result<ExitCode, Failure> {
+    let mut plan = plan(registries, options)?;
+    let stop = super::stop_flag();
+    let aloud = !options.json && !options.quiet;
+    let mut intervals = Intervals::new(plan.interval, &plan.hellos, aloud);
+    let other = |error: std::io::Error| Failure::Other(error.to_string());
+    let measured: Measured = if options.stack.is_engine() {
+        let device = options.stack.device(plan.remote.is_ipv6(), false)?;
+        if plan.remote.ip().is_loopback() {
+            // Nothing that comes from a device may be addressed to it.
+            let beyond = device.paths[0].kernel;
+            if aloud {
+                anstream::eprintln!(
+                    "{} is not beyond a device: {beyond} is, the same kernel",
+                    plan.remote.ip()
+                );
+            }
+            plan.remote.set_ip(beyond);
+        }
+        let flows = plan
+            .hellos
+            .iter()
+            .enumerate()
+            .map(|(at, hello)| {
+                let scheduler = match plan.schedulers.len() {
+                    0 => algorithm(&registries.schedulers, "--scheduler", "minrtt")?,
+                    count => plan.schedulers[at % count].clone(),
+                };
+                let congestion = match &plan.congestion {
+                    Some(spec) => spec.clone(),
+                    None => algorithm(&registries.congestion, "--congestion", "cubic")?,
+                };
+                let config = super::config(scheduler, congestion, &options.stack, &device, false);
+                Ok((hello.clone(), config))
+            })
+            .collect::<Result<Vec<_>, Failure>>()?;
+        let setting = engine::Setting { device, tap: None };
+        engine::client(setting, plan.remote, flows, stop.clone(), |board| intervals.look(board))
+            .map_err(other)?
+    } else {
+        let client = sockets::Client {
+            remote: plan.remote,
+            local: None,
+            multipath: !options.stack.tcp,
+            congestion: Some(options.congestion.clone().unwrap_or_else(|| "cubic".into())),
+            hellos: plan.hellos.clone(),
+        };
+        sockets::client(&client, stop.clone(), |board| intervals.look(board)).map_err(other)?
+    };
+    let interrupted = stop.load(Ordering::Relaxed);
+    let result = results::Results {
+        remote: plan.remote,
+        engine: options.stack.is_engine(),
+        schedulers: plan.schedulers.iter().map(|spec| spec.text.clone()).collect(),
+        congestion: options.congestion.as_deref().unwrap_or("cubic"),
+        measured: &measured,
+        intervals: intervals.rows(),
+        counters: options.counters,
+        interrupted,
+    };
+    output::print(&if options.json { format!("{}\n", result.json()) } else { result.text() })?;
+    for error in result.errors() {
+        anstream::eprintln!("error: {error}");
+    }
+    Ok(match (interrupted, result.errors().is_empty()) {
+        (true, _) => ExitCode::from(INTERRUPTED),
+        (_, true) => ExitCode::SUCCESS,
+        (_, false) => ExitCode::FAILURE,
+    })
+}

@@ -1,0 +1,153 @@
+//! Interval lines: what went through in each stretch of time, while it runs.
+
+use ropewalk_host::perf::protocol::{Hello, Way};
+use ropewalk_host::perf::{Board, Reading};
+
+use super::text;
+use crate::output;
+
+/// One flow in one interval.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Row {
+    pub(super) flow: u16,
+    pub(super) sent: u64,
+    pub(super) received: u64,
+    pub(super) retransmitted: u64,
+    pub(super) srtt: u64,
+}
+
+/// One interval: from, to (nanoseconds since the first flow began), and its flows.
+#[derive(Clone, Debug)]
+pub(super) struct Stretch {
+    pub(super) from: u64,
+    pub(super) to: u64,
+    pub(super) rows: Vec<Row>,
+}
+
+/// Watches the gauges.
+#[derive(Debug)]
+pub(super) struct Intervals {
+    every: u64,
+    aloud: bool,
+    ways: Vec<Way>,
+    began: Option<u64>,
+    last: u64,
+    before: Vec<Reading>,
+    stretches: Vec<Stretch>,
+}
+
+impl Intervals {
+    /// A line `every` nanoseconds (0: none), printed at once if `aloud`.
+    pub(super) fn new(every: u64, hellos: &[Hello], aloud: bool) -> Self {
+        Intervals {
+            every,
+            aloud,
+            ways: hellos.iter().map(|hello| hello.way).collect(),
+            began: None,
+            last: 0,
+            before: vec![Reading::default(); hellos.len()],
+            stretches: Vec::new(),
+        }
+    }
+
+    /// The intervals so far.
+    pub(super) fn rows(&self) -> &[Stretch] {
+        &self.stretches
+    }
+
+    /// Looks at the gauges; call it every few milliseconds.
+    pub(super) fn look(&mut self, board: &Board) {
+        if self.every == 0 || !board.is_running() {
+            return;
+        }
+        let now = board.clock.now();
+        let Some(began) = self.began else {
+            (self.began, self.last) = (Some(now), now);
+            if self.aloud {
+                let _ = output::print(&format!("{HEAD}\n"));
+            }
+            return;
+        };
+        if now < self.last + self.every {
+            return;
+        }
+        let mut rows = Vec::new();
+        for (at, (gauge, before)) in board.gauges.iter().zip(&mut self.before).enumerate() {
+            let reading = gauge.read();
+            if self.ways[at] != Way::Echo {
+                rows.push(Row {
+                    flow: at as u16,
+                    sent: reading.sent.saturating_sub(before.sent),
+                    received: reading.received.saturating_sub(before.received),
+                    retransmitted: reading.retransmitted.saturating_sub(before.retransmitted),
+                    srtt: reading.srtt,
+                });
+            }
+            *before = reading;
+        }
+        let stretch = Stretch { from: self.last - began, to: now - began, rows };
+        self.last = now;
+        if self.aloud {
+            let _ = output::print(&self.lines(&stretch));
+        }
+        self.stretches.push(stretch);
+    }
+
+    fn lines(&self, stretch: &Stretch) -> String {
+        let mut lines = String::new();
+        let time = stretch.to - stretch.from;
+        let (from, to) = (stretch.from as f64 / 1e9, stretch.to as f64 / 1e9);
+        for row in &stretch.rows {
+            let way = self.ways[usize::from(row.flow)];
+            if way.sends(true) {
+                lines += &line(
+                    &row.flow.to_string(),
+                    "up",
+                    (from, to),
+                    row.sent,
+                    time,
+                    Some(row.retransmitted),
+                    row.srtt,
+                );
+            }
+            if way.sends(false) {
+                lines += &line(&row.flow.to_string(), "down", (from, to), row.received, time, None, row.srtt);
+            }
+        }
+        if stretch.rows.len() > 1 {
+            let sum = |of: fn(&Row) -> u64| stretch.rows.iter().map(of).sum();
+            if self.ways.iter().any(|way| way.sends(true)) {
+                let again = sum(|row| row.retransmitted);
+                lines += &line("sum", "up", (from, to), sum(|row| row.sent), time, Some(again), 0);
+            }
+            if self.ways.iter().any(|way| way.sends(false)) {
+                lines += &line("sum", "down", (from, to), sum(|row| row.received), time, None, 0);
+            }
+        }
+        lines
+    }
+}
+
+/// Above the lines.
+pub(super) const HEAD: &str = "flow          interval    transfer           rate   again  srtt";
+
+/// One line; `again` is known to the sender alone.
+pub(super) fn line(
+    flow: &str,
+    way: &str,
+    (from, to): (f64, f64),
+    bytes: u64,
+    nanos: u64,
+    again: Option<u64>,
+    srtt: u64,
+) -> String {
+    let again = again.map_or_else(|| "-".into(), |again| again.to_string());
+    let line = format!(
+        "[{flow:>3}] {way:<4} {:>11} s {:>10}  {:>13} {again:>7}  {}",
+        format!("{from:.1}-{to:.1}"),
+        text::bytes(bytes),
+        text::rate(bytes, nanos),
+        if srtt == 0 { String::new() } else { text::time(srtt) },
+    );
+    format!("{}\n", line.trim_end())
+}

@@ -1,0 +1,143 @@
+//! `ropewalk perf`.
+
+mod client;
+mod intervals;
+mod results;
+mod server;
+mod text;
+
+use std::net::IpAddr;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use clap::{Args, Subcommand};
+use ropewalk_engine::config::{BufferConfig, ConnectionConfig, PathManagerConfig, TcpConfig};
+use ropewalk_engine::congestion::CongestionControl;
+use ropewalk_engine::registry::Spec;
+use ropewalk_engine::scheduler::Scheduler;
+use ropewalk_host::perf::device::{Device, MOST_PATHS};
+use ropewalk_lab::Registries;
+use ropewalk_lab::diagnostic::Diagnostic;
+use serde_json::{Map, Value};
+
+use crate::Failure;
+
+/// After Ctrl-C, as shells count: 128 + SIGINT.
+const INTERRUPTED: u8 = 130;
+/// Buffers of the engine's connections: what 1 Gbit/s at 60 ms needs.
+const BUFFER: u64 = 8 << 20;
+
+/// Throughput and latency between two endpoints, each the engine or the Linux kernel
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    #[command(subcommand)]
+    side: Side,
+}
+
+#[derive(Debug, Subcommand)]
+enum Side {
+    /// Wait for clients
+    Server(server::Options),
+    /// Measure against a server
+    Client(client::Options),
+}
+
+/// Which stack, and how it is reached.
+#[derive(Debug, Args)]
+struct StackOptions {
+    /// Whose Multipath TCP this end speaks: the Linux kernel's sockets, or the engine behind a TUN device of its own
+    #[arg(long, value_parser = ["kernel", "engine"], default_value = "kernel")]
+    stack: String,
+    /// Plain TCP instead of Multipath TCP
+    #[arg(long)]
+    tcp: bool,
+    /// The engine's own address on its TUN device, given once per path; the kernel's side of the device differs in the
+    /// last bit [default: 10.126.N.2]
+    #[arg(long = "address", value_name = "IP")]
+    addresses: Vec<IpAddr>,
+    /// How many TUN devices the engine gets, if no addresses are given
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=MOST_PATHS as i64))]
+    paths: u8,
+}
+
+impl StackOptions {
+    fn is_engine(&self) -> bool {
+        self.stack == "engine"
+    }
+
+    fn check(&self) -> Result<(), Failure> {
+        if !self.is_engine() && (!self.addresses.is_empty() || self.paths != 1) {
+            let message = "--address and --paths are about the engine's TUN devices: give --stack engine too";
+            return Err(Diagnostic::new(message).into());
+        }
+        if self.addresses.len() > MOST_PATHS {
+            let found = self.addresses.len();
+            return Err(
+                Diagnostic::new(format!("{found} addresses: at most {MOST_PATHS} are allowed")).into()
+            );
+        }
+        Ok(())
+    }
+
+    fn device(&self, v6: bool, server: bool) -> Result<Device, Failure> {
+        Device::open(&self.addresses, usize::from(self.paths), v6, server)
+            .map_err(|error| Failure::Other(error.to_string()))
+    }
+}
+
+/// The engine's settings for one connection.
+fn config(
+    scheduler: Spec<dyn Scheduler>,
+    congestion: Spec<dyn CongestionControl>,
+    stack: &StackOptions,
+    device: &Device,
+    server: bool,
+) -> ConnectionConfig {
+    ConnectionConfig {
+        tcp: TcpConfig { time_wait: 0, ..TcpConfig::default() },
+        multipath: !stack.tcp,
+        checksum: false,
+        send_buffer: BufferConfig::fixed(BUFFER),
+        receive_buffer: BufferConfig::fixed(BUFFER),
+        scheduler,
+        congestion,
+        path_manager: PathManagerConfig {
+            subflows: MOST_PATHS as u8,
+            add_addr_accepted: MOST_PATHS as u8,
+            endpoints: ropewalk_host::perf::engine::endpoints(&device.paths, server),
+        },
+        trace_decisions: false,
+    }
+}
+
+/// A flag that Ctrl-C sets; a second Ctrl-C ends the program at once.
+fn stop_flag() -> Arc<AtomicBool> {
+    let stop = Arc::new(AtomicBool::new(false));
+    let heard = Arc::clone(&stop);
+    // If another handler is there already, Ctrl-C simply ends the program.
+    let _ = ctrlc::set_handler(move || {
+        if heard.swap(true, Ordering::Relaxed) {
+            std::process::exit(INTERRUPTED.into());
+        }
+    });
+    stop
+}
+
+/// Counters that aren't 0, as `nstat` prints them; and as a JSON object.
+fn counters_text(counters: &[(String, u64)]) -> String {
+    let risen = counters.iter().filter(|(_, value)| *value > 0);
+    risen.map(|(name, value)| format!("{name:<32} {value}\n")).collect()
+}
+
+fn counters_json(counters: &[(String, u64)]) -> Value {
+    let risen = counters.iter().filter(|(_, value)| *value > 0);
+    Value::Object(risen.map(|(name, value)| (name.clone(), Value::from(*value))).collect::<Map<_, _>>())
+}
+
+pub(crate) fn run(registries: &Registries, options: &Options) -> Result<ExitCode, Failure> {
+    match &options.side {
+        Side::Server(options) => server::run(registries, options),
+        Side::Client(options) => client::run(registries, options),
+    }
+}

@@ -1,0 +1,279 @@
+//! What a client measured, as text and as JSON.
+
+use std::net::SocketAddr;
+
+use ropewalk_host::perf::protocol::Way;
+use ropewalk_host::perf::{Done, Measured};
+use serde_json::{Value, json};
+
+use super::intervals::{HEAD, Stretch, line};
+use super::text::{self, bits_per_second, way};
+
+/// All there is to tell.
+pub(super) struct Results<'a> {
+    pub(super) remote: SocketAddr,
+    /// The client is the engine.
+    pub(super) engine: bool,
+    /// By flow, over and over; empty if none were asked for.
+    pub(super) schedulers: Vec<String>,
+    pub(super) congestion: &'a str,
+    pub(super) measured: &'a Measured,
+    pub(super) intervals: &'a [Stretch],
+    pub(super) counters: bool,
+    pub(super) interrupted: bool,
+}
+
+/// Bytes, and the time that they took to arrive.
+#[derive(Clone, Copy, Default)]
+struct Throughput {
+    bytes: u64,
+    nanos: u64,
+}
+
+impl Throughput {
+    fn bits_per_second(self) -> f64 {
+        bits_per_second(self.bytes, self.nanos)
+    }
+}
+
+/// What arrived at the server: what it says, or else what was handed to this side's stack.
+fn up(done: &Done) -> Throughput {
+    match &done.trailer {
+        Some(trailer) => Throughput { bytes: trailer.received, nanos: trailer.receiving },
+        None => Throughput { bytes: done.sent, nanos: done.sending },
+    }
+}
+
+fn down(done: &Done) -> Throughput {
+    Throughput { bytes: done.received, nanos: done.receiving }
+}
+
+/// Flows at the same time: their bytes, over the longest of their times.
+fn sum(all: impl Iterator<Item = Throughput>) -> Throughput {
+    all.fold(Throughput::default(), |sum, one| Throughput {
+        bytes: sum.bytes + one.bytes,
+        nanos: sum.nanos.max(one.nanos),
+    })
+}
+
+impl Results<'_> {
+    /// What went wrong, each once.
+    pub(super) fn errors(&self) -> Vec<String> {
+        let mut errors: Vec<String> = Vec::new();
+        for done in &self.measured.flows {
+            if let Some(error) = &done.error
+                && !errors.contains(error)
+            {
+                errors.push(error.clone());
+            }
+        }
+        errors
+    }
+
+    fn bulk(&self) -> impl Iterator<Item = &Done> + Clone {
+        self.measured.flows.iter().filter(|done| done.way != Some(Way::Echo))
+    }
+
+    fn sends(&self, client: bool) -> bool {
+        self.bulk().any(|done| done.way.is_some_and(|way| way.sends(client)))
+    }
+
+    fn echo(&self) -> Option<&Done> {
+        self.measured.flows.iter().find(|done| done.way == Some(Way::Echo))
+    }
+
+    fn scheduler(&self, done: &Done) -> Option<&str> {
+        let sent_by_engine = match done.way? {
+            Way::Down => done.engine_answered?,
+            _ => self.engine,
+        };
+        if !sent_by_engine {
+            return Some("linux kernel");
+        }
+        match self.schedulers.len() {
+            // The server's own choice isn't known here.
+            0 => self.engine.then_some("minrtt"),
+            count => Some(&self.schedulers[usize::from(done.flow) % count]),
+        }
+    }
+
+    /// For people.
+    pub(super) fn text(&self) -> String {
+        if self.measured.flows.iter().all(|done| done.engine_answered.is_none()) {
+            return String::new();
+        }
+        let mut text = String::new();
+        let server = self.measured.flows.iter().find_map(|done| done.engine_answered);
+        text += &format!(
+            "\n{} -> {} at {}{}\n",
+            text::stack(self.engine),
+            server.map_or("?", text::stack),
+            text::address(self.remote),
+            if self.interrupted { " (interrupted: until then)" } else { "" },
+        );
+        if self.bulk().next().is_some() {
+            text += &format!("{HEAD}\n");
+        }
+        for done in self.bulk() {
+            let flow = done.flow.to_string();
+            let mut first = true;
+            for (client, way) in [(true, "up"), (false, "down")] {
+                if !done.way.is_some_and(|way| way.sends(client)) {
+                    continue;
+                }
+                let through = if client { up(done) } else { down(done) };
+                let theirs = done.trailer.as_ref();
+                let (again, srtt) = if client {
+                    (Some(done.facts.retransmitted), done.facts.srtt)
+                } else {
+                    (theirs.map(|t| t.retransmitted), theirs.map_or(0, |t| u64::from(t.srtt_us) * 1000))
+                };
+                let whole = (0.0, through.nanos as f64 / 1e9);
+                text += &line(&flow, way, whole, through.bytes, through.nanos, again, srtt);
+                if std::mem::take(&mut first) {
+                    let scheduler = self.scheduler(done).map_or_else(String::new, |name| format!(", {name}"));
+                    let connect = done
+                        .connect
+                        .map_or_else(String::new, |took| format!(", opened in {}", text::time(took)));
+                    let spoken = text::spoken(done.facts.multipath, done.subflows);
+                    text.truncate(text.trim_end().len());
+                    text += &format!("   {spoken}{scheduler}{connect}\n");
+                }
+            }
+        }
+        if self.bulk().count() > 1 {
+            for (client, way) in [(true, "up"), (false, "down")] {
+                if self.sends(client) {
+                    let total = sum(self.bulk().map(if client { up } else { down }));
+                    let whole = (0.0, total.nanos as f64 / 1e9);
+                    let again = self.bulk().map(|done| {
+                        if client {
+                            done.facts.retransmitted
+                        } else {
+                            done.trailer.map_or(0, |t| t.retransmitted)
+                        }
+                    });
+                    text += &line("sum", way, whole, total.bytes, total.nanos, Some(again.sum()), 0);
+                }
+            }
+        }
+        if let Some(done) = self.echo().filter(|done| !done.echoes.is_empty()) {
+            let at = |quantile| text::time(done.echoes.value_at_quantile(quantile));
+            text += &format!(
+                "round trips of 64 bytes: {}, least {}, p50 {}, p90 {}, p99 {}, most {}\n",
+                done.echoes.len(),
+                text::time(done.echoes.min()),
+                at(0.5),
+                at(0.9),
+                at(0.99),
+                text::time(done.echoes.max()),
+            );
+        }
+        if self.counters {
+            text += &format!("\n{}", super::counters_text(&self.measured.counters));
+        }
+        text
+    }
+
+    /// For programs.
+    pub(super) fn json(&self) -> Value {
+        let server = self.measured.flows.iter().find_map(|done| done.engine_answered);
+        let stack = |engine: bool| if engine { "engine" } else { "kernel" };
+        let total = |client: bool| {
+            self.sends(client).then(|| through_json(sum(self.bulk().map(if client { up } else { down }))))
+        };
+        let mut value = json!({
+            "server": text::address(self.remote),
+            "client_stack": stack(self.engine),
+            "server_stack": server.map(stack),
+            "congestion": self.congestion,
+            "flows": self.bulk().map(|done| self.flow_json(done)).collect::<Vec<_>>(),
+            "upload": total(true),
+            "download": total(false),
+            "latency": self.echo().map(latency_json),
+            "intervals": self.intervals.iter().map(interval_json).collect::<Vec<_>>(),
+            "interrupted": self.interrupted,
+            "errors": self.errors(),
+        });
+        if self.counters {
+            value["counters"] = super::counters_json(&self.measured.counters);
+        }
+        value
+    }
+
+    fn flow_json(&self, done: &Done) -> Value {
+        let is = |client: bool| done.way.is_some_and(|way| way.sends(client));
+        let strands = done.strands.iter().map(|strand| {
+            json!({
+                "path": strand.path,
+                "sent_bytes": strand.sent,
+                "srtt_us": strand.srtt as f64 / 1e3,
+                "retransmitted_segments": strand.retransmitted,
+            })
+        });
+        json!({
+            "flow": done.flow,
+            "way": done.way.map(way),
+            "scheduler": self.scheduler(done),
+            "connect_us": done.connect.map(|took| took as f64 / 1e3),
+            "multipath": done.facts.multipath,
+            "subflows": done.subflows,
+            "upload": is(true).then(|| through_json(up(done))),
+            "download": is(false).then(|| through_json(down(done))),
+            "client_srtt_us": done.facts.srtt as f64 / 1e3,
+            "server_srtt_us": done.trailer.map(|trailer| trailer.srtt_us),
+            "client_retransmitted_segments": done.facts.retransmitted,
+            "server_retransmitted_segments": done.trailer.map(|trailer| trailer.retransmitted),
+            "client_subflows": strands.collect::<Vec<_>>(),
+            "error": done.error,
+        })
+    }
+}
+
+fn through_json(through: Throughput) -> Value {
+    json!({
+        "bytes": through.bytes,
+        "seconds": through.nanos as f64 / 1e9,
+        "bits_per_second": through.bits_per_second(),
+    })
+}
+
+fn latency_json(done: &Done) -> Value {
+    let us = |nanos: u64| nanos as f64 / 1e3;
+    let echoes = &done.echoes;
+    let at = |quantile| if echoes.is_empty() { None } else { Some(us(echoes.value_at_quantile(quantile))) };
+    json!({
+        "message_bytes": done.hello.as_ref().map(|hello| hello.echo),
+        "round_trips": echoes.len(),
+        "connect_us": done.connect.map(us),
+        "rtt_min_us": at(0.0),
+        "rtt_mean_us": if echoes.is_empty() { None } else { Some(echoes.mean() / 1e3) },
+        "rtt_p50_us": at(0.5),
+        "rtt_p90_us": at(0.9),
+        "rtt_p99_us": at(0.99),
+        "rtt_max_us": at(1.0),
+        "multipath": done.facts.multipath,
+        "subflows": done.subflows,
+        "error": done.error,
+    })
+}
+
+fn interval_json(stretch: &Stretch) -> Value {
+    let nanos = stretch.to - stretch.from;
+    let rows = stretch.rows.iter().map(|row| {
+        json!({
+            "flow": row.flow,
+            "sent_bytes": row.sent,
+            "sent_bits_per_second": bits_per_second(row.sent, nanos),
+            "received_bytes": row.received,
+            "received_bits_per_second": bits_per_second(row.received, nanos),
+            "retransmitted_segments": row.retransmitted,
+            "srtt_us": row.srtt as f64 / 1e3,
+        })
+    });
+    json!({
+        "start_seconds": stretch.from as f64 / 1e9,
+        "end_seconds": stretch.to as f64 / 1e9,
+        "flows": rows.collect::<Vec<_>>(),
+    })
+}

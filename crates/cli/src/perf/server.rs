@@ -1,0 +1,202 @@
+//! `ropewalk perf server`.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver, channel};
+
+use ropewalk_engine::registry::Registry;
+use ropewalk_host::perf::protocol::{Hello, Way};
+use ropewalk_host::perf::{Done, Service, Word, engine, sockets};
+use ropewalk_lab::Registries;
+use ropewalk_lab::diagnostic::Diagnostic;
+use serde_json::{Value, json};
+
+use super::text::{self, way};
+use super::{INTERRUPTED, StackOptions};
+use crate::compare::algorithm;
+use crate::{Failure, output};
+
+/// Wait for clients
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  ropewalk perf server
+  sudo ropewalk perf server --stack engine --scheduler blest      # listens on 10.126.0.2, behind a TUN device
+  ropewalk emulate --peer 'ropewalk perf server --once' -- ropewalk perf client 10.127.255.1")]
+pub(crate) struct Options {
+    #[command(flatten)]
+    stack: StackOptions,
+    /// Port to listen on
+    #[arg(long, default_value_t = ropewalk_host::perf::PORT)]
+    port: u16,
+    /// With the kernel: the address to listen on [default: every one]
+    #[arg(long, value_name = "IP")]
+    bind: Option<IpAddr>,
+    /// With the engine: the scheduler of what the server sends, unless a client asks for another
+    #[arg(long, default_value = "minrtt")]
+    scheduler: String,
+    /// With the engine: the congestion control, likewise
+    #[arg(long, default_value = "cubic")]
+    congestion: String,
+    /// End after one client
+    #[arg(long)]
+    once: bool,
+    /// At the end, what the engine's endpoint counted, or what the kernel's counters rose by
+    #[arg(long)]
+    counters: bool,
+    /// As JSON Lines, one per flow
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn run(registries: &Registries, options: &Options) -> Result<ExitCode, Failure> {
+    options.stack.check()?;
+    let scheduler = algorithm(&registries.schedulers, "--scheduler", &options.scheduler)?;
+    let congestion = algorithm(&registries.congestion, "--congestion", &options.congestion)?;
+    let stop = super::stop_flag();
+    let (tell, words) = channel();
+    let service = Service { stop: Arc::clone(&stop), once: options.once, tell };
+    let json = options.json;
+    let listener = std::thread::spawn(move || listen(&words, json));
+    let ready = |address: SocketAddr| {
+        let stack = &options.stack.stack;
+        let name = if options.stack.tcp { "TCP" } else { "Multipath TCP" };
+        anstream::eprintln!("listening on {address} ({}, {name})", text::stack(stack == "engine"));
+    };
+    let other = |error: std::io::Error| Failure::Other(error.to_string());
+    let counters = if options.stack.is_engine() {
+        if let Some(bind) = options.bind {
+            let message = format!("--bind {bind}: the engine has addresses of its own; give --address");
+            return Err(Diagnostic::new(message).into());
+        }
+        let device = options.stack.device(false, true)?;
+        let config = super::config(scheduler, congestion, &options.stack, &device, true);
+        let resolve = resolver(registries);
+        let setting = engine::Setting { device, tap: None };
+        engine::server(setting, options.port, config, resolve, service, ready).map_err(other)?
+    } else {
+        let multipath = !options.stack.tcp;
+        let at = |ip| sockets::Server { address: SocketAddr::new(ip, options.port), multipath };
+        // Every address: of both families where there are both.
+        let both = std::fs::exists("/proc/net/if_inet6").unwrap_or(false);
+        let any = if both { IpAddr::from(Ipv6Addr::UNSPECIFIED) } else { Ipv4Addr::UNSPECIFIED.into() };
+        let served = sockets::server(&at(options.bind.unwrap_or(any)), &service, ready);
+        // The thread that prints ends with it.
+        drop(service);
+        served.map_err(|error| {
+            let hint = if error.kind() == std::io::ErrorKind::AddrInUse {
+                ": another program listens there; choose another --port"
+            } else {
+                ""
+            };
+            Failure::Other(format!("{error}{hint}"))
+        })?
+    };
+    let failed = listener.join().unwrap_or(true);
+    if options.counters {
+        let printed = if options.json {
+            format!("{}\n", json!({ "counters": super::counters_json(&counters) }))
+        } else {
+            super::counters_text(&counters)
+        };
+        output::print(&printed)?;
+    }
+    if stop.load(Ordering::Relaxed) {
+        return Ok(ExitCode::from(INTERRUPTED));
+    }
+    Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// Looks up what a client asks for. The world outlives the borrow of the registries: it gets copies of their entries.
+fn resolver(registries: &Registries) -> engine::Resolve {
+    let schedulers = copy("scheduler", &registries.schedulers);
+    let controls = copy("congestion control", &registries.congestion);
+    Box::new(move |scheduler, congestion| {
+        let scheduler = (!scheduler.is_empty()).then(|| schedulers.parse(scheduler)).transpose();
+        let congestion = (!congestion.is_empty()).then(|| controls.parse(congestion)).transpose();
+        Ok((scheduler.map_err(|error| error.message)?, congestion.map_err(|error| error.message)?))
+    })
+}
+
+fn copy<T: ?Sized>(kind: &'static str, from: &Registry<T>) -> Registry<T> {
+    let mut copy = Registry::new(kind);
+    for entry in from.entries() {
+        copy.add(*entry);
+    }
+    copy
+}
+
+/// Prints what happens; whether a flow failed.
+fn listen(words: &Receiver<Word>, as_json: bool) -> bool {
+    let mut failed = false;
+    for word in words {
+        let printed = match word {
+            Word::Began(peer, hello) if !as_json => format!("{}\n", began(peer, &hello)),
+            Word::Began(..) => continue,
+            Word::Ended(done) => {
+                failed |= done.error.is_some();
+                if as_json { format!("{}\n", ended_json(&done)) } else { format!("{}\n", ended(&done)) }
+            }
+        };
+        // A reader that went away doesn't end the server.
+        let _ = output::print(&printed);
+    }
+    failed
+}
+
+fn began(peer: SocketAddr, hello: &Hello) -> String {
+    let peer = text::address(peer);
+    let amount = text::amount(hello);
+    let named =
+        |what: &str, name: &str| if name.is_empty() { String::new() } else { format!(", {what}{name}") };
+    format!(
+        "[{:>3}] {peer}: {}, {amount}{}{}",
+        hello.flow,
+        way(hello.way),
+        named("", &hello.scheduler),
+        named("", &hello.congestion)
+    )
+}
+
+fn ended(done: &Done) -> String {
+    let peer = done.peer.map_or_else(String::new, text::address);
+    if let Some(error) = &done.error {
+        return format!("[{:>3}] {peer}: {error}", done.flow);
+    }
+    let mut parts = Vec::new();
+    if done.way == Some(Way::Echo) {
+        parts.push(format!("{} of echoes", text::bytes(done.received)));
+    } else {
+        if done.received > 0 {
+            let rate = text::rate(done.received, done.receiving);
+            parts.push(format!("received {} at {rate}", text::bytes(done.received)));
+        }
+        if done.sent > 0 {
+            parts.push(format!(
+                "sent {}, {} segments again",
+                text::bytes(done.sent),
+                done.facts.retransmitted
+            ));
+        }
+    }
+    parts.push(text::spoken(done.facts.multipath, done.subflows));
+    format!("[{:>3}] {peer}: {}", done.flow, parts.join(", "))
+}
+
+fn ended_json(done: &Done) -> Value {
+    json!({
+        "flow": done.flow,
+        "peer": done.peer.map(text::address),
+        "way": done.way.map(way),
+        "received_bytes": done.received,
+        "received_seconds": done.receiving as f64 / 1e9,
+        "received_bits_per_second": text::bits_per_second(done.received, done.receiving),
+        "sent_bytes": done.sent,
+        "retransmitted_segments": done.facts.retransmitted,
+        "srtt_us": done.facts.srtt as f64 / 1e3,
+        "multipath": done.facts.multipath,
+        "subflows": done.subflows,
+        "error": done.error,
+    })
+}

@@ -1,0 +1,98 @@
+//! Numbers of `ropewalk perf` as text.
+
+use std::net::SocketAddr;
+
+use ropewalk_host::perf::protocol::{Hello, Way};
+
+/// A way in a word.
+pub(super) fn way(way: Way) -> &'static str {
+    match way {
+        Way::Up => "upload",
+        Way::Down => "download",
+        Way::Both => "both ways",
+        Way::Echo => "latency",
+    }
+}
+
+/// A stack in words.
+pub(super) fn stack(engine: bool) -> &'static str {
+    if engine { "engine" } else { "Linux kernel" }
+}
+
+/// An address as one would type it: an IPv4 address on an IPv6 socket is an IPv4 address.
+pub(super) fn address(address: SocketAddr) -> String {
+    SocketAddr::new(address.ip().to_canonical(), address.port()).to_string()
+}
+
+/// Bits per second; 0 where no time has passed.
+pub(super) fn bits_per_second(bytes: u64, nanos: u64) -> f64 {
+    if nanos == 0 { 0.0 } else { bytes as f64 * 8e9 / nanos as f64 }
+}
+
+/// As "49.7 Mbit/s".
+pub(super) fn rate(bytes: u64, nanos: u64) -> String {
+    let bits = bits_per_second(bytes, nanos);
+    let (value, unit) = match bits {
+        1e9.. => (bits / 1e9, "Gbit/s"),
+        1e6.. => (bits / 1e6, "Mbit/s"),
+        _ => (bits / 1e3, "kbit/s"),
+    };
+    let digits = if value < 10.0 { 2 } else { usize::from(value < 1000.0) };
+    format!("{value:.digits$} {unit}")
+}
+
+/// As "6.21 MB": powers of ten, as the rates.
+pub(super) fn bytes(count: u64) -> String {
+    let count = count as f64;
+    let (value, unit) = match count {
+        1e9.. => (count / 1e9, "GB"),
+        1e6.. => (count / 1e6, "MB"),
+        1e3.. => (count / 1e3, "kB"),
+        _ => return format!("{count} B"),
+    };
+    let digits = if value < 10.0 { 2 } else { usize::from(value < 1000.0) };
+    format!("{value:.digits$} {unit}")
+}
+
+/// As "21.3 ms" or "85 us".
+pub(super) fn time(nanos: u64) -> String {
+    match nanos {
+        0 => "-".into(),
+        1_000_000.. => format!("{:.1} ms", nanos as f64 / 1e6),
+        _ => format!("{:.0} us", nanos as f64 / 1e3),
+    }
+}
+
+/// How much a hello asks for.
+pub(super) fn amount(hello: &Hello) -> String {
+    if hello.milliseconds > 0 {
+        format!("{} s", f64::from(hello.milliseconds) / 1e3)
+    } else {
+        bytes(hello.bytes)
+    }
+}
+
+/// What a connection turned out to speak.
+pub(super) fn spoken(multipath: bool, subflows: u8) -> String {
+    match (multipath, subflows) {
+        (false, _) => "TCP".into(),
+        (true, 1) => "Multipath TCP, 1 subflow".into(),
+        (true, count) => format!("Multipath TCP, {count} subflows"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{bytes, rate, time};
+
+    #[test]
+    fn numbers_have_three_digits_and_a_unit() {
+        let rates = [(0, 1), (125, 1_000_000_000), (1_250_000, 1_000_000_000), (6_212_500, 1_000_000_000)];
+        let texts = rates.map(|(count, nanos)| rate(count, nanos));
+        assert_eq!(texts, ["0.00 kbit/s", "1.00 kbit/s", "10.0 Mbit/s", "49.7 Mbit/s"]);
+        assert_eq!(rate(5, 0), "0.00 kbit/s");
+        assert_eq!(rate(2_000_000_000, 1_000_000_000), "16.0 Gbit/s");
+        assert_eq!([0, 999, 6_210_000, 123_400_000].map(bytes), ["0 B", "999 B", "6.21 MB", "123.4 MB"]);
+        assert_eq!([0, 85_400, 21_345_000].map(time), ["-", "85 us", "21.3 ms"]);
+    }
+}

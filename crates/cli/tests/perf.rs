@@ -1,0 +1,267 @@
+//! `ropewalk perf` between the engine and this machine's kernel, as processes in a network namespace.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::process::{Child, Output, Stdio};
+use std::time::Duration;
+
+use ropewalk_host::netns::Namespace;
+use serde_json::Value;
+
+const ROPEWALK: &str = env!("CARGO_BIN_EXE_ropewalk");
+
+/// A namespace in which devices can be made, or `None`, having said why not.
+fn namespace() -> Option<Namespace> {
+    let made = Namespace::new("perf").and_then(|namespace| {
+        namespace.check("ip", &["link", "set", "lo", "up"])?;
+        namespace.run(|| std::fs::OpenOptions::new().write(true).open("/dev/net/tun").map(drop))?;
+        Ok(namespace)
+    });
+    made.map_err(|why| println!("skipped: {why}")).ok()
+}
+
+/// A server under way; killed if a test fails.
+struct Server(Child);
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Server {
+    fn start(namespace: &Namespace, arguments: &[&str]) -> Server {
+        let mut command = namespace.command(ROPEWALK);
+        command.args(["perf", "server"]).args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("the server starts");
+        let mut line = String::new();
+        let errors = child.stderr.as_mut().expect("piped");
+        BufReader::new(errors).read_line(&mut line).expect("a line");
+        assert!(line.starts_with("listening on "), "{line}");
+        Server(child)
+    }
+
+    /// Waits for its end, and gives what it printed.
+    fn end(mut self) -> String {
+        let mut text = String::new();
+        self.0.stdout.take().expect("piped").read_to_string(&mut text).expect("text");
+        self.0.wait().expect("an end");
+        text
+    }
+}
+
+fn client(namespace: &Namespace, arguments: &[&str]) -> Output {
+    let mut command = namespace.command("timeout");
+    command.args(["20", ROPEWALK, "perf", "client"]).args(arguments);
+    command.output().expect("the client runs")
+}
+
+fn errors(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn json(output: &Output) -> Value {
+    let text = String::from_utf8_lossy(&output.stdout);
+    serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text} {}", errors(output)))
+}
+
+fn number(value: &Value) -> f64 {
+    value.as_f64().unwrap_or_else(|| panic!("{value} is no number"))
+}
+
+#[test]
+fn every_way_with_the_engine_at_either_end_and_the_counters_agree() {
+    let Some(namespace) = namespace() else { return };
+    for (client_stack, server_stack) in [("engine", "kernel"), ("kernel", "engine")] {
+        for way in [&[][..], &["--reverse"], &["--both"]] {
+            let case = format!("{client_stack} -> {server_stack} {way:?}");
+            let server =
+                Server::start(&namespace, &["--once", "--json", "--counters", "--stack", server_stack]);
+            let host = if server_stack == "engine" { "10.126.0.2" } else { "127.0.0.1" };
+            let mut arguments =
+                vec![host, "--stack", client_stack, "--flows", "2", "--latency", "--time", "0.4"];
+            arguments.extend(["--interval", "0.1", "--json", "--counters"].iter().chain(way));
+            let output = client(&namespace, &arguments);
+            assert_eq!(output.status.code(), Some(0), "{case}: {}", errors(&output));
+            let result = json(&output);
+            assert_eq!(
+                (&result["client_stack"], &result["server_stack"]),
+                (&client_stack.into(), &server_stack.into())
+            );
+            let (up, down) = (way != ["--reverse"], !way.is_empty());
+            for (name, expected) in [("upload", up), ("download", down)] {
+                assert_eq!(result[name].is_object(), expected, "{case}: {result}");
+                if expected {
+                    assert!(number(&result[name]["bits_per_second"]) > 1e6, "{case}: {result}");
+                    let flows = result["flows"].as_array().expect("flows");
+                    let bytes: f64 = flows.iter().map(|flow| number(&flow[name]["bytes"])).sum();
+                    assert_eq!((flows.len(), bytes), (2, number(&result[name]["bytes"])), "{case}: {result}");
+                }
+            }
+            for flow in result["flows"].as_array().expect("flows") {
+                assert_eq!(
+                    (&flow["multipath"], &flow["error"]),
+                    (&true.into(), &Value::Null),
+                    "{case}: {flow}"
+                );
+                assert!(
+                    number(&flow["connect_us"]) > 0.0 && number(&flow["client_srtt_us"]) > 0.0,
+                    "{case}: {flow}"
+                );
+            }
+            let latency = &result["latency"];
+            assert!(number(&latency["round_trips"]) >= 3.0, "{case}: {latency}");
+            assert!(number(&latency["rtt_min_us"]) <= number(&latency["rtt_p99_us"]), "{case}: {latency}");
+            assert!(result["intervals"].as_array().is_some_and(|list| list.len() >= 2), "{case}: {result}");
+            // Three connections, the same on both sides' word.
+            for name in ["MPTcpExtMPCapableSYNTX", "MPTcpExtMPCapableSYNACKRX"] {
+                assert_eq!(result["counters"][name], 3, "{case}: {name} in {}", result["counters"]);
+            }
+            assert!(number(&result["counters"]["TcpOutSegs"]) > 10.0);
+            let text = server.end();
+            let lines: Vec<Value> =
+                text.lines().map(|line| serde_json::from_str(line).expect("JSON Lines")).collect();
+            let counters = &lines.last().expect("counters")["counters"];
+            for name in ["MPTcpExtMPCapableSYNRX", "MPTcpExtMPCapableACKRX"] {
+                assert_eq!(counters[name], 3, "{case}: {name} in {counters}");
+            }
+            assert_eq!(lines.len(), 4, "{case}: {text}");
+        }
+    }
+}
+
+#[test]
+fn a_size_and_a_scheduler_per_flow() {
+    let Some(namespace) = namespace() else { return };
+    let server = Server::start(&namespace, &["--once", "--stack", "engine"]);
+    let options =
+        ["--flows", "3", "--size", "3 MB", "--reverse", "--scheduler", "blest,ecf(beta=0.5)", "--json"];
+    let output = client(&namespace, &[&["10.126.0.2"], &options[..]].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", errors(&output));
+    let result = json(&output);
+    let flows = result["flows"].as_array().expect("flows");
+    let names: Vec<_> = flows.iter().map(|flow| flow["scheduler"].as_str().expect("a name")).collect();
+    assert_eq!(names, ["blest", "ecf(beta=0.5)", "blest"]);
+    assert!(flows.iter().all(|flow| flow["download"]["bytes"] == 3_000_000), "{result}");
+    let text = server.end();
+    assert!(text.contains("download, 3.00 MB, ecf(beta=0.5)"), "{text}");
+}
+
+#[test]
+fn mistakes_are_told_in_words_and_by_the_exit_code() {
+    let Some(namespace) = namespace() else { return };
+    let told = |arguments: &[&str], code: i32, expected: &str| {
+        let output = client(&namespace, arguments);
+        let text = errors(&output);
+        assert!(
+            output.status.code() == Some(code) && text.contains(expected),
+            "{arguments:?}: {:?} {text}",
+            output.status
+        );
+    };
+    told(&["127.0.0.1"], 1, "127.0.0.1:5202 refused the connection");
+    told(&["127.0.0.1", "--stack", "engine"], 1, "refused the connection: is `ropewalk perf server` running");
+    told(&["127.0.0.1", "--scheduler", "blest"], 2, "the Linux kernel sends here");
+    told(&["127.0.0.1", "--stack", "engine", "--scheduler", "blset"], 2, "unknown scheduler `blset`");
+    told(&["127.0.0.1", "--paths", "2"], 2, "give --stack engine too");
+    told(&["127.0.0.1", "--time", "never"], 2, "never");
+    told(&["127.0.0.1", "--flows", "0"], 2, "measures nothing");
+    told(&["127.0.0.1", "--congestion", "nonsense"], 1, "congestion control `nonsense`");
+
+    let server = Server::start(&namespace, &[]);
+    told(&["127.0.0.1", "--reverse", "--scheduler", "blest"], 1, "the server refused: scheduler `blest`");
+    told(&["127.0.0.1", "--reverse", "--congestion", "nonsense"], 1, "congestion control `nonsense`");
+    // What isn't this protocol gets an answer in words, and the server goes on.
+    for (words, expected) in [(&b"GET / HTTP/1.1\r\n"[..], "GET / HT"), (b"rwpf\x09", "version 9")] {
+        let answer = namespace
+            .run(|| {
+                let mut stream = TcpStream::connect("127.0.0.1:5202")?;
+                stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+                stream.write_all(words)?;
+                let mut answer = Vec::new();
+                stream.read_to_end(&mut answer)?;
+                Ok(String::from_utf8_lossy(&answer).into_owned())
+            })
+            .expect("an answer");
+        assert!(answer.contains(expected), "{answer}");
+    }
+    let output = client(&namespace, &["127.0.0.1", "--size", "1 MB"]);
+    assert_eq!(output.status.code(), Some(0), "{}", errors(&output));
+    drop(server);
+
+    // Another program answers.
+    let listener = namespace.run(|| TcpListener::bind("127.0.0.1:5202")).expect("a listener");
+    let other = std::thread::spawn(move || -> std::io::Result<()> {
+        let (mut stream, _) = listener.accept()?;
+        stream.write_all(b"SSH-2.0-OpenSSH_9.9\r\n")?;
+        std::thread::sleep(Duration::from_millis(300));
+        Ok(())
+    });
+    told(&["127.0.0.1"], 1, "doesn't speak ropewalk perf's protocol (its first bytes are `SSH-2.0-`)");
+    other.join().expect("no panic").expect("a client");
+}
+
+#[test]
+fn a_peer_that_goes_and_an_interruption_leave_what_was_measured() {
+    let Some(namespace) = namespace() else { return };
+    for stack in ["kernel", "engine"] {
+        // The server is killed.
+        let server = Server::start(&namespace, &[]);
+        let mut command = namespace.command(ROPEWALK);
+        command.args(["perf", "client", "127.0.0.1", "--stack", stack, "--time", "10", "--interval", "0.1"]);
+        let mut running = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("a client");
+        wait_for_interval(&mut running);
+        drop(server);
+        let output = running.wait_with_output().expect("an end");
+        assert_eq!(output.status.code(), Some(1), "{stack}: {}", errors(&output));
+        assert!(errors(&output).contains("the peer is gone"), "{stack}: {}", errors(&output));
+        assert!(
+            String::from_utf8_lossy(&output.stdout).contains("bit/s"),
+            "{stack}: what was measured is missing"
+        );
+        // The client is interrupted.
+        let server = Server::start(&namespace, &["--once"]);
+        let mut command = namespace.command(ROPEWALK);
+        command.args(["perf", "client", "127.0.0.1", "--stack", stack, "--time", "10", "--interval", "0.1"]);
+        let mut running = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("a client");
+        wait_for_interval(&mut running);
+        let killed = std::process::Command::new("kill").args(["-INT", &running.id().to_string()]).status();
+        assert!(killed.is_ok_and(|status| status.success()));
+        let output = running.wait_with_output().expect("an end");
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert_eq!(output.status.code(), Some(130), "{stack}: {}", errors(&output));
+        assert!(text.contains("interrupted: until then") && text.contains("[  0] up"), "{stack}: {text}");
+        let text = server.end();
+        let told = ["the peer is gone", "before the end"].iter().any(|words| text.contains(words));
+        assert!(told, "{stack}: {text}");
+    }
+}
+
+/// Until a line with a rate is printed.
+fn wait_for_interval(running: &mut Child) {
+    let mut lines = BufReader::new(running.stdout.as_mut().expect("piped")).lines();
+    let found = lines.by_ref().map_while(Result::ok).any(|line| line.contains("bit/s"));
+    assert!(found, "no interval");
+}
+
+#[test]
+fn the_kernel_at_both_ends_of_emulated_paths() {
+    let Some(namespace) = namespace() else { return };
+    let server = format!("{ROPEWALK} perf server --once");
+    let mut command = namespace.command("timeout");
+    command.args(["20", ROPEWALK, "emulate", "--quiet", "--scenario", "wifi-lte", "--peer", &server, "--"]);
+    command.args([ROPEWALK, "perf", "client", "10.127.255.1", "--reverse", "--size", "1 MB", "--json"]);
+    let output = command.output().expect("the emulator runs");
+    assert_eq!(output.status.code(), Some(0), "{}", errors(&output));
+    let text = String::from_utf8_lossy(&output.stdout);
+    let line = text.lines().find(|line| line.starts_with('{')).unwrap_or_else(|| panic!("no JSON: {text}"));
+    let result: Value = serde_json::from_str(line).expect("JSON");
+    let flow = &result["flows"][0];
+    assert_eq!((&flow["download"]["bytes"], &flow["multipath"]), (&1_000_000.into(), &true.into()), "{flow}");
+    assert_eq!(flow["subflows"], 2, "{flow}");
+    let address: SocketAddr =
+        result["server"].as_str().and_then(|text| text.parse().ok()).expect("an address");
+    assert_eq!(address.port(), 5202);
+}

@@ -1,0 +1,684 @@
+//! One flow of a measurement, without I/O: bytes and the time go in, bytes and what was measured come out. The kernel's
+//! sockets and the engine's connections are driven by the same code, so that they are measured alike.
+
+use bytes::{Buf, Bytes, BytesMut};
+use hdrhistogram::Histogram;
+
+use super::protocol::{Answer, Hello, TRAILER, Trailer, Way};
+use crate::clock::Nanos;
+
+/// Nothing moves for so long: the peer is given up.
+pub const SILENCE: Nanos = 15_000_000_000;
+/// From one echo's start to the next, at least: it measures the path, it doesn't load it.
+const ECHO_EVERY: Nanos = 5_000_000;
+/// A client may go on for so long after its time: what its stack had buffered is on the way.
+const OVERTIME: Nanos = 120_000_000_000;
+
+/// What the stack says of a connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Facts {
+    /// Segments sent again, on all subflows.
+    pub retransmitted: u64,
+    /// The least smoothed round-trip time of the subflows, nanoseconds; 0: none yet.
+    pub srtt: Nanos,
+    /// Subflows now.
+    pub subflows: u8,
+    /// Whether it is Multipath TCP.
+    pub multipath: bool,
+    /// Bytes that the peer acknowledged; only whether it changes counts.
+    pub acknowledged: u64,
+}
+
+/// What a flow wants to do.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Output {
+    /// Write these, or as many as the stack takes, and say how many with [`Flow::wrote`].
+    Write(Bytes),
+    /// Close this side.
+    Shutdown,
+    /// Nothing now.
+    Wait,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Stage {
+    /// Hello and answer.
+    Greeting,
+    /// The measurement.
+    Running,
+    /// Nothing more is to be said.
+    Parting,
+}
+
+/// One flow. See the module.
+#[derive(Debug)]
+pub struct Flow {
+    client: bool,
+    stage: Stage,
+    hello: Option<Hello>,
+    answer: Option<Answer>,
+    head: Vec<u8>,
+    pending: Bytes,
+    pattern: Bytes,
+    began: Option<Nanos>,
+    sent: u64,
+    received: u64,
+    last_sent: Nanos,
+    last_received: Nanos,
+    tail: Vec<u8>,
+    trailer: Option<Trailer>,
+    shut: bool,
+    ended: bool,
+    winding_up: bool,
+    last_progress: Nanos,
+    facts: Facts,
+    /// Subflows at most at one time.
+    subflows: u8,
+    echo_sent: Option<Nanos>,
+    echo_left: u32,
+    echo_next: Nanos,
+    echoes: Histogram<u64>,
+    error: Option<String>,
+}
+
+impl Flow {
+    fn new(client: bool, now: Nanos, hello: Option<Hello>, pattern: Bytes) -> Flow {
+        let pending = hello.as_ref().map(Hello::encode).unwrap_or_default().into();
+        Flow {
+            client,
+            stage: Stage::Greeting,
+            hello,
+            answer: None,
+            head: Vec::new(),
+            pending,
+            pattern,
+            began: None,
+            sent: 0,
+            received: 0,
+            last_sent: 0,
+            last_received: 0,
+            tail: Vec::new(),
+            trailer: None,
+            shut: false,
+            ended: false,
+            winding_up: false,
+            last_progress: now,
+            facts: Facts::default(),
+            subflows: 0,
+            echo_sent: None,
+            echo_left: 0,
+            echo_next: 0,
+            // 1 ns to 60 s with three digits: bounds that are accepted.
+            echoes: Histogram::new_with_bounds(1, 60_000_000_000, 3).expect("valid bounds"),
+            error: None,
+        }
+    }
+
+    /// The client's side, connected `now`. `pattern` is what bulk is made of.
+    pub fn client(now: Nanos, hello: Hello, pattern: Bytes) -> Flow {
+        Flow::new(true, now, Some(hello), pattern)
+    }
+
+    /// The server's side, accepted `now`.
+    pub fn server(now: Nanos, pattern: Bytes) -> Flow {
+        Flow::new(false, now, None, pattern)
+    }
+
+    /// What the client wants, once it is known and as long as the server hasn't answered.
+    pub fn asked(&self) -> Option<&Hello> {
+        self.hello.as_ref().filter(|_| !self.client && self.answer.is_none() && !self.is_over())
+    }
+
+    /// The server's answer; `refusal` says why not.
+    pub fn reply(&mut self, now: Nanos, engine: bool, refusal: Option<String>) {
+        let answer = Answer { engine, refusal };
+        self.pending = answer.encode().into();
+        match &answer.refusal {
+            None => self.begin(now),
+            Some(why) => {
+                self.stage = Stage::Parting;
+                self.error.get_or_insert_with(|| why.clone());
+            }
+        }
+        self.answer = Some(answer);
+    }
+
+    fn begin(&mut self, now: Nanos) {
+        self.stage = Stage::Running;
+        self.began = Some(now);
+        (self.last_sent, self.last_received, self.echo_next) = (now, now, now);
+    }
+
+    fn way(&self) -> Option<Way> {
+        self.hello.as_ref().map(|hello| hello.way)
+    }
+
+    fn sends(&self) -> bool {
+        self.way().is_some_and(|way| way.sends(self.client))
+    }
+
+    /// Bytes that may still be sent.
+    fn left_to_send(&self, now: Nanos) -> u64 {
+        let (Some(hello), Some(began)) = (&self.hello, self.began) else { return 0 };
+        if self.winding_up {
+            return 0;
+        }
+        if hello.bytes > 0 {
+            return hello.bytes - self.sent.min(hello.bytes);
+        }
+        if now >= began + u64::from(hello.milliseconds) * 1_000_000 { 0 } else { u64::MAX }
+    }
+
+    /// Bytes came.
+    pub fn input(&mut self, now: Nanos, data: &[u8]) {
+        self.last_progress = now;
+        if self.stage == Stage::Greeting {
+            self.head.extend_from_slice(data);
+            self.greeted(now);
+            return;
+        }
+        if self.stage == Stage::Running {
+            self.bulk(now, data);
+        }
+    }
+
+    fn greeted(&mut self, now: Nanos) {
+        let read = if self.client {
+            Answer::parse(&self.head).map(|found| {
+                found.map(|(answer, len)| {
+                    match answer.refusal.clone() {
+                        None => self.begin(now),
+                        Some(why) => self.fail(format!("the server refused: {why}")),
+                    }
+                    self.answer = Some(answer);
+                    len
+                })
+            })
+        } else if self.hello.is_some() {
+            // Not answered yet: what comes early waits, and there can't be much of it.
+            return;
+        } else {
+            Hello::parse(&self.head).map(|found| {
+                found.map(|(hello, len)| {
+                    self.hello = Some(hello);
+                    len
+                })
+            })
+        };
+        match read {
+            Ok(None) => {}
+            Ok(Some(len)) => {
+                self.head.drain(..len);
+                if self.client && self.stage == Stage::Running {
+                    let rest = std::mem::take(&mut self.head);
+                    self.bulk(now, &rest);
+                }
+            }
+            Err(wrong) => {
+                let why = wrong.to_string();
+                if self.client {
+                    self.fail(why);
+                } else {
+                    self.reply(now, false, Some(why));
+                }
+            }
+        }
+    }
+
+    fn bulk(&mut self, now: Nanos, data: &[u8]) {
+        if data.is_empty() {
+            return;
+        }
+        let Some(hello) = &self.hello else { return };
+        let (way, bytes, echo) = (hello.way, hello.bytes, hello.echo);
+        self.received += data.len() as u64;
+        self.last_received = now;
+        if self.client {
+            let keep = data.len().min(TRAILER);
+            self.tail.extend_from_slice(&data[data.len() - keep..]);
+            let surplus = self.tail.len().saturating_sub(TRAILER);
+            self.tail.drain(..surplus);
+            if way == Way::Echo {
+                self.echo_came(now, data.len());
+            }
+            return;
+        }
+        match way {
+            Way::Echo => {
+                if self.pending.len() + data.len() > echo as usize {
+                    self.fail("the client sent more than one echo at a time");
+                    return;
+                }
+                let mut pending = BytesMut::from(&self.pending[..]);
+                pending.extend_from_slice(data);
+                self.pending = pending.freeze();
+            }
+            Way::Down => self.fail("the client sent bytes where none belong"),
+            _ if bytes > 0 && self.received > bytes => self.fail("the client sent more than it said"),
+            Way::Up | Way::Both => {}
+        }
+    }
+
+    fn echo_came(&mut self, now: Nanos, len: usize) {
+        let len = u32::try_from(len).unwrap_or(u32::MAX);
+        self.echo_left = self.echo_left.saturating_sub(len);
+        if self.echo_left == 0
+            && let Some(sent) = self.echo_sent.take()
+        {
+            self.echoes.saturating_record(now - sent);
+            self.echo_next = now.max(sent + ECHO_EVERY);
+        }
+    }
+
+    /// The peer closed its side.
+    pub fn end_of_input(&mut self, now: Nanos) {
+        if self.ended {
+            return;
+        }
+        self.ended = true;
+        self.last_progress = now;
+        match self.stage {
+            Stage::Greeting if self.client => {
+                self.fail("the server closed the connection before it answered");
+            }
+            Stage::Greeting => self.fail("the client closed the connection before it said what it wants"),
+            Stage::Running if self.client => self.last_word(),
+            Stage::Running => {
+                if self.is_early(now) {
+                    self.fail("the client closed the connection before the end");
+                }
+            }
+            Stage::Parting => {}
+        }
+    }
+
+    /// Whether the client has no reason to close yet. Its time began when the answer came, after ours.
+    fn is_early(&self, now: Nanos) -> bool {
+        let (Some(hello), Some(began)) = (&self.hello, self.began) else { return false };
+        let time_left = now < began + u64::from(hello.milliseconds) * 1_000_000;
+        match hello.way {
+            Way::Echo => false,
+            Way::Down => self.left_to_send(now) > 0,
+            Way::Up | Way::Both => self.received < hello.bytes || time_left,
+        }
+    }
+
+    fn last_word(&mut self) {
+        let Some(trailer) = Trailer::parse(&self.tail) else {
+            let came = self.received;
+            self.fail(format!(
+                "the peer is gone: it closed the connection in mid-run, after {came} bytes received"
+            ));
+            return;
+        };
+        self.received -= TRAILER as u64;
+        self.trailer = Some(trailer);
+        if trailer.sent != self.received && self.way() != Some(Way::Echo) {
+            self.fail(format!("{} of the {} bytes that the server sent came", self.received, trailer.sent));
+        } else if trailer.received != self.sent {
+            self.fail(format!("{} of {} bytes sent reached the server", trailer.received, self.sent));
+        }
+    }
+
+    /// What it wants to do now.
+    pub fn output(&mut self, now: Nanos) -> Output {
+        if !self.pending.is_empty() {
+            return Output::Write(self.pending.clone());
+        }
+        if self.shut {
+            return Output::Wait;
+        }
+        match self.stage {
+            Stage::Greeting => return Output::Wait,
+            Stage::Parting => {}
+            Stage::Running => {
+                if self.sends() {
+                    let left = self.left_to_send(now);
+                    if left > 0 {
+                        let most = usize::try_from(left).unwrap_or(usize::MAX).min(self.pattern.len());
+                        return Output::Write(self.pattern.slice(..most));
+                    }
+                }
+                let wait = match (self.way(), self.client) {
+                    (Some(Way::Echo), true) => self.next_echo(now),
+                    (Some(Way::Down), true) => !self.ended,
+                    (Some(Way::Down), false) | (_, true) => false,
+                    (_, false) => !self.ended,
+                };
+                if !self.pending.is_empty() {
+                    return Output::Write(self.pending.clone());
+                }
+                if wait {
+                    return Output::Wait;
+                }
+                if !self.client {
+                    self.stage = Stage::Parting;
+                    self.pending = Bytes::copy_from_slice(&self.words().encode());
+                    return Output::Write(self.pending.clone());
+                }
+            }
+        }
+        self.shut = true;
+        Output::Shutdown
+    }
+
+    /// Whether there is an echo to wait for; sends the next when it is time.
+    fn next_echo(&mut self, now: Nanos) -> bool {
+        let Some(hello) = &self.hello else { return false };
+        if self.echo_sent.is_some() {
+            return true;
+        }
+        let over = self.began.is_none_or(|began| now >= began + u64::from(hello.milliseconds) * 1_000_000);
+        if over || self.winding_up {
+            return false;
+        }
+        if now >= self.echo_next {
+            self.echo_sent = Some(now);
+            self.echo_left = hello.echo;
+            let most = (hello.echo as usize).min(self.pattern.len());
+            self.pending = self.pattern.slice(..most);
+            self.sent += most as u64;
+        }
+        true
+    }
+
+    fn words(&self) -> Trailer {
+        Trailer {
+            received: self.received,
+            sent: if self.sends() { self.sent } else { 0 },
+            receiving: self.last_received.saturating_sub(self.began.unwrap_or(0)),
+            retransmitted: self.facts.retransmitted,
+            srtt_us: u32::try_from(self.facts.srtt / 1000).unwrap_or(u32::MAX),
+            subflows: self.subflows,
+            multipath: self.facts.multipath,
+        }
+    }
+
+    /// Whether the next output may be the trailer: [`Flow::learn`] has to be called before.
+    pub fn has_last_word(&self, now: Nanos) -> bool {
+        let sending = self.sends() && self.left_to_send(now) > 0;
+        !self.client
+            && self.stage == Stage::Running
+            && !sending
+            && (self.ended || self.way() == Some(Way::Down))
+    }
+
+    /// Whether the peer has closed its side, or nothing more is read.
+    pub fn has_ended(&self) -> bool {
+        self.ended
+    }
+
+    /// The stack took so many bytes of the last [`Output::Write`].
+    pub fn wrote(&mut self, now: Nanos, len: usize) {
+        if len == 0 {
+            return;
+        }
+        self.last_progress = now;
+        if self.pending.is_empty() {
+            self.sent += len as u64;
+            self.last_sent = now;
+        } else {
+            let len = len.min(self.pending.len());
+            self.pending.advance(len);
+        }
+    }
+
+    /// What the stack says now. Ask for it often enough for a reader of numbers, and before the flow ends.
+    pub fn learn(&mut self, now: Nanos, facts: Facts) {
+        if facts.acknowledged != self.facts.acknowledged {
+            self.last_progress = now;
+        }
+        self.subflows = self.subflows.max(facts.subflows);
+        self.facts = facts;
+    }
+
+    /// No new bytes are sent; the flow ends in good order.
+    pub fn wind_up(&mut self) {
+        self.winding_up = true;
+    }
+
+    /// The flow is over, for this reason.
+    pub fn fail(&mut self, why: impl Into<String>) {
+        self.error.get_or_insert(why.into());
+        self.stage = Stage::Parting;
+        self.pending = Bytes::new();
+        (self.shut, self.ended) = (true, true);
+    }
+
+    /// Gives up a peer that is silent, or that doesn't keep to its time.
+    pub fn check(&mut self, now: Nanos) {
+        if self.is_over() {
+            return;
+        }
+        if now.saturating_sub(self.last_progress) >= SILENCE {
+            self.fail(format!("nothing moved for {} s: the peer is gone", SILENCE / 1_000_000_000));
+        }
+        if let (false, Some(hello), Some(began)) = (self.client, &self.hello, self.began)
+            && hello.milliseconds > 0
+            && now > began + u64::from(hello.milliseconds) * 1_000_000 + OVERTIME
+        {
+            self.fail("the client went on long after its time");
+        }
+    }
+
+    /// When to ask for output, or to [`Flow::check`], at the latest.
+    pub fn wake(&self, now: Nanos) -> Option<Nanos> {
+        if self.is_over() {
+            return None;
+        }
+        let mut at = self.last_progress + SILENCE;
+        if let (Some(hello), Some(began), false) = (&self.hello, self.began, self.shut) {
+            let end = began + u64::from(hello.milliseconds) * 1_000_000;
+            if hello.milliseconds > 0 && end > now {
+                at = at.min(end);
+            }
+            if self.client && hello.way == Way::Echo && self.echo_sent.is_none() {
+                at = at.min(self.echo_next);
+            }
+        }
+        Some(at)
+    }
+
+    /// Whether both sides are closed, or it failed.
+    pub fn is_over(&self) -> bool {
+        self.shut && self.pending.is_empty() && (self.ended || (!self.client && self.refused()))
+    }
+
+    fn refused(&self) -> bool {
+        self.answer.as_ref().is_some_and(|answer| answer.refusal.is_some())
+    }
+
+    /// Why it failed.
+    pub fn error(&self) -> Option<&str> {
+        self.error.as_deref()
+    }
+
+    /// What the client wants.
+    pub fn hello(&self) -> Option<&Hello> {
+        self.hello.as_ref()
+    }
+
+    /// What the server answered.
+    pub fn answer(&self) -> Option<&Answer> {
+        self.answer.as_ref()
+    }
+
+    /// Since when it runs.
+    pub fn began(&self) -> Option<Nanos> {
+        self.began
+    }
+
+    /// Bulk bytes sent so far, as the stack took them.
+    pub fn sent(&self) -> u64 {
+        self.sent
+    }
+
+    /// Bulk bytes received so far. A running client's may hold the trailer.
+    pub fn received(&self) -> u64 {
+        self.received
+    }
+
+    /// From the answer to the last byte received, nanoseconds.
+    pub fn receiving(&self) -> Nanos {
+        self.last_received.saturating_sub(self.began.unwrap_or(self.last_received))
+    }
+
+    /// From the answer to the last byte that the stack took.
+    pub fn sending(&self) -> Nanos {
+        self.last_sent.saturating_sub(self.began.unwrap_or(self.last_sent))
+    }
+
+    /// What the server counted.
+    pub fn trailer(&self) -> Option<&Trailer> {
+        self.trailer.as_ref()
+    }
+
+    /// What the stack said last.
+    pub fn facts(&self) -> &Facts {
+        &self.facts
+    }
+
+    /// Subflows at most at one time.
+    pub fn subflows(&self) -> u8 {
+        self.subflows
+    }
+
+    /// Times from a message to its echo, nanoseconds.
+    pub fn echoes(&self) -> &Histogram<u64> {
+        &self.echoes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::transfer::pattern;
+
+    fn hello(way: Way, milliseconds: u32, bytes: u64) -> Hello {
+        Hello {
+            way,
+            flow: 0,
+            flows: 1,
+            milliseconds,
+            bytes,
+            session: 1,
+            echo: if way == Way::Echo { 64 } else { 0 },
+            scheduler: String::new(),
+            congestion: String::new(),
+        }
+    }
+
+    /// Moves bytes between a client and a server, `most` per step of a millisecond, until both are over.
+    fn run(mut client: Flow, most: usize) -> (Flow, Flow) {
+        let mut server = Flow::server(0, pattern());
+        for step in 1..20_000u64 {
+            let now = step * 1_000_000;
+            for direction in 0..2 {
+                let (from, to) =
+                    if direction == 0 { (&mut client, &mut server) } else { (&mut server, &mut client) };
+                let mut room = most;
+                loop {
+                    match from.output(now) {
+                        Output::Write(_) if room == 0 => break,
+                        Output::Write(bytes) => {
+                            let len = bytes.len().min(room);
+                            room -= len;
+                            from.wrote(now, len);
+                            to.input(now, &bytes[..len]);
+                        }
+                        Output::Shutdown => to.end_of_input(now),
+                        Output::Wait => break,
+                    }
+                }
+            }
+            if server.asked().is_some() {
+                server.reply(now, true, None);
+            }
+            client.check(now);
+            server.check(now);
+            if client.is_over() && server.is_over() {
+                break;
+            }
+        }
+        assert!(client.is_over() && server.is_over(), "{client:?}\n{server:?}");
+        (client, server)
+    }
+
+    #[test]
+    fn bytes_of_a_size_go_each_way_and_both_sides_agree() {
+        for (way, up, down) in [(Way::Up, 300_000, 0), (Way::Down, 0, 300_000), (Way::Both, 300_000, 300_000)]
+        {
+            for most in [7, 1000, 1 << 20] {
+                let bytes = if most == 7 { 3000 } else { 300_000 };
+                let scale = |n: u64| n * bytes / 300_000;
+                let (client, server) = run(Flow::client(0, hello(way, 0, bytes), pattern()), most);
+                assert_eq!((client.error(), server.error()), (None, None), "{way:?}, {most}");
+                assert_eq!((client.sent(), client.received()), (scale(up), scale(down)), "{way:?}, {most}");
+                let trailer = client.trailer().expect("the server's words");
+                assert_eq!((trailer.received, trailer.sent), (scale(up), scale(down)), "{way:?}, {most}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_time_ends_the_sending_and_echoes_come_at_their_pace() {
+        let (client, _) = run(Flow::client(0, hello(Way::Up, 200, 0), pattern()), 1000);
+        assert_eq!(client.error(), None);
+        assert!((199_000..=201_000).contains(&client.sent()), "{}", client.sent());
+        let (client, server) = run(Flow::client(0, hello(Way::Echo, 200, 0), pattern()), 1000);
+        assert_eq!((client.error(), server.error()), (None, None));
+        assert!((35..=41).contains(&client.echoes().len()), "{}", client.echoes().len());
+    }
+
+    #[test]
+    fn what_is_no_hello_is_refused_in_words_that_reach_the_client() {
+        let mut server = Flow::server(0, pattern());
+        server.input(1, b"GET / HTTP/1.1\r\n");
+        let Output::Write(answer) = server.output(1) else { panic!("no answer") };
+        server.wrote(1, answer.len());
+        assert_eq!(server.output(1), Output::Shutdown);
+        assert!(server.is_over() && server.error().is_some());
+        let mut client = Flow::client(0, hello(Way::Up, 100, 0), pattern());
+        client.input(2, &answer);
+        assert!(client.is_over());
+        let error = client.error().expect("refused");
+        assert!(error.contains("the server refused") && error.contains("GET /"), "{error}");
+        let mut client = Flow::client(0, hello(Way::Up, 100, 0), pattern());
+        client.input(2, b"SSH-2.0-OpenSSH_9\r\n");
+        assert!(client.error().is_some_and(|error| error.contains("SSH-2.0-")), "{:?}", client.error());
+    }
+
+    #[test]
+    fn a_peer_that_goes_or_cheats_is_found_out() {
+        let served = |way, bytes| {
+            let mut server = Flow::server(0, pattern());
+            server.input(1, &hello(way, 0, bytes).encode());
+            server.reply(2, true, None);
+            server
+        };
+        let mut server = served(Way::Up, 10);
+        server.input(3, &[0; 11]);
+        assert!(server.error().is_some_and(|error| error.contains("more than it said")));
+        let mut server = served(Way::Down, 10);
+        server.input(3, &[0]);
+        assert!(server.error().is_some_and(|error| error.contains("where none belong")));
+        let mut server = served(Way::Up, 10);
+        server.check(SILENCE - 1);
+        assert!(!server.is_over());
+        server.check(SILENCE + 10);
+        assert!(server.is_over() && server.error().is_some_and(|error| error.contains("15 s")));
+
+        let mut client = Flow::client(0, hello(Way::Down, 0, 1000), pattern());
+        client.input(1, &Answer { engine: false, refusal: None }.encode());
+        client.input(2, &[7; 500]);
+        client.end_of_input(3);
+        assert!(
+            client.error().is_some_and(|error| error.contains("after 500 bytes")),
+            "{:?}",
+            client.error()
+        );
+        let mut client = Flow::client(0, hello(Way::Down, 0, 1000), pattern());
+        client.end_of_input(3);
+        assert!(client.error().is_some_and(|error| error.contains("before it answered")));
+    }
+}

@@ -1,0 +1,269 @@
+//! Throughput and latency between two endpoints, each the engine or a kernel.
+//!
+//! Every flow is a connection of its own, whose first bytes say what is wanted ([`protocol`]); [`flow`] is what both
+//! sides do, without I/O; [`sockets`] drives it on the kernel's sockets, a thread per flow, and [`engine`] on the
+//! engine's connections, behind the TUN devices of [`device`].
+
+pub mod device;
+pub mod engine;
+pub mod flow;
+pub mod protocol;
+pub mod sockets;
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use hdrhistogram::Histogram;
+
+use crate::clock::{Clock, Nanos};
+use flow::{Facts, Flow};
+use protocol::{Hello, Trailer, Way};
+
+/// The port, unless another is asked for.
+pub const PORT: u16 = 5202;
+/// How long a connection may take to open.
+pub const CONNECT_PATIENCE: Nanos = 10_000_000_000;
+/// How often what the stack says is asked for.
+const TICK: Nanos = 50_000_000;
+
+/// A flow's numbers while it runs, for any thread to read.
+#[derive(Debug, Default)]
+pub struct Gauge {
+    sent: AtomicU64,
+    received: AtomicU64,
+    srtt: AtomicU64,
+    retransmitted: AtomicU64,
+    running: AtomicBool,
+}
+
+/// A moment of a [`Gauge`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Reading {
+    /// Bulk bytes sent.
+    pub sent: u64,
+    /// Bulk bytes received.
+    pub received: u64,
+    /// Smoothed round-trip time, nanoseconds.
+    pub srtt: Nanos,
+    /// Segments sent again.
+    pub retransmitted: u64,
+}
+
+impl Gauge {
+    /// What it shows.
+    pub fn read(&self) -> Reading {
+        Reading {
+            sent: self.sent.load(Ordering::Relaxed),
+            received: self.received.load(Ordering::Relaxed),
+            srtt: self.srtt.load(Ordering::Relaxed),
+            retransmitted: self.retransmitted.load(Ordering::Relaxed),
+        }
+    }
+
+    fn show(&self, flow: &Flow) {
+        let facts = flow.facts();
+        self.sent.store(flow.sent(), Ordering::Relaxed);
+        self.received.store(flow.received(), Ordering::Relaxed);
+        self.srtt.store(facts.srtt, Ordering::Relaxed);
+        self.retransmitted.store(facts.retransmitted, Ordering::Relaxed);
+        self.running.store(flow.began().is_some(), Ordering::Relaxed);
+    }
+}
+
+/// What the threads of a client share.
+#[derive(Debug)]
+pub struct Board {
+    /// Its clock.
+    pub clock: Clock,
+    /// By flow.
+    pub gauges: Vec<Gauge>,
+    stop: Arc<AtomicBool>,
+    has_bulk: bool,
+    bulk_left: AtomicUsize,
+    done: Mutex<Vec<Done>>,
+}
+
+impl Board {
+    fn new(hellos: impl ExactSizeIterator<Item = Way> + Clone, stop: Arc<AtomicBool>) -> Board {
+        let bulk = hellos.clone().filter(|way| *way != Way::Echo).count();
+        Board {
+            clock: Clock::start(),
+            gauges: hellos.map(|_| Gauge::default()).collect(),
+            stop,
+            has_bulk: bulk > 0,
+            bulk_left: AtomicUsize::new(bulk),
+            done: Mutex::new(Vec::new()),
+        }
+    }
+
+    /// Whether some flow has begun.
+    pub fn is_running(&self) -> bool {
+        self.gauges.iter().any(|gauge| gauge.running.load(Ordering::Relaxed))
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    /// Before each look at a flow: echoes end with the bulk.
+    fn guide(&self, flow: &mut Flow) {
+        let echo = flow.hello().is_some_and(|hello| hello.way == Way::Echo);
+        if echo && self.has_bulk && self.bulk_left.load(Ordering::Relaxed) == 0 {
+            flow.wind_up();
+        }
+    }
+
+    fn finish(&self, done: Done) {
+        if done.way != Some(Way::Echo) {
+            let _ = self.bulk_left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1));
+        }
+        self.done.lock().unwrap_or_else(PoisonError::into_inner).push(done);
+    }
+
+    fn take(&self) -> Vec<Done> {
+        let mut done = std::mem::take(&mut *self.done.lock().unwrap_or_else(PoisonError::into_inner));
+        done.sort_by_key(|done| done.flow);
+        done
+    }
+}
+
+/// What one subflow did, on the engine.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Strand {
+    /// The path's index.
+    pub path: u16,
+    /// Bytes sent on it, repeats included.
+    pub sent: u64,
+    /// Smoothed round-trip time, nanoseconds.
+    pub srtt: Nanos,
+    /// Segments sent again.
+    pub retransmitted: u64,
+}
+
+/// What came of a flow.
+#[derive(Clone, Debug)]
+pub struct Done {
+    /// Its number in the session.
+    pub flow: u16,
+    /// What it was; `None` if that was never said.
+    pub way: Option<Way>,
+    /// Who it was with.
+    pub peer: Option<SocketAddr>,
+    /// What the client wanted.
+    pub hello: Option<Hello>,
+    /// Whether the engine answered; `None`: nobody did.
+    pub engine_answered: Option<bool>,
+    /// How long opening took (client).
+    pub connect: Option<Nanos>,
+    /// Bulk bytes sent.
+    pub sent: u64,
+    /// From the answer to the last byte that the stack took.
+    pub sending: Nanos,
+    /// Bulk bytes received.
+    pub received: u64,
+    /// From the answer to the last byte received.
+    pub receiving: Nanos,
+    /// What the server counted (client).
+    pub trailer: Option<Trailer>,
+    /// What the stack said last.
+    pub facts: Facts,
+    /// Subflows at most at one time.
+    pub subflows: u8,
+    /// Subflow by subflow (engine).
+    pub strands: Vec<Strand>,
+    /// Times from message to echo, nanoseconds (client).
+    pub echoes: Histogram<u64>,
+    /// What went wrong.
+    pub error: Option<String>,
+}
+
+impl Done {
+    fn of(flow: &Flow, number: u16, peer: Option<SocketAddr>, connect: Option<Nanos>) -> Done {
+        Done {
+            flow: flow.hello().map_or(number, |hello| hello.flow),
+            way: flow.hello().map(|hello| hello.way),
+            peer,
+            hello: flow.hello().cloned(),
+            engine_answered: flow.answer().map(|answer| answer.engine),
+            connect,
+            sent: flow.sent(),
+            sending: flow.sending(),
+            received: flow.received(),
+            receiving: flow.receiving(),
+            trailer: flow.trailer().copied(),
+            facts: *flow.facts(),
+            subflows: flow.subflows(),
+            strands: Vec::new(),
+            echoes: flow.echoes().clone(),
+            error: flow.error().map(str::to_string),
+        }
+    }
+}
+
+/// What a client measured.
+#[derive(Debug)]
+pub struct Measured {
+    /// By flow.
+    pub flows: Vec<Done>,
+    /// Counters by the kernel's names: of the engine's endpoint, or what the kernel's rose by meanwhile.
+    pub counters: Vec<(String, u64)>,
+}
+
+/// What a server tells while it runs.
+#[derive(Debug)]
+pub enum Word {
+    /// A flow was accepted and has said what it wants.
+    Began(SocketAddr, Hello),
+    /// A flow is over.
+    Ended(Box<Done>),
+}
+
+/// How a server runs.
+pub struct Service {
+    /// Set it, and the server ends.
+    pub stop: Arc<AtomicBool>,
+    /// End after the first session.
+    pub once: bool,
+    /// Is told what happens.
+    pub tell: std::sync::mpsc::Sender<Word>,
+}
+
+impl std::fmt::Debug for Service {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Service").field("once", &self.once).finish_non_exhaustive()
+    }
+}
+
+/// When `--once` is over: every flow of a session has come and gone, or the rest stays away.
+#[derive(Debug, Default)]
+struct Sessions {
+    active: usize,
+    /// Session, its flows, and how many are over.
+    first: Option<(u64, u16, u16)>,
+    idle_since: Option<Nanos>,
+}
+
+/// How long missing flows of a session are waited for.
+const STRAGGLERS: Nanos = 5_000_000_000;
+
+impl Sessions {
+    fn began(&mut self, hello: &Hello) {
+        self.first.get_or_insert((hello.session, hello.flows, 0));
+    }
+
+    fn ended(&mut self, now: Nanos, done: &Done) {
+        if let (Some((session, _, over)), Some(hello)) = (&mut self.first, &done.hello)
+            && *session == hello.session
+        {
+            *over += 1;
+            self.idle_since = Some(now);
+        }
+    }
+
+    fn is_over(&self, now: Nanos) -> bool {
+        let Some((_, flows, over)) = self.first else { return false };
+        let stale = self.idle_since.is_some_and(|since| now > since + STRAGGLERS);
+        self.active == 0 && (over >= flows || (over > 0 && stale))
+    }
+}

@@ -1,0 +1,380 @@
+//! A measurement on the kernel's sockets: a thread per flow, as the kernel's own tools have it.
+
+use std::collections::BTreeMap;
+use std::io::{self, Read, Write};
+use std::net::{IpAddr, Shutdown, SocketAddr};
+use std::os::fd::AsFd;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use bytes::Bytes;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use socket2::{SockAddr, Socket};
+
+use super::flow::{Facts, Flow, Output};
+use super::protocol::{Hello, MOST_FLOWS, Way};
+use super::{Board, CONNECT_PATIENCE, Done, Gauge, Measured, Service, Sessions, TICK, Word};
+use crate::clock::{Clock, Nanos};
+use crate::kernel::{self, SocketConfig};
+use crate::transfer::pattern;
+
+/// Read at a time.
+const CHUNK: usize = 256 << 10;
+/// Reads before writes have their turn again, and the other way round.
+const TURNS: usize = 16;
+/// The stop flag is looked at this often at least, milliseconds.
+const PATIENCE: u16 = 50;
+
+/// What a client on the kernel does.
+#[derive(Clone, Debug)]
+pub struct Client {
+    /// Where to.
+    pub remote: SocketAddr,
+    /// From where; `None`: the kernel chooses.
+    pub local: Option<IpAddr>,
+    /// Multipath TCP, or plain TCP.
+    pub multipath: bool,
+    /// Congestion control by the kernel's name; `None`: the system's default.
+    pub congestion: Option<String>,
+    /// The flows.
+    pub hellos: Vec<Hello>,
+}
+
+fn facts(socket: &Socket) -> Facts {
+    // A connection that is gone has nothing to say: zeros.
+    let infos = kernel::tcp_infos(socket).unwrap_or_default();
+    let info = kernel::info(socket).ok().flatten();
+    let srtts = infos.iter().map(|info| u64::from(info.srtt_us) * 1000).filter(|srtt| *srtt > 0);
+    Facts {
+        retransmitted: infos.iter().map(|info| u64::from(info.retransmitted)).sum(),
+        srtt: srtts.min().unwrap_or(0),
+        subflows: infos.len() as u8,
+        multipath: info.is_some_and(|info| !info.fallback),
+        acknowledged: infos.iter().map(|info| info.acknowledged).sum(),
+    }
+}
+
+/// What the driver of a flow is told from outside.
+trait Guide {
+    fn before(&self, now: Nanos, flow: &mut Flow, socket: &Socket);
+    fn shown(&self, flow: &Flow);
+}
+
+/// Drives a flow to its end.
+fn drive(socket: &Socket, clock: Clock, flow: &mut Flow, guide: &impl Guide) {
+    let mut buffer = vec![0; CHUNK];
+    let mut tick = 0;
+    while !flow.is_over() {
+        let now = clock.now();
+        flow.check(now);
+        guide.before(now, flow, socket);
+        if now >= tick || flow.has_last_word(now) {
+            tick = now + TICK;
+            flow.learn(now, facts(socket));
+            guide.shown(flow);
+        }
+        let wants = write(socket, clock, flow);
+        let came = read(socket, clock, flow, &mut buffer);
+        guide.shown(flow);
+        if came || flow.is_over() {
+            // What came may be answered: no wait.
+            continue;
+        }
+        let now = clock.now();
+        let mut events = PollFlags::empty();
+        events.set(PollFlags::POLLIN, !flow.has_ended());
+        events.set(PollFlags::POLLOUT, wants);
+        let due = flow.wake(now).unwrap_or(now).min(tick).saturating_sub(now);
+        let millis = due.div_ceil(1_000_000).min(u64::from(PATIENCE)) as u16;
+        let mut fds = [PollFd::new(socket.as_fd(), events)];
+        // An interruption by a signal only makes the next look come early.
+        let _ = poll(&mut fds, PollTimeout::from(millis));
+    }
+    flow.learn(clock.now(), facts(socket));
+    guide.shown(flow);
+}
+
+/// Writes what the flow wants written; whether the socket has no room for the rest.
+fn write(mut socket: &Socket, clock: Clock, flow: &mut Flow) -> bool {
+    for _ in 0..TURNS {
+        match flow.output(clock.now()) {
+            Output::Write(bytes) => match socket.write(&bytes) {
+                Ok(len) => flow.wrote(clock.now(), len),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return true,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => flow.fail(broken(&error)),
+            },
+            Output::Shutdown => {
+                if let Err(error) = socket.shutdown(Shutdown::Write) {
+                    flow.fail(broken(&error));
+                }
+            }
+            Output::Wait => return false,
+        }
+        if flow.is_over() {
+            return false;
+        }
+    }
+    true
+}
+
+/// Reads what there is; whether there was something.
+fn read(mut socket: &Socket, clock: Clock, flow: &mut Flow, buffer: &mut [u8]) -> bool {
+    for turn in 0..TURNS {
+        if flow.has_ended() {
+            return turn > 0;
+        }
+        match socket.read(buffer) {
+            Ok(0) => flow.end_of_input(clock.now()),
+            Ok(len) => flow.input(clock.now(), &buffer[..len]),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return turn > 0,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => flow.fail(broken(&error)),
+        }
+    }
+    true
+}
+
+/// What a broken connection is called.
+fn broken(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionAborted => {
+            "the peer is gone: it reset the connection in mid-run".into()
+        }
+        _ => format!("the connection broke: {error}"),
+    }
+}
+
+struct ClientGuide<'a> {
+    board: &'a Board,
+    gauge: &'a Gauge,
+}
+
+impl Guide for ClientGuide<'_> {
+    fn before(&self, _now: Nanos, flow: &mut Flow, _socket: &Socket) {
+        if self.board.is_stopped() {
+            flow.fail("interrupted");
+        }
+        self.board.guide(flow);
+    }
+
+    fn shown(&self, flow: &Flow) {
+        self.gauge.show(flow);
+    }
+}
+
+fn open(client: &Client) -> io::Result<Socket> {
+    let config = SocketConfig {
+        multipath: client.multipath,
+        congestion: client.congestion.as_deref(),
+        ..SocketConfig::default()
+    };
+    let socket = kernel::socket(client.remote.is_ipv6(), &config)?;
+    if let Some(local) = client.local {
+        socket.bind(&SockAddr::from(SocketAddr::new(local, 0)))?;
+    }
+    socket.set_tcp_nodelay(true)?;
+    socket.connect_timeout(&SockAddr::from(client.remote), Duration::from_nanos(CONNECT_PATIENCE))?;
+    socket.set_nonblocking(true)?;
+    Ok(socket)
+}
+
+fn unopened(remote: SocketAddr, error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::ConnectionRefused => {
+            format!("{remote} refused the connection: is `ropewalk perf server` running there?")
+        }
+        io::ErrorKind::TimedOut => {
+            format!("{remote} didn't answer within {} s", CONNECT_PATIENCE / 1_000_000_000)
+        }
+        io::ErrorKind::NotFound => {
+            let known = allowed();
+            format!("{error}; this kernel allows: {known}")
+        }
+        _ => format!("connecting to {remote}: {error}"),
+    }
+}
+
+fn run(client: &Client, board: &Board, number: usize, bulk: Bytes) {
+    let started = board.clock.now();
+    let hello = &client.hellos[number];
+    let done = match open(client) {
+        Ok(socket) => {
+            let now = board.clock.now();
+            let mut flow = Flow::client(now, hello.clone(), bulk);
+            let guide = ClientGuide { board, gauge: &board.gauges[number] };
+            drive(&socket, board.clock, &mut flow, &guide);
+            Done::of(&flow, number as u16, Some(client.remote), Some(now - started))
+        }
+        Err(error) => {
+            // What this machine's kernel refuses is no word of the server's.
+            let mut flow = Flow::client(started, hello.clone(), bulk);
+            flow.fail(unopened(client.remote, &error));
+            Done::of(&flow, number as u16, Some(client.remote), None)
+        }
+    };
+    board.finish(done);
+}
+
+/// Runs a client to its end. `observe` is called every few milliseconds.
+///
+/// # Errors
+/// If a thread can't be started. A flow that fails says so itself.
+pub fn client(
+    client: &Client,
+    stop: std::sync::Arc<std::sync::atomic::AtomicBool>,
+    mut observe: impl FnMut(&Board),
+) -> io::Result<Measured> {
+    let board = Board::new(client.hellos.iter().map(|hello| hello.way), stop);
+    let before: BTreeMap<_, _> = kernel::counters().unwrap_or_default().into_iter().collect();
+    let bulk = pattern();
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..client.hellos.len())
+            .map(|number| {
+                let (board, bulk) = (&board, bulk.clone());
+                std::thread::Builder::new().spawn_scoped(scope, move || run(client, board, number, bulk))
+            })
+            .collect::<io::Result<_>>()?;
+        while !workers.iter().all(std::thread::ScopedJoinHandle::is_finished) {
+            observe(&board);
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        observe(&board);
+        Ok::<(), io::Error>(())
+    })?;
+    Ok(Measured { flows: board.take(), counters: risen(&before) })
+}
+
+/// What the kernel's counters rose by.
+fn risen(before: &BTreeMap<String, u64>) -> Vec<(String, u64)> {
+    let now = kernel::counters().unwrap_or_default();
+    now.into_iter()
+        .map(|(name, value)| {
+            let rise = value.saturating_sub(before.get(&name).copied().unwrap_or(0));
+            (name, rise)
+        })
+        .collect()
+}
+
+/// What a server on the kernel does.
+#[derive(Clone, Debug)]
+pub struct Server {
+    /// Where it listens.
+    pub address: SocketAddr,
+    /// Multipath TCP (which serves plain TCP as well), or plain TCP.
+    pub multipath: bool,
+}
+
+struct ServerGuide<'a> {
+    service: &'a Service,
+    peer: SocketAddr,
+    busy: bool,
+}
+
+impl Guide for ServerGuide<'_> {
+    fn before(&self, now: Nanos, flow: &mut Flow, socket: &Socket) {
+        if self.service.stop.load(Ordering::Relaxed) {
+            flow.fail("the server was interrupted");
+        }
+        if let Some(hello) = flow.asked().cloned() {
+            let refusal = if self.busy { Some(busy()) } else { refusal(&hello, socket) };
+            if refusal.is_none() {
+                let _ = self.service.tell.send(Word::Began(self.peer, hello));
+            }
+            flow.reply(now, false, refusal);
+        }
+    }
+
+    fn shown(&self, _flow: &Flow) {}
+}
+
+/// What a server with too much to do says.
+pub(super) fn busy() -> String {
+    format!("{MOST_FLOWS} flows are under way, and more aren't allowed")
+}
+
+/// The congestion controls that an ordinary user may choose.
+fn allowed() -> String {
+    let list = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_allowed_congestion_control");
+    list.unwrap_or_default().trim().into()
+}
+
+fn refusal(hello: &Hello, socket: &Socket) -> Option<String> {
+    if !hello.scheduler.is_empty() {
+        return Some(format!(
+            "scheduler `{}` was asked for, but the server sends with the Linux kernel's stack, which has its own: start it with --stack engine, or leave --scheduler away",
+            hello.scheduler
+        ));
+    }
+    let name = &hello.congestion;
+    if name.is_empty() || hello.way == Way::Echo {
+        return None;
+    }
+    let error = socket.set_tcp_congestion(name.as_bytes()).err()?;
+    Some(format!("congestion control `{name}` ({error}); the server's kernel allows: {}", allowed()))
+}
+
+fn serve(socket: &Socket, peer: SocketAddr, clock: Clock, busy: bool, service: &Service) -> Done {
+    let mut flow = Flow::server(clock.now(), pattern());
+    let ready = socket.set_nonblocking(true).and_then(|()| socket.set_tcp_nodelay(true));
+    if let Err(error) = ready {
+        flow.fail(broken(&error));
+    }
+    drive(socket, clock, &mut flow, &ServerGuide { service, peer, busy });
+    Done::of(&flow, 0, Some(peer), None)
+}
+
+/// Listens; `ready` is told where. Returns at the stop flag, or when `once` is over; then with the kernel's counters'
+/// rise.
+///
+/// # Errors
+/// If the address can't be listened on.
+pub fn server(
+    server: &Server,
+    service: &Service,
+    ready: impl FnOnce(SocketAddr),
+) -> io::Result<Vec<(String, u64)>> {
+    let config = SocketConfig { multipath: server.multipath, congestion: None, ..SocketConfig::default() };
+    let before: BTreeMap<_, _> = kernel::counters().unwrap_or_default().into_iter().collect();
+    let context =
+        |error: io::Error| io::Error::new(error.kind(), format!("listening on {}: {error}", server.address));
+    let listener = kernel::socket(server.address.is_ipv6(), &config)?;
+    listener.set_reuse_address(true)?;
+    listener.bind(&SockAddr::from(server.address)).map_err(context)?;
+    listener.listen(1024).map_err(context)?;
+    listener.set_nonblocking(true)?;
+    ready(listener.local_addr()?.as_socket().unwrap_or(server.address));
+    let clock = Clock::start();
+    let mut sessions = Sessions::default();
+    std::thread::scope(|scope| {
+        let mut workers: Vec<std::thread::ScopedJoinHandle<'_, Done>> = Vec::new();
+        loop {
+            while let Ok((socket, address)) = listener.accept() {
+                let peer = address.as_socket().unwrap_or(server.address);
+                let busy = workers.len() >= usize::from(MOST_FLOWS);
+                let worker = std::thread::Builder::new()
+                    .spawn_scoped(scope, move || serve(&socket, peer, clock, busy, service));
+                workers.extend(worker);
+            }
+            let now = clock.now();
+            let (over, going): (Vec<_>, Vec<_>) =
+                workers.into_iter().partition(|worker| worker.is_finished());
+            workers = going;
+            sessions.active = workers.len();
+            for done in over.into_iter().filter_map(|worker| worker.join().ok()) {
+                if let Some(hello) = done.hello.as_ref().filter(|_| done.engine_answered.is_some()) {
+                    sessions.began(hello);
+                }
+                sessions.ended(now, &done);
+                let _ = service.tell.send(Word::Ended(Box::new(done)));
+            }
+            let stopped = service.stop.load(Ordering::Relaxed) && workers.is_empty();
+            if stopped || (service.once && sessions.is_over(now)) {
+                break;
+            }
+            let mut fds = [PollFd::new(listener.as_fd(), PollFlags::POLLIN)];
+            let _ = poll(&mut fds, PollTimeout::from(20u8));
+        }
+    });
+    Ok(risen(&before))
+}
