@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use ropewalk_host::clock::Clock;
-use ropewalk_host::netns::{Namespace, become_root_of_own_user_namespace};
+use ropewalk_host::netns::{Namespace, become_root_of_own_user_namespace, kill_group};
 use ropewalk_host::network::{KernelEnd, PathConfig, Side, client_v4, server_v4};
 use ropewalk_host::tun::Offload;
 use ropewalk_host::world::{End, PathLinks, World};
@@ -73,11 +73,17 @@ fn other(error: impl std::fmt::Display) -> Failure {
     Failure::Other(error.to_string())
 }
 
-/// A child that doesn't outlive this struct.
-struct Companion(Child);
+/// How long the peer may take to end by itself once the program has ended: a server's last words.
+const PEER_GRACE: u64 = 300_000_000;
+
+/// A child that doesn't outlive this struct, nor does what it started if it leads a group of its own.
+struct Companion(Child, bool);
 
 impl Drop for Companion {
     fn drop(&mut self) {
+        if self.1 {
+            kill_group(&self.0);
+        }
         // It may have ended by itself.
         let _ = self.0.kill();
         let _ = self.0.wait();
@@ -189,11 +195,14 @@ pub(crate) fn run(registries: &Registries, options: &Options) -> Result<ExitCode
     });
     let clock = Clock::start();
     let outcome = (|| {
-        let _peer = match peer_command {
-            Some(command) => {
+        let mut peer = match peer_command {
+            Some(mut command) => {
+                // A group of its own, to be ended as a whole: the shell may have started others.
+                std::os::unix::process::CommandExt::process_group(&mut command, 0);
                 let mut peer = Companion(
                     spawn(&server_space, command)
                         .map_err(|error| other(format!("the peer's command: {error}")))?,
+                    true,
                 );
                 wait_until_listening(&server_space, &mut peer)?;
                 Some(peer)
@@ -202,9 +211,17 @@ pub(crate) fn run(registries: &Registries, options: &Options) -> Result<ExitCode
         };
         let mut child = Companion(
             spawn(&client_space, client_command).map_err(|error| other(format!("{client_name}: {error}")))?,
+            false,
         );
         loop {
             if let Some(status) = child.0.try_wait().map_err(other)? {
+                let until = clock.now() + PEER_GRACE;
+                while let Some(Companion(peer, _)) = &mut peer
+                    && matches!(peer.try_wait(), Ok(None))
+                    && clock.now() < until
+                {
+                    std::thread::sleep(Duration::from_millis(5));
+                }
                 return Ok(status);
             }
             if failed.load(Ordering::Relaxed) {

@@ -141,6 +141,13 @@ impl Namespace {
     }
 }
 
+/// Ends a child and everything that it started, if it was spawned as the leader of a process group of its own.
+pub fn kill_group(child: &std::process::Child) {
+    use nix::sys::signal::{Signal, killpg};
+    // It may have ended by itself.
+    let _ = killpg(nix::unistd::Pid::from_raw(child.id() as i32), Signal::SIGKILL);
+}
+
 /// For an ordinary user: enters a user namespace in which this process may make network namespaces. Call it
 /// before any other thread is started; it does nothing for root.
 ///
