@@ -6,7 +6,7 @@
 //! the first that is free. Devices are named `ropeN` and vanish with the process.
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::netns::Namespace;
 use crate::network::KernelEnd;
@@ -54,8 +54,13 @@ fn default_address(n: u8, v6: bool) -> IpAddr {
     }
 }
 
+/// Whether a device of this namespace has the address.
 fn is_taken(address: IpAddr) -> bool {
-    UdpSocket::bind((address, 0)).is_ok()
+    let mut all = nix::ifaddrs::getifaddrs().into_iter().flatten().filter_map(|one| one.address);
+    all.any(|one| match address {
+        IpAddr::V4(v4) => one.as_sockaddr_in().is_some_and(|one| one.ip() == v4),
+        IpAddr::V6(v6) => one.as_sockaddr_in6().is_some_and(|one| one.ip() == v6),
+    })
 }
 
 /// The first `count` free pairs from `first` on.
