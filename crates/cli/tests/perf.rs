@@ -112,9 +112,9 @@ fn every_way_with_the_engine_at_either_end_and_the_counters_agree() {
                 );
             }
             let latency = &result["latency"];
-            assert!(number(&latency["round_trips"]) >= 3.0, "{case}: {latency}");
+            assert!(number(&latency["round_trips"]) >= 1.0, "{case}: {latency}");
             assert!(number(&latency["rtt_min_us"]) <= number(&latency["rtt_p99_us"]), "{case}: {latency}");
-            assert!(result["intervals"].as_array().is_some_and(|list| list.len() >= 2), "{case}: {result}");
+            assert!(result["intervals"].as_array().is_some_and(|list| !list.is_empty()), "{case}: {result}");
             // Three connections, the same on both sides' word.
             for name in ["MPTcpExtMPCapableSYNTX", "MPTcpExtMPCapableSYNACKRX"] {
                 assert_eq!(result["counters"][name], 3, "{case}: {name} in {}", result["counters"]);
