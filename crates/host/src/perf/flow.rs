@@ -428,8 +428,15 @@ impl Flow {
         if facts.acknowledged != self.facts.acknowledged {
             self.last_progress = now;
         }
+        if facts.subflows == 0 {
+            // A connection that is gone: what it said last stands.
+            return;
+        }
         self.subflows = self.subflows.max(facts.subflows);
-        self.facts = facts;
+        // Subflows that went have taken their counts with them.
+        let retransmitted = facts.retransmitted.max(self.facts.retransmitted);
+        let srtt = if facts.srtt == 0 { self.facts.srtt } else { facts.srtt };
+        self.facts = Facts { retransmitted, srtt, ..facts };
     }
 
     /// No new bytes are sent; the flow ends in good order.
