@@ -44,6 +44,8 @@ pub struct Request {
 pub const REQUEST: usize = 16;
 /// The pattern's period: a prime, so that no power of two hides an error.
 const PERIOD: usize = 65_521;
+/// The engine is given pieces of this many bytes: super-segments that span two are copied.
+const PIECE: usize = 16 * PERIOD;
 /// Read and written at a time.
 const CHUNK: usize = 256 << 10;
 /// How long a sender waits for the subflows that it wants.
@@ -73,7 +75,11 @@ impl Request {
 
 /// The stream's bytes, twice over, so that a slice of up to a period can start anywhere in the first.
 pub fn pattern() -> Bytes {
-    (0..2 * PERIOD)
+    repeated(2 * PERIOD)
+}
+
+fn repeated(len: usize) -> Bytes {
+    (0..len)
         .map(|at| {
             let at = (at % PERIOD) as u32;
             (at.wrapping_mul(0x9e37_79b1) >> 24) as u8
@@ -184,6 +190,8 @@ pub struct Transfers {
     flows: BTreeMap<ConnectionId, Flow>,
     failed_to_open: Vec<Outcome>,
     pattern: Bytes,
+    /// Many periods of it.
+    stream: Bytes,
     shared: Arc<std::sync::Mutex<Vec<Outcome>>>,
 }
 
@@ -203,6 +211,7 @@ impl Transfers {
             flows: BTreeMap::new(),
             failed_to_open: Vec::new(),
             pattern: pattern(),
+            stream: repeated(PERIOD + PIECE),
             shared: Arc::clone(&shared),
         };
         (transfers, shared)
@@ -236,8 +245,8 @@ impl Transfers {
         flow.hold_until = now;
         while flow.written < total {
             let start = (flow.written % PERIOD as u64) as usize;
-            let len = (total - flow.written).min(PERIOD as u64) as usize;
-            match endpoint.write(now, id, self.pattern.slice(start..start + len)) {
+            let len = (total - flow.written).min(PIECE as u64) as usize;
+            match endpoint.write(now, id, self.stream.slice(start..start + len)) {
                 Ok(taken) => {
                     flow.written += taken as u64;
                     if self.abort_after.is_some_and(|most| flow.written >= most) {

@@ -173,6 +173,8 @@ pub struct Connection<P: Payload> {
     pub(crate) stats: ConnectionStats,
     /// Something may have changed for the scheduler.
     pub(crate) ask: bool,
+    /// A super-segment in the making: the subflow at whose queue's end it waits, its begin and end.
+    pub(crate) gathered: Option<(usize, u64, u64)>,
     /// Some subflow may have something to send.
     pub(crate) dirty: bool,
     pub(crate) next_strand: usize,
@@ -216,6 +218,7 @@ impl<P: Payload> Connection<P> {
             joins: VecDeque::new(),
             stats: ConnectionStats::default(),
             ask: false,
+            gathered: None,
             dirty: true,
             next_strand: 0,
             blocked_since: None,

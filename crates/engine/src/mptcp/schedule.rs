@@ -106,7 +106,19 @@ impl<P: Payload> Connection<P> {
             let full =
                 flow.queued_bytes + u64::from(flow.mss) > u64::from(max_segments) * u64::from(flow.mss);
             if full || flow.window_space() == 0 || self.place(now, max_segments) != Some(index) {
-                return;
+                break;
+            }
+        }
+        self.assemble();
+    }
+
+    /// Puts the payload of what was gathered together, once: each time it grew would copy it as often as there are
+    /// segments in it, where it spans several of the application's writes.
+    fn assemble(&mut self) {
+        if let Some((index, start, end)) = self.gathered.take() {
+            let payload = self.send.get(start, (end - start) as u32);
+            if let Some(strand) = self.strands[index].as_mut() {
+                strand.tcp.replace_tail(payload);
             }
         }
     }
@@ -218,23 +230,24 @@ impl<P: Payload> Connection<P> {
         // Where super-segments are wanted, what goes on from the last piece becomes one with it; not if that piece has
         // arrived over another subflow meanwhile, as its bytes are gone.
         let una = self.send.una;
-        let tail = match &self.strands[index] {
-            Some(strand) if max_segments > 1 => strand.tcp.queued_tail().filter(|(tag, end)| {
-                *end == start
-                    && *tag >= una
-                    && start + len - tag <= (u64::from(max_segments) * mss).min(65_534)
-            }),
+        let tail = match (self.gathered, &self.strands[index]) {
+            (Some((at, from, end)), _) => (at == index).then_some((from, end)),
+            (None, Some(strand)) if max_segments > 1 => strand.tcp.queued_tail(),
             _ => None,
         };
-        let from = tail.map_or(start, |(tag, _)| tag);
-        let payload = self.send.get(from, (start + len - from) as u32);
+        let tail = tail.filter(|(tag, end)| {
+            *end == start && *tag >= una && start + len - tag <= (u64::from(max_segments) * mss).min(65_534)
+        });
         let chunk =
             Chunk { offset: start, len: len as u32, carriers: 1 << subflow.0, last: subflow, sent_at: now };
         self.send.chunks.insert(chunk);
-        if let Some((mut cx, strand)) = self.split(now, index) {
-            if tail.is_some() {
-                strand.tcp.extend_tail(&mut cx, payload);
-            } else {
+        if let Some((from, _)) = tail {
+            self.flows[index].queued_bytes += len;
+            self.gathered = Some((index, from, start + len));
+        } else {
+            self.assemble();
+            let payload = self.send.get(start, len as u32);
+            if let Some((mut cx, strand)) = self.split(now, index) {
                 strand.tcp.push(&mut cx, start, payload);
             }
         }
@@ -273,6 +286,7 @@ impl<P: Payload> Connection<P> {
     }
 
     fn repeat(&mut self, now: Nanos, index: usize, chunk: Chunk) {
+        self.assemble();
         let payload = self.send.get(chunk.offset, chunk.len);
         self.send.repeated(chunk.offset, SubflowId(index as u8), now);
         if let Some((mut cx, strand)) = self.split(now, index) {

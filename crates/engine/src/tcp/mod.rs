@@ -369,10 +369,9 @@ impl<P: Payload> Subflow<P> {
     }
 
     /// Puts `payload`, which begins as the piece pushed last does and goes on where that ends, in its place: what is
-    /// one piece leaves as one super-segment.
-    pub fn extend_tail(&mut self, cx: &mut Context<'_>, payload: P) {
+    /// one piece leaves as one super-segment. The flow's count of queued bytes was raised when it was promised.
+    pub fn replace_tail(&mut self, payload: P) {
         if let Some((_, tail)) = self.queue.back_mut() {
-            cx.flow().queued_bytes += (payload.len() - tail.len()) as u64;
             *tail = payload;
         }
     }

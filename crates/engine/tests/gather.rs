@@ -1,0 +1,113 @@
+//! Super-segments out of many small writes: what they carry is put together once.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use ropewalk_engine::config::{BufferConfig, ConnectionConfig, EndpointConfig, PathManagerConfig, TcpConfig};
+use ropewalk_engine::endpoint::{ConnectionId, Endpoint};
+use ropewalk_engine::mptcp::Event;
+use ropewalk_engine::{Entropy, PathId, congestion, scheduler};
+use ropewalk_wire::{Extent, Payload};
+
+/// Bytes that were copied to make pieces one.
+static JOINED: AtomicUsize = AtomicUsize::new(0);
+
+/// A length that counts what joining costs.
+#[derive(Clone, Default, Debug)]
+struct Counted(Extent);
+
+impl Payload for Counted {
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    fn slice(&self, start: usize, end: usize) -> Self {
+        Counted(self.0.slice(start, end))
+    }
+
+    fn join(pieces: &[Self]) -> Self {
+        let whole = Extent(pieces.iter().map(|piece| piece.0.0).sum());
+        if pieces.len() > 1 {
+            JOINED.fetch_add(whole.len(), Ordering::Relaxed);
+        }
+        Counted(whole)
+    }
+
+    fn ones_complement_sum(&self) -> Option<u16> {
+        None
+    }
+}
+
+#[derive(Debug)]
+struct Steps(u64);
+
+impl Entropy for Steps {
+    fn next_u64(&mut self) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.0
+    }
+}
+
+#[test]
+fn bytes_are_put_together_once_for_a_super_segment() {
+    const TOTAL: usize = 8 << 20;
+    const WRITE: usize = 3_000;
+    const MAX_SEGMENTS: u32 = 44;
+    let config = Arc::new(ConnectionConfig {
+        tcp: TcpConfig::default(),
+        multipath: true,
+        checksum: false,
+        send_buffer: BufferConfig::fixed(1 << 20),
+        receive_buffer: BufferConfig::fixed(1 << 20),
+        scheduler: scheduler::builtin().parse("minrtt").expect("a scheduler"),
+        congestion: congestion::builtin().parse("cubic").expect("a congestion control"),
+        path_manager: PathManagerConfig::default(),
+        trace_decisions: false,
+    });
+    let server_address: SocketAddr = "10.0.0.1:80".parse().expect("an address");
+    let mut ends = [
+        Endpoint::<Counted, _>::new(EndpointConfig::default(), Steps(1)),
+        Endpoint::new(EndpointConfig::default(), Steps(2)),
+    ];
+    ends[1].listen(server_address, Arc::clone(&config));
+    let local = "10.0.0.2:0".parse().expect("an address");
+    let client = ends[0].connect(0, PathId(0), local, server_address, config).expect("a connection");
+    let mut server: Option<ConnectionId> = None;
+    let (mut written, mut received, mut now, mut largest) = (0, 0, 0_u64, 0);
+    while received < TOTAL {
+        now += 100_000;
+        assert!(now < 60_000_000_000, "stalled at {received} bytes");
+        for end in 0..2 {
+            ends[end].on_timeout(now);
+            while let Some((path, segment)) = ends[end].poll_transmit(now, MAX_SEGMENTS) {
+                largest = largest.max(segment.payload.len());
+                ends[1 - end].on_segment(now, path, segment);
+            }
+        }
+        while let Some((id, event)) = ends[1].poll_event() {
+            if let Event::Accepted { .. } = event {
+                server = Some(id);
+            }
+        }
+        while ends[0].poll_event().is_some() {}
+        while written < TOTAL {
+            match ends[0].write(now, client, Counted(Extent(WRITE.min(TOTAL - written) as u32))) {
+                Ok(0) | Err(_) => break,
+                Ok(taken) => written += taken,
+            }
+        }
+        // Reading joins pieces as well: only what sending costs counts.
+        let joined = JOINED.load(Ordering::Relaxed);
+        while let Some(id) = server
+            && let Ok(Some(data)) = ends[1].read(now, id, 1 << 20)
+            && !data.is_empty()
+        {
+            received += data.len();
+        }
+        JOINED.store(joined, Ordering::Relaxed);
+    }
+    assert!(largest > 40_000, "super-segments of {largest} bytes at most");
+    let joined = JOINED.load(Ordering::Relaxed);
+    assert!(joined <= 2 * TOTAL, "{joined} bytes were copied to send {TOTAL}");
+}
