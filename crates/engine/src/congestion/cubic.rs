@@ -404,6 +404,8 @@ mod tests {
             assert_close(metric(&*cubic, &flows, "w_max"), expected);
             lose(&mut *cubic, &mut flows, 80, LossCause::FastRetransmit);
             assert_close(metric(&*cubic, &flows, "w_max"), 80.0);
+            lose(&mut *cubic, &mut flows, 80, LossCause::FastRetransmit);
+            assert_close(metric(&*cubic, &flows, "w_max"), 80.0);
         }
     }
 
@@ -482,6 +484,9 @@ mod tests {
         lose(&mut *cubic, &mut flows, 10, LossCause::FastRetransmit);
         cubic.on_ack(&mut flows, 0, &at(0, 7));
         assert_close(metric(&*cubic, &flows, "w_est"), 7.0 + 0.9 / 1.7);
+        assert_eq!(flows[0].cwnd, 7, "half a segment more");
+        cubic.on_ack(&mut flows, 0, &at(0, 7));
+        assert_eq!(flows[0].cwnd, 8, "7 + 2 x 0.52941");
     }
 
     #[test]
@@ -561,6 +566,32 @@ mod tests {
         }
     }
 
+    #[test]
+    fn for_a_second_after_a_stage_began_no_sample_counts_as_the_least() {
+        // As above, a second into the stage: W(2) = 95.6 with srtt ahead, W(1.1) = 87.9 with the least.
+        for (sampled, expected) in [(2 * SECOND - 1, 95), (2 * SECOND, 87)] {
+            let mut flows = flows(&[flow(100, 1000)]);
+            let mut cubic = build("cubic:linux");
+            lose(&mut *cubic, &mut flows, 100, LossCause::FastRetransmit);
+            cubic.on_ack(&mut flows, 0, &at(SECOND, 1));
+            cubic.on_ack(&mut flows, 0, &Ack { rtt: Some(100 * MILLISECOND), ..at(sampled, 0) });
+            cubic.on_ack(&mut flows, 0, &at(2 * SECOND, 70));
+            assert_eq!(flows[0].cwnd, expected, "{sampled}");
+        }
+    }
+
+    #[test]
+    fn slow_start_begins_no_stage() {
+        let mut flows = flows(&[flow(100, 100)]);
+        let mut cubic = build("cubic");
+        lose(&mut *cubic, &mut flows, 100, LossCause::FastRetransmit);
+        flows[0].cwnd = 60;
+        cubic.on_ack(&mut flows, 0, &at(0, 10));
+        assert_eq!((flows[0].cwnd, metric(&*cubic, &flows, "k")), (70, 0.0));
+        cubic.on_ack(&mut flows, 0, &at(0, 1));
+        assert_close(metric(&*cubic, &flows, "k"), 4.217163326508746);
+    }
+
     /// Slow start over a path of 100 ms, `gap` between ACKs and the sample of the j-th ACK in its round.
     fn slow_start_exit(spec: &str, first: u32, gap: Nanos, rtt: fn(u32, u32) -> Nanos) -> u32 {
         let mut flows = flows(&[flow(first, 100)]);
@@ -597,7 +628,7 @@ mod tests {
         // Least 100 ms: the limit is 12.5 ms more. In round 2 every sample is 113 ms: the ninth ends it.
         let late = |round, _| if round == 1 { 100 * MILLISECOND } else { 113 * MILLISECOND };
         assert_eq!(slow_start_exit("cubic", 20, 3 * MILLISECOND, late), 40 + 8);
-        let slightly = |round, _| if round == 1 { 100 * MILLISECOND } else { 112 * MILLISECOND };
+        let slightly = |round, _| if round == 1 { 100 * MILLISECOND } else { 112_500_000 };
         assert_eq!(slow_start_exit("cubic", 20, 3 * MILLISECOND, slightly), u32::MAX);
         // One early sample keeps the round's least down.
         let one_low = |round, j| if round == 1 || j == 3 { 100 * MILLISECOND } else { 130 * MILLISECOND };

@@ -288,6 +288,11 @@ mod tests {
         flows[0].cwnd = 4;
         assert_close(olia("olia").metrics(&flows, 0)[0].1, 0.0);
         assert_close(olia("olia:linux").metrics(&flows, 0)[0].1, 0.5);
+        // 60000 bytes: l/rtt^2 = 6e6, still less. 15000: l^2/rtt = 2.25e9: the draft's best is 0.
+        flows[1].bytes_acked = 60_000;
+        assert_close(olia("olia:linux").metrics(&flows, 0)[0].1, 0.5);
+        flows[1].bytes_acked = 15_000;
+        assert_close(olia("olia").metrics(&flows, 0)[0].1, 0.5);
     }
 
     #[test]

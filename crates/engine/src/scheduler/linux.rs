@@ -25,6 +25,12 @@
 //! retransmission timer, and setting subflows aside as stale, are the engine's. Mainline has neither
 //! opportunistic retransmission nor penalisation.
 //!
+//! A slow subflow's share comes in bursts: each time the fast one holds more time's worth than the slow one, the slow
+//! one is handed 64 KB, which over 2 Mbit/s take it 260 ms. Of 2 MiB over fast-slow that is 3 % a burst, and how many
+//! there are is a matter of moments: whether the window happens to be open wide when the join completes, and whether
+//! it opens wide again at once when the slow burst, for which the whole stream has waited, arrives. Simulated it is
+//! two, 7 %; the kernel's own transfers have none to five, 0 to 16 %, from one run to the next.
+//!
 //! Parameters: `burst` (65428 bytes; 1 to 1000000000). `opportunistic` and `penalise` (default `off`).
 
 use super::mechanisms::{OFF, equip, opportunistic, penalise};
