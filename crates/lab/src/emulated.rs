@@ -57,7 +57,10 @@ impl Tally {
             self.repeated
         );
         if self.void > 0 {
-            text += &format!("; {} stayed void: this machine is too busy", self.void);
+            text += &format!(
+                "; {} stayed void (too busy a machine) and is in the tables all the same",
+                self.void
+            );
         }
         if self.fallbacks > 0 {
             text += &format!("; {} connections fell back to plain TCP", self.fallbacks);

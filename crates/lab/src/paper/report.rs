@@ -14,7 +14,7 @@ use crate::stats;
 /// The head of a page of runs in real time.
 const REAL_TIME: &str = "# Reproduction in real time\n\n\
     The papers that measured on real machines, repeated with real packets through emulated links: the engine sends, the Linux kernel \
-    receives. Few and short runs (5 of each unless the command says otherwise, of 20 s at most): what differs by a few per cent isn't told \
+    receives. Few and short runs (5 of each unless the command says otherwise, of about 20 s at most): what differs by a few per cent isn't told \
     apart. Another call gives other numbers. With `--runs 50` the finished runs count towards the 50, and an interrupted call goes on \
     where it was. [The simulated page](reproduction.md) has everything else.\n\n";
 
