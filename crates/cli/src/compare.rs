@@ -14,7 +14,7 @@ use ropewalk_lab::table::Table;
 use ropewalk_lab::{Registries, emulated, scenario, units};
 use ropewalk_sim::{Direction, Mode, Scenario, Workload};
 
-use crate::{Failure, output};
+use crate::{Failure, evidence, output};
 
 /// Rank schedulers on your paths
 ///
@@ -27,6 +27,7 @@ use crate::{Failure, output};
   ropewalk compare --scenario satellite-lte --size '256 KiB' --size '4 MiB' --schedulers 'minrtt,blest,ecf(beta=0.5)'
   ropewalk compare --report report.html
   ropewalk compare --plot --size '1 MiB'
+  ropewalk compare --world emulated --schedulers blest --size '1 MiB' --runs 3 --pcap run.pcapng   # one more run, watched
   ropewalk compare --json | jq '.rankings[0].rows[0]'
 
 A path is `name: rate, round-trip time [+-spread], loss`; the time is what ping shows, half of it each way. Also:
@@ -83,6 +84,8 @@ pub(crate) struct Options {
     /// Also write a report: one HTML file that needs no network
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
+    #[command(flatten)]
+    evidence: evidence::Options,
     /// Also write every run as CSV
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
@@ -138,13 +141,19 @@ pub(crate) fn run(registries: &Registries, options: &Options, origin: &Origin) -
     let heard = stop.clone();
     // If another handler is there already, Ctrl-C simply ends the program: nothing is half-written.
     let _ = ctrlc::set_handler(move || heard.store(true, Ordering::Relaxed));
+    if options.evidence.any() && options.world != "emulated" {
+        return Err(Diagnostic::new(
+            "--pcap and --qlog are of packets in real time: give --world emulated, or see `ropewalk explain --pcap`",
+        )
+        .into());
+    }
     let comparison = if options.world == "emulated" {
         let kernel = |word: &str| word == "kernel";
         let ends = emulated::Ends {
             sender_kernel: kernel(&options.sender),
             receiver_kernel: kernel(&options.receiver),
         };
-        in_real_time(&request, ends, &bar, &stop)?
+        in_real_time(&request, ends, &bar, &stop, &options.evidence)?
     } else {
         compare(&request, ropewalk_sim::run, || bar.inc(1), &stop)
     };
@@ -182,6 +191,7 @@ fn in_real_time(
     ends: emulated::Ends,
     bar: &ProgressBar,
     stop: &Arc<AtomicBool>,
+    evidence: &evidence::Options,
 ) -> Result<Comparison, Failure> {
     ropewalk_host::netns::become_root_of_own_user_namespace()
         .map_err(|error| Failure::Other(error.to_string()))?;
@@ -211,7 +221,26 @@ fn in_real_time(
     if let Ok(tally) = tally.into_inner() {
         anstream::eprintln!("{}", tally.describe());
     }
+    if !comparison.interrupted {
+        watch(&request, ends, evidence)?;
+    }
     Ok(comparison)
+}
+
+/// One more run of the first contender, with the first workload and seed, from the data's sender.
+fn watch(request: &Request, ends: emulated::Ends, options: &evidence::Options) -> Result<(), Failure> {
+    let spec = request.run_spec(0, 0, 0);
+    let side = match spec.scenario.direction {
+        Direction::Upload => ropewalk_host::network::Side::Client,
+        Direction::Download => ropewalk_host::network::Side::Server,
+    };
+    let paths: Vec<_> = spec.scenario.paths.iter().map(ropewalk_lab::evidence::path).collect();
+    let title = format!("{}, {}, seed {}", spec.scenario.name, request.contenders[0].label, spec.seed);
+    let Some(evidence) = options.begin(side, &paths, &title)? else { return Ok(()) };
+    emulated::witness(&spec, ends, evidence.tap()).map_err(Failure::Other)?;
+    evidence.finish()?;
+    anstream::eprintln!("one more run was watched: {title}");
+    Ok(())
 }
 
 fn request(registries: &Registries, options: &Options) -> Result<Request, Failure> {

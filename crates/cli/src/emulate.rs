@@ -15,7 +15,7 @@ use ropewalk_lab::{Registries, scenario};
 use ropewalk_sim::Scenario;
 use serde_json::json;
 
-use crate::Failure;
+use crate::{Failure, evidence};
 
 /// How long the peer may take to listen.
 const PEER_PATIENCE: u64 = 3_000_000_000;
@@ -30,6 +30,7 @@ Examples:
   ropewalk emulate --peer 'mptcpize run iperf3 -s -1' -- mptcpize run iperf3 -c 10.127.255.1 -t 5
   ropewalk emulate --scenario satellite-lte --peer 'python3 -m http.server 80' -- curl -so /dev/null -w '%{speed_download}\\n' http://10.127.255.1/file
   ropewalk emulate --path 'wifi: 50 Mbit/s, 20 ms' --path 'lte: 20 Mbit/s, 60 ms' -- ping -c 5 10.127.255.1
+  ropewalk emulate --pcap run.pcapng --peer 'ropewalk perf server --once' -- ropewalk perf client 10.127.255.1
   ropewalk emulate                                    # a shell behind Wi-Fi and LTE"
 )]
 pub(crate) struct Options {
@@ -48,6 +49,8 @@ pub(crate) struct Options {
     /// Afterwards, what the links and the kernels counted, as JSON on standard error
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    evidence: evidence::Options,
     /// Say nothing afterwards
     #[arg(long, conflicts_with = "json")]
     quiet: bool,
@@ -182,6 +185,12 @@ pub(crate) fn run(registries: &Registries, options: &Options) -> Result<ExitCode
     let shared: Vec<_> =
         scenario.bottlenecks.iter().map(|shared| [shared.up.clone(), shared.down.clone()]).collect();
     world.emulate(&links, &shared, options.seed);
+    // The program's side.
+    let named: Vec<_> = scenario.paths.iter().map(ropewalk_lab::evidence::path).collect();
+    let evidence = options.evidence.begin(Side::Client, &named, &scenario.name)?;
+    if let Some(evidence) = &evidence {
+        world.watch(evidence.tap());
+    }
     let stop = world.stopper();
     // Ctrl-C reaches the program as well: when it ends, so does everything here.
     let _ = ctrlc::set_handler(|| {});
@@ -236,6 +245,9 @@ pub(crate) fn run(registries: &Registries, options: &Options) -> Result<ExitCode
         return Err(Failure::Other("the emulator's thread panicked".into()));
     };
     ran.map_err(|error| other(format!("the emulator: {error}")))?;
+    if let Some(evidence) = evidence {
+        evidence.finish()?;
+    }
     let status = outcome?;
     if !options.quiet {
         summary(&scenario, &world, took, options.json);

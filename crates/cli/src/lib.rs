@@ -6,6 +6,7 @@ mod advise;
 mod agree;
 mod compare;
 mod emulate;
+mod evidence;
 mod explain;
 mod gallery;
 mod kept;

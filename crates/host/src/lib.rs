@@ -4,6 +4,7 @@
 //! All the project's unsafe code is here, each block with its reason.
 #![deny(unsafe_op_in_unsafe_fn)]
 
+pub mod capture;
 pub mod clock;
 pub mod entropy;
 pub mod experiment;

@@ -65,8 +65,17 @@ pub enum End {
 pub trait Tap: Send {
     /// A packet (or super-packet) enters (`leaves` false) or leaves path `piece.path`; `up` is from client to server.
     fn on_packet(&mut self, now: Nanos, up: bool, leaves: bool, piece: &Piece);
-    /// The engine at an end decided something, or something happened to one of its connections.
-    fn on_event(&mut self, _now: Nanos, _server: bool, _id: ConnectionId, _event: &Event) {}
+    /// The engine at an end decided something, or something happened to one of its connections; its endpoint can be
+    /// looked at.
+    fn on_event(
+        &mut self,
+        _now: Nanos,
+        _server: bool,
+        _endpoint: &HostEndpoint,
+        _id: ConnectionId,
+        _event: &Event,
+    ) {
+    }
 }
 
 /// What a [`Meddler`] makes of a packet.
@@ -486,7 +495,7 @@ impl World {
                 while let Some((id, event)) = endpoint.poll_event() {
                     busy = true;
                     if let Some(tap) = &mut self.tap {
-                        tap.on_event(now, side == 1, id, &event);
+                        tap.on_event(now, side == 1, endpoint, id, &event);
                     }
                     app.on_event(now, endpoint, id, event);
                 }

@@ -10,10 +10,11 @@ use std::sync::Mutex;
 use ropewalk_host::experiment::{self, Experiment, KernelParty, Party};
 use ropewalk_host::network::PathConfig;
 use ropewalk_host::transfer;
-use ropewalk_host::world::PathLinks;
+use ropewalk_host::world::{PathLinks, Tap};
 use ropewalk_link::{ChangeAction, LinkSpec};
 use ropewalk_sim::{
-    Direction, EndSpec, FlowResult, Mode, Outcome, PathResult, RunResult, RunSpec, Scenario, Side, Workload,
+    Direction, EndSpec, FlowResult, Mode, Outcome, PathResult, Recording, RunResult, RunSpec, Scenario, Side,
+    Workload,
 };
 
 use crate::compare::{Contender, Request};
@@ -234,6 +235,19 @@ pub fn run(spec: &RunSpec, ends: Ends, tally: &Mutex<Tally>) -> Result<RunResult
         }
         return Ok(result(spec, &report));
     }
+}
+
+/// One run in real time that is watched, with every decision's reason. Watching takes time: it belongs in no table.
+///
+/// # Errors
+/// If the world can't be set up, for people.
+pub fn witness(spec: &RunSpec, ends: Ends, tap: Box<dyn Tap>) -> Result<RunResult, String> {
+    let recording = Recording { decisions: true, ..spec.recording };
+    let spec = RunSpec { recording, ..spec.clone() };
+    let experiment = Experiment { tap: Some(tap), ..experiment(&spec, ends)? };
+    let report = experiment::run(experiment)
+        .map_err(|error| format!("the emulated world can't be set up: {error}"))?;
+    Ok(result(&spec, &report))
 }
 
 fn result(spec: &RunSpec, report: &experiment::Report) -> RunResult {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use ropewalk_engine::scheduler::Decision;
+use ropewalk_engine::scheduler::{Decision, with_names};
 use ropewalk_engine::{PathId, SubflowId};
 use ropewalk_wire::{Extent, Flags, FourTuple, Segment};
 
@@ -278,35 +278,10 @@ impl Recorder {
     }
 }
 
-/// Puts names where a reason says `{subflow 0}`.
-fn with_names<'a>(reason: &str, name: impl Fn(u8) -> Option<&'a str>) -> String {
-    let mut text = String::with_capacity(reason.len());
-    let mut rest = reason;
-    while let Some(start) = rest.find("{subflow ") {
-        let Some(len) = rest[start..].find('}') else { break };
-        let number = &rest[start + "{subflow ".len()..start + len];
-        text.push_str(&rest[..start]);
-        match number.parse().ok().and_then(&name) {
-            Some(name) => text.push_str(name),
-            None => text.push_str(&rest[start..=start + len]),
-        }
-        rest = &rest[start + len + 1..];
-    }
-    text.push_str(rest);
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use ropewalk_wire::Seq;
-
-    #[test]
-    fn reasons_get_path_names() {
-        let name = |index| ["wifi", "lte"].get(usize::from(index)).copied();
-        let text = with_names("{subflow 1} would hold 17 KB, {subflow 0} not; {subflow 9}, {x", name);
-        assert_eq!(text, "lte would hold 17 KB, wifi not; {subflow 9}, {x");
-    }
 
     #[test]
     fn ranges_join_and_overlaps_show() {

@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 use ropewalk_engine::congestion::CongestionControl;
 use ropewalk_engine::registry::Spec;
 use ropewalk_engine::scheduler::Scheduler;
+use ropewalk_host::network::Side;
 use ropewalk_host::perf::protocol::{Hello, MOST_FLOWS, MOST_MILLISECONDS, MOST_TEXT, Way};
 use ropewalk_host::perf::{Measured, engine, sockets};
 use ropewalk_lab::diagnostic::{Diagnostic, Source};
@@ -15,7 +16,7 @@ use ropewalk_lab::{Registries, units};
 use super::intervals::Intervals;
 use super::{INTERRUPTED, StackOptions, results};
 use crate::compare::{algorithm, list, size};
-use crate::{Failure, output};
+use crate::{Failure, evidence, output};
 
 /// Bytes of a message whose round trip is measured.
 const ECHO: u32 = 64;
@@ -26,6 +27,7 @@ const ECHO: u32 = 64;
   ropewalk perf client 192.0.2.7                                   # upload, 10 s, the kernel's Multipath TCP
   ropewalk perf client 192.0.2.7 --reverse --flows 4 --latency
   sudo ropewalk perf client 127.0.0.1 --stack engine --flows 2 --scheduler minrtt,blest --size '1 GB' --json
+  sudo ropewalk perf client 127.0.0.1 --stack engine --time 1 --pcap run.pcapng --qlog run.qlog
   ropewalk emulate --scenario wifi-lte --peer 'ropewalk perf server --once' -- ropewalk perf client 10.127.255.1 --both
 
 Exit code: 0 if every flow ended well, 1 if not, 130 after Ctrl-C; what was measured until then is printed all the same.")]
@@ -65,6 +67,8 @@ pub(crate) struct Options {
     /// Also measure round trips of 64 bytes, on a connection of their own
     #[arg(long)]
     latency: bool,
+    #[command(flatten)]
+    evidence: evidence::Options,
     /// At the end, what the engine's endpoint counted, or what the kernel's counters rose by, by the kernel's names
     #[arg(long)]
     counters: bool,
@@ -115,7 +119,7 @@ fn resolve(name: &str, port: u16) -> Result<SocketAddr, Failure> {
 }
 
 fn plan(registries: &Registries, options: &Options) -> Result<Plan, Failure> {
-    options.stack.check()?;
+    options.stack.check(&options.evidence)?;
     if options.flows == 0 && !options.latency {
         return Err(wrong("--flows 0 measures nothing: give --latency too, or 1 to 127 flows"));
     }
@@ -238,13 +242,20 @@ pub(super) fn run(registries: &Registries, options: &Options) -> Result<ExitCode
                     Some(spec) => spec.clone(),
                     None => algorithm(&registries.congestion, "--congestion", "cubic")?,
                 };
-                let config = super::config(scheduler, congestion, &options.stack, &device, false);
+                let mut config = super::config(scheduler, congestion, &options.stack, &device, false);
+                config.trace_decisions = options.evidence.any();
                 Ok((hello.clone(), config))
             })
             .collect::<Result<Vec<_>, Failure>>()?;
-        let setting = engine::Setting { device, tap: None };
-        engine::client(setting, plan.remote, flows, stop.clone(), |board| intervals.look(board))
-            .map_err(other)?
+        let title = format!("ropewalk perf client {}", options.server);
+        let evidence = options.stack.evidence(&options.evidence, &device, Side::Client, &title)?;
+        let setting = engine::Setting { device, tap: evidence.as_ref().map(evidence::Pending::tap) };
+        let remote = plan.remote;
+        let measured = engine::client(setting, remote, flows, stop.clone(), |board| intervals.look(board));
+        if let Some(evidence) = evidence {
+            evidence.finish()?;
+        }
+        measured.map_err(other)?
     } else {
         let client = sockets::Client {
             remote: plan.remote,

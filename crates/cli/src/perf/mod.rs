@@ -16,12 +16,14 @@ use ropewalk_engine::config::{BufferConfig, ConnectionConfig, PathManagerConfig,
 use ropewalk_engine::congestion::CongestionControl;
 use ropewalk_engine::registry::Spec;
 use ropewalk_engine::scheduler::Scheduler;
-use ropewalk_host::perf::device::{Device, MOST_PATHS};
+use ropewalk_host::capture::Path;
+use ropewalk_host::network::Side as HostSide;
+use ropewalk_host::perf::device::{Device, EnginePath, MOST_PATHS};
 use ropewalk_lab::Registries;
 use ropewalk_lab::diagnostic::Diagnostic;
 use serde_json::{Map, Value};
 
-use crate::Failure;
+use crate::{Failure, evidence};
 
 /// After Ctrl-C, as shells count: 128 + SIGINT.
 const INTERRUPTED: u8 = 130;
@@ -66,7 +68,11 @@ impl StackOptions {
         self.stack == "engine"
     }
 
-    fn check(&self) -> Result<(), Failure> {
+    fn check(&self, evidence: &evidence::Options) -> Result<(), Failure> {
+        if !self.is_engine() && evidence.any() {
+            let message = "--pcap and --qlog show the engine's end: give --stack engine, or see `ropewalk emulate --pcap`";
+            return Err(Diagnostic::new(message).into());
+        }
         if !self.is_engine() && (!self.addresses.is_empty() || self.paths != 1) {
             let message = "--address and --paths are about the engine's TUN devices: give --stack engine too";
             return Err(Diagnostic::new(message).into());
@@ -78,6 +84,22 @@ impl StackOptions {
             );
         }
         Ok(())
+    }
+
+    /// The files of the engine's end: begun, and every decision traced.
+    fn evidence(
+        &self,
+        options: &evidence::Options,
+        device: &Device,
+        side: HostSide,
+        title: &str,
+    ) -> Result<Option<evidence::Pending>, Failure> {
+        let path = |path: &EnginePath| Path {
+            name: path.name.clone(),
+            description: format!("engine {}, kernel {}", path.engine, path.kernel),
+        };
+        let paths: Vec<_> = device.paths.iter().map(path).collect();
+        options.begin(side, &paths, title)
     }
 
     fn device(&self, v6: bool, server: bool) -> Result<Device, Failure> {

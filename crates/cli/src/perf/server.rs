@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, channel};
 
 use ropewalk_engine::registry::Registry;
+use ropewalk_host::network::Side;
 use ropewalk_host::perf::protocol::{Hello, Way};
 use ropewalk_host::perf::{Done, Service, Word, engine, sockets};
 use ropewalk_lab::Registries;
@@ -16,7 +17,7 @@ use serde_json::{Value, json};
 use super::text::{self, way};
 use super::{INTERRUPTED, StackOptions};
 use crate::compare::algorithm;
-use crate::{Failure, output};
+use crate::{Failure, evidence, output};
 
 /// Wait for clients
 #[derive(Debug, clap::Args)]
@@ -42,6 +43,8 @@ pub(crate) struct Options {
     /// End after one client
     #[arg(long)]
     once: bool,
+    #[command(flatten)]
+    evidence: evidence::Options,
     /// At the end, what the engine's endpoint counted, or what the kernel's counters rose by
     #[arg(long)]
     counters: bool,
@@ -51,7 +54,7 @@ pub(crate) struct Options {
 }
 
 pub(super) fn run(registries: &Registries, options: &Options) -> Result<ExitCode, Failure> {
-    options.stack.check()?;
+    options.stack.check(&options.evidence)?;
     let scheduler = algorithm(&registries.schedulers, "--scheduler", &options.scheduler)?;
     let congestion = algorithm(&registries.congestion, "--congestion", &options.congestion)?;
     let stop = super::stop_flag();
@@ -71,10 +74,17 @@ pub(super) fn run(registries: &Registries, options: &Options) -> Result<ExitCode
             return Err(Diagnostic::new(message).into());
         }
         let device = options.stack.device(false, true)?;
-        let config = super::config(scheduler, congestion, &options.stack, &device, true);
+        let mut config = super::config(scheduler, congestion, &options.stack, &device, true);
+        config.trace_decisions = options.evidence.any();
+        let evidence =
+            options.stack.evidence(&options.evidence, &device, Side::Server, "ropewalk perf server")?;
         let resolve = resolver(registries);
-        let setting = engine::Setting { device, tap: None };
-        engine::server(setting, options.port, config, resolve, service, ready).map_err(other)?
+        let setting = engine::Setting { device, tap: evidence.as_ref().map(evidence::Pending::tap) };
+        let served = engine::server(setting, options.port, config, resolve, service, ready);
+        if let Some(evidence) = evidence {
+            evidence.finish()?;
+        }
+        served.map_err(other)?
     } else {
         let multipath = !options.stack.tcp;
         let at = |ip| sockets::Server { address: SocketAddr::new(ip, options.port), multipath };

@@ -35,6 +35,8 @@ mod text;
 
 use std::fmt::Debug;
 
+pub use text::with_names;
+
 use crate::flow::Flow;
 use crate::registry::Registry;
 use crate::{Nanos, SubflowId};

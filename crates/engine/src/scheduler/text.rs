@@ -56,6 +56,24 @@ pub(super) fn no_room(view: &View<'_>, why: &mut Why) -> Decision {
     Decision::Wait { until: None }
 }
 
+/// Puts names where a reason says `{subflow 0}`; a subflow without one stays as it is.
+pub fn with_names<'a>(reason: &str, name: impl Fn(u8) -> Option<&'a str>) -> String {
+    let mut text = String::with_capacity(reason.len());
+    let mut rest = reason;
+    while let Some(start) = rest.find("{subflow ") {
+        let Some(len) = rest[start..].find('}') else { break };
+        let number = &rest[start + "{subflow ".len()..start + len];
+        text.push_str(&rest[..start]);
+        match number.parse().ok().and_then(&name) {
+            Some(name) => text.push_str(name),
+            None => text.push_str(&rest[start..=start + len]),
+        }
+        rest = &rest[start + len + 1..];
+    }
+    text.push_str(rest);
+    text
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -66,5 +84,12 @@ mod tests {
         let kb = [0, 999, 1000, 17_440, 99_999, 100_000, 1_234_567].map(|bytes| Kb(bytes).to_string());
         assert_eq!(kb, ["0 B", "999 B", "1.0 KB", "17.4 KB", "100.0 KB", "100 KB", "1235 KB"]);
         assert_eq!(Subflow(SubflowId(3)).to_string(), "{subflow 3}");
+    }
+
+    #[test]
+    fn reasons_get_path_names() {
+        let name = |index| ["wifi", "lte"].get(usize::from(index)).copied();
+        let text = with_names("{subflow 1} would hold 17 KB, {subflow 0} not; {subflow 9}, {x", name);
+        assert_eq!(text, "lte would hold 17 KB, wifi not; {subflow 9}, {x");
     }
 }

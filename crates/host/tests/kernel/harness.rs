@@ -10,7 +10,7 @@ use ropewalk_host::kernel::{self, SocketConfig};
 use ropewalk_host::network::{KernelEnd, PathConfig, Side, server_address};
 use ropewalk_host::transfer::{Direction, Outcome, Request};
 use ropewalk_host::tun::Offload;
-use ropewalk_host::world::{Counters, Meddler, PathLinks};
+use ropewalk_host::world::{Counters, Meddler, PathLinks, Tap};
 
 pub struct Case {
     /// Which end the engine is.
@@ -27,6 +27,7 @@ pub struct Case {
     /// Of the links' randomness.
     pub seed: u64,
     pub meddler: Option<Box<dyn Meddler>>,
+    pub tap: Option<Box<dyn Tap>>,
     pub config: ConnectionConfig,
     pub limit: u64,
     pub abort_after: Option<u64>,
@@ -62,6 +63,7 @@ impl Case {
             links: None,
             seed: 7,
             meddler: None,
+            tap: None,
             config: config(),
             limit: 20_000_000_000,
             abort_after: None,
@@ -198,6 +200,7 @@ pub fn run(case: Case) -> Report {
         abort_after: case.abort_after,
         kernel_aborts: case.kernel_aborts,
         meddler: case.meddler,
+        tap: case.tap,
         ..Experiment::new(client, server, case.paths, case.request)
     })
     .expect("the experiment can be set up");

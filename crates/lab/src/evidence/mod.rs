@@ -111,6 +111,12 @@ pub fn witness(spec: &RunSpec) -> Result<Evidence, String> {
     })
 }
 
+/// A path's name and a line about its two links.
+pub fn path(path: &ropewalk_sim::PathSpec) -> Path {
+    let description = format!("up {}; down {}", describe(&path.up), describe(&path.down));
+    Path { name: path.name.clone(), description }
+}
+
 /// Names and a line about each path: the link in the data's direction.
 fn paths(scenario: &Scenario) -> Vec<Path> {
     let link = |path: &ropewalk_sim::PathSpec| match scenario.direction.sender() {

@@ -1,0 +1,71 @@
+//! `--pcap` and `--qlog` of what runs in real time.
+
+use std::fs::File;
+use std::io::BufWriter;
+use std::path::PathBuf;
+
+use ropewalk_host::capture::{Capture, Files, Path};
+use ropewalk_host::network::Side;
+use ropewalk_host::world::Tap;
+use tempfile::NamedTempFile;
+
+use crate::{Failure, output};
+
+/// Files that show a run from one end.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Options {
+    /// Also write the packets at one end as a capture, with the scheduler's reasons as comments (pcapng, for Wireshark)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) pcap: Option<PathBuf>,
+    /// Also write the log of one end (qlog 0.3, for qvis)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) qlog: Option<PathBuf>,
+}
+
+/// Files under way: they appear in their places when they are complete.
+#[derive(Debug)]
+pub(crate) struct Pending {
+    capture: Capture<BufWriter<File>>,
+    files: Vec<(NamedTempFile, PathBuf)>,
+}
+
+impl Options {
+    /// Whether anything is to be written.
+    pub(crate) fn any(&self) -> bool {
+        self.pcap.is_some() || self.qlog.is_some()
+    }
+
+    /// Begins the files that were asked for, as seen from `side`.
+    pub(crate) fn begin(&self, side: Side, paths: &[Path], title: &str) -> Result<Option<Pending>, Failure> {
+        if !self.any() {
+            return Ok(None);
+        }
+        let mut files = Vec::new();
+        let mut begin = |place: &Option<PathBuf>| -> Result<Option<BufWriter<File>>, Failure> {
+            let Some(place) = place else { return Ok(None) };
+            let file = output::beside(place)?;
+            let out =
+                file.reopen().map_err(|error| Failure::Other(format!("{}: {error}", place.display())))?;
+            files.push((file, place.clone()));
+            Ok(Some(BufWriter::new(out)))
+        };
+        let pcap = begin(&self.pcap)?;
+        let qlog = begin(&self.qlog)?.map(|out| (out, title.to_string()));
+        let capture = Capture::new(Files { pcap, qlog }, side, paths)
+            .map_err(|error| Failure::Other(format!("the capture: {error}")))?;
+        Ok(Some(Pending { capture, files }))
+    }
+}
+
+impl Pending {
+    /// What watches the packets.
+    pub(crate) fn tap(&self) -> Box<dyn Tap> {
+        Box::new(self.capture.clone())
+    }
+
+    /// Ends the files and puts them in their places.
+    pub(crate) fn finish(self) -> Result<(), Failure> {
+        self.capture.finish().map_err(|error| Failure::Other(format!("the capture: {error}")))?;
+        self.files.into_iter().try_for_each(|(file, place)| output::keep(file, &place))
+    }
+}

@@ -1,0 +1,480 @@
+//! A run in real time as evidence: what one end sends and receives, as a capture (pcapng), a log (qlog) or both, with
+//! the scheduler's reasons where that end is the engine (`trace_decisions` in its connections' settings).
+//!
+//! Super-packets are written as the packets that they stand for, with the checksums that a device would fill in.
+//! A reason is known only after its packet has left, so that everything waits a little before it is written, in the
+//! order of time.
+
+use std::collections::{BTreeMap, HashMap};
+use std::io::{self, Write};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use ropewalk_engine::endpoint::ConnectionId;
+use ropewalk_engine::mptcp::{DecisionRecord, Event, Key};
+use ropewalk_engine::scheduler::{Decision, with_names};
+use ropewalk_engine::{PathId, SubflowId};
+pub use ropewalk_evidence::Path;
+use ropewalk_evidence::{Decision as Told, Direction, Metrics, Packet, Pcap, Qlog, Vantage};
+use ropewalk_wire::{Extent, FourTuple, MpJoin, ParseMode, Segment, parse_headers};
+
+use crate::clock::Nanos;
+use crate::frame::Piece;
+use crate::network::Side;
+use crate::world::{HostEndpoint, Tap};
+
+/// How long a packet waits for its reason.
+const PATIENCE: Nanos = 5_000_000;
+/// How often windows and round-trip times are logged.
+const SAMPLES_EVERY: Nanos = 10_000_000;
+/// Decisions that are remembered per connection: what is sent follows its decision soon.
+const REMEMBERED: usize = 1 << 14;
+
+/// What is written.
+pub struct Files<W> {
+    /// The capture goes there.
+    pub pcap: Option<W>,
+    /// The log goes there, under this title.
+    pub qlog: Option<(W, String)>,
+}
+
+/// Writes them; give it to [`crate::world::World::watch`], and [`Capture::finish`] a clone of it afterwards.
+pub struct Capture<W: Write + Send>(Arc<Mutex<Inner<W>>>);
+
+impl<W: Write + Send> Clone for Capture<W> {
+    fn clone(&self) -> Self {
+        Capture(Arc::clone(&self.0))
+    }
+}
+
+impl<W: Write + Send> std::fmt::Debug for Capture<W> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Capture").finish_non_exhaustive()
+    }
+}
+
+impl<W> std::fmt::Debug for Files<W> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Files").finish_non_exhaustive()
+    }
+}
+
+struct Inner<W: Write> {
+    side: Side,
+    /// None once they are finished or one has failed.
+    pcap: Option<Pcap<W>>,
+    qlog: Option<Qlog<W>>,
+    failed: Option<io::Error>,
+    paths: Vec<Path>,
+    /// By time; what was decided at a moment before what was sent at it.
+    waiting: BTreeMap<(Nanos, u8, u64), Item>,
+    sequence: u64,
+    /// When the next sample is due.
+    sample: Nanos,
+    connections: Connections,
+}
+
+/// What isn't written yet.
+enum Item {
+    Decision(Decided),
+    Sample(FourTuple, Metrics),
+    Packet(Waiting),
+}
+
+struct Decided {
+    connection: u32,
+    subflow: Option<FourTuple>,
+    word: &'static str,
+    offset: u64,
+    bytes: u32,
+    reason: String,
+}
+
+struct Waiting {
+    path: u16,
+    direction: Direction,
+    bytes: Vec<u8>,
+    is_tcp: bool,
+    /// Of data that this end sends.
+    data: Option<Data>,
+}
+
+#[derive(Clone, Copy)]
+struct Data {
+    connection: usize,
+    /// Stream offset of the first byte.
+    offset: u64,
+    /// The subflow sent these bytes before.
+    again: bool,
+}
+
+impl<W: Write + Send> Capture<W> {
+    /// Begins at one end; packets are of the paths by their index.
+    ///
+    /// # Errors
+    /// What a writer says.
+    pub fn new(files: Files<W>, side: Side, paths: &[Path]) -> io::Result<Self> {
+        let vantage = if side == Side::Client { Vantage::Client } else { Vantage::Server };
+        let qlog = files.qlog.map(|(writer, title)| Qlog::new(writer, &title, vantage, paths)).transpose()?;
+        let inner = Inner {
+            side,
+            pcap: files.pcap.map(|writer| Pcap::new(writer, paths)).transpose()?,
+            qlog,
+            failed: None,
+            paths: paths.to_vec(),
+            waiting: BTreeMap::new(),
+            sequence: 0,
+            sample: 0,
+            connections: Connections::default(),
+        };
+        Ok(Capture(Arc::new(Mutex::new(inner))))
+    }
+
+    /// Writes what waits and ends the files. Later packets are passed over.
+    ///
+    /// # Errors
+    /// What a writer says, or said before.
+    pub fn finish(&self) -> io::Result<()> {
+        let mut inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        inner.write_until(Nanos::MAX);
+        if let Some(error) = inner.failed.take() {
+            return Err(error);
+        }
+        inner.pcap.take().map_or(Ok(()), |pcap| pcap.finish().map(drop))?;
+        inner.qlog.take().map_or(Ok(()), |qlog| qlog.finish().map(drop))
+    }
+}
+
+impl<W: Write + Send> Tap for Capture<W> {
+    fn on_packet(&mut self, now: Nanos, up: bool, leaves: bool, piece: &Piece) {
+        let mut inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // What enters a path has left an end; what leaves a path reaches one.
+        let from = if up { Side::Client } else { Side::Server };
+        let direction = match (from == inner.side, leaves) {
+            (true, false) => Direction::Sent,
+            (false, true) => Direction::Received,
+            _ => return,
+        };
+        for packet in piece.clone().packets() {
+            inner.keep(now, piece.path, direction, packet.complete());
+        }
+        inner.write_until(now.saturating_sub(PATIENCE));
+    }
+
+    fn on_event(
+        &mut self,
+        now: Nanos,
+        server: bool,
+        endpoint: &HostEndpoint,
+        id: ConnectionId,
+        event: &Event,
+    ) {
+        let mut inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if server != (inner.side == Side::Server) {
+            return;
+        }
+        if let Event::Decision(record) = event {
+            inner.decided(endpoint, id, record);
+        }
+        if inner.qlog.is_some() {
+            inner.samples(now, endpoint, id);
+        }
+    }
+}
+
+/// A decision in a word.
+fn word(decision: &Decision) -> &'static str {
+    match decision {
+        Decision::Send { .. } => "send",
+        Decision::SendAt { .. } => "send-at",
+        Decision::Queue { .. } => "queue",
+        Decision::Duplicate { .. } => "duplicate",
+        Decision::Wait { .. } => "wait",
+    }
+}
+
+impl<W: Write> Inner<W> {
+    fn push(&mut self, at: Nanos, item: Item) {
+        let order = u8::from(matches!(item, Item::Packet(_)));
+        self.sequence += 1;
+        self.waiting.insert((at, order, self.sequence), item);
+    }
+
+    fn keep(&mut self, at: Nanos, path: u16, direction: Direction, bytes: Vec<u8>) {
+        let sent = direction == Direction::Sent;
+        let parsed = parse_headers::<Extent>(&bytes, ParseMode::Trust).ok();
+        let is_tcp = parsed.is_some();
+        let data = parsed.and_then(|(mut segment, payload)| {
+            segment.payload = Extent(payload.len() as u32);
+            self.connections.packet(&segment, sent);
+            if sent && !payload.is_empty() { self.connections.place(&segment) } else { None }
+        });
+        self.push(at, Item::Packet(Waiting { path, direction, bytes, is_tcp, data }));
+    }
+
+    fn decided(&mut self, endpoint: &HostEndpoint, id: ConnectionId, record: &DecisionRecord) {
+        let Some(connection) = endpoint.connection(id) else { return };
+        // The first subflow names the connection, in the packets as here.
+        let Some(first) = connection.tuple(SubflowId(0)) else { return };
+        let index = self.connections.of(first);
+        let path = |slot: u8| connection.flows().get(usize::from(slot)).map(|flow| flow.path);
+        let paths = &self.paths;
+        let name = |path: PathId| paths.get(usize::from(path.0)).map(|path| path.name.as_str());
+        let reason = with_names(&record.reason, |slot| path(slot).and_then(name));
+        let subflow = match record.decision {
+            Decision::Send { subflow, .. }
+            | Decision::SendAt { subflow, .. }
+            | Decision::Queue { subflow, .. }
+            | Decision::Duplicate { subflow, .. } => Some(subflow),
+            Decision::Wait { .. } => None,
+        };
+        let known = &mut self.connections.list[index];
+        match subflow {
+            None => {
+                known.waits.get_or_insert_with(|| (record.at, reason.clone()));
+            }
+            Some(subflow) => {
+                let waited = known.waits.take().map_or_else(String::new, |(since, why)| {
+                    format!("waited {:.1} ms: {why}; ", record.at.saturating_sub(since) as f64 / 1e6)
+                });
+                let end = record.offset + u64::from(record.bytes);
+                let verb = match record.decision {
+                    Decision::Queue { .. } => "queue",
+                    Decision::Duplicate { .. } => "repeat",
+                    _ => "send",
+                };
+                let place = path(subflow.0).and_then(name).unwrap_or("?");
+                let because = if reason.is_empty() { String::new() } else { format!(": {reason}") };
+                let text = format!("{waited}{verb} {}..{end} on {place}{because}", record.offset);
+                let on = path(subflow.0).map_or(0, |path| path.0);
+                known.decisions.insert((record.offset, on), (end, text));
+                if known.decisions.len() > REMEMBERED {
+                    known.decisions.pop_first();
+                }
+            }
+        }
+        if self.qlog.is_some() {
+            let told = Decided {
+                connection: index as u32,
+                subflow: subflow.and_then(|subflow| connection.tuple(subflow)),
+                word: word(&record.decision),
+                offset: record.offset,
+                bytes: record.bytes,
+                reason,
+            };
+            self.push(record.at, Item::Decision(told));
+        }
+    }
+
+    fn samples(&mut self, now: Nanos, endpoint: &HostEndpoint, id: ConnectionId) {
+        let (Some(connection), true) = (endpoint.connection(id), now >= self.sample) else { return };
+        self.sample = now + SAMPLES_EVERY;
+        for flow in connection.flows() {
+            let Some(tuple) = connection.tuple(flow.id) else { continue };
+            let (cwnd, ssthresh, in_flight) = (flow.cwnd, flow.ssthresh, flow.in_flight());
+            let metrics = Metrics { cwnd, ssthresh, in_flight, srtt: flow.srtt };
+            self.push(now, Item::Sample(tuple, metrics));
+        }
+    }
+
+    /// Writes what happened up to this moment.
+    fn write_until(&mut self, until: Nanos) {
+        while let Some(entry) = self.waiting.first_entry()
+            && entry.key().0 <= until
+        {
+            let at = entry.key().0;
+            let item = entry.remove();
+            if let Err(error) = self.write(at, &item) {
+                self.failed.get_or_insert(error);
+                (self.pcap, self.qlog) = (None, None);
+            }
+        }
+    }
+
+    fn write(&mut self, at: Nanos, item: &Item) -> io::Result<()> {
+        match item {
+            Item::Decision(told) => {
+                let Some(qlog) = &mut self.qlog else { return Ok(()) };
+                qlog.decision(
+                    at,
+                    &Told {
+                        connection: told.connection,
+                        subflow: told.subflow,
+                        decision: told.word,
+                        offset: told.offset,
+                        bytes: told.bytes,
+                        reason: &told.reason,
+                    },
+                )
+            }
+            Item::Sample(tuple, metrics) => match &mut self.qlog {
+                Some(qlog) => qlog.metrics(at, *tuple, *metrics),
+                None => Ok(()),
+            },
+            Item::Packet(packet) => {
+                let comment = packet.data.and_then(|data| self.connections.why(data, packet.path));
+                let told = Packet {
+                    at,
+                    path: packet.path,
+                    direction: packet.direction,
+                    bytes: &packet.bytes,
+                    comment,
+                };
+                if let Some(pcap) = &mut self.pcap {
+                    pcap.packet(&told)?;
+                }
+                // The log has no word for what isn't TCP.
+                match &mut self.qlog {
+                    Some(qlog) if packet.is_tcp => qlog.packet(&told),
+                    _ => Ok(()),
+                }
+            }
+        }
+    }
+}
+
+/// What the packets themselves tell of connections: keys in MP_CAPABLE, tokens in MP_JOIN.
+#[derive(Default)]
+struct Connections {
+    list: Vec<Known>,
+    /// Subflows by the tuple of what this end sends.
+    tuples: HashMap<FourTuple, Strand>,
+}
+
+/// A subflow.
+struct Strand {
+    /// Index of its connection.
+    connection: usize,
+    /// The sequence number after the last byte sent for the first time.
+    next: Option<u32>,
+}
+
+#[derive(Default)]
+struct Known {
+    /// Our key and the peer's, once they were seen.
+    keys: [Option<Key>; 2],
+    /// By offset and path: end, and why it was sent.
+    decisions: BTreeMap<(u64, u16), (u64, String)>,
+    /// Since when the scheduler waits, and why.
+    waits: Option<(Nanos, String)>,
+}
+
+impl Connections {
+    /// The connection whose first subflow sends with this tuple.
+    fn of(&mut self, tuple: FourTuple) -> usize {
+        let next = self.list.len();
+        let index = self.tuples.entry(tuple).or_insert(Strand { connection: next, next: None }).connection;
+        if index == next {
+            self.list.push(Known::default());
+        }
+        index
+    }
+
+    /// Takes from a packet what it says.
+    fn packet(&mut self, segment: &Segment<Extent>, sent: bool) {
+        let Some(rare) = segment.rare.as_deref() else { return };
+        let ours = if sent { segment.tuple } else { segment.tuple.reversed() };
+        if let Some(capable) = rare.mp_capable {
+            let index = self.of(ours);
+            if let Some(key) = capable.sender_key {
+                self.list[index].keys[usize::from(!sent)].get_or_insert_with(|| Key::new(key));
+            }
+        }
+        if let Some(MpJoin::Syn { token, .. }) = rare.mp_join {
+            // The token is the receiver's.
+            let whose = usize::from(sent);
+            let named = |known: &Known| known.keys[whose].is_some_and(|key| key.token == token);
+            if let Some(connection) = self.list.iter().position(named) {
+                self.tuples.insert(ours, Strand { connection, next: None });
+            }
+        }
+    }
+
+    /// Where data that this end sends belongs; the very first comes with MP_CAPABLE in place of a mapping.
+    fn place(&mut self, segment: &Segment<Extent>) -> Option<Data> {
+        let strand = self.tuples.get_mut(&segment.tuple)?;
+        let end = segment.seq.0.wrapping_add(segment.payload.0);
+        // Half of the numbers are before, half after (RFC 9293 3.4).
+        let again = strand.next.is_some_and(|next| next.wrapping_sub(end) < 1 << 31);
+        if !again {
+            strand.next = Some(end);
+        }
+        let connection = strand.connection;
+        let start = self.list[connection].keys[0]?.idsn.wrapping_add(1);
+        let first = segment.rare.as_ref().is_some_and(|rare| rare.mp_capable.is_some());
+        let offset = match segment.dss.and_then(|dss| dss.mapping) {
+            Some(mapping) => mapping.dsn.wrapping_sub(start),
+            None if first => 0,
+            None => return None,
+        };
+        Some(Data { connection, offset, again })
+    }
+
+    fn why(&self, data: Data, path: u16) -> Option<&str> {
+        if data.again {
+            return Some("retransmitted on the same subflow");
+        }
+        let decisions = &self.list.get(data.connection)?.decisions;
+        let mut before = decisions.range(..=(data.offset, u16::MAX)).rev().take(64);
+        let covers = |end: &u64| data.offset < *end;
+        if let Some((_, (_, text))) = before.clone().find(|((_, on), (end, _))| *on == path && covers(end)) {
+            return Some(text);
+        }
+        let elsewhere = before.any(|(_, (end, _))| covers(end));
+        elsewhere.then_some("reinjected: another subflow carried it and failed to")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ropewalk_wire::{Dss, DssMapping, Flags, MpCapable, Seq};
+
+    use super::*;
+
+    fn tuple(port: u16) -> FourTuple {
+        let source = std::net::SocketAddr::new("192.0.2.1".parse().expect("one"), port);
+        FourTuple::new(source, "198.51.100.1:80".parse().expect("one"))
+    }
+
+    fn data(tuple: FourTuple, seq: u32, dsn: Option<u64>) -> Segment<Extent> {
+        let mut segment = Segment::<Extent>::new(tuple, Seq(seq), Seq(1), Flags::ACK);
+        segment.payload = Extent(10);
+        let mapping = dsn.map(|dsn| DssMapping { dsn, ssn: 1, len: 10, checksum: None, dsn_is_64: true });
+        segment.dss = Some(Dss { mapping, ..Dss::default() });
+        segment
+    }
+
+    #[test]
+    fn data_is_placed_by_the_keys_of_the_handshake_and_the_token_of_a_join() {
+        let mut connections = Connections::default();
+        let capable = |sender_key| MpCapable { version: 1, sender_key, ..MpCapable::default() };
+        let mut packet = |tuple: FourTuple, sent, key: Option<u64>| {
+            let mut segment = Segment::<Extent>::new(tuple, Seq(1), Seq(1), Flags::ACK);
+            segment.rare_mut().mp_capable = Some(capable(key));
+            connections.packet(&segment, sent);
+        };
+        packet(tuple(1), true, None);
+        packet(tuple(1).reversed(), false, Some(77));
+        packet(tuple(1), true, Some(55));
+        let mut join = Segment::<Extent>::new(tuple(2), Seq(1), Seq(0), Flags::SYN);
+        let token = Key::new(77).token;
+        join.rare_mut().mp_join = Some(MpJoin::Syn { backup: false, address_id: 1, token, nonce: 5 });
+        connections.packet(&join, true);
+        let start = Key::new(55).idsn.wrapping_add(1);
+        let mut place = |tuple, seq, dsn| {
+            connections.place(&data(tuple, seq, dsn)).map(|data| (data.connection, data.offset, data.again))
+        };
+        assert_eq!(place(tuple(1), u32::MAX - 3, Some(start.wrapping_add(9))), Some((0, 9, false)));
+        assert_eq!(place(tuple(1), 7, Some(start.wrapping_add(19))), Some((0, 19, false)));
+        assert_eq!(place(tuple(1), u32::MAX - 3, Some(start.wrapping_add(9))), Some((0, 9, true)));
+        assert_eq!(place(tuple(2), 5, Some(start)), Some((0, 0, false)));
+        assert_eq!(place(tuple(1), 17, None), None);
+        assert_eq!(place(tuple(9), 5, Some(start)), None);
+
+        connections.list[0].decisions.insert((100, 3), (200, "because".into()));
+        let why = |offset, path, again| connections.why(Data { connection: 0, offset, again }, path);
+        assert_eq!((why(100, 3, false), why(199, 3, false)), (Some("because"), Some("because")));
+        assert_eq!((why(200, 3, false), why(99, 3, false)), (None, None));
+        assert_eq!(why(150, 4, false), Some("reinjected: another subflow carried it and failed to"));
+        assert_eq!(why(150, 3, true), Some("retransmitted on the same subflow"));
+    }
+}
