@@ -68,6 +68,8 @@ struct Inner<W: Write> {
     /// By time; what was decided at a moment before what was sent at it.
     waiting: BTreeMap<(Nanos, u8, u64), Item>,
     sequence: u64,
+    /// The time of what was written last: a thread that was held up can't put anything before it.
+    written: Nanos,
     /// When the next sample is due.
     sample: Nanos,
     connections: Connections,
@@ -123,6 +125,7 @@ impl<W: Write + Send> Capture<W> {
             paths: paths.to_vec(),
             waiting: BTreeMap::new(),
             sequence: 0,
+            written: 0,
             sample: 0,
             connections: Connections::default(),
         };
@@ -196,7 +199,7 @@ impl<W: Write> Inner<W> {
     fn push(&mut self, at: Nanos, item: Item) {
         let order = u8::from(matches!(item, Item::Packet(_)));
         self.sequence += 1;
-        self.waiting.insert((at, order, self.sequence), item);
+        self.waiting.insert((at.max(self.written), order, self.sequence), item);
     }
 
     fn keep(&mut self, at: Nanos, path: u16, direction: Direction, bytes: Vec<u8>) {
@@ -283,6 +286,7 @@ impl<W: Write> Inner<W> {
         {
             let at = entry.key().0;
             let item = entry.remove();
+            self.written = at;
             if let Err(error) = self.write(at, &item) {
                 self.failed.get_or_insert(error);
                 (self.pcap, self.qlog) = (None, None);
