@@ -13,6 +13,7 @@ use crate::{Failure, output};
 
 /// Files that show a run from one end.
 #[derive(Debug, clap::Args)]
+#[group(skip)]
 pub(crate) struct Options {
     /// Also write the packets at one end as a capture, with the scheduler's reasons as comments (pcapng, for Wireshark)
     #[arg(long, value_name = "FILE")]

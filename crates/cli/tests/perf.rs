@@ -247,6 +247,49 @@ fn wait_for_interval(running: &mut Child) {
 }
 
 #[test]
+fn captures_and_logs_are_whole_files_with_reasons() {
+    let Some(namespace) = namespace() else { return };
+    let folder = tempfile::tempdir().expect("a folder");
+    let files = ["run.pcapng", "run.qlog"].map(|name| folder.path().join(name));
+    let [pcap, qlog] = files.each_ref().map(|file| file.to_str().expect("text"));
+    let server = Server::start(&namespace, &["--once"]);
+    let options = ["127.0.0.1", "--stack", "engine", "--size", "100 kB", "--scheduler", "blest", "--quiet"];
+    let output = client(&namespace, &[&options[..], &["--pcap", pcap, "--qlog", qlog]].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", errors(&output));
+    server.end();
+    let log: Value = serde_json::from_str(&std::fs::read_to_string(&files[1]).expect("a log")).expect("JSON");
+    let events = log["traces"][0]["events"].as_array().expect("events");
+    assert!(events.iter().any(|event| event["name"] == "mptcp:decision"), "{events:?}");
+    let bytes = std::fs::read(&files[0]).expect("a capture");
+    let says = |words: &[u8]| bytes.windows(words.len()).any(|window| window == words);
+    assert!(bytes.starts_with(&[0x0a, 0x0d, 0x0d, 0x0a]) && says(b"send 0.."), "{} bytes", bytes.len());
+
+    let output = client(&namespace, &["127.0.0.1", "--pcap", pcap]);
+    assert!(
+        output.status.code() == Some(2) && errors(&output).contains("give --stack engine"),
+        "{}",
+        errors(&output)
+    );
+    let mut command = namespace.command(ROPEWALK);
+    command.args([
+        "emulate",
+        "--quiet",
+        "--pcap",
+        pcap,
+        "--qlog",
+        qlog,
+        "--",
+        "ping",
+        "-c",
+        "1",
+        "10.127.255.1",
+    ]);
+    let output = command.output().expect("the emulator runs");
+    assert!(output.status.success(), "{}", errors(&output));
+    assert!(std::fs::metadata(&files[0]).is_ok_and(|file| file.len() > 100));
+}
+
+#[test]
 fn the_kernel_at_both_ends_of_emulated_paths() {
     let Some(namespace) = namespace() else { return };
     let server = format!("{ROPEWALK} perf server --once");
