@@ -340,6 +340,10 @@ fn percent(ratio: Option<ropewalk_lab::stats::Ratio>) -> String {
     }
 }
 
+fn counted(number: u64, what: &str) -> String {
+    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
+}
+
 fn times(ratio: Option<f64>) -> String {
     ratio.map_or("-".into(), |ratio| format!("{ratio:.2}"))
 }
@@ -358,17 +362,21 @@ fn row(place: usize, row: &Row, limit: f64) -> Vec<String> {
     let mark = if place > 1 && row.ties_with_best { "=" } else { "" };
     let interval =
         row.interval.map_or("-".into(), |(low, high)| format!("{} .. {}", seconds(low), seconds(high)));
+    // A run that doesn't finish counts as the limit in means; where none does, there is no time to compare.
+    let none = row.finished == 0;
+    let told = |text: String| if none { "-".into() } else { text };
+    let over = row.over_bound().filter(|_| !none);
     let mut cells = vec![
         format!("{place}{mark}"),
         row.label.clone(),
-        seconds(row.mean),
+        if none { format!("> {}", seconds(row.mean)) } else { seconds(row.mean) },
         interval,
-        seconds(row.p50),
-        seconds(row.p95),
-        percent(row.versus_linux),
-        percent(row.versus_tcp),
-        times(row.over_bound().map(|over| over.0)),
-        times(row.over_bound().map(|over| over.1)),
+        told(seconds(row.p50)),
+        told(seconds(row.p95)),
+        told(percent(row.versus_linux)),
+        told(percent(row.versus_tcp)),
+        times(over.map(|over| over.0)),
+        times(over.map(|over| over.1)),
         bytes(row.duplicated),
         format!("{:.1}", row.retransmissions),
     ];
@@ -383,12 +391,12 @@ fn row(place: usize, row: &Row, limit: f64) -> Vec<String> {
 fn text(scenario: &Scenario, comparison: &Comparison) -> String {
     let way = if scenario.direction == Direction::Upload { "upload" } else { "download" };
     let mut text = format!(
-        "{}: {}\n{} paths, {way}, {}, {} runs each, seeds from {}\n\n",
+        "{}: {}\n{}, {way}, {}, {} each, seeds from {}\n\n",
         scenario.name,
         scenario.summary,
-        scenario.paths.len(),
+        counted(scenario.paths.len() as u64, "path"),
         comparison.congestion,
-        comparison.runs,
+        counted(u64::from(comparison.runs), "run"),
         comparison.seed
     );
     for ranking in &comparison.rankings {
