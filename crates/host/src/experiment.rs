@@ -22,7 +22,7 @@ use crate::tun::Offload;
 use crate::world::{Counters, End, Meddler, PathLinks, Tap, World};
 
 /// The port of servers.
-pub const PORT: u16 = 5000;
+pub const PORT: u16 = 5201;
 /// How long the world goes on for the sake of the last words of a peer.
 const GRACE: Nanos = 2_000_000_000;
 const SLICE: Nanos = 2_000_000;

@@ -205,6 +205,15 @@ proptest! {
         let slack = u64::from(len) * (spec.changes.len() as u64 + 1) + 20 * 1500 * spec.changes.len() as u64;
         prop_assert!(carried <= capacity + slack, "{} {}", carried, capacity);
         let refill = 50_000_000 / 8 / 1000 * spec.changes.len() as u64;
+        // Meanwhile that packet ends at the old rate, as slow as any, and the new one, as fast as any, isn't used.
+        let constant = |rate: &Rate| if let Rate::Constant(rate) = rate { Some(*rate) } else { None };
+        let later = spec.changes.iter().filter_map(|change| match &change.action {
+            ChangeAction::Rate(rate) => constant(rate),
+            _ => None,
+        });
+        let rates: Vec<u64> = constant(&spec.rate).into_iter().chain(later).collect();
+        let slowest = rates.iter().min().map_or(0, |rate| u64::from(len) * 8 * 1_000_000_000 / rate.max(&1));
+        let refill = refill + slowest.min(until) / 1000 * 50 / 8 * spec.changes.len() as u64;
         prop_assert!(carried + slack + refill >= capacity, "{} {}", carried, capacity);
     }
 }
