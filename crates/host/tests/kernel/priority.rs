@@ -4,6 +4,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use ropewalk_engine::PathId;
+use ropewalk_host::experiment::PORT;
 use ropewalk_host::network::{Side, client_v4};
 use ropewalk_host::world::PathLinks;
 use ropewalk_link::LinkSpec;
@@ -101,7 +102,7 @@ fn ss_shows_the_connection_and_its_subflows() {
     stage.wait_subflows(4);
     stage::send(&socket, BYTES);
     let shown = stage.kernel.check("ss", &["-MniH"]).unwrap();
-    assert!(shown.contains("10.127.255.1:5000") && shown.contains("subflows:3"), "{shown}");
+    assert!(shown.contains(&format!("10.127.255.1:{PORT}")) && shown.contains("subflows:3"), "{shown}");
     assert!(!shown.contains("fallback"), "{shown}");
     let subflows = stage.kernel.check("ss", &["-tniH", "state", "established"]).unwrap();
     for path in 0..4 {
