@@ -255,6 +255,25 @@ mod tests {
     }
 
     #[test]
+    fn gamma_itself_queued_leaves_slow_start_going() {
+        let mut list = flows(&[flow(20, 100)]);
+        list[0].ssthresh = u32::MAX;
+        let mut vegas = build("vegas(gamma=4)");
+        round_trip(&mut *vegas, &mut list, 0, 20, 100);
+        list[0].cwnd = 20;
+        for _ in 0..2 {
+            // w 20, base 100, rtt 125 ms: exactly 4, at the end of the second.
+            vegas.on_ack(&mut list, 0, &Ack { rtt: Some(125 * MILLISECOND), round_start: true, ..ack(0) });
+            for _ in 0..3 {
+                vegas.on_ack(&mut list, 0, &Ack { rtt: Some(125 * MILLISECOND), ..ack(0) });
+            }
+        }
+        vegas.on_ack(&mut list, 0, &Ack { round_start: true, ..ack(0) });
+        assert_close(vegas.metrics(&list, 0)[0].1, 4.0);
+        assert!(list[0].in_slow_start());
+    }
+
+    #[test]
     fn a_window_of_two_stays_and_is_no_slow_start() {
         let mut list = flows(&[flow(2, 100)]);
         shrink(&mut list[0]);

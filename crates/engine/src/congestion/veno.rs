@@ -209,6 +209,18 @@ mod tests {
     }
 
     #[test]
+    fn the_path_is_full_from_beta_on() {
+        let subflows = PerSubflow::default();
+        let mut backlog = Backlog { subflows, beta: 4.0, reset_base: true, timeouts_differ: false };
+        for (n, pace) in [(3.99, 1.0), (4.0, 0.5), (4.01, 0.5)] {
+            backlog.subflows.at(0).n = n;
+            assert_close(backlog.pace(0), pace);
+        }
+        backlog.reset(0);
+        assert_close(backlog.queued(0), 0.0);
+    }
+
+    #[test]
     fn the_least_threshold_is_two() {
         let (mut control, mut list) = veno("veno", 110);
         list[0].cwnd = 2;

@@ -276,6 +276,27 @@ mod tests {
     }
 
     #[test]
+    fn gamma_itself_queued_leaves_slow_start_going() {
+        let mut list = flows(&[flow(20, 100)]);
+        list[0].ssthresh = u32::MAX;
+        let mut control = build("wvegas(gamma=4)");
+        // w 20, base 100, rtt 125 ms: exactly 4.
+        rounds(&mut *control, &mut list, 0, 20, &[125]);
+        assert!(list[0].in_slow_start());
+        assert_eq!(list[0].cwnd, 21);
+    }
+
+    #[test]
+    fn a_rate_is_a_window_per_round_trip() {
+        // x = 60/0.15 = 400 and 30/0.2 = 150: of 10 segments the second has 10 * 150/550.
+        let mut list = flows(&[flow(60, 100), flow(30, 100)]);
+        let mut control = build("wvegas(drain=false)");
+        rounds(&mut *control, &mut list, 0, 60, &[150]);
+        rounds(&mut *control, &mut list, 1, 30, &[200]);
+        assert_close(control.metrics(&list, 1)[0].1, 10.0 * 150.0 / 550.0);
+    }
+
+    #[test]
     fn losses_and_idle_times() {
         let mut list = flows(&[flow(50, 100)]);
         let mut control = build("wvegas");

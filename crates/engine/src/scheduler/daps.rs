@@ -302,6 +302,12 @@ mod tests {
         assert!(later.reason(daps).contains("segment 1 of the plan, slot 1 of 27"));
         (later.now, later.next_offset) = (13 * MILLISECOND, 1000);
         assert!(later.reason(daps).contains("segment 2 of the plan, slot 2 of 27"));
+        // Two segments in a slot: the second of the first slot.
+        let mut wide = Scene::new(vec![flow(0, 26, 2, 0), flow(1, 54, 2, 0)]);
+        let daps = &mut *build("daps");
+        assert!(wide.reason(daps).contains("segment 1 of the plan, slot 1 of 27"));
+        wide.next_offset = 1000;
+        assert!(wide.reason(daps).contains("segment 2 of the plan, slot 1 of 27"));
         assert!(reason("daps(horizon=27)").ends_with("slot 1 of 2 of 13.0 ms"));
         assert!(reason("daps(quantum=10)").ends_with("slot 1 of 3 of 10.0 ms"));
     }
