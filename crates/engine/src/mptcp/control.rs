@@ -5,7 +5,7 @@
 
 use std::net::SocketAddr;
 
-use ropewalk_wire::{AddAddr, FourTuple, MpJoin, Payload, RareOptions, Segment, Seq};
+use ropewalk_wire::{AddAddr, FourTuple, MpJoin, Payload, RareOptions, Segment};
 
 use super::connection::{Connection, Join, JoinRequest, Mode, Strand};
 use super::crypto::add_addr_hmac;
@@ -42,7 +42,6 @@ impl<P: Payload> Connection<P> {
         now: Nanos,
         index: usize,
         rare: &RareOptions,
-        seq: Seq,
         rcv_before: u64,
         had_data: bool,
     ) -> bool {
@@ -63,7 +62,7 @@ impl<P: Payload> Connection<P> {
                     checksum: capable.checksum,
                     dsn_is_64: true,
                 };
-                self.add_mapping(index, &mapping, 0, u32::from(len), seq, rcv_before);
+                self.add_mapping(index, &mapping, 0, u32::from(len), rcv_before);
             } else if !had_data && let Some(strand) = self.strands[index].as_mut() {
                 strand.tcp.request_ack();
             }

@@ -24,7 +24,6 @@ impl<P: Payload> Connection<P> {
             segment.rare = rare.clone();
         }
         let had_data = !segment.payload.is_empty();
-        let seq = segment.seq;
         let negotiating = self.mode == Mode::Negotiating;
         let Some((mut cx, strand)) = self.split(now, index) else { return };
         let before = strand.tcp.state();
@@ -54,11 +53,11 @@ impl<P: Payload> Connection<P> {
             return;
         }
         if self.mode == Mode::Negotiating && before == State::SynReceived {
-            self.on_third_ack(now, index, rare.as_deref(), dss.is_some());
+            self.on_third_ack(now, index, rare.as_deref());
         }
         if let Some(rare) = rare.as_deref()
             && !segment.flags.contains(Flags::SYN)
-            && !self.on_rare(now, index, rare, seq, rcv_before, had_data)
+            && !self.on_rare(now, index, rare, rcv_before, had_data)
         {
             return;
         }
@@ -80,7 +79,7 @@ impl<P: Payload> Connection<P> {
             self.fall_back(now, FallbackCause::NoMapping);
         }
         if let Some(dss) = dss {
-            self.on_dss(now, index, &dss, seq, rcv_before, window);
+            self.on_dss(now, index, &dss, rcv_before, window);
         }
         if self.mode == Mode::Plain {
             self.plain_acknowledge(now, index, is_latest.then_some(window));
@@ -290,7 +289,7 @@ impl<P: Payload> Connection<P> {
     }
 
     /// The third ACK of a connection that we accepted.
-    fn on_third_ack(&mut self, now: Nanos, index: usize, rare: Option<&RareOptions>, has_dss: bool) {
+    fn on_third_ack(&mut self, now: Nanos, index: usize, rare: Option<&RareOptions>) {
         let capable = rare.and_then(|rare| rare.mp_capable);
         match capable {
             Some(capable) if capable.receiver_key == Some(self.local_key.key) => {
@@ -305,11 +304,8 @@ impl<P: Payload> Connection<P> {
                     }
                 }
             }
-            _ if has_dss => {
-                // Keys are lost with the third ACK: without them nothing can be verified.
-                self.fall_back(now, FallbackCause::NoOptionsInHandshake);
-            }
             //= RFC 8684 3.1-12
+            // Without the keys nothing can be verified.
             _ => self.fall_back(now, FallbackCause::NoOptionsInHandshake),
         }
     }
@@ -353,7 +349,7 @@ impl<P: Payload> Connection<P> {
     }
 
     /// Data sequence signals.
-    fn on_dss(&mut self, now: Nanos, index: usize, dss: &Dss, seq: Seq, rcv_before: u64, window: u64) {
+    fn on_dss(&mut self, now: Nanos, index: usize, dss: &Dss, rcv_before: u64, window: u64) {
         if self.mode != Mode::Multipath {
             return;
         }
@@ -400,7 +396,7 @@ impl<P: Payload> Connection<P> {
                 return;
             }
         }
-        self.add_mapping(index, &mapping, offset, data_len, seq, rcv_before);
+        self.add_mapping(index, &mapping, offset, data_len, rcv_before);
     }
 
     //= RFC 8684 3.3-1
@@ -421,12 +417,10 @@ impl<P: Payload> Connection<P> {
         mapping: &DssMapping,
         offset: u64,
         data_len: u32,
-        seq: Seq,
         rcv_before: u64,
     ) {
         let checksum = self.checksum;
         let Some(strand) = self.strands[index].as_mut() else { return };
-        let _ = seq;
         let position = Seq(mapping.ssn).unfold(rcv_before);
         if position == 0 || position > 1 << 62 {
             return;
