@@ -7,12 +7,13 @@ use std::io::{self, IoSlice};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use ropewalk_link::Packet;
 use ropewalk_wire::checksum::{ones_complement, pseudo_header};
 use ropewalk_wire::virtio::{VirtioNetHeader, encode_frame_headers};
 use ropewalk_wire::{Ecn, EncodeError, Flags, ParseError, ParseMode, Segment, Seq, parse};
 
+use crate::pool::Pool;
 use crate::tun::{Offload, Tun};
 
 const TCP: u8 = 6;
@@ -68,15 +69,17 @@ impl Frame {
     ///
     /// # Errors
     /// What can't be encoded: see [`encode_frame_headers`].
-    pub fn of(segment: &Segment<Bytes>) -> Result<Frame, EncodeError> {
+    pub fn of(segment: &Segment<Bytes>, pool: &mut Pool) -> Result<Frame, EncodeError> {
         let headers = encode_frame_headers(segment)?;
-        let mut bytes = BytesMut::with_capacity(headers.len() + segment.payload.len());
-        bytes.extend_from_slice(&headers);
-        bytes.extend_from_slice(&segment.payload);
+        let buffer = pool.room(headers.len() + segment.payload.len());
+        buffer.clear();
+        buffer.extend_from_slice(&headers);
+        buffer.extend_from_slice(&segment.payload);
+        let bytes = buffer.split().freeze();
         let vnet = VirtioNetHeader::for_segment(segment);
         let is_super = vnet.gso_type != VirtioNetHeader::GSO_NONE;
         Ok(Frame {
-            packet: bytes.freeze().slice(VirtioNetHeader::LEN..),
+            packet: bytes.slice(VirtioNetHeader::LEN..),
             vnet,
             headers: if is_super { headers.len() - VirtioNetHeader::LEN } else { 0 },
             network: if segment.tuple.src.is_ipv4() { IPV4_HEADER } else { IPV6_HEADER },
@@ -333,6 +336,7 @@ mod tests {
     use ropewalk_wire::{Ecn, Flags, FourTuple, ParseMode, Segment, Seq, Timestamps, gso, parse};
 
     use super::{Frame, Piece};
+    use crate::pool::Pool;
 
     fn segment(v6: bool, len: usize) -> Segment<Bytes> {
         let tuple = if v6 {
@@ -353,7 +357,7 @@ mod tests {
     fn parts_are_the_packets_that_segmentation_makes_and_their_checksums_hold() {
         for v6 in [false, true] {
             let whole = segment(v6, 3_300);
-            let frame = Piece::whole(Frame::of(&whole).unwrap(), 0);
+            let frame = Piece::whole(Frame::of(&whole, &mut Pool::new(1 << 16)).unwrap(), 0);
             assert_eq!(frame.segment().unwrap(), whole);
             let expected: Vec<_> = gso::split(whole).collect();
             let parts: Vec<_> = frame.packets().collect();
@@ -370,7 +374,7 @@ mod tests {
     #[test]
     fn parts_that_leave_together_are_one_again_and_marks_stay() {
         let whole = segment(false, 5_000);
-        let mut parts = Piece::whole(Frame::of(&whole).unwrap(), 0).packets();
+        let mut parts = Piece::whole(Frame::of(&whole, &mut Pool::new(1 << 16)).unwrap(), 0).packets();
         let mut held = parts.next().unwrap();
         let second = parts.next().unwrap();
         assert!(held.absorb(second).is_none());
@@ -386,7 +390,7 @@ mod tests {
     fn one_packet_goes_through_unchanged_but_for_a_mark() {
         let mut one = segment(false, 700);
         one.gso_size = 0;
-        let mut piece = Piece::whole(Frame::of(&one).unwrap(), 0);
+        let mut piece = Piece::whole(Frame::of(&one, &mut Pool::new(1 << 16)).unwrap(), 0);
         assert_eq!(piece.clone().packets().count(), 1);
         assert_eq!(parse(piece.complete().into(), ParseMode::Verify).unwrap(), one);
         piece.mark_ce();

@@ -13,6 +13,7 @@ pub mod kernel;
 pub mod netns;
 pub mod network;
 pub mod perf;
+pub mod pool;
 pub mod transfer;
 pub mod tun;
 pub mod world;

@@ -273,7 +273,7 @@ impl Transfers {
 
     fn read(&mut self, now: Nanos, endpoint: &mut HostEndpoint, id: ConnectionId) {
         let Some(flow) = self.flows.get_mut(&id) else { return };
-        while let Ok(Some(data)) = endpoint.read(now, id, CHUNK) {
+        while let Ok(Some(data)) = endpoint.read_piece(now, id, CHUNK) {
             if data.is_empty() {
                 break;
             }

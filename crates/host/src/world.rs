@@ -8,7 +8,7 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use hdrhistogram::Histogram;
 use ropewalk_engine::PathId;
 use ropewalk_engine::endpoint::{ConnectionId, Endpoint};
@@ -21,6 +21,7 @@ use crate::clock::{Clock, Nanos, Waiter};
 use crate::entropy::OsEntropy;
 use crate::frame::{Frame, Piece};
 use crate::network::KernelEnd;
+use crate::pool::Pool;
 use crate::tun::{BUFFER, Offload, Tun};
 
 /// The engine's endpoint as this world runs it.
@@ -32,6 +33,8 @@ const BATCH: usize = 32;
 const SUPER: u32 = 44;
 /// Segments sent before the devices have their turn again.
 const TRANSMITS: usize = 64;
+/// Packets share memory in chunks of so many bytes.
+const CHUNK: usize = 8 * BUFFER;
 /// The stop flag is looked at this often at least.
 const PATIENCE: Nanos = 10_000_000;
 
@@ -119,7 +122,10 @@ pub struct World {
     strands: Vec<Strand>,
     shared: Vec<[Link<Piece>; 2]>,
     lateness: Histogram<u64>,
-    buffer: BytesMut,
+    /// Memory for what devices deliver, and for what the engine's segments become: what is left in a buffer of the first
+    /// needn't be zeroed again.
+    received: Pool,
+    made: Pool,
     stop: Arc<AtomicBool>,
     tap: Option<Box<dyn Tap>>,
     meddler: Option<Box<dyn Meddler>>,
@@ -154,7 +160,8 @@ impl World {
             shared: Vec::new(),
             // 1 ns to 10 s with two digits: bounds that are accepted.
             lateness: Histogram::new_with_bounds(1, 10_000_000_000, 2).expect("valid bounds"),
-            buffer: BytesMut::new(),
+            received: Pool::new(CHUNK),
+            made: Pool::new(CHUNK),
             stop: Arc::new(AtomicBool::new(false)),
             tap: None,
             meddler: None,
@@ -430,7 +437,7 @@ impl World {
                 Verdict::Drop => {}
                 Verdict::Replace(segments) => {
                     for segment in segments {
-                        match Frame::of(&segment) {
+                        match Frame::of(&segment, &mut self.made) {
                             Ok(frame) => done = done.and(self.travel(from, Piece::whole(frame, path as u16))),
                             Err(_) => self.counters.unencodable += 1,
                         }
@@ -467,7 +474,7 @@ impl World {
                 for _ in 0..BATCH {
                     let End::Kernel(end) = &self.ends[from] else { break };
                     let tun = &end.tuns[path];
-                    let Some(bytes) = read(tun, &mut self.buffer)? else { break };
+                    let Some(bytes) = read(tun, &mut self.received)? else { break };
                     busy = true;
                     match Frame::received(bytes, tun.offload()) {
                         Some(frame) => self.depart(from, Piece::whole(frame, path as u16))?,
@@ -523,7 +530,7 @@ impl World {
             let sent = tun.send(&[io::IoSlice::new(&headers), io::IoSlice::new(&segment.payload)]);
             return sent.map(drop).or_else(|error| refused(&mut self.counters, error));
         }
-        match Frame::of(segment) {
+        match Frame::of(segment, &mut self.made) {
             Ok(frame) => self.depart(from, Piece::whole(frame, path.0)),
             Err(_) => {
                 self.counters.unencodable += 1;
@@ -544,11 +551,9 @@ fn refused(counters: &mut Counters, error: io::Error) -> io::Result<()> {
     }
 }
 
-/// One frame, or `None` when there is none now. Buffers are used again once nobody holds a slice of them.
-fn read(tun: &Tun, buffer: &mut BytesMut) -> io::Result<Option<Bytes>> {
-    if buffer.capacity() < BUFFER {
-        *buffer = BytesMut::with_capacity(16 * BUFFER);
-    }
+/// One frame, or `None` when there is none now.
+fn read(tun: &Tun, pool: &mut Pool) -> io::Result<Option<Bytes>> {
+    let buffer = pool.room(BUFFER);
     buffer.resize(BUFFER, 0);
     match tun.receive(buffer) {
         Ok(len) => {

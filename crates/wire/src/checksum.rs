@@ -9,26 +9,32 @@ use std::net::IpAddr;
 /// The one's-complement sum of `bytes` as big-endian 16-bit words, an odd last byte padded with
 /// zero; folded to 16 bits, not inverted.
 pub fn ones_complement(bytes: &[u8]) -> u16 {
-    // The sum doesn't depend on byte order (RFC 1071 section 2 B), so 32-bit words are added as they
-    // lie in memory and the result is swapped once. Independent 64-bit lanes let the compiler
-    // vectorise; they can't overflow below 2^32 words each.
-    let mut lanes = [0u64; 8];
-    let (blocks, rest) = bytes.as_chunks::<32>();
+    // The sum doesn't depend on byte order (RFC 1071 section 2 B), so words are added as they lie in memory and the
+    // result is swapped once. The two halves of 64-bit words go to lanes of their own, four and four, which the compiler
+    // vectorises to a mask, a shift and two additions; they can't overflow below 2^32 words each.
+    let (mut low, mut high) = ([0u64; 4], [0u64; 4]);
+    let (blocks, rest) = bytes.as_chunks::<128>();
     for block in blocks {
-        let (words, _) = block.as_chunks::<4>();
-        for (lane, word) in lanes.iter_mut().zip(words) {
-            *lane += u64::from(u32::from_ne_bytes(*word));
+        for group in block.as_chunks::<32>().0 {
+            for (at, word) in group.as_chunks::<8>().0.iter().enumerate() {
+                let word = u64::from_ne_bytes(*word);
+                low[at] += word & 0xffff_ffff;
+                high[at] += word >> 32;
+            }
         }
     }
-    let (words, tail) = rest.as_chunks::<4>();
+    let (words, tail) = rest.as_chunks::<8>();
     for word in words {
-        lanes[0] += u64::from(u32::from_ne_bytes(*word));
+        let word = u64::from_ne_bytes(*word);
+        low[0] += word & 0xffff_ffff;
+        high[0] += word >> 32;
     }
-    let mut last = [0u8; 4];
+    let mut last = [0u8; 8];
     last[..tail.len()].copy_from_slice(tail);
-    lanes[1] += u64::from(u32::from_ne_bytes(last));
+    let last = u64::from_ne_bytes(last);
     // Each lane is folded to 33 bits before they meet, so that their sum can't overflow either.
-    let total = lanes.iter().map(|lane| (lane >> 32) + (lane & 0xffff_ffff)).sum();
+    let lanes = low.into_iter().chain(high).chain([last]);
+    let total = lanes.map(|lane| (lane >> 32) + (lane & 0xffff_ffff)).sum();
     u16::from_be_bytes(fold(total).to_ne_bytes())
 }
 

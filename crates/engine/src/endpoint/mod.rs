@@ -375,6 +375,19 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         Ok(data)
     }
 
+    /// As [`Self::read`], but what comes next as it arrived, so that no byte is copied: perhaps less than there is.
+    ///
+    /// # Errors
+    /// When the connection is gone.
+    pub fn read_piece(&mut self, now: Nanos, id: ConnectionId, max: usize) -> Result<Option<P>, StreamError> {
+        let connection = self.get(id)?;
+        let data = connection.read_piece(now, max);
+        if connection.dirty || connection.is_forgettable() {
+            self.touch(now, id.index);
+        }
+        Ok(data)
+    }
+
     /// Closes our side (DATA_FIN); the peer's stays open.
     pub fn shutdown(&mut self, now: Nanos, id: ConnectionId) {
         if let Ok(connection) = self.get(id) {

@@ -351,6 +351,16 @@ impl<P: Payload> Connection<P> {
     /// Reads up to `max` bytes: `None` nothing now, an empty payload at the end.
     pub(crate) fn read(&mut self, now: Nanos, max: usize) -> Option<P> {
         let piece = self.receive.read(max);
+        self.on_read(now, piece)
+    }
+
+    /// As [`Self::read`], one piece as it arrived.
+    pub(crate) fn read_piece(&mut self, now: Nanos, max: usize) -> Option<P> {
+        let piece = self.receive.read_piece(max);
+        self.on_read(now, piece)
+    }
+
+    fn on_read(&mut self, now: Nanos, piece: Option<P>) -> Option<P> {
         if self.receive.ready_bytes == 0 {
             self.readable_told = false;
         }

@@ -151,20 +151,32 @@ impl<P: Payload> ReceiveSide<P> {
 
     /// Takes up to `max` bytes in order.
     pub fn read(&mut self, max: usize) -> Option<P> {
-        let piece = self.ready.pop_front()?;
-        let piece = if piece.len() > max {
-            let rest = piece.slice(max, piece.len());
-            let part = piece.slice(0, max);
-            self.ready.push_front(rest);
-            part
-        } else if self.ready.is_empty() || piece.len() == max {
-            piece
-        } else {
-            self.read_more(piece, max)
-        };
+        let piece = self.take(max)?;
+        let piece =
+            if self.ready.is_empty() || piece.len() == max { piece } else { self.read_more(piece, max) };
+        Some(self.note_read(piece))
+    }
+
+    /// Takes up to `max` bytes of what arrived as one piece: nothing is joined.
+    pub fn read_piece(&mut self, max: usize) -> Option<P> {
+        let piece = self.take(max)?;
+        Some(self.note_read(piece))
+    }
+
+    fn note_read(&mut self, piece: P) -> P {
         self.ready_bytes -= piece.len() as u64;
         self.read += piece.len() as u64;
-        Some(piece)
+        piece
+    }
+
+    /// The first piece, or its first `max` bytes.
+    fn take(&mut self, max: usize) -> Option<P> {
+        let piece = self.ready.pop_front()?;
+        if piece.len() <= max {
+            return Some(piece);
+        }
+        self.ready.push_front(piece.slice(max, piece.len()));
+        Some(piece.slice(0, max))
     }
 
     fn read_more(&mut self, first: P, max: usize) -> P {
@@ -272,6 +284,19 @@ mod tests {
         assert_eq!(side.read(4).unwrap(), "0123");
         assert_eq!(side.read(100).unwrap(), "456789");
         assert!(side.read(1).is_none());
+    }
+
+    #[test]
+    fn pieces_are_read_as_they_arrived() {
+        let text = Bytes::from_static(b"0123456789");
+        let mut side = side();
+        side.insert(0, 0, text.slice(0..6));
+        side.insert(0, 6, text.slice(6..10));
+        assert_eq!(side.read_piece(4).unwrap(), "0123");
+        assert_eq!(side.read_piece(4).unwrap(), "45");
+        let last = side.read_piece(100).unwrap();
+        assert_eq!((last.as_ptr(), side.ready_bytes), (text[6..].as_ptr(), 0), "not a copy");
+        assert!(side.read_piece(1).is_none());
     }
 
     #[test]

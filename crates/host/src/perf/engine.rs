@@ -131,7 +131,7 @@ impl Perf {
         }
         driven.flow.check(now);
         while !driven.flow.has_ended()
-            && let Ok(Some(data)) = endpoint.read(now, id, CHUNK)
+            && let Ok(Some(data)) = endpoint.read_piece(now, id, CHUNK)
         {
             if data.is_empty() {
                 driven.flow.end_of_input(now);
