@@ -14,6 +14,7 @@ pub mod netns;
 pub mod network;
 pub mod perf;
 pub mod pool;
+mod strand;
 pub mod transfer;
 pub mod tun;
 pub mod world;

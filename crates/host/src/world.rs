@@ -22,6 +22,7 @@ use crate::entropy::OsEntropy;
 use crate::frame::{Frame, Piece};
 use crate::network::KernelEnd;
 use crate::pool::Pool;
+use crate::strand::Strand;
 use crate::tun::{BUFFER, Offload, Tun};
 
 /// The engine's endpoint as this world runs it.
@@ -109,11 +110,6 @@ pub struct PathLinks {
     pub bottleneck: Option<usize>,
 }
 
-struct Strand {
-    links: Option<[Link<Piece>; 2]>,
-    bottleneck: Option<usize>,
-}
-
 /// See the module.
 pub struct World {
     clock: Clock,
@@ -151,7 +147,7 @@ impl World {
     /// [`World::emulate`] says so.
     pub fn new(client: End, server: End, paths: usize) -> World {
         let clock = Clock::start();
-        let strands = (0..paths).map(|_| Strand { links: None, bottleneck: None }).collect();
+        let strands = (0..paths).map(|_| Strand::default()).collect();
         World {
             clock,
             waiter: Waiter::new(clock),
@@ -173,12 +169,7 @@ impl World {
     /// Puts modelled links between the ends. Streams of random numbers are numbered as the simulator numbers them.
     pub fn emulate(&mut self, paths: &[PathLinks], shared: &[[LinkSpec; 2]], seed: u64) {
         for (at, (strand, spec)) in self.strands.iter_mut().zip(paths).enumerate() {
-            let stream = 2 * at as u64;
-            strand.links = Some([
-                Link::new(spec.up.clone(), seed, stream),
-                Link::new(spec.down.clone(), seed, stream + 1),
-            ]);
-            strand.bottleneck = spec.bottleneck;
+            *strand = Strand::emulated(spec, seed, 2 * at as u64);
         }
         let offset = 2 * paths.len() as u64;
         self.shared = shared
@@ -243,8 +234,7 @@ impl World {
 
     /// A path's link counters: from client to server, and back.
     pub fn link_stats(&self, path: usize) -> Option<[LinkStats; 2]> {
-        let links = self.strands.get(path)?.links.as_ref()?;
-        Some([*links[0].stats(), *links[1].stats()])
+        self.strands.get(path)?.stats()
     }
 
     /// Runs until the stop flag is set, `until` comes, or every program of the engine's ends is done (and there is
@@ -306,9 +296,10 @@ impl World {
     fn rest(&mut self, until: Option<Nanos>) -> io::Result<()> {
         let now = self.clock.now();
         let mut due = until.unwrap_or(Nanos::MAX).min(now + PATIENCE);
-        let links = self.strands.iter().filter_map(|strand| strand.links.as_ref());
-        for link in links.chain(&self.shared).flatten() {
-            due = due.min(link.poll_timeout().unwrap_or(Nanos::MAX));
+        let paths = self.strands.iter().flat_map(|strand| [strand.due(0), strand.due(1)]);
+        let shared = self.shared.iter().flatten().map(Link::poll_timeout);
+        for next in paths.chain(shared).flatten() {
+            due = due.min(next);
         }
         let mut descriptors = Vec::new();
         for end in &mut self.ends {
@@ -332,10 +323,11 @@ impl World {
                 busy |= self.deliver_shared(now, side)?;
             }
             for at in 0..self.strands.len() {
+                if !self.strands[at].is_due(side, now) {
+                    continue;
+                }
                 let mut held: Option<Piece> = None;
-                while let Some((arrival, piece)) =
-                    self.strands[at].links.as_mut().and_then(|links| links[side].poll_timed(now))
-                {
+                while let Some((arrival, piece)) = self.strands[at].take(side, now) {
                     busy = true;
                     match self.strands[at].bottleneck {
                         Some(shared) if side == 0 => self.shared[shared][side].enqueue(now, piece),
@@ -363,8 +355,8 @@ impl World {
             while let Some((arrival, piece)) = self.shared[shared][side].poll_timed(now) {
                 busy = true;
                 let path = usize::from(piece.path);
-                match self.strands[path].links.as_mut() {
-                    Some(links) if side == 1 => links[side].enqueue(now, piece),
+                match self.strands[path].link(side) {
+                    Some(link) if side == 1 => link.enqueue(now, piece),
                     _ => {
                         self.lateness.saturating_record(now.saturating_sub(arrival));
                         self.gather(side, &mut held, piece)?;
@@ -453,12 +445,13 @@ impl World {
         let path = usize::from(piece.path);
         let now = self.clock.now();
         let strand = &mut self.strands[path];
-        let Some(links) = &mut strand.links else {
+        let bottleneck = strand.bottleneck;
+        let Some(link) = strand.link(from) else {
             return self.arrive(1 - from, piece);
         };
-        let link = match strand.bottleneck {
+        let link = match bottleneck {
             Some(shared) if from == 1 => &mut self.shared[shared][from],
-            _ => &mut links[from],
+            _ => link,
         };
         for packet in piece.packets() {
             link.enqueue(now, packet);
@@ -516,7 +509,7 @@ impl World {
 
     fn transmit(&mut self, from: usize, path: PathId, segment: &Segment<Bytes>) -> io::Result<()> {
         let direct =
-            self.strands[usize::from(path.0)].links.is_none() && self.tap.is_none() && self.meddler.is_none();
+            !self.strands[usize::from(path.0)].has_links() && self.tap.is_none() && self.meddler.is_none();
         if direct
             && let End::Kernel(end) = &self.ends[1 - from]
             && let Some(tun) = end.tuns.get(usize::from(path.0))

@@ -1,0 +1,167 @@
+//! One path of the real-time world: a modelled link each way, and when what has come through them is handed on.
+//!
+//! A packet that leaves a link on its own is handed on at its moment. Packets that follow each other closely are handed
+//! on together, at the next multiple of [`TOGETHER`], as a network card moderates its interrupts: from some 200 Mbit/s
+//! on, a thread that hands on each at its moment never sleeps. It then takes a core from the two ends, and if it has
+//! real-time priority, the kernel stops it for up to 50 ms in a second for the sake of the others. The link itself knows
+//! nothing of it: every packet has its own place in the queue, its own moment of arrival and its own draws.
+
+use ropewalk_link::{Link, LinkSpec, LinkStats};
+
+use crate::clock::Nanos;
+use crate::frame::Piece;
+use crate::world::PathLinks;
+
+/// Longest time that a packet waits for others: well below the 0.3 ms of lateness that make a run void.
+const TOGETHER: Nanos = 100_000;
+/// It is at most this part of the link's delay, too, so that no round trip grows by more than 2 %.
+const OF_DELAY: Nanos = 50;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct Strand {
+    /// From client to server, and back. Without them the path does nothing to packets.
+    ways: Option<[Way; 2]>,
+    /// Index of the link that it shares with other paths.
+    pub(crate) bottleneck: Option<usize>,
+}
+
+#[derive(Debug)]
+struct Way {
+    link: Link<Piece>,
+    /// How long a packet may wait for others.
+    together: Nanos,
+    /// When one was handed on last.
+    latest: Nanos,
+}
+
+impl Strand {
+    /// A path with links, whose streams of random numbers are `stream` and the next.
+    pub(crate) fn emulated(spec: &PathLinks, seed: u64, stream: u64) -> Self {
+        let way = |link: &LinkSpec, stream| Way {
+            link: Link::new(link.clone(), seed, stream),
+            // A shared link takes packets from several paths, each at its moment.
+            together: if spec.bottleneck.is_some() { 0 } else { TOGETHER.min(link.delay / OF_DELAY) },
+            latest: 0,
+        };
+        Strand {
+            ways: Some([way(&spec.up, stream), way(&spec.down, stream + 1)]),
+            bottleneck: spec.bottleneck,
+        }
+    }
+
+    /// Whether it does anything to packets.
+    pub(crate) fn has_links(&self) -> bool {
+        self.ways.is_some()
+    }
+
+    /// The link from the client (side 0) or from the server.
+    pub(crate) fn link(&mut self, side: usize) -> Option<&mut Link<Piece>> {
+        self.ways.as_mut().map(|ways| &mut ways[side].link)
+    }
+
+    /// What both count.
+    pub(crate) fn stats(&self) -> Option<[LinkStats; 2]> {
+        self.ways.as_ref().map(|ways| ways.each_ref().map(|way| *way.link.stats()))
+    }
+
+    /// When packets of a link are to be handed on next.
+    pub(crate) fn due(&self, side: usize) -> Option<Nanos> {
+        self.ways.as_ref()?[side].due()
+    }
+
+    /// Whether it is time to hand on what has come through a link; [`Self::take`] is then to be called until `None`.
+    pub(crate) fn is_due(&self, side: usize, now: Nanos) -> bool {
+        self.due(side).is_some_and(|due| due <= now)
+    }
+
+    /// The next packet that has come through a link by `now`, and when it came.
+    pub(crate) fn take(&mut self, side: usize, now: Nanos) -> Option<(Nanos, Piece)> {
+        let way = &mut self.ways.as_mut()?[side];
+        let taken = way.link.poll_timed(now)?;
+        way.latest = now;
+        Some(taken)
+    }
+}
+
+impl Way {
+    fn due(&self) -> Option<Nanos> {
+        let arrival = self.link.poll_timeout()?;
+        if self.together == 0 || arrival >= self.latest + self.together {
+            return Some(arrival);
+        }
+        Some(arrival.next_multiple_of(self.together))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ropewalk_link::LinkSpec;
+    use ropewalk_wire::{Flags, FourTuple, Segment, Seq};
+
+    use super::Strand;
+    use crate::clock::Nanos;
+    use crate::frame::{Frame, Piece};
+    use crate::world::PathLinks;
+
+    const MILLISECOND: Nanos = 1_000_000;
+
+    fn packet() -> Piece {
+        let tuple = FourTuple::new("10.0.0.1:5".parse().unwrap(), "10.0.0.2:6".parse().unwrap());
+        let mut segment = Segment::new(tuple, Seq(1), Seq(1), Flags::ACK);
+        segment.payload = vec![0; 1460].into();
+        Piece::whole(Frame::of(&segment, &mut crate::pool::Pool::new(1 << 16)).unwrap(), 0)
+    }
+
+    fn strand(delay: Nanos, bottleneck: Option<usize>) -> Strand {
+        // A packet of 1500 bytes takes 12 us.
+        let link = LinkSpec::plain(1_000_000_000, delay, 100);
+        Strand::emulated(&PathLinks { up: link.clone(), down: link, bottleneck }, 1, 0)
+    }
+
+    /// When packets that came at these moments are handed on, by a thread that is never late.
+    fn handed_on(strand: &mut Strand, came: &[Nanos]) -> Vec<Nanos> {
+        for now in came {
+            strand.link(0).unwrap().enqueue(*now, packet());
+        }
+        let mut moments = Vec::new();
+        while let Some(now) = strand.due(0) {
+            assert!(!strand.is_due(0, now - 1) && strand.is_due(0, now) && !strand.is_due(1, now));
+            while strand.take(0, now).is_some() {
+                moments.push(now);
+            }
+        }
+        moments
+    }
+
+    #[test]
+    fn packets_on_their_own_are_handed_on_at_their_moment() {
+        let moments = handed_on(&mut strand(5 * MILLISECOND, None), &[0, 150_000, 300_001]);
+        assert_eq!(moments, [5_012_000, 5_162_000, 5_312_001]);
+    }
+
+    #[test]
+    fn packets_that_follow_closely_are_handed_on_together_and_at_most_a_tenth_of_a_millisecond_late() {
+        let moments = handed_on(&mut strand(5 * MILLISECOND, None), &[0; 20]);
+        // The first leaves at 5.012 ms, the others every 12 us.
+        let expected: Vec<Nanos> = [(5_012_000, 1), (5_100_000, 7), (5_200_000, 8), (5_300_000, 4)]
+            .into_iter()
+            .flat_map(|(moment, count)| std::iter::repeat_n(moment, count))
+            .collect();
+        assert_eq!(moments, expected);
+    }
+
+    #[test]
+    fn a_short_path_and_one_before_a_shared_link_wait_less_or_not_at_all() {
+        let exact: Vec<Nanos> = (1..=20).map(|at| MILLISECOND + at * 12_000).collect();
+        assert_eq!(handed_on(&mut strand(MILLISECOND, Some(0)), &[0; 20]), exact);
+        let short = handed_on(&mut strand(MILLISECOND, None), &[0; 20]);
+        assert!(
+            short.iter().zip(&exact).all(|(moment, exact)| (*exact..exact + 20_000).contains(moment)),
+            "{short:?}"
+        );
+        assert_ne!(short, exact);
+        let none: Vec<Nanos> = (1..=20).map(|at| at * 12_000).collect();
+        assert_eq!(handed_on(&mut strand(0, None), &[0; 20]), none);
+    }
+}
