@@ -17,7 +17,7 @@ function heatSections() {
   for (const cell of cells) score.set(cell.y, (score.get(cell.y) || 0) + Math.log(cell.ratio));
   const rows = [...score.keys()].sort((a, b) => score.get(a) - score.get(b));
   const figure = chart({
-    title: () => 'Mean completion time against the first, by workload',
+    title: () => 'Mean against the first, by workload',
     name: () => 'by-workload',
     table: () => [['workload', 'scheduler', 'mean_s', 'ratio_to_first', 'ties_with_first'], cells.map((cell) => [cell.x, cell.y, cell.mean, cell.ratio, cell.tie])],
     summary: () => `${rows[0]} is the best over all workloads together. First: ${doc.rankings.map((ranking) => `${ranking.rows[0].scheduler} with ${short(ranking)}`).join(', ')}. A dot marks the first and its ties.`,

@@ -82,7 +82,7 @@ function comparisonPage() {
   if (!doc.rankings.length) return parts;
   parts.push(facts());
   parts.push(section('ranking', 'Ranking', null, rankingChart(state), ...rankingNumbers(state)));
-  parts.push(section('times', 'Completion times', 'Each run is one flow from connect to the last byte. Choose who is in colour.', ...distribution(state)));
+  parts.push(section('times', 'All runs', 'Each run is a point: a flow’s time from connect to the last byte, or what the workload’s title says. Choose who is in colour.', ...distribution(state)));
   parts.push(...heatSections());
   if (doc.ropes.length) {
     parts.push(section('rope', 'The rope', 'One run in time: each subflow a lane, each segment a bar from sent to acknowledged. A lane is as thick as its subflow has segments in flight; a bar tells the scheduler’s reason.', ...ropeSection(state)));

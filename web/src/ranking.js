@@ -20,7 +20,7 @@ function rankingSummary(ranking) {
 
 function rankingChart(state) {
   return chart({
-    title: () => `Mean completion time, ${state.ranking().workload}`,
+    title: () => (/completion/.test(state.ranking().measure) ? `Mean completion time, ${state.ranking().workload}` : state.ranking().workload),
     name: () => fileName('ranking', state.ranking().workload),
     summary: () => rankingSummary(state.ranking()),
     table: () => rankingTable(state.ranking()),

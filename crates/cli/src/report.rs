@@ -39,7 +39,33 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
 
 /// The command line as one would type it.
 pub(crate) fn origin(arguments: &[OsString]) -> Origin {
-    let texts: Vec<String> =
-        arguments.iter().map(|argument| argument.to_string_lossy().into_owned()).collect();
-    Origin::of(&texts, env!("CARGO_PKG_VERSION"))
+    Origin::of(&without_jobs(arguments), env!("CARGO_PKG_VERSION"))
+}
+
+/// The arguments without `--jobs`: results don't depend on it, and neither may what is said of their origin.
+pub(crate) fn without_jobs(arguments: &[OsString]) -> Vec<String> {
+    let mut texts = arguments.iter().map(|argument| argument.to_string_lossy().into_owned());
+    let mut kept = Vec::new();
+    while let Some(text) = texts.next() {
+        if text == "--jobs" {
+            texts.next();
+        } else if !text.starts_with("--jobs=") {
+            kept.push(text);
+        }
+    }
+    kept
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsString;
+
+    use super::origin;
+
+    #[test]
+    fn an_origin_does_not_depend_on_threads() {
+        let of = |line: &str| origin(&line.split(' ').map(OsString::from).collect::<Vec<_>>()).command;
+        assert_eq!(of("ropewalk compare --jobs 3 --json"), "ropewalk compare --json");
+        assert_eq!(of("ropewalk compare --json --jobs=3"), "ropewalk compare --json");
+    }
 }

@@ -79,7 +79,7 @@ pub(crate) fn run(registries: &Registries, options: &Options) -> Result<(), Fail
     }
     let jobs =
         options.jobs.map_or_else(|| std::thread::available_parallelism().map_or(1, usize::from), usize::from);
-    let line = std::env::args_os().map(|argument| argument.to_string_lossy().into_owned()).collect();
+    let line = crate::report::without_jobs(&std::env::args_os().collect::<Vec<_>>());
     let command = Command { line, build: build() };
     let stop = Arc::new(AtomicBool::new(false));
     let heard = stop.clone();

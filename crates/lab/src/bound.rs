@@ -23,8 +23,7 @@ use crate::units::Nanos;
 /// IPv4 and TCP headers without options.
 const HEADER: u64 = 40;
 
-/// The earliest end of a run, in the measure of `compare`: seconds of completion time, the mean over concurrent
-/// flows; for bulk, seconds per 10^6 bytes.
+/// The least that a run can reach in the measure of its workload ([`crate::merit`]).
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Bound {
     /// By the links alone.

@@ -10,8 +10,9 @@ use ropewalk_link::{LinkSpec, Loss, Rate};
 use ropewalk_sim::{Mode, Outcome, Recording, RunResult, RunSpec, Scenario, Workload};
 
 use crate::bound::{self, Bound};
-use crate::stats;
+use crate::merit::Measure;
 use crate::units::Nanos;
+use crate::{merit, stats};
 
 /// One that is compared.
 #[derive(Clone, Debug)]
@@ -100,7 +101,7 @@ pub struct Row {
     pub finished: u32,
     /// Of so many.
     pub runs: u32,
-    /// Seconds of each run that finished, by seed.
+    /// Each run's measure ([`crate::merit`]) by seed, seconds.
     pub seconds: Vec<f64>,
     /// Mean completion time, seconds (a run that didn't finish counts as the limit).
     pub mean: f64,
@@ -141,6 +142,8 @@ impl Row {
 pub struct Ranking {
     /// The workload, for people.
     pub title: String,
+    /// What its seconds are.
+    pub measure: Measure,
     /// Its size in bytes, for flows.
     pub bytes: Option<u64>,
     /// By mean.
@@ -258,24 +261,9 @@ pub fn compare(
     }
 }
 
-/// The figure of merit: completion time; the mean delay of messages; for bulk, seconds per 10^6 bytes.
-pub(crate) fn merit(result: &RunResult, limit: f64) -> f64 {
-    if result.flows.iter().all(|flow| flow.fct.is_some()) && !result.flows.is_empty() {
-        let total: f64 = result.flows.iter().filter_map(|flow| flow.fct).map(|fct| fct as f64 / 1e9).sum();
-        total / result.flows.len() as f64
-    } else if !result.message_delays.is_empty() {
-        let total: f64 = result.message_delays.iter().map(|delay| *delay as f64 / 1e9).sum();
-        total / result.message_delays.len() as f64
-    } else if result.outcome == Outcome::Complete && result.delivered_bytes > 0 {
-        result.duration as f64 / 1e9 / (result.delivered_bytes as f64 / 1e6)
-    } else {
-        limit
-    }
-}
-
 fn keep(result: &RunResult, spec: &RunSpec, limit: f64) -> Kept {
     let finished = result.outcome == Outcome::Complete;
-    let seconds = merit(result, limit);
+    let seconds = merit::of(&spec.scenario.workload, result).unwrap_or(limit);
     Kept {
         seconds,
         finished,
@@ -295,8 +283,9 @@ fn rank(request: &Request, workload: &Workload, cells: &[Option<Kept>]) -> Ranki
     let seconds: Vec<Vec<f64>> =
         (0..contenders).map(|who| of(who).iter().map(|kept| kept.seconds).collect()).collect();
     let (title, bytes) = describe(workload);
+    let measure = Measure::of(workload);
     if whole.is_empty() {
-        return Ranking { title, bytes, rows: Vec::new(), best_tcp: None };
+        return Ranking { title, measure, bytes, rows: Vec::new(), best_tcp: None };
     }
     let single = |who: usize| matches!(request.contenders[who].mode, Mode::SinglePath(_));
     let means: Vec<f64> = seconds.iter().map(|s| stats::mean(s)).collect();
@@ -346,7 +335,7 @@ fn rank(request: &Request, workload: &Workload, cells: &[Option<Kept>]) -> Ranki
             }
         })
         .collect();
-    Ranking { title, bytes, rows, best_tcp: best_tcp.map(|who| request.contenders[who].label.clone()) }
+    Ranking { title, measure, bytes, rows, best_tcp: best_tcp.map(|who| request.contenders[who].label.clone()) }
 }
 
 /// The mean over runs, whose starts may differ.
@@ -375,13 +364,13 @@ fn describe(workload: &Workload) -> (String, Option<u64>) {
             )
         }
         Workload::Cbr { frame, .. } => {
-            (format!("frames of {} (seconds are each frame's delay)", size(u64::from(*frame))), None)
+            (format!("frames of {} (the mean delay of a run's frames)", size(u64::from(*frame))), None)
         }
         Workload::Bulk { duration } => {
-            (format!("bulk for {} (seconds per megabyte)", crate::units::write_duration(*duration)), None)
+            (format!("bulk for {} (time per megabyte)", crate::units::write_duration(*duration)), None)
         }
         Workload::RequestResponse { response, count, .. } => {
-            (format!("{count} exchanges of {} (seconds are each exchange's)", size(*response)), None)
+            (format!("{count} exchanges of {} (the mean time of a run's exchanges)", size(*response)), None)
         }
     }
 }

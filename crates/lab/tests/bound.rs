@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
-use ropewalk_lab::{Registries, bound};
+use ropewalk_lab::{Registries, bound, merit};
 use ropewalk_link::{Change, ChangeAction, Jitter, JitterShape, LinkSpec, Loss, Queue, Rate, RateTrace};
 use ropewalk_sim::{
     Background, Bottleneck, Direction, EndSpec, Mode, PathSpec, Recording, RunSpec, Scenario, Traffic,
@@ -125,17 +125,7 @@ prop_compose! {
 fn holds(spec: &RunSpec) -> Result<(), TestCaseError> {
     let result = ropewalk_sim::run(spec);
     let bound = bound::of(spec);
-    let flows: Option<Vec<u64>> = result.flows.iter().map(|flow| flow.fct).collect();
-    let mean = |times: &[u64]| times.iter().map(|time| *time as f64 / 1e9).sum::<f64>() / times.len() as f64;
-    let measured = match &spec.scenario.workload {
-        Workload::Bulk { duration } => (result.delivered_bytes > 0)
-            .then(|| *duration as f64 / 1e9 / (result.delivered_bytes as f64 / 1e6)),
-        Workload::RequestResponse { .. } => {
-            (!result.message_delays.is_empty()).then(|| mean(&result.message_delays))
-        }
-        _ => flows.filter(|flows| !flows.is_empty()).map(|flows| mean(&flows)),
-    };
-    if let Some(measured) = measured {
+    if let Some(measured) = merit::of(&spec.scenario.workload, &result) {
         // Exchanges over links that change, and bulk that can't begin, have none.
         if let Some(bound) = bound {
             prop_assert!(bound.capacity <= bound.window, "{bound:?}");

@@ -155,6 +155,9 @@ fn a_folder_without_a_sweep_is_refused_in_words() {
     std::fs::write(&manifest, "{\"format\": 1, \"finished\": false}").expect("a file");
     assert!(message(folder.path()).contains("isn't finished"));
     std::fs::write(&manifest, "{\"format\": 1, \"finished\": true}").expect("a file");
+    assert!(message(folder.path()).contains("an earlier version"));
+    let metrics = "\"metrics\": [{\"name\": \"merit\"}]";
+    std::fs::write(&manifest, format!("{{\"format\": 1, \"finished\": true, {metrics}}}")).expect("a file");
     std::fs::write(folder.path().join("results.parquet"), "no table").expect("a file");
     assert!(message(folder.path()).contains("results.parquet"));
 }

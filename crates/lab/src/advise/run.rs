@@ -8,8 +8,7 @@ use ropewalk_engine::registry::Spec;
 use ropewalk_engine::scheduler::Scheduler;
 use ropewalk_sim::{Mode, Recording, RunSpec, Scenario};
 
-use crate::compare;
-use crate::stats;
+use crate::{compare, merit, stats};
 
 /// One that may be recommended.
 #[derive(Clone, Debug)]
@@ -139,7 +138,8 @@ pub fn times(
                 start_phase: compare::start_phase(scenario, seed as u32, seeds as u32),
                 recording: Recording::default(),
             });
-            found.push((index, compare::merit(&result, scenario.limit as f64 / 1e9)));
+            let seconds = merit::of(&scenario.workload, &result);
+            found.push((index, seconds.unwrap_or(scenario.limit as f64 / 1e9)));
             (hands.done)();
         }
         found

@@ -12,12 +12,7 @@ use super::Origin;
 use super::sweep::{Axis, Level, Point, Sweep};
 use crate::diagnostic::Diagnostic;
 use crate::sweep::Files;
-
-/// What makes a run's figure of merit, in this order: completion time, delay of messages, time per megabyte.
-const FCT: &str = "fct";
-const DELAY: &str = "message-delay-p50";
-const DURATION: &str = "duration";
-const DELIVERED: &str = "delivered";
+use crate::sweep::metrics::MERIT;
 
 /// Reads a sweep's folder.
 ///
@@ -59,6 +54,11 @@ pub fn read(folder: &Path) -> Result<(Origin, Sweep), Diagnostic> {
             (field("parameter").unwrap_or_default(), field("unit"))
         })
         .collect();
+    let measured = manifest.get("metrics").and_then(Value::as_array).into_iter().flatten();
+    if !measured.into_iter().any(|metric| metric.get("name").and_then(Value::as_str) == Some(MERIT.0)) {
+        return Err(Diagnostic::new(format!("{}: made by an earlier version, without `merit`", folder.display()))
+            .help("run the sweep again into a new folder"));
+    }
     let seconds = merits(&files.results)?;
     let mut axes: Vec<Axis> = varied
         .iter()
@@ -161,29 +161,23 @@ fn as_text(field: &Field) -> Option<String> {
     }
 }
 
-/// By run: its figure of merit, seconds.
+/// By run: what it is judged by, seconds.
 fn merits(path: &Path) -> Result<BTreeMap<i64, f64>, Diagnostic> {
-    let mut found: BTreeMap<i64, [Option<f64>; 4]> = BTreeMap::new();
+    let mut found = BTreeMap::new();
     each_row(path, |row| {
-        let (mut run, mut of_path, mut metric, mut value) = (None, false, None, None);
+        let (mut run, mut of_path, mut merit, mut value) = (None, false, false, None);
         for (name, field) in row.get_column_iter() {
             match (name.as_str(), field) {
                 ("run", Field::Long(number)) => run = Some(*number),
                 ("path", Field::Str(_)) => of_path = true,
-                ("metric", Field::Str(text)) => {
-                    metric = [FCT, DELAY, DURATION, DELIVERED].iter().position(|known| known == text);
-                }
+                ("metric", Field::Str(text)) => merit = text == MERIT.0,
                 ("value", Field::Double(number)) => value = Some(*number),
                 _ => {}
             }
         }
-        if let (Some(run), false, Some(metric)) = (run, of_path, metric) {
-            found.entry(run).or_default()[metric] = value;
+        if let (Some(run), false, true, Some(value)) = (run, of_path, merit, value) {
+            found.insert(run, value);
         }
     })?;
-    let merit = |[fct, delay, duration, delivered]: [Option<f64>; 4]| {
-        let per_megabyte = || Some(duration? / (delivered.filter(|bytes| *bytes > 0.0)? / 1e6));
-        fct.or(delay).or_else(per_megabyte)
-    };
-    Ok(found.into_iter().filter_map(|(run, values)| Some((run, merit(values)?))).collect())
+    Ok(found)
 }

@@ -188,7 +188,7 @@ pub fn run(
             let kept = match at_hand.as_ref().map(|known| &known.prepared) {
                 Some(Ok(prepared)) => {
                     let spec = one(design, prepared, &at);
-                    Ok(Kept::new(*run, &simulate(&spec), bound::of(&spec)))
+                    Ok(Kept::new(*run, &spec.scenario.workload, &simulate(&spec), bound::of(&spec)))
                 }
                 Some(Err(error)) => Err(error.clone()),
                 None => break,

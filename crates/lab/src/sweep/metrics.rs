@@ -1,10 +1,10 @@
 //! What a sweep keeps of each run: the rows of the long table. One list says name, unit, meaning and where the number
 //! comes from; the table, the manifest and the journal all follow it.
 
-use ropewalk_sim::{Outcome, PathResult, RunResult};
+use ropewalk_sim::{Outcome, PathResult, RunResult, Workload};
 
 use crate::bound::Bound;
-use crate::stats;
+use crate::{merit, stats};
 
 /// One metric of `T`, a run or a path's part in one.
 #[derive(Clone, Copy, Debug)]
@@ -99,12 +99,20 @@ pub const PATH: &[Metric<PathResult>] = &[
     }),
 ];
 
+/// What a run is judged by (see [`crate::merit`]): name, unit and meaning. Only complete runs have it.
+pub const MERIT: (&str, &str, &str) = (
+    "merit",
+    "s",
+    "what a complete run is judged by: of flows and pages `fct`; of frames and exchanges the mean of their times; of \
+     bulk seconds per 10^6 bytes",
+);
+
 /// Of the earliest end that the links of a run allow (see [`crate::bound`]).
 pub const BOUND: &[Metric<Bound>] = &[
     metric(
         "bound",
         "s",
-        "no scheduler could end earlier: the links alone (bulk: seconds per 10^6 bytes)",
+        "no scheduler could reach less `merit`: by the links alone",
         |b| Some(b.capacity),
     ),
     metric("bound-window", "s", "the same with windows that start small and at most double", |b| {
@@ -115,7 +123,7 @@ pub const BOUND: &[Metric<Bound>] = &[
 /// Name, unit and meaning of every metric of a run, in order.
 pub fn of_run() -> impl Iterator<Item = (&'static str, &'static str, &'static str)> {
     let bound = BOUND.iter().map(|m| (m.name, m.unit, m.meaning));
-    RUN.iter().map(|m| (m.name, m.unit, m.meaning)).chain(bound)
+    RUN.iter().map(|m| (m.name, m.unit, m.meaning)).chain([MERIT]).chain(bound)
 }
 
 /// How a run ended.
@@ -143,14 +151,14 @@ pub struct Kept {
 }
 
 impl Kept {
-    /// Of a run's result.
-    pub fn new(run: u64, result: &RunResult, bound: Option<Bound>) -> Self {
+    /// Of the result of a run with this workload.
+    pub fn new(run: u64, workload: &Workload, result: &RunResult, bound: Option<Bound>) -> Self {
         let ending = match &result.outcome {
             Outcome::Complete => Ending::Complete,
             Outcome::TimeLimit => Ending::Limit,
             Outcome::Failed(reason) => Ending::Failed(reason.clone()),
         };
-        let own = RUN.iter().map(|metric| (metric.of)(result));
+        let own = RUN.iter().map(|metric| (metric.of)(result)).chain([merit::of(workload, result)]);
         let bounds = BOUND.iter().map(|metric| bound.as_ref().and_then(|bound| (metric.of)(bound)));
         let values = own.chain(bounds).map(|value| value.unwrap_or(f64::NAN)).collect();
         let path = |path: &PathResult| {
@@ -214,7 +222,7 @@ impl Kept {
         let numbers = |rest: &mut &[u8], count: usize| -> Option<Vec<f64>> {
             (0..count).map(|_| take(rest).map(f64::from_le_bytes)).collect()
         };
-        let values = numbers(&mut rest, RUN.len() + BOUND.len())?;
+        let values = numbers(&mut rest, of_run().count())?;
         let mut paths = Vec::new();
         while !rest.is_empty() {
             let name = take_text(&mut rest)?;
@@ -250,7 +258,7 @@ pub(crate) mod tests {
     /// A run with numbers of its own.
     pub(crate) fn kept(run: u64) -> Kept {
         let mut values: Vec<f64> =
-            (0..RUN.len() + BOUND.len()).map(|i| run as f64 + i as f64 / 100.0).collect();
+            (0..of_run().count()).map(|i| run as f64 + i as f64 / 100.0).collect();
         values[5] = f64::NAN;
         let path = |name: &str| (name.to_string(), (0..PATH.len()).map(|i| i as f64).collect());
         Kept { run, ending: Ending::Complete, values, paths: vec![path("wifi"), path("lte")] }

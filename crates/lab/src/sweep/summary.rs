@@ -1,7 +1,7 @@
 //! A sweep in short: for each scheduler its completion times over everything, and at how many points it is first.
 
 use super::design::Design;
-use super::metrics::Kept;
+use super::metrics::{Kept, MERIT};
 use super::output::label;
 use crate::stats;
 
@@ -16,8 +16,7 @@ pub struct Standing {
     pub finished: u64,
     /// Of so many.
     pub runs: u64,
-    /// Mean of the figure of merit (completion time; else the median delay of messages; else time per delivered
-    /// megabyte), seconds.
+    /// Mean of what runs are judged by ([`crate::merit`]), seconds.
     pub mean: f64,
     /// Median.
     pub p50: f64,
@@ -40,14 +39,6 @@ pub struct Summary {
     logs: Vec<Vec<f64>>,
     point: u64,
     sums: Vec<(f64, u64, bool)>,
-}
-
-fn merit(kept: &Kept) -> Option<f64> {
-    let per_megabyte = || {
-        let (duration, delivered) = (kept.value("duration")?, kept.value("delivered")?);
-        (delivered > 0.0).then(|| duration / (delivered / 1e6))
-    };
-    kept.value("fct").or_else(|| kept.value("message-delay-p50")).or_else(per_megabyte)
 }
 
 impl Summary {
@@ -90,7 +81,7 @@ impl Summary {
         self.standings[runner].runs += 1;
         self.standings[runner].finished += u64::from(finished);
         let sum = &mut self.sums[runner];
-        match merit(kept).filter(|_| finished) {
+        match kept.value(MERIT.0).filter(|_| finished) {
             Some(value) => {
                 self.values[runner].push(value);
                 (sum.0, sum.1) = (sum.0 + value, sum.1 + 1);

@@ -1,0 +1,69 @@
+//! What a run is judged by, decided by the kind of its workload and by nothing else: everything that ranks runs
+//! (`compare`, sweeps, their pages, the advisor) asks here, and [`crate::bound`] is in the same measure.
+
+use ropewalk_sim::{Outcome, RunResult, Workload};
+
+/// The measure of a workload. All are in seconds, and less is better.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Measure {
+    /// Flow completion time, from connect to the last byte: the mean over concurrent flows, or a whole page's.
+    Completion,
+    /// Delay of frames, from when the application has one to its last byte: the mean over the frames.
+    FrameDelay,
+    /// Time of exchanges, from the request to the response's last byte: the mean over the exchanges.
+    ExchangeTime,
+    /// Seconds per 10^6 bytes delivered: the reciprocal of goodput.
+    PerMegabyte,
+}
+
+impl Measure {
+    /// What runs of this workload are judged by.
+    pub fn of(workload: &Workload) -> Self {
+        match workload {
+            Workload::Flow { .. } | Workload::Flows { .. } | Workload::Web { .. } => Measure::Completion,
+            Workload::Cbr { .. } => Measure::FrameDelay,
+            Workload::RequestResponse { .. } => Measure::ExchangeTime,
+            Workload::Bulk { .. } => Measure::PerMegabyte,
+        }
+    }
+
+    /// Its name, for people.
+    pub fn name(self) -> &'static str {
+        match self {
+            Measure::Completion => "completion time",
+            Measure::FrameDelay => "mean delay of frames",
+            Measure::ExchangeTime => "mean time of exchanges",
+            Measure::PerMegabyte => "seconds per megabyte",
+        }
+    }
+
+    /// Its unit.
+    pub fn unit(self) -> &'static str {
+        match self {
+            Measure::PerMegabyte => "s/MB",
+            _ => "s",
+        }
+    }
+}
+
+/// The measure of a run; none if it isn't complete, or delivered nothing.
+pub fn of(workload: &Workload, result: &RunResult) -> Option<f64> {
+    if result.outcome != Outcome::Complete {
+        return None;
+    }
+    let mean = |times: &mut dyn Iterator<Item = u64>| {
+        let (sum, count) = times.fold((0.0, 0u64), |(sum, count), time| (sum + time as f64 / 1e9, count + 1));
+        (count > 0).then(|| sum / count as f64)
+    };
+    match Measure::of(workload) {
+        Measure::Completion => {
+            let times: Option<Vec<u64>> = result.flows.iter().map(|flow| flow.fct).collect();
+            mean(&mut times?.into_iter())
+        }
+        Measure::FrameDelay | Measure::ExchangeTime => mean(&mut result.message_delays.iter().copied()),
+        Measure::PerMegabyte => {
+            let megabytes = result.delivered_bytes as f64 / 1e6;
+            (megabytes > 0.0).then(|| result.duration as f64 / 1e9 / megabytes)
+        }
+    }
+}
