@@ -335,7 +335,13 @@ fn rank(request: &Request, workload: &Workload, cells: &[Option<Kept>]) -> Ranki
             }
         })
         .collect();
-    Ranking { title, measure, bytes, rows, best_tcp: best_tcp.map(|who| request.contenders[who].label.clone()) }
+    Ranking {
+        title,
+        measure,
+        bytes,
+        rows,
+        best_tcp: best_tcp.map(|who| request.contenders[who].label.clone()),
+    }
 }
 
 /// The mean over runs, whose starts may differ.

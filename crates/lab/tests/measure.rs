@@ -95,7 +95,8 @@ fn compare_prints_what_its_titles_say() {
 fn a_sweep_and_its_page_have_the_same_measure() {
     let registries = Registries::builtin();
     let place = tempfile::tempdir().unwrap();
-    let scenario = "[[path]]\nname = 'a'\nrate = '12 Mbit/s'\nrtt = '20 ms'\nqueue = '100 packets'\n[workload]\n";
+    let scenario =
+        "[[path]]\nname = 'a'\nrate = '12 Mbit/s'\nrtt = '20 ms'\nqueue = '100 packets'\n[workload]\n";
     for (number, (_, text, title, (from, to))) in kinds().into_iter().enumerate() {
         let name = format!("one{number}.toml");
         std::fs::write(place.path().join(&name), format!("{scenario}{text}\n")).unwrap();

@@ -56,8 +56,11 @@ pub fn read(folder: &Path) -> Result<(Origin, Sweep), Diagnostic> {
         .collect();
     let measured = manifest.get("metrics").and_then(Value::as_array).into_iter().flatten();
     if !measured.into_iter().any(|metric| metric.get("name").and_then(Value::as_str) == Some(MERIT.0)) {
-        return Err(Diagnostic::new(format!("{}: made by an earlier version, without `merit`", folder.display()))
-            .help("run the sweep again into a new folder"));
+        return Err(Diagnostic::new(format!(
+            "{}: made by an earlier version, without `merit`",
+            folder.display()
+        ))
+        .help("run the sweep again into a new folder"));
     }
     let seconds = merits(&files.results)?;
     let mut axes: Vec<Axis> = varied

@@ -109,12 +109,7 @@ pub const MERIT: (&str, &str, &str) = (
 
 /// Of the earliest end that the links of a run allow (see [`crate::bound`]).
 pub const BOUND: &[Metric<Bound>] = &[
-    metric(
-        "bound",
-        "s",
-        "no scheduler could reach less `merit`: by the links alone",
-        |b| Some(b.capacity),
-    ),
+    metric("bound", "s", "no scheduler could reach less `merit`: by the links alone", |b| Some(b.capacity)),
     metric("bound-window", "s", "the same with windows that start small and at most double", |b| {
         Some(b.window)
     }),
@@ -257,8 +252,7 @@ pub(crate) mod tests {
 
     /// A run with numbers of its own.
     pub(crate) fn kept(run: u64) -> Kept {
-        let mut values: Vec<f64> =
-            (0..of_run().count()).map(|i| run as f64 + i as f64 / 100.0).collect();
+        let mut values: Vec<f64> = (0..of_run().count()).map(|i| run as f64 + i as f64 / 100.0).collect();
         values[5] = f64::NAN;
         let path = |name: &str| (name.to_string(), (0..PATH.len()).map(|i| i as f64).collect());
         Kept { run, ending: Ending::Complete, values, paths: vec![path("wifi"), path("lte")] }
