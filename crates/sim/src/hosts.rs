@@ -409,6 +409,11 @@ impl Hosts {
         }
     }
 
+    /// Every counter of the workload's endpoint on this side.
+    pub(crate) fn counters(&self, side: Side) -> Vec<(String, u64)> {
+        self.ends[side as usize].mib()
+    }
+
     /// Sums over the workload's connections.
     pub(crate) fn totals(&self, now: Nanos, data_from: Side) -> Totals {
         let mut totals = Totals::default();

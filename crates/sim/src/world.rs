@@ -182,6 +182,11 @@ impl World {
         self.hosts.delivered(self.data_from.other())
     }
 
+    /// Every counter of one side's endpoint, by the kernel's names ([`ropewalk_engine::endpoint::Endpoint::mib`]).
+    pub fn counters(&self, side: Side) -> Vec<(String, u64)> {
+        self.hosts.counters(side)
+    }
+
     /// Goes on until `until`, in time from the start of the run, or to the run's end if that comes first; true
     /// when the run has ended.
     pub fn run_until(&mut self, until: Nanos) -> bool {

@@ -1,6 +1,8 @@
 //! What the simulations' tests share.
 #![allow(dead_code, reason = "each test binary uses its part")]
 
+pub mod watch;
+
 use std::fmt::Write as _;
 use std::sync::Arc;
 
