@@ -13,6 +13,7 @@ pub mod mptcp;
 mod pieces;
 pub mod registry;
 pub mod scheduler;
+mod short;
 pub mod tcp;
 
 /// Nanoseconds since an arbitrary origin, or a span of them. Handed in; never read from a clock.

@@ -149,8 +149,14 @@ impl Hosts {
     }
 
     #[inline]
-    pub(crate) fn on_segment(&mut self, end: usize, now: Nanos, path: PathId, segment: Segment<Extent>) {
-        self.ends[end].on_segment(now, path, segment);
+    pub(crate) fn on_segment(
+        &mut self,
+        end: usize,
+        now: Nanos,
+        path: PathId,
+        segment: &mut Segment<Extent>,
+    ) {
+        self.ends[end].take_segment(now, path, segment);
     }
 
     pub(crate) fn on_timeout(&mut self, end: usize, now: Nanos) {
@@ -163,8 +169,13 @@ impl Hosts {
     }
 
     #[inline]
-    pub(crate) fn poll_transmit(&mut self, end: usize, now: Nanos) -> Option<(PathId, Segment<Extent>)> {
-        self.ends[end].poll_transmit(now, 1)
+    pub(crate) fn poll_transmit(
+        &mut self,
+        end: usize,
+        now: Nanos,
+        out: &mut Segment<Extent>,
+    ) -> Option<PathId> {
+        self.ends[end].poll_transmit_into(now, 1, out)
     }
 
     /// Where the number of a group's next connection is kept.

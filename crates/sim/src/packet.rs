@@ -1,8 +1,8 @@
 //! What travels over a simulated link: the engine's segments, and the datagrams of background sources.
 //!
 //! A link moves its packets about, and a segment is a large thing to move; so a packet is small and holds its
-//! segment in a box. Boxes come from a pool and go back to it when a segment is delivered: nothing allocates in
-//! steady state but for what a link drops.
+//! segment in a box, in which an end wrote it and from which the other reads it. Boxes come from a pool and go back to
+//! it when a segment is delivered: nothing allocates in steady state but for what a link drops.
 
 use ropewalk_wire::{Ecn, Extent, Segment};
 
@@ -19,7 +19,7 @@ pub(crate) enum Owner {
 #[derive(Clone, Debug)]
 pub(crate) struct Packet {
     /// What is in it; none: a datagram that nobody reads.
-    body: Option<Box<Option<Segment<Extent>>>>,
+    body: Option<Box<Segment<Extent>>>,
     /// IP bytes.
     len: u32,
     /// Its trace, if segments are recorded; else `u32::MAX`.
@@ -36,6 +36,21 @@ impl Packet {
         Packet { body: None, len, trace: u32::MAX, owner, path, ecn: Ecn::NotEct }
     }
 
+    /// A segment on its way.
+    #[inline]
+    pub(crate) fn new(body: Box<Segment<Extent>>, owner: Owner, path: u16, trace: u32) -> Self {
+        let (len, ecn) = (body.wire_len() as u32, body.ecn);
+        Packet { body: Some(body), len, trace, owner, path, ecn }
+    }
+
+    /// The segment, with what its way made of the ECN field; none: a datagram.
+    #[inline]
+    pub(crate) fn open(self) -> Option<Box<Segment<Extent>>> {
+        let mut body = self.body?;
+        body.ecn = self.ecn;
+        Some(body)
+    }
+
     /// Whether it holds a segment.
     pub(crate) fn is_segment(&self) -> bool {
         self.body.is_some()
@@ -46,34 +61,20 @@ impl Packet {
 #[derive(Debug, Default)]
 pub(crate) struct Pool {
     #[expect(clippy::vec_box, reason = "the boxes themselves are what is kept")]
-    free: Vec<Box<Option<Segment<Extent>>>>,
+    free: Vec<Box<Segment<Extent>>>,
 }
 
 impl Pool {
-    /// Packs a segment.
+    /// A box, with some segment in it that is to be written over.
     #[inline]
-    pub(crate) fn pack(&mut self, segment: Segment<Extent>, owner: Owner, path: u16, trace: u32) -> Packet {
-        let (len, ecn) = (segment.wire_len() as u32, segment.ecn);
-        let body = match self.free.pop() {
-            Some(mut body) => {
-                *body = Some(segment);
-                body
-            }
-            None => Box::new(Some(segment)),
-        };
-        Packet { body: Some(body), len, trace, owner, path, ecn }
+    pub(crate) fn take(&mut self) -> Box<Segment<Extent>> {
+        self.free.pop().unwrap_or_else(|| Box::new(Segment::blank()))
     }
 
-    /// Takes the segment out, with what its way made of the ECN field; none: a datagram.
+    /// A box that isn't needed any more.
     #[inline]
-    pub(crate) fn unpack(&mut self, packet: Packet) -> Option<Segment<Extent>> {
-        let mut body = packet.body?;
-        let mut segment = body.take();
+    pub(crate) fn give(&mut self, body: Box<Segment<Extent>>) {
         self.free.push(body);
-        if let Some(segment) = &mut segment {
-            segment.ecn = packet.ecn;
-        }
-        segment
     }
 }
 
@@ -112,16 +113,19 @@ mod tests {
         segment.payload = Extent(1000);
         segment.ecn = Ecn::Ect0;
         let mut pool = Pool::default();
-        let mut packet = pool.pack(segment.clone(), Owner::Workload, 1, 7);
+        let mut body = pool.take();
+        *body = segment.clone();
+        let mut packet = Packet::new(body, Owner::Workload, 1, 7);
         assert_eq!(packet.wire_len(), 1040);
         assert!(packet.is_ect());
         let copy = packet.duplicate();
         packet.mark_ce();
-        let out = pool.unpack(packet).expect("a segment");
-        assert_eq!(out, Segment { ecn: Ecn::Ce, ..segment.clone() });
-        assert_eq!(pool.unpack(copy), Some(segment));
-        assert_eq!(pool.free.len(), 2);
-        assert_eq!(pool.unpack(Packet::datagram(Owner::Background(0), 0, 100)), None);
+        let out = packet.open().expect("a segment");
+        assert_eq!(*out, Segment { ecn: Ecn::Ce, ..segment.clone() });
+        assert_eq!(copy.open().as_deref(), Some(&segment));
+        pool.give(out);
+        assert_eq!(pool.take().ecn, Ecn::Ce, "as it came back");
+        assert_eq!(Packet::datagram(Owner::Background(0), 0, 100).open(), None);
     }
 
     #[test]

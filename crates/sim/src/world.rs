@@ -271,14 +271,15 @@ impl World {
             Owner::Background(source) => (2 + side as usize, PathId(source)),
         };
         let trace = packet.trace;
-        let Some(segment) = self.pool.unpack(packet) else { return };
+        let Some(mut segment) = packet.open() else { return };
         if let Some(recorder) = &mut self.recorder
             && end < 2
         {
             recorder.arrived(self.now, side, trace, &segment);
             recorder.show_arrival(self.now, side, path, &segment);
         }
-        self.hosts.on_segment(end, self.now, path, segment);
+        self.hosts.on_segment(end, self.now, path, &mut segment);
+        self.pool.give(segment);
         self.dirty |= 1 << end;
         self.settle();
     }
@@ -306,7 +307,12 @@ impl World {
     fn serve(&mut self, end: usize) {
         self.hear(end);
         loop {
-            while let Some((path, segment)) = self.hosts.poll_transmit(end, self.now) {
+            loop {
+                let mut segment = self.pool.take();
+                let Some(path) = self.hosts.poll_transmit(end, self.now, &mut segment) else {
+                    self.pool.give(segment);
+                    break;
+                };
                 self.transmit(end, path, segment);
             }
             if !self.hear(end) {
@@ -400,7 +406,7 @@ impl World {
 
     /// A segment leaves an end.
     #[inline]
-    fn transmit(&mut self, end: usize, path: PathId, mut segment: Segment<Extent>) {
+    fn transmit(&mut self, end: usize, path: PathId, mut segment: Box<Segment<Extent>>) {
         let side = side_of(end);
         if end >= 2 {
             let background = &self.scenario.background[path.0 as usize];
@@ -409,7 +415,7 @@ impl World {
             }
             let link = self.topology.entry[background.path][side as usize];
             let owner = Owner::Background(path.0);
-            let packet = self.pool.pack(segment, owner, background.path as u16, UNTRACED);
+            let packet = Packet::new(segment, owner, background.path as u16, UNTRACED);
             if background.extra_delay == 0 {
                 self.enqueue(link, packet);
             } else {
@@ -438,7 +444,7 @@ impl World {
             }
             recorder.show_sending(self.now, side, path, trace, &segment);
         }
-        let packet = self.pool.pack(segment, Owner::Workload, path.0, trace);
+        let packet = Packet::new(segment, Owner::Workload, path.0, trace);
         self.enqueue(link, packet);
     }
 

@@ -1,6 +1,6 @@
 //! One TCP segment with the IP fields that matter to it.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use crate::options::{Dss, RareOptions, SackBlocks, Timestamps};
 use crate::payload::Payload;
@@ -174,6 +174,31 @@ impl<P: Payload> Segment<P> {
             rare: None,
             payload: P::default(),
         }
+    }
+
+    /// One to be written over with [`renew`](Self::renew).
+    pub fn blank() -> Self {
+        let nowhere = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+        let tuple = FourTuple { src: nowhere, dst: nowhere, src_port: 0, dst_port: 0 };
+        Segment::new(tuple, Seq(0), Seq(0), Flags::default())
+    }
+
+    /// Becomes what [`new`](Self::new) gives, where it lies: a segment is a large thing to move.
+    #[inline]
+    pub fn renew(&mut self, tuple: FourTuple, seq: Seq, ack: Seq, flags: Flags) {
+        self.tuple = tuple;
+        self.seq = seq;
+        self.ack = ack;
+        self.window = 0;
+        self.urgent = 0;
+        self.flags = flags;
+        self.ecn = Ecn::NotEct;
+        self.gso_size = 0;
+        self.timestamps = None;
+        self.sack = SackBlocks::default();
+        self.dss = None;
+        self.rare = None;
+        self.payload = P::default();
     }
 
     /// The rare options, made if there are none yet.

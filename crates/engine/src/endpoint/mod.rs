@@ -18,6 +18,7 @@ use crate::congestion::CongestionControl;
 use crate::mptcp::{Connection, Event, JoinRequest, Role};
 use crate::registry::Spec;
 use crate::scheduler::Scheduler;
+use crate::short::Short;
 use crate::{Entropy, Nanos, PathId};
 
 /// Names a connection of an endpoint; never used again for another.
@@ -155,9 +156,9 @@ pub struct Endpoint<P: Payload, E: Entropy> {
     last: [Option<(FourTuple, (u32, u8))>; RECENT],
     tokens: BTreeMap<u32, u32>,
     listeners: Vec<(SocketAddr, Arc<ConnectionConfig>)>,
-    dirty: VecDeque<u32>,
+    dirty: Short<u32>,
     deadlines: BinaryHeap<Reverse<(Nanos, u32)>>,
-    events: VecDeque<(ConnectionId, Event)>,
+    events: Short<(ConnectionId, Event)>,
     strays: VecDeque<(PathId, Segment<P>)>,
     isn_secret: [u8; 32],
     half_open: usize,
@@ -183,9 +184,9 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
             last: [None; RECENT],
             tokens: BTreeMap::new(),
             listeners: Vec::new(),
-            dirty: VecDeque::new(),
+            dirty: Short::new(),
             deadlines: BinaryHeap::new(),
-            events: VecDeque::new(),
+            events: Short::new(),
             strays: VecDeque::new(),
             isn_secret,
             half_open: 0,
@@ -242,7 +243,13 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
     }
 
     /// A segment arrived on `path`.
-    pub fn on_segment(&mut self, now: Nanos, path: PathId, segment: Segment<P>) {
+    pub fn on_segment(&mut self, now: Nanos, path: PathId, mut segment: Segment<P>) {
+        self.take_segment(now, path, &mut segment);
+    }
+
+    /// As [`on_segment`](Self::on_segment), for a segment that stays where it lies; its payload and options are taken
+    /// out, and what is left of it says nothing.
+    pub fn take_segment(&mut self, now: Nanos, path: PathId, segment: &mut Segment<P>) {
         let last = &mut self.last[usize::from(path.0) % RECENT];
         let found = match *last {
             Some((tuple, at)) if tuple == segment.tuple => Some(at),
@@ -261,11 +268,11 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
                 if connection.is_gone(strand as usize) {
                     //= RFC 9293 3.10.7.1 a segment for a closed connection is answered with RST
                     if !segment.flags.contains(Flags::RST) {
-                        self.refuse(path, &segment, None);
+                        self.refuse(path, segment, None);
                     }
                     return;
                 }
-                self.mib.received(&segment);
+                self.mib.received(segment);
                 connection.on_segment(now, strand as usize, segment);
                 self.touch(now, index);
             }
@@ -309,15 +316,28 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
     /// The next segment to send and its path; with `max_segments` > 1 perhaps a super-segment of that many. Changes
     /// with every other call.
     pub fn poll_transmit(&mut self, now: Nanos, max_segments: u32) -> Option<(PathId, Segment<P>)> {
-        if let Some(stray) = self.strays.pop_front() {
-            return Some(stray);
+        let mut segment = Segment::blank();
+        let path = self.poll_transmit_into(now, max_segments, &mut segment)?;
+        Some((path, segment))
+    }
+
+    /// As [`poll_transmit`](Self::poll_transmit), written over what `out` holds.
+    pub fn poll_transmit_into(
+        &mut self,
+        now: Nanos,
+        max_segments: u32,
+        out: &mut Segment<P>,
+    ) -> Option<PathId> {
+        if let Some((path, stray)) = self.strays.pop_front() {
+            *out = stray;
+            return Some(path);
         }
         while let Some(index) = self.dirty.front().copied() {
             if let Some(connection) = self.slots[index as usize].connection.as_mut()
-                && let Some(sent) = connection.poll_transmit(now, max_segments)
+                && let Some(path) = connection.poll_transmit(now, max_segments, out)
             {
-                self.mib.sent(&sent.1);
-                return Some(sent);
+                self.mib.sent(out);
+                return Some(path);
             }
             self.dirty.pop_front();
             self.slots[index as usize].queued = false;
@@ -630,7 +650,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
     }
 
     /// A segment of no connection: a SYN to a listener, a join, or a stray.
-    fn on_stray(&mut self, now: Nanos, path: PathId, segment: Segment<P>) {
+    fn on_stray(&mut self, now: Nanos, path: PathId, segment: &Segment<P>) {
         let flags = segment.flags;
         if flags.contains(Flags::RST) {
             return;
@@ -641,13 +661,13 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         }
         let opens = flags.contains(Flags::SYN) && !flags.contains(Flags::ACK);
         if !opens {
-            self.refuse(path, &segment, None);
+            self.refuse(path, segment, None);
             return;
         }
         let rare = segment.rare.as_deref();
         if let Some(MpJoin::Syn { token, .. }) = rare.and_then(|rare| rare.mp_join) {
             self.counters.join_syn_rx += 1;
-            self.on_join(now, path, token, &segment);
+            self.on_join(now, path, token, segment);
             return;
         }
         //= RFC 8684 3.2-11 a join needs no listener
@@ -657,7 +677,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
                 && (address.ip() == destination.ip() || address.ip().is_unspecified())
         });
         let Some((_, config)) = listener else {
-            self.refuse(path, &segment, None);
+            self.refuse(path, segment, None);
             return;
         };
         if self.half_open >= self.config.backlog || self.len() >= self.config.max_connections {
@@ -681,7 +701,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
             }
             None => connection.fall_back(now, crate::mptcp::FallbackCause::NoMpCapable),
         }
-        connection.answer(now, path, &segment, mtu, isn);
+        connection.answer(now, path, segment, mtu, isn);
         let token = connection.token();
         let id = self.insert(connection, true);
         self.tokens.insert(token, id.index);

@@ -16,6 +16,7 @@ use crate::congestion::CongestionControl;
 use crate::flow::{Flow, FlowState};
 use crate::registry::Spec;
 use crate::scheduler::{self, Scheduler, Why};
+use crate::short::Short;
 use crate::tcp::{Context, Shared, State, Subflow};
 use crate::{Nanos, PathId, SubflowId};
 
@@ -168,7 +169,7 @@ pub struct Connection<P: Payload> {
     pub(crate) send: SendSide<P>,
     pub(crate) receive: ReceiveSide<P>,
     pub(crate) deadlines: Deadlines,
-    pub(crate) events: VecDeque<Event>,
+    pub(crate) events: Short<Event>,
     pub(crate) joins: VecDeque<JoinRequest>,
     pub(crate) stats: ConnectionStats,
     /// Something may have changed for the scheduler.
@@ -214,7 +215,7 @@ impl<P: Payload> Connection<P> {
             send: SendSide::new(config.send_buffer.initial),
             receive: ReceiveSide::new(config.receive_buffer.initial, config.receive_buffer.max),
             deadlines: Deadlines::default(),
-            events: VecDeque::new(),
+            events: Short::new(),
             joins: VecDeque::new(),
             stats: ConnectionStats::default(),
             ask: false,

@@ -15,8 +15,8 @@ use crate::tcp::{Outcome, State};
 use crate::{Nanos, SubflowId};
 
 impl<P: Payload> Connection<P> {
-    /// A segment for subflow `index` arrived.
-    pub(crate) fn on_segment(&mut self, now: Nanos, index: usize, mut segment: Segment<P>) {
+    /// A segment for subflow `index` arrived; its payload and options are taken out.
+    pub(crate) fn on_segment(&mut self, now: Nanos, index: usize, segment: &mut Segment<P>) {
         let dss = segment.dss.take();
         let rare = segment.rare.take();
         // The subflow reads its SYN's options from `rare`.
@@ -38,7 +38,7 @@ impl<P: Payload> Connection<P> {
             return;
         }
         let rcv_before = strand.tcp.rcv_nxt();
-        let outcome = strand.tcp.on_segment(&mut cx, &mut segment);
+        let outcome = strand.tcp.on_segment(&mut cx, segment);
         let window = strand.tcp.window_in(segment.flags, segment.window);
         let is_latest = strand.tcp.is_latest_ack(segment.ack);
         self.dirty = true;
@@ -61,14 +61,14 @@ impl<P: Payload> Connection<P> {
         {
             return;
         }
-        if !self.on_join_progress(now, index, &segment, rare.as_deref()) {
+        if !self.on_join_progress(now, index, segment, rare.as_deref()) {
             return;
         }
         let add_addr = rare.as_ref().is_some_and(|rare| rare.add_addr.is_some());
         if dss.is_none()
             && self.mode == Mode::Multipath
             && !add_addr
-            && self.shows_fallback(&segment, &outcome)
+            && self.shows_fallback(segment, &outcome)
         {
             // Something on the way strips options, or the peer fell back (RFC 8684 3.7).
             if !self.is_contiguous() {

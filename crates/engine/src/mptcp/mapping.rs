@@ -1,10 +1,9 @@
 //! Mappings from subflow sequence to connection-level offsets at the receiver (RFC 8684 3.3.1).
 
-use std::collections::VecDeque;
-
 use ropewalk_wire::Payload;
 
 use super::connection::Failing;
+use crate::short::Short;
 
 /// One mapping: `len` bytes from subflow position `position` are the stream from `offset` on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -31,7 +30,7 @@ const LIMIT: usize = 1 << 17;
 /// A subflow's mappings, in order of position, and data that waits for its mapping's checksum.
 #[derive(Debug, Default)]
 pub(crate) struct Mappings<P> {
-    list: VecDeque<Mapping>,
+    list: Short<Mapping>,
     held: Vec<P>,
     held_len: u32,
 }
@@ -86,6 +85,9 @@ impl<P: Payload> Mappings<P> {
             (data, None)
         };
         if mapping.checksum.is_none() {
+            if part.len() == room {
+                self.list.pop_front();
+            }
             return (Placed::At(mapping.offset + (position - mapping.position), part), rest);
         }
         self.held_len += part.len() as u32;

@@ -17,8 +17,13 @@ use crate::{Nanos, PathId};
 const OPTION_SPACE: usize = 40;
 
 impl<P: Payload> Connection<P> {
-    /// The next segment to send and the path for it, until `None`.
-    pub(crate) fn poll_transmit(&mut self, now: Nanos, max_segments: u32) -> Option<(PathId, Segment<P>)> {
+    /// Writes the next segment to send into `out` and returns the path for it, until `None`.
+    pub(crate) fn poll_transmit(
+        &mut self,
+        now: Nanos,
+        max_segments: u32,
+        out: &mut Segment<P>,
+    ) -> Option<PathId> {
         if !self.dirty {
             return None;
         }
@@ -28,10 +33,10 @@ impl<P: Payload> Connection<P> {
         let first = if self.next_strand < count { self.next_strand } else { 0 };
         for index in (first..count).chain(0..first) {
             let flow = &self.flows[index];
-            if !self.strands[index].as_ref().is_some_and(|strand| strand.tcp.has_output(flow)) {
+            if !self.strands[index].as_mut().is_some_and(|strand| strand.tcp.has_output(flow)) {
                 continue;
             }
-            if let Some(sent) = self.transmit_on(now, index, max_segments) {
+            if let Some(sent) = self.transmit_on(now, index, max_segments, out) {
                 self.next_strand = index;
                 return Some(sent);
             }
@@ -41,7 +46,7 @@ impl<P: Payload> Connection<P> {
                 if max_segments > 1 {
                     self.gather(now, index, max_segments);
                 }
-                if let Some(sent) = self.transmit_on(now, index, max_segments) {
+                if let Some(sent) = self.transmit_on(now, index, max_segments, out) {
                     self.next_strand = index;
                     return Some(sent);
                 }
@@ -69,7 +74,13 @@ impl<P: Payload> Connection<P> {
         None
     }
 
-    fn transmit_on(&mut self, now: Nanos, index: usize, max_segments: u32) -> Option<(PathId, Segment<P>)> {
+    fn transmit_on(
+        &mut self,
+        now: Nanos,
+        index: usize,
+        max_segments: u32,
+        out: &mut Segment<P>,
+    ) -> Option<PathId> {
         self.strands[index].as_ref()?;
         if self.mode != Mode::Plain {
             let len = self.control_len(now, index);
@@ -78,9 +89,9 @@ impl<P: Payload> Connection<P> {
             }
         }
         let (mut cx, strand) = self.split(now, index)?;
-        let transmit = strand.tcp.poll_transmit(&mut cx, max_segments)?;
-        let path = self.flows[index].path;
-        Some((path, self.decorate(now, index, transmit)))
+        let transmit = strand.tcp.poll_transmit(&mut cx, max_segments, out)?;
+        self.decorate(now, index, transmit, out);
+        Some(self.flows[index].path)
     }
 
     /// Bytes of options on the next segment of `index` that carries no data, so that TCP leaves them room.
@@ -121,8 +132,9 @@ impl<P: Payload> Connection<P> {
     }
 
     /// Adds the options.
-    fn decorate(&mut self, now: Nanos, index: usize, transmit: Transmit<P>) -> Segment<P> {
-        let Transmit { mut segment, kind, tag, ssn, part, .. } = transmit;
+    #[inline]
+    fn decorate(&mut self, now: Nanos, index: usize, transmit: Transmit, segment: &mut Segment<P>) {
+        let Transmit { kind, tag, ssn, part, .. } = transmit;
         // The window that was advertised is relative to what is acknowledged at connection level; the field is
         // rounded to its unit and has 16 bits, so that the peer may know of less than there is.
         if kind != Kind::Rst
@@ -133,17 +145,16 @@ impl<P: Payload> Connection<P> {
         }
         if self.mode == Mode::Plain {
             if kind == Kind::Ack {
-                self.decorate_plain(index, &mut segment);
+                self.decorate_plain(index, segment);
             }
-            return segment;
+            return;
         }
         match kind {
-            Kind::Syn | Kind::SynAck => self.decorate_syn(index, kind, &mut segment),
-            Kind::Rst => self.decorate_reset(index, &mut segment),
-            Kind::Data => self.decorate_data(tag, ssn, part, &mut segment),
-            Kind::Ack => self.decorate_ack(now, index, &mut segment),
+            Kind::Syn | Kind::SynAck => self.decorate_syn(index, kind, segment),
+            Kind::Rst => self.decorate_reset(index, segment),
+            Kind::Data => self.decorate_data(tag, ssn, part, segment),
+            Kind::Ack => self.decorate_ack(now, index, segment),
         }
-        segment
     }
 
     /// The answer to MP_FAIL (RFC 8684 3.7): the infinite mapping, and on another ACK, as both don't fit beside

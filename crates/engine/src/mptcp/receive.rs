@@ -3,12 +3,11 @@
 
 //= RFC 9293 SHLD-14
 
-use std::collections::VecDeque;
-
 use ropewalk_wire::Payload;
 
 use crate::Nanos;
 use crate::pieces::Pieces;
+use crate::short::Short;
 use crate::tcp::next_window;
 
 /// A segment of the usual size.
@@ -25,7 +24,7 @@ pub(crate) struct ReceiveSide<P> {
     ofo_integral: u128,
     ofo_since: Nanos,
     /// In order, not yet read.
-    ready: VecDeque<P>,
+    ready: Short<P>,
     pub ready_bytes: u64,
     /// Bytes that may be held.
     pub limit: u64,
@@ -55,7 +54,7 @@ impl<P: Payload> ReceiveSide<P> {
             ofo_max: 0,
             ofo_integral: 0,
             ofo_since: 0,
-            ready: VecDeque::new(),
+            ready: Short::new(),
             ready_bytes: 0,
             limit: initial,
             max,

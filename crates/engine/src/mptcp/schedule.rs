@@ -247,8 +247,8 @@ impl<P: Payload> Connection<P> {
         } else {
             self.assemble();
             let payload = self.send.get(start, len as u32);
-            if let Some((mut cx, strand)) = self.split(now, index) {
-                strand.tcp.push(&mut cx, start, payload);
+            if let (Some(strand), Some(flow)) = (self.strands[index].as_mut(), self.flows.get_mut(index)) {
+                strand.tcp.push(flow, start, payload);
             }
         }
         if self.send.unsent() == 0 {
@@ -289,8 +289,8 @@ impl<P: Payload> Connection<P> {
         self.assemble();
         let payload = self.send.get(chunk.offset, chunk.len);
         self.send.repeated(chunk.offset, SubflowId(index as u8), now);
-        if let Some((mut cx, strand)) = self.split(now, index) {
-            strand.tcp.push(&mut cx, chunk.offset, payload);
+        if let (Some(strand), Some(flow)) = (self.strands[index].as_mut(), self.flows.get_mut(index)) {
+            strand.tcp.push(flow, chunk.offset, payload);
         }
     }
 

@@ -9,6 +9,7 @@ use std::ops::Range;
 use ropewalk_wire::Payload;
 
 use crate::scheduler::{Chunk, InFlight};
+use crate::short::Short;
 use crate::{Nanos, SubflowId};
 
 /// A range that was handed to a subflow and is not acknowledged at data level.
@@ -94,12 +95,16 @@ impl InFlight for Chunks {
 pub(crate) struct SendSide<P> {
     /// What was written and isn't acknowledged: pieces with their offsets.
     pieces: VecDeque<(u64, P)>,
+    /// How many pieces were ever taken off the front, and the number, counted with these, of the one that new data was
+    /// last taken from: with many small writes the search for it costs more than all the rest.
+    popped: u64,
+    reading: u64,
     /// First byte not acknowledged at data level.
     pub una: u64,
     /// End of what the application wrote.
     pub written: u64,
     /// Written and not assigned to a subflow: disjoint, in order; nearly always at most one range.
-    unassigned: VecDeque<Range<u64>>,
+    unassigned: Short<Range<u64>>,
     /// End of the highest range ever assigned.
     pub assigned_end: u64,
     /// Right edge of the peer's window, as an offset.
@@ -124,9 +129,11 @@ impl<P: Payload> SendSide<P> {
     pub fn new(limit: u64) -> Self {
         SendSide {
             pieces: VecDeque::new(),
+            popped: 0,
+            reading: 0,
             una: 0,
             written: 0,
-            unassigned: VecDeque::new(),
+            unassigned: Short::new(),
             assigned_end: 0,
             window_end: 0,
             peer_window: 0,
@@ -164,11 +171,7 @@ impl<P: Payload> SendSide<P> {
     /// Bytes written and not assigned.
     #[inline]
     pub fn unsent(&self) -> u64 {
-        match self.unassigned.len() {
-            0 => 0,
-            1 => self.unassigned[0].end - self.unassigned[0].start,
-            _ => self.unassigned.iter().map(|range| range.end - range.start).sum(),
-        }
+        self.unassigned.iter().map(|range| range.end - range.start).sum()
     }
 
     /// First unassigned byte; the end of what was written if there is none.
@@ -191,26 +194,31 @@ impl<P: Payload> SendSide<P> {
         let index =
             self.unassigned.iter().position(|free| free.start <= range.start && range.end <= free.end);
         let Some(index) = index else { return };
-        let free = self.unassigned[index].clone();
-        if free.start == range.start && free.end == range.end {
-            self.unassigned.remove(index);
+        let Some(free) = self.unassigned.get_mut(index) else { return };
+        let end = free.end;
+        if free.start == range.start && end > range.end {
+            free.start = range.end;
         } else if free.start == range.start {
-            self.unassigned[index].start = range.end;
+            self.unassigned.remove(index);
         } else {
-            self.unassigned[index].end = range.start;
-            if range.end < free.end {
-                self.unassigned.insert(index + 1, range.end..free.end);
+            free.end = range.start;
+            if range.end < end {
+                self.unassigned.insert(index + 1, range.end..end);
             }
         }
         self.assigned_end = self.assigned_end.max(range.end);
     }
 
     /// Bytes `offset..offset + len`; the caller asks only for what is written and not acknowledged.
-    pub fn get(&self, offset: u64, len: u32) -> P {
-        let mut index = match self.pieces.front() {
-            Some((start, piece)) if offset < start + piece.len() as u64 => 0,
-            _ => self.pieces.partition_point(|(start, piece)| start + piece.len() as u64 <= offset),
+    pub fn get(&mut self, offset: u64, len: u32) -> P {
+        let last = self.reading.wrapping_sub(self.popped) as usize;
+        let holds = |(start, piece): &(u64, P)| *start <= offset && offset < start + piece.len() as u64;
+        let mut index = if self.pieces.get(last).is_some_and(holds) {
+            last
+        } else {
+            self.pieces.partition_point(|(start, piece)| start + piece.len() as u64 <= offset)
         };
+        self.reading = self.popped + index as u64;
         let end = offset + u64::from(len);
         let mut at = offset;
         let mut first = None;
@@ -250,6 +258,7 @@ impl<P: Payload> SendSide<P> {
                 break;
             }
             self.pieces.pop_front();
+            self.popped += 1;
         }
         self.chunks.acknowledge(una);
         newly

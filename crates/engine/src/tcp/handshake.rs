@@ -158,7 +158,11 @@ impl<P: Payload> Subflow<P> {
     }
 
     /// The SYN or SYN/ACK to send now, if one is due.
-    pub(super) fn transmit_syn(&mut self, cx: &mut Context<'_>) -> Option<Transmit<P>> {
+    pub(super) fn transmit_syn(
+        &mut self,
+        cx: &mut Context<'_>,
+        segment: &mut Segment<P>,
+    ) -> Option<Transmit> {
         if !self.syn_pending {
             return None;
         }
@@ -172,7 +176,7 @@ impl<P: Payload> Subflow<P> {
             flags = flags.with(Flags::ECE).with(Flags::CWR);
         }
         let ack = if answer { self.peer_isn.wrapping_add(1) } else { 0 };
-        let mut segment = Segment::new(self.tuple, self.seq(0), ropewalk_wire::Seq(ack), flags);
+        segment.renew(self.tuple, self.seq(0), ropewalk_wire::Seq(ack), flags);
         segment.ecn = Ecn::NotEct;
         segment.window = cx.shared.receive_window.min(65_535) as u16;
         let own_mss = self.own_mss();
@@ -192,7 +196,7 @@ impl<P: Payload> Subflow<P> {
         self.timers.set(Timer::Retransmit, cx.now + rto);
         self.counters.out_segs += 1;
         let kind = if answer { Kind::SynAck } else { Kind::Syn };
-        Some(Transmit { segment, kind, tag: 0, ssn: 0, retransmission: self.syn_retransmitted, part: None })
+        Some(Transmit { kind, tag: 0, ssn: 0, retransmission: self.syn_retransmitted, part: None })
     }
 
     /// Whether the SYN has been sent more than once.

@@ -27,6 +27,7 @@ impl<P: Payload> Subflow<P> {
     /// A segment for this four-tuple arrived. Its payload is taken out if it is accepted.
     pub fn on_segment(&mut self, cx: &mut Context<'_>, segment: &mut Segment<P>) -> Outcome {
         self.counters.in_segs += 1;
+        self.quiet = false;
         match self.state {
             State::Closed => Outcome::default(),
             State::SynSent => self.on_segment_syn_sent(cx, segment),

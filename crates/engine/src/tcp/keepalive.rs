@@ -1,7 +1,7 @@
 //! Probes of a silent peer: zero-window probes (RFC 9293 3.8.6.1) and keep-alives (3.8.4). Both are a segment without
 //! data just below what the peer expects, which makes it say where it stands.
 
-use ropewalk_wire::{Flags, Payload};
+use ropewalk_wire::{Flags, Payload, Segment};
 
 use super::timer::Timer;
 use super::{Context, Kind, Outcome, State, Subflow, Transmit};
@@ -67,11 +67,14 @@ impl<P: Payload> Subflow<P> {
     }
 
     /// The probe.
-    pub(super) fn transmit_window_probe(&mut self, cx: &mut Context<'_>) -> Transmit<P> {
+    pub(super) fn transmit_window_probe(
+        &mut self,
+        cx: &mut Context<'_>,
+        segment: &mut Segment<P>,
+    ) -> Transmit {
         self.counters.window_probes += 1;
-        let segment = self.segment(cx, self.snd_una.saturating_sub(1), Flags::default());
+        self.segment(cx, self.snd_una.saturating_sub(1), Flags::default(), segment);
         Transmit {
-            segment,
             kind: Kind::Ack,
             tag: 0,
             ssn: self.snd_una as u32,

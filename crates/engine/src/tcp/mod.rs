@@ -34,14 +34,13 @@ mod undo;
 mod usage;
 mod window;
 
-use std::collections::VecDeque;
-
-use ropewalk_wire::{FourTuple, Payload, Segment, Seq};
+use ropewalk_wire::{FourTuple, Payload, Seq};
 
 use crate::Nanos;
 pub use crate::config::TcpConfig;
 use crate::congestion::CongestionControl;
 use crate::flow::Flow;
+use crate::short::Short;
 use delack::DelayedAck;
 pub use isn::{keyed_isn, keyed_timestamp_offset};
 pub use mib::TcpCounters;
@@ -170,11 +169,9 @@ pub enum Kind {
     Rst,
 }
 
-/// A segment to be sent, complete but for MPTCP's options.
-#[derive(Debug)]
-pub struct Transmit<P> {
-    /// The segment.
-    pub segment: Segment<P>,
+/// What there is to know of a segment to be sent, which is complete but for MPTCP's options.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Transmit {
     /// What it is.
     pub kind: Kind,
     /// Connection-level offset of its first byte of data.
@@ -206,7 +203,7 @@ pub struct Subflow<P> {
     snd_wl2: u64,
     peer_mss: u32,
     peer_shift: u8,
-    queue: VecDeque<(u64, P)>,
+    queue: Short<(u64, P)>,
     rtx: Scoreboard<P>,
     fin_queued: bool,
     fin_sent: bool,
@@ -246,7 +243,7 @@ pub struct Subflow<P> {
     /// The window that we last advertised.
     window_told: u64,
     reassembly: Reassembly<P>,
-    in_order: VecDeque<(u64, P)>,
+    in_order: Short<(u64, P)>,
     fin_at: Option<u64>,
     window_scaling: bool,
     sack: bool,
@@ -272,6 +269,8 @@ pub struct Subflow<P> {
     reset_pending: bool,
     /// The number for a RST that answers a segment of the handshake which acknowledges what was never sent.
     refusal: Option<Seq>,
+    /// There is nothing to be sent, whatever the windows allow, until something happens to it.
+    quiet: bool,
 }
 
 impl<P: Payload> Subflow<P> {
@@ -290,7 +289,7 @@ impl<P: Payload> Subflow<P> {
             snd_wl2: 0,
             peer_mss: 536,
             peer_shift: 0,
-            queue: VecDeque::new(),
+            queue: Short::new(),
             rtx: Scoreboard::new(),
             fin_queued: false,
             fin_sent: false,
@@ -321,7 +320,7 @@ impl<P: Payload> Subflow<P> {
             rcv_edge: 0,
             window_told: 0,
             reassembly: Reassembly::new(),
-            in_order: VecDeque::new(),
+            in_order: Short::new(),
             fin_at: None,
             window_scaling: false,
             sack: false,
@@ -342,6 +341,7 @@ impl<P: Payload> Subflow<P> {
             syn_pending: true,
             reset_pending: false,
             refusal: None,
+            quiet: false,
         }
     }
 
@@ -358,8 +358,10 @@ impl<P: Payload> Subflow<P> {
     }
 
     /// Appends data whose first byte has the connection-level offset `tag` to the subflow's own queue.
-    pub fn push(&mut self, cx: &mut Context<'_>, tag: u64, payload: P) {
-        cx.flow().queued_bytes += payload.len() as u64;
+    #[inline]
+    pub fn push(&mut self, flow: &mut Flow, tag: u64, payload: P) {
+        flow.queued_bytes += payload.len() as u64;
+        self.quiet = false;
         self.queue.push_back((tag, payload));
     }
 
@@ -378,6 +380,7 @@ impl<P: Payload> Subflow<P> {
 
     /// Sends a FIN after what is queued (RFC 9293 3.10.4).
     pub fn close(&mut self) {
+        self.quiet = false;
         match self.state {
             State::SynSent => self.become_closed(),
             State::SynReceived | State::Established | State::CloseWait => self.fin_queued = true,
@@ -387,6 +390,7 @@ impl<P: Payload> Subflow<P> {
 
     /// Sends a RST and forgets everything (RFC 9293 3.10.5).
     pub fn abort(&mut self) {
+        self.quiet = false;
         match self.state {
             State::SynSent | State::Closed | State::TimeWait => {}
             _ => self.reset_pending = true,
@@ -404,11 +408,13 @@ impl<P: Payload> Subflow<P> {
     /// Has an ACK sent soon, to carry an option, a DATA_ACK or a window.
     #[inline]
     pub fn request_ack(&mut self) {
+        self.quiet = false;
         self.ack_now = true;
     }
 
     /// Has a segment sent that makes the peer tell its window (RFC 9293 3.8.6.1).
     pub fn probe_window(&mut self) {
+        self.quiet = false;
         if matches!(self.state, State::Established | State::CloseWait) {
             self.persist_pending = true;
         }

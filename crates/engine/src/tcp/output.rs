@@ -9,53 +9,72 @@ use ropewalk_wire::{Ecn, Flags, Payload, Segment, Seq, Timestamps};
 use super::scoreboard::{APP_LIMITED, EVER_RETRANS, Entry, FIN, LOST, RETRANS};
 use super::timer::Timer;
 use super::{Context, Kind, State, Subflow, Transmit, WINDOW_SHIFT};
-use crate::flow::Phase;
+use crate::flow::{Flow, Phase};
+
+/// What a segment carries: where it stands, in the subflow and in the stream.
+#[derive(Clone, Copy)]
+struct Sending {
+    position: u64,
+    tag: u64,
+    fin: bool,
+    retransmission: bool,
+}
 
 impl<P: Payload> Subflow<P> {
     /// Whether `poll_transmit` could return a segment: cheap, and never false when it would.
     #[inline]
-    pub(crate) fn has_output(&self, flow: &crate::flow::Flow) -> bool {
+    pub(crate) fn has_output(&mut self, flow: &Flow) -> bool {
+        if self.quiet {
+            return false;
+        }
         match self.state {
             State::SynSent | State::SynReceived => self.syn_pending || self.refusal.is_some(),
             State::Closed => self.reset_pending,
             _ => {
-                self.ack_now
+                let waits = flow.lost_out > 0 || !self.queue.is_empty();
+                let speaks = self.ack_now
                     || self.probe_pending
                     || self.persist_pending
-                    || (self.fin_queued && !self.fin_sent && self.queue.is_empty())
-                    || ((flow.lost_out > 0 || !self.queue.is_empty()) && flow.in_flight() < flow.cwnd)
+                    || (self.fin_queued && !self.fin_sent && self.queue.is_empty());
+                self.quiet = !speaks && !waits;
+                speaks || (waits && flow.in_flight() < flow.cwnd)
             }
         }
     }
 
-    /// The next segment to send, until `None`; with `max_segments` > 1 data may come as a super-segment. Changes
+    /// Writes the next segment to send into `out`, until `None`; with `max_segments` > 1 data may come as a super-segment. Changes
     /// with every segment received, timeout, `push`, `close` and `request_ack`.
     #[inline]
-    pub fn poll_transmit(&mut self, cx: &mut Context<'_>, max_segments: u32) -> Option<Transmit<P>> {
+    pub fn poll_transmit(
+        &mut self,
+        cx: &mut Context<'_>,
+        max_segments: u32,
+        out: &mut Segment<P>,
+    ) -> Option<Transmit> {
         match self.state {
             State::SynSent | State::SynReceived => {
-                return self.transmit_refusal().or_else(|| self.transmit_syn(cx));
+                return self.transmit_refusal(out).or_else(|| self.transmit_syn(cx, out));
             }
-            State::Closed => return self.transmit_reset(cx),
+            State::Closed => return self.transmit_reset(cx, out),
             _ => {}
         }
         if cx.flows[cx.index].lost_out > 0
             && !self.recovery.new_data_first
-            && let Some(transmit) = self.transmit_lost(cx, max_segments)
+            && let Some(transmit) = self.transmit_lost(cx, max_segments, out)
         {
             return Some(transmit);
         }
         if !self.queue.is_empty()
-            && let Some(transmit) = self.transmit_new(cx, max_segments, false)
+            && let Some(transmit) = self.transmit_new(cx, max_segments, false, out)
         {
             return Some(transmit);
         }
         if self.fin_queued && !self.fin_sent && self.queue.is_empty() {
-            return Some(self.transmit_fin(cx));
+            return Some(self.transmit_fin(cx, out));
         }
         if self.probe_pending {
             self.probe_pending = false;
-            if let Some(transmit) = self.transmit_probe(cx) {
+            if let Some(transmit) = self.transmit_probe(cx, out) {
                 return Some(transmit);
             }
         }
@@ -63,18 +82,24 @@ impl<P: Payload> Subflow<P> {
             self.persist_pending = false;
             // A probe is unacceptable by design, and its options go unread: an ACK that was wanted still follows.
             let wanted = self.ack_now;
-            let probe = self.transmit_window_probe(cx);
+            let probe = self.transmit_window_probe(cx, out);
             self.ack_now = wanted;
             return Some(probe);
         }
-        if self.ack_now { Some(self.transmit_ack(cx)) } else { None }
+        if self.ack_now { Some(self.transmit_ack(cx, out)) } else { None }
     }
 
     /// A segment with the fields and options that all share.
     #[inline]
-    pub(super) fn segment(&mut self, cx: &mut Context<'_>, position: u64, flags: Flags) -> Segment<P> {
+    pub(super) fn segment(
+        &mut self,
+        cx: &mut Context<'_>,
+        position: u64,
+        flags: Flags,
+        segment: &mut Segment<P>,
+    ) {
         let ack = Seq(self.peer_isn.wrapping_add(self.rcv_nxt as u32));
-        let mut segment = Segment::new(self.tuple, self.seq(position), ack, flags.with(Flags::ACK));
+        segment.renew(self.tuple, self.seq(position), ack, flags.with(Flags::ACK));
         let shift = if self.window_scaling { WINDOW_SHIFT } else { 0 };
         let window = self.advertise(cx, shift);
         segment.window = window as u16;
@@ -91,25 +116,17 @@ impl<P: Payload> Subflow<P> {
         self.last_ack_sent = self.rcv_nxt;
         self.delack.on_sent(cx.tcp.delayed_ack);
         self.timers.stop(Timer::DelayedAck);
-        segment
     }
 
-    fn transmit_ack(&mut self, cx: &mut Context<'_>) -> Transmit<P> {
-        let mut segment = self.segment(cx, self.snd_nxt, Flags::default());
+    fn transmit_ack(&mut self, cx: &mut Context<'_>, segment: &mut Segment<P>) -> Transmit {
+        self.segment(cx, self.snd_nxt, Flags::default(), segment);
         let room = 40usize.saturating_sub(usize::from(cx.shared.ack_option_len));
         if room < 12 {
             // ADD_ADDR with its HMAC may not fit beside timestamps: they go, as in Linux.
             segment.timestamps = None;
         }
-        self.add_sack(&mut segment, room);
-        Transmit {
-            segment,
-            kind: Kind::Ack,
-            tag: 0,
-            ssn: self.snd_nxt as u32,
-            retransmission: false,
-            part: None,
-        }
+        self.add_sack(segment, room);
+        Transmit { kind: Kind::Ack, tag: 0, ssn: self.snd_nxt as u32, retransmission: false, part: None }
     }
 
     fn add_sack(&mut self, segment: &mut Segment<P>, room: usize) {
@@ -127,34 +144,32 @@ impl<P: Payload> Subflow<P> {
         segment.sack = self.reassembly.sack_blocks(self.peer_isn, blocks);
     }
 
-    fn transmit_reset(&mut self, cx: &mut Context<'_>) -> Option<Transmit<P>> {
+    fn transmit_reset(&mut self, cx: &mut Context<'_>, segment: &mut Segment<P>) -> Option<Transmit> {
         if !self.reset_pending {
             return None;
         }
         self.reset_pending = false;
         self.counters.out_rsts += 1;
-        let mut segment = self.segment(cx, self.snd_nxt, Flags::RST);
+        self.segment(cx, self.snd_nxt, Flags::RST, segment);
         segment.window = 0;
-        Some(Transmit {
-            segment,
-            kind: Kind::Rst,
-            tag: 0,
-            ssn: self.snd_nxt as u32,
-            retransmission: false,
-            part: None,
-        })
+        Some(Transmit { kind: Kind::Rst, tag: 0, ssn: self.snd_nxt as u32, retransmission: false, part: None })
     }
 
     /// RST for an ACK of what was never sent, during the handshake (RFC 9293 3.10.7.3, 3.10.7.4).
-    fn transmit_refusal(&mut self) -> Option<Transmit<P>> {
+    fn transmit_refusal(&mut self, segment: &mut Segment<P>) -> Option<Transmit> {
         let seq = self.refusal.take()?;
         self.counters.out_rsts += 1;
-        let segment = Segment::new(self.tuple, seq, Seq(0), Flags::RST);
-        Some(Transmit { segment, kind: Kind::Rst, tag: 0, ssn: 0, retransmission: false, part: None })
+        segment.renew(self.tuple, seq, Seq(0), Flags::RST);
+        Some(Transmit { kind: Kind::Rst, tag: 0, ssn: 0, retransmission: false, part: None })
     }
 
     /// The first lost entry, if the windows admit it.
-    fn transmit_lost(&mut self, cx: &mut Context<'_>, max_segments: u32) -> Option<Transmit<P>> {
+    fn transmit_lost(
+        &mut self,
+        cx: &mut Context<'_>,
+        max_segments: u32,
+        out: &mut Segment<P>,
+    ) -> Option<Transmit> {
         let flow = &cx.flows[cx.index];
         if flow.in_flight() >= flow.cwnd {
             return None;
@@ -173,11 +188,11 @@ impl<P: Payload> Subflow<P> {
             let at = entry.position + most as u64;
             self.rtx.split(index, at, cx.flow());
         }
-        Some(self.retransmit(cx, index))
+        Some(self.retransmit(cx, index, out))
     }
 
     /// What is lost, again.
-    fn retransmit(&mut self, cx: &mut Context<'_>, index: usize) -> Transmit<P> {
+    fn retransmit(&mut self, cx: &mut Context<'_>, index: usize, out: &mut Segment<P>) -> Transmit {
         let entry = self.rtx.get_mut(index);
         let segments = entry.segments;
         if !entry.is(RETRANS) && entry.is(LOST) {
@@ -196,11 +211,16 @@ impl<P: Payload> Subflow<P> {
             // The head is given a whole timeout of its own.
             self.arm_retransmit(cx);
         }
-        self.send_again(cx, index)
+        self.send_again(cx, index, out)
     }
 
     /// An entry, again.
-    pub(super) fn send_again(&mut self, cx: &mut Context<'_>, index: usize) -> Transmit<P> {
+    pub(super) fn send_again(
+        &mut self,
+        cx: &mut Context<'_>,
+        index: usize,
+        out: &mut Segment<P>,
+    ) -> Transmit {
         let now = cx.now;
         let limited = if self.rate.is_app_limited() { APP_LIMITED } else { 0 };
         let stamp = self.rate.on_sent(&cx.flows[cx.index], now, false);
@@ -220,18 +240,19 @@ impl<P: Payload> Subflow<P> {
         if self.timers.get(Timer::Retransmit).is_none() {
             self.arm_retransmit(cx);
         }
-        Transmit { part, ..self.data_segment(cx, position, tag, payload, fin, true) }
+        let what = Sending { position, tag, fin, retransmission: true };
+        Transmit { part, ..self.data_segment(cx, what, payload, out) }
     }
 
+    #[inline]
     fn data_segment(
         &mut self,
         cx: &mut Context<'_>,
-        position: u64,
-        tag: u64,
+        what: Sending,
         payload: P,
-        fin: bool,
-        retransmission: bool,
-    ) -> Transmit<P> {
+        segment: &mut Segment<P>,
+    ) -> Transmit {
+        let Sending { position, tag, fin, retransmission } = what;
         let len = payload.len();
         let mut flags = Flags::default();
         //= RFC 9293 MUST-61 MUST-60 what the application wrote goes out without waiting for more
@@ -241,7 +262,7 @@ impl<P: Payload> Subflow<P> {
         if fin {
             flags = flags.with(Flags::FIN);
         }
-        let mut segment = self.segment(cx, position, flags);
+        self.segment(cx, position, flags, segment);
         if self.ecn && !retransmission && len > 0 {
             segment.ecn = Ecn::Ect0;
             if self.cwr_pending {
@@ -254,11 +275,11 @@ impl<P: Payload> Subflow<P> {
             segment.gso_size = mss as u16;
         }
         let used = if len > 0 { cx.shared.data_option_len } else { cx.shared.ack_option_len };
-        self.add_sack(&mut segment, 40usize.saturating_sub(usize::from(used)));
+        self.add_sack(segment, 40usize.saturating_sub(usize::from(used)));
         segment.payload = payload;
         self.counters.bytes_sent += len as u64;
         let kind = if len > 0 { Kind::Data } else { Kind::Ack };
-        Transmit { segment, kind, tag, ssn: position as u32, retransmission, part: None }
+        Transmit { kind, tag, ssn: position as u32, retransmission, part: None }
     }
 
     /// New data from the own queue, as far as windows admit. A probe may exceed the congestion window by one.
@@ -268,7 +289,8 @@ impl<P: Payload> Subflow<P> {
         cx: &mut Context<'_>,
         max_segments: u32,
         probe: bool,
-    ) -> Option<Transmit<P>> {
+        out: &mut Segment<P>,
+    ) -> Option<Transmit> {
         if !matches!(self.state, State::Established | State::CloseWait) {
             return None;
         }
@@ -362,10 +384,11 @@ impl<P: Payload> Subflow<P> {
             self.arm_retransmit(cx);
         }
         self.arm_probe(cx);
-        Some(self.data_segment(cx, position, tag, payload, false, false))
+        let what = Sending { position, tag, fin: false, retransmission: false };
+        Some(self.data_segment(cx, what, payload, out))
     }
 
-    fn transmit_fin(&mut self, cx: &mut Context<'_>) -> Transmit<P> {
+    fn transmit_fin(&mut self, cx: &mut Context<'_>, out: &mut Segment<P>) -> Transmit {
         self.fin_sent = true;
         self.state = if self.state == State::CloseWait { State::LastAck } else { State::FinWait1 };
         let position = self.snd_nxt;
@@ -390,6 +413,7 @@ impl<P: Payload> Subflow<P> {
             self.arm_retransmit(cx);
         }
         self.arm_probe(cx);
-        self.data_segment(cx, position, 0, P::default(), true, false)
+        let what = Sending { position, tag: 0, fin: true, retransmission: false };
+        self.data_segment(cx, what, P::default(), out)
     }
 }

@@ -33,6 +33,7 @@ impl<P: Payload> Subflow<P> {
 
     /// A router says that the packet with this sequence number was too big for an MTU. False if it isn't believed.
     pub fn on_too_big(&mut self, cx: &mut Context<'_>, seq: Seq, mtu: u32) -> bool {
+        self.quiet = false;
         let position = self.ack_position(seq);
         //= RFC 5927 4.1 a message about what is not in flight is forged or late
         if position < self.snd_una || position >= self.snd_nxt || mtu >= self.path_mtu {
@@ -45,6 +46,7 @@ impl<P: Payload> Subflow<P> {
     /// A smaller path MTU: what is sent from now on fits it, and what is in flight and doesn't is sent again, which
     /// is no sign of congestion (Linux's `tcp_simple_retransmit`).
     pub fn set_path_mtu(&mut self, cx: &mut Context<'_>, mtu: u32) {
+        self.quiet = false;
         let mtu = mtu.max(self.least_mtu());
         if mtu >= self.path_mtu {
             return;

@@ -22,6 +22,21 @@ pub fn plain_config() -> TcpConfig {
     TcpConfig { timestamps: false, window_scaling: false, ..TcpConfig::default() }
 }
 
+/// A segment that left, and what there is to know of it.
+#[derive(Debug)]
+pub struct Sent {
+    pub segment: Segment<Extent>,
+    what: Transmit,
+}
+
+impl std::ops::Deref for Sent {
+    type Target = Transmit;
+
+    fn deref(&self) -> &Transmit {
+        &self.what
+    }
+}
+
 /// One end.
 pub struct End {
     pub subflow: Subflow<Extent>,
@@ -113,17 +128,17 @@ impl End {
     pub fn push(&mut self, len: u64) {
         let tag = self.pushed;
         self.pushed += len;
-        let (mut cx, subflow) = self.split();
-        subflow.push(&mut cx, tag, Extent(len as u32));
+        self.subflow.push(&mut self.flows[0], tag, Extent(len as u32));
     }
 
     /// Everything that wants to leave now.
-    pub fn sent(&mut self) -> Vec<Transmit<Extent>> {
+    pub fn sent(&mut self) -> Vec<Sent> {
         let mut all = Vec::new();
         loop {
             let (mut cx, subflow) = self.split();
-            match subflow.poll_transmit(&mut cx, 1) {
-                Some(transmit) => all.push(transmit),
+            let mut segment = Segment::blank();
+            match subflow.poll_transmit(&mut cx, 1, &mut segment) {
+                Some(what) => all.push(Sent { segment, what }),
                 None => break,
             }
         }
@@ -176,7 +191,7 @@ impl End {
     }
 
     /// Lets time pass to the millisecond `to`; returns what left on the way, with when (in milliseconds).
-    pub fn wait(&mut self, to: u64) -> Vec<(u64, Transmit<Extent>)> {
+    pub fn wait(&mut self, to: u64) -> Vec<(u64, Sent)> {
         let to = to * MILLISECOND;
         let mut all = Vec::new();
         loop {

@@ -15,6 +15,7 @@ use super::{Context, Outcome, State, Subflow};
 impl<P: Payload> Subflow<P> {
     /// Time has passed; a call before the deadline does nothing.
     pub fn on_timeout(&mut self, cx: &mut Context<'_>) -> Outcome {
+        self.quiet = false;
         let mut outcome = Outcome::default();
         let now = cx.now;
         if self.timers.expire(Timer::DelayedAck, now) {

@@ -2,7 +2,7 @@
 //! least RTO when a lone segment may meet a delayed ACK, never later than the RTO itself. The probe is new data if
 //! there is any, else the last segment again; one is out at a time.
 
-use ropewalk_wire::Payload;
+use ropewalk_wire::{Payload, Segment};
 
 use super::ack::Delivery;
 use super::scoreboard::SACKED;
@@ -53,11 +53,15 @@ impl<P: Payload> Subflow<P> {
         self.arm_retransmit(cx);
     }
 
-    pub(super) fn transmit_probe(&mut self, cx: &mut Context<'_>) -> Option<Transmit<P>> {
+    pub(super) fn transmit_probe(
+        &mut self,
+        cx: &mut Context<'_>,
+        out: &mut Segment<P>,
+    ) -> Option<Transmit> {
         if self.rtx.is_empty() {
             return None;
         }
-        if let Some(transmit) = self.transmit_new(cx, 1, true) {
+        if let Some(transmit) = self.transmit_new(cx, 1, true, out) {
             self.note_probe(false);
             return Some(transmit);
         }
@@ -75,7 +79,7 @@ impl<P: Payload> Subflow<P> {
             index
         };
         self.note_probe(true);
-        Some(self.send_again(cx, index))
+        Some(self.send_again(cx, index, out))
     }
 
     fn note_probe(&mut self, retransmitted: bool) {

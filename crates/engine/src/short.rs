@@ -1,0 +1,178 @@
+//! A queue that holds one thing most of the time: the first lies in it, and only what waits behind goes elsewhere.
+//!
+//! Between two steps of a connection there are many such queues. A ring of its own for each costs a visit to memory
+//! that a single piece doesn't need, and with thousands of connections that is most of the time.
+
+use std::collections::VecDeque;
+
+/// First in, first out.
+#[derive(Debug)]
+pub(crate) struct Short<T> {
+    /// Nothing only if there is nothing at all.
+    first: Option<T>,
+    rest: VecDeque<T>,
+}
+
+impl<T> Default for Short<T> {
+    fn default() -> Self {
+        Short { first: None, rest: VecDeque::new() }
+    }
+}
+
+impl<T> Short<T> {
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.first.is_none()
+    }
+
+    #[inline]
+    pub fn len(&self) -> usize {
+        usize::from(self.first.is_some()) + self.rest.len()
+    }
+
+    #[inline]
+    pub fn front(&self) -> Option<&T> {
+        self.first.as_ref()
+    }
+
+    #[inline]
+    pub fn front_mut(&mut self) -> Option<&mut T> {
+        self.first.as_mut()
+    }
+
+    #[inline]
+    pub fn back(&self) -> Option<&T> {
+        if self.rest.is_empty() { self.first.as_ref() } else { self.rest.back() }
+    }
+
+    #[inline]
+    pub fn back_mut(&mut self) -> Option<&mut T> {
+        if self.rest.is_empty() { self.first.as_mut() } else { self.rest.back_mut() }
+    }
+
+    #[inline]
+    pub fn push_back(&mut self, item: T) {
+        if self.first.is_none() {
+            self.first = Some(item);
+        } else {
+            self.rest.push_back(item);
+        }
+    }
+
+    pub fn push_front(&mut self, item: T) {
+        if let Some(second) = self.first.replace(item) {
+            self.rest.push_front(second);
+        }
+    }
+
+    #[inline]
+    pub fn pop_front(&mut self) -> Option<T> {
+        let item = self.first.take();
+        if !self.rest.is_empty() {
+            self.first = self.rest.pop_front();
+        }
+        item
+    }
+
+    pub fn get(&self, index: usize) -> Option<&T> {
+        if index == 0 { self.first.as_ref() } else { self.rest.get(index - 1) }
+    }
+
+    pub fn get_mut(&mut self, index: usize) -> Option<&mut T> {
+        if index == 0 { self.first.as_mut() } else { self.rest.get_mut(index - 1) }
+    }
+
+    /// Puts `item` before what is at `index`, which is at most the length.
+    pub fn insert(&mut self, index: usize, item: T) {
+        if index == 0 {
+            self.push_front(item);
+        } else {
+            self.rest.insert(index - 1, item);
+        }
+    }
+
+    pub fn remove(&mut self, index: usize) -> Option<T> {
+        if index == 0 { self.pop_front() } else { self.rest.remove(index - 1) }
+    }
+
+    #[inline]
+    pub fn iter(&self) -> impl Iterator<Item = &T> {
+        self.first.iter().chain(&self.rest)
+    }
+
+    /// How many at the front satisfy `before`, which none behind them does.
+    pub fn partition_point(&self, mut before: impl FnMut(&T) -> bool) -> usize {
+        match &self.first {
+            Some(first) if before(first) => 1 + self.rest.partition_point(before),
+            _ => 0,
+        }
+    }
+
+    pub fn clear(&mut self) {
+        self.first = None;
+        self.rest.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+
+    use proptest::prelude::*;
+
+    use super::Short;
+
+    proptest! {
+        /// Against the standard library's, by random operations.
+        #[test]
+        fn it_is_a_queue(ops in prop::collection::vec((0u8..8, 0usize..6), 1..200)) {
+            let (mut short, mut plain) = (Short::new(), VecDeque::new());
+            for (n, (op, index)) in ops.into_iter().enumerate() {
+                match op {
+                    0 | 1 => {
+                        short.push_back(n);
+                        plain.push_back(n);
+                    }
+                    2 => {
+                        short.push_front(n);
+                        plain.push_front(n);
+                    }
+                    3 | 4 => prop_assert_eq!(short.pop_front(), plain.pop_front()),
+                    5 if index <= plain.len() => {
+                        short.insert(index, n);
+                        plain.insert(index, n);
+                    }
+                    6 => prop_assert_eq!(short.remove(index), plain.remove(index)),
+                    7 if index == 0 => {
+                        short.clear();
+                        plain.clear();
+                    }
+                    _ => {}
+                }
+                prop_assert!(short.iter().eq(&plain));
+                prop_assert_eq!((short.len(), short.is_empty()), (plain.len(), plain.is_empty()));
+                prop_assert_eq!((short.front(), short.back()), (plain.front(), plain.back()));
+                prop_assert_eq!(short.get(index), plain.get(index));
+                prop_assert_eq!(short.get_mut(index), plain.get_mut(index));
+                prop_assert_eq!(short.front_mut().copied(), plain.front().copied());
+                prop_assert_eq!(short.back_mut().copied(), plain.back().copied());
+            }
+        }
+    }
+
+    #[test]
+    fn a_partition_is_found_at_either_end() {
+        let mut short = Short::new();
+        assert_eq!(short.partition_point(|n: &u32| *n < 5), 0);
+        for n in 0..8 {
+            short.push_back(n);
+        }
+        for edge in 0..9 {
+            assert_eq!(short.partition_point(|n| *n < edge), edge as usize);
+        }
+    }
+}
