@@ -149,13 +149,7 @@ impl Hosts {
     }
 
     #[inline]
-    pub(crate) fn on_segment(
-        &mut self,
-        end: usize,
-        now: Nanos,
-        path: PathId,
-        segment: &mut Segment<Extent>,
-    ) {
+    pub(crate) fn on_segment(&mut self, end: usize, now: Nanos, path: PathId, segment: &mut Segment<Extent>) {
         self.ends[end].take_segment(now, path, segment);
     }
 

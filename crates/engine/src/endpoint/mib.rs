@@ -81,6 +81,9 @@ impl Totals {
         for strand in connection.strands.iter().flatten() {
             self.tcp += strand.tcp.counters();
         }
+        if let Some(past) = &connection.past {
+            self.tcp += past;
+        }
         self.checksum_errors += connection.stats.checksum_errors;
         self.join_hmac_failures[usize::from(connection.role() == Role::Client)] +=
             connection.stats.join_hmac_failures;

@@ -643,8 +643,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
             let strand = connection.and_then(|c| c.open_join(now, &request, tuple, mtu, isn, nonce));
             if let Some(strand) = strand {
                 self.mib.join_opened();
-                self.demux.insert(tuple.reversed(), (index, strand as u8));
-                self.last = [None; RECENT];
+                self.enter(index, strand, tuple.reversed());
             }
         }
     }
@@ -722,12 +721,21 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         let connection = self.slots[index as usize].connection.as_mut();
         match connection.and_then(|c| c.join(now, path, segment, mtu, isn, nonce)) {
             Some(strand) => {
-                self.demux.insert(segment.tuple, (index, strand as u8));
-                self.last = [None; RECENT];
+                self.enter(index, strand, segment.tuple);
                 self.touch(now, index);
             }
             None => self.refuse(path, segment, Some(3)),
         }
+    }
+
+    /// Segments with this tuple are for this subflow, and none are any more for the one whose slot it took.
+    fn enter(&mut self, index: u32, strand: usize, tuple: FourTuple) {
+        let connection = self.slots[index as usize].connection.as_mut();
+        if let Some(old) = connection.and_then(|connection| connection.vacated.take()) {
+            self.demux.remove(&old.reversed());
+        }
+        self.demux.insert(tuple, (index, strand as u8));
+        self.last = [None; RECENT];
     }
 
     /// RST for a segment of no connection (RFC 9293 3.10.7.1).

@@ -17,13 +17,19 @@ use crate::flow::{Flow, FlowState};
 use crate::registry::Spec;
 use crate::scheduler::{self, Scheduler, Why};
 use crate::short::Short;
-use crate::tcp::{Context, Shared, State, Subflow};
+use crate::tcp::{Context, Shared, State, Subflow, TcpCounters};
 use crate::{Nanos, PathId, SubflowId};
 
 /// What Linux counts for a segment when it sizes a send buffer, bytes: a 1460-byte segment with headers and the
 /// buffer's own structures, rounded up to a power of two, and the descriptor (its initial 87040 are twice 10 of
 /// these). It comes to three times the payload, so that the buffer holds about six windows.
 const SEGMENT_MEMORY: u64 = 4352;
+
+/// Most subflows at a time: a chunk's carriers are the bits of a word.
+const MOST_SLOTS: usize = 32;
+
+/// So many slots are filled before one is used again, so that what a subflow counted can be looked at after its end.
+const KEPT_SLOTS: usize = 8;
 
 /// Linux's size of one subflow's send buffer (`tcp_sndbuf_expand`): twice the window, ten segments at least, each
 /// counted with what a socket buffer of its own would take.
@@ -91,6 +97,8 @@ pub(crate) enum Join {
 pub(crate) struct Strand<P> {
     pub tcp: Subflow<P>,
     pub join: Join,
+    /// When it was opened.
+    pub since: Nanos,
     pub local_id: u8,
     pub remote_id: u8,
     pub local_nonce: u32,
@@ -194,6 +202,10 @@ pub struct Connection<P: Payload> {
     pub(crate) joins_opened: u8,
     /// Joins that failed and are tried again, and when.
     pub(crate) retries: Vec<(Nanos, JoinRequest)>,
+    /// What subflows counted whose slots are in use again.
+    pub(crate) past: Option<Box<TcpCounters>>,
+    /// The addresses of the subflow whose slot was just taken: segments to them are nobody's from now on.
+    pub(crate) vacated: Option<FourTuple>,
 }
 
 impl<P: Payload> Connection<P> {
@@ -235,6 +247,8 @@ impl<P: Payload> Connection<P> {
             remote_addresses: Vec::new(),
             joins_opened: 0,
             retries: Vec::new(),
+            past: None,
+            vacated: None,
             config,
         };
         if !multipath {
@@ -245,12 +259,22 @@ impl<P: Payload> Connection<P> {
 
     /// Makes room for a subflow and returns its index.
     pub(crate) fn slot(&mut self, path: PathId) -> Option<usize> {
-        let index = self.strands.iter().position(Option::is_none).unwrap_or(self.strands.len());
-        if index >= 32 {
+        let count = self.strands.len();
+        let index = if count < KEPT_SLOTS { None } else { self.idle_slot() }.unwrap_or(count);
+        if index >= MOST_SLOTS {
             return None;
         }
         let flow = Flow::new(SubflowId(index as u8), path);
-        if index == self.strands.len() {
+        if let Some(old) = self.strands.get_mut(index).and_then(Option::take) {
+            let counters = old.tcp.counters();
+            self.stats.data_segments += counters.data_segments;
+            self.stats.retransmissions += counters.retrans_segs;
+            self.stats.timeouts += counters.timeouts;
+            self.stats.bytes_by_subflow[index] += counters.bytes_sent;
+            **self.past.get_or_insert_default() += counters;
+            self.vacated = Some(old.tcp.tuple());
+        }
+        if index == count {
             self.strands.push(None);
             self.flows.push(flow);
             self.penalised_at.push(0);
@@ -263,10 +287,18 @@ impl<P: Payload> Connection<P> {
         Some(index)
     }
 
-    pub(crate) fn put(&mut self, index: usize, tcp: Subflow<P>, join: Join) -> &mut Strand<P> {
+    /// A slot whose subflow is over and has nothing more to say.
+    fn idle_slot(&self) -> Option<usize> {
+        self.strands.iter().zip(&self.flows).position(|(strand, flow)| {
+            flow.state == FlowState::Closed && strand.as_ref().is_none_or(|strand| strand.tcp.is_finished())
+        })
+    }
+
+    pub(crate) fn put(&mut self, now: Nanos, index: usize, tcp: Subflow<P>, join: Join) -> &mut Strand<P> {
         self.strands[index].insert(Strand {
             tcp,
             join,
+            since: now,
             local_id: 0,
             remote_id: 0,
             local_nonce: 0,
@@ -733,7 +765,7 @@ impl<P: Payload> Connection<P> {
             shared,
         };
         let tcp = make(&mut cx);
-        self.put(index, tcp, join);
+        self.put(now, index, tcp, join);
         self.dirty = true;
     }
 }

@@ -32,6 +32,8 @@ const CONTROL_INTERVAL: Nanos = SECOND;
 const JOIN_ACK_TRIES: u32 = 6;
 /// How often a join that failed is tried again, after 1, 2, 4, ... seconds.
 const JOIN_RETRIES: u32 = 4;
+/// Joins of the peer's that may wait for their third ACK at a time.
+const MOST_HALF_OPEN: usize = 8;
 /// Addresses of the peer that are remembered.
 const MAX_REMOTE_ADDRESSES: usize = 16;
 
@@ -169,8 +171,12 @@ impl<P: Payload> Connection<P> {
         self.remote_addresses.retain(|(id, _)| !ids.contains(id));
         for index in 0..self.strands.len() {
             let gone = self.strands[index].as_ref().is_some_and(|strand| ids.contains(&strand.remote_id));
-            // Never the last one (RFC 8684 3.4.2 leaves it to the receiver).
-            if gone && self.live() > 1 {
+            let others = self.flows.iter().any(|flow| {
+                flow.id.index() != index
+                    && matches!(flow.state, FlowState::Usable | FlowState::Stale | FlowState::Closing)
+            });
+            // Never the last one that can carry data (RFC 8684 3.4.2 leaves it to the receiver).
+            if gone && others {
                 self.refuse(now, index, 0, "the peer removed its address");
             }
         }
@@ -260,16 +266,14 @@ impl<P: Payload> Connection<P> {
         else {
             return None;
         };
-        let open = self.strands.iter().zip(&self.flows).filter(|(_, flow)| flow.state != FlowState::Closed);
-        let joined =
-            open.filter_map(|(strand, _)| strand.as_ref()).filter(|s| s.join != Join::Initial).count();
         if self.mode != Mode::Multipath
             || self.dead
             || self.is_failing()
-            || joined >= usize::from(self.config.path_manager.subflows.max(1))
+            || self.joined() >= usize::from(self.config.path_manager.subflows)
         {
             return None;
         }
+        self.limit_half_open();
         let index = self.slot(path)?;
         self.insert_subflow(now, index, Join::SynReceived, |cx| Subflow::accept(cx, syn, mtu, isn));
         let local_id = self.local_id_of(syn.tuple.dst);
@@ -280,6 +284,35 @@ impl<P: Payload> Connection<P> {
         strand.local_id = local_id;
         strand.backup_remote = backup;
         Some(index)
+    }
+
+    /// Joins that are open, or that we wait for ourselves; not those that are yet to be authenticated.
+    pub(crate) fn joined(&self) -> usize {
+        let counts = |(strand, flow): &(&Option<Strand<P>>, &Flow)| {
+            flow.state != FlowState::Closed
+                && strand.as_ref().is_some_and(|s| !matches!(s.join, Join::Initial | Join::SynReceived))
+        };
+        self.strands.iter().zip(&self.flows).filter(counts).count()
+    }
+
+    /// Makes room for another join that isn't authenticated: the oldest of too many goes without a word, as whoever
+    /// knows the token could ask for any number.
+    fn limit_half_open(&mut self) {
+        let half_open = |(strand, flow): &(&Option<Strand<P>>, &Flow)| {
+            flow.state == FlowState::Handshaking
+                && strand.as_ref().is_some_and(|strand| strand.join == Join::SynReceived)
+        };
+        let waiting = || self.strands.iter().zip(&self.flows).filter(half_open);
+        if waiting().count() < MOST_HALF_OPEN {
+            return;
+        }
+        let oldest = waiting().min_by_key(|(strand, flow)| (strand.as_ref().map(|s| s.since), flow.id));
+        if let Some(index) = oldest.map(|(_, flow)| flow.id.index())
+            && let Some(strand) = self.strands[index].as_mut()
+        {
+            strand.tcp.vanish();
+            self.flows[index].state = FlowState::Closed;
+        }
     }
 
     fn local_id_of(&self, address: std::net::IpAddr) -> u8 {

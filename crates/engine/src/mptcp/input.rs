@@ -55,13 +55,14 @@ impl<P: Payload> Connection<P> {
         if self.mode == Mode::Negotiating && before == State::SynReceived {
             self.on_third_ack(now, index, rare.as_deref());
         }
+        // Nothing that a join says counts before its sender has proved that it has the keys.
+        if !self.on_join_progress(now, index, segment, rare.as_deref()) {
+            return;
+        }
         if let Some(rare) = rare.as_deref()
             && !segment.flags.contains(Flags::SYN)
             && !self.on_rare(now, index, rare, rcv_before, had_data)
         {
-            return;
-        }
-        if !self.on_join_progress(now, index, segment, rare.as_deref()) {
             return;
         }
         let add_addr = rare.as_ref().is_some_and(|rare| rare.add_addr.is_some());
@@ -337,6 +338,11 @@ impl<P: Payload> Connection<P> {
                 }
                 //= RFC 8684 3.2-10
                 strand.tcp.request_ack();
+                if self.joined() >= usize::from(self.config.path_manager.subflows) {
+                    // Others were faster.
+                    self.refuse(now, index, 3, "the limit of subflows is reached");
+                    return false;
+                }
                 self.make_usable(now, index);
                 true
             }
@@ -365,6 +371,11 @@ impl<P: Payload> Connection<P> {
         let Some(remote) = self.remote_key else { return };
         //= RFC 8684 3.7-5
         if mapping.len == 0 {
+            if self.strands.len() > 1 {
+                // A peer falls back only where there was never another subflow: something on the way did this.
+                self.refuse(now, index, 6, "an infinite mapping among several subflows");
+                return;
+            }
             // An infinite mapping: the peer fell back (RFC 8684 3.7).
             let offset = self.data_offset(remote.idsn, mapping.dsn, mapping.dsn_is_64);
             if let Some(strand) = self.strands[index].as_mut() {

@@ -74,12 +74,6 @@ impl<P: Payload> Subflow<P> {
     ) -> Transmit {
         self.counters.window_probes += 1;
         self.segment(cx, self.snd_una.saturating_sub(1), Flags::default(), segment);
-        Transmit {
-            kind: Kind::Ack,
-            tag: 0,
-            ssn: self.snd_una as u32,
-            retransmission: false,
-            part: None,
-        }
+        Transmit { kind: Kind::Ack, tag: 0, ssn: self.snd_una as u32, retransmission: false, part: None }
     }
 }

@@ -398,6 +398,11 @@ impl<P: Payload> Subflow<P> {
         self.become_closed();
     }
 
+    /// Forgets everything without a word to the peer.
+    pub(crate) fn vanish(&mut self) {
+        self.become_closed();
+    }
+
     fn become_closed(&mut self) {
         self.state = State::Closed;
         self.timers.stop_all();

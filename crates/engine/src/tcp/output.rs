@@ -152,7 +152,13 @@ impl<P: Payload> Subflow<P> {
         self.counters.out_rsts += 1;
         self.segment(cx, self.snd_nxt, Flags::RST, segment);
         segment.window = 0;
-        Some(Transmit { kind: Kind::Rst, tag: 0, ssn: self.snd_nxt as u32, retransmission: false, part: None })
+        Some(Transmit {
+            kind: Kind::Rst,
+            tag: 0,
+            ssn: self.snd_nxt as u32,
+            retransmission: false,
+            part: None,
+        })
     }
 
     /// RST for an ACK of what was never sent, during the handshake (RFC 9293 3.10.7.3, 3.10.7.4).

@@ -53,11 +53,7 @@ impl<P: Payload> Subflow<P> {
         self.arm_retransmit(cx);
     }
 
-    pub(super) fn transmit_probe(
-        &mut self,
-        cx: &mut Context<'_>,
-        out: &mut Segment<P>,
-    ) -> Option<Transmit> {
+    pub(super) fn transmit_probe(&mut self, cx: &mut Context<'_>, out: &mut Segment<P>) -> Option<Transmit> {
         if self.rtx.is_empty() {
             return None;
         }
