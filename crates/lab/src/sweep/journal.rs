@@ -192,8 +192,13 @@ impl Journal {
         }
         let written = self.file.seek(SeekFrom::Start(self.end)).and_then(|_| self.file.write_all(&bytes));
         if let Err(error) = written {
-            // A record without its end would be cut off anyway: this only spares the next start the message.
-            let _ = self.file.set_len(self.end);
+            // What was written whole stays. A record without its end would be cut off anyway: to do it here only
+            // spares the next start the message.
+            let length = self.file.metadata().map_or(self.end, |file| file.len());
+            let ends =
+                places.iter().skip(1).map(|(_, place)| place - 1).chain([self.end + bytes.len() as u64]);
+            let whole = ends.take_while(|end| *end <= length).last().unwrap_or(self.end);
+            let _ = self.file.set_len(whole);
             return Err(self.io(&error));
         }
         self.end += bytes.len() as u64;
