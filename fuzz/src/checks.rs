@@ -186,7 +186,36 @@ pub fn gso(data: &[u8]) {
     }
     assert_eq!(len, segment.payload.len());
     assert_eq!(held.as_ref(), Some(&segment));
-    assert_eq!(merger.finish(), Some(segment));
+    assert_eq!(merger.finish().as_ref(), Some(&segment));
+    gso_bytes(&segment, data.iter().fold(0, |damage, byte| damage.rotate_left(3) ^ u16::from(*byte)));
+}
+
+/// The same on bytes; and with one byte of them damaged, each packet comes out as it would alone.
+fn gso_bytes(segment: &Segment<Bytes>, damage: u16) {
+    let (mut bytes, mut ends) = (BytesMut::new(), Vec::new());
+    if encode_packets(segment, &mut bytes, &mut ends).is_err() {
+        return;
+    }
+    for damage in [None, Some(usize::from(damage) % bytes.len())] {
+        if let Some(at) = damage {
+            bytes[at] ^= 0x55;
+        }
+        let bytes = bytes.clone().freeze();
+        let mut gatherer = Gatherer::new();
+        let (mut gathered, mut alone, mut start) = (Vec::new(), Vec::new(), 0);
+        for &end in &ends {
+            let parsed = parse(bytes.slice(start..end), ParseMode::Verify);
+            let pushed = gatherer.push(&bytes, start..end, |segment| gathered.push(segment));
+            assert_eq!(pushed.is_ok(), parsed.is_ok());
+            alone.extend(parsed);
+            start = end;
+        }
+        gatherer.finish(|segment| gathered.push(segment));
+        if damage.is_none() {
+            assert_eq!(gathered, std::slice::from_ref(segment));
+        }
+        assert_eq!(gathered.into_iter().flat_map(gso::split).collect::<Vec<_>>(), alone);
+    }
 }
 
 /// Takes values off the front of the fuzzer's bytes; zeros when they have run out.

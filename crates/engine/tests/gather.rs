@@ -1,4 +1,5 @@
-//! Super-segments out of many small writes: what they carry is put together once.
+//! Super-segments out of the application's writes: what small ones bring is put together once, what large ones bring not
+//! at all; and what arrives can be read as it came.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -49,11 +50,13 @@ impl Entropy for Steps {
     }
 }
 
-#[test]
-fn bytes_are_put_together_once_for_a_super_segment() {
-    const TOTAL: usize = 8 << 20;
-    const WRITE: usize = 3_000;
-    const MAX_SEGMENTS: u32 = 44;
+const TOTAL: usize = 8 << 20;
+const MAX_SEGMENTS: u32 = 44;
+
+/// Sends all in writes of `write` bytes. Returns the bytes that were copied for it, the (super-)segments with data and the
+/// largest one's bytes.
+fn copied(write: usize) -> (usize, usize, usize) {
+    JOINED.store(0, Ordering::Relaxed);
     let config = Arc::new(ConnectionConfig {
         tcp: TcpConfig::default(),
         multipath: true,
@@ -74,7 +77,8 @@ fn bytes_are_put_together_once_for_a_super_segment() {
     let local = "10.0.0.2:0".parse().expect("an address");
     let client = ends[0].connect(0, PathId(0), local, server_address, config).expect("a connection");
     let mut server: Option<ConnectionId> = None;
-    let (mut written, mut received, mut now, mut largest) = (0, 0, 0_u64, 0);
+    let (mut written, mut received, mut now) = (0, 0, 0_u64);
+    let (mut largest, mut segments) = (0, 0);
     while received < TOTAL {
         now += 100_000;
         assert!(now < 60_000_000_000, "stalled at {received} bytes");
@@ -82,6 +86,7 @@ fn bytes_are_put_together_once_for_a_super_segment() {
             ends[end].on_timeout(now);
             while let Some((path, segment)) = ends[end].poll_transmit(now, MAX_SEGMENTS) {
                 largest = largest.max(segment.payload.len());
+                segments += usize::from(!segment.payload.is_empty());
                 ends[1 - end].on_segment(now, path, segment);
             }
         }
@@ -92,22 +97,31 @@ fn bytes_are_put_together_once_for_a_super_segment() {
         }
         while ends[0].poll_event().is_some() {}
         while written < TOTAL {
-            match ends[0].write(now, client, Counted(Extent(WRITE.min(TOTAL - written) as u32))) {
+            match ends[0].write(now, client, Counted(Extent(write.min(TOTAL - written) as u32))) {
                 Ok(0) | Err(_) => break,
                 Ok(taken) => written += taken,
             }
         }
-        // Reading joins pieces as well: only what sending costs counts.
-        let joined = JOINED.load(Ordering::Relaxed);
         while let Some(id) = server
-            && let Ok(Some(data)) = ends[1].read(now, id, 1 << 20)
+            && let Ok(Some(data)) = ends[1].read_piece(now, id, 1 << 20)
             && !data.is_empty()
         {
             received += data.len();
         }
-        JOINED.store(joined, Ordering::Relaxed);
     }
+    (JOINED.load(Ordering::Relaxed), segments, largest)
+}
+
+#[test]
+fn no_byte_is_copied_needlessly_for_a_super_segment() {
+    let (joined, _, largest) = copied(3_000);
     assert!(largest > 40_000, "super-segments of {largest} bytes at most");
-    let joined = JOINED.load(Ordering::Relaxed);
     assert!(joined <= 2 * TOTAL, "{joined} bytes were copied to send {TOTAL}");
+    for write in [64 << 10, 256 << 10] {
+        let (joined, segments, largest) = copied(write);
+        assert!(largest > 40_000, "super-segments of {largest} bytes at most");
+        assert!(joined <= TOTAL / 8, "{joined} bytes were copied to send {TOTAL} in writes of {write}");
+        // With each write's end a segment that spans two of them.
+        assert!(segments <= 3 * TOTAL / largest + 2 * TOTAL / write, "{segments} of {largest} bytes at most");
+    }
 }

@@ -1,6 +1,7 @@
 //! `cargo bench -p ropewalk-host --bench loopback`: both ends in one process and no kernel, the engine beside smoltcp over
 //! its loopback device. Every packet is made in full, with its checksums, and read again with its checksums verified;
-//! the MTU is the same. Neither program looks at the bytes.
+//! the MTU, the buffers and the bytes are the same. Neither program looks at them. The engine's super-segments are cut into
+//! packets, and small packets gathered into super-segments, in software, as for a device without offload.
 //!
 //! Rounds are interleaved; the time is the thread's on the processor. Printed: the median with the range, and the share
 //! of smoltcp's. Arguments: `--rounds N` (default 15), `--megabytes N` (default 200), `--mtu N` (default 1500, 9000, 65535),
@@ -21,22 +22,25 @@ use ropewalk_engine::mptcp::Event;
 use ropewalk_engine::{congestion, scheduler};
 use ropewalk_host::clock::Clock;
 use ropewalk_host::entropy::OsEntropy;
-use ropewalk_host::pool::Pool;
 use ropewalk_host::world::HostEndpoint;
-use ropewalk_wire::{ChecksumMode, ParseMode, encode_into, gso, parse};
+use ropewalk_wire::pool::Pool;
+use ropewalk_wire::{Gatherer, encode_packets};
 use smoltcp::iface::{Config, Interface, SocketSet};
 use smoltcp::phy::{Device, DeviceCapabilities, Medium, RxToken, TxToken};
 use smoltcp::socket::tcp;
 use smoltcp::time::Instant;
 use smoltcp::wire::{HardwareAddress, IpAddress, IpCidr};
 
-/// Of either's buffers: what smoltcp is fastest with.
+/// Of either's buffers, for sending and for receiving: what smoltcp is fastest with. What the engine is given to send is
+/// as much, and lies still, as its ring does with smoltcp.
 const BUFFER: usize = 256 << 10;
 const PORT: u16 = 5000;
 /// Packets share buffers of so many bytes.
 const CHUNK: usize = 256 << 10;
-/// Packets that one end sends before the other has its turn.
-const BURST: usize = 64;
+/// Most segments in a super-segment.
+const SUPER: u32 = 44;
+/// Segments or super-segments that one end sends before the other has its turn.
+const TURN: usize = 3;
 
 /// A loopback device for smoltcp. Its own leaves checksums out, has an MTU of 65,535 bytes, and takes fresh memory for
 /// each packet; here packets' memory is used again, as the engine's is.
@@ -143,29 +147,37 @@ fn config(multipath: bool) -> ConnectionConfig {
     }
 }
 
-/// What `from` has to say, as packets, for `to`. Whether there was anything.
-fn carry(
-    now: u64,
-    from: &mut HostEndpoint,
-    to: &mut HostEndpoint,
-    pool: &mut Pool,
-    burst: &mut Vec<Bytes>,
-) -> bool {
-    while burst.len() < BURST
-        && let Some((_, segment)) = from.poll_transmit(now, BURST as u32)
-    {
-        for packet in gso::split(segment) {
-            let buffer = pool.room(packet.wire_len());
-            encode_into(&packet, ChecksumMode::Full, buffer).expect("the engine's segments can be encoded");
-            burst.push(buffer.split().freeze());
+/// The way from one end to the other.
+struct Way {
+    pool: Pool,
+    ends: Vec<usize>,
+    gatherer: Gatherer,
+}
+
+impl Way {
+    fn new() -> Way {
+        Way { pool: Pool::new(CHUNK), ends: Vec::new(), gatherer: Gatherer::new() }
+    }
+
+    /// What `from` has to say, as packets, for `to`. Whether there was anything.
+    fn carry(&mut self, now: u64, from: &mut HostEndpoint, to: &mut HostEndpoint) -> bool {
+        let mut any = false;
+        for _ in 0..TURN {
+            let Some((path, segment)) = from.poll_transmit(now, SUPER) else { break };
+            any = true;
+            let buffer = self.pool.room(CHUNK / 2);
+            encode_packets(&segment, buffer, &mut self.ends).expect("the engine's segments can be encoded");
+            let bytes = buffer.split().freeze();
+            let mut start = 0;
+            for end in self.ends.drain(..) {
+                let deliver = |segment| to.on_segment(now, path, segment);
+                self.gatherer.push(&bytes, start..end, deliver).expect("a packet of ours");
+                start = end;
+            }
         }
+        self.gatherer.finish(|segment| to.on_segment(now, PathId(0), segment));
+        any
     }
-    let any = !burst.is_empty();
-    for packet in burst.drain(..) {
-        let segment = parse(packet, ParseMode::Verify).expect("a packet of ours");
-        to.on_segment(now, PathId(0), segment);
-    }
-    any
 }
 
 /// Gbit/s of the engine.
@@ -179,14 +191,13 @@ fn engine(multipath: bool, mtu: usize, bytes: u64) -> f64 {
     server.listen(remote, Arc::clone(&config));
     let local = SocketAddr::from(([10, 0, 0, 2], 0));
     let id = client.connect(clock.now(), PathId(0), local, remote, config).expect("an address is free");
-    let data = Bytes::from(vec![0; 1 << 16]);
+    let data = Bytes::from(vec![0; BUFFER]);
     let mut accepted: Option<ConnectionId> = None;
     let (mut sent, mut received, begun) = (0, 0, cpu());
-    let mut pool = Pool::new(CHUNK);
-    let mut burst = Vec::new();
+    let (mut there, mut back) = (Way::new(), Way::new());
     while received < bytes {
         let now = clock.now();
-        let mut busy = carry(now, &mut client, &mut server, &mut pool, &mut burst);
+        let mut busy = there.carry(now, &mut client, &mut server);
         let mut writable = false;
         while let Some((_, event)) = client.poll_event() {
             writable |= matches!(event, Event::Connected { .. } | Event::Writable);
@@ -209,7 +220,7 @@ fn engine(multipath: bool, mtu: usize, bytes: u64) -> f64 {
                 received += data.len() as u64;
             }
         }
-        busy |= carry(now, &mut server, &mut client, &mut pool, &mut burst);
+        busy |= back.carry(now, &mut server, &mut client);
         if !busy {
             client.on_timeout(now);
             server.on_timeout(now);
@@ -239,8 +250,8 @@ fn main() {
     println!("{:<8}{:<32} {:>24} {:>12}", "MTU", "", "Gbit/s", "of smoltcp");
     let all = [1500, 9000, 65_535];
     for mtu in only.map_or(all.to_vec(), |mtu| vec![mtu]) {
-        type Way = fn(usize, u64) -> f64;
-        let mut ways: Vec<(&str, Way)> = vec![
+        type Run = fn(usize, u64) -> f64;
+        let mut ways: Vec<(&str, Run)> = vec![
             ("smoltcp", smoltcp),
             ("engine, plain TCP", |mtu, bytes| engine(false, mtu, bytes)),
             ("engine, Multipath TCP", |mtu, bytes| engine(true, mtu, bytes)),

@@ -13,8 +13,8 @@ use ropewalk_wire::checksum::{ones_complement, pseudo_header};
 use ropewalk_wire::virtio::{VirtioNetHeader, encode_frame_headers};
 use ropewalk_wire::{Ecn, EncodeError, Flags, ParseError, ParseMode, Segment, Seq, parse};
 
-use crate::pool::Pool;
 use crate::tun::{Offload, Tun};
+use ropewalk_wire::pool::Pool;
 
 const TCP: u8 = 6;
 /// Where flags and checksum stand in the TCP header.
@@ -336,7 +336,7 @@ mod tests {
     use ropewalk_wire::{Ecn, Flags, FourTuple, ParseMode, Segment, Seq, Timestamps, gso, parse};
 
     use super::{Frame, Piece};
-    use crate::pool::Pool;
+    use ropewalk_wire::pool::Pool;
 
     fn segment(v6: bool, len: usize) -> Segment<Bytes> {
         let tuple = if v6 {

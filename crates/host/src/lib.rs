@@ -13,7 +13,6 @@ pub mod kernel;
 pub mod netns;
 pub mod network;
 pub mod perf;
-pub mod pool;
 mod strand;
 pub mod transfer;
 pub mod tun;

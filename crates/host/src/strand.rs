@@ -110,7 +110,7 @@ mod tests {
         let tuple = FourTuple::new("10.0.0.1:5".parse().unwrap(), "10.0.0.2:6".parse().unwrap());
         let mut segment = Segment::new(tuple, Seq(1), Seq(1), Flags::ACK);
         segment.payload = vec![0; 1460].into();
-        Piece::whole(Frame::of(&segment, &mut crate::pool::Pool::new(1 << 16)).unwrap(), 0)
+        Piece::whole(Frame::of(&segment, &mut ropewalk_wire::pool::Pool::new(1 << 16)).unwrap(), 0)
     }
 
     fn strand(delay: Nanos, bottleneck: Option<usize>) -> Strand {

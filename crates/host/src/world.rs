@@ -21,9 +21,9 @@ use crate::clock::{Clock, Nanos, Waiter};
 use crate::entropy::OsEntropy;
 use crate::frame::{Frame, Piece};
 use crate::network::KernelEnd;
-use crate::pool::Pool;
 use crate::strand::Strand;
 use crate::tun::{BUFFER, Offload, Tun};
+use ropewalk_wire::pool::Pool;
 
 /// The engine's endpoint as this world runs it.
 pub type HostEndpoint = Endpoint<Bytes, OsEntropy>;

@@ -83,3 +83,30 @@ fn merge_a_super_segment(bencher: Bencher<'_, '_>) {
         merger.finish()
     });
 }
+
+#[divan::bench]
+fn cut_a_super_segment_into_packets(bencher: Bencher<'_, '_>) {
+    let segment = data(64_080);
+    let (mut out, mut ends) = (BytesMut::with_capacity(70_000), Vec::new());
+    bencher.counter(BytesCount::new(64_080usize)).bench_local(|| {
+        out.clear();
+        ends.clear();
+        encode_packets(&segment, &mut out, &mut ends)
+    });
+}
+
+#[divan::bench]
+fn gather_packets_into_a_super_segment(bencher: Bencher<'_, '_>) {
+    let (mut out, mut ends) = (BytesMut::new(), Vec::new());
+    encode_packets(&data(64_080), &mut out, &mut ends).expect("valid");
+    let packets = out.freeze();
+    let mut gatherer = Gatherer::new();
+    bencher.counter(BytesCount::new(64_080usize)).bench_local(|| {
+        let mut start = 0;
+        for &end in &ends {
+            gatherer.push(&packets, start..end, |_| panic!("it isn't finished")).expect("valid");
+            start = end;
+        }
+        gatherer.finish(drop);
+    });
+}

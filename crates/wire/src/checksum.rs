@@ -10,31 +10,33 @@ use std::net::IpAddr;
 /// zero; folded to 16 bits, not inverted.
 pub fn ones_complement(bytes: &[u8]) -> u16 {
     // The sum doesn't depend on byte order (RFC 1071 section 2 B), so words are added as they lie in memory and the
-    // result is swapped once. The two halves of 64-bit words go to lanes of their own, four and four, which the compiler
-    // vectorises to a mask, a shift and two additions; they can't overflow below 2^32 words each.
-    let (mut low, mut high) = ([0u64; 4], [0u64; 4]);
+    // result is swapped once. Four lanes, which the compiler vectorises, add up whole 64-bit words and, beside them, their
+    // upper halves: what is left of the first without the second is the sum of the lower halves, though the first wraps.
+    // The halves' sums can't overflow below 2^32 words each.
+    let (mut all, mut upper) = ([0u64; 4], [0u64; 4]);
     let (blocks, rest) = bytes.as_chunks::<128>();
     for block in blocks {
         for group in block.as_chunks::<32>().0 {
             for (at, word) in group.as_chunks::<8>().0.iter().enumerate() {
                 let word = u64::from_ne_bytes(*word);
-                low[at] += word & 0xffff_ffff;
-                high[at] += word >> 32;
+                all[at] = all[at].wrapping_add(word);
+                upper[at] += word >> 32;
             }
         }
     }
+    // Each sum is folded to 33 bits before they meet, so that the total can't overflow either.
+    let folded = |sum: u64| (sum >> 32) + (sum & 0xffff_ffff);
+    let mut total = 0;
+    for (all, upper) in all.into_iter().zip(upper) {
+        total += folded(all.wrapping_sub(upper << 32)) + folded(upper);
+    }
     let (words, tail) = rest.as_chunks::<8>();
     for word in words {
-        let word = u64::from_ne_bytes(*word);
-        low[0] += word & 0xffff_ffff;
-        high[0] += word >> 32;
+        total += folded(u64::from_ne_bytes(*word));
     }
     let mut last = [0u8; 8];
     last[..tail.len()].copy_from_slice(tail);
-    let last = u64::from_ne_bytes(last);
-    // Each lane is folded to 33 bits before they meet, so that their sum can't overflow either.
-    let lanes = low.into_iter().chain(high).chain([last]);
-    let total = lanes.map(|lane| (lane >> 32) + (lane & 0xffff_ffff)).sum();
+    total += folded(u64::from_ne_bytes(last));
     u16::from_be_bytes(fold(total).to_ne_bytes())
 }
 

@@ -57,6 +57,12 @@ impl Headers {
         self.len += bytes.len();
     }
 
+    /// The bytes, to change a field.
+    #[inline]
+    pub(crate) fn as_mut_slice(&mut self) -> &mut [u8] {
+        &mut self.bytes[..self.len]
+    }
+
     /// The bytes.
     #[inline]
     pub fn as_slice(&self) -> &[u8] {

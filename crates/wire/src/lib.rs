@@ -1,4 +1,5 @@
-//! Bytes <-> [`Segment`]: IPv4, IPv6, TCP, and every TCP and MPTCP option in use. No state.
+//! Bytes <-> [`Segment`]: IPv4, IPv6, TCP, and every TCP and MPTCP option in use. No state but
+//! memory and packets that are being gathered.
 //!
 //! The simulator moves the very [`Segment`] that is put on the wire; [`Segment::wire_len`] is the
 //! exact length of its encoding, and links charge it.
@@ -12,8 +13,10 @@ mod icmp;
 mod ip;
 mod option_codec;
 mod options;
+mod packets;
 mod parse;
 mod payload;
+pub mod pool;
 mod segment;
 mod seq;
 pub mod virtio;
@@ -26,6 +29,7 @@ pub use options::{
     AddAddr, AddressId, Dss, DssMapping, FastClose, MpCapable, MpFail, MpJoin, MpPrio, MpTcpRst, RareOptions,
     RemoveAddr, SackBlocks, Timestamps,
 };
+pub use packets::{Gatherer, encode_packets};
 pub use parse::{ParseMode, parse, parse_headers};
 pub use payload::{Extent, Payload};
 pub use segment::{Ecn, Flags, FourTuple, Segment};

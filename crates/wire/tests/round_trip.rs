@@ -184,3 +184,70 @@ proptest! {
         prop_assert_eq!(merger.finish(), Some(segment));
     }
 }
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Cut on bytes, a super-segment gives the packets that cutting the segment gives; gathered on bytes, the super-segment
+    /// comes back.
+    #[test]
+    fn packets_at_once_equal_packets_one_by_one(mut segment in common::segment(9000), gso_size in 1u16..5000) {
+        segment.gso_size = if segment.payload.len() > usize::from(gso_size) { gso_size } else { 0 };
+        segment.flags = segment.flags.without(Flags::SYN.with(Flags::RST).with(Flags::URG));
+        let (mut bytes, mut ends) = (BytesMut::new(), Vec::new());
+        encode_packets(&segment, &mut bytes, &mut ends).expect("a valid segment");
+        let bytes = bytes.freeze();
+        let mut gatherer = Gatherer::new();
+        let mut merger = gso::Merger::new();
+        let (mut gathered, mut merged) = (Vec::new(), Vec::new());
+        let mut start = 0;
+        for (packet, &end) in gso::split(segment.clone()).zip(&ends) {
+            prop_assert_eq!(&bytes[start..end], &encoded(&packet, ChecksumMode::Full)[..]);
+            gatherer.push(&bytes, start..end, |segment| gathered.push(segment)).expect("its own packet");
+            merged.extend(merger.push(packet));
+            start = end;
+        }
+        prop_assert_eq!(start, bytes.len());
+        gatherer.finish(|segment| gathered.push(segment));
+        merged.extend(merger.finish());
+        if gso_size <= 4096 && segment.payload.len() > usize::from(gso_size) {
+            prop_assert_eq!(&gathered, &merged);
+            prop_assert_eq!(&merged, &[segment]);
+        } else {
+            prop_assert_eq!(gathered, gso::split(segment).collect::<Vec<_>>());
+        }
+    }
+
+    /// Whatever comes between and whatever is damaged: each packet comes out as it would alone, and none that wouldn't.
+    #[test]
+    fn gathering_changes_nothing_but_the_number(
+        mut segment in common::segment(3000),
+        gso_size in 1u16..1500,
+        damage in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4),
+        dropped in proptest::option::of(any::<prop::sample::Index>()),
+    ) {
+        segment.gso_size = if segment.payload.len() > usize::from(gso_size) { gso_size } else { 0 };
+        let (mut bytes, mut ends) = (BytesMut::new(), Vec::new());
+        encode_packets(&segment, &mut bytes, &mut ends).expect("a valid segment");
+        for (at, value) in damage {
+            let at = at.index(bytes.len());
+            bytes[at] = value;
+        }
+        let bytes = bytes.freeze();
+        let mut ranges: Vec<_> = std::iter::once(0).chain(ends.iter().copied()).zip(ends.iter().copied()).collect();
+        if let Some(at) = dropped {
+            ranges.remove(at.index(ranges.len()));
+        }
+        let mut gatherer = Gatherer::new();
+        let (mut gathered, mut alone) = (Vec::new(), Vec::new());
+        for (start, end) in ranges {
+            let parsed = parse(bytes.slice(start..end), ParseMode::Verify);
+            let pushed = gatherer.push(&bytes, start..end, |segment| gathered.push(segment));
+            prop_assert_eq!(pushed, parsed.as_ref().map(|_| ()).map_err(Clone::clone));
+            alone.extend(parsed);
+        }
+        gatherer.finish(|segment| gathered.push(segment));
+        let cut: Vec<_> = gathered.into_iter().flat_map(gso::split).collect();
+        prop_assert_eq!(cut, alone);
+    }
+}

@@ -16,6 +16,9 @@ const PATIENCE: u32 = 64;
 /// over and over.
 const LEAST_WAIT: Nanos = 100_000;
 
+/// A piece of so many bytes is worth a super-segment of its own.
+const WORTH_APART: u64 = 16 << 10;
+
 macro_rules! view {
     ($connection:expr, $now:expr) => {
         View {
@@ -226,6 +229,12 @@ impl<P: Payload> Connection<P> {
             len -= len % mss;
         }
         let start = free.start;
+        // A super-segment ends where a large piece of the application's does, and the next begins with one: only the
+        // segment that spans two of them is copied, not all that would go with it.
+        let together = if max_segments > 1 { self.send.together(start) } else { 0 };
+        if (WORTH_APART..len).contains(&together) {
+            len = together - together % mss;
+        }
         self.send.assign(start..start + len);
         // Where super-segments are wanted, what goes on from the last piece becomes one with it; not if that piece has
         // arrived over another subflow meanwhile, as its bytes are gone.
@@ -236,7 +245,13 @@ impl<P: Payload> Connection<P> {
             _ => None,
         };
         let tail = tail.filter(|(tag, end)| {
-            *end == start && *tag >= una && start + len - tag <= (u64::from(max_segments) * mss).min(65_534)
+            *end == start
+                && *tag >= una
+                && start + len - tag <= (u64::from(max_segments) * mss).min(65_534)
+                && {
+                    let before = self.send.together(*tag);
+                    start + len - tag <= before || before.max(together) < WORTH_APART
+                }
         });
         let chunk =
             Chunk { offset: start, len: len as u32, carriers: 1 << subflow.0, last: subflow, sent_at: now };

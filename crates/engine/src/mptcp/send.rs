@@ -209,15 +209,25 @@ impl<P: Payload> SendSide<P> {
         self.assigned_end = self.assigned_end.max(range.end);
     }
 
-    /// Bytes `offset..offset + len`; the caller asks only for what is written and not acknowledged.
-    pub fn get(&mut self, offset: u64, len: u32) -> P {
+    /// How many bytes from `offset` on lie in one piece: they needn't be copied to be together.
+    pub fn together(&self, offset: u64) -> u64 {
+        let index = self.piece_at(offset);
+        self.pieces.get(index).map_or(0, |(start, piece)| start + piece.len() as u64 - offset)
+    }
+
+    /// The piece that holds `offset`.
+    fn piece_at(&self, offset: u64) -> usize {
         let last = self.reading.wrapping_sub(self.popped) as usize;
         let holds = |(start, piece): &(u64, P)| *start <= offset && offset < start + piece.len() as u64;
-        let mut index = if self.pieces.get(last).is_some_and(holds) {
-            last
-        } else {
-            self.pieces.partition_point(|(start, piece)| start + piece.len() as u64 <= offset)
-        };
+        if self.pieces.get(last).is_some_and(holds) {
+            return last;
+        }
+        self.pieces.partition_point(|(start, piece)| start + piece.len() as u64 <= offset)
+    }
+
+    /// Bytes `offset..offset + len`; the caller asks only for what is written and not acknowledged.
+    pub fn get(&mut self, offset: u64, len: u32) -> P {
+        let mut index = self.piece_at(offset);
         self.reading = self.popped + index as u64;
         let end = offset + u64::from(len);
         let mut at = offset;
