@@ -87,3 +87,53 @@ pub fn add_addr_hmac(
     bytes.copy_from_slice(&mac[24..]);
     u64::from_be_bytes(bytes)
 }
+
+/// Expected values were computed with Python's `hashlib` and `hmac`, which share no code with the crates used here:
+/// `sha256(key.to_bytes(8, "big"))`, and `hmac.new(both keys, message, sha256)`.
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OURS: u64 = 0x0123_4567_89ab_cdef;
+    const THEIRS: u64 = 0xfedc_ba98_7654_3210;
+
+    //= test RFC 8684 3.2-2 3.1-10
+    #[test]
+    fn token_and_idsn_are_the_two_ends_of_the_keys_hash() {
+        for (key, token, idsn) in [
+            (0x0706_0504_0302_0100, 0x033f_c8b9, 0x4c63_560d_71b8_a821),
+            (0, 0xaf55_70f5, 0xe5b2_328d_e0e8_3dfc),
+            (u64::MAX, 0x12a3_ae44, 0x57fb_595b_bbac_f0ca),
+            (OURS, 0x55c5_3f5d, 0x5707_62cd_38be_9818),
+        ] {
+            assert_eq!(Key::new(key), Key { key, token, idsn });
+        }
+    }
+
+    #[test]
+    fn a_joins_hmac_takes_the_senders_key_and_nonce_first() {
+        let hash = join_hmac(OURS, THEIRS, 0x1122_3344, 0x5566_7788);
+        assert_eq!(leftmost_64(&hash), 0xd8b5_e46b_7a78_2e79);
+        let words: Vec<_> = leftmost_160(&hash)
+            .chunks_exact(4)
+            .map(|word| u32::from_be_bytes(word.try_into().expect("four bytes")))
+            .collect();
+        assert_eq!(words, [0xd8b5_e46b, 0x7a78_2e79, 0xd3ec_fd78, 0x3077_51df, 0x993e_222b]);
+        let answer = join_hmac(THEIRS, OURS, 0x5566_7788, 0x1122_3344);
+        assert_eq!(leftmost_64(&answer), 0x0d44_dc5f_5551_21b7);
+    }
+
+    //= test RFC 8684 3.4.1-1
+    #[test]
+    fn an_announcements_hmac_covers_id_address_and_port() {
+        for (id, address, port, hmac) in [
+            (1, "192.0.2.1", None, 0x7faa_8ea2_6898_8972),
+            (1, "192.0.2.1", Some(8080), 0x248e_e85c_0990_a985),
+            (7, "2001:db8::1", None, 0x4794_6eb5_5e64_5431),
+            (255, "2001:db8::1", Some(443), 0x8888_9690_ecae_56d7),
+        ] {
+            let address = address.parse().expect("an address");
+            assert_eq!(add_addr_hmac(OURS, THEIRS, id, address, port), hmac, "{id} {address} {port:?}");
+        }
+    }
+}

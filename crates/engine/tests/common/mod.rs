@@ -69,12 +69,17 @@ pub fn bytes(seed: u8, len: usize) -> Bytes {
 
 const SERVER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 9, 0, 1)), 80);
 
+pub const SERVER_ADDRESS: SocketAddr = SERVER;
+
 pub fn client_address(path: usize) -> IpAddr {
     Ipv4Addr::new(10, 0, path as u8, 2).into()
 }
 
 /// Sees each packet before its path does: the sender, the packet, which it may change; false loses it.
 pub type Tamper = Box<dyn FnMut(usize, &mut Segment<Bytes>) -> bool>;
+
+/// Packets as they left, with their sender.
+pub type Log = std::rc::Rc<std::cell::RefCell<Vec<(usize, Segment<Bytes>)>>>;
 
 pub struct Net {
     pub ends: [Endpoint<Bytes, Dice>; 2],
@@ -173,6 +178,41 @@ impl Net {
             backlog: [Bytes::new(), Bytes::new()],
             close_after: [false, false],
         }
+    }
+
+    /// Keeps every packet from now on; a tamperer set later ends it.
+    pub fn log(&mut self) -> Log {
+        let log = Log::default();
+        let told = log.clone();
+        self.tamper = Some(Box::new(move |from, segment| {
+            told.borrow_mut().push((from, segment.clone()));
+            true
+        }));
+        log
+    }
+
+    /// Lets time pass, or until nothing more can happen.
+    pub fn pass(&mut self, milliseconds: u64) {
+        let until = self.now + milliseconds * 1_000_000;
+        self.run(until, |_| false);
+        self.now = self.now.max(until);
+    }
+
+    /// A segment from nowhere reaches an end.
+    pub fn inject(&mut self, to: usize, segment: Segment<Bytes>) {
+        self.ends[to].on_segment(self.now, PathId(0), segment);
+    }
+
+    /// Takes what an end wants to send now off the network.
+    pub fn take(&mut self, from: usize) -> Vec<Segment<Bytes>> {
+        let now = self.now;
+        std::iter::from_fn(|| self.ends[from].poll_transmit(now, 1)).map(|(_, segment)| segment).collect()
+    }
+
+    /// One of the kernel's counters of an end.
+    pub fn counter(&self, end: usize, name: &str) -> u64 {
+        let all = self.ends[end].mib();
+        all.iter().find(|(known, _)| known == name).unwrap_or_else(|| panic!("no counter {name}")).1
     }
 
     pub fn seed(&mut self, seed: u64) {

@@ -1,0 +1,139 @@
+//! The endpoint's limits: how many connections, how many half-open ones, and that a place is free again.
+
+mod common;
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use common::{Dice, config};
+use ropewalk_engine::config::EndpointConfig;
+use ropewalk_engine::endpoint::{ConnectError, Endpoint};
+use ropewalk_engine::mptcp::Event;
+use ropewalk_engine::{PathId, SECOND};
+use ropewalk_wire::{Flags, FourTuple, Segment, Seq};
+
+type End = Endpoint<Bytes, Dice>;
+
+const SERVER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 9, 0, 1)), 80);
+
+fn client(number: u16) -> SocketAddr {
+    SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2)), 1000 + number)
+}
+
+fn listening(limits: EndpointConfig) -> End {
+    let mut server = End::new(limits, Dice(2));
+    server.listen(SERVER, Arc::new(config("minrtt", "lia", 1)));
+    server
+}
+
+fn everything(end: &mut End, now: u64) -> Vec<Segment<Bytes>> {
+    std::iter::from_fn(|| end.poll_transmit(now, 1)).map(|(_, segment)| segment).collect()
+}
+
+/// A SYN from a client with this number; the SYN/ACK, if there is one.
+fn knock(server: &mut End, now: u64, number: u16) -> Option<Segment<Bytes>> {
+    let mut syn = Segment::new(FourTuple::new(client(number), SERVER), Seq(100), Seq(0), Flags::SYN);
+    syn.window = 65_535;
+    server.on_segment(now, PathId(0), syn);
+    let answers = everything(server, now);
+    assert!(answers.len() <= 1, "{answers:?}");
+    answers.into_iter().next()
+}
+
+/// Completes what `knock` began.
+fn enter(server: &mut End, now: u64, number: u16, answer: &Segment<Bytes>) -> bool {
+    let mut third =
+        Segment::new(FourTuple::new(client(number), SERVER), Seq(101), answer.seq.plus(1), Flags::ACK);
+    third.window = 65_535;
+    server.on_segment(now, PathId(0), third);
+    let _ = everything(server, now);
+    std::iter::from_fn(|| server.poll_event()).any(|(_, event)| matches!(event, Event::Accepted { .. }))
+}
+
+#[test]
+fn a_full_backlog_drops_syns_until_one_is_done() {
+    let mut server = listening(EndpointConfig { backlog: 3, ..EndpointConfig::default() });
+    let answers: Vec<_> = (0..3).map(|number| knock(&mut server, 0, number).expect("a SYN/ACK")).collect();
+    for number in 3..10 {
+        assert_eq!(knock(&mut server, 0, number), None, "not even a RST: it may come again");
+    }
+    assert_eq!((server.counters().listen_overflows, server.len()), (7, 3));
+    assert!(enter(&mut server, SECOND, 1, &answers[1]));
+    let late = knock(&mut server, SECOND, 3).expect("a SYN/ACK");
+    assert_eq!(knock(&mut server, SECOND, 4), None);
+    assert!(enter(&mut server, SECOND, 3, &late));
+    assert_eq!(server.len(), 4);
+}
+
+/// Half-open connections whose client never comes back are given up, and the honest client gets in.
+#[test]
+fn a_syn_flood_passes() {
+    let mut server = listening(EndpointConfig { backlog: 100, ..EndpointConfig::default() });
+    let flood = (0..1000).filter(|number| knock(&mut server, 0, *number).is_some()).count();
+    assert_eq!((flood, server.counters().listen_overflows), (100, 900));
+    let mut now = 0;
+    while let Some(at) = server.poll_timeout() {
+        now = at;
+        server.on_timeout(now);
+        let _ = everything(&mut server, now);
+        let _ = std::iter::from_fn(|| server.poll_event()).count();
+    }
+    assert!(server.is_empty(), "{} left", server.len());
+    assert!((60 * SECOND..=130 * SECOND).contains(&now), "{now} ns");
+    let answer = knock(&mut server, now, 5).expect("a SYN/ACK");
+    assert!(enter(&mut server, now, 5, &answer));
+}
+
+#[test]
+fn connections_are_limited_in_both_directions() {
+    let mut server = listening(EndpointConfig { max_connections: 2, ..EndpointConfig::default() });
+    for number in 0..2 {
+        let answer = knock(&mut server, 0, number).expect("a SYN/ACK");
+        assert!(enter(&mut server, 0, number, &answer));
+    }
+    assert_eq!(knock(&mut server, 0, 2), None);
+    assert_eq!(server.counters().listen_overflows, 1);
+    let elsewhere = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 9)), 80);
+    let connect = |server: &mut End| {
+        let from = SocketAddr::new(SERVER.ip(), 0);
+        server.connect(0, PathId(0), from, elsewhere, Arc::new(config("minrtt", "lia", 1)))
+    };
+    assert_eq!(connect(&mut server), Err(ConnectError::TooMany));
+    // A connection that is reset makes room for one.
+    server.on_segment(
+        0,
+        PathId(0),
+        Segment::new(FourTuple::new(client(1), SERVER), Seq(101), Seq(0), Flags::RST),
+    );
+    let _ = everything(&mut server, 0);
+    assert_eq!(server.len(), 1);
+    assert!(connect(&mut server).is_ok());
+    assert_eq!(connect(&mut server), Err(ConnectError::TooMany));
+}
+
+//= test RFC 9293 MUST-43 MUST-45
+#[test]
+fn a_four_tuple_is_one_connections() {
+    let mut end = End::new(EndpointConfig::default(), Dice(1));
+    let settings = Arc::new(config("minrtt", "lia", 1));
+    let connect = |end: &mut End, local| end.connect(0, PathId(0), local, SERVER, Arc::clone(&settings));
+    let first = connect(&mut end, client(7)).expect("free");
+    assert_eq!(connect(&mut end, client(7)), Err(ConnectError::InUse));
+    let second = connect(&mut end, client(8)).expect("free");
+    let sent = everything(&mut end, 0);
+    assert_eq!(sent.iter().map(|syn| syn.tuple.source()).collect::<Vec<_>>(), [client(7), client(8)]);
+    // The address stays what it was, whatever happens to the segments.
+    end.on_timeout(SECOND);
+    let again = everything(&mut end, SECOND);
+    assert!(again.iter().all(|syn| [client(7), client(8)].contains(&syn.tuple.source())) && again.len() == 2);
+    assert_ne!(first, second);
+    // Port 0 is any free one.
+    let ports: std::collections::BTreeSet<_> = (0..100)
+        .map(|_| {
+            connect(&mut end, SocketAddr::new(client(0).ip(), 0)).expect("free");
+            everything(&mut end, SECOND)[0].tuple.src_port
+        })
+        .collect();
+    assert_eq!(ports.len(), 100);
+}
