@@ -32,8 +32,10 @@ function distribution(state) {
     const place = [...shown].indexOf(name);
     return place < 0 ? null : SERIES[place];
   };
-  const times = (ranking) => ranking.rows.filter((row) => row.fct_s && row.fct_s.length);
-  const unit = (ranking) => (Math.max(...times(ranking).map((row) => row.fct_p95_s)) >= 2
+  // A run that didn't finish has no time.
+  const done = (row) => (row.fct_s || []).filter((value) => value !== null);
+  const times = (ranking) => ranking.rows.filter((row) => done(row).length);
+  const unit = (ranking) => (Math.max(...times(ranking).map((row) => row.fct_p95_s ?? Infinity)) >= 2
     ? { label: 'seconds →', scale: 1 } : { label: 'milliseconds →', scale: 1e3 });
   const table = () => [['scheduler', 'run', 'fct_s'],
     times(state.ranking()).flatMap((row) => row.fct_s.map((value, run) => [row.scheduler, run, value]))];
@@ -46,7 +48,7 @@ function distribution(state) {
       const parts = [...shown].map((name) => {
         const row = state.ranking().rows.find((other) => other.scheduler === name);
         if (!row) return null;
-        const sorted = [...row.fct_s].sort((a, b) => a - b);
+        const sorted = done(row).sort((a, b) => a - b);
         return `${name}: half of the runs within ${time(quantile(sorted, 0.5))}, nine of ten within ${time(quantile(sorted, 0.9))}`;
       });
       return `${parts.filter(Boolean).join('; ')}.`;
@@ -55,14 +57,14 @@ function distribution(state) {
       const ranking = state.ranking();
       const { label, scale } = unit(ranking);
       const steps = times(ranking).flatMap((row) => {
-        const sorted = [...row.fct_s].sort((a, b) => a - b);
+        const sorted = done(row).sort((a, b) => a - b);
         return [{ name: row.scheduler, x: sorted[0] * scale, y: 0 },
           ...sorted.map((value, i) => ({ name: row.scheduler, x: value * scale, y: (i + 1) / sorted.length }))];
       });
       const back = steps.filter((step) => !shown.has(step.name));
       const front = steps.filter((step) => shown.has(step.name));
       // One far tail must not squeeze everything else.
-      const all = times(ranking).filter((row) => shown.has(row.scheduler)).flatMap((row) => row.fct_s).sort((a, b) => a - b);
+      const all = times(ranking).filter((row) => shown.has(row.scheduler)).flatMap(done).sort((a, b) => a - b);
       const domain = all.length ? [all[0] * scale * 0.97, all.at(-1) * scale * 1.03] : undefined;
       return Plot.plot({
         ...plotBase(width),
@@ -92,7 +94,7 @@ function distribution(state) {
     table,
     summary: () => {
       const rows = times(state.ranking()).map((row) => {
-        const sorted = [...row.fct_s].sort((a, b) => a - b);
+        const sorted = done(row).sort((a, b) => a - b);
         return { name: row.scheduler, spread: (quantile(sorted, 0.75) - quantile(sorted, 0.25)) / quantile(sorted, 0.5) };
       }).sort((a, b) => a.spread - b.spread);
       if (rows.length < 2) return 'One contender.';
@@ -103,7 +105,7 @@ function distribution(state) {
       const ranking = state.ranking();
       const { label, scale } = unit(ranking);
       const rows = times(ranking);
-      const data = rows.flatMap((row) => row.fct_s.map((value) => ({ name: row.scheduler, value: value * scale })));
+      const data = rows.flatMap((row) => done(row).map((value) => ({ name: row.scheduler, value: value * scale })));
       const longest = Math.max(...rows.map((row) => row.scheduler.length));
       return Plot.plot({
         ...plotBase(width),

@@ -46,9 +46,9 @@ function facts() {
   const redraw = () => {
     const now = state.ranking();
     const [winner] = now.rows;
-    const versus = (ratio, name) => (ratio ? h('div', { class: 'fact' }, h('dt', {}, `against ${name}`),
+    const versus = (ratio, name) => (ratio?.ratio ? h('div', { class: 'fact' }, h('dt', {}, `against ${name}`),
       h('dd', { class: ratio.p >= 0.05 ? 'unsure' : ratio.ratio < 1 ? 'good' : 'bad' }, change(ratio.ratio),
-        h('small', {}, ratio.p >= 0.05 ? 'no significant difference' : ratio.interval ? `95 % interval ${change(ratio.interval[0])} to ${change(ratio.interval[1])}` : 'the same in every run'))) : null);
+        h('small', {}, ratio.finding === 'runs alike' ? 'nothing is random here' : ratio.finding === 'too few runs' ? ratio.finding : ratio.p >= 0.05 ? 'no significant difference' : ratio.interval ? `95 % interval ${change(ratio.interval[0])} to ${change(ratio.interval[1])}` : ''))) : null);
     list.replaceChildren(...[
       h('div', { class: 'fact' }, h('dt', {}, `first with ${now.workload}`), h('dd', {}, winner.scheduler,
         h('small', {}, `mean ${time(winner.fct_mean_s)}${winner.fct_mean_interval_s ? `, 95 % within ${winner.fct_mean_interval_s.map(time).join(' to ')}` : ''}`))),

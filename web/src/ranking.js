@@ -75,6 +75,7 @@ function rankingTable(ranking) {
 
 function versusCell(ratio) {
   if (!ratio) return h('td', {}, '–');
+  if (ratio.finding === 'unfinished') return h('td', {}, 'unfinished');
   const sure = ratio.p < 0.05;
   const tone = !sure ? 'unsure' : ratio.ratio < 1 ? 'good' : 'bad';
   const title = ratio.interval ? `95 % interval ${change(ratio.interval[0])} to ${change(ratio.interval[1])}` : null;

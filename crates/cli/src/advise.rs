@@ -16,7 +16,7 @@ use ropewalk_lab::{Registries, scenario, units};
 use ropewalk_sim::{Direction, Scenario, Workload};
 use serde_json::{Value, json};
 
-use crate::compare::size;
+use crate::compare::size_within;
 use crate::{Failure, kept, output};
 
 /// Which scheduler, congestion control and buffer size for your paths
@@ -164,10 +164,7 @@ fn question(registries: &Registries, options: &Options) -> Result<Question, Fail
         scenario.direction = if direction == "upload" { Direction::Upload } else { Direction::Download };
     }
     if let Some(text) = &options.size {
-        let bytes = size("--size", text)?;
-        if bytes == 0 || bytes > 1 << 32 {
-            return Err(Diagnostic::new(format!("a flow of {bytes} bytes: 1 B to 4 GiB are allowed")).into());
-        }
+        let bytes = size_within("--size", text, (1, 1 << 32))?;
         scenario.workload = Workload::Flow { bytes };
     }
     if let Some(name) = &options.congestion {

@@ -4,13 +4,12 @@ use std::fmt::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use ropewalk_lab::diagnostic::Diagnostic;
 use ropewalk_lab::evidence::{self, phrase, word};
 use ropewalk_lab::{Registries, scenario};
 use ropewalk_sim::{Mode, Recording, RunSpec, Workload};
 use serde_json::json;
 
-use crate::compare::{algorithm, size};
+use crate::compare::{algorithm, size_within};
 use crate::{Failure, output};
 
 /// Show each decision of a scheduler with its reason
@@ -49,13 +48,8 @@ pub(crate) struct Options {
 pub(crate) fn run(registries: &Registries, options: &Options) -> Result<(), Failure> {
     let loaded = scenario::load(&options.scenario, registries)?;
     let mut scenario = loaded.scenario;
-    let bytes = size("--size", &options.size)?;
-    if bytes == 0 || bytes > 64 << 20 {
-        return Err(Diagnostic::new(
-            "--size: 1 B to 64 MiB are allowed, or the trace is more than one can read",
-        )
-        .into());
-    }
+    // More than that is a trace that nobody reads.
+    let bytes = size_within("--size", &options.size, (1, 64 << 20))?;
     scenario.workload = Workload::Flow { bytes };
     let names: Vec<String> = scenario.paths.iter().map(|path| path.name.clone()).collect();
     let spec = RunSpec {

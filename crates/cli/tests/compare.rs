@@ -1,6 +1,9 @@
-//! `ropewalk compare`, `scenario` and `list` as processes.
+//! `ropewalk compare` as a process: what it says of runs that are few, alike, unfinished or failed; that threads
+//! change nothing.
 
 use std::process::{Command, Output};
+
+use serde_json::Value;
 
 fn ropewalk(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_ropewalk")).args(arguments).output().unwrap()
@@ -10,6 +13,26 @@ fn good(arguments: &[&str]) -> String {
     let output = ropewalk(arguments);
     assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap()
+}
+
+fn json(arguments: &[&str]) -> Value {
+    serde_json::from_str(&good(&[arguments, &["--json"]].concat())).unwrap()
+}
+
+fn row<'a>(document: &'a Value, name: &str) -> &'a Value {
+    let rows = document["rankings"][0]["rows"].as_array().unwrap();
+    rows.iter().find(|row| row["scheduler"] == name).unwrap()
+}
+
+#[test]
+fn the_quick_comparison_ranks_everyone() {
+    let text = good(&["compare", "--runs", "6", "--size", "64 KiB"]);
+    let first: Vec<&str> = text.lines().collect();
+    assert!(first[0].starts_with("wifi-lte: ") && first[1].contains("6 runs each"), "{text}");
+    for name in ["minrtt", "linux", "redundant", "blest", "ecf", "tcp wifi", "tcp lte"] {
+        assert!(text.lines().any(|line| line.contains(&format!(" {name} "))), "{name}\n{text}");
+    }
+    assert!(text.trim_end().lines().last().unwrap().contains(" finishes first"), "{text}");
 }
 
 #[test]
@@ -22,5 +45,148 @@ fn threads_change_no_byte() {
         let json = good(&[&base[..], &["--jobs", jobs, "--json", "--trace"]].concat());
         (text, json, std::fs::read_to_string(file(jobs)).unwrap())
     };
-    assert!(all("1") == all("3"));
+    let one = all("1");
+    assert!(one == all("3"));
+    let lines: Vec<&str> = one.2.lines().collect();
+    assert_eq!(lines.len(), 1 + 6 * 5, "a line for each of minrtt, redundant, linux and two of plain TCP");
+    let columns = "scenario,workload,scheduler,run,seed,outcome,seconds,bound_s,bound_window_s,repeated_bytes,retransmitted_segments,timeouts";
+    assert_eq!(lines[0], columns);
+    assert!(lines[1..].iter().all(|line| line.split(',').count() == 12 && line.contains(",complete,0.")));
+}
+
+/// Paths on which nothing that a run would vary by is drawn.
+const STILL: [&str; 4] = ["--path", "a: 20 Mbit/s, 10 ms", "--path", "b: 5 Mbit/s, 80 ms"];
+
+#[test]
+fn too_few_runs_are_not_compared() {
+    let noisy = ["compare", "--schedulers", "minrtt,redundant", "--size", "256 KiB"];
+    for runs in ["1", "4"] {
+        let arguments = [&noisy[..], &["--runs", runs]].concat();
+        let text = good(&arguments);
+        let verdict = text.trim_end().lines().last().unwrap();
+        assert!(verdict.contains("can't be compared: 5 are the least") && !verdict.contains('%'), "{text}");
+        assert!(text.contains("too few to compare"), "{text}");
+        let document = json(&arguments);
+        for row in document["rankings"][0]["rows"].as_array().unwrap() {
+            let versus = &row["versus_linux"];
+            assert!(
+                versus.is_null() || (versus["finding"] == "too few runs" && versus["p"] == 1.0),
+                "{row:#}"
+            );
+            assert!(
+                row["fct_mean_interval_s"].is_null()
+                    && row["ties_with_best"]
+                        == (row["fct_mean_s"] == document["rankings"][0]["rows"][0]["fct_mean_s"])
+            );
+        }
+    }
+    let five = json(&[&noisy[..], &["--runs", "5"]].concat());
+    assert_ne!(row(&five, "minrtt")["versus_linux"]["finding"], "too few runs");
+}
+
+#[test]
+fn runs_that_are_alike_are_one_course_of_events() {
+    let arguments =
+        [&["compare"][..], &STILL, &["--schedulers", "minrtt", "--size", "256 KiB", "--runs", "8"]].concat();
+    let document = json(&arguments);
+    assert_eq!(row(&document, "tcp b")["versus_best_tcp"]["finding"], "runs alike");
+    assert!(row(&document, "tcp b")["fct_mean_interval_s"].is_null());
+    let verdict = document["verdict"].as_str().unwrap();
+    assert!(verdict.contains("nothing is random here"), "{verdict}");
+}
+
+#[test]
+fn over_a_trace_runs_differ() {
+    let document = json(&[
+        "compare",
+        "--scenario",
+        "cellular",
+        "--schedulers",
+        "minrtt",
+        "--size",
+        "256 KiB",
+        "--runs",
+        "6",
+    ]);
+    let mut times: Vec<u64> = row(&document, "minrtt")["fct_s"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|time| (time.as_f64().unwrap() * 1e6) as u64)
+        .collect();
+    times.sort_unstable();
+    times.dedup();
+    assert!(times.len() >= 5, "{times:?}");
+    assert!(row(&document, "minrtt")["fct_mean_interval_s"].is_array());
+}
+
+#[test]
+fn runs_that_did_not_finish_are_in_no_ratio() {
+    // A network that loses everything: plain TCP over it never ends, and neither does what waits for it.
+    let folder = tempfile::tempdir().unwrap();
+    let scenario = folder.path().join("dead.toml");
+    let text = "limit = '5 s'\n[[path]]\nname = 'a'\nrate = '20 Mbit/s'\nrtt = '10 ms'\nloss = '0.5 %'\n\
+        [[path]]\nname = 'b'\nrate = '5 Mbit/s'\nrtt = '80 ms'\nloss = '100 %'\n";
+    std::fs::write(&scenario, text).unwrap();
+    let scenario = scenario.display().to_string();
+    let csv = folder.path().join("runs.csv").display().to_string();
+    let base =
+        ["compare", "--scenario", &scenario, "--schedulers", "minrtt", "--size", "64 KiB", "--runs", "6"];
+    let text = good(&[&base[..], &["--csv", &csv]].concat());
+    let of = |name: &str| text.lines().find(|line| line.contains(&format!(" {name} "))).unwrap();
+    assert!(
+        of("tcp b").contains("> 5.000 s") && of("tcp b").contains("6 of 6 didn't finish within 5 s"),
+        "{text}"
+    );
+    assert!(!of("tcp b").contains('%'), "no ratio: {text}");
+    let runs = std::fs::read_to_string(&csv).unwrap();
+    assert_eq!(
+        runs.lines().filter(|line| line.contains("\"tcp b\"") && line.contains(",limit,,")).count(),
+        6,
+        "{runs}"
+    );
+    let document = json(&base);
+    let dead = row(&document, "tcp b");
+    assert_eq!((&dead["finished_runs"], &dead["versus_linux"]["finding"]), (&0.into(), &"unfinished".into()));
+    assert!(dead["fct_s"].as_array().unwrap().iter().all(Value::is_null) && dead["fct_p50_s"].is_null());
+    // Over that network alone, `linux` doesn't finish either, and that is what is said.
+    let only = [
+        "compare",
+        "--path",
+        "b: 5 Mbit/s, 80 ms, 100 %",
+        "--schedulers",
+        "minrtt",
+        "--size",
+        "64 KiB",
+        "--runs",
+        "5",
+    ];
+    let text = good(&only);
+    assert!(text.trim_end().ends_with("Nothing finished within 60 s."), "{text}");
+}
+
+#[test]
+fn bulk_names_its_measure() {
+    let folder = tempfile::tempdir().unwrap();
+    let scenario = folder.path().join("bulk.toml");
+    let text = "[[path]]\nname = 'a'\nrate = '12 Mbit/s'\nrtt = '20 ms'\nqueue = '100 packets'\n[workload]\nkind = 'bulk'\nduration = '2 s'\n";
+    std::fs::write(&scenario, text).unwrap();
+    let document = json(&[
+        "compare",
+        "--scenario",
+        &scenario.display().to_string(),
+        "--schedulers",
+        "minrtt",
+        "--runs",
+        "5",
+    ]);
+    assert_eq!(
+        (&document["rankings"][0]["measure"], &document["rankings"][0]["unit"]),
+        (&"seconds per megabyte".into(), &"s/MB".into())
+    );
+    let minrtt = row(&document, "minrtt");
+    let mean = minrtt["fct_mean_s"].as_f64().unwrap();
+    assert!((0.68..0.85).contains(&mean), "{mean}");
+    let (path, queue) = (&minrtt["paths"][0], minrtt["paths"][0]["queue_delay_max_s"].as_f64().unwrap());
+    assert!(path["name"] == "a" && path["bytes_mean"].as_f64().unwrap() > 2e6 && queue > 0.0, "{path:#}");
 }

@@ -94,7 +94,7 @@ const BYTES: Dimension = Dimension {
         1_073_741_824.0 => "GiB";
         1_099_511_627_776.0 => "TiB";
     },
-    listed: "B, kB, MB, GB (powers of 1000) and KiB, MiB, GiB (powers of 1024)",
+    listed: "B, kB, MB, GB, TB (powers of 1000) and KiB, MiB, GiB, TiB (powers of 1024)",
     least: 0.0,
     greatest: 1_099_511_627_776.0,
     bounds: "0 to 1 TiB",
@@ -239,6 +239,30 @@ pub fn rate(text: &str) -> Result<u64, UnitError> {
 /// As [`duration`]; half a byte is refused too.
 pub fn bytes(text: &str) -> Result<u64, UnitError> {
     whole(text, parse(text, &BYTES)?, "byte")
+}
+
+/// Bytes, from the first to the second of `range`.
+///
+/// # Errors
+/// As [`bytes`]; what is allowed is the range.
+pub fn bytes_within(text: &str, range: (u64, u64)) -> Result<u64, UnitError> {
+    let allowed = format!("allowed: {} to {}", write_bytes(range.0), write_bytes(range.1));
+    let found = bytes(text).map_err(|mut error| {
+        if error.help.ends_with(BYTES.bounds) {
+            error.help.clone_from(&allowed);
+        }
+        error
+    })?;
+    if (range.0..=range.1).contains(&found) {
+        return Ok(found);
+    }
+    let start = text.len() - text.trim_start().len();
+    Err(UnitError {
+        message: "this size is out of range".into(),
+        span: start..start + text.trim().len(),
+        label: format!("found `{}`", text.trim()),
+        help: allowed,
+    })
 }
 
 /// Packets, at most ten million.

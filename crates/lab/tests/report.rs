@@ -65,7 +65,7 @@ fn a_rope_is_the_run_that_was_compared() {
         let row = ranking.rows.iter().find(|row| rope["scheduler"] == row.label.as_str()).expect("its row");
         let run = rope["run"].as_u64().expect("a number");
         assert_eq!(rope["seed"], 5 + run);
-        let micros = (row.seconds[run as usize] * 1e6).round() as i64;
+        let micros = (row.each[run as usize].seconds.expect("finished") * 1e6).round() as i64;
         // A flow's time ends with its last byte, and so does the run.
         assert_eq!(rope["duration_us"].as_i64(), Some(micros), "{}", row.label);
         let segments = &rope["segments"];

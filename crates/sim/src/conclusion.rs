@@ -7,7 +7,7 @@ use crate::app::Report;
 use crate::config::{self, HORIZON};
 use crate::packet::Owner;
 use crate::result::{FlowResult, Outcome, RunResult};
-use crate::spec::{Mode, RunSpec};
+use crate::spec::{MTUS, Mode, RunSpec};
 use crate::world::World;
 
 /// Runs to the end. What can't be simulated (see [`RunSpec::check`]) gives [`Outcome::Failed`] with the reason.
@@ -38,8 +38,12 @@ impl RunSpec {
             return Err(format!("single path {path}: there are {paths} paths, counted from 0"));
         }
         for path in &scenario.paths {
-            if !(576..=65_535).contains(&path.mtu) {
-                return Err(format!("path {}: MTU {} is not allowed; 576 to 65535 is", path.name, path.mtu));
+            if !MTUS.contains(&path.mtu) {
+                let (least, most) = (MTUS.start(), MTUS.end());
+                return Err(format!(
+                    "path {}: MTU {} is not allowed; {least} to {most} is",
+                    path.name, path.mtu
+                ));
             }
             if let Some(shared) = path.bottleneck
                 && shared >= scenario.bottlenecks.len()

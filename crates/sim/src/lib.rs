@@ -33,7 +33,7 @@ pub use result::{
     SubflowSample,
 };
 pub use spec::{
-    Background, Bottleneck, Direction, EndSpec, Mode, PathSpec, Recording, RunSpec, Scenario, Traffic,
+    Background, Bottleneck, Direction, EndSpec, MTUS, Mode, PathSpec, Recording, RunSpec, Scenario, Traffic,
     Workload,
 };
 

@@ -9,6 +9,9 @@ use ropewalk_link::LinkSpec;
 
 use crate::{Nanos, Side};
 
+/// Largest IP packets that a path may have: IPv4's least that every host takes, and its most.
+pub const MTUS: std::ops::RangeInclusive<u32> = 576..=65_535;
+
 /// Two ends, the paths between them, and what goes over them.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Scenario {

@@ -150,11 +150,14 @@ fn stand(
 }
 
 fn note(standing: &mut Standing, scenario: &str, rows: Vec<Row>, base: &str) {
-    let Some(base) = rows.iter().find(|row| row.label == base).map(|row| row.seconds.clone()) else { return };
+    let Some(base) = rows.iter().find(|row| row.label == base).map(|row| row.each.clone()) else { return };
     for row in rows {
-        let ratio = stats::paired_ratio(&row.seconds, &base, 1);
-        let (ratio, sure) = ratio.map_or((1.0, false), |ratio| (ratio.ratio, ratio.p < 0.05));
-        let scenario = match row.runs - row.finished {
+        // Over the seeds with which both finished.
+        let pairs = row.each.iter().zip(&base).filter_map(|(a, b)| Some((a.seconds?, b.seconds?)));
+        let (times, of_base): (Vec<f64>, Vec<f64>) = pairs.unzip();
+        let Some(ratio) = stats::paired_ratio(&times, &of_base, 1) else { continue };
+        let (ratio, sure) = (ratio.ratio, ratio.p < 0.05 && row.unfinished() == 0);
+        let scenario = match row.unfinished() {
             0 => scenario.into(),
             unfinished => format!("{scenario} ({unfinished} unfinished)"),
         };

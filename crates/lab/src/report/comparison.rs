@@ -5,7 +5,7 @@ use ropewalk_sim::{Direction, PathSpec, Scenario};
 use serde_json::{Value, json};
 
 use super::Origin;
-use crate::compare::{Comparison, Ranking, Row, verdict};
+use crate::compare::{Comparison, FEW, Finding, PathPart, Ranking, Row, Versus, verdict};
 use crate::{stats, units};
 
 /// The whole document; `ropes` as [`super::rope::trace`] gives them.
@@ -32,8 +32,8 @@ pub fn document(origin: &Origin, scenario: &Scenario, comparison: &Comparison, r
             "unit": ranking.measure.unit(),
             "size_bytes": ranking.bytes,
             "best_tcp": ranking.best_tcp,
-            "warnings": warnings(ranking),
-            "rows": ranking.rows.iter().map(row).collect::<Vec<_>>(),
+            "warnings": warnings(ranking, comparison.limit),
+            "rows": ranking.rows.iter().map(|of| row(of, comparison.limit)).collect::<Vec<_>>(),
         })).collect::<Vec<_>>(),
         "ropes": ropes,
     });
@@ -43,41 +43,88 @@ pub fn document(origin: &Origin, scenario: &Scenario, comparison: &Comparison, r
     Value::Object(fields)
 }
 
-/// Where the first one's lead is a difference that the runs don't bear out.
-pub fn warnings(ranking: &Ranking) -> Vec<String> {
+/// What the runs don't bear out: where they are too few, or didn't finish.
+pub fn warnings(ranking: &Ranking, limit: f64) -> Vec<String> {
     let Some(first) = ranking.rows.first() else { return Vec::new() };
+    let mut told = Vec::new();
+    for row in ranking.rows.iter().filter(|row| row.unfinished() > 0) {
+        let named = row.label == "linux" || ranking.best_tcp.as_ref() == Some(&row.label);
+        if let Some(why) = row.why_unfinished(limit).filter(|_| named) {
+            told.push(format!("`{}`: {why}; nothing is compared with it", row.label));
+        }
+    }
+    if (first.runs as usize) < FEW {
+        let runs = if first.runs == 1 { "1 run is".into() } else { format!("{} runs are", first.runs) };
+        told.push(format!("{runs} too few to compare: {FEW} are the least"));
+        return told;
+    }
     let others =
         [("linux", first.versus_linux), (ranking.best_tcp.as_deref().unwrap_or("tcp"), first.versus_tcp)];
-    let told = others.iter().filter_map(|(name, ratio)| stats::warning(&first.label, name, ratio.as_ref()?));
-    told.collect()
+    let differences = others
+        .iter()
+        .filter_map(|(name, versus)| stats::warning(&first.label, name, &versus.as_ref()?.ratio()?));
+    told.extend(differences);
+    told
 }
 
-fn ratio(ratio: Option<stats::Ratio>) -> Value {
-    ratio.map_or(
-        Value::Null,
-        |r| json!({ "ratio": r.ratio, "interval": r.interval.map(|(a, b)| [a, b]), "p": r.p, "t_test_p": r.t_p }),
-    )
+/// `p` is the corrected one: what is below 0.05 is told. Without a test it is 1.
+fn versus(versus: Option<Versus>) -> Value {
+    match versus {
+        None => Value::Null,
+        Some(Versus::Unfinished { own, other }) => {
+            json!({ "finding": "unfinished", "unfinished_runs": own, "unfinished_runs_of_other": other })
+        }
+        Some(Versus::Ratio { ratio, finding }) => {
+            let (name, p) = match finding {
+                Finding::Tested { p } if p < 0.05 => ("told apart", p),
+                Finding::Tested { p } => ("not told apart", p),
+                Finding::Alike => ("runs alike", 1.0),
+                Finding::TooFew => ("too few runs", 1.0),
+            };
+            json!({
+                "finding": name,
+                "ratio": ratio.ratio,
+                "interval": ratio.interval.map(|(a, b)| [a, b]),
+                "p": p,
+                "uncorrected_p": ratio.p,
+                "t_test_p": ratio.t_p,
+            })
+        }
+    }
 }
 
-fn row(row: &Row) -> Value {
+fn row(row: &Row, limit: f64) -> Value {
+    let path = |part: &PathPart| {
+        json!({
+            "name": part.name,
+            "bytes_mean": part.bytes,
+            "queue_delay_mean_s": part.queue_delay_mean,
+            "queue_delay_max_s": part.queue_delay_max,
+        })
+    };
     json!({
         "scheduler": row.label,
         "single_path": row.single_path,
         "finished_runs": row.finished,
         "runs": row.runs,
+        "unfinished": row.why_unfinished(limit),
         "fct_mean_s": row.mean,
         "fct_p50_s": row.p50,
         "fct_p95_s": row.p95,
         "fct_mean_interval_s": row.interval.map(|(a, b)| [a, b]),
         "ties_with_best": row.ties_with_best,
-        "versus_linux": ratio(row.versus_linux),
-        "versus_best_tcp": ratio(row.versus_tcp),
+        "versus_linux": versus(row.versus_linux),
+        "versus_best_tcp": versus(row.versus_tcp),
         "bound_s": row.bound.map(|bound| json!({ "capacity": bound.capacity, "window": bound.window })),
         "over_bound": row.over_bound().map(|(capacity, window)| json!({ "capacity": capacity, "window": window })),
         "repeated_bytes_mean": row.duplicated,
         "retransmitted_segments_mean": row.retransmissions,
         "timeouts_mean": row.timeouts,
-        "fct_s": row.seconds,
+        "out_of_order_bytes_mean": row.ofo_mean,
+        "out_of_order_bytes_max": row.ofo_max,
+        "window_blocked_s": row.window_blocked,
+        "paths": row.paths.iter().map(path).collect::<Vec<_>>(),
+        "fct_s": row.each.iter().map(|run| run.seconds).collect::<Vec<_>>(),
     })
 }
 

@@ -4,7 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ropewalk_engine::scheduler::Decision;
-use ropewalk_sim::{DecisionTrace, Outcome, Recording, RunResult, SegmentFate, SegmentTrace};
+use ropewalk_sim::{
+    DecisionTrace, Outcome, Recording, RunResult, Scenario, SegmentFate, SegmentTrace, Workload,
+};
 use serde_json::{Value, json};
 
 use super::columns::{deltas, plain, runs};
@@ -81,7 +83,8 @@ pub fn trace(
             };
             let Some(workload) = request.workload_of(ranking) else { continue };
             let mut spec = request.run_spec(workload, number, who);
-            let duration = (row.seconds.get(number as usize).copied().unwrap_or(row.mean) * 1e9) as u64;
+            let seconds = row.each.get(number as usize).and_then(|run| run.seconds);
+            let duration = lasts(&spec.scenario, seconds.unwrap_or(row.mean));
             spec.recording = Recording {
                 samples_every: (duration / SAMPLES).max(100_000),
                 segments: true,
@@ -104,8 +107,21 @@ pub fn trace(
 /// The run whose time is the winner's median.
 fn median_run(ranking: &Ranking) -> u32 {
     let Some(winner) = ranking.rows.first() else { return 0 };
-    let middle = stats::sorted(&winner.seconds)[(winner.seconds.len() - 1) / 2];
-    winner.seconds.iter().position(|seconds| *seconds == middle).unwrap_or(0) as u32
+    let times = stats::sorted(&winner.times());
+    let Some(middle) = times.get(times.len().saturating_sub(1) / 2) else { return 0 };
+    winner.each.iter().position(|run| run.seconds == Some(*middle)).unwrap_or(0) as u32
+}
+
+/// About how long a run lasts that has this measure.
+fn lasts(scenario: &Scenario, seconds: f64) -> u64 {
+    let measured = (seconds * 1e9) as u64;
+    match scenario.workload {
+        Workload::Cbr { duration, .. } | Workload::Bulk { duration } => duration,
+        Workload::RequestResponse { count, think, .. } => {
+            measured.saturating_add(think).saturating_mul(u64::from(count))
+        }
+        _ => measured,
+    }
 }
 
 /// Labels, those that a reader looks for first.

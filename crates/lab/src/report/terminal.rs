@@ -5,7 +5,7 @@ use std::fmt::Write;
 use ropewalk_sim::{RunResult, SegmentFate};
 use unicode_width::UnicodeWidthStr;
 
-use crate::compare::Ranking;
+use crate::compare::{Ranking, Row};
 use crate::stats;
 
 /// Columns of a plot beside its labels.
@@ -24,7 +24,7 @@ fn padded(text: &str, width: usize) -> String {
 
 /// Each contender's runs as a box: the line from the least to the most, the box the middle half, the bar the median.
 pub fn boxes(ranking: &Ranking) -> String {
-    let all: Vec<f64> = ranking.rows.iter().flat_map(|row| row.seconds.iter().copied()).collect();
+    let all: Vec<f64> = ranking.rows.iter().flat_map(Row::times).collect();
     let all = stats::sorted(&all);
     let (Some(&low), Some(&high)) = (all.first(), all.last()) else { return String::new() };
     let width = ranking.rows.iter().map(|row| row.label.width()).max().unwrap_or(0);
@@ -36,7 +36,7 @@ pub fn boxes(ranking: &Ranking) -> String {
     let gap = " ".repeat(COLUMNS.saturating_sub(left.width() + right.width()));
     let mut text = format!("{}  {left}{gap}{right}\n", " ".repeat(width));
     for row in &ranking.rows {
-        let sorted = stats::sorted(&row.seconds);
+        let sorted = stats::sorted(&row.times());
         let mut cells = [' '; COLUMNS];
         if !sorted.is_empty() {
             let at = |p: f64| column(stats::quantile(&sorted, p));

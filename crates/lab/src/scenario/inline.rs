@@ -11,6 +11,7 @@ use ropewalk_link::Rate;
 use ropewalk_sim::{Direction, EndSpec, PathSpec, Scenario, Workload};
 
 use super::draft::LinkDraft;
+use super::links::MTU_RANGE;
 use super::{phrase, trace};
 use crate::diagnostic::{Diagnostic, Source, nearest};
 use crate::units::{self, UnitError};
@@ -58,7 +59,7 @@ pub fn path(text: &str) -> Result<PathSpec, Diagnostic> {
             "trace" => both.rate = Some(Rate::Trace(trace::read(Path::new(value))?)),
             "overtaking" => both.overtaking = Some(true),
             "backup" => backup = true,
-            "mtu" => mtu = units::bytes(value).map_err(place_value)?.clamp(296, 65_535) as u32,
+            "mtu" => mtu = units::bytes_within(value, MTU_RANGE).map_err(place_value)? as u32,
             "jitter" => match phrase::JITTER_SHAPES.iter().find(|(word, _)| *word == value) {
                 Some((_, shape)) => both.shape = Some(*shape),
                 None => {
@@ -151,6 +152,8 @@ mod tests {
             ("wifi: 20 ms", "no rate"),
             ("wifi: 50 Mbit/s, 20 ms, bakup", "`bakup` is not understood"),
             ("wifi: -5 Mbit/s, 20 ms", ""),
+            ("wifi: 5 Mbit/s, 20 ms, mtu 300 B", "out of range"),
+            ("wifi: 5 Mbit/s, 20 ms, mtu 70 kB", "out of range"),
             ("wifi: 50 Mbit/s, 20 parsecs", ""),
             (": 50 Mbit/s, 20 ms", "can't be used"),
         ] {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ropewalk_link::{Change, ChangeAction, LinkSpec, Loss, Rate, RateTrace};
-use ropewalk_sim::{Bottleneck, PathSpec};
+use ropewalk_sim::{Bottleneck, MTUS, PathSpec};
 
 use super::draft::{CODEL, LinkDraft, QueueDraft, link_state};
 use super::phrase;
@@ -15,6 +15,9 @@ use crate::units;
 
 /// Most paths of a scenario: as many subflows as Linux allows a connection.
 pub const MOST_PATHS: usize = 8;
+
+/// Largest IP packets that are allowed, bytes.
+pub(super) const MTU_RANGE: (u64, u64) = (*MTUS.start() as u64, *MTUS.end() as u64);
 
 impl Reader {
     /// All `[[bottleneck]]`s.
@@ -53,7 +56,7 @@ impl Reader {
         for value in values.iter().take(MOST_PATHS) {
             let Some(table) = self.table(&PATH, value) else { continue };
             let name = self.name(&table, found.iter().map(|known| known.name.as_str()));
-            let mtu = self.bytes_within(&table, "mtu", (296, 65_535)).unwrap_or(1500) as u32;
+            let mtu = self.bytes_within(&table, "mtu", MTU_RANGE).unwrap_or(1500) as u32;
             let (up, down) = self.directions(&table, mtu, false);
             let backup = self.switch(&table, "backup").unwrap_or(false);
             let bottleneck = self.bottleneck_of(&table, bottlenecks);

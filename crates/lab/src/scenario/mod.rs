@@ -29,6 +29,7 @@ pub use links::MOST_PATHS;
 pub use phrase::bad_name;
 pub use schema::schema;
 pub(crate) use trace::{parse as parse_trace, reason};
+pub use traffic::BUFFER_RANGE;
 
 use crate::Registries;
 use crate::diagnostic::{Diagnostic, InputError, Source, did_you_mean};

@@ -305,27 +305,18 @@ impl Reader {
         self.quantity(table.get(key)?, "20 ms", units::duration)
     }
 
-    /// A size.
-    pub fn bytes(&mut self, table: &Table<'_>, key: &str) -> Option<u64> {
-        self.quantity(table.get(key)?, "64 KiB", units::bytes)
-    }
-
     /// A size in a range.
     pub fn bytes_within(&mut self, table: &Table<'_>, key: &str, range: (u64, u64)) -> Option<u64> {
-        let bytes = self.bytes(table, key)?;
-        if (range.0..=range.1).contains(&bytes) {
-            return Some(bytes);
+        let mut out_of_range = false;
+        let found = self.quantity(table.get(key)?, "64 KiB", |text| {
+            units::bytes_within(text, range)
+                .inspect_err(|error| out_of_range = error.message.ends_with("out of range"))
+        });
+        // The key tells more than "this size".
+        if let Some(last) = self.errors.last_mut().filter(|_| out_of_range) {
+            last.message = format!("`{key}` is out of range");
         }
-        let value = table.get(key)?;
-        let (least, most) = (units::write_bytes(range.0), units::write_bytes(range.1));
-        let shown = self.source.text[value.span()].to_string();
-        self.wrong(
-            value.span(),
-            format!("`{key}` is out of range"),
-            format!("found {shown}"),
-            format!("allowed: {least} to {most}"),
-        );
-        None
+        found
     }
 
     /// A probability.

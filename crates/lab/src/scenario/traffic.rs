@@ -14,6 +14,9 @@ const DIRECTION_WORDS: &[(&str, Direction)] =
 /// Most bytes of a workload: 1 TiB.
 const MOST_BYTES: u64 = 1 << 40;
 
+/// Least and most of a buffer, bytes.
+pub const BUFFER_RANGE: (u64, u64) = (4096, 1 << 32);
+
 impl Reader {
     /// A `direction`.
     pub fn direction(&mut self, table: &Table<'_>) -> Option<Direction> {
@@ -208,7 +211,7 @@ impl Reader {
         let Some(table) = file.get(key).and_then(|value| self.table(&END, value)) else {
             return above.clone();
         };
-        let buffer = (4096, 1 << 32);
+        let buffer = BUFFER_RANGE;
         EndSpec {
             send_buffer: self.bytes_within(&table, "send-buffer", buffer).unwrap_or(above.send_buffer),
             receive_buffer: self

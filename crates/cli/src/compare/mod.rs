@@ -1,18 +1,19 @@
 //! `ropewalk compare`.
 
+mod show;
+
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use indicatif::{ProgressBar, ProgressStyle};
 use ropewalk_engine::registry::{Registry, Spec};
-use ropewalk_lab::compare::{Comparison, Contender, Ranking, Request, Row, compare, verdict};
+use ropewalk_lab::compare::{Comparison, Contender, Request, compare};
 use ropewalk_lab::diagnostic::{Diagnostic, Source};
 use ropewalk_lab::report::rope::{self, Budget};
-use ropewalk_lab::report::{self, Origin, comparison, terminal};
-use ropewalk_lab::table::Table;
+use ropewalk_lab::report::{self, Origin, comparison};
 use ropewalk_lab::{Registries, emulated, scenario, units};
-use ropewalk_sim::{Direction, Mode, Scenario, Workload};
+use ropewalk_sim::{Direction, Mode, Workload};
 
 use crate::{Failure, evidence, output};
 
@@ -103,9 +104,14 @@ pub(crate) fn algorithm<T: ?Sized>(
     })
 }
 
-/// A size given on the command line.
+/// A flow's size given on the command line.
 pub(crate) fn size(option: &str, text: &str) -> Result<u64, Failure> {
-    units::bytes(text).map_err(|error| {
+    size_within(option, text, (1, 1 << 40))
+}
+
+/// A size given on the command line, in a range.
+pub(crate) fn size_within(option: &str, text: &str, range: (u64, u64)) -> Result<u64, Failure> {
+    units::bytes_within(text, range).map_err(|error| {
         let source = Source::new(option, text);
         Diagnostic::new(error.message).at(&source, error.span).label(error.label).help(error.help).into()
     })
@@ -159,7 +165,7 @@ pub(crate) fn run(registries: &Registries, options: &Options, origin: &Origin) -
     };
     bar.finish_and_clear();
     if let Some(file) = &options.csv {
-        output::write_file(file, &csv(&comparison))?;
+        output::write_file(file, &show::csv(&comparison))?;
     }
     let document = |ropes| comparison::document(origin, &request.scenario, &comparison, ropes);
     let ropes = || {
@@ -175,8 +181,8 @@ pub(crate) fn run(registries: &Registries, options: &Options, origin: &Origin) -
     let text = if options.json {
         format!("{:#}\n", document(if options.trace { ropes() } else { Vec::new() }))
     } else {
-        text(&request.scenario, &comparison)
-            + &if options.plot { plot(&request, &comparison) } else { String::new() }
+        show::text(&request.scenario, &comparison)
+            + &if options.plot { show::plot(&request, &comparison) } else { String::new() }
     };
     output::print(&text)?;
     if comparison.interrupted {
@@ -269,7 +275,7 @@ fn request(registries: &Registries, options: &Options) -> Result<Request, Failur
         scenario.direction = if direction == "upload" { Direction::Upload } else { Direction::Download };
     }
     if let Some(buffer) = &options.buffer {
-        let bytes = size("--buffer", buffer)?.max(1500);
+        let bytes = size_within("--buffer", buffer, scenario::BUFFER_RANGE)?;
         for end in [&mut scenario.client, &mut scenario.server] {
             end.send_buffer = bytes;
             end.receive_buffer = bytes;
@@ -282,9 +288,6 @@ fn request(registries: &Registries, options: &Options) -> Result<Request, Failur
     }
     if sizes.is_empty() {
         sizes = experiment.sizes;
-    }
-    if let Some(wrong) = sizes.iter().find(|bytes| **bytes == 0 || **bytes > 1 << 40) {
-        return Err(Diagnostic::new(format!("a flow of {wrong} bytes: 1 B to 1 TiB are allowed")).into());
     }
     let workloads = if sizes.is_empty() {
         vec![scenario.workload.clone()]
@@ -322,160 +325,6 @@ fn request(registries: &Registries, options: &Options) -> Result<Request, Failur
         options.jobs.map_or_else(|| std::thread::available_parallelism().map_or(1, usize::from), usize::from);
     let runs = options.runs.or(experiment.runs).unwrap_or(30);
     Ok(Request { scenario, workloads, contenders, congestion, runs, seed: options.seed, jobs })
-}
-
-fn seconds(value: f64) -> String {
-    if value < 1.0 { format!("{:.1} ms", value * 1e3) } else { format!("{value:.3} s") }
-}
-
-fn percent(ratio: Option<ropewalk_lab::stats::Ratio>) -> String {
-    match ratio {
-        None => "-".into(),
-        Some(ratio) => {
-            let change = (ratio.ratio - 1.0) * 100.0;
-            let text = if change.abs() < 0.05 { "0.0 %".into() } else { format!("{change:+.1} %") };
-            // Not told apart from no difference.
-            if ratio.p >= 0.05 { format!("({text})") } else { text }
-        }
-    }
-}
-
-fn counted(number: u64, what: &str) -> String {
-    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
-}
-
-fn times(ratio: Option<f64>) -> String {
-    ratio.map_or("-".into(), |ratio| format!("{ratio:.2}"))
-}
-
-fn bytes(value: f64) -> String {
-    if value < 0.5 {
-        "0".into()
-    } else if value < 10_240.0 {
-        format!("{value:.0} B")
-    } else {
-        format!("{:.1} KiB", value / 1024.0)
-    }
-}
-
-fn row(place: usize, row: &Row, limit: f64) -> Vec<String> {
-    let mark = if place > 1 && row.ties_with_best { "=" } else { "" };
-    let interval =
-        row.interval.map_or("-".into(), |(low, high)| format!("{} .. {}", seconds(low), seconds(high)));
-    // A run that doesn't finish counts as the limit in means; where none does, there is no time to compare.
-    let none = row.finished == 0;
-    let told = |text: String| if none { "-".into() } else { text };
-    let over = row.over_bound().filter(|_| !none);
-    let mut cells = vec![
-        format!("{place}{mark}"),
-        row.label.clone(),
-        if none { format!("> {}", seconds(row.mean)) } else { seconds(row.mean) },
-        interval,
-        told(seconds(row.p50)),
-        told(seconds(row.p95)),
-        told(percent(row.versus_linux)),
-        told(percent(row.versus_tcp)),
-        times(over.map(|over| over.0)),
-        times(over.map(|over| over.1)),
-        bytes(row.duplicated),
-        format!("{:.1}", row.retransmissions),
-    ];
-    if row.finished < row.runs {
-        cells.push(format!("{} of {} didn't finish within {limit:.0} s", row.runs - row.finished, row.runs));
-    } else {
-        cells.push(String::new());
-    }
-    cells
-}
-
-fn text(scenario: &Scenario, comparison: &Comparison) -> String {
-    let way = if scenario.direction == Direction::Upload { "upload" } else { "download" };
-    let mut text = format!(
-        "{}: {}\n{}, {way}, {}, {} each, seeds from {}\n\n",
-        scenario.name,
-        scenario.summary,
-        counted(scenario.paths.len() as u64, "path"),
-        comparison.congestion,
-        counted(u64::from(comparison.runs), "run"),
-        comparison.seed
-    );
-    for ranking in &comparison.rankings {
-        text += &section(ranking, comparison.limit);
-    }
-    text += "=  a tie with the first (paired over seeds, Holm-corrected, 5 %)   (..)  no significant difference\n";
-    text += "/ bound: mean over the earliest end that the row's links allow; / start: that windows from their initial value allow\n";
-    text += "repeated: bytes that the scheduler duplicated or the connection reinjected, per run\n\n";
-    text + &verdict(comparison) + "\n"
-}
-
-/// Boxes for each workload; for the last, the winner's run and the next one's with the same seed in time.
-fn plot(request: &Request, comparison: &Comparison) -> String {
-    let mut text = String::new();
-    for ranking in &comparison.rankings {
-        text += &format!("\n{} (line: all runs, box: the middle half, bar: the median)\n", ranking.title);
-        text += &terminal::boxes(ranking);
-    }
-    let last = comparison.rankings.len().saturating_sub(1);
-    let mut runs = Vec::new();
-    rope::trace(request, comparison, Budget { segments: 0 }, ropewalk_sim::run, |place, names, result| {
-        if place.ranking == last {
-            runs.push((place.clone(), names.to_vec(), result.clone()));
-        }
-    });
-    let longest = runs.iter().map(|(_, _, result)| result.duration).max().unwrap_or(0);
-    for (place, names, result) in &runs {
-        text += &format!(
-            "\n{}, seed {}, in flight over time (sent again: r on its subflow, i reinjected, d duplicated)\n",
-            place.scheduler, place.seed
-        );
-        text += &terminal::strands(names, result, longest);
-    }
-    text
-}
-
-fn section(ranking: &Ranking, limit: f64) -> String {
-    let versus = ranking.best_tcp.as_deref().map_or("vs tcp".into(), |label| format!("vs {label}"));
-    let head = [
-        "",
-        "scheduler",
-        "mean",
-        "95 % interval",
-        "p50",
-        "p95",
-        "vs linux",
-        &versus,
-        "/ bound",
-        "/ start",
-        "repeated",
-        "retrans",
-        "",
-    ];
-    let mut table = Table::new(2, &head);
-    for (place, of) in ranking.rows.iter().enumerate() {
-        table.row(row(place + 1, of, limit));
-    }
-    let mut title = ranking.title.clone();
-    title[..1].make_ascii_uppercase();
-    let mut text = format!("{title}\n{}\n", table.render());
-    for warning in comparison::warnings(ranking) {
-        text += &format!("{warning}\n\n");
-    }
-    text
-}
-
-fn csv(comparison: &Comparison) -> String {
-    let mut text = String::from("scenario,workload,scheduler,run,fct_s,bound_s,bound_window_s\n");
-    let quote = |field: &str| format!("\"{}\"", field.replace('"', "\"\""));
-    for ranking in &comparison.rankings {
-        for row in &ranking.rows {
-            let bound = row.bound.map_or(",".into(), |bound| format!("{},{}", bound.capacity, bound.window));
-            for (run, value) in row.seconds.iter().enumerate() {
-                let fields = [quote(&comparison.scenario), quote(&ranking.title), quote(&row.label)];
-                text += &format!("{},{run},{value},{bound}\n", fields.join(","));
-            }
-        }
-    }
-    text
 }
 
 #[cfg(test)]

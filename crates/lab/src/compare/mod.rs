@@ -1,0 +1,262 @@
+//! `compare`: every contender on the same paths with the same seeds, ranked by what its workload is judged by.
+
+mod rank;
+mod verdict;
+mod versus;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use ropewalk_engine::congestion::CongestionControl;
+use ropewalk_engine::registry::Spec;
+use ropewalk_engine::scheduler::Scheduler;
+use ropewalk_link::{ChangeAction, LinkSpec, Loss, Rate};
+use ropewalk_sim::{Mode, Recording, RunResult, RunSpec, Scenario, Traffic, Workload};
+
+pub use rank::{PathPart, Ranking, Row, Run};
+pub use verdict::verdict;
+pub use versus::{FEW, Finding, Versus};
+
+use crate::scenario;
+use crate::units::Nanos;
+
+/// One that is compared.
+#[derive(Clone, Debug)]
+pub struct Contender {
+    /// Its name in the table: `minrtt`, `tcp wifi`.
+    pub label: String,
+    /// Its scheduler.
+    pub scheduler: Spec<dyn Scheduler>,
+    /// Multipath, or plain TCP on a path.
+    pub mode: Mode,
+}
+
+/// What to compare.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// Where.
+    pub scenario: Scenario,
+    /// Workloads to go through, each a table of its own.
+    pub workloads: Vec<Workload>,
+    /// Who.
+    pub contenders: Vec<Contender>,
+    /// Congestion control of all.
+    pub congestion: Spec<dyn CongestionControl>,
+    /// Seeded runs of each.
+    pub runs: u32,
+    /// The first run's seed; the next have the next numbers.
+    pub seed: u64,
+    /// Threads.
+    pub jobs: usize,
+}
+
+impl Request {
+    fn scenario_with(&self, workload: &Workload) -> Arc<Scenario> {
+        Arc::new(Scenario { workload: workload.clone(), ..self.scenario.clone() })
+    }
+
+    /// One run of one contender in a scenario that has its workload.
+    fn run_of(&self, scenario: Arc<Scenario>, number: u32, who: usize) -> RunSpec {
+        let contender = &self.contenders[who];
+        let start_phase = start_phase(&scenario, number, self.runs);
+        RunSpec {
+            scenario,
+            scheduler: contender.scheduler.clone(),
+            congestion: self.congestion.clone(),
+            mode: contender.mode,
+            seed: self.seed.wrapping_add(u64::from(number)),
+            start_phase,
+            recording: Recording::default(),
+        }
+    }
+
+    /// The very run that a comparison did: the workload's place, the run's number from 0, the contender's place.
+    ///
+    /// # Panics
+    /// If there is no such workload or contender.
+    pub fn run_spec(&self, workload: usize, number: u32, who: usize) -> RunSpec {
+        self.run_of(self.scenario_with(&self.workloads[workload]), number, who)
+    }
+
+    /// The place of the workload that a ranking is about.
+    pub fn workload_of(&self, ranking: &Ranking) -> Option<usize> {
+        let same = |workload: &Workload| rank::describe(workload) == (ranking.title.clone(), ranking.bytes);
+        self.workloads.iter().position(same)
+    }
+}
+
+/// The answer.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Comparison {
+    /// The scenario's name.
+    pub scenario: String,
+    /// The congestion control.
+    pub congestion: String,
+    /// Runs of each.
+    pub runs: u32,
+    /// First seed.
+    pub seed: u64,
+    /// One per workload.
+    pub rankings: Vec<Ranking>,
+    /// Interrupted: what is here is complete, but not all that was asked for.
+    pub interrupted: bool,
+    /// The limit of a run, seconds.
+    pub limit: f64,
+}
+
+/// Whether nothing in the scenario is drawn at random.
+pub fn is_deterministic(scenario: &Scenario) -> bool {
+    let plain = |link: &LinkSpec| {
+        link.jitter.is_none()
+            && matches!(link.loss, Loss::None)
+            && link.duplicate == 0.0
+            && !matches!(link.rate, Rate::Trace(_))
+    };
+    scenario.background.is_empty()
+        && scenario.paths.iter().all(|path| plain(&path.up) && plain(&path.down))
+        && scenario.bottlenecks.iter().all(|link| plain(&link.up) && plain(&link.down))
+}
+
+/// Whether a run of it draws anything at random: then seeds alone make runs differ.
+fn is_random(scenario: &Scenario) -> bool {
+    let random = |link: &LinkSpec| {
+        let loses = |loss: &Loss| !matches!(loss, Loss::None);
+        let later = |action: &ChangeAction| matches!(action, ChangeAction::Loss(loss) if loses(loss));
+        link.jitter.is_some()
+            || link.duplicate > 0.0
+            || loses(&link.loss)
+            || link.changes.iter().any(|change| later(&change.action))
+    };
+    let traffic =
+        |traffic: &Traffic| matches!(traffic, Traffic::TcpLimited { .. } | Traffic::UdpOnOff { .. });
+    links(scenario).any(random) || scenario.background.iter().any(|source| traffic(&source.traffic))
+}
+
+fn links(scenario: &Scenario) -> impl Iterator<Item = &LinkSpec> {
+    let paths = scenario.paths.iter().flat_map(|path| [&path.up, &path.down]);
+    paths.chain(scenario.bottlenecks.iter().flat_map(|link| [&link.up, &link.down]))
+}
+
+/// Shift of a run's start. Without randomness, runs differ in the phase at which they start: spread over a round trip,
+/// or, where a link follows a trace, over the trace. (Not where something else changes at a set time: the start stays
+/// by it.)
+pub(crate) fn start_phase(scenario: &Scenario, number: u32, runs: u32) -> Nanos {
+    if is_random(scenario) {
+        return 0;
+    }
+    let round_trips = scenario.paths.iter().map(|path| path.up.delay.saturating_add(path.down.delay));
+    let mut span = round_trips.max().unwrap_or(0);
+    if links(scenario).all(|link| link.changes.is_empty()) {
+        let periods = scenario::traces(scenario).into_iter().filter_map(|trace| trace.opportunities.last());
+        span = periods.map(|ms| u64::from(*ms) * 1_000_000).fold(span, u64::max);
+    }
+    (u128::from(span) * u128::from(number) / u128::from(runs.max(1))) as Nanos
+}
+
+/// Runs everything. `done` hears of each finished run; `stop` ends early. The result doesn't depend on `jobs`.
+pub fn compare(
+    request: &Request,
+    run: impl Fn(&RunSpec) -> RunResult + Sync,
+    done: impl Fn() + Sync,
+    stop: &AtomicBool,
+) -> Comparison {
+    let runs = request.runs as usize;
+    let per_workload = request.contenders.len() * runs;
+    let total = request.workloads.len() * per_workload;
+    let scenarios: Vec<Arc<Scenario>> =
+        request.workloads.iter().map(|workload| request.scenario_with(workload)).collect();
+    let next = AtomicUsize::new(0);
+    let spec = |index: usize| {
+        let (workload, rest) = (index / per_workload, index % per_workload);
+        // Seeds outermost, so that an interrupted comparison has whole pairs.
+        let (number, who) = (rest / request.contenders.len(), rest % request.contenders.len());
+        request.run_of(scenarios[workload].clone(), number as u32, who)
+    };
+    let worker = || {
+        let mut kept = Vec::new();
+        while !stop.load(Ordering::Relaxed) {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            if index >= total {
+                break;
+            }
+            let spec = spec(index);
+            kept.push((index, Run::new(&spec, run(&spec))));
+            done();
+        }
+        kept
+    };
+    let mut cells: Vec<Option<Run>> = vec![None; total];
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..request.jobs.max(1)).map(|_| scope.spawn(worker)).collect();
+        for thread in threads {
+            match thread.join() {
+                Ok(kept) => {
+                    for (index, kept) in kept {
+                        cells[index] = Some(kept);
+                    }
+                }
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        }
+    });
+    let interrupted = cells.iter().any(Option::is_none);
+    let rankings = scenarios
+        .iter()
+        .enumerate()
+        .map(|(workload, scenario)| {
+            let cells = &cells[workload * per_workload..][..per_workload];
+            rank::rank(request, &scenario.workload, cells)
+        })
+        .filter(|ranking| !ranking.rows.is_empty())
+        .collect();
+    Comparison {
+        scenario: request.scenario.name.clone(),
+        congestion: request.congestion.text.clone(),
+        runs: request.runs,
+        seed: request.seed,
+        rankings,
+        interrupted,
+        limit: request.scenario.limit as f64 / 1e9,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ropewalk_link::{Change, RateTrace};
+    use ropewalk_sim::{Background, Direction, networks};
+
+    use super::*;
+
+    const MS: Nanos = 1_000_000;
+
+    #[test]
+    fn without_randomness_runs_start_at_different_times() {
+        let plain = networks::two_equal(10_000_000, 20 * MS);
+        assert_eq!(start_phase(&plain, 3, 4), 30 * MS);
+        let mut noisy = plain.clone();
+        noisy.paths[1].down.loss = Loss::Bernoulli(0.1);
+        assert_eq!(start_phase(&noisy, 3, 4), 0);
+        // A competitor that always has data is at another place of its saw-tooth.
+        let mut beside = plain.clone();
+        beside.background.push(Background {
+            path: 0,
+            direction: Direction::Download,
+            traffic: Traffic::TcpSaturated { congestion: "reno".into() },
+            extra_delay: 0,
+            start: 0,
+            stop: u64::MAX,
+        });
+        assert_eq!(start_phase(&beside, 3, 4), 30 * MS);
+    }
+
+    #[test]
+    fn runs_over_a_trace_start_all_over_it() {
+        let mut traced = networks::two_equal(10_000_000, 20 * MS);
+        let trace = RateTrace { name: "t".into(), opportunities: vec![1, 500, 8000] };
+        traced.paths[0].down.rate = Rate::Trace(Arc::new(trace));
+        assert_eq!(start_phase(&traced, 3, 4), 6000 * MS);
+        // What happens at a set time stays where it is for the transfer.
+        traced.paths[1].down.changes = vec![Change { at: 500 * MS, action: ChangeAction::Down }];
+        assert_eq!(start_phase(&traced, 3, 4), 30 * MS);
+    }
+}
