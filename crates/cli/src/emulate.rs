@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use ropewalk_host::clock::Clock;
+use ropewalk_host::leftover::{self, Mark};
 use ropewalk_host::netns::{Namespace, become_root_of_own_user_namespace, kill_group};
 use ropewalk_host::network::{KernelEnd, PathConfig, Side, client_v4, server_v4};
 use ropewalk_host::tun::Offload;
@@ -24,7 +25,8 @@ const PEER_PATIENCE: u64 = 3_000_000_000;
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "The program runs in a network namespace with one interface per path, addresses 10.127.0.2, 10.127.1.2, ...;
-the other side is 10.127.255.1. Everything is gone when the command ends, however it ends.
+the other side is 10.127.255.1. Everything is gone when the command ends, with what the program
+left in the background; what outlives a killed command is ended by the next.
 
 Examples:
   ropewalk emulate --peer 'mptcpize run iperf3 -s -1' -- mptcpize run iperf3 -c 10.127.255.1 -t 5
@@ -133,7 +135,13 @@ pub(crate) fn run(registries: &Registries, options: &Options) -> Result<ExitCode
         let message = format!("`{}` has background traffic, which the emulator doesn't have", scenario.name);
         return Err(Diagnostic::new(message).into());
     }
+    let left = leftover::clean();
+    if left > 0 && !options.quiet {
+        anstream::eprintln!("{left} processes that a killed run had left behind were ended");
+    }
+    let terminated = leftover::heed_termination().map_err(other)?;
     become_root_of_own_user_namespace().map_err(other)?;
+    let mark = Mark::own().map_err(other)?;
     let paths: Vec<_> = scenario
         .paths
         .iter()
@@ -141,11 +149,11 @@ pub(crate) fn run(registries: &Registries, options: &Options) -> Result<ExitCode
         .collect();
     let client = KernelEnd::new(Side::Client, &paths, Offload::Segmentation).map_err(other)?;
     let server = KernelEnd::new(Side::Server, &paths, Offload::Segmentation).map_err(other)?;
-    let spawn = |namespace: &Namespace, mut command: Command| {
+    let spawn = |mut command: Command| {
         command
             .env("ROPEWALK_SERVER", server_v4().to_string())
             .env("ROPEWALK_CLIENT", client_v4(0).to_string());
-        let _ = namespace;
+        mark.put(&mut command);
         command.spawn()
     };
     let client_command = match options.command.split_first() {
@@ -162,11 +170,9 @@ pub(crate) fn run(registries: &Registries, options: &Options) -> Result<ExitCode
         }
     };
     let client_name = options.command.first().cloned().unwrap_or_else(|| "the shell".into());
-    // The namespaces' descriptors move into the world; handles for who still needs them stay.
+    // The namespaces' descriptors move into the world; a handle stays for who still needs one.
     let server_space =
         Namespace::from_fd(server.namespace.fd().try_clone_to_owned().map_err(other)?, "server");
-    let client_space =
-        Namespace::from_fd(client.namespace.fd().try_clone_to_owned().map_err(other)?, "client");
     let peer_command = options.peer.as_ref().map(|line| {
         let mut command = server.namespace.command("/bin/sh");
         command.args(["-c", line]).stdin(std::process::Stdio::null());
@@ -209,8 +215,7 @@ pub(crate) fn run(registries: &Registries, options: &Options) -> Result<ExitCode
                 // A group of its own, to be ended as a whole: the shell may have started others.
                 std::os::unix::process::CommandExt::process_group(&mut command, 0);
                 let mut peer = Companion(
-                    spawn(&server_space, command)
-                        .map_err(|error| other(format!("the peer's command: {error}")))?,
+                    spawn(command).map_err(|error| other(format!("the peer's command: {error}")))?,
                     true,
                 );
                 wait_until_listening(&server_space, &mut peer)?;
@@ -219,7 +224,7 @@ pub(crate) fn run(registries: &Registries, options: &Options) -> Result<ExitCode
             None => None,
         };
         let mut child = Companion(
-            spawn(&client_space, client_command).map_err(|error| other(format!("{client_name}: {error}")))?,
+            spawn(client_command).map_err(|error| other(format!("{client_name}: {error}")))?,
             false,
         );
         loop {
@@ -236,9 +241,14 @@ pub(crate) fn run(registries: &Registries, options: &Options) -> Result<ExitCode
             if failed.load(Ordering::Relaxed) {
                 return Err(Failure::Other("the emulator stopped".into()));
             }
+            if terminated.load(Ordering::Relaxed) {
+                return Err(Failure::Other("terminated".into()));
+            }
             std::thread::sleep(Duration::from_millis(2));
         }
     })();
+    // What they started and left.
+    mark.end();
     let took = Duration::from_nanos(clock.now());
     stop.store(true, Ordering::Relaxed);
     let Ok((world, ran)) = worker.join() else {

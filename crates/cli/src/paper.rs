@@ -180,6 +180,11 @@ fn execute(registries: &Registries, run: &Run) -> Result<(), Failure> {
         .help(format!("allowed: {}", ids.join(", ")))
         .into());
     }
+    if world == World::Emulated {
+        // Before the handler of Ctrl-C, which has a thread of its own.
+        ropewalk_host::netns::become_root_of_own_user_namespace()
+            .map_err(|error| Failure::Other(error.to_string()))?;
+    }
     let stop = Arc::new(AtomicBool::new(false));
     let heard = stop.clone();
     // If another handler is there already, Ctrl-C simply ends the program: finished runs are kept.

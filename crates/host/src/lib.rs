@@ -10,6 +10,7 @@ pub mod entropy;
 pub mod experiment;
 pub mod frame;
 pub mod kernel;
+pub mod leftover;
 pub mod netns;
 pub mod network;
 pub mod perf;

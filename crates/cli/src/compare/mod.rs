@@ -143,6 +143,11 @@ pub(crate) fn run(registries: &Registries, options: &Options, origin: &Origin) -
     if let Ok(style) = ProgressStyle::with_template("{bar:40} {pos}/{len} runs, {eta} left") {
         bar.set_style(style);
     }
+    if options.world == "emulated" {
+        // Before the handler of Ctrl-C, which has a thread of its own.
+        ropewalk_host::netns::become_root_of_own_user_namespace()
+            .map_err(|error| Failure::Other(error.to_string()))?;
+    }
     let stop = Arc::new(AtomicBool::new(false));
     let heard = stop.clone();
     // If another handler is there already, Ctrl-C simply ends the program: nothing is half-written.
@@ -199,8 +204,6 @@ fn in_real_time(
     stop: &Arc<AtomicBool>,
     evidence: &evidence::Options,
 ) -> Result<Comparison, Failure> {
-    ropewalk_host::netns::become_root_of_own_user_namespace()
-        .map_err(|error| Failure::Other(error.to_string()))?;
     let request = emulated::request(request, ends).map_err(Failure::Other)?;
     let failed = std::sync::Mutex::new(None);
     let tally = std::sync::Mutex::new(emulated::Tally::default());

@@ -12,6 +12,7 @@ mod families;
 mod half_close;
 mod harness;
 mod hash;
+mod judges;
 mod mtu;
 mod priority;
 mod programs;

@@ -1,0 +1,339 @@
+//! `ropewalk emulate` and `ropewalk compare --world emulated` as processes: what they leave behind however they end, what
+//! an ordinary user may do, and the evidence that they write.
+
+#[path = "../../host/tests/kernel/judges.rs"]
+mod judges;
+
+use std::fs;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
+
+use ropewalk_host::clock::Clock;
+use ropewalk_host::netns::Namespace;
+
+const ROPEWALK: &str = env!("CARGO_BIN_EXE_ropewalk");
+/// For what takes a moment, on the busiest of machines.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Whether namespaces and devices can be made here, having said why not.
+fn permitted() -> bool {
+    let made = Namespace::new("probe").and_then(|namespace| {
+        namespace.run(|| fs::OpenOptions::new().write(true).open("/dev/net/tun").map(drop))
+    });
+    made.map_err(|why| println!("skipped: {why}")).is_ok()
+}
+
+/// Waits until something is so.
+fn wait(what: &str, mut so: impl FnMut() -> bool) {
+    let clock = Clock::start();
+    while !so() {
+        assert!(clock.now() < PATIENCE.as_nanos() as u64, "{what}: not within {PATIENCE:?}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// An emulator under way, as the leader of a group of its own as a shell starts it, with a program and a peer that have
+/// started others which left them.
+struct Running {
+    emulator: Child,
+    /// The namespaces of its ends, as /proc names them.
+    spaces: Vec<String>,
+    _folder: tempfile::TempDir,
+}
+
+impl Running {
+    fn start() -> Running {
+        let folder = tempfile::tempdir().unwrap();
+        let files = ["program", "peer"].map(|name| folder.path().join(name));
+        let [program, peer] = files.each_ref().map(|file| {
+            let file = file.display();
+            // The name appears when it is whole.
+            format!(
+                "setsid sleep 300 & readlink /proc/self/ns/net > {file}.new; mv {file}.new {file}; sleep 300; true"
+            )
+        });
+        let mut command = Command::new(ROPEWALK);
+        command.args(["emulate", "--quiet", "--peer", &peer, "--", "sh", "-c", &program]).process_group(0);
+        let mut emulator = command.stdin(Stdio::null()).spawn().unwrap();
+        wait("both commands start", || {
+            assert!(emulator.try_wait().unwrap().is_none(), "the emulator ended");
+            files.iter().all(|file| file.exists())
+        });
+        let spaces = files.iter().map(|file| fs::read_to_string(file).unwrap().trim().to_string()).collect();
+        Running { emulator, spaces, _folder: folder }
+    }
+
+    /// Sends a signal to the emulator, or to its group as Ctrl-C does, and waits for its end.
+    fn end(&mut self, signal: &str, group: bool) {
+        let id = self.emulator.id();
+        let target = if group { format!("-{id}") } else { id.to_string() };
+        let sent = Command::new("kill").args(["-s", signal, "--", &target]).status().unwrap();
+        assert!(sent.success());
+        wait("the emulator ends", || self.emulator.try_wait().unwrap().is_some());
+    }
+
+    /// Processes in its namespaces.
+    fn inside(&self) -> Vec<String> {
+        let is_there = |pid: &String| {
+            fs::read_link(format!("/proc/{pid}/ns/net"))
+                .is_ok_and(|space| self.spaces.iter().any(|known| Path::new(known) == space))
+        };
+        pids().into_iter().filter(is_there).collect()
+    }
+
+    /// Processes that hold one of its namespaces: they are in it or have it open.
+    fn holders(&self) -> Vec<String> {
+        let holds = |pid: &String| {
+            let Ok(entries) = fs::read_dir(format!("/proc/{pid}/fd")) else { return false };
+            let mut links = entries.flatten().filter_map(|entry| fs::read_link(entry.path()).ok());
+            links.any(|link| self.spaces.iter().any(|known| Path::new(known) == link))
+        };
+        let mut all = self.inside();
+        all.extend(pids().into_iter().filter(holds));
+        all
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // For a test that failed.
+        let _ = self.emulator.kill();
+        let _ = self.emulator.wait();
+        for pid in self.inside() {
+            let _ = Command::new("kill").args(["-9", &pid]).status();
+        }
+    }
+}
+
+fn pids() -> Vec<String> {
+    let names =
+        fs::read_dir("/proc").unwrap().flatten().filter_map(|entry| entry.file_name().into_string().ok());
+    names.filter(|name| name.bytes().all(|byte| byte.is_ascii_digit())).collect()
+}
+
+#[test]
+fn nothing_is_left_after_an_interruption_or_a_request_to_end() {
+    if !permitted() {
+        return;
+    }
+    for (signal, group) in [("INT", true), ("TERM", false), ("HUP", false)] {
+        let mut running = Running::start();
+        assert_eq!(running.spaces.len(), 2);
+        assert!(running.inside().len() >= 6, "{signal}: {:?}", running.inside());
+        running.end(signal, group);
+        // Processes that were killed vanish a moment later.
+        wait(&format!("{signal}: namespaces and all in them are gone"), || running.holders().is_empty());
+    }
+}
+
+#[test]
+fn of_a_killed_emulator_the_devices_and_programs_go_at_once_and_the_rest_with_the_next() {
+    if !permitted() {
+        return;
+    }
+    let mut running = Running::start();
+    let before = running.inside().len();
+    running.end("KILL", false);
+    // The shells are gone; what left them is not.
+    wait("the programs are gone", || running.inside().len() <= before - 2);
+    for pid in running.inside() {
+        let devices = || fs::read_to_string(format!("/proc/{pid}/net/dev")).unwrap_or_default();
+        wait("the devices are gone", || devices().lines().skip(2).all(|line| line.trim().starts_with("lo:")));
+    }
+    // What detached itself lives on, unless another emulator has started in the meantime, and holds the namespaces.
+    let next = Command::new(ROPEWALK).args(["emulate", "--quiet", "--", "true"]).output().unwrap();
+    assert!(next.status.success(), "{}", text(&next.stderr));
+    wait("the namespaces are gone", || running.holders().is_empty());
+}
+
+#[test]
+fn a_killed_comparison_leaves_nothing() {
+    if !permitted() {
+        return;
+    }
+    let mut command = Command::new(ROPEWALK);
+    command.args([
+        "compare",
+        "--world",
+        "emulated",
+        "--schedulers",
+        "minrtt",
+        "--size",
+        "20 MB",
+        "--runs",
+        "9",
+    ]);
+    command.args(["--sender", "engine", "--receiver", "kernel"]).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut emulator = command.spawn().unwrap();
+    let own = fs::read_link("/proc/self/ns/net").unwrap();
+    let mut spaces = Vec::new();
+    wait("a namespace is made", || {
+        assert!(emulator.try_wait().unwrap().is_none(), "the comparison ended");
+        let entries = fs::read_dir(format!("/proc/{}/fd", emulator.id())).unwrap();
+        let links = entries.flatten().filter_map(|entry| fs::read_link(entry.path()).ok());
+        spaces = links
+            .filter(|link| *link != own && link.to_string_lossy().starts_with("net:"))
+            .map(|link| link.display().to_string())
+            .collect();
+        !spaces.is_empty()
+    });
+    let mut running = Running { emulator, spaces, _folder: tempfile::tempdir().unwrap() };
+    running.end("KILL", false);
+    wait("the namespaces are gone", || running.holders().is_empty());
+}
+
+/// The command as an ordinary user, in a folder of theirs; `None`, having said why, where the machine doesn't allow it.
+struct Ordinary {
+    folder: tempfile::TempDir,
+    program: PathBuf,
+    is_root: bool,
+}
+
+impl Ordinary {
+    /// The number of a user who is nobody in particular.
+    const USER: u32 = 65_534;
+
+    fn new() -> Option<Ordinary> {
+        let is_root = text(&Command::new("id").arg("-u").output().unwrap().stdout).trim() == "0";
+        let folder = tempfile::tempdir().unwrap();
+        let mut ordinary = Ordinary { folder, program: ROPEWALK.into(), is_root };
+        if is_root {
+            std::os::unix::fs::chown(ordinary.folder.path(), Some(Self::USER), Some(Self::USER)).unwrap();
+            if !ordinary.may(&[ROPEWALK, "--version"]).ok()? {
+                // The build's folder may be closed to others.
+                ordinary.program = ordinary.folder.path().join("ropewalk");
+                fs::copy(ROPEWALK, &ordinary.program).unwrap();
+            }
+        }
+        for (needed, command) in [
+            ("making a user and a network namespace", vec!["unshare", "-Urn", "true"]),
+            ("opening /dev/net/tun", vec!["sh", "-c", ": <>/dev/net/tun"]),
+        ] {
+            match ordinary.may(&command) {
+                Ok(true) => {}
+                Ok(false) => {
+                    println!("skipped: {needed} isn't permitted to an ordinary user here");
+                    return None;
+                }
+                Err(error) => {
+                    println!("skipped: {} can't be run: {error}", command[0]);
+                    return None;
+                }
+            }
+        }
+        Some(ordinary)
+    }
+
+    fn command(&self, words: &[&str]) -> Command {
+        let mut command = Command::new("timeout");
+        command.arg("60");
+        if self.is_root {
+            let user = Self::USER.to_string();
+            command.args(["setpriv", "--reuid", &user, "--regid", &user, "--clear-groups", "--no-new-privs"]);
+        }
+        command.args(words).current_dir(self.folder.path());
+        command
+    }
+
+    fn may(&self, words: &[&str]) -> std::io::Result<bool> {
+        self.command(words).output().map(|output| output.status.success())
+    }
+
+    fn ropewalk(&self, words: &[&str]) -> Output {
+        let program = self.program.to_str().unwrap();
+        self.command(&[&[program], words].concat()).output().unwrap()
+    }
+}
+
+#[test]
+fn an_ordinary_user_emulates_and_compares() {
+    let Some(user) = Ordinary::new() else { return };
+    let peer = format!("{} perf server --once", user.program.display());
+    let program = user.program.display().to_string();
+    let words = ["emulate", "--quiet", "--scenario", "equal-paths", "--peer", &peer, "--"];
+    let client = [&program, "perf", "client", "10.127.255.1", "--size", "200 kB", "--json"];
+    let output = user.ropewalk(&[&words[..], &client[..]].concat());
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let text_of = text(&output.stdout);
+    let line = text_of.lines().find(|line| line.starts_with('{')).expect("JSON");
+    let result: serde_json::Value = serde_json::from_str(line).unwrap();
+    assert_eq!(
+        (&result["flows"][0]["subflows"], &result["flows"][0]["multipath"]),
+        (&2.into(), &true.into())
+    );
+
+    for (sender, receiver) in [("engine", "kernel"), ("kernel", "engine")] {
+        let words = ["compare", "--world", "emulated", "--scenario", "equal-paths", "--size", "200 kB"];
+        let more =
+            ["--schedulers", "linux", "--runs", "1", "--sender", sender, "--receiver", receiver, "--json"];
+        let output = user.ropewalk(&[&words[..], &more[..]].concat());
+        assert!(output.status.success(), "{sender} to {receiver}: {}", text(&output.stderr));
+        let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert!(
+            document["rankings"][0]["rows"].as_array().is_some_and(|rows| !rows.is_empty()),
+            "{document}"
+        );
+    }
+    // Nothing but what was asked for is in the user's folder.
+    let names: Vec<_> =
+        fs::read_dir(user.folder.path()).unwrap().flatten().map(|entry| entry.file_name()).collect();
+    assert!(names.iter().all(|name| name == "ropewalk"), "{names:?}");
+}
+
+#[test]
+fn a_comparison_in_real_time_writes_a_capture_and_a_log_that_others_can_read() {
+    if !permitted() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    for (name, scheduler, ends, direction) in [
+        ("engine-kernel", "blest", ["engine", "kernel"], "upload"),
+        ("kernel-engine", "linux", ["kernel", "engine"], "download"),
+    ] {
+        let files = ["pcapng", "qlog"].map(|end| folder.path().join(format!("{name}.{end}")));
+        let [pcap, log] = files.each_ref().map(|file| file.to_str().unwrap());
+        let mut command = Command::new("timeout");
+        command.args([
+            "60",
+            ROPEWALK,
+            "compare",
+            "--world",
+            "emulated",
+            "--scenario",
+            "equal-paths",
+            "--json",
+        ]);
+        command.args([
+            "--size",
+            "400 kB",
+            "--runs",
+            "1",
+            "--schedulers",
+            scheduler,
+            "--direction",
+            direction,
+        ]);
+        command.args(["--sender", ends[0], "--receiver", ends[1], "--pcap", pcap, "--qlog", log]);
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{name}: {}", text(&output.stderr));
+        assert!(text(&output.stderr).contains("one more run was watched: "), "{}", text(&output.stderr));
+        // The watched end is the sender: 400 kB of data leave it, in packets and super-packets.
+        let count = judges::etherparse(name, &files[0]);
+        assert!(count > 280, "{name}: {count} packets");
+        let events = judges::qlog(name, &files[1]);
+        assert!(events("transport:packet_sent") + events("transport:packet_received") > 280, "{name}");
+        let is_engine = ends[0] == "engine";
+        assert_eq!(events("mptcp:decision") > 10, is_engine, "{name}: {}", events("mptcp:decision"));
+        let Some(opinion) = judges::tshark(name, &files[0], count) else { continue };
+        assert_eq!((opinion.connections, opinion.subflows), (1, 2), "{name}");
+        let judges::Opinion { sent, reasons, .. } = opinion;
+        assert!(sent > 200, "{name}: {sent} data packets");
+        assert!(!is_engine || reasons * 10 > sent * 9, "{name}: {reasons} reasons on {sent} data packets");
+    }
+}
