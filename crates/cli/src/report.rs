@@ -15,6 +15,7 @@ use crate::{Failure, output};
 #[command(after_help = "Examples:
   ropewalk compare --json --trace > run.json && ropewalk report run.json
   ropewalk report run.json --output page.html
+  ropewalk report rtt-and-loss-results --json | jq .verdict
   ropewalk sweep rtt-and-loss.toml && ropewalk report rtt-and-loss-results")]
 pub(crate) struct Options {
     /// What `compare --json` wrote, or the folder of a sweep
@@ -23,6 +24,9 @@ pub(crate) struct Options {
     /// Where to [default: RUN with .html at its end]
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
+    /// Print what the page shows as JSON, and write no page
+    #[arg(long, conflicts_with = "output")]
+    json: bool,
 }
 
 pub(crate) fn run(options: &Options) -> Result<(), Failure> {
@@ -32,6 +36,9 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     } else {
         saved::read(&options.run)?
     };
+    if options.json {
+        return output::print(&format!("{document:#}\n"));
+    }
     let file = options.output.clone().unwrap_or_else(|| options.run.with_extension("html"));
     output::write_file(&file, &report::page(&document))?;
     output::print(&format!("{}\n", file.display()))

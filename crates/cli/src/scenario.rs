@@ -72,7 +72,8 @@ pub(crate) fn run(registries: &Registries, options: &Options) -> Result<(), Fail
             if *json {
                 output::print(&format!("{}\n", json!({ "ok": true, "name": name, "paths": paths })))
             } else {
-                output::print(&format!("{file}: scenario `{name}` with {paths} paths is fine\n"))
+                let counted = if paths == 1 { "1 path".into() } else { format!("{paths} paths") };
+                output::print(&format!("{file}: scenario `{name}` with {counted} is fine\n"))
             }
         }
         Action::Schema { .. } => output::print(&format!("{:#}\n", scenario::schema())),

@@ -15,14 +15,21 @@ use annotate_snippets::{Annotation, AnnotationKind, Level, Renderer, Snippet};
 pub struct Source {
     /// A path, or `--path`.
     pub name: String,
-    /// All of it.
+    /// All of it, or the part that is shown.
     pub text: String,
+    /// The number of its first line.
+    pub first_line: usize,
 }
 
 impl Source {
     /// Shared, since every diagnostic carries it.
     pub fn new(name: impl Into<String>, text: impl Into<String>) -> Arc<Source> {
-        Arc::new(Source { name: name.into(), text: text.into() })
+        Source::from_line(name, text, 1)
+    }
+
+    /// A part of something long, from this line on.
+    pub fn from_line(name: impl Into<String>, text: impl Into<String>, first_line: usize) -> Arc<Source> {
+        Arc::new(Source { name: name.into(), text: text.into(), first_line })
     }
 
     /// Line and column of a byte offset, both from 1; the column counts characters.
@@ -33,7 +40,7 @@ impl Source {
         }
         let before = &self.text[..offset];
         let line_start = before.rfind('\n').map_or(0, |i| i + 1);
-        (before.matches('\n').count() + 1, before[line_start..].chars().count() + 1)
+        (before.matches('\n').count() + self.first_line, before[line_start..].chars().count() + 1)
     }
 }
 
@@ -87,7 +94,10 @@ impl Diagnostic {
             if !self.label.is_empty() {
                 mark = mark.label(self.label.as_str());
             }
-            let snippet = Snippet::source(source.text.as_str()).path(source.name.as_str()).annotation(mark);
+            let snippet = Snippet::source(source.text.as_str())
+                .line_start(source.first_line)
+                .path(source.name.as_str())
+                .annotation(mark);
             group = group.element(snippet);
         }
         for help in &self.help {
@@ -170,6 +180,14 @@ mod tests {
         let five = source.text.find('5').unwrap();
         assert_eq!(source.line_and_column(five), (2, 4));
         assert_eq!(source.line_and_column(1000), (3, 1));
+    }
+
+    #[test]
+    fn a_part_has_the_lines_of_the_whole() {
+        let source = Source::from_line("t.down", "x", 7);
+        let error = InputError::from(Diagnostic::new("odd").at(&source, 0..1));
+        assert!(error.to_string().starts_with("t.down:7:1: odd"), "{error}");
+        assert!(error.render(false).contains("t.down:7:1"), "{}", error.render(false));
     }
 
     #[test]

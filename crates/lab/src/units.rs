@@ -22,12 +22,12 @@ pub struct UnitError {
     pub help: String,
 }
 
-struct Unit {
+pub(crate) struct Unit {
     names: &'static [&'static str],
     factor: f64,
 }
 
-struct Dimension {
+pub(crate) struct Dimension {
     /// "time"
     name: &'static str,
     /// "an amount of time, such as `20 ms`"
@@ -44,7 +44,7 @@ macro_rules! units {
     ($($factor:expr => $($name:literal)|+;)*) => { &[$(Unit { names: &[$($name),+], factor: $factor }),*] };
 }
 
-const TIME: Dimension = Dimension {
+pub(crate) const TIME: Dimension = Dimension {
     name: "time",
     example: "20 ms",
     units: units! {
@@ -61,7 +61,7 @@ const TIME: Dimension = Dimension {
     bounds: "0 to 24 h",
 };
 
-const RATE: Dimension = Dimension {
+pub(crate) const RATE: Dimension = Dimension {
     name: "rate",
     example: "50 Mbit/s",
     units: units! {
@@ -80,7 +80,7 @@ const RATE: Dimension = Dimension {
     bounds: "1 kbit/s to 1000 Gbit/s",
 };
 
-const BYTES: Dimension = Dimension {
+pub(crate) const BYTES: Dimension = Dimension {
     name: "size",
     example: "64 KiB",
     units: units! {
@@ -100,7 +100,7 @@ const BYTES: Dimension = Dimension {
     bounds: "0 to 1 TiB",
 };
 
-const PACKETS: Dimension = Dimension {
+pub(crate) const PACKETS: Dimension = Dimension {
     name: "number of packets",
     example: "100 packets",
     units: units! { 1.0 => "packets" | "packet" | "pkts" | "pkt" | "p"; },
@@ -110,7 +110,7 @@ const PACKETS: Dimension = Dimension {
     bounds: "0 to 10000000 packets",
 };
 
-const PROBABILITY: Dimension = Dimension {
+pub(crate) const PROBABILITY: Dimension = Dimension {
     name: "probability",
     example: "0.5 %",
     units: units! { 0.01 => "%" | "percent" | "per cent"; },
@@ -119,6 +119,17 @@ const PROBABILITY: Dimension = Dimension {
     greatest: 1.0,
     bounds: "0 % to 100 %",
 };
+
+impl Dimension {
+    /// What is accepted, as a regular expression for the JSON Schema; `some`: not 0. Ranges, it can't say.
+    pub(crate) fn pattern(&self, some: bool) -> String {
+        let names: Vec<&str> = self.units.iter().flat_map(|unit| unit.names.iter().copied()).collect();
+        let names = names.join("|");
+        let least = if some { "[1-9]" } else { "[0-9]" };
+        let quantity = format!(r"\+?[0-9._]*{least}[0-9._]*([eE][+-]?[0-9]+)?\s*({names})");
+        if some { quantity } else { format!(r"({quantity}|0[0._]*)") }
+    }
+}
 
 /// The number and the unit that follows it, with their places.
 struct Parts<'a> {
@@ -283,6 +294,11 @@ fn whole(text: &str, value: f64, one: &str) -> Result<u64, UnitError> {
         label: format!("found `{}`", text.trim()),
         help: format!("write a whole number of {one}s"),
     })
+}
+
+/// All units of rates and of times.
+pub(crate) fn rates_and_times() -> impl Iterator<Item = &'static str> {
+    RATE.units.iter().chain(TIME.units).flat_map(|unit| unit.names.iter().copied())
 }
 
 /// Whether this is a unit of time.

@@ -46,23 +46,23 @@ pub(crate) struct Options {
     /// Congestion control [default: the scenario's, else cubic]
     #[arg(long, value_name = "NAME")]
     congestion: Option<String>,
-    /// Flow size; repeat it, or separate by commas
-    #[arg(long, value_name = "SIZE")]
+    /// Flow size, 1 B to 1 TiB; repeat it, or separate by commas
+    #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     size: Vec<String>,
     /// Seeded runs of each [default: the scenario's, else 30]
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    #[arg(long, allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     runs: Option<u32>,
     /// First seed
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, allow_negative_numbers = true, value_parser = seed)]
     seed: u64,
     /// Threads [default: one per core]; the result doesn't depend on it
-    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    #[arg(long, allow_negative_numbers = true, value_parser = clap::value_parser!(u16).range(1..=1024))]
     jobs: Option<u16>,
     /// Which end sends the data
     #[arg(long, value_parser = ["download", "upload"])]
     direction: Option<String>,
-    /// Send and receive buffer of both ends, fixed
-    #[arg(long, value_name = "SIZE")]
+    /// Send and receive buffer of both ends, fixed, 4 KiB to 4 GiB
+    #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     buffer: Option<String>,
     /// Where the transfers run: the simulator, or the emulator (real packets in real time; Linux, `ip`, /dev/net/tun)
     #[arg(long, value_parser = ["simulated", "emulated"], default_value = "simulated")]
@@ -117,6 +117,10 @@ pub(crate) fn size_within(option: &str, text: &str, range: (u64, u64)) -> Result
     })
 }
 
+fn seed(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| format!("a seed is a whole number from 0 to {}", u64::MAX))
+}
+
 /// Splits at commas outside brackets.
 pub(crate) fn list(text: &str) -> Vec<&str> {
     let (mut depth, mut start, mut parts) = (0, 0, Vec::new());
@@ -138,6 +142,9 @@ pub(crate) fn list(text: &str) -> Vec<&str> {
 
 pub(crate) fn run(registries: &Registries, options: &Options, origin: &Origin) -> Result<(), Failure> {
     let request = request(registries, options)?;
+    for file in options.csv.iter().chain(&options.report) {
+        output::can_write(file)?;
+    }
     let total = request.workloads.len() * request.contenders.len() * request.runs as usize;
     let bar = ProgressBar::new(total as u64);
     if let Ok(style) = ProgressStyle::with_template("{bar:40} {pos}/{len} runs, {eta} left") {
@@ -259,18 +266,21 @@ fn request(registries: &Registries, options: &Options) -> Result<Request, Failur
         (loaded.scenario, loaded.experiment)
     } else {
         let paths = options.paths.iter().map(|text| scenario::path(text)).collect::<Result<Vec<_>, _>>()?;
-        if paths.len() > scenario::MOST_PATHS {
-            return Err(Diagnostic::new(format!(
-                "{} paths: at most {} are allowed",
-                paths.len(),
-                scenario::MOST_PATHS
-            ))
-            .into());
+        // The place is the one that is too many, or the second of its name.
+        let at = |index: usize, message: String, label: &str| {
+            let text = &options.paths[index];
+            let end = text.find(':').unwrap_or(text.len());
+            Diagnostic::new(message).at(&Source::new("--path", text.as_str()), 0..end).label(label)
+        };
+        let most = scenario::MOST_PATHS;
+        if paths.len() > most {
+            let message = format!("{} paths: at most {most} are allowed", paths.len());
+            return Err(at(most, message, &format!("this is path {}", most + 1)).into());
         }
-        if let Some(twice) =
+        if let Some((index, twice)) =
             paths.iter().enumerate().find(|(i, p)| paths[..*i].iter().any(|q| q.name == p.name))
         {
-            return Err(Diagnostic::new(format!("there are two paths `{}`", twice.1.name)).into());
+            return Err(at(index, format!("there are two paths `{}`", twice.name), "the second").into());
         }
         (scenario::default_around(paths), scenario::Experiment::default())
     };
@@ -300,6 +310,14 @@ fn request(registries: &Registries, options: &Options) -> Result<Request, Failur
     let congestion = options.congestion.clone().or(experiment.congestion).unwrap_or_else(|| "cubic".into());
     let congestion = algorithm(&registries.congestion, "--congestion", &congestion)?;
     let chosen: Vec<String> = match &options.schedulers {
+        Some(text) if list(text).is_empty() => {
+            let source = Source::new("--schedulers", text.as_str());
+            return Err(Diagnostic::new("no scheduler is named")
+                .at(&source, 0..text.len())
+                .label("nothing found")
+                .help("as in `minrtt,blest`; `ropewalk list` shows all; without `--schedulers` all are compared")
+                .into());
+        }
         Some(text) => list(text).into_iter().map(String::from).collect(),
         None if !experiment.schedulers.is_empty() => experiment.schedulers,
         None => {

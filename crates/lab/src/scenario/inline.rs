@@ -56,7 +56,18 @@ pub fn path(text: &str) -> Result<PathSpec, Diagnostic> {
             "up" => up.rate = Some(Rate::Constant(phrase::rate(value).map_err(place_value)?)),
             "down" => down.rate = Some(Rate::Constant(phrase::rate(value).map_err(place_value)?)),
             "queue" => both.queue = Some(phrase::queue(value).map_err(place_value)?),
-            "trace" => both.rate = Some(Rate::Trace(trace::read(Path::new(value))?)),
+            "trace" if value.is_empty() => {
+                return Err(wrong(at, clause, "`trace` needs a file".into(), "as in `trace lte.down`"));
+            }
+            "trace" => {
+                let read = trace::read(Path::new(value));
+                // A bad line is shown where it stands, a file that can't be read where it is named.
+                let found = read.map_err(|error| match error.place {
+                    Some(_) => error,
+                    None => error.at(&source, value_at..value_at + value.len()).label("named here"),
+                });
+                both.rate = Some(Rate::Trace(found?));
+            }
             "overtaking" => both.overtaking = Some(true),
             "backup" => backup = true,
             "mtu" => mtu = units::bytes_within(value, MTU_RANGE).map_err(place_value)? as u32,
@@ -75,6 +86,7 @@ pub fn path(text: &str) -> Result<PathSpec, Diagnostic> {
                 both.rate = Some(Rate::Constant(phrase::rate(clause).map_err(place)?));
             }
             _ if clause.starts_with(|c: char| c.is_ascii_digit() || c == '.' || c == '-') => {
+                rate_or_time(clause).map_err(place)?;
                 let (rtt, spread) = units::duration_with_spread(clause).map_err(place)?;
                 both.delay = Some(rtt / 2);
                 both.spread = spread.map(|spread| spread / 2);
@@ -102,6 +114,28 @@ pub fn path(text: &str) -> Result<PathSpec, Diagnostic> {
     };
     let (up, down) = (up.finish(2 * delay, mtu), down.finish(2 * delay, mtu));
     Ok(PathSpec { name: name.to_string(), up, down, mtu, backup, bottleneck: None })
+}
+
+/// Whether a number's unit is one that a clause may have; a rate with a known unit isn't asked about.
+fn rate_or_time(clause: &str) -> Result<(), UnitError> {
+    let base = clause.split(['+', '\u{b1}']).next().unwrap_or(clause).trim_end();
+    let unit = base.trim_start_matches(|c: char| c.is_ascii_digit() || "-._ ".contains(c));
+    if units::is_time(unit) || base.chars().all(|c| "0. ".contains(c)) {
+        return Ok(());
+    }
+    let (message, span) = if unit.is_empty() {
+        ("a rate or a round-trip time needs its unit".to_string(), 0..base.len())
+    } else {
+        (format!("`{unit}` is a unit of neither a rate nor a time"), base.len() - unit.len()..base.len())
+    };
+    let near = nearest(unit, units::rates_and_times())
+        .map_or(String::new(), |near| format!("did you mean `{near}`? "));
+    Err(UnitError {
+        message,
+        span,
+        label: format!("found `{}`", if unit.is_empty() { base } else { unit }),
+        help: format!("{near}allowed: a rate (`50 Mbit/s`), a round-trip time (`20 ms`), a loss (`0.5 %`)"),
+    })
 }
 
 fn unit(source: &Arc<Source>, at: usize, error: UnitError) -> Diagnostic {
@@ -154,7 +188,11 @@ mod tests {
             ("wifi: -5 Mbit/s, 20 ms", ""),
             ("wifi: 5 Mbit/s, 20 ms, mtu 300 B", "out of range"),
             ("wifi: 5 Mbit/s, 20 ms, mtu 70 kB", "out of range"),
-            ("wifi: 50 Mbit/s, 20 parsecs", ""),
+            ("wifi: 50 Mbit/s, 20 parsecs", "`parsecs` is a unit of neither a rate nor a time"),
+            ("wifi: 50 Mbit, 20 ms", "`Mbit` is a unit of neither"),
+            ("wifi: 50, 20 ms", "needs its unit"),
+            ("wifi: 20 ms, trace", "`trace` needs a file"),
+            ("wifi: 20 ms, trace /nowhere/t.down", "no such file"),
             (": 50 Mbit/s, 20 ms", "can't be used"),
         ] {
             let error = path(text).unwrap_err();

@@ -100,7 +100,8 @@ pub fn load(name_or_file: &str, registries: &Registries) -> Result<Loaded, Input
     if metadata.len() > LARGEST_FILE {
         return Err(unreadable("it is larger than 16 MiB"));
     }
-    let text = std::fs::read_to_string(path).map_err(|error| unreadable(&trace::reason(&error)))?;
+    let bytes = std::fs::read(path).map_err(|error| unreadable(&trace::reason(&error)))?;
+    let text = trace::text(name_or_file, bytes)?;
     let stem = path.file_stem().map_or("scenario".into(), |stem| stem.to_string_lossy().into_owned());
     let folder = path.parent().map_or(PathBuf::new(), Path::to_path_buf);
     parse(&Source::new(name_or_file, text), &stem, &folder, registries)

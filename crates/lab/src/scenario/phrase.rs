@@ -78,12 +78,15 @@ pub fn rate(text: &str) -> Result<u64, UnitError> {
     if text.trim() == "unlimited" { Ok(u64::MAX) } else { units::rate(text) }
 }
 
+/// Most characters of a name.
+pub const LONGEST_NAME: usize = 40;
+
 /// Why a name can't be used, if it can't.
 pub fn bad_name(name: &str) -> Option<&'static str> {
     let allowed = |c: char| c.is_alphanumeric() || "-_.+ ".contains(c);
     if name.is_empty() {
         Some("it is empty")
-    } else if name.chars().count() > 40 {
+    } else if name.chars().count() > LONGEST_NAME {
         Some("it is longer than 40 characters")
     } else if !name.chars().all(allowed) || name.trim() != name {
         Some("allowed: letters, digits, spaces inside, `-`, `_`, `.`, `+`")

@@ -2,7 +2,10 @@
 
 use serde_json::{Map, Value, json};
 
-use super::shape::{FILE, Field, GENERATOR, Kind, LOSS, QUEUES, Shape};
+use super::links::MOST_PATHS;
+use super::phrase::LONGEST_NAME;
+use super::shape::{FILE, Field, GENERATOR, Kind, LOSS, PATH, QUEUES, Shape};
+use crate::units::{BYTES, PACKETS, RATE, TIME};
 
 /// The schema (draft 2020-12).
 pub fn schema() -> Value {
@@ -12,10 +15,16 @@ pub fn schema() -> Value {
         map.insert("title".into(), json!("Ropewalk scenario"));
         // A queue's table holds limits that look like queues: named once, it needn't be endless.
         let tables = QUEUES.iter().map(|shape| object(shape, Some("kind")));
-        let queue: Vec<Value> = std::iter::once(quantity(".", "100 packets")).chain(tables).collect();
+        let queue: Vec<Value> =
+            std::iter::once(quantity(&queue_text(), "100 packets", false)).chain(tables).collect();
         map.insert("$defs".into(), json!({ "queue": any_of(queue) }));
     }
     whole
+}
+
+fn queue_text() -> String {
+    let limits = [PACKETS.pattern(true), BYTES.pattern(true), TIME.pattern(true)];
+    format!("codel|{}", limits.join("|"))
 }
 
 fn object(shape: &Shape, tag: Option<&str>) -> Value {
@@ -43,13 +52,26 @@ fn object(shape: &Shape, tag: Option<&str>) -> Value {
 fn value(field: &Field) -> Value {
     let mut schema = kind(&field.kind);
     if let Value::Object(map) = &mut schema {
+        if field.name == "name" {
+            map.insert("minLength".into(), json!(1));
+            map.insert("maxLength".into(), json!(LONGEST_NAME));
+        }
         map.insert("description".into(), json!(field.summary));
     }
     schema
 }
 
-fn quantity(pattern: &str, example: &str) -> Value {
-    json!({ "type": "string", "pattern": pattern, "examples": [example] })
+/// A text of this pattern, spaces around it; `zero`: or the number 0, which needs no unit.
+fn quantity(pattern: &str, example: &str, zero: bool) -> Value {
+    let text = json!({ "type": "string", "pattern": format!(r"^\s*({pattern})\s*$"), "examples": [example] });
+    if zero { any_of(vec![text, json!({ "const": 0 })]) } else { text }
+}
+
+/// 0 % to 100 %.
+fn probability() -> String {
+    const UNIT: &str = r"\s*(%|percent|per cent)";
+    let plain = r"0*(100(\.0*)?|[0-9]{1,2}(\.[0-9_]*)?|\.[0-9_]+)";
+    format!(r"(\+?({plain}|[0-9.]+[eE]-[0-9]+){UNIT}|0[0._]*)")
 }
 
 fn any_of(options: Vec<Value>) -> Value {
@@ -57,30 +79,43 @@ fn any_of(options: Vec<Value>) -> Value {
 }
 
 fn kind(kind: &Kind) -> Value {
-    const NUMBER: &str = r"^\s*[0-9][0-9_.]*\s*";
     let tagged =
         |shapes: &[Shape]| shapes.iter().map(|shape| object(shape, Some("kind"))).collect::<Vec<_>>();
     match kind {
         Kind::Text => json!({ "type": "string" }),
-        Kind::Time => quantity(&format!("{NUMBER}(ns|us|µs|ms|s|min|h)\\s*$"), "20 ms"),
-        Kind::TimeWithSpread => quantity(&format!("{NUMBER}(ns|us|µs|ms|s|min|h)"), "20 ms +-5 ms"),
-        Kind::Rate => quantity(&format!("({NUMBER}[kMGT]?bit/s\\s*$|^unlimited$)"), "50 Mbit/s"),
-        Kind::Bytes => quantity(NUMBER, "64 KiB"),
-        Kind::Probability => quantity(&format!("{NUMBER}%\\s*$"), "0.5 %"),
+        Kind::Time => quantity(&TIME.pattern(false), "20 ms", true),
+        Kind::TimeWithSpread => {
+            let time = TIME.pattern(false);
+            quantity(&format!(r"{time}(\s*(\+-|\+/-|±)\s*{time})?"), "20 ms +-5 ms", true)
+        }
+        Kind::Rate => quantity(&format!("{}|unlimited", RATE.pattern(true)), "50 Mbit/s", false),
+        Kind::Bytes => quantity(&BYTES.pattern(true), "64 KiB", false),
+        Kind::BytesOrNone => quantity(&BYTES.pattern(false), "38 B", true),
+        Kind::Probability => quantity(&probability(), "0.5 %", true),
         Kind::Queue => json!({ "$ref": "#/$defs/queue" }),
-        Kind::Loss => any_of(vec![quantity(".", "1 % in bursts of 5"), object(&LOSS, None)]),
-        Kind::Trace => any_of(vec![json!({ "type": "string" }), object(&GENERATOR, None)]),
+        Kind::Loss => {
+            let text = format!(r"none|{}(\s+in bursts of\s+[0-9.]+(\s*packets)?)?", probability());
+            any_of(vec![quantity(&text, "1 % in bursts of 5", true), object(&LOSS, None)])
+        }
+        Kind::Trace => any_of(vec![json!({ "type": "string", "minLength": 1 }), object(&GENERATOR, None)]),
         Kind::Switch => json!({ "type": "boolean" }),
         Kind::Integer(least, most) => json!({ "type": "integer", "minimum": least, "maximum": most }),
         Kind::Number(least, most) => json!({ "type": "number", "minimum": least, "maximum": most }),
         Kind::Choice(words) => json!({ "enum": words }),
         Kind::Table(shape) => object(shape, None),
+        Kind::Tables(shape) if shape.name == PATH.name => {
+            json!({ "type": "array", "items": object(shape, None), "minItems": 1, "maxItems": MOST_PATHS })
+        }
         Kind::Tables(shape) => json!({ "type": "array", "items": object(shape, None) }),
         Kind::Tagged(shapes) => any_of(tagged(shapes)),
         Kind::TaggedTables(shapes) => json!({ "type": "array", "items": any_of(tagged(shapes)) }),
         Kind::Any => json!(true),
         Kind::Anys => json!({ "type": "array" }),
-        Kind::Texts | Kind::Sizes => json!({ "type": "array", "items": { "type": "string" } }),
+        Kind::Texts => json!({ "type": "array", "items": { "type": "string" } }),
+        Kind::Sizes => {
+            let size = quantity(&format!("([0-9]+ x )?{}", BYTES.pattern(true)), "12 x 5 KiB", false);
+            json!({ "type": "array", "items": size, "minItems": 1 })
+        }
     }
 }
 

@@ -12,8 +12,10 @@ pub enum Kind {
     TimeWithSpread,
     /// `"50 Mbit/s"`, or `"unlimited"`.
     Rate,
-    /// `"64 KiB"`.
+    /// `"64 KiB"`, not 0.
     Bytes,
+    /// `"38 B"`, or 0.
+    BytesOrNone,
     /// `"0.5 %"`.
     Probability,
     /// `"100 packets"`, `"64 KiB"`, `"200 ms"`, or a table.
@@ -94,7 +96,7 @@ macro_rules! link_fields {
             key("loss", Kind::Loss, "Random loss. Default: none"),
             key("queue", Kind::Queue, "The queue before the link, in packets, bytes or time at the link's rate. Default: one bandwidth-delay product, at least 64 packets"),
             key("duplicate", Kind::Probability, "Probability that a packet is delivered twice. Default: 0"),
-            key("overhead", Kind::Bytes, "Bytes added to each packet's IP length when the rate is counted (38 for Ethernet with preamble and gap). Default: 0 B"),
+            key("overhead", Kind::BytesOrNone, "Bytes added to each packet's IP length when the rate is counted (38 for Ethernet with preamble and gap). Default: 0 B"),
             key("changes", Kind::Tables(&CHANGE), "What changes during the run")
         ]
     };
@@ -120,7 +122,7 @@ pub const PATH: Shape = Shape {
         ),
         key("up", Kind::Table(&LINK), "Client to server, where it differs"),
         key("down", Kind::Table(&LINK), "Server to client, where it differs"),
-        key("mtu", Kind::Bytes, "Largest IP packet. Default: 1500 B"),
+        key("mtu", Kind::Bytes, "Largest IP packet, 576 B to 65535 B. Default: 1500 B"),
         key("backup", Kind::Switch, "Whether it is used only when no other path works. Default: false"),
         key("bottleneck", Kind::Text, "Name of the shared link that it runs through")
     ),

@@ -29,9 +29,28 @@ pub fn read(path: &Path) -> Result<Arc<RateTrace>, Diagnostic> {
     if metadata.len() > LARGEST {
         return Err(Diagnostic::new(format!("the trace `{shown}` is larger than 2 GiB")));
     }
-    let text = std::fs::read_to_string(path)
+    let bytes = std::fs::read(path)
         .map_err(|error| Diagnostic::new(format!("can't read the trace `{shown}`: {}", reason(&error))))?;
-    parse(&shown, &text).map(Arc::new)
+    parse(&shown, &text(&shown, bytes)?).map(Arc::new)
+}
+
+/// A file's bytes as text.
+///
+/// # Errors
+/// The place of the first byte that is none.
+pub(super) fn text(name: &str, bytes: Vec<u8>) -> Result<String, Diagnostic> {
+    String::from_utf8(bytes).map_err(|error| {
+        let (good, bytes) = (error.utf8_error().valid_up_to(), error.as_bytes());
+        let before = String::from_utf8_lossy(&bytes[..good]);
+        let line = before.matches('\n').count() + 1;
+        let start = before.rfind('\n').map_or(0, |at| at + 1);
+        // As much of the line as helps to find it.
+        let shown = format!("{}\u{fffd}", &before[start..]);
+        let at = shown.len() - '\u{fffd}'.len_utf8();
+        Diagnostic::new(format!("{name} is not text"))
+            .at(&Source::from_line(name, shown.clone(), line), at..shown.len())
+            .label(format!("byte 0x{:02x} is not UTF-8", bytes[good]))
+    })
 }
 
 /// The system's reason without its error number.
@@ -62,7 +81,7 @@ pub fn parse(name: &str, text: &str) -> Result<RateTrace, Diagnostic> {
         // The line alone is the source: a trace may have millions.
         let wrong = |message: &str, help: &str| {
             let line_number = text[..start].matches('\n').count() + 1;
-            let source = Source::new(format!("{name}, line {line_number}"), line.trim_end());
+            let source = Source::from_line(name, line.trim_end(), line_number);
             Diagnostic::new(message)
                 .at(&source, 0..line.trim_end().len())
                 .label(format!("found `{number}`"))
@@ -193,6 +212,16 @@ mod tests {
         assert!(parse("t", "-1\n").unwrap_err().message.contains("whole milliseconds"));
         assert!(parse("t", "").unwrap_err().message.contains("no delivery opportunity"));
         assert!(parse("t", "0\n0\n").unwrap_err().message.contains("no delivery opportunity"));
+    }
+
+    #[test]
+    fn what_is_no_text_is_shown_where_it_begins() {
+        let error = text("t.down", b"1\n2\n3\xff4\n".to_vec()).unwrap_err();
+        let (source, span) = error.place.unwrap();
+        assert_eq!(
+            (source.line_and_column(span.start), error.label.as_str()),
+            ((3, 2), "byte 0xff is not UTF-8")
+        );
     }
 
     #[test]
