@@ -188,6 +188,7 @@ impl Hosts {
         self.groups[0].conns.iter().map(|state| state.received[side as usize]).sum()
     }
 
+    #[inline(never)]
     pub(crate) fn open(&mut self, group: usize, now: Nanos, app: usize, conn: Conn) -> Result<(), String> {
         let origin = &self.origins[app];
         let server_port = SERVER_PORT + if group == 0 { (conn / PORTS) as u16 } else { 0 };
@@ -222,17 +223,20 @@ impl Hosts {
         self.pump(group, now, conn, side);
     }
 
+    #[inline(never)]
     pub(crate) fn declare(&mut self, group: usize, conn: Conn, side: Side, bytes: u64) {
         if let Some(id) = self.groups[group].conns[conn as usize].ids[side as usize] {
             self.ends[2 * group + side as usize].declare_size(id, bytes);
         }
     }
 
+    #[inline(never)]
     pub(crate) fn shut(&mut self, group: usize, now: Nanos, conn: Conn, side: Side) {
         self.groups[group].conns[conn as usize].finish[side as usize] = true;
         self.pump(group, now, conn, side);
     }
 
+    #[inline(never)]
     pub(crate) fn stop(&mut self, group: usize, now: Nanos, conn: Conn) {
         for side in [Side::Client, Side::Server] {
             self.groups[group].conns[conn as usize].to_write[side as usize] = 0;
@@ -241,6 +245,7 @@ impl Hosts {
     }
 
     /// Writes what the send buffer takes.
+    #[inline(never)]
     fn pump(&mut self, group: usize, now: Nanos, conn: Conn, side: Side) {
         let s = side as usize;
         let state = &mut self.groups[group].conns[conn as usize];
@@ -296,6 +301,7 @@ impl Hosts {
     }
 
     /// What a recorder wants to know of an event.
+    #[inline(never)]
     fn record(&self, recorder: &mut Recorder, conn: Conn, side: Side, id: ConnectionId, event: Event) {
         match event {
             Event::SubflowAdded { tuple, .. } => recorder.subflow(conn, tuple),
@@ -331,6 +337,7 @@ impl Hosts {
         Some(conn)
     }
 
+    #[inline(never)]
     fn accepted(&mut self, group: usize, id: ConnectionId, server_port: u16, client_port: u16) -> Heard {
         let offset = u32::from(client_port.wrapping_sub(CLIENT_PORT));
         let round = u32::from(server_port.wrapping_sub(SERVER_PORT));

@@ -378,6 +378,7 @@ impl World {
         }
     }
 
+    #[inline(never)]
     fn act(&mut self, app: usize, group: usize, action: Action) {
         let now = self.now;
         match action {
@@ -409,19 +410,7 @@ impl World {
     fn transmit(&mut self, end: usize, path: PathId, mut segment: Box<Segment<Extent>>) {
         let side = side_of(end);
         if end >= 2 {
-            let background = &self.scenario.background[path.0 as usize];
-            if let Some(tap) = &mut self.tap {
-                tap.segment(self.now, side, background.path, &mut segment);
-            }
-            let link = self.topology.entry[background.path][side as usize];
-            let owner = Owner::Background(path.0);
-            let packet = Packet::new(segment, owner, background.path as u16, UNTRACED);
-            if background.extra_delay == 0 {
-                self.enqueue(link, packet);
-            } else {
-                let at = self.now.saturating_add(background.extra_delay);
-                self.alarm(at, Alarm::Enqueue(link, Box::new(packet)));
-            }
+            self.transmit_background(side, path, segment);
             return;
         }
         if let Some(tap) = &mut self.tap {
@@ -437,17 +426,42 @@ impl World {
                 meter.bytes += u64::from(segment.payload.0);
             }
         }
-        if let Some(recorder) = &mut self.recorder {
-            trace = recorder.sent(self.now, side, path.0, &segment);
-            if recorder.may_be_wished(trace) {
-                recorder.wished(trace, self.hosts.repeated_by_wish(self.now, side));
-            }
-            recorder.show_sending(self.now, side, path, trace, &segment);
+        if self.recorder.is_some() {
+            trace = self.record_sending(side, path, &segment);
         }
         let packet = Packet::new(segment, Owner::Workload, path.0, trace);
         self.enqueue(link, packet);
     }
 
+    #[inline(never)]
+    fn record_sending(&mut self, side: Side, path: PathId, segment: &Segment<Extent>) -> u32 {
+        let Some(recorder) = &mut self.recorder else { return UNTRACED };
+        let trace = recorder.sent(self.now, side, path.0, segment);
+        if recorder.may_be_wished(trace) {
+            recorder.wished(trace, self.hosts.repeated_by_wish(self.now, side));
+        }
+        recorder.show_sending(self.now, side, path, trace, segment);
+        trace
+    }
+
+    #[inline(never)]
+    fn transmit_background(&mut self, side: Side, path: PathId, mut segment: Box<Segment<Extent>>) {
+        let background = &self.scenario.background[path.0 as usize];
+        if let Some(tap) = &mut self.tap {
+            tap.segment(self.now, side, background.path, &mut segment);
+        }
+        let link = self.topology.entry[background.path][side as usize];
+        let owner = Owner::Background(path.0);
+        let packet = Packet::new(segment, owner, background.path as u16, UNTRACED);
+        if background.extra_delay == 0 {
+            self.enqueue(link, packet);
+        } else {
+            let at = self.now.saturating_add(background.extra_delay);
+            self.alarm(at, Alarm::Enqueue(link, Box::new(packet)));
+        }
+    }
+
+    #[inline(never)]
     fn alarm(&mut self, at: Nanos, what: Alarm) {
         self.timers.push(Timer { at: at.max(self.now), order: self.timer_order, what });
         self.timer_order += 1;
@@ -456,6 +470,7 @@ impl World {
     }
 
     /// One alarm goes off.
+    #[inline(never)]
     fn ring(&mut self) {
         let Some(timer) = self.timers.pop() else { return };
         let now = self.now;

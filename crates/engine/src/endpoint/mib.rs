@@ -156,6 +156,7 @@ impl Mib {
         }
     }
 
+    #[cold]
     fn control<P: Payload>(&mut self, segment: &Segment<P>, sent: bool) {
         let mptcp = &mut self.mptcp;
         let mut count =

@@ -282,6 +282,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
 
     /// A router says that a packet of ours was too big (RFC 1191, RFC 8201). Believed only if it quotes something that
     /// is in flight (RFC 5927 4.1); then the subflow's segments become smaller, and what didn't fit is sent again.
+    #[cold]
     pub fn on_too_big(&mut self, now: Nanos, message: &TooBig) {
         let found = self.demux.get(&message.tuple.reversed()).copied();
         if let Some((index, strand)) = found
@@ -610,6 +611,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         }
     }
 
+    #[cold]
     fn forget(&mut self, index: u32) {
         let slot = &mut self.slots[index as usize];
         let Some(connection) = slot.connection.take() else { return };
@@ -627,6 +629,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         self.free.push(index);
     }
 
+    #[cold]
     fn open_joins(&mut self, now: Nanos, index: u32) {
         loop {
             let slot = &mut self.slots[index as usize];
@@ -649,6 +652,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
     }
 
     /// A segment of no connection: a SYN to a listener, a join, or a stray.
+    #[cold]
     fn on_stray(&mut self, now: Nanos, path: PathId, segment: &Segment<P>) {
         let flags = segment.flags;
         if flags.contains(Flags::RST) {
@@ -708,6 +712,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         self.touch(now, id.index);
     }
 
+    #[cold]
     fn on_join(&mut self, now: Nanos, path: PathId, token: u32, segment: &Segment<P>) {
         let Some(index) = self.tokens.get(&token).copied() else {
             self.counters.join_no_token += 1;
@@ -739,6 +744,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
     }
 
     /// RST for a segment of no connection (RFC 9293 3.10.7.1).
+    #[cold]
     fn refuse(&mut self, path: PathId, segment: &Segment<P>, reason: Option<u8>) {
         const MOST: usize = 1024;
         if self.strays.len() >= MOST {

@@ -372,6 +372,7 @@ impl<P: Payload> Connection<P> {
     }
 
     /// Linux's send-buffer tuning (`mptcp_propagate_sndbuf`): the sum over the subflows' buffers.
+    #[inline(never)]
     pub(crate) fn tune_send_buffer(&mut self) {
         let max = self.config.send_buffer.max;
         if self.send.limit >= max {
@@ -429,6 +430,7 @@ impl<P: Payload> Connection<P> {
     }
 
     /// Has an ACK sent on every subflow: which of them still delivers isn't known.
+    #[cold]
     pub(crate) fn ack_on_all(&mut self) {
         for (strand, flow) in self.strands.iter_mut().zip(&self.flows) {
             if let (Some(strand), true) = (strand, matches!(flow.state, FlowState::Usable | FlowState::Stale))
@@ -440,6 +442,7 @@ impl<P: Payload> Connection<P> {
     }
 
     /// Has an ACK sent on the usable subflow with the least RTT.
+    #[cold]
     pub(crate) fn ack_on_best(&mut self) {
         let best = self
             .flows
@@ -485,6 +488,7 @@ impl<P: Payload> Connection<P> {
     }
 
     /// Throws the connection away: MP_FASTCLOSE and RST (RFC 8684 3.5), RST in plain TCP.
+    #[cold]
     pub(crate) fn abort(&mut self) {
         let mut first = self.mode == Mode::Multipath && self.remote_key.is_some();
         for index in 0..self.strands.len() {
@@ -501,6 +505,7 @@ impl<P: Payload> Connection<P> {
         self.dirty = true;
     }
 
+    #[cold]
     pub(crate) fn die(&mut self, reason: &'static str) {
         if !self.dead {
             self.dead = true;
@@ -516,6 +521,7 @@ impl<P: Payload> Connection<P> {
         self.dirty = true;
     }
 
+    #[cold]
     pub(crate) fn fall_back(&mut self, now: Nanos, cause: FallbackCause) {
         if self.mode == Mode::Plain {
             return;
@@ -593,6 +599,7 @@ impl<P: Payload> Connection<P> {
         }
     }
 
+    #[cold]
     fn finish(&mut self) {
         if !self.dead {
             self.dead = true;

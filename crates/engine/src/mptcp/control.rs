@@ -39,6 +39,7 @@ const MAX_REMOTE_ADDRESSES: usize = 16;
 
 impl<P: Payload> Connection<P> {
     /// Options that only control segments carry; false if the subflow is gone.
+    #[cold]
     pub(crate) fn on_rare(
         &mut self,
         now: Nanos,
@@ -96,6 +97,7 @@ impl<P: Payload> Connection<P> {
         true
     }
 
+    #[cold]
     fn on_add_addr(&mut self, now: Nanos, add: &AddAddr) {
         let Some(remote) = self.remote_key else { return };
         if add.echo {
@@ -166,6 +168,7 @@ impl<P: Payload> Connection<P> {
         }
     }
 
+    #[cold]
     fn on_remove_addr(&mut self, now: Nanos, ids: &[u8]) {
         //= RFC 8684 3.4.2-1 3.4.2-3
         self.remote_addresses.retain(|(id, _)| !ids.contains(id));
@@ -187,6 +190,7 @@ impl<P: Payload> Connection<P> {
     }
 
     /// Joins from our other addresses to the peer's first one.
+    #[cold]
     pub(crate) fn open_joins(&mut self) {
         //= RFC 8684 3.1-8
         if self.deny_join || self.mode != Mode::Multipath {
@@ -224,6 +228,7 @@ impl<P: Payload> Connection<P> {
     }
 
     /// Announces our addresses that are marked so.
+    #[cold]
     pub(crate) fn announce(&mut self, now: Nanos) {
         let (Some(remote), Some(tuple)) = (self.remote_key, self.first_tuple()) else { return };
         if self.mode != Mode::Multipath {
@@ -253,6 +258,7 @@ impl<P: Payload> Connection<P> {
     }
 
     /// Joins an existing connection: a SYN with MP_JOIN named our token.
+    #[cold]
     pub(crate) fn join(
         &mut self,
         now: Nanos,
@@ -320,6 +326,7 @@ impl<P: Payload> Connection<P> {
     }
 
     /// Opens a requested subflow.
+    #[cold]
     pub(crate) fn open_join(
         &mut self,
         now: Nanos,
@@ -342,6 +349,7 @@ impl<P: Payload> Connection<P> {
 
     //= RFC 8684 3.6-1
     /// Resets a subflow, with MP_TCPRST's reason.
+    #[cold]
     pub(crate) fn refuse(&mut self, now: Nanos, index: usize, reason: u8, text: &'static str) {
         if let Some(strand) = self.strands[index].as_mut() {
             strand.reset_reason = Some(reason);
@@ -351,6 +359,7 @@ impl<P: Payload> Connection<P> {
     }
 
     /// Everything that a subflow carried and that isn't acknowledged at data level goes elsewhere.
+    #[cold]
     pub(crate) fn reinject_all(&mut self, index: usize) {
         let id = SubflowId(index as u8);
         let lost: Vec<u64> = self
@@ -366,6 +375,7 @@ impl<P: Payload> Connection<P> {
     }
 
     /// A subflow is gone: tells everyone and moves its data. Its RST, if any, is still sent.
+    #[cold]
     pub(crate) fn remove(&mut self, now: Nanos, index: usize, reason: &'static str) {
         if self.flows[index].state == FlowState::Closed {
             return;
@@ -496,6 +506,7 @@ impl<P: Payload> Connection<P> {
 
     //= RFC 8684 3.3.3-3
     /// No DATA_ACK for long: the head goes again, and the DATA_FIN.
+    #[cold]
     fn on_meta_timeout(&mut self, now: Nanos) {
         self.meta_backoff += 1;
         let una = self.send.una;
@@ -517,6 +528,7 @@ impl<P: Payload> Connection<P> {
         self.arm_meta(now);
     }
 
+    #[cold]
     fn repeat_control(&mut self, now: Nanos) {
         let mut again = false;
         let retries = std::mem::take(&mut self.retries);
@@ -557,6 +569,7 @@ impl<P: Payload> Connection<P> {
 
     //= RFC 8684 3.4.1-4
     /// The announcement that is due now.
+    #[cold]
     pub(crate) fn due_announcement(&mut self, now: Nanos) -> Option<AddAddr> {
         let announcement =
             self.announced.iter_mut().find(|a| !a.echoed && a.sent < ANNOUNCE_TRIES && a.next <= now)?;

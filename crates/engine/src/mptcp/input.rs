@@ -5,7 +5,7 @@
 
 use ropewalk_wire::{Dss, DssMapping, Flags, MpJoin, Payload, RareOptions, Segment, Seq};
 
-use super::connection::{Connection, Failing, Join, Mode, Role};
+use super::connection::{Connection, Failing, Join, Mode, Role, Strand};
 use super::crypto::{Key, join_hmac, leftmost_64, leftmost_160};
 use super::mapping::{Mapping, Placed};
 use super::stats::{Event, FallbackCause};
@@ -56,7 +56,10 @@ impl<P: Payload> Connection<P> {
             self.on_third_ack(now, index, rare.as_deref());
         }
         // Nothing that a join says counts before its sender has proved that it has the keys.
-        if !self.on_join_progress(now, index, segment, rare.as_deref()) {
+        let joined = |strand: &Strand<P>| matches!(strand.join, Join::Initial | Join::Joined);
+        if !self.strands[index].as_ref().is_some_and(joined)
+            && !self.on_join_progress(now, index, segment, rare.as_deref())
+        {
             return;
         }
         if let Some(rare) = rare.as_deref()
@@ -101,6 +104,7 @@ impl<P: Payload> Connection<P> {
     /// Whether an acceptable segment without DSS shows that the peer, or something on the way, has left Multipath
     /// TCP: it acknowledges data without a DATA_ACK, ends the stream without a DATA_FIN, or is all that answers a
     /// DATA_FIN time and again.
+    #[cold]
     fn shows_fallback(&self, segment: &Segment<P>, outcome: &Outcome) -> bool {
         let waits_for_fin_ack = self.send.closed
             && !self.send.fin_acked
@@ -120,6 +124,7 @@ impl<P: Payload> Connection<P> {
     }
 
     /// A packet of subflow `index` was too big for its path.
+    #[cold]
     pub(crate) fn on_too_big(&mut self, now: Nanos, index: usize, seq: Seq, mtu: u32) {
         if let Some((mut cx, strand)) = self.split(now, index)
             && strand.tcp.on_too_big(&mut cx, seq, mtu)
@@ -156,6 +161,7 @@ impl<P: Payload> Connection<P> {
     }
 
     /// A subflow's retransmission timer fired: what it carries is reinjected on the others (RFC 8684 3.3.6).
+    #[cold]
     fn on_subflow_timeout(&mut self, now: Nanos, index: usize) {
         self.tell(now, scheduler::Event::Timeout(SubflowId(index as u8)));
         self.wake();
@@ -182,6 +188,7 @@ impl<P: Payload> Connection<P> {
     }
 
     /// The handshake of a subflow is complete at TCP level.
+    #[cold]
     fn on_established(&mut self, now: Nanos, index: usize) {
         let Some(strand) = self.strands[index].as_ref() else { return };
         if strand.join != Join::Initial {
@@ -209,6 +216,7 @@ impl<P: Payload> Connection<P> {
     }
 
     /// The subflow may carry data from now on.
+    #[cold]
     pub(crate) fn make_usable(&mut self, now: Nanos, index: usize) {
         self.flows[index].state = FlowState::Usable;
         self.congestion.subflow_added(&mut self.flows, index, now);
@@ -227,6 +235,7 @@ impl<P: Payload> Connection<P> {
     }
 
     /// The SYN/ACK of our SYN; false if the subflow is gone.
+    #[cold]
     fn on_syn_ack(
         &mut self,
         now: Nanos,
@@ -290,6 +299,7 @@ impl<P: Payload> Connection<P> {
     }
 
     /// The third ACK of a connection that we accepted.
+    #[cold]
     fn on_third_ack(&mut self, now: Nanos, index: usize, rare: Option<&RareOptions>) {
         let capable = rare.and_then(|rare| rare.mp_capable);
         match capable {
@@ -312,6 +322,7 @@ impl<P: Payload> Connection<P> {
     }
 
     /// The MP_JOIN handshake beyond its SYN/ACK; false if the subflow is gone.
+    #[cold]
     fn on_join_progress(
         &mut self,
         now: Nanos,
@@ -376,14 +387,7 @@ impl<P: Payload> Connection<P> {
                 self.refuse(now, index, 6, "an infinite mapping among several subflows");
                 return;
             }
-            // An infinite mapping: the peer fell back (RFC 8684 3.7).
-            let offset = self.data_offset(remote.idsn, mapping.dsn, mapping.dsn_is_64);
-            if let Some(strand) = self.strands[index].as_mut() {
-                let position = Seq(mapping.ssn).unfold(strand.tcp.rcv_nxt());
-                strand.plain_rx_base = Some(position.wrapping_sub(offset));
-            }
-            let failed = self.is_failing();
-            self.fall_back(now, if failed { FallbackCause::Checksum } else { FallbackCause::Peer });
+            self.on_infinite(now, index, remote.idsn, &mapping);
             return;
         }
         let offset = self.data_offset(remote.idsn, mapping.dsn, mapping.dsn_is_64);
@@ -408,6 +412,18 @@ impl<P: Payload> Connection<P> {
             }
         }
         self.add_mapping(index, &mapping, offset, data_len, rcv_before);
+    }
+
+    /// An infinite mapping: the peer fell back (RFC 8684 3.7).
+    #[cold]
+    fn on_infinite(&mut self, now: Nanos, index: usize, idsn: u64, mapping: &DssMapping) {
+        let offset = self.data_offset(idsn, mapping.dsn, mapping.dsn_is_64);
+        if let Some(strand) = self.strands[index].as_mut() {
+            let position = Seq(mapping.ssn).unfold(strand.tcp.rcv_nxt());
+            strand.plain_rx_base = Some(position.wrapping_sub(offset));
+        }
+        let failed = self.is_failing();
+        self.fall_back(now, if failed { FallbackCause::Checksum } else { FallbackCause::Peer });
     }
 
     //= RFC 8684 3.3-1
@@ -507,6 +523,7 @@ impl<P: Payload> Connection<P> {
 
     /// In plain TCP the subflow's own acknowledgement is the connection's. `window` is that of a segment that
     /// acknowledges all that any has.
+    #[inline(never)]
     fn plain_acknowledge(&mut self, now: Nanos, index: usize, window: Option<u64>) {
         let Some(strand) = self.strands[index].as_ref() else { return };
         let una = strand.tcp.snd_una();
@@ -591,6 +608,7 @@ impl<P: Payload> Connection<P> {
     }
 
     /// A subflow's FIN: in plain TCP the end of the stream, else only of the subflow.
+    #[cold]
     fn on_fin(&mut self, now: Nanos, index: usize) {
         if self.mode == Mode::Plain {
             let end = self.receive.next;
@@ -617,6 +635,7 @@ impl<P: Payload> Connection<P> {
     }
 
     /// Data without a mapping (RFC 8684 3.3, 3.7): fallback on a lone first subflow, else the subflow goes.
+    #[cold]
     fn on_unmapped(&mut self, now: Nanos, index: usize, position: u64, data: P) {
         if !self.is_contiguous() {
             //= RFC 8684 3.7-7
@@ -634,6 +653,7 @@ impl<P: Payload> Connection<P> {
     }
 
     /// A DSS checksum failed (RFC 8684 3.7).
+    #[cold]
     fn on_corrupt(&mut self, now: Nanos, index: usize, failing: Failing<P>) {
         self.stats.checksum_errors += 1;
         let dsn = failing.dsn;
@@ -661,6 +681,7 @@ impl<P: Payload> Connection<P> {
     }
 
     /// What a lone subflow held when the connection became plain TCP: it is delivered as it came, altered or not.
+    #[cold]
     pub(crate) fn release(&mut self, now: Nanos, index: usize, failing: Failing<P>) {
         if let Some(strand) = self.strands[index].as_mut() {
             strand.plain_rx_base.get_or_insert(failing.position.wrapping_sub(failing.offset));
@@ -676,6 +697,7 @@ impl<P: Payload> Connection<P> {
 
     /// MP_FAIL (RFC 8684 3.7): on a lone subflow that has carried everything in order, an infinite mapping that counts
     /// from the last byte that arrived intact, and MP_FAIL in return; from there on the connection is plain TCP.
+    #[cold]
     pub(crate) fn on_fail(&mut self, now: Nanos, index: usize) {
         if self.mode == Mode::Plain {
             // The answer was lost.
@@ -709,6 +731,7 @@ impl<P: Payload> Connection<P> {
 
     //= RFC 8684 3.2-1
     /// The peer showed with a DATA_ACK or ADD_ADDR that it has both keys.
+    #[cold]
     fn on_confirmed(&mut self, now: Nanos) {
         self.confirmed = true;
         if self.role == Role::Client {
@@ -721,6 +744,7 @@ impl<P: Payload> Connection<P> {
         }
     }
 
+    #[cold]
     fn on_reset(&mut self, now: Nanos, index: usize, rare: Option<&RareOptions>) {
         let fastclose = rare.and_then(|rare| rare.fastclose).is_some_and(|fastclose| {
             fastclose.receiver_key == self.local_key.key && self.mode == Mode::Multipath

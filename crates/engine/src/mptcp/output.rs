@@ -97,6 +97,19 @@ impl<P: Payload> Connection<P> {
     /// Bytes of options on the next segment of `index` that carries no data, so that TCP leaves them room.
     fn control_len(&self, now: Nanos, index: usize) -> u8 {
         let Some(strand) = self.strands[index].as_ref() else { return 0 };
+        let settled = matches!(strand.join, Join::Initial | Join::Joined) && self.confirmed;
+        let silent = strand.prio_pending.is_none()
+            && strand.fail_pending.is_none()
+            && self.echoes.is_empty()
+            && self.announced.is_empty()
+            && self.removals.is_empty();
+        // Nothing but a DATA_ACK.
+        if settled && silent && self.mode == Mode::Multipath { 8 } else { self.long_control_len(now, index) }
+    }
+
+    #[cold]
+    fn long_control_len(&self, now: Nanos, index: usize) -> u8 {
+        let Some(strand) = self.strands[index].as_ref() else { return 0 };
         match strand.join {
             Join::SynSent => return 12,
             Join::SynReceived => return 16,
@@ -159,6 +172,7 @@ impl<P: Payload> Connection<P> {
 
     /// The answer to MP_FAIL (RFC 8684 3.7): the infinite mapping, and on another ACK, as both don't fit beside
     /// timestamps, MP_FAIL in return.
+    #[cold]
     fn decorate_plain(&mut self, index: usize, segment: &mut Segment<P>) {
         let Some(strand) = self.strands[index].as_mut() else { return };
         let Some((mapping, due)) = strand.infinite.as_mut() else { return };
@@ -173,6 +187,7 @@ impl<P: Payload> Connection<P> {
         }
     }
 
+    #[cold]
     fn decorate_syn(&mut self, index: usize, kind: Kind, segment: &mut Segment<P>) {
         let Some(strand) = self.strands[index].as_ref() else { return };
         match strand.join {
@@ -215,6 +230,7 @@ impl<P: Payload> Connection<P> {
         }
     }
 
+    #[cold]
     fn decorate_reset(&mut self, index: usize, segment: &mut Segment<P>) {
         let remote_key = self.remote_key;
         let Some(strand) = self.strands[index].as_mut() else { return };
@@ -252,18 +268,7 @@ impl<P: Payload> Connection<P> {
             None
         };
         if first {
-            //= RFC 8684 3.1-5
-            // The first data of the client carries both keys (RFC 8684 3.1).
-            segment.rare_mut().mp_capable = Some(MpCapable {
-                version: 1,
-                checksum_required: self.checksum,
-                hmac_sha256: true,
-                sender_key: Some(self.local_key.key),
-                receiver_key: self.remote_key.map(|key| key.key),
-                data_len: Some(wire_len),
-                checksum,
-                ..MpCapable::default()
-            });
+            self.decorate_first_data(wire_len, checksum, segment);
             return;
         }
         segment.dss = Some(Dss {
@@ -275,7 +280,36 @@ impl<P: Payload> Connection<P> {
         });
     }
 
+    /// The first data of the client carries both keys (RFC 8684 3.1).
+    #[cold]
+    fn decorate_first_data(&self, wire_len: u16, checksum: Option<u16>, segment: &mut Segment<P>) {
+        //= RFC 8684 3.1-5
+        segment.rare_mut().mp_capable = Some(MpCapable {
+            version: 1,
+            checksum_required: self.checksum,
+            hmac_sha256: true,
+            sender_key: Some(self.local_key.key),
+            receiver_key: self.remote_key.map(|key| key.key),
+            data_len: Some(wire_len),
+            checksum,
+            ..MpCapable::default()
+        });
+    }
+
+    #[inline]
     fn decorate_ack(&mut self, now: Nanos, index: usize, segment: &mut Segment<P>) {
+        let Some(strand) = self.strands[index].as_ref() else { return };
+        // Eight octets: nothing but a DATA_ACK is to be said, and SACK has left room for it.
+        let plain = strand.control_len == 8 && !self.send.closed && segment.timestamps.is_some();
+        if plain && segment.sack.len() <= 2 {
+            segment.dss = Some(Dss { data_ack: self.data_ack(), ..Dss::default() });
+        } else {
+            self.decorate_control(now, index, segment);
+        }
+    }
+
+    #[inline(never)]
+    fn decorate_control(&mut self, now: Nanos, index: usize, segment: &mut Segment<P>) {
         let local_key = self.local_key;
         let remote_key = self.remote_key;
         let Some(strand) = self.strands[index].as_mut() else { return };

@@ -47,7 +47,10 @@ impl<P: Payload> Connection<P> {
 
     /// Gives data to some subflow and returns which; `None` when nothing can or should be sent now.
     pub(crate) fn place(&mut self, now: Nanos, max_segments: u32) -> Option<usize> {
-        if let Some(index) = self.place_reinjection(now) {
+        if !self.send.reinjections.is_empty()
+            && self.mode == Mode::Multipath
+            && let Some(index) = self.place_reinjection(now)
+        {
             return Some(index);
         }
         if !self.ask {
@@ -103,6 +106,7 @@ impl<P: Payload> Connection<P> {
     }
 
     /// Asks on as long as the same subflow is chosen, so that what it gets leaves as one super-segment.
+    #[inline(never)]
     pub(crate) fn gather(&mut self, now: Nanos, index: usize, max_segments: u32) {
         for _ in 1..max_segments {
             let flow = &self.flows[index];
@@ -127,6 +131,7 @@ impl<P: Payload> Connection<P> {
     }
 
     /// What each subflow's own send buffer may still take: only a scheduler that queues ahead fills one.
+    #[inline(never)]
     fn measure_queues(&mut self) {
         let config = self.config.send_buffer;
         for flow in &mut self.flows {
@@ -140,6 +145,7 @@ impl<P: Payload> Connection<P> {
     }
 
     /// When every subflow is stale, all of them count again.
+    #[cold]
     fn revive(&mut self) {
         for flow in &mut self.flows {
             if flow.state == crate::flow::FlowState::Stale {
@@ -148,6 +154,7 @@ impl<P: Payload> Connection<P> {
         }
     }
 
+    #[cold]
     fn record(&mut self, now: Nanos, decision: Decision, offset: u64, bytes: u32, unsent: u64) {
         let window_left = self.send.window_left();
         let reason = self.why.take();
@@ -157,6 +164,7 @@ impl<P: Payload> Connection<P> {
 
     /// Nothing is in flight anywhere and the scheduler waits: the engine sends by `minrtt` (see
     /// [`Decision::Wait`]).
+    #[cold]
     fn save_from_stall(&mut self, now: Nanos, max_segments: u32) -> Option<usize> {
         // What a stale subflow still repeats into the void brings no event.
         let hears = |flow: &Flow| flow.usable() && (flow.packets_out > 0 || flow.queued_bytes > 0);
@@ -273,6 +281,7 @@ impl<P: Payload> Connection<P> {
     }
 
     /// Data in flight elsewhere, again.
+    #[inline(never)]
     fn duplicate(
         &mut self,
         now: Nanos,
@@ -300,6 +309,7 @@ impl<P: Payload> Connection<P> {
         (Some(index), chunk.offset, chunk.len)
     }
 
+    #[inline(never)]
     fn repeat(&mut self, now: Nanos, index: usize, chunk: Chunk) {
         self.assemble();
         let payload = self.send.get(chunk.offset, chunk.len);
@@ -311,10 +321,8 @@ impl<P: Payload> Connection<P> {
 
     /// The head of the reinjection queue, on the fastest available subflow that doesn't carry it, or failing that
     /// any other than the last.
+    #[inline(never)]
     fn place_reinjection(&mut self, now: Nanos) -> Option<usize> {
-        if self.send.reinjections.is_empty() || self.mode != Mode::Multipath {
-            return None;
-        }
         let chunk = self.send.next_reinjection()?;
         if self.scheduler.queues_ahead() {
             // Nothing else looks at the buffers when there is no new data.
@@ -349,12 +357,14 @@ impl<P: Payload> Connection<P> {
         Some(index)
     }
 
+    #[cold]
     fn revive_if_none_usable(&mut self) {
         if !self.flows.iter().any(|flow| flow.usable()) {
             self.revive();
         }
     }
 
+    #[cold]
     fn note_blocked(&mut self, now: Nanos) {
         if self.blocked_since.is_none() {
             self.blocked_since = Some(now);
@@ -369,6 +379,7 @@ impl<P: Payload> Connection<P> {
     }
 
     /// Opportunistic retransmission and penalisation, when new data doesn't fit the connection-level window.
+    #[inline(never)]
     fn run_mechanisms(&mut self, now: Nanos) -> Option<usize> {
         let mechanisms = self.scheduler.mechanisms();
         if self.mode != Mode::Multipath
@@ -403,6 +414,7 @@ impl<P: Payload> Connection<P> {
         Some(index)
     }
 
+    #[cold]
     fn penalise(&mut self, now: Nanos, rule: Rule, selected: usize, srtt: Nanos, carrier: usize) {
         for index in 0..self.flows.len() {
             let flow = &mut self.flows[index];

@@ -187,6 +187,7 @@ impl<P: Payload> Subflow<P> {
     }
 
     /// Marks what the SACK blocks cover.
+    #[inline(never)]
     fn selective(&mut self, cx: &mut Context<'_>, segment: &Segment<P>, ack: u64, delivery: &mut Delivery) {
         let blocks = &segment.sack;
         delivery.dsack = self.dsack(cx, blocks, ack);
@@ -252,6 +253,7 @@ impl<P: Payload> Subflow<P> {
 
     /// The first block is a DSACK if it lies below the cumulative ACK or within the second (RFC 2883 4), and counts
     /// only if so much was sent twice (Linux's guard against duplicates that the network makes).
+    #[inline(never)]
     fn dsack(&mut self, cx: &Context<'_>, blocks: &SackBlocks, ack: u64) -> Option<Dsack> {
         let (left, right) = *blocks.as_slice().first()?;
         let (left, right) = (self.unfold_sack(left), self.unfold_sack(right));
@@ -277,6 +279,7 @@ impl<P: Payload> Subflow<P> {
         Some(Dsack { end: right, segments })
     }
 
+    #[inline(never)]
     fn mark_sacked(
         &mut self,
         cx: &mut Context<'_>,
@@ -369,6 +372,7 @@ impl<P: Payload> Subflow<P> {
     }
 
     /// The round-trip time by the timestamp that the segment echoes (RFC 7323 4); its clock ticks in milliseconds.
+    #[inline(never)]
     pub(super) fn timestamp_rtt(&self, cx: &Context<'_>, segment: &Segment<P>) -> Option<Nanos> {
         let stamp = segment.timestamps.filter(|stamp| self.timestamps && stamp.echo != 0)?;
         let ticks = self.timestamp(cx).wrapping_sub(stamp.echo);

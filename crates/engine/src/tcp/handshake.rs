@@ -66,6 +66,7 @@ impl<P: Payload> Subflow<P> {
         self.update_mss(cx);
     }
 
+    #[cold]
     fn complete_handshake(&mut self, cx: &mut Context<'_>, segment: &Segment<P>, outcome: &mut Outcome) {
         self.state = State::Established;
         self.snd_una = 1;
@@ -102,6 +103,7 @@ impl<P: Payload> Subflow<P> {
     }
 
     /// A segment in SYN-SENT (RFC 9293 3.10.7.3).
+    #[cold]
     pub(super) fn on_segment_syn_sent(&mut self, cx: &mut Context<'_>, segment: &Segment<P>) -> Outcome {
         let mut outcome = Outcome::default();
         let has_ack = segment.flags.contains(Flags::ACK);
@@ -138,6 +140,7 @@ impl<P: Payload> Subflow<P> {
     }
 
     /// The ACK that completes a passive or simultaneous open; false if it acknowledges anything else.
+    #[cold]
     pub(super) fn on_handshake_ack(
         &mut self,
         cx: &mut Context<'_>,
@@ -158,6 +161,7 @@ impl<P: Payload> Subflow<P> {
     }
 
     /// The SYN or SYN/ACK to send now, if one is due.
+    #[cold]
     pub(super) fn transmit_syn(
         &mut self,
         cx: &mut Context<'_>,

@@ -119,6 +119,7 @@ impl<P: Payload> Subflow<P> {
         !overtaken
     }
 
+    #[cold]
     fn drop_stale(&mut self, cx: &Context<'_>, segment: &Segment<P>, position: u64) {
         if segment.sequence_len() == 0 && position == self.rcv_nxt {
             // An old ACK, overtaken: nothing to say to it.
@@ -143,6 +144,7 @@ impl<P: Payload> Subflow<P> {
     }
 
     /// A SYN in a synchronised state.
+    #[cold]
     fn on_syn(&mut self, cx: &mut Context<'_>, segment: &Segment<P>, position: u64, outcome: &mut Outcome) {
         if self.state == State::SynReceived && position == 0 {
             if !segment.flags.contains(Flags::ACK) {
@@ -167,6 +169,7 @@ impl<P: Payload> Subflow<P> {
     }
 
     /// A segment outside the window.
+    #[cold]
     fn on_unacceptable(
         &mut self,
         cx: &mut Context<'_>,
@@ -215,6 +218,7 @@ impl<P: Payload> Subflow<P> {
     }
 
     /// Data that was received before: the sender hasn't heard, or mistook it for lost (RFC 2883).
+    #[cold]
     fn note_old_data(&mut self, cx: &Context<'_>, segment: &Segment<P>, position: u64) {
         let end = position.wrapping_add(segment.payload.len() as u64);
         if segment.payload.is_empty() || position >= self.rcv_nxt {
@@ -246,6 +250,7 @@ impl<P: Payload> Subflow<P> {
     }
 
     //= RFC 5961 7 challenge ACKs are rate-limited
+    #[cold]
     pub(super) fn challenge(&mut self, cx: &Context<'_>) {
         if cx.now >= self.challenge_at + SECOND {
             self.challenge_at = cx.now;
@@ -261,6 +266,7 @@ impl<P: Payload> Subflow<P> {
     }
 
     /// Congestion marks are echoed until the sender says that it has heard (RFC 3168 6.1.3).
+    #[cold]
     fn note_marks(&mut self, cx: &Context<'_>, segment: &Segment<P>) {
         if segment.flags.contains(Flags::CWR) {
             self.ece_pending = false;
@@ -349,6 +355,7 @@ impl<P: Payload> Subflow<P> {
     }
 
     //= RFC 5681 4.2 out of order, or it fills a gap: acknowledge at once
+    #[inline(never)]
     fn on_disorder(&mut self, position: u64, end: u64, payload: P, outcome: &mut Outcome) {
         self.ack_now = true;
         if end <= self.rcv_nxt {

@@ -13,6 +13,7 @@ impl<P: Payload> Subflow<P> {
     }
 
     /// Data waits for a closed window and nothing is in flight whose ACK could open it: arms the probe.
+    #[cold]
     pub(crate) fn await_window(&mut self, cx: &Context<'_>) {
         if self.probes_window() && self.rtx.is_empty() && self.timers.get(Timer::Persist).is_none() {
             // A zero window is probed (RFC 9293 MUST-36).
@@ -59,6 +60,7 @@ impl<P: Payload> Subflow<P> {
     }
 
     /// The peer is silent for too long.
+    #[cold]
     pub(super) fn give_up(&mut self, outcome: &mut Outcome) {
         self.counters.abort_on_timeout += 1;
         self.reset_pending = true;
@@ -67,6 +69,7 @@ impl<P: Payload> Subflow<P> {
     }
 
     /// The probe.
+    #[cold]
     pub(super) fn transmit_window_probe(
         &mut self,
         cx: &mut Context<'_>,

@@ -129,11 +129,17 @@ impl<P: Payload> Subflow<P> {
         Transmit { kind: Kind::Ack, tag: 0, ssn: self.snd_nxt as u32, retransmission: false, part: None }
     }
 
+    #[inline]
     fn add_sack(&mut self, segment: &mut Segment<P>, room: usize) {
-        let dsack = self.reassembly.dsack();
-        if !self.sack || (self.reassembly.is_empty() && dsack.is_none()) {
-            return;
+        if self.sack && !(self.reassembly.is_empty() && self.reassembly.dsack().is_none()) {
+            self.report(segment, room);
         }
+    }
+
+    /// What has arrived beyond what is in order.
+    #[inline(never)]
+    fn report(&mut self, segment: &mut Segment<P>, room: usize) {
+        let dsack = self.reassembly.dsack();
         if let Some((left, _)) = dsack {
             let old = left < self.rcv_nxt;
             self.counters.dsack_old_sent += u64::from(old);
@@ -144,6 +150,7 @@ impl<P: Payload> Subflow<P> {
         segment.sack = self.reassembly.sack_blocks(self.peer_isn, blocks);
     }
 
+    #[cold]
     fn transmit_reset(&mut self, cx: &mut Context<'_>, segment: &mut Segment<P>) -> Option<Transmit> {
         if !self.reset_pending {
             return None;
@@ -162,6 +169,7 @@ impl<P: Payload> Subflow<P> {
     }
 
     /// RST for an ACK of what was never sent, during the handshake (RFC 9293 3.10.7.3, 3.10.7.4).
+    #[cold]
     fn transmit_refusal(&mut self, segment: &mut Segment<P>) -> Option<Transmit> {
         let seq = self.refusal.take()?;
         self.counters.out_rsts += 1;
@@ -170,6 +178,7 @@ impl<P: Payload> Subflow<P> {
     }
 
     /// The first lost entry, if the windows admit it.
+    #[inline(never)]
     fn transmit_lost(
         &mut self,
         cx: &mut Context<'_>,
@@ -198,6 +207,7 @@ impl<P: Payload> Subflow<P> {
     }
 
     /// What is lost, again.
+    #[inline(never)]
     fn retransmit(&mut self, cx: &mut Context<'_>, index: usize, out: &mut Segment<P>) -> Transmit {
         let entry = self.rtx.get_mut(index);
         let segments = entry.segments;
@@ -221,6 +231,7 @@ impl<P: Payload> Subflow<P> {
     }
 
     /// An entry, again.
+    #[inline(never)]
     pub(super) fn send_again(
         &mut self,
         cx: &mut Context<'_>,
@@ -394,6 +405,7 @@ impl<P: Payload> Subflow<P> {
         Some(self.data_segment(cx, what, payload, out))
     }
 
+    #[cold]
     fn transmit_fin(&mut self, cx: &mut Context<'_>, out: &mut Segment<P>) -> Transmit {
         self.fin_sent = true;
         self.state = if self.state == State::CloseWait { State::LastAck } else { State::FinWait1 };

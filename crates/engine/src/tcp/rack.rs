@@ -84,6 +84,7 @@ impl Rack {
     }
 
     /// Step 4, first half: a round trip with a DSACK widens the window by a quarter of the least round-trip time.
+    #[cold]
     pub fn on_dsack(&mut self, snd_una: u64, snd_nxt: u64) {
         if self.dsack_round != 0 && snd_una >= self.dsack_round {
             self.dsack_round = 0;
@@ -123,6 +124,7 @@ impl Rack {
 
 impl<P: Payload> Subflow<P> {
     /// Step 5: marks what is lost, and arms the timer for what may soon be.
+    #[inline(never)]
     pub(super) fn detect_losses(&mut self, cx: &mut Context<'_>, outcome: &mut Outcome) {
         self.rack.advanced = false;
         self.timers.stop(Timer::Reorder);

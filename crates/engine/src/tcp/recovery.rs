@@ -70,6 +70,7 @@ impl<P: Payload> Subflow<P> {
     }
 
     /// An ACK that isn't plain progress in the open phase.
+    #[inline(never)]
     fn alert(
         &mut self,
         cx: &mut Context<'_>,

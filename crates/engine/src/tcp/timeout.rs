@@ -14,6 +14,7 @@ use super::{Context, Outcome, State, Subflow};
 
 impl<P: Payload> Subflow<P> {
     /// Time has passed; a call before the deadline does nothing.
+    #[inline(never)]
     pub fn on_timeout(&mut self, cx: &mut Context<'_>) -> Outcome {
         self.quiet = false;
         let mut outcome = Outcome::default();

@@ -45,6 +45,7 @@ impl<P: Payload> Subflow<P> {
     }
 
     /// The probe is due (RFC 8985 7.3): it goes out at the next opportunity, and the RTO counts from now.
+    #[cold]
     pub(super) fn on_probe_timer(&mut self, cx: &Context<'_>) {
         if self.rtx.is_empty() || self.tlp.high != 0 {
             return;
@@ -53,6 +54,7 @@ impl<P: Payload> Subflow<P> {
         self.arm_retransmit(cx);
     }
 
+    #[cold]
     pub(super) fn transmit_probe(&mut self, cx: &mut Context<'_>, out: &mut Segment<P>) -> Option<Transmit> {
         if self.rtx.is_empty() {
             return None;
@@ -85,6 +87,7 @@ impl<P: Payload> Subflow<P> {
     }
 
     /// What an ACK says of the probe (RFC 8985 7.4): whether it repaired a loss, which costs the window its half.
+    #[inline(never)]
     pub(super) fn on_probe_ack(&mut self, cx: &mut Context<'_>, ack: u64, delivery: &Delivery) {
         if ack < self.tlp.high {
             return;

@@ -68,6 +68,7 @@ impl<P: Payload> Subflow<P> {
     }
 
     /// The application, or the peer's window, left part of the window unused for an RTO.
+    #[cold]
     fn decay(&mut self, cx: &mut Context<'_>) {
         let used = self.usage.used.max(cx.tcp.initial_window);
         self.usage.restart(cx.now);
@@ -87,10 +88,14 @@ impl<P: Payload> Subflow<P> {
             return;
         }
         let idle = cx.now.saturating_sub(self.last_sent_at);
-        let rto = flow.rto.max(1);
-        if idle <= rto {
-            return;
+        if idle > flow.rto.max(1) {
+            self.restart(cx, idle);
         }
+    }
+
+    #[cold]
+    fn restart(&mut self, cx: &mut Context<'_>, idle: Nanos) {
+        let rto = cx.flows[cx.index].rto.max(1);
         let halvings = ((idle - 1) / rto).min(31) as u32;
         let initial = cx.tcp.initial_window;
         let flow = cx.flow();
