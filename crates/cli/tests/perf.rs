@@ -254,8 +254,12 @@ fn captures_and_logs_are_whole_files_with_reasons() {
     let [pcap, qlog] = files.each_ref().map(|file| file.to_str().expect("text"));
     let server = Server::start(&namespace, &["--once"]);
     let options = ["127.0.0.1", "--stack", "engine", "--size", "100 kB", "--scheduler", "blest", "--quiet"];
-    let output = client(&namespace, &[&options[..], &["--pcap", pcap, "--qlog", qlog]].concat());
+    let more = ["--pcap", pcap, "--qlog", qlog, "--flows", "3", "--counters"];
+    let output = client(&namespace, &[&options[..], &more].concat());
     assert_eq!(output.status.code(), Some(0), "{}", errors(&output));
+    // The peer's last words find somebody: a capture ends with an ACK, not with RST.
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.contains("TcpOutSegs") && !text.contains("TcpOutRsts"), "{text}");
     server.end();
     let log: Value = serde_json::from_str(&std::fs::read_to_string(&files[1]).expect("a log")).expect("JSON");
     let events = log["traces"][0]["events"].as_array().expect("events");

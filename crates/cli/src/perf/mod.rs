@@ -29,6 +29,9 @@ use crate::{Failure, evidence};
 const INTERRUPTED: u8 = 130;
 /// Buffers of the engine's connections: what 1 Gbit/s at 60 ms needs.
 const BUFFER: u64 = 8 << 20;
+/// The end waits so long for what the peer's last words ask of it: an ACK, where a connection that is forgotten would say
+/// RST. Not for segments of minutes ago: no port is used twice.
+const TIME_WAIT: u64 = 100_000_000;
 
 /// Throughput and latency between two endpoints, each the engine or the Linux kernel
 #[derive(Debug, Args)]
@@ -117,7 +120,7 @@ fn config(
     server: bool,
 ) -> ConnectionConfig {
     ConnectionConfig {
-        tcp: TcpConfig { time_wait: 0, ..TcpConfig::default() },
+        tcp: TcpConfig { time_wait: TIME_WAIT, ..TcpConfig::default() },
         multipath: !stack.tcp,
         checksum: false,
         send_buffer: BufferConfig::fixed(BUFFER),

@@ -5,6 +5,7 @@
 //! machine lacks a feature, the test says that it is skipped, and why.
 
 mod breakage;
+mod bridge;
 mod capture;
 mod control;
 mod fallback;

@@ -18,7 +18,7 @@ use crate::stage::{Order, PATIENCE, Setup, Stage, assert_pattern};
 const BYTES: u64 = 16 << 20;
 
 /// True, and says so, if one of these isn't installed.
-fn lacks(programs: &[&str]) -> bool {
+pub fn lacks(programs: &[&str]) -> bool {
     // Some have no option that does nothing: it is enough that they can be started.
     let missing = programs.iter().find(|name| {
         Command::new(name).arg("--help").stdout(Stdio::null()).stderr(Stdio::null()).status().is_err()
@@ -55,7 +55,7 @@ impl Drop for Folder {
 }
 
 /// A program that ends with this value.
-struct Running(Child);
+pub struct Running(pub Child);
 
 impl Drop for Running {
     fn drop(&mut self) {

@@ -230,6 +230,8 @@ pub struct Setup {
     pub commands: Vec<String>,
     /// Hash what the engine receives instead of keeping it.
     pub hash: bool,
+    /// The engine's program, if it is another than the one that takes orders.
+    pub app: Option<Box<dyn App>>,
 }
 
 impl Setup {
@@ -243,6 +245,7 @@ impl Setup {
             config: crate::harness::config(),
             commands: Vec::new(),
             hash: false,
+            app: None,
         }
     }
 }
@@ -298,7 +301,8 @@ impl Stage {
             block: (u64::MAX, Bytes::new()),
         };
         let endpoint = Endpoint::new(EndpointConfig::default(), OsEntropy::new());
-        let engine = End::Engine(Box::new(endpoint), Box::new(talk));
+        let app = setup.app.unwrap_or_else(|| Box::new(talk));
+        let engine = End::Engine(Box::new(endpoint), app);
         let (client, server) = match setup.engine {
             Side::Client => (engine, End::Kernel(end)),
             Side::Server => (End::Kernel(end), engine),
