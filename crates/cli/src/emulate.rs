@@ -9,6 +9,7 @@ use ropewalk_host::clock::Clock;
 use ropewalk_host::leftover::{self, Mark};
 use ropewalk_host::netns::{Namespace, become_root_of_own_user_namespace, kill_group};
 use ropewalk_host::network::{KernelEnd, PathConfig, Side, client_v4, server_v4};
+use ropewalk_host::perf::device::DEVICE_PREFIX;
 use ropewalk_host::tun::Offload;
 use ropewalk_host::world::{End, PathLinks, World};
 use ropewalk_lab::diagnostic::Diagnostic;
@@ -25,14 +26,17 @@ const PEER_PATIENCE: u64 = 3_000_000_000;
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "The program runs in a network namespace with one interface per path, addresses 10.127.0.2, 10.127.1.2, ...;
-the other side is 10.127.255.1. Everything is gone when the command ends, with what the program
-left in the background; what outlives a killed command is ended by the next.
+the other side is 10.127.255.1. The engine of `ropewalk perf` may be on either side, behind TUN devices of its own: as a
+server it is 10.126.0.2, as a client its i-th path goes over the i-th emulated one. Everything is gone when the command
+ends, with what the program left in the background; what outlives a killed command is ended by the next.
 
 Examples:
   ropewalk emulate --peer 'mptcpize run iperf3 -s -1' -- mptcpize run iperf3 -c 10.127.255.1 -t 5
   ropewalk emulate --scenario satellite-lte --peer 'python3 -m http.server 80' -- curl -so /dev/null -w '%{speed_download}\\n' http://10.127.255.1/file
   ropewalk emulate --path 'wifi: 50 Mbit/s, 20 ms' --path 'lte: 20 Mbit/s, 60 ms' -- ping -c 5 10.127.255.1
   ropewalk emulate --pcap run.pcapng --peer 'ropewalk perf server --once' -- ropewalk perf client 10.127.255.1
+  ropewalk emulate --peer 'ropewalk perf server --once' -- ropewalk perf client 10.127.255.1 --stack engine --paths 2 --scheduler blest
+  ropewalk emulate --peer 'ropewalk perf server --once --stack engine' -- ropewalk perf client 10.126.0.2 --reverse
   ropewalk emulate                                    # a shell behind Wi-Fi and LTE"
 )]
 pub(crate) struct Options {
@@ -106,7 +110,14 @@ fn wait_until_listening(namespace: &Namespace, peer: &mut Companion) -> Result<(
                     text.lines().skip(1).any(|line| line.split_whitespace().nth(3) == Some("0A"))
                 })
             };
-            Ok(listens("/proc/thread-self/net/tcp") || listens("/proc/thread-self/net/tcp6"))
+            // An engine's connections aren't the kernel's, but the route to it is there to be seen; what comes before it
+            // listens waits in its device.
+            let routed = |file: &str| {
+                std::fs::read_to_string(file)
+                    .is_ok_and(|text| text.split_whitespace().any(|word| word.starts_with(DEVICE_PREFIX)))
+            };
+            let engine = routed("/proc/thread-self/net/route") || routed("/proc/thread-self/net/ipv6_route");
+            Ok(engine || listens("/proc/thread-self/net/tcp") || listens("/proc/thread-self/net/tcp6"))
         });
         if listening.map_err(other)? {
             return Ok(());
@@ -149,6 +160,8 @@ pub(crate) fn run(registries: &Registries, options: &Options) -> Result<ExitCode
         .collect();
     let client = KernelEnd::new(Side::Client, &paths, Offload::Segmentation).map_err(other)?;
     let server = KernelEnd::new(Side::Server, &paths, Offload::Segmentation).map_err(other)?;
+    client.forward_for_engines(Side::Client).map_err(other)?;
+    server.forward_for_engines(Side::Server).map_err(other)?;
     let spawn = |mut command: Command| {
         command
             .env("ROPEWALK_SERVER", server_v4().to_string())

@@ -8,6 +8,8 @@
 //! |---|---|---|
 //! | client on path i | 10.127.i.2 | fd72:6f70:65:i::2 |
 //! | server | 10.127.255.1 | fd72:6f70:65:ff::1 |
+//! | an engine behind the client, its address i | 10.126.128+i.2 | fd72:6f70:65:7e80+i::2 |
+//! | an engine behind the server | 10.126.0.2 | |
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -38,6 +40,18 @@ pub fn server_v4() -> Ipv4Addr {
 pub fn server_v6() -> Ipv6Addr {
     Ipv6Addr::new(0xfd72, 0x6f70, 0x65, 0xff, 0, 0, 0, 1)
 }
+
+/// Address number `n` of an engine behind a kernel: servers count from 0, clients from [`ENGINE_CLIENT`].
+pub fn engine_address(n: u8, v6: bool) -> IpAddr {
+    if v6 {
+        Ipv6Addr::new(0xfd72, 0x6f70, 0x65, 0x7e00 | u16::from(n), 0, 0, 0, 2).into()
+    } else {
+        Ipv4Addr::new(10, 126, n, 2).into()
+    }
+}
+
+/// The first of the addresses of engines that are clients.
+pub const ENGINE_CLIENT: u8 = 128;
 
 /// Which of the two ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -143,6 +157,28 @@ impl KernelEnd {
                 if index < 4 {
                     ip(&format!("mptcp endpoint add {} dev {name} subflow{backup}", client_v6(index)))?;
                 }
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets engines be in the namespace, behind TUN devices of their own (see [`crate::perf::device`]): the kernel forwards
+    /// for them, each of a client's addresses over a path of its own.
+    ///
+    /// # Errors
+    /// If forwarding or a route can't be set; the message names the command.
+    pub fn forward_for_engines(&self, side: Side) -> io::Result<()> {
+        self.namespace.sysctl("net.ipv4.ip_forward", "1")?;
+        self.namespace.sysctl("net.ipv6.conf.all.forwarding", "1")?;
+        for (index, tun) in self.tuns.iter().enumerate().take(usize::from(u8::MAX - ENGINE_CLIENT)) {
+            for (family, length, v6) in [("", 32, false), ("-6 ", 128, true)] {
+                let address = engine_address(ENGINE_CLIENT + index as u8, v6);
+                let line = match side {
+                    Side::Client => format!("{family}rule add from {address} table {}", 100 + index),
+                    Side::Server => format!("{family}route add {address}/{length} dev {}", tun.name()),
+                };
+                let words: Vec<_> = line.split_whitespace().collect();
+                self.namespace.check("ip", &words)?;
             }
         }
         Ok(())

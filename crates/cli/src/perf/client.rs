@@ -29,6 +29,7 @@ const ECHO: u32 = 64;
   sudo ropewalk perf client 127.0.0.1 --stack engine --flows 2 --scheduler minrtt,blest --size '1 GB' --json
   sudo ropewalk perf client 127.0.0.1 --stack engine --time 1 --pcap run.pcapng --qlog run.qlog
   ropewalk emulate --scenario wifi-lte --peer 'ropewalk perf server --once' -- ropewalk perf client 10.127.255.1 --both
+  ropewalk emulate --peer 'ropewalk perf server --once' -- ropewalk perf client 10.127.255.1 --stack engine --paths 2 --scheduler blest
 
 Exit code: 0 if every flow ended well, 1 if not, 130 after Ctrl-C; what was measured until then is printed all the same.")]
 pub(crate) struct Options {

@@ -24,7 +24,8 @@ use crate::{Failure, evidence, output};
 #[command(after_help = "Examples:
   ropewalk perf server
   sudo ropewalk perf server --stack engine --scheduler blest      # listens on 10.126.0.2, behind a TUN device
-  ropewalk emulate --peer 'ropewalk perf server --once' -- ropewalk perf client 10.127.255.1")]
+  ropewalk emulate --peer 'ropewalk perf server --once' -- ropewalk perf client 10.127.255.1
+  ropewalk emulate --peer 'ropewalk perf server --once --stack engine' -- ropewalk perf client 10.126.0.2")]
 pub(crate) struct Options {
     #[command(flatten)]
     stack: StackOptions,

@@ -9,11 +9,13 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::netns::Namespace;
-use crate::network::KernelEnd;
+use crate::network::{ENGINE_CLIENT, KernelEnd, engine_address};
 use crate::tun::{Offload, Tun};
 
 /// Largest IP packet on a device.
 pub const MTU: u32 = 1500;
+/// What its names begin with.
+pub const DEVICE_PREFIX: &str = "rope";
 /// Most paths.
 pub const MOST_PATHS: usize = 8;
 
@@ -45,15 +47,6 @@ fn neighbour(address: IpAddr) -> IpAddr {
     }
 }
 
-/// The engine's address number `n`, unless others are given.
-fn default_address(n: u8, v6: bool) -> IpAddr {
-    if v6 {
-        Ipv6Addr::new(0xfd72, 0x6f70, 0x65, 0x7e00 | u16::from(n), 0, 0, 0, 2).into()
-    } else {
-        Ipv4Addr::new(10, 126, n, 2).into()
-    }
-}
-
 /// Whether a device of this namespace has the address.
 fn is_taken(address: IpAddr) -> bool {
     let mut all = nix::ifaddrs::getifaddrs().into_iter().flatten().filter_map(|one| one.address);
@@ -65,7 +58,7 @@ fn is_taken(address: IpAddr) -> bool {
 
 /// The first `count` free pairs from `first` on.
 fn free_addresses(first: u8, count: usize, v6: bool) -> io::Result<Vec<IpAddr>> {
-    let candidates = (first..=first.saturating_add(99)).map(|n| default_address(n, v6));
+    let candidates = (first..=first.saturating_add(99)).map(|n| engine_address(n, v6));
     let free: Vec<_> = candidates.filter(|address| !is_taken(neighbour(*address))).take(count).collect();
     if free.len() < count {
         return Err(io::Error::other("no address of 10.126.0.0/16 is free: give some with --address"));
@@ -76,7 +69,7 @@ fn free_addresses(first: u8, count: usize, v6: bool) -> io::Result<Vec<IpAddr>> 
 /// Makes a device of the first free name.
 fn create() -> io::Result<Tun> {
     for n in 0..=255u8 {
-        match Tun::create(&format!("rope{n}"), Offload::Segmentation) {
+        match Tun::create(&format!("{DEVICE_PREFIX}{n}"), Offload::Segmentation) {
             Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {}
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
                 return Err(io::Error::new(
@@ -99,7 +92,7 @@ impl Device {
     /// Without CAP_NET_ADMIN, or if an address is in use; the message names the command that failed.
     pub fn open(given: &[IpAddr], count: usize, v6: bool, server: bool) -> io::Result<Device> {
         let addresses = if given.is_empty() {
-            free_addresses(if server { 0 } else { 128 }, count, v6)?
+            free_addresses(if server { 0 } else { ENGINE_CLIENT }, count, v6)?
         } else {
             given.to_vec()
         };
@@ -139,7 +132,7 @@ mod tests {
     #[test]
     fn pairs_share_a_link() {
         let pair = |n, v6| {
-            let engine = default_address(n, v6);
+            let engine = engine_address(n, v6);
             (engine.to_string(), neighbour(engine).to_string())
         };
         assert_eq!(pair(0, false), ("10.126.0.2".into(), "10.126.0.3".into()));
