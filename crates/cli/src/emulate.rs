@@ -112,9 +112,11 @@ fn wait_until_listening(namespace: &Namespace, peer: &mut Companion) -> Result<(
             };
             // An engine's connections aren't the kernel's, but the route to it is there to be seen; what comes before it
             // listens waits in its device.
+            let is_device = |word: &str| {
+                word.strip_prefix(DEVICE_PREFIX).is_some_and(|number| number.parse::<u8>().is_ok())
+            };
             let routed = |file: &str| {
-                std::fs::read_to_string(file)
-                    .is_ok_and(|text| text.split_whitespace().any(|word| word.starts_with(DEVICE_PREFIX)))
+                std::fs::read_to_string(file).is_ok_and(|text| text.split_whitespace().any(is_device))
             };
             let engine = routed("/proc/thread-self/net/route") || routed("/proc/thread-self/net/ipv6_route");
             Ok(engine || listens("/proc/thread-self/net/tcp") || listens("/proc/thread-self/net/tcp6"))
