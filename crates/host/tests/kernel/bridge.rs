@@ -117,18 +117,14 @@ impl Bridge {
         while !pair.server_ended || !pair.outward.is_empty() {
             if pair.outward.is_empty() {
                 match pair.socket.read(&mut buffer) {
-                    Ok(0) => {
+                    Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                    // It may end while there is more for it: what still comes is taken, and counted.
+                    Ok(0) | Err(_) => {
                         pair.server_ended = true;
                         endpoint.shutdown(now, id);
                         break;
                     }
                     Ok(len) => pair.outward = Bytes::copy_from_slice(&buffer[..len]),
-                    Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-                    Err(_) => {
-                        pair.server_ended = true;
-                        endpoint.close(now, id);
-                        break;
-                    }
                 }
             }
             match endpoint.write(now, id, pair.outward.clone()) {
