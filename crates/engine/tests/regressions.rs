@@ -54,6 +54,7 @@ fn a_close_during_the_handshake_waits_for_it() {
     }
 }
 
+//= test RFC 9293 MUST-47
 #[test]
 fn a_close_with_unread_data_resets() {
     for multipath in [true, false] {
@@ -124,6 +125,7 @@ fn plain_tcp_probes_a_closed_window() {
     closes(&mut net);
 }
 
+//= test RFC 8684 3.1-5
 #[test]
 fn data_that_overtakes_the_keys_is_lost_and_not_a_fallback() {
     let mut net = Net::new("minrtt", "lia", vec![PathScript::clean(10)]);
@@ -247,6 +249,7 @@ fn a_segment_for_a_closed_subflow_is_reset() {
     closes(&mut net);
 }
 
+//= test RFC 8684 3.7-5
 //= test RFC 8684 3.7-4 3.7-8
 #[test]
 fn altered_data_on_a_lone_subflow_ends_in_an_infinite_mapping() {

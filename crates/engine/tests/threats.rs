@@ -178,6 +178,43 @@ fn refusals_that_nobody_sends_do_not_pile_up() {
     assert_eq!(net.take(1).len(), 1024);
 }
 
+/// Someone who saw the token but not the keys: each forged join is refused, its slot is free again, and the honest one
+/// still works.
+#[test]
+fn a_flood_of_joins_with_bad_hmacs_does_not_keep_the_honest_one_out() {
+    let mut net = Net::new("minrtt", "lia", two_paths());
+    let log = net.log();
+    // The honest join waits: its SYNs are lost for now.
+    let told = log.clone();
+    net.tamper = Some(Box::new(move |from, segment| {
+        told.borrow_mut().push((from, segment.clone()));
+        !matches!(join(segment), Some(MpJoin::Syn { .. }))
+    }));
+    net.transfer_some(20_000);
+    let token = log.borrow().iter().find_map(|(_, segment)| match segment.rare.as_deref()?.mp_join? {
+        MpJoin::Syn { token, .. } => Some(token),
+        _ => None,
+    });
+    let token = token.expect("a join");
+    for number in 1..2000 {
+        net.inject(1, join_syn(attacker(number), token));
+        let answer = net.take(1).remove(0);
+        assert!(answer.flags.contains(Flags::SYN), "{number}: {answer:?}");
+        let tuple = FourTuple::new(attacker(number), SERVER_ADDRESS);
+        let mut third = Segment::new(tuple, Seq(1001), answer.seq.plus(1), Flags::ACK);
+        third.rare_mut().mp_join = Some(MpJoin::Ack { hmac: [number as u8; 20] });
+        net.inject(1, third);
+        assert!(net.take(1).iter().any(|segment| segment.flags.contains(Flags::RST)), "{number}");
+    }
+    assert_eq!(net.counter(1, "MPTcpExtMPJoinAckHMacFailure"), 1999);
+    let server = net.ends[1].connection(net.server.expect("accepted")).expect("open");
+    assert!(server.flows().len() <= 10, "{} slots", server.flows().len());
+    net.tamper = None;
+    net.pass(5000);
+    assert_eq!(joined(&net, 1), 1);
+    unharmed(&mut net);
+}
+
 /// An announcement of an address by the server, with this HMAC.
 fn announcement(log: &Log, option: AddAddr) -> Segment<Bytes> {
     let mut segment = last_ack(log, 1);

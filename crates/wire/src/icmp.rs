@@ -210,6 +210,7 @@ mod tests {
         out[22..24].copy_from_slice(&checksum.to_be_bytes());
     }
 
+    //= test RFC 9293 MUST-54
     #[test]
     fn a_router_is_understood() {
         for (src, dst, router, mtu) in [
@@ -256,6 +257,7 @@ mod tests {
         assert_eq!(parse_icmp_too_big(&out), Err(ParseError::Mtu(67)));
     }
 
+    //= test RFC 9293 MUST-55 MUST-56
     #[test]
     fn other_messages_are_told_apart() {
         let packet = refused("10.0.0.1:4000", "10.0.1.1:80", 100);

@@ -97,6 +97,58 @@ fn options_of_tcp() {
     });
 }
 
+//= test RFC 9293 MUST-1 MUST-5 MUST-64
+/// After up to three no-operations, in a segment of any kind; and the window's highest bit is no sign.
+#[test]
+fn an_option_may_begin_at_any_octet_of_any_segment() {
+    for flags in
+        [Flags::SYN, Flags::SYN.with(Flags::ACK), Flags::ACK, Flags::ACK.with(Flags::FIN), Flags::RST]
+    {
+        for shift in 0..4 {
+            let mut segment = blank();
+            (segment.flags, segment.window) = (flags, 0x8001);
+            segment.payload = Bytes::from_static(b"data");
+            let mut packet = BytesMut::new();
+            encode_into(&segment, ChecksumMode::None, &mut packet).unwrap();
+            let mut options = [vec![1; shift], hex("080a 00000001 00000002")].concat();
+            options.resize(options.len().next_multiple_of(4), 0);
+            let mut longer = [&packet[..40], &options[..], &packet[40..]].concat();
+            longer[3] += options.len() as u8;
+            longer[32] += (options.len() / 4 * 16) as u8;
+            segment.timestamps = Some(Timestamps { value: 1, echo: 2 });
+            assert_eq!(parse(longer.into(), ParseMode::Trust), Ok(segment), "{flags:?}, {shift}");
+        }
+    }
+}
+
+//= test RFC 9293 MUST-69
+/// Whatever stands in them, options fill whole words, to the last octet with options and no-operations.
+#[test]
+fn options_fill_whole_words() {
+    for which in 0..64 {
+        let bit = |n: u32| which >> n & 1 == 1;
+        let mut segment = blank();
+        segment.timestamps = bit(0).then_some(Timestamps { value: 1, echo: 2 });
+        if bit(1) {
+            segment.sack.push(1, 2);
+        }
+        if bit(2) {
+            segment.dss = Some(Dss { data_ack: Some(5), ..Dss::default() });
+        }
+        let rare = segment.rare_mut();
+        (rare.sack_permitted, rare.window_scale) = (bit(3), bit(4).then_some(7));
+        rare.mp_prio = bit(5).then_some(MpPrio { backup: true });
+        let headers = encode_headers(&segment, ChecksumMode::None).expect("40 octets at most");
+        let offset = usize::from(headers[32] >> 4) * 4;
+        assert_eq!((offset, headers.len()), (20 + segment.options_len(), 20 + offset));
+        let again = parsed(&headers[40..]);
+        assert_eq!(
+            (again.timestamps, again.sack, again.dss),
+            (segment.timestamps, segment.sack, segment.dss)
+        );
+    }
+}
+
 #[test]
 fn mp_capable_in_all_its_lengths() {
     let syn = MpCapable { version: 1, hmac_sha256: true, ..MpCapable::default() };
@@ -203,6 +255,7 @@ fn the_short_ones() {
     rare("1e04 81 06", |rare| rare.mp_tcprst = Some(MpTcpRst { transient: true, reason: 6 }));
 }
 
+//= test RFC 9293 MUST-6
 #[test]
 fn malformed_options_are_ignored() {
     for (text, what) in [
@@ -243,6 +296,7 @@ fn malformed_options_are_ignored() {
     }
 }
 
+//= test RFC 9293 MUST-7
 #[test]
 fn a_list_that_cannot_be_followed_ends() {
     let mut expected = blank();
@@ -302,6 +356,7 @@ fn headers_that_are_wrong_in_themselves() {
     }
 }
 
+//= test RFC 9293 MUST-50
 #[test]
 fn ipv4_options_are_skipped() {
     let mut packet = BytesMut::new();

@@ -2,7 +2,9 @@
 //! with the places that bear their annotations. `UPDATE=1 cargo test -p ropewalk --test conformance` rewrites it.
 //!
 //! An annotation is a comment of its own line: `//= RFC 9293 MUST-8`, with more ids after it if one place does more
-//! than one thing, and words for the reader after them; `//= test RFC 9293 MUST-8` above a test.
+//! than one thing, and words for the reader after them; `//= test RFC 9293 MUST-8` above a test that fails when the
+//! statement is broken. What is done, or done in part, has a test; a line of the list that can't have one says why with
+//! `untested: ...`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -22,6 +24,8 @@ struct Requirement {
     words: String,
     /// "no: ..." or "partly: ...".
     remark: Option<String>,
+    /// Why there is no test.
+    untested: Option<String>,
 }
 
 /// A line of a list.
@@ -58,6 +62,13 @@ fn read_list(text: &str) -> Result<Vec<Line>, String> {
             None if fields.len() > 1 => fields.remove(0),
             None => return Err(format!("line {}: no level", number + 1)),
         };
+        let untested = match fields.last().and_then(|last| last.strip_prefix("untested: ")) {
+            Some(reason) => {
+                fields.pop();
+                Some(reason.to_string())
+            }
+            None => None,
+        };
         let (words, remark) = match fields[..] {
             [words] => (words, None),
             [words, remark] if remark.starts_with("no: ") || remark.starts_with("partly: ") => {
@@ -66,7 +77,7 @@ fn read_list(text: &str) -> Result<Vec<Line>, String> {
             _ => return Err(format!("line {}: `{line}`", number + 1)),
         };
         let (id, level, words) = (id.to_string(), level.to_string(), words.to_string());
-        lines.push(Line::Requirement(Requirement { id, level, words, remark }));
+        lines.push(Line::Requirement(Requirement { id, level, words, remark, untested }));
     }
     Ok(lines)
 }
@@ -204,7 +215,7 @@ fn row(
     requirement: &Requirement,
     [done, tested]: &[BTreeSet<String>; 2],
 ) {
-    let Requirement { id, level, words, remark } = requirement;
+    let Requirement { id, level, words, remark, untested } = requirement;
     let place = match remark {
         Some(remark) if remark.starts_with("no: ") => {
             if !done.is_empty() {
@@ -219,7 +230,23 @@ fn row(
         Some(remark) => format!("{}<br>{}", links(done), remark),
         None => links(done),
     };
-    let _ = writeln!(text, "| {id} | {level} | {words} | {place} | {} |", links(tested));
+    let undone = remark.as_ref().is_some_and(|remark| remark.starts_with("no: "));
+    let test = match untested {
+        Some(reason) if tested.is_empty() && !undone => format!("none, because: {reason}"),
+        Some(_) => {
+            wrong.push(format!("RFC {rfc} {id} says why it has no test, and has {tested:?} or isn't done"));
+            String::new()
+        }
+        None => {
+            if tested.is_empty() && !undone {
+                wrong.push(format!(
+                    "RFC {rfc} {id} has neither a test nor a reason why not (`untested: ...`)"
+                ));
+            }
+            links(tested)
+        }
+    };
+    let _ = writeln!(text, "| {id} | {level} | {words} | {place} | {test} |");
 }
 
 #[test]
@@ -249,10 +276,11 @@ fn annotations_and_lists_are_read() {
     assert_eq!(annotation("//= RFC 7323 2.3 a shift"), Some(("7323", vec![], false)));
     assert_eq!(annotation("// RFC 9293 MUST-8"), None);
     let list =
-        read_list("# title\n## Part\nMUST-1 | words | no: reason\n3.1-1 | MAY | words\n").expect("valid");
+        read_list("# title\n## Part\nMUST-1 | words | no: reason\n3.1-1 | MAY | words | untested: reason\n")
+            .expect("valid");
     assert_eq!(list.len(), 3);
     assert!(matches!(&list[1], Line::Requirement(r) if r.level == "MUST" && r.remark.is_some()));
-    assert!(matches!(&list[2], Line::Requirement(r) if r.level == "MAY" && r.remark.is_none()));
+    assert!(matches!(&list[2], Line::Requirement(r) if r.level == "MAY" && r.untested.is_some()));
     for bad in ["MUST-1 | words | perhaps", "3.1-1", "MUST-1"] {
         assert!(read_list(bad).is_err(), "{bad}");
     }
@@ -265,16 +293,25 @@ fn contradictions_are_found() {
         level: "MUST".into(),
         words: "words".into(),
         remark: remark.map(str::to_string),
+        untested: None,
     };
     let files = |name: &str| BTreeSet::from([name.to_string()]);
-    let wrong = |remark, found: [BTreeSet<String>; 2]| {
+    let count = |requirement: Requirement, found: [BTreeSet<String>; 2]| {
         let (mut text, mut wrong) = (String::new(), Vec::new());
-        row(&mut text, &mut wrong, "9293", &requirement(remark), &found);
+        row(&mut text, &mut wrong, "9293", &requirement, &found);
         wrong.len()
     };
-    assert_eq!(wrong(None, [files("a.rs"), BTreeSet::new()]), 0);
-    assert_eq!(wrong(None, [BTreeSet::new(), files("a.rs")]), 1);
+    let wrong = |remark, found| count(requirement(remark), found);
+    let both = || [files("a.rs"), files("b.rs")];
+    assert_eq!(wrong(None, both()), 0);
+    assert_eq!(wrong(None, [files("a.rs"), BTreeSet::new()]), 1, "no test");
+    assert_eq!(wrong(None, [BTreeSet::new(), files("a.rs")]), 1, "no code");
     assert_eq!(wrong(Some("no: reason"), [files("a.rs"), BTreeSet::new()]), 1);
     assert_eq!(wrong(Some("no: reason"), Default::default()), 0);
-    assert_eq!(wrong(Some("partly: reason"), Default::default()), 1);
+    assert_eq!(wrong(Some("partly: reason"), Default::default()), 2);
+    assert_eq!(wrong(Some("partly: reason"), both()), 0);
+    let untested = |remark| Requirement { untested: Some("reason".into()), ..requirement(remark) };
+    assert_eq!(count(untested(None), [files("a.rs"), BTreeSet::new()]), 0);
+    assert_eq!(count(untested(None), both()), 1, "a test and a reason why there is none");
+    assert_eq!(count(untested(Some("no: reason")), Default::default()), 1);
 }

@@ -417,7 +417,6 @@ impl<P: Payload> Connection<P> {
         }
     }
 
-    //= RFC 9293 MUST-39
     /// Tells the peer when reading opened the window a good deal (RFC 9293 3.8.6.2.2).
     fn window_update(&mut self) {
         let window = self.receive.window();

@@ -1,8 +1,6 @@
 //! Control: addresses (RFC 8684 3.4), priority (3.3.8), failure (3.7), FASTCLOSE (3.5); opening, refusing and
 //! removing subflows; the connection's timers.
 
-//= RFC 8684 3.2-12
-
 use std::net::SocketAddr;
 
 use ropewalk_wire::{AddAddr, FourTuple, MpJoin, Payload, RareOptions, Segment};
@@ -219,6 +217,7 @@ impl<P: Payload> Connection<P> {
     pub(crate) fn request_join(&mut self, request: JoinRequest) {
         if self.mode == Mode::Multipath
             && !self.is_failing()
+            //= RFC 8684 3.2-12
             && self.joins_opened < self.config.path_manager.subflows
         {
             self.joins_opened += 1;
@@ -275,6 +274,7 @@ impl<P: Payload> Connection<P> {
         if self.mode != Mode::Multipath
             || self.dead
             || self.is_failing()
+            //= RFC 8684 3.2-12
             || self.joined() >= usize::from(self.config.path_manager.subflows)
         {
             return None;

@@ -1,8 +1,6 @@
 //! Segments in: options first told apart, then TCP's processing, then what the options and the data mean at
 //! connection level (RFC 8684 3.1 to 3.4).
 
-//= RFC 8684 3.3.5-1 3.3.1-5
-
 use ropewalk_wire::{Dss, DssMapping, Flags, MpJoin, Payload, RareOptions, Segment, Seq};
 
 use super::connection::{Connection, Failing, Join, Mode, Role, Strand};
@@ -480,6 +478,7 @@ impl<P: Payload> Connection<P> {
 
     pub(crate) fn data_acknowledged(&mut self, now: Nanos, acked: u64, window: Option<u64>) {
         if let Some(window) = window {
+            //= RFC 8684 3.3.5-1 3.3.1-5 relative to the DATA_ACK; the rightmost edge counts
             let edge = acked + window;
             if edge > self.send.window_end {
                 let was_blocked = self.send.window_left() == 0;

@@ -161,6 +161,24 @@ mod tests {
         assert!(matches!(mappings.place(301, data).0, Placed::Unmapped(_)));
     }
 
+    //= test RFC 8684 3.3.1-1 3.3.1-2
+    #[test]
+    fn a_repeat_changes_nothing_and_a_contradiction_neither() {
+        let mut mappings = Mappings::default();
+        for declared in [mapping(1, 1000, 100), mapping(101, 1100, 100)] {
+            mappings.add(declared, 1);
+            mappings.add(declared, 1);
+            mappings.add(Mapping { offset: declared.offset + 7000, ..declared }, 1);
+            mappings.add(Mapping { offset: 9000, len: 50, ..declared }, 1);
+        }
+        let data = Bytes::from(vec![0; 100]);
+        assert_eq!(offset(mappings.place(1, data.clone()).0), Some((1000, 100)));
+        assert_eq!(offset(mappings.place(101, data.clone()).0), Some((1100, 100)));
+        // What is already in order isn't mapped again.
+        mappings.add(mapping(101, 8000, 100), 201);
+        assert!(matches!(mappings.place(201, data).0, Placed::Unmapped(_)));
+    }
+
     #[test]
     fn merged_segments_are_cut_where_mappings_end() {
         let mut mappings = Mappings::default();

@@ -1,9 +1,6 @@
 //! Segments out: what subflows must send, then reinjections, then what the scheduler chooses; each with the options
 //! that Multipath TCP adds (RFC 8684 3.1 to 3.7).
 
-//= RFC 8684 3.3.3-2
-//= RFC 8684 3.7-6
-
 use ropewalk_wire::{
     Dss, DssMapping, FastClose, MpCapable, MpFail, MpJoin, MpPrio, MpTcpRst, Payload, RemoveAddr, Segment,
 };
@@ -156,6 +153,7 @@ impl<P: Payload> Connection<P> {
             let edge = self.receive.next + strand.tcp.window_out(segment.flags, segment.window);
             self.receive.advertised_end = self.receive.advertised_end.max(edge);
         }
+        //= RFC 8684 3.7-6
         if self.mode == Mode::Plain {
             if kind == Kind::Ack {
                 self.decorate_plain(index, segment);
@@ -346,6 +344,7 @@ impl<P: Payload> Connection<P> {
         let fin = self.send.closed && !self.send.fin_acked && self.send.unsent() == 0;
         // DATA_FIN takes the space of any other option: it goes on an ACK of its own, after this one.
         if fin && !control {
+            //= RFC 8684 3.3.3-2
             // DATA_FIN without data: a mapping of length 1 with subflow sequence 0 (RFC 8684 3.3.3).
             let dsn = local_key.idsn.wrapping_add(1).wrapping_add(self.send.written);
             let checksum = self.checksum.then(|| ropewalk_wire::checksum::dss_checksum(dsn, 0, 1, 0));

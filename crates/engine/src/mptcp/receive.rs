@@ -1,8 +1,6 @@
 //! The connection-level receive side: the out-of-order queue, what waits for the application, and the window
 //! (RFC 8684 3.3.1, 3.3.2).
 
-//= RFC 9293 SHLD-14
-
 use ropewalk_wire::Payload;
 
 use crate::Nanos;
@@ -283,6 +281,20 @@ mod tests {
         assert_eq!(side.read(4).unwrap(), "0123");
         assert_eq!(side.read(100).unwrap(), "456789");
         assert!(side.read(1).is_none());
+    }
+
+    //= test RFC 8684 3.3.2-2
+    /// All that the window allowed comes in the worst order, after the buffer's limit has fallen.
+    #[test]
+    fn what_was_offered_is_taken() {
+        let mut side = side();
+        assert_eq!(side.window(), 1000);
+        side.advertised_end = 1000;
+        side.limit = 100;
+        for piece in (0..10).rev() {
+            side.insert(0, piece * 100, Bytes::from(vec![piece as u8; 100]));
+        }
+        assert_eq!((side.next, side.duplicate_bytes), (1000, 0));
     }
 
     #[test]

@@ -1,9 +1,6 @@
 //! Acknowledgements: cumulative and selective (RFC 5681, RFC 2018, RFC 2883), the round-trip and delivery-rate
 //! samples that they give, and the growth of the window.
 
-//= RFC 9293 MUST-34 a window of any size may follow: sums saturate
-//= RFC 9293 MUST-18
-
 use ropewalk_wire::{Flags, Payload, SackBlocks, Segment, Seq};
 
 use super::rate::Sample;
@@ -123,6 +120,7 @@ impl<P: Payload> Subflow<P> {
         {
             return false;
         }
+        //= RFC 9293 MUST-34 smaller or larger than the last
         let window = u64::from(segment.window) << self.peer_shift;
         let moved = window != self.snd_wnd;
         if window > 0 && self.persist_backoff + u32::from(self.snd_wnd == 0) > 0 {
@@ -353,6 +351,7 @@ impl<P: Payload> Subflow<P> {
     #[inline]
     fn sample(&mut self, cx: &mut Context<'_>, segment: &Segment<P>, delivery: &mut Delivery) {
         let now = cx.now;
+        //= RFC 9293 MUST-18
         // Karn: what was sent again gives no sample, but a timestamp can tell which transmission arrived.
         let mut rtt = if delivery.over_retransmission { None } else { delivery.first_rtt };
         rtt = rtt.or(delivery.sacked_rtt);

@@ -137,8 +137,7 @@ impl<P: Payload> Subflow<P> {
     #[inline]
     pub(super) fn schedule_ack(&mut self, cx: &Context<'_>) {
         let delack = &self.delack;
-        // At least every second full-sized segment (RFC 9293 SHLD-18).
-        // RFC 9293 SHLD-19.
+        //= RFC 9293 SHLD-18 SHLD-19 at least every second full-sized segment
         if self.rcv_nxt - self.last_ack_sent > u64::from(delack.mss)
             || (delack.quick > 0 && !delack.pingpong)
             || delack.pushed >= 2
@@ -154,7 +153,7 @@ impl<P: Payload> Subflow<P> {
             let longest = if delack.pingpong || delack.pushed > 0 { LONGEST } else { 500 * MILLISECOND };
             wait = wait.min(if srtt == 0 { longest } else { srtt.max(least).min(longest) });
         }
-        // Less than half a second (RFC 9293 MUST-40).
+        //= RFC 9293 MUST-40 less than half a second
         let wait = wait.min(LONGEST);
         let at = cx.now + wait;
         match self.timers.get(Timer::DelayedAck) {

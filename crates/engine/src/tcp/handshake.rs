@@ -1,7 +1,5 @@
 //! Opening: active, passive and simultaneous (RFC 9293 3.5, 3.10.7.3), with the options that are negotiated there.
 
-//= RFC 9293 SHLD-5 MUST-65 on every SYN, on nothing else
-
 use ropewalk_wire::{Ecn, Flags, FourTuple, Payload, RareOptions, Segment, Timestamps};
 
 use super::rate::RateState;
@@ -185,7 +183,7 @@ impl<P: Payload> Subflow<P> {
         segment.window = cx.shared.receive_window.min(65_535) as u16;
         let own_mss = self.own_mss();
         let options = segment.rare_mut();
-        //= RFC 9293 MUST-14 send an MSS option
+        //= RFC 9293 MUST-14 SHLD-5 MUST-65 an MSS option on every SYN, on nothing else
         options.mss = Some(own_mss);
         let agreed = |ours: bool, theirs: bool| ours && (!answer || theirs);
         if agreed(cx.tcp.window_scaling, self.window_scaling) {

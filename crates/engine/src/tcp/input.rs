@@ -1,9 +1,5 @@
 //! Segment arrival in the synchronised states (RFC 9293 3.10.7.4), PAWS (RFC 7323 5) and RFC 5961's checks.
 
-//= RFC 9293 SHLD-31
-//= RFC 9293 SHLD-18 SHLD-19
-//= RFC 9293 SHLD-8
-
 use ropewalk_wire::{Ecn, Flags, Payload, Segment};
 
 use super::timer::Timer;
@@ -275,6 +271,7 @@ impl<P: Payload> Subflow<P> {
                 self.ack_now = true;
             }
         }
+        //= RFC 9293 SHLD-8
         if segment.ecn == Ecn::Ce && !self.ece_pending {
             self.ece_pending = true;
             self.quick_ack_mode(cx, QUICK_AFTER_MARK);
@@ -363,6 +360,7 @@ impl<P: Payload> Subflow<P> {
             return;
         }
         if position > self.rcv_nxt {
+            //= RFC 9293 SHLD-31
             self.counters.ofo_queue += 1;
             self.reassembly.insert(position, payload);
             return;

@@ -13,10 +13,8 @@ use crate::Nanos;
 ///
 /// Two incarnations of one connection move on with the clock; different connections share nothing that
 /// could be learnt from one and used against another.
-//= RFC 9293 MUST-8
-//= RFC 9293 MUST-9
-//= RFC 9293 SHLD-1
 pub fn keyed_isn(secret: &[u8; 32], tuple: &FourTuple, now: Nanos) -> u32 {
+    //= RFC 9293 MUST-8 MUST-9 SHLD-1 a clock, and a keyed function of the four-tuple
     let clock = (now / 4_000) as u32;
     clock.wrapping_add(keyed_hash(secret, b"isn", tuple))
 }

@@ -16,9 +16,7 @@ impl<P: Payload> Subflow<P> {
     #[cold]
     pub(crate) fn await_window(&mut self, cx: &Context<'_>) {
         if self.probes_window() && self.rtx.is_empty() && self.timers.get(Timer::Persist).is_none() {
-            // A zero window is probed (RFC 9293 MUST-36).
-            // The first probe after a retransmission timeout (RFC 9293 SHLD-29).
-            // And then with increasing intervals (RFC 9293 SHLD-30).
+            //= RFC 9293 MUST-35 MUST-36 SHLD-29 SHLD-30 first after a timeout, then at increasing intervals
             let base = cx.flows[cx.index].rto.max(cx.tcp.min_rto);
             let wait = base.saturating_mul(1 << self.persist_backoff.min(16)).min(cx.tcp.max_rto);
             self.timers.set(Timer::Persist, cx.now + wait);
@@ -47,8 +45,10 @@ impl<P: Payload> Subflow<P> {
             return;
         }
         let silent = cx.now.saturating_sub(self.received_at);
+        //= RFC 9293 MUST-26
         if silent < idle {
             self.timers.set(Timer::Idle, cx.now + idle - silent);
+        //= RFC 9293 MUST-29
         } else if self.probes_out >= cx.tcp.keep_alive_probes {
             self.give_up(outcome);
         } else {
@@ -76,6 +76,7 @@ impl<P: Payload> Subflow<P> {
         segment: &mut Segment<P>,
     ) -> Transmit {
         self.counters.window_probes += 1;
+        //= RFC 9293 SHLD-12
         self.segment(cx, self.snd_una.saturating_sub(1), Flags::default(), segment);
         Transmit { kind: Kind::Ack, tag: 0, ssn: self.snd_una as u32, retransmission: false, part: None }
     }

@@ -5,8 +5,6 @@
 //! byte) and a few numbers that the connection hands in with [`Context`]. Positions are 64-bit and never wrap:
 //! position 0 is the SYN, data starts at 1; they are unfolded from the wire's 32 bits in one place each way.
 
-//= RFC 9293 MUST-16
-
 mod ack;
 mod delack;
 mod handshake;
@@ -524,6 +522,7 @@ impl<P: Payload> Subflow<P> {
     /// Payload bytes per segment, after all options.
     fn update_mss(&mut self, cx: &mut Context<'_>) {
         let ip = if self.tuple.src.is_ipv4() { 20 } else { 40 };
+        //= RFC 9293 MUST-16
         let most = self.path_mtu.saturating_sub(ip + 20).min(self.peer_mss);
         let options = if self.timestamps { 12 } else { 0 } + u32::from(cx.shared.data_option_len);
         cx.flow().mss = most.saturating_sub(options).max(48);

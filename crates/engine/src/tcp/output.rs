@@ -1,9 +1,5 @@
 //! What is sent, and in which order: SYN, RST, retransmissions, new data, FIN, probes, ACKs (RFC 9293 3.8).
 
-//= RFC 9293 MUST-35 MUST-36 SHLD-29 SHLD-30
-//= RFC 9293 SHLD-16
-//= RFC 9293 SHLD-12
-
 use ropewalk_wire::{Ecn, Flags, Payload, Segment, Seq, Timestamps};
 
 use super::scoreboard::{APP_LIMITED, EVER_RETRANS, Entry, FIN, LOST, RETRANS};
@@ -194,6 +190,7 @@ impl<P: Payload> Subflow<P> {
         let edge = self.window_edge(cx);
         let entry = self.rtx.get(index)?;
         // The peer took its window back: only the first segment may still go, as a probe (RFC 9293 3.8.6).
+        //= RFC 9293 SHLD-16
         if entry.position >= edge && entry.position != self.snd_una {
             return None;
         }

@@ -1,12 +1,6 @@
 //! What happens when a deadline passes: retransmission timeout (RFC 6298 5), tail loss probe (RFC 8985 7), delayed
 //! ACK, zero-window probe, keep-alive, the end of TIME-WAIT.
 
-//= RFC 9293 MUST-26
-//= RFC 9293 MUST-29
-//= RFC 9293 MUST-22
-//= RFC 9293 MUST-20 SHLD-11
-//= RFC 9293 MUST-19
-
 use ropewalk_wire::Payload;
 
 use super::timer::Timer;
@@ -53,6 +47,7 @@ impl<P: Payload> Subflow<P> {
             State::SynSent | State::SynReceived => {
                 self.backoff += 1;
                 self.note_timeout(cx, outcome);
+                //= RFC 9293 MUST-22
                 if self.backoff > cx.tcp.syn_retries {
                     self.counters.abort_on_timeout += 1;
                     self.become_closed();
@@ -74,14 +69,14 @@ impl<P: Payload> Subflow<P> {
                 }
                 self.note_timeout(cx, outcome);
                 if self.retransmits >= cx.tcp.retries {
-                    //= RFC 9293 MUST-20 give up at R2
+                    //= RFC 9293 MUST-20 SHLD-11 give up at R2
                     self.give_up(outcome);
                     return;
                 }
                 self.suspect_black_hole(cx);
                 self.enter_loss(cx, outcome);
                 self.retransmits += 1;
-                //= RFC 6298 5.5 back off the timer
+                //= RFC 9293 MUST-19 back off the timer (RFC 6298 5.5)
                 self.backoff += 1;
                 self.arm_retransmit(cx);
                 self.timers.stop(Timer::Probe);

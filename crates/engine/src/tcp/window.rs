@@ -11,12 +11,11 @@ use super::{Context, Subflow};
 /// Least step of the right edge: a segment of the usual size, or half of a small buffer.
 const SEGMENT: u64 = 1460;
 
-// Silly window avoidance in the receiver (RFC 9293 MUST-39).
 /// The window to advertise with `room` for more bytes, when `told` are left of what was promised and the whole buffer
 /// takes `limit`.
 #[inline]
 pub(crate) fn next_window(told: u64, room: u64, limit: u64) -> u64 {
-    // The window is not shrunk (RFC 9293 SHLD-14).
+    //= RFC 9293 MUST-39 SHLD-14 by a segment or half the buffer, and never back
     if room >= told + SEGMENT.min(limit / 2) { room } else { told }
 }
 
@@ -48,7 +47,7 @@ impl<P: Payload> Subflow<P> {
 mod tests {
     use super::{next_window, scaled};
 
-    // RFC 9293 MUST-39.
+    //= test RFC 9293 MUST-39
     #[test]
     fn the_edge_moves_by_a_segment_or_half_the_buffer_or_not_at_all() {
         assert_eq!(next_window(0, 60_000, 60_000), 60_000);

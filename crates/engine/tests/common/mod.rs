@@ -12,7 +12,7 @@ use ropewalk_engine::config::{
 use ropewalk_engine::endpoint::{ConnectionId, Endpoint};
 use ropewalk_engine::mptcp::Event;
 use ropewalk_engine::{Entropy, Nanos, PathId, congestion, scheduler};
-use ropewalk_wire::{Payload, Segment};
+use ropewalk_wire::{Payload, Segment, Seq};
 
 /// SplitMix64: enough for a test's dice.
 #[derive(Clone, Debug)]
@@ -95,6 +95,8 @@ pub struct Net {
     pub tamper: Option<Tamper>,
     /// Whether each end's application reads.
     pub reads: [bool; 2],
+    /// Whether nobody listens to an end's events.
+    pub deaf: [bool; 2],
     pub packets: u64,
     pub steps: u64,
     wire: BTreeMap<(Nanos, u64), (usize, PathId, Segment<Bytes>)>,
@@ -170,6 +172,7 @@ impl Net {
             saw_checksum: false,
             tamper: None,
             reads: [true; 2],
+            deaf: [false; 2],
             packets: 0,
             steps: 0,
             wire: BTreeMap::new(),
@@ -207,6 +210,24 @@ impl Net {
     pub fn take(&mut self, from: usize) -> Vec<Segment<Bytes>> {
         let now = self.now;
         std::iter::from_fn(|| self.ends[from].poll_transmit(now, 1)).map(|(_, segment)| segment).collect()
+    }
+
+    /// The number after the last that an end has used on its first subflow.
+    pub fn next_seq(&self, log: &Log, from: usize) -> Seq {
+        let log = log.borrow();
+        let first = log[0].1.tuple;
+        let own = if from == 0 { first } else { first.reversed() };
+        let sent = log.iter().filter(|(end, segment)| *end == from && segment.tuple == own);
+        let ends = sent.map(|(_, segment)| segment.seq.plus(segment.sequence_len()));
+        ends.reduce(|a, b| if (b.0.wrapping_sub(a.0) as i32) > 0 { b } else { a }).expect("some were sent")
+    }
+
+    /// Another client in the first one's place, with keys and numbers of its own.
+    pub fn reseed_client(&mut self, seed: u64) {
+        let settings = Arc::new(config("roundrobin", "lia", self.paths.len()));
+        self.ends[0] = Endpoint::new(EndpointConfig::default(), Dice(seed));
+        let local = SocketAddr::new(client_address(0), 0);
+        self.client = self.ends[0].connect(0, PathId(0), local, SERVER, settings).unwrap();
     }
 
     /// One of the kernel's counters of an end.
@@ -277,7 +298,9 @@ impl Net {
             }
         }
         for end in 0..2 {
-            while let Some((id, event)) = self.ends[end].poll_event() {
+            while !self.deaf[end]
+                && let Some((id, event)) = self.ends[end].poll_event()
+            {
                 if let Event::Accepted { .. } = event {
                     self.server = Some(id);
                 }

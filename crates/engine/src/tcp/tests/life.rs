@@ -12,6 +12,7 @@ fn pair() -> Pair {
     pair
 }
 
+//= test RFC 9293 MUST-13
 //= test RFC 9293 3.6 figure 12
 #[test]
 fn a_normal_close() {
@@ -40,6 +41,7 @@ fn a_simultaneous_close() {
     assert_eq!(pair.states(), (State::TimeWait, State::TimeWait));
 }
 
+//= test RFC 9293 MUST-10
 //= test RFC 9293 3.5 figure 7
 /// Both open at once: SYNs cross, both answer with SYN/ACK, both are open.
 #[test]
@@ -92,6 +94,7 @@ fn the_passive_side_refuses_and_repeats() {
     assert_eq!(server.state(), State::Established);
 }
 
+//= test RFC 9293 MUST-18
 /// After a repeated SYN without timestamps nothing is known of the round trip: three seconds (RFC 6298 5.7).
 #[test]
 fn a_repeated_syn_gives_no_sample() {

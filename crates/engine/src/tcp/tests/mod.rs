@@ -4,4 +4,5 @@ mod life;
 mod probes;
 mod receive;
 mod recovery;
+mod requirements;
 mod undo;

@@ -13,9 +13,7 @@ fn close_window(end: &mut End, ack: u64) {
     end.receive(segment);
 }
 
-// RFC 9293 MUST-36.
-// RFC 9293 SHLD-29.
-// RFC 9293 SHLD-30.
+//= test RFC 9293 MUST-36 SHLD-29 SHLD-30
 /// A closed window is probed after an RTO and then at doubling intervals, for as long as the peer answers.
 #[test]
 fn a_closed_window_is_probed_with_backoff() {
@@ -54,7 +52,7 @@ fn unanswered_probes_give_up() {
     assert_eq!((end.state(), end.subflow.counters().abort_on_timeout), (State::Closed, 1));
 }
 
-// RFC 9293 MUST-38.
+//= test RFC 9293 MUST-38
 /// A window smaller than a segment isn't filled while data is in flight.
 #[test]
 fn a_sliver_of_window_is_not_filled() {
@@ -66,6 +64,7 @@ fn a_sliver_of_window_is_not_filled() {
     assert_eq!(end.sent_data(), [(1, 1000)]);
 }
 
+//= test RFC 9293 MUST-34 MUST-35
 /// The peer took back what it had offered: of what is lost only the first is sent again.
 #[test]
 fn a_window_that_shrinks_is_survived() {
@@ -79,7 +78,7 @@ fn a_window_that_shrinks_is_survived() {
     assert_eq!(end.flow().packets_out, 0);
 }
 
-// RFC 9293 MUST-26.
+//= test RFC 9293 MUST-24 MUST-26 MUST-27 MUST-28 MUST-29 SHLD-12
 /// Keep-alives: after the idle time, at intervals, and then the connection is given up.
 #[test]
 fn a_silent_peer_is_probed_and_given_up() {
@@ -100,7 +99,7 @@ fn a_silent_peer_is_probed_and_given_up() {
     assert_eq!((end.state(), end.subflow.counters().keep_alives), (State::Closed, 4));
 }
 
-// RFC 9293 MUST-20.
+//= test RFC 9293 MUST-20 MUST-21
 #[test]
 fn exhausted_retries_reset_the_connection() {
     let tcp = TcpConfig { retries: 4, tail_loss_probe: false, ..plain_config() };
@@ -112,6 +111,7 @@ fn exhausted_retries_reset_the_connection() {
     assert_eq!((end.state(), end.subflow.counters().abort_on_timeout), (State::Closed, 1));
 }
 
+//= test RFC 9293 MUST-22
 #[test]
 fn an_unanswered_syn_gives_up_in_silence() {
     let mut end = End::client(TcpConfig { syn_retries: 2, ..plain_config() });
@@ -121,6 +121,7 @@ fn an_unanswered_syn_gives_up_in_silence() {
     assert_eq!((end.state(), end.subflow.counters().syn_retrans), (State::Closed, 2));
 }
 
+//= test RFC 9293 MUST-54
 /// A smaller MTU is believed about something in flight only (RFC 5927 4.1); what is too long is sent again in
 /// pieces, without a smaller window.
 #[test]

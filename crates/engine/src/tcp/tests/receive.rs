@@ -18,8 +18,7 @@ fn settled(tcp: TcpConfig) -> (End, u64) {
     (end, seq)
 }
 
-// RFC 9293 SHLD-18.
-// RFC 9293 SHLD-19.
+//= test RFC 9293 SHLD-18 SHLD-19 MUST-40
 #[test]
 fn every_second_full_segment_is_acknowledged_and_a_lone_one_after_forty_milliseconds() {
     let (mut end, seq) = settled(plain_config());
@@ -52,6 +51,7 @@ fn a_short_segment_is_acknowledged_at_once_unless_the_ends_take_turns() {
     assert_eq!((sent.len(), sent[0].segment.ack), (1, Seq((seq + 200) as u32)));
 }
 
+//= test RFC 9293 SHLD-31
 //= test RFC 5681 4.2
 #[test]
 fn out_of_order_data_and_the_filling_of_a_gap_are_acknowledged_at_once() {
@@ -221,6 +221,7 @@ fn a_closed_window_takes_no_data() {
     assert!(end.receive(fin).fin);
 }
 
+//= test RFC 9293 SHLD-8
 //= test RFC 3168 6.1.3
 /// A mark is echoed on every ACK until CWR comes.
 #[test]

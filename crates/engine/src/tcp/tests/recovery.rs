@@ -112,6 +112,7 @@ fn newreno_without_sack() {
     assert_eq!(end.flow().phase, Phase::Open);
 }
 
+//= test RFC 9293 MUST-18 MUST-19
 //= test RFC 6298 5
 /// The timer: srtt + max(200 ms, 4 rttvar), doubled with each timeout, until a sample ends the backoff.
 #[test]
@@ -254,6 +255,7 @@ fn an_old_acks_sack_blocks_count() {
     assert_eq!((sacked, end.flow().sacked_out), (0, 1));
 }
 
+//= test RFC 9293 SHLD-8
 //= test RFC 3168 6.1.2
 /// An echo of congestion halves the window once per window of data, and CWR tells the receiver.
 #[test]

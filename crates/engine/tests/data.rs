@@ -1,0 +1,379 @@
+//! Data at connection level, RFC 8684 3.3: mappings, acknowledgements, windows, DATA_FIN, repetition, backups.
+
+mod common;
+
+use bytes::Bytes;
+use common::{Log, Net, PathScript, bytes, client_address};
+use ropewalk_engine::config::{BufferConfig, ConnectionConfig};
+use ropewalk_engine::mptcp::Event;
+use ropewalk_engine::{PathId, SECOND};
+use ropewalk_wire::{DssMapping, Flags, Segment};
+
+fn one_path() -> Vec<PathScript> {
+    vec![PathScript::clean(10)]
+}
+
+fn two_paths() -> Vec<PathScript> {
+    vec![PathScript::clean(10), PathScript::clean(20)]
+}
+
+/// Whether a packet is of the subflow over the second path.
+fn second(segment: &Segment<Bytes>) -> bool {
+    [segment.tuple.src, segment.tuple.dst].contains(&client_address(1))
+}
+
+fn mapping(segment: &Segment<Bytes>) -> Option<DssMapping> {
+    segment.dss?.mapping
+}
+
+/// Both subflows are there.
+fn joined(scheduler: &str) -> Net {
+    let mut net = Net::new(scheduler, "lia", two_paths());
+    net.transfer_some(20_000);
+    net.pass(300);
+    let added = net.events.iter().filter(|(_, event)| matches!(event, Event::SubflowAdded { .. })).count();
+    assert_eq!(added, 2);
+    net
+}
+
+/// As much as the connection takes now.
+fn write(net: &mut Net, len: usize) -> usize {
+    let data = bytes(5, len);
+    let taken = net.ends[0].write(net.now, net.client, data.clone()).expect("open");
+    net.sent[0].extend_from_slice(&data[..taken]);
+    taken
+}
+
+//= test RFC 8684 3.3-1
+/// What a peer with other habits would send: numbers of 32 bits, acknowledgements of 64, whatever the keys.
+#[test]
+fn numbers_of_both_lengths_are_understood() {
+    for (short, long) in [(true, false), (false, true), (true, true)] {
+        for seed in 0..8 {
+            let mut net = Net::new("roundrobin", "lia", two_paths());
+            net.reseed_client(100 + seed);
+            net.tamper = Some(Box::new(move |_, segment| {
+                if let Some(dss) = segment.dss.as_mut() {
+                    dss.ack_is_64 = long && dss.data_ack.is_some();
+                    if let Some(ack) = dss.data_ack.as_mut().filter(|_| !long) {
+                        *ack &= u64::from(u32::MAX);
+                    }
+                    if let Some(mapping) = dss.mapping.as_mut().filter(|_| short) {
+                        mapping.dsn &= u64::from(u32::MAX);
+                        mapping.dsn_is_64 = false;
+                    }
+                }
+                true
+            }));
+            net.transfer(200_000);
+            net.reply(bytes(2, 60_000));
+            assert!(net.client_multipath());
+            net.finish();
+        }
+    }
+}
+
+//= test RFC 8684 3.3-2
+#[test]
+fn numbers_are_sent_with_64_bits() {
+    let mut net = Net::new("roundrobin", "lia", two_paths());
+    let log = net.log();
+    net.transfer(100_000);
+    net.finish();
+    let log = log.borrow();
+    let lengths: Vec<_> =
+        log.iter().filter_map(|(_, segment)| mapping(segment)).map(|m| m.dsn_is_64).collect();
+    assert!(lengths.len() > 60 && lengths.iter().all(|long| *long));
+}
+
+//= test RFC 8684 3.3.1-4
+/// A middlebox changes bytes of every tenth segment of one subflow of two: none of them is delivered.
+#[test]
+fn altered_data_is_not_delivered() {
+    let mut net = Net::with(|config| config.checksum = true, "roundrobin", "lia", two_paths());
+    let mut count = 0;
+    net.tamper = Some(Box::new(move |from, segment| {
+        if from == 0 && second(segment) && !segment.payload.is_empty() {
+            count += 1;
+            if count % 10 == 3 {
+                let mut data = segment.payload.to_vec();
+                let at = count % data.len();
+                data[at] ^= 0x10;
+                segment.payload = data.into();
+            }
+        }
+        true
+    }));
+    net.transfer_some(20_000);
+    net.pass(300);
+    net.transfer(400_000);
+    let failed = net.ends[1].connection(net.server.expect("accepted")).expect("open").stats(net.now);
+    assert!(failed.checksum_errors > 0);
+}
+
+//= test RFC 8684 3.3.1-5 3.3.5-1
+/// Never beyond the rightmost edge that any subflow's DATA_ACK and window have given, and all of it is used.
+#[test]
+fn the_window_counts_from_the_data_ack_and_the_rightmost_edge_is_used() {
+    let narrow = |config: &mut ConnectionConfig| config.receive_buffer = BufferConfig::fixed(40_000);
+    let mut net = Net::with(narrow, "roundrobin", "lia", two_paths());
+    let log = net.log();
+    net.transfer(400_000);
+    let log = log.borrow();
+    let scale = log[1].1.rare.as_deref().and_then(|rare| rare.window_scale).expect("a scale");
+    // A SYN's window isn't scaled; it counts from the first byte of data.
+    let first = log.iter().find_map(|(from, segment)| segment.dss.filter(|_| *from == 1)?.data_ack);
+    let mut edge = first.map(|first| first + u64::from(log[1].1.window));
+    let (mut beyond, mut closest) = (i64::MIN, i64::MIN);
+    for (from, segment) in log.iter() {
+        let Some(dss) = segment.dss else { continue };
+        if *from == 1
+            && let Some(ack) = dss.data_ack
+        {
+            // The log has what left: an edge counts here a little before the sender hears of it.
+            let right = ack + (u64::from(segment.window) << scale);
+            edge = Some(edge.map_or(right, |edge| edge.max(right)));
+        }
+        if *from == 0
+            && let (Some(mapping), Some(edge)) = (dss.mapping, edge)
+        {
+            let over = (mapping.dsn + u64::from(mapping.len)).wrapping_sub(edge) as i64;
+            beyond = beyond.max(over);
+            closest = closest.max(over);
+        }
+    }
+    assert!(beyond <= 1, "{beyond} bytes beyond the edge (a DATA_FIN may be)");
+    assert!(closest > -1500, "the last {closest} bytes of the window were never used");
+}
+
+//= test RFC 8684 3.3.5-1
+/// An old ACK, or one of another subflow that was sent before, names an edge further left: it takes nothing back.
+#[test]
+fn an_edge_further_left_takes_nothing_back() {
+    let mut net = joined("roundrobin");
+    let log = net.log();
+    net.transfer_some(50_000);
+    net.pass(200);
+    let before = net.ends[0].connection(net.client).expect("open").window_left();
+    for (_, segment) in log.borrow().iter().filter(|(from, _)| *from == 1) {
+        let mut old = segment.clone();
+        old.window = 0;
+        net.ends[0].on_segment(net.now, PathId(0), old);
+        let _ = net.take(0);
+    }
+    assert_eq!(net.ends[0].connection(net.client).expect("open").window_left(), before);
+    net.transfer_some(100_000);
+    assert!(net.delivered_all());
+}
+
+//= test RFC 8684 3.3.2-1
+/// The subflow acknowledges everything, the connection nothing: not a byte of the send buffer is free again.
+#[test]
+fn data_is_kept_until_the_data_ack() {
+    let small = |config: &mut ConnectionConfig| config.send_buffer = BufferConfig::fixed(64_000);
+    let mut net = Net::with(small, "minrtt", "lia", one_path());
+    let log = net.log();
+    net.transfer_some(10_000);
+    net.pass(100);
+    net.pass(1000);
+    let last =
+        log.borrow().iter().rev().find_map(|(from, segment)| segment.dss.filter(|_| *from == 1)?.data_ack);
+    net.tamper = Some(Box::new(move |from, segment| {
+        if from == 1
+            && let Some(ack) = segment.dss.as_mut().and_then(|dss| dss.data_ack.as_mut())
+        {
+            *ack = last.expect("a DATA_ACK");
+        }
+        true
+    }));
+    let mut taken = 0;
+    for _ in 0..20 {
+        taken += write(&mut net, 20_000);
+        net.pass(20);
+    }
+    assert_eq!(taken, 64_000);
+    let flow = net.ends[0].connection(net.client).expect("open").flows()[0].clone();
+    assert_eq!(flow.packets_out, 0, "the subflow itself has nothing left to wait for");
+    net.tamper = None;
+    net.pass(5000);
+    assert!(write(&mut net, 20_000) == 20_000);
+    net.pass(1000);
+    assert!(net.delivered_all());
+}
+
+//= test RFC 8684 3.3.3-2 3.3.3-3
+/// The first three are lost.
+#[test]
+fn a_lone_data_fin_has_its_mapping_and_is_repeated() {
+    let mut net = Net::new("minrtt", "lia", one_path());
+    net.transfer_some(10_000);
+    net.pass(100);
+    let log = Log::default();
+    let told = log.clone();
+    net.tamper = Some(Box::new(move |from, segment| {
+        let fin = from == 0 && segment.dss.is_some_and(|dss| dss.data_fin);
+        if fin {
+            told.borrow_mut().push((from, segment.clone()));
+        }
+        !fin || told.borrow().len() > 3
+    }));
+    let client = net.client;
+    net.ends[0].shutdown(net.now, client);
+    net.finish();
+    let log = log.borrow();
+    assert!(log.len() >= 4, "{}", log.len());
+    let first = mapping(&log[0].1).expect("a mapping");
+    for (_, segment) in log.iter() {
+        let mapping = mapping(segment).expect("a mapping");
+        assert_eq!((mapping.ssn, mapping.len, mapping.dsn), (0, 1, first.dsn));
+        assert!(segment.payload.is_empty() && !segment.flags.contains(Flags::FIN));
+    }
+}
+
+//= test RFC 8684 3.3.3-4
+/// The client's second subflow ends with a FIN: the stream doesn't.
+#[test]
+fn a_fin_closes_its_subflow_and_nothing_else() {
+    let mut net = joined("roundrobin");
+    let mut done = false;
+    net.tamper = Some(Box::new(move |from, segment| {
+        if from == 0 && second(segment) && !done && segment.flags == Flags::ACK && segment.payload.is_empty()
+        {
+            segment.flags = Flags::ACK.with(Flags::FIN);
+            done = true;
+        }
+        true
+    }));
+    net.reply(bytes(7, 50_000));
+    net.pass(100);
+    assert!(!net.events.iter().any(|(_, event)| matches!(event, Event::PeerClosed | Event::Reset { .. })));
+    net.tamper = None;
+    net.transfer_some(300_000);
+    net.reply(bytes(8, 50_000));
+    assert!(net.delivered_all());
+}
+
+//= test RFC 8684 3.3.3-5
+#[test]
+fn when_both_data_fins_are_acknowledged_every_subflow_is_closed() {
+    let mut net = Net::new("roundrobin", "lia", two_paths());
+    net.transfer_some(20_000);
+    net.pass(300);
+    let log = net.log();
+    let client = net.client;
+    net.ends[0].shutdown(net.now, client);
+    net.pass(2000);
+    assert!(!log.borrow().iter().any(|(_, segment)| segment.flags.contains(Flags::FIN)), "half-closed");
+    net.finish();
+    for end in 0..2 {
+        for on_second in [false, true] {
+            let closed = log.borrow().iter().any(|(from, segment)| {
+                *from == end && second(segment) == on_second && segment.flags.contains(Flags::FIN)
+            });
+            assert!(closed, "end {end}, second path {on_second}");
+        }
+    }
+}
+
+//= test RFC 8684 3.3.4-1 3.3.6-1 3.3.6-2
+/// The first path stops delivering: the second's subflow is acknowledged on its own while the stream has a gap, what
+/// was on the first comes over the second, and the first goes on repeating it.
+#[test]
+fn a_gap_in_the_stream_stops_no_subflow() {
+    let mut net = joined("roundrobin");
+    let log = Log::default();
+    let told = log.clone();
+    net.tamper = Some(Box::new(move |from, segment| {
+        told.borrow_mut().push((from, segment.clone()));
+        from == 1 || second(segment)
+    }));
+    write(&mut net, 200_000);
+    net.pass(100);
+    {
+        let log = log.borrow();
+        let acks = log.iter().filter(|(from, segment)| *from == 1 && second(segment));
+        let acks: Vec<_> =
+            acks.filter_map(|(_, segment)| Some((segment.dss?.data_ack?, segment.ack.0))).collect();
+        let (first, last) = (acks[0], acks[acks.len() - 1]);
+        assert_eq!(first.0, last.0, "the stream has a gap");
+        assert!(last.1.wrapping_sub(first.1) > 10_000, "{acks:?}");
+    }
+    net.pass(3000);
+    assert!(net.delivered_all(), "{} of {}", net.received[1].len(), net.sent[0].len());
+    let log = log.borrow();
+    let first: Vec<_> = log.iter().filter(|(from, segment)| *from == 0 && !second(segment)).collect();
+    let lost: Vec<_> = first.iter().filter_map(|(_, segment)| mapping(segment)).map(|m| m.dsn).collect();
+    let again = |dsn: &u64| {
+        log.iter().any(|(from, segment)| {
+            let covers = |m: DssMapping| (m.dsn..m.dsn + u64::from(m.len)).contains(dsn);
+            *from == 0 && second(segment) && mapping(segment).is_some_and(covers)
+        })
+    };
+    assert!(lost.len() > 3 && lost.iter().all(again), "reinjected");
+    let head = lost.iter().filter(|dsn| **dsn == lost[0]).count();
+    assert!(head > 1, "repeated on the subflow as well");
+}
+
+//= test RFC 8684 3.3.8-1
+#[test]
+fn a_backup_carries_data_only_when_no_other_can() {
+    for scheduler in ["minrtt", "roundrobin", "linux", "redundant", "blest", "ecf"] {
+        let backup = |config: &mut ConnectionConfig| {
+            config.path_manager.endpoints.iter_mut().for_each(|endpoint| endpoint.backup = true);
+        };
+        let mut paths = two_paths();
+        paths[0].dead_from = Some(3 * SECOND);
+        let mut net = Net::with(backup, scheduler, "lia", paths);
+        net.transfer_some(500_000);
+        let used = net.bytes_by_subflow();
+        assert_eq!((used.len(), used[1]), (2, 0), "{scheduler}");
+        let wait = 3100 - net.now / 1_000_000;
+        net.pass(wait);
+        net.transfer_some(200_000);
+        assert!(net.bytes_by_subflow()[1] >= 200_000, "{scheduler}");
+    }
+}
+
+//= test RFC 8684 3.3.8-2
+#[test]
+fn mp_prio_is_about_the_subflow_that_it_comes_on() {
+    let mut net = joined("minrtt");
+    let server = net.server.expect("accepted");
+    let backups = |net: &Net| {
+        let flows = net.ends[1].connection(server).expect("open").flows();
+        flows.iter().map(|flow| flow.backup).collect::<Vec<_>>()
+    };
+    let client = net.client;
+    for (path, backup, expected) in [
+        (1, true, [false, true]),
+        (1, false, [false, false]),
+        (0, true, [true, false]),
+        (0, false, [false, false]),
+    ] {
+        net.ends[0].set_backup(net.now, client, PathId(path), backup);
+        net.pass(100);
+        assert_eq!(backups(&net), expected, "path {path}");
+    }
+}
+
+//= test RFC 8684 3.7-7
+/// Options vanish from the data of one subflow of two: that one is reset, and the connection stays what it is.
+#[test]
+fn a_subflow_among_several_is_reset_where_a_lone_one_would_fall_back() {
+    let mut net = joined("roundrobin");
+    let log = Log::default();
+    let told = log.clone();
+    net.tamper = Some(Box::new(move |from, segment| {
+        told.borrow_mut().push((from, segment.clone()));
+        if from == 0 && second(segment) && !segment.payload.is_empty() {
+            segment.dss = None;
+        }
+        true
+    }));
+    net.transfer_some(300_000);
+    assert!(net.delivered_all() && net.client_multipath());
+    let reset = |(from, segment): &(usize, Segment<Bytes>)| {
+        *from == 1 && second(segment) && segment.flags.contains(Flags::RST)
+    };
+    assert!(log.borrow().iter().any(reset));
+}

@@ -1,0 +1,212 @@
+//! The handshake of a join, RFC 8684 3.2, statement by statement.
+
+mod common;
+
+use std::collections::BTreeSet;
+use std::net::{IpAddr, SocketAddr};
+
+use bytes::Bytes;
+use common::{Log, Net, PathScript, client_address};
+use ropewalk_engine::PathId;
+use ropewalk_engine::mptcp::Event;
+use ropewalk_wire::{Flags, MpJoin, Segment};
+
+fn two_paths() -> Net {
+    Net::new("roundrobin", "lia", vec![PathScript::clean(10), PathScript::clean(20)])
+}
+
+fn added(net: &Net, end: usize) -> usize {
+    net.events.iter().filter(|(at, event)| *at == end && matches!(event, Event::SubflowAdded { .. })).count()
+}
+
+fn join(segment: &Segment<Bytes>) -> Option<MpJoin> {
+    segment.rare.as_deref()?.mp_join
+}
+
+/// Whether a packet is of the subflow over the second path.
+fn second(segment: &Segment<Bytes>) -> bool {
+    [segment.tuple.src, segment.tuple.dst].contains(&client_address(1))
+}
+
+fn without_join(segment: &mut Segment<Bytes>) {
+    if let Some(rare) = segment.rare.as_mut() {
+        rare.mp_join = None;
+    }
+}
+
+//= test RFC 8684 3.2-1
+#[test]
+fn nothing_joins_before_the_peer_has_acknowledged_data() {
+    let mut net = two_paths();
+    net.tamper = Some(Box::new(|from, segment| from == 0 || segment.dss.is_none()));
+    let client = net.client;
+    net.ends[0].write(0, client, common::bytes(1, 3000)).expect("open");
+    net.pass(20_000);
+    assert_eq!((net.server.is_some(), net.counter(0, "MPTcpExtMPJoinSynTx")), (true, 0));
+    net.tamper = None;
+    net.pass(60_000);
+    assert_eq!((added(&net, 0), added(&net, 1)), (1, 1));
+}
+
+//= test RFC 8684 3.2-4
+#[test]
+fn each_handshake_has_its_own_random_numbers() {
+    let mut net = Net::new("minrtt", "lia", vec![PathScript::clean(10); 8]);
+    let log = net.log();
+    net.transfer_some(100_000);
+    net.pass(500);
+    let numbers: Vec<_> = log
+        .borrow()
+        .iter()
+        .filter_map(|(_, segment)| match join(segment)? {
+            MpJoin::Syn { nonce, .. } | MpJoin::SynAck { nonce, .. } => Some(nonce),
+            MpJoin::Ack { .. } => None,
+        })
+        .collect();
+    assert_eq!(numbers.len(), 14);
+    assert_eq!(numbers.iter().collect::<BTreeSet<_>>().len(), 14);
+}
+
+//= test RFC 8684 3.2-5 3.4.2-1 3.4.2-3
+/// REMOVE_ADDR names an id: the subflow that was opened with it goes, by nothing but the id; an id that nobody has
+/// does nothing.
+#[test]
+fn an_address_is_removed_by_its_id() {
+    let mut net = two_paths();
+    net.transfer_some(20_000);
+    net.pass(300);
+    assert_eq!(added(&net, 1), 1);
+    let gone = |net: &Net| {
+        let removed = net.events.iter().filter_map(|(end, event)| match event {
+            Event::SubflowRemoved { path, reason, .. } if *end == 1 => Some((*path, *reason)),
+            _ => None,
+        });
+        removed.collect::<Vec<_>>()
+    };
+    // Resets are lost: only the option tells.
+    let mut renamed = true;
+    net.tamper = Some(Box::new(move |_, segment| {
+        if let Some(remove) = segment.rare.as_mut().and_then(|rare| rare.remove_addr.as_mut())
+            && renamed
+        {
+            assert_eq!(remove.address_ids, [1]);
+            remove.address_ids = vec![200];
+            renamed = false;
+        }
+        !segment.flags.contains(Flags::RST)
+    }));
+    let client = net.client;
+    net.ends[0].remove_path(net.now, client, PathId(1));
+    net.pass(100);
+    assert_eq!(gone(&net), []);
+    // The same with the right id.
+    let any = SocketAddr::new(client_address(1), 0);
+    net.tamper = Some(Box::new(|_, segment| !segment.flags.contains(Flags::RST)));
+    net.ends[0].add_path(net.now, client, PathId(1), any, None, 1);
+    net.pass(500);
+    net.ends[0].remove_path(net.now, client, PathId(1));
+    net.pass(100);
+    let gone = gone(&net);
+    assert!(!gone.is_empty(), "{:?}", net.events);
+    assert!(gone.iter().all(|gone| *gone == (PathId(1), "the peer removed its address")), "{gone:?}");
+    net.tamper = None;
+    net.transfer_some(50_000);
+}
+
+//= test RFC 8684 3.2-8
+#[test]
+fn a_handshake_that_loses_its_option_ends_in_a_reset() {
+    for stage in [Flags::SYN.with(Flags::ACK), Flags::ACK] {
+        let mut net = two_paths();
+        let log = Log::default();
+        let told = log.clone();
+        net.tamper = Some(Box::new(move |from, segment| {
+            told.borrow_mut().push((from, segment.clone()));
+            if segment.flags == stage && join(segment).is_some() {
+                without_join(segment);
+            }
+            true
+        }));
+        net.transfer_some(100_000);
+        net.pass(300);
+        assert_eq!((added(&net, 0), added(&net, 1)), (0, 0), "{stage:?}");
+        let refusing = if stage == Flags::ACK { 1 } else { 0 };
+        let reset = |(from, segment): &(usize, Segment<Bytes>)| {
+            *from == refusing && second(segment) && segment.flags.contains(Flags::RST)
+        };
+        assert!(log.borrow().iter().any(reset), "{stage:?}");
+        assert!(net.delivered_all());
+    }
+}
+
+//= test RFC 8684 3.2-9
+#[test]
+fn the_third_ack_is_repeated_and_no_data_goes_before_its_answer() {
+    let mut net = two_paths();
+    let log = Log::default();
+    let told = log.clone();
+    let mut lost = 0;
+    net.tamper = Some(Box::new(move |from, segment| {
+        told.borrow_mut().push((from, segment.clone()));
+        let third = from == 0 && matches!(join(segment), Some(MpJoin::Ack { .. }));
+        lost += u32::from(third);
+        !third || lost > 3
+    }));
+    let client = net.client;
+    let mut left = common::bytes(3, 1 << 20);
+    let taken = net.ends[0].write(0, client, left.clone()).expect("open");
+    net.sent[0].extend_from_slice(&left.split_to(taken));
+    net.pass(20_000);
+    let log = log.borrow();
+    let thirds = log.iter().filter(|(_, segment)| matches!(join(segment), Some(MpJoin::Ack { .. }))).count();
+    assert!(thirds >= 4, "{thirds}");
+    assert_eq!((added(&net, 0), added(&net, 1)), (1, 1));
+    let answered = log
+        .iter()
+        .position(|(from, segment)| *from == 1 && second(segment) && !segment.flags.contains(Flags::SYN));
+    let before = &log[..answered.expect("an answer")];
+    assert!(!before.iter().any(|(_, segment)| second(segment) && !segment.payload.is_empty()));
+}
+
+//= test RFC 8684 3.2-10
+#[test]
+fn the_third_ack_is_answered_at_once() {
+    let mut net = two_paths();
+    let log = net.log();
+    net.run(5_000_000_000, |net| added(net, 1) == 1);
+    assert_eq!(added(&net, 1), 1);
+    let log = log.borrow();
+    let answer = log.iter().rev().find(|(from, segment)| *from == 1 && second(segment)).expect("an answer");
+    assert_eq!(
+        answer.1.flags,
+        Flags::ACK,
+        "not only the SYN/ACK, in the instant in which the third ACK came"
+    );
+}
+
+//= test RFC 8684 3.2-11
+/// A translator gives the join another address and port: its token says whose it is.
+#[test]
+fn a_translated_join_is_known_by_its_token() {
+    let mut net = two_paths();
+    let outside = SocketAddr::new(IpAddr::from([203, 0, 113, 9]), 777);
+    let mut inside = None;
+    net.tamper = Some(Box::new(move |from, segment| {
+        if from == 0 && segment.tuple.src == client_address(1) {
+            inside = Some(segment.tuple.source());
+            (segment.tuple.src, segment.tuple.src_port) = (outside.ip(), outside.port());
+        } else if from == 1
+            && segment.tuple.destination() == outside
+            && let Some(inside) = inside
+        {
+            (segment.tuple.dst, segment.tuple.dst_port) = (inside.ip(), inside.port());
+        }
+        true
+    }));
+    net.transfer_some(20_000);
+    net.pass(300);
+    net.transfer(500_000);
+    assert_eq!((added(&net, 0), added(&net, 1)), (1, 1));
+    assert!(net.bytes_by_subflow().iter().all(|bytes| *bytes > 50_000));
+    net.finish();
+}
