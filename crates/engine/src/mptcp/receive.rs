@@ -23,6 +23,8 @@ pub(crate) struct ReceiveSide<P> {
     ofo_since: Nanos,
     /// In order, not yet read.
     ready: Short<P>,
+    /// Where the pieces that one read takes are gathered: kept for its memory, empty in between.
+    gathering: Vec<P>,
     pub ready_bytes: u64,
     /// Bytes that may be held.
     pub limit: u64,
@@ -53,6 +55,7 @@ impl<P: Payload> ReceiveSide<P> {
             ofo_integral: 0,
             ofo_since: 0,
             ready: Short::new(),
+            gathering: Vec::new(),
             ready_bytes: 0,
             limit: initial,
             max,
@@ -178,7 +181,8 @@ impl<P: Payload> ReceiveSide<P> {
 
     fn read_more(&mut self, first: P, max: usize) -> P {
         let mut len = first.len();
-        let mut pieces = vec![first];
+        let mut pieces = std::mem::take(&mut self.gathering);
+        pieces.push(first);
         while let Some(piece) = self.ready.pop_front() {
             if len + piece.len() > max {
                 let cut = max - len;
@@ -191,7 +195,10 @@ impl<P: Payload> ReceiveSide<P> {
             len += piece.len();
             pieces.push(piece);
         }
-        P::join(&pieces)
+        let whole = P::join(&pieces);
+        pieces.clear();
+        self.gathering = pieces;
+        whole
     }
 
     /// Drops everything: nobody will read it.
