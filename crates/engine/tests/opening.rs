@@ -221,11 +221,10 @@ fn two_endpoints_open_at_once() {
             }
         }
         assert_eq!((&read[0][..], &read[1][..]), (&data[1][..], &data[0][..]), "multipath {multipath}");
-        for end in 0..2 {
-            let events: Vec<_> =
-                std::iter::from_fn(|| ends[end].poll_event()).map(|(_, event)| event).collect();
+        for end in &mut ends {
+            let events: Vec<_> = std::iter::from_fn(|| end.poll_event()).map(|(_, event)| event).collect();
             assert!(events.contains(&Event::Connected { multipath: false }), "{events:?}");
-            assert_eq!(ends[end].len(), 1);
+            assert_eq!(end.len(), 1);
         }
     }
 }
