@@ -60,9 +60,12 @@ pub fn warnings(ranking: &Ranking, limit: f64) -> Vec<String> {
     }
     let others =
         [("linux", first.versus_linux), (ranking.best_tcp.as_deref().unwrap_or("tcp"), first.versus_tcp)];
-    let differences = others
-        .iter()
-        .filter_map(|(name, versus)| stats::warning(&first.label, name, &versus.as_ref()?.ratio()?));
+    let differences = others.iter().filter_map(|(name, versus)| match versus.as_ref()? {
+        versus @ Versus::Ratio { ratio, finding: Finding::Tested { .. } } => {
+            stats::warning(&first.label, name, ratio, versus.told().is_some())
+        }
+        _ => None,
+    });
     told.extend(differences);
     told
 }

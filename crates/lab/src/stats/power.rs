@@ -35,14 +35,15 @@ pub fn runs_needed(difference: f64, sd: f64) -> Option<u32> {
     Some(n as u32)
 }
 
-/// What to say of a difference that the runs don't bear out; nothing if they do, or if there is none.
-pub fn warning(a: &str, b: &str, ratio: &Ratio) -> Option<String> {
+/// What to say of a difference that the runs don't bear out; nothing if they do, or if there is none. `told`: whether
+/// the comparison, corrected for the number of others beside it, tells the two apart.
+pub fn warning(a: &str, b: &str, ratio: &Ratio, told: bool) -> Option<String> {
     let percent = (ratio.ratio - 1.0) * 100.0;
     if percent.abs() < 0.05 || ratio.sd == 0.0 {
         return None;
     }
     let claim = format!("`{a}` from `{b}` ({percent:+.1} %)");
-    if ratio.t_p >= 0.05 {
+    if !told {
         let needed = match runs_needed(libm::log(ratio.ratio), ratio.sd) {
             Some(needed) => format!("about {} would do", needed.max(ratio.n as u32 + 1)),
             None => "more than a million would be needed".to_string(),
@@ -64,7 +65,7 @@ mod tests {
         let a: Vec<f64> = (0..10).map(|i| 1.0 + 0.1 * f64::from(i % 5)).collect();
         let b: Vec<f64> = (0..10).map(|i| 1.01 + 0.1 * f64::from((i * 3) % 5)).collect();
         let ratio = paired_ratio(&a, &b, 1).unwrap();
-        let text = warning("ecf", "linux", &ratio).unwrap();
+        let text = warning("ecf", "linux", &ratio, false).unwrap();
         assert!(text.starts_with("10 runs are too few to tell `ecf` from `linux` (-0."), "{text}");
         let needed: u32 = text.split_whitespace().rev().nth(2).unwrap().parse().unwrap();
         assert!(needed > 1000, "{text}");
@@ -74,8 +75,8 @@ mod tests {
     fn a_clear_difference_needs_no_warning_unless_the_runs_are_very_few() {
         let b: Vec<f64> = (0..12).map(|i| 1.0 + 0.01 * f64::from(i)).collect();
         let a: Vec<f64> = b.iter().enumerate().map(|(i, b)| b * (0.8 + 0.001 * (i % 3) as f64)).collect();
-        assert_eq!(warning("a", "b", &paired_ratio(&a, &b, 1).unwrap()), None);
-        let few = warning("a", "b", &paired_ratio(&a[..4], &b[..4], 1).unwrap()).unwrap();
+        assert_eq!(warning("a", "b", &paired_ratio(&a, &b, 1).unwrap(), true), None);
+        let few = warning("a", "b", &paired_ratio(&a[..4], &b[..4], 1).unwrap(), true).unwrap();
         assert!(few.contains("too narrow"), "{few}");
     }
 
