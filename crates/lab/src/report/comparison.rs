@@ -60,11 +60,10 @@ pub fn warnings(ranking: &Ranking, limit: f64) -> Vec<String> {
     }
     let others =
         [("linux", first.versus_linux), (ranking.best_tcp.as_deref().unwrap_or("tcp"), first.versus_tcp)];
-    let differences = others.iter().filter_map(|(name, versus)| match versus.as_ref()? {
-        versus @ Versus::Ratio { ratio, finding: Finding::Tested { .. } } => {
-            stats::warning(&first.label, name, ratio, versus.told().is_some())
-        }
-        _ => None,
+    let differences = others.iter().filter_map(|(name, versus)| {
+        let versus = versus.as_ref()?;
+        let Versus::Ratio { ratio, finding: Finding::Tested { .. } } = versus else { return None };
+        stats::warning(&first.label, name, ratio, versus.told().is_some())
     });
     told.extend(differences);
     told
