@@ -285,8 +285,10 @@ pub fn packets(text: &str) -> Result<u32, UnitError> {
 }
 
 fn whole(text: &str, value: f64, one: &str) -> Result<u64, UnitError> {
-    if value.fract() == 0.0 {
-        return Ok(value as u64);
+    // What a decimal unit's factor loses in the last bits of a float is no part of anything.
+    let whole = value.round();
+    if (value - whole).abs() <= whole * 4.0 * f64::EPSILON {
+        return Ok(whole as u64);
     }
     Err(UnitError {
         message: format!("part of a {one} can't be"),
@@ -473,6 +475,8 @@ mod tests {
         assert!(probability("0.005").unwrap_err().help.contains("0.5 %"));
         assert_eq!(bytes("64 K").unwrap_err().span, 3..4);
         assert_eq!(bytes("1.5 B").unwrap_err().message, "part of a byte can't be");
+        assert_eq!(bytes("271382954.368 kB"), Ok(271_382_954_368));
+        assert_eq!(bytes("271382954.3685 kB").unwrap_err().message, "part of a byte can't be");
         assert_eq!(duration_with_spread("20 ms +- 5 mss").unwrap_err().span, 11..14);
         assert_eq!(duration("1.2.3 ms").unwrap_err().message, "expected a time");
     }
