@@ -99,6 +99,24 @@ impl Drop for Companion {
     }
 }
 
+/// Whether a route leads to an engine behind a device of its own, by the kernel's two tables. Its connections aren't the
+/// kernel's and listen nowhere that one could see; but with the route all is set up, and what comes before it listens
+/// waits in its device. The device itself says too little: as soon as it is up it has a multicast route in IPv6, a moment
+/// before its address and the route that comes with that.
+fn leads_to_an_engine(v4: &str, v6: &str) -> bool {
+    let is_device = |word: &str| {
+        word.strip_prefix(DEVICE_PREFIX).is_some_and(|number| number.parse::<u8>().is_ok())
+    };
+    // Pairs of addresses: /31, whose mask is in the eighth column, least byte first; and /127, in the second.
+    let routed = |text: &str, device: usize, mask: usize, pair: &str| {
+        text.lines().any(|line| {
+            let words: Vec<_> = line.split_whitespace().collect();
+            words.get(device).is_some_and(|word| is_device(word)) && words.get(mask) == Some(&pair)
+        })
+    };
+    routed(v4, 0, 7, "FEFFFFFF") || routed(v6, 9, 1, "7f")
+}
+
 /// Waits until something listens in the namespace, the peer ends, or patience does.
 fn wait_until_listening(namespace: &Namespace, peer: &mut Companion) -> Result<(), Failure> {
     let clock = Clock::start();
@@ -110,15 +128,11 @@ fn wait_until_listening(namespace: &Namespace, peer: &mut Companion) -> Result<(
                     text.lines().skip(1).any(|line| line.split_whitespace().nth(3) == Some("0A"))
                 })
             };
-            // An engine's connections aren't the kernel's, but the route to it is there to be seen; what comes before it
-            // listens waits in its device.
-            let is_device = |word: &str| {
-                word.strip_prefix(DEVICE_PREFIX).is_some_and(|number| number.parse::<u8>().is_ok())
-            };
-            let routed = |file: &str| {
-                std::fs::read_to_string(file).is_ok_and(|text| text.split_whitespace().any(is_device))
-            };
-            let engine = routed("/proc/thread-self/net/route") || routed("/proc/thread-self/net/ipv6_route");
+            let text = |file: &str| std::fs::read_to_string(file).unwrap_or_default();
+            let engine = leads_to_an_engine(
+                &text("/proc/thread-self/net/route"),
+                &text("/proc/thread-self/net/ipv6_route"),
+            );
             Ok(engine || listens("/proc/thread-self/net/tcp") || listens("/proc/thread-self/net/tcp6"))
         });
         if listening.map_err(other)? {
@@ -341,4 +355,29 @@ fn summary(scenario: &Scenario, world: &World, took: Duration, as_json: bool) {
         "{:>10}: packets left their links {p50:.0} us late at the median, {p99:.0} us at p99{worth}",
         "clock"
     );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::leads_to_an_engine;
+
+    #[test]
+    fn an_engine_is_there_once_its_pair_of_addresses_is_routed_and_not_when_its_device_is_up() {
+        let head = "Iface\tDestination\tGateway\tFlags\tRefCnt\tUse\tMetric\tMask\tMTU\tWindow\tIRTT\n";
+        let wifi = "wifi\t0200007F\t00000000\t0005\t0\t0\t0\tFFFFFFFF\t0\t0\t0\n";
+        let rope = "rope0\t02007E0A\t00000000\t0001\t0\t0\t0\tFEFFFFFF\t0\t0\t0\n";
+        let six = |prefix: &str, length: &str| {
+            format!(
+                "{prefix:0<32} {length} {0} 00 {0} 00000100 00000001 00000000 00000001    rope0\n",
+                "0".repeat(32)
+            )
+        };
+        let pair = six("fd726f700065007e", "7f");
+        assert!(!leads_to_an_engine("", ""));
+        assert!(!leads_to_an_engine(&format!("{head}{wifi}"), &six("ff", "08")));
+        assert!(!leads_to_an_engine(head, &six("fe80", "40")));
+        assert!(leads_to_an_engine(&format!("{head}{wifi}{rope}"), ""));
+        assert!(leads_to_an_engine(head, &(six("ff", "08") + &pair)));
+        assert!(!leads_to_an_engine(head, &pair.replace("rope0", "ropery")));
+    }
 }
