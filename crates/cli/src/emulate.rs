@@ -104,9 +104,8 @@ impl Drop for Companion {
 /// waits in its device. The device itself says too little: as soon as it is up it has a multicast route in IPv6, a moment
 /// before its address and the route that comes with that.
 fn leads_to_an_engine(v4: &str, v6: &str) -> bool {
-    let is_device = |word: &str| {
-        word.strip_prefix(DEVICE_PREFIX).is_some_and(|number| number.parse::<u8>().is_ok())
-    };
+    let is_device =
+        |word: &str| word.strip_prefix(DEVICE_PREFIX).is_some_and(|number| number.parse::<u8>().is_ok());
     // Pairs of addresses: /31, whose mask is in the eighth column, least byte first; and /127, in the second.
     let routed = |text: &str, device: usize, mask: usize, pair: &str| {
         text.lines().any(|line| {
