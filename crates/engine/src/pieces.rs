@@ -49,20 +49,33 @@ impl<P: Payload> Pieces<P> {
         self.bytes = 0;
     }
 
+    /// Whether nothing is kept before `end`.
+    #[inline]
+    pub fn begins_from(&self, end: u64) -> bool {
+        self.list.front().is_none_or(|(start, _)| *start >= end)
+    }
+
     /// How many pieces begin at `offset` or before.
     #[inline]
     fn begun(&self, offset: u64) -> usize {
-        match self.list.back() {
-            None => 0,
-            Some((start, _)) if *start <= offset => self.list.len(),
-            _ => self.list.partition_point(|(start, _)| *start <= offset),
+        match (self.list.front(), self.list.back()) {
+            (_, Some((start, _))) if *start <= offset => self.list.len(),
+            (Some((start, _)), _) if *start <= offset => self.begun_within(offset),
+            _ => 0,
         }
+    }
+
+    #[inline(never)]
+    fn begun_within(&self, offset: u64) -> usize {
+        self.list.partition_point(|(start, _)| *start <= offset)
     }
 
     fn keep(&mut self, index: usize, offset: u64, piece: P) {
         self.bytes += piece.len() as u64;
         if index == self.list.len() {
             self.list.push_back((offset, piece));
+        } else if index == 0 {
+            self.list.push_front((offset, piece));
         } else {
             self.list.insert(index, (offset, piece));
         }

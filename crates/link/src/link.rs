@@ -11,7 +11,7 @@
 use crate::ahead::Ahead;
 use crate::stats::LinkStats;
 use crate::stepwise::Stepwise;
-use crate::transit::{Due, Transit};
+use crate::transit::Arrival;
 use crate::{LinkSpec, Nanos, Queue, Rate};
 
 /// What a link carries.
@@ -86,19 +86,17 @@ impl<T: Packet> Link<T> {
     /// `None`.
     #[inline]
     pub fn poll(&mut self, now: Nanos) -> Option<T> {
-        let (transit, due) = self.next_due(now)?;
-        transit.take(due)
+        self.next_arrival(now).map(|arrival| arrival.packet)
     }
 
     /// As [`poll`](Self::poll), with the exact time of arrival, at most `now`.
     #[inline]
     pub fn poll_timed(&mut self, now: Nanos) -> Option<(Nanos, T)> {
-        let (transit, due) = self.next_due(now)?;
-        transit.take(due).map(|packet| (due.arrival, packet))
+        self.next_arrival(now).map(|arrival| (arrival.at, arrival.packet))
     }
 
     #[inline]
-    fn next_due(&mut self, now: Nanos) -> Option<(&mut Transit<T>, Due)> {
+    fn next_arrival(&mut self, now: Nanos) -> Option<Arrival<T>> {
         let (transit, stats) = match &mut self.machine {
             Machine::Ahead(link) => (&mut link.transit, &mut link.stats),
             Machine::Stepwise(link) => {
@@ -106,10 +104,10 @@ impl<T: Packet> Link<T> {
                 (&mut link.transit, &mut link.stats)
             }
         };
-        let due = transit.next_due(now)?;
+        let arrival = transit.pop(now)?;
         stats.packets_delivered += 1;
-        stats.bytes_delivered += u64::from(due.len);
-        Some((transit, due))
+        stats.bytes_delivered += u64::from(arrival.len);
+        Some(arrival)
     }
 
     /// The counters.

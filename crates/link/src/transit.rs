@@ -12,37 +12,36 @@ use crate::Nanos;
 
 #[derive(Debug)]
 pub(crate) struct Transit<T> {
-    /// Keys and packets of the ring, apart: packets are large, and are moved once in and once out.
-    ring: VecDeque<Due>,
-    packets: VecDeque<T>,
+    ring: VecDeque<Arrival<T>>,
     overtakers: BinaryHeap<Overtaker>,
     slots: Vec<Option<T>>,
     free: Vec<u32>,
     sequence: u64,
+    /// When the first arrives; `Nanos::MAX`: none does, ever.
+    first: Nanos,
 }
 
-/// When a packet arrives, and its size.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Due {
-    pub(crate) arrival: Nanos,
+/// A packet, and when it arrives.
+#[derive(Debug)]
+pub(crate) struct Arrival<T> {
+    pub(crate) at: Nanos,
     /// IP bytes.
     pub(crate) len: u32,
-    /// Where its packet is: a slot, or `RING`.
-    place: u32,
+    pub(crate) packet: T,
 }
 
-/// The place of a packet at the front of the ring.
-const RING: u32 = u32::MAX;
-
+/// A packet that is in a slot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Overtaker {
-    due: Due,
+    at: Nanos,
     sequence: u64,
+    len: u32,
+    slot: u32,
 }
 
 impl Overtaker {
     fn key(&self) -> u128 {
-        (u128::from(self.due.arrival) << 64) | u128::from(self.sequence)
+        (u128::from(self.at) << 64) | u128::from(self.sequence)
     }
 }
 
@@ -65,11 +64,11 @@ impl<T> Transit<T> {
     pub(crate) fn new() -> Self {
         Transit {
             ring: VecDeque::new(),
-            packets: VecDeque::new(),
             overtakers: BinaryHeap::new(),
             slots: Vec::new(),
             free: Vec::new(),
             sequence: 0,
+            first: Nanos::MAX,
         }
     }
 
@@ -79,18 +78,18 @@ impl<T> Transit<T> {
     }
 
     #[inline]
-    pub(crate) fn push(&mut self, arrival: Nanos, len: u32, packet: T) {
-        if self.ring.back().is_some_and(|last| arrival < last.arrival) {
-            self.push_overtaker(arrival, len, packet);
+    pub(crate) fn push(&mut self, at: Nanos, len: u32, packet: T) {
+        self.first = self.first.min(at);
+        if self.ring.back().is_some_and(|last| at < last.at) {
+            self.push_overtaker(at, len, packet);
         } else {
-            self.ring.push_back(Due { arrival, len, place: RING });
-            self.packets.push_back(packet);
+            self.ring.push_back(Arrival { at, len, packet });
         }
     }
 
-    #[inline]
-    fn push_overtaker(&mut self, arrival: Nanos, len: u32, packet: T) {
-        let place = match self.free.pop() {
+    #[inline(never)]
+    fn push_overtaker(&mut self, at: Nanos, len: u32, packet: T) {
+        let slot = match self.free.pop() {
             Some(slot) => {
                 self.slots[slot as usize] = Some(packet);
                 slot
@@ -100,50 +99,45 @@ impl<T> Transit<T> {
                 (self.slots.len() - 1) as u32
             }
         };
-        self.overtakers.push(Overtaker { due: Due { arrival, len, place }, sequence: self.sequence });
+        self.overtakers.push(Overtaker { at, sequence: self.sequence, len, slot });
         self.sequence += 1;
     }
 
     /// When the next packet arrives.
     #[inline]
     pub(crate) fn next_arrival(&self) -> Option<Nanos> {
-        let ring = self.ring.front()?.arrival;
-        // While there are overtakers, the ring isn't empty.
-        match self.overtakers.peek() {
-            Some(overtaker) => Some(ring.min(overtaker.due.arrival)),
-            None => Some(ring),
-        }
+        (self.first != Nanos::MAX).then_some(self.first)
     }
 
-    /// The next packet, if it has arrived by `now`. To be followed by [`take`](Self::take).
+    /// The next packet, if it has arrived by `now`.
     #[inline]
-    pub(crate) fn next_due(&mut self, now: Nanos) -> Option<Due> {
-        let first = *self.ring.front()?;
-        if let Some(overtaker) = self.overtakers.peek()
-            && overtaker.due.arrival < first.arrival
-        {
-            let due = overtaker.due;
-            if due.arrival > now {
-                return None;
-            }
-            self.overtakers.pop();
-            return Some(due);
-        }
-        if first.arrival > now {
+    pub(crate) fn pop(&mut self, now: Nanos) -> Option<Arrival<T>> {
+        if self.first > now {
             return None;
         }
-        self.ring.pop_front();
-        Some(first)
+        if !self.overtakers.is_empty() {
+            return self.pop_among_overtakers();
+        }
+        let first = self.ring.pop_front();
+        self.first = self.ring.front().map_or(Nanos::MAX, |next| next.at);
+        first
     }
 
-    /// The packet of the latest [`next_due`](Self::next_due).
-    #[inline]
-    pub(crate) fn take(&mut self, due: Due) -> Option<T> {
-        if due.place == RING {
-            return self.packets.pop_front();
-        }
-        self.free.push(due.place);
-        self.slots[due.place as usize].take()
+    #[inline(never)]
+    fn pop_among_overtakers(&mut self) -> Option<Arrival<T>> {
+        // While there are overtakers, the ring isn't empty.
+        let ring = self.ring.front()?.at;
+        let arrival = match self.overtakers.peek() {
+            Some(overtaker) if overtaker.at < ring => {
+                let Overtaker { at, len, slot, .. } = self.overtakers.pop()?;
+                self.free.push(slot);
+                Arrival { at, len, packet: self.slots[slot as usize].take()? }
+            }
+            _ => self.ring.pop_front()?,
+        };
+        let first = |at: Option<Nanos>| at.unwrap_or(Nanos::MAX);
+        self.first = first(self.ring.front().map(|next| next.at)).min(first(self.overtakers.peek().map(|o| o.at)));
+        Some(arrival)
     }
 }
 
@@ -154,8 +148,7 @@ mod tests {
     use super::*;
 
     fn next(transit: &mut Transit<usize>, now: Nanos) -> Option<(Nanos, usize)> {
-        let due = transit.next_due(now)?;
-        transit.take(due).map(|packet| (due.arrival, packet))
+        transit.pop(now).map(|arrival| (arrival.at, arrival.packet))
     }
 
     proptest! {

@@ -269,6 +269,12 @@ impl Hosts {
         }
     }
 
+    /// Whether an endpoint has an event.
+    #[inline]
+    pub(crate) fn speaks(&self, end: usize) -> bool {
+        self.ends[end].has_event()
+    }
+
     /// The next event of an endpoint: does what a socket library would do with it.
     #[inline]
     pub(crate) fn hear(&mut self, end: usize, now: Nanos, recorder: Option<&mut Recorder>) -> Option<Heard> {

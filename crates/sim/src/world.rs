@@ -286,11 +286,12 @@ impl World {
 
     #[inline]
     fn enqueue(&mut self, link: usize, packet: Packet) {
+        let line = &mut self.links[link];
         if packet.owner == Owner::Workload && link & 1 == self.data_from as usize {
-            self.meter.paths[packet.path as usize].waits(self.links[link].queue_delay(self.now));
+            self.meter.paths[packet.path as usize].waits(line.queue_delay(self.now));
         }
-        self.links[link].enqueue(self.now, packet);
-        self.agenda.set(link, self.links[link].poll_timeout());
+        line.enqueue(self.now, packet);
+        self.agenda.set(link, line.poll_timeout());
     }
 
     /// Lets the endpoints that have something to do speak until none has.
@@ -322,15 +323,21 @@ impl World {
         self.agenda.set(self.links.len() + end, self.hosts.poll_timeout(end));
     }
 
-    /// Tells the applications what an endpoint has to say; whether it had anything.
+    /// Tells the applications what an endpoint has to say; whether it had anything. Mostly it hasn't.
     #[inline]
     fn hear(&mut self, end: usize) -> bool {
-        let mut any = false;
-        while let Some(what) = self.hosts.hear(end, self.now, self.recorder.as_deref_mut()) {
-            self.tell(end, what);
-            any = true;
+        let any = self.hosts.speaks(end);
+        if any {
+            self.hear_all(end);
         }
         any
+    }
+
+    #[inline(never)]
+    fn hear_all(&mut self, end: usize) {
+        while let Some(what) = self.hosts.hear(end, self.now, self.recorder.as_deref_mut()) {
+            self.tell(end, what);
+        }
     }
 
     #[inline]

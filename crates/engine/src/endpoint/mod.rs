@@ -3,11 +3,11 @@
 //!
 //! Call order: after any call, `poll_transmit` until `None`, `poll_event` until `None`, then `poll_timeout`.
 
+mod keyed;
 mod mib;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
-use std::hash::{BuildHasher, Hasher};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
@@ -20,6 +20,7 @@ use crate::registry::Spec;
 use crate::scheduler::Scheduler;
 use crate::short::Short;
 use crate::{Entropy, Nanos, PathId};
+use keyed::Keyed;
 
 /// Names a connection of an endpoint; never used again for another.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -59,56 +60,6 @@ pub enum ConnectError {
 /// Whether an address can be one host's.
 fn is_host(address: IpAddr) -> bool {
     !(address.is_unspecified() || address.is_multicast() || address == IpAddr::V4(Ipv4Addr::BROADCAST))
-}
-
-/// A hash of four-tuples keyed by the endpoint's entropy, so that a peer can't aim for collisions.
-#[derive(Clone, Copy, Debug)]
-struct Keyed(u64, u64);
-
-struct KeyedHasher(u64, u64);
-
-impl Hasher for KeyedHasher {
-    fn finish(&self) -> u64 {
-        let product = u128::from(self.0 ^ self.1) * 0x9e37_79b9_7f4a_7c15;
-        (product as u64) ^ ((product >> 64) as u64)
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for chunk in bytes.chunks(8) {
-            let mut word = [0; 8];
-            word[..chunk.len()].copy_from_slice(chunk);
-            self.write_u64(u64::from_le_bytes(word));
-        }
-    }
-
-    fn write_u64(&mut self, word: u64) {
-        let product = u128::from(self.0 ^ word) * u128::from(self.1 | 1);
-        self.0 = (product as u64) ^ ((product >> 64) as u64);
-    }
-
-    fn write_u8(&mut self, n: u8) {
-        self.write_u64(u64::from(n));
-    }
-
-    fn write_u16(&mut self, n: u16) {
-        self.write_u64(u64::from(n));
-    }
-
-    fn write_u32(&mut self, n: u32) {
-        self.write_u64(u64::from(n));
-    }
-
-    fn write_usize(&mut self, n: usize) {
-        self.write_u64(n as u64);
-    }
-}
-
-impl BuildHasher for Keyed {
-    type Hasher = KeyedHasher;
-
-    fn build_hasher(&self) -> KeyedHasher {
-        KeyedHasher(self.0, self.1)
-    }
 }
 
 /// How many paths' last segments are remembered.
@@ -170,7 +121,7 @@ pub struct Endpoint<P: Payload, E: Entropy> {
 impl<P: Payload, E: Entropy> Endpoint<P, E> {
     /// An endpoint without listeners or connections.
     pub fn new(config: EndpointConfig, mut entropy: E) -> Self {
-        let hasher = Keyed(entropy.next_u64(), entropy.next_u64());
+        let hasher = Keyed::new(entropy.next_u64(), entropy.next_u64());
         let mut isn_secret = [0; 32];
         for word in isn_secret.chunks_exact_mut(8) {
             word.copy_from_slice(&entropy.next_u64().to_be_bytes());
@@ -357,6 +308,12 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
             self.deadlines.pop();
         }
         None
+    }
+
+    /// Whether [`poll_event`](Self::poll_event) has something to give.
+    #[inline]
+    pub fn has_event(&self) -> bool {
+        !self.events.is_empty()
     }
 
     /// The next event.
@@ -554,6 +511,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
     }
 
     /// After a call into a connection: it may have segments, events and a new deadline.
+    #[inline]
     fn touch(&mut self, now: Nanos, index: u32) {
         let slot = &mut self.slots[index as usize];
         if !slot.queued {
@@ -573,6 +531,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         }
     }
 
+    #[inline(never)]
     fn collect_all(&mut self, now: Nanos, index: u32) {
         let slot = &mut self.slots[index as usize];
         let generation = slot.generation;
@@ -597,17 +556,15 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
     fn after(&mut self, now: Nanos, index: u32) {
         self.collect(now, index);
         let slot = &mut self.slots[index as usize];
-        let Some(connection) = slot.connection.as_ref() else { return };
+        let Some(connection) = slot.connection.as_mut() else { return };
         if connection.is_forgettable() {
             self.forget(index);
             return;
         }
-        if let Some(at) = connection.poll_timeout() {
-            // A deadline that moved back is left in the heap: it is looked at when it comes, and armed anew.
-            if at < slot.armed {
-                slot.armed = at;
-                self.deadlines.push(Reverse((at, index)));
-            }
+        // A deadline that moved back is left in the heap: it is looked at when it comes, and armed anew.
+        if let Some(at) = connection.timeout_before(slot.armed) {
+            slot.armed = at;
+            self.deadlines.push(Reverse((at, index)));
         }
     }
 

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use ropewalk_wire::{DssMapping, FourTuple, Payload, Segment};
 
 use super::crypto::Key;
+use super::deadlines::Deadlines;
 use super::mapping::Mappings;
 use super::receive::ReceiveSide;
 use super::send::SendSide;
@@ -143,19 +144,6 @@ pub(crate) struct Failing<P> {
     pub pieces: Vec<P>,
 }
 
-/// The connection's own deadlines.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Deadlines {
-    /// Connection-level retransmission.
-    pub retransmit: Option<Nanos>,
-    /// A scheduler's wait ends.
-    pub wait: Option<Nanos>,
-    /// Announcements without an echo are repeated; third ACKs of joins too.
-    pub control: Option<Nanos>,
-    /// A closed connection is forgotten although the peer is silent.
-    pub linger: Option<Nanos>,
-}
-
 /// One connection.
 #[derive(Debug)]
 pub struct Connection<P: Payload> {
@@ -172,6 +160,8 @@ pub struct Connection<P: Payload> {
     pub(crate) flows: Vec<Flow>,
     pub(crate) strands: Vec<Option<Strand<P>>>,
     pub(crate) scheduler: Box<dyn Scheduler>,
+    /// The scheduler wants to hear of events.
+    pub(crate) scheduler_hears: bool,
     pub(crate) congestion: Box<dyn CongestionControl>,
     pub(crate) why: Why,
     pub(crate) send: SendSide<P>,
@@ -211,6 +201,7 @@ pub struct Connection<P: Payload> {
 impl<P: Payload> Connection<P> {
     pub(crate) fn new(role: Role, config: Arc<ConnectionConfig>, key: u64) -> Self {
         let multipath = config.multipath;
+        let scheduler = config.scheduler.build();
         let mut connection = Connection {
             role,
             mode: if multipath { Mode::Negotiating } else { Mode::Plain },
@@ -221,7 +212,8 @@ impl<P: Payload> Connection<P> {
             deny_join: false,
             flows: Vec::new(),
             strands: Vec::new(),
-            scheduler: config.scheduler.build(),
+            scheduler_hears: scheduler.hears(),
+            scheduler,
             congestion: config.congestion.build(),
             why: if config.trace_decisions { Why::listening() } else { Why::default() },
             send: SendSide::new(config.send_buffer.initial),
@@ -563,10 +555,16 @@ impl<P: Payload> Connection<P> {
     }
 
     /// After anything that may have completed the close: FINs on the subflows when both directions are done.
+    #[inline]
     pub(crate) fn check_closed(&mut self, now: Nanos) {
-        if self.dead {
-            return;
+        // Nothing is complete while the application may still write.
+        if self.send.closed && !self.dead {
+            self.complete_close(now);
         }
+    }
+
+    #[inline(never)]
+    fn complete_close(&mut self, now: Nanos) {
         if self.mode == Mode::Multipath {
             //= RFC 8684 3.3.3-5
             if self.send.fin_acked && self.receive.finished {
@@ -689,17 +687,6 @@ impl<P: Payload> Connection<P> {
         Some(self.strands.get(subflow.index())?.as_ref()?.tcp.counters())
     }
 
-    /// The earliest deadline of the connection and its subflows.
-    #[inline]
-    pub(crate) fn poll_timeout(&self) -> Option<Nanos> {
-        let deadlines = &self.deadlines;
-        let own = [deadlines.retransmit, deadlines.wait, deadlines.control, deadlines.linger];
-        let least = own.iter().fold(Nanos::MAX, |least, at| least.min(at.unwrap_or(Nanos::MAX)));
-        let subflows =
-            self.strands.iter().flatten().map(|strand| strand.tcp.poll_timeout().unwrap_or(Nanos::MAX));
-        Some(subflows.fold(least, Nanos::min)).filter(|at| *at != Nanos::MAX)
-    }
-
     /// Other algorithms from now on; see [`crate::endpoint::Endpoint::set_algorithms`].
     pub(crate) fn set_algorithms(
         &mut self,
@@ -709,6 +696,7 @@ impl<P: Payload> Connection<P> {
     ) {
         if let Some(spec) = scheduler {
             self.scheduler = spec.build();
+            self.scheduler_hears = self.scheduler.hears();
         }
         if let Some(spec) = congestion {
             self.congestion = spec.build();

@@ -444,15 +444,20 @@ impl<P: Payload> Connection<P> {
         self.deadlines.control = Some(self.deadlines.control.map_or(at, |known| known.min(at)));
     }
 
-    /// Arms or stops the connection-level retransmission timer (RFC 8684 3.3.6).
-    pub(crate) fn arm_meta(&mut self, now: Nanos) {
-        // In plain TCP the subflow has its own timers, of a closed window as well.
-        let waiting = self.mode == Mode::Multipath
+    /// Whether something is to come of the peer at connection level. In plain TCP the subflow has its own timers, of a
+    /// closed window as well.
+    #[inline]
+    pub(crate) fn awaits_data_ack(&self) -> bool {
+        self.mode == Mode::Multipath
             && !self.dead
             && (self.send.una < self.send.assigned_end
                 || (self.send.closed && !self.send.fin_acked && self.send.unsent() == 0)
-                || (self.send.unsent() > 0 && self.send.window_left() == 0));
-        if !waiting {
+                || (self.send.unsent() > 0 && self.send.window_left() == 0))
+    }
+
+    /// Arms or stops the connection-level retransmission timer (RFC 8684 3.3.6).
+    pub(crate) fn arm_meta(&mut self, now: Nanos) {
+        if !self.awaits_data_ack() {
             self.deadlines.retransmit = None;
             return;
         }

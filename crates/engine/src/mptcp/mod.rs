@@ -5,6 +5,7 @@
 mod connection;
 mod control;
 mod crypto;
+mod deadlines;
 mod input;
 mod mapping;
 mod output;

@@ -28,17 +28,21 @@ impl<P: Payload> Connection<P> {
         let max_segments = if self.checksum { 1 } else { max_segments };
         let count = self.strands.len();
         let first = if self.next_strand < count { self.next_strand } else { 0 };
-        for index in (first..count).chain(0..first) {
-            let flow = &self.flows[index];
-            if !self.strands[index].as_mut().is_some_and(|strand| strand.tcp.has_output(flow)) {
+        let mut next = first;
+        for _ in 0..count {
+            let index = next;
+            next = if index + 1 == count { 0 } else { index + 1 };
+            let (Some(Some(strand)), Some(flow)) = (self.strands.get_mut(index), self.flows.get(index)) else {
                 continue;
-            }
-            if let Some(sent) = self.transmit_on(now, index, max_segments, out) {
+            };
+            if strand.tcp.has_output(flow)
+                && let Some(sent) = self.transmit_on(now, index, max_segments, out)
+            {
                 self.next_strand = index;
                 return Some(sent);
             }
         }
-        if !self.dead {
+        if !self.dead && (self.ask || !self.send.reinjections.is_empty()) {
             while let Some(index) = self.place(now, max_segments) {
                 if max_segments > 1 {
                     self.gather(now, index, max_segments);
@@ -65,7 +69,7 @@ impl<P: Payload> Connection<P> {
                 }
             }
         }
-        if self.deadlines.retransmit.is_none() {
+        if self.deadlines.retransmit.is_none() && self.awaits_data_ack() {
             self.arm_meta(now);
         }
         None

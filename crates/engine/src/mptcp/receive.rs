@@ -130,10 +130,12 @@ impl<P: Payload> ReceiveSide<P> {
         let repeated = &mut self.duplicate_bytes;
         *repeated += from - offset;
         let fresh = if from == offset { data } else { data.slice((from - offset) as usize, len as usize) };
-        if !self.ofo.fill(from, fresh, |start, end| *repeated += end - start) {
+        let before = self.next;
+        if from == before && self.ofo.begins_from(end) {
+            self.accept(fresh);
+        } else if !self.ofo.fill(from, fresh, |start, end| *repeated += end - start) {
             return false;
         }
-        let before = self.next;
         while let Some((start, piece)) = self.ofo.pop_before(self.next) {
             debug_assert_eq!(start, self.next, "what is kept lies beyond what is in order");
             self.accept(piece);

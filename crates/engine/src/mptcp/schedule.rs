@@ -1,6 +1,8 @@
 //! Placing data: reinjections first, then the scheduler's decisions, clipped to what windows allow; the mechanisms
 //! that run when the connection-level window blocks (blest-2016 II-A); the net under a scheduler that would stall.
 
+use std::ops::Range;
+
 use ropewalk_wire::Payload;
 
 use super::connection::{Connection, Mode, subflow_buffer};
@@ -41,6 +43,13 @@ impl<P: Payload> Connection<P> {
     /// Lets the scheduler hear of something.
     #[inline]
     pub(crate) fn tell(&mut self, now: Nanos, event: scheduler::Event) {
+        if self.scheduler_hears {
+            self.tell_scheduler(now, event);
+        }
+    }
+
+    #[inline(never)]
+    fn tell_scheduler(&mut self, now: Nanos, event: scheduler::Event) {
         let view = view!(self, now);
         self.scheduler.on_event(&view, event);
     }
@@ -56,6 +65,7 @@ impl<P: Payload> Connection<P> {
         if !self.ask {
             return None;
         }
+        let queues_ahead = self.scheduler.queues_ahead();
         let mut idle = 0;
         loop {
             let unsent = self.send.unsent();
@@ -70,7 +80,7 @@ impl<P: Payload> Connection<P> {
                 }
             }
             if !self.flows.iter().any(|flow| flow.usable() && flow.in_flight() < flow.cwnd)
-                && !self.scheduler.queues_ahead()
+                && !queues_ahead
             {
                 if !self.flows.iter().any(|flow| flow.usable()) {
                     self.revive();
@@ -80,7 +90,7 @@ impl<P: Payload> Connection<P> {
                     return None;
                 }
             }
-            if self.scheduler.queues_ahead() {
+            if queues_ahead {
                 self.measure_queues();
             }
             let view = view!(self, now);
@@ -121,7 +131,15 @@ impl<P: Payload> Connection<P> {
 
     /// Puts the payload of what was gathered together, once: each time it grew would copy it as often as there are
     /// segments in it, where it spans several of the application's writes.
+    #[inline]
     fn assemble(&mut self) {
+        if self.gathered.is_some() {
+            self.assemble_gathered();
+        }
+    }
+
+    #[inline(never)]
+    fn assemble_gathered(&mut self) {
         if let Some((index, start, end)) = self.gathered.take() {
             let payload = self.send.get(start, (end - start) as u32);
             if let Some(strand) = self.strands[index].as_mut() {
@@ -181,24 +199,21 @@ impl<P: Payload> Connection<P> {
 
     /// Carries a decision out. Returns the subflow that got data, the offset and the length.
     fn apply(&mut self, now: Nanos, decision: Decision, max_segments: u32) -> (Option<usize>, u64, u32) {
-        match decision {
-            Decision::Send { subflow, bytes } => {
-                let offset = self.send.next_offset();
-                self.hand_over(now, subflow, offset, bytes, false, max_segments)
+        let next = self.send.next_offset();
+        let (subflow, offset, bytes, queue) = match decision {
+            Decision::Send { subflow, bytes } => (subflow, next, bytes, false),
+            Decision::SendAt { subflow, offset, bytes } => (subflow, offset, bytes, false),
+            Decision::Queue { subflow, bytes } => (subflow, next, bytes, true),
+            Decision::Duplicate { subflow, offset, purpose } => {
+                return self.duplicate(now, subflow, offset, purpose);
             }
-            Decision::SendAt { subflow, offset, bytes } => {
-                self.hand_over(now, subflow, offset, bytes, false, max_segments)
-            }
-            Decision::Queue { subflow, bytes } => {
-                let offset = self.send.next_offset();
-                self.hand_over(now, subflow, offset, bytes, true, max_segments)
-            }
-            Decision::Duplicate { subflow, offset, purpose } => self.duplicate(now, subflow, offset, purpose),
-            Decision::Wait { .. } => (None, 0, 0),
-        }
+            Decision::Wait { .. } => return (None, 0, 0),
+        };
+        self.hand_over(now, subflow, offset, bytes, queue, max_segments)
     }
 
     /// New data to a subflow.
+    #[inline]
     fn hand_over(
         &mut self,
         now: Nanos,
@@ -244,30 +259,10 @@ impl<P: Payload> Connection<P> {
             len = together - together % mss;
         }
         self.send.assign(start..start + len);
-        // Where super-segments are wanted, what goes on from the last piece becomes one with it; not if that piece has
-        // arrived over another subflow meanwhile, as its bytes are gone.
-        let una = self.send.una;
-        let tail = match (self.gathered, &self.strands[index]) {
-            (Some((at, from, end)), _) => (at == index).then_some((from, end)),
-            (None, Some(strand)) if max_segments > 1 => strand.tcp.queued_tail(),
-            _ => None,
-        };
-        let tail = tail.filter(|(tag, end)| {
-            *end == start
-                && *tag >= una
-                && start + len - tag <= (u64::from(max_segments) * mss).min(65_534)
-                && {
-                    let before = self.send.together(*tag);
-                    start + len - tag <= before || before.max(together) < WORTH_APART
-                }
-        });
         let chunk =
             Chunk { offset: start, len: len as u32, carriers: 1 << subflow.0, last: subflow, sent_at: now };
         self.send.chunks.insert(chunk);
-        if let Some((from, _)) = tail {
-            self.flows[index].queued_bytes += len;
-            self.gathered = Some((index, from, start + len));
-        } else {
+        if max_segments == 1 || !self.lengthen(index, start..start + len, together, max_segments) {
             self.assemble();
             let payload = self.send.get(start, len as u32);
             if let (Some(strand), Some(flow)) = (self.strands[index].as_mut(), self.flows.get_mut(index)) {
@@ -278,6 +273,30 @@ impl<P: Payload> Connection<P> {
             self.unblock(now);
         }
         (Some(index), start, len as u32)
+    }
+
+    /// Where super-segments are wanted, what goes on from the last piece becomes one with it; not if that piece has
+    /// arrived over another subflow meanwhile, as its bytes are gone. `together`: bytes from the range's start on that
+    /// lie in one piece.
+    #[inline(never)]
+    fn lengthen(&mut self, index: usize, range: Range<u64>, together: u64, max_segments: u32) -> bool {
+        let tail = match (self.gathered, &self.strands[index]) {
+            (Some((at, from, end)), _) => (at == index).then_some((from, end)),
+            (None, Some(strand)) => strand.tcp.queued_tail(),
+            _ => None,
+        };
+        let most = (u64::from(max_segments) * u64::from(self.flows[index].mss)).min(65_534);
+        let Some((from, end)) = tail else { return false };
+        if end != range.start || from < self.send.una || range.end - from > most {
+            return false;
+        }
+        let before = self.send.together(from);
+        if range.end - from > before && before.max(together) >= WORTH_APART {
+            return false;
+        }
+        self.flows[index].queued_bytes += range.end - range.start;
+        self.gathered = Some((index, from, range.end));
+        true
     }
 
     /// Data in flight elsewhere, again.

@@ -44,6 +44,7 @@ impl Chunks {
         self.0.get(self.index_after(offset)).filter(|sent| sent.chunk.offset <= offset)
     }
 
+    #[inline]
     pub fn insert(&mut self, chunk: Chunk) {
         let sent = Sent { chunk, reinject: false };
         match self.0.back() {
@@ -105,6 +106,8 @@ pub(crate) struct SendSide<P> {
     pub written: u64,
     /// Written and not assigned to a subflow: disjoint, in order; nearly always at most one range.
     unassigned: Short<Range<u64>>,
+    /// Bytes in these ranges.
+    unsent: u64,
     /// End of the highest range ever assigned.
     pub assigned_end: u64,
     /// Right edge of the peer's window, as an offset.
@@ -134,6 +137,7 @@ impl<P: Payload> SendSide<P> {
             una: 0,
             written: 0,
             unassigned: Short::new(),
+            unsent: 0,
             assigned_end: 0,
             window_end: 0,
             peer_window: 0,
@@ -161,6 +165,7 @@ impl<P: Payload> SendSide<P> {
         self.pieces.push_back((self.written, data));
         let start = self.written;
         self.written += len as u64;
+        self.unsent += len as u64;
         match self.unassigned.back_mut() {
             Some(last) if last.end == start => last.end = self.written,
             _ => self.unassigned.push_back(start..self.written),
@@ -171,7 +176,7 @@ impl<P: Payload> SendSide<P> {
     /// Bytes written and not assigned.
     #[inline]
     pub fn unsent(&self) -> u64 {
-        self.unassigned.iter().map(|range| range.end - range.start).sum()
+        self.unsent
     }
 
     /// First unassigned byte; the end of what was written if there is none.
@@ -181,7 +186,16 @@ impl<P: Payload> SendSide<P> {
     }
 
     /// The unassigned range that begins at or after `offset`, or holds it; failing that the first.
+    #[inline]
     pub fn unassigned_at(&self, offset: u64) -> Option<Range<u64>> {
+        match self.unassigned.front() {
+            Some(first) if first.end > offset => Some(first.start.max(offset)..first.end),
+            _ => self.unassigned_behind(offset),
+        }
+    }
+
+    #[inline(never)]
+    fn unassigned_behind(&self, offset: u64) -> Option<Range<u64>> {
         self.unassigned
             .iter()
             .find(|range| range.end > offset)
@@ -190,7 +204,20 @@ impl<P: Payload> SendSide<P> {
     }
 
     /// Marks `range`, which lies within one unassigned range, as assigned.
+    #[inline]
     pub fn assign(&mut self, range: Range<u64>) {
+        match self.unassigned.front_mut() {
+            Some(first) if first.start == range.start && first.end > range.end => {
+                first.start = range.end;
+                self.unsent -= range.end - range.start;
+                self.assigned_end = self.assigned_end.max(range.end);
+            }
+            _ => self.assign_elsewhere(range),
+        }
+    }
+
+    #[inline(never)]
+    fn assign_elsewhere(&mut self, range: Range<u64>) {
         let index =
             self.unassigned.iter().position(|free| free.start <= range.start && range.end <= free.end);
         let Some(index) = index else { return };
@@ -206,6 +233,7 @@ impl<P: Payload> SendSide<P> {
                 self.unassigned.insert(index + 1, range.end..end);
             }
         }
+        self.unsent -= range.end - range.start;
         self.assigned_end = self.assigned_end.max(range.end);
     }
 
@@ -226,7 +254,20 @@ impl<P: Payload> SendSide<P> {
     }
 
     /// Bytes `offset..offset + len`; the caller asks only for what is written and not acknowledged.
+    #[inline]
     pub fn get(&mut self, offset: u64, len: u32) -> P {
+        let last = self.reading.wrapping_sub(self.popped) as usize;
+        if let Some((start, piece)) = self.pieces.get(last)
+            && let Some(from) = offset.checked_sub(*start)
+            && from + u64::from(len) <= piece.len() as u64
+        {
+            return piece.slice(from as usize, from as usize + len as usize);
+        }
+        self.gather(offset, len)
+    }
+
+    #[inline(never)]
+    fn gather(&mut self, offset: u64, len: u32) -> P {
         let mut index = self.piece_at(offset);
         self.reading = self.popped + index as u64;
         let end = offset + u64::from(len);
@@ -257,10 +298,12 @@ impl<P: Payload> SendSide<P> {
     }
 
     /// Moves `una`; returns the bytes newly acknowledged.
+    #[inline]
     pub fn acknowledge(&mut self, una: u64) -> u64 {
-        if una <= self.una {
-            return 0;
-        }
+        if una <= self.una { 0 } else { self.advance(una) }
+    }
+
+    fn advance(&mut self, una: u64) -> u64 {
         let newly = una - self.una;
         self.una = una;
         while let Some((start, piece)) = self.pieces.front() {
@@ -333,6 +376,7 @@ impl<P: Payload> SendSide<P> {
     pub fn clear(&mut self) {
         self.pieces.clear();
         self.unassigned.clear();
+        self.unsent = 0;
         self.chunks.clear();
         self.reinjections.clear();
     }

@@ -65,6 +65,10 @@ impl<S: Scheduler> Scheduler for Equipped<S> {
         self.scheduler.on_event(view, event);
     }
 
+    fn hears(&self) -> bool {
+        self.scheduler.hears()
+    }
+
     fn repeats(&self) -> bool {
         self.scheduler.repeats()
     }

@@ -47,6 +47,10 @@ impl Scheduler for MinRtt {
         ENTRY.name
     }
 
+    fn hears(&self) -> bool {
+        false
+    }
+
     #[inline]
     fn select(&mut self, view: &View<'_>, why: &mut Why) -> Decision {
         if !view.sendable() {

@@ -362,6 +362,11 @@ pub trait Scheduler: Debug + Send {
         let _ = (view, event);
     }
 
+    /// Whether [`Scheduler::on_event`] does anything; where it doesn't, it isn't called.
+    fn hears(&self) -> bool {
+        true
+    }
+
     /// Whether [`Scheduler::select`] wants to be asked when nothing is unsent (redundant, cfs).
     fn repeats(&self) -> bool {
         false

@@ -61,6 +61,23 @@ impl<P: Payload> Subflow<P> {
         outcome: &mut Outcome,
     ) -> bool {
         let ack = self.ack_position(segment.ack);
+        if ack == self.snd_una && self.rtx.is_empty() && segment.sack.is_empty() {
+            // A receiver of data hears nothing else.
+            self.update_window(segment, position, ack);
+            return true;
+        }
+        self.take_ack(cx, segment, position, ack, outcome)
+    }
+
+    #[inline(never)]
+    fn take_ack(
+        &mut self,
+        cx: &mut Context<'_>,
+        segment: &Segment<P>,
+        position: u64,
+        ack: u64,
+        outcome: &mut Outcome,
+    ) -> bool {
         // Before anything we sent, `unfold` goes below zero.
         let old = ack < self.snd_una || ack >= 1 << 63;
         if ack > self.snd_nxt && !old {

@@ -355,6 +355,17 @@ impl<P: Payload> Subflow<P> {
         self.timers.next()
     }
 
+    /// What [`poll_timeout`](Self::poll_timeout) isn't before: cheap to ask.
+    #[inline]
+    pub(crate) fn timeout_floor(&self) -> Nanos {
+        self.timers.floor()
+    }
+
+    /// Makes the floor the earliest deadline.
+    pub(crate) fn refresh_timeout_floor(&mut self) {
+        self.timers.refresh();
+    }
+
     /// Appends data whose first byte has the connection-level offset `tag` to the subflow's own queue.
     #[inline]
     pub fn push(&mut self, flow: &mut Flow, tag: u64, payload: P) {

@@ -27,48 +27,85 @@ const STOPPED: Nanos = Nanos::MAX;
 
 /// All of a subflow's timers.
 #[derive(Clone, Debug)]
-pub(crate) struct Timers([Nanos; COUNT]);
+pub(crate) struct Timers {
+    at: [Nanos; COUNT],
+    /// None is due before this. What is set lowers it; only [`Timers::refresh`] raises it, so that who waits for a
+    /// subflow looks at all of them only when one may have become the first.
+    floor: Nanos,
+}
 
 impl Default for Timers {
     fn default() -> Self {
-        Timers([STOPPED; COUNT])
+        Timers { at: [STOPPED; COUNT], floor: STOPPED }
     }
 }
 
 impl Timers {
     #[inline]
     pub fn set(&mut self, timer: Timer, at: Nanos) {
-        self.0[timer as usize] = at;
+        self.at[timer as usize] = at;
+        self.floor = self.floor.min(at);
     }
 
     #[inline]
     pub fn stop(&mut self, timer: Timer) {
-        self.0[timer as usize] = STOPPED;
+        self.at[timer as usize] = STOPPED;
     }
 
     #[inline]
     pub fn get(&self, timer: Timer) -> Option<Nanos> {
-        Some(self.0[timer as usize]).filter(|at| *at != STOPPED)
+        Some(self.at[timer as usize]).filter(|at| *at != STOPPED)
     }
 
     pub fn stop_all(&mut self) {
-        self.0 = [STOPPED; COUNT];
+        self.at = [STOPPED; COUNT];
     }
 
     /// The earliest.
     #[inline]
     pub fn next(&self) -> Option<Nanos> {
-        let least = self.0.iter().fold(STOPPED, |least, at| least.min(*at));
+        let least = self.at.iter().fold(STOPPED, |least, at| least.min(*at));
         (least != STOPPED).then_some(least)
+    }
+
+    /// What the earliest isn't before.
+    #[inline]
+    pub fn floor(&self) -> Nanos {
+        self.floor
+    }
+
+    /// Makes the floor the earliest.
+    pub fn refresh(&mut self) {
+        self.floor = self.next().unwrap_or(STOPPED);
     }
 
     /// Stops `timer` and returns true if it is due.
     #[inline]
     pub fn expire(&mut self, timer: Timer, now: Nanos) -> bool {
-        let due = self.0[timer as usize] <= now && self.0[timer as usize] != STOPPED;
+        let due = self.at[timer as usize] <= now && self.at[timer as usize] != STOPPED;
         if due {
-            self.0[timer as usize] = STOPPED;
+            self.at[timer as usize] = STOPPED;
         }
         due
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Timer, Timers};
+
+    #[test]
+    fn the_floor_is_never_after_the_earliest() {
+        let mut timers = Timers::default();
+        timers.set(Timer::Retransmit, 50);
+        timers.set(Timer::DelayedAck, 40);
+        assert_eq!((timers.next(), timers.floor()), (Some(40), 40));
+        timers.stop(Timer::DelayedAck);
+        assert_eq!((timers.next(), timers.floor()), (Some(50), 40), "it may be too early");
+        timers.refresh();
+        assert_eq!(timers.floor(), 50);
+        timers.set(Timer::Retransmit, 90);
+        assert!(!timers.expire(Timer::Retransmit, 89) && timers.floor() == 50);
+        assert!(timers.expire(Timer::Retransmit, 90) && timers.next().is_none());
     }
 }
