@@ -136,7 +136,8 @@ impl<T> Transit<T> {
             _ => self.ring.pop_front()?,
         };
         let first = |at: Option<Nanos>| at.unwrap_or(Nanos::MAX);
-        self.first = first(self.ring.front().map(|next| next.at)).min(first(self.overtakers.peek().map(|o| o.at)));
+        self.first =
+            first(self.ring.front().map(|next| next.at)).min(first(self.overtakers.peek().map(|o| o.at)));
         Some(arrival)
     }
 }

@@ -32,7 +32,8 @@ impl<P: Payload> Connection<P> {
         for _ in 0..count {
             let index = next;
             next = if index + 1 == count { 0 } else { index + 1 };
-            let (Some(Some(strand)), Some(flow)) = (self.strands.get_mut(index), self.flows.get(index)) else {
+            let (Some(Some(strand)), Some(flow)) = (self.strands.get_mut(index), self.flows.get(index))
+            else {
                 continue;
             };
             if strand.tcp.has_output(flow)

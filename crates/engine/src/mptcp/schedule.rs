@@ -79,9 +79,7 @@ impl<P: Payload> Connection<P> {
                     return Some(index);
                 }
             }
-            if !self.flows.iter().any(|flow| flow.usable() && flow.in_flight() < flow.cwnd)
-                && !queues_ahead
-            {
+            if !self.flows.iter().any(|flow| flow.usable() && flow.in_flight() < flow.cwnd) && !queues_ahead {
                 if !self.flows.iter().any(|flow| flow.usable()) {
                     self.revive();
                 }
