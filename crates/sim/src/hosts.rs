@@ -59,7 +59,10 @@ pub(crate) struct Hosts {
 struct Group {
     conns: Vec<State>,
     next: Conn,
-    ids: [HashMap<ConnectionId, Conn>; 2],
+    /// By the endpoint's place: the latest there.
+    ids: [Vec<Option<(ConnectionId, Conn)>>; 2],
+    /// Those whose place was taken by another: what they still have to say may come after.
+    earlier: [HashMap<ConnectionId, Conn>; 2],
     /// The one that was looked up last: nearly always the next one too.
     last: [Option<(ConnectionId, Conn)>; 2],
 }
@@ -214,7 +217,13 @@ impl Hosts {
     fn bind(&mut self, group: usize, side: Side, id: ConnectionId, conn: Conn) {
         let group = &mut self.groups[group];
         group.conns[conn as usize].ids[side as usize] = Some(id);
-        group.ids[side as usize].insert(id, conn);
+        let ids = &mut group.ids[side as usize];
+        if ids.len() <= id.place() {
+            ids.resize(id.place() + 1, None);
+        }
+        if let Some((earlier, conn)) = ids[id.place()].replace((id, conn)) {
+            group.earlier[side as usize].insert(earlier, conn);
+        }
     }
 
     pub(crate) fn send(&mut self, group: usize, now: Nanos, conn: Conn, side: Side, bytes: u64) {
@@ -338,7 +347,10 @@ impl Hosts {
         {
             return Some(conn);
         }
-        let conn = *group.ids[side as usize].get(&id)?;
+        let conn = match group.ids[side as usize].get(id.place()) {
+            Some(Some((latest, conn))) if *latest == id => *conn,
+            _ => *group.earlier[side as usize].get(&id)?,
+        };
         *last = Some((id, conn));
         Some(conn)
     }

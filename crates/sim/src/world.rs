@@ -272,6 +272,7 @@ impl World {
         };
         let trace = packet.trace;
         let Some(mut segment) = packet.open() else { return };
+        segment.touch();
         if let Some(recorder) = &mut self.recorder
             && end < 2
         {

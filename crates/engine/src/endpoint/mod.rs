@@ -29,6 +29,14 @@ pub struct ConnectionId {
     generation: u32,
 }
 
+impl ConnectionId {
+    /// The place that it has in the endpoint: no other connection's while it lives, another's later.
+    #[inline]
+    pub fn place(self) -> usize {
+        self.index as usize
+    }
+}
+
 /// Why a call on a connection's stream failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum StreamError {
@@ -208,6 +216,10 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
                 let found = self.demux.get(&segment.tuple).copied();
                 if let Some(at) = found {
                     *last = Some((segment.tuple, at));
+                    // Among thousands of connections it has left the cache since its last segment.
+                    if let Some(connection) = self.slots[at.0 as usize].connection.as_deref() {
+                        connection.touch(usize::from(at.1));
+                    }
                 }
                 found
             }
@@ -257,6 +269,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
             }
             slot.armed = Nanos::MAX;
             if let Some(connection) = slot.connection.as_mut() {
+                connection.touch(0);
                 if connection.poll_timeout().is_some_and(|due| due <= now) {
                     connection.on_timeout(now);
                 }

@@ -202,6 +202,8 @@ impl<P: Payload> Connection<P> {
     pub(crate) fn new(role: Role, config: Arc<ConnectionConfig>, key: u64) -> Self {
         let multipath = config.multipath;
         let scheduler = config.scheduler.build();
+        // Two are what most connections come to; more are moved as they come.
+        let subflows = if multipath { 1 + usize::from(config.path_manager.subflows.min(1)) } else { 1 };
         let mut connection = Connection {
             role,
             mode: if multipath { Mode::Negotiating } else { Mode::Plain },
@@ -210,8 +212,8 @@ impl<P: Payload> Connection<P> {
             checksum: config.checksum,
             confirmed: !multipath,
             deny_join: false,
-            flows: Vec::new(),
-            strands: Vec::new(),
+            flows: Vec::with_capacity(subflows),
+            strands: Vec::with_capacity(subflows),
             scheduler_hears: scheduler.hears(),
             scheduler,
             congestion: config.congestion.build(),
@@ -717,6 +719,19 @@ impl<P: Payload> Connection<P> {
     /// Declares the whole size that will be written.
     pub(crate) fn declare_size(&mut self, bytes: u64) {
         self.send.declared = Some(bytes);
+    }
+
+    /// Reads from the lines of memory that a segment of subflow `index` is about to need. What of it isn't in the cache
+    /// is then fetched all at once; in the course of the segment's processing it would be one after another.
+    #[inline(never)]
+    pub(crate) fn touch(&self, index: usize) {
+        let strand = self.strands.get(index).and_then(Option::as_ref);
+        let strand = strand.map_or(0, |strand| strand.tcp.touch().wrapping_add(strand.since));
+        let flow = self.flows.get(index).map_or(0, |flow| flow.srtt ^ flow.delivered ^ u64::from(flow.cwnd));
+        let own = self.receive.touch() ^ self.send.touch() ^ self.local_key.idsn ^ u64::from(self.dirty);
+        let kept = u64::from(self.events.is_empty()) ^ u64::from(self.joins.is_empty());
+        let algorithms = u64::from(self.scheduler_hears) ^ self.deadlines.retransmit.unwrap_or(0);
+        std::hint::black_box(strand ^ flow ^ own ^ kept ^ algorithms ^ u64::from(self.config.multipath));
     }
 
     /// Whether a subflow is closed and has nothing more to say.

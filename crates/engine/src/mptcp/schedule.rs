@@ -79,11 +79,8 @@ impl<P: Payload> Connection<P> {
                     return Some(index);
                 }
             }
-            if !self.flows.iter().any(|flow| flow.usable() && flow.in_flight() < flow.cwnd) && !queues_ahead {
-                if !self.flows.iter().any(|flow| flow.usable()) {
-                    self.revive();
-                }
-                self.ask = self.flows.iter().any(|flow| flow.usable() && flow.in_flight() < flow.cwnd);
+            if !queues_ahead && !self.any_window() {
+                self.ask = self.revive_if_none_usable() && self.any_window();
                 if !self.ask {
                     return None;
                 }
@@ -374,11 +371,20 @@ impl<P: Payload> Connection<P> {
         Some(index)
     }
 
-    #[cold]
-    fn revive_if_none_usable(&mut self) {
-        if !self.flows.iter().any(|flow| flow.usable()) {
+    /// Whether some usable subflow's window has room.
+    #[inline]
+    fn any_window(&self) -> bool {
+        self.flows.iter().any(|flow| flow.usable() && flow.in_flight() < flow.cwnd)
+    }
+
+    /// Whether there was none, so that stale ones count again.
+    #[inline]
+    fn revive_if_none_usable(&mut self) -> bool {
+        let none = !self.flows.iter().any(|flow| flow.usable());
+        if none {
             self.revive();
         }
+        none
     }
 
     #[cold]

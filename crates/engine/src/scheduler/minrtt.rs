@@ -56,7 +56,7 @@ impl Scheduler for MinRtt {
         if !view.sendable() {
             return nothing_to_send(view, why);
         }
-        match view.front().available {
+        match view.fastest_available() {
             Some(flow) => send_on(flow, why),
             None => no_room(view, why),
         }

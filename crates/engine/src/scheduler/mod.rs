@@ -235,6 +235,19 @@ impl<'a> View<'a> {
         front
     }
 
+    /// [`View::front`]'s available one alone: for who doesn't weigh it against the others.
+    #[inline]
+    pub fn fastest_available(&self) -> Option<&'a Flow> {
+        let mut fastest: Option<&Flow> = None;
+        for flow in self.flows {
+            let first = fastest.is_none_or(|best| flow.srtt < best.srtt);
+            if first && flow.available() && (!flow.backup || self.backups_count()) {
+                fastest = Some(flow);
+            }
+        }
+        fastest
+    }
+
     /// The eligible subflows known to be faster than `slow`, room or not: those without a sample aren't.
     #[inline]
     pub fn faster_than(&self, slow: &Flow) -> impl Iterator<Item = &'a Flow> + use<'a> {

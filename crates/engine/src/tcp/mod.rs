@@ -366,6 +366,26 @@ impl<P: Payload> Subflow<P> {
         self.timers.refresh();
     }
 
+    /// Reads from the lines of memory that most segments need: see [`Connection::touch`](crate::mptcp::Connection).
+    #[inline]
+    pub(crate) fn touch(&self) -> u64 {
+        u64::from(self.queue.is_empty())
+            ^ u64::from(self.reassembly.is_empty())
+            ^ u64::from(self.reassembly.dsack().is_some())
+            ^ self.rtx.touch()
+            ^ self.tlp.high
+            ^ self.timers.floor()
+            ^ self.counters.in_segs
+            ^ self.counters.bytes_sent
+            ^ self.snd_una
+            ^ self.usage.touch()
+            ^ self.rate.touch()
+            ^ self.rcv_edge
+            ^ self.last_ack_sent
+            ^ u64::from(self.isn)
+            ^ u64::from(self.ack_now)
+    }
+
     /// Appends data whose first byte has the connection-level offset `tag` to the subflow's own queue.
     #[inline]
     pub fn push(&mut self, flow: &mut Flow, tag: u64, payload: P) {

@@ -21,6 +21,9 @@ pub(crate) const EVER_RETRANS: u8 = 8;
 pub(crate) const FIN: u8 = 16;
 pub(crate) const APP_LIMITED: u8 = 32;
 
+/// Room for an initial window and what follows it, so that growing doesn't begin at once.
+const FIRST_ENTRIES: usize = 16;
+
 /// A range of sequence space that was sent.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry<P> {
@@ -89,6 +92,14 @@ impl<P: Payload> Scoreboard<P> {
         Scoreboard { entries: VecDeque::new(), log: VecDeque::new(), lost_hint: 0 }
     }
 
+    /// Something of what an acknowledgement needs.
+    #[inline]
+    pub fn touch(&self) -> u64 {
+        self.lost_hint
+            ^ self.entries.front().map_or(0, |entry| entry.position ^ entry.rate.delivered)
+            ^ self.log.front().map_or(0, |(position, _)| *position)
+    }
+
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
@@ -112,6 +123,10 @@ impl<P: Payload> Scoreboard<P> {
 
     #[inline]
     pub fn push(&mut self, entry: Entry<P>) {
+        if self.entries.capacity() == 0 {
+            self.entries.reserve(FIRST_ENTRIES);
+            self.log.reserve(FIRST_ENTRIES);
+        }
         self.log.push_back((entry.position, entry.sent_at));
         self.entries.push_back(entry);
     }
