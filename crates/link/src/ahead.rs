@@ -20,6 +20,8 @@ pub(crate) struct Ahead<T> {
     waiting: VecDeque<Waiting>,
     waiting_bytes: u64,
     fates: Fates,
+    /// The delay of every packet, if it is known beforehand.
+    certain: Option<Nanos>,
 }
 
 /// A packet in the queue: when it leaves it, and its size.
@@ -32,6 +34,7 @@ struct Waiting {
 impl<T: Packet> Ahead<T> {
     /// `rate` in bits per second, not 0.
     pub(crate) fn new(rate: u64, spec: &LinkSpec, seed: u64, stream: u64) -> Self {
+        let fates = Fates::new(spec, seed, stream);
         Ahead {
             transit: Transit::new(),
             stats: LinkStats::default(),
@@ -39,7 +42,8 @@ impl<T: Packet> Ahead<T> {
             admission: Admission::new(spec.queue),
             waiting: VecDeque::new(),
             waiting_bytes: 0,
-            fates: Fates::new(spec, seed, stream),
+            certain: fates.certain(),
+            fates,
         }
     }
 
@@ -71,6 +75,15 @@ impl<T: Packet> Ahead<T> {
         }
         let departure = self.serializer.send(len);
         self.stats.busy = self.stats.busy.saturating_add(departure - start);
+        if let Some(delay) = self.certain {
+            self.transit.push(departure.saturating_add(delay), len, packet);
+        } else {
+            self.draw(departure, len, packet);
+        }
+    }
+
+    #[inline(never)]
+    fn draw(&mut self, departure: Nanos, len: u32, packet: T) {
         match self.fates.draw() {
             Fate::Lost => self.stats.dropped_loss += 1,
             Fate::Arrives { after, copy_after: None } => {

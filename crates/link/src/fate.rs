@@ -43,6 +43,12 @@ impl Fates {
         }
     }
 
+    /// The delay of every packet, where nothing is left to chance: no packet draws anything.
+    pub(crate) fn certain(&self) -> Option<Nanos> {
+        let certain = self.loss.never() && self.jitter.is_none() && self.duplicate == Chance::Never;
+        certain.then_some(self.delay)
+    }
+
     /// The next packet's fate.
     #[inline]
     pub(crate) fn draw(&mut self) -> Fate {

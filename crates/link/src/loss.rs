@@ -41,6 +41,11 @@ impl LossProcess {
         };
     }
 
+    /// Whether no packet is lost, ever.
+    pub(crate) fn never(&self) -> bool {
+        matches!(self.model, Model::Independent(Chance::Never))
+    }
+
     /// Whether the next packet is lost.
     #[inline]
     pub(crate) fn draw(&mut self) -> bool {

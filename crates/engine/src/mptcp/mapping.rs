@@ -74,11 +74,20 @@ impl<P: Payload> Mappings<P> {
         while self.list.front().is_some_and(|mapping| mapping.end() <= position) {
             self.list.pop_front();
         }
-        let Some(mapping) = self.list.front().copied() else { return (Placed::Unmapped(data), None) };
+        let Some(mapping) = self.list.front() else { return (Placed::Unmapped(data), None) };
         if mapping.position > position {
             return (Placed::Unmapped(data), None);
         }
         let room = (mapping.end() - position) as usize;
+        if data.len() <= room && mapping.checksum.is_none() {
+            // A segment that came as it was sent.
+            let offset = mapping.offset + (position - mapping.position);
+            if data.len() == room {
+                self.list.pop_front();
+            }
+            return (Placed::At(offset, data), None);
+        }
+        let mapping = *mapping;
         let (part, rest) = if data.len() > room {
             (data.slice(0, room), Some(data.slice(room, data.len())))
         } else {

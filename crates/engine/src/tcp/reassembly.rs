@@ -81,11 +81,13 @@ impl<P: Payload> Reassembly<P> {
     }
 
     fn note_recent(&mut self, position: u64) {
-        let block = self.block_at(position);
-        if self.recent_len > 0 && block.is_some() && self.block_at(self.recent[0]) == block {
+        let block = self.block_number(position);
+        if self.recent_len > 0 && block.is_some() && self.block_number(self.recent[0]) == block {
             return;
         }
-        self.recent.copy_within(..RECENT - 1, 1);
+        for n in (1..RECENT).rev() {
+            self.recent[n] = self.recent[n - 1];
+        }
         self.recent[0] = position;
         self.recent_len = (self.recent_len + 1).min(RECENT);
     }
@@ -109,11 +111,11 @@ impl<P: Payload> Reassembly<P> {
         }
     }
 
-    /// The block that holds `position`.
+    /// Which block holds `position`.
     #[inline]
-    fn block_at(&self, position: u64) -> Option<(u64, u64)> {
+    fn block_number(&self, position: u64) -> Option<usize> {
         let index = self.blocks.partition_point(|block| block.1 <= position);
-        self.blocks.get(index).copied().filter(|block| block.0 <= position)
+        (self.blocks.get(index)?.0 <= position).then_some(index)
     }
 
     /// Up to `room` blocks, DSACK first, then the most recently changed. Taking them forgets the DSACK.
@@ -126,18 +128,19 @@ impl<P: Payload> Reassembly<P> {
         if let Some((left, right)) = self.dsack.take() {
             blocks.push(wire(left), wire(right));
         }
-        let mut given: [(u64, u64); RECENT] = [(0, 0); RECENT];
+        let mut given = [0; RECENT];
         let mut kept = 0;
         for n in 0..self.recent_len {
             let position = self.recent[n];
-            let Some(block) = self.block_at(position) else { continue };
-            if given[..kept].contains(&block) {
+            let Some(number) = self.block_number(position) else { continue };
+            if given[..kept].contains(&number) {
                 continue;
             }
             if blocks.len() < room.min(4) {
-                blocks.push(wire(block.0), wire(block.1));
+                let (left, right) = self.blocks[number];
+                blocks.push(wire(left), wire(right));
             }
-            given[kept] = block;
+            given[kept] = number;
             self.recent[kept] = position;
             kept += 1;
         }
@@ -235,7 +238,7 @@ mod tests {
             }
             assert_eq!(reassembly.bytes(), there.iter().filter(|byte| **byte).count() as u64);
             for (position, byte) in there.iter().enumerate() {
-                assert_eq!(reassembly.block_at(position as u64).is_some(), *byte);
+                assert_eq!(reassembly.block_number(position as u64).is_some(), *byte);
             }
             let mut at = 0;
             while at < 200 {
