@@ -91,7 +91,7 @@ pub struct Flow {
     pub queued_bytes: u64,
     /// Bytes of memory that the subflow's own send buffer may still take ([`Flow::send_memory`] counts).
     pub queue_space: u64,
-    /// Size of that send buffer, bytes; 0 until a scheduler queues ahead.
+    /// Size of that send buffer, bytes; 0 until there is something to send.
     pub send_buffer: u64,
     /// Pacing rate, bytes per second (computed even when nothing is paced).
     pub pacing_rate: u64,
@@ -178,10 +178,17 @@ impl Flow {
     /// millisecond's worth of the pacing rate, two segments at least.
     pub fn send_memory(&self) -> u64 {
         let mss = u64::from(self.mss.max(1));
-        let at_once = ((self.pacing_rate >> 10) / mss).clamp(2, (BUFFER_SIZE / mss).max(2));
+        let at_once = self.at_once();
         let sent = u64::from(self.packets_out);
         let buffers = sent.div_ceil(at_once) + self.queued_bytes.div_ceil(BUFFER_SIZE);
         self.queued_bytes + sent * mss + buffers * BUFFER_OVERHEAD
+    }
+
+    /// Segments that Linux sends as one (`tcp_tso_autosize`): what it paces in a millisecond, two at least.
+    #[inline]
+    pub fn at_once(&self) -> u64 {
+        let mss = u64::from(self.mss.max(1));
+        ((self.pacing_rate >> 10) / mss).clamp(2, (BUFFER_SIZE / mss).max(2))
     }
 
     /// Usable: established, fully joined, not failed.

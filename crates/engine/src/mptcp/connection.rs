@@ -26,6 +26,9 @@ use crate::{Nanos, PathId, SubflowId};
 /// these). It comes to three times the payload, so that the buffer holds about six windows.
 const SEGMENT_MEMORY: u64 = 4352;
 
+/// What a send buffer has beside its subflows' (the least of `tcp_wmem`), bytes.
+const SEND_BASE: u64 = 4096;
+
 /// Most subflows at a time: a chunk's carriers are the bits of a word.
 const MOST_SLOTS: usize = 32;
 
@@ -129,6 +132,8 @@ pub(crate) struct Strand<P> {
     pub request: Option<JoinRequest>,
     /// Retransmissions of the third ACK of our MP_JOIN.
     pub join_acks: u32,
+    /// How far what arrived on it has opened the window ([`ReceiveSide::open`]).
+    pub opened: u64,
 }
 
 /// What a lone subflow holds from a failed checksum until the peer agrees to go on as plain TCP (RFC 8684 3.7).
@@ -289,6 +294,7 @@ impl<P: Payload> Connection<P> {
     }
 
     pub(crate) fn put(&mut self, now: Nanos, index: usize, tcp: Subflow<P>, join: Join) -> &mut Strand<P> {
+        let opened = ReceiveSide::<P>::opened_at_first(self.config.receive_buffer.initial);
         self.strands[index].insert(Strand {
             tcp,
             join,
@@ -311,6 +317,7 @@ impl<P: Payload> Connection<P> {
             backup_remote: false,
             request: None,
             join_acks: 0,
+            opened,
         })
     }
 
@@ -365,15 +372,51 @@ impl<P: Payload> Connection<P> {
         Some(len)
     }
 
-    /// Linux's send-buffer tuning (`mptcp_propagate_sndbuf`): the sum over the subflows' buffers.
+    /// The buffer follows the subflows': their sum and a page (Linux's `__mptcp_sync_sndbuf`).
     #[inline(never)]
     pub(crate) fn tune_send_buffer(&mut self) {
         let max = self.config.send_buffer.max;
         if self.send.limit >= max {
             return;
         }
-        let total: u64 = self.flows.iter().filter(|flow| flow.usable()).map(subflow_buffer).sum();
+        let mut total = SEND_BASE;
+        for flow in self.flows.iter_mut().filter(|flow| flow.usable()) {
+            if flow.send_buffer == 0 {
+                flow.send_buffer = subflow_buffer(flow).min(max);
+            }
+            total += flow.send_buffer;
+        }
         self.send.limit = self.send.limit.max(total.min(max));
+    }
+
+    /// The application waits for space, and `index` heard an acknowledgement. Linux (`tcp_check_space`) lets the subflow's
+    /// buffer grow unless its congestion window is full. While there is more to send than the window takes it is full only
+    /// if segments leave two by two: those that leave together wait for one another (`tcp_tso_should_defer`).
+    pub(crate) fn expand_send_buffer(&mut self, index: usize) {
+        let max = self.config.send_buffer.max;
+        if self.send.limit >= max {
+            return;
+        }
+        let unsent = self.send.unsent().min(self.send.window_left());
+        let flow = &mut self.flows[index];
+        let is_full = u64::from(flow.window_space()) * u64::from(flow.mss) <= unsent;
+        if !flow.usable() || (is_full && flow.at_once() <= 2) {
+            return;
+        }
+        let wanted = subflow_buffer(flow).min(max);
+        if wanted > flow.send_buffer {
+            flow.send_buffer = wanted;
+            self.tune_send_buffer();
+            self.wake_writer();
+        }
+    }
+
+    /// Tells the application once there is space enough.
+    pub(crate) fn wake_writer(&mut self) {
+        if self.send.writer_waits && self.send.writable() {
+            self.send.writer_waits = false;
+            self.events.push_back(Event::Writable);
+        }
     }
 
     /// Reads up to `max` bytes: `None` nothing now, an empty payload at the end.

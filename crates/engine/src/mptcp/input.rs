@@ -95,6 +95,9 @@ impl<P: Payload> Connection<P> {
         }
         if outcome.acked_segments > 0 {
             self.wake();
+            if self.send.writer_waits {
+                self.expand_send_buffer(index);
+            }
         }
         self.settle(now, index);
     }
@@ -500,13 +503,7 @@ impl<P: Payload> Connection<P> {
             self.meta_backoff = 0;
             self.tell(now, scheduler::Event::DataAcked);
             self.wake();
-            if self.send.writer_waits {
-                self.tune_send_buffer();
-                if self.send.writable() {
-                    self.send.writer_waits = false;
-                    self.events.push_back(Event::Writable);
-                }
-            }
+            self.wake_writer();
             self.arm_meta(now);
         }
         if self.mode == Mode::Multipath
@@ -540,6 +537,7 @@ impl<P: Payload> Connection<P> {
             let plain = self.mode == Mode::Plain;
             let Some(strand) = self.strands[index].as_mut() else { return };
             let Some((position, mut data)) = strand.tcp.next_in_order() else { break };
+            self.receive.open(&mut strand.opened, data.len() as u64);
             if let Some(failing) = strand.failing.as_mut() {
                 failing.pieces.push(data);
                 continue;

@@ -11,6 +11,12 @@ use crate::tcp::next_window;
 /// A segment of the usual size.
 const SEGMENT: u64 = 1460;
 
+/// What timestamps take of it.
+const TIMESTAMPS: u64 = 12;
+
+/// Segments of less payload don't open the window.
+const LEAST_TO_OPEN: u64 = 128;
+
 /// The receive side.
 #[derive(Debug)]
 pub(crate) struct ReceiveSide<P> {
@@ -29,6 +35,8 @@ pub(crate) struct ReceiveSide<P> {
     /// Bytes that may be held.
     pub limit: u64,
     pub max: u64,
+    /// How far the window is opened of what the buffer would allow: Linux's rcv_ssthresh, the greatest of all subflows'.
+    opened: u64,
     /// Right edge of the window that was last advertised; it never moves left.
     pub advertised_end: u64,
     /// Offset of the DATA_FIN, once it was heard.
@@ -59,6 +67,7 @@ impl<P: Payload> ReceiveSide<P> {
             ready_bytes: 0,
             limit: initial,
             max,
+            opened: initial,
             advertised_end: 0,
             fin_at: None,
             finished: false,
@@ -66,7 +75,7 @@ impl<P: Payload> ReceiveSide<P> {
             tuning: (0, 0),
             tuning_at: 0,
             read: 0,
-            space: 10 * SEGMENT,
+            space: 10 * (SEGMENT - TIMESTAMPS),
         }
     }
 
@@ -80,8 +89,26 @@ impl<P: Payload> ReceiveSide<P> {
     /// Bytes that may still arrive beyond `next`: the window to advertise.
     #[inline]
     pub fn window(&self) -> u64 {
-        // Out-of-order data lies inside the window relative to DATA_ACK, so that it doesn't shrink it.
-        next_window(self.advertised_end.saturating_sub(self.next), self.room(), self.limit)
+        // As Linux has it (`__tcp_select_window`), what waits out of order takes its memory from what is offered, though it
+        // lies inside the window already: the edge stands still while the queue grows.
+        let room = self.room().saturating_sub(self.ofo.bytes()).min(self.opened);
+        next_window(self.advertised_end.saturating_sub(self.next), room, self.limit)
+    }
+
+    /// What a new subflow has opened of the window.
+    pub fn opened_at_first(initial: u64) -> u64 {
+        initial.min(65_535)
+    }
+
+    /// Data arrived on a subflow that has `opened` so much: Linux (`tcp_grow_window`) opens by twice what arrives, by two
+    /// segments at least, each subflow for itself; the one that opened most decides, since no window that was advertised
+    /// is taken back (`mptcp_set_rwin`). So a buffer that grows in a step, once a round trip, isn't offered in one.
+    #[inline]
+    pub fn open(&mut self, opened: &mut u64, len: u64) {
+        if *opened < self.limit && len >= LEAST_TO_OPEN {
+            *opened = (*opened + 2 * len.max(SEGMENT)).min(self.limit);
+            self.opened = self.opened.max(*opened);
+        }
     }
 
     /// Bytes that the buffer has room for beyond `next`.
@@ -223,12 +250,16 @@ impl<P: Payload> ReceiveSide<P> {
         now >= self.tuning_at
     }
 
-    /// Grows the buffer as Linux's dynamic right-sizing does (`tcp_rcv_space_adjust`): twice what the application
+    /// Grows the buffer as Linux's dynamic right-sizing does (`mptcp_rcvbuf_grow`, as of 6.18): twice what the application
     /// read in the last round trip, and twice more in the proportion in which that has grown, for slow start. `rtt` is
     /// the receiver's own estimate; without one (0) it waits.
     pub fn tune(&mut self, now: Nanos, rtt: Nanos) {
+        if self.tuning_at == 0 {
+            // The first interval begins with the first data.
+            self.tuning = (now, 0);
+        }
         let (since, read) = self.tuning;
-        self.tuning_at = since + rtt;
+        self.tuning_at = (since + rtt).max(1);
         if rtt == 0 || now < self.tuning_at {
             return;
         }
@@ -238,7 +269,7 @@ impl<P: Payload> ReceiveSide<P> {
         if copied <= self.space {
             return;
         }
-        let window = 2 * copied + 16 * SEGMENT;
+        let window = 2 * copied;
         let growth = u128::from(window) * u128::from(copied - self.space) / u128::from(self.space);
         self.space = copied;
         let wanted = window.saturating_add(2 * u64::try_from(growth).unwrap_or(u64::MAX / 4));
@@ -342,22 +373,43 @@ mod tests {
             side.insert(0, side.next, Bytes::from(vec![0; len]));
             side.read(len);
         };
-        bytes(&mut side, 29_200);
+        bytes(&mut side, 1448);
         side.tune(100, 0);
-        assert_eq!(side.limit, 10_000, "no estimate, no growth");
         side.tune(100, 100);
-        // Twice what was read and 16 segments, three times over since it has doubled.
-        assert_eq!(side.limit, 3 * (2 * 29_200 + 16 * 1460));
-        let limit = side.limit;
-        assert!(!side.tuning_due(199) && side.tuning_due(200));
-        bytes(&mut side, 29_200);
+        bytes(&mut side, 27_512);
+        side.tune(199, 100);
+        assert_eq!(side.limit, 10_000, "the first round trip begins with the first data");
         side.tune(200, 100);
+        // Twice what was read, three times over since it has doubled.
+        assert_eq!(side.limit, 3 * 2 * 28_960);
+        let limit = side.limit;
+        assert!(!side.tuning_due(299) && side.tuning_due(300));
+        bytes(&mut side, 28_960);
+        side.tune(300, 100);
         assert_eq!(side.limit, limit, "no more than before");
         bytes(&mut side, 900_000);
-        side.tune(299, 100);
+        side.tune(399, 100);
         assert_eq!(side.limit, limit, "the round trip isn't over");
-        side.tune(300, 100);
+        side.tune(400, 100);
         assert_eq!(side.limit, 1_000_000);
+    }
+
+    #[test]
+    fn a_buffer_that_grows_at_once_is_offered_bit_by_bit_and_the_subflow_that_opened_most_decides() {
+        let mut side: ReceiveSide<Bytes> = ReceiveSide::new(65_536, 6_000_000);
+        let mut opened = [ReceiveSide::<Bytes>::opened_at_first(65_536); 2];
+        side.limit = 1_000_000;
+        assert_eq!(side.window(), 65_536);
+        side.open(&mut opened[0], 1448);
+        side.open(&mut opened[0], 4000);
+        side.open(&mut opened[0], 127);
+        assert_eq!(side.window(), 65_535 + 2 * 1460 + 2 * 4000);
+        for _ in 0..3 {
+            side.open(&mut opened[1], 1448);
+        }
+        assert_eq!((side.window(), opened[1]), (65_535 + 2 * 1460 + 2 * 4000, 65_535 + 6 * 1460));
+        side.open(&mut opened[0], 2_000_000);
+        assert_eq!((side.window(), opened[0]), (1_000_000, 1_000_000), "no further than the buffer");
     }
 
     //= test RFC 9293 SHLD-14

@@ -148,12 +148,12 @@ impl<P: Payload> Connection<P> {
     fn measure_queues(&mut self) {
         let config = self.config.send_buffer;
         for flow in &mut self.flows {
-            let limit =
-                if config.initial == config.max { config.max } else { subflow_buffer(flow).min(config.max) };
-            let held = flow.send_memory();
-            // A buffer grows with the window and never shrinks.
-            flow.queue_space = limit.max(flow.send_buffer).saturating_sub(held);
-            flow.send_buffer = flow.send_buffer.max(limit);
+            if config.initial == config.max {
+                flow.send_buffer = config.max;
+            } else if flow.send_buffer == 0 {
+                flow.send_buffer = subflow_buffer(flow).min(config.max);
+            }
+            flow.queue_space = flow.send_buffer.saturating_sub(flow.send_memory());
         }
     }
 
