@@ -19,17 +19,18 @@
 //! 5.x series came back to the last subflow while its burst lasted.)
 //!
 //! Rulings: wmem counts what the kernel counts, with the overhead of its buffers estimated ([`Flow::send_memory`]).
-//! The buffer's size is the kernel's too: twice the window, each segment counted as 4,352 bytes. As in the kernel,
+//! The buffer's size is the kernel's too: twice the window, each segment counted as 4,352 bytes, and it grows when the
+//! kernel's would (`tcp_check_space`). As in the kernel,
 //! a subflow without a pacing rate isn't considered, the average starts at the first pacing rate seen, and it
 //! moves by the whole burst even where less is unsent or the buffer takes less. Its connection-level
 //! retransmission timer, and setting subflows aside as stale, are the engine's. Mainline has neither
 //! opportunistic retransmission nor penalisation.
 //!
 //! A slow subflow's share comes in bursts: each time the fast one holds more time's worth than the slow one, the slow
-//! one is handed 64 KB, which over 2 Mbit/s take it 260 ms. Of 2 MiB over fast-slow that is 3 % a burst, and how many
-//! there are is a matter of moments: whether the window happens to be open wide when the join completes, and whether
-//! it opens wide again at once when the slow burst, for which the whole stream has waited, arrives. Simulated it is
-//! two, 7 %; the kernel's own transfers have none to five, 0 to 16 %, from one run to the next.
+//! one is handed what the peer's window has room for, 64 KB at most, which over 2 Mbit/s take 260 ms. How wide the window
+//! is open at that moment decides most: the kernel's opens by twice what arrives, so that while the sender is ahead of it
+//! a burst is 4 KB; where it is open wide, because the application's writes were what limited, a burst is whole. The
+//! kernel's own transfers over fast-slow show both.
 //!
 //! Parameters: `burst` (65428 bytes; 1 to 1000000000). `opportunistic` and `penalise` (default `off`).
 
