@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use indicatif::{ProgressBar, ProgressStyle};
-use ropewalk_lab::agree::{self, Cell, Found, Verdict};
+use ropewalk_host::clock::Clock;
+use ropewalk_lab::agree::{self, Cell, Found, Trial, Verdict};
 use ropewalk_lab::emulated::Tally;
 use ropewalk_lab::scenario::{self, builtins};
 use ropewalk_lab::table::Table;
@@ -19,11 +20,15 @@ use crate::{Failure, output};
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Each cell is the median time of a transfer with real packets in real time over the simulated median. Nothing else
-should be running: the emulator's clock shares this machine. All built-in scenarios take about 20 minutes.
+should be running: the emulator's clock shares this machine.
+
+Every cell gets --runs runs. Cells whose interval crosses a bound then get more in turns, one run a turn, until it doesn't,
+or there are --most-runs, or --minutes are over. Ctrl-C ends that early and prints what there is.
 
 Examples:
   ropewalk agree
   ropewalk agree --scenario satellite-lte --schedulers minrtt,blest --runs 20
+  ropewalk agree --scenario wifi-lte --minutes 5 --json
   ropewalk agree --markdown docs/agreement.md"
 )]
 pub(crate) struct Options {
@@ -36,9 +41,15 @@ pub(crate) struct Options {
     /// Flow size
     #[arg(long, default_value = "1 MiB")]
     size: String,
-    /// Runs of each cell in each world
+    /// Runs of each cell with real packets
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(2..=1000))]
     runs: u32,
+    /// Most runs of a cell that is undecided
+    #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(2..=10_000))]
+    most_runs: u32,
+    /// No cell gets more than its first runs once so many minutes are over
+    #[arg(long, default_value_t = 28, value_parser = clap::value_parser!(u32).range(0..=10_000))]
+    minutes: u32,
     /// First seed
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -58,6 +69,29 @@ struct Line {
     ends: &'static str,
     scheduler: String,
     found: Found,
+}
+
+impl Line {
+    fn of(trial: &Trial) -> Self {
+        Line {
+            scenario: trial.cell.scenario.name.clone(),
+            ends: if trial.cell.kernel { "kernel" } else { "engine" },
+            scheduler: trial.cell.scheduler.text.clone(),
+            found: trial.found(),
+        }
+    }
+
+    /// One line for each run that gave no time.
+    fn failures(&self) -> impl Iterator<Item = String> {
+        self.found.failures.iter().map(|failure| {
+            let world = if failure.emulated { "emulated" } else { "simulated" };
+            let Line { scenario, ends, scheduler, .. } = self;
+            format!(
+                "{scenario}, {ends}, {scheduler}, seed {}: the {world} run failed: {}",
+                failure.seed, failure.reason
+            )
+        })
+    }
 }
 
 pub(crate) fn run(registries: &Registries, options: &Options) -> Result<(), Failure> {
@@ -87,31 +121,14 @@ pub(crate) fn run(registries: &Registries, options: &Options) -> Result<(), Fail
     }
     ropewalk_host::netns::become_root_of_own_user_namespace()
         .map_err(|error| Failure::Other(error.to_string()))?;
+    let count = cells.len();
     let stop = Arc::new(AtomicBool::new(false));
     let heard = Arc::clone(&stop);
     // If another handler is there already, Ctrl-C simply ends the program: nothing is half-written.
     let _ = ctrlc::set_handler(move || heard.store(true, Ordering::Relaxed));
-    let bar = ProgressBar::new(cells.len() as u64);
-    if let Ok(style) = ProgressStyle::with_template("{bar:40} {pos}/{len} cells, {eta} left, {msg}") {
-        bar.set_style(style);
-    }
     let tally = Mutex::new(Tally::default());
-    let mut lines = Vec::new();
-    for cell in &cells {
-        if stop.load(Ordering::Relaxed) {
-            break;
-        }
-        bar.set_message(cell.scenario.name.clone());
-        let found = agree::run(cell, bytes, options.runs, options.seed, &tally).map_err(Failure::Other)?;
-        lines.push(Line {
-            scenario: cell.scenario.name.clone(),
-            ends: if cell.kernel { "kernel" } else { "engine" },
-            scheduler: cell.scheduler.text.clone(),
-            found,
-        });
-        bar.inc(1);
-    }
-    bar.finish_and_clear();
+    let trials = measure(cells, bytes, options, &tally, &stop)?;
+    let lines: Vec<Line> = trials.iter().map(Line::of).collect();
     let tally = tally.into_inner().unwrap_or_default();
     if let Some(file) = &options.markdown {
         output::write_file(file, &markdown(&lines, &left_out, options, &tally))?;
@@ -121,13 +138,66 @@ pub(crate) fn run(registries: &Registries, options: &Options) -> Result<(), Fail
     } else {
         output::print(&text(&lines, &left_out, bytes, options, &tally))?;
     }
-    if lines.len() < cells.len() {
+    if lines.len() < count {
         return Err(Failure::Other("interrupted: only finished cells are shown".into()));
     }
     Ok(())
 }
 
-const HEAD: [&str; 7] = ["scenario", "ends", "scheduler", "simulated", "emulated", "ratio", "90 % interval"];
+/// The first runs of every cell, then more of those that are undecided. After an interruption only whole cells.
+fn measure(
+    cells: Vec<Cell>,
+    bytes: u64,
+    options: &Options,
+    tally: &Mutex<Tally>,
+    stop: &AtomicBool,
+) -> Result<Vec<Trial>, Failure> {
+    let (clock, end) = (Clock::start(), u64::from(options.minutes) * 60_000_000_000);
+    let bar = ProgressBar::new(cells.len() as u64);
+    if let Ok(style) = ProgressStyle::with_template("{bar:40} {pos}/{len} cells, {eta} left, {msg}") {
+        bar.set_style(style);
+    }
+    let mut trials: Vec<Trial> = Vec::new();
+    'cells: for cell in cells {
+        bar.set_message(cell.scenario.name.clone());
+        let mut trial = Trial::new(cell, bytes, options.seed);
+        trial.simulate(options.runs);
+        for _ in 0..options.runs {
+            if stop.load(Ordering::Relaxed) {
+                break 'cells;
+            }
+            trial.emulate(tally).map_err(Failure::Other)?;
+        }
+        trials.push(trial);
+        bar.inc(1);
+    }
+    let style = ProgressStyle::with_template("{bar:40} {pos}/{len} cells decided, {elapsed}, {msg}");
+    if let Ok(style) = style {
+        bar.set_style(style);
+    }
+    'turns: loop {
+        let open = |trial: &&mut Trial| {
+            trial.found().verdict == Verdict::TooFewRuns && trial.emulated() < options.most_runs
+        };
+        let mut undecided: Vec<&mut Trial> = trials.iter_mut().filter(open).collect();
+        bar.set_position(bar.length().unwrap_or(0).saturating_sub(undecided.len() as u64));
+        if undecided.is_empty() {
+            break;
+        }
+        for trial in &mut undecided {
+            if stop.load(Ordering::Relaxed) || clock.now() >= end {
+                break 'turns;
+            }
+            bar.set_message(trial.cell.scenario.name.clone());
+            trial.emulate(tally).map_err(Failure::Other)?;
+        }
+    }
+    bar.finish_and_clear();
+    Ok(trials)
+}
+
+const HEAD: [&str; 8] =
+    ["scenario", "ends", "scheduler", "simulated", "emulated", "runs", "ratio", "90 % interval"];
 
 fn cells(line: &Line) -> Vec<String> {
     let median = |values: &[f64]| {
@@ -144,6 +214,8 @@ fn cells(line: &Line) -> Vec<String> {
         line.scheduler.clone(),
         median(&line.found.simulated),
         median(&line.found.emulated),
+        (line.found.emulated.len() + line.found.failures.iter().filter(|failure| failure.emulated).count())
+            .to_string(),
         line.found.ratio.map_or("-".into(), |ratio| format!("{ratio:.3}")),
         line.found.interval.map_or("-".into(), |(from, to)| format!("{from:.3} .. {to:.3}")),
         line.found.verdict.to_string(),
@@ -164,7 +236,7 @@ fn verdict(lines: &[Line]) -> String {
 
 fn text(lines: &[Line], left_out: &[String], bytes: u64, options: &Options, tally: &Tally) -> String {
     let mut text = format!(
-        "One flow of {}, {} runs of each cell in each world, seeds from {}\n\n",
+        "One flow of {}, {} runs of each cell with real packets and more where undecided, seeds from {}\n\n",
         units::write_bytes(bytes),
         options.runs,
         options.seed
@@ -179,6 +251,9 @@ fn text(lines: &[Line], left_out: &[String], bytes: u64, options: &Options, tall
     text +=
         "\nratio: emulated median over simulated median; ends: who is at both ends of the emulated paths\n";
     text += "allowed: 5 % where nothing is random and the engine is at both ends, else the interval inside 0.9 to 1.1\n";
+    for failure in lines.iter().flat_map(Line::failures) {
+        text += &format!("{failure}\n");
+    }
     for name in left_out {
         text += &format!("not here: {name}\n");
     }
@@ -187,7 +262,7 @@ fn text(lines: &[Line], left_out: &[String], bytes: u64, options: &Options, tall
 
 fn markdown(lines: &[Line], left_out: &[String], options: &Options, tally: &Tally) -> String {
     let mut text = format!(
-        "# Simulated and emulated\n\nMade by `ropewalk agree --markdown docs/agreement.md` ({} a flow, {} runs a cell, seeds from {}).\n\nratio: median completion time with real packets in real time over the simulated median. Allowed: 5 % where nothing is\nrandom and the engine is at both ends, else the 90 % interval inside 0.9 to 1.1.\n\n",
+        "# Simulated and emulated\n\nMade by `ropewalk agree --markdown docs/agreement.md` ({} a flow, {} runs a cell and more where undecided, seeds from {}).\n\nratio: median completion time with real packets in real time over the simulated median. Allowed: 5 % where nothing is\nrandom and the engine is at both ends, else the 90 % interval inside 0.9 to 1.1.\n\n",
         options.size, options.runs, options.seed
     );
     text += &format!("| {} | |\n|{}\n", HEAD.join(" | "), "---|".repeat(HEAD.len() + 1));
@@ -195,6 +270,9 @@ fn markdown(lines: &[Line], left_out: &[String], options: &Options, tally: &Tall
         text += &format!("| {} |\n", cells(line).join(" | "));
     }
     text += &format!("\n{} {}.\n", verdict(lines), tally.describe());
+    for failure in lines.iter().flat_map(Line::failures) {
+        text += &format!("\nNo time: {failure}.\n");
+    }
     for name in left_out {
         text += &format!("\nNot here: {name}.\n");
     }
@@ -212,6 +290,11 @@ fn as_json(lines: &[Line], left_out: &[String], tally: &Tally) -> serde_json::Va
             "ratio_of_medians": line.found.ratio,
             "ratio_interval_90": line.found.interval.map(|(a, b)| [a, b]),
             "verdict": line.found.verdict.to_string(),
+            "failures": line.found.failures.iter().map(|failure| json!({
+                "world": if failure.emulated { "emulated" } else { "simulated" },
+                "seed": failure.seed,
+                "reason": failure.reason,
+            })).collect::<Vec<_>>(),
         })).collect::<Vec<_>>(),
         "left_out": left_out,
         "runs": tally.runs,

@@ -393,3 +393,39 @@ pub fn cpu() -> [Duration; 2] {
     getrusage(UsageWho::RUSAGE_SELF)
         .map_or([Duration::ZERO; 2], |usage| [time(usage.user_time()), time(usage.system_time())])
 }
+
+#[cfg(test)]
+mod tests {
+    use ropewalk_engine::config::{BufferConfig, ConnectionConfig, PathManagerConfig, TcpConfig};
+    use ropewalk_engine::{congestion, scheduler};
+
+    use super::{Experiment, Party, run};
+    use crate::transfer::{Direction, Request};
+    use crate::world::PathLinks;
+
+    #[test]
+    fn packets_that_come_together_are_acknowledged_one_by_one() {
+        // A packet each 1.2 us, handed on each 0.1 ms at the earliest.
+        let link = ropewalk_link::LinkSpec::plain(10_000_000_000, 10_000_000, 10_000);
+        let config = || ConnectionConfig {
+            tcp: TcpConfig::default(),
+            multipath: true,
+            checksum: false,
+            send_buffer: BufferConfig::fixed(8 << 20),
+            receive_buffer: BufferConfig::fixed(8 << 20),
+            scheduler: scheduler::builtin().parse("minrtt").unwrap(),
+            congestion: congestion::builtin().parse("cubic").unwrap(),
+            path_manager: PathManagerConfig::default(),
+            trace_decisions: false,
+        };
+        let engine = || Party::Engine(Box::new(config()));
+        let request = Request { direction: Direction::Download, bytes: 2 << 20 };
+        let links = Some(vec![PathLinks { up: link.clone(), down: link, bottleneck: None }]);
+        let report = run(Experiment { links, ..Experiment::new(engine(), engine(), 1, request) }).unwrap();
+        assert_eq!(report.completion_times(true).iter().flatten().count(), 1, "{:?}", report.client);
+        let [up, down] = report.links[0];
+        // One for every second segment, and a few that may still be on their way.
+        assert!(2 * up.packets_delivered + 10 >= down.packets_delivered, "{up:?} {down:?}");
+        assert!(down.packets_delivered > 1400, "no super-packets on a link: {down:?}");
+    }
+}

@@ -15,7 +15,7 @@ use bytes::Bytes;
 use ropewalk_engine::PathId;
 use ropewalk_engine::config::ConnectionConfig;
 use ropewalk_engine::endpoint::ConnectionId;
-use ropewalk_engine::mptcp::{ConnectionStats, Event};
+use ropewalk_engine::mptcp::{Connection, ConnectionStats, Event};
 use socket2::Socket;
 
 use crate::clock::{Clock, Nanos};
@@ -431,7 +431,19 @@ impl App for Transfers {
         for id in ids {
             if let Some(flow) = self.flows.get_mut(&id) {
                 let (written, received) = (flow.written, flow.outcome.received);
-                flow.fail(format!("unfinished: {written} bytes written, {received} received"));
+                let mut why = format!("unfinished: {written} bytes written, {received} received");
+                for flow in endpoint.connection(id).map_or(&[][..], Connection::flows) {
+                    why += &format!(
+                        "; subflow on path {} {:?}/{:?}, {} in flight of {}, {} timeouts",
+                        flow.path.0,
+                        flow.state,
+                        flow.phase,
+                        flow.in_flight(),
+                        flow.cwnd,
+                        flow.timeouts
+                    );
+                }
+                flow.fail(why);
             }
             self.end(now, endpoint, id);
         }

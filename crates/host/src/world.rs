@@ -273,12 +273,11 @@ impl World {
             }
         }
         loop {
-            let now = self.clock.now();
-            let mut busy = self.deliver(now)?;
+            let mut busy = self.deliver()?;
             busy |= self.read_devices()?;
             busy |= self.run_engines()?;
             if self.stop.load(Ordering::Relaxed)
-                || until.is_some_and(|until| now >= until)
+                || until.is_some_and(|until| self.clock.now() >= until)
                 || (heed_done && self.is_done())
             {
                 return Ok(());
@@ -315,40 +314,49 @@ impl World {
     }
 
     /// Hands on what has come to the end of a link.
-    fn deliver(&mut self, now: Nanos) -> io::Result<bool> {
+    fn deliver(&mut self) -> io::Result<bool> {
         let mut busy = false;
         for side in 0..2 {
             // Towards the server a path's own link comes first, towards the client the shared one.
             if side == 1 {
-                busy |= self.deliver_shared(now, side)?;
+                busy |= self.deliver_shared(side)?;
             }
             for at in 0..self.strands.len() {
-                if !self.strands[at].is_due(side, now) {
-                    continue;
-                }
-                let mut held: Option<Piece> = None;
-                while let Some((arrival, piece)) = self.strands[at].take(side, now) {
-                    busy = true;
-                    match self.strands[at].bottleneck {
-                        Some(shared) if side == 0 => self.shared[shared][side].enqueue(now, piece),
-                        _ => {
-                            self.lateness.saturating_record(now.saturating_sub(arrival));
-                            self.gather(side, &mut held, piece)?;
-                        }
-                    }
-                }
-                if let Some(piece) = held {
-                    self.arrive(1 - side, piece)?;
-                }
+                busy |= self.deliver_own(at, side)?;
             }
             if side == 0 {
-                busy |= self.deliver_shared(now, side)?;
+                busy |= self.deliver_shared(side)?;
             }
         }
         Ok(busy)
     }
 
-    fn deliver_shared(&mut self, now: Nanos, side: usize) -> io::Result<bool> {
+    fn deliver_own(&mut self, at: usize, side: usize) -> io::Result<bool> {
+        // An engine that was handed something before has answered since: time went on.
+        let now = self.clock.now();
+        if !self.strands[at].is_due(side, now) {
+            return Ok(false);
+        }
+        let mut busy = false;
+        let mut held: Option<Piece> = None;
+        while let Some((arrival, piece)) = self.strands[at].take(side, now) {
+            busy = true;
+            match self.strands[at].bottleneck {
+                Some(shared) if side == 0 => self.shared[shared][side].enqueue(now, piece),
+                _ => {
+                    self.lateness.saturating_record(now.saturating_sub(arrival));
+                    self.hand_on(side, &mut held, piece)?;
+                }
+            }
+        }
+        if let Some(piece) = held {
+            self.arrive(1 - side, piece)?;
+        }
+        Ok(busy)
+    }
+
+    fn deliver_shared(&mut self, side: usize) -> io::Result<bool> {
+        let now = self.clock.now();
         let mut busy = false;
         for shared in 0..self.shared.len() {
             let mut held: Option<Piece> = None;
@@ -359,7 +367,7 @@ impl World {
                     Some(link) if side == 1 => link.enqueue(now, piece),
                     _ => {
                         self.lateness.saturating_record(now.saturating_sub(arrival));
-                        self.gather(side, &mut held, piece)?;
+                        self.hand_on(side, &mut held, piece)?;
                     }
                 }
             }
@@ -368,6 +376,18 @@ impl World {
             }
         }
         Ok(busy)
+    }
+
+    /// A packet has come through the links from `side`. An engine hears of each by itself and may answer before the
+    /// next, as a kernel does and as in the simulator: what has come by the moment would else be acknowledged at
+    /// once, and ACKs are the sender's clock.
+    fn hand_on(&mut self, side: usize, held: &mut Option<Piece>, piece: Piece) -> io::Result<()> {
+        let to = 1 - side;
+        if matches!(self.ends[to], End::Kernel(_)) {
+            return self.gather(side, held, piece);
+        }
+        self.arrive(to, piece)?;
+        self.speak(to).map(drop)
     }
 
     /// Parts of one super-packet that come together go on together.
@@ -480,29 +500,34 @@ impl World {
     }
 
     fn run_engines(&mut self) -> io::Result<bool> {
+        Ok(self.speak(0)? | self.speak(1)?)
+    }
+
+    /// Lets the engine at an end do what is due, and send.
+    fn speak(&mut self, side: usize) -> io::Result<bool> {
+        // A link takes packets, not super-packets: nothing is gained by putting them together first.
+        let most = if self.strands.iter().any(Strand::has_links) { 1 } else { SUPER };
         let mut busy = false;
-        for side in 0..2 {
-            for _ in 0..TRANSMITS {
-                let now = self.clock.now();
-                let End::Engine(endpoint, app) = &mut self.ends[side] else { break };
-                if endpoint.poll_timeout().is_some_and(|due| due <= now) {
-                    endpoint.on_timeout(now);
-                }
-                if app.wake().is_some_and(|due| due <= now) {
-                    app.on_wake(now, endpoint);
-                    busy = true;
-                }
-                while let Some((id, event)) = endpoint.poll_event() {
-                    busy = true;
-                    if let Some(tap) = &mut self.tap {
-                        tap.on_event(now, side == 1, endpoint, id, &event);
-                    }
-                    app.on_event(now, endpoint, id, event);
-                }
-                let Some((path, segment)) = endpoint.poll_transmit(now, SUPER) else { break };
-                busy = true;
-                self.transmit(side, path, &segment)?;
+        for _ in 0..TRANSMITS {
+            let now = self.clock.now();
+            let End::Engine(endpoint, app) = &mut self.ends[side] else { break };
+            if endpoint.poll_timeout().is_some_and(|due| due <= now) {
+                endpoint.on_timeout(now);
             }
+            if app.wake().is_some_and(|due| due <= now) {
+                app.on_wake(now, endpoint);
+                busy = true;
+            }
+            while let Some((id, event)) = endpoint.poll_event() {
+                busy = true;
+                if let Some(tap) = &mut self.tap {
+                    tap.on_event(now, side == 1, endpoint, id, &event);
+                }
+                app.on_event(now, endpoint, id, event);
+            }
+            let Some((path, segment)) = endpoint.poll_transmit(now, most) else { break };
+            busy = true;
+            self.transmit(side, path, &segment)?;
         }
         Ok(busy)
     }

@@ -24,6 +24,11 @@ pub const LATENESS_LIMIT: u64 = 300_000;
 /// How often a void run is repeated.
 const REPEATS: u32 = 3;
 
+/// How long an engine's end waits for the last words of a close, nanoseconds. Without that time it resets what is open
+/// once it has heard all, and a peer whose answer was lost on the way takes the reset for a failure; a run whose path is
+/// dead at the end takes so much longer.
+const CLOSING: u64 = 1_000_000_000;
+
 /// Who is at the ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ends {
@@ -139,7 +144,7 @@ fn party(spec: &RunSpec, side: Side, kernel: bool) -> Result<Party, String> {
     let mut config = ropewalk_sim::connection(spec, side);
     // The simulator's addresses: the experiment puts its own in their place.
     config.path_manager.endpoints.clear();
-    config.tcp.time_wait = 0;
+    config.tcp.time_wait = CLOSING;
     Ok(Party::Engine(Box::new(config)))
 }
 
@@ -250,6 +255,22 @@ pub fn witness(spec: &RunSpec, ends: Ends, tap: Box<dyn Tap>) -> Result<RunResul
     Ok(result(&spec, &report))
 }
 
+/// What either end says went wrong, and that an end which never heard of a connection has nothing to say.
+fn wrongs(report: &experiment::Report) -> Option<String> {
+    let mut all = Vec::new();
+    for (name, outcomes, others) in
+        [("client", &report.client, &report.server), ("server", &report.server, &report.client)]
+    {
+        all.extend(
+            outcomes.iter().filter_map(|outcome| Some(format!("{name}: {}", outcome.error.as_ref()?))),
+        );
+        if outcomes.len() < others.len() {
+            all.push(format!("{name}: {} of {} connections came", outcomes.len(), others.len()));
+        }
+    }
+    (!all.is_empty()).then(|| all.join("; "))
+}
+
 fn result(spec: &RunSpec, report: &experiment::Report) -> RunResult {
     let scenario = &spec.scenario;
     let download = scenario.direction == Direction::Download;
@@ -261,8 +282,7 @@ fn result(spec: &RunSpec, report: &experiment::Report) -> RunResult {
     let mut result = nothing(spec);
     result.duration = times.iter().flatten().copied().max().unwrap_or(scenario.limit);
     result.flows = times.iter().map(|fct| FlowResult { bytes, start: 0, fct: *fct }).collect();
-    let wrong = report.client.iter().chain(&report.server).find_map(|outcome| outcome.error.clone());
-    result.outcome = match wrong {
+    result.outcome = match wrongs(report) {
         _ if !times.is_empty() && times.iter().all(Option::is_some) => Outcome::Complete,
         Some(why) => Outcome::Failed(why),
         None => Outcome::TimeLimit,
@@ -329,5 +349,59 @@ pub fn nothing(spec: &RunSpec) -> RunResult {
         samples: Vec::new(),
         segments: Vec::new(),
         decisions: Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::sync::Arc;
+
+    use ropewalk_host::experiment::{self, Experiment};
+    use ropewalk_host::frame::Piece;
+    use ropewalk_host::world::{Meddler, Verdict};
+    use ropewalk_sim::{Mode, Outcome, Recording, RunSpec, Scenario, Workload};
+    use ropewalk_wire::Flags;
+
+    use super::{Ends, result};
+    use crate::Registries;
+
+    /// Loses the first FIN of each of the server's subflows.
+    #[derive(Default)]
+    struct LosesFins(BTreeSet<u16>);
+
+    impl Meddler for LosesFins {
+        fn meddle(&mut self, _now: u64, up: bool, packet: &Piece) -> Verdict {
+            match packet.segment() {
+                Ok(segment)
+                    if !up && segment.flags.contains(Flags::FIN) && self.0.insert(segment.tuple.dst_port) =>
+                {
+                    Verdict::Drop
+                }
+                _ => Verdict::Pass,
+            }
+        }
+    }
+
+    #[test]
+    fn a_close_whose_last_words_are_lost_is_no_failure() {
+        let registries = Registries::builtin();
+        let scenario = crate::scenario::load("fast-slow", &registries).unwrap().scenario;
+        let spec = RunSpec {
+            scenario: Arc::new(Scenario { workload: Workload::Flow { bytes: 20_000 }, ..scenario }),
+            scheduler: registries.schedulers.parse("minrtt").unwrap(),
+            congestion: registries.congestion.parse("cubic").unwrap(),
+            mode: Mode::Multipath,
+            seed: 1,
+            start_phase: 0,
+            recording: Recording::default(),
+        };
+        let ends = Ends { sender_kernel: false, receiver_kernel: false };
+        let experiment = super::experiment(&spec, ends).unwrap();
+        let meddler = Some(Box::new(LosesFins::default()) as Box<dyn Meddler>);
+        let report = experiment::run(Experiment { meddler, ..experiment }).unwrap();
+        let result = result(&spec, &report);
+        assert_eq!(result.outcome, Outcome::Complete, "{report:?}");
+        assert_eq!(report.client[0].subflows, 2);
     }
 }

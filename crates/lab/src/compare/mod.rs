@@ -118,7 +118,7 @@ pub fn is_deterministic(scenario: &Scenario) -> bool {
 }
 
 /// Whether a run of it draws anything at random: then seeds alone make runs differ.
-fn is_random(scenario: &Scenario) -> bool {
+pub(crate) fn is_random(scenario: &Scenario) -> bool {
     let random = |link: &LinkSpec| {
         let loses = |loss: &Loss| !matches!(loss, Loss::None);
         let later = |action: &ChangeAction| matches!(action, ChangeAction::Loss(loss) if loses(loss));
