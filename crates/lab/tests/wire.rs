@@ -109,13 +109,13 @@ fn other_decoder(segment: &Segment<Extent>, packet: &[u8]) -> Result<(), String>
     }
 }
 
-fn spec(scenario: &Scenario, name: &str) -> RunSpec {
+fn spec(scenario: &Scenario, schedulers: &str, control: &str, seed: u64) -> RunSpec {
     RunSpec {
         scenario: Arc::new(scenario.clone()),
-        scheduler: scheduler::builtin().parse(name).expect("a scheduler"),
-        congestion: congestion::builtin().parse("lia").expect("a congestion control"),
+        scheduler: scheduler::builtin().parse(schedulers).expect("a scheduler"),
+        congestion: congestion::builtin().parse(control).expect("a congestion control"),
         mode: Mode::Multipath,
-        seed: 3,
+        seed,
         start_phase: 0,
         recording: Recording::default(),
     }
@@ -146,7 +146,12 @@ fn every_built_in_scenario_is_the_same_through_bytes() {
     let registries = Registries::builtin();
     for built_in in scenario::builtins() {
         let scenario = built_in.load(&registries).expect("valid").scenario;
-        unchanged(&spec(&scenario, "minrtt"));
+        for (schedulers, control, seed) in
+            [("minrtt", "lia", 3), ("redundant", "olia", 4), ("linux", "cubic", 5), ("blest", "balia", 6)]
+        {
+            unchanged(&spec(&scenario, schedulers, control, seed));
+        }
+        unchanged(&RunSpec { mode: Mode::SinglePath(0), ..spec(&scenario, "minrtt", "cubic", 7) });
     }
 }
 
@@ -166,7 +171,7 @@ fn so_are_the_rarer_options() {
         Workload::RequestResponse { request: 200, response: 30_000, count: 5, think: 10_000_000 },
     ];
     for workload in workloads {
-        unchanged(&spec(&Scenario { workload, ..base.clone() }, "redundant"));
+        unchanged(&spec(&Scenario { workload, ..base.clone() }, "redundant", "lia", 3));
     }
 }
 

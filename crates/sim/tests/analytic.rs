@@ -30,6 +30,61 @@ fn bulk_on_a_clean_path_fills_it_to_one_percent() {
     }
 }
 
+/// Bits per second between two moments of a run.
+fn goodput_between(spec: &RunSpec, from: u64, to: u64) -> f64 {
+    let mut world = World::new(spec).expect("a world");
+    assert!(!world.run_until(from * SECOND));
+    let before = world.delivered_bytes();
+    assert!(!world.run_until(to * SECOND));
+    (world.delivered_bytes() - before) as f64 * 8.0 / (to - from) as f64
+}
+
+/// Slow and fast, near and far, past slow start: with a queue of half a window and more the line never idles.
+#[test]
+fn every_clean_path_is_filled_to_one_percent() {
+    let buffers =
+        EndSpec { send_buffer: 64 << 20, receive_buffer: 64 << 20, autotune: false, ..EndSpec::default() };
+    for (megabits, delay) in [(2, 2), (2, 50), (10, 20), (50, 50), (200, 2), (200, 20)] {
+        for control in ["reno", "cubic"] {
+            let rate = megabits * 1_000_000;
+            let window = rate * 2 * delay / 1000 / 12_000;
+            let mut scenario = bulk(
+                networks::over(vec![networks::path(
+                    "only",
+                    rate,
+                    delay * MILLISECOND,
+                    (window * 3 / 2 + 20) as u32,
+                )]),
+                60 * SECOND,
+            );
+            (scenario.client, scenario.server) = (buffers.clone(), buffers.clone());
+            let line = rate as f64 * (1500.0 - TCP_HEADERS) / 1500.0;
+            let share = goodput_between(&single(scenario, 0, control), 20, 50) / line;
+            assert!((0.99..=1.01).contains(&share), "{control}, {megabits} Mbit/s, {delay} ms: {share}");
+        }
+    }
+}
+
+/// The same of two paths' sum: unequal ones, and other controls.
+#[test]
+fn two_unequal_paths_give_the_sum_to_three_percent() {
+    let buffers =
+        EndSpec { send_buffer: 64 << 20, receive_buffer: 64 << 20, autotune: false, ..EndSpec::default() };
+    for (left, right) in [((20, 10), (20, 10)), ((40, 5), (10, 20)), ((5, 30), (50, 10))] {
+        let path = |name, (megabits, delay): (u64, u64)| {
+            let window = megabits * 1_000_000 * 2 * delay / 1000 / 12_000;
+            networks::path(name, megabits * 1_000_000, delay * MILLISECOND, (window * 3 / 2 + 20) as u32)
+        };
+        let mut scenario = bulk(networks::over(vec![path("left", left), path("right", right)]), 60 * SECOND);
+        (scenario.client, scenario.server) = (buffers.clone(), buffers.clone());
+        for (schedulers, control) in [("minrtt", "reno"), ("linux", "cubic"), ("roundrobin", "olia")] {
+            let line = (left.0 + right.0) as f64 * 1e6 * (1500.0 - TCP_HEADERS - 24.0) / 1500.0;
+            let share = goodput_between(&spec(scenario.clone(), schedulers, control), 20, 50) / line;
+            assert!((0.97..=1.03).contains(&share), "{schedulers}, {control}, {left:?} {right:?}: {share}");
+        }
+    }
+}
+
 #[test]
 fn two_equal_paths_give_the_sum_to_three_percent() {
     let scenario = bulk(networks::two_equal(50_000_000, 10 * MILLISECOND), 20 * SECOND);
