@@ -77,7 +77,7 @@ fn two_unequal_paths_give_the_sum_to_three_percent() {
         };
         let mut scenario = bulk(networks::over(vec![path("left", left), path("right", right)]), 60 * SECOND);
         (scenario.client, scenario.server) = (buffers.clone(), buffers.clone());
-        for (schedulers, control) in [("minrtt", "reno"), ("linux", "cubic"), ("roundrobin", "olia")] {
+        for (schedulers, control) in [("minrtt", "reno"), ("blest", "cubic"), ("roundrobin", "olia")] {
             let line = (left.0 + right.0) as f64 * 1e6 * (1500.0 - TCP_HEADERS - 24.0) / 1500.0;
             let share = goodput_between(&spec(scenario.clone(), schedulers, control), 20, 50) / line;
             assert!((0.97..=1.03).contains(&share), "{schedulers}, {control}, {left:?} {right:?}: {share}");
