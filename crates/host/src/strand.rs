@@ -4,7 +4,8 @@
 //! on together, at the next multiple of [`TOGETHER`], as a network card moderates its interrupts: from some 200 Mbit/s
 //! on, a thread that hands on each at its moment never sleeps. It then takes a core from the two ends, and if it has
 //! real-time priority, the kernel stops it for up to 50 ms in a second for the sake of the others. The link itself knows
-//! nothing of it: every packet has its own place in the queue, its own moment of arrival and its own draws.
+//! nothing of it: every packet has its own place in the queue, its own moment of arrival and its own draws. An engine's end
+//! answers each before it hears of the next.
 
 use ropewalk_link::{Link, LinkSpec, LinkStats};
 

@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex};
 use ropewalk_engine::congestion::CongestionControl;
 use ropewalk_engine::registry::Spec;
 use ropewalk_engine::scheduler::Scheduler;
+use ropewalk_link::{Jitter, JitterShape};
 use ropewalk_sim::{Mode, Outcome, Recording, RunResult, RunSpec, Scenario, Workload};
 
 use crate::compare::{is_deterministic, is_random};
@@ -103,12 +104,35 @@ pub fn unsuitable(scenario: &Scenario) -> Option<&'static str> {
 /// what the emulated runs bring.
 pub const SIMULATED: u32 = 200;
 
+/// How much a simulated packet's delay varies where a trace would put it on a grid, nanoseconds.
+const SHAKE: u64 = 10_000;
+
+/// The scenario, its delays varied by [`SHAKE`] with the order kept where a link follows a trace and nothing else is random.
+///
+/// A trace's opportunities to send are whole milliseconds, so that in a simulation the gaps between ACKs are too: many
+/// are exactly the 2 ms that HyStart takes for a train's longest gap, and all of those count. With real packets half of
+/// them are some microseconds longer, and none of those does. What a run that no network could give decides says nothing.
+fn off_the_grid(scenario: &Scenario) -> Scenario {
+    let mut shaken = scenario.clone();
+    if is_random(scenario) || is_deterministic(scenario) {
+        return shaken;
+    }
+    for path in &mut shaken.paths {
+        for link in [&mut path.up, &mut path.down] {
+            link.jitter = Some(Jitter { spread: SHAKE, shape: JitterShape::Uniform, keeps_order: true });
+        }
+    }
+    shaken
+}
+
 /// A cell and its runs so far. Both worlds count their seeds from the same first one.
 #[derive(Debug)]
 pub struct Trial {
     /// What is run.
     pub cell: Cell,
     scenario: Arc<Scenario>,
+    /// As the simulator runs it: see [`off_the_grid`].
+    shaken: Arc<Scenario>,
     seed: u64,
     simulated: Runs,
     emulated: Runs,
@@ -139,7 +163,8 @@ impl Trial {
     /// A cell without runs; each will transfer `bytes`.
     pub fn new(cell: Cell, bytes: u64, seed: u64) -> Self {
         let scenario = Arc::new(Scenario { workload: Workload::Flow { bytes }, ..(*cell.scenario).clone() });
-        Trial { cell, scenario, seed, simulated: Runs::default(), emulated: Runs::default() }
+        let shaken = Arc::new(off_the_grid(&scenario));
+        Trial { cell, scenario, shaken, seed, simulated: Runs::default(), emulated: Runs::default() }
     }
 
     fn spec(&self, number: u32) -> RunSpec {
@@ -156,9 +181,9 @@ impl Trial {
 
     /// Simulates until there are `runs`, or [`SIMULATED`] where seeds make runs differ and that is more.
     pub fn simulate(&mut self, runs: u32) {
-        let runs = if is_random(&self.scenario) { runs.max(SIMULATED) } else { runs };
+        let runs = if is_random(&self.shaken) { runs.max(SIMULATED) } else { runs };
         while self.simulated.count < runs {
-            let spec = self.spec(self.simulated.count);
+            let spec = RunSpec { scenario: Arc::clone(&self.shaken), ..self.spec(self.simulated.count) };
             self.simulated.take(spec.seed, false, &ropewalk_sim::run(&spec));
         }
     }
@@ -274,6 +299,18 @@ mod tests {
                 failure(9, "not complete when the scenario's limit came")
             ]
         );
+    }
+
+    #[test]
+    fn a_trace_is_simulated_off_its_grid() {
+        let trial = trial("cellular");
+        let jitter = trial.shaken.paths[0].down.jitter.unwrap();
+        assert!(jitter.keeps_order && jitter.spread == super::SHAKE);
+        assert_eq!(trial.scenario.paths[0].down.jitter, None, "real packets are off it anyway");
+        for name in ["equal-paths", "cfs-2019"] {
+            let trial = self::trial(name);
+            assert_eq!(trial.shaken, trial.scenario, "{name}");
+        }
     }
 
     #[test]
