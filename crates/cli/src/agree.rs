@@ -23,7 +23,8 @@ use crate::{Failure, output};
 should be running: the emulator's clock shares this machine.
 
 Every cell gets --runs runs. Cells whose interval crosses a bound then get more in turns, one run a turn, until it doesn't,
-or there are --most-runs, or --minutes are over. Ctrl-C ends that early and prints what there is.
+or there are --most-runs, or --minutes are over: with all defaults that is within half an hour. Ctrl-C ends it early and
+prints what there is.
 
 Examples:
   ropewalk agree

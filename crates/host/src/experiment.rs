@@ -421,7 +421,12 @@ mod tests {
         let engine = || Party::Engine(Box::new(config()));
         let request = Request { direction: Direction::Download, bytes: 2 << 20 };
         let links = Some(vec![PathLinks { up: link.clone(), down: link, bottleneck: None }]);
-        let report = run(Experiment { links, ..Experiment::new(engine(), engine(), 1, request) }).unwrap();
+        let report = run(Experiment {
+            links,
+            limit: 60_000_000_000,
+            ..Experiment::new(engine(), engine(), 1, request)
+        })
+        .unwrap();
         assert_eq!(report.completion_times(true).iter().flatten().count(), 1, "{:?}", report.client);
         let [up, down] = report.links[0];
         // One for every second segment, and a few that may still be on their way.
