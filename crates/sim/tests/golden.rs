@@ -3,7 +3,7 @@
 //! Nothing here reads a file, a clock or the environment, so this test can be compiled for wasm32 as it stands
 //! (`cargo test -p ropewalk-sim --test golden --target wasm32-wasip1` with a WASI runner such as Node's) and must find
 //! the same digests there. That is how it is meant to be used where the target is installed; so far only native
-//! builds have been compared, of this test's profile and of `--release`.
+//! builds have been compared.
 //!
 //! When the engine's behaviour is changed on purpose, the failure prints the new lines.
 

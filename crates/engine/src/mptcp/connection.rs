@@ -21,25 +21,11 @@ use crate::short::Short;
 use crate::tcp::{Context, Shared, State, Subflow, TcpCounters};
 use crate::{Nanos, PathId, SubflowId};
 
-/// What Linux counts for a segment when it sizes a send buffer, bytes: a 1460-byte segment with headers and the
-/// buffer's own structures, rounded up to a power of two, and the descriptor (its initial 87040 are twice 10 of
-/// these). It comes to three times the payload, so that the buffer holds about six windows.
-const SEGMENT_MEMORY: u64 = 4352;
-
-/// What a send buffer has beside its subflows' (the least of `tcp_wmem`), bytes.
-const SEND_BASE: u64 = 4096;
-
 /// Most subflows at a time: a chunk's carriers are the bits of a word.
 const MOST_SLOTS: usize = 32;
 
 /// So many slots are filled before one is used again, so that what a subflow counted can be looked at after its end.
 const KEPT_SLOTS: usize = 8;
-
-/// Linux's size of one subflow's send buffer (`tcp_sndbuf_expand`): twice the window, ten segments at least, each
-/// counted with what a socket buffer of its own would take.
-pub(crate) fn subflow_buffer(flow: &Flow) -> u64 {
-    2 * u64::from(flow.cwnd.max(10)) * SEGMENT_MEMORY
-}
 
 /// Which side opened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -370,53 +356,6 @@ impl<P: Payload> Connection<P> {
             self.wake();
         }
         Some(len)
-    }
-
-    /// The buffer follows the subflows': their sum and a page (Linux's `__mptcp_sync_sndbuf`).
-    #[inline(never)]
-    pub(crate) fn tune_send_buffer(&mut self) {
-        let max = self.config.send_buffer.max;
-        if self.send.limit >= max {
-            return;
-        }
-        let mut total = SEND_BASE;
-        for flow in self.flows.iter_mut().filter(|flow| flow.usable()) {
-            if flow.send_buffer == 0 {
-                flow.send_buffer = subflow_buffer(flow).min(max);
-            }
-            total += flow.send_buffer;
-        }
-        self.send.limit = self.send.limit.max(total.min(max));
-    }
-
-    /// The application waits for space, and `index` heard an acknowledgement. Linux (`tcp_check_space`) lets the subflow's
-    /// buffer grow unless its congestion window is full. While there is more to send than the window takes it is full only
-    /// if segments leave two by two: those that leave together wait for one another (`tcp_tso_should_defer`).
-    pub(crate) fn expand_send_buffer(&mut self, index: usize) {
-        let max = self.config.send_buffer.max;
-        if self.send.limit >= max {
-            return;
-        }
-        let unsent = self.send.unsent().min(self.send.window_left());
-        let flow = &mut self.flows[index];
-        let is_full = u64::from(flow.window_space()) * u64::from(flow.mss) <= unsent;
-        if !flow.usable() || (is_full && flow.at_once() <= 2) {
-            return;
-        }
-        let wanted = subflow_buffer(flow).min(max);
-        if wanted > flow.send_buffer {
-            flow.send_buffer = wanted;
-            self.tune_send_buffer();
-            self.wake_writer();
-        }
-    }
-
-    /// Tells the application once there is space enough.
-    pub(crate) fn wake_writer(&mut self) {
-        if self.send.writer_waits && self.send.writable() {
-            self.send.writer_waits = false;
-            self.events.push_back(Event::Writable);
-        }
     }
 
     /// Reads up to `max` bytes: `None` nothing now, an empty payload at the end.

@@ -2,6 +2,7 @@
 //! send and receive sides, reinjection, the path manager, close and fallback. Plain TCP is the case of one
 //! subflow without options.
 
+mod buffer;
 mod connection;
 mod control;
 mod crypto;

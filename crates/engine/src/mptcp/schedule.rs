@@ -5,7 +5,8 @@ use std::ops::Range;
 
 use ropewalk_wire::Payload;
 
-use super::connection::{Connection, Mode, subflow_buffer};
+use super::buffer::subflow_buffer;
+use super::connection::{Connection, Mode};
 use super::stats::{DecisionRecord, Event};
 use crate::flow::{Flow, Phase};
 use crate::scheduler::{self, Chunk, Decision, Purpose, Rule, View};
