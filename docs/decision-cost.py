@@ -2,7 +2,7 @@
 
     cargo bench -p ropewalk-engine --bench schedulers | python3 docs/decision-cost.py docs
 
-The fastest of each row's samples, in nanoseconds: the one that others on the machine disturbed least. Needs
+The fastest of each row's samples, in nanoseconds: the one that was disturbed least. Needs
 nothing but Python.
 """
 
@@ -33,8 +33,8 @@ with open(f"{folder}/decision-cost.md", "w", encoding="utf-8") as page:
         "# What a decision costs\n\n"
         "Nanoseconds of `Scheduler::select`, the least of 100 samples of 2000 decisions each, on\n"
         "states of a connection in mid-transfer, by number of subflows.\n"
-        "Made by `cargo bench -p ropewalk-engine --bench schedulers | python3 docs/decision-cost.py docs` on a machine\n"
-        "that others shared; ratios travel, absolute numbers don't.\n\n"
+        "Made by `cargo bench -p ropewalk-engine --bench schedulers | python3 docs/decision-cost.py docs` on a loaded\n"
+        "two-core machine; ratios travel, absolute numbers don't.\n\n"
         "![Nanoseconds per decision over subflows](decision-cost.svg)\n\n"
         "The last column is the slope from the fewest subflows to the most. A decision is O(subflows): lines in the\n"
         "picture are straight. (`daps` makes a plan in O(subflows^2) once for some dozens of segments per subflow.)\n\n"

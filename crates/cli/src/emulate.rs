@@ -17,7 +17,7 @@ use ropewalk_lab::{Registries, scenario};
 use ropewalk_sim::Scenario;
 use serde_json::json;
 
-use crate::{Failure, evidence};
+use crate::{Failure, evidence, output};
 
 /// How long the peer may take to listen.
 const PEER_PATIENCE: u64 = 3_000_000_000;
@@ -161,6 +161,7 @@ pub(crate) fn run(registries: &Registries, options: &Options) -> Result<ExitCode
         let message = format!("`{}` has background traffic, which the emulator doesn't have", scenario.name);
         return Err(Diagnostic::new(message).into());
     }
+    output::can_write(&options.evidence.files())?;
     let left = leftover::clean();
     if left > 0 && !options.quiet {
         anstream::eprintln!("{left} processes that a killed run had left behind were ended");

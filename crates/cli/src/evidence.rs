@@ -7,7 +7,6 @@ use std::path::PathBuf;
 use ropewalk_host::capture::{Capture, Files, Path};
 use ropewalk_host::network::Side;
 use ropewalk_host::world::Tap;
-use tempfile::NamedTempFile;
 
 use crate::{Failure, output};
 
@@ -27,7 +26,7 @@ pub(crate) struct Options {
 #[derive(Debug)]
 pub(crate) struct Pending {
     capture: Capture<BufWriter<File>>,
-    files: Vec<(NamedTempFile, PathBuf)>,
+    files: Vec<output::Begun>,
 }
 
 impl Options {
@@ -36,18 +35,23 @@ impl Options {
         self.pcap.is_some() || self.qlog.is_some()
     }
 
+    /// The files, each with its option.
+    pub(crate) fn files(&self) -> [(&'static str, Option<&PathBuf>); 2] {
+        [("--pcap", self.pcap.as_ref()), ("--qlog", self.qlog.as_ref())]
+    }
+
     /// Begins the files that were asked for, as seen from `side`.
     pub(crate) fn begin(&self, side: Side, paths: &[Path], title: &str) -> Result<Option<Pending>, Failure> {
         if !self.any() {
             return Ok(None);
         }
+        output::can_write(&self.files())?;
         let mut files = Vec::new();
         let mut begin = |place: &Option<PathBuf>| -> Result<Option<BufWriter<File>>, Failure> {
             let Some(place) = place else { return Ok(None) };
-            let file = output::beside(place)?;
-            let out =
-                file.reopen().map_err(|error| Failure::Other(format!("{}: {error}", place.display())))?;
-            files.push((file, place.clone()));
+            let file = output::begin(place)?;
+            let out = file.writer()?;
+            files.push(file);
             Ok(Some(BufWriter::new(out)))
         };
         let pcap = begin(&self.pcap)?;
@@ -67,6 +71,6 @@ impl Pending {
     /// Ends the files and puts them in their places.
     pub(crate) fn finish(self) -> Result<(), Failure> {
         self.capture.finish().map_err(|error| Failure::Other(format!("the capture: {error}")))?;
-        self.files.into_iter().try_for_each(|(file, place)| output::keep(file, &place))
+        self.files.into_iter().try_for_each(output::Begun::keep)
     }
 }

@@ -47,6 +47,7 @@ pub(crate) struct Options {
 
 pub(crate) fn run(registries: &Registries, options: &Options) -> Result<(), Failure> {
     let loaded = scenario::load(&options.scenario, registries)?;
+    output::can_write(&[("--pcap", options.pcap.as_ref()), ("--qlog", options.qlog.as_ref())])?;
     let mut scenario = loaded.scenario;
     // More than that is a trace that nobody reads.
     let bytes = size_within("--size", &options.size, (1, 64 << 20))?;

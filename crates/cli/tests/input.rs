@@ -71,6 +71,11 @@ fn mistakes_on_the_command_line() {
         &["there is no scenario `wifi-lt`", "wifi-lte"],
     );
     refused(here.path(), &["compare", "--scenario", "none.toml"], &["none.toml", "there is no such file"]);
+    refused(
+        here.path(),
+        &["report", "none.json"],
+        &["can't read the run `none.json`: there is no such file\n"],
+    );
     // Where nothing can be written, nothing is run.
     refused(
         here.path(),
@@ -178,4 +183,23 @@ fn a_saved_run_is_shown_as_json_without_a_page() {
     let shown: Value = serde_json::from_str(&good(&["report", &run, "--json"])).unwrap();
     assert_eq!(shown["kind"], "comparison");
     assert_eq!(std::fs::read_dir(here.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn every_help_has_an_example() {
+    let top = good(&["--help"]);
+    let commands: Vec<&str> = top
+        .lines()
+        .skip_while(|line| !line.starts_with("Commands:"))
+        .skip(1)
+        .take_while(|line| !line.is_empty())
+        .filter(|line| line.starts_with("  ") && !line.starts_with("   "))
+        .filter_map(|line| line.split_whitespace().next())
+        .filter(|name| *name != "help")
+        .collect();
+    assert!(commands.len() >= 12, "{commands:?}");
+    for command in commands {
+        let help = good(&[command, "--help"]);
+        assert!(help.contains("\nExample"), "{command}:\n{help}");
+    }
 }

@@ -153,6 +153,26 @@ impl fmt::Display for InputError {
 
 impl std::error::Error for InputError {}
 
+/// The system's reason, for people: without its error number.
+pub fn system_reason(error: &std::io::Error) -> String {
+    use std::io::ErrorKind;
+    match error.kind() {
+        ErrorKind::NotFound => "there is no such file".into(),
+        ErrorKind::PermissionDenied => "permission denied".into(),
+        ErrorKind::InvalidData => "it is not text".into(),
+        ErrorKind::IsADirectory => "it is a folder".into(),
+        ErrorKind::NotADirectory => "a part of the path is not a folder".into(),
+        ErrorKind::StorageFull => "no space left on the disk".into(),
+        ErrorKind::QuotaExceeded => "the disk quota is used up".into(),
+        ErrorKind::FileTooLarge => "the file may not grow any larger".into(),
+        ErrorKind::ReadOnlyFilesystem => "the file system is read-only".into(),
+        _ => {
+            let text = error.to_string();
+            text.split_once(" (os error").map_or(text.clone(), |(reason, _)| reason.to_string())
+        }
+    }
+}
+
 /// The nearest of `known` to `word`, if one is near enough to have been meant.
 pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let word = word.to_lowercase();

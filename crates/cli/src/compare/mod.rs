@@ -142,9 +142,8 @@ pub(crate) fn list(text: &str) -> Vec<&str> {
 
 pub(crate) fn run(registries: &Registries, options: &Options, origin: &Origin) -> Result<(), Failure> {
     let request = request(registries, options)?;
-    for file in options.csv.iter().chain(&options.report) {
-        output::can_write(file)?;
-    }
+    let own = [("--csv", options.csv.as_ref()), ("--report", options.report.as_ref())];
+    output::can_write(&[own, options.evidence.files()].concat())?;
     let total = request.workloads.len() * request.contenders.len() * request.runs as usize;
     let bar = ProgressBar::new(total as u64);
     if let Ok(style) = ProgressStyle::with_template("{bar:40} {pos}/{len} runs, {eta} left") {

@@ -23,7 +23,7 @@ use ropewalk_lab::Registries;
 use ropewalk_lab::diagnostic::Diagnostic;
 use serde_json::{Map, Value};
 
-use crate::{Failure, evidence};
+use crate::{Failure, evidence, output};
 
 /// After Ctrl-C, as shells count: 128 + SIGINT.
 const INTERRUPTED: u8 = 130;
@@ -35,6 +35,10 @@ const TIME_WAIT: u64 = 100_000_000;
 
 /// Throughput and latency between two endpoints, each the engine or the Linux kernel
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  ropewalk perf server &
+  ropewalk perf client 127.0.0.1 --time 2
+  ropewalk emulate --peer 'ropewalk perf server --once' -- ropewalk perf client 10.127.255.1 --stack engine --paths 2")]
 pub(crate) struct Options {
     #[command(subcommand)]
     side: Side,
@@ -76,6 +80,7 @@ impl StackOptions {
             let message = "--pcap and --qlog show the engine's end: give --stack engine, or see `ropewalk emulate --pcap`";
             return Err(Diagnostic::new(message).into());
         }
+        output::can_write(&evidence.files())?;
         if !self.is_engine() && (!self.addresses.is_empty() || self.paths != 1) {
             let message = "--address and --paths are about the engine's TUN devices: give --stack engine too";
             return Err(Diagnostic::new(message).into());

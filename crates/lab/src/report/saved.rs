@@ -5,7 +5,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use super::FORMAT;
-use crate::diagnostic::{Diagnostic, Source};
+use crate::diagnostic::{Diagnostic, Source, system_reason};
 
 /// Largest saved run, bytes.
 const LARGEST: u64 = 1 << 30;
@@ -16,7 +16,9 @@ const LARGEST: u64 = 1 << 30;
 /// A file that can't be read, is no JSON, or is no run of this version.
 pub fn read(path: &Path) -> Result<Value, Diagnostic> {
     let name = path.display().to_string();
-    let failure = |error: std::io::Error| Diagnostic::new(format!("{name}: {error}"));
+    let failure = |error: std::io::Error| {
+        Diagnostic::new(format!("can't read the run `{name}`: {}", system_reason(&error)))
+    };
     let length = std::fs::metadata(path).map_err(failure)?.len();
     if length > LARGEST {
         return Err(Diagnostic::new(format!("{name}: {length} bytes; a saved run has at most {LARGEST}")));

@@ -28,11 +28,11 @@ pub use inline::{default_around, path};
 pub use links::MOST_PATHS;
 pub use phrase::bad_name;
 pub use schema::schema;
-pub(crate) use trace::{parse as parse_trace, reason};
+pub(crate) use trace::parse as parse_trace;
 pub use traffic::BUFFER_RANGE;
 
 use crate::Registries;
-use crate::diagnostic::{Diagnostic, InputError, Source, did_you_mean};
+use crate::diagnostic::{Diagnostic, InputError, Source, did_you_mean, system_reason};
 use read::Reader;
 
 /// A scenario, and what `compare` does with it by default.
@@ -93,14 +93,14 @@ pub fn load(name_or_file: &str, registries: &Registries) -> Result<Loaded, Input
     let unreadable = |reason: &str| {
         InputError::from(Diagnostic::new(format!("can't read the scenario `{name_or_file}`: {reason}")))
     };
-    let metadata = std::fs::metadata(path).map_err(|error| unreadable(&trace::reason(&error)))?;
+    let metadata = std::fs::metadata(path).map_err(|error| unreadable(&system_reason(&error)))?;
     if metadata.is_dir() {
         return Err(unreadable("it is a folder"));
     }
     if metadata.len() > LARGEST_FILE {
         return Err(unreadable("it is larger than 16 MiB"));
     }
-    let bytes = std::fs::read(path).map_err(|error| unreadable(&trace::reason(&error)))?;
+    let bytes = std::fs::read(path).map_err(|error| unreadable(&system_reason(&error)))?;
     let text = trace::text(name_or_file, bytes)?;
     let stem = path.file_stem().map_or("scenario".into(), |stem| stem.to_string_lossy().into_owned());
     let folder = path.parent().map_or(PathBuf::new(), Path::to_path_buf);

@@ -12,7 +12,7 @@ use rand_core::Rng;
 use rand_pcg::Pcg64;
 use ropewalk_link::RateTrace;
 
-use crate::diagnostic::{Diagnostic, Source};
+use crate::diagnostic::{Diagnostic, Source, system_reason};
 use crate::units::Nanos;
 
 /// Largest trace that is read, bytes; an hour at 1 Gbit/s is about as long as this.
@@ -24,13 +24,15 @@ const LARGEST: u64 = 2 << 30;
 /// A file that can't be read, or a line that isn't a millisecond in order: the place is in the trace itself.
 pub fn read(path: &Path) -> Result<Arc<RateTrace>, Diagnostic> {
     let shown = path.display().to_string();
-    let metadata = std::fs::metadata(path)
-        .map_err(|error| Diagnostic::new(format!("can't read the trace `{shown}`: {}", reason(&error))))?;
+    let metadata = std::fs::metadata(path).map_err(|error| {
+        Diagnostic::new(format!("can't read the trace `{shown}`: {}", system_reason(&error)))
+    })?;
     if metadata.len() > LARGEST {
         return Err(Diagnostic::new(format!("the trace `{shown}` is larger than 2 GiB")));
     }
-    let bytes = std::fs::read(path)
-        .map_err(|error| Diagnostic::new(format!("can't read the trace `{shown}`: {}", reason(&error))))?;
+    let bytes = std::fs::read(path).map_err(|error| {
+        Diagnostic::new(format!("can't read the trace `{shown}`: {}", system_reason(&error)))
+    })?;
     parse(&shown, &text(&shown, bytes)?).map(Arc::new)
 }
 
@@ -51,17 +53,6 @@ pub(super) fn text(name: &str, bytes: Vec<u8>) -> Result<String, Diagnostic> {
             .at(&Source::from_line(name, shown.clone(), line), at..shown.len())
             .label(format!("byte 0x{:02x} is not UTF-8", bytes[good]))
     })
-}
-
-/// The system's reason without its error number.
-pub(crate) fn reason(error: &std::io::Error) -> String {
-    match error.kind() {
-        std::io::ErrorKind::NotFound => "there is no such file".into(),
-        std::io::ErrorKind::PermissionDenied => "permission denied".into(),
-        std::io::ErrorKind::InvalidData => "it is not text".into(),
-        std::io::ErrorKind::IsADirectory => "it is a folder".into(),
-        _ => error.to_string(),
-    }
 }
 
 /// Parses a trace's text.

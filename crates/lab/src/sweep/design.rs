@@ -8,7 +8,7 @@ use toml::de::DeTable;
 use super::axis::{self, Axis, Dimension, Range, Values};
 use super::target;
 use crate::Registries;
-use crate::diagnostic::{Diagnostic, InputError, Source};
+use crate::diagnostic::{Diagnostic, InputError, Source, system_reason};
 use crate::scenario::read::{Reader, Table, Value};
 use crate::scenario::shape::{Field, Kind, Shape, key, must};
 use crate::scenario::{self, Loaded};
@@ -105,7 +105,7 @@ pub struct Design {
 pub fn load(path: &Path, registries: &Registries) -> Result<Design, InputError> {
     let shown = path.display().to_string();
     let text = std::fs::read_to_string(path).map_err(|error| {
-        Diagnostic::new(format!("can't read the sweep `{shown}`: {}", scenario::reason(&error)))
+        Diagnostic::new(format!("can't read the sweep `{shown}`: {}", system_reason(&error)))
     })?;
     let folder = path.parent().map_or(PathBuf::new(), Path::to_path_buf);
     parse(&Source::new(shown, text), &folder, registries)

@@ -11,13 +11,13 @@ use ropewalk_sim::{Recording, RunResult, RunSpec};
 use sha2::{Digest, Sha256};
 
 use super::design::Design;
-use super::journal::{Found, Journal, JournalError, SweepId, reason};
+use super::journal::{Found, Journal, JournalError, SweepId};
 use super::metrics::{Ending, Kept};
 use super::output::{Counts, Place, identity, manifest, place, tables};
 use super::space::{Prepared, Space, prepare};
 use super::summary::Summary;
 use super::{Command, Files};
-use crate::diagnostic::InputError;
+use crate::diagnostic::{InputError, system_reason};
 use crate::{Registries, bound, compare};
 
 /// Why a sweep ended early.
@@ -104,8 +104,9 @@ fn id(design: &Design, command: &Command) -> (SweepId, String) {
 /// Makes the folder ready: there, and nobody else's.
 fn folder(path: &Path, files: &Files) -> Result<(), Error> {
     let wrong = |message: String| Error::Folder { message };
-    fs::create_dir_all(path)
-        .map_err(|error| wrong(format!("can't make the folder {}: {}", path.display(), reason(&error))))?;
+    fs::create_dir_all(path).map_err(|error| {
+        wrong(format!("can't make the folder {}: {}", path.display(), system_reason(&error)))
+    })?;
     if !files.journal.exists()
         && let Some(there) = [&files.results, &files.runs, &files.manifest].into_iter().find(|f| f.exists())
     {

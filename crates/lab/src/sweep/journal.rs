@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use sha2::{Digest, Sha256};
 
 use super::metrics::Kept;
+use crate::diagnostic::system_reason;
 
 const MARK: &[u8; 4] = b"RWLK";
 const HEAD: usize = 16;
@@ -70,20 +71,6 @@ pub enum JournalError {
     Busy(PathBuf),
 }
 
-/// A reason for people.
-pub(crate) fn reason(error: &io::Error) -> String {
-    match error.kind() {
-        io::ErrorKind::StorageFull => "no space left on the disk".into(),
-        io::ErrorKind::QuotaExceeded => "the disk quota is used up".into(),
-        io::ErrorKind::FileTooLarge => "the file may not grow any larger".into(),
-        io::ErrorKind::ReadOnlyFilesystem => "the file system is read-only".into(),
-        io::ErrorKind::PermissionDenied => "permission denied".into(),
-        io::ErrorKind::NotADirectory => "a part of the path is not a folder".into(),
-        io::ErrorKind::NotFound => "there is no such file".into(),
-        _ => error.to_string(),
-    }
-}
-
 /// What was found in a journal that was there already.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Found {
@@ -113,7 +100,8 @@ impl Journal {
     /// # Errors
     /// See [`JournalError`].
     pub fn open(path: &Path, id: SweepId, total: u64) -> Result<(Journal, Found), JournalError> {
-        let io = |error: io::Error| JournalError::Io { path: path.to_path_buf(), reason: reason(&error) };
+        let io =
+            |error: io::Error| JournalError::Io { path: path.to_path_buf(), reason: system_reason(&error) };
         let file =
             OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path).map_err(io)?;
         match file.try_lock() {
@@ -129,7 +117,7 @@ impl Journal {
     }
 
     fn io(&self, error: &io::Error) -> JournalError {
-        JournalError::Io { path: self.path.clone(), reason: reason(error) }
+        JournalError::Io { path: self.path.clone(), reason: system_reason(error) }
     }
 
     /// Finds all records, and cuts off what follows the last.

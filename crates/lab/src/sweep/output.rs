@@ -8,18 +8,19 @@ use serde_json::{Value, json};
 
 use super::axis::Level;
 use super::design::{Design, Layout};
-use super::journal::{Journal, JournalError, reason};
+use super::journal::{Journal, JournalError};
 use super::metrics::{Ending, Kept, PATH, of_run};
 use super::parquet::{Column, Head, RUNS_PER_GROUP, TableWriter};
 use super::space::Space;
 use super::{Command, Files};
+use crate::diagnostic::system_reason;
 use crate::scenario;
 
 /// How many failed runs the manifest lists.
 const LISTED_FAILURES: usize = 1000;
 
 fn failure(path: &Path, error: &io::Error) -> JournalError {
-    JournalError::Io { path: path.to_path_buf(), reason: reason(error) }
+    JournalError::Io { path: path.to_path_buf(), reason: system_reason(error) }
 }
 
 /// The name under which a file is written until it is whole.
