@@ -110,6 +110,15 @@ impl<T: Packet> Link<T> {
         Some(arrival)
     }
 
+    /// Packets that will arrive next, in order; those that overtake them are left out. For whoever wants to be prepared.
+    #[inline]
+    pub fn upcoming(&self) -> impl Iterator<Item = &T> {
+        match &self.machine {
+            Machine::Ahead(link) => link.transit.upcoming(),
+            Machine::Stepwise(link) => link.transit.upcoming(),
+        }
+    }
+
     /// The counters.
     pub fn stats(&self) -> &LinkStats {
         match &self.machine {
@@ -159,6 +168,7 @@ impl<T: Packet> Link<T> {
     }
 
     /// Packets that have left the queue and not arrived. A link that computes ahead counts the queue's too.
+    #[inline]
     pub fn in_flight(&self) -> usize {
         match &self.machine {
             Machine::Ahead(link) => link.transit.len(),

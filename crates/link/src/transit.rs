@@ -109,6 +109,12 @@ impl<T> Transit<T> {
         (self.first != Nanos::MAX).then_some(self.first)
     }
 
+    /// The next to arrive, but for those that overtake.
+    #[inline]
+    pub(crate) fn upcoming(&self) -> impl Iterator<Item = &T> {
+        self.ring.iter().map(|arrival| &arrival.packet)
+    }
+
     /// The next packet, if it has arrived by `now`.
     #[inline]
     pub(crate) fn pop(&mut self, now: Nanos) -> Option<Arrival<T>> {
@@ -174,6 +180,8 @@ mod tests {
                     prop_assert!(next(&mut transit, now).is_none());
                 }
                 prop_assert_eq!(transit.len(), model.len());
+                let upcoming: Vec<usize> = transit.upcoming().copied().collect();
+                prop_assert!(upcoming.iter().is_sorted_by_key(|known| model.iter().position(|(_, n)| *n == *known)));
             }
             for expected in model {
                 prop_assert_eq!(next(&mut transit, u64::MAX), Some(expected));

@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use ropewalk_engine::config::ConnectionConfig;
-use ropewalk_engine::endpoint::{ConnectionId, Endpoint};
+use ropewalk_engine::endpoint::{ConnectionId, Endpoint, Place};
 use ropewalk_engine::mptcp::Event;
 use ropewalk_engine::{PathId, SubflowId};
 use ropewalk_wire::{Extent, Segment};
@@ -152,8 +152,21 @@ impl Hosts {
     }
 
     #[inline]
-    pub(crate) fn on_segment(&mut self, end: usize, now: Nanos, path: PathId, segment: &mut Segment<Extent>) {
-        self.ends[end].take_segment(now, path, segment);
+    pub(crate) fn on_segment(
+        &mut self,
+        end: usize,
+        now: Nanos,
+        path: PathId,
+        expected: Option<Place>,
+        segment: &mut Segment<Extent>,
+    ) {
+        self.ends[end].take_segment(now, path, expected, segment);
+    }
+
+    /// An endpoint, to look at.
+    #[inline]
+    pub(crate) fn end(&self, end: usize) -> &Endpoint<Extent, SeededEntropy> {
+        &self.ends[end]
     }
 
     pub(crate) fn on_timeout(&mut self, end: usize, now: Nanos) {
@@ -394,10 +407,14 @@ impl Hosts {
     /// Bytes in the out-of-order queues of the workload's connections at this side.
     pub(crate) fn ofo_bytes(&self, side: Side) -> u64 {
         let end = &self.ends[side as usize];
-        self.workload(side)
-            .filter_map(|(_, id)| end.connection(id))
-            .map(|connection| connection.ofo_bytes())
-            .sum()
+        debug_assert_eq!(
+            end.ofo_bytes(),
+            self.workload(side)
+                .filter_map(|(_, id)| end.connection(id))
+                .map(|connection| connection.ofo_bytes())
+                .sum::<u64>()
+        );
+        end.ofo_bytes()
     }
 
     /// Bytes that this side's connections of the workload sent again by the scheduler's wish, so far.

@@ -13,6 +13,7 @@ mod hosts;
 mod meter;
 pub mod networks;
 mod packet;
+mod plain;
 mod recorder;
 mod result;
 mod spec;

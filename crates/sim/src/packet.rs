@@ -1,10 +1,14 @@
 //! What travels over a simulated link: the engine's segments, and the datagrams of background sources.
 //!
-//! A link moves its packets about, and a segment is a large thing to move; so a packet is small and holds its
-//! segment in a box, in which an end wrote it and from which the other reads it. Boxes come from a pool and go back to
-//! it when a segment is delivered: nothing allocates in steady state but for what a link drops.
+//! A link moves its packets about, and a segment is a large thing to move; so a packet is small and holds its segment in
+//! a box, in which an end wrote it and from which the other reads it. Boxes come from a pool and go back to it when a
+//! segment is delivered: nothing allocates in steady state but for what a link drops. Where so many are under way that
+//! their boxes have left the cache when they arrive, a packet holds the segment itself, in the short form that nearly
+//! all have ([`Plain`]).
 
-use ropewalk_wire::{Ecn, Extent, Segment};
+use ropewalk_wire::{Ecn, Extent, FourTuple, Segment};
+
+use crate::plain::Plain;
 
 /// Whose a packet is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -15,11 +19,21 @@ pub(crate) enum Owner {
     Background(u16),
 }
 
+/// What is in a packet.
+#[derive(Clone, Debug)]
+enum Body {
+    /// A datagram that nobody reads.
+    Datagram,
+    /// A segment as nearly all are.
+    Plain(Plain),
+    /// Any other.
+    Whole(Box<Segment<Extent>>),
+}
+
 /// One packet.
 #[derive(Clone, Debug)]
 pub(crate) struct Packet {
-    /// What is in it; none: a datagram that nobody reads.
-    body: Option<Box<Segment<Extent>>>,
+    body: Body,
     /// IP bytes.
     len: u32,
     /// Its trace, if segments are recorded; else `u32::MAX`.
@@ -33,27 +47,54 @@ pub(crate) struct Packet {
 impl Packet {
     /// A datagram of this many IP bytes.
     pub(crate) fn datagram(owner: Owner, path: u16, len: u32) -> Self {
-        Packet { body: None, len, trace: u32::MAX, owner, path, ecn: Ecn::NotEct }
+        Packet { body: Body::Datagram, len, trace: u32::MAX, owner, path, ecn: Ecn::NotEct }
     }
 
-    /// A segment on its way.
+    /// A segment on its way, in the `short` form if it has one; what is left where it was says nothing.
     #[inline]
-    pub(crate) fn new(body: Box<Segment<Extent>>, owner: Owner, path: u16, trace: u32) -> Self {
-        let (len, ecn) = (body.wire_len() as u32, body.ecn);
-        Packet { body: Some(body), len, trace, owner, path, ecn }
+    pub(crate) fn new(
+        segment: &mut Box<Segment<Extent>>,
+        owner: Owner,
+        path: u16,
+        trace: u32,
+        short: bool,
+        pool: &mut Pool,
+    ) -> Self {
+        let ecn = segment.ecn;
+        let (len, body) = match if short { Plain::shape(segment) } else { None } {
+            Some(shape) => (Plain::wire_len(segment, shape), Body::Plain(Plain::new(segment, shape))),
+            None => (segment.wire_len() as u32, Body::Whole(pool.take(segment))),
+        };
+        Packet { body, len, trace, owner, path, ecn }
     }
 
-    /// The segment, with what its way made of the ECN field; none: a datagram.
+    /// Puts the segment, with what its way made of the ECN field, into `out`; false if it is a datagram.
     #[inline]
-    pub(crate) fn open(self) -> Option<Box<Segment<Extent>>> {
-        let mut body = self.body?;
-        body.ecn = self.ecn;
-        Some(body)
+    pub(crate) fn open(self, out: &mut Box<Segment<Extent>>, pool: &mut Pool) -> bool {
+        match self.body {
+            Body::Plain(plain) => plain.write(self.ecn, out),
+            Body::Whole(mut body) => {
+                body.ecn = self.ecn;
+                pool.give(std::mem::replace(out, body));
+            }
+            Body::Datagram => return false,
+        }
+        true
+    }
+
+    /// The segment's addresses and ports; none: a datagram.
+    #[inline]
+    pub(crate) fn tuple(&self) -> Option<FourTuple> {
+        match &self.body {
+            Body::Plain(plain) => Some(plain.tuple()),
+            Body::Whole(body) => Some(body.tuple),
+            Body::Datagram => None,
+        }
     }
 
     /// Whether it holds a segment.
     pub(crate) fn is_segment(&self) -> bool {
-        self.body.is_some()
+        !matches!(self.body, Body::Datagram)
     }
 }
 
@@ -65,15 +106,15 @@ pub(crate) struct Pool {
 }
 
 impl Pool {
-    /// A box, with some segment in it that is to be written over.
+    /// A segment's box; in its place comes another, with some segment in it that is to be written over.
     #[inline]
-    pub(crate) fn take(&mut self) -> Box<Segment<Extent>> {
-        self.free.pop().unwrap_or_else(|| Box::new(Segment::blank()))
+    fn take(&mut self, segment: &mut Box<Segment<Extent>>) -> Box<Segment<Extent>> {
+        std::mem::replace(segment, self.free.pop().unwrap_or_else(|| Box::new(Segment::blank())))
     }
 
     /// A box that isn't needed any more.
     #[inline]
-    pub(crate) fn give(&mut self, body: Box<Segment<Extent>>) {
+    fn give(&mut self, body: Box<Segment<Extent>>) {
         self.free.push(body);
     }
 }
@@ -102,34 +143,42 @@ impl ropewalk_link::Packet for Packet {
 #[cfg(test)]
 mod tests {
     use ropewalk_link::Packet as _;
-    use ropewalk_wire::{Flags, FourTuple, Seq};
+    use ropewalk_wire::{Flags, Seq, Timestamps};
 
     use super::*;
 
     #[test]
     fn what_is_packed_comes_out_with_its_mark() {
         let tuple = FourTuple::new("192.0.2.1:1".parse().expect("one"), "192.0.2.2:2".parse().expect("one"));
-        let mut segment = Segment::new(tuple, Seq(1), Seq(2), Flags::ACK);
-        segment.payload = Extent(1000);
-        segment.ecn = Ecn::Ect0;
         let mut pool = Pool::default();
-        let mut body = pool.take();
-        *body = segment.clone();
-        let mut packet = Packet::new(body, Owner::Workload, 1, 7);
-        assert_eq!(packet.wire_len(), 1040);
-        assert!(packet.is_ect());
-        let copy = packet.duplicate();
-        packet.mark_ce();
-        let out = packet.open().expect("a segment");
-        assert_eq!(*out, Segment { ecn: Ecn::Ce, ..segment.clone() });
-        assert_eq!(copy.open().as_deref(), Some(&segment));
-        pool.give(out);
-        assert_eq!(pool.take().ecn, Ecn::Ce, "as it came back");
-        assert_eq!(Packet::datagram(Owner::Background(0), 0, 100).open(), None);
+        // Without timestamps it has no short form.
+        for (short, timestamps) in [(false, true), (true, true), (true, false)] {
+            let mut segment = Segment::new(tuple, Seq(1), Seq(2), Flags::ACK);
+            segment.timestamps = timestamps.then_some(Timestamps { value: 3, echo: 4 });
+            segment.payload = Extent(1000);
+            segment.ecn = Ecn::Ect0;
+            let mut body = Box::new(segment.clone());
+            let mut packet = Packet::new(&mut body, Owner::Workload, 1, 7, short, &mut pool);
+            assert_eq!(packet.wire_len(), if timestamps { 1052 } else { 1040 });
+            assert_eq!(matches!(packet.body, Body::Plain(_)), short && timestamps);
+            assert!(packet.is_ect() && packet.is_segment());
+            assert_eq!(packet.tuple(), Some(tuple));
+            let copy = packet.duplicate();
+            packet.mark_ce();
+            let mut out = Box::new(Segment::blank());
+            assert!(packet.open(&mut out, &mut pool));
+            assert_eq!(*out, Segment { ecn: Ecn::Ce, ..segment.clone() });
+            assert!(copy.open(&mut out, &mut pool));
+            assert_eq!(*out, segment);
+        }
+        assert!(!pool.free.is_empty(), "to be used again");
+        let datagram = Packet::datagram(Owner::Background(0), 0, 100);
+        assert_eq!((datagram.tuple(), datagram.is_segment()), (None, false));
+        assert!(!datagram.open(&mut Box::new(Segment::blank()), &mut pool));
     }
 
     #[test]
     fn a_packet_is_small() {
-        assert!(size_of::<Packet>() <= 32, "{}", size_of::<Packet>());
+        assert!(size_of::<Packet>() <= 72, "{}", size_of::<Packet>());
     }
 }

@@ -8,6 +8,7 @@ use std::collections::BinaryHeap;
 use std::sync::Arc;
 
 use ropewalk_engine::PathId;
+use ropewalk_engine::endpoint::Place;
 use ropewalk_link::Link;
 use ropewalk_wire::{Extent, Segment};
 
@@ -38,6 +39,27 @@ const WORKLOAD: usize = 0;
 /// Events at one moment after which the world is taken to stand still: far beyond what any instant needs.
 const STANDSTILL: u32 = 10_000_000;
 
+/// Connections at an end from which on they don't all stay in the processor's cache.
+const MANY: usize = 64;
+
+/// Packets whose connections are looked up together.
+const AHEAD: usize = 8;
+
+/// Packets under way on a link from which on their boxes don't stay in the processor's cache until they arrive.
+const SHORT_FROM: usize = 2048;
+
+/// With fewer connections: packets until their number is looked at again.
+const UNTIL_ASKED_AGAIN: u32 = 1000;
+
+/// What is known of the packets that a link is about to deliver.
+#[derive(Clone, Copy, Debug, Default)]
+struct Outlook {
+    /// How many until the next look.
+    left: u32,
+    /// Where they go, the last first. It is a guess: another packet may overtake them.
+    places: [Option<Place>; AHEAD],
+}
+
 /// A run under way. [`crate::run`] is the short way; this one can be watched and interrupted.
 pub struct World {
     pub(crate) spec: RunSpec,
@@ -53,6 +75,11 @@ pub struct World {
     topology: Topology,
     agenda: Agenda,
     pool: Pool,
+    /// The segment that an end has just written, and the one that an end is about to read.
+    leaving: Box<Segment<Extent>>,
+    arriving: Box<Segment<Extent>>,
+    /// By link.
+    outlooks: Vec<Outlook>,
     pub(crate) hosts: Hosts,
     /// How many endpoints there are.
     ends: usize,
@@ -124,8 +151,11 @@ impl World {
             events: 0,
             agenda: Agenda::new(links.len() + hosts.count() + 1),
             links,
-            topology,
             pool: Pool::default(),
+            leaving: Box::new(Segment::blank()),
+            arriving: Box::new(Segment::blank()),
+            outlooks: vec![Outlook::default(); topology.next.len()],
+            topology,
             ends: hosts.count(),
             hosts,
             dirty: 0,
@@ -233,7 +263,8 @@ impl World {
     fn handle(&mut self, source: usize) -> Option<Nanos> {
         if source < self.links.len() {
             if let Some(packet) = self.links[source].poll(self.now) {
-                self.hop(source, packet);
+                let expected = self.expected(source, &packet);
+                self.hop(source, packet, expected);
             }
             return self.links[source].poll_timeout();
         }
@@ -253,9 +284,45 @@ impl World {
         self.timers.peek().map(|timer| timer.at)
     }
 
+    /// Where a packet that leaves a link goes, if that was looked up beforehand.
+    #[inline]
+    fn expected(&mut self, link: usize, packet: &Packet) -> Option<Place> {
+        let outlook = &mut self.outlooks[link];
+        match outlook.left.checked_sub(1) {
+            Some(left) => outlook.left = left,
+            None => self.look_ahead(link, packet),
+        }
+        let outlook = &self.outlooks[link];
+        outlook.places.get(outlook.left as usize).copied().flatten()
+    }
+
+    /// Finds the connections of `first` and of the packets that will follow it out of a link, and has their memory
+    /// fetched together.
+    #[inline(never)]
+    fn look_ahead(&mut self, link: usize, first: &Packet) {
+        let outlook = &mut self.outlooks[link];
+        outlook.places = [None; AHEAD];
+        outlook.left = UNTIL_ASKED_AGAIN;
+        let Hop::Host(side) = self.topology.next[link] else { return };
+        let end = self.hosts.end(side as usize);
+        if end.len() < MANY {
+            return;
+        }
+        outlook.left = AHEAD as u32 - 1;
+        let packets = std::iter::once(first).chain(self.links[link].upcoming());
+        for (place, packet) in outlook.places.iter_mut().rev().zip(packets) {
+            if packet.owner == Owner::Workload {
+                *place = packet.tuple().and_then(|tuple| end.expect(&tuple));
+            }
+        }
+        for place in outlook.places.iter().rev().flatten() {
+            end.prepare(*place);
+        }
+    }
+
     /// A packet has left a link.
     #[inline]
-    fn hop(&mut self, link: usize, packet: Packet) {
+    fn hop(&mut self, link: usize, packet: Packet, expected: Option<Place>) {
         let side = match self.topology.next[link] {
             Hop::Host(side) => side,
             Hop::Link(next) => return self.enqueue(next, packet),
@@ -271,16 +338,16 @@ impl World {
             Owner::Background(source) => (2 + side as usize, PathId(source)),
         };
         let trace = packet.trace;
-        let Some(mut segment) = packet.open() else { return };
-        segment.touch();
+        if !packet.open(&mut self.arriving, &mut self.pool) {
+            return;
+        }
         if let Some(recorder) = &mut self.recorder
             && end < 2
         {
-            recorder.arrived(self.now, side, trace, &segment);
-            recorder.show_arrival(self.now, side, path, &segment);
+            recorder.arrived(self.now, side, trace, &self.arriving);
+            recorder.show_arrival(self.now, side, path, &self.arriving);
         }
-        self.hosts.on_segment(end, self.now, path, &mut segment);
-        self.pool.give(segment);
+        self.hosts.on_segment(end, self.now, path, expected, &mut self.arriving);
         self.dirty |= 1 << end;
         self.settle();
     }
@@ -309,13 +376,8 @@ impl World {
     fn serve(&mut self, end: usize) {
         self.hear(end);
         loop {
-            loop {
-                let mut segment = self.pool.take();
-                let Some(path) = self.hosts.poll_transmit(end, self.now, &mut segment) else {
-                    self.pool.give(segment);
-                    break;
-                };
-                self.transmit(end, path, segment);
+            while let Some(path) = self.hosts.poll_transmit(end, self.now, &mut self.leaving) {
+                self.transmit(end, path);
             }
             if !self.hear(end) {
                 break;
@@ -415,35 +477,38 @@ impl World {
 
     /// A segment leaves an end.
     #[inline]
-    fn transmit(&mut self, end: usize, path: PathId, mut segment: Box<Segment<Extent>>) {
+    fn transmit(&mut self, end: usize, path: PathId) {
         let side = side_of(end);
         if end >= 2 {
-            self.transmit_background(side, path, segment);
+            self.transmit_background(side, path);
             return;
         }
         if let Some(tap) = &mut self.tap {
-            tap.segment(self.now, side, path.0 as usize, &mut segment);
+            tap.segment(self.now, side, path.0 as usize, &mut self.leaving);
         }
         let link = self.topology.entry[path.0 as usize][side as usize];
         let mut trace = UNTRACED;
         if side == self.data_from {
             let meter = &mut self.meter.paths[path.0 as usize];
             meter.packets_in += 1;
-            if segment.payload.0 > 0 {
+            let len = self.leaving.payload.0;
+            if len > 0 {
                 meter.segments += 1;
-                meter.bytes += u64::from(segment.payload.0);
+                meter.bytes += u64::from(len);
             }
         }
         if self.recorder.is_some() {
-            trace = self.record_sending(side, path, &segment);
+            trace = self.record_sending(side, path);
         }
-        let packet = Packet::new(segment, Owner::Workload, path.0, trace);
+        let short = self.links[link].in_flight() > SHORT_FROM;
+        let packet = Packet::new(&mut self.leaving, Owner::Workload, path.0, trace, short, &mut self.pool);
         self.enqueue(link, packet);
     }
 
     #[inline(never)]
-    fn record_sending(&mut self, side: Side, path: PathId, segment: &Segment<Extent>) -> u32 {
+    fn record_sending(&mut self, side: Side, path: PathId) -> u32 {
         let Some(recorder) = &mut self.recorder else { return UNTRACED };
+        let segment = &self.leaving;
         let trace = recorder.sent(self.now, side, path.0, segment);
         if recorder.may_be_wished(trace) {
             recorder.wished(trace, self.hosts.repeated_by_wish(self.now, side));
@@ -453,14 +518,15 @@ impl World {
     }
 
     #[inline(never)]
-    fn transmit_background(&mut self, side: Side, path: PathId, mut segment: Box<Segment<Extent>>) {
+    fn transmit_background(&mut self, side: Side, path: PathId) {
         let background = &self.scenario.background[path.0 as usize];
         if let Some(tap) = &mut self.tap {
-            tap.segment(self.now, side, background.path, &mut segment);
+            tap.segment(self.now, side, background.path, &mut self.leaving);
         }
         let link = self.topology.entry[background.path][side as usize];
         let owner = Owner::Background(path.0);
-        let packet = Packet::new(segment, owner, background.path as u16, UNTRACED);
+        let (segment, path) = (&mut self.leaving, background.path as u16);
+        let packet = Packet::new(segment, owner, path, UNTRACED, false, &mut self.pool);
         if background.extra_delay == 0 {
             self.enqueue(link, packet);
         } else {

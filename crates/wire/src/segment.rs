@@ -201,15 +201,6 @@ impl<P: Payload> Segment<P> {
         self.payload = P::default();
     }
 
-    /// Reads from each line of memory that it lies in, for whoever is about to read all of it: the processor fetches
-    /// what it doesn't have all at once, not one after another.
-    #[inline]
-    pub fn touch(&self) {
-        let dss = u32::from(self.dss.is_some());
-        let rest = u32::from(self.window) ^ u32::from(self.tuple.src_port) ^ self.sack.len() as u32;
-        std::hint::black_box(dss ^ rest);
-    }
-
     /// The rare options, made if there are none yet.
     pub fn rare_mut(&mut self) -> &mut RareOptions {
         self.rare.get_or_insert_default()

@@ -37,6 +37,13 @@ impl ConnectionId {
     }
 }
 
+/// Where segments with some four-tuple go, as [`Endpoint::expect`] found it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Place {
+    index: u32,
+    strand: u8,
+}
+
 /// Why a call on a connection's stream failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum StreamError {
@@ -73,7 +80,7 @@ fn is_host(address: IpAddr) -> bool {
 /// How many paths' last segments are remembered.
 const RECENT: usize = 4;
 
-type Demux = std::collections::HashMap<FourTuple, (u32, u8), Keyed>;
+type Demux = std::collections::HashMap<FourTuple, Place, Keyed>;
 
 #[derive(Debug)]
 struct Slot<P: Payload> {
@@ -84,6 +91,8 @@ struct Slot<P: Payload> {
     armed: Nanos,
     //= RFC 9293 MUST-11 of an active opening there is never one here
     half_open: bool,
+    /// What the endpoint's sum counts of its out-of-order queue.
+    ofo_bytes: u64,
 }
 
 /// The endpoint's own counters, by the kernel's MIB names.
@@ -112,7 +121,7 @@ pub struct Endpoint<P: Payload, E: Entropy> {
     free: Vec<u32>,
     demux: Demux,
     /// Where the last segment of each path went.
-    last: [Option<(FourTuple, (u32, u8))>; RECENT],
+    last: [Option<(FourTuple, Place)>; RECENT],
     tokens: BTreeMap<u32, u32>,
     listeners: Vec<(SocketAddr, Arc<ConnectionConfig>)>,
     dirty: Short<u32>,
@@ -121,6 +130,7 @@ pub struct Endpoint<P: Payload, E: Entropy> {
     strays: VecDeque<(PathId, Segment<P>)>,
     isn_secret: [u8; 32],
     half_open: usize,
+    ofo_bytes: u64,
     next_port: u16,
     counters: Counters,
     mib: mib::Mib,
@@ -149,6 +159,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
             strays: VecDeque::new(),
             isn_secret,
             half_open: 0,
+            ofo_bytes: 0,
             next_port: 32_768,
             counters: Counters::default(),
             mib: mib::Mib::default(),
@@ -196,36 +207,32 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         let token = connection.token();
         let id = self.insert(connection, false);
         self.tokens.insert(token, id.index);
-        self.demux.insert(tuple.reversed(), (id.index, 0));
+        self.demux.insert(tuple.reversed(), Place { index: id.index, strand: 0 });
         self.touch(now, id.index);
         Ok(id)
     }
 
     /// A segment arrived on `path`.
     pub fn on_segment(&mut self, now: Nanos, path: PathId, mut segment: Segment<P>) {
-        self.take_segment(now, path, &mut segment);
+        self.take_segment(now, path, None, &mut segment);
     }
 
     /// As [`on_segment`](Self::on_segment), for a segment that stays where it lies; its payload and options are taken
-    /// out, and what is left of it says nothing.
-    pub fn take_segment(&mut self, now: Nanos, path: PathId, segment: &mut Segment<P>) {
-        let last = &mut self.last[usize::from(path.0) % RECENT];
-        let found = match *last {
-            Some((tuple, at)) if tuple == segment.tuple => Some(at),
-            _ => {
-                let found = self.demux.get(&segment.tuple).copied();
-                if let Some(at) = found {
-                    *last = Some((segment.tuple, at));
-                    // Among thousands of connections it has left the cache since its last segment.
-                    if let Some(connection) = self.slots[at.0 as usize].connection.as_deref() {
-                        connection.touch(usize::from(at.1));
-                    }
-                }
-                found
-            }
+    /// out, and what is left of it says nothing. `expected`: what [`expect`](Self::expect) said of it, if it was asked.
+    #[inline]
+    pub fn take_segment(
+        &mut self,
+        now: Nanos,
+        path: PathId,
+        expected: Option<Place>,
+        segment: &mut Segment<P>,
+    ) {
+        let found = match expected {
+            Some(place) if self.is_at(place, &segment.tuple) => Some(place),
+            _ => self.find(path, &segment.tuple),
         };
         match found {
-            Some((index, strand)) => {
+            Some(Place { index, strand }) => {
                 let slot = &mut self.slots[index as usize];
                 let Some(connection) = slot.connection.as_mut() else { return };
                 if connection.is_gone(strand as usize) {
@@ -243,12 +250,51 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         }
     }
 
+    /// Whether segments with this tuple go to this place still.
+    #[inline]
+    fn is_at(&self, place: Place, tuple: &FourTuple) -> bool {
+        let connection = self.slots.get(place.index as usize).and_then(|slot| slot.connection.as_deref());
+        let strand = connection.and_then(|connection| connection.strands.get(usize::from(place.strand)));
+        strand.is_some_and(|strand| strand.as_ref().is_some_and(|strand| strand.tcp.hears(tuple)))
+    }
+
+    #[inline]
+    fn find(&mut self, path: PathId, tuple: &FourTuple) -> Option<Place> {
+        let last = &mut self.last[usize::from(path.0) % RECENT];
+        match last {
+            Some((known, place)) if known == tuple => Some(*place),
+            _ => {
+                let place = self.demux.get(tuple).copied()?;
+                *last = Some((*tuple, place));
+                // Among thousands of connections it has left the cache since its last segment.
+                self.prepare(place);
+                Some(place)
+            }
+        }
+    }
+
+    /// Where segments with this tuple go, for one that will arrive soon.
+    #[inline]
+    pub fn expect(&self, tuple: &FourTuple) -> Option<Place> {
+        self.demux.get(tuple).copied()
+    }
+
+    /// Fetches into the processor's cache what a segment for this place is going to need. Whoever knows several segments
+    /// that will arrive one after another calls it for all of them first: what has to be waited for is then waited for
+    /// at once.
+    #[inline]
+    pub fn prepare(&self, place: Place) {
+        if let Some(connection) = self.slots[place.index as usize].connection.as_deref() {
+            connection.touch(usize::from(place.strand));
+        }
+    }
+
     /// A router says that a packet of ours was too big (RFC 1191, RFC 8201). Believed only if it quotes something that
     /// is in flight (RFC 5927 4.1); then the subflow's segments become smaller, and what didn't fit is sent again.
     #[cold]
     pub fn on_too_big(&mut self, now: Nanos, message: &TooBig) {
         let found = self.demux.get(&message.tuple.reversed()).copied();
-        if let Some((index, strand)) = found
+        if let Some(Place { index, strand }) = found
             && let Some(connection) = self.slots[index as usize].connection.as_mut()
         {
             connection.on_too_big(now, strand as usize, message.seq, message.mtu);
@@ -491,6 +537,12 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         self.slots.len() - self.free.len()
     }
 
+    /// Bytes in the out-of-order queues of all its connections, as of when `poll_transmit` last said that there is
+    /// nothing more to send.
+    pub fn ofo_bytes(&self) -> u64 {
+        self.ofo_bytes
+    }
+
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -517,6 +569,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
                     queued: false,
                     armed: Nanos::MAX,
                     half_open,
+                    ofo_bytes: 0,
                 });
                 ConnectionId { index, generation: 0 }
             }
@@ -570,6 +623,11 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         self.collect(now, index);
         let slot = &mut self.slots[index as usize];
         let Some(connection) = slot.connection.as_mut() else { return };
+        let ofo_bytes = connection.ofo_bytes();
+        if ofo_bytes != slot.ofo_bytes {
+            self.ofo_bytes = self.ofo_bytes + ofo_bytes - slot.ofo_bytes;
+            slot.ofo_bytes = ofo_bytes;
+        }
         if connection.is_forgettable() {
             self.forget(index);
             return;
@@ -586,6 +644,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         let slot = &mut self.slots[index as usize];
         let Some(connection) = slot.connection.take() else { return };
         self.mib.retire(&connection);
+        self.ofo_bytes -= std::mem::take(&mut slot.ofo_bytes);
         slot.armed = Nanos::MAX;
         if slot.half_open {
             slot.half_open = false;
@@ -678,7 +737,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         let token = connection.token();
         let id = self.insert(connection, true);
         self.tokens.insert(token, id.index);
-        self.demux.insert(segment.tuple, (id.index, 0));
+        self.demux.insert(segment.tuple, Place { index: id.index, strand: 0 });
         self.touch(now, id.index);
     }
 
@@ -709,7 +768,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         if let Some(old) = connection.and_then(|connection| connection.vacated.take()) {
             self.demux.remove(&old.reversed());
         }
-        self.demux.insert(tuple, (index, strand as u8));
+        self.demux.insert(tuple, Place { index, strand: strand as u8 });
         self.last = [None; RECENT];
     }
 

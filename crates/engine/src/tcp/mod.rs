@@ -475,6 +475,14 @@ impl<P: Payload> Subflow<P> {
         self.tuple
     }
 
+    /// Whether segments with this tuple are for it.
+    #[inline]
+    pub(crate) fn hears(&self, tuple: &FourTuple) -> bool {
+        let own = &self.tuple;
+        (own.src_port, own.dst_port) == (tuple.dst_port, tuple.src_port)
+            && (own.src, own.dst) == (tuple.dst, tuple.src)
+    }
+
     /// Our initial sequence number.
     pub fn isn(&self) -> u32 {
         self.isn

@@ -27,13 +27,19 @@ impl<P: Payload> Subflow<P> {
             State::SynSent | State::SynReceived => self.syn_pending || self.refusal.is_some(),
             State::Closed => self.reset_pending,
             _ => {
-                let waits = flow.lost_out > 0 || !self.queue.is_empty();
-                let speaks = self.ack_now
-                    || self.probe_pending
-                    || self.persist_pending
-                    || (self.fin_queued && !self.fin_sent && self.queue.is_empty());
-                self.quiet = !speaks && !waits;
-                speaks || (waits && flow.in_flight() < flow.cwnd)
+                if self.ack_now || self.probe_pending || self.persist_pending {
+                    return true;
+                }
+                if self.queue.is_empty() {
+                    if self.fin_queued && !self.fin_sent {
+                        return true;
+                    }
+                    if flow.lost_out == 0 {
+                        self.quiet = true;
+                        return false;
+                    }
+                }
+                flow.in_flight() < flow.cwnd
             }
         }
     }

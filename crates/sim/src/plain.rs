@@ -1,0 +1,242 @@
+//! The shapes that nearly every segment has, in a third of the memory: IPv4, timestamps, and either data with its mapping
+//! or an acknowledgement with at most two SACK blocks.
+//!
+//! A hundred thousand segments may be under way at once. In this form they lie in the links' own queues, one behind the
+//! other as they will arrive, and not each where the processor has to look for it.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use ropewalk_wire::{Dss, DssMapping, Ecn, Extent, Flags, FourTuple, SackBlocks, Segment, Seq, Timestamps};
+
+/// There is a DSS option, with a DATA_ACK of four octets.
+const DSS: u8 = 1;
+/// It maps the payload.
+const MAPPING: u8 = 2;
+/// It says DATA_FIN.
+const DATA_FIN: u8 = 4;
+/// So many bits to the right stands the number of SACK blocks.
+const BLOCKS: u8 = 4;
+
+/// One of the shapes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Shape(u8);
+
+/// See the module.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Plain {
+    addresses: [u32; 2],
+    ports: [u16; 2],
+    seq: u32,
+    ack: u32,
+    stamp: u32,
+    echo: u32,
+    data_ack: u32,
+    window: u16,
+    flags: u8,
+    shape: u8,
+    /// With a payload its length, and its DSN in halves and SSN if it is mapped; without one up to two blocks.
+    rest: [u32; 4],
+}
+
+impl Plain {
+    /// Which of the shapes a segment has, if it has one.
+    #[inline]
+    pub(crate) fn shape(segment: &Segment<Extent>) -> Option<Shape> {
+        let odd = segment.rare.is_some()
+            || segment.gso_size != 0
+            || segment.urgent != 0
+            || segment.timestamps.is_none()
+            || !segment.tuple.src.is_ipv4()
+            || !segment.tuple.dst.is_ipv4();
+        if odd {
+            return None;
+        }
+        let len = segment.payload.0;
+        let blocks = segment.sack.len();
+        if blocks > 0 && (len > 0 || blocks > 2) {
+            return None;
+        }
+        let shape = (blocks as u8) << BLOCKS;
+        let Some(dss) = &segment.dss else { return Some(Shape(shape)) };
+        if dss.data_ack.is_none() || dss.ack_is_64 {
+            return None;
+        }
+        let fin = if dss.data_fin { DATA_FIN } else { 0 };
+        match &dss.mapping {
+            Some(mapping) => {
+                let covers = len > 0 && u32::from(mapping.len) == len + u32::from(dss.data_fin);
+                let plain = covers && mapping.dsn_is_64 && mapping.checksum.is_none();
+                plain.then_some(Shape(shape | DSS | MAPPING | fin))
+            }
+            None => (fin == 0).then_some(Shape(shape | DSS)),
+        }
+    }
+
+    /// The segment, which has this shape, in this form. The ECN field is left out.
+    #[inline]
+    pub(crate) fn new(segment: &Segment<Extent>, shape: Shape) -> Plain {
+        let octets = |address| match address {
+            IpAddr::V4(address) => u32::from_ne_bytes(address.octets()),
+            IpAddr::V6(_) => 0,
+        };
+        let stamps = segment.timestamps.unwrap_or_default();
+        let (mut data_ack, mut rest) = (0, [0, 0, 0, segment.payload.0]);
+        if let Some(dss) = &segment.dss {
+            data_ack = dss.data_ack.unwrap_or_default() as u32;
+            if let Some(mapping) = &dss.mapping {
+                rest[..3].copy_from_slice(&[mapping.dsn as u32, (mapping.dsn >> 32) as u32, mapping.ssn]);
+            }
+        }
+        if shape.0 >> BLOCKS > 0 {
+            for (pair, (left, right)) in rest.chunks_exact_mut(2).zip(segment.sack.as_slice()) {
+                pair.copy_from_slice(&[*left, *right]);
+            }
+        }
+        Plain {
+            addresses: [octets(segment.tuple.src), octets(segment.tuple.dst)],
+            ports: [segment.tuple.src_port, segment.tuple.dst_port],
+            seq: segment.seq.0,
+            ack: segment.ack.0,
+            stamp: stamps.value,
+            echo: stamps.echo,
+            data_ack,
+            window: segment.window,
+            flags: segment.flags.0,
+            shape: shape.0,
+            rest,
+        }
+    }
+
+    /// Length of the segment's encoding, as [`Segment::wire_len`] has it.
+    #[inline]
+    pub(crate) fn wire_len(segment: &Segment<Extent>, shape: Shape) -> u32 {
+        let blocks = u32::from(shape.0 >> BLOCKS);
+        let sack = if blocks > 0 { 4 + 8 * blocks } else { 0 };
+        // IPv4, TCP, timestamps; DATA_ACK; and with a mapping its 14 octets, padded.
+        let dss = [0, 8, 0, 24][usize::from(shape.0 & (DSS | MAPPING))];
+        20 + 20 + 12 + sack + dss + segment.payload.0
+    }
+
+    /// Addresses and ports.
+    #[inline]
+    pub(crate) fn tuple(&self) -> FourTuple {
+        let [src, dst] = self.addresses.map(|address| IpAddr::V4(Ipv4Addr::from(address.to_ne_bytes())));
+        FourTuple { src, dst, src_port: self.ports[0], dst_port: self.ports[1] }
+    }
+
+    /// Writes the segment over `out`.
+    #[inline]
+    pub(crate) fn write(&self, ecn: Ecn, out: &mut Segment<Extent>) {
+        let has = |what| self.shape & what != 0;
+        let [low, high, ssn, len] = self.rest;
+        out.tuple = self.tuple();
+        out.seq = Seq(self.seq);
+        out.ack = Seq(self.ack);
+        out.window = self.window;
+        out.urgent = 0;
+        out.flags = Flags(self.flags);
+        out.ecn = ecn;
+        out.gso_size = 0;
+        out.timestamps = Some(Timestamps { value: self.stamp, echo: self.echo });
+        out.sack.truncate(0);
+        out.rare = None;
+        out.payload = Extent(0);
+        let blocks = self.shape >> BLOCKS;
+        if blocks == 0 {
+            out.payload = Extent(len);
+        } else {
+            self.write_blocks(blocks, &mut out.sack);
+        }
+        out.dss = has(DSS).then(|| Dss {
+            data_ack: Some(u64::from(self.data_ack)),
+            ack_is_64: false,
+            mapping: has(MAPPING).then(|| DssMapping {
+                dsn: u64::from(high) << 32 | u64::from(low),
+                ssn,
+                len: len as u16 + u16::from(has(DATA_FIN)),
+                checksum: None,
+                dsn_is_64: true,
+            }),
+            data_fin: has(DATA_FIN),
+        });
+    }
+
+    fn write_blocks(&self, count: u8, out: &mut SackBlocks) {
+        for pair in self.rest.chunks_exact(2).take(usize::from(count)) {
+            out.push(pair[0], pair[1]);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn mapping() -> impl Strategy<Value = DssMapping> {
+        let long = any::<bool>();
+        (any::<u64>(), any::<u32>(), 0u16..4, proptest::option::weighted(0.1, any::<u16>()), long).prop_map(
+            |(dsn, ssn, len, checksum, dsn_is_64)| DssMapping { dsn, ssn, len, checksum, dsn_is_64 },
+        )
+    }
+
+    fn dss() -> impl Strategy<Value = Dss> {
+        let ack = proptest::option::weighted(0.9, any::<u32>().prop_map(u64::from));
+        (ack, proptest::bool::weighted(0.1), proptest::option::of(mapping()), any::<bool>()).prop_map(
+            |(data_ack, ack_is_64, mapping, data_fin)| Dss { data_ack, ack_is_64, mapping, data_fin },
+        )
+    }
+
+    proptest! {
+        /// What has the form comes back as it was, whatever lay there before; and what is usual has it.
+        #[test]
+        fn what_is_written_is_what_was_read(
+            numbers in any::<[u32; 4]>(),
+            stamps in proptest::option::weighted(0.9, any::<(u32, u32)>()),
+            fields in any::<(u16, u8)>(),
+            blocks in proptest::collection::vec(any::<(u32, u32)>(), 0..4),
+            dss in proptest::option::of(dss()),
+            len in 0u32..3,
+            odd in proptest::bool::weighted(0.1),
+        ) {
+            let [src, dst] = [numbers[0], numbers[1]].map(|number| IpAddr::V4(Ipv4Addr::from(number)));
+            let tuple = FourTuple { src, dst, src_port: fields.0, dst_port: !fields.0 };
+            let mut segment = Segment::new(tuple, Seq(numbers[2]), Seq(numbers[3]), Flags(fields.1));
+            segment.window = fields.0 ^ 7;
+            segment.timestamps = stamps.map(|(value, echo)| Timestamps { value, echo });
+            for (left, right) in blocks {
+                segment.sack.push(left, right);
+            }
+            segment.dss = dss;
+            segment.payload = Extent(len);
+            segment.urgent = u16::from(odd);
+            let usual = !odd
+                && segment.timestamps.is_some()
+                && segment.sack.len() <= if len == 0 { 2 } else { 0 }
+                && dss.is_none_or(|dss| {
+                    let maps = |m: DssMapping| {
+                        len > 0
+                            && m.dsn_is_64
+                            && m.checksum.is_none()
+                            && u32::from(m.len) == len + u32::from(dss.data_fin)
+                    };
+                    dss.data_ack.is_some() && !dss.ack_is_64 && dss.mapping.map_or(!dss.data_fin, maps)
+                });
+            let shape = Plain::shape(&segment);
+            prop_assert_eq!(shape.is_some(), usual);
+            if let Some(shape) = shape {
+                prop_assert_eq!(Plain::wire_len(&segment, shape) as usize, segment.wire_len());
+                let plain = Plain::new(&segment, shape);
+                let mut out = Segment::blank();
+                out.sack.push(1, 2);
+                out.gso_size = 5;
+                out.rare_mut().sack_permitted = true;
+                plain.write(Ecn::Ce, &mut out);
+                segment.ecn = Ecn::Ce;
+                prop_assert_eq!(plain.tuple(), tuple);
+                prop_assert_eq!(out, segment);
+            }
+        }
+    }
+}
