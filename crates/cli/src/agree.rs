@@ -1,12 +1,12 @@
 //! `ropewalk agree`.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 
 use indicatif::{ProgressBar, ProgressStyle};
 use ropewalk_host::clock::Clock;
-use ropewalk_lab::agree::{self, Cell, Found, Trial, Verdict};
+use ropewalk_lab::agree::{self, Cell, Found, Pairs, Trial, Verdict};
 use ropewalk_lab::emulated::Tally;
 use ropewalk_lab::scenario::{self, builtins};
 use ropewalk_lab::table::Table;
@@ -14,7 +14,7 @@ use ropewalk_lab::{Registries, units};
 use serde_json::json;
 
 use crate::compare::{algorithm, size};
-use crate::{Failure, output};
+use crate::{Failure, kept, output};
 
 /// Hold the simulator against real packets: the same transfers in both worlds
 #[derive(Debug, clap::Args)]
@@ -22,9 +22,9 @@ use crate::{Failure, output};
     after_help = "Each cell is the median time of a transfer with real packets in real time over the simulated median. Nothing else
 should be running: the emulator's clock shares this machine.
 
-Every cell gets --runs runs. Cells whose interval crosses a bound then get more in turns, one run a turn, until it doesn't,
+Every cell gets --runs runs, each the same seed in both worlds. Cells whose interval crosses a bound then get more in turns, one run a turn, until it doesn't,
 or there are --most-runs, or --minutes are over: with all defaults that is within half an hour. Ctrl-C ends it early and
-prints what there is.
+prints what there is. Finished runs are kept in the folder of --state: call it again to go on after an interruption.
 
 Examples:
   ropewalk agree
@@ -54,6 +54,12 @@ pub(crate) struct Options {
     /// First seed
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// Where finished runs are kept, so that an interrupted command goes on
+    #[arg(long, value_name = "FOLDER", default_value = ".ropewalk")]
+    state: PathBuf,
+    /// Forget finished runs first
+    #[arg(long)]
+    fresh: bool,
     /// Leave out the real kernel at both ends
     #[arg(long)]
     no_kernel: bool,
@@ -127,10 +133,11 @@ pub(crate) fn run(registries: &Registries, options: &Options) -> Result<(), Fail
     let heard = Arc::clone(&stop);
     // If another handler is there already, Ctrl-C simply ends the program: nothing is half-written.
     let _ = ctrlc::set_handler(move || heard.store(true, Ordering::Relaxed));
-    let tally = Mutex::new(Tally::default());
-    let trials = measure(cells, bytes, options, &tally, &stop)?;
+    let store: Pairs = kept::open(&options.state, "agree", options.fresh)?;
+    let trials = measure(cells, bytes, options, &store, &stop)?;
     let lines: Vec<Line> = trials.iter().map(Line::of).collect();
-    let tally = tally.into_inner().unwrap_or_default();
+    let mut tally = Tally::default();
+    trials.iter().for_each(|trial| tally.add(&trial.tally()));
     if let Some(file) = &options.markdown {
         output::write_file(file, &markdown(&lines, &left_out, options, &tally))?;
     }
@@ -140,7 +147,10 @@ pub(crate) fn run(registries: &Registries, options: &Options) -> Result<(), Fail
         output::print(&text(&lines, &left_out, bytes, options, &tally))?;
     }
     if lines.len() < count {
-        return Err(Failure::Other("interrupted: only finished cells are shown".into()));
+        return Err(Failure::Other(format!(
+            "interrupted: only finished cells are shown; finished runs are kept in {}, call it again to go on",
+            options.state.display()
+        )));
     }
     Ok(())
 }
@@ -150,7 +160,7 @@ fn measure(
     cells: Vec<Cell>,
     bytes: u64,
     options: &Options,
-    tally: &Mutex<Tally>,
+    store: &Pairs,
     stop: &AtomicBool,
 ) -> Result<Vec<Trial>, Failure> {
     let (clock, end) = (Clock::start(), u64::from(options.minutes) * 60_000_000_000);
@@ -162,12 +172,11 @@ fn measure(
     'cells: for cell in cells {
         bar.set_message(cell.scenario.name.clone());
         let mut trial = Trial::new(cell, bytes, options.seed);
-        trial.simulate(options.runs);
         for _ in 0..options.runs {
             if stop.load(Ordering::Relaxed) {
                 break 'cells;
             }
-            trial.emulate(tally).map_err(Failure::Other)?;
+            trial.run(store).map_err(Failure::Other)?;
         }
         trials.push(trial);
         bar.inc(1);
@@ -178,7 +187,7 @@ fn measure(
     }
     'turns: loop {
         let open = |trial: &&mut Trial| {
-            trial.found().verdict == Verdict::TooFewRuns && trial.emulated() < options.most_runs
+            trial.found().verdict == Verdict::TooFewRuns && trial.runs() < options.most_runs
         };
         let mut undecided: Vec<&mut Trial> = trials.iter_mut().filter(open).collect();
         bar.set_position(bar.length().unwrap_or(0).saturating_sub(undecided.len() as u64));
@@ -190,7 +199,7 @@ fn measure(
                 break 'turns;
             }
             bar.set_message(trial.cell.scenario.name.clone());
-            trial.emulate(tally).map_err(Failure::Other)?;
+            trial.run(store).map_err(Failure::Other)?;
         }
     }
     bar.finish_and_clear();

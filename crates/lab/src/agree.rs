@@ -5,8 +5,9 @@
 //! ratio must lie inside 0.9 to 1.1; an interval that crosses a bound says 'too few runs', and wants more. Against the
 //! real kernel, which is another implementation, 10 % is allowed everywhere.
 //!
-//! The interval comes from resampling each side on its own. The seeds of the two sides overlap; what they have in common
-//! can only make the true interval narrower.
+//! A seed means the same luck in both worlds: the same packets of a link are lost, and jitter draws the same delays. Each
+//! emulated run is therefore held against the simulated one of its seed, and the interval comes from resampling such
+//! pairs. (Ten seeds against two hundred others would measure how lucky the ten are.)
 
 use std::sync::{Arc, Mutex};
 
@@ -15,10 +16,12 @@ use ropewalk_engine::registry::Spec;
 use ropewalk_engine::scheduler::Scheduler;
 use ropewalk_link::{Jitter, JitterShape};
 use ropewalk_sim::{Mode, Outcome, Recording, RunResult, RunSpec, Scenario, Workload};
+use serde::{Deserialize, Serialize};
 
 use crate::compare::{is_deterministic, is_random};
 use crate::emulated::{self, Ends, Tally};
 use crate::stats;
+use crate::store::Store;
 
 /// One cell of the table.
 #[derive(Clone, Debug)]
@@ -36,9 +39,9 @@ pub struct Cell {
 /// What came of a cell.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Found {
-    /// Seconds of each simulated run.
+    /// Seconds of each simulated run whose emulated one has a time too, by seed.
     pub simulated: Vec<f64>,
-    /// Seconds of each emulated run.
+    /// Seconds of each such emulated run.
     pub emulated: Vec<f64>,
     /// Emulated median over simulated median.
     pub ratio: Option<f64>,
@@ -100,10 +103,6 @@ pub fn unsuitable(scenario: &Scenario) -> Option<&'static str> {
     None
 }
 
-/// Simulated runs of a cell whose links draw at random: they cost next to nothing, and leave of the ratio's uncertainty
-/// what the emulated runs bring.
-pub const SIMULATED: u32 = 200;
-
 /// How much a simulated packet's delay varies where a trace would put it on a grid, nanoseconds.
 const SHAKE: u64 = 10_000;
 
@@ -125,7 +124,18 @@ fn off_the_grid(scenario: &Scenario) -> Scenario {
     shaken
 }
 
-/// A cell and its runs so far. Both worlds count their seeds from the same first one.
+/// The time of one run in both worlds, or why there is none, and what the emulated one's clock was worth.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Pair {
+    simulated: Result<f64, String>,
+    emulated: Result<f64, String>,
+    tally: Tally,
+}
+
+/// Finished runs.
+pub type Pairs = Store<Pair>;
+
+/// A cell and its runs so far, one seed after the other.
 #[derive(Debug)]
 pub struct Trial {
     /// What is run.
@@ -134,28 +144,17 @@ pub struct Trial {
     /// As the simulator runs it: see [`off_the_grid`].
     shaken: Arc<Scenario>,
     seed: u64,
-    simulated: Runs,
-    emulated: Runs,
+    pairs: Vec<Pair>,
 }
 
-#[derive(Debug, Default)]
-struct Runs {
-    count: u32,
-    times: Vec<f64>,
-    failures: Vec<Failure>,
-}
-
-impl Runs {
-    fn take(&mut self, seed: u64, emulated: bool, result: &RunResult) {
-        self.count += 1;
-        let time = result.flows.first().and_then(|flow| flow.fct);
-        let reason = match (&result.outcome, time) {
-            (Outcome::Complete, Some(time)) => return self.times.push(time as f64 / 1e9),
-            (Outcome::Complete, None) => "complete, but without a time".into(),
-            (Outcome::TimeLimit, _) => "not complete when the scenario's limit came".into(),
-            (Outcome::Failed(why), _) => why.clone(),
-        };
-        self.failures.push(Failure { emulated, seed, reason });
+/// Seconds that the run's flow took, or why it has no time.
+fn time(result: &RunResult) -> Result<f64, String> {
+    let time = result.flows.first().and_then(|flow| flow.fct);
+    match (&result.outcome, time) {
+        (Outcome::Complete, Some(time)) => Ok(time as f64 / 1e9),
+        (Outcome::Complete, None) => Err("complete, but without a time".into()),
+        (Outcome::TimeLimit, _) => Err("not complete when the scenario's limit came".into()),
+        (Outcome::Failed(why), _) => Err(why.clone()),
     }
 }
 
@@ -164,7 +163,7 @@ impl Trial {
     pub fn new(cell: Cell, bytes: u64, seed: u64) -> Self {
         let scenario = Arc::new(Scenario { workload: Workload::Flow { bytes }, ..(*cell.scenario).clone() });
         let shaken = Arc::new(off_the_grid(&scenario));
-        Trial { cell, scenario, shaken, seed, simulated: Runs::default(), emulated: Runs::default() }
+        Trial { cell, scenario, shaken, seed, pairs: Vec::new() }
     }
 
     fn spec(&self, number: u32) -> RunSpec {
@@ -179,49 +178,66 @@ impl Trial {
         }
     }
 
-    /// Simulates until there are `runs`, or [`SIMULATED`] where seeds make runs differ and that is more.
-    pub fn simulate(&mut self, runs: u32) {
-        let runs = if is_random(&self.shaken) { runs.max(SIMULATED) } else { runs };
-        while self.simulated.count < runs {
-            let spec = RunSpec { scenario: Arc::clone(&self.shaken), ..self.spec(self.simulated.count) };
-            self.simulated.take(spec.seed, false, &ropewalk_sim::run(&spec));
-        }
-    }
-
-    /// One more run with real packets.
+    /// One more run, of the next seed, in both worlds; one that `store` has isn't run again.
     ///
     /// # Errors
     /// If the emulated world can't be set up.
-    pub fn emulate(&mut self, tally: &Mutex<Tally>) -> Result<(), String> {
+    pub fn run(&mut self, store: &Pairs) -> Result<(), String> {
         let ends = Ends { sender_kernel: self.cell.kernel, receiver_kernel: self.cell.kernel };
-        let spec = self.spec(self.emulated.count);
-        self.emulated.take(spec.seed, true, &emulated::run(&spec, ends, tally)?);
+        let spec = self.spec(self.runs());
+        let scenarios = format!("{:?} {:?}", self.scenario, self.shaken);
+        let (scheduler, congestion) = (&self.cell.scheduler.text, &self.cell.congestion.text);
+        let key =
+            store.key(&[&scenarios, scheduler, congestion, &format!("{ends:?}"), &spec.seed.to_string()]);
+        if let Some(known) = store.get(&key) {
+            self.pairs.push(known.clone());
+            return Ok(());
+        }
+        let tally = Mutex::new(Tally::default());
+        let emulated = time(&emulated::run(&spec, ends, &tally)?);
+        let shaken = RunSpec { scenario: Arc::clone(&self.shaken), ..spec };
+        let simulated = time(&ropewalk_sim::run(&shaken));
+        let pair = Pair { simulated, emulated, tally: tally.into_inner().unwrap_or_default() };
+        store.put(&key, &pair);
+        self.pairs.push(pair);
         Ok(())
     }
 
-    /// Runs with real packets so far.
-    pub fn emulated(&self) -> u32 {
-        self.emulated.count
+    /// Runs so far.
+    pub fn runs(&self) -> u32 {
+        self.pairs.len() as u32
+    }
+
+    /// What their clocks were worth.
+    pub fn tally(&self) -> Tally {
+        let mut all = Tally::default();
+        self.pairs.iter().for_each(|pair| all.add(&pair.tally));
+        all
     }
 
     /// What came of it so far.
     pub fn found(&self) -> Found {
         let exact = is_deterministic(&self.scenario);
         let allowed = if exact && !self.cell.kernel { 0.05 } else { 0.10 };
-        let failures = [&self.simulated, &self.emulated].into_iter().flat_map(|runs| runs.failures.clone());
-        judge(&self.simulated.times, &self.emulated.times, failures.collect(), exact, allowed, self.seed)
+        let mut failures = Vec::new();
+        for (seed, pair) in (self.seed..).zip(&self.pairs) {
+            for (emulated, time) in [(false, &pair.simulated), (true, &pair.emulated)] {
+                failures.extend(time.as_ref().err().map(|reason| Failure {
+                    emulated,
+                    seed,
+                    reason: reason.clone(),
+                }));
+            }
+        }
+        let both = |pair: &Pair| Some((*pair.emulated.as_ref().ok()?, *pair.simulated.as_ref().ok()?));
+        let times: Vec<_> = self.pairs.iter().filter_map(both).collect();
+        judge(&times, failures, exact, allowed, self.seed)
     }
 }
 
-fn judge(
-    simulated: &[f64],
-    emulated: &[f64],
-    failures: Vec<Failure>,
-    exact: bool,
-    allowed: f64,
-    seed: u64,
-) -> Found {
-    let found = stats::median_ratio(emulated, simulated, 0.9, seed);
+/// Of the times of each pair, emulated and simulated.
+fn judge(pairs: &[(f64, f64)], failures: Vec<Failure>, exact: bool, allowed: f64, seed: u64) -> Found {
+    let found = stats::median_ratio(pairs, 0.9, seed);
     let (ratio, interval) = (found.map(|found| found.0), found.and_then(|found| found.1));
     let (low, high) = (1.0 - allowed, 1.0 + allowed);
     let within = |x: f64| low <= x && x <= high;
@@ -239,7 +255,8 @@ fn judge(
         (Some(_), _) => Verdict::TooFewRuns,
         (None, _) => Verdict::Failed,
     };
-    Found { simulated: simulated.to_vec(), emulated: emulated.to_vec(), ratio, interval, verdict, failures }
+    let (emulated, simulated) = pairs.iter().copied().unzip();
+    Found { simulated, emulated, ratio, interval, verdict, failures }
 }
 
 #[cfg(test)]
@@ -248,8 +265,9 @@ mod tests {
 
     use ropewalk_sim::{FlowResult, Outcome};
 
-    use super::{Cell, Failure, SIMULATED, Trial, Verdict, judge};
+    use super::{Cell, Failure, Pair, Pairs, Trial, Verdict, judge, time};
     use crate::Registries;
+    use crate::emulated::Tally;
 
     fn around(center: f64, spread: f64) -> Vec<f64> {
         (0..20).map(|i| center + spread * (f64::from(i) / 19.0 - 0.5)).collect()
@@ -266,7 +284,8 @@ mod tests {
     #[test]
     fn verdicts_follow_the_bounds() {
         let of = |emulated: Vec<f64>, exact, allowed| {
-            judge(&around(1.0, 0.02), &emulated, Vec::new(), exact, allowed, 3).verdict
+            let pairs: Vec<_> = emulated.into_iter().zip(around(1.0, 0.02).into_iter().rev()).collect();
+            judge(&pairs, Vec::new(), exact, allowed, 3).verdict
         };
         assert_eq!(of(around(1.04, 0.0), true, 0.05), Verdict::Agrees);
         assert_eq!(of(around(1.06, 0.0), true, 0.05), Verdict::Differs);
@@ -279,26 +298,48 @@ mod tests {
     #[test]
     fn a_run_that_gives_no_time_says_which_and_why() {
         let mut trial = trial("equal-paths");
-        trial.simulate(3);
         let mut result = ropewalk_sim::run(&trial.spec(0));
-        trial.emulated.take(7, true, &result);
-        assert_eq!((trial.found().verdict, trial.emulated()), (Verdict::Agrees, 1));
+        let good = time(&result);
+        let mut take = |simulated: &Result<f64, String>, emulated: &Result<f64, String>| {
+            let (simulated, emulated) = (simulated.clone(), emulated.clone());
+            trial.pairs.push(Pair { simulated, emulated, tally: Tally::default() });
+            trial.found()
+        };
+        assert_eq!(take(&good, &good).verdict, Verdict::Agrees);
         // One end says that it failed, although the bytes came in time.
         result.outcome = Outcome::Failed("server: reset by the peer".into());
-        trial.emulated.take(8, true, &result);
+        take(&good, &time(&result));
         result.outcome = Outcome::TimeLimit;
         result.flows = vec![FlowResult { bytes: 1, start: 0, fct: None }];
-        trial.emulated.take(9, true, &result);
-        let found = trial.found();
+        let found = take(&time(&result), &good);
         assert_eq!((found.verdict, found.emulated.len()), (Verdict::Failed, 1));
-        let failure = |seed, reason: &str| Failure { emulated: true, seed, reason: reason.into() };
+        let failure = |emulated, seed, reason: &str| Failure { emulated, seed, reason: reason.into() };
         assert_eq!(
             found.failures,
             [
-                failure(8, "server: reset by the peer"),
-                failure(9, "not complete when the scenario's limit came")
+                failure(true, 8, "server: reset by the peer"),
+                failure(false, 9, "not complete when the scenario's limit came")
             ]
         );
+    }
+
+    #[test]
+    fn a_run_that_is_kept_is_not_run_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let open = || Pairs::open(&folder.path().join("runs.jsonl"), "a build").unwrap();
+        let mut first = trial("equal-paths");
+        first.run(&open()).unwrap();
+        first.run(&open()).unwrap();
+        assert_eq!(
+            (first.runs(), first.tally().runs, first.found().verdict == Verdict::Failed),
+            (2, 2, false)
+        );
+        let mut again = trial("equal-paths");
+        again.run(&open()).unwrap();
+        again.run(&open()).unwrap();
+        // What was measured is the same to the nanosecond only if it wasn't measured anew.
+        assert_eq!((again.found(), again.tally()), (first.found(), first.tally()));
+        assert_eq!(std::fs::read_to_string(folder.path().join("runs.jsonl")).unwrap().lines().count(), 2);
     }
 
     #[test]
@@ -311,14 +352,5 @@ mod tests {
             let trial = self::trial(name);
             assert_eq!(trial.shaken, trial.scenario, "{name}");
         }
-    }
-
-    #[test]
-    fn random_links_are_simulated_more_often_than_asked() {
-        let (mut certain, mut random) = (trial("equal-paths"), trial("cfs-2019"));
-        certain.simulate(4);
-        random.simulate(4);
-        assert_eq!(certain.found().simulated.len(), 4);
-        assert_eq!(random.found().simulated.len(), SIMULATED as usize);
     }
 }

@@ -16,6 +16,7 @@ use ropewalk_sim::{
     Direction, EndSpec, FlowResult, Mode, Outcome, PathResult, Recording, RunResult, RunSpec, Scenario, Side,
     Workload,
 };
+use serde::{Deserialize, Serialize};
 
 use crate::compare::{Contender, Request};
 
@@ -39,7 +40,7 @@ pub struct Ends {
 }
 
 /// What the runs' clocks were worth.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Tally {
     /// Runs.
     pub runs: u32,
@@ -54,6 +55,15 @@ pub struct Tally {
 }
 
 impl Tally {
+    /// Counts what another one counted.
+    pub fn add(&mut self, other: &Tally) {
+        self.runs += other.runs;
+        self.repeated += other.repeated;
+        self.void += other.void;
+        self.lateness = self.lateness.max(other.lateness);
+        self.fallbacks += other.fallbacks;
+    }
+
     /// One line.
     pub fn describe(&self) -> String {
         let mut text = format!(
@@ -63,10 +73,7 @@ impl Tally {
             self.repeated
         );
         if self.void > 0 {
-            text += &format!(
-                "; {} stayed void (too busy a machine) and is in the tables all the same",
-                self.void
-            );
+            text += &format!("; {} stayed void (too busy a machine) and count all the same", self.void);
         }
         if self.fallbacks > 0 {
             text += &format!("; {} connections fell back to plain TCP", self.fallbacks);
