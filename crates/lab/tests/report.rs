@@ -80,7 +80,10 @@ fn a_rope_is_the_run_that_was_compared() {
         assert!(sent >= ranking.bytes.expect("a size") as i64, "{sent}");
         assert!(numbers(&segments["sent"]).iter().sum::<i64>() <= micros);
         let kinds = unrun(&segments["kind"]);
-        assert_eq!(kinds.contains(&3), row.label == "redundant", "{}", row.label);
+        // minrtt repeats what blocks the window, if anything does.
+        if row.label != "minrtt" {
+            assert_eq!(kinds.contains(&3), row.label == "redundant", "{}", row.label);
+        }
     }
 }
 

@@ -156,6 +156,18 @@ fn w_cubic(c: f64, t: f64, k: f64, origin: f64) -> f64 {
     c * d * d * d + origin
 }
 
+/// Linux's TCP has a clock of microseconds. It matters where gaps between ACKs are close to [`ACK_GAP`], as behind a link
+/// that sends every millisecond.
+fn whole_microseconds(now: Nanos) -> Nanos {
+    now / 1_000 * 1_000
+}
+
+/// What Linux allows a train for segments that are put together on their way (`hystart_ack_delay`): the time of four
+/// bursts of 64 KiB at the pacing rate, 1 ms at most; nothing before there is a rate.
+fn burst_time(pacing_rate: u64) -> Nanos {
+    (4 * 65_536 * SECOND).checked_div(pacing_rate).map_or(0, |time| time.min(MILLISECOND))
+}
+
 impl HyStart {
     fn new_round(&mut self, now: Nanos) {
         self.round_start = now;
@@ -165,13 +177,15 @@ impl HyStart {
     }
 
     /// Whether slow start should end, by this ACK.
-    fn on_ack(&mut self, ack: &Ack, least_rtt: Nanos) -> bool {
+    fn on_ack(&mut self, ack: &Ack, least_rtt: Nanos, pacing_rate: u64) -> bool {
+        let now = whole_microseconds(ack.now);
         if ack.round_start {
-            self.new_round(ack.now);
+            self.new_round(now);
         }
-        if ack.now.saturating_sub(self.last_ack) <= ACK_GAP {
-            self.last_ack = ack.now;
-            self.found |= ack.now.saturating_sub(self.round_start) > least_rtt / 2;
+        if now.saturating_sub(self.last_ack) <= ACK_GAP {
+            self.last_ack = now;
+            let longest = (least_rtt + burst_time(pacing_rate)) / 2;
+            self.found |= now.saturating_sub(self.round_start) > longest;
         }
         if let Some(rtt) = ack.rtt {
             let least = self.round_rtt.map_or(rtt, |least| least.min(rtt));
@@ -250,7 +264,7 @@ impl CongestionControl for Cubic {
 
     fn subflow_added(&mut self, _flows: &mut [Flow], i: usize, now: Nanos) {
         self.subflows.reset(i);
-        self.subflows.at(i).hystart.new_round(now);
+        self.subflows.at(i).hystart.new_round(whole_microseconds(now));
     }
 
     fn subflow_removed(&mut self, _flows: &mut [Flow], i: usize) {
@@ -279,11 +293,11 @@ impl CongestionControl for Cubic {
             if flow.cwnd >= LOW_WINDOW
                 && let Some(least) = state.least_rtt
             {
-                if state.hystart.on_ack(ack, least) {
+                if state.hystart.on_ack(ack, least, flow.pacing_rate) {
                     flow.ssthresh = flow.cwnd;
                 }
             } else if ack.round_start {
-                state.hystart.new_round(ack.now);
+                state.hystart.new_round(whole_microseconds(ack.now));
             }
         }
         if !ack.cwnd_limited {
@@ -310,7 +324,7 @@ impl CongestionControl for Cubic {
         if cause == LossCause::Timeout {
             state.least_rtt = None;
             state.hystart = HyStart::default();
-            state.hystart.new_round(now);
+            state.hystart.new_round(whole_microseconds(now));
         }
         ((cwnd * rule.beta) as u32).max(2)
     }

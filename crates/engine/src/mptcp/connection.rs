@@ -386,6 +386,11 @@ impl<P: Payload> Connection<P> {
                     self.receive.tune(now, rtt.max().unwrap_or(0));
                 }
                 self.window_update();
+                if self.receive.ready_bytes == 0 && self.receive.ofo_bytes() == 0 {
+                    for strand in self.strands.iter_mut().flatten() {
+                        self.dirty |= strand.tcp.all_is_read();
+                    }
+                }
                 Some(piece)
             }
             None if self.receive.finished => Some(P::default()),

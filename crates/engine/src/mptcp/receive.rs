@@ -102,13 +102,16 @@ impl<P: Payload> ReceiveSide<P> {
 
     /// Data arrived on a subflow that has `opened` so much: Linux (`tcp_grow_window`) opens by twice what arrives, by two
     /// segments at least, each subflow for itself; the one that opened most decides, since no window that was advertised
-    /// is taken back (`mptcp_set_rwin`). So a buffer that grows in a step, once a round trip, isn't offered in one.
+    /// is taken back (`mptcp_set_rwin`). So a buffer that grows in a step, once a round trip, isn't offered in one. Whether
+    /// the subflow opened more.
     #[inline]
-    pub fn open(&mut self, opened: &mut u64, len: u64) {
-        if *opened < self.limit && len >= LEAST_TO_OPEN {
+    pub fn open(&mut self, opened: &mut u64, len: u64) -> bool {
+        let opens = *opened < self.limit && len >= LEAST_TO_OPEN;
+        if opens {
             *opened = (*opened + 2 * len.max(SEGMENT)).min(self.limit);
             self.opened = self.opened.max(*opened);
         }
+        opens
     }
 
     /// Bytes that the buffer has room for beyond `next`.

@@ -1,7 +1,8 @@
 //! When to acknowledge (RFC 9293 3.8.6.3, RFC 5681 4.2), as Linux does it: more than one full segment at once; while
-//! a sender may be in slow start, after a gap, or after anything out of order, every segment; and else after a delay
-//! that follows the sender's rhythm, from 40 ms. A connection that answers what it receives (`pingpong`) lets its
-//! data carry the ACK.
+//! a sender may be in slow start, while the window grows, after a gap, or after anything out of order, every segment;
+//! what ends the peer's words (a short segment, or PSH) as soon as the application has read all; and else after a delay
+//! that follows the sender's rhythm, from 40 ms. A connection that answers what it receives (`pingpong`) lets its data
+//! carry the ACK.
 
 use ropewalk_wire::Payload;
 
@@ -29,7 +30,7 @@ pub(crate) struct DelayedAck {
     /// The peer's segment size, as far as can be seen, and the length of the last segment below it.
     mss: u32,
     short: u32,
-    /// Short segments, which end what the peer had to say, since the last ACK.
+    /// Segments that end what the peer had to say, by their length or by PSH, since the last ACK.
     pushed: u32,
     /// Something waits to be acknowledged.
     scheduled: bool,
@@ -56,16 +57,17 @@ impl DelayedAck {
         self.quick = self.quick.max(share.min(most));
     }
 
-    /// Data arrived, in order or not: the rhythm.
+    /// Data arrived, in order or not: the rhythm (`tcp_measure_rcv_mss`).
     #[inline]
-    fn on_data(&mut self, cx: &Context<'_>, len: u32) {
+    fn on_data(&mut self, cx: &Context<'_>, len: u32, push: bool) {
+        let short = std::mem::take(&mut self.short);
         if len >= self.mss {
             self.mss = len;
+            self.pushed = self.pushed.max(u32::from(push));
+        } else if len == short {
+            self.mss = len;
         } else {
-            if len >= FIRST_MSS || (len >= LEAST_MSS && len == self.short) {
-                if len == self.short {
-                    self.mss = len;
-                }
+            if len >= FIRST_MSS || (len >= LEAST_MSS && !push) {
                 self.short = len;
             }
             self.pushed += 1;
@@ -85,6 +87,12 @@ impl DelayedAck {
             self.raise_quick(cx.tcp.quick_acks, cx.shared.receive_window);
         }
         self.data_at = cx.now;
+    }
+
+    /// The peer's segment size, as far as can be seen.
+    #[inline]
+    pub fn full_size(&self) -> u64 {
+        u64::from(self.mss)
     }
 
     /// An ACK leaves, on whatever segment.
@@ -127,10 +135,34 @@ impl<P: Payload> Subflow<P> {
         self.delack.ato = cx.tcp.delayed_ack;
     }
 
-    /// Data arrived that is acceptable: notes the rhythm.
+    /// Data arrived that is acceptable: notes the rhythm. `push`: it says PSH.
     #[inline]
-    pub(super) fn note_data(&mut self, cx: &Context<'_>, len: u32) {
-        self.delack.on_data(cx, len);
+    pub(super) fn note_data(&mut self, cx: &Context<'_>, len: u32, push: bool) {
+        self.delack.on_data(cx, len, push);
+    }
+
+    /// Data that came has opened the window: its ACK goes at once, as long as the window grows every segment's
+    /// (`tcp_grow_window`). Whether one goes.
+    #[inline]
+    pub(crate) fn window_opened(&mut self) -> bool {
+        self.delack.quick = self.delack.quick.max(1);
+        let goes = self.delack.scheduled && !self.delack.pingpong;
+        self.ack_now |= goes;
+        goes
+    }
+
+    /// The application has read all that came, on whatever subflow, and nothing waits out of order: what the peer had to say
+    /// may have come to an end with it, and then the peer may be waiting for the ACK (`tcp_cleanup_rbuf`). Whether one
+    /// goes.
+    #[inline]
+    pub(crate) fn all_is_read(&mut self) -> bool {
+        let delack = &self.delack;
+        let ends = delack.pushed >= 2 || (delack.pushed == 1 && !delack.pingpong);
+        if !(ends && delack.scheduled && self.reassembly.is_empty()) {
+            return false;
+        }
+        self.request_ack();
+        true
     }
 
     /// In-order data waits to be acknowledged: now or later?
@@ -138,10 +170,7 @@ impl<P: Payload> Subflow<P> {
     pub(super) fn schedule_ack(&mut self, cx: &Context<'_>) {
         let delack = &self.delack;
         //= RFC 9293 SHLD-18 SHLD-19 at least every second full-sized segment
-        if self.rcv_nxt - self.last_ack_sent > u64::from(delack.mss)
-            || (delack.quick > 0 && !delack.pingpong)
-            || delack.pushed >= 2
-            || (delack.pushed == 1 && !delack.pingpong)
+        if self.rcv_nxt - self.last_ack_sent > u64::from(delack.mss) || (delack.quick > 0 && !delack.pingpong)
         {
             self.ack_now = true;
             return;

@@ -278,22 +278,23 @@ impl<P: Payload> Subflow<P> {
         }
     }
 
-    /// Measures the round-trip time at a receiver that sends no data (Linux's `tcp_rcv_rtt_measure_ts`): from
-    /// the ACK that a full-sized segment echoes, once per echo.
+    /// Measures the round-trip time at a receiver that sends no data, from the ACK that a full-sized segment echoes, once
+    /// per echo (Linux's `tcp_rcv_rtt_measure_ts`). As of 6.16 a lower sample counts at once, so that the buffer isn't
+    /// grown for the sake of a queue that the window itself made (`tcp_rcv_rtt_update`).
     #[inline]
     fn measure_receive_rtt(&mut self, cx: &Context<'_>, segment: &Segment<P>) {
         if let Some(stamp) = segment.timestamps
             && stamp.echo != self.rcv_rtt_echo
             && self.timestamps
-            && 2 * segment.payload.len() as u64 > u64::from(cx.flows[cx.index].mss)
+            && segment.payload.len() as u64 >= self.delack.full_size()
         {
             self.rcv_rtt_echo = stamp.echo;
-            let clock = self.timestamp(cx).wrapping_sub(stamp.echo);
-            // The clock has milliseconds: less than one counts as one.
-            let sample = u64::from(clock.max(1)) * MILLISECOND;
-            self.rcv_rtt = match self.rcv_rtt {
-                0 => sample,
-                known => known - known / 8 + sample / 8,
+            // The clock has milliseconds: less than one says nothing.
+            let sample = u64::from(self.timestamp(cx).wrapping_sub(stamp.echo)) * MILLISECOND;
+            self.rcv_rtt = match (self.rcv_rtt, sample) {
+                (known, 0) => known,
+                (known, sample) if known == 0 || sample < known => sample,
+                (known, sample) => known - known / 8 + sample / 8,
             };
         }
     }
@@ -314,7 +315,7 @@ impl<P: Payload> Subflow<P> {
                 return;
             }
             let unit = if segment.gso_size > 0 { u32::from(segment.gso_size) } else { len as u32 };
-            self.note_data(cx, unit);
+            self.note_data(cx, unit, segment.flags.contains(Flags::PSH));
             let payload = std::mem::take(&mut segment.payload);
             let end = position + len;
             if position <= self.rcv_nxt && self.reassembly.is_empty() {

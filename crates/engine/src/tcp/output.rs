@@ -276,7 +276,9 @@ impl<P: Payload> Subflow<P> {
         let len = payload.len();
         let mut flags = Flags::default();
         //= RFC 9293 MUST-61 MUST-60 what the application wrote goes out without waiting for more
-        if self.queue.is_empty() && len > 0 {
+        let end = tag + len as u64;
+        let goes_on = self.queue.front().is_some_and(|(next, _)| *next == end || retransmission);
+        if !goes_on && len > 0 {
             flags = flags.with(Flags::PSH);
         }
         if fin {

@@ -34,21 +34,83 @@ fn every_second_full_segment_is_acknowledged_and_a_lone_one_after_forty_millisec
     assert_eq!(end.subflow.counters().delayed_acks, 1);
 }
 
-/// A short segment ends what the peer had to say: acknowledged at once, unless our own data is likely to follow.
+/// A short segment ends what the peer had to say: acknowledged as soon as all is read, unless our own data is likely to
+/// follow.
 #[test]
-fn a_short_segment_is_acknowledged_at_once_unless_the_ends_take_turns() {
+fn a_short_segment_is_acknowledged_when_all_is_read_unless_the_ends_take_turns() {
     let (mut end, seq) = settled(plain_config());
     end.data(seq, 100);
+    assert!(end.sent().is_empty(), "the application hasn't read");
+    assert!(end.subflow.all_is_read());
     assert_eq!(end.sent().len(), 1);
+    assert!(!end.subflow.all_is_read(), "it is acknowledged");
     // An answer makes it a conversation.
     end.push(100);
     assert_eq!(end.sent_data().len(), 1);
     end.ack(101);
     end.data(seq + 100, 100);
-    assert!(end.sent().is_empty(), "the answer will carry it");
+    assert!(!end.subflow.all_is_read() && end.sent().is_empty(), "the answer will carry it");
     end.push(100);
     let sent = end.sent();
     assert_eq!((sent.len(), sent[0].segment.ack), (1, Seq((seq + 200) as u32)));
+}
+
+#[test]
+fn a_full_segment_with_psh_is_acknowledged_when_all_is_read_and_nothing_waits_out_of_order() {
+    let (mut end, seq) = settled(plain_config());
+    end.data(seq, MSS as u32);
+    assert!(!end.subflow.all_is_read() && end.sent().is_empty(), "more may follow");
+    let pushed = |end: &mut End, seq: u64| {
+        let mut segment = end.peer(Flags::PSH, end.subflow.snd_nxt());
+        segment.seq = Seq(seq as u32);
+        segment.payload = ropewalk_wire::Extent(MSS as u32);
+        end.receive(segment);
+    };
+    pushed(&mut end, seq + MSS);
+    assert_eq!(end.sent().len(), 1, "the second of two");
+    pushed(&mut end, seq + 2 * MSS);
+    assert!(end.sent().is_empty() && end.subflow.all_is_read());
+    assert_eq!(end.sent().len(), 1);
+    pushed(&mut end, seq + 4 * MSS);
+    assert_eq!(end.sent().len(), 1, "a gap");
+    pushed(&mut end, seq + 5 * MSS);
+    assert!(!end.subflow.all_is_read(), "the gap is still there");
+}
+
+#[test]
+fn while_the_window_grows_every_segment_is_acknowledged() {
+    let (mut end, seq) = settled(plain_config());
+    for n in 0..4 {
+        end.data(seq + n * MSS, MSS as u32);
+        assert!(end.subflow.window_opened());
+        assert_eq!(end.sent().len(), 1);
+    }
+    end.data(seq + 4 * MSS, MSS as u32);
+    assert!(end.sent().is_empty());
+}
+
+/// A lower one counts at once, a higher one an eighth; what an ACK echoes is measured once, by a full-sized segment, and less
+/// than the clock's millisecond isn't.
+#[test]
+fn a_receiver_s_round_trip_time_falls_at_once() {
+    let (mut end, mut seq) = settled(TcpConfig { window_scaling: false, ..TcpConfig::default() });
+    end.now = 1000 * MILLISECOND;
+    let mut sample = |end: &mut End, len: u64, echo: u32| {
+        let mut segment = end.peer(Flags::default(), 1);
+        segment.seq = Seq(seq as u32);
+        segment.payload = ropewalk_wire::Extent(len as u32);
+        segment.timestamps = Some(Timestamps { value: 501_000, echo });
+        seq += len;
+        end.receive(segment);
+        end.subflow.receive_rtt() / MILLISECOND
+    };
+    let clock = end.tcp.timestamp_offset.wrapping_add(1000);
+    assert_eq!(sample(&mut end, MSS, clock - 40), 40);
+    assert_eq!(sample(&mut end, MSS, clock - 40), 40);
+    assert_eq!(sample(&mut end, MSS, clock - 48), 41, "40 - 5 + 6");
+    assert_eq!(sample(&mut end, MSS, clock - 20), 20);
+    assert_eq!(sample(&mut end, MSS - 1, clock - 10), 20);
+    assert_eq!(sample(&mut end, MSS, clock), 20);
 }
 
 //= test RFC 9293 SHLD-31

@@ -66,8 +66,14 @@ fn small_writes_share_a_segment() {
 fn the_last_segment_pushes() {
     let mut end = End::open(plain_config(), 100);
     end.push(2500);
-    let pushes: Vec<_> = end.sent().iter().map(|sent| sent.segment.flags.contains(Flags::PSH)).collect();
-    assert_eq!(pushes, [false, false, true]);
+    let pushes = |end: &mut End| -> Vec<_> {
+        end.sent().iter().map(|sent| sent.segment.flags.contains(Flags::PSH)).collect()
+    };
+    assert_eq!(pushes(&mut end), [false, false, true]);
+    // The next piece of the stream that this subflow has doesn't go on where the last ended.
+    end.push(1500);
+    end.subflow.push(&mut end.flows[0], 9000, ropewalk_wire::Extent(1500));
+    assert_eq!(pushes(&mut end), [false, true, false, true]);
 }
 
 //= test RFC 9293 SHLD-7 MUST-17
