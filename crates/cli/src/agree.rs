@@ -48,7 +48,7 @@ pub(crate) struct Options {
     /// Most runs of a cell that is undecided
     #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(2..=10_000))]
     most_runs: u32,
-    /// No cell gets more than its first runs once so many minutes are over
+    /// No run begins once so many minutes are over
     #[arg(long, default_value_t = 28, value_parser = clap::value_parser!(u32).range(0..=10_000))]
     minutes: u32,
     /// First seed
@@ -147,8 +147,10 @@ pub(crate) fn run(registries: &Registries, options: &Options) -> Result<(), Fail
         output::print(&text(&lines, &left_out, bytes, options, &tally))?;
     }
     if lines.len() < count {
+        let why = if stop.load(Ordering::Relaxed) { "interrupted" } else { "the time of --minutes is over" };
         return Err(Failure::Other(format!(
-            "interrupted: only finished cells are shown; finished runs are kept in {}, call it again to go on",
+            "{why}: {} of {count} cells are shown; finished runs are kept in {}, call it again to go on",
+            lines.len(),
             options.state.display()
         )));
     }
@@ -173,7 +175,7 @@ fn measure(
         bar.set_message(cell.scenario.name.clone());
         let mut trial = Trial::new(cell, bytes, options.seed);
         for _ in 0..options.runs {
-            if stop.load(Ordering::Relaxed) {
+            if stop.load(Ordering::Relaxed) || clock.now() >= end {
                 break 'cells;
             }
             trial.run(store).map_err(Failure::Other)?;
@@ -308,10 +310,7 @@ fn as_json(lines: &[Line], left_out: &[String], tally: &Tally) -> serde_json::Va
             })).collect::<Vec<_>>(),
         })).collect::<Vec<_>>(),
         "left_out": left_out,
-        "runs": tally.runs,
-        "void_runs_repeated": tally.repeated,
-        "void_runs_kept": tally.void,
-        "lateness_p99_worst_us": tally.lateness as f64 / 1e3,
+        "clocks": tally.json(),
         "verdict": verdict(lines),
     })
 }

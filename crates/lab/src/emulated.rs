@@ -17,6 +17,7 @@ use ropewalk_sim::{
     Workload,
 };
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 
 use crate::compare::{Contender, Request};
 
@@ -39,6 +40,9 @@ pub struct Ends {
     pub receiver_kernel: bool,
 }
 
+/// Bounds of the classes of lateness, nanoseconds.
+pub const LATE_BY: [u64; 8] = [1_000, 10_000, 30_000, 100_000, 300_000, 1_000_000, 3_000_000, 10_000_000];
+
 /// What the runs' clocks were worth.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Tally {
@@ -48,8 +52,10 @@ pub struct Tally {
     pub repeated: u32,
     /// Runs that stayed void after the last repeat, and are in the table all the same.
     pub void: u32,
-    /// The worst p99 of the lateness among the runs that count, nanoseconds.
+    /// The worst p99 of the lateness among the runs in the tables, nanoseconds.
     pub lateness: u64,
+    /// Packets of those runs by how late they left their links: up to each of [`LATE_BY`], and the rest.
+    pub late: [u64; LATE_BY.len() + 1],
     /// Connections that fell back to plain TCP where Multipath TCP was asked for.
     pub fallbacks: u32,
 }
@@ -61,6 +67,7 @@ impl Tally {
         self.repeated += other.repeated;
         self.void += other.void;
         self.lateness = self.lateness.max(other.lateness);
+        self.late.iter_mut().zip(other.late).for_each(|(own, other)| *own += other);
         self.fallbacks += other.fallbacks;
     }
 
@@ -80,28 +87,67 @@ impl Tally {
         }
         text
     }
+
+    /// As JSON, units in the names.
+    pub fn json(&self) -> serde_json::Value {
+        let classes = LATE_BY.iter().map(|bound| json!(*bound as f64 / 1e3)).chain([serde_json::Value::Null]);
+        let late = classes.zip(self.late).map(|(bound, packets)| json!({ "up_to_us": bound, "packets": packets }));
+        json!({
+            "runs": self.runs,
+            "void_runs_repeated": self.repeated,
+            "void_runs_kept": self.void,
+            "fallbacks": self.fallbacks,
+            "lateness_p99_worst_us": self.lateness as f64 / 1e3,
+            "lateness": late.collect::<Vec<_>>(),
+        })
+    }
 }
 
-/// Checks that this world can run `request`, and fits it: a kernel as sender has its own scheduler and congestion
-/// control, and one run goes at a time.
+/// Where a comparison's runs were, if not in the simulator.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RealTime {
+    /// Who was at the ends.
+    pub ends: Ends,
+    /// What the clocks were worth.
+    pub tally: Tally,
+}
+
+/// The row of the kernel's own Multipath TCP beside the engine's schedulers.
+pub const KERNEL: &str = "kernel";
+
+/// Checks that this world can run `request`, and fits it: one run goes at a time; a kernel as sender has its own scheduler
+/// and congestion control; and beside an engine that sends, the kernel sends too, in a row of its own, where it has the
+/// congestion control.
 ///
 /// # Errors
 /// What can't be run here, and why.
 pub fn request(request: &Request, ends: Ends) -> Result<Request, String> {
     check(&request.scenario, &request.workloads)?;
     let mut request = Request { jobs: 1, ..request.clone() };
+    let multipath = |contender: &&Contender| contender.mode == Mode::Multipath;
     if ends.sender_kernel {
-        request.contenders.retain(|contender| match contender.mode {
-            Mode::SinglePath(_) => true,
-            Mode::Multipath => contender.scheduler.text == "linux",
-        });
-        if request.contenders.iter().all(|Contender { mode, .. }| *mode != Mode::Multipath) {
+        request
+            .contenders
+            .retain(|contender| contender.mode != Mode::Multipath || contender.scheduler.text == "linux");
+        if request.contenders.iter().find(multipath).is_none() {
             return Err(
                 "the kernel as sender has one scheduler, its own: name `linux` in --schedulers".into()
             );
         }
+    } else if kernel_congestion(&request.congestion.text).is_ok()
+        && let Some(first) = request.contenders.iter().find(multipath)
+    {
+        let mut scheduler = first.scheduler.clone();
+        scheduler.text = KERNEL.into();
+        let kernel = Contender { label: KERNEL.into(), scheduler, mode: Mode::Multipath };
+        request.contenders.push(kernel);
     }
     Ok(request)
+}
+
+/// Who is at the ends of this very run.
+fn ends_of(spec: &RunSpec, ends: Ends) -> Ends {
+    Ends { sender_kernel: ends.sender_kernel || spec.scheduler.text == KERNEL, ..ends }
 }
 
 fn check(scenario: &Scenario, workloads: &[Workload]) -> Result<(), String> {
@@ -220,6 +266,7 @@ fn experiment(spec: &RunSpec, ends: Ends) -> Result<Experiment, String> {
 /// If the world can't be set up, for people.
 pub fn run(spec: &RunSpec, ends: Ends, tally: &Mutex<Tally>) -> Result<RunResult, String> {
     let mut repeats = 0;
+    let ends = ends_of(spec, ends);
     loop {
         let report = experiment::run(experiment(spec, ends)?)
             .map_err(|error| format!("the emulated world can't be set up: {error}"))?;
@@ -231,7 +278,11 @@ pub fn run(spec: &RunSpec, ends: Ends, tally: &Mutex<Tally>) -> Result<RunResult
             } else {
                 tally.runs += 1;
                 tally.void += u32::from(void);
-                tally.lateness = tally.lateness.max(if void { 0 } else { late });
+                tally.lateness = tally.lateness.max(late);
+                for step in report.lateness.iter_recorded() {
+                    let class = LATE_BY.partition_point(|bound| *bound < step.value_iterated_to());
+                    tally.late[class] += step.count_at_value();
+                }
                 let multipath = spec.mode == Mode::Multipath;
                 let fell = report
                     .client
@@ -297,6 +348,12 @@ fn result(spec: &RunSpec, report: &experiment::Report) -> RunResult {
     let receivers = if download { &report.client } else { &report.server };
     result.delivered_bytes = receivers.iter().map(|outcome| outcome.received).sum();
     let senders = if download { &report.server } else { &report.client };
+    let length = result.duration.max(1) as f64;
+    for stats in receivers.iter().filter_map(|outcome| outcome.stats.as_ref()) {
+        result.ofo_max = result.ofo_max.max(stats.ofo_max);
+        result.ofo_mean += stats.ofo_integral as f64 / length;
+        result.received_twice_bytes += stats.received_twice_bytes;
+    }
     for stats in senders.iter().filter_map(|outcome| outcome.stats.as_ref()) {
         result.retransmissions += stats.retransmissions;
         result.timeouts += stats.timeouts;
@@ -307,9 +364,10 @@ fn result(spec: &RunSpec, report: &experiment::Report) -> RunResult {
         result.window_blocked += stats.window_blocked;
         result.data_segments += stats.data_segments;
     }
-    if let Some(info) = senders.iter().find_map(|outcome| outcome.info) {
-        // The kernel's own words: data-level repeats, and segments of all subflows.
-        result.reinjected_bytes += info.bytes_retrans;
+    // The kernel's own words: data-level repeats, and segments of all subflows.
+    let infos = senders.iter().filter_map(|outcome| outcome.info);
+    result.reinjected_bytes += infos.map(|info| info.bytes_retrans).sum::<u64>();
+    if senders.iter().all(|outcome| outcome.stats.is_none()) {
         let counters = &report.counters[usize::from(download)];
         let of = |name: &str| counters.iter().find(|(known, _)| known == name).map_or(0, |(_, value)| *value);
         result.retransmissions += of("TcpRetransSegs");
@@ -324,6 +382,8 @@ fn result(spec: &RunSpec, report: &experiment::Report) -> RunResult {
             name: path.name.clone(),
             bytes: links[way].bytes_delivered,
             segments: links[way].packets_delivered,
+            lost: links[way].dropped(),
+            queue_delay_mean: links[way].sojourn as f64 / links[way].packets_in.max(1) as f64,
             ..PathResult::default()
         })
         .collect();

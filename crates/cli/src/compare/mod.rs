@@ -164,6 +164,7 @@ pub(crate) fn run(registries: &Registries, options: &Options, origin: &Origin) -
         )
         .into());
     }
+    ends_fit(options)?;
     let comparison = if options.world == "emulated" {
         let kernel = |word: &str| word == "kernel";
         let ends = emulated::Ends {
@@ -178,9 +179,17 @@ pub(crate) fn run(registries: &Registries, options: &Options, origin: &Origin) -
     if let Some(file) = &options.csv {
         output::write_file(file, &show::csv(&comparison))?;
     }
+    // Traces are of simulated runs: beside runs with real packets they would show something else.
+    let simulated = comparison.real_time.is_none();
+    if !simulated && (options.plot || options.trace || options.report.is_some()) {
+        anstream::eprintln!("runs in real time aren't traced: no picture of a run; --pcap and --qlog show one");
+    }
     let document = |ropes| comparison::document(origin, &request.scenario, &comparison, ropes);
     let ropes = || {
         let mut ropes = Vec::new();
+        if !simulated {
+            return ropes;
+        }
         rope::trace(&request, &comparison, Budget::default(), ropewalk_sim::run, |place, paths, result| {
             ropes.push(rope::to_json(place, paths, result));
         });
@@ -193,11 +202,32 @@ pub(crate) fn run(registries: &Registries, options: &Options, origin: &Origin) -
         format!("{:#}\n", document(if options.trace { ropes() } else { Vec::new() }))
     } else {
         show::text(&request.scenario, &comparison)
-            + &if options.plot { show::plot(&request, &comparison) } else { String::new() }
+            + &if options.plot && simulated { show::plot(&request, &comparison) } else { String::new() }
     };
     output::print(&text)?;
     if comparison.interrupted {
         return Err(Failure::Other("interrupted: only runs that every contender finished are shown".into()));
+    }
+    Ok(())
+}
+
+/// Refuses what the options say of ends and no run would heed.
+fn ends_fit(options: &Options) -> Result<(), Failure> {
+    let refuse = |option: &str, text: &str, message: String, help: &str| {
+        let source = Source::new(option, text);
+        Err(Diagnostic::new(message).at(&source, 0..text.len()).label("here").help(help).into())
+    };
+    for (option, value) in [("--sender", &options.sender), ("--receiver", &options.receiver)] {
+        if value == "kernel" && options.world != "emulated" {
+            let message = "the simulated world has no kernel at its ends".into();
+            return refuse(option, value, message, "with real packets it has: add `--world emulated`");
+        }
+    }
+    let named = options.schedulers.as_deref().unwrap_or_default();
+    let other = list(named).into_iter().find(|name| !["linux", "tcp"].contains(name));
+    if let Some(other) = other.filter(|_| options.sender == "kernel") {
+        let message = format!("the kernel as sender has one scheduler, its own: it can't send by `{other}`");
+        return refuse("--schedulers", named, message, "name `linux` alone, or let the engine send");
     }
     Ok(())
 }
@@ -233,9 +263,8 @@ fn in_real_time(
         bar.finish_and_clear();
         return Err(Failure::Other(error));
     }
-    if let Ok(tally) = tally.into_inner() {
-        anstream::eprintln!("{}", tally.describe());
-    }
+    let tally = tally.into_inner().unwrap_or_default();
+    let comparison = Comparison { real_time: Some(emulated::RealTime { ends, tally }), ..comparison };
     if !comparison.interrupted {
         watch(&request, ends, evidence)?;
     }

@@ -1,5 +1,6 @@
 //! A comparison as a table for people, as plots of characters, and as CSV.
 
+use ropewalk_lab::emulated;
 use ropewalk_lab::compare::{Comparison, FEW, Finding, Ranking, Request, Row, Versus, verdict};
 use ropewalk_lab::report::rope::{self, Budget};
 use ropewalk_lab::report::{comparison, terminal};
@@ -88,10 +89,19 @@ pub(super) fn text(scenario: &Scenario, comparison: &Comparison) -> String {
         counted(u64::from(comparison.runs), "run"),
         comparison.seed
     );
+    if let Some(real) = comparison.real_time {
+        let end = |kernel| if kernel { "the kernel" } else { "the engine" };
+        let (sender, receiver) = (end(real.ends.sender_kernel), end(real.ends.receiver_kernel));
+        text.insert_str(text.len() - 1, &format!("real packets in real time: {sender} sends, {receiver} receives\n"));
+    }
     for ranking in &comparison.rankings {
         text += &section(ranking, comparison.limit);
     }
-    text + &legend(comparison) + "\n" + &verdict(comparison) + "\n"
+    text += &legend(comparison);
+    if let Some(real) = comparison.real_time {
+        text += &format!("{}\n", real.tally.describe());
+    }
+    text + "\n" + &verdict(comparison) + "\n"
 }
 
 /// What the columns mean; of marks, those that are there.
@@ -117,6 +127,9 @@ fn legend(comparison: &Comparison) -> String {
             "nothing is random here: without an interval the runs are alike, and differences are of one course of events"
                 .into(),
         );
+    }
+    if comparison.real_time.is_some() && rows().any(|row| row.label == emulated::KERNEL) {
+        lines.push("kernel: the Linux kernel's own Multipath TCP sends".into());
     }
     if rows().any(|row| row.unfinished() > 0) {
         lines.push(format!(

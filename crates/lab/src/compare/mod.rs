@@ -17,6 +17,7 @@ pub use rank::{PathPart, Ranking, Row, Run};
 pub use verdict::verdict;
 pub use versus::{FEW, Finding, Versus};
 
+use crate::emulated::RealTime;
 use crate::scenario;
 use crate::units::Nanos;
 
@@ -102,6 +103,8 @@ pub struct Comparison {
     pub interrupted: bool,
     /// The limit of a run, seconds.
     pub limit: f64,
+    /// With real packets: where; `None` in the simulator.
+    pub real_time: Option<RealTime>,
 }
 
 /// Whether nothing in the scenario is drawn at random.
@@ -217,6 +220,7 @@ pub fn compare(
         rankings,
         interrupted,
         limit: request.scenario.limit as f64 / 1e9,
+        real_time: None,
     }
 }
 

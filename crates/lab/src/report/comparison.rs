@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::Origin;
 use crate::compare::{Comparison, FEW, Finding, PathPart, Ranking, Row, Versus, verdict};
+use crate::emulated::{self, RealTime};
 use crate::{stats, units};
 
 /// The whole document; `ropes` as [`super::rope::trace`] gives them.
@@ -25,6 +26,7 @@ pub fn document(origin: &Origin, scenario: &Scenario, comparison: &Comparison, r
         "seed": comparison.seed,
         "limit_s": comparison.limit,
         "interrupted": comparison.interrupted,
+        "world": world(comparison.real_time),
         "verdict": verdict(comparison),
         "rankings": comparison.rankings.iter().map(|ranking| json!({
             "workload": ranking.title,
@@ -33,7 +35,7 @@ pub fn document(origin: &Origin, scenario: &Scenario, comparison: &Comparison, r
             "size_bytes": ranking.bytes,
             "best_tcp": ranking.best_tcp,
             "warnings": warnings(ranking, comparison.limit),
-            "rows": ranking.rows.iter().map(|of| row(of, comparison.limit)).collect::<Vec<_>>(),
+            "rows": ranking.rows.iter().map(|of| row(of, comparison)).collect::<Vec<_>>(),
         })).collect::<Vec<_>>(),
         "ropes": ropes,
     });
@@ -95,15 +97,33 @@ fn versus(versus: Option<Versus>) -> Value {
     }
 }
 
-fn row(row: &Row, limit: f64) -> Value {
+/// Where the runs were, who was at the ends, and what the clocks were worth.
+fn world(real_time: Option<RealTime>) -> Value {
+    let Some(RealTime { ends, tally }) = real_time else { return json!({ "name": "simulated" }) };
+    let end = |kernel| if kernel { "kernel" } else { "engine" };
+    json!({
+        "name": "emulated",
+        "sender": end(ends.sender_kernel),
+        "receiver": end(ends.receiver_kernel),
+        "real_time": tally.json(),
+    })
+}
+
+/// What wasn't measured is null: with real packets a path's bytes are the links', and a kernel doesn't tell everything.
+fn row(row: &Row, comparison: &Comparison) -> Value {
+    let limit = comparison.limit;
+    let real = comparison.real_time;
     let path = |part: &PathPart| {
         json!({
             "name": part.name,
-            "bytes_mean": part.bytes,
+            "bytes_mean": real.is_none().then_some(part.bytes),
+            "link_bytes_mean": real.map(|_| part.bytes),
             "queue_delay_mean_s": part.queue_delay_mean,
-            "queue_delay_max_s": part.queue_delay_max,
+            "queue_delay_max_s": real.is_none().then_some(part.queue_delay_max),
         })
     };
+    let kernel_sends = real.is_some_and(|real| real.ends.sender_kernel || row.label == emulated::KERNEL);
+    let kernel_receives = real.is_some_and(|real| real.ends.receiver_kernel);
     json!({
         "scheduler": row.label,
         "single_path": row.single_path,
@@ -122,9 +142,9 @@ fn row(row: &Row, limit: f64) -> Value {
         "repeated_bytes_mean": row.duplicated,
         "retransmitted_segments_mean": row.retransmissions,
         "timeouts_mean": row.timeouts,
-        "out_of_order_bytes_mean": row.ofo_mean,
-        "out_of_order_bytes_max": row.ofo_max,
-        "window_blocked_s": row.window_blocked,
+        "out_of_order_bytes_mean": (!kernel_receives).then_some(row.ofo_mean),
+        "out_of_order_bytes_max": (!kernel_receives).then_some(row.ofo_max),
+        "window_blocked_s": (!kernel_sends).then_some(row.window_blocked),
         "paths": row.paths.iter().map(path).collect::<Vec<_>>(),
         "fct_s": row.each.iter().map(|run| run.seconds).collect::<Vec<_>>(),
     })
