@@ -277,15 +277,42 @@ fn an_ordinary_user_emulates_and_compares() {
         let output = user.ropewalk(&[&words[..], &more[..]].concat());
         assert!(output.status.success(), "{sender} to {receiver}: {}", text(&output.stderr));
         let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-        assert!(
-            document["rankings"][0]["rows"].as_array().is_some_and(|rows| !rows.is_empty()),
-            "{document}"
-        );
+        let rows = document["rankings"][0]["rows"].as_array().expect("rows");
+        let row = |name: &str| rows.iter().find(|row| row["scheduler"] == name);
+        // Beside the engine's schedulers the kernel sends, too.
+        assert_eq!(row("kernel").is_some(), sender == "engine", "{document}");
+        let linux = row("linux").expect("a row");
+        assert!(linux["fct_s"][0].is_number(), "{document}");
+        // What a kernel doesn't tell isn't 0.
+        assert_eq!(linux["window_blocked_s"].is_null(), sender == "kernel");
+        assert_eq!(linux["out_of_order_bytes_max"].is_null(), receiver == "kernel");
+        let world = &document["world"];
+        assert_eq!((&world["sender"], &world["receiver"]), (&sender.into(), &receiver.into()));
+        let packets = |class: &serde_json::Value| class["packets"].as_u64().expect("a number");
+        let late = world["real_time"]["lateness"].as_array().expect("classes");
+        assert!(late.iter().map(packets).sum::<u64>() > 300, "{world}");
+        assert_eq!(world["real_time"]["runs"].as_u64(), Some(rows.len() as u64), "{world}");
     }
     // Nothing but what was asked for is in the user's folder.
     let names: Vec<_> =
         fs::read_dir(user.folder.path()).unwrap().flatten().map(|entry| entry.file_name()).collect();
     assert!(names.iter().all(|name| name == "ropewalk"), "{names:?}");
+}
+
+#[test]
+fn a_kernel_where_there_is_none_and_schedulers_that_it_lacks_are_refused() {
+    for (words, message) in [
+        (&["--sender", "kernel"][..], "the simulated world has no kernel"),
+        (&["--receiver", "kernel"], "the simulated world has no kernel"),
+        (
+            &["--world", "emulated", "--sender", "kernel", "--schedulers", "linux,blest"],
+            "can't send by `blest`",
+        ),
+    ] {
+        let output = Command::new(ROPEWALK).arg("compare").args(words).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{words:?}");
+        assert!(text(&output.stderr).contains(message), "{}", text(&output.stderr));
+    }
 }
 
 #[test]

@@ -91,7 +91,8 @@ impl Tally {
     /// As JSON, units in the names.
     pub fn json(&self) -> serde_json::Value {
         let classes = LATE_BY.iter().map(|bound| json!(*bound as f64 / 1e3)).chain([serde_json::Value::Null]);
-        let late = classes.zip(self.late).map(|(bound, packets)| json!({ "up_to_us": bound, "packets": packets }));
+        let late =
+            classes.zip(self.late).map(|(bound, packets)| json!({ "up_to_us": bound, "packets": packets }));
         json!({
             "runs": self.runs,
             "void_runs_repeated": self.repeated,

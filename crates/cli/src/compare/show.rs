@@ -1,7 +1,7 @@
 //! A comparison as a table for people, as plots of characters, and as CSV.
 
-use ropewalk_lab::emulated;
 use ropewalk_lab::compare::{Comparison, FEW, Finding, Ranking, Request, Row, Versus, verdict};
+use ropewalk_lab::emulated;
 use ropewalk_lab::report::rope::{self, Budget};
 use ropewalk_lab::report::{comparison, terminal};
 use ropewalk_lab::table::Table;
@@ -92,7 +92,10 @@ pub(super) fn text(scenario: &Scenario, comparison: &Comparison) -> String {
     if let Some(real) = comparison.real_time {
         let end = |kernel| if kernel { "the kernel" } else { "the engine" };
         let (sender, receiver) = (end(real.ends.sender_kernel), end(real.ends.receiver_kernel));
-        text.insert_str(text.len() - 1, &format!("real packets in real time: {sender} sends, {receiver} receives\n"));
+        text.insert_str(
+            text.len() - 1,
+            &format!("real packets in real time: {sender} sends, {receiver} receives\n"),
+        );
     }
     for ranking in &comparison.rankings {
         text += &section(ranking, comparison.limit);
