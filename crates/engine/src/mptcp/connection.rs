@@ -340,6 +340,7 @@ impl<P: Payload> Connection<P> {
             data_option_len: if multipath { 24 } else { 0 },
             ack_option_len: control,
             writer_waits: self.send.writer_waits,
+            more: self.send.unsent() > 0 && self.send.window_left() > 0,
         }
     }
 

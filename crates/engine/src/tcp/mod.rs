@@ -99,6 +99,8 @@ pub struct Shared {
     pub ack_option_len: u8,
     /// The application has more to write than the send buffer takes.
     pub writer_waits: bool,
+    /// The connection has more data that the peer's window admits, only not on this subflow yet.
+    pub more: bool,
 }
 
 /// What a subflow's methods work with.

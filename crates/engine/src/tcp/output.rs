@@ -276,8 +276,12 @@ impl<P: Payload> Subflow<P> {
         let len = payload.len();
         let mut flags = Flags::default();
         //= RFC 9293 MUST-61 MUST-60 what the application wrote goes out without waiting for more
+        // As in Linux a window that is full is no end: there, what waits for it lies in the subflow's queue.
         let end = tag + len as u64;
-        let goes_on = self.queue.front().is_some_and(|(next, _)| *next == end || retransmission);
+        let goes_on = match self.queue.front() {
+            None => cx.shared.more,
+            Some((next, _)) => *next == end || retransmission,
+        };
         if !goes_on && len > 0 {
             flags = flags.with(Flags::PSH);
         }

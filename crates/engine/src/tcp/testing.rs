@@ -59,6 +59,7 @@ impl End {
             data_option_len: 0,
             ack_option_len: 0,
             writer_waits: false,
+            more: false,
         };
         let mut cx =
             Context { now, flows: &mut flows, index: 0, congestion: congestion.as_mut(), tcp: &tcp, shared };

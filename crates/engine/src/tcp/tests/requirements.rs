@@ -74,6 +74,10 @@ fn the_last_segment_pushes() {
     end.push(1500);
     end.subflow.push(&mut end.flows[0], 9000, ropewalk_wire::Extent(1500));
     assert_eq!(pushes(&mut end), [false, true, false, true]);
+    // The connection has more, only not yet here.
+    end.shared.more = true;
+    end.push(1500);
+    assert_eq!(pushes(&mut end), [false, false]);
 }
 
 //= test RFC 9293 SHLD-7 MUST-17
