@@ -17,7 +17,7 @@ use ropewalk_sim::{Direction, Scenario, Workload};
 use serde_json::{Value, json};
 
 use crate::compare::size_within;
-use crate::{Failure, kept, output};
+use crate::{Failure, compare, kept, output};
 
 /// Which scheduler, congestion control and buffer size for your paths
 ///
@@ -134,18 +134,16 @@ fn bar(total: u64, what: &str) -> ProgressBar {
 }
 
 fn question(registries: &Registries, options: &Options) -> Result<Question, Failure> {
-    let (mut scenario, experiment) = if options.paths.is_empty()
-        && !options.measured.is_empty()
-        && options.scenario.is_none()
-    {
-        (scenario::default_around(Vec::new()), scenario::Experiment::default())
-    } else if options.paths.is_empty() {
-        let loaded = scenario::load(options.scenario.as_deref().unwrap_or(scenario::DEFAULT), registries)?;
-        (loaded.scenario, loaded.experiment)
-    } else {
-        let paths = options.paths.iter().map(|text| scenario::path(text)).collect::<Result<Vec<_>, _>>()?;
-        (scenario::default_around(paths), scenario::Experiment::default())
-    };
+    let (mut scenario, experiment) =
+        if options.paths.is_empty() && !options.measured.is_empty() && options.scenario.is_none() {
+            (scenario::default_around(Vec::new()), scenario::Experiment::default())
+        } else if options.paths.is_empty() {
+            let loaded = compare::load(registries, options.scenario.as_deref().unwrap_or(scenario::DEFAULT))?;
+            (loaded.scenario, loaded.experiment)
+        } else {
+            let paths = scenario::paths(&options.paths)?;
+            (scenario::default_around(paths), scenario::Experiment::default())
+        };
     let mut doubts = vec![Doubt::default(); scenario.paths.len()];
     for text in &options.measured {
         measured(text, &mut scenario, &mut doubts)?;

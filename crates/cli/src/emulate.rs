@@ -17,7 +17,7 @@ use ropewalk_lab::{Registries, scenario};
 use ropewalk_sim::Scenario;
 use serde_json::json;
 
-use crate::{Failure, evidence, output};
+use crate::{Failure, compare, evidence, output};
 
 /// How long the peer may take to listen.
 const PEER_PATIENCE: u64 = 3_000_000_000;
@@ -68,13 +68,9 @@ pub(crate) struct Options {
 fn scenario_of(registries: &Registries, options: &Options) -> Result<Scenario, Failure> {
     if options.paths.is_empty() {
         let name = options.scenario.as_deref().unwrap_or(scenario::DEFAULT);
-        return Ok(scenario::load(name, registries)?.scenario);
+        return Ok(compare::load(registries, name)?.scenario);
     }
-    let paths = options.paths.iter().map(|text| scenario::path(text)).collect::<Result<Vec<_>, _>>()?;
-    if paths.len() > scenario::MOST_PATHS {
-        let message = format!("{} paths: at most {} are allowed", paths.len(), scenario::MOST_PATHS);
-        return Err(Diagnostic::new(message).into());
-    }
+    let paths = scenario::paths(&options.paths)?;
     Ok(scenario::default_around(paths))
 }
 

@@ -10,7 +10,7 @@ use ropewalk_sim::{Mode, Recording, RunSpec, Workload};
 use serde_json::json;
 
 use crate::compare::{algorithm, size_within};
-use crate::{Failure, output};
+use crate::{Failure, compare, output};
 
 /// Show each decision of a scheduler with its reason
 #[derive(Debug, clap::Args)]
@@ -46,7 +46,7 @@ pub(crate) struct Options {
 }
 
 pub(crate) fn run(registries: &Registries, options: &Options) -> Result<(), Failure> {
-    let loaded = scenario::load(&options.scenario, registries)?;
+    let loaded = compare::load(registries, &options.scenario)?;
     output::can_write(&[("--pcap", options.pcap.as_ref()), ("--qlog", options.qlog.as_ref())])?;
     let mut scenario = loaded.scenario;
     // More than that is a trace that nobody reads.
@@ -55,7 +55,7 @@ pub(crate) fn run(registries: &Registries, options: &Options) -> Result<(), Fail
     let names: Vec<String> = scenario.paths.iter().map(|path| path.name.clone()).collect();
     let spec = RunSpec {
         scenario: Arc::new(scenario),
-        scheduler: algorithm(&registries.schedulers, "--scheduler", &options.scheduler)?,
+        scheduler: compare::scheduler(registries, "--scheduler", &options.scheduler, names.len())?,
         congestion: algorithm(&registries.congestion, "--congestion", &options.congestion)?,
         mode: Mode::Multipath,
         seed: options.seed,

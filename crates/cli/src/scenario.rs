@@ -56,7 +56,7 @@ pub(crate) fn run(registries: &Registries, options: &Options) -> Result<(), Fail
     match &options.action {
         Action::List { json } => list(registries, *json),
         Action::Show { name, json } => {
-            let loaded = scenario::load(name, registries)?;
+            let loaded = scenario::load(name, registries).map_err(|error| error.of_argument("NAME", name))?;
             if *json {
                 output::print(&format!(
                     "{:#}\n",
@@ -67,7 +67,16 @@ pub(crate) fn run(registries: &Registries, options: &Options) -> Result<(), Fail
             }
         }
         Action::Check { file, json } => {
-            let loaded = scenario::load(file, registries)?;
+            let loaded = match scenario::load(file, registries) {
+                Ok(loaded) => loaded,
+                Err(error) => {
+                    let error = error.of_argument("FILE", file);
+                    if *json {
+                        output::print(&format!("{:#}\n", json!({ "ok": false, "errors": error.json() })))?;
+                    }
+                    return Err(error.into());
+                }
+            };
             let (name, paths) = (&loaded.scenario.name, loaded.scenario.paths.len());
             if *json {
                 output::print(&format!("{}\n", json!({ "ok": true, "name": name, "paths": paths })))

@@ -49,9 +49,9 @@ fn threads_change_no_byte() {
     assert!(one == all("3"));
     let lines: Vec<&str> = one.2.lines().collect();
     assert_eq!(lines.len(), 1 + 6 * 5, "a line for each of minrtt, redundant, linux and two of plain TCP");
-    let columns = "scenario,workload,scheduler,run,seed,outcome,seconds,bound_s,bound_window_s,repeated_bytes,retransmitted_segments,timeouts";
+    let columns = "scenario,workload,scheduler,run,seed,outcome,seconds,bound_s,bound_window_s,repeated_bytes,retransmitted_segments,timeouts,scheduler_duplicated_bytes,opportunistic_bytes,reinjected_bytes,goodput_bit_per_s";
     assert_eq!(lines[0], columns);
-    assert!(lines[1..].iter().all(|line| line.split(',').count() == 12 && line.contains(",complete,0.")));
+    assert!(lines[1..].iter().all(|line| line.split(',').count() == 16 && line.contains(",complete,0.")));
 }
 
 /// Paths on which nothing that a run would vary by is drawn.
@@ -162,7 +162,10 @@ fn runs_that_did_not_finish_are_in_no_ratio() {
         "5",
     ];
     let text = good(&only);
-    assert!(text.trim_end().ends_with("Nothing finished within 60 s."), "{text}");
+    assert!(text.trim_end().ends_with("Nothing finished within 60 s (`--limit` allows more)."), "{text}");
+    let shorter = good(&[&only[..], &["--limit", "2500 ms"]].concat());
+    assert!(shorter.contains("5 of 5 didn't finish within 2.5 s"), "{shorter}");
+    assert!(shorter.contains("Nothing finished within 2.5 s"), "{shorter}");
 }
 
 #[test]
@@ -189,4 +192,61 @@ fn bulk_names_its_measure() {
     assert!((0.68..0.85).contains(&mean), "{mean}");
     let (path, queue) = (&minrtt["paths"][0], minrtt["paths"][0]["queue_delay_max_s"].as_f64().unwrap());
     assert!(path["name"] == "a" && path["bytes_mean"].as_f64().unwrap() > 2e6 && queue > 0.0, "{path:#}");
+}
+
+#[test]
+fn a_large_transfer_has_the_time_that_it_needs() {
+    let slow = ["compare", "--path", "dsl: 1 Mbit/s, 30 ms", "--schedulers", "minrtt", "--runs", "1"];
+    let of = |more: &[&str]| json(&[&slow[..], more].concat());
+    // 84 s at the least.
+    let document = of(&["--size", "10 MiB"]);
+    let minrtt = row(&document, "minrtt");
+    assert_eq!(minrtt["finished_runs"], 1);
+    assert!((84.0..100.0).contains(&minrtt["fct_mean_s"].as_f64().unwrap()), "{minrtt:#}");
+    assert!(document["limit_s"].as_f64().unwrap() > 840.0);
+    // What is small keeps the sixty seconds; what is given, holds.
+    assert_eq!(of(&["--size", "64 KiB"])["limit_s"], 60.0);
+    let cut = of(&["--size", "10 MiB", "--limit", "30 s"]);
+    assert_eq!((&cut["limit_s"], &row(&cut, "minrtt")["finished_runs"]), (&30.0.into(), &0.into()));
+    assert!(cut["verdict"].as_str().unwrap().contains("within 30 s (`--limit` allows more)"), "{cut:#}");
+    for (limit, reason) in [("0 s", "must be more than 0"), ("fast", "expected a time"), ("-1 s", "negative")]
+    {
+        let output = ropewalk(&[&slow[..], &["--limit", limit]].concat());
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.code() == Some(2) && errors.contains("--limit:1:1"), "{errors}");
+        assert!(errors.contains(reason), "{errors}");
+    }
+}
+
+#[test]
+fn what_is_random_is_not_called_still() {
+    // So little is lost that no run of these hears of it.
+    let paths = ["--path", "a: 20 Mbit/s, 10 ms, 0.0001 %", "--path", "b: 5 Mbit/s, 80 ms"];
+    let rest = ["--schedulers", "minrtt", "--size", "64 KiB", "--runs", "8"];
+    let arguments = [&["compare"][..], &paths, &rest].concat();
+    let document = json(&arguments);
+    assert_eq!(
+        (&document["random"], &row(&document, "tcp b")["versus_best_tcp"]["finding"]),
+        (&true.into(), &"runs alike".into())
+    );
+    let verdict = document["verdict"].as_str().unwrap();
+    assert!(
+        !verdict.contains("nothing is random") && verdict.contains("chance makes no difference"),
+        "{verdict}"
+    );
+    let text = good(&arguments);
+    assert!(!text.contains("nothing is random") && text.contains("chance made no difference"), "{text}");
+}
+
+#[test]
+fn goodput_and_each_kind_of_repeat_are_told_apart() {
+    let document = json(&["compare", "--schedulers", "redundant", "--size", "256 KiB", "--runs", "5"]);
+    let redundant = row(&document, "redundant");
+    let number = |name: &str| redundant[name].as_f64().unwrap();
+    let kinds = ["scheduler_duplicated_bytes_mean", "opportunistic_bytes_mean", "reinjected_bytes_mean"];
+    let sum: f64 = kinds.iter().map(|name| number(name)).sum();
+    assert!((sum - number("repeated_bytes_mean")).abs() < 1e-6 && number(kinds[0]) > 1e5, "{redundant:#}");
+    let times = redundant["fct_s"].as_array().unwrap().iter().map(|time| time.as_f64().unwrap());
+    let expected = times.map(|time| 8.0 * 262_144.0 / time).sum::<f64>() / 5.0;
+    assert!((number("goodput_mean_bit_per_s") / expected - 1.0).abs() < 0.01, "{expected} {redundant:#}");
 }

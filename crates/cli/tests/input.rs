@@ -49,6 +49,24 @@ fn mistakes_on_the_command_line() {
     );
     of(&["--path", "wifi: 20 ms, trace nowhere.down"], &["--path:1:20", "there is no such file"]);
     of(&["--path", "wifi: 20 ms, trace"], &["--path:1:14", "`trace` needs a file"]);
+    of(&["--path", "w: 5 Mbit/s, 20 ms, backup false"], &["--path:1:28", "`backup` takes no value"]);
+    of(
+        &["--path", "w: 5 Mbit/s, 20 ms, 6 Mbit/s"],
+        &["--path:1:21", "a rate is given twice", "the second", "the first is here"],
+    );
+    of(&["--path", "w: 5 Mbit/s, 20 ms, jitter pareto"], &["--path:1:21", "`20 ms +-5 ms, jitter pareto`"]);
+    of(&["--path", "w: 5 Mbit/s, 20 ms +-50 %"], &["--path:1:25", "`%` is not a unit of time"]);
+    of(&["--path", "w: 50 mbi/s, 20 ms"], &["--path:1:7", "did you mean `Mbit/s`?"]);
+    #[cfg(unix)]
+    of(&["--path", "w: 20 ms, trace /dev/zero"], &["--path:1:17", "a trace is a regular file"]);
+    #[cfg(unix)]
+    of(&["--scenario", "/dev/zero"], &["it is larger than 16 MiB"]);
+    of(
+        &["--schedulers", "minrtt,single(path=5)"],
+        &["--schedulers:1:8", "there is no path 5", "0 to 1: there are 2 paths"],
+    );
+    refused(here.path(), &["explain", "--scheduler", "single(path=2)"], &["there is no path 2"]);
+    refused(here.path(), &["emulate", "--path", path, "--path", path], &["there are two paths `wifi`"]);
     of(&["--path", path, "--path", path], &["--path:1:1", "there are two paths `wifi`"]);
     let many: Vec<String> = (0..9).map(|i| format!("p{i}: 5 Mbit/s, 20 ms")).collect();
     let nine: Vec<&str> = many.iter().flat_map(|text| ["--path", text.as_str()]).collect();
@@ -68,7 +86,7 @@ fn mistakes_on_the_command_line() {
     refused(
         here.path(),
         &["compare", "--scenario", "wifi-lt"],
-        &["there is no scenario `wifi-lt`", "wifi-lte"],
+        &["there is no scenario `wifi-lt`", "--scenario:1:1", "did you mean `wifi-lte`?"],
     );
     refused(here.path(), &["compare", "--scenario", "none.toml"], &["none.toml", "there is no such file"]);
     refused(
@@ -113,6 +131,26 @@ fn mistakes_in_files() {
         &format!("{head}[workload]\nkind = 'flow'\nsize = '0 B'\n"),
         &["s.toml:7:9", "`size` is out of range", "1 B to 1 TiB"],
     );
+    of(
+        &format!("{head}rate = '5 Mbit/s'\n"),
+        &["s.toml:5:1", "`rate` is given twice", "the second", "the first is here"],
+    );
+    of(
+        &format!("{head}[client]\n[client]\n"),
+        &["s.toml:6:2", "`client` is given twice", "the first is here"],
+    );
+    of(
+        &format!("{head}loss = {{ to-bad = '1 %', to-bad = '2 %' }}\n"),
+        &["s.toml:5:26", "`to-bad` is given twice", "the first is here"],
+    );
+    of(&format!("{head}jitter-shape = 'pareto'\n"), &["s.toml:5:1", "how delays spread", "+-5 ms"]);
+    of(&format!("{head}overtaking = true\n"), &["s.toml:5:1", "`overtaking` says how"]);
+    of(&format!("{head}[path.up]\njitter-shape = 'normal'\n"), &["s.toml:6:1", "how delays spread"]);
+    of(
+        &format!("{head}[[bottleneck]]\nname = 'core'\nrate = '5 Mbit/s'\n"),
+        &["s.toml:6:8", "no path runs through the bottleneck `core`", "bottleneck = \"core\""],
+    );
+    of(&format!("{head}[experiment]\nschedulers = ['single(path=1)']\n"), &["s.toml:6:23", "only 0"]);
     of(&format!("{head}{head}"), &["s.toml:6:8", "two paths `a`"]);
     of("path = []\n", &["s.toml:1:1", "at least one path"]);
     of("name = 'x'\n", &["s.toml:1:1", "needs `path`"]);
@@ -149,6 +187,19 @@ fn scenarios_are_listed_shown_and_checked() {
     assert!(good(&["scenario", "check", &one]).contains("with 1 path is fine"));
     let checked: Value = serde_json::from_str(&good(&["scenario", "check", &one, "--json"])).unwrap();
     assert_eq!((&checked["ok"], &checked["paths"]), (&true.into(), &1.into()));
+    // Mistakes, for programs: on standard output, with code 2.
+    std::fs::write(&one, "[[path]]\nname = 'a'\nrate = '10 Mbits'\nrtt = '20 s'\ncolour = 1\n").unwrap();
+    let bad = ropewalk(here.path(), &["scenario", "check", &one, "--json"]);
+    assert_eq!(bad.status.code(), Some(2));
+    let said: Value = serde_json::from_slice(&bad.stdout).unwrap();
+    assert_eq!((&said["ok"], said["errors"].as_array().unwrap().len()), (&false.into(), 2));
+    let rate = said["errors"].as_array().unwrap().iter().find(|error| error["line"] == 3).unwrap();
+    assert_eq!((&rate["file"], &rate["column"]), (&one.clone().into(), &12.into()));
+    assert_eq!(rate["found"], "`Mbits`");
+    assert!(rate["expected"].as_str().unwrap().contains("Mbit/s"), "{rate:#}");
+    let none = ropewalk(here.path(), &["scenario", "check", "none.toml", "--json"]);
+    let said: Value = serde_json::from_slice(&none.stdout).unwrap();
+    assert_eq!((none.status.code(), &said["errors"][0]["found"]), (Some(2), &"named here".into()));
     let schema: Value = serde_json::from_str(&good(&["scenario", "schema"])).unwrap();
     assert!(
         schema["$schema"].as_str().unwrap().contains("2020-12") && schema["properties"]["path"].is_object()

@@ -9,6 +9,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use annotate_snippets::{Annotation, AnnotationKind, Level, Renderer, Snippet};
+use serde_json::{Value, json};
 
 /// A text that was read, and its name in messages.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -53,6 +54,8 @@ pub struct Diagnostic {
     pub place: Option<(Arc<Source>, Range<usize>)>,
     /// What stands beside the caret.
     pub label: String,
+    /// Another place of the same source that it has to do with, and what stands there.
+    pub other: Option<Box<(Range<usize>, String)>>,
     /// What is allowed, or what to do.
     pub help: Vec<String>,
 }
@@ -60,7 +63,13 @@ pub struct Diagnostic {
 impl Diagnostic {
     /// A mistake without a place.
     pub fn new(message: impl Into<String>) -> Self {
-        Diagnostic { message: message.into(), place: None, label: String::new(), help: Vec::new() }
+        Diagnostic {
+            message: message.into(),
+            place: None,
+            label: String::new(),
+            other: None,
+            help: Vec::new(),
+        }
     }
 
     /// Points at bytes `span` of `source`.
@@ -74,6 +83,12 @@ impl Diagnostic {
     /// What stands beside the caret.
     pub fn label(mut self, label: impl Into<String>) -> Self {
         self.label = label.into();
+        self
+    }
+
+    /// Shows another place of the same source too.
+    pub fn other(mut self, span: Range<usize>, label: impl Into<String>) -> Self {
+        self.other = Some(Box::new((span, label.into())));
         self
     }
 
@@ -94,10 +109,14 @@ impl Diagnostic {
             if !self.label.is_empty() {
                 mark = mark.label(self.label.as_str());
             }
-            let snippet = Snippet::source(source.text.as_str())
+            let mut snippet = Snippet::source(source.text.as_str())
                 .line_start(source.first_line)
                 .path(source.name.as_str())
                 .annotation(mark);
+            if let Some((span, label)) = self.other.as_deref() {
+                snippet =
+                    snippet.annotation(AnnotationKind::Context.span(span.clone()).label(label.as_str()));
+            }
             group = group.element(snippet);
         }
         for help in &self.help {
@@ -115,6 +134,33 @@ pub struct InputError {
 }
 
 impl InputError {
+    /// Mistakes that are nowhere are in this argument, which names what can't be found or read.
+    pub fn of_argument(mut self, option: &str, text: &str) -> Self {
+        for diagnostic in self.diagnostics.iter_mut().filter(|diagnostic| diagnostic.place.is_none()) {
+            diagnostic.place = Some((Source::new(option, text), 0..text.len()));
+            diagnostic.label = "named here".into();
+        }
+        self
+    }
+
+    /// For programs: of each mistake its file, line and column (from 1), what is wrong, what was found there, and what
+    /// is expected.
+    pub fn json(&self) -> Value {
+        let one = |diagnostic: &Diagnostic| {
+            let at =
+                diagnostic.place.as_ref().map(|(source, span)| (source, source.line_and_column(span.start)));
+            json!({
+                "file": at.map(|(source, _)| source.name.as_str()),
+                "line": at.map(|(_, (line, _))| line),
+                "column": at.map(|(_, (_, column))| column),
+                "message": diagnostic.message,
+                "found": Some(diagnostic.label.trim_start_matches("found ")).filter(|label| !label.is_empty()),
+                "expected": Some(diagnostic.help.join("; ")).filter(|help| !help.is_empty()),
+            })
+        };
+        json!(self.diagnostics.iter().map(one).collect::<Vec<_>>())
+    }
+
     /// For a terminal: each mistake with the line it is in. `styled`: with ANSI colours.
     pub fn render(&self, styled: bool) -> String {
         let renderer = if styled { Renderer::styled() } else { Renderer::plain() };
@@ -142,6 +188,10 @@ impl fmt::Display for InputError {
             write!(f, "{}", d.message)?;
             if !d.label.is_empty() {
                 write!(f, " ({})", d.label)?;
+            }
+            if let (Some((source, _)), Some((span, label))) = (&d.place, d.other.as_deref()) {
+                let (line, column) = source.line_and_column(span.start);
+                write!(f, "; {label} at {line}:{column}")?;
             }
             for help in &d.help {
                 write!(f, "; {help}")?;

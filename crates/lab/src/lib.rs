@@ -9,6 +9,7 @@ pub mod compare;
 pub mod diagnostic;
 pub mod emulated;
 pub mod evidence;
+mod input;
 pub mod merit;
 pub mod paper;
 mod registries;

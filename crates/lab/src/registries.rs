@@ -1,7 +1,7 @@
 //! The algorithms that can be named, as one value that a caller may add to.
 
 use ropewalk_engine::congestion::{self, CongestionControl};
-use ropewalk_engine::registry::{Registry, SpecError};
+use ropewalk_engine::registry::{Registry, Spec, SpecError};
 use ropewalk_engine::scheduler::{self, Scheduler};
 
 /// Schedulers and congestion controls. Start from [`Registries::builtin`] and add your own.
@@ -19,8 +19,52 @@ impl Registries {
         Registries { schedulers: scheduler::builtin(), congestion: congestion::builtin() }
     }
 
-    /// What is wrong with a scheduler's name as `compare` takes it (`tcp` is plain TCP), if anything.
-    pub fn check_scheduler(&self, text: &str) -> Option<SpecError> {
-        if text == "tcp" || text.starts_with("tcp:") { None } else { self.schedulers.parse(text).err() }
+    /// What is wrong with a scheduler's name as `compare` takes it (`tcp` is plain TCP), if anything, over so many paths.
+    pub fn check_scheduler(&self, text: &str, paths: usize) -> Option<SpecError> {
+        if text == "tcp" || text.starts_with("tcp:") { None } else { self.scheduler(text, paths).err() }
+    }
+
+    /// A scheduler for so many paths.
+    ///
+    /// # Errors
+    /// As [`Registry::parse`]; also a parameter that names a path which isn't there.
+    pub fn scheduler(&self, text: &str, paths: usize) -> Result<Spec<dyn Scheduler>, SpecError> {
+        let spec = self.schedulers.parse(text)?;
+        // Its canonical text has every parameter that isn't the default.
+        let arguments =
+            spec.text.split_once('(').map_or("", |(_, arguments)| arguments.trim_end_matches(')'));
+        let named =
+            arguments.split(", ").find_map(|argument| argument.strip_prefix("path=")?.parse::<usize>().ok());
+        match named.filter(|path| *path >= paths) {
+            None => Ok(spec),
+            Some(path) => {
+                let start = text.find("path").unwrap_or(0);
+                let end = text[start..].find([',', ')']).map_or(text.len(), |length| start + length);
+                let allowed = match paths {
+                    1 => "only 0: there is one path".to_string(),
+                    _ => format!("0 to {}: there are {paths} paths", paths.saturating_sub(1)),
+                };
+                let message = format!("`{}`: there is no path {path}; allowed: {allowed}", spec.entry.name);
+                Err(SpecError { message, span: (start, end) })
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Registries;
+
+    #[test]
+    fn a_scheduler_names_only_paths_that_there_are() {
+        let registries = Registries::builtin();
+        for good in ["single", "single(path=1)", "single(path=-1)", "minrtt"] {
+            assert!(registries.scheduler(good, 2).is_ok(), "{good}");
+        }
+        let text = "single( path=5, penalise=off)";
+        let error = registries.scheduler(text, 2).unwrap_err();
+        assert!(error.message.contains("no path 5") && error.message.contains("0 to 1"), "{error}");
+        assert_eq!(&text[error.span.0..error.span.1], "path=5");
+        assert!(registries.check_scheduler("tcp:wifi", 2).is_none());
     }
 }

@@ -193,7 +193,7 @@ fn parse(text: &str, dimension: &Dimension) -> Result<f64, UnitError> {
         return Ok(0.0);
     }
     let Some(unit) = dimension.units.iter().find(|unit| unit.names.contains(&parts.unit)) else {
-        let known = dimension.units.iter().flat_map(|unit| unit.names.iter().copied());
+        let known = suggested(dimension);
         let found = text.trim();
         let (message, label) = if parts.unit.is_empty() {
             (format!("a {} needs a unit", dimension.name), format!("found `{found}`"))
@@ -300,7 +300,16 @@ fn whole(text: &str, value: f64, one: &str) -> Result<u64, UnitError> {
 
 /// All units of rates and of times.
 pub(crate) fn rates_and_times() -> impl Iterator<Item = &'static str> {
-    RATE.units.iter().chain(TIME.units).flat_map(|unit| unit.names.iter().copied())
+    suggested(&RATE).chain(suggested(&TIME))
+}
+
+/// The names that a slip may have meant: of those that differ in capitals alone, the first.
+fn suggested(dimension: &Dimension) -> impl Iterator<Item = &'static str> {
+    dimension.units.iter().flat_map(|unit| {
+        let names = unit.names;
+        let first = |at: usize| !names[..at].iter().any(|before| before.eq_ignore_ascii_case(names[at]));
+        (0..names.len()).filter(move |at| first(*at)).map(|at| names[at])
+    })
 }
 
 /// Whether this is a unit of time.
@@ -464,6 +473,7 @@ mod tests {
         let error = rate("50 Mbyte").unwrap_err();
         assert_eq!(error.span, 3..8);
         assert!(error.help.contains("MByte/s"), "{}", error.help);
+        assert!(rate("50 mbi/s").unwrap_err().help.starts_with("did you mean `Mbit/s`?"));
         assert_eq!(duration("20").unwrap_err().message, "a time needs a unit");
         assert_eq!(duration("-5 ms").unwrap_err().message, "a time can't be negative");
         assert_eq!(rate("-5 Mbit/s").unwrap_err().message, "a rate can't be negative");

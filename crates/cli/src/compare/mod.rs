@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use indicatif::{ProgressBar, ProgressStyle};
 use ropewalk_engine::registry::{Registry, Spec};
+use ropewalk_engine::scheduler::Scheduler;
 use ropewalk_lab::compare::{Comparison, Contender, Request, compare};
 use ropewalk_lab::diagnostic::{Diagnostic, Source};
 use ropewalk_lab::report::rope::{self, Budget};
@@ -26,6 +27,7 @@ use crate::{Failure, evidence, output};
   ropewalk compare
   ropewalk compare --path 'wifi: 50 Mbit/s, 20 ms +-5 ms, 0.5 %' --path 'lte: 20 Mbit/s, 60 ms, queue 400 packets'
   ropewalk compare --scenario satellite-lte --size '256 KiB' --size '4 MiB' --schedulers 'minrtt,blest,ecf(beta=0.5)'
+  ropewalk compare --path 'dsl: 1 Mbit/s, 30 ms, 2 %' --size '200 MiB' --runs 5 --limit '2 h'
   ropewalk compare --report report.html
   ropewalk compare --plot --size '1 MiB'
   ropewalk compare --world emulated --schedulers blest --size '1 MiB' --runs 3 --pcap run.pcapng   # one more run, watched
@@ -55,6 +57,10 @@ pub(crate) struct Options {
     /// First seed
     #[arg(long, default_value_t = 1, allow_negative_numbers = true, value_parser = seed)]
     seed: u64,
+    /// Longest that a run may take, in simulated time from the workload's start [default: the scenario's; without one 60 s,
+    /// or ten times the least that the links allow]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    limit: Option<String>,
     /// Threads [default: one per core]; the result doesn't depend on it
     #[arg(long, allow_negative_numbers = true, value_parser = clap::value_parser!(u16).range(1..=1024))]
     jobs: Option<u16>,
@@ -115,6 +121,49 @@ pub(crate) fn size_within(option: &str, text: &str, range: (u64, u64)) -> Result
         let source = Source::new(option, text);
         Diagnostic::new(error.message).at(&source, error.span).label(error.label).help(error.help).into()
     })
+}
+
+/// The scenario that `--scenario` names.
+pub(crate) fn load(registries: &Registries, name: &str) -> Result<scenario::Loaded, Failure> {
+    scenario::load(name, registries).map_err(|error| error.of_argument("--scenario", name).into())
+}
+
+/// A scheduler given on the command line, for so many paths.
+pub(crate) fn scheduler(
+    registries: &Registries,
+    option: &str,
+    text: &str,
+    paths: usize,
+) -> Result<Spec<dyn Scheduler>, Failure> {
+    registries.scheduler(text, paths).map_err(|error| {
+        let source = Source::new(option, text);
+        Diagnostic::new(error.message.clone()).at(&source, error.span.0..error.span.1).label("here").into()
+    })
+}
+
+/// A limit given on the command line, for these workloads.
+fn limit(text: &str, workloads: &[Workload]) -> Result<u64, Failure> {
+    let source = Source::new("--limit", text);
+    let found = units::duration(text).map_err(|error| {
+        Diagnostic::new(error.message).at(&source, error.span).label(error.label).help(error.help)
+    })?;
+    let wrong = |message: &str, help: String| {
+        Err(Diagnostic::new(message).at(&source, 0..text.len()).label("here").help(help).into())
+    };
+    if found == 0 {
+        return wrong("a limit must be more than 0", "as in `--limit '120 s'`".into());
+    }
+    let lasts = workloads.iter().filter_map(|workload| match workload {
+        Workload::Cbr { duration, .. } | Workload::Bulk { duration } => Some(*duration),
+        _ => None,
+    });
+    match lasts.max().filter(|duration| found < *duration) {
+        Some(duration) => wrong(
+            "the workload lasts longer than this limit",
+            format!("it lasts {}", units::write_duration(duration)),
+        ),
+        None => Ok(found),
+    }
 }
 
 fn seed(text: &str) -> Result<u64, String> {
@@ -292,26 +341,10 @@ fn watch(request: &Request, ends: emulated::Ends, options: &evidence::Options) -
 fn request(registries: &Registries, options: &Options) -> Result<Request, Failure> {
     let (mut scenario, experiment) = if options.paths.is_empty() {
         let name = options.scenario.as_deref().unwrap_or(scenario::DEFAULT);
-        let loaded = scenario::load(name, registries)?;
+        let loaded = load(registries, name)?;
         (loaded.scenario, loaded.experiment)
     } else {
-        let paths = options.paths.iter().map(|text| scenario::path(text)).collect::<Result<Vec<_>, _>>()?;
-        // The place is the one that is too many, or the second of its name.
-        let at = |index: usize, message: String, label: &str| {
-            let text = &options.paths[index];
-            let end = text.find(':').unwrap_or(text.len());
-            Diagnostic::new(message).at(&Source::new("--path", text.as_str()), 0..end).label(label)
-        };
-        let most = scenario::MOST_PATHS;
-        if paths.len() > most {
-            let message = format!("{} paths: at most {most} are allowed", paths.len());
-            return Err(at(most, message, &format!("this is path {}", most + 1)).into());
-        }
-        if let Some((index, twice)) =
-            paths.iter().enumerate().find(|(i, p)| paths[..*i].iter().any(|q| q.name == p.name))
-        {
-            return Err(at(index, format!("there are two paths `{}`", twice.name), "the second").into());
-        }
+        let paths = scenario::paths(&options.paths)?;
         (scenario::default_around(paths), scenario::Experiment::default())
     };
     if let Some(direction) = &options.direction {
@@ -325,6 +358,7 @@ fn request(registries: &Registries, options: &Options) -> Result<Request, Failur
             end.autotune = false;
         }
     }
+    let experiment_limit = experiment.limit;
     let mut sizes = Vec::new();
     for text in options.size.iter().flat_map(|text| text.split(',')) {
         sizes.push(size("--size", text)?);
@@ -358,7 +392,7 @@ fn request(registries: &Registries, options: &Options) -> Result<Request, Failur
     };
     let mut contenders = Vec::new();
     for name in chosen.iter().filter(|name| *name != "tcp") {
-        let scheduler = algorithm(&registries.schedulers, "--schedulers", name)?;
+        let scheduler = scheduler(registries, "--schedulers", name, scenario.paths.len())?;
         contenders.push(Contender { label: scheduler.text.clone(), scheduler, mode: Mode::Multipath });
     }
     if !contenders.iter().any(|contender| contender.label == "linux")
@@ -375,7 +409,13 @@ fn request(registries: &Registries, options: &Options) -> Result<Request, Failur
     let jobs =
         options.jobs.map_or_else(|| std::thread::available_parallelism().map_or(1, usize::from), usize::from);
     let runs = options.runs.or(experiment.runs).unwrap_or(30);
-    Ok(Request { scenario, workloads, contenders, congestion, runs, seed: options.seed, jobs })
+    let mut request = Request { scenario, workloads, contenders, congestion, runs, seed: options.seed, jobs };
+    request.scenario.limit = match &options.limit {
+        Some(text) => limit(text, &request.workloads)?,
+        None if experiment_limit.is_some() => request.scenario.limit,
+        None => request.ample_limit(),
+    };
+    Ok(request)
 }
 
 #[cfg(test)]

@@ -126,18 +126,18 @@ fn legend(comparison: &Comparison) -> String {
     if versus().any(
         |versus| matches!(versus, Versus::Ratio { finding: Finding::Alike, ratio } if ratio.ratio != 1.0),
     ) {
-        lines.push(
-            "nothing is random here: without an interval the runs are alike, and differences are of one course of events"
-                .into(),
-        );
+        let why = if comparison.random { "chance made no difference" } else { "nothing is random" };
+        lines.push(format!(
+            "{why} where there is no interval: the runs are alike, and differences are of one course of events"
+        ));
     }
     if comparison.real_time.is_some() && rows().any(|row| row.label == emulated::KERNEL) {
         lines.push("kernel: the Linux kernel's own Multipath TCP sends".into());
     }
     if rows().any(|row| row.unfinished() > 0) {
         lines.push(format!(
-            ">  runs that didn't finish count as the limit of {:.0} s; they are in no ratio",
-            comparison.limit
+            ">  runs that didn't finish count as the limit of {} (`--limit`); they are in no ratio",
+            comparison.limit_text()
         ));
     }
     if versus().any(|versus| matches!(versus, Versus::Unfinished { own: 0, .. })) {
@@ -204,7 +204,7 @@ fn section(ranking: &Ranking, limit: f64) -> String {
 /// A row for each run. `seconds` is the workload's measure, empty where the run didn't finish.
 pub(super) fn csv(comparison: &Comparison) -> String {
     let mut text = String::from(
-        "scenario,workload,scheduler,run,seed,outcome,seconds,bound_s,bound_window_s,repeated_bytes,retransmitted_segments,timeouts\n",
+        "scenario,workload,scheduler,run,seed,outcome,seconds,bound_s,bound_window_s,repeated_bytes,retransmitted_segments,timeouts,scheduler_duplicated_bytes,opportunistic_bytes,reinjected_bytes,goodput_bit_per_s\n",
     );
     let quote = |field: &str| format!("\"{}\"", field.replace('"', "\"\""));
     let number = |value: Option<f64>| value.map_or(String::new(), |value| value.to_string());
@@ -229,6 +229,10 @@ pub(super) fn csv(comparison: &Comparison) -> String {
                     run.repeated.to_string(),
                     run.retransmissions.to_string(),
                     run.timeouts.to_string(),
+                    run.repeats.duplicated.to_string(),
+                    run.repeats.opportunistic.to_string(),
+                    run.repeats.reinjected.to_string(),
+                    format!("{:.0}", run.goodput),
                 ];
                 text += &(fields.join(",") + "\n");
             }

@@ -11,15 +11,15 @@ use ropewalk_engine::congestion::CongestionControl;
 use ropewalk_engine::registry::Spec;
 use ropewalk_engine::scheduler::Scheduler;
 use ropewalk_link::{ChangeAction, LinkSpec, Loss, Rate};
-use ropewalk_sim::{Mode, Recording, RunResult, RunSpec, Scenario, Traffic, Workload};
+use ropewalk_sim::{Mode, Outcome, Recording, RunResult, RunSpec, Scenario, Traffic, Workload};
 
-pub use rank::{PathPart, Ranking, Row, Run};
+pub use rank::{PathPart, Ranking, Repeats, Row, Run};
 pub use verdict::verdict;
 pub use versus::{FEW, Finding, Versus};
 
 use crate::emulated::RealTime;
-use crate::scenario;
 use crate::units::Nanos;
+use crate::{bound, scenario};
 
 /// One that is compared.
 #[derive(Clone, Debug)]
@@ -79,6 +79,31 @@ impl Request {
         self.run_of(self.scenario_with(&self.workloads[workload]), number, who)
     }
 
+    /// A limit within which every healthy run ends: the scenario's, and ten times the least that the links of any
+    /// contender allow where that is more; a day at most.
+    pub fn ample_limit(&self) -> Nanos {
+        const SECOND: Nanos = 1_000_000_000;
+        let mut limit = self.scenario.limit;
+        for (place, workload) in self.workloads.iter().enumerate() {
+            let times = match workload {
+                Workload::Flow { .. } | Workload::Flows { .. } | Workload::Web { .. } => 1.0,
+                Workload::RequestResponse { count, .. } => f64::from(*count),
+                // These last as long as they say.
+                Workload::Cbr { .. } | Workload::Bulk { .. } => continue,
+            };
+            for who in 0..self.contenders.len() {
+                let Some(bound) = bound::of(&self.run_spec(place, 0, who)) else { continue };
+                let ample = libm::ceil(10.0 * times * bound.window);
+                if ample < 86_400.0 {
+                    limit = limit.max(ample as Nanos * SECOND);
+                } else {
+                    limit = limit.max(86_400 * SECOND);
+                }
+            }
+        }
+        limit
+    }
+
     /// The place of the workload that a ranking is about.
     pub fn workload_of(&self, ranking: &Ranking) -> Option<usize> {
         let same = |workload: &Workload| rank::describe(workload) == (ranking.title.clone(), ranking.bytes);
@@ -105,6 +130,35 @@ pub struct Comparison {
     pub limit: f64,
     /// With real packets: where; `None` in the simulator.
     pub real_time: Option<RealTime>,
+    /// Whether the scenario draws anything at random.
+    pub random: bool,
+}
+
+impl Comparison {
+    /// The limit, for people.
+    pub fn limit_text(&self) -> String {
+        lasting(self.limit)
+    }
+
+    /// What it means that runs are alike.
+    pub fn alike(&self) -> &'static str {
+        if self.random {
+            "chance makes no difference in these runs, which are all alike"
+        } else {
+            "nothing is random here"
+        }
+    }
+
+    /// Whether a run ended at the limit.
+    pub fn is_cut_short(&self) -> bool {
+        let runs = || self.rankings.iter().flat_map(|ranking| &ranking.rows).flat_map(|row| &row.each);
+        runs().any(|run| run.outcome == Outcome::TimeLimit)
+    }
+}
+
+/// Seconds, for people: `60 s`.
+pub(crate) fn lasting(seconds: f64) -> String {
+    crate::units::write_duration((seconds * 1e9).round() as Nanos)
 }
 
 /// Whether nothing in the scenario is drawn at random.
@@ -221,6 +275,7 @@ pub fn compare(
         interrupted,
         limit: request.scenario.limit as f64 / 1e9,
         real_time: None,
+        random: is_random(&request.scenario),
     }
 }
 

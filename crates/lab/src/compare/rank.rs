@@ -23,6 +23,17 @@ pub struct PathPart {
     pub queue_delay_max: f64,
 }
 
+/// Payload bytes sent a second time, by what repeated them.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct Repeats {
+    /// The scheduler, by its design.
+    pub duplicated: f64,
+    /// Opportunistic retransmission.
+    pub opportunistic: f64,
+    /// The connection: after a timeout, a failure, a close.
+    pub reinjected: f64,
+}
+
 /// What is kept of one run.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Run {
@@ -34,6 +45,10 @@ pub struct Run {
     pub outcome: Outcome,
     /// Bytes repeated (scheduler, opportunistic retransmission, reinjection).
     pub repeated: u64,
+    /// The same, by what repeated them.
+    pub repeats: Repeats,
+    /// Payload delivered over the time that it took, bits per second; of a run that didn't finish, until its end.
+    pub goodput: f64,
     /// Segments retransmitted.
     pub retransmissions: u64,
     /// Timeouts.
@@ -62,6 +77,12 @@ impl Run {
             seed: spec.seed,
             seconds: merit::of(&spec.scenario.workload, &result),
             repeated: result.duplicated_bytes + result.opportunistic_bytes + result.reinjected_bytes,
+            repeats: Repeats {
+                duplicated: result.duplicated_bytes as f64,
+                opportunistic: result.opportunistic_bytes as f64,
+                reinjected: result.reinjected_bytes as f64,
+            },
+            goodput: result.delivered_bytes as f64 * 8e9 / (result.duration as f64).max(1.0),
             retransmissions: result.retransmissions,
             timeouts: result.timeouts,
             bound: bound::of(spec),
@@ -105,6 +126,10 @@ pub struct Row {
     pub ties_with_best: bool,
     /// Mean bytes repeated (scheduler, opportunistic retransmission, reinjection).
     pub duplicated: f64,
+    /// The same, by what repeated them.
+    pub repeats: Repeats,
+    /// Mean goodput, bits per second.
+    pub goodput: f64,
     /// Mean segments retransmitted.
     pub retransmissions: f64,
     /// Mean timeouts.
@@ -145,6 +170,12 @@ impl Row {
             versus_tcp: None,
             ties_with_best: false,
             duplicated: average(|run| run.repeated as f64),
+            repeats: Repeats {
+                duplicated: average(|run| run.repeats.duplicated),
+                opportunistic: average(|run| run.repeats.opportunistic),
+                reinjected: average(|run| run.repeats.reinjected),
+            },
+            goodput: average(|run| run.goodput),
             retransmissions: average(|run| run.retransmissions as f64),
             timeouts: average(|run| run.timeouts as f64),
             bound: bounds.map(|bounds| {
@@ -174,7 +205,7 @@ impl Row {
         let mut reasons: BTreeMap<String, u32> = BTreeMap::new();
         for run in self.each.iter().filter(|run| run.seconds.is_none()) {
             let reason = match &run.outcome {
-                Outcome::TimeLimit => format!("didn't finish within {limit:.0} s"),
+                Outcome::TimeLimit => format!("didn't finish within {}", super::lasting(limit)),
                 Outcome::Failed(reason) => format!("failed: {reason}"),
                 Outcome::Complete => "delivered nothing".into(),
             };

@@ -50,7 +50,10 @@ pub fn verdict(comparison: &Comparison) -> String {
         text += &format!("; a tie with {}{more}", shown.join(", "));
     }
     if alike {
-        text += "; nothing is random here, so these are differences of one course of events";
+        text += &format!("; {}, so these are differences of one course of events", comparison.alike());
+    }
+    if comparison.is_cut_short() {
+        text += &format!("; what took longer than {} was ended there (`--limit`)", comparison.limit_text());
     }
     text + "."
 }
@@ -68,14 +71,15 @@ fn nothing(comparison: &Comparison) -> String {
             _ => None,
         })
         .collect();
+    let limit = comparison.limit_text();
     match reasons.first() {
         Some(reason) if runs().all(|run| matches!(run.outcome, Outcome::Failed(_))) => {
             format!("Every run failed: {reason}.")
         }
         Some(reason) => {
-            format!("Nothing finished within {:.0} s; some runs failed: {reason}.", comparison.limit)
+            format!("Nothing finished within {limit} (`--limit` allows more); some runs failed: {reason}.")
         }
-        None => format!("Nothing finished within {:.0} s.", comparison.limit),
+        None => format!("Nothing finished within {limit} (`--limit` allows more)."),
     }
 }
 

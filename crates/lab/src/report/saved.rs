@@ -5,7 +5,8 @@ use std::path::Path;
 use serde_json::Value;
 
 use super::FORMAT;
-use crate::diagnostic::{Diagnostic, Source, system_reason};
+use crate::diagnostic::{Diagnostic, Source};
+use crate::{input, scenario};
 
 /// Largest saved run, bytes.
 const LARGEST: u64 = 1 << 30;
@@ -16,15 +17,9 @@ const LARGEST: u64 = 1 << 30;
 /// A file that can't be read, is no JSON, or is no run of this version.
 pub fn read(path: &Path) -> Result<Value, Diagnostic> {
     let name = path.display().to_string();
-    let failure = |error: std::io::Error| {
-        Diagnostic::new(format!("can't read the run `{name}`: {}", system_reason(&error)))
-    };
-    let length = std::fs::metadata(path).map_err(failure)?.len();
-    if length > LARGEST {
-        return Err(Diagnostic::new(format!("{name}: {length} bytes; a saved run has at most {LARGEST}")));
-    }
-    let text = std::fs::read_to_string(path).map_err(failure)?;
-    parse(&name, &text)
+    let bytes = input::read(path, LARGEST)
+        .map_err(|reason| Diagnostic::new(format!("can't read the run `{name}`: {reason}")))?;
+    parse(&name, &scenario::text(&name, bytes)?)
 }
 
 /// Parses a saved run; `name` is for messages.

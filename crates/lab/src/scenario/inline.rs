@@ -4,6 +4,7 @@
 //! it; half of it each way), a loss; and, by keyword, `up RATE`, `down RATE`, `queue LIMIT`, `jitter SHAPE`,
 //! `overtaking`, `trace FILE`, `mtu BYTES`, `backup`.
 
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -11,12 +12,73 @@ use ropewalk_link::Rate;
 use ropewalk_sim::{Direction, EndSpec, PathSpec, Scenario, Workload};
 
 use super::draft::LinkDraft;
-use super::links::MTU_RANGE;
+use super::links::{MOST_PATHS, MTU_RANGE};
 use super::{phrase, trace};
 use crate::diagnostic::{Diagnostic, Source, nearest};
 use crate::units::{self, UnitError};
 
 const KEYWORDS: &[&str] = &["up", "down", "queue", "jitter", "overtaking", "trace", "mtu", "backup"];
+
+/// What stands before a spread.
+const SPREAD: [&str; 3] = ["+-", "+/-", "\u{b1}"];
+
+/// What of a path a clause says; each is said once.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Said {
+    Rate,
+    RoundTrip,
+    Loss,
+    Keyword(&'static str),
+}
+
+impl Said {
+    fn name(self) -> String {
+        match self {
+            Said::Rate => "a rate".into(),
+            Said::RoundTrip => "a round-trip time".into(),
+            Said::Loss => "a loss".into(),
+            Said::Keyword(word) => format!("`{word}`"),
+        }
+    }
+
+    fn of(clause: &str) -> Option<Said> {
+        let word = clause.split(char::is_whitespace).next().unwrap_or_default();
+        let has_spread = SPREAD.iter().any(|sign| clause.contains(sign));
+        if let Some(keyword) = KEYWORDS.iter().find(|known| **known == word) {
+            Some(Said::Keyword(keyword))
+        } else if clause.contains('%') && !has_spread || clause == "none" {
+            Some(Said::Loss)
+        } else if clause.contains("bit/s") || clause.contains("bps") || clause == "unlimited" {
+            Some(Said::Rate)
+        } else {
+            clause
+                .starts_with(|c: char| c.is_ascii_digit() || c == '.' || c == '-')
+                .then_some(Said::RoundTrip)
+        }
+    }
+}
+
+/// The paths of a command line: as many as may be, each with its own name.
+///
+/// # Errors
+/// As [`path`]; the place is in the one that is too many, or the second of its name.
+pub fn paths(texts: &[String]) -> Result<Vec<PathSpec>, Diagnostic> {
+    let found = texts.iter().map(|text| path(text)).collect::<Result<Vec<_>, _>>()?;
+    let at = |index: usize, message: String, label: &str| {
+        let text = &texts[index];
+        let end = text.find(':').unwrap_or(text.len());
+        Diagnostic::new(message).at(&Source::new("--path", text.as_str()), 0..end).label(label)
+    };
+    if found.len() > MOST_PATHS {
+        let message = format!("{} paths: at most {MOST_PATHS} are allowed", found.len());
+        return Err(at(MOST_PATHS, message, &format!("this is path {}", MOST_PATHS + 1)));
+    }
+    let twice = (0..found.len()).find(|at| found[..*at].iter().any(|before| before.name == found[*at].name));
+    match twice {
+        Some(index) => Err(at(index, format!("there are two paths `{}`", found[index].name), "the second")),
+        None => Ok(found),
+    }
+}
 
 /// Parses one `--path`.
 ///
@@ -27,93 +89,139 @@ pub fn path(text: &str) -> Result<PathSpec, Diagnostic> {
     let wrong = |start: usize, part: &str, message: String, help: &str| {
         Diagnostic::new(message).at(&source, start..start + part.len()).label("here").help(help)
     };
+    let example = "as in `wifi: 50 Mbit/s, 20 ms`";
     let Some((name, rest)) = text.split_once(':') else {
-        return Err(wrong(
-            0,
-            text,
-            "a path needs a name and a colon".into(),
-            "as in `wifi: 50 Mbit/s, 20 ms`",
-        ));
+        return Err(wrong(0, text, "a path needs a name and a colon".into(), example));
     };
     let name = name.trim();
     if let Some(reason) = phrase::bad_name(name) {
         return Err(wrong(0, name, format!("the name `{name}` can't be used"), reason));
     }
-    let mut both = LinkDraft::default();
-    let (mut up, mut down) = (LinkDraft::default(), LinkDraft::default());
-    let (mut mtu, mut backup) = (1500, false);
+    let mut path = Drafts { mtu: 1500, ..Drafts::default() };
+    let mut said: Vec<(Said, Range<usize>)> = Vec::new();
     let mut start = text.len() - rest.len();
     for clause in rest.split(',') {
         let at = start + (clause.len() - clause.trim_start().len());
         start += clause.len() + 1;
         let clause = clause.trim();
-        let place = |error: UnitError| unit(&source, at, error);
-        let (keyword, value) = clause.split_once(char::is_whitespace).unwrap_or((clause, ""));
-        let value_at = at + (clause.len() - value.trim_start().len());
-        let value = value.trim();
-        let place_value = |error: UnitError| unit(&source, value_at, error);
-        match keyword {
-            "up" => up.rate = Some(Rate::Constant(phrase::rate(value).map_err(place_value)?)),
-            "down" => down.rate = Some(Rate::Constant(phrase::rate(value).map_err(place_value)?)),
-            "queue" => both.queue = Some(phrase::queue(value).map_err(place_value)?),
-            "trace" if value.is_empty() => {
-                return Err(wrong(at, clause, "`trace` needs a file".into(), "as in `trace lte.down`"));
-            }
-            "trace" => {
-                let read = trace::read(Path::new(value));
-                // A bad line is shown where it stands, a file that can't be read where it is named.
-                let found = read.map_err(|error| match error.place {
-                    Some(_) => error,
-                    None => error.at(&source, value_at..value_at + value.len()).label("named here"),
-                });
-                both.rate = Some(Rate::Trace(found?));
-            }
-            "overtaking" => both.overtaking = Some(true),
-            "backup" => backup = true,
-            "mtu" => mtu = units::bytes_within(value, MTU_RANGE).map_err(place_value)? as u32,
-            "jitter" => match phrase::JITTER_SHAPES.iter().find(|(word, _)| *word == value) {
-                Some((_, shape)) => both.shape = Some(*shape),
-                None => {
-                    let allowed = "allowed: uniform, normal, pareto";
-                    return Err(wrong(value_at, value, format!("`{value}` is no shape of jitter"), allowed));
-                }
-            },
-            _ if clause.is_empty() => {
-                return Err(wrong(at.saturating_sub(1), ",", "an empty clause".into(), ""));
-            }
-            _ if clause.contains('%') => both.loss = Some(phrase::loss(clause).map_err(place)?),
-            _ if clause.contains("bit/s") || clause.contains("bps") || clause == "unlimited" => {
-                both.rate = Some(Rate::Constant(phrase::rate(clause).map_err(place)?));
-            }
-            _ if clause.starts_with(|c: char| c.is_ascii_digit() || c == '.' || c == '-') => {
-                rate_or_time(clause).map_err(place)?;
-                let (rtt, spread) = units::duration_with_spread(clause).map_err(place)?;
-                both.delay = Some(rtt / 2);
-                both.spread = spread.map(|spread| spread / 2);
-            }
-            _ => {
-                let help = match nearest(keyword, KEYWORDS.iter().copied()) {
-                    Some(near) => format!("did you mean `{near}`?"),
-                    None => format!("allowed: a rate, a round-trip time, a loss, {}", KEYWORDS.join(", ")),
-                };
-                return Err(wrong(at, clause, format!("`{clause}` is not understood"), &help));
-            }
+        if clause.is_empty() {
+            return Err(wrong(at.saturating_sub(1), ",", "an empty clause".into(), ""));
+        }
+        let Some(what) = Said::of(clause) else {
+            let keyword = clause.split(char::is_whitespace).next().unwrap_or_default();
+            let help = match nearest(keyword, KEYWORDS.iter().copied()) {
+                Some(near) => format!("did you mean `{near}`?"),
+                None => format!("allowed: a rate, a round-trip time, a loss, {}", KEYWORDS.join(", ")),
+            };
+            return Err(wrong(at, clause, format!("`{clause}` is not understood"), &help));
+        };
+        path.take(what, clause, at, &source)?;
+        let second = |message: String, help: &str, first: &Range<usize>| {
+            let second = wrong(at, clause, message, help).label("the second");
+            Err(second.other(first.clone(), "the first is here"))
+        };
+        if let Some((_, first)) = said.iter().find(|(before, _)| *before == what) {
+            return second(format!("{} is given twice", what.name()), "each thing is said once", first);
+        }
+        let rates = [Said::Rate, Said::Keyword("trace")];
+        if rates.contains(&what)
+            && let Some((other, first)) = said.iter().find(|(before, _)| rates.contains(before))
+        {
+            let message = format!("{} and {}: a link has one or the other", other.name(), what.name());
+            return second(message, "for another rate in one direction: `trace FILE, up RATE`", first);
+        }
+        said.push((what, at..at + clause.len()));
+    }
+    for word in ["jitter", "overtaking"] {
+        let found = said.iter().find(|(said, _)| *said == Said::Keyword(word));
+        if let Some((_, span)) = found.filter(|_| path.both.spread.is_none()) {
+            let clause = &text[span.clone()];
+            let help = format!("give the round-trip time a spread: `20 ms +-5 ms, {clause}`");
+            let message = format!("`{word}` says how round-trip times spread, and these don't");
+            return Err(wrong(span.start, clause, message, &help));
         }
     }
-    let (up, down) = (up.or(&both), down.or(&both));
-    if up.rate.is_none() || down.rate.is_none() {
-        return Err(wrong(0, text, format!("path `{name}` has no rate"), "as in `wifi: 50 Mbit/s, 20 ms`"));
+    path.finish(name).map_err(|missing| wrong(0, text, format!("path `{name}` has no {missing}"), example))
+}
+
+/// What the clauses have said so far.
+#[derive(Default)]
+struct Drafts {
+    both: LinkDraft,
+    up: LinkDraft,
+    down: LinkDraft,
+    mtu: u32,
+    backup: bool,
+}
+
+impl Drafts {
+    fn take(&mut self, what: Said, clause: &str, at: usize, source: &Arc<Source>) -> Result<(), Diagnostic> {
+        let place = |error: UnitError| unit(source, at, error);
+        let value = clause.split_once(char::is_whitespace).map_or("", |(_, value)| value.trim());
+        let value_at = at + clause.len() - value.len();
+        let place_value = |error: UnitError| unit(source, value_at, error);
+        let wrong_value = |message: String, help: &str| {
+            let span = if value.is_empty() { at } else { value_at }..at + clause.len();
+            Diagnostic::new(message).at(source, span).label("here").help(help)
+        };
+        match what {
+            Said::Rate => self.both.rate = Some(Rate::Constant(phrase::rate(clause).map_err(place)?)),
+            Said::Loss => self.both.loss = Some(phrase::loss(clause).map_err(place)?),
+            Said::RoundTrip => {
+                rate_or_time(clause).map_err(place)?;
+                let (rtt, spread) = units::duration_with_spread(clause).map_err(place)?;
+                self.both.delay = Some(rtt / 2);
+                self.both.spread = spread.map(|spread| spread / 2);
+            }
+            Said::Keyword("up") => {
+                self.up.rate = Some(Rate::Constant(phrase::rate(value).map_err(place_value)?));
+            }
+            Said::Keyword("down") => {
+                self.down.rate = Some(Rate::Constant(phrase::rate(value).map_err(place_value)?));
+            }
+            Said::Keyword("queue") => self.both.queue = Some(phrase::queue(value).map_err(place_value)?),
+            Said::Keyword("mtu") => {
+                self.mtu = units::bytes_within(value, MTU_RANGE).map_err(place_value)? as u32;
+            }
+            Said::Keyword("trace") if value.is_empty() => {
+                return Err(wrong_value("`trace` needs a file".into(), "as in `trace lte.down`"));
+            }
+            Said::Keyword("trace") => {
+                // A bad line is shown where it stands, a file that can't be read where it is named.
+                let found = trace::read(Path::new(value)).map_err(|error| match error.place {
+                    Some(_) => error,
+                    None => error.at(source, value_at..at + clause.len()).label("named here"),
+                });
+                self.both.rate = Some(Rate::Trace(found?));
+            }
+            Said::Keyword("jitter") => match phrase::JITTER_SHAPES.iter().find(|(word, _)| *word == value) {
+                Some((_, shape)) => self.both.shape = Some(*shape),
+                None => {
+                    let allowed = "allowed: uniform, normal, pareto";
+                    return Err(wrong_value(format!("`{value}` is no shape of jitter"), allowed));
+                }
+            },
+            Said::Keyword(word) if !value.is_empty() => {
+                let help = format!("write `{word}` alone, or leave it out");
+                return Err(wrong_value(format!("`{word}` takes no value"), &help));
+            }
+            Said::Keyword("backup") => self.backup = true,
+            Said::Keyword(_) => self.both.overtaking = Some(true),
+        }
+        Ok(())
     }
-    let Some(delay) = both.delay else {
-        return Err(wrong(
-            0,
-            text,
-            format!("path `{name}` has no round-trip time"),
-            "as in `wifi: 50 Mbit/s, 20 ms`",
-        ));
-    };
-    let (up, down) = (up.finish(2 * delay, mtu), down.finish(2 * delay, mtu));
-    Ok(PathSpec { name: name.to_string(), up, down, mtu, backup, bottleneck: None })
+
+    /// The path, or what it misses.
+    fn finish(self, name: &str) -> Result<PathSpec, &'static str> {
+        let Drafts { both, up, down, mtu, backup } = self;
+        let (up, down) = (up.or(&both), down.or(&both));
+        if up.rate.is_none() || down.rate.is_none() {
+            return Err("rate");
+        }
+        let delay = both.delay.ok_or("round-trip time")?;
+        let (up, down) = (up.finish(2 * delay, mtu), down.finish(2 * delay, mtu));
+        Ok(PathSpec { name: name.to_string(), up, down, mtu, backup, bottleneck: None })
+    }
 }
 
 /// Whether a number's unit is one that a clause may have; a rate with a known unit isn't asked about.
@@ -194,9 +302,47 @@ mod tests {
             ("wifi: 20 ms, trace", "`trace` needs a file"),
             ("wifi: 20 ms, trace /nowhere/t.down", "no such file"),
             (": 50 Mbit/s, 20 ms", "can't be used"),
+            ("wifi: 50 Mbit/s, 20 ms, backup false", "`backup` takes no value"),
+            ("wifi: 50 Mbit/s, 20 ms +-5 ms, overtaking nonsense here", "`overtaking` takes no value"),
+            ("wifi: 50 Mbit/s, 20 ms, 60 Mbit/s", "a rate is given twice"),
+            ("wifi: 50 Mbit/s, 20 ms, 30 ms", "a round-trip time is given twice"),
+            ("wifi: 50 Mbit/s, 20 ms, 1 %, 2 %", "a loss is given twice"),
+            ("wifi: 50 Mbit/s, 20 ms, queue codel, queue 5 packets", "`queue` is given twice"),
+            ("wifi: 50 Mbit/s, 20 ms, mtu 1400 B, mtu 1500 B", "`mtu` is given twice"),
+            ("wifi: 50 Mbit/s, 20 ms, down 5 Mbit/s, down 6 Mbit/s", "`down` is given twice"),
+            ("wifi: 50 Mbit/s, 20 ms, backup, backup", "`backup` is given twice"),
+            ("wifi: 50 Mbit/s, 20 ms, jitter pareto", "`jitter` says how round-trip times spread"),
+            ("wifi: 50 Mbit/s, 20 ms, overtaking", "`overtaking` says how"),
+            ("wifi: 50 Mbit/s, 20 ms +-50 %", "`%` is not a unit of time"),
+            ("wifi: 50 Mbit/s, 20 ms, none of this", "is not understood"),
         ] {
             let error = path(text).unwrap_err();
             assert!(error.message.contains(message) && error.place.is_some(), "{text}: {error:?}");
         }
+    }
+
+    #[test]
+    fn what_is_given_twice_shows_the_first() {
+        let text = "wifi: 50 Mbit/s, 20 ms, 1 %, 2 %";
+        let error = path(text).unwrap_err();
+        let (_, second) = error.place.clone().unwrap();
+        let (first, label) = *error.other.clone().unwrap();
+        assert_eq!((&text[second], &text[first], label.as_str()), ("2 %", "1 %", "the first is here"));
+        let drawn = crate::diagnostic::InputError::from(error).render(false);
+        assert!(drawn.contains("the first is here") && drawn.contains("the second"), "{drawn}");
+        let folder = tempfile::tempdir().unwrap();
+        let trace = folder.path().join("t.down");
+        std::fs::write(&trace, "1\n5\n").unwrap();
+        let both = path(&format!("wifi: 50 Mbit/s, 20 ms, trace {}", trace.display())).unwrap_err();
+        assert!(both.message.contains("one or the other") && both.other.is_some(), "{both:?}");
+        // A rate for one direction beside a trace is no contradiction.
+        path(&format!("wifi: 20 ms, trace {}, up 5 Mbit/s", trace.display())).unwrap();
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_trace_has_an_end() {
+        let error = path("wifi: 20 ms, trace /dev/zero").unwrap_err();
+        assert!(error.message.contains("a regular file") && error.label == "named here", "{error:?}");
     }
 }

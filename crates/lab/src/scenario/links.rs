@@ -1,5 +1,6 @@
 //! Paths, bottlenecks and their links, out of a scenario file.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use ropewalk_link::{Change, ChangeAction, LinkSpec, Loss, Rate, RateTrace};
@@ -118,14 +119,23 @@ impl Reader {
                 both.spread = spread.map(|spread| spread / 2);
             }
         }
-        let mut direction = |key| {
-            let own = match table.get(key).and_then(|value| self.table(&LINK, value)) {
-                Some(own) => self.link(&own),
-                None => LinkDraft::default(),
-            };
-            own.or(&both)
+        let mut direction = |key| match table.get(key).and_then(|value| self.table(&LINK, value)) {
+            Some(own) => (self.link(&own).or(&both), shaping(&own)),
+            None => (LinkDraft::default().or(&both), None),
         };
-        let (up, down) = (direction("up"), direction("down"));
+        let ((up, shapes_up), (down, shapes_down)) = (direction("up"), direction("down"));
+        let either = up.spread.or(down.spread);
+        for (found, spread) in [(shaping(table), either), (shapes_up, up.spread), (shapes_down, down.spread)]
+        {
+            if let Some((key, place)) = found.filter(|_| spread.is_none() && self.errors.len() == before) {
+                self.wrong(
+                    place,
+                    format!("`{key}` says how delays spread, and these don't"),
+                    "here",
+                    "give the delay a spread: \"20 ms +-5 ms\"",
+                );
+            }
+        }
         // A mistake in a value isn't also a missing value.
         if self.errors.len() == before {
             let complete = up.rate.is_some() && down.rate.is_some();
@@ -149,6 +159,23 @@ impl Reader {
         }
         let rtt = up.delay.unwrap_or(0) + down.delay.unwrap_or(0);
         (up.finish(rtt, mtu), down.finish(rtt, mtu))
+    }
+
+    /// Bottlenecks that no path runs through: a slip, since they change nothing.
+    pub fn unused(&mut self, file: &Table<'_>, bottlenecks: &[Bottleneck], paths: &[PathSpec]) {
+        let values = self.array(file, "bottleneck");
+        for (index, (bottleneck, value)) in bottlenecks.iter().zip(values).enumerate() {
+            if paths.iter().any(|path| path.bottleneck == Some(index)) {
+                continue;
+            }
+            let name = value.get_ref().as_table().and_then(|table| table.get("name"));
+            self.wrong(
+                name.map_or(value.span(), |name| name.span()),
+                format!("no path runs through the bottleneck `{}`", bottleneck.name),
+                "this one",
+                format!("in a `[[path]]`: bottleneck = \"{}\"", bottleneck.name),
+            );
+        }
     }
 
     /// What a table says of a link.
@@ -324,6 +351,15 @@ impl Reader {
         };
         Some(Change { at, action })
     }
+}
+
+/// The key, with its place, by which a table says how delays spread.
+fn shaping(table: &Table<'_>) -> Option<(&'static str, Range<usize>)> {
+    let says = |key| match key {
+        "overtaking" => table.get(key).is_some_and(|value| value.get_ref().as_bool() == Some(true)),
+        _ => table.get(key).is_some(),
+    };
+    ["jitter-shape", "overtaking"].into_iter().find(|key| says(*key)).map(|key| (key, table.place(key)))
 }
 
 /// "did you mean ...?" and the list of what there is.

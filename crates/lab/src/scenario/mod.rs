@@ -14,6 +14,7 @@ pub(crate) mod shape;
 mod trace;
 mod traffic;
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -24,15 +25,17 @@ use toml::de::DeTable;
 
 pub use builtin::{BuiltIn, DEFAULT, builtins};
 pub(crate) use draft::mean_rate;
-pub use inline::{default_around, path};
+pub use inline::{default_around, path, paths};
 pub use links::MOST_PATHS;
 pub use phrase::bad_name;
 pub use schema::schema;
-pub(crate) use trace::parse as parse_trace;
+pub(crate) use trace::{parse as parse_trace, text};
 pub use traffic::BUFFER_RANGE;
 
 use crate::Registries;
-use crate::diagnostic::{Diagnostic, InputError, Source, did_you_mean, system_reason};
+use crate::diagnostic::{Diagnostic, InputError, Source, did_you_mean};
+use crate::input;
+use crate::units::Nanos;
 use read::Reader;
 
 /// A scenario, and what `compare` does with it by default.
@@ -57,6 +60,8 @@ pub struct Experiment {
     pub schedulers: Vec<String>,
     /// Seeded runs of each.
     pub runs: Option<u32>,
+    /// The limit that the file sets; none: the default, which may be too short for what `compare` is asked for.
+    pub limit: Option<Nanos>,
 }
 
 /// What is wrong with an algorithm's name, if anything.
@@ -68,8 +73,8 @@ pub(crate) struct Names<'a> {
     scheduler: Check<'a>,
 }
 
-/// Largest scenario file, bytes.
-const LARGEST_FILE: u64 = 16 << 20;
+/// Largest file of a scenario or a sweep, bytes.
+pub(crate) const LARGEST_FILE: u64 = 16 << 20;
 
 /// Reads a built-in scenario by name, or else a file.
 ///
@@ -93,15 +98,8 @@ pub fn load(name_or_file: &str, registries: &Registries) -> Result<Loaded, Input
     let unreadable = |reason: &str| {
         InputError::from(Diagnostic::new(format!("can't read the scenario `{name_or_file}`: {reason}")))
     };
-    let metadata = std::fs::metadata(path).map_err(|error| unreadable(&system_reason(&error)))?;
-    if metadata.is_dir() {
-        return Err(unreadable("it is a folder"));
-    }
-    if metadata.len() > LARGEST_FILE {
-        return Err(unreadable("it is larger than 16 MiB"));
-    }
-    let bytes = std::fs::read(path).map_err(|error| unreadable(&system_reason(&error)))?;
-    let text = trace::text(name_or_file, bytes)?;
+    let bytes = input::read(path, LARGEST_FILE).map_err(|reason| unreadable(&reason))?;
+    let text = text(name_or_file, bytes)?;
     let stem = path.file_stem().map_or("scenario".into(), |stem| stem.to_string_lossy().into_owned());
     let folder = path.parent().map_or(PathBuf::new(), Path::to_path_buf);
     parse(&Source::new(name_or_file, text), &stem, &folder, registries)
@@ -113,11 +111,52 @@ pub(crate) fn syntax_errors(source: &Arc<Source>, syntax: &[toml::de::Error]) ->
     let diagnostics = syntax.iter().take(3).map(|error| {
         let found = Diagnostic::new(error.message().to_string());
         match error.span() {
-            Some(span) => found.at(source, span).label("this is not valid TOML"),
+            Some(span) => match first_of(&source.text, &span) {
+                Some(first) if error.message() == "duplicate key" => {
+                    Diagnostic::new(format!("`{}` is given twice", &source.text[span.clone()]))
+                        .at(source, span)
+                        .label("the second; this is not valid TOML")
+                        .other(first, "the first is here")
+                }
+                _ => found.at(source, span).label("this is not valid TOML"),
+            },
             None => found,
         }
     });
     InputError { diagnostics: diagnostics.collect() }
+}
+
+/// Where the key at `second` stood before: in another header like its own, or earlier in its table.
+fn first_of(text: &str, second: &Range<usize>) -> Option<Range<usize>> {
+    let line_start = text[..second.start].rfind('\n').map_or(0, |at| at + 1);
+    let before = &text[line_start..second.start];
+    let key = text.get(second.clone())?;
+    let found = |start: usize| Some(start..start + key.len());
+    let lines = || {
+        let mut start = 0;
+        text[..line_start].split_inclusive('\n').map(move |line| {
+            start += line.len();
+            (start - line.len(), line)
+        })
+    };
+    let is_header = |line: &str| line.trim_start().starts_with('[');
+    // As the line has it up to the key's end, spaces aside: `[client`, `up.loss`.
+    let lead = |line: &str| line.split(['=', ']']).next().unwrap_or_default().trim().to_string();
+    let own = lead(text[line_start..].lines().next()?);
+    let inside = |(start, line): (usize, &str)| found(start + line.find(key)?);
+    if is_header(before) {
+        return lines().find(|(_, line)| is_header(line) && lead(line) == own).and_then(inside);
+    }
+    if before.contains('=') {
+        // In a table of one line.
+        let opened = before.rfind('{').unwrap_or(0);
+        return before[opened..].find(key).and_then(|at| found(line_start + opened + at));
+    }
+    let mut table: Vec<(usize, &str)> = lines().collect();
+    if let Some(header) = table.iter().rposition(|(_, line)| is_header(line)) {
+        table.drain(..=header);
+    }
+    table.into_iter().find(|(_, line)| line.contains('=') && lead(line) == own).and_then(inside)
 }
 
 /// Parses a scenario file's text. Traces are found from `folder`; `stem` is the name if the file has none.
@@ -135,9 +174,14 @@ pub fn parse(
         return Err(syntax_errors(source, &syntax));
     }
     let mut reader = Reader { source: source.clone(), folder: folder.to_path_buf(), errors: Vec::new() };
+    let paths_given = document
+        .get_ref()
+        .get("path")
+        .and_then(|value| value.get_ref().as_array())
+        .map_or(1, |all| all.len());
     let names = Names {
         congestion: &|text| registries.congestion.parse(text).err(),
-        scheduler: &|text| registries.check_scheduler(text),
+        scheduler: &|text| registries.check_scheduler(text, paths_given),
     };
     // The document's own span is the whole text; a missing key is shown at its first line.
     let first_line = 0..source.text.lines().next().map_or(0, str::len);
@@ -148,8 +192,9 @@ pub fn parse(
     let background = reader.background(&file, &paths, direction, &names);
     let workload = reader.workload(&file);
     let (client, server) = reader.ends(&file);
-    let experiment = reader.experiment(&file, &names);
-    let limit = reader.time(&file, "limit").unwrap_or(60_000_000_000);
+    let mut experiment = reader.experiment(&file, &names);
+    experiment.limit = reader.time(&file, "limit");
+    let limit = experiment.limit.unwrap_or(60_000_000_000);
     if limit == 0 {
         reader.wrong(file.place("limit"), "`limit` must be more than 0", "found 0", "");
     }
@@ -175,6 +220,9 @@ pub fn parse(
         warmup,
         limit,
     };
+    if reader.errors.is_empty() {
+        reader.unused(&file, &scenario.bottlenecks, &scenario.paths);
+    }
     if !reader.errors.is_empty() {
         return Err(InputError { diagnostics: reader.errors });
     }

@@ -364,7 +364,7 @@ pub const FILE: Shape = Shape {
         key(
             "limit",
             Kind::Time,
-            "A run that isn't complete by then ends, and says so. Default: 60 s after the workload's start",
+            "A run that isn't complete so long after the workload's start ends, and says so. Default: 60 s",
         ),
         must("path", Kind::Tables(&PATH), "The paths; the connection starts on the first"),
         key("bottleneck", Kind::Tables(&BOTTLENECK), "Links that paths share"),

@@ -13,6 +13,7 @@ use rand_pcg::Pcg64;
 use ropewalk_link::RateTrace;
 
 use crate::diagnostic::{Diagnostic, Source, system_reason};
+use crate::input;
 use crate::units::Nanos;
 
 /// Largest trace that is read, bytes; an hour at 1 Gbit/s is about as long as this.
@@ -24,15 +25,12 @@ const LARGEST: u64 = 2 << 30;
 /// A file that can't be read, or a line that isn't a millisecond in order: the place is in the trace itself.
 pub fn read(path: &Path) -> Result<Arc<RateTrace>, Diagnostic> {
     let shown = path.display().to_string();
-    let metadata = std::fs::metadata(path).map_err(|error| {
-        Diagnostic::new(format!("can't read the trace `{shown}`: {}", system_reason(&error)))
-    })?;
-    if metadata.len() > LARGEST {
-        return Err(Diagnostic::new(format!("the trace `{shown}` is larger than 2 GiB")));
+    let unreadable = |reason: &str| Diagnostic::new(format!("can't read the trace `{shown}`: {reason}"));
+    let metadata = path.metadata().map_err(|error| unreadable(&system_reason(&error)))?;
+    if !metadata.is_file() && !metadata.is_dir() {
+        return Err(unreadable("it is a pipe or a device; a trace is a regular file, which has an end"));
     }
-    let bytes = std::fs::read(path).map_err(|error| {
-        Diagnostic::new(format!("can't read the trace `{shown}`: {}", system_reason(&error)))
-    })?;
+    let bytes = input::read(path, LARGEST).map_err(|reason| unreadable(&reason))?;
     parse(&shown, &text(&shown, bytes)?).map(Arc::new)
 }
 
@@ -40,7 +38,7 @@ pub fn read(path: &Path) -> Result<Arc<RateTrace>, Diagnostic> {
 ///
 /// # Errors
 /// The place of the first byte that is none.
-pub(super) fn text(name: &str, bytes: Vec<u8>) -> Result<String, Diagnostic> {
+pub(crate) fn text(name: &str, bytes: Vec<u8>) -> Result<String, Diagnostic> {
     String::from_utf8(bytes).map_err(|error| {
         let (good, bytes) = (error.utf8_error().valid_up_to(), error.as_bytes());
         let before = String::from_utf8_lossy(&bytes[..good]);

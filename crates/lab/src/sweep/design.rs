@@ -8,7 +8,8 @@ use toml::de::DeTable;
 use super::axis::{self, Axis, Dimension, Range, Values};
 use super::target;
 use crate::Registries;
-use crate::diagnostic::{Diagnostic, InputError, Source, system_reason};
+use crate::diagnostic::{Diagnostic, InputError, Source};
+use crate::input;
 use crate::scenario::read::{Reader, Table, Value};
 use crate::scenario::shape::{Field, Kind, Shape, key, must};
 use crate::scenario::{self, Loaded};
@@ -104,9 +105,9 @@ pub struct Design {
 /// A file that can't be read, or mistakes in it: all of them.
 pub fn load(path: &Path, registries: &Registries) -> Result<Design, InputError> {
     let shown = path.display().to_string();
-    let text = std::fs::read_to_string(path).map_err(|error| {
-        Diagnostic::new(format!("can't read the sweep `{shown}`: {}", system_reason(&error)))
-    })?;
+    let bytes = input::read(path, scenario::LARGEST_FILE)
+        .map_err(|reason| Diagnostic::new(format!("can't read the sweep `{shown}`: {reason}")))?;
+    let text = scenario::text(&shown, bytes)?;
     let folder = path.parent().map_or(PathBuf::new(), Path::to_path_buf);
     parse(&Source::new(shown, text), &folder, registries)
 }
@@ -259,7 +260,7 @@ fn who(reader: &mut Reader, file: &Table<'_>, base: &Loaded, registries: &Regist
         Some(path) if !names.contains(&path) => {
             Some(format!("`{text}`: there is no path `{path}`; there are: {}", names.join(", ")))
         }
-        _ => registries.check_scheduler(text).map(|error| error.message),
+        _ => registries.check_scheduler(text, names.len()).map(|error| error.message),
     });
     let given = given.unwrap_or_else(|| match base.experiment.schedulers.as_slice() {
         [] => {

@@ -157,7 +157,8 @@ pub fn prepare(design: &Design, levels: &[Level], registries: &Registries) -> Re
                     text = with_parameter(&text, who, what, &level.shown);
                 }
             }
-            let scheduler = registries.schedulers.parse(&text).map_err(|error| wrong(error.message))?;
+            let scheduler =
+                registries.scheduler(&text, scenario.paths.len()).map_err(|error| wrong(error.message))?;
             let congestion_label = congestion_label.clone();
             runners.push(Runner { label, congestion_label, scheduler, congestion: congestion.clone(), mode });
         }

@@ -12,7 +12,8 @@ use ropewalk_link::{Jitter, JitterShape, LinkSpec, Loss, Queue, Rate, RateTrace}
 use ropewalk_sim::{Direction, PathSpec};
 
 use super::belief::{Doubt, LossDoubt};
-use crate::diagnostic::{Diagnostic, system_reason};
+use crate::diagnostic::Diagnostic;
+use crate::input;
 use crate::scenario;
 use crate::stats;
 
@@ -84,11 +85,7 @@ pub fn read(path: &Path) -> Result<Measured, Diagnostic> {
     let shown = path.display().to_string();
     let unreadable =
         |reason: &str| Diagnostic::new(format!("can't read the measurement `{shown}`: {reason}"));
-    let metadata = std::fs::metadata(path).map_err(|error| unreadable(&system_reason(&error)))?;
-    if metadata.len() > LARGEST {
-        return Err(unreadable("it is larger than 64 MiB"));
-    }
-    let bytes = std::fs::read(path).map_err(|error| unreadable(&system_reason(&error)))?;
+    let bytes = input::read(path, LARGEST).map_err(|reason| unreadable(&reason))?;
     parse(&shown, &String::from_utf8_lossy(&bytes))
 }
 
