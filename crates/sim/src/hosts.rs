@@ -163,6 +163,16 @@ impl Hosts {
         self.ends[end].take_segment(now, path, expected, segment);
     }
 
+    /// Fetches into the processor's cache what is kept of a connection of the workload, here and at its endpoint.
+    #[inline]
+    pub(crate) fn prepare(&self, side: Side, place: Place) {
+        self.ends[side as usize].prepare(place);
+        let group = &self.groups[0];
+        if let Some(Some((_, conn))) = group.ids[side as usize].get(place.of_connection()) {
+            std::hint::black_box(group.conns.get(*conn as usize).map_or(0, |state| state.received[0]));
+        }
+    }
+
     /// An endpoint, to look at.
     #[inline]
     pub(crate) fn end(&self, end: usize) -> &Endpoint<Extent, SeededEntropy> {
@@ -300,14 +310,17 @@ impl Hosts {
     /// The next event of an endpoint: does what a socket library would do with it.
     #[inline]
     pub(crate) fn hear(&mut self, end: usize, now: Nanos, recorder: Option<&mut Recorder>) -> Option<Heard> {
-        let (id, event) = self.ends[end].poll_event()?;
         let (group, side) = (end >> 1, if end & 1 == 0 { Side::Client } else { Side::Server });
+        if let Some(id) = self.ends[end].poll_readable() {
+            let Some(conn) = self.lookup(group, side, id) else { return Some(Heard::Nothing) };
+            return Some(self.read(group, now, conn, side, id));
+        }
+        let (id, event) = self.ends[end].poll_event()?;
         if let Event::Accepted { tuple, .. } = event {
             return Some(self.accepted(group, id, tuple.src_port, tuple.dst_port));
         }
         let Some(conn) = self.lookup(group, side, id) else { return Some(Heard::Nothing) };
         Some(match event {
-            Event::Readable => self.read(group, now, conn, side, id),
             Event::Writable => {
                 self.pump(group, now, conn, side);
                 Heard::Nothing

@@ -50,22 +50,34 @@ impl Packet {
         Packet { body: Body::Datagram, len, trace: u32::MAX, owner, path, ecn: Ecn::NotEct }
     }
 
-    /// A segment on its way, in the `short` form if it has one; what is left where it was says nothing.
+    /// A segment on its way; in its place comes another, to be written over.
     #[inline]
     pub(crate) fn new(
         segment: &mut Box<Segment<Extent>>,
         owner: Owner,
         path: u16,
         trace: u32,
-        short: bool,
         pool: &mut Pool,
     ) -> Self {
-        let ecn = segment.ecn;
-        let (len, body) = match if short { Plain::shape(segment) } else { None } {
-            Some(shape) => (Plain::wire_len(segment, shape), Body::Plain(Plain::new(segment, shape))),
-            None => (segment.wire_len() as u32, Body::Whole(pool.take(segment))),
+        let (len, ecn) = (segment.wire_len() as u32, segment.ecn);
+        Packet { body: Body::Whole(pool.take(segment)), len, trace, owner, path, ecn }
+    }
+
+    /// As [`new`](Self::new), in the short form if it has one.
+    #[inline(never)]
+    pub(crate) fn short(
+        segment: &mut Box<Segment<Extent>>,
+        owner: Owner,
+        path: u16,
+        trace: u32,
+        pool: &mut Pool,
+    ) -> Self {
+        let Some(shape) = Plain::shape(segment) else {
+            return Packet::new(segment, owner, path, trace, pool);
         };
-        Packet { body, len, trace, owner, path, ecn }
+        let len = Plain::wire_len(segment, shape);
+        let body = Body::Plain(Plain::new(segment, shape));
+        Packet { body, len, trace, owner, path, ecn: segment.ecn }
     }
 
     /// Puts the segment, with what its way made of the ECN field, into `out`; false if it is a datagram.
@@ -158,7 +170,8 @@ mod tests {
             segment.payload = Extent(1000);
             segment.ecn = Ecn::Ect0;
             let mut body = Box::new(segment.clone());
-            let mut packet = Packet::new(&mut body, Owner::Workload, 1, 7, short, &mut pool);
+            let pack = if short { Packet::short } else { Packet::new };
+            let mut packet = pack(&mut body, Owner::Workload, 1, 7, &mut pool);
             assert_eq!(packet.wire_len(), if timestamps { 1052 } else { 1040 });
             assert_eq!(matches!(packet.body, Body::Plain(_)), short && timestamps);
             assert!(packet.is_ect() && packet.is_segment());

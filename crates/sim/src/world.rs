@@ -80,6 +80,8 @@ pub struct World {
     arriving: Box<Segment<Extent>>,
     /// By link.
     outlooks: Vec<Outlook>,
+    /// The workload has opened so many connections that looking ahead may be worth it.
+    many: bool,
     pub(crate) hosts: Hosts,
     /// How many endpoints there are.
     ends: usize,
@@ -155,6 +157,7 @@ impl World {
             leaving: Box::new(Segment::blank()),
             arriving: Box::new(Segment::blank()),
             outlooks: vec![Outlook::default(); topology.next.len()],
+            many: false,
             topology,
             ends: hosts.count(),
             hosts,
@@ -263,7 +266,7 @@ impl World {
     fn handle(&mut self, source: usize) -> Option<Nanos> {
         if source < self.links.len() {
             if let Some(packet) = self.links[source].poll(self.now) {
-                let expected = self.expected(source, &packet);
+                let expected = if self.many { self.expected(source, &packet) } else { None };
                 self.hop(source, packet, expected);
             }
             return self.links[source].poll_timeout();
@@ -285,7 +288,7 @@ impl World {
     }
 
     /// Where a packet that leaves a link goes, if that was looked up beforehand.
-    #[inline]
+    #[inline(never)]
     fn expected(&mut self, link: usize, packet: &Packet) -> Option<Place> {
         let outlook = &mut self.outlooks[link];
         match outlook.left.checked_sub(1) {
@@ -316,7 +319,7 @@ impl World {
             }
         }
         for place in outlook.places.iter().rev().flatten() {
-            end.prepare(*place);
+            self.hosts.prepare(side, *place);
         }
     }
 
@@ -458,6 +461,7 @@ impl World {
                     self.tell(2 * group, Heard::Failed(conn, reason));
                 }
                 self.dirty |= 1 << (2 * group);
+                self.many |= group == 0 && conn as usize >= MANY;
             }
             Action::Send(conn, side, bytes) => {
                 self.hosts.send(group, now, conn, side, bytes);
@@ -500,8 +504,12 @@ impl World {
         if self.recorder.is_some() {
             trace = self.record_sending(side, path);
         }
-        let short = self.links[link].in_flight() > SHORT_FROM;
-        let packet = Packet::new(&mut self.leaving, Owner::Workload, path.0, trace, short, &mut self.pool);
+        let (segment, pool, owner) = (&mut self.leaving, &mut self.pool, Owner::Workload);
+        let packet = if self.links[link].in_flight() > SHORT_FROM {
+            Packet::short(segment, owner, path.0, trace, pool)
+        } else {
+            Packet::new(segment, owner, path.0, trace, pool)
+        };
         self.enqueue(link, packet);
     }
 
@@ -526,7 +534,7 @@ impl World {
         let link = self.topology.entry[background.path][side as usize];
         let owner = Owner::Background(path.0);
         let (segment, path) = (&mut self.leaving, background.path as u16);
-        let packet = Packet::new(segment, owner, path, UNTRACED, false, &mut self.pool);
+        let packet = Packet::new(segment, owner, path, UNTRACED, &mut self.pool);
         if background.extra_delay == 0 {
             self.enqueue(link, packet);
         } else {

@@ -5,13 +5,14 @@
 
 mod keyed;
 mod mib;
+mod stray;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
-use ropewalk_wire::{Flags, FourTuple, MpJoin, MpTcpRst, Payload, Segment, Seq, TooBig};
+use ropewalk_wire::{Flags, FourTuple, Payload, Segment, TooBig};
 
 pub use crate::config::{ConnectionConfig, EndpointConfig};
 use crate::congestion::CongestionControl;
@@ -42,6 +43,14 @@ impl ConnectionId {
 pub struct Place {
     index: u32,
     strand: u8,
+}
+
+impl Place {
+    /// The connection's place, as [`ConnectionId::place`] has it.
+    #[inline]
+    pub fn of_connection(self) -> usize {
+        self.index as usize
+    }
 }
 
 /// Why a call on a connection's stream failed.
@@ -380,6 +389,16 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         self.events.pop_front()
     }
 
+    /// The next event, if it is [`Event::Readable`]: which connection's. It saves a world that reads at once most of what
+    /// [`poll_event`](Self::poll_event) costs.
+    #[inline]
+    pub fn poll_readable(&mut self) -> Option<ConnectionId> {
+        let Some((id, Event::Readable)) = self.events.front() else { return None };
+        let id = *id;
+        self.events.drop_front();
+        Some(id)
+    }
+
     fn get(&mut self, id: ConnectionId) -> Result<&mut Connection<P>, StreamError> {
         match self.slots.get_mut(id.index as usize) {
             Some(slot) if slot.generation == id.generation => {
@@ -407,7 +426,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         let connection = self.get(id)?;
         let data = connection.read(now, max);
         if connection.dirty || connection.is_forgettable() {
-            self.touch(now, id.index);
+            self.queue(id.index);
         }
         Ok(data)
     }
@@ -420,7 +439,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         let connection = self.get(id)?;
         let data = connection.read_piece(now, max);
         if connection.dirty || connection.is_forgettable() {
-            self.touch(now, id.index);
+            self.queue(id.index);
         }
         Ok(data)
     }
@@ -579,21 +598,33 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
     /// After a call into a connection: it may have segments, events and a new deadline.
     #[inline]
     fn touch(&mut self, now: Nanos, index: u32) {
+        self.queue(index);
+        self.collect(now, index);
+    }
+
+    /// It may have segments and a new deadline.
+    #[inline]
+    fn queue(&mut self, index: u32) {
         let slot = &mut self.slots[index as usize];
         if !slot.queued {
             slot.queued = true;
             self.dirty.push_back(index);
         }
-        self.collect(now, index);
     }
 
     #[inline]
     fn collect(&mut self, now: Nanos, index: u32) {
-        let slot = &self.slots[index as usize];
-        let nothing =
-            |connection: &Connection<P>| connection.events.is_empty() && connection.joins.is_empty();
-        if !slot.connection.as_deref().is_none_or(nothing) {
-            self.collect_all(now, index);
+        let slot = &mut self.slots[index as usize];
+        let Some(connection) = slot.connection.as_deref_mut() else { return };
+        match (connection.events.front(), connection.joins.is_empty()) {
+            (None, true) => {}
+            // What there is to tell of most data.
+            (Some(Event::Readable), true) if connection.events.len() == 1 => {
+                connection.events.clear();
+                let id = ConnectionId { index, generation: slot.generation };
+                self.events.push_back((id, Event::Readable));
+            }
+            _ => self.collect_all(now, index),
         }
     }
 
@@ -680,88 +711,6 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         }
     }
 
-    /// A segment of no connection: a SYN to a listener, a join, or a stray.
-    #[cold]
-    fn on_stray(&mut self, now: Nanos, path: PathId, segment: &Segment<P>) {
-        let flags = segment.flags;
-        if flags.contains(Flags::RST) {
-            return;
-        }
-        //= RFC 9293 MUST-57 MUST-63 nothing to or from such an address is answered
-        if !is_host(segment.tuple.src) || !is_host(segment.tuple.dst) {
-            return;
-        }
-        let opens = flags.contains(Flags::SYN) && !flags.contains(Flags::ACK);
-        if !opens {
-            self.refuse(path, segment, None);
-            return;
-        }
-        let rare = segment.rare.as_deref();
-        if let Some(MpJoin::Syn { token, .. }) = rare.and_then(|rare| rare.mp_join) {
-            self.counters.join_syn_rx += 1;
-            self.on_join(now, path, token, segment);
-            return;
-        }
-        //= RFC 8684 3.2-11 a join needs no listener
-        let destination = segment.tuple.destination();
-        let listener = self.listeners.iter().find(|(address, _)| {
-            address.port() == destination.port()
-                && (address.ip() == destination.ip() || address.ip().is_unspecified())
-        });
-        let Some((_, config)) = listener else {
-            self.refuse(path, segment, None);
-            return;
-        };
-        if self.half_open >= self.config.backlog || self.len() >= self.config.max_connections {
-            self.counters.listen_overflows += 1;
-            return;
-        }
-        //= RFC 8684 3.1-1 3.1-7 3.1-9
-        let capable = rare
-            .and_then(|rare| rare.mp_capable)
-            .filter(|c| c.version == 1 && c.hmac_sha256 && !c.extensibility);
-        let config = config.clone();
-        let key = self.fresh_key();
-        let tuple = segment.tuple.reversed();
-        let isn = self.isn(now, &tuple);
-        let mtu = self.config.mtu(path);
-        let mut connection = Box::new(Connection::new(Role::Server, config, key));
-        match capable {
-            Some(capable) => {
-                self.counters.capable_syn_rx += 1;
-                connection.checksum |= capable.checksum_required;
-            }
-            None => connection.fall_back(now, crate::mptcp::FallbackCause::NoMpCapable),
-        }
-        connection.answer(now, path, segment, mtu, isn);
-        let token = connection.token();
-        let id = self.insert(connection, true);
-        self.tokens.insert(token, id.index);
-        self.demux.insert(segment.tuple, Place { index: id.index, strand: 0 });
-        self.touch(now, id.index);
-    }
-
-    #[cold]
-    fn on_join(&mut self, now: Nanos, path: PathId, token: u32, segment: &Segment<P>) {
-        let Some(index) = self.tokens.get(&token).copied() else {
-            self.counters.join_no_token += 1;
-            //= RFC 8684 3.2-3
-            self.refuse(path, segment, Some(1));
-            return;
-        };
-        let isn = self.isn(now, &segment.tuple.reversed());
-        let nonce = self.entropy.next_u64() as u32;
-        let mtu = self.config.mtu(path);
-        let connection = self.slots[index as usize].connection.as_mut();
-        match connection.and_then(|c| c.join(now, path, segment, mtu, isn, nonce)) {
-            Some(strand) => {
-                self.enter(index, strand, segment.tuple);
-                self.touch(now, index);
-            }
-            None => self.refuse(path, segment, Some(3)),
-        }
-    }
-
     /// Segments with this tuple are for this subflow, and none are any more for the one whose slot it took.
     fn enter(&mut self, index: u32, strand: usize, tuple: FourTuple) {
         let connection = self.slots[index as usize].connection.as_mut();
@@ -770,27 +719,6 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         }
         self.demux.insert(tuple, Place { index, strand: strand as u8 });
         self.last = [None; RECENT];
-    }
-
-    /// RST for a segment of no connection (RFC 9293 3.10.7.1).
-    #[cold]
-    fn refuse(&mut self, path: PathId, segment: &Segment<P>, reason: Option<u8>) {
-        const MOST: usize = 1024;
-        if self.strays.len() >= MOST {
-            return;
-        }
-        let tuple = segment.tuple.reversed();
-        let mut reset = if segment.flags.contains(Flags::ACK) {
-            Segment::new(tuple, segment.ack, Seq(0), Flags::RST)
-        } else {
-            let ack = segment.seq.plus(segment.sequence_len());
-            Segment::new(tuple, Seq(0), ack, Flags::RST.with(Flags::ACK))
-        };
-        if let Some(reason) = reason {
-            reset.rare_mut().mp_tcprst = Some(MpTcpRst { transient: false, reason });
-        }
-        self.counters.out_rsts += 1;
-        self.strays.push_back((path, reset));
     }
 
     fn free_tuple(&mut self, local: SocketAddr, remote: SocketAddr) -> Option<FourTuple> {

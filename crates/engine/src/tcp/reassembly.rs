@@ -11,6 +11,9 @@ use crate::pieces::Pieces;
 /// How many recently changed blocks are remembered.
 const RECENT: usize = 6;
 
+/// So many blocks are looked through from the end faster than by halving.
+const FEW: usize = 16;
+
 /// Data that arrived out of order.
 #[derive(Debug)]
 pub(crate) struct Reassembly<P> {
@@ -69,8 +72,11 @@ impl<P: Payload> Reassembly<P> {
 
     /// Adds a range to the blocks.
     fn join(&mut self, start: u64, end: u64) {
-        let first = self.blocks.partition_point(|block| block.1 < start);
-        let after = first + self.blocks[first..].partition_point(|block| block.0 <= end);
+        let after = self.begun(end);
+        let mut first = after;
+        while first > 0 && self.blocks[first - 1].1 >= start {
+            first -= 1;
+        }
         if first == after {
             self.blocks.insert(first, (start, end));
         } else {
@@ -111,11 +117,24 @@ impl<P: Payload> Reassembly<P> {
         }
     }
 
+    /// How many blocks begin at `position` or before. What is asked for lies near the end mostly.
+    #[inline]
+    fn begun(&self, position: u64) -> usize {
+        let mut count = self.blocks.len();
+        if count > FEW {
+            return self.blocks.partition_point(|block| block.0 <= position);
+        }
+        while count > 0 && self.blocks[count - 1].0 > position {
+            count -= 1;
+        }
+        count
+    }
+
     /// Which block holds `position`.
     #[inline]
     fn block_number(&self, position: u64) -> Option<usize> {
-        let index = self.blocks.partition_point(|block| block.1 <= position);
-        (self.blocks.get(index)?.0 <= position).then_some(index)
+        let index = self.begun(position).checked_sub(1)?;
+        (position < self.blocks[index].1).then_some(index)
     }
 
     /// Up to `room` blocks, DSACK first, then the most recently changed. Taking them forgets the DSACK.
@@ -130,11 +149,13 @@ impl<P: Payload> Reassembly<P> {
         }
         let mut given = [0; RECENT];
         let mut kept = 0;
-        for n in 0..self.recent_len {
+        'positions: for n in 0..self.recent_len {
             let position = self.recent[n];
             let Some(number) = self.block_number(position) else { continue };
-            if given[..kept].contains(&number) {
-                continue;
+            for known in &given[..kept] {
+                if *known == number {
+                    continue 'positions;
+                }
             }
             if blocks.len() < room.min(4) {
                 let (left, right) = self.blocks[number];

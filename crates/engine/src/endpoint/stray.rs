@@ -1,0 +1,113 @@
+//! Segments of no connection: SYNs to listeners, joins, and what is answered with RST (RFC 9293 3.10.7.1, RFC 8684 3.1
+//! and 3.2).
+
+use ropewalk_wire::{Flags, MpJoin, MpTcpRst, Payload, Segment, Seq};
+
+use super::{Endpoint, Place, is_host};
+use crate::mptcp::{Connection, Role};
+use crate::{Entropy, Nanos, PathId};
+
+impl<P: Payload, E: Entropy> Endpoint<P, E> {
+    /// A segment of no connection: a SYN to a listener, a join, or a stray.
+    #[cold]
+    pub(super) fn on_stray(&mut self, now: Nanos, path: PathId, segment: &Segment<P>) {
+        let flags = segment.flags;
+        if flags.contains(Flags::RST) {
+            return;
+        }
+        //= RFC 9293 MUST-57 MUST-63 nothing to or from such an address is answered
+        if !is_host(segment.tuple.src) || !is_host(segment.tuple.dst) {
+            return;
+        }
+        let opens = flags.contains(Flags::SYN) && !flags.contains(Flags::ACK);
+        if !opens {
+            self.refuse(path, segment, None);
+            return;
+        }
+        let rare = segment.rare.as_deref();
+        if let Some(MpJoin::Syn { token, .. }) = rare.and_then(|rare| rare.mp_join) {
+            self.counters.join_syn_rx += 1;
+            self.on_join(now, path, token, segment);
+            return;
+        }
+        //= RFC 8684 3.2-11 a join needs no listener
+        let destination = segment.tuple.destination();
+        let listener = self.listeners.iter().find(|(address, _)| {
+            address.port() == destination.port()
+                && (address.ip() == destination.ip() || address.ip().is_unspecified())
+        });
+        let Some((_, config)) = listener else {
+            self.refuse(path, segment, None);
+            return;
+        };
+        if self.half_open >= self.config.backlog || self.len() >= self.config.max_connections {
+            self.counters.listen_overflows += 1;
+            return;
+        }
+        //= RFC 8684 3.1-1 3.1-7 3.1-9
+        let capable = rare
+            .and_then(|rare| rare.mp_capable)
+            .filter(|c| c.version == 1 && c.hmac_sha256 && !c.extensibility);
+        let config = config.clone();
+        let key = self.fresh_key();
+        let tuple = segment.tuple.reversed();
+        let isn = self.isn(now, &tuple);
+        let mtu = self.config.mtu(path);
+        let mut connection = Box::new(Connection::new(Role::Server, config, key));
+        match capable {
+            Some(capable) => {
+                self.counters.capable_syn_rx += 1;
+                connection.checksum |= capable.checksum_required;
+            }
+            None => connection.fall_back(now, crate::mptcp::FallbackCause::NoMpCapable),
+        }
+        connection.answer(now, path, segment, mtu, isn);
+        let token = connection.token();
+        let id = self.insert(connection, true);
+        self.tokens.insert(token, id.index);
+        self.demux.insert(segment.tuple, Place { index: id.index, strand: 0 });
+        self.touch(now, id.index);
+    }
+
+    #[cold]
+    fn on_join(&mut self, now: Nanos, path: PathId, token: u32, segment: &Segment<P>) {
+        let Some(index) = self.tokens.get(&token).copied() else {
+            self.counters.join_no_token += 1;
+            //= RFC 8684 3.2-3
+            self.refuse(path, segment, Some(1));
+            return;
+        };
+        let isn = self.isn(now, &segment.tuple.reversed());
+        let nonce = self.entropy.next_u64() as u32;
+        let mtu = self.config.mtu(path);
+        let connection = self.slots[index as usize].connection.as_mut();
+        match connection.and_then(|c| c.join(now, path, segment, mtu, isn, nonce)) {
+            Some(strand) => {
+                self.enter(index, strand, segment.tuple);
+                self.touch(now, index);
+            }
+            None => self.refuse(path, segment, Some(3)),
+        }
+    }
+
+    /// RST for a segment of no connection (RFC 9293 3.10.7.1).
+    #[cold]
+    pub(super) fn refuse(&mut self, path: PathId, segment: &Segment<P>, reason: Option<u8>) {
+        const MOST: usize = 1024;
+        if self.strays.len() >= MOST {
+            return;
+        }
+        let tuple = segment.tuple.reversed();
+        let mut reset = if segment.flags.contains(Flags::ACK) {
+            Segment::new(tuple, segment.ack, Seq(0), Flags::RST)
+        } else {
+            let ack = segment.seq.plus(segment.sequence_len());
+            Segment::new(tuple, Seq(0), ack, Flags::RST.with(Flags::ACK))
+        };
+        if let Some(reason) = reason {
+            reset.rare_mut().mp_tcprst = Some(MpTcpRst { transient: false, reason });
+        }
+        self.counters.out_rsts += 1;
+        self.strays.push_back((path, reset));
+    }
+}
