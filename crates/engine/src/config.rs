@@ -49,7 +49,8 @@ pub struct TcpConfig {
     pub black_hole_detection: bool,
     /// How long TIME-WAIT lasts.
     pub time_wait: Nanos,
-    /// SYN or SYN/ACK retransmissions before giving up.
+    //= RFC 9293 MUST-23
+    /// SYN or SYN/ACK retransmissions before giving up: 6 last for 127 s, 7 for 255 s.
     pub syn_retries: u32,
     //= RFC 9293 MUST-21
     /// Consecutive timeouts of data before giving up.
@@ -58,6 +59,10 @@ pub struct TcpConfig {
     pub idle_restart: bool,
     /// Added to the millisecond clock in timestamps.
     pub timestamp_offset: u32,
+    /// The IP header's time to live, or hop limit.
+    pub hop_limit: u8,
+    /// The IP header's Diffserv code point, 0 to 63 (RFC 2474).
+    pub dscp: u8,
 }
 
 impl Default for TcpConfig {
@@ -86,6 +91,8 @@ impl Default for TcpConfig {
             retries: 15,
             idle_restart: true,
             timestamp_offset: 0,
+            hop_limit: 64,
+            dscp: 0,
         }
     }
 }

@@ -91,7 +91,7 @@ fn a_syn_to_or_from_an_address_of_no_host_gets_no_answer() {
     assert!(served.flags.contains(Flags::SYN.with(Flags::ACK)));
 }
 
-//= test RFC 8684 3.1-1 3.1-7 3.1-9
+//= test RFC 8684 3.1-1 3.1-2 3.1-13 3.1-17 3.1-25 3.1-27
 #[test]
 fn an_mp_capable_of_another_kind_is_as_none() {
     let known = MpCapable { version: 1, hmac_sha256: true, ..MpCapable::default() };
@@ -104,4 +104,6 @@ fn an_mp_capable_of_another_kind_is_as_none() {
     assert!(!taken(MpCapable { version: 2, ..known }));
     assert!(!taken(MpCapable { extensibility: true, ..known }));
     assert!(!taken(MpCapable { hmac_sha256: false, ..known }));
+    let plain = answer("192.0.2.1:1000", "192.0.2.2:80", None).expect("a SYN/ACK");
+    assert!(plain.rare.is_none_or(|rare| rare.mp_capable.is_none()), "none was offered");
 }

@@ -33,7 +33,7 @@ fn is_join(segment: &Segment<Bytes>) -> bool {
     matches!(segment.rare.as_deref().and_then(|rare| rare.mp_join), Some(MpJoin::Syn { .. }))
 }
 
-//= test RFC 8684 3.4.1-3 3.4.1-4
+//= test RFC 8684 3.4.1-b 3.4.1-c
 /// The first two announcements are lost: there are three, one echo with the same words and without HMAC, and no more.
 #[test]
 fn an_announcement_is_repeated_until_its_echo() {
@@ -58,7 +58,8 @@ fn an_announcement_is_repeated_until_its_echo() {
     assert_eq!(echoes[0], (0, AddAddr { echo: true, hmac: None, ..announced[0].1 }));
 }
 
-//= test RFC 8684 3.4.1-5 3.9.1-1
+//= test RFC 8684 3.9.1-1
+//= test RFC 8684 3.4.1-5 3.9.1-2
 #[test]
 fn without_a_port_the_connections_port_is_meant() {
     for (port, expected) in [(None, SERVER_ADDRESS.port()), (Some(4000), 4000)] {
@@ -79,7 +80,7 @@ fn without_a_port_the_connections_port_is_meant() {
     assert_eq!(join.1.tuple.destination(), SERVER_ADDRESS);
 }
 
-//= test RFC 8684 3.4.1-6
+//= test RFC 8684 3.4.1-d
 #[test]
 fn an_id_that_is_known_opens_nothing_new() {
     let mut net = announcing(None);
@@ -98,7 +99,7 @@ fn an_id_that_is_known_opens_nothing_new() {
     assert_eq!(net.counter(0, "MPTcpExtAddAddr"), 11, "they were read");
 }
 
-//= test RFC 8684 3.5-1
+//= test RFC 8684 3.5-a
 #[test]
 fn an_abort_says_the_peers_key_and_resets_every_subflow() {
     let mut net = Net::new("minrtt", "lia", vec![PathScript::clean(10), PathScript::clean(20)]);

@@ -44,7 +44,8 @@ fn write(net: &mut Net, len: usize) -> usize {
     taken
 }
 
-//= test RFC 8684 3.3-1
+//= test RFC 8684 3.3.1-9 3.3.1-13 3.3.2-6
+//= test RFC 8684 3.3.1-10 3.3.1-12 3.3.2-2
 /// What a peer with other habits would send: numbers of 32 bits, acknowledgements of 64, whatever the keys.
 #[test]
 fn numbers_of_both_lengths_are_understood() {
@@ -73,7 +74,7 @@ fn numbers_of_both_lengths_are_understood() {
     }
 }
 
-//= test RFC 8684 3.3-2
+//= test RFC 8684 3.3.1-11
 #[test]
 fn numbers_are_sent_with_64_bits() {
     let mut net = Net::new("roundrobin", "lia", two_paths());
@@ -86,7 +87,7 @@ fn numbers_are_sent_with_64_bits() {
     assert!(lengths.len() > 60 && lengths.iter().all(|long| *long));
 }
 
-//= test RFC 8684 3.3.1-4
+//= test RFC 8684 3.3.1-d
 /// A middlebox changes bytes of every tenth segment of one subflow of two: none of them is delivered.
 #[test]
 fn altered_data_is_not_delivered() {
@@ -111,7 +112,7 @@ fn altered_data_is_not_delivered() {
     assert!(failed.checksum_errors > 0);
 }
 
-//= test RFC 8684 3.3.1-5 3.3.5-1
+//= test RFC 8684 3.3.4-a 3.3.5-1 4-4
 /// Never beyond the rightmost edge that any subflow's DATA_ACK and window have given, and all of it is used.
 #[test]
 fn the_window_counts_from_the_data_ack_and_the_rightmost_edge_is_used() {
@@ -146,7 +147,7 @@ fn the_window_counts_from_the_data_ack_and_the_rightmost_edge_is_used() {
     assert!(closest > -1500, "the last {closest} bytes of the window were never used");
 }
 
-//= test RFC 8684 3.3.5-1
+//= test RFC 8684 3.3.5-1 4-4
 /// An old ACK, or one of another subflow that was sent before, names an edge further left: it takes nothing back.
 #[test]
 fn an_edge_further_left_takes_nothing_back() {
@@ -166,7 +167,7 @@ fn an_edge_further_left_takes_nothing_back() {
     assert!(net.delivered_all());
 }
 
-//= test RFC 8684 3.3.2-1
+//= test RFC 8684 3.3.2-4 3.3.6-2 4-1
 /// The subflow acknowledges everything, the connection nothing: not a byte of the send buffer is free again.
 #[test]
 fn data_is_kept_until_the_data_ack() {
@@ -201,7 +202,7 @@ fn data_is_kept_until_the_data_ack() {
     assert!(net.delivered_all());
 }
 
-//= test RFC 8684 3.3.3-2 3.3.3-3
+//= test RFC 8684 3.3.3-1 3.3.3-b
 /// The first three are lost.
 #[test]
 fn a_lone_data_fin_has_its_mapping_and_is_repeated() {
@@ -230,7 +231,7 @@ fn a_lone_data_fin_has_its_mapping_and_is_repeated() {
     }
 }
 
-//= test RFC 8684 3.3.3-4
+//= test RFC 8684 3.3.3-c
 /// The client's second subflow ends with a FIN: the stream doesn't.
 #[test]
 fn a_fin_closes_its_subflow_and_nothing_else() {
@@ -253,7 +254,7 @@ fn a_fin_closes_its_subflow_and_nothing_else() {
     assert!(net.delivered_all());
 }
 
-//= test RFC 8684 3.3.3-5
+//= test RFC 8684 3.3.3-3 3.3.3-4
 #[test]
 fn when_both_data_fins_are_acknowledged_every_subflow_is_closed() {
     let mut net = Net::new("roundrobin", "lia", two_paths());
@@ -275,7 +276,7 @@ fn when_both_data_fins_are_acknowledged_every_subflow_is_closed() {
     }
 }
 
-//= test RFC 8684 3.3.4-1 3.3.6-1 3.3.6-2
+//= test RFC 8684 3.3.4-c 3.3.6-a 3.3.6-1
 /// The first path stops delivering: the second's subflow is acknowledged on its own while the stream has a gap, what
 /// was on the first comes over the second, and the first goes on repeating it.
 #[test]
@@ -356,7 +357,7 @@ fn mp_prio_is_about_the_subflow_that_it_comes_on() {
     }
 }
 
-//= test RFC 8684 3.7-7
+//= test RFC 8684 3.7-6 3.7-7 3.3.1-8
 /// Options vanish from the data of one subflow of two: that one is reset, and the connection stays what it is.
 #[test]
 fn a_subflow_among_several_is_reset_where_a_lone_one_would_fall_back() {

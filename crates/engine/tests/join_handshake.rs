@@ -34,7 +34,7 @@ fn without_join(segment: &mut Segment<Bytes>) {
     }
 }
 
-//= test RFC 8684 3.2-1
+//= test RFC 8684 3.1-10
 #[test]
 fn nothing_joins_before_the_peer_has_acknowledged_data() {
     let mut net = two_paths();
@@ -48,7 +48,8 @@ fn nothing_joins_before_the_peer_has_acknowledged_data() {
     assert_eq!((added(&net, 0), added(&net, 1)), (1, 1));
 }
 
-//= test RFC 8684 3.2-4
+//= test RFC 8684 3.2-3
+//= test RFC 8684 3.2-b
 #[test]
 fn each_handshake_has_its_own_random_numbers() {
     let mut net = Net::new("minrtt", "lia", vec![PathScript::clean(10); 8]);
@@ -67,7 +68,7 @@ fn each_handshake_has_its_own_random_numbers() {
     assert_eq!(numbers.iter().collect::<BTreeSet<_>>().len(), 14);
 }
 
-//= test RFC 8684 3.2-5 3.4.2-1 3.4.2-3
+//= test RFC 8684 3.2-1 3.4.1-3 3.4.2-a 3.4.2-b
 /// REMOVE_ADDR names an id: the subflow that was opened with it goes, by nothing but the id; an id that nobody has
 /// does nothing.
 #[test]
@@ -113,7 +114,7 @@ fn an_address_is_removed_by_its_id() {
     net.transfer_some(50_000);
 }
 
-//= test RFC 8684 3.2-8
+//= test RFC 8684 3.2-10 3.2-11 3.2-12
 #[test]
 fn a_handshake_that_loses_its_option_ends_in_a_reset() {
     for stage in [Flags::SYN.with(Flags::ACK), Flags::ACK] {
@@ -139,7 +140,7 @@ fn a_handshake_that_loses_its_option_ends_in_a_reset() {
     }
 }
 
-//= test RFC 8684 3.2-9
+//= test RFC 8684 3.2-5
 #[test]
 fn the_third_ack_is_repeated_and_no_data_goes_before_its_answer() {
     let mut net = two_paths();
@@ -169,7 +170,7 @@ fn the_third_ack_is_repeated_and_no_data_goes_before_its_answer() {
     assert!(!before.iter().any(|(_, segment)| second(segment) && !segment.payload.is_empty()));
 }
 
-//= test RFC 8684 3.2-10
+//= test RFC 8684 3.2-4
 #[test]
 fn the_third_ack_is_answered_at_once() {
     let mut net = two_paths();
@@ -185,7 +186,7 @@ fn the_third_ack_is_answered_at_once() {
     );
 }
 
-//= test RFC 8684 3.2-11
+//= test RFC 8684 3.2-13
 /// A translator gives the join another address and port: its token says whose it is.
 #[test]
 fn a_translated_join_is_known_by_its_token() {

@@ -58,7 +58,7 @@ fn the_last_usable_subflow_outlives_its_address() {
     assert!(net.delivered_all());
 }
 
-//= test RFC 8684 3.2-12
+//= test RFC 8684 3.2-a
 #[test]
 fn a_limit_of_no_further_subflows_admits_none() {
     let mut net = two_paths();

@@ -241,7 +241,7 @@ fn events_need_not_be_heard() {
     assert!(heard < 10, "{heard} events");
 }
 
-//= test RFC 8684 3.1-4 3.1-5 3.1-11
+//= test RFC 8684 3.1-a 3.1-8 3.1-c 3.1-b
 #[test]
 fn keys_come_in_the_handshakes_order_and_data_after_them() {
     let mut net = Net::new("minrtt", "lia", one_path());
@@ -292,7 +292,7 @@ impl Entropy for Stutter {
     }
 }
 
-//= test RFC 8684 3.1-2 3.1-3
+//= test RFC 8684 3.1-3 3.1-4 3.1-5
 /// A key is 64 bits as the source of entropy gave them, and no two connections have the same.
 #[test]
 fn keys_are_entropy_and_their_tokens_unique() {
@@ -314,7 +314,7 @@ fn keys_are_entropy_and_their_tokens_unique() {
     assert_eq!(tokens.len(), 50);
 }
 
-//= test RFC 8684 3.1-6 3.3.1-3
+//= test RFC 8684 3.1-22 3.1-23 3.3.1-c
 #[test]
 fn one_side_that_wants_checksums_is_enough() {
     for asking in 0..2 {
@@ -346,7 +346,7 @@ fn one_side_that_wants_checksums_is_enough() {
     }
 }
 
-//= test RFC 8684 3.1-8
+//= test RFC 8684 3.1-14
 #[test]
 fn a_server_that_wants_no_joins_gets_none() {
     for deny in [false, true] {
@@ -365,7 +365,7 @@ fn a_server_that_wants_no_joins_gets_none() {
     }
 }
 
-//= test RFC 8684 3.1-12
+//= test RFC 8684 3.1-9 3.1-28 3.1-29
 #[test]
 fn without_the_keys_in_the_third_ack_a_server_is_plain() {
     let mut net = Net::new("minrtt", "lia", one_path());
@@ -380,7 +380,7 @@ fn without_the_keys_in_the_third_ack_a_server_is_plain() {
     net.finish();
 }
 
-//= test RFC 8684 3.7-1
+//= test RFC 8684 3.1-26 3.7-1 6-1
 #[test]
 fn without_the_option_in_the_syn_ack_a_client_is_plain() {
     let mut net = Net::new("minrtt", "lia", one_path());
@@ -396,7 +396,7 @@ fn without_the_option_in_the_syn_ack_a_client_is_plain() {
     net.finish();
 }
 
-//= test RFC 8684 3.7-2 3.7-6
+//= test RFC 8684 3.7-5 3.7-15 3.7-16
 /// The handshake passes, and then nothing but plain TCP: both ends go on without options, and no subflow joins.
 #[test]
 fn without_options_after_the_handshake_both_ends_are_plain() {
@@ -429,7 +429,7 @@ fn without_options_after_the_handshake_both_ends_are_plain() {
     net.finish();
 }
 
-//= test RFC 8684 3.1-13
+//= test RFC 8684 3.9.3-1
 #[test]
 fn a_path_that_eats_the_option_gets_a_syn_without() {
     let mut net = Net::new("minrtt", "lia", one_path());

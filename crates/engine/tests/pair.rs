@@ -61,7 +61,7 @@ fn checksums_are_used_when_one_side_asks() {
     net.finish();
 }
 
-//= test RFC 8684 3.3.6-1
+//= test RFC 8684 3.3.6-a
 #[test]
 fn a_path_that_dies_costs_no_byte() {
     for kill_at in [120, 160, 200] {

@@ -125,7 +125,7 @@ fn plain_tcp_probes_a_closed_window() {
     closes(&mut net);
 }
 
-//= test RFC 8684 3.1-5
+//= test RFC 8684 3.1-8 3.1-c
 #[test]
 fn data_that_overtakes_the_keys_is_lost_and_not_a_fallback() {
     let mut net = Net::new("minrtt", "lia", vec![PathScript::clean(10)]);
@@ -249,8 +249,8 @@ fn a_segment_for_a_closed_subflow_is_reset() {
     closes(&mut net);
 }
 
-//= test RFC 8684 3.7-5
-//= test RFC 8684 3.7-4 3.7-8
+//= test RFC 8684 3.7-a 3.7-14
+//= test RFC 8684 3.7-b 3.7-10
 #[test]
 fn altered_data_on_a_lone_subflow_ends_in_an_infinite_mapping() {
     let mut net = Net::with(|config| config.checksum = true, "minrtt", "lia", vec![PathScript::clean(10)]);
@@ -367,7 +367,7 @@ fn the_answer_to_a_repeated_syn_echoes_that_one() {
     assert!(srtt.is_some_and(|srtt| srtt < 100 * MILLISECOND), "{srtt:?}: not what the lost answer took");
 }
 
-//= test RFC 8684 3.7-3
+//= test RFC 8684 3.7-8 3.7-9
 #[test]
 fn a_failed_checksum_while_a_join_is_under_way_costs_the_subflow() {
     let mut net = Net::with(

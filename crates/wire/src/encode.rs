@@ -3,7 +3,7 @@
 //!
 //! The headers are built on the stack ([`Headers`], at most 100 bytes), so that a device can write
 //! them and the payload as two pieces and the payload is never copied. What a segment doesn't say is
-//! fixed: TTL 64, DSCP and flow label 0, and for IPv4 "don't fragment" with identification 0 (RFC
+//! fixed: flow label 0, and for IPv4 "don't fragment" with identification 0 (RFC
 //! 6864 4.1).
 
 use std::net::IpAddr;
@@ -113,17 +113,18 @@ pub(crate) fn append_headers<P: Payload>(
     let (src, dst) = (segment.tuple.src, segment.tuple.dst);
     let payload_len = segment.payload.len();
     let tcp_len = TCP_HEADER + options_len + payload_len;
-    let ecn = segment.ecn as u8;
+    //= RFC 9293 MUST-48 MUST-49 SHLD-22
+    let (traffic, hop_limit) = (segment.dscp << 2 | segment.ecn as u8, segment.hop_limit);
     match (src, dst) {
         (IpAddr::V4(src), IpAddr::V4(dst)) => {
             let total = u16::try_from(IPV4_HEADER + tcp_len)
                 .map_err(|_| EncodeError::PacketTooLong(IPV4_HEADER + tcp_len))?;
             let mut ip = [0; IPV4_HEADER];
             ip[0] = 0x45;
-            ip[1] = ecn;
+            ip[1] = traffic;
             ip[2..4].copy_from_slice(&total.to_be_bytes());
             ip[6] = 0x40;
-            ip[8] = 64;
+            ip[8] = hop_limit;
             ip[9] = TCP;
             ip[12..16].copy_from_slice(&src.octets());
             ip[16..20].copy_from_slice(&dst.octets());
@@ -135,11 +136,11 @@ pub(crate) fn append_headers<P: Payload>(
             let len =
                 u16::try_from(tcp_len).map_err(|_| EncodeError::PacketTooLong(IPV6_HEADER + tcp_len))?;
             let mut ip = [0; IPV6_HEADER];
-            ip[0] = 0x60;
-            ip[1] = ecn << 4;
+            ip[0] = 0x60 | traffic >> 4;
+            ip[1] = traffic << 4;
             ip[4..6].copy_from_slice(&len.to_be_bytes());
             ip[6] = TCP;
-            ip[7] = 64;
+            ip[7] = hop_limit;
             ip[8..24].copy_from_slice(&src.octets());
             ip[24..40].copy_from_slice(&dst.octets());
             headers.push(&ip);

@@ -59,6 +59,7 @@ impl<P: Payload> Iterator for Split<P> {
             ..Segment::new(whole.tuple, whole.seq, whole.ack, whole.flags)
         };
         (packet.window, packet.urgent, packet.ecn) = (whole.window, whole.urgent, whole.ecn);
+        (packet.dscp, packet.hop_limit) = (whole.dscp, whole.hop_limit);
         (packet.timestamps, packet.sack, packet.dss) = (whole.timestamps, whole.sack, whole.dss);
         if !is_first {
             packet.flags = packet.flags.without(Flags::CWR.with(Flags::SYN));
@@ -81,7 +82,7 @@ impl<P: Payload> ExactSizeIterator for Split<P> {}
 /// the same packets again.
 ///
 /// Asked for: both carry data, the same addresses and ports, contiguous sequence numbers, equal
-/// acknowledgement, window, ECN field and options, plain ACKs but for a CWR that starts `held` and a
+/// acknowledgement, window, IP fields and options, plain ACKs but for a CWR that starts `held` and a
 /// FIN or PSH that ends `next`; every packet but the last of one size; no more than
 /// [`MAX_SUPER_PAYLOAD`] in all.
 pub fn can_merge<P: Payload>(held: &Segment<P>, next: &Segment<P>) -> bool {
@@ -104,7 +105,7 @@ fn continues<P: Payload>(held: &Segment<P>, held_len: usize, next: &Segment<P>) 
         && held.tuple == next.tuple
         && held.ack == next.ack
         && held.window == next.window
-        && held.ecn == next.ecn
+        && (held.ecn, held.dscp, held.hop_limit) == (next.ecn, next.dscp, next.hop_limit)
         && held.flags.without(Flags::CWR) == next.flags.without(ending)
         && next.flags.without(ending).without(plain) == Flags::default()
         && held.timestamps == next.timestamps

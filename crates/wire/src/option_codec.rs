@@ -60,6 +60,7 @@ impl Writer<'_> {
 
     /// The four bytes that most MPTCP options begin with.
     #[inline]
+    //= RFC 8684 3.2-2 3.2-6 3.3-1 3.4.1-7 3.6-3 what has no name is 0
     fn mptcp(&mut self, len: usize, subtype: u8, flags: u8, fourth: u8) {
         self.put([MPTCP, len as u8, subtype << 4 | flags, fourth]);
     }
@@ -326,6 +327,7 @@ impl Reader<'_> {
 /// Reads one MPTCP option; `body` begins with the subtype.
 fn read_mptcp<P: Payload>(body: &[u8], segment: &mut Segment<P>) {
     let Some((&first, fields)) = body.split_first() else { return };
+    //= RFC 8684 3.4.1-8 3.6-4 flags without a name are masked out below
     let (subtype, flags) = (first >> 4, first & 0x0f);
     if subtype == DSS {
         if let Some(dss) = read_dss(fields) {

@@ -88,6 +88,7 @@ pub fn parse_headers<P: Payload>(
     segment.window = u16_at(14);
     segment.urgent = u16_at(18);
     segment.ecn = network.ecn;
+    (segment.dscp, segment.hop_limit) = (network.dscp, network.hop_limit);
     if !options.is_empty() {
         parse_options(options, &mut segment);
     }

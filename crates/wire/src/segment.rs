@@ -6,6 +6,9 @@ use crate::options::{Dss, RareOptions, SackBlocks, Timestamps};
 use crate::payload::Payload;
 use crate::seq::Seq;
 
+/// The IP header's time to live where nothing else is said.
+const HOP_LIMIT: u8 = 64;
+
 /// TCP's control bits (RFC 9293 3.1; RFC 3168 for ECE and CWR).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Flags(pub u8);
@@ -142,6 +145,10 @@ pub struct Segment<P> {
     pub flags: Flags,
     /// The IP header's ECN field.
     pub ecn: Ecn,
+    /// Its Diffserv code point, 6 bits (RFC 2474).
+    pub dscp: u8,
+    /// Its time to live, or hop limit.
+    pub hop_limit: u8,
     /// Payload bytes per packet when this is a super-segment; 0 for one packet.
     pub gso_size: u16,
     /// Timestamps (RFC 7323).
@@ -167,6 +174,8 @@ impl<P: Payload> Segment<P> {
             urgent: 0,
             flags,
             ecn: Ecn::NotEct,
+            dscp: 0,
+            hop_limit: HOP_LIMIT,
             gso_size: 0,
             timestamps: None,
             sack: SackBlocks::default(),
@@ -193,6 +202,8 @@ impl<P: Payload> Segment<P> {
         self.urgent = 0;
         self.flags = flags;
         self.ecn = Ecn::NotEct;
+        self.dscp = 0;
+        self.hop_limit = HOP_LIMIT;
         self.gso_size = 0;
         self.timestamps = None;
         self.sack.truncate(0);

@@ -13,8 +13,17 @@ use std::path::{Path, PathBuf};
 const LISTS: [(&str, &str); 2] =
     [("9293", include_str!("rfc9293.txt")), ("8684", include_str!("rfc8684.txt"))];
 
+/// Every keyword of RFC 8684, by section.
+const KEYWORDS: &str = include_str!("rfc8684-keywords.txt");
+
+/// The last number of each kind in RFC 9293's Appendix B.
+const APPENDIX_B: [(&str, u32); 3] = [("MUST", 69), ("SHLD", 31), ("REC", 1)];
+
 /// Where sources with annotations are.
 const FOLDERS: [&str; 2] = ["crates", "fuzz/src"];
+
+/// How a remark begins: what isn't done, is done in part, or doesn't arise.
+const REMARKS: [&str; 3] = ["no: ", "partly: ", "moot: "];
 
 /// What is asked, and what is said about it.
 #[derive(Debug, PartialEq)]
@@ -22,7 +31,7 @@ struct Requirement {
     id: String,
     level: String,
     words: String,
-    /// "no: ..." or "partly: ...".
+    /// "no: ...", "partly: ..." or "moot: ...".
     remark: Option<String>,
     /// Why there is no test.
     untested: Option<String>,
@@ -71,7 +80,7 @@ fn read_list(text: &str) -> Result<Vec<Line>, String> {
         };
         let (words, remark) = match fields[..] {
             [words] => (words, None),
-            [words, remark] if remark.starts_with("no: ") || remark.starts_with("partly: ") => {
+            [words, remark] if REMARKS.iter().any(|kind| remark.starts_with(kind)) => {
                 (words, Some(remark.to_string()))
             }
             _ => return Err(format!("line {}: `{line}`", number + 1)),
@@ -87,7 +96,8 @@ fn is_id(rfc: &str, word: &str) -> bool {
     match rfc {
         "9293" => level_of(word).is_some(),
         _ => word.split_once('-').is_some_and(|(section, number)| {
-            section.starts_with(|c: char| c.is_ascii_digit()) && number.parse::<u32>().is_ok()
+            let lettered = number.len() == 1 && number.starts_with(|c: char| c.is_ascii_lowercase());
+            section.starts_with(|c: char| c.is_ascii_digit()) && (lettered || number.parse::<u32>().is_ok())
         }),
     }
 }
@@ -155,8 +165,11 @@ fn page(places: &Places) -> (String, Vec<String>) {
     let mut text = String::from(
         "# Conformance\n\n\
          What RFC 9293 and RFC 8684 ask of an endpoint with MUST or SHOULD, in our own words, and where it is done: \
-         search the file for the id. Ids of RFC 9293 are those of its Appendix B; RFC 8684 has none, so they are \
-         its section and a number of ours. Statements about applications, middleboxes and documents are left out.\n\n\
+         search the file for the id. Ids of RFC 9293 are those of its Appendix B; RFC 8684 has none: there \
+         3.4.1-9 is the ninth keyword in capitals of section 3.4.1, all of which are listed, and a letter marks what the \
+         text states without a keyword. That none is missing is held against the keywords of the whole text, \
+         section by section (`rfc8684-keywords.txt`), and against the numbers of Appendix B. Of RFC 9293, what MAY be \
+         done is left out.\n\n\
          Written by `UPDATE=1 cargo test -p ropewalk --test conformance` from annotations in the sources and the lists \
          in `crates/cli/tests/conformance`; the same test fails when this page, the lists and the sources disagree.\n",
     );
@@ -176,10 +189,14 @@ fn page(places: &Places) -> (String, Vec<String>) {
                 .filter(|r| r.remark.as_ref().is_some_and(|remark| remark.starts_with(prefix)))
                 .count()
         };
-        let (all, no, partly) = (requirements().count(), count("no: "), count("partly: "));
-        let done = all - no - partly;
-        let _ =
-            writeln!(text, "\n## {title}\n\n{all} statements: {done} done, {partly} in part, {no} not done.");
+        let [no, partly, moot] = REMARKS.map(count);
+        let all = requirements().count();
+        let done = all - no - partly - moot;
+        let _ = writeln!(
+            text,
+            "\n## {title}\n\n{all} statements: {done} done, {partly} in part, {no} not done, {moot} don't arise."
+        );
+        wrong.extend(omissions(rfc, &requirements().collect::<Vec<_>>()));
         for line in &lines {
             match line {
                 Line::Heading(heading) => {
@@ -208,6 +225,85 @@ fn page(places: &Places) -> (String, Vec<String>) {
     (text, wrong)
 }
 
+/// What a list leaves out: numbers of RFC 9293's Appendix B, keywords of RFC 8684.
+fn omissions(rfc: &str, listed: &[&Requirement]) -> Vec<String> {
+    let find = |id: &str| listed.iter().find(|requirement| requirement.id == id);
+    if rfc == "9293" {
+        let all = APPENDIX_B.iter().flat_map(|(kind, last)| (1..=*last).map(move |n| format!("{kind}-{n}")));
+        return all.filter(|id| find(id).is_none()).map(|id| format!("RFC 9293 {id} isn't listed")).collect();
+    }
+    let mut wrong = Vec::new();
+    let mut counted = BTreeSet::new();
+    for (section, keywords) in read_keywords(KEYWORDS) {
+        for (n, keyword) in keywords.iter().enumerate() {
+            let id = format!("{section}-{}", n + 1);
+            match find(&id) {
+                Some(requirement) if requirement.level == *keyword => {}
+                Some(requirement) => {
+                    wrong.push(format!("RFC 8684 {id} is a {keyword}, listed as {}", requirement.level));
+                }
+                None => wrong.push(format!("RFC 8684 {id}, a {keyword}, isn't listed")),
+            }
+            counted.insert(id);
+        }
+    }
+    let stated = |r: &Requirement| r.level == "stated" && r.id.ends_with(|c: char| c.is_ascii_lowercase());
+    let unknown = listed.iter().filter(|r| !stated(r) && !counted.contains(&r.id));
+    wrong.extend(unknown.map(|r| format!("RFC 8684 {} has no keyword in the text", r.id)));
+    wrong
+}
+
+/// The table of keywords: sections, and theirs in order.
+fn read_keywords(table: &str) -> Vec<(&str, Vec<&str>)> {
+    let lines = table.lines().filter(|line| !line.starts_with('#'));
+    let rows = lines.filter_map(|line| line.split_once(" | "));
+    rows.map(|(section, keywords)| (section, keywords.split(", ").collect())).collect()
+}
+
+/// The same from an RFC's text: sections begin at the margin with their number, and a keyword may be broken over two
+/// lines. The first heading of a number is the table of contents', if it is indented; so it doesn't count.
+fn count_keywords(text: &str) -> Vec<(String, Vec<String>)> {
+    let heading = |line: &str| {
+        let (number, title) = line.split_once(".  ")?;
+        let is_number =
+            number.split('.').all(|part| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit()));
+        (is_number && !title.is_empty()).then(|| number.to_string())
+    };
+    let mut found: Vec<(String, Vec<String>)> = Vec::new();
+    let mut section = None;
+    let mut before = "";
+    for line in text.lines() {
+        if let Some(number) = heading(line) {
+            section = Some(number);
+            continue;
+        }
+        let Some(section) = &section else { continue };
+        for word in line.split(|c: char| !c.is_ascii_alphabetic()).filter(|word| !word.is_empty()) {
+            let keywords = match found.last_mut() {
+                Some((last, keywords)) if last == section => keywords,
+                _ => {
+                    found.push((section.clone(), Vec::new()));
+                    &mut found.last_mut().expect("just pushed").1
+                }
+            };
+            match (before, word) {
+                ("MUST" | "SHALL" | "SHOULD", "NOT") => {
+                    if let Some(last) = keywords.last_mut() {
+                        last.push_str(" NOT");
+                    }
+                }
+                ("NOT", "RECOMMENDED") => keywords.push("NOT RECOMMENDED".into()),
+                (_, "MUST" | "SHALL" | "SHOULD" | "REQUIRED" | "RECOMMENDED") => keywords.push(word.into()),
+                _ => {}
+            }
+            before = word;
+        }
+    }
+    // Section 1.5 says what the keywords mean.
+    found.retain(|(section, keywords)| section != "1.5" && !keywords.is_empty());
+    found
+}
+
 fn row(
     text: &mut String,
     wrong: &mut Vec<String>,
@@ -223,6 +319,14 @@ fn row(
             }
             format!("not done, because: {}", &remark[4..])
         }
+        Some(remark) if remark.starts_with("moot: ") => {
+            if !done.is_empty() {
+                wrong.push(format!(
+                    "RFC {rfc} {id} doesn't arise, as is listed, and is annotated in {done:?}"
+                ));
+            }
+            format!("doesn't arise, because: {}", &remark[6..])
+        }
         _ if done.is_empty() => {
             wrong.push(format!("RFC {rfc} {id} has neither an annotation nor a reason why not"));
             String::new()
@@ -230,7 +334,7 @@ fn row(
         Some(remark) => format!("{}<br>{}", links(done), remark),
         None => links(done),
     };
-    let undone = remark.as_ref().is_some_and(|remark| remark.starts_with("no: "));
+    let undone = remark.as_ref().is_some_and(|remark| !remark.starts_with("partly: "));
     let test = match untested {
         Some(reason) if tested.is_empty() && !undone => format!("none, because: {reason}"),
         Some(_) => {
@@ -264,6 +368,48 @@ fn the_page_is_what_the_sources_say() {
         there == fresh,
         "docs/conformance.md is stale; `UPDATE=1 cargo test -p ropewalk --test conformance` rewrites it.\n{differs:?}"
     );
+}
+
+/// The table of keywords is what a copy of the text says, where there is one.
+#[test]
+fn keywords_are_counted() {
+    let made_up = "Contents\n   1.  One\n1.  One\n\n   A host MUST\n   NOT sleep and SHOULD eat; this is NOT RECOMMENDED\n\
+        1.2.  Two\n   It must, it SHALL.\n3.  Empty\n   NOT REQUIRED\n";
+    let owned = |rows: &[(&str, &[&str])]| -> Vec<(String, Vec<String>)> {
+        rows.iter().map(|(s, k)| (s.to_string(), k.iter().map(|k| k.to_string()).collect())).collect()
+    };
+    let expected = owned(&[
+        ("1", &["MUST NOT", "SHOULD", "NOT RECOMMENDED"]),
+        ("1.2", &["SHALL"]),
+        ("3", &["REQUIRED"]),
+    ]);
+    assert_eq!(count_keywords(made_up), expected);
+    let table: Vec<_> = read_keywords(KEYWORDS);
+    assert_eq!(table.iter().map(|(_, keywords)| keywords.len()).sum::<usize>(), 144);
+    if let Some(path) = std::env::var_os("RFC8684") {
+        let text = std::fs::read_to_string(&path).expect("the text of RFC 8684");
+        let table: Vec<(&str, &[&str])> = table.iter().map(|(s, k)| (*s, k.as_slice())).collect();
+        assert_eq!(count_keywords(&text), owned(&table));
+    }
+}
+
+#[test]
+fn omissions_are_found() {
+    let read = |list: &str| -> Vec<Requirement> {
+        let lines = read_list(list).expect("valid").into_iter();
+        lines.filter_map(|l| if let Line::Requirement(r) = l { Some(r) } else { None }).collect()
+    };
+    let wrong = |rfc, list: &str| omissions(rfc, &read(list).iter().collect::<Vec<_>>());
+    let all = LISTS[1].1;
+    assert_eq!(wrong("8684", all), Vec::<String>::new());
+    let without = all.replace("3.4.1-9 | SHOULD NOT |", "3.4.1-z | stated |");
+    assert_eq!(wrong("8684", &without), ["RFC 8684 3.4.1-9, a SHOULD NOT, isn't listed"]);
+    let weaker = all.replace("3.6-4 | MUST |", "3.6-4 | SHOULD |");
+    assert_eq!(wrong("8684", &weaker), ["RFC 8684 3.6-4 is a MUST, listed as SHOULD"]);
+    let invented = format!("{all}3.6-5 | MUST | words\n");
+    assert_eq!(wrong("8684", &invented), ["RFC 8684 3.6-5 has no keyword in the text"]);
+    let fewer = LISTS[0].1.replace("SHLD-13 | ", "SHLD-99 | ");
+    assert_eq!(wrong("9293", &fewer), ["RFC 9293 SHLD-13 isn't listed"]);
 }
 
 #[test]

@@ -57,7 +57,7 @@ pub(super) fn increase(flows: &[Flow], r: usize) -> f64 {
     linked(flows, r).min(1.0 / window(&flows[r]))
 }
 
-//= RFC 8684 3.3.7-1
+//= RFC 8684 3.3.7-a
 impl CongestionControl for Lia {
     fn name(&self) -> &'static str {
         ENTRY.name
@@ -103,7 +103,7 @@ mod tests {
         assert_close(increase(&flows, 0), 1.0 / 17.0);
     }
 
-    //= test RFC 8684 3.3.7-1
+    //= test RFC 8684 3.3.7-a
     #[test]
     fn two_equal_paths_share_the_increase_of_one() {
         // w 10 and 10, rtt 100 ms both: x = 100 each; max w/rtt^2 = 1000; alpha = 20 * 1000 / 200^2 = 0.5;

@@ -699,7 +699,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
             };
             let Some(tuple) = self.free_tuple(request.local, request.remote) else { continue };
             let isn = self.isn(now, &tuple);
-            //= RFC 8684 3.2-4
+            //= RFC 8684 3.2-b
             let nonce = self.entropy.next_u64() as u32;
             let mtu = self.config.mtu(request.path);
             let connection = self.slots[index as usize].connection.as_mut();
@@ -737,7 +737,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         None
     }
 
-    //= RFC 8684 3.1-2 3.1-3
+    //= RFC 8684 3.1-3 3.1-4 3.1-5
     /// A key whose token no other connection has.
     fn fresh_key(&mut self) -> u64 {
         loop {

@@ -30,7 +30,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
             self.on_join(now, path, token, segment);
             return;
         }
-        //= RFC 8684 3.2-11 a join needs no listener
+        //= RFC 8684 3.2-13 a join needs no listener
         let destination = segment.tuple.destination();
         let listener = self.listeners.iter().find(|(address, _)| {
             address.port() == destination.port()
@@ -44,7 +44,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
             self.counters.listen_overflows += 1;
             return;
         }
-        //= RFC 8684 3.1-1 3.1-7 3.1-9
+        //= RFC 8684 3.1-1 3.1-2 3.1-13 3.1-17 3.1-25
         let capable = rare
             .and_then(|rare| rare.mp_capable)
             .filter(|c| c.version == 1 && c.hmac_sha256 && !c.extensibility);
@@ -59,6 +59,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
                 self.counters.capable_syn_rx += 1;
                 connection.checksum |= capable.checksum_required;
             }
+            //= RFC 8684 3.1-27
             None => connection.fall_back(now, crate::mptcp::FallbackCause::NoMpCapable),
         }
         connection.answer(now, path, segment, mtu, isn);
@@ -73,7 +74,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
     fn on_join(&mut self, now: Nanos, path: PathId, token: u32, segment: &Segment<P>) {
         let Some(index) = self.tokens.get(&token).copied() else {
             self.counters.join_no_token += 1;
-            //= RFC 8684 3.2-3
+            //= RFC 8684 3.2-7
             self.refuse(path, segment, Some(1));
             return;
         };

@@ -114,6 +114,8 @@ pub(crate) struct Strand<P> {
     pub control_len: u8,
     pub backup_local: bool,
     pub backup_remote: bool,
+    /// Its path was removed; it stays until another subflow can do its work.
+    pub leaving: bool,
     /// What we wanted when we opened it.
     pub request: Option<JoinRequest>,
     /// Retransmissions of the third ACK of our MP_JOIN.
@@ -301,6 +303,7 @@ impl<P: Payload> Connection<P> {
             control_len: 0,
             backup_local: false,
             backup_remote: false,
+            leaving: false,
             request: None,
             join_acks: 0,
             opened,
@@ -556,7 +559,7 @@ impl<P: Payload> Connection<P> {
     #[inline(never)]
     fn complete_close(&mut self, now: Nanos) {
         if self.mode == Mode::Multipath {
-            //= RFC 8684 3.3.3-5
+            //= RFC 8684 3.3.3-3 3.3.3-4
             if self.send.fin_acked && self.receive.finished {
                 for strand in self.strands.iter_mut().flatten() {
                     strand.tcp.close();

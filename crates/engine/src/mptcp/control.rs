@@ -28,8 +28,9 @@ const ANNOUNCE_TRIES: u32 = 4;
 const CONTROL_INTERVAL: Nanos = SECOND;
 /// Third ACKs of a join that are repeated before the subflow is given up.
 const JOIN_ACK_TRIES: u32 = 6;
+//= RFC 8684 3.9.3-3
 /// How often a join that failed is tried again, after 1, 2, 4, ... seconds.
-const JOIN_RETRIES: u32 = 4;
+pub(crate) const JOIN_RETRIES: u32 = 4;
 /// Joins of the peer's that may wait for their third ACK at a time.
 const MOST_HALF_OPEN: usize = 8;
 /// Addresses of the peer that are remembered.
@@ -83,7 +84,7 @@ impl<P: Payload> Connection<P> {
             self.on_remove_addr(now, &remove.address_ids);
         }
         if let Some(fastclose) = rare.fastclose
-            //= RFC 8684 3.5-2 3.5-3
+            //= RFC 8684 3.5-b 3.5-c
             && fastclose.receiver_key == self.local_key.key
         {
             for strand in self.strands.iter_mut().flatten() {
@@ -110,7 +111,7 @@ impl<P: Payload> Connection<P> {
         }
         let expected = add_addr_hmac(remote.key, self.local_key.key, add.address_id, add.address, add.port);
         if add.hmac != Some(expected) {
-            //= RFC 8684 3.4.1-2
+            //= RFC 8684 3.4.1-6
             self.stats.add_addr_hmac_failures += 1;
             return;
         }
@@ -119,7 +120,7 @@ impl<P: Payload> Connection<P> {
             self.open_joins();
         }
         if self.echoes.len() < MAX_REMOTE_ADDRESSES {
-            //= RFC 8684 3.4.1-3
+            //= RFC 8684 3.4.1-b
             self.echoes.push_back(AddAddr { echo: true, hmac: None, ..*add });
             self.ack_on_best();
         }
@@ -129,7 +130,7 @@ impl<P: Payload> Connection<P> {
         let known =
             self.remote_addresses.iter().any(|(id, known)| *id == add.address_id || *known == address);
         let limit = usize::from(self.config.path_manager.add_addr_accepted).min(MAX_REMOTE_ADDRESSES);
-        //= RFC 8684 3.4.1-6
+        //= RFC 8684 3.4.1-d 3.4.1-4
         if known || self.remote_addresses.len() >= limit {
             return;
         }
@@ -146,7 +147,8 @@ impl<P: Payload> Connection<P> {
                 local_id: 0,
                 remote_id: add.address_id,
                 backup: false,
-                attempt: 0,
+                //= RFC 8684 3.4.1-9 not tried again
+                attempt: JOIN_RETRIES,
             });
         }
         let endpoints = self.config.path_manager.endpoints.clone();
@@ -160,7 +162,7 @@ impl<P: Payload> Connection<P> {
                     local_id: endpoint.id,
                     remote_id: add.address_id,
                     backup: endpoint.backup,
-                    attempt: 0,
+                    attempt: JOIN_RETRIES,
                 });
             }
         }
@@ -168,8 +170,10 @@ impl<P: Payload> Connection<P> {
 
     #[cold]
     fn on_remove_addr(&mut self, now: Nanos, ids: &[u8]) {
-        //= RFC 8684 3.4.2-1 3.4.2-3
+        //= RFC 8684 3.4.2-a 3.4.2-b
         self.remote_addresses.retain(|(id, _)| !ids.contains(id));
+        //= RFC 8684 3.4.2-5
+        self.retries.retain(|(_, request)| !ids.contains(&request.remote_id));
         for index in 0..self.strands.len() {
             let gone = self.strands[index].as_ref().is_some_and(|strand| ids.contains(&strand.remote_id));
             let others = self.flows.iter().any(|flow| {
@@ -190,7 +194,7 @@ impl<P: Payload> Connection<P> {
     /// Joins from our other addresses to the peer's first one.
     #[cold]
     pub(crate) fn open_joins(&mut self) {
-        //= RFC 8684 3.1-8
+        //= RFC 8684 3.1-14
         if self.deny_join || self.mode != Mode::Multipath {
             return;
         }
@@ -204,7 +208,7 @@ impl<P: Payload> Connection<P> {
             self.request_join(JoinRequest {
                 path: endpoint.path,
                 local: SocketAddr::new(endpoint.address, 0),
-                //= RFC 8684 3.9.1-1
+                //= RFC 8684 3.9.1-1 3.9.1-2
                 remote: tuple.destination(),
                 local_id: endpoint.id,
                 remote_id: 0,
@@ -217,7 +221,7 @@ impl<P: Payload> Connection<P> {
     pub(crate) fn request_join(&mut self, request: JoinRequest) {
         if self.mode == Mode::Multipath
             && !self.is_failing()
-            //= RFC 8684 3.2-12
+            //= RFC 8684 3.2-a
             && self.joins_opened < self.config.path_manager.subflows
         {
             self.joins_opened += 1;
@@ -234,6 +238,7 @@ impl<P: Payload> Connection<P> {
             return;
         }
         for endpoint in self.config.path_manager.endpoints.iter().filter(|endpoint| endpoint.signal) {
+            //= RFC 8684 3.4.1-2 3.4.1-10 3.4.1-12 each id once, until it is removed
             if endpoint.address == tuple.src
                 || self.announced.iter().any(|a| a.option.address_id == endpoint.id)
             {
@@ -274,7 +279,7 @@ impl<P: Payload> Connection<P> {
         if self.mode != Mode::Multipath
             || self.dead
             || self.is_failing()
-            //= RFC 8684 3.2-12
+            //= RFC 8684 3.2-a
             || self.joined() >= usize::from(self.config.path_manager.subflows)
         {
             return None;
@@ -347,12 +352,13 @@ impl<P: Payload> Connection<P> {
         Some(index)
     }
 
-    //= RFC 8684 3.6-1
+    //= RFC 8684 3.6-a 3.2-9
     /// Resets a subflow, with MP_TCPRST's reason.
     #[cold]
     pub(crate) fn refuse(&mut self, now: Nanos, index: usize, reason: u8, text: &'static str) {
         if let Some(strand) = self.strands[index].as_mut() {
-            strand.reset_reason = Some(reason);
+            // The first reason is the one that counts.
+            strand.reset_reason.get_or_insert(reason);
             strand.tcp.abort();
         }
         self.remove(now, index, text);
@@ -509,7 +515,7 @@ impl<P: Payload> Connection<P> {
         }
     }
 
-    //= RFC 8684 3.3.3-3
+    //= RFC 8684 3.3.3-b
     /// No DATA_ACK for long: the head goes again, and the DATA_FIN.
     #[cold]
     fn on_meta_timeout(&mut self, now: Nanos) {
@@ -572,7 +578,7 @@ impl<P: Payload> Connection<P> {
         self.arm_retries();
     }
 
-    //= RFC 8684 3.4.1-4
+    //= RFC 8684 3.4.1-c
     /// The announcement that is due now.
     #[cold]
     pub(crate) fn due_announcement(&mut self, now: Nanos) -> Option<AddAddr> {
@@ -604,7 +610,8 @@ impl<P: Payload> Connection<P> {
         self.wake();
     }
 
-    /// Takes our address on a path away: REMOVE_ADDR, and its subflows are reset.
+    /// Takes our address on a path away: REMOVE_ADDR, and its subflows are reset. The last that works stays until
+    /// there is another: what is under way would be lost with it.
     pub(crate) fn remove_path(&mut self, now: Nanos, path: PathId) {
         let mut removed = Vec::new();
         for index in 0..self.strands.len() {
@@ -612,18 +619,60 @@ impl<P: Payload> Connection<P> {
                 && let Some(id) = self.strands[index].as_ref().map(|strand| strand.local_id)
                 && self.flows[index].state != FlowState::Closed
             {
+                //= RFC 8684 3.3.3-2 3.4.2-7
+                if self.is_last(index)
+                    && let Some(strand) = self.strands[index].as_mut()
+                {
+                    strand.leaving = true;
+                    continue;
+                }
                 self.refuse(now, index, 0, "the path was removed");
                 removed.push(id);
             }
         }
         self.retries.retain(|(_, request)| request.path != path);
-        // An address that other subflows use over other paths stays.
+        //= RFC 8684 3.4.2-2 what was announced and never used
+        for endpoint in self.config.path_manager.endpoints.iter().filter(|endpoint| endpoint.path == path) {
+            if self.announced.iter().any(|a| a.option.address_id == endpoint.id) {
+                removed.push(endpoint.id);
+            }
+        }
+        self.withdraw(removed);
+    }
+
+    /// Whether a subflow is the only one that works, and the connection has something left to do.
+    fn is_last(&self, index: usize) -> bool {
+        let works = |state| matches!(state, FlowState::Usable | FlowState::Stale);
+        let others = self.flows.iter().any(|flow| flow.id.index() != index && works(flow.state));
+        let finished = self.send.fin_acked && self.receive.finished;
+        self.mode == Mode::Multipath && works(self.flows[index].state) && !others && !finished
+    }
+
+    /// A subflow works now: those whose path was removed can go.
+    #[cold]
+    pub(crate) fn dismiss_leaving(&mut self, now: Nanos, successor: usize) {
+        for index in 0..self.strands.len() {
+            let leaves = self.strands[index].as_ref().filter(|strand| strand.leaving && index != successor);
+            if let Some(id) = leaves.map(|strand| strand.local_id)
+                && self.flows[index].state != FlowState::Closed
+            {
+                self.refuse(now, index, 0, "the path was removed");
+                self.withdraw(vec![id]);
+            }
+        }
+    }
+
+    //= RFC 8684 3.4.2-1
+    /// REMOVE_ADDR for the addresses that no subflow uses over another path.
+    fn withdraw(&mut self, mut removed: Vec<u8>) {
+        removed.sort_unstable();
         removed.dedup();
         for id in removed {
             let used = |(strand, flow): (&Option<Strand<P>>, &Flow)| {
                 flow.state != FlowState::Closed && strand.as_ref().is_some_and(|strand| strand.local_id == id)
             };
             if !self.strands.iter().zip(&self.flows).any(used) {
+                self.announced.retain(|announcement| announcement.option.address_id != id);
                 self.removals.push_back(id);
             }
         }

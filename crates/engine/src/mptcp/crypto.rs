@@ -14,7 +14,7 @@ pub struct Key {
     pub key: u64,
     /// The 32 most significant bits of SHA-256(key): names the connection in MP_JOIN.
     pub token: u32,
-    //= RFC 8684 3.1-11
+    //= RFC 8684 3.1-b
     /// The 64 least significant bits of SHA-256(key): the initial data sequence number. The first byte of
     /// data has the number after it.
     pub idsn: u64,
@@ -23,8 +23,8 @@ pub struct Key {
 impl Key {
     /// Derives token and IDSN.
     pub fn new(key: u64) -> Self {
-        //= RFC 8684 3.2-2
-        //= RFC 8684 3.1-10
+        //= RFC 8684 3.1-18
+        //= RFC 8684 3.1-19 3.1-20 3.1-21 3.1-30
         let hash = Sha256::digest(key.to_be_bytes());
         let token = u32::from_be_bytes([hash[0], hash[1], hash[2], hash[3]]);
         let mut low = [0u8; 8];
@@ -65,7 +65,7 @@ pub fn leftmost_160(hmac: &[u8; 32]) -> [u8; 20] {
     bytes
 }
 
-//= RFC 8684 3.4.1-1
+//= RFC 8684 3.4.1-a
 /// The rightmost 64 bits of the HMAC of ADD_ADDR (RFC 8684 3.4.1): key = the announcer's key then the
 /// other's, message = address id, address, port (0 where none is given).
 pub fn add_addr_hmac(
@@ -97,7 +97,7 @@ mod tests {
     const OURS: u64 = 0x0123_4567_89ab_cdef;
     const THEIRS: u64 = 0xfedc_ba98_7654_3210;
 
-    //= test RFC 8684 3.2-2 3.1-10
+    //= test RFC 8684 3.1-18 3.1-19 3.1-20 3.1-21 3.1-30
     #[test]
     fn token_and_idsn_are_the_two_ends_of_the_keys_hash() {
         for (key, token, idsn) in [
@@ -123,7 +123,7 @@ mod tests {
         assert_eq!(leftmost_64(&answer), 0x0d44_dc5f_5551_21b7);
     }
 
-    //= test RFC 8684 3.4.1-1
+    //= test RFC 8684 3.4.1-a
     #[test]
     fn an_announcements_hmac_covers_id_address_and_port() {
         for (id, address, port, hmac) in [

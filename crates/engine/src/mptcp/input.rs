@@ -4,6 +4,7 @@
 use ropewalk_wire::{Dss, DssMapping, Flags, MpJoin, Payload, RareOptions, Segment, Seq};
 
 use super::connection::{Connection, Failing, Join, Mode, Role, Strand};
+use super::control::JOIN_RETRIES;
 use super::crypto::{Key, join_hmac, leftmost_64, leftmost_160};
 use super::mapping::{Mapping, Placed};
 use super::stats::{Event, FallbackCause};
@@ -17,10 +18,8 @@ impl<P: Payload> Connection<P> {
     pub(crate) fn on_segment(&mut self, now: Nanos, index: usize, segment: &mut Segment<P>) {
         let dss = segment.dss.take();
         let rare = segment.rare.take();
-        // The subflow reads its SYN's options from `rare`.
-        if segment.flags.contains(Flags::SYN) {
-            segment.rare = rare.clone();
-        }
+        // The subflow reads its SYN's options from `rare`, and of other segments whether there are any.
+        segment.rare = rare.clone();
         let had_data = !segment.payload.is_empty();
         let negotiating = self.mode == Mode::Negotiating;
         let Some((mut cx, strand)) = self.split(now, index) else { return };
@@ -44,6 +43,7 @@ impl<P: Payload> Connection<P> {
             self.on_reset(now, index, rare.as_deref());
             return;
         }
+        //= RFC 8684 3-3 3.4.1-1 3.4.2-6
         if !outcome.acceptable {
             return;
         }
@@ -74,10 +74,11 @@ impl<P: Payload> Connection<P> {
         {
             // Something on the way strips options, or the peer fell back (RFC 8684 3.7).
             if !self.is_contiguous() {
+                //= RFC 8684 3.7-3 3.7-4
                 self.refuse(now, index, 6, "acknowledgements without DATA_ACK");
                 return;
             }
-            //= RFC 8684 3.7-2
+            //= RFC 8684 3.7-5
             self.fall_back(now, FallbackCause::NoMapping);
         }
         if let Some(dss) = dss {
@@ -179,7 +180,7 @@ impl<P: Payload> Connection<P> {
         }
         let stale = strand.timeouts >= 2;
         let tags: Vec<_> = strand.tcp.outstanding().map(|(tag, _)| tag).collect();
-        //= RFC 8684 3.3.6-1 3.3.6-2 the subflow repeats it as well
+        //= RFC 8684 3.3.6-a 3.3.6-1 the subflow repeats it as well
         for tag in tags {
             self.send.reinject(tag);
         }
@@ -223,6 +224,7 @@ impl<P: Payload> Connection<P> {
         self.congestion.subflow_added(&mut self.flows, index, now);
         self.tell(now, scheduler::Event::SubflowAdded(SubflowId(index as u8)));
         let path = self.flows[index].path;
+        self.dismiss_leaving(now, index);
         if let Some(strand) = self.strands[index].as_mut() {
             // Either side's wish makes it a backup (RFC 8684 3.3.8).
             self.flows[index].backup = strand.backup_local || strand.backup_remote;
@@ -259,12 +261,12 @@ impl<P: Payload> Connection<P> {
                 match capable {
                     Some(capable) if established => {
                         self.remote_key = capable.sender_key.map(Key::new);
-                        //= RFC 8684 3.1-6
+                        //= RFC 8684 3.1-22 3.1-23
                         self.checksum |= capable.checksum_required;
                         self.deny_join = capable.deny_join_initial_address;
                         self.mode = Mode::Multipath;
                     }
-                    //= RFC 8684 3.7-1
+                    //= RFC 8684 3.1-26 3.7-1 6-1
                     _ => self.fall_back(now, FallbackCause::NoMpCapable),
                 }
                 true
@@ -273,23 +275,23 @@ impl<P: Payload> Connection<P> {
                 let (Some(remote), Some(MpJoin::SynAck { backup, address_id, hmac, nonce })) =
                     (self.remote_key, rare.and_then(|rare| rare.mp_join))
                 else {
-                    //= RFC 8684 3.2-8
+                    //= RFC 8684 3.2-10 3.2-11 3.2-12
                     // The peer or a middlebox doesn't know the option (RFC 8684 3.2: reset).
                     self.refuse(now, index, 1, "the SYN/ACK had no MP_JOIN");
                     return false;
                 };
                 let expected = join_hmac(remote.key, self.local_key.key, nonce, strand.local_nonce);
-                //= RFC 8684 3.2-6
+                //= RFC 8684 3.2-8 3.9.3-2
                 if leftmost_64(&expected) != hmac {
                     self.stats.join_hmac_failures += 1;
                     self.refuse(now, index, 1, "the HMAC of the SYN/ACK was wrong");
                     return false;
                 }
                 strand.remote_nonce = nonce;
-                //= RFC 8684 3.2-5
+                //= RFC 8684 3.2-1 3.4.1-3
                 strand.remote_id = address_id;
                 strand.backup_remote = backup;
-                //= RFC 8684 3.2-9
+                //= RFC 8684 3.2-5
                 strand.join = Join::AckSent;
                 strand.tcp.request_ack();
                 self.arm_control(now);
@@ -316,7 +318,7 @@ impl<P: Payload> Connection<P> {
                     }
                 }
             }
-            //= RFC 8684 3.1-12
+            //= RFC 8684 3.1-9 3.1-28 3.1-29
             // Without the keys nothing can be verified.
             _ => self.fall_back(now, FallbackCause::NoOptionsInHandshake),
         }
@@ -336,19 +338,19 @@ impl<P: Payload> Connection<P> {
             Join::SynReceived => {
                 let Some(remote) = self.remote_key else { return false };
                 let Some(MpJoin::Ack { hmac }) = rare.and_then(|rare| rare.mp_join) else {
-                    //= RFC 8684 3.2-8
+                    //= RFC 8684 3.2-10 3.2-11 3.2-12
                     self.refuse(now, index, 1, "the third ACK had no MP_JOIN");
                     return false;
                 };
                 let expected =
                     join_hmac(remote.key, self.local_key.key, strand.remote_nonce, strand.local_nonce);
-                //= RFC 8684 3.2-7
+                //= RFC 8684 3.2-10 3.9.3-2
                 if leftmost_160(&expected) != hmac {
                     self.stats.join_hmac_failures += 1;
-                    self.refuse(now, index, 3, "the HMAC of the third ACK was wrong");
+                    self.refuse(now, index, 1, "the HMAC of the third ACK was wrong");
                     return false;
                 }
-                //= RFC 8684 3.2-10
+                //= RFC 8684 3.2-4
                 strand.tcp.request_ack();
                 if self.joined() >= usize::from(self.config.path_manager.subflows) {
                     // Others were faster.
@@ -371,6 +373,7 @@ impl<P: Payload> Connection<P> {
         if self.mode != Mode::Multipath {
             return;
         }
+        //= RFC 8684 3.3.2-3 3.3.2-6
         if let Some(ack) = dss.data_ack {
             if !self.confirmed {
                 self.on_confirmed(now);
@@ -381,7 +384,7 @@ impl<P: Payload> Connection<P> {
             return;
         };
         let Some(remote) = self.remote_key else { return };
-        //= RFC 8684 3.7-5
+        //= RFC 8684 3.7-a
         if mapping.len == 0 {
             if self.strands.len() > 1 {
                 // A peer falls back only where there was never another subflow: something on the way did this.
@@ -389,6 +392,11 @@ impl<P: Payload> Connection<P> {
                 return;
             }
             self.on_infinite(now, index, remote.idsn, &mapping);
+            return;
+        }
+        //= RFC 8684 3.3-2 3.3-3 3.3-4
+        if mapping.checksum.is_some() != self.checksum {
+            self.refuse(now, index, 1, "a mapping whose checksum is not as negotiated");
             return;
         }
         let offset = self.data_offset(remote.idsn, mapping.dsn, mapping.dsn_is_64);
@@ -427,7 +435,8 @@ impl<P: Payload> Connection<P> {
         self.fall_back(now, if failed { FallbackCause::Checksum } else { FallbackCause::Peer });
     }
 
-    //= RFC 8684 3.3-1
+    //= RFC 8684 3.3.1-10 3.3.1-12 3.3.2-2
+    //= RFC 8684 3.3.1-9 3.3.1-13 the nearest number to the one expected, of 64 bits
     /// The offset that a DSN of the peer stands for; far away if it is before the first byte.
     fn data_offset(&self, idsn: u64, dsn: u64, is_64: bool) -> u64 {
         let first = idsn.wrapping_add(1);
@@ -481,7 +490,7 @@ impl<P: Payload> Connection<P> {
 
     pub(crate) fn data_acknowledged(&mut self, now: Nanos, acked: u64, window: Option<u64>) {
         if let Some(window) = window {
-            //= RFC 8684 3.3.5-1 3.3.1-5 relative to the DATA_ACK; the rightmost edge counts
+            //= RFC 8684 3.3.5-1 4-4 3.3.4-a relative to the DATA_ACK; the rightmost edge counts
             let edge = acked + window;
             if edge > self.send.window_end {
                 let was_blocked = self.send.window_left() == 0;
@@ -498,7 +507,7 @@ impl<P: Payload> Connection<P> {
             self.send.peer_window = window;
         }
         let data = acked.min(self.send.written);
-        //= RFC 8684 3.3.2-1
+        //= RFC 8684 3.3.2-4 3.3.6-2 4-1
         if self.send.acknowledge(data) > 0 {
             self.meta_backoff = 0;
             self.tell(now, scheduler::Event::DataAcked);
@@ -517,6 +526,7 @@ impl<P: Payload> Connection<P> {
         }
     }
 
+    //= RFC 8684 3.7-14
     /// In plain TCP the subflow's own acknowledgement is the connection's. `window` is that of a segment that
     /// acknowledges all that any has.
     #[inline(never)]
@@ -529,7 +539,7 @@ impl<P: Payload> Connection<P> {
         }
     }
 
-    //= RFC 8684 3.3.4-1
+    //= RFC 8684 3.3.4-c
     /// Moves in-order bytes of a subflow to the connection.
     pub(crate) fn take_in_order(&mut self, now: Nanos, index: usize) {
         let mut moved = false;
@@ -616,7 +626,7 @@ impl<P: Payload> Connection<P> {
             self.check_closed(now);
             return;
         }
-        //= RFC 8684 3.3.3-4
+        //= RFC 8684 3.3.3-c
         let Some(strand) = self.strands[index].as_mut() else { return };
         strand.tcp.close();
         if matches!(self.flows[index].state, FlowState::Usable | FlowState::Stale) {
@@ -637,7 +647,7 @@ impl<P: Payload> Connection<P> {
     #[cold]
     fn on_unmapped(&mut self, now: Nanos, index: usize, position: u64, data: P) {
         if !self.is_contiguous() {
-            //= RFC 8684 3.7-7
+            //= RFC 8684 3.7-6 3.7-7 3.3.1-8
             self.refuse(now, index, 6, "data without a mapping");
             return;
         }
@@ -658,7 +668,7 @@ impl<P: Payload> Connection<P> {
         let dsn = failing.dsn;
         let contiguous = self.is_contiguous() && failing.offset == self.receive.next;
         if let Some(strand) = self.strands[index].as_mut() {
-            //= RFC 8684 3.7-3 3.7-4
+            //= RFC 8684 3.7-8 3.7-9 3.7-b
             strand.fail_pending = Some(dsn);
             if contiguous {
                 // The peer is asked to go on as plain TCP; until it answers, nothing more is delivered.
@@ -672,6 +682,7 @@ impl<P: Payload> Connection<P> {
         }
         // With another subflow, or one that is being opened, this one is reset with MP_FAIL on its RST and the data
         // comes again elsewhere. Without, and with a stream that plain TCP can't continue, nothing is left.
+        //= RFC 8684 3.7-11 3.7-12
         let text = match self.live() {
             1 => "a middlebox altered the data on the only subflow",
             _ => "a DSS checksum failed",
@@ -708,7 +719,7 @@ impl<P: Payload> Connection<P> {
             }
             return;
         }
-        //= RFC 8684 3.7-3
+        //= RFC 8684 3.7-8 3.7-9
         // It had no other subflow when it said so, but has one by now: what it waits for comes over that one.
         if self.live() > 1 || !self.is_contiguous() {
             self.refuse(now, index, 6, "the peer's checksum failed");
@@ -718,7 +729,7 @@ impl<P: Payload> Connection<P> {
         let dsn = self.local_key.idsn.wrapping_add(1).wrapping_add(una);
         self.fall_back(now, FallbackCause::Checksum);
         if let Some(strand) = self.strands[index].as_mut() {
-            //= RFC 8684 3.7-8
+            //= RFC 8684 3.7-10
             let checksum = Some(0);
             // One subflow, in order, nothing repeated: the stream's first byte is the subflow's.
             let ssn = (una as u32).wrapping_add(1);
@@ -728,7 +739,7 @@ impl<P: Payload> Connection<P> {
         }
     }
 
-    //= RFC 8684 3.2-1
+    //= RFC 8684 3.1-10
     /// The peer showed with a DATA_ACK or ADD_ADDR that it has both keys.
     #[cold]
     fn on_confirmed(&mut self, now: Nanos) {
@@ -748,6 +759,12 @@ impl<P: Payload> Connection<P> {
         let fastclose = rare.and_then(|rare| rare.fastclose).is_some_and(|fastclose| {
             fastclose.receiver_key == self.local_key.key && self.mode == Mode::Multipath
         });
+        //= RFC 8684 3.6-2
+        if rare.and_then(|rare| rare.mp_tcprst).is_some_and(|reset| !reset.transient)
+            && let Some(request) = self.strands[index].as_mut().and_then(|strand| strand.request.as_mut())
+        {
+            request.attempt = JOIN_RETRIES;
+        }
         self.remove(now, index, "reset by the peer");
         if fastclose {
             for strand in self.strands.iter_mut().flatten() {

@@ -49,7 +49,7 @@ pub(crate) enum Placed<P> {
 }
 
 impl<P: Payload> Mappings<P> {
-    //= RFC 8684 3.3.1-1 3.3.1-2
+    //= RFC 8684 3.3.1-a 3.3.1-b
     /// Adds a mapping. Repeats, and parts that an earlier one covers, change nothing.
     pub fn add(&mut self, mapping: Mapping, rcv_nxt: u64) {
         if mapping.len == 0 || mapping.end() <= rcv_nxt && self.held.is_empty() || self.list.len() >= LIMIT {
@@ -106,7 +106,7 @@ impl<P: Payload> Mappings<P> {
         }
         self.held_len = 0;
         let whole = P::join(&std::mem::take(&mut self.held));
-        //= RFC 8684 3.3.1-4
+        //= RFC 8684 3.3.1-d
         let holds = match (whole.ones_complement_sum(), mapping.checksum) {
             (Some(sum), Some(checksum)) => ropewalk_wire::checksum::dss_checksum_holds(
                 mapping.dsn,
@@ -170,7 +170,7 @@ mod tests {
         assert!(matches!(mappings.place(301, data).0, Placed::Unmapped(_)));
     }
 
-    //= test RFC 8684 3.3.1-1 3.3.1-2
+    //= test RFC 8684 3.3.1-a 3.3.1-b
     #[test]
     fn a_repeat_changes_nothing_and_a_contradiction_neither() {
         let mut mappings = Mappings::default();

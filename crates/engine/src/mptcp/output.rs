@@ -158,7 +158,7 @@ impl<P: Payload> Connection<P> {
             let edge = self.receive.next + strand.tcp.window_out(segment.flags, segment.window);
             self.receive.advertised_end = self.receive.advertised_end.max(edge);
         }
-        //= RFC 8684 3.7-6
+        //= RFC 8684 3.7-15 3.7-16
         if self.mode == Mode::Plain {
             if kind == Kind::Ack {
                 self.decorate_plain(index, segment);
@@ -195,13 +195,14 @@ impl<P: Payload> Connection<P> {
         let Some(strand) = self.strands[index].as_ref() else { return };
         match strand.join {
             Join::Initial => {
-                //= RFC 8684 3.1-13
+                //= RFC 8684 3.9.3-1
                 // A path that drops SYNs with the option gets one without (Linux: from the third try on).
                 if kind == Kind::Syn && strand.tcp.syn_retransmissions() > 2 {
                     return;
                 }
-                //= RFC 8684 3.1-4
+                //= RFC 8684 3.1-a
                 let sender_key = (kind == Kind::SynAck).then_some(self.local_key.key);
+                //= RFC 8684 3.1-1 3.1-12 3.1-15 3.1-16 every flag that isn't named is 0
                 segment.rare_mut().mp_capable = Some(MpCapable {
                     version: 1,
                     checksum_required: self.checksum,
@@ -220,6 +221,7 @@ impl<P: Payload> Connection<P> {
                 });
             }
             Join::SynReceived => {
+                //= RFC 8684 3.2-3
                 let remote = self.remote_key.map_or(0, |key| key.key);
                 let hmac = join_hmac(self.local_key.key, remote, strand.local_nonce, strand.remote_nonce);
                 segment.rare_mut().mp_join = Some(MpJoin::SynAck {
@@ -239,7 +241,7 @@ impl<P: Payload> Connection<P> {
         let Some(strand) = self.strands[index].as_mut() else { return };
         segment.timestamps = None;
         if let (true, Some(remote)) = (strand.fastclose, remote_key) {
-            //= RFC 8684 3.5-1
+            //= RFC 8684 3.5-a
             segment.rare_mut().fastclose = Some(FastClose { receiver_key: remote.key });
             return;
         }
@@ -252,6 +254,7 @@ impl<P: Payload> Connection<P> {
     }
 
     fn decorate_data(&mut self, tag: u64, ssn: u32, part: Option<(u16, u16)>, segment: &mut Segment<P>) {
+        //= RFC 8684 3.3.1-1 3.3.1-14 3.7-2 each segment has its own, which follows from where its bytes stand
         // A part comes again with the mapping of the whole. (With checksums there are only whole ones, see `gather`;
         // where the path's MTU fell, the part is checked on its own.)
         let (lead, len) = match part {
@@ -263,7 +266,7 @@ impl<P: Payload> Connection<P> {
         let fin = self.send.closed && tag + len as u64 == self.send.written && len < 65_535;
         let first = ssn == 1 && tag == 0 && self.role == Role::Client && !self.confirmed;
         let wire_len = (len + usize::from(fin && !first)).min(65_535) as u16;
-        //= RFC 8684 3.3.1-3
+        //= RFC 8684 3.3.1-c
         let checksum = if self.checksum {
             let sum = segment.payload.ones_complement_sum();
             Some(sum.map_or(0, |sum| ropewalk_wire::checksum::dss_checksum(dsn, ssn, wire_len, sum)))
@@ -277,7 +280,7 @@ impl<P: Payload> Connection<P> {
         segment.dss = Some(Dss {
             data_ack: self.data_ack(),
             ack_is_64: false,
-            //= RFC 8684 3.3-2
+            //= RFC 8684 3.3.1-11
             mapping: Some(DssMapping { dsn, ssn, len: wire_len, checksum, dsn_is_64: true }),
             data_fin: fin,
         });
@@ -286,7 +289,7 @@ impl<P: Payload> Connection<P> {
     /// The first data of the client carries both keys (RFC 8684 3.1).
     #[cold]
     fn decorate_first_data(&self, wire_len: u16, checksum: Option<u16>, segment: &mut Segment<P>) {
-        //= RFC 8684 3.1-5
+        //= RFC 8684 3.1-8 3.1-c
         segment.rare_mut().mp_capable = Some(MpCapable {
             version: 1,
             checksum_required: self.checksum,
@@ -349,7 +352,7 @@ impl<P: Payload> Connection<P> {
         let fin = self.send.closed && !self.send.fin_acked && self.send.unsent() == 0;
         // DATA_FIN takes the space of any other option: it goes on an ACK of its own, after this one.
         if fin && !control {
-            //= RFC 8684 3.3.3-2
+            //= RFC 8684 3.3.3-1
             // DATA_FIN without data: a mapping of length 1 with subflow sequence 0 (RFC 8684 3.3.3).
             let dsn = local_key.idsn.wrapping_add(1).wrapping_add(self.send.written);
             let checksum = self.checksum.then(|| ropewalk_wire::checksum::dss_checksum(dsn, 0, 1, 0));

@@ -156,13 +156,13 @@ impl<P: Payload> ReceiveSide<P> {
             self.accept(if skip == 0 { data } else { data.slice(skip as usize, len as usize) });
             return true;
         }
-        //= RFC 8684 3.3.2-2
+        //= RFC 8684 3.3.4-b
         // Beyond the buffer: a peer that ignores the window; its data is dropped, unacknowledged.
         if end > self.next + self.limit.max(self.max).saturating_mul(2) {
             return false;
         }
         self.account(now);
-        //= RFC 8684 3.3.4-2
+        //= RFC 8684 3.3.1-2 3.3.1-3
         let from = offset.max(self.next);
         let repeated = &mut self.duplicate_bytes;
         *repeated += from - offset;
@@ -297,7 +297,7 @@ impl<P: Payload> ReceiveSide<P> {
         false
     }
 
-    //= RFC 8684 3.3.3-1
+    //= RFC 8684 3.3.3-a
     /// DATA_ACK as an offset: the DATA_FIN takes one.
     #[inline]
     pub fn ack(&self) -> u64 {
@@ -315,7 +315,7 @@ mod tests {
         ReceiveSide::new(1000, 1000)
     }
 
-    //= test RFC 8684 3.3.4-2
+    //= test RFC 8684 3.3.1-2 3.3.1-3
     #[test]
     fn overlapping_pieces_come_out_once_and_in_order() {
         let text = Bytes::from_static(b"0123456789");
@@ -333,7 +333,7 @@ mod tests {
         assert!(side.read(1).is_none());
     }
 
-    //= test RFC 8684 3.3.2-2
+    //= test RFC 8684 3.3.4-b
     /// All that the window allowed comes in the worst order, after the buffer's limit has fallen.
     #[test]
     fn what_was_offered_is_taken() {
@@ -415,6 +415,7 @@ mod tests {
         assert_eq!((side.window(), opened[0]), (1_000_000, 1_000_000), "no further than the buffer");
     }
 
+    //= test RFC 8684 3.3.4-1
     //= test RFC 9293 SHLD-14
     #[test]
     fn the_window_never_moves_left() {
@@ -431,7 +432,7 @@ mod tests {
         assert_eq!(side.window(), 1000);
     }
 
-    //= test RFC 8684 3.3.3-1
+    //= test RFC 8684 3.3.3-a
     #[test]
     fn the_end_takes_one_number() {
         let mut side = side();

@@ -104,6 +104,8 @@ impl<P: Payload> Subflow<P> {
             && !old
             && !window_moved
             && segment.payload.is_empty()
+            //= RFC 8684 3-1 3.4.1-13 4-2 one that carries an option for its own sake says nothing of the network
+            && segment.rare.is_none()
             && !segment.flags.contains(Flags::FIN)
             && !self.rtx.is_empty();
         let prior_in_flight = cx.flows[cx.index].in_flight();

@@ -14,6 +14,7 @@ use crate::Nanos;
 /// Two incarnations of one connection move on with the clock; different connections share nothing that
 /// could be learnt from one and used against another.
 pub fn keyed_isn(secret: &[u8; 32], tuple: &FourTuple, now: Nanos) -> u32 {
+    //= RFC 8684 3-4
     //= RFC 9293 MUST-8 MUST-9 SHLD-1 a clock, and a keyed function of the four-tuple
     let clock = (now / 4_000) as u32;
     clock.wrapping_add(keyed_hash(secret, b"isn", tuple))
@@ -60,6 +61,7 @@ mod tests {
         assert_eq!(keyed_isn(&secret, &tuple(1), 4_000_000_000), first.wrapping_add(1_000_000));
     }
 
+    //= test RFC 8684 3-4
     //= test RFC 9293 SHLD-1
     //= test RFC 9293 MUST-9
     #[test]

@@ -55,7 +55,7 @@ impl<P: Payload> Subflow<P> {
     ) -> Option<Transmit> {
         match self.state {
             State::SynSent | State::SynReceived => {
-                return self.transmit_refusal(out).or_else(|| self.transmit_syn(cx, out));
+                return self.transmit_refusal(cx, out).or_else(|| self.transmit_syn(cx, out));
             }
             State::Closed => return self.transmit_reset(cx, out),
             _ => {}
@@ -101,7 +101,9 @@ impl<P: Payload> Subflow<P> {
         segment: &mut Segment<P>,
     ) {
         let ack = Seq(self.peer_isn.wrapping_add(self.rcv_nxt as u32));
+        //= RFC 8684 3.3.1-5 nothing ever sets URG
         segment.renew(self.tuple, self.seq(position), ack, flags.with(Flags::ACK));
+        (segment.hop_limit, segment.dscp) = (cx.tcp.hop_limit, cx.tcp.dscp & 0x3f);
         let shift = if self.window_scaling { WINDOW_SHIFT } else { 0 };
         let window = self.advertise(cx, shift);
         segment.window = window as u16;
@@ -172,10 +174,11 @@ impl<P: Payload> Subflow<P> {
 
     /// RST for an ACK of what was never sent, during the handshake (RFC 9293 3.10.7.3, 3.10.7.4).
     #[cold]
-    fn transmit_refusal(&mut self, segment: &mut Segment<P>) -> Option<Transmit> {
+    fn transmit_refusal(&mut self, cx: &Context<'_>, segment: &mut Segment<P>) -> Option<Transmit> {
         let seq = self.refusal.take()?;
         self.counters.out_rsts += 1;
         segment.renew(self.tuple, seq, Seq(0), Flags::RST);
+        (segment.hop_limit, segment.dscp) = (cx.tcp.hop_limit, cx.tcp.dscp & 0x3f);
         Some(Transmit { kind: Kind::Rst, tag: 0, ssn: 0, retransmission: false, part: None })
     }
 

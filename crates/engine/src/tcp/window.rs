@@ -15,6 +15,7 @@ const SEGMENT: u64 = 1460;
 /// takes `limit`.
 #[inline]
 pub(crate) fn next_window(told: u64, room: u64, limit: u64) -> u64 {
+    //= RFC 8684 3.3.4-1
     //= RFC 9293 MUST-39 SHLD-14 by a segment or half the buffer, and never back
     if room >= told + SEGMENT.min(limit / 2) { room } else { told }
 }

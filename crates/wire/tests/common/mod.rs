@@ -138,13 +138,19 @@ pub fn segment(max_payload: usize) -> impl Strategy<Value = Segment<Bytes>> {
         weighted(0.6, dss()),
         weighted(0.4, rare()),
     );
-    let fields = (any::<(u32, u32)>(), any::<(u16, u16)>(), any::<u8>(), ecn());
+    let ip = (ecn(), 0u8..64, any::<u8>());
+    let fields = (any::<(u32, u32)>(), any::<(u16, u16)>(), any::<u8>(), ip);
     (tuple(), fields, options, proptest::collection::vec(any::<u8>(), 0..=max_payload)).prop_map(
-        |(tuple, ((seq, ack), (window, urgent), flags, ecn), (timestamps, sack, dss, rare), payload)| {
+        |(
+            tuple,
+            ((seq, ack), (window, urgent), flags, (ecn, dscp, hop_limit)),
+            (timestamps, sack, dss, rare),
+            payload,
+        )| {
             let mut segment = Segment::new(tuple, Seq(seq), Seq(ack), Flags(flags));
             segment.window = window;
             segment.urgent = urgent;
-            segment.ecn = ecn;
+            (segment.ecn, segment.dscp, segment.hop_limit) = (ecn, dscp, hop_limit);
             segment.timestamps = timestamps.map(|(value, echo)| Timestamps { value, echo });
             segment.sack = sack;
             segment.dss = dss;

@@ -121,6 +121,17 @@ fn an_unanswered_syn_gives_up_in_silence() {
     assert_eq!((end.state(), end.subflow.counters().syn_retrans), (State::Closed, 2));
 }
 
+//= test RFC 9293 MUST-23
+/// Three minutes and more, if one is willing to wait.
+#[test]
+fn seven_retransmissions_of_a_syn_last_for_four_minutes() {
+    let mut end = End::client(TcpConfig { syn_retries: 7, ..plain_config() });
+    let sent = end.wait(180_000);
+    assert_eq!((sent.len(), end.state()), (8, State::SynSent));
+    end.wait(256_000);
+    assert_eq!(end.state(), State::Closed);
+}
+
 //= test RFC 9293 MUST-54
 /// A smaller MTU is believed about something in flight only (RFC 5927 4.1); what is too long is sent again in
 /// pieces, without a smaller window.

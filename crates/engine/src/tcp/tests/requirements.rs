@@ -1,6 +1,6 @@
 //! Single statements of RFC 9293 that no worked example shows.
 
-use ropewalk_wire::{Extent, Flags, Segment, Seq};
+use ropewalk_wire::{Extent, Flags, MpPrio, Segment, Seq};
 
 use super::super::testing::{End, MSS, plain_config};
 use crate::tcp::{Kind, State, TcpConfig};
@@ -243,4 +243,24 @@ fn by_default_silence_is_left_alone() {
     assert_eq!(end.state(), State::Established);
     end.push(1000);
     assert_eq!(end.sent_data().len(), 1);
+}
+
+//= test RFC 8684 3-1 3.4.1-13 4-2
+/// Without SACK, the third duplicate ACK says that a segment is lost; not if the duplicates are there for an option.
+#[test]
+fn an_ack_with_an_option_is_no_duplicate() {
+    for (option, expected) in [(false, 1), (true, 0)] {
+        let mut end = End::open(TcpConfig { sack: false, tail_loss_probe: false, ..plain_config() }, 100);
+        end.push(8000);
+        assert_eq!(end.sent_data().len(), 8);
+        for _ in 0..4 {
+            let mut ack = end.peer(Flags::ACK, 1);
+            if option {
+                ack.rare_mut().mp_prio = Some(MpPrio { backup: true });
+            }
+            end.receive(ack);
+        }
+        let repeated = end.sent_data().iter().filter(|(seq, _)| *seq == 1).count();
+        assert_eq!(repeated, expected, "option: {option}");
+    }
 }
