@@ -46,6 +46,8 @@ pub struct PathCase {
     pub queue: usize,
     /// Super-segments are cut and joined at other places than the engine's.
     pub reshape: bool,
+    /// Segments are cut in two, and two that follow each other are joined, where their mappings allow it.
+    pub resegment: bool,
     /// A byte of a mapping with a checksum is altered.
     pub flip: f64,
     pub strip: Option<Strip>,
@@ -120,6 +122,8 @@ pub struct Wrap {
 #[derive(Clone, Debug)]
 pub struct Case {
     pub seed: u64,
+    /// Addresses of IPv6 instead of IPv4.
+    pub ipv6: bool,
     pub paths: Vec<PathCase>,
     pub sides: [Side; 2],
     pub wrap: Wrap,
@@ -173,9 +177,15 @@ impl Case {
         } else {
             Wrap::default()
         };
-        let mut case = Case { seed: dice.next(), paths, sides, wrap, ops: Vec::new() };
+        let mut case = Case { seed: dice.next(), ipv6: false, paths, sides, wrap, ops: Vec::new() };
         case.ops(dice);
         meddle(&mut case, dice);
+        // Dice of their own: what came before stays what it was.
+        let dice = &mut Dice(case.seed ^ 0x6f6e_6365);
+        case.ipv6 = dice.chance(0.25);
+        for path in &mut case.paths {
+            path.resegment = dice.chance(0.2);
+        }
         case
     }
 
@@ -307,6 +317,7 @@ impl Case {
             vary(&|case| case.paths[index].jitter = 0);
             vary(&|case| case.paths[index].duplicate = 0.0);
             vary(&|case| case.paths[index].reshape = false);
+            vary(&|case| case.paths[index].resegment = false);
             vary(&|case| case.paths[index].flip = 0.0);
             vary(&|case| case.paths[index].strip = None);
         }
@@ -325,6 +336,7 @@ impl Case {
             });
         }
         vary(&|case| case.wrap = Wrap::default());
+        vary(&|case| case.ipv6 = false);
         for end in 0..2 {
             vary(&|case| case.sides[end].checksum = false);
             vary(&|case| case.sides[end].nagle = false);
@@ -356,6 +368,7 @@ fn path(dice: &mut Dice) -> PathCase {
         duplicate: dice.pick(&[0.0, 0.0, 0.0, 0.02]),
         queue: dice.pick(&[4, 20, 100, 1000]),
         reshape: dice.chance(0.3),
+        resegment: false,
         flip: 0.0,
         strip: None,
     }

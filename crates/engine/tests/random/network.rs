@@ -13,6 +13,8 @@ use crate::case::{Dice, PathCase};
 struct Lane {
     busy_until: Nanos,
     departures: VecDeque<Nanos>,
+    /// A segment that may be joined with the next.
+    held: Option<Segment<Bytes>>,
 }
 
 pub struct Path {
@@ -56,6 +58,39 @@ impl Path {
         lane.departures.push_back(departure);
         let copies = 1 + usize::from(dice.chance(case.duplicate));
         (0..copies).map(|_| departure + case.delay + dice.range(0, case.jitter + 1)).collect()
+    }
+
+    /// What a middlebox that segments anew makes of a packet, and of one that it held back: segments with a checksum on
+    /// their mapping, or with options that are rare, pass as they are; of the others some are cut in two, each part with
+    /// the same options, and some wait for the next, to become one with it.
+    pub fn resegment(&mut self, from: usize, packet: Segment<Bytes>, dice: &mut Dice) -> Vec<Segment<Bytes>> {
+        let held = &mut self.lanes[from].held;
+        let mut out = Vec::new();
+        let packet = match held.take() {
+            Some(first) => match joined(&first, &packet) {
+                Some(both) => return vec![both],
+                None => {
+                    out.push(first);
+                    packet
+                }
+            },
+            None => packet,
+        };
+        if packet.payload.len() < 2 || !is_simple(&packet) {
+            out.push(packet);
+        } else if dice.chance(0.3) {
+            *held = Some(packet);
+        } else if dice.chance(0.3) {
+            out.extend(reshape(packet, dice));
+        } else {
+            out.push(packet);
+        }
+        out
+    }
+
+    /// The packet that waits for another.
+    pub fn waiting(&mut self, from: usize) -> Option<Segment<Bytes>> {
+        self.lanes[from].held.take()
     }
 
     /// Takes the options of Multipath TCP away if it is this packet's turn.
@@ -136,4 +171,38 @@ pub fn reshape(whole: Segment<Bytes>, dice: &mut Dice) -> Vec<Segment<Bytes>> {
         packets.push(packet);
     }
     packets
+}
+
+/// Data that can be cut and joined: nothing that stands for the packet as a whole.
+fn is_simple(packet: &Segment<Bytes>) -> bool {
+    let checked = packet.dss.and_then(|dss| dss.mapping).is_some_and(|mapping| mapping.checksum.is_some());
+    let odd =
+        [Flags::SYN, Flags::FIN, Flags::RST, Flags::CWR].iter().any(|flag| packet.flags.contains(*flag));
+    packet.rare.is_none() && !checked && !odd
+}
+
+/// Two segments as one, if the second continues the first in its subflow and in the stream.
+fn joined(first: &Segment<Bytes>, second: &Segment<Bytes>) -> Option<Segment<Bytes>> {
+    let len = first.payload.len();
+    let follows = first.tuple == second.tuple && first.seq.plus(len as u32) == second.seq;
+    if !follows || second.payload.is_empty() || !is_simple(second) || len + second.payload.len() > 1400 {
+        return None;
+    }
+    let mut both = second.clone();
+    both.seq = first.seq;
+    both.payload = [&first.payload[..], &second.payload[..]].concat().into();
+    match (first.dss.and_then(|dss| dss.mapping), second.dss.and_then(|dss| dss.mapping)) {
+        (None, None) => {}
+        (Some(one), Some(other)) if one == other => {}
+        (Some(one), Some(other)) => {
+            let whole = usize::from(one.len) == len && one.dsn_is_64 == other.dsn_is_64;
+            let on = one.dsn.wrapping_add(len as u64) == other.dsn
+                && one.ssn.wrapping_add(len as u32) == other.ssn;
+            let mapping = both.dss.as_mut()?.mapping.as_mut()?;
+            (mapping.dsn, mapping.ssn) = (one.dsn, one.ssn);
+            mapping.len = one.len.checked_add(other.len).filter(|_| whole && on)?;
+        }
+        _ => return None,
+    }
+    Some(both)
 }

@@ -2,7 +2,7 @@
 //! the case's seed.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -108,10 +108,20 @@ pub struct World<'a> {
 /// Longer than any outage that ends, and what retransmission makes of it.
 const TIME_WAIT: Nanos = 60 * SECOND;
 
-const SERVER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 9, 0, 1)), 80);
+/// The address with this number in the case's family.
+fn address(case: &Case, number: u16) -> IpAddr {
+    match case.ipv6 {
+        true => Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, number).into(),
+        false => Ipv4Addr::from(0x0a00_0000 + u32::from(number)).into(),
+    }
+}
 
-fn client_address(path: usize) -> IpAddr {
-    Ipv4Addr::new(10, 0, path as u8, 2).into()
+fn server_address(case: &Case) -> SocketAddr {
+    SocketAddr::new(address(case, 0x901), 80)
+}
+
+fn client_address(case: &Case, path: usize) -> IpAddr {
+    address(case, 0x100 * path as u16 + 2)
 }
 
 fn config(case: &Case, end: usize) -> ConnectionConfig {
@@ -127,10 +137,10 @@ fn config(case: &Case, end: usize) -> ConnectionConfig {
     };
     let mut endpoints = Vec::new();
     if end == 0 {
-        endpoints.extend((1..case.paths.len()).map(|path| endpoint(client_address(path), path, false)));
+        endpoints.extend((1..case.paths.len()).map(|path| endpoint(client_address(case, path), path, false)));
     }
     if side.signal && end == 1 {
-        endpoints.push(endpoint(Ipv4Addr::new(10, 9, 1, 1).into(), 0, true));
+        endpoints.push(endpoint(address(case, 0xa01), 0, true));
     }
     ConnectionConfig {
         tcp: TcpConfig {
@@ -168,7 +178,7 @@ impl<'a> World<'a> {
             if let Some((wrapping, before)) = case.wrap.isn
                 && wrapping == end
             {
-                start = before_wrap(&chosen, end, before);
+                start = before_wrap(case, &chosen, end, before);
             }
             Endpoint::new(EndpointConfig::default(), Script { chosen, dice: Dice(dice.next()) })
         });
@@ -202,9 +212,10 @@ impl<'a> World<'a> {
         for config in [&mut client, &mut server] {
             config.tcp.timestamp_offset = config.tcp.timestamp_offset.wrapping_sub(elapsed);
         }
-        world.ends[1].listen(SERVER, Arc::new(server));
-        let local = SocketAddr::new(client_address(0), 0);
-        world.ids[0] = world.ends[0].connect(start, PathId(0), local, SERVER, Arc::new(client)).ok();
+        world.ends[1].listen(server_address(case), Arc::new(server));
+        let local = SocketAddr::new(client_address(case, 0), 0);
+        world.ids[0] =
+            world.ends[0].connect(start, PathId(0), local, server_address(case), Arc::new(client)).ok();
         world
     }
 
@@ -230,15 +241,26 @@ impl<'a> World<'a> {
             if !self.saboteur.on_sent(from, path, &mut packet) {
                 continue;
             }
-            let path = &mut self.paths[index];
-            path.strip(from, &mut packet);
-            path.flip(from, start, &mut packet, &mut self.flips, &mut self.dice);
-            for at in path.carry(self.now, from, packet.wire_len(), &mut self.dice) {
-                self.sequence += 1;
-                self.wire.insert((at, self.sequence), (1 - from, PathId(index as u16), packet.clone()));
+            if !self.paths[index].case.resegment {
+                self.carry(from, index, start, packet);
+                continue;
+            }
+            for piece in self.paths[index].resegment(from, packet, &mut self.dice) {
+                self.carry(from, index, piece.seq, piece);
             }
         }
         Ok(())
+    }
+
+    /// A packet on its path; the mapping that it has, if it can be altered, starts at `start`.
+    fn carry(&mut self, from: usize, index: usize, start: ropewalk_wire::Seq, mut packet: Segment<Bytes>) {
+        let path = &mut self.paths[index];
+        path.strip(from, &mut packet);
+        path.flip(from, start, &mut packet, &mut self.flips, &mut self.dice);
+        for at in path.carry(self.now, from, packet.wire_len(), &mut self.dice) {
+            self.sequence += 1;
+            self.wire.insert((at, self.sequence), (1 - from, PathId(index as u16), packet.clone()));
+        }
     }
 
     fn note(&mut self, from: usize, path: PathId, packet: &Segment<Bytes>) {
@@ -268,6 +290,12 @@ impl<'a> World<'a> {
                     self.judges.on_polled(end, &before, &self.ends[end], id, fin)?;
                 }
                 self.send(end, path, segment)?;
+            }
+            // What waited for a companion goes on its own.
+            for index in 0..self.paths.len() {
+                if let Some(alone) = self.paths[index].waiting(end) {
+                    self.carry(end, index, alone.seq, alone);
+                }
             }
         }
         Ok(())
@@ -403,7 +431,7 @@ impl<'a> World<'a> {
             Op::Down { path } => self.paths[path].up = false,
             Op::Up { path } => self.paths[path].up = true,
             Op::AddPath { path } => {
-                let local = SocketAddr::new(client_address(path), 0);
+                let local = SocketAddr::new(client_address(self.case, path), 0);
                 if let Some(id) = self.ids[0] {
                     self.ends[0].add_path(now, id, PathId(path as u16), local, None, path as u8 + 1);
                     self.removed[path] = false;
@@ -613,13 +641,14 @@ impl<'a> World<'a> {
 }
 
 /// When to start so that the initial sequence number of the first subflow is `before` the wrap.
-fn before_wrap(chosen: &VecDeque<u64>, end: usize, before: u32) -> Nanos {
+fn before_wrap(case: &Case, chosen: &VecDeque<u64>, end: usize, before: u32) -> Nanos {
     let mut secret = [0; 32];
     for (word, bytes) in chosen.iter().skip(2).zip(secret.chunks_exact_mut(8)) {
         bytes.copy_from_slice(&word.to_be_bytes());
     }
-    let client = SocketAddr::new(client_address(0), 32_768);
-    let (from, to) = if end == 0 { (client, SERVER) } else { (SERVER, client) };
+    let client = SocketAddr::new(client_address(case, 0), 32_768);
+    let server = server_address(case);
+    let (from, to) = if end == 0 { (client, server) } else { (server, client) };
     let now = tcp::keyed_isn(&secret, &FourTuple::new(from, to), 0);
     u64::from(now.wrapping_add(before).wrapping_neg()) * 4_000
 }
