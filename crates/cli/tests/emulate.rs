@@ -22,7 +22,7 @@ fn permitted() -> bool {
     let made = Namespace::new("probe").and_then(|namespace| {
         namespace.run(|| fs::OpenOptions::new().write(true).open("/dev/net/tun").map(drop))
     });
-    made.map_err(|why| println!("skipped: {why}")).is_ok()
+    made.map_err(ropewalk_host::skip::skipped).is_ok()
 }
 
 /// Waits until something is so.
@@ -220,11 +220,13 @@ impl Ordinary {
             match ordinary.may(&command) {
                 Ok(true) => {}
                 Ok(false) => {
-                    println!("skipped: {needed} isn't permitted to an ordinary user here");
+                    ropewalk_host::skip::skipped(format!(
+                        "{needed} isn't permitted to an ordinary user here"
+                    ));
                     return None;
                 }
                 Err(error) => {
-                    println!("skipped: {} can't be run: {error}", command[0]);
+                    ropewalk_host::skip::skipped(format!("{} can't be run: {error}", command[0]));
                     return None;
                 }
             }

@@ -17,7 +17,7 @@ fn namespace() -> Option<Namespace> {
         namespace.run(|| std::fs::OpenOptions::new().write(true).open("/dev/net/tun").map(drop))?;
         Ok(namespace)
     });
-    made.map_err(|why| println!("skipped: {why}")).ok()
+    made.map_err(ropewalk_host::skip::skipped).ok()
 }
 
 /// A server under way; killed if a test fails.

@@ -378,3 +378,23 @@ fn a_subflow_among_several_is_reset_where_a_lone_one_would_fall_back() {
     };
     assert!(log.borrow().iter().any(reset));
 }
+
+//= test RFC 8684 3.7-7
+/// Options vanish from what one side sends, in mid-stream and on the only subflow: the peer may go on as before, and what it
+/// repeats for want of DATA_ACKs would be taken for new bytes. So that it is reset, with nothing delivered that had no
+/// mapping.
+#[test]
+fn a_lone_subflow_is_reset_when_its_mappings_vanish_in_mid_stream() {
+    let mut net = Net::new("minrtt", "lia", one_path());
+    net.transfer_some(20_000);
+    net.tamper = Some(Box::new(|from, segment| {
+        if from == 0 && !segment.payload.is_empty() {
+            segment.dss = None;
+        }
+        true
+    }));
+    assert_eq!(write(&mut net, 10_000), 10_000);
+    net.pass(2_000);
+    let reset = |(_, event): &(usize, Event)| matches!(event, Event::Reset { .. });
+    assert!(net.events.iter().any(reset) && !net.delivered_all(), "{:?}", net.events);
+}

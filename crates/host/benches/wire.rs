@@ -71,7 +71,7 @@ fn over_veth(bytes: u64) -> Result<Sample, String> {
         });
         let client = kernel::connect(&one, None, address, &config)?;
         let request = Request { direction: Direction::Upload, bytes };
-        let outcome = kernel_client(&client, request, 1, clock, 0);
+        let outcome = kernel_client(&client, request, 1, clock, 0, None);
         let server = server.join().map_err(|_| std::io::Error::other("the server panicked"))??;
         if let Some(error) = outcome.error.or(server.error) {
             return Err(std::io::Error::other(error));

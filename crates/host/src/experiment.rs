@@ -97,9 +97,9 @@ pub struct Experiment {
     pub subflows: usize,
     /// What isn't done by then is given up.
     pub limit: Nanos,
-    /// The engine as client throws each connection away after so many bytes of the stream.
+    /// The engine throws each connection away after so many bytes of the stream.
     pub abort_after: Option<u64>,
-    /// It is the kernel's end, a server that receives, that does so.
+    /// It is the kernel's end, where it receives, that does so.
     pub kernel_aborts: bool,
     /// A middlebox.
     pub meddler: Option<Box<dyn Meddler>>,
@@ -141,7 +141,7 @@ pub struct Report {
     pub client: Vec<Outcome>,
     /// The server's.
     pub server: Vec<Outcome>,
-    /// Counters of kernel ends that aren't 0 (MPTcpExt, TcpExt, Tcp): client, server.
+    /// The ends' counters that aren't 0, by the kernel's names (MPTcpExt, TcpExt, Tcp): client, server.
     pub counters: [Vec<(String, u64)>; 2],
     /// What the world did.
     pub world: Counters,
@@ -209,9 +209,8 @@ pub fn run(experiment: Experiment) -> io::Result<Report> {
     let engine_aborts = !experiment.kernel_aborts;
     let engine = |role: Role, config: ConnectionConfig| -> (End, Shared) {
         let endpoint = Endpoint::new(mtus.clone(), OsEntropy::new());
-        let is_client = matches!(role, Role::Client { .. });
         let (mut transfers, outcomes) = Transfers::new(role, config, experiment.subflows);
-        transfers.abort_after(experiment.abort_after.filter(|_| is_client && engine_aborts));
+        transfers.abort_after(experiment.abort_after.filter(|_| engine_aborts));
         (End::Engine(Box::new(endpoint), Box::new(transfers)), outcomes)
     };
     let empty = || Shared::default();
@@ -273,12 +272,22 @@ pub fn run(experiment: Experiment) -> io::Result<Report> {
     std::thread::scope(|scope| -> io::Result<()> {
         let mut workers = Vec::new();
         if let Some(listener) = listener {
-            listener.set_read_timeout(patience)?;
             let outcomes = Shared::clone(&server_outcomes);
             workers.push(scope.spawn(move || {
                 std::thread::scope(|each| {
                     for _ in 0..experiment.connections {
-                        let Ok((socket, _)) = listener.accept() else { return };
+                        let left = experiment.limit.saturating_sub(clock.now());
+                        let socket = match kernel::accept(&listener, Duration::from_nanos(left)) {
+                            Ok(socket) => socket,
+                            Err(error) => {
+                                let error = Some(format!("accept: {error}"));
+                                note(
+                                    &outcomes,
+                                    Outcome { started: clock.now(), error, ..Outcome::default() },
+                                );
+                                continue;
+                            }
+                        };
                         let outcomes = Shared::clone(&outcomes);
                         each.spawn(move || {
                             let _ = socket.set_read_timeout(patience);
@@ -299,6 +308,7 @@ pub fn run(experiment: Experiment) -> io::Result<Report> {
                     let config = SocketConfig {
                         multipath: party.multipath,
                         congestion: Some(&party.congestion),
+                        connect_timeout: patience,
                         ..SocketConfig::default()
                     };
                     let socket = setns(&namespace, CloneFlags::CLONE_NEWNET)
@@ -308,7 +318,7 @@ pub fn run(experiment: Experiment) -> io::Result<Report> {
                         Ok(socket) => {
                             let _ = socket.set_read_timeout(patience);
                             let _ = socket.set_write_timeout(patience);
-                            kernel_client(&socket, experiment.request, subflows, clock, started)
+                            kernel_client(&socket, experiment.request, subflows, clock, started, kernel_abort)
                         }
                         Err(error) => Outcome {
                             started,
@@ -346,7 +356,7 @@ pub fn run(experiment: Experiment) -> io::Result<Report> {
             all.extend(end.counters("Tcp").unwrap_or_default());
             all
         }
-        End::Engine(..) => Vec::new(),
+        End::Engine(endpoint, _) => endpoint.mib().into_iter().filter(|(_, value)| *value > 0).collect(),
     });
     let take = |shared: &Shared| {
         let mut outcomes = shared.lock().map(|mut list| std::mem::take(&mut *list)).unwrap_or_default();

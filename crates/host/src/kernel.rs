@@ -4,9 +4,11 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd};
+use std::time::Duration;
 
 use nix::libc;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
 use crate::netns::Namespace;
@@ -32,11 +34,19 @@ pub struct SocketConfig<'a> {
     pub send_buffer: Option<usize>,
     /// Receive buffer in bytes; `None` lets the kernel tune it.
     pub receive_buffer: Option<usize>,
+    /// How long `connect` may take; `None` leaves it to the kernel, which tries for two minutes.
+    pub connect_timeout: Option<Duration>,
 }
 
 impl Default for SocketConfig<'_> {
     fn default() -> Self {
-        SocketConfig { multipath: true, congestion: Some("cubic"), send_buffer: None, receive_buffer: None }
+        SocketConfig {
+            multipath: true,
+            congestion: Some("cubic"),
+            send_buffer: None,
+            receive_buffer: None,
+            connect_timeout: None,
+        }
     }
 }
 
@@ -106,8 +116,26 @@ pub fn connect_here(
     if let Some(local) = local {
         socket.bind(&SockAddr::from(SocketAddr::new(local, 0)))?;
     }
-    socket.connect(&SockAddr::from(remote))?;
+    let remote = SockAddr::from(remote);
+    match config.connect_timeout {
+        Some(patience) => socket.connect_timeout(&remote, patience)?,
+        None => socket.connect(&remote)?,
+    }
     Ok(socket)
+}
+
+/// The next connection of a listener's, if one comes in time: `accept` of a Multipath TCP socket heeds no timeout.
+///
+/// # Errors
+/// If none comes, or the kernel refuses.
+pub fn accept(listener: &Socket, patience: Duration) -> io::Result<Socket> {
+    let mut ready = [PollFd::new(listener.as_fd(), PollFlags::POLLIN)];
+    let timeout = PollTimeout::try_from(patience).unwrap_or(PollTimeout::MAX);
+    if poll(&mut ready, timeout)? == 0 {
+        let message = format!("no connection came within {:.1} s", patience.as_secs_f64());
+        return Err(io::Error::new(io::ErrorKind::TimedOut, message));
+    }
+    Ok(listener.accept()?.0)
 }
 
 /// What the kernel says of a Multipath TCP socket (`struct mptcp_info`).

@@ -14,6 +14,7 @@ pub mod leftover;
 pub mod netns;
 pub mod network;
 pub mod perf;
+pub mod skip;
 mod strand;
 pub mod transfer;
 pub mod tun;

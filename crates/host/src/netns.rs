@@ -180,7 +180,7 @@ mod tests {
     #[test]
     fn a_new_namespace_has_a_loopback_of_its_own_and_nothing_else() {
         if let Some(why) = unavailable() {
-            println!("skipped: {why}");
+            crate::skip::skipped(why);
             return;
         }
         let namespace = Namespace::new("alone").unwrap();
@@ -193,7 +193,7 @@ mod tests {
     #[test]
     fn a_sysctl_changes_in_its_own_namespace_only() {
         if let Some(why) = unavailable() {
-            println!("skipped: {why}");
+            crate::skip::skipped(why);
             return;
         }
         let (one, two) = (Namespace::new("one").unwrap(), Namespace::new("two").unwrap());

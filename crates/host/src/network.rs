@@ -236,7 +236,7 @@ mod tests {
     #[test]
     fn both_ends_can_be_set_up_with_endpoints_and_routes() {
         if let Err(why) = Namespace::new("probe") {
-            println!("skipped: {why}");
+            crate::skip::skipped(why);
             return;
         }
         let paths = [path("wifi"), path("lte"), path("sat")];

@@ -518,13 +518,15 @@ fn wait_for_end(socket: &Socket) -> io::Result<()> {
     }
 }
 
-/// The client's part on a kernel socket; `started` is when it began to connect.
+/// The client's part on a kernel socket; `started` is when it began to connect. With `abort_after` it stops reading after
+/// so many bytes of a download: closing the socket then throws the connection away.
 pub fn kernel_client(
     socket: &Socket,
     request: Request,
     subflows: usize,
     clock: Clock,
     started: Nanos,
+    abort_after: Option<u64>,
 ) -> Outcome {
     let mut outcome = Outcome { started, ..Outcome::default() };
     let mut run = || -> io::Result<()> {
@@ -538,6 +540,11 @@ pub fn kernel_client(
                 wait_for_end(socket)?;
             }
             Direction::Download => {
+                if let Some(most) = abort_after {
+                    receive_stream(socket, request.bytes.min(most), &mut outcome)?;
+                    note(socket, &mut outcome)?;
+                    return Err(io::Error::other("thrown away by this side"));
+                }
                 receive_stream(socket, request.bytes, &mut outcome)?;
                 outcome.finished = Some(clock.now());
                 note(socket, &mut outcome)?;

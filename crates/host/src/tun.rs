@@ -152,7 +152,7 @@ mod tests {
             let (namespace, tun) = match device(offload) {
                 Ok(made) => made,
                 Err(why) => {
-                    println!("skipped: {why}");
+                    crate::skip::skipped(why);
                     return;
                 }
             };
@@ -195,7 +195,7 @@ mod tests {
             Err(error) if error.kind() == std::io::ErrorKind::InvalidInput => {
                 assert!(error.to_string().contains("1 to 15 bytes"), "{error}");
             }
-            Err(error) => println!("skipped: {error}"),
+            Err(error) => crate::skip::skipped(error),
             Ok(_) => panic!("the name was taken"),
         }
     }

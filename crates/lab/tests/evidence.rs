@@ -85,7 +85,7 @@ fn tshark(file: &Path, fields: &[&str]) -> Option<Vec<Vec<String>>> {
     let output = match command.output() {
         Ok(output) => output,
         Err(error) => {
-            println!("skipped: tshark can't be run ({error})");
+            ropewalk_host::skip::skipped(format!("tshark can't be run ({error})"));
             return None;
         }
     };

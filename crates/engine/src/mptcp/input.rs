@@ -643,10 +643,12 @@ impl<P: Payload> Connection<P> {
         }
     }
 
-    /// Data without a mapping (RFC 8684 3.3, 3.7): fallback on a lone first subflow, else the subflow goes.
+    /// Data without a mapping (RFC 8684 3.3, 3.7): fallback on a lone first subflow whose first data it is, else the
+    /// subflow goes. In mid-stream there is no telling whether the peer still speaks Multipath TCP: if it does, it
+    /// misses DATA_ACKs, and what it repeats for want of them would be taken for new bytes.
     #[cold]
     fn on_unmapped(&mut self, now: Nanos, index: usize, position: u64, data: P) {
-        if !self.is_contiguous() {
+        if !self.is_contiguous() || self.receive.next > 0 {
             //= RFC 8684 3.7-6 3.7-7 3.3.1-8
             self.refuse(now, index, 6, "data without a mapping");
             return;

@@ -10,8 +10,10 @@ use crate::flow::Phase;
 
 /// Timeouts of one segment after which a black hole is suspected (Linux's `tcp_retries1`).
 const SUSPICIOUS: u32 = 3;
-/// What is tried then, payload with TCP's options (Linux's `tcp_base_mss` and half of it).
-const TRIED: [u32; 2] = [1024, 512];
+/// What is tried then, payload with TCP's options: over IPv4 Linux's `tcp_base_mss` and half of it; over IPv6 what every
+/// link carries whole (RFC 8200 5).
+const TRIED_V4: &[u32] = &[1024, 512];
+const TRIED_V6: &[u32] = &[1280 - 60];
 
 /// Suspicion of a black hole.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -99,7 +101,8 @@ impl<P: Payload> Subflow<P> {
         if self.black_hole.tried == 0 {
             self.black_hole.before = self.path_mtu;
         }
-        while let Some(mss) = TRIED.get(self.black_hole.tried) {
+        let tried = if self.tuple.src.is_ipv4() { TRIED_V4 } else { TRIED_V6 };
+        while let Some(mss) = tried.get(self.black_hole.tried) {
             self.black_hole.tried += 1;
             let mtu = mss + self.header_len();
             if mtu < self.path_mtu && mtu >= self.least_mtu() && head > *mss / 2 {

@@ -144,7 +144,7 @@ mod tests {
         let namespace = match Namespace::new("devices") {
             Ok(namespace) => namespace,
             Err(why) => {
-                println!("skipped: {why}");
+                crate::skip::skipped(why);
                 return;
             }
         };

@@ -20,8 +20,9 @@ use ropewalk_host::world::{App, HostEndpoint, PathLinks};
 use ropewalk_link::LinkSpec;
 use serde_json::Value;
 
+use crate::harness::lacks;
 use crate::need_kernel;
-use crate::programs::{Running, lacks};
+use crate::programs::Running;
 use crate::stage::{PATIENCE, Setup, Stage};
 
 const BYTES: u64 = 12 << 20;

@@ -3,7 +3,7 @@
 use ropewalk_host::network::Side;
 use ropewalk_host::transfer::Direction;
 
-use crate::harness::{Case, have, run};
+use crate::harness::{Case, assert_no_errors_but, counter, lacks, run};
 use crate::need_kernel;
 
 const MIB: u64 = 1 << 20;
@@ -17,40 +17,80 @@ fn rules(hook: &str, matches: &str) -> Vec<String> {
     ]
 }
 
-/// Where the options vanish, as the kernel's namespace sees the packets, and the counter of the kernel's that rises.
-fn cases(engine: Side) -> [(&'static str, Vec<String>); 3] {
+/// Where the options vanish, as the kernel's namespace sees the packets.
+struct Strip {
+    what: &'static str,
+    rules: Vec<String>,
+    /// The counters that must rise: the kernel's, and the engine's by the same names. Who was never asked for Multipath TCP
+    /// has nothing to count.
+    kernel: Option<&'static str>,
+    engine: Option<&'static str>,
+}
+
+fn cases(engine: Side) -> [Strip; 3] {
     let syn = "tcp flags & (syn | ack) == syn";
     let syn_ack = "tcp flags & (syn | ack) == (syn | ack)";
     let plain = "tcp flags & (syn | ack | rst) == ack";
-    let (from_client, from_server) = match engine {
-        Side::Client => ("input", "output"),
-        Side::Server => ("output", "input"),
+    // (kernel, engine) at the SYN, at the SYN/ACK, at the third ACK.
+    let (from_client, from_server, counters) = match engine {
+        Side::Client => (
+            "prerouting",
+            "output",
+            [
+                (None, Some("MPCapableFallbackSYNACK")),
+                (Some("MPCapableFallbackACK"), Some("MPCapableFallbackSYNACK")),
+                (Some("MPCapableFallbackACK"), Some("DssFallback")),
+            ],
+        ),
+        Side::Server => (
+            "output",
+            "prerouting",
+            [
+                (Some("MPCapableFallbackSYNACK"), None),
+                (Some("MPCapableFallbackSYNACK"), Some("MPCapableFallbackACK")),
+                (Some("MPCapableDataFallback"), Some("MPCapableFallbackACK")),
+            ],
+        ),
     };
-    let prerouting = |hook: &'static str| if hook == "input" { "prerouting" } else { hook };
+    let strip = |at: usize, what, hook, matches| Strip {
+        what,
+        rules: rules(hook, matches),
+        kernel: counters[at].0,
+        engine: counters[at].1,
+    };
     [
-        ("the SYN", rules(prerouting(from_client), syn)),
-        ("the SYN/ACK", rules(prerouting(from_server), syn_ack)),
-        ("the third ACK and all that follows", rules(prerouting(from_client), plain)),
+        strip(0, "the SYN", from_client, syn),
+        strip(1, "the SYN/ACK", from_server, syn_ack),
+        strip(2, "the third ACK and all that follows", from_client, plain),
     ]
 }
 
 #[test]
 fn options_stripped_in_the_handshake() {
     need_kernel!();
-    if !have("nft") {
-        println!("skipped: nft is not installed");
+    if lacks(&["nft"]) {
         return;
     }
     for engine in [Side::Client, Side::Server] {
         for way in WAYS {
-            for (what, rules) in cases(engine) {
+            for strip in cases(engine) {
                 let mut case = Case { subflows: 1, ..Case::new(engine, 2, way, MIB) };
-                case.kernel.rules = rules;
-                let name = format!("without options from {what}, engine {engine:?}, {way:?}");
+                case.kernel.rules = strip.rules;
+                let name = format!("without options from {}, engine {engine:?}, {way:?}", strip.what);
                 let report = run(case);
                 report.complete(&name);
-                assert!(!report.engine[0].multipath, "{name}: {:?}", report.mptcp());
-                assert!(!report.kernel[0].multipath, "{name}: {:?}", report.mptcp());
+                let told = format!("{name}: {:?}; the engine: {:?}", report.mptcp(), report.engine_counters);
+                assert!(!report.engine[0].multipath && !report.kernel[0].multipath, "{told}");
+                for (side, risen, counters) in [
+                    ("the kernel's", strip.kernel, &report.counters),
+                    ("the engine's", strip.engine, &report.engine_counters),
+                ] {
+                    match risen {
+                        Some(risen) => assert_eq!(counter(counters, risen), 1, "{side} {risen}; {told}"),
+                        None => assert_eq!(counter(counters, "MPCapableSYNRX"), 0, "{side}; {told}"),
+                    }
+                    assert_no_errors_but(&told, counters, risen.as_slice());
+                }
             }
         }
     }

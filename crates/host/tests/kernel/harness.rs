@@ -1,7 +1,7 @@
 //! One engine, one kernel, some paths, one transfer; and what both say afterwards.
 
 use std::net::SocketAddr;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use ropewalk_engine::config::{BufferConfig, ConnectionConfig, PathManagerConfig, TcpConfig};
 use ropewalk_engine::{congestion, scheduler};
@@ -11,6 +11,7 @@ use ropewalk_host::network::{KernelEnd, PathConfig, Side, server_address};
 use ropewalk_host::transfer::{Direction, Outcome, Request};
 use ropewalk_host::tun::Offload;
 use ropewalk_host::world::{Counters, Meddler, PathLinks, Tap};
+use ropewalk_link::LinkStats;
 
 pub struct Case {
     /// Which end the engine is.
@@ -77,13 +78,24 @@ pub struct Report {
     pub kernel: Vec<Outcome>,
     /// The kernel's counters that aren't 0.
     pub counters: Vec<(String, u64)>,
+    /// The engine's, by the same names.
+    pub engine_counters: Vec<(String, u64)>,
     pub world: Counters,
+    /// By path: the links' counters, up and down.
+    pub links: Vec<[LinkStats; 2]>,
+}
+
+/// A counter of Multipath TCP's by its name without the prefix.
+pub fn counter(counters: &[(String, u64)], name: &str) -> u64 {
+    counters
+        .iter()
+        .find(|(known, _)| known.strip_prefix("MPTcpExt") == Some(name))
+        .map_or(0, |(_, value)| *value)
 }
 
 impl Report {
     pub fn counter(&self, name: &str) -> u64 {
-        let name = format!("MPTcpExt{name}");
-        self.counters.iter().find(|(known, _)| *known == name).map_or(0, |(_, value)| *value)
+        counter(&self.counters, name)
     }
 
     /// The kernel's Multipath TCP counters, for messages.
@@ -103,18 +115,22 @@ impl Report {
 
     /// Multipath TCP held to the end with so many subflows, and the kernel counted no error.
     pub fn multipath(&self, case: &str, subflows: usize) {
+        self.multipath_but(case, subflows, &[]);
+    }
+
+    /// The same, but for these counters of the kernel's, whose reason the test gives.
+    pub fn multipath_but(&self, case: &str, subflows: usize, allowed: &[&str]) {
         self.complete(case);
         for outcome in self.engine.iter().chain(&self.kernel) {
             assert!(outcome.multipath, "{case}: fell back: {:?}", self.mptcp());
             assert_eq!(outcome.subflows, subflows, "{case}: {:?}", self.mptcp());
         }
-        assert_no_errors(case, &self.counters);
+        assert_no_errors_but(case, &self.counters, allowed);
     }
 }
 
-/// The kernel's counters (MPTcpExt) of what must not happen in a sound connection. `NoDSSInWindow` isn't among them: one
-/// segment in four thousand falls outside what the kernel takes for its window in some runs, which docs/wire.md tells of.
-pub const ERRORS: [&str; 35] = [
+/// The kernel's counters (MPTcpExt) of what must not happen in a sound connection.
+pub const ERRORS: [&str; 38] = [
     "MPCapableFallbackACK",
     "MPCapableFallbackSYNACK",
     "MPCapableSYNTXDrop",
@@ -133,6 +149,7 @@ pub const ERRORS: [&str; 35] = [
     "InfiniteMapRx",
     "DSSNoMatchTCP",
     "DataCsumErr",
+    "NoDSSInWindow",
     "AddAddrDrop",
     "EchoAddTxDrop",
     "AddAddrTxDrop",
@@ -148,15 +165,21 @@ pub const ERRORS: [&str; 35] = [
     "MPFastcloseRx",
     "Blackhole",
     "MPCapableDataFallback",
+    "MD5SigFallback",
     "DssFallback",
+    "SimultConnectFallback",
     "FallbackFailed",
 ];
 
-/// None of the kernel's counters of what must not happen in a sound connection has risen.
-pub fn assert_no_errors(case: &str, counters: &[(String, u64)]) {
-    for name in ERRORS {
-        let name = format!("MPTcpExt{name}");
-        assert!(!counters.iter().any(|(known, _)| *known == name), "{case}: {name} in {counters:?}");
+/// What a test allows whose senders fill narrow windows, or move from one path to another: Linux's receiver drops a segment
+/// now and then that it takes to be outside its window at the connection's level, and it comes again. Two kernels do it to
+/// each other as well: docs/wire.md has the command and what is known of the cause.
+pub const OUTSIDE_THE_WINDOW: [&str; 1] = ["NoDSSInWindow"];
+
+/// None of the kernel's counters of what must not happen in a sound connection has risen, but for those allowed.
+pub fn assert_no_errors_but(case: &str, counters: &[(String, u64)], allowed: &[&str]) {
+    for name in ERRORS.iter().filter(|name| !allowed.contains(name)) {
+        assert_eq!(counter(counters, name), 0, "{case}: {name} in {counters:?}");
     }
 }
 
@@ -176,14 +199,22 @@ pub fn unavailable() -> Option<String> {
 macro_rules! need_kernel {
     () => {
         if let Some(why) = $crate::harness::unavailable() {
-            println!("skipped: {why}");
+            ropewalk_host::skip::skipped(why);
             return;
         }
     };
 }
 
-pub fn have(program: &str) -> bool {
-    Command::new(program).arg("--version").output().is_ok()
+/// True, and says so, if one of these programs isn't installed.
+pub fn lacks(programs: &[&str]) -> bool {
+    // Some have no option that does nothing: it is enough that they can be started.
+    let missing = programs.iter().find(|name| {
+        Command::new(name).arg("--help").stdout(Stdio::null()).stderr(Stdio::null()).status().is_err()
+    });
+    if let Some(name) = missing {
+        ropewalk_host::skip::skipped(format!("{name} is not installed"));
+    }
+    missing.is_some()
 }
 
 pub fn run(case: Case) -> Report {
@@ -205,10 +236,10 @@ pub fn run(case: Case) -> Report {
     })
     .expect("the experiment can be set up");
     let [client, server] = report.counters;
-    let (engine, kernel, counters) = if case.engine == Side::Client {
-        (report.client, report.server, server)
+    let (engine, kernel, engine_counters, counters) = if case.engine == Side::Client {
+        (report.client, report.server, client, server)
     } else {
-        (report.server, report.client, client)
+        (report.server, report.client, server, client)
     };
-    Report { engine, kernel, counters, world: report.world }
+    Report { engine, kernel, counters, engine_counters, world: report.world, links: report.links }
 }

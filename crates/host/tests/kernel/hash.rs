@@ -1,4 +1,4 @@
-//! Much data both ways at once, compared by hash: 64 MB each way, or 1 GB with `ROPEWALK_LONG=1`.
+//! Much data both ways at once, compared by hash: 1 GB each way.
 
 use std::io::{Read, Write};
 
@@ -9,14 +9,13 @@ use sha2::{Digest, Sha256};
 use crate::need_kernel;
 use crate::stage::{BLOCK, Order, Setup, Stage, block};
 
-fn megabytes() -> u64 {
-    if std::env::var_os("ROPEWALK_LONG").is_some_and(|value| value == "1") { 1000 } else { 64 }
-}
+/// Bytes each way.
+const TOTAL: u64 = 1_000_000_000;
 
 #[test]
 fn both_ways_at_once() {
     need_kernel!();
-    let total = megabytes() * 1_000_000;
+    let total = TOTAL;
     for engine in [Side::Client, Side::Server] {
         let case = format!("{total} bytes each way, engine {engine:?}");
         let (stage, socket) = Stage::meet(Setup { hash: true, ..Setup::new(engine, 2) });

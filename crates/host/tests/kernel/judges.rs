@@ -41,7 +41,7 @@ pub struct Opinion {
 /// `None`, having said so, where it isn't installed.
 pub fn tshark(name: &str, file: &Path, count: usize) -> Option<Opinion> {
     if Command::new("tshark").arg("--version").output().is_err() {
-        println!("skipped: tshark isn't installed; etherparse judges alone");
+        ropewalk_host::skip::skipped("tshark isn't installed; etherparse judges alone");
         return None;
     }
     let packets = fields(file);

@@ -14,6 +14,7 @@ mod half_close;
 mod harness;
 mod hash;
 mod judges;
+mod lossy;
 mod mtu;
 mod priority;
 mod programs;

@@ -2,7 +2,7 @@
 //! fetches from nginx. `mptcpize` makes their sockets Multipath TCP.
 
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -12,22 +12,11 @@ use ropewalk_host::netns::Namespace;
 use ropewalk_host::network::{Side, server_v4};
 use ropewalk_host::transfer::pattern;
 
+use crate::harness::lacks;
 use crate::need_kernel;
 use crate::stage::{Order, PATIENCE, Setup, Stage, assert_pattern};
 
 const BYTES: u64 = 16 << 20;
-
-/// True, and says so, if one of these isn't installed.
-pub fn lacks(programs: &[&str]) -> bool {
-    // Some have no option that does nothing: it is enough that they can be started.
-    let missing = programs.iter().find(|name| {
-        Command::new(name).arg("--help").stdout(Stdio::null()).stderr(Stdio::null()).status().is_err()
-    });
-    if let Some(name) = missing {
-        println!("skipped: {name} is not installed");
-    }
-    missing.is_some()
-}
 
 /// A folder of this test's own, gone with this value.
 struct Folder(PathBuf);

@@ -4,14 +4,12 @@
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
-use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use bytes::Bytes;
-use nix::poll::{PollFd, PollFlags, poll};
 use ropewalk_engine::PathId;
 use ropewalk_engine::config::{ConnectionConfig, EndpointConfig};
 use ropewalk_engine::endpoint::{ConnectionId, Endpoint};
@@ -30,7 +28,7 @@ use ropewalk_host::world::{App, End, HostEndpoint, PathLinks, Tap, World};
 use sha2::{Digest, Sha256};
 use socket2::Socket;
 
-use crate::harness::assert_no_errors;
+use crate::harness::{assert_no_errors_but, counter};
 
 /// How long anything may take before the test fails.
 pub const PATIENCE: Duration = Duration::from_secs(20);
@@ -53,6 +51,8 @@ pub enum Order {
     Finish,
     /// MP_PRIO for the subflows on a path.
     Backup(PathId, bool),
+    /// REMOVE_ADDR for the address on a path, and the end of the subflows there.
+    Leave(PathId),
 }
 
 /// What the engine's program heard and saw.
@@ -69,6 +69,8 @@ pub struct Seen {
     pub flows: Vec<Flow>,
     pub stats: Option<ConnectionStats>,
     pub multipath: bool,
+    /// The engine's counters, by the kernel's names.
+    pub counters: Vec<(String, u64)>,
 }
 
 /// Payload bytes that left an end, by path: from the engine, from the kernel.
@@ -122,6 +124,11 @@ impl Talk {
                 }
                 Order::Backup(path, backup) => {
                     endpoint.set_backup(now, id, *path, *backup);
+                    orders.pop_front();
+                    continue;
+                }
+                Order::Leave(path) => {
+                    endpoint.remove_path(now, id, *path);
                     orders.pop_front();
                     continue;
                 }
@@ -188,6 +195,9 @@ impl App for Talk {
                 seen.stats = Some(connection.stats(now));
                 seen.multipath = connection.is_multipath();
             }
+            if !matches!(event, Event::Readable | Event::Writable) {
+                seen.counters = endpoint.mib();
+            }
             seen.peer_closed |= event == Event::PeerClosed;
             seen.closed |= event == Event::Closed;
             if !matches!(event, Event::Readable | Event::Writable) {
@@ -208,6 +218,8 @@ impl App for Talk {
             let mut seen = self.seen.lock().expect("no panic under the lock");
             seen.flows = connection.flows().to_vec();
             seen.stats = Some(connection.stats(now));
+            seen.multipath = connection.is_multipath();
+            seen.counters = endpoint.mib();
         }
     }
 
@@ -382,13 +394,17 @@ impl Stage {
     }
 
     pub fn counter(&self, name: &str) -> u64 {
-        let name = format!("MPTcpExt{name}");
-        self.counters().iter().find(|(known, _)| *known == name).map_or(0, |(_, value)| *value)
+        counter(&self.counters(), name)
     }
 
     /// Ends it: no error was counted anywhere.
-    pub fn end(mut self, case: &str) -> Seen {
-        assert_no_errors(case, &self.counters());
+    pub fn end(self, case: &str) -> Seen {
+        self.end_but(case, &[])
+    }
+
+    /// The same, but for these counters of the kernel's, whose reason the test gives.
+    pub fn end_but(mut self, case: &str, allowed: &[&str]) -> Seen {
+        assert_no_errors_but(case, &self.counters(), allowed);
         self.stop.store(true, Ordering::Relaxed);
         let worker = self.worker.take().expect("it ends once");
         let world = worker.join().expect("no panic in the world").expect("no device failed");
@@ -404,7 +420,8 @@ impl Drop for Stage {
     }
 }
 
-fn counters(space: &Namespace) -> Vec<(String, u64)> {
+/// The counters of a namespace that aren't 0.
+pub fn counters(space: &Namespace) -> Vec<(String, u64)> {
     let text = space.check("nstat", &["-asz"]).expect("nstat runs");
     let counter = |line: &str| {
         let mut words = line.split_whitespace();
@@ -421,12 +438,7 @@ pub fn listener(space: &Namespace) -> Socket {
 }
 
 pub fn accept(listener: &Socket) -> Socket {
-    // A receive timeout isn't heeded by accept of Multipath TCP.
-    let mut ready = [PollFd::new(listener.as_fd(), PollFlags::POLLIN)];
-    let waited = poll(&mut ready, PATIENCE.as_millis() as u16);
-    assert_eq!(waited, Ok(1), "no connection came");
-    let (socket, _) = listener.accept().expect("a connection");
-    patient(socket)
+    patient(kernel::accept(listener, PATIENCE).expect("a connection"))
 }
 
 pub fn connect(space: &Namespace, local: IpAddr, remote: IpAddr) -> Socket {

@@ -1,7 +1,10 @@
 //! Transfers that must stay Multipath TCP to the end.
 
+use std::time::Duration;
+
+use ropewalk_host::clock::Clock;
 use ropewalk_host::network::Side;
-use ropewalk_host::transfer::Direction;
+use ropewalk_host::transfer::{Direction, Outcome};
 use ropewalk_host::tun::Offload;
 use ropewalk_host::world::PathLinks;
 use ropewalk_link::{Jitter, JitterShape, LinkSpec, Loss};
@@ -73,7 +76,7 @@ fn several_connections_at_once() {
     for engine in BOTH {
         let case = Case { connections: 8, ..Case::new(engine, 2, Direction::Download, MIB) };
         let report = run(case);
-        report.complete(&format!("engine {engine:?}"));
+        report.multipath(&format!("engine {engine:?}"), 2);
         assert_eq!((report.engine.len(), report.kernel.len()), (8, 8));
     }
 }
@@ -135,6 +138,32 @@ fn a_handshake_in_which_packets_overtake_each_other() {
             } else {
                 report.multipath(&name, 2);
             }
+        }
+    }
+}
+
+#[test]
+fn nobody_is_reached_and_both_sides_say_so_soon() {
+    need_kernel!();
+    let mut link = LinkSpec::plain(100_000_000, 5_000_000, 200);
+    link.loss = Loss::Bernoulli(1.0);
+    for engine in BOTH {
+        let links = vec![PathLinks { up: link.clone(), down: link.clone(), bottleneck: None }];
+        let case =
+            Case { links: Some(links), limit: 3_000_000_000, ..Case::new(engine, 1, Direction::Upload, MIB) };
+        let clock = Clock::start();
+        let report = run(case);
+        let took = Duration::from_nanos(clock.now());
+        assert!(took < Duration::from_secs(15), "engine {engine:?}: {took:?}");
+        let errors = |outcomes: &[Outcome]| -> Vec<_> {
+            outcomes.iter().map(|outcome| outcome.error.clone().unwrap_or_default()).collect()
+        };
+        let (of_engine, of_kernel) = (errors(&report.engine), errors(&report.kernel));
+        let told = format!("engine {engine:?}: {of_engine:?} {of_kernel:?}");
+        let expected = if engine == Side::Client { "accept: no connection came within" } else { "connect: " };
+        assert!(of_kernel.len() == 1 && of_kernel[0].starts_with(expected), "{told}");
+        if engine == Side::Client {
+            assert!(of_engine.len() == 1 && of_engine[0].starts_with("unfinished"), "{told}");
         }
     }
 }

@@ -153,7 +153,13 @@ fn packet_too_big_needs_a_number_in_flight() {
     assert_eq!(sent[..4], [(1, 700), (701, 300), (1001, 700), (1701, 300)]);
     end.ack(4001);
     assert_eq!((end.flow().packets_out, end.flow().lost_out, end.flow().retrans_out), (0, 0, 0));
-    assert!(too_big(&mut end, 4001, 100) || end.flow().mss == 700);
+    assert!(!too_big(&mut end, 4001, 100), "nothing is in flight");
+    assert_eq!(end.flow().mss, 700);
+    // Less than every host takes isn't believed.
+    end.push(700);
+    assert_eq!(end.sent_data(), [(4001, 700)]);
+    assert!(too_big(&mut end, 4001, 100));
+    assert_eq!(end.flow().mss, 552 - 40);
 }
 
 /// Full segments vanish, small ones pass: found after three timeouts.
