@@ -28,11 +28,15 @@ const PEER_PATIENCE: u64 = 3_000_000_000;
     after_help = "The program runs in a network namespace with one interface per path, addresses 10.127.0.2, 10.127.1.2, ...;
 the other side is 10.127.255.1. The engine of `ropewalk perf` may be on either side, behind TUN devices of its own: as a
 server it is 10.126.0.2, as a client its i-th path goes over the i-th emulated one. Everything is gone when the command
-ends, with what the program left in the background; what outlives a killed command is ended by the next.
+ends, with what the program left in the background; what outlives a killed command is ended by the next. SIGTERM and
+SIGHUP end it, and SIGINT if the program doesn't end by itself; Ctrl-C is the program's.
+
+The second example serves the current folder with examples/nginx.conf from this project's repository.
 
 Examples:
   ropewalk emulate --peer 'mptcpize run iperf3 -s -1' -- mptcpize run iperf3 -c 10.127.255.1 -t 5
-  ropewalk emulate --scenario satellite-lte --peer 'python3 -m http.server 80' -- curl -so /dev/null -w '%{speed_download}\\n' http://10.127.255.1/file
+  ropewalk emulate --scenario satellite-lte --peer 'mptcpize run nginx -p . -e stderr -c nginx.conf' -- mptcpize run curl -so copy http://10.127.255.1:8080/FILE
+  ropewalk emulate --peer 'mptcpize run socat -u FILE:FILE TCP-LISTEN:9000,fork' -- mptcpize run socat -u TCP:10.127.255.1:9000 CREATE:copy
   ropewalk emulate --path 'wifi: 50 Mbit/s, 20 ms' --path 'lte: 20 Mbit/s, 60 ms' -- ping -c 5 10.127.255.1
   ropewalk emulate --pcap run.pcapng --peer 'ropewalk perf server --once' -- ropewalk perf client 10.127.255.1
   ropewalk emulate --peer 'ropewalk perf server --once' -- ropewalk perf client 10.127.255.1 --stack engine --paths 2 --scheduler blest
@@ -46,7 +50,8 @@ pub(crate) struct Options {
     /// A path: 'name: rate, delay[, +-jitter][, loss][, queue N packets]'; may be given several times
     #[arg(long = "path", value_name = "PATH")]
     paths: Vec<String>,
-    /// A command that runs on the other side, started first
+    /// A command that runs on the other side, started first; what it prints goes to standard error, or nowhere with
+    /// --quiet and --json
     #[arg(long, value_name = "COMMAND")]
     peer: Option<String>,
     /// Seed of the links' randomness
@@ -80,6 +85,9 @@ fn other(error: impl std::fmt::Display) -> Failure {
 
 /// How long the peer may take to end by itself once the program has ended: a server's last words.
 const PEER_GRACE: u64 = 300_000_000;
+
+/// How long the program may take to end when somebody has sent SIGINT, which may have gone to it as well.
+const INTERRUPT_GRACE: u64 = 500_000_000;
 
 /// A child that doesn't outlive this struct, nor does what it started if it leads a group of its own.
 struct Companion(Child, bool);
@@ -201,10 +209,12 @@ pub(crate) fn run(registries: &Registries, options: &Options) -> Result<ExitCode
     let peer_command = options.peer.as_ref().map(|line| {
         let mut command = server.namespace.command("/bin/sh");
         command.args(["-c", line]).stdin(std::process::Stdio::null());
-        if !options.quiet {
-            // The peer's own words would mix with the program's.
-            command.stdout(std::process::Stdio::null());
-        }
+        // The peer's own words would mix with the program's.
+        command.stdout(if options.quiet || options.json {
+            std::process::Stdio::null()
+        } else {
+            std::process::Stdio::from(std::io::stderr())
+        });
         command
     });
     let mut world = World::new(End::Kernel(client), End::Kernel(server), paths.len());
@@ -224,7 +234,7 @@ pub(crate) fn run(registries: &Registries, options: &Options) -> Result<ExitCode
     }
     let stop = world.stopper();
     // Ctrl-C reaches the program as well: when it ends, so does everything here.
-    let _ = ctrlc::set_handler(|| {});
+    let interrupted = leftover::heed_interruption().map_err(other)?;
     let failed = Arc::new(AtomicBool::new(false));
     let heard = Arc::clone(&failed);
     let worker = std::thread::spawn(move || {
@@ -252,6 +262,7 @@ pub(crate) fn run(registries: &Registries, options: &Options) -> Result<ExitCode
             spawn(client_command).map_err(|error| other(format!("{client_name}: {error}")))?,
             false,
         );
+        let mut interrupted_at = None;
         loop {
             if let Some(status) = child.0.try_wait().map_err(other)? {
                 let until = clock.now() + PEER_GRACE;
@@ -266,7 +277,11 @@ pub(crate) fn run(registries: &Registries, options: &Options) -> Result<ExitCode
             if failed.load(Ordering::Relaxed) {
                 return Err(Failure::Other("the emulator stopped".into()));
             }
-            if terminated.load(Ordering::Relaxed) {
+            if interrupted.load(Ordering::Relaxed) {
+                interrupted_at.get_or_insert(clock.now());
+            }
+            let ignored = interrupted_at.is_some_and(|at| clock.now() > at + INTERRUPT_GRACE);
+            if terminated.load(Ordering::Relaxed) || ignored {
                 return Err(Failure::Other("terminated".into()));
             }
             std::thread::sleep(Duration::from_millis(2));

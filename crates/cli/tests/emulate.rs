@@ -122,7 +122,7 @@ fn nothing_is_left_after_an_interruption_or_a_request_to_end() {
     if !permitted() {
         return;
     }
-    for (signal, group) in [("INT", true), ("TERM", false), ("HUP", false)] {
+    for (signal, group) in [("INT", true), ("INT", false), ("TERM", false), ("HUP", false)] {
         let mut running = Running::start();
         assert_eq!(running.spaces.len(), 2);
         // A shell, what it waits for and what left it, on either side; each appears in its own time.
@@ -188,6 +188,82 @@ fn a_killed_comparison_leaves_nothing() {
     let mut running = Running { emulator, spaces, _folder: tempfile::tempdir().unwrap() };
     running.end("KILL", false);
     wait("the namespaces are gone", || running.holders().is_empty());
+}
+
+/// True, having said so, if one of these programs isn't installed.
+fn lacks(programs: &[&str]) -> bool {
+    let missing = programs.iter().find(|name| {
+        Command::new(name).arg("--help").stdout(Stdio::null()).stderr(Stdio::null()).status().is_err()
+    });
+    if let Some(name) = missing {
+        ropewalk_host::skip::skipped(format!("{name} is not installed"));
+    }
+    missing.is_some()
+}
+
+/// Runs the examples of `emulate --help` in a folder with a file; its output, and what has become of `copy`.
+fn example(peer: &str, program: &str) -> (Output, Option<Vec<u8>>, Vec<u8>) {
+    let folder = tempfile::tempdir().unwrap();
+    let sent: Vec<u8> = (0..3_000_000_u32).map(|at| (at.wrapping_mul(0x9e37_79b1) >> 24) as u8).collect();
+    fs::write(folder.path().join("FILE"), &sent).unwrap();
+    let settings = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/nginx.conf");
+    fs::copy(settings, folder.path().join("nginx.conf")).unwrap();
+    let mut command = Command::new("timeout");
+    command.args(["60", ROPEWALK, "emulate", "--scenario", "equal-paths", "--json", "--peer", peer, "--"]);
+    command.args(program.split(' ')).current_dir(folder.path()).stdin(Stdio::null());
+    let output = command.output().unwrap();
+    (output, fs::read(folder.path().join("copy")).ok(), sent)
+}
+
+/// It ended well, and was Multipath TCP over both paths.
+fn assert_multipath(name: &str, output: &Output) {
+    let told = text(&output.stderr);
+    assert!(output.status.success(), "{name}: {told}");
+    let line = told.lines().find(|line| line.starts_with('{')).expect("JSON");
+    let counted: serde_json::Value = serde_json::from_str(line).unwrap();
+    let joins = counted["client_counters"]["MPTcpExtMPJoinSynAckRx"].as_u64().unwrap_or(0);
+    assert!(
+        joins >= 1 && counted["client_counters"]["MPTcpExtMPCapableFallbackSYNACK"].is_null(),
+        "{name}: {told}"
+    );
+}
+
+#[test]
+fn iperf3_runs_as_the_help_says() {
+    if !permitted() || lacks(&["iperf3", "mptcpize"]) {
+        return;
+    }
+    let (output, _, _) = example("mptcpize run iperf3 -s -1", "mptcpize run iperf3 -c 10.127.255.1 -t 1 -J");
+    assert_multipath("iperf3", &output);
+    let result: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(result["end"]["sum_received"]["bytes"].as_u64().unwrap() > 100_000, "{result}");
+}
+
+#[test]
+fn curl_fetches_from_nginx_as_the_help_says() {
+    if !permitted() || lacks(&["nginx", "curl", "mptcpize"]) {
+        return;
+    }
+    let (output, copy, sent) = example(
+        "mptcpize run nginx -p . -e stderr -c nginx.conf",
+        "mptcpize run curl -so copy http://10.127.255.1:8080/FILE",
+    );
+    assert_multipath("curl", &output);
+    assert!(copy.is_some_and(|copy| copy == sent), "the copy differs");
+}
+
+#[test]
+fn socat_copies_a_file_as_the_help_says() {
+    if !permitted() || lacks(&["socat", "mptcpize"]) {
+        return;
+    }
+    let (output, copy, sent) = example(
+        // Without `fork` its listening socket is gone after the first connection, and the kernel takes no join.
+        "mptcpize run socat -u FILE:FILE TCP-LISTEN:9000,fork",
+        "mptcpize run socat -u TCP:10.127.255.1:9000 CREATE:copy",
+    );
+    assert_multipath("socat", &output);
+    assert!(copy.is_some_and(|copy| copy == sent), "the copy differs");
 }
 
 /// The command as an ordinary user, in a folder of theirs; `None`, having said why, where the machine doesn't allow it.

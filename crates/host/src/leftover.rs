@@ -7,13 +7,14 @@
 //!
 //! Source: proc(5): `/proc/PID/stat`, `/proc/PID/environ`.
 
-use std::ffi::c_int;
+use std::ffi::{c_int, c_void};
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use nix::libc::siginfo_t;
 use nix::sys::prctl;
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, kill, sigaction};
 use nix::unistd::{Pid, getppid};
@@ -161,6 +162,34 @@ pub fn heed_termination() -> io::Result<&'static AtomicBool> {
         }
     }
     Ok(&TERMINATED)
+}
+
+static INTERRUPTED: AtomicBool = AtomicBool::new(false);
+
+extern "C" fn note_interrupt(_: c_int, info: *mut siginfo_t, _: *mut c_void) {
+    // SAFETY: with SA_SIGINFO the kernel hands in a valid struct, which lives until the handler returns.
+    let code = unsafe { (*info).si_code };
+    // Positive: from the kernel itself, which is Ctrl-C on a terminal.
+    if code <= 0 {
+        INTERRUPTED.store(true, Ordering::Relaxed);
+    }
+}
+
+/// From now on SIGINT doesn't end this process; one that somebody sent (`kill -INT`) sets what is returned. Ctrl-C on a
+/// terminal doesn't: it reaches the programs in the foreground as well, and they know what it means to them.
+///
+/// # Errors
+/// If the handler can't be set.
+pub fn heed_interruption() -> io::Result<&'static AtomicBool> {
+    let action = SigAction::new(SigHandler::SigAction(note_interrupt), SaFlags::SA_RESTART, SigSet::empty());
+    // SAFETY: the handler reads what it is handed and stores to an atomic, which a signal handler may.
+    let before = unsafe { sigaction(Signal::SIGINT, &action) }?;
+    if matches!(before.handler(), SigHandler::SigIgn) {
+        // As who started this process in the background wants it.
+        // SAFETY: no code runs when a signal is ignored.
+        unsafe { sigaction(Signal::SIGINT, &before) }?;
+    }
+    Ok(&INTERRUPTED)
 }
 
 #[cfg(test)]

@@ -21,6 +21,9 @@ use crate::tun::{Offload, Tun};
 /// Most paths that the addresses have room for.
 pub const MAX_PATHS: usize = 64;
 
+/// Most endpoints that the kernel's path manager takes (`MPTCP_PM_ADDR_MAX`).
+pub const MOST_ENDPOINTS: usize = 8;
+
 /// The client's IPv4 address on a path.
 pub fn client_v4(path: usize) -> Ipv4Addr {
     Ipv4Addr::new(10, 127, path as u8, 2)
@@ -92,6 +95,13 @@ impl KernelEnd {
             let message = format!("{} paths: 1 to {MAX_PATHS} are allowed", paths.len());
             return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
         }
+        if side == Side::Client && paths.len() > MOST_ENDPOINTS {
+            let message = format!(
+                "{} paths: the kernel's path manager takes {MOST_ENDPOINTS} addresses at most",
+                paths.len()
+            );
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+        }
         let label = if side == Side::Client { "client" } else { "server" };
         let namespace = Namespace::new(label)?;
         let names = device_names(paths);
@@ -148,15 +158,16 @@ impl KernelEnd {
                 }
             }
         }
-        let most = paths.len().clamp(2, 8);
+        let most = paths.len().clamp(2, MOST_ENDPOINTS);
         ip(&format!("mptcp limits set subflows {most} add_addr_accepted {most}"))?;
         if side == Side::Client {
-            for (index, (path, name)) in paths.iter().zip(names).enumerate() {
-                let backup = if path.backup { " backup" } else { "" };
-                ip(&format!("mptcp endpoint add {} dev {name} subflow{backup}", client_v4(index)))?;
-                if index < 4 {
-                    ip(&format!("mptcp endpoint add {} dev {name} subflow{backup}", client_v6(index)))?;
-                }
+            // IPv4 first: every path has that, and IPv6 where there is room left.
+            let addresses = (0..paths.len())
+                .map(|path| (path, IpAddr::V4(client_v4(path))))
+                .chain((0..paths.len()).map(|path| (path, IpAddr::V6(client_v6(path)))));
+            for (path, address) in addresses.take(MOST_ENDPOINTS) {
+                let backup = if paths[path].backup { " backup" } else { "" };
+                ip(&format!("mptcp endpoint add {address} dev {} subflow{backup}", names[path]))?;
             }
         }
         Ok(())
@@ -250,5 +261,21 @@ mod tests {
         let server = KernelEnd::new(Side::Server, &paths, Offload::Segmentation).unwrap();
         let route = server.namespace.check("ip", &["route", "get", "10.127.2.2"]).unwrap();
         assert!(route.contains("dev sat"), "{route}");
+    }
+    #[test]
+    fn a_client_has_an_endpoint_for_each_of_eight_paths_and_refuses_a_ninth_in_words() {
+        if let Err(why) = Namespace::new("probe") {
+            crate::skip::skipped(why);
+            return;
+        }
+        let paths = |count: usize| (0..count).map(|at| path(&format!("p{at}"))).collect::<Vec<_>>();
+        for (count, v6) in [(2, 2), (4, 4), (5, 3), (8, 0)] {
+            let client = KernelEnd::new(Side::Client, &paths(count), Offload::Segmentation).unwrap();
+            let endpoints = client.namespace.check("ip", &["mptcp", "endpoint"]).unwrap();
+            assert_eq!(endpoints.matches("10.127.").count(), count, "{endpoints}");
+            assert_eq!(endpoints.matches("fd72:").count(), v6, "{endpoints}");
+        }
+        let error = KernelEnd::new(Side::Client, &paths(9), Offload::Segmentation).unwrap_err().to_string();
+        assert_eq!(error, "9 paths: the kernel's path manager takes 8 addresses at most");
     }
 }

@@ -65,6 +65,9 @@ struct StackOptions {
     /// last bit [default: 10.126.N.2]
     #[arg(long = "address", value_name = "IP")]
     addresses: Vec<IpAddr>,
+    /// Whether the engine tries smaller segments after repeated timeouts, in case a path loses large ones without a word
+    #[arg(long, value_name = "on|off", value_parser = ["on", "off"], default_value = "on")]
+    mtu_probing: String,
     /// How many TUN devices the engine gets, if no addresses are given
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=MOST_PATHS as i64))]
     paths: u8,
@@ -125,7 +128,11 @@ fn config(
     server: bool,
 ) -> ConnectionConfig {
     ConnectionConfig {
-        tcp: TcpConfig { time_wait: TIME_WAIT, ..TcpConfig::default() },
+        tcp: TcpConfig {
+            time_wait: TIME_WAIT,
+            black_hole_detection: stack.mtu_probing == "on",
+            ..TcpConfig::default()
+        },
         multipath: !stack.tcp,
         checksum: false,
         send_buffer: BufferConfig::fixed(BUFFER),

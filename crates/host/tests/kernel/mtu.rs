@@ -124,10 +124,32 @@ fn packet_too_big_makes_segments_smaller() {
     }
 }
 
+fn find(engine: Side, v6: bool) {
+    if !lacks(&["nft"]) {
+        send(engine, v6, true);
+    }
+}
+
 #[test]
 fn a_black_hole_is_found() {
     need_kernel!();
-    if !lacks(&["nft"]) {
-        send(Side::Client, false, true);
-    }
+    find(Side::Client, false);
+}
+
+#[test]
+fn a_black_hole_is_found_over_ipv6() {
+    need_kernel!();
+    find(Side::Client, true);
+}
+
+#[test]
+fn a_black_hole_is_found_by_a_server() {
+    need_kernel!();
+    find(Side::Server, false);
+}
+
+#[test]
+fn a_black_hole_is_found_by_a_server_over_ipv6() {
+    need_kernel!();
+    find(Side::Server, true);
 }
