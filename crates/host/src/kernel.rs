@@ -196,6 +196,20 @@ pub fn info(socket: &Socket) -> io::Result<Option<MptcpInfo>> {
     }))
 }
 
+/// Bytes that a socket has taken and the peer hasn't acknowledged, at the connection's level (`SIOCOUTQ`).
+///
+/// # Errors
+/// If the kernel doesn't say.
+pub fn unacknowledged(socket: &Socket) -> io::Result<u64> {
+    let mut bytes: libc::c_int = 0;
+    // SAFETY: the descriptor is open, and the kernel writes one int into `bytes`, which lives across the call.
+    let status = unsafe { libc::ioctl(socket.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
+    if status != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(bytes.max(0) as u64)
+}
+
 /// The counters of the calling thread's namespace, as `nstat -asz` names them.
 ///
 /// # Errors

@@ -73,10 +73,11 @@ struct Perf {
     due: Nanos,
 }
 
-fn facts(connection: &Connection<Bytes>) -> Facts {
+fn facts(now: Nanos, connection: &Connection<Bytes>) -> Facts {
     let mut facts = Facts {
         multipath: connection.is_multipath(),
         acknowledged: connection.data_una(),
+        outstanding: connection.stats(now).bytes_written.saturating_sub(connection.data_una()),
         ..Facts::default()
     };
     for flow in connection.flows() {
@@ -109,7 +110,7 @@ impl Perf {
     fn learn(&mut self, now: Nanos, endpoint: &HostEndpoint, id: ConnectionId) {
         let Some(driven) = self.flows.get_mut(&id) else { return };
         if let Some(connection) = endpoint.connection(id) {
-            driven.flow.learn(now, facts(connection));
+            driven.flow.learn(now, facts(now, connection));
         }
         if let Desk::Client(board) = &self.desk {
             board.gauges[driven.number].show(&driven.flow);

@@ -27,6 +27,8 @@ pub struct Facts {
     pub multipath: bool,
     /// Bytes that the peer acknowledged; only whether it changes counts.
     pub acknowledged: u64,
+    /// Bytes that the stack has taken and the peer hasn't acknowledged.
+    pub outstanding: u64,
 }
 
 /// What a flow wants to do.
@@ -62,6 +64,8 @@ pub struct Flow {
     pattern: Bytes,
     began: Option<Nanos>,
     sent: u64,
+    /// Of these, what the peer is known to have.
+    known_to_have: u64,
     received: u64,
     last_sent: Nanos,
     last_received: Nanos,
@@ -94,6 +98,7 @@ impl Flow {
             pattern,
             began: None,
             sent: 0,
+            known_to_have: 0,
             received: 0,
             last_sent: 0,
             last_received: 0,
@@ -313,6 +318,7 @@ impl Flow {
         };
         self.received -= TRAILER as u64;
         self.trailer = Some(trailer);
+        self.known_to_have = self.known_to_have.max(trailer.received.min(self.sent));
         if trailer.sent != self.received && self.way() != Some(Way::Echo) {
             self.fail(format!("{} of the {} bytes that the server sent came", self.received, trailer.sent));
         } else if trailer.received != self.sent {
@@ -433,6 +439,7 @@ impl Flow {
             return;
         }
         self.subflows = self.subflows.max(facts.subflows);
+        self.known_to_have = self.known_to_have.max(self.sent.saturating_sub(facts.outstanding));
         // Subflows that went have taken their counts with them.
         let retransmitted = facts.retransmitted.max(self.facts.retransmitted);
         let srtt = if facts.srtt == 0 { self.facts.srtt } else { facts.srtt };
@@ -513,6 +520,11 @@ impl Flow {
     /// Since when it runs.
     pub fn began(&self) -> Option<Nanos> {
         self.began
+    }
+
+    /// Bulk bytes sent so far that the peer has acknowledged, as the stack said last.
+    pub fn known_to_have(&self) -> u64 {
+        self.known_to_have
     }
 
     /// Bulk bytes sent so far, as the stack took them.
@@ -621,6 +633,7 @@ mod tests {
                 let (client, server) = run(Flow::client(0, hello(way, 0, bytes), pattern()), most);
                 assert_eq!((client.error(), server.error()), (None, None), "{way:?}, {most}");
                 assert_eq!((client.sent(), client.received()), (scale(up), scale(down)), "{way:?}, {most}");
+                assert_eq!(client.known_to_have(), scale(up), "{way:?}, {most}");
                 let trailer = client.trailer().expect("the server's words");
                 assert_eq!((trailer.received, trailer.sent), (scale(up), scale(down)), "{way:?}, {most}");
             }

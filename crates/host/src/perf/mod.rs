@@ -40,7 +40,7 @@ pub struct Gauge {
 /// A moment of a [`Gauge`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Reading {
-    /// Bulk bytes sent.
+    /// Bulk bytes sent and acknowledged.
     pub sent: u64,
     /// Bulk bytes received.
     pub received: u64,
@@ -63,7 +63,7 @@ impl Gauge {
 
     fn show(&self, flow: &Flow) {
         let facts = flow.facts();
-        self.sent.store(flow.sent(), Ordering::Relaxed);
+        self.sent.store(flow.known_to_have(), Ordering::Relaxed);
         self.received.store(flow.received(), Ordering::Relaxed);
         self.srtt.store(facts.srtt, Ordering::Relaxed);
         self.retransmitted.store(facts.retransmitted, Ordering::Relaxed);

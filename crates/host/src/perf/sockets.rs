@@ -51,6 +51,7 @@ fn facts(socket: &Socket) -> Facts {
         subflows: infos.len() as u8,
         multipath: info.is_some_and(|info| !info.fallback),
         acknowledged: infos.iter().map(|info| info.acknowledged).sum(),
+        outstanding: kernel::unacknowledged(socket).unwrap_or(0),
     }
 }
 
