@@ -183,12 +183,7 @@ extern "C" fn note_interrupt(_: c_int, info: *mut siginfo_t, _: *mut c_void) {
 pub fn heed_interruption() -> io::Result<&'static AtomicBool> {
     let action = SigAction::new(SigHandler::SigAction(note_interrupt), SaFlags::SA_RESTART, SigSet::empty());
     // SAFETY: the handler reads what it is handed and stores to an atomic, which a signal handler may.
-    let before = unsafe { sigaction(Signal::SIGINT, &action) }?;
-    if matches!(before.handler(), SigHandler::SigIgn) {
-        // As who started this process in the background wants it.
-        // SAFETY: no code runs when a signal is ignored.
-        unsafe { sigaction(Signal::SIGINT, &before) }?;
-    }
+    unsafe { sigaction(Signal::SIGINT, &action) }?;
     Ok(&INTERRUPTED)
 }
 
