@@ -137,12 +137,6 @@ fn a_black_hole_is_found() {
 }
 
 #[test]
-fn a_black_hole_is_found_over_ipv6() {
-    need_kernel!();
-    find(Side::Client, true);
-}
-
-#[test]
 fn a_black_hole_is_found_by_a_server() {
     need_kernel!();
     find(Side::Server, false);
