@@ -114,7 +114,6 @@ fn whatever_the_reader_takes_passes() {
         "overhead = '38 B'",
         "overhead = 0",
         "mtu = '576 B'",
-        "jitter-shape = 'normal'",
         "duplicate = '0.1 %'",
         "changes = [{ at = '1 min', rate = '2Mbps' }]",
         "up = { rate = '1_000 kbit/s', delay = '10 ms ± 1 ms' }",
@@ -125,6 +124,7 @@ fn whatever_the_reader_takes_passes() {
         "rate = 'unlimited'\nrtt = '250 µs'",
         "rate = '2.5 MB/s'\nrtt = '20 ms +/- 5 msec'",
         "rate = '1e3 kbps'\ndelay = 0",
+        "rate = '10 Mbit/s'\nrtt = '20 ms +-2 ms'\njitter-shape = 'normal'",
     ] {
         assert_eq!(accepted(&format!("[[path]]\nname = 'a'\n{more}\n")), (true, true), "{more}");
     }
