@@ -125,6 +125,8 @@ fn whatever_the_reader_takes_passes() {
         "rate = '2.5 MB/s'\nrtt = '20 ms +/- 5 msec'",
         "rate = '1e3 kbps'\ndelay = 0",
         "rate = '10 Mbit/s'\nrtt = '20 ms +-2 ms'\njitter-shape = 'normal'",
+        "rate = '10 Mbit/s'\nrtt = '20 ms'\n[[background]]\nkind = 'udp-on-off'\npath = 'a'\nrate = '1 Mbit/s'\n\
+         on = '100 ms'\non-shape = 'exponential'\noff = '1 s'\noff-shape = 'pareto'",
     ] {
         assert_eq!(accepted(&format!("[[path]]\nname = 'a'\n{more}\n")), (true, true), "{more}");
     }

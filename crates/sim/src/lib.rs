@@ -34,8 +34,8 @@ pub use result::{
     SubflowSample,
 };
 pub use spec::{
-    Background, Bottleneck, Direction, EndSpec, MTUS, Mode, PathSpec, Recording, RunSpec, Scenario, Traffic,
-    Workload,
+    Background, Bottleneck, Direction, EndSpec, MTUS, Mode, PathSpec, Recording, RunSpec, Scenario, Times,
+    Traffic, Workload,
 };
 
 /// Nanoseconds since the start of the run, or a span of them.

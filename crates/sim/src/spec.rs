@@ -113,7 +113,7 @@ pub enum Traffic {
         /// How many, one after another; a run doesn't end before they have. 0: without end, and not waited for.
         times: u32,
     },
-    /// UDP on/off: Pareto on times (shape 1.5), exponential off times.
+    /// UDP on/off.
     UdpOnOff {
         /// Rate while on, bits per second.
         rate: u64,
@@ -121,9 +121,22 @@ pub enum Traffic {
         packet: u32,
         /// Mean on time.
         on: Nanos,
+        /// Distribution of the on times.
+        on_shape: Times,
         /// Mean off time.
         off: Nanos,
+        /// Distribution of the off times.
+        off_shape: Times,
     },
+}
+
+/// How a source's times on or off are distributed around their mean.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Times {
+    /// Pareto of shape 1.5: of finite mean and infinite variance.
+    Pareto,
+    /// Exponential.
+    Exponential,
 }
 
 /// Which end sends the data.

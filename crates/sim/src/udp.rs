@@ -1,14 +1,15 @@
 //! UDP on/off sources: packets at a constant rate while on, nothing while off.
 //!
-//! On times are Pareto of shape 1.5 and off times exponential, as in blest-2016; packet sizes are exponential,
-//! clipped to what a link carries. Nobody answers.
+//! Times on and off are Pareto of shape 1.5 or exponential (blest-2016: Pareto on, exponential off); packet sizes are
+//! exponential, clipped to what a link carries. Nobody answers.
 
 use rand_pcg::Pcg64;
 
 use crate::Nanos;
 use crate::entropy::{exponential, pareto};
+use crate::spec::Times;
 
-/// Shape of the on times' distribution.
+/// Shape of the Pareto distribution.
 const SHAPE: f64 = 1.5;
 /// Least packet, bytes.
 const LEAST: f64 = 64.0;
@@ -19,21 +20,28 @@ pub(crate) struct UdpSource {
     rate: u64,
     mean_packet: f64,
     mtu: f64,
-    on: f64,
-    off: f64,
+    on: (f64, Times),
+    off: (f64, Times),
     on_until: Nanos,
     rng: Pcg64,
 }
 
 impl UdpSource {
-    /// `rate` bits per second while on, of packets of `mean_packet` bytes; mean times on and off.
-    pub(crate) fn new(rate: u64, mean_packet: u32, mtu: u32, on: Nanos, off: Nanos, rng: Pcg64) -> Self {
+    /// `rate` bits per second while on, of packets of `mean_packet` bytes; times on and off, by mean and distribution.
+    pub(crate) fn new(
+        rate: u64,
+        mean_packet: u32,
+        mtu: u32,
+        on: (Nanos, Times),
+        off: (Nanos, Times),
+        rng: Pcg64,
+    ) -> Self {
         UdpSource {
             rate: rate.max(1),
             mean_packet: f64::from(mean_packet),
             mtu: f64::from(mtu).max(LEAST),
-            on: on as f64,
-            off: off as f64,
+            on: (on.0 as f64, on.1),
+            off: (off.0 as f64, off.1),
             on_until: 0,
             rng,
         }
@@ -46,9 +54,16 @@ impl UdpSource {
 
     fn turn_on(&mut self, now: Nanos) -> Nanos {
         // At least a nanosecond, so that time moves whatever the means are.
-        let begin = now.saturating_add((exponential(&mut self.rng, self.off) as Nanos).max(1));
-        self.on_until = begin.saturating_add(pareto(&mut self.rng, self.on, SHAPE) as Nanos);
+        let begin = now.saturating_add(self.draw(self.off).max(1));
+        self.on_until = begin.saturating_add(self.draw(self.on));
         begin
+    }
+
+    fn draw(&mut self, (mean, times): (f64, Times)) -> Nanos {
+        match times {
+            Times::Pareto => pareto(&mut self.rng, mean, SHAPE) as Nanos,
+            Times::Exponential => exponential(&mut self.rng, mean) as Nanos,
+        }
     }
 
     /// Sends at `now`: the packet's length, and when to send next.
@@ -66,28 +81,44 @@ mod tests {
     use super::*;
     use crate::entropy::{Purpose, stream};
 
-    #[test]
-    fn sends_its_rate_while_on_and_its_share_over_all() {
-        let second = 1_000_000_000;
+    const SECOND: Nanos = 1_000_000_000;
+
+    /// A source's mean rate and mean packet over so many seconds, and how long it was silent at the longest.
+    fn watched(seconds: u64, on: Times, off: Times) -> (f64, f64, Nanos) {
         let rng = stream(3, Purpose::Background, 0);
-        let mut source = UdpSource::new(1_000_000, 1000, 1500, second / 10, second / 10, rng);
+        let mut source = UdpSource::new(1_000_000, 1000, 1500, (SECOND / 10, on), (SECOND / 10, off), rng);
         let mut at = source.start(0);
-        let mut bytes = 0u64;
-        let mut packets = 0u64;
-        while at < 2000 * second {
+        let (mut bytes, mut packets, mut silent) = (0u64, 0u64, 0);
+        while at < seconds * SECOND {
             let (len, next) = source.send(at);
             assert!((64..=1500).contains(&len));
             assert!(next > at);
             bytes += u64::from(len);
             packets += 1;
+            silent = silent.max(next - at);
             at = next;
         }
+        (bytes as f64 * 8.0 / seconds as f64, bytes as f64 / packets as f64, silent)
+    }
+
+    #[test]
+    fn sends_its_rate_while_on_and_its_share_over_all() {
+        let (rate, mean, _) = watched(2000, Times::Pareto, Times::Exponential);
         // On half of the time; the on times' variance is infinite, so the tolerance is wide.
-        let rate = bytes as f64 * 8.0 / 2000.0;
         assert!((rate - 500_000.0).abs() < 75_000.0, "{rate}");
         // Mean of the clipped exponential: 64 + 1000 (exp(-0.064) - exp(-1.5)).
-        let mean = bytes as f64 / packets as f64;
         let expected = 64.0 + 1000.0 * (libm::exp(-0.064) - libm::exp(-1.5));
         assert!((mean - expected).abs() < 10.0, "{mean} {expected}");
+    }
+
+    #[test]
+    fn times_are_distributed_as_asked() {
+        // Of some 10,000 exponential silences of 0.1 s the longest is about 0.1 ln(10,000) = 0.9 s; of Pareto ones of
+        // shape 1.5 about 0.033 * 10,000^(2/3) = 15 s.
+        let (rate, _, silent) = watched(2000, Times::Exponential, Times::Exponential);
+        assert!((rate - 500_000.0).abs() < 20_000.0, "{rate}");
+        assert!((SECOND / 2..2 * SECOND).contains(&silent), "{silent}");
+        let (_, _, silent) = watched(2000, Times::Exponential, Times::Pareto);
+        assert!(silent > 3 * SECOND, "{silent}");
     }
 }

@@ -132,8 +132,8 @@ impl World {
             let rng = stream(spec.seed, Purpose::Background, i);
             let mtu = scenario.paths[background.path].mtu;
             udp.push(match background.traffic {
-                Traffic::UdpOnOff { rate, packet, on, off } => {
-                    Some(UdpSource::new(rate, packet, mtu, on, off, rng.clone()))
+                Traffic::UdpOnOff { rate, packet, on, on_shape, off, off_shape } => {
+                    Some(UdpSource::new(rate, packet, mtu, (on, on_shape), (off, off_shape), rng.clone()))
                 }
                 _ => None,
             });

@@ -5,7 +5,7 @@ mod common;
 use common::{MILLISECOND, SECOND, spec, summary};
 use ropewalk_link::{Change, ChangeAction, Jitter, JitterShape, Loss};
 use ropewalk_sim::{
-    Background, Direction, Mode, Recording, RunSpec, Scenario, Traffic, Workload, networks, run,
+    Background, Direction, Mode, Recording, RunSpec, Scenario, Times, Traffic, Workload, networks, run,
 };
 
 fn background(traffic: Traffic) -> Background {
@@ -47,7 +47,9 @@ fn rich() -> Scenario {
             rate: 2_000_000,
             packet: 1000,
             on: 100 * MILLISECOND,
+            on_shape: Times::Pareto,
             off: 100 * MILLISECOND,
+            off_shape: Times::Exponential,
         }),
     ];
     scenario.warmup = 200 * MILLISECOND;

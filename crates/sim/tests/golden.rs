@@ -12,7 +12,7 @@ mod common;
 use common::watch::watch;
 use common::{MILLISECOND, SECOND, single, spec};
 use ropewalk_link::{Change, ChangeAction, Jitter, JitterShape, Loss, Queue};
-use ropewalk_sim::{Background, Direction, EndSpec, RunSpec, Scenario, Traffic, Workload, networks};
+use ropewalk_sim::{Background, Direction, EndSpec, RunSpec, Scenario, Times, Traffic, Workload, networks};
 
 /// Name, segments sent and arrived, digest.
 const GOLDEN: [(&str, u64, &str); 9] = [
@@ -43,8 +43,14 @@ fn crowded() -> Scenario {
     let change = |at, action| Change { at, action };
     scenario.paths[1].down.changes =
         vec![change(300 * MILLISECOND, ChangeAction::Down), change(800 * MILLISECOND, ChangeAction::Up)];
-    let on_off =
-        Traffic::UdpOnOff { rate: 5_000_000, packet: 1000, on: 100 * MILLISECOND, off: 100 * MILLISECOND };
+    let on_off = Traffic::UdpOnOff {
+        rate: 5_000_000,
+        packet: 1000,
+        on: 100 * MILLISECOND,
+        on_shape: Times::Pareto,
+        off: 100 * MILLISECOND,
+        off_shape: Times::Exponential,
+    };
     let sources = [Traffic::TcpSaturated { congestion: "cubic".into() }, on_off];
     scenario.background = sources
         .into_iter()

@@ -5,7 +5,8 @@ mod common;
 use common::{MILLISECOND, SECOND, goodput, single, spec, summary};
 use ropewalk_link::{Change, ChangeAction, Loss};
 use ropewalk_sim::{
-    Background, Direction, Mode, Outcome, Recording, RunSpec, SegmentFate, Traffic, Workload, networks, run,
+    Background, Direction, Mode, Outcome, Recording, RunSpec, SegmentFate, Times, Traffic, Workload,
+    networks, run,
 };
 
 #[test]
@@ -100,7 +101,9 @@ fn datagrams_take_their_rate() {
             rate: 5_000_000,
             packet: 1000,
             on: 50 * MILLISECOND,
+            on_shape: Times::Pareto,
             off: 50 * MILLISECOND,
+            off_shape: Times::Exponential,
         },
         extra_delay: 0,
         start: 0,

@@ -82,6 +82,7 @@ pub(crate) const fn must(name: &'static str, kind: Kind, summary: &'static str) 
     Field { name, kind, summary, required: true }
 }
 
+const TIMES: Kind = Kind::Choice(&["pareto", "exponential"]);
 const DIRECTIONS: Kind = Kind::Choice(&["download", "upload"]);
 
 macro_rules! link_fields {
@@ -311,12 +312,14 @@ pub const BACKGROUNDS: &[Shape] = &[
     },
     Shape {
         name: "udp-on-off",
-        summary: "UDP on/off: Pareto on times (shape 1.5), exponential off times",
+        summary: "UDP on/off",
         fields: background_fields!(
             must("rate", Kind::Rate, "Rate while on"),
             key("packet", Kind::Bytes, "Mean packet. Default: 1000 B"),
             must("on", Kind::Time, "Mean on time"),
-            must("off", Kind::Time, "Mean off time")
+            key("on-shape", TIMES, "Their distribution; Pareto has shape 1.5. Default: pareto"),
+            must("off", Kind::Time, "Mean off time"),
+            key("off-shape", TIMES, "Their distribution. Default: exponential")
         ),
     },
 ];

@@ -1,6 +1,6 @@
 //! Workload, background traffic, the ends' settings and the experiment's defaults, out of a scenario file.
 
-use ropewalk_sim::{Background, Direction, EndSpec, PathSpec, Traffic, Workload};
+use ropewalk_sim::{Background, Direction, EndSpec, PathSpec, Times, Traffic, Workload};
 
 use super::links::unknown_help;
 use super::read::{Reader, Table, Value};
@@ -178,11 +178,17 @@ impl Reader {
                 rate: self.quantity(table.get("rate")?, "1 Mbit/s", units::rate)?,
                 packet: self.bytes_within(&table, "packet", (64, 65_535)).unwrap_or(1000) as u32,
                 on: self.some_time(&table, "on")?,
+                on_shape: self.times(&table, "on-shape").unwrap_or(Times::Pareto),
                 off: self.some_time(&table, "off")?,
+                off_shape: self.times(&table, "off-shape").unwrap_or(Times::Exponential),
             },
         };
         let one = Background { path: path?, direction, traffic, extra_delay, start, stop };
         Some(vec![one; count as usize])
+    }
+
+    fn times(&mut self, table: &Table<'_>, key: &'static str) -> Option<Times> {
+        self.choice(table, key, &[("pareto", Times::Pareto), ("exponential", Times::Exponential)])
     }
 
     fn congestion(&mut self, table: &Table<'_>, names: &Names<'_>) -> String {
