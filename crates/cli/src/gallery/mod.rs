@@ -97,7 +97,8 @@ fn introduction(runs: u32) -> String {
          registry and from runs\nover every built-in scenario (seeds from 1, flows of 2 MiB at most). Percentages are \
          ratios of geometric means of\nflow completion times over the same seeds, schedulers against `{BASE_SCHEDULER}` under \
          the scenario's congestion control,\ncongestion controls against `{BASE_CONTROL}` under `{BASE_SCHEDULER}`; those in \
-         brackets could be chance. The rule in full, with\nthe paper's symbols, equations and the rulings taken, opens each \
+         brackets\ncould be chance (p of 5 % or more over paired seeds, each by itself: of twenty without brackets one \
+         may be). The rule in full, with\nthe paper's symbols, equations and the rulings taken, opens each \
          algorithm's file: `crates/engine/src/scheduler` and\n`crates/engine/src/congestion`.\n\n\
          Each scheduler's picture: 1 MiB over `wifi-lte`, a dash per segment, by the time it was sent and its place in\nthe \
          stream. Each control's: its windows during ten seconds of bulk over `wifi-lte`.\n\n"
