@@ -18,6 +18,8 @@ pub type Nanos = u64;
 
 /// How long before the moment the sleep ends and the spin begins.
 const SPIN: Nanos = 60_000;
+/// The same where every moment counts: an idle virtual processor takes up to a millisecond to be woken.
+const LONG_SPIN: Nanos = 1_000_000;
 
 /// The monotonic clock, from an origin of its own.
 #[derive(Clone, Copy, Debug)]
@@ -57,6 +59,7 @@ pub fn hurry() -> bool {
 #[derive(Debug)]
 pub struct Waiter {
     clock: Clock,
+    spin: Nanos,
     lateness: Histogram<u64>,
 }
 
@@ -67,7 +70,12 @@ impl Waiter {
         let _ = nix::sys::prctl::set_timerslack(1);
         // Bounds that Histogram::new_with_bounds accepts: 1 ns to 10 s, two digits.
         let lateness = Histogram::new_with_bounds(1, 10_000_000_000, 2).expect("valid bounds");
-        Waiter { clock, lateness }
+        Waiter { clock, spin: SPIN, lateness }
+    }
+
+    /// From now on it is on time at the cost of a processor that hardly sleeps.
+    pub fn spin_long(&mut self) {
+        self.spin = LONG_SPIN;
     }
 
     /// Returns when a descriptor is readable or at `until`; `None` waits for a descriptor alone.
@@ -84,7 +92,7 @@ impl Waiter {
                 return Ok(());
             }
             // Within the spin's distance only look, don't sleep.
-            let sleep = left.map(|left| TimeSpec::from(Duration::from_nanos(left.saturating_sub(SPIN))));
+            let sleep = left.map(|left| TimeSpec::from(Duration::from_nanos(left.saturating_sub(self.spin))));
             match ppoll(&mut fds, sleep, None) {
                 Ok(0) | Err(nix::errno::Errno::EINTR) => {}
                 Ok(_) => return Ok(()),

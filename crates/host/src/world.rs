@@ -168,6 +168,7 @@ impl World {
 
     /// Puts modelled links between the ends. Streams of random numbers are numbered as the simulator numbers them.
     pub fn emulate(&mut self, paths: &[PathLinks], shared: &[[LinkSpec; 2]], seed: u64) {
+        self.waiter.spin_long();
         for (at, (strand, spec)) in self.strands.iter_mut().zip(paths).enumerate() {
             *strand = Strand::emulated(spec, seed, 2 * at as u64);
         }

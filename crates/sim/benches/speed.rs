@@ -50,8 +50,8 @@ fn long_fat(duration: u64) -> Scenario {
     scenario
 }
 
-/// Many at once, each long enough for its handshake not to be most of it, over links that they fill without drowning
-/// one another: `ROPEWALK_BENCH_KIB` each.
+/// Many at once, each long enough for its handshake not to be most of it: `ROPEWALK_BENCH_KIB` each. Their slow starts
+/// overflow the queues, so that a seventh is sent again.
 fn many(count: u32) -> Scenario {
     let mut scenario = clean(0);
     let kib = std::env::var("ROPEWALK_BENCH_KIB").ok().and_then(|text| text.parse().ok()).unwrap_or(256);
