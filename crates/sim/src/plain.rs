@@ -6,7 +6,9 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use ropewalk_wire::{Dss, DssMapping, Ecn, Extent, Flags, FourTuple, SackBlocks, Segment, Seq, Timestamps};
+use ropewalk_wire::{
+    Dss, DssMapping, Ecn, Extent, Flags, FourTuple, HOP_LIMIT, SackBlocks, Segment, Seq, Timestamps,
+};
 
 /// There is a DSS option, with a DATA_ACK of four octets.
 const DSS: u8 = 1;
@@ -45,6 +47,7 @@ impl Plain {
         let odd = segment.rare.is_some()
             || segment.gso_size != 0
             || segment.urgent != 0
+            || (segment.dscp, segment.hop_limit) != (0, HOP_LIMIT)
             || segment.timestamps.is_none()
             || !segment.tuple.src.is_ipv4()
             || !segment.tuple.dst.is_ipv4();
@@ -136,6 +139,7 @@ impl Plain {
         out.urgent = 0;
         out.flags = Flags(self.flags);
         out.ecn = ecn;
+        (out.dscp, out.hop_limit) = (0, HOP_LIMIT);
         out.gso_size = 0;
         out.timestamps = Some(Timestamps { value: self.stamp, echo: self.echo });
         out.sack.truncate(0);
@@ -198,7 +202,7 @@ mod tests {
             blocks in proptest::collection::vec(any::<(u32, u32)>(), 0..4),
             dss in proptest::option::of(dss()),
             len in 0u32..3,
-            odd in proptest::bool::weighted(0.1),
+            odd in 0u8..30,
         ) {
             let [src, dst] = [numbers[0], numbers[1]].map(|number| IpAddr::V4(Ipv4Addr::from(number)));
             let tuple = FourTuple { src, dst, src_port: fields.0, dst_port: !fields.0 };
@@ -210,8 +214,13 @@ mod tests {
             }
             segment.dss = dss;
             segment.payload = Extent(len);
-            segment.urgent = u16::from(odd);
-            let usual = !odd
+            match odd {
+                1 => segment.urgent = 1,
+                2 => segment.dscp = 46,
+                3 => segment.hop_limit = 63,
+                _ => {}
+            }
+            let usual = !(1..=3).contains(&odd)
                 && segment.timestamps.is_some()
                 && segment.sack.len() <= if len == 0 { 2 } else { 0 }
                 && dss.is_none_or(|dss| {
@@ -230,7 +239,7 @@ mod tests {
                 let plain = Plain::new(&segment, shape);
                 let mut out = Segment::blank();
                 out.sack.push(1, 2);
-                out.gso_size = 5;
+                (out.gso_size, out.dscp, out.hop_limit) = (5, 1, 1);
                 out.rare_mut().sack_permitted = true;
                 plain.write(Ecn::Ce, &mut out);
                 segment.ecn = Ecn::Ce;

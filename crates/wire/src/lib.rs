@@ -32,5 +32,5 @@ pub use options::{
 pub use packets::{Gatherer, encode_packets};
 pub use parse::{ParseMode, parse, parse_headers};
 pub use payload::{Extent, Payload};
-pub use segment::{Ecn, Flags, FourTuple, Segment};
+pub use segment::{Ecn, Flags, FourTuple, HOP_LIMIT, Segment};
 pub use seq::Seq;

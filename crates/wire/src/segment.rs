@@ -7,7 +7,7 @@ use crate::payload::Payload;
 use crate::seq::Seq;
 
 /// The IP header's time to live where nothing else is said.
-const HOP_LIMIT: u8 = 64;
+pub const HOP_LIMIT: u8 = 64;
 
 /// TCP's control bits (RFC 9293 3.1; RFC 3168 for ECE and CWR).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]

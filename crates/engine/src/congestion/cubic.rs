@@ -638,6 +638,25 @@ mod tests {
     }
 
     #[test]
+    fn hystart_has_linux_s_clock_and_allows_for_bursts() {
+        // 2.0009 ms are 2 ms by a clock of microseconds, and the gap from there to 4.001 ms is longer.
+        let hear = |train: &mut HyStart, now, rate| train.on_ack(&at(now, 1), 40 * MILLISECOND, rate);
+        let mut train = HyStart::default();
+        assert!(!hear(&mut train, 2_000_900, 0));
+        assert_eq!(train.last_ack, 2 * MILLISECOND);
+        assert!(!hear(&mut train, 4_001_000, 0));
+        assert_eq!(train.last_ack, 2 * MILLISECOND, "the train is over");
+        assert_eq!((burst_time(0), burst_time(1_000_000)), (0, MILLISECOND));
+        assert_eq!(burst_time(1_000_000_000), 262_144);
+        // More than half of 40 ms, and of the burst's 1 ms, in steps of 0.1 ms.
+        for (rate, step) in [(0, 201), (1_000_000, 206), (1_000_000_000, 202)] {
+            let mut train = HyStart::default();
+            let found = (1..600).find(|step| hear(&mut train, step * MILLISECOND / 10, rate));
+            assert_eq!(found, Some(step), "{rate}");
+        }
+    }
+
+    #[test]
     fn hystart_ends_slow_start_with_a_longer_delay() {
         // Least 100 ms: the limit is 12.5 ms more. In round 2 every sample is 113 ms: the ninth ends it.
         let late = |round, _| if round == 1 { 100 * MILLISECOND } else { 113 * MILLISECOND };
