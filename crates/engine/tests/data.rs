@@ -87,6 +87,52 @@ fn numbers_are_sent_with_64_bits() {
     assert!(lengths.len() > 60 && lengths.iter().all(|long| *long));
 }
 
+//= test RFC 8684 3.3.2-1
+/// A side that has no mapping of the peer's yet acknowledges with 32 bits, then with as many as the peer's numbers have; and
+/// segments stay within the MTU when the options grow.
+#[test]
+fn acknowledgements_are_as_long_as_the_peers_numbers() {
+    for short in [false, true] {
+        let mut net = Net::new("roundrobin", "lia", two_paths());
+        let log = Log::default();
+        let told = log.clone();
+        net.tamper = Some(Box::new(move |from, segment| {
+            if let Some(mapping) = segment.dss.as_mut().and_then(|dss| dss.mapping.as_mut())
+                && short
+                && from == 0
+            {
+                mapping.dsn &= u64::from(u32::MAX);
+                mapping.dsn_is_64 = false;
+            }
+            told.borrow_mut().push((from, segment.clone()));
+            true
+        }));
+        net.transfer(200_000);
+        net.reply(bytes(2, 60_000));
+        assert!(net.client_multipath());
+        net.finish();
+        let log = log.borrow();
+        assert!(log.iter().all(|(_, segment)| segment.wire_len() <= 1500));
+        let mut told = [false; 2];
+        let mut seen = [[0; 2]; 2];
+        for (from, segment) in log.iter() {
+            let Some(dss) = segment.dss else { continue };
+            if dss.data_ack.is_some() {
+                seen[*from][usize::from(dss.ack_is_64)] += 1;
+                // What is under way crosses what changes it.
+                let may = told[*from] || segment.rare.is_some();
+                assert!(may || !dss.ack_is_64, "{from}: {dss:?}");
+            }
+            let capable = segment.rare.as_deref().and_then(|rare| rare.mp_capable);
+            let long = dss.mapping.is_some_and(|mapping| mapping.dsn_is_64);
+            told[1 - *from] |= long || capable.is_some_and(|capable| capable.data_len.is_some());
+        }
+        // The client's data went out before anything came, then the server's answer was acknowledged.
+        assert!(seen[0][0] > 100 && seen[0][1] > 4, "{seen:?}");
+        assert!(if short { seen[1][0] > 40 } else { seen[1][1] > 40 && seen[1][0] == 0 }, "{seen:?}");
+    }
+}
+
 //= test RFC 8684 3.3.1-d
 /// A middlebox changes bytes of every tenth segment of one subflow of two: none of them is delivered.
 #[test]

@@ -84,7 +84,7 @@ impl Packet {
     #[inline]
     pub(crate) fn open(self, out: &mut Box<Segment<Extent>>, pool: &mut Pool) -> bool {
         match self.body {
-            Body::Plain(plain) => plain.write(self.ecn, out),
+            Body::Plain(plain) => plain.write(self.len, self.ecn, out),
             Body::Whole(mut body) => {
                 body.ecn = self.ecn;
                 pool.give(std::mem::replace(out, body));

@@ -10,12 +10,14 @@ use ropewalk_wire::{
     Dss, DssMapping, Ecn, Extent, Flags, FourTuple, HOP_LIMIT, SackBlocks, Segment, Seq, Timestamps,
 };
 
-/// There is a DSS option, with a DATA_ACK of four octets.
+/// There is a DSS option, with a DATA_ACK.
 const DSS: u8 = 1;
 /// It maps the payload.
 const MAPPING: u8 = 2;
 /// It says DATA_FIN.
 const DATA_FIN: u8 = 4;
+/// The DATA_ACK has eight octets, not four.
+const LONG: u8 = 8;
 /// So many bits to the right stands the number of SACK blocks.
 const BLOCKS: u8 = 4;
 
@@ -36,7 +38,8 @@ pub(crate) struct Plain {
     window: u16,
     flags: u8,
     shape: u8,
-    /// With a payload its length, and its DSN in halves and SSN if it is mapped; without one up to two blocks.
+    /// A mapping's DSN in halves and its SSN; without a payload up to two blocks. Last the DATA_ACK's high half, if it has
+    /// eight octets: beside those is room for one block only.
     rest: [u32; 4],
 }
 
@@ -61,17 +64,19 @@ impl Plain {
         }
         let shape = (blocks as u8) << BLOCKS;
         let Some(dss) = &segment.dss else { return Some(Shape(shape)) };
-        if dss.data_ack.is_none() || dss.ack_is_64 {
+        dss.data_ack?;
+        if dss.ack_is_64 && blocks > 1 {
             return None;
         }
+        let shape = shape | DSS | if dss.ack_is_64 { LONG } else { 0 };
         let fin = if dss.data_fin { DATA_FIN } else { 0 };
         match &dss.mapping {
             Some(mapping) => {
                 let covers = len > 0 && u32::from(mapping.len) == len + u32::from(dss.data_fin);
                 let plain = covers && mapping.dsn_is_64 && mapping.checksum.is_none();
-                plain.then_some(Shape(shape | DSS | MAPPING | fin))
+                plain.then_some(Shape(shape | MAPPING | fin))
             }
-            None => (fin == 0).then_some(Shape(shape | DSS)),
+            None => (fin == 0).then_some(Shape(shape)),
         }
     }
 
@@ -83,11 +88,12 @@ impl Plain {
             IpAddr::V6(_) => 0,
         };
         let stamps = segment.timestamps.unwrap_or_default();
-        let (mut data_ack, mut rest) = (0, [0, 0, 0, segment.payload.0]);
+        let (mut data_ack, mut rest) = (0, [0; 4]);
         if let Some(dss) = &segment.dss {
-            data_ack = dss.data_ack.unwrap_or_default() as u32;
+            [data_ack, rest[3]] = halves(dss.data_ack.unwrap_or_default());
             if let Some(mapping) = &dss.mapping {
-                rest[..3].copy_from_slice(&[mapping.dsn as u32, (mapping.dsn >> 32) as u32, mapping.ssn]);
+                let [low, high] = halves(mapping.dsn);
+                rest[..3].copy_from_slice(&[low, high, mapping.ssn]);
             }
         }
         if shape.0 >> BLOCKS > 0 {
@@ -113,11 +119,7 @@ impl Plain {
     /// Length of the segment's encoding, as [`Segment::wire_len`] has it.
     #[inline]
     pub(crate) fn wire_len(segment: &Segment<Extent>, shape: Shape) -> u32 {
-        let blocks = u32::from(shape.0 >> BLOCKS);
-        let sack = if blocks > 0 { 4 + 8 * blocks } else { 0 };
-        // IPv4, TCP, timestamps; DATA_ACK; and with a mapping its 14 octets, padded.
-        let dss = [0, 8, 0, 24][usize::from(shape.0 & (DSS | MAPPING))];
-        20 + 20 + 12 + sack + dss + segment.payload.0
+        header_len(shape.0) + segment.payload.0
     }
 
     /// Addresses and ports.
@@ -127,11 +129,12 @@ impl Plain {
         FourTuple { src, dst, src_port: self.ports[0], dst_port: self.ports[1] }
     }
 
-    /// Writes the segment over `out`.
+    /// Writes the segment, whose encoding has `len` bytes, over `out`.
     #[inline]
-    pub(crate) fn write(&self, ecn: Ecn, out: &mut Segment<Extent>) {
+    pub(crate) fn write(&self, len: u32, ecn: Ecn, out: &mut Segment<Extent>) {
         let has = |what| self.shape & what != 0;
-        let [low, high, ssn, len] = self.rest;
+        let [low, high, ssn, rest] = self.rest;
+        let len = len - header_len(self.shape);
         out.tuple = self.tuple();
         out.seq = Seq(self.seq);
         out.ack = Seq(self.ack);
@@ -144,18 +147,16 @@ impl Plain {
         out.timestamps = Some(Timestamps { value: self.stamp, echo: self.echo });
         out.sack.truncate(0);
         out.rare = None;
-        out.payload = Extent(0);
+        out.payload = Extent(len);
         let blocks = self.shape >> BLOCKS;
-        if blocks == 0 {
-            out.payload = Extent(len);
-        } else {
+        if blocks > 0 {
             self.write_blocks(blocks, &mut out.sack);
         }
         out.dss = has(DSS).then(|| Dss {
-            data_ack: Some(u64::from(self.data_ack)),
-            ack_is_64: false,
+            data_ack: Some(whole([self.data_ack, if has(LONG) { rest } else { 0 }])),
+            ack_is_64: has(LONG),
             mapping: has(MAPPING).then(|| DssMapping {
-                dsn: u64::from(high) << 32 | u64::from(low),
+                dsn: whole([low, high]),
                 ssn,
                 len: len as u16 + u16::from(has(DATA_FIN)),
                 checksum: None,
@@ -172,6 +173,25 @@ impl Plain {
     }
 }
 
+/// Octets of a segment's encoding before its payload: IPv4, TCP, timestamps, SACK; a DATA_ACK, with a mapping 14 more,
+/// padded, and 4 more if it has eight octets.
+#[inline]
+fn header_len(shape: u8) -> u32 {
+    let blocks = u32::from(shape >> BLOCKS);
+    let sack = if blocks > 0 { 4 + 8 * blocks } else { 0 };
+    let dss = [0, 8, 0, 24][usize::from(shape & (DSS | MAPPING))];
+    20 + 20 + 12 + sack + dss + u32::from(shape & LONG) / 2
+}
+
+/// The low half, then the high one.
+fn halves(number: u64) -> [u32; 2] {
+    [number as u32, (number >> 32) as u32]
+}
+
+fn whole([low, high]: [u32; 2]) -> u64 {
+    u64::from(high) << 32 | u64::from(low)
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -186,9 +206,12 @@ mod tests {
     }
 
     fn dss() -> impl Strategy<Value = Dss> {
-        let ack = proptest::option::weighted(0.9, any::<u32>().prop_map(u64::from));
-        (ack, proptest::bool::weighted(0.1), proptest::option::of(mapping()), any::<bool>()).prop_map(
-            |(data_ack, ack_is_64, mapping, data_fin)| Dss { data_ack, ack_is_64, mapping, data_fin },
+        let ack = proptest::option::weighted(0.9, any::<u64>());
+        (ack, any::<bool>(), proptest::option::of(mapping()), any::<bool>()).prop_map(
+            |(data_ack, ack_is_64, mapping, data_fin)| {
+                let data_ack = data_ack.map(|ack| if ack_is_64 { ack } else { ack & u64::from(u32::MAX) });
+                Dss { data_ack, ack_is_64, mapping, data_fin }
+            },
         )
     }
 
@@ -230,7 +253,8 @@ mod tests {
                             && m.checksum.is_none()
                             && u32::from(m.len) == len + u32::from(dss.data_fin)
                     };
-                    dss.data_ack.is_some() && !dss.ack_is_64 && dss.mapping.map_or(!dss.data_fin, maps)
+                    let few = !dss.ack_is_64 || segment.sack.len() < 2;
+                    dss.data_ack.is_some() && few && dss.mapping.map_or(!dss.data_fin, maps)
                 });
             let shape = Plain::shape(&segment);
             prop_assert_eq!(shape.is_some(), usual);
@@ -241,7 +265,7 @@ mod tests {
                 out.sack.push(1, 2);
                 (out.gso_size, out.dscp, out.hop_limit) = (5, 1, 1);
                 out.rare_mut().sack_permitted = true;
-                plain.write(Ecn::Ce, &mut out);
+                plain.write(segment.wire_len() as u32, Ecn::Ce, &mut out);
                 segment.ecn = Ecn::Ce;
                 prop_assert_eq!(plain.tuple(), tuple);
                 prop_assert_eq!(out, segment);

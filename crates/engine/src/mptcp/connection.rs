@@ -146,6 +146,8 @@ pub struct Connection<P: Payload> {
     pub(crate) local_key: Key,
     pub(crate) remote_key: Option<Key>,
     pub(crate) checksum: bool,
+    /// The peer's DSNs have 64 bits, and so have the DATA_ACKs that answer them.
+    pub(crate) ack_is_64: bool,
     /// The peer has shown that it knows both keys: nothing of the handshake is repeated.
     pub(crate) confirmed: bool,
     /// The peer wants no joins to its first address (flag C).
@@ -203,6 +205,7 @@ impl<P: Payload> Connection<P> {
             local_key: Key::new(key),
             remote_key: None,
             checksum: config.checksum,
+            ack_is_64: false,
             confirmed: !multipath,
             deny_join: false,
             flows: Vec::with_capacity(subflows),
@@ -339,8 +342,7 @@ impl<P: Payload> Connection<P> {
             receive_window: self.receive.window().saturating_sub(waiting),
             receive_room: self.receive.room().saturating_sub(waiting),
             multipath,
-            // DSS with a 32-bit DATA_ACK and a 64-bit DSN is 22 bytes, 24 with a checksum: 24 padded.
-            data_option_len: if multipath { 24 } else { 0 },
+            data_option_len: if multipath { 16 + self.ack_only_len() } else { 0 },
             ack_option_len: control,
             writer_waits: self.send.writer_waits,
             more: self.send.unsent() > 0 && self.send.window_left() > 0,
@@ -503,6 +505,25 @@ impl<P: Payload> Connection<P> {
     pub(crate) fn wake(&mut self) {
         self.ask = true;
         self.dirty = true;
+    }
+
+    /// Octets of a DSS that has only a DATA_ACK. A mapping with a DSN of 64 bits takes 14 more, with a checksum 16, which
+    /// is the same when padded.
+    #[inline]
+    pub(crate) fn ack_only_len(&self) -> u8 {
+        if self.ack_is_64 { 12 } else { 8 }
+    }
+
+    //= RFC 8684 3.3.2-1
+    /// The peer's mapping has a DSN of this length: DATA_ACKs have it from now on, and segments room for it.
+    #[cold]
+    pub(crate) fn answer_in_kind(&mut self, now: Nanos, dsn_is_64: bool) {
+        self.ack_is_64 = dsn_is_64;
+        for index in 0..self.strands.len() {
+            if let Some((mut cx, strand)) = self.split(now, index) {
+                strand.tcp.refresh_mss(&mut cx);
+            }
+        }
     }
 
     #[cold]

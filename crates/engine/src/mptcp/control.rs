@@ -64,6 +64,9 @@ impl<P: Payload> Connection<P> {
                     checksum: capable.checksum,
                     dsn_is_64: true,
                 };
+                if !self.ack_is_64 {
+                    self.answer_in_kind(now, true);
+                }
                 self.add_mapping(index, &mapping, 0, u32::from(len), rcv_before);
             } else if !had_data && let Some(strand) = self.strands[index].as_mut() {
                 strand.tcp.request_ack();

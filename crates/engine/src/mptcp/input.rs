@@ -403,6 +403,9 @@ impl<P: Payload> Connection<P> {
         if offset > 1 << 62 {
             return;
         }
+        if mapping.dsn_is_64 != self.ack_is_64 {
+            self.answer_in_kind(now, mapping.dsn_is_64);
+        }
         let len = u32::from(mapping.len);
         let data_len = len - u32::from(dss.data_fin);
         if dss.data_fin {

@@ -105,8 +105,11 @@ impl<P: Payload> Connection<P> {
             && self.echoes.is_empty()
             && self.announced.is_empty()
             && self.removals.is_empty();
-        // Nothing but a DATA_ACK.
-        if settled && silent && self.mode == Mode::Multipath { 8 } else { self.long_control_len(now, index) }
+        if settled && silent && self.mode == Mode::Multipath {
+            self.ack_only_len()
+        } else {
+            self.long_control_len(now, index)
+        }
     }
 
     #[cold]
@@ -122,7 +125,7 @@ impl<P: Payload> Connection<P> {
             }
             _ => {}
         }
-        let mut len = 8;
+        let mut len = usize::from(self.ack_only_len());
         if strand.prio_pending.is_some() {
             len += 4;
         }
@@ -139,6 +142,12 @@ impl<P: Payload> Connection<P> {
             len += 8;
         }
         len.min(OPTION_SPACE) as u8
+    }
+
+    /// A DSS that has only a DATA_ACK.
+    #[inline]
+    fn dss_ack(&self) -> Dss {
+        Dss { data_ack: self.data_ack(), ack_is_64: self.ack_is_64, ..Dss::default() }
     }
 
     fn data_ack(&self) -> Option<u64> {
@@ -279,7 +288,7 @@ impl<P: Payload> Connection<P> {
         }
         segment.dss = Some(Dss {
             data_ack: self.data_ack(),
-            ack_is_64: false,
+            ack_is_64: self.ack_is_64,
             //= RFC 8684 3.3.1-11
             mapping: Some(DssMapping { dsn, ssn, len: wire_len, checksum, dsn_is_64: true }),
             data_fin: fin,
@@ -305,10 +314,11 @@ impl<P: Payload> Connection<P> {
     #[inline]
     fn decorate_ack(&mut self, now: Nanos, index: usize, segment: &mut Segment<P>) {
         let Some(strand) = self.strands[index].as_ref() else { return };
-        // Eight octets: nothing but a DATA_ACK is to be said, and SACK has left room for it.
-        let plain = strand.control_len == 8 && !self.send.closed && segment.timestamps.is_some();
-        if plain && segment.sack.len() <= 2 {
-            segment.dss = Some(Dss { data_ack: self.data_ack(), ..Dss::default() });
+        // Nothing but a DATA_ACK is to be said, and SACK has left room for it.
+        let usual = strand.control_len == self.ack_only_len() && !self.send.closed;
+        let room = segment.sack.len() <= if self.ack_is_64 { 1 } else { 2 };
+        if usual && room && segment.timestamps.is_some() {
+            segment.dss = Some(self.dss_ack());
         } else {
             self.decorate_control(now, index, segment);
         }
@@ -343,7 +353,7 @@ impl<P: Payload> Connection<P> {
         }
         let prio = strand.prio_pending.take();
         let fail = strand.fail_pending.take();
-        let mut dss = Dss { data_ack: self.data_ack(), ..Dss::default() };
+        let mut dss = self.dss_ack();
         let control = prio.is_some()
             || fail.is_some()
             || !self.echoes.is_empty()
@@ -377,7 +387,7 @@ impl<P: Payload> Connection<P> {
             segment.timestamps = None;
             segment.sack.truncate(0);
             if let Some(option) = self.due_announcement(now) {
-                if option.len() + 11 > OPTION_SPACE {
+                if ((option.len() + 3) & !3) + dss.padded_len() > OPTION_SPACE {
                     dss.data_ack = None;
                 }
                 segment.rare_mut().add_addr = Some(option);
