@@ -7,9 +7,13 @@ use ropewalk_wire::{Payload, Seq};
 
 use super::{Context, Outcome, Subflow};
 use crate::flow::Phase;
+use crate::{MILLISECOND, Nanos};
 
-/// Timeouts of one segment after which a black hole is suspected (Linux's `tcp_retries1`).
+/// Timeouts of one segment after which a black hole is suspected (Linux's `tcp_retries1`); or any after the first that
+/// comes so much later, which is how Linux reads that number: three timeouts and the wait after them, had they begun
+/// with the shortest. Where a timeout lasts for seconds, the third comes too late.
 const SUSPICIOUS: u32 = 3;
+const LONG: Nanos = 3_000 * MILLISECOND;
 /// What is tried then, payload with TCP's options: over IPv4 Linux's `tcp_base_mss` and half of it; over IPv6 what every
 /// link carries whole (RFC 8200 5).
 const TRIED_V4: &[u32] = &[1024, 512];
@@ -22,6 +26,8 @@ pub(crate) struct BlackHole {
     before: u32,
     /// How many smaller ones have been tried since.
     tried: usize,
+    /// When the first timeout was.
+    since: Nanos,
 }
 
 impl<P: Payload> Subflow<P> {
@@ -94,7 +100,13 @@ impl<P: Payload> Subflow<P> {
 
     /// Another timeout in a row: is it the size?
     pub(super) fn suspect_black_hole(&mut self, cx: &mut Context<'_>) {
-        if !cx.tcp.black_hole_detection || self.retransmits + 1 < SUSPICIOUS {
+        if !cx.tcp.black_hole_detection {
+            return;
+        }
+        if self.retransmits == 0 {
+            self.black_hole.since = cx.now;
+        }
+        if self.retransmits + 1 < SUSPICIOUS && cx.now < self.black_hole.since + LONG {
             return;
         }
         let Some(head) = self.rtx.get(0).map(|entry| entry.payload.len() as u32) else { return };

@@ -147,6 +147,18 @@ impl Net {
         congestion: &str,
         paths: Vec<PathScript>,
     ) -> Self {
+        let local = SocketAddr::new(client_address(0), 0);
+        Net::between([local, SERVER], adjust, scheduler, congestion, paths)
+    }
+
+    /// From one address to another one, of either family; more paths than one are IPv4's.
+    pub fn between(
+        [local, server]: [SocketAddr; 2],
+        adjust: impl FnOnce(&mut ConnectionConfig),
+        scheduler: &str,
+        congestion: &str,
+        paths: Vec<PathScript>,
+    ) -> Self {
         let mut config = config(scheduler, congestion, paths.len());
         adjust(&mut config);
         let client_config = Arc::new(config.clone());
@@ -155,9 +167,8 @@ impl Net {
             Endpoint::new(EndpointConfig::default(), Dice(1)),
             Endpoint::new(EndpointConfig::default(), Dice(2)),
         ];
-        ends[1].listen(SERVER, Arc::new(config));
-        let local = SocketAddr::new(client_address(0), 0);
-        let client = ends[0].connect(0, PathId(0), local, SERVER, client_config).unwrap();
+        ends[1].listen(server, Arc::new(config));
+        let client = ends[0].connect(0, PathId(0), local, server, client_config).unwrap();
         Net {
             ends,
             client,

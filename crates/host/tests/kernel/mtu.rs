@@ -14,6 +14,10 @@ use crate::need_kernel;
 use crate::stage::{self, Order, Setup, Stage};
 
 const BYTES: u64 = 4 << 20;
+/// On the narrow link. Each end knows the other one's: over IPv6 they would else find them two seconds late, as the link is
+/// new, and each timeout would be a long one.
+const GATEWAY: &str = "02:00:00:00:00:01";
+const NEAR: &str = "02:00:00:00:00:02";
 
 /// An address of the peer's, and the engine's.
 fn addresses(engine: Side, v6: bool) -> [IpAddr; 2] {
@@ -48,9 +52,12 @@ fn behind(router: &Namespace, engine: Side, v6: bool, lose_icmp: bool) -> Namesp
         router,
         &[
             format!("{family} address del {own}/{length} dev {device}"),
-            format!("link add hop type veth peer name hop netns {descriptor}"),
+            format!(
+                "link add hop address {GATEWAY} type veth peer name hop address {NEAR} netns {descriptor}"
+            ),
             format!("{family} address add {gateway}/{subnet} dev hop{nodad}"),
             "link set hop mtu 1280 up".into(),
+            format!("{family} neighbor add {near} lladdr {NEAR} dev hop nud permanent"),
             // The route by which packets came back went with the address.
             format!("{family} route replace {of_engine}/{length} dev path0"),
         ],
@@ -62,6 +69,7 @@ fn behind(router: &Namespace, engine: Side, v6: bool, lose_icmp: bool) -> Namesp
             format!("{family} address add {own}/{length} dev lo{nodad}"),
             format!("{family} address add {near}/{subnet} dev hop{nodad}"),
             "link set hop up".into(),
+            format!("{family} neighbor add {gateway} lladdr {GATEWAY} dev hop nud permanent"),
             format!("{family} route add default via {gateway} src {own}"),
         ],
     );
@@ -146,4 +154,10 @@ fn a_black_hole_is_found_by_a_server() {
 fn a_black_hole_is_found_by_a_server_over_ipv6() {
     need_kernel!();
     find(Side::Server, true);
+}
+
+#[test]
+fn a_black_hole_is_found_by_a_client_over_ipv6() {
+    need_kernel!();
+    find(Side::Client, true);
 }
