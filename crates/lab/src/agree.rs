@@ -178,21 +178,35 @@ impl Trial {
         }
     }
 
+    /// The next run from `store`; false if it isn't there.
+    pub fn recall(&mut self, store: &Pairs) -> bool {
+        let known = store.get(&self.key(store)).cloned();
+        let is_known = known.is_some();
+        self.pairs.extend(known);
+        is_known
+    }
+
+    fn ends(&self) -> Ends {
+        Ends { sender_kernel: self.cell.kernel, receiver_kernel: self.cell.kernel }
+    }
+
+    /// By which `store` knows the next run.
+    fn key(&self, store: &Pairs) -> String {
+        let scenarios = format!("{:?} {:?}", self.scenario, self.shaken);
+        let (scheduler, congestion) = (&self.cell.scheduler.text, &self.cell.congestion.text);
+        let seed = self.spec(self.runs()).seed.to_string();
+        store.key(&[&scenarios, scheduler, congestion, &format!("{:?}", self.ends()), &seed])
+    }
+
     /// One more run, of the next seed, in both worlds; one that `store` has isn't run again.
     ///
     /// # Errors
     /// If the emulated world can't be set up.
     pub fn run(&mut self, store: &Pairs) -> Result<(), String> {
-        let ends = Ends { sender_kernel: self.cell.kernel, receiver_kernel: self.cell.kernel };
-        let spec = self.spec(self.runs());
-        let scenarios = format!("{:?} {:?}", self.scenario, self.shaken);
-        let (scheduler, congestion) = (&self.cell.scheduler.text, &self.cell.congestion.text);
-        let key =
-            store.key(&[&scenarios, scheduler, congestion, &format!("{ends:?}"), &spec.seed.to_string()]);
-        if let Some(known) = store.get(&key) {
-            self.pairs.push(known.clone());
+        if self.recall(store) {
             return Ok(());
         }
+        let (key, ends, spec) = (self.key(store), self.ends(), self.spec(self.runs()));
         let tally = Mutex::new(Tally::default());
         let emulated = time(&emulated::run(&spec, ends, &tally)?);
         let shaken = RunSpec { scenario: Arc::clone(&self.shaken), ..spec };
@@ -336,7 +350,7 @@ mod tests {
         );
         let mut again = trial("equal-paths");
         again.run(&open()).unwrap();
-        again.run(&open()).unwrap();
+        assert!(again.recall(&open()) && !again.recall(&open()));
         // What was measured is the same to the nanosecond only if it wasn't measured anew.
         assert_eq!((again.found(), again.tally()), (first.found(), first.tally()));
         assert_eq!(std::fs::read_to_string(folder.path().join("runs.jsonl")).unwrap().lines().count(), 2);
