@@ -48,6 +48,8 @@ const PERIOD: usize = 65_521;
 const PIECE: usize = 16 * PERIOD;
 /// Read and written at a time.
 const CHUNK: usize = 256 << 10;
+/// So many bytes alike are no chance: shifted by some numbers, the pattern resembles itself for dozens.
+const SAMPLE: usize = 256;
 /// How long a sender waits for the subflows that it wants.
 const JOIN_PATIENCE: Nanos = 1_000_000_000;
 
@@ -297,7 +299,7 @@ impl Transfers {
                 let start = (flow.outcome.received % PERIOD as u64) as usize;
                 let len = data.len().min(PERIOD);
                 if data[..len] != self.pattern[start..start + len] {
-                    flow.fail(format!("wrong bytes after {} of the stream", flow.outcome.received));
+                    flow.fail(wrong(&self.pattern, flow.outcome.received, &data[..len]));
                     endpoint.abort(now, id);
                     return;
                 }
@@ -483,6 +485,27 @@ fn send_stream(socket: &Socket, total: u64) -> io::Result<()> {
     Ok(())
 }
 
+/// Tells which bytes of `found`, read after `received` of the stream, are wrong, and where in the stream they belong.
+fn wrong(pattern: &[u8], received: u64, found: &[u8]) -> String {
+    let start = (received % PERIOD as u64) as usize;
+    let differ = |at: &usize| found[*at] != pattern[start + at];
+    let first = (0..found.len()).find(differ).unwrap_or(0);
+    let last = (0..found.len()).rfind(differ).unwrap_or(0);
+    let stretch = &found[first..=last];
+    let alike = |place: &usize| stretch.iter().zip(&pattern[*place..]).take_while(|(a, b)| a == b).count();
+    let place = (0..PERIOD).max_by_key(alike).unwrap_or(0);
+    let whose = match alike(&place) {
+        count if count >= SAMPLE => format!("the first {count} are those of {place} (modulo {PERIOD})"),
+        _ => "they are not the stream's".into(),
+    };
+    format!(
+        "wrong bytes at {} of the stream: {}, among {} that were read at {received}; {whose}",
+        received + first as u64,
+        stretch.len(),
+        found.len()
+    )
+}
+
 fn receive_stream(socket: &Socket, total: u64, outcome: &mut Outcome) -> io::Result<()> {
     let pattern = pattern();
     let mut buffer = vec![0; PERIOD];
@@ -495,7 +518,7 @@ fn receive_stream(socket: &Socket, total: u64, outcome: &mut Outcome) -> io::Res
         }
         let start = (outcome.received % PERIOD as u64) as usize;
         if buffer[..len] != pattern[start..start + len] {
-            let message = format!("wrong bytes after {} of the stream", outcome.received);
+            let message = wrong(&pattern, outcome.received, &buffer[..len]);
             return Err(io::Error::new(io::ErrorKind::InvalidData, message));
         }
         outcome.received += len as u64;
@@ -602,7 +625,7 @@ pub fn kernel_server(socket: &Socket, subflows: usize, clock: Clock, abort_after
 
 #[cfg(test)]
 mod tests {
-    use super::{Direction, Request, pattern};
+    use super::{Direction, PERIOD, Request, pattern, wrong};
 
     #[test]
     fn a_request_comes_back_and_nothing_else_is_one() {
@@ -614,6 +637,20 @@ mod tests {
             wrong[at] ^= 0x40;
             assert_eq!(Request::parse(&wrong), None, "byte {at}");
         }
+    }
+
+    #[test]
+    fn wrong_bytes_are_told_with_their_place_and_the_one_where_they_belong() {
+        let pattern = pattern();
+        let received = 2 * PERIOD as u64 + 100;
+        let mut found = pattern[100..10_000].to_vec();
+        found[1424..2848].copy_from_slice(&pattern[60_000..61_424]);
+        let told = wrong(&pattern, received, &found);
+        let start = format!("wrong bytes at {} of the stream: 1424, among 9900 that", received + 1424);
+        assert!(told.starts_with(&start) && told.ends_with("are those of 60000 (modulo 65521)"), "{told}");
+        found[1424..2848].fill(0);
+        let told = wrong(&pattern, received, &found);
+        assert!(told.ends_with("not the stream's"), "{told}");
     }
 
     #[test]
