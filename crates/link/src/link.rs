@@ -89,6 +89,30 @@ impl<T: Packet> Link<T> {
         self.next_arrival(now).map(|arrival| arrival.packet)
     }
 
+    /// What [`poll`](Self::poll) would give, where it lies, so that what is large needn't be moved;
+    /// [`drop_due`](Self::drop_due) then takes what is left of it.
+    #[inline]
+    pub fn due(&mut self, now: Nanos) -> Option<&mut T> {
+        match &mut self.machine {
+            Machine::Ahead(link) => link.transit.due(now),
+            Machine::Stepwise(link) => {
+                link.advance(now);
+                link.transit.due(now)
+            }
+        }
+    }
+
+    /// Takes the packet that [`due`](Self::due) has just shown out of the link. Only after that.
+    #[inline]
+    pub fn drop_due(&mut self) {
+        let (transit, stats) = match &mut self.machine {
+            Machine::Ahead(link) => (&mut link.transit, &mut link.stats),
+            Machine::Stepwise(link) => (&mut link.transit, &mut link.stats),
+        };
+        stats.packets_delivered += 1;
+        stats.bytes_delivered += u64::from(transit.drop_due());
+    }
+
     /// As [`poll`](Self::poll), with the exact time of arrival, at most `now`.
     #[inline]
     pub fn poll_timed(&mut self, now: Nanos) -> Option<(Nanos, T)> {

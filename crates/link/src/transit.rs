@@ -129,6 +129,39 @@ impl<T> Transit<T> {
         first
     }
 
+    /// The next packet, if it has arrived by `now`, where it lies.
+    #[inline]
+    pub(crate) fn due(&mut self, now: Nanos) -> Option<&mut T> {
+        if self.first > now {
+            return None;
+        }
+        if !self.overtakers.is_empty() {
+            return self.due_among_overtakers();
+        }
+        self.ring.front_mut().map(|arrival| &mut arrival.packet)
+    }
+
+    /// Drops what [`due`](Self::due) has just shown, and says its length: it isn't moved.
+    #[inline]
+    pub(crate) fn drop_due(&mut self) -> u32 {
+        if !self.overtakers.is_empty() {
+            return self.pop_among_overtakers().map_or(0, |arrival| arrival.len);
+        }
+        let len = self.ring.front().map_or(0, |first| first.len);
+        self.ring.pop_front();
+        self.first = self.ring.front().map_or(Nanos::MAX, |next| next.at);
+        len
+    }
+
+    #[inline(never)]
+    fn due_among_overtakers(&mut self) -> Option<&mut T> {
+        let ring = self.ring.front_mut()?;
+        match self.overtakers.peek() {
+            Some(overtaker) if overtaker.at < ring.at => self.slots[overtaker.slot as usize].as_mut(),
+            _ => Some(&mut ring.packet),
+        }
+    }
+
     #[inline(never)]
     fn pop_among_overtakers(&mut self) -> Option<Arrival<T>> {
         // While there are overtakers, the ring isn't empty.
@@ -173,6 +206,11 @@ mod tests {
                 prop_assert_eq!(transit.next_arrival(), model.first().map(|first| first.0));
                 while pop && model.first().is_some_and(|first| first.0 <= now) {
                     let expected = model.remove(0);
+                    prop_assert_eq!(transit.due(now).copied(), Some(expected.1));
+                    if expected.1.is_multiple_of(3) {
+                        prop_assert_eq!(transit.drop_due(), 1);
+                        continue;
+                    }
                     let got = next(&mut transit, now);
                     prop_assert_eq!(got, Some(expected));
                 }

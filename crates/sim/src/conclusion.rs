@@ -126,7 +126,7 @@ impl World {
                 Side::Server => &path.down,
             };
             let capacity = link.capacity_integral(begin, now);
-            paths.push(self.meter.path(i, &path.name, under_way[i], capacity));
+            paths.push(self.network.meter.path(i, &path.name, under_way[i], capacity));
         }
         let (segments, decisions) = match self.recorder.take() {
             Some(recorder) => recorder.finish(begin),
@@ -145,7 +145,7 @@ impl World {
             paths,
             ofo_mean: totals.ofo_integral as f64 / duration.max(1) as f64,
             ofo_max: totals.ofo_max,
-            ofo_samples: self.meter.ofo_samples,
+            ofo_samples: self.network.meter.ofo_samples,
             retransmissions: totals.retransmissions,
             timeouts: totals.timeouts,
             reinjected_bytes: totals.reinjected_bytes,
@@ -156,7 +156,7 @@ impl World {
             window_blocked: totals.window_blocked,
             data_segments: totals.data_segments,
             events: self.events,
-            samples: self.meter.samples,
+            samples: self.network.meter.samples,
             segments,
             decisions,
         }
@@ -171,7 +171,7 @@ impl World {
             Side::Client => 0,
             Side::Server => 1,
         };
-        for link in self.links.iter_mut().skip(first).step_by(2) {
+        for link in self.network.links.iter_mut().skip(first).step_by(2) {
             // A link in steps has internal moments at which nothing comes out.
             while let Some(at) = link.poll_timeout().filter(|&at| at <= horizon) {
                 while let Some(packet) = link.poll(at) {

@@ -104,8 +104,9 @@ pub(crate) struct Totals {
 }
 
 impl Hosts {
-    /// `begin`: when the workload starts, which decides the path that it starts on.
-    pub(crate) fn new(spec: &RunSpec, begin: Nanos) -> Result<Self, String> {
+    /// `begin`: when the workload starts, which decides the path that it starts on. `shortcuts`: see
+    /// [`TcpConfig::shortcuts`](ropewalk_engine::config::TcpConfig::shortcuts).
+    pub(crate) fn new(spec: &RunSpec, begin: Nanos, shortcuts: bool) -> Result<Self, String> {
         let scenario = &spec.scenario;
         let entropy = |index| SeededEntropy::new(spec.seed, index);
         let count = if scenario.background.is_empty() { 2 } else { 4 };
@@ -119,8 +120,11 @@ impl Hosts {
             Mode::SinglePath(path) => path,
             Mode::Multipath => topology::first_path(scenario, begin),
         };
-        let client = Arc::new(config::connection(spec, Side::Client));
-        let server = Arc::new(config::connection(spec, Side::Server));
+        let [client, server] = [Side::Client, Side::Server].map(|side| {
+            let mut config = config::connection(spec, side);
+            config.tcp.shortcuts = shortcuts;
+            Arc::new(config)
+        });
         for port in 0..=config::connections(scenario).saturating_sub(1) / PORTS {
             let address = SocketAddr::new(topology::server_address(), SERVER_PORT + port as u16);
             ends[1].listen(address, Arc::clone(&server));
@@ -196,6 +200,18 @@ impl Hosts {
         out: &mut Segment<Extent>,
     ) -> Option<PathId> {
         self.ends[end].poll_transmit_into(now, 1, out)
+    }
+
+    /// Has all that an endpoint has to send carried.
+    #[inline]
+    pub(crate) fn transmit_all(
+        &mut self,
+        end: usize,
+        now: Nanos,
+        out: &mut Box<Segment<Extent>>,
+        carry: impl FnMut(PathId, &mut Box<Segment<Extent>>),
+    ) {
+        self.ends[end].transmit_all(now, 1, out, carry);
     }
 
     /// Where the number of a group's next connection is kept.

@@ -11,6 +11,7 @@ mod config;
 mod entropy;
 mod hosts;
 mod meter;
+mod network;
 pub mod networks;
 mod packet;
 mod plain;

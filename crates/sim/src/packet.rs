@@ -51,7 +51,7 @@ impl Packet {
     }
 
     /// A segment on its way; in its place comes another, to be written over.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn new(
         segment: &mut Box<Segment<Extent>>,
         owner: Owner,
@@ -80,14 +80,18 @@ impl Packet {
         Packet { body, len, trace, owner, path, ecn: segment.ecn }
     }
 
-    /// Puts the segment, with what its way made of the ECN field, into `out`; false if it is a datagram.
+    /// Puts the segment, with what its way made of the ECN field, into `out`; false if it is a datagram. What is left
+    /// of it says nothing.
     #[inline]
-    pub(crate) fn open(self, out: &mut Box<Segment<Extent>>, pool: &mut Pool) -> bool {
-        match self.body {
+    pub(crate) fn open(&mut self, out: &mut Box<Segment<Extent>>, pool: &mut Pool) -> bool {
+        match &mut self.body {
             Body::Plain(plain) => plain.write(self.len, self.ecn, out),
-            Body::Whole(mut body) => {
+            Body::Whole(body) => {
                 body.ecn = self.ecn;
-                pool.give(std::mem::replace(out, body));
+                std::mem::swap(out, body);
+                if let Body::Whole(body) = std::mem::replace(&mut self.body, Body::Datagram) {
+                    pool.give(body);
+                }
             }
             Body::Datagram => return false,
         }
@@ -176,7 +180,7 @@ mod tests {
             assert_eq!(matches!(packet.body, Body::Plain(_)), short && timestamps);
             assert!(packet.is_ect() && packet.is_segment());
             assert_eq!(packet.tuple(), Some(tuple));
-            let copy = packet.duplicate();
+            let mut copy = packet.duplicate();
             packet.mark_ce();
             let mut out = Box::new(Segment::blank());
             assert!(packet.open(&mut out, &mut pool));
@@ -185,7 +189,7 @@ mod tests {
             assert_eq!(*out, segment);
         }
         assert!(!pool.free.is_empty(), "to be used again");
-        let datagram = Packet::datagram(Owner::Background(0), 0, 100);
+        let mut datagram = Packet::datagram(Owner::Background(0), 0, 100);
         assert_eq!((datagram.tuple(), datagram.is_segment()), (None, false));
         assert!(!datagram.open(&mut Box::new(Segment::blank()), &mut pool));
     }

@@ -9,20 +9,19 @@ use std::sync::Arc;
 
 use ropewalk_engine::PathId;
 use ropewalk_engine::endpoint::Place;
-use ropewalk_link::Link;
 use ropewalk_wire::{Extent, Segment};
 
-use crate::agenda::Agenda;
 use crate::app::{self, Action, App, Rival, Stage};
 use crate::entropy::{Purpose, stream};
 use crate::hosts::{Heard, Hosts};
-use crate::meter::{Meter, OFO_EVERY};
-use crate::packet::{Owner, Packet, Pool};
+use crate::meter::OFO_EVERY;
+use crate::network::Network;
+use crate::packet::{Owner, Packet};
 use crate::recorder::{Recorder, UNTRACED};
 use crate::result::{Outcome, RunResult};
 use crate::spec::{RunSpec, Scenario, Traffic};
 use crate::timers::{Alarm, Timer};
-use crate::topology::{Hop, Topology};
+use crate::topology::Hop;
 use crate::udp::UdpSource;
 use crate::witness::Witness;
 use crate::{Nanos, Side};
@@ -44,9 +43,6 @@ const MANY: usize = 64;
 
 /// Packets whose connections are looked up together.
 const AHEAD: usize = 8;
-
-/// Packets under way on a link from which on their boxes don't stay in the processor's cache until they arrive.
-const SHORT_FROM: usize = 2048;
 
 /// With fewer connections: packets until their number is looked at again.
 const UNTIL_ASKED_AGAIN: u32 = 1000;
@@ -71,10 +67,7 @@ pub struct World {
     end: Nanos,
     pub(crate) outcome: Option<Outcome>,
     pub(crate) events: u64,
-    pub(crate) links: Vec<Link<Packet>>,
-    topology: Topology,
-    agenda: Agenda,
-    pool: Pool,
+    pub(crate) network: Network,
     /// The segment that an end has just written, and the one that an end is about to read.
     leaving: Box<Segment<Extent>>,
     arriving: Box<Segment<Extent>>,
@@ -91,10 +84,8 @@ pub struct World {
     udp: Vec<Option<UdpSource>>,
     timers: BinaryHeap<Timer>,
     timer_order: u64,
-    pub(crate) meter: Meter,
     pub(crate) recorder: Option<Box<Recorder>>,
     tap: Option<Box<dyn Tap>>,
-    data_from: Side,
     actions: Vec<Action>,
     at_one_moment: u32,
 }
@@ -117,15 +108,24 @@ impl World {
     /// # Errors
     /// What in the specification can't be simulated, in words.
     pub fn new(spec: &RunSpec) -> Result<Self, String> {
+        Self::with(spec, true)
+    }
+
+    /// The same, with every segment of its ends going the long way through the engine: what the straight ways are
+    /// tested against.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn the_long_way(spec: &RunSpec) -> Result<Self, String> {
+        Self::with(spec, false)
+    }
+
+    fn with(spec: &RunSpec, shortcuts: bool) -> Result<Self, String> {
         spec.check()?;
         let scenario = Arc::clone(&spec.scenario);
-        let topology = Topology::new(&scenario);
-        let links: Vec<_> = Topology::specs(&scenario)
-            .enumerate()
-            .map(|(number, link)| Link::new(link.clone(), spec.seed, number as u64))
-            .collect();
         let begin = scenario.warmup.saturating_add(spec.start_phase);
-        let hosts = Hosts::new(spec, begin)?;
+        let hosts = Hosts::new(spec, begin, shortcuts)?;
+        let network = Network::new(&scenario, spec.seed, hosts.count() + 1);
         let mut apps: Vec<Box<dyn App>> = vec![app::of(&scenario)];
         let mut udp = Vec::new();
         for (i, background) in scenario.background.iter().enumerate() {
@@ -151,14 +151,11 @@ impl World {
             end: begin.saturating_add(scenario.limit),
             outcome: None,
             events: 0,
-            agenda: Agenda::new(links.len() + hosts.count() + 1),
-            links,
-            pool: Pool::default(),
             leaving: Box::new(Segment::blank()),
             arriving: Box::new(Segment::blank()),
-            outlooks: vec![Outlook::default(); topology.next.len()],
+            outlooks: vec![Outlook::default(); network.links.len()],
             many: false,
-            topology,
+            network,
             ends: hosts.count(),
             hosts,
             dirty: 0,
@@ -166,18 +163,13 @@ impl World {
             udp,
             timers: BinaryHeap::new(),
             timer_order: 0,
-            meter: Meter::new(scenario.paths.len()),
             recorder,
             tap: None,
-            data_from: scenario.direction.sender(),
             actions: Vec::new(),
             at_one_moment: 0,
             spec: spec.clone(),
             scenario,
         };
-        for i in 0..world.links.len() {
-            world.agenda.set(i, world.links[i].poll_timeout());
-        }
         world.alarm(begin, Alarm::Start(WORKLOAD));
         world.alarm(begin, Alarm::SampleOfo);
         if recording.samples_every > 0 {
@@ -196,7 +188,7 @@ impl World {
 
     /// Lets someone see what the workload's ends send and receive.
     pub fn set_witness(&mut self, witness: Box<dyn Witness>) {
-        let fresh = || Box::new(Recorder::new(self.spec.recording, self.data_from));
+        let fresh = || Box::new(Recorder::new(self.spec.recording, self.network.data_from));
         self.recorder.get_or_insert_with(fresh).witness = Some(witness);
     }
 
@@ -212,7 +204,7 @@ impl World {
 
     /// Payload bytes that the workload's application has by now.
     pub fn delivered_bytes(&self) -> u64 {
-        self.hosts.delivered(self.data_from.other())
+        self.hosts.delivered(self.network.data_from.other())
     }
 
     /// Every counter of one side's endpoint, by the kernel's names ([`ropewalk_engine::endpoint::Endpoint::mib`]).
@@ -224,7 +216,7 @@ impl World {
     /// when the run has ended.
     pub fn run_until(&mut self, until: Nanos) -> bool {
         while self.outcome.is_none() {
-            let (source, mut at) = match self.agenda.first() {
+            let (source, mut at) = match self.network.agenda.first() {
                 Some(first) if first.1 <= until.min(self.end) => first,
                 _ if until < self.end => {
                     self.now = until;
@@ -243,7 +235,7 @@ impl World {
                 self.now = at;
                 self.events += 1;
                 let next = self.handle(source);
-                if !self.agenda.again(source, next) || self.outcome.is_some() {
+                if !self.network.agenda.again(source, next) || self.outcome.is_some() {
                     break;
                 }
                 match next {
@@ -264,14 +256,15 @@ impl World {
     /// Handles what is due at a source, and says when it is due next.
     #[inline]
     fn handle(&mut self, source: usize) -> Option<Nanos> {
-        if source < self.links.len() {
-            if let Some(packet) = self.links[source].poll(self.now) {
-                let expected = if self.many { self.expected(source, &packet) } else { None };
-                self.hop(source, packet, expected);
+        if source < self.network.links.len() {
+            match self.network.topology.next[source] {
+                Hop::Host(side) => self.arrive(source, side),
+                Hop::Link(next) => self.hop(source, Some(next)),
+                Hop::OwnDown => self.hop(source, None),
             }
-            return self.links[source].poll_timeout();
+            return self.network.links[source].poll_timeout();
         }
-        let end = source - self.links.len();
+        let end = source - self.network.links.len();
         if end < self.ends {
             self.hosts.on_timeout(end, self.now);
             self.dirty |= 1 << end;
@@ -287,61 +280,68 @@ impl World {
         self.timers.peek().map(|timer| timer.at)
     }
 
-    /// Where a packet that leaves a link goes, if that was looked up beforehand.
+    /// Where a packet that leaves a link goes, if that was looked up beforehand. `segment`: it is the workload's, and lies open.
     #[inline(never)]
-    fn expected(&mut self, link: usize, packet: &Packet) -> Option<Place> {
+    fn expected(&mut self, link: usize, side: Side, segment: bool) -> Option<Place> {
         let outlook = &mut self.outlooks[link];
         match outlook.left.checked_sub(1) {
             Some(left) => outlook.left = left,
-            None => self.look_ahead(link, packet),
+            None => self.look_ahead(link, side, segment),
         }
         let outlook = &self.outlooks[link];
         outlook.places.get(outlook.left as usize).copied().flatten()
     }
 
-    /// Finds the connections of `first` and of the packets that will follow it out of a link, and has their memory
+    /// Finds the connections of the packet that has just left a link and of those that will follow it, and has their memory
     /// fetched together.
     #[inline(never)]
-    fn look_ahead(&mut self, link: usize, first: &Packet) {
+    fn look_ahead(&mut self, link: usize, side: Side, segment: bool) {
         let outlook = &mut self.outlooks[link];
         outlook.places = [None; AHEAD];
         outlook.left = UNTIL_ASKED_AGAIN;
-        let Hop::Host(side) = self.topology.next[link] else { return };
         let end = self.hosts.end(side as usize);
         if end.len() < MANY {
             return;
         }
         outlook.left = AHEAD as u32 - 1;
-        let packets = std::iter::once(first).chain(self.links[link].upcoming());
-        for (place, packet) in outlook.places.iter_mut().rev().zip(packets) {
-            if packet.owner == Owner::Workload {
-                *place = packet.tuple().and_then(|tuple| end.expect(&tuple));
-            }
+        let first = segment.then_some(self.arriving.tuple);
+        let packets = self.network.links[link].upcoming();
+        let rest = packets.map(|packet| packet.tuple().filter(|_| packet.owner == Owner::Workload));
+        for (place, tuple) in outlook.places.iter_mut().rev().zip(std::iter::once(first).chain(rest)) {
+            *place = tuple.and_then(|tuple| end.expect(&tuple));
         }
         for place in outlook.places.iter().rev().flatten() {
             self.hosts.prepare(side, *place);
         }
     }
 
-    /// A packet has left a link.
+    /// A packet leaves a link for another: this one, or its own path's downlink.
+    #[inline(never)]
+    fn hop(&mut self, link: usize, next: Option<usize>) {
+        if let Some(packet) = self.network.links[link].poll(self.now) {
+            self.network.enqueue(self.now, next.unwrap_or(2 * usize::from(packet.path) + 1), packet);
+        }
+    }
+
+    /// A packet leaves a link for an end.
     #[inline]
-    fn hop(&mut self, link: usize, packet: Packet, expected: Option<Place>) {
-        let side = match self.topology.next[link] {
-            Hop::Host(side) => side,
-            Hop::Link(next) => return self.enqueue(next, packet),
-            Hop::OwnDown => return self.enqueue(2 * packet.path as usize + 1, packet),
-        };
-        let (end, path) = match packet.owner {
+    fn arrive(&mut self, link: usize, side: Side) {
+        let Some(packet) = self.network.links[link].due(self.now) else { return };
+        let (owner, path, trace) = (packet.owner, packet.path, packet.trace);
+        let segment = packet.open(&mut self.arriving, &mut self.network.pool);
+        self.network.links[link].drop_due();
+        let workload = owner == Owner::Workload;
+        let expected = if self.many { self.expected(link, side, segment && workload) } else { None };
+        let (end, path) = match owner {
             Owner::Workload => {
-                if side != self.data_from {
-                    self.meter.paths[packet.path as usize].packets_out += 1;
+                if side != self.network.data_from {
+                    self.network.meter.paths[path as usize].packets_out += 1;
                 }
-                (side as usize, PathId(packet.path))
+                (side as usize, PathId(path))
             }
             Owner::Background(source) => (2 + side as usize, PathId(source)),
         };
-        let trace = packet.trace;
-        if !packet.open(&mut self.arriving, &mut self.pool) {
+        if !segment {
             return;
         }
         if let Some(recorder) = &mut self.recorder
@@ -353,16 +353,6 @@ impl World {
         self.hosts.on_segment(end, self.now, path, expected, &mut self.arriving);
         self.dirty |= 1 << end;
         self.settle();
-    }
-
-    #[inline]
-    fn enqueue(&mut self, link: usize, packet: Packet) {
-        let line = &mut self.links[link];
-        if packet.owner == Owner::Workload && link & 1 == self.data_from as usize {
-            self.meter.paths[packet.path as usize].waits(line.queue_delay(self.now));
-        }
-        line.enqueue(self.now, packet);
-        self.agenda.set(link, line.poll_timeout());
     }
 
     /// Lets the endpoints that have something to do speak until none has.
@@ -379,14 +369,28 @@ impl World {
     fn serve(&mut self, end: usize) {
         self.hear(end);
         loop {
-            while let Some(path) = self.hosts.poll_transmit(end, self.now, &mut self.leaving) {
-                self.transmit(end, path);
+            if end < 2 && self.tap.is_none() && self.recorder.is_none() {
+                let (network, now, side) = (&mut self.network, self.now, side_of(end));
+                self.hosts.transmit_all(end, now, &mut self.leaving, |path, segment| {
+                    network.carry(now, side, path.0, UNTRACED, segment);
+                });
+            } else {
+                self.transmit_watched(end);
             }
             if !self.hear(end) {
                 break;
             }
         }
-        self.agenda.set(self.links.len() + end, self.hosts.poll_timeout(end));
+        let source = self.network.links.len() + end;
+        self.network.agenda.set(source, self.hosts.poll_timeout(end));
+    }
+
+    /// Segments, each of which is looked at, or is a competitor's.
+    #[inline(never)]
+    fn transmit_watched(&mut self, end: usize) {
+        while let Some(path) = self.hosts.poll_transmit(end, self.now, &mut self.leaving) {
+            self.transmit(end, path);
+        }
     }
 
     /// Tells the applications what an endpoint has to say; whether it had anything. Mostly it hasn't.
@@ -490,27 +494,8 @@ impl World {
         if let Some(tap) = &mut self.tap {
             tap.segment(self.now, side, path.0 as usize, &mut self.leaving);
         }
-        let link = self.topology.entry[path.0 as usize][side as usize];
-        let mut trace = UNTRACED;
-        if side == self.data_from {
-            let meter = &mut self.meter.paths[path.0 as usize];
-            meter.packets_in += 1;
-            let len = self.leaving.payload.0;
-            if len > 0 {
-                meter.segments += 1;
-                meter.bytes += u64::from(len);
-            }
-        }
-        if self.recorder.is_some() {
-            trace = self.record_sending(side, path);
-        }
-        let (segment, pool, owner) = (&mut self.leaving, &mut self.pool, Owner::Workload);
-        let packet = if self.links[link].in_flight() > SHORT_FROM {
-            Packet::short(segment, owner, path.0, trace, pool)
-        } else {
-            Packet::new(segment, owner, path.0, trace, pool)
-        };
-        self.enqueue(link, packet);
+        let trace = if self.recorder.is_some() { self.record_sending(side, path) } else { UNTRACED };
+        self.network.carry(self.now, side, path.0, trace, &mut self.leaving);
     }
 
     #[inline(never)]
@@ -531,12 +516,12 @@ impl World {
         if let Some(tap) = &mut self.tap {
             tap.segment(self.now, side, background.path, &mut self.leaving);
         }
-        let link = self.topology.entry[background.path][side as usize];
+        let link = self.network.topology.entry[background.path][side as usize];
         let owner = Owner::Background(path.0);
         let (segment, path) = (&mut self.leaving, background.path as u16);
-        let packet = Packet::new(segment, owner, path, UNTRACED, &mut self.pool);
+        let packet = Packet::new(segment, owner, path, UNTRACED, &mut self.network.pool);
         if background.extra_delay == 0 {
-            self.enqueue(link, packet);
+            self.network.enqueue(self.now, link, packet);
         } else {
             let at = self.now.saturating_add(background.extra_delay);
             self.alarm(at, Alarm::Enqueue(link, Box::new(packet)));
@@ -548,7 +533,7 @@ impl World {
         self.timers.push(Timer { at: at.max(self.now), order: self.timer_order, what });
         self.timer_order += 1;
         let first = self.timers.peek().map(|timer| timer.at);
-        self.agenda.set(self.links.len() + self.ends, first);
+        self.network.agenda.set(self.network.links.len() + self.ends, first);
     }
 
     /// One alarm goes off.
@@ -570,14 +555,14 @@ impl World {
                 self.with_app(app, |app, stage| app.wake(stage, token));
             }
             Alarm::Udp(source) => self.datagram(source),
-            Alarm::Enqueue(link, packet) => self.enqueue(link, *packet),
+            Alarm::Enqueue(link, packet) => self.network.enqueue(self.now, link, *packet),
             Alarm::SampleOfo => {
-                let ofo = self.hosts.ofo_bytes(self.data_from.other());
-                self.meter.ofo_samples.push(ofo.min(u64::from(u32::MAX)) as u32);
+                let ofo = self.hosts.ofo_bytes(self.network.data_from.other());
+                self.network.meter.ofo_samples.push(ofo.min(u64::from(u32::MAX)) as u32);
                 self.alarm(now + OFO_EVERY, Alarm::SampleOfo);
             }
             Alarm::Sample => {
-                self.hosts.sample(now - self.begin, self.data_from, &mut self.meter.samples);
+                self.hosts.sample(now - self.begin, self.network.data_from, &mut self.network.meter.samples);
                 self.alarm(now.saturating_add(self.spec.recording.samples_every), Alarm::Sample);
             }
         }
@@ -591,10 +576,10 @@ impl World {
         }
         let Some(udp) = &mut self.udp[source] else { return };
         let (len, next) = udp.send(self.now);
-        let link = self.topology.entry[background.path][background.direction.sender() as usize];
+        let link = self.network.topology.entry[background.path][background.direction.sender() as usize];
         let owner = Owner::Background(source as u16);
         let packet = Packet::datagram(owner, background.path as u16, len);
         self.alarm(next, Alarm::Udp(source));
-        self.enqueue(link, packet);
+        self.network.enqueue(self.now, link, packet);
     }
 }

@@ -366,6 +366,34 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         None
     }
 
+    /// As [`poll_transmit_into`](Self::poll_transmit_into) until there is nothing more: `carry` is called with each segment
+    /// and its path. It saves a world that carries segments at once coming back for each.
+    #[inline(always)]
+    pub fn transmit_all(
+        &mut self,
+        now: Nanos,
+        max_segments: u32,
+        out: &mut Box<Segment<P>>,
+        mut carry: impl FnMut(PathId, &mut Box<Segment<P>>),
+    ) {
+        while let Some((path, stray)) = self.strays.pop_front() {
+            **out = stray;
+            carry(path, out);
+        }
+        while let Some(index) = self.dirty.front().copied() {
+            if let Some(connection) = self.slots[index as usize].connection.as_deref_mut() {
+                let mib = &mut self.mib;
+                connection.transmit_all(now, max_segments, out, |path, segment| {
+                    mib.sent(segment);
+                    carry(path, segment);
+                });
+            }
+            self.dirty.drop_front();
+            self.slots[index as usize].queued = false;
+            self.after(now, index);
+        }
+    }
+
     /// The next deadline. Changes with every other call.
     pub fn poll_timeout(&mut self) -> Option<Nanos> {
         while let Some(Reverse((at, index))) = self.deadlines.peek().copied() {
@@ -612,7 +640,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn collect(&mut self, now: Nanos, index: u32) {
         let slot = &mut self.slots[index as usize];
         let Some(connection) = slot.connection.as_deref_mut() else { return };
@@ -650,6 +678,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
     }
 
     /// Once nothing more is to be sent: the deadline, and whether the connection can be forgotten.
+    #[inline(always)]
     fn after(&mut self, now: Nanos, index: u32) {
         self.collect(now, index);
         let slot = &mut self.slots[index as usize];

@@ -157,6 +157,8 @@ pub struct Connection<P: Payload> {
     pub(crate) scheduler: Box<dyn Scheduler>,
     /// The scheduler wants to hear of events.
     pub(crate) scheduler_hears: bool,
+    /// It may queue ahead.
+    pub(crate) queues_ahead: bool,
     pub(crate) congestion: Box<dyn CongestionControl>,
     pub(crate) why: Why,
     pub(crate) send: SendSide<P>,
@@ -211,6 +213,7 @@ impl<P: Payload> Connection<P> {
             flows: Vec::with_capacity(subflows),
             strands: Vec::with_capacity(subflows),
             scheduler_hears: scheduler.hears(),
+            queues_ahead: scheduler.queues_ahead(),
             scheduler,
             congestion: config.congestion.build(),
             why: if config.trace_decisions { Why::listening() } else { Why::default() },
@@ -711,6 +714,7 @@ impl<P: Payload> Connection<P> {
         if let Some(spec) = scheduler {
             self.scheduler = spec.build();
             self.scheduler_hears = self.scheduler.hears();
+            self.queues_ahead = self.scheduler.queues_ahead();
         }
         if let Some(spec) = congestion {
             self.congestion = spec.build();

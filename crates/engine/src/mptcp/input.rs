@@ -15,7 +15,16 @@ use crate::{Nanos, SubflowId};
 
 impl<P: Payload> Connection<P> {
     /// A segment for subflow `index` arrived; its payload and options are taken out.
+    #[inline]
     pub(crate) fn on_segment(&mut self, now: Nanos, index: usize, segment: &mut Segment<P>) {
+        if !self.go_straight(now, index, segment) {
+            self.on_any_segment(now, index, segment);
+        }
+    }
+
+    /// Of whatever kind it is.
+    #[inline(never)]
+    fn on_any_segment(&mut self, now: Nanos, index: usize, segment: &mut Segment<P>) {
         let dss = segment.dss.take();
         let rare = segment.rare.take();
         // The subflow reads its SYN's options from `rare`, and of other segments whether there are any.
@@ -441,7 +450,7 @@ impl<P: Payload> Connection<P> {
     //= RFC 8684 3.3.1-10 3.3.1-12 3.3.2-2
     //= RFC 8684 3.3.1-9 3.3.1-13 the nearest number to the one expected, of 64 bits
     /// The offset that a DSN of the peer stands for; far away if it is before the first byte.
-    fn data_offset(&self, idsn: u64, dsn: u64, is_64: bool) -> u64 {
+    pub(super) fn data_offset(&self, idsn: u64, dsn: u64, is_64: bool) -> u64 {
         let first = idsn.wrapping_add(1);
         if is_64 {
             dsn.wrapping_sub(first)
@@ -476,14 +485,20 @@ impl<P: Payload> Connection<P> {
         strand.mappings.add(mapping, rcv_before);
     }
 
-    /// DATA_ACK and the window relative to it, which is that of the same segment: another's may be larger.
-    fn on_data_ack(&mut self, now: Nanos, ack: u64, is_64: bool, window: u64) {
+    /// The offset up to which a DATA_ACK acknowledges.
+    #[inline]
+    pub(super) fn acked_offset(&self, ack: u64, is_64: bool) -> u64 {
         let first = self.local_key.idsn.wrapping_add(1);
-        let acked = if is_64 {
+        if is_64 {
             ack.wrapping_sub(first)
         } else {
             Seq((ack as u32).wrapping_sub(first as u32)).unfold(self.send.una)
-        };
+        }
+    }
+
+    /// DATA_ACK and the window relative to it, which is that of the same segment: another's may be larger.
+    pub(super) fn on_data_ack(&mut self, now: Nanos, ack: u64, is_64: bool, window: u64) {
+        let acked = self.acked_offset(ack, is_64);
         let end = self.send.written + u64::from(self.send.closed);
         if acked > end {
             return;
@@ -598,7 +613,7 @@ impl<P: Payload> Connection<P> {
     }
 
     /// In-order data or the end of the stream may have come.
-    fn after_receive(&mut self, now: Nanos, index: usize) {
+    pub(super) fn after_receive(&mut self, now: Nanos, index: usize) {
         if self.closed_by_us && self.receive.ready_bytes > 0 {
             self.abort();
             return;

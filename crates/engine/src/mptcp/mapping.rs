@@ -133,6 +133,12 @@ impl<P: Payload> Mappings<P> {
         Some(Failing { dsn, position, offset, pieces: std::mem::take(&mut self.held) })
     }
 
+    /// Whether none is kept, and no data waits for one's checksum.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.list.is_empty() && self.held.is_empty()
+    }
+
     /// Forgets everything.
     pub fn clear(&mut self) {
         self.list.clear();

@@ -14,6 +14,7 @@ mod receive;
 mod schedule;
 mod send;
 mod stats;
+mod straight;
 
 pub use connection::{Connection, JoinRequest, Role};
 pub use crypto::{Key, add_addr_hmac, join_hmac, leftmost_64, leftmost_160};

@@ -24,39 +24,90 @@ impl<P: Payload> Connection<P> {
         if !self.dirty {
             return None;
         }
-        // A checksum covers a whole mapping, and a part that is lost must come again with the same: one segment each.
-        let max_segments = if self.checksum { 1 } else { max_segments };
-        let count = self.strands.len();
-        let first = if self.next_strand < count { self.next_strand } else { 0 };
-        let mut next = first;
-        for _ in 0..count {
-            let index = next;
-            next = if index + 1 == count { 0 } else { index + 1 };
-            let (Some(Some(strand)), Some(flow)) = (self.strands.get_mut(index), self.flows.get(index))
-            else {
-                continue;
+        let max_segments = self.most_segments(max_segments);
+        let sent = self.transmit_own(now, max_segments, out);
+        let sent = sent.or_else(|| self.transmit_placed(now, max_segments, out).map(|(path, _)| path));
+        if sent.is_none() {
+            self.fall_silent(now);
+        }
+        sent
+    }
+
+    /// As [`poll_transmit`](Self::poll_transmit) until there is nothing more, each segment handed to `carry`.
+    #[inline(always)]
+    pub(crate) fn transmit_all(
+        &mut self,
+        now: Nanos,
+        max_segments: u32,
+        out: &mut Box<Segment<P>>,
+        mut carry: impl FnMut(PathId, &mut Box<Segment<P>>),
+    ) {
+        if !self.dirty {
+            return;
+        }
+        let max_segments = self.most_segments(max_segments);
+        loop {
+            while let Some(path) = self.transmit_own(now, max_segments, out) {
+                carry(path, out);
+            }
+            let again = loop {
+                match self.transmit_placed(now, max_segments, out) {
+                    // No subflow has got anything else to say by it.
+                    Some((path, true)) => carry(path, out),
+                    Some((path, false)) => {
+                        carry(path, out);
+                        break true;
+                    }
+                    None => break false,
+                }
             };
-            if strand.tcp.has_output(flow)
-                && let Some(sent) = self.transmit_on(now, index, max_segments, out)
-            {
+            if !again {
+                break;
+            }
+        }
+        self.fall_silent(now);
+    }
+
+    /// A checksum covers a whole mapping, and a part that is lost must come again with the same: one segment each.
+    #[inline]
+    fn most_segments(&self, max_segments: u32) -> u32 {
+        if self.checksum { 1 } else { max_segments }
+    }
+
+    /// Has data given to a subflow, and sends it; whether it went the straight way.
+    // Once per segment: for the sake of its second caller the compiler would make it, and what it calls, a call.
+    #[inline(always)]
+    fn transmit_placed(
+        &mut self,
+        now: Nanos,
+        max_segments: u32,
+        out: &mut Segment<P>,
+    ) -> Option<(PathId, bool)> {
+        if self.dead || (!self.ask && self.send.reinjections.is_empty()) {
+            return None;
+        }
+        while let Some(index) = self.place(now, max_segments) {
+            if max_segments > 1 {
+                self.gather(now, index, max_segments);
+            }
+            if let Some(path) = self.send_placed(now, index, max_segments, out) {
                 self.next_strand = index;
-                return Some(sent);
+                return Some((path, true));
+            }
+            if let Some(path) = self.transmit_on(now, index, max_segments, out) {
+                self.next_strand = index;
+                return Some((path, false));
             }
         }
-        if !self.dead && (self.ask || !self.send.reinjections.is_empty()) {
-            while let Some(index) = self.place(now, max_segments) {
-                if max_segments > 1 {
-                    self.gather(now, index, max_segments);
-                }
-                if let Some(sent) = self.transmit_on(now, index, max_segments, out) {
-                    self.next_strand = index;
-                    return Some(sent);
-                }
-            }
-        }
+        None
+    }
+
+    /// There is nothing to send any more.
+    #[inline(always)]
+    fn fall_silent(&mut self, now: Nanos) {
         self.dirty = false;
         if self.mode == Mode::Plain && self.send.unsent() > 0 && self.send.window_left() == 0 {
-            for index in 0..count {
+            for index in 0..self.strands.len() {
                 if let Some((cx, strand)) = self.split(now, index) {
                     strand.tcp.await_window(&cx);
                 }
@@ -65,13 +116,37 @@ impl<P: Payload> Connection<P> {
         // Data that waits for the peer's window in plain TCP isn't the application's fault.
         if self.mode == Mode::Multipath || self.send.unsent() == 0 {
             for (strand, flow) in self.strands.iter_mut().zip(&self.flows) {
-                if let (Some(strand), true) = (strand, flow.packets_out > 0) {
+                if flow.packets_out > 0
+                    && let Some(strand) = strand
+                {
                     strand.tcp.note_starved(flow);
                 }
             }
         }
         if self.deadlines.retransmit.is_none() && self.awaits_data_ack() {
             self.arm_meta(now);
+        }
+    }
+
+    /// What the subflows have to send of themselves, in turn.
+    #[inline]
+    fn transmit_own(&mut self, now: Nanos, max_segments: u32, out: &mut Segment<P>) -> Option<PathId> {
+        // Mostly none has; of those that may, the one that spoke last goes on.
+        let mut restless = 0u32;
+        for (index, strand) in self.strands.iter().enumerate() {
+            restless |= u32::from(strand.as_ref().is_some_and(|strand| !strand.tcp.is_quiet())) << index;
+        }
+        while restless != 0 {
+            let from_last = restless & (u32::MAX << self.next_strand);
+            let index = if from_last != 0 { from_last } else { restless }.trailing_zeros() as usize;
+            restless &= !(1 << index);
+            if let (Some(Some(strand)), Some(flow)) = (self.strands.get_mut(index), self.flows.get(index))
+                && strand.tcp.has_output(flow)
+                && let Some(sent) = self.transmit_on(now, index, max_segments, out)
+            {
+                self.next_strand = index;
+                return Some(sent);
+            }
         }
         None
     }
@@ -146,7 +221,7 @@ impl<P: Payload> Connection<P> {
 
     /// A DSS that has only a DATA_ACK.
     #[inline]
-    fn dss_ack(&self) -> Dss {
+    pub(super) fn dss_ack(&self) -> Dss {
         Dss { data_ack: self.data_ack(), ack_is_64: self.ack_is_64, ..Dss::default() }
     }
 

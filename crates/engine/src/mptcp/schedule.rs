@@ -56,6 +56,7 @@ impl<P: Payload> Connection<P> {
     }
 
     /// Gives data to some subflow and returns which; `None` when nothing can or should be sent now.
+    #[inline(always)]
     pub(crate) fn place(&mut self, now: Nanos, max_segments: u32) -> Option<usize> {
         if !self.send.reinjections.is_empty()
             && self.mode == Mode::Multipath
@@ -66,7 +67,7 @@ impl<P: Payload> Connection<P> {
         if !self.ask {
             return None;
         }
-        let queues_ahead = self.scheduler.queues_ahead();
+        let queues_ahead = self.queues_ahead;
         let mut idle = 0;
         loop {
             let unsent = self.send.unsent();
@@ -91,7 +92,13 @@ impl<P: Payload> Connection<P> {
             }
             let view = view!(self, now);
             let decision = self.scheduler.select(&view, &mut self.why);
-            let (placed, offset, bytes) = self.apply(now, decision, max_segments);
+            let (placed, offset, bytes) = match decision {
+                // What nearly every one is.
+                Decision::Send { subflow, bytes } => {
+                    self.hand_over(now, subflow, self.send.next_offset(), bytes, false, max_segments)
+                }
+                _ => self.apply(now, decision, max_segments),
+            };
             if self.why.on() {
                 self.record(now, decision, offset, bytes, unsent);
             }
@@ -194,6 +201,7 @@ impl<P: Payload> Connection<P> {
     }
 
     /// Carries a decision out. Returns the subflow that got data, the offset and the length.
+    #[inline(never)]
     fn apply(&mut self, now: Nanos, decision: Decision, max_segments: u32) -> (Option<usize>, u64, u32) {
         let next = self.send.next_offset();
         let (subflow, offset, bytes, queue) = match decision {
@@ -339,7 +347,7 @@ impl<P: Payload> Connection<P> {
     #[inline(never)]
     fn place_reinjection(&mut self, now: Nanos) -> Option<usize> {
         let chunk = self.send.next_reinjection()?;
-        if self.scheduler.queues_ahead() {
+        if self.queues_ahead {
             // Nothing else looks at the buffers when there is no new data.
             self.measure_queues();
         }

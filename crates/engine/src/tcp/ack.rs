@@ -6,7 +6,7 @@ use ropewalk_wire::{Flags, Payload, SackBlocks, Segment, Seq};
 use super::rate::Sample;
 use super::scoreboard::{APP_LIMITED, EVER_RETRANS, LOST, Mark, RETRANS, SACKED};
 use super::timer::Timer;
-use super::{Context, Outcome, State, Subflow};
+use super::{Context, Outcome, State, Subflow, clock};
 use crate::congestion::Ack;
 use crate::{MILLISECOND, Nanos};
 
@@ -40,12 +40,12 @@ pub(super) struct Delivery {
     pub lost_retransmission: bool,
     pub dsack: Option<Dsack>,
     /// Sample of the first and the last segment that was newly acknowledged, and of the first newly sacked.
-    first_rtt: Option<Nanos>,
+    pub first_rtt: Option<Nanos>,
     pub last_rtt: Option<Nanos>,
-    sacked_rtt: Option<Nanos>,
-    rate: Sample,
+    pub sacked_rtt: Option<Nanos>,
+    pub rate: Sample,
     /// A round trip began with it.
-    round_start: bool,
+    pub round_start: bool,
     /// What was sacked isn't there any more: the timer is set already.
     pub reneged: bool,
 }
@@ -133,7 +133,7 @@ impl<P: Payload> Subflow<P> {
 
     /// RFC 9293 3.10.7.4: takes the window, but not from an old segment. Returns whether it changed.
     #[inline]
-    fn update_window(&mut self, segment: &Segment<P>, position: u64, ack: u64) -> bool {
+    pub(super) fn update_window(&mut self, segment: &Segment<P>, position: u64, ack: u64) -> bool {
         if ack < self.snd_una
             || !(position > self.snd_wl1 || (position == self.snd_wl1 && ack >= self.snd_wl2))
         {
@@ -356,7 +356,7 @@ impl<P: Payload> Subflow<P> {
         }
         self.rack.fack = self.rack.fack.max(mark.end);
         // RFC 8985 6.2 step 2: not if it may have been an earlier transmission that arrived.
-        let sent = self.clock_at(cx, mark.sent_at);
+        let sent = clock(cx.tcp, mark.sent_at);
         let earlier = in_order
             && self.timestamps
             && segment.timestamps.is_some_and(|stamp| (stamp.echo.wrapping_sub(sent) as i32) < 0);

@@ -7,7 +7,8 @@
 use ropewalk_wire::Payload;
 
 use super::timer::Timer;
-use super::{Context, Subflow};
+use super::{Context, Subflow, TcpConfig};
+use crate::flow::Flow;
 use crate::{MILLISECOND, Nanos};
 
 /// The longest that an ACK waits (`TCP_DELACK_MAX`; RFC 9293 MUST-40 allows 500 ms).
@@ -60,6 +61,17 @@ impl DelayedAck {
     /// Data arrived, in order or not: the rhythm (`tcp_measure_rcv_mss`).
     #[inline]
     fn on_data(&mut self, cx: &Context<'_>, len: u32, push: bool) {
+        let (least, rto) = (cx.tcp.delayed_ack, cx.flows[cx.index].rto);
+        self.measure(len, push);
+        if self.is_after_pause(cx.now, least, rto) {
+            self.raise_quick(cx.tcp.quick_acks, cx.shared.receive_window);
+        }
+        self.follow(cx.now, least, rto);
+    }
+
+    /// The size of segments.
+    #[inline]
+    pub(super) fn measure(&mut self, len: u32, push: bool) {
         let short = std::mem::take(&mut self.short);
         if len >= self.mss {
             self.mss = len;
@@ -73,20 +85,28 @@ impl DelayedAck {
             self.pushed += 1;
         }
         self.scheduled = true;
-        let least = cx.tcp.delayed_ack;
-        let gap = cx.now.saturating_sub(self.data_at);
+    }
+
+    /// Whether data that arrives now is the first, or the first after so long that the sender has restarted its window, or
+    /// should have.
+    #[inline]
+    pub(super) fn is_after_pause(&self, now: Nanos, least: Nanos, rto: Nanos) -> bool {
+        let gap = now.saturating_sub(self.data_at);
+        self.ato == 0 || (gap > rto && gap >= self.ato && gap > least / 2)
+    }
+
+    /// The time between segments.
+    #[inline]
+    pub(super) fn follow(&mut self, now: Nanos, least: Nanos, rto: Nanos) {
+        let gap = now.saturating_sub(self.data_at);
         if self.ato == 0 {
-            self.raise_quick(cx.tcp.quick_acks, cx.shared.receive_window);
             self.ato = least;
         } else if gap <= least / 2 {
             self.ato = self.ato / 2 + least / 2;
         } else if gap < self.ato {
-            self.ato = (self.ato / 2 + gap).min(cx.flows[cx.index].rto);
-        } else if gap > cx.flows[cx.index].rto {
-            // The sender has restarted its window, or should have.
-            self.raise_quick(cx.tcp.quick_acks, cx.shared.receive_window);
+            self.ato = (self.ato / 2 + gap).min(rto);
         }
-        self.data_at = cx.now;
+        self.data_at = now;
     }
 
     /// The peer's segment size, as far as can be seen.
@@ -167,7 +187,7 @@ impl<P: Payload> Subflow<P> {
 
     /// In-order data waits to be acknowledged: now or later?
     #[inline]
-    pub(super) fn schedule_ack(&mut self, cx: &Context<'_>) {
+    pub(super) fn schedule_ack(&mut self, now: Nanos, tcp: &TcpConfig, flow: &Flow) {
         let delack = &self.delack;
         //= RFC 9293 SHLD-18 SHLD-19 at least every second full-sized segment
         if self.rcv_nxt - self.last_ack_sent > u64::from(delack.mss) || (delack.quick > 0 && !delack.pingpong)
@@ -175,19 +195,19 @@ impl<P: Payload> Subflow<P> {
             self.ack_now = true;
             return;
         }
-        let least = cx.tcp.delayed_ack;
+        let least = tcp.delayed_ack;
         let mut wait = delack.ato;
         if wait > least {
-            let srtt = cx.flows[cx.index].srtt;
+            let srtt = flow.srtt;
             let longest = if delack.pingpong || delack.pushed > 0 { LONGEST } else { 500 * MILLISECOND };
             wait = wait.min(if srtt == 0 { longest } else { srtt.max(least).min(longest) });
         }
         //= RFC 9293 MUST-40 less than half a second
         let wait = wait.min(LONGEST);
-        let at = cx.now + wait;
+        let at = now + wait;
         match self.timers.get(Timer::DelayedAck) {
             // About to go anyway.
-            Some(known) if known <= cx.now + wait / 4 => self.ack_now = true,
+            Some(known) if known <= now + wait / 4 => self.ack_now = true,
             Some(known) if known <= at => {}
             _ => self.timers.set(Timer::DelayedAck, at),
         }

@@ -4,7 +4,7 @@ use ropewalk_wire::{Ecn, Flags, FourTuple, Payload, RareOptions, Segment, Timest
 
 use super::rate::RateState;
 use super::timer::Timer;
-use super::{Context, Kind, Outcome, State, Subflow, Transmit, WINDOW_SHIFT};
+use super::{Context, Kind, Outcome, State, Subflow, Transmit, WINDOW_SHIFT, clock};
 
 /// The timeout for data when the handshake gave no sample.
 const FALLBACK_RTO: u64 = 3 * crate::SECOND;
@@ -72,7 +72,7 @@ impl<P: Payload> Subflow<P> {
         self.timers.stop(Timer::Retransmit);
         // Karn: after a repeat only a timestamp tells which SYN was answered; and the answer to an earlier one may itself
         // be a repeat, much later than a round trip.
-        let last = self.clock_at(cx, self.syn_sent_at);
+        let last = clock(cx.tcp, self.syn_sent_at);
         let rtt = if self.syn_retransmitted {
             let to_last = segment.timestamps.is_some_and(|stamp| stamp.echo == last);
             self.timestamp_rtt(cx, segment).filter(|_| to_last)

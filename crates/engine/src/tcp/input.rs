@@ -3,7 +3,7 @@
 use ropewalk_wire::{Ecn, Flags, Payload, Segment};
 
 use super::timer::Timer;
-use super::{Context, Outcome, State, Subflow};
+use super::{Context, Outcome, State, Subflow, TcpConfig, clock};
 use crate::{MILLISECOND, Nanos, SECOND};
 
 /// After this long the peer's clock may have wrapped: PAWS doesn't count (RFC 7323 5.5).
@@ -93,7 +93,7 @@ impl<P: Payload> Subflow<P> {
             return outcome;
         }
         if !segment.payload.is_empty() || flags.contains(Flags::FIN) {
-            self.measure_receive_rtt(cx, segment);
+            self.measure_receive_rtt(cx.now, cx.tcp, segment);
             self.on_data(cx, segment, position, &mut outcome);
         }
         outcome
@@ -282,7 +282,7 @@ impl<P: Payload> Subflow<P> {
     /// per echo (Linux's `tcp_rcv_rtt_measure_ts`). As of 6.16 a lower sample counts at once, so that the buffer isn't
     /// grown for the sake of a queue that the window itself made (`tcp_rcv_rtt_update`).
     #[inline]
-    fn measure_receive_rtt(&mut self, cx: &Context<'_>, segment: &Segment<P>) {
+    pub(super) fn measure_receive_rtt(&mut self, now: Nanos, tcp: &TcpConfig, segment: &Segment<P>) {
         if let Some(stamp) = segment.timestamps
             && stamp.echo != self.rcv_rtt_echo
             && self.timestamps
@@ -290,7 +290,7 @@ impl<P: Payload> Subflow<P> {
         {
             self.rcv_rtt_echo = stamp.echo;
             // The clock has milliseconds: less than one says nothing.
-            let sample = u64::from(self.timestamp(cx).wrapping_sub(stamp.echo)) * MILLISECOND;
+            let sample = u64::from(clock(tcp, now).wrapping_sub(stamp.echo)) * MILLISECOND;
             self.rcv_rtt = match (self.rcv_rtt, sample) {
                 (known, 0) => known,
                 (known, sample) if known == 0 || sample < known => sample,
@@ -331,7 +331,7 @@ impl<P: Payload> Subflow<P> {
                 }
                 self.rcv_nxt = end;
                 outcome.data = true;
-                self.schedule_ack(cx);
+                self.schedule_ack(cx.now, cx.tcp, &cx.flows[cx.index]);
             } else {
                 self.on_disorder(position, end, payload, outcome);
             }

@@ -21,6 +21,7 @@ mod reassembly;
 mod recovery;
 mod rtt;
 mod scoreboard;
+mod straight;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]
@@ -185,92 +186,112 @@ pub struct Transmit {
 }
 
 /// One TCP connection.
+///
+/// In the order of use: among thousands of connections each line of memory that a segment needs has to be waited for.
 #[derive(Debug)]
+#[repr(C, align(64))]
 pub struct Subflow<P> {
-    tuple: FourTuple,
+    // What shows whether it has something to send: of its siblings a segment needs no more.
+    queue: Short<(u64, P)>,
     state: State,
-    path_mtu: u32,
-    timers: Timers,
-    pub(crate) counters: TcpCounters,
+    /// There is nothing to be sent, whatever the windows allow, until something happens to it.
+    quiet: bool,
+    ack_now: bool,
+    probe_pending: bool,
+    persist_pending: bool,
+    fin_queued: bool,
+    fin_sent: bool,
+    syn_pending: bool,
 
-    // Send side.
+    // Deadlines: the siblings' are asked for as well.
+    timers: Timers,
+    last_sent_at: Nanos,
+
+    // What every segment needs, whichever way it goes.
     isn: u32,
+    peer_isn: u32,
+    ts_recent: u32,
+    /// Probes of a closed window or an idle peer that weren't answered.
+    probes_out: u32,
+    sack: bool,
+    timestamps: bool,
+    window_scaling: bool,
+    ecn: bool,
+    ece_pending: bool,
+    cwr_pending: bool,
+    reset_pending: bool,
+    peer_shift: u8,
+    rcv_nxt: u64,
     snd_una: u64,
     snd_nxt: u64,
+    /// Last.ACK.sent (RFC 7323 4.3).
+    last_ack_sent: u64,
+
+    // The windows, and what arrival notes.
+    ts_recent_at: Nanos,
+    /// When an acceptable segment last arrived.
+    received_at: Nanos,
     //= RFC 9293 REC-1
     snd_wnd: u64,
     snd_wl1: u64,
     snd_wl2: u64,
-    peer_mss: u32,
-    peer_shift: u8,
-    queue: Short<(u64, P)>,
-    rtx: Scoreboard<P>,
-    fin_queued: bool,
-    fin_sent: bool,
-    rtt: RttEstimator,
-    recovery: Recovery,
-    rack: Rack,
-    tlp: Tlp,
-    prr: Prr,
-    undo: Undo,
-    rate: RateState,
-    usage: Usage,
-    /// F-RTO is under way (RFC 5682).
-    frto: bool,
-    /// Timeouts since the last progress, and how far the timeout has backed off.
-    retransmits: u32,
-    backoff: u32,
-    /// Probes of a closed window or an idle peer that weren't answered.
-    probes_out: u32,
-    /// How far the probes of a closed window have backed off.
-    persist_backoff: u32,
-    black_hole: BlackHole,
-    /// Segments that DSACKs have reported.
-    dsacked: u64,
     /// The largest window that the peer ever advertised.
     max_window: u64,
-    syn_sent_at: Nanos,
-    syn_retransmitted: bool,
-    last_sent_at: Nanos,
-    probe_pending: bool,
-    persist_pending: bool,
-    cwr_pending: bool,
-
-    // Receive side.
-    peer_isn: u32,
-    rcv_nxt: u64,
     rcv_edge: u64,
     /// The window that we last advertised.
     window_told: u64,
-    reassembly: Reassembly<P>,
-    in_order: Short<(u64, P)>,
-    fin_at: Option<u64>,
-    window_scaling: bool,
-    sack: bool,
-    timestamps: bool,
-    ts_recent: u32,
-    ts_recent_at: Nanos,
+
+    // The rhythm of data that arrives.
+    delack: DelayedAck,
     /// Round-trip time as a receiver sees it, and the echo that gave its last sample.
     rcv_rtt: Nanos,
     rcv_rtt_echo: u32,
-    /// Last.ACK.sent (RFC 7323 4.3).
-    last_ack_sent: u64,
-    delack: DelayedAck,
-    ack_now: bool,
-    /// When an acceptable segment last arrived.
-    received_at: Nanos,
+    /// How far the probes of a closed window have backed off.
+    persist_backoff: u32,
+    path_mtu: u32,
+    /// Timeouts since the last progress, and how far the timeout has backed off.
+    retransmits: u32,
+
+    // Whose segments are its own.
+    tuple: FourTuple,
+    fin_at: Option<u64>,
+    backoff: u32,
+    peer_mss: u32,
+    reassembly: Reassembly<P>,
+    pub(crate) counters: TcpCounters,
+
+    // What sending needs, and acknowledgements of what was sent.
+    rtx: Scoreboard<P>,
+    rate: RateState,
+    usage: Usage,
+    rack: Rack,
+    rtt: RttEstimator,
+    tlp: Tlp,
+    recovery: Recovery,
+
+    // What is seldom needed.
+    in_order: Short<(u64, P)>,
+    prr: Prr,
+    undo: Undo,
+    /// F-RTO is under way (RFC 5682).
+    frto: bool,
+    syn_retransmitted: bool,
+    black_hole: BlackHole,
+    /// Segments that DSACKs have reported.
+    dsacked: u64,
+    syn_sent_at: Nanos,
     /// When a segment that wasn't was last answered; 0: never.
     answered_at: Nanos,
-    ecn: bool,
-    ece_pending: bool,
     challenge_at: Nanos,
     challenges: u32,
-    syn_pending: bool,
-    reset_pending: bool,
     /// The number for a RST that answers a segment of the handshake which acknowledges what was never sent.
     refusal: Option<Seq>,
-    /// There is nothing to be sent, whatever the windows allow, until something happens to it.
-    quiet: bool,
+}
+
+/// The timestamp clock at a time.
+#[inline]
+fn clock(tcp: &TcpConfig, at: Nanos) -> u32 {
+    ((at / crate::MILLISECOND) as u32).wrapping_add(tcp.timestamp_offset)
 }
 
 impl<P: Payload> Subflow<P> {
@@ -371,21 +392,20 @@ impl<P: Payload> Subflow<P> {
     /// Reads from the lines of memory that most segments need: see [`Connection::touch`](crate::mptcp::Connection).
     #[inline]
     pub(crate) fn touch(&self) -> u64 {
-        u64::from(self.queue.is_empty())
-            ^ u64::from(self.reassembly.is_empty())
-            ^ u64::from(self.reassembly.dsack().is_some())
-            ^ self.rtx.touch()
-            ^ self.tlp.high
+        let both = self.rcv_nxt
+            ^ self.received_at
+            ^ self.rcv_rtt
             ^ self.timers.floor()
+            ^ u64::from(self.tuple.src_port)
+            ^ u64::from(self.queue.is_empty())
+            ^ u64::from(self.reassembly.dsack().is_some())
             ^ self.counters.in_segs
-            ^ self.counters.bytes_sent
-            ^ self.snd_una
-            ^ self.usage.touch()
-            ^ self.rate.touch()
-            ^ self.rcv_edge
-            ^ self.last_ack_sent
-            ^ u64::from(self.isn)
-            ^ u64::from(self.ack_now)
+            ^ self.counters.bytes_sent;
+        if self.snd_una == self.snd_nxt {
+            // It only receives, or hasn't begun to send.
+            return both;
+        }
+        both ^ self.rtx.touch() ^ self.rate.touch() ^ self.usage.touch() ^ self.rack.fack ^ self.tlp.high
     }
 
     /// Appends data whose first byte has the connection-level offset `tag` to the subflow's own queue.
@@ -480,9 +500,7 @@ impl<P: Payload> Subflow<P> {
     /// Whether segments with this tuple are for it.
     #[inline]
     pub(crate) fn hears(&self, tuple: &FourTuple) -> bool {
-        let own = &self.tuple;
-        (own.src_port, own.dst_port) == (tuple.dst_port, tuple.src_port)
-            && (own.src, own.dst) == (tuple.dst, tuple.src)
+        self.tuple.answers(tuple)
     }
 
     /// Our initial sequence number.
@@ -597,13 +615,7 @@ impl<P: Payload> Subflow<P> {
 
     #[inline]
     fn timestamp(&self, cx: &Context<'_>) -> u32 {
-        self.clock_at(cx, cx.now)
-    }
-
-    /// The timestamp clock at a time.
-    #[inline]
-    fn clock_at(&self, cx: &Context<'_>, at: Nanos) -> u32 {
-        ((at / crate::MILLISECOND) as u32).wrapping_add(cx.tcp.timestamp_offset)
+        clock(cx.tcp, cx.now)
     }
 
     /// The right edge of the window that the peer gives this subflow; no limit where windows are connection-level.

@@ -4,7 +4,7 @@ use ropewalk_wire::{Ecn, Flags, Payload, Segment, Seq, Timestamps};
 
 use super::scoreboard::{APP_LIMITED, EVER_RETRANS, Entry, FIN, LOST, RETRANS};
 use super::timer::Timer;
-use super::{Context, Kind, State, Subflow, Transmit, WINDOW_SHIFT};
+use super::{Context, Kind, State, Subflow, TcpConfig, Transmit, WINDOW_SHIFT};
 use crate::flow::{Flow, Phase};
 
 /// What a segment carries: where it stands, in the subflow and in the stream.
@@ -17,6 +17,12 @@ struct Sending {
 }
 
 impl<P: Payload> Subflow<P> {
+    /// Whether it is known that there is nothing to be sent, whatever the windows allow, until something happens.
+    #[inline]
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.quiet
+    }
+
     /// Whether `poll_transmit` could return a segment: cheap, and never false when it would.
     #[inline]
     pub(crate) fn has_output(&mut self, flow: &Flow) -> bool {
@@ -115,10 +121,15 @@ impl<P: Payload> Subflow<P> {
         }
         self.counters.out_segs += 1;
         //= RFC 9293 MUST-58 MUST-59 one ACK, when all that arrived has been processed
-        // Whatever goes out acknowledges.
+        self.note_acknowledged(cx.tcp);
+    }
+
+    /// Whatever goes out acknowledges.
+    #[inline]
+    pub(super) fn note_acknowledged(&mut self, tcp: &TcpConfig) {
         self.ack_now = false;
         self.last_ack_sent = self.rcv_nxt;
-        self.delack.on_sent(cx.tcp.delayed_ack);
+        self.delack.on_sent(tcp.delayed_ack);
         self.timers.stop(Timer::DelayedAck);
     }
 

@@ -3,6 +3,7 @@
 //! that sending took and the time that its ACKs took. A sample is application-limited when the subflow had a window
 //! but no data; such a sample counts only if it is higher than what is known.
 
+use super::scoreboard::{APP_LIMITED, Mark};
 use crate::flow::Flow;
 use crate::{Nanos, SECOND};
 
@@ -37,6 +38,15 @@ pub(super) struct Sample {
     end: u64,
     stamp: Stamp,
     app_limited: bool,
+}
+
+/// Of a single transmission.
+impl From<Mark> for Sample {
+    #[inline]
+    fn from(mark: Mark) -> Self {
+        let app_limited = mark.flags & APP_LIMITED != 0;
+        Sample { sent_at: mark.sent_at, end: mark.end, stamp: mark.rate, app_limited }
+    }
 }
 
 impl Sample {

@@ -16,15 +16,16 @@ const FEW: usize = 16;
 
 /// Data that arrived out of order.
 #[derive(Debug)]
+#[repr(C)]
 pub(crate) struct Reassembly<P> {
-    queue: Pieces<P>,
+    /// A duplicate to report once.
+    dsack: Option<(u64, u64)>,
     /// What the queue covers, in order, joined.
     blocks: Vec<(u64, u64)>,
+    queue: Pieces<P>,
     /// A position in each recently changed block, the latest first.
     recent: [u64; RECENT],
     recent_len: usize,
-    /// A duplicate to report once.
-    dsack: Option<(u64, u64)>,
 }
 
 impl<P: Payload> Reassembly<P> {

@@ -52,6 +52,18 @@ pub(crate) struct Mark {
     pub rate: Stamp,
 }
 
+/// Entries at the front that were sent once, of which nothing is known.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Run {
+    pub entries: usize,
+    pub segments: u32,
+    /// Bytes of payload.
+    pub bytes: u64,
+    pub first_sent_at: Nanos,
+    pub first_end: u64,
+    pub last: Mark,
+}
+
 impl<P: Payload> Entry<P> {
     #[inline]
     pub fn end(&self) -> u64 {
@@ -149,13 +161,49 @@ impl<P: Payload> Scoreboard<P> {
             self.split(0, una, flow);
         }
         let entry = self.entries.pop_front();
+        self.trim_log(una);
+        entry
+    }
+
+    /// What `una` covers, if that is whole entries of data that were sent once and of which nothing is known.
+    #[inline]
+    pub fn sent_once_before(&self, una: u64) -> Option<Run> {
+        let first = self.entries.front()?;
+        let (mut entries, mut segments, mut last) = (0, 0, first);
+        for entry in &self.entries {
+            if entry.position >= una {
+                break;
+            }
+            if entry.flags & !APP_LIMITED != 0 || entry.end() > una {
+                return None;
+            }
+            entries += 1;
+            segments += entry.segments;
+            last = entry;
+        }
+        let bytes = last.end() - first.position;
+        let (first_sent_at, first_end) = (first.sent_at, first.end());
+        (entries > 0).then(|| Run { entries, segments, bytes, first_sent_at, first_end, last: last.mark() })
+    }
+
+    /// Forgets so many entries at the front, which end at `una`.
+    #[inline]
+    pub fn drop_before(&mut self, entries: usize, una: u64) {
+        for _ in 0..entries {
+            self.entries.pop_front();
+        }
+        self.trim_log(una);
+    }
+
+    /// Forgets transmissions of what lies before `una`.
+    #[inline]
+    fn trim_log(&mut self, una: u64) {
         while let Some((position, _)) = self.log.front() {
             if *position >= una {
                 break;
             }
             self.log.pop_front();
         }
-        entry
     }
 
     /// Cuts an entry in two at `position`, which lies inside it.

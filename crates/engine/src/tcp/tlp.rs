@@ -25,7 +25,7 @@ pub(crate) struct Tlp {
 
 impl<P: Payload> Subflow<P> {
     /// Arms the probe, after the retransmission timer (RFC 8985 7.2).
-    #[inline]
+    #[inline(always)]
     pub(super) fn arm_probe(&mut self, cx: &Context<'_>) {
         let flow = &cx.flows[cx.index];
         if !cx.tcp.tail_loss_probe

@@ -24,8 +24,16 @@ pub struct Seen {
 
 /// Runs a specification to its end; `readable`: with the lines.
 pub fn watch(spec: &RunSpec, readable: bool) -> Seen {
+    watch_in(World::new(spec).expect("a scenario that can be simulated"), spec, readable)
+}
+
+/// Runs a world of this specification to its end.
+pub fn watch_world(world: World, spec: &RunSpec) -> Seen {
+    watch_in(world, spec, false)
+}
+
+fn watch_in(mut world: World, spec: &RunSpec, readable: bool) -> Seen {
     let log = Arc::new(Mutex::new(Log { readable, ..Log::default() }));
-    let mut world = World::new(spec).expect("a scenario that can be simulated");
     world.set_witness(Box::new(Watch {
         log: Arc::clone(&log),
         names: spec.scenario.paths.iter().map(|path| path.name.clone()).collect(),

@@ -1,0 +1,171 @@
+//! The straight way of a segment into a connection or out of it, for what nearly every segment is: data with its mapping that
+//! is next in order on its subflow, an acknowledgement of data that was sent once while nothing is missing, and new data
+//! while nothing is missing.
+//!
+//! It does what the long way does with such a segment ([`Connection::on_any_segment`], [`Connection::transmit_on`]), in the same order, without the steps
+//! that would have nothing to do. See [`crate::tcp`]'s `straight` for the subflow's part.
+
+use ropewalk_wire::{Dss, DssMapping, Ecn, Flags, Payload, Segment};
+
+use super::connection::{Connection, Join, Mode, Strand};
+use crate::flow::FlowState;
+use crate::scheduler;
+use crate::{Nanos, PathId, SubflowId};
+
+impl<P: Payload> Strand<P> {
+    /// Fully joined, and nothing waits for the peer's answer to a failed checksum.
+    #[inline]
+    fn is_sound(&self) -> bool {
+        matches!(self.join, Join::Initial | Join::Joined) && self.failing.is_none()
+    }
+}
+
+impl<P: Payload> Connection<P> {
+    /// Takes a segment for subflow `index` the straight way; false: it has to go the long one.
+    #[inline]
+    pub(super) fn go_straight(&mut self, now: Nanos, index: usize, segment: &mut Segment<P>) -> bool {
+        let Some(dss) = &segment.dss else { return false };
+        let usual = segment.rare.is_none()
+            && segment.sack.is_empty()
+            && segment.flags.without(Flags::PSH) == Flags::ACK
+            && segment.ecn != Ecn::Ce
+            && segment.gso_size == 0
+            && !dss.data_fin
+            && self.mode == Mode::Multipath
+            && self.confirmed
+            && self.config.tcp.shortcuts;
+        let Some(ack) = dss.data_ack.filter(|_| usual) else { return false };
+        let ack = (ack, dss.ack_is_64);
+        match &dss.mapping {
+            // Of just this data, with nothing else to it.
+            Some(mapping) => {
+                let len = segment.payload.len();
+                let plain = len > 0
+                    && usize::from(mapping.len) == len
+                    && mapping.checksum.is_none()
+                    && !self.checksum
+                    && mapping.dsn_is_64
+                    && self.ack_is_64;
+                let (dsn, ssn) = (mapping.dsn, mapping.ssn);
+                plain && self.take_data(now, index, segment, ack, dsn, ssn)
+            }
+            None => segment.payload.is_empty() && self.take_ack(now, index, segment, ack),
+        }
+    }
+
+    /// Data with its mapping.
+    #[inline]
+    fn take_data(
+        &mut self,
+        now: Nanos,
+        index: usize,
+        segment: &mut Segment<P>,
+        (ack, ack_is_64): (u64, bool),
+        dsn: u64,
+        ssn: u32,
+    ) -> bool {
+        let (Some(Some(strand)), Some(flow)) = (self.strands.get_mut(index), self.flows.get(index)) else {
+            return false;
+        };
+        let Some(remote) = self.remote_key else { return false };
+        let len = segment.payload.len();
+        let usual = strand.is_sound() && ssn == strand.tcp.rcv_nxt() as u32 && strand.mappings.is_empty();
+        let offset = dsn.wrapping_sub(remote.idsn.wrapping_add(1));
+        if !usual || offset > 1 << 62 {
+            return false;
+        }
+        if strand.tcp.take_next(now, &self.config.tcp, flow, segment).is_none() {
+            return false;
+        }
+        let window = strand.tcp.window_in(segment.flags, segment.window);
+        self.dirty = true;
+        let acked = self.acked_offset(ack, ack_is_64);
+        if acked == self.send.una && acked + window <= self.send.window_end {
+            // It acknowledges nothing new, and opens no window.
+            self.send.peer_window = window;
+        } else {
+            self.on_data_ack(now, ack, ack_is_64, window);
+        }
+        let Some(strand) = self.strands[index].as_mut() else { return true };
+        if self.receive.open(&mut strand.opened, len as u64) {
+            strand.tcp.window_opened();
+        }
+        if self.receive.insert(now, offset, std::mem::take(&mut segment.payload)) {
+            self.after_receive(now, index);
+        }
+        if self.send.closed || self.dead {
+            // Else it finds an established subflow, and nothing to be closed.
+            self.settle(now, index);
+        }
+        true
+    }
+
+    /// A bare acknowledgement.
+    #[inline]
+    fn take_ack(
+        &mut self,
+        now: Nanos,
+        index: usize,
+        segment: &Segment<P>,
+        (ack, ack_is_64): (u64, bool),
+    ) -> bool {
+        let Some((mut cx, strand)) = self.split(now, index) else { return false };
+        if segment.flags != Flags::ACK || !strand.is_sound() {
+            return false;
+        }
+        let Some(segments) = strand.tcp.take_progress(&mut cx, segment) else { return false };
+        let window = strand.tcp.window_in(segment.flags, segment.window);
+        self.dirty = true;
+        self.on_data_ack(now, ack, ack_is_64, window);
+        if let Some(strand) = self.strands[index].as_mut() {
+            strand.timeouts = 0;
+        }
+        if self.flows[index].state == FlowState::Stale {
+            self.flows[index].state = FlowState::Usable;
+        }
+        self.tell(now, scheduler::Event::Acked { subflow: SubflowId(index as u8), segments });
+        self.wake();
+        if self.send.writer_waits {
+            self.expand_send_buffer(index);
+        }
+        self.settle(now, index);
+        true
+    }
+
+    /// Sends what was just placed on subflow `index`; `None`: it has to go the long way, [`Connection::transmit_on`].
+    #[inline(always)]
+    pub(super) fn send_placed(
+        &mut self,
+        now: Nanos,
+        index: usize,
+        max_segments: u32,
+        out: &mut Segment<P>,
+    ) -> Option<PathId> {
+        let usual = self.mode == Mode::Multipath
+            && self.confirmed
+            && !self.checksum
+            && max_segments == 1
+            && self.config.tcp.shortcuts;
+        if !usual {
+            return None;
+        }
+        let (mut cx, strand) = self.split(now, index)?;
+        let (tag, position) = strand.tcp.send_next(&mut cx, out)?;
+        let window = strand.tcp.window_out(out.flags, out.window);
+        self.receive.advertised_end = self.receive.advertised_end.max(self.receive.next + window);
+        let len = out.payload.len() as u64;
+        let fin = self.send.closed && tag + len == self.send.written;
+        out.dss = Some(Dss {
+            mapping: Some(DssMapping {
+                dsn: self.local_key.idsn.wrapping_add(1).wrapping_add(tag),
+                ssn: position as u32,
+                len: len as u16 + u16::from(fin),
+                checksum: None,
+                dsn_is_64: true,
+            }),
+            data_fin: fin,
+            ..self.dss_ack()
+        });
+        Some(self.flows[index].path)
+    }
+}

@@ -1,0 +1,206 @@
+//! The straight way through a subflow, for what nearly every segment is: data that is next in order, an ACK of data that was
+//! sent once while nothing is missing, and new data while nothing is lost.
+//!
+//! Each does what the long way does with such a segment ([`Subflow::on_segment`], [`Subflow::poll_transmit`]), in the same
+//! order, and leaves out the steps that have nothing to do; the conditions at its beginning are why they haven't. A segment that doesn't meet them is
+//! left as it is, for the long way. [`TcpConfig::shortcuts`] turns it off, so that a test can hold the two side by side.
+
+use ropewalk_wire::{Flags, Payload, Segment, Seq, Timestamps};
+
+use super::ack::Delivery;
+use super::scoreboard::{APP_LIMITED, Entry};
+use super::timer::Timer;
+use super::{Context, State, Subflow, TcpConfig, WINDOW_SHIFT};
+use crate::Nanos;
+use crate::flow::{Flow, Phase};
+
+impl<P: Payload> Subflow<P> {
+    /// Whether a segment of an established subflow stands where nothing is missing before it, with a timestamp that is as
+    /// new as any (PAWS, RFC 7323 5.3), so that with windows at connection level it is acceptable.
+    #[inline]
+    fn is_in_place(&self, segment: &Segment<P>) -> bool {
+        let newer = |value: u32| value.wrapping_sub(self.ts_recent) as i32 >= 0;
+        self.state == State::Established
+            && self.timestamps
+            && segment.seq == Seq(self.peer_isn.wrapping_add(self.rcv_nxt as u32))
+            && segment.timestamps.is_some_and(|stamp| newer(stamp.value))
+    }
+
+    /// What every acceptable segment does.
+    #[inline]
+    fn note_arrival(&mut self, now: Nanos, segment: &Segment<P>) {
+        self.counters.in_segs += 1;
+        self.quiet = false;
+        self.received_at = now;
+        self.probes_out = 0;
+        //= RFC 7323 4.3 only a segment that covers the last ACK sent updates TS.Recent
+        if let Some(stamp) = segment.timestamps
+            && self.rcv_nxt <= self.last_ack_sent
+        {
+            self.ts_recent = stamp.value;
+            self.ts_recent_at = now;
+        }
+    }
+
+    /// Takes the next data in order of a subflow that has sent nothing which isn't acknowledged; `None`: it isn't that. The
+    /// caller has seen that there are no flags but ACK and PSH, no rare options, no SACK blocks and no congestion mark, and
+    /// that windows are connection-level. Returns where the data stands; it is the caller's to deliver.
+    #[inline]
+    pub(crate) fn take_next(
+        &mut self,
+        now: Nanos,
+        tcp: &TcpConfig,
+        flow: &Flow,
+        segment: &Segment<P>,
+    ) -> Option<u64> {
+        let usual = self.is_in_place(segment)
+            // The acknowledgement says nothing new but perhaps a window.
+            && segment.ack == self.seq(self.snd_una)
+            && self.snd_una == self.snd_nxt
+            // It is neither a gap's end nor before the peer's FIN.
+            && self.reassembly.is_empty()
+            && self.fin_at.is_none()
+            && !self.delack.is_after_pause(now, tcp.delayed_ack, flow.rto);
+        if !usual {
+            return None;
+        }
+        debug_assert!(self.rtx.is_empty() && self.in_order.is_empty());
+        self.note_arrival(now, segment);
+        let position = self.rcv_nxt;
+        self.update_window(segment, position, self.snd_una);
+        self.measure_receive_rtt(now, tcp, segment);
+        let len = segment.payload.len();
+        self.delack.measure(len as u32, segment.flags.contains(Flags::PSH));
+        self.delack.follow(now, tcp.delayed_ack, flow.rto);
+        self.rcv_nxt += len as u64;
+        self.schedule_ack(now, tcp, flow);
+        Some(position)
+    }
+
+    /// Takes an ACK that acknowledges whole segments, each sent once, while nothing is missing; `None`: it isn't that. The
+    /// caller has seen that there are no payload, no flags but ACK, no rare options, no SACK blocks and no congestion mark.
+    /// Returns how many segments it acknowledges.
+    #[inline]
+    pub(crate) fn take_progress(&mut self, cx: &mut Context<'_>, segment: &Segment<P>) -> Option<u32> {
+        let newly = segment.ack.0.wrapping_sub(self.seq(self.snd_una).0);
+        let flow = &cx.flows[cx.index];
+        let usual = self.is_in_place(segment)
+            && newly as i32 > 0
+            && u64::from(newly) <= self.snd_nxt - self.snd_una
+            && self.sack
+            && !self.fin_sent
+            // Nothing for `alert` or `on_probe_ack` to do.
+            && flow.phase == Phase::Open
+            && flow.sacked_out + flow.lost_out + flow.retrans_out == 0
+            && self.tlp.high == 0;
+        if !usual {
+            return None;
+        }
+        let ack = self.snd_una + u64::from(newly);
+        let run = self.rtx.sent_once_before(ack)?;
+        // The first has arrived before what was sent after it: no reordering, and the last says all that RACK and the
+        // delivery rate want to know, as what was sent once was sent in order.
+        if run.first_end <= self.rack.fack {
+            return None;
+        }
+        let now = cx.now;
+        self.note_arrival(now, segment);
+        self.update_window(segment, self.rcv_nxt, ack);
+        let prior_in_flight = flow.in_flight();
+        self.rtx.drop_before(run.entries, ack);
+        let mut delivery = Delivery { segments: run.segments, advanced: true, ..Delivery::default() };
+        let mark = run.last;
+        let last_rtt = now.saturating_sub(mark.sent_at);
+        delivery.last_rtt = Some(last_rtt);
+        self.rack.fack = mark.end;
+        self.rack.advance(mark.sent_at, mark.end, last_rtt);
+        self.snd_una = ack;
+        self.retransmits = 0;
+        self.settle_black_hole();
+        let (tcp, flow) = (cx.tcp, &mut cx.flows[cx.index]);
+        flow.packets_out -= run.segments;
+        flow.bytes_acked += run.bytes;
+        self.rtt.sample(flow, tcp, now, now.saturating_sub(run.first_sent_at), last_rtt);
+        self.backoff = 0;
+        flow.delivered += u64::from(run.segments);
+        delivery.round_start = self.rate.on_delivered(flow, now, &mark.into());
+        flow.last_progress = now;
+        self.recovery.new_data_first = false;
+        self.grow(cx, &delivery, prior_in_flight);
+        self.update_pacing(cx);
+        self.arm_retransmit(cx);
+        self.arm_probe(cx);
+        Some(run.segments)
+    }
+
+    /// Sends the one piece that waits, of a segment's length at most, while the window has room and nothing is lost;
+    /// `None`: it isn't that. What is written lacks MPTCP's options. Returns the connection-level offset of its first byte,
+    /// and where that stands in the subflow.
+    #[inline]
+    pub(crate) fn send_next(&mut self, cx: &mut Context<'_>, out: &mut Segment<P>) -> Option<(u64, u64)> {
+        let flow = &cx.flows[cx.index];
+        let (tag, payload) = self.queue.only()?;
+        let len = payload.len();
+        let usual = self.state == State::Established
+            // No retransmission comes before it, none of PRR's accounts is open, and no pause has ended.
+            && matches!(flow.phase, Phase::Open | Phase::Disorder)
+            && flow.lost_out == 0
+            && flow.packets_out > 0
+            && flow.in_flight() < flow.cwnd
+            && len <= flow.mss as usize
+            && !cx.tcp.nagle
+            && !self.ecn
+            && !self.fin_queued
+            && self.timestamps
+            && self.window_scaling
+            // Nothing to report of what arrived.
+            && self.reassembly.is_empty()
+            && self.reassembly.dsack().is_none();
+        if !usual {
+            return None;
+        }
+        let (tag, payload, now) = (*tag, payload.clone(), cx.now);
+        self.queue.drop_front();
+        let flow = &mut cx.flows[cx.index];
+        flow.queued_bytes -= len as u64;
+        flow.packets_out += 1;
+        let flags = if self.rate.is_app_limited() { APP_LIMITED } else { 0 };
+        let rate = self.rate.on_sent(flow, now, false);
+        let position = self.snd_nxt;
+        self.snd_nxt += len as u64;
+        self.last_sent_at = now;
+        let mapped = payload.clone();
+        let (lead, segments) = (0, 1);
+        self.rtx.push(Entry {
+            position,
+            tag,
+            lead,
+            mapped: 0,
+            payload: mapped,
+            flags,
+            segments,
+            sent_at: now,
+            rate,
+        });
+        self.counters.data_segments += 1;
+        self.delack.on_data_sent(now);
+        self.validate_window(cx);
+        if self.timers.get(Timer::Retransmit).is_none() {
+            self.arm_retransmit(cx);
+        }
+        self.arm_probe(cx);
+        //= RFC 9293 MUST-61 MUST-60 what the application wrote goes out without waiting for more
+        let flags = if cx.shared.more { Flags::ACK } else { Flags::ACK.with(Flags::PSH) };
+        let ack = Seq(self.peer_isn.wrapping_add(self.rcv_nxt as u32));
+        out.renew(self.tuple, self.seq(position), ack, flags);
+        (out.hop_limit, out.dscp) = (cx.tcp.hop_limit, cx.tcp.dscp & 0x3f);
+        out.window = self.advertise(cx, WINDOW_SHIFT) as u16;
+        out.timestamps = Some(Timestamps { value: self.timestamp(cx), echo: self.ts_recent });
+        out.payload = payload;
+        self.counters.out_segs += 1;
+        self.counters.bytes_sent += len as u64;
+        self.note_acknowledged(cx.tcp);
+        self.quiet = !(self.probe_pending || self.persist_pending);
+        Some((tag, position))
+    }
+}

@@ -1,0 +1,84 @@
+//! The network of a run: its links and how they are joined, what is under way on them, and what is due next.
+
+use ropewalk_link::Link;
+use ropewalk_wire::{Extent, Segment};
+
+use crate::agenda::Agenda;
+use crate::meter::Meter;
+use crate::packet::{Owner, Packet, Pool};
+use crate::spec::Scenario;
+use crate::topology::Topology;
+use crate::{Nanos, Side};
+
+/// Packets under way on a link from which on their boxes don't stay in the processor's cache until they arrive.
+const SHORT_FROM: usize = 2048;
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Network {
+    pub(crate) links: Vec<Link<Packet>>,
+    pub(crate) topology: Topology,
+    pub(crate) agenda: Agenda,
+    pub(crate) pool: Pool,
+    pub(crate) meter: Meter,
+    /// The side that the workload's data comes from.
+    pub(crate) data_from: Side,
+}
+
+impl Network {
+    /// A network of which nothing is due, with so many more sources of events than links.
+    pub(crate) fn new(scenario: &Scenario, seed: u64, more: usize) -> Self {
+        let topology = Topology::new(scenario);
+        let links: Vec<_> = Topology::specs(scenario)
+            .enumerate()
+            .map(|(number, link)| Link::new(link.clone(), seed, number as u64))
+            .collect();
+        let mut agenda = Agenda::new(links.len() + more);
+        for (source, link) in links.iter().enumerate() {
+            agenda.set(source, link.poll_timeout());
+        }
+        let meter = Meter::new(scenario.paths.len());
+        let data_from = scenario.direction.sender();
+        Network { links, topology, agenda, pool: Pool::default(), meter, data_from }
+    }
+
+    /// A segment of the workload leaves an end. In its place comes another, to be written over.
+    #[inline(never)]
+    pub(crate) fn carry(
+        &mut self,
+        now: Nanos,
+        side: Side,
+        path: u16,
+        trace: u32,
+        segment: &mut Box<Segment<Extent>>,
+    ) {
+        let link = self.topology.entry[path as usize][side as usize];
+        if side == self.data_from {
+            let meter = &mut self.meter.paths[path as usize];
+            meter.packets_in += 1;
+            let len = segment.payload.0;
+            if len > 0 {
+                meter.segments += 1;
+                meter.bytes += u64::from(len);
+            }
+        }
+        let (pool, owner) = (&mut self.pool, Owner::Workload);
+        let packet = if self.links[link].in_flight() > SHORT_FROM {
+            Packet::short(segment, owner, path, trace, pool)
+        } else {
+            Packet::new(segment, owner, path, trace, pool)
+        };
+        self.enqueue(now, link, packet);
+    }
+
+    /// A packet enters a link.
+    #[inline(always)]
+    pub(crate) fn enqueue(&mut self, now: Nanos, link: usize, packet: Packet) {
+        let line = &mut self.links[link];
+        if packet.owner == Owner::Workload && link & 1 == self.data_from as usize {
+            self.meter.paths[packet.path as usize].waits(line.queue_delay(now));
+        }
+        line.enqueue(now, packet);
+        self.agenda.set(link, line.poll_timeout());
+    }
+}

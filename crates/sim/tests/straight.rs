@@ -1,0 +1,82 @@
+//! The straight ways through the engine and the simulator are as long as the long ones in all that can be seen: every
+//! packet, every counter, every number of the result.
+
+mod common;
+
+use common::watch::watch;
+use common::{MILLISECOND, SECOND, single, spec};
+use ropewalk_link::{Jitter, JitterShape, Loss};
+use ropewalk_sim::{Direction, EndSpec, RunResult, RunSpec, Scenario, Side, Workload, World, networks};
+
+/// The result and both ends' counters of a run that nobody watches, whose segments are carried at once.
+fn unwatched(mut world: World) -> (RunResult, [Vec<(String, u64)>; 2]) {
+    world.run_until(u64::MAX);
+    let counters = [Side::Client, Side::Server]
+        .map(|side| world.counters(side).into_iter().filter(|(_, value)| *value > 0).collect());
+    (world.into_result(), counters)
+}
+
+fn cases() -> Vec<(&'static str, RunSpec)> {
+    let bulk = |mut scenario: Scenario| {
+        scenario.workload = Workload::Bulk { duration: 3 * SECOND };
+        scenario
+    };
+    let clean = || bulk(networks::two_equal(20_000_000, 15 * MILLISECOND));
+    let mut lossy = clean();
+    let mut rough = clean();
+    for path in &mut rough.paths {
+        let jitter = Jitter { spread: 3 * MILLISECOND, shape: JitterShape::Normal, keeps_order: false };
+        path.down.jitter = Some(jitter);
+    }
+    for path in &mut lossy.paths {
+        (path.down.loss, path.up.loss) = (Loss::Bernoulli(0.01), Loss::Bernoulli(0.005));
+    }
+    let mut checked = Scenario { direction: Direction::Upload, ..clean() };
+    let ends = EndSpec { ecn: true, checksum: true, ..EndSpec::default() };
+    (checked.client, checked.server) = (ends.clone(), ends);
+    let mut flows = clean();
+    flows.workload = Workload::Flows { count: 40, bytes: 200_000 };
+    let web = Workload::Web { objects: vec![20_000; 12], connections: 4, request: 300 };
+    vec![
+        ("clean", spec(clean(), "minrtt", "lia")),
+        ("queueing ahead", spec(clean(), "linux", "cubic")),
+        ("one path", single(clean(), 0, "cubic")),
+        ("losses", spec(lossy.clone(), "minrtt", "olia")),
+        ("losses, twice over", spec(lossy, "redundant", "lia")),
+        ("overtaking", spec(rough, "ecf", "balia")),
+        ("checksums and marks, up", spec(checked, "roundrobin", "cubic")),
+        ("many", spec(flows, "minrtt", "lia")),
+        ("web", spec(Scenario { workload: web, ..networks::wifi_lte() }, "blest", "lia")),
+    ]
+}
+
+#[test]
+fn straight_and_long_ways_give_the_same() {
+    for (name, spec) in cases() {
+        let straight = unwatched(World::new(&spec).expect("it can be simulated"));
+        let long = unwatched(World::the_long_way(&spec).expect("it can be simulated"));
+        assert!(straight.0.data_segments > 100, "{name}: something happens");
+        assert_eq!(straight, long, "{name}");
+    }
+}
+
+/// Watched, each segment is fetched on its own; the straight way of many is to hand out all that there is.
+#[test]
+fn who_watches_changes_nothing() {
+    for (name, spec) in cases() {
+        let seen = watch(&spec, false);
+        let (result, counters) = unwatched(World::new(&spec).expect("it can be simulated"));
+        assert_eq!((seen.result, seen.counters), (result, counters), "{name}");
+    }
+}
+
+/// That the digests are the same says more than that the results are.
+#[test]
+fn every_packet_is_the_same_either_way() {
+    for (name, spec) in cases() {
+        let straight = watch(&spec, false);
+        let long =
+            common::watch::watch_world(World::the_long_way(&spec).expect("it can be simulated"), &spec);
+        assert_eq!((straight.segments, straight.digest), (long.segments, long.digest), "{name}");
+    }
+}
