@@ -1,6 +1,8 @@
-//! The fuzz targets' substance, apart from the fuzzer: what is checked ([`checks`]). See
+//! The fuzz targets' substance, apart from the fuzzer: what is checked ([`checks`] for packets, [`engine`], [`protocol`], [`texts`]). See
 //! docs/fuzzing.md.
 #![forbid(unsafe_code)]
 
 pub mod checks;
+pub mod engine;
+pub mod protocol;
 pub mod texts;

@@ -15,7 +15,7 @@ use ropewalk_host::netns::Namespace;
 
 const ROPEWALK: &str = env!("CARGO_BIN_EXE_ropewalk");
 /// For what takes a moment, on the busiest of machines.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Whether namespaces and devices can be made here, having said why not.
 fn permitted() -> bool {

@@ -6,6 +6,7 @@ use std::fs;
 use std::path::Path;
 
 use bytes::{Bytes, BytesMut};
+use ropewalk_host::perf::protocol::{Answer, Hello, Trailer, Way};
 use ropewalk_wire::*;
 
 fn main() -> std::io::Result<()> {
@@ -73,6 +74,45 @@ fn main() -> std::io::Result<()> {
             write("round_trip", &draw)?;
             write("gso", &[&[0, 6], &draw[..]].concat())?;
         }
+    }
+    // What happens to a connection: data carried both ways and closed; then the same with each other operation in between.
+    for operation in 0..16u8 {
+        for end in [0, 16] {
+            let operation = operation | end | (operation % 4) << 6;
+            let noise = [3, 64, 17, 9, 200, 1, 12, 130];
+            let mut script = vec![operation >> 4 & 1];
+            script.extend([6 | 96, 6 | 16 | 32, 0xe0, 0xf0, operation]);
+            script.extend(
+                &noise[..if operation & 15 > 11 { 2 + 2 * (usize::from(operation >> 5) % 4) } else { 0 }],
+            );
+            script.extend([0xe0, 0xf0, 7, 23, 9, 0xe0, 0xf0, 11, 27, 0xe0, 0xf0]);
+            write("engine", &script)?;
+        }
+    }
+
+    // The messages of `ropewalk perf`, whole and cut.
+    let mut messages = Vec::new();
+    for way in [Way::Up, Way::Down, Way::Both, Way::Echo] {
+        let hello = Hello {
+            way,
+            flow: 1,
+            flows: 3,
+            milliseconds: 1000,
+            bytes: 0,
+            session: 77,
+            echo: if way == Way::Echo { 64 } else { 0 },
+            scheduler: "ecf(beta=0.5)".into(),
+            congestion: "lia".into(),
+        };
+        messages.push(hello.encode());
+    }
+    for refusal in [None, Some("busy".to_string())] {
+        messages.push(Answer { engine: refusal.is_none(), refusal }.encode());
+    }
+    messages.push(Trailer { received: 5, multipath: true, ..Trailer::default() }.encode().to_vec());
+    for message in messages {
+        write("perf_protocol", &message)?;
+        write("perf_protocol", &message[..message.len() - 3])?;
     }
     println!("{count} seeds");
     Ok(())
