@@ -31,6 +31,12 @@ fn cases() -> Vec<(&'static str, RunSpec)> {
     for path in &mut lossy.paths {
         (path.down.loss, path.up.loss) = (Loss::Bernoulli(0.01), Loss::Bernoulli(0.005));
     }
+    // Acknowledgements overtake each other too, and what is lost among them is sent again.
+    let mut wild = rough.clone();
+    for path in &mut wild.paths {
+        path.up.jitter = path.down.jitter;
+        (path.down.loss, path.up.loss) = (Loss::Bernoulli(0.02), Loss::Bernoulli(0.01));
+    }
     let mut checked = Scenario { direction: Direction::Upload, ..clean() };
     let ends = EndSpec { ecn: true, checksum: true, ..EndSpec::default() };
     (checked.client, checked.server) = (ends.clone(), ends);
@@ -44,6 +50,8 @@ fn cases() -> Vec<(&'static str, RunSpec)> {
         ("losses", spec(lossy.clone(), "minrtt", "olia")),
         ("losses, twice over", spec(lossy, "redundant", "lia")),
         ("overtaking", spec(rough, "ecf", "balia")),
+        ("overtaking both ways, with losses", spec(wild.clone(), "minrtt", "lia")),
+        ("overtaking on one path, up", single(Scenario { direction: Direction::Upload, ..wild }, 0, "cubic")),
         ("checksums and marks, up", spec(checked, "roundrobin", "cubic")),
         ("many", spec(flows, "minrtt", "lia")),
         ("web", spec(Scenario { workload: web, ..networks::wifi_lte() }, "blest", "lia")),

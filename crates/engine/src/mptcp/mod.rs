@@ -7,6 +7,7 @@ mod connection;
 mod control;
 mod crypto;
 mod deadlines;
+mod disorder;
 mod input;
 mod mapping;
 mod output;

@@ -26,7 +26,6 @@ impl<P: Payload> Connection<P> {
     pub(super) fn go_straight(&mut self, now: Nanos, index: usize, segment: &mut Segment<P>) -> bool {
         let Some(dss) = &segment.dss else { return false };
         let usual = segment.rare.is_none()
-            && segment.sack.is_empty()
             && segment.flags.without(Flags::PSH) == Flags::ACK
             && segment.ecn != Ecn::Ce
             && segment.gso_size == 0
@@ -41,13 +40,14 @@ impl<P: Payload> Connection<P> {
             Some(mapping) => {
                 let len = segment.payload.len();
                 let plain = len > 0
+                    && segment.sack.is_empty()
                     && usize::from(mapping.len) == len
                     && mapping.checksum.is_none()
                     && !self.checksum
                     && mapping.dsn_is_64
                     && self.ack_is_64;
-                let (dsn, ssn) = (mapping.dsn, mapping.ssn);
-                plain && self.take_data(now, index, segment, ack, dsn, ssn)
+                let mapping = *mapping;
+                plain && self.take_data(now, index, segment, ack, &mapping)
             }
             None => segment.payload.is_empty() && self.take_ack(now, index, segment, ack),
         }
@@ -60,32 +60,25 @@ impl<P: Payload> Connection<P> {
         now: Nanos,
         index: usize,
         segment: &mut Segment<P>,
-        (ack, ack_is_64): (u64, bool),
-        dsn: u64,
-        ssn: u32,
+        ack: (u64, bool),
+        mapping: &DssMapping,
     ) -> bool {
         let (Some(Some(strand)), Some(flow)) = (self.strands.get_mut(index), self.flows.get(index)) else {
             return false;
         };
         let Some(remote) = self.remote_key else { return false };
         let len = segment.payload.len();
-        let usual = strand.is_sound() && ssn == strand.tcp.rcv_nxt() as u32 && strand.mappings.is_empty();
-        let offset = dsn.wrapping_sub(remote.idsn.wrapping_add(1));
-        if !usual || offset > 1 << 62 {
+        let offset = mapping.dsn.wrapping_sub(remote.idsn.wrapping_add(1));
+        if !strand.is_sound() || offset > 1 << 62 {
             return false;
         }
-        if strand.tcp.take_next(now, &self.config.tcp, flow, segment).is_none() {
-            return false;
+        let next = mapping.ssn == strand.tcp.rcv_nxt() as u32 && strand.mappings.is_empty();
+        if !next || strand.tcp.take_next(now, &self.config.tcp, flow, segment).is_none() {
+            return self.take_beyond(now, index, segment, ack, mapping, offset);
         }
         let window = strand.tcp.window_in(segment.flags, segment.window);
         self.dirty = true;
-        let acked = self.acked_offset(ack, ack_is_64);
-        if acked == self.send.una && acked + window <= self.send.window_end {
-            // It acknowledges nothing new, and opens no window.
-            self.send.peer_window = window;
-        } else {
-            self.on_data_ack(now, ack, ack_is_64, window);
-        }
+        self.hear_data_ack(now, ack, window);
         let Some(strand) = self.strands[index].as_mut() else { return true };
         if self.receive.open(&mut strand.opened, len as u64) {
             strand.tcp.window_opened();
@@ -100,23 +93,33 @@ impl<P: Payload> Connection<P> {
         true
     }
 
+    /// A DATA_ACK on a segment with data: mostly it acknowledges nothing new, and opens no window.
+    #[inline]
+    pub(super) fn hear_data_ack(&mut self, now: Nanos, (ack, ack_is_64): (u64, bool), window: u64) {
+        let acked = self.acked_offset(ack, ack_is_64);
+        if acked == self.send.una && acked + window <= self.send.window_end {
+            self.send.peer_window = window;
+        } else {
+            self.on_data_ack(now, ack, ack_is_64, window);
+        }
+    }
+
     /// A bare acknowledgement.
     #[inline]
-    fn take_ack(
-        &mut self,
-        now: Nanos,
-        index: usize,
-        segment: &Segment<P>,
-        (ack, ack_is_64): (u64, bool),
-    ) -> bool {
-        let Some((mut cx, strand)) = self.split(now, index) else { return false };
-        if segment.flags != Flags::ACK || !strand.is_sound() {
+    fn take_ack(&mut self, now: Nanos, index: usize, segment: &Segment<P>, ack: (u64, bool)) -> bool {
+        let sound = self.strands.get(index).and_then(Option::as_ref).is_some_and(Strand::is_sound);
+        if segment.flags != Flags::ACK || !sound {
             return false;
         }
-        let Some(segments) = strand.tcp.take_progress(&mut cx, segment) else { return false };
+        if !segment.sack.is_empty() {
+            return self.take_report(now, index, segment, ack);
+        }
+        let Some((mut cx, strand)) = self.split(now, index) else { return false };
+        let progress = strand.tcp.take_progress(&mut cx, segment);
+        let Some(segments) = progress else { return self.take_report(now, index, segment, ack) };
         let window = strand.tcp.window_in(segment.flags, segment.window);
         self.dirty = true;
-        self.on_data_ack(now, ack, ack_is_64, window);
+        self.on_data_ack(now, ack.0, ack.1, window);
         if let Some(strand) = self.strands[index].as_mut() {
             strand.timeouts = 0;
         }

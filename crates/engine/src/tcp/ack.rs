@@ -70,7 +70,7 @@ impl<P: Payload> Subflow<P> {
     }
 
     #[inline(never)]
-    fn take_ack(
+    pub(super) fn take_ack(
         &mut self,
         cx: &mut Context<'_>,
         segment: &Segment<P>,
@@ -223,8 +223,11 @@ impl<P: Payload> Subflow<P> {
             if left >= right || right > self.snd_nxt || right <= self.snd_una {
                 continue;
             }
-            let at = list[..count].partition_point(|known| known.0 < left);
-            list.copy_within(at..count, at + 1);
+            let mut at = count;
+            while at > 0 && list[at - 1].0 >= left {
+                list[at] = list[at - 1];
+                at -= 1;
+            }
             list[at] = (left.max(self.snd_una), right);
             count += 1;
         }
@@ -245,12 +248,16 @@ impl<P: Payload> Subflow<P> {
                 if entry.position >= right {
                     break;
                 }
-                if entry.position < from && !entry.is(SACKED) {
+                if entry.is(SACKED) {
+                    index += 1;
+                    continue;
+                }
+                if entry.position < from {
                     self.rtx.split(index, from, cx.flow());
                     index += 1;
                     continue;
                 }
-                if entry.end() > right && !entry.is(SACKED) {
+                if entry.end() > right {
                     self.rtx.split(index, right, cx.flow());
                     if self.rtx.get(index).is_some_and(|entry| entry.end() > right) {
                         break;
@@ -296,6 +303,7 @@ impl<P: Payload> Subflow<P> {
         Some(Dsack { end: right, segments })
     }
 
+    /// One that wasn't before.
     #[inline(never)]
     fn mark_sacked(
         &mut self,
@@ -305,9 +313,6 @@ impl<P: Payload> Subflow<P> {
         delivery: &mut Delivery,
     ) {
         let entry = self.rtx.get_mut(index);
-        if entry.is(SACKED) {
-            return;
-        }
         let flow = &mut cx.flows[cx.index];
         flow.sacked_out += entry.segments;
         if entry.is(LOST) {

@@ -354,7 +354,7 @@ impl<P: Payload> Subflow<P> {
 
     //= RFC 5681 4.2 out of order, or it fills a gap: acknowledge at once
     #[inline(never)]
-    fn on_disorder(&mut self, position: u64, end: u64, payload: P, outcome: &mut Outcome) {
+    pub(super) fn on_disorder(&mut self, position: u64, end: u64, payload: P, outcome: &mut Outcome) {
         self.ack_now = true;
         if end <= self.rcv_nxt {
             self.reassembly.note_duplicate(position, end);

@@ -7,6 +7,7 @@
 
 mod ack;
 mod delack;
+mod disorder;
 mod handshake;
 mod input;
 mod isn;

@@ -18,24 +18,29 @@ impl<P: Payload> Subflow<P> {
     /// Whether a segment of an established subflow stands where nothing is missing before it, with a timestamp that is as
     /// new as any (PAWS, RFC 7323 5.3), so that with windows at connection level it is acceptable.
     #[inline]
-    fn is_in_place(&self, segment: &Segment<P>) -> bool {
+    pub(super) fn is_in_place(&self, segment: &Segment<P>) -> bool {
+        segment.seq == Seq(self.peer_isn.wrapping_add(self.rcv_nxt as u32)) && self.is_timely(segment)
+    }
+
+    /// Whether it is a segment of an established subflow with a timestamp that is as new as any.
+    #[inline]
+    pub(super) fn is_timely(&self, segment: &Segment<P>) -> bool {
         let newer = |value: u32| value.wrapping_sub(self.ts_recent) as i32 >= 0;
         self.state == State::Established
             && self.timestamps
-            && segment.seq == Seq(self.peer_isn.wrapping_add(self.rcv_nxt as u32))
             && segment.timestamps.is_some_and(|stamp| newer(stamp.value))
     }
 
-    /// What every acceptable segment does.
+    /// What every acceptable segment does, which stands at `position`.
     #[inline]
-    fn note_arrival(&mut self, now: Nanos, segment: &Segment<P>) {
+    pub(super) fn note_arrival(&mut self, now: Nanos, segment: &Segment<P>, position: u64) {
         self.counters.in_segs += 1;
         self.quiet = false;
         self.received_at = now;
         self.probes_out = 0;
         //= RFC 7323 4.3 only a segment that covers the last ACK sent updates TS.Recent
         if let Some(stamp) = segment.timestamps
-            && self.rcv_nxt <= self.last_ack_sent
+            && position <= self.last_ack_sent
         {
             self.ts_recent = stamp.value;
             self.ts_recent_at = now;
@@ -65,7 +70,7 @@ impl<P: Payload> Subflow<P> {
             return None;
         }
         debug_assert!(self.rtx.is_empty() && self.in_order.is_empty());
-        self.note_arrival(now, segment);
+        self.note_arrival(now, segment, self.rcv_nxt);
         let position = self.rcv_nxt;
         self.update_window(segment, position, self.snd_una);
         self.measure_receive_rtt(now, tcp, segment);
@@ -104,7 +109,7 @@ impl<P: Payload> Subflow<P> {
             return None;
         }
         let now = cx.now;
-        self.note_arrival(now, segment);
+        self.note_arrival(now, segment, self.rcv_nxt);
         self.update_window(segment, self.rcv_nxt, ack);
         let prior_in_flight = flow.in_flight();
         self.rtx.drop_before(run.entries, ack);

@@ -1,0 +1,71 @@
+//! The straight way into a connection while packets overtake each other on a subflow: data that is out of order there, or
+//! fills a gap, and an ACK that tells of such data. See [`crate::tcp`]'s `disorder` for the subflow's part.
+
+use ropewalk_wire::{DssMapping, Payload, Segment};
+
+use super::connection::Connection;
+use crate::Nanos;
+use crate::tcp::Outcome;
+
+impl<P: Payload> Connection<P> {
+    /// Data with its mapping, the stream's from `offset` on, that isn't next in order or before which some is missing still; false: it
+    /// has to go the long way.
+    #[inline(never)]
+    pub(super) fn take_beyond(
+        &mut self,
+        now: Nanos,
+        index: usize,
+        segment: &mut Segment<P>,
+        ack: (u64, bool),
+        mapping: &DssMapping,
+        offset: u64,
+    ) -> bool {
+        let (Some(Some(strand)), Some(flow)) = (self.strands.get_mut(index), self.flows.get(index)) else {
+            return false;
+        };
+        let next = strand.tcp.rcv_nxt();
+        let mut outcome = Outcome::default();
+        if !strand.tcp.take_beyond(now, &self.config.tcp, flow, segment, &mut outcome) {
+            return false;
+        }
+        let window = strand.tcp.window_in(segment.flags, segment.window);
+        self.dirty = true;
+        self.hear_data_ack(now, ack, window);
+        self.add_mapping(index, mapping, offset, u32::from(mapping.len), next);
+        if outcome.data {
+            self.take_in_order(now, index);
+        }
+        if self.send.closed || self.dead {
+            self.settle(now, index);
+        }
+        true
+    }
+
+    /// A bare acknowledgement that is no plain progress; false: it has to go the long way.
+    #[inline(never)]
+    pub(super) fn take_report(
+        &mut self,
+        now: Nanos,
+        index: usize,
+        segment: &Segment<P>,
+        (ack, ack_is_64): (u64, bool),
+    ) -> bool {
+        let Some((mut cx, strand)) = self.split(now, index) else { return false };
+        let mut outcome = Outcome::default();
+        if !strand.tcp.take_report(&mut cx, segment, &mut outcome) {
+            return false;
+        }
+        let window = strand.tcp.window_in(segment.flags, segment.window);
+        self.dirty = true;
+        self.on_data_ack(now, ack, ack_is_64, window);
+        self.note_outcome(now, index, &outcome);
+        if outcome.acked_segments > 0 {
+            self.wake();
+            if self.send.writer_waits {
+                self.expand_send_buffer(index);
+            }
+        }
+        self.settle(now, index);
+        true
+    }
+}
