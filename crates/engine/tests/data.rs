@@ -133,6 +133,32 @@ fn acknowledgements_are_as_long_as_the_peers_numbers() {
     }
 }
 
+/// A DATA_ACK of what was written but never sent says nothing, neither about the data nor about the window.
+#[test]
+fn an_acknowledgement_of_what_was_not_sent_is_ignored() {
+    for closed in [false, true] {
+        let mut net = Net::new("roundrobin", "lia", two_paths());
+        net.transfer_some(20_000);
+        let mut seen = 0;
+        net.tamper = Some(Box::new(move |from, segment| {
+            if let Some(ack) = segment.dss.as_mut().and_then(|dss| dss.data_ack.as_mut()).filter(|_| from == 1) {
+                seen += 1;
+                *ack += if seen % 3 == 0 { 400_000 } else { 0 };
+            }
+            true
+        }));
+        // In pieces, so that what is acknowledged goes.
+        let len: usize = (0..140).map(|_| write(&mut net, 5_000)).sum();
+        assert!(len > 500_000, "{len}");
+        if closed {
+            let client = net.client;
+            net.ends[0].shutdown(net.now, client);
+        }
+        net.pass(30_000);
+        assert!(net.received[1] == net.sent[0], "{} of {}", net.received[1].len(), net.sent[0].len());
+    }
+}
+
 //= test RFC 8684 3.3.1-d
 /// A middlebox changes bytes of every tenth segment of one subflow of two: none of them is delivered.
 #[test]

@@ -499,7 +499,8 @@ impl<P: Payload> Connection<P> {
     /// DATA_ACK and the window relative to it, which is that of the same segment: another's may be larger.
     pub(super) fn on_data_ack(&mut self, now: Nanos, ack: u64, is_64: bool, window: u64) {
         let acked = self.acked_offset(ack, is_64);
-        let end = self.send.written + u64::from(self.send.closed);
+        // What was written but never handed to a subflow can't have arrived: such a DATA_ACK is ignored, as by Linux.
+        let end = self.send.next_offset() + u64::from(self.send.closed && self.send.unsent() == 0);
         if acked > end {
             return;
         }
