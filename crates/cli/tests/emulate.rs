@@ -58,8 +58,10 @@ impl Running {
                 "setsid sleep 300 & readlink /proc/self/ns/net > {file}.new; mv {file}.new {file}; sleep 300; true"
             )
         });
-        let mut command = Command::new(ROPEWALK);
-        command.args(["emulate", "--quiet", "--peer", &peer, "--", "sh", "-c", &program]).process_group(0);
+        // `nohup`, or a shell that put the tests into the background, has signals ignored, and children inherit that.
+        let mut command = Command::new("env");
+        command.args(["--default-signal", ROPEWALK, "emulate", "--quiet", "--peer", &peer]).process_group(0);
+        command.args(["--", "sh", "-c", &program]);
         let mut emulator = command.stdin(Stdio::null()).spawn().unwrap();
         wait("both commands start", || {
             assert!(emulator.try_wait().unwrap().is_none(), "the emulator ended");

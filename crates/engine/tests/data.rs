@@ -141,7 +141,9 @@ fn an_acknowledgement_of_what_was_not_sent_is_ignored() {
         net.transfer_some(20_000);
         let mut seen = 0;
         net.tamper = Some(Box::new(move |from, segment| {
-            if let Some(ack) = segment.dss.as_mut().and_then(|dss| dss.data_ack.as_mut()).filter(|_| from == 1) {
+            if let Some(ack) =
+                segment.dss.as_mut().and_then(|dss| dss.data_ack.as_mut()).filter(|_| from == 1)
+            {
                 seen += 1;
                 *ack += if seen % 3 == 0 { 400_000 } else { 0 };
             }
