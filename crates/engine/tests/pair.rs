@@ -85,6 +85,25 @@ fn options_stripped_anywhere_end_in_fallback_or_reset_but_never_in_a_stall_or_a_
     }
 }
 
+/// Plain TCP both ways at once, with losses: SACK blocks go with the data, and the packets stay within the MTU for it.
+#[test]
+fn sack_beside_data_fits_the_path() {
+    let mut net = Net::plain(vec![PathScript { loss: 0.03, ..PathScript::clean(10) }]);
+    net.transfer_some(1000);
+    let (log, server) = (net.log(), net.server.expect("accepted"));
+    let answer = bytes(7, 400_000);
+    net.sent[1].extend_from_slice(&answer);
+    assert_eq!(net.ends[1].write(net.now, server, answer), Ok(400_000));
+    net.transfer(400_000);
+    net.finish();
+    let mut beside = [0; 2];
+    for (from, segment) in log.borrow().iter() {
+        assert!(segment.wire_len() <= 1500, "{} bytes: {:?}", segment.wire_len(), segment.sack);
+        beside[*from] += u32::from(!segment.payload.is_empty() && !segment.sack.is_empty());
+    }
+    assert!(beside.iter().all(|count| *count > 0), "{beside:?}");
+}
+
 #[test]
 fn data_flows_both_ways_and_half_close_holds() {
     let mut net = Net::new("roundrobin", "reno", vec![PathScript::clean(10), PathScript::clean(15)]);

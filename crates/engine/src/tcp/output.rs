@@ -145,8 +145,21 @@ impl<P: Payload> Subflow<P> {
     }
 
     #[inline]
+    fn has_report(&self) -> bool {
+        self.sack && !(self.reassembly.is_empty() && self.reassembly.dsack().is_none())
+    }
+
+    /// Bytes of payload that new data does without, so that a SACK block fits beside it within the path's MTU. A mapping and
+    /// timestamps leave no room among the options: then none.
+    #[inline]
+    fn sack_reserve(&self, cx: &Context<'_>) -> usize {
+        let used = usize::from(cx.shared.data_option_len) + if self.timestamps { 12 } else { 0 };
+        if self.has_report() && used + 12 <= 40 { 12 } else { 0 }
+    }
+
+    #[inline]
     fn add_sack(&mut self, segment: &mut Segment<P>, room: usize) {
-        if self.sack && !(self.reassembly.is_empty() && self.reassembly.dsack().is_none()) {
+        if self.has_report() {
             self.report(segment, room);
         }
     }
@@ -310,12 +323,15 @@ impl<P: Payload> Subflow<P> {
                 segment.flags = segment.flags.with(Flags::CWR);
             }
         }
-        let mss = cx.flows[cx.index].mss as usize;
+        let space = cx.flows[cx.index].mss as usize;
+        // What comes again has the length that it had.
+        let mss = if retransmission { space } else { space - self.sack_reserve(cx) };
         if len > mss {
             segment.gso_size = mss as u16;
         }
         let used = if len > 0 { cx.shared.data_option_len } else { cx.shared.ack_option_len };
-        self.add_sack(segment, 40usize.saturating_sub(usize::from(used)));
+        let spare = space.saturating_sub(len.min(mss)) + if self.timestamps { 12 } else { 0 };
+        self.add_sack(segment, 40usize.saturating_sub(usize::from(used)).min(spare));
         segment.payload = payload;
         self.counters.bytes_sent += len as u64;
         let kind = if len > 0 { Kind::Data } else { Kind::Ack };
@@ -335,8 +351,9 @@ impl<P: Payload> Subflow<P> {
             return None;
         }
         self.restart_after_idle(cx);
+        let reserve = self.sack_reserve(cx);
         let flow = &cx.flows[cx.index];
-        let mss = flow.mss as usize;
+        let mss = flow.mss as usize - reserve;
         let in_flight = flow.in_flight();
         let room = if probe { 1 } else { flow.cwnd.saturating_sub(in_flight) };
         if room == 0 {
