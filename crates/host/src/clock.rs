@@ -20,6 +20,9 @@ pub type Nanos = u64;
 const SPIN: Nanos = 60_000;
 /// The same where every moment counts: an idle virtual processor takes up to a millisecond to be woken.
 const LONG_SPIN: Nanos = 1_000_000;
+/// Over so long it is judged whether the long spin leaves anything to sleep. Linux stops a thread of real-time priority that
+/// doesn't sleep for a twentieth of each second (`sched_rt_runtime_us`), and all of that at once.
+const JUDGED: Nanos = 20_000_000;
 
 /// The monotonic clock, from an origin of its own.
 #[derive(Clone, Copy, Debug)]
@@ -61,6 +64,10 @@ pub struct Waiter {
     clock: Clock,
     spin: Nanos,
     lateness: Histogram<u64>,
+    /// Since when it is judged, how long it has slept since, and what came of the time before.
+    judged_since: Nanos,
+    slept: Nanos,
+    is_tired: bool,
 }
 
 impl Waiter {
@@ -70,12 +77,23 @@ impl Waiter {
         let _ = nix::sys::prctl::set_timerslack(1);
         // Bounds that Histogram::new_with_bounds accepts: 1 ns to 10 s, two digits.
         let lateness = Histogram::new_with_bounds(1, 10_000_000_000, 2).expect("valid bounds");
-        Waiter { clock, spin: SPIN, lateness }
+        Waiter { clock, spin: SPIN, lateness, judged_since: 0, slept: 0, is_tired: false }
     }
 
-    /// From now on it is on time at the cost of a processor that hardly sleeps.
+    /// From now on it is on time at the cost of a processor that hardly sleeps. Where moments follow each other so closely
+    /// that it wouldn't sleep at all, the spin is short for part of the time: then the processor is awake anyway.
     pub fn spin_long(&mut self) {
         self.spin = LONG_SPIN;
+    }
+
+    /// How long before the moment the spin begins, at `now`.
+    fn distance(&mut self, now: Nanos) -> Nanos {
+        let judged = now - self.judged_since;
+        if judged >= JUDGED {
+            self.is_tired = self.slept < judged / 5;
+            (self.judged_since, self.slept) = (now, 0);
+        }
+        if self.is_tired { SPIN } else { self.spin }
     }
 
     /// Returns when a descriptor is readable or at `until`; `None` waits for a descriptor alone.
@@ -92,8 +110,13 @@ impl Waiter {
                 return Ok(());
             }
             // Within the spin's distance only look, don't sleep.
-            let sleep = left.map(|left| TimeSpec::from(Duration::from_nanos(left.saturating_sub(self.spin))));
-            match ppoll(&mut fds, sleep, None) {
+            let distance = self.distance(now);
+            let sleep = left.map(|left| left.saturating_sub(distance));
+            let found = ppoll(&mut fds, sleep.map(|sleep| TimeSpec::from(Duration::from_nanos(sleep))), None);
+            if sleep != Some(0) {
+                self.slept += self.clock.now() - now;
+            }
+            match found {
                 Ok(0) | Err(nix::errno::Errno::EINTR) => {}
                 Ok(_) => return Ok(()),
                 Err(error) => return Err(error.into()),
@@ -121,6 +144,24 @@ mod tests {
             assert!(clock.now() >= until);
         }
         assert_eq!(waiter.lateness().len(), 20);
+    }
+
+    #[test]
+    fn a_long_spin_leaves_the_processor_to_others_at_times() {
+        let used = || {
+            let id = nix::time::ClockId::CLOCK_THREAD_CPUTIME_ID;
+            std::time::Duration::from(nix::time::clock_gettime(id).unwrap()).as_secs_f64()
+        };
+        let clock = Clock::start();
+        let mut waiter = Waiter::new(clock);
+        waiter.spin_long();
+        let before = used();
+        while clock.now() < 400_000_000 {
+            let until = clock.now() + 120_000;
+            waiter.wait(&[], Some(until)).unwrap();
+        }
+        let share = (used() - before) / (clock.now() as f64 / 1e9);
+        assert!(share < 0.93, "{share}");
     }
 
     #[test]
