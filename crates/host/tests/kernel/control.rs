@@ -82,7 +82,8 @@ fn the_engine_throws_a_connection_away() {
             assert!(report.engine[0].multipath && report.engine[0].subflows == 2, "{name}");
             let joined = if engine == Side::Client { "MPJoinAckRx" } else { "MPJoinSynAckRx" };
             assert_eq!(report.counter(joined), 1, "{name}");
-            assert_no_errors_but(&name, &report.counters, &["MPFastcloseRx", "MPRstRx"]);
+            // What the FASTCLOSE finds still open is reset by either, whoever is sooner (RFC 8684 3.5).
+            assert_no_errors_but(&name, &report.counters, &["MPFastcloseRx", "MPRstRx", "MPRstTx"]);
             let error = report.kernel[0].error.clone().unwrap_or_default();
             assert!(error.contains("reset by peer") || error.contains("Broken pipe"), "{name}");
         }
