@@ -1,11 +1,13 @@
-//! How the send buffer grows (net/mptcp/protocol.h, `__mptcp_sync_sndbuf`, and net/ipv4/tcp_input.c,
-//! `tcp_sndbuf_expand` and `tcp_check_space`, as of Linux 6.18).
+//! How the buffers grow: for sending (net/mptcp/protocol.h, `__mptcp_sync_sndbuf`, and net/ipv4/tcp_input.c,
+//! `tcp_sndbuf_expand` and `tcp_check_space`), and for receiving (net/mptcp/protocol.c, `mptcp_rcv_space_adjust`), as of
+//! Linux 6.18.
 
 use ropewalk_wire::Payload;
 
 use super::Event;
 use super::connection::Connection;
-use crate::flow::Flow;
+use crate::Nanos;
+use crate::flow::{Flow, FlowState};
 
 /// What Linux counts for a segment when it sizes a send buffer, bytes: a 1460-byte segment with headers and the
 /// buffer's own structures, rounded up to a power of two, and the descriptor (its initial 87040 are twice 10 of
@@ -58,6 +60,31 @@ impl<P: Payload> Connection<P> {
             flow.send_buffer = wanted;
             self.tune_send_buffer();
             self.wake_writer();
+        }
+    }
+
+    /// The application has read: once a round trip, by the longest that a subflow has measured, the receive buffer may grow, and
+    /// every subflow's with it. Subflows that are still being opened have no say in the round trip, but in what window the
+    /// buffer makes.
+    #[inline(never)]
+    pub(crate) fn tune_receive_buffer(&mut self, now: Nanos) {
+        let open = |flow: &Flow| flow.state != FlowState::Closed;
+        let (mut rtt, mut ratio) = (0, None::<u64>);
+        for (strand, flow) in self.strands.iter().zip(&self.flows).filter(|(_, flow)| open(flow)) {
+            let Some(strand) = strand else { continue };
+            rtt = rtt.max(match strand.tcp.receive_rtt() {
+                0 if !strand.tcp.has_timestamps() => flow.srtt,
+                known => known,
+            });
+            let own = strand.opening.ratio();
+            ratio = Some(ratio.map_or(own, |least| least.min(own)));
+        }
+        let Some(ratio) = ratio else { return };
+        let Some(copied) = self.receive.tune(now, rtt, ratio) else { return };
+        for (strand, _) in self.strands.iter_mut().zip(&self.flows).filter(|(_, flow)| open(flow)) {
+            if let Some(strand) = strand {
+                strand.opening.grow(copied, self.receive.max);
+            }
         }
     }
 

@@ -9,6 +9,7 @@ use ropewalk_wire::{DssMapping, FourTuple, Payload, Segment};
 use super::crypto::Key;
 use super::deadlines::Deadlines;
 use super::mapping::Mappings;
+use super::opening::Opening;
 use super::receive::ReceiveSide;
 use super::send::SendSide;
 use super::stats::{ConnectionStats, Event, FallbackCause};
@@ -120,8 +121,8 @@ pub(crate) struct Strand<P> {
     pub request: Option<JoinRequest>,
     /// Retransmissions of the third ACK of our MP_JOIN.
     pub join_acks: u32,
-    /// How far what arrived on it has opened the window ([`ReceiveSide::open`]).
-    pub opened: u64,
+    /// How far what arrived on it has opened the window.
+    pub opening: Opening,
 }
 
 /// What a lone subflow holds from a failed checksum until the peer agrees to go on as plain TCP (RFC 8684 3.7).
@@ -287,8 +288,15 @@ impl<P: Payload> Connection<P> {
         })
     }
 
-    pub(crate) fn put(&mut self, now: Nanos, index: usize, tcp: Subflow<P>, join: Join) -> &mut Strand<P> {
-        let opened = ReceiveSide::<P>::opened_at_first(self.config.receive_buffer.initial);
+    pub(crate) fn put(
+        &mut self,
+        now: Nanos,
+        index: usize,
+        mut tcp: Subflow<P>,
+        join: Join,
+    ) -> &mut Strand<P> {
+        let buffer = self.config.receive_buffer;
+        tcp.announce_window_of(buffer.max);
         self.strands[index].insert(Strand {
             tcp,
             join,
@@ -312,7 +320,7 @@ impl<P: Payload> Connection<P> {
             leaving: false,
             request: None,
             join_acks: 0,
-            opened,
+            opening: Opening::new(buffer.initial, buffer.max),
         })
     }
 
@@ -386,13 +394,7 @@ impl<P: Payload> Connection<P> {
         match piece {
             Some(piece) => {
                 if self.receive.tuning_due(now) {
-                    let strands = self.strands.iter().zip(&self.flows);
-                    let usable = strands.filter(|(_, flow)| flow.usable());
-                    let rtt = usable.filter_map(|(strand, flow)| match strand.as_ref()?.tcp.receive_rtt() {
-                        0 => Some(flow.srtt),
-                        known => Some(known),
-                    });
-                    self.receive.tune(now, rtt.max().unwrap_or(0));
+                    self.tune_receive_buffer(now);
                 }
                 self.window_update();
                 if self.receive.ready_bytes == 0 && self.receive.ofo_bytes() == 0 {

@@ -566,7 +566,7 @@ impl<P: Payload> Connection<P> {
             let plain = self.mode == Mode::Plain;
             let Some(strand) = self.strands[index].as_mut() else { return };
             let Some((position, mut data)) = strand.tcp.next_in_order() else { break };
-            if self.receive.open(&mut strand.opened, data.len() as u64) {
+            if self.receive.open(&mut strand.opening, data.len() as u64) {
                 self.dirty |= strand.tcp.window_opened();
             }
             if let Some(failing) = strand.failing.as_mut() {

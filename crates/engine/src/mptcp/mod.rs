@@ -10,6 +10,7 @@ mod deadlines;
 mod disorder;
 mod input;
 mod mapping;
+mod opening;
 mod output;
 mod receive;
 mod schedule;

@@ -3,19 +3,11 @@
 
 use ropewalk_wire::Payload;
 
+use super::opening::{FIRST_RATIO, FIRST_SPACE, Opening, memory_for, wanted, window_of};
 use crate::Nanos;
 use crate::pieces::Pieces;
 use crate::short::Short;
 use crate::tcp::next_window;
-
-/// A segment of the usual size.
-const SEGMENT: u64 = 1460;
-
-/// What timestamps take of it.
-const TIMESTAMPS: u64 = 12;
-
-/// Segments of less payload don't open the window.
-const LEAST_TO_OPEN: u64 = 128;
 
 /// The receive side.
 #[derive(Debug)]
@@ -35,7 +27,10 @@ pub(crate) struct ReceiveSide<P> {
     /// Bytes that may be held.
     pub limit: u64,
     pub max: u64,
-    /// How far the window is opened of what the buffer would allow: Linux's rcv_ssthresh, the greatest of all subflows'.
+    /// The memory that this takes, with what is payload of it, of 256, when the subflows were last asked.
+    memory: u64,
+    ratio: u64,
+    /// How far the window is opened of what the buffer would allow, the greatest of all subflows'.
     opened: u64,
     /// Right edge of the window that was last advertised; it never moves left.
     pub advertised_end: u64,
@@ -67,7 +62,9 @@ impl<P: Payload> ReceiveSide<P> {
             ready_bytes: 0,
             limit: initial,
             max,
-            opened: initial,
+            memory: memory_for(initial, FIRST_RATIO),
+            ratio: FIRST_RATIO,
+            opened: Opening::new(initial, max).opened(),
             advertised_end: 0,
             fin_at: None,
             finished: false,
@@ -75,7 +72,7 @@ impl<P: Payload> ReceiveSide<P> {
             tuning: (0, 0),
             tuning_at: 0,
             read: 0,
-            space: 10 * (SEGMENT - TIMESTAMPS),
+            space: FIRST_SPACE,
         }
     }
 
@@ -95,21 +92,14 @@ impl<P: Payload> ReceiveSide<P> {
         next_window(self.advertised_end.saturating_sub(self.next), room, self.limit)
     }
 
-    /// What a new subflow has opened of the window.
-    pub fn opened_at_first(initial: u64) -> u64 {
-        initial.min(65_535)
-    }
-
-    /// Data arrived on a subflow that has `opened` so much: Linux (`tcp_grow_window`) opens by twice what arrives, by two
-    /// segments at least, each subflow for itself; the one that opened most decides, since no window that was advertised
-    /// is taken back (`mptcp_set_rwin`). So a buffer that grows in a step, once a round trip, isn't offered in one. Whether
-    /// the subflow opened more.
+    /// Data arrived on a subflow: Linux opens the window for each subflow by itself, and the one that opened most decides,
+    /// since no window that was advertised is taken back (`mptcp_set_rwin`). So a buffer that grows in a step, once a round
+    /// trip, isn't offered in one. Whether the subflow opened more.
     #[inline]
-    pub fn open(&mut self, opened: &mut u64, len: u64) -> bool {
-        let opens = *opened < self.limit && len >= LEAST_TO_OPEN;
+    pub fn open(&mut self, opening: &mut Opening, len: u64) -> bool {
+        let opens = opening.open(len);
         if opens {
-            *opened = (*opened + 2 * len.max(SEGMENT)).min(self.limit);
-            self.opened = self.opened.max(*opened);
+            self.opened = self.opened.max(opening.opened());
         }
         opens
     }
@@ -253,30 +243,39 @@ impl<P: Payload> ReceiveSide<P> {
         now >= self.tuning_at
     }
 
-    /// Grows the buffer as Linux's dynamic right-sizing does (`mptcp_rcvbuf_grow`, as of 6.18): twice what the application
-    /// read in the last round trip, and twice more in the proportion in which that has grown, for slow start. `rtt` is
-    /// the receiver's own estimate; without one (0) it waits.
-    pub fn tune(&mut self, now: Nanos, rtt: Nanos) {
+    /// Grows the buffer as Linux's dynamic right-sizing does (`mptcp_rcv_space_adjust`, as of 6.18), by what the application read
+    /// in the last round trip ([`wanted`]). `rtt` is the receiver's own estimate; without one (0) it waits. `ratio`, the
+    /// least of the subflows', says what window the buffer's memory makes: it is half a subflow's before that has data, so
+    /// that a second subflow makes the window smaller until it has some. Returns what was read, where the buffer grew: the
+    /// subflows' follow.
+    pub fn tune(&mut self, now: Nanos, rtt: Nanos, ratio: u64) -> Option<u64> {
         if self.tuning_at == 0 {
             // The first interval begins with the first data.
             self.tuning = (now, 0);
         }
         let (since, read) = self.tuning;
         self.tuning_at = (since + rtt).max(1);
+        if self.limit < self.max && self.ratio != ratio {
+            self.ratio = ratio;
+            self.limit = window_of(self.memory, ratio).min(self.max);
+        }
         if rtt == 0 || now < self.tuning_at {
-            return;
+            return None;
         }
         let copied = self.read - read;
         self.tuning = (now, self.read);
         self.tuning_at = now + rtt;
         if copied <= self.space {
-            return;
+            return None;
         }
-        let window = 2 * copied;
-        let growth = u128::from(window) * u128::from(copied - self.space) / u128::from(self.space);
+        let window = wanted(self.space, copied).min(self.max);
         self.space = copied;
-        let wanted = window.saturating_add(2 * u64::try_from(growth).unwrap_or(u64::MAX / 4));
-        self.limit = self.limit.max(wanted.min(self.max));
+        if window <= self.limit {
+            return None;
+        }
+        self.limit = window;
+        self.memory = memory_for(window, self.ratio);
+        Some(copied)
     }
 
     /// Notes a DATA_FIN that stands at `offset`.
@@ -309,6 +308,7 @@ impl<P: Payload> ReceiveSide<P> {
 mod tests {
     use bytes::Bytes;
 
+    use super::super::opening::Opening;
     use super::ReceiveSide;
 
     fn side() -> ReceiveSide<Bytes> {
@@ -377,42 +377,64 @@ mod tests {
             side.read(len);
         };
         bytes(&mut side, 1448);
-        side.tune(100, 0);
-        side.tune(100, 100);
+        side.tune(100, 0, 128);
+        side.tune(100, 100, 128);
         bytes(&mut side, 27_512);
-        side.tune(199, 100);
+        side.tune(199, 100, 128);
         assert_eq!(side.limit, 10_000, "the first round trip begins with the first data");
-        side.tune(200, 100);
+        side.tune(200, 100, 128);
         // Twice what was read, three times over since it has doubled.
         assert_eq!(side.limit, 3 * 2 * 28_960);
         let limit = side.limit;
         assert!(!side.tuning_due(299) && side.tuning_due(300));
         bytes(&mut side, 28_960);
-        side.tune(300, 100);
+        side.tune(300, 100, 128);
         assert_eq!(side.limit, limit, "no more than before");
         bytes(&mut side, 900_000);
-        side.tune(399, 100);
+        side.tune(399, 100, 128);
         assert_eq!(side.limit, limit, "the round trip isn't over");
-        side.tune(400, 100);
+        side.tune(400, 100, 128);
         assert_eq!(side.limit, 1_000_000);
     }
 
     #[test]
     fn a_buffer_that_grows_at_once_is_offered_bit_by_bit_and_the_subflow_that_opened_most_decides() {
         let mut side: ReceiveSide<Bytes> = ReceiveSide::new(65_536, 6_000_000);
-        let mut opened = [ReceiveSide::<Bytes>::opened_at_first(65_536); 2];
+        let mut opening = [Opening::new(65_536, 6_000_000); 2];
         side.limit = 1_000_000;
-        assert_eq!(side.window(), 65_536);
-        side.open(&mut opened[0], 1448);
-        side.open(&mut opened[0], 4000);
-        side.open(&mut opened[0], 127);
-        assert_eq!(side.window(), 65_535 + 2 * 1460 + 2 * 4000);
-        for _ in 0..3 {
-            side.open(&mut opened[1], 1448);
+        opening.iter_mut().for_each(|opening| opening.grow(200_000, 6_000_000));
+        assert_eq!(side.window(), 64_088);
+        side.open(&mut opening[0], 1448);
+        assert_eq!(side.window(), 64_088 + 2 * 1460);
+        for _ in 0..2 {
+            side.open(&mut opening[1], 1448);
         }
-        assert_eq!((side.window(), opened[1]), (65_535 + 2 * 1460 + 2 * 4000, 65_535 + 6 * 1460));
-        side.open(&mut opened[0], 2_000_000);
-        assert_eq!((side.window(), opened[0]), (1_000_000, 1_000_000), "no further than the buffer");
+        assert_eq!(side.window(), 64_088 + 4 * 1460);
+        side.open(&mut opening[0], 2_000_000);
+        assert_eq!(side.window(), 1_000_000, "no further than the buffer");
+    }
+
+    /// A 6.18 kernel, by `ss -tMim`: rb131072 is 65,536 bytes of window while one subflow has had no data, rb235936 117,968,
+    /// rb382600 191,300; and that is 234,641 once both have, without having grown.
+    #[test]
+    fn a_subflow_without_data_makes_the_window_smaller() {
+        let mut side: ReceiveSide<Bytes> = ReceiveSide::new(65_536, 6 << 20);
+        let read = |side: &mut ReceiveSide<Bytes>, now, len: usize, ratio| {
+            side.insert(0, side.next, Bytes::from(vec![0; len]));
+            side.read(len);
+            side.tune(now, 100, ratio)
+        };
+        assert_eq!(read(&mut side, 1, 1420, 157), None);
+        assert_eq!(side.limit, 80_384, "alone, and its data known");
+        assert_eq!(read(&mut side, 2, 0, 128), None);
+        assert_eq!(side.limit, 65_536);
+        assert_eq!(read(&mut side, 101, 18_460 - 1420, 128), None, "57,216 are no more than there is");
+        assert_eq!(read(&mut side, 201, 28_400, 128), Some(28_400));
+        assert_eq!(side.limit, 117_968);
+        assert_eq!(read(&mut side, 301, 44_632, 128), Some(44_632));
+        assert!(side.limit.abs_diff(191_300) <= 2, "{}", side.limit);
+        assert_eq!(read(&mut side, 401, 1420, 157), None);
+        assert!(side.limit.abs_diff(234_641) <= 4, "{}", side.limit);
     }
 
     //= test RFC 8684 3.3.4-1

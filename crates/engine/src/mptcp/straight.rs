@@ -80,7 +80,7 @@ impl<P: Payload> Connection<P> {
         self.dirty = true;
         self.hear_data_ack(now, ack, window);
         let Some(strand) = self.strands[index].as_mut() else { return true };
-        if self.receive.open(&mut strand.opened, len as u64) {
+        if self.receive.open(&mut strand.opening, len as u64) {
             strand.tcp.window_opened();
         }
         if self.receive.insert(now, offset, std::mem::take(&mut segment.payload)) {

@@ -162,10 +162,10 @@ impl<P: Payload> Subflow<P> {
     }
 
     /// Data that came has opened the window: its ACK goes at once, as long as the window grows every segment's
-    /// (`tcp_grow_window`). Whether one goes.
+    /// (`tcp_grow_window`), and none of them counts among the first. Whether one goes.
     #[inline]
     pub(crate) fn window_opened(&mut self) -> bool {
-        self.delack.quick = self.delack.quick.max(1);
+        self.delack.quick |= 1;
         let goes = self.delack.scheduled && !self.delack.pingpong;
         self.ack_now |= goes;
         goes

@@ -4,7 +4,7 @@ use ropewalk_wire::{Ecn, Flags, FourTuple, Payload, RareOptions, Segment, Timest
 
 use super::rate::RateState;
 use super::timer::Timer;
-use super::{Context, Kind, Outcome, State, Subflow, Transmit, WINDOW_SHIFT, clock};
+use super::{Context, Kind, Outcome, State, Subflow, Transmit, clock};
 
 /// The timeout for data when the handshake gave no sample.
 const FALLBACK_RTO: u64 = 3 * crate::SECOND;
@@ -188,7 +188,7 @@ impl<P: Payload> Subflow<P> {
         options.mss = Some(own_mss);
         let agreed = |ours: bool, theirs: bool| ours && (!answer || theirs);
         if agreed(cx.tcp.window_scaling, self.window_scaling) {
-            options.window_scale = Some(WINDOW_SHIFT);
+            options.window_scale = Some(self.own_shift);
         }
         options.sack_permitted = agreed(cx.tcp.sack, self.sack);
         if agreed(cx.tcp.timestamps, self.timestamps) {

@@ -58,8 +58,8 @@ use undo::Undo;
 use usage::Usage;
 pub(crate) use window::next_window;
 
-/// Window shift that we announce: windows up to 64 MiB in steps of 1 KiB.
-pub(crate) const WINDOW_SHIFT: u8 = 10;
+/// Window shift that we announce where nothing else is said: windows up to 64 MiB in steps of 1 KiB.
+const WINDOW_SHIFT: u8 = 10;
 
 /// RFC 9293's connection states, without LISTEN (the endpoint's).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -217,6 +217,8 @@ pub struct Subflow<P> {
     sack: bool,
     timestamps: bool,
     window_scaling: bool,
+    /// The window shift that we announce.
+    own_shift: u8,
     ecn: bool,
     ece_pending: bool,
     cwr_pending: bool,
@@ -345,6 +347,7 @@ impl<P: Payload> Subflow<P> {
             in_order: Short::new(),
             fin_at: None,
             window_scaling: false,
+            own_shift: WINDOW_SHIFT,
             sack: false,
             timestamps: false,
             ts_recent: 0,
@@ -554,7 +557,7 @@ impl<P: Payload> Subflow<P> {
     #[inline]
     pub(crate) fn window_out(&self, flags: ropewalk_wire::Flags, field: u16) -> u64 {
         let scaled = self.window_scaling && !flags.contains(ropewalk_wire::Flags::SYN);
-        u64::from(field) << if scaled { WINDOW_SHIFT } else { 0 }
+        u64::from(field) << if scaled { self.own_shift } else { 0 }
     }
 
     /// Bytes that arrived out of order on this subflow.
@@ -638,6 +641,16 @@ impl<P: Payload> Subflow<P> {
     /// such a sample, and without timestamps.
     pub fn receive_rtt(&self) -> Nanos {
         self.rcv_rtt
+    }
+
+    /// Announces windows that may grow to `max` bytes; before the first segment.
+    pub fn announce_window_of(&mut self, max: u64) {
+        self.own_shift = window::shift_for(max);
+    }
+
+    /// Whether both ends use timestamps.
+    pub fn has_timestamps(&self) -> bool {
+        self.timestamps
     }
 
     /// Arms the retransmission timer for what is in flight, or stops it.

@@ -4,7 +4,7 @@ use ropewalk_wire::{Ecn, Flags, Payload, Segment, Seq, Timestamps};
 
 use super::scoreboard::{APP_LIMITED, EVER_RETRANS, Entry, FIN, LOST, RETRANS};
 use super::timer::Timer;
-use super::{Context, Kind, State, Subflow, TcpConfig, Transmit, WINDOW_SHIFT};
+use super::{Context, Kind, State, Subflow, TcpConfig, Transmit};
 use crate::flow::{Flow, Phase};
 
 /// What a segment carries: where it stands, in the subflow and in the stream.
@@ -110,7 +110,7 @@ impl<P: Payload> Subflow<P> {
         //= RFC 8684 3.3.1-5 nothing ever sets URG
         segment.renew(self.tuple, self.seq(position), ack, flags.with(Flags::ACK));
         (segment.hop_limit, segment.dscp) = (cx.tcp.hop_limit, cx.tcp.dscp & 0x3f);
-        let shift = if self.window_scaling { WINDOW_SHIFT } else { 0 };
+        let shift = if self.window_scaling { self.own_shift } else { 0 };
         let window = self.advertise(cx, shift);
         segment.window = window as u16;
         if self.timestamps {

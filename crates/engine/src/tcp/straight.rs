@@ -10,7 +10,7 @@ use ropewalk_wire::{Flags, Payload, Segment, Seq, Timestamps};
 use super::ack::Delivery;
 use super::scoreboard::{APP_LIMITED, Entry};
 use super::timer::Timer;
-use super::{Context, State, Subflow, TcpConfig, WINDOW_SHIFT};
+use super::{Context, State, Subflow, TcpConfig};
 use crate::Nanos;
 use crate::flow::{Flow, Phase};
 
@@ -199,7 +199,7 @@ impl<P: Payload> Subflow<P> {
         let ack = Seq(self.peer_isn.wrapping_add(self.rcv_nxt as u32));
         out.renew(self.tuple, self.seq(position), ack, flags);
         (out.hop_limit, out.dscp) = (cx.tcp.hop_limit, cx.tcp.dscp & 0x3f);
-        out.window = self.advertise(cx, WINDOW_SHIFT) as u16;
+        out.window = self.advertise(cx, self.own_shift) as u16;
         out.timestamps = Some(Timestamps { value: self.timestamp(cx), echo: self.ts_recent });
         out.payload = payload;
         self.counters.out_segs += 1;

@@ -20,6 +20,13 @@ pub(crate) fn next_window(told: u64, room: u64, limit: u64) -> u64 {
     if room >= told + SEGMENT.min(limit / 2) { room } else { told }
 }
 
+/// The window shift for a buffer that may grow to `max` bytes of window: Linux's for twice as much memory
+/// (`tcp_select_initial_window`). The field reaches twice as far as the window ever will, in steps as small as that allows.
+pub(super) fn shift_for(max: u64) -> u8 {
+    let memory = max.saturating_mul(2).max(1);
+    memory.ilog2().saturating_sub(15).min(14) as u8
+}
+
 /// A window in units of the scale.
 #[inline]
 fn scaled(window: u64, room: u64, shift: u8) -> u64 {
@@ -46,7 +53,18 @@ impl<P: Payload> Subflow<P> {
 
 #[cfg(test)]
 mod tests {
-    use super::{next_window, scaled};
+    use super::{next_window, scaled, shift_for};
+
+    //= test RFC 7323 2.2
+    #[test]
+    fn the_shift_is_the_least_that_reaches_the_largest_window() {
+        assert_eq!(shift_for(6 << 20), 8, "what a kernel announces with twice that in tcp_rmem");
+        assert_eq!([0, 1000, 65_535].map(shift_for), [0, 0, 1]);
+        assert_eq!(shift_for(u64::MAX), 14, "RFC 7323 allows no more");
+        for max in (0..29).map(|bit| 3 << bit) {
+            assert!(65_535 << shift_for(max) >= max, "{max}");
+        }
+    }
 
     //= test RFC 9293 MUST-39
     #[test]

@@ -1,0 +1,212 @@
+//! How far what arrives on a subflow opens the receive window (net/ipv4/tcp_input.c, `tcp_grow_window`,
+//! `tcp_measure_rcv_mss` and `tcp_rcvbuf_grow`, as of Linux 6.18).
+//!
+//! Each subflow has a buffer of its own size and a limit of its own up to which it opens; the connection has another size,
+//! and offers what is less ([`super::receive::ReceiveSide`]). A buffer's size is memory; what window it makes depends on the
+//! share of a packet's memory that is payload, the scaling ratio, half until a subflow has received something.
+
+/// A segment of the usual size.
+const SEGMENT: u64 = 1460;
+
+/// What timestamps take of it.
+const TIMESTAMPS: u64 = 12;
+
+/// Ten segments, what the peer may send in its first round trip: what is taken as read in one before anything was.
+pub(super) const FIRST_SPACE: u64 = 10 * (SEGMENT - TIMESTAMPS);
+
+/// Segments of less payload don't open the window.
+const LEAST_TO_OPEN: u64 = 128;
+
+/// Only longer segments say what is payload of a packet's memory (TCP_MSS_DEFAULT).
+const LEAST_TO_MEASURE: u64 = 536;
+
+/// The whole of a buffer, in units of the scaling ratio.
+const WHOLE: u64 = 256;
+
+/// The ratio before anything was received (TCP_DEFAULT_SCALING_RATIO).
+pub(super) const FIRST_RATIO: u64 = 128;
+
+/// What a window of `window` bytes takes in memory.
+pub(super) fn memory_for(window: u64, ratio: u64) -> u64 {
+    window.saturating_mul(WHOLE) / ratio.max(1)
+}
+
+/// The window that `memory` bytes make.
+pub(super) fn window_of(memory: u64, ratio: u64) -> u64 {
+    memory.saturating_mul(ratio) / WHOLE
+}
+
+/// The window for `copied` bytes read in a round trip where it was `before` in the one before: twice that, and twice more in the
+/// proportion in which it has grown, for slow start.
+pub(super) fn wanted(before: u64, copied: u64) -> u64 {
+    let window = 2 * copied;
+    let growth = u128::from(window) * u128::from(copied.saturating_sub(before)) / u128::from(before.max(1));
+    window.saturating_add(2 * u64::try_from(growth).unwrap_or(u64::MAX / 4))
+}
+
+/// Memory that a packet with `len` bytes of payload takes (`truesize`): with headers and the buffer's own end in a power
+/// of two, or in pages, and the descriptor. 2304 bytes for a segment of the usual size.
+fn packet_memory(len: u64) -> u64 {
+    const HEADERS: u64 = 52 + 64;
+    const END: u64 = 320;
+    const DESCRIPTOR: u64 = 256;
+    const PAGE: u64 = 4096;
+    let whole = len + HEADERS + END;
+    let rounded = if whole <= PAGE { whole.next_power_of_two() } else { whole.next_multiple_of(PAGE) };
+    rounded + DESCRIPTOR
+}
+
+/// One subflow's part in the window.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Opening {
+    /// How far it has opened: rcv_ssthresh.
+    opened: u64,
+    /// How far it may: what its buffer makes beside the packet that just came.
+    cap: u64,
+    /// Payload of the largest segment so far, by which the ratio goes.
+    largest: u64,
+    /// Its buffer's size; 0: as large as the connection's, and fixed.
+    memory: u64,
+    ratio: u64,
+    /// What was read in a round trip when its buffer last grew.
+    space: u64,
+}
+
+impl Opening {
+    /// With a buffer whose first window is `initial` bytes and that may grow up to `max`.
+    pub fn new(initial: u64, max: u64) -> Self {
+        let fixed = initial >= max;
+        // One segment is kept back where that leaves two (`tcp_init_buffer_space`).
+        let reserve = if fixed || initial <= 3 * SEGMENT { 0 } else { SEGMENT - TIMESTAMPS };
+        Opening {
+            opened: (initial - reserve).min(65_535),
+            cap: initial - reserve,
+            largest: LEAST_TO_MEASURE,
+            memory: if fixed { 0 } else { memory_for(initial, FIRST_RATIO) },
+            ratio: FIRST_RATIO,
+            space: FIRST_SPACE,
+        }
+    }
+
+    /// The window that this subflow lets the connection offer.
+    #[inline]
+    pub fn opened(&self) -> u64 {
+        self.opened
+    }
+
+    /// Which share of its packets' memory is payload, of 256.
+    pub fn ratio(&self) -> u64 {
+        self.ratio
+    }
+
+    /// `len` bytes arrived in one segment: it opens by twice that, by two segments at least. Whether it opened at all.
+    #[inline]
+    pub fn open(&mut self, len: u64) -> bool {
+        if len > self.largest {
+            self.measure(len);
+        }
+        let opens = self.opened < self.cap && len >= LEAST_TO_OPEN;
+        if opens {
+            self.opened = (self.opened + 2 * len.max(SEGMENT)).min(self.cap);
+        }
+        opens
+    }
+
+    /// The connection's buffer grew since `copied` bytes were read in a round trip, and the subflow's follows, by its own measure
+    /// of what there was before.
+    pub fn grow(&mut self, copied: u64, max: u64) {
+        if self.memory > 0 {
+            let window = wanted(self.space, copied).min(max);
+            self.space = copied;
+            self.memory = self.memory.max(memory_for(window, self.ratio));
+            self.limit();
+        }
+    }
+
+    #[cold]
+    fn measure(&mut self, len: u64) {
+        self.largest = len;
+        if self.memory > 0 {
+            self.ratio = (len * WHOLE / packet_memory(len)).max(1);
+            self.limit();
+        }
+    }
+
+    fn limit(&mut self) {
+        let beside = self.memory.saturating_sub(packet_memory(self.largest));
+        self.cap = self.cap.max(window_of(beside, self.ratio));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `ss -tMim` of a 6.18 kernel that reads a mebibyte over two subflows: rb131072 at first, rcv_ssthresh 64088, then 78971.
+    #[test]
+    fn the_first_full_segment_shows_how_much_of_the_buffer_is_payload() {
+        let mut opening = Opening::new(65_536, 6 << 20);
+        assert_eq!((opening.opened(), opening.ratio(), opening.memory), (64_088, 128, 131_072));
+        let mut segments = 0;
+        while opening.open(1420) {
+            segments += 1;
+        }
+        assert_eq!((opening.opened(), opening.ratio(), segments), (78_971, 157, 6));
+    }
+
+    /// The same connection: 28,400 bytes in a round trip, then 44,632. rb270684 and rb311928 on the subflow that data came
+    /// on, rb332012 and rb382600 on the one that had none.
+    #[test]
+    fn its_buffer_follows_by_its_own_measure() {
+        let [mut busy, mut idle] = [Opening::new(65_536, 6 << 20); 2];
+        busy.open(1420);
+        for (copied, expected) in [(28_400, [270_684, 332_012]), (44_632, [311_928, 382_600])] {
+            busy.grow(copied, 6 << 20);
+            idle.grow(copied, 6 << 20);
+            for (memory, expected) in [busy.memory, idle.memory].into_iter().zip(expected) {
+                assert!(memory.abs_diff(expected) <= 4, "{memory}, not {expected}");
+            }
+        }
+        while busy.open(1420) {}
+        assert!(busy.opened().abs_diff(189_886) <= 4, "{}", busy.opened());
+    }
+
+    #[test]
+    fn it_opens_by_twice_what_arrives_and_small_segments_do_nothing() {
+        let mut opening = Opening::new(65_536, 6 << 20);
+        opening.grow(300_000, 6 << 20);
+        assert!(!opening.open(127));
+        assert!(opening.open(1448));
+        assert_eq!(opening.opened(), 64_088 + 2 * 1460);
+        assert!(opening.open(4000));
+        assert_eq!(opening.opened(), 64_088 + 2 * 1460 + 2 * 4000);
+    }
+
+    #[test]
+    fn a_fixed_buffer_is_a_window_as_it_is() {
+        let mut opening = Opening::new(200_000, 200_000);
+        assert_eq!(opening.opened(), 65_535);
+        while opening.open(1448) {}
+        opening.grow(1_000_000, 200_000);
+        assert!(!opening.open(1448));
+        assert_eq!(opening.opened(), 200_000);
+        assert_eq!(Opening::new(1000, 1000).opened(), 1000);
+        assert_eq!(Opening::new(1000, 5000).opened(), 1000, "nothing to keep back of so little");
+    }
+
+    #[test]
+    fn packets_take_powers_of_two_and_pages() {
+        assert_eq!([1420, 1448, 500, 8948].map(packet_memory), [2304, 2304, 1280, 12_544]);
+    }
+
+    #[test]
+    fn twice_what_was_read_and_twice_more_as_it_grows() {
+        assert_eq!(wanted(14_480, 28_960), 3 * 2 * 28_960);
+        assert_eq!(
+            wanted(26_064, 39_096),
+            156_384,
+            "the kernel's own, as its tracepoint tcp_rcvbuf_grow tells"
+        );
+        assert_eq!(wanted(10_000, 5000), 10_000);
+    }
+}
