@@ -5,9 +5,11 @@
 //! on, a thread that hands on each at its moment never sleeps. It then takes a core from the two ends, and if it has
 //! real-time priority, the kernel stops it for up to 50 ms in a second for the sake of the others. The link itself knows
 //! nothing of it: every packet has its own place in the queue, its own moment of arrival and its own draws. An engine's end
-//! answers each before it hears of the next.
+//! answers each before it hears of the next. So does a kernel's: it is given each by itself, unless the link is so fast
+//! that this alone would fill a core. A kernel that is given several in one acknowledges them at once, and has fewer
+//! measurements of the path by that.
 
-use ropewalk_link::{Link, LinkSpec, LinkStats};
+use ropewalk_link::{Link, LinkSpec, LinkStats, Rate};
 
 use crate::clock::Nanos;
 use crate::frame::Piece;
@@ -15,6 +17,8 @@ use crate::world::PathLinks;
 
 /// Longest time that a packet waits for others: well below the 0.3 ms of lateness that make a run void.
 const TOGETHER: Nanos = 100_000;
+/// On faster links (bit/s) packets that come together are put together for a kernel.
+const ONE_BY_ONE: u64 = 1_000_000_000;
 /// It is at most this part of the link's delay, too, so that no round trip grows by more than 2 %.
 const OF_DELAY: Nanos = 50;
 
@@ -34,6 +38,8 @@ struct Way {
     together: Nanos,
     /// When one was handed on last.
     latest: Nanos,
+    /// Whether packets are put together for a kernel.
+    joins: bool,
 }
 
 impl Strand {
@@ -44,6 +50,7 @@ impl Strand {
             // A shared link takes packets from several paths, each at its moment.
             together: if spec.bottleneck.is_some() { 0 } else { TOGETHER.min(link.delay / OF_DELAY) },
             latest: 0,
+            joins: matches!(link.rate, Rate::Constant(rate) if rate > ONE_BY_ONE),
         };
         Strand {
             ways: Some([way(&spec.up, stream), way(&spec.down, stream + 1)]),
@@ -59,6 +66,11 @@ impl Strand {
     /// The link from the client (side 0) or from the server.
     pub(crate) fn link(&mut self, side: usize) -> Option<&mut Link<Piece>> {
         self.ways.as_mut().map(|ways| &mut ways[side].link)
+    }
+
+    /// Whether packets from `side` that come together go on together.
+    pub(crate) fn joins(&self, side: usize) -> bool {
+        self.ways.as_ref().is_none_or(|ways| ways[side].joins)
     }
 
     /// What both count.

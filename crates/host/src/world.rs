@@ -379,13 +379,16 @@ impl World {
         Ok(busy)
     }
 
-    /// A packet has come through the links from `side`. An engine hears of each by itself and may answer before the
-    /// next, as a kernel does and as in the simulator: what has come by the moment would else be acknowledged at
-    /// once, and ACKs are the sender's clock.
+    /// A packet has come through the links from `side`. Each end hears of it by itself, and an engine may answer before the
+    /// next, as in the simulator: what has come by the moment would else be acknowledged at once, and ACKs are the
+    /// sender's clock.
     fn hand_on(&mut self, side: usize, held: &mut Option<Piece>, piece: Piece) -> io::Result<()> {
         let to = 1 - side;
-        if matches!(self.ends[to], End::Kernel(_)) {
+        if matches!(self.ends[to], End::Kernel(_)) && self.strands[usize::from(piece.path)].joins(side) {
             return self.gather(side, held, piece);
+        }
+        if let Some(before) = held.take() {
+            self.arrive(to, before)?;
         }
         self.arrive(to, piece)?;
         self.speak(to).map(drop)
