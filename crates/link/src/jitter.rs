@@ -19,17 +19,23 @@ const PARETO_MEAN: f64 = 1.5 - 1.0 / (2.0 * PARETO_CAP * PARETO_CAP);
 /// sqrt(E\[min(X, c)^2\] - mean^2), where the first is 3 - 2/c: (c - mean) / 4 by the choice of c.
 const PARETO_DEVIATION: f64 = (PARETO_CAP - PARETO_MEAN) / 4.0;
 
+/// Normal draws made at a time: one doesn't wait for the other, as they would one by one between all else.
+const BATCH: usize = 16;
+
 /// Jitter at work.
 #[derive(Clone, Debug)]
 pub(crate) struct JitterProcess {
     stream: Stream,
     shape: JitterShape,
     spread: Nanos,
+    /// The next of a normal shape: the last is the first to be used.
+    drawn: [i64; BATCH],
+    left: usize,
 }
 
 impl JitterProcess {
     pub(crate) fn new(jitter: Jitter, stream: Stream) -> Self {
-        JitterProcess { stream, shape: jitter.shape, spread: jitter.spread }
+        JitterProcess { stream, shape: jitter.shape, spread: jitter.spread, drawn: [0; BATCH], left: 0 }
     }
 
     /// The next packet's delay about `delay`, at least 0.
@@ -41,13 +47,36 @@ impl JitterProcess {
                 let draw = (u128::from(self.stream.bits()) * values) >> 64;
                 return delay.saturating_add(draw as u64).saturating_sub(self.spread);
             }
-            JitterShape::Normal => normal_quantile(self.stream.unit()),
+            JitterShape::Normal => {
+                if self.left == 0 {
+                    self.draw_normal();
+                }
+                self.left -= 1;
+                return delay.saturating_add_signed(self.drawn[self.left]);
+            }
             JitterShape::Pareto => {
                 let x = (1.0 / libm::cbrt(self.stream.unit())).min(PARETO_CAP);
                 (x - PARETO_MEAN) * (1.0 / PARETO_DEVIATION)
             }
         };
         delay.saturating_add_signed((offset * self.spread as f64) as i64)
+    }
+
+    #[inline(never)]
+    fn draw_normal(&mut self) {
+        let mut units = [0.0; BATCH];
+        for unit in units.iter_mut().rev() {
+            *unit = self.stream.unit();
+        }
+        let mut quantiles = units.map(|p| central_quantile(p - 0.5));
+        for (quantile, p) in quantiles.iter_mut().zip(units) {
+            if !is_central(p - 0.5) {
+                *quantile = outer_quantile(p);
+            }
+        }
+        let spread = self.spread as f64;
+        self.drawn = quantiles.map(|offset| (offset * spread) as i64);
+        self.left = BATCH;
     }
 }
 
@@ -68,11 +97,24 @@ impl Jitter {
 
 /// The standard normal's quantile of `p`, in the open interval (0, 1); relative error about 1e-16.
 pub(crate) fn normal_quantile(p: f64) -> f64 {
+    if is_central(p - 0.5) { central_quantile(p - 0.5) } else { outer_quantile(p) }
+}
+
+/// Whether a probability that differs so much from a half has its quantile by [`central_quantile`], else by
+/// [`outer_quantile`].
+#[inline]
+fn is_central(q: f64) -> bool {
+    q.abs() <= 0.425
+}
+
+#[inline(always)]
+fn central_quantile(q: f64) -> f64 {
+    let r = 0.180625 - q * q;
+    q * ratio(&CENTRE, r)
+}
+
+fn outer_quantile(p: f64) -> f64 {
     let q = p - 0.5;
-    if q.abs() <= 0.425 {
-        let r = 0.180625 - q * q;
-        return q * ratio(&CENTRE, r);
-    }
     let tail = if q < 0.0 { p } else { 1.0 - p };
     let r = libm::sqrt(-libm::log(tail));
     let value = if r <= 5.0 { ratio(&MIDDLE, r - 1.6) } else { ratio(&FAR, r - 5.0) };
