@@ -22,6 +22,8 @@ pub(crate) struct Ahead<T> {
     fates: Fates,
     /// The delay of every packet, if it is known beforehand.
     certain: Option<Nanos>,
+    /// When the copy of the packet that is just being handed in arrives.
+    copy: Option<Nanos>,
 }
 
 /// A packet in the queue: when it leaves it, and its size.
@@ -43,11 +45,12 @@ impl<T: Packet> Ahead<T> {
             waiting: VecDeque::new(),
             waiting_bytes: 0,
             certain: fates.certain(),
+            copy: None,
             fates,
         }
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn enqueue(&mut self, now: Nanos, mut packet: T) {
         let len = packet.wire_len();
         self.stats.packets_in += 1;
@@ -75,30 +78,44 @@ impl<T: Packet> Ahead<T> {
         }
         let departure = self.serializer.send(len);
         self.stats.busy = self.stats.busy.saturating_add(departure - start);
-        if let Some(delay) = self.certain {
-            self.transit.push(departure.saturating_add(delay), len, packet);
+        let arrival = match self.certain {
+            Some(delay) => departure.saturating_add(delay),
+            None => match self.draw(departure) {
+                Some(arrival) => arrival,
+                None => return,
+            },
+        };
+        if let Some(copy) = self.copy.take() {
+            self.push_with_copy(arrival, copy, len, packet);
         } else {
-            self.draw(departure, len, packet);
+            self.transit.push(arrival, len, packet);
         }
     }
 
+    /// When the packet that leaves then arrives, if it does. If a copy of it does, that is put down.
     #[inline(never)]
-    fn draw(&mut self, departure: Nanos, len: u32, packet: T) {
+    fn draw(&mut self, departure: Nanos) -> Option<Nanos> {
         match self.fates.draw() {
-            Fate::Lost => self.stats.dropped_loss += 1,
-            Fate::Arrives { after, copy_after: None } => {
-                let arrival = self.fates.arrival(departure, after);
-                self.transit.push(arrival, len, packet);
+            Fate::Lost => {
+                self.stats.dropped_loss += 1;
+                None
             }
-            Fate::Arrives { after, copy_after: Some(copy_after) } => {
-                let copy = packet.duplicate();
+            Fate::Arrives { after, copy_after } => {
                 let arrival = self.fates.arrival(departure, after);
-                self.transit.push(arrival, len, packet);
-                let arrival = self.fates.arrival(departure, copy_after);
-                self.transit.push(arrival, len, copy);
-                self.stats.duplicated += 1;
+                if let Some(copy_after) = copy_after {
+                    self.copy = Some(self.fates.arrival(departure, copy_after));
+                }
+                Some(arrival)
             }
         }
+    }
+
+    #[cold]
+    fn push_with_copy(&mut self, arrival: Nanos, copy_arrival: Nanos, len: u32, packet: T) {
+        let copy = packet.duplicate();
+        self.transit.push(arrival, len, packet);
+        self.transit.push(copy_arrival, len, copy);
+        self.stats.duplicated += 1;
     }
 
     /// Packets that have started to be sent by `now` are no longer in the queue.

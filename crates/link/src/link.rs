@@ -64,7 +64,8 @@ impl<T: Packet> Link<T> {
     }
 
     /// Hands a packet in. It may be dropped at once: the queue is full, or the link is down.
-    #[inline]
+    // A packet is made where it is handed in, and is to be written but once, into the queue.
+    #[inline(always)]
     pub fn enqueue(&mut self, now: Nanos, packet: T) {
         match &mut self.machine {
             Machine::Ahead(link) => link.enqueue(now, packet),

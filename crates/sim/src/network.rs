@@ -62,18 +62,23 @@ impl Network {
                 meter.bytes += u64::from(len);
             }
         }
-        let (pool, owner) = (&mut self.pool, Owner::Workload);
-        let packet = if self.links[link].in_flight() > SHORT_FROM {
-            Packet::short(segment, owner, path, trace, pool)
-        } else {
-            Packet::new(segment, owner, path, trace, pool)
-        };
-        self.enqueue(now, link, packet);
+        if self.links[link].in_flight() > SHORT_FROM {
+            let packet = Packet::short(segment, Owner::Workload, path, trace, &mut self.pool);
+            return self.enqueue(now, link, packet);
+        }
+        // Not put together elsewhere first: it is written where it will lie.
+        let packet = Packet::new(segment, Owner::Workload, path, trace, &mut self.pool);
+        self.enqueue_here(now, link, packet);
     }
 
     /// A packet enters a link.
-    #[inline(always)]
+    #[inline(never)]
     pub(crate) fn enqueue(&mut self, now: Nanos, link: usize, packet: Packet) {
+        self.enqueue_here(now, link, packet);
+    }
+
+    #[inline(always)]
+    fn enqueue_here(&mut self, now: Nanos, link: usize, packet: Packet) {
         let line = &mut self.links[link];
         if packet.owner == Owner::Workload && link & 1 == self.data_from as usize {
             self.meter.paths[packet.path as usize].waits(line.queue_delay(now));

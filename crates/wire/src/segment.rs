@@ -223,8 +223,8 @@ impl<P: Payload> Segment<P> {
 
     /// Becomes what [`new`](Self::new) gives, where it lies: a segment is a large thing to move.
     #[inline]
-    pub fn renew(&mut self, tuple: FourTuple, seq: Seq, ack: Seq, flags: Flags) {
-        self.tuple = tuple;
+    pub fn renew(&mut self, tuple: &FourTuple, seq: Seq, ack: Seq, flags: Flags) {
+        self.tuple = *tuple;
         self.seq = seq;
         self.ack = ack;
         self.window = 0;

@@ -178,7 +178,7 @@ impl<P: Payload> Subflow<P> {
             flags = flags.with(Flags::ECE).with(Flags::CWR);
         }
         let ack = if answer { self.peer_isn.wrapping_add(1) } else { 0 };
-        segment.renew(self.tuple, self.seq(0), ropewalk_wire::Seq(ack), flags);
+        segment.renew(&self.tuple, self.seq(0), ropewalk_wire::Seq(ack), flags);
         (segment.hop_limit, segment.dscp) = (cx.tcp.hop_limit, cx.tcp.dscp & 0x3f);
         segment.ecn = Ecn::NotEct;
         segment.window = cx.shared.receive_window.min(65_535) as u16;

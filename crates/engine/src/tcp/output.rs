@@ -108,7 +108,7 @@ impl<P: Payload> Subflow<P> {
     ) {
         let ack = Seq(self.peer_isn.wrapping_add(self.rcv_nxt as u32));
         //= RFC 8684 3.3.1-5 nothing ever sets URG
-        segment.renew(self.tuple, self.seq(position), ack, flags.with(Flags::ACK));
+        segment.renew(&self.tuple, self.seq(position), ack, flags.with(Flags::ACK));
         (segment.hop_limit, segment.dscp) = (cx.tcp.hop_limit, cx.tcp.dscp & 0x3f);
         let shift = if self.window_scaling { self.own_shift } else { 0 };
         let window = self.advertise(cx, shift);
@@ -201,7 +201,7 @@ impl<P: Payload> Subflow<P> {
     fn transmit_refusal(&mut self, cx: &Context<'_>, segment: &mut Segment<P>) -> Option<Transmit> {
         let seq = self.refusal.take()?;
         self.counters.out_rsts += 1;
-        segment.renew(self.tuple, seq, Seq(0), Flags::RST);
+        segment.renew(&self.tuple, seq, Seq(0), Flags::RST);
         (segment.hop_limit, segment.dscp) = (cx.tcp.hop_limit, cx.tcp.dscp & 0x3f);
         Some(Transmit { kind: Kind::Rst, tag: 0, ssn: 0, retransmission: false, part: None })
     }

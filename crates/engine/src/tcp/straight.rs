@@ -197,7 +197,7 @@ impl<P: Payload> Subflow<P> {
         //= RFC 9293 MUST-61 MUST-60 what the application wrote goes out without waiting for more
         let flags = if cx.shared.more { Flags::ACK } else { Flags::ACK.with(Flags::PSH) };
         let ack = Seq(self.peer_isn.wrapping_add(self.rcv_nxt as u32));
-        out.renew(self.tuple, self.seq(position), ack, flags);
+        out.renew(&self.tuple, self.seq(position), ack, flags);
         (out.hop_limit, out.dscp) = (cx.tcp.hop_limit, cx.tcp.dscp & 0x3f);
         out.window = self.advertise(cx, self.own_shift) as u16;
         out.timestamps = Some(Timestamps { value: self.timestamp(cx), echo: self.ts_recent });
