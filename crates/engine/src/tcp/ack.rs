@@ -163,11 +163,13 @@ impl<P: Payload> Subflow<P> {
         delivery: &mut Delivery,
         outcome: &mut Outcome,
     ) {
-        let mut popped = 0;
-        while let Some(entry) = self.rtx.pop_before(ack, cx.flow()) {
+        let (mut entries, mut popped) = (0, 0);
+        while let Some(entry) = self.rtx.covered(entries, ack, &mut cx.flows[cx.index]) {
+            entries += 1;
+            popped += entry.segments;
+            outcome.acked_bytes += entry.payload.len() as u64;
             let flow = &mut cx.flows[cx.index];
             flow.packets_out -= entry.segments;
-            popped += entry.segments;
             if entry.is(LOST) {
                 flow.lost_out -= entry.segments;
             }
@@ -177,7 +179,6 @@ impl<P: Payload> Subflow<P> {
             if entry.is(EVER_RETRANS) {
                 delivery.over_retransmission = true;
             }
-            outcome.acked_bytes += entry.payload.len() as u64;
             if entry.is(SACKED) {
                 flow.sacked_out -= entry.segments;
             } else {
@@ -190,6 +191,7 @@ impl<P: Payload> Subflow<P> {
                 }
             }
         }
+        self.rtx.drop_before(entries, ack);
         if !self.sack {
             // Duplicate ACKs have told of some of it already.
             let flow = cx.flow();
@@ -207,7 +209,11 @@ impl<P: Payload> Subflow<P> {
     #[inline(never)]
     fn selective(&mut self, cx: &mut Context<'_>, segment: &Segment<P>, ack: u64, delivery: &mut Delivery) {
         let blocks = &segment.sack;
-        delivery.dsack = self.dsack(cx, blocks, ack);
+        // One block beyond the ACK is no DSACK.
+        if blocks.len() > 1 || blocks.as_slice().first().is_some_and(|first| self.unfold_sack(first.0) < ack)
+        {
+            delivery.dsack = self.dsack(cx, blocks, ack);
+        }
         if let Some(dsack) = delivery.dsack {
             self.undo.on_dsack(dsack.end, dsack.segments);
             let of_probe = self.tlp.retransmitted && dsack.end == self.tlp.high;
@@ -263,7 +269,9 @@ impl<P: Payload> Subflow<P> {
                         break;
                     }
                 }
-                self.mark_sacked(cx, segment, index, delivery);
+                if self.mark_sacked(cx, segment, index, delivery) >= right {
+                    break;
+                }
                 index += 1;
             }
         }
@@ -303,7 +311,7 @@ impl<P: Payload> Subflow<P> {
         Some(Dsack { end: right, segments })
     }
 
-    /// One that wasn't before.
+    /// One that wasn't before; where it ends.
     #[inline(never)]
     fn mark_sacked(
         &mut self,
@@ -311,7 +319,7 @@ impl<P: Payload> Subflow<P> {
         segment: &Segment<P>,
         index: usize,
         delivery: &mut Delivery,
-    ) {
+    ) -> u64 {
         let entry = self.rtx.get_mut(index);
         let flow = &mut cx.flows[cx.index];
         flow.sacked_out += entry.segments;
@@ -332,11 +340,13 @@ impl<P: Payload> Subflow<P> {
                 delivery.last_rtt = Some(rtt);
             }
         }
+        mark.end
     }
 
     /// Something was delivered, `in_order` or not: reordering, RACK and the delivery rate learn of it. Returns its round-trip time if
     /// there is no doubt which transmission arrived.
-    #[inline]
+    // What is handed over is read in other pieces than it was written in: as a call it would wait for that.
+    #[inline(always)]
     fn note_delivered(
         &mut self,
         cx: &Context<'_>,

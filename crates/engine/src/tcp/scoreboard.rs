@@ -149,20 +149,14 @@ impl<P: Payload> Scoreboard<P> {
         self.log.push_back((entry.position, entry.sent_at));
     }
 
-    /// Removes and returns the front entry if it lies wholly before `una`; cuts it there otherwise, and returns
-    /// the part before.
+    /// The entry with this number, if it lies before `una`; wholly, for it is cut there otherwise.
     #[inline]
-    pub fn pop_before(&mut self, una: u64, flow: &mut Flow) -> Option<Entry<P>> {
-        let front = self.entries.front()?;
-        if front.position >= una {
-            return None;
+    pub fn covered(&mut self, index: usize, una: u64, flow: &mut Flow) -> Option<&Entry<P>> {
+        let entry = self.entries.get(index).filter(|entry| entry.position < una)?;
+        if entry.end() > una {
+            self.split(index, una, flow);
         }
-        if front.end() > una {
-            self.split(0, una, flow);
-        }
-        let entry = self.entries.pop_front();
-        self.trim_log(una);
-        entry
+        self.entries.get(index)
     }
 
     /// What `una` covers, if that is whole entries of data that were sent once and of which nothing is known.
