@@ -10,14 +10,22 @@ use ropewalk_wire::Payload;
 /// that each costs more to keep than it brings. What comes beyond is taken as lost on the way.
 const MOST: usize = 1 << 18;
 
-/// Disjoint pieces by their offsets.
+/// Disjoint pieces by their offsets. With each comes a note, of those that were kept as they came.
 #[derive(Debug)]
-pub(crate) struct Pieces<P> {
-    list: VecDeque<(u64, P)>,
+pub(crate) struct Pieces<P, N = ()> {
+    list: VecDeque<(u64, P, N)>,
     bytes: u64,
 }
 
-impl<P: Payload> Pieces<P> {
+/// Where a piece belongs of which nothing is there yet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Gap {
+    index: usize,
+    /// Whether the piece before ends where it begins, and the one after begins where it ends.
+    pub(crate) joins: (bool, bool),
+}
+
+impl<P: Payload, N: Copy + Default> Pieces<P, N> {
     pub fn new() -> Self {
         Pieces { list: VecDeque::new(), bytes: 0 }
     }
@@ -35,13 +43,47 @@ impl<P: Payload> Pieces<P> {
 
     /// Takes the first piece if it begins at `next` or before.
     #[inline]
-    pub fn pop_before(&mut self, next: u64) -> Option<(u64, P)> {
+    pub fn pop_before(&mut self, next: u64) -> Option<(u64, P, N)> {
         if self.list.front()?.0 > next {
             return None;
         }
-        let (start, piece) = self.list.pop_front()?;
-        self.bytes -= piece.len() as u64;
-        Some((start, piece))
+        let first = self.list.pop_front()?;
+        self.bytes -= first.1.len() as u64;
+        Some(first)
+    }
+
+    /// How many there are.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    /// Keeps a piece that comes after all others.
+    pub fn append(&mut self, offset: u64, piece: P, note: N) {
+        self.keep(self.list.len(), offset, piece, note);
+    }
+
+    /// The pieces.
+    pub fn iter(&self) -> impl Iterator<Item = &(u64, P, N)> {
+        self.list.iter()
+    }
+
+    /// The pieces, for their notes to be changed.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = (u64, &P, &mut N)> {
+        self.list.iter_mut().map(|(start, piece, note)| (*start, &*piece, note))
+    }
+
+    /// Where `offset..end` belongs, if nothing of it is there and there is room for it.
+    #[inline]
+    pub fn gap(&self, offset: u64, end: u64) -> Option<Gap> {
+        let index = self.begun(offset);
+        let before = match index.checked_sub(1) {
+            Some(before) => self.list.get(before).map_or(0, |(start, piece, _)| start + piece.len() as u64),
+            None => 0,
+        };
+        let after = self.list.get(index).map_or(u64::MAX, |(start, ..)| *start);
+        let gap = Gap { index, joins: (before == offset && index > 0, after == end) };
+        (before <= offset && end <= after && self.list.len() < MOST).then_some(gap)
     }
 
     pub fn clear(&mut self) {
@@ -52,33 +94,39 @@ impl<P: Payload> Pieces<P> {
     /// Whether nothing is kept before `end`.
     #[inline]
     pub fn begins_from(&self, end: u64) -> bool {
-        self.list.front().is_none_or(|(start, _)| *start >= end)
+        self.list.front().is_none_or(|(start, ..)| *start >= end)
     }
 
     /// How many pieces begin at `offset` or before.
     #[inline]
     fn begun(&self, offset: u64) -> usize {
         match (self.list.front(), self.list.back()) {
-            (_, Some((start, _))) if *start <= offset => self.list.len(),
-            (Some((start, _)), _) if *start <= offset => self.begun_within(offset),
+            (_, Some((start, ..))) if *start <= offset => self.list.len(),
+            (Some((start, ..)), _) if *start <= offset => self.begun_within(offset),
             _ => 0,
         }
     }
 
     #[inline(never)]
     fn begun_within(&self, offset: u64) -> usize {
-        self.list.partition_point(|(start, _)| *start <= offset)
+        self.list.partition_point(|(start, ..)| *start <= offset)
     }
 
-    fn keep(&mut self, index: usize, offset: u64, piece: P) {
+    fn keep(&mut self, index: usize, offset: u64, piece: P, note: N) {
         self.bytes += piece.len() as u64;
         if index == self.list.len() {
-            self.list.push_back((offset, piece));
+            self.list.push_back((offset, piece, note));
         } else if index == 0 {
-            self.list.push_front((offset, piece));
+            self.list.push_front((offset, piece, note));
         } else {
-            self.list.insert(index, (offset, piece));
+            self.list.insert(index, (offset, piece, note));
         }
+    }
+
+    /// Keeps `data` in the gap that was found for it.
+    #[inline]
+    pub fn fill_gap(&mut self, gap: Gap, offset: u64, data: P, note: N) {
+        self.keep(gap.index, offset, data, note);
     }
 
     /// Keeps the parts of `data` that aren't there yet, and tells of each range that was. False if there are too many
@@ -91,24 +139,25 @@ impl<P: Payload> Pieces<P> {
         let end = offset + data.len() as u64;
         let mut index = self.begun(offset);
         let mut at = offset;
-        if let Some((start, piece)) = index.checked_sub(1).and_then(|before| self.list.get(before)) {
+        if let Some((start, piece, _)) = index.checked_sub(1).and_then(|before| self.list.get(before)) {
             let covered = (start + piece.len() as u64).min(end);
             if covered > at {
                 there(at, covered);
                 at = covered;
             }
         }
-        if at == offset && self.list.get(index).is_none_or(|(start, _)| *start >= end) {
-            self.keep(index, offset, data);
+        if at == offset && self.list.get(index).is_none_or(|(start, ..)| *start >= end) {
+            self.keep(index, offset, data, N::default());
             return true;
         }
         while at < end {
             let (gap_end, entry_end) = match self.list.get(index) {
-                Some((start, piece)) if *start < end => (*start, start + piece.len() as u64),
+                Some((start, piece, _)) if *start < end => (*start, start + piece.len() as u64),
                 _ => (end, end),
             };
             if gap_end > at {
-                self.keep(index, at, data.slice((at - offset) as usize, (gap_end - offset) as usize));
+                let part = data.slice((at - offset) as usize, (gap_end - offset) as usize);
+                self.keep(index, at, part, N::default());
                 index += 1;
             }
             if entry_end > gap_end {
@@ -132,7 +181,7 @@ mod tests {
         /// Whatever overlaps: every byte is kept once, and each that was there already is told of.
         #[test]
         fn every_byte_once(ranges in proptest::collection::vec((0u64..120, 1u64..50), 1..25)) {
-            let mut pieces = Pieces::new();
+            let mut pieces: Pieces<Extent> = Pieces::new();
             let mut known = [false; 200];
             for (offset, len) in ranges {
                 let mut repeated = [false; 200];
@@ -146,7 +195,7 @@ mod tests {
             }
             prop_assert_eq!(pieces.bytes(), known.iter().filter(|byte| **byte).count() as u64);
             let mut end = 0;
-            while let Some((start, piece)) = pieces.pop_before(u64::MAX) {
+            while let Some((start, piece, ())) = pieces.pop_before(u64::MAX) {
                 prop_assert!(start >= end);
                 end = start + u64::from(piece.0);
                 prop_assert!(!known[start as usize..end as usize].contains(&false));
@@ -157,7 +206,7 @@ mod tests {
 
     #[test]
     fn crumbs_without_end_are_refused() {
-        let mut pieces = Pieces::new();
+        let mut pieces: Pieces<Extent> = Pieces::new();
         for n in 0..MOST as u64 {
             assert!(pieces.fill(2 * n, Extent(1), |_, _| {}));
         }

@@ -44,6 +44,7 @@ impl<P: Payload> Connection<P> {
             return;
         }
         let rcv_before = strand.tcp.rcv_nxt();
+        strand.part_mappings();
         let outcome = strand.tcp.on_segment(&mut cx, segment);
         let window = strand.tcp.window_in(segment.flags, segment.window);
         let is_latest = strand.tcp.is_latest_ack(segment.ack);
@@ -565,7 +566,7 @@ impl<P: Payload> Connection<P> {
         loop {
             let plain = self.mode == Mode::Plain;
             let Some(strand) = self.strands[index].as_mut() else { return };
-            let Some((position, mut data)) = strand.tcp.next_in_order() else { break };
+            let Some((position, mut data, spot)) = strand.tcp.next_in_order() else { break };
             if self.receive.open(&mut strand.opening, data.len() as u64) {
                 self.dirty |= strand.tcp.window_opened();
             }
@@ -577,6 +578,10 @@ impl<P: Payload> Connection<P> {
                 let next = self.receive.next;
                 let base = *strand.plain_rx_base.get_or_insert(position.wrapping_sub(next));
                 moved |= self.receive.insert(now, position.wrapping_sub(base), data);
+                continue;
+            }
+            if let Some(offset) = spot.known() {
+                moved |= self.receive.insert(now, offset, data);
                 continue;
             }
             let mut at = position;

@@ -25,7 +25,7 @@ impl Mapping {
 }
 
 /// Most mappings kept per subflow: far more than a window's worth of segments is an attack.
-const LIMIT: usize = 1 << 17;
+pub(super) const LIMIT: usize = 1 << 17;
 
 /// A subflow's mappings, in order of position, and data that waits for its mapping's checksum.
 #[derive(Debug, Default)]
@@ -67,6 +67,22 @@ impl<P: Payload> Mappings<P> {
                 }
             }
         }
+    }
+
+    /// Whether none is kept of any of `position..end`, and no data waits for one's checksum.
+    #[inline]
+    pub fn leave(&self, position: u64, end: u64) -> bool {
+        match self.list.back() {
+            None => self.held.is_empty(),
+            Some(last) if last.end() <= position => self.held.is_empty(),
+            Some(_) => self.leave_within(position, end),
+        }
+    }
+
+    #[inline(never)]
+    fn leave_within(&self, position: u64, end: u64) -> bool {
+        let index = self.list.partition_point(|known| known.end() <= position);
+        self.held.is_empty() && self.list.get(index).is_none_or(|known| known.position >= end)
     }
 
     /// Places the first bytes of `data`, in order at `position`; returns what was placed and what is left.

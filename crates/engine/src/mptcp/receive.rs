@@ -163,7 +163,7 @@ impl<P: Payload> ReceiveSide<P> {
         } else if !self.ofo.fill(from, fresh, |start, end| *repeated += end - start) {
             return false;
         }
-        while let Some((start, piece)) = self.ofo.pop_before(self.next) {
+        while let Some((start, piece, ())) = self.ofo.pop_before(self.next) {
             debug_assert_eq!(start, self.next, "what is kept lies beyond what is in order");
             self.accept(piece);
         }

@@ -3,7 +3,7 @@
 use ropewalk_wire::{Ecn, Flags, Payload, Segment};
 
 use super::timer::Timer;
-use super::{Context, Outcome, State, Subflow, TcpConfig, clock};
+use super::{Context, Outcome, Spot, State, Subflow, TcpConfig, clock};
 use crate::{MILLISECOND, Nanos, SECOND};
 
 /// After this long the peer's clock may have wrapped: PAWS doesn't count (RFC 7323 5.5).
@@ -320,13 +320,14 @@ impl<P: Payload> Subflow<P> {
             let end = position + len;
             if position <= self.rcv_nxt && self.reassembly.is_empty() {
                 if position == self.rcv_nxt {
-                    self.in_order.push_back((position, payload));
+                    self.in_order.push_back((position, payload, Spot::default()));
                 } else {
                     self.counters.delayed_ack_lost += 1;
                     self.quick_ack_mode(cx, cx.tcp.quick_acks);
                     self.reassembly.note_duplicate(position, self.rcv_nxt);
                     let skip = (self.rcv_nxt - position) as usize;
-                    self.in_order.push_back((self.rcv_nxt, payload.slice(skip, payload.len())));
+                    let rest = payload.slice(skip, payload.len());
+                    self.in_order.push_back((self.rcv_nxt, rest, Spot::default()));
                     self.ack_now = true;
                 }
                 self.rcv_nxt = end;
@@ -372,9 +373,15 @@ impl<P: Payload> Subflow<P> {
         let skip = (self.rcv_nxt - position) as usize;
         let payload = if skip == 0 { payload } else { payload.slice(skip, payload.len()) };
         self.reassembly.insert(self.rcv_nxt, payload);
-        while let Some((at, piece)) = self.reassembly.pop(self.rcv_nxt) {
+        self.release(outcome);
+    }
+
+    /// What has become in order leaves the queue.
+    #[inline]
+    pub(super) fn release(&mut self, outcome: &mut Outcome) {
+        while let Some((at, piece, spot)) = self.reassembly.pop(self.rcv_nxt) {
             self.rcv_nxt = at + piece.len() as u64;
-            self.in_order.push_back((at, piece));
+            self.in_order.push_back((at, piece, spot));
             outcome.data = true;
         }
     }

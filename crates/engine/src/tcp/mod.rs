@@ -8,6 +8,7 @@
 mod ack;
 mod delack;
 mod disorder;
+mod grid;
 mod handshake;
 mod input;
 mod isn;
@@ -49,6 +50,7 @@ use prr::Prr;
 use rack::Rack;
 use rate::RateState;
 use reassembly::Reassembly;
+pub(crate) use reassembly::Spot;
 use recovery::Recovery;
 use rtt::RttEstimator;
 use scoreboard::Scoreboard;
@@ -273,7 +275,7 @@ pub struct Subflow<P> {
     recovery: Recovery,
 
     // What is seldom needed.
-    in_order: Short<(u64, P)>,
+    in_order: Short<(u64, P, Spot)>,
     prr: Prr,
     undo: Undo,
     /// F-RTO is under way (RFC 5682).
@@ -370,9 +372,10 @@ impl<P: Payload> Subflow<P> {
         }
     }
 
-    /// The next in-order data with its position, until `None`. Changes with each segment received.
+    /// The next in-order data with its position, and where it belongs in the stream if that is known here, until `None`.
+    /// Changes with each segment received.
     #[inline]
-    pub fn next_in_order(&mut self) -> Option<(u64, P)> {
+    pub(crate) fn next_in_order(&mut self) -> Option<(u64, P, Spot)> {
         self.in_order.pop_front()
     }
 

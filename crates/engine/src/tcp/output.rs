@@ -175,7 +175,7 @@ impl<P: Payload> Subflow<P> {
         }
         let room = room.saturating_sub(if segment.timestamps.is_some() { 12 } else { 0 });
         let blocks = room.saturating_sub(4) / 8;
-        segment.sack = self.reassembly.sack_blocks(self.peer_isn, blocks);
+        self.reassembly.sack_blocks(self.peer_isn, blocks, &mut segment.sack);
     }
 
     #[cold]

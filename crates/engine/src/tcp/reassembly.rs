@@ -2,17 +2,52 @@
 //! (RFC 2018 4), and DSACK (RFC 2883).
 //!
 //! Pieces are kept as they came; beside them the blocks that they join to, of which there are as many as there are
-//! holes, so that a report costs nothing that grows with the queue.
+//! holes, so that a report costs nothing that grows with the queue. While many wait that are all of one length, as a sender's
+//! whole segments are, they lie in a [`Grid`] instead, where nothing is searched for or moved aside.
 
 use ropewalk_wire::{Payload, SackBlocks};
 
-use crate::pieces::Pieces;
+use super::grid::Grid;
+use crate::pieces::{self, Pieces};
 
 /// How many recently changed blocks are remembered.
 const RECENT: usize = 6;
 
-/// So many blocks are counted faster than halved: without a branch that nothing foretells.
-const FEW: usize = 16;
+/// With fewer pieces a grid brings nothing.
+const MANY: usize = 16;
+
+/// Where data belongs of which nothing is there yet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Gap {
+    Cell(u64),
+    Listed(pieces::Gap),
+}
+
+/// Where data belongs in the connection's stream, if it came with a mapping of just its own.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Spot(u64);
+
+impl Spot {
+    pub fn new(offset: u64) -> Self {
+        Spot(offset)
+    }
+
+    #[inline]
+    pub fn known(self) -> Option<u64> {
+        (self.0 != u64::MAX).then_some(self.0)
+    }
+
+    /// That of what comes so much later.
+    fn after(self, skip: u64) -> Self {
+        self.known().map_or(self, |offset| Spot(offset + skip))
+    }
+}
+
+impl Default for Spot {
+    fn default() -> Self {
+        Spot(u64::MAX)
+    }
+}
 
 /// Data that arrived out of order.
 #[derive(Debug)]
@@ -20,9 +55,17 @@ const FEW: usize = 16;
 pub(crate) struct Reassembly<P> {
     /// A duplicate to report once.
     dsack: Option<(u64, u64)>,
+    /// Bytes that wait.
+    bytes: u64,
+    /// What waits, if that isn't in the queue.
+    grid: Option<Box<Grid<P, Spot>>>,
     /// What the queue covers, in order, joined.
     blocks: Vec<(u64, u64)>,
-    queue: Pieces<P>,
+    queue: Pieces<P, Spot>,
+    /// So many more come to the queue before it is seen whether they would fit into a grid.
+    patience: u32,
+    /// Some in the queue may have a spot.
+    spots: bool,
     /// A position in each recently changed block, the latest first.
     recent: [u64; RECENT],
     recent_len: usize,
@@ -35,7 +78,11 @@ pub(crate) struct Reassembly<P> {
 impl<P: Payload> Reassembly<P> {
     pub fn new() -> Self {
         Reassembly {
+            bytes: 0,
+            grid: None,
             queue: Pieces::new(),
+            patience: MANY as u32,
+            spots: false,
             blocks: Vec::new(),
             recent: [0; RECENT],
             recent_len: 0,
@@ -47,7 +94,7 @@ impl<P: Payload> Reassembly<P> {
 
     #[inline]
     pub fn is_empty(&self) -> bool {
-        self.blocks.is_empty()
+        self.bytes == 0
     }
 
     /// Remembers a duplicate to report with the next ACK.
@@ -64,17 +111,168 @@ impl<P: Payload> Reassembly<P> {
     /// Bytes that wait.
     #[inline]
     pub fn bytes(&self) -> u64 {
-        self.queue.bytes()
+        self.bytes
     }
 
     /// Stores data beyond what is in order.
     pub fn insert(&mut self, position: u64, data: P) {
         let end = position + data.len() as u64;
+        if let Some(gap) = self.gap(position, end) {
+            return self.insert_at(gap, position, data, Spot::default());
+        }
+        if let Some(grid) = self.in_grid() {
+            if let Some(cell) = grid.cell(position, end) {
+                self.latest = grid.block(cell, self.latest);
+                self.dsack = Some((position, end));
+                return self.note_recent(position);
+            }
+            self.leave_grid();
+        }
         let dsack = &mut self.dsack;
         if self.queue.fill(position, data, |from, to| *dsack = Some((from, to))) {
+            self.bytes = self.queue.bytes();
             self.latest = self.join(position, end);
             self.note_recent(position);
         }
+    }
+
+    /// Where data belongs of which nothing is there yet.
+    #[inline]
+    pub fn gap(&self, position: u64, end: u64) -> Option<Gap> {
+        if let Some(grid) = &self.grid
+            && self.blocks.is_empty()
+        {
+            if let Some(cell) = grid.cell(position, end) {
+                return (!grid.has(cell)).then_some(Gap::Cell(cell));
+            }
+            if !grid.is_empty() {
+                return None;
+            }
+        }
+        self.queue.gap(position, end).map(Gap::Listed)
+    }
+
+    /// How many pieces are in the queue. No grid holds so many that it matters.
+    #[inline]
+    pub fn queued(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// Stores data beyond what is in order where it belongs.
+    #[inline]
+    pub fn insert_at(&mut self, gap: Gap, position: u64, data: P, spot: Spot) {
+        let end = position + data.len() as u64;
+        self.bytes += data.len() as u64;
+        self.spots |= spot.known().is_some();
+        match (gap, &mut self.grid) {
+            (Gap::Cell(cell), Some(grid)) => {
+                grid.put(cell, data, spot);
+                self.latest = grid.block(cell, self.latest);
+            }
+            (Gap::Listed(gap), _) => {
+                self.queue.fill_gap(gap, position, data, spot);
+                self.latest = self.join_at(gap.joins, position, end);
+                self.patience = self.patience.saturating_sub(1);
+                if self.patience == 0 && self.queue.len() >= MANY {
+                    self.try_grid();
+                }
+            }
+            (Gap::Cell(_), None) => {}
+        }
+        self.note_recent(position);
+    }
+
+    /// What was missing first has come, and need not be stored: it goes ahead of what will be popped.
+    #[inline]
+    pub fn pass(&mut self, gap: Gap, position: u64, end: u64) {
+        let joined = match (gap, &self.grid, self.blocks.first()) {
+            (Gap::Cell(cell), Some(grid), _) => grid.end_after(cell),
+            (Gap::Listed(gap), _, Some(first)) if gap.joins.1 => first.1,
+            _ => end,
+        };
+        self.latest = (position, joined);
+        self.note_recent(position);
+    }
+
+    /// The grid, if what waits is there.
+    #[inline]
+    fn in_grid(&self) -> Option<&Grid<P, Spot>> {
+        self.grid.as_deref().filter(|grid| !grid.is_empty())
+    }
+
+    /// What waits goes to the queue.
+    #[cold]
+    fn leave_grid(&mut self) {
+        while let Some((start, piece, spot)) = self.grid.as_mut().and_then(|grid| grid.pop()) {
+            let end = start + piece.len() as u64;
+            self.queue.append(start, piece, spot);
+            match self.blocks.last_mut() {
+                Some(last) if last.1 == start => last.1 = end,
+                _ => self.blocks.push((start, end)),
+            }
+        }
+        self.patience = MANY.max(4 * self.queue.len()) as u32;
+    }
+
+    /// What waits goes to a grid, if all fits.
+    #[cold]
+    fn try_grid(&mut self) {
+        self.patience = MANY.max(4 * self.queue.len()) as u32;
+        let Some((start, piece, _)) = self.queue.iter().next() else { return };
+        let mut grid = Grid::new(*start, piece.len() as u64);
+        for (start, piece, spot) in self.queue.iter() {
+            let Some(cell) = grid.cell(*start, start + piece.len() as u64) else { return };
+            grid.put(cell, piece.clone(), *spot);
+        }
+        self.queue.clear();
+        self.blocks.clear();
+        self.grid = Some(Box::new(grid));
+    }
+
+    /// Takes the spots of what waits: position, length, and offset in the stream.
+    pub fn take_spots(&mut self) -> impl Iterator<Item = (u64, u32, u64)> {
+        let spots = std::mem::take(&mut self.spots);
+        self.leave_grid();
+        let pieces = spots.then(|| self.queue.iter_mut()).into_iter().flatten();
+        pieces.filter_map(|(position, piece, spot)| {
+            let offset = std::mem::take(spot).known()?;
+            Some((position, piece.len() as u32, offset))
+        })
+    }
+
+    /// Whether some of what waits may have a spot.
+    #[inline]
+    pub fn has_spots(&self) -> bool {
+        self.spots
+    }
+
+    /// As [`join`](Self::join) for a range of which nothing was there, and of which it is known whether it joins what is before
+    /// it and what is after it.
+    fn join_at(&mut self, joins: (bool, bool), start: u64, end: u64) -> (u64, u64) {
+        let after = self.begun(start);
+        let block = match joins {
+            (false, false) => {
+                self.blocks.insert(after, (start, end));
+                return (start, end);
+            }
+            (false, true) => {
+                let block = &mut self.blocks[after];
+                block.0 = start;
+                block
+            }
+            (true, false) => {
+                let block = &mut self.blocks[after - 1];
+                block.1 = end;
+                block
+            }
+            (true, true) => {
+                let (_, end) = self.blocks.remove(after);
+                let block = &mut self.blocks[after - 1];
+                block.1 = end;
+                block
+            }
+        };
+        *block
     }
 
     /// Adds a range to the blocks; returns the one that it is in.
@@ -111,38 +309,64 @@ impl<P: Payload> Reassembly<P> {
     }
 
     /// Takes what has become in order at `next`, one piece.
-    pub fn pop(&mut self, next: u64) -> Option<(u64, P)> {
+    #[inline]
+    pub fn pop(&mut self, next: u64) -> Option<(u64, P, Spot)> {
         loop {
-            let (start, piece) = self.queue.pop_before(next)?;
+            let (start, piece, spot) = match &mut self.grid {
+                Some(grid) if self.blocks.is_empty() => {
+                    if grid.begin()? > next {
+                        return None;
+                    }
+                    grid.pop()?
+                }
+                _ => self.pop_queued(next)?,
+            };
             let len = piece.len() as u64;
-            let end = start + len;
-            // The first block begins where the queue does.
-            if self.blocks[0].1 <= end {
-                self.blocks.remove(0);
-            } else {
-                self.blocks[0].0 = end;
-            }
-            if end > next {
-                let skip = (next - start) as usize;
-                return Some((next, if skip == 0 { piece } else { piece.slice(skip, len as usize) }));
+            self.bytes -= len;
+            if start + len > next {
+                let skip = next - start;
+                let rest = if skip == 0 { piece } else { piece.slice(skip as usize, len as usize) };
+                return Some((next, rest, spot.after(skip)));
             }
         }
+    }
+
+    #[inline]
+    fn pop_queued(&mut self, next: u64) -> Option<(u64, P, Spot)> {
+        let (start, piece, spot) = self.queue.pop_before(next)?;
+        let end = start + piece.len() as u64;
+        // The first block begins where the queue does.
+        if self.blocks[0].1 <= end {
+            self.blocks.remove(0);
+        } else {
+            self.blocks[0].0 = end;
+        }
+        Some((start, piece, spot))
     }
 
     /// How many blocks begin at `position` or before.
     #[inline]
     fn begun(&self, position: u64) -> usize {
-        if self.blocks.len() > FEW {
-            return self.blocks.partition_point(|block| block.0 <= position);
-        }
-        self.blocks.iter().map(|block| usize::from(block.0 <= position)).sum()
+        self.blocks.partition_point(|block| block.0 <= position)
     }
 
-    /// Which block holds `position`.
+    /// The block that holds `position`.
     #[inline]
-    fn block_number(&self, position: u64) -> Option<usize> {
-        let index = self.begun(position).checked_sub(1)?;
-        (position < self.blocks[index].1).then_some(index)
+    fn block(&self, position: u64) -> Option<(u64, u64)> {
+        if let Some(grid) = self.in_grid() {
+            return grid.block_at(position);
+        }
+        let block = self.blocks[self.begun(position).checked_sub(1)?];
+        (position < block.1).then_some(block)
+    }
+
+    /// Where the first block begins.
+    #[inline]
+    fn floor(&self) -> Option<u64> {
+        match self.in_grid() {
+            Some(grid) => grid.begin(),
+            None => self.blocks.first().map(|block| block.0),
+        }
     }
 
     #[inline]
@@ -153,7 +377,7 @@ impl<P: Payload> Reassembly<P> {
     /// Leaves one position of each block in `recent`, the latest, and none that has become in order.
     #[inline]
     fn tidy(&mut self) {
-        let floor = self.blocks.first().map_or(u64::MAX, |block| block.0);
+        let floor = self.floor().unwrap_or(u64::MAX);
         let first_stands = self.recent[0] >= floor;
         // Data that came once can have joined others only to its own block, which is `latest`: first, or in order by now.
         if self.untidy > 1 || !(first_stands || self.latest.1 <= floor) {
@@ -177,9 +401,9 @@ impl<P: Payload> Reassembly<P> {
         let mut kept = 0;
         for n in 0..self.recent_len {
             let position = self.recent[n];
-            let Some(number) = self.block_number(position) else { continue };
-            if !seen[..kept].contains(&number) {
-                seen[kept] = number;
+            let Some((start, _)) = self.block(position) else { continue };
+            if !seen[..kept].contains(&start) {
+                seen[kept] = start;
                 self.recent[kept] = position;
                 kept += 1;
             }
@@ -188,10 +412,10 @@ impl<P: Payload> Reassembly<P> {
     }
 
     /// Up to `room` blocks, DSACK first, then the most recently changed. Taking them forgets the DSACK.
-    pub fn sack_blocks(&mut self, isn: u32, room: usize) -> SackBlocks {
-        let mut blocks = SackBlocks::default();
+    pub fn sack_blocks(&mut self, isn: u32, room: usize, blocks: &mut SackBlocks) {
+        blocks.truncate(0);
         if room == 0 {
-            return blocks;
+            return;
         }
         let wire = |position: u64| isn.wrapping_add(position as u32);
         if let Some((left, right)) = self.dsack.take() {
@@ -204,24 +428,28 @@ impl<P: Payload> Reassembly<P> {
             }
             if self.is_in_latest(*position) {
                 // No other has come to it, and what came in order of it is gone with its beginning.
-                blocks.push(wire(self.latest.0.max(self.blocks[0].0)), wire(self.latest.1));
-            } else if let Some(number) = self.block_number(*position) {
-                let (left, right) = self.blocks[number];
+                blocks.push(wire(self.latest.0.max(self.floor().unwrap_or(0))), wire(self.latest.1));
+            } else if let Some((left, right)) = self.block(*position) {
                 blocks.push(wire(left), wire(right));
             }
         }
-        blocks
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use ropewalk_wire::Extent;
+    use ropewalk_wire::{Extent, SackBlocks};
 
-    use super::Reassembly;
+    use super::{Reassembly, Spot};
+
+    fn report(reassembly: &mut Reassembly<Extent>, room: usize) -> Vec<(u32, u32)> {
+        let mut blocks = SackBlocks::default();
+        reassembly.sack_blocks(0, room, &mut blocks);
+        blocks.as_slice().to_vec()
+    }
 
     fn blocks(reassembly: &mut Reassembly<Extent>) -> Vec<(u32, u32)> {
-        reassembly.sack_blocks(0, 4).as_slice().to_vec()
+        report(reassembly, 4)
     }
 
     //= test RFC 2018 4
@@ -249,9 +477,9 @@ mod tests {
         reassembly.insert(6500, Extent(500));
         assert_eq!(blocks(&mut reassembly), [(6000, 7500), (8000, 8500)]);
         reassembly.insert(5500, Extent(500));
-        assert_eq!(reassembly.pop(5500), Some((5500, Extent(500))));
+        assert_eq!(reassembly.pop(5500), Some((5500, Extent(500), Spot::default())));
         for position in [6000, 6500, 7000] {
-            assert_eq!(reassembly.pop(position), Some((position, Extent(500))));
+            assert_eq!(reassembly.pop(position), Some((position, Extent(500), Spot::default())));
         }
         assert_eq!(reassembly.pop(7500), None);
         assert_eq!(blocks(&mut reassembly), [(8000, 8500)]);
@@ -279,9 +507,9 @@ mod tests {
         reassembly.insert(1000, Extent(1500));
         assert_eq!(blocks(&mut reassembly), [(1500, 2000), (1000, 2500)]);
         assert_eq!(reassembly.bytes(), 1500);
-        assert_eq!(reassembly.pop(1000), Some((1000, Extent(500))));
-        assert_eq!(reassembly.pop(1500), Some((1500, Extent(500))));
-        assert_eq!(reassembly.pop(2000), Some((2000, Extent(500))));
+        assert_eq!(reassembly.pop(1000), Some((1000, Extent(500), Spot::default())));
+        assert_eq!(reassembly.pop(1500), Some((1500, Extent(500), Spot::default())));
+        assert_eq!(reassembly.pop(2000), Some((2000, Extent(500), Spot::default())));
         assert!(reassembly.is_empty());
     }
 
@@ -306,7 +534,7 @@ mod tests {
                 for (reassembly, seen) in both.iter_mut().zip(&mut seen) {
                     reassembly.insert(position, Extent(len as u32));
                     in_order = at;
-                    while let Some((from, piece)) = reassembly.pop(in_order) {
+                    while let Some((from, piece, _)) = reassembly.pop(in_order) {
                         in_order = from + u64::from(piece.0);
                         seen.push((from as u32, in_order as u32));
                     }
@@ -314,7 +542,7 @@ mod tests {
                 at = in_order;
                 both[1].untidy = 2;
                 for (reassembly, seen) in both.iter_mut().zip(&mut seen).filter(|_| reports) {
-                    seen.extend(reassembly.sack_blocks(0, room).as_slice());
+                    seen.extend(report(reassembly, room));
                     seen.extend(
                         reassembly.recent[..reassembly.recent_len].iter().map(|known| (*known as u32, 0)),
                     );
@@ -322,6 +550,97 @@ mod tests {
                 assert_eq!(seen[0], seen[1]);
             }
         }
+    }
+
+    /// Pieces that lie in a grid come out as those in a list would, and as much is reported of them: nearly all of one length,
+    /// some repeated, some cut otherwise, some far ahead.
+    #[test]
+    fn a_grid_is_as_a_list() {
+        const UNIT: u64 = 5;
+        let mut state = 3u64;
+        let mut random = move |below: u64| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (state >> 33) % below
+        };
+        let mut in_grid = 0;
+        for round in 0..300 {
+            let mut both = [Reassembly::new(), Reassembly::new()];
+            let window = [10, 80, 400][round % 3];
+            let odd = [40, 1000][round % 2];
+            let mut next = 7 + random(1 << 20);
+            let mut untaken: Vec<u64> = Vec::new();
+            let mut end = next;
+            for _ in 0..1500 {
+                while (end - next) / UNIT < window {
+                    untaken.push(end);
+                    end += UNIT;
+                }
+                let (position, len) = match random(odd) {
+                    0 => (next + random(window * UNIT), 1 + random(3 * UNIT)),
+                    1 => (next + UNIT * random(window), UNIT),
+                    2 => (next + UNIT * random(3 * window), UNIT),
+                    // Of a cell that was cut the rest.
+                    _ if untaken.is_empty() => (next, UNIT),
+                    // What is missing longest comes soonest.
+                    _ => {
+                        let index = random(window).min(random(window)) as usize;
+                        (untaken.remove(index.min(untaken.len() - 1)), UNIT)
+                    }
+                };
+                if position + len <= next || position < next {
+                    continue;
+                }
+                let (room, reports) = (random(5) as usize, random(4) > 0);
+                let mut seen = [(); 2].map(|()| Vec::new());
+                let mut in_order = next;
+                let fits = both.each_ref().map(|known| known.gap(position, position + len).is_some());
+                assert!(fits[0] || !fits[1]);
+                both[0].patience = u32::MAX;
+                for (reassembly, seen) in both.iter_mut().zip(&mut seen) {
+                    in_order = next;
+                    let gap = reassembly.gap(position, position + len).filter(|_| fits[1]);
+                    match gap {
+                        Some(gap) if position > next => {
+                            let spot = Spot::new(position + 1000);
+                            reassembly.insert_at(gap, position, Extent(len as u32), spot);
+                        }
+                        Some(gap) if !reassembly.is_empty() => {
+                            reassembly.pass(gap, position, position + len);
+                            in_order = position + len;
+                        }
+                        _ => {
+                            seen.extend(
+                                reassembly.take_spots().map(|(position, _, offset)| (position, offset)),
+                            );
+                            reassembly.insert(position, Extent(len as u32));
+                        }
+                    }
+                    while let Some((from, piece, spot)) = reassembly.pop(in_order) {
+                        seen.push((from, spot.known().unwrap_or(0)));
+                        in_order = from + u64::from(piece.0);
+                    }
+                    seen.push((in_order, reassembly.bytes()));
+                    seen.push((reassembly.floor().unwrap_or(0), u64::from(reassembly.is_empty())));
+                    if reports {
+                        seen.extend(
+                            report(reassembly, room).iter().map(|(a, b)| (u64::from(*a), u64::from(*b))),
+                        );
+                        seen.extend(
+                            reassembly.recent[..reassembly.recent_len].iter().map(|known| (*known, 0)),
+                        );
+                    }
+                }
+                in_grid += usize::from(both[1].in_grid().is_some());
+                assert!(both[0].in_grid().is_none());
+                assert_eq!(seen[0], seen[1]);
+                next = in_order;
+                untaken.retain(|position| *position >= next);
+                end = end.max(next);
+            }
+            let spots = both.map(|mut reassembly| reassembly.take_spots().collect::<Vec<_>>());
+            assert_eq!(spots[0], spots[1]);
+        }
+        assert!(in_grid > 100_000, "{in_grid}");
     }
 
     /// Whatever overlaps, bytes come out once and the blocks say what is there.
@@ -342,12 +661,12 @@ mod tests {
             }
             assert_eq!(reassembly.bytes(), there.iter().filter(|byte| **byte).count() as u64);
             for (position, byte) in there.iter().enumerate() {
-                assert_eq!(reassembly.block_number(position as u64).is_some(), *byte);
+                assert_eq!(reassembly.block(position as u64).is_some(), *byte);
             }
             let mut at = 0;
             while at < 200 {
                 match reassembly.pop(at) {
-                    Some((from, piece)) => {
+                    Some((from, piece, _)) => {
                         assert_eq!(from, at);
                         at += u64::from(piece.0);
                     }

@@ -225,7 +225,7 @@ impl End {
 
     /// Takes what is in order, as an application does; returns how much.
     pub fn read(&mut self) -> u64 {
-        std::iter::from_fn(|| self.subflow.next_in_order()).map(|(_, data)| u64::from(data.0)).sum()
+        std::iter::from_fn(|| self.subflow.next_in_order()).map(|(_, data, _)| u64::from(data.0)).sum()
     }
 }
 

@@ -1,0 +1,190 @@
+//! Pieces of one length that stand so far apart, as a sender's whole segments do: each has a cell, found by a division and
+//! not by a search, and which pieces join is seen from bits.
+
+use ropewalk_wire::Payload;
+
+/// Most cells from the first piece to the last.
+const MOST: u64 = 1 << 15;
+
+/// Cells in a word.
+const WORD: u64 = u64::BITS as u64;
+
+/// A cell begins where the one before it ends.
+#[derive(Debug)]
+pub(crate) struct Grid<P, N> {
+    /// The length of a cell, and where the first of the stream begins.
+    unit: u64,
+    phase: u64,
+    /// By a cell's number in the stream, in a ring as long as a power of two: what is there, and which are taken, as bits.
+    cells: Vec<(P, N)>,
+    taken: Vec<u64>,
+    /// The first that is taken, and the one after the last; the same: none is. What lies outside isn't marked as taken.
+    first: u64,
+    end: u64,
+}
+
+impl<P: Payload, N: Copy + Default> Grid<P, N> {
+    /// One in which a piece of this length at `offset` has a cell.
+    pub fn new(offset: u64, len: u64) -> Self {
+        let unit = len.max(1);
+        Grid { unit, phase: offset % unit, cells: Vec::new(), taken: Vec::new(), first: 0, end: 0 }
+    }
+
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.first == self.end
+    }
+
+    /// The cell that is just `offset..end`, unless it is too far from others.
+    #[inline]
+    pub fn cell(&self, offset: u64, end: u64) -> Option<u64> {
+        let cell = offset / self.unit;
+        let fits = end - offset == self.unit && offset - cell * self.unit == self.phase;
+        let (first, last) = if self.is_empty() { (cell, cell + 1) } else { (self.first, self.end) };
+        let span = last.max(cell + 1) - first.min(cell);
+        (fits && span <= MOST).then_some(cell)
+    }
+
+    /// Whether there is something in a cell.
+    #[inline]
+    pub fn has(&self, cell: u64) -> bool {
+        let inside = cell >= self.first && cell < self.end;
+        inside && self.taken[self.word(cell)] >> (cell % WORD) & 1 != 0
+    }
+
+    /// Where the first piece begins.
+    #[inline]
+    pub fn begin(&self) -> Option<u64> {
+        (!self.is_empty()).then(|| self.position(self.first))
+    }
+
+    #[inline]
+    fn word(&self, cell: u64) -> usize {
+        (cell / WORD) as usize & (self.taken.len() - 1)
+    }
+
+    #[inline]
+    fn index(&self, cell: u64) -> usize {
+        cell as usize & (self.cells.len() - 1)
+    }
+
+    /// Puts a piece into a cell that [`cell`](Self::cell) has given, and in which there is nothing.
+    #[inline]
+    pub fn put(&mut self, cell: u64, piece: P, note: N) {
+        if self.is_empty() {
+            (self.first, self.end) = (cell, cell);
+        }
+        let (first, end) = (self.first.min(cell), self.end.max(cell + 1));
+        // A word holds no two cells that are a whole ring apart.
+        if end - first + WORD > self.cells.len() as u64 {
+            self.grow(end - first + WORD);
+        }
+        (self.first, self.end) = (first, end);
+        let (word, index) = (self.word(cell), self.index(cell));
+        self.taken[word] |= 1 << (cell % WORD);
+        self.cells[index] = (piece, note);
+    }
+
+    #[cold]
+    fn grow(&mut self, least: u64) {
+        let len = (least as usize).next_power_of_two();
+        let mut all = Vec::new();
+        while let Some((cell, piece, note)) = self.pop_cell() {
+            all.push((cell, piece, note));
+        }
+        self.cells.resize_with(len, Default::default);
+        self.taken = vec![0; len / WORD as usize];
+        if let (Some((first, ..)), Some((last, ..))) = (all.first(), all.last()) {
+            (self.first, self.end) = (*first, last + 1);
+        }
+        for (cell, piece, note) in all {
+            let (word, index) = (self.word(cell), self.index(cell));
+            self.taken[word] |= 1 << (cell % WORD);
+            self.cells[index] = (piece, note);
+        }
+    }
+
+    /// The pieces that join to the one in this cell: where the first begins and the last ends. What lies in `known` is known to
+    /// join, as far as it is there.
+    #[inline]
+    pub fn block(&self, cell: u64, known: (u64, u64)) -> (u64, u64) {
+        let mut at = cell;
+        let start = loop {
+            let gaps = !self.taken[self.word(at)] << (WORD - 1 - at % WORD);
+            if gaps != 0 {
+                break self.position(at + 1 - u64::from(gaps.leading_zeros()));
+            }
+            if at < WORD {
+                break self.phase;
+            }
+            at = at / WORD * WORD - 1;
+            let position = self.position(at);
+            if known.0 <= position && position < known.1 {
+                break known.0.max(self.position(self.first));
+            }
+        };
+        (start, self.position(self.free_from(cell)))
+    }
+
+    /// The block that holds a position, if one does.
+    pub fn block_at(&self, position: u64) -> Option<(u64, u64)> {
+        let cell = position.checked_sub(self.phase)? / self.unit;
+        self.has(cell).then(|| self.block(cell, (0, 0)))
+    }
+
+    #[inline]
+    fn position(&self, cell: u64) -> u64 {
+        cell * self.unit + self.phase
+    }
+
+    /// The first cell from this one, which is taken, that isn't.
+    #[inline]
+    fn free_from(&self, mut cell: u64) -> u64 {
+        loop {
+            let gaps = !self.taken[self.word(cell)] >> (cell % WORD);
+            if gaps != 0 {
+                return cell + u64::from(gaps.trailing_zeros());
+            }
+            cell = cell / WORD * WORD + WORD;
+        }
+    }
+
+    /// Where the pieces end that begin where this cell ends; its own end if none does.
+    #[inline]
+    pub fn end_after(&self, cell: u64) -> u64 {
+        self.position(if self.has(cell + 1) { self.free_from(cell + 1) } else { cell + 1 })
+    }
+
+    /// Takes the first piece.
+    #[inline]
+    pub fn pop(&mut self) -> Option<(u64, P, N)> {
+        let (cell, piece, note) = self.pop_cell()?;
+        Some((self.position(cell), piece, note))
+    }
+
+    #[inline]
+    fn pop_cell(&mut self) -> Option<(u64, P, N)> {
+        if self.is_empty() {
+            return None;
+        }
+        let cell = self.first;
+        let (word, index) = (self.word(cell), self.index(cell));
+        self.taken[word] &= !(1 << (cell % WORD));
+        self.first = self.taken_from(cell + 1);
+        let (piece, note) = std::mem::take(&mut self.cells[index]);
+        Some((cell, piece, note))
+    }
+
+    /// The first cell from this one on that is taken, or the end.
+    #[inline]
+    fn taken_from(&self, mut cell: u64) -> u64 {
+        while cell < self.end {
+            let rest = self.taken[self.word(cell)] >> (cell % WORD);
+            if rest != 0 {
+                return cell + u64::from(rest.trailing_zeros());
+            }
+            cell = cell / WORD * WORD + WORD;
+        }
+        self.end
+    }
+}
