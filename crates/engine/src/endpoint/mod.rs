@@ -3,6 +3,7 @@
 //!
 //! Call order: after any call, `poll_transmit` until `None`, `poll_event` until `None`, then `poll_timeout`.
 
+mod guesses;
 mod keyed;
 mod mib;
 mod stray;
@@ -21,6 +22,7 @@ use crate::registry::Spec;
 use crate::scheduler::Scheduler;
 use crate::short::Short;
 use crate::{Entropy, Nanos, PathId};
+use guesses::Guesses;
 use keyed::Keyed;
 
 /// Names a connection of an endpoint; never used again for another.
@@ -38,7 +40,7 @@ impl ConnectionId {
     }
 }
 
-/// Where segments with some four-tuple go, as [`Endpoint::expect`] found it.
+/// Where segments with some four-tuple go, as [`Endpoint::expect`] has it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Place {
     index: u32,
@@ -131,6 +133,7 @@ pub struct Endpoint<P: Payload, E: Entropy> {
     demux: Demux,
     /// Where the last segment of each path went.
     last: [Option<(FourTuple, Place)>; RECENT],
+    guesses: Guesses,
     tokens: BTreeMap<u32, u32>,
     listeners: Vec<(SocketAddr, Arc<ConnectionConfig>)>,
     dirty: Short<u32>,
@@ -160,6 +163,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
             free: Vec::new(),
             demux: Demux::with_hasher(hasher),
             last: [None; RECENT],
+            guesses: Guesses::default(),
             tokens: BTreeMap::new(),
             listeners: Vec::new(),
             dirty: Short::new(),
@@ -275,6 +279,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
             _ => {
                 let place = self.demux.get(tuple).copied()?;
                 *last = Some((*tuple, place));
+                self.guesses.learn(tuple, place, self.demux.len());
                 // Among thousands of connections it has left the cache since its last segment.
                 self.prepare(place);
                 Some(place)
@@ -282,10 +287,10 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         }
     }
 
-    /// Where segments with this tuple go, for one that will arrive soon.
+    /// Where segments with this tuple may go, for one that will arrive soon: a guess, and none where there are few.
     #[inline]
     pub fn expect(&self, tuple: &FourTuple) -> Option<Place> {
-        self.demux.get(tuple).copied()
+        self.guesses.get(tuple)
     }
 
     /// Fetches into the processor's cache what a segment for this place is going to need. Whoever knows several segments
@@ -293,7 +298,8 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
     /// at once.
     #[inline]
     pub fn prepare(&self, place: Place) {
-        if let Some(connection) = self.slots[place.index as usize].connection.as_deref() {
+        let slot = self.slots.get(place.index as usize);
+        if let Some(connection) = slot.and_then(|slot| slot.connection.as_deref()) {
             connection.touch(usize::from(place.strand));
         }
     }
