@@ -371,13 +371,8 @@ impl<P: Payload> Connection<P> {
     #[cold]
     pub(crate) fn reinject_all(&mut self, index: usize) {
         let id = SubflowId(index as u8);
-        let lost: Vec<u64> = self
-            .send
-            .chunks
-            .iter()
-            .filter(|sent| sent.chunk.last == id)
-            .map(|sent| sent.chunk.offset)
-            .collect();
+        let lost: Vec<u64> =
+            self.send.chunks.iter().filter(|sent| sent.last == id).map(|sent| sent.offset).collect();
         for offset in lost {
             self.send.reinject(offset);
         }

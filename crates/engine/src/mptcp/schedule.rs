@@ -315,7 +315,7 @@ impl<P: Payload> Connection<P> {
         let nothing = (None, offset, 0);
         let index = subflow.index();
         let Some(sent) = self.send.chunks.find(offset) else { return nothing };
-        let chunk = sent.chunk;
+        let chunk = sent.chunk();
         let Some(flow) = self.flows.get(index) else { return nothing };
         if self.mode != Mode::Multipath
             || chunk.carried_by(subflow)
@@ -419,7 +419,7 @@ impl<P: Payload> Connection<P> {
         {
             return None;
         }
-        let head = self.send.chunks.find(self.send.una)?.chunk;
+        let head = self.send.chunks.find(self.send.una)?.chunk();
         let carrier = self.flows.get(head.last.index())?.clone();
         let (index, srtt) = {
             let view = view!(self, now);

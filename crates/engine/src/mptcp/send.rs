@@ -12,12 +12,38 @@ use crate::scheduler::{Chunk, InFlight};
 use crate::short::Short;
 use crate::{Nanos, SubflowId};
 
-/// A range that was handed to a subflow and is not acknowledged at data level.
+/// A range that was handed to a subflow and is not acknowledged at data level: a [`Chunk`] in three words, as thousands
+/// of connections keep hundreds of them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Sent {
-    pub chunk: Chunk,
+    pub offset: u64,
+    sent_at: Nanos,
+    carriers: u32,
+    /// A mapping's length has 16 bits.
+    len: u16,
+    pub last: SubflowId,
     /// Waits in the reinjection queue.
     pub reinject: bool,
+}
+
+impl Sent {
+    #[inline]
+    fn new(chunk: Chunk) -> Self {
+        let Chunk { offset, len, carriers, last, sent_at } = chunk;
+        debug_assert!(len <= u32::from(u16::MAX), "no more than a mapping");
+        Sent { offset, sent_at, carriers, len: len as u16, last, reinject: false }
+    }
+
+    #[inline]
+    fn end(&self) -> u64 {
+        self.offset + u64::from(self.len)
+    }
+
+    #[inline]
+    pub fn chunk(&self) -> Chunk {
+        let Sent { offset, sent_at, carriers, len, last, .. } = *self;
+        Chunk { offset, len: u32::from(len), carriers, last, sent_at }
+    }
 }
 
 /// The chunks in flight, in order of offset.
@@ -29,26 +55,26 @@ impl Chunks {
     fn index_after(&self, offset: u64) -> usize {
         match self.0.front() {
             None => 0,
-            Some(first) if first.chunk.offset + u64::from(first.chunk.len) > offset => 0,
-            _ => self.0.partition_point(|sent| sent.chunk.offset + u64::from(sent.chunk.len) <= offset),
+            Some(first) if first.end() > offset => 0,
+            _ => self.0.partition_point(|sent| sent.end() <= offset),
         }
     }
 
     /// The chunk that contains `offset`.
     pub fn find_mut(&mut self, offset: u64) -> Option<&mut Sent> {
         let index = self.index_after(offset);
-        self.0.get_mut(index).filter(|sent| sent.chunk.offset <= offset)
+        self.0.get_mut(index).filter(|sent| sent.offset <= offset)
     }
 
     pub fn find(&self, offset: u64) -> Option<&Sent> {
-        self.0.get(self.index_after(offset)).filter(|sent| sent.chunk.offset <= offset)
+        self.0.get(self.index_after(offset)).filter(|sent| sent.offset <= offset)
     }
 
     #[inline]
     pub fn insert(&mut self, chunk: Chunk) {
-        let sent = Sent { chunk, reinject: false };
+        let sent = Sent::new(chunk);
         match self.0.back() {
-            Some(last) if last.chunk.offset > chunk.offset => {
+            Some(last) if last.offset > chunk.offset => {
                 let index = self.index_after(chunk.offset);
                 self.0.insert(index, sent);
             }
@@ -59,13 +85,13 @@ impl Chunks {
     /// Forgets what lies before `una`; a chunk across it is cut.
     pub fn acknowledge(&mut self, una: u64) {
         while let Some(first) = self.0.front_mut() {
-            let end = first.chunk.offset + u64::from(first.chunk.len);
+            let end = first.end();
             if end <= una {
                 self.0.pop_front();
             } else {
-                if first.chunk.offset < una {
-                    first.chunk.len = (end - una) as u32;
-                    first.chunk.offset = una;
+                if first.offset < una {
+                    first.len = (end - una) as u16;
+                    first.offset = una;
                 }
                 break;
             }
@@ -83,7 +109,7 @@ impl Chunks {
 
 impl InFlight for Chunks {
     fn chunk_after(&self, offset: u64) -> Option<Chunk> {
-        self.0.get(self.index_after(offset)).map(|sent| sent.chunk)
+        self.0.get(self.index_after(offset)).map(Sent::chunk)
     }
 
     fn len(&self) -> usize {
@@ -154,7 +180,7 @@ impl<P: Payload> SendSide<P> {
     /// Something of what an acknowledgement and the next data need.
     #[inline]
     pub fn touch(&self) -> u64 {
-        let chunk = self.chunks.0.front().map_or(0, |sent| sent.chunk.offset);
+        let chunk = self.chunks.0.front().map_or(0, |sent| sent.offset);
         let piece = self.pieces.front().map_or(0, |(start, _)| *start);
         self.una ^ self.window_end ^ self.unsent ^ self.reading ^ chunk ^ piece ^ u64::from(self.closed)
     }
@@ -344,7 +370,7 @@ impl<P: Payload> SendSide<P> {
             return;
         }
         sent.reinject = true;
-        let offset = sent.chunk.offset;
+        let offset = sent.offset;
         let at = self.reinjections.partition_point(|queued| *queued < offset);
         self.reinjections.insert(at, offset);
     }
@@ -354,7 +380,7 @@ impl<P: Payload> SendSide<P> {
         while let Some(offset) = self.reinjections.front() {
             // A DATA_ACK may have cut the chunk since it was queued: what is left of it still waits.
             match self.chunks.find((*offset).max(self.una)) {
-                Some(sent) if sent.reinject => return Some(sent.chunk),
+                Some(sent) if sent.reinject => return Some(sent.chunk()),
                 _ => {
                     self.reinjections.pop_front();
                 }
@@ -366,9 +392,9 @@ impl<P: Payload> SendSide<P> {
     /// Notes that a chunk was given to `subflow` again.
     pub fn repeated(&mut self, offset: u64, subflow: SubflowId, now: Nanos) {
         if let Some(sent) = self.chunks.find_mut(offset) {
-            sent.chunk.carriers |= 1 << subflow.0;
-            sent.chunk.last = subflow;
-            sent.chunk.sent_at = now;
+            sent.carriers |= 1 << subflow.0;
+            sent.last = subflow;
+            sent.sent_at = now;
             sent.reinject = false;
         }
     }
@@ -376,7 +402,7 @@ impl<P: Payload> SendSide<P> {
     /// Nothing in flight was given to `subflow`: its slot is used again.
     pub fn forget_carrier(&mut self, subflow: SubflowId) {
         for sent in &mut self.chunks.0 {
-            sent.chunk.carriers &= !(1 << subflow.0);
+            sent.carriers &= !(1 << subflow.0);
         }
     }
 
@@ -476,6 +502,6 @@ mod tests {
         side.assign(0..5);
         side.chunks.insert(Chunk { offset: 0, len: 5, carriers: 0b11, last: SubflowId(0), sent_at: 0 });
         side.forget_carrier(SubflowId(1));
-        assert_eq!(side.chunks.find(0).map(|sent| sent.chunk.carriers), Some(0b01));
+        assert_eq!(side.chunks.find(0).map(|sent| sent.carriers), Some(0b01));
     }
 }
