@@ -222,6 +222,8 @@ impl<P: Payload> Segment<P> {
     }
 
     /// Becomes what [`new`](Self::new) gives, where it lies: a segment is a large thing to move.
+    // The tuple by reference: a copy that was just made can't be read in other portions than it was written in without
+    // waiting for all that was written before it.
     #[inline]
     pub fn renew(&mut self, tuple: &FourTuple, seq: Seq, ack: Seq, flags: Flags) {
         self.tuple = *tuple;

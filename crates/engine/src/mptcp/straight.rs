@@ -46,7 +46,14 @@ impl<P: Payload> Connection<P> {
                     && !self.checksum
                     && mapping.dsn_is_64
                     && self.ack_is_64;
-                let mapping = *mapping;
+                // Word by word, as it may have been written just before: see `Segment::renew`.
+                let mapping = DssMapping {
+                    dsn: mapping.dsn,
+                    ssn: mapping.ssn,
+                    len: len as u16,
+                    checksum: None,
+                    dsn_is_64: true,
+                };
                 plain && self.take_data(now, index, segment, ack, &mapping)
             }
             None => segment.payload.is_empty() && self.take_ack(now, index, segment, ack),

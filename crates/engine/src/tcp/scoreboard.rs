@@ -133,7 +133,8 @@ impl<P: Payload> Scoreboard<P> {
         self.entries.get(index)
     }
 
-    #[inline]
+    // Always: an entry is written where it stays, not copied there from where it was just written.
+    #[inline(always)]
     pub fn push(&mut self, entry: Entry<P>) {
         if self.entries.capacity() == 0 {
             self.entries.reserve(FIRST_ENTRIES);
