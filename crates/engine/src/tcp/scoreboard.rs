@@ -3,7 +3,8 @@
 //!
 //! Entries stand in order of sequence; a cumulative ACK pops, a SACK marks by binary search. The log holds one
 //! (position, time) per transmission; what has been overtaken by events is skipped when it reaches the front, so
-//! that loss detection costs a constant per transmission.
+//! that loss detection costs a constant per transmission. As long as everything was sent once, the entries say what
+//! the log would, and it isn't written.
 
 use std::collections::VecDeque;
 
@@ -23,6 +24,9 @@ pub(crate) const APP_LIMITED: u8 = 32;
 
 /// Room for an initial window and what follows it, so that growing doesn't begin at once.
 const FIRST_ENTRIES: usize = 16;
+
+/// Not a position: the log is written.
+const WRITTEN: u64 = u64::MAX;
 
 /// A range of sequence space that was sent.
 #[derive(Clone, Debug)]
@@ -94,6 +98,8 @@ pub(crate) struct Counts {
 #[derive(Debug)]
 pub(crate) struct Scoreboard<P> {
     entries: VecDeque<Entry<P>>,
+    /// As long as everything was sent once, the log is the entries from this position on; [`WRITTEN`] after that.
+    unwritten: u64,
     log: VecDeque<(u64, Nanos)>,
     /// No entry before this position is lost without a retransmission in flight.
     pub lost_hint: u64,
@@ -101,7 +107,7 @@ pub(crate) struct Scoreboard<P> {
 
 impl<P: Payload> Scoreboard<P> {
     pub fn new() -> Self {
-        Scoreboard { entries: VecDeque::new(), log: VecDeque::new(), lost_hint: 0 }
+        Scoreboard { entries: VecDeque::new(), unwritten: WRITTEN, log: VecDeque::new(), lost_hint: 0 }
     }
 
     /// Something of what an acknowledgement needs.
@@ -136,18 +142,40 @@ impl<P: Payload> Scoreboard<P> {
     // Always: an entry is written where it stays, not copied there from where it was just written.
     #[inline(always)]
     pub fn push(&mut self, entry: Entry<P>) {
-        if self.entries.capacity() == 0 {
-            self.entries.reserve(FIRST_ENTRIES);
-            self.log.reserve(FIRST_ENTRIES);
+        if self.entries.is_empty() {
+            if self.entries.capacity() == 0 {
+                self.entries.reserve(FIRST_ENTRIES);
+            }
+            // Of what was acknowledged nothing is left there.
+            debug_assert!(self.log.is_empty());
+            self.unwritten = entry.position;
         }
-        self.log.push_back((entry.position, entry.sent_at));
+        if self.unwritten == WRITTEN {
+            self.log.push_back((entry.position, entry.sent_at));
+        }
         self.entries.push_back(entry);
     }
 
     /// Notes another transmission of an entry, whose `sent_at` is set already.
     pub fn log_again(&mut self, index: usize) {
+        self.write_log(Some(index));
         let entry = &self.entries[index];
         self.log.push_back((entry.position, entry.sent_at));
+    }
+
+    /// From now on the log is more than the entries say; without the one that is about to be written itself.
+    fn write_log(&mut self, but: Option<usize>) {
+        if self.unwritten != WRITTEN {
+            self.write_whole_log(but);
+        }
+    }
+
+    #[cold]
+    fn write_whole_log(&mut self, but: Option<usize>) {
+        let from = std::mem::replace(&mut self.unwritten, WRITTEN);
+        let entries = self.entries.iter().enumerate();
+        let logged = entries.filter(|(index, entry)| entry.position >= from && Some(*index) != but);
+        self.log.extend(logged.map(|(_, entry)| (entry.position, entry.sent_at)));
     }
 
     /// The entry with this number, if it lies before `una`; wholly, for it is cut there otherwise.
@@ -203,6 +231,7 @@ impl<P: Payload> Scoreboard<P> {
 
     /// Cuts an entry in two at `position`, which lies inside it.
     pub fn split(&mut self, index: usize, position: u64, flow: &mut Flow) {
+        self.write_log(None);
         let entry = &mut self.entries[index];
         let cut = (position - entry.position) as usize;
         let len = entry.payload.len();
@@ -259,6 +288,9 @@ impl<P: Payload> Scoreboard<P> {
     /// The next transmission in order of time that is still of interest: its entry is neither acknowledged nor
     /// sacked nor marked lost, and was not sent again since.
     pub fn oldest_transmission(&mut self) -> Option<usize> {
+        if self.unwritten != WRITTEN {
+            return self.oldest_unwritten();
+        }
         while let Some((position, sent_at)) = self.log.front().copied() {
             let index = self.index_at(position);
             match self.entries.get(index) {
@@ -274,6 +306,20 @@ impl<P: Payload> Scoreboard<P> {
                     self.log.pop_front();
                 }
             }
+        }
+        None
+    }
+
+    /// The same, as long as the log isn't written.
+    #[inline]
+    fn oldest_unwritten(&mut self) -> Option<usize> {
+        let mut index = self.index_at(self.unwritten);
+        while let Some(entry) = self.entries.get(index) {
+            if !entry.is(SACKED) && (!entry.is(LOST) || entry.is(RETRANS)) {
+                return Some(index);
+            }
+            self.unwritten = entry.end();
+            index += 1;
         }
         None
     }
@@ -294,6 +340,7 @@ impl<P: Payload> Scoreboard<P> {
 
     /// Nothing is lost after all.
     pub fn unmark_lost(&mut self) {
+        self.write_log(None);
         for entry in &mut self.entries {
             // Its time stands: RACK will look at it again.
             if entry.is(LOST) && !entry.is(RETRANS) && !entry.is(SACKED) {
@@ -307,6 +354,7 @@ impl<P: Payload> Scoreboard<P> {
 
     /// Nothing is sacked any more.
     pub fn forget_sacks(&mut self) {
+        self.write_log(None);
         for entry in &mut self.entries {
             if entry.is(SACKED) {
                 entry.flags &= !SACKED;
@@ -338,5 +386,88 @@ impl<P: Payload> Scoreboard<P> {
     pub fn clear(&mut self) {
         self.entries.clear();
         self.log.clear();
+        self.unwritten = WRITTEN;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use ropewalk_wire::Extent;
+
+    use super::*;
+    use crate::{PathId, SubflowId};
+
+    const LEN: u64 = 100;
+
+    fn apply(board: &mut Scoreboard<Extent>, flow: &mut Flow, op: (u8, usize), end: &mut u64, now: Nanos) {
+        let (op, n) = op;
+        let count = board.entries.len();
+        match op {
+            0..=3 => {
+                let (position, payload) = (*end, Extent(LEN as u32));
+                *end += LEN;
+                let (lead, mapped, segments, rate) = (0, 0, 1, Stamp::default());
+                let entry =
+                    Entry { position, tag: 0, payload, flags: 0, lead, mapped, segments, sent_at: now, rate };
+                board.push(entry);
+            }
+            _ if count == 0 => {}
+            4 => {
+                let una = board.entries[n % count].end();
+                let mut covered = 0;
+                while board.covered(covered, una, flow).is_some() {
+                    covered += 1;
+                }
+                board.drop_before(covered, una);
+            }
+            5 => {
+                let una = board.entries[0].end();
+                if board.sent_once_before(una).is_some() {
+                    board.drop_before(1, una);
+                }
+            }
+            6 => board.entries[n % count].flags |= SACKED,
+            7 => {
+                if let Some(index) = board.oldest_transmission() {
+                    board.entries[index].flags = LOST;
+                }
+            }
+            8 => {
+                if let Some(index) = board.entries.iter().position(|entry| entry.is(LOST)) {
+                    board.entries[index].flags |= RETRANS | EVER_RETRANS;
+                    board.entries[index].sent_at = now;
+                    board.log_again(index);
+                }
+            }
+            9 => board.split(n % count, board.entries[n % count].position + LEN / 4, flow),
+            10 => board.unmark_lost(),
+            _ => board.forget_sacks(),
+        }
+    }
+
+    proptest! {
+        /// A log that isn't written says the same as one that is, from the first entry on.
+        #[test]
+        fn an_unwritten_log_is_the_same(ops in prop::collection::vec((0u8..12, 0usize..20, 0u64..2), 1..120)) {
+            let mut boards = [Scoreboard::new(), Scoreboard::new()];
+            let mut flows = [(); 2].map(|()| Flow::new(SubflowId(0), PathId(0)));
+            let (mut ends, mut now) = ([0; 2], 0);
+            for (op, n, step) in ops {
+                now += step;
+                for (index, (board, flow)) in boards.iter_mut().zip(&mut flows).enumerate() {
+                    apply(board, flow, (op, n), &mut ends[index], now);
+                    if index == 1 {
+                        board.write_log(None);
+                    }
+                }
+                let [unwritten, written] = &mut boards;
+                prop_assert_eq!(unwritten.oldest_transmission(), written.oldest_transmission());
+                let all = |board: &Scoreboard<Extent>| {
+                    board.iter().map(|entry| (entry.position, entry.flags, entry.sent_at)).collect::<Vec<_>>()
+                };
+                prop_assert_eq!(all(unwritten), all(written));
+            }
+        }
     }
 }
