@@ -76,11 +76,9 @@ impl<P: Payload> Connection<P> {
         {
             return;
         }
-        let add_addr = rare.as_ref().is_some_and(|rare| rare.add_addr.is_some());
-        if dss.is_none()
-            && self.mode == Mode::Multipath
-            && !add_addr
-            && self.shows_fallback(segment, &outcome)
+        // Neither leaves room for a DSS, and both show that options still pass: ADD_ADDR, and a third ACK that is repeated.
+        let instead = rare.as_ref().is_some_and(|rare| rare.add_addr.is_some() || rare.mp_capable.is_some());
+        if dss.is_none() && self.mode == Mode::Multipath && !instead && self.shows_fallback(segment, &outcome)
         {
             // Something on the way strips options, or the peer fell back (RFC 8684 3.7).
             if !self.is_contiguous() {
