@@ -270,7 +270,7 @@ fn text(lines: &[Line], left_out: &[String], bytes: u64, options: &Options, tall
     text +=
         "\nratio: emulated median over simulated median; ends: who is at both ends of the emulated paths\n";
     text += "allowed: 5 % where nothing is random and the engine is at both ends, else the interval inside 0.9 to 1.1\n";
-    text += "simulated: with 50 us of jitter where nothing is random, since no real packet keeps to the nanosecond\n";
+    text += "simulated: each packet up to 100 us late where nothing is random, as real ones are\n";
     for failure in lines.iter().flat_map(Line::failures) {
         text += &format!("{failure}\n");
     }

@@ -103,17 +103,16 @@ pub fn unsuitable(scenario: &Scenario) -> Option<&'static str> {
     None
 }
 
-/// How much a simulated packet's delay varies where nothing else is random, nanoseconds: real packets are handed on up to a
-/// tenth of a millisecond late.
+/// Real packets are handed on up to a tenth of a millisecond late, and never early. Half of that, nanoseconds.
 const SHAKE: u64 = 50_000;
 
-/// The scenario, its delays varied by [`SHAKE`] with the order kept where nothing in it is random.
+/// The scenario, its delays longer by [`SHAKE`] and varied by as much, with the order kept, where nothing in it is random.
 ///
 /// Where nothing varies, packets of two paths arrive in the same nanosecond, gaps between ACKs are the same over and over, and
 /// which of two subflows has less to flush is decided by a tie. A trace's opportunities to send are whole milliseconds, so that
-/// gaps are too: many are exactly the 2 ms that HyStart takes for a train's longest gap, and all of those count. With real
-/// packets half of them are some microseconds longer, and none of those does. What a run that no network could give
-/// decides says nothing.
+/// gaps are too: many are exactly the 2 ms that HyStart takes for a train's longest gap, and all of those count. And an ACK that
+/// answers in no time leaves with the very opportunity that a real one, some microseconds later, misses: that is a
+/// millisecond in each round trip. What a run that no network could give decides says nothing.
 fn off_the_grid(scenario: &Scenario) -> Scenario {
     let mut shaken = scenario.clone();
     if is_random(scenario) {
@@ -121,6 +120,7 @@ fn off_the_grid(scenario: &Scenario) -> Scenario {
     }
     for path in &mut shaken.paths {
         for link in [&mut path.up, &mut path.down] {
+            link.delay += SHAKE;
             link.jitter = Some(Jitter { spread: SHAKE, shape: JitterShape::Uniform, keeps_order: true });
         }
     }
@@ -365,6 +365,8 @@ mod tests {
             let trial = trial(name);
             let jitter = trial.shaken.paths[0].down.jitter.unwrap();
             assert!(jitter.keeps_order && jitter.spread == super::SHAKE, "{name}");
+            let delays = [&trial.shaken, &trial.scenario].map(|scenario| scenario.paths[0].down.delay);
+            assert_eq!(delays[0] - jitter.spread, delays[1], "{name}: late, never early");
             assert_eq!(trial.scenario.paths[0].down.jitter, None, "real packets are late anyway");
         }
         let random = trial("cfs-2019");
