@@ -20,7 +20,8 @@ use crate::{Failure, kept, output};
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Each cell is the median time of a transfer with real packets in real time over the simulated median. Nothing else
-should be running: the emulator's clock shares this machine.
+should be running: the emulator's clock shares this machine. Where nothing in a scenario is random, its simulated packets
+are up to 100 us late, as real ones are.
 
 Every cell gets --runs runs, each the same seed in both worlds. Cells whose interval crosses a bound then get more in turns, one run a turn, until it doesn't,
 or there are --most-runs, or --minutes are over: with all defaults that is within half an hour. Ctrl-C ends it early and
@@ -282,7 +283,7 @@ fn text(lines: &[Line], left_out: &[String], bytes: u64, options: &Options, tall
 
 fn markdown(lines: &[Line], left_out: &[String], options: &Options, tally: &Tally) -> String {
     let mut text = format!(
-        "# Simulated and emulated\n\nMade by `ropewalk agree --markdown docs/agreement.md` ({} a flow, {} runs a cell and more where undecided, seeds from {}).\n\nratio: median completion time with real packets in real time over the simulated median. Allowed: 5 % where nothing is\nrandom and the engine is at both ends, else the 90 % interval inside 0.9 to 1.1.\n\n",
+        "# Simulated and emulated\n\nMade by `ropewalk agree --markdown docs/agreement.md` ({} a flow, {} runs a cell and more where undecided, seeds from {}).\n\nratio: median completion time with real packets in real time over the simulated median. Allowed: 5 % where nothing is\nrandom and the engine is at both ends, else the 90 % interval inside 0.9 to 1.1. Where nothing is random, simulated packets are up\nto 100 us late, as real ones are.\n\n",
         options.size, options.runs, options.seed
     );
     text += &format!("| {} | |\n|{}\n", HEAD.join(" | "), "---|".repeat(HEAD.len() + 1));

@@ -17,10 +17,10 @@ use crate::world::PathLinks;
 
 /// Longest time that a packet waits for others: well below the 0.3 ms of lateness that make a run void.
 const TOGETHER: Nanos = 100_000;
-/// On links as fast as this (bit/s) packets that come together are put together for a kernel.
-const ONE_BY_ONE: u64 = 1_000_000_000;
 /// It is at most this part of the link's delay, too, so that no round trip grows by more than 2 %.
 const OF_DELAY: Nanos = 50;
+/// On links as fast as this (bit/s) packets that come together are put together for a kernel.
+const JOINED_FROM: u64 = 1_000_000_000;
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -50,7 +50,7 @@ impl Strand {
             // A shared link takes packets from several paths, each at its moment.
             together: if spec.bottleneck.is_some() { 0 } else { TOGETHER.min(link.delay / OF_DELAY) },
             latest: 0,
-            joins: matches!(link.rate, Rate::Constant(rate) if rate >= ONE_BY_ONE),
+            joins: matches!(link.rate, Rate::Constant(rate) if rate >= JOINED_FROM),
         };
         Strand {
             ways: Some([way(&spec.up, stream), way(&spec.down, stream + 1)]),
