@@ -129,6 +129,11 @@ impl<T: Packet> Ahead<T> {
         }
     }
 
+    /// See [`Fates::constant`].
+    pub(crate) fn constant_delay(&self) -> Option<Nanos> {
+        self.fates.constant()
+    }
+
     pub(crate) fn queue_delay(&self, now: Nanos) -> Nanos {
         self.serializer.free_at().saturating_sub(now)
     }

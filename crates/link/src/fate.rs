@@ -49,6 +49,11 @@ impl Fates {
         certain.then_some(self.delay)
     }
 
+    /// The delay of every packet that arrives, each of them once.
+    pub(crate) fn constant(&self) -> Option<Nanos> {
+        (self.jitter.is_none() && self.duplicate == Chance::Never).then_some(self.delay)
+    }
+
     /// The next packet's fate.
     #[inline]
     pub(crate) fn draw(&mut self) -> Fate {

@@ -144,6 +144,34 @@ impl<T: Packet> Link<T> {
         }
     }
 
+    /// How long what is handed in from now on is under way at least, where a link is so simple that its packets arrive in
+    /// order, at times that [`upcoming_at`](Self::upcoming_at) knows beforehand; else `None`.
+    pub fn lookahead(&self) -> Option<Nanos> {
+        match &self.machine {
+            Machine::Ahead(link) => link.constant_delay(),
+            Machine::Stepwise(_) => None,
+        }
+    }
+
+    /// When the `index`-th packet from now arrives, and it; on links with a [`lookahead`](Self::lookahead).
+    #[inline]
+    pub fn upcoming_at(&self, index: usize) -> Option<(Nanos, &T)> {
+        match &self.machine {
+            Machine::Ahead(link) => {
+                link.transit.in_order()?.get(index).map(|arrival| (arrival.at, &arrival.packet))
+            }
+            Machine::Stepwise(_) => None,
+        }
+    }
+
+    /// Takes out the first `count` packets, which [`upcoming_at`](Self::upcoming_at) has shown and someone has read.
+    pub fn drop_upcoming(&mut self, count: usize) {
+        if let Machine::Ahead(link) = &mut self.machine {
+            link.stats.packets_delivered += count as u64;
+            link.stats.bytes_delivered += link.transit.drop_first(count);
+        }
+    }
+
     /// The counters.
     pub fn stats(&self) -> &LinkStats {
         match &self.machine {

@@ -219,6 +219,20 @@ impl<T> Transit<T> {
         self.ring.iter().map(|arrival| &arrival.packet).chain(lined_up)
     }
 
+    /// All packets in the order in which they arrive, if none has overtaken another.
+    #[inline]
+    pub(crate) fn in_order(&self) -> Option<&VecDeque<Arrival<T>>> {
+        self.line.is_empty().then_some(&self.ring)
+    }
+
+    /// Drops the next `count` packets, of which none has overtaken another, and says their length.
+    pub(crate) fn drop_first(&mut self, count: usize) -> u64 {
+        let count = count.min(self.ring.len());
+        let len = self.ring.drain(..count).map(|arrival| u64::from(arrival.len)).sum();
+        self.first = self.ring.front().map_or(Nanos::MAX, |next| next.at);
+        len
+    }
+
     /// The next packet, if it has arrived by `now`.
     #[inline]
     pub(crate) fn pop(&mut self, now: Nanos) -> Option<Arrival<T>> {

@@ -63,6 +63,24 @@ fn many(count: u32) -> Scenario {
     scenario
 }
 
+/// The clean case so many times over: each connection has the same part of links that are as many times as fast, with as
+/// many times the queue.
+fn crowd(count: u32) -> Scenario {
+    let knob = |name: &str, default: u64| {
+        std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
+    };
+    let mut scenario = clean(0);
+    scenario.workload = Workload::Flows { count, bytes: 1 << 40 };
+    scenario.limit = knob("ROPEWALK_CROWD_MS", 2000) * 1_000_000;
+    let rate = knob("ROPEWALK_CROWD_RATE", 100_000_000) * u64::from(count);
+    let queue = knob("ROPEWALK_CROWD_QUEUE", 500) * u64::from(count);
+    for path in &mut scenario.paths {
+        path.down = ropewalk_link::LinkSpec::plain(rate, 10_000_000, queue as u32 as _);
+        path.up = path.down.clone();
+    }
+    scenario
+}
+
 fn spec(scenario: Scenario, schedulers: &str, control: &str) -> RunSpec {
     RunSpec {
         scenario: Arc::new(scenario),
@@ -239,11 +257,18 @@ fn memory(count: u32) {
 fn main() -> ExitCode {
     let wanted = std::env::args().skip(1).find(|argument| !argument.starts_with("--"));
     type Case = (&'static str, fn() -> RunSpec);
-    let cases: [Case; 5] = [
+    let cases: [Case; 6] = [
         ("clean", || spec(clean(seconds() * SECOND), "minrtt", "lia")),
         ("loss 1 %", || spec(lossy(seconds() * SECOND), "minrtt", "lia")),
         ("overtaking jitter", || spec(overtaking(seconds() * SECOND), "minrtt", "lia")),
         ("1 Gbit/s x 300 ms", || spec(long_fat(seconds() * SECOND), "minrtt", "lia")),
+        ("crowd", || {
+            spec(
+                crowd(std::env::var("ROPEWALK_CROWD").ok().and_then(|t| t.parse().ok()).unwrap_or(10_000)),
+                "minrtt",
+                "lia",
+            )
+        }),
         ("10000 connections", || spec(many(10_000), "minrtt", "lia")),
     ];
     for (name, case) in cases {

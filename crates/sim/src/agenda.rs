@@ -4,6 +4,8 @@
 //! moment, however many packets are under way. So they are kept sorted in an array that fits in a cache line or two:
 //! a source whose moment changes moves a few places, which is faster than any heap up to several dozen sources. A
 //! source goes behind those that are due at the same moment: of two due at once the one that was set first goes first.
+//! Where connections are looked at one by one ([`crate::lookahead`]), when a source was set isn't known: there the one with
+//! the smaller number goes first, links before endpoints and these before all else.
 
 use crate::Nanos;
 
@@ -14,6 +16,8 @@ pub(crate) struct Agenda {
     at: Vec<Nanos>,
     /// In order.
     sorted: Vec<(Nanos, usize)>,
+    /// All ones: of two due at once the one that was set first goes first; 0: the one with the smaller number.
+    as_set: usize,
 }
 
 impl Agenda {
@@ -22,7 +26,13 @@ impl Agenda {
         Agenda {
             at: vec![Nanos::MAX; sources],
             sorted: (0..sources).map(|source| (Nanos::MAX, source)).collect(),
+            as_set: usize::MAX,
         }
+    }
+
+    /// Has sources that are due at once go in the order of their numbers. Before the first is set.
+    pub(crate) fn order_by_number(&mut self) {
+        self.as_set = 0;
     }
 
     /// Sets when a source is due. A source whose moment doesn't change keeps its place among equals.
@@ -44,16 +54,17 @@ impl Agenda {
     /// Puts a source in its place, and says which that is.
     fn place(&mut self, source: usize, at: Nanos) -> usize {
         self.at[source] = at;
+        let key = (at, source | self.as_set);
         let sorted = &mut self.sorted[..];
         let Some(mut place) = sorted.iter().position(|due| due.1 == source) else { return 0 };
         while let Some(&next) = sorted.get(place + 1)
-            && next.0 <= at
+            && next <= key
         {
             sorted[place] = next;
             place += 1;
         }
         while let Some(before) = place.checked_sub(1)
-            && sorted[before].0 > at
+            && sorted[before] > key
         {
             sorted[place] = sorted[before];
             place = before;
@@ -95,8 +106,14 @@ mod tests {
     proptest! {
         /// Against a number taken each time that a moment is set, by which equals are ordered.
         #[test]
-        fn in_order_of_time_and_setting(steps in proptest::collection::vec((0usize..6, 0u64..9, any::<bool>()), 1..200)) {
+        fn in_order_of_time_and_setting(
+            by_number: bool,
+            steps in proptest::collection::vec((0usize..6, 0u64..9, any::<bool>()), 1..200),
+        ) {
             let mut agenda = Agenda::new(6);
+            if by_number {
+                agenda.order_by_number();
+            }
             let mut model = [(Nanos::MAX, 0); 6];
             for (number, (source, at, again)) in (1..).zip(steps) {
                 let at = Some(at).filter(|at| *at < 8);
@@ -108,7 +125,7 @@ mod tests {
                     agenda.set(source, at);
                 }
                 if again || model[source].0 != moment {
-                    model[source] = (moment, number);
+                    model[source] = (moment, if by_number { source } else { number });
                 }
                 let least = (0..6).min_by_key(|i| model[*i]).filter(|i| model[*i].0 != Nanos::MAX);
                 prop_assert_eq!(agenda.first(), least.map(|i| (i, model[i].0)));

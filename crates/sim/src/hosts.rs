@@ -25,9 +25,9 @@ use crate::{Nanos, Side};
 
 /// The first port of clients, and of servers: of no protocol that a reader of captures would see in the payload.
 const CLIENT_PORT: u16 = 40_000;
-const SERVER_PORT: u16 = 8_500;
+pub(crate) const SERVER_PORT: u16 = 8_500;
 /// Connections per server port.
-const PORTS: u32 = 25_000;
+pub(crate) const PORTS: u32 = 25_000;
 /// Written at a time at most: fits an [`Extent`] with room to spare.
 const WRITE: u64 = 1 << 30;
 
@@ -53,6 +53,8 @@ pub(crate) struct Hosts {
     origins: Vec<Origin>,
     /// The paths'.
     names: Vec<String>,
+    /// On any connection, to one side.
+    most_received: u64,
 }
 
 #[derive(Debug, Default)]
@@ -147,7 +149,7 @@ impl Hosts {
             origins.push(origin);
         }
         let names = scenario.paths.iter().map(|path| path.name.clone()).collect();
-        Ok(Hosts { ends, groups: Default::default(), origins, names })
+        Ok(Hosts { ends, groups: Default::default(), origins, names, most_received: 0 })
     }
 
     /// How many endpoints there are: two, or with competitors four.
@@ -175,6 +177,23 @@ impl Hosts {
         if let Some(Some((_, conn))) = group.ids[side as usize].get(place.of_connection()) {
             std::hint::black_box(group.conns.get(*conn as usize).map_or(0, |state| state.received[0]));
         }
+    }
+
+    /// The most that any side of a connection has received.
+    pub(crate) fn most_received(&self) -> u64 {
+        self.most_received
+    }
+
+    /// Where the endpoints have a connection of the workload.
+    pub(crate) fn places(&self, conn: Conn) -> [Option<usize>; 2] {
+        let state = self.groups[0].conns.get(conn as usize);
+        state.map_or([None; 2], |state| state.ids.map(|id| Some(id?.place())))
+    }
+
+    /// An endpoint, for what concerns one connection only.
+    #[inline]
+    pub(crate) fn end_mut(&mut self, end: usize) -> &mut Endpoint<Extent, SeededEntropy> {
+        &mut self.ends[end]
     }
 
     /// An endpoint, to look at.
@@ -424,6 +443,7 @@ impl Hosts {
         // All there is comes at once.
         if let Ok(Some(piece)) = end.read(now, id, usize::MAX) {
             *received += u64::from(piece.0);
+            self.most_received = self.most_received.max(*received);
         }
         if *received > before { Heard::Delivered(conn, *received) } else { Heard::Nothing }
     }

@@ -10,6 +10,8 @@ mod conclusion;
 mod config;
 mod entropy;
 mod hosts;
+mod known;
+mod lookahead;
 mod meter;
 mod network;
 pub mod networks;

@@ -6,12 +6,13 @@ use ropewalk_wire::{Extent, Segment};
 use crate::agenda::Agenda;
 use crate::meter::Meter;
 use crate::packet::{Owner, Packet, Pool};
+use crate::recorder::UNTRACED;
 use crate::spec::Scenario;
-use crate::topology::Topology;
+use crate::topology::{Hop, Topology};
 use crate::{Nanos, Side};
 
 /// Packets under way on a link from which on their boxes don't stay in the processor's cache until they arrive.
-const SHORT_FROM: usize = 2048;
+const SHORT_FROM: usize = 2049;
 
 /// See the module.
 #[derive(Debug)]
@@ -23,6 +24,8 @@ pub(crate) struct Network {
     pub(crate) meter: Meter,
     /// The side that the workload's data comes from.
     pub(crate) data_from: Side,
+    /// Packets under way on a link from which on they have the short form.
+    short_from: usize,
 }
 
 impl Network {
@@ -33,13 +36,78 @@ impl Network {
             .enumerate()
             .map(|(number, link)| Link::new(link.clone(), seed, number as u64))
             .collect();
-        let mut agenda = Agenda::new(links.len() + more);
-        for (source, link) in links.iter().enumerate() {
-            agenda.set(source, link.poll_timeout());
-        }
+        let agenda = Agenda::new(links.len() + more);
         let meter = Meter::new(scenario.paths.len());
         let data_from = scenario.direction.sender();
-        Network { links, topology, agenda, pool: Pool::default(), meter, data_from }
+        let mut network = Network {
+            links,
+            topology,
+            agenda,
+            pool: Pool::default(),
+            meter,
+            data_from,
+            short_from: SHORT_FROM,
+        };
+        network.set_agenda();
+        network
+    }
+
+    /// How long at least whatever enters it is on its way to a host, if its links are all simple and each leads to a host.
+    pub(crate) fn lookahead(&self) -> Option<Nanos> {
+        let direct = self.topology.next.iter().all(|hop| matches!(hop, Hop::Host(_)));
+        let least = self.links.iter().map(|link| link.lookahead().unwrap_or(0)).min();
+        least.filter(|least| direct && *least > 0)
+    }
+
+    /// Prepares for packets that are looked at before they arrive: all have the short form, which needn't be taken out to be
+    /// read, and those that arrive at once do so in the order of their links.
+    pub(crate) fn prepare_lookahead(&mut self) {
+        self.short_from = 0;
+        self.agenda.order_by_number();
+    }
+
+    /// Counts a segment of the workload that leaves an end, and says which link it enters.
+    #[inline(always)]
+    fn note(&mut self, side: Side, path: u16, segment: &Segment<Extent>) -> usize {
+        if side == self.data_from {
+            let meter = &mut self.meter.paths[path as usize];
+            meter.packets_in += 1;
+            let len = segment.payload.0;
+            if len > 0 {
+                meter.segments += 1;
+                meter.bytes += u64::from(len);
+            }
+        }
+        self.topology.entry[path as usize][side as usize]
+    }
+
+    /// A segment of the workload is going to leave an end: as the packet that will enter this link then.
+    #[inline]
+    pub(crate) fn pack(
+        &mut self,
+        side: Side,
+        path: u16,
+        segment: &mut Box<Segment<Extent>>,
+    ) -> (usize, Packet) {
+        let link = self.note(side, path, segment);
+        (link, Packet::short(segment, Owner::Workload, path, UNTRACED, &mut self.pool))
+    }
+
+    /// What [`pack`](Self::pack) gave enters its link. The agenda isn't told.
+    #[inline]
+    pub(crate) fn enter(&mut self, now: Nanos, link: usize, packet: Packet) {
+        let line = &mut self.links[link];
+        if link & 1 == self.data_from as usize {
+            self.meter.paths[packet.path as usize].waits(line.queue_delay(now));
+        }
+        line.enqueue(now, packet);
+    }
+
+    /// Tells the agenda when each link is due.
+    pub(crate) fn set_agenda(&mut self) {
+        for (source, link) in self.links.iter().enumerate() {
+            self.agenda.set(source, link.poll_timeout());
+        }
     }
 
     /// A segment of the workload leaves an end. In its place comes another, to be written over.
@@ -52,17 +120,8 @@ impl Network {
         trace: u32,
         segment: &mut Box<Segment<Extent>>,
     ) {
-        let link = self.topology.entry[path as usize][side as usize];
-        if side == self.data_from {
-            let meter = &mut self.meter.paths[path as usize];
-            meter.packets_in += 1;
-            let len = segment.payload.0;
-            if len > 0 {
-                meter.segments += 1;
-                meter.bytes += u64::from(len);
-            }
-        }
-        if self.links[link].in_flight() > SHORT_FROM {
+        let link = self.note(side, path, segment);
+        if self.links[link].in_flight() >= self.short_from {
             let packet = Packet::short(segment, Owner::Workload, path, trace, &mut self.pool);
             return self.enqueue(now, link, packet);
         }

@@ -98,6 +98,33 @@ impl Packet {
         true
     }
 
+    /// The segment, if it has the short form, and its length.
+    #[inline]
+    pub(crate) fn plain(&self) -> Option<(&Plain, u32)> {
+        match &self.body {
+            Body::Plain(plain) => Some((plain, self.len)),
+            _ => None,
+        }
+    }
+
+    /// As [`open`](Self::open), and it stays as it is; only the short form can be read so.
+    #[inline]
+    pub(crate) fn read(&self, out: &mut Segment<Extent>) -> bool {
+        let Body::Plain(plain) = &self.body else { return false };
+        plain.write(self.len, self.ecn, out);
+        true
+    }
+
+    /// What it is, leaving nothing of worth.
+    #[inline]
+    pub(crate) fn take(&mut self) -> Packet {
+        let body = match &mut self.body {
+            Body::Plain(plain) => Body::Plain(*plain),
+            other => std::mem::replace(other, Body::Datagram),
+        };
+        Packet { body, ..*self }
+    }
+
     /// The segment's addresses and ports; none: a datagram.
     #[inline]
     pub(crate) fn tuple(&self) -> Option<FourTuple> {

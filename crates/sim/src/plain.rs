@@ -129,6 +129,30 @@ impl Plain {
         FourTuple { src, dst, src_port: self.ports[0], dst_port: self.ports[1] }
     }
 
+    /// Source and destination port.
+    #[inline]
+    pub(crate) fn ports(&self) -> [u16; 2] {
+        self.ports
+    }
+
+    /// Its flags.
+    #[inline]
+    pub(crate) fn flags(&self) -> Flags {
+        Flags(self.flags)
+    }
+
+    /// Whether it has a payload.
+    #[inline]
+    pub(crate) fn has_payload(&self, len: u32) -> bool {
+        len > header_len(self.shape)
+    }
+
+    /// Whether it says DATA_FIN.
+    #[inline]
+    pub(crate) fn data_fin(&self) -> bool {
+        self.shape & DATA_FIN != 0
+    }
+
     /// Writes the segment, whose encoding has `len` bytes, over `out`.
     #[inline]
     pub(crate) fn write(&self, len: u32, ecn: Ecn, out: &mut Segment<Extent>) {

@@ -12,8 +12,10 @@ use ropewalk_engine::endpoint::Place;
 use ropewalk_wire::{Extent, Segment};
 
 use crate::app::{self, Action, App, Rival, Stage};
+use crate::config;
 use crate::entropy::{Purpose, stream};
 use crate::hosts::{Heard, Hosts};
+use crate::lookahead::Lookahead;
 use crate::meter::OFO_EVERY;
 use crate::network::Network;
 use crate::packet::{Owner, Packet};
@@ -33,10 +35,10 @@ pub trait Tap: Send {
 }
 
 /// The application of the workload comes first.
-const WORKLOAD: usize = 0;
+pub(crate) const WORKLOAD: usize = 0;
 
 /// Events at one moment after which the world is taken to stand still: far beyond what any instant needs.
-const STANDSTILL: u32 = 10_000_000;
+pub(crate) const STANDSTILL: u32 = 10_000_000;
 
 /// Connections at an end from which on they don't all stay in the processor's cache.
 const MANY: usize = 64;
@@ -64,13 +66,15 @@ pub struct World {
     /// The workload's start.
     pub(crate) begin: Nanos,
     /// The limit.
-    end: Nanos,
+    pub(crate) end: Nanos,
     pub(crate) outcome: Option<Outcome>,
     pub(crate) events: u64,
     pub(crate) network: Network,
     /// The segment that an end has just written, and the one that an end is about to read.
-    leaving: Box<Segment<Extent>>,
-    arriving: Box<Segment<Extent>>,
+    pub(crate) leaving: Box<Segment<Extent>>,
+    pub(crate) arriving: Box<Segment<Extent>>,
+    /// Where many connections can be taken through what arrives one by one.
+    pub(crate) lookahead: Option<Box<Lookahead>>,
     /// By link.
     outlooks: Vec<Outlook>,
     /// The workload has opened so many connections that looking ahead may be worth it.
@@ -155,6 +159,7 @@ impl World {
             arriving: Box::new(Segment::blank()),
             outlooks: vec![Outlook::default(); network.links.len()],
             many: false,
+            lookahead: None,
             network,
             ends: hosts.count(),
             hosts,
@@ -170,6 +175,7 @@ impl World {
             spec: spec.clone(),
             scenario,
         };
+        world.prepare_lookahead();
         world.alarm(begin, Alarm::Start(WORKLOAD));
         world.alarm(begin, Alarm::SampleOfo);
         if recording.samples_every > 0 {
@@ -179,6 +185,35 @@ impl World {
             world.alarm(world.scenario.background[i].start, Alarm::Start(1 + i));
         }
         Ok(world)
+    }
+
+    /// Has connections taken one by one through what is under way, if there are enough and the links allow it.
+    fn prepare_lookahead(&mut self) {
+        let connections = config::connections(&self.scenario);
+        let span = self.network.lookahead().filter(|_| self.scenario.background.is_empty());
+        if let Some(span) = span
+            && connections as usize > MANY
+        {
+            let (links, paths) = (self.network.links.len(), self.scenario.paths.len());
+            self.lookahead = Some(Box::new(Lookahead::new(span, links, paths, connections)));
+            self.network.prepare_lookahead();
+        }
+    }
+
+    /// Has everything happen moment by moment: what looking ahead is tested against.
+    pub fn step_by_step(&mut self) {
+        self.lookahead = None;
+    }
+
+    /// Nobody looks at single segments.
+    #[inline]
+    pub(crate) fn is_unwatched(&self) -> bool {
+        self.tap.is_none() && self.recorder.is_none()
+    }
+
+    /// When the next alarm goes off.
+    pub(crate) fn first_alarm(&self) -> Option<Nanos> {
+        self.timers.peek().map(|timer| timer.at)
     }
 
     /// Lets someone see every segment.
@@ -202,6 +237,11 @@ impl World {
         self.events
     }
 
+    /// How many of them connection by connection, and not moment by moment.
+    pub fn events_ahead(&self) -> u64 {
+        self.lookahead.as_ref().map_or(0, |ahead| ahead.events())
+    }
+
     /// Payload bytes that the workload's application has by now.
     pub fn delivered_bytes(&self) -> u64 {
         self.hosts.delivered(self.network.data_from.other())
@@ -216,6 +256,9 @@ impl World {
     /// when the run has ended.
     pub fn run_until(&mut self, until: Nanos) -> bool {
         while self.outcome.is_none() {
+            if self.many && self.round(until) {
+                continue;
+            }
             let (source, mut at) = match self.network.agenda.first() {
                 Some(first) if first.1 <= until.min(self.end) => first,
                 _ if until < self.end => {
@@ -350,9 +393,13 @@ impl World {
             recorder.arrived(self.now, side, trace, &self.arriving);
             recorder.show_arrival(self.now, side, path, &self.arriving);
         }
+        let tuple = (workload && self.lookahead.is_some()).then_some(self.arriving.tuple);
         self.hosts.on_segment(end, self.now, path, expected, &mut self.arriving);
         self.dirty |= 1 << end;
         self.settle();
+        if let Some(tuple) = tuple {
+            self.reconsider(side, path.0, &tuple);
+        }
     }
 
     /// Lets the endpoints that have something to do speak until none has.
@@ -395,7 +442,7 @@ impl World {
 
     /// Tells the applications what an endpoint has to say; whether it had anything. Mostly it hasn't.
     #[inline]
-    fn hear(&mut self, end: usize) -> bool {
+    pub(crate) fn hear(&mut self, end: usize) -> bool {
         let any = self.hosts.speaks(end);
         if any {
             self.hear_all(end);
@@ -473,12 +520,25 @@ impl World {
             }
             Action::Declare(conn, side, bytes) => self.hosts.declare(group, conn, side, bytes),
             Action::Finish(conn, side) => {
+                self.disturb(group, conn);
                 self.hosts.shut(group, now, conn, side);
                 self.dirty |= 1 << (2 * group + side as usize);
             }
             Action::Stop(conn) => {
+                self.disturb(group, conn);
                 self.hosts.stop(group, now, conn);
                 self.dirty |= 3 << (2 * group);
+            }
+        }
+    }
+
+    /// A connection is about to be closed, at one side at least.
+    fn disturb(&mut self, group: usize, conn: u32) {
+        if let Some(ahead) = self.lookahead.as_mut().filter(|_| group == 0) {
+            for (side, place) in [Side::Client, Side::Server].into_iter().zip(self.hosts.places(conn)) {
+                if let Some(place) = place {
+                    ahead.forget(side, place);
+                }
             }
         }
     }

@@ -10,13 +10,10 @@ use super::Place;
 /// Subflows of an endpoint from which on it remembers.
 const WORTH: usize = 128;
 
-/// So many bits of an entry are the subflow's.
-const STRAND: u32 = 5;
-
 /// See the module. It learns from what was searched for, and forgets when it grows.
 #[derive(Debug, Default)]
 pub(super) struct Guesses {
-    /// By ports and addresses: a place and 1, or 0. A power of two of them.
+    /// By ports and addresses: packed places, or 0. A power of two of them.
     places: Vec<u32>,
 }
 
@@ -37,21 +34,21 @@ impl Guesses {
     /// Where segments with this tuple went when one was last searched for, if another's place isn't there.
     #[inline]
     pub fn get(&self, tuple: &FourTuple) -> Option<Place> {
-        let known = self.places.get(self.index(tuple))?.checked_sub(1)?;
-        Some(Place { index: known >> STRAND, strand: (known & ((1 << STRAND) - 1)) as u8 })
+        Place::unpack(*self.places.get(self.index(tuple))?)
     }
 
     /// Remembers a place of an endpoint with so many subflows.
     #[inline]
     pub fn learn(&mut self, tuple: &FourTuple, place: Place, subflows: usize) {
-        if subflows < WORTH || place.index >= 1 << (31 - STRAND) || place.strand >= 1 << STRAND {
+        let packed = place.pack();
+        if subflows < WORTH || packed == 0 {
             return;
         }
         if self.places.len() < 2 * subflows {
             self.grow(subflows);
         }
         let index = self.index(tuple);
-        self.places[index] = (place.index << STRAND | u32::from(place.strand)) + 1;
+        self.places[index] = packed;
     }
 
     #[cold]

@@ -3,6 +3,7 @@
 //!
 //! Call order: after any call, `poll_transmit` until `None`, `poll_event` until `None`, then `poll_timeout`.
 
+mod apart;
 mod guesses;
 mod keyed;
 mod mib;
@@ -324,17 +325,8 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
                 break;
             }
             self.deadlines.pop();
-            let slot = &mut self.slots[index as usize];
-            if slot.armed != at {
-                continue;
-            }
-            slot.armed = Nanos::MAX;
-            if let Some(connection) = slot.connection.as_mut() {
-                connection.touch(0);
-                if connection.poll_timeout().is_some_and(|due| due <= now) {
-                    connection.on_timeout(now);
-                }
-                self.touch(now, index);
+            if self.slots[index as usize].armed == at {
+                self.on_timeout_at(now, Place::of_first(index));
             }
         }
     }

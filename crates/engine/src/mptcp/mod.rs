@@ -15,6 +15,7 @@ mod output;
 mod receive;
 mod schedule;
 mod send;
+mod settled;
 mod stats;
 mod straight;
 

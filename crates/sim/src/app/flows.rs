@@ -63,6 +63,10 @@ impl App for Flows {
         self.left == 0
     }
 
+    fn is_calm(&self, connections: u32, most: u64) -> bool {
+        connections < self.left || most < self.bytes
+    }
+
     fn report(&self) -> Report {
         let flow = |finished: &Option<Nanos>| FlowResult {
             bytes: self.bytes,

@@ -114,6 +114,13 @@ pub(crate) trait App: Debug + Send {
     /// Whether all is done.
     fn done(&self) -> bool;
 
+    /// Whether it neither acts nor is done if its data arrives on so many connections at once, on none of which it has more
+    /// than `most` bytes then. What arrives elsewhere than where the data goes isn't meant.
+    fn is_calm(&self, connections: u32, most: u64) -> bool {
+        let _ = (connections, most);
+        false
+    }
+
     /// Whether the run waits for it: it isn't the workload, and has an end of its own to come.
     fn waited_for(&self) -> bool {
         false

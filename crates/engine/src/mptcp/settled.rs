@@ -1,0 +1,44 @@
+//! Whether what a connection does next concerns nobody else: it opens no subflow, needs no number of its endpoint's, and
+//! isn't about to end.
+
+use ropewalk_wire::Payload;
+
+use super::connection::{Connection, Join, Mode, Strand};
+use crate::flow::FlowState;
+
+impl<P: Payload> Connection<P> {
+    /// Whether all its subflows are there and none is in trouble, and nothing waits to be opened or announced, and one side
+    /// at least isn't closed. A single timeout, or whatever arrives but SYN, FIN, RST, the options of the path manager, and a
+    /// DATA_FIN for a side that is closed, doesn't bring it to do what concerns others.
+    pub(crate) fn is_settled(&self) -> bool {
+        let at_rest = self.joins.is_empty()
+            && self.retries.is_empty()
+            && self.announced.is_empty()
+            && self.echoes.is_empty()
+            && self.removals.is_empty();
+        let goes_on = self.mode != Mode::Negotiating
+            && self.confirmed
+            && !self.dead
+            && !(self.receive.finished && self.send.closed)
+            && self.deadlines.linger.is_none();
+        at_rest
+            && goes_on
+            && self.strands.iter().zip(&self.flows).all(|(strand, flow)| {
+                flow.state == FlowState::Usable && strand.as_ref().is_some_and(Strand::is_settled)
+            })
+    }
+}
+
+impl<P: Payload> Strand<P> {
+    fn is_settled(&self) -> bool {
+        matches!(self.join, Join::Initial | Join::Joined)
+            && self.timeouts == 0
+            && !self.leaving
+            && !self.fastclose
+            && self.failing.is_none()
+            && self.infinite.is_none()
+            && self.fail_pending.is_none()
+            && self.prio_pending.is_none()
+            && self.reset_reason.is_none()
+    }
+}

@@ -1,0 +1,128 @@
+//! Many connections are taken one by one through what is under way. What comes of it is what comes of going from moment to
+//! moment: every number of the result, every counter of both ends.
+
+mod common;
+
+use common::{MILLISECOND, SECOND, single, spec};
+use proptest::prelude::*;
+use ropewalk_link::{LinkSpec, Loss, Queue};
+use ropewalk_sim::{Direction, EndSpec, RunResult, RunSpec, Scenario, Side, Workload, World, networks};
+
+type Seen = (RunResult, [Vec<(String, u64)>; 2]);
+
+/// What a run gave, stopped at some moments on its way, and how much of it was done connection by connection.
+fn run(spec: &RunSpec, ahead: bool, stops: &[u64]) -> (Seen, u64) {
+    let mut world = World::new(spec).expect("it can be simulated");
+    if !ahead {
+        world.step_by_step();
+    }
+    let mut delivered = Vec::new();
+    for stop in stops {
+        world.run_until(*stop);
+        delivered.push((format!("at {}", world.now()), world.delivered_bytes()));
+    }
+    world.run_until(u64::MAX);
+    let events = world.events_ahead();
+    let mut counters = [Side::Client, Side::Server]
+        .map(|side| world.counters(side).into_iter().filter(|(_, value)| *value > 0).collect::<Vec<_>>());
+    counters[0].extend(delivered);
+    ((world.into_result(), counters), events)
+}
+
+/// Links for so many connections, each of which has its part.
+fn shared(count: u32, rate: u64, delay: u64, queue: u32) -> Scenario {
+    let mut scenario = networks::over(vec![
+        networks::path("left", rate * u64::from(count), delay, queue * count),
+        networks::path("right", rate * u64::from(count), delay, queue * count),
+    ]);
+    scenario.workload = Workload::Flows { count, bytes: 100_000 };
+    scenario.limit = 20 * SECOND;
+    scenario
+}
+
+fn endless(scenario: Scenario, limit: u64) -> Scenario {
+    let Workload::Flows { count, .. } = scenario.workload else { return scenario };
+    Scenario { workload: Workload::Flows { count, bytes: 1 << 40 }, limit, ..scenario }
+}
+
+fn cases() -> Vec<(&'static str, RunSpec)> {
+    let plain = || shared(100, 2_000_000, 10 * MILLISECOND, 20);
+    let mut lossy = plain();
+    for path in &mut lossy.paths {
+        (path.down.loss, path.up.loss) = (Loss::Bernoulli(0.02), Loss::Bernoulli(0.01));
+    }
+    let mut wild = lossy.clone();
+    for path in &mut wild.paths {
+        path.down.loss = Loss::GilbertElliott { to_bad: 0.02, to_good: 0.2, loss_good: 0.01, loss_bad: 0.8 };
+    }
+    let mut uneven = endless(plain(), 2 * SECOND);
+    uneven.paths[1].down = LinkSpec::plain(50_000_000, 40 * MILLISECOND, 300);
+    let mut marked = Scenario { direction: Direction::Upload, ..endless(plain(), SECOND) };
+    let ends = EndSpec { ecn: true, ..EndSpec::default() };
+    (marked.client, marked.server) = (ends.clone(), ends);
+    marked.paths[0].up.queue = Queue::Packets { limit: 400, ecn_threshold: Some(200) };
+    let mut starved = endless(plain(), 3 * SECOND);
+    for path in &mut starved.paths {
+        path.down.queue = Queue::Packets { limit: 60, ecn_threshold: None };
+    }
+    vec![
+        ("each its part", spec(endless(plain(), 2 * SECOND), "minrtt", "lia")),
+        ("flows that end", spec(plain(), "minrtt", "lia")),
+        ("losses, to the end", spec(lossy.clone(), "linux", "cubic")),
+        ("losses", spec(endless(lossy.clone(), 2 * SECOND), "minrtt", "olia")),
+        ("losses in bursts", spec(wild, "ecf", "lia")),
+        ("repeated", spec(endless(lossy.clone(), SECOND), "redundant", "lia")),
+        ("uneven", spec(uneven, "blest", "balia")),
+        ("one path", single(endless(lossy, 2 * SECOND), 0, "cubic")),
+        ("up, with marks", spec(marked, "roundrobin", "cubic")),
+        ("timeouts", spec(starved, "minrtt", "lia")),
+    ]
+}
+
+#[test]
+fn one_by_one_is_as_moment_by_moment() {
+    for (name, spec) in cases() {
+        let (plain, none) = run(&spec, false, &[]);
+        let (ahead, events) = run(&spec, true, &[]);
+        assert_eq!(none, 0, "{name}");
+        assert_eq!(ahead, plain, "{name}");
+        println!("{name}: {events} of {} events, {:?}", plain.0.events, plain.0.outcome);
+        let few = if name.contains("end") || name.contains("bursts") || name == "timeouts" { 20 } else { 2 };
+        assert!(events > plain.0.events / few, "{name}: {events} of {}", plain.0.events);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+
+    /// Over random links with a random load, stopped and gone on with at random moments.
+    #[test]
+    fn nor_does_a_random_network_tell(
+        count in 65u32..200,
+        bytes in prop_oneof![Just(1u64 << 40), 20_000u64..200_000],
+        links in proptest::collection::vec((200_000u64..5_000_000, 1u64..30, 2u32..60, 0u32..4), 1..4),
+        algorithms in (0usize..4, 0usize..3),
+        upload: bool,
+        stops in proptest::collection::vec(0u64..3_000, 0..4),
+        seed in 0u64..1000,
+    ) {
+        let paths = links.iter().zip(["one", "two", "three"]).map(|((rate, delay, queue, _), name)| {
+            networks::path(name, rate * u64::from(count), delay * MILLISECOND, queue * count)
+        });
+        let mut scenario = networks::over(paths.collect());
+        for (path, link) in scenario.paths.iter_mut().zip(&links) {
+            path.down.loss = Loss::Bernoulli(f64::from(link.3) * 0.01);
+        }
+        scenario.workload = Workload::Flows { count, bytes };
+        scenario.limit = 2 * SECOND;
+        scenario.direction = if upload { Direction::Upload } else { Direction::Download };
+        let scheduler = ["minrtt", "linux", "redundant", "ecf"][algorithms.0];
+        let mut spec = spec(scenario, scheduler, ["lia", "cubic", "balia"][algorithms.1]);
+        spec.seed = seed;
+        let mut stops: Vec<_> = stops.into_iter().map(|stop| stop * MILLISECOND + seed).collect();
+        stops.sort_unstable();
+        let (plain, _) = run(&spec, false, &stops);
+        let (ahead, _) = run(&spec, true, &stops);
+        prop_assert_eq!(ahead, plain);
+    }
+}
