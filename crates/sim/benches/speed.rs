@@ -50,12 +50,16 @@ fn long_fat(duration: u64) -> Scenario {
     scenario
 }
 
+/// A number from the environment.
+fn number(name: &str, default: u64) -> u64 {
+    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
+}
+
 /// Many at once, each long enough for its handshake not to be most of it: `ROPEWALK_BENCH_KIB` each. Their slow starts
 /// overflow the queues, so that a seventh is sent again.
 fn many(count: u32) -> Scenario {
     let mut scenario = clean(0);
-    let kib = std::env::var("ROPEWALK_BENCH_KIB").ok().and_then(|text| text.parse().ok()).unwrap_or(256);
-    scenario.workload = Workload::Flows { count, bytes: kib << 10 };
+    scenario.workload = Workload::Flows { count, bytes: number("ROPEWALK_BENCH_KIB", 256) << 10 };
     for path in &mut scenario.paths {
         path.down = ropewalk_link::LinkSpec::plain(10_000_000_000, 10_000_000, 200_000);
         path.up = path.down.clone();
@@ -63,19 +67,14 @@ fn many(count: u32) -> Scenario {
     scenario
 }
 
-/// The clean case so many times over: each connection has the same part of links that are as many times as fast, with as
-/// many times the queue.
+/// As much as possible on so many connections for two seconds (`ROPEWALK_BENCH_CROWD_MS`), each with a tenth of what the one
+/// of the clean case has: of the rate, and of the queue.
 fn crowd(count: u32) -> Scenario {
-    let knob = |name: &str, default: u64| {
-        std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
-    };
     let mut scenario = clean(0);
     scenario.workload = Workload::Flows { count, bytes: 1 << 40 };
-    scenario.limit = knob("ROPEWALK_CROWD_MS", 2000) * 1_000_000;
-    let rate = knob("ROPEWALK_CROWD_RATE", 100_000_000) * u64::from(count);
-    let queue = knob("ROPEWALK_CROWD_QUEUE", 500) * u64::from(count);
+    scenario.limit = number("ROPEWALK_BENCH_CROWD_MS", 2000) * 1_000_000;
     for path in &mut scenario.paths {
-        path.down = ropewalk_link::LinkSpec::plain(rate, 10_000_000, queue as u32 as _);
+        path.down = ropewalk_link::LinkSpec::plain(10_000_000 * u64::from(count), 10_000_000, 50 * count);
         path.up = path.down.clone();
     }
     scenario
@@ -96,7 +95,7 @@ fn spec(scenario: Scenario, schedulers: &str, control: &str) -> RunSpec {
 /// How long the timed runs are, in virtual seconds: `ROPEWALK_BENCH_SECONDS`, for counting instructions in a short
 /// one.
 fn seconds() -> u64 {
-    std::env::var("ROPEWALK_BENCH_SECONDS").ok().and_then(|text| text.parse().ok()).unwrap_or(60)
+    number("ROPEWALK_BENCH_SECONDS", 60)
 }
 
 /// Resident memory of this process in bytes, where the system says.
@@ -113,6 +112,9 @@ fn measure(name: &str, spec: &RunSpec) {
         Ok(world) => world,
         Err(reason) => return println!("{name}: {reason}"),
     };
+    if std::env::var_os("ROPEWALK_BENCH_STEP_BY_STEP").is_some() {
+        world.step_by_step();
+    }
     world.run_until(u64::MAX);
     let wall = start.elapsed().as_secs_f64();
     let result = world.into_result();

@@ -24,11 +24,13 @@ struct Connection {
     subflows: u8,
     /// See [`Known::group`].
     group: u32,
+    /// The last round that it took part in.
+    round: u32,
 }
 
 impl Known {
     pub(crate) fn new(paths: usize, ports: usize) -> Self {
-        Known { ports, places: vec![0; paths * ports << 16], connections: Vec::new() }
+        Known { ports, places: vec![0; (paths * ports) << 16], connections: Vec::new() }
     }
 
     /// A client's port, and a server's counted from the first.
@@ -62,6 +64,13 @@ impl Known {
     #[inline]
     pub(crate) fn group(&mut self, place: Place) -> &mut u32 {
         &mut self.connections[place.of_connection()].group
+    }
+
+    /// Whether a settled connection takes part in this round for the first time; it does from now on.
+    #[inline]
+    pub(crate) fn joins(&mut self, place: Place, round: u32) -> bool {
+        let connection = &mut self.connections[place.of_connection()];
+        std::mem::replace(&mut connection.round, round) != round
     }
 
     /// A connection is settled; its subflows with their paths and ports.

@@ -3,12 +3,12 @@
 
 use ropewalk_wire::Payload;
 
-use super::connection::{Connection, Join, Mode, Strand};
+use super::connection::{Connection, Mode, Strand};
 use crate::flow::FlowState;
 
 impl<P: Payload> Connection<P> {
-    /// Whether all its subflows are there and none is in trouble, and nothing waits to be opened or announced, and one side
-    /// at least isn't closed. A single timeout, or whatever arrives but SYN, FIN, RST, the options of the path manager, and a
+    /// Whether none of its subflows is in trouble, nothing waits to be opened or announced, and one side at least isn't
+    /// closed. A single timeout, or whatever arrives but SYN, FIN, RST, the options of the path manager, and a
     /// DATA_FIN for a side that is closed, doesn't bring it to do what concerns others.
     pub(crate) fn is_settled(&self) -> bool {
         let at_rest = self.joins.is_empty()
@@ -24,15 +24,15 @@ impl<P: Payload> Connection<P> {
         at_rest
             && goes_on
             && self.strands.iter().zip(&self.flows).all(|(strand, flow)| {
-                flow.state == FlowState::Usable && strand.as_ref().is_some_and(Strand::is_settled)
+                matches!(flow.state, FlowState::Usable | FlowState::Handshaking)
+                    && strand.as_ref().is_some_and(Strand::is_settled)
             })
     }
 }
 
 impl<P: Payload> Strand<P> {
     fn is_settled(&self) -> bool {
-        matches!(self.join, Join::Initial | Join::Joined)
-            && self.timeouts == 0
+        self.timeouts == 0
             && !self.leaving
             && !self.fastclose
             && self.failing.is_none()

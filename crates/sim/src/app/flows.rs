@@ -63,8 +63,8 @@ impl App for Flows {
         self.left == 0
     }
 
-    fn is_calm(&self, connections: u32, most: u64) -> bool {
-        connections < self.left || most < self.bytes
+    fn spare(&self, most: u64) -> u32 {
+        if most < self.bytes { u32::MAX } else { self.left.saturating_sub(1) }
     }
 
     fn report(&self) -> Report {

@@ -114,11 +114,11 @@ pub(crate) trait App: Debug + Send {
     /// Whether all is done.
     fn done(&self) -> bool;
 
-    /// Whether it neither acts nor is done if its data arrives on so many connections at once, on none of which it has more
-    /// than `most` bytes then. What arrives elsewhere than where the data goes isn't meant.
-    fn is_calm(&self, connections: u32, most: u64) -> bool {
-        let _ = (connections, most);
-        false
+    /// On how many connections data may arrive at once without its acting or being done, if it has no more than `most` bytes
+    /// on any of them then. What arrives elsewhere than where the data goes isn't meant.
+    fn spare(&self, most: u64) -> u32 {
+        let _ = most;
+        0
     }
 
     /// Whether the run waits for it: it isn't the workload, and has an end of its own to come.
