@@ -1,6 +1,8 @@
 //! Acknowledgements: cumulative and selective (RFC 5681, RFC 2018, RFC 2883), the round-trip and delivery-rate
 //! samples that they give, and the growth of the window.
 
+use std::ops::Range;
+
 use ropewalk_wire::{Flags, Payload, SackBlocks, Segment, Seq};
 
 use super::rate::Sample;
@@ -206,8 +208,46 @@ impl<P: Payload> Subflow<P> {
     }
 
     /// Marks what the SACK blocks cover.
-    #[inline(never)]
+    #[inline]
     fn selective(&mut self, cx: &mut Context<'_>, segment: &Segment<P>, ack: u64, delivery: &mut Delivery) {
+        // Mostly one block of whole segments beyond the ACK.
+        if let [(left, right)] = *segment.sack.as_slice() {
+            let (left, right) = (self.unfold_sack(left), self.unfold_sack(right));
+            if ack <= left
+                && left < right
+                && right <= self.snd_nxt
+                && let Some(range) = self.rtx.even_range(left, right)
+            {
+                return self.mark_range(cx, segment, range, delivery);
+            }
+        }
+        self.selective_any(cx, segment, ack, delivery);
+    }
+
+    /// Marks entries of which some may be marked already.
+    #[inline]
+    fn mark_range(
+        &mut self,
+        cx: &mut Context<'_>,
+        segment: &Segment<P>,
+        mut range: Range<usize>,
+        delivery: &mut Delivery,
+    ) {
+        while let Some(index) = self.rtx.next_unsacked(range.clone()) {
+            self.mark_sacked(cx, segment, index, delivery);
+            range.start = index + 1;
+        }
+    }
+
+    /// The same, whatever they cover.
+    #[inline(never)]
+    fn selective_any(
+        &mut self,
+        cx: &mut Context<'_>,
+        segment: &Segment<P>,
+        ack: u64,
+        delivery: &mut Delivery,
+    ) {
         let blocks = &segment.sack;
         // One block beyond the ACK is no DSACK.
         if blocks.len() > 1 || blocks.as_slice().first().is_some_and(|first| self.unfold_sack(first.0) < ack)
@@ -320,7 +360,7 @@ impl<P: Payload> Subflow<P> {
         index: usize,
         delivery: &mut Delivery,
     ) -> u64 {
-        let entry = self.rtx.get_mut(index);
+        let entry = self.rtx.mark_sacked(index);
         let flow = &mut cx.flows[cx.index];
         flow.sacked_out += entry.segments;
         if entry.is(LOST) {
@@ -329,7 +369,7 @@ impl<P: Payload> Subflow<P> {
         if entry.is(RETRANS) {
             flow.retrans_out -= entry.segments;
         }
-        entry.flags = (entry.flags | SACKED) & !(LOST | RETRANS);
+        entry.flags &= !(LOST | RETRANS);
         delivery.segments += entry.segments;
         delivery.newly_sacked = true;
         let mark = entry.mark();

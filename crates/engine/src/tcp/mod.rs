@@ -22,6 +22,7 @@ mod rate;
 mod reassembly;
 mod recovery;
 mod rtt;
+mod sacked;
 mod scoreboard;
 mod straight;
 #[cfg(test)]

@@ -1,16 +1,19 @@
 //! The retransmission queue and SACK scoreboard (RFC 2018, RFC 6675), with the log of transmissions in order of
 //! time that RACK reads (RFC 8985 6.2).
 //!
-//! Entries stand in order of sequence; a cumulative ACK pops, a SACK marks by binary search. The log holds one
-//! (position, time) per transmission; what has been overtaken by events is skipped when it reaches the front, so
-//! that loss detection costs a constant per transmission. As long as everything was sent once, the entries say what
-//! the log would, and it isn't written.
+//! Entries stand in order of sequence; a cumulative ACK pops, a SACK marks by binary search. Mostly they are all of one
+//! length, and then a division finds one, and bits say which are sacked. The log holds one (position, time) per
+//! transmission; what has been overtaken by events is skipped when it reaches the front, so that loss detection costs a
+//! constant per transmission. As long as everything was sent once, the entries say what the log would, and it isn't
+//! written; nor is it again when nothing was sent twice for some windows.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
 use ropewalk_wire::Payload;
 
 use super::rate::Stamp;
+use super::sacked::Sacked;
 use crate::Nanos;
 use crate::flow::Flow;
 
@@ -27,6 +30,10 @@ const FIRST_ENTRIES: usize = 16;
 
 /// Not a position: the log is written.
 const WRITTEN: u64 = u64::MAX;
+
+/// So many windows go by without anything that is sent twice until the log isn't written any more: it may have to be written as
+/// a whole next.
+const CALM: u64 = if cfg!(test) { 1 } else { 8 };
 
 /// A range of sequence space that was sent.
 #[derive(Clone, Debug)]
@@ -101,13 +108,30 @@ pub(crate) struct Scoreboard<P> {
     /// As long as everything was sent once, the log is the entries from this position on; [`WRITTEN`] after that.
     unwritten: u64,
     log: VecDeque<(u64, Nanos)>,
+    /// What lies from here on and is in the log stands there once, in order.
+    calm_from: u64,
     /// No entry before this position is lost without a retransmission in flight.
     pub lost_hint: u64,
+    /// How many entries came before the first, and the length that all from this position on have.
+    gone: u64,
+    unit: u64,
+    even_from: u64,
+    sacked: Sacked,
 }
 
 impl<P: Payload> Scoreboard<P> {
     pub fn new() -> Self {
-        Scoreboard { entries: VecDeque::new(), unwritten: WRITTEN, log: VecDeque::new(), lost_hint: 0 }
+        Scoreboard {
+            entries: VecDeque::new(),
+            unwritten: WRITTEN,
+            log: VecDeque::new(),
+            calm_from: 0,
+            lost_hint: 0,
+            gone: 0,
+            unit: 0,
+            even_from: 0,
+            sacked: Sacked::default(),
+        }
     }
 
     /// Something of what an acknowledgement needs.
@@ -153,14 +177,80 @@ impl<P: Payload> Scoreboard<P> {
         if self.unwritten == WRITTEN {
             self.log.push_back((entry.position, entry.sent_at));
         }
+        let len = entry.payload.len() as u64;
+        if len != self.unit {
+            (self.unit, self.even_from) = (len, entry.position);
+        }
+        self.sacked.on_push(self.gone + self.entries.len() as u64, self.gone);
         self.entries.push_back(entry);
+    }
+
+    /// Where the last entry ends.
+    fn end(&self) -> u64 {
+        self.entries.back().map_or(0, Entry::end)
+    }
+
+    /// Marks an entry as sacked, and is to be asked for nothing else that does.
+    #[inline]
+    pub fn mark_sacked(&mut self, index: usize) -> &mut Entry<P> {
+        if !self.sacked.is_known() {
+            self.mark_anew();
+        }
+        self.sacked.set(self.gone + index as u64);
+        let entry = &mut self.entries[index];
+        entry.flags |= SACKED;
+        entry
+    }
+
+    #[cold]
+    fn mark_anew(&mut self) {
+        self.sacked.make_room(self.entries.len());
+        for (number, entry) in (self.gone..).zip(&self.entries) {
+            if entry.is(SACKED) {
+                self.sacked.set(number);
+            }
+        }
+    }
+
+    /// The entry that begins just there, if all are of one length and bits say which are sacked.
+    #[inline]
+    fn even(&self, position: u64) -> Option<usize> {
+        let first = self.entries.front()?.position;
+        let offset = position.checked_sub(first).filter(|_| first >= self.even_from && self.unit > 0)?;
+        let index = offset / self.unit;
+        let exact = index * self.unit == offset && index < self.entries.len() as u64;
+        (exact && self.sacked.is_known()).then_some(index as usize)
+    }
+
+    /// The entries that just this range covers, if all are of one length, for [`next_unsacked`](Self::next_unsacked).
+    #[inline]
+    pub fn even_range(&self, left: u64, right: u64) -> Option<Range<usize>> {
+        let start = self.even(left)?;
+        let count = (right - left) / self.unit;
+        let end = start + count as usize;
+        (count * self.unit == right - left && end <= self.entries.len()).then_some(start..end)
+    }
+
+    /// The first entry in this range that isn't sacked. Only where that is even.
+    #[inline]
+    pub fn next_unsacked(&self, range: Range<usize>) -> Option<usize> {
+        let end = self.gone + range.end as u64;
+        let number = self.sacked.first_clear(self.gone + range.start as u64, end);
+        (number < end).then(|| (number - self.gone) as usize)
     }
 
     /// Notes another transmission of an entry, whose `sent_at` is set already.
     pub fn log_again(&mut self, index: usize) {
         self.write_log(Some(index));
+        self.disturb();
         let entry = &self.entries[index];
         self.log.push_back((entry.position, entry.sent_at));
+    }
+
+    /// The log isn't what the entries say for some time.
+    fn disturb(&mut self) {
+        let (first, end) = (self.entries.front().map_or(0, |first| first.position), self.end());
+        self.calm_from = end + CALM * (end - first);
     }
 
     /// From now on the log is more than the entries say; without the one that is about to be written itself.
@@ -215,6 +305,7 @@ impl<P: Payload> Scoreboard<P> {
         for _ in 0..entries {
             self.entries.pop_front();
         }
+        self.gone += entries as u64;
         self.trim_log(una);
     }
 
@@ -267,6 +358,10 @@ impl<P: Payload> Scoreboard<P> {
         }
         let logged = (rest.position, rest.sent_at);
         self.entries.insert(index + 1, rest);
+        // Numbers and lengths are right again from what will come next.
+        self.even_from = self.end();
+        self.sacked.forget();
+        self.disturb();
         let at = self.log.partition_point(|(_, sent_at)| *sent_at <= logged.1);
         self.log.insert(at, logged);
     }
@@ -292,6 +387,9 @@ impl<P: Payload> Scoreboard<P> {
             return self.oldest_unwritten();
         }
         while let Some((position, sent_at)) = self.log.front().copied() {
+            if position >= self.calm_from {
+                return self.leave_log(position);
+            }
             let index = self.index_at(position);
             match self.entries.get(index) {
                 Some(entry)
@@ -310,12 +408,29 @@ impl<P: Payload> Scoreboard<P> {
         None
     }
 
+    /// From now on the entries say what the log would, from this position on.
+    #[cold]
+    fn leave_log(&mut self, position: u64) -> Option<usize> {
+        self.log.clear();
+        self.unwritten = position;
+        self.oldest_unwritten()
+    }
+
     /// The same, as long as the log isn't written.
     #[inline]
     fn oldest_unwritten(&mut self) -> Option<usize> {
-        let mut index = self.index_at(self.unwritten);
+        let first = self.entries.front()?;
+        let from = self.unwritten;
+        let mut index = 0;
+        // Mostly it is the first: what was sent next is acknowledged in order or not at all.
+        if first.position < from || first.is(SACKED | LOST) {
+            let even = self.even(from.max(first.position));
+            let next = even.and_then(|index| self.next_unsacked(index..self.entries.len()));
+            index = next.unwrap_or_else(|| self.index_at(from));
+        }
         while let Some(entry) = self.entries.get(index) {
             if !entry.is(SACKED) && (!entry.is(LOST) || entry.is(RETRANS)) {
+                self.unwritten = entry.position;
                 return Some(index);
             }
             self.unwritten = entry.end();
@@ -341,6 +456,7 @@ impl<P: Payload> Scoreboard<P> {
     /// Nothing is lost after all.
     pub fn unmark_lost(&mut self) {
         self.write_log(None);
+        self.disturb();
         for entry in &mut self.entries {
             // Its time stands: RACK will look at it again.
             if entry.is(LOST) && !entry.is(RETRANS) && !entry.is(SACKED) {
@@ -355,6 +471,8 @@ impl<P: Payload> Scoreboard<P> {
     /// Nothing is sacked any more.
     pub fn forget_sacks(&mut self) {
         self.write_log(None);
+        self.disturb();
+        self.sacked.forget();
         for entry in &mut self.entries {
             if entry.is(SACKED) {
                 entry.flags &= !SACKED;
@@ -387,6 +505,8 @@ impl<P: Payload> Scoreboard<P> {
         self.entries.clear();
         self.log.clear();
         self.unwritten = WRITTEN;
+        self.unit = 0;
+        self.sacked.forget();
     }
 }
 
@@ -427,7 +547,9 @@ mod tests {
                     board.drop_before(1, una);
                 }
             }
-            6 => board.entries[n % count].flags |= SACKED,
+            6 => {
+                board.mark_sacked(n % count);
+            }
             7 => {
                 if let Some(index) = board.oldest_transmission() {
                     board.entries[index].flags = LOST;
@@ -446,6 +568,41 @@ mod tests {
         }
     }
 
+    /// Whether numbers and bits say what the entries do, where they say anything.
+    fn is_true(board: &Scoreboard<Extent>) -> bool {
+        let entries = || board.entries.iter().enumerate();
+        let begins =
+            entries().all(|(index, entry)| board.even(entry.position).is_none_or(|even| even == index));
+        let Some(first) = board.entries.front() else { return begins };
+        let Some(mut range) = board.even_range(first.position, board.end()) else { return begins };
+        let clear: Vec<usize> = std::iter::from_fn(|| {
+            let index = board.next_unsacked(range.clone())?;
+            range.start = index + 1;
+            Some(index)
+        })
+        .collect();
+        begins && entries().filter(|(_, entry)| !entry.is(SACKED)).map(|(index, _)| index).eq(clear)
+    }
+
+    #[test]
+    fn bits_last_for_as_long_as_there_are_entries() {
+        let (mut board, mut flow) = (Scoreboard::new(), Flow::new(SubflowId(0), PathId(0)));
+        let mut end = 0;
+        for round in 0..200 {
+            for n in 0..150 {
+                apply(&mut board, &mut flow, (0, 0), &mut end, round);
+                if n % 3 > 0 || n > 90 {
+                    board.mark_sacked(board.entries.len() - 1);
+                }
+            }
+            assert!(is_true(&board));
+            let most = if round < 20 { 100 } else { 151 };
+            let una = board.entries[most.min(board.entries.len()) - 1].end();
+            board.drop_before(most.min(board.entries.len()), una);
+            assert!(is_true(&board));
+        }
+    }
+
     proptest! {
         /// A log that isn't written says the same as one that is, from the first entry on.
         #[test]
@@ -459,7 +616,9 @@ mod tests {
                     apply(board, flow, (op, n), &mut ends[index], now);
                     if index == 1 {
                         board.write_log(None);
+                        board.calm_from = u64::MAX;
                     }
+                    prop_assert!(is_true(board));
                 }
                 let [unwritten, written] = &mut boards;
                 prop_assert_eq!(unwritten.oldest_transmission(), written.oldest_transmission());
