@@ -11,7 +11,7 @@ use crate::tcp::{Kind, Transmit};
 use crate::{Nanos, PathId};
 
 /// Octets of options on a segment.
-const OPTION_SPACE: usize = 40;
+pub(super) const OPTION_SPACE: usize = 40;
 
 impl<P: Payload> Connection<P> {
     /// Writes the next segment to send into `out` and returns the path for it, until `None`.
@@ -25,7 +25,7 @@ impl<P: Payload> Connection<P> {
             return None;
         }
         let max_segments = self.most_segments(max_segments);
-        let sent = self.transmit_own(now, max_segments, out);
+        let sent = self.transmit_own(now, max_segments, out).map(|(path, _)| path);
         let sent = sent.or_else(|| self.transmit_placed(now, max_segments, out).map(|(path, _)| path));
         if sent.is_none() {
             self.fall_silent(now);
@@ -47,8 +47,11 @@ impl<P: Payload> Connection<P> {
         }
         let max_segments = self.most_segments(max_segments);
         loop {
-            while let Some(path) = self.transmit_own(now, max_segments, out) {
+            while let Some((path, last)) = self.transmit_own(now, max_segments, out) {
                 carry(path, out);
+                if last {
+                    break;
+                }
             }
             let again = loop {
                 match self.transmit_placed(now, max_segments, out) {
@@ -128,9 +131,14 @@ impl<P: Payload> Connection<P> {
         }
     }
 
-    /// What the subflows have to send of themselves, in turn.
-    #[inline]
-    fn transmit_own(&mut self, now: Nanos, max_segments: u32, out: &mut Segment<P>) -> Option<PathId> {
+    /// What the subflows have to send of themselves, in turn; and whether it is known that none has more.
+    #[inline(always)]
+    fn transmit_own(
+        &mut self,
+        now: Nanos,
+        max_segments: u32,
+        out: &mut Segment<P>,
+    ) -> Option<(PathId, bool)> {
         // Mostly none has; of those that may, the one that spoke last goes on.
         let mut restless = 0u32;
         for (index, strand) in self.strands.iter().enumerate() {
@@ -140,17 +148,24 @@ impl<P: Payload> Connection<P> {
             let from_last = restless & (u32::MAX << self.next_strand);
             let index = if from_last != 0 { from_last } else { restless }.trailing_zeros() as usize;
             restless &= !(1 << index);
+            if self.strands[index].as_ref().is_some_and(|strand| strand.tcp.owes_ack())
+                && let Some(path) = self.send_ack(now, index, out)
+            {
+                self.next_strand = index;
+                return Some((path, restless == 0));
+            }
             if let (Some(Some(strand)), Some(flow)) = (self.strands.get_mut(index), self.flows.get(index))
                 && strand.tcp.has_output(flow)
                 && let Some(sent) = self.transmit_on(now, index, max_segments, out)
             {
                 self.next_strand = index;
-                return Some(sent);
+                return Some((sent, false));
             }
         }
         None
     }
 
+    #[inline(never)]
     fn transmit_on(
         &mut self,
         now: Nanos,

@@ -1,6 +1,6 @@
 //! The straight way of a segment into a connection or out of it, for what nearly every segment is: data with its mapping that
-//! is next in order on its subflow, an acknowledgement of data that was sent once while nothing is missing, and new data
-//! while nothing is missing.
+//! is next in order on its subflow, an acknowledgement of data that was sent once while nothing is missing, new data
+//! while nothing is missing, and an acknowledgement that leaves alone.
 //!
 //! It does what the long way does with such a segment ([`Connection::on_any_segment`], [`Connection::transmit_on`]), in the same order, without the steps
 //! that would have nothing to do. See [`crate::tcp`]'s `straight` for the subflow's part.
@@ -8,6 +8,7 @@
 use ropewalk_wire::{Dss, DssMapping, Ecn, Flags, Payload, Segment};
 
 use super::connection::{Connection, Join, Mode, Strand};
+use super::output::OPTION_SPACE;
 use crate::flow::FlowState;
 use crate::scheduler;
 use crate::{Nanos, PathId, SubflowId};
@@ -176,6 +177,33 @@ impl<P: Payload> Connection<P> {
             data_fin: fin,
             ..self.dss_ack()
         });
+        Some(self.flows[index].path)
+    }
+
+    /// Sends the ACK that subflow `index` owes the peer, if that and the DATA_ACK are all that is to be said; `None`: it has to go
+    /// the long way, [`Connection::transmit_on`].
+    #[inline(always)]
+    pub(super) fn send_ack(&mut self, now: Nanos, index: usize, out: &mut Segment<P>) -> Option<PathId> {
+        let usual = self.mode == Mode::Multipath
+            && self.confirmed
+            && !self.send.closed
+            && self.echoes.is_empty()
+            && self.announced.is_empty()
+            && self.removals.is_empty()
+            && self.config.tcp.shortcuts;
+        if !usual {
+            return None;
+        }
+        let len = self.ack_only_len();
+        let (mut cx, strand) = self.split(now, index)?;
+        let silent = strand.is_sound() && strand.prio_pending.is_none() && strand.fail_pending.is_none();
+        if !silent || !strand.tcp.send_ack(&mut cx, OPTION_SPACE - usize::from(len), out) {
+            return None;
+        }
+        strand.control_len = len;
+        let window = strand.tcp.window_out(out.flags, out.window);
+        self.receive.advertised_end = self.receive.advertised_end.max(self.receive.next + window);
+        out.dss = Some(self.dss_ack());
         Some(self.flows[index].path)
     }
 }

@@ -23,6 +23,12 @@ impl<P: Payload> Subflow<P> {
         self.quiet
     }
 
+    /// Whether an ACK is due.
+    #[inline]
+    pub(crate) fn owes_ack(&self) -> bool {
+        self.ack_now
+    }
+
     /// Whether `poll_transmit` could return a segment: cheap, and never false when it would.
     #[inline]
     pub(crate) fn has_output(&mut self, flow: &Flow) -> bool {
@@ -158,7 +164,7 @@ impl<P: Payload> Subflow<P> {
     }
 
     #[inline]
-    fn add_sack(&mut self, segment: &mut Segment<P>, room: usize) {
+    pub(super) fn add_sack(&mut self, segment: &mut Segment<P>, room: usize) {
         if self.has_report() {
             self.report(segment, room);
         }

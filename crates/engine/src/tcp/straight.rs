@@ -1,5 +1,5 @@
 //! The straight way through a subflow, for what nearly every segment is: data that is next in order, an ACK of data that was
-//! sent once while nothing is missing, and new data while nothing is lost.
+//! sent once while nothing is missing, new data while nothing is lost, and an ACK that leaves alone.
 //!
 //! Each does what the long way does with such a segment ([`Subflow::on_segment`], [`Subflow::poll_transmit`]), in the same
 //! order, and leaves out the steps that have nothing to do; the conditions at its beginning are why they haven't. A segment that doesn't meet them is
@@ -207,5 +207,34 @@ impl<P: Payload> Subflow<P> {
         self.note_acknowledged(cx.tcp);
         self.quiet = !(self.probe_pending || self.persist_pending);
         Some((tag, position))
+    }
+
+    /// Sends the ACK that is due while nothing else is, with `room` for SACK blocks and timestamps; false: it isn't that. What is
+    /// written lacks MPTCP's options. The caller has seen that windows are connection-level.
+    #[inline]
+    pub(crate) fn send_ack(&mut self, cx: &mut Context<'_>, room: usize, out: &mut Segment<P>) -> bool {
+        let usual = self.ack_now
+            && self.state == State::Established
+            && self.queue.is_empty()
+            && cx.flows[cx.index].lost_out == 0
+            && !self.fin_queued
+            && !self.probe_pending
+            && !self.persist_pending
+            && !self.ece_pending
+            && self.timestamps
+            && self.window_scaling;
+        if !usual {
+            return false;
+        }
+        let ack = Seq(self.peer_isn.wrapping_add(self.rcv_nxt as u32));
+        out.renew(&self.tuple, self.seq(self.snd_nxt), ack, Flags::ACK);
+        (out.hop_limit, out.dscp) = (cx.tcp.hop_limit, cx.tcp.dscp & 0x3f);
+        out.window = self.advertise(cx, self.own_shift) as u16;
+        out.timestamps = Some(Timestamps { value: self.timestamp(cx), echo: self.ts_recent });
+        self.counters.out_segs += 1;
+        self.note_acknowledged(cx.tcp);
+        self.add_sack(out, room);
+        self.quiet = true;
+        true
     }
 }
