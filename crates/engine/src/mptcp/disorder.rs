@@ -87,7 +87,11 @@ impl<P: Payload> Connection<P> {
         let window = strand.tcp.window_in(segment.flags, segment.window);
         self.dirty = true;
         self.on_data_ack(now, ack, ack_is_64, window);
-        self.note_outcome(now, index, &outcome);
+        if outcome.lost_segments > 0 {
+            self.note_outcome(now, index, &outcome);
+        } else if outcome.acked_segments > 0 {
+            self.note_acknowledged(now, index, outcome.acked_segments);
+        }
         if outcome.acked_segments > 0 {
             self.wake();
             if self.send.writer_waits {

@@ -150,13 +150,7 @@ impl<P: Payload> Connection<P> {
             self.on_established(now, index);
         }
         if outcome.acked_segments > 0 {
-            if let Some(strand) = self.strands[index].as_mut() {
-                strand.timeouts = 0;
-            }
-            if self.flows[index].state == FlowState::Stale {
-                self.flows[index].state = FlowState::Usable;
-            }
-            self.tell(now, scheduler::Event::Acked { subflow: id, segments: outcome.acked_segments });
+            self.note_acknowledged(now, index, outcome.acked_segments);
         }
         if outcome.lost_segments > 0 {
             self.tell(now, scheduler::Event::Lost { subflow: id, segments: outcome.lost_segments });
@@ -168,6 +162,18 @@ impl<P: Payload> Connection<P> {
         if outcome.failed {
             self.remove(now, index, "too many retransmission timeouts");
         }
+    }
+
+    /// So many segments of a subflow were acknowledged.
+    #[inline]
+    pub(super) fn note_acknowledged(&mut self, now: Nanos, index: usize, segments: u32) {
+        if let Some(strand) = self.strands[index].as_mut() {
+            strand.timeouts = 0;
+        }
+        if self.flows[index].state == FlowState::Stale {
+            self.flows[index].state = FlowState::Usable;
+        }
+        self.tell(now, scheduler::Event::Acked { subflow: SubflowId(index as u8), segments });
     }
 
     /// A subflow's retransmission timer fired: what it carries is reinjected on the others (RFC 8684 3.3.6).

@@ -9,9 +9,7 @@ use ropewalk_wire::{Dss, DssMapping, Ecn, Flags, Payload, Segment};
 
 use super::connection::{Connection, Join, Mode, Strand};
 use super::output::OPTION_SPACE;
-use crate::flow::FlowState;
-use crate::scheduler;
-use crate::{Nanos, PathId, SubflowId};
+use crate::{Nanos, PathId};
 
 impl<P: Payload> Strand<P> {
     /// Fully joined, and nothing waits for the peer's answer to a failed checksum.
@@ -128,13 +126,7 @@ impl<P: Payload> Connection<P> {
         let window = strand.tcp.window_in(segment.flags, segment.window);
         self.dirty = true;
         self.on_data_ack(now, ack.0, ack.1, window);
-        if let Some(strand) = self.strands[index].as_mut() {
-            strand.timeouts = 0;
-        }
-        if self.flows[index].state == FlowState::Stale {
-            self.flows[index].state = FlowState::Usable;
-        }
-        self.tell(now, scheduler::Event::Acked { subflow: SubflowId(index as u8), segments });
+        self.note_acknowledged(now, index, segments);
         self.wake();
         if self.send.writer_waits {
             self.expand_send_buffer(index);

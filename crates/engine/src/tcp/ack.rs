@@ -234,7 +234,7 @@ impl<P: Payload> Subflow<P> {
         delivery: &mut Delivery,
     ) {
         while let Some(index) = self.rtx.next_unsacked(range.clone()) {
-            self.mark_sacked(cx, segment, index, delivery);
+            self.mark_sacked_here(cx, segment, index, delivery);
             range.start = index + 1;
         }
     }
@@ -354,6 +354,17 @@ impl<P: Payload> Subflow<P> {
     /// One that wasn't before; where it ends.
     #[inline(never)]
     fn mark_sacked(
+        &mut self,
+        cx: &mut Context<'_>,
+        segment: &Segment<P>,
+        index: usize,
+        delivery: &mut Delivery,
+    ) -> u64 {
+        self.mark_sacked_here(cx, segment, index, delivery)
+    }
+
+    #[inline(always)]
+    fn mark_sacked_here(
         &mut self,
         cx: &mut Context<'_>,
         segment: &Segment<P>,

@@ -52,7 +52,13 @@ impl<P: Payload> Subflow<P> {
             && delivery.dsack.is_none()
             && !delivery.ece;
         if !quiet {
-            self.alert(cx, segment, delivery, outcome);
+            let disorder = flow.phase == Phase::Disorder && self.sack && !delivery.ece;
+            if disorder && !self.has_reneged(delivery) {
+                // All that `alert` has for this phase.
+                self.open_or_recover(cx, delivery, outcome);
+            } else {
+                self.alert(cx, segment, delivery, outcome);
+            }
         }
         if matches!(cx.flows[cx.index].phase, Phase::Recovery | Phase::Cwr) {
             self.prr.reduce(
@@ -69,6 +75,12 @@ impl<P: Payload> Subflow<P> {
         }
     }
 
+    /// Whether the receiver has dropped what it sacked (RFC 2018 8).
+    #[inline]
+    fn has_reneged(&self, delivery: &Delivery) -> bool {
+        delivery.advanced && self.rtx.get(0).is_some_and(|head| head.is(SACKED))
+    }
+
     /// An ACK that isn't plain progress in the open phase.
     #[inline(never)]
     fn alert(
@@ -82,8 +94,8 @@ impl<P: Payload> Subflow<P> {
             // The network says that the window was too large: nothing to take back.
             self.undo.prior_ssthresh = 0;
         }
-        if delivery.advanced && self.rtx.get(0).is_some_and(|head| head.is(SACKED)) {
-            // The receiver has dropped what it sacked (RFC 2018 8): a timeout, soon.
+        if self.has_reneged(delivery) {
+            // A timeout, soon.
             let wait = (cx.flows[cx.index].srtt / 2).max(10 * MILLISECOND);
             self.timers.set(Timer::Retransmit, cx.now + wait);
             delivery.reneged = true;
@@ -146,6 +158,7 @@ impl<P: Payload> Subflow<P> {
         }
     }
 
+    #[inline(never)]
     fn open_or_recover(&mut self, cx: &mut Context<'_>, delivery: &mut Delivery, outcome: &mut Outcome) {
         if !self.sack {
             if delivery.advanced {
@@ -166,6 +179,7 @@ impl<P: Payload> Subflow<P> {
         }
     }
 
+    #[inline]
     fn identify_losses(&mut self, cx: &mut Context<'_>, delivery: &mut Delivery, outcome: &mut Outcome) {
         if self.rtx.is_empty() {
             return;
@@ -242,11 +256,13 @@ impl<P: Payload> Subflow<P> {
         }
     }
 
+    #[inline]
     pub(super) fn any_retransmission_out(&self, cx: &Context<'_>) -> bool {
         cx.flows[cx.index].retrans_out > 0 || self.rtx.get(0).is_some_and(|head| head.is(EVER_RETRANS))
     }
 
     /// Open, or Disorder while anything is missing.
+    #[inline]
     pub(super) fn keep_open(&mut self, cx: &mut Context<'_>) {
         let flow = &cx.flows[cx.index];
         let disorder = flow.sacked_out + flow.lost_out > 0 || self.any_retransmission_out(cx);
@@ -257,6 +273,7 @@ impl<P: Payload> Subflow<P> {
         }
     }
 
+    #[inline]
     fn try_to_open(&mut self, cx: &mut Context<'_>, delivery: &Delivery) {
         if !self.any_retransmission_out(cx) {
             self.undo.stamp = 0;
