@@ -4,58 +4,68 @@
 /// Entries in a word.
 const WORD: u64 = u64::BITS as u64;
 
-/// A ring as long as a power of two, or nothing: then it isn't known which are.
+/// Nothing until something is sacked, as on most of many connections: then it isn't known which are.
 #[derive(Debug, Default)]
-pub(crate) struct Sacked {
+pub(crate) struct Sacked(Option<Box<Ring>>);
+
+/// As long as a power of two.
+#[derive(Debug)]
+struct Ring {
     words: Vec<u64>,
+}
+
+impl Ring {
+    #[inline]
+    fn word(&self, number: u64) -> usize {
+        (number / WORD) as usize & (self.words.len() - 1)
+    }
 }
 
 impl Sacked {
     /// Whether it says which are.
     #[inline]
     pub fn is_known(&self) -> bool {
-        !self.words.is_empty()
+        self.0.is_some()
     }
 
     /// Makes room for so many entries and more, none of which is sacked.
     #[cold]
     pub fn make_room(&mut self, entries: usize) {
         let words = (2 * entries as u64).div_ceil(WORD) + 2;
-        self.words.clear();
-        self.words.resize(words.next_power_of_two() as usize, 0);
+        self.0 = Some(Box::new(Ring { words: vec![0; words.next_power_of_two() as usize] }));
     }
 
     /// The entry after all others will have this number; the first has the number `first`.
     #[inline]
     pub fn on_push(&mut self, number: u64, first: u64) {
-        if number.is_multiple_of(WORD) && self.is_known() {
-            if number / WORD - first / WORD < self.words.len() as u64 {
-                let word = self.word(number);
-                self.words[word] = 0;
+        if number.is_multiple_of(WORD)
+            && let Some(ring) = &mut self.0
+        {
+            if number / WORD - first / WORD < ring.words.len() as u64 {
+                let word = ring.word(number);
+                ring.words[word] = 0;
             } else {
                 self.forget();
             }
         }
     }
 
-    #[inline]
-    fn word(&self, number: u64) -> usize {
-        (number / WORD) as usize & (self.words.len() - 1)
-    }
-
     /// This one is.
     #[inline]
     pub fn set(&mut self, number: u64) {
-        let word = self.word(number);
-        self.words[word] |= 1 << (number % WORD);
+        if let Some(ring) = &mut self.0 {
+            let word = ring.word(number);
+            ring.words[word] |= 1 << (number % WORD);
+        }
     }
 
     /// The first of these that isn't, or `end`.
     #[inline]
     pub fn first_clear(&self, start: u64, end: u64) -> u64 {
+        let Some(ring) = &self.0 else { return start };
         let mut at = start;
         while at < end {
-            let clear = !self.words[self.word(at)] >> (at % WORD);
+            let clear = !ring.words[ring.word(at)] >> (at % WORD);
             if clear != 0 {
                 return end.min(at + u64::from(clear.trailing_zeros()));
             }
@@ -66,6 +76,6 @@ impl Sacked {
 
     /// It isn't known any more which are.
     pub fn forget(&mut self) {
-        self.words.clear();
+        self.0 = None;
     }
 }

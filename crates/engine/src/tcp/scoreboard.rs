@@ -190,10 +190,10 @@ impl<P: Payload> Scoreboard<P> {
         self.entries.back().map_or(0, Entry::end)
     }
 
-    /// Marks an entry as sacked, and is to be asked for nothing else that does.
+    /// Marks an entry as sacked: nothing else may, as the bits have to know.
     #[inline]
     pub fn mark_sacked(&mut self, index: usize) -> &mut Entry<P> {
-        if !self.sacked.is_known() {
+        if !self.sacked.is_known() && self.is_even() {
             self.mark_anew();
         }
         self.sacked.set(self.gone + index as u64);
@@ -212,11 +212,17 @@ impl<P: Payload> Scoreboard<P> {
         }
     }
 
+    /// Whether all entries are of one length, and numbered as they stand.
+    #[inline]
+    fn is_even(&self) -> bool {
+        self.unit > 0 && self.entries.front().is_some_and(|first| first.position >= self.even_from)
+    }
+
     /// The entry that begins just there, if all are of one length and bits say which are sacked.
     #[inline]
     fn even(&self, position: u64) -> Option<usize> {
         let first = self.entries.front()?.position;
-        let offset = position.checked_sub(first).filter(|_| first >= self.even_from && self.unit > 0)?;
+        let offset = position.checked_sub(first).filter(|_| self.is_even())?;
         let index = offset / self.unit;
         let exact = index * self.unit == offset && index < self.entries.len() as u64;
         (exact && self.sacked.is_known()).then_some(index as usize)
