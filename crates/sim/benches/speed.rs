@@ -68,11 +68,14 @@ fn many(count: u32) -> Scenario {
 }
 
 /// As much as possible on so many connections for two seconds (`ROPEWALK_BENCH_CROWD_MS`), each with a tenth of what the one
-/// of the clean case has: of the rate, and of the queue.
+/// of the clean case has: of the rate, of the queue, of the buffers.
 fn crowd(count: u32) -> Scenario {
     let mut scenario = clean(0);
     scenario.workload = Workload::Flows { count, bytes: 1 << 40 };
     scenario.limit = number("ROPEWALK_BENCH_CROWD_MS", 2000) * 1_000_000;
+    for end in [&mut scenario.client, &mut scenario.server] {
+        (end.send_buffer, end.receive_buffer) = (end.send_buffer / 10, end.receive_buffer / 10);
+    }
     for path in &mut scenario.paths {
         path.down = ropewalk_link::LinkSpec::plain(10_000_000 * u64::from(count), 10_000_000, 50 * count);
         path.up = path.down.clone();
@@ -264,14 +267,8 @@ fn main() -> ExitCode {
         ("loss 1 %", || spec(lossy(seconds() * SECOND), "minrtt", "lia")),
         ("overtaking jitter", || spec(overtaking(seconds() * SECOND), "minrtt", "lia")),
         ("1 Gbit/s x 300 ms", || spec(long_fat(seconds() * SECOND), "minrtt", "lia")),
-        ("crowd", || {
-            spec(
-                crowd(std::env::var("ROPEWALK_CROWD").ok().and_then(|t| t.parse().ok()).unwrap_or(10_000)),
-                "minrtt",
-                "lia",
-            )
-        }),
-        ("10000 connections", || spec(many(10_000), "minrtt", "lia")),
+        ("10000 connections", || spec(crowd(10_000), "minrtt", "lia")),
+        ("10000 x 256 KiB", || spec(many(10_000), "minrtt", "lia")),
     ];
     for (name, case) in cases {
         if wanted.as_ref().is_none_or(|wanted| name.contains(wanted.as_str())) {

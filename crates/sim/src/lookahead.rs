@@ -75,7 +75,7 @@ struct Arrival {
 #[derive(Clone, Copy, Debug, Default)]
 struct Span {
     first: u32,
-    count: u16,
+    count: u32,
 }
 
 /// One connection's part in a round, at one side.
@@ -346,7 +346,7 @@ impl Lookahead {
                 break;
             }
         }
-        Span { first: first as u32, count: (self.sent.len() - first) as u16 }
+        Span { first: first as u32, count: (self.sent.len() - first) as u32 }
     }
 
     /// Has all that was sent enter the links, in order. Returns how many events that were, and when the last was.
@@ -390,7 +390,7 @@ impl Lookahead {
 
 #[inline]
 fn enter(world: &mut World, sent: &mut [Sent], at: Nanos, span: Span) {
-    for sent in &mut sent[span.first as usize..][..usize::from(span.count)] {
+    for sent in &mut sent[span.first as usize..][..span.count as usize] {
         world.network.enter(at, sent.link as usize, sent.packet.take());
     }
 }
@@ -430,7 +430,8 @@ impl World {
             Side::Server => &self.scenario.server,
         };
         let round = MOST as u64 * u64::from(u16::MAX);
-        self.apps[WORKLOAD].spare(self.hosts.most_received().saturating_add(receiver.receive_buffer + round))
+        let more = receiver.receive_buffer.saturating_add(round);
+        self.apps[WORKLOAD].spare(self.hosts.most_received().saturating_add(more))
     }
 
     fn try_round(&mut self, ahead: &mut Lookahead, until: Nanos) -> bool {
@@ -448,8 +449,8 @@ impl World {
         }
         let end = ahead.take_deadlines(self, end);
         let came = end.saturating_sub(first);
-        ahead.reach =
-            if end < wanted { 2 * came } else { 2 * ahead.reach }.clamp(ahead.span >> 10, ahead.span);
+        ahead.reach = if end < wanted { 2 * came } else { 2 * ahead.reach }
+            .clamp((ahead.span >> 10).max(1), ahead.span);
         if ahead.arrivals.is_empty() && ahead.deadlines.is_empty() {
             return false;
         }
