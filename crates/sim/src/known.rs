@@ -4,7 +4,7 @@
 use ropewalk_engine::endpoint::Place;
 
 /// Subflows of a connection, at most: one with more goes moment by moment.
-const SUBFLOWS: usize = 4;
+const SUBFLOWS: usize = 8;
 
 /// The settled connections of one end.
 #[derive(Debug)]
@@ -25,7 +25,7 @@ struct Connection {
     /// See [`Known::group`].
     group: u32,
     /// The last round that it took part in.
-    round: u32,
+    round: u64,
 }
 
 impl Known {
@@ -68,7 +68,7 @@ impl Known {
 
     /// Whether a settled connection takes part in this round for the first time; it does from now on.
     #[inline]
-    pub(crate) fn joins(&mut self, place: Place, round: u32) -> bool {
+    pub(crate) fn joins(&mut self, place: Place, round: u64) -> bool {
         let connection = &mut self.connections[place.of_connection()];
         std::mem::replace(&mut connection.round, round) != round
     }
@@ -79,20 +79,16 @@ impl Known {
         connection: usize,
         subflows: impl Iterator<Item = (Place, u16, (u16, u16))>,
     ) {
+        self.forget(connection);
         let mut new = Connection::default();
         let mut places = [0; SUBFLOWS];
         for (place, path, ports) in subflows {
             let count = usize::from(new.subflows);
-            let (Some(key), true, packed) = (self.key(path, ports), count < SUBFLOWS, place.pack()) else {
-                return;
-            };
-            if packed == 0 {
-                return;
-            }
+            let packed = place.pack();
+            let Some(key) = self.key(path, ports).filter(|_| count < SUBFLOWS && packed != 0) else { return };
             (new.keys[count], places[count]) = (key as u32, packed);
             new.subflows += 1;
         }
-        self.forget(connection);
         if self.connections.len() <= connection {
             self.connections.resize(connection + 1, Connection::default());
         }

@@ -24,7 +24,7 @@ const MOST: usize = 1 << 18;
 /// Packets in a round from which on rounds are worth it.
 const WORTH: usize = 64;
 
-/// After a round that wasn't: events until the next is tried.
+/// After a round that wasn't: turns of the event loop until the next is tried.
 const PAUSE: u32 = 32;
 
 /// Things whose memory is fetched together.
@@ -39,15 +39,17 @@ pub(crate) struct Lookahead {
     span: Nanos,
     /// How far the next round looks at most: not much further than the last one came.
     reach: Nanos,
-    /// Events until a round is tried.
+    /// Turns of the event loop until a round is tried.
     pause: u32,
     /// The number of the round.
-    round: u32,
+    round: u64,
     /// Handled in rounds.
     events: u64,
     /// The settled connections, by the side that hears them.
     known: [Known; 2],
     arrivals: Vec<Arrival>,
+    /// Links with packets, and when the next arrives.
+    next: Vec<(Nanos, usize)>,
     /// By link: how many of them are on it.
     on_links: Vec<usize>,
     /// Their numbers, connection by connection.
@@ -65,6 +67,7 @@ struct Arrival {
     place: Place,
     /// Its number among those on its link.
     index: u32,
+    group: u32,
     /// What was sent at once.
     sent: Span,
     link: u16,
@@ -117,6 +120,7 @@ impl Lookahead {
             events: 0,
             known: [Known::new(paths, ports), Known::new(paths, ports)],
             arrivals: Vec::new(),
+            next: Vec::new(),
             on_links: vec![0; links],
             order: Vec::new(),
             groups: Vec::new(),
@@ -126,13 +130,13 @@ impl Lookahead {
         }
     }
 
-    /// What arrives in this round: before `end`, or what is returned instead.
+    /// What arrives in this round: before `end`, or before the first that can't be in a round. Returns when that is.
     fn gather(&mut self, world: &World, mut end: Nanos) -> Nanos {
         let links = &world.network.links;
         let mut next: Vec<(Nanos, usize)> =
             (0..links.len()).filter_map(|link| Some((links[link].upcoming_at(0)?.0, link))).collect();
         self.on_links.fill(0);
-        self.round = self.round.wrapping_add(1);
+        self.round += 1;
         let receiver = world.network.data_from.other();
         let mut spare = world.spare();
         'all: while let Some(first) = (0..next.len()).min_by_key(|i| next[*i]) {
@@ -163,9 +167,10 @@ impl Lookahead {
                 }
                 self.on_links[link] += 1;
                 let (index, link) = (index as u32, link as u16);
-                self.arrivals.push(Arrival { at, place, index, sent: Span::default(), link, side });
+                self.arrivals.push(Arrival { at, place, index, group: 0, sent: Span::default(), link, side });
             }
         }
+        self.next = next;
         self.cut(end);
         end
     }
@@ -193,12 +198,16 @@ impl Lookahead {
         }
     }
 
-    /// Takes out the deadlines of this round: before `end`, or what is returned instead.
+    /// Takes out the deadlines of this round: before `end`, or before the first of a connection that isn't settled. Returns when
+    /// that is.
     fn take_deadlines(&mut self, world: &mut World, mut end: Nanos) -> Nanos {
         for side in SIDES {
             while let Some((at, place)) = world.hosts.end_mut(side as usize).take_deadline(end) {
                 self.deadlines.push((at, side, place));
-                if !self.known[side as usize].is_settled(place) {
+                // An earlier deadline may have got it into trouble.
+                let settled = self.known[side as usize].is_settled(place)
+                    && world.hosts.end(side as usize).is_settled(place);
+                if !settled {
                     end = at;
                 }
             }
@@ -223,7 +232,7 @@ impl Lookahead {
                 self.groups.push(Group { side: arrival.side, place: arrival.place, first: 0, count: 0 });
                 *group = self.groups.len() as u32;
             }
-            arrival.sent.first = *group - 1;
+            arrival.group = *group - 1;
             self.groups[*group as usize - 1].count += 1;
         }
         let mut first = 0;
@@ -235,7 +244,7 @@ impl Lookahead {
         self.order.clear();
         self.order.resize(self.arrivals.len(), 0);
         for (number, arrival) in (0..).zip(&self.arrivals) {
-            let group = &mut self.groups[arrival.sent.first as usize];
+            let group = &mut self.groups[arrival.group as usize];
             self.order[(group.first + group.count) as usize] = number;
             group.count += 1;
         }
@@ -416,8 +425,10 @@ impl World {
         if ahead.pause > 0 {
             ahead.pause -= 1;
         } else {
+            ahead.arrivals.clear();
             done = self.try_round(&mut ahead, until);
-            ahead.pause = if done && ahead.arrivals.len() >= WORTH { 0 } else { PAUSE };
+            let at_alarm = self.network.agenda.first().map(|first| first.1) == self.first_alarm();
+            ahead.pause = if ahead.arrivals.len() >= WORTH || at_alarm { 0 } else { PAUSE };
         }
         self.lookahead = Some(ahead);
         done
@@ -438,10 +449,12 @@ impl World {
         let Some((_, first)) = self.network.agenda.first() else { return false };
         let mut end = first.saturating_add(ahead.reach).min(until.min(self.end).saturating_add(1));
         if let Some(alarm) = self.first_alarm() {
+            if first == alarm {
+                return false;
+            }
             // What happens at that moment on links and at ends comes before.
             end = end.min(alarm.saturating_add(1));
         }
-        ahead.arrivals.clear();
         let wanted = end;
         let end = ahead.gather(self, end);
         if ahead.arrivals.len() < WORTH {
@@ -499,7 +512,7 @@ impl World {
     }
 
     #[cold]
-    fn stand_still(&mut self) {
+    pub(crate) fn stand_still(&mut self) {
         self.outcome = Some(Outcome::Failed("time stands still: an endpoint's timer is always due".into()));
     }
 }

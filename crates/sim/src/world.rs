@@ -193,6 +193,7 @@ impl World {
         let span = self.network.lookahead().filter(|_| self.scenario.background.is_empty());
         if let Some(span) = span
             && connections as usize > MANY
+            && self.apps[WORKLOAD].spare(0) > 0
         {
             let (links, paths) = (self.network.links.len(), self.scenario.paths.len());
             self.lookahead = Some(Box::new(Lookahead::new(span, links, paths, connections)));
@@ -314,8 +315,7 @@ impl World {
             self.settle();
             self.at_one_moment += 1;
             if self.at_one_moment > STANDSTILL {
-                self.outcome =
-                    Some(Outcome::Failed("time stands still: an endpoint's timer is always due".into()));
+                self.stand_still();
             }
             return self.hosts.poll_timeout(end);
         }
@@ -393,7 +393,8 @@ impl World {
             recorder.arrived(self.now, side, trace, &self.arriving);
             recorder.show_arrival(self.now, side, path, &self.arriving);
         }
-        let tuple = (workload && self.lookahead.is_some()).then_some(self.arriving.tuple);
+        let noted = self.lookahead.is_some() && workload && self.is_unwatched();
+        let tuple = noted.then_some(self.arriving.tuple);
         self.hosts.on_segment(end, self.now, path, expected, &mut self.arriving);
         self.dirty |= 1 << end;
         self.settle();
@@ -416,7 +417,7 @@ impl World {
     fn serve(&mut self, end: usize) {
         self.hear(end);
         loop {
-            if end < 2 && self.tap.is_none() && self.recorder.is_none() {
+            if end < 2 && self.is_unwatched() {
                 let (network, now, side) = (&mut self.network, self.now, side_of(end));
                 self.hosts.transmit_all(end, now, &mut self.leaving, |path, segment| {
                     network.carry(now, side, path.0, UNTRACED, segment);
@@ -471,7 +472,7 @@ impl World {
             }
             Heard::Nothing => {}
             Heard::Failed(conn, reason) => {
-                if self.hosts.app(group, conn) == WORKLOAD {
+                if self.hosts.app(group, conn) == WORKLOAD && self.outcome.is_none() {
                     let name = match side_of(end) {
                         Side::Client => "client",
                         Side::Server => "server",

@@ -33,6 +33,7 @@ impl<P: Payload> Connection<P> {
 impl<P: Payload> Strand<P> {
     fn is_settled(&self) -> bool {
         self.timeouts == 0
+            && self.tcp.is_untroubled()
             && !self.leaving
             && !self.fastclose
             && self.failing.is_none()

@@ -489,6 +489,12 @@ impl<P: Payload> Subflow<P> {
         self.ack_now
     }
 
+    /// Whether nothing was sent again and again, and the peer answers: it isn't about to give up.
+    #[inline]
+    pub(crate) fn is_untroubled(&self) -> bool {
+        self.retransmits == 0 && self.probes_out == 0
+    }
+
     /// Its state. Changes with segments, timeouts, `close` and `abort`.
     #[inline]
     pub fn state(&self) -> State {
