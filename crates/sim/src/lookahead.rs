@@ -37,7 +37,7 @@ const SIDES: [Side; 2] = [Side::Client, Side::Server];
 pub(crate) struct Lookahead {
     /// What enters a link now doesn't arrive before so much time has passed.
     span: Nanos,
-    /// How far the next round looks at most: not much further than the last one came.
+    /// How far the next round looks at most: not much further than where a deadline ended the last one.
     reach: Nanos,
     /// Turns of the event loop until a round is tried.
     pause: u32,
@@ -455,15 +455,16 @@ impl World {
             // What happens at that moment on links and at ends comes before.
             end = end.min(alarm.saturating_add(1));
         }
-        let wanted = end;
-        let end = ahead.gather(self, end);
+        let gathered = ahead.gather(self, end);
+        ahead.reach = (2 * ahead.reach).min(ahead.span);
         if ahead.arrivals.len() < WORTH {
             return false;
         }
-        let end = ahead.take_deadlines(self, end);
-        let came = end.saturating_sub(first);
-        ahead.reach = if end < wanted { 2 * came } else { 2 * ahead.reach }
-            .clamp((ahead.span >> 10).max(1), ahead.span);
+        let end = ahead.take_deadlines(self, gathered);
+        if end < gathered {
+            // What lies behind a deadline was gathered in vain.
+            ahead.reach = (2 * (end - first)).clamp((ahead.span >> 10).max(1), ahead.span);
+        }
         if ahead.arrivals.is_empty() && ahead.deadlines.is_empty() {
             return false;
         }

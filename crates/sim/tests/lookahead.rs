@@ -105,8 +105,9 @@ fn one_by_one_is_as_moment_by_moment() {
         assert_eq!(none, 0, "{name}");
         assert_eq!(ahead, plain, "{name}");
         println!("{name}: {events} of {} events, {:?}", plain.0.events, plain.0.outcome);
-        if !name.contains("end") {
-            assert!(events > plain.0.events / 50, "{name}: {events} of {}", plain.0.events);
+        let few = ["end", "many", "timeouts", "time at all"].iter().any(|odd| name.contains(odd));
+        if !few {
+            assert!(events > plain.0.events / 2, "{name}: {events} of {}", plain.0.events);
         }
     }
 }
