@@ -67,12 +67,12 @@ fn many(count: u32) -> Scenario {
     scenario
 }
 
-/// As much as possible on so many connections for two seconds (`ROPEWALK_BENCH_CROWD_MS`), each with a tenth of what the one
+/// As much as possible on so many connections for four seconds (`ROPEWALK_BENCH_CROWD_MS`), each with a tenth of what the one
 /// of the clean case has: of the rate, of the queue, of the buffers.
 fn crowd(count: u32) -> Scenario {
     let mut scenario = clean(0);
     scenario.workload = Workload::Flows { count, bytes: 1 << 40 };
-    scenario.limit = number("ROPEWALK_BENCH_CROWD_MS", 2000) * 1_000_000;
+    scenario.limit = number("ROPEWALK_BENCH_CROWD_MS", 4000) * 1_000_000;
     for end in [&mut scenario.client, &mut scenario.server] {
         (end.send_buffer, end.receive_buffer) = (end.send_buffer / 10, end.receive_buffer / 10);
     }
