@@ -150,6 +150,46 @@ fn algorithms() -> &'static (Vec<&'static str>, Vec<&'static str>) {
     })
 }
 
+/// Of the golden cases: a new algorithm doesn't change them.
+const GOLDEN_SCHEDULERS: [&str; 21] = [
+    "minrtt",
+    "roundrobin",
+    "redundant",
+    "linux",
+    "blest",
+    "ecf",
+    "cfs",
+    "single",
+    "daps",
+    "daps-two-path",
+    "otias",
+    "rtt-gate",
+    "capacity",
+    "cp",
+    "hsr",
+    "lws",
+    "lts",
+    "f2p-dps",
+    "freeze",
+    "minrtt:linux",
+    "roundrobin:strict",
+];
+const GOLDEN_CONTROLS: [&str; 13] = [
+    "reno",
+    "cubic",
+    "lia",
+    "olia",
+    "balia",
+    "wvegas",
+    "ewtcp",
+    "coupled",
+    "semicoupled",
+    "rtt-compensator",
+    "vegas",
+    "veno",
+    "mveno",
+];
+
 const KIB: u64 = 1024;
 
 /// No stream is longer.
@@ -188,6 +228,16 @@ impl Case {
         case.ipv6 = dice.chance(0.25);
         for path in &mut case.paths {
             path.resegment = dice.chance(0.2);
+        }
+        case
+    }
+
+    /// As [`new`](Self::new), with algorithms that don't depend on what the registry holds.
+    pub fn golden(number: u64) -> Case {
+        let mut case = Case::new(number);
+        let dice = &mut Dice(number);
+        for side in &mut case.sides {
+            (side.scheduler, side.congestion) = (dice.pick(&GOLDEN_SCHEDULERS), dice.pick(&GOLDEN_CONTROLS));
         }
         case
     }

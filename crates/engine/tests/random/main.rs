@@ -119,6 +119,29 @@ fn random_operations_over_random_networks() {
     assert!(outcomes.get(&Outcome::Finished).is_some_and(|count| *count * 2 > cases()), "{outcomes:?}");
 }
 
+/// What came of fixed cases: outcome, packets, and a digest of every packet and of what the applications heard. If it
+/// changes on purpose, `UPDATE_GOLDEN=1 cargo test -p ropewalk-engine --test random` writes the table anew.
+#[test]
+fn digests_are_the_golden_ones() {
+    let line = |number| {
+        let report = run(&Case::golden(number), None, false);
+        let what = report.map(|report| {
+            format!("{:21} {:5} {:016x}", format!("{:?}", report.outcome), report.packets, report.digest)
+        });
+        format!("{number:4} {}", what.unwrap_or_else(|verdict| format!("{verdict:?}")))
+    };
+    let fresh: Vec<String> = (0..1500).map(line).collect();
+    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/random/golden.txt");
+        std::fs::write(path, fresh.join("\n") + "\n").expect("the table can be written");
+        return;
+    }
+    let known: Vec<&str> = include_str!("golden.txt").lines().collect();
+    let changed: Vec<_> = fresh.iter().zip(&known).filter(|(fresh, known)| fresh != *known).collect();
+    assert!(changed.is_empty(), "{} cases (now, then): {changed:#?}", changed.len());
+    assert_eq!(known.len(), fresh.len());
+}
+
 #[test]
 fn planted_faults_are_found() {
     for fault in Fault::ALL {

@@ -13,7 +13,7 @@ use ropewalk_engine::endpoint::{ConnectionId, Endpoint};
 use ropewalk_engine::flow::FlowState;
 use ropewalk_engine::mptcp::Event;
 use ropewalk_engine::{Entropy, MILLISECOND, Nanos, PathId, SECOND, congestion, scheduler, tcp};
-use ropewalk_wire::{Flags, FourTuple, Segment};
+use ropewalk_wire::{ChecksumMode, Flags, FourTuple, Segment, encode_headers};
 
 use crate::case::{Case, Dice, Op, Reading};
 use crate::fault::{Fault, Saboteur};
@@ -265,16 +265,13 @@ impl<'a> World<'a> {
     }
 
     fn note(&mut self, from: usize, path: PathId, packet: &Segment<Bytes>) {
-        let dss = packet.dss.map_or(0, |dss| dss.data_ack.unwrap_or(1) ^ dss.mapping.map_or(7, |m| m.dsn));
-        for word in [
-            self.now,
-            u64::from(path.0) << 32 | u64::from(packet.window) << 8 | from as u64,
-            u64::from(packet.seq.0) << 32 | u64::from(packet.ack.0),
-            (packet.payload.len() as u64) << 32 | u64::from(packet.flags.0) << 8 | packet.sack.len() as u64,
-            dss,
-        ] {
-            self.digest = (self.digest ^ word).wrapping_mul(0x0000_0100_0000_01b3).rotate_left(23);
-        }
+        mix(
+            &mut self.digest,
+            [self.now, u64::from(path.0) << 32 | u64::from(packet.ecn as u8) << 8 | from as u64],
+        );
+        let headers = encode_headers(packet, ChecksumMode::Full).expect("a segment of the wire");
+        let words = headers.as_slice().chunks(8);
+        mix(&mut self.digest, words.map(|word| word.iter().fold(0, |all, byte| all << 8 | u64::from(*byte))));
         self.say(|| format!("{from}>{} {}", path.0, brief(packet)));
     }
 
@@ -309,6 +306,20 @@ impl<'a> World<'a> {
                     self.ids[end] = Some(id);
                 }
                 self.say(|| format!("{end}: {event:?}"));
+                let code = match &event {
+                    Event::Connected { multipath } => 1 + u64::from(*multipath),
+                    Event::Accepted { multipath, .. } => 3 + u64::from(*multipath),
+                    Event::Readable => 5,
+                    Event::Writable => 6,
+                    Event::PeerClosed => 7,
+                    Event::Closed => 8,
+                    Event::Reset { .. } => 9,
+                    Event::SubflowAdded { subflow, .. } => 16 + subflow.index() as u64,
+                    Event::SubflowRemoved { subflow, .. } => 64 + subflow.index() as u64,
+                    Event::Fallback(cause) => 128 + *cause as u64,
+                    Event::Decision(_) => 10,
+                };
+                mix(&mut self.digest, [self.now, code << 8 | end as u64]);
                 if self.ids[end] != Some(id) {
                     continue;
                 }
@@ -330,8 +341,12 @@ impl<'a> World<'a> {
     fn applications(&mut self) -> Result<(), Verdict> {
         for end in 0..2 {
             let Some(id) = self.ids[end] else { continue };
+            let before = self.apps[end].read;
             self.read(end, id)?;
             let app = &mut self.apps[end];
+            if app.read > before {
+                mix(&mut self.digest, [self.now, app.read]);
+            }
             while app.backlog > 0 && !app.shut {
                 let data = stream(end, app.written, app.backlog.min(20_000));
                 match self.ends[end].write(self.now, id, data) {
@@ -638,6 +653,13 @@ impl<'a> World<'a> {
             }
         }
         text
+    }
+}
+
+/// Adds to a digest.
+fn mix(digest: &mut u64, words: impl IntoIterator<Item = u64>) {
+    for word in words {
+        *digest = (*digest ^ word).wrapping_mul(0x0000_0100_0000_01b3).rotate_left(23);
     }
 }
 

@@ -43,12 +43,20 @@ fn watch_in(mut world: World, spec: &RunSpec, readable: bool) -> Seen {
         .map(|side| world.counters(side).into_iter().filter(|(_, value)| *value > 0).collect());
     let result = world.into_result();
     let log = std::mem::take(&mut *log.lock().expect("no panic while it is held"));
-    let digest = log.digest.finalize();
-    let digest = digest[..8].iter().fold(String::new(), |mut text, byte| {
+    let digest = hex(log.digest);
+    Seen { result, counters, segments: log.segments, digest, lines: log.lines }
+}
+
+/// The first 64 bits of a text's digest.
+pub fn digest_of(text: &str) -> String {
+    hex(Sha256::new_with_prefix(text))
+}
+
+fn hex(digest: Sha256) -> String {
+    digest.finalize()[..8].iter().fold(String::new(), |mut text, byte| {
         write!(text, "{byte:02x}").expect("a string takes all");
         text
-    });
-    Seen { result, counters, segments: log.segments, digest, lines: log.lines }
+    })
 }
 
 #[derive(Default)]
