@@ -17,7 +17,7 @@ use ropewalk_sim::{Direction, Scenario, Workload};
 use serde_json::{Value, json};
 
 use crate::compare::size_within;
-use crate::{Failure, compare, kept, output};
+use crate::{Failure, checkpoint, compare, output};
 
 /// Which scheduler, congestion control and buffer size for your paths
 ///
@@ -96,15 +96,17 @@ pub(crate) fn run(registries: &Registries, options: &Options) -> Result<(), Fail
     let unknown = |error: ropewalk_engine::registry::SpecError| Failure::from(Diagnostic::new(error.message));
     let interrupted = || Failure::Other("interrupted".into());
     if options.self_test {
-        let store = kept::open(&options.state, "advise-self-test", options.fresh)?;
+        let store = checkpoint::open(&options.state, "advise-self-test", options.fresh)?;
         let bar = bar(u64::from(options.scenarios), "scenarios");
         let hands = Hands { jobs, done: &|| {}, stop: &stop };
         let seed = SELF_TEST_SEED.wrapping_add(options.seed);
         let found = self_test(registries, options.scenarios as usize, seed, &store, hands, || bar.inc(1));
         bar.finish_and_clear();
-        let kept = options.state.display();
+        let checkpoint = options.state.display();
         let found = found.map_err(unknown)?.ok_or_else(|| {
-            Failure::Other(format!("interrupted: finished scenarios are in {kept}, call it again to go on"))
+            Failure::Other(format!(
+                "interrupted: finished scenarios are in {checkpoint}, call it again to go on"
+            ))
         })?;
         return output::print(&if options.json {
             show_test::json(&found, options.seed)

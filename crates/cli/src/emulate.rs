@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use ropewalk_host::clock::Clock;
-use ropewalk_host::leftover::{self, Mark};
 use ropewalk_host::netns::{Namespace, become_root_of_own_user_namespace, kill_group};
 use ropewalk_host::network::{KernelEnd, PathConfig, Side, client_v4, server_v4};
 use ropewalk_host::perf::device::DEVICE_PREFIX;
+use ropewalk_host::reaper::{self, Mark};
 use ropewalk_host::tun::Offload;
 use ropewalk_host::world::{End, PathLinks, World};
 use ropewalk_lab::diagnostic::Diagnostic;
@@ -166,11 +166,11 @@ pub(crate) fn run(registries: &Registries, options: &Options) -> Result<ExitCode
         return Err(Diagnostic::new(message).into());
     }
     output::can_write(&options.evidence.files())?;
-    let left = leftover::clean();
+    let left = reaper::clean();
     if left > 0 && !options.quiet {
         anstream::eprintln!("{left} processes that a killed run had left behind were ended");
     }
-    let terminated = leftover::heed_termination().map_err(other)?;
+    let terminated = reaper::heed_termination().map_err(other)?;
     become_root_of_own_user_namespace().map_err(other)?;
     let mark = Mark::own().map_err(other)?;
     let paths: Vec<_> = scenario
@@ -234,7 +234,7 @@ pub(crate) fn run(registries: &Registries, options: &Options) -> Result<ExitCode
     }
     let stop = world.stopper();
     // Ctrl-C reaches the program as well: when it ends, so does everything here.
-    let interrupted = leftover::heed_interruption().map_err(other)?;
+    let interrupted = reaper::heed_interruption().map_err(other)?;
     let failed = Arc::new(AtomicBool::new(false));
     let heard = Arc::clone(&failed);
     let worker = std::thread::spawn(move || {

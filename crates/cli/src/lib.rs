@@ -3,20 +3,20 @@
 #![forbid(unsafe_code)]
 
 mod advise;
-mod agree;
+mod checkpoint;
 mod compare;
 mod emulate;
 mod evidence;
 mod explain;
 mod gallery;
-mod kept;
 mod list;
 mod output;
-mod paper;
 mod perf;
 mod report;
+mod reproduce;
 mod scenario;
 mod sweep;
+mod validate;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -45,7 +45,7 @@ enum Command {
     /// Which scheduler, congestion control and buffer size for your paths
     Advise(advise::Options),
     /// Hold the simulator against real packets: the same transfers in both worlds
-    Agree(agree::Options),
+    Validate(validate::Options),
     /// Rank schedulers on your paths
     Compare(compare::Options),
     /// Run any program behind emulated paths, with the kernel's Multipath TCP
@@ -57,7 +57,7 @@ enum Command {
     /// Schedulers and congestion controls
     List(list::Options),
     /// The source papers' experiments: published beside measured, and a verdict per claim
-    Paper(paper::Options),
+    Reproduce(reproduce::Options),
     /// Throughput and latency between two endpoints, each the engine or the kernel
     Perf(perf::Options),
     /// Make the page of a saved run
@@ -102,7 +102,7 @@ pub fn run(registries: Registries, arguments: impl IntoIterator<Item = OsString>
     };
     let done = match arguments.command {
         Command::Advise(options) => advise::run(&registries, &options),
-        Command::Agree(options) => agree::run(&registries, &options),
+        Command::Validate(options) => validate::run(&registries, &options),
         Command::Compare(options) => compare::run(&registries, &options, &origin),
         Command::Emulate(options) => match emulate::run(&registries, &options) {
             Ok(code) => return code,
@@ -111,7 +111,7 @@ pub fn run(registries: Registries, arguments: impl IntoIterator<Item = OsString>
         Command::Explain(options) => explain::run(&registries, &options),
         Command::Gallery(options) => gallery::run(&registries, &options),
         Command::List(options) => list::run(&registries, &options),
-        Command::Paper(options) => paper::run(&registries, &options),
+        Command::Reproduce(options) => reproduce::run(&registries, &options),
         Command::Perf(options) => match perf::run(&registries, &options) {
             Ok(code) => return code,
             Err(failure) => Err(failure),

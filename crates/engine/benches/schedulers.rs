@@ -5,8 +5,8 @@
 //! rows of one scheduler over the number of subflows show that a decision costs O(subflows). On a busy machine
 //! the medians count.
 
-use ropewalk_engine::flow::{Flow, FlowState};
-use ropewalk_engine::scheduler::{Chunk, Decision, Event, InFlight, View, Why, builtin};
+use ropewalk_engine::metrics::{SubflowMetrics, SubflowStatus};
+use ropewalk_engine::scheduler::{Chunk, Decision, Event, InFlight, Rationale, View, builtin};
 use ropewalk_engine::{MILLISECOND, PathId, SubflowId};
 
 const STATES: usize = 16;
@@ -29,28 +29,29 @@ impl InFlight for Chunks {
     }
 }
 
-fn flows(state: usize, subflows: usize) -> Vec<Flow> {
-    let flow = |index: usize| {
-        let mut flow = Flow::new(SubflowId(index as u8), PathId(index as u16));
+fn steady_subflows(state: usize, subflows: usize) -> Vec<SubflowMetrics> {
+    let subflow = |index: usize| {
+        let mut subflow = SubflowMetrics::new(SubflowId(index as u8), PathId(index as u16));
         let rtt = (10 + 15 * index as u64) * MILLISECOND + state as u64 * 10_000;
-        flow.state = FlowState::Usable;
-        (flow.srtt, flow.min_rtt, flow.max_rtt, flow.last_rtt, flow.rttvar) = (rtt, rtt, rtt, rtt, rtt / 8);
-        flow.mss = MSS;
-        flow.cwnd = 40;
-        flow.ssthresh = 30;
+        subflow.state = SubflowStatus::Usable;
+        (subflow.srtt, subflow.min_rtt, subflow.max_rtt, subflow.last_rtt, subflow.rttvar) =
+            (rtt, rtt, rtt, rtt, rtt / 8);
+        subflow.mss = MSS;
+        subflow.cwnd = 40;
+        subflow.ssthresh = 30;
         // The faster ones are full most of the time.
-        flow.packets_out = if (state + index) % 4 < 3 { 40 } else { 20 + (state + index) as u32 % 16 };
+        subflow.packets_out = if (state + index) % 4 < 3 { 40 } else { 20 + (state + index) as u32 % 16 };
         if index + 1 == subflows {
-            flow.packets_out = flow.packets_out.min(39);
+            subflow.packets_out = subflow.packets_out.min(39);
         }
-        flow.delivered = 10_000;
-        flow.lost_total = 20;
-        flow.loss_events = 3;
-        flow.pacing_rate = u64::from(flow.cwnd) * u64::from(MSS) * 1_200_000_000 / rtt;
-        flow.delivery_rate = flow.pacing_rate;
-        flow
+        subflow.delivered = 10_000;
+        subflow.lost_total = 20;
+        subflow.loss_events = 3;
+        subflow.pacing_rate = u64::from(subflow.cwnd) * u64::from(MSS) * 1_200_000_000 / rtt;
+        subflow.delivery_rate = subflow.pacing_rate;
+        subflow
     };
-    (0..subflows).map(flow).collect()
+    (0..subflows).map(subflow).collect()
 }
 
 fn chunks(subflows: usize) -> Chunks {
@@ -117,12 +118,13 @@ fn decisions(bencher: divan::Bencher<'_, '_>, name: &str, subflows: usize, unsen
         Ok(spec) => spec.build(),
         Err(error) => panic!("{error}"),
     };
-    let states: Vec<Vec<Flow>> = (0..STATES).map(|state| flows(state, subflows)).collect();
+    let states: Vec<Vec<SubflowMetrics>> =
+        (0..STATES).map(|state| steady_subflows(state, subflows)).collect();
     let in_flight = chunks(subflows);
     let held = in_flight.0.len() as u64 * u64::from(MSS);
     let view = |step: u64, next_offset: u64| View {
         now: step * 20_000,
-        flows: &states[step as usize % STATES],
+        subflows: &states[step as usize % STATES],
         unsent,
         next_offset,
         una: next_offset - held,
@@ -138,7 +140,7 @@ fn decisions(bencher: divan::Bencher<'_, '_>, name: &str, subflows: usize, unsen
     }
     let mut step = 0;
     let mut stream = Stream { next: held, ahead: [false; AHEAD] };
-    let mut why = Why::default();
+    let mut why = Rationale::default();
     bencher.bench_local(|| {
         step += 1;
         let decision = scheduler.select(&view(step, stream.next), &mut why);

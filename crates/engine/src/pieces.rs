@@ -173,7 +173,7 @@ impl<P: Payload, N: Copy + Default> Pieces<P, N> {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use ropewalk_wire::Extent;
+    use ropewalk_wire::SyntheticPayload;
 
     use super::{MOST, Pieces};
 
@@ -181,11 +181,11 @@ mod tests {
         /// Whatever overlaps: every byte is kept once, and each that was there already is told of.
         #[test]
         fn every_byte_once(ranges in proptest::collection::vec((0u64..120, 1u64..50), 1..25)) {
-            let mut pieces: Pieces<Extent> = Pieces::new();
+            let mut pieces: Pieces<SyntheticPayload> = Pieces::new();
             let mut known = [false; 200];
             for (offset, len) in ranges {
                 let mut repeated = [false; 200];
-                pieces.fill(offset, Extent(len as u32), |from, to| repeated[from as usize..to as usize].fill(true));
+                pieces.fill(offset, SyntheticPayload(len as u32), |from, to| repeated[from as usize..to as usize].fill(true));
                 for at in offset..offset + len {
                     prop_assert_eq!(repeated[at as usize], known[at as usize], "{}", at);
                     known[at as usize] = true;
@@ -206,13 +206,13 @@ mod tests {
 
     #[test]
     fn crumbs_without_end_are_refused() {
-        let mut pieces: Pieces<Extent> = Pieces::new();
+        let mut pieces: Pieces<SyntheticPayload> = Pieces::new();
         for n in 0..MOST as u64 {
-            assert!(pieces.fill(2 * n, Extent(1), |_, _| {}));
+            assert!(pieces.fill(2 * n, SyntheticPayload(1), |_, _| {}));
         }
-        assert!(!pieces.fill(1, Extent(1), |_, _| {}));
+        assert!(!pieces.fill(1, SyntheticPayload(1), |_, _| {}));
         assert_eq!(pieces.bytes(), MOST as u64);
         pieces.pop_before(0);
-        assert!(pieces.fill(1, Extent(1), |_, _| {}));
+        assert!(pieces.fill(1, SyntheticPayload(1), |_, _| {}));
     }
 }

@@ -121,7 +121,7 @@ pub struct Exception {
     /// `ssthresh` (a loss leaves 2 segments at least), `single-path` (one subflow: as its parent), `harmless`
     /// (coupled subflows together grow no faster than one TCP).
     pub rule: &'static str,
-    /// Why, with the paper's section.
+    /// Rationale, with the paper's section.
     pub reason: &'static str,
 }
 

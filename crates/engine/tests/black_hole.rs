@@ -46,7 +46,7 @@ fn time(case: &Case) -> (Nanos, u32) {
         net.reply(bytes(5, BYTES));
         net.ends[1].connection(net.server.unwrap())
     };
-    (net.now - began, sender.unwrap().flows()[0].mss)
+    (net.now - began, sender.unwrap().subflow_metrics()[0].mss)
 }
 
 fn each(mut judge: impl FnMut(Case, &str)) {

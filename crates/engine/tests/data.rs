@@ -267,7 +267,7 @@ fn data_is_kept_until_the_data_ack() {
         net.pass(20);
     }
     assert_eq!(taken, 64_000);
-    let flow = net.ends[0].connection(net.client).expect("open").flows()[0].clone();
+    let flow = net.ends[0].connection(net.client).expect("open").subflow_metrics()[0].clone();
     assert_eq!(flow.packets_out, 0, "the subflow itself has nothing left to wait for");
     net.tamper = None;
     net.pass(5000);
@@ -415,7 +415,7 @@ fn mp_prio_is_about_the_subflow_that_it_comes_on() {
     let mut net = joined("minrtt");
     let server = net.server.expect("accepted");
     let backups = |net: &Net| {
-        let flows = net.ends[1].connection(server).expect("open").flows();
+        let flows = net.ends[1].connection(server).expect("open").subflow_metrics();
         flows.iter().map(|flow| flow.backup).collect::<Vec<_>>()
     };
     let client = net.client;

@@ -9,14 +9,14 @@ use ropewalk_engine::config::{BufferConfig, ConnectionConfig, EndpointConfig, Pa
 use ropewalk_engine::endpoint::{ConnectionId, Endpoint};
 use ropewalk_engine::mptcp::Event;
 use ropewalk_engine::{Entropy, PathId, congestion, scheduler};
-use ropewalk_wire::{Extent, Payload};
+use ropewalk_wire::{Payload, SyntheticPayload};
 
 /// Bytes that were copied to make pieces one.
 static JOINED: AtomicUsize = AtomicUsize::new(0);
 
 /// A length that counts what joining costs.
 #[derive(Clone, Default, Debug)]
-struct Counted(Extent);
+struct Counted(SyntheticPayload);
 
 impl Payload for Counted {
     fn len(&self) -> usize {
@@ -28,7 +28,7 @@ impl Payload for Counted {
     }
 
     fn join(pieces: &[Self]) -> Self {
-        let whole = Extent(pieces.iter().map(|piece| piece.0.0).sum());
+        let whole = SyntheticPayload(pieces.iter().map(|piece| piece.0.0).sum());
         if pieces.len() > 1 {
             JOINED.fetch_add(whole.len(), Ordering::Relaxed);
         }
@@ -97,7 +97,7 @@ fn copied(write: usize) -> (usize, usize, usize) {
         }
         while ends[0].poll_event().is_some() {}
         while written < TOTAL {
-            match ends[0].write(now, client, Counted(Extent(write.min(TOTAL - written) as u32))) {
+            match ends[0].write(now, client, Counted(SyntheticPayload(write.min(TOTAL - written) as u32))) {
                 Ok(0) | Err(_) => break,
                 Ok(taken) => written += taken,
             }

@@ -5,7 +5,7 @@ mod common;
 
 use bytes::Bytes;
 use common::{Net, PathScript, config};
-use ropewalk_engine::flow::FlowState;
+use ropewalk_engine::metrics::SubflowStatus;
 use ropewalk_engine::mptcp::Event;
 use ropewalk_engine::{PathId, SubflowId};
 use ropewalk_wire::{Flags, FourTuple, MpJoin, RemoveAddr, Segment, Seq};
@@ -109,7 +109,8 @@ fn a_path_may_come_and_go_any_number_of_times() {
         net.ends[0].add_path(now, net.client, second, any_port, None, 2);
         let both = |net: &Net| {
             let connection = net.ends[0].connection(net.client).expect("there");
-            connection.flows().iter().filter(|flow| flow.state == FlowState::Usable).count() == 2
+            connection.subflow_metrics().iter().filter(|flow| flow.state == SubflowStatus::Usable).count()
+                == 2
         };
         let limit = net.now + 10_000_000_000;
         assert!(net.run(limit, both), "round {round}");
@@ -141,7 +142,7 @@ fn joins_that_nobody_completes_leave_room_for_one_that_is() {
         net.ends[1].on_segment(now, PathId(0), syn);
         while net.ends[1].poll_transmit(now, 1).is_some() {}
     }
-    let held = net.ends[1].connection(server).expect("there").flows().len();
+    let held = net.ends[1].connection(server).expect("there").subflow_metrics().len();
     assert!(held <= 12, "{held} slots for nothing");
     let now = net.now;
     net.ends[0].add_path(now, net.client, PathId(0), std::net::SocketAddr::new(tuple.src, 0), None, 3);

@@ -165,7 +165,7 @@ fn guessed_tokens_are_refused_and_leave_no_state() {
     assert_eq!(net.ends[1].counters().join_no_token, 5000);
     assert_eq!(net.ends[1].len(), 1);
     let server = net.ends[1].connection(net.server.expect("accepted")).expect("open");
-    assert_eq!(server.flows().len(), 1, "a slot was taken");
+    assert_eq!(server.subflow_metrics().len(), 1, "a slot was taken");
     unharmed(&mut net);
 }
 
@@ -209,7 +209,7 @@ fn a_flood_of_joins_with_bad_hmacs_does_not_keep_the_honest_one_out() {
     }
     assert_eq!(net.counter(1, "MPTcpExtMPJoinAckHMacFailure"), 1999);
     let server = net.ends[1].connection(net.server.expect("accepted")).expect("open");
-    assert!(server.flows().len() <= 10, "{} slots", server.flows().len());
+    assert!(server.subflow_metrics().len() <= 10, "{} slots", server.subflow_metrics().len());
     net.tamper = None;
     net.pass(5000);
     assert_eq!(joined(&net, 1), 1);
@@ -287,7 +287,7 @@ fn a_flood_of_announcements_is_bounded() {
     assert_eq!(echoes.count(), 16);
     assert_eq!(join_syns(&sent), 8, "`subflows` and `add_addr_accepted` are 8");
     let client = net.ends[0].connection(net.client).expect("open");
-    assert!(client.flows().len() <= 9);
+    assert!(client.subflow_metrics().len() <= 9);
     // The peer's other addresses don't answer: those joins fail, and the connection goes on.
     unharmed(&mut net);
 }

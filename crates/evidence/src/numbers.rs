@@ -97,14 +97,14 @@ impl Half {
 
 #[cfg(test)]
 mod tests {
-    use ropewalk_wire::{Extent, FourTuple};
+    use ropewalk_wire::{FourTuple, SyntheticPayload};
 
     use super::*;
 
-    fn segment(seq: Seq, flags: Flags, payload: u32) -> Segment<Extent> {
+    fn segment(seq: Seq, flags: Flags, payload: u32) -> Segment<SyntheticPayload> {
         let tuple = FourTuple::new("192.0.2.1:1".parse().expect("one"), "192.0.2.2:2".parse().expect("one"));
         let mut segment = Segment::new(tuple, seq, Seq(0), flags);
-        segment.payload = Extent(payload);
+        segment.payload = SyntheticPayload(payload);
         segment
     }
 

@@ -143,8 +143,9 @@ impl<W: Write> Qlog<W> {
     pub fn packet(&mut self, packet: &Packet<'_>) -> io::Result<()> {
         let not_tcp = |error: ParseError| io::Error::new(io::ErrorKind::InvalidData, error);
         let (mut segment, payload) =
-            parse_headers::<ropewalk_wire::Extent>(packet.bytes, ParseMode::Trust).map_err(not_tcp)?;
-        segment.payload = ropewalk_wire::Extent(payload.len() as u32);
+            parse_headers::<ropewalk_wire::SyntheticPayload>(packet.bytes, ParseMode::Trust)
+                .map_err(not_tcp)?;
+        segment.payload = ropewalk_wire::SyntheticPayload(payload.len() as u32);
         let sent = packet.direction == Direction::Sent;
         let ours = if sent { segment.tuple } else { segment.tuple.reversed() };
         let index = self.subflow(packet.at, packet.path, ours)?;

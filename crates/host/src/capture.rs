@@ -15,7 +15,7 @@ use ropewalk_engine::scheduler::{Decision, with_names};
 use ropewalk_engine::{PathId, SubflowId};
 pub use ropewalk_evidence::Path;
 use ropewalk_evidence::{Decision as Told, Direction, Metrics, Packet, Pcap, Qlog, Vantage};
-use ropewalk_wire::{Extent, FourTuple, MpJoin, ParseMode, Segment, parse_headers};
+use ropewalk_wire::{FourTuple, MpJoin, ParseMode, Segment, SyntheticPayload, parse_headers};
 
 use crate::clock::Nanos;
 use crate::frame::Piece;
@@ -204,10 +204,10 @@ impl<W: Write> Inner<W> {
 
     fn keep(&mut self, at: Nanos, path: u16, direction: Direction, bytes: Vec<u8>) {
         let sent = direction == Direction::Sent;
-        let parsed = parse_headers::<Extent>(&bytes, ParseMode::Trust).ok();
+        let parsed = parse_headers::<SyntheticPayload>(&bytes, ParseMode::Trust).ok();
         let is_tcp = parsed.is_some();
         let data = parsed.and_then(|(mut segment, payload)| {
-            segment.payload = Extent(payload.len() as u32);
+            segment.payload = SyntheticPayload(payload.len() as u32);
             self.connections.packet(&segment, sent);
             if sent && !payload.is_empty() { self.connections.place(&segment) } else { None }
         });
@@ -219,7 +219,7 @@ impl<W: Write> Inner<W> {
         // The first subflow names the connection, in the packets as here.
         let Some(first) = connection.tuple(SubflowId(0)) else { return };
         let index = self.connections.of(first);
-        let path = |slot: u8| connection.flows().get(usize::from(slot)).map(|flow| flow.path);
+        let path = |slot: u8| connection.subflow_metrics().get(usize::from(slot)).map(|flow| flow.path);
         let paths = &self.paths;
         let name = |path: PathId| paths.get(usize::from(path.0)).map(|path| path.name.as_str());
         let reason = with_names(&record.reason, |slot| path(slot).and_then(name));
@@ -271,7 +271,7 @@ impl<W: Write> Inner<W> {
     fn samples(&mut self, now: Nanos, endpoint: &HostEndpoint, id: ConnectionId) {
         let (Some(connection), true) = (endpoint.connection(id), now >= self.sample) else { return };
         self.sample = now + SAMPLES_EVERY;
-        for flow in connection.flows() {
+        for flow in connection.subflow_metrics() {
             let Some(tuple) = connection.tuple(flow.id) else { continue };
             let (cwnd, ssthresh, in_flight) = (flow.cwnd, flow.ssthresh, flow.in_flight());
             let metrics = Metrics { cwnd, ssthresh, in_flight, srtt: flow.srtt };
@@ -374,7 +374,7 @@ impl Connections {
     }
 
     /// Takes from a packet what it says.
-    fn packet(&mut self, segment: &Segment<Extent>, sent: bool) {
+    fn packet(&mut self, segment: &Segment<SyntheticPayload>, sent: bool) {
         let Some(rare) = segment.rare.as_deref() else { return };
         let ours = if sent { segment.tuple } else { segment.tuple.reversed() };
         if let Some(capable) = rare.mp_capable {
@@ -394,7 +394,7 @@ impl Connections {
     }
 
     /// Where data that this end sends belongs; the very first comes with MP_CAPABLE in place of a mapping.
-    fn place(&mut self, segment: &Segment<Extent>) -> Option<Data> {
+    fn place(&mut self, segment: &Segment<SyntheticPayload>) -> Option<Data> {
         let strand = self.tuples.get_mut(&segment.tuple)?;
         let end = segment.seq.0.wrapping_add(segment.payload.0);
         // Half of the numbers are before, half after (RFC 9293 3.4).
@@ -439,9 +439,9 @@ mod tests {
         FourTuple::new(source, "198.51.100.1:80".parse().expect("one"))
     }
 
-    fn data(tuple: FourTuple, seq: u32, dsn: Option<u64>) -> Segment<Extent> {
-        let mut segment = Segment::<Extent>::new(tuple, Seq(seq), Seq(1), Flags::ACK);
-        segment.payload = Extent(10);
+    fn data(tuple: FourTuple, seq: u32, dsn: Option<u64>) -> Segment<SyntheticPayload> {
+        let mut segment = Segment::<SyntheticPayload>::new(tuple, Seq(seq), Seq(1), Flags::ACK);
+        segment.payload = SyntheticPayload(10);
         let mapping = dsn.map(|dsn| DssMapping { dsn, ssn: 1, len: 10, checksum: None, dsn_is_64: true });
         segment.dss = Some(Dss { mapping, ..Dss::default() });
         segment
@@ -452,14 +452,14 @@ mod tests {
         let mut connections = Connections::default();
         let capable = |sender_key| MpCapable { version: 1, sender_key, ..MpCapable::default() };
         let mut packet = |tuple: FourTuple, sent, key: Option<u64>| {
-            let mut segment = Segment::<Extent>::new(tuple, Seq(1), Seq(1), Flags::ACK);
+            let mut segment = Segment::<SyntheticPayload>::new(tuple, Seq(1), Seq(1), Flags::ACK);
             segment.rare_mut().mp_capable = Some(capable(key));
             connections.packet(&segment, sent);
         };
         packet(tuple(1), true, None);
         packet(tuple(1).reversed(), false, Some(77));
         packet(tuple(1), true, Some(55));
-        let mut join = Segment::<Extent>::new(tuple(2), Seq(1), Seq(0), Flags::SYN);
+        let mut join = Segment::<SyntheticPayload>::new(tuple(2), Seq(1), Seq(0), Flags::SYN);
         let token = Key::new(77).token;
         join.rare_mut().mp_join = Some(MpJoin::Syn { backup: false, address_id: 1, token, nonce: 5 });
         connections.packet(&join, true);

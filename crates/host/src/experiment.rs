@@ -19,7 +19,7 @@ use crate::kernel::{self, SocketConfig};
 use crate::network::{KernelEnd, PathConfig, Side, client_address, server_address};
 use crate::transfer::{Outcome, Request, Role, Transfers, kernel_client, kernel_server};
 use crate::tun::Offload;
-use crate::world::{Counters, End, Meddler, PathLinks, Tap, World};
+use crate::world::{Counters, End, Middlebox, PathLinks, Tap, World};
 
 /// The port of servers.
 pub const PORT: u16 = 5201;
@@ -102,7 +102,7 @@ pub struct Experiment {
     /// It is the kernel's end, where it receives, that does so.
     pub kernel_aborts: bool,
     /// A middlebox.
-    pub meddler: Option<Box<dyn Meddler>>,
+    pub middlebox: Option<Box<dyn Middlebox>>,
     /// An observer.
     pub tap: Option<Box<dyn Tap>>,
 }
@@ -128,7 +128,7 @@ impl Experiment {
             limit: 20_000_000_000,
             abort_after: None,
             kernel_aborts: false,
-            meddler: None,
+            middlebox: None,
             tap: None,
         }
     }
@@ -258,8 +258,8 @@ pub fn run(experiment: Experiment) -> io::Result<Report> {
     if let Some(links) = &links {
         world.emulate(links, &shared, seed);
     }
-    if let Some(meddler) = experiment.meddler {
-        world.meddle(meddler);
+    if let Some(middlebox) = experiment.middlebox {
+        world.meddle(middlebox);
     }
     if let Some(tap) = experiment.tap {
         world.watch(tap);

@@ -434,12 +434,12 @@ impl App for Transfers {
             if let Some(flow) = self.flows.get_mut(&id) {
                 let (written, received) = (flow.written, flow.outcome.received);
                 let mut why = format!("unfinished: {written} bytes written, {received} received");
-                for flow in endpoint.connection(id).map_or(&[][..], Connection::flows) {
+                for flow in endpoint.connection(id).map_or(&[][..], Connection::subflow_metrics) {
                     why += &format!(
                         "; subflow on path {} {:?}/{:?}, {} in flight of {}, {} timeouts",
                         flow.path.0,
                         flow.state,
-                        flow.phase,
+                        flow.ca_state,
                         flow.in_flight(),
                         flow.cwnd,
                         flow.timeouts

@@ -82,7 +82,7 @@ pub trait Tap: Send {
     }
 }
 
-/// What a [`Meddler`] makes of a packet.
+/// What a [`Middlebox`] makes of a packet.
 #[derive(Debug)]
 pub enum Verdict {
     /// Goes on.
@@ -94,7 +94,7 @@ pub enum Verdict {
 }
 
 /// A middlebox: sees every packet as it leaves an end (super-packets cut), and may lose or change it.
-pub trait Meddler: Send {
+pub trait Middlebox: Send {
     /// `up` is from client to server.
     fn meddle(&mut self, now: Nanos, up: bool, packet: &Piece) -> Verdict;
 }
@@ -124,7 +124,7 @@ pub struct World {
     made: Pool,
     stop: Arc<AtomicBool>,
     tap: Option<Box<dyn Tap>>,
-    meddler: Option<Box<dyn Meddler>>,
+    middlebox: Option<Box<dyn Middlebox>>,
     counters: Counters,
     started: bool,
 }
@@ -160,7 +160,7 @@ impl World {
             made: Pool::new(CHUNK),
             stop: Arc::new(AtomicBool::new(false)),
             tap: None,
-            meddler: None,
+            middlebox: None,
             counters: Counters::default(),
             started: false,
         }
@@ -189,8 +189,8 @@ impl World {
     }
 
     /// Lets a middlebox see and change every packet.
-    pub fn meddle(&mut self, meddler: Box<dyn Meddler>) {
-        self.meddler = Some(meddler);
+    pub fn meddle(&mut self, middlebox: Box<dyn Middlebox>) {
+        self.middlebox = Some(middlebox);
     }
 
     /// Its clock.
@@ -442,13 +442,13 @@ impl World {
         if let Some(tap) = &mut self.tap {
             tap.on_packet(self.clock.now(), from == 0, false, &piece);
         }
-        let Some(mut meddler) = self.meddler.take() else {
+        let Some(mut middlebox) = self.middlebox.take() else {
             return self.travel(from, piece);
         };
         let now = self.clock.now();
         let mut done = Ok(());
         for packet in piece.packets() {
-            match meddler.meddle(now, from == 0, &packet) {
+            match middlebox.meddle(now, from == 0, &packet) {
                 Verdict::Pass => done = done.and(self.travel(from, packet)),
                 Verdict::Drop => {}
                 Verdict::Replace(segments) => {
@@ -461,7 +461,7 @@ impl World {
                 }
             }
         }
-        self.meddler = Some(meddler);
+        self.middlebox = Some(middlebox);
         done
     }
 
@@ -538,7 +538,7 @@ impl World {
 
     fn transmit(&mut self, from: usize, path: PathId, segment: &Segment<Bytes>) -> io::Result<()> {
         let direct =
-            !self.strands[usize::from(path.0)].has_links() && self.tap.is_none() && self.meddler.is_none();
+            !self.strands[usize::from(path.0)].has_links() && self.tap.is_none() && self.middlebox.is_none();
         if direct
             && let End::Kernel(end) = &self.ends[1 - from]
             && let Some(tun) = end.tuns.get(usize::from(path.0))

@@ -23,7 +23,7 @@ use crate::units::Nanos;
 /// IPv4 and TCP headers without options.
 const HEADER: u64 = 40;
 
-/// The least that a run can reach in the measure of its workload ([`crate::merit`]).
+/// The least that a run can reach in the measure of its workload ([`crate::objective`]).
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Bound {
     /// By the links alone.

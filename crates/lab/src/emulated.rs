@@ -19,7 +19,7 @@ use ropewalk_sim::{
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use crate::compare::{Contender, Request};
+use crate::compare::{Candidate, Request};
 
 /// p99 of the lateness beyond which a run is void, nanoseconds.
 pub const LATENESS_LIMIT: u64 = 300_000;
@@ -125,23 +125,23 @@ pub const KERNEL: &str = "kernel";
 pub fn request(request: &Request, ends: Ends) -> Result<Request, String> {
     check(&request.scenario, &request.workloads)?;
     let mut request = Request { jobs: 1, ..request.clone() };
-    let multipath = |contender: &&Contender| contender.mode == Mode::Multipath;
+    let multipath = |candidate: &&Candidate| candidate.mode == Mode::Multipath;
     if ends.sender_kernel {
         request
-            .contenders
-            .retain(|contender| contender.mode != Mode::Multipath || contender.scheduler.text == "linux");
-        if request.contenders.iter().find(multipath).is_none() {
+            .candidates
+            .retain(|candidate| candidate.mode != Mode::Multipath || candidate.scheduler.text == "linux");
+        if request.candidates.iter().find(multipath).is_none() {
             return Err(
                 "the kernel as sender has one scheduler, its own: name `linux` in --schedulers".into()
             );
         }
     } else if kernel_congestion(&request.congestion.text).is_ok()
-        && let Some(first) = request.contenders.iter().find(multipath)
+        && let Some(first) = request.candidates.iter().find(multipath)
     {
         let mut scheduler = first.scheduler.clone();
         scheduler.text = KERNEL.into();
-        let kernel = Contender { label: KERNEL.into(), scheduler, mode: Mode::Multipath };
-        request.contenders.push(kernel);
+        let kernel = Candidate { label: KERNEL.into(), scheduler, mode: Mode::Multipath };
+        request.candidates.push(kernel);
     }
     Ok(request)
 }
@@ -427,7 +427,7 @@ mod tests {
 
     use ropewalk_host::experiment::{self, Experiment};
     use ropewalk_host::frame::Piece;
-    use ropewalk_host::world::{Meddler, Verdict};
+    use ropewalk_host::world::{Middlebox, Verdict};
     use ropewalk_sim::{Mode, Outcome, Recording, RunSpec, Scenario, Workload};
     use ropewalk_wire::Flags;
 
@@ -438,7 +438,7 @@ mod tests {
     #[derive(Default)]
     struct LosesFins(BTreeSet<u16>);
 
-    impl Meddler for LosesFins {
+    impl Middlebox for LosesFins {
         fn meddle(&mut self, _now: u64, up: bool, packet: &Piece) -> Verdict {
             match packet.segment() {
                 Ok(segment)
@@ -466,8 +466,8 @@ mod tests {
         };
         let ends = Ends { sender_kernel: false, receiver_kernel: false };
         let experiment = super::experiment(&spec, ends).unwrap();
-        let meddler = Some(Box::new(LosesFins::default()) as Box<dyn Meddler>);
-        let report = experiment::run(Experiment { meddler, ..experiment }).unwrap();
+        let middlebox = Some(Box::new(LosesFins::default()) as Box<dyn Middlebox>);
+        let report = experiment::run(Experiment { middlebox, ..experiment }).unwrap();
         let result = result(&spec, &report);
         assert_eq!(result.outcome, Outcome::Complete, "{report:?}");
     }

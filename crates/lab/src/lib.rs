@@ -3,22 +3,22 @@
 #![forbid(unsafe_code)]
 
 pub mod advise;
-pub mod agree;
 pub mod bound;
+pub mod checkpoint;
 pub mod compare;
 pub mod diagnostic;
 pub mod emulated;
 pub mod evidence;
 mod input;
-pub mod merit;
-pub mod paper;
+pub mod objective;
 mod registries;
 pub mod report;
+pub mod reproduce;
 pub mod scenario;
 pub mod stats;
-pub mod store;
 pub mod sweep;
 pub mod table;
 pub mod units;
+pub mod validate;
 
 pub use registries::Registries;

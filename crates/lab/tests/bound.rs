@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
-use ropewalk_lab::{Registries, bound, merit};
+use ropewalk_lab::{Registries, bound, objective};
 use ropewalk_link::{Change, ChangeAction, Jitter, JitterShape, LinkSpec, Loss, Queue, Rate, RateTrace};
 use ropewalk_sim::{
     Background, Bottleneck, Direction, EndSpec, Mode, PathSpec, Recording, RunSpec, Scenario, Traffic,
@@ -125,7 +125,7 @@ prop_compose! {
 fn holds(spec: &RunSpec) -> Result<(), TestCaseError> {
     let result = ropewalk_sim::run(spec);
     let bound = bound::of(spec);
-    if let Some(measured) = merit::of(&spec.scenario.workload, &result) {
+    if let Some(measured) = objective::of(&spec.scenario.workload, &result) {
         // Exchanges over links that change, and bulk that can't begin, have none.
         if let Some(bound) = bound {
             prop_assert!(bound.capacity <= bound.window, "{bound:?}");

@@ -3,7 +3,7 @@
 
 use std::sync::atomic::AtomicBool;
 
-use ropewalk_lab::compare::{Contender, Request, compare};
+use ropewalk_lab::compare::{Candidate, Request, compare};
 use ropewalk_lab::diagnostic::Source;
 use ropewalk_lab::report::folder;
 use ropewalk_lab::{Registries, sweep};
@@ -66,7 +66,7 @@ fn compare_prints_what_its_titles_say() {
         let request = Request {
             scenario: networks::one(12_000_000, 10 * MS),
             workloads: vec![workload.clone()],
-            contenders: vec![Contender {
+            candidates: vec![Candidate {
                 label: "tcp".into(),
                 scheduler: registries.schedulers.parse("single").unwrap(),
                 mode: Mode::SinglePath(0),

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use ropewalk_lab::Registries;
-use ropewalk_lab::paper::{self, Progress, Request, Runs, Verdict, World};
+use ropewalk_lab::reproduce::{self, Progress, Request, Runs, Verdict, World};
 
 /// Counts, and has no clock.
 #[derive(Default)]
@@ -35,8 +35,8 @@ impl Progress for Counter {
     }
 }
 
-fn run(figure: &str, runs: u32, store: &Runs, counter: &Counter) -> paper::Outcome {
-    let paper = paper::load("cfs-2019").unwrap().unwrap();
+fn run(figure: &str, runs: u32, store: &Runs, counter: &Counter) -> reproduce::Outcome {
+    let paper = reproduce::load("cfs-2019").unwrap().unwrap();
     let request = Request {
         paper: &paper,
         world: World::Simulated,
@@ -45,27 +45,27 @@ fn run(figure: &str, runs: u32, store: &Runs, counter: &Counter) -> paper::Outco
         seed: 1,
         jobs: 2,
     };
-    paper::execute(&request, &Registries::builtin(), store, counter, &counter.stop).unwrap()
+    reproduce::execute(&request, &Registries::builtin(), store, counter, &counter.stop).unwrap()
 }
 
 #[test]
 fn every_papers_files_are_in_order() {
     let registries = Registries::builtin();
-    for name in paper::NAMES {
-        let paper = paper::load(name).unwrap().unwrap_or_else(|error| panic!("{error}"));
-        assert_eq!(paper::check(&paper, &registries), Vec::<String>::new(), "{name}");
+    for name in reproduce::NAMES {
+        let paper = reproduce::load(name).unwrap().unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(reproduce::check(&paper, &registries), Vec::<String>::new(), "{name}");
         assert!(!paper.claims.is_empty() && !paper.published.is_empty(), "{name}");
     }
-    assert!(paper::load("cfs-2018").is_none());
+    assert!(reproduce::load("cfs-2018").is_none());
 }
 
 #[test]
 fn a_figure_runs_to_its_page() {
     let outcome = run("table2", 2, &Runs::none(), &Counter::default());
-    let page = paper::markdown(std::slice::from_ref(&outcome), "test");
+    let page = reproduce::markdown(std::slice::from_ref(&outcome), "test");
     assert!(page.contains("| CFS | 128 KB | 1.64 |"), "{page}");
     assert!(page.contains("interface that the connection opens on: LTE"));
-    let json = paper::json(&[outcome], "test");
+    let json = reproduce::json(&[outcome], "test");
     assert_eq!(json["papers"][0]["paper"], "cfs-2019");
     assert!(json["papers"][0]["cells"][0]["mean"].as_f64().is_some_and(|mean| mean > 0.0));
 }
@@ -90,9 +90,9 @@ fn what_was_interrupted_goes_on_and_ends_the_same() {
     let again = run("duplicates", 2, &Runs::open(&path, "test").unwrap(), &rest);
     let (total, known, done) = *rest.counts.lock().unwrap();
     assert!(known >= 5 && known + done == total, "{known} {done} {total}");
-    let page = |mut outcome: paper::Outcome| {
+    let page = |mut outcome: reproduce::Outcome| {
         outcome.known = 0;
-        paper::markdown(&[outcome], "test")
+        reproduce::markdown(&[outcome], "test")
     };
     assert_eq!(page(again), page(whole));
 }

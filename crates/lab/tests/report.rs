@@ -2,7 +2,7 @@
 
 use std::sync::atomic::AtomicBool;
 
-use ropewalk_lab::compare::{Comparison, Contender, Request, compare};
+use ropewalk_lab::compare::{Candidate, Comparison, Request, compare};
 use ropewalk_lab::diagnostic::Source;
 use ropewalk_lab::report::rope::{self, Budget};
 use ropewalk_lab::report::{self, Origin, comparison, folder, saved, terminal};
@@ -13,19 +13,19 @@ use serde_json::Value;
 fn request(sizes: &[u64]) -> Request {
     let registries = Registries::builtin();
     let scenario = scenario::load(scenario::DEFAULT, &registries).expect("built in").scenario;
-    let contender = |name: &str, label: &str, mode| Contender {
+    let candidate = |name: &str, label: &str, mode| Candidate {
         label: label.into(),
         scheduler: registries.schedulers.parse(name).expect("known"),
         mode,
     };
     Request {
         workloads: sizes.iter().map(|bytes| Workload::Flow { bytes: *bytes }).collect(),
-        contenders: vec![
-            contender("minrtt", "minrtt", Mode::Multipath),
-            contender("blest", "blest", Mode::Multipath),
-            contender("redundant", "redundant", Mode::Multipath),
-            contender("roundrobin", "roundrobin", Mode::Multipath),
-            contender("single", "tcp wifi", Mode::SinglePath(0)),
+        candidates: vec![
+            candidate("minrtt", "minrtt", Mode::Multipath),
+            candidate("blest", "blest", Mode::Multipath),
+            candidate("redundant", "redundant", Mode::Multipath),
+            candidate("roundrobin", "roundrobin", Mode::Multipath),
+            candidate("single", "tcp wifi", Mode::SinglePath(0)),
         ],
         congestion: registries.congestion.parse("cubic").expect("known"),
         runs: 3,

@@ -12,7 +12,9 @@ use ropewalk_link::{Jitter, JitterShape, Loss};
 use ropewalk_sim::{
     Mode, Recording, RunResult, RunSpec, Scenario, Side, Tap, Workload, World, networks, run,
 };
-use ropewalk_wire::{ChecksumMode, Extent, Flags, ParseMode, Payload, Segment, encode_headers, parse};
+use ropewalk_wire::{
+    ChecksumMode, Flags, ParseMode, Payload, Segment, SyntheticPayload, encode_headers, parse,
+};
 
 /// Puts what comes back from bytes in the place of each segment.
 struct ThroughBytes {
@@ -22,7 +24,7 @@ struct ThroughBytes {
 }
 
 impl Tap for ThroughBytes {
-    fn segment(&mut self, now: u64, from: Side, path: usize, segment: &mut Segment<Extent>) {
+    fn segment(&mut self, now: u64, from: Side, path: usize, segment: &mut Segment<SyntheticPayload>) {
         self.seen.fetch_add(1, Ordering::Relaxed);
         match through_bytes(segment) {
             Ok(again) => *segment = again,
@@ -35,7 +37,7 @@ impl Tap for ThroughBytes {
 }
 
 /// Encodes with zeros for payload, has both decoders read it, and gives what ours read.
-fn through_bytes(segment: &Segment<Extent>) -> Result<Segment<Extent>, String> {
+fn through_bytes(segment: &Segment<SyntheticPayload>) -> Result<Segment<SyntheticPayload>, String> {
     let headers = encode_headers(segment, ChecksumMode::Full).map_err(|error| error.to_string())?;
     let mut packet = headers.as_slice().to_vec();
     packet.resize(headers.len() + segment.payload.len(), 0);
@@ -47,7 +49,7 @@ fn through_bytes(segment: &Segment<Extent>) -> Result<Segment<Extent>, String> {
     let mut again = Segment::new(parsed.tuple, parsed.seq, parsed.ack, parsed.flags);
     (again.window, again.urgent, again.ecn) = (parsed.window, parsed.urgent, parsed.ecn);
     (again.timestamps, again.sack, again.dss) = (parsed.timestamps, parsed.sack, parsed.dss);
-    (again.rare, again.payload) = (parsed.rare, Extent(parsed.payload.len() as u32));
+    (again.rare, again.payload) = (parsed.rare, SyntheticPayload(parsed.payload.len() as u32));
     if again != as_on_the_wire(segment) {
         return Err(format!("comes back as {again:?}"));
     }
@@ -55,7 +57,7 @@ fn through_bytes(segment: &Segment<Extent>) -> Result<Segment<Extent>, String> {
 }
 
 /// Of a number that has 32 bits on the wire, only these count: the engine may leave the others in.
-fn as_on_the_wire(segment: &Segment<Extent>) -> Segment<Extent> {
+fn as_on_the_wire(segment: &Segment<SyntheticPayload>) -> Segment<SyntheticPayload> {
     let mut segment = segment.clone();
     if let Some(dss) = &mut segment.dss {
         if let Some(ack) = dss.data_ack.as_mut().filter(|_| !dss.ack_is_64) {
@@ -69,7 +71,7 @@ fn as_on_the_wire(segment: &Segment<Extent>) -> Segment<Extent> {
 }
 
 /// What etherparse makes of the packet must agree.
-fn other_decoder(segment: &Segment<Extent>, packet: &[u8]) -> Result<(), String> {
+fn other_decoder(segment: &Segment<SyntheticPayload>, packet: &[u8]) -> Result<(), String> {
     let sliced = SlicedPacket::from_ip(packet).map_err(|error| format!("etherparse: {error}"))?;
     let (Some(net), Some(TransportSlice::Tcp(tcp))) = (sliced.net, sliced.transport) else {
         return Err("etherparse sees no TCP".into());
@@ -182,8 +184,9 @@ fn a_segment_that_bytes_cannot_say_is_found() {
         "192.0.2.1:1".parse().expect("an address"),
         "192.0.2.2:2".parse().expect("an address"),
     );
-    let mut segment = Segment::<Extent>::new(tuple, ropewalk_wire::Seq(1), ropewalk_wire::Seq(2), Flags::ACK);
-    segment.payload = Extent(10);
+    let mut segment =
+        Segment::<SyntheticPayload>::new(tuple, ropewalk_wire::Seq(1), ropewalk_wire::Seq(2), Flags::ACK);
+    segment.payload = SyntheticPayload(10);
     assert_eq!(through_bytes(&segment), Ok(segment.clone()));
     segment.gso_size = 5;
     assert!(through_bytes(&segment).is_err_and(|error| error.starts_with("comes back as")));

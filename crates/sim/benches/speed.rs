@@ -148,7 +148,7 @@ mod idle {
     use ropewalk_engine::endpoint::{Endpoint, EndpointConfig};
     use ropewalk_engine::mptcp::Event;
     use ropewalk_engine::{Entropy, PathId, congestion, scheduler};
-    use ropewalk_wire::{Extent, Segment};
+    use ropewalk_wire::{Segment, SyntheticPayload};
 
     struct Counting(u64);
 
@@ -187,11 +187,11 @@ mod idle {
         })
     }
 
-    type Ends = [Endpoint<Extent, Counting>; 2];
+    type Ends = [Endpoint<SyntheticPayload, Counting>; 2];
 
     /// Lets both speak until neither has anything to say; returns how many bytes the server read.
     fn settle(ends: &mut Ends, now: &mut u64) -> u64 {
-        let mut wire: VecDeque<(usize, PathId, Segment<Extent>)> = VecDeque::new();
+        let mut wire: VecDeque<(usize, PathId, Segment<SyntheticPayload>)> = VecDeque::new();
         let mut read = 0;
         loop {
             for (from, end) in ends.iter_mut().enumerate() {
@@ -238,13 +238,16 @@ mod idle {
             .collect();
         let mut read = 0;
         for id in &ids {
-            let taken = ends[0].write(now, *id, Extent(BYTES)).expect("an open connection");
+            let taken = ends[0].write(now, *id, SyntheticPayload(BYTES)).expect("an open connection");
             assert_eq!(taken, BYTES as usize);
             read += settle(&mut ends, &mut now);
         }
         assert_eq!(read, u64::from(count) * u64::from(BYTES), "everything arrived");
-        let both =
-            |id| ends[0].connection(id).is_some_and(|c| c.flows().iter().filter(|f| f.usable()).count() == 2);
+        let both = |id| {
+            ends[0]
+                .connection(id)
+                .is_some_and(|c| c.subflow_metrics().iter().filter(|f| f.usable()).count() == 2)
+        };
         assert!(ids.iter().all(|id| both(*id)), "two subflows each");
         Some(super::resident()?.saturating_sub(before) / u64::from(count))
     }

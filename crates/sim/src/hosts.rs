@@ -9,10 +9,10 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use ropewalk_engine::config::ConnectionConfig;
-use ropewalk_engine::endpoint::{ConnectionId, Endpoint, Place};
+use ropewalk_engine::endpoint::{ConnectionId, Endpoint, SubflowHandle};
 use ropewalk_engine::mptcp::Event;
 use ropewalk_engine::{PathId, SubflowId};
-use ropewalk_wire::{Extent, Segment};
+use ropewalk_wire::{Segment, SyntheticPayload};
 
 use crate::app::Conn;
 use crate::config;
@@ -28,7 +28,7 @@ const CLIENT_PORT: u16 = 40_000;
 pub(crate) const SERVER_PORT: u16 = 8_500;
 /// Connections per server port.
 pub(crate) const PORTS: u32 = 25_000;
-/// Written at a time at most: fits an [`Extent`] with room to spare.
+/// Written at a time at most: fits an [`SyntheticPayload`] with room to spare.
 const WRITE: u64 = 1 << 30;
 
 /// What an application is to hear.
@@ -47,7 +47,7 @@ pub(crate) enum Heard {
 /// See the module. Endpoint `2 g + s` is side s of group g: the workload's or the competitors'.
 #[derive(Debug)]
 pub(crate) struct Hosts {
-    ends: Vec<Endpoint<Extent, SeededEntropy>>,
+    ends: Vec<Endpoint<SyntheticPayload, SeededEntropy>>,
     groups: [Group; 2],
     /// By application: where its connections start, and with what configuration.
     origins: Vec<Origin>,
@@ -163,15 +163,15 @@ impl Hosts {
         end: usize,
         now: Nanos,
         path: PathId,
-        expected: Option<Place>,
-        segment: &mut Segment<Extent>,
+        expected: Option<SubflowHandle>,
+        segment: &mut Segment<SyntheticPayload>,
     ) {
         self.ends[end].take_segment(now, path, expected, segment);
     }
 
     /// Fetches into the processor's cache what is kept of a connection of the workload, here and at its endpoint.
     #[inline]
-    pub(crate) fn prepare(&self, side: Side, place: Place) {
+    pub(crate) fn prepare(&self, side: Side, place: SubflowHandle) {
         self.ends[side as usize].prepare(place);
         let group = &self.groups[0];
         if let Some(Some((_, conn))) = group.ids[side as usize].get(place.of_connection()) {
@@ -192,13 +192,13 @@ impl Hosts {
 
     /// An endpoint, for what concerns one connection only.
     #[inline]
-    pub(crate) fn end_mut(&mut self, end: usize) -> &mut Endpoint<Extent, SeededEntropy> {
+    pub(crate) fn end_mut(&mut self, end: usize) -> &mut Endpoint<SyntheticPayload, SeededEntropy> {
         &mut self.ends[end]
     }
 
     /// An endpoint, to look at.
     #[inline]
-    pub(crate) fn end(&self, end: usize) -> &Endpoint<Extent, SeededEntropy> {
+    pub(crate) fn end(&self, end: usize) -> &Endpoint<SyntheticPayload, SeededEntropy> {
         &self.ends[end]
     }
 
@@ -216,7 +216,7 @@ impl Hosts {
         &mut self,
         end: usize,
         now: Nanos,
-        out: &mut Segment<Extent>,
+        out: &mut Segment<SyntheticPayload>,
     ) -> Option<PathId> {
         self.ends[end].poll_transmit_into(now, 1, out)
     }
@@ -227,8 +227,8 @@ impl Hosts {
         &mut self,
         end: usize,
         now: Nanos,
-        out: &mut Box<Segment<Extent>>,
-        carry: impl FnMut(PathId, &mut Box<Segment<Extent>>),
+        out: &mut Box<Segment<SyntheticPayload>>,
+        carry: impl FnMut(PathId, &mut Box<Segment<SyntheticPayload>>),
     ) {
         self.ends[end].transmit_all(now, 1, out, carry);
     }
@@ -324,7 +324,7 @@ impl Hosts {
         while state.to_write[s] > 0 {
             let wanted = state.to_write[s].min(WRITE);
             // An error means that the connection is gone, which its event says.
-            let Ok(taken) = end.write(now, id, Extent(wanted as u32)) else { return };
+            let Ok(taken) = end.write(now, id, SyntheticPayload(wanted as u32)) else { return };
             state.to_write[s] -= taken as u64;
             if (taken as u64) < wanted {
                 return;
@@ -382,7 +382,8 @@ impl Hosts {
         match event {
             Event::SubflowAdded { tuple, .. } => recorder.subflow(conn, tuple),
             Event::Decision(record) if side == recorder.data_from => {
-                let flows = self.ends[side as usize].connection(id).map_or(&[][..], |known| known.flows());
+                let flows =
+                    self.ends[side as usize].connection(id).map_or(&[][..], |known| known.subflow_metrics());
                 let path_of = |subflow: SubflowId| flows.get(subflow.index()).map(|flow| flow.path);
                 recorder.decision(
                     conn,
@@ -490,7 +491,7 @@ impl Hosts {
                 ofo: receiver.map_or(0, |connection| connection.ofo_bytes()),
                 window_left: sender.window_left(),
                 subflows: sender
-                    .flows()
+                    .subflow_metrics()
                     .iter()
                     .map(|flow| SubflowSample {
                         path: flow.path.0,

@@ -1,7 +1,7 @@
 //! Where the packets of settled connections go, for [`crate::lookahead`]: exactly, by path and ports, without looking at
 //! the connection.
 
-use ropewalk_engine::endpoint::Place;
+use ropewalk_engine::endpoint::SubflowHandle;
 
 /// Subflows of a connection, at most: one with more goes moment by moment.
 const SUBFLOWS: usize = 8;
@@ -11,7 +11,7 @@ const SUBFLOWS: usize = 8;
 pub(crate) struct Known {
     /// How many of the server's ports there are.
     ports: usize,
-    /// By path, the server's port and the client's: [`Place::pack`].
+    /// By path, the server's port and the client's: [`SubflowHandle::pack`].
     places: Vec<u32>,
     /// By a connection's place.
     connections: Vec<Connection>,
@@ -42,33 +42,33 @@ impl Known {
 
     /// Where what arrives over a path between these ports goes, if its connection is settled.
     #[inline]
-    pub(crate) fn place(&self, path: u16, ports: (u16, u16)) -> Option<Place> {
-        Place::unpack(*self.places.get(self.key(path, ports)?)?)
+    pub(crate) fn place(&self, path: u16, ports: (u16, u16)) -> Option<SubflowHandle> {
+        SubflowHandle::unpack(*self.places.get(self.key(path, ports)?)?)
     }
 
     /// Whether the connection there is.
     #[inline]
-    pub(crate) fn is_settled(&self, place: Place) -> bool {
+    pub(crate) fn is_settled(&self, place: SubflowHandle) -> bool {
         self.connections.get(place.of_connection()).is_some_and(|connection| connection.subflows > 0)
     }
 
     /// The places of a settled connection's subflows.
     #[inline]
-    pub(crate) fn subflows(&self, place: Place) -> impl Iterator<Item = Place> {
+    pub(crate) fn subflows(&self, place: SubflowHandle) -> impl Iterator<Item = SubflowHandle> {
         let connection = self.connections[place.of_connection()];
         let keys = connection.keys.into_iter().take(usize::from(connection.subflows));
-        keys.filter_map(|key| Place::unpack(self.places[key as usize]))
+        keys.filter_map(|key| SubflowHandle::unpack(self.places[key as usize]))
     }
 
     /// A number that a settled connection has in a round; 0: none yet.
     #[inline]
-    pub(crate) fn group(&mut self, place: Place) -> &mut u32 {
+    pub(crate) fn group(&mut self, place: SubflowHandle) -> &mut u32 {
         &mut self.connections[place.of_connection()].group
     }
 
     /// Whether a settled connection takes part in this round for the first time; it does from now on.
     #[inline]
-    pub(crate) fn joins(&mut self, place: Place, round: u64) -> bool {
+    pub(crate) fn joins(&mut self, place: SubflowHandle, round: u64) -> bool {
         let connection = &mut self.connections[place.of_connection()];
         std::mem::replace(&mut connection.round, round) != round
     }
@@ -77,7 +77,7 @@ impl Known {
     pub(crate) fn learn(
         &mut self,
         connection: usize,
-        subflows: impl Iterator<Item = (Place, u16, (u16, u16))>,
+        subflows: impl Iterator<Item = (SubflowHandle, u16, (u16, u16))>,
     ) {
         self.forget(connection);
         let mut new = Connection::default();

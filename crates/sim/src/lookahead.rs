@@ -8,7 +8,7 @@
 //! connections send is put down, and enters the links in the order in which it was sent when all are through.
 
 use ropewalk_engine::PathId;
-use ropewalk_engine::endpoint::Place;
+use ropewalk_engine::endpoint::SubflowHandle;
 use ropewalk_wire::{Flags, FourTuple};
 
 use crate::hosts::{PORTS, SERVER_PORT};
@@ -55,7 +55,7 @@ pub(crate) struct Lookahead {
     /// Their numbers, connection by connection.
     order: Vec<u32>,
     groups: Vec<Group>,
-    deadlines: Vec<(Nanos, Side, Place)>,
+    deadlines: Vec<(Nanos, Side, SubflowHandle)>,
     sent: Vec<Sent>,
     fired: Vec<Fired>,
 }
@@ -64,7 +64,7 @@ pub(crate) struct Lookahead {
 #[derive(Clone, Copy, Debug)]
 struct Arrival {
     at: Nanos,
-    place: Place,
+    place: SubflowHandle,
     /// Its number among those on its link.
     index: u32,
     group: u32,
@@ -85,7 +85,7 @@ struct Span {
 #[derive(Clone, Copy, Debug)]
 struct Group {
     side: Side,
-    place: Place,
+    place: SubflowHandle,
     /// In the order.
     first: u32,
     count: u32,
@@ -177,7 +177,7 @@ impl Lookahead {
 
     /// Where a packet goes, if it is of the kind that concerns one settled connection only.
     #[inline]
-    fn place_of(&self, world: &World, side: Side, packet: &Packet) -> Option<Place> {
+    fn place_of(&self, world: &World, side: Side, packet: &Packet) -> Option<SubflowHandle> {
         let (plain, len) = packet.plain().filter(|_| packet.owner == Owner::Workload)?;
         let odd = [Flags::SYN, Flags::FIN, Flags::RST, Flags::URG];
         if odd.iter().any(|flag| plain.flags().contains(*flag)) {

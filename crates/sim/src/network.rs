@@ -1,7 +1,7 @@
 //! The network of a run: its links and how they are joined, what is under way on them, and what is due next.
 
 use ropewalk_link::Link;
-use ropewalk_wire::{Extent, Segment};
+use ropewalk_wire::{Segment, SyntheticPayload};
 
 use crate::agenda::Agenda;
 use crate::meter::Meter;
@@ -68,7 +68,7 @@ impl Network {
 
     /// Counts a segment of the workload that leaves an end, and says which link it enters.
     #[inline(always)]
-    fn note(&mut self, side: Side, path: u16, segment: &Segment<Extent>) -> usize {
+    fn note(&mut self, side: Side, path: u16, segment: &Segment<SyntheticPayload>) -> usize {
         if side == self.data_from {
             let meter = &mut self.meter.paths[path as usize];
             meter.packets_in += 1;
@@ -87,7 +87,7 @@ impl Network {
         &mut self,
         side: Side,
         path: u16,
-        segment: &mut Box<Segment<Extent>>,
+        segment: &mut Box<Segment<SyntheticPayload>>,
     ) -> (usize, Packet) {
         let link = self.note(side, path, segment);
         (link, Packet::short(segment, Owner::Workload, path, UNTRACED, &mut self.pool))
@@ -118,7 +118,7 @@ impl Network {
         side: Side,
         path: u16,
         trace: u32,
-        segment: &mut Box<Segment<Extent>>,
+        segment: &mut Box<Segment<SyntheticPayload>>,
     ) {
         let link = self.note(side, path, segment);
         if self.links[link].in_flight() >= self.short_from {

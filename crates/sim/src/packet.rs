@@ -6,7 +6,7 @@
 //! their boxes have left the cache when they arrive, a packet holds the segment itself, in the short form that nearly
 //! all have ([`Plain`]).
 
-use ropewalk_wire::{Ecn, Extent, FourTuple, Segment};
+use ropewalk_wire::{Ecn, FourTuple, Segment, SyntheticPayload};
 
 use crate::plain::Plain;
 
@@ -27,7 +27,7 @@ enum Body {
     /// A segment as nearly all are.
     Plain(Plain),
     /// Any other.
-    Whole(Box<Segment<Extent>>),
+    Whole(Box<Segment<SyntheticPayload>>),
 }
 
 /// One packet.
@@ -53,7 +53,7 @@ impl Packet {
     /// A segment on its way; in its place comes another, to be written over.
     #[inline(always)]
     pub(crate) fn new(
-        segment: &mut Box<Segment<Extent>>,
+        segment: &mut Box<Segment<SyntheticPayload>>,
         owner: Owner,
         path: u16,
         trace: u32,
@@ -66,7 +66,7 @@ impl Packet {
     /// As [`new`](Self::new), in the short form if it has one.
     #[inline(never)]
     pub(crate) fn short(
-        segment: &mut Box<Segment<Extent>>,
+        segment: &mut Box<Segment<SyntheticPayload>>,
         owner: Owner,
         path: u16,
         trace: u32,
@@ -83,7 +83,7 @@ impl Packet {
     /// Puts the segment, with what its way made of the ECN field, into `out`; false if it is a datagram. What is left
     /// of it says nothing.
     #[inline]
-    pub(crate) fn open(&mut self, out: &mut Box<Segment<Extent>>, pool: &mut Pool) -> bool {
+    pub(crate) fn open(&mut self, out: &mut Box<Segment<SyntheticPayload>>, pool: &mut Pool) -> bool {
         match &mut self.body {
             Body::Plain(plain) => plain.write(self.len, self.ecn, out),
             Body::Whole(body) => {
@@ -109,7 +109,7 @@ impl Packet {
 
     /// As [`open`](Self::open), and it stays as it is; only the short form can be read so.
     #[inline]
-    pub(crate) fn read(&self, out: &mut Segment<Extent>) -> bool {
+    pub(crate) fn read(&self, out: &mut Segment<SyntheticPayload>) -> bool {
         let Body::Plain(plain) = &self.body else { return false };
         plain.write(self.len, self.ecn, out);
         true
@@ -145,19 +145,19 @@ impl Packet {
 #[derive(Debug, Default)]
 pub(crate) struct Pool {
     #[expect(clippy::vec_box, reason = "the boxes themselves are what is kept")]
-    free: Vec<Box<Segment<Extent>>>,
+    free: Vec<Box<Segment<SyntheticPayload>>>,
 }
 
 impl Pool {
     /// A segment's box; in its place comes another, with some segment in it that is to be written over.
     #[inline]
-    fn take(&mut self, segment: &mut Box<Segment<Extent>>) -> Box<Segment<Extent>> {
+    fn take(&mut self, segment: &mut Box<Segment<SyntheticPayload>>) -> Box<Segment<SyntheticPayload>> {
         std::mem::replace(segment, self.free.pop().unwrap_or_else(|| Box::new(Segment::blank())))
     }
 
     /// A box that isn't needed any more.
     #[inline]
-    fn give(&mut self, body: Box<Segment<Extent>>) {
+    fn give(&mut self, body: Box<Segment<SyntheticPayload>>) {
         self.free.push(body);
     }
 }
@@ -198,7 +198,7 @@ mod tests {
         for (short, timestamps) in [(false, true), (true, true), (true, false)] {
             let mut segment = Segment::new(tuple, Seq(1), Seq(2), Flags::ACK);
             segment.timestamps = timestamps.then_some(Timestamps { value: 3, echo: 4 });
-            segment.payload = Extent(1000);
+            segment.payload = SyntheticPayload(1000);
             segment.ecn = Ecn::Ect0;
             let mut body = Box::new(segment.clone());
             let pack = if short { Packet::short } else { Packet::new };

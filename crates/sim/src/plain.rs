@@ -7,7 +7,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use ropewalk_wire::{
-    Dss, DssMapping, Ecn, Extent, Flags, FourTuple, HOP_LIMIT, SackBlocks, Segment, Seq, Timestamps,
+    Dss, DssMapping, Ecn, Flags, FourTuple, HOP_LIMIT, SackBlocks, Segment, Seq, SyntheticPayload, Timestamps,
 };
 
 /// There is a DSS option, with a DATA_ACK.
@@ -46,7 +46,7 @@ pub(crate) struct Plain {
 impl Plain {
     /// Which of the shapes a segment has, if it has one.
     #[inline]
-    pub(crate) fn shape(segment: &Segment<Extent>) -> Option<Shape> {
+    pub(crate) fn shape(segment: &Segment<SyntheticPayload>) -> Option<Shape> {
         let odd = segment.rare.is_some()
             || segment.gso_size != 0
             || segment.urgent != 0
@@ -82,7 +82,7 @@ impl Plain {
 
     /// The segment, which has this shape, in this form. The ECN field is left out.
     #[inline]
-    pub(crate) fn new(segment: &Segment<Extent>, shape: Shape) -> Plain {
+    pub(crate) fn new(segment: &Segment<SyntheticPayload>, shape: Shape) -> Plain {
         let octets = |address| match address {
             IpAddr::V4(address) => u32::from_ne_bytes(address.octets()),
             IpAddr::V6(_) => 0,
@@ -118,7 +118,7 @@ impl Plain {
 
     /// Length of the segment's encoding, as [`Segment::wire_len`] has it.
     #[inline]
-    pub(crate) fn wire_len(segment: &Segment<Extent>, shape: Shape) -> u32 {
+    pub(crate) fn wire_len(segment: &Segment<SyntheticPayload>, shape: Shape) -> u32 {
         header_len(shape.0) + segment.payload.0
     }
 
@@ -155,7 +155,7 @@ impl Plain {
 
     /// Writes the segment, whose encoding has `len` bytes, over `out`.
     #[inline]
-    pub(crate) fn write(&self, len: u32, ecn: Ecn, out: &mut Segment<Extent>) {
+    pub(crate) fn write(&self, len: u32, ecn: Ecn, out: &mut Segment<SyntheticPayload>) {
         let has = |what| self.shape & what != 0;
         let [low, high, ssn, rest] = self.rest;
         let len = len - header_len(self.shape);
@@ -171,7 +171,7 @@ impl Plain {
         out.timestamps = Some(Timestamps { value: self.stamp, echo: self.echo });
         out.sack.truncate(0);
         out.rare = None;
-        out.payload = Extent(len);
+        out.payload = SyntheticPayload(len);
         let blocks = self.shape >> BLOCKS;
         if blocks > 0 {
             self.write_blocks(blocks, &mut out.sack);
@@ -260,7 +260,7 @@ mod tests {
                 segment.sack.push(left, right);
             }
             segment.dss = dss;
-            segment.payload = Extent(len);
+            segment.payload = SyntheticPayload(len);
             match odd {
                 1 => segment.urgent = 1,
                 2 => segment.dscp = 46,

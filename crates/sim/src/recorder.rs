@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use ropewalk_engine::scheduler::{Decision, with_names};
 use ropewalk_engine::{PathId, SubflowId};
-use ropewalk_wire::{Extent, Flags, FourTuple, Segment};
+use ropewalk_wire::{Flags, FourTuple, Segment, SyntheticPayload};
 
 use crate::result::{DecisionTrace, SegmentFate, SegmentTrace};
 use crate::spec::Recording;
@@ -97,7 +97,7 @@ impl Recorder {
         side: Side,
         path: PathId,
         trace: u32,
-        segment: &Segment<Extent>,
+        segment: &Segment<SyntheticPayload>,
     ) {
         if let Some(witness) = &mut self.witness {
             let trace = (trace != UNTRACED).then_some(trace);
@@ -106,7 +106,13 @@ impl Recorder {
     }
 
     /// Tells the witness of a segment that arrives.
-    pub(crate) fn show_arrival(&mut self, now: Nanos, side: Side, path: PathId, segment: &Segment<Extent>) {
+    pub(crate) fn show_arrival(
+        &mut self,
+        now: Nanos,
+        side: Side,
+        path: PathId,
+        segment: &Segment<SyntheticPayload>,
+    ) {
         if let Some(witness) = &mut self.witness {
             witness.arrived(now, side, usize::from(path.0), segment);
         }
@@ -122,7 +128,13 @@ impl Recorder {
     }
 
     /// A segment left `side`; gives the number of its trace.
-    pub(crate) fn sent(&mut self, now: Nanos, side: Side, path: u16, segment: &Segment<Extent>) -> u32 {
+    pub(crate) fn sent(
+        &mut self,
+        now: Nanos,
+        side: Side,
+        path: u16,
+        segment: &Segment<SyntheticPayload>,
+    ) -> u32 {
         if !self.recording.segments || side != self.data_from {
             return UNTRACED;
         }
@@ -173,7 +185,13 @@ impl Recorder {
     }
 
     /// A segment came out of the network at `side`.
-    pub(crate) fn arrived(&mut self, now: Nanos, side: Side, trace: u32, segment: &Segment<Extent>) {
+    pub(crate) fn arrived(
+        &mut self,
+        now: Nanos,
+        side: Side,
+        trace: u32,
+        segment: &Segment<SyntheticPayload>,
+    ) {
         if side != self.data_from {
             if let Some(trace) = self.segments.get_mut(trace as usize) {
                 // A duplicate's second arrival says nothing new.
@@ -312,7 +330,7 @@ mod tests {
         recorder.subflow(7, tuple().reversed());
         let data = |position: u32| {
             let mut segment = Segment::new(tuple(), isn.plus(position), Seq(0), Flags::ACK);
-            segment.payload = Extent(100);
+            segment.payload = SyntheticPayload(100);
             segment
         };
         let first = recorder.sent(10, Side::Server, 0, &data(1));

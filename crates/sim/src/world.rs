@@ -8,10 +8,10 @@ use std::collections::BinaryHeap;
 use std::sync::Arc;
 
 use ropewalk_engine::PathId;
-use ropewalk_engine::endpoint::Place;
-use ropewalk_wire::{Extent, Segment};
+use ropewalk_engine::endpoint::SubflowHandle;
+use ropewalk_wire::{Segment, SyntheticPayload};
 
-use crate::app::{self, Action, App, Rival, Stage};
+use crate::app::{self, Action, App, CrossTraffic, Stage};
 use crate::config;
 use crate::entropy::{Purpose, stream};
 use crate::hosts::{Heard, Hosts};
@@ -31,7 +31,7 @@ use crate::{Nanos, Side};
 /// Sees, and may change, every segment as it leaves an end and before it enters a link.
 pub trait Tap: Send {
     /// A segment of the workload or of a competing flow, about to enter the path with this index.
-    fn segment(&mut self, now: Nanos, from: Side, path: usize, segment: &mut Segment<Extent>);
+    fn segment(&mut self, now: Nanos, from: Side, path: usize, segment: &mut Segment<SyntheticPayload>);
 }
 
 /// The application of the workload comes first.
@@ -55,7 +55,7 @@ struct Outlook {
     /// How many until the next look.
     left: u32,
     /// Where they go, the last first. It is a guess: another packet may overtake them.
-    places: [Option<Place>; AHEAD],
+    places: [Option<SubflowHandle>; AHEAD],
 }
 
 /// A run under way. [`crate::run`] is the short way; this one can be watched and interrupted.
@@ -71,8 +71,8 @@ pub struct World {
     pub(crate) events: u64,
     pub(crate) network: Network,
     /// The segment that an end has just written, and the one that an end is about to read.
-    pub(crate) leaving: Box<Segment<Extent>>,
-    pub(crate) arriving: Box<Segment<Extent>>,
+    pub(crate) leaving: Box<Segment<SyntheticPayload>>,
+    pub(crate) arriving: Box<Segment<SyntheticPayload>>,
     /// Where many connections can be taken through what arrives one by one.
     pub(crate) lookahead: Option<Box<Lookahead>>,
     /// By link.
@@ -141,8 +141,8 @@ impl World {
                 }
                 _ => None,
             });
-            apps.push(match Rival::new(background, rng) {
-                Some(rival) => Box::new(rival),
+            apps.push(match CrossTraffic::new(background, rng) {
+                Some(cross_traffic) => Box::new(cross_traffic),
                 None => Box::new(app::Silence),
             });
         }
@@ -325,7 +325,7 @@ impl World {
 
     /// Where a packet that leaves a link goes, if that was looked up beforehand. `segment`: it is the workload's, and lies open.
     #[inline(never)]
-    fn expected(&mut self, link: usize, side: Side, segment: bool) -> Option<Place> {
+    fn expected(&mut self, link: usize, side: Side, segment: bool) -> Option<SubflowHandle> {
         let outlook = &mut self.outlooks[link];
         match outlook.left.checked_sub(1) {
             Some(left) => outlook.left = left,

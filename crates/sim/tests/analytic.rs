@@ -203,7 +203,7 @@ impl Tap for Counter {
         _: u64,
         from: Side,
         _: usize,
-        segment: &mut ropewalk_wire::Segment<ropewalk_wire::Extent>,
+        segment: &mut ropewalk_wire::Segment<ropewalk_wire::SyntheticPayload>,
     ) {
         if from == Side::Server {
             self.0.fetch_add(u64::from(segment.payload.0), std::sync::atomic::Ordering::Relaxed);

@@ -88,7 +88,7 @@ impl std::fmt::Debug for Headers {
 /// Encodes everything but the payload, [`Segment::headers_len`] bytes. Followed by the payload it is
 /// the packet.
 ///
-/// A payload without bytes (the simulator's [`crate::Extent`]) is summed as zeros, so that a packet
+/// A payload without bytes (the simulator's [`crate::SyntheticPayload`]) is summed as zeros, so that a packet
 /// made of these headers and zeros has a correct checksum.
 ///
 /// # Errors

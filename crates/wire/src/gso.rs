@@ -182,9 +182,9 @@ impl<P: Payload> Merger<P> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Dss, DssMapping, Ecn, Extent, FourTuple, SackBlocks, Seq, Timestamps};
+    use crate::{Dss, DssMapping, Ecn, FourTuple, SackBlocks, Seq, SyntheticPayload, Timestamps};
 
-    fn data(flags: Flags, len: u32, gso_size: u16) -> Segment<Extent> {
+    fn data(flags: Flags, len: u32, gso_size: u16) -> Segment<SyntheticPayload> {
         let tuple = FourTuple::new("10.0.0.1:1".parse().unwrap(), "10.0.0.2:2".parse().unwrap());
         let mut segment = Segment::new(tuple, Seq(0xffff_ff00), Seq(7), flags.with(Flags::ACK));
         segment.gso_size = gso_size;
@@ -193,7 +193,7 @@ mod tests {
         let mapping = DssMapping { dsn: 9, ssn: 1, len: len as u16, checksum: None, dsn_is_64: true };
         segment.dss =
             Some(Dss { data_ack: Some(3), ack_is_64: false, mapping: Some(mapping), data_fin: false });
-        segment.payload = Extent(len);
+        segment.payload = SyntheticPayload(len);
         segment
     }
 
@@ -253,7 +253,7 @@ mod tests {
         next.seq = held.seq.plus(2000);
         next.dss = held.dss;
         assert_eq!(merge(&mut held, next), None);
-        assert_eq!((held.payload, held.gso_size), (Extent(3500), 1000));
+        assert_eq!((held.payload, held.gso_size), (SyntheticPayload(3500), 1000));
     }
 
     #[test]
@@ -262,7 +262,7 @@ mod tests {
         let mut next = held.clone();
         next.seq = held.seq.plus(1000);
         assert!(can_merge(&held, &next));
-        let differences: [fn(&mut Segment<Extent>); 14] = [
+        let differences: [fn(&mut Segment<SyntheticPayload>); 14] = [
             |next| next.seq = next.seq.plus(1),
             |next| next.ack = next.ack.plus(1),
             |next| next.window += 1,
@@ -279,8 +279,8 @@ mod tests {
             },
             |next| next.flags = next.flags.with(Flags::CWR),
             |next| next.flags = next.flags.with(Flags::URG),
-            |next| next.payload = Extent(1001),
-            |next| next.payload = Extent(0),
+            |next| next.payload = SyntheticPayload(1001),
+            |next| next.payload = SyntheticPayload(0),
         ];
         for (at, difference) in differences.into_iter().enumerate() {
             let mut changed = next.clone();
@@ -300,10 +300,14 @@ mod tests {
     fn a_super_segment_fits_the_length_field() {
         let mut held = data(Flags::default(), 65_000, 1000);
         held.dss = None;
-        let mut next =
-            Segment { seq: held.seq.plus(65_000), payload: Extent(435), gso_size: 0, ..held.clone() };
+        let mut next = Segment {
+            seq: held.seq.plus(65_000),
+            payload: SyntheticPayload(435),
+            gso_size: 0,
+            ..held.clone()
+        };
         assert!(can_merge(&held, &next));
-        next.payload = Extent(436);
+        next.payload = SyntheticPayload(436);
         assert!(!can_merge(&held, &next));
     }
 }

@@ -31,6 +31,6 @@ pub use options::{
 };
 pub use packets::{Gatherer, encode_packets};
 pub use parse::{ParseMode, parse, parse_headers};
-pub use payload::{Extent, Payload};
+pub use payload::{Payload, SyntheticPayload};
 pub use segment::{Ecn, Flags, FourTuple, HOP_LIMIT, Segment};
 pub use seq::Seq;

@@ -32,9 +32,9 @@ pub trait Payload: Clone + Default + std::fmt::Debug + Send + 'static {
 
 /// A payload of which only the length is known: the simulator's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Extent(pub u32);
+pub struct SyntheticPayload(pub u32);
 
-impl Payload for Extent {
+impl Payload for SyntheticPayload {
     #[inline]
     fn len(&self) -> usize {
         self.0 as usize
@@ -43,12 +43,12 @@ impl Payload for Extent {
     #[inline]
     fn slice(&self, start: usize, end: usize) -> Self {
         assert!(start <= end && end <= self.len(), "slice {start}..{end} of {} bytes", self.0);
-        Extent((end - start) as u32)
+        SyntheticPayload((end - start) as u32)
     }
 
     #[inline]
     fn join(pieces: &[Self]) -> Self {
-        Extent(pieces.iter().map(|piece| piece.0).sum())
+        SyntheticPayload(pieces.iter().map(|piece| piece.0).sum())
     }
 
     fn ones_complement_sum(&self) -> Option<u16> {

@@ -152,7 +152,7 @@ proptest! {
     }
 }
 
-fn blank() -> Segment<Extent> {
+fn blank() -> Segment<SyntheticPayload> {
     let tuple = FourTuple::new("10.0.0.1:1".parse().unwrap(), "10.0.0.2:2".parse().unwrap());
     Segment::new(tuple, Seq(0), Seq(0), Flags::ACK)
 }

@@ -8,7 +8,7 @@
 use std::process::ExitCode;
 
 use ropewalk_engine::registry::Entry;
-use ropewalk_engine::scheduler::{Decision, Scheduler, View, Why};
+use ropewalk_engine::scheduler::{Decision, Scheduler, View, Rationale};
 use ropewalk_lab::Registries;
 
 #[derive(Debug)]
@@ -19,11 +19,11 @@ impl Scheduler for LargestWindow {
         "largest-window"
     }
 
-    fn select(&mut self, view: &View<'_>, why: &mut Why) -> Decision {
+    fn select(&mut self, view: &View<'_>, rationale: &mut Rationale) -> Decision {
         let widest = view.sendable().then(|| view.available().max_by_key(|flow| flow.cwnd)).flatten();
         match widest {
             Some(flow) => {
-                why.say(|| {
+                rationale.say(|| {
                     format!("{{subflow {}}} has the largest window, {} segments", flow.id.0, flow.cwnd)
                 });
                 Decision::Send { subflow: flow.id, bytes: flow.mss }

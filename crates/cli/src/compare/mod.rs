@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use indicatif::{ProgressBar, ProgressStyle};
 use ropewalk_engine::registry::{Registry, Spec};
 use ropewalk_engine::scheduler::Scheduler;
-use ropewalk_lab::compare::{Comparison, Contender, Request, compare};
+use ropewalk_lab::compare::{Candidate, Comparison, Request, compare};
 use ropewalk_lab::diagnostic::{Diagnostic, Source};
 use ropewalk_lab::report::rope::{self, Budget};
 use ropewalk_lab::report::{self, Origin, comparison};
@@ -193,7 +193,7 @@ pub(crate) fn run(registries: &Registries, options: &Options, origin: &Origin) -
     let request = request(registries, options)?;
     let own = [("--csv", options.csv.as_ref()), ("--report", options.report.as_ref())];
     output::can_write(&[own, options.evidence.files()].concat())?;
-    let total = request.workloads.len() * request.contenders.len() * request.runs as usize;
+    let total = request.workloads.len() * request.candidates.len() * request.runs as usize;
     let bar = ProgressBar::new(total as u64);
     if let Ok(style) = ProgressStyle::with_template("{bar:40} {pos}/{len} runs, {eta} left") {
         bar.set_style(style);
@@ -257,7 +257,7 @@ pub(crate) fn run(registries: &Registries, options: &Options, origin: &Origin) -
     };
     output::print(&text)?;
     if comparison.interrupted {
-        return Err(Failure::Other("interrupted: only runs that every contender finished are shown".into()));
+        return Err(Failure::Other("interrupted: only runs that every candidate finished are shown".into()));
     }
     Ok(())
 }
@@ -322,7 +322,7 @@ fn in_real_time(
     Ok(comparison)
 }
 
-/// One more run of the first contender, with the first workload and seed, from the data's sender.
+/// One more run of the first candidate, with the first workload and seed, from the data's sender.
 fn watch(request: &Request, ends: emulated::Ends, options: &evidence::Options) -> Result<(), Failure> {
     let spec = request.run_spec(0, 0, 0);
     let side = match spec.scenario.direction {
@@ -330,7 +330,7 @@ fn watch(request: &Request, ends: emulated::Ends, options: &evidence::Options) -
         Direction::Download => ropewalk_host::network::Side::Server,
     };
     let paths: Vec<_> = spec.scenario.paths.iter().map(ropewalk_lab::evidence::path).collect();
-    let title = format!("{}, {}, seed {}", spec.scenario.name, request.contenders[0].label, spec.seed);
+    let title = format!("{}, {}, seed {}", spec.scenario.name, request.candidates[0].label, spec.seed);
     let Some(evidence) = options.begin(side, &paths, &title)? else { return Ok(()) };
     emulated::witness(&spec, ends, evidence.tap()).map_err(Failure::Other)?;
     evidence.finish()?;
@@ -390,26 +390,26 @@ fn request(registries: &Registries, options: &Options) -> Result<Request, Failur
             all.filter(|name| *name != "single").map(String::from).collect()
         }
     };
-    let mut contenders = Vec::new();
+    let mut candidates = Vec::new();
     for name in chosen.iter().filter(|name| *name != "tcp") {
         let scheduler = scheduler(registries, "--schedulers", name, scenario.paths.len())?;
-        contenders.push(Contender { label: scheduler.text.clone(), scheduler, mode: Mode::Multipath });
+        candidates.push(Candidate { label: scheduler.text.clone(), scheduler, mode: Mode::Multipath });
     }
-    if !contenders.iter().any(|contender| contender.label == "linux")
+    if !candidates.iter().any(|candidate| candidate.label == "linux")
         && registries.schedulers.parse("linux").is_ok()
     {
         let scheduler = algorithm(&registries.schedulers, "--schedulers", "linux")?;
-        contenders.push(Contender { label: "linux".into(), scheduler, mode: Mode::Multipath });
+        candidates.push(Candidate { label: "linux".into(), scheduler, mode: Mode::Multipath });
     }
     for (index, path) in scenario.paths.iter().enumerate() {
         let scheduler = algorithm(&registries.schedulers, "--schedulers", "single")?;
         let label = format!("tcp {}", path.name);
-        contenders.push(Contender { label, scheduler, mode: Mode::SinglePath(index) });
+        candidates.push(Candidate { label, scheduler, mode: Mode::SinglePath(index) });
     }
     let jobs =
         options.jobs.map_or_else(|| std::thread::available_parallelism().map_or(1, usize::from), usize::from);
     let runs = options.runs.or(experiment.runs).unwrap_or(30);
-    let mut request = Request { scenario, workloads, contenders, congestion, runs, seed: options.seed, jobs };
+    let mut request = Request { scenario, workloads, candidates, congestion, runs, seed: options.seed, jobs };
     request.scenario.limit = match &options.limit {
         Some(text) => limit(text, &request.workloads)?,
         None if experiment_limit.is_some() => request.scenario.limit,

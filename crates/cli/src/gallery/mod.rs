@@ -12,7 +12,7 @@ use indicatif::ProgressBar;
 use ropewalk_engine::congestion::CongestionControl;
 use ropewalk_engine::registry::Entry;
 use ropewalk_engine::scheduler::Scheduler;
-use ropewalk_lab::compare::{Comparison, Contender, Request, Row, compare};
+use ropewalk_lab::compare::{Candidate, Comparison, Request, Row, compare};
 use ropewalk_lab::{Registries, scenario, stats};
 use ropewalk_sim::{Mode, Recording, RunResult, RunSpec, Scenario, Workload};
 
@@ -121,14 +121,14 @@ fn stand(
         ref other => other.clone(),
     };
     let measure = |names: &[&str], control: &str| -> Result<Comparison, Failure> {
-        let contenders = names.iter().map(|name| {
+        let candidates = names.iter().map(|name| {
             let scheduler = algorithm(&registries.schedulers, "gallery", name)?;
-            Ok(Contender { label: (*name).into(), scheduler, mode: Mode::Multipath })
+            Ok(Candidate { label: (*name).into(), scheduler, mode: Mode::Multipath })
         });
         let request = Request {
             workloads: vec![workload.clone()],
             scenario: loaded.scenario.clone(),
-            contenders: contenders.collect::<Result<_, Failure>>()?,
+            candidates: candidates.collect::<Result<_, Failure>>()?,
             congestion: algorithm(&registries.congestion, "gallery", control)?,
             runs,
             seed: 1,

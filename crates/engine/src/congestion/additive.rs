@@ -9,7 +9,7 @@
 
 use super::subflows::PerSubflow;
 use super::{Ack, slow_start};
-use crate::flow::Flow;
+use crate::metrics::SubflowMetrics;
 
 /// Sums of fractions such as ten times 0.1 fall short of 1 by their rounding; a window must still grow
 /// with the tenth segment, as in integers. Far below any increase that matters, far above the rounding.
@@ -56,21 +56,21 @@ impl Additive {
     #[inline]
     pub(super) fn grow(
         &mut self,
-        flows: &mut [Flow],
+        subflows: &mut [SubflowMetrics],
         i: usize,
         ack: &Ack,
-        increase: impl FnMut(&[Flow], usize) -> f64,
+        increase: impl FnMut(&[SubflowMetrics], usize) -> f64,
     ) {
         if !ack.cwnd_limited || ack.acked == 0 {
             return;
         }
-        let before = flows[i].cwnd;
-        let left = slow_start(&mut flows[i], ack.acked);
-        if flows[i].cwnd != before {
+        let before = subflows[i].cwnd;
+        let left = slow_start(&mut subflows[i], ack.acked);
+        if subflows[i].cwnd != before {
             self.epoch += 1;
         }
         if left > 0 {
-            self.avoid(flows, i, left, ack.round_start, increase);
+            self.avoid(subflows, i, left, ack.round_start, increase);
         }
     }
 
@@ -79,19 +79,19 @@ impl Additive {
     #[inline]
     pub(super) fn avoid(
         &mut self,
-        flows: &mut [Flow],
+        subflows: &mut [SubflowMetrics],
         i: usize,
         acked: u32,
         round_start: bool,
-        mut increase: impl FnMut(&[Flow], usize) -> f64,
+        mut increase: impl FnMut(&[SubflowMetrics], usize) -> f64,
     ) {
         let share = self.shares.at(i);
         let mut left = acked;
         let mut outdated = round_start;
         loop {
-            if outdated || share.epoch != self.epoch || share.cwnd != flows[i].cwnd {
-                share.increase = increase(flows, i);
-                share.cwnd = flows[i].cwnd;
+            if outdated || share.epoch != self.epoch || share.cwnd != subflows[i].cwnd {
+                share.increase = increase(subflows, i);
+                share.cwnd = subflows[i].cwnd;
                 share.epoch = self.epoch;
                 outdated = false;
             }
@@ -107,10 +107,10 @@ impl Additive {
             share.credit += share.increase * f64::from(used) - whole;
             if whole > 0.0 {
                 share.credit = share.credit.max(0.0);
-                flows[i].cwnd = flows[i].cwnd.saturating_add(1);
+                subflows[i].cwnd = subflows[i].cwnd.saturating_add(1);
             } else {
                 share.credit = share.credit.min(0.0);
-                flows[i].cwnd = flows[i].cwnd.saturating_sub(1).max(1);
+                subflows[i].cwnd = subflows[i].cwnd.saturating_sub(1).max(1);
             }
             left -= used;
             self.epoch += 1;
@@ -123,28 +123,32 @@ impl Additive {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{ack, flow, flows};
+    use super::super::testing::{ack, subflow, subflows};
     use super::*;
 
     /// Two subflows in congestion avoidance, and how often an increase was computed.
     struct Pair {
         additive: Additive,
-        flows: Vec<Flow>,
+        subflows: Vec<SubflowMetrics>,
         computed: u32,
     }
 
     impl Pair {
         fn new() -> Self {
-            Pair { additive: Additive::new(), flows: flows(&[flow(10, 40), flow(10, 40)]), computed: 0 }
+            Pair {
+                additive: Additive::new(),
+                subflows: subflows(&[subflow(10, 40), subflow(10, 40)]),
+                computed: 0,
+            }
         }
 
         /// An ACK on subflow `i`; returns how often the increase was computed for it.
         fn ack(&mut self, i: usize, ack: Ack, mut increase: impl FnMut(u32) -> f64) -> u32 {
             let before = self.computed;
             let computed = &mut self.computed;
-            self.additive.grow(&mut self.flows, i, &ack, |flows, i| {
+            self.additive.grow(&mut self.subflows, i, &ack, |subflows, i| {
                 *computed += 1;
-                increase(flows[i].cwnd)
+                increase(subflows[i].cwnd)
             });
             self.computed - before
         }
@@ -160,7 +164,7 @@ mod tests {
         assert_eq!((pair.small(0), pair.small(0)), (1, 0));
         let start = Ack { round_start: true, ..ack(1) };
         assert_eq!((pair.ack(0, start, |_| 0.001), pair.small(0)), (1, 0), "a round trip began");
-        pair.flows[0].cwnd = 20;
+        pair.subflows[0].cwnd = 20;
         assert_eq!((pair.small(0), pair.small(0)), (1, 0), "another set its window");
         pair.additive.on_loss(1);
         assert_eq!((pair.small(0), pair.small(0)), (1, 0), "a sibling lost");
@@ -168,7 +172,7 @@ mod tests {
         assert_eq!((pair.small(0), pair.small(0)), (1, 0), "a sibling came or went");
         pair.ack(1, ack(1), |_| 1.0);
         assert_eq!((pair.small(0), pair.small(0)), (1, 0), "a sibling grew");
-        pair.flows[1].ssthresh = u32::MAX;
+        pair.subflows[1].ssthresh = u32::MAX;
         assert_eq!(pair.small(1), 0, "slow start uses the ACK up");
         assert_eq!((pair.small(0), pair.small(0)), (1, 0), "a sibling grew in slow start");
         let idle = Ack { cwnd_limited: false, ..ack(1) };
@@ -185,9 +189,9 @@ mod tests {
             pair.ack(0, ack(9), |_| 0.1);
             forget(&mut pair.additive);
             pair.ack(0, ack(9), |_| 0.1);
-            assert_eq!(pair.flows[0].cwnd, 10);
+            assert_eq!(pair.subflows[0].cwnd, 10);
             pair.ack(0, ack(1), |_| 0.1);
-            assert_eq!(pair.flows[0].cwnd, 11);
+            assert_eq!(pair.subflows[0].cwnd, 11);
         }
     }
 
@@ -196,29 +200,29 @@ mod tests {
         // Of 12 segments ten make a whole one, and each of the other two does.
         let mut pair = Pair::new();
         pair.ack(0, ack(12), |cwnd| if cwnd == 10 { 0.1 } else { 1.0 });
-        assert_eq!(pair.flows[0].cwnd, 13);
+        assert_eq!(pair.subflows[0].cwnd, 13);
         let mut pair = Pair::new();
         pair.ack(0, ack(12), |cwnd| if cwnd == 10 { -0.1 } else { -1.0 });
-        assert_eq!(pair.flows[0].cwnd, 7);
+        assert_eq!(pair.subflows[0].cwnd, 7);
         // With half of one earned before, of 10 segments five do; 4 of 0.3 make the next, and one is left.
         let mut pair = Pair::new();
         pair.ack(0, ack(5), |_| 0.1);
         pair.ack(0, ack(10), |cwnd| if cwnd == 10 { 0.1 } else { 0.3 });
-        assert_eq!(pair.flows[0].cwnd, 12);
+        assert_eq!(pair.subflows[0].cwnd, 12);
         pair.ack(0, ack(1), |_| 0.49);
-        assert_eq!(pair.flows[0].cwnd, 12, "0.2 + 0.3 + 0.49");
+        assert_eq!(pair.subflows[0].cwnd, 12, "0.2 + 0.3 + 0.49");
         pair.ack(0, ack(1), |_| 0.01);
-        assert_eq!(pair.flows[0].cwnd, 13);
+        assert_eq!(pair.subflows[0].cwnd, 13);
     }
 
     #[test]
     fn what_falls_short_of_a_segment_by_the_rounding_is_one() {
         let mut pair = Pair::new();
         pair.ack(0, ack(1), |_| 1.0 - ROUNDING);
-        assert_eq!(pair.flows[0].cwnd, 11);
+        assert_eq!(pair.subflows[0].cwnd, 11);
         pair.ack(0, ack(1), |_| ROUNDING - 1.0);
-        assert_eq!(pair.flows[0].cwnd, 10);
+        assert_eq!(pair.subflows[0].cwnd, 10);
         pair.ack(0, ack(1), |_| 1.0 - 2.0 * ROUNDING);
-        assert_eq!(pair.flows[0].cwnd, 10);
+        assert_eq!(pair.subflows[0].cwnd, 10);
     }
 }

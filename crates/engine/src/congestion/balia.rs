@@ -24,7 +24,7 @@ use super::additive::Additive;
 use super::subflows::{counted, rate, rtt, window};
 use super::{Ack, CongestionControl, ControlEntry, LossCause};
 use crate::Nanos;
-use crate::flow::Flow;
+use crate::metrics::SubflowMetrics;
 use crate::registry::{Exception, Parameter};
 
 pub(super) const ENTRY: ControlEntry = ControlEntry {
@@ -54,20 +54,20 @@ struct Balia {
 }
 
 /// k_r and the sum of all rates.
-fn balance(flows: &[Flow], r: usize) -> (f64, f64) {
+fn balance(subflows: &[SubflowMetrics], r: usize) -> (f64, f64) {
     let (mut fastest, mut total) = (0.0f64, 0.0);
-    for (_, flow) in counted(flows, r) {
-        let rate = rate(flow);
+    for (_, subflow) in counted(subflows, r) {
+        let rate = rate(subflow);
         fastest = fastest.max(rate);
         total += rate;
     }
-    (fastest / rate(&flows[r]), total)
+    (fastest / rate(&subflows[r]), total)
 }
 
 /// Segments per acknowledged segment.
-fn increase(flows: &[Flow], r: usize) -> f64 {
-    let (k, total) = balance(flows, r);
-    rate(&flows[r]) / rtt(&flows[r]) / (total * total) * (1.0 + k) / 2.0 * (4.0 + k) / 5.0
+fn increase(subflows: &[SubflowMetrics], r: usize) -> f64 {
+    let (k, total) = balance(subflows, r);
+    rate(&subflows[r]) / rtt(&subflows[r]) / (total * total) * (1.0 + k) / 2.0 * (4.0 + k) / 5.0
 }
 
 impl CongestionControl for Balia {
@@ -75,82 +75,82 @@ impl CongestionControl for Balia {
         ENTRY.name
     }
 
-    fn subflow_added(&mut self, _flows: &mut [Flow], i: usize, _now: Nanos) {
+    fn subflow_added(&mut self, _flows: &mut [SubflowMetrics], i: usize, _now: Nanos) {
         self.additive.reset(i);
     }
 
-    fn subflow_removed(&mut self, _flows: &mut [Flow], i: usize) {
+    fn subflow_removed(&mut self, _flows: &mut [SubflowMetrics], i: usize) {
         self.additive.reset(i);
     }
 
-    fn on_ack(&mut self, flows: &mut [Flow], i: usize, ack: &Ack) {
-        self.additive.grow(flows, i, ack, increase);
+    fn on_ack(&mut self, subflows: &mut [SubflowMetrics], i: usize, ack: &Ack) {
+        self.additive.grow(subflows, i, ack, increase);
     }
 
-    fn ssthresh(&mut self, flows: &[Flow], i: usize, _cause: LossCause, _now: Nanos) -> u32 {
+    fn ssthresh(&mut self, subflows: &[SubflowMetrics], i: usize, _cause: LossCause, _now: Nanos) -> u32 {
         self.additive.on_loss(i);
-        let (k, _) = balance(flows, i);
-        let w = window(&flows[i]);
+        let (k, _) = balance(subflows, i);
+        let w = window(&subflows[i]);
         let left = w - w / 2.0 * k.min(1.5);
-        let several = counted(flows, i).count() > 1;
+        let several = counted(subflows, i).count() > 1;
         (left as u32).max(if several { self.least_ssthresh } else { 2 })
     }
 
-    fn metrics(&self, flows: &[Flow], i: usize) -> Vec<(&'static str, f64)> {
-        vec![("alpha", balance(flows, i).0)]
+    fn metrics(&self, subflows: &[SubflowMetrics], i: usize) -> Vec<(&'static str, f64)> {
+        vec![("alpha", balance(subflows, i).0)]
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{ack, assert_close, build, flow, flows};
+    use super::super::testing::{ack, assert_close, build, subflow, subflows};
     use super::*;
 
     #[test]
     fn one_subflow_is_reno() {
-        let flows = flows(&[flow(17, 43)]);
-        assert_close(increase(&flows, 0), 1.0 / 17.0);
-        assert_eq!(build("balia").ssthresh(&flows, 0, LossCause::FastRetransmit, 0), 8);
+        let subflows = subflows(&[subflow(17, 43)]);
+        assert_close(increase(&subflows, 0), 1.0 / 17.0);
+        assert_eq!(build("balia").ssthresh(&subflows, 0, LossCause::FastRetransmit, 0), 8);
     }
 
     #[test]
     fn two_equal_subflows_take_a_quarter_each() {
         // x = 100 each, k = 1: 1000 / 200^2 = 0.025, times 1, times 1.
-        let flows = flows(&[flow(10, 100), flow(10, 100)]);
-        assert_close(increase(&flows, 0), 0.025);
-        assert_eq!(build("balia").ssthresh(&flows, 0, LossCause::FastRetransmit, 0), 5);
+        let subflows = subflows(&[subflow(10, 100), subflow(10, 100)]);
+        assert_close(increase(&subflows, 0), 0.025);
+        assert_eq!(build("balia").ssthresh(&subflows, 0, LossCause::FastRetransmit, 0), 5);
     }
 
     #[test]
     fn unequal_rates() {
         // x_0 = 10/0.1 = 100, x_1 = 20/0.1 = 200: k = 2 and 1, sum 300.
         // r=0: 1000/90000 * 3/2 * 6/5 = 0.02; r=1: 2000/90000 = 0.0222222.
-        let flows = flows(&[flow(10, 100), flow(20, 100)]);
-        assert_close(increase(&flows, 0), 0.02);
-        assert_close(increase(&flows, 1), 2000.0 / 90_000.0);
+        let subflows = subflows(&[subflow(10, 100), subflow(20, 100)]);
+        assert_close(increase(&subflows, 0), 0.02);
+        assert_close(increase(&subflows, 1), 2000.0 / 90_000.0);
         // Loss on 0: min(2, 1.5) = 1.5: 10 - 7.5 = 2.5; on 1: 20 - 10.
         let mut balia = build("balia");
-        assert_eq!(balia.ssthresh(&flows, 0, LossCause::FastRetransmit, 0), 2);
-        assert_eq!(balia.ssthresh(&flows, 1, LossCause::FastRetransmit, 0), 10);
-        assert_close(balia.metrics(&flows, 0)[0].1, 2.0);
-        assert_close(balia.metrics(&flows, 1)[0].1, 1.0);
+        assert_eq!(balia.ssthresh(&subflows, 0, LossCause::FastRetransmit, 0), 2);
+        assert_eq!(balia.ssthresh(&subflows, 1, LossCause::FastRetransmit, 0), 10);
+        assert_close(balia.metrics(&subflows, 0)[0].1, 2.0);
+        assert_close(balia.metrics(&subflows, 1)[0].1, 1.0);
     }
 
     #[test]
     fn between_one_and_one_and_a_half_the_decrease_follows_k() {
         // x = 16/0.1 = 160 and 20/0.1 = 200: k = 1.25: 16 - 8 * 1.25 = 6.
-        let flows = flows(&[flow(16, 100), flow(20, 100)]);
-        assert_eq!(build("balia").ssthresh(&flows, 0, LossCause::FastRetransmit, 0), 6);
+        let subflows = subflows(&[subflow(16, 100), subflow(20, 100)]);
+        assert_eq!(build("balia").ssthresh(&subflows, 0, LossCause::FastRetransmit, 0), 6);
     }
 
     #[test]
     fn the_increase_may_exceed_renos() {
         // w 2 at 100 ms beside 100 at 10 ms: x = 20 and 10000, k = 500:
         // 200 / 10020^2 * 501/2 * 504/5 = 0.0503; w 1 at 1 s: 1 / 10001^2 * 10001/2 * 10004/5 = 1.0002 / 10.
-        let list = flows(&[flow(2, 100), flow(100, 10)]);
+        let list = subflows(&[subflow(2, 100), subflow(100, 10)]);
         assert_close(increase(&list, 0), 200.0 / 10_020.0 / 10_020.0 * 250.5 * 100.8);
         // Ten such acknowledged segments add one.
-        let mut list = flows(&[flow(1, 1000), flow(100, 10)]);
+        let mut list = subflows(&[subflow(1, 1000), subflow(100, 10)]);
         list[0].ssthresh = 1;
         let mut balia = build("balia");
         balia.on_ack(&mut list, 0, &ack(10));
@@ -159,7 +159,7 @@ mod tests {
 
     #[test]
     fn the_least_threshold_is_one_with_several_subflows() {
-        let mut list = flows(&[flow(2, 100), flow(20, 100)]);
+        let mut list = subflows(&[subflow(2, 100), subflow(20, 100)]);
         assert_eq!(build("balia").ssthresh(&list, 0, LossCause::FastRetransmit, 0), 1);
         assert_eq!(build("balia(least-ssthresh=2)").ssthresh(&list, 0, LossCause::Timeout, 0), 2);
         list.pop();

@@ -19,9 +19,9 @@ use std::collections::BTreeSet;
 
 use proptest::prelude::*;
 
-use super::testing::{build, flow, flows};
+use super::testing::{build, subflow, subflows};
 use super::{Ack, CongestionControl, LossCause, builtin};
-use crate::flow::{Flow, FlowState};
+use crate::metrics::{SubflowMetrics, SubflowStatus};
 use crate::{MILLISECOND, Nanos};
 
 /// Every control and preset, with its entry's name.
@@ -69,88 +69,91 @@ type Departures = Vec<(&'static str, String)>;
 /// A connection's controls and flows, checked at each step.
 struct Bench {
     control: Box<dyn CongestionControl>,
-    flows: Vec<Flow>,
+    subflows: Vec<SubflowMetrics>,
     before_loss: Vec<(u32, u32)>,
     now: Nanos,
     found: Departures,
 }
 
 impl Bench {
-    fn new(text: &str, mut list: Vec<Flow>) -> Self {
+    fn new(text: &str, mut list: Vec<SubflowMetrics>) -> Self {
         let mut control = build(text);
         for i in 0..list.len() {
             control.subflow_added(&mut list, i, 0);
         }
-        let before_loss = list.iter().map(|flow| (flow.cwnd, flow.ssthresh)).collect();
-        Bench { control, flows: list, before_loss, now: 0, found: Vec::new() }
+        let before_loss = list.iter().map(|subflow| (subflow.cwnd, subflow.ssthresh)).collect();
+        Bench { control, subflows: list, before_loss, now: 0, found: Vec::new() }
     }
 
     fn step(&mut self, i: usize, step: Step) {
-        let before = self.flows.clone();
+        let before = self.subflows.clone();
         match step {
             Step::Ack { acked, rtt_ms, limited, round_start } => {
                 let rtt = rtt_ms * MILLISECOND;
-                self.now += rtt / u64::from(self.flows[i].cwnd.max(1));
-                let flow = &mut self.flows[i];
-                (flow.srtt, flow.last_rtt, flow.delivered) = (rtt, rtt, flow.delivered + u64::from(acked));
-                flow.min_rtt = flow.min_rtt.min(rtt);
-                flow.bytes_acked += u64::from(acked) * u64::from(flow.mss);
-                let prior_in_flight = if limited { flow.cwnd } else { flow.cwnd / 4 };
-                let seen = self.flows.clone();
+                self.now += rtt / u64::from(self.subflows[i].cwnd.max(1));
+                let subflow = &mut self.subflows[i];
+                (subflow.srtt, subflow.last_rtt, subflow.delivered) =
+                    (rtt, rtt, subflow.delivered + u64::from(acked));
+                subflow.min_rtt = subflow.min_rtt.min(rtt);
+                subflow.bytes_acked += u64::from(acked) * u64::from(subflow.mss);
+                let prior_in_flight = if limited { subflow.cwnd } else { subflow.cwnd / 4 };
+                let seen = self.subflows.clone();
                 let now = self.now;
                 let ack =
                     Ack { now, acked, rtt: Some(rtt), prior_in_flight, cwnd_limited: limited, round_start };
-                self.control.on_ack(&mut self.flows, i, &ack);
+                self.control.on_ack(&mut self.subflows, i, &ack);
                 self.check_ack(&seen, i, acked, limited);
             }
             Step::Loss(cause) => {
-                let ssthresh = self.control.ssthresh(&self.flows, i, cause, self.now);
+                let ssthresh = self.control.ssthresh(&self.subflows, i, cause, self.now);
                 let most = before[i].cwnd.max(2);
                 if !(2..=most).contains(&ssthresh) {
                     self.found.push(("ssthresh", format!("{ssthresh} of {}", before[i].cwnd)));
                 }
-                if self.flows.len() > 1 && ssthresh == 0 {
+                if self.subflows.len() > 1 && ssthresh == 0 {
                     self.found.push(("window", "a threshold of 0".into()));
                 }
                 self.before_loss[i] = (before[i].cwnd, before[i].ssthresh);
-                let flow = &mut self.flows[i];
-                flow.ssthresh = ssthresh;
-                flow.cwnd = if cause == LossCause::Timeout { 1 } else { ssthresh.min(flow.cwnd).max(1) };
-                flow.bytes_acked_at_loss = flow.bytes_acked;
-                flow.loss_events += 1;
+                let subflow = &mut self.subflows[i];
+                subflow.ssthresh = ssthresh;
+                subflow.cwnd =
+                    if cause == LossCause::Timeout { 1 } else { ssthresh.min(subflow.cwnd).max(1) };
+                subflow.bytes_acked_at_loss = subflow.bytes_acked;
+                subflow.loss_events += 1;
             }
             Step::Undo => {
-                self.control.on_undo(&self.flows, i);
+                self.control.on_undo(&self.subflows, i);
                 let (cwnd, ssthresh) = self.before_loss[i];
-                let flow = &mut self.flows[i];
-                (flow.cwnd, flow.ssthresh) = (flow.cwnd.max(cwnd), flow.ssthresh.max(ssthresh));
+                let subflow = &mut self.subflows[i];
+                (subflow.cwnd, subflow.ssthresh) = (subflow.cwnd.max(cwnd), subflow.ssthresh.max(ssthresh));
             }
             Step::Idle(idle) => {
                 self.now += idle;
-                self.control.on_idle_restart(&self.flows, i, idle);
-                self.flows[i].cwnd = self.flows[i].cwnd.min(10);
+                self.control.on_idle_restart(&self.subflows, i, idle);
+                self.subflows[i].cwnd = self.subflows[i].cwnd.min(10);
             }
             Step::Rejoin => {
-                self.flows[i].state = FlowState::Closed;
-                self.control.subflow_removed(&mut self.flows, i);
-                let fresh = flows(&[flow(10, 40)]).remove(0);
-                self.flows[i] = Flow { id: self.flows[i].id, path: self.flows[i].path, ..fresh };
-                self.flows[i].ssthresh = u32::MAX;
-                self.control.subflow_added(&mut self.flows, i, self.now);
+                self.subflows[i].state = SubflowStatus::Closed;
+                self.control.subflow_removed(&mut self.subflows, i);
+                let fresh = subflows(&[subflow(10, 40)]).remove(0);
+                self.subflows[i] =
+                    SubflowMetrics { id: self.subflows[i].id, path: self.subflows[i].path, ..fresh };
+                self.subflows[i].ssthresh = u32::MAX;
+                self.control.subflow_added(&mut self.subflows, i, self.now);
             }
         }
-        if self.flows[i].cwnd == 0 {
+        if self.subflows[i].cwnd == 0 {
             self.found.push(("window", format!("{step:?} leaves nothing of {}", before[i].cwnd)));
-            self.flows[i].cwnd = 1;
+            self.subflows[i].cwnd = 1;
         }
     }
 
-    fn check_ack(&mut self, seen: &[Flow], i: usize, acked: u32, limited: bool) {
+    fn check_ack(&mut self, seen: &[SubflowMetrics], i: usize, acked: u32, limited: bool) {
         let mut expected = seen.to_vec();
-        let after = &self.flows[i];
+        let after = &self.subflows[i];
         (expected[i].cwnd, expected[i].ssthresh) = (after.cwnd, after.ssthresh);
         expected[i].pacing_rate = after.pacing_rate;
-        if expected != self.flows {
+        if expected != self.subflows {
             self.found.push(("own-window", format!("subflow {i}'s ACK changed something else")));
         }
         let allowed = seen[i].cwnd + if limited { acked } else { 0 };
@@ -163,7 +166,7 @@ impl Bench {
 
     /// A round trip of single ACKs.
     fn round(&mut self, i: usize, rtt_ms: u64) {
-        let window = self.flows[i].cwnd;
+        let window = self.subflows[i].cwnd;
         assert!(window < 100_000, "no path has room for {window} segments: {:?}", self.control);
         for number in 0..window {
             self.step(i, Step::Ack { acked: 1, rtt_ms, limited: true, round_start: number == 0 });
@@ -172,45 +175,48 @@ impl Bench {
 }
 
 /// Windows after each of a fixed history's steps, and what was found on the way.
-fn history(text: &str, list: Vec<Flow>) -> (Vec<u32>, Departures) {
+fn history(text: &str, list: Vec<SubflowMetrics>) -> (Vec<u32>, Departures) {
     let mut bench = Bench::new(text, list);
     let mut windows = Vec::new();
     for lap in 0..6u64 {
         for round in 0..12 {
-            for i in 0..bench.flows.len() {
+            for i in 0..bench.subflows.len() {
                 bench.round(i, 40 + lap + round / 4);
             }
-            windows.extend(bench.flows.iter().map(|flow| flow.cwnd));
+            windows.extend(bench.subflows.iter().map(|subflow| subflow.cwnd));
         }
         let cause = [LossCause::FastRetransmit, LossCause::Timeout, LossCause::Ecn][lap as usize % 3];
         bench.step(0, Step::Loss(cause));
         if lap == 3 {
             bench.step(0, Step::Undo);
         }
-        windows.push(bench.flows[0].cwnd);
+        windows.push(bench.subflows[0].cwnd);
     }
     (windows, bench.found)
 }
 
 /// Segments that all windows together grow by in so many quiet round trips of congestion avoidance.
-fn growth(text: &str, list: Vec<Flow>, rounds: u32) -> f64 {
-    let total = |flows: &[Flow]| flows.iter().map(|flow| flow.cwnd).sum::<u32>();
+fn growth(text: &str, list: Vec<SubflowMetrics>, rounds: u32) -> f64 {
+    let total = |subflows: &[SubflowMetrics]| subflows.iter().map(|subflow| subflow.cwnd).sum::<u32>();
     let mut bench = Bench::new(text, list);
-    let before = total(&bench.flows);
+    let before = total(&bench.subflows);
     for _ in 0..rounds {
-        for i in 0..bench.flows.len() {
+        for i in 0..bench.subflows.len() {
             bench.round(i, 40);
         }
     }
-    f64::from(total(&bench.flows).saturating_sub(before)) / f64::from(rounds)
+    f64::from(total(&bench.subflows).saturating_sub(before)) / f64::from(rounds)
 }
 
 /// All that `text` does that the contract forbids.
 fn departures(text: &str) -> Departures {
     let mut found = Vec::new();
-    let one = || flows(&[flow(20, 40)]);
-    let lists =
-        [one(), flows(&[flow(20, 40), flow(20, 40)]), flows(&[flow(3, 400), flow(60, 10), flow(9, 90)])];
+    let one = || subflows(&[subflow(20, 40)]);
+    let lists = [
+        one(),
+        subflows(&[subflow(20, 40), subflow(20, 40)]),
+        subflows(&[subflow(3, 400), subflow(60, 10), subflow(9, 90)]),
+    ];
     for list in lists {
         found.extend(history(text, list).1);
     }
@@ -219,26 +225,26 @@ fn departures(text: &str) -> Departures {
         found.push(("single-path", format!("{own:?}\nwhere {} has\n{theirs:?}", parent(text))));
     }
     if coupled(text) {
-        let pair = growth(text, flows(&[flow(20, 40), flow(20, 40)]), 40);
+        let pair = growth(text, subflows(&[subflow(20, 40), subflow(20, 40)]), 40);
         let single = growth(parent(text), one(), 40).max(1.0);
         if pair > single * 1.05 {
             found.push(("harmless", format!("{pair} segments per round trip where one TCP adds {single}")));
         }
     }
     for cause in [LossCause::FastRetransmit, LossCause::Timeout, LossCause::Ecn] {
-        let mut bench = Bench::new(text, flows(&[flow(20, 40), flow(20, 40)]));
+        let mut bench = Bench::new(text, subflows(&[subflow(20, 40), subflow(20, 40)]));
         bench.round(0, 40);
         bench.step(0, Step::Loss(cause));
-        let low = bench.flows[0].cwnd;
+        let low = bench.subflows[0].cwnd;
         for _ in 0..60 {
             bench.round(0, 40);
         }
-        if bench.flows[0].cwnd <= low {
-            found.push(("recovers", format!("{low} after {cause:?}, {} later", bench.flows[0].cwnd)));
+        if bench.subflows[0].cwnd <= low {
+            found.push(("recovers", format!("{low} after {cause:?}, {} later", bench.subflows[0].cwnd)));
         }
     }
     let fresh = || {
-        let mut list = flows(&[flow(10, 40), flow(20, 40)]);
+        let mut list = subflows(&[subflow(10, 40), subflow(20, 40)]);
         list[0].ssthresh = u32::MAX;
         list
     };
@@ -252,8 +258,8 @@ fn departures(text: &str) -> Departures {
         used.round(0, 60);
         new.round(0, 60);
     }
-    if used.flows[0].cwnd != new.flows[0].cwnd {
-        found.push(("forgets", format!("{} and {}", used.flows[0].cwnd, new.flows[0].cwnd)));
+    if used.subflows[0].cwnd != new.subflows[0].cwnd {
+        found.push(("forgets", format!("{} and {}", used.subflows[0].cwnd, new.subflows[0].cwnd)));
     }
     found
 }
@@ -285,7 +291,7 @@ fn every_control_keeps_the_contract_or_declares_its_exceptions() {
 fn every_control_goes_by_its_name_and_decides_alike_twice() {
     for (text, name) in all() {
         assert_eq!(build(&text).name(), name);
-        let list = || flows(&[flow(3, 400), flow(60, 10), flow(9, 90)]);
+        let list = || subflows(&[subflow(3, 400), subflow(60, 10), subflow(9, 90)]);
         assert_eq!(history(&text, list()), history(&text, list()), "{text}");
     }
 }
@@ -294,10 +300,10 @@ fn every_control_goes_by_its_name_and_decides_alike_twice() {
 #[test]
 fn what_a_control_tells_of_itself() {
     for (text, name) in all() {
-        let mut bench = Bench::new(&text, flows(&[flow(20, 40), flow(9, 90)]));
+        let mut bench = Bench::new(&text, subflows(&[subflow(20, 40), subflow(9, 90)]));
         bench.round(0, 45);
         bench.step(0, Step::Loss(LossCause::FastRetransmit));
-        let metrics = bench.control.metrics(&bench.flows, 0);
+        let metrics = bench.control.metrics(&bench.subflows, 0);
         assert!(
             metrics.iter().all(|(name, value)| !name.is_empty() && value.is_finite()),
             "{text}: {metrics:?}"
@@ -311,14 +317,15 @@ fn what_a_control_tells_of_itself() {
 #[test]
 fn only_the_coupled_look_at_their_siblings() {
     for (text, _) in all() {
-        let first = |list: Vec<Flow>| {
+        let first = |list: Vec<SubflowMetrics>| {
             let mut bench = Bench::new(&text, list);
             for lap in 0..40 {
                 bench.round(0, 40 + lap / 8);
             }
-            bench.flows[0].cwnd
+            bench.subflows[0].cwnd
         };
-        let (alone, beside) = (first(flows(&[flow(20, 40)])), first(flows(&[flow(20, 40), flow(90, 40)])));
+        let (alone, beside) =
+            (first(subflows(&[subflow(20, 40)])), first(subflows(&[subflow(20, 40), subflow(90, 40)])));
         if !coupled(&text) {
             assert_eq!(alone, beside, "{text}");
         } else if text != "wvegas" {
@@ -330,13 +337,13 @@ fn only_the_coupled_look_at_their_siblings() {
 
 #[test]
 fn wvegas_alone_without_draining_is_vegas_with_its_alpha() {
-    let list = || flows(&[flow(20, 40)]);
+    let list = || subflows(&[subflow(20, 40)]);
     let run = |text| {
         let mut bench = Bench::new(text, list());
         (0..60u64)
             .map(|lap| {
                 bench.round(0, 40 + (lap / 6) % 20);
-                bench.flows[0].cwnd
+                bench.subflows[0].cwnd
             })
             .collect::<Vec<_>>()
     };
@@ -367,9 +374,9 @@ proptest! {
         steps in steps(),
     ) {
         for (text, name) in all() {
-            let mut bench = Bench::new(&text, flows(&list));
+            let mut bench = Bench::new(&text, subflows(&list));
             for (i, step) in &steps {
-                let i = i % bench.flows.len();
+                let i = i % bench.subflows.len();
                 bench.step(i, *step);
             }
             let registry = builtin();

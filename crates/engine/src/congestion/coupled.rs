@@ -22,7 +22,7 @@ use super::additive::Additive;
 use super::subflows::{counted, window};
 use super::{Ack, CongestionControl, ControlEntry, LossCause};
 use crate::Nanos;
-use crate::flow::Flow;
+use crate::metrics::SubflowMetrics;
 use crate::registry::Exception;
 
 pub(super) const ENTRY: ControlEntry = ControlEntry {
@@ -44,8 +44,8 @@ struct Coupled {
 }
 
 /// Segments per acknowledged segment.
-fn increase(flows: &[Flow], r: usize) -> f64 {
-    1.0 / counted(flows, r).map(|(_, flow)| window(flow)).sum::<f64>()
+fn increase(subflows: &[SubflowMetrics], r: usize) -> f64 {
+    1.0 / counted(subflows, r).map(|(_, subflow)| window(subflow)).sum::<f64>()
 }
 
 impl CongestionControl for Coupled {
@@ -53,38 +53,38 @@ impl CongestionControl for Coupled {
         ENTRY.name
     }
 
-    fn subflow_added(&mut self, _flows: &mut [Flow], i: usize, _now: Nanos) {
+    fn subflow_added(&mut self, _flows: &mut [SubflowMetrics], i: usize, _now: Nanos) {
         self.additive.reset(i);
     }
 
-    fn subflow_removed(&mut self, _flows: &mut [Flow], i: usize) {
+    fn subflow_removed(&mut self, _flows: &mut [SubflowMetrics], i: usize) {
         self.additive.reset(i);
     }
 
-    fn on_ack(&mut self, flows: &mut [Flow], i: usize, ack: &Ack) {
-        self.additive.grow(flows, i, ack, increase);
+    fn on_ack(&mut self, subflows: &mut [SubflowMetrics], i: usize, ack: &Ack) {
+        self.additive.grow(subflows, i, ack, increase);
     }
 
-    fn ssthresh(&mut self, flows: &[Flow], i: usize, _cause: LossCause, _now: Nanos) -> u32 {
+    fn ssthresh(&mut self, subflows: &[SubflowMetrics], i: usize, _cause: LossCause, _now: Nanos) -> u32 {
         self.additive.on_loss(i);
         let (mut total, mut n) = (0u64, 0);
-        for (_, flow) in counted(flows, i) {
-            total += u64::from(flow.cwnd);
+        for (_, subflow) in counted(subflows, i) {
+            total += u64::from(subflow.cwnd);
             n += 1;
         }
-        let left = u64::from(flows[i].cwnd).saturating_sub(total.div_ceil(2));
+        let left = u64::from(subflows[i].cwnd).saturating_sub(total.div_ceil(2));
         (left as u32).max(if n > 1 { 1 } else { 2 })
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{ack, assert_close, build, flow, flows};
+    use super::super::testing::{ack, assert_close, build, subflow, subflows};
     use super::*;
 
     #[test]
     fn the_increase_is_shared_and_the_decrease_is_half_of_all() {
-        let list = flows(&[flow(10, 100), flow(30, 10)]);
+        let list = subflows(&[subflow(10, 100), subflow(30, 10)]);
         assert_close(increase(&list, 0), 0.025);
         assert_close(increase(&list, 1), 0.025);
         let mut coupled = build("coupled");
@@ -96,7 +96,7 @@ mod tests {
     #[test]
     fn one_subflow_is_halved_as_renos() {
         for (cwnd, expected) in [(30, 15), (31, 15), (3, 2), (1, 2)] {
-            let list = flows(&[flow(cwnd, 10)]);
+            let list = subflows(&[subflow(cwnd, 10)]);
             assert_eq!(build("coupled").ssthresh(&list, 0, LossCause::FastRetransmit, 0), expected);
         }
     }
@@ -104,7 +104,7 @@ mod tests {
     #[test]
     fn the_window_follows() {
         // 1/40 per segment: the 40th adds one; then 1/41.
-        let mut list = flows(&[flow(10, 100), flow(30, 10)]);
+        let mut list = subflows(&[subflow(10, 100), subflow(30, 10)]);
         let mut coupled = build("coupled");
         coupled.on_ack(&mut list, 0, &ack(39));
         assert_eq!(list[0].cwnd, 10);
@@ -119,12 +119,12 @@ mod tests {
     #[test]
     fn a_stretch_ack_goes_on_from_the_new_window() {
         // Half a segment is earned; 20 more make a whole, and the 41 after them another at 1/41 each.
-        let mut list = flows(&[flow(10, 100), flow(30, 10)]);
+        let mut list = subflows(&[subflow(10, 100), subflow(30, 10)]);
         let mut coupled = build("coupled");
         coupled.on_ack(&mut list, 0, &ack(20));
         coupled.on_ack(&mut list, 0, &ack(20 + 40));
         assert_eq!(list[0].cwnd, 11);
-        let mut list = flows(&[flow(10, 100), flow(30, 10)]);
+        let mut list = subflows(&[subflow(10, 100), subflow(30, 10)]);
         let mut coupled = build("coupled");
         coupled.on_ack(&mut list, 0, &ack(20));
         coupled.on_ack(&mut list, 0, &ack(20 + 41));

@@ -40,7 +40,7 @@
 use super::additive::ROUNDING;
 use super::subflows::PerSubflow;
 use super::{Ack, CongestionControl, ControlEntry, LossCause, slow_start};
-use crate::flow::Flow;
+use crate::metrics::SubflowMetrics;
 use crate::registry::{Parameter, Preset, Values};
 use crate::{MILLISECOND, Nanos, SECOND};
 
@@ -68,7 +68,7 @@ pub(super) const ENTRY: ControlEntry = ControlEntry {
         values: &[("reno-alpha-one", 0.0), ("least-rtt-ahead", 1.0), ("initial-five-percent", 1.0)],
     }],
     exceptions: &[],
-    build: |values| Box::new(Cubic { subflows: PerSubflow::default(), rule: Rule::new(values) }),
+    build: |values| Box::new(Cubic { states: PerSubflow::default(), rule: Rule::new(values) }),
 };
 
 /// HyStart: least window.
@@ -130,7 +130,7 @@ struct HyStart {
 
 #[derive(Debug)]
 struct Cubic {
-    subflows: PerSubflow<State>,
+    states: PerSubflow<State>,
     rule: Rule,
 }
 
@@ -223,11 +223,11 @@ impl Rule {
     }
 
     /// Congestion avoidance for `acked` segments.
-    fn avoid(&self, state: &mut State, flow: &mut Flow, acked: u32, now: Nanos) {
-        let cwnd = f64::from(flow.cwnd.max(1));
+    fn avoid(&self, state: &mut State, subflow: &mut SubflowMetrics, acked: u32, now: Nanos) {
+        let cwnd = f64::from(subflow.cwnd.max(1));
         let curve = &mut state.curve;
         let mut epoch = curve.epoch.unwrap_or_else(|| self.begin(curve.w_max, cwnd, now));
-        let rtt = if self.least_rtt_ahead { state.least_rtt.unwrap_or(flow.srtt) } else { flow.srtt };
+        let rtt = if self.least_rtt_ahead { state.least_rtt.unwrap_or(subflow.srtt) } else { subflow.srtt };
         let t = seconds(now.saturating_sub(epoch.start));
 
         let target = w_cubic(self.c, t + seconds(rtt), epoch.k, epoch.origin).clamp(cwnd, 1.5 * cwnd);
@@ -252,7 +252,7 @@ impl Rule {
         }
         let whole = libm::floor(earned + ROUNDING);
         state.credit = (earned - whole).max(0.0);
-        flow.cwnd = flow.cwnd.saturating_add(whole as u32);
+        subflow.cwnd = subflow.cwnd.saturating_add(whole as u32);
         curve.epoch = Some(epoch);
     }
 }
@@ -262,19 +262,19 @@ impl CongestionControl for Cubic {
         ENTRY.name
     }
 
-    fn subflow_added(&mut self, _flows: &mut [Flow], i: usize, now: Nanos) {
-        self.subflows.reset(i);
-        self.subflows.at(i).hystart.new_round(whole_microseconds(now));
+    fn subflow_added(&mut self, _flows: &mut [SubflowMetrics], i: usize, now: Nanos) {
+        self.states.reset(i);
+        self.states.at(i).hystart.new_round(whole_microseconds(now));
     }
 
-    fn subflow_removed(&mut self, _flows: &mut [Flow], i: usize) {
-        self.subflows.reset(i);
+    fn subflow_removed(&mut self, _flows: &mut [SubflowMetrics], i: usize) {
+        self.states.reset(i);
     }
 
-    fn on_ack(&mut self, flows: &mut [Flow], i: usize, ack: &Ack) {
-        let flow = &mut flows[i];
-        let Cubic { subflows, rule } = self;
-        let state = subflows.at(i);
+    fn on_ack(&mut self, subflows: &mut [SubflowMetrics], i: usize, ack: &Ack) {
+        let subflow = &mut subflows[i];
+        let Cubic { states, rule } = self;
+        let state = states.at(i);
         let since_last = ack.now.saturating_sub(state.last_ack.unwrap_or(ack.now));
         state.last_ack = Some(ack.now);
         if !ack.cwnd_limited
@@ -289,12 +289,12 @@ impl CongestionControl for Cubic {
         {
             state.least_rtt = Some(state.least_rtt.map_or(rtt, |least| least.min(rtt)));
         }
-        if rule.hystart && flow.in_slow_start() && !state.hystart.found {
-            if flow.cwnd >= LOW_WINDOW
+        if rule.hystart && subflow.in_slow_start() && !state.hystart.found {
+            if subflow.cwnd >= LOW_WINDOW
                 && let Some(least) = state.least_rtt
             {
-                if state.hystart.on_ack(ack, least, flow.pacing_rate) {
-                    flow.ssthresh = flow.cwnd;
+                if state.hystart.on_ack(ack, least, subflow.pacing_rate) {
+                    subflow.ssthresh = subflow.cwnd;
                 }
             } else if ack.round_start {
                 state.hystart.new_round(whole_microseconds(ack.now));
@@ -303,16 +303,16 @@ impl CongestionControl for Cubic {
         if !ack.cwnd_limited {
             return;
         }
-        let left = slow_start(flow, ack.acked);
+        let left = slow_start(subflow, ack.acked);
         if left > 0 {
-            rule.avoid(state, flow, left, ack.now);
+            rule.avoid(state, subflow, left, ack.now);
         }
     }
 
-    fn ssthresh(&mut self, flows: &[Flow], i: usize, cause: LossCause, now: Nanos) -> u32 {
-        let Cubic { subflows, rule } = self;
-        let state = subflows.at(i);
-        let cwnd = f64::from(flows[i].cwnd);
+    fn ssthresh(&mut self, subflows: &[SubflowMetrics], i: usize, cause: LossCause, now: Nanos) -> u32 {
+        let Cubic { states, rule } = self;
+        let state = states.at(i);
+        let cwnd = f64::from(subflows[i].cwnd);
         state.before_loss = Some(state.curve);
         let w_max = match cause {
             LossCause::Timeout => 0.0,
@@ -329,15 +329,15 @@ impl CongestionControl for Cubic {
         ((cwnd * rule.beta) as u32).max(2)
     }
 
-    fn on_undo(&mut self, _flows: &[Flow], i: usize) {
-        let state = self.subflows.at(i);
+    fn on_undo(&mut self, _flows: &[SubflowMetrics], i: usize) {
+        let state = self.states.at(i);
         if let Some(curve) = state.before_loss.take() {
             state.curve = curve;
         }
     }
 
-    fn on_idle_restart(&mut self, _flows: &[Flow], i: usize, idle: Nanos) {
-        let state = self.subflows.at(i);
+    fn on_idle_restart(&mut self, _flows: &[SubflowMetrics], i: usize, idle: Nanos) {
+        let state = self.states.at(i);
         if let Some(epoch) = &mut state.curve.epoch {
             epoch.start = epoch.start.saturating_add(idle);
         }
@@ -345,8 +345,8 @@ impl CongestionControl for Cubic {
         state.last_ack = None;
     }
 
-    fn metrics(&self, _flows: &[Flow], i: usize) -> Vec<(&'static str, f64)> {
-        let curve = self.subflows.get(i).map_or(Curve::default(), |state| state.curve);
+    fn metrics(&self, _flows: &[SubflowMetrics], i: usize) -> Vec<(&'static str, f64)> {
+        let curve = self.states.get(i).map_or(Curve::default(), |state| state.curve);
         let (k, estimate) = curve.epoch.map_or((0.0, 0.0), |epoch| (epoch.k, epoch.estimate));
         vec![("w_max", curve.w_max), ("k", k), ("w_est", estimate)]
     }
@@ -354,11 +354,11 @@ impl CongestionControl for Cubic {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{ack, assert_close, build, flow, flows};
+    use super::super::testing::{ack, assert_close, build, subflow, subflows};
     use super::*;
 
-    fn metric(control: &dyn CongestionControl, flows: &[Flow], name: &str) -> f64 {
-        let found = control.metrics(flows, 0).into_iter().find(|(known, _)| *known == name);
+    fn metric(control: &dyn CongestionControl, subflows: &[SubflowMetrics], name: &str) -> f64 {
+        let found = control.metrics(subflows, 0).into_iter().find(|(known, _)| *known == name);
         found.unwrap_or_else(|| panic!("no metric {name}")).1
     }
 
@@ -367,20 +367,25 @@ mod tests {
     }
 
     /// Loses at `cwnd` and returns what the engine then sets.
-    fn lose(control: &mut dyn CongestionControl, flows: &mut [Flow], cwnd: u32, cause: LossCause) -> u32 {
-        flows[0].cwnd = cwnd;
-        let ssthresh = control.ssthresh(flows, 0, cause, 0);
-        flows[0].ssthresh = ssthresh;
-        flows[0].cwnd = ssthresh;
+    fn lose(
+        control: &mut dyn CongestionControl,
+        subflows: &mut [SubflowMetrics],
+        cwnd: u32,
+        cause: LossCause,
+    ) -> u32 {
+        subflows[0].cwnd = cwnd;
+        let ssthresh = control.ssthresh(subflows, 0, cause, 0);
+        subflows[0].ssthresh = ssthresh;
+        subflows[0].cwnd = ssthresh;
         ssthresh
     }
 
     /// Acknowledges whole windows, one segment at a time, evenly over each round trip, until `end`.
-    fn run(control: &mut dyn CongestionControl, flows: &mut [Flow], start: Nanos, end: Nanos) {
+    fn run(control: &mut dyn CongestionControl, subflows: &mut [SubflowMetrics], start: Nanos, end: Nanos) {
         let mut now = start;
         while now < end {
-            control.on_ack(flows, 0, &at(now, 1));
-            now += flows[0].srtt / u64::from(flows[0].cwnd);
+            control.on_ack(subflows, 0, &at(now, 1));
+            now += subflows[0].srtt / u64::from(subflows[0].cwnd);
         }
     }
 
@@ -398,28 +403,28 @@ mod tests {
 
     #[test]
     fn a_loss_leaves_seven_tenths_and_sets_k() {
-        let mut flows = flows(&[flow(100, 100)]);
+        let mut subflows = subflows(&[subflow(100, 100)]);
         let mut cubic = build("cubic");
-        assert_eq!(lose(&mut *cubic, &mut flows, 100, LossCause::FastRetransmit), 70);
-        assert_close(metric(&*cubic, &flows, "w_max"), 100.0);
-        cubic.on_ack(&mut flows, 0, &at(SECOND, 1));
-        assert_close(metric(&*cubic, &flows, "k"), 4.217163326508746);
-        assert_eq!(lose(&mut *cubic, &mut flows, 2, LossCause::FastRetransmit), 2);
+        assert_eq!(lose(&mut *cubic, &mut subflows, 100, LossCause::FastRetransmit), 70);
+        assert_close(metric(&*cubic, &subflows, "w_max"), 100.0);
+        cubic.on_ack(&mut subflows, 0, &at(SECOND, 1));
+        assert_close(metric(&*cubic, &subflows, "k"), 4.217163326508746);
+        assert_eq!(lose(&mut *cubic, &mut subflows, 2, LossCause::FastRetransmit), 2);
     }
 
     #[test]
     fn fast_convergence_gives_up_window() {
         // A loss at 80, below W_max = 100: W_max = 80 * 1.7 / 2 = 68.
-        let mut flows = flows(&[flow(100, 100)]);
+        let mut subflows = subflows(&[subflow(100, 100)]);
         for (spec, expected) in [("cubic", 68.0), ("cubic(fast-convergence=false)", 80.0)] {
             let mut cubic = build(spec);
-            lose(&mut *cubic, &mut flows, 100, LossCause::FastRetransmit);
-            lose(&mut *cubic, &mut flows, 80, LossCause::FastRetransmit);
-            assert_close(metric(&*cubic, &flows, "w_max"), expected);
-            lose(&mut *cubic, &mut flows, 80, LossCause::FastRetransmit);
-            assert_close(metric(&*cubic, &flows, "w_max"), 80.0);
-            lose(&mut *cubic, &mut flows, 80, LossCause::FastRetransmit);
-            assert_close(metric(&*cubic, &flows, "w_max"), 80.0);
+            lose(&mut *cubic, &mut subflows, 100, LossCause::FastRetransmit);
+            lose(&mut *cubic, &mut subflows, 80, LossCause::FastRetransmit);
+            assert_close(metric(&*cubic, &subflows, "w_max"), expected);
+            lose(&mut *cubic, &mut subflows, 80, LossCause::FastRetransmit);
+            assert_close(metric(&*cubic, &subflows, "w_max"), 80.0);
+            lose(&mut *cubic, &mut subflows, 80, LossCause::FastRetransmit);
+            assert_close(metric(&*cubic, &subflows, "w_max"), 80.0);
         }
     }
 
@@ -427,63 +432,63 @@ mod tests {
     fn one_step_of_the_equation() {
         // A stage that starts at cwnd 70 with W_max 100, RTT 100 ms; t = 0: target = W(0.1) =
         // 100 + 0.4 (0.1 - 4.217163)^3 = 72.08384; so an ACK of 70 segments earns 2.08384.
-        let mut flows = flows(&[flow(100, 100)]);
+        let mut subflows = subflows(&[subflow(100, 100)]);
         let mut cubic = build("cubic(reno-friendly=false)");
-        lose(&mut *cubic, &mut flows, 100, LossCause::FastRetransmit);
-        cubic.on_ack(&mut flows, 0, &at(SECOND, 70));
-        assert_eq!(flows[0].cwnd, 72);
+        lose(&mut *cubic, &mut subflows, 100, LossCause::FastRetransmit);
+        cubic.on_ack(&mut subflows, 0, &at(SECOND, 70));
+        assert_eq!(subflows[0].cwnd, 72);
         // The fraction is kept: the window is at its target, and stays there while the time does.
-        cubic.on_ack(&mut flows, 0, &at(SECOND, 5000));
-        assert_eq!(flows[0].cwnd, 72);
+        cubic.on_ack(&mut subflows, 0, &at(SECOND, 5000));
+        assert_eq!(subflows[0].cwnd, 72);
         // 100 ms later: W(0.2) = 100 + 0.4 (0.2 - 4.217163)^3 = 74.0692; (74.0692 - 72.08384) / 72 per
         // segment: 0.91616 are missing for the next, 33.2 segments' worth.
-        cubic.on_ack(&mut flows, 0, &at(SECOND + 100 * MILLISECOND, 33));
-        assert_eq!(flows[0].cwnd, 72);
-        cubic.on_ack(&mut flows, 0, &at(SECOND + 100 * MILLISECOND, 1));
-        assert_eq!(flows[0].cwnd, 73);
+        cubic.on_ack(&mut subflows, 0, &at(SECOND + 100 * MILLISECOND, 33));
+        assert_eq!(subflows[0].cwnd, 72);
+        cubic.on_ack(&mut subflows, 0, &at(SECOND + 100 * MILLISECOND, 1));
+        assert_eq!(subflows[0].cwnd, 73);
     }
 
     #[test]
     fn the_window_follows_the_curve_through_its_plateau() {
-        let mut flows = flows(&[flow(100, 100)]);
+        let mut subflows = subflows(&[subflow(100, 100)]);
         let mut cubic = build("cubic(reno-friendly=false)");
-        lose(&mut *cubic, &mut flows, 100, LossCause::FastRetransmit);
+        lose(&mut *cubic, &mut subflows, 100, LossCause::FastRetransmit);
         // t = 1 s: 100 + 0.4 (-3.217163)^3 = 86.68; t = 4.217 s: 100; t = 6.217 s: 103.2.
         for (start, end, expected) in [(0, 1000, 86), (1000, 4217, 100), (4217, 6217, 103)] {
-            run(&mut *cubic, &mut flows, start * MILLISECOND, end * MILLISECOND);
-            assert!(flows[0].cwnd.abs_diff(expected) <= 1, "at {end} ms: {}", flows[0].cwnd);
+            run(&mut *cubic, &mut subflows, start * MILLISECOND, end * MILLISECOND);
+            assert!(subflows[0].cwnd.abs_diff(expected) <= 1, "at {end} ms: {}", subflows[0].cwnd);
         }
     }
 
     #[test]
     fn the_window_grows_by_at_most_half_in_a_round_trip() {
         // An hour into the stage the curve is far above: 1.5 cwnd bounds the target.
-        let mut flows = flows(&[flow(100, 100)]);
+        let mut subflows = subflows(&[subflow(100, 100)]);
         let mut cubic = build("cubic");
-        lose(&mut *cubic, &mut flows, 100, LossCause::FastRetransmit);
-        cubic.on_ack(&mut flows, 0, &at(0, 1));
-        let before = flows[0].cwnd;
-        cubic.on_ack(&mut flows, 0, &at(3600 * SECOND, before));
-        assert_eq!(flows[0].cwnd, before + before / 2);
+        lose(&mut *cubic, &mut subflows, 100, LossCause::FastRetransmit);
+        cubic.on_ack(&mut subflows, 0, &at(0, 1));
+        let before = subflows[0].cwnd;
+        cubic.on_ack(&mut subflows, 0, &at(3600 * SECOND, before));
+        assert_eq!(subflows[0].cwnd, before + before / 2);
     }
 
     #[test]
     fn reno_friendly_at_a_short_round_trip() {
         // RTT 10 ms, cwnd 10, W_max 14.28: W_est leads. From 7 (0.7 of 10) it gains 0.529 a round trip up to
         // cwnd_prior = 10 (5.7 round trips), then 1: after 20 round trips about 10 + 14.3 = 24.3.
-        let mut list = flows(&[flow(10, 10)]);
+        let mut list = subflows(&[subflow(10, 10)]);
         let mut cubic = build("cubic");
         lose(&mut *cubic, &mut list, 10, LossCause::FastRetransmit);
         run(&mut *cubic, &mut list, 0, 200 * MILLISECOND);
         assert!((22..=25).contains(&list[0].cwnd), "{}", list[0].cwnd);
         // Linux's alpha stays: 7 + 20 * 0.529 = 17.6.
-        let mut list = flows(&[flow(10, 10)]);
+        let mut list = subflows(&[subflow(10, 10)]);
         let mut cubic = build("cubic(reno-alpha-one=false)");
         lose(&mut *cubic, &mut list, 10, LossCause::FastRetransmit);
         run(&mut *cubic, &mut list, 0, 200 * MILLISECOND);
         assert!((16..=18).contains(&list[0].cwnd), "{}", list[0].cwnd);
         // Without it the curve alone: 10 + 0.4 (0.2 - 1.96)^3 = 7.8.
-        let mut list = flows(&[flow(10, 10)]);
+        let mut list = subflows(&[subflow(10, 10)]);
         let mut cubic = build("cubic(reno-friendly=false)");
         lose(&mut *cubic, &mut list, 10, LossCause::FastRetransmit);
         run(&mut *cubic, &mut list, 0, 200 * MILLISECOND);
@@ -493,58 +498,58 @@ mod tests {
     #[test]
     fn w_est_gains_alpha_per_window() {
         // alpha = 3 * 0.3 / 1.7 = 0.52941; a whole window of 7 acknowledged: 7 + 0.52941.
-        let mut flows = flows(&[flow(10, 10)]);
+        let mut subflows = subflows(&[subflow(10, 10)]);
         let mut cubic = build("cubic");
-        lose(&mut *cubic, &mut flows, 10, LossCause::FastRetransmit);
-        cubic.on_ack(&mut flows, 0, &at(0, 7));
-        assert_close(metric(&*cubic, &flows, "w_est"), 7.0 + 0.9 / 1.7);
-        assert_eq!(flows[0].cwnd, 7, "half a segment more");
-        cubic.on_ack(&mut flows, 0, &at(0, 7));
-        assert_eq!(flows[0].cwnd, 8, "7 + 2 x 0.52941");
+        lose(&mut *cubic, &mut subflows, 10, LossCause::FastRetransmit);
+        cubic.on_ack(&mut subflows, 0, &at(0, 7));
+        assert_close(metric(&*cubic, &subflows, "w_est"), 7.0 + 0.9 / 1.7);
+        assert_eq!(subflows[0].cwnd, 7, "half a segment more");
+        cubic.on_ack(&mut subflows, 0, &at(0, 7));
+        assert_eq!(subflows[0].cwnd, 8, "7 + 2 x 0.52941");
     }
 
     #[test]
     fn a_timeout_forgets_w_max() {
-        let mut flows = flows(&[flow(100, 100)]);
+        let mut subflows = subflows(&[subflow(100, 100)]);
         let mut cubic = build("cubic");
-        lose(&mut *cubic, &mut flows, 100, LossCause::FastRetransmit);
-        assert_eq!(lose(&mut *cubic, &mut flows, 100, LossCause::Timeout), 70);
-        cubic.on_ack(&mut flows, 0, &at(SECOND, 1));
-        assert_close(metric(&*cubic, &flows, "k"), 0.0);
-        assert_close(metric(&*cubic, &flows, "w_max"), 0.0);
+        lose(&mut *cubic, &mut subflows, 100, LossCause::FastRetransmit);
+        assert_eq!(lose(&mut *cubic, &mut subflows, 100, LossCause::Timeout), 70);
+        cubic.on_ack(&mut subflows, 0, &at(SECOND, 1));
+        assert_close(metric(&*cubic, &subflows, "k"), 0.0);
+        assert_close(metric(&*cubic, &subflows, "w_max"), 0.0);
     }
 
     #[test]
     fn an_undo_brings_the_curve_back() {
-        let mut flows = flows(&[flow(100, 100)]);
+        let mut subflows = subflows(&[subflow(100, 100)]);
         let mut cubic = build("cubic");
-        lose(&mut *cubic, &mut flows, 100, LossCause::FastRetransmit);
-        cubic.on_ack(&mut flows, 0, &at(SECOND, 1));
-        let before = cubic.metrics(&flows, 0);
-        lose(&mut *cubic, &mut flows, 80, LossCause::FastRetransmit);
-        assert_ne!(cubic.metrics(&flows, 0), before);
-        cubic.on_undo(&flows, 0);
-        assert_eq!(cubic.metrics(&flows, 0), before);
+        lose(&mut *cubic, &mut subflows, 100, LossCause::FastRetransmit);
+        cubic.on_ack(&mut subflows, 0, &at(SECOND, 1));
+        let before = cubic.metrics(&subflows, 0);
+        lose(&mut *cubic, &mut subflows, 80, LossCause::FastRetransmit);
+        assert_ne!(cubic.metrics(&subflows, 0), before);
+        cubic.on_undo(&subflows, 0);
+        assert_eq!(cubic.metrics(&subflows, 0), before);
         // A second undo has nothing to bring back.
-        cubic.on_undo(&flows, 0);
-        assert_eq!(cubic.metrics(&flows, 0), before);
+        cubic.on_undo(&subflows, 0);
+        assert_eq!(cubic.metrics(&subflows, 0), before);
     }
 
     #[test]
     fn idle_and_application_limited_time_does_not_count() {
-        let trace = |pause: fn(&mut dyn CongestionControl, &mut [Flow])| {
-            let mut flows = flows(&[flow(100, 100)]);
+        let trace = |pause: fn(&mut dyn CongestionControl, &mut [SubflowMetrics])| {
+            let mut subflows = subflows(&[subflow(100, 100)]);
             let mut cubic = build("cubic");
-            lose(&mut *cubic, &mut flows, 100, LossCause::FastRetransmit);
-            run(&mut *cubic, &mut flows, 0, SECOND);
-            pause(&mut *cubic, &mut flows);
-            run(&mut *cubic, &mut flows, 11 * SECOND, 12 * SECOND);
-            flows[0].cwnd
+            lose(&mut *cubic, &mut subflows, 100, LossCause::FastRetransmit);
+            run(&mut *cubic, &mut subflows, 0, SECOND);
+            pause(&mut *cubic, &mut subflows);
+            run(&mut *cubic, &mut subflows, 11 * SECOND, 12 * SECOND);
+            subflows[0].cwnd
         };
-        let idle = trace(|cubic, flows| cubic.on_idle_restart(flows, 0, 10 * SECOND));
-        let limited = trace(|cubic, flows| {
+        let idle = trace(|cubic, subflows| cubic.on_idle_restart(subflows, 0, 10 * SECOND));
+        let limited = trace(|cubic, subflows| {
             for second in 1..=11 {
-                cubic.on_ack(flows, 0, &Ack { cwnd_limited: false, ..at(second * SECOND, 5) });
+                cubic.on_ack(subflows, 0, &Ack { cwnd_limited: false, ..at(second * SECOND, 5) });
             }
         });
         let counted = trace(|_, _| ());
@@ -560,10 +565,10 @@ mod tests {
         for (spec, expected) in
             [("cubic(reno-friendly=false)", 100), ("cubic:linux(reno-friendly=false)", 105)]
         {
-            let mut flows = flows(&[flow(100, 100)]);
+            let mut subflows = subflows(&[subflow(100, 100)]);
             let mut cubic = build(spec);
-            cubic.on_ack(&mut flows, 0, &at(0, 100));
-            assert_eq!(flows[0].cwnd, expected, "{spec}");
+            cubic.on_ack(&mut subflows, 0, &at(0, 100));
+            assert_eq!(subflows[0].cwnd, expected, "{spec}");
         }
     }
 
@@ -571,12 +576,12 @@ mod tests {
     fn linux_looks_ahead_by_the_least_round_trip_time() {
         // srtt 1 s, least 100 ms; cwnd 70, W_max 100: W(1) = 86.68 and W(0.1) = 72.08.
         for (spec, expected) in [("cubic", 86), ("cubic:linux", 72)] {
-            let mut flows = flows(&[flow(100, 1000)]);
+            let mut subflows = subflows(&[subflow(100, 1000)]);
             let mut cubic = build(spec);
-            cubic.on_ack(&mut flows, 0, &Ack { rtt: Some(100 * MILLISECOND), ..at(0, 0) });
-            lose(&mut *cubic, &mut flows, 100, LossCause::FastRetransmit);
-            cubic.on_ack(&mut flows, 0, &at(0, 70));
-            assert_eq!(flows[0].cwnd, expected, "{spec}");
+            cubic.on_ack(&mut subflows, 0, &Ack { rtt: Some(100 * MILLISECOND), ..at(0, 0) });
+            lose(&mut *cubic, &mut subflows, 100, LossCause::FastRetransmit);
+            cubic.on_ack(&mut subflows, 0, &at(0, 70));
+            assert_eq!(subflows[0].cwnd, expected, "{spec}");
         }
     }
 
@@ -584,42 +589,42 @@ mod tests {
     fn for_a_second_after_a_stage_began_no_sample_counts_as_the_least() {
         // As above, a second into the stage: W(2) = 95.6 with srtt ahead, W(1.1) = 87.9 with the least.
         for (sampled, expected) in [(2 * SECOND - 1, 95), (2 * SECOND, 87)] {
-            let mut flows = flows(&[flow(100, 1000)]);
+            let mut subflows = subflows(&[subflow(100, 1000)]);
             let mut cubic = build("cubic:linux");
-            lose(&mut *cubic, &mut flows, 100, LossCause::FastRetransmit);
-            cubic.on_ack(&mut flows, 0, &at(SECOND, 1));
-            cubic.on_ack(&mut flows, 0, &Ack { rtt: Some(100 * MILLISECOND), ..at(sampled, 0) });
-            cubic.on_ack(&mut flows, 0, &at(2 * SECOND, 70));
-            assert_eq!(flows[0].cwnd, expected, "{sampled}");
+            lose(&mut *cubic, &mut subflows, 100, LossCause::FastRetransmit);
+            cubic.on_ack(&mut subflows, 0, &at(SECOND, 1));
+            cubic.on_ack(&mut subflows, 0, &Ack { rtt: Some(100 * MILLISECOND), ..at(sampled, 0) });
+            cubic.on_ack(&mut subflows, 0, &at(2 * SECOND, 70));
+            assert_eq!(subflows[0].cwnd, expected, "{sampled}");
         }
     }
 
     #[test]
     fn slow_start_begins_no_stage() {
-        let mut flows = flows(&[flow(100, 100)]);
+        let mut subflows = subflows(&[subflow(100, 100)]);
         let mut cubic = build("cubic");
-        lose(&mut *cubic, &mut flows, 100, LossCause::FastRetransmit);
-        flows[0].cwnd = 60;
-        cubic.on_ack(&mut flows, 0, &at(0, 10));
-        assert_eq!((flows[0].cwnd, metric(&*cubic, &flows, "k")), (70, 0.0));
-        cubic.on_ack(&mut flows, 0, &at(0, 1));
-        assert_close(metric(&*cubic, &flows, "k"), 4.217163326508746);
+        lose(&mut *cubic, &mut subflows, 100, LossCause::FastRetransmit);
+        subflows[0].cwnd = 60;
+        cubic.on_ack(&mut subflows, 0, &at(0, 10));
+        assert_eq!((subflows[0].cwnd, metric(&*cubic, &subflows, "k")), (70, 0.0));
+        cubic.on_ack(&mut subflows, 0, &at(0, 1));
+        assert_close(metric(&*cubic, &subflows, "k"), 4.217163326508746);
     }
 
     /// Slow start over a path of 100 ms, `gap` between ACKs and the sample of the j-th ACK in its round.
     fn slow_start_exit(spec: &str, first: u32, gap: Nanos, rtt: fn(u32, u32) -> Nanos) -> u32 {
-        let mut flows = flows(&[flow(first, 100)]);
-        flows[0].ssthresh = u32::MAX;
+        let mut subflows = subflows(&[subflow(first, 100)]);
+        subflows[0].ssthresh = u32::MAX;
         let mut cubic = build(spec);
-        cubic.subflow_added(&mut flows, 0, 0);
+        cubic.subflow_added(&mut subflows, 0, 0);
         for round in 1..=5 {
             let start = u64::from(round) * 100 * MILLISECOND;
-            for j in 0..flows[0].cwnd {
+            for j in 0..subflows[0].cwnd {
                 let now = start + u64::from(j) * gap;
                 let round_start = j == 0;
-                cubic.on_ack(&mut flows, 0, &Ack { rtt: Some(rtt(round, j)), round_start, ..at(now, 1) });
-                if flows[0].ssthresh != u32::MAX {
-                    return flows[0].ssthresh;
+                cubic.on_ack(&mut subflows, 0, &Ack { rtt: Some(rtt(round, j)), round_start, ..at(now, 1) });
+                if subflows[0].ssthresh != u32::MAX {
+                    return subflows[0].ssthresh;
                 }
             }
         }

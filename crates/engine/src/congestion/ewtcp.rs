@@ -25,7 +25,7 @@ use super::additive::Additive;
 use super::subflows::{counted, window};
 use super::{Ack, CongestionControl, ControlEntry, LossCause, half_window};
 use crate::Nanos;
-use crate::flow::Flow;
+use crate::metrics::SubflowMetrics;
 use crate::registry::Parameter;
 
 pub(super) const ENTRY: ControlEntry = ControlEntry {
@@ -50,14 +50,14 @@ struct Ewtcp {
 }
 
 /// Segments per acknowledged segment.
-fn increase(flows: &[Flow], r: usize, a: f64) -> f64 {
+fn increase(subflows: &[SubflowMetrics], r: usize, a: f64) -> f64 {
     let a = if a > 0.0 {
         a
     } else {
-        let n = counted(flows, r).count() as f64;
+        let n = counted(subflows, r).count() as f64;
         1.0 / (n * n)
     };
-    a / window(&flows[r])
+    a / window(&subflows[r])
 }
 
 impl CongestionControl for Ewtcp {
@@ -65,44 +65,44 @@ impl CongestionControl for Ewtcp {
         ENTRY.name
     }
 
-    fn subflow_added(&mut self, _flows: &mut [Flow], i: usize, _now: Nanos) {
+    fn subflow_added(&mut self, _flows: &mut [SubflowMetrics], i: usize, _now: Nanos) {
         self.additive.reset(i);
     }
 
-    fn subflow_removed(&mut self, _flows: &mut [Flow], i: usize) {
+    fn subflow_removed(&mut self, _flows: &mut [SubflowMetrics], i: usize) {
         self.additive.reset(i);
     }
 
-    fn on_ack(&mut self, flows: &mut [Flow], i: usize, ack: &Ack) {
+    fn on_ack(&mut self, subflows: &mut [SubflowMetrics], i: usize, ack: &Ack) {
         let a = self.a;
-        self.additive.grow(flows, i, ack, |flows, r| increase(flows, r, a));
+        self.additive.grow(subflows, i, ack, |subflows, r| increase(subflows, r, a));
     }
 
-    fn ssthresh(&mut self, flows: &[Flow], i: usize, _cause: LossCause, _now: Nanos) -> u32 {
+    fn ssthresh(&mut self, subflows: &[SubflowMetrics], i: usize, _cause: LossCause, _now: Nanos) -> u32 {
         self.additive.on_loss(i);
-        half_window(&flows[i], 2)
+        half_window(&subflows[i], 2)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{ack, assert_close, build, flow, flows};
+    use super::super::testing::{ack, assert_close, build, subflow, subflows};
     use super::*;
 
     #[test]
     fn the_weight_is_one_over_n_squared_or_what_is_given() {
-        let two = flows(&[flow(10, 100), flow(50, 10)]);
+        let two = subflows(&[subflow(10, 100), subflow(50, 10)]);
         assert_close(increase(&two, 0, 0.0), 1.0 / 40.0);
         assert_close(increase(&two, 1, 0.0), 1.0 / 200.0);
         assert_close(increase(&two, 0, 0.5), 0.05);
-        let three = flows(&[flow(10, 100), flow(50, 10), flow(1, 1)]);
+        let three = subflows(&[subflow(10, 100), subflow(50, 10), subflow(1, 1)]);
         assert_close(increase(&three, 0, 0.0), 1.0 / 90.0);
     }
 
     #[test]
     fn the_parameter_reaches_the_window() {
         // a = 0.25 and w = 10: 40 acknowledged segments for one.
-        let mut list = flows(&[flow(10, 100)]);
+        let mut list = subflows(&[subflow(10, 100)]);
         let mut ewtcp = build("ewtcp(a=0.25)");
         ewtcp.on_ack(&mut list, 0, &ack(39));
         assert_eq!(list[0].cwnd, 10);

@@ -24,7 +24,7 @@ use super::additive::Additive;
 use super::subflows::{counted, rate, rtt, window};
 use super::{Ack, CongestionControl, ControlEntry, LossCause, half_window};
 use crate::Nanos;
-use crate::flow::Flow;
+use crate::metrics::SubflowMetrics;
 
 pub(super) const ENTRY: ControlEntry = ControlEntry {
     name: "lia",
@@ -42,19 +42,19 @@ struct Lia {
 }
 
 /// alpha / w_total of RFC 6356, per segment.
-fn linked(flows: &[Flow], r: usize) -> f64 {
+fn linked(subflows: &[SubflowMetrics], r: usize) -> f64 {
     let (mut best, mut total) = (0.0f64, 0.0);
-    for (_, flow) in counted(flows, r) {
-        let rate = rate(flow);
-        best = best.max(rate / rtt(flow));
+    for (_, subflow) in counted(subflows, r) {
+        let rate = rate(subflow);
+        best = best.max(rate / rtt(subflow));
         total += rate;
     }
     best / (total * total)
 }
 
 /// Segments per acknowledged segment.
-pub(super) fn increase(flows: &[Flow], r: usize) -> f64 {
-    linked(flows, r).min(1.0 / window(&flows[r]))
+pub(super) fn increase(subflows: &[SubflowMetrics], r: usize) -> f64 {
+    linked(subflows, r).min(1.0 / window(&subflows[r]))
 }
 
 //= RFC 8684 3.3.7-a
@@ -63,34 +63,34 @@ impl CongestionControl for Lia {
         ENTRY.name
     }
 
-    fn subflow_added(&mut self, _flows: &mut [Flow], i: usize, _now: Nanos) {
+    fn subflow_added(&mut self, _flows: &mut [SubflowMetrics], i: usize, _now: Nanos) {
         self.additive.reset(i);
     }
 
-    fn subflow_removed(&mut self, _flows: &mut [Flow], i: usize) {
+    fn subflow_removed(&mut self, _flows: &mut [SubflowMetrics], i: usize) {
         self.additive.reset(i);
     }
 
-    fn on_ack(&mut self, flows: &mut [Flow], i: usize, ack: &Ack) {
-        self.additive.grow(flows, i, ack, increase);
+    fn on_ack(&mut self, subflows: &mut [SubflowMetrics], i: usize, ack: &Ack) {
+        self.additive.grow(subflows, i, ack, increase);
     }
 
-    fn ssthresh(&mut self, flows: &[Flow], i: usize, _cause: LossCause, _now: Nanos) -> u32 {
+    fn ssthresh(&mut self, subflows: &[SubflowMetrics], i: usize, _cause: LossCause, _now: Nanos) -> u32 {
         self.additive.on_loss(i);
-        half_window(&flows[i], 2)
+        half_window(&subflows[i], 2)
     }
 
-    fn metrics(&self, flows: &[Flow], i: usize) -> Vec<(&'static str, f64)> {
-        let total: f64 = counted(flows, i).map(|(_, flow)| window(flow)).sum();
-        vec![("alpha", linked(flows, i) * total)]
+    fn metrics(&self, subflows: &[SubflowMetrics], i: usize) -> Vec<(&'static str, f64)> {
+        let total: f64 = counted(subflows, i).map(|(_, subflow)| window(subflow)).sum();
+        vec![("alpha", linked(subflows, i) * total)]
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{ack, assert_close, flow, flows};
+    use super::super::testing::{ack, assert_close, subflow, subflows};
     use super::*;
-    use crate::flow::FlowState;
+    use crate::metrics::SubflowStatus;
 
     fn lia() -> Lia {
         Lia { additive: Additive::new() }
@@ -98,9 +98,9 @@ mod tests {
 
     #[test]
     fn alpha_is_one_with_one_subflow() {
-        let flows = flows(&[flow(17, 43)]);
-        assert_close(lia().metrics(&flows, 0)[0].1, 1.0);
-        assert_close(increase(&flows, 0), 1.0 / 17.0);
+        let subflows = subflows(&[subflow(17, 43)]);
+        assert_close(lia().metrics(&subflows, 0)[0].1, 1.0);
+        assert_close(increase(&subflows, 0), 1.0 / 17.0);
     }
 
     //= test RFC 8684 3.3.7-a
@@ -108,10 +108,10 @@ mod tests {
     fn two_equal_paths_share_the_increase_of_one() {
         // w 10 and 10, rtt 100 ms both: x = 100 each; max w/rtt^2 = 1000; alpha = 20 * 1000 / 200^2 = 0.5;
         // alpha / w_total = 0.025 < 1/10.
-        let flows = flows(&[flow(10, 100), flow(10, 100)]);
-        assert_close(lia().metrics(&flows, 0)[0].1, 0.5);
-        assert_close(increase(&flows, 0), 0.025);
-        assert_close(increase(&flows, 1), 0.025);
+        let subflows = subflows(&[subflow(10, 100), subflow(10, 100)]);
+        assert_close(lia().metrics(&subflows, 0)[0].1, 0.5);
+        assert_close(increase(&subflows, 0), 0.025);
+        assert_close(increase(&subflows, 1), 0.025);
     }
 
     #[test]
@@ -119,53 +119,54 @@ mod tests {
         // w 10 and 20, rtt 10 and 100 ms: w/rtt^2 = 100000 and 2000; x = 1000 and 200;
         // alpha = 30 * 100000 / 1200^2 = 2.08333; alpha / w_total = 0.0694444;
         // 1/w = 0.1 and 0.05: the cap holds on the second.
-        let flows = flows(&[flow(10, 10), flow(20, 100)]);
-        assert_close(lia().metrics(&flows, 0)[0].1, 30.0 * 100_000.0 / 1_440_000.0);
-        assert_close(increase(&flows, 0), 100_000.0 / 1_440_000.0);
-        assert_close(increase(&flows, 1), 0.05);
+        let subflows = subflows(&[subflow(10, 10), subflow(20, 100)]);
+        assert_close(lia().metrics(&subflows, 0)[0].1, 30.0 * 100_000.0 / 1_440_000.0);
+        assert_close(increase(&subflows, 0), 100_000.0 / 1_440_000.0);
+        assert_close(increase(&subflows, 1), 0.05);
     }
 
     #[test]
     fn subflows_that_cannot_send_do_not_count() {
-        let mut flows = flows(&[flow(10, 100), flow(10, 100), flow(10, 100), flow(10, 100)]);
-        flows[1].state = FlowState::Stale;
-        flows[2].srtt = 0;
-        flows[3].backup = true;
-        assert_close(increase(&flows, 0), 0.1);
+        let mut subflows =
+            subflows(&[subflow(10, 100), subflow(10, 100), subflow(10, 100), subflow(10, 100)]);
+        subflows[1].state = SubflowStatus::Stale;
+        subflows[2].srtt = 0;
+        subflows[3].backup = true;
+        assert_close(increase(&subflows, 0), 0.1);
         // A backup that carries data counts.
-        flows[3].packets_out = 1;
-        assert_close(increase(&flows, 0), 0.025);
+        subflows[3].packets_out = 1;
+        assert_close(increase(&subflows, 0), 0.025);
     }
 
     #[test]
     fn the_window_follows_the_equation() {
         // 0.025 per segment while both windows are 10: the 40th acknowledged segment adds one.
-        let mut flows = flows(&[flow(10, 100), flow(10, 100)]);
+        let mut subflows = subflows(&[subflow(10, 100), subflow(10, 100)]);
         let mut lia = lia();
         for _ in 0..39 {
-            lia.on_ack(&mut flows, 0, &ack(1));
+            lia.on_ack(&mut subflows, 0, &ack(1));
         }
-        assert_eq!(flows[0].cwnd, 10);
-        lia.on_ack(&mut flows, 0, &ack(1));
-        assert_eq!(flows[0].cwnd, 11);
-        assert_eq!(flows[1].cwnd, 10);
+        assert_eq!(subflows[0].cwnd, 10);
+        lia.on_ack(&mut subflows, 0, &ack(1));
+        assert_eq!(subflows[0].cwnd, 11);
+        assert_eq!(subflows[1].cwnd, 10);
     }
 
     #[test]
     fn a_siblings_loss_is_seen_at_once() {
         // Once the sibling's window is gone (2 of 20 segments left), this one grows nearly as Reno.
-        let mut flows = flows(&[flow(10, 100), flow(20, 100)]);
+        let mut subflows = subflows(&[subflow(10, 100), subflow(20, 100)]);
         let mut lia = lia();
-        lia.on_ack(&mut flows, 0, &ack(1));
-        let ssthresh = lia.ssthresh(&flows, 1, LossCause::FastRetransmit, 0);
+        lia.on_ack(&mut subflows, 0, &ack(1));
+        let ssthresh = lia.ssthresh(&subflows, 1, LossCause::FastRetransmit, 0);
         assert_eq!(ssthresh, 10);
-        flows[1].cwnd = 2;
+        subflows[1].cwnd = 2;
         // w 10 and 2, equal rtt: 10/12^2 = 0.0694: 15 segments (less the one above, 20/30^2 = 0.0222).
         for _ in 0..14 {
-            lia.on_ack(&mut flows, 0, &ack(1));
+            lia.on_ack(&mut subflows, 0, &ack(1));
         }
-        assert_eq!(flows[0].cwnd, 10);
-        lia.on_ack(&mut flows, 0, &ack(1));
-        assert_eq!(flows[0].cwnd, 11);
+        assert_eq!(subflows[0].cwnd, 10);
+        lia.on_ack(&mut subflows, 0, &ack(1));
+        assert_eq!(subflows[0].cwnd, 11);
     }
 }

@@ -1,6 +1,6 @@
 //! Congestion controls, one file each, behind [`CongestionControl`].
 //!
-//! One object serves a whole connection and sees every subflow's [`Flow`], since coupled controls need
+//! One object serves a whole connection and sees every subflow's [`SubflowMetrics`], since coupled controls need
 //! their siblings' windows. It grows windows; the engine detects loss, asks for the new threshold and
 //! brings the window down to it (PRR, RFC 6937).
 //!
@@ -14,7 +14,7 @@
 use std::fmt::Debug;
 
 use crate::Nanos;
-use crate::flow::Flow;
+use crate::metrics::SubflowMetrics;
 use crate::registry::{Entry, Registry};
 
 mod additive;
@@ -78,32 +78,32 @@ pub trait CongestionControl: Debug + Send {
     fn name(&self) -> &'static str;
 
     /// A subflow joined; `flows[i].cwnd` holds the initial window.
-    fn subflow_added(&mut self, flows: &mut [Flow], i: usize, now: Nanos) {
-        let _ = (flows, i, now);
+    fn subflow_added(&mut self, subflows: &mut [SubflowMetrics], i: usize, now: Nanos) {
+        let _ = (subflows, i, now);
     }
 
     /// The subflow is gone; its index may be used again.
-    fn subflow_removed(&mut self, flows: &mut [Flow], i: usize) {
-        let _ = (flows, i);
+    fn subflow_removed(&mut self, subflows: &mut [SubflowMetrics], i: usize) {
+        let _ = (subflows, i);
     }
 
     /// New data was acknowledged outside recovery: grow `flows[i].cwnd` (and nothing else's). Called also
     /// when not `cwnd_limited`, for the samples in it.
-    fn on_ack(&mut self, flows: &mut [Flow], i: usize, ack: &Ack);
+    fn on_ack(&mut self, subflows: &mut [SubflowMetrics], i: usize, ack: &Ack);
 
     /// Loss or ECN: the new slow start threshold, in segments, at least 2 unless the source says otherwise.
     /// The engine sets it and reduces the window.
-    fn ssthresh(&mut self, flows: &[Flow], i: usize, cause: LossCause, now: Nanos) -> u32;
+    fn ssthresh(&mut self, subflows: &[SubflowMetrics], i: usize, cause: LossCause, now: Nanos) -> u32;
 
     /// The reduction turned out spurious; the engine restores `cwnd` and `ssthresh` itself.
-    fn on_undo(&mut self, flows: &[Flow], i: usize) {
-        let _ = (flows, i);
+    fn on_undo(&mut self, subflows: &[SubflowMetrics], i: usize) {
+        let _ = (subflows, i);
     }
 
     /// Data is sent again after an idle time of at least one RTO; the engine restarts the window (RFC 5681
     /// 4.1) and `idle` is how long nothing was sent.
-    fn on_idle_restart(&mut self, flows: &[Flow], i: usize, idle: Nanos) {
-        let _ = (flows, i, idle);
+    fn on_idle_restart(&mut self, subflows: &[SubflowMetrics], i: usize, idle: Nanos) {
+        let _ = (subflows, i, idle);
     }
 
     /// Whether the engine's pacing rate (Linux's rule) should be kept away from this subflow, because the
@@ -113,25 +113,25 @@ pub trait CongestionControl: Debug + Send {
     }
 
     /// Numbers for observers: (name, value), e.g. LIA's alpha.
-    fn metrics(&self, flows: &[Flow], i: usize) -> Vec<(&'static str, f64)> {
-        let _ = (flows, i);
+    fn metrics(&self, subflows: &[SubflowMetrics], i: usize) -> Vec<(&'static str, f64)> {
+        let _ = (subflows, i);
         Vec::new()
     }
 }
 
 /// Grows the window by what slow start allows and returns the segments left over once the threshold is
 /// reached (RFC 5681 3.1, Linux's `tcp_slow_start`).
-pub fn slow_start(flow: &mut Flow, acked: u32) -> u32 {
-    let target = flow.cwnd.saturating_add(acked).min(flow.ssthresh.max(flow.cwnd));
-    let used = target - flow.cwnd;
-    flow.cwnd = target;
+pub fn slow_start(subflow: &mut SubflowMetrics, acked: u32) -> u32 {
+    let target = subflow.cwnd.saturating_add(acked).min(subflow.ssthresh.max(subflow.cwnd));
+    let used = target - subflow.cwnd;
+    subflow.cwnd = target;
     acked - used
 }
 
 /// Half the window, at least `floor` segments (RFC 5681 3.1, Equation 4, with the congestion window for the
 /// flight size, as Linux does and RFC 9438 4.6 allows).
-pub fn half_window(flow: &Flow, floor: u32) -> u32 {
-    (flow.cwnd / 2).max(floor)
+pub fn half_window(subflow: &SubflowMetrics, floor: u32) -> u32 {
+    (subflow.cwnd / 2).max(floor)
 }
 
 /// All that come with the engine. A new one is a new file plus one line here.

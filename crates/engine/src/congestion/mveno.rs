@@ -29,7 +29,7 @@ use super::additive::Additive;
 use super::veno::{Backlog, PARAMETERS, PRESETS};
 use super::{Ack, CongestionControl, ControlEntry, LossCause, lia};
 use crate::Nanos;
-use crate::flow::Flow;
+use crate::metrics::SubflowMetrics;
 
 pub(super) const ENTRY: ControlEntry = ControlEntry {
     name: "mveno",
@@ -52,44 +52,44 @@ impl CongestionControl for MVeno {
         ENTRY.name
     }
 
-    fn subflow_added(&mut self, _flows: &mut [Flow], i: usize, _now: Nanos) {
+    fn subflow_added(&mut self, _flows: &mut [SubflowMetrics], i: usize, _now: Nanos) {
         self.backlog.reset(i);
         self.additive.reset(i);
     }
 
-    fn subflow_removed(&mut self, _flows: &mut [Flow], i: usize) {
+    fn subflow_removed(&mut self, _flows: &mut [SubflowMetrics], i: usize) {
         self.additive.reset(i);
     }
 
-    fn on_ack(&mut self, flows: &mut [Flow], i: usize, ack: &Ack) {
-        self.backlog.on_ack(&flows[i], i, ack);
+    fn on_ack(&mut self, subflows: &mut [SubflowMetrics], i: usize, ack: &Ack) {
+        self.backlog.on_ack(&subflows[i], i, ack);
         let backlog = &self.backlog;
-        self.additive.grow(flows, i, ack, |flows, r| backlog.pace(r) * lia::increase(flows, r));
+        self.additive.grow(subflows, i, ack, |subflows, r| backlog.pace(r) * lia::increase(subflows, r));
     }
 
-    fn ssthresh(&mut self, flows: &[Flow], i: usize, cause: LossCause, _now: Nanos) -> u32 {
+    fn ssthresh(&mut self, subflows: &[SubflowMetrics], i: usize, cause: LossCause, _now: Nanos) -> u32 {
         self.additive.on_loss(i);
-        self.backlog.ssthresh(&flows[i], i, cause)
+        self.backlog.ssthresh(&subflows[i], i, cause)
     }
 
-    fn on_idle_restart(&mut self, _flows: &[Flow], i: usize, _idle: Nanos) {
+    fn on_idle_restart(&mut self, _flows: &[SubflowMetrics], i: usize, _idle: Nanos) {
         self.backlog.restart(i);
     }
 
-    fn metrics(&self, flows: &[Flow], i: usize) -> Vec<(&'static str, f64)> {
-        let weight = lia::increase(flows, i) * f64::from(flows[i].cwnd);
+    fn metrics(&self, subflows: &[SubflowMetrics], i: usize) -> Vec<(&'static str, f64)> {
+        let weight = lia::increase(subflows, i) * f64::from(subflows[i].cwnd);
         vec![("n", self.backlog.queued(i)), ("weight", weight)]
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{ack, assert_close, build, flow, flows};
+    use super::super::testing::{ack, assert_close, build, subflow, subflows};
     use super::*;
     use crate::MILLISECOND;
 
     /// Shows subflow `i` a base of 100 ms and a round trip of `ms`, with ACKs of nothing.
-    fn measure(control: &mut dyn CongestionControl, list: &mut [Flow], i: usize, ms: u64) {
+    fn measure(control: &mut dyn CongestionControl, list: &mut [SubflowMetrics], i: usize, ms: u64) {
         for ms in [100, ms] {
             for j in 0..5 {
                 let rtt = Some(ms * MILLISECOND);
@@ -104,7 +104,7 @@ mod tests {
         // Two at w 20, rtt 100 ms: a = 2000/400^2 = 0.0125, weight 0.25; 80 segments for one, or 160 where
         // 4 segments are queued (125 ms).
         for (ms, needed) in [(110, 80), (125, 160)] {
-            let mut list = flows(&[flow(20, 100), flow(20, 100)]);
+            let mut list = subflows(&[subflow(20, 100), subflow(20, 100)]);
             let mut control = build("mveno");
             measure(&mut *control, &mut list, 0, ms);
             assert_close(control.metrics(&list, 0)[1].1, 0.25);
@@ -117,7 +117,7 @@ mod tests {
 
     #[test]
     fn each_subflow_tells_its_losses_apart() {
-        let mut list = flows(&[flow(20, 100), flow(20, 100)]);
+        let mut list = subflows(&[subflow(20, 100), subflow(20, 100)]);
         let mut control = build("mveno");
         measure(&mut *control, &mut list, 0, 110);
         measure(&mut *control, &mut list, 1, 125);
@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn after_an_idle_time_the_base_is_measured_again() {
-        let mut list = flows(&[flow(20, 100)]);
+        let mut list = subflows(&[subflow(20, 100)]);
         let mut control = build("mveno:linux");
         measure(&mut *control, &mut list, 0, 125);
         control.on_idle_restart(&list, 0, 1);

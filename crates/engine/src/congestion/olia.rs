@@ -38,7 +38,7 @@ use super::additive::Additive;
 use super::subflows::{PerSubflow, counted, rate, rtt, window};
 use super::{Ack, CongestionControl, ControlEntry, LossCause, half_window};
 use crate::Nanos;
-use crate::flow::Flow;
+use crate::metrics::SubflowMetrics;
 use crate::registry::{Exception, Parameter, Preset, Values};
 
 pub(super) const ENTRY: ControlEntry = ControlEntry {
@@ -130,28 +130,28 @@ impl Olia {
 }
 
 /// l_p, bytes.
-fn between_losses(losses: &PerSubflow<Losses>, p: usize, flow: &Flow) -> f64 {
+fn between_losses(losses: &PerSubflow<Losses>, p: usize, subflow: &SubflowMetrics) -> f64 {
     let History { l1, mark } = losses.get(p).map_or(History::default(), |losses| losses.now);
-    l1.max(flow.bytes_acked.saturating_sub(mark)) as f64
+    l1.max(subflow.bytes_acked.saturating_sub(mark)) as f64
 }
 
-fn rank(losses: &PerSubflow<Losses>, by_square_rtt: bool, flows: &[Flow], r: usize) -> Ranking {
-    let quality = |p: usize, flow: &Flow| {
-        let (l, rtt) = (between_losses(losses, p, flow), rtt(flow));
+fn rank(losses: &PerSubflow<Losses>, by_square_rtt: bool, subflows: &[SubflowMetrics], r: usize) -> Ranking {
+    let quality = |p: usize, subflow: &SubflowMetrics| {
+        let (l, rtt) = (between_losses(losses, p, subflow), rtt(subflow));
         if by_square_rtt { l / (rtt * rtt) } else { l * l / rtt }
     };
     let (mut best, mut widest) = (0.0f64, 0);
-    for (p, flow) in counted(flows, r) {
-        best = best.max(quality(p, flow));
-        widest = widest.max(flow.cwnd);
+    for (p, subflow) in counted(subflows, r) {
+        best = best.max(quality(p, subflow));
+        widest = widest.max(subflow.cwnd);
     }
     let mut ranking = Ranking { n: 0, largest: 0, collected: 0, in_largest: false, in_collected: false };
-    for (p, flow) in counted(flows, r) {
+    for (p, subflow) in counted(subflows, r) {
         ranking.n += 1;
-        if flow.cwnd == widest {
+        if subflow.cwnd == widest {
             ranking.largest += 1;
             ranking.in_largest |= p == r;
-        } else if quality(p, flow) == best {
+        } else if quality(p, subflow) == best {
             ranking.collected += 1;
             ranking.in_collected |= p == r;
         }
@@ -160,10 +160,10 @@ fn rank(losses: &PerSubflow<Losses>, by_square_rtt: bool, flows: &[Flow], r: usi
 }
 
 /// Segments per acknowledged segment.
-fn increase(losses: &PerSubflow<Losses>, by_square_rtt: bool, flows: &[Flow], r: usize) -> f64 {
-    let total: f64 = counted(flows, r).map(|(_, flow)| rate(flow)).sum();
-    let kelly_voice = rate(&flows[r]) / rtt(&flows[r]) / (total * total);
-    kelly_voice + rank(losses, by_square_rtt, flows, r).alpha() / window(&flows[r])
+fn increase(losses: &PerSubflow<Losses>, by_square_rtt: bool, subflows: &[SubflowMetrics], r: usize) -> f64 {
+    let total: f64 = counted(subflows, r).map(|(_, subflow)| rate(subflow)).sum();
+    let kelly_voice = rate(&subflows[r]) / rtt(&subflows[r]) / (total * total);
+    kelly_voice + rank(losses, by_square_rtt, subflows, r).alpha() / window(&subflows[r])
 }
 
 impl CongestionControl for Olia {
@@ -171,47 +171,47 @@ impl CongestionControl for Olia {
         ENTRY.name
     }
 
-    fn subflow_added(&mut self, flows: &mut [Flow], i: usize, _now: Nanos) {
+    fn subflow_added(&mut self, subflows: &mut [SubflowMetrics], i: usize, _now: Nanos) {
         self.additive.reset(i);
-        let start = History { l1: 0, mark: flows[i].bytes_acked };
+        let start = History { l1: 0, mark: subflows[i].bytes_acked };
         *self.losses.at(i) = Losses { now: start, before: start };
     }
 
-    fn subflow_removed(&mut self, _flows: &mut [Flow], i: usize) {
+    fn subflow_removed(&mut self, _flows: &mut [SubflowMetrics], i: usize) {
         self.additive.reset(i);
         self.losses.reset(i);
     }
 
-    fn on_ack(&mut self, flows: &mut [Flow], i: usize, ack: &Ack) {
+    fn on_ack(&mut self, subflows: &mut [SubflowMetrics], i: usize, ack: &Ack) {
         let Olia { additive, losses, rank_by_square_rtt, .. } = self;
-        additive.grow(flows, i, ack, |flows, r| increase(losses, *rank_by_square_rtt, flows, r));
+        additive.grow(subflows, i, ack, |subflows, r| increase(losses, *rank_by_square_rtt, subflows, r));
     }
 
-    fn ssthresh(&mut self, flows: &[Flow], i: usize, _cause: LossCause, _now: Nanos) -> u32 {
+    fn ssthresh(&mut self, subflows: &[SubflowMetrics], i: usize, _cause: LossCause, _now: Nanos) -> u32 {
         self.additive.on_loss(i);
         let losses = self.losses.at(i);
         losses.before = losses.now;
-        let acked = flows[i].bytes_acked;
+        let acked = subflows[i].bytes_acked;
         losses.now = History { l1: acked.saturating_sub(losses.before.mark), mark: acked };
-        let several = counted(flows, i).count() > 1;
-        half_window(&flows[i], if several { self.least_ssthresh } else { 2 })
+        let several = counted(subflows, i).count() > 1;
+        half_window(&subflows[i], if several { self.least_ssthresh } else { 2 })
     }
 
-    fn on_undo(&mut self, _flows: &[Flow], i: usize) {
+    fn on_undo(&mut self, _flows: &[SubflowMetrics], i: usize) {
         self.additive.on_loss(i);
         let losses = self.losses.at(i);
         losses.now = losses.before;
     }
 
-    fn metrics(&self, flows: &[Flow], i: usize) -> Vec<(&'static str, f64)> {
-        let ranking = rank(&self.losses, self.rank_by_square_rtt, flows, i);
-        vec![("alpha", ranking.alpha()), ("l", between_losses(&self.losses, i, &flows[i]))]
+    fn metrics(&self, subflows: &[SubflowMetrics], i: usize) -> Vec<(&'static str, f64)> {
+        let ranking = rank(&self.losses, self.rank_by_square_rtt, subflows, i);
+        vec![("alpha", ranking.alpha()), ("l", between_losses(&self.losses, i, &subflows[i]))]
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{ack, assert_close, build, flow, flows};
+    use super::super::testing::{ack, assert_close, build, subflow, subflows};
     use super::*;
 
     fn olia(spec: &str) -> Olia {
@@ -224,15 +224,15 @@ mod tests {
         }
     }
 
-    fn per_segment(olia: &Olia, flows: &[Flow], r: usize) -> f64 {
-        increase(&olia.losses, olia.rank_by_square_rtt, flows, r)
+    fn per_segment(olia: &Olia, subflows: &[SubflowMetrics], r: usize) -> f64 {
+        increase(&olia.losses, olia.rank_by_square_rtt, subflows, r)
     }
 
     #[test]
     fn one_subflow_grows_as_reno() {
-        let mut flows = flows(&[flow(17, 43)]);
-        flows[0].bytes_acked = 12345;
-        assert_close(per_segment(&olia("olia"), &flows, 0), 1.0 / 17.0);
+        let mut subflows = subflows(&[subflow(17, 43)]);
+        subflows[0].bytes_acked = 12345;
+        assert_close(per_segment(&olia("olia"), &subflows, 0), 1.0 / 17.0);
     }
 
     #[test]
@@ -240,105 +240,106 @@ mod tests {
         // w 10 and 20, rtt 100 ms both: x = 100 and 200, sum 300.
         // l = 50000 and 10000 bytes: B = {0}, M = {1}, B\M = {0}: a_0 = 1/(2*1), a_1 = -1/(2*1).
         // r=0: 10/0.01 / 90000 + 0.5/10 = 0.0111111 + 0.05; r=1: 20/0.01/90000 - 0.5/20 = 0.0222222 - 0.025.
-        let mut flows = flows(&[flow(10, 100), flow(20, 100)]);
-        flows[0].bytes_acked = 50_000;
-        flows[1].bytes_acked = 10_000;
+        let mut subflows = subflows(&[subflow(10, 100), subflow(20, 100)]);
+        subflows[0].bytes_acked = 50_000;
+        subflows[1].bytes_acked = 10_000;
         let olia = olia("olia");
-        assert_close(olia.metrics(&flows, 0)[0].1, 0.5);
-        assert_close(olia.metrics(&flows, 1)[0].1, -0.5);
-        assert_close(per_segment(&olia, &flows, 0), 1.0 / 90.0 + 0.05);
-        assert_close(per_segment(&olia, &flows, 1), 2.0 / 90.0 - 0.025);
+        assert_close(olia.metrics(&subflows, 0)[0].1, 0.5);
+        assert_close(olia.metrics(&subflows, 1)[0].1, -0.5);
+        assert_close(per_segment(&olia, &subflows, 0), 1.0 / 90.0 + 0.05);
+        assert_close(per_segment(&olia, &subflows, 1), 2.0 / 90.0 - 0.025);
     }
 
     #[test]
     fn best_path_with_the_largest_window_leaves_alpha_zero() {
-        let mut flows = flows(&[flow(30, 100), flow(20, 100)]);
-        flows[0].bytes_acked = 50_000;
-        flows[1].bytes_acked = 10_000;
+        let mut subflows = subflows(&[subflow(30, 100), subflow(20, 100)]);
+        subflows[0].bytes_acked = 50_000;
+        subflows[1].bytes_acked = 10_000;
         let olia = olia("olia");
-        assert_close(olia.metrics(&flows, 0)[0].1, 0.0);
-        assert_close(olia.metrics(&flows, 1)[0].1, 0.0);
+        assert_close(olia.metrics(&subflows, 0)[0].1, 0.0);
+        assert_close(olia.metrics(&subflows, 1)[0].1, 0.0);
     }
 
     #[test]
     fn three_paths_one_neither_best_nor_largest() {
         // B = {0, 1} (equal l and rtt), M = {3, 2 of equal window}: a = 1/(4*2) on B, -1/(4*2) on M;
         // and with the third's window smaller, it is neither: 0, and M = {3}: -1/4.
-        let mut flows = flows(&[flow(5, 50), flow(6, 50), flow(20, 50), flow(20, 50)]);
-        flows[0].bytes_acked = 9000;
-        flows[1].bytes_acked = 9000;
-        flows[2].bytes_acked = 1000;
-        flows[3].bytes_acked = 1000;
+        let mut subflows = subflows(&[subflow(5, 50), subflow(6, 50), subflow(20, 50), subflow(20, 50)]);
+        subflows[0].bytes_acked = 9000;
+        subflows[1].bytes_acked = 9000;
+        subflows[2].bytes_acked = 1000;
+        subflows[3].bytes_acked = 1000;
         let olia = olia("olia");
-        let alphas = |flows: &[Flow]| (0..4).map(|r| olia.metrics(flows, r)[0].1).collect::<Vec<_>>();
-        assert_eq!(alphas(&flows), [0.125, 0.125, -0.125, -0.125]);
-        flows[2].cwnd = 10;
-        assert_eq!(alphas(&flows), [0.125, 0.125, 0.0, -0.25]);
+        let alphas =
+            |subflows: &[SubflowMetrics]| (0..4).map(|r| olia.metrics(subflows, r)[0].1).collect::<Vec<_>>();
+        assert_eq!(alphas(&subflows), [0.125, 0.125, -0.125, -0.125]);
+        subflows[2].cwnd = 10;
+        assert_eq!(alphas(&subflows), [0.125, 0.125, 0.0, -0.25]);
     }
 
     #[test]
     fn the_draft_and_linux_rank_differently() {
         // l = 10000 and 40000 bytes, rtt 20 and 100 ms: l^2/rtt = 5e9 and 1.6e10: the draft's best is 1;
         // l/rtt^2 = 2.5e7 and 4e6: Linux's is 0.
-        let mut flows = flows(&[flow(10, 20), flow(5, 100)]);
-        flows[0].bytes_acked = 10_000;
-        flows[1].bytes_acked = 40_000;
-        assert_close(olia("olia").metrics(&flows, 1)[0].1, 0.5);
-        assert_close(olia("olia:linux").metrics(&flows, 1)[0].1, 0.0);
-        flows[0].cwnd = 4;
-        assert_close(olia("olia").metrics(&flows, 0)[0].1, 0.0);
-        assert_close(olia("olia:linux").metrics(&flows, 0)[0].1, 0.5);
+        let mut subflows = subflows(&[subflow(10, 20), subflow(5, 100)]);
+        subflows[0].bytes_acked = 10_000;
+        subflows[1].bytes_acked = 40_000;
+        assert_close(olia("olia").metrics(&subflows, 1)[0].1, 0.5);
+        assert_close(olia("olia:linux").metrics(&subflows, 1)[0].1, 0.0);
+        subflows[0].cwnd = 4;
+        assert_close(olia("olia").metrics(&subflows, 0)[0].1, 0.0);
+        assert_close(olia("olia:linux").metrics(&subflows, 0)[0].1, 0.5);
         // 60000 bytes: l/rtt^2 = 6e6, still less. 15000: l^2/rtt = 2.25e9: the draft's best is 0.
-        flows[1].bytes_acked = 60_000;
-        assert_close(olia("olia:linux").metrics(&flows, 0)[0].1, 0.5);
-        flows[1].bytes_acked = 15_000;
-        assert_close(olia("olia").metrics(&flows, 0)[0].1, 0.5);
+        subflows[1].bytes_acked = 60_000;
+        assert_close(olia("olia:linux").metrics(&subflows, 0)[0].1, 0.5);
+        subflows[1].bytes_acked = 15_000;
+        assert_close(olia("olia").metrics(&subflows, 0)[0].1, 0.5);
     }
 
     #[test]
     fn l_is_the_larger_of_the_last_two_intervals() {
-        let mut flows = flows(&[flow(10, 100), flow(10, 100)]);
+        let mut subflows = subflows(&[subflow(10, 100), subflow(10, 100)]);
         let mut olia = olia("olia");
-        let l = |olia: &Olia, flows: &[Flow]| olia.metrics(flows, 0)[1].1;
-        flows[0].bytes_acked = 7000;
-        olia.ssthresh(&flows, 0, LossCause::FastRetransmit, 0);
-        flows[0].bytes_acked = 9000;
-        assert_close(l(&olia, &flows), 7000.0);
-        flows[0].bytes_acked = 17_000;
-        assert_close(l(&olia, &flows), 10_000.0);
-        olia.ssthresh(&flows, 0, LossCause::Timeout, 0);
-        flows[0].bytes_acked = 18_000;
-        olia.ssthresh(&flows, 0, LossCause::Timeout, 0);
-        assert_close(l(&olia, &flows), 1000.0);
-        olia.on_undo(&flows, 0);
-        assert_close(l(&olia, &flows), 10_000.0);
+        let l = |olia: &Olia, subflows: &[SubflowMetrics]| olia.metrics(subflows, 0)[1].1;
+        subflows[0].bytes_acked = 7000;
+        olia.ssthresh(&subflows, 0, LossCause::FastRetransmit, 0);
+        subflows[0].bytes_acked = 9000;
+        assert_close(l(&olia, &subflows), 7000.0);
+        subflows[0].bytes_acked = 17_000;
+        assert_close(l(&olia, &subflows), 10_000.0);
+        olia.ssthresh(&subflows, 0, LossCause::Timeout, 0);
+        subflows[0].bytes_acked = 18_000;
+        olia.ssthresh(&subflows, 0, LossCause::Timeout, 0);
+        assert_close(l(&olia, &subflows), 1000.0);
+        olia.on_undo(&subflows, 0);
+        assert_close(l(&olia, &subflows), 10_000.0);
         // A new subflow under the same index starts from nothing, whatever its counter says.
-        olia.subflow_removed(&mut flows, 0);
-        olia.subflow_added(&mut flows, 0, 0);
-        assert_close(l(&olia, &flows), 0.0);
+        olia.subflow_removed(&mut subflows, 0);
+        olia.subflow_added(&mut subflows, 0, 0);
+        assert_close(l(&olia, &subflows), 0.0);
     }
 
     #[test]
     fn a_negative_increase_takes_whole_segments_and_leaves_one() {
         // As above: -0.00277778 per segment on subflow 1: the 360th takes one away.
-        let mut flows = flows(&[flow(10, 100), flow(20, 100)]);
-        flows[0].bytes_acked = 50_000;
+        let mut subflows = subflows(&[subflow(10, 100), subflow(20, 100)]);
+        subflows[0].bytes_acked = 50_000;
         let mut olia = olia("olia");
         for _ in 0..359 {
-            olia.on_ack(&mut flows, 1, &ack(1));
+            olia.on_ack(&mut subflows, 1, &ack(1));
         }
-        assert_eq!(flows[1].cwnd, 20);
-        olia.on_ack(&mut flows, 1, &ack(1));
-        assert_eq!(flows[1].cwnd, 19);
+        assert_eq!(subflows[1].cwnd, 20);
+        olia.on_ack(&mut subflows, 1, &ack(1));
+        assert_eq!(subflows[1].cwnd, 19);
     }
 
     #[test]
     fn the_least_threshold_is_one_with_several_subflows() {
-        let mut flows = flows(&[flow(2, 100), flow(20, 100)]);
-        assert_eq!(build("olia").ssthresh(&flows, 0, LossCause::FastRetransmit, 0), 1);
-        assert_eq!(build("olia:linux").ssthresh(&flows, 0, LossCause::FastRetransmit, 0), 2);
-        assert_eq!(build("olia").ssthresh(&flows, 1, LossCause::FastRetransmit, 0), 10);
-        flows.pop();
-        assert_eq!(build("olia").ssthresh(&flows, 0, LossCause::FastRetransmit, 0), 2);
+        let mut subflows = subflows(&[subflow(2, 100), subflow(20, 100)]);
+        assert_eq!(build("olia").ssthresh(&subflows, 0, LossCause::FastRetransmit, 0), 1);
+        assert_eq!(build("olia:linux").ssthresh(&subflows, 0, LossCause::FastRetransmit, 0), 2);
+        assert_eq!(build("olia").ssthresh(&subflows, 1, LossCause::FastRetransmit, 0), 10);
+        subflows.pop();
+        assert_eq!(build("olia").ssthresh(&subflows, 0, LossCause::FastRetransmit, 0), 2);
     }
 }

@@ -19,7 +19,7 @@
 use super::subflows::PerSubflow;
 use super::{Ack, CongestionControl, ControlEntry, LossCause, half_window, slow_start};
 use crate::Nanos;
-use crate::flow::Flow;
+use crate::metrics::SubflowMetrics;
 
 pub(super) const ENTRY: ControlEntry = ControlEntry {
     name: "reno",
@@ -38,18 +38,18 @@ struct Reno {
 
 /// Adds a segment for each `per_segment` acknowledged ones; `count` holds what is left (Linux's
 /// `tcp_cong_avoid_ai`, with `per_segment` following the window within one ACK).
-fn avoid(flow: &mut Flow, count: &mut u32, mut acked: u32) {
+fn avoid(subflow: &mut SubflowMetrics, count: &mut u32, mut acked: u32) {
     // What was counted towards a larger window is worth at most one segment of a smaller one.
-    *count = (*count).min(flow.cwnd);
+    *count = (*count).min(subflow.cwnd);
     loop {
-        let missing = flow.cwnd - *count;
+        let missing = subflow.cwnd - *count;
         if acked < missing {
             *count += acked;
             return;
         }
         acked -= missing;
         *count = 0;
-        flow.cwnd = flow.cwnd.saturating_add(1);
+        subflow.cwnd = subflow.cwnd.saturating_add(1);
     }
 }
 
@@ -58,103 +58,103 @@ impl CongestionControl for Reno {
         ENTRY.name
     }
 
-    fn subflow_added(&mut self, _flows: &mut [Flow], i: usize, _now: Nanos) {
+    fn subflow_added(&mut self, _flows: &mut [SubflowMetrics], i: usize, _now: Nanos) {
         self.counts.reset(i);
     }
 
-    fn on_ack(&mut self, flows: &mut [Flow], i: usize, ack: &Ack) {
+    fn on_ack(&mut self, subflows: &mut [SubflowMetrics], i: usize, ack: &Ack) {
         if !ack.cwnd_limited {
             return;
         }
-        let left = slow_start(&mut flows[i], ack.acked);
+        let left = slow_start(&mut subflows[i], ack.acked);
         if left > 0 {
-            avoid(&mut flows[i], self.counts.at(i), left);
+            avoid(&mut subflows[i], self.counts.at(i), left);
         }
     }
 
-    fn ssthresh(&mut self, flows: &[Flow], i: usize, _cause: LossCause, _now: Nanos) -> u32 {
+    fn ssthresh(&mut self, subflows: &[SubflowMetrics], i: usize, _cause: LossCause, _now: Nanos) -> u32 {
         *self.counts.at(i) = 0;
-        half_window(&flows[i], 2)
+        half_window(&subflows[i], 2)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{ack, flow, flows};
+    use super::super::testing::{ack, subflow, subflows};
     use super::*;
 
     #[test]
     fn slow_start_adds_one_per_acknowledged_segment_however_they_are_grouped() {
         for group in [1, 2, 5, 10] {
-            let mut flows = flows(&[flow(10, 50)]);
-            flows[0].ssthresh = u32::MAX;
+            let mut subflows = subflows(&[subflow(10, 50)]);
+            subflows[0].ssthresh = u32::MAX;
             let mut reno = Reno::default();
             for _ in 0..10 / group {
-                reno.on_ack(&mut flows, 0, &ack(group));
+                reno.on_ack(&mut subflows, 0, &ack(group));
             }
-            assert_eq!(flows[0].cwnd, 20, "ACKs of {group}");
+            assert_eq!(subflows[0].cwnd, 20, "ACKs of {group}");
         }
     }
 
     #[test]
     fn congestion_avoidance_adds_one_per_window_however_it_is_grouped() {
         for group in [1, 2, 5, 10] {
-            let mut flows = flows(&[flow(10, 50)]);
+            let mut subflows = subflows(&[subflow(10, 50)]);
             let mut reno = Reno::default();
             for _ in 0..10 / group {
-                assert_eq!(flows[0].cwnd, 10);
-                reno.on_ack(&mut flows, 0, &ack(group));
+                assert_eq!(subflows[0].cwnd, 10);
+                reno.on_ack(&mut subflows, 0, &ack(group));
             }
-            assert_eq!(flows[0].cwnd, 11, "ACKs of {group}");
+            assert_eq!(subflows[0].cwnd, 11, "ACKs of {group}");
             // 11 more for the next.
-            reno.on_ack(&mut flows, 0, &ack(10));
-            assert_eq!(flows[0].cwnd, 11);
-            reno.on_ack(&mut flows, 0, &ack(1));
-            assert_eq!(flows[0].cwnd, 12);
+            reno.on_ack(&mut subflows, 0, &ack(10));
+            assert_eq!(subflows[0].cwnd, 11);
+            reno.on_ack(&mut subflows, 0, &ack(1));
+            assert_eq!(subflows[0].cwnd, 12);
         }
     }
 
     #[test]
     fn a_stretch_ack_grows_through_several_windows() {
         // 10 + 11 + 12 = 33 acknowledged segments: 10 -> 13.
-        let mut flows = flows(&[flow(10, 50)]);
+        let mut subflows = subflows(&[subflow(10, 50)]);
         let mut reno = Reno::default();
-        reno.on_ack(&mut flows, 0, &ack(33));
-        assert_eq!(flows[0].cwnd, 13);
+        reno.on_ack(&mut subflows, 0, &ack(33));
+        assert_eq!(subflows[0].cwnd, 13);
     }
 
     #[test]
     fn what_slow_start_leaves_over_counts_for_congestion_avoidance() {
         // From 10 to the threshold 12 takes 2 of 14; the other 12 make a full window: 13.
-        let mut flows = flows(&[flow(10, 50)]);
-        flows[0].ssthresh = 12;
-        Reno::default().on_ack(&mut flows, 0, &ack(14));
-        assert_eq!(flows[0].cwnd, 13);
+        let mut subflows = subflows(&[subflow(10, 50)]);
+        subflows[0].ssthresh = 12;
+        Reno::default().on_ack(&mut subflows, 0, &ack(14));
+        assert_eq!(subflows[0].cwnd, 13);
     }
 
     #[test]
     fn a_loss_halves_and_drops_the_fraction() {
-        let mut flows = flows(&[flow(11, 50)]);
+        let mut subflows = subflows(&[subflow(11, 50)]);
         let mut reno = Reno::default();
-        reno.on_ack(&mut flows, 0, &ack(10));
-        assert_eq!(reno.ssthresh(&flows, 0, LossCause::FastRetransmit, 0), 5);
-        flows[0].cwnd = 5;
-        flows[0].ssthresh = 5;
-        reno.on_ack(&mut flows, 0, &ack(4));
-        assert_eq!(flows[0].cwnd, 5);
-        reno.on_ack(&mut flows, 0, &ack(1));
-        assert_eq!(flows[0].cwnd, 6);
-        flows[0].cwnd = 1;
-        assert_eq!(reno.ssthresh(&flows, 0, LossCause::Timeout, 0), 2);
+        reno.on_ack(&mut subflows, 0, &ack(10));
+        assert_eq!(reno.ssthresh(&subflows, 0, LossCause::FastRetransmit, 0), 5);
+        subflows[0].cwnd = 5;
+        subflows[0].ssthresh = 5;
+        reno.on_ack(&mut subflows, 0, &ack(4));
+        assert_eq!(subflows[0].cwnd, 5);
+        reno.on_ack(&mut subflows, 0, &ack(1));
+        assert_eq!(subflows[0].cwnd, 6);
+        subflows[0].cwnd = 1;
+        assert_eq!(reno.ssthresh(&subflows, 0, LossCause::Timeout, 0), 2);
     }
 
     #[test]
     fn a_window_reduced_by_others_keeps_at_most_one_segment_of_credit() {
-        let mut flows = flows(&[flow(100, 50)]);
+        let mut subflows = subflows(&[subflow(100, 50)]);
         let mut reno = Reno::default();
-        reno.on_ack(&mut flows, 0, &ack(99));
-        flows[0].cwnd = 10;
-        reno.on_ack(&mut flows, 0, &ack(1));
-        assert_eq!(flows[0].cwnd, 11);
+        reno.on_ack(&mut subflows, 0, &ack(99));
+        subflows[0].cwnd = 10;
+        reno.on_ack(&mut subflows, 0, &ack(1));
+        assert_eq!(subflows[0].cwnd, 11);
     }
 }

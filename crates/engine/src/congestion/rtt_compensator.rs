@@ -26,7 +26,7 @@ use super::additive::Additive;
 use super::subflows::{counted, rate, rtt};
 use super::{Ack, CongestionControl, ControlEntry, LossCause, half_window};
 use crate::Nanos;
-use crate::flow::Flow;
+use crate::metrics::SubflowMetrics;
 
 pub(super) const ENTRY: ControlEntry = ControlEntry {
     name: "rtt-compensator",
@@ -44,20 +44,20 @@ struct RttCompensator {
 }
 
 /// The square of sqrt(w)/rtt, by which the subflows are ordered: what TCP's rate on the path grows with.
-fn order(flow: &Flow) -> f64 {
-    rate(flow) / rtt(flow)
+fn order(subflow: &SubflowMetrics) -> f64 {
+    rate(subflow) / rtt(subflow)
 }
 
 /// Segments per acknowledged segment.
-fn increase(flows: &[Flow], r: usize) -> f64 {
-    let own = order(&flows[r]);
-    counted(flows, r)
+fn increase(subflows: &[SubflowMetrics], r: usize) -> f64 {
+    let own = order(&subflows[r]);
+    counted(subflows, r)
         .map(|(_, last)| order(last))
         .filter(|greatest| *greatest >= own)
         .map(|greatest| {
-            let total: f64 = counted(flows, r)
-                .filter(|(_, flow)| order(flow) <= greatest)
-                .map(|(_, flow)| rate(flow))
+            let total: f64 = counted(subflows, r)
+                .filter(|(_, subflow)| order(subflow) <= greatest)
+                .map(|(_, subflow)| rate(subflow))
                 .sum();
             greatest / (total * total)
         })
@@ -69,39 +69,39 @@ impl CongestionControl for RttCompensator {
         ENTRY.name
     }
 
-    fn subflow_added(&mut self, _flows: &mut [Flow], i: usize, _now: Nanos) {
+    fn subflow_added(&mut self, _flows: &mut [SubflowMetrics], i: usize, _now: Nanos) {
         self.additive.reset(i);
     }
 
-    fn subflow_removed(&mut self, _flows: &mut [Flow], i: usize) {
+    fn subflow_removed(&mut self, _flows: &mut [SubflowMetrics], i: usize) {
         self.additive.reset(i);
     }
 
-    fn on_ack(&mut self, flows: &mut [Flow], i: usize, ack: &Ack) {
-        self.additive.grow(flows, i, ack, increase);
+    fn on_ack(&mut self, subflows: &mut [SubflowMetrics], i: usize, ack: &Ack) {
+        self.additive.grow(subflows, i, ack, increase);
     }
 
-    fn ssthresh(&mut self, flows: &[Flow], i: usize, _cause: LossCause, _now: Nanos) -> u32 {
+    fn ssthresh(&mut self, subflows: &[SubflowMetrics], i: usize, _cause: LossCause, _now: Nanos) -> u32 {
         self.additive.on_loss(i);
-        half_window(&flows[i], 2)
+        half_window(&subflows[i], 2)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{ack, assert_close, build, flow, flows};
+    use super::super::testing::{ack, assert_close, build, subflow, subflows};
     use super::*;
 
     /// Equation 1 as it is printed, over all sets.
-    fn by_definition(flows: &[Flow], r: usize) -> f64 {
+    fn by_definition(subflows: &[SubflowMetrics], r: usize) -> f64 {
         let mut least = f64::INFINITY;
-        for set in 0u32..1 << flows.len() {
+        for set in 0u32..1 << subflows.len() {
             if set & (1 << r) == 0 {
                 continue;
             }
-            let inside = || flows.iter().enumerate().filter(|(s, _)| set & (1 << s) != 0);
-            let greatest = inside().map(|(_, flow)| rate(flow) / rtt(flow)).fold(0.0, f64::max);
-            let total: f64 = inside().map(|(_, flow)| rate(flow)).sum();
+            let inside = || subflows.iter().enumerate().filter(|(s, _)| set & (1 << s) != 0);
+            let greatest = inside().map(|(_, subflow)| rate(subflow) / rtt(subflow)).fold(0.0, f64::max);
+            let total: f64 = inside().map(|(_, subflow)| rate(subflow)).sum();
             least = least.min(greatest / (total * total));
         }
         least
@@ -112,7 +112,7 @@ mod tests {
         // w 10, 10, 10; rtt 10, 100, 100 ms: w/rtt^2 = 100000, 1000, 1000; x = 1000, 100, 100.
         // r = 1: {1}: 1000/100^2 = 0.1; {1,2}: 1000/200^2 = 0.025; all: 100000/1200^2 = 0.0694.
         // So 0.025, where LIA has 0.0694. r = 0: {0}: 0.1; all: 0.0694.
-        let list = flows(&[flow(10, 10), flow(10, 100), flow(10, 100)]);
+        let list = subflows(&[subflow(10, 10), subflow(10, 100), subflow(10, 100)]);
         assert_close(increase(&list, 1), 0.025);
         assert_close(increase(&list, 2), 0.025);
         assert_close(increase(&list, 0), 100_000.0 / 1_440_000.0);
@@ -128,8 +128,8 @@ mod tests {
         };
         for n in [2, 3, 4, 5] {
             for _ in 0..200 {
-                let list: Vec<_> = (0..n).map(|_| flow(next(100) as u32, next(300))).collect();
-                let list = flows(&list);
+                let list: Vec<_> = (0..n).map(|_| subflow(next(100) as u32, next(300))).collect();
+                let list = subflows(&list);
                 for r in 0..n {
                     assert_close(increase(&list, r), by_definition(&list, r));
                 }
@@ -139,7 +139,7 @@ mod tests {
 
     #[test]
     fn the_window_follows_and_a_loss_halves() {
-        let mut list = flows(&[flow(10, 100), flow(10, 100)]);
+        let mut list = subflows(&[subflow(10, 100), subflow(10, 100)]);
         let mut control = build("rtt-compensator");
         control.on_ack(&mut list, 0, &ack(39));
         assert_eq!(list[0].cwnd, 10);

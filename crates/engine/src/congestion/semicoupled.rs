@@ -23,7 +23,7 @@ use super::additive::Additive;
 use super::subflows::{counted, window};
 use super::{Ack, CongestionControl, ControlEntry, LossCause, half_window};
 use crate::Nanos;
-use crate::flow::Flow;
+use crate::metrics::SubflowMetrics;
 use crate::registry::Parameter;
 
 pub(super) const ENTRY: ControlEntry = ControlEntry {
@@ -48,10 +48,10 @@ struct SemiCoupled {
 }
 
 /// Segments per acknowledged segment.
-fn increase(flows: &[Flow], r: usize, a: f64) -> f64 {
+fn increase(subflows: &[SubflowMetrics], r: usize, a: f64) -> f64 {
     let (mut total, mut n) = (0.0, 0.0);
-    for (_, flow) in counted(flows, r) {
-        total += window(flow);
+    for (_, subflow) in counted(subflows, r) {
+        total += window(subflow);
         n += 1.0;
     }
     let a = if a > 0.0 { a } else { 1.0 / n };
@@ -63,45 +63,45 @@ impl CongestionControl for SemiCoupled {
         ENTRY.name
     }
 
-    fn subflow_added(&mut self, _flows: &mut [Flow], i: usize, _now: Nanos) {
+    fn subflow_added(&mut self, _flows: &mut [SubflowMetrics], i: usize, _now: Nanos) {
         self.additive.reset(i);
     }
 
-    fn subflow_removed(&mut self, _flows: &mut [Flow], i: usize) {
+    fn subflow_removed(&mut self, _flows: &mut [SubflowMetrics], i: usize) {
         self.additive.reset(i);
     }
 
-    fn on_ack(&mut self, flows: &mut [Flow], i: usize, ack: &Ack) {
+    fn on_ack(&mut self, subflows: &mut [SubflowMetrics], i: usize, ack: &Ack) {
         let a = self.a;
-        self.additive.grow(flows, i, ack, |flows, r| increase(flows, r, a));
+        self.additive.grow(subflows, i, ack, |subflows, r| increase(subflows, r, a));
     }
 
-    fn ssthresh(&mut self, flows: &[Flow], i: usize, _cause: LossCause, _now: Nanos) -> u32 {
+    fn ssthresh(&mut self, subflows: &[SubflowMetrics], i: usize, _cause: LossCause, _now: Nanos) -> u32 {
         self.additive.on_loss(i);
-        half_window(&flows[i], 2)
+        half_window(&subflows[i], 2)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{ack, assert_close, build, flow, flows};
+    use super::super::testing::{ack, assert_close, build, subflow, subflows};
     use super::*;
 
     #[test]
     fn the_increase_is_a_over_all_windows() {
         // n = 2: a = 1/2; 0.5 / 40 = 0.0125. n = 3: (1/3) / 50.
-        let two = flows(&[flow(10, 100), flow(30, 10)]);
+        let two = subflows(&[subflow(10, 100), subflow(30, 10)]);
         assert_close(increase(&two, 0, 0.0), 0.0125);
         assert_close(increase(&two, 1, 0.0), 0.0125);
         assert_close(increase(&two, 1, 0.8), 0.02);
-        let three = flows(&[flow(10, 100), flow(30, 10), flow(10, 1)]);
+        let three = subflows(&[subflow(10, 100), subflow(30, 10), subflow(10, 1)]);
         assert_close(increase(&three, 2, 0.0), 1.0 / 150.0);
     }
 
     #[test]
     fn the_parameter_reaches_the_window_and_a_loss_takes_its_own_half() {
         // a = 0.4: 0.4/40 = 0.01: the 100th acknowledged segment adds one.
-        let mut list = flows(&[flow(10, 100), flow(30, 10)]);
+        let mut list = subflows(&[subflow(10, 100), subflow(30, 10)]);
         let mut control = build("semicoupled(a=0.4)");
         control.on_ack(&mut list, 0, &ack(99));
         assert_eq!(list[0].cwnd, 10);

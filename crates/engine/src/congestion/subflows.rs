@@ -1,7 +1,7 @@
 //! What a control keeps per subflow, and which siblings a coupled control counts.
 
 use crate::SECOND;
-use crate::flow::Flow;
+use crate::metrics::SubflowMetrics;
 
 /// One `T` per subflow index. Indices are few (a subflow id is a byte) and reused, so this is a plain
 /// vector that grows to the largest index seen.
@@ -36,32 +36,35 @@ impl<T: Default> PerSubflow<T> {
 /// subflow with a round-trip time. A backup that carries nothing doesn't count, or it would take a share
 /// of a rate that it never uses.
 #[inline]
-pub(super) fn counts(flows: &[Flow], p: usize, r: usize) -> bool {
-    let flow = &flows[p];
-    p == r || (flow.usable() && flow.srtt > 0 && (!flow.backup || flow.packets_out > 0))
+pub(super) fn counts(subflows: &[SubflowMetrics], p: usize, r: usize) -> bool {
+    let subflow = &subflows[p];
+    p == r || (subflow.usable() && subflow.srtt > 0 && (!subflow.backup || subflow.packets_out > 0))
 }
 
 /// The subflows that count for `r`, with their indices, in order.
 #[inline]
-pub(super) fn counted(flows: &[Flow], r: usize) -> impl Iterator<Item = (usize, &Flow)> {
-    flows.iter().enumerate().filter(move |(p, _)| counts(flows, *p, r))
+pub(super) fn counted(
+    subflows: &[SubflowMetrics],
+    r: usize,
+) -> impl Iterator<Item = (usize, &SubflowMetrics)> {
+    subflows.iter().enumerate().filter(move |(p, _)| counts(subflows, *p, r))
 }
 
 /// Congestion window of a subflow, segments; at least 1.
 #[inline]
-pub(super) fn window(flow: &Flow) -> f64 {
-    f64::from(flow.cwnd.max(1))
+pub(super) fn window(subflow: &SubflowMetrics) -> f64 {
+    f64::from(subflow.cwnd.max(1))
 }
 
 /// Smoothed round-trip time of a subflow, seconds; at least 1 ns, so that a subflow without a sample can
 /// be divided by.
 #[inline]
-pub(super) fn rtt(flow: &Flow) -> f64 {
-    flow.srtt.max(1) as f64 / SECOND as f64
+pub(super) fn rtt(subflow: &SubflowMetrics) -> f64 {
+    subflow.srtt.max(1) as f64 / SECOND as f64
 }
 
 /// Rate of a subflow, x = w / rtt, segments per second.
 #[inline]
-pub(super) fn rate(flow: &Flow) -> f64 {
-    window(flow) / rtt(flow)
+pub(super) fn rate(subflow: &SubflowMetrics) -> f64 {
+    window(subflow) / rtt(subflow)
 }

@@ -1,28 +1,28 @@
 //! What the controls' tests share.
 
 use super::{Ack, CongestionControl, builtin};
-use crate::flow::{Flow, FlowState};
+use crate::metrics::{SubflowMetrics, SubflowStatus};
 use crate::{MILLISECOND, PathId, SubflowId};
 
 /// A subflow in congestion avoidance: window in segments, round-trip time in milliseconds.
-pub(super) fn flow(cwnd: u32, rtt_ms: u64) -> (u32, u64) {
+pub(super) fn subflow(cwnd: u32, rtt_ms: u64) -> (u32, u64) {
     (cwnd, rtt_ms)
 }
 
-pub(super) fn flows(list: &[(u32, u64)]) -> Vec<Flow> {
+pub(super) fn subflows(list: &[(u32, u64)]) -> Vec<SubflowMetrics> {
     list.iter()
         .enumerate()
         .map(|(i, &(cwnd, rtt_ms))| {
-            let mut flow = Flow::new(SubflowId(i as u8), PathId(i as u16));
-            flow.state = FlowState::Usable;
-            flow.cwnd = cwnd;
-            flow.ssthresh = 2;
-            flow.mss = 1000;
-            flow.srtt = rtt_ms * MILLISECOND;
-            flow.min_rtt = flow.srtt;
-            flow.max_rtt = flow.srtt;
-            flow.last_rtt = flow.srtt;
-            flow
+            let mut subflow = SubflowMetrics::new(SubflowId(i as u8), PathId(i as u16));
+            subflow.state = SubflowStatus::Usable;
+            subflow.cwnd = cwnd;
+            subflow.ssthresh = 2;
+            subflow.mss = 1000;
+            subflow.srtt = rtt_ms * MILLISECOND;
+            subflow.min_rtt = subflow.srtt;
+            subflow.max_rtt = subflow.srtt;
+            subflow.last_rtt = subflow.srtt;
+            subflow
         })
         .collect()
 }
@@ -39,14 +39,14 @@ pub(super) fn build(spec: &str) -> Box<dyn CongestionControl> {
 /// ACKs of one segment each through one round trip, all with the same sample.
 pub(super) fn round_trip(
     control: &mut dyn CongestionControl,
-    flows: &mut [Flow],
+    subflows: &mut [SubflowMetrics],
     i: usize,
     segments: u32,
     rtt_ms: u64,
 ) {
     for j in 0..segments {
         let rtt = Some(rtt_ms * MILLISECOND);
-        control.on_ack(flows, i, &Ack { rtt, round_start: j == 0, ..ack(1) });
+        control.on_ack(subflows, i, &Ack { rtt, round_start: j == 0, ..ack(1) });
     }
 }
 

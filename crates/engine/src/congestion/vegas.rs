@@ -33,7 +33,7 @@ use super::delay::{Delay, Round, RoundTrip};
 use super::subflows::PerSubflow;
 use super::{Ack, CongestionControl, ControlEntry, LossCause, half_window, slow_start};
 use crate::Nanos;
-use crate::flow::Flow;
+use crate::metrics::SubflowMetrics;
 use crate::registry::{Parameter, Preset};
 
 pub(super) const ENTRY: ControlEntry = ControlEntry {
@@ -54,7 +54,7 @@ pub(super) const ENTRY: ControlEntry = ControlEntry {
     exceptions: &[],
     build: |values| {
         Box::new(Vegas {
-            subflows: PerSubflow::default(),
+            states: PerSubflow::default(),
             alpha: values.number("alpha"),
             beta: values.number("beta"),
             gamma: values.number("gamma"),
@@ -74,7 +74,7 @@ struct State {
 
 #[derive(Debug)]
 struct Vegas {
-    subflows: PerSubflow<State>,
+    states: PerSubflow<State>,
     alpha: f64,
     beta: f64,
     gamma: f64,
@@ -87,24 +87,24 @@ pub(super) fn queued(cwnd: u32, base: Nanos, rtt: Nanos) -> f64 {
 }
 
 /// Ends slow start: the window to what the path holds, the threshold to the window.
-pub(super) fn leave_slow_start(flow: &mut Flow, base: Nanos, rtt: Nanos) {
-    let held = (f64::from(flow.cwnd) * base as f64 / rtt.max(1) as f64) as u32;
-    flow.cwnd = flow.cwnd.min(held.saturating_add(1)).max(2);
-    flow.ssthresh = flow.ssthresh.min(flow.cwnd);
+pub(super) fn leave_slow_start(subflow: &mut SubflowMetrics, base: Nanos, rtt: Nanos) {
+    let held = (f64::from(subflow.cwnd) * base as f64 / rtt.max(1) as f64) as u32;
+    subflow.cwnd = subflow.cwnd.min(held.saturating_add(1)).max(2);
+    subflow.ssthresh = subflow.ssthresh.min(subflow.cwnd);
 }
 
 /// One segment less, 2 at least; the threshold follows.
-pub(super) fn shrink(flow: &mut Flow) {
-    if flow.cwnd > 2 {
-        flow.cwnd -= 1;
+pub(super) fn shrink(subflow: &mut SubflowMetrics) {
+    if subflow.cwnd > 2 {
+        subflow.cwnd -= 1;
     }
-    flow.ssthresh = flow.ssthresh.min(flow.cwnd);
+    subflow.ssthresh = subflow.ssthresh.min(subflow.cwnd);
 }
 
 /// One segment more, if the window is the limit.
-pub(super) fn grow(flow: &mut Flow, ack: &Ack) {
+pub(super) fn grow(subflow: &mut SubflowMetrics, ack: &Ack) {
     if ack.cwnd_limited {
-        flow.cwnd = flow.cwnd.saturating_add(1);
+        subflow.cwnd = subflow.cwnd.saturating_add(1);
     }
 }
 
@@ -113,61 +113,61 @@ impl CongestionControl for Vegas {
         ENTRY.name
     }
 
-    fn subflow_added(&mut self, _flows: &mut [Flow], i: usize, _now: Nanos) {
-        self.subflows.reset(i);
+    fn subflow_added(&mut self, _flows: &mut [SubflowMetrics], i: usize, _now: Nanos) {
+        self.states.reset(i);
     }
 
-    fn on_ack(&mut self, flows: &mut [Flow], i: usize, ack: &Ack) {
-        let flow = &mut flows[i];
-        let state = self.subflows.at(i);
+    fn on_ack(&mut self, subflows: &mut [SubflowMetrics], i: usize, ack: &Ack) {
+        let subflow = &mut subflows[i];
+        let state = self.states.at(i);
         let round = state.delay.on_ack(ack);
         if let Round::Measured(RoundTrip { base, least, .. }) = round {
-            state.diff = queued(flow.cwnd, base, least);
+            state.diff = queued(subflow.cwnd, base, least);
         }
-        if flow.in_slow_start() {
+        if subflow.in_slow_start() {
             match round {
                 Round::Measured(RoundTrip { base, least, .. }) if state.diff > self.gamma => {
-                    leave_slow_start(flow, base, least);
+                    leave_slow_start(subflow, base, least);
                     return;
                 }
                 Round::Running => {}
                 _ => state.resting = self.every_other && !state.resting,
             }
             if ack.cwnd_limited && !state.resting {
-                slow_start(flow, ack.acked);
+                slow_start(subflow, ack.acked);
             }
             return;
         }
         match round {
             Round::Running => {}
-            Round::Unmeasured => grow(flow, ack),
-            Round::Measured(_) if state.diff > self.beta => shrink(flow),
-            Round::Measured(_) if state.diff < self.alpha => grow(flow, ack),
+            Round::Unmeasured => grow(subflow, ack),
+            Round::Measured(_) if state.diff > self.beta => shrink(subflow),
+            Round::Measured(_) if state.diff < self.alpha => grow(subflow, ack),
             Round::Measured(_) => {}
         }
     }
 
-    fn ssthresh(&mut self, flows: &[Flow], i: usize, _cause: LossCause, _now: Nanos) -> u32 {
-        let state = self.subflows.at(i);
+    fn ssthresh(&mut self, subflows: &[SubflowMetrics], i: usize, _cause: LossCause, _now: Nanos) -> u32 {
+        let state = self.states.at(i);
         state.delay.forget_round();
         state.resting = false;
-        half_window(&flows[i], 2)
+        half_window(&subflows[i], 2)
     }
 
-    fn on_idle_restart(&mut self, _flows: &[Flow], i: usize, _idle: Nanos) {
-        let state = self.subflows.at(i);
+    fn on_idle_restart(&mut self, _flows: &[SubflowMetrics], i: usize, _idle: Nanos) {
+        let state = self.states.at(i);
         state.delay.restart();
         state.resting = false;
     }
 
-    fn metrics(&self, _flows: &[Flow], i: usize) -> Vec<(&'static str, f64)> {
-        vec![("diff", self.subflows.get(i).map_or(0.0, |state| state.diff))]
+    fn metrics(&self, _flows: &[SubflowMetrics], i: usize) -> Vec<(&'static str, f64)> {
+        vec![("diff", self.states.get(i).map_or(0.0, |state| state.diff))]
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{ack, assert_close, build, flow, flows, round_trip};
+    use super::super::testing::{ack, assert_close, build, round_trip, subflow, subflows};
     use super::*;
     use crate::MILLISECOND;
 
@@ -182,7 +182,7 @@ mod tests {
     fn once_per_round_trip_by_alpha_and_beta() {
         // base 100 ms, w 20: diff 2 at 111.11 ms, 4 at 125 ms. Samples of 105, 120 and 130 ms.
         for (ms, expected) in [(105, 21), (120, 20), (130, 19)] {
-            let mut list = flows(&[flow(20, 100)]);
+            let mut list = subflows(&[subflow(20, 100)]);
             let mut vegas = build("vegas");
             // The first round trip shows the base, and ends unmeasured before it began.
             round_trip(&mut *vegas, &mut list, 0, 20, 100);
@@ -202,7 +202,7 @@ mod tests {
     fn the_thresholds_themselves_leave_the_window() {
         // diff exactly 4 = beta at 125 ms; alpha = beta = 4 is an equilibrium.
         for spec in ["vegas", "vegas(alpha=4)"] {
-            let mut list = flows(&[flow(20, 100)]);
+            let mut list = subflows(&[subflow(20, 100)]);
             let mut vegas = build(spec);
             round_trip(&mut *vegas, &mut list, 0, 20, 100);
             round_trip(&mut *vegas, &mut list, 0, 20, 125);
@@ -214,7 +214,7 @@ mod tests {
 
     #[test]
     fn slow_start_doubles_every_other_round_trip() {
-        let mut list = flows(&[flow(10, 100)]);
+        let mut list = subflows(&[subflow(10, 100)]);
         list[0].ssthresh = u32::MAX;
         let mut vegas = build("vegas");
         let mut windows = Vec::new();
@@ -224,7 +224,7 @@ mod tests {
             windows.push(list[0].cwnd);
         }
         assert_eq!(windows, [10, 20, 20, 40, 40]);
-        let mut list = flows(&[flow(10, 100)]);
+        let mut list = subflows(&[subflow(10, 100)]);
         list[0].ssthresh = u32::MAX;
         let mut vegas = build("vegas:linux");
         round_trip(&mut *vegas, &mut list, 0, 10, 100);
@@ -235,7 +235,7 @@ mod tests {
     #[test]
     fn slow_start_ends_with_more_than_gamma_queued() {
         // w 20, base 100, rtt 110 ms: diff 1.82 > 1: the path holds 20 * 100/110 = 18.2 -> 18 + 1.
-        let mut list = flows(&[flow(20, 100)]);
+        let mut list = subflows(&[subflow(20, 100)]);
         list[0].ssthresh = u32::MAX;
         let mut vegas = build("vegas");
         round_trip(&mut *vegas, &mut list, 0, 20, 100);
@@ -256,7 +256,7 @@ mod tests {
 
     #[test]
     fn gamma_itself_queued_leaves_slow_start_going() {
-        let mut list = flows(&[flow(20, 100)]);
+        let mut list = subflows(&[subflow(20, 100)]);
         list[0].ssthresh = u32::MAX;
         let mut vegas = build("vegas(gamma=4)");
         round_trip(&mut *vegas, &mut list, 0, 20, 100);
@@ -275,7 +275,7 @@ mod tests {
 
     #[test]
     fn a_window_of_two_stays_and_is_no_slow_start() {
-        let mut list = flows(&[flow(2, 100)]);
+        let mut list = subflows(&[subflow(2, 100)]);
         shrink(&mut list[0]);
         assert_eq!((list[0].cwnd, list[0].ssthresh), (2, 2));
         list[0].cwnd = 3;
@@ -290,7 +290,7 @@ mod tests {
 
     #[test]
     fn unmeasured_round_trips_grow_as_reno() {
-        let mut list = flows(&[flow(2, 100)]);
+        let mut list = subflows(&[subflow(2, 100)]);
         let mut vegas = build("vegas");
         for expected in [3, 4, 5] {
             vegas.on_ack(&mut list, 0, &Ack { round_start: true, ..ack(2) });
@@ -302,7 +302,7 @@ mod tests {
 
     #[test]
     fn after_an_idle_time_the_base_is_measured_again() {
-        let mut list = flows(&[flow(20, 100)]);
+        let mut list = subflows(&[subflow(20, 100)]);
         let mut vegas = build("vegas");
         round_trip(&mut *vegas, &mut list, 0, 20, 100);
         vegas.on_idle_restart(&list, 0, 1);
@@ -313,7 +313,7 @@ mod tests {
 
     #[test]
     fn a_loss_halves_and_drops_the_round_trips_samples() {
-        let mut list = flows(&[flow(20, 100)]);
+        let mut list = subflows(&[subflow(20, 100)]);
         let mut vegas = build("vegas");
         round_trip(&mut *vegas, &mut list, 0, 20, 100);
         list[0].cwnd = 21;

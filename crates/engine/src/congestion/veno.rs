@@ -32,7 +32,7 @@ use super::subflows::{PerSubflow, window};
 use super::vegas::queued;
 use super::{Ack, CongestionControl, ControlEntry, LossCause, half_window};
 use crate::Nanos;
-use crate::flow::Flow;
+use crate::metrics::SubflowMetrics;
 use crate::registry::{Parameter, Preset, Values};
 
 pub(super) const ENTRY: ControlEntry = ControlEntry {
@@ -60,7 +60,7 @@ pub(super) const PRESETS: &[Preset] = &[Preset {
 /// Veno's estimate of the queued segments, and what follows from it.
 #[derive(Debug)]
 pub(super) struct Backlog {
-    subflows: PerSubflow<State>,
+    states: PerSubflow<State>,
     beta: f64,
     reset_base: bool,
     timeouts_differ: bool,
@@ -76,7 +76,7 @@ struct State {
 impl Backlog {
     pub(super) fn new(values: &Values) -> Self {
         Backlog {
-            subflows: PerSubflow::default(),
+            states: PerSubflow::default(),
             beta: values.number("beta"),
             reset_base: values.switch("reset-base"),
             timeouts_differ: values.switch("timeouts-differ"),
@@ -84,20 +84,20 @@ impl Backlog {
     }
 
     pub(super) fn reset(&mut self, i: usize) {
-        self.subflows.reset(i);
+        self.states.reset(i);
     }
 
     /// Takes an ACK's sample; N changes only with an ACK that starts a round trip.
-    pub(super) fn on_ack(&mut self, flow: &Flow, i: usize, ack: &Ack) {
-        let state = self.subflows.at(i);
+    pub(super) fn on_ack(&mut self, subflow: &SubflowMetrics, i: usize, ack: &Ack) {
+        let state = self.states.at(i);
         if let Round::Measured(trip) = state.delay.on_ack(ack) {
-            state.n = queued(flow.cwnd, trip.base, trip.least);
+            state.n = queued(subflow.cwnd, trip.base, trip.least);
         }
     }
 
     /// N of subflow `i`, segments.
     pub(super) fn queued(&self, i: usize) -> f64 {
-        self.subflows.get(i).map_or(0.0, |state| state.n)
+        self.states.get(i).map_or(0.0, |state| state.n)
     }
 
     /// What the increase is multiplied by: 1, or 1/2 when the path is fully used.
@@ -106,25 +106,25 @@ impl Backlog {
     }
 
     /// The threshold after a loss.
-    pub(super) fn ssthresh(&mut self, flow: &Flow, i: usize, cause: LossCause) -> u32 {
+    pub(super) fn ssthresh(&mut self, subflow: &SubflowMetrics, i: usize, cause: LossCause) -> u32 {
         let may_be_random = match cause {
             LossCause::FastRetransmit => true,
             LossCause::Timeout => self.timeouts_differ,
             LossCause::Ecn => false,
         };
         let random = may_be_random && self.queued(i) < self.beta;
-        let state = self.subflows.at(i);
+        let state = self.states.at(i);
         if self.reset_base {
             state.delay.restart();
         } else {
             state.delay.forget_round();
         }
-        if random { ((u64::from(flow.cwnd) * 4 / 5) as u32).max(2) } else { half_window(flow, 2) }
+        if random { ((u64::from(subflow.cwnd) * 4 / 5) as u32).max(2) } else { half_window(subflow, 2) }
     }
 
     /// The path may have changed.
     pub(super) fn restart(&mut self, i: usize) {
-        self.subflows.at(i).delay.restart();
+        self.states.at(i).delay.restart();
     }
 }
 
@@ -139,39 +139,39 @@ impl CongestionControl for Veno {
         ENTRY.name
     }
 
-    fn subflow_added(&mut self, _flows: &mut [Flow], i: usize, _now: Nanos) {
+    fn subflow_added(&mut self, _flows: &mut [SubflowMetrics], i: usize, _now: Nanos) {
         self.backlog.reset(i);
         self.additive.reset(i);
     }
 
-    fn on_ack(&mut self, flows: &mut [Flow], i: usize, ack: &Ack) {
-        self.backlog.on_ack(&flows[i], i, ack);
+    fn on_ack(&mut self, subflows: &mut [SubflowMetrics], i: usize, ack: &Ack) {
+        self.backlog.on_ack(&subflows[i], i, ack);
         let backlog = &self.backlog;
-        self.additive.grow(flows, i, ack, |flows, r| backlog.pace(r) / window(&flows[r]));
+        self.additive.grow(subflows, i, ack, |subflows, r| backlog.pace(r) / window(&subflows[r]));
     }
 
-    fn ssthresh(&mut self, flows: &[Flow], i: usize, cause: LossCause, _now: Nanos) -> u32 {
+    fn ssthresh(&mut self, subflows: &[SubflowMetrics], i: usize, cause: LossCause, _now: Nanos) -> u32 {
         self.additive.on_loss(i);
-        self.backlog.ssthresh(&flows[i], i, cause)
+        self.backlog.ssthresh(&subflows[i], i, cause)
     }
 
-    fn on_idle_restart(&mut self, _flows: &[Flow], i: usize, _idle: Nanos) {
+    fn on_idle_restart(&mut self, _flows: &[SubflowMetrics], i: usize, _idle: Nanos) {
         self.backlog.restart(i);
     }
 
-    fn metrics(&self, _flows: &[Flow], i: usize) -> Vec<(&'static str, f64)> {
+    fn metrics(&self, _flows: &[SubflowMetrics], i: usize) -> Vec<(&'static str, f64)> {
         vec![("n", self.backlog.queued(i))]
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{ack, assert_close, build, flow, flows, round_trip};
+    use super::super::testing::{ack, assert_close, build, round_trip, subflow, subflows};
     use super::*;
 
     /// A control that has seen a base of 100 ms and a round trip of `ms` at a window of 20.
-    fn veno(spec: &str, ms: u64) -> (Box<dyn CongestionControl>, Vec<Flow>) {
-        let mut list = flows(&[flow(20, 100)]);
+    fn veno(spec: &str, ms: u64) -> (Box<dyn CongestionControl>, Vec<SubflowMetrics>) {
+        let mut list = subflows(&[subflow(20, 100)]);
         let mut control = build(spec);
         control.subflow_added(&mut list, 0, 0);
         // ACKs of nothing, so that the window stays where it is.
@@ -211,9 +211,9 @@ mod tests {
     #[test]
     fn the_path_is_full_from_beta_on() {
         let subflows = PerSubflow::default();
-        let mut backlog = Backlog { subflows, beta: 4.0, reset_base: true, timeouts_differ: false };
+        let mut backlog = Backlog { states: subflows, beta: 4.0, reset_base: true, timeouts_differ: false };
         for (n, pace) in [(3.99, 1.0), (4.0, 0.5), (4.01, 0.5)] {
-            backlog.subflows.at(0).n = n;
+            backlog.states.at(0).n = n;
             assert_close(backlog.pace(0), pace);
         }
         backlog.reset(0);

@@ -31,7 +31,7 @@ use super::delay::{Delay, Round};
 use super::subflows::{PerSubflow, counted};
 use super::vegas::{grow, leave_slow_start, queued, shrink};
 use super::{Ack, CongestionControl, ControlEntry, LossCause, half_window, slow_start};
-use crate::flow::Flow;
+use crate::metrics::SubflowMetrics;
 use crate::registry::{Exception, Parameter};
 use crate::{Nanos, SECOND};
 
@@ -51,7 +51,7 @@ pub(super) const ENTRY: ControlEntry = ControlEntry {
     }],
     build: |values| {
         Box::new(WVegas {
-            subflows: PerSubflow::default(),
+            states: PerSubflow::default(),
             total_alpha: values.number("total-alpha"),
             gamma: values.number("gamma"),
             drain: values.switch("drain"),
@@ -79,7 +79,7 @@ impl Default for State {
 
 #[derive(Debug)]
 struct WVegas {
-    subflows: PerSubflow<State>,
+    states: PerSubflow<State>,
     total_alpha: f64,
     gamma: f64,
     drain: bool,
@@ -87,29 +87,29 @@ struct WVegas {
 
 impl WVegas {
     /// Congestion avoidance at the end of a round trip.
-    fn avoid(&mut self, flows: &mut [Flow], i: usize, ack: &Ack, base: Nanos, rtt: Nanos) {
-        let diff = queued(flows[i].cwnd, base, rtt);
-        if diff >= self.subflows.at(i).alpha {
-            self.subflows.at(i).rate = f64::from(flows[i].cwnd) * SECOND as f64 / rtt.max(1) as f64;
-            let rates = counted(flows, i).filter_map(|(p, _)| self.subflows.get(p)).map(|state| state.rate);
+    fn avoid(&mut self, subflows: &mut [SubflowMetrics], i: usize, ack: &Ack, base: Nanos, rtt: Nanos) {
+        let diff = queued(subflows[i].cwnd, base, rtt);
+        if diff >= self.states.at(i).alpha {
+            self.states.at(i).rate = f64::from(subflows[i].cwnd) * SECOND as f64 / rtt.max(1) as f64;
+            let rates = counted(subflows, i).filter_map(|(p, _)| self.states.get(p)).map(|state| state.rate);
             let share = self.total_alpha / rates.sum::<f64>();
-            let state = self.subflows.at(i);
+            let state = self.states.at(i);
             state.alpha = (state.rate * share).max(LEAST_ALPHA);
         }
-        let flow = &mut flows[i];
-        let state = self.subflows.at(i);
+        let subflow = &mut subflows[i];
+        let state = self.states.at(i);
         if diff < state.alpha {
-            grow(flow, ack);
+            grow(subflow, ack);
         } else if diff > state.alpha {
-            shrink(flow);
+            shrink(subflow);
         }
         let queue = rtt.saturating_sub(base);
         if self.drain && queue > 0 {
             let least = state.least_queue.map_or(queue, |least| least.min(queue));
             state.least_queue = Some(least);
             if queue >= least.saturating_mul(2) {
-                flow.cwnd = ((f64::from(flow.cwnd) * base as f64 / (2.0 * rtt as f64)) as u32).max(2);
-                flow.ssthresh = flow.ssthresh.min(flow.cwnd);
+                subflow.cwnd = ((f64::from(subflow.cwnd) * base as f64 / (2.0 * rtt as f64)) as u32).max(2);
+                subflow.ssthresh = subflow.ssthresh.min(subflow.cwnd);
                 state.least_queue = None;
             }
         }
@@ -121,24 +121,24 @@ impl CongestionControl for WVegas {
         ENTRY.name
     }
 
-    fn subflow_added(&mut self, _flows: &mut [Flow], i: usize, _now: Nanos) {
-        self.subflows.reset(i);
+    fn subflow_added(&mut self, _flows: &mut [SubflowMetrics], i: usize, _now: Nanos) {
+        self.states.reset(i);
     }
 
-    fn subflow_removed(&mut self, _flows: &mut [Flow], i: usize) {
-        self.subflows.reset(i);
+    fn subflow_removed(&mut self, _flows: &mut [SubflowMetrics], i: usize) {
+        self.states.reset(i);
     }
 
-    fn on_ack(&mut self, flows: &mut [Flow], i: usize, ack: &Ack) {
-        let round = self.subflows.at(i).delay.on_ack(ack);
-        let flow = &mut flows[i];
-        if flow.in_slow_start() {
+    fn on_ack(&mut self, subflows: &mut [SubflowMetrics], i: usize, ack: &Ack) {
+        let round = self.states.at(i).delay.on_ack(ack);
+        let subflow = &mut subflows[i];
+        if subflow.in_slow_start() {
             match round {
-                Round::Measured(trip) if queued(flow.cwnd, trip.base, trip.mean) > self.gamma => {
-                    leave_slow_start(flow, trip.base, trip.mean);
+                Round::Measured(trip) if queued(subflow.cwnd, trip.base, trip.mean) > self.gamma => {
+                    leave_slow_start(subflow, trip.base, trip.mean);
                 }
                 _ if ack.cwnd_limited => {
-                    slow_start(flow, ack.acked);
+                    slow_start(subflow, ack.acked);
                 }
                 _ => {}
             }
@@ -146,37 +146,37 @@ impl CongestionControl for WVegas {
         }
         match round {
             Round::Running => {}
-            Round::Unmeasured => grow(flow, ack),
-            Round::Measured(trip) => self.avoid(flows, i, ack, trip.base, trip.mean),
+            Round::Unmeasured => grow(subflow, ack),
+            Round::Measured(trip) => self.avoid(subflows, i, ack, trip.base, trip.mean),
         }
     }
 
-    fn ssthresh(&mut self, flows: &[Flow], i: usize, _cause: LossCause, _now: Nanos) -> u32 {
-        self.subflows.at(i).delay.forget_round();
-        half_window(&flows[i], 2)
+    fn ssthresh(&mut self, subflows: &[SubflowMetrics], i: usize, _cause: LossCause, _now: Nanos) -> u32 {
+        self.states.at(i).delay.forget_round();
+        half_window(&subflows[i], 2)
     }
 
-    fn on_idle_restart(&mut self, _flows: &[Flow], i: usize, _idle: Nanos) {
-        let state = self.subflows.at(i);
+    fn on_idle_restart(&mut self, _flows: &[SubflowMetrics], i: usize, _idle: Nanos) {
+        let state = self.states.at(i);
         state.delay.restart();
         state.least_queue = None;
     }
 
-    fn metrics(&self, _flows: &[Flow], i: usize) -> Vec<(&'static str, f64)> {
-        vec![("alpha", self.subflows.get(i).map_or(LEAST_ALPHA, |state| state.alpha))]
+    fn metrics(&self, _flows: &[SubflowMetrics], i: usize) -> Vec<(&'static str, f64)> {
+        vec![("alpha", self.states.get(i).map_or(LEAST_ALPHA, |state| state.alpha))]
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{ack, assert_close, build, flow, flows, round_trip};
+    use super::super::testing::{ack, assert_close, build, round_trip, subflow, subflows};
     use super::*;
 
     /// Shows the control a base of 100 ms and then round trips of `ms` at a window of `cwnd`; returns the
     /// window after each.
     fn rounds(
         control: &mut dyn CongestionControl,
-        list: &mut [Flow],
+        list: &mut [SubflowMetrics],
         i: usize,
         cwnd: u32,
         ms: &[u64],
@@ -197,7 +197,7 @@ mod tests {
         // w 50, base 100 ms: diff 5 at 111.1 ms, 10 at 125 ms, 15 at 142.9 ms.
         let cases = [(110, 51), (120, 51), (125, 50), (140, 49)];
         for (ms, expected) in cases {
-            let mut list = flows(&[flow(50, 100)]);
+            let mut list = subflows(&[subflow(50, 100)]);
             let mut control = build("wvegas(drain=false)");
             assert_eq!(rounds(&mut *control, &mut list, 0, 50, &[ms]), [expected], "{ms} ms");
         }
@@ -207,7 +207,7 @@ mod tests {
     fn alpha_follows_the_share_of_the_rate() {
         // Both at 50 ms of queue, diff = w/3: 20 and 10. Subflow 0 alone: all 10. Then subflow 1 with
         // x = 30/0.15 = 200 beside 60/0.15 = 400: 10/3; and subflow 0 again: 20/3.
-        let mut list = flows(&[flow(60, 100), flow(30, 100)]);
+        let mut list = subflows(&[subflow(60, 100), subflow(30, 100)]);
         let mut control = build("wvegas(drain=false)");
         assert_close(control.metrics(&list, 0)[0].1, 2.0);
         rounds(&mut *control, &mut list, 0, 60, &[150]);
@@ -224,7 +224,7 @@ mod tests {
 
     #[test]
     fn a_removed_subflow_leaves_its_share() {
-        let mut list = flows(&[flow(60, 100), flow(30, 100)]);
+        let mut list = subflows(&[subflow(60, 100), subflow(30, 100)]);
         let mut control = build("wvegas(drain=false)");
         rounds(&mut *control, &mut list, 0, 60, &[150]);
         rounds(&mut *control, &mut list, 1, 30, &[150]);
@@ -237,7 +237,7 @@ mod tests {
     fn a_doubled_queue_is_drained() {
         // q 5 ms, then 10 ms = 2 * 5: 50 (+1: diff 4.5 < 10) * 100 / (2 * 110) = 23.2. Then q is measured
         // anew: 9 ms is the least, 17 ms is less than twice that.
-        let mut list = flows(&[flow(50, 100)]);
+        let mut list = subflows(&[subflow(50, 100)]);
         let mut control = build("wvegas");
         assert_eq!(rounds(&mut *control, &mut list, 0, 50, &[105, 109, 110]), [51, 51, 23]);
         assert_eq!(rounds(&mut *control, &mut list, 0, 50, &[109, 117, 118]), [51, 51, 21]);
@@ -245,21 +245,21 @@ mod tests {
 
     #[test]
     fn no_queue_is_no_least_queue() {
-        let mut list = flows(&[flow(50, 100)]);
+        let mut list = subflows(&[subflow(50, 100)]);
         let mut control = build("wvegas");
         assert_eq!(rounds(&mut *control, &mut list, 0, 50, &[100, 100, 105]), [51, 51, 51]);
     }
 
     #[test]
     fn draining_leaves_two() {
-        let mut list = flows(&[flow(4, 100)]);
+        let mut list = subflows(&[subflow(4, 100)]);
         let mut control = build("wvegas");
         assert_eq!(rounds(&mut *control, &mut list, 0, 3, &[110, 190]), [4, 2]);
     }
 
     #[test]
     fn slow_start_ends_above_gamma() {
-        let mut list = flows(&[flow(20, 100)]);
+        let mut list = subflows(&[subflow(20, 100)]);
         list[0].ssthresh = u32::MAX;
         let mut control = build("wvegas");
         round_trip(&mut *control, &mut list, 0, 10, 100);
@@ -277,7 +277,7 @@ mod tests {
 
     #[test]
     fn gamma_itself_queued_leaves_slow_start_going() {
-        let mut list = flows(&[flow(20, 100)]);
+        let mut list = subflows(&[subflow(20, 100)]);
         list[0].ssthresh = u32::MAX;
         let mut control = build("wvegas(gamma=4)");
         // w 20, base 100, rtt 125 ms: exactly 4.
@@ -289,7 +289,7 @@ mod tests {
     #[test]
     fn a_rate_is_a_window_per_round_trip() {
         // x = 60/0.15 = 400 and 30/0.2 = 150: of 10 segments the second has 10 * 150/550.
-        let mut list = flows(&[flow(60, 100), flow(30, 100)]);
+        let mut list = subflows(&[subflow(60, 100), subflow(30, 100)]);
         let mut control = build("wvegas(drain=false)");
         rounds(&mut *control, &mut list, 0, 60, &[150]);
         rounds(&mut *control, &mut list, 1, 30, &[200]);
@@ -298,7 +298,7 @@ mod tests {
 
     #[test]
     fn losses_and_idle_times() {
-        let mut list = flows(&[flow(50, 100)]);
+        let mut list = subflows(&[subflow(50, 100)]);
         let mut control = build("wvegas");
         rounds(&mut *control, &mut list, 0, 50, &[105]);
         assert_eq!(control.ssthresh(&list, 0, LossCause::FastRetransmit, 0), 25);
@@ -316,7 +316,7 @@ mod tests {
     #[test]
     fn parameters_reach_the_control() {
         // diff 16.7 at w 50 and 150 ms: above 10, below 20.
-        let mut list = flows(&[flow(50, 100)]);
+        let mut list = subflows(&[subflow(50, 100)]);
         let mut control = build("wvegas(total-alpha=20, drain=false)");
         assert_eq!(rounds(&mut *control, &mut list, 0, 50, &[150]), [51]);
     }

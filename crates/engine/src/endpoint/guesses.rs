@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use ropewalk_wire::FourTuple;
 
-use super::Place;
+use super::SubflowHandle;
 
 /// Subflows of an endpoint from which on it remembers.
 const WORTH: usize = 128;
@@ -33,13 +33,13 @@ impl Guesses {
 
     /// Where segments with this tuple went when one was last searched for, if another's place isn't there.
     #[inline]
-    pub fn get(&self, tuple: &FourTuple) -> Option<Place> {
-        Place::unpack(*self.places.get(self.index(tuple))?)
+    pub fn get(&self, tuple: &FourTuple) -> Option<SubflowHandle> {
+        SubflowHandle::unpack(*self.places.get(self.index(tuple))?)
     }
 
     /// Remembers a place of an endpoint with so many subflows.
     #[inline]
-    pub fn learn(&mut self, tuple: &FourTuple, place: Place, subflows: usize) {
+    pub fn learn(&mut self, tuple: &FourTuple, place: SubflowHandle, subflows: usize) {
         let packed = place.pack();
         if subflows < WORTH || packed == 0 {
             return;
@@ -72,19 +72,19 @@ mod tests {
     #[test]
     fn what_was_learnt_is_known_until_it_grows() {
         let mut guesses = Guesses::default();
-        let place = Place { index: 7, strand: 3 };
+        let place = SubflowHandle { index: 7, strand: 3 };
         guesses.learn(&tuple(1), place, WORTH - 1);
         assert_eq!(guesses.get(&tuple(1)), None, "few are found as fast by the hash");
         for port in 0..WORTH as u16 {
-            guesses.learn(&tuple(port), Place { index: u32::from(port), ..place }, WORTH);
+            guesses.learn(&tuple(port), SubflowHandle { index: u32::from(port), ..place }, WORTH);
         }
         for port in 0..WORTH as u16 {
-            assert_eq!(guesses.get(&tuple(port)), Some(Place { index: u32::from(port), ..place }));
+            assert_eq!(guesses.get(&tuple(port)), Some(SubflowHandle { index: u32::from(port), ..place }));
         }
         assert_eq!(guesses.get(&tuple(WORTH as u16)), None);
         guesses.learn(&tuple(1000), place, 10 * WORTH);
         assert_eq!((guesses.get(&tuple(1)), guesses.get(&tuple(1000))), (None, Some(place)));
-        guesses.learn(&tuple(1), Place { index: u32::MAX, strand: 0 }, WORTH);
+        guesses.learn(&tuple(1), SubflowHandle { index: u32::MAX, strand: 0 }, WORTH);
         assert_eq!(guesses.get(&tuple(1)), None, "there is no room for it");
     }
 }

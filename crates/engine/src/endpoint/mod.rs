@@ -43,12 +43,12 @@ impl ConnectionId {
 
 /// Where segments with some four-tuple go, as [`Endpoint::expect`] has it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Place {
+pub struct SubflowHandle {
     index: u32,
     strand: u8,
 }
 
-impl Place {
+impl SubflowHandle {
     /// The connection's place, as [`ConnectionId::place`] has it.
     #[inline]
     pub fn of_connection(self) -> usize {
@@ -92,7 +92,7 @@ fn is_host(address: IpAddr) -> bool {
 /// How many paths' last segments are remembered.
 const RECENT: usize = 4;
 
-type Demux = std::collections::HashMap<FourTuple, Place, Keyed>;
+type Demux = std::collections::HashMap<FourTuple, SubflowHandle, Keyed>;
 
 #[derive(Debug)]
 struct Slot<P: Payload> {
@@ -133,7 +133,7 @@ pub struct Endpoint<P: Payload, E: Entropy> {
     free: Vec<u32>,
     demux: Demux,
     /// Where the last segment of each path went.
-    last: [Option<(FourTuple, Place)>; RECENT],
+    last: [Option<(FourTuple, SubflowHandle)>; RECENT],
     guesses: Guesses,
     tokens: BTreeMap<u32, u32>,
     listeners: Vec<(SocketAddr, Arc<ConnectionConfig>)>,
@@ -221,7 +221,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         let token = connection.token();
         let id = self.insert(connection, false);
         self.tokens.insert(token, id.index);
-        self.demux.insert(tuple.reversed(), Place { index: id.index, strand: 0 });
+        self.demux.insert(tuple.reversed(), SubflowHandle { index: id.index, strand: 0 });
         self.touch(now, id.index);
         Ok(id)
     }
@@ -238,7 +238,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         &mut self,
         now: Nanos,
         path: PathId,
-        expected: Option<Place>,
+        expected: Option<SubflowHandle>,
         segment: &mut Segment<P>,
     ) {
         let found = match expected {
@@ -246,7 +246,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
             _ => self.find(path, &segment.tuple),
         };
         match found {
-            Some(Place { index, strand }) => {
+            Some(SubflowHandle { index, strand }) => {
                 let slot = &mut self.slots[index as usize];
                 let Some(connection) = slot.connection.as_mut() else { return };
                 if connection.is_gone(strand as usize) {
@@ -266,14 +266,14 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
 
     /// Whether segments with this tuple go to this place still.
     #[inline]
-    fn is_at(&self, place: Place, tuple: &FourTuple) -> bool {
+    fn is_at(&self, place: SubflowHandle, tuple: &FourTuple) -> bool {
         let connection = self.slots.get(place.index as usize).and_then(|slot| slot.connection.as_deref());
         let strand = connection.and_then(|connection| connection.strands.get(usize::from(place.strand)));
-        strand.is_some_and(|strand| strand.as_ref().is_some_and(|strand| strand.tcp.hears(tuple)))
+        strand.is_some_and(|strand| strand.as_ref().is_some_and(|strand| strand.tcp.matches(tuple)))
     }
 
     #[inline]
-    fn find(&mut self, path: PathId, tuple: &FourTuple) -> Option<Place> {
+    fn find(&mut self, path: PathId, tuple: &FourTuple) -> Option<SubflowHandle> {
         let last = &mut self.last[usize::from(path.0) % RECENT];
         match last {
             Some((known, place)) if known == tuple => Some(*place),
@@ -290,7 +290,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
 
     /// Where segments with this tuple may go, for one that will arrive soon: a guess, and none where there are few.
     #[inline]
-    pub fn expect(&self, tuple: &FourTuple) -> Option<Place> {
+    pub fn expect(&self, tuple: &FourTuple) -> Option<SubflowHandle> {
         self.guesses.get(tuple)
     }
 
@@ -298,7 +298,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
     /// that will arrive one after another calls it for all of them first: what has to be waited for is then waited for
     /// at once.
     #[inline]
-    pub fn prepare(&self, place: Place) {
+    pub fn prepare(&self, place: SubflowHandle) {
         let slot = self.slots.get(place.index as usize);
         if let Some(connection) = slot.and_then(|slot| slot.connection.as_deref()) {
             connection.touch(usize::from(place.strand));
@@ -310,7 +310,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
     #[cold]
     pub fn on_too_big(&mut self, now: Nanos, message: &TooBig) {
         let found = self.demux.get(&message.tuple.reversed()).copied();
-        if let Some(Place { index, strand }) = found
+        if let Some(SubflowHandle { index, strand }) = found
             && let Some(connection) = self.slots[index as usize].connection.as_mut()
         {
             connection.on_too_big(now, strand as usize, message.seq, message.mtu);
@@ -326,7 +326,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
             }
             self.deadlines.pop();
             if self.slots[index as usize].armed == at {
-                self.on_timeout_at(now, Place::of_first(index));
+                self.on_timeout_at(now, SubflowHandle::of_first(index));
             }
         }
     }
@@ -744,7 +744,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         if let Some(old) = connection.and_then(|connection| connection.vacated.take()) {
             self.demux.remove(&old.reversed());
         }
-        self.demux.insert(tuple, Place { index, strand: strand as u8 });
+        self.demux.insert(tuple, SubflowHandle { index, strand: strand as u8 });
         self.last = [None; RECENT];
     }
 

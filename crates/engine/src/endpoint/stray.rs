@@ -3,7 +3,7 @@
 
 use ropewalk_wire::{Flags, MpJoin, MpTcpRst, Payload, Segment, Seq};
 
-use super::{Endpoint, Place, is_host};
+use super::{Endpoint, SubflowHandle, is_host};
 use crate::mptcp::{Connection, Role};
 use crate::{Entropy, Nanos, PathId};
 
@@ -66,7 +66,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         let token = connection.token();
         let id = self.insert(connection, true);
         self.tokens.insert(token, id.index);
-        self.demux.insert(segment.tuple, Place { index: id.index, strand: 0 });
+        self.demux.insert(segment.tuple, SubflowHandle { index: id.index, strand: 0 });
         self.touch(now, id.index);
     }
 

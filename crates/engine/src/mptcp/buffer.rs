@@ -7,7 +7,7 @@ use ropewalk_wire::Payload;
 use super::Event;
 use super::connection::Connection;
 use crate::Nanos;
-use crate::flow::{Flow, FlowState};
+use crate::metrics::{SubflowMetrics, SubflowStatus};
 
 /// What Linux counts for a segment when it sizes a send buffer, bytes: a 1460-byte segment with headers and the
 /// buffer's own structures, rounded up to a power of two, and the descriptor (its initial 87040 are twice 10 of
@@ -19,8 +19,8 @@ const SEND_BASE: u64 = 4096;
 
 /// Linux's size of one subflow's send buffer (`tcp_sndbuf_expand`): twice the window, ten segments at least, each
 /// counted with what a socket buffer of its own would take.
-pub(crate) fn subflow_buffer(flow: &Flow) -> u64 {
-    2 * u64::from(flow.cwnd.max(10)) * SEGMENT_MEMORY
+pub(crate) fn subflow_buffer(metrics: &SubflowMetrics) -> u64 {
+    2 * u64::from(metrics.cwnd.max(10)) * SEGMENT_MEMORY
 }
 
 impl<P: Payload> Connection<P> {
@@ -32,11 +32,11 @@ impl<P: Payload> Connection<P> {
             return;
         }
         let mut total = SEND_BASE;
-        for flow in self.flows.iter_mut().filter(|flow| flow.usable()) {
-            if flow.send_buffer == 0 {
-                flow.send_buffer = subflow_buffer(flow).min(max);
+        for metrics in self.metrics.iter_mut().filter(|metrics| metrics.usable()) {
+            if metrics.send_buffer == 0 {
+                metrics.send_buffer = subflow_buffer(metrics).min(max);
             }
-            total += flow.send_buffer;
+            total += metrics.send_buffer;
         }
         self.send.limit = self.send.limit.max(total.min(max));
     }
@@ -50,14 +50,14 @@ impl<P: Payload> Connection<P> {
             return;
         }
         let unsent = self.send.unsent().min(self.send.window_left());
-        let flow = &mut self.flows[index];
-        let is_full = u64::from(flow.window_space()) * u64::from(flow.mss) <= unsent;
-        if !flow.usable() || (is_full && flow.at_once() <= 2) {
+        let metrics = &mut self.metrics[index];
+        let is_full = u64::from(metrics.window_space()) * u64::from(metrics.mss) <= unsent;
+        if !metrics.usable() || (is_full && metrics.at_once() <= 2) {
             return;
         }
-        let wanted = subflow_buffer(flow).min(max);
-        if wanted > flow.send_buffer {
-            flow.send_buffer = wanted;
+        let wanted = subflow_buffer(metrics).min(max);
+        if wanted > metrics.send_buffer {
+            metrics.send_buffer = wanted;
             self.tune_send_buffer();
             self.wake_writer();
         }
@@ -68,12 +68,12 @@ impl<P: Payload> Connection<P> {
     /// buffer makes.
     #[inline(never)]
     pub(crate) fn tune_receive_buffer(&mut self, now: Nanos) {
-        let open = |flow: &Flow| flow.state != FlowState::Closed;
+        let open = |metrics: &SubflowMetrics| metrics.state != SubflowStatus::Closed;
         let (mut rtt, mut ratio) = (0, None::<u64>);
-        for (strand, flow) in self.strands.iter().zip(&self.flows).filter(|(_, flow)| open(flow)) {
+        for (strand, metrics) in self.strands.iter().zip(&self.metrics).filter(|(_, metrics)| open(metrics)) {
             let Some(strand) = strand else { continue };
             rtt = rtt.max(match strand.tcp.receive_rtt() {
-                0 if !strand.tcp.has_timestamps() => flow.srtt,
+                0 if !strand.tcp.has_timestamps() => metrics.srtt,
                 known => known,
             });
             let own = strand.opening.ratio();
@@ -81,7 +81,7 @@ impl<P: Payload> Connection<P> {
         }
         let Some(ratio) = ratio else { return };
         let Some(copied) = self.receive.tune(now, rtt, ratio) else { return };
-        for (strand, _) in self.strands.iter_mut().zip(&self.flows).filter(|(_, flow)| open(flow)) {
+        for (strand, _) in self.strands.iter_mut().zip(&self.metrics).filter(|(_, metrics)| open(metrics)) {
             if let Some(strand) = strand {
                 strand.opening.grow(copied, self.receive.max);
             }

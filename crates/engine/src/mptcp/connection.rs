@@ -15,9 +15,9 @@ use super::send::SendSide;
 use super::stats::{ConnectionStats, Event, FallbackCause};
 use crate::config::ConnectionConfig;
 use crate::congestion::CongestionControl;
-use crate::flow::{Flow, FlowState};
+use crate::metrics::{SubflowMetrics, SubflowStatus};
 use crate::registry::Spec;
-use crate::scheduler::{self, Scheduler, Why};
+use crate::scheduler::{self, Rationale, Scheduler};
 use crate::short::Short;
 use crate::tcp::{Context, Shared, State, Subflow, TcpCounters};
 use crate::{Nanos, PathId, SubflowId};
@@ -83,7 +83,7 @@ pub(crate) enum Join {
     Joined,
 }
 
-/// What the connection keeps per subflow beside [`Flow`] and [`Subflow`].
+/// What the connection keeps per subflow beside [`SubflowMetrics`] and [`Subflow`].
 #[derive(Debug)]
 pub(crate) struct Strand<P> {
     pub tcp: Subflow<P>,
@@ -153,15 +153,15 @@ pub struct Connection<P: Payload> {
     pub(crate) confirmed: bool,
     /// The peer wants no joins to its first address (flag C).
     pub(crate) deny_join: bool,
-    pub(crate) flows: Vec<Flow>,
+    pub(crate) metrics: Vec<SubflowMetrics>,
     pub(crate) strands: Vec<Option<Strand<P>>>,
     pub(crate) scheduler: Box<dyn Scheduler>,
     /// The scheduler wants to hear of events.
-    pub(crate) scheduler_hears: bool,
+    pub(crate) scheduler_wants_events: bool,
     /// It may queue ahead.
     pub(crate) queues_ahead: bool,
     pub(crate) congestion: Box<dyn CongestionControl>,
-    pub(crate) why: Why,
+    pub(crate) why: Rationale,
     pub(crate) send: SendSide<P>,
     pub(crate) receive: ReceiveSide<P>,
     pub(crate) deadlines: Deadlines,
@@ -211,13 +211,13 @@ impl<P: Payload> Connection<P> {
             ack_is_64: false,
             confirmed: !multipath,
             deny_join: false,
-            flows: Vec::with_capacity(subflows),
+            metrics: Vec::with_capacity(subflows),
             strands: Vec::with_capacity(subflows),
-            scheduler_hears: scheduler.hears(),
+            scheduler_wants_events: scheduler.wants_events(),
             queues_ahead: scheduler.queues_ahead(),
             scheduler,
             congestion: config.congestion.build(),
-            why: if config.trace_decisions { Why::listening() } else { Why::default() },
+            why: if config.trace_decisions { Rationale::listening() } else { Rationale::default() },
             send: SendSide::new(config.send_buffer.initial),
             receive: ReceiveSide::new(config.receive_buffer.initial, config.receive_buffer.max),
             deadlines: Deadlines::default(),
@@ -258,7 +258,7 @@ impl<P: Payload> Connection<P> {
         if index >= MOST_SLOTS {
             return None;
         }
-        let flow = Flow::new(SubflowId(index as u8), path);
+        let metrics = SubflowMetrics::new(SubflowId(index as u8), path);
         if let Some(old) = self.strands.get_mut(index).and_then(Option::take) {
             let counters = old.tcp.counters();
             self.stats.data_segments += counters.data_segments;
@@ -270,12 +270,12 @@ impl<P: Payload> Connection<P> {
         }
         if index == count {
             self.strands.push(None);
-            self.flows.push(flow);
+            self.metrics.push(metrics);
             self.penalised_at.push(0);
             self.stats.bytes_by_subflow.push(0);
         } else {
-            self.send.forget_carrier(flow.id);
-            self.flows[index] = flow;
+            self.send.forget_carrier(metrics.id);
+            self.metrics[index] = metrics;
             self.penalised_at[index] = 0;
         }
         Some(index)
@@ -283,8 +283,9 @@ impl<P: Payload> Connection<P> {
 
     /// A slot whose subflow is over and has nothing more to say.
     fn idle_slot(&self) -> Option<usize> {
-        self.strands.iter().zip(&self.flows).position(|(strand, flow)| {
-            flow.state == FlowState::Closed && strand.as_ref().is_none_or(|strand| strand.tcp.is_finished())
+        self.strands.iter().zip(&self.metrics).position(|(strand, metrics)| {
+            metrics.state == SubflowStatus::Closed
+                && strand.as_ref().is_none_or(|strand| strand.tcp.is_finished())
         })
     }
 
@@ -331,7 +332,7 @@ impl<P: Payload> Connection<P> {
         let strand = self.strands.get_mut(index)?.as_mut()?;
         let cx = Context {
             now,
-            flows: &mut self.flows,
+            metrics: &mut self.metrics,
             index,
             congestion: self.congestion.as_mut(),
             tcp: &self.config.tcp,
@@ -369,7 +370,7 @@ impl<P: Payload> Connection<P> {
         let len = self.send.write(data);
         if len > 0 {
             self.stats.bytes_written += len as u64;
-            self.tell(now, scheduler::Event::Written(len as u64));
+            self.notify(now, scheduler::Event::Written(len as u64));
             self.wake();
         }
         Some(len)
@@ -423,8 +424,9 @@ impl<P: Payload> Connection<P> {
     /// Has an ACK sent on every subflow: which of them still delivers isn't known.
     #[cold]
     pub(crate) fn ack_on_all(&mut self) {
-        for (strand, flow) in self.strands.iter_mut().zip(&self.flows) {
-            if let (Some(strand), true) = (strand, matches!(flow.state, FlowState::Usable | FlowState::Stale))
+        for (strand, metrics) in self.strands.iter_mut().zip(&self.metrics) {
+            if let (Some(strand), true) =
+                (strand, matches!(metrics.state, SubflowStatus::Usable | SubflowStatus::Stale))
             {
                 strand.tcp.request_ack();
                 self.dirty = true;
@@ -436,14 +438,14 @@ impl<P: Payload> Connection<P> {
     #[cold]
     pub(crate) fn ack_on_best(&mut self) {
         let best = self
-            .flows
+            .metrics
             .iter()
-            .filter(|flow| {
-                self.strands[flow.id.index()].is_some()
-                    && !matches!(flow.state, FlowState::Closed | FlowState::Handshaking)
+            .filter(|metrics| {
+                self.strands[metrics.id.index()].is_some()
+                    && !matches!(metrics.state, SubflowStatus::Closed | SubflowStatus::Handshaking)
             })
-            .min_by_key(|flow| (flow.state != FlowState::Usable, flow.srtt, flow.id))
-            .map(|flow| flow.id.index());
+            .min_by_key(|metrics| (metrics.state != SubflowStatus::Usable, metrics.srtt, metrics.id))
+            .map(|metrics| metrics.id.index());
         if let Some(strand) = best.and_then(|index| self.strands[index].as_mut()) {
             strand.tcp.request_ack();
             self.dirty = true;
@@ -456,7 +458,7 @@ impl<P: Payload> Connection<P> {
             return;
         }
         self.send.closed = true;
-        self.tell(now, scheduler::Event::Closed);
+        self.notify(now, scheduler::Event::Closed);
         self.wake();
         if self.mode == Mode::Multipath && self.send.unsent() == 0 {
             // DATA_FIN alone: on an ACK of its own (RFC 8684 3.3.3).
@@ -488,7 +490,7 @@ impl<P: Payload> Connection<P> {
                 first = false;
                 strand.tcp.abort();
             }
-            self.flows[index].state = FlowState::Closed;
+            self.metrics[index].state = SubflowStatus::Closed;
         }
         self.send.clear();
         self.receive.clear();
@@ -625,8 +627,8 @@ impl<P: Payload> Connection<P> {
     }
 
     /// Subflows, by index; closed ones included.
-    pub fn flows(&self) -> &[Flow] {
-        &self.flows
+    pub fn subflow_metrics(&self) -> &[SubflowMetrics] {
+        &self.metrics
     }
 
     /// Addresses of a subflow, as we send.
@@ -699,7 +701,7 @@ impl<P: Payload> Connection<P> {
 
     /// The congestion control's numbers for a subflow.
     pub fn congestion_metrics(&self, subflow: SubflowId) -> Vec<(&'static str, f64)> {
-        self.congestion.metrics(&self.flows, subflow.index())
+        self.congestion.metrics(&self.metrics, subflow.index())
     }
 
     /// A subflow's TCP counters.
@@ -716,21 +718,21 @@ impl<P: Payload> Connection<P> {
     ) {
         if let Some(spec) = scheduler {
             self.scheduler = spec.build();
-            self.scheduler_hears = self.scheduler.hears();
+            self.scheduler_wants_events = self.scheduler.wants_events();
             self.queues_ahead = self.scheduler.queues_ahead();
         }
         if let Some(spec) = congestion {
             self.congestion = spec.build();
         }
-        for index in 0..self.flows.len() {
-            if matches!(self.flows[index].state, FlowState::Handshaking | FlowState::Closed) {
+        for index in 0..self.metrics.len() {
+            if matches!(self.metrics[index].state, SubflowStatus::Handshaking | SubflowStatus::Closed) {
                 continue;
             }
             if congestion.is_some() {
-                self.congestion.subflow_added(&mut self.flows, index, now);
+                self.congestion.subflow_added(&mut self.metrics, index, now);
             }
             if scheduler.is_some() {
-                self.tell(now, crate::scheduler::Event::SubflowAdded(SubflowId(index as u8)));
+                self.notify(now, crate::scheduler::Event::SubflowAdded(SubflowId(index as u8)));
             }
         }
     }
@@ -746,11 +748,14 @@ impl<P: Payload> Connection<P> {
     pub(crate) fn touch(&self, index: usize) {
         let strand = self.strands.get(index).and_then(Option::as_ref);
         let strand = strand.map_or(0, |strand| strand.tcp.touch().wrapping_add(strand.since));
-        let flow = self.flows.get(index).map_or(0, |flow| flow.srtt ^ flow.delivered ^ u64::from(flow.cwnd));
+        let metrics = self
+            .metrics
+            .get(index)
+            .map_or(0, |metrics| metrics.srtt ^ metrics.delivered ^ u64::from(metrics.cwnd));
         let own = self.receive.touch() ^ self.send.touch() ^ self.local_key.idsn ^ u64::from(self.dirty);
         let kept = u64::from(self.events.is_empty()) ^ u64::from(self.joins.is_empty());
-        let algorithms = u64::from(self.scheduler_hears) ^ self.deadlines.retransmit.unwrap_or(0);
-        std::hint::black_box(strand ^ flow ^ own ^ kept ^ algorithms ^ u64::from(self.config.multipath));
+        let algorithms = u64::from(self.scheduler_wants_events) ^ self.deadlines.retransmit.unwrap_or(0);
+        std::hint::black_box(strand ^ metrics ^ own ^ kept ^ algorithms ^ u64::from(self.config.multipath));
     }
 
     /// Whether a subflow is closed and has nothing more to say.
@@ -786,7 +791,7 @@ impl<P: Payload> Connection<P> {
         let shared = self.shared(index);
         let mut cx = Context {
             now,
-            flows: &mut self.flows,
+            metrics: &mut self.metrics,
             index,
             congestion: self.congestion.as_mut(),
             tcp: &self.config.tcp,

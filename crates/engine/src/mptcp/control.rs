@@ -8,7 +8,7 @@ use ropewalk_wire::{AddAddr, FourTuple, MpJoin, Payload, RareOptions, Segment};
 use super::connection::{Connection, Join, JoinRequest, Mode, Strand};
 use super::crypto::add_addr_hmac;
 use super::stats::Event;
-use crate::flow::{Flow, FlowState};
+use crate::metrics::{SubflowMetrics, SubflowStatus};
 use crate::scheduler;
 use crate::tcp::Subflow;
 use crate::{Nanos, PathId, SECOND, SubflowId};
@@ -77,7 +77,7 @@ impl<P: Payload> Connection<P> {
         {
             //= RFC 8684 3.3.8-2
             strand.backup_remote = prio.backup;
-            self.flows[index].backup = prio.backup || strand.backup_local;
+            self.metrics[index].backup = prio.backup || strand.backup_local;
             self.wake();
         }
         if let Some(add) = rare.add_addr {
@@ -142,7 +142,7 @@ impl<P: Payload> Connection<P> {
         let Some(tuple) = self.first_tuple() else { return };
         let local = SocketAddr::new(tuple.src, 0);
         if local.is_ipv4() == address.is_ipv4() {
-            let path = self.flows.first().map_or(PathId(0), |flow| flow.path);
+            let path = self.metrics.first().map_or(PathId(0), |metrics| metrics.path);
             self.request_join(JoinRequest {
                 path,
                 local,
@@ -179,9 +179,12 @@ impl<P: Payload> Connection<P> {
         self.retries.retain(|(_, request)| !ids.contains(&request.remote_id));
         for index in 0..self.strands.len() {
             let gone = self.strands[index].as_ref().is_some_and(|strand| ids.contains(&strand.remote_id));
-            let others = self.flows.iter().any(|flow| {
-                flow.id.index() != index
-                    && matches!(flow.state, FlowState::Usable | FlowState::Stale | FlowState::Closing)
+            let others = self.metrics.iter().any(|metrics| {
+                metrics.id.index() != index
+                    && matches!(
+                        metrics.state,
+                        SubflowStatus::Usable | SubflowStatus::Stale | SubflowStatus::Closing
+                    )
             });
             // Never the last one that can carry data (RFC 8684 3.4.2 leaves it to the receiver).
             if gone && others {
@@ -302,30 +305,30 @@ impl<P: Payload> Connection<P> {
 
     /// Joins that are open, or that we wait for ourselves; not those that are yet to be authenticated.
     pub(crate) fn joined(&self) -> usize {
-        let counts = |(strand, flow): &(&Option<Strand<P>>, &Flow)| {
-            flow.state != FlowState::Closed
+        let counts = |(strand, metrics): &(&Option<Strand<P>>, &SubflowMetrics)| {
+            metrics.state != SubflowStatus::Closed
                 && strand.as_ref().is_some_and(|s| !matches!(s.join, Join::Initial | Join::SynReceived))
         };
-        self.strands.iter().zip(&self.flows).filter(counts).count()
+        self.strands.iter().zip(&self.metrics).filter(counts).count()
     }
 
     /// Makes room for another join that isn't authenticated: the oldest of too many goes without a word, as whoever
     /// knows the token could ask for any number.
     fn limit_half_open(&mut self) {
-        let half_open = |(strand, flow): &(&Option<Strand<P>>, &Flow)| {
-            flow.state == FlowState::Handshaking
+        let half_open = |(strand, metrics): &(&Option<Strand<P>>, &SubflowMetrics)| {
+            metrics.state == SubflowStatus::Handshaking
                 && strand.as_ref().is_some_and(|strand| strand.join == Join::SynReceived)
         };
-        let waiting = || self.strands.iter().zip(&self.flows).filter(half_open);
+        let waiting = || self.strands.iter().zip(&self.metrics).filter(half_open);
         if waiting().count() < MOST_HALF_OPEN {
             return;
         }
-        let oldest = waiting().min_by_key(|(strand, flow)| (strand.as_ref().map(|s| s.since), flow.id));
-        if let Some(index) = oldest.map(|(_, flow)| flow.id.index())
+        let oldest = waiting().min_by_key(|(strand, metrics)| (strand.as_ref().map(|s| s.since), metrics.id));
+        if let Some(index) = oldest.map(|(_, metrics)| metrics.id.index())
             && let Some(strand) = self.strands[index].as_mut()
         {
             strand.tcp.vanish();
-            self.flows[index].state = FlowState::Closed;
+            self.metrics[index].state = SubflowStatus::Closed;
         }
     }
 
@@ -381,21 +384,21 @@ impl<P: Payload> Connection<P> {
     /// A subflow is gone: tells everyone and moves its data. Its RST, if any, is still sent.
     #[cold]
     pub(crate) fn remove(&mut self, now: Nanos, index: usize, reason: &'static str) {
-        if self.flows[index].state == FlowState::Closed {
+        if self.metrics[index].state == SubflowStatus::Closed {
             return;
         }
-        let was_used = !matches!(self.flows[index].state, FlowState::Handshaking);
-        let path = self.flows[index].path;
+        let was_used = !matches!(self.metrics[index].state, SubflowStatus::Handshaking);
+        let path = self.metrics[index].path;
         let id = SubflowId(index as u8);
-        self.flows[index].state = FlowState::Closed;
-        self.flows[index].packets_out = 0;
-        self.flows[index].sacked_out = 0;
-        self.flows[index].lost_out = 0;
-        self.flows[index].retrans_out = 0;
-        self.flows[index].queued_bytes = 0;
+        self.metrics[index].state = SubflowStatus::Closed;
+        self.metrics[index].packets_out = 0;
+        self.metrics[index].sacked_out = 0;
+        self.metrics[index].lost_out = 0;
+        self.metrics[index].retrans_out = 0;
+        self.metrics[index].queued_bytes = 0;
         if was_used {
-            self.tell(now, scheduler::Event::SubflowRemoved(id));
-            self.congestion.subflow_removed(&mut self.flows, index);
+            self.notify(now, scheduler::Event::SubflowRemoved(id));
+            self.congestion.subflow_removed(&mut self.metrics, index);
         }
         self.events.push_back(Event::SubflowRemoved { subflow: id, path, reason });
         if let Some(request) = self.strands[index].as_ref().and_then(|strand| strand.request) {
@@ -408,8 +411,8 @@ impl<P: Payload> Connection<P> {
             }
         }
         self.reinject_all(index);
-        let left = self.strands.iter().zip(&self.flows).any(|(strand, flow)| {
-            strand.is_some() && !matches!(flow.state, FlowState::Closed) && flow.id != id
+        let left = self.strands.iter().zip(&self.metrics).any(|(strand, metrics)| {
+            strand.is_some() && !matches!(metrics.state, SubflowStatus::Closed) && metrics.id != id
         });
         let finished = self.send.fin_acked && self.receive.finished;
         if !left && !finished && !self.dead {
@@ -430,7 +433,7 @@ impl<P: Payload> Connection<P> {
     /// Frees the slots of subflows that have nothing more to send, and notices TIME-WAIT's end.
     pub(crate) fn settle(&mut self, now: Nanos, index: usize) {
         let Some(strand) = self.strands[index].as_ref() else { return };
-        if strand.tcp.is_finished() && self.flows[index].state != FlowState::Closed {
+        if strand.tcp.is_finished() && self.metrics[index].state != SubflowStatus::Closed {
             self.remove(now, index, "closed");
         }
         self.check_closed(now);
@@ -466,7 +469,7 @@ impl<P: Payload> Connection<P> {
             return;
         }
         let rto = self
-            .flows
+            .metrics
             .iter()
             .filter(|f| f.usable())
             .map(|f| f.rto)
@@ -555,7 +558,7 @@ impl<P: Payload> Connection<P> {
                 strand.tcp.request_ack();
                 again = true;
             }
-            if strand.join == Join::AckSent && self.flows[index].state == FlowState::Handshaking {
+            if strand.join == Join::AckSent && self.metrics[index].state == SubflowStatus::Handshaking {
                 strand.join_acks += 1;
                 if strand.join_acks > JOIN_ACK_TRIES {
                     self.refuse(now, index, 0, "the join's third ACK stayed unanswered");
@@ -595,13 +598,13 @@ impl<P: Payload> Connection<P> {
     /// Changes our side's backup wish for subflows on a path, and tells the peer (MP_PRIO).
     pub(crate) fn set_backup(&mut self, path: PathId, backup: bool) {
         for index in 0..self.strands.len() {
-            if self.flows[index].path != path {
+            if self.metrics[index].path != path {
                 continue;
             }
             if let Some(strand) = self.strands[index].as_mut() {
                 strand.backup_local = backup;
                 strand.prio_pending = Some(backup);
-                self.flows[index].backup = backup || strand.backup_remote;
+                self.metrics[index].backup = backup || strand.backup_remote;
                 strand.tcp.request_ack();
             }
         }
@@ -613,9 +616,9 @@ impl<P: Payload> Connection<P> {
     pub(crate) fn remove_path(&mut self, now: Nanos, path: PathId) {
         let mut removed = Vec::new();
         for index in 0..self.strands.len() {
-            if self.flows[index].path == path
+            if self.metrics[index].path == path
                 && let Some(id) = self.strands[index].as_ref().map(|strand| strand.local_id)
-                && self.flows[index].state != FlowState::Closed
+                && self.metrics[index].state != SubflowStatus::Closed
             {
                 //= RFC 8684 3.3.3-2 3.4.2-7
                 if self.is_last(index)
@@ -640,10 +643,10 @@ impl<P: Payload> Connection<P> {
 
     /// Whether a subflow is the only one that works, and the connection has something left to do.
     fn is_last(&self, index: usize) -> bool {
-        let works = |state| matches!(state, FlowState::Usable | FlowState::Stale);
-        let others = self.flows.iter().any(|flow| flow.id.index() != index && works(flow.state));
+        let works = |state| matches!(state, SubflowStatus::Usable | SubflowStatus::Stale);
+        let others = self.metrics.iter().any(|metrics| metrics.id.index() != index && works(metrics.state));
         let finished = self.send.fin_acked && self.receive.finished;
-        self.mode == Mode::Multipath && works(self.flows[index].state) && !others && !finished
+        self.mode == Mode::Multipath && works(self.metrics[index].state) && !others && !finished
     }
 
     /// A subflow works now: those whose path was removed can go.
@@ -652,7 +655,7 @@ impl<P: Payload> Connection<P> {
         for index in 0..self.strands.len() {
             let leaves = self.strands[index].as_ref().filter(|strand| strand.leaving && index != successor);
             if let Some(id) = leaves.map(|strand| strand.local_id)
-                && self.flows[index].state != FlowState::Closed
+                && self.metrics[index].state != SubflowStatus::Closed
             {
                 self.refuse(now, index, 0, "the path was removed");
                 self.withdraw(vec![id]);
@@ -666,10 +669,11 @@ impl<P: Payload> Connection<P> {
         removed.sort_unstable();
         removed.dedup();
         for id in removed {
-            let used = |(strand, flow): (&Option<Strand<P>>, &Flow)| {
-                flow.state != FlowState::Closed && strand.as_ref().is_some_and(|strand| strand.local_id == id)
+            let used = |(strand, metrics): (&Option<Strand<P>>, &SubflowMetrics)| {
+                metrics.state != SubflowStatus::Closed
+                    && strand.as_ref().is_some_and(|strand| strand.local_id == id)
             };
-            if !self.strands.iter().zip(&self.flows).any(used) {
+            if !self.strands.iter().zip(&self.metrics).any(used) {
                 self.announced.retain(|announcement| announcement.option.address_id != id);
                 self.removals.push_back(id);
             }

@@ -40,11 +40,12 @@ impl<P: Payload> Connection<P> {
         mapping: &DssMapping,
         offset: u64,
     ) -> bool {
-        let (Some(Some(strand)), Some(flow)) = (self.strands.get_mut(index), self.flows.get(index)) else {
+        let (Some(Some(strand)), Some(metrics)) = (self.strands.get_mut(index), self.metrics.get(index))
+        else {
             return false;
         };
         let (tcp, next) = (&self.config.tcp, strand.tcp.rcv_nxt());
-        let Some(position) = strand.tcp.beyond(now, tcp, flow, segment) else { return false };
+        let Some(position) = strand.tcp.beyond(now, tcp, metrics, segment) else { return false };
         // A mapping of just this data need not be kept apart from it, unless it is one that repeats or contradicts another.
         let end = position + u64::from(mapping.len);
         let alone = mapping.ssn == position as u32 && strand.mappings.leave(position, end);
@@ -54,7 +55,7 @@ impl<P: Payload> Connection<P> {
         }
         let place = gap.map(|gap| (gap, Spot::new(offset)));
         let mut outcome = Outcome::default();
-        strand.tcp.take_beyond(now, tcp, flow, segment, position, place, &mut outcome);
+        strand.tcp.take_beyond(now, tcp, metrics, segment, position, place, &mut outcome);
         let window = strand.tcp.window_in(segment.flags, segment.window);
         self.dirty = true;
         self.hear_data_ack(now, ack, window);

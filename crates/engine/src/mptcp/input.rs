@@ -8,7 +8,7 @@ use super::control::JOIN_RETRIES;
 use super::crypto::{Key, join_hmac, leftmost_64, leftmost_160};
 use super::mapping::{Mapping, Placed};
 use super::stats::{Event, FallbackCause};
-use crate::flow::FlowState;
+use crate::metrics::SubflowStatus;
 use crate::scheduler;
 use crate::tcp::{Outcome, State};
 use crate::{Nanos, SubflowId};
@@ -129,8 +129,8 @@ impl<P: Payload> Connection<P> {
 
     /// Subflows that aren't closed.
     pub(crate) fn live(&self) -> usize {
-        let open = self.strands.iter().zip(&self.flows);
-        open.filter(|(strand, flow)| strand.is_some() && flow.state != FlowState::Closed).count()
+        let open = self.strands.iter().zip(&self.metrics);
+        open.filter(|(strand, metrics)| strand.is_some() && metrics.state != SubflowStatus::Closed).count()
     }
 
     /// A packet of subflow `index` was too big for its path.
@@ -153,7 +153,7 @@ impl<P: Payload> Connection<P> {
             self.note_acknowledged(now, index, outcome.acked_segments);
         }
         if outcome.lost_segments > 0 {
-            self.tell(now, scheduler::Event::Lost { subflow: id, segments: outcome.lost_segments });
+            self.notify(now, scheduler::Event::Lost { subflow: id, segments: outcome.lost_segments });
             self.wake();
         }
         if outcome.timeout {
@@ -170,25 +170,28 @@ impl<P: Payload> Connection<P> {
         if let Some(strand) = self.strands[index].as_mut() {
             strand.timeouts = 0;
         }
-        if self.flows[index].state == FlowState::Stale {
-            self.flows[index].state = FlowState::Usable;
+        if self.metrics[index].state == SubflowStatus::Stale {
+            self.metrics[index].state = SubflowStatus::Usable;
         }
-        self.tell(now, scheduler::Event::Acked { subflow: SubflowId(index as u8), segments });
+        self.notify(now, scheduler::Event::Acked { subflow: SubflowId(index as u8), segments });
     }
 
     /// A subflow's retransmission timer fired: what it carries is reinjected on the others (RFC 8684 3.3.6).
     #[cold]
     fn on_subflow_timeout(&mut self, now: Nanos, index: usize) {
-        self.tell(now, scheduler::Event::Timeout(SubflowId(index as u8)));
+        self.notify(now, scheduler::Event::Timeout(SubflowId(index as u8)));
         self.wake();
         if self.mode != Mode::Multipath {
             return;
         }
         let Some(strand) = self.strands[index].as_mut() else { return };
         strand.timeouts += 1;
-        let others = self.flows.iter().any(|flow| flow.id.index() != index && flow.usable());
+        let others = self.metrics.iter().any(|metrics| metrics.id.index() != index && metrics.usable());
         if !others
-            || !matches!(self.flows[index].state, FlowState::Usable | FlowState::Stale | FlowState::Closing)
+            || !matches!(
+                self.metrics[index].state,
+                SubflowStatus::Usable | SubflowStatus::Stale | SubflowStatus::Closing
+            )
         {
             return;
         }
@@ -198,8 +201,8 @@ impl<P: Payload> Connection<P> {
         for tag in tags {
             self.send.reinject(tag);
         }
-        if stale && self.flows[index].state == FlowState::Usable {
-            self.flows[index].state = FlowState::Stale;
+        if stale && self.metrics[index].state == SubflowStatus::Usable {
+            self.metrics[index].state = SubflowStatus::Stale;
         }
     }
 
@@ -234,14 +237,14 @@ impl<P: Payload> Connection<P> {
     /// The subflow may carry data from now on.
     #[cold]
     pub(crate) fn make_usable(&mut self, now: Nanos, index: usize) {
-        self.flows[index].state = FlowState::Usable;
-        self.congestion.subflow_added(&mut self.flows, index, now);
-        self.tell(now, scheduler::Event::SubflowAdded(SubflowId(index as u8)));
-        let path = self.flows[index].path;
+        self.metrics[index].state = SubflowStatus::Usable;
+        self.congestion.subflow_added(&mut self.metrics, index, now);
+        self.notify(now, scheduler::Event::SubflowAdded(SubflowId(index as u8)));
+        let path = self.metrics[index].path;
         self.dismiss_leaving(now, index);
         if let Some(strand) = self.strands[index].as_mut() {
             // Either side's wish makes it a backup (RFC 8684 3.3.8).
-            self.flows[index].backup = strand.backup_local || strand.backup_remote;
+            self.metrics[index].backup = strand.backup_local || strand.backup_remote;
             let tuple = strand.tcp.tuple();
             if strand.join != Join::Initial {
                 strand.join = Join::Joined;
@@ -534,7 +537,7 @@ impl<P: Payload> Connection<P> {
         //= RFC 8684 3.3.2-4 3.3.6-2 4-1
         if self.send.acknowledge(data) > 0 {
             self.meta_backoff = 0;
-            self.tell(now, scheduler::Event::DataAcked);
+            self.notify(now, scheduler::Event::DataAcked);
             self.wake();
             self.wake_writer();
             self.arm_meta(now);
@@ -657,12 +660,12 @@ impl<P: Payload> Connection<P> {
         //= RFC 8684 3.3.3-c
         let Some(strand) = self.strands[index].as_mut() else { return };
         strand.tcp.close();
-        if matches!(self.flows[index].state, FlowState::Usable | FlowState::Stale) {
-            self.flows[index].state = FlowState::Closing;
-            let left = self.flows.iter().any(|flow| flow.usable());
+        if matches!(self.metrics[index].state, SubflowStatus::Usable | SubflowStatus::Stale) {
+            self.metrics[index].state = SubflowStatus::Closing;
+            let left = self.metrics.iter().any(|metrics| metrics.usable());
             let done = self.send.fin_acked && self.receive.finished;
             if !done {
-                self.tell(now, scheduler::Event::SubflowRemoved(SubflowId(index as u8)));
+                self.notify(now, scheduler::Event::SubflowRemoved(SubflowId(index as u8)));
                 if left {
                     self.reinject_all(index);
                 }

@@ -118,11 +118,11 @@ impl<P: Payload> Connection<P> {
         }
         // Data that waits for the peer's window in plain TCP isn't the application's fault.
         if self.mode == Mode::Multipath || self.send.unsent() == 0 {
-            for (strand, flow) in self.strands.iter_mut().zip(&self.flows) {
-                if flow.packets_out > 0
+            for (strand, metrics) in self.strands.iter_mut().zip(&self.metrics) {
+                if metrics.packets_out > 0
                     && let Some(strand) = strand
                 {
-                    strand.tcp.note_starved(flow);
+                    strand.tcp.note_starved(metrics);
                 }
             }
         }
@@ -154,8 +154,9 @@ impl<P: Payload> Connection<P> {
                 self.next_strand = index;
                 return Some((path, restless == 0));
             }
-            if let (Some(Some(strand)), Some(flow)) = (self.strands.get_mut(index), self.flows.get(index))
-                && strand.tcp.has_output(flow)
+            if let (Some(Some(strand)), Some(metrics)) =
+                (self.strands.get_mut(index), self.metrics.get(index))
+                && strand.tcp.has_output(metrics)
                 && let Some(sent) = self.transmit_on(now, index, max_segments, out)
             {
                 self.next_strand = index;
@@ -183,7 +184,7 @@ impl<P: Payload> Connection<P> {
         let (mut cx, strand) = self.split(now, index)?;
         let transmit = strand.tcp.poll_transmit(&mut cx, max_segments, out)?;
         self.decorate(now, index, transmit, out);
-        Some(self.flows[index].path)
+        Some(self.metrics[index].path)
     }
 
     /// Bytes of options on the next segment of `index` that carries no data, so that TCP leaves them room.

@@ -8,7 +8,7 @@ use ropewalk_wire::Payload;
 use super::buffer::subflow_buffer;
 use super::connection::{Connection, Mode};
 use super::stats::{DecisionRecord, Event};
-use crate::flow::{Flow, Phase};
+use crate::metrics::{CaState, SubflowMetrics};
 use crate::scheduler::{self, Chunk, Decision, Purpose, Rule, View};
 use crate::{Nanos, SubflowId};
 
@@ -26,7 +26,7 @@ macro_rules! view {
     ($connection:expr, $now:expr) => {
         View {
             now: $now,
-            flows: &$connection.flows,
+            subflows: &$connection.metrics,
             unsent: $connection.send.unsent(),
             next_offset: $connection.send.next_offset(),
             una: $connection.send.una,
@@ -43,8 +43,8 @@ macro_rules! view {
 impl<P: Payload> Connection<P> {
     /// Lets the scheduler hear of something.
     #[inline]
-    pub(crate) fn tell(&mut self, now: Nanos, event: scheduler::Event) {
-        if self.scheduler_hears {
+    pub(crate) fn notify(&mut self, now: Nanos, event: scheduler::Event) {
+        if self.scheduler_wants_events {
             self.tell_scheduler(now, event);
         }
     }
@@ -122,10 +122,10 @@ impl<P: Payload> Connection<P> {
     #[inline(never)]
     pub(crate) fn gather(&mut self, now: Nanos, index: usize, max_segments: u32) {
         for _ in 1..max_segments {
-            let flow = &self.flows[index];
-            let full =
-                flow.queued_bytes + u64::from(flow.mss) > u64::from(max_segments) * u64::from(flow.mss);
-            if full || flow.window_space() == 0 || self.place(now, max_segments) != Some(index) {
+            let metrics = &self.metrics[index];
+            let full = metrics.queued_bytes + u64::from(metrics.mss)
+                > u64::from(max_segments) * u64::from(metrics.mss);
+            if full || metrics.window_space() == 0 || self.place(now, max_segments) != Some(index) {
                 break;
             }
         }
@@ -155,22 +155,22 @@ impl<P: Payload> Connection<P> {
     #[inline(never)]
     fn measure_queues(&mut self) {
         let config = self.config.send_buffer;
-        for flow in &mut self.flows {
+        for metrics in &mut self.metrics {
             if config.initial == config.max {
-                flow.send_buffer = config.max;
-            } else if flow.send_buffer == 0 {
-                flow.send_buffer = subflow_buffer(flow).min(config.max);
+                metrics.send_buffer = config.max;
+            } else if metrics.send_buffer == 0 {
+                metrics.send_buffer = subflow_buffer(metrics).min(config.max);
             }
-            flow.queue_space = flow.send_buffer.saturating_sub(flow.send_memory());
+            metrics.queue_space = metrics.send_buffer.saturating_sub(metrics.send_memory());
         }
     }
 
     /// When every subflow is stale, all of them count again.
     #[cold]
     fn revive(&mut self) {
-        for flow in &mut self.flows {
-            if flow.state == crate::flow::FlowState::Stale {
-                flow.state = crate::flow::FlowState::Usable;
+        for metrics in &mut self.metrics {
+            if metrics.state == crate::metrics::SubflowStatus::Stale {
+                metrics.state = crate::metrics::SubflowStatus::Usable;
             }
         }
     }
@@ -188,15 +188,17 @@ impl<P: Payload> Connection<P> {
     #[cold]
     fn save_from_stall(&mut self, now: Nanos, max_segments: u32) -> Option<usize> {
         // What a stale subflow still repeats into the void brings no event.
-        let hears = |flow: &Flow| flow.usable() && (flow.packets_out > 0 || flow.queued_bytes > 0);
-        let silent = !self.flows.iter().any(hears);
+        let hears = |metrics: &SubflowMetrics| {
+            metrics.usable() && (metrics.packets_out > 0 || metrics.queued_bytes > 0)
+        };
+        let silent = !self.metrics.iter().any(hears);
         if !silent || self.deadlines.wait.is_some() || self.send.unsent() == 0 || self.send.window_left() == 0
         {
             return None;
         }
         let view = view!(self, now);
-        let subflow = View::fastest(view.available()).map(|flow| flow.id)?;
-        let bytes = self.flows[subflow.index()].mss;
+        let subflow = View::fastest(view.available()).map(|metrics| metrics.id)?;
+        let bytes = self.metrics[subflow.index()].mss;
         self.apply(now, Decision::Send { subflow, bytes }, max_segments).0
     }
 
@@ -229,12 +231,12 @@ impl<P: Payload> Connection<P> {
     ) -> (Option<usize>, u64, u32) {
         let nothing = (None, offset, 0);
         let index = subflow.index();
-        let Some(flow) = self.flows.get(index) else { return nothing };
-        if !flow.usable() || bytes == 0 || flow.mss == 0 {
+        let Some(metrics) = self.metrics.get(index) else { return nothing };
+        if !metrics.usable() || bytes == 0 || metrics.mss == 0 {
             return nothing;
         }
         let Some(free) = self.send.unassigned_at(offset) else { return nothing };
-        let room = if queue { u32::MAX } else { flow.window_space() };
+        let room = if queue { u32::MAX } else { metrics.window_space() };
         if room == 0 {
             return nothing;
         }
@@ -243,7 +245,7 @@ impl<P: Payload> Connection<P> {
         let burst = if queue {
             u64::from(bytes)
         } else {
-            u64::from(max_segments.max(1).min(room)) * u64::from(flow.mss)
+            u64::from(max_segments.max(1).min(room)) * u64::from(metrics.mss)
         };
         // A mapping's length has 16 bits, and DATA_FIN takes one.
         let mut len = u64::from(bytes).min(burst).min(left).min(65_534);
@@ -251,7 +253,7 @@ impl<P: Payload> Connection<P> {
             return nothing;
         }
         // Whole segments but for the end of the data, so that windows counted in segments are used in full.
-        let mss = u64::from(flow.mss);
+        let mss = u64::from(metrics.mss);
         if len > mss && len < free.end - free.start {
             len -= len % mss;
         }
@@ -269,8 +271,9 @@ impl<P: Payload> Connection<P> {
         if max_segments == 1 || !self.lengthen(index, start..start + len, together, max_segments) {
             self.assemble();
             let payload = self.send.get(start, len as u32);
-            if let (Some(strand), Some(flow)) = (self.strands[index].as_mut(), self.flows.get_mut(index)) {
-                strand.tcp.push(flow, start, payload);
+            if let (Some(strand), Some(metrics)) = (self.strands[index].as_mut(), self.metrics.get_mut(index))
+            {
+                strand.tcp.push(metrics, start, payload);
             }
         }
         if self.send.unsent() == 0 {
@@ -289,7 +292,7 @@ impl<P: Payload> Connection<P> {
             (None, Some(strand)) => strand.tcp.queued_tail(),
             _ => None,
         };
-        let most = (u64::from(max_segments) * u64::from(self.flows[index].mss)).min(65_534);
+        let most = (u64::from(max_segments) * u64::from(self.metrics[index].mss)).min(65_534);
         let Some((from, end)) = tail else { return false };
         if end != range.start || from < self.send.una || range.end - from > most {
             return false;
@@ -298,7 +301,7 @@ impl<P: Payload> Connection<P> {
         if range.end - from > before && before.max(together) >= WORTH_APART {
             return false;
         }
-        self.flows[index].queued_bytes += range.end - range.start;
+        self.metrics[index].queued_bytes += range.end - range.start;
         self.gathered = Some((index, from, range.end));
         true
     }
@@ -316,11 +319,11 @@ impl<P: Payload> Connection<P> {
         let index = subflow.index();
         let Some(sent) = self.send.chunks.find(offset) else { return nothing };
         let chunk = sent.chunk();
-        let Some(flow) = self.flows.get(index) else { return nothing };
+        let Some(metrics) = self.metrics.get(index) else { return nothing };
         if self.mode != Mode::Multipath
             || chunk.carried_by(subflow)
-            || !flow.usable()
-            || flow.window_space() == 0
+            || !metrics.usable()
+            || metrics.window_space() == 0
         {
             return nothing;
         }
@@ -337,8 +340,8 @@ impl<P: Payload> Connection<P> {
         self.assemble();
         let payload = self.send.get(chunk.offset, chunk.len);
         self.send.repeated(chunk.offset, SubflowId(index as u8), now);
-        if let (Some(strand), Some(flow)) = (self.strands[index].as_mut(), self.flows.get_mut(index)) {
-            strand.tcp.push(flow, chunk.offset, payload);
+        if let (Some(strand), Some(metrics)) = (self.strands[index].as_mut(), self.metrics.get_mut(index)) {
+            strand.tcp.push(metrics, chunk.offset, payload);
         }
     }
 
@@ -353,19 +356,19 @@ impl<P: Payload> Connection<P> {
         }
         let index = {
             let view = view!(self, now);
-            let fresh = View::fastest(view.available().filter(|flow| !chunk.carried_by(flow.id)));
+            let fresh = View::fastest(view.available().filter(|metrics| !chunk.carried_by(metrics.id)));
             let alone = view.usable().count() <= 1;
             fresh
-                .or_else(|| View::fastest(view.available().filter(|flow| flow.id != chunk.last)))
+                .or_else(|| View::fastest(view.available().filter(|metrics| metrics.id != chunk.last)))
                 .or_else(|| if alone { View::fastest(view.available()) } else { None })
-                .map(|flow| flow.id.index())
+                .map(|metrics| metrics.id.index())
         };
         let Some(index) = index else {
             self.revive_if_none_usable();
             return None;
         };
         // A lone subflow that still carries it repeats it by itself.
-        let carries = self.flows[index].id == chunk.last && chunk.carried_by(chunk.last);
+        let carries = self.metrics[index].id == chunk.last && chunk.carried_by(chunk.last);
         if carries
             && self.strands[index]
                 .as_ref()
@@ -376,20 +379,20 @@ impl<P: Payload> Connection<P> {
         }
         self.repeat(now, index, chunk);
         self.stats.reinjected_bytes += u64::from(chunk.len);
-        self.tell(now, scheduler::Event::Reinjected(SubflowId(index as u8)));
+        self.notify(now, scheduler::Event::Reinjected(SubflowId(index as u8)));
         Some(index)
     }
 
     /// Whether some usable subflow's window has room.
     #[inline]
     fn any_window(&self) -> bool {
-        self.flows.iter().any(|flow| flow.usable() && flow.in_flight() < flow.cwnd)
+        self.metrics.iter().any(|metrics| metrics.usable() && metrics.in_flight() < metrics.cwnd)
     }
 
     /// Whether there was none, so that stale ones count again.
     #[inline]
     fn revive_if_none_usable(&mut self) -> bool {
-        let none = !self.flows.iter().any(|flow| flow.usable());
+        let none = !self.metrics.iter().any(|metrics| metrics.usable());
         if none {
             self.revive();
         }
@@ -400,7 +403,7 @@ impl<P: Payload> Connection<P> {
     fn note_blocked(&mut self, now: Nanos) {
         if self.blocked_since.is_none() {
             self.blocked_since = Some(now);
-            self.tell(now, scheduler::Event::WindowBlocked);
+            self.notify(now, scheduler::Event::WindowBlocked);
         }
     }
 
@@ -420,12 +423,12 @@ impl<P: Payload> Connection<P> {
             return None;
         }
         let head = self.send.chunks.find(self.send.una)?.chunk();
-        let carrier = self.flows.get(head.last.index())?.clone();
+        let carrier = self.metrics.get(head.last.index())?.clone();
         let (index, srtt) = {
             let view = view!(self, now);
             // One without a sample isn't known to be faster than the carrier, nor is there an srtt of it in which
             // to penalise only once.
-            let known = |flow: &&Flow| flow.srtt > 0 && !head.carried_by(flow.id);
+            let known = |metrics: &&SubflowMetrics| metrics.srtt > 0 && !head.carried_by(metrics.id);
             let best = View::fastest(view.available().filter(known))?;
             (best.id.index(), best.srtt)
         };
@@ -442,34 +445,34 @@ impl<P: Payload> Connection<P> {
         }
         self.repeat(now, index, head);
         self.stats.opportunistic_bytes += u64::from(head.len);
-        self.tell(now, scheduler::Event::Reinjected(SubflowId(index as u8)));
+        self.notify(now, scheduler::Event::Reinjected(SubflowId(index as u8)));
         Some(index)
     }
 
     #[cold]
     fn penalise(&mut self, now: Nanos, rule: Rule, selected: usize, srtt: Nanos, carrier: usize) {
-        for index in 0..self.flows.len() {
-            let flow = &mut self.flows[index];
+        for index in 0..self.metrics.len() {
+            let metrics = &mut self.metrics[index];
             let concerned = match rule {
                 Rule::Off => false,
                 // The paper: the carrier of the segment that blocks.
-                Rule::Paper => index == carrier && flow.srtt > srtt,
+                Rule::Paper => index == carrier && metrics.srtt > srtt,
                 // The fork: every other carrier with a larger srtt that isn't in recovery.
                 Rule::Linux => {
                     index != selected
-                        && flow.srtt > srtt
-                        && matches!(flow.phase, Phase::Open | Phase::Disorder)
+                        && metrics.srtt > srtt
+                        && matches!(metrics.ca_state, CaState::Open | CaState::Disorder)
                 }
             };
-            if !concerned || !flow.usable() || now.saturating_sub(self.penalised_at[index]) < srtt {
+            if !concerned || !metrics.usable() || now.saturating_sub(self.penalised_at[index]) < srtt {
                 continue;
             }
             self.penalised_at[index] = now;
             self.stats.penalisations += 1;
-            let before = flow.cwnd;
-            flow.cwnd = (flow.cwnd / 2).max(1);
-            if rule == Rule::Linux && before >= flow.ssthresh {
-                flow.ssthresh = (flow.ssthresh / 2).max(2);
+            let before = metrics.cwnd;
+            metrics.cwnd = (metrics.cwnd / 2).max(1);
+            if rule == Rule::Linux && before >= metrics.ssthresh {
+                metrics.ssthresh = (metrics.ssthresh / 2).max(2);
             }
         }
     }

@@ -4,7 +4,7 @@
 use ropewalk_wire::Payload;
 
 use super::connection::{Connection, Mode, Strand};
-use crate::flow::FlowState;
+use crate::metrics::SubflowStatus;
 
 impl<P: Payload> Connection<P> {
     /// Whether none of its subflows is in trouble, nothing waits to be opened or announced, and one side at least isn't
@@ -23,8 +23,8 @@ impl<P: Payload> Connection<P> {
             && self.deadlines.linger.is_none();
         at_rest
             && goes_on
-            && self.strands.iter().zip(&self.flows).all(|(strand, flow)| {
-                matches!(flow.state, FlowState::Usable | FlowState::Handshaking)
+            && self.strands.iter().zip(&self.metrics).all(|(strand, metrics)| {
+                matches!(metrics.state, SubflowStatus::Usable | SubflowStatus::Handshaking)
                     && strand.as_ref().is_some_and(Strand::is_settled)
             })
     }

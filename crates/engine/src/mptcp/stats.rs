@@ -88,7 +88,7 @@ pub struct DecisionRecord {
     pub unsent: u64,
     /// Connection-level window that was left, bytes.
     pub window_left: u64,
-    /// Why; subflows as `{subflow N}`.
+    /// Rationale; subflows as `{subflow N}`.
     pub reason: String,
 }
 

@@ -69,7 +69,8 @@ impl<P: Payload> Connection<P> {
         ack: (u64, bool),
         mapping: &DssMapping,
     ) -> bool {
-        let (Some(Some(strand)), Some(flow)) = (self.strands.get_mut(index), self.flows.get(index)) else {
+        let (Some(Some(strand)), Some(metrics)) = (self.strands.get_mut(index), self.metrics.get(index))
+        else {
             return false;
         };
         let Some(remote) = self.remote_key else { return false };
@@ -79,7 +80,7 @@ impl<P: Payload> Connection<P> {
             return false;
         }
         let next = mapping.ssn == strand.tcp.rcv_nxt() as u32 && strand.mappings.is_empty();
-        if !next || strand.tcp.take_next(now, &self.config.tcp, flow, segment).is_none() {
+        if !next || strand.tcp.take_next(now, &self.config.tcp, metrics, segment).is_none() {
             return self.take_beyond(now, index, segment, ack, mapping, offset);
         }
         let window = strand.tcp.window_in(segment.flags, segment.window);
@@ -169,7 +170,7 @@ impl<P: Payload> Connection<P> {
             data_fin: fin,
             ..self.dss_ack()
         });
-        Some(self.flows[index].path)
+        Some(self.metrics[index].path)
     }
 
     /// Sends the ACK that subflow `index` owes the peer, if that and the DATA_ACK are all that is to be said; `None`: it has to go
@@ -196,6 +197,6 @@ impl<P: Payload> Connection<P> {
         let window = strand.tcp.window_out(out.flags, out.window);
         self.receive.advertised_end = self.receive.advertised_end.max(self.receive.next + window);
         out.dss = Some(self.dss_ack());
-        Some(self.flows[index].path)
+        Some(self.metrics[index].path)
     }
 }

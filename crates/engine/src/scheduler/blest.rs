@@ -34,9 +34,9 @@ mod tests;
 use super::mechanisms::{LINUX, OFF, equip, opportunistic, penalise};
 use super::minrtt::send_on;
 use super::text::{Kb, Ms, Subflow, no_room, nothing_to_send};
-use super::{Decision, Event, Scheduler, View, Why};
+use super::{Decision, Event, Rationale, Scheduler, View};
 use crate::Nanos;
-use crate::flow::Flow;
+use crate::metrics::SubflowMetrics;
 use crate::registry::{Entry, Parameter, Preset};
 
 pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
@@ -78,20 +78,27 @@ struct Blest {
 
 /// X: the bytes that F sends during RTT_S, if its window is always filled and grows by one per RTT.
 #[inline]
-fn sent_meanwhile(fast: &Flow, slow: &Flow) -> f64 {
+fn sent_meanwhile(fast: &SubflowMetrics, slow: &SubflowMetrics) -> f64 {
     let rtts = slow.srtt as f64 / fast.srtt.max(1) as f64;
     f64::from(fast.mss) * (f64::from(fast.cwnd) + (rtts - 1.0) / 2.0) * rtts
 }
 
 /// What S would leave of the send window: |M| - MSS_S (inflight_S + 1), bytes.
 #[inline]
-fn left_by(view: &View<'_>, slow: &Flow) -> f64 {
+fn left_by(view: &View<'_>, slow: &SubflowMetrics) -> f64 {
     view.send_window as f64 - f64::from(slow.mss) * (f64::from(slow.in_flight()) + 1.0)
 }
 
 /// Wait for `fast`, because `slow` would hold too much of the window.
-fn wait(view: &View<'_>, fast: &Flow, slow: &Flow, need: f64, lambda: f64, why: &mut Why) -> Decision {
-    why.say(|| {
+fn wait(
+    view: &View<'_>,
+    fast: &SubflowMetrics,
+    slow: &SubflowMetrics,
+    need: f64,
+    lambda: f64,
+    rationale: &mut Rationale,
+) -> Decision {
+    rationale.say(|| {
         format!(
             "wait for {}: {} would hold {} of the {} window, {} is needed, lambda={lambda:.2}",
             Subflow(fast.id),
@@ -105,8 +112,8 @@ fn wait(view: &View<'_>, fast: &Flow, slow: &Flow, need: f64, lambda: f64, why: 
 }
 
 /// Send on `slow`: its share of the window leaves the fast one what it needs.
-fn fits(slow: &Flow, need: f64, left: f64, lambda: f64, why: &mut Why) -> Decision {
-    why.say(|| {
+fn fits(slow: &SubflowMetrics, need: f64, left: f64, lambda: f64, rationale: &mut Rationale) -> Decision {
+    rationale.say(|| {
         format!(
             "{} at {}: it leaves {} of the window, {} is needed, lambda={lambda:.2}",
             Subflow(slow.id),
@@ -120,7 +127,7 @@ fn fits(slow: &Flow, need: f64, left: f64, lambda: f64, why: &mut Why) -> Decisi
 
 impl Blest {
     /// One correction for each RTT_F that has passed.
-    fn correct(&mut self, view: &View<'_>, fast: &Flow) {
+    fn correct(&mut self, view: &View<'_>, fast: &SubflowMetrics) {
         if fast.srtt == 0 {
             return;
         }
@@ -141,26 +148,26 @@ impl Scheduler for Blest {
         ENTRY.name
     }
 
-    fn select(&mut self, view: &View<'_>, why: &mut Why) -> Decision {
+    fn select(&mut self, view: &View<'_>, rationale: &mut Rationale) -> Decision {
         let front = view.front();
         if let Some(fast) = front.usable {
             self.correct(view, fast);
         }
         if !view.sendable() {
-            return nothing_to_send(view, why);
+            return nothing_to_send(view, rationale);
         }
         let (Some(fast), Some(slow)) = (front.usable, front.available) else {
-            return no_room(view, why);
+            return no_room(view, rationale);
         };
         if fast.id == slow.id {
-            return send_on(fast, why);
+            return send_on(fast, rationale);
         }
         let need = self.lambda * sent_meanwhile(fast, slow);
         let left = left_by(view, slow);
         if need > left {
-            wait(view, fast, slow, need, self.lambda, why)
+            wait(view, fast, slow, need, self.lambda, rationale)
         } else {
-            fits(slow, need, left, self.lambda, why)
+            fits(slow, need, left, self.lambda, rationale)
         }
     }
 

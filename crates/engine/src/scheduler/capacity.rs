@@ -27,9 +27,9 @@
 
 use super::mechanisms::{OFF, equip, opportunistic, penalise};
 use super::text::{Ms, Subflow, no_room, nothing_to_send};
-use super::{Decision, Event, Scheduler, View, Why};
+use super::{Decision, Event, Rationale, Scheduler, View};
 use crate::SubflowId;
-use crate::flow::Flow;
+use crate::metrics::SubflowMetrics;
 use crate::registry::{Entry, Exception, Parameter};
 
 pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
@@ -84,15 +84,16 @@ impl Path {
 
     /// Fig. 2.
     #[inline]
-    fn update(&mut self, flow: &Flow, rules: Rules) {
-        let outstanding = flow.in_flight();
-        let before = std::mem::replace(&mut self.cwnd, flow.cwnd);
-        if flow.loss_events != self.losses {
-            self.losses = flow.loss_events;
-            self.max = if rules.prose { before.max(flow.ssthresh) } else { flow.ssthresh.saturating_mul(2) };
-            self.min = flow.ssthresh;
+    fn update(&mut self, subflow: &SubflowMetrics, rules: Rules) {
+        let outstanding = subflow.in_flight();
+        let before = std::mem::replace(&mut self.cwnd, subflow.cwnd);
+        if subflow.loss_events != self.losses {
+            self.losses = subflow.loss_events;
+            self.max =
+                if rules.prose { before.max(subflow.ssthresh) } else { subflow.ssthresh.saturating_mul(2) };
+            self.min = subflow.ssthresh;
         } else if outstanding >= self.max {
-            self.max = flow.cwnd;
+            self.max = subflow.cwnd;
             self.min = outstanding;
         } else if outstanding >= self.estimate {
             self.min = outstanding;
@@ -103,8 +104,8 @@ impl Path {
     }
 
     #[inline]
-    fn occupied(&self, flow: &Flow) -> f64 {
-        (f64::from(flow.in_flight()) + 1.0) / f64::from(self.estimate.max(1))
+    fn occupied(&self, subflow: &SubflowMetrics) -> f64 {
+        (f64::from(subflow.in_flight()) + 1.0) / f64::from(self.estimate.max(1))
     }
 }
 
@@ -121,59 +122,59 @@ impl Scheduler for Capacity {
         ENTRY.name
     }
 
-    fn select(&mut self, view: &View<'_>, why: &mut Why) -> Decision {
+    fn select(&mut self, view: &View<'_>, rationale: &mut Rationale) -> Decision {
         let sendable = view.sendable();
         let backups = view.backups_count();
-        let mut uncongested: Option<(&Flow, f64)> = None;
-        let mut available: Option<(&Flow, f64)> = None;
-        let mut skipped: Option<(&Flow, f64)> = None;
-        for (flow, path) in view.flows.iter().zip(&mut self.paths) {
-            if !flow.usable() {
+        let mut uncongested: Option<(&SubflowMetrics, f64)> = None;
+        let mut available: Option<(&SubflowMetrics, f64)> = None;
+        let mut skipped: Option<(&SubflowMetrics, f64)> = None;
+        for (subflow, path) in view.subflows.iter().zip(&mut self.paths) {
+            if !subflow.usable() {
                 continue;
             }
-            path.update(flow, self.rules);
-            if (flow.backup && !backups) || !flow.available() {
+            path.update(subflow, self.rules);
+            if (subflow.backup && !backups) || !subflow.available() {
                 continue;
             }
-            let occupied = path.occupied(flow);
+            let occupied = path.occupied(subflow);
             if occupied > self.delta {
-                skipped = Some((flow, occupied));
+                skipped = Some((subflow, occupied));
             } else if occupied <= self.gamma {
-                if uncongested.is_none_or(|(best, _)| flow.srtt < best.srtt) {
-                    uncongested = Some((flow, occupied));
+                if uncongested.is_none_or(|(best, _)| subflow.srtt < best.srtt) {
+                    uncongested = Some((subflow, occupied));
                 }
             } else if available.is_none_or(|(_, least)| occupied < least) {
-                available = Some((flow, occupied));
+                available = Some((subflow, occupied));
             }
         }
         if !sendable {
-            return nothing_to_send(view, why);
+            return nothing_to_send(view, rationale);
         }
-        if let Some((flow, occupied)) = uncongested {
-            why.say(|| {
-                let (id, gamma) = (Subflow(flow.id), self.gamma);
+        if let Some((subflow, occupied)) = uncongested {
+            rationale.say(|| {
+                let (id, gamma) = (Subflow(subflow.id), self.gamma);
                 format!(
                     "{id}: least srtt, {}, of those occupied to {gamma} at most ({occupied:.2})",
-                    Ms(flow.srtt)
+                    Ms(subflow.srtt)
                 )
             });
-            return Decision::Send { subflow: flow.id, bytes: flow.mss };
+            return Decision::Send { subflow: subflow.id, bytes: subflow.mss };
         }
-        if let Some((flow, occupied)) = available {
-            why.say(|| {
-                let capacity = self.paths[flow.id.index()].estimate;
-                format!("{} is the least occupied, {occupied:.2} of {capacity} segments", Subflow(flow.id))
+        if let Some((subflow, occupied)) = available {
+            rationale.say(|| {
+                let capacity = self.paths[subflow.id.index()].estimate;
+                format!("{} is the least occupied, {occupied:.2} of {capacity} segments", Subflow(subflow.id))
             });
-            return Decision::Send { subflow: flow.id, bytes: flow.mss };
+            return Decision::Send { subflow: subflow.id, bytes: subflow.mss };
         }
-        let Some((flow, occupied)) = skipped else {
-            return no_room(view, why);
+        let Some((subflow, occupied)) = skipped else {
+            return no_room(view, rationale);
         };
-        why.say(|| {
-            let capacity = self.paths[flow.id.index()].estimate;
+        rationale.say(|| {
+            let capacity = self.paths[subflow.id.index()].estimate;
             format!(
                 "wait: one more would occupy {} to {occupied:.2} of {capacity} segments",
-                Subflow(flow.id)
+                Subflow(subflow.id)
             )
         });
         Decision::Wait { until: None }
@@ -183,7 +184,7 @@ impl Scheduler for Capacity {
         if let Event::SubflowAdded(SubflowId(index)) = event
             && let Some(path) = self.paths.get_mut(usize::from(index))
         {
-            let losses = view.flows.get(usize::from(index)).map_or(0, |flow| flow.loss_events);
+            let losses = view.subflows.get(usize::from(index)).map_or(0, |subflow| subflow.loss_events);
             *path = Path { losses, ..Path::UNKNOWN };
         }
     }
@@ -191,7 +192,7 @@ impl Scheduler for Capacity {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{Pipe, Scene, build, flow, run};
+    use super::super::testing::{Pipe, Scene, build, run, subflow};
     use super::*;
 
     const FIGURE: Rules = Rules { round_up: 0, prose: false };
@@ -199,34 +200,34 @@ mod tests {
     #[test]
     fn figure_2_step_by_step() {
         let mut path = Path::UNKNOWN;
-        let mut flow = flow(0, 10, 40, 39);
-        let mut step = |in_flight: u32, flow: &mut Flow| {
-            flow.packets_out = in_flight;
-            path.update(flow, FIGURE);
+        let mut subflow = subflow(0, 10, 40, 39);
+        let mut step = |in_flight: u32, subflow: &mut SubflowMetrics| {
+            subflow.packets_out = in_flight;
+            path.update(subflow, FIGURE);
             (path.max, path.min, path.estimate)
         };
-        assert_eq!(step(39, &mut flow), (VERY_LARGE, 0, VERY_LARGE));
+        assert_eq!(step(39, &mut subflow), (VERY_LARGE, 0, VERY_LARGE));
         // A loss at cwnd 40: ssthresh and cwnd 20.
-        (flow.loss_events, flow.ssthresh, flow.cwnd) = (1, 20, 20);
-        assert_eq!(step(39, &mut flow), (40, 20, 30));
-        flow.cwnd = 100;
-        assert_eq!(step(29, &mut flow), (40, 20, 30), "below the estimate nothing changes");
-        assert_eq!(step(30, &mut flow), (40, 30, 35));
-        assert_eq!(step(36, &mut flow), (40, 36, 38));
-        assert_eq!(step(38, &mut flow), (40, 38, 39));
-        assert_eq!(step(39, &mut flow), (40, 39, 39), "79 / 2");
-        assert_eq!(step(40, &mut flow), (100, 40, 70), "at Max: cwnd is the new Max");
-        assert_eq!(step(69, &mut flow), (100, 40, 70));
-        (flow.loss_events, flow.ssthresh) = (2, 8);
-        assert_eq!(step(69, &mut flow), (16, 8, 12));
+        (subflow.loss_events, subflow.ssthresh, subflow.cwnd) = (1, 20, 20);
+        assert_eq!(step(39, &mut subflow), (40, 20, 30));
+        subflow.cwnd = 100;
+        assert_eq!(step(29, &mut subflow), (40, 20, 30), "below the estimate nothing changes");
+        assert_eq!(step(30, &mut subflow), (40, 30, 35));
+        assert_eq!(step(36, &mut subflow), (40, 36, 38));
+        assert_eq!(step(38, &mut subflow), (40, 38, 39));
+        assert_eq!(step(39, &mut subflow), (40, 39, 39), "79 / 2");
+        assert_eq!(step(40, &mut subflow), (100, 40, 70), "at Max: cwnd is the new Max");
+        assert_eq!(step(69, &mut subflow), (100, 40, 70));
+        (subflow.loss_events, subflow.ssthresh) = (2, 8);
+        assert_eq!(step(69, &mut subflow), (16, 8, 12));
     }
 
     #[test]
     fn the_other_readings() {
         let mut path = Path { max: 40, min: 39, estimate: 39, losses: 0, cwnd: 50 };
-        path.update(&flow(0, 10, 50, 39), Rules { round_up: 1, prose: false });
+        path.update(&subflow(0, 10, 50, 39), Rules { round_up: 1, prose: false });
         assert_eq!(path.estimate, 40, "so that Max can be reached");
-        let mut after = flow(0, 10, 25, 39);
+        let mut after = subflow(0, 10, 25, 39);
         (after.loss_events, after.ssthresh) = (1, 25);
         path.update(&after, Rules { round_up: 0, prose: true });
         assert_eq!((path.max, path.min, path.estimate), (50, 25, 37));
@@ -235,14 +236,14 @@ mod tests {
 
     /// Subflows whose estimates are 15 (ssthresh 10 after a loss).
     fn scene(in_flight: [u32; 2]) -> (Scene, Box<dyn Scheduler>) {
-        let mut scene = Scene::new(vec![flow(0, 10, 30, 0), flow(1, 50, 30, 0)]);
-        for flow in &mut scene.flows {
-            (flow.ssthresh, flow.loss_events) = (10, 1);
+        let mut scene = Scene::new(vec![subflow(0, 10, 30, 0), subflow(1, 50, 30, 0)]);
+        for subflow in &mut scene.subflows {
+            (subflow.ssthresh, subflow.loss_events) = (10, 1);
         }
         let mut capacity = build("capacity");
         scene.ask(&mut *capacity);
-        scene.flows[0].packets_out = in_flight[0];
-        scene.flows[1].packets_out = in_flight[1];
+        scene.subflows[0].packets_out = in_flight[0];
+        scene.subflows[1].packets_out = in_flight[1];
         (scene, capacity)
     }
 
@@ -255,8 +256,8 @@ mod tests {
     fn figure_3_both_sides_of_gamma_and_delta() {
         assert_eq!(choice([6, 0]), Some(0), "7/15 <= 0.5: the lowest srtt");
         for (srtt_ms, expected) in [(5, 1), (10, 0)] {
-            let mut scene = Scene::new(vec![flow(0, 10, 10, 3), flow(1, 50, 10, 0)]);
-            scene.flows[1].srtt = srtt_ms * crate::MILLISECOND;
+            let mut scene = Scene::new(vec![subflow(0, 10, 10, 3), subflow(1, 50, 10, 0)]);
+            scene.subflows[1].srtt = srtt_ms * crate::MILLISECOND;
             assert_eq!(scene.chosen(&mut *build("capacity")), Some(expected), "{srtt_ms} ms");
         }
         assert_eq!(choice([7, 0]), Some(1), "8/15: congested, the other isn't");

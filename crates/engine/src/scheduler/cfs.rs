@@ -17,8 +17,8 @@
 use super::mechanisms::{OFF, equip, opportunistic, penalise};
 use super::minrtt::send_on;
 use super::text::{Ms, Subflow, no_room, nothing_to_send};
-use super::{Chunk, Decision, Event, Purpose, Scheduler, View, Why};
-use crate::flow::Flow;
+use super::{Chunk, Decision, Event, Purpose, Rationale, Scheduler, View};
+use crate::metrics::SubflowMetrics;
 use crate::registry::Entry;
 
 pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
@@ -44,11 +44,12 @@ fn slow_wins(mean_slow: f64, mean_fast: f64) -> f64 {
 
 impl Cfs {
     /// The oldest chunk that `flow` may repeat.
-    fn candidate(&mut self, view: &View<'_>, flow: &Flow) -> Option<Chunk> {
-        let cursor = self.cursors.get_mut(flow.id.index())?;
+    fn candidate(&mut self, view: &View<'_>, subflow: &SubflowMetrics) -> Option<Chunk> {
+        let cursor = self.cursors.get_mut(subflow.id.index())?;
         while let Some(chunk) = view.in_flight.chunk_after(*cursor) {
-            let slower = view.flows.get(chunk.last.index()).is_some_and(|carrier| carrier.srtt > flow.srtt);
-            if slower && !chunk.carried_by(flow.id) {
+            let slower =
+                view.subflows.get(chunk.last.index()).is_some_and(|carrier| carrier.srtt > subflow.srtt);
+            if slower && !chunk.carried_by(subflow.id) {
                 return Some(chunk);
             }
             *cursor = chunk.offset + u64::from(chunk.len);
@@ -56,40 +57,40 @@ impl Cfs {
         None
     }
 
-    fn repeat(&mut self, view: &View<'_>, why: &mut Why) -> Decision {
+    fn repeat(&mut self, view: &View<'_>, rationale: &mut Rationale) -> Decision {
         let backups = view.backups_count();
-        let mut best: Option<(&Flow, Chunk)> = None;
-        for flow in view.flows {
-            if (flow.backup && !backups) || best.is_some_and(|(best, _)| flow.srtt >= best.srtt) {
+        let mut best: Option<(&SubflowMetrics, Chunk)> = None;
+        for subflow in view.subflows {
+            if (subflow.backup && !backups) || best.is_some_and(|(best, _)| subflow.srtt >= best.srtt) {
                 continue;
             }
-            if flow.available()
-                && let Some(chunk) = self.candidate(view, flow)
+            if subflow.available()
+                && let Some(chunk) = self.candidate(view, subflow)
             {
-                best = Some((flow, chunk));
+                best = Some((subflow, chunk));
             }
         }
-        let Some((flow, chunk)) = best else {
-            why.say(|| {
+        let Some((subflow, chunk)) = best else {
+            rationale.say(|| {
                 let (left, with_room) = (view.in_flight.len(), view.available().count());
                 format!("nothing unsent; none of {with_room} subflows with room is faster than what carries the {left} chunks left")
             });
             return Decision::Wait { until: None };
         };
-        why.say(|| {
-            let slow = view.flows.get(chunk.last.index()).map_or(0, |carrier| carrier.srtt);
+        rationale.say(|| {
+            let slow = view.subflows.get(chunk.last.index()).map_or(0, |carrier| carrier.srtt);
             format!(
                 "nothing unsent: {} at {} repeats data at {} that {} carries at {}; the older copy comes first \
                  with probability {:.2}",
-                Subflow(flow.id),
-                Ms(flow.srtt),
+                Subflow(subflow.id),
+                Ms(subflow.srtt),
                 chunk.offset,
                 Subflow(chunk.last),
                 Ms(slow),
-                slow_wins(slow as f64, flow.srtt as f64),
+                slow_wins(slow as f64, subflow.srtt as f64),
             )
         });
-        Decision::Duplicate { subflow: flow.id, offset: chunk.offset, purpose: Purpose::Redundant }
+        Decision::Duplicate { subflow: subflow.id, offset: chunk.offset, purpose: Purpose::Redundant }
     }
 }
 
@@ -98,16 +99,16 @@ impl Scheduler for Cfs {
         ENTRY.name
     }
 
-    fn select(&mut self, view: &View<'_>, why: &mut Why) -> Decision {
+    fn select(&mut self, view: &View<'_>, rationale: &mut Rationale) -> Decision {
         if view.unsent == 0 {
-            return self.repeat(view, why);
+            return self.repeat(view, rationale);
         }
         if !view.sendable() {
-            return nothing_to_send(view, why);
+            return nothing_to_send(view, rationale);
         }
         match view.front().available {
-            Some(flow) => send_on(flow, why),
-            None => no_room(view, why),
+            Some(subflow) => send_on(subflow, rationale),
+            None => no_room(view, rationale),
         }
     }
 
@@ -129,7 +130,7 @@ impl Scheduler for Cfs {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{Pipe, Scene, build, flow, run};
+    use super::super::testing::{Pipe, Scene, build, run, subflow};
     use super::*;
     use crate::{MILLISECOND, SubflowId};
 
@@ -158,8 +159,8 @@ mod tests {
     }
 
     fn tail() -> Scene {
-        let flows = vec![flow(0, 50, 10, 3), flow(1, 10, 10, 3), flow(2, 20, 10, 0)];
-        let mut scene = Scene::new(flows);
+        let subflows = vec![subflow(0, 50, 10, 3), subflow(1, 10, 10, 3), subflow(2, 20, 10, 0)];
+        let mut scene = Scene::new(subflows);
         scene.unsent = 0;
         scene.next_offset = 4000;
         scene.chunks.0.extend([carried(0, 1), carried(1000, 0), carried(2000, 0), carried(3000, 2)]);
@@ -179,9 +180,9 @@ mod tests {
         chunk.carriers |= 0b10;
         chunk.last = SubflowId(1);
         assert_eq!(scene.ask(cfs), repeats(1, 2000));
-        scene.flows[1].packets_out = 10;
+        scene.subflows[1].packets_out = 10;
         assert_eq!(scene.ask(cfs), repeats(2, 2000), "what the fastest carries is not for the second");
-        scene.flows[2].packets_out = 10;
+        scene.subflows[2].packets_out = 10;
         assert_eq!(scene.ask(cfs), Decision::Wait { until: None }, "the slowest repeats nothing");
         assert!(cfs.repeats());
     }
@@ -189,8 +190,8 @@ mod tests {
     #[test]
     fn no_faster_is_not_fast_enough() {
         let mut scene = tail();
-        scene.flows[1].packets_out = 10;
-        scene.flows[0].srtt = scene.flows[2].srtt;
+        scene.subflows[1].packets_out = 10;
+        scene.subflows[0].srtt = scene.subflows[2].srtt;
         assert_eq!(scene.ask(&mut *build("cfs")), Decision::Wait { until: None });
     }
 
@@ -198,10 +199,10 @@ mod tests {
     fn a_loss_makes_it_look_again() {
         let cfs = &mut *build("cfs");
         let mut scene = tail();
-        scene.flows[0].srtt = 5 * MILLISECOND;
-        scene.flows[0].packets_out = 10;
+        scene.subflows[0].srtt = 5 * MILLISECOND;
+        scene.subflows[0].packets_out = 10;
         assert_eq!(scene.ask(cfs), repeats(1, 3000), "subflow 0 is the fastest now: only 2 is slower");
-        scene.flows[0].srtt = 50 * MILLISECOND;
+        scene.subflows[0].srtt = 50 * MILLISECOND;
         assert_eq!(scene.ask(cfs), repeats(1, 3000), "what was passed over stays so");
         let lost = Event::Lost { subflow: SubflowId(0), segments: 1 };
         cfs.on_event(&scene.view(), lost);

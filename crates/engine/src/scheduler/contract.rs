@@ -138,10 +138,10 @@ fn every_scheduler_goes_by_its_name_and_says_whether_it_repeats() {
 
 #[test]
 fn every_scheduler_gives_a_reason_with_numbers() {
-    use super::testing::{Scene, flow};
+    use super::testing::{Scene, subflow};
     for (text, _) in all() {
-        for flows in [vec![flow(0, 10, 10, 0)], vec![flow(0, 10, 10, 10), flow(1, 100, 10, 3)]] {
-            let reason = Scene::new(flows).reason(&mut *build(&text));
+        for subflows in [vec![subflow(0, 10, 10, 0)], vec![subflow(0, 10, 10, 10), subflow(1, 100, 10, 3)]] {
+            let reason = Scene::new(subflows).reason(&mut *build(&text));
             assert!(reason.len() > 10, "{text}: `{reason}`");
             if text != "single" {
                 assert!(reason.contains("{subflow "), "{text}: `{reason}`");
@@ -154,9 +154,9 @@ fn every_scheduler_gives_a_reason_with_numbers() {
 /// it isn't worth a wait while another has room, however slow that is.
 #[test]
 fn no_scheduler_waits_for_a_subflow_without_a_sample() {
-    use super::testing::{Scene, flow, unmeasured};
+    use super::testing::{Scene, subflow, unmeasured};
     for (text, _) in all() {
-        let scene = Scene::new(vec![flow(0, 300, 10, 0), unmeasured(1, 10, 10)]);
+        let scene = Scene::new(vec![subflow(0, 300, 10, 0), unmeasured(1, 10, 10)]);
         assert_eq!(scene.chosen(&mut *build(&text)), Some(0), "{text}");
     }
 }

@@ -19,9 +19,9 @@
 use super::mechanisms::{OFF, equip, opportunistic, penalise};
 use super::minrtt::send_on;
 use super::text::{Kb, Ms, Subflow, no_room, nothing_to_send};
-use super::{Decision, Scheduler, View, Why};
+use super::{Decision, Rationale, Scheduler, View};
 use crate::MILLISECOND;
-use crate::flow::Flow;
+use crate::metrics::SubflowMetrics;
 use crate::registry::{Entry, Parameter};
 
 pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
@@ -46,10 +46,10 @@ struct ConstraintProactive {
 
 /// Bytes that arrive out of order while a packet travels on `slow`.
 #[inline]
-fn out_of_order(view: &View<'_>, slow: &Flow) -> f64 {
-    let packets = view.faster_than(slow).map(|flow| {
-        let rounds = slow.srtt as f64 / flow.srtt as f64;
-        f64::from(flow.cwnd) * rounds * f64::from(flow.mss)
+fn out_of_order(view: &View<'_>, slow: &SubflowMetrics) -> f64 {
+    let packets = view.faster_than(slow).map(|subflow| {
+        let rounds = slow.srtt as f64 / subflow.srtt as f64;
+        f64::from(subflow.cwnd) * rounds * f64::from(subflow.mss)
     });
     packets.sum()
 }
@@ -59,31 +59,31 @@ impl Scheduler for ConstraintProactive {
         ENTRY.name
     }
 
-    fn select(&mut self, view: &View<'_>, why: &mut Why) -> Decision {
+    fn select(&mut self, view: &View<'_>, rationale: &mut Rationale) -> Decision {
         if !view.sendable() {
-            return nothing_to_send(view, why);
+            return nothing_to_send(view, rationale);
         }
         let front = view.front();
-        let (Some(fastest), Some(flow)) = (front.usable, front.available) else {
-            return no_room(view, why);
+        let (Some(fastest), Some(subflow)) = (front.usable, front.available) else {
+            return no_room(view, rationale);
         };
-        if flow.srtt == fastest.srtt {
-            return send_on(flow, why);
+        if subflow.srtt == fastest.srtt {
+            return send_on(subflow, rationale);
         }
-        let disorder = out_of_order(view, flow);
-        let (id, fast) = (Subflow(flow.id), Subflow(fastest.id));
+        let disorder = out_of_order(view, subflow);
+        let (id, fast) = (Subflow(subflow.id), Subflow(fastest.id));
         let until = Some(view.now.saturating_add(fastest.srtt.max(1)));
-        if flow.srtt as f64 / 2.0 > self.delay {
-            why.say(|| {
+        if subflow.srtt as f64 / 2.0 > self.delay {
+            rationale.say(|| {
                 let limit = Ms(self.delay as u64);
-                format!("wait for {fast}: {id} takes {} one way, more than {limit}", Ms(flow.srtt / 2))
+                format!("wait for {fast}: {id} takes {} one way, more than {limit}", Ms(subflow.srtt / 2))
             });
             return Decision::Wait { until };
         }
         let free = view.window_left;
         let disorder_kb = Kb(disorder as u64);
         if disorder > free as f64 {
-            why.say(|| {
+            rationale.say(|| {
                 format!(
                     "wait for {fast}: {disorder_kb} would overtake a packet on {id}, {} are free",
                     Kb(free)
@@ -91,19 +91,20 @@ impl Scheduler for ConstraintProactive {
             });
             return Decision::Wait { until };
         }
-        why.say(|| format!("{id}: the {disorder_kb} that overtake it fit the {} that are free", Kb(free)));
-        Decision::Send { subflow: flow.id, bytes: flow.mss }
+        rationale
+            .say(|| format!("{id}: the {disorder_kb} that overtake it fit the {} that are free", Kb(free)));
+        Decision::Send { subflow: subflow.id, bytes: subflow.mss }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{Model, Pipe, Scene, build, flow, unmeasured};
+    use super::super::testing::{Model, Pipe, Scene, build, subflow, unmeasured};
     use super::*;
 
     /// 10 ms with cwnd 10 and 20 ms with cwnd 5, both full; 40 ms free. Overtaking: 10 4 + 5 2 = 50 packets.
     fn scene(window: u64) -> Scene {
-        let mut scene = Scene::new(vec![flow(0, 10, 10, 10), flow(1, 20, 5, 5), flow(2, 40, 10, 0)]);
+        let mut scene = Scene::new(vec![subflow(0, 10, 10, 10), subflow(1, 20, 5, 5), subflow(2, 40, 10, 0)]);
         scene.send_window = window;
         scene
     }
@@ -124,21 +125,21 @@ mod tests {
         assert_eq!(scene(1 << 30).chosen(&mut *build("cp(delay=20)")), Some(2));
         assert_eq!(scene(1 << 30).chosen(&mut *build("cp(delay=19.9)")), None);
         let mut scene = scene(1 << 30);
-        scene.flows[0].packets_out = 9;
+        scene.subflows[0].packets_out = 9;
         assert_eq!(scene.chosen(&mut *build("cp(delay=0)")), Some(0));
     }
 
     #[test]
     fn a_backup_overtakes_nothing() {
         let mut scene = scene(40_000);
-        scene.flows[1].backup = true;
+        scene.subflows[1].backup = true;
         assert_eq!(scene.chosen(&mut *build("cp")), Some(2), "10 4 packets");
     }
 
     #[test]
     fn what_is_not_known_overtakes_nothing() {
         let mut scene = scene(50_000);
-        scene.flows.push(unmeasured(3, 10, 10));
+        scene.subflows.push(unmeasured(3, 10, 10));
         assert_eq!(scene.chosen(&mut *build("cp")), Some(2));
     }
 

@@ -26,8 +26,8 @@
 
 use super::mechanisms::{OFF, equip, opportunistic, penalise};
 use super::text::{Ms, Subflow, no_room, nothing_to_send};
-use super::{Decision, Scheduler, View, Why};
-use crate::flow::{Flow, Phase};
+use super::{Decision, Rationale, Scheduler, View};
+use crate::metrics::{CaState, SubflowMetrics};
 use crate::registry::{Entry, Parameter};
 use crate::{MILLISECOND, Nanos, SubflowId};
 
@@ -94,18 +94,23 @@ fn gcd(mut a: u64, mut b: u64) -> u64 {
 impl Plan {
     /// Algorithm 1's planning loop, up to the first slot of each path.
     fn make(&mut self, view: &View<'_>, quantum: Nanos, horizon: Nanos) {
-        let planned = |flow: &&Flow| flow.phase != Phase::Loss;
+        let planned = |subflow: &&SubflowMetrics| subflow.ca_state != CaState::Loss;
         self.len = 0;
         self.unit = u32::MAX;
         let mut span = 1;
         let mut longest = 1;
-        let slowest = view.usable().filter(planned).map(|flow| flow.srtt).max().unwrap_or(0);
-        for (flow, leg) in view.usable().filter(planned).zip(&mut self.legs) {
-            let srtt = if flow.srtt > 0 { flow.srtt } else { slowest };
+        let slowest = view.usable().filter(planned).map(|subflow| subflow.srtt).max().unwrap_or(0);
+        for (subflow, leg) in view.usable().filter(planned).zip(&mut self.legs) {
+            let srtt = if subflow.srtt > 0 { subflow.srtt } else { slowest };
             let delay = ((srtt / 2 + quantum / 2) / quantum).max(1);
-            *leg = Leg { subflow: flow.id, delay, capacity: u64::from(flow.cwnd.max(1)), ..Leg::default() };
+            *leg = Leg {
+                subflow: subflow.id,
+                delay,
+                capacity: u64::from(subflow.cwnd.max(1)),
+                ..Leg::default()
+            };
             self.len += 1;
-            self.unit = self.unit.min(flow.mss.max(1));
+            self.unit = self.unit.min(subflow.mss.max(1));
             longest = longest.max(delay);
             span = (span / gcd(span, delay)).saturating_mul(delay);
         }
@@ -164,13 +169,13 @@ impl Plan {
             if leg.slot == leg.slots {
                 continue;
             }
-            let Some(flow) = view.flows.get(leg.subflow.index()) else { return Next::Remake };
-            if !flow.usable() || (flow.backup && !backups) {
+            let Some(subflow) = view.subflows.get(leg.subflow.index()) else { return Next::Remake };
+            if !subflow.usable() || (subflow.backup && !backups) {
                 return Next::Remake;
             }
             let offset = self.offset(leg);
             lowest = lowest.min(offset);
-            if !flow.available() || offset >= edge {
+            if !subflow.available() || offset >= edge {
                 continue;
             }
             let at = self.start + leg.slot * leg.delay;
@@ -201,9 +206,9 @@ impl Scheduler for Daps {
         ENTRY.name
     }
 
-    fn select(&mut self, view: &View<'_>, why: &mut Why) -> Decision {
+    fn select(&mut self, view: &View<'_>, rationale: &mut Rationale) -> Decision {
         if !view.sendable() {
-            return nothing_to_send(view, why);
+            return nothing_to_send(view, rationale);
         }
         let mut next = self.plan.next(view);
         if let Next::Remake = next {
@@ -214,7 +219,7 @@ impl Scheduler for Daps {
             Next::Send { leg: index, offset } => {
                 let leg = self.plan.legs[index];
                 self.plan.advance(index);
-                why.say(|| {
+                rationale.say(|| {
                     let (id, slot, slots) = (Subflow(leg.subflow), leg.slot + 1, leg.slots);
                     let segment = leg.first + leg.sent + 1;
                     format!(
@@ -225,22 +230,23 @@ impl Scheduler for Daps {
                 Decision::SendAt { subflow: leg.subflow, offset, bytes: self.plan.unit }
             }
             Next::Wait { until: Some(at) } => {
-                why.say(|| format!("no room, or not due: the next slot is due in {}", Ms(at - view.now)));
+                rationale
+                    .say(|| format!("no room, or not due: the next slot is due in {}", Ms(at - view.now)));
                 Decision::Wait { until: Some(at) }
             }
-            Next::Wait { until: None } | Next::Remake => no_room(view, why),
+            Next::Wait { until: None } | Next::Remake => no_room(view, rationale),
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{MSS, Model, Pipe, Scene, build, flow, run, unmeasured};
+    use super::super::testing::{MSS, Model, Pipe, Scene, build, run, subflow, unmeasured};
     use super::*;
 
     /// The segments that each path's slots carry, in order of the paths.
-    fn vectors(flows: Vec<Flow>, quantum_ms: u64, horizon_ms: u64) -> Vec<Vec<u64>> {
-        let scene = Scene::new(flows);
+    fn vectors(subflows: Vec<SubflowMetrics>, quantum_ms: u64, horizon_ms: u64) -> Vec<Vec<u64>> {
+        let scene = Scene::new(subflows);
         let mut plan = Plan::default();
         plan.make(&scene.view(), quantum_ms * MILLISECOND, horizon_ms * MILLISECOND);
         (0..plan.len)
@@ -257,7 +263,7 @@ mod tests {
 
     #[test]
     fn the_worked_example_ten_to_one() {
-        let vectors = vectors(vec![flow(0, 10, 1, 0), flow(1, 100, 1, 0)], 1, 1000);
+        let vectors = vectors(vec![subflow(0, 10, 1, 0), subflow(1, 100, 1, 0)], 1, 1000);
         assert_eq!(vectors, [(1..=10).collect::<Vec<_>>(), vec![11]]);
     }
 
@@ -265,24 +271,24 @@ mod tests {
     fn every_segment_once_and_in_order_of_arrival() {
         // D = 2, 3 and 3 ms: lcm 6; slots of 2, 1 and 4 segments.
         // Arrivals: 2: a; 3: b, c; 4: a; 6: a, b, c.
-        let flows = vec![flow(0, 4, 2, 0), flow(1, 6, 1, 0), flow(2, 6, 4, 0)];
+        let subflows = vec![subflow(0, 4, 2, 0), subflow(1, 6, 1, 0), subflow(2, 6, 4, 0)];
         let expected = [vec![1, 2, 8, 9, 10, 11], vec![3, 12], vec![4, 5, 6, 7, 13, 14, 15, 16]];
-        assert_eq!(vectors(flows, 1, 1000), expected);
+        assert_eq!(vectors(subflows, 1, 1000), expected);
     }
 
     #[test]
     fn without_a_sample_planned_for_like_the_slowest() {
-        let flows = vec![flow(0, 10, 1, 0), unmeasured(1, 1, 0), flow(2, 30, 1, 0)];
-        assert_eq!(vectors(flows, 1, 1000), [vec![1, 2, 3], vec![4], vec![5]]);
+        let subflows = vec![subflow(0, 10, 1, 0), unmeasured(1, 1, 0), subflow(2, 30, 1, 0)];
+        assert_eq!(vectors(subflows, 1, 1000), [vec![1, 2, 3], vec![4], vec![5]]);
         assert_eq!(vectors(vec![unmeasured(0, 1, 0), unmeasured(1, 1, 0)], 1, 1000), [[1], [2]]);
     }
 
     #[test]
     fn delays_are_rounded_and_the_horizon_bounds_the_plan() {
         // D = 13 and 27 ms: lcm 351.
-        let flows = || vec![flow(0, 26, 1, 0), flow(1, 54, 1, 0)];
+        let subflows = || vec![subflow(0, 26, 1, 0), subflow(1, 54, 1, 0)];
         let slots =
-            |quantum, horizon| vectors(flows(), quantum, horizon).iter().map(Vec::len).collect::<Vec<_>>();
+            |quantum, horizon| vectors(subflows(), quantum, horizon).iter().map(Vec::len).collect::<Vec<_>>();
         assert_eq!(slots(1, 1000), [27, 13]);
         assert_eq!(slots(1, 351), [27, 13]);
         assert_eq!(slots(1, 350), [26, 12], "what fits 350 ms");
@@ -294,16 +300,16 @@ mod tests {
 
     #[test]
     fn both_bounds_are_parameters_in_milliseconds() {
-        let scene = Scene::new(vec![flow(0, 26, 1, 0), flow(1, 54, 1, 0)]);
+        let scene = Scene::new(vec![subflow(0, 26, 1, 0), subflow(1, 54, 1, 0)]);
         let reason = |text| scene.reason(&mut *build(text));
         assert_eq!(reason("daps"), "{subflow 0}: segment 1 of the plan, slot 1 of 27 of 13.0 ms");
         let daps = &mut *build("daps");
-        let mut later = Scene::new(scene.flows.clone());
+        let mut later = Scene::new(scene.subflows.clone());
         assert!(later.reason(daps).contains("segment 1 of the plan, slot 1 of 27"));
         (later.now, later.next_offset) = (13 * MILLISECOND, 1000);
         assert!(later.reason(daps).contains("segment 2 of the plan, slot 2 of 27"));
         // Two segments in a slot: the second of the first slot.
-        let mut wide = Scene::new(vec![flow(0, 26, 2, 0), flow(1, 54, 2, 0)]);
+        let mut wide = Scene::new(vec![subflow(0, 26, 2, 0), subflow(1, 54, 2, 0)]);
         let daps = &mut *build("daps");
         assert!(wide.reason(daps).contains("segment 1 of the plan, slot 1 of 27"));
         wide.next_offset = 1000;
@@ -314,7 +320,7 @@ mod tests {
 
     #[test]
     fn the_earlier_segment_first_whichever_path_it_is_on() {
-        let scene = Scene::new(vec![flow(0, 30, 2, 0), flow(1, 10, 2, 0)]);
+        let scene = Scene::new(vec![subflow(0, 30, 2, 0), subflow(1, 10, 2, 0)]);
         let daps = &mut *build("daps");
         assert!(scene.reason(daps).starts_with("{subflow 1}: segment 1 of the plan"));
         assert!(scene.reason(daps).starts_with("{subflow 1}: segment"), "the second of two");
@@ -323,13 +329,13 @@ mod tests {
     #[test]
     fn slots_are_sent_when_due() {
         let daps = &mut *build("daps");
-        let mut scene = Scene::new(vec![flow(0, 10, 1, 0), flow(1, 30, 1, 0)]);
+        let mut scene = Scene::new(vec![subflow(0, 10, 1, 0), subflow(1, 30, 1, 0)]);
         (scene.now, scene.next_offset) = (MILLISECOND, 500);
         let at = |subflow, offset| Decision::SendAt { subflow: SubflowId(subflow), offset, bytes: MSS };
         assert_eq!(scene.ask(daps), at(0, 500));
-        (scene.next_offset, scene.flows[0].packets_out) = (1500, 1);
+        (scene.next_offset, scene.subflows[0].packets_out) = (1500, 1);
         assert_eq!(scene.ask(daps), at(1, 3500), "the fourth to arrive");
-        (scene.flows[0].packets_out, scene.flows[1].packets_out) = (0, 1);
+        (scene.subflows[0].packets_out, scene.subflows[1].packets_out) = (0, 1);
         assert_eq!(scene.ask(daps), Decision::Wait { until: Some(6 * MILLISECOND) });
         scene.now = 6 * MILLISECOND;
         assert_eq!(scene.ask(daps), at(0, 1500));
@@ -342,12 +348,12 @@ mod tests {
     #[test]
     fn a_plan_is_remade_when_a_subflow_goes_and_when_data_dropped_out_of_it() {
         let daps = &mut *build("daps");
-        let mut scene = Scene::new(vec![flow(0, 10, 5, 0), flow(1, 30, 5, 0)]);
+        let mut scene = Scene::new(vec![subflow(0, 10, 5, 0), subflow(1, 30, 5, 0)]);
         assert!(matches!(scene.ask(daps), Decision::SendAt { offset: 0, .. }));
         // A short write: the engine sent 100 bytes of it.
         scene.next_offset = 100;
         assert!(matches!(scene.ask(daps), Decision::SendAt { offset: 100, .. }));
-        scene.flows[0].state = crate::flow::FlowState::Closed;
+        scene.subflows[0].state = crate::metrics::SubflowStatus::Closed;
         scene.next_offset = 1100;
         let decision = scene.ask(daps);
         assert_eq!(decision, Decision::SendAt { subflow: SubflowId(1), offset: 1100, bytes: MSS });
@@ -356,7 +362,7 @@ mod tests {
     #[test]
     fn what_is_not_written_or_beyond_the_window_waits() {
         let daps = &mut *build("daps");
-        let mut scene = Scene::new(vec![flow(0, 10, 1, 1), flow(1, 30, 1, 0)]);
+        let mut scene = Scene::new(vec![subflow(0, 10, 1, 1), subflow(1, 30, 1, 0)]);
         scene.unsent = 3000;
         assert_eq!(scene.chosen(daps), None, "the slow one's is the fourth");
         scene.unsent = 3001;
@@ -370,18 +376,18 @@ mod tests {
 
     #[test]
     fn subflows_in_rto_recovery_are_not_planned_for() {
-        let mut flows = vec![flow(0, 10, 1, 0), flow(1, 100, 1, 0)];
-        flows[1].phase = Phase::Loss;
-        assert_eq!(vectors(flows.clone(), 1, 1000), [vec![1]]);
-        flows[0].phase = Phase::Loss;
-        assert_eq!(Scene::new(flows).ask(&mut *build("daps")), Decision::Wait { until: None });
+        let mut subflows = vec![subflow(0, 10, 1, 0), subflow(1, 100, 1, 0)];
+        subflows[1].ca_state = CaState::Loss;
+        assert_eq!(vectors(subflows.clone(), 1, 1000), [vec![1]]);
+        subflows[0].ca_state = CaState::Loss;
+        assert_eq!(Scene::new(subflows).ask(&mut *build("daps")), Decision::Wait { until: None });
     }
 
     #[test]
     fn segments_are_of_the_least_mss() {
-        let mut flows = vec![flow(0, 10, 1, 0), flow(1, 100, 1, 0)];
-        flows[1].mss = 700;
-        assert!(matches!(Scene::new(flows).ask(&mut *build("daps")), Decision::SendAt { bytes: 700, .. }));
+        let mut subflows = vec![subflow(0, 10, 1, 0), subflow(1, 100, 1, 0)];
+        subflows[1].mss = 700;
+        assert!(matches!(Scene::new(subflows).ask(&mut *build("daps")), Decision::SendAt { bytes: 700, .. }));
     }
 
     #[test]

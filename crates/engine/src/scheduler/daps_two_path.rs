@@ -20,9 +20,9 @@
 
 use super::mechanisms::{OFF, equip, opportunistic, penalise};
 use super::text::{Subflow, no_room, nothing_to_send};
-use super::{Decision, Scheduler, View, Why};
+use super::{Decision, Rationale, Scheduler, View};
 use crate::SubflowId;
-use crate::flow::Flow;
+use crate::metrics::SubflowMetrics;
 use crate::registry::Entry;
 
 pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
@@ -52,17 +52,17 @@ struct DapsTwoPath {
 
 /// Algorithm 1.
 fn generate_schedule(view: &View<'_>) -> Option<Plan> {
-    let (mut fast, mut slow): (Option<&Flow>, Option<&Flow>) = (None, None);
-    for flow in view.usable() {
-        if fast.is_none_or(|fast| flow.srtt < fast.srtt) {
+    let (mut fast, mut slow): (Option<&SubflowMetrics>, Option<&SubflowMetrics>) = (None, None);
+    for subflow in view.usable() {
+        if fast.is_none_or(|fast| subflow.srtt < fast.srtt) {
             slow = fast;
-            fast = Some(flow);
-        } else if slow.is_none_or(|slow| flow.srtt < slow.srtt) {
-            slow = Some(flow);
+            fast = Some(subflow);
+        } else if slow.is_none_or(|slow| subflow.srtt < slow.srtt) {
+            slow = Some(subflow);
         }
     }
     let fast = fast?;
-    let space = |flow: &Flow| if flow.available() { flow.window_space() } else { 0 };
+    let space = |subflow: &SubflowMetrics| if subflow.available() { subflow.window_space() } else { 0 };
     let packets = view.unsent.min(view.room()).div_ceil(u64::from(fast.mss.max(1)));
     let on_fast = space(fast);
     let Some(slow) = slow.filter(|_| packets > u64::from(on_fast)) else {
@@ -76,19 +76,19 @@ fn generate_schedule(view: &View<'_>) -> Option<Plan> {
 
 impl DapsTwoPath {
     /// The subflow whose turn it is, if the schedule can go on.
-    fn next<'a>(&mut self, view: &View<'a>) -> Option<&'a Flow> {
+    fn next<'a>(&mut self, view: &View<'a>) -> Option<&'a SubflowMetrics> {
         let plan = &mut self.plan;
         let (subflow, left) = match (plan.on_fast, plan.on_slow) {
             (0, 0) => return None,
             (0, _) => (plan.slow, &mut plan.on_slow),
             _ => (plan.fast, &mut plan.on_fast),
         };
-        let flow = view.flows.get(subflow.index())?;
-        if !view.eligible(flow) || !flow.available() {
+        let subflow = view.subflows.get(subflow.index())?;
+        if !view.eligible(subflow) || !subflow.available() {
             return None;
         }
         *left -= 1;
-        Some(flow)
+        Some(subflow)
     }
 }
 
@@ -97,36 +97,36 @@ impl Scheduler for DapsTwoPath {
         ENTRY.name
     }
 
-    fn select(&mut self, view: &View<'_>, why: &mut Why) -> Decision {
+    fn select(&mut self, view: &View<'_>, rationale: &mut Rationale) -> Decision {
         if !view.sendable() {
-            return nothing_to_send(view, why);
+            return nothing_to_send(view, rationale);
         }
         let next = match self.next(view) {
-            Some(flow) => Some(flow),
+            Some(subflow) => Some(subflow),
             None => {
                 self.plan = generate_schedule(view).unwrap_or_default();
                 self.next(view)
             }
         };
-        let Some(flow) = next else {
-            return no_room(view, why);
+        let Some(subflow) = next else {
+            return no_room(view, rationale);
         };
-        why.say(|| {
+        rationale.say(|| {
             let Plan { fast, on_fast, slow, on_slow, eta } = self.plan;
-            let (id, fast, slow) = (Subflow(flow.id), Subflow(fast), Subflow(slow));
+            let (id, fast, slow) = (Subflow(subflow.id), Subflow(fast), Subflow(slow));
             format!("{id} by schedule: {on_fast} more on {fast}, {on_slow} more on {slow}, eta={eta}")
         });
-        Decision::Send { subflow: flow.id, bytes: flow.mss }
+        Decision::Send { subflow: subflow.id, bytes: subflow.mss }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{MSS, Pipe, Scene, build, flow, run, unmeasured};
+    use super::super::testing::{MSS, Pipe, Scene, build, run, subflow, unmeasured};
     use super::*;
 
-    fn plan(flows: Vec<Flow>, packets: u32) -> (u32, u32) {
-        let mut scene = Scene::new(flows);
+    fn plan(subflows: Vec<SubflowMetrics>, packets: u32) -> (u32, u32) {
+        let mut scene = Scene::new(subflows);
         scene.unsent = u64::from(packets * MSS);
         let plan = generate_schedule(&scene.view()).unwrap();
         assert_eq!(plan.fast, SubflowId(0));
@@ -135,26 +135,34 @@ mod tests {
 
     #[test]
     fn algorithm_1_at_hand_computed_points() {
-        let fast = |in_flight| flow(0, 10, 10, in_flight);
+        let fast = |in_flight| subflow(0, 10, 10, in_flight);
         // eta = floor(35/10) = 3; the slow window has 8 - 2 left.
-        assert_eq!(plan(vec![fast(0), flow(1, 35, 8, 2)], 100), (3, 6));
-        assert_eq!(plan(vec![fast(8), flow(1, 35, 8, 2)], 100), (2, 6), "min(eta, cwnd_f - unacked_f)");
-        assert_eq!(plan(vec![fast(0), flow(1, 350, 8, 2)], 100), (10, 6));
-        assert_eq!(plan(vec![fast(0), flow(1, 35, 8, 2)], 11), (3, 6), "the precondition holds");
-        assert_eq!(plan(vec![fast(0), flow(1, 35, 8, 2)], 10), (10, 0), "and here it doesn't");
-        assert_eq!(plan(vec![fast(10), flow(1, 35, 8, 8)], 10), (0, 0));
+        assert_eq!(plan(vec![fast(0), subflow(1, 35, 8, 2)], 100), (3, 6));
+        assert_eq!(plan(vec![fast(8), subflow(1, 35, 8, 2)], 100), (2, 6), "min(eta, cwnd_f - unacked_f)");
+        assert_eq!(plan(vec![fast(0), subflow(1, 350, 8, 2)], 100), (10, 6));
+        assert_eq!(plan(vec![fast(0), subflow(1, 35, 8, 2)], 11), (3, 6), "the precondition holds");
+        assert_eq!(plan(vec![fast(0), subflow(1, 35, 8, 2)], 10), (10, 0), "and here it doesn't");
+        assert_eq!(plan(vec![fast(10), subflow(1, 35, 8, 8)], 10), (0, 0));
         assert_eq!(plan(vec![fast(0)], 100), (10, 0), "alone");
-        assert_eq!(plan(vec![fast(0), flow(1, 90, 8, 2), flow(2, 25, 7, 0)], 100), (2, 7), "the two fastest");
-        assert_eq!(plan(vec![fast(0), flow(1, 25, 7, 0), flow(2, 90, 8, 2)], 100), (2, 7));
-        assert_eq!(plan(vec![fast(0), flow(1, 25, 7, 0), flow(2, 25, 8, 2)], 100), (2, 7), "a tie");
-        assert_eq!(plan(vec![fast(0), flow(1, 10, 7, 0)], 100), (1, 7), "a tie");
+        assert_eq!(
+            plan(vec![fast(0), subflow(1, 90, 8, 2), subflow(2, 25, 7, 0)], 100),
+            (2, 7),
+            "the two fastest"
+        );
+        assert_eq!(plan(vec![fast(0), subflow(1, 25, 7, 0), subflow(2, 90, 8, 2)], 100), (2, 7));
+        assert_eq!(plan(vec![fast(0), subflow(1, 25, 7, 0), subflow(2, 25, 8, 2)], 100), (2, 7), "a tie");
+        assert_eq!(plan(vec![fast(0), subflow(1, 10, 7, 0)], 100), (1, 7), "a tie");
         assert_eq!(
             plan(vec![unmeasured(0, 10, 0), unmeasured(1, 7, 0)], 100),
             (1, 7),
             "nothing known of either"
         );
-        assert_eq!(plan(vec![unmeasured(0, 10, 0), flow(1, 25, 7, 0)], 100), (10, 7), "nothing known of f");
-        let faster_second = Scene::new(vec![flow(0, 25, 7, 0), flow(1, 10, 10, 0)]);
+        assert_eq!(
+            plan(vec![unmeasured(0, 10, 0), subflow(1, 25, 7, 0)], 100),
+            (10, 7),
+            "nothing known of f"
+        );
+        let faster_second = Scene::new(vec![subflow(0, 25, 7, 0), subflow(1, 10, 10, 0)]);
         let plan = generate_schedule(&faster_second.view()).unwrap();
         assert_eq!((plan.fast, plan.on_fast, plan.slow, plan.on_slow), (SubflowId(1), 2, SubflowId(0), 7));
     }
@@ -162,11 +170,11 @@ mod tests {
     #[test]
     fn the_schedule_is_followed_to_its_end() {
         let daps = &mut *build("daps-two-path");
-        let mut scene = Scene::new(vec![flow(0, 10, 10, 0), flow(1, 25, 2, 0)]);
+        let mut scene = Scene::new(vec![subflow(0, 10, 10, 0), subflow(1, 25, 2, 0)]);
         let mut order = Vec::new();
         for _ in 0..6 {
             let chosen = scene.chosen(daps).unwrap();
-            scene.flows[usize::from(chosen)].packets_out += 1;
+            scene.subflows[usize::from(chosen)].packets_out += 1;
             order.push(chosen);
         }
         assert_eq!(order, [0, 0, 1, 1, 0, 0], "two on the fast, a window on the slow, and again");
@@ -175,13 +183,13 @@ mod tests {
     #[test]
     fn a_schedule_that_cannot_go_on_is_made_anew() {
         let daps = &mut *build("daps-two-path");
-        let mut scene = Scene::new(vec![flow(0, 10, 10, 0), flow(1, 25, 2, 0)]);
+        let mut scene = Scene::new(vec![subflow(0, 10, 10, 0), subflow(1, 25, 2, 0)]);
         assert_eq!(scene.chosen(daps), Some(0));
-        scene.flows[0].packets_out = 10;
+        scene.subflows[0].packets_out = 10;
         assert_eq!(scene.chosen(daps), Some(1));
-        scene.flows[1].state = crate::flow::FlowState::Closed;
+        scene.subflows[1].state = crate::metrics::SubflowStatus::Closed;
         assert_eq!(scene.chosen(daps), None);
-        scene.flows[0].packets_out = 9;
+        scene.subflows[0].packets_out = 9;
         assert_eq!(scene.chosen(daps), Some(0));
     }
 

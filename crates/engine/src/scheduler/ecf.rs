@@ -35,8 +35,8 @@
 use super::mechanisms::{OFF, equip, opportunistic, penalise};
 use super::minrtt::send_on;
 use super::text::{Kb, Ms, Subflow, no_room, nothing_to_send};
-use super::{Decision, Scheduler, View, Why};
-use crate::flow::Flow;
+use super::{Decision, Rationale, Scheduler, View};
+use crate::metrics::SubflowMetrics;
 use crate::registry::{Entry, Parameter, Preset};
 
 pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
@@ -74,18 +74,18 @@ impl Scheduler for Ecf {
         ENTRY.name
     }
 
-    fn select(&mut self, view: &View<'_>, why: &mut Why) -> Decision {
+    fn select(&mut self, view: &View<'_>, rationale: &mut Rationale) -> Decision {
         if !view.sendable() {
-            return nothing_to_send(view, why);
+            return nothing_to_send(view, rationale);
         }
         let front = view.front();
         let (Some(fast), Some(slow)) = (front.usable, front.available) else {
-            return no_room(view, why);
+            return no_room(view, rationale);
         };
         if fast.id == slow.id {
-            return send_on(fast, why);
+            return send_on(fast, rationale);
         }
-        self.weigh(view, fast, slow, why)
+        self.weigh(view, fast, slow, rationale)
     }
 
     fn metrics(&self) -> Vec<(&'static str, f64)> {
@@ -94,9 +94,15 @@ impl Scheduler for Ecf {
 }
 
 impl Ecf {
-    fn weigh(&mut self, view: &View<'_>, fast: &Flow, slow: &Flow, why: &mut Why) -> Decision {
-        let windows = |flow: &Flow| {
-            let window = f64::from(flow.cwnd.max(1)) * f64::from(fast.mss.max(1));
+    fn weigh(
+        &mut self,
+        view: &View<'_>,
+        fast: &SubflowMetrics,
+        slow: &SubflowMetrics,
+        rationale: &mut Rationale,
+    ) -> Decision {
+        let windows = |subflow: &SubflowMetrics| {
+            let window = f64::from(subflow.cwnd.max(1)) * f64::from(fast.mss.max(1));
             (view.unsent as f64 / window).max(self.least)
         };
         let rtt_f = fast.srtt as f64;
@@ -107,7 +113,7 @@ impl Ecf {
         let slow_time = hysteresis * (rtt_s + delta);
         if fast_time >= slow_time {
             self.waiting = false;
-            why.say(|| {
+            rationale.say(|| {
                 format!(
                     "{} as well: for {} {} alone takes {}, no less than {}",
                     Subflow(slow.id),
@@ -121,7 +127,7 @@ impl Ecf {
         }
         let drain = windows(slow) * rtt_s;
         if drain < 2.0 * rtt_f + delta {
-            why.say(|| {
+            rationale.say(|| {
                 format!(
                     "{}: what is left takes it {}, less than the {} that waiting for {} may cost",
                     Subflow(slow.id),
@@ -133,7 +139,7 @@ impl Ecf {
             return Decision::Send { subflow: slow.id, bytes: slow.mss };
         }
         self.waiting = true;
-        why.say(|| {
+        rationale.say(|| {
             format!(
                 "wait for {}: it finishes {} in {}, {} needs {}",
                 Subflow(fast.id),
@@ -149,15 +155,15 @@ impl Ecf {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{MSS, Pipe, Scene, build, flow, run};
+    use super::super::testing::{MSS, Pipe, Scene, build, run, subflow};
     use super::*;
     use crate::MILLISECOND;
 
     /// f: 10 ms, cwnd 10, full; s: 50 ms, cwnd 20, free; sigma 5 and 2 ms, so that delta = 5 ms; k segments.
     fn scene(k: u64) -> Scene {
-        let mut scene = Scene::new(vec![flow(0, 10, 10, 10), flow(1, 50, 20, 0)]);
-        scene.flows[0].rttvar = 5 * MILLISECOND;
-        scene.flows[1].rttvar = 2 * MILLISECOND;
+        let mut scene = Scene::new(vec![subflow(0, 10, 10, 10), subflow(1, 50, 20, 0)]);
+        scene.subflows[0].rttvar = 5 * MILLISECOND;
+        scene.subflows[1].rttvar = 2 * MILLISECOND;
         scene.unsent = k * u64::from(MSS);
         scene
     }
@@ -197,10 +203,10 @@ mod tests {
     #[test]
     fn the_greater_deviation_counts_whosever_it_is() {
         let mut scene = scene(44);
-        scene.flows[1].rttvar = 5 * MILLISECOND;
-        scene.flows[0].rttvar = 0;
+        scene.subflows[1].rttvar = 5 * MILLISECOND;
+        scene.subflows[0].rttvar = 0;
         assert_eq!(scene.chosen(&mut *build("ecf")), WAITS);
-        scene.flows[1].rttvar = 0;
+        scene.subflows[1].rttvar = 0;
         assert_eq!(scene.chosen(&mut *build("ecf")), Some(1), "54 ms is no less than 50");
     }
 
@@ -216,7 +222,7 @@ mod tests {
     #[test]
     fn a_fast_subflow_with_room_is_not_weighed() {
         let mut scene = scene(1000);
-        scene.flows[0].packets_out = 9;
+        scene.subflows[0].packets_out = 9;
         assert_eq!(scene.chosen(&mut *build("ecf")), Some(0));
     }
 
@@ -231,9 +237,9 @@ mod tests {
     fn large_numbers_do_not_overflow() {
         let mut scene = scene(0);
         scene.unsent = u64::MAX;
-        scene.flows[1].srtt = u64::MAX;
+        scene.subflows[1].srtt = u64::MAX;
         assert!(matches!(scene.ask(&mut *build("ecf")), Decision::Send { .. } | Decision::Wait { .. }));
-        scene.flows[0].srtt = u64::MAX - 1;
+        scene.subflows[0].srtt = u64::MAX - 1;
         scene.now = u64::MAX - 1;
         assert!(matches!(scene.ask(&mut *build("ecf")), Decision::Send { .. } | Decision::Wait { .. }));
     }

@@ -21,9 +21,9 @@
 use super::mechanisms::{OFF, equip, opportunistic, penalise};
 use super::minrtt::send_on;
 use super::text::{Kb, Subflow, no_room, nothing_to_send};
-use super::{Decision, Scheduler, View, Why};
+use super::{Decision, Rationale, Scheduler, View};
 use crate::Nanos;
-use crate::flow::Flow;
+use crate::metrics::SubflowMetrics;
 use crate::registry::Entry;
 
 pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
@@ -57,12 +57,12 @@ fn power(mut base: f64, mut exponent: u32) -> f64 {
 }
 
 /// N_j: packets that `flow` delivers within `time`.
-fn delivered_within(flow: &Flow, time: Nanos) -> f64 {
-    let mut rounds = time as f64 / flow.srtt.max(1) as f64;
-    let sent = flow.delivered + flow.lost_total;
-    let delivery = if flow.lost_total == 0 { 1.0 } else { flow.delivered as f64 / sent as f64 };
-    let ssthresh = f64::from(flow.ssthresh);
-    let mut window = f64::from(flow.cwnd);
+fn delivered_within(subflow: &SubflowMetrics, time: Nanos) -> f64 {
+    let mut rounds = time as f64 / subflow.srtt.max(1) as f64;
+    let sent = subflow.delivered + subflow.lost_total;
+    let delivery = if subflow.lost_total == 0 { 1.0 } else { subflow.delivered as f64 / sent as f64 };
+    let ssthresh = f64::from(subflow.ssthresh);
+    let mut window = f64::from(subflow.cwnd);
     let mut packets = 0.0;
     for _ in 0..ROUNDS {
         if rounds <= 1.0 {
@@ -87,27 +87,27 @@ impl Scheduler for ForwardPrediction {
         ENTRY.name
     }
 
-    fn select(&mut self, view: &View<'_>, why: &mut Why) -> Decision {
+    fn select(&mut self, view: &View<'_>, rationale: &mut Rationale) -> Decision {
         if !view.sendable() {
-            return nothing_to_send(view, why);
+            return nothing_to_send(view, rationale);
         }
         let front = view.front();
         let (Some(fastest), Some(slow)) = (front.usable, front.available) else {
-            return no_room(view, why);
+            return no_room(view, rationale);
         };
         if slow.srtt == fastest.srtt {
-            return send_on(slow, why);
+            return send_on(slow, rationale);
         }
         let ahead: f64 = view
             .faster_than(slow)
-            .map(|flow| delivered_within(flow, slow.srtt / 2) * f64::from(flow.mss))
+            .map(|subflow| delivered_within(subflow, slow.srtt / 2) * f64::from(subflow.mss))
             .sum();
         // Whole segments, and saturating in the cast.
         let mss = u64::from(slow.mss.max(1));
         let ahead = (ahead as u64 / mss).saturating_mul(mss);
         let (id, fast) = (Subflow(slow.id), Subflow(fastest.id));
         if ahead >= view.unsent || ahead >= view.room() {
-            why.say(|| {
+            rationale.say(|| {
                 let left = Kb(view.unsent.min(view.room()));
                 format!(
                     "wait for {fast}: before a segment on {id} arrives, {} of {left} are delivered",
@@ -116,19 +116,21 @@ impl Scheduler for ForwardPrediction {
             });
             return Decision::Wait { until: Some(view.now.saturating_add(fastest.srtt.max(1))) };
         }
-        why.say(|| format!("{id} takes what is {} ahead: the faster deliver that much meanwhile", Kb(ahead)));
+        rationale.say(|| {
+            format!("{id} takes what is {} ahead: the faster deliver that much meanwhile", Kb(ahead))
+        });
         Decision::SendAt { subflow: slow.id, offset: view.next_offset + ahead, bytes: slow.mss }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{Pipe, Scene, build, flow, run, unmeasured};
+    use super::super::testing::{Pipe, Scene, build, run, subflow, unmeasured};
     use super::*;
     use crate::{MILLISECOND, SubflowId};
 
-    fn within(flow: &Flow, ms: u64) -> f64 {
-        delivered_within(flow, ms * MILLISECOND)
+    fn within(subflow: &SubflowMetrics, ms: u64) -> f64 {
+        delivered_within(subflow, ms * MILLISECOND)
     }
 
     #[test]
@@ -141,7 +143,7 @@ mod tests {
 
     #[test]
     fn the_window_round_by_round() {
-        let mut avoidance = flow(0, 10, 10, 0);
+        let mut avoidance = subflow(0, 10, 10, 0);
         avoidance.ssthresh = 10;
         assert_eq!(within(&avoidance, 5), 5.0, "half a round");
         assert_eq!(within(&avoidance, 10), 10.0);
@@ -149,7 +151,7 @@ mod tests {
         // Eight rounds of 10 to 17, and then 18 for good.
         assert_eq!(within(&avoidance, 80), 108.0);
         assert_eq!(within(&avoidance, 120), 108.0 + 4.0 * 18.0);
-        let mut start = flow(0, 10, 10, 0);
+        let mut start = subflow(0, 10, 10, 0);
         assert_eq!(within(&start, 30), 70.0, "10, 20, 40");
         start.ssthresh = 25;
         assert_eq!(within(&start, 40), 10.0 + 20.0 + 25.0 + 26.0);
@@ -157,7 +159,7 @@ mod tests {
 
     #[test]
     fn losses_halve_the_window_by_their_probability() {
-        let mut lossy = flow(0, 10, 2, 0);
+        let mut lossy = subflow(0, 10, 2, 0);
         lossy.ssthresh = 2;
         (lossy.delivered, lossy.lost_total) = (3, 1);
         // Clean with (3/4)^2 = 9/16: then 3, else 1: 34/16.
@@ -167,8 +169,8 @@ mod tests {
     }
 
     fn scene(unsent: u64) -> Scene {
-        let mut scene = Scene::new(vec![flow(0, 10, 10, 10), flow(1, 40, 10, 0)]);
-        scene.flows[0].ssthresh = 10;
+        let mut scene = Scene::new(vec![subflow(0, 10, 10, 10), subflow(1, 40, 10, 0)]);
+        scene.subflows[0].ssthresh = 10;
         scene.unsent = unsent;
         scene.next_offset = 7000;
         scene
@@ -192,19 +194,19 @@ mod tests {
     #[test]
     fn every_faster_subflow_counts_and_whole_segments() {
         let mut scene = scene(100_000);
-        scene.flows.push(flow(2, 16, 2, 2));
-        scene.flows[2].ssthresh = 2;
+        scene.subflows.push(subflow(2, 16, 2, 2));
+        scene.subflows[2].ssthresh = 2;
         // 20 ms are 1.25 rounds of 16: 2 + 3/4: 23.75 packets in all.
         let send = Decision::SendAt { subflow: SubflowId(1), offset: 30_000, bytes: 1000 };
         assert_eq!(scene.ask(&mut *build("f2p-dps")), send);
-        scene.flows[2].backup = true;
+        scene.subflows[2].backup = true;
         assert_ne!(scene.ask(&mut *build("f2p-dps")), send);
     }
 
     #[test]
     fn nothing_is_predicted_without_a_sample() {
         let mut scene = scene(100_000);
-        scene.flows.push(unmeasured(2, 10, 10));
+        scene.subflows.push(unmeasured(2, 10, 10));
         let send = Decision::SendAt { subflow: SubflowId(1), offset: 28_000, bytes: 1000 };
         assert_eq!(scene.ask(&mut *build("f2p-dps")), send);
     }

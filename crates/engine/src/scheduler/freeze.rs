@@ -13,7 +13,7 @@
 use super::mechanisms::{OFF, equip, opportunistic, penalise};
 use super::minrtt::send_on;
 use super::text::{Ms, Subflow, no_room, nothing_to_send};
-use super::{Decision, Scheduler, View, Why};
+use super::{Decision, Rationale, Scheduler, View};
 use crate::registry::{Entry, Parameter};
 use crate::{MILLISECOND, Nanos};
 
@@ -44,23 +44,23 @@ impl Scheduler for Freeze {
         ENTRY.name
     }
 
-    fn select(&mut self, view: &View<'_>, why: &mut Why) -> Decision {
+    fn select(&mut self, view: &View<'_>, rationale: &mut Rationale) -> Decision {
         if !view.sendable() {
-            return nothing_to_send(view, why);
+            return nothing_to_send(view, rationale);
         }
         let front = view.front();
-        let (Some(fastest), Some(flow)) = (front.usable, front.available) else {
-            return no_room(view, why);
+        let (Some(fastest), Some(subflow)) = (front.usable, front.available) else {
+            return no_room(view, rationale);
         };
-        let excess = flow.srtt - fastest.srtt;
+        let excess = subflow.srtt - fastest.srtt;
         if excess <= self.threshold {
-            return send_on(flow, why);
+            return send_on(subflow, rationale);
         }
         // The others with room are slower still.
-        why.say(|| {
-            let (fastest, flow) = (Subflow(fastest.id), Subflow(flow.id));
+        rationale.say(|| {
+            let (fastest, subflow) = (Subflow(fastest.id), Subflow(subflow.id));
             format!(
-                "wait for {fastest}: {flow} is {} slower and frozen above {}",
+                "wait for {fastest}: {subflow} is {} slower and frozen above {}",
                 Ms(excess),
                 Ms(self.threshold)
             )
@@ -71,16 +71,16 @@ impl Scheduler for Freeze {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{Pipe, Scene, build, flow, run};
+    use super::super::testing::{Pipe, Scene, build, run, subflow};
 
     #[test]
     fn both_sides_of_the_threshold() {
         let freeze = &mut *build("freeze");
-        assert_eq!(Scene::new(vec![flow(0, 10, 10, 10), flow(1, 110, 10, 0)]).chosen(freeze), Some(1));
-        assert_eq!(Scene::new(vec![flow(0, 10, 10, 10), flow(1, 111, 10, 0)]).chosen(freeze), None);
+        assert_eq!(Scene::new(vec![subflow(0, 10, 10, 10), subflow(1, 110, 10, 0)]).chosen(freeze), Some(1));
+        assert_eq!(Scene::new(vec![subflow(0, 10, 10, 10), subflow(1, 111, 10, 0)]).chosen(freeze), None);
         let freeze = &mut *build("freeze(threshold=0)");
-        assert_eq!(Scene::new(vec![flow(0, 10, 10, 10), flow(1, 10, 10, 0)]).chosen(freeze), Some(1));
-        assert_eq!(Scene::new(vec![flow(0, 10, 10, 10), flow(1, 11, 10, 0)]).chosen(freeze), None);
+        assert_eq!(Scene::new(vec![subflow(0, 10, 10, 10), subflow(1, 10, 10, 0)]).chosen(freeze), Some(1));
+        assert_eq!(Scene::new(vec![subflow(0, 10, 10, 10), subflow(1, 11, 10, 0)]).chosen(freeze), None);
     }
 
     #[test]

@@ -11,8 +11,8 @@
 
 use super::mechanisms::{OFF, equip, opportunistic, penalise};
 use super::text::{Kb, Subflow, no_room, nothing_to_send};
-use super::{Decision, Scheduler, View, Why};
-use crate::flow::Flow;
+use super::{Decision, Rationale, Scheduler, View};
+use crate::metrics::SubflowMetrics;
 use crate::registry::Entry;
 
 pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
@@ -30,9 +30,9 @@ struct HighestSendingRate;
 
 /// Bytes per nanosecond.
 #[inline]
-fn rate(flow: &Flow) -> f64 {
-    let rtt = if flow.last_rtt > 0 { flow.last_rtt } else { flow.srtt.max(1) };
-    (u64::from(flow.cwnd) * u64::from(flow.mss)) as f64 / rtt as f64
+fn rate(subflow: &SubflowMetrics) -> f64 {
+    let rtt = if subflow.last_rtt > 0 { subflow.last_rtt } else { subflow.srtt.max(1) };
+    (u64::from(subflow.cwnd) * u64::from(subflow.mss)) as f64 / rtt as f64
 }
 
 impl Scheduler for HighestSendingRate {
@@ -40,70 +40,70 @@ impl Scheduler for HighestSendingRate {
         ENTRY.name
     }
 
-    fn select(&mut self, view: &View<'_>, why: &mut Why) -> Decision {
+    fn select(&mut self, view: &View<'_>, rationale: &mut Rationale) -> Decision {
         if !view.sendable() {
-            return nothing_to_send(view, why);
+            return nothing_to_send(view, rationale);
         }
         let backups = view.backups_count();
-        let mut best: Option<(&Flow, f64)> = None;
-        for flow in view.flows {
-            if (flow.backup && !backups) || !flow.available() {
+        let mut best: Option<(&SubflowMetrics, f64)> = None;
+        for subflow in view.subflows {
+            if (subflow.backup && !backups) || !subflow.available() {
                 continue;
             }
-            let rate = rate(flow);
-            let better = |(other, greatest): (&Flow, f64)| {
-                rate > greatest || (rate == greatest && flow.srtt < other.srtt)
+            let rate = rate(subflow);
+            let better = |(other, greatest): (&SubflowMetrics, f64)| {
+                rate > greatest || (rate == greatest && subflow.srtt < other.srtt)
             };
             if best.is_none_or(better) {
-                best = Some((flow, rate));
+                best = Some((subflow, rate));
             }
         }
-        let Some((flow, rate)) = best else {
-            return no_room(view, why);
+        let Some((subflow, rate)) = best else {
+            return no_room(view, rationale);
         };
-        why.say(|| {
-            format!("{} has the highest sending rate, {}/s", Subflow(flow.id), Kb((rate * 1e9) as u64))
+        rationale.say(|| {
+            format!("{} has the highest sending rate, {}/s", Subflow(subflow.id), Kb((rate * 1e9) as u64))
         });
-        Decision::Send { subflow: flow.id, bytes: flow.mss }
+        Decision::Send { subflow: subflow.id, bytes: subflow.mss }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{Pipe, Scene, build, flow, run};
+    use super::super::testing::{Pipe, Scene, build, run, subflow};
     use crate::MILLISECOND;
 
     #[test]
     fn window_times_segment_over_the_latest_sample() {
         let hsr = &mut *build("hsr");
         // 10/10 against 50/40 segments per ms.
-        let mut scene = Scene::new(vec![flow(0, 10, 10, 0), flow(1, 40, 50, 0)]);
+        let mut scene = Scene::new(vec![subflow(0, 10, 10, 0), subflow(1, 40, 50, 0)]);
         assert_eq!(scene.chosen(hsr), Some(1));
-        scene.flows[1].last_rtt = 60 * MILLISECOND;
+        scene.subflows[1].last_rtt = 60 * MILLISECOND;
         assert_eq!(scene.chosen(hsr), Some(0), "the latest sample, not srtt");
-        scene.flows[1].mss = 1300;
+        scene.subflows[1].mss = 1300;
         assert_eq!(scene.chosen(hsr), Some(1), "50 x 1.3 / 60");
-        scene.flows[1].mss = 1200;
+        scene.subflows[1].mss = 1200;
         assert_eq!(scene.chosen(hsr), Some(0), "a tie goes to the lower srtt");
-        scene.flows[0].srtt = 41 * MILLISECOND;
+        scene.subflows[0].srtt = 41 * MILLISECOND;
         assert_eq!(scene.chosen(hsr), Some(1));
-        scene.flows[1].packets_out = 50;
+        scene.subflows[1].packets_out = 50;
         assert_eq!(scene.chosen(hsr), Some(0), "full");
     }
 
     #[test]
     fn without_a_sample_the_smoothed_rtt() {
-        let mut scene = Scene::new(vec![flow(0, 10, 10, 0), flow(1, 40, 39, 0)]);
-        scene.flows[1].last_rtt = 0;
+        let mut scene = Scene::new(vec![subflow(0, 10, 10, 0), subflow(1, 40, 39, 0)]);
+        scene.subflows[1].last_rtt = 0;
         assert_eq!(scene.chosen(&mut *build("hsr")), Some(0));
-        scene.flows[1].cwnd = 41;
+        scene.subflows[1].cwnd = 41;
         assert_eq!(scene.chosen(&mut *build("hsr")), Some(1));
     }
 
     #[test]
     fn all_alike_the_lower_id() {
         assert_eq!(
-            Scene::new(vec![flow(0, 20, 10, 5), flow(1, 20, 10, 5)]).chosen(&mut *build("hsr")),
+            Scene::new(vec![subflow(0, 20, 10, 5), subflow(1, 20, 10, 5)]).chosen(&mut *build("hsr")),
             Some(0)
         );
     }

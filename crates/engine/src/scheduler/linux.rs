@@ -18,7 +18,7 @@
 //! Nothing is remembered of a burst that ended for want of data: the next data is decided on anew. (Kernels of the
 //! 5.x series came back to the last subflow while its burst lasted.)
 //!
-//! Rulings: wmem counts what the kernel counts, with the overhead of its buffers estimated ([`Flow::send_memory`]).
+//! Rulings: wmem counts what the kernel counts, with the overhead of its buffers estimated ([`SubflowMetrics::send_memory`]).
 //! The buffer's size is the kernel's too: twice the window, each segment counted as 4,352 bytes, and it grows when the
 //! kernel's would (`tcp_check_space`). As in the kernel,
 //! a subflow without a pacing rate isn't considered, the average starts at the first pacing rate seen, and it
@@ -36,9 +36,9 @@
 
 use super::mechanisms::{OFF, equip, opportunistic, penalise};
 use super::text::{Kb, Ms, Subflow, no_room, nothing_to_send};
-use super::{Decision, Event, Scheduler, View, Why};
+use super::{Decision, Event, Rationale, Scheduler, View};
 use crate::SubflowId;
-use crate::flow::Flow;
+use crate::metrics::SubflowMetrics;
 use crate::registry::{Entry, Exception, Parameter};
 
 /// The kernel's MPTCP_SEND_BURST_SIZE: 64 KiB less room for headers.
@@ -90,12 +90,12 @@ fn averaged(average: u64, wmem: u64, pace: u64, burst: u64) -> u64 {
 impl Linux {
     /// 2^32 times the seconds until the subflow has flushed what it holds.
     #[inline]
-    fn linger(&mut self, flow: &Flow) -> Option<u64> {
-        let average = self.average.get_mut(flow.id.index())?;
+    fn linger(&mut self, subflow: &SubflowMetrics) -> Option<u64> {
+        let average = self.average.get_mut(subflow.id.index())?;
         if *average == 0 {
-            *average = flow.pacing_rate;
+            *average = subflow.pacing_rate;
         }
-        (flow.send_memory().min(u64::from(u32::MAX)) << 32).checked_div(*average)
+        (subflow.send_memory().min(u64::from(u32::MAX)) << 32).checked_div(*average)
     }
 }
 
@@ -104,45 +104,45 @@ impl Scheduler for Linux {
         ENTRY.name
     }
 
-    fn select(&mut self, view: &View<'_>, why: &mut Why) -> Decision {
+    fn select(&mut self, view: &View<'_>, rationale: &mut Rationale) -> Decision {
         if !view.sendable() {
-            return nothing_to_send(view, why);
+            return nothing_to_send(view, rationale);
         }
         let backups = view.backups_count();
-        let mut best: Option<(&Flow, u64)> = None;
-        for flow in view.flows {
-            if !flow.usable() || (flow.backup && !backups) {
+        let mut best: Option<(&SubflowMetrics, u64)> = None;
+        for subflow in view.subflows {
+            if !subflow.usable() || (subflow.backup && !backups) {
                 continue;
             }
-            if let Some(linger) = self.linger(flow)
+            if let Some(linger) = self.linger(subflow)
                 && best.is_none_or(|(_, least)| linger < least)
             {
-                best = Some((flow, linger));
+                best = Some((subflow, linger));
             }
         }
-        let Some((flow, linger)) = best else {
-            return no_room(view, why);
+        let Some((subflow, linger)) = best else {
+            return no_room(view, rationale);
         };
-        let wmem = flow.send_memory();
+        let wmem = subflow.send_memory();
         let linger = || Ms(((u128::from(linger) * 1_000_000_000) >> 32) as u64);
-        if flow.queue_space == 0 {
-            why.say(|| {
-                let id = Subflow(flow.id);
+        if subflow.queue_space == 0 {
+            rationale.say(|| {
+                let id = Subflow(subflow.id);
                 format!("{id} flushes its {} first, in {}, and its send buffer is full", Kb(wmem), linger())
             });
             return Decision::Wait { until: None };
         }
         let burst = self.burst.min(view.room());
-        let average = &mut self.average[flow.id.index()];
-        *average = averaged(*average, wmem, flow.pacing_rate, burst);
-        why.say(|| {
-            let id = Subflow(flow.id);
+        let average = &mut self.average[subflow.id.index()];
+        *average = averaged(*average, wmem, subflow.pacing_rate, burst);
+        rationale.say(|| {
+            let id = Subflow(subflow.id);
             format!("{id} flushes its {} first, in {}: a burst of {}", Kb(wmem), linger(), Kb(burst))
         });
         // A piece that is begun is handed over whole.
-        let pieces = burst.min(flow.queue_space).div_ceil(PIECE);
+        let pieces = burst.min(subflow.queue_space).div_ceil(PIECE);
         let bytes = (pieces * PIECE).min(view.room()).min(u64::from(u32::MAX)) as u32;
-        Decision::Queue { subflow: flow.id, bytes }
+        Decision::Queue { subflow: subflow.id, bytes }
     }
 
     fn on_event(&mut self, _view: &View<'_>, event: Event) {
@@ -160,14 +160,14 @@ impl Scheduler for Linux {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{Pipe, Scene, build, flow, run};
+    use super::super::testing::{Pipe, Scene, build, run, subflow};
     use super::*;
 
     /// Two subflows of 1 and 4 MB/s with `in_flight` segments of 1000 bytes each.
     fn scene(in_flight: [u32; 2]) -> Scene {
-        let mut scene = Scene::new(vec![flow(0, 10, 10, in_flight[0]), flow(1, 10, 10, in_flight[1])]);
-        scene.flows[0].pacing_rate = 1_000_000;
-        scene.flows[1].pacing_rate = 4_000_000;
+        let mut scene = Scene::new(vec![subflow(0, 10, 10, in_flight[0]), subflow(1, 10, 10, in_flight[1])]);
+        scene.subflows[0].pacing_rate = 1_000_000;
+        scene.subflows[1].pacing_rate = 4_000_000;
         scene
     }
 
@@ -189,7 +189,7 @@ mod tests {
         assert_eq!(scene([2, 10]).chosen(&mut *build("linux")), Some(0));
         assert_eq!(scene([0, 0]).chosen(&mut *build("linux")), Some(0));
         let mut queued = scene([2, 7]);
-        queued.flows[1].queued_bytes = 2000;
+        queued.subflows[1].queued_bytes = 2000;
         assert_eq!(queued.chosen(&mut *build("linux")), Some(0), "what is queued counts like what is sent");
     }
 
@@ -198,7 +198,7 @@ mod tests {
         let mut scene = scene([3, 8]);
         let reason = "{subflow 1} flushes its 11.8 KB first, in 3.0 ms: a burst of 65.4 KB";
         assert_eq!(scene.reason(&mut *build("linux")), reason);
-        scene.flows[1].queue_space = 0;
+        scene.subflows[1].queue_space = 0;
         let reason = "{subflow 1} flushes its 11.8 KB first, in 3.0 ms, and its send buffer is full";
         assert_eq!(scene.reason(&mut *build("linux")), reason);
     }
@@ -209,10 +209,10 @@ mod tests {
         let mut scene = scene([2, 7]);
         scene.send_window = 7000;
         assert_eq!(scene.chosen(linux), Some(1), "the average stays 4 MB/s");
-        scene.flows[1].pacing_rate = 1_000_000;
+        scene.subflows[1].pacing_rate = 1_000_000;
         assert_eq!(scene.chosen(linux), Some(1), "and is now (4 12.1 + 1 7) / 19.1 = 2.9 MB/s: 4.2 ms");
         assert_eq!(scene.chosen(linux), Some(0));
-        scene.flows[0].packets_out = 3;
+        scene.subflows[0].packets_out = 3;
         assert_eq!(scene.chosen(linux), Some(1), "4.2 ms is less than 5.6");
     }
 
@@ -224,11 +224,11 @@ mod tests {
         };
         let mut scene = scene([0, 0]);
         assert_eq!(burst(&scene), (0, 2 * 32_728), "65,428 bytes end within the second piece");
-        scene.flows[0].queue_space = 32_729;
+        scene.subflows[0].queue_space = 32_729;
         assert_eq!(burst(&scene), (0, 2 * 32_728));
-        scene.flows[0].queue_space = 32_728;
+        scene.subflows[0].queue_space = 32_728;
         assert_eq!(burst(&scene), (0, 32_728), "full after one piece");
-        scene.flows[0].queue_space = 1;
+        scene.subflows[0].queue_space = 1;
         assert_eq!(burst(&scene), (0, 32_728), "a piece that is begun is handed over whole");
         scene.send_window = 400;
         assert_eq!(burst(&scene), (0, 400));
@@ -237,17 +237,17 @@ mod tests {
     #[test]
     fn only_the_chosen_one_is_tried() {
         let mut scene = scene([0, 1]);
-        scene.flows[0].queue_space = 0;
+        scene.subflows[0].queue_space = 0;
         assert_eq!(scene.ask(&mut *build("linux")), Decision::Wait { until: None });
     }
 
     #[test]
     fn without_a_pacing_rate_not_considered() {
         let mut scene = scene([0, 1]);
-        scene.flows[0].pacing_rate = 0;
+        scene.subflows[0].pacing_rate = 0;
         let linux = &mut *build("linux");
         assert_eq!(scene.chosen(linux), Some(1));
-        scene.flows[0].pacing_rate = 1;
+        scene.subflows[0].pacing_rate = 1;
         assert_eq!(scene.chosen(linux), Some(0));
     }
 
@@ -255,9 +255,9 @@ mod tests {
     fn a_slot_used_again_starts_anew() {
         let linux = &mut *build("linux");
         let mut scene = scene([1, 7]);
-        scene.flows[0].pacing_rate = 1;
+        scene.subflows[0].pacing_rate = 1;
         assert_eq!(scene.chosen(linux), Some(1));
-        scene.flows[0].pacing_rate = 1_000_000;
+        scene.subflows[0].pacing_rate = 1_000_000;
         assert_eq!(scene.chosen(linux), Some(1), "the average is slow to rise");
         linux.on_event(&scene.view(), Event::SubflowAdded(SubflowId(0)));
         assert_eq!(scene.chosen(linux), Some(0));

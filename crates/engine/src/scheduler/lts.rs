@@ -12,8 +12,8 @@
 
 use super::mechanisms::{OFF, equip, opportunistic, penalise};
 use super::text::{Ms, Subflow, no_room, nothing_to_send};
-use super::{Decision, Scheduler, View, Why};
-use crate::flow::Flow;
+use super::{Decision, Rationale, Scheduler, View};
+use crate::metrics::SubflowMetrics;
 use crate::registry::Entry;
 
 pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
@@ -34,53 +34,62 @@ impl Scheduler for LowestTimeSpace {
         ENTRY.name
     }
 
-    fn select(&mut self, view: &View<'_>, why: &mut Why) -> Decision {
+    fn select(&mut self, view: &View<'_>, rationale: &mut Rationale) -> Decision {
         if !view.sendable() {
-            return nothing_to_send(view, why);
+            return nothing_to_send(view, rationale);
         }
         let backups = view.backups_count();
-        let mut best: Option<(&Flow, f64)> = None;
-        for flow in view.flows {
-            if (flow.backup && !backups) || !flow.available() {
+        let mut best: Option<(&SubflowMetrics, f64)> = None;
+        for subflow in view.subflows {
+            if (subflow.backup && !backups) || !subflow.available() {
                 continue;
             }
-            let ratio = flow.srtt as f64 / f64::from(flow.window_space());
-            let better =
-                |(other, least): (&Flow, f64)| ratio < least || (ratio == least && flow.srtt < other.srtt);
+            let ratio = subflow.srtt as f64 / f64::from(subflow.window_space());
+            let better = |(other, least): (&SubflowMetrics, f64)| {
+                ratio < least || (ratio == least && subflow.srtt < other.srtt)
+            };
             if best.is_none_or(better) {
-                best = Some((flow, ratio));
+                best = Some((subflow, ratio));
             }
         }
-        let Some((flow, _)) = best else {
-            return no_room(view, why);
+        let Some((subflow, _)) = best else {
+            return no_room(view, rationale);
         };
-        why.say(|| {
-            let (id, space) = (Subflow(flow.id), flow.window_space());
-            format!("{id} has the least time over space, {} for {space} segments", Ms(flow.srtt))
+        rationale.say(|| {
+            let (id, space) = (Subflow(subflow.id), subflow.window_space());
+            format!("{id} has the least time over space, {} for {space} segments", Ms(subflow.srtt))
         });
-        Decision::Send { subflow: flow.id, bytes: flow.mss }
+        Decision::Send { subflow: subflow.id, bytes: subflow.mss }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{Pipe, Scene, build, flow, run};
+    use super::super::testing::{Pipe, Scene, build, run, subflow};
 
     #[test]
     fn srtt_over_space_and_ties_by_rtt() {
         let lts = &mut *build("lts");
         // 20/5 = 4 against 50/13 = 3.8 and 50/12 = 4.2.
-        assert_eq!(Scene::new(vec![flow(0, 20, 10, 5), flow(1, 50, 20, 7)]).chosen(lts), Some(1));
-        assert_eq!(Scene::new(vec![flow(0, 20, 10, 5), flow(1, 50, 20, 8)]).chosen(lts), Some(0));
-        assert_eq!(Scene::new(vec![flow(0, 40, 20, 10), flow(1, 20, 10, 5)]).chosen(lts), Some(1), "4 each");
-        assert_eq!(Scene::new(vec![flow(0, 20, 10, 5), flow(1, 40, 20, 10)]).chosen(lts), Some(0), "4 each");
-        assert_eq!(Scene::new(vec![flow(0, 20, 10, 10), flow(1, 40, 20, 21)]).chosen(lts), None);
+        assert_eq!(Scene::new(vec![subflow(0, 20, 10, 5), subflow(1, 50, 20, 7)]).chosen(lts), Some(1));
+        assert_eq!(Scene::new(vec![subflow(0, 20, 10, 5), subflow(1, 50, 20, 8)]).chosen(lts), Some(0));
+        assert_eq!(
+            Scene::new(vec![subflow(0, 40, 20, 10), subflow(1, 20, 10, 5)]).chosen(lts),
+            Some(1),
+            "4 each"
+        );
+        assert_eq!(
+            Scene::new(vec![subflow(0, 20, 10, 5), subflow(1, 40, 20, 10)]).chosen(lts),
+            Some(0),
+            "4 each"
+        );
+        assert_eq!(Scene::new(vec![subflow(0, 20, 10, 10), subflow(1, 40, 20, 21)]).chosen(lts), None);
     }
 
     #[test]
     fn all_alike_the_lower_id() {
         assert_eq!(
-            Scene::new(vec![flow(0, 20, 10, 5), flow(1, 20, 10, 5)]).chosen(&mut *build("lts")),
+            Scene::new(vec![subflow(0, 20, 10, 5), subflow(1, 20, 10, 5)]).chosen(&mut *build("lts")),
             Some(0)
         );
     }

@@ -13,8 +13,8 @@
 
 use super::mechanisms::{OFF, equip, opportunistic, penalise};
 use super::text::{Subflow, no_room, nothing_to_send};
-use super::{Decision, Scheduler, View, Why};
-use crate::flow::Flow;
+use super::{Decision, Rationale, Scheduler, View};
+use crate::metrics::SubflowMetrics;
 use crate::registry::Entry;
 
 pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
@@ -35,55 +35,57 @@ impl Scheduler for LargestWindowSpace {
         ENTRY.name
     }
 
-    fn select(&mut self, view: &View<'_>, why: &mut Why) -> Decision {
+    fn select(&mut self, view: &View<'_>, rationale: &mut Rationale) -> Decision {
         if !view.sendable() {
-            return nothing_to_send(view, why);
+            return nothing_to_send(view, rationale);
         }
         let backups = view.backups_count();
-        let mut best: Option<(&Flow, u32)> = None;
-        for flow in view.flows {
-            if (flow.backup && !backups) || !flow.available() {
+        let mut best: Option<(&SubflowMetrics, u32)> = None;
+        for subflow in view.subflows {
+            if (subflow.backup && !backups) || !subflow.available() {
                 continue;
             }
-            let space = flow.window_space();
-            let better = |(other, largest): (&Flow, u32)| {
-                space > largest || (space == largest && flow.srtt < other.srtt)
+            let space = subflow.window_space();
+            let better = |(other, largest): (&SubflowMetrics, u32)| {
+                space > largest || (space == largest && subflow.srtt < other.srtt)
             };
             if best.is_none_or(better) {
-                best = Some((flow, space));
+                best = Some((subflow, space));
             }
         }
-        let Some((flow, space)) = best else {
-            return no_room(view, why);
+        let Some((subflow, space)) = best else {
+            return no_room(view, rationale);
         };
-        why.say(|| format!("{} has the largest window space, {space} of {}", Subflow(flow.id), flow.cwnd));
-        Decision::Send { subflow: flow.id, bytes: flow.mss }
+        rationale.say(|| {
+            format!("{} has the largest window space, {space} of {}", Subflow(subflow.id), subflow.cwnd)
+        });
+        Decision::Send { subflow: subflow.id, bytes: subflow.mss }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{Pipe, Scene, build, flow, run};
+    use super::super::testing::{Pipe, Scene, build, run, subflow};
     use crate::MILLISECOND;
 
     #[test]
     fn the_largest_space_and_ties_by_rtt() {
         let lws = &mut *build("lws");
-        let mut scene = Scene::new(vec![flow(0, 10, 10, 5), flow(1, 100, 20, 14)]);
+        let mut scene = Scene::new(vec![subflow(0, 10, 10, 5), subflow(1, 100, 20, 14)]);
         assert_eq!(scene.chosen(lws), Some(1));
-        scene.flows[1].packets_out = 15;
+        scene.subflows[1].packets_out = 15;
         assert_eq!(scene.chosen(lws), Some(0), "5 each: the lower RTT");
-        scene.flows[1].srtt = 9 * MILLISECOND;
+        scene.subflows[1].srtt = 9 * MILLISECOND;
         assert_eq!(scene.chosen(lws), Some(1));
-        scene.flows[0].packets_out = 12;
-        scene.flows[1].packets_out = 20;
+        scene.subflows[0].packets_out = 12;
+        scene.subflows[1].packets_out = 20;
         assert_eq!(scene.chosen(lws), None, "less than nothing is no room");
     }
 
     #[test]
     fn all_alike_the_lower_id() {
         assert_eq!(
-            Scene::new(vec![flow(0, 20, 10, 5), flow(1, 20, 10, 5)]).chosen(&mut *build("lws")),
+            Scene::new(vec![subflow(0, 20, 10, 5), subflow(1, 20, 10, 5)]).chosen(&mut *build("lws")),
             Some(0)
         );
     }

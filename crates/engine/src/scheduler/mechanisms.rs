@@ -5,7 +5,7 @@
 //! faster subflow, and the carrier's cwnd is halved. The engine carries both out; here are the two
 //! parameters that every scheduler has, and the wrapper that answers [`Scheduler::mechanisms`] from them.
 
-use super::{Decision, Event, Mechanisms, Rule, Scheduler, View, Why};
+use super::{Decision, Event, Mechanisms, Rationale, Rule, Scheduler, View};
 use crate::registry::{Parameter, Values};
 
 const RULES: &[&str] = &["off", "paper", "linux"];
@@ -57,16 +57,16 @@ impl<S: Scheduler> Scheduler for Equipped<S> {
     }
 
     #[inline]
-    fn select(&mut self, view: &View<'_>, why: &mut Why) -> Decision {
-        self.scheduler.select(view, why)
+    fn select(&mut self, view: &View<'_>, rationale: &mut Rationale) -> Decision {
+        self.scheduler.select(view, rationale)
     }
 
     fn on_event(&mut self, view: &View<'_>, event: Event) {
         self.scheduler.on_event(view, event);
     }
 
-    fn hears(&self) -> bool {
-        self.scheduler.hears()
+    fn wants_events(&self) -> bool {
+        self.scheduler.wants_events()
     }
 
     fn repeats(&self) -> bool {

@@ -14,8 +14,8 @@
 
 use super::mechanisms::{LINUX, PAPER, equip, opportunistic, penalise};
 use super::text::{Ms, Subflow, no_room, nothing_to_send};
-use super::{Decision, Scheduler, View, Why};
-use crate::flow::Flow;
+use super::{Decision, Rationale, Scheduler, View};
+use crate::metrics::SubflowMetrics;
 use crate::registry::{Entry, Preset};
 
 pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
@@ -37,9 +37,9 @@ struct MinRtt;
 
 /// One segment on `flow`, chosen for its srtt: the answer of every scheduler that builds on `minrtt`.
 #[inline]
-pub(super) fn send_on(flow: &Flow, why: &mut Why) -> Decision {
-    why.say(|| format!("{} has the least srtt with room, {}", Subflow(flow.id), Ms(flow.srtt)));
-    Decision::Send { subflow: flow.id, bytes: flow.mss }
+pub(super) fn send_on(subflow: &SubflowMetrics, rationale: &mut Rationale) -> Decision {
+    rationale.say(|| format!("{} has the least srtt with room, {}", Subflow(subflow.id), Ms(subflow.srtt)));
+    Decision::Send { subflow: subflow.id, bytes: subflow.mss }
 }
 
 impl Scheduler for MinRtt {
@@ -47,28 +47,28 @@ impl Scheduler for MinRtt {
         ENTRY.name
     }
 
-    fn hears(&self) -> bool {
+    fn wants_events(&self) -> bool {
         false
     }
 
     #[inline]
-    fn select(&mut self, view: &View<'_>, why: &mut Why) -> Decision {
+    fn select(&mut self, view: &View<'_>, rationale: &mut Rationale) -> Decision {
         if !view.sendable() {
-            return nothing_to_send(view, why);
+            return nothing_to_send(view, rationale);
         }
         match view.fastest_available() {
-            Some(flow) => send_on(flow, why),
-            None => no_room(view, why),
+            Some(subflow) => send_on(subflow, rationale),
+            None => no_room(view, rationale),
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{Pipe, Scene, build, flow, run};
+    use super::super::testing::{Pipe, Scene, build, run, subflow};
     use super::*;
     use crate::MILLISECOND;
-    use crate::flow::Phase;
+    use crate::metrics::CaState;
 
     #[test]
     fn cfs_2019_figure_3_packets_11_to_20_come_last() {
@@ -90,30 +90,30 @@ mod tests {
     #[test]
     fn the_fastest_with_room_and_out_of_rto_recovery() {
         let minrtt = &mut *build("minrtt");
-        let mut scene = Scene::new(vec![flow(0, 30, 10, 9), flow(1, 20, 10, 0), flow(2, 20, 10, 0)]);
+        let mut scene = Scene::new(vec![subflow(0, 30, 10, 9), subflow(1, 20, 10, 0), subflow(2, 20, 10, 0)]);
         assert_eq!(scene.chosen(minrtt), Some(1), "a tie goes to the lower id");
-        scene.flows[1].packets_out = 10;
+        scene.subflows[1].packets_out = 10;
         assert_eq!(scene.chosen(minrtt), Some(2));
-        scene.flows[2].phase = Phase::Loss;
+        scene.subflows[2].ca_state = CaState::Loss;
         assert_eq!(scene.chosen(minrtt), Some(0));
-        scene.flows[0].queued_bytes = 1;
+        scene.subflows[0].queued_bytes = 1;
         assert_eq!(scene.ask(minrtt), Decision::Wait { until: None });
     }
 
     #[test]
     fn a_backup_only_when_no_other_is_usable() {
         let minrtt = &mut *build("minrtt");
-        let mut scene = Scene::new(vec![flow(0, 30, 10, 10), flow(1, 10, 10, 0)]);
-        scene.flows[1].backup = true;
+        let mut scene = Scene::new(vec![subflow(0, 30, 10, 10), subflow(1, 10, 10, 0)]);
+        scene.subflows[1].backup = true;
         assert_eq!(scene.chosen(minrtt), None, "a full window doesn't spill onto a backup");
-        scene.flows[0].state = crate::flow::FlowState::Stale;
+        scene.subflows[0].state = crate::metrics::SubflowStatus::Stale;
         assert_eq!(scene.chosen(minrtt), Some(1));
     }
 
     #[test]
     fn new_data_needs_room_in_the_send_window() {
         let minrtt = &mut *build("minrtt");
-        let mut scene = Scene::new(vec![flow(0, 30, 10, 0)]);
+        let mut scene = Scene::new(vec![subflow(0, 30, 10, 0)]);
         scene.send_window = 5000;
         scene.next_offset = 4999;
         assert_eq!(scene.chosen(minrtt), Some(0));

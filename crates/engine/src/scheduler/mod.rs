@@ -37,7 +37,7 @@ use std::fmt::Debug;
 
 pub use text::with_names;
 
-use crate::flow::Flow;
+use crate::metrics::SubflowMetrics;
 use crate::registry::Registry;
 use crate::{Nanos, SubflowId};
 
@@ -140,7 +140,7 @@ pub struct View<'a> {
     /// Now.
     pub now: Nanos,
     /// Every subflow slot of the connection, by [`SubflowId`]; closed ones included.
-    pub flows: &'a [Flow],
+    pub subflows: &'a [SubflowMetrics],
     /// Bytes written by the application and not yet assigned to a subflow.
     pub unsent: u64,
     /// Offset of the first unassigned byte.
@@ -172,25 +172,25 @@ impl<'a> View<'a> {
     /// Whether backup subflows count now: only when no other is usable (Linux's rule).
     #[inline]
     pub fn backups_count(&self) -> bool {
-        !self.flows.iter().any(|flow| flow.usable() && !flow.backup)
+        !self.subflows.iter().any(|subflow| subflow.usable() && !subflow.backup)
     }
 
     /// Whether the subflow may carry data: usable, and not a backup while another is there.
     #[inline]
-    pub fn eligible(&self, flow: &Flow) -> bool {
-        flow.usable() && (!flow.backup || self.backups_count())
+    pub fn eligible(&self, subflow: &SubflowMetrics) -> bool {
+        subflow.usable() && (!subflow.backup || self.backups_count())
     }
 
     /// The eligible subflows.
-    pub fn usable(&self) -> impl Iterator<Item = &'a Flow> + use<'a> {
+    pub fn usable(&self) -> impl Iterator<Item = &'a SubflowMetrics> + use<'a> {
         let backups = self.backups_count();
-        self.flows.iter().filter(move |flow| flow.usable() && (!flow.backup || backups))
+        self.subflows.iter().filter(move |subflow| subflow.usable() && (!subflow.backup || backups))
     }
 
     /// The eligible subflows whose windows have room. Room in the connection-level window is one for all:
     /// see [`View::blocked`].
-    pub fn available(&self) -> impl Iterator<Item = &'a Flow> + use<'a> {
-        self.usable().filter(|flow| flow.available())
+    pub fn available(&self) -> impl Iterator<Item = &'a SubflowMetrics> + use<'a> {
+        self.usable().filter(|subflow| subflow.available())
     }
 
     /// Bytes of the connection-level window from the first unassigned byte on. As `window_left`, but where
@@ -219,17 +219,17 @@ impl<'a> View<'a> {
     pub fn front(&self) -> Front<'a> {
         let backups = self.backups_count();
         let mut front = Front { usable: None, available: None };
-        for flow in self.flows {
-            if !flow.usable() || (flow.backup && !backups) {
+        for subflow in self.subflows {
+            if !subflow.usable() || (subflow.backup && !backups) {
                 continue;
             }
-            let mut expected = flow.srtt > 0;
-            if front.available.is_none_or(|best| flow.srtt < best.srtt) && flow.available() {
-                front.available = Some(flow);
+            let mut expected = subflow.srtt > 0;
+            if front.available.is_none_or(|best| subflow.srtt < best.srtt) && subflow.available() {
+                front.available = Some(subflow);
                 expected = true;
             }
-            if expected && front.usable.is_none_or(|best| flow.srtt < best.srtt) {
-                front.usable = Some(flow);
+            if expected && front.usable.is_none_or(|best| subflow.srtt < best.srtt) {
+                front.usable = Some(subflow);
             }
         }
         front
@@ -237,12 +237,12 @@ impl<'a> View<'a> {
 
     /// [`View::front`]'s available one alone: for who doesn't weigh it against the others.
     #[inline]
-    pub fn fastest_available(&self) -> Option<&'a Flow> {
-        let mut fastest: Option<&Flow> = None;
-        for flow in self.flows {
-            let first = fastest.is_none_or(|best| flow.srtt < best.srtt);
-            if first && flow.available() && (!flow.backup || self.backups_count()) {
-                fastest = Some(flow);
+    pub fn fastest_available(&self) -> Option<&'a SubflowMetrics> {
+        let mut fastest: Option<&SubflowMetrics> = None;
+        for subflow in self.subflows {
+            let first = fastest.is_none_or(|best| subflow.srtt < best.srtt);
+            if first && subflow.available() && (!subflow.backup || self.backups_count()) {
+                fastest = Some(subflow);
             }
         }
         fastest
@@ -250,14 +250,14 @@ impl<'a> View<'a> {
 
     /// The eligible subflows known to be faster than `slow`, room or not: those without a sample aren't.
     #[inline]
-    pub fn faster_than(&self, slow: &Flow) -> impl Iterator<Item = &'a Flow> + use<'a> {
+    pub fn faster_than(&self, slow: &SubflowMetrics) -> impl Iterator<Item = &'a SubflowMetrics> + use<'a> {
         let srtt = slow.srtt;
-        self.usable().filter(move |flow| (1..srtt).contains(&flow.srtt))
+        self.usable().filter(move |subflow| (1..srtt).contains(&subflow.srtt))
     }
 
     /// The least-srtt flow of an iterator; ties go to the lower id.
-    pub fn fastest<'f>(flows: impl Iterator<Item = &'f Flow>) -> Option<&'f Flow> {
-        flows.min_by_key(|flow| (flow.srtt, flow.id))
+    pub fn fastest<'f>(subflows: impl Iterator<Item = &'f SubflowMetrics>) -> Option<&'f SubflowMetrics> {
+        subflows.min_by_key(|subflow| (subflow.srtt, subflow.id))
     }
 }
 
@@ -265,9 +265,9 @@ impl<'a> View<'a> {
 #[derive(Clone, Copy, Debug)]
 pub struct Front<'a> {
     /// Of all eligible subflows but those with neither a sample nor room.
-    pub usable: Option<&'a Flow>,
+    pub usable: Option<&'a SubflowMetrics>,
     /// Of those whose windows have room: `minrtt`'s choice.
-    pub available: Option<&'a Flow>,
+    pub available: Option<&'a SubflowMetrics>,
 }
 
 /// What a scheduler may hear between decisions.
@@ -308,15 +308,15 @@ pub enum Event {
 
 /// Where a scheduler says why. Costs nothing when off: the closure isn't called.
 #[derive(Debug, Default)]
-pub struct Why {
+pub struct Rationale {
     on: bool,
     text: String,
 }
 
-impl Why {
+impl Rationale {
     /// One that listens.
     pub fn listening() -> Self {
-        Why { on: true, text: String::new() }
+        Rationale { on: true, text: String::new() }
     }
 
     /// Whether anyone listens.
@@ -368,7 +368,7 @@ pub trait Scheduler: Debug + Send {
 
     /// The next decision. Called while there is unsent data or data in flight, a usable subflow, and
     /// something may have changed. Must be O(subflows).
-    fn select(&mut self, view: &View<'_>, why: &mut Why) -> Decision;
+    fn select(&mut self, view: &View<'_>, rationale: &mut Rationale) -> Decision;
 
     /// Something happened.
     fn on_event(&mut self, view: &View<'_>, event: Event) {
@@ -376,7 +376,7 @@ pub trait Scheduler: Debug + Send {
     }
 
     /// Whether [`Scheduler::on_event`] does anything; where it doesn't, it isn't called.
-    fn hears(&self) -> bool {
+    fn wants_events(&self) -> bool {
         true
     }
 
@@ -430,9 +430,9 @@ pub fn builtin() -> Registry<dyn Scheduler> {
 
 #[cfg(test)]
 mod tests {
-    use super::testing::{Chunks, Scene, flow, unmeasured};
+    use super::testing::{Chunks, Scene, subflow, unmeasured};
     use super::*;
-    use crate::flow::FlowState;
+    use crate::metrics::SubflowStatus;
 
     #[test]
     fn room_counts_from_the_first_unassigned_byte() {
@@ -453,64 +453,65 @@ mod tests {
 
     #[test]
     fn the_front_is_by_srtt_then_id_and_agrees_with_the_iterators() {
-        let mut scene = Scene::new(vec![flow(0, 20, 10, 10), flow(1, 20, 10, 0), flow(2, 20, 10, 0)]);
+        let mut scene =
+            Scene::new(vec![subflow(0, 20, 10, 10), subflow(1, 20, 10, 0), subflow(2, 20, 10, 0)]);
         let ids = |scene: &Scene| {
-            let (view, id) = (scene.view(), |flow: &Flow| flow.id.0);
+            let (view, id) = (scene.view(), |subflow: &SubflowMetrics| subflow.id.0);
             let front = view.front();
             assert_eq!(front.usable, View::fastest(view.usable()));
             assert_eq!(front.available, View::fastest(view.available()));
             (front.usable.map(id), front.available.map(id))
         };
         assert_eq!(ids(&scene), (Some(0), Some(1)));
-        scene.flows[2].srtt -= 1;
+        scene.subflows[2].srtt -= 1;
         assert_eq!(ids(&scene), (Some(2), Some(2)));
-        scene.flows[2].backup = true;
+        scene.subflows[2].backup = true;
         assert_eq!(ids(&scene), (Some(0), Some(1)));
-        assert!(!scene.view().eligible(&scene.flows[2]) && scene.view().eligible(&scene.flows[1]));
-        scene.flows[0].state = FlowState::Closed;
-        scene.flows[1].state = FlowState::Handshaking;
+        assert!(!scene.view().eligible(&scene.subflows[2]) && scene.view().eligible(&scene.subflows[1]));
+        scene.subflows[0].state = SubflowStatus::Closed;
+        scene.subflows[1].state = SubflowStatus::Handshaking;
         assert_eq!(ids(&scene), (Some(2), Some(2)), "the backup, when no other is usable");
-        assert!(scene.view().eligible(&scene.flows[2]) && !scene.view().eligible(&scene.flows[1]));
-        scene.flows[2].state = FlowState::Closing;
+        assert!(scene.view().eligible(&scene.subflows[2]) && !scene.view().eligible(&scene.subflows[1]));
+        scene.subflows[2].state = SubflowStatus::Closing;
         assert_eq!(ids(&scene), (None, None));
     }
 
     #[test]
     fn without_a_sample_first_while_there_is_room_and_nobody_then() {
-        let mut scene = Scene::new(vec![flow(0, 20, 10, 10), unmeasured(1, 10, 9), flow(2, 30, 10, 0)]);
+        let mut scene = Scene::new(vec![subflow(0, 20, 10, 10), unmeasured(1, 10, 9), subflow(2, 30, 10, 0)]);
         let front = |scene: &Scene| {
             let front = scene.view().front();
-            (front.usable.map(|flow| flow.id.0), front.available.map(|flow| flow.id.0))
+            (front.usable.map(|subflow| subflow.id.0), front.available.map(|subflow| subflow.id.0))
         };
         assert_eq!(front(&scene), (Some(1), Some(1)));
-        scene.flows[1].packets_out = 10;
+        scene.subflows[1].packets_out = 10;
         assert_eq!(front(&scene), (Some(0), Some(2)));
-        scene.flows[0].srtt = 0;
+        scene.subflows[0].srtt = 0;
         assert_eq!(front(&scene), (Some(2), Some(2)));
-        scene.flows.pop();
+        scene.subflows.pop();
         assert_eq!(front(&scene), (None, None));
     }
 
     #[test]
     fn faster_are_those_of_which_it_is_known() {
-        let mut scene = Scene::new(vec![flow(0, 20, 10, 10), unmeasured(1, 10, 0), flow(2, 30, 10, 0)]);
-        scene.flows.push(flow(3, 29, 10, 10));
+        let mut scene = Scene::new(vec![subflow(0, 20, 10, 10), unmeasured(1, 10, 0), subflow(2, 30, 10, 0)]);
+        scene.subflows.push(subflow(3, 29, 10, 10));
         let ids = |scene: &Scene| {
-            scene.view().faster_than(&scene.flows[2]).map(|flow| flow.id.0).collect::<Vec<_>>()
+            scene.view().faster_than(&scene.subflows[2]).map(|subflow| subflow.id.0).collect::<Vec<_>>()
         };
         assert_eq!(ids(&scene), [0, 3]);
-        scene.flows[3].srtt = scene.flows[2].srtt;
+        scene.subflows[3].srtt = scene.subflows[2].srtt;
         assert_eq!(ids(&scene), [0]);
-        scene.flows[0].backup = true;
+        scene.subflows[0].backup = true;
         assert_eq!(ids(&scene), []);
     }
 
     #[test]
     fn reasons_are_asked_for_only_when_someone_listens() {
-        let mut off = Why::default();
+        let mut off = Rationale::default();
         off.say(|| unreachable!("nobody listens"));
         assert!(!off.on());
-        let mut on = Why::listening();
+        let mut on = Rationale::listening();
         assert!(on.on());
         on.say(|| "because".to_string());
         assert_eq!(on.take(), "because");

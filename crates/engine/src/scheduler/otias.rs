@@ -22,9 +22,9 @@
 
 use super::mechanisms::{OFF, equip, opportunistic, penalise};
 use super::text::{Ms, Subflow, no_room, nothing_to_send};
-use super::{Decision, Scheduler, View, Why};
+use super::{Decision, Rationale, Scheduler, View};
 use crate::Nanos;
-use crate::flow::{Flow, Phase};
+use crate::metrics::{CaState, SubflowMetrics};
 use crate::registry::{Entry, Exception};
 
 pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
@@ -45,17 +45,17 @@ struct Otias;
 
 /// rtts_to_wait_j.
 #[inline]
-fn rtts_to_wait(flow: &Flow) -> u64 {
-    let not_yet_sent = i64::from(flow.queued_segments());
-    let can_send = i64::from(flow.cwnd) - i64::from(flow.in_flight());
+fn rtts_to_wait(subflow: &SubflowMetrics) -> u64 {
+    let not_yet_sent = i64::from(subflow.queued_segments());
+    let can_send = i64::from(subflow.cwnd) - i64::from(subflow.in_flight());
     let excess = u64::try_from(not_yet_sent - can_send).unwrap_or(0);
-    excess / u64::from(flow.cwnd.max(1))
+    excess / u64::from(subflow.cwnd.max(1))
 }
 
 /// T_j, doubled.
 #[inline]
-fn twice_arrival(flow: &Flow) -> Nanos {
-    (2 * rtts_to_wait(flow) + 1).saturating_mul(flow.srtt)
+fn twice_arrival(subflow: &SubflowMetrics) -> Nanos {
+    (2 * rtts_to_wait(subflow) + 1).saturating_mul(subflow.srtt)
 }
 
 impl Scheduler for Otias {
@@ -63,36 +63,37 @@ impl Scheduler for Otias {
         ENTRY.name
     }
 
-    fn select(&mut self, view: &View<'_>, why: &mut Why) -> Decision {
+    fn select(&mut self, view: &View<'_>, rationale: &mut Rationale) -> Decision {
         if !view.sendable() {
-            return nothing_to_send(view, why);
+            return nothing_to_send(view, rationale);
         }
         let backups = view.backups_count();
-        let mut best: Option<(&Flow, Nanos)> = None;
-        for flow in view.flows {
-            let known = flow.srtt > 0 || flow.window_space() > 0;
-            let takes = known && flow.phase != Phase::Loss && flow.queue_space >= u64::from(flow.mss);
-            if !flow.usable() || (flow.backup && !backups) || !takes {
+        let mut best: Option<(&SubflowMetrics, Nanos)> = None;
+        for subflow in view.subflows {
+            let known = subflow.srtt > 0 || subflow.window_space() > 0;
+            let takes =
+                known && subflow.ca_state != CaState::Loss && subflow.queue_space >= u64::from(subflow.mss);
+            if !subflow.usable() || (subflow.backup && !backups) || !takes {
                 continue;
             }
-            let arrival = twice_arrival(flow);
+            let arrival = twice_arrival(subflow);
             if best.is_none_or(|(_, least)| arrival < least) {
-                best = Some((flow, arrival));
+                best = Some((subflow, arrival));
             }
         }
-        let Some((flow, arrival)) = best else {
-            return no_room(view, why);
+        let Some((subflow, arrival)) = best else {
+            return no_room(view, rationale);
         };
-        why.say(|| {
+        rationale.say(|| {
             format!(
                 "{} delivers first, in {}, after {} rounds of waiting behind {} queued",
-                Subflow(flow.id),
+                Subflow(subflow.id),
                 Ms(arrival / 2),
-                rtts_to_wait(flow),
-                flow.queued_segments(),
+                rtts_to_wait(subflow),
+                subflow.queued_segments(),
             )
         });
-        Decision::Queue { subflow: flow.id, bytes: flow.mss }
+        Decision::Queue { subflow: subflow.id, bytes: subflow.mss }
     }
 
     fn queues_ahead(&self) -> bool {
@@ -102,14 +103,14 @@ impl Scheduler for Otias {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{MSS, Pipe, Scene, build, flow, run, unmeasured};
+    use super::super::testing::{MSS, Pipe, Scene, build, run, subflow, unmeasured};
     use super::*;
     use crate::MILLISECOND;
 
-    fn queued(in_flight: u32, queued: u32) -> Flow {
-        let mut flow = flow(0, 20, 10, in_flight);
-        flow.queued_bytes = u64::from(queued * MSS);
-        flow
+    fn queued(in_flight: u32, queued: u32) -> SubflowMetrics {
+        let mut subflow = subflow(0, 20, 10, in_flight);
+        subflow.queued_bytes = u64::from(queued * MSS);
+        subflow
     }
 
     #[test]
@@ -134,31 +135,31 @@ mod tests {
     fn the_fast_queue_grows_until_the_slow_path_is_as_quick() {
         // T_fast = (q/10 + 0.5) 20 ms: 10, 30, 50 ms; T_slow = 45 ms. So 20 are queued on the full fast one.
         let otias = &mut *build("otias");
-        let mut scene = Scene::new(vec![queued(10, 19), flow(1, 90, 10, 0)]);
+        let mut scene = Scene::new(vec![queued(10, 19), subflow(1, 90, 10, 0)]);
         assert_eq!(scene.chosen(otias), Some(0));
-        scene.flows[0] = queued(10, 20);
+        scene.subflows[0] = queued(10, 20);
         assert_eq!(scene.chosen(otias), Some(1));
-        scene.flows[1].srtt = 100 * MILLISECOND;
+        scene.subflows[1].srtt = 100 * MILLISECOND;
         assert_eq!(scene.chosen(otias), Some(0), "a tie goes to the lower id");
     }
 
     #[test]
     fn a_full_queue_and_rto_recovery_take_nothing() {
         let otias = &mut *build("otias");
-        let mut scene = Scene::new(vec![flow(0, 10, 10, 0), flow(1, 50, 10, 0), flow(2, 90, 10, 0)]);
-        scene.flows[0].queue_space = 999;
+        let mut scene = Scene::new(vec![subflow(0, 10, 10, 0), subflow(1, 50, 10, 0), subflow(2, 90, 10, 0)]);
+        scene.subflows[0].queue_space = 999;
         assert_eq!(scene.chosen(otias), Some(1));
-        scene.flows[1].phase = Phase::Loss;
+        scene.subflows[1].ca_state = CaState::Loss;
         assert_eq!(scene.chosen(otias), Some(2));
-        scene.flows[2].queue_space = 0;
+        scene.subflows[2].queue_space = 0;
         assert_eq!(scene.chosen(otias), None);
     }
 
     #[test]
     fn no_queue_where_the_round_trip_time_is_unknown() {
-        let mut scene = Scene::new(vec![flow(0, 20, 10, 10), unmeasured(1, 10, 9)]);
+        let mut scene = Scene::new(vec![subflow(0, 20, 10, 10), unmeasured(1, 10, 9)]);
         assert_eq!(scene.chosen(&mut *build("otias")), Some(1), "so that it gets a sample");
-        scene.flows[1].queued_bytes = 1000;
+        scene.subflows[1].queued_bytes = 1000;
         assert_eq!(scene.chosen(&mut *build("otias")), Some(0));
     }
 

@@ -14,7 +14,7 @@
 
 use super::mechanisms::{OFF, equip, opportunistic, penalise};
 use super::text::{Kb, Subflow, no_room, nothing_to_send};
-use super::{Decision, Event, Purpose, Scheduler, View, Why};
+use super::{Decision, Event, Purpose, Rationale, Scheduler, View};
 use crate::registry::Entry;
 
 pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
@@ -40,41 +40,41 @@ impl Scheduler for Redundant {
         ENTRY.name
     }
 
-    fn select(&mut self, view: &View<'_>, why: &mut Why) -> Decision {
+    fn select(&mut self, view: &View<'_>, rationale: &mut Rationale) -> Decision {
         let backups = view.backups_count();
-        let flows = view.flows.len().min(self.cursors.len());
+        let subflows = view.subflows.len().min(self.cursors.len());
         let mut available = false;
         let mut index = self.last;
-        for _ in 0..flows {
-            index = if index + 1 < flows { index + 1 } else { 0 };
-            let flow = &view.flows[index];
-            if !flow.available() || (flow.backup && !backups) {
+        for _ in 0..subflows {
+            index = if index + 1 < subflows { index + 1 } else { 0 };
+            let subflow = &view.subflows[index];
+            if !subflow.available() || (subflow.backup && !backups) {
                 continue;
             }
             available = true;
             let cursor = &mut self.cursors[index];
             while let Some(chunk) = view.in_flight.chunk_after(*cursor) {
-                if !chunk.carried_by(flow.id) {
+                if !chunk.carried_by(subflow.id) {
                     self.last = index;
-                    why.say(|| {
+                    rationale.say(|| {
                         let lag = view.next_offset.saturating_sub(chunk.offset);
-                        format!("{} repeats data at {}, {lag} B behind", Subflow(flow.id), chunk.offset)
+                        format!("{} repeats data at {}, {lag} B behind", Subflow(subflow.id), chunk.offset)
                     });
                     let purpose = Purpose::Redundant;
-                    return Decision::Duplicate { subflow: flow.id, offset: chunk.offset, purpose };
+                    return Decision::Duplicate { subflow: subflow.id, offset: chunk.offset, purpose };
                 }
                 *cursor = chunk.offset + u64::from(chunk.len);
             }
             if view.sendable() {
                 self.last = index;
-                why.say(|| {
-                    let (id, held) = (Subflow(flow.id), Kb(view.next_offset.saturating_sub(view.una)));
+                rationale.say(|| {
+                    let (id, held) = (Subflow(subflow.id), Kb(view.next_offset.saturating_sub(view.una)));
                     format!("{id} carries all {held} in flight and takes new data")
                 });
-                return Decision::Send { subflow: flow.id, bytes: flow.mss };
+                return Decision::Send { subflow: subflow.id, bytes: subflow.mss };
             }
         }
-        if available { nothing_to_send(view, why) } else { no_room(view, why) }
+        if available { nothing_to_send(view, rationale) } else { no_room(view, rationale) }
     }
 
     fn on_event(&mut self, _view: &View<'_>, event: Event) {
@@ -92,7 +92,7 @@ impl Scheduler for Redundant {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{MSS, Model, Pipe, Scene, build, flow, run};
+    use super::super::testing::{MSS, Model, Pipe, Scene, build, run, subflow};
     use super::*;
     use crate::scheduler::Chunk;
     use crate::{MILLISECOND, SubflowId};
@@ -120,7 +120,7 @@ mod tests {
     #[test]
     fn a_slot_used_again_starts_with_the_oldest() {
         let redundant = &mut *build("redundant");
-        let mut scene = Scene::new(vec![flow(0, 10, 10, 5)]);
+        let mut scene = Scene::new(vec![subflow(0, 10, 10, 5)]);
         (scene.unsent, scene.next_offset) = (0, 1000);
         let chunk = Chunk { offset: 0, len: 1000, carriers: 1, last: SubflowId(0), sent_at: 0 };
         scene.chunks.0.insert(0, chunk);

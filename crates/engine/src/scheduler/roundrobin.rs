@@ -14,9 +14,9 @@
 
 use super::mechanisms::{OFF, equip, opportunistic, penalise};
 use super::text::{Subflow, no_room, nothing_to_send};
-use super::{Decision, Scheduler, View, Why};
+use super::{Decision, Rationale, Scheduler, View};
 use crate::SubflowId;
-use crate::flow::{Flow, Phase};
+use crate::metrics::{CaState, SubflowMetrics};
 use crate::registry::{Entry, Exception, Parameter, Preset};
 
 pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
@@ -57,27 +57,31 @@ struct RoundRobin {
 
 impl RoundRobin {
     /// The subflow whose turn it is among those that `qualifies` lets in.
-    fn next<'a>(&self, view: &View<'a>, qualifies: impl Fn(&Flow) -> bool) -> Option<&'a Flow> {
+    fn next<'a>(
+        &self,
+        view: &View<'a>,
+        qualifies: impl Fn(&SubflowMetrics) -> bool,
+    ) -> Option<&'a SubflowMetrics> {
         let backups = view.backups_count();
         let first = if self.given < self.quota { self.turn.0 } else { self.turn.0.wrapping_add(1) };
         let mut before = None;
-        for flow in view.flows {
-            if !flow.usable() || (flow.backup && !backups) || !qualifies(flow) {
+        for subflow in view.subflows {
+            if !subflow.usable() || (subflow.backup && !backups) || !qualifies(subflow) {
                 continue;
             }
-            if flow.id.0 >= first {
-                return Some(flow);
+            if subflow.id.0 >= first {
+                return Some(subflow);
             }
-            before = before.or(Some(flow));
+            before = before.or(Some(subflow));
         }
         before
     }
 
-    fn give(&mut self, flow: &Flow, why: &mut Why) {
-        let continues = flow.id == self.turn && self.given < self.quota;
+    fn give(&mut self, subflow: &SubflowMetrics, rationale: &mut Rationale) {
+        let continues = subflow.id == self.turn && self.given < self.quota;
         self.given = if continues { self.given + 1 } else { 1 };
-        self.turn = flow.id;
-        why.say(|| format!("{}'s turn, {} of {}", Subflow(flow.id), self.given, self.quota));
+        self.turn = subflow.id;
+        rationale.say(|| format!("{}'s turn, {} of {}", Subflow(subflow.id), self.given, self.quota));
     }
 }
 
@@ -86,29 +90,29 @@ impl Scheduler for RoundRobin {
         ENTRY.name
     }
 
-    fn select(&mut self, view: &View<'_>, why: &mut Why) -> Decision {
+    fn select(&mut self, view: &View<'_>, rationale: &mut Rationale) -> Decision {
         if !view.sendable() {
-            return nothing_to_send(view, why);
+            return nothing_to_send(view, rationale);
         }
         if self.cwnd_limited {
-            let Some(flow) = self.next(view, Flow::available) else {
-                return no_room(view, why);
+            let Some(subflow) = self.next(view, SubflowMetrics::available) else {
+                return no_room(view, rationale);
             };
-            self.give(flow, why);
-            return Decision::Send { subflow: flow.id, bytes: flow.mss };
+            self.give(subflow, rationale);
+            return Decision::Send { subflow: subflow.id, bytes: subflow.mss };
         }
-        let Some(flow) = self.next(view, |flow| flow.phase != Phase::Loss) else {
-            return no_room(view, why);
+        let Some(subflow) = self.next(view, |subflow| subflow.ca_state != CaState::Loss) else {
+            return no_room(view, rationale);
         };
-        if flow.queue_space < u64::from(flow.mss) {
-            why.say(|| {
-                let (id, queued) = (Subflow(flow.id), flow.queued_segments());
+        if subflow.queue_space < u64::from(subflow.mss) {
+            rationale.say(|| {
+                let (id, queued) = (Subflow(subflow.id), subflow.queued_segments());
                 format!("{id}'s turn, and its queue of {queued} segments takes no more")
             });
             return Decision::Wait { until: None };
         }
-        self.give(flow, why);
-        Decision::Queue { subflow: flow.id, bytes: flow.mss }
+        self.give(subflow, rationale);
+        Decision::Queue { subflow: subflow.id, bytes: subflow.mss }
     }
 
     fn queues_ahead(&self) -> bool {
@@ -118,12 +122,12 @@ impl Scheduler for RoundRobin {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{Pipe, Scene, build, flow, run};
+    use super::super::testing::{Pipe, Scene, build, run, subflow};
     use super::*;
 
     #[test]
     fn in_turn_by_quota() {
-        let scene = Scene::new(vec![flow(0, 10, 10, 0), flow(1, 100, 10, 0), flow(2, 50, 10, 0)]);
+        let scene = Scene::new(vec![subflow(0, 10, 10, 0), subflow(1, 100, 10, 0), subflow(2, 50, 10, 0)]);
         let turns = |text, count| {
             let mut scheduler = build(text);
             (0..count).map(|_| scene.chosen(&mut *scheduler).unwrap()).collect::<Vec<_>>()
@@ -136,11 +140,11 @@ mod tests {
     #[test]
     fn the_full_are_skipped_and_lose_what_was_left_of_their_quota() {
         let scheduler = &mut *build("roundrobin(quota=2)");
-        let mut scene = Scene::new(vec![flow(0, 10, 10, 9), flow(1, 10, 10, 0)]);
+        let mut scene = Scene::new(vec![subflow(0, 10, 10, 9), subflow(1, 10, 10, 0)]);
         assert_eq!(scene.chosen(scheduler), Some(0));
-        scene.flows[0].packets_out = 10;
+        scene.subflows[0].packets_out = 10;
         assert_eq!(scene.chosen(scheduler), Some(1));
-        scene.flows[0].packets_out = 9;
+        scene.subflows[0].packets_out = 9;
         assert_eq!(scene.chosen(scheduler), Some(1), "the second of its quota");
         assert_eq!(scene.chosen(scheduler), Some(0));
         assert_eq!(scene.chosen(scheduler), Some(0), "a fresh quota of two");
@@ -149,11 +153,11 @@ mod tests {
     #[test]
     fn alone_a_spent_quota_is_followed_by_a_fresh_one() {
         let scheduler = &mut *build("roundrobin(quota=2)");
-        let mut scene = Scene::new(vec![flow(0, 10, 10, 0), flow(1, 10, 10, 10)]);
+        let mut scene = Scene::new(vec![subflow(0, 10, 10, 0), subflow(1, 10, 10, 10)]);
         for _ in 0..3 {
             assert_eq!(scene.chosen(scheduler), Some(0));
         }
-        scene.flows[1].packets_out = 0;
+        scene.subflows[1].packets_out = 0;
         assert_eq!(scene.chosen(scheduler), Some(0), "the second of two");
         assert_eq!(scene.chosen(scheduler), Some(1));
     }
@@ -161,12 +165,12 @@ mod tests {
     #[test]
     fn strict_turns_queue_beyond_the_window_up_to_the_queue() {
         let scheduler = &mut *build("roundrobin:strict");
-        let mut scene = Scene::new(vec![flow(0, 10, 10, 10), flow(1, 10, 10, 0)]);
+        let mut scene = Scene::new(vec![subflow(0, 10, 10, 10), subflow(1, 10, 10, 0)]);
         assert!(matches!(scene.ask(scheduler), Decision::Queue { subflow: SubflowId(0), .. }));
         assert!(matches!(scene.ask(scheduler), Decision::Queue { subflow: SubflowId(1), .. }));
-        scene.flows[0].queue_space = 999;
+        scene.subflows[0].queue_space = 999;
         assert_eq!(scene.ask(scheduler), Decision::Wait { until: None });
-        scene.flows[0].queue_space = 1000;
+        scene.subflows[0].queue_space = 1000;
         assert_eq!(scene.chosen(scheduler), Some(0));
     }
 

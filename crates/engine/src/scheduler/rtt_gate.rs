@@ -27,9 +27,9 @@
 use super::mechanisms::{OFF, equip, opportunistic, penalise};
 use super::minrtt::send_on;
 use super::text::{no_room, nothing_to_send};
-use super::{Decision, Event, Scheduler, View, Why};
+use super::{Decision, Event, Rationale, Scheduler, View};
 use crate::SubflowId;
-use crate::flow::Flow;
+use crate::metrics::SubflowMetrics;
 use crate::registry::{Entry, Parameter};
 
 pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
@@ -65,14 +65,14 @@ fn remaining(view: &View<'_>) -> u64 {
 }
 
 /// Bytes per second.
-fn throughput(flow: &Flow) -> f64 {
-    if flow.delivery_rate > 0 {
-        return flow.delivery_rate as f64;
+fn throughput(subflow: &SubflowMetrics) -> f64 {
+    if subflow.delivery_rate > 0 {
+        return subflow.delivery_rate as f64;
     }
-    if flow.srtt == 0 {
+    if subflow.srtt == 0 {
         return 0.0;
     }
-    f64::from(flow.cwnd) * f64::from(flow.mss) * 1e9 / flow.srtt as f64
+    f64::from(subflow.cwnd) * f64::from(subflow.mss) * 1e9 / subflow.srtt as f64
 }
 
 /// Eq. (1): whether a subflow of `rtt` (ns) helps to deliver `remaining` bytes at `throughput` (bytes/s).
@@ -86,7 +86,7 @@ fn bit(subflow: SubflowId) -> u32 {
 }
 
 impl RttGate {
-    fn decide(&mut self, view: &View<'_>, new: &Flow) {
+    fn decide(&mut self, view: &View<'_>, new: &SubflowMetrics) {
         let own = bit(new.id);
         if new.srtt == 0 {
             self.decided &= !own;
@@ -95,7 +95,7 @@ impl RttGate {
         }
         self.decided |= own;
         let others = self.admitted & !own;
-        let in_use = view.flows.iter().filter(|flow| flow.usable() && others & bit(flow.id) != 0);
+        let in_use = view.subflows.iter().filter(|subflow| subflow.usable() && others & bit(subflow.id) != 0);
         let rate: f64 = in_use.map(throughput).sum();
         let busy = rate > 0.0 && (view.unsent > 0 || view.next_offset > view.una);
         if !busy || helps(new.srtt, remaining(view), rate) {
@@ -107,20 +107,20 @@ impl RttGate {
 
     /// Decides on the usable subflows that it hasn't been asked about yet.
     fn look(&mut self, view: &View<'_>) {
-        for flow in view.flows {
-            if flow.usable() && self.decided & bit(flow.id) == 0 {
-                self.decide(view, flow);
+        for subflow in view.subflows {
+            if subflow.usable() && self.decided & bit(subflow.id) == 0 {
+                self.decide(view, subflow);
             }
         }
     }
 
     /// Decides on all again, now that there is more to send.
     fn look_again(&mut self, view: &View<'_>) {
-        let Some(fastest) = View::fastest(view.usable().filter(|flow| flow.srtt > 0)) else { return };
+        let Some(fastest) = View::fastest(view.usable().filter(|subflow| subflow.srtt > 0)) else { return };
         self.admitted |= bit(fastest.id);
-        for flow in view.flows {
-            if flow.usable() && flow.id != fastest.id {
-                self.decide(view, flow);
+        for subflow in view.subflows {
+            if subflow.usable() && subflow.id != fastest.id {
+                self.decide(view, subflow);
             }
         }
     }
@@ -131,37 +131,40 @@ impl Scheduler for RttGate {
         ENTRY.name
     }
 
-    fn select(&mut self, view: &View<'_>, why: &mut Why) -> Decision {
+    fn select(&mut self, view: &View<'_>, rationale: &mut Rationale) -> Decision {
         if !view.sendable() {
-            return nothing_to_send(view, why);
+            return nothing_to_send(view, rationale);
         }
         let backups = view.backups_count();
         let mut admitted = false;
-        let mut best: Option<&Flow> = None;
-        let mut refused: Option<&Flow> = None;
-        for flow in view.flows {
-            if !flow.usable() || (flow.backup && !backups) {
+        let mut best: Option<&SubflowMetrics> = None;
+        let mut refused: Option<&SubflowMetrics> = None;
+        for subflow in view.subflows {
+            if !subflow.usable() || (subflow.backup && !backups) {
                 continue;
             }
-            if self.decided & bit(flow.id) == 0 {
-                self.decide(view, flow);
+            if self.decided & bit(subflow.id) == 0 {
+                self.decide(view, subflow);
             }
-            let admit = self.admitted & bit(flow.id) != 0;
+            let admit = self.admitted & bit(subflow.id) != 0;
             admitted |= admit;
             let side = if admit { &mut best } else { &mut refused };
-            if side.is_none_or(|other| flow.srtt < other.srtt) && flow.available() {
-                *side = Some(flow);
+            if side.is_none_or(|other| subflow.srtt < other.srtt) && subflow.available() {
+                *side = Some(subflow);
             }
         }
         match (best, refused) {
-            (Some(flow), _) => send_on(flow, why),
-            (None, Some(flow)) if !admitted => send_on(flow, why),
-            (None, None) => no_room(view, why),
+            (Some(subflow), _) => send_on(subflow, rationale),
+            (None, Some(subflow)) if !admitted => send_on(subflow, rationale),
+            (None, None) => no_room(view, rationale),
             (None, Some(_)) => {
-                why.say(|| {
-                    let refused =
-                        view.flows.iter().filter(|flow| flow.usable() && self.admitted & bit(flow.id) == 0);
-                    let refused: Vec<_> = refused.map(|flow| format!("{{subflow {}}}", flow.id.0)).collect();
+                rationale.say(|| {
+                    let refused = view
+                        .subflows
+                        .iter()
+                        .filter(|subflow| subflow.usable() && self.admitted & bit(subflow.id) == 0);
+                    let refused: Vec<_> =
+                        refused.map(|subflow| format!("{{subflow {}}}", subflow.id.0)).collect();
                     format!("the admitted subflows are full; not admitted: {}", refused.join(", "))
                 });
                 Decision::Wait { until: None }
@@ -188,7 +191,7 @@ impl Scheduler for RttGate {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{Model, Pipe, Scene, build, flow, run};
+    use super::super::testing::{Model, Pipe, Scene, build, run, subflow};
     use super::*;
     use crate::MILLISECOND;
 
@@ -201,7 +204,7 @@ mod tests {
 
     /// The initial subflow at 1 MB/s (10 segments in 10 ms), full; a new one of 50 ms; 50 KB take 50 ms.
     fn scene(unsent: u64) -> Scene {
-        let mut scene = Scene::new(vec![flow(0, 10, 10, 10), flow(1, 50, 10, 0)]);
+        let mut scene = Scene::new(vec![subflow(0, 10, 10, 10), subflow(1, 50, 10, 0)]);
         scene.unsent = unsent;
         scene.next_offset = 10_000;
         scene
@@ -209,7 +212,7 @@ mod tests {
 
     fn joined(scene: &Scene, text: &str) -> Box<dyn Scheduler> {
         let mut gate = build(text);
-        let mut before = Scene::new(vec![scene.flows[0].clone()]);
+        let mut before = Scene::new(vec![scene.subflows[0].clone()]);
         before.next_offset = scene.next_offset;
         gate.on_event(&before.view(), Event::SubflowAdded(SubflowId(0)));
         gate.on_event(&scene.view(), Event::SubflowAdded(SubflowId(1)));
@@ -226,19 +229,19 @@ mod tests {
     #[test]
     fn the_delivery_rate_once_there_is_a_sample() {
         let mut scene = scene(40_001);
-        scene.flows[0].delivery_rate = 1_000_021;
+        scene.subflows[0].delivery_rate = 1_000_021;
         assert_eq!(scene.chosen(&mut *joined(&scene, "rtt-gate")), None);
-        scene.flows[0].delivery_rate = 900_000;
+        scene.subflows[0].delivery_rate = 900_000;
         assert_eq!(scene.chosen(&mut *joined(&scene, "rtt-gate")), Some(1));
     }
 
     #[test]
     fn without_a_sample_it_is_used_and_decided_on_with_the_first() {
         let mut scene = scene(40_000);
-        let srtt = std::mem::take(&mut scene.flows[1].srtt);
+        let srtt = std::mem::take(&mut scene.subflows[1].srtt);
         let gate = &mut *joined(&scene, "rtt-gate");
         assert_eq!(scene.chosen(gate), Some(1));
-        scene.flows[1].srtt = srtt;
+        scene.subflows[1].srtt = srtt;
         assert_eq!(scene.chosen(gate), None, "50 KB take 50 ms");
         scene.unsent = 1_000_000;
         assert_eq!(scene.chosen(gate), None, "and that stays so");
@@ -247,9 +250,9 @@ mod tests {
     #[test]
     fn in_use_without_a_sample_it_counts_for_nothing() {
         let mut scene = scene(1000);
-        scene.flows[0].srtt = 0;
+        scene.subflows[0].srtt = 0;
         assert_eq!(scene.chosen(&mut *joined(&scene, "rtt-gate")), Some(1));
-        scene.flows[0].delivery_rate = 1_000_000;
+        scene.subflows[0].delivery_rate = 1_000_000;
         assert_eq!(
             scene.chosen(&mut *joined(&scene, "rtt-gate")),
             None,
@@ -297,7 +300,7 @@ mod tests {
     fn the_refused_are_used_when_nothing_else_is_left() {
         let mut scene = scene(1000);
         let gate = &mut *joined(&scene, "rtt-gate");
-        scene.flows[0].state = crate::flow::FlowState::Closed;
+        scene.subflows[0].state = crate::metrics::SubflowStatus::Closed;
         assert_eq!(scene.chosen(gate), Some(1));
         gate.on_event(&scene.view(), Event::SubflowRemoved(SubflowId(0)));
         assert_eq!(scene.chosen(gate), Some(1));
@@ -330,20 +333,20 @@ mod tests {
         // 45 KB at 1 MB/s: too little for 50 ms, enough for 40 ms; at 1.2 MB/s not for that either.
         let mut scene = scene(35_000);
         let gate = &mut *joined(&scene, "rtt-gate");
-        scene.flows.push(flow(2, 40, 10, 0));
+        scene.subflows.push(subflow(2, 40, 10, 0));
         gate.on_event(&scene.view(), Event::SubflowAdded(SubflowId(2)));
         assert_eq!(scene.chosen(gate), Some(2));
         scene.unsent = 1_000_000;
-        scene.flows.push(flow(3, 60, 10, 10));
+        scene.subflows.push(subflow(3, 60, 10, 10));
         gate.on_event(&scene.view(), Event::SubflowAdded(SubflowId(3)));
-        scene.flows[2].packets_out = 10;
+        scene.subflows[2].packets_out = 10;
         assert_eq!(scene.chosen(gate), None);
     }
 
     #[test]
     fn among_the_admitted_the_least_srtt() {
         for (second, expected) in [(20, 0), (19, 1), (21, 0)] {
-            let scene = Scene::new(vec![flow(0, 20, 10, 0), flow(1, second, 10, 0)]);
+            let scene = Scene::new(vec![subflow(0, 20, 10, 0), subflow(1, second, 10, 0)]);
             assert_eq!(scene.chosen(&mut *build("rtt-gate")), Some(expected), "{second} ms");
         }
     }
@@ -351,7 +354,7 @@ mod tests {
     #[test]
     fn asked_again_the_fastest_is_admitted_whatever_is_left() {
         // 20 ms at 0.5 MB/s is in use, 5 ms joins when 1 KB is left: 2 ms.
-        let mut scene = Scene::new(vec![flow(0, 20, 10, 9), flow(1, 5, 10, 0)]);
+        let mut scene = Scene::new(vec![subflow(0, 20, 10, 9), subflow(1, 5, 10, 0)]);
         scene.unsent = 1000;
         let gate = &mut *joined(&scene, "rtt-gate(revisit=true)");
         assert_eq!(scene.chosen(gate), Some(0));
@@ -366,8 +369,8 @@ mod tests {
         // 1 MB/s and 0.2 MB/s: 110 KB take 91 ms.
         let mut scene = scene(100_000);
         let gate = &mut *joined(&scene, "rtt-gate");
-        scene.flows[1].packets_out = 10;
-        scene.flows.push(flow(2, 92, 10, 0));
+        scene.subflows[1].packets_out = 10;
+        scene.subflows.push(subflow(2, 92, 10, 0));
         gate.on_event(&scene.view(), Event::SubflowAdded(SubflowId(2)));
         assert_eq!(scene.chosen(gate), None);
         assert_eq!(gate.metrics(), [("admitted", 2.0)]);

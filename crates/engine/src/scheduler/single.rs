@@ -12,8 +12,8 @@
 
 use super::mechanisms::{OFF, equip, opportunistic, penalise};
 use super::text::{Subflow, nothing_to_send};
-use super::{Decision, Scheduler, View, Why};
-use crate::flow::Flow;
+use super::{Decision, Rationale, Scheduler, View};
+use crate::metrics::SubflowMetrics;
 use crate::registry::{Entry, Exception, Parameter};
 
 pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
@@ -43,10 +43,10 @@ struct Single {
 }
 
 impl Single {
-    fn is_mine(&self, flow: &Flow) -> bool {
+    fn is_mine(&self, subflow: &SubflowMetrics) -> bool {
         match self.path {
-            Some(path) => flow.path.0 == path,
-            None => flow.id.0 == 0,
+            Some(path) => subflow.path.0 == path,
+            None => subflow.id.0 == 0,
         }
     }
 }
@@ -56,12 +56,13 @@ impl Scheduler for Single {
         ENTRY.name
     }
 
-    fn select(&mut self, view: &View<'_>, why: &mut Why) -> Decision {
+    fn select(&mut self, view: &View<'_>, rationale: &mut Rationale) -> Decision {
         if !view.sendable() {
-            return nothing_to_send(view, why);
+            return nothing_to_send(view, rationale);
         }
-        let Some(flow) = view.flows.iter().find(|flow| flow.usable() && self.is_mine(flow)) else {
-            why.say(|| {
+        let Some(subflow) = view.subflows.iter().find(|subflow| subflow.usable() && self.is_mine(subflow))
+        else {
+            rationale.say(|| {
                 let others = view.usable().count();
                 format!(
                     "the one path that may be used has no usable subflow; {others} on other paths don't count"
@@ -69,18 +70,18 @@ impl Scheduler for Single {
             });
             return Decision::Wait { until: None };
         };
-        if flow.available() {
-            why.say(|| {
-                let (id, space) = (Subflow(flow.id), flow.window_space());
-                format!("{id} is the one that may be used; room for {space} of {} segments", flow.cwnd)
+        if subflow.available() {
+            rationale.say(|| {
+                let (id, space) = (Subflow(subflow.id), subflow.window_space());
+                format!("{id} is the one that may be used; room for {space} of {} segments", subflow.cwnd)
             });
-            Decision::Send { subflow: flow.id, bytes: flow.mss }
+            Decision::Send { subflow: subflow.id, bytes: subflow.mss }
         } else {
-            why.say(|| {
+            rationale.say(|| {
                 format!(
                     "{} has no room in its {} segments and no other may be used",
-                    Subflow(flow.id),
-                    flow.cwnd
+                    Subflow(subflow.id),
+                    subflow.cwnd
                 )
             });
             Decision::Wait { until: None }
@@ -90,7 +91,7 @@ impl Scheduler for Single {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{Pipe, Scene, build, flow, run};
+    use super::super::testing::{Pipe, Scene, build, run, subflow};
 
     #[test]
     fn everything_on_the_named_path() {
@@ -101,8 +102,8 @@ mod tests {
 
     #[test]
     fn the_path_is_known_by_its_number_not_by_its_slot() {
-        let mut scene = Scene::new(vec![flow(0, 10, 10, 0), flow(1, 20, 10, 0)]);
-        scene.flows[0].path.0 = 7;
+        let mut scene = Scene::new(vec![subflow(0, 10, 10, 0), subflow(1, 20, 10, 0)]);
+        scene.subflows[0].path.0 = 7;
         assert_eq!(scene.chosen(&mut *build("single(path=7)")), Some(0));
         assert_eq!(scene.chosen(&mut *build("single(path=0)")), None);
         assert_eq!(scene.chosen(&mut *build("single")), Some(0));
@@ -111,9 +112,9 @@ mod tests {
     #[test]
     fn full_or_gone_is_waited_for() {
         let single = &mut *build("single");
-        let mut scene = Scene::new(vec![flow(0, 10, 10, 10), flow(1, 20, 10, 0)]);
+        let mut scene = Scene::new(vec![subflow(0, 10, 10, 10), subflow(1, 20, 10, 0)]);
         assert_eq!(scene.chosen(single), None);
-        scene.flows[0].state = crate::flow::FlowState::Closed;
+        scene.subflows[0].state = crate::metrics::SubflowStatus::Closed;
         assert_eq!(scene.chosen(single), None);
     }
 }

@@ -6,8 +6,8 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 
-use super::{Chunk, Decision, Event, InFlight, Scheduler, View, Why, builtin};
-use crate::flow::{Flow, FlowState, Phase};
+use super::{Chunk, Decision, Event, InFlight, Rationale, Scheduler, View, builtin};
+use crate::metrics::{CaState, SubflowMetrics, SubflowStatus};
 use crate::{MILLISECOND, Nanos, PathId, SubflowId};
 
 /// Payload bytes per segment in every test that doesn't say otherwise.
@@ -38,9 +38,9 @@ impl InFlight for Chunks {
 }
 
 /// A usable subflow with its numbers as a test wants them: srtt in ms, cwnd and in flight in segments.
-pub(super) fn flow(id: u8, srtt_ms: u64, cwnd: u32, in_flight: u32) -> Flow {
-    let mut flow = Flow::new(SubflowId(id), PathId(u16::from(id)));
-    flow.state = FlowState::Usable;
+pub(super) fn subflow(id: u8, srtt_ms: u64, cwnd: u32, in_flight: u32) -> SubflowMetrics {
+    let mut flow = SubflowMetrics::new(SubflowId(id), PathId(u16::from(id)));
+    flow.state = SubflowStatus::Usable;
     flow.mss = MSS;
     flow.cwnd = cwnd;
     flow.packets_out = in_flight;
@@ -50,7 +50,7 @@ pub(super) fn flow(id: u8, srtt_ms: u64, cwnd: u32, in_flight: u32) -> Flow {
 }
 
 /// Sets all of a flow's round-trip times to one value.
-pub(super) fn set_rtt(flow: &mut Flow, rtt: Nanos) {
+pub(super) fn set_rtt(flow: &mut SubflowMetrics, rtt: Nanos) {
     flow.srtt = rtt;
     flow.min_rtt = rtt;
     flow.max_rtt = rtt;
@@ -58,8 +58,8 @@ pub(super) fn set_rtt(flow: &mut Flow, rtt: Nanos) {
 }
 
 /// A usable subflow that has just joined and has no round-trip sample yet.
-pub(super) fn unmeasured(id: u8, cwnd: u32, in_flight: u32) -> Flow {
-    let mut flow = flow(id, 1, cwnd, in_flight);
+pub(super) fn unmeasured(id: u8, cwnd: u32, in_flight: u32) -> SubflowMetrics {
+    let mut flow = subflow(id, 1, cwnd, in_flight);
     set_rtt(&mut flow, 0);
     flow
 }
@@ -68,7 +68,7 @@ pub(super) fn unmeasured(id: u8, cwnd: u32, in_flight: u32) -> Flow {
 #[derive(Debug)]
 pub(super) struct Scene {
     pub now: Nanos,
-    pub flows: Vec<Flow>,
+    pub subflows: Vec<SubflowMetrics>,
     pub unsent: u64,
     pub next_offset: u64,
     pub una: u64,
@@ -80,10 +80,10 @@ pub(super) struct Scene {
 
 impl Scene {
     /// A megabyte unsent, nothing in flight at data level, a window that doesn't matter.
-    pub(super) fn new(flows: Vec<Flow>) -> Self {
+    pub(super) fn new(subflows: Vec<SubflowMetrics>) -> Self {
         Scene {
             now: 0,
-            flows,
+            subflows,
             unsent: 1_000_000,
             next_offset: 0,
             una: 0,
@@ -97,7 +97,7 @@ impl Scene {
     pub(super) fn view(&self) -> View<'_> {
         View {
             now: self.now,
-            flows: &self.flows,
+            subflows: &self.subflows,
             unsent: self.unsent,
             next_offset: self.next_offset,
             una: self.una,
@@ -112,7 +112,7 @@ impl Scene {
 
     /// The decision now.
     pub(super) fn ask(&self, scheduler: &mut dyn Scheduler) -> Decision {
-        scheduler.select(&self.view(), &mut Why::default())
+        scheduler.select(&self.view(), &mut Rationale::default())
     }
 
     /// The decision now, as the subflow it sends or queues on; `None` for a wait or a repeat.
@@ -127,9 +127,9 @@ impl Scene {
 
     /// The reason for the decision now.
     pub(super) fn reason(&self, scheduler: &mut dyn Scheduler) -> String {
-        let mut why = Why::listening();
-        scheduler.select(&self.view(), &mut why);
-        why.take()
+        let mut rationale = Rationale::listening();
+        scheduler.select(&self.view(), &mut rationale);
+        rationale.take()
     }
 }
 
@@ -213,7 +213,7 @@ enum Happening {
 pub(super) struct Model {
     now: Nanos,
     pipes: Vec<Pipe>,
-    flows: Vec<Flow>,
+    subflows: Vec<SubflowMetrics>,
     queues: Vec<VecDeque<(u64, u32)>>,
     /// Acknowledged segments that count towards the next segment of cwnd.
     credit: Vec<u32>,
@@ -251,7 +251,7 @@ impl Model {
         let mut model = Model {
             now: 0,
             pipes: pipes.to_vec(),
-            flows: Vec::new(),
+            subflows: Vec::new(),
             queues: vec![VecDeque::new(); pipes.len()],
             credit: vec![0; pipes.len()],
             chunks: Chunks::default(),
@@ -276,7 +276,7 @@ impl Model {
         };
         for (index, pipe) in pipes.iter().enumerate() {
             let id = index as u8;
-            let mut new = Flow::new(SubflowId(id), PathId(u16::from(id)));
+            let mut new = SubflowMetrics::new(SubflowId(id), PathId(u16::from(id)));
             new.mss = MSS;
             new.backup = pipe.backup;
             new.cwnd = pipe.cwnd;
@@ -288,7 +288,7 @@ impl Model {
                 new.rttvar = pipe.rtt / 20;
             }
             new.rto = pipe.rtt * 3;
-            model.flows.push(new);
+            model.subflows.push(new);
             model.refresh(index);
             model.at(pipe.joins, Happening::Join(id));
             if let Some(fails) = pipe.fails {
@@ -342,7 +342,7 @@ impl Model {
     /// Brings the numbers that follow from others up to date.
     fn refresh(&mut self, index: usize) {
         let queued = self.queues[index].iter().map(|(_, len)| u64::from(*len)).sum();
-        let flow = &mut self.flows[index];
+        let flow = &mut self.subflows[index];
         flow.queued_bytes = queued;
         let held = queued + u64::from(flow.packets_out) * u64::from(MSS);
         flow.queue_space = self.pipes[index].queue.saturating_sub(held);
@@ -361,7 +361,7 @@ impl Model {
     fn view(&self) -> View<'_> {
         View {
             now: self.now,
-            flows: &self.flows,
+            subflows: &self.subflows,
             unsent: self.unsent(),
             next_offset: self.next_offset(),
             una: self.una,
@@ -401,17 +401,17 @@ impl Model {
                 Some(Event::Written(bytes))
             }
             Happening::Join(subflow) => {
-                let flow = &mut self.flows[usize::from(subflow)];
-                if flow.state == FlowState::Closed {
+                let flow = &mut self.subflows[usize::from(subflow)];
+                if flow.state == SubflowStatus::Closed {
                     return None;
                 }
-                flow.state = FlowState::Usable;
+                flow.state = SubflowStatus::Usable;
                 Some(Event::SubflowAdded(SubflowId(subflow)))
             }
             Happening::Fail(subflow) => {
                 let index = usize::from(subflow);
-                self.flows[index].state = FlowState::Closed;
-                self.flows[index].packets_out = 0;
+                self.subflows[index].state = SubflowStatus::Closed;
+                self.subflows[index].packets_out = 0;
                 self.queues[index].clear();
                 self.refresh(index);
                 let id = SubflowId(subflow);
@@ -421,7 +421,7 @@ impl Model {
                 Some(Event::SubflowRemoved(id))
             }
             Happening::Arrive { subflow, offset, len } => {
-                if self.flows[usize::from(subflow)].state == FlowState::Closed {
+                if self.subflows[usize::from(subflow)].state == SubflowStatus::Closed {
                     return None;
                 }
                 self.receive(offset, offset + u64::from(len));
@@ -431,7 +431,7 @@ impl Model {
             }
             Happening::Ack { subflow, len, data_ack } => {
                 let index = usize::from(subflow);
-                if self.flows[index].state == FlowState::Closed {
+                if self.subflows[index].state == SubflowStatus::Closed {
                     return None;
                 }
                 self.acknowledge(index, len);
@@ -450,15 +450,15 @@ impl Model {
             }
             Happening::Lose { subflow, offset, len } => {
                 let index = usize::from(subflow);
-                let flow = &mut self.flows[index];
-                if flow.state == FlowState::Closed {
+                let flow = &mut self.subflows[index];
+                if flow.state == SubflowStatus::Closed {
                     return None;
                 }
                 flow.lost_total += 1;
                 flow.retrans_total += 1;
-                if flow.phase == Phase::Open {
+                if flow.ca_state == CaState::Open {
                     flow.loss_events += 1;
-                    flow.phase = Phase::Recovery;
+                    flow.ca_state = CaState::Recovery;
                     if self.pipes[index].grows {
                         flow.ssthresh = (flow.cwnd / 2).max(2);
                         flow.cwnd = flow.ssthresh;
@@ -472,7 +472,7 @@ impl Model {
 
     fn acknowledge(&mut self, index: usize, len: u32) {
         let rtt = self.pipes[index].rtt;
-        let flow = &mut self.flows[index];
+        let flow = &mut self.subflows[index];
         if flow.srtt == 0 {
             set_rtt(flow, rtt);
             flow.rttvar = rtt / 2;
@@ -480,7 +480,7 @@ impl Model {
         flow.packets_out -= 1;
         flow.delivered += 1;
         flow.bytes_acked += u64::from(len);
-        flow.phase = Phase::Open;
+        flow.ca_state = CaState::Open;
         flow.last_progress = self.now;
         flow.delivery_rate = u64::from(flow.cwnd) * u64::from(MSS) * 1_000_000_000 / rtt;
         if self.pipes[index].grows {
@@ -523,7 +523,7 @@ impl Model {
 
     fn transmit(&mut self, subflow: u8, offset: u64, len: u32, repeat: bool) {
         let index = usize::from(subflow);
-        self.flows[index].packets_out += 1;
+        self.subflows[index].packets_out += 1;
         self.placements.push(Placement { at: self.now, subflow, offset, len, repeat });
         self.launch(subflow, offset, len);
         self.refresh(index);
@@ -579,7 +579,7 @@ impl Model {
     /// New data to a subflow, by a decision. Whether anything was taken.
     fn give(&mut self, subflow: u8, hint: u64, bytes: u32, queue: bool) -> bool {
         let index = usize::from(subflow);
-        let flow = &self.flows[index];
+        let flow = &self.subflows[index];
         let room = u64::from(flow.window_space()) * u64::from(MSS);
         let limit = if queue { flow.queue_space } else { room }.min(u64::from(bytes));
         let Some((start, end)) = self.unassigned(hint) else { return false };
@@ -601,7 +601,7 @@ impl Model {
 
     /// Sends what is queued as far as cwnd admits.
     fn flush(&mut self, index: usize) {
-        while self.flows[index].usable() && self.flows[index].in_flight() < self.flows[index].cwnd {
+        while self.subflows[index].usable() && self.subflows[index].in_flight() < self.subflows[index].cwnd {
             let Some((offset, len)) = self.queues[index].pop_front() else { break };
             self.transmit(index as u8, offset, len, false);
         }
@@ -625,7 +625,7 @@ impl Model {
 
     /// Asks until the scheduler waits.
     fn drive(&mut self, scheduler: &mut dyn Scheduler) {
-        for index in 0..self.flows.len() {
+        for index in 0..self.subflows.len() {
             self.flush(index);
         }
         self.reinject(scheduler);
@@ -641,7 +641,7 @@ impl Model {
             if view.usable().next().is_none() || (view.unsent == 0 && !repeats) {
                 return;
             }
-            let decision = scheduler.select(&view, &mut Why::default());
+            let decision = scheduler.select(&view, &mut Rationale::default());
             let progress = match decision {
                 Decision::Wait { until } => {
                     self.wait(until);
@@ -662,7 +662,7 @@ impl Model {
 
     /// Whether the subflow is usable; using a backup out of turn is noted.
     fn may_carry(&mut self, subflow: SubflowId) -> bool {
-        let flow = &self.flows[subflow.index()];
+        let flow = &self.subflows[subflow.index()];
         let (usable, eligible) = (flow.usable(), self.view().eligible(flow));
         if !eligible {
             self.violate("eligible", format!("{subflow:?} is named"));
@@ -675,7 +675,7 @@ impl Model {
         if !self.may_carry(subflow) {
             return false;
         }
-        let flow = &self.flows[subflow.index()];
+        let flow = &self.subflows[subflow.index()];
         let (available, in_flight, cwnd) = (flow.available(), flow.in_flight(), flow.cwnd);
         if !available {
             self.violate("cwnd", format!("{what} on {subflow:?}, which has {in_flight} of {cwnd} in flight"));
@@ -695,7 +695,7 @@ impl Model {
         if !self.may_carry(subflow) {
             return false;
         }
-        let flow = &self.flows[subflow.index()];
+        let flow = &self.subflows[subflow.index()];
         if u64::from(flow.window_space()) * u64::from(MSS) < u64::from(bytes) {
             self.violate("cwnd", format!("{bytes} bytes to {subflow:?}, beyond its window"));
         }
@@ -716,7 +716,7 @@ impl Model {
     }
 
     fn wait(&mut self, until: Option<Nanos>) {
-        let idle = self.flows.iter().all(|flow| flow.packets_out == 0);
+        let idle = self.subflows.iter().all(|flow| flow.packets_out == 0);
         match until {
             Some(until) if until <= self.now => {
                 self.violate("wait", format!("until {until}, which is past"));
@@ -733,7 +733,7 @@ impl Model {
 
     /// What the engine does when a scheduler would stall: one segment by `minrtt`.
     fn rescue(&mut self) {
-        if self.flows.iter().any(|flow| flow.packets_out > 0) {
+        if self.subflows.iter().any(|flow| flow.packets_out > 0) {
             return;
         }
         if let Some(flow) = View::fastest(self.view().available()) {

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{Decision, View, Why};
+use super::{Decision, Rationale, View};
 use crate::{Nanos, SubflowId};
 
 /// A subflow in a reason: the reader's tool puts the path's name in its place.
@@ -38,8 +38,8 @@ impl fmt::Display for Kb {
 
 /// Nothing new may be sent: nothing is there, or the connection-level window is full.
 #[cold]
-pub(super) fn nothing_to_send(view: &View<'_>, why: &mut Why) -> Decision {
-    why.say(|| {
+pub(super) fn nothing_to_send(view: &View<'_>, rationale: &mut Rationale) -> Decision {
+    rationale.say(|| {
         if view.unsent == 0 {
             format!("nothing unsent, {} chunks in flight", view.in_flight.len())
         } else {
@@ -51,8 +51,8 @@ pub(super) fn nothing_to_send(view: &View<'_>, why: &mut Why) -> Decision {
 
 /// No usable subflow's window has room.
 #[cold]
-pub(super) fn no_room(view: &View<'_>, why: &mut Why) -> Decision {
-    why.say(|| format!("none of {} usable subflows has room", view.usable().count()));
+pub(super) fn no_room(view: &View<'_>, rationale: &mut Rationale) -> Decision {
+    rationale.say(|| format!("none of {} usable subflows has room", view.usable().count()));
     Decision::Wait { until: None }
 }
 

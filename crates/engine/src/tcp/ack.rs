@@ -110,7 +110,7 @@ impl<P: Payload> Subflow<P> {
             && segment.rare.is_none()
             && !segment.flags.contains(Flags::FIN)
             && !self.rtx.is_empty();
-        let prior_in_flight = cx.flows[cx.index].in_flight();
+        let prior_in_flight = cx.metrics[cx.index].in_flight();
         if delivery.advanced {
             self.cumulative(cx, segment, ack, &mut delivery, outcome);
         }
@@ -120,7 +120,7 @@ impl<P: Payload> Subflow<P> {
         if delivery.segments > 0 {
             self.sample(cx, segment, &mut delivery);
             outcome.acked_segments += delivery.segments;
-            cx.flow().last_progress = cx.now;
+            cx.metrics().last_progress = cx.now;
         }
         self.recover(cx, segment, ack, &mut delivery, prior_in_flight, outcome);
         if delivery.advanced {
@@ -166,23 +166,23 @@ impl<P: Payload> Subflow<P> {
         outcome: &mut Outcome,
     ) {
         let (mut entries, mut popped) = (0, 0);
-        while let Some(entry) = self.rtx.covered(entries, ack, &mut cx.flows[cx.index]) {
+        while let Some(entry) = self.rtx.covered(entries, ack, &mut cx.metrics[cx.index]) {
             entries += 1;
             popped += entry.segments;
             outcome.acked_bytes += entry.payload.len() as u64;
-            let flow = &mut cx.flows[cx.index];
-            flow.packets_out -= entry.segments;
+            let metrics = &mut cx.metrics[cx.index];
+            metrics.packets_out -= entry.segments;
             if entry.is(LOST) {
-                flow.lost_out -= entry.segments;
+                metrics.lost_out -= entry.segments;
             }
             if entry.is(RETRANS) {
-                flow.retrans_out -= entry.segments;
+                metrics.retrans_out -= entry.segments;
             }
             if entry.is(EVER_RETRANS) {
                 delivery.over_retransmission = true;
             }
             if entry.is(SACKED) {
-                flow.sacked_out -= entry.segments;
+                metrics.sacked_out -= entry.segments;
             } else {
                 delivery.segments += entry.segments;
                 let mark = entry.mark();
@@ -196,12 +196,12 @@ impl<P: Payload> Subflow<P> {
         self.rtx.drop_before(entries, ack);
         if !self.sack {
             // Duplicate ACKs have told of some of it already.
-            let flow = cx.flow();
-            delivery.segments = popped.saturating_sub(flow.sacked_out).max(popped.min(1));
-            let left = flow.sacked_out.saturating_sub(popped.saturating_sub(1));
-            flow.sacked_out = left.min(flow.packets_out - flow.lost_out);
+            let metrics = cx.metrics();
+            delivery.segments = popped.saturating_sub(metrics.sacked_out).max(popped.min(1));
+            let left = metrics.sacked_out.saturating_sub(popped.saturating_sub(1));
+            metrics.sacked_out = left.min(metrics.packets_out - metrics.lost_out);
         }
-        cx.flow().bytes_acked += outcome.acked_bytes;
+        cx.metrics().bytes_acked += outcome.acked_bytes;
         self.snd_una = ack;
         self.retransmits = 0;
         self.settle_black_hole();
@@ -299,12 +299,12 @@ impl<P: Payload> Subflow<P> {
                     continue;
                 }
                 if entry.position < from {
-                    self.rtx.split(index, from, cx.flow());
+                    self.rtx.split(index, from, cx.metrics());
                     index += 1;
                     continue;
                 }
                 if entry.end() > right {
-                    self.rtx.split(index, right, cx.flow());
+                    self.rtx.split(index, right, cx.metrics());
                     if self.rtx.get(index).is_some_and(|entry| entry.end() > right) {
                         break;
                     }
@@ -341,10 +341,10 @@ impl<P: Payload> Subflow<P> {
             }
             self.counters.dsack_ofo_recv += 1;
         }
-        let flow = &cx.flows[cx.index];
-        let segments = (right - left).div_ceil(u64::from(flow.mss.max(1))) as u32;
+        let metrics = &cx.metrics[cx.index];
+        let segments = (right - left).div_ceil(u64::from(metrics.mss.max(1))) as u32;
         self.dsacked += u64::from(segments);
-        if self.dsacked > flow.retrans_total {
+        if self.dsacked > metrics.retrans_total {
             self.counters.dsack_ignored += 1;
             return None;
         }
@@ -372,13 +372,13 @@ impl<P: Payload> Subflow<P> {
         delivery: &mut Delivery,
     ) -> u64 {
         let entry = self.rtx.mark_sacked(index);
-        let flow = &mut cx.flows[cx.index];
-        flow.sacked_out += entry.segments;
+        let metrics = &mut cx.metrics[cx.index];
+        metrics.sacked_out += entry.segments;
         if entry.is(LOST) {
-            flow.lost_out -= entry.segments;
+            metrics.lost_out -= entry.segments;
         }
         if entry.is(RETRANS) {
-            flow.retrans_out -= entry.segments;
+            metrics.retrans_out -= entry.segments;
         }
         entry.flags &= !(LOST | RETRANS);
         delivery.segments += entry.segments;
@@ -426,7 +426,7 @@ impl<P: Payload> Subflow<P> {
         let earlier = in_order
             && self.timestamps
             && segment.timestamps.is_some_and(|stamp| (stamp.echo.wrapping_sub(sent) as i32) < 0);
-        if !earlier && rtt >= cx.flows[cx.index].min_rtt {
+        if !earlier && rtt >= cx.metrics[cx.index].min_rtt {
             self.rack.advance(mark.sent_at, mark.end, rtt);
         }
         None
@@ -445,14 +445,14 @@ impl<P: Payload> Subflow<P> {
             delivery.last_rtt = rtt;
         }
         if let Some(rtt) = rtt {
-            let (tcp, flow) = (cx.tcp, &mut cx.flows[cx.index]);
-            self.rtt.sample(flow, tcp, now, rtt, delivery.last_rtt.unwrap_or(rtt));
+            let (tcp, metrics) = (cx.tcp, &mut cx.metrics[cx.index]);
+            self.rtt.sample(metrics, tcp, now, rtt, delivery.last_rtt.unwrap_or(rtt));
             //= RFC 6298 5.7 the backoff holds until there is a sample
             self.backoff = 0;
         }
-        let flow = &mut cx.flows[cx.index];
-        flow.delivered += u64::from(delivery.segments);
-        delivery.round_start = self.rate.on_delivered(flow, now, &delivery.rate);
+        let metrics = &mut cx.metrics[cx.index];
+        metrics.delivered += u64::from(delivery.segments);
+        delivery.round_start = self.rate.on_delivered(metrics, now, &delivery.rate);
     }
 
     /// The round-trip time by the timestamp that the segment echoes (RFC 7323 4); its clock ticks in milliseconds.
@@ -471,10 +471,10 @@ impl<P: Payload> Subflow<P> {
             acked: delivery.segments,
             rtt: delivery.last_rtt,
             prior_in_flight,
-            cwnd_limited: self.usage.limited(&cx.flows[cx.index]),
+            cwnd_limited: self.usage.limited(&cx.metrics[cx.index]),
             round_start: delivery.round_start,
         };
-        cx.congestion.on_ack(cx.flows, cx.index, &ack);
+        cx.congestion.on_ack(cx.metrics, cx.index, &ack);
     }
 
     /// Linux's pacing rate: 200 % of cwnd / srtt in slow start, 120 % after (`tcp_update_pacing_rate`). Before
@@ -483,14 +483,14 @@ impl<P: Payload> Subflow<P> {
     #[inline]
     pub(super) fn update_pacing(&self, cx: &mut Context<'_>) {
         let sets_own = cx.congestion.sets_pacing_rate();
-        let flow = cx.flow();
+        let metrics = cx.metrics();
         if sets_own {
             return;
         }
-        let percent = if flow.cwnd < flow.ssthresh / 2 { 200 } else { 120 };
-        let window = u64::from(flow.cwnd.max(flow.packets_out)) * u64::from(flow.mss);
+        let percent = if metrics.cwnd < metrics.ssthresh / 2 { 200 } else { 120 };
+        let window = u64::from(metrics.cwnd.max(metrics.packets_out)) * u64::from(metrics.mss);
         // 10^7 = nanoseconds per second / 100 %.
-        flow.pacing_rate = window.saturating_mul(percent * 10_000_000) / flow.srtt.max(125);
+        metrics.pacing_rate = window.saturating_mul(percent * 10_000_000) / metrics.srtt.max(125);
     }
 
     /// States after `snd_una` moved.

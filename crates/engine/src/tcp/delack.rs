@@ -8,7 +8,7 @@ use ropewalk_wire::Payload;
 
 use super::timer::Timer;
 use super::{Context, Subflow, TcpConfig};
-use crate::flow::Flow;
+use crate::metrics::SubflowMetrics;
 use crate::{MILLISECOND, Nanos};
 
 /// The longest that an ACK waits (`TCP_DELACK_MAX`; RFC 9293 MUST-40 allows 500 ms).
@@ -61,7 +61,7 @@ impl DelayedAck {
     /// Data arrived, in order or not: the rhythm (`tcp_measure_rcv_mss`).
     #[inline]
     fn on_data(&mut self, cx: &Context<'_>, len: u32, push: bool) {
-        let (least, rto) = (cx.tcp.delayed_ack, cx.flows[cx.index].rto);
+        let (least, rto) = (cx.tcp.delayed_ack, cx.metrics[cx.index].rto);
         self.measure(len, push);
         if self.is_after_pause(cx.now, least, rto) {
             self.raise_quick(cx.tcp.quick_acks, cx.shared.receive_window);
@@ -187,7 +187,7 @@ impl<P: Payload> Subflow<P> {
 
     /// In-order data waits to be acknowledged: now or later?
     #[inline]
-    pub(super) fn schedule_ack(&mut self, now: Nanos, tcp: &TcpConfig, flow: &Flow) {
+    pub(super) fn schedule_ack(&mut self, now: Nanos, tcp: &TcpConfig, metrics: &SubflowMetrics) {
         let delack = &self.delack;
         //= RFC 9293 SHLD-18 SHLD-19 at least every second full-sized segment
         if self.rcv_nxt - self.last_ack_sent > u64::from(delack.mss) || (delack.quick > 0 && !delack.pingpong)
@@ -198,7 +198,7 @@ impl<P: Payload> Subflow<P> {
         let least = tcp.delayed_ack;
         let mut wait = delack.ato;
         if wait > least {
-            let srtt = flow.srtt;
+            let srtt = metrics.srtt;
             let longest = if delack.pingpong || delack.pushed > 0 { LONGEST } else { 500 * MILLISECOND };
             wait = wait.min(if srtt == 0 { longest } else { srtt.max(least).min(longest) });
         }

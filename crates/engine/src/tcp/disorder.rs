@@ -7,7 +7,7 @@ use ropewalk_wire::{Flags, Payload, Segment};
 use super::reassembly::Gap;
 use super::{Context, Outcome, Spot, Subflow, TcpConfig};
 use crate::Nanos;
-use crate::flow::Flow;
+use crate::metrics::SubflowMetrics;
 
 impl<P: Payload> Subflow<P> {
     /// Where data stands that isn't all that was missing, of a subflow that has sent nothing which isn't acknowledged; `None`: it
@@ -17,7 +17,7 @@ impl<P: Payload> Subflow<P> {
         &self,
         now: Nanos,
         tcp: &TcpConfig,
-        flow: &Flow,
+        metrics: &SubflowMetrics,
         segment: &Segment<P>,
     ) -> Option<u64> {
         let position = self.peer_position(segment.seq);
@@ -31,7 +31,7 @@ impl<P: Payload> Subflow<P> {
             // The acknowledgement says nothing new but perhaps a window.
             && segment.ack == self.seq(self.snd_una)
             && self.snd_una == self.snd_nxt
-            && !self.delack.is_after_pause(now, tcp.delayed_ack, flow.rto);
+            && !self.delack.is_after_pause(now, tcp.delayed_ack, metrics.rto);
         usual.then_some(position)
     }
 
@@ -49,7 +49,7 @@ impl<P: Payload> Subflow<P> {
         &mut self,
         now: Nanos,
         tcp: &TcpConfig,
-        flow: &Flow,
+        metrics: &SubflowMetrics,
         segment: &mut Segment<P>,
         position: u64,
         place: Option<(Gap, Spot)>,
@@ -61,7 +61,7 @@ impl<P: Payload> Subflow<P> {
         self.measure_receive_rtt(now, tcp, segment);
         let len = segment.payload.len();
         self.delack.measure(len as u32, segment.flags.contains(Flags::PSH));
-        self.delack.follow(now, tcp.delayed_ack, flow.rto);
+        self.delack.follow(now, tcp.delayed_ack, metrics.rto);
         let payload = std::mem::take(&mut segment.payload);
         let end = position + len as u64;
         let Some((gap, spot)) = place else { return self.on_disorder(position, end, payload, outcome) };

@@ -14,8 +14,8 @@ impl<P: Payload> Subflow<P> {
     pub fn connect(cx: &mut Context<'_>, tuple: FourTuple, path_mtu: u32, isn: u32) -> Self {
         let mut subflow = Subflow::new(tuple, State::SynSent, path_mtu, isn, cx.now);
         subflow.snd_nxt = 1;
-        cx.flow().rto = cx.tcp.initial_rto;
-        cx.flow().cwnd = cx.tcp.initial_window;
+        cx.metrics().rto = cx.tcp.initial_rto;
+        cx.metrics().cwnd = cx.tcp.initial_window;
         subflow
     }
 
@@ -23,8 +23,8 @@ impl<P: Payload> Subflow<P> {
     pub fn accept(cx: &mut Context<'_>, syn: &Segment<P>, path_mtu: u32, isn: u32) -> Self {
         let mut subflow = Subflow::new(syn.tuple.reversed(), State::SynReceived, path_mtu, isn, cx.now);
         subflow.snd_nxt = 1;
-        cx.flow().rto = cx.tcp.initial_rto;
-        cx.flow().cwnd = cx.tcp.initial_window;
+        cx.metrics().rto = cx.tcp.initial_rto;
+        cx.metrics().cwnd = cx.tcp.initial_window;
         subflow.take_syn(cx, syn);
         subflow
     }
@@ -82,10 +82,10 @@ impl<P: Payload> Subflow<P> {
         match rtt {
             Some(rtt) => {
                 let (tcp, now) = (cx.tcp, cx.now);
-                self.rtt.sample(cx.flow(), tcp, now, rtt, rtt);
+                self.rtt.sample(cx.metrics(), tcp, now, rtt, rtt);
             }
             //= RFC 6298 5.7 without a sample from the handshake the timeout for data is 3 seconds
-            None => cx.flow().rto = cx.tcp.initial_rto.max(FALLBACK_RTO),
+            None => cx.metrics().rto = cx.tcp.initial_rto.max(FALLBACK_RTO),
         }
         self.received_at = cx.now;
         // Schedulers compare rates: a subflow that has sent nothing yet must have one.
@@ -93,7 +93,7 @@ impl<P: Payload> Subflow<P> {
         self.rate = RateState::new(cx.now);
         self.usage.restart(cx.now);
         self.last_sent_at = cx.now;
-        cx.flow().last_progress = cx.now;
+        cx.metrics().last_progress = cx.now;
         outcome.established = true;
         if let Some(idle) = cx.tcp.keep_alive {
             self.timers.set(Timer::Idle, cx.now + idle);

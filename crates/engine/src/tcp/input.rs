@@ -110,7 +110,7 @@ impl<P: Payload> Subflow<P> {
         }
         let overtaken = segment.sequence_len() == 0
             && position == self.rcv_nxt
-            && u64::from(age as u32) * MILLISECOND <= cx.flows[cx.index].rto
+            && u64::from(age as u32) * MILLISECOND <= cx.metrics[cx.index].rto
             && self.ack_position(segment.ack) >= self.snd_una;
         !overtaken
     }
@@ -332,7 +332,7 @@ impl<P: Payload> Subflow<P> {
                 }
                 self.rcv_nxt = end;
                 outcome.data = true;
-                self.schedule_ack(cx.now, cx.tcp, &cx.flows[cx.index]);
+                self.schedule_ack(cx.now, cx.tcp, &cx.metrics[cx.index]);
             } else {
                 self.on_disorder(position, end, payload, outcome);
             }

@@ -17,7 +17,7 @@ impl<P: Payload> Subflow<P> {
     pub(crate) fn await_window(&mut self, cx: &Context<'_>) {
         if self.probes_window() && self.rtx.is_empty() && self.timers.get(Timer::Persist).is_none() {
             //= RFC 9293 MUST-35 MUST-36 SHLD-29 SHLD-30 first after a timeout, then at increasing intervals
-            let base = cx.flows[cx.index].rto.max(cx.tcp.min_rto);
+            let base = cx.metrics[cx.index].rto.max(cx.tcp.min_rto);
             let wait = base.saturating_mul(1 << self.persist_backoff.min(16)).min(cx.tcp.max_rto);
             self.timers.set(Timer::Persist, cx.now + wait);
         }

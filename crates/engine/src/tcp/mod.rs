@@ -41,7 +41,7 @@ use ropewalk_wire::{FourTuple, Payload, Seq};
 use crate::Nanos;
 pub use crate::config::TcpConfig;
 use crate::congestion::CongestionControl;
-use crate::flow::Flow;
+use crate::metrics::SubflowMetrics;
 use crate::short::Short;
 use delack::DelayedAck;
 pub use isn::{keyed_isn, keyed_timestamp_offset};
@@ -114,7 +114,7 @@ pub struct Context<'a> {
     /// Now.
     pub now: Nanos,
     /// Every subflow's shared numbers.
-    pub flows: &'a mut [Flow],
+    pub metrics: &'a mut [SubflowMetrics],
     /// Which of them is this subflow's.
     pub index: usize,
     /// The connection's congestion control.
@@ -127,8 +127,8 @@ pub struct Context<'a> {
 
 impl Context<'_> {
     #[inline]
-    pub(crate) fn flow(&mut self) -> &mut Flow {
-        &mut self.flows[self.index]
+    pub(crate) fn metrics(&mut self) -> &mut SubflowMetrics {
+        &mut self.metrics[self.index]
     }
 }
 
@@ -418,8 +418,8 @@ impl<P: Payload> Subflow<P> {
 
     /// Appends data whose first byte has the connection-level offset `tag` to the subflow's own queue.
     #[inline]
-    pub fn push(&mut self, flow: &mut Flow, tag: u64, payload: P) {
-        flow.queued_bytes += payload.len() as u64;
+    pub fn push(&mut self, metrics: &mut SubflowMetrics, tag: u64, payload: P) {
+        metrics.queued_bytes += payload.len() as u64;
         self.quiet = false;
         self.queue.push_back((tag, payload));
     }
@@ -513,7 +513,7 @@ impl<P: Payload> Subflow<P> {
 
     /// Whether segments with this tuple are for it.
     #[inline]
-    pub(crate) fn hears(&self, tuple: &FourTuple) -> bool {
+    pub(crate) fn matches(&self, tuple: &FourTuple) -> bool {
         self.tuple.answers(tuple)
     }
 
@@ -598,7 +598,7 @@ impl<P: Payload> Subflow<P> {
         //= RFC 9293 MUST-16
         let most = self.path_mtu.saturating_sub(ip + 20).min(self.peer_mss);
         let options = if self.timestamps { 12 } else { 0 } + u32::from(cx.shared.data_option_len);
-        cx.flow().mss = most.saturating_sub(options).max(48);
+        cx.metrics().mss = most.saturating_sub(options).max(48);
     }
 
     /// Recomputes the MSS after the options' lengths changed (fallback).
@@ -641,9 +641,12 @@ impl<P: Payload> Subflow<P> {
     /// There is nothing for it to send although its window has room: delivery-rate samples of what is in flight say
     /// nothing of the network.
     #[inline]
-    pub(crate) fn note_starved(&mut self, flow: &Flow) {
-        if self.queue.is_empty() && flow.in_flight() < flow.cwnd && flow.lost_out <= flow.retrans_out {
-            self.rate.on_starved(flow);
+    pub(crate) fn note_starved(&mut self, metrics: &SubflowMetrics) {
+        if self.queue.is_empty()
+            && metrics.in_flight() < metrics.cwnd
+            && metrics.lost_out <= metrics.retrans_out
+        {
+            self.rate.on_starved(metrics);
         }
     }
 
@@ -670,8 +673,8 @@ impl<P: Payload> Subflow<P> {
             self.timers.stop(Timer::Probe);
             return;
         }
-        let flow = &cx.flows[cx.index];
-        let rto = flow.rto.saturating_mul(1 << self.backoff.min(16)).min(cx.tcp.max_rto);
+        let metrics = &cx.metrics[cx.index];
+        let rto = metrics.rto.saturating_mul(1 << self.backoff.min(16)).min(cx.tcp.max_rto);
         self.timers.set(Timer::Retransmit, cx.now + rto);
     }
 }

@@ -5,7 +5,7 @@ use ropewalk_wire::{Ecn, Flags, Payload, Segment, Seq, Timestamps};
 use super::scoreboard::{APP_LIMITED, EVER_RETRANS, Entry, FIN, LOST, RETRANS};
 use super::timer::Timer;
 use super::{Context, Kind, State, Subflow, TcpConfig, Transmit};
-use crate::flow::{Flow, Phase};
+use crate::metrics::{CaState, SubflowMetrics};
 
 /// What a segment carries: where it stands, in the subflow and in the stream.
 #[derive(Clone, Copy)]
@@ -31,7 +31,7 @@ impl<P: Payload> Subflow<P> {
 
     /// Whether `poll_transmit` could return a segment: cheap, and never false when it would.
     #[inline]
-    pub(crate) fn has_output(&mut self, flow: &Flow) -> bool {
+    pub(crate) fn has_output(&mut self, metrics: &SubflowMetrics) -> bool {
         if self.quiet {
             return false;
         }
@@ -46,12 +46,12 @@ impl<P: Payload> Subflow<P> {
                     if self.fin_queued && !self.fin_sent {
                         return true;
                     }
-                    if flow.lost_out == 0 {
+                    if metrics.lost_out == 0 {
                         self.quiet = true;
                         return false;
                     }
                 }
-                flow.in_flight() < flow.cwnd
+                metrics.in_flight() < metrics.cwnd
             }
         }
     }
@@ -72,7 +72,7 @@ impl<P: Payload> Subflow<P> {
             State::Closed => return self.transmit_reset(cx, out),
             _ => {}
         }
-        if cx.flows[cx.index].lost_out > 0
+        if cx.metrics[cx.index].lost_out > 0
             && !self.recovery.new_data_first
             && let Some(transmit) = self.transmit_lost(cx, max_segments, out)
         {
@@ -220,12 +220,12 @@ impl<P: Payload> Subflow<P> {
         max_segments: u32,
         out: &mut Segment<P>,
     ) -> Option<Transmit> {
-        let flow = &cx.flows[cx.index];
-        if flow.in_flight() >= flow.cwnd {
+        let metrics = &cx.metrics[cx.index];
+        if metrics.in_flight() >= metrics.cwnd {
             return None;
         }
         let index = self.rtx.next_lost()?;
-        let mss = flow.mss;
+        let mss = metrics.mss;
         let edge = self.window_edge(cx);
         let entry = self.rtx.get(index)?;
         // The peer took its window back: only the first segment may still go, as a probe (RFC 9293 3.8.6).
@@ -234,10 +234,10 @@ impl<P: Payload> Subflow<P> {
             return None;
         }
         // A super-segment is cut to what may be sent, and to the MSS in force now.
-        let most = (max_segments.min(flow.cwnd - flow.in_flight()).max(1) * mss) as usize;
+        let most = (max_segments.min(metrics.cwnd - metrics.in_flight()).max(1) * mss) as usize;
         if entry.payload.len() > most {
             let at = entry.position + most as u64;
-            self.rtx.split(index, at, cx.flow());
+            self.rtx.split(index, at, cx.metrics());
         }
         Some(self.retransmit(cx, index, out))
     }
@@ -248,13 +248,13 @@ impl<P: Payload> Subflow<P> {
         let entry = self.rtx.get_mut(index);
         let segments = entry.segments;
         if !entry.is(RETRANS) && entry.is(LOST) {
-            cx.flows[cx.index].retrans_out += segments;
+            cx.metrics[cx.index].retrans_out += segments;
             entry.flags |= RETRANS;
         }
         let clock = self.timestamp(cx);
         self.undo.on_retransmission(segments, clock);
         self.prr.on_sent(segments);
-        if cx.flows[cx.index].phase == Phase::Loss {
+        if cx.metrics[cx.index].ca_state == CaState::Loss {
             self.counters.slow_start_retrans += u64::from(segments);
         } else {
             self.counters.fast_retrans += u64::from(segments);
@@ -276,7 +276,7 @@ impl<P: Payload> Subflow<P> {
     ) -> Transmit {
         let now = cx.now;
         let limited = if self.rate.is_app_limited() { APP_LIMITED } else { 0 };
-        let stamp = self.rate.on_sent(&cx.flows[cx.index], now, false);
+        let stamp = self.rate.on_sent(&cx.metrics[cx.index], now, false);
         let entry = self.rtx.get_mut(index);
         entry.sent_at = now;
         entry.rate = stamp;
@@ -285,8 +285,8 @@ impl<P: Payload> Subflow<P> {
         let (payload, fin) = (entry.payload.clone(), entry.is(FIN));
         let part = (entry.mapped > 0).then_some((entry.lead, entry.mapped));
         self.rtx.log_again(index);
-        let flow = cx.flow();
-        flow.retrans_total += u64::from(segments);
+        let metrics = cx.metrics();
+        metrics.retrans_total += u64::from(segments);
         self.counters.retrans_segs += u64::from(segments);
         self.counters.retrans_bytes += payload.len() as u64;
         self.last_sent_at = now;
@@ -329,7 +329,7 @@ impl<P: Payload> Subflow<P> {
                 segment.flags = segment.flags.with(Flags::CWR);
             }
         }
-        let space = cx.flows[cx.index].mss as usize;
+        let space = cx.metrics[cx.index].mss as usize;
         // What comes again has the length that it had.
         let mss = if retransmission { space } else { space - self.sack_reserve(cx) };
         if len > mss {
@@ -358,10 +358,10 @@ impl<P: Payload> Subflow<P> {
         }
         self.restart_after_idle(cx);
         let reserve = self.sack_reserve(cx);
-        let flow = &cx.flows[cx.index];
-        let mss = flow.mss as usize - reserve;
-        let in_flight = flow.in_flight();
-        let room = if probe { 1 } else { flow.cwnd.saturating_sub(in_flight) };
+        let metrics = &cx.metrics[cx.index];
+        let mss = metrics.mss as usize - reserve;
+        let in_flight = metrics.in_flight();
+        let room = if probe { 1 } else { metrics.cwnd.saturating_sub(in_flight) };
         if room == 0 {
             return None;
         }
@@ -418,12 +418,12 @@ impl<P: Payload> Subflow<P> {
             return None;
         }
         let segments = if taken <= mss { 1 } else { taken.div_ceil(mss) as u32 };
-        let flow = &mut cx.flows[cx.index];
-        flow.queued_bytes -= taken as u64;
-        flow.packets_out += segments;
+        let metrics = &mut cx.metrics[cx.index];
+        metrics.queued_bytes -= taken as u64;
+        metrics.packets_out += segments;
         let limited = if self.rate.is_app_limited() { APP_LIMITED } else { 0 };
-        let rate = self.rate.on_sent(flow, cx.now, flow.packets_out == segments);
-        if matches!(flow.phase, Phase::Recovery | Phase::Cwr) {
+        let rate = self.rate.on_sent(metrics, cx.now, metrics.packets_out == segments);
+        if matches!(metrics.ca_state, CaState::Recovery | CaState::Cwr) {
             self.prr.on_sent(segments);
         }
         let position = self.snd_nxt;
@@ -458,9 +458,9 @@ impl<P: Payload> Subflow<P> {
         let position = self.snd_nxt;
         self.snd_nxt += 1;
         let now = cx.now;
-        let flow = cx.flow();
-        flow.packets_out += 1;
-        let rate = self.rate.on_sent(flow, now, flow.packets_out == 1);
+        let metrics = cx.metrics();
+        metrics.packets_out += 1;
+        let rate = self.rate.on_sent(metrics, now, metrics.packets_out == 1);
         self.rtx.push(Entry {
             position,
             tag: 0,

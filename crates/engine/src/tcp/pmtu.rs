@@ -6,7 +6,7 @@
 use ropewalk_wire::{Payload, Seq};
 
 use super::{Context, Outcome, Subflow};
-use crate::flow::Phase;
+use crate::metrics::CaState;
 use crate::{MILLISECOND, Nanos};
 
 /// Timeouts of one segment after which a black hole is suspected (Linux's `tcp_retries1`); or any after the first that
@@ -59,9 +59,9 @@ impl<P: Payload> Subflow<P> {
         if mtu >= self.path_mtu {
             return;
         }
-        let before = cx.flows[cx.index].mss as usize;
+        let before = cx.metrics[cx.index].mss as usize;
         self.change_mtu(cx, mtu);
-        let mss = cx.flows[cx.index].mss as usize;
+        let mss = cx.metrics[cx.index].mss as usize;
         if mss >= before {
             return;
         }
@@ -73,28 +73,28 @@ impl<P: Payload> Subflow<P> {
             }
             index += 1;
         }
-        if outcome.lost_segments > 0 && cx.flows[cx.index].phase != Phase::Loss {
+        if outcome.lost_segments > 0 && cx.metrics[cx.index].ca_state != CaState::Loss {
             self.undo.marker = 0;
             self.undo.prior_ssthresh = 0;
             self.recovery.high = self.snd_nxt;
-            let flow = cx.flow();
-            flow.ssthresh = super::usage::current_ssthresh(flow);
-            flow.phase = Phase::Loss;
+            let metrics = cx.metrics();
+            metrics.ssthresh = super::usage::current_ssthresh(metrics);
+            metrics.ca_state = CaState::Loss;
         }
     }
 
     fn change_mtu(&mut self, cx: &mut Context<'_>, mtu: u32) {
         self.path_mtu = mtu;
         self.update_mss(cx);
-        let flow = cx.flow();
-        let counts = self.rtx.recount(flow.mss);
-        flow.packets_out = counts.packets_out;
-        flow.lost_out = counts.lost_out;
-        flow.retrans_out = counts.retrans_out;
-        flow.sacked_out = if self.sack {
+        let metrics = cx.metrics();
+        let counts = self.rtx.recount(metrics.mss);
+        metrics.packets_out = counts.packets_out;
+        metrics.lost_out = counts.lost_out;
+        metrics.retrans_out = counts.retrans_out;
+        metrics.sacked_out = if self.sack {
             counts.sacked_out
         } else {
-            flow.sacked_out.min(counts.packets_out - counts.lost_out)
+            metrics.sacked_out.min(counts.packets_out - counts.lost_out)
         };
     }
 

@@ -3,7 +3,7 @@
 //! (`tcp_cwnd_reduction`, which RFC 9937 made the standard): conservative when more is lost, one segment bolder
 //! when an ACK moves on without a new loss.
 
-use crate::flow::Flow;
+use crate::metrics::SubflowMetrics;
 
 /// RFC 6937's variables, in segments.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -29,52 +29,52 @@ impl Prr {
     }
 
     /// An ACK delivered segments: sets the window to what is in flight and sndcnt more.
-    pub fn reduce(&mut self, flow: &mut Flow, delivered: u32, newly_lost: u32, advanced: bool) {
+    pub fn reduce(&mut self, metrics: &mut SubflowMetrics, delivered: u32, newly_lost: u32, advanced: bool) {
         if delivered == 0 {
             return;
         }
         self.delivered += delivered;
-        let in_flight = flow.in_flight();
-        let mut sndcnt = if in_flight > flow.ssthresh {
-            let share = u64::from(flow.ssthresh) * u64::from(self.delivered);
+        let in_flight = metrics.in_flight();
+        let mut sndcnt = if in_flight > metrics.ssthresh {
+            let share = u64::from(metrics.ssthresh) * u64::from(self.delivered);
             let share = share.div_ceil(u64::from(self.prior_cwnd.max(1)));
             (share as u32).saturating_sub(self.out)
         } else {
             let safe = u32::from(advanced && newly_lost == 0);
             let limit = self.delivered.saturating_sub(self.out).max(delivered) + safe;
-            limit.min(flow.ssthresh - in_flight)
+            limit.min(metrics.ssthresh - in_flight)
         };
         // The first retransmission of an episode always goes.
         if self.out == 0 {
             sndcnt = sndcnt.max(1);
         }
-        flow.cwnd = (in_flight + sndcnt).max(1);
+        metrics.cwnd = (in_flight + sndcnt).max(1);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::Prr;
-    use crate::flow::Flow;
+    use crate::metrics::SubflowMetrics;
     use crate::{PathId, SubflowId};
 
     /// A window of 20 segments, reduced to 10, `lost` of which are lost at once.
-    fn flow(ssthresh: u32, lost: u32) -> Flow {
-        let mut flow = Flow::new(SubflowId(0), PathId(0));
-        (flow.packets_out, flow.cwnd, flow.ssthresh) = (20, 20, ssthresh);
-        (flow.lost_out, flow.sacked_out) = (lost, 1);
-        flow
+    fn metrics(ssthresh: u32, lost: u32) -> SubflowMetrics {
+        let mut metrics = SubflowMetrics::new(SubflowId(0), PathId(0));
+        (metrics.packets_out, metrics.cwnd, metrics.ssthresh) = (20, 20, ssthresh);
+        (metrics.lost_out, metrics.sacked_out) = (lost, 1);
+        metrics
     }
 
     /// Acknowledges one segment by SACK and sends what the window then admits; returns how many.
-    fn step(prr: &mut Prr, flow: &mut Flow, newly_lost: u32) -> u32 {
-        prr.reduce(flow, 1, newly_lost, false);
+    fn step(prr: &mut Prr, metrics: &mut SubflowMetrics, newly_lost: u32) -> u32 {
+        prr.reduce(metrics, 1, newly_lost, false);
         let mut sent = 0;
-        while flow.in_flight() < flow.cwnd {
-            if flow.lost_out > flow.retrans_out {
-                flow.retrans_out += 1;
+        while metrics.in_flight() < metrics.cwnd {
+            if metrics.lost_out > metrics.retrans_out {
+                metrics.retrans_out += 1;
             } else {
-                flow.packets_out += 1;
+                metrics.packets_out += 1;
             }
             prr.on_sent(1);
             sent += 1;
@@ -87,17 +87,17 @@ mod tests {
     /// segment leaves for every two delivered, the retransmission first, until ssthresh is reached.
     #[test]
     fn with_one_loss_one_segment_leaves_for_two_delivered() {
-        let (mut prr, mut flow) = (Prr::begin(20), flow(10, 1));
+        let (mut prr, mut metrics) = (Prr::begin(20), metrics(10, 1));
         let sent: Vec<u32> = (0..19)
             .map(|n| {
                 if n > 0 {
-                    flow.sacked_out += 1;
+                    metrics.sacked_out += 1;
                 }
-                step(&mut prr, &mut flow, u32::from(n == 0))
+                step(&mut prr, &mut metrics, u32::from(n == 0))
             })
             .collect();
         assert_eq!(sent, [1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 0, 1, 1]);
-        assert_eq!(flow.in_flight(), 10, "the window has come down to ssthresh");
+        assert_eq!(metrics.in_flight(), 10, "the window has come down to ssthresh");
     }
 
     //= test RFC 6937 4
@@ -105,36 +105,36 @@ mod tests {
     /// ssthresh at once, and each delivered segment lets one out: no burst.
     #[test]
     fn with_many_losses_each_delivery_lets_one_out() {
-        let (mut prr, mut flow) = (Prr::begin(20), flow(10, 15));
+        let (mut prr, mut metrics) = (Prr::begin(20), metrics(10, 15));
         let sent: Vec<u32> = (0..5)
             .map(|n| {
                 if n > 0 {
-                    flow.sacked_out += 1;
+                    metrics.sacked_out += 1;
                 }
-                step(&mut prr, &mut flow, if n == 0 { 15 } else { 0 })
+                step(&mut prr, &mut metrics, if n == 0 { 15 } else { 0 })
             })
             .collect();
         assert_eq!(sent, [1; 5]);
-        assert_eq!(flow.in_flight(), 5);
+        assert_eq!(metrics.in_flight(), 5);
     }
 
     /// RFC 9937: when the cumulative ACK moves on without a new loss, one more may go, up to ssthresh.
     #[test]
     fn progress_without_a_new_loss_is_slow_start() {
-        let (mut prr, mut flow) = (Prr::begin(20), flow(10, 15));
+        let (mut prr, mut metrics) = (Prr::begin(20), metrics(10, 15));
         prr.on_sent(1);
-        flow.retrans_out = 1;
-        let before = flow.in_flight();
-        prr.reduce(&mut flow, 1, 0, true);
-        assert_eq!(flow.cwnd, before + 2);
-        prr.reduce(&mut flow, 1, 1, true);
-        assert_eq!(flow.cwnd, before + 1, "a new loss: conservative");
+        metrics.retrans_out = 1;
+        let before = metrics.in_flight();
+        prr.reduce(&mut metrics, 1, 0, true);
+        assert_eq!(metrics.cwnd, before + 2);
+        prr.reduce(&mut metrics, 1, 1, true);
+        assert_eq!(metrics.cwnd, before + 1, "a new loss: conservative");
     }
 
     #[test]
     fn an_ack_that_delivers_nothing_changes_nothing() {
-        let (mut prr, mut flow) = (Prr::begin(20), flow(10, 1));
-        prr.reduce(&mut flow, 0, 3, false);
-        assert_eq!((prr, flow.cwnd), (Prr::begin(20), 20));
+        let (mut prr, mut metrics) = (Prr::begin(20), metrics(10, 1));
+        prr.reduce(&mut metrics, 0, 3, false);
+        assert_eq!((prr, metrics.cwnd), (Prr::begin(20), 20));
     }
 }

@@ -14,7 +14,7 @@ use ropewalk_wire::Payload;
 use super::timer::Timer;
 use super::{Context, Outcome, Subflow};
 use crate::Nanos;
-use crate::flow::{Flow, Phase};
+use crate::metrics::{CaState, SubflowMetrics};
 
 /// Duplicate ACK threshold (RFC 5681, RFC 8985 3.3).
 pub(super) const DUP_THRESH: u32 = 3;
@@ -113,12 +113,13 @@ impl Rack {
 
     /// RACK.reo_wnd.
     #[inline]
-    pub fn window(&self, flow: &Flow) -> Nanos {
-        let eager = matches!(flow.phase, Phase::Recovery | Phase::Loss) || flow.sacked_out >= DUP_THRESH;
+    pub fn window(&self, metrics: &SubflowMetrics) -> Nanos {
+        let eager =
+            matches!(metrics.ca_state, CaState::Recovery | CaState::Loss) || metrics.sacked_out >= DUP_THRESH;
         if !self.reordering_seen && eager {
             return 0;
         }
-        (flow.min_rtt / 4 * u64::from(self.quarters)).min(flow.srtt)
+        (metrics.min_rtt / 4 * u64::from(self.quarters)).min(metrics.srtt)
     }
 }
 
@@ -128,7 +129,7 @@ impl<P: Payload> Subflow<P> {
     pub(super) fn detect_losses(&mut self, cx: &mut Context<'_>, outcome: &mut Outcome) {
         self.rack.advanced = false;
         self.timers.stop(Timer::Reorder);
-        let wait = self.rack.rtt + self.rack.window(&cx.flows[cx.index]);
+        let wait = self.rack.rtt + self.rack.window(&cx.metrics[cx.index]);
         while let Some(index) = self.rtx.oldest_transmission() {
             let Some(entry) = self.rtx.get(index) else { break };
             if (entry.sent_at, entry.end()) >= (self.rack.sent_at, self.rack.end) {
@@ -155,48 +156,48 @@ impl<P: Payload> Subflow<P> {
 #[cfg(test)]
 mod tests {
     use super::Rack;
-    use crate::flow::{Flow, Phase};
+    use crate::metrics::{CaState, SubflowMetrics};
     use crate::{MILLISECOND, PathId, SubflowId};
 
-    fn flow() -> Flow {
-        let mut flow = Flow::new(SubflowId(0), PathId(0));
-        (flow.min_rtt, flow.srtt) = (40 * MILLISECOND, 100 * MILLISECOND);
-        flow
+    fn metrics() -> SubflowMetrics {
+        let mut metrics = SubflowMetrics::new(SubflowId(0), PathId(0));
+        (metrics.min_rtt, metrics.srtt) = (40 * MILLISECOND, 100 * MILLISECOND);
+        metrics
     }
 
     //= test RFC 8985 6.2 step 4
     #[test]
     fn the_window_is_zero_without_reordering_once_three_segments_are_sacked_or_in_recovery() {
-        let (mut flow, mut rack) = (flow(), Rack::default());
-        assert_eq!(rack.window(&flow), 10 * MILLISECOND);
-        flow.sacked_out = 3;
-        assert_eq!(rack.window(&flow), 0);
-        flow.sacked_out = 0;
-        flow.phase = Phase::Recovery;
-        assert_eq!(rack.window(&flow), 0);
+        let (mut metrics, mut rack) = (metrics(), Rack::default());
+        assert_eq!(rack.window(&metrics), 10 * MILLISECOND);
+        metrics.sacked_out = 3;
+        assert_eq!(rack.window(&metrics), 0);
+        metrics.sacked_out = 0;
+        metrics.ca_state = CaState::Recovery;
+        assert_eq!(rack.window(&metrics), 0);
         rack.reordering_seen = true;
-        assert_eq!(rack.window(&flow), 10 * MILLISECOND);
+        assert_eq!(rack.window(&metrics), 10 * MILLISECOND);
     }
 
     //= test RFC 8985 6.2 step 4
     #[test]
     fn dsacks_widen_the_window_once_a_round_trip_up_to_srtt_for_sixteen_recoveries() {
-        let (flow, mut rack) = (flow(), Rack::default());
+        let (metrics, mut rack) = (metrics(), Rack::default());
         rack.on_dsack(1000, 9000);
         rack.on_dsack(5000, 12_000);
-        assert_eq!(rack.window(&flow), 20 * MILLISECOND, "the second is of the same round");
+        assert_eq!(rack.window(&metrics), 20 * MILLISECOND, "the second is of the same round");
         rack.on_dsack(9000, 20_000);
-        assert_eq!(rack.window(&flow), 30 * MILLISECOND);
+        assert_eq!(rack.window(&metrics), 30 * MILLISECOND);
         for round in 2..40 {
             rack.on_dsack(round * 10_000, round * 10_000 + 10_000);
         }
-        assert_eq!(rack.window(&flow), 100 * MILLISECOND, "never beyond the smoothed round-trip time");
+        assert_eq!(rack.window(&metrics), 100 * MILLISECOND, "never beyond the smoothed round-trip time");
         for _ in 0..15 {
             rack.on_recovery_end();
         }
-        assert_eq!(rack.window(&flow), 100 * MILLISECOND);
+        assert_eq!(rack.window(&metrics), 100 * MILLISECOND);
         rack.on_recovery_end();
-        assert_eq!(rack.window(&flow), 10 * MILLISECOND);
+        assert_eq!(rack.window(&metrics), 10 * MILLISECOND);
     }
 
     //= test RFC 8985 6.2 step 2

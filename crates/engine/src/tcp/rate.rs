@@ -4,7 +4,7 @@
 //! but no data; such a sample counts only if it is higher than what is known.
 
 use super::scoreboard::{APP_LIMITED, Mark};
-use crate::flow::Flow;
+use crate::metrics::SubflowMetrics;
 use crate::{Nanos, SECOND};
 
 /// The rate's state when a segment was sent, kept with it.
@@ -72,13 +72,13 @@ impl RateState {
 
     /// What goes with a segment that is sent now; `idle`: nothing was in flight.
     #[inline]
-    pub fn on_sent(&mut self, flow: &Flow, now: Nanos, idle: bool) -> Stamp {
+    pub fn on_sent(&mut self, metrics: &SubflowMetrics, now: Nanos, idle: bool) -> Stamp {
         if idle {
             self.first_sent_at = now;
             self.delivered_at = now;
         }
         Stamp {
-            delivered: flow.delivered,
+            delivered: metrics.delivered,
             delivered_at: self.delivered_at,
             first_sent_at: self.first_sent_at,
         }
@@ -92,15 +92,15 @@ impl RateState {
 
     /// There is a window and nothing to send.
     #[inline]
-    pub fn on_starved(&mut self, flow: &Flow) {
-        self.app_limited = (flow.delivered + u64::from(flow.in_flight())).max(1);
+    pub fn on_starved(&mut self, metrics: &SubflowMetrics) {
+        self.app_limited = (metrics.delivered + u64::from(metrics.in_flight())).max(1);
     }
 
     /// An ACK delivered `sample` and perhaps more; `flow.delivered` counts it already. Returns whether a round trip
     /// began with it.
     #[inline]
-    pub fn on_delivered(&mut self, flow: &mut Flow, now: Nanos, sample: &Sample) -> bool {
-        if self.app_limited != 0 && flow.delivered > self.app_limited {
+    pub fn on_delivered(&mut self, metrics: &mut SubflowMetrics, now: Nanos, sample: &Sample) -> bool {
+        if self.app_limited != 0 && metrics.delivered > self.app_limited {
             self.app_limited = 0;
         }
         self.first_sent_at = sample.sent_at;
@@ -109,16 +109,16 @@ impl RateState {
         let ack_elapsed = now.saturating_sub(sample.stamp.delivered_at);
         let interval = send_elapsed.max(ack_elapsed);
         // Shorter than the least round-trip time: an artefact of ACKs that came together.
-        if interval > 0 && interval >= flow.min_rtt {
-            let segments = flow.delivered - sample.stamp.delivered;
-            let rate = (segments * u64::from(flow.mss)).saturating_mul(SECOND) / interval;
-            if !sample.app_limited || rate >= flow.delivery_rate {
-                flow.delivery_rate = rate;
+        if interval > 0 && interval >= metrics.min_rtt {
+            let segments = metrics.delivered - sample.stamp.delivered;
+            let rate = (segments * u64::from(metrics.mss)).saturating_mul(SECOND) / interval;
+            if !sample.app_limited || rate >= metrics.delivery_rate {
+                metrics.delivery_rate = rate;
             }
         }
         let round = sample.stamp.delivered >= self.round;
         if round {
-            self.round = flow.delivered;
+            self.round = metrics.delivered;
         }
         round
     }
@@ -127,63 +127,63 @@ impl RateState {
 #[cfg(test)]
 mod tests {
     use super::{RateState, Sample};
-    use crate::flow::Flow;
+    use crate::metrics::SubflowMetrics;
     use crate::{MILLISECOND, PathId, SubflowId};
 
-    fn flow() -> Flow {
-        let mut flow = Flow::new(SubflowId(0), PathId(0));
-        (flow.mss, flow.min_rtt) = (1000, 20 * MILLISECOND);
-        flow
+    fn metrics() -> SubflowMetrics {
+        let mut metrics = SubflowMetrics::new(SubflowId(0), PathId(0));
+        (metrics.mss, metrics.min_rtt) = (1000, 20 * MILLISECOND);
+        metrics
     }
 
     /// Ten segments sent at once are acknowledged one per millisecond, after 20 ms: the rate is what was delivered
     /// over the time since they left.
     #[test]
     fn a_burst_is_measured_by_its_acknowledgements() {
-        let (mut flow, mut state) = (flow(), RateState::new(0));
-        let stamps: Vec<_> = (0..10).map(|n| state.on_sent(&flow, 0, n == 0)).collect();
+        let (mut metrics, mut state) = (metrics(), RateState::new(0));
+        let stamps: Vec<_> = (0..10).map(|n| state.on_sent(&metrics, 0, n == 0)).collect();
         for (n, stamp) in stamps.into_iter().enumerate() {
             let now = (20 + n as u64) * MILLISECOND;
-            flow.delivered += 1;
+            metrics.delivered += 1;
             let mut sample = Sample::default();
             sample.take(0, 1000 * (n as u64 + 1), stamp, false);
-            assert_eq!(state.on_delivered(&mut flow, now, &sample), n == 0, "one round trip");
-            assert_eq!(flow.delivery_rate, (n as u64 + 1) * 1000 * 1000 / (20 + n as u64));
+            assert_eq!(state.on_delivered(&mut metrics, now, &sample), n == 0, "one round trip");
+            assert_eq!(metrics.delivery_rate, (n as u64 + 1) * 1000 * 1000 / (20 + n as u64));
         }
     }
 
     /// ACKs that come together say nothing of the network's rate: the time that sending took does.
     #[test]
     fn compressed_acks_are_measured_by_the_sending() {
-        let (mut flow, mut state) = (flow(), RateState::new(0));
-        let stamps: Vec<_> = (0..31u64).map(|n| state.on_sent(&flow, n * MILLISECOND, n == 0)).collect();
+        let (mut metrics, mut state) = (metrics(), RateState::new(0));
+        let stamps: Vec<_> = (0..31u64).map(|n| state.on_sent(&metrics, n * MILLISECOND, n == 0)).collect();
         let mut sample = Sample::default();
         for (n, stamp) in stamps.into_iter().enumerate() {
             sample.take(n as u64 * MILLISECOND, 1000 * (n as u64 + 1), stamp, false);
         }
-        flow.delivered += 31;
-        state.on_delivered(&mut flow, 50 * MILLISECOND, &sample);
-        assert_eq!(flow.delivery_rate, 31 * 1000 * 1000 / 50);
+        metrics.delivered += 31;
+        state.on_delivered(&mut metrics, 50 * MILLISECOND, &sample);
+        assert_eq!(metrics.delivery_rate, 31 * 1000 * 1000 / 50);
     }
 
     #[test]
     fn an_application_limited_sample_only_raises_the_rate_until_the_gap_is_past() {
-        let (mut flow, mut state) = (flow(), RateState::new(0));
-        flow.delivery_rate = 1_000_000;
-        state.on_starved(&flow);
+        let (mut metrics, mut state) = (metrics(), RateState::new(0));
+        metrics.delivery_rate = 1_000_000;
+        state.on_starved(&metrics);
         assert!(state.is_app_limited());
-        let stamp = state.on_sent(&flow, 0, true);
+        let stamp = state.on_sent(&metrics, 0, true);
         let mut sample = Sample::default();
         sample.take(0, 1000, stamp, true);
-        flow.delivered = 1;
-        state.on_delivered(&mut flow, 20 * MILLISECOND, &sample);
-        assert_eq!(flow.delivery_rate, 1_000_000);
-        flow.delivered = 2;
-        state.on_delivered(&mut flow, 20 * MILLISECOND, &sample);
+        metrics.delivered = 1;
+        state.on_delivered(&mut metrics, 20 * MILLISECOND, &sample);
+        assert_eq!(metrics.delivery_rate, 1_000_000);
+        metrics.delivered = 2;
+        state.on_delivered(&mut metrics, 20 * MILLISECOND, &sample);
         assert!(!state.is_app_limited());
         let mut sample = Sample::default();
         sample.take(0, 1000, stamp, false);
-        state.on_delivered(&mut flow, 40 * MILLISECOND, &sample);
-        assert_eq!(flow.delivery_rate, 50_000);
+        state.on_delivered(&mut metrics, 40 * MILLISECOND, &sample);
+        assert_eq!(metrics.delivery_rate, 50_000);
     }
 }

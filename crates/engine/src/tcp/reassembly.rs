@@ -438,17 +438,17 @@ impl<P: Payload> Reassembly<P> {
 
 #[cfg(test)]
 mod tests {
-    use ropewalk_wire::{Extent, SackBlocks};
+    use ropewalk_wire::{SackBlocks, SyntheticPayload};
 
     use super::{Reassembly, Spot};
 
-    fn report(reassembly: &mut Reassembly<Extent>, room: usize) -> Vec<(u32, u32)> {
+    fn report(reassembly: &mut Reassembly<SyntheticPayload>, room: usize) -> Vec<(u32, u32)> {
         let mut blocks = SackBlocks::default();
         reassembly.sack_blocks(0, room, &mut blocks);
         blocks.as_slice().to_vec()
     }
 
-    fn blocks(reassembly: &mut Reassembly<Extent>) -> Vec<(u32, u32)> {
+    fn blocks(reassembly: &mut Reassembly<SyntheticPayload>) -> Vec<(u32, u32)> {
         report(reassembly, 4)
     }
 
@@ -458,7 +458,7 @@ mod tests {
     fn rfc_2018_case_2_first_segment_dropped() {
         let mut reassembly = Reassembly::new();
         for n in 1..8u64 {
-            reassembly.insert(5000 + n * 500, Extent(500));
+            reassembly.insert(5000 + n * 500, SyntheticPayload(500));
             assert_eq!(blocks(&mut reassembly), [(5500, 6000 + (n as u32 - 1) * 500)]);
         }
     }
@@ -468,18 +468,18 @@ mod tests {
     #[test]
     fn rfc_2018_case_3_every_other_segment_dropped() {
         let mut reassembly = Reassembly::new();
-        reassembly.insert(6000, Extent(500));
+        reassembly.insert(6000, SyntheticPayload(500));
         assert_eq!(blocks(&mut reassembly), [(6000, 6500)]);
-        reassembly.insert(7000, Extent(500));
+        reassembly.insert(7000, SyntheticPayload(500));
         assert_eq!(blocks(&mut reassembly), [(7000, 7500), (6000, 6500)]);
-        reassembly.insert(8000, Extent(500));
+        reassembly.insert(8000, SyntheticPayload(500));
         assert_eq!(blocks(&mut reassembly), [(8000, 8500), (7000, 7500), (6000, 6500)]);
-        reassembly.insert(6500, Extent(500));
+        reassembly.insert(6500, SyntheticPayload(500));
         assert_eq!(blocks(&mut reassembly), [(6000, 7500), (8000, 8500)]);
-        reassembly.insert(5500, Extent(500));
-        assert_eq!(reassembly.pop(5500), Some((5500, Extent(500), Spot::default())));
+        reassembly.insert(5500, SyntheticPayload(500));
+        assert_eq!(reassembly.pop(5500), Some((5500, SyntheticPayload(500), Spot::default())));
         for position in [6000, 6500, 7000] {
-            assert_eq!(reassembly.pop(position), Some((position, Extent(500), Spot::default())));
+            assert_eq!(reassembly.pop(position), Some((position, SyntheticPayload(500), Spot::default())));
         }
         assert_eq!(reassembly.pop(7500), None);
         assert_eq!(blocks(&mut reassembly), [(8000, 8500)]);
@@ -491,8 +491,8 @@ mod tests {
     #[test]
     fn rfc_2883_a_duplicate_is_reported_once_and_first() {
         let mut reassembly = Reassembly::new();
-        reassembly.insert(4000, Extent(500));
-        reassembly.insert(4000, Extent(500));
+        reassembly.insert(4000, SyntheticPayload(500));
+        reassembly.insert(4000, SyntheticPayload(500));
         assert_eq!(blocks(&mut reassembly), [(4000, 4500), (4000, 4500)]);
         assert_eq!(blocks(&mut reassembly), [(4000, 4500)]);
         assert_eq!(reassembly.bytes(), 500);
@@ -503,13 +503,13 @@ mod tests {
     #[test]
     fn rfc_2883_a_partial_duplicate() {
         let mut reassembly = Reassembly::new();
-        reassembly.insert(1500, Extent(500));
-        reassembly.insert(1000, Extent(1500));
+        reassembly.insert(1500, SyntheticPayload(500));
+        reassembly.insert(1000, SyntheticPayload(1500));
         assert_eq!(blocks(&mut reassembly), [(1500, 2000), (1000, 2500)]);
         assert_eq!(reassembly.bytes(), 1500);
-        assert_eq!(reassembly.pop(1000), Some((1000, Extent(500), Spot::default())));
-        assert_eq!(reassembly.pop(1500), Some((1500, Extent(500), Spot::default())));
-        assert_eq!(reassembly.pop(2000), Some((2000, Extent(500), Spot::default())));
+        assert_eq!(reassembly.pop(1000), Some((1000, SyntheticPayload(500), Spot::default())));
+        assert_eq!(reassembly.pop(1500), Some((1500, SyntheticPayload(500), Spot::default())));
+        assert_eq!(reassembly.pop(2000), Some((2000, SyntheticPayload(500), Spot::default())));
         assert!(reassembly.is_empty());
     }
 
@@ -532,7 +532,7 @@ mod tests {
                 let mut seen = [(); 2].map(|()| Vec::new());
                 let mut in_order = at;
                 for (reassembly, seen) in both.iter_mut().zip(&mut seen) {
-                    reassembly.insert(position, Extent(len as u32));
+                    reassembly.insert(position, SyntheticPayload(len as u32));
                     in_order = at;
                     while let Some((from, piece, _)) = reassembly.pop(in_order) {
                         in_order = from + u64::from(piece.0);
@@ -602,7 +602,7 @@ mod tests {
                     match gap {
                         Some(gap) if position > next => {
                             let spot = Spot::new(position + 1000);
-                            reassembly.insert_at(gap, position, Extent(len as u32), spot);
+                            reassembly.insert_at(gap, position, SyntheticPayload(len as u32), spot);
                         }
                         Some(gap) if !reassembly.is_empty() => {
                             reassembly.pass(gap, position, position + len);
@@ -612,7 +612,7 @@ mod tests {
                             seen.extend(
                                 reassembly.take_spots().map(|(position, _, offset)| (position, offset)),
                             );
-                            reassembly.insert(position, Extent(len as u32));
+                            reassembly.insert(position, SyntheticPayload(len as u32));
                         }
                     }
                     while let Some((from, piece, spot)) = reassembly.pop(in_order) {
@@ -656,7 +656,7 @@ mod tests {
             let mut there = [false; 200];
             for _ in 0..20 {
                 let (position, len) = (1 + next(150), 1 + next(40));
-                reassembly.insert(position, Extent(len as u32));
+                reassembly.insert(position, SyntheticPayload(len as u32));
                 there[position as usize..(position + len) as usize].fill(true);
             }
             assert_eq!(reassembly.bytes(), there.iter().filter(|byte| **byte).count() as u64);

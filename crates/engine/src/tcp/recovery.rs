@@ -14,7 +14,7 @@ use super::usage::current_ssthresh;
 use super::{Context, Outcome, Subflow};
 use crate::MILLISECOND;
 use crate::congestion::LossCause;
-use crate::flow::Phase;
+use crate::metrics::CaState;
 
 /// What recovery keeps.
 #[derive(Clone, Copy, Debug, Default)]
@@ -43,16 +43,16 @@ impl<P: Payload> Subflow<P> {
         if self.tlp.high != 0 {
             self.on_probe_ack(cx, ack, delivery);
         }
-        let flow = &cx.flows[cx.index];
-        let quiet = flow.phase == Phase::Open
+        let metrics = &cx.metrics[cx.index];
+        let quiet = metrics.ca_state == CaState::Open
             && delivery.advanced
-            && flow.sacked_out == 0
-            && flow.lost_out == 0
+            && metrics.sacked_out == 0
+            && metrics.lost_out == 0
             && !delivery.newly_sacked
             && delivery.dsack.is_none()
             && !delivery.ece;
         if !quiet {
-            let disorder = flow.phase == Phase::Disorder && self.sack && !delivery.ece;
+            let disorder = metrics.ca_state == CaState::Disorder && self.sack && !delivery.ece;
             if disorder && !self.has_reneged(delivery) {
                 // All that `alert` has for this phase.
                 self.open_or_recover(cx, delivery, outcome);
@@ -60,9 +60,9 @@ impl<P: Payload> Subflow<P> {
                 self.alert(cx, segment, delivery, outcome);
             }
         }
-        if matches!(cx.flows[cx.index].phase, Phase::Recovery | Phase::Cwr) {
+        if matches!(cx.metrics[cx.index].ca_state, CaState::Recovery | CaState::Cwr) {
             self.prr.reduce(
-                &mut cx.flows[cx.index],
+                &mut cx.metrics[cx.index],
                 delivery.segments,
                 outcome.lost_segments,
                 delivery.advanced,
@@ -96,26 +96,26 @@ impl<P: Payload> Subflow<P> {
         }
         if self.has_reneged(delivery) {
             // A timeout, soon.
-            let wait = (cx.flows[cx.index].srtt / 2).max(10 * MILLISECOND);
+            let wait = (cx.metrics[cx.index].srtt / 2).max(10 * MILLISECOND);
             self.timers.set(Timer::Retransmit, cx.now + wait);
             delivery.reneged = true;
             return;
         }
-        let phase = cx.flows[cx.index].phase;
-        if phase == Phase::Open {
-            if cx.flows[cx.index].retrans_out == 0 {
+        let phase = cx.metrics[cx.index].ca_state;
+        if phase == CaState::Open {
+            if cx.metrics[cx.index].retrans_out == 0 {
                 self.undo.stamp = 0;
             }
         } else if self.snd_una >= self.recovery.high {
             match phase {
                 // Held until something above is acknowledged, so that CWR reaches the receiver.
-                Phase::Cwr if self.snd_una > self.recovery.high => {
+                CaState::Cwr if self.snd_una > self.recovery.high => {
                     self.end_reduction(cx);
-                    cx.flow().phase = Phase::Open;
+                    cx.metrics().ca_state = CaState::Open;
                 }
-                Phase::Recovery => {
+                CaState::Recovery => {
                     if !self.sack {
-                        cx.flow().sacked_out = 0;
+                        cx.metrics().sacked_out = 0;
                     }
                     if self.try_undo_recovery(cx, segment) {
                         return;
@@ -125,8 +125,8 @@ impl<P: Payload> Subflow<P> {
                 _ => {}
             }
         }
-        match cx.flows[cx.index].phase {
-            Phase::Recovery => {
+        match cx.metrics[cx.index].ca_state {
+            CaState::Recovery => {
                 if !delivery.advanced {
                     if !self.sack && delivery.duplicate {
                         self.add_reno_sack(cx, delivery);
@@ -138,19 +138,19 @@ impl<P: Payload> Subflow<P> {
                     self.try_to_open(cx, delivery);
                 }
                 self.identify_losses(cx, delivery, outcome);
-                if cx.flows[cx.index].phase != Phase::Recovery && cx.flows[cx.index].lost_out > 0 {
+                if cx.metrics[cx.index].ca_state != CaState::Recovery && cx.metrics[cx.index].lost_out > 0 {
                     self.enter_recovery(cx, delivery.ece);
                 }
             }
-            Phase::Loss => {
+            CaState::Loss => {
                 self.process_loss(cx, segment, delivery);
                 if !self.sack && self.rtx.is_empty() {
                     // Schedulers give nothing to a subflow in Loss: without SACK the phase would wait for ever for
                     // something above `high` to be acknowledged.
-                    cx.flow().phase = Phase::Open;
+                    cx.metrics().ca_state = CaState::Open;
                 }
                 self.identify_losses(cx, delivery, outcome);
-                if cx.flows[cx.index].phase != Phase::Loss || delivery.lost_retransmission {
+                if cx.metrics[cx.index].ca_state != CaState::Loss || delivery.lost_retransmission {
                     self.open_or_recover(cx, delivery, outcome);
                 }
             }
@@ -162,17 +162,17 @@ impl<P: Payload> Subflow<P> {
     fn open_or_recover(&mut self, cx: &mut Context<'_>, delivery: &mut Delivery, outcome: &mut Outcome) {
         if !self.sack {
             if delivery.advanced {
-                cx.flow().sacked_out = 0;
+                cx.metrics().sacked_out = 0;
             }
             if delivery.duplicate {
                 self.add_reno_sack(cx, delivery);
             }
         }
-        if matches!(cx.flows[cx.index].phase, Phase::Open | Phase::Disorder) {
+        if matches!(cx.metrics[cx.index].ca_state, CaState::Open | CaState::Disorder) {
             self.try_undo_dsack(cx);
         }
         self.identify_losses(cx, delivery, outcome);
-        if cx.flows[cx.index].lost_out > 0 {
+        if cx.metrics[cx.index].lost_out > 0 {
             self.enter_recovery(cx, delivery.ece);
         } else {
             self.try_to_open(cx, delivery);
@@ -189,10 +189,10 @@ impl<P: Payload> Subflow<P> {
             self.detect_losses_if_advanced(cx, outcome);
         } else {
             // RFC 5681 3.2: the third duplicate; RFC 6582 3.2 step 3: a partial ACK says that the next is lost too.
-            let flow = &cx.flows[cx.index];
-            let recovering = matches!(flow.phase, Phase::Recovery | Phase::Loss);
-            if (!recovering && flow.sacked_out >= DUP_THRESH)
-                || (flow.phase == Phase::Recovery && delivery.advanced)
+            let metrics = &cx.metrics[cx.index];
+            let recovering = matches!(metrics.ca_state, CaState::Recovery | CaState::Loss);
+            if (!recovering && metrics.sacked_out >= DUP_THRESH)
+                || (metrics.ca_state == CaState::Recovery && delivery.advanced)
             {
                 self.mark_lost(cx, 0, outcome);
             }
@@ -203,10 +203,10 @@ impl<P: Payload> Subflow<P> {
     /// Without SACK each duplicate ACK stands for a segment that has left the network (RFC 5681 3.2), so that another
     /// may enter it (RFC 3042).
     pub(super) fn add_reno_sack(&mut self, cx: &mut Context<'_>, delivery: &mut Delivery) {
-        let flow = cx.flow();
-        if flow.sacked_out + flow.lost_out < flow.packets_out {
-            flow.sacked_out += 1;
-            flow.delivered += 1;
+        let metrics = cx.metrics();
+        if metrics.sacked_out + metrics.lost_out < metrics.packets_out {
+            metrics.sacked_out += 1;
+            metrics.delivered += 1;
             delivery.segments += 1;
         }
     }
@@ -216,20 +216,20 @@ impl<P: Payload> Subflow<P> {
         if entry.is(SACKED) || (entry.is(LOST) && !entry.is(RETRANS)) {
             return;
         }
-        let flow = &mut cx.flows[cx.index];
+        let metrics = &mut cx.metrics[cx.index];
         if entry.is(RETRANS) {
-            flow.retrans_out -= entry.segments;
+            metrics.retrans_out -= entry.segments;
             entry.flags &= !RETRANS;
             self.counters.lost_retransmit += u64::from(entry.segments);
         }
         if !entry.is(LOST) {
             entry.flags |= LOST;
-            flow.lost_out += entry.segments;
+            metrics.lost_out += entry.segments;
             if !self.sack {
-                flow.sacked_out = flow.sacked_out.min(flow.packets_out - flow.lost_out);
+                metrics.sacked_out = metrics.sacked_out.min(metrics.packets_out - metrics.lost_out);
             }
         }
-        flow.lost_total += u64::from(entry.segments);
+        metrics.lost_total += u64::from(entry.segments);
         outcome.lost_segments += entry.segments;
         let position = entry.position;
         self.rtx.lost_hint = self.rtx.lost_hint.min(position);
@@ -243,9 +243,9 @@ impl<P: Payload> Subflow<P> {
             self.counters.sack_reneging += 1;
             self.rtx.forget_sacks();
             self.recovery.sack_cache = Default::default();
-            cx.flow().sacked_out = 0;
+            cx.metrics().sacked_out = 0;
         } else if !self.sack {
-            cx.flow().sacked_out = 0;
+            cx.metrics().sacked_out = 0;
         }
         let mut index = 0;
         while let Some(entry) = self.rtx.get(index) {
@@ -258,17 +258,17 @@ impl<P: Payload> Subflow<P> {
 
     #[inline]
     pub(super) fn any_retransmission_out(&self, cx: &Context<'_>) -> bool {
-        cx.flows[cx.index].retrans_out > 0 || self.rtx.get(0).is_some_and(|head| head.is(EVER_RETRANS))
+        cx.metrics[cx.index].retrans_out > 0 || self.rtx.get(0).is_some_and(|head| head.is(EVER_RETRANS))
     }
 
     /// Open, or Disorder while anything is missing.
     #[inline]
     pub(super) fn keep_open(&mut self, cx: &mut Context<'_>) {
-        let flow = &cx.flows[cx.index];
-        let disorder = flow.sacked_out + flow.lost_out > 0 || self.any_retransmission_out(cx);
-        let phase = if disorder { Phase::Disorder } else { Phase::Open };
-        if phase != flow.phase {
-            cx.flow().phase = phase;
+        let metrics = &cx.metrics[cx.index];
+        let disorder = metrics.sacked_out + metrics.lost_out > 0 || self.any_retransmission_out(cx);
+        let phase = if disorder { CaState::Disorder } else { CaState::Open };
+        if phase != metrics.ca_state {
+            cx.metrics().ca_state = phase;
             self.recovery.high = self.snd_nxt;
         }
     }
@@ -281,7 +281,7 @@ impl<P: Payload> Subflow<P> {
         if delivery.ece {
             self.enter_cwr(cx);
         }
-        if cx.flows[cx.index].phase != Phase::Cwr {
+        if cx.metrics[cx.index].ca_state != CaState::Cwr {
             self.keep_open(cx);
         }
     }
@@ -289,10 +289,10 @@ impl<P: Payload> Subflow<P> {
     //= RFC 3168 6.1.2 the window is reduced once per window of data
     fn enter_cwr(&mut self, cx: &mut Context<'_>) {
         self.undo.prior_ssthresh = 0;
-        if matches!(cx.flows[cx.index].phase, Phase::Open | Phase::Disorder) {
+        if matches!(cx.metrics[cx.index].ca_state, CaState::Open | CaState::Disorder) {
             self.undo.marker = 0;
             self.begin_reduction(cx, LossCause::Ecn);
-            cx.flow().phase = Phase::Cwr;
+            cx.metrics().ca_state = CaState::Cwr;
         }
     }
 
@@ -303,38 +303,38 @@ impl<P: Payload> Subflow<P> {
         } else {
             self.counters.reno_recovery += 1;
         }
-        if cx.flows[cx.index].retrans_out == 0 {
+        if cx.metrics[cx.index].retrans_out == 0 {
             self.undo.stamp = 0;
         }
         let una = self.snd_una.max(1);
-        let flow = cx.flow();
-        let (cwnd, ssthresh) = (flow.cwnd, current_ssthresh(flow));
+        let metrics = cx.metrics();
+        let (cwnd, ssthresh) = (metrics.cwnd, current_ssthresh(metrics));
         self.undo.remember(cwnd, 0);
-        self.undo.begin(una, flow.retrans_out);
-        if !matches!(flow.phase, Phase::Cwr | Phase::Recovery) {
+        self.undo.begin(una, metrics.retrans_out);
+        if !matches!(metrics.ca_state, CaState::Cwr | CaState::Recovery) {
             if !ece {
                 self.undo.remember(cwnd, ssthresh);
             }
             self.begin_reduction(cx, LossCause::FastRetransmit);
         }
-        cx.flow().phase = Phase::Recovery;
+        cx.metrics().ca_state = CaState::Recovery;
     }
 
     /// A reduction of the window begins: the congestion control says to where.
     pub(super) fn begin_reduction(&mut self, cx: &mut Context<'_>, cause: LossCause) {
         self.recovery.high = self.snd_nxt;
         self.tlp.high = 0;
-        self.prr = Prr::begin(cx.flows[cx.index].cwnd);
+        self.prr = Prr::begin(cx.metrics[cx.index].cwnd);
         self.lower_threshold(cx, cause);
     }
 
     fn lower_threshold(&mut self, cx: &mut Context<'_>, cause: LossCause) {
         let now = cx.now;
-        let new = cx.congestion.ssthresh(cx.flows, cx.index, cause, now);
-        let flow = cx.flow();
-        flow.ssthresh = new.max(1);
-        flow.loss_events += 1;
-        flow.bytes_acked_at_loss = flow.bytes_acked;
+        let new = cx.congestion.ssthresh(cx.metrics, cx.index, cause, now);
+        let metrics = cx.metrics();
+        metrics.ssthresh = new.max(1);
+        metrics.loss_events += 1;
+        metrics.bytes_acked_at_loss = metrics.bytes_acked;
         self.cwr_pending = self.ecn;
     }
 
@@ -342,44 +342,45 @@ impl<P: Payload> Subflow<P> {
     pub(super) fn end_reduction(&mut self, cx: &mut Context<'_>) {
         let marker = self.undo.marker;
         let now = cx.now;
-        let flow = cx.flow();
-        if flow.ssthresh < u32::MAX && (flow.phase == Phase::Cwr || marker != 0) {
-            flow.cwnd = flow.ssthresh.max(1);
+        let metrics = cx.metrics();
+        if metrics.ssthresh < u32::MAX && (metrics.ca_state == CaState::Cwr || marker != 0) {
+            metrics.cwnd = metrics.ssthresh.max(1);
             self.usage.restart(now);
         }
     }
 
     /// RACK's timer found losses between ACKs.
     pub(super) fn on_reorder_timer(&mut self, cx: &mut Context<'_>, outcome: &mut Outcome) {
-        let before = cx.flows[cx.index].in_flight();
+        let before = cx.metrics[cx.index].in_flight();
         self.detect_losses(cx, outcome);
-        if cx.flows[cx.index].in_flight() != before && cx.flows[cx.index].phase != Phase::Recovery {
+        if cx.metrics[cx.index].in_flight() != before && cx.metrics[cx.index].ca_state != CaState::Recovery {
             self.enter_recovery(cx, false);
-            self.prr.reduce(&mut cx.flows[cx.index], 1, 0, false);
+            self.prr.reduce(&mut cx.metrics[cx.index], 1, 0, false);
         }
     }
 
     /// A timeout: the window is what is in flight and one segment.
     pub(super) fn enter_loss(&mut self, cx: &mut Context<'_>, outcome: &mut Outcome) {
-        let phase = cx.flows[cx.index].phase;
-        let fresh = !matches!(phase, Phase::Recovery | Phase::Loss);
+        let phase = cx.metrics[cx.index].ca_state;
+        let fresh = !matches!(phase, CaState::Recovery | CaState::Loss);
         self.mark_overdue_lost(cx, outcome);
         // The threshold falls once per window of data.
-        if matches!(phase, Phase::Open | Phase::Disorder)
+        if matches!(phase, CaState::Open | CaState::Disorder)
             || self.snd_una >= self.recovery.high
-            || (phase == Phase::Loss && self.retransmits == 0)
+            || (phase == CaState::Loss && self.retransmits == 0)
         {
-            let flow = cx.flow();
-            let (cwnd, ssthresh, retrans_out) = (flow.cwnd, current_ssthresh(flow), flow.retrans_out);
+            let metrics = cx.metrics();
+            let (cwnd, ssthresh, retrans_out) =
+                (metrics.cwnd, current_ssthresh(metrics), metrics.retrans_out);
             self.undo.remember(cwnd, ssthresh);
             self.lower_threshold(cx, LossCause::Timeout);
             self.undo.begin(self.snd_una.max(1), retrans_out);
             self.undo.stamp = 0;
         }
         let now = cx.now;
-        let flow = cx.flow();
-        flow.cwnd = flow.in_flight() + 1;
-        flow.phase = Phase::Loss;
+        let metrics = cx.metrics();
+        metrics.cwnd = metrics.in_flight() + 1;
+        metrics.ca_state = CaState::Loss;
         self.usage.restart(now);
         self.recovery.high = self.snd_nxt;
         self.recovery.new_data_first = false;

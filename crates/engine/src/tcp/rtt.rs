@@ -2,12 +2,12 @@
 
 use super::TcpConfig;
 use crate::Nanos;
-use crate::flow::Flow;
+use crate::metrics::SubflowMetrics;
 
 /// How long the least round-trip time is remembered: Linux's `tcp_min_rtt_wlen`.
 const MIN_RTT_WINDOW: Nanos = 300 * crate::SECOND;
 
-/// What the estimator keeps beside the numbers in [`Flow`].
+/// What the estimator keeps beside the numbers in [`SubflowMetrics`].
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct RttEstimator {
     min_rtt_at: Nanos,
@@ -16,45 +16,52 @@ pub(crate) struct RttEstimator {
 impl RttEstimator {
     /// Takes a sample: `rtt` of the first segment that an ACK covers, which includes what the receiver waited, for
     /// the timeout; `last` of the last, which doesn't, for the least round-trip time (both as in Linux).
-    pub fn sample(&mut self, flow: &mut Flow, config: &TcpConfig, now: Nanos, rtt: Nanos, last: Nanos) {
+    pub fn sample(
+        &mut self,
+        metrics: &mut SubflowMetrics,
+        config: &TcpConfig,
+        now: Nanos,
+        rtt: Nanos,
+        last: Nanos,
+    ) {
         let (rtt, last) = (rtt.max(1), last.max(1));
-        flow.last_rtt = last;
-        flow.max_rtt = flow.max_rtt.max(rtt);
-        if flow.min_rtt == 0 || last <= flow.min_rtt || now > self.min_rtt_at + MIN_RTT_WINDOW {
-            flow.min_rtt = last;
+        metrics.last_rtt = last;
+        metrics.max_rtt = metrics.max_rtt.max(rtt);
+        if metrics.min_rtt == 0 || last <= metrics.min_rtt || now > self.min_rtt_at + MIN_RTT_WINDOW {
+            metrics.min_rtt = last;
             self.min_rtt_at = now;
         }
-        if flow.srtt == 0 {
+        if metrics.srtt == 0 {
             // RFC 6298 2.2.
-            flow.srtt = rtt;
-            flow.rttvar = rtt / 2;
+            metrics.srtt = rtt;
+            metrics.rttvar = rtt / 2;
         } else {
             // RFC 6298 2.3: alpha = 1/8, beta = 1/4; rttvar first, with the old srtt.
-            let error = flow.srtt.abs_diff(rtt);
-            flow.rttvar = flow.rttvar - flow.rttvar / 4 + error / 4;
-            flow.srtt = flow.srtt - flow.srtt / 8 + rtt / 8;
+            let error = metrics.srtt.abs_diff(rtt);
+            metrics.rttvar = metrics.rttvar - metrics.rttvar / 4 + error / 4;
+            metrics.srtt = metrics.srtt - metrics.srtt / 8 + rtt / 8;
         }
-        flow.rto = (flow.srtt + config.min_rto.max(4 * flow.rttvar)).min(config.max_rto);
+        metrics.rto = (metrics.srtt + config.min_rto.max(4 * metrics.rttvar)).min(config.max_rto);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::RttEstimator;
-    use crate::flow::Flow;
+    use crate::metrics::SubflowMetrics;
     use crate::tcp::TcpConfig;
     use crate::{MILLISECOND, PathId, SubflowId};
 
     #[test]
     fn the_first_sample_and_the_next_follow_rfc_6298() {
-        let mut flow = Flow::new(SubflowId(0), PathId(0));
+        let mut metrics = SubflowMetrics::new(SubflowId(0), PathId(0));
         let (mut rtt, config) = (RttEstimator::default(), TcpConfig::default());
-        rtt.sample(&mut flow, &config, 0, 80 * MILLISECOND, 80 * MILLISECOND);
-        assert_eq!((flow.srtt, flow.rttvar), (80 * MILLISECOND, 40 * MILLISECOND));
-        assert_eq!(flow.rto, 280 * MILLISECOND, "80 + max(200, 4 x 40)");
-        rtt.sample(&mut flow, &config, 1, 160 * MILLISECOND, 160 * MILLISECOND);
-        assert_eq!((flow.srtt, flow.rttvar), (90 * MILLISECOND, 50 * MILLISECOND));
-        assert_eq!(flow.rto, 290 * MILLISECOND);
-        assert_eq!((flow.min_rtt, flow.max_rtt), (80 * MILLISECOND, 160 * MILLISECOND));
+        rtt.sample(&mut metrics, &config, 0, 80 * MILLISECOND, 80 * MILLISECOND);
+        assert_eq!((metrics.srtt, metrics.rttvar), (80 * MILLISECOND, 40 * MILLISECOND));
+        assert_eq!(metrics.rto, 280 * MILLISECOND, "80 + max(200, 4 x 40)");
+        rtt.sample(&mut metrics, &config, 1, 160 * MILLISECOND, 160 * MILLISECOND);
+        assert_eq!((metrics.srtt, metrics.rttvar), (90 * MILLISECOND, 50 * MILLISECOND));
+        assert_eq!(metrics.rto, 290 * MILLISECOND);
+        assert_eq!((metrics.min_rtt, metrics.max_rtt), (80 * MILLISECOND, 160 * MILLISECOND));
     }
 }

@@ -15,7 +15,7 @@ use ropewalk_wire::Payload;
 use super::rate::Stamp;
 use super::sacked::Sacked;
 use crate::Nanos;
-use crate::flow::Flow;
+use crate::metrics::SubflowMetrics;
 
 pub(crate) const SACKED: u8 = 1;
 pub(crate) const LOST: u8 = 2;
@@ -276,10 +276,10 @@ impl<P: Payload> Scoreboard<P> {
 
     /// The entry with this number, if it lies before `una`; wholly, for it is cut there otherwise.
     #[inline]
-    pub fn covered(&mut self, index: usize, una: u64, flow: &mut Flow) -> Option<&Entry<P>> {
+    pub fn covered(&mut self, index: usize, una: u64, metrics: &mut SubflowMetrics) -> Option<&Entry<P>> {
         let entry = self.entries.get(index).filter(|entry| entry.position < una)?;
         if entry.end() > una {
-            self.split(index, una, flow);
+            self.split(index, una, metrics);
         }
         self.entries.get(index)
     }
@@ -327,7 +327,7 @@ impl<P: Payload> Scoreboard<P> {
     }
 
     /// Cuts an entry in two at `position`, which lies inside it.
-    pub fn split(&mut self, index: usize, position: u64, flow: &mut Flow) {
+    pub fn split(&mut self, index: usize, position: u64, metrics: &mut SubflowMetrics) {
         self.write_log(None);
         let entry = &mut self.entries[index];
         let cut = (position - entry.position) as usize;
@@ -350,14 +350,16 @@ impl<P: Payload> Scoreboard<P> {
         entry.flags &= !FIN;
         // The counts of segments must add up, or in-flight would drift; and a piece that counted for none would
         // never be sent again. Cut where segments don't end, the pieces may be more than there were.
-        let before = (cut as u32).div_ceil(flow.mss.max(1)).min(entry.segments);
+        let before = (cut as u32).div_ceil(metrics.mss.max(1)).min(entry.segments);
         rest.segments = (entry.segments - before).max(1);
         let more = before + rest.segments - entry.segments;
         entry.segments = before;
-        flow.packets_out += more;
-        for (flag, count) in
-            [(SACKED, &mut flow.sacked_out), (LOST, &mut flow.lost_out), (RETRANS, &mut flow.retrans_out)]
-        {
+        metrics.packets_out += more;
+        for (flag, count) in [
+            (SACKED, &mut metrics.sacked_out),
+            (LOST, &mut metrics.lost_out),
+            (RETRANS, &mut metrics.retrans_out),
+        ] {
             if entry.is(flag) {
                 *count += more;
             }
@@ -519,19 +521,25 @@ impl<P: Payload> Scoreboard<P> {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use ropewalk_wire::Extent;
+    use ropewalk_wire::SyntheticPayload;
 
     use super::*;
     use crate::{PathId, SubflowId};
 
     const LEN: u64 = 100;
 
-    fn apply(board: &mut Scoreboard<Extent>, flow: &mut Flow, op: (u8, usize), end: &mut u64, now: Nanos) {
+    fn apply(
+        board: &mut Scoreboard<SyntheticPayload>,
+        metrics: &mut SubflowMetrics,
+        op: (u8, usize),
+        end: &mut u64,
+        now: Nanos,
+    ) {
         let (op, n) = op;
         let count = board.entries.len();
         match op {
             0..=3 => {
-                let (position, payload) = (*end, Extent(LEN as u32));
+                let (position, payload) = (*end, SyntheticPayload(LEN as u32));
                 *end += LEN;
                 let (lead, mapped, segments, rate) = (0, 0, 1, Stamp::default());
                 let entry =
@@ -542,7 +550,7 @@ mod tests {
             4 => {
                 let una = board.entries[n % count].end();
                 let mut covered = 0;
-                while board.covered(covered, una, flow).is_some() {
+                while board.covered(covered, una, metrics).is_some() {
                     covered += 1;
                 }
                 board.drop_before(covered, una);
@@ -568,14 +576,14 @@ mod tests {
                     board.log_again(index);
                 }
             }
-            9 => board.split(n % count, board.entries[n % count].position + LEN / 4, flow),
+            9 => board.split(n % count, board.entries[n % count].position + LEN / 4, metrics),
             10 => board.unmark_lost(),
             _ => board.forget_sacks(),
         }
     }
 
     /// Whether numbers and bits say what the entries do, where they say anything.
-    fn is_true(board: &Scoreboard<Extent>) -> bool {
+    fn is_true(board: &Scoreboard<SyntheticPayload>) -> bool {
         let entries = || board.entries.iter().enumerate();
         let begins =
             entries().all(|(index, entry)| board.even(entry.position).is_none_or(|even| even == index));
@@ -592,11 +600,11 @@ mod tests {
 
     #[test]
     fn bits_last_for_as_long_as_there_are_entries() {
-        let (mut board, mut flow) = (Scoreboard::new(), Flow::new(SubflowId(0), PathId(0)));
+        let (mut board, mut metrics) = (Scoreboard::new(), SubflowMetrics::new(SubflowId(0), PathId(0)));
         let mut end = 0;
         for round in 0..200 {
             for n in 0..150 {
-                apply(&mut board, &mut flow, (0, 0), &mut end, round);
+                apply(&mut board, &mut metrics, (0, 0), &mut end, round);
                 if n % 3 > 0 || n > 90 {
                     board.mark_sacked(board.entries.len() - 1);
                 }
@@ -614,12 +622,12 @@ mod tests {
         #[test]
         fn an_unwritten_log_is_the_same(ops in prop::collection::vec((0u8..12, 0usize..20, 0u64..2), 1..120)) {
             let mut boards = [Scoreboard::new(), Scoreboard::new()];
-            let mut flows = [(); 2].map(|()| Flow::new(SubflowId(0), PathId(0)));
+            let mut metrics = [(); 2].map(|()| SubflowMetrics::new(SubflowId(0), PathId(0)));
             let (mut ends, mut now) = ([0; 2], 0);
             for (op, n, step) in ops {
                 now += step;
-                for (index, (board, flow)) in boards.iter_mut().zip(&mut flows).enumerate() {
-                    apply(board, flow, (op, n), &mut ends[index], now);
+                for (index, (board, metrics)) in boards.iter_mut().zip(&mut metrics).enumerate() {
+                    apply(board, metrics, (op, n), &mut ends[index], now);
                     if index == 1 {
                         board.write_log(None);
                         board.calm_from = u64::MAX;
@@ -628,7 +636,7 @@ mod tests {
                 }
                 let [unwritten, written] = &mut boards;
                 prop_assert_eq!(unwritten.oldest_transmission(), written.oldest_transmission());
-                let all = |board: &Scoreboard<Extent>| {
+                let all = |board: &Scoreboard<SyntheticPayload>| {
                     board.iter().map(|entry| (entry.position, entry.flags, entry.sent_at)).collect::<Vec<_>>()
                 };
                 prop_assert_eq!(all(unwritten), all(written));

@@ -12,7 +12,7 @@ use super::scoreboard::{APP_LIMITED, Entry};
 use super::timer::Timer;
 use super::{Context, State, Subflow, TcpConfig};
 use crate::Nanos;
-use crate::flow::{Flow, Phase};
+use crate::metrics::{CaState, SubflowMetrics};
 
 impl<P: Payload> Subflow<P> {
     /// Whether a segment of an established subflow stands where nothing is missing before it, with a timestamp that is as
@@ -55,7 +55,7 @@ impl<P: Payload> Subflow<P> {
         &mut self,
         now: Nanos,
         tcp: &TcpConfig,
-        flow: &Flow,
+        metrics: &SubflowMetrics,
         segment: &Segment<P>,
     ) -> Option<u64> {
         let usual = self.is_in_place(segment)
@@ -65,7 +65,7 @@ impl<P: Payload> Subflow<P> {
             // It is neither a gap's end nor before the peer's FIN.
             && self.reassembly.is_empty()
             && self.fin_at.is_none()
-            && !self.delack.is_after_pause(now, tcp.delayed_ack, flow.rto);
+            && !self.delack.is_after_pause(now, tcp.delayed_ack, metrics.rto);
         if !usual {
             return None;
         }
@@ -76,9 +76,9 @@ impl<P: Payload> Subflow<P> {
         self.measure_receive_rtt(now, tcp, segment);
         let len = segment.payload.len();
         self.delack.measure(len as u32, segment.flags.contains(Flags::PSH));
-        self.delack.follow(now, tcp.delayed_ack, flow.rto);
+        self.delack.follow(now, tcp.delayed_ack, metrics.rto);
         self.rcv_nxt += len as u64;
-        self.schedule_ack(now, tcp, flow);
+        self.schedule_ack(now, tcp, metrics);
         Some(position)
     }
 
@@ -88,15 +88,15 @@ impl<P: Payload> Subflow<P> {
     #[inline]
     pub(crate) fn take_progress(&mut self, cx: &mut Context<'_>, segment: &Segment<P>) -> Option<u32> {
         let newly = segment.ack.0.wrapping_sub(self.seq(self.snd_una).0);
-        let flow = &cx.flows[cx.index];
+        let metrics = &cx.metrics[cx.index];
         let usual = self.is_in_place(segment)
             && newly as i32 > 0
             && u64::from(newly) <= self.snd_nxt - self.snd_una
             && self.sack
             && !self.fin_sent
             // Nothing for `alert` or `on_probe_ack` to do.
-            && flow.phase == Phase::Open
-            && flow.sacked_out + flow.lost_out + flow.retrans_out == 0
+            && metrics.ca_state == CaState::Open
+            && metrics.sacked_out + metrics.lost_out + metrics.retrans_out == 0
             && self.tlp.high == 0;
         if !usual {
             return None;
@@ -111,7 +111,7 @@ impl<P: Payload> Subflow<P> {
         let now = cx.now;
         self.note_arrival(now, segment, self.rcv_nxt);
         self.update_window(segment, self.rcv_nxt, ack);
-        let prior_in_flight = flow.in_flight();
+        let prior_in_flight = metrics.in_flight();
         self.rtx.drop_before(run.entries, ack);
         let mut delivery = Delivery { segments: run.segments, advanced: true, ..Delivery::default() };
         let mark = run.last;
@@ -122,14 +122,14 @@ impl<P: Payload> Subflow<P> {
         self.snd_una = ack;
         self.retransmits = 0;
         self.settle_black_hole();
-        let (tcp, flow) = (cx.tcp, &mut cx.flows[cx.index]);
-        flow.packets_out -= run.segments;
-        flow.bytes_acked += run.bytes;
-        self.rtt.sample(flow, tcp, now, now.saturating_sub(run.first_sent_at), last_rtt);
+        let (tcp, metrics) = (cx.tcp, &mut cx.metrics[cx.index]);
+        metrics.packets_out -= run.segments;
+        metrics.bytes_acked += run.bytes;
+        self.rtt.sample(metrics, tcp, now, now.saturating_sub(run.first_sent_at), last_rtt);
         self.backoff = 0;
-        flow.delivered += u64::from(run.segments);
-        delivery.round_start = self.rate.on_delivered(flow, now, &mark.into());
-        flow.last_progress = now;
+        metrics.delivered += u64::from(run.segments);
+        delivery.round_start = self.rate.on_delivered(metrics, now, &mark.into());
+        metrics.last_progress = now;
         self.recovery.new_data_first = false;
         self.grow(cx, &delivery, prior_in_flight);
         self.update_pacing(cx);
@@ -143,16 +143,16 @@ impl<P: Payload> Subflow<P> {
     /// and where that stands in the subflow.
     #[inline]
     pub(crate) fn send_next(&mut self, cx: &mut Context<'_>, out: &mut Segment<P>) -> Option<(u64, u64)> {
-        let flow = &cx.flows[cx.index];
+        let metrics = &cx.metrics[cx.index];
         let (tag, payload) = self.queue.only()?;
         let len = payload.len();
         let usual = self.state == State::Established
             // No retransmission comes before it, none of PRR's accounts is open, and no pause has ended.
-            && matches!(flow.phase, Phase::Open | Phase::Disorder)
-            && flow.lost_out == 0
-            && flow.packets_out > 0
-            && flow.in_flight() < flow.cwnd
-            && len <= flow.mss as usize
+            && matches!(metrics.ca_state, CaState::Open | CaState::Disorder)
+            && metrics.lost_out == 0
+            && metrics.packets_out > 0
+            && metrics.in_flight() < metrics.cwnd
+            && len <= metrics.mss as usize
             && !cx.tcp.nagle
             && !self.ecn
             && !self.fin_queued
@@ -166,11 +166,11 @@ impl<P: Payload> Subflow<P> {
         }
         let (tag, payload, now) = (*tag, payload.clone(), cx.now);
         self.queue.drop_front();
-        let flow = &mut cx.flows[cx.index];
-        flow.queued_bytes -= len as u64;
-        flow.packets_out += 1;
+        let metrics = &mut cx.metrics[cx.index];
+        metrics.queued_bytes -= len as u64;
+        metrics.packets_out += 1;
         let flags = if self.rate.is_app_limited() { APP_LIMITED } else { 0 };
-        let rate = self.rate.on_sent(flow, now, false);
+        let rate = self.rate.on_sent(metrics, now, false);
         let position = self.snd_nxt;
         self.snd_nxt += len as u64;
         self.last_sent_at = now;
@@ -216,7 +216,7 @@ impl<P: Payload> Subflow<P> {
         let usual = self.ack_now
             && self.state == State::Established
             && self.queue.is_empty()
-            && cx.flows[cx.index].lost_out == 0
+            && cx.metrics[cx.index].lost_out == 0
             && !self.fin_queued
             && !self.probe_pending
             && !self.persist_pending

@@ -4,11 +4,11 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-use ropewalk_wire::{Extent, Flags, FourTuple, Segment, Seq, Timestamps};
+use ropewalk_wire::{Flags, FourTuple, Segment, Seq, SyntheticPayload, Timestamps};
 
 use super::{Context, Kind, Outcome, Shared, State, Subflow, TcpConfig, Transmit};
 use crate::congestion::CongestionControl;
-use crate::flow::Flow;
+use crate::metrics::SubflowMetrics;
 use crate::{MILLISECOND, Nanos, PathId, SubflowId};
 
 pub const MSS: u64 = 1000;
@@ -25,7 +25,7 @@ pub fn plain_config() -> TcpConfig {
 /// A segment that left, and what there is to know of it.
 #[derive(Debug)]
 pub struct Sent {
-    pub segment: Segment<Extent>,
+    pub segment: Segment<SyntheticPayload>,
     what: Transmit,
 }
 
@@ -39,8 +39,8 @@ impl std::ops::Deref for Sent {
 
 /// One end.
 pub struct End {
-    pub subflow: Subflow<Extent>,
-    pub flows: Vec<Flow>,
+    pub subflow: Subflow<SyntheticPayload>,
+    pub metrics: Vec<SubflowMetrics>,
     pub congestion: Box<dyn CongestionControl>,
     pub tcp: TcpConfig,
     pub shared: Shared,
@@ -49,8 +49,12 @@ pub struct End {
 }
 
 impl End {
-    fn make(tcp: TcpConfig, now: Nanos, open: impl FnOnce(&mut Context<'_>) -> Subflow<Extent>) -> Self {
-        let mut flows = vec![Flow::new(SubflowId(0), PathId(0))];
+    fn make(
+        tcp: TcpConfig,
+        now: Nanos,
+        open: impl FnOnce(&mut Context<'_>) -> Subflow<SyntheticPayload>,
+    ) -> Self {
+        let mut metrics = vec![SubflowMetrics::new(SubflowId(0), PathId(0))];
         let mut congestion = crate::congestion::builtin().parse("reno").expect("reno").build();
         let shared = Shared {
             receive_window: 60_000,
@@ -61,10 +65,16 @@ impl End {
             writer_waits: false,
             more: false,
         };
-        let mut cx =
-            Context { now, flows: &mut flows, index: 0, congestion: congestion.as_mut(), tcp: &tcp, shared };
+        let mut cx = Context {
+            now,
+            metrics: &mut metrics,
+            index: 0,
+            congestion: congestion.as_mut(),
+            tcp: &tcp,
+            shared,
+        };
         let subflow = open(&mut cx);
-        End { subflow, flows, congestion, tcp, shared, now, pushed: 0 }
+        End { subflow, metrics, congestion, tcp, shared, now, pushed: 0 }
     }
 
     /// Opens actively; its SYN has not been polled.
@@ -73,7 +83,7 @@ impl End {
     }
 
     /// Answers `syn`.
-    pub fn server(tcp: TcpConfig, now: Nanos, syn: &Segment<Extent>) -> Self {
+    pub fn server(tcp: TcpConfig, now: Nanos, syn: &Segment<SyntheticPayload>) -> Self {
         Self::make(tcp, now, |cx| Subflow::accept(cx, syn, MSS as u32 + 40, 0))
     }
 
@@ -85,12 +95,12 @@ impl End {
         let syn_ack = end.syn_ack();
         assert!(end.receive(syn_ack).established);
         assert_eq!(end.sent().len(), 1, "the third ACK");
-        end.congestion.subflow_added(&mut end.flows, 0, end.now);
+        end.congestion.subflow_added(&mut end.metrics, 0, end.now);
         end
     }
 
     /// The SYN/ACK that the peer would send, with every option that this end asks for.
-    pub fn syn_ack(&self) -> Segment<Extent> {
+    pub fn syn_ack(&self) -> Segment<SyntheticPayload> {
         let mut segment = Segment::new(tuple().reversed(), Seq(0), Seq(1), Flags::SYN.with(Flags::ACK));
         segment.window = 65_535;
         let options = segment.rare_mut();
@@ -110,10 +120,10 @@ impl End {
         (self.now / MILLISECOND) as u32 + 500_000
     }
 
-    pub fn split(&mut self) -> (Context<'_>, &mut Subflow<Extent>) {
+    pub fn split(&mut self) -> (Context<'_>, &mut Subflow<SyntheticPayload>) {
         let cx = Context {
             now: self.now,
-            flows: &mut self.flows,
+            metrics: &mut self.metrics,
             index: 0,
             congestion: self.congestion.as_mut(),
             tcp: &self.tcp,
@@ -122,14 +132,14 @@ impl End {
         (cx, &mut self.subflow)
     }
 
-    pub fn flow(&self) -> &Flow {
-        &self.flows[0]
+    pub fn metrics(&self) -> &SubflowMetrics {
+        &self.metrics[0]
     }
 
     pub fn push(&mut self, len: u64) {
         let tag = self.pushed;
         self.pushed += len;
-        self.subflow.push(&mut self.flows[0], tag, Extent(len as u32));
+        self.subflow.push(&mut self.metrics[0], tag, SyntheticPayload(len as u32));
     }
 
     /// Everything that wants to leave now.
@@ -153,13 +163,13 @@ impl End {
         sent.map(|t| (t.segment.seq.0, t.segment.payload.0)).collect()
     }
 
-    pub fn receive(&mut self, mut segment: Segment<Extent>) -> Outcome {
+    pub fn receive(&mut self, mut segment: Segment<SyntheticPayload>) -> Outcome {
         let (mut cx, subflow) = self.split();
         subflow.on_segment(&mut cx, &mut segment)
     }
 
     /// A segment from the peer at the number that is expected next.
-    pub fn peer(&self, flags: Flags, ack: u64) -> Segment<Extent> {
+    pub fn peer(&self, flags: Flags, ack: u64) -> Segment<SyntheticPayload> {
         let seq = Seq(self.subflow.rcv_nxt() as u32);
         let mut segment = Segment::new(tuple().reversed(), seq, Seq(ack as u32), flags.with(Flags::ACK));
         segment.window = 65_535;
@@ -187,7 +197,7 @@ impl End {
     pub fn data(&mut self, seq: u64, len: u32) -> Outcome {
         let mut segment = self.peer(Flags::default(), self.subflow.snd_nxt());
         segment.seq = Seq(seq as u32);
-        segment.payload = Extent(len);
+        segment.payload = SyntheticPayload(len);
         self.receive(segment)
     }
 
@@ -235,7 +245,7 @@ pub struct Pair {
     pub delay: Nanos,
     pub lose: fn(usize, u64) -> bool,
     pub read: [u64; 2],
-    wire: BTreeMap<(Nanos, u64), (usize, Segment<Extent>)>,
+    wire: BTreeMap<(Nanos, u64), (usize, Segment<SyntheticPayload>)>,
     count: [u64; 2],
     serial: u64,
 }

@@ -14,7 +14,7 @@ impl<P: Payload> Subflow<P> {
         let mut outcome = Outcome::default();
         let now = cx.now;
         if self.timers.expire(Timer::DelayedAck, now) {
-            self.delack.on_timer(cx.tcp.delayed_ack, cx.flows[cx.index].rto);
+            self.delack.on_timer(cx.tcp.delayed_ack, cx.metrics[cx.index].rto);
             self.counters.delayed_acks += 1;
             self.ack_now = true;
         }
@@ -59,7 +59,7 @@ impl<P: Payload> Subflow<P> {
                     if self.backoff > 1 {
                         // RFC 5681 3.1: after a lost SYN the window is one segment; as in Linux a single repeat, which
                         // may be due to a slow path, is forgiven.
-                        cx.flow().cwnd = 1;
+                        cx.metrics().cwnd = 1;
                     }
                 }
             }
@@ -87,6 +87,6 @@ impl<P: Payload> Subflow<P> {
     fn note_timeout(&mut self, cx: &mut Context<'_>, outcome: &mut Outcome) {
         outcome.timeout = true;
         self.counters.timeouts += 1;
-        cx.flow().timeouts += 1;
+        cx.metrics().timeouts += 1;
     }
 }

@@ -9,7 +9,7 @@ use super::scoreboard::SACKED;
 use super::timer::Timer;
 use super::{Context, Subflow, Transmit};
 use crate::MILLISECOND;
-use crate::flow::Phase;
+use crate::metrics::CaState;
 
 /// What Linux adds to two round trips for its timers' grain (`TCP_TIMEOUT_MIN`).
 const GRAIN: u64 = 2 * MILLISECOND;
@@ -27,18 +27,18 @@ impl<P: Payload> Subflow<P> {
     /// Arms the probe, after the retransmission timer (RFC 8985 7.2).
     #[inline(always)]
     pub(super) fn arm_probe(&mut self, cx: &Context<'_>) {
-        let flow = &cx.flows[cx.index];
+        let metrics = &cx.metrics[cx.index];
         if !cx.tcp.tail_loss_probe
             || !self.sack
             || self.rtx.is_empty()
             || self.tlp.high != 0
-            || !matches!(flow.phase, Phase::Open | Phase::Cwr)
+            || !matches!(metrics.ca_state, CaState::Open | CaState::Cwr)
         {
             self.timers.stop(Timer::Probe);
             return;
         }
-        let allowance = if flow.packets_out == 1 { cx.tcp.min_rto } else { GRAIN };
-        let wait = if flow.srtt == 0 { cx.tcp.initial_rto } else { 2 * flow.srtt + allowance };
+        let allowance = if metrics.packets_out == 1 { cx.tcp.min_rto } else { GRAIN };
+        let wait = if metrics.srtt == 0 { cx.tcp.initial_rto } else { 2 * metrics.srtt + allowance };
         let probe = cx.now + wait;
         let rto = self.timers.get(Timer::Retransmit).unwrap_or(probe);
         self.timers.set(Timer::Probe, probe.min(rto));
@@ -64,14 +64,14 @@ impl<P: Payload> Subflow<P> {
             return Some(transmit);
         }
         let index = self.rtx.back_index()?;
-        let mss = cx.flows[cx.index].mss;
+        let mss = cx.metrics[cx.index].mss;
         let entry = self.rtx.get(index)?;
         if entry.is(SACKED) {
             return None;
         }
         let index = if entry.payload.len() as u64 > u64::from(mss) {
             let at = entry.end() - u64::from(mss);
-            self.rtx.split(index, at, cx.flow());
+            self.rtx.split(index, at, cx.metrics());
             index + 1
         } else {
             index
@@ -98,7 +98,7 @@ impl<P: Payload> Subflow<P> {
         } else if ack > self.tlp.high {
             self.counters.loss_probe_recovery += 1;
             self.begin_reduction(cx, crate::congestion::LossCause::FastRetransmit);
-            cx.flow().phase = Phase::Cwr;
+            cx.metrics().ca_state = CaState::Cwr;
             self.end_reduction(cx);
             self.keep_open(cx);
         } else if delivery.duplicate && !delivery.newly_sacked {

@@ -6,7 +6,7 @@ use ropewalk_wire::{Payload, Segment};
 
 use super::ack::Delivery;
 use super::{Context, Subflow};
-use crate::flow::Phase;
+use crate::metrics::CaState;
 
 /// What it takes to undo.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -77,17 +77,17 @@ impl<P: Payload> Subflow<P> {
     fn undo_reduction(&mut self, cx: &mut Context<'_>, unmark: bool) {
         if unmark {
             self.rtx.unmark_lost();
-            cx.flow().lost_out = 0;
+            cx.metrics().lost_out = 0;
         }
         if self.undo.prior_ssthresh != 0 {
             let undo = self.undo;
-            let flow = cx.flow();
-            flow.cwnd = flow.cwnd.max(undo.prior_cwnd);
-            if undo.prior_ssthresh > flow.ssthresh {
-                flow.ssthresh = undo.prior_ssthresh;
+            let metrics = cx.metrics();
+            metrics.cwnd = metrics.cwnd.max(undo.prior_cwnd);
+            if undo.prior_ssthresh > metrics.ssthresh {
+                metrics.ssthresh = undo.prior_ssthresh;
                 self.cwr_pending = false;
             }
-            cx.congestion.on_undo(cx.flows, cx.index);
+            cx.congestion.on_undo(cx.metrics, cx.index);
         }
         self.undo.marker = 0;
         self.rack.look_again();
@@ -97,7 +97,7 @@ impl<P: Payload> Subflow<P> {
     /// duplicate ACKs for what was just recovered could begin another (RFC 6582 4.1).
     pub(super) fn try_undo_recovery(&mut self, cx: &mut Context<'_>, segment: &Segment<P>) -> bool {
         if cx.tcp.undo && self.may_undo(segment) {
-            if cx.flows[cx.index].phase == Phase::Loss {
+            if cx.metrics[cx.index].ca_state == CaState::Loss {
                 self.counters.loss_undo += 1;
             } else {
                 self.counters.full_undo += 1;
@@ -112,7 +112,7 @@ impl<P: Payload> Subflow<P> {
             }
             return true;
         }
-        cx.flow().phase = Phase::Open;
+        cx.metrics().ca_state = CaState::Open;
         false
     }
 
@@ -123,7 +123,7 @@ impl<P: Payload> Subflow<P> {
         }
         // A hole was filled by what had been late, not lost.
         self.rack.reordering_seen = true;
-        if cx.flows[cx.index].retrans_out > 0 {
+        if cx.metrics[cx.index].retrans_out > 0 {
             return true;
         }
         if !self.any_retransmission_out(cx) {
@@ -159,7 +159,7 @@ impl<P: Payload> Subflow<P> {
             return true;
         }
         if frto || self.sack {
-            cx.flow().phase = Phase::Open;
+            cx.metrics().ca_state = CaState::Open;
         }
         true
     }
@@ -203,7 +203,7 @@ impl<P: Payload> Subflow<P> {
             if self.snd_nxt > self.recovery.high && delivery.duplicate {
                 self.add_reno_sack(cx, delivery);
             } else if delivery.advanced {
-                cx.flow().sacked_out = 0;
+                cx.metrics().sacked_out = 0;
             }
         }
     }

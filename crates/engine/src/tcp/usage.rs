@@ -6,7 +6,7 @@ use ropewalk_wire::Payload;
 
 use super::{Context, Subflow};
 use crate::Nanos;
-use crate::flow::{Flow, Phase};
+use crate::metrics::{CaState, SubflowMetrics};
 
 /// What is remembered of the present window of data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -26,8 +26,8 @@ impl Usage {
     /// Whether the window was the limit for what is acknowledged now; in slow start half of it is enough, so that
     /// it may double.
     #[inline]
-    pub fn limited(&self, flow: &Flow) -> bool {
-        self.limited || (flow.in_slow_start() && flow.cwnd < 2 * self.most_out)
+    pub fn limited(&self, metrics: &SubflowMetrics) -> bool {
+        self.limited || (metrics.in_slow_start() && metrics.cwnd < 2 * self.most_out)
     }
 
     /// Something of it.
@@ -44,10 +44,10 @@ impl Usage {
 }
 
 /// The threshold that a window which wasn't filled deserves: three quarters of it, outside recovery.
-pub(super) fn current_ssthresh(flow: &Flow) -> u32 {
-    match flow.phase {
-        Phase::Cwr | Phase::Recovery => flow.ssthresh,
-        _ => flow.ssthresh.max((flow.cwnd >> 1) + (flow.cwnd >> 2)),
+pub(super) fn current_ssthresh(metrics: &SubflowMetrics) -> u32 {
+    match metrics.ca_state {
+        CaState::Cwr | CaState::Recovery => metrics.ssthresh,
+        _ => metrics.ssthresh.max((metrics.cwnd >> 1) + (metrics.cwnd >> 2)),
     }
 }
 
@@ -55,19 +55,19 @@ impl<P: Payload> Subflow<P> {
     /// New data was sent.
     #[inline]
     pub(super) fn validate_window(&mut self, cx: &mut Context<'_>) {
-        let flow = &cx.flows[cx.index];
-        let full = flow.in_flight() >= flow.cwnd;
+        let metrics = &cx.metrics[cx.index];
+        let full = metrics.in_flight() >= metrics.cwnd;
         let usage = &mut self.usage;
-        if self.snd_una >= usage.end || full || (!usage.limited && flow.packets_out > usage.most_out) {
+        if self.snd_una >= usage.end || full || (!usage.limited && metrics.packets_out > usage.most_out) {
             usage.limited = full;
-            usage.most_out = flow.packets_out;
+            usage.most_out = metrics.packets_out;
             usage.end = self.snd_nxt;
         }
-        if usage.limited(flow) {
+        if usage.limited(metrics) {
             usage.restart(cx.now);
         } else {
-            usage.used = usage.used.max(flow.packets_out);
-            if cx.tcp.idle_restart && cx.now >= usage.since + flow.rto {
+            usage.used = usage.used.max(metrics.packets_out);
+            if cx.tcp.idle_restart && cx.now >= usage.since + metrics.rto {
                 self.decay(cx);
             }
         }
@@ -79,37 +79,37 @@ impl<P: Payload> Subflow<P> {
         let used = self.usage.used.max(cx.tcp.initial_window);
         self.usage.restart(cx.now);
         let writer_waits = cx.shared.writer_waits;
-        let flow = cx.flow();
-        if flow.phase == Phase::Open && !writer_waits && used < flow.cwnd {
-            flow.ssthresh = current_ssthresh(flow);
-            flow.cwnd = (flow.cwnd + used) / 2;
+        let metrics = cx.metrics();
+        if metrics.ca_state == CaState::Open && !writer_waits && used < metrics.cwnd {
+            metrics.ssthresh = current_ssthresh(metrics);
+            metrics.cwnd = (metrics.cwnd + used) / 2;
         }
     }
 
     /// Before new data is sent: the window halves for each further RTO of silence, not below the initial one.
     #[inline]
     pub(super) fn restart_after_idle(&mut self, cx: &mut Context<'_>) {
-        let flow = &cx.flows[cx.index];
-        if flow.packets_out > 0 || !cx.tcp.idle_restart {
+        let metrics = &cx.metrics[cx.index];
+        if metrics.packets_out > 0 || !cx.tcp.idle_restart {
             return;
         }
         let idle = cx.now.saturating_sub(self.last_sent_at);
-        if idle > flow.rto.max(1) {
+        if idle > metrics.rto.max(1) {
             self.restart(cx, idle);
         }
     }
 
     #[cold]
     fn restart(&mut self, cx: &mut Context<'_>, idle: Nanos) {
-        let rto = cx.flows[cx.index].rto.max(1);
+        let rto = cx.metrics[cx.index].rto.max(1);
         let halvings = ((idle - 1) / rto).min(31) as u32;
         let initial = cx.tcp.initial_window;
-        let flow = cx.flow();
-        flow.ssthresh = current_ssthresh(flow);
-        let floor = initial.min(flow.cwnd);
-        flow.cwnd = (flow.cwnd >> halvings).max(floor);
+        let metrics = cx.metrics();
+        metrics.ssthresh = current_ssthresh(metrics);
+        let floor = initial.min(metrics.cwnd);
+        metrics.cwnd = (metrics.cwnd >> halvings).max(floor);
         self.usage.restart(cx.now);
         self.last_sent_at = cx.now;
-        cx.congestion.on_idle_restart(cx.flows, cx.index, idle);
+        cx.congestion.on_idle_restart(cx.metrics, cx.index, idle);
     }
 }

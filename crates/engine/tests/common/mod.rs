@@ -404,7 +404,8 @@ impl Net {
 
     pub fn transfer(&mut self, len: usize) {
         let done = self.try_transfer(len);
-        let client = self.ends[0].connection(self.client).map(|c| (c.flows().to_vec(), c.stats(self.now)));
+        let client =
+            self.ends[0].connection(self.client).map(|c| (c.subflow_metrics().to_vec(), c.stats(self.now)));
         assert!(
             done,
             "stalled at {} of {len} bytes, t={}\n{:?}\n{client:#?}",

@@ -217,7 +217,7 @@ impl Judges {
         fin: bool,
     ) -> Result<(), Verdict> {
         let Some(connection) = endpoint.connection(id) else { return Ok(()) };
-        for flow in connection.flows() {
+        for flow in connection.subflow_metrics() {
             let index = flow.id.index();
             let was = before.get(index).copied().unwrap_or(0);
             let known = &mut self.probes[end];

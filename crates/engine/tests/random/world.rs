@@ -10,7 +10,7 @@ use ropewalk_engine::config::{
     BufferConfig, ConnectionConfig, EndpointConfig, LocalEndpoint, PathManagerConfig, TcpConfig,
 };
 use ropewalk_engine::endpoint::{ConnectionId, Endpoint};
-use ropewalk_engine::flow::FlowState;
+use ropewalk_engine::metrics::SubflowStatus;
 use ropewalk_engine::mptcp::Event;
 use ropewalk_engine::{Entropy, MILLISECOND, Nanos, PathId, SECOND, congestion, scheduler, tcp};
 use ropewalk_wire::{ChecksumMode, Flags, FourTuple, Segment, encode_headers};
@@ -279,8 +279,9 @@ impl<'a> World<'a> {
         for end in 0..2 {
             loop {
                 let connection = self.ids[end].and_then(|id| self.ends[end].connection(id));
-                let before: Vec<u32> = connection
-                    .map_or(Vec::new(), |c| c.flows().iter().map(|flow| flow.in_flight()).collect());
+                let before: Vec<u32> = connection.map_or(Vec::new(), |c| {
+                    c.subflow_metrics().iter().map(|flow| flow.in_flight()).collect()
+                });
                 let burst = self.case.sides[end].burst;
                 let Some((path, segment)) = self.ends[end].poll_transmit(self.now, burst) else { break };
                 if let Some(id) = self.ids[end] {
@@ -489,8 +490,8 @@ impl<'a> World<'a> {
                 continue;
             };
             let (app, side) = (&mut self.apps[end], &self.case.sides[end]);
-            for flow in connection.flows() {
-                if flow.state == FlowState::Usable {
+            for flow in connection.subflow_metrics() {
+                if flow.state == SubflowStatus::Usable {
                     app.established[flow.path.0 as usize] = true;
                 }
             }
@@ -643,11 +644,11 @@ impl<'a> World<'a> {
                 app.reset
             );
             if let Some(connection) = self.ids[end].and_then(|id| self.ends[end].connection(id)) {
-                let flow = |flow: &ropewalk_engine::flow::Flow| {
+                let flow = |flow: &ropewalk_engine::metrics::SubflowMetrics| {
                     let (out, cwnd, queued) = (flow.in_flight(), flow.cwnd, flow.queued_bytes);
                     format!("[{} {:?} {out}/{cwnd} queued {queued}]", flow.path.0, flow.state)
                 };
-                let flows: Vec<_> = connection.flows().iter().map(flow).collect();
+                let flows: Vec<_> = connection.subflow_metrics().iter().map(flow).collect();
                 let (una, left) = (connection.data_una(), connection.window_left());
                 text += &format!("\n    una {una} window left {left} {}", flows.join(" "));
             }

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use ropewalk_engine::config::{ConnectionConfig, EndpointConfig, LocalEndpoint};
 use ropewalk_engine::congestion::CongestionControl;
 use ropewalk_engine::endpoint::{ConnectionId, Endpoint};
-use ropewalk_engine::flow::FlowState;
+use ropewalk_engine::metrics::SubflowStatus;
 use ropewalk_engine::mptcp::{Connection, Event};
 use ropewalk_engine::registry::Spec;
 use ropewalk_engine::scheduler::Scheduler;
@@ -80,9 +80,9 @@ fn facts(now: Nanos, connection: &Connection<Bytes>) -> Facts {
         outstanding: connection.stats(now).bytes_written.saturating_sub(connection.data_una()),
         ..Facts::default()
     };
-    for flow in connection.flows() {
+    for flow in connection.subflow_metrics() {
         facts.retransmitted += flow.retrans_total;
-        if !matches!(flow.state, FlowState::Closed | FlowState::Handshaking) {
+        if !matches!(flow.state, SubflowStatus::Closed | SubflowStatus::Handshaking) {
             facts.subflows += 1;
             if flow.srtt > 0 && (facts.srtt == 0 || flow.srtt < facts.srtt) {
                 facts.srtt = flow.srtt;
@@ -94,7 +94,7 @@ fn facts(now: Nanos, connection: &Connection<Bytes>) -> Facts {
 
 fn strands(connection: &Connection<Bytes>) -> Vec<Strand> {
     let strand = |at: usize| {
-        let flow = &connection.flows()[at];
+        let flow = &connection.subflow_metrics()[at];
         let counters = connection.tcp_counters(SubflowId(at as u8));
         Strand {
             path: flow.path.0,
@@ -103,7 +103,7 @@ fn strands(connection: &Connection<Bytes>) -> Vec<Strand> {
             retransmitted: flow.retrans_total,
         }
     };
-    (0..connection.flows().len()).map(strand).collect()
+    (0..connection.subflow_metrics().len()).map(strand).collect()
 }
 
 impl Perf {

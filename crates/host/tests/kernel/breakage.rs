@@ -12,7 +12,7 @@ use ropewalk_host::kernel;
 use ropewalk_host::netns::Namespace;
 use ropewalk_host::network::Side;
 use ropewalk_host::transfer::{Direction, pattern};
-use ropewalk_host::world::{Meddler, PathLinks, Tap, Verdict};
+use ropewalk_host::world::{Middlebox, PathLinks, Tap, Verdict};
 use ropewalk_link::{Change, ChangeAction, LinkSpec};
 use socket2::Socket;
 
@@ -88,7 +88,7 @@ struct Flip {
     nth: u32,
 }
 
-impl Meddler for Flip {
+impl Middlebox for Flip {
     fn meddle(&mut self, _: u64, up: bool, packet: &Piece) -> Verdict {
         let Ok(mut segment) = packet.segment() else { return Verdict::Pass };
         if packet.path != 0 || up != self.up || segment.payload.len() < 1000 {
@@ -112,8 +112,10 @@ fn payload_altered_under_checksum_is_never_delivered() {
     for engine in [Side::Client, Side::Server] {
         for way in WAYS {
             let up = way == Direction::Upload;
-            let mut case =
-                Case { meddler: Some(Box::new(Flip { up, nth: 40 })), ..Case::new(engine, 2, way, 4 * MIB) };
+            let mut case = Case {
+                middlebox: Some(Box::new(Flip { up, nth: 40 })),
+                ..Case::new(engine, 2, way, 4 * MIB)
+            };
             case.config.checksum = true;
             case.kernel.checksum = true;
             let report = run(case);

@@ -87,7 +87,7 @@ impl Bridge {
         let bridged = &mut all[pair.number];
         if let Some(connection) = endpoint.connection(id) {
             bridged.multipath = connection.is_multipath();
-            let usable = connection.flows().iter().filter(|flow| flow.usable()).count();
+            let usable = connection.subflow_metrics().iter().filter(|flow| flow.usable()).count();
             bridged.subflows = bridged.subflows.max(usable);
         }
         // What the client says goes to the server behind.

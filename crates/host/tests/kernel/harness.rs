@@ -10,7 +10,7 @@ use ropewalk_host::kernel::{self, SocketConfig};
 use ropewalk_host::network::{KernelEnd, PathConfig, Side, server_address};
 use ropewalk_host::transfer::{Direction, Outcome, Request};
 use ropewalk_host::tun::Offload;
-use ropewalk_host::world::{Counters, Meddler, PathLinks, Tap};
+use ropewalk_host::world::{Counters, Middlebox, PathLinks, Tap};
 use ropewalk_link::LinkStats;
 
 pub struct Case {
@@ -27,7 +27,7 @@ pub struct Case {
     pub links: Option<Vec<PathLinks>>,
     /// Of the links' randomness.
     pub seed: u64,
-    pub meddler: Option<Box<dyn Meddler>>,
+    pub middlebox: Option<Box<dyn Middlebox>>,
     pub tap: Option<Box<dyn Tap>>,
     pub config: ConnectionConfig,
     pub limit: u64,
@@ -63,7 +63,7 @@ impl Case {
             kernel: KernelParty::default(),
             links: None,
             seed: 7,
-            meddler: None,
+            middlebox: None,
             tap: None,
             config: config(),
             limit: 20_000_000_000,
@@ -230,7 +230,7 @@ pub fn run(case: Case) -> Report {
         limit: case.limit,
         abort_after: case.abort_after,
         kernel_aborts: case.kernel_aborts,
-        meddler: case.meddler,
+        middlebox: case.middlebox,
         tap: case.tap,
         ..Experiment::new(client, server, case.paths, case.request)
     })

@@ -13,7 +13,7 @@ use bytes::Bytes;
 use ropewalk_engine::PathId;
 use ropewalk_engine::config::{ConnectionConfig, EndpointConfig};
 use ropewalk_engine::endpoint::{ConnectionId, Endpoint};
-use ropewalk_engine::flow::Flow;
+use ropewalk_engine::metrics::SubflowMetrics;
 use ropewalk_engine::mptcp::{ConnectionStats, Event};
 use ropewalk_host::clock::{Clock, hurry};
 use ropewalk_host::entropy::OsEntropy;
@@ -66,7 +66,7 @@ pub struct Seen {
     pub events: Vec<Event>,
     pub peer_closed: bool,
     pub closed: bool,
-    pub flows: Vec<Flow>,
+    pub flows: Vec<SubflowMetrics>,
     pub stats: Option<ConnectionStats>,
     pub multipath: bool,
     /// The engine's counters, by the kernel's names.
@@ -191,7 +191,7 @@ impl App for Talk {
                 }
             }
             if let Some(connection) = endpoint.connection(id) {
-                seen.flows = connection.flows().to_vec();
+                seen.flows = connection.subflow_metrics().to_vec();
                 seen.stats = Some(connection.stats(now));
                 seen.multipath = connection.is_multipath();
             }
@@ -216,7 +216,7 @@ impl App for Talk {
         self.obey(now, endpoint);
         if let Some(connection) = self.id.and_then(|id| endpoint.connection(id)) {
             let mut seen = self.seen.lock().expect("no panic under the lock");
-            seen.flows = connection.flows().to_vec();
+            seen.flows = connection.subflow_metrics().to_vec();
             seen.stats = Some(connection.stats(now));
             seen.multipath = connection.is_multipath();
             seen.counters = endpoint.mib();

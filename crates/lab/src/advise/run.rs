@@ -8,7 +8,7 @@ use ropewalk_engine::registry::Spec;
 use ropewalk_engine::scheduler::Scheduler;
 use ropewalk_sim::{Mode, Recording, RunSpec, Scenario};
 
-use crate::{compare, merit, stats};
+use crate::{compare, objective, stats};
 
 /// One that may be recommended.
 #[derive(Clone, Debug)]
@@ -138,7 +138,7 @@ pub fn times(
                 start_phase: compare::start_phase(scenario, seed as u32, seeds as u32),
                 recording: Recording::default(),
             });
-            let seconds = merit::of(&scenario.workload, &result);
+            let seconds = objective::of(&scenario.workload, &result);
             found.push((index, seconds.unwrap_or(scenario.limit as f64 / 1e9)));
             (hands.done)();
         }

@@ -249,7 +249,7 @@ pub fn advise(
     let plain: Vec<usize> = (finalists.len()..finalists.len() + question.scenario.paths.len()).collect();
     finalists.extend(tcp);
     // What one has without changing anything: opened on the first path. Shown, never recommended.
-    let contenders = finalists.len();
+    let candidates = finalists.len();
     if opens_on != 0 {
         let mut as_it_is = one(registries, OWN, first, 0)?;
         as_it_is.label = format!("{OWN}, opened on {},", question.scenario.paths[0].name);
@@ -297,7 +297,7 @@ pub fn advise(
     if effort.whole {
         let Some(buffer) = buffer(&few, &answer.use_this, question, hands) else { return Ok(None) };
         answer.buffer = Some(buffer);
-        let Some(flips) = flips::find(question, &finalists[..contenders], chosen, hands) else {
+        let Some(flips) = flips::find(question, &finalists[..candidates], chosen, hands) else {
             return Ok(None);
         };
         answer.flips = flips;

@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use super::belief::{Doubt, perturb, uniform};
 use super::run::{Candidate, Hands, times};
 use super::search::{Effort, Question, advise, everyone, one, plain, with_others};
-use crate::store::Store;
+use crate::checkpoint::Store;
 use crate::{Registries, scenario, stats};
 
 /// Seeded runs of everyone in a truth.

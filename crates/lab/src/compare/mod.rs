@@ -1,4 +1,4 @@
-//! `compare`: every contender on the same paths with the same seeds, ranked by what its workload is judged by.
+//! `compare`: every candidate on the same paths with the same seeds, ranked by what its workload is judged by.
 
 mod rank;
 mod verdict;
@@ -23,7 +23,7 @@ use crate::{bound, scenario};
 
 /// One that is compared.
 #[derive(Clone, Debug)]
-pub struct Contender {
+pub struct Candidate {
     /// Its name in the table: `minrtt`, `tcp wifi`.
     pub label: String,
     /// Its scheduler.
@@ -40,7 +40,7 @@ pub struct Request {
     /// Workloads to go through, each a table of its own.
     pub workloads: Vec<Workload>,
     /// Who.
-    pub contenders: Vec<Contender>,
+    pub candidates: Vec<Candidate>,
     /// Congestion control of all.
     pub congestion: Spec<dyn CongestionControl>,
     /// Seeded runs of each.
@@ -56,31 +56,31 @@ impl Request {
         Arc::new(Scenario { workload: workload.clone(), ..self.scenario.clone() })
     }
 
-    /// One run of one contender in a scenario that has its workload.
+    /// One run of one candidate in a scenario that has its workload.
     fn run_of(&self, scenario: Arc<Scenario>, number: u32, who: usize) -> RunSpec {
-        let contender = &self.contenders[who];
+        let candidate = &self.candidates[who];
         let start_phase = start_phase(&scenario, number, self.runs);
         RunSpec {
             scenario,
-            scheduler: contender.scheduler.clone(),
+            scheduler: candidate.scheduler.clone(),
             congestion: self.congestion.clone(),
-            mode: contender.mode,
+            mode: candidate.mode,
             seed: self.seed.wrapping_add(u64::from(number)),
             start_phase,
             recording: Recording::default(),
         }
     }
 
-    /// The very run that a comparison did: the workload's place, the run's number from 0, the contender's place.
+    /// The very run that a comparison did: the workload's place, the run's number from 0, the candidate's place.
     ///
     /// # Panics
-    /// If there is no such workload or contender.
+    /// If there is no such workload or candidate.
     pub fn run_spec(&self, workload: usize, number: u32, who: usize) -> RunSpec {
         self.run_of(self.scenario_with(&self.workloads[workload]), number, who)
     }
 
     /// A limit within which every healthy run ends: the scenario's, and ten times the least that the links of any
-    /// contender allow where that is more; a day at most.
+    /// candidate allow where that is more; a day at most.
     pub fn ample_limit(&self) -> Nanos {
         const SECOND: Nanos = 1_000_000_000;
         let mut limit = self.scenario.limit;
@@ -91,7 +91,7 @@ impl Request {
                 // These last as long as they say.
                 Workload::Cbr { .. } | Workload::Bulk { .. } => continue,
             };
-            for who in 0..self.contenders.len() {
+            for who in 0..self.candidates.len() {
                 let Some(bound) = bound::of(&self.run_spec(place, 0, who)) else { continue };
                 let ample = libm::ceil(10.0 * times * bound.window);
                 if ample < 86_400.0 {
@@ -218,7 +218,7 @@ pub fn compare(
     stop: &AtomicBool,
 ) -> Comparison {
     let runs = request.runs as usize;
-    let per_workload = request.contenders.len() * runs;
+    let per_workload = request.candidates.len() * runs;
     let total = request.workloads.len() * per_workload;
     let scenarios: Vec<Arc<Scenario>> =
         request.workloads.iter().map(|workload| request.scenario_with(workload)).collect();
@@ -226,7 +226,7 @@ pub fn compare(
     let spec = |index: usize| {
         let (workload, rest) = (index / per_workload, index % per_workload);
         // Seeds outermost, so that an interrupted comparison has whole pairs.
-        let (number, who) = (rest / request.contenders.len(), rest % request.contenders.len());
+        let (number, who) = (rest / request.candidates.len(), rest % request.candidates.len());
         request.run_of(scenarios[workload].clone(), number as u32, who)
     };
     let worker = || {

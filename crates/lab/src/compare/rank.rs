@@ -7,7 +7,7 @@ use ropewalk_sim::{Mode, Outcome, RunResult, RunSpec, Workload};
 use super::versus::{self, FEW, Versus};
 use super::{Request, is_random};
 use crate::bound::{self, Bound};
-use crate::merit::{self, Measure};
+use crate::objective::{self, Objective};
 use crate::stats;
 
 /// One path's part in the runs.
@@ -39,7 +39,7 @@ pub struct Repeats {
 pub struct Run {
     /// Its seed.
     pub seed: u64,
-    /// Its measure ([`crate::merit`]), seconds; none if it didn't finish.
+    /// Its measure ([`crate::objective`]), seconds; none if it didn't finish.
     pub seconds: Option<f64>,
     /// How it ended.
     pub outcome: Outcome,
@@ -75,7 +75,7 @@ impl Run {
         };
         Run {
             seed: spec.seed,
-            seconds: merit::of(&spec.scenario.workload, &result),
+            seconds: objective::of(&spec.scenario.workload, &result),
             repeated: result.duplicated_bytes + result.opportunistic_bytes + result.reinjected_bytes,
             repeats: Repeats {
                 duplicated: result.duplicated_bytes as f64,
@@ -95,7 +95,7 @@ impl Run {
     }
 }
 
-/// One contender's row.
+/// One candidate's row.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Row {
     /// Who.
@@ -262,7 +262,7 @@ pub struct Ranking {
     /// The workload, for people.
     pub title: String,
     /// What its seconds are.
-    pub measure: Measure,
+    pub objective: Objective,
     /// Its size in bytes, for flows.
     pub bytes: Option<u64>,
     /// By mean.
@@ -272,25 +272,25 @@ pub struct Ranking {
 }
 
 pub(super) fn rank(request: &Request, workload: &Workload, cells: &[Option<Run>]) -> Ranking {
-    let contenders = &request.contenders;
+    let candidates = &request.candidates;
     let limit = request.scenario.limit as f64 / 1e9;
     let (title, bytes) = describe(workload);
     let mut ranking =
-        Ranking { title, measure: Measure::of(workload), bytes, rows: Vec::new(), best_tcp: None };
-    // Only seeds for which every contender has its run.
+        Ranking { title, objective: Objective::of(workload), bytes, rows: Vec::new(), best_tcp: None };
+    // Only seeds for which every candidate has its run.
     let whole: Vec<&[Option<Run>]> =
-        cells.chunks(contenders.len()).filter(|chunk| chunk.iter().all(Option::is_some)).collect();
+        cells.chunks(candidates.len()).filter(|chunk| chunk.iter().all(Option::is_some)).collect();
     if whole.is_empty() {
         return ranking;
     }
     let row = |who: usize| {
         let each = whole.iter().filter_map(|chunk| chunk[who].clone()).collect();
-        let single = matches!(contenders[who].mode, Mode::SinglePath(_));
-        Row::new(&contenders[who].label, single, each, request)
+        let single = matches!(candidates[who].mode, Mode::SinglePath(_));
+        Row::new(&candidates[who].label, single, each, request)
     };
-    let mut rows: Vec<Row> = (0..contenders.len()).map(row).collect();
+    let mut rows: Vec<Row> = (0..candidates.len()).map(row).collect();
     let is_linux =
-        |who: &usize| contenders[*who].scheduler.text == "linux" && contenders[*who].mode == Mode::Multipath;
+        |who: &usize| candidates[*who].scheduler.text == "linux" && candidates[*who].mode == Mode::Multipath;
     let linux = (0..rows.len()).find(is_linux).map(|who| rows[who].label.clone());
     rows.sort_by(|a, b| a.mean.total_cmp(&b.mean));
     let place = |label: Option<&String>| rows.iter().position(|row| Some(&row.label) == label);

@@ -1,5 +1,5 @@
-//! One contender against another over the same seeds: a ratio, and what may be said of it. Comparisons with the same
-//! contender are a family, corrected for their number with Holm's method.
+//! One candidate against another over the same seeds: a ratio, and what may be said of it. Comparisons with the same
+//! candidate are a family, corrected for their number with Holm's method.
 
 use std::collections::BTreeSet;
 
@@ -26,7 +26,7 @@ pub enum Finding {
     TooFew,
 }
 
-/// How a contender stands against another.
+/// How a candidate stands against another.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Versus {
     /// Both finished all their runs.
@@ -70,10 +70,10 @@ fn raw(ratio: &Ratio) -> f64 {
     if ratio.p <= 1.0 / stats::RESAMPLES as f64 { ratio.t_p } else { ratio.p.max(ratio.t_p) }
 }
 
-/// The runs of all contenders, as they are compared.
+/// The runs of all candidates, as they are compared.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Runs<'a> {
-    /// By contender and seed.
+    /// By candidate and seed.
     pub series: &'a [Vec<f64>],
     /// How many of each one's didn't finish.
     pub unfinished: &'a [u32],

@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex};
 use ropewalk_evidence::{Decision, Direction, Metrics, Packet, Path, Pcap, Qlog, Vantage};
 use ropewalk_link::{LinkSpec, Loss, Rate};
 use ropewalk_sim::{DecisionTrace, Recording, RunResult, RunSpec, Sample, Scenario, Side, Witness, World};
-use ropewalk_wire::{ChecksumMode, Extent, FourTuple, Payload, Segment, encode_headers};
+use ropewalk_wire::{ChecksumMode, FourTuple, Payload, Segment, SyntheticPayload, encode_headers};
 
 pub use reasons::{phrase, word};
 
@@ -44,7 +44,7 @@ struct Seen {
     path: u16,
     direction: Direction,
     trace: Option<u32>,
-    segment: Segment<Extent>,
+    segment: Segment<SyntheticPayload>,
 }
 
 /// Keeps what passes one side.
@@ -60,7 +60,7 @@ impl Collector {
         path: usize,
         direction: Direction,
         trace: Option<u32>,
-        segment: &Segment<Extent>,
+        segment: &Segment<SyntheticPayload>,
     ) {
         // A world that panicked while it held the lock has no evidence to give.
         if let Ok(mut seen) = self.seen.lock() {
@@ -70,13 +70,20 @@ impl Collector {
 }
 
 impl Witness for Collector {
-    fn sent(&mut self, now: Nanos, from: Side, path: usize, trace: Option<u32>, segment: &Segment<Extent>) {
+    fn sent(
+        &mut self,
+        now: Nanos,
+        from: Side,
+        path: usize,
+        trace: Option<u32>,
+        segment: &Segment<SyntheticPayload>,
+    ) {
         if from == self.side {
             self.keep(now, path, Direction::Sent, trace, segment);
         }
     }
 
-    fn arrived(&mut self, now: Nanos, at: Side, path: usize, segment: &Segment<Extent>) {
+    fn arrived(&mut self, now: Nanos, at: Side, path: usize, segment: &Segment<SyntheticPayload>) {
         if at == self.side {
             self.keep(now, path, Direction::Received, None, segment);
         }

@@ -31,8 +31,8 @@ pub fn document(origin: &Origin, scenario: &Scenario, comparison: &Comparison, r
         "verdict": verdict(comparison),
         "rankings": comparison.rankings.iter().map(|ranking| json!({
             "workload": ranking.title,
-            "measure": ranking.measure.name(),
-            "unit": ranking.measure.unit(),
+            "measure": ranking.objective.name(),
+            "unit": ranking.objective.unit(),
             "size_bytes": ranking.bytes,
             "best_tcp": ranking.best_tcp,
             "warnings": warnings(ranking, comparison.limit),

@@ -12,7 +12,7 @@ use super::Origin;
 use super::sweep::{Axis, Level, Point, Sweep};
 use crate::diagnostic::Diagnostic;
 use crate::sweep::Files;
-use crate::sweep::metrics::MERIT;
+use crate::sweep::metrics::OBJECTIVE;
 
 /// Reads a sweep's folder.
 ///
@@ -55,9 +55,9 @@ pub fn read(folder: &Path) -> Result<(Origin, Sweep), Diagnostic> {
         })
         .collect();
     let measured = manifest.get("metrics").and_then(Value::as_array).into_iter().flatten();
-    if !measured.into_iter().any(|metric| metric.get("name").and_then(Value::as_str) == Some(MERIT.0)) {
+    if !measured.into_iter().any(|metric| metric.get("name").and_then(Value::as_str) == Some(OBJECTIVE.0)) {
         return Err(Diagnostic::new(format!(
-            "{}: made by an earlier version, without `merit`",
+            "{}: made by an earlier version, without `objective`",
             folder.display()
         ))
         .help("run the sweep again into a new folder"));
@@ -168,17 +168,17 @@ fn as_text(field: &Field) -> Option<String> {
 fn merits(path: &Path) -> Result<BTreeMap<i64, f64>, Diagnostic> {
     let mut found = BTreeMap::new();
     each_row(path, |row| {
-        let (mut run, mut of_path, mut merit, mut value) = (None, false, false, None);
+        let (mut run, mut of_path, mut objective, mut value) = (None, false, false, None);
         for (name, field) in row.get_column_iter() {
             match (name.as_str(), field) {
                 ("run", Field::Long(number)) => run = Some(*number),
                 ("path", Field::Str(_)) => of_path = true,
-                ("metric", Field::Str(text)) => merit = text == MERIT.0,
+                ("metric", Field::Str(text)) => objective = text == OBJECTIVE.0,
                 ("value", Field::Double(number)) => value = Some(*number),
                 _ => {}
             }
         }
-        if let (Some(run), false, true, Some(value)) = (run, of_path, merit, value) {
+        if let (Some(run), false, true, Some(value)) = (run, of_path, objective, value) {
             found.insert(run, value);
         }
     })?;

@@ -34,7 +34,7 @@ const SEGMENT: u64 = 1400;
 pub struct Place {
     /// Index of the workload.
     pub ranking: usize,
-    /// The contender's label.
+    /// The candidate's label.
     pub scheduler: String,
     /// The run, from 0.
     pub run: u32,
@@ -68,7 +68,7 @@ pub fn trace(
     let mut left = budget.segments;
     let total = comparison.rankings.len() as u64;
     for (index, ranking) in comparison.rankings.iter().enumerate() {
-        // Each workload an equal share of what is left; the first contenders of each are always there.
+        // Each workload an equal share of what is left; the first candidates of each are always there.
         let share = left / (total - index as u64).max(1);
         let mut used = 0;
         let number = median_run(ranking);
@@ -78,7 +78,7 @@ pub fn trace(
             if expected > MOST_SEGMENTS || (place >= ALWAYS && used + expected > share) {
                 continue;
             }
-            let Some(who) = request.contenders.iter().position(|contender| contender.label == label) else {
+            let Some(who) = request.candidates.iter().position(|candidate| candidate.label == label) else {
                 continue;
             };
             let Some(workload) = request.workload_of(ranking) else { continue };

@@ -46,7 +46,9 @@ pub fn parse(name: &str, text: &str) -> Result<Value, Diagnostic> {
     };
     if document.get("papers").is_some_and(Value::is_array) {
         return Err(Diagnostic::new(format!("{name}: a paper's run, whose page is written as it is run"))
-            .help("`ropewalk paper run NAME --report FILE` writes it; what is finished isn't run again"));
+            .help(
+                "`ropewalk reproduce run NAME --report FILE` writes it; what is finished isn't run again",
+            ));
     }
     match document.get("format").and_then(Value::as_u64) {
         None => return wrong("no saved run: the field `format` is missing".into()),

@@ -1,4 +1,4 @@
-//! A sweep as a document: at every point each contender's mean, the first, and who ties with it.
+//! A sweep as a document: at every point each candidate's mean, the first, and who ties with it.
 
 use serde_json::{Value, json};
 
@@ -30,7 +30,7 @@ pub struct Level {
 pub struct Point {
     /// By axis: the number of its level, or the sampled value.
     pub at: Vec<f64>,
-    /// By contender: the seconds of each run, by seed; none for one that didn't finish.
+    /// By candidate: the seconds of each run, by seed; none for one that didn't finish.
     pub runs: Vec<Vec<Option<f64>>>,
 }
 
@@ -144,7 +144,7 @@ fn verdict(sweep: &Sweep, judged: &[Judged]) -> String {
         (0..sweep.runners.len()).collect::<Vec<_>>().iter().filter_map(standing).collect();
     standings.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
     let Some(&(ratio, winner)) = standings.first() else {
-        return "No contender finished every run.".into();
+        return "No candidate finished every run.".into();
     };
     let tied = judged.iter().filter(|point| point.ties.contains(&winner)).count();
     let name = &sweep.runners[winner];
@@ -239,7 +239,7 @@ mod tests {
             }
         }
         let document = document(&Origin::default(), &sweep);
-        assert_eq!(document["verdict"], "No contender finished every run.");
+        assert_eq!(document["verdict"], "No candidate finished every run.");
         assert_eq!(document["points"][0]["best"], Value::Null);
     }
 }

@@ -22,7 +22,7 @@ fn padded(text: &str, width: usize) -> String {
     format!("{text}{}", " ".repeat(width.saturating_sub(text.width())))
 }
 
-/// Each contender's runs as a box: the line from the least to the most, the box the middle half, the bar the median.
+/// Each candidate's runs as a box: the line from the least to the most, the box the middle half, the bar the median.
 pub fn boxes(ranking: &Ranking) -> String {
     let all: Vec<f64> = ranking.rows.iter().flat_map(Row::times).collect();
     let all = stats::sorted(&all);

@@ -1,11 +1,11 @@
-//! One contender against another over the same seeds, on the logarithm of the ratio: what makes a run slow (a loss at
+//! One candidate against another over the same seeds, on the logarithm of the ratio: what makes a run slow (a loss at
 //! a bad moment) is the same for both, and cancels.
 
 use super::bootstrap::{RESAMPLES, resampled_means};
 use super::describe::{mean, quantile, standard_deviation};
 use super::special::t_cdf;
 
-/// How one contender compares with another over the same seeds.
+/// How one candidate compares with another over the same seeds.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Ratio {
     /// Geometric mean of a / b.

@@ -4,7 +4,7 @@
 use ropewalk_sim::{Outcome, PathResult, RunResult, Workload};
 
 use crate::bound::Bound;
-use crate::{merit, stats};
+use crate::{objective, stats};
 
 /// One metric of `T`, a run or a path's part in one.
 #[derive(Clone, Copy, Debug)]
@@ -99,8 +99,8 @@ pub const PATH: &[Metric<PathResult>] = &[
     }),
 ];
 
-/// What a run is judged by (see [`crate::merit`]): name, unit and meaning. Only complete runs have it.
-pub const MERIT: (&str, &str, &str) = (
+/// What a run is judged by (see [`crate::objective`]): name, unit and meaning. Only complete runs have it.
+pub const OBJECTIVE: (&str, &str, &str) = (
     "merit",
     "s",
     "what a complete run is judged by: of flows and pages `fct`; of frames and exchanges the mean of their times; of \
@@ -109,7 +109,9 @@ pub const MERIT: (&str, &str, &str) = (
 
 /// Of the earliest end that the links of a run allow (see [`crate::bound`]).
 pub const BOUND: &[Metric<Bound>] = &[
-    metric("bound", "s", "no scheduler could reach less `merit`: by the links alone", |b| Some(b.capacity)),
+    metric("bound", "s", "no scheduler could reach less `objective`: by the links alone", |b| {
+        Some(b.capacity)
+    }),
     metric("bound-window", "s", "the same with windows that start small and at most double", |b| {
         Some(b.window)
     }),
@@ -118,7 +120,7 @@ pub const BOUND: &[Metric<Bound>] = &[
 /// Name, unit and meaning of every metric of a run, in order.
 pub fn of_run() -> impl Iterator<Item = (&'static str, &'static str, &'static str)> {
     let bound = BOUND.iter().map(|m| (m.name, m.unit, m.meaning));
-    RUN.iter().map(|m| (m.name, m.unit, m.meaning)).chain([MERIT]).chain(bound)
+    RUN.iter().map(|m| (m.name, m.unit, m.meaning)).chain([OBJECTIVE]).chain(bound)
 }
 
 /// How a run ended.
@@ -153,7 +155,7 @@ impl Kept {
             Outcome::TimeLimit => Ending::Limit,
             Outcome::Failed(reason) => Ending::Failed(reason.clone()),
         };
-        let own = RUN.iter().map(|metric| (metric.of)(result)).chain([merit::of(workload, result)]);
+        let own = RUN.iter().map(|metric| (metric.of)(result)).chain([objective::of(workload, result)]);
         let bounds = BOUND.iter().map(|metric| bound.as_ref().and_then(|bound| (metric.of)(bound)));
         let values = own.chain(bounds).map(|value| value.unwrap_or(f64::NAN)).collect();
         let path = |path: &PathResult| {

@@ -1,7 +1,7 @@
 //! A sweep in short: for each scheduler its completion times over everything, and at how many points it is first.
 
 use super::design::Design;
-use super::metrics::{Kept, MERIT};
+use super::metrics::{Kept, OBJECTIVE};
 use super::output::label;
 use crate::stats;
 
@@ -16,7 +16,7 @@ pub struct Standing {
     pub finished: u64,
     /// Of so many.
     pub runs: u64,
-    /// Mean of what runs are judged by ([`crate::merit`]), seconds.
+    /// Mean of what runs are judged by ([`crate::objective`]), seconds.
     pub mean: f64,
     /// Median.
     pub p50: f64,
@@ -81,7 +81,7 @@ impl Summary {
         self.standings[runner].runs += 1;
         self.standings[runner].finished += u64::from(finished);
         let sum = &mut self.sums[runner];
-        match kept.value(MERIT.0).filter(|_| finished) {
+        match kept.value(OBJECTIVE.0).filter(|_| finished) {
             Some(value) => {
                 self.values[runner].push(value);
                 (sum.0, sum.1) = (sum.0 + value, sum.1 + 1);

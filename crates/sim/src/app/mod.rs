@@ -6,9 +6,9 @@
 
 mod bulk;
 mod cbr;
+mod cross_traffic;
 mod exchange;
 mod flows;
-mod rival;
 mod web;
 
 use std::fmt::Debug;
@@ -17,7 +17,7 @@ use crate::result::FlowResult;
 use crate::spec::{Scenario, Workload};
 use crate::{Nanos, Side};
 
-pub(crate) use rival::Rival;
+pub(crate) use cross_traffic::CrossTraffic;
 
 /// Bytes that a client sends to ask for a download: one small segment.
 pub(crate) const REQUEST: u64 = 100;

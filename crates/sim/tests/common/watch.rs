@@ -6,7 +6,9 @@ use std::fmt::Write as _;
 use std::sync::{Arc, Mutex};
 
 use ropewalk_sim::{RunResult, RunSpec, Side, Witness, World};
-use ropewalk_wire::{ChecksumMode, Extent, Flags, FourTuple, MpCapable, MpJoin, Segment, encode_headers};
+use ropewalk_wire::{
+    ChecksumMode, Flags, FourTuple, MpCapable, MpJoin, Segment, SyntheticPayload, encode_headers,
+};
 use sha2::{Digest, Sha256};
 
 /// What was seen of a run.
@@ -77,7 +79,7 @@ struct Watch {
 }
 
 impl Watch {
-    fn see(&self, now: u64, side: Side, path: usize, sent: bool, segment: &Segment<Extent>) {
+    fn see(&self, now: u64, side: Side, path: usize, sent: bool, segment: &Segment<SyntheticPayload>) {
         let mut log = self.log.lock().expect("no panic while it is held");
         log.segments += 1;
         log.digest.update(now.to_be_bytes());
@@ -94,11 +96,18 @@ impl Watch {
 }
 
 impl Witness for Watch {
-    fn sent(&mut self, now: u64, from: Side, path: usize, _: Option<u32>, segment: &Segment<Extent>) {
+    fn sent(
+        &mut self,
+        now: u64,
+        from: Side,
+        path: usize,
+        _: Option<u32>,
+        segment: &Segment<SyntheticPayload>,
+    ) {
         self.see(now, from, path, true, segment);
     }
 
-    fn arrived(&mut self, now: u64, at: Side, path: usize, segment: &Segment<Extent>) {
+    fn arrived(&mut self, now: u64, at: Side, path: usize, segment: &Segment<SyntheticPayload>) {
         self.see(now, at, path, false, segment);
     }
 }
@@ -116,7 +125,7 @@ fn first<K: PartialEq>(known: &mut Vec<(K, u32)>, key: K, value: u32) -> u32 {
 
 impl Log {
     /// One packet: when, whose, on which path; flags, relative numbers, window, options.
-    fn line(&mut self, now: u64, side: Side, path: &str, segment: &Segment<Extent>) -> String {
+    fn line(&mut self, now: u64, side: Side, path: &str, segment: &Segment<SyntheticPayload>) -> String {
         let arrow = if side == Side::Client { "->" } else { "<-" };
         let (millis, micros) = (now / 1_000_000, now / 1_000 % 1_000);
         let mut text = format!("{millis:>5}.{micros:03} {arrow} {path:<5} {:?}", segment.flags);

@@ -7,7 +7,7 @@ use ropewalk_link::{Change, ChangeAction, Jitter, JitterShape, LinkSpec, Loss, Q
 use ropewalk_sim::{
     Background, Direction, EndSpec, RunSpec, Scenario, Side, Tap, Times, Traffic, Workload, networks,
 };
-use ropewalk_wire::{Extent, Segment};
+use ropewalk_wire::{Segment, SyntheticPayload};
 
 use crate::common::{MILLISECOND, SECOND, single, spec};
 
@@ -34,7 +34,7 @@ pub struct Middlebox {
 }
 
 impl Tap for Middlebox {
-    fn segment(&mut self, _: u64, from: Side, path: usize, segment: &mut Segment<Extent>) {
+    fn segment(&mut self, _: u64, from: Side, path: usize, segment: &mut Segment<SyntheticPayload>) {
         if path != self.path || self.side.is_some_and(|side| side != from) {
             return;
         }

@@ -12,10 +12,10 @@
 //! scheduler has seen.
 
 use super::{fits, left_by, wait};
-use crate::flow::Flow;
+use crate::metrics::SubflowMetrics;
 use crate::scheduler::minrtt::send_on;
 use crate::scheduler::text::{no_room, nothing_to_send};
-use crate::scheduler::{Decision, Event, Scheduler, View, Why};
+use crate::scheduler::{Decision, Event, Rationale, Scheduler, View};
 use crate::{Nanos, SubflowId};
 
 /// Least and greatest smoothed RTT seen; 0: none yet.
@@ -34,7 +34,7 @@ pub(super) struct BlestLinux {
 }
 
 /// How long a further segment stays on `slow`.
-pub(super) fn linger(slow: &Flow, seen: Extremes) -> Nanos {
+pub(super) fn linger(slow: &SubflowMetrics, seen: Extremes) -> Nanos {
     let in_flight = u64::from(slow.in_flight()) + 1;
     let cwnd = u64::from(slow.cwnd.max(1));
     let estimate =
@@ -43,7 +43,7 @@ pub(super) fn linger(slow: &Flow, seen: Extremes) -> Nanos {
 }
 
 /// Segments that `fast` sends during `time`.
-pub(super) fn segments_during(fast: &Flow, seen: Extremes, time: Nanos) -> u64 {
+pub(super) fn segments_during(fast: &SubflowMetrics, seen: Extremes, time: Nanos) -> u64 {
     let rtt = seen.min.midpoint(seen.max);
     let rounds = time.checked_div(rtt).unwrap_or(0) + 1;
     if fast.ssthresh == u32::MAX {
@@ -58,13 +58,13 @@ impl BlestLinux {
         BlestLinux { lambda, corrected: 0, retransmitted: false, seen: [Extremes::default(); 32] }
     }
 
-    fn observe(&mut self, flow: &Flow) -> Extremes {
-        let Some(seen) = self.seen.get_mut(flow.id.index()) else {
-            return Extremes { min: flow.srtt, max: flow.srtt };
+    fn observe(&mut self, subflow: &SubflowMetrics) -> Extremes {
+        let Some(seen) = self.seen.get_mut(subflow.id.index()) else {
+            return Extremes { min: subflow.srtt, max: subflow.srtt };
         };
         // Before a sample srtt is 0, like what is seen.
-        seen.min = if seen.min == 0 { flow.srtt } else { seen.min.min(flow.srtt) };
-        seen.max = seen.max.max(flow.srtt);
+        seen.min = if seen.min == 0 { subflow.srtt } else { seen.min.min(subflow.srtt) };
+        seen.max = seen.max.max(subflow.srtt);
         *seen
     }
 
@@ -84,17 +84,17 @@ impl Scheduler for BlestLinux {
         super::ENTRY.name
     }
 
-    fn select(&mut self, view: &View<'_>, why: &mut Why) -> Decision {
+    fn select(&mut self, view: &View<'_>, rationale: &mut Rationale) -> Decision {
         if !view.sendable() {
-            return nothing_to_send(view, why);
+            return nothing_to_send(view, rationale);
         }
         let front = view.front();
         let (Some(fast), Some(slow)) = (front.usable, front.available) else {
-            return no_room(view, why);
+            return no_room(view, rationale);
         };
         let seen_fast = self.observe(fast);
         if fast.id == slow.id {
-            return send_on(fast, why);
+            return send_on(fast, rationale);
         }
         let seen_slow = self.observe(slow);
         self.correct(view.now, seen_slow);
@@ -102,9 +102,9 @@ impl Scheduler for BlestLinux {
         let need = self.lambda * segments as f64 * f64::from(fast.mss);
         let left = left_by(view, slow).max(0.0);
         if need > left {
-            wait(view, fast, slow, need, self.lambda, why)
+            wait(view, fast, slow, need, self.lambda, rationale)
         } else {
-            fits(slow, need, left, self.lambda, why)
+            fits(slow, need, left, self.lambda, rationale)
         }
     }
 

@@ -2,12 +2,12 @@
 
 use super::linux::{Extremes, linger, segments_during};
 use super::*;
-use crate::scheduler::testing::{MSS, Model, Pipe, Scene, build, flow, run, unmeasured};
+use crate::scheduler::testing::{MSS, Model, Pipe, Scene, build, run, subflow, unmeasured};
 use crate::{MILLISECOND, SubflowId};
 
 /// F: 10 ms, cwnd 10, full; S: 40 ms with `in_flight` segments; a window of `window` bytes.
 fn scene(in_flight: u32, window: u64) -> Scene {
-    let mut scene = Scene::new(vec![flow(0, 10, 10, 10), flow(1, 40, 20, in_flight)]);
+    let mut scene = Scene::new(vec![subflow(0, 10, 10, 10), subflow(1, 40, 20, in_flight)]);
     scene.send_window = window;
     scene
 }
@@ -16,9 +16,9 @@ fn scene(in_flight: u32, window: u64) -> Scene {
 fn x_is_an_arithmetic_series() {
     // rtts = 4: windows of 10, 11, 12 and 13 segments: 46.
     let scene = scene(0, 0);
-    assert_eq!(sent_meanwhile(&scene.flows[0], &scene.flows[1]), 46_000.0);
+    assert_eq!(sent_meanwhile(&scene.subflows[0], &scene.subflows[1]), 46_000.0);
     // rtts = 2.5: (10 + 0.75) 2.5 = 26.875 segments.
-    assert_eq!(sent_meanwhile(&flow(0, 40, 10, 0), &flow(1, 100, 10, 0)), 26_875.0);
+    assert_eq!(sent_meanwhile(&subflow(0, 40, 10, 0), &subflow(1, 100, 10, 0)), 26_875.0);
 }
 
 #[test]
@@ -95,13 +95,13 @@ fn lambda_waits_for_the_fast_subflows_first_sample() {
     for (text, lambda_0) in [("blest", 1.0), ("blest:linux", 1.2)] {
         let blest = &mut *build(text);
         let mut scene = scene(0, 1 << 30);
-        scene.flows.push(unmeasured(2, 10, 0));
+        scene.subflows.push(unmeasured(2, 10, 0));
         for now in 0..500 {
             scene.now = now;
             assert_eq!(scene.chosen(blest), Some(2), "{text}: so that it gets a sample");
         }
         assert_eq!(lambda(blest), lambda_0, "{text}: 500 ns are no round trips");
-        scene.flows[2].packets_out = 10;
+        scene.subflows[2].packets_out = 10;
         scene.now = 501;
         assert_eq!(scene.chosen(blest), Some(1), "{text}: full, and nothing to weigh it by");
     }
@@ -137,15 +137,15 @@ fn like_minrtt_where_the_window_is_wide() {
 
 /// How many segments in a row S is given, from `held` in flight on, before BLEST skips it.
 fn admitted(cwnd_f: u32, ratio: f64, window: u64, lambda: f64, held: u32) -> u32 {
-    let mut slow = flow(1, 10, 64, held);
+    let mut slow = subflow(1, 10, 64, held);
     slow.srtt = (ratio * 10.0 * MILLISECOND as f64) as u64;
-    let mut scene = Scene::new(vec![flow(0, 10, cwnd_f, cwnd_f), slow]);
+    let mut scene = Scene::new(vec![subflow(0, 10, cwnd_f, cwnd_f), slow]);
     scene.send_window = window * u64::from(MSS);
     let blest = &mut *build(&format!("blest(lambda={lambda})"));
-    while scene.chosen(blest) == Some(1) && scene.flows[1].packets_out < 64 {
-        scene.flows[1].packets_out += 1;
+    while scene.chosen(blest) == Some(1) && scene.subflows[1].packets_out < 64 {
+        scene.subflows[1].packets_out += 1;
     }
-    scene.flows[1].packets_out - held
+    scene.subflows[1].packets_out - held
 }
 
 /// Figure 6 of blest-2016: F takes segments 0..10, S gets 11 and 12, F advances with 13..20, S gets 21..23,
@@ -193,17 +193,17 @@ fn figure_6_needs_a_smaller_fast_window_or_a_lambda_that_has_fallen() {
 fn linux_the_linger_grows_with_the_fill() {
     let seen = Extremes { min: 40 * MILLISECOND, max: 80 * MILLISECOND };
     // 40 + 40 (4 + 1)/20 = 50 ms
-    assert_eq!(linger(&flow(1, 40, 20, 4), seen), 50 * MILLISECOND);
-    assert_eq!(linger(&flow(1, 40, 20, 18), seen), 78 * MILLISECOND);
-    assert_eq!(linger(&flow(1, 40, 20, 19), seen), 80 * MILLISECOND);
-    assert_eq!(linger(&flow(1, 60, 20, 4), seen), 60 * MILLISECOND, "no less than its srtt");
+    assert_eq!(linger(&subflow(1, 40, 20, 4), seen), 50 * MILLISECOND);
+    assert_eq!(linger(&subflow(1, 40, 20, 18), seen), 78 * MILLISECOND);
+    assert_eq!(linger(&subflow(1, 40, 20, 19), seen), 80 * MILLISECOND);
+    assert_eq!(linger(&subflow(1, 60, 20, 4), seen), 60 * MILLISECOND, "no less than its srtt");
 }
 
 #[test]
 fn linux_rounds_of_the_mean_rtt() {
     let seen = Extremes { min: 8 * MILLISECOND, max: 12 * MILLISECOND };
-    let mut fast = flow(0, 10, 10, 10);
-    let segments = |fast: &Flow, ms: u64| segments_during(fast, seen, ms * MILLISECOND);
+    let mut fast = subflow(0, 10, 10, 10);
+    let segments = |fast: &SubflowMetrics, ms: u64| segments_during(fast, seen, ms * MILLISECOND);
     // Initial slow start: 25 ms are 3 rounds: 10 + 20 + 40.
     assert_eq!(segments(&fast, 25), 70);
     assert_eq!(segments(&fast, 1000), 10 * 65_535, "16 rounds at most");
@@ -220,7 +220,7 @@ fn linux_rounds_of_the_mean_rtt() {
 fn linux_both_sides_of_the_inequality() {
     // Linger 40 ms, F's RTT 10: 5 rounds of 10 + 2: 60 segments; with lambda 1.2 less 0.01 at once: 71,400.
     let mut scene = scene(3, 75_399);
-    scene.flows[0].ssthresh = 5;
+    scene.subflows[0].ssthresh = 5;
     scene.now = 40 * MILLISECOND;
     assert_eq!(scene.chosen(&mut *build("blest:linux")), None);
     scene.send_window = 75_400;
@@ -262,9 +262,9 @@ fn linux_lambda_moves_once_per_least_srtt_of_the_slow() {
 fn linux_remembers_extremes_and_forgets_them_with_the_subflow() {
     let blest = &mut *build("blest:linux");
     let mut scene = scene(19, 1 << 30);
-    scene.flows[1].srtt = 400 * MILLISECOND;
+    scene.subflows[1].srtt = 400 * MILLISECOND;
     scene.ask(blest);
-    scene.flows[1].srtt = 40 * MILLISECOND;
+    scene.subflows[1].srtt = 40 * MILLISECOND;
     // The 20th in flight fills the window: it lingers 400 ms: 16 rounds of slow start.
     scene.send_window = 1 << 20;
     assert_eq!(scene.chosen(blest), None);

@@ -107,8 +107,8 @@ fn a_repeated_syn_gives_no_sample() {
         }
         assert!(end.receive(syn_ack).established);
         let expected = if timestamps { (500, 1500) } else { (0, 3000) };
-        assert_eq!((end.flow().srtt / 1_000_000, end.flow().rto / 1_000_000), expected);
-        assert_eq!(end.flow().cwnd, 10, "one repeat is forgiven");
+        assert_eq!((end.metrics().srtt / 1_000_000, end.metrics().rto / 1_000_000), expected);
+        assert_eq!(end.metrics().cwnd, 10, "one repeat is forgiven");
     }
 }
 
@@ -162,8 +162,11 @@ fn everything_arrives_once_over_a_lossy_path() {
         pair.ends[0].close();
         pair.run(60_000);
         assert_eq!(pair.read, [0, 400_000]);
-        let flow = pair.ends[0].flow();
-        assert_eq!((flow.packets_out, flow.sacked_out, flow.lost_out, flow.retrans_out), (0, 0, 0, 0));
+        let metrics = pair.ends[0].metrics();
+        assert_eq!(
+            (metrics.packets_out, metrics.sacked_out, metrics.lost_out, metrics.retrans_out),
+            (0, 0, 0, 0)
+        );
     }
 }
 

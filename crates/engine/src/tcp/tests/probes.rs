@@ -3,7 +3,7 @@
 use ropewalk_wire::{Flags, Seq};
 
 use super::super::testing::{End, plain_config};
-use crate::flow::Phase;
+use crate::metrics::CaState;
 use crate::tcp::{Kind, State, TcpConfig};
 use crate::{MILLISECOND, SECOND};
 
@@ -75,7 +75,7 @@ fn a_window_that_shrinks_is_survived() {
     let sent = end.wait(3000);
     assert!(!sent.is_empty() && sent.iter().all(|(_, t)| t.segment.seq == Seq(1)), "{sent:?}");
     end.ack(5001);
-    assert_eq!(end.flow().packets_out, 0);
+    assert_eq!(end.metrics().packets_out, 0);
 }
 
 //= test RFC 9293 MUST-24 MUST-26 MUST-27 MUST-28 MUST-29 SHLD-12
@@ -147,19 +147,22 @@ fn packet_too_big_needs_a_number_in_flight() {
     assert!(!too_big(&mut end, 4001, 740) && !too_big(&mut end, 0, 740), "not in flight");
     assert!(!too_big(&mut end, 1, 1500), "never larger");
     assert!(too_big(&mut end, 1, 740));
-    assert_eq!((end.flow().mss, end.flow().packets_out, end.flow().phase), (700, 8, Phase::Loss));
-    assert_eq!((end.flow().cwnd, end.flow().ssthresh), (10, u32::MAX));
+    assert_eq!(
+        (end.metrics().mss, end.metrics().packets_out, end.metrics().ca_state),
+        (700, 8, CaState::Loss)
+    );
+    assert_eq!((end.metrics().cwnd, end.metrics().ssthresh), (10, u32::MAX));
     let sent = end.sent_data();
     assert_eq!(sent[..4], [(1, 700), (701, 300), (1001, 700), (1701, 300)]);
     end.ack(4001);
-    assert_eq!((end.flow().packets_out, end.flow().lost_out, end.flow().retrans_out), (0, 0, 0));
+    assert_eq!((end.metrics().packets_out, end.metrics().lost_out, end.metrics().retrans_out), (0, 0, 0));
     assert!(!too_big(&mut end, 4001, 100), "nothing is in flight");
-    assert_eq!(end.flow().mss, 700);
+    assert_eq!(end.metrics().mss, 700);
     // Less than every host takes isn't believed.
     end.push(700);
     assert_eq!(end.sent_data(), [(4001, 700)]);
     assert!(too_big(&mut end, 4001, 100));
-    assert_eq!(end.flow().mss, 552 - 40);
+    assert_eq!(end.metrics().mss, 552 - 40);
 }
 
 /// Full segments vanish, small ones pass: found after three timeouts.
@@ -172,7 +175,7 @@ fn a_black_hole_is_found() {
     let lens: Vec<_> = sent.iter().skip(3).map(|(_, t)| t.segment.payload.0).collect();
     assert_eq!(lens, [1000, 1000, 512]);
     end.ack(513);
-    assert_eq!(end.flow().mss, 512);
+    assert_eq!(end.metrics().mss, 512);
     let counters = end.subflow.counters();
     assert_eq!((counters.mtu_fail, counters.mtu_success), (1, 1));
 }
@@ -184,7 +187,7 @@ fn a_dead_path_is_no_black_hole() {
     let mut end = End::open(tcp, 100);
     end.push(3000);
     end.wait(20_000);
-    assert_eq!(end.flow().mss, 1000);
+    assert_eq!(end.metrics().mss, 1000);
     end.ack(3001);
-    assert_eq!(end.flow().packets_out, 0);
+    assert_eq!(end.metrics().packets_out, 0);
 }

@@ -63,7 +63,7 @@ fn a_full_segment_with_psh_is_acknowledged_when_all_is_read_and_nothing_waits_ou
     let pushed = |end: &mut End, seq: u64| {
         let mut segment = end.peer(Flags::PSH, end.subflow.snd_nxt());
         segment.seq = Seq(seq as u32);
-        segment.payload = ropewalk_wire::Extent(MSS as u32);
+        segment.payload = ropewalk_wire::SyntheticPayload(MSS as u32);
         end.receive(segment);
     };
     pushed(&mut end, seq + MSS);
@@ -98,7 +98,7 @@ fn a_receiver_s_round_trip_time_falls_at_once() {
     let mut sample = |end: &mut End, len: u64, echo: u32| {
         let mut segment = end.peer(Flags::default(), 1);
         segment.seq = Seq(seq as u32);
-        segment.payload = ropewalk_wire::Extent(len as u32);
+        segment.payload = ropewalk_wire::SyntheticPayload(len as u32);
         segment.timestamps = Some(Timestamps { value: 501_000, echo });
         seq += len;
         end.receive(segment);
@@ -165,7 +165,7 @@ fn the_echo_is_of_the_first_segment_that_an_ack_covers() {
     let stamped = |end: &mut End, seq: u64, value: u32| {
         let mut segment = end.peer(Flags::default(), 1);
         segment.seq = Seq(seq as u32);
-        segment.payload = ropewalk_wire::Extent(MSS as u32);
+        segment.payload = ropewalk_wire::SyntheticPayload(MSS as u32);
         segment.timestamps = Some(Timestamps { value, echo: 0 });
         end.receive(segment);
         end.sent().last().map(|t| t.segment.timestamps.expect("a timestamp").echo)
@@ -184,12 +184,12 @@ fn the_echo_is_of_the_first_segment_that_an_ack_covers() {
 fn an_old_timestamp_drops_a_segment() {
     let (mut end, seq) = settled(TcpConfig { window_scaling: false, ..TcpConfig::default() });
     let mut segment = end.peer(Flags::default(), 1);
-    segment.payload = ropewalk_wire::Extent(100);
+    segment.payload = ropewalk_wire::SyntheticPayload(100);
     segment.timestamps = Some(Timestamps { value: 400_000, echo: 0 });
     end.receive(segment.clone());
     assert_eq!((end.subflow.rcv_nxt(), end.sent().len()), (seq, 1));
     assert_eq!(end.subflow.counters().paws_drops, 1);
-    segment.payload = ropewalk_wire::Extent(0);
+    segment.payload = ropewalk_wire::SyntheticPayload(0);
     segment.flags = Flags::RST;
     assert!(end.receive(segment).reset);
 }
@@ -237,7 +237,7 @@ fn blind_data_needs_a_plausible_ack() {
     for ack in [5000u32, 1u32.wrapping_sub(100_000)] {
         let mut segment = end.peer(Flags::default(), 1);
         segment.ack = Seq(ack);
-        segment.payload = ropewalk_wire::Extent(100);
+        segment.payload = ropewalk_wire::SyntheticPayload(100);
         end.receive(segment);
         assert_eq!(end.sent().len(), 1, "{ack}");
     }
@@ -245,7 +245,7 @@ fn blind_data_needs_a_plausible_ack() {
     // One that is merely old is fine.
     let mut segment = end.peer(Flags::default(), 1);
     segment.ack = Seq(1u32.wrapping_sub(60_000));
-    segment.payload = ropewalk_wire::Extent(100);
+    segment.payload = ropewalk_wire::SyntheticPayload(100);
     end.receive(segment);
     assert_eq!(end.subflow.rcv_nxt(), seq + 100);
 }
@@ -274,7 +274,7 @@ fn a_closed_window_takes_no_data() {
     end.push(100);
     assert_eq!(end.sent_data().len(), 1);
     let mut segment = end.peer(Flags::default(), 101);
-    segment.payload = ropewalk_wire::Extent(1);
+    segment.payload = ropewalk_wire::SyntheticPayload(1);
     end.receive(segment);
     assert_eq!((end.subflow.rcv_nxt(), end.subflow.snd_una()), (seq, 101));
     assert_eq!(end.sent()[0].segment.window, 0);
@@ -291,13 +291,13 @@ fn a_congestion_mark_is_echoed_until_the_sender_has_heard() {
     let (mut end, seq) = settled(TcpConfig { ecn: true, ..plain_config() });
     let mut segment = end.peer(Flags::default(), 1);
     segment.ecn = ropewalk_wire::Ecn::Ce;
-    segment.payload = ropewalk_wire::Extent(MSS as u32);
+    segment.payload = ropewalk_wire::SyntheticPayload(MSS as u32);
     end.receive(segment);
     assert!(end.sent()[0].segment.flags.contains(Flags::ECE), "at once");
     end.data(seq + MSS, MSS as u32);
     assert!(end.sent()[0].segment.flags.contains(Flags::ECE));
     let mut segment = end.peer(Flags::CWR, 1);
-    segment.payload = ropewalk_wire::Extent(MSS as u32);
+    segment.payload = ropewalk_wire::SyntheticPayload(MSS as u32);
     end.receive(segment);
     assert!(!end.sent()[0].segment.flags.contains(Flags::ECE));
 }

@@ -1,12 +1,12 @@
 //! Single statements of RFC 9293 that no worked example shows.
 
-use ropewalk_wire::{Extent, Flags, MpPrio, Segment, Seq};
+use ropewalk_wire::{Flags, MpPrio, Segment, Seq, SyntheticPayload};
 
 use super::super::testing::{End, MSS, plain_config};
 use crate::tcp::{Kind, State, TcpConfig};
 use crate::{MILLISECOND, SECOND};
 
-fn mss(segment: &Segment<Extent>) -> Option<u16> {
+fn mss(segment: &Segment<SyntheticPayload>) -> Option<u16> {
     segment.rare.as_deref()?.mss
 }
 
@@ -72,7 +72,7 @@ fn the_last_segment_pushes() {
     assert_eq!(pushes(&mut end), [false, false, true]);
     // The next piece of the stream that this subflow has doesn't go on where the last ended.
     end.push(1500);
-    end.subflow.push(&mut end.flows[0], 9000, ropewalk_wire::Extent(1500));
+    end.subflow.push(&mut end.metrics[0], 9000, ropewalk_wire::SyntheticPayload(1500));
     assert_eq!(pushes(&mut end), [false, true, false, true]);
     // The connection has more, only not yet here.
     end.shared.more = true;
@@ -114,7 +114,7 @@ fn a_window_field_has_no_sign() {
     for (window, segments) in [(0x7fff, 32), (0x8000, 32), (0xffff, 65)] {
         assert_eq!(usize::from(window) / 1000, segments);
         let mut fresh = End::open(plain_config(), 100);
-        fresh.flows[0].cwnd = 100;
+        fresh.metrics[0].cwnd = 100;
         let mut ack = fresh.peer(Flags::default(), 1);
         ack.window = window;
         fresh.receive(ack);
@@ -202,7 +202,7 @@ fn a_closed_window_hears_a_reset() {
 fn a_reset_may_carry_data() {
     let mut end = End::open(plain_config(), 20);
     let mut reset = end.peer(Flags::RST, 1);
-    reset.payload = Extent(40);
+    reset.payload = SyntheticPayload(40);
     assert!(end.receive(reset).reset);
     assert_eq!((end.state(), end.read()), (State::Closed, 0));
 }

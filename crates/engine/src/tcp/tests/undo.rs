@@ -4,7 +4,7 @@ use ropewalk_wire::{Flags, Timestamps};
 
 use super::super::testing::{End, plain_config};
 use crate::MILLISECOND;
-use crate::flow::Phase;
+use crate::metrics::CaState;
 use crate::tcp::TcpConfig;
 
 fn no_probe(timestamps: bool) -> TcpConfig {
@@ -18,7 +18,7 @@ fn after_a_timeout(timestamps: bool) -> End {
     let again = end.wait(410);
     let last = again.last().expect("a retransmission");
     assert_eq!((again.len(), last.0, last.1.segment.seq.0), (11, 400, 1));
-    assert_eq!((end.flow().phase, end.flow().cwnd, end.flow().ssthresh), (Phase::Loss, 1, 5));
+    assert_eq!((end.metrics().ca_state, end.metrics().cwnd, end.metrics().ssthresh), (CaState::Loss, 1, 5));
     end
 }
 
@@ -28,10 +28,10 @@ fn after_a_timeout(timestamps: bool) -> End {
 #[test]
 fn f_rto_finds_a_spurious_timeout() {
     let mut end = after_a_timeout(false);
-    let mss = end.flow().mss;
+    let mss = end.metrics().mss;
     end.ack(1 + 2 * u64::from(mss));
-    assert_eq!((end.flow().phase, end.flow().cwnd >= 10), (Phase::Open, true));
-    assert_eq!(end.flow().lost_out, 0);
+    assert_eq!((end.metrics().ca_state, end.metrics().cwnd >= 10), (CaState::Open, true));
+    assert_eq!(end.metrics().lost_out, 0);
     assert_eq!(end.subflow.counters().spurious_rtos, 1);
     assert_eq!(end.sent_data(), [], "nothing is sent again");
 }
@@ -47,7 +47,7 @@ fn f_rto_sends_new_data_before_it_goes_on() {
     let sent = end.sent_data();
     assert!(!sent.is_empty() && sent.iter().all(|(seq, _)| *seq > 10_000), "{sent:?}");
     end.ack(2001);
-    assert_eq!((end.flow().phase, end.subflow.counters().spurious_rtos), (Phase::Open, 1));
+    assert_eq!((end.metrics().ca_state, end.subflow.counters().spurious_rtos), (CaState::Open, 1));
 }
 
 /// The same with a real loss: a duplicate ACK follows, and everything is sent again.
@@ -58,7 +58,7 @@ fn f_rto_goes_on_after_a_real_loss() {
     end.ack(1001);
     let new = end.sent_data();
     end.sack(1001, &[(10_001, 11_001)]);
-    assert_eq!((end.flow().phase, new.len()), (Phase::Loss, 2));
+    assert_eq!((end.metrics().ca_state, new.len()), (CaState::Loss, 2));
     assert_eq!(end.sent_data()[0], (1001, 1000));
     assert_eq!(end.subflow.counters().spurious_rtos, 0);
 }
@@ -69,14 +69,18 @@ fn f_rto_goes_on_after_a_real_loss() {
 fn eifel_finds_a_spurious_timeout_by_the_timestamp() {
     for echo in [100, 400] {
         let mut end = after_a_timeout(true);
-        let mss = end.flow().mss;
+        let mss = end.metrics().mss;
         let mut segment = end.peer(Flags::default(), 1 + u64::from(mss));
         segment.timestamps = Some(Timestamps { value: 600_000, echo });
         end.receive(segment);
         let original = echo == 100;
-        assert_eq!(end.flow().phase, if original { Phase::Open } else { Phase::Loss }, "echo {echo}");
+        assert_eq!(
+            end.metrics().ca_state,
+            if original { CaState::Open } else { CaState::Loss },
+            "echo {echo}"
+        );
         assert_eq!(end.subflow.counters().loss_undo, u64::from(original));
-        assert_eq!(end.flow().cwnd >= 10, original);
+        assert_eq!(end.metrics().cwnd >= 10, original);
     }
 }
 
@@ -90,15 +94,15 @@ fn a_dsack_for_every_retransmission_undoes_the_reduction() {
     end.now = 200 * MILLISECOND;
     end.sack(1, &[(1001, 4001)]);
     assert_eq!(end.sent_data(), [(1, 1000)]);
-    assert_eq!((end.flow().phase, end.flow().ssthresh), (Phase::Recovery, 5));
+    assert_eq!((end.metrics().ca_state, end.metrics().ssthresh), (CaState::Recovery, 5));
     // The original arrives, and everything else.
     end.now = 210 * MILLISECOND;
     end.ack(5001);
-    assert_eq!(end.flow().phase, Phase::Recovery);
+    assert_eq!(end.metrics().ca_state, CaState::Recovery);
     end.now = 300 * MILLISECOND;
     end.sack(10_001, &[(1, 1001)]);
-    assert_eq!((end.flow().phase, end.flow().ssthresh), (Phase::Open, u32::MAX));
-    assert!(end.flow().cwnd >= 10);
+    assert_eq!((end.metrics().ca_state, end.metrics().ssthresh), (CaState::Open, u32::MAX));
+    assert!(end.metrics().cwnd >= 10);
     let counters = *end.subflow.counters();
     assert_eq!((counters.dsack_recv, counters.full_undo + counters.dsack_undo), (1, 1));
 }
@@ -113,14 +117,14 @@ fn a_dsack_of_what_was_sent_once_is_ignored() {
     let before = end.subflow.rack;
     end.sack(5001, &[(1, 1001)]);
     assert_eq!(end.subflow.counters().dsack_ignored, 1);
-    assert_eq!(end.subflow.rack.window(end.flow()), before.window(end.flow()));
+    assert_eq!(end.subflow.rack.window(end.metrics()), before.window(end.metrics()));
 }
 
 /// A partial ACK that echoes the time of an original, with no retransmission out any more.
 #[test]
 fn a_partial_ack_of_an_original_undoes_fast_recovery() {
     let mut end = End::open(no_probe(true), 100);
-    let mss = u64::from(end.flow().mss);
+    let mss = u64::from(end.metrics().mss);
     end.push(10 * mss);
     end.sent_data();
     end.now = 200 * MILLISECOND;
@@ -133,8 +137,8 @@ fn a_partial_ack_of_an_original_undoes_fast_recovery() {
     let mut segment = end.peer(Flags::default(), u64::from(at(4)));
     segment.timestamps = Some(Timestamps { value: 600_001, echo: 100 });
     end.receive(segment);
-    assert_eq!((end.flow().phase, end.flow().ssthresh), (Phase::Open, u32::MAX));
-    assert!(end.flow().cwnd >= 10);
+    assert_eq!((end.metrics().ca_state, end.metrics().ssthresh), (CaState::Open, u32::MAX));
+    assert!(end.metrics().cwnd >= 10);
     assert_eq!(end.subflow.counters().partial_undo, 1);
     assert!(end.subflow.rack.reordering_seen);
 }

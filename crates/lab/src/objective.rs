@@ -5,7 +5,7 @@ use ropewalk_sim::{Outcome, RunResult, Workload};
 
 /// The measure of a workload. All are in seconds, and less is better.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Measure {
+pub enum Objective {
     /// Flow completion time, from connect to the last byte: the mean over concurrent flows, or a whole page's.
     Completion,
     /// Delay of frames, from when the application has one to its last byte: the mean over the frames.
@@ -16,31 +16,31 @@ pub enum Measure {
     PerMegabyte,
 }
 
-impl Measure {
+impl Objective {
     /// What runs of this workload are judged by.
     pub fn of(workload: &Workload) -> Self {
         match workload {
-            Workload::Flow { .. } | Workload::Flows { .. } | Workload::Web { .. } => Measure::Completion,
-            Workload::Cbr { .. } => Measure::FrameDelay,
-            Workload::RequestResponse { .. } => Measure::ExchangeTime,
-            Workload::Bulk { .. } => Measure::PerMegabyte,
+            Workload::Flow { .. } | Workload::Flows { .. } | Workload::Web { .. } => Objective::Completion,
+            Workload::Cbr { .. } => Objective::FrameDelay,
+            Workload::RequestResponse { .. } => Objective::ExchangeTime,
+            Workload::Bulk { .. } => Objective::PerMegabyte,
         }
     }
 
     /// Its name, for people.
     pub fn name(self) -> &'static str {
         match self {
-            Measure::Completion => "completion time",
-            Measure::FrameDelay => "mean delay of frames",
-            Measure::ExchangeTime => "mean time of exchanges",
-            Measure::PerMegabyte => "seconds per megabyte",
+            Objective::Completion => "completion time",
+            Objective::FrameDelay => "mean delay of frames",
+            Objective::ExchangeTime => "mean time of exchanges",
+            Objective::PerMegabyte => "seconds per megabyte",
         }
     }
 
     /// Its unit.
     pub fn unit(self) -> &'static str {
         match self {
-            Measure::PerMegabyte => "s/MB",
+            Objective::PerMegabyte => "s/MB",
             _ => "s",
         }
     }
@@ -55,13 +55,13 @@ pub fn of(workload: &Workload, result: &RunResult) -> Option<f64> {
         let (sum, count) = times.fold((0.0, 0u64), |(sum, count), time| (sum + time as f64 / 1e9, count + 1));
         (count > 0).then(|| sum / count as f64)
     };
-    match Measure::of(workload) {
-        Measure::Completion => {
+    match Objective::of(workload) {
+        Objective::Completion => {
             let times: Option<Vec<u64>> = result.flows.iter().map(|flow| flow.fct).collect();
             mean(&mut times?.into_iter())
         }
-        Measure::FrameDelay | Measure::ExchangeTime => mean(&mut result.message_delays.iter().copied()),
-        Measure::PerMegabyte => {
+        Objective::FrameDelay | Objective::ExchangeTime => mean(&mut result.message_delays.iter().copied()),
+        Objective::PerMegabyte => {
             let megabytes = result.delivered_bytes as f64 / 1e6;
             (megabytes > 0.0).then(|| result.duration as f64 / 1e9 / megabytes)
         }

@@ -13,7 +13,7 @@ const BUFFER_SIZE: u64 = 65_215;
 
 /// Where a subflow is in its life.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum FlowState {
+pub enum SubflowStatus {
     /// SYN sent or received, or joined but not yet confirmed (RFC 8684 3.2: the initiator of an MP_JOIN
     /// sends no data before the fourth ACK).
     #[default]
@@ -31,7 +31,7 @@ pub enum FlowState {
 
 /// Loss recovery phase, as Linux names them (`tcp_ca_state`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Phase {
+pub enum CaState {
     /// Nothing unusual.
     #[default]
     Open,
@@ -47,17 +47,17 @@ pub enum Phase {
 
 /// One subflow's numbers. Windows and packet counts are in segments of `mss` bytes, as in Linux.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Flow {
+pub struct SubflowMetrics {
     /// Its own id.
     pub id: SubflowId,
     /// The network that it runs over.
     pub path: PathId,
     /// Where it is in its life.
-    pub state: FlowState,
+    pub state: SubflowStatus,
     /// MP_PRIO / MP_JOIN backup flag, as set by either side for our sending.
     pub backup: bool,
     /// Loss recovery phase.
-    pub phase: Phase,
+    pub ca_state: CaState,
 
     /// Smoothed round-trip time (RFC 6298); 0 before the first sample.
     pub srtt: Nanos,
@@ -89,7 +89,7 @@ pub struct Flow {
     pub mss: u32,
     /// Bytes handed to the subflow and not yet sent for the first time.
     pub queued_bytes: u64,
-    /// Bytes of memory that the subflow's own send buffer may still take ([`Flow::send_memory`] counts).
+    /// Bytes of memory that the subflow's own send buffer may still take ([`SubflowMetrics::send_memory`] counts).
     pub queue_space: u64,
     /// Size of that send buffer, bytes; 0 until there is something to send.
     pub send_buffer: u64,
@@ -116,15 +116,15 @@ pub struct Flow {
     pub last_progress: Nanos,
 }
 
-impl Flow {
+impl SubflowMetrics {
     /// A subflow before its first segment.
     pub fn new(id: SubflowId, path: PathId) -> Self {
-        Flow {
+        SubflowMetrics {
             id,
             path,
-            state: FlowState::Handshaking,
+            state: SubflowStatus::Handshaking,
             backup: false,
-            phase: Phase::Open,
+            ca_state: CaState::Open,
             srtt: 0,
             rttvar: 0,
             min_rtt: 0,
@@ -194,7 +194,7 @@ impl Flow {
     /// Usable: established, fully joined, not failed.
     #[inline]
     pub fn usable(&self) -> bool {
-        self.state == FlowState::Usable
+        self.state == SubflowStatus::Usable
     }
 
     /// Usable, in flight < cwnd, not in RTO recovery, with room in its own queue. (The connection-level
@@ -202,7 +202,7 @@ impl Flow {
     #[inline]
     pub fn available(&self) -> bool {
         self.usable()
-            && self.phase != Phase::Loss
+            && self.ca_state != CaState::Loss
             && self.window_space() > 0
             && self.queue_space >= u64::from(self.mss)
     }
@@ -220,18 +220,18 @@ mod tests {
 
     #[test]
     fn send_memory_counts_buffers_as_long_as_they_were_sent() {
-        let mut flow = Flow::new(SubflowId(0), PathId(0));
-        flow.mss = 1000;
-        assert_eq!(flow.send_memory(), 0);
-        flow.packets_out = 7;
-        assert_eq!(flow.send_memory(), 7000 + 4 * 1280, "two segments at least");
-        flow.pacing_rate = 3_000 << 10;
-        assert_eq!(flow.send_memory(), 7000 + 3 * 1280, "three in a millisecond");
-        flow.pacing_rate = u64::MAX;
-        assert_eq!(flow.send_memory(), 7000 + 1280);
-        flow.packets_out = 66;
-        assert_eq!(flow.send_memory(), 66_000 + 2 * 1280, "65 in one");
-        (flow.packets_out, flow.queued_bytes) = (0, 65_216);
-        assert_eq!(flow.send_memory(), 65_216 + 2 * 1280);
+        let mut subflow = SubflowMetrics::new(SubflowId(0), PathId(0));
+        subflow.mss = 1000;
+        assert_eq!(subflow.send_memory(), 0);
+        subflow.packets_out = 7;
+        assert_eq!(subflow.send_memory(), 7000 + 4 * 1280, "two segments at least");
+        subflow.pacing_rate = 3_000 << 10;
+        assert_eq!(subflow.send_memory(), 7000 + 3 * 1280, "three in a millisecond");
+        subflow.pacing_rate = u64::MAX;
+        assert_eq!(subflow.send_memory(), 7000 + 1280);
+        subflow.packets_out = 66;
+        assert_eq!(subflow.send_memory(), 66_000 + 2 * 1280, "65 in one");
+        (subflow.packets_out, subflow.queued_bytes) = (0, 65_216);
+        assert_eq!(subflow.send_memory(), 65_216 + 2 * 1280);
     }
 }

@@ -320,7 +320,7 @@ fn one(outcome: &Outcome) -> Value {
             for (column, column_line) in figure.columns.iter().enumerate() {
                 let Some((values, unit)) = shown(figure, grid, row, column) else { continue };
                 let cell = &grid.cells[row][column];
-                let of = |number: &&crate::paper::Published| {
+                let of = |number: &&crate::reproduce::Published| {
                     number.table == figure.id
                         && number.row == row_line.label
                         && number.column == column_line.label

@@ -1,4 +1,4 @@
-//! `ropewalk paper list|run`.
+//! `ropewalk reproduce list|run`.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -8,16 +8,16 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressStyle};
 use ropewalk_lab::Registries;
 use ropewalk_lab::diagnostic::{Diagnostic, did_you_mean};
-use ropewalk_lab::paper::{self, Outcome, Paper, Progress, Request, Runs, Verdict, World};
+use ropewalk_lab::reproduce::{self, Outcome, Paper, Progress, Request, Runs, Verdict, World};
 use ropewalk_lab::table::Table;
 use serde_json::json;
 
-use crate::{Failure, kept, output};
+use crate::{Failure, checkpoint, output};
 
 /// The source papers' experiments: published beside measured, and a verdict per claim
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Examples:\n  ropewalk paper list\n  ropewalk paper run cfs-2019 --figure table2\n  ropewalk paper run all"
+    after_help = "Examples:\n  ropewalk reproduce list\n  ropewalk reproduce run cfs-2019 --figure table2\n  ropewalk reproduce run all"
 )]
 pub(crate) struct Options {
     #[command(subcommand)]
@@ -27,7 +27,7 @@ pub(crate) struct Options {
 #[derive(Debug, clap::Subcommand)]
 enum Action {
     /// The papers, their figures and how many claims each makes
-    #[command(after_help = "Example:\n  ropewalk paper list")]
+    #[command(after_help = "Example:\n  ropewalk reproduce list")]
     List {
         /// As JSON
         #[arg(long)]
@@ -35,13 +35,13 @@ enum Action {
     },
     /// Run a paper's experiments, or all papers'
     #[command(after_help = "Examples:
-  ropewalk paper run cfs-2019
-  ropewalk paper run cfs-2019 --figure table2 --runs 5
-  ropewalk paper run all
-  ropewalk paper run blest-2016 --world emulated
-  ropewalk paper run all --world emulated --runs 50
+  ropewalk reproduce run cfs-2019
+  ropewalk reproduce run cfs-2019 --figure table2 --runs 5
+  ropewalk reproduce run all
+  ropewalk reproduce run blest-2016 --world emulated
+  ropewalk reproduce run all --world emulated --runs 50
 
-Finished runs are kept in the folder of --state: call it again to go on after an interruption.")]
+Finished runs are checkpoint in the folder of --state: call it again to go on after an interruption.")]
     Run(Run),
 }
 
@@ -53,7 +53,7 @@ struct Run {
     /// for the papers that measured on real machines
     #[arg(long, value_parser = ["simulated", "emulated"], default_value = "simulated")]
     world: String,
-    /// One figure or table only (see `ropewalk paper list --json`)
+    /// One figure or table only (see `ropewalk reproduce list --json`)
     #[arg(long, value_name = "ID")]
     figure: Option<String>,
     /// Runs of each cell [default: the paper's number]
@@ -88,17 +88,17 @@ pub(crate) fn run(registries: &Registries, options: &Options) -> Result<(), Fail
 }
 
 fn load(name: &str) -> Result<Paper, Failure> {
-    match paper::load(name) {
+    match reproduce::load(name) {
         Some(loaded) => loaded.map_err(Failure::Other),
         None => Err(Diagnostic::new(format!("there is no paper `{name}`"))
-            .help(did_you_mean(name, paper::NAMES.iter().copied()))
-            .help(format!("allowed: all, {}", paper::NAMES.join(", ")))
+            .help(did_you_mean(name, reproduce::NAMES.iter().copied()))
+            .help(format!("allowed: all, {}", reproduce::NAMES.join(", ")))
             .into()),
     }
 }
 
 fn list(json: bool) -> Result<(), Failure> {
-    let papers = paper::NAMES.iter().map(|name| load(name)).collect::<Result<Vec<_>, _>>()?;
+    let papers = reproduce::NAMES.iter().map(|name| load(name)).collect::<Result<Vec<_>, _>>()?;
     if json {
         let values: Vec<_> = papers
             .iter()
@@ -157,7 +157,8 @@ fn now() -> Instant {
 }
 
 fn execute(registries: &Registries, run: &Run) -> Result<(), Failure> {
-    let names: Vec<&str> = if run.name == "all" { paper::NAMES.to_vec() } else { vec![run.name.as_str()] };
+    let names: Vec<&str> =
+        if run.name == "all" { reproduce::NAMES.to_vec() } else { vec![run.name.as_str()] };
     let world = if run.world == "emulated" { World::Emulated } else { World::Simulated };
     let mut papers = names.into_iter().map(load).collect::<Result<Vec<_>, _>>()?;
     papers.retain(|paper| paper.runs_in(world));
@@ -187,14 +188,14 @@ fn execute(registries: &Registries, run: &Run) -> Result<(), Failure> {
     }
     let stop = Arc::new(AtomicBool::new(false));
     let heard = stop.clone();
-    // If another handler is there already, Ctrl-C simply ends the program: finished runs are kept.
+    // If another handler is there already, Ctrl-C simply ends the program: finished runs are checkpoint.
     let _ = ctrlc::set_handler(move || heard.store(true, Ordering::Relaxed));
     let jobs =
         run.jobs.map_or_else(|| std::thread::available_parallelism().map_or(1, usize::from), usize::from);
     let mut outcomes = Vec::new();
     for paper in &papers {
         let name = format!("{}{}", paper.name, suffix(world));
-        let store: Runs = kept::open(&run.state, &name, run.fresh)?;
+        let store: Runs = checkpoint::open(&run.state, &name, run.fresh)?;
         let bar = ProgressBar::new(0);
         let style = format!("{} {{bar:40}} {{pos}}/{{len}} runs, {{eta}} left", paper.name);
         if let Ok(style) = ProgressStyle::with_template(&style) {
@@ -203,22 +204,23 @@ fn execute(registries: &Registries, run: &Run) -> Result<(), Failure> {
         let watch = Watch { bar, began: now() };
         let request =
             Request { paper, world, figure: run.figure.as_deref(), runs: run.runs, seed: run.seed, jobs };
-        let outcome = paper::execute(&request, registries, &store, &watch, &stop).map_err(Failure::Other)?;
+        let outcome =
+            reproduce::execute(&request, registries, &store, &watch, &stop).map_err(Failure::Other)?;
         watch.bar.finish_and_clear();
         if outcome.interrupted {
-            let kept = run.state.display();
+            let checkpoint = run.state.display();
             return Err(Failure::Other(format!(
-                "interrupted: finished runs are in {kept}, call it again to go on"
+                "interrupted: finished runs are in {checkpoint}, call it again to go on"
             )));
         }
         outcomes.push(outcome);
     }
     let command = command(run);
-    let page = paper::markdown(&outcomes, &command);
+    let page = reproduce::markdown(&outcomes, &command);
     let report = run.report.clone().unwrap_or_else(|| default_report(&run.name, world));
     output::write_file(&report, &page)?;
     if run.json {
-        return output::print(&format!("{:#}\n", paper::json(&outcomes, &command)));
+        return output::print(&format!("{:#}\n", reproduce::json(&outcomes, &command)));
     }
     output::print(&summary(&outcomes, &report))
 }
@@ -242,7 +244,7 @@ fn default_report(name: &str, world: World) -> PathBuf {
 
 /// The call as someone would repeat it.
 fn command(run: &Run) -> String {
-    let mut text = format!("ropewalk paper run {}", run.name);
+    let mut text = format!("ropewalk reproduce run {}", run.name);
     if run.world != "simulated" {
         text += &format!(" --world {}", run.world);
     }
@@ -262,7 +264,7 @@ fn summary(outcomes: &[Outcome], report: &Path) -> String {
     let mut text = String::new();
     for outcome in outcomes {
         text += &format!("{}: {}\n\n", outcome.paper.name, outcome.paper.plan.title);
-        text += &paper::tables(outcome);
+        text += &reproduce::tables(outcome);
         let mut table = Table::new(2, &["verdict", "claim", "settings"]);
         for judgement in &outcome.judgements {
             let Some(main) = judgement.settings.first() else { continue };

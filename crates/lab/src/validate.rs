@@ -18,10 +18,10 @@ use ropewalk_link::{Jitter, JitterShape};
 use ropewalk_sim::{Mode, Outcome, Recording, RunResult, RunSpec, Scenario, Workload};
 use serde::{Deserialize, Serialize};
 
+use crate::checkpoint::Store;
 use crate::compare::{is_deterministic, is_random};
 use crate::emulated::{self, Ends, Tally};
 use crate::stats;
-use crate::store::Store;
 
 /// One cell of the table.
 #[derive(Clone, Debug)]

@@ -1,4 +1,4 @@
-//! `ropewalk agree`.
+//! `ropewalk validate`.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -6,15 +6,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use indicatif::{ProgressBar, ProgressStyle};
 use ropewalk_host::clock::Clock;
-use ropewalk_lab::agree::{self, Cell, Found, Pairs, Trial, Verdict};
 use ropewalk_lab::emulated::Tally;
 use ropewalk_lab::scenario::{self, builtins};
 use ropewalk_lab::table::Table;
+use ropewalk_lab::validate::{self, Cell, Found, Pairs, Trial, Verdict};
 use ropewalk_lab::{Registries, units};
 use serde_json::json;
 
 use crate::compare::{algorithm, size};
-use crate::{Failure, kept, output};
+use crate::{Failure, checkpoint, output};
 
 /// Hold the simulator against real packets: the same transfers in both worlds
 #[derive(Debug, clap::Args)]
@@ -25,13 +25,13 @@ are up to 100 us late, as real ones are.
 
 Every cell gets --runs runs, each the same seed in both worlds. Cells whose interval crosses a bound then get more in turns, one run a turn, until it doesn't,
 or there are --most-runs, or --minutes are over: with all defaults that is within half an hour. Ctrl-C ends it early and
-prints what there is. Finished runs are kept in the folder of --state: call it again to go on after an interruption.
+prints what there is. Finished runs are checkpoint in the folder of --state: call it again to go on after an interruption.
 
 Examples:
-  ropewalk agree
-  ropewalk agree --scenario satellite-lte --schedulers minrtt,blest --runs 20
-  ropewalk agree --scenario wifi-lte --minutes 5 --json
-  ropewalk agree --markdown docs/agreement.md"
+  ropewalk validate
+  ropewalk validate --scenario satellite-lte --schedulers minrtt,blest --runs 20
+  ropewalk validate --scenario wifi-lte --minutes 5 --json
+  ropewalk validate --markdown docs/agreement.md"
 )]
 pub(crate) struct Options {
     /// A built-in scenario's name, or a scenario file; may be given several times [default: all built-in ones]
@@ -49,13 +49,13 @@ pub(crate) struct Options {
     /// Most runs of a cell that is undecided
     #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(2..=10_000))]
     most_runs: u32,
-    /// No run begins once so many minutes are over (0: only what is kept is shown)
+    /// No run begins once so many minutes are over (0: only what is checkpoint is shown)
     #[arg(long, default_value_t = 28, value_parser = clap::value_parser!(u32).range(0..=10_000))]
     minutes: u32,
     /// First seed
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Where finished runs are kept, so that an interrupted command goes on
+    /// Where finished runs are checkpoint, so that an interrupted command goes on
     #[arg(long, value_name = "FOLDER", default_value = ".ropewalk")]
     state: PathBuf,
     /// Forget finished runs first
@@ -113,7 +113,7 @@ pub(crate) fn run(registries: &Registries, options: &Options) -> Result<(), Fail
     let (mut cells, mut left_out) = (Vec::new(), Vec::new());
     for name in &names {
         let scenario = Arc::new(scenario::load(name, registries)?.scenario);
-        if let Some(why) = agree::unsuitable(&scenario) {
+        if let Some(why) = validate::unsuitable(&scenario) {
             left_out.push(format!("{}: {why}", scenario.name));
             continue;
         }
@@ -134,7 +134,7 @@ pub(crate) fn run(registries: &Registries, options: &Options) -> Result<(), Fail
     let heard = Arc::clone(&stop);
     // If another handler is there already, Ctrl-C simply ends the program: nothing is half-written.
     let _ = ctrlc::set_handler(move || heard.store(true, Ordering::Relaxed));
-    let store: Pairs = kept::open(&options.state, "agree", options.fresh)?;
+    let store: Pairs = checkpoint::open(&options.state, "agree", options.fresh)?;
     let trials = measure(cells, bytes, options, &store, &stop)?;
     let lines: Vec<Line> = trials.iter().map(Line::of).collect();
     let mut tally = Tally::default();
@@ -150,7 +150,7 @@ pub(crate) fn run(registries: &Registries, options: &Options) -> Result<(), Fail
     if lines.len() < count {
         let why = if stop.load(Ordering::Relaxed) { "interrupted" } else { "the time of --minutes is over" };
         return Err(Failure::Other(format!(
-            "{why}: {} of {count} cells are shown; finished runs are kept in {}, call it again to go on",
+            "{why}: {} of {count} cells are shown; finished runs are checkpoint in {}, call it again to go on",
             lines.len(),
             options.state.display()
         )));
@@ -176,7 +176,7 @@ fn measure(
         bar.set_message(cell.scenario.name.clone());
         let mut trial = Trial::new(cell, bytes, options.seed);
         for _ in 0..options.runs {
-            // What is kept takes no time.
+            // What is checkpoint takes no time.
             if trial.recall(store) {
                 continue;
             }
@@ -283,7 +283,7 @@ fn text(lines: &[Line], left_out: &[String], bytes: u64, options: &Options, tall
 
 fn markdown(lines: &[Line], left_out: &[String], options: &Options, tally: &Tally) -> String {
     let mut text = format!(
-        "# Simulated and emulated\n\nMade by `ropewalk agree --markdown docs/agreement.md` ({} a flow, {} runs a cell and more where undecided, seeds from {}).\n\nratio: median completion time with real packets in real time over the simulated median. Allowed: 5 % where nothing is\nrandom and the engine is at both ends, else the 90 % interval inside 0.9 to 1.1. Where nothing is random, simulated packets are up\nto 100 us late, as real ones are.\n\n",
+        "# Simulated and emulated\n\nMade by `ropewalk validate --markdown docs/agreement.md` ({} a flow, {} runs a cell and more where undecided, seeds from {}).\n\nratio: median completion time with real packets in real time over the simulated median. Allowed: 5 % where nothing is\nrandom and the engine is at both ends, else the 90 % interval inside 0.9 to 1.1. Where nothing is random, simulated packets are up\nto 100 us late, as real ones are.\n\n",
         options.size, options.runs, options.seed
     );
     text += &format!("| {} | |\n|{}\n", HEAD.join(" | "), "---|".repeat(HEAD.len() + 1));

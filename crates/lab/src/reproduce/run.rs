@@ -13,8 +13,8 @@ use super::plan::{self, Cell, Variant, Work};
 use super::series::{self, Series};
 use super::{Kind, Paper, World, overtaking};
 use crate::Registries;
+use crate::checkpoint::Store;
 use crate::emulated::{self, Ends, Tally};
-use crate::store::Store;
 
 /// What to run.
 #[derive(Debug)]

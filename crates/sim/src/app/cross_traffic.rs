@@ -16,7 +16,7 @@ const OPEN: u32 = 2;
 
 /// See the module.
 #[derive(Debug)]
-pub(crate) struct Rival {
+pub(crate) struct CrossTraffic {
     sender: Side,
     kind: Kind,
     stop: Nanos,
@@ -37,7 +37,7 @@ enum Kind {
     Flows(u64, Nanos, u32),
 }
 
-impl Rival {
+impl CrossTraffic {
     /// The application of a background source; none if it isn't TCP.
     pub(crate) fn new(background: &Background, rng: Pcg64) -> Option<Self> {
         let kind = match &background.traffic {
@@ -49,7 +49,7 @@ impl Rival {
             Traffic::UdpOnOff { .. } => return None,
         };
         let sender = background.direction.sender();
-        Some(Rival {
+        Some(CrossTraffic {
             sender,
             kind,
             stop: background.stop,
@@ -79,7 +79,7 @@ impl Rival {
     }
 }
 
-impl App for Rival {
+impl App for CrossTraffic {
     fn start(&mut self, stage: &mut Stage<'_>) {
         if self.stop != Nanos::MAX {
             stage.wake(self.stop.max(stage.now), STOP);
@@ -155,10 +155,10 @@ mod tests {
     use crate::entropy::{Purpose, stream};
     use crate::spec::Direction;
 
-    fn rival(traffic: Traffic, stop: Nanos) -> Rival {
+    fn cross_traffic(traffic: Traffic, stop: Nanos) -> CrossTraffic {
         let background =
             Background { path: 0, direction: Direction::Download, traffic, extra_delay: 0, start: 0, stop };
-        Rival::new(&background, stream(1, Purpose::Background, 0)).expect("TCP")
+        CrossTraffic::new(&background, stream(1, Purpose::Background, 0)).expect("TCP")
     }
 
     #[test]
@@ -166,7 +166,7 @@ mod tests {
         let traffic =
             Traffic::TcpLimited { congestion: "reno".into(), packets_per_second: 157.0, packet: 1000 };
         let second = 1_000_000_000;
-        let mut app = rival(traffic, Nanos::MAX);
+        let mut app = cross_traffic(traffic, Nanos::MAX);
         let (_, totals) = driver::run(&mut app, 1000, 100 * second);
         let packets = totals[&(0, Side::Client)] as f64 / 1000.0 / 100.0;
         assert!((packets - 157.0).abs() < 157.0 * 0.03, "{packets}");
@@ -175,7 +175,7 @@ mod tests {
     #[test]
     fn flows_come_again_until_the_stop() {
         let traffic = Traffic::TcpFlows { congestion: "reno".into(), bytes: 5000, pause: 80, times: 0 };
-        let mut app = rival(traffic, 950);
+        let mut app = cross_traffic(traffic, 950);
         let (_, totals) = driver::run(&mut app, 10, 10_000);
         // One flow per 100: open at 0, there at 10, delivered at 20, and 80 of pause.
         assert_eq!(totals.len(), 10);
@@ -187,7 +187,7 @@ mod tests {
     #[test]
     fn so_many_flows_are_waited_for() {
         let traffic = Traffic::TcpFlows { congestion: "reno".into(), bytes: 5000, pause: 80, times: 3 };
-        let mut app = rival(traffic, Nanos::MAX);
+        let mut app = cross_traffic(traffic, Nanos::MAX);
         assert!(app.waited_for());
         let (report, totals) = driver::run(&mut app, 10, 10_000);
         assert_eq!(totals.len(), 3);

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use ropewalk_lab::store::{self, Store};
+use ropewalk_lab::checkpoint::{self, Store};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -11,7 +11,7 @@ use crate::Failure;
 /// Names this very program, so that what another build measured isn't taken for its own.
 fn build() -> String {
     let program = std::env::current_exe().and_then(std::fs::read).unwrap_or_default();
-    store::digest(&program)
+    checkpoint::digest(&program)
 }
 
 /// Opens `folder/name.jsonl`, or begins it; `fresh` forgets what was there.
