@@ -310,6 +310,7 @@ fn summary(scenario: &Scenario, world: &World, took: Duration, as_json: bool) {
     let [p50, p99] = [0.5, 0.99].map(|q| late.value_at_quantile(q) as f64 / 1e3);
     let links: Vec<_> = (0..scenario.paths.len()).filter_map(|path| world.link_stats(path)).collect();
     let megabytes = |bytes: u64| bytes as f64 / 1e6;
+    let lost = world.counters();
     if as_json {
         let paths: Vec<_> = scenario
             .paths
@@ -338,6 +339,7 @@ fn summary(scenario: &Scenario, world: &World, took: Duration, as_json: bool) {
             "scenario": scenario.name,
             "seconds": took.as_secs_f64(),
             "paths": paths,
+            "lost_to_interfaces_down": { "packets": lost.undeliverable, "times_down": lost.device_losses },
             "lateness_us": { "p50": p50, "p99": p99, "max": late.max() as f64 / 1e3 },
             "void": late.value_at_quantile(0.99) > ropewalk_lab::emulated::LATENESS_LIMIT,
             "client_counters": counters.first(),
@@ -355,6 +357,14 @@ fn summary(scenario: &Scenario, world: &World, took: Duration, as_json: bool) {
             up.dropped(),
             megabytes(down.bytes_delivered),
             down.dropped(),
+        );
+    }
+    if lost.device_losses > 0 {
+        anstream::eprintln!(
+            "{:>10}: interfaces were found down {} times, {} packets lost",
+            "devices",
+            lost.device_losses,
+            lost.undeliverable,
         );
     }
     let worth = if p99 * 1e3 > ropewalk_lab::emulated::LATENESS_LIMIT as f64 {

@@ -192,6 +192,42 @@ fn a_killed_comparison_leaves_nothing() {
     wait("the namespaces are gone", || running.holders().is_empty());
 }
 
+/// A path's interface goes down in mid-run and comes back, or is removed. The transfer goes on over the other path.
+#[test]
+fn an_interface_that_goes_down_ends_nothing() {
+    if !permitted() {
+        return;
+    }
+    let routes = "ip route add default dev wifi src 10.127.0.2 table 100; ip route add default dev wifi src 10.127.0.2 metric 10";
+    for (stack, change) in [
+        ("kernel", format!("ip link set dev wifi down; sleep 0.5; ip link set dev wifi up; {routes}")),
+        (
+            "engine --paths 2",
+            format!("ip link set dev wifi down; sleep 0.5; ip link set dev wifi up; {routes}"),
+        ),
+        ("engine --paths 2", "ip link delete dev wifi".to_string()),
+    ] {
+        let program = format!(
+            "{ROPEWALK} perf client 10.127.255.1 --stack {stack} --time 3 --reverse --json & sleep 1; {change}; wait $!"
+        );
+        let peer = format!("{ROPEWALK} perf server --once");
+        let mut command = Command::new("timeout");
+        command.args(["30", ROPEWALK, "emulate", "--json"]);
+        command.args(["--path", "wifi: 20 Mbit/s, 5 ms", "--path", "lte: 20 Mbit/s, 10 ms"]);
+        command.args(["--peer", &peer, "--", "sh", "-c", &program]).stdin(Stdio::null());
+        let output = command.output().unwrap();
+        let told = text(&output.stderr);
+        assert!(output.status.success(), "{stack}, {change}: {told} {}", text(&output.stdout));
+        let line = told.lines().find(|line| line.starts_with('{')).expect("JSON");
+        let counted: serde_json::Value = serde_json::from_str(line).unwrap();
+        let lost = &counted["lost_to_interfaces_down"];
+        assert!(lost["times_down"].as_u64() >= Some(1) && lost["packets"].as_u64() >= Some(1), "{lost}");
+        // Both paths carried data, and the other one did so to the end: 20 Mbit/s for 3 s are 7.5 MB.
+        let bytes = |path: usize| counted["paths"][path]["down"]["delivered_bytes"].as_u64().unwrap_or(0);
+        assert!(bytes(0) > 1_000_000 && bytes(1) > 4_500_000, "{stack}, {change}: {counted}");
+    }
+}
+
 /// True, having said so, if one of these programs isn't installed.
 fn lacks(programs: &[&str]) -> bool {
     let missing = programs.iter().find(|name| {

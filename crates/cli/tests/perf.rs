@@ -293,6 +293,39 @@ fn captures_and_logs_are_whole_files_with_reasons() {
     assert!(std::fs::metadata(&files[0]).is_ok_and(|file| file.len() > 100));
 }
 
+#[test]
+fn the_engines_device_may_go_down_and_come_back() {
+    let Some(namespace) = namespace() else { return };
+    let ip = |line: &str| {
+        namespace.check("ip", &line.split_whitespace().collect::<Vec<_>>()).expect("a device");
+    };
+    let server = Server::start(&namespace, &["--stack", "engine"]);
+    let mut command = namespace.command("timeout");
+    command.args(["20", ROPEWALK, "perf", "client", "10.126.0.2", "--reverse", "--time", "2", "--json"]);
+    let running = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("a client");
+    std::thread::sleep(Duration::from_millis(700));
+    ip("link set dev rope0 down");
+    std::thread::sleep(Duration::from_millis(500));
+    ip("link set dev rope0 up");
+    let output = running.wait_with_output().expect("an end");
+    assert_eq!(output.status.code(), Some(0), "{}", errors(&output));
+    // A client that comes later finds the server there.
+    let output = client(&namespace, &["10.126.0.2", "--size", "1 MB"]);
+    assert_eq!(output.status.code(), Some(0), "{}", errors(&output));
+    let stopped = std::process::Command::new("kill").args(["-INT", &server.0.id().to_string()]).status();
+    assert!(stopped.is_ok_and(|status| status.success()));
+    let text = server.end();
+    assert!(text.contains("rope0 is down") && text.contains("rope0 works again"), "{text}");
+
+    // Without any device there is nothing left to do.
+    let mut server = Server::start(&namespace, &["--stack", "engine"]);
+    ip("link delete dev rope0");
+    let mut told = String::new();
+    server.0.stderr.take().expect("piped").read_to_string(&mut told).expect("text");
+    assert_eq!(server.0.wait().expect("an end").code(), Some(1), "{told}");
+    assert!(told.contains("every device of the engine was removed"), "{told}");
+}
+
 /// `ropewalk perf` behind emulated Wi-Fi and LTE, with options for either side; the one flow.
 fn emulated(namespace: &Namespace, server: &str, client: &[&str]) -> Value {
     let server = format!("{ROPEWALK} perf server --once {server}");

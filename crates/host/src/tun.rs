@@ -46,6 +46,37 @@ pub enum Offload {
     Segmentation,
 }
 
+/// What a failed read or write says about a device.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum DeviceError {
+    /// The kernel's queue is full, or it has no memory now: this packet is lost.
+    Full,
+    /// The kernel refuses this packet.
+    Malformed,
+    /// The interface is down. It may come up again.
+    Down,
+    /// The interface was removed. The descriptor stays useless.
+    Removed,
+}
+
+impl DeviceError {
+    /// Classifies an error of [`Tun::receive`] or [`Tun::send`]; `None` for errors that say nothing about the device.
+    ///
+    /// Linux `drivers/net/tun.c` answers EIO for an interface that isn't up (write) or no longer registered (read), and
+    /// EBADFD once the interface is detached from the descriptor.
+    pub fn of(error: &io::Error) -> Option<DeviceError> {
+        match error.raw_os_error()? {
+            libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM => Some(DeviceError::Full),
+            libc::EINVAL => Some(DeviceError::Malformed),
+            libc::EIO | libc::ENETDOWN | libc::ENETUNREACH | libc::EHOSTDOWN | libc::ENETRESET => {
+                Some(DeviceError::Down)
+            }
+            libc::EBADFD | libc::ENODEV | libc::ENXIO => Some(DeviceError::Removed),
+            _ => None,
+        }
+    }
+}
+
 /// A TUN device, not persistent: it is gone when the descriptor is closed.
 #[derive(Debug)]
 pub struct Tun {
@@ -107,7 +138,7 @@ impl Tun {
     /// Reads one packet (behind its virtio header with [`Offload::Segmentation`]).
     ///
     /// # Errors
-    /// `WouldBlock` when there is none.
+    /// `WouldBlock` when there is none; see [`DeviceError`] for others.
     pub fn receive(&self, buffer: &mut [u8]) -> io::Result<usize> {
         (&self.file).read(buffer)
     }
@@ -115,7 +146,7 @@ impl Tun {
     /// Writes one packet, given in pieces (the virtio header first with [`Offload::Segmentation`]).
     ///
     /// # Errors
-    /// `WouldBlock` when the kernel's queue is full; `InvalidInput` for a packet that the kernel refuses.
+    /// Those of [`DeviceError`].
     pub fn send(&self, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
         (&self.file).write_vectored(pieces)
     }
@@ -131,7 +162,7 @@ impl AsFd for Tun {
 mod tests {
     use std::io::IoSlice;
 
-    use super::{BUFFER, Offload, Tun, VNET_HEADER};
+    use super::{BUFFER, DeviceError, Offload, Tun, VNET_HEADER};
     use crate::netns::Namespace;
 
     /// A namespace with a TUN of the given kind, or the reason why there can't be one here.
@@ -198,5 +229,38 @@ mod tests {
             Err(error) => crate::skip::skipped(error),
             Ok(_) => panic!("the name was taken"),
         }
+    }
+
+    #[test]
+    fn errors_tell_an_interface_that_is_down_from_one_that_was_removed() {
+        let (namespace, tun) = match device(Offload::None) {
+            Ok(made) => made,
+            Err(why) => {
+                crate::skip::skipped(why);
+                return;
+            }
+        };
+        // A minimal IPv4 header; nobody needs to understand the rest.
+        let mut packet = [0; 20];
+        packet[0] = 0x45;
+        packet[3] = 20;
+        let send = || tun.send(&[IoSlice::new(&packet)]).map_err(|error| DeviceError::of(&error));
+        assert_eq!(send(), Err(Some(DeviceError::Down)));
+        namespace.check("ip", &["link", "set", "rope0", "up"]).unwrap();
+        assert_eq!(send(), Ok(20));
+        namespace.check("ip", &["link", "set", "rope0", "down"]).unwrap();
+        assert_eq!(send(), Err(Some(DeviceError::Down)));
+        // The kernel may have sent something of its own, such as a multicast report.
+        let empty = loop {
+            match tun.receive(&mut [0; 2000]) {
+                Ok(_) => {}
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(DeviceError::of(&empty), Some(DeviceError::Full));
+        namespace.check("ip", &["link", "delete", "rope0"]).unwrap();
+        assert_eq!(send(), Err(Some(DeviceError::Removed)));
+        let gone = tun.receive(&mut [0; 100]).expect_err("no device");
+        assert_eq!(DeviceError::of(&gone), Some(DeviceError::Removed));
     }
 }

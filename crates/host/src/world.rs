@@ -22,7 +22,7 @@ use crate::entropy::OsEntropy;
 use crate::frame::{Frame, Piece};
 use crate::network::KernelEnd;
 use crate::strand::Strand;
-use crate::tun::{BUFFER, Offload, Tun};
+use crate::tun::{BUFFER, DeviceError, Offload, Tun};
 use ropewalk_wire::pool::Pool;
 
 /// The engine's endpoint as this world runs it.
@@ -49,6 +49,8 @@ pub trait App: Send {
     fn wake(&self) -> Option<Nanos> {
         None
     }
+    /// A path's device went down (`up` false) or works again. Packets that are sent meanwhile are lost.
+    fn on_path(&mut self, _now: Nanos, _endpoint: &mut HostEndpoint, _path: PathId, _up: bool) {}
     /// The moment came.
     fn on_wake(&mut self, _now: Nanos, _endpoint: &mut HostEndpoint) {}
     /// The world ends before it is done.
@@ -99,6 +101,18 @@ pub trait Middlebox: Send {
     fn meddle(&mut self, now: Nanos, up: bool, packet: &Piece) -> Verdict;
 }
 
+/// The state of a path's device at a kernel end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum DeviceState {
+    /// It takes packets, as far as is known.
+    #[default]
+    Up,
+    /// The interface is down; packets for it are lost until it comes up.
+    Down,
+    /// The interface was removed; it doesn't come back.
+    Removed,
+}
+
 /// What a path does to packets: from client to server and back.
 #[derive(Clone, Debug)]
 pub struct PathLinks {
@@ -116,6 +130,8 @@ pub struct World {
     waiter: Waiter,
     ends: [End; 2],
     strands: Vec<Strand>,
+    /// By end and path; only a kernel end's are used.
+    devices: [Vec<DeviceState>; 2],
     shared: Vec<[Link<Piece>; 2]>,
     lateness: Histogram<u64>,
     /// Memory for what devices deliver, and for what the engine's segments become: what is left in a buffer of the first
@@ -134,6 +150,10 @@ pub struct World {
 pub struct Counters {
     /// Packets or super-packets that a device refused because its queue was full.
     pub refused: u64,
+    /// Packets or super-packets that were lost because a device was down or had been removed.
+    pub undeliverable: u64,
+    /// How often a device was found to be down or removed.
+    pub device_losses: u64,
     /// Packets for the engine that it can't parse.
     pub malformed: u64,
     /// Packets for the engine that are neither TCP nor ICMP's "too big" about it.
@@ -153,6 +173,7 @@ impl World {
             waiter: Waiter::new(clock),
             ends: [client, server],
             strands,
+            devices: [vec![DeviceState::Up; paths], vec![DeviceState::Up; paths]],
             shared: Vec::new(),
             // 1 ns to 10 s with two digits: bounds that are accepted.
             lateness: Histogram::new_with_bounds(1, 10_000_000_000, 2).expect("valid bounds"),
@@ -233,6 +254,11 @@ impl World {
         self.counters
     }
 
+    /// The devices of the client's end or of the server's, by path.
+    pub fn devices(&self, server: bool) -> &[DeviceState] {
+        &self.devices[usize::from(server)]
+    }
+
     /// A path's link counters: from client to server, and back.
     pub fn link_stats(&self, path: usize) -> Option<[LinkStats; 2]> {
         self.strands.get(path)?.stats()
@@ -302,9 +328,16 @@ impl World {
             due = due.min(next);
         }
         let mut descriptors = Vec::new();
-        for end in &mut self.ends {
+        for (end, devices) in self.ends.iter_mut().zip(&self.devices) {
             match end {
-                End::Kernel(end) => descriptors.extend(end.tuns.iter().map(AsFd::as_fd)),
+                // A removed device is always ready, with an error.
+                End::Kernel(end) => descriptors.extend(
+                    end.tuns
+                        .iter()
+                        .zip(devices)
+                        .filter(|(_, state)| **state != DeviceState::Removed)
+                        .map(|(tun, _)| tun.as_fd()),
+                ),
                 End::Engine(endpoint, app) => {
                     due = due.min(endpoint.poll_timeout().unwrap_or(Nanos::MAX));
                     due = due.min(app.wake().unwrap_or(Nanos::MAX));
@@ -415,10 +448,10 @@ impl World {
             tap.on_packet(self.clock.now(), to == 1, true, &piece);
         }
         match &mut self.ends[to] {
-            End::Kernel(end) => match piece.send(&end.tuns[path]) {
-                Ok(()) => Ok(()),
-                Err(error) => refused(&mut self.counters, error),
-            },
+            End::Kernel(end) => {
+                let sent = piece.send(&end.tuns[path]);
+                self.on_device(to, path, sent)
+            }
             End::Engine(endpoint, _) => {
                 let now = self.clock.now();
                 match piece.segment() {
@@ -488,12 +521,25 @@ impl World {
         for from in 0..2 {
             let End::Kernel(end) = &self.ends[from] else { continue };
             for path in 0..end.tuns.len() {
+                if self.devices[from][path] == DeviceState::Removed {
+                    continue;
+                }
                 for _ in 0..BATCH {
                     let End::Kernel(end) = &self.ends[from] else { break };
                     let tun = &end.tuns[path];
-                    let Some(bytes) = read(tun, &mut self.received)? else { break };
+                    let offload = tun.offload();
+                    let bytes = match read(tun, &mut self.received) {
+                        Ok(Some(bytes)) => bytes,
+                        Ok(None) => break,
+                        // A device that is only down has nothing to read; any other error means that it was removed.
+                        Err(error) if DeviceError::of(&error).is_some() => {
+                            self.on_device_change(from, path, DeviceState::Removed);
+                            break;
+                        }
+                        Err(error) => return Err(error),
+                    };
                     busy = true;
-                    match Frame::received(bytes, tun.offload()) {
+                    match Frame::received(bytes, offload) {
                         Some(frame) => self.depart(from, Piece::whole(frame, path as u16))?,
                         None => self.counters.malformed += 1,
                     }
@@ -550,7 +596,7 @@ impl World {
                 return Ok(());
             };
             let sent = tun.send(&[io::IoSlice::new(&headers), io::IoSlice::new(&segment.payload)]);
-            return sent.map(drop).or_else(|error| refused(&mut self.counters, error));
+            return self.on_device(1 - from, usize::from(path.0), sent.map(drop));
         }
         match Frame::of(segment, &mut self.made) {
             Ok(frame) => self.depart(from, Piece::whole(frame, path.0)),
@@ -560,16 +606,44 @@ impl World {
             }
         }
     }
-}
 
-/// A full queue loses a packet, as on any network; a packet that the kernel finds malformed too.
-fn refused(counters: &mut Counters, error: io::Error) -> io::Result<()> {
-    match error.kind() {
-        io::ErrorKind::WouldBlock | io::ErrorKind::InvalidInput => {
-            counters.refused += 1;
-            Ok(())
+    /// Takes in the result of a write to a device. A packet that a device doesn't take is lost, as on any
+    /// network; a device that is down or removed is a path that is lost.
+    fn on_device(&mut self, side: usize, path: usize, result: io::Result<()>) -> io::Result<()> {
+        let state = match result {
+            Ok(()) => DeviceState::Up,
+            Err(error) => match DeviceError::of(&error) {
+                Some(DeviceError::Full | DeviceError::Malformed) => {
+                    self.counters.refused += 1;
+                    return Ok(());
+                }
+                Some(DeviceError::Down) => DeviceState::Down,
+                Some(DeviceError::Removed) => DeviceState::Removed,
+                None => return Err(error),
+            },
+        };
+        if state != DeviceState::Up {
+            self.counters.undeliverable += 1;
         }
-        _ => Err(error),
+        if self.devices[side][path] != state {
+            self.on_device_change(side, path, state);
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn on_device_change(&mut self, side: usize, path: usize, state: DeviceState) {
+        let was_up = self.devices[side][path] == DeviceState::Up;
+        self.devices[side][path] = state;
+        let is_up = state == DeviceState::Up;
+        if was_up == is_up {
+            return;
+        }
+        self.counters.device_losses += u64::from(!is_up);
+        let now = self.clock.now();
+        if let End::Engine(endpoint, app) = &mut self.ends[1 - side] {
+            app.on_path(now, endpoint, PathId(path as u16), is_up);
+        }
     }
 }
 

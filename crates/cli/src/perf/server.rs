@@ -49,7 +49,7 @@ pub(crate) struct Options {
     /// At the end, what the engine's endpoint counted, or what the kernel's counters rose by
     #[arg(long)]
     counters: bool,
-    /// As JSON Lines, one per flow
+    /// As JSON Lines, one per flow, and one when the device of a path goes down or works again
     #[arg(long)]
     json: bool,
 }
@@ -145,6 +145,11 @@ fn listen(words: &Receiver<Word>, as_json: bool) -> bool {
         let printed = match word {
             Word::Began(peer, hello) if !as_json => format!("{}\n", began(peer, &hello)),
             Word::Began(..) => continue,
+            Word::Path { device, up } if as_json => format!("{}\n", json!({ "path": device, "up": up })),
+            Word::Path { device, up: false } => {
+                format!("{device} is down: packets on it are lost until it works again\n")
+            }
+            Word::Path { device, up: true } => format!("{device} works again\n"),
             Word::Ended(done) => {
                 failed |= done.error.is_some();
                 if as_json { format!("{}\n", ended_json(&done)) } else { format!("{}\n", ended(&done)) }

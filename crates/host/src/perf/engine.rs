@@ -25,7 +25,7 @@ use super::{Board, CONNECT_PATIENCE, Done, Measured, Service, Sessions, Strand, 
 use crate::clock::{Nanos, hurry};
 use crate::entropy::OsEntropy;
 use crate::transfer::pattern;
-use crate::world::{App, End, HostEndpoint, Tap, World};
+use crate::world::{App, DeviceState, End, HostEndpoint, Tap, World};
 
 /// Read at a time.
 const CHUNK: usize = 256 << 10;
@@ -66,6 +66,8 @@ struct Perf {
     local: SocketAddr,
     remote: SocketAddr,
     listen: Option<Arc<ConnectionConfig>>,
+    /// The devices' names, by path.
+    devices: Vec<String>,
     flows: BTreeMap<ConnectionId, Driven>,
     bulk: Bytes,
     tick: Nanos,
@@ -325,6 +327,15 @@ impl App for Perf {
         }
     }
 
+    fn on_path(&mut self, _now: Nanos, _endpoint: &mut HostEndpoint, path: PathId, up: bool) {
+        if let Desk::Server { service, .. } = &self.desk
+            && let Some(device) = self.devices.get(usize::from(path.0))
+        {
+            // Nobody may be listening any more.
+            let _ = service.tell.send(Word::Path { device: device.clone(), up });
+        }
+    }
+
     fn wake(&self) -> Option<Nanos> {
         Some(self.due.min(self.tick))
     }
@@ -366,6 +377,10 @@ pub fn endpoints(paths: &[EnginePath], server: bool) -> Vec<LocalEndpoint> {
     paths.iter().enumerate().map(endpoint).collect()
 }
 
+fn names(paths: &[EnginePath]) -> Vec<String> {
+    paths.iter().map(|path| path.name.clone()).collect()
+}
+
 fn endpoint(paths: usize) -> Box<HostEndpoint> {
     let config = EndpointConfig { path_mtus: vec![MTU; paths], ..EndpointConfig::default() };
     Box::new(Endpoint::new(config, OsEntropy::new()))
@@ -386,6 +401,9 @@ fn move_packets(
         if !aborted && over(now) {
             aborted = true;
             until = now + GRACE;
+        }
+        if world.devices(side == 0).iter().all(|state| *state == DeviceState::Removed) {
+            return Err(io::Error::other("every device of the engine was removed: no path is left"));
         }
         let End::Engine(endpoint, _) = &world.ends()[side] else { return Ok(Vec::new()) };
         if aborted && (endpoint.is_empty() || now >= until) {
@@ -408,12 +426,14 @@ pub fn client(
     let ways: Vec<Way> = flows.iter().map(|(hello, _)| hello.way).collect();
     let board = Arc::new(Board::new(ways.iter().copied(), stop));
     let paths = setting.device.paths;
+    let devices = names(&paths);
     let perf = Perf {
         desk: Desk::Client(Arc::clone(&board)),
         open: flows.into_iter().map(|(hello, config)| (hello, Arc::new(config))).collect(),
         local: SocketAddr::new(paths[0].engine, 0),
         remote,
         listen: None,
+        devices,
         flows: BTreeMap::new(),
         bulk: pattern(),
         tick: 0,
@@ -455,6 +475,7 @@ pub fn server(
     ready: impl FnOnce(SocketAddr),
 ) -> io::Result<Vec<(String, u64)>> {
     let paths = setting.device.paths;
+    let devices = names(&paths);
     let local = SocketAddr::new(paths[0].engine, port);
     let service = Arc::new(service);
     let sessions = Arc::new(Mutex::new(Sessions::default()));
@@ -464,6 +485,7 @@ pub fn server(
         local,
         remote: local,
         listen: Some(Arc::new(config)),
+        devices,
         flows: BTreeMap::new(),
         bulk: pattern(),
         tick: 0,

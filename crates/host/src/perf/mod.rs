@@ -217,6 +217,13 @@ pub enum Word {
     Began(SocketAddr, Hello),
     /// A flow is over.
     Ended(Box<Done>),
+    /// The device of a path went down, or works again (the engine's server).
+    Path {
+        /// The device's name.
+        device: String,
+        /// Whether it works.
+        up: bool,
+    },
 }
 
 /// How a server runs.
