@@ -283,10 +283,9 @@ fn captures_and_logs_are_whole_files_with_reasons() {
         "--qlog",
         qlog,
         "--",
-        "ping",
+        "bash",
         "-c",
-        "1",
-        "10.127.255.1",
+        "echo hello > /dev/udp/10.127.255.1/9",
     ]);
     let output = command.output().expect("the emulator runs");
     assert!(output.status.success(), "{}", errors(&output));
@@ -324,6 +323,57 @@ fn the_engines_device_may_go_down_and_come_back() {
     server.0.stderr.take().expect("piped").read_to_string(&mut told).expect("text");
     assert_eq!(server.0.wait().expect("an end").code(), Some(1), "{told}");
     assert!(told.contains("every device of the engine was removed"), "{told}");
+}
+
+/// Resident memory in KiB and processor time in ticks of 10 ms.
+fn usage(server: &Server) -> (u64, u64) {
+    let read =
+        |file: &str| std::fs::read_to_string(format!("/proc/{}/{file}", server.0.id())).expect("/proc");
+    let status = read("status");
+    let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("VmRSS");
+    let stat = read("stat");
+    let ticks = stat.rsplit(')').next().expect("fields").split_whitespace().skip(11).take(2);
+    (
+        resident.trim().trim_end_matches(" kB").parse().expect("a number"),
+        ticks.map(|ticks| ticks.parse::<u64>().expect("ticks")).sum(),
+    )
+}
+
+/// Connections that say nothing cost little memory and no time, and don't keep clients away that speak.
+#[test]
+fn idle_connections_cost_little_and_keep_nobody_away() {
+    let Some(namespace) = namespace() else { return };
+    for (stack, host, few, most_kib) in [("engine", "10.126.0.2", 1000, 16), ("kernel", "127.0.0.1", 200, 48)]
+    {
+        let server = Server::start(&namespace, &["--stack", stack]);
+        let output = client(&namespace, &[host, "--size", "1 MB"]);
+        assert_eq!(output.status.code(), Some(0), "{}", errors(&output));
+        let connect = |count: usize| {
+            namespace
+                .run(|| (0..count).map(|_| TcpStream::connect((host, 5202))).collect::<Result<Vec<_>, _>>())
+                .expect("connections")
+        };
+        let (before, _) = usage(&server);
+        let idle = connect(few);
+        std::thread::sleep(Duration::from_millis(500));
+        let (after, ticks) = usage(&server);
+        std::thread::sleep(Duration::from_millis(1500));
+        let spent = usage(&server).1 - ticks;
+        let each = after.saturating_sub(before) as f64 / few as f64;
+        println!("{stack}: {each:.1} KiB per idle connection, {} % of a core for {few}", spent as f64 / 1.5);
+        assert!(each < f64::from(most_kib), "{stack}: {each} KiB");
+        assert!(spent < 30, "{stack}: {spent} ticks of 10 ms in 1.5 s");
+        // Many more than may wait: the oldest are given up, and a client is served at once.
+        let flood = connect(3000);
+        let output = client(&namespace, &[host, "--size", "1 MB", "--json"]);
+        assert_eq!(output.status.code(), Some(0), "{stack}: {}", errors(&output));
+        let result = json(&output);
+        let connect = number(&result["flows"][0]["connect_us"]);
+        assert!(connect < 1e6, "{stack}: {connect} us to connect");
+        let (flooded, _) = usage(&server);
+        assert!(flooded < after + 64 * 1024, "{stack}: {after} KiB, then {flooded} KiB");
+        drop((idle, flood));
+    }
 }
 
 /// `ropewalk perf` behind emulated Wi-Fi and LTE, with options for either side; the one flow.

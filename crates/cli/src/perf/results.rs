@@ -157,16 +157,16 @@ impl Results<'_> {
                 }
             }
         }
-        if let Some(done) = self.echo().filter(|done| !done.echoes.is_empty()) {
-            let at = |quantile| text::time(done.echoes.value_at_quantile(quantile));
+        if let Some(echoes) = self.echo().and_then(|done| done.echoes.as_ref()) {
+            let at = |quantile| text::time(echoes.value_at_quantile(quantile));
             text += &format!(
                 "round trips of 64 bytes: {}, least {}, p50 {}, p90 {}, p99 {}, most {}\n",
-                done.echoes.len(),
-                text::time(done.echoes.min()),
+                echoes.len(),
+                text::time(echoes.min()),
                 at(0.5),
                 at(0.9),
                 at(0.99),
-                text::time(done.echoes.max()),
+                text::time(echoes.max()),
             );
         }
         if self.counters {
@@ -240,14 +240,14 @@ fn through_json(through: Throughput) -> Value {
 
 fn latency_json(done: &Done) -> Value {
     let us = |nanos: u64| nanos as f64 / 1e3;
-    let echoes = &done.echoes;
-    let at = |quantile| if echoes.is_empty() { None } else { Some(us(echoes.value_at_quantile(quantile))) };
+    let echoes = done.echoes.as_ref();
+    let at = |quantile| echoes.map(|echoes| us(echoes.value_at_quantile(quantile)));
     json!({
         "message_bytes": done.hello.as_ref().map(|hello| hello.echo),
-        "round_trips": echoes.len(),
+        "round_trips": echoes.map_or(0, |echoes| echoes.len()),
         "connect_us": done.connect.map(us),
         "rtt_min_us": at(0.0),
-        "rtt_mean_us": if echoes.is_empty() { None } else { Some(echoes.mean() / 1e3) },
+        "rtt_mean_us": echoes.map(|echoes| echoes.mean() / 1e3),
         "rtt_p50_us": at(0.5),
         "rtt_p90_us": at(0.9),
         "rtt_p99_us": at(0.99),

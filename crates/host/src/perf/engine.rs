@@ -1,6 +1,6 @@
 //! A measurement on the engine's connections, behind TUN devices.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -34,6 +34,11 @@ const TURNS: usize = 16;
 /// How long the last words of a connection may take.
 const GRACE: Nanos = 500_000_000;
 const SLICE: Nanos = 5_000_000;
+/// Connections at a server that haven't said what they want. Beyond that the oldest is given up for the newest, so that
+/// idle connections don't keep a client away that speaks at once.
+const MOST_PENDING: usize = 1024;
+/// A server with [`MOST_FLOWS`] flows gives up one on which nothing has moved for so long when another client comes.
+const STALLED: Nanos = 3_000_000_000;
 
 /// Scheduler and congestion control by the names in a hello; an empty name is none.
 pub type Resolve = Box<
@@ -50,6 +55,28 @@ struct Driven {
     opened: Nanos,
     connect: Option<Nanos>,
     reported: bool,
+    /// Its entry in [`Perf::wakes`].
+    wake: Nanos,
+    /// When the stack's numbers are read next.
+    learn_at: Nanos,
+    /// Whether it counts among a server's active flows.
+    active: bool,
+}
+
+impl Driven {
+    fn new(now: Nanos, flow: Flow, number: usize, peer: SocketAddr, connect: Option<Nanos>) -> Driven {
+        Driven {
+            flow,
+            number,
+            peer,
+            opened: now,
+            connect,
+            reported: false,
+            wake: Nanos::MAX,
+            learn_at: now,
+            active: false,
+        }
+    }
 }
 
 /// Where flows report to.
@@ -69,10 +96,15 @@ struct Perf {
     /// The devices' names, by path.
     devices: Vec<String>,
     flows: BTreeMap<ConnectionId, Driven>,
+    /// When each unfinished flow is to be driven next.
+    wakes: BTreeSet<(Nanos, ConnectionId)>,
+    /// A server's connections whose clients haven't said what they want, oldest first.
+    pending: BTreeSet<(Nanos, ConnectionId)>,
+    /// A server's flows that were answered and aren't over.
+    active: usize,
     bulk: Bytes,
-    tick: Nanos,
-    /// When a flow wants to be asked.
-    due: Nanos,
+    /// When the stop flag is looked at next.
+    look: Nanos,
 }
 
 fn facts(now: Nanos, connection: &Connection<Bytes>) -> Facts {
@@ -120,6 +152,8 @@ impl Perf {
     }
 
     fn drive(&mut self, now: Nanos, endpoint: &mut HostEndpoint, id: ConnectionId) {
+        self.stop_waking(id);
+        let watched = self.is_watched(id);
         let Some(driven) = self.flows.get_mut(&id) else { return };
         if driven.reported {
             return;
@@ -133,6 +167,12 @@ impl Perf {
             Desk::Server { .. } => {}
         }
         driven.flow.check(now);
+        if watched && now >= driven.learn_at {
+            driven.learn_at = now + TICK;
+            self.learn(now, endpoint, id);
+            self.check_connected(now, id);
+        }
+        let Some(driven) = self.flows.get_mut(&id) else { return };
         while !driven.flow.has_ended()
             && let Ok(Some(data)) = endpoint.read_piece(now, id, CHUNK)
         {
@@ -149,21 +189,50 @@ impl Perf {
         }
         self.write(now, endpoint, id);
         let Some(driven) = self.flows.get_mut(&id) else { return };
-        if let Some(at) = driven.flow.wake(now) {
-            self.due = self.due.min(at);
-        }
         if driven.flow.is_over() {
             self.report(now, endpoint, id);
+            return;
+        }
+        let next = driven.flow.wake(now).unwrap_or(Nanos::MAX);
+        let tick = if self.is_watched(id) { now + TICK } else { Nanos::MAX };
+        self.wake_at(id, next.min(tick));
+    }
+
+    /// Whether the stack's numbers are read regularly: from the start at a client, from its answer on at a server.
+    fn is_watched(&self, id: ConnectionId) -> bool {
+        let is_client = matches!(self.desk, Desk::Client(_));
+        self.flows.get(&id).is_some_and(|driven| is_client || driven.flow.began().is_some())
+    }
+
+    /// Drives a flow at `at`, or when it asks for it, whichever is first.
+    fn wake_at(&mut self, id: ConnectionId, at: Nanos) {
+        let Some(driven) = self.flows.get_mut(&id) else { return };
+        if at < driven.wake {
+            self.wakes.remove(&(driven.wake, id));
+            self.wakes.insert((at, id));
+            driven.wake = at;
+        }
+    }
+
+    fn stop_waking(&mut self, id: ConnectionId) {
+        if let Some(driven) = self.flows.get_mut(&id) {
+            self.wakes.remove(&(driven.wake, id));
+            driven.wake = Nanos::MAX;
         }
     }
 
     /// A server's answer to what it was asked for.
     fn answer(&mut self, now: Nanos, endpoint: &mut HostEndpoint, id: ConnectionId) {
-        let active = self.flows.values().filter(|driven| !driven.reported).count();
-        let Some(driven) = self.flows.get_mut(&id) else { return };
+        let Some(hello) = self.flows.get(&id).and_then(|driven| driven.flow.asked().cloned()) else { return };
+        let Desk::Server { .. } = &self.desk else { return };
+        if self.active >= usize::from(MOST_FLOWS) {
+            self.give_up_a_stalled_flow(now, endpoint);
+        }
+        let is_busy = self.active >= usize::from(MOST_FLOWS);
         let Desk::Server { service, sessions, resolve } = &self.desk else { return };
-        let Some(hello) = driven.flow.asked().cloned() else { return };
-        if active > usize::from(MOST_FLOWS) {
+        let Some(driven) = self.flows.get_mut(&id) else { return };
+        self.pending.remove(&(driven.opened, id));
+        if is_busy {
             driven.flow.reply(now, true, Some(busy()));
             return;
         }
@@ -174,11 +243,43 @@ impl Perf {
             }
             Err(why) => Some(why),
         };
-        sessions.lock().unwrap_or_else(PoisonError::into_inner).began(&hello);
+        self.active += 1;
+        driven.active = true;
+        let mut sessions = sessions.lock().unwrap_or_else(PoisonError::into_inner);
+        sessions.active = self.active;
+        sessions.began(&hello);
+        drop(sessions);
         if refusal.is_none() {
             let _ = service.tell.send(Word::Began(driven.peer, hello));
         }
         driven.flow.reply(now, true, refusal);
+    }
+
+    /// Ends the active flow on which nothing has moved for longest, if that is long.
+    fn give_up_a_stalled_flow(&mut self, now: Nanos, endpoint: &mut HostEndpoint) {
+        let stalled = self
+            .flows
+            .iter_mut()
+            .filter(|(_, driven)| driven.active && now - driven.flow.last_progress() >= STALLED)
+            .min_by_key(|(_, driven)| driven.flow.last_progress());
+        if let Some((&id, driven)) = stalled {
+            let seconds = STALLED / 1_000_000_000;
+            driven.flow.fail(format!("nothing moved for {seconds} s, and other clients wait"));
+            self.report(now, endpoint, id);
+        }
+    }
+
+    /// Gives up the connection that has been silent for longest if there are too many of them.
+    fn limit_pending(&mut self, now: Nanos, endpoint: &mut HostEndpoint) {
+        if self.pending.len() <= MOST_PENDING {
+            return;
+        }
+        if let Some(&(_, id)) = self.pending.first()
+            && let Some(driven) = self.flows.get_mut(&id)
+        {
+            driven.flow.fail(format!("more than {MOST_PENDING} clients don't say what they want"));
+            self.report(now, endpoint, id);
+        }
     }
 
     fn write(&mut self, now: Nanos, endpoint: &mut HostEndpoint, id: ConnectionId) {
@@ -205,7 +306,7 @@ impl Perf {
             }
         }
         // There is more to write: soon again.
-        self.due = now;
+        self.wake_at(id, now);
     }
 
     fn report(&mut self, now: Nanos, endpoint: &mut HostEndpoint, id: ConnectionId) {
@@ -215,6 +316,7 @@ impl Perf {
             return;
         }
         driven.reported = true;
+        self.wakes.remove(&(driven.wake, id));
         let mut done = Done::of(&driven.flow, driven.number as u16, Some(driven.peer), driven.connect);
         if let Some(connection) = endpoint.connection(id) {
             done.strands = strands(connection);
@@ -225,37 +327,47 @@ impl Perf {
         match &self.desk {
             Desk::Client(board) => board.finish(done),
             Desk::Server { service, sessions, .. } => {
-                let active = self.flows.values().filter(|driven| !driven.reported).count();
+                self.active -= usize::from(driven.active);
+                self.pending.remove(&(driven.opened, id));
                 let mut sessions = sessions.lock().unwrap_or_else(PoisonError::into_inner);
-                sessions.active = active;
+                sessions.active = self.active;
                 sessions.ended(now, &done);
                 let _ = service.tell.send(Word::Ended(Box::new(done)));
+                drop(sessions);
+                self.flows.remove(&id);
             }
         }
     }
 
-    fn everyone(&mut self, now: Nanos, endpoint: &mut HostEndpoint) {
-        self.due = Nanos::MAX;
-        let is_tick = now >= self.tick;
-        if is_tick {
-            self.tick = now + TICK;
-        }
-        let ids: Vec<_> =
-            self.flows.iter().filter(|(_, driven)| !driven.reported).map(|(id, _)| *id).collect();
-        for id in ids {
-            if is_tick {
-                self.learn(now, endpoint, id);
-                self.patience(now, id);
+    /// Drives the flows whose time has come, and every one once the stop flag is set.
+    fn drive_due(&mut self, now: Nanos, endpoint: &mut HostEndpoint) {
+        let mut due = Vec::new();
+        while let Some(&(at, id)) = self.wakes.first()
+            && at <= now
+        {
+            self.wakes.remove(&(at, id));
+            if let Some(driven) = self.flows.get_mut(&id) {
+                driven.wake = Nanos::MAX;
             }
-            self.drive(now, endpoint, id);
+            due.push(id);
         }
-        if let Desk::Server { .. } = self.desk {
-            self.flows.retain(|id, driven| !driven.reported || endpoint.connection(*id).is_some());
+        if now >= self.look {
+            self.look = now + TICK;
+            let is_stopped = match &self.desk {
+                Desk::Client(board) => board.is_stopped(),
+                Desk::Server { service, .. } => service.stop.load(Ordering::Relaxed),
+            };
+            if is_stopped {
+                due = self.flows.keys().copied().collect();
+            }
+        }
+        for id in due {
+            self.drive(now, endpoint, id);
         }
     }
 
     /// A connection that doesn't open is given up.
-    fn patience(&mut self, now: Nanos, id: ConnectionId) {
+    fn check_connected(&mut self, now: Nanos, id: ConnectionId) {
         let is_client = matches!(self.desk, Desk::Client(_));
         let Some(driven) = self.flows.get_mut(&id) else { return };
         if is_client && driven.connect.is_none() && now > driven.opened + CONNECT_PATIENCE {
@@ -275,8 +387,8 @@ impl App for Perf {
             match endpoint.connect(now, PathId(0), self.local, self.remote, config) {
                 Ok(id) => {
                     let peer = self.remote;
-                    let driven = Driven { flow, number, peer, opened: now, connect: None, reported: false };
-                    self.flows.insert(id, driven);
+                    self.flows.insert(id, Driven::new(now, flow, number, peer, None));
+                    self.wake_at(id, now + TICK);
                 }
                 Err(error) => {
                     flow.fail(format!("connecting to {}: {error}", self.remote));
@@ -293,8 +405,9 @@ impl App for Perf {
             Event::Accepted { tuple, .. } => {
                 let flow = Flow::server(now, self.bulk.clone());
                 let peer = tuple.destination();
-                let driven = Driven { flow, number: 0, peer, opened: now, connect: Some(0), reported: false };
-                self.flows.insert(id, driven);
+                self.flows.insert(id, Driven::new(now, flow, 0, peer, Some(0)));
+                self.pending.insert((now, id));
+                self.limit_pending(now, endpoint);
                 self.drive(now, endpoint, id);
             }
             Event::Connected { .. } => {
@@ -337,11 +450,12 @@ impl App for Perf {
     }
 
     fn wake(&self) -> Option<Nanos> {
-        Some(self.due.min(self.tick))
+        let first = self.wakes.first().map_or(Nanos::MAX, |(at, _)| *at);
+        Some(self.look.min(first))
     }
 
     fn on_wake(&mut self, now: Nanos, endpoint: &mut HostEndpoint) {
-        self.everyone(now, endpoint);
+        self.drive_due(now, endpoint);
     }
 
     fn is_done(&self) -> bool {
@@ -435,9 +549,11 @@ pub fn client(
         listen: None,
         devices,
         flows: BTreeMap::new(),
+        wakes: BTreeSet::new(),
+        pending: BTreeSet::new(),
+        active: 0,
         bulk: pattern(),
-        tick: 0,
-        due: 0,
+        look: 0,
     };
     let end = End::Engine(endpoint(paths.len()), Box::new(perf));
     let mut world = World::new(end, End::Kernel(setting.device.end), paths.len());
@@ -487,9 +603,11 @@ pub fn server(
         listen: Some(Arc::new(config)),
         devices,
         flows: BTreeMap::new(),
+        wakes: BTreeSet::new(),
+        pending: BTreeSet::new(),
+        active: 0,
         bulk: pattern(),
-        tick: 0,
-        due: 0,
+        look: 0,
     };
     let end = End::Engine(endpoint(paths.len()), Box::new(perf));
     let mut world = World::new(End::Kernel(setting.device.end), end, paths.len());

@@ -9,6 +9,8 @@ use crate::clock::Nanos;
 
 /// Nothing moves for so long: the peer is given up.
 pub const SILENCE: Nanos = 15_000_000_000;
+/// A client that has connected has to say what it wants within this time.
+pub const HELLO_PATIENCE: Nanos = 5_000_000_000;
 /// From one echo's start to the next, at least: it measures the path, it doesn't load it.
 const ECHO_EVERY: Nanos = 5_000_000;
 /// A client may go on for so long after its time: what its stack had buffered is on the way.
@@ -81,7 +83,8 @@ pub struct Flow {
     echo_sent: Option<Nanos>,
     echo_left: u32,
     echo_next: Nanos,
-    echoes: Histogram<u64>,
+    /// Allocated with the first echo: it takes 200 KiB.
+    echoes: Option<Box<Histogram<u64>>>,
     error: Option<String>,
 }
 
@@ -113,8 +116,7 @@ impl Flow {
             echo_sent: None,
             echo_left: 0,
             echo_next: 0,
-            // 1 ns to 60 s with three digits: bounds that are accepted.
-            echoes: Histogram::new_with_bounds(1, 60_000_000_000, 3).expect("valid bounds"),
+            echoes: None,
             error: None,
         }
     }
@@ -270,7 +272,9 @@ impl Flow {
         if self.echo_left == 0
             && let Some(sent) = self.echo_sent.take()
         {
-            self.echoes.saturating_record(now - sent);
+            // 1 ns to 60 s with three digits: bounds that are accepted.
+            let new = || Box::new(Histogram::new_with_bounds(1, 60_000_000_000, 3).expect("valid bounds"));
+            self.echoes.get_or_insert_with(new).saturating_record(now - sent);
             self.echo_next = now.max(sent + ECHO_EVERY);
         }
     }
@@ -464,8 +468,14 @@ impl Flow {
         if self.is_over() {
             return;
         }
-        if now.saturating_sub(self.last_progress) >= SILENCE {
-            self.fail(format!("nothing moved for {} s: the peer is gone", SILENCE / 1_000_000_000));
+        let patience = self.patience();
+        if now.saturating_sub(self.last_progress) >= patience {
+            let seconds = patience / 1_000_000_000;
+            if self.lacks_hello() {
+                self.fail(format!("the client didn't say within {seconds} s what it wants"));
+            } else {
+                self.fail(format!("nothing moved for {seconds} s: the peer is gone"));
+            }
         }
         if let (false, Some(hello), Some(began)) = (self.client, &self.hello, self.began)
             && hello.milliseconds > 0
@@ -480,7 +490,7 @@ impl Flow {
         if self.is_over() {
             return None;
         }
-        let mut at = self.last_progress + SILENCE;
+        let mut at = self.last_progress + self.patience();
         if let (Some(hello), Some(began), false) = (&self.hello, self.began, self.shut) {
             let end = began + u64::from(hello.milliseconds) * 1_000_000;
             if hello.milliseconds > 0 && end > now {
@@ -562,9 +572,24 @@ impl Flow {
         self.subflows
     }
 
-    /// Times from a message to its echo, nanoseconds.
-    pub fn echoes(&self) -> &Histogram<u64> {
-        &self.echoes
+    /// Times from a message to its echo, nanoseconds; `None` before the first.
+    pub fn echoes(&self) -> Option<&Histogram<u64>> {
+        self.echoes.as_deref()
+    }
+
+    /// When something was last written, read or acknowledged.
+    pub fn last_progress(&self) -> Nanos {
+        self.last_progress
+    }
+
+    /// Whether this is a server's side whose client hasn't yet said what it wants.
+    fn lacks_hello(&self) -> bool {
+        !self.client && self.hello.is_none() && self.stage == Stage::Greeting
+    }
+
+    /// How long nothing may move.
+    fn patience(&self) -> Nanos {
+        if self.lacks_hello() { HELLO_PATIENCE } else { SILENCE }
     }
 }
 
@@ -647,7 +672,8 @@ mod tests {
         assert!((199_000..=201_000).contains(&client.sent()), "{}", client.sent());
         let (client, server) = run(Flow::client(0, hello(Way::Echo, 200, 0), pattern()), 1000);
         assert_eq!((client.error(), server.error()), (None, None));
-        assert!((35..=41).contains(&client.echoes().len()), "{}", client.echoes().len());
+        let echoes = client.echoes().expect("echoes").len();
+        assert!((35..=41).contains(&echoes), "{echoes}");
     }
 
     #[test]
@@ -687,6 +713,11 @@ mod tests {
         assert!(!server.is_over());
         server.check(SILENCE + 10);
         assert!(server.is_over() && server.error().is_some_and(|error| error.contains("15 s")));
+
+        let mut server = Flow::server(0, pattern());
+        assert_eq!(server.wake(1), Some(HELLO_PATIENCE));
+        server.check(HELLO_PATIENCE);
+        assert!(server.is_over() && server.error().is_some_and(|error| error.contains("within 5 s")));
 
         let mut client = Flow::client(0, hello(Way::Down, 0, 1000), pattern());
         client.input(1, &Answer { engine: false, refusal: None }.encode());

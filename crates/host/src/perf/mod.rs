@@ -172,8 +172,8 @@ pub struct Done {
     pub subflows: u8,
     /// Subflow by subflow (engine).
     pub strands: Vec<Strand>,
-    /// Times from message to echo, nanoseconds (client).
-    pub echoes: Histogram<u64>,
+    /// Times from message to echo, nanoseconds (client); `None`: there was no echo.
+    pub echoes: Option<Histogram<u64>>,
     /// What went wrong.
     pub error: Option<String>,
 }
@@ -195,7 +195,7 @@ impl Done {
             facts: *flow.facts(),
             subflows: flow.subflows(),
             strands: Vec::new(),
-            echoes: flow.echoes().clone(),
+            echoes: flow.echoes().cloned(),
             error: flow.error().map(str::to_string),
         }
     }

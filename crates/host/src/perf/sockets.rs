@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr};
 use std::os::fd::AsFd;
-use std::sync::atomic::Ordering;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -20,10 +21,18 @@ use crate::transfer::pattern;
 
 /// Read at a time.
 const CHUNK: usize = 256 << 10;
+/// The same until the hello or the answer has come.
+const FIRST_CHUNK: usize = 4 << 10;
 /// Reads before writes have their turn again, and the other way round.
 const TURNS: usize = 16;
 /// The stop flag is looked at this often at least, milliseconds.
 const PATIENCE: u16 = 50;
+
+/// Connections at a server that haven't said what they want, each with its thread. Beyond that the oldest is given up for
+/// the newest.
+const MOST_PENDING: usize = 256;
+/// Connections that a server accepts before it looks after the others.
+const ACCEPTS: usize = 64;
 
 /// What a client on the kernel does.
 #[derive(Clone, Debug)]
@@ -63,13 +72,18 @@ trait Guide {
 
 /// Drives a flow to its end.
 fn drive(socket: &Socket, clock: Clock, flow: &mut Flow, guide: &impl Guide) {
-    let mut buffer = vec![0; CHUNK];
+    // A connection that says nothing costs little.
+    let mut buffer = vec![0; FIRST_CHUNK];
     let mut tick = 0;
     while !flow.is_over() {
+        if flow.began().is_some() && buffer.len() < CHUNK {
+            buffer = vec![0; CHUNK];
+        }
         let now = clock.now();
         flow.check(now);
         guide.before(now, flow, socket);
-        if now >= tick || flow.has_last_word(now) {
+        // Before the hello the stack has nothing to say that anybody would read.
+        if flow.began().is_some() && (now >= tick || flow.has_last_word(now)) {
             tick = now + TICK;
             flow.learn(now, facts(socket));
             guide.shown(flow);
@@ -85,6 +99,7 @@ fn drive(socket: &Socket, clock: Clock, flow: &mut Flow, guide: &impl Guide) {
         let mut events = PollFlags::empty();
         events.set(PollFlags::POLLIN, !flow.has_ended());
         events.set(PollFlags::POLLOUT, wants);
+        let tick = if flow.began().is_some() { tick } else { Nanos::MAX };
         let due = flow.wake(now).unwrap_or(now).min(tick).saturating_sub(now);
         let millis = due.div_ceil(1_000_000).min(u64::from(PATIENCE)) as u16;
         let mut fds = [PollFd::new(socket.as_fd(), events)];
@@ -266,10 +281,29 @@ pub struct Server {
     pub multipath: bool,
 }
 
+/// What a server's threads know of each other.
+#[derive(Debug, Default)]
+struct Crowd {
+    /// Flows that were answered and aren't over.
+    active: AtomicUsize,
+}
+
+/// What the accepting thread and a connection's thread share.
+#[derive(Debug, Default)]
+struct Admission {
+    /// The client has said what it wants, or the flow is over.
+    is_heard: AtomicBool,
+    /// The connection is to be given up.
+    is_evicted: AtomicBool,
+    /// It counts among the active flows.
+    is_active: AtomicBool,
+}
+
 struct ServerGuide<'a> {
     service: &'a Service,
+    crowd: &'a Crowd,
+    admission: &'a Admission,
     peer: SocketAddr,
-    busy: bool,
 }
 
 impl Guide for ServerGuide<'_> {
@@ -277,8 +311,16 @@ impl Guide for ServerGuide<'_> {
         if self.service.stop.load(Ordering::Relaxed) {
             flow.fail("the server was interrupted");
         }
+        if self.admission.is_evicted.load(Ordering::Relaxed) && flow.hello().is_none() {
+            flow.fail(format!("more than {MOST_PENDING} clients don't say what they want"));
+        }
         if let Some(hello) = flow.asked().cloned() {
-            let refusal = if self.busy { Some(busy()) } else { refusal(&hello, socket) };
+            self.admission.is_heard.store(true, Ordering::Relaxed);
+            let most = usize::from(MOST_FLOWS);
+            let room = |active: usize| (active < most).then_some(active + 1);
+            let counted = self.crowd.active.fetch_update(Ordering::Relaxed, Ordering::Relaxed, room).is_ok();
+            self.admission.is_active.store(counted, Ordering::Relaxed);
+            let refusal = if counted { refusal(&hello, socket) } else { Some(busy()) };
             if refusal.is_none() {
                 let _ = self.service.tell.send(Word::Began(self.peer, hello));
             }
@@ -315,14 +357,45 @@ fn refusal(hello: &Hello, socket: &Socket) -> Option<String> {
     Some(format!("congestion control `{name}` ({error}); the server's kernel allows: {}", allowed()))
 }
 
-fn serve(socket: &Socket, peer: SocketAddr, clock: Clock, busy: bool, service: &Service) -> Done {
-    let mut flow = Flow::server(clock.now(), pattern());
+fn serve(
+    socket: &Socket,
+    peer: SocketAddr,
+    clock: Clock,
+    crowd: &Crowd,
+    admission: &Admission,
+    service: &Service,
+    bulk: Bytes,
+) -> Done {
+    let mut flow = Flow::server(clock.now(), bulk);
     let ready = socket.set_nonblocking(true).and_then(|()| socket.set_tcp_nodelay(true));
     if let Err(error) = ready {
         flow.fail(broken(&error));
     }
-    drive(socket, clock, &mut flow, &ServerGuide { service, peer, busy });
+    drive(socket, clock, &mut flow, &ServerGuide { service, crowd, admission, peer });
+    admission.is_heard.store(true, Ordering::Relaxed);
+    if admission.is_active.load(Ordering::Relaxed) {
+        crowd.active.fetch_sub(1, Ordering::Relaxed);
+    }
     Done::of(&flow, 0, Some(peer), None)
+}
+
+/// A connection's thread.
+struct Worker<'scope> {
+    thread: std::thread::ScopedJoinHandle<'scope, Done>,
+    admission: Arc<Admission>,
+}
+
+/// Gives up the connections that have been silent for longest if there are too many of them. Workers are in order of
+/// their start.
+fn limit_pending(workers: &[Worker<'_>]) {
+    let silent = |worker: &&Worker<'_>| {
+        let admission = &worker.admission;
+        !admission.is_heard.load(Ordering::Relaxed) && !admission.is_evicted.load(Ordering::Relaxed)
+    };
+    let surplus = workers.iter().filter(silent).count().saturating_sub(MOST_PENDING);
+    for worker in workers.iter().filter(silent).take(surplus) {
+        worker.admission.is_evicted.store(true, Ordering::Relaxed);
+    }
 }
 
 /// Listens; `ready` is told where. Returns at the stop flag, or when `once` is over; then with the kernel's counters'
@@ -347,22 +420,31 @@ pub fn server(
     ready(listener.local_addr()?.as_socket().unwrap_or(server.address));
     let clock = Clock::start();
     let mut sessions = Sessions::default();
+    let crowd = Crowd::default();
+    let bulk = pattern();
     std::thread::scope(|scope| {
-        let mut workers: Vec<std::thread::ScopedJoinHandle<'_, Done>> = Vec::new();
+        let mut workers: Vec<Worker<'_>> = Vec::new();
         loop {
-            while let Ok((socket, address)) = listener.accept() {
+            for _ in 0..ACCEPTS {
+                // Evicted threads take a moment to end; until then the backlog waits.
+                if workers.len() >= 2 * MOST_PENDING + usize::from(MOST_FLOWS) {
+                    break;
+                }
+                let Ok((socket, address)) = listener.accept() else { break };
                 let peer = address.as_socket().unwrap_or(server.address);
-                let busy = workers.len() >= usize::from(MOST_FLOWS);
-                let worker = std::thread::Builder::new()
-                    .spawn_scoped(scope, move || serve(&socket, peer, clock, busy, service));
-                workers.extend(worker);
+                let admission = Arc::new(Admission::default());
+                let (shared, crowd, bulk) = (Arc::clone(&admission), &crowd, bulk.clone());
+                let thread = std::thread::Builder::new()
+                    .spawn_scoped(scope, move || serve(&socket, peer, clock, crowd, &shared, service, bulk));
+                workers.extend(thread.map(|thread| Worker { thread, admission }));
             }
+            limit_pending(&workers);
             let now = clock.now();
             let (over, going): (Vec<_>, Vec<_>) =
-                workers.into_iter().partition(|worker| worker.is_finished());
+                workers.into_iter().partition(|worker| worker.thread.is_finished());
             workers = going;
-            sessions.active = workers.len();
-            for done in over.into_iter().filter_map(|worker| worker.join().ok()) {
+            sessions.active = crowd.active.load(Ordering::Relaxed);
+            for done in over.into_iter().filter_map(|worker| worker.thread.join().ok()) {
                 if let Some(hello) = done.hello.as_ref().filter(|_| done.engine_answered.is_some()) {
                     sessions.began(hello);
                 }
