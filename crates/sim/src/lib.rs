@@ -4,11 +4,11 @@
 //! byte, on any machine.
 #![forbid(unsafe_code)]
 
-mod agenda;
 mod app;
 mod conclusion;
 mod config;
 mod entropy;
+mod event_queue;
 mod hosts;
 mod known;
 mod lookahead;

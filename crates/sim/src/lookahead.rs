@@ -427,7 +427,7 @@ impl World {
         } else {
             ahead.arrivals.clear();
             done = self.try_round(&mut ahead, until);
-            let at_alarm = self.network.agenda.first().map(|first| first.1) == self.first_alarm();
+            let at_alarm = self.network.events.peek().map(|first| first.1) == self.first_alarm();
             ahead.pause = if ahead.arrivals.len() >= WORTH || at_alarm { 0 } else { PAUSE };
         }
         self.lookahead = Some(ahead);
@@ -446,7 +446,7 @@ impl World {
     }
 
     fn try_round(&mut self, ahead: &mut Lookahead, until: Nanos) -> bool {
-        let Some((_, first)) = self.network.agenda.first() else { return false };
+        let Some((_, first)) = self.network.events.peek() else { return false };
         let mut end = first.saturating_add(ahead.reach).min(until.min(self.end).saturating_add(1));
         if let Some(alarm) = self.first_alarm() {
             if first == alarm {
@@ -482,10 +482,10 @@ impl World {
         self.events += events;
         ahead.events += events;
         self.now = last;
-        self.network.set_agenda();
+        self.network.schedule_links();
         for side in SIDES {
             let source = self.network.links.len() + side as usize;
-            self.network.agenda.set(source, self.hosts.poll_timeout(side as usize));
+            self.network.events.set(source, self.hosts.poll_timeout(side as usize));
         }
         true
     }

@@ -3,7 +3,7 @@
 use ropewalk_link::Link;
 use ropewalk_wire::{Segment, SyntheticPayload};
 
-use crate::agenda::Agenda;
+use crate::event_queue::EventQueue;
 use crate::meter::Meter;
 use crate::packet::{Owner, Packet, Pool};
 use crate::recorder::UNTRACED;
@@ -19,7 +19,7 @@ const SHORT_FROM: usize = 2049;
 pub(crate) struct Network {
     pub(crate) links: Vec<Link<Packet>>,
     pub(crate) topology: Topology,
-    pub(crate) agenda: Agenda,
+    pub(crate) events: EventQueue,
     pub(crate) pool: Pool,
     pub(crate) meter: Meter,
     /// The side that the workload's data comes from.
@@ -36,19 +36,19 @@ impl Network {
             .enumerate()
             .map(|(number, link)| Link::new(link.clone(), seed, number as u64))
             .collect();
-        let agenda = Agenda::new(links.len() + more);
+        let events = EventQueue::new(links.len() + more);
         let meter = Meter::new(scenario.paths.len());
         let data_from = scenario.direction.sender();
         let mut network = Network {
             links,
             topology,
-            agenda,
+            events,
             pool: Pool::default(),
             meter,
             data_from,
             short_from: SHORT_FROM,
         };
-        network.set_agenda();
+        network.schedule_links();
         network
     }
 
@@ -60,10 +60,9 @@ impl Network {
     }
 
     /// Prepares for packets that are looked at before they arrive: all have the short form, which needn't be taken out to be
-    /// read, and those that arrive at once do so in the order of their links.
+    /// read.
     pub(crate) fn prepare_lookahead(&mut self) {
         self.short_from = 0;
-        self.agenda.order_by_number();
     }
 
     /// Counts a segment of the workload that leaves an end, and says which link it enters.
@@ -93,7 +92,7 @@ impl Network {
         (link, Packet::short(segment, Owner::Workload, path, UNTRACED, &mut self.pool))
     }
 
-    /// What [`pack`](Self::pack) gave enters its link. The agenda isn't told.
+    /// What [`pack`](Self::pack) gave enters its link. Its event is not scheduled.
     #[inline]
     pub(crate) fn enter(&mut self, now: Nanos, link: usize, packet: Packet) {
         let line = &mut self.links[link];
@@ -103,10 +102,10 @@ impl Network {
         line.enqueue(now, packet);
     }
 
-    /// Tells the agenda when each link is due.
-    pub(crate) fn set_agenda(&mut self) {
+    /// Schedules the next event of every link.
+    pub(crate) fn schedule_links(&mut self) {
         for (source, link) in self.links.iter().enumerate() {
-            self.agenda.set(source, link.poll_timeout());
+            self.events.set(source, link.poll_timeout());
         }
     }
 
@@ -143,6 +142,6 @@ impl Network {
             self.meter.paths[packet.path as usize].waits(line.queue_delay(now));
         }
         line.enqueue(now, packet);
-        self.agenda.set(link, line.poll_timeout());
+        self.events.set(link, line.poll_timeout());
     }
 }

@@ -1,6 +1,6 @@
 //! The event loop: what is due next happens, until the workload is complete or the limit comes.
 //!
-//! Sources of events are the links (one pending moment each, see [`crate::agenda`]), the endpoints' timers, and
+//! Sources of events are the links (one pending moment each, see [`crate::event_queue`]), the endpoints' timers, and
 //! one heap for everything rare: applications' wake-ups, datagram sources, samples, packets of sources with
 //! an extra delay.
 
@@ -260,7 +260,7 @@ impl World {
             if self.many && self.round(until) {
                 continue;
             }
-            let (source, mut at) = match self.network.agenda.first() {
+            let (source, mut at) = match self.network.events.peek() {
                 Some(first) if first.1 <= until.min(self.end) => first,
                 _ if until < self.end => {
                     self.now = until;
@@ -279,7 +279,7 @@ impl World {
                 self.now = at;
                 self.events += 1;
                 let next = self.handle(source);
-                if !self.network.agenda.again(source, next) || self.outcome.is_some() {
+                if !self.network.events.set_and_check(source, next) || self.outcome.is_some() {
                     break;
                 }
                 match next {
@@ -430,7 +430,7 @@ impl World {
             }
         }
         let source = self.network.links.len() + end;
-        self.network.agenda.set(source, self.hosts.poll_timeout(end));
+        self.network.events.set(source, self.hosts.poll_timeout(end));
     }
 
     /// Segments, each of which is looked at, or is a competitor's.
@@ -594,7 +594,7 @@ impl World {
         self.timers.push(Timer { at: at.max(self.now), order: self.timer_order, what });
         self.timer_order += 1;
         let first = self.timers.peek().map(|timer| timer.at);
-        self.network.agenda.set(self.network.links.len() + self.ends, first);
+        self.network.events.set(self.network.links.len() + self.ends, first);
     }
 
     /// One alarm goes off.
