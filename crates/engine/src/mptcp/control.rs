@@ -373,12 +373,7 @@ impl<P: Payload> Connection<P> {
     /// Everything that a subflow carried and that isn't acknowledged at data level goes elsewhere.
     #[cold]
     pub(crate) fn reinject_all(&mut self, index: usize) {
-        let id = SubflowId(index as u8);
-        let lost: Vec<u64> =
-            self.send.chunks.iter().filter(|sent| sent.last == id).map(|sent| sent.offset).collect();
-        for offset in lost {
-            self.send.reinject(offset);
-        }
+        self.send.reinject_from(SubflowId(index as u8));
     }
 
     /// A subflow is gone: tells everyone and moves its data. Its RST, if any, is still sent.
@@ -524,7 +519,7 @@ impl<P: Payload> Connection<P> {
         let una = self.send.una;
         // What some subflow still queues for its first transmission needs no second copy.
         if self.send.una < self.send.assigned_end {
-            self.send.reinject(una);
+            self.send.reinject(una..una + 1);
         }
         let only_fin = self.send.closed && self.send.una == self.send.written && self.meta_backoff >= 2;
         if self.send.window_left() == 0 || only_fin {

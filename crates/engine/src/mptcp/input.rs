@@ -196,10 +196,9 @@ impl<P: Payload> Connection<P> {
             return;
         }
         let stale = strand.timeouts >= 2;
-        let tags: Vec<_> = strand.tcp.outstanding().map(|(tag, _)| tag).collect();
         //= RFC 8684 3.3.6-a 3.3.6-1 the subflow repeats it as well
-        for tag in tags {
-            self.send.reinject(tag);
+        for (offset, len) in strand.tcp.outstanding() {
+            self.send.reinject(offset..offset + u64::from(len));
         }
         if stale && self.metrics[index].state == SubflowStatus::Usable {
             self.metrics[index].state = SubflowStatus::Stale;

@@ -370,9 +370,9 @@ impl<P: Payload> Connection<P> {
         // A lone subflow that still carries it repeats it by itself.
         let carries = self.metrics[index].id == chunk.last && chunk.carried_by(chunk.last);
         if carries
-            && self.strands[index]
-                .as_ref()
-                .is_some_and(|s| s.tcp.outstanding().any(|(tag, _)| tag == chunk.offset))
+            && self.strands[index].as_ref().is_some_and(|s| {
+                s.tcp.outstanding().any(|(tag, len)| (tag..tag + u64::from(len)).contains(&chunk.offset))
+            })
         {
             self.send.repeated(chunk.offset, chunk.last, now);
             return None;

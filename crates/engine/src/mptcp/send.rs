@@ -98,10 +98,6 @@ impl Chunks {
         }
     }
 
-    pub fn iter(&self) -> impl Iterator<Item = &Sent> {
-        self.0.iter()
-    }
-
     pub fn clear(&mut self) {
         self.0.clear();
     }
@@ -363,16 +359,25 @@ impl<P: Payload> SendSide<P> {
         self.window_end.saturating_sub(self.assigned_end)
     }
 
-    /// Queues a chunk for reinjection; does nothing if it waits already or is acknowledged.
-    pub fn reinject(&mut self, offset: u64) {
-        let Some(sent) = self.chunks.find_mut(offset) else { return };
-        if sent.reinject {
-            return;
+    /// Queues every chunk that has a byte in `range` for reinjection, unless it waits already or is acknowledged.
+    pub fn reinject(&mut self, range: Range<u64>) {
+        let first = self.chunks.index_after(range.start);
+        for sent in self.chunks.0.range_mut(first..).take_while(|sent| sent.offset < range.end) {
+            if !sent.reinject {
+                sent.reinject = true;
+                let at = self.reinjections.partition_point(|queued| *queued < sent.offset);
+                self.reinjections.insert(at, sent.offset);
+            }
         }
-        sent.reinject = true;
-        let offset = sent.offset;
-        let at = self.reinjections.partition_point(|queued| *queued < offset);
-        self.reinjections.insert(at, offset);
+    }
+
+    /// Queues every chunk for reinjection that was last given to `subflow`.
+    pub fn reinject_from(&mut self, subflow: SubflowId) {
+        for sent in self.chunks.0.iter_mut().filter(|sent| sent.last == subflow && !sent.reinject) {
+            sent.reinject = true;
+            let at = self.reinjections.partition_point(|queued| *queued < sent.offset);
+            self.reinjections.insert(at, sent.offset);
+        }
     }
 
     /// The next chunk to reinject, dropping what has been acknowledged meanwhile.
@@ -469,13 +474,13 @@ mod tests {
         let mut side = side("0123456789");
         side.assign(0..10);
         side.chunks.insert(Chunk { offset: 0, len: 10, carriers: 1, last: SubflowId(0), sent_at: 0 });
-        side.reinject(0);
+        side.reinject(0..1);
         side.acknowledge(4);
         let left = side.next_reinjection().map(|chunk| (chunk.offset, chunk.len));
         assert_eq!(left, Some((4, 6)));
         side.repeated(4, SubflowId(1), 0);
         assert_eq!(side.next_reinjection(), None);
-        side.reinject(4);
+        side.reinject(4..5);
         assert!(side.next_reinjection().is_some(), "and may wait again");
     }
 
@@ -487,9 +492,9 @@ mod tests {
             let chunk = Chunk { offset, len: 5, carriers: 1, last: SubflowId(0), sent_at: 0 };
             side.chunks.insert(chunk);
         }
-        side.reinject(5);
-        side.reinject(0);
-        side.reinject(7);
+        side.reinject(5..6);
+        side.reinject(0..1);
+        side.reinject(7..8);
         assert_eq!(side.reinjections, [0, 5]);
         side.acknowledge(5);
         assert_eq!(side.next_reinjection().map(|chunk| chunk.offset), Some(5));

@@ -48,7 +48,14 @@ pub struct PathScript {
     pub dead_from: Option<Nanos>,
     /// MPTCP options are stripped from the packets with this index on, both ways counted together.
     pub strip_from: Option<u64>,
+    /// Bytes per second each way, with a queue of `QUEUE`; without one there is no limit.
+    pub rate: Option<u64>,
+    /// Packets arrive at multiples of this time, as from a device that is read in batches.
+    pub batch: Nanos,
 }
+
+/// What a path with a rate queues, as time; packets beyond it are dropped.
+const QUEUE: Nanos = 50_000_000;
 
 impl PathScript {
     pub fn clean(delay_ms: u64) -> Self {
@@ -59,6 +66,8 @@ impl PathScript {
             duplicate: 0.0,
             dead_from: None,
             strip_from: None,
+            rate: None,
+            batch: 1,
         }
     }
 }
@@ -97,11 +106,17 @@ pub struct Net {
     pub reads: [bool; 2],
     /// Whether nobody listens to an end's events.
     pub deaf: [bool; 2],
+    /// Most segments that each end sends as one super-segment.
+    pub max_segments: [u32; 2],
+    /// Segments in the longest super-segment so far.
+    pub longest: usize,
     pub packets: u64,
     pub steps: u64,
     wire: BTreeMap<(Nanos, u64), (usize, PathId, Segment<Bytes>)>,
     sequence: u64,
     counts: Vec<u64>,
+    /// Until when a path's links are busy, by sender.
+    busy: Vec<[Nanos; 2]>,
     dice: Dice,
     backlog: [Bytes; 2],
     close_after: [bool; 2],
@@ -174,6 +189,7 @@ impl Net {
             client,
             server: None,
             counts: vec![0; paths.len()],
+            busy: vec![[0; 2]; paths.len()],
             paths,
             now: 0,
             events: Vec::new(),
@@ -184,6 +200,8 @@ impl Net {
             tamper: None,
             reads: [true; 2],
             deaf: [false; 2],
+            max_segments: [1, 4],
+            longest: 0,
             packets: 0,
             steps: 0,
             wire: BTreeMap::new(),
@@ -284,24 +302,35 @@ impl Net {
                 rare.remove_addr = None;
             }
         }
+        let mut leaves = self.now;
+        if let Some(rate) = script.rate {
+            let busy = &mut self.busy[path.0 as usize][from];
+            let start = self.now.max(*busy);
+            if start > self.now + QUEUE {
+                return;
+            }
+            *busy = start + (segment.payload.len() as u64 + 80) * 1_000_000_000 / rate;
+            leaves = *busy;
+        }
         let copies = 1 + usize::from(self.dice.chance(script.duplicate));
         for _ in 0..copies {
             let extra =
                 if self.dice.chance(script.reorder) { self.dice.next() % script.delay.max(1) } else { 0 };
+            let arrives = (leaves + script.delay + extra).next_multiple_of(script.batch);
             self.sequence += 1;
-            self.wire
-                .insert((self.now + script.delay + extra, self.sequence), (1 - from, path, segment.clone()));
+            self.wire.insert((arrives, self.sequence), (1 - from, path, segment.clone()));
         }
     }
 
     fn pump(&mut self) {
         for from in 0..2 {
-            let burst = 1 + (from as u32) * 3;
-            while let Some((path, segment)) = self.ends[from].poll_transmit(self.now, burst) {
+            let most = self.max_segments[from];
+            while let Some((path, segment)) = self.ends[from].poll_transmit(self.now, most) {
                 let mss = usize::from(segment.gso_size);
                 if mss == 0 {
                     self.put_on_wire(from, path, segment);
                 } else {
+                    self.longest = self.longest.max(segment.payload.len().div_ceil(mss));
                     for packet in ropewalk_wire::gso::split(segment) {
                         self.put_on_wire(from, path, packet);
                     }
@@ -390,6 +419,12 @@ impl Net {
         let limit = self.now + 600_000_000_000;
         let want = self.sent[0].len();
         self.run(limit, |net| net.received[1].len() >= want)
+    }
+
+    /// Gives the client data to send, and lets no time pass.
+    pub fn send(&mut self, data: Bytes) {
+        self.sent[0].extend_from_slice(&data);
+        self.backlog[0] = data;
     }
 
     /// A transfer after which the client's side stays open.

@@ -1,0 +1,52 @@
+//! A path goes silent in mid-transfer while super-segments of many chunks are under way: the other path takes over all
+//! that they carried, and the transfer goes on at that path's full rate.
+
+mod common;
+
+use common::{Net, PathScript, bytes};
+use ropewalk_engine::{Nanos, scheduler};
+
+const SECOND: Nanos = 1_000_000_000;
+/// When the second path goes silent.
+const DEATH: Nanos = 2 * SECOND;
+/// What a path carries in a second, with headers.
+const RATE: usize = 5_000_000;
+
+/// Sends over two paths, the second of which goes silent. Returns the bytes that arrive in the second from then on, in the
+/// one after that, and the segments of the longest super-segment.
+fn arrivals(scheduler: &str, max_segments: u32) -> ([usize; 2], usize) {
+    let mut script = PathScript::clean(10);
+    script.rate = Some(RATE as u64);
+    script.batch = 5_000_000;
+    let mut paths = vec![script.clone(), script];
+    paths[1].dead_from = Some(DEATH);
+    let mut net = Net::with(|_| {}, scheduler, "cubic", paths);
+    net.max_segments = [max_segments; 2];
+    net.send(bytes(3, 60 << 20));
+    let arrived = [DEATH, DEATH + SECOND, DEATH + 2 * SECOND].map(|until| {
+        net.run(until, |_| false);
+        net.received[1].len()
+    });
+    assert!(net.sent[0].starts_with(&net.received[1]), "{scheduler}: bytes differ");
+    ([arrived[1] - arrived[0], arrived[2] - arrived[1]], net.longest)
+}
+
+#[test]
+fn the_other_path_takes_over_all_that_super_segments_carried() {
+    let mut failures = Vec::new();
+    for entry in scheduler::builtin().entries() {
+        for max_segments in [1, 44] {
+            let ([first, second], longest) = arrivals(entry.name, max_segments);
+            let name = entry.name;
+            // `daps` follows a plan, with the dead path's share left out, until the second timeout makes that path stale.
+            let least = if name == "daps" { 0 } else { RATE / 2 };
+            let uses_both = !["single", "redundant"].contains(&name);
+            assert!(max_segments == 1 || !uses_both || longest > 40, "{name}: {longest} segments at most");
+            if first < least || second < RATE * 9 / 10 {
+                failures
+                    .push(format!("{name}, {max_segments} segments: {first}, then {second} bytes a second"));
+            }
+        }
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
