@@ -116,6 +116,23 @@ fn blest_keeps_a_narrow_window_free_where_minrtt_blocks_it() {
     compare!(scenario, "blest:linux", "ecf", |blest, ecf| blest.window_blocked * 2 < ecf.window_blocked);
 }
 
+/// mptcp_rcv_buf_optimization: the kernel's mechanisms also run when the send buffer, not the window, is the limit; the
+/// paper's wait for a full window, which doesn't come.
+#[test]
+fn the_kernels_mechanisms_run_when_the_send_buffer_is_the_limit() {
+    let mut scenario = network(&[(10, 5, 20), (10, 200, 100)], flow(4 << 20));
+    for end in [&mut scenario.client, &mut scenario.server] {
+        (end.send_buffer, end.receive_buffer, end.autotune) = (128_000, 1 << 20, false);
+    }
+    compare!(scenario, "minrtt:linux", "minrtt", |linux, paper| {
+        linux.window_blocked == 0
+            && linux.opportunistic_bytes > 0
+            && (1..=linux.duration / (10 * MILLISECOND)).contains(&linux.penalisations)
+            && paper.opportunistic_bytes + paper.penalisations == 0
+            && linux.duration < paper.duration
+    });
+}
+
 /// Lim et al. 3: at the end of the data the fast path is waited for; BLEST, with a wide window, doesn't.
 #[test]
 fn ecf_leaves_the_end_to_the_fast_path_where_blest_does_not() {

@@ -72,6 +72,12 @@ impl<P: Payload> Connection<P> {
         loop {
             let unsent = self.send.unsent();
             if unsent == 0 && !(self.scheduler.repeats() && self.send.una < self.send.assigned_end) {
+                if self.send.writer_waits
+                    && !self.send.writable()
+                    && let Some(index) = self.run_mechanisms(now)
+                {
+                    return Some(index);
+                }
                 self.ask = false;
                 return None;
             }
@@ -413,7 +419,8 @@ impl<P: Payload> Connection<P> {
         }
     }
 
-    /// Opportunistic retransmission and penalisation, when new data doesn't fit the connection-level window.
+    /// Opportunistic retransmission and penalisation: when new data doesn't fit the connection-level window, and by the
+    /// kernel's rule also when there is none because the send buffer is full.
     #[inline(never)]
     fn run_mechanisms(&mut self, now: Nanos) -> Option<usize> {
         let mechanisms = self.scheduler.mechanisms();
@@ -424,21 +431,32 @@ impl<P: Payload> Connection<P> {
         }
         let head = self.send.chunks.find(self.send.una)?.chunk();
         let carrier = self.metrics.get(head.last.index())?.clone();
-        let (index, srtt) = {
-            let view = view!(self, now);
-            // One without a sample isn't known to be faster than the carrier, nor is there an srtt of it in which
-            // to penalise only once.
-            let known = |metrics: &&SubflowMetrics| metrics.srtt > 0 && !head.carried_by(metrics.id);
-            let best = View::fastest(view.available().filter(known))?;
-            (best.id.index(), best.srtt)
+        let view = view!(self, now);
+        // One without a sample isn't known to be faster than the carrier, nor is there an srtt of it in which to
+        // penalise only once.
+        let known = |metrics: &&SubflowMetrics| metrics.srtt > 0;
+        let any = View::fastest(view.available().filter(known)).map(|best| (best.id.index(), best.srtt));
+        let fresh = View::fastest(view.available().filter(known).filter(|best| !head.carried_by(best.id)))
+            .map(|best| (best.id.index(), best.srtt));
+        // The paper's candidate doesn't carry the head yet. The kernel's is where new data would go: while it carries
+        // the head already, the others that carry it are still penalised, once per its srtt.
+        let by = |rule: Rule| match rule {
+            Rule::Off => None,
+            Rule::Paper if self.send.unsent() > 0 => fresh,
+            Rule::Paper => None,
+            Rule::Linux => any,
         };
-        if mechanisms.penalise != Rule::Off {
-            self.penalise(now, mechanisms.penalise, index, srtt, head.last.index());
+        let (penalising, repeating) = (by(mechanisms.penalise), by(mechanisms.opportunistic));
+        if let Some((index, srtt)) = penalising {
+            self.penalise(now, mechanisms.penalise, index, srtt, head);
         }
+        let (index, srtt) = repeating?;
         let allowed = match mechanisms.opportunistic {
             Rule::Off => false,
             Rule::Paper => srtt < carrier.srtt,
-            Rule::Linux => carrier.cwnd <= 4 || 4 * srtt < carrier.srtt,
+            Rule::Linux => {
+                !head.carried_by(SubflowId(index as u8)) && (carrier.cwnd <= 4 || 4 * srtt < carrier.srtt)
+            }
         };
         if !allowed {
             return None;
@@ -450,18 +468,22 @@ impl<P: Payload> Connection<P> {
     }
 
     #[cold]
-    fn penalise(&mut self, now: Nanos, rule: Rule, selected: usize, srtt: Nanos, carrier: usize) {
+    fn penalise(&mut self, now: Nanos, rule: Rule, selected: usize, srtt: Nanos, head: Chunk) {
+        if rule == Rule::Linux && self.send.unsent() == 0 && !self.send.is_full() {
+            return;
+        }
         for index in 0..self.metrics.len() {
             let metrics = &mut self.metrics[index];
             let concerned = match rule {
                 Rule::Off => false,
                 // The paper: the carrier of the segment that blocks.
-                Rule::Paper => index == carrier && metrics.srtt > srtt,
-                // The fork: every other carrier with a larger srtt that isn't in recovery.
+                Rule::Paper => index == head.last.index() && metrics.srtt > srtt,
+                // The kernel: every other carrier of it with a larger srtt, in Open.
                 Rule::Linux => {
                     index != selected
+                        && head.carried_by(metrics.id)
                         && metrics.srtt > srtt
-                        && matches!(metrics.ca_state, CaState::Open | CaState::Disorder)
+                        && metrics.ca_state == CaState::Open
                 }
             };
             if !concerned || !metrics.usable() || now.saturating_sub(self.penalised_at[index]) < srtt {

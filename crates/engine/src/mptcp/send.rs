@@ -353,6 +353,11 @@ impl<P: Payload> SendSide<P> {
         used < self.limit && self.limit - used >= self.limit / 3
     }
 
+    /// Whether nothing more can be written.
+    pub fn is_full(&self) -> bool {
+        self.written - self.una >= self.limit
+    }
+
     /// Room in the peer's window beyond what is assigned, bytes.
     #[inline]
     pub fn window_left(&self) -> u64 {

@@ -4,6 +4,13 @@
 //! when new data doesn't fit the connection-level window, the segment that blocks it is sent again on a
 //! faster subflow, and the carrier's cwnd is halved. The engine carries both out; here are the two
 //! parameters that every scheduler has, and the wrapper that answers [`Scheduler::mechanisms`] from them.
+//!
+//! `linux` is `mptcp_rcv_buf_optimization` of the out-of-tree kernel (multipath-tcp/mptcp,
+//! net/mptcp/mptcp_sched.c). It differs from `paper`: the candidate is the fastest subflow with room, also if
+//! it carries the blocking segment already; the segment is repeated if the carrier's cwnd is at most 4 or its
+//! srtt more than 4 times the candidate's; the penalised subflow carries the segment and is in Open, and its
+//! ssthresh is halved too unless it is in slow start; both also run when nothing is unsent, the writer waits
+//! and less than a third of the send buffer is free (penalisation then only if it is full).
 
 use super::{Decision, Event, Mechanisms, Rationale, Rule, Scheduler, View};
 use crate::registry::{Parameter, Values};
