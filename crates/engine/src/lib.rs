@@ -7,6 +7,8 @@
 
 pub mod config;
 pub mod congestion;
+#[cfg(test)]
+mod contract;
 pub mod endpoint;
 pub mod metrics;
 pub mod mptcp;
@@ -28,7 +30,7 @@ pub const SECOND: Nanos = 1_000_000_000;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct PathId(pub u16);
 
-/// A subflow of a connection: the index of its [`flow::SubflowMetrics`]. An index is used again only after the
+/// A subflow of a connection: the index of its [`metrics::SubflowMetrics`]. An index is used again only after the
 /// subflow is closed and the scheduler has heard [`scheduler::Event::SubflowRemoved`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct SubflowId(pub u8);

@@ -1,60 +1,174 @@
-//! The additive increase that most controls share: so much of a segment per acknowledged segment, added up
-//! until it makes a whole one.
+//! The control that most algorithms share: TCP's slow start, an additive increase in congestion avoidance, and a
+//! new threshold at a loss. What differs between them is an [`AdditiveRule`].
 //!
-//! A coupled increase depends on every subflow's window and round-trip time. RFC 6356 4.1 says how often
-//! that need be computed: when the window grows by a segment, or once per round trip. Here it is computed
-//! when the subflow's own window is not what it was, when any window of the connection was grown here or
-//! reduced by a loss, when a subflow came or went, and at the start of each round trip of the subflow; an
-//! ACK in between costs a multiplication and an addition.
+//! The increase is a share of a segment per acknowledged segment. Shares are added up until they make a whole
+//! segment.
+//!
+//! A coupled increase depends on every subflow's window and round-trip time. RFC 6356 4.1 allows computing it
+//! only when the window grows by a segment, or once per round trip. Here it is computed again when
+//!
+//! - the subflow's own window changed,
+//! - a window of the connection grew, or was reduced by a loss,
+//! - a subflow came or went,
+//! - a round trip of the subflow began.
+//!
+//! Every other ACK costs one multiplication and one addition.
+
+use std::fmt::Debug;
 
 use super::subflows::PerSubflow;
-use super::{Ack, slow_start};
+use super::{Ack, CongestionControl, LossCause, half_window, slow_start};
+use crate::Nanos;
 use crate::metrics::SubflowMetrics;
 
-/// Sums of fractions such as ten times 0.1 fall short of 1 by their rounding; a window must still grow
-/// with the tenth segment, as in integers. Far below any increase that matters, far above the rounding.
+/// What distinguishes one additive control from another. State that a rule keeps per subflow is updated by the
+/// hooks; most rules have none.
+pub(super) trait AdditiveRule: Debug + Send {
+    /// The control's name in the registry.
+    const NAME: &'static str;
+
+    /// Increase in congestion avoidance on subflow `r`, segments per acknowledged segment.
+    fn increase(&self, subflows: &[SubflowMetrics], r: usize) -> f64;
+
+    /// Threshold after a loss on subflow `r`, segments.
+    fn ssthresh(&mut self, subflows: &[SubflowMetrics], r: usize, cause: LossCause) -> u32 {
+        let _ = cause;
+        half_window(&subflows[r], 2)
+    }
+
+    /// Subflow `r` joined.
+    fn subflow_added(&mut self, subflows: &[SubflowMetrics], r: usize) {
+        let _ = (subflows, r);
+    }
+
+    /// Subflow `r` is gone.
+    fn subflow_removed(&mut self, r: usize) {
+        let _ = r;
+    }
+
+    /// An ACK arrived on `subflow`; called before the window grows.
+    fn on_ack(&mut self, subflow: &SubflowMetrics, r: usize, ack: &Ack) {
+        let _ = (subflow, r, ack);
+    }
+
+    /// The last reduction on subflow `r` was spurious. Returns whether the rule restored state that the increase
+    /// depends on.
+    fn on_undo(&mut self, r: usize) -> bool {
+        let _ = r;
+        false
+    }
+
+    /// Subflow `r` sends again after an idle time.
+    fn on_idle_restart(&mut self, r: usize) {
+        let _ = r;
+    }
+
+    /// As [`CongestionControl::metrics`].
+    fn metrics(&self, subflows: &[SubflowMetrics], r: usize) -> Vec<(&'static str, f64)> {
+        let _ = (subflows, r);
+        Vec::new()
+    }
+}
+
+/// A congestion control that follows an [`AdditiveRule`].
+#[derive(Debug)]
+pub(super) struct AdditiveControl<R> {
+    rule: R,
+    growth: AdditiveGrowth,
+}
+
+impl<R: AdditiveRule + 'static> AdditiveControl<R> {
+    /// What an entry's `build` returns.
+    pub(super) fn boxed(rule: R) -> Box<dyn CongestionControl> {
+        Box::new(AdditiveControl { rule, growth: AdditiveGrowth::new() })
+    }
+}
+
+impl<R: AdditiveRule> CongestionControl for AdditiveControl<R> {
+    fn name(&self) -> &'static str {
+        R::NAME
+    }
+
+    fn subflow_added(&mut self, subflows: &mut [SubflowMetrics], i: usize, _now: Nanos) {
+        self.growth.reset(i);
+        self.rule.subflow_added(subflows, i);
+    }
+
+    fn subflow_removed(&mut self, _subflows: &mut [SubflowMetrics], i: usize) {
+        self.growth.reset(i);
+        self.rule.subflow_removed(i);
+    }
+
+    fn on_ack(&mut self, subflows: &mut [SubflowMetrics], i: usize, ack: &Ack) {
+        self.rule.on_ack(&subflows[i], i, ack);
+        let rule = &self.rule;
+        self.growth.grow(subflows, i, ack, |subflows, r| rule.increase(subflows, r));
+    }
+
+    fn ssthresh(&mut self, subflows: &[SubflowMetrics], i: usize, cause: LossCause, _now: Nanos) -> u32 {
+        self.growth.on_loss(i);
+        self.rule.ssthresh(subflows, i, cause)
+    }
+
+    fn on_undo(&mut self, _subflows: &[SubflowMetrics], i: usize) {
+        if self.rule.on_undo(i) {
+            self.growth.on_loss(i);
+        }
+    }
+
+    fn on_idle_restart(&mut self, _subflows: &[SubflowMetrics], i: usize, _idle: Nanos) {
+        self.rule.on_idle_restart(i);
+    }
+
+    fn metrics(&self, subflows: &[SubflowMetrics], i: usize) -> Vec<(&'static str, f64)> {
+        self.rule.metrics(subflows, i)
+    }
+}
+
+/// Tolerance for a sum of shares to count as a whole segment. Ten times 0.1 falls short of 1 by rounding, and the
+/// window must still grow with the tenth segment. Far below any increase that matters, far above the rounding.
 pub(super) const ROUNDING: f64 = 1e-9;
 
 #[derive(Debug, Default)]
-struct Share {
-    /// Part of a segment earned (or, if negative, owed) so far.
-    credit: f64,
+struct Credit {
+    /// Part of a segment added up so far; negative if the window is to shrink.
+    segments: f64,
     /// Increase per acknowledged segment, as last computed.
     increase: f64,
-    /// The window that it was computed for, segments.
+    /// Window that `increase` was computed for, segments.
     cwnd: u32,
-    /// The epoch that it was computed in; 0: never.
+    /// Epoch that `increase` was computed in; 0: never.
     epoch: u64,
 }
 
-/// The fractions and cached increases of one connection's subflows.
+/// Adds up the increases of a connection's subflows, and caches them.
 #[derive(Debug)]
-pub(super) struct Additive {
-    shares: PerSubflow<Share>,
-    /// Counts what outdates every cached increase.
+struct AdditiveGrowth {
+    credits: PerSubflow<Credit>,
+    /// Incremented when every cached increase becomes stale.
     epoch: u64,
 }
 
-impl Additive {
-    pub(super) fn new() -> Self {
-        Additive { shares: PerSubflow::default(), epoch: 1 }
+impl AdditiveGrowth {
+    fn new() -> Self {
+        AdditiveGrowth { credits: PerSubflow::default(), epoch: 1 }
     }
 
     /// Subflow `i` came or went.
-    pub(super) fn reset(&mut self, i: usize) {
-        self.shares.reset(i);
+    fn reset(&mut self, i: usize) {
+        self.credits.reset(i);
         self.epoch += 1;
     }
 
-    /// Subflow `i` lost: its fraction is gone, and every sibling's increase is out of date.
-    pub(super) fn on_loss(&mut self, i: usize) {
-        self.shares.at(i).credit = 0.0;
+    /// A loss on subflow `i`: its credit is dropped, and every cached increase becomes stale.
+    fn on_loss(&mut self, i: usize) {
+        self.credits.at(i).segments = 0.0;
         self.epoch += 1;
     }
 
-    /// Slow start, then `increase(flows, i)` segments per acknowledged segment.
+    /// Slow start, then `increase(subflows, i)` segments per acknowledged segment.
     #[inline]
-    pub(super) fn grow(
+    fn grow(
         &mut self,
         subflows: &mut [SubflowMetrics],
         i: usize,
@@ -70,14 +184,14 @@ impl Additive {
             self.epoch += 1;
         }
         if left > 0 {
-            self.avoid(subflows, i, left, ack.round_start, increase);
+            self.congestion_avoidance(subflows, i, left, ack.round_start, increase);
         }
     }
 
-    /// Congestion avoidance alone: `increase(flows, i)` for each of `acked` segments. A negative increase
+    /// Congestion avoidance alone: `increase(subflows, i)` for each of `acked` segments. A negative increase
     /// shrinks the window, to 1 at least.
     #[inline]
-    pub(super) fn avoid(
+    fn congestion_avoidance(
         &mut self,
         subflows: &mut [SubflowMetrics],
         i: usize,
@@ -85,31 +199,31 @@ impl Additive {
         round_start: bool,
         mut increase: impl FnMut(&[SubflowMetrics], usize) -> f64,
     ) {
-        let share = self.shares.at(i);
+        let credit = self.credits.at(i);
         let mut left = acked;
-        let mut outdated = round_start;
+        let mut stale = round_start;
         loop {
-            if outdated || share.epoch != self.epoch || share.cwnd != subflows[i].cwnd {
-                share.increase = increase(subflows, i);
-                share.cwnd = subflows[i].cwnd;
-                share.epoch = self.epoch;
-                outdated = false;
+            if stale || credit.epoch != self.epoch || credit.cwnd != subflows[i].cwnd {
+                credit.increase = increase(subflows, i);
+                credit.cwnd = subflows[i].cwnd;
+                credit.epoch = self.epoch;
+                stale = false;
             }
-            let earned = share.credit + share.increase * f64::from(left);
-            if earned < 1.0 - ROUNDING && earned > -1.0 + ROUNDING {
-                share.credit = earned;
+            let sum = credit.segments + credit.increase * f64::from(left);
+            if sum < 1.0 - ROUNDING && sum > -1.0 + ROUNDING {
+                credit.segments = sum;
                 return;
             }
-            // A whole segment is full before the ACK is used up: the rest grows from the new window.
-            let whole = if share.increase > 0.0 { 1.0 } else { -1.0 };
-            let needed = libm::ceil((whole - share.credit) / share.increase - ROUNDING).max(0.0);
+            // The ACK completes a whole segment; what is left of it counts towards the next, at the new window.
+            let whole = if credit.increase > 0.0 { 1.0 } else { -1.0 };
+            let needed = libm::ceil((whole - credit.segments) / credit.increase - ROUNDING).max(0.0);
             let used = (needed as u32).min(left);
-            share.credit += share.increase * f64::from(used) - whole;
+            credit.segments += credit.increase * f64::from(used) - whole;
             if whole > 0.0 {
-                share.credit = share.credit.max(0.0);
+                credit.segments = credit.segments.max(0.0);
                 subflows[i].cwnd = subflows[i].cwnd.saturating_add(1);
             } else {
-                share.credit = share.credit.min(0.0);
+                credit.segments = credit.segments.min(0.0);
                 subflows[i].cwnd = subflows[i].cwnd.saturating_sub(1).max(1);
             }
             left -= used;
@@ -128,7 +242,7 @@ mod tests {
 
     /// Two subflows in congestion avoidance, and how often an increase was computed.
     struct Pair {
-        additive: Additive,
+        growth: AdditiveGrowth,
         subflows: Vec<SubflowMetrics>,
         computed: u32,
     }
@@ -136,7 +250,7 @@ mod tests {
     impl Pair {
         fn new() -> Self {
             Pair {
-                additive: Additive::new(),
+                growth: AdditiveGrowth::new(),
                 subflows: subflows(&[subflow(10, 40), subflow(10, 40)]),
                 computed: 0,
             }
@@ -146,7 +260,7 @@ mod tests {
         fn ack(&mut self, i: usize, ack: Ack, mut increase: impl FnMut(u32) -> f64) -> u32 {
             let before = self.computed;
             let computed = &mut self.computed;
-            self.additive.grow(&mut self.subflows, i, &ack, |subflows, i| {
+            self.growth.grow(&mut self.subflows, i, &ack, |subflows, i| {
                 *computed += 1;
                 increase(subflows[i].cwnd)
             });
@@ -166,9 +280,9 @@ mod tests {
         assert_eq!((pair.ack(0, start, |_| 0.001), pair.small(0)), (1, 0), "a round trip began");
         pair.subflows[0].cwnd = 20;
         assert_eq!((pair.small(0), pair.small(0)), (1, 0), "another set its window");
-        pair.additive.on_loss(1);
+        pair.growth.on_loss(1);
         assert_eq!((pair.small(0), pair.small(0)), (1, 0), "a sibling lost");
-        pair.additive.reset(1);
+        pair.growth.reset(1);
         assert_eq!((pair.small(0), pair.small(0)), (1, 0), "a sibling came or went");
         pair.ack(1, ack(1), |_| 1.0);
         assert_eq!((pair.small(0), pair.small(0)), (1, 0), "a sibling grew");
@@ -182,12 +296,11 @@ mod tests {
 
     #[test]
     fn a_loss_and_a_new_subflow_forget_the_fraction() {
-        let forgetting: [fn(&mut Additive); 2] =
-            [|additive| additive.on_loss(0), |additive| additive.reset(0)];
+        let forgetting: [fn(&mut AdditiveGrowth); 2] = [|growth| growth.on_loss(0), |growth| growth.reset(0)];
         for forget in forgetting {
             let mut pair = Pair::new();
             pair.ack(0, ack(9), |_| 0.1);
-            forget(&mut pair.additive);
+            forget(&mut pair.growth);
             pair.ack(0, ack(9), |_| 0.1);
             assert_eq!(pair.subflows[0].cwnd, 10);
             pair.ack(0, ack(1), |_| 0.1);
@@ -204,7 +317,7 @@ mod tests {
         let mut pair = Pair::new();
         pair.ack(0, ack(12), |cwnd| if cwnd == 10 { -0.1 } else { -1.0 });
         assert_eq!(pair.subflows[0].cwnd, 7);
-        // With half of one earned before, of 10 segments five do; 4 of 0.3 make the next, and one is left.
+        // With half of one sum before, of 10 segments five do; 4 of 0.3 make the next, and one is left.
         let mut pair = Pair::new();
         pair.ack(0, ack(5), |_| 0.1);
         pair.ack(0, ack(10), |cwnd| if cwnd == 10 { 0.1 } else { 0.3 });

@@ -20,10 +20,9 @@
 //!
 //! Parameters: `least-ssthresh` (1 segment, with several subflows; 1 to 2).
 
-use super::additive::Additive;
+use super::additive::{AdditiveControl, AdditiveRule};
 use super::subflows::{counted, rate, rtt, window};
-use super::{Ack, CongestionControl, ControlEntry, LossCause};
-use crate::Nanos;
+use super::{ControlEntry, LossCause};
 use crate::metrics::SubflowMetrics;
 use crate::registry::{Exception, Parameter};
 
@@ -42,14 +41,11 @@ pub(super) const ENTRY: ControlEntry = ControlEntry {
         rule: "ssthresh",
         reason: "the draft's section 2 sets the least threshold to 1 segment when there are several subflows",
     }],
-    build: |values| {
-        Box::new(Balia { additive: Additive::new(), least_ssthresh: values.number("least-ssthresh") as u32 })
-    },
+    build: |values| AdditiveControl::boxed(Balia { least_ssthresh: values.number("least-ssthresh") as u32 }),
 };
 
 #[derive(Debug)]
 struct Balia {
-    additive: Additive,
     least_ssthresh: u32,
 }
 
@@ -70,34 +66,23 @@ fn increase(subflows: &[SubflowMetrics], r: usize) -> f64 {
     rate(&subflows[r]) / rtt(&subflows[r]) / (total * total) * (1.0 + k) / 2.0 * (4.0 + k) / 5.0
 }
 
-impl CongestionControl for Balia {
-    fn name(&self) -> &'static str {
-        ENTRY.name
+impl AdditiveRule for Balia {
+    const NAME: &'static str = ENTRY.name;
+
+    fn increase(&self, subflows: &[SubflowMetrics], r: usize) -> f64 {
+        increase(subflows, r)
     }
 
-    fn subflow_added(&mut self, _flows: &mut [SubflowMetrics], i: usize, _now: Nanos) {
-        self.additive.reset(i);
-    }
-
-    fn subflow_removed(&mut self, _flows: &mut [SubflowMetrics], i: usize) {
-        self.additive.reset(i);
-    }
-
-    fn on_ack(&mut self, subflows: &mut [SubflowMetrics], i: usize, ack: &Ack) {
-        self.additive.grow(subflows, i, ack, increase);
-    }
-
-    fn ssthresh(&mut self, subflows: &[SubflowMetrics], i: usize, _cause: LossCause, _now: Nanos) -> u32 {
-        self.additive.on_loss(i);
-        let (k, _) = balance(subflows, i);
-        let w = window(&subflows[i]);
+    fn ssthresh(&mut self, subflows: &[SubflowMetrics], r: usize, _cause: LossCause) -> u32 {
+        let (k, _) = balance(subflows, r);
+        let w = window(&subflows[r]);
         let left = w - w / 2.0 * k.min(1.5);
-        let several = counted(subflows, i).count() > 1;
+        let several = counted(subflows, r).count() > 1;
         (left as u32).max(if several { self.least_ssthresh } else { 2 })
     }
 
-    fn metrics(&self, subflows: &[SubflowMetrics], i: usize) -> Vec<(&'static str, f64)> {
-        vec![("alpha", balance(subflows, i).0)]
+    fn metrics(&self, subflows: &[SubflowMetrics], r: usize) -> Vec<(&'static str, f64)> {
+        vec![("alpha", balance(subflows, r).0)]
     }
 }
 

@@ -15,26 +15,13 @@
 //! An algorithm that departs from a rule by its nature declares it in its entry; the departures are printed,
 //! and one that is declared but doesn't happen is an error too.
 
-use std::collections::BTreeSet;
-
 use proptest::prelude::*;
 
 use super::testing::{build, subflow, subflows};
 use super::{Ack, CongestionControl, LossCause, builtin};
+use crate::contract::{Departures, check, is_exempt, variants};
 use crate::metrics::{SubflowMetrics, SubflowStatus};
 use crate::{MILLISECOND, Nanos};
-
-/// Every control and preset, with its entry's name.
-fn all() -> Vec<(String, &'static str)> {
-    let mut all = Vec::new();
-    for entry in builtin().entries() {
-        all.push((entry.name.to_string(), entry.name));
-        for preset in entry.presets {
-            all.push((format!("{}:{}", entry.name, preset.name), entry.name));
-        }
-    }
-    all
-}
 
 /// What `text` is with one subflow: itself where subflows are uncoupled, else the parent that its source names.
 /// One that isn't listed is held to Reno.
@@ -63,8 +50,6 @@ enum Step {
     Idle(Nanos),
     Rejoin,
 }
-
-type Departures = Vec<(&'static str, String)>;
 
 /// A connection's controls and flows, checked at each step.
 struct Bench {
@@ -266,31 +251,13 @@ fn departures(text: &str) -> Departures {
 
 #[test]
 fn every_control_keeps_the_contract_or_declares_its_exceptions() {
-    let mut faults = Vec::new();
-    for entry in builtin().entries() {
-        let mut seen = BTreeSet::new();
-        for (text, _) in all().iter().filter(|(_, name)| *name == entry.name) {
-            for (rule, what) in departures(text) {
-                seen.insert(rule);
-                if !entry.exceptions.iter().any(|exception| exception.rule == rule) {
-                    faults.push(format!("{text} breaks `{rule}`: {what}"));
-                }
-            }
-        }
-        for exception in entry.exceptions {
-            println!("{}: exempt from `{}`: {}", entry.name, exception.rule, exception.reason);
-            if !seen.contains(exception.rule) {
-                faults.push(format!("{} declares `{}` but keeps it", entry.name, exception.rule));
-            }
-        }
-    }
-    assert!(faults.is_empty(), "\n{}", faults.join("\n"));
+    check(&builtin(), departures);
 }
 
 #[test]
 fn every_control_goes_by_its_name_and_decides_alike_twice() {
-    for (text, name) in all() {
-        assert_eq!(build(&text).name(), name);
+    for (text, entry) in variants(&builtin()) {
+        assert_eq!(build(&text).name(), entry.name);
         let list = || subflows(&[subflow(3, 400), subflow(60, 10), subflow(9, 90)]);
         assert_eq!(history(&text, list()), history(&text, list()), "{text}");
     }
@@ -299,7 +266,7 @@ fn every_control_goes_by_its_name_and_decides_alike_twice() {
 /// Numbers for observers have names and are numbers; the pacing rate is the engine's, as in Linux without BBR.
 #[test]
 fn what_a_control_tells_of_itself() {
-    for (text, name) in all() {
+    for (text, entry) in variants(&builtin()) {
         let mut bench = Bench::new(&text, subflows(&[subflow(20, 40), subflow(9, 90)]));
         bench.round(0, 45);
         bench.step(0, Step::Loss(LossCause::FastRetransmit));
@@ -308,7 +275,7 @@ fn what_a_control_tells_of_itself() {
             metrics.iter().all(|(name, value)| !name.is_empty() && value.is_finite()),
             "{text}: {metrics:?}"
         );
-        assert!(name != "reno" || metrics.is_empty(), "Reno has none: {metrics:?}");
+        assert!(entry.name != "reno" || metrics.is_empty(), "Reno has none: {metrics:?}");
         assert!(!bench.control.sets_pacing_rate(), "{text}");
     }
 }
@@ -316,7 +283,7 @@ fn what_a_control_tells_of_itself() {
 /// A sibling makes a difference to a coupled control and none to another.
 #[test]
 fn only_the_coupled_look_at_their_siblings() {
-    for (text, _) in all() {
+    for (text, _) in variants(&builtin()) {
         let first = |list: Vec<SubflowMetrics>| {
             let mut bench = Bench::new(&text, list);
             for lap in 0..40 {
@@ -373,17 +340,14 @@ proptest! {
         list in prop::collection::vec((1u32..500, 1u64..1000), 1..=4),
         steps in steps(),
     ) {
-        for (text, name) in all() {
+        for (text, entry) in variants(&builtin()) {
             let mut bench = Bench::new(&text, subflows(&list));
             for (i, step) in &steps {
                 let i = i % bench.subflows.len();
                 bench.step(i, *step);
             }
-            let registry = builtin();
-            let entry = registry.entries().iter().find(|entry| entry.name == name).expect("registered");
             for (rule, what) in &bench.found {
-                let declared = entry.exceptions.iter().any(|exception| exception.rule == *rule);
-                prop_assert!(declared, "{text} breaks `{rule}`: {what}");
+                prop_assert!(is_exempt(&entry, rule), "{text} breaks `{rule}`: {what}");
             }
         }
     }

@@ -18,10 +18,9 @@
 //!
 //! Parameters: none.
 
-use super::additive::Additive;
+use super::additive::{AdditiveControl, AdditiveRule};
 use super::subflows::{counted, window};
-use super::{Ack, CongestionControl, ControlEntry, LossCause};
-use crate::Nanos;
+use super::{ControlEntry, LossCause};
 use crate::metrics::SubflowMetrics;
 use crate::registry::Exception;
 
@@ -35,44 +34,31 @@ pub(super) const ENTRY: ControlEntry = ControlEntry {
         rule: "ssthresh",
         reason: "section 2.2 subtracts half of all windows, and leaves 1 segment when there are several subflows",
     }],
-    build: |_| Box::new(Coupled { additive: Additive::new() }),
+    build: |_| AdditiveControl::boxed(Coupled),
 };
 
 #[derive(Debug)]
-struct Coupled {
-    additive: Additive,
-}
+struct Coupled;
 
 /// Segments per acknowledged segment.
 fn increase(subflows: &[SubflowMetrics], r: usize) -> f64 {
     1.0 / counted(subflows, r).map(|(_, subflow)| window(subflow)).sum::<f64>()
 }
 
-impl CongestionControl for Coupled {
-    fn name(&self) -> &'static str {
-        ENTRY.name
+impl AdditiveRule for Coupled {
+    const NAME: &'static str = ENTRY.name;
+
+    fn increase(&self, subflows: &[SubflowMetrics], r: usize) -> f64 {
+        increase(subflows, r)
     }
 
-    fn subflow_added(&mut self, _flows: &mut [SubflowMetrics], i: usize, _now: Nanos) {
-        self.additive.reset(i);
-    }
-
-    fn subflow_removed(&mut self, _flows: &mut [SubflowMetrics], i: usize) {
-        self.additive.reset(i);
-    }
-
-    fn on_ack(&mut self, subflows: &mut [SubflowMetrics], i: usize, ack: &Ack) {
-        self.additive.grow(subflows, i, ack, increase);
-    }
-
-    fn ssthresh(&mut self, subflows: &[SubflowMetrics], i: usize, _cause: LossCause, _now: Nanos) -> u32 {
-        self.additive.on_loss(i);
+    fn ssthresh(&mut self, subflows: &[SubflowMetrics], r: usize, _cause: LossCause) -> u32 {
         let (mut total, mut n) = (0u64, 0);
-        for (_, subflow) in counted(subflows, i) {
+        for (_, subflow) in counted(subflows, r) {
             total += u64::from(subflow.cwnd);
             n += 1;
         }
-        let left = u64::from(subflows[i].cwnd).saturating_sub(total.div_ceil(2));
+        let left = u64::from(subflows[r].cwnd).saturating_sub(total.div_ceil(2));
         (left as u32).max(if n > 1 { 1 } else { 2 })
     }
 }

@@ -21,10 +21,9 @@
 //!
 //! Parameters: `a` (segments per round trip; default 0, which stands for 1/n^2; 0 to 1).
 
-use super::additive::Additive;
+use super::ControlEntry;
+use super::additive::{AdditiveControl, AdditiveRule};
 use super::subflows::{counted, window};
-use super::{Ack, CongestionControl, ControlEntry, LossCause, half_window};
-use crate::Nanos;
 use crate::metrics::SubflowMetrics;
 use crate::registry::Parameter;
 
@@ -40,12 +39,11 @@ pub(super) const ENTRY: ControlEntry = ControlEntry {
     )],
     presets: &[],
     exceptions: &[],
-    build: |values| Box::new(Ewtcp { additive: Additive::new(), a: values.number("a") }),
+    build: |values| AdditiveControl::boxed(Ewtcp { a: values.number("a") }),
 };
 
 #[derive(Debug)]
 struct Ewtcp {
-    additive: Additive,
     a: f64,
 }
 
@@ -60,32 +58,17 @@ fn increase(subflows: &[SubflowMetrics], r: usize, a: f64) -> f64 {
     a / window(&subflows[r])
 }
 
-impl CongestionControl for Ewtcp {
-    fn name(&self) -> &'static str {
-        ENTRY.name
-    }
+impl AdditiveRule for Ewtcp {
+    const NAME: &'static str = ENTRY.name;
 
-    fn subflow_added(&mut self, _flows: &mut [SubflowMetrics], i: usize, _now: Nanos) {
-        self.additive.reset(i);
-    }
-
-    fn subflow_removed(&mut self, _flows: &mut [SubflowMetrics], i: usize) {
-        self.additive.reset(i);
-    }
-
-    fn on_ack(&mut self, subflows: &mut [SubflowMetrics], i: usize, ack: &Ack) {
-        let a = self.a;
-        self.additive.grow(subflows, i, ack, |subflows, r| increase(subflows, r, a));
-    }
-
-    fn ssthresh(&mut self, subflows: &[SubflowMetrics], i: usize, _cause: LossCause, _now: Nanos) -> u32 {
-        self.additive.on_loss(i);
-        half_window(&subflows[i], 2)
+    fn increase(&self, subflows: &[SubflowMetrics], r: usize) -> f64 {
+        increase(subflows, r, self.a)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::LossCause;
     use super::super::testing::{ack, assert_close, build, subflow, subflows};
     use super::*;
 

@@ -20,10 +20,9 @@
 //!
 //! Parameters: none.
 
-use super::additive::Additive;
+use super::ControlEntry;
+use super::additive::{AdditiveControl, AdditiveRule};
 use super::subflows::{counted, rate, rtt, window};
-use super::{Ack, CongestionControl, ControlEntry, LossCause, half_window};
-use crate::Nanos;
 use crate::metrics::SubflowMetrics;
 
 pub(super) const ENTRY: ControlEntry = ControlEntry {
@@ -33,13 +32,11 @@ pub(super) const ENTRY: ControlEntry = ControlEntry {
     parameters: &[],
     presets: &[],
     exceptions: &[],
-    build: |_| Box::new(Lia { additive: Additive::new() }),
+    build: |_| AdditiveControl::boxed(Lia),
 };
 
 #[derive(Debug)]
-struct Lia {
-    additive: Additive,
-}
+struct Lia;
 
 /// alpha / w_total of RFC 6356, per segment.
 fn linked(subflows: &[SubflowMetrics], r: usize) -> f64 {
@@ -58,48 +55,30 @@ pub(super) fn increase(subflows: &[SubflowMetrics], r: usize) -> f64 {
 }
 
 //= RFC 8684 3.3.7-a
-impl CongestionControl for Lia {
-    fn name(&self) -> &'static str {
-        ENTRY.name
+impl AdditiveRule for Lia {
+    const NAME: &'static str = ENTRY.name;
+
+    fn increase(&self, subflows: &[SubflowMetrics], r: usize) -> f64 {
+        increase(subflows, r)
     }
 
-    fn subflow_added(&mut self, _flows: &mut [SubflowMetrics], i: usize, _now: Nanos) {
-        self.additive.reset(i);
-    }
-
-    fn subflow_removed(&mut self, _flows: &mut [SubflowMetrics], i: usize) {
-        self.additive.reset(i);
-    }
-
-    fn on_ack(&mut self, subflows: &mut [SubflowMetrics], i: usize, ack: &Ack) {
-        self.additive.grow(subflows, i, ack, increase);
-    }
-
-    fn ssthresh(&mut self, subflows: &[SubflowMetrics], i: usize, _cause: LossCause, _now: Nanos) -> u32 {
-        self.additive.on_loss(i);
-        half_window(&subflows[i], 2)
-    }
-
-    fn metrics(&self, subflows: &[SubflowMetrics], i: usize) -> Vec<(&'static str, f64)> {
-        let total: f64 = counted(subflows, i).map(|(_, subflow)| window(subflow)).sum();
-        vec![("alpha", linked(subflows, i) * total)]
+    fn metrics(&self, subflows: &[SubflowMetrics], r: usize) -> Vec<(&'static str, f64)> {
+        let total: f64 = counted(subflows, r).map(|(_, subflow)| window(subflow)).sum();
+        vec![("alpha", linked(subflows, r) * total)]
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{ack, assert_close, subflow, subflows};
+    use super::super::LossCause;
+    use super::super::testing::{ack, assert_close, build, subflow, subflows};
     use super::*;
     use crate::metrics::SubflowStatus;
-
-    fn lia() -> Lia {
-        Lia { additive: Additive::new() }
-    }
 
     #[test]
     fn alpha_is_one_with_one_subflow() {
         let subflows = subflows(&[subflow(17, 43)]);
-        assert_close(lia().metrics(&subflows, 0)[0].1, 1.0);
+        assert_close(build("lia").metrics(&subflows, 0)[0].1, 1.0);
         assert_close(increase(&subflows, 0), 1.0 / 17.0);
     }
 
@@ -109,7 +88,7 @@ mod tests {
         // w 10 and 10, rtt 100 ms both: x = 100 each; max w/rtt^2 = 1000; alpha = 20 * 1000 / 200^2 = 0.5;
         // alpha / w_total = 0.025 < 1/10.
         let subflows = subflows(&[subflow(10, 100), subflow(10, 100)]);
-        assert_close(lia().metrics(&subflows, 0)[0].1, 0.5);
+        assert_close(build("lia").metrics(&subflows, 0)[0].1, 0.5);
         assert_close(increase(&subflows, 0), 0.025);
         assert_close(increase(&subflows, 1), 0.025);
     }
@@ -120,7 +99,7 @@ mod tests {
         // alpha = 30 * 100000 / 1200^2 = 2.08333; alpha / w_total = 0.0694444;
         // 1/w = 0.1 and 0.05: the cap holds on the second.
         let subflows = subflows(&[subflow(10, 10), subflow(20, 100)]);
-        assert_close(lia().metrics(&subflows, 0)[0].1, 30.0 * 100_000.0 / 1_440_000.0);
+        assert_close(build("lia").metrics(&subflows, 0)[0].1, 30.0 * 100_000.0 / 1_440_000.0);
         assert_close(increase(&subflows, 0), 100_000.0 / 1_440_000.0);
         assert_close(increase(&subflows, 1), 0.05);
     }
@@ -142,7 +121,7 @@ mod tests {
     fn the_window_follows_the_equation() {
         // 0.025 per segment while both windows are 10: the 40th acknowledged segment adds one.
         let mut subflows = subflows(&[subflow(10, 100), subflow(10, 100)]);
-        let mut lia = lia();
+        let mut lia = build("lia");
         for _ in 0..39 {
             lia.on_ack(&mut subflows, 0, &ack(1));
         }
@@ -156,7 +135,7 @@ mod tests {
     fn a_siblings_loss_is_seen_at_once() {
         // Once the sibling's window is gone (2 of 20 segments left), this one grows nearly as Reno.
         let mut subflows = subflows(&[subflow(10, 100), subflow(20, 100)]);
-        let mut lia = lia();
+        let mut lia = build("lia");
         lia.on_ack(&mut subflows, 0, &ack(1));
         let ssthresh = lia.ssthresh(&subflows, 1, LossCause::FastRetransmit, 0);
         assert_eq!(ssthresh, 10);

@@ -25,10 +25,9 @@
 //! Parameters: `beta` (3 segments; 0 to 1000), `reset-base` (true; preset `linux`: false), `timeouts-differ`
 //! (false; preset `linux`: true), as in `veno.rs`.
 
-use super::additive::Additive;
+use super::additive::{AdditiveControl, AdditiveRule};
 use super::veno::{Backlog, PARAMETERS, PRESETS};
-use super::{Ack, CongestionControl, ControlEntry, LossCause, lia};
-use crate::Nanos;
+use super::{Ack, ControlEntry, LossCause, lia};
 use crate::metrics::SubflowMetrics;
 
 pub(super) const ENTRY: ControlEntry = ControlEntry {
@@ -38,52 +37,46 @@ pub(super) const ENTRY: ControlEntry = ControlEntry {
     parameters: PARAMETERS,
     presets: PRESETS,
     exceptions: &[],
-    build: |values| Box::new(MVeno { backlog: Backlog::new(values), additive: Additive::new() }),
+    build: |values| AdditiveControl::boxed(MVeno { backlog: Backlog::new(values) }),
 };
 
 #[derive(Debug)]
 struct MVeno {
     backlog: Backlog,
-    additive: Additive,
 }
 
-impl CongestionControl for MVeno {
-    fn name(&self) -> &'static str {
-        ENTRY.name
+impl AdditiveRule for MVeno {
+    const NAME: &'static str = ENTRY.name;
+
+    fn increase(&self, subflows: &[SubflowMetrics], r: usize) -> f64 {
+        self.backlog.pace(r) * lia::increase(subflows, r)
     }
 
-    fn subflow_added(&mut self, _flows: &mut [SubflowMetrics], i: usize, _now: Nanos) {
-        self.backlog.reset(i);
-        self.additive.reset(i);
+    fn ssthresh(&mut self, subflows: &[SubflowMetrics], r: usize, cause: LossCause) -> u32 {
+        self.backlog.ssthresh(&subflows[r], r, cause)
     }
 
-    fn subflow_removed(&mut self, _flows: &mut [SubflowMetrics], i: usize) {
-        self.additive.reset(i);
+    fn subflow_added(&mut self, _subflows: &[SubflowMetrics], r: usize) {
+        self.backlog.reset(r);
     }
 
-    fn on_ack(&mut self, subflows: &mut [SubflowMetrics], i: usize, ack: &Ack) {
-        self.backlog.on_ack(&subflows[i], i, ack);
-        let backlog = &self.backlog;
-        self.additive.grow(subflows, i, ack, |subflows, r| backlog.pace(r) * lia::increase(subflows, r));
+    fn on_ack(&mut self, subflow: &SubflowMetrics, r: usize, ack: &Ack) {
+        self.backlog.on_ack(subflow, r, ack);
     }
 
-    fn ssthresh(&mut self, subflows: &[SubflowMetrics], i: usize, cause: LossCause, _now: Nanos) -> u32 {
-        self.additive.on_loss(i);
-        self.backlog.ssthresh(&subflows[i], i, cause)
+    fn on_idle_restart(&mut self, r: usize) {
+        self.backlog.restart(r);
     }
 
-    fn on_idle_restart(&mut self, _flows: &[SubflowMetrics], i: usize, _idle: Nanos) {
-        self.backlog.restart(i);
-    }
-
-    fn metrics(&self, subflows: &[SubflowMetrics], i: usize) -> Vec<(&'static str, f64)> {
-        let weight = lia::increase(subflows, i) * f64::from(subflows[i].cwnd);
-        vec![("n", self.backlog.queued(i)), ("weight", weight)]
+    fn metrics(&self, subflows: &[SubflowMetrics], r: usize) -> Vec<(&'static str, f64)> {
+        let weight = lia::increase(subflows, r) * f64::from(subflows[r].cwnd);
+        vec![("n", self.backlog.queued(r)), ("weight", weight)]
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::CongestionControl;
     use super::super::testing::{ack, assert_close, build, subflow, subflows};
     use super::*;
     use crate::MILLISECOND;

@@ -34,10 +34,9 @@
 //! Parameters: `rank-by-square-rtt` (false; preset `linux`: true), `least-ssthresh` (1 segment, with several
 //! subflows; 1 to 2; preset `linux`: 2).
 
-use super::additive::Additive;
+use super::additive::{AdditiveControl, AdditiveRule};
 use super::subflows::{PerSubflow, counted, rate, rtt, window};
-use super::{Ack, CongestionControl, ControlEntry, LossCause, half_window};
-use crate::Nanos;
+use super::{ControlEntry, LossCause, half_window};
 use crate::metrics::SubflowMetrics;
 use crate::registry::{Exception, Parameter, Preset, Values};
 
@@ -67,7 +66,7 @@ pub(super) const ENTRY: ControlEntry = ControlEntry {
         rule: "ssthresh",
         reason: "the draft's section 2 sets the least threshold to 1 segment when there are several subflows",
     }],
-    build: |values| Box::new(Olia::new(values)),
+    build: |values| AdditiveControl::boxed(Olia::new(values)),
 };
 
 /// Bytes between losses.
@@ -88,7 +87,6 @@ struct Losses {
 
 #[derive(Debug)]
 struct Olia {
-    additive: Additive,
     losses: PerSubflow<Losses>,
     rank_by_square_rtt: bool,
     least_ssthresh: u32,
@@ -121,7 +119,6 @@ impl Ranking {
 impl Olia {
     fn new(values: &Values) -> Self {
         Olia {
-            additive: Additive::new(),
             losses: PerSubflow::default(),
             rank_by_square_rtt: values.switch("rank-by-square-rtt"),
             least_ssthresh: values.number("least-ssthresh") as u32,
@@ -166,46 +163,40 @@ fn increase(losses: &PerSubflow<Losses>, by_square_rtt: bool, subflows: &[Subflo
     kelly_voice + rank(losses, by_square_rtt, subflows, r).alpha() / window(&subflows[r])
 }
 
-impl CongestionControl for Olia {
-    fn name(&self) -> &'static str {
-        ENTRY.name
+impl AdditiveRule for Olia {
+    const NAME: &'static str = ENTRY.name;
+
+    fn increase(&self, subflows: &[SubflowMetrics], r: usize) -> f64 {
+        increase(&self.losses, self.rank_by_square_rtt, subflows, r)
     }
 
-    fn subflow_added(&mut self, subflows: &mut [SubflowMetrics], i: usize, _now: Nanos) {
-        self.additive.reset(i);
-        let start = History { l1: 0, mark: subflows[i].bytes_acked };
-        *self.losses.at(i) = Losses { now: start, before: start };
-    }
-
-    fn subflow_removed(&mut self, _flows: &mut [SubflowMetrics], i: usize) {
-        self.additive.reset(i);
-        self.losses.reset(i);
-    }
-
-    fn on_ack(&mut self, subflows: &mut [SubflowMetrics], i: usize, ack: &Ack) {
-        let Olia { additive, losses, rank_by_square_rtt, .. } = self;
-        additive.grow(subflows, i, ack, |subflows, r| increase(losses, *rank_by_square_rtt, subflows, r));
-    }
-
-    fn ssthresh(&mut self, subflows: &[SubflowMetrics], i: usize, _cause: LossCause, _now: Nanos) -> u32 {
-        self.additive.on_loss(i);
-        let losses = self.losses.at(i);
+    fn ssthresh(&mut self, subflows: &[SubflowMetrics], r: usize, _cause: LossCause) -> u32 {
+        let losses = self.losses.at(r);
         losses.before = losses.now;
-        let acked = subflows[i].bytes_acked;
+        let acked = subflows[r].bytes_acked;
         losses.now = History { l1: acked.saturating_sub(losses.before.mark), mark: acked };
-        let several = counted(subflows, i).count() > 1;
-        half_window(&subflows[i], if several { self.least_ssthresh } else { 2 })
+        let several = counted(subflows, r).count() > 1;
+        half_window(&subflows[r], if several { self.least_ssthresh } else { 2 })
     }
 
-    fn on_undo(&mut self, _flows: &[SubflowMetrics], i: usize) {
-        self.additive.on_loss(i);
-        let losses = self.losses.at(i);
+    fn subflow_added(&mut self, subflows: &[SubflowMetrics], r: usize) {
+        let start = History { l1: 0, mark: subflows[r].bytes_acked };
+        *self.losses.at(r) = Losses { now: start, before: start };
+    }
+
+    fn subflow_removed(&mut self, r: usize) {
+        self.losses.reset(r);
+    }
+
+    fn on_undo(&mut self, r: usize) -> bool {
+        let losses = self.losses.at(r);
         losses.now = losses.before;
+        true
     }
 
-    fn metrics(&self, subflows: &[SubflowMetrics], i: usize) -> Vec<(&'static str, f64)> {
-        let ranking = rank(&self.losses, self.rank_by_square_rtt, subflows, i);
-        vec![("alpha", ranking.alpha()), ("l", between_losses(&self.losses, i, &subflows[i]))]
+    fn metrics(&self, subflows: &[SubflowMetrics], r: usize) -> Vec<(&'static str, f64)> {
+        let ranking = rank(&self.losses, self.rank_by_square_rtt, subflows, r);
+        vec![("alpha", ranking.alpha()), ("l", between_losses(&self.losses, r, &subflows[r]))]
     }
 }
 
@@ -217,7 +208,6 @@ mod tests {
     fn olia(spec: &str) -> Olia {
         let linux = spec == "olia:linux";
         Olia {
-            additive: Additive::new(),
             losses: PerSubflow::default(),
             rank_by_square_rtt: linux,
             least_ssthresh: if linux { 2 } else { 1 },
@@ -302,20 +292,20 @@ mod tests {
         let mut olia = olia("olia");
         let l = |olia: &Olia, subflows: &[SubflowMetrics]| olia.metrics(subflows, 0)[1].1;
         subflows[0].bytes_acked = 7000;
-        olia.ssthresh(&subflows, 0, LossCause::FastRetransmit, 0);
+        olia.ssthresh(&subflows, 0, LossCause::FastRetransmit);
         subflows[0].bytes_acked = 9000;
         assert_close(l(&olia, &subflows), 7000.0);
         subflows[0].bytes_acked = 17_000;
         assert_close(l(&olia, &subflows), 10_000.0);
-        olia.ssthresh(&subflows, 0, LossCause::Timeout, 0);
+        olia.ssthresh(&subflows, 0, LossCause::Timeout);
         subflows[0].bytes_acked = 18_000;
-        olia.ssthresh(&subflows, 0, LossCause::Timeout, 0);
+        olia.ssthresh(&subflows, 0, LossCause::Timeout);
         assert_close(l(&olia, &subflows), 1000.0);
-        olia.on_undo(&subflows, 0);
+        assert!(olia.on_undo(0));
         assert_close(l(&olia, &subflows), 10_000.0);
         // A new subflow under the same index starts from nothing, whatever its counter says.
-        olia.subflow_removed(&mut subflows, 0);
-        olia.subflow_added(&mut subflows, 0, 0);
+        olia.subflow_removed(0);
+        olia.subflow_added(&subflows, 0);
         assert_close(l(&olia, &subflows), 0.0);
     }
 
@@ -324,7 +314,7 @@ mod tests {
         // As above: -0.00277778 per segment on subflow 1: the 360th takes one away.
         let mut subflows = subflows(&[subflow(10, 100), subflow(20, 100)]);
         subflows[0].bytes_acked = 50_000;
-        let mut olia = olia("olia");
+        let mut olia = build("olia");
         for _ in 0..359 {
             olia.on_ack(&mut subflows, 1, &ack(1));
         }

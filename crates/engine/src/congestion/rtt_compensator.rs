@@ -22,10 +22,9 @@
 //!
 //! Parameters: none.
 
-use super::additive::Additive;
+use super::ControlEntry;
+use super::additive::{AdditiveControl, AdditiveRule};
 use super::subflows::{counted, rate, rtt};
-use super::{Ack, CongestionControl, ControlEntry, LossCause, half_window};
-use crate::Nanos;
 use crate::metrics::SubflowMetrics;
 
 pub(super) const ENTRY: ControlEntry = ControlEntry {
@@ -35,13 +34,11 @@ pub(super) const ENTRY: ControlEntry = ControlEntry {
     parameters: &[],
     presets: &[],
     exceptions: &[],
-    build: |_| Box::new(RttCompensator { additive: Additive::new() }),
+    build: |_| AdditiveControl::boxed(RttCompensator),
 };
 
 #[derive(Debug)]
-struct RttCompensator {
-    additive: Additive,
-}
+struct RttCompensator;
 
 /// The square of sqrt(w)/rtt, by which the subflows are ordered: what TCP's rate on the path grows with.
 fn order(subflow: &SubflowMetrics) -> f64 {
@@ -64,31 +61,17 @@ fn increase(subflows: &[SubflowMetrics], r: usize) -> f64 {
         .fold(f64::INFINITY, f64::min)
 }
 
-impl CongestionControl for RttCompensator {
-    fn name(&self) -> &'static str {
-        ENTRY.name
-    }
+impl AdditiveRule for RttCompensator {
+    const NAME: &'static str = ENTRY.name;
 
-    fn subflow_added(&mut self, _flows: &mut [SubflowMetrics], i: usize, _now: Nanos) {
-        self.additive.reset(i);
-    }
-
-    fn subflow_removed(&mut self, _flows: &mut [SubflowMetrics], i: usize) {
-        self.additive.reset(i);
-    }
-
-    fn on_ack(&mut self, subflows: &mut [SubflowMetrics], i: usize, ack: &Ack) {
-        self.additive.grow(subflows, i, ack, increase);
-    }
-
-    fn ssthresh(&mut self, subflows: &[SubflowMetrics], i: usize, _cause: LossCause, _now: Nanos) -> u32 {
-        self.additive.on_loss(i);
-        half_window(&subflows[i], 2)
+    fn increase(&self, subflows: &[SubflowMetrics], r: usize) -> f64 {
+        increase(subflows, r)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::LossCause;
     use super::super::testing::{ack, assert_close, build, subflow, subflows};
     use super::*;
 

@@ -26,12 +26,11 @@
 //! Parameters: `beta` (3 segments; 0 to 1000), `reset-base` (true: base is measured anew after each loss; preset
 //! `linux`: false), `timeouts-differ` (false; preset `linux`: true).
 
-use super::additive::Additive;
+use super::additive::{AdditiveControl, AdditiveRule};
 use super::delay::{Delay, Round};
 use super::subflows::{PerSubflow, window};
 use super::vegas::queued;
-use super::{Ack, CongestionControl, ControlEntry, LossCause, half_window};
-use crate::Nanos;
+use super::{Ack, ControlEntry, LossCause, half_window};
 use crate::metrics::SubflowMetrics;
 use crate::registry::{Parameter, Preset, Values};
 
@@ -42,7 +41,7 @@ pub(super) const ENTRY: ControlEntry = ControlEntry {
     parameters: PARAMETERS,
     presets: PRESETS,
     exceptions: &[],
-    build: |values| Box::new(Veno { backlog: Backlog::new(values), additive: Additive::new() }),
+    build: |values| AdditiveControl::boxed(Veno { backlog: Backlog::new(values) }),
 };
 
 pub(super) const PARAMETERS: &[Parameter] = &[
@@ -131,41 +130,39 @@ impl Backlog {
 #[derive(Debug)]
 struct Veno {
     backlog: Backlog,
-    additive: Additive,
 }
 
-impl CongestionControl for Veno {
-    fn name(&self) -> &'static str {
-        ENTRY.name
+impl AdditiveRule for Veno {
+    const NAME: &'static str = ENTRY.name;
+
+    fn increase(&self, subflows: &[SubflowMetrics], r: usize) -> f64 {
+        self.backlog.pace(r) / window(&subflows[r])
     }
 
-    fn subflow_added(&mut self, _flows: &mut [SubflowMetrics], i: usize, _now: Nanos) {
-        self.backlog.reset(i);
-        self.additive.reset(i);
+    fn ssthresh(&mut self, subflows: &[SubflowMetrics], r: usize, cause: LossCause) -> u32 {
+        self.backlog.ssthresh(&subflows[r], r, cause)
     }
 
-    fn on_ack(&mut self, subflows: &mut [SubflowMetrics], i: usize, ack: &Ack) {
-        self.backlog.on_ack(&subflows[i], i, ack);
-        let backlog = &self.backlog;
-        self.additive.grow(subflows, i, ack, |subflows, r| backlog.pace(r) / window(&subflows[r]));
+    fn subflow_added(&mut self, _subflows: &[SubflowMetrics], r: usize) {
+        self.backlog.reset(r);
     }
 
-    fn ssthresh(&mut self, subflows: &[SubflowMetrics], i: usize, cause: LossCause, _now: Nanos) -> u32 {
-        self.additive.on_loss(i);
-        self.backlog.ssthresh(&subflows[i], i, cause)
+    fn on_ack(&mut self, subflow: &SubflowMetrics, r: usize, ack: &Ack) {
+        self.backlog.on_ack(subflow, r, ack);
     }
 
-    fn on_idle_restart(&mut self, _flows: &[SubflowMetrics], i: usize, _idle: Nanos) {
-        self.backlog.restart(i);
+    fn on_idle_restart(&mut self, r: usize) {
+        self.backlog.restart(r);
     }
 
-    fn metrics(&self, _flows: &[SubflowMetrics], i: usize) -> Vec<(&'static str, f64)> {
-        vec![("n", self.backlog.queued(i))]
+    fn metrics(&self, _subflows: &[SubflowMetrics], r: usize) -> Vec<(&'static str, f64)> {
+        vec![("n", self.backlog.queued(r))]
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::CongestionControl;
     use super::super::testing::{ack, assert_close, build, round_trip, subflow, subflows};
     use super::*;
 

@@ -15,8 +15,8 @@
 //! Parameters: none in the decision. `opportunistic` and `penalise` (default `off`).
 
 use super::mechanisms::{OFF, equip, opportunistic, penalise};
-use super::minrtt::send_on;
-use super::text::{Ms, Subflow, no_room, nothing_to_send};
+use super::minrtt::fastest_with_room;
+use super::text::{Ms, Subflow};
 use super::{Chunk, Decision, Event, Purpose, Rationale, Scheduler, View};
 use crate::metrics::SubflowMetrics;
 use crate::registry::Entry;
@@ -103,13 +103,7 @@ impl Scheduler for Cfs {
         if view.unsent == 0 {
             return self.repeat(view, rationale);
         }
-        if !view.sendable() {
-            return nothing_to_send(view, rationale);
-        }
-        match view.front().available {
-            Some(subflow) => send_on(subflow, rationale),
-            None => no_room(view, rationale),
-        }
+        fastest_with_room(view, rationale)
     }
 
     fn on_event(&mut self, view: &View<'_>, event: Event) {

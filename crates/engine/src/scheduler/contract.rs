@@ -14,26 +14,12 @@
 //! An algorithm that departs from a rule by its nature declares it in its entry; the departures are printed,
 //! and one that is declared but doesn't happen is an error too.
 
-use std::collections::BTreeSet;
-
 use proptest::prelude::*;
 
 use super::builtin;
 use super::testing::{Model, Pipe, build, run};
 use crate::MILLISECOND;
-use crate::registry::Exception;
-
-/// Every scheduler and preset, with its entry's exceptions.
-fn all() -> Vec<(String, &'static [Exception])> {
-    let mut all = Vec::new();
-    for entry in builtin().entries() {
-        all.push((entry.name.to_string(), entry.exceptions));
-        for preset in entry.presets {
-            all.push((format!("{}:{}", entry.name, preset.name), entry.exceptions));
-        }
-    }
-    all
-}
+use crate::contract::{Departures, check, is_exempt, variants};
 
 fn growing(rtt_ms: u64, loss: u32) -> Pipe {
     Pipe { grows: true, loss, queue: 2_000_000, ..Pipe::new(rtt_ms, 10) }
@@ -62,7 +48,7 @@ fn cases() -> Vec<Model> {
 }
 
 /// All that `text` does that the contract forbids.
-fn departures(text: &str) -> Vec<(&'static str, String)> {
+fn departures(text: &str) -> Departures {
     let mut found = Vec::new();
     for (number, case) in cases().into_iter().enumerate() {
         let done = case.run(&mut *build(text));
@@ -88,31 +74,12 @@ fn departures(text: &str) -> Vec<(&'static str, String)> {
 
 #[test]
 fn every_scheduler_keeps_the_contract_or_declares_its_exceptions() {
-    let mut faults = Vec::new();
-    for entry in builtin().entries() {
-        let mut seen = BTreeSet::new();
-        for (text, exceptions) in all().iter().filter(|(text, _)| text.split(':').next() == Some(entry.name))
-        {
-            for (rule, what) in departures(text) {
-                seen.insert(rule);
-                if !exceptions.iter().any(|exception| exception.rule == rule) {
-                    faults.push(format!("{text} breaks `{rule}`: {what}"));
-                }
-            }
-        }
-        for exception in entry.exceptions {
-            println!("{}: exempt from `{}`: {}", entry.name, exception.rule, exception.reason);
-            if !seen.contains(exception.rule) {
-                faults.push(format!("{} declares `{}` but keeps it", entry.name, exception.rule));
-            }
-        }
-    }
-    assert!(faults.is_empty(), "\n{}", faults.join("\n"));
+    check(&builtin(), departures);
 }
 
 #[test]
 fn every_scheduler_decides_alike_twice() {
-    for (text, _) in all() {
+    for (text, _) in variants(&builtin()) {
         for (one, two) in cases().into_iter().zip(cases()) {
             let (one, two) = (one.run(&mut *build(&text)), two.run(&mut *build(&text)));
             assert_eq!(one.placements, two.placements, "{text}");
@@ -127,7 +94,7 @@ fn every_scheduler_goes_by_its_name_and_says_whether_it_repeats() {
         assert_eq!(scheduler.name(), entry.name);
         assert_eq!(scheduler.repeats(), ["redundant", "cfs"].contains(&entry.name), "{}", entry.name);
     }
-    for (text, _) in all() {
+    for (text, _) in variants(&builtin()) {
         let queues = ["otias", "linux", "roundrobin:strict"].contains(&text.as_str());
         assert_eq!(build(&text).queues_ahead(), queues, "{text}");
     }
@@ -139,7 +106,7 @@ fn every_scheduler_goes_by_its_name_and_says_whether_it_repeats() {
 #[test]
 fn every_scheduler_gives_a_reason_with_numbers() {
     use super::testing::{Scene, subflow};
-    for (text, _) in all() {
+    for (text, _) in variants(&builtin()) {
         for subflows in [vec![subflow(0, 10, 10, 0)], vec![subflow(0, 10, 10, 10), subflow(1, 100, 10, 3)]] {
             let reason = Scene::new(subflows).reason(&mut *build(&text));
             assert!(reason.len() > 10, "{text}: `{reason}`");
@@ -155,7 +122,7 @@ fn every_scheduler_gives_a_reason_with_numbers() {
 #[test]
 fn no_scheduler_waits_for_a_subflow_without_a_sample() {
     use super::testing::{Scene, subflow, unmeasured};
-    for (text, _) in all() {
+    for (text, _) in variants(&builtin()) {
         let scene = Scene::new(vec![subflow(0, 300, 10, 0), unmeasured(1, 10, 10)]);
         assert_eq!(scene.chosen(&mut *build(&text)), Some(0), "{text}");
     }
@@ -206,7 +173,7 @@ proptest! {
         window in prop_oneof![Just(1u64 << 30), 3_000u64..80_000],
         seed in any::<u64>(),
     ) {
-        for (text, exceptions) in all() {
+        for (text, entry) in variants(&builtin()) {
             let mut model = Model::new(&pipes, 0).window(window).seed(seed);
             for (at, bytes) in &writes {
                 model.write_at(at * MILLISECOND, *bytes);
@@ -214,8 +181,7 @@ proptest! {
             let done = model.run(&mut *build(&text));
             prop_assert!(done.completed.is_some(), "{text} starves: {:?}", done.violations);
             for (rule, what) in &done.violations {
-                let declared = exceptions.iter().any(|exception| exception.rule == *rule);
-                prop_assert!(declared, "{text} breaks `{rule}` {what}");
+                prop_assert!(is_exempt(&entry, rule), "{text} breaks `{rule}` {what}");
             }
             let sent = done.placements.len() as u64 + 100;
             prop_assert!(done.decisions < sent * DECISIONS_PER_SEGMENT, "{text} was asked {} times", done.decisions);

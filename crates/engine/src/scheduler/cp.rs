@@ -17,8 +17,8 @@
 //! `opportunistic` and `penalise` (default `off`).
 
 use super::mechanisms::{OFF, equip, opportunistic, penalise};
-use super::minrtt::send_on;
-use super::text::{Kb, Ms, Subflow, no_room, nothing_to_send};
+use super::minrtt::{send_on, weigh_slow};
+use super::text::{Kb, Ms, Subflow};
 use super::{Decision, Rationale, Scheduler, View};
 use crate::MILLISECOND;
 use crate::metrics::SubflowMetrics;
@@ -60,40 +60,36 @@ impl Scheduler for ConstraintProactive {
     }
 
     fn select(&mut self, view: &View<'_>, rationale: &mut Rationale) -> Decision {
-        if !view.sendable() {
-            return nothing_to_send(view, rationale);
-        }
-        let front = view.front();
-        let (Some(fastest), Some(subflow)) = (front.usable, front.available) else {
-            return no_room(view, rationale);
-        };
-        if subflow.srtt == fastest.srtt {
-            return send_on(subflow, rationale);
-        }
-        let disorder = out_of_order(view, subflow);
-        let (id, fast) = (Subflow(subflow.id), Subflow(fastest.id));
-        let until = Some(view.now.saturating_add(fastest.srtt.max(1)));
-        if subflow.srtt as f64 / 2.0 > self.delay {
+        weigh_slow(view, rationale, |fastest, subflow, rationale| {
+            if subflow.srtt == fastest.srtt {
+                return send_on(subflow, rationale);
+            }
+            let disorder = out_of_order(view, subflow);
+            let (id, fast) = (Subflow(subflow.id), Subflow(fastest.id));
+            let until = Some(view.now.saturating_add(fastest.srtt.max(1)));
+            if subflow.srtt as f64 / 2.0 > self.delay {
+                rationale.say(|| {
+                    let limit = Ms(self.delay as u64);
+                    format!("wait for {fast}: {id} takes {} one way, more than {limit}", Ms(subflow.srtt / 2))
+                });
+                return Decision::Wait { until };
+            }
+            let free = view.window_left;
+            let disorder_kb = Kb(disorder as u64);
+            if disorder > free as f64 {
+                rationale.say(|| {
+                    format!(
+                        "wait for {fast}: {disorder_kb} would overtake a packet on {id}, {} are free",
+                        Kb(free)
+                    )
+                });
+                return Decision::Wait { until };
+            }
             rationale.say(|| {
-                let limit = Ms(self.delay as u64);
-                format!("wait for {fast}: {id} takes {} one way, more than {limit}", Ms(subflow.srtt / 2))
+                format!("{id}: the {disorder_kb} that overtake it fit the {} that are free", Kb(free))
             });
-            return Decision::Wait { until };
-        }
-        let free = view.window_left;
-        let disorder_kb = Kb(disorder as u64);
-        if disorder > free as f64 {
-            rationale.say(|| {
-                format!(
-                    "wait for {fast}: {disorder_kb} would overtake a packet on {id}, {} are free",
-                    Kb(free)
-                )
-            });
-            return Decision::Wait { until };
-        }
-        rationale
-            .say(|| format!("{id}: the {disorder_kb} that overtake it fit the {} that are free", Kb(free)));
-        Decision::Send { subflow: subflow.id, bytes: subflow.mss }
+            Decision::Send { subflow: subflow.id, bytes: subflow.mss }
+        })
     }
 }
 

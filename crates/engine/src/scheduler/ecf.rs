@@ -33,8 +33,8 @@
 //! in 32 bits, and overflows; here nothing does.) `opportunistic` and `penalise` (default `off`).
 
 use super::mechanisms::{OFF, equip, opportunistic, penalise};
-use super::minrtt::send_on;
-use super::text::{Kb, Ms, Subflow, no_room, nothing_to_send};
+use super::minrtt::weigh_slow;
+use super::text::{Kb, Ms, Subflow};
 use super::{Decision, Rationale, Scheduler, View};
 use crate::metrics::SubflowMetrics;
 use crate::registry::{Entry, Parameter, Preset};
@@ -75,17 +75,7 @@ impl Scheduler for Ecf {
     }
 
     fn select(&mut self, view: &View<'_>, rationale: &mut Rationale) -> Decision {
-        if !view.sendable() {
-            return nothing_to_send(view, rationale);
-        }
-        let front = view.front();
-        let (Some(fast), Some(slow)) = (front.usable, front.available) else {
-            return no_room(view, rationale);
-        };
-        if fast.id == slow.id {
-            return send_on(fast, rationale);
-        }
-        self.weigh(view, fast, slow, rationale)
+        weigh_slow(view, rationale, |fast, slow, rationale| self.weigh(view, fast, slow, rationale))
     }
 
     fn metrics(&self) -> Vec<(&'static str, f64)> {

@@ -19,8 +19,8 @@
 //! Parameters: `opportunistic` and `penalise` (default `off`).
 
 use super::mechanisms::{OFF, equip, opportunistic, penalise};
-use super::minrtt::send_on;
-use super::text::{Kb, Subflow, no_room, nothing_to_send};
+use super::minrtt::{send_on, weigh_slow};
+use super::text::{Kb, Subflow};
 use super::{Decision, Rationale, Scheduler, View};
 use crate::Nanos;
 use crate::metrics::SubflowMetrics;
@@ -88,38 +88,33 @@ impl Scheduler for ForwardPrediction {
     }
 
     fn select(&mut self, view: &View<'_>, rationale: &mut Rationale) -> Decision {
-        if !view.sendable() {
-            return nothing_to_send(view, rationale);
-        }
-        let front = view.front();
-        let (Some(fastest), Some(slow)) = (front.usable, front.available) else {
-            return no_room(view, rationale);
-        };
-        if slow.srtt == fastest.srtt {
-            return send_on(slow, rationale);
-        }
-        let ahead: f64 = view
-            .faster_than(slow)
-            .map(|subflow| delivered_within(subflow, slow.srtt / 2) * f64::from(subflow.mss))
-            .sum();
-        // Whole segments, and saturating in the cast.
-        let mss = u64::from(slow.mss.max(1));
-        let ahead = (ahead as u64 / mss).saturating_mul(mss);
-        let (id, fast) = (Subflow(slow.id), Subflow(fastest.id));
-        if ahead >= view.unsent || ahead >= view.room() {
+        weigh_slow(view, rationale, |fastest, slow, rationale| {
+            if slow.srtt == fastest.srtt {
+                return send_on(slow, rationale);
+            }
+            let ahead: f64 = view
+                .faster_than(slow)
+                .map(|subflow| delivered_within(subflow, slow.srtt / 2) * f64::from(subflow.mss))
+                .sum();
+            // Whole segments, and saturating in the cast.
+            let mss = u64::from(slow.mss.max(1));
+            let ahead = (ahead as u64 / mss).saturating_mul(mss);
+            let (id, fast) = (Subflow(slow.id), Subflow(fastest.id));
+            if ahead >= view.unsent || ahead >= view.room() {
+                rationale.say(|| {
+                    let left = Kb(view.unsent.min(view.room()));
+                    format!(
+                        "wait for {fast}: before a segment on {id} arrives, {} of {left} are delivered",
+                        Kb(ahead)
+                    )
+                });
+                return Decision::Wait { until: Some(view.now.saturating_add(fastest.srtt.max(1))) };
+            }
             rationale.say(|| {
-                let left = Kb(view.unsent.min(view.room()));
-                format!(
-                    "wait for {fast}: before a segment on {id} arrives, {} of {left} are delivered",
-                    Kb(ahead)
-                )
+                format!("{id} takes what is {} ahead: the faster deliver that much meanwhile", Kb(ahead))
             });
-            return Decision::Wait { until: Some(view.now.saturating_add(fastest.srtt.max(1))) };
-        }
-        rationale.say(|| {
-            format!("{id} takes what is {} ahead: the faster deliver that much meanwhile", Kb(ahead))
-        });
-        Decision::SendAt { subflow: slow.id, offset: view.next_offset + ahead, bytes: slow.mss }
+            Decision::SendAt { subflow: slow.id, offset: view.next_offset + ahead, bytes: slow.mss }
+        })
     }
 }
 

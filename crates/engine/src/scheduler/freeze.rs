@@ -11,8 +11,8 @@
 //! Parameters: `threshold` (100 ms; 0 to 60000). `opportunistic` and `penalise` (default `off`).
 
 use super::mechanisms::{OFF, equip, opportunistic, penalise};
-use super::minrtt::send_on;
-use super::text::{Ms, Subflow, no_room, nothing_to_send};
+use super::minrtt::{send_on, weigh_slow};
+use super::text::{Ms, Subflow};
 use super::{Decision, Rationale, Scheduler, View};
 use crate::registry::{Entry, Parameter};
 use crate::{MILLISECOND, Nanos};
@@ -45,27 +45,22 @@ impl Scheduler for Freeze {
     }
 
     fn select(&mut self, view: &View<'_>, rationale: &mut Rationale) -> Decision {
-        if !view.sendable() {
-            return nothing_to_send(view, rationale);
-        }
-        let front = view.front();
-        let (Some(fastest), Some(subflow)) = (front.usable, front.available) else {
-            return no_room(view, rationale);
-        };
-        let excess = subflow.srtt - fastest.srtt;
-        if excess <= self.threshold {
-            return send_on(subflow, rationale);
-        }
-        // The others with room are slower still.
-        rationale.say(|| {
-            let (fastest, subflow) = (Subflow(fastest.id), Subflow(subflow.id));
-            format!(
-                "wait for {fastest}: {subflow} is {} slower and frozen above {}",
-                Ms(excess),
-                Ms(self.threshold)
-            )
-        });
-        Decision::Wait { until: None }
+        weigh_slow(view, rationale, |fastest, subflow, rationale| {
+            let excess = subflow.srtt - fastest.srtt;
+            if excess <= self.threshold {
+                return send_on(subflow, rationale);
+            }
+            // The others with room are slower still.
+            rationale.say(|| {
+                let (fastest, subflow) = (Subflow(fastest.id), Subflow(subflow.id));
+                format!(
+                    "wait for {fastest}: {subflow} is {} slower and frozen above {}",
+                    Ms(excess),
+                    Ms(self.threshold)
+                )
+            });
+            Decision::Wait { until: None }
+        })
     }
 }
 

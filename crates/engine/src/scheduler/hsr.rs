@@ -44,21 +44,7 @@ impl Scheduler for HighestSendingRate {
         if !view.sendable() {
             return nothing_to_send(view, rationale);
         }
-        let backups = view.backups_count();
-        let mut best: Option<(&SubflowMetrics, f64)> = None;
-        for subflow in view.subflows {
-            if (subflow.backup && !backups) || !subflow.available() {
-                continue;
-            }
-            let rate = rate(subflow);
-            let better = |(other, greatest): (&SubflowMetrics, f64)| {
-                rate > greatest || (rate == greatest && subflow.srtt < other.srtt)
-            };
-            if best.is_none_or(better) {
-                best = Some((subflow, rate));
-            }
-        }
-        let Some((subflow, rate)) = best else {
+        let Some((subflow, rate)) = view.best_available(rate) else {
             return no_room(view, rationale);
         };
         rationale.say(|| {

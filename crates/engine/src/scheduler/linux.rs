@@ -108,12 +108,8 @@ impl Scheduler for Linux {
         if !view.sendable() {
             return nothing_to_send(view, rationale);
         }
-        let backups = view.backups_count();
         let mut best: Option<(&SubflowMetrics, u64)> = None;
-        for subflow in view.subflows {
-            if !subflow.usable() || (subflow.backup && !backups) {
-                continue;
-            }
+        for subflow in view.usable() {
             if let Some(linger) = self.linger(subflow)
                 && best.is_none_or(|(_, least)| linger < least)
             {

@@ -13,7 +13,6 @@
 use super::mechanisms::{OFF, equip, opportunistic, penalise};
 use super::text::{Ms, Subflow, no_room, nothing_to_send};
 use super::{Decision, Rationale, Scheduler, View};
-use crate::metrics::SubflowMetrics;
 use crate::registry::Entry;
 
 pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
@@ -38,20 +37,7 @@ impl Scheduler for LowestTimeSpace {
         if !view.sendable() {
             return nothing_to_send(view, rationale);
         }
-        let backups = view.backups_count();
-        let mut best: Option<(&SubflowMetrics, f64)> = None;
-        for subflow in view.subflows {
-            if (subflow.backup && !backups) || !subflow.available() {
-                continue;
-            }
-            let ratio = subflow.srtt as f64 / f64::from(subflow.window_space());
-            let better = |(other, least): (&SubflowMetrics, f64)| {
-                ratio < least || (ratio == least && subflow.srtt < other.srtt)
-            };
-            if best.is_none_or(better) {
-                best = Some((subflow, ratio));
-            }
-        }
+        let best = view.best_available(|subflow| -(subflow.srtt as f64 / f64::from(subflow.window_space())));
         let Some((subflow, _)) = best else {
             return no_room(view, rationale);
         };

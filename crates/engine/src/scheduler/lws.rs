@@ -14,7 +14,6 @@
 use super::mechanisms::{OFF, equip, opportunistic, penalise};
 use super::text::{Subflow, no_room, nothing_to_send};
 use super::{Decision, Rationale, Scheduler, View};
-use crate::metrics::SubflowMetrics;
 use crate::registry::Entry;
 
 pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
@@ -39,20 +38,7 @@ impl Scheduler for LargestWindowSpace {
         if !view.sendable() {
             return nothing_to_send(view, rationale);
         }
-        let backups = view.backups_count();
-        let mut best: Option<(&SubflowMetrics, u32)> = None;
-        for subflow in view.subflows {
-            if (subflow.backup && !backups) || !subflow.available() {
-                continue;
-            }
-            let space = subflow.window_space();
-            let better = |(other, largest): (&SubflowMetrics, u32)| {
-                space > largest || (space == largest && subflow.srtt < other.srtt)
-            };
-            if best.is_none_or(better) {
-                best = Some((subflow, space));
-            }
-        }
+        let best = view.best_available(|subflow| f64::from(subflow.window_space()));
         let Some((subflow, space)) = best else {
             return no_room(view, rationale);
         };

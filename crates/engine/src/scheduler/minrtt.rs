@@ -42,6 +42,37 @@ pub(super) fn send_on(subflow: &SubflowMetrics, rationale: &mut Rationale) -> De
     Decision::Send { subflow: subflow.id, bytes: subflow.mss }
 }
 
+/// One segment on the fastest subflow with room: `minrtt`'s rule.
+#[inline]
+pub(super) fn fastest_with_room(view: &View<'_>, rationale: &mut Rationale) -> Decision {
+    if !view.sendable() {
+        return nothing_to_send(view, rationale);
+    }
+    match view.fastest_available() {
+        Some(subflow) => send_on(subflow, rationale),
+        None => no_room(view, rationale),
+    }
+}
+
+/// `minrtt`, except where its choice is slower than a subflow that is full: then `decide` is called with the fastest
+/// usable subflow and with `minrtt`'s choice. The start of every scheduler that may wait for the fast subflow.
+#[inline]
+pub(super) fn weigh_slow(
+    view: &View<'_>,
+    rationale: &mut Rationale,
+    decide: impl FnOnce(&SubflowMetrics, &SubflowMetrics, &mut Rationale) -> Decision,
+) -> Decision {
+    if !view.sendable() {
+        return nothing_to_send(view, rationale);
+    }
+    let front = view.front();
+    match (front.usable, front.available) {
+        (Some(fast), Some(slow)) if fast.id == slow.id => send_on(slow, rationale),
+        (Some(fast), Some(slow)) => decide(fast, slow, rationale),
+        _ => no_room(view, rationale),
+    }
+}
+
 impl Scheduler for MinRtt {
     fn name(&self) -> &'static str {
         ENTRY.name
@@ -53,13 +84,7 @@ impl Scheduler for MinRtt {
 
     #[inline]
     fn select(&mut self, view: &View<'_>, rationale: &mut Rationale) -> Decision {
-        if !view.sendable() {
-            return nothing_to_send(view, rationale);
-        }
-        match view.fastest_available() {
-            Some(subflow) => send_on(subflow, rationale),
-            None => no_room(view, rationale),
-        }
+        fastest_with_room(view, rationale)
     }
 }
 

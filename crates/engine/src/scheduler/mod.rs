@@ -248,6 +248,25 @@ impl<'a> View<'a> {
         fastest
     }
 
+    /// The available subflow with the highest score, and the score; ties go to the lower srtt, then the lower id.
+    #[inline]
+    pub fn best_available(
+        &self,
+        score: impl Fn(&SubflowMetrics) -> f64,
+    ) -> Option<(&'a SubflowMetrics, f64)> {
+        let mut best: Option<(&SubflowMetrics, f64)> = None;
+        for subflow in self.available() {
+            let score = score(subflow);
+            let better = |(other, highest): (&SubflowMetrics, f64)| {
+                score > highest || (score == highest && subflow.srtt < other.srtt)
+            };
+            if best.is_none_or(better) {
+                best = Some((subflow, score));
+            }
+        }
+        best
+    }
+
     /// The eligible subflows known to be faster than `slow`, room or not: those without a sample aren't.
     #[inline]
     pub fn faster_than(&self, slow: &SubflowMetrics) -> impl Iterator<Item = &'a SubflowMetrics> + use<'a> {

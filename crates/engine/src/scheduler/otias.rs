@@ -67,13 +67,12 @@ impl Scheduler for Otias {
         if !view.sendable() {
             return nothing_to_send(view, rationale);
         }
-        let backups = view.backups_count();
         let mut best: Option<(&SubflowMetrics, Nanos)> = None;
-        for subflow in view.subflows {
+        for subflow in view.usable() {
             let known = subflow.srtt > 0 || subflow.window_space() > 0;
             let takes =
                 known && subflow.ca_state != CaState::Loss && subflow.queue_space >= u64::from(subflow.mss);
-            if !subflow.usable() || (subflow.backup && !backups) || !takes {
+            if !takes {
                 continue;
             }
             let arrival = twice_arrival(subflow);

@@ -135,14 +135,10 @@ impl Scheduler for RttGate {
         if !view.sendable() {
             return nothing_to_send(view, rationale);
         }
-        let backups = view.backups_count();
         let mut admitted = false;
         let mut best: Option<&SubflowMetrics> = None;
         let mut refused: Option<&SubflowMetrics> = None;
-        for subflow in view.subflows {
-            if !subflow.usable() || (subflow.backup && !backups) {
-                continue;
-            }
+        for subflow in view.usable() {
             if self.decided & bit(subflow.id) == 0 {
                 self.decide(view, subflow);
             }

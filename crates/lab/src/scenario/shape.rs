@@ -103,6 +103,10 @@ macro_rules! link_fields {
     };
 }
 
+const UP: Field = key("up", Kind::Table(&LINK), "Client to server, where it differs");
+const DOWN: Field = key("down", Kind::Table(&LINK), "Server to client, where it differs");
+const CONGESTION: Field = key("congestion", Kind::Text, "Its congestion control. Default: reno");
+
 /// One direction of a link.
 pub const LINK: Shape = Shape {
     name: "link",
@@ -121,8 +125,8 @@ pub const PATH: Shape = Shape {
             Kind::TimeWithSpread,
             "Round-trip time, split evenly over the two directions, jitter too. Instead of `delay`"
         ),
-        key("up", Kind::Table(&LINK), "Client to server, where it differs"),
-        key("down", Kind::Table(&LINK), "Server to client, where it differs"),
+        UP,
+        DOWN,
         key("mtu", Kind::Bytes, "Largest IP packet, 576 B to 65535 B. Default: 1500 B"),
         key("backup", Kind::Switch, "Whether it is used only when no other path works. Default: false"),
         key("bottleneck", Kind::Text, "Name of the shared link that it runs through")
@@ -136,8 +140,8 @@ pub const BOTTLENECK: Shape = Shape {
     fields: link_fields!(
         must("name", Kind::Text, "Its name"),
         key("rtt", Kind::TimeWithSpread, "What it adds to the round-trip time, split evenly. Default: 0"),
-        key("up", Kind::Table(&LINK), "Client to server, where it differs"),
-        key("down", Kind::Table(&LINK), "Server to client, where it differs")
+        UP,
+        DOWN
     ),
 };
 
@@ -285,13 +289,13 @@ pub const BACKGROUNDS: &[Shape] = &[
     Shape {
         name: "tcp-saturated",
         summary: "A TCP flow that always has data",
-        fields: background_fields!(key("congestion", Kind::Text, "Its congestion control. Default: reno")),
+        fields: background_fields!(CONGESTION),
     },
     Shape {
         name: "tcp-limited",
         summary: "A TCP flow whose application writes one packet at a time, exponentially spaced",
         fields: background_fields!(
-            key("congestion", Kind::Text, "Its congestion control. Default: reno"),
+            CONGESTION,
             must("packets-per-second", Kind::Number(0.001, 1e6), "Mean packets per second"),
             key("packet", Kind::Bytes, "Bytes per packet. Default: 1000 B")
         ),
@@ -300,7 +304,7 @@ pub const BACKGROUNDS: &[Shape] = &[
         name: "tcp-flows",
         summary: "TCP flows of a size, one after another",
         fields: background_fields!(
-            key("congestion", Kind::Text, "Its congestion control. Default: reno"),
+            CONGESTION,
             must("size", Kind::Bytes, "Bytes per flow"),
             key("pause", Kind::Time, "Idle time between flows. Default: 0 s"),
             key(
