@@ -70,36 +70,4 @@ impl<P: Payload> Connection<P> {
         }
         true
     }
-
-    /// A bare acknowledgement that is no plain progress; false: it has to go the long way.
-    #[inline(never)]
-    pub(super) fn take_report(
-        &mut self,
-        now: Nanos,
-        index: usize,
-        segment: &Segment<P>,
-        (ack, ack_is_64): (u64, bool),
-    ) -> bool {
-        let Some((mut cx, strand)) = self.split(now, index) else { return false };
-        let mut outcome = Outcome::default();
-        if !strand.tcp.take_report(&mut cx, segment, &mut outcome) {
-            return false;
-        }
-        let window = strand.tcp.window_in(segment.flags, segment.window);
-        self.dirty = true;
-        self.on_data_ack(now, ack, ack_is_64, window);
-        if outcome.lost_segments > 0 {
-            self.note_outcome(now, index, &outcome);
-        } else if outcome.acked_segments > 0 {
-            self.note_acknowledged(now, index, outcome.acked_segments);
-        }
-        if outcome.acked_segments > 0 {
-            self.wake();
-            if self.send.writer_waits {
-                self.expand_send_buffer(index);
-            }
-        }
-        self.settle(now, index);
-        true
-    }
 }

@@ -95,7 +95,13 @@ impl<P: Payload> Connection<P> {
         if self.mode == Mode::Plain {
             self.plain_acknowledge(now, index, is_latest.then_some(window));
         }
-        self.note_outcome(now, index, &outcome);
+        self.after_tcp(now, index, &outcome);
+    }
+
+    /// What follows from a segment once the subflow and the connection have heard its acknowledgements.
+    #[inline]
+    pub(super) fn after_tcp(&mut self, now: Nanos, index: usize, outcome: &Outcome) {
+        self.note_outcome(now, index, outcome);
         if outcome.data {
             self.take_in_order(now, index);
         }
@@ -144,8 +150,8 @@ impl<P: Payload> Connection<P> {
     }
 
     /// After TCP processing: states, the scheduler's events, reinjection, timers.
+    #[inline]
     pub(crate) fn note_outcome(&mut self, now: Nanos, index: usize, outcome: &Outcome) {
-        let id = SubflowId(index as u8);
         if outcome.established {
             self.on_established(now, index);
         }
@@ -153,7 +159,8 @@ impl<P: Payload> Connection<P> {
             self.note_acknowledged(now, index, outcome.acked_segments);
         }
         if outcome.lost_segments > 0 {
-            self.notify(now, scheduler::Event::Lost { subflow: id, segments: outcome.lost_segments });
+            let (subflow, segments) = (SubflowId(index as u8), outcome.lost_segments);
+            self.notify(now, scheduler::Event::Lost { subflow, segments });
             self.wake();
         }
         if outcome.timeout {
@@ -166,7 +173,7 @@ impl<P: Payload> Connection<P> {
 
     /// So many segments of a subflow were acknowledged.
     #[inline]
-    pub(super) fn note_acknowledged(&mut self, now: Nanos, index: usize, segments: u32) {
+    fn note_acknowledged(&mut self, now: Nanos, index: usize, segments: u32) {
         if let Some(strand) = self.strands[index].as_mut() {
             strand.timeouts = 0;
         }

@@ -9,6 +9,7 @@ use ropewalk_wire::{Dss, DssMapping, Ecn, Flags, Payload, Segment};
 
 use super::connection::{Connection, Join, Mode, Strand};
 use super::output::OPTION_SPACE;
+use crate::tcp::Outcome;
 use crate::{Nanos, PathId};
 
 impl<P: Payload> Strand<P> {
@@ -118,21 +119,15 @@ impl<P: Payload> Connection<P> {
         if segment.flags != Flags::ACK || !sound {
             return false;
         }
-        if !segment.sack.is_empty() {
-            return self.take_report(now, index, segment, ack);
-        }
         let Some((mut cx, strand)) = self.split(now, index) else { return false };
-        let progress = strand.tcp.take_progress(&mut cx, segment);
-        let Some(segments) = progress else { return self.take_report(now, index, segment, ack) };
+        let mut outcome = Outcome::default();
+        if !strand.tcp.on_pure_ack(&mut cx, segment, &mut outcome) {
+            return false;
+        }
         let window = strand.tcp.window_in(segment.flags, segment.window);
         self.dirty = true;
         self.on_data_ack(now, ack.0, ack.1, window);
-        self.note_acknowledged(now, index, segments);
-        self.wake();
-        if self.send.writer_waits {
-            self.expand_send_buffer(index);
-        }
-        self.settle(now, index);
+        self.after_tcp(now, index, &outcome);
         true
     }
 

@@ -6,7 +6,7 @@ use std::ops::Range;
 use ropewalk_wire::{Flags, Payload, SackBlocks, Segment, Seq};
 
 use super::rate::Sample;
-use super::scoreboard::{APP_LIMITED, EVER_RETRANS, LOST, Mark, RETRANS, SACKED};
+use super::scoreboard::{APP_LIMITED, EVER_RETRANS, Entry, LOST, RETRANS, SACKED};
 use super::timer::Timer;
 use super::{Context, Outcome, State, Subflow, clock};
 use crate::congestion::Ack;
@@ -23,16 +23,17 @@ pub(super) struct Dsack {
 
 /// What one ACK says.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Delivery {
+pub(crate) struct AckSummary {
     /// Segments newly delivered, cumulatively or selectively.
     pub segments: u32,
+    /// Segments that the cumulative ACK covers, those that were sacked before included, and their bytes.
+    pub removed: u32,
+    pub bytes: u64,
     /// The cumulative ACK moved.
     pub advanced: bool,
     /// Something was newly sacked.
     pub newly_sacked: bool,
-    /// Something that was never sent again was delivered, of what was sent before the recovery began.
-    pub original: bool,
-    /// The cumulative ACK moved over something that was sent again.
+    /// The cumulative ACK moved over something that was retransmitted.
     pub over_retransmission: bool,
     /// A duplicate ACK in RFC 5681's sense: nothing but the same number again.
     pub duplicate: bool,
@@ -40,22 +41,66 @@ pub(super) struct Delivery {
     pub ece: bool,
     /// A retransmission was judged lost.
     pub lost_retransmission: bool,
-    pub dsack: Option<Dsack>,
-    /// Sample of the first and the last segment that was newly acknowledged, and of the first newly sacked.
-    pub first_rtt: Option<Nanos>,
-    pub last_rtt: Option<Nanos>,
-    pub sacked_rtt: Option<Nanos>,
-    pub rate: Sample,
     /// A round trip began with it.
     pub round_start: bool,
-    /// What was sacked isn't there any more: the timer is set already.
+    /// The receiver dropped what it had sacked: the timer is set already.
     pub reneged: bool,
+    pub dsack: Option<Dsack>,
+    /// Of the segments that were never retransmitted: when the first was sent that is acknowledged cumulatively, the first
+    /// that is newly sacked, and the last, of those acknowledged cumulatively if there are any.
+    pub first_acked: Option<Nanos>,
+    pub first_sacked: Option<Nanos>,
+    pub last_at: Nanos,
+    /// The sample for the congestion control, of the last segment.
+    pub last_rtt: Option<Nanos>,
+    /// Of the newly delivered segments that were never retransmitted, where the first ends.
+    first_original_end: Option<u64>,
+    /// Where the last of all newly delivered segments ends.
+    pub end: u64,
+    /// The latest sent of all newly delivered segments.
+    pub rate: Sample,
+    /// For RACK: of the transmissions that certainly arrived, the latest (time and end; 0 and 0: none), and when the one
+    /// furthest on was sent.
+    pub latest: (Nanos, u64),
+    pub last_sent_at: Nanos,
+}
+
+impl AckSummary {
+    /// Adds newly delivered segments that were never retransmitted, from `first` to `last`. All come in order of position,
+    /// and so in the order in which they were sent.
+    #[inline(always)]
+    pub fn deliver_originals<P: Payload>(&mut self, first: &Entry<P>, last: &Entry<P>, segments: u32) {
+        self.first_original_end.get_or_insert(first.end());
+        self.deliver(last, segments, true);
+    }
+
+    /// Adds a newly delivered segment that was retransmitted. `is_unambiguous`: its last transmission is what arrived.
+    pub fn deliver_retransmitted<P: Payload>(&mut self, entry: &Entry<P>, is_unambiguous: bool) {
+        self.deliver(entry, entry.segments, is_unambiguous);
+    }
+
+    #[inline(always)]
+    fn deliver<P: Payload>(&mut self, last: &Entry<P>, segments: u32, arrived: bool) {
+        let (sent_at, end) = (last.sent_at, last.end());
+        self.segments += segments;
+        self.end = end;
+        self.rate.take(sent_at, end, last.rate, last.is(APP_LIMITED));
+        if arrived {
+            self.latest = self.latest.max((sent_at, end));
+            self.last_sent_at = sent_at;
+        }
+    }
+
+    /// Whether it delivers something that was never retransmitted and ends at `position` or before.
+    pub fn has_original_before(&self, position: u64) -> bool {
+        self.first_original_end.is_some_and(|end| end <= position)
+    }
 }
 
 impl<P: Payload> Subflow<P> {
     /// Processes the acknowledgement of an acceptable segment; false if it acknowledges what was never sent.
     #[inline]
-    pub(super) fn on_ack(
+    pub(super) fn process_ack(
         &mut self,
         cx: &mut Context<'_>,
         segment: &Segment<P>,
@@ -68,11 +113,12 @@ impl<P: Payload> Subflow<P> {
             self.update_window(segment, position, ack);
             return true;
         }
-        self.take_ack(cx, segment, position, ack, outcome)
+        self.process_report(cx, segment, position, ack, outcome)
     }
 
+    /// The same, while something is in flight or SACK blocks are there.
     #[inline(never)]
-    pub(super) fn take_ack(
+    pub(super) fn process_report(
         &mut self,
         cx: &mut Context<'_>,
         segment: &Segment<P>,
@@ -80,30 +126,19 @@ impl<P: Payload> Subflow<P> {
         ack: u64,
         outcome: &mut Outcome,
     ) -> bool {
+        let outside = ack.wrapping_sub(self.snd_una) > self.snd_nxt - self.snd_una;
+        if outside && let Some(acceptable) = self.judge_outside_ack(cx, segment, ack) {
+            return acceptable;
+        }
         // Before anything we sent, `unfold` goes below zero.
-        let old = ack < self.snd_una || ack >= 1 << 63;
-        if ack > self.snd_nxt && !old {
-            //= RFC 9293 3.10.7.4 an ACK of something not yet sent is answered with an ACK
-            self.challenge(cx);
-            return false;
-        }
-        //= RFC 5961 5.2 an ACK older than the largest window ever seen is challenged
-        if old && self.snd_una.wrapping_sub(ack) > self.max_window {
-            self.challenge(cx);
-            return false;
-        }
-        if old && segment.sack.is_empty() {
-            return true;
-        }
         let ack = if ack >= 1 << 63 { 0 } else { ack };
-        let mut delivery = Delivery { advanced: ack > self.snd_una, ..Delivery::default() };
-        let window_moved = self.update_window(segment, position, ack);
-        if !delivery.advanced && self.rtx.is_empty() && segment.sack.is_empty() {
+        let advanced = !outside && ack > self.snd_una;
+        let window_moved = !outside && self.update_window(segment, position, ack);
+        if !advanced && self.rtx.is_empty() && segment.sack.is_empty() {
             return true;
         }
-        delivery.ece = self.ecn && segment.flags.contains(Flags::ECE);
-        delivery.duplicate = !delivery.advanced
-            && !old
+        let duplicate = !advanced
+            && !outside
             && !window_moved
             && segment.payload.is_empty()
             //= RFC 8684 3-1 3.4.1-13 4-2 one that carries an option for its own sake says nothing of the network
@@ -111,26 +146,60 @@ impl<P: Payload> Subflow<P> {
             && !segment.flags.contains(Flags::FIN)
             && !self.rtx.is_empty();
         let prior_in_flight = cx.metrics[cx.index].in_flight();
-        if delivery.advanced {
-            self.cumulative(cx, segment, ack, &mut delivery, outcome);
-        }
+        let mut summary =
+            if advanced { self.on_cumulative_ack(cx, segment, ack) } else { AckSummary::default() };
+        (summary.advanced, summary.duplicate) = (advanced, duplicate);
+        summary.ece = self.ecn && segment.flags.contains(Flags::ECE);
         if !segment.sack.is_empty() && self.sack {
-            self.selective(cx, segment, ack, &mut delivery);
+            self.on_sack(cx, segment, ack, &mut summary);
         }
-        if delivery.segments > 0 {
-            self.sample(cx, segment, &mut delivery);
-            outcome.acked_segments += delivery.segments;
+        self.on_ack(cx, segment, ack, &mut summary, prior_in_flight, outcome);
+        true
+    }
+
+    /// An ACK of nothing that is in flight: whether it is acceptable, or `None` if its SACK blocks still count.
+    #[cold]
+    fn judge_outside_ack(&mut self, cx: &Context<'_>, segment: &Segment<P>, ack: u64) -> Option<bool> {
+        let old = ack < self.snd_una || ack >= 1 << 63;
+        //= RFC 9293 3.10.7.4 an ACK of something not yet sent is answered with an ACK
+        //= RFC 5961 5.2 an ACK older than the largest window ever seen is challenged
+        if !old || self.snd_una.wrapping_sub(ack) > self.max_window {
+            self.challenge(cx);
+            return Some(false);
+        }
+        segment.sack.is_empty().then_some(true)
+    }
+
+    /// What follows from an ACK: RACK, the samples of round-trip time and delivery rate, recovery, the growth of the window,
+    /// timers, and states.
+    #[inline]
+    fn on_ack(
+        &mut self,
+        cx: &mut Context<'_>,
+        segment: &Segment<P>,
+        ack: u64,
+        summary: &mut AckSummary,
+        prior_in_flight: u32,
+        outcome: &mut Outcome,
+    ) {
+        if summary.segments > 0 {
+            let reordered = summary.first_original_end.is_some_and(|end| end < self.rack.fack);
+            if self.rack.on_delivered(cx.now, summary, reordered && self.sack) {
+                self.counters.sack_reorder += 1;
+            }
+            self.sample(cx, segment, summary);
             cx.metrics().last_progress = cx.now;
+            outcome.acked_segments += summary.segments;
         }
-        self.recover(cx, segment, ack, &mut delivery, prior_in_flight, outcome);
-        if delivery.advanced {
-            if !delivery.reneged {
+        outcome.acked_bytes += summary.bytes;
+        self.recover(cx, segment, ack, summary, prior_in_flight, outcome);
+        if summary.advanced {
+            if !summary.reneged {
                 self.arm_retransmit(cx);
                 self.arm_probe(cx);
             }
             self.after_advance(cx, outcome);
         }
-        true
     }
 
     /// RFC 9293 3.10.7.4: takes the window, but not from an old segment. Returns whether it changed.
@@ -155,61 +224,35 @@ impl<P: Payload> Subflow<P> {
         moved
     }
 
-    /// Pops what `ack` covers.
+    /// Takes what `ack` covers off the scoreboard.
     #[inline]
-    fn cumulative(
-        &mut self,
-        cx: &mut Context<'_>,
-        segment: &Segment<P>,
-        ack: u64,
-        delivery: &mut Delivery,
-        outcome: &mut Outcome,
-    ) {
-        let (mut entries, mut popped) = (0, 0);
-        while let Some(entry) = self.rtx.covered(entries, ack, &mut cx.metrics[cx.index]) {
-            entries += 1;
-            popped += entry.segments;
-            outcome.acked_bytes += entry.payload.len() as u64;
-            let metrics = &mut cx.metrics[cx.index];
-            metrics.packets_out -= entry.segments;
-            if entry.is(LOST) {
-                metrics.lost_out -= entry.segments;
-            }
-            if entry.is(RETRANS) {
-                metrics.retrans_out -= entry.segments;
-            }
-            if entry.is(EVER_RETRANS) {
-                delivery.over_retransmission = true;
-            }
-            if entry.is(SACKED) {
-                metrics.sacked_out -= entry.segments;
-            } else {
-                delivery.segments += entry.segments;
-                let mark = entry.mark();
-                let rtt = self.note_delivered(cx, segment, delivery, &mark, true);
-                if let Some(rtt) = rtt {
-                    delivery.first_rtt.get_or_insert(rtt);
-                    delivery.last_rtt = Some(rtt);
-                }
-            }
-        }
-        self.rtx.drop_before(entries, ack);
+    fn on_cumulative_ack(&mut self, cx: &mut Context<'_>, segment: &Segment<P>, ack: u64) -> AckSummary {
+        let (tcp, now) = (cx.tcp, cx.now);
+        let metrics = &mut cx.metrics[cx.index];
+        let min_rtt = metrics.min_rtt;
+        let echo = segment.timestamps.filter(|_| self.timestamps).map(|stamp| stamp.echo);
+        // RFC 8985 6.2 step 2: not if it may have been an earlier transmission that arrived.
+        let mut summary = self.rtx.cumulative_ack(ack, metrics, |sent_at| {
+            let earlier = echo.is_some_and(|echo| (echo.wrapping_sub(clock(tcp, sent_at)) as i32) < 0);
+            !earlier && now.saturating_sub(sent_at) >= min_rtt
+        });
         if !self.sack {
             // Duplicate ACKs have told of some of it already.
-            let metrics = cx.metrics();
-            delivery.segments = popped.saturating_sub(metrics.sacked_out).max(popped.min(1));
-            let left = metrics.sacked_out.saturating_sub(popped.saturating_sub(1));
+            let removed = summary.removed;
+            summary.segments = removed.saturating_sub(metrics.sacked_out).max(removed.min(1));
+            let left = metrics.sacked_out.saturating_sub(removed.saturating_sub(1));
             metrics.sacked_out = left.min(metrics.packets_out - metrics.lost_out);
         }
-        cx.metrics().bytes_acked += outcome.acked_bytes;
+        metrics.bytes_acked += summary.bytes;
         self.snd_una = ack;
         self.retransmits = 0;
         self.settle_black_hole();
+        summary
     }
 
     /// Marks what the SACK blocks cover.
     #[inline]
-    fn selective(&mut self, cx: &mut Context<'_>, segment: &Segment<P>, ack: u64, delivery: &mut Delivery) {
+    fn on_sack(&mut self, cx: &mut Context<'_>, segment: &Segment<P>, ack: u64, summary: &mut AckSummary) {
         // Mostly one block of whole segments beyond the ACK.
         if let [(left, right)] = *segment.sack.as_slice() {
             let (left, right) = (self.unfold_sack(left), self.unfold_sack(right));
@@ -218,43 +261,37 @@ impl<P: Payload> Subflow<P> {
                 && right <= self.snd_nxt
                 && let Some(range) = self.rtx.even_range(left, right)
             {
-                return self.mark_range(cx, segment, range, delivery);
+                return self.mark_range(cx, range, summary);
             }
         }
-        self.selective_any(cx, segment, ack, delivery);
+        self.on_any_sack(cx, segment, ack, summary);
     }
 
     /// Marks entries of which some may be marked already.
     #[inline]
-    fn mark_range(
-        &mut self,
-        cx: &mut Context<'_>,
-        segment: &Segment<P>,
-        mut range: Range<usize>,
-        delivery: &mut Delivery,
-    ) {
+    fn mark_range(&mut self, cx: &mut Context<'_>, mut range: Range<usize>, summary: &mut AckSummary) {
         while let Some(index) = self.rtx.next_unsacked(range.clone()) {
-            self.mark_sacked_here(cx, segment, index, delivery);
+            self.mark_sacked_here(cx, index, summary);
             range.start = index + 1;
         }
     }
 
     /// The same, whatever they cover.
     #[inline(never)]
-    fn selective_any(
+    fn on_any_sack(
         &mut self,
         cx: &mut Context<'_>,
         segment: &Segment<P>,
         ack: u64,
-        delivery: &mut Delivery,
+        summary: &mut AckSummary,
     ) {
         let blocks = &segment.sack;
         // One block beyond the ACK is no DSACK.
         if blocks.len() > 1 || blocks.as_slice().first().is_some_and(|first| self.unfold_sack(first.0) < ack)
         {
-            delivery.dsack = self.dsack(cx, blocks, ack);
+            summary.dsack = self.dsack(cx, blocks, ack);
         }
-        if let Some(dsack) = delivery.dsack {
+        if let Some(dsack) = summary.dsack {
             self.undo.on_dsack(dsack.end, dsack.segments);
             let of_probe = self.tlp.retransmitted && dsack.end == self.tlp.high;
             if !of_probe {
@@ -264,7 +301,7 @@ impl<P: Payload> Subflow<P> {
         // In order, so that what one ACK tells of several holes doesn't look like reordering.
         let mut list = [(0u64, 0u64); 4];
         let mut count = 0;
-        for &(left, right) in &blocks.as_slice()[usize::from(delivery.dsack.is_some())..] {
+        for &(left, right) in &blocks.as_slice()[usize::from(summary.dsack.is_some())..] {
             let (left, right) = (self.unfold_sack(left), self.unfold_sack(right));
             if left >= right || right > self.snd_nxt || right <= self.snd_una {
                 continue;
@@ -309,7 +346,7 @@ impl<P: Payload> Subflow<P> {
                         break;
                     }
                 }
-                if self.mark_sacked(cx, segment, index, delivery) >= right {
+                if self.mark_sacked(cx, index, summary) >= right {
                     break;
                 }
                 index += 1;
@@ -353,24 +390,12 @@ impl<P: Payload> Subflow<P> {
 
     /// One that wasn't before; where it ends.
     #[inline(never)]
-    fn mark_sacked(
-        &mut self,
-        cx: &mut Context<'_>,
-        segment: &Segment<P>,
-        index: usize,
-        delivery: &mut Delivery,
-    ) -> u64 {
-        self.mark_sacked_here(cx, segment, index, delivery)
+    fn mark_sacked(&mut self, cx: &mut Context<'_>, index: usize, summary: &mut AckSummary) -> u64 {
+        self.mark_sacked_here(cx, index, summary)
     }
 
     #[inline(always)]
-    fn mark_sacked_here(
-        &mut self,
-        cx: &mut Context<'_>,
-        segment: &Segment<P>,
-        index: usize,
-        delivery: &mut Delivery,
-    ) -> u64 {
+    fn mark_sacked_here(&mut self, cx: &mut Context<'_>, index: usize, summary: &mut AckSummary) -> u64 {
         let entry = self.rtx.mark_sacked(index);
         let metrics = &mut cx.metrics[cx.index];
         metrics.sacked_out += entry.segments;
@@ -381,78 +406,44 @@ impl<P: Payload> Subflow<P> {
             metrics.retrans_out -= entry.segments;
         }
         entry.flags &= !(LOST | RETRANS);
-        delivery.segments += entry.segments;
-        delivery.newly_sacked = true;
-        let mark = entry.mark();
-        let rtt = self.note_delivered(cx, segment, delivery, &mark, false);
-        if let Some(rtt) = rtt {
-            delivery.sacked_rtt.get_or_insert(rtt);
-            if delivery.first_rtt.is_none() {
-                delivery.last_rtt = Some(rtt);
+        summary.newly_sacked = true;
+        let (now, min_rtt) = (cx.now, metrics.min_rtt);
+        if entry.is(EVER_RETRANS) {
+            summary.deliver_retransmitted(entry, now.saturating_sub(entry.sent_at) >= min_rtt);
+        } else {
+            summary.deliver_originals(entry, entry, entry.segments);
+            summary.first_sacked.get_or_insert(entry.sent_at);
+            if summary.first_acked.is_none() {
+                summary.last_at = entry.sent_at;
             }
         }
-        mark.end
-    }
-
-    /// Something was delivered, `in_order` or not: reordering, RACK and the delivery rate learn of it. Returns its round-trip time if
-    /// there is no doubt which transmission arrived.
-    // What is handed over is read in other pieces than it was written in: as a call it would wait for that.
-    #[inline(always)]
-    fn note_delivered(
-        &mut self,
-        cx: &Context<'_>,
-        segment: &Segment<P>,
-        delivery: &mut Delivery,
-        mark: &Mark,
-        in_order: bool,
-    ) -> Option<Nanos> {
-        let rtt = cx.now.saturating_sub(mark.sent_at);
-        delivery.rate.take(mark.sent_at, mark.end, mark.rate, mark.flags & APP_LIMITED != 0);
-        if mark.flags & EVER_RETRANS == 0 {
-            // RFC 8985 6.2 step 3.
-            if mark.end > self.rack.fack {
-                self.rack.fack = mark.end;
-            } else if mark.end < self.rack.fack && self.sack {
-                self.counters.sack_reorder += u64::from(!self.rack.reordering_seen);
-                self.rack.reordering_seen = true;
-            }
-            delivery.original |= mark.end <= self.recovery.high;
-            self.rack.advance(mark.sent_at, mark.end, rtt);
-            return Some(rtt);
-        }
-        self.rack.fack = self.rack.fack.max(mark.end);
-        // RFC 8985 6.2 step 2: not if it may have been an earlier transmission that arrived.
-        let sent = clock(cx.tcp, mark.sent_at);
-        let earlier = in_order
-            && self.timestamps
-            && segment.timestamps.is_some_and(|stamp| (stamp.echo.wrapping_sub(sent) as i32) < 0);
-        if !earlier && rtt >= cx.metrics[cx.index].min_rtt {
-            self.rack.advance(mark.sent_at, mark.end, rtt);
-        }
-        None
+        entry.end()
     }
 
     /// Round-trip time and delivery rate from what was delivered.
     #[inline]
-    fn sample(&mut self, cx: &mut Context<'_>, segment: &Segment<P>, delivery: &mut Delivery) {
+    fn sample(&mut self, cx: &mut Context<'_>, segment: &Segment<P>, summary: &mut AckSummary) {
         let now = cx.now;
         //= RFC 9293 MUST-18
         // Karn: what was sent again gives no sample, but a timestamp can tell which transmission arrived.
-        let mut rtt = if delivery.over_retransmission { None } else { delivery.first_rtt };
-        rtt = rtt.or(delivery.sacked_rtt);
-        if rtt.is_none() && delivery.advanced {
-            rtt = self.timestamp_rtt(cx, segment);
-            delivery.last_rtt = rtt;
-        }
-        if let Some(rtt) = rtt {
+        let first_acked = summary.first_acked.filter(|_| !summary.over_retransmission);
+        let (rtt, last) = match first_acked.or(summary.first_sacked) {
+            Some(first_at) => (Some(now.saturating_sub(first_at)), Some(now.saturating_sub(summary.last_at))),
+            None => {
+                let rtt = if summary.advanced { self.timestamp_rtt(cx, segment) } else { None };
+                (rtt, rtt)
+            }
+        };
+        summary.last_rtt = last;
+        if let (Some(rtt), Some(last)) = (rtt, last) {
             let (tcp, metrics) = (cx.tcp, &mut cx.metrics[cx.index]);
-            self.rtt.sample(metrics, tcp, now, rtt, delivery.last_rtt.unwrap_or(rtt));
+            self.rtt.sample(metrics, tcp, now, rtt, last);
             //= RFC 6298 5.7 the backoff holds until there is a sample
             self.backoff = 0;
         }
         let metrics = &mut cx.metrics[cx.index];
-        metrics.delivered += u64::from(delivery.segments);
-        delivery.round_start = self.rate.on_delivered(metrics, now, &delivery.rate);
+        metrics.delivered += u64::from(summary.segments);
+        summary.round_start = self.rate.on_delivered(metrics, now, &summary.rate);
     }
 
     /// The round-trip time by the timestamp that the segment echoes (RFC 7323 4); its clock ticks in milliseconds.
@@ -465,14 +456,14 @@ impl<P: Payload> Subflow<P> {
 
     /// Growth in the absence of loss.
     #[inline]
-    pub(super) fn grow(&mut self, cx: &mut Context<'_>, delivery: &Delivery, prior_in_flight: u32) {
+    pub(super) fn grow(&mut self, cx: &mut Context<'_>, summary: &AckSummary, prior_in_flight: u32) {
         let ack = Ack {
             now: cx.now,
-            acked: delivery.segments,
-            rtt: delivery.last_rtt,
+            acked: summary.segments,
+            rtt: summary.last_rtt,
             prior_in_flight,
             cwnd_limited: self.usage.limited(&cx.metrics[cx.index]),
-            round_start: delivery.round_start,
+            round_start: summary.round_start,
         };
         cx.congestion.on_ack(cx.metrics, cx.index, &ack);
     }

@@ -91,25 +91,25 @@ impl<P: Payload> Subflow<P> {
         self.reassembly.take_spots()
     }
 
-    /// Takes an ACK of whatever was sent, with SACK blocks or without, while something is under way; false: it isn't that. The
+    /// Header prediction for an ACK without data, while something is in flight. Returns false if it needs all checks. The
     /// caller has seen that there are no payload, no flags but ACK, no rare options and no congestion mark.
     #[inline]
-    pub(crate) fn take_report(
+    pub(crate) fn on_pure_ack(
         &mut self,
         cx: &mut Context<'_>,
         segment: &Segment<P>,
         outcome: &mut Outcome,
     ) -> bool {
         let ack = self.ack_position(segment.ack);
-        let usual = self.is_in_place(segment)
+        let predicted = self.is_in_place(segment)
             && !self.fin_sent
             && !self.rtx.is_empty()
             && ack >= self.snd_una
             && ack <= self.snd_nxt;
-        if usual {
+        if predicted {
             self.note_arrival(cx.now, segment, self.rcv_nxt);
-            self.take_ack(cx, segment, self.rcv_nxt, ack, outcome);
+            self.process_report(cx, segment, self.rcv_nxt, ack, outcome);
         }
-        usual
+        predicted
     }
 }

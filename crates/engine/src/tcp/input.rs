@@ -85,7 +85,7 @@ impl<P: Payload> Subflow<P> {
         if self.ecn {
             self.note_marks(cx, segment);
         }
-        if !self.on_ack(cx, segment, position, &mut outcome) {
+        if !self.process_ack(cx, segment, position, &mut outcome) {
             outcome.acceptable = false;
             return outcome;
         }
@@ -192,7 +192,7 @@ impl<P: Payload> Subflow<P> {
                 self.ts_recent = stamp.value;
                 self.ts_recent_at = cx.now;
             }
-            self.on_ack(cx, segment, position, outcome);
+            self.process_ack(cx, segment, position, outcome);
             outcome.acceptable = outcome.acked_segments > 0 || outcome.closed;
             if self.state == State::Closed {
                 return;

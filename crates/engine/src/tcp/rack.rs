@@ -11,6 +11,7 @@
 
 use ropewalk_wire::Payload;
 
+use super::ack::AckSummary;
 use super::timer::Timer;
 use super::{Context, Outcome, Subflow};
 use crate::Nanos;
@@ -62,9 +63,23 @@ impl Default for Rack {
 }
 
 impl Rack {
+    /// Steps 2 and 3: an ACK delivered something. `reordered`: some of that, which was never retransmitted, was sent before
+    /// what had arrived. Returns whether this is the first sign of reordering.
+    #[inline]
+    pub fn on_delivered(&mut self, now: Nanos, summary: &AckSummary, reordered: bool) -> bool {
+        let (sent_at, end) = summary.latest;
+        if end > 0 {
+            self.advance(sent_at, end, now.saturating_sub(summary.last_sent_at));
+        }
+        self.fack = self.fack.max(summary.end);
+        let first = reordered && !self.reordering_seen;
+        self.reordering_seen |= reordered;
+        first
+    }
+
     /// Step 2: something sent at `sent_at` with its end at `end` was delivered, `rtt` after it was sent.
     #[inline]
-    pub fn advance(&mut self, sent_at: Nanos, end: u64, rtt: Nanos) {
+    fn advance(&mut self, sent_at: Nanos, end: u64, rtt: Nanos) {
         self.advanced = true;
         self.rtt = rtt;
         if (sent_at, end) > (self.sent_at, self.end) {

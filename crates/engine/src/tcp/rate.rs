@@ -3,7 +3,6 @@
 //! that sending took and the time that its ACKs took. A sample is application-limited when the subflow had a window
 //! but no data; such a sample counts only if it is higher than what is known.
 
-use super::scoreboard::{APP_LIMITED, Mark};
 use crate::metrics::SubflowMetrics;
 use crate::{Nanos, SECOND};
 
@@ -33,20 +32,11 @@ pub(crate) struct RateState {
 
 /// The latest sent among what one ACK delivered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(super) struct Sample {
+pub(crate) struct Sample {
     sent_at: Nanos,
     end: u64,
     stamp: Stamp,
     app_limited: bool,
-}
-
-/// Of a single transmission.
-impl From<Mark> for Sample {
-    #[inline]
-    fn from(mark: Mark) -> Self {
-        let app_limited = mark.flags & APP_LIMITED != 0;
-        Sample { sent_at: mark.sent_at, end: mark.end, stamp: mark.rate, app_limited }
-    }
 }
 
 impl Sample {

@@ -5,7 +5,7 @@
 
 use ropewalk_wire::{Payload, Segment};
 
-use super::ack::Delivery;
+use super::ack::AckSummary;
 use super::prr::Prr;
 use super::rack::DUP_THRESH;
 use super::scoreboard::{EVER_RETRANS, LOST, RETRANS, SACKED};
@@ -35,50 +35,50 @@ impl<P: Payload> Subflow<P> {
         cx: &mut Context<'_>,
         segment: &Segment<P>,
         ack: u64,
-        delivery: &mut Delivery,
+        summary: &mut AckSummary,
         prior_in_flight: u32,
         outcome: &mut Outcome,
     ) {
         self.recovery.new_data_first = false;
         if self.tlp.high != 0 {
-            self.on_probe_ack(cx, ack, delivery);
+            self.on_probe_ack(cx, ack, summary);
         }
         let metrics = &cx.metrics[cx.index];
         let quiet = metrics.ca_state == CaState::Open
-            && delivery.advanced
+            && summary.advanced
             && metrics.sacked_out == 0
             && metrics.lost_out == 0
-            && !delivery.newly_sacked
-            && delivery.dsack.is_none()
-            && !delivery.ece;
+            && !summary.newly_sacked
+            && summary.dsack.is_none()
+            && !summary.ece;
         if !quiet {
-            let disorder = metrics.ca_state == CaState::Disorder && self.sack && !delivery.ece;
-            if disorder && !self.has_reneged(delivery) {
+            let disorder = metrics.ca_state == CaState::Disorder && self.sack && !summary.ece;
+            if disorder && !self.has_reneged(summary) {
                 // All that `alert` has for this phase.
-                self.open_or_recover(cx, delivery, outcome);
+                self.open_or_recover(cx, summary, outcome);
             } else {
-                self.alert(cx, segment, delivery, outcome);
+                self.alert(cx, segment, summary, outcome);
             }
         }
         if matches!(cx.metrics[cx.index].ca_state, CaState::Recovery | CaState::Cwr) {
             self.prr.reduce(
                 &mut cx.metrics[cx.index],
-                delivery.segments,
+                summary.segments,
                 outcome.lost_segments,
-                delivery.advanced,
+                summary.advanced,
             );
-        } else if delivery.segments > 0 && (delivery.advanced || self.rack.reordering_seen) {
-            self.grow(cx, delivery, prior_in_flight);
+        } else if summary.segments > 0 && (summary.advanced || self.rack.reordering_seen) {
+            self.grow(cx, summary, prior_in_flight);
         }
-        if delivery.segments > 0 {
+        if summary.segments > 0 {
             self.update_pacing(cx);
         }
     }
 
     /// Whether the receiver has dropped what it sacked (RFC 2018 8).
     #[inline]
-    fn has_reneged(&self, delivery: &Delivery) -> bool {
-        delivery.advanced && self.rtx.get(0).is_some_and(|head| head.is(SACKED))
+    fn has_reneged(&self, summary: &AckSummary) -> bool {
+        summary.advanced && self.rtx.get(0).is_some_and(|head| head.is(SACKED))
     }
 
     /// An ACK that isn't plain progress in the open phase.
@@ -87,18 +87,18 @@ impl<P: Payload> Subflow<P> {
         &mut self,
         cx: &mut Context<'_>,
         segment: &Segment<P>,
-        delivery: &mut Delivery,
+        summary: &mut AckSummary,
         outcome: &mut Outcome,
     ) {
-        if delivery.ece {
+        if summary.ece {
             // The network says that the window was too large: nothing to take back.
             self.undo.prior_ssthresh = 0;
         }
-        if self.has_reneged(delivery) {
+        if self.has_reneged(summary) {
             // A timeout, soon.
             let wait = (cx.metrics[cx.index].srtt / 2).max(10 * MILLISECOND);
             self.timers.set(Timer::Retransmit, cx.now + wait);
-            delivery.reneged = true;
+            summary.reneged = true;
             return;
         }
         let phase = cx.metrics[cx.index].ca_state;
@@ -127,60 +127,60 @@ impl<P: Payload> Subflow<P> {
         }
         match cx.metrics[cx.index].ca_state {
             CaState::Recovery => {
-                if !delivery.advanced {
-                    if !self.sack && delivery.duplicate {
-                        self.add_reno_sack(cx, delivery);
+                if !summary.advanced {
+                    if !self.sack && summary.duplicate {
+                        self.add_reno_sack(cx, summary);
                     }
                 } else if self.try_undo_partial(cx, segment) {
                     return;
                 }
                 if self.try_undo_dsack(cx) {
-                    self.try_to_open(cx, delivery);
+                    self.try_to_open(cx, summary);
                 }
-                self.identify_losses(cx, delivery, outcome);
+                self.identify_losses(cx, summary, outcome);
                 if cx.metrics[cx.index].ca_state != CaState::Recovery && cx.metrics[cx.index].lost_out > 0 {
-                    self.enter_recovery(cx, delivery.ece);
+                    self.enter_recovery(cx, summary.ece);
                 }
             }
             CaState::Loss => {
-                self.process_loss(cx, segment, delivery);
+                self.process_loss(cx, segment, summary);
                 if !self.sack && self.rtx.is_empty() {
                     // Schedulers give nothing to a subflow in Loss: without SACK the phase would wait for ever for
                     // something above `high` to be acknowledged.
                     cx.metrics().ca_state = CaState::Open;
                 }
-                self.identify_losses(cx, delivery, outcome);
-                if cx.metrics[cx.index].ca_state != CaState::Loss || delivery.lost_retransmission {
-                    self.open_or_recover(cx, delivery, outcome);
+                self.identify_losses(cx, summary, outcome);
+                if cx.metrics[cx.index].ca_state != CaState::Loss || summary.lost_retransmission {
+                    self.open_or_recover(cx, summary, outcome);
                 }
             }
-            _ => self.open_or_recover(cx, delivery, outcome),
+            _ => self.open_or_recover(cx, summary, outcome),
         }
     }
 
     #[inline(never)]
-    fn open_or_recover(&mut self, cx: &mut Context<'_>, delivery: &mut Delivery, outcome: &mut Outcome) {
+    fn open_or_recover(&mut self, cx: &mut Context<'_>, summary: &mut AckSummary, outcome: &mut Outcome) {
         if !self.sack {
-            if delivery.advanced {
+            if summary.advanced {
                 cx.metrics().sacked_out = 0;
             }
-            if delivery.duplicate {
-                self.add_reno_sack(cx, delivery);
+            if summary.duplicate {
+                self.add_reno_sack(cx, summary);
             }
         }
         if matches!(cx.metrics[cx.index].ca_state, CaState::Open | CaState::Disorder) {
             self.try_undo_dsack(cx);
         }
-        self.identify_losses(cx, delivery, outcome);
+        self.identify_losses(cx, summary, outcome);
         if cx.metrics[cx.index].lost_out > 0 {
-            self.enter_recovery(cx, delivery.ece);
+            self.enter_recovery(cx, summary.ece);
         } else {
-            self.try_to_open(cx, delivery);
+            self.try_to_open(cx, summary);
         }
     }
 
     #[inline]
-    fn identify_losses(&mut self, cx: &mut Context<'_>, delivery: &mut Delivery, outcome: &mut Outcome) {
+    fn identify_losses(&mut self, cx: &mut Context<'_>, summary: &mut AckSummary, outcome: &mut Outcome) {
         if self.rtx.is_empty() {
             return;
         }
@@ -192,22 +192,22 @@ impl<P: Payload> Subflow<P> {
             let metrics = &cx.metrics[cx.index];
             let recovering = matches!(metrics.ca_state, CaState::Recovery | CaState::Loss);
             if (!recovering && metrics.sacked_out >= DUP_THRESH)
-                || (metrics.ca_state == CaState::Recovery && delivery.advanced)
+                || (metrics.ca_state == CaState::Recovery && summary.advanced)
             {
                 self.mark_lost(cx, 0, outcome);
             }
         }
-        delivery.lost_retransmission |= self.counters.lost_retransmit > known;
+        summary.lost_retransmission |= self.counters.lost_retransmit > known;
     }
 
     /// Without SACK each duplicate ACK stands for a segment that has left the network (RFC 5681 3.2), so that another
     /// may enter it (RFC 3042).
-    pub(super) fn add_reno_sack(&mut self, cx: &mut Context<'_>, delivery: &mut Delivery) {
+    pub(super) fn add_reno_sack(&mut self, cx: &mut Context<'_>, summary: &mut AckSummary) {
         let metrics = cx.metrics();
         if metrics.sacked_out + metrics.lost_out < metrics.packets_out {
             metrics.sacked_out += 1;
             metrics.delivered += 1;
-            delivery.segments += 1;
+            summary.segments += 1;
         }
     }
 
@@ -274,11 +274,11 @@ impl<P: Payload> Subflow<P> {
     }
 
     #[inline]
-    fn try_to_open(&mut self, cx: &mut Context<'_>, delivery: &Delivery) {
+    fn try_to_open(&mut self, cx: &mut Context<'_>, summary: &AckSummary) {
         if !self.any_retransmission_out(cx) {
             self.undo.stamp = 0;
         }
-        if delivery.ece {
+        if summary.ece {
             self.enter_cwr(cx);
         }
         if cx.metrics[cx.index].ca_state != CaState::Cwr {

@@ -12,6 +12,7 @@ use std::ops::Range;
 
 use ropewalk_wire::Payload;
 
+use super::ack::AckSummary;
 use super::rate::Stamp;
 use super::sacked::Sacked;
 use crate::Nanos;
@@ -54,27 +55,6 @@ pub(crate) struct Entry<P> {
     pub rate: Stamp,
 }
 
-/// What remains to be known of an entry that was delivered.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Mark {
-    pub flags: u8,
-    pub end: u64,
-    pub sent_at: Nanos,
-    pub rate: Stamp,
-}
-
-/// Entries at the front that were sent once, of which nothing is known.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Run {
-    pub entries: usize,
-    pub segments: u32,
-    /// Bytes of payload.
-    pub bytes: u64,
-    pub first_sent_at: Nanos,
-    pub first_end: u64,
-    pub last: Mark,
-}
-
 impl<P: Payload> Entry<P> {
     #[inline]
     pub fn end(&self) -> u64 {
@@ -84,11 +64,6 @@ impl<P: Payload> Entry<P> {
     #[inline]
     pub fn is(&self, flag: u8) -> bool {
         self.flags & flag != 0
-    }
-
-    #[inline]
-    pub fn mark(&self) -> Mark {
-        Mark { flags: self.flags, end: self.end(), sent_at: self.sent_at, rate: self.rate }
     }
 }
 
@@ -274,45 +249,81 @@ impl<P: Payload> Scoreboard<P> {
         self.log.extend(logged.map(|(_, entry)| (entry.position, entry.sent_at)));
     }
 
-    /// The entry with this number, if it lies before `una`; wholly, for it is cut there otherwise.
+    /// Removes what `una` covers, and corrects the counts in `metrics`. `is_unambiguous` says for a retransmitted
+    /// segment, by the time that it was last sent, whether that transmission is the one that arrived.
     #[inline]
-    pub fn covered(&mut self, index: usize, una: u64, metrics: &mut SubflowMetrics) -> Option<&Entry<P>> {
-        let entry = self.entries.get(index).filter(|entry| entry.position < una)?;
-        if entry.end() > una {
-            self.split(index, una, metrics);
-        }
-        self.entries.get(index)
-    }
-
-    /// What `una` covers, if that is whole entries of data that were sent once and of which nothing is known.
-    #[inline]
-    pub fn sent_once_before(&self, una: u64) -> Option<Run> {
-        let first = self.entries.front()?;
-        let (mut entries, mut segments, mut last) = (0, 0, first);
-        for entry in &self.entries {
-            if entry.position >= una {
-                break;
+    pub fn cumulative_ack(
+        &mut self,
+        una: u64,
+        metrics: &mut SubflowMetrics,
+        is_unambiguous: impl Fn(Nanos) -> bool,
+    ) -> AckSummary {
+        let mut summary = AckSummary::default();
+        while let Some(first) = self.entries.front()
+            && first.position < una
+        {
+            let (mut run, mut segments, mut last) = (0, 0, first);
+            for entry in &self.entries {
+                if entry.flags & !APP_LIMITED != 0 || entry.end() > una {
+                    break;
+                }
+                (run, segments, last) = (run + 1, segments + entry.segments, entry);
             }
-            if entry.flags & !APP_LIMITED != 0 || entry.end() > una {
-                return None;
+            if run == 0 {
+                self.acknowledge_first(una, metrics, &mut summary, &is_unambiguous);
+                continue;
             }
-            entries += 1;
-            segments += entry.segments;
-            last = entry;
+            summary.removed += segments;
+            summary.bytes += last.end() - first.position;
+            summary.first_acked.get_or_insert(first.sent_at);
+            summary.last_at = last.sent_at;
+            summary.deliver_originals(first, last, segments);
+            for _ in 0..run {
+                self.entries.pop_front();
+            }
+            self.gone += run;
         }
-        let bytes = last.end() - first.position;
-        let (first_sent_at, first_end) = (first.sent_at, first.end());
-        (entries > 0).then(|| Run { entries, segments, bytes, first_sent_at, first_end, last: last.mark() })
-    }
-
-    /// Forgets so many entries at the front, which end at `una`.
-    #[inline]
-    pub fn drop_before(&mut self, entries: usize, una: u64) {
-        for _ in 0..entries {
-            self.entries.pop_front();
-        }
-        self.gone += entries as u64;
+        metrics.packets_out -= summary.removed;
         self.trim_log(una);
+        summary
+    }
+
+    /// Removes the first entry, whatever is known of it, as far as `una` covers it.
+    #[inline(never)]
+    fn acknowledge_first(
+        &mut self,
+        una: u64,
+        metrics: &mut SubflowMetrics,
+        summary: &mut AckSummary,
+        is_unambiguous: impl Fn(Nanos) -> bool,
+    ) {
+        if self.entries.front().is_some_and(|first| first.end() > una) {
+            self.split(0, una, metrics);
+        }
+        let Some(entry) = self.entries.front() else { return };
+        summary.removed += entry.segments;
+        summary.bytes += entry.payload.len() as u64;
+        for (flag, count) in [
+            (SACKED, &mut metrics.sacked_out),
+            (LOST, &mut metrics.lost_out),
+            (RETRANS, &mut metrics.retrans_out),
+        ] {
+            if entry.is(flag) {
+                *count -= entry.segments;
+            }
+        }
+        summary.over_retransmission |= entry.is(EVER_RETRANS);
+        if !entry.is(SACKED) {
+            if entry.is(EVER_RETRANS) {
+                summary.deliver_retransmitted(entry, is_unambiguous(entry.sent_at));
+            } else {
+                summary.first_acked.get_or_insert(entry.sent_at);
+                summary.last_at = entry.sent_at;
+                summary.deliver_originals(entry, entry, entry.segments);
+            }
+        }
+        self.entries.pop_front();
+        self.gone += 1;
     }
 
     /// Forgets transmissions of what lies before `una`.
@@ -549,17 +560,12 @@ mod tests {
             _ if count == 0 => {}
             4 => {
                 let una = board.entries[n % count].end();
-                let mut covered = 0;
-                while board.covered(covered, una, metrics).is_some() {
-                    covered += 1;
-                }
-                board.drop_before(covered, una);
+                acknowledge(board, metrics, una);
             }
             5 => {
-                let una = board.entries[0].end();
-                if board.sent_once_before(una).is_some() {
-                    board.drop_before(1, una);
-                }
+                // In the middle of an entry.
+                let una = board.entries[n % count].end() - 1;
+                acknowledge(board, metrics, una);
             }
             6 => {
                 board.mark_sacked(n % count);
@@ -580,6 +586,26 @@ mod tests {
             10 => board.unmark_lost(),
             _ => board.forget_sacks(),
         }
+    }
+
+    /// Acknowledges up to `una`, of entries whose flags were changed without counting.
+    fn acknowledge(board: &mut Scoreboard<SyntheticPayload>, metrics: &mut SubflowMetrics, una: u64) {
+        count(board, metrics);
+        board.cumulative_ack(una, metrics, |_| true);
+        let counted = [metrics.packets_out, metrics.sacked_out, metrics.lost_out, metrics.retrans_out];
+        count(board, metrics);
+        let left = [metrics.packets_out, metrics.sacked_out, metrics.lost_out, metrics.retrans_out];
+        assert_eq!(counted, left);
+        assert!(board.entries.front().is_none_or(|first| first.position >= una));
+    }
+
+    fn count(board: &Scoreboard<SyntheticPayload>, metrics: &mut SubflowMetrics) {
+        let count = |flag: u8| {
+            let entries = board.iter().filter(|entry| flag == 0 || entry.is(flag));
+            entries.map(|entry| entry.segments).sum::<u32>()
+        };
+        (metrics.packets_out, metrics.sacked_out) = (count(0), count(SACKED));
+        (metrics.lost_out, metrics.retrans_out) = (count(LOST), count(RETRANS));
     }
 
     /// Whether numbers and bits say what the entries do, where they say anything.
@@ -612,7 +638,7 @@ mod tests {
             assert!(is_true(&board));
             let most = if round < 20 { 100 } else { 151 };
             let una = board.entries[most.min(board.entries.len()) - 1].end();
-            board.drop_before(most.min(board.entries.len()), una);
+            acknowledge(&mut board, &mut metrics, una);
             assert!(is_true(&board));
         }
     }

@@ -7,7 +7,6 @@
 
 use ropewalk_wire::{Flags, Payload, Segment, Seq, Timestamps};
 
-use super::ack::Delivery;
 use super::scoreboard::{APP_LIMITED, Entry};
 use super::timer::Timer;
 use super::{Context, State, Subflow, TcpConfig};
@@ -80,62 +79,6 @@ impl<P: Payload> Subflow<P> {
         self.rcv_nxt += len as u64;
         self.schedule_ack(now, tcp, metrics);
         Some(position)
-    }
-
-    /// Takes an ACK that acknowledges whole segments, each sent once, while nothing is missing; `None`: it isn't that. The
-    /// caller has seen that there are no payload, no flags but ACK, no rare options, no SACK blocks and no congestion mark.
-    /// Returns how many segments it acknowledges.
-    #[inline]
-    pub(crate) fn take_progress(&mut self, cx: &mut Context<'_>, segment: &Segment<P>) -> Option<u32> {
-        let newly = segment.ack.0.wrapping_sub(self.seq(self.snd_una).0);
-        let metrics = &cx.metrics[cx.index];
-        let usual = self.is_in_place(segment)
-            && newly as i32 > 0
-            && u64::from(newly) <= self.snd_nxt - self.snd_una
-            && self.sack
-            && !self.fin_sent
-            // Nothing for `alert` or `on_probe_ack` to do.
-            && metrics.ca_state == CaState::Open
-            && metrics.sacked_out + metrics.lost_out + metrics.retrans_out == 0
-            && self.tlp.high == 0;
-        if !usual {
-            return None;
-        }
-        let ack = self.snd_una + u64::from(newly);
-        let run = self.rtx.sent_once_before(ack)?;
-        // The first has arrived before what was sent after it: no reordering, and the last says all that RACK and the
-        // delivery rate want to know, as what was sent once was sent in order.
-        if run.first_end <= self.rack.fack {
-            return None;
-        }
-        let now = cx.now;
-        self.note_arrival(now, segment, self.rcv_nxt);
-        self.update_window(segment, self.rcv_nxt, ack);
-        let prior_in_flight = metrics.in_flight();
-        self.rtx.drop_before(run.entries, ack);
-        let mut delivery = Delivery { segments: run.segments, advanced: true, ..Delivery::default() };
-        let mark = run.last;
-        let last_rtt = now.saturating_sub(mark.sent_at);
-        delivery.last_rtt = Some(last_rtt);
-        self.rack.fack = mark.end;
-        self.rack.advance(mark.sent_at, mark.end, last_rtt);
-        self.snd_una = ack;
-        self.retransmits = 0;
-        self.settle_black_hole();
-        let (tcp, metrics) = (cx.tcp, &mut cx.metrics[cx.index]);
-        metrics.packets_out -= run.segments;
-        metrics.bytes_acked += run.bytes;
-        self.rtt.sample(metrics, tcp, now, now.saturating_sub(run.first_sent_at), last_rtt);
-        self.backoff = 0;
-        metrics.delivered += u64::from(run.segments);
-        delivery.round_start = self.rate.on_delivered(metrics, now, &mark.into());
-        metrics.last_progress = now;
-        self.recovery.new_data_first = false;
-        self.grow(cx, &delivery, prior_in_flight);
-        self.update_pacing(cx);
-        self.arm_retransmit(cx);
-        self.arm_probe(cx);
-        Some(run.segments)
     }
 
     /// Sends the one piece that waits, of a segment's length at most, while the window has room and nothing is lost;

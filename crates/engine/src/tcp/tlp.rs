@@ -4,7 +4,7 @@
 
 use ropewalk_wire::{Payload, Segment};
 
-use super::ack::Delivery;
+use super::ack::AckSummary;
 use super::scoreboard::SACKED;
 use super::timer::Timer;
 use super::{Context, Subflow, Transmit};
@@ -88,11 +88,11 @@ impl<P: Payload> Subflow<P> {
 
     /// What an ACK says of the probe (RFC 8985 7.4): whether it repaired a loss, which costs the window its half.
     #[inline(never)]
-    pub(super) fn on_probe_ack(&mut self, cx: &mut Context<'_>, ack: u64, delivery: &Delivery) {
+    pub(super) fn on_probe_ack(&mut self, cx: &mut Context<'_>, ack: u64, summary: &AckSummary) {
         if ack < self.tlp.high {
             return;
         }
-        if !self.tlp.retransmitted || delivery.dsack.is_some_and(|dsack| dsack.end == self.tlp.high) {
+        if !self.tlp.retransmitted || summary.dsack.is_some_and(|dsack| dsack.end == self.tlp.high) {
             // New data needed no repair; a DSACK says that the original arrived too.
             self.tlp.high = 0;
         } else if ack > self.tlp.high {
@@ -101,7 +101,7 @@ impl<P: Payload> Subflow<P> {
             cx.metrics().ca_state = CaState::Cwr;
             self.end_reduction(cx);
             self.keep_open(cx);
-        } else if delivery.duplicate && !delivery.newly_sacked {
+        } else if summary.duplicate && !summary.newly_sacked {
             self.tlp.high = 0;
         }
     }

@@ -4,7 +4,7 @@
 
 use ropewalk_wire::{Payload, Segment};
 
-use super::ack::Delivery;
+use super::ack::AckSummary;
 use super::{Context, Subflow};
 use crate::metrics::CaState;
 
@@ -169,23 +169,23 @@ impl<P: Payload> Subflow<P> {
         &mut self,
         cx: &mut Context<'_>,
         segment: &Segment<P>,
-        delivery: &mut Delivery,
+        summary: &mut AckSummary,
     ) {
         let recovered = self.snd_una >= self.recovery.high;
-        if delivery.advanced && self.try_undo_loss(cx, segment, false) {
+        if summary.advanced && self.try_undo_loss(cx, segment, false) {
             return;
         }
         if self.frto {
             // Step 3.b: something that was never sent again has arrived: not everything was lost.
-            if delivery.original && self.try_undo_loss(cx, segment, true) {
+            if summary.has_original_before(self.recovery.high) && self.try_undo_loss(cx, segment, true) {
                 return;
             }
             if self.snd_nxt > self.recovery.high {
                 // Step 3.a: the loss was real.
-                if delivery.newly_sacked || delivery.duplicate {
+                if summary.newly_sacked || summary.duplicate {
                     self.frto = false;
                 }
-            } else if delivery.advanced && !recovered {
+            } else if summary.advanced && !recovered {
                 self.recovery.high = self.snd_nxt;
                 // Step 2.b: new data before anything else is sent again, if there is any.
                 if !self.queue.is_empty() && self.window_edge(cx) > self.snd_nxt {
@@ -200,9 +200,9 @@ impl<P: Payload> Subflow<P> {
             return;
         }
         if !self.sack {
-            if self.snd_nxt > self.recovery.high && delivery.duplicate {
-                self.add_reno_sack(cx, delivery);
-            } else if delivery.advanced {
+            if self.snd_nxt > self.recovery.high && summary.duplicate {
+                self.add_reno_sack(cx, summary);
+            } else if summary.advanced {
                 cx.metrics().sacked_out = 0;
             }
         }
