@@ -9,7 +9,7 @@ function heatSections() {
     x: short(ranking),
     y: row.scheduler,
     ratio: row.fct_mean_s / ranking.rows[0].fct_mean_s,
-    tie: row.ties_with_best,
+    tie: row.standing !== 'slower',
     mean: row.fct_mean_s,
   })));
   // In the order of the geometric mean over all workloads.
@@ -17,12 +17,18 @@ function heatSections() {
   for (const cell of cells) score.set(cell.y, (score.get(cell.y) || 0) + Math.log(cell.ratio));
   const rows = [...score.keys()].sort((a, b) => score.get(a) - score.get(b));
   const figure = chart({
-    title: () => 'Mean against the first, by workload',
+    title: () => 'Mean against the first, by workload, in per cent',
     name: () => 'by-workload',
-    table: () => [['workload', 'scheduler', 'mean_s', 'ratio_to_first', 'ties_with_first'], cells.map((cell) => [cell.x, cell.y, cell.mean, cell.ratio, cell.tie])],
-    summary: () => `${rows[0]} is the best over all workloads together. First: ${doc.rankings.map((ranking) => `${ranking.rows[0].scheduler} with ${short(ranking)}`).join(', ')}. A dot marks the first and its ties.`,
+    table: () => [['workload', 'scheduler', 'mean_s', 'ratio_to_first', 'not_slower'], cells.map((cell) => [cell.x, cell.y, cell.mean, cell.ratio, cell.tie])],
+    summary: () => `${rows[0]} is the best over all workloads together. First: ${doc.rankings.map((ranking) => `${ranking.rows[0].scheduler} with ${short(ranking)}`).join(', ')}. A dot marks who is not shown to be slower.`,
     draw: (width) => {
       const longest = Math.max(...rows.map((row) => row.length));
+      // On a phone a cell has room for a whole number, and its mark is the text's weight.
+      const narrow = (width * 0.64) / columns.length < 76;
+      const words = (cell) => {
+        if (cell.ratio < 1.0005) return narrow ? '0' : `● ${time(cell.mean)}`;
+        return narrow ? digits((cell.ratio - 1) * 100, 0) : `${cell.tie ? '● ' : ''}${change(cell.ratio)}`;
+      };
       return Plot.plot({
         ...plotBase(width),
         height: rows.length * 24 + 44,
@@ -33,7 +39,7 @@ function heatSections() {
         y: { domain: rows, label: null, tickSize: 0, padding: 0.06 },
         marks: [
           Plot.cell(cells, { x: 'x', y: 'y', fill: (cell) => slower(cell.ratio), inset: 0.5, rx: 3 }),
-          Plot.text(cells, { x: 'x', y: 'y', text: (cell) => `${cell.tie ? '● ' : ''}${cell.ratio < 1.0005 ? time(cell.mean) : change(cell.ratio)}`, fill: (cell) => onto(slower(cell.ratio)), fontSize: 11 }),
+          Plot.text(cells, { x: 'x', y: 'y', text: words, fill: (cell) => onto(slower(cell.ratio)), fontSize: 11, fontWeight: (cell) => (cell.tie && narrow ? 700 : 400) }),
         ],
       });
     },

@@ -33,6 +33,13 @@ function change(ratio) {
   return `${percent < 0 ? '−' : '+'}${digits(Math.abs(percent), 1)}\u00a0%`;
 }
 
+/** A ratio of times in words: 166 % longer. */
+function longer(ratio) {
+  const percent = (ratio - 1) * 100;
+  if (Math.abs(percent) < 0.5) return 'as long';
+  return `${digits(Math.abs(percent), 0)}\u00a0% ${percent > 0 ? 'longer' : 'less'}`;
+}
+
 /** 1 run, 2 runs. */
 function count(number, one, many) {
   return `${number.toLocaleString('en')} ${number === 1 ? one : many || `${one}s`}`;

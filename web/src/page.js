@@ -33,7 +33,8 @@ function workloadTabs() {
 function pathWords(path) {
   const link = doc.direction === 'upload' ? path.up : path.down;
   const parts = [link.rate, `${+path.rtt_ms.toFixed(2)} ms`];
-  if (link.jitter) parts[1] += ` ± ${link.jitter}`;
+  // As it is given: of the round trip, both directions together.
+  if (path.rtt_jitter) parts[1] += ` ± ${path.rtt_jitter}`;
   if (link.loss !== 'none') parts.push(`${link.loss} loss`);
   // A number and its unit stay on one line.
   return parts.join(', ').replace(/(\d|±) /g, '$1\u00a0');
@@ -72,12 +73,26 @@ function originSection() {
       h('button', { type: 'button', onclick: () => print() }, 'Print'))));
 }
 
+/** The group and its gain; who is named; the names; what else a reader must know. */
+function answer(headline) {
+  const says = { equal: 'equal', open: 'not decided', slower: 'slower' };
+  return [
+    h('h1', {}, ...prose(headline.sentence)),
+    headline.named ? h('p', { class: 'named' }, ...prose(headline.named)) : null,
+    headline.groups.length ? h('dl', { class: 'groups' }, headline.groups.flatMap(({ title, names }) => [
+      h('dt', {}, says[title]),
+      h('dd', {}, names.map((name) => h('span', {}, name.replace(/ ([+-])/, '\u00a0$1').replace('-', '−').replace(/ %/, '\u00a0%')))),
+    ])) : null,
+    headline.notes.length ? h('p', { class: 'lead' }, ...prose(headline.notes.join(' '))) : null,
+  ].filter(Boolean);
+}
+
 function comparisonPage() {
   // The most telling workload first: the largest with a trace.
   const traced = new Set(doc.ropes.map((rope) => rope.ranking));
   state.index = Math.max(0, doc.rankings.findLastIndex((_, i) => traced.has(i)));
-  const kicker = `${doc.scenario}: ${doc.summary}. ${doc.direction}, ${doc.congestion}, ${count(doc.runs, 'run')} of each.`;
-  const parts = [h('p', { class: 'kicker' }, kicker), h('h1', {}, ...prose(doc.verdict))];
+  const kicker = `${doc.scenario}: ${doc.summary}. ${doc.direction}, ${doc.congestion}, ${doc.fixed_runs ? '' : 'up to '}${count(doc.runs, 'run')} of each.`;
+  const parts = [h('p', { class: 'kicker' }, kicker), ...answer(doc.headline)];
   if (doc.interrupted) parts.push(h('p', { class: 'bad' }, 'Interrupted: only runs that every contender finished are here.'));
   if (!doc.rankings.length) return parts;
   parts.push(facts());

@@ -32,7 +32,10 @@ fn the_quick_comparison_ranks_everyone() {
     for name in ["minrtt", "linux", "redundant", "blest", "ecf", "tcp wifi", "tcp lte"] {
         assert!(text.lines().any(|line| line.contains(&format!(" {name} "))), "{name}\n{text}");
     }
-    assert!(text.trim_end().lines().last().unwrap().contains(" finishes first"), "{text}");
+    assert!(text.contains("\nUse `") || text.contains("\nUse TCP on "), "{text}");
+    assert!(text.contains("6 runs of each, as asked."), "{text}");
+    let widest = text.lines().map(|line| line.chars().count()).max().unwrap();
+    assert!(widest <= 100, "{widest} columns:\n{text}");
 }
 
 #[test]
@@ -63,7 +66,7 @@ fn too_few_runs_are_not_compared() {
     for runs in ["1", "4"] {
         let arguments = [&noisy[..], &["--runs", runs]].concat();
         let text = good(&arguments);
-        let verdict = text.trim_end().lines().last().unwrap();
+        let verdict = text.trim_end().rsplit("\n\n").next().unwrap();
         assert!(verdict.contains("can't be compared: 5 are the least") && !verdict.contains('%'), "{text}");
         assert!(text.contains("too few to compare"), "{text}");
         let document = json(&arguments);
@@ -75,8 +78,8 @@ fn too_few_runs_are_not_compared() {
             );
             assert!(
                 row["fct_mean_interval_s"].is_null()
-                    && row["ties_with_best"]
-                        == (row["fct_mean_s"] == document["rankings"][0]["rows"][0]["fct_mean_s"])
+                    && (row["standing"] == "open")
+                        == (row["scheduler"] != document["rankings"][0]["rows"][0]["scheduler"])
             );
         }
     }
@@ -91,8 +94,8 @@ fn runs_that_are_alike_are_one_course_of_events() {
     let document = json(&arguments);
     assert_eq!(row(&document, "tcp b")["versus_best_tcp"]["finding"], "runs alike");
     assert!(row(&document, "tcp b")["fct_mean_interval_s"].is_null());
-    let verdict = document["verdict"].as_str().unwrap();
-    assert!(verdict.contains("nothing is random here"), "{verdict}");
+    let notes = document["headline"]["notes"].to_string();
+    assert!(notes.contains("Nothing is random here"), "{notes}");
 }
 
 #[test]
@@ -229,11 +232,8 @@ fn what_is_random_is_not_called_still() {
         (&document["random"], &row(&document, "tcp b")["versus_best_tcp"]["finding"]),
         (&true.into(), &"runs alike".into())
     );
-    let verdict = document["verdict"].as_str().unwrap();
-    assert!(
-        !verdict.contains("nothing is random") && verdict.contains("chance makes no difference"),
-        "{verdict}"
-    );
+    let notes = document["headline"]["notes"].to_string();
+    assert!(!notes.contains("othing is random") && notes.contains("Chance makes no difference"), "{notes}");
     let text = good(&arguments);
     assert!(!text.contains("nothing is random") && text.contains("chance made no difference"), "{text}");
 }
@@ -249,4 +249,52 @@ fn goodput_and_each_kind_of_repeat_are_told_apart() {
     let times = redundant["fct_s"].as_array().unwrap().iter().map(|time| time.as_f64().unwrap());
     let expected = times.map(|time| 8.0 * 262_144.0 / time).sum::<f64>() / 5.0;
     assert!((number("goodput_mean_bit_per_s") / expected - 1.0).abs() < 0.01, "{expected} {redundant:#}");
+}
+
+/// Few contenders on paths where it is soon clear who is slower.
+const RACE: &[&str] = &["compare", "--schedulers", "minrtt,roundrobin,daps", "--size", "1 MiB"];
+
+#[test]
+fn a_race_ends_by_itself_and_threads_change_no_byte() {
+    let of = |jobs: &str| good(&[RACE, &["--budget", "1s", "--json", "--jobs", jobs]].concat());
+    let one = of("1");
+    assert_eq!(one.replace("--jobs 1", ""), of("3").replace("--jobs 3", ""));
+    let document: Value = serde_json::from_str(&one).unwrap();
+    let decision = &document["decision"];
+    assert!(
+        ["budget", "separated", "equivalent"].map(Value::from).contains(&decision["ended"]),
+        "{decision:#}"
+    );
+    let standing = |name: &str| {
+        let all = decision["contenders"].as_array().unwrap();
+        all.iter().find(|one| one["scheduler"] == name).unwrap()["standing"].clone()
+    };
+    assert_eq!((standing("tcp lte"), standing("tcp wifi")), ("slower".into(), "slower".into()));
+    assert_ne!(standing("minrtt"), "slower");
+    // Who is slower runs no more, but for those that the others are measured against.
+    let runs = |name: &str| row(&document, name)["runs"].as_u64().unwrap();
+    assert!(runs("daps") < runs("minrtt") && runs("tcp lte") == runs("minrtt"), "{decision:#}");
+    assert!(decision["budget_s"].as_f64().unwrap() < 1.3, "{decision:#}");
+}
+
+#[test]
+fn a_budget_that_is_used_up_says_so() {
+    let text = good(&[RACE, &["--budget", "50 ms"]].concat());
+    assert!(text.contains("Ended when the budget (`--budget`) was used up, after "), "{text}");
+    for (budget, reason) in [("0 s", "more than 0"), ("fast", "expected a time")] {
+        let output = ropewalk(&[RACE, &["--budget", budget]].concat());
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.code() == Some(2) && errors.contains(reason), "{errors}");
+    }
+}
+
+#[test]
+fn paths_without_a_size_are_tried_with_what_people_do() {
+    let paths = ["--path", "a: 20 Mbit/s, 10 ms, 0.1 %", "--path", "b: 5 Mbit/s, 80 ms"];
+    let document = json(&[&["compare"][..], &paths, &["--schedulers", "minrtt", "--runs", "1"]].concat());
+    let titles: Vec<&str> =
+        document["rankings"].as_array().unwrap().iter().map(|of| of["workload"].as_str().unwrap()).collect();
+    let expected =
+        ["a page of 40 objects, 496 KiB, over 6 connections", "one flow of 1 MiB", "one flow of 16 MiB"];
+    assert_eq!(titles, expected);
 }

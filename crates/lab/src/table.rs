@@ -11,7 +11,7 @@ pub struct Table {
 }
 
 impl Table {
-    /// One with these headings, of which the first `left` columns are aligned to the left.
+    /// One with these headings, of which the first `left` columns are aligned to the left. A heading may have two lines.
     pub fn new(left: usize, head: &[&str]) -> Self {
         Table { head: head.iter().map(|text| (*text).to_string()).collect(), rows: Vec::new(), left }
     }
@@ -23,7 +23,8 @@ impl Table {
 
     /// The text, each line indented by two.
     pub fn render(&self) -> String {
-        let mut widths: Vec<usize> = self.head.iter().map(|text| text.width()).collect();
+        let widest = |text: &String| text.lines().map(UnicodeWidthStr::width).max().unwrap_or(0);
+        let mut widths: Vec<usize> = self.head.iter().map(widest).collect();
         for row in &self.rows {
             for (width, cell) in widths.iter_mut().zip(row) {
                 *width = (*width).max(cell.width());
@@ -38,7 +39,13 @@ impl Table {
             }
             text.trim_end().to_string() + "\n"
         };
-        let mut text = line(&self.head);
+        let upper = |text: &String| text.split_once('\n').map_or(String::new(), |(upper, _)| upper.into());
+        let lower = |text: &String| text.rsplit('\n').next().unwrap_or_default().to_string();
+        let mut text = String::new();
+        if self.head.iter().any(|text| text.contains('\n')) {
+            text += &line(&self.head.iter().map(upper).collect::<Vec<_>>());
+        }
+        text += &line(&self.head.iter().map(lower).collect::<Vec<_>>());
         for row in &self.rows {
             text += &line(row);
         }

@@ -3,7 +3,7 @@
 
 use std::sync::atomic::AtomicBool;
 
-use ropewalk_lab::compare::{Candidate, Request, compare};
+use ropewalk_lab::compare::{Candidate, Design, Request, compare};
 use ropewalk_lab::diagnostic::Source;
 use ropewalk_lab::report::folder;
 use ropewalk_lab::{Registries, sweep};
@@ -72,11 +72,11 @@ fn compare_prints_what_its_titles_say() {
                 mode: Mode::SinglePath(0),
             }],
             congestion: registries.congestion.parse("cubic").unwrap(),
-            runs: 2,
+            design: Design::Fixed(2),
             seed: 1,
             jobs: 1,
         };
-        let comparison = compare(&request, ropewalk_sim::run, || {}, &AtomicBool::new(false));
+        let comparison = compare(&request, ropewalk_sim::run, |_| {}, &AtomicBool::new(false));
         let ranking = &comparison.rankings[0];
         assert!(ranking.title.contains(title), "{}", ranking.title);
         let row = &ranking.rows[0];

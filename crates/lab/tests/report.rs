@@ -2,7 +2,7 @@
 
 use std::sync::atomic::AtomicBool;
 
-use ropewalk_lab::compare::{Candidate, Comparison, Request, compare};
+use ropewalk_lab::compare::{Candidate, Comparison, Design, Request, compare};
 use ropewalk_lab::diagnostic::Source;
 use ropewalk_lab::report::rope::{self, Budget};
 use ropewalk_lab::report::{self, Origin, comparison, folder, saved, terminal};
@@ -28,7 +28,7 @@ fn request(sizes: &[u64]) -> Request {
             candidate("single", "tcp wifi", Mode::SinglePath(0)),
         ],
         congestion: registries.congestion.parse("cubic").expect("known"),
-        runs: 3,
+        design: Design::Fixed(3),
         seed: 5,
         jobs: 2,
         scenario,
@@ -37,7 +37,7 @@ fn request(sizes: &[u64]) -> Request {
 
 fn made(sizes: &[u64], budget: Budget) -> (Comparison, Value) {
     let request = request(sizes);
-    let comparison = compare(&request, ropewalk_sim::run, || {}, &AtomicBool::new(false));
+    let comparison = compare(&request, ropewalk_sim::run, |_| {}, &AtomicBool::new(false));
     let mut ropes = Vec::new();
     rope::trace(&request, &comparison, budget, ropewalk_sim::run, |place, paths, result| {
         ropes.push(rope::to_json(place, paths, result));
@@ -172,7 +172,7 @@ fn a_folder_without_a_sweep_is_refused_in_words() {
 #[test]
 fn the_terminal_shows_boxes_and_strands() {
     let request = request(&[300_000]);
-    let comparison = compare(&request, ropewalk_sim::run, || {}, &AtomicBool::new(false));
+    let comparison = compare(&request, ropewalk_sim::run, |_| {}, &AtomicBool::new(false));
     let boxes = terminal::boxes(&comparison.rankings[0]);
     let lines: Vec<&str> = boxes.lines().collect();
     assert_eq!(lines.len(), 6, "a scale, and a line for each\n{boxes}");

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use indicatif::{ProgressBar, ProgressStyle};
 use ropewalk_engine::registry::{Registry, Spec};
 use ropewalk_engine::scheduler::Scheduler;
-use ropewalk_lab::compare::{Candidate, Comparison, Request, compare};
+use ropewalk_lab::compare::{Candidate, Comparison, Design, Request, compare, usual_workloads};
 use ropewalk_lab::diagnostic::{Diagnostic, Source};
 use ropewalk_lab::report::rope::{self, Budget};
 use ropewalk_lab::report::{self, Origin, comparison};
@@ -20,8 +20,12 @@ use crate::{Failure, evidence, output};
 
 /// Rank schedulers on your paths
 ///
-/// Every scheduler runs on the same paths with the same seeds. Without options: the built-in Wi-Fi + LTE scenario,
-/// four flow sizes, all schedulers, 30 runs each.
+/// Every scheduler runs on the same paths with the same seeds, until those that are as fast as the fastest are told from
+/// those that are slower. Without options: the built-in Wi-Fi + LTE scenario, four flow sizes, all schedulers.
+///
+/// The answer is a group: all that are equal within 2 %. One of them is named: plain TCP if it is among them, then the
+/// scheduler that is easiest to get (Linux's own, that of another kernel, Ropewalk's), then the one that repeats the
+/// fewest bytes, then the simplest.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   ropewalk compare
@@ -51,7 +55,17 @@ pub(crate) struct Options {
     /// Flow size, 1 B to 1 TiB; repeat it, or separate by commas
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     size: Vec<String>,
-    /// Seeded runs of each [default: the scenario's, else 30]
+    /// How much to run before the answer is given as it is then: a second is 4 million simulated segments, about what two
+    /// cores do, so that it means the same runs on every machine
+    #[arg(
+        long,
+        value_name = "TIME",
+        default_value = "10s",
+        conflicts_with = "runs",
+        allow_hyphen_values = true
+    )]
+    budget: String,
+    /// So many seeded runs of each, instead of as many as it takes [default: the scenario's; with real packets 30]
     #[arg(long, allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     runs: Option<u32>,
     /// First seed
@@ -166,6 +180,22 @@ fn limit(text: &str, workloads: &[Workload]) -> Result<u64, Failure> {
     }
 }
 
+/// A budget given on the command line, nanoseconds.
+pub(crate) fn budget(text: &str) -> Result<u64, Failure> {
+    let source = Source::new("--budget", text);
+    let found = units::duration(text).map_err(|error| {
+        Diagnostic::new(error.message).at(&source, error.span).label(error.label).help(error.help)
+    })?;
+    if found == 0 {
+        return Err(Diagnostic::new("a budget must be more than 0")
+            .at(&source, 0..text.len())
+            .label("here")
+            .help("as in `--budget 10s`; `--runs N` asks for a number of runs")
+            .into());
+    }
+    Ok(found)
+}
+
 fn seed(text: &str) -> Result<u64, String> {
     text.parse().map_err(|_| format!("a seed is a whole number from 0 to {}", u64::MAX))
 }
@@ -193,9 +223,13 @@ pub(crate) fn run(registries: &Registries, options: &Options, origin: &Origin) -
     let request = request(registries, options)?;
     let own = [("--csv", options.csv.as_ref()), ("--report", options.report.as_ref())];
     output::can_write(&[own, options.evidence.files()].concat())?;
-    let total = request.workloads.len() * request.candidates.len() * request.runs as usize;
-    let bar = ProgressBar::new(total as u64);
-    if let Ok(style) = ProgressStyle::with_template("{bar:40} {pos}/{len} runs, {eta} left") {
+    let per_run = request.workloads.len() * request.candidates.len();
+    let (total, template) = match request.design {
+        Design::Fixed(runs) => (per_run as u64 * u64::from(runs), "{bar:40} {pos}/{len} runs, {eta} left"),
+        Design::Race { segments } => (segments, "{bar:40} {percent} % of the budget, at most {eta} left"),
+    };
+    let bar = ProgressBar::new(total);
+    if let Ok(style) = ProgressStyle::with_template(template) {
         bar.set_style(style);
     }
     if options.world == "emulated" {
@@ -222,7 +256,7 @@ pub(crate) fn run(registries: &Registries, options: &Options, origin: &Origin) -
         };
         in_real_time(&request, ends, &bar, &stop, &options.evidence)?
     } else {
-        compare(&request, ropewalk_sim::run, || bar.inc(1), &stop)
+        compare(&request, ropewalk_sim::run, |worth| bar.inc(worth), &stop)
     };
     bar.finish_and_clear();
     if let Some(file) = &options.csv {
@@ -307,7 +341,7 @@ fn in_real_time(
                 emulated::nothing(spec)
             }
         },
-        || bar.inc(1),
+        |worth| bar.inc(worth),
         stop,
     );
     if let Ok(Some(error)) = failed.into_inner() {
@@ -366,7 +400,9 @@ fn request(registries: &Registries, options: &Options) -> Result<Request, Failur
     if sizes.is_empty() {
         sizes = experiment.sizes;
     }
-    let workloads = if sizes.is_empty() {
+    let workloads = if sizes.is_empty() && !options.paths.is_empty() {
+        usual_workloads()
+    } else if sizes.is_empty() {
         vec![scenario.workload.clone()]
     } else {
         sizes.into_iter().map(|bytes| Workload::Flow { bytes }).collect()
@@ -408,8 +444,14 @@ fn request(registries: &Registries, options: &Options) -> Result<Request, Failur
     }
     let jobs =
         options.jobs.map_or_else(|| std::thread::available_parallelism().map_or(1, usize::from), usize::from);
-    let runs = options.runs.or(experiment.runs).unwrap_or(30);
-    let mut request = Request { scenario, workloads, candidates, congestion, runs, seed: options.seed, jobs };
+    let design = match options.runs.or(experiment.runs) {
+        Some(runs) => Design::Fixed(runs),
+        // Real time can't be bought by the segment.
+        None if options.world == "emulated" => Design::Fixed(30),
+        None => Design::race(budget(&options.budget)?),
+    };
+    let mut request =
+        Request { scenario, workloads, candidates, congestion, design, seed: options.seed, jobs };
     request.scenario.limit = match &options.limit {
         Some(text) => limit(text, &request.workloads)?,
         None if experiment_limit.is_some() => request.scenario.limit,

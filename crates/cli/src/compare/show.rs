@@ -1,6 +1,9 @@
 //! A comparison as a table for people, as plots of characters, and as CSV.
 
-use ropewalk_lab::compare::{Comparison, FEW, Finding, Ranking, Request, Row, Versus, verdict};
+use ropewalk_lab::compare::{
+    Comparison, Decision, Design, FEW, Finding, Headline, MARGIN, Ranking, Request, Row, Standing, Versus,
+    headline,
+};
 use ropewalk_lab::emulated;
 use ropewalk_lab::report::rope::{self, Budget};
 use ropewalk_lab::report::{comparison, terminal};
@@ -11,7 +14,7 @@ fn seconds(value: f64) -> String {
     if value < 1.0 { format!("{:.1} ms", value * 1e3) } else { format!("{value:.3} s") }
 }
 
-/// In brackets what isn't told apart from no difference.
+/// In brackets what could be chance.
 fn percent(versus: Option<Versus>) -> String {
     match versus {
         None => "-".into(),
@@ -38,19 +41,19 @@ fn times(ratio: Option<f64>) -> String {
 }
 
 fn bytes(value: f64) -> String {
+    const KIB: f64 = 1024.0;
     if value < 0.5 {
         "0".into()
-    } else if value < 10_240.0 {
+    } else if value < 10.0 * KIB {
         format!("{value:.0} B")
+    } else if value < KIB * KIB {
+        format!("{:.1} KiB", value / KIB)
     } else {
-        format!("{:.1} KiB", value / 1024.0)
+        format!("{:.2} MiB", value / KIB / KIB)
     }
 }
 
-fn row(place: usize, row: &Row, limit: f64) -> Vec<String> {
-    let mark = if place > 1 && row.ties_with_best { "=" } else { "" };
-    let interval =
-        row.interval.map_or("-".into(), |(low, high)| format!("{} .. {}", seconds(low), seconds(high)));
+fn row(place: &str, row: &Row, limit: f64, counts: bool) -> Vec<String> {
     let failed = row.each.iter().all(|run| matches!(run.outcome, Outcome::Failed(_)));
     // A run that doesn't finish counts as the limit in the mean, which is then a lower bound.
     let mean = match row.unfinished() {
@@ -58,35 +61,43 @@ fn row(place: usize, row: &Row, limit: f64) -> Vec<String> {
         _ if failed => "failed".into(),
         _ => format!("> {}", seconds(row.mean)),
     };
-    let quantile = |value: Option<f64>| value.map_or("-".into(), seconds);
-    let over = row.over_bound();
-    vec![
-        format!("{place}{mark}"),
+    // Half the interval's width: bootstrap intervals are nearly symmetric.
+    let spread = row
+        .interval
+        .map_or("-".into(), |(low, high)| format!("{:.1} %", (high - low) / 2.0 / row.mean * 100.0));
+    let mut cells = vec![
+        place.to_string(),
         row.label.clone(),
         mean,
-        interval,
-        quantile(row.p50),
-        quantile(row.p95),
+        spread,
+        row.p95.map_or("-".into(), seconds),
         percent(row.versus_linux),
         percent(row.versus_tcp),
-        times(over.map(|over| over.0)),
-        times(over.map(|over| over.1)),
-        bytes(row.duplicated),
+        times(row.over_bound().map(|over| over.0)),
+        bytes(row.repeats.duplicated),
+        bytes(row.repeats.opportunistic + row.repeats.reinjected),
         format!("{:.1}", row.retransmissions),
-        row.why_unfinished(limit).unwrap_or_default(),
-    ]
+    ];
+    if counts {
+        cells.push(row.runs.to_string());
+    }
+    cells.push(row.why_unfinished(limit).unwrap_or_default());
+    cells
 }
 
-/// The tables, what their columns mean, and the verdict.
+/// The tables, what their columns mean, and the answer.
 pub(super) fn text(scenario: &Scenario, comparison: &Comparison) -> String {
     let way = if scenario.direction == Direction::Upload { "upload" } else { "download" };
+    let runs = match comparison.design {
+        Design::Fixed(runs) => format!("{} each", counted(u64::from(runs), "run")),
+        Design::Race { .. } => format!("up to {} each", counted(u64::from(comparison.runs), "run")),
+    };
     let mut text = format!(
-        "{}: {}\n{}, {way}, {}, {} each, seeds from {}\n\n",
+        "{}: {}\n{}, {way}, {}, {runs}, seeds from {}\n\n",
         scenario.name,
         scenario.summary,
         counted(scenario.paths.len() as u64, "path"),
         comparison.congestion,
-        counted(u64::from(comparison.runs), "run"),
         comparison.seed
     );
     if let Some(real) = comparison.real_time {
@@ -98,30 +109,86 @@ pub(super) fn text(scenario: &Scenario, comparison: &Comparison) -> String {
         );
     }
     for ranking in &comparison.rankings {
-        text += &section(ranking, comparison.limit);
+        text += &section(ranking, comparison.decision.as_ref(), comparison.limit);
     }
     text += &legend(comparison);
     if let Some(real) = comparison.real_time {
         text += &format!("{}\n", real.tally.describe());
     }
-    text + "\n" + &verdict(comparison) + "\n"
+    text + "\n" + &answer(&headline(comparison))
+}
+
+/// Width of lines for people.
+const WIDTH: usize = 100;
+
+/// Words in lines, the first behind `head`, the others behind as many spaces.
+fn wrapped(head: &str, words: impl Iterator<Item = String>) -> String {
+    let (mut text, mut column) = (head.to_string(), head.len());
+    for (place, word) in words.enumerate() {
+        let length = word.chars().count();
+        if place > 0 && column + 1 + length > WIDTH {
+            text += &format!("\n{}", " ".repeat(head.len()));
+            column = head.len();
+        } else if place > 0 {
+            text.push(' ');
+            column += 1;
+        }
+        text += &word;
+        column += length;
+    }
+    text + "\n"
+}
+
+fn paragraph(text: &str) -> String {
+    wrapped("", text.split(' ').map(String::from))
+}
+
+fn answer(headline: &Headline) -> String {
+    let mut text = paragraph(&headline.sentence);
+    if let Some(named) = &headline.named {
+        text += &paragraph(named);
+    }
+    if !headline.groups.is_empty() {
+        text.push('\n');
+    }
+    for (title, names) in &headline.groups {
+        let last = names.len() - 1;
+        let names = names.iter().enumerate();
+        let names = names.map(|(place, name)| if place == last { name.clone() } else { format!("{name},") });
+        // A name and its per cent stay together.
+        text += &wrapped(&format!("  {title:<7} "), names.map(|name| name.replace(' ', "\u{a0}")));
+    }
+    if !headline.notes.is_empty() {
+        text += &format!("\n{}", paragraph(&headline.notes.join(" ")));
+    }
+    text.replace('\u{a0}', " ")
 }
 
 /// What the columns mean; of marks, those that are there.
 fn legend(comparison: &Comparison) -> String {
     let rows = || comparison.rankings.iter().flat_map(|ranking| &ranking.rows);
     let versus = || rows().flat_map(|row| [row.versus_linux, row.versus_tcp]).flatten();
+    let margin = MARGIN * 100.0;
     let mut lines = vec![
-        "mean: arithmetic, over the runs; vs: geometric mean of the ratios of runs with the same seed".to_string(),
-        "/ bound: mean over the least that the row's links allow; / start: that windows from their initial value allow"
-            .into(),
-        "repeated: bytes that the scheduler duplicated or the connection reinjected, per run".into(),
+        "mean: arithmetic, over the runs, and half of its 95 % interval; vs: geometric mean of the ratios of\nruns with the same seed".to_string(),
+        "x link bound: mean over the least that the row's links allow".into(),
+        "duplicated by the scheduler, reinjected by the connection, retransmitted by subflows; per run".into(),
     ];
     if rows().any(|row| (row.runs as usize) < FEW) {
         lines.insert(0, format!("(..)  not compared: {FEW} runs are the least"));
     } else {
-        let marks = "=  a tie with the first   (..)  no significant difference   (paired over seeds, at 5 %, corrected for the";
-        lines.insert(0, format!("{marks}\nnumber of comparisons in the column)"));
+        lines.insert(
+            0,
+            format!(
+                "1=  shown to be equal to the fastest within {margin:.0} %   ?  not decided   (..)  no significant difference\n(at 5 %, paired over seeds, corrected for the number of comparisons)"
+            ),
+        );
+    }
+    if rows().any(|row| row.runs < comparison.runs) {
+        lines.push(
+            "runs: no more of who is shown to be slower over all; its mean is scaled to the others' seeds"
+                .into(),
+        );
     }
     if versus().any(
         |versus| matches!(versus, Versus::Ratio { finding: Finding::Alike, ratio } if ratio.ratio != 1.0),
@@ -171,26 +238,49 @@ pub(super) fn plot(request: &Request, comparison: &Comparison) -> String {
     text
 }
 
-fn section(ranking: &Ranking, limit: f64) -> String {
-    let versus = ranking.best_tcp.as_deref().map_or("vs tcp".into(), |label| format!("vs {label}"));
-    let head = [
+/// Places: `1=` for all that are equal to the fastest, `?` where that isn't decided. Who is slower over all workloads runs
+/// no more, and has a number.
+fn places(rows: &[Row], decision: Option<&Decision>) -> Vec<String> {
+    let out = |row: &Row| {
+        let stand = decision.and_then(|decision| decision.of(&row.label));
+        stand.is_some_and(|stand| stand.standing == Standing::Slower)
+    };
+    let equal = rows.iter().filter(|row| row.standing == Standing::Equal).count();
+    let place = |(index, row): (usize, &Row)| match row.standing {
+        Standing::Equal if equal > 1 => "1=".into(),
+        Standing::Equal => "1".into(),
+        Standing::Open if !out(row) => "?".into(),
+        Standing::Open | Standing::Slower => (index + 1).to_string(),
+    };
+    rows.iter().enumerate().map(place).collect()
+}
+
+fn section(ranking: &Ranking, decision: Option<&Decision>, limit: f64) -> String {
+    let versus = ranking
+        .best_tcp
+        .as_deref()
+        .map_or("vs\ntcp".into(), |label| format!("vs tcp\n{}", label.strip_prefix("tcp ").unwrap_or(label)));
+    let counts = ranking.rows.iter().any(|row| row.runs != ranking.rows[0].runs);
+    let mut head = vec![
         "",
         "scheduler",
         "mean",
-        "95 % interval",
-        "p50",
+        "+-",
         "p95",
-        "vs linux",
+        "vs\nlinux",
         &versus,
-        "/ bound",
-        "/ start",
-        "repeated",
-        "retrans",
-        "",
+        "x link\nbound",
+        "dupli-\ncated",
+        "rein-\njected",
+        "retrans-\nmits",
     ];
+    if counts {
+        head.push("runs");
+    }
+    head.push("");
     let mut table = Table::new(2, &head);
-    for (place, of) in ranking.rows.iter().enumerate() {
-        table.row(row(place + 1, of, limit));
+    for (place, of) in places(&ranking.rows, decision).iter().zip(&ranking.rows) {
+        table.row(row(place, of, limit, counts));
     }
     let mut title = ranking.title.clone();
     title[..1].make_ascii_uppercase();

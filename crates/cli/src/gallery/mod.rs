@@ -12,7 +12,7 @@ use indicatif::ProgressBar;
 use ropewalk_engine::congestion::CongestionControl;
 use ropewalk_engine::registry::Entry;
 use ropewalk_engine::scheduler::Scheduler;
-use ropewalk_lab::compare::{Candidate, Comparison, Request, Row, compare};
+use ropewalk_lab::compare::{Candidate, Comparison, Design, Request, Row, compare};
 use ropewalk_lab::{Registries, scenario, stats};
 use ropewalk_sim::{Mode, Recording, RunResult, RunSpec, Scenario, Workload};
 
@@ -130,11 +130,11 @@ fn stand(
             scenario: loaded.scenario.clone(),
             candidates: candidates.collect::<Result<_, Failure>>()?,
             congestion: algorithm(&registries.congestion, "gallery", control)?,
-            runs,
+            design: Design::Fixed(runs),
             seed: 1,
             jobs: std::thread::available_parallelism().map_or(1, usize::from),
         };
-        Ok(compare(&request, ropewalk_sim::run, || {}, &AtomicBool::new(false)))
+        Ok(compare(&request, ropewalk_sim::run, |_| {}, &AtomicBool::new(false)))
     };
     let names: Vec<&str> = registries.schedulers.entries().iter().map(|entry| entry.name).collect();
     let rows: Vec<Row> =

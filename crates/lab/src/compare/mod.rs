@@ -1,11 +1,13 @@
 //! `compare`: every candidate on the same paths with the same seeds, ranked by what its workload is judged by.
 
+mod decide;
+mod race;
 mod rank;
 mod verdict;
 mod versus;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::AtomicBool;
 
 use ropewalk_engine::congestion::CongestionControl;
 use ropewalk_engine::registry::Spec;
@@ -13,8 +15,12 @@ use ropewalk_engine::scheduler::Scheduler;
 use ropewalk_link::{ChangeAction, LinkSpec, Loss, Rate};
 use ropewalk_sim::{Mode, Outcome, Recording, RunResult, RunSpec, Scenario, Traffic, Workload};
 
+pub(crate) use decide::{Cost, name, standings};
+pub use decide::{Decision, MARGIN, Reach, Stand, Standing};
+pub use race::{Design, Ended, PER_SECOND};
+pub(crate) use race::{Plan, race};
 pub use rank::{PathPart, Ranking, Repeats, Row, Run};
-pub use verdict::verdict;
+pub use verdict::{Headline, headline, verdict};
 pub use versus::{FEW, Finding, Versus};
 
 use crate::emulated::RealTime;
@@ -43,8 +49,8 @@ pub struct Request {
     pub candidates: Vec<Candidate>,
     /// Congestion control of all.
     pub congestion: Spec<dyn CongestionControl>,
-    /// Seeded runs of each.
-    pub runs: u32,
+    /// How many seeded runs each gets.
+    pub design: Design,
     /// The first run's seed; the next have the next numbers.
     pub seed: u64,
     /// Threads.
@@ -59,7 +65,7 @@ impl Request {
     /// One run of one candidate in a scenario that has its workload.
     fn run_of(&self, scenario: Arc<Scenario>, number: u32, who: usize) -> RunSpec {
         let candidate = &self.candidates[who];
-        let start_phase = start_phase(&scenario, number, self.runs);
+        let start_phase = start_phase(&scenario, number, self.design.phases());
         RunSpec {
             scenario,
             scheduler: candidate.scheduler.clone(),
@@ -118,10 +124,14 @@ pub struct Comparison {
     pub scenario: String,
     /// The congestion control.
     pub congestion: String,
-    /// Runs of each.
+    /// How many runs each was to get.
+    pub design: Design,
+    /// Runs of the one with the most.
     pub runs: u32,
     /// First seed.
     pub seed: u64,
+    /// Who is equal over all workloads, who is slower, and who is named; none if nothing was run.
+    pub decision: Option<Decision>,
     /// One per workload.
     pub rankings: Vec<Ranking>,
     /// Interrupted: what is here is complete, but not all that was asked for.
@@ -196,7 +206,7 @@ fn links(scenario: &Scenario) -> impl Iterator<Item = &LinkSpec> {
 
 /// Shift of a run's start. Without randomness, runs differ in the phase at which they start: spread over a round trip,
 /// or, where a link follows a trace, over the trace. (Not where something else changes at a set time: the start stays
-/// by it.)
+/// by it.) `runs`: how many there will be; 0 if that isn't known, then any first 2^n of them are spread evenly.
 pub(crate) fn start_phase(scenario: &Scenario, number: u32, runs: u32) -> Nanos {
     if is_random(scenario) {
         return 0;
@@ -207,75 +217,113 @@ pub(crate) fn start_phase(scenario: &Scenario, number: u32, runs: u32) -> Nanos 
         let periods = scenario::traces(scenario).into_iter().filter_map(|trace| trace.opportunities.last());
         span = periods.map(|ms| u64::from(*ms) * 1_000_000).fold(span, u64::max);
     }
-    (u128::from(span) * u128::from(number) / u128::from(runs.max(1))) as Nanos
+    let (number, runs) = match runs {
+        0 => (u64::from(number.reverse_bits()), 1 << 32),
+        _ => (u64::from(number), u64::from(runs)),
+    };
+    (u128::from(span) * u128::from(number) / u128::from(runs)) as Nanos
 }
 
-/// Runs everything. `done` hears of each finished run; `stop` ends early. The result doesn't depend on `jobs`.
+/// What a user means who gives paths and no size: a page of small objects, 1 MiB, and a long download.
+pub fn usual_workloads() -> Vec<Workload> {
+    // 40 objects of 2 to 32 KiB, 496 KiB in all, as a browser loads them: over six connections.
+    let objects = (0..40).map(|number| 2048 << (number % 5)).collect();
+    vec![
+        Workload::Web { objects, connections: 6, request: 400 },
+        Workload::Flow { bytes: 1 << 20 },
+        Workload::Flow { bytes: 16 << 20 },
+    ]
+}
+
+/// Runs everything. `done` hears of each run: 1, or in a race what it was worth of the budget; `stop` ends early. The
+/// result doesn't depend on `jobs`.
 pub fn compare(
     request: &Request,
     run: impl Fn(&RunSpec) -> RunResult + Sync,
-    done: impl Fn() + Sync,
+    done: impl Fn(u64) + Sync,
     stop: &AtomicBool,
 ) -> Comparison {
-    let runs = request.runs as usize;
-    let per_workload = request.candidates.len() * runs;
-    let total = request.workloads.len() * per_workload;
     let scenarios: Vec<Arc<Scenario>> =
         request.workloads.iter().map(|workload| request.scenario_with(workload)).collect();
-    let next = AtomicUsize::new(0);
-    let spec = |index: usize| {
-        let (workload, rest) = (index / per_workload, index % per_workload);
-        // Seeds outermost, so that an interrupted comparison has whole pairs.
-        let (number, who) = (rest / request.candidates.len(), rest % request.candidates.len());
-        request.run_of(scenarios[workload].clone(), number as u32, who)
+    let random = is_random(&request.scenario);
+    let limit = request.scenario.limit as f64 / 1e9;
+    let is_control = |who: &usize| {
+        let candidate = &request.candidates[*who];
+        matches!(candidate.mode, Mode::SinglePath(_)) || candidate.scheduler.text == "linux"
     };
-    let worker = || {
-        let mut kept = Vec::new();
-        while !stop.load(Ordering::Relaxed) {
-            let index = next.fetch_add(1, Ordering::Relaxed);
-            if index >= total {
-                break;
-            }
-            let spec = spec(index);
-            kept.push((index, Run::new(&spec, run(&spec))));
-            done();
-        }
-        kept
+    let controls: Vec<usize> = (0..request.candidates.len()).filter(is_control).collect();
+    let plan = Plan {
+        workloads: scenarios.len(),
+        candidates: request.candidates.len(),
+        controls: &controls,
+        design: request.design,
+        random,
+        limit,
+        jobs: request.jobs,
     };
-    let mut cells: Vec<Option<Run>> = vec![None; total];
-    std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..request.jobs.max(1)).map(|_| scope.spawn(worker)).collect();
-        for thread in threads {
-            match thread.join() {
-                Ok(kept) => {
-                    for (index, kept) in kept {
-                        cells[index] = Some(kept);
-                    }
-                }
-                Err(panic) => std::panic::resume_unwind(panic),
-            }
-        }
-    });
-    let interrupted = cells.iter().any(Option::is_none);
+    let one = |workload: usize, number: u32, who: usize| {
+        let spec = request.run_of(scenarios[workload].clone(), number, who);
+        let result = run(&spec);
+        Run::new(&spec, result)
+    };
+    let raced = race(plan, one, done, stop);
+    let scores = raced.scores(limit);
+    let runs = scores.iter().map(Vec::len).max().unwrap_or(0) as u32;
+    let out: Vec<bool> = scores.iter().map(|series| (series.len() as u32) < runs).collect();
+    let unfinished = raced.unfinished();
+    let stands = standings(&scores, &unfinished, &out, request.design.looks(), random);
+    let decision = (runs > 0).then(|| decide(request, &raced, stands, runs));
     let rankings = scenarios
         .iter()
-        .enumerate()
-        .map(|(workload, scenario)| {
-            let cells = &cells[workload * per_workload..][..per_workload];
-            rank::rank(request, &scenario.workload, cells)
-        })
+        .zip(&raced.runs)
+        .map(|(scenario, runs)| rank::rank(request, &scenario.workload, runs))
         .filter(|ranking| !ranking.rows.is_empty())
         .collect();
     Comparison {
         scenario: request.scenario.name.clone(),
         congestion: request.congestion.text.clone(),
-        runs: request.runs,
+        design: request.design,
+        runs,
         seed: request.seed,
+        decision,
         rankings,
-        interrupted,
-        limit: request.scenario.limit as f64 / 1e9,
+        interrupted: raced.ended == Ended::Interrupted,
+        limit,
         real_time: None,
-        random: is_random(&request.scenario),
+        random,
+    }
+}
+
+fn decide(request: &Request, raced: &race::Raced, stands: Vec<Stand>, runs: u32) -> Decision {
+    let labels = request.candidates.iter().map(|candidate| candidate.label.clone());
+    let delivered = |workload: &Workload| rank::describe(workload).1;
+    let costs: Vec<Cost> = (0..request.candidates.len())
+        .map(|who| {
+            // Of the sizes that are known; others count by what the paths carried.
+            let share = |(workload, runs): (&Workload, &Vec<Vec<Run>>)| {
+                let (mut repeated, mut all) = (0.0, 0.0);
+                for run in &runs[who] {
+                    repeated += run.repeated as f64;
+                    let carried = run.paths.iter().map(|part| part.bytes).sum::<f64>();
+                    all += delivered(workload).map_or(carried, |bytes| bytes as f64);
+                }
+                repeated / f64::max(all, 1.0)
+            };
+            let shares: Vec<f64> = request.workloads.iter().zip(&raced.runs).map(share).collect();
+            Cost { repeated: crate::stats::mean(&shares) }
+        })
+        .collect();
+    let enough = runs as usize >= FEW || !is_random(&request.scenario);
+    let finished = |who: &usize| raced.runs.iter().any(|of| of[*who].iter().any(|run| run.seconds.is_some()));
+    let named = name(&request.candidates, &stands, &costs).filter(|who| enough && finished(who));
+    let fastest = stands.iter().position(|stand| stand.ratio == 1.0 && stand.interval.is_none());
+    Decision {
+        named: named.map(|who| (request.candidates[who].label.clone(), Reach::of(&request.candidates[who]))),
+        fastest: fastest.map(|who| request.candidates[who].label.clone()),
+        stands: labels.zip(stands).collect(),
+        ended: raced.ended,
+        used: raced.used,
+        runs,
     }
 }
 

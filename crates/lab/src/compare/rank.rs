@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use ropewalk_sim::{Mode, Outcome, RunResult, RunSpec, Workload};
 
+use super::decide::{self, Standing};
 use super::versus::{self, FEW, Versus};
 use super::{Request, is_random};
 use crate::bound::{self, Bound};
@@ -109,7 +110,8 @@ pub struct Row {
     /// Each run, by seed.
     pub each: Vec<Run>,
     /// Arithmetic mean of the measure, seconds. A run that didn't finish counts as the limit here, and here only: it
-    /// gives the row its place.
+    /// gives the row its place. Of a candidate with fewer runs than the fastest: the fastest's mean times the ratio of
+    /// both over the seeds that they share, since seeds differ.
     pub mean: f64,
     /// Median; none if it falls on runs that didn't finish.
     pub p50: Option<f64>,
@@ -122,8 +124,8 @@ pub struct Row {
     pub versus_linux: Option<Versus>,
     /// Against plain TCP on the best path; none for itself.
     pub versus_tcp: Option<Versus>,
-    /// Not told apart from the best by the corrected comparison.
-    pub ties_with_best: bool,
+    /// How it stands to the fastest with this workload.
+    pub standing: Standing,
     /// Mean bytes repeated (scheduler, opportunistic retransmission, reinjection).
     pub duplicated: f64,
     /// The same, by what repeated them.
@@ -168,7 +170,7 @@ impl Row {
             interval: stats::mean_interval(&seconds, request.seed).filter(|_| whole),
             versus_linux: None,
             versus_tcp: None,
-            ties_with_best: false,
+            standing: Standing::Open,
             duplicated: average(|run| run.repeated as f64),
             repeats: Repeats {
                 duplicated: average(|run| run.repeats.duplicated),
@@ -271,24 +273,41 @@ pub struct Ranking {
     pub best_tcp: Option<String>,
 }
 
-pub(super) fn rank(request: &Request, workload: &Workload, cells: &[Option<Run>]) -> Ranking {
+/// `runs` by candidate and number.
+pub(super) fn rank(request: &Request, workload: &Workload, runs: &[Vec<Run>]) -> Ranking {
     let candidates = &request.candidates;
     let limit = request.scenario.limit as f64 / 1e9;
     let (title, bytes) = describe(workload);
     let mut ranking =
         Ranking { title, objective: Objective::of(workload), bytes, rows: Vec::new(), best_tcp: None };
-    // Only seeds for which every candidate has its run.
-    let whole: Vec<&[Option<Run>]> =
-        cells.chunks(candidates.len()).filter(|chunk| chunk.iter().all(Option::is_some)).collect();
-    if whole.is_empty() {
+    if runs.iter().any(Vec::is_empty) {
         return ranking;
     }
     let row = |who: usize| {
-        let each = whole.iter().filter_map(|chunk| chunk[who].clone()).collect();
         let single = matches!(candidates[who].mode, Mode::SinglePath(_));
-        Row::new(&candidates[who].label, single, each, request)
+        Row::new(&candidates[who].label, single, runs[who].clone(), request)
     };
     let mut rows: Vec<Row> = (0..candidates.len()).map(row).collect();
+    let random = is_random(&request.scenario);
+    let logs: Vec<Vec<f64>> =
+        rows.iter().map(|row| imputed(&row.each, limit).into_iter().map(libm::log).collect()).collect();
+    let missing: Vec<bool> = rows.iter().map(|row| row.unfinished() > 0).collect();
+    let none_out = vec![false; rows.len()];
+    let stands = decide::standings(&logs, &missing, &none_out, request.design.looks(), random);
+    for (row, stand) in rows.iter_mut().zip(&stands) {
+        row.standing = if row.finished > 0 { stand.standing } else { Standing::Slower };
+    }
+    if let Some(first) = decide::fastest(&logs, &missing, &none_out) {
+        let of_first = imputed(&rows[first].each, limit);
+        for row in &mut rows {
+            let shared = row.each.len();
+            if shared < of_first.len() {
+                let scale = stats::mean(&of_first) / stats::mean(&of_first[..shared]);
+                row.mean *= scale;
+                row.interval = row.interval.map(|(low, high)| (low * scale, high * scale));
+            }
+        }
+    }
     let is_linux =
         |who: &usize| candidates[*who].scheduler.text == "linux" && candidates[*who].mode == Mode::Multipath;
     let linux = (0..rows.len()).find(is_linux).map(|who| rows[who].label.clone());
@@ -298,18 +317,15 @@ pub(super) fn rank(request: &Request, workload: &Workload, cells: &[Option<Run>]
     let tcp = rows.iter().position(|row| row.single_path);
     let series: Vec<Vec<f64>> = rows.iter().map(|row| imputed(&row.each, limit)).collect();
     let unfinished: Vec<u32> = rows.iter().map(Row::unfinished).collect();
-    let random = is_random(&request.scenario);
     let runs = versus::Runs { series: &series, unfinished: &unfinished, random, seed: request.seed };
     let family = |with: Option<usize>| match with {
         Some(with) => versus::family(runs, with),
         None => vec![None; series.len()],
     };
     let (with_linux, with_tcp) = (family(linux), family(tcp));
-    let ties = versus::ties(runs, 0);
     for (who, row) in rows.iter_mut().enumerate() {
         row.versus_linux = with_linux[who];
         row.versus_tcp = with_tcp[who];
-        row.ties_with_best = ties[who] && row.finished > 0;
     }
     ranking.best_tcp = tcp.map(|who| rows[who].label.clone());
     ranking.rows = rows;

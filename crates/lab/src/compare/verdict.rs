@@ -1,61 +1,197 @@
-//! One sentence: who wins, by how much, and whether multipath is worth it. It claims what the corrected comparisons
-//! bear out, and says of the rest why not.
+//! The answer in a few lines: which contenders are equal, what they gain, which one is named and why, and why the runs
+//! ended. It claims what the intervals and the corrected comparisons bear out.
 
 use std::collections::BTreeSet;
 
 use ropewalk_sim::Outcome;
 
+use super::decide::{Decision, MARGIN, Reach, Standing};
 use super::versus::{FEW, Finding, Versus, told_in_any};
 use super::{Comparison, Ranking, Row};
 use crate::stats;
 
-/// The verdict.
+/// The answer, for people.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Headline {
+    /// The group, and its gain.
+    pub sentence: String,
+    /// The one to use, and by which rule.
+    pub named: Option<String>,
+    /// Where the choice matters, why the runs ended, and what else a reader must know; a sentence each.
+    pub notes: Vec<String>,
+    /// Names by what was shown of them: `equal`, `open`, `slower`.
+    pub groups: Vec<(&'static str, Vec<String>)>,
+}
+
+/// The sentence and the name.
 pub fn verdict(comparison: &Comparison) -> String {
+    let headline = headline(comparison);
+    let parts = [Some(headline.sentence), headline.named].into_iter().flatten();
+    parts.collect::<Vec<_>>().join(" ")
+}
+
+/// The answer.
+pub fn headline(comparison: &Comparison) -> Headline {
+    let only = |sentence: String| Headline { sentence, ..Headline::default() };
     let rankings = &comparison.rankings;
-    let Some(first) = rankings.first() else { return "Nothing was run.".into() };
+    let (Some(first), Some(decision)) = (rankings.first(), &comparison.decision) else {
+        return only("Nothing was run.".into());
+    };
     if rankings.iter().all(|ranking| ranking.rows.iter().all(|row| row.finished == 0)) {
-        return nothing(comparison);
+        return only(nothing(comparison));
     }
-    let labels: Vec<&str> = first.rows.iter().map(|row| row.label.as_str()).collect();
-    let winner = winner(rankings, &labels);
-    let over = if rankings.len() > 1 { " over all sizes" } else { "" };
-    let runs = first.rows.iter().map(|row| row.runs).max().unwrap_or(0);
-    if (runs as usize) < FEW {
+    let fastest = decision.fastest.as_deref().unwrap_or(&first.rows[0].label);
+    let over = if rankings.len() > 1 { " over all workloads" } else { "" };
+    let runs = comparison.runs;
+    if (runs as usize) < FEW && comparison.random {
         let each = if runs == 1 { "one run" } else { &format!("{runs} runs") };
-        return format!(
-            "`{winner}` has the least mean{over}, but {each} of each can't be compared: {FEW} are the least."
-        );
+        return only(format!(
+            "`{fastest}` has the least mean{over}, but {each} of each can't be compared: {FEW} are the least."
+        ));
     }
-    let of_winner: Vec<&Row> = rankings.iter().filter_map(|ranking| row(ranking, winner)).collect();
-    let mut parts = Vec::new();
-    let unfinished: u32 = of_winner.iter().map(|row| row.unfinished()).sum();
-    if unfinished > 0 {
-        let all: u32 = of_winner.iter().map(|row| row.runs).sum();
-        parts.push(format!("though {unfinished} of its {all} runs didn't finish"));
+    let mut notes = Vec::new();
+    notes.extend(matters(rankings));
+    notes.push(sentence_of(&decision.ended_text(comparison)));
+    if decision.named.as_ref().is_some_and(|(name, _)| unfinished(rankings, name) > 0) {
+        notes.push("Some of its runs didn't finish.".into());
     }
-    let alike = of_winner.iter().flat_map(|row| [row.versus_linux, row.versus_tcp]).flatten();
-    let alike = alike.into_iter().any(
-        |versus| matches!(versus, Versus::Ratio { ratio, finding: Finding::Alike } if ratio.ratio != 1.0),
-    );
-    parts.extend(against(rankings, &of_winner, "`linux`", |row| row.versus_linux));
-    parts.extend(against(rankings, &of_winner, "plain TCP on the best path", |row| row.versus_tcp));
-    let mut text = format!("`{winner}` finishes first{over}");
-    if !parts.is_empty() {
-        text += &format!(": {}", parts.join(", "));
-    }
-    let tied = tied(rankings, &labels, winner);
-    if !tied.is_empty() {
-        let shown: Vec<_> = tied.iter().take(6).map(|label| format!("`{label}`")).collect();
-        let more = if tied.len() > 6 { format!(" and {} more", tied.len() - 6) } else { String::new() };
-        text += &format!("; a tie with {}{more}", shown.join(", "));
-    }
-    if alike {
-        text += &format!("; {}, so these are differences of one course of events", comparison.alike());
+    let alike = |row: &Row| [row.versus_linux, row.versus_tcp].into_iter().flatten().any(is_alike);
+    if rankings.iter().flat_map(|ranking| &ranking.rows).any(alike) {
+        notes.push(format!(
+            "{}, so these are differences of one course of events.",
+            sentence(comparison.alike())
+        ));
     }
     if comparison.is_cut_short() {
-        text += &format!("; what took longer than {} was ended there (`--limit`)", comparison.limit_text());
+        notes.push(format!("What took longer than {} was ended there (`--limit`).", comparison.limit_text()));
     }
-    text + "."
+    let single = |label: &str| first.rows.iter().any(|row| row.single_path && row.label == label);
+    Headline {
+        sentence: group(comparison, decision, &single),
+        named: decision.named.as_ref().map(|(name, reach)| use_this(decision, name, *reach, &single)),
+        notes,
+        groups: groups(decision),
+    }
+}
+
+fn sentence(text: &str) -> String {
+    let mut chars = text.chars();
+    chars.next().map_or(String::new(), |first| first.to_uppercase().collect::<String>() + chars.as_str())
+}
+
+fn sentence_of(text: &str) -> String {
+    sentence(text) + "."
+}
+
+fn is_alike(versus: Versus) -> bool {
+    matches!(versus, Versus::Ratio { ratio, finding: Finding::Alike } if ratio.ratio != 1.0)
+}
+
+fn unfinished(rankings: &[Ranking], label: &str) -> u32 {
+    rankings.iter().filter_map(|ranking| row(ranking, label)).map(Row::unfinished).sum()
+}
+
+/// `TCP on wifi` of `tcp wifi`.
+fn said(label: &str, single: &impl Fn(&str) -> bool) -> String {
+    match label.strip_prefix("tcp ").filter(|_| single(label)) {
+        Some(path) => format!("TCP on {path}"),
+        None => format!("`{label}`"),
+    }
+}
+
+/// How many are equal, and what they gain.
+fn group(comparison: &Comparison, decision: &Decision, single: &impl Fn(&str) -> bool) -> String {
+    let margin = format!("{:.0} %", MARGIN * 100.0);
+    let (equal, open) = (decision.with(Standing::Equal), decision.with(Standing::Open));
+    let all = decision.stands.iter().filter(|(label, _)| !single(label)).count();
+    let left: Vec<&str> = equal.iter().chain(&open).copied().collect();
+    let schedulers = left.iter().filter(|label| !single(label)).count();
+    let tcp: Vec<String> =
+        left.iter().filter(|label| single(label)).map(|label| said(label, single)).collect();
+    let gain = decision.named.as_ref().map(|(name, _)| gains(comparison, name)).unwrap_or_default();
+    let gain = if gain.is_empty() { String::new() } else { format!(": {}", gain.join(", ")) };
+    let fastest = decision.fastest.as_deref().unwrap_or_default();
+    if left.len() == 1 {
+        let others = decision.stands.len() - 1;
+        return match single(fastest) {
+            true => format!(
+                "{} is more than {margin} faster than any scheduler: Multipath TCP gains nothing here.",
+                said(fastest, single)
+            ),
+            false if others == 0 => format!("`{fastest}` is the only contender."),
+            false => format!("`{fastest}` is more than {margin} faster than the {others} others{gain}."),
+        };
+    }
+    let shown = match open.len() {
+        0 => format!("are equal within {margin}"),
+        // One is the fastest itself.
+        _ if equal.len() < 2 => format!("can't be told apart by more than {margin}"),
+        some => format!("are equal within {margin} (of {some} that is likely, but not shown)"),
+    };
+    match tcp.as_slice() {
+        [] => format!("{schedulers} of {all} schedulers {shown}{gain}."),
+        // Whoever is named is one of these, and needs no other comparison.
+        _ => {
+            let and =
+                if schedulers > 0 { format!(" and {schedulers} of {all} schedulers") } else { String::new() };
+            format!("{}{and} {shown}: Multipath TCP isn't shown to be worth it here.", tcp.join(" and "))
+        }
+    }
+}
+
+fn use_this(decision: &Decision, name: &str, reach: Reach, single: &impl Fn(&str) -> bool) -> String {
+    let alone = decision.with(Standing::Equal).len() + decision.with(Standing::Open).len() == 1;
+    let rule = if alone { String::new() } else { format!(": of these, {}", reach.text()) };
+    let more = match reach {
+        Reach::OtherKernel | Reach::Ropewalk if !alone => ", repeats the fewest bytes and is the simplest",
+        _ => "",
+    };
+    format!("Use {}{rule}{more}.", said(name, single))
+}
+
+/// What one gains over the kernel's scheduler and over TCP.
+fn gains(comparison: &Comparison, name: &str) -> Vec<String> {
+    let rankings = &comparison.rankings;
+    let of_one: Vec<&Row> = rankings.iter().filter_map(|ranking| row(ranking, name)).collect();
+    let linux = against(rankings, &of_one, "`linux`", |row| row.versus_linux);
+    let tcp = against(rankings, &of_one, "TCP on the best path", |row| row.versus_tcp);
+    linux.into_iter().chain(tcp).collect()
+}
+
+/// With which workload the choice matters most and least.
+fn matters(rankings: &[Ranking]) -> Option<String> {
+    let spread = |ranking: &Ranking| {
+        let means = ranking.rows.iter().filter(|row| !row.single_path && row.unfinished() == 0);
+        let (low, high) =
+            means.fold((f64::INFINITY, 0.0f64), |(low, high), row| (low.min(row.mean), high.max(row.mean)));
+        (high / low - 1.0) * 100.0
+    };
+    let mut spreads: Vec<(f64, &str)> =
+        rankings.iter().map(|ranking| (spread(ranking), ranking.title.as_str())).collect();
+    spreads.retain(|(spread, _)| spread.is_finite());
+    spreads.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let (least, most) = (spreads.first()?, spreads.last()?);
+    (spreads.len() > 1 && most.0 >= 1.0).then(|| {
+        format!(
+            "The choice matters most with {}, where the slowest scheduler takes {:.0} % longer than the fastest, and least \
+             with {} ({:.0} %).",
+            most.1, most.0, least.1, least.0
+        )
+    })
+}
+
+fn groups(decision: &Decision) -> Vec<(&'static str, Vec<String>)> {
+    let names = |standing| -> Vec<String> {
+        let with = decision.with(standing);
+        let percent = |label: &str| decision.of(label).map_or(0.0, |stand| (stand.ratio - 1.0) * 100.0);
+        let far = standing == Standing::Slower;
+        with.into_iter()
+            .map(|label| if far { format!("{label} {:+.0} %", percent(label)) } else { label.to_string() })
+            .collect()
+    };
+    let all = [("equal", Standing::Equal), ("open", Standing::Open), ("slower", Standing::Slower)];
+    let found = all.map(|(title, standing)| (title, names(standing)));
+    found.into_iter().filter(|(_, names)| !names.is_empty()).collect()
 }
 
 fn row<'a>(ranking: &'a Ranking, label: &str) -> Option<&'a Row> {
@@ -83,34 +219,14 @@ fn nothing(comparison: &Comparison) -> String {
     }
 }
 
-/// The one with the least geometric mean, over the workloads, of its mean against the first's.
-fn winner<'a>(rankings: &[Ranking], labels: &[&'a str]) -> &'a str {
-    let score = |label: &str| {
-        let logs = rankings
-            .iter()
-            .filter_map(|ranking| Some(libm::log(row(ranking, label)?.mean / ranking.rows.first()?.mean)));
-        stats::mean(&logs.collect::<Vec<_>>())
-    };
-    let mut scores: Vec<(f64, &'a str)> = labels.iter().map(|label| (score(label), *label)).collect();
-    scores.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(b.1)));
-    scores[0].1
-}
-
-/// Who can't be told from the best with any workload.
-fn tied<'a>(rankings: &[Ranking], labels: &[&'a str], winner: &str) -> Vec<&'a str> {
-    let ties = |label: &str| rankings.iter().all(|r| row(r, label).is_some_and(|row| row.ties_with_best));
-    labels.iter().copied().filter(|label| *label != winner && ties(label)).collect()
-}
-
-/// How the winner stands against another.
+/// How one stands against another.
 fn against(
     rankings: &[Ranking],
-    of_winner: &[&Row],
+    of_one: &[&Row],
     name: &str,
     pick: fn(&Row) -> Option<Versus>,
 ) -> Option<String> {
-    let of_sizes: Vec<(Versus, u32)> =
-        of_winner.iter().filter_map(|row| Some((pick(row)?, row.runs))).collect();
+    let of_sizes: Vec<(Versus, u32)> = of_one.iter().filter_map(|row| Some((pick(row)?, row.runs))).collect();
     let all: Vec<Versus> = of_sizes.iter().map(|(versus, _)| *versus).collect();
     let (mut missing, mut runs, mut logs) = (0, 0, Vec::new());
     for (versus, count) in &of_sizes {
@@ -132,9 +248,9 @@ fn against(
     // Each ranking's comparisons are corrected among themselves; that any of the rankings tells is one more choice.
     let told = certain || told_in_any(&all, mean < 0.0, rankings.len());
     Some(if !told {
-        format!("not told apart from {name}")
+        format!("no significant difference from {name}")
     } else if percent.abs() < 0.5 {
-        format!("no faster nor slower than {name}")
+        format!("as fast as {name}")
     } else if percent < 0.0 {
         format!("{:.0} % faster than {name}", -percent)
     } else {

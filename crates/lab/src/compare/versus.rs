@@ -139,25 +139,6 @@ pub(super) fn family(runs: Runs<'_>, with: usize) -> Vec<Option<Versus>> {
         .collect()
 }
 
-/// Which ones can't be told from the one at `best`, itself among them.
-pub(super) fn ties(runs: Runs<'_>, best: usize) -> Vec<bool> {
-    let found = findings(runs, best, |_| false);
-    found
-        .into_iter()
-        .enumerate()
-        .map(|(who, found)| match found {
-            None => true,
-            Some((_, Finding::Tested { p })) => p >= LEVEL,
-            Some((ratio, Finding::TooFew)) => ratio.ratio == 1.0,
-            // Without chance, what is slower each time is slower.
-            Some((_, Finding::Alike)) => {
-                let mut pairs = runs.series[who].iter().zip(&runs.series[best]);
-                pairs.any(|(one, best)| one <= best)
-            }
-        })
-        .collect()
-}
-
 /// Whether a ratio that stands in `families` rankings, the best case picked, is told in its own direction.
 pub(super) fn told_in_any(versus: &[Versus], faster: bool, families: usize) -> bool {
     versus.iter().any(|versus| match versus {
@@ -205,12 +186,9 @@ mod tests {
             let found = family(of(&[a.clone(), b.clone()], &[0, 0]), 1);
             let Some(versus @ Versus::Ratio { ratio, finding }) = found[0] else { panic!() };
             assert!(ratio.ratio > 1.9 && finding == expected && versus.told().is_none());
-            assert_eq!(ties(of(&[a, b], &[0, 0]), 1), [false, true]);
         }
         let clear = family(of(&[around(2.0, 0.01, 8), around(1.0, 0.02, 8)], &[0, 0]), 1);
         assert!(clear[0].unwrap().told().is_some());
-        let same = around(1.0, 0.1, 8);
-        assert_eq!(ties(of(&[same.clone(), same], &[0, 0]), 0), [true, true]);
     }
 
     #[test]
@@ -223,7 +201,6 @@ mod tests {
             _ => panic!(),
         };
         assert_eq!(finding(still), Finding::Alike);
-        assert_eq!(ties(still, 1), [false, true]);
         assert!(matches!(finding(of(&series, &[0, 0])), Finding::Tested { p } if p < 0.01));
     }
 

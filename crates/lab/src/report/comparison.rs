@@ -5,9 +5,12 @@ use ropewalk_sim::{Direction, PathSpec, Scenario};
 use serde_json::{Value, json};
 
 use super::Origin;
-use crate::compare::{Comparison, FEW, Finding, PathPart, Ranking, Row, Versus, verdict};
+use crate::compare::{
+    Comparison, Decision, Design, Ended, FEW, Finding, MARGIN, PER_SECOND, PathPart, Ranking, Row, Standing,
+    Versus, headline, verdict,
+};
 use crate::emulated::{self, RealTime};
-use crate::{stats, units};
+use crate::units;
 
 /// The whole document; `ropes` as [`super::rope::trace`] gives them.
 pub fn document(origin: &Origin, scenario: &Scenario, comparison: &Comparison, ropes: Vec<Value>) -> Value {
@@ -23,12 +26,15 @@ pub fn document(origin: &Origin, scenario: &Scenario, comparison: &Comparison, r
         "background": scenario.background.len(),
         "congestion": comparison.congestion,
         "runs": comparison.runs,
+        "fixed_runs": matches!(comparison.design, Design::Fixed(_)),
         "seed": comparison.seed,
         "limit_s": comparison.limit,
         "random": comparison.random,
         "interrupted": comparison.interrupted,
         "world": world(comparison.real_time),
         "verdict": verdict(comparison),
+        "headline": told(comparison),
+        "decision": comparison.decision.as_ref().map(decision),
         "rankings": comparison.rankings.iter().map(|ranking| json!({
             "workload": ranking.title,
             "measure": ranking.objective.name(),
@@ -46,6 +52,52 @@ pub fn document(origin: &Origin, scenario: &Scenario, comparison: &Comparison, r
     Value::Object(fields)
 }
 
+/// The answer's sentences and names.
+fn told(comparison: &Comparison) -> Value {
+    let headline = headline(comparison);
+    json!({
+        "sentence": headline.sentence,
+        "named": headline.named,
+        "notes": headline.notes,
+        "groups": headline.groups.iter().map(|(title, names)| json!({ "title": title, "names": names })).collect::<Vec<_>>(),
+    })
+}
+
+/// How one stands to the fastest.
+pub fn standing(standing: Standing) -> &'static str {
+    match standing {
+        Standing::Equal => "equal",
+        Standing::Open => "open",
+        Standing::Slower => "slower",
+    }
+}
+
+/// Who is equal, who is slower, and by how much: simultaneous intervals of the time over the fastest's.
+pub fn decision(of: &Decision) -> Value {
+    json!({
+        "margin": MARGIN,
+        "named": of.named.as_ref().map(|(name, _)| name),
+        "fastest": of.fastest,
+        "ended": match of.ended {
+            Ended::Runs => "runs",
+            Ended::Separated => "separated",
+            Ended::Equivalent => "equivalent",
+            Ended::Budget => "budget",
+            Ended::Still => "nothing-random",
+            Ended::Interrupted => "interrupted",
+        },
+        "runs": of.runs,
+        "segments": of.used,
+        "budget_s": of.used as f64 / PER_SECOND as f64,
+        "contenders": of.stands.iter().map(|(label, stand)| json!({
+            "scheduler": label,
+            "standing": standing(stand.standing),
+            "ratio": stand.ratio,
+            "interval": stand.interval.map(|(a, b)| [a, b]),
+        })).collect::<Vec<_>>(),
+    })
+}
+
 /// What the runs don't bear out: where they are too few, or didn't finish.
 pub fn warnings(ranking: &Ranking, limit: f64) -> Vec<String> {
     let Some(first) = ranking.rows.first() else { return Vec::new() };
@@ -61,14 +113,6 @@ pub fn warnings(ranking: &Ranking, limit: f64) -> Vec<String> {
         told.push(format!("{runs} too few to compare: {FEW} are the least"));
         return told;
     }
-    let others =
-        [("linux", first.versus_linux), (ranking.best_tcp.as_deref().unwrap_or("tcp"), first.versus_tcp)];
-    let differences = others.iter().filter_map(|(name, versus)| {
-        let versus = versus.as_ref()?;
-        let Versus::Ratio { ratio, finding: Finding::Tested { .. } } = versus else { return None };
-        stats::warning(&first.label, name, ratio, versus.told().is_some())
-    });
-    told.extend(differences);
     told
 }
 
@@ -81,8 +125,8 @@ fn versus(versus: Option<Versus>) -> Value {
         }
         Some(Versus::Ratio { ratio, finding }) => {
             let (name, p) = match finding {
-                Finding::Tested { p } if p < 0.05 => ("told apart", p),
-                Finding::Tested { p } => ("not told apart", p),
+                Finding::Tested { p } if p < 0.05 => ("significant", p),
+                Finding::Tested { p } => ("no significant difference", p),
                 Finding::Alike => ("runs alike", 1.0),
                 Finding::TooFew => ("too few runs", 1.0),
             };
@@ -135,7 +179,7 @@ fn row(row: &Row, comparison: &Comparison) -> Value {
         "fct_p50_s": row.p50,
         "fct_p95_s": row.p95,
         "fct_mean_interval_s": row.interval.map(|(a, b)| [a, b]),
-        "ties_with_best": row.ties_with_best,
+        "standing": standing(row.standing),
         "versus_linux": versus(row.versus_linux),
         "versus_best_tcp": versus(row.versus_tcp),
         "bound_s": row.bound.map(|bound| json!({ "capacity": bound.capacity, "window": bound.window })),
@@ -157,9 +201,13 @@ fn row(row: &Row, comparison: &Comparison) -> Value {
 
 /// A path in words, as a reader of the report wants it.
 fn path(path: &PathSpec) -> Value {
+    let spreads =
+        [&path.up, &path.down].into_iter().filter_map(|link| link.jitter.map(|jitter| jitter.spread));
+    let jitter = Some(spreads.sum::<u64>()).filter(|spread| *spread > 0);
     json!({
         "name": path.name,
         "rtt_ms": (path.up.delay + path.down.delay) as f64 / 1e6,
+        "rtt_jitter": jitter.map(units::write_duration),
         "down": link(&path.down),
         "up": link(&path.up),
         "backup": path.backup,

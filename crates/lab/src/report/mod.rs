@@ -18,7 +18,7 @@ use serde_json::{Map, Value};
 pub use html::page;
 
 /// The version of the document; a page of another one is refused rather than misread.
-pub const FORMAT: u32 = 1;
+pub const FORMAT: u32 = 2;
 
 /// What made a page: for its last section.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]

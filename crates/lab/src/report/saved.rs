@@ -77,11 +77,11 @@ mod tests {
     fn what_is_no_run_is_refused_in_words() {
         assert!(message("{\n  \"format\": }").contains("is no JSON"), "{}", message("{\n  \"format\": }"));
         assert!(message("[]").contains("`format` is missing"));
-        assert!(message("{\"format\": 99}").contains("format 99; this version reads 1"));
-        assert!(message("{\"format\": 1}").contains("`kind` is missing"));
+        assert!(message("{\"format\": 99}").contains(&format!("format 99; this version reads {FORMAT}")));
+        assert!(message("{\"format\": 2}").contains("`kind` is missing"));
         assert!(message("{\"papers\": []}").contains("a paper's run"));
-        assert!(message("{\"format\": 1, \"kind\": \"poem\"}").contains("`poem`"));
-        assert!(message("{\"format\": 1, \"kind\": \"comparison\"}").contains("can't show"));
-        assert!(parse("x", "{\"format\": 1, \"kind\": \"comparison\", \"rankings\": []}").is_ok());
+        assert!(message("{\"format\": 2, \"kind\": \"poem\"}").contains("`poem`"));
+        assert!(message("{\"format\": 2, \"kind\": \"comparison\"}").contains("can't show"));
+        assert!(parse("x", "{\"format\": 2, \"kind\": \"comparison\", \"rankings\": []}").is_ok());
     }
 }

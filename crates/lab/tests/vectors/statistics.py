@@ -59,20 +59,6 @@ def pairs():
         }
 
 
-def power(n, effect):
-    degrees, centre = n - 1, effect * math.sqrt(n)
-    limit = stats.t.ppf(0.975, degrees)
-    return stats.nct.sf(limit, degrees, centre) + stats.nct.cdf(-limit, degrees, centre)
-
-
-def needed():
-    for effect in (2.0, 1.0, 0.5, 0.25, 0.1, 0.05):
-        n = 2
-        while power(n, effect) < 0.8:
-            n += 1
-        yield {"effect": effect, "n": n}
-
-
 def distributions():
     for degrees in (1, 2, 4, 9, 29, 99, 1999):
         for t in (-30.0, -4.0, -1.96, -0.5, 0.0, 0.1, 1.0, 2.5, 12.0):
@@ -84,7 +70,6 @@ document = {
     "numpy": np.__version__,
     "samples": list(samples()),
     "pairs": list(pairs()),
-    "needed": list(needed()),
     "t": list(distributions()),
     "t_quantiles": [
         {"degrees": d, "p": p, "t": stats.t.ppf(p, d)} for d in (1, 4, 29, 999) for p in (0.8, 0.975, 0.995)

@@ -1,0 +1,242 @@
+//! Groups first: who is equal to the fastest within a margin, who is shown to be slower, who can't be told yet. Then one
+//! of those that aren't slower is named, by a rule that chance has no part in.
+//!
+//! Each contender is held against the one with the least mean, on the logarithms of runs with the same seed. Intervals
+//! are t-intervals whose level is shared among all pairs of contenders and all looks (Bonferroni): with 95 % certainty
+//! none of the statements is wrong, whoever the fastest happens to be.
+
+use super::versus::FEW;
+use super::{Candidate, Comparison, race::Ended};
+use crate::stats;
+use ropewalk_sim::Mode;
+
+/// Differences below this don't matter.
+pub const MARGIN: f64 = 0.02;
+
+/// Looks at most.
+pub(super) const LOOKS: u32 = 16;
+
+/// Of all statements together.
+const ERROR: f64 = 0.05;
+
+/// Repeated bytes that don't count, as a share of what was delivered.
+const NOTHING_REPEATED: f64 = 0.01;
+
+/// How a contender stands to the fastest.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Standing {
+    /// Shown to be equal within the margin.
+    Equal,
+    /// Neither shown to be equal nor to be slower.
+    Open,
+    /// Shown to be slower by more than the margin.
+    Slower,
+}
+
+/// A contender, measured against the fastest.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Stand {
+    /// How it stands.
+    pub standing: Standing,
+    /// Its time over the fastest's: the geometric mean over seeds and workloads.
+    pub ratio: f64,
+    /// The interval of that, simultaneous with all others; none without randomness or with too few runs.
+    pub interval: Option<(f64, f64)>,
+}
+
+/// Everyone against the one with the least mean among those that aren't `out` and have the most runs. `scores`: logarithms
+/// by candidate and seed.
+pub(crate) fn standings(
+    scores: &[Vec<f64>],
+    unfinished: &[bool],
+    out: &[bool],
+    looks: u32,
+    random: bool,
+) -> Vec<Stand> {
+    let Some(first) = fastest(scores, unfinished, out) else { return Vec::new() };
+    let pairs = (scores.len() * scores.len().saturating_sub(1) / 2).max(1) as f64;
+    let level = 1.0 - ERROR / pairs / f64::from(looks) / 2.0;
+    let margin = libm::log(1.0 + MARGIN);
+    // The quantile takes long to find, and most contenders have the same number of runs.
+    let mut quantile = (0, 0.0);
+    (0..scores.len())
+        .map(|who| {
+            let gaps: Vec<f64> = scores[who].iter().zip(&scores[first]).map(|(a, b)| a - b).collect();
+            let (n, mean) = (gaps.len(), stats::mean(&gaps));
+            let sd = stats::standard_deviation(&gaps);
+            let mut interval = None;
+            let (low, high) = if !random {
+                (mean, mean)
+            } else if n < FEW {
+                (f64::NEG_INFINITY, f64::INFINITY)
+            } else {
+                if quantile.0 != n {
+                    quantile = (n, stats::t_quantile(level, (n - 1) as f64));
+                }
+                let half = quantile.1 * sd / libm::sqrt(n as f64);
+                interval = (who != first).then(|| (libm::exp(mean - half), libm::exp(mean + half)));
+                (mean - half, mean + half)
+            };
+            let hidden = unfinished[who] || unfinished[first];
+            let standing = if who == first {
+                Standing::Equal
+            } else if out[who] || low > margin || (unfinished[who] && !unfinished[first] && !random) {
+                Standing::Slower
+            } else if high < margin && low > -margin && !hidden {
+                Standing::Equal
+            } else {
+                Standing::Open
+            };
+            Stand { standing, ratio: libm::exp(mean), interval }
+        })
+        .collect()
+}
+
+/// The one with the least mean; one with runs that didn't finish only if nobody finished all.
+pub(crate) fn fastest(scores: &[Vec<f64>], unfinished: &[bool], out: &[bool]) -> Option<usize> {
+    let most = scores.iter().map(Vec::len).max().filter(|most| *most > 0)?;
+    let fit = (0..scores.len()).filter(|who| scores[*who].len() == most && !out[*who]);
+    fit.map(|who| (unfinished[who], stats::mean(&scores[who]), who))
+        .min_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)))
+        .map(|(_, _, who)| who)
+}
+
+/// What it takes to use a contender.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Reach {
+    /// Plain TCP.
+    Tcp,
+    /// The scheduler of Linux's own Multipath TCP.
+    Linux,
+    /// A scheduler of the Multipath TCP kernel at github.com/multipath-tcp/mptcp (net/mptcp/mptcp_*.c).
+    OtherKernel,
+    /// Ropewalk only.
+    Ropewalk,
+}
+
+impl Reach {
+    /// Of a candidate.
+    pub fn of(candidate: &Candidate) -> Self {
+        match candidate.scheduler.entry.name {
+            _ if matches!(candidate.mode, Mode::SinglePath(_)) => Reach::Tcp,
+            "linux" => Reach::Linux,
+            "minrtt" | "roundrobin" | "redundant" | "blest" | "ecf" => Reach::OtherKernel,
+            _ => Reach::Ropewalk,
+        }
+    }
+
+    /// In words, of the one that is named.
+    pub fn text(self) -> &'static str {
+        match self {
+            Reach::Tcp => "it needs no Multipath TCP",
+            Reach::Linux => "it is what Linux does by itself",
+            Reach::OtherKernel => "it is in the kernel of multipath-tcp.org",
+            Reach::Ropewalk => "only Ropewalk has these",
+        }
+    }
+}
+
+/// Contenders in groups, and the one that is named.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Decision {
+    /// By candidate, in the request's order.
+    pub stands: Vec<(String, Stand)>,
+    /// The one to use among those that aren't slower; none where nothing can be said.
+    pub named: Option<(String, Reach)>,
+    /// The one with the least mean.
+    pub fastest: Option<String>,
+    /// Why no more was run.
+    pub ended: Ended,
+    /// Segments that were simulated.
+    pub used: u64,
+    /// Runs of the contender with the most, over all workloads one.
+    pub runs: u32,
+}
+
+/// What the rule for naming looks at besides the reach.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) struct Cost {
+    /// Bytes sent again, as a share of what was delivered.
+    pub repeated: f64,
+}
+
+/// Names one of those that aren't slower: the one within easiest reach, then the one that repeats the fewest bytes (to the
+/// per cent), then the first in the list of schedulers, which has the simple ones first.
+pub(crate) fn name(candidates: &[Candidate], stands: &[Stand], costs: &[Cost]) -> Option<usize> {
+    let left = (0..candidates.len()).filter(|who| stands[*who].standing != Standing::Slower);
+    left.min_by_key(|who| {
+        let repeated = (costs[*who].repeated / NOTHING_REPEATED) as u64;
+        (Reach::of(&candidates[*who]), repeated, *who)
+    })
+}
+
+impl Decision {
+    /// Labels with this standing, the fastest first.
+    pub fn with(&self, standing: Standing) -> Vec<&str> {
+        let mut found: Vec<&(String, Stand)> =
+            self.stands.iter().filter(|(_, stand)| stand.standing == standing).collect();
+        found.sort_by(|a, b| a.1.ratio.total_cmp(&b.1.ratio));
+        found.into_iter().map(|(label, _)| label.as_str()).collect()
+    }
+
+    /// How one stands.
+    pub fn of(&self, label: &str) -> Option<Stand> {
+        self.stands.iter().find(|(name, _)| name == label).map(|(_, stand)| *stand)
+    }
+
+    /// Why it ended, in words.
+    pub fn ended_text(&self, comparison: &Comparison) -> String {
+        let used = |tail: &str| {
+            let seconds = self.used as f64 / super::race::PER_SECOND as f64;
+            format!("{tail} after {} runs of each contender left ({seconds:.1} s of budget)", self.runs)
+        };
+        match self.ended {
+            Ended::Runs => format!("{} runs of each, as asked", comparison.runs),
+            Ended::Separated => used("ended when all others were shown to be slower,"),
+            Ended::Equivalent => used("ended when those left were shown to be equal,"),
+            Ended::Budget => used("ended when the budget (`--budget`) was used up,"),
+            Ended::Still => format!("{} runs of each, at different start times", comparison.runs),
+            Ended::Interrupted => format!("interrupted after {} runs of each", self.runs),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn around(center: f64, spread: f64, n: usize, step: usize) -> Vec<f64> {
+        (0..n).map(|i| center + spread * ((i * step % 7) as f64 - 3.0) / 3.0).collect()
+    }
+
+    #[test]
+    fn equal_open_and_slower_are_told_by_intervals_and_the_margin() {
+        let scores = [
+            around(0.0, 0.01, 70, 2),
+            around(0.005, 0.01, 70, 3),
+            around(0.015, 0.1, 70, 5),
+            around(0.2, 0.05, 70, 3),
+        ];
+        let found = standings(&scores, &[false; 4], &[false; 4], 1, true);
+        let standing: Vec<Standing> = found.iter().map(|stand| stand.standing).collect();
+        assert_eq!(standing, [Standing::Equal, Standing::Equal, Standing::Open, Standing::Slower]);
+        // Fewer runs say less, and very few nothing.
+        let short: Vec<Vec<f64>> = scores.iter().map(|series| series[..4].to_vec()).collect();
+        let found = standings(&short, &[false; 4], &[false; 4], 1, true);
+        assert!(found.iter().skip(1).all(|stand| stand.standing == Standing::Open || stand.ratio == 1.0));
+    }
+
+    #[test]
+    fn who_did_not_finish_is_never_equal() {
+        let scores = [around(0.0, 0.01, 70, 2), around(0.0, 0.01, 70, 2)];
+        let found = standings(&scores, &[false, true], &[false; 2], 1, true);
+        assert_eq!(found[1].standing, Standing::Open);
+    }
+
+    #[test]
+    fn whoever_is_out_stays_out() {
+        let scores = [around(0.0, 0.01, 70, 2), around(0.0, 0.01, 20, 2)];
+        let found = standings(&scores, &[false; 2], &[false, true], 1, true);
+        assert_eq!(found[1].standing, Standing::Slower);
+    }
+}
