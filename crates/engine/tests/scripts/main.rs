@@ -6,6 +6,7 @@
 mod language;
 mod runner;
 mod segments;
+mod settings;
 
 use std::path::{Path, PathBuf};
 

@@ -1,24 +1,25 @@
 //! Runs a script against an endpoint, in virtual time.
 
+mod handshakes;
+
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use ropewalk_engine::config::{
-    BufferConfig, ConnectionConfig, EndpointConfig, LocalEndpoint, PathManagerConfig, TcpConfig,
-};
+use ropewalk_engine::config::ConnectionConfig;
 use ropewalk_engine::endpoint::{ConnectionId, Endpoint};
 use ropewalk_engine::metrics::SubflowStatus;
 use ropewalk_engine::mptcp::{Event, Key};
-use ropewalk_engine::{Entropy, Nanos, PathId, congestion, scheduler};
+use ropewalk_engine::{Entropy, Nanos, PathId};
 use ropewalk_wire::{Ecn, Flags, FourTuple, Segment, Seq, TooBig};
 
-use crate::language::{Action, Mistake, Pattern, Script, Statement, Time, pattern, split_options};
+use crate::language::{Action, Mistake, Pattern, Script, Statement, Time, pattern};
 use crate::segments::{
     PEER_ISN, PEER_KEY, Rendered, Shared, SubflowState, blank, flags, option_matches, put_option, render,
     stream, stream_byte,
 };
+use crate::settings::{Settings, numeric, switch};
 
 /// A time in a script is exact to this.
 const TOLERANCE: Nanos = 1_000_000;
@@ -105,116 +106,9 @@ fn seconds(time: Nanos) -> String {
     format!("{:.3} s", time as f64 / 1e9)
 }
 
-fn switch(value: &str) -> Result<bool, String> {
-    match value {
-        "on" | "1" => Ok(true),
-        "off" | "0" => Ok(false),
-        other => Err(format!("`{other}`: on or off")),
-    }
-}
-
-fn numeric<T: std::str::FromStr>(value: &str) -> Result<T, String> {
-    value.parse().map_err(|_| format!("`{value}` is no number"))
-}
-
-fn nanos(value: &str) -> Result<Nanos, String> {
-    Ok((numeric::<f64>(value)? * 1e9) as Nanos)
-}
-
-/// `id,address[,path][,signal][,subflow][,backup][,port=N]`.
-fn endpoint_option(value: &str) -> Result<LocalEndpoint, String> {
-    let mut parts = value.split(',');
-    let mut next = || parts.next().ok_or(format!("`{value}`: id,address,..."));
-    let id = numeric(next()?)?;
-    let address: IpAddr = numeric(next()?)?;
-    let mut found = LocalEndpoint {
-        address,
-        port: None,
-        path: PathId(0),
-        id,
-        signal: false,
-        subflow: false,
-        backup: false,
-    };
-    for part in parts {
-        match part {
-            "signal" => found.signal = true,
-            "subflow" => found.subflow = true,
-            "backup" => found.backup = true,
-            other => match other.split_once('=') {
-                Some(("path", number)) => found.path = PathId(numeric(number)?),
-                Some(("port", number)) => found.port = Some(numeric(number)?),
-                _ => return Err(format!("`{other}` in an endpoint")),
-            },
-        }
-    }
-    Ok(found)
-}
-
 impl Runner {
     fn new(script: &Script) -> Result<Runner, String> {
-        let mut tcp = TcpConfig { time_wait: 1_000_000_000, ..TcpConfig::default() };
-        let mut manager = PathManagerConfig { subflows: 8, add_addr_accepted: 8, endpoints: Vec::new() };
-        let mut config = ConnectionConfig {
-            tcp: tcp.clone(),
-            multipath: false,
-            checksum: false,
-            send_buffer: BufferConfig::fixed(1 << 20),
-            receive_buffer: BufferConfig::fixed(1 << 20),
-            scheduler: scheduler::builtin().parse("minrtt").map_err(|error| error.message)?,
-            congestion: congestion::builtin().parse("reno").map_err(|error| error.message)?,
-            path_manager: manager.clone(),
-            trace_decisions: false,
-        };
-        let mut endpoint = EndpointConfig::default();
-        let (mut listens, mut offload, mut v6) = (true, 1, false);
-        for (name, value) in &script.options {
-            match name.split('.').next().unwrap_or_default() {
-                "role" => listens = value == "listen",
-                "mptcp" => config.multipath = switch(value)?,
-                "checksum" => config.checksum = switch(value)?,
-                "ipv6" => v6 = switch(value)?,
-                "ts" => tcp.timestamps = switch(value)?,
-                "sack" => tcp.sack = switch(value)?,
-                "wscale" => tcp.window_scaling = switch(value)?,
-                "ecn" => tcp.ecn = switch(value)?,
-                "nagle" => tcp.nagle = switch(value)?,
-                "tlp" => tcp.tail_loss_probe = switch(value)?,
-                "undo" => tcp.undo = switch(value)?,
-                "idle_restart" => tcp.idle_restart = switch(value)?,
-                "initial_window" => tcp.initial_window = numeric(value)?,
-                "quick_acks" => tcp.quick_acks = numeric(value)?,
-                "delayed_ack" => tcp.delayed_ack = nanos(value)?,
-                "min_rto" => tcp.min_rto = nanos(value)?,
-                "max_rto" => tcp.max_rto = nanos(value)?,
-                "initial_rto" => tcp.initial_rto = nanos(value)?,
-                "time_wait" => tcp.time_wait = nanos(value)?,
-                "syn_retries" => tcp.syn_retries = numeric(value)?,
-                "retries" => tcp.retries = numeric(value)?,
-                "keep_alive" => tcp.keep_alive = Some(nanos(value)?),
-                "keep_alive_interval" => tcp.keep_alive_interval = nanos(value)?,
-                "keep_alive_probes" => tcp.keep_alive_probes = numeric(value)?,
-                "hop_limit" => tcp.hop_limit = numeric(value)?,
-                "black_hole_detection" => tcp.black_hole_detection = switch(value)?,
-                "sndbuf" => config.send_buffer = BufferConfig::fixed(numeric(value)?),
-                "rcvbuf" => config.receive_buffer = BufferConfig::fixed(numeric(value)?),
-                "scheduler" => {
-                    config.scheduler = scheduler::builtin().parse(value).map_err(|error| error.message)?;
-                }
-                "congestion" => {
-                    config.congestion = congestion::builtin().parse(value).map_err(|error| error.message)?;
-                }
-                "subflows" => manager.subflows = numeric(value)?,
-                "add_addr_accepted" => manager.add_addr_accepted = numeric(value)?,
-                "endpoint" => manager.endpoints.push(endpoint_option(value)?),
-                "backlog" => endpoint.backlog = numeric(value)?,
-                "mtu" => endpoint.default_mtu = numeric(value)?,
-                "offload" => offload = numeric(value)?,
-                other => return Err(format!("there is no option `{other}`")),
-            }
-        }
-        config.tcp = tcp;
-        config.path_manager = manager;
+        let Settings { connection, endpoint, listens, offload, v6 } = Settings::of(&script.options)?;
         let text = |v4: &str, v6_text: &str| if v6 { v6_text } else { v4 }.to_string();
         let local: IpAddr = numeric(&text("192.168.0.1", "fd00::1"))?;
         let peer: IpAddr = numeric(&text("10.0.0.1", "fd01::1"))?;
@@ -223,7 +117,7 @@ impl Runner {
         } else {
             (SocketAddr::new(local, 0), SocketAddr::new(peer, 8080))
         };
-        let config = Arc::new(config);
+        let config = Arc::new(connection);
         let mut endpoint = Endpoint::new(endpoint, Dice(7));
         if listens {
             endpoint.listen(local, Arc::clone(&config));
@@ -630,92 +524,5 @@ impl Runner {
             other => return Err(format!("`{other}` is no relation")),
         };
         if holds { Ok(()) } else { Err(format!("{name} is {found}")) }
-    }
-
-    /// The usual handshake on subflow 0, with the options that are named (the peer's).
-    fn handshake(&mut self, words: &[&str]) -> Outcome {
-        let named = |name: &str| words.iter().find_map(|word| word.strip_prefix(name)?.strip_prefix('='));
-        let rtt = named("rtt").map_or(Ok(100_000_000), nanos)?;
-        let window = named("win").unwrap_or("65535");
-        let given = words.iter().find_map(|word| word.strip_prefix('<')?.strip_suffix('>'));
-        let mut options = split_options(given.unwrap_or("mss 1000,sackOK,wscale 7"));
-        let multipath = self.config.multipath && !words.contains(&"plain");
-        let timestamps = options.iter().any(|option| option.starts_with("TS")) && self.config.tcp.timestamps;
-        let flag = if words.contains(&"flag_a") { "flag_a,flag_h" } else { "flag_h" };
-        let stamp = |value: u32, echo: &str| {
-            if timestamps { format!("TS val {value} ecr {echo}") } else { String::new() }
-        };
-        if self.listens {
-            if multipath {
-                options.push(format!("mpcapable v1 flags[{flag}]"));
-            }
-            self.part(0, '<', &format!("S 0:0(0) win 65535 <{}>", options.join(",")))?;
-            self.part(0, '>', "S. 0:0(0) ack 1 <...>")?;
-            let third = [
-                stamp(200, "0"),
-                if multipath { format!("mpcapable v1 flags[{flag}] key[peer,local]") } else { String::new() },
-            ];
-            self.part(rtt, '<', &format!(". 1:1(0) ack 1 win {window} <{}>", third.join(",")))?;
-            // The third ACK may be answered with a DATA_ACK.
-            let answers = &mut self.subflows[0].sent;
-            let is_data_ack = |(_, answer): &(Nanos, Rendered)| {
-                answer.sequence.2 == 0
-                    && !answer.options.is_empty()
-                    && answer.options.iter().all(|option| {
-                        option.starts_with("dss dack") && !option.contains("dsn") || option.starts_with("TS")
-                    })
-            };
-            if multipath && answers.front().is_some_and(is_data_ack) {
-                answers.pop_front();
-            }
-            Ok(())
-        } else {
-            if self.id.is_none() {
-                self.call(&["connect"])?;
-            }
-            self.part(0, '>', "S 0:0(0) <...>")?;
-            if multipath {
-                options.push(format!("mpcapable v1 flags[{flag}] key[peer]"));
-            }
-            self.part(rtt, '<', &format!("S. 0:0(0) ack 1 win 65535 <{}>", options.join(",")))?;
-            self.part(0, '>', ". 1:1(0) ack 1 <...>")?;
-            if multipath {
-                // Until a DATA_ACK comes the third ACK isn't known to have arrived (RFC 8684 3.1).
-                let line = format!(". 1:1(0) ack 1 win {window} <{},dss dack8=1>", stamp(200, "0"));
-                self.part(rtt, '<', &line)?;
-            }
-            Ok(())
-        }
-    }
-
-    /// The usual handshake of a further subflow: the peer's if the engine listens, else the engine's.
-    fn join(&mut self, words: &[&str]) -> Outcome {
-        let number: usize = numeric(words.get(1).ok_or("`join` needs a subflow")?)?;
-        let named = |name: &str| words.iter().find_map(|word| word.strip_prefix(name)?.strip_prefix('='));
-        let rtt = named("rtt").map_or(Ok(100_000_000), nanos)?;
-        let id = named("id").map_or(number.to_string(), str::to_string);
-        let backup = if words.contains(&"backup") { " backup" } else { "" };
-        let window = named("win").unwrap_or("65535");
-        if self.listens {
-            let syn = format!("mp_join_syn address_id={id} token=ok{backup}");
-            self.part(0, '<', &format!("@{number} S 0:0(0) win 65535 <mss 1000,sackOK,wscale 7,{syn}>"))?;
-            self.part(
-                0,
-                '>',
-                &format!("@{number} S. 0:0(0) ack 1 <mp_join_syn_ack address_id=* hmac=ok,...>"),
-            )?;
-            self.part(rtt, '<', &format!("@{number} . 1:1(0) ack 1 win {window} <mp_join_ack hmac=ok>"))?;
-            self.part(0, '>', &format!("@{number} . 1:1(0) ack 1 <...>"))
-        } else {
-            self.part(0, '>', &format!("@{number} S 0:0(0) <mp_join_syn address_id=* token=ok,...>"))?;
-            let answer = format!("mp_join_syn_ack address_id={id} hmac=ok{backup}");
-            self.part(
-                rtt,
-                '<',
-                &format!("@{number} S. 0:0(0) ack 1 win 65535 <mss 1000,sackOK,wscale 7,{answer}>"),
-            )?;
-            self.part(0, '>', &format!("@{number} . 1:1(0) ack 1 <mp_join_ack hmac=ok,...>"))?;
-            self.part(rtt, '<', &format!("@{number} . 1:1(0) ack 1 win {window} <dss dack8=1>"))
-        }
     }
 }
