@@ -7,10 +7,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use indicatif::{ProgressBar, ProgressStyle};
-use ropewalk_lab::advise::{
-    self, Answer, Doubt, Effort, Gain, Hands, Question, Why, advise, measure, self_test,
-};
+use ropewalk_lab::advise::measure::{self, Reading};
+use ropewalk_lab::advise::{Answer, Doubt, Effort, Gain, Hands, Judged, Question, Why, advise, self_test};
+use ropewalk_lab::compare::{Design, Reach, Standing, usual_workloads};
 use ropewalk_lab::diagnostic::Diagnostic;
+use ropewalk_lab::report::comparison;
 use ropewalk_lab::table::Table;
 use ropewalk_lab::{Registries, scenario, units};
 use ropewalk_sim::{Direction, Scenario, Workload};
@@ -19,25 +20,26 @@ use serde_json::{Value, json};
 use crate::compare::size_within;
 use crate::{Failure, checkpoint, compare, output};
 
-/// Which scheduler, congestion control and buffer size for your paths
+/// What to use on your paths: plain TCP, or Multipath TCP with which scheduler
 ///
-/// Tries everyone in many versions of your paths, as far apart as what is known of them allows. Recommends multipath
-/// only where it beats plain TCP on the best path.
+/// Runs the contenders of `compare` in many plausible variants of your paths, as far apart as what is known of them allows, and
+/// recommends as `compare` names: Multipath TCP only where plain TCP is shown to be slower by more than 2 % on every path.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   ropewalk advise
   ropewalk advise --path 'wifi: 50 Mbit/s, 20 ms +-5 ms, 0.5 %' --path 'lte: 20 Mbit/s, 60 ms' --size '4 MiB'
   ropewalk advise --path 'dsl: 16 Mbit/s, 30 ms' --measured lte=ping.txt,iperf.json
   ropewalk advise --scenario satellite-lte --measured lte=ss.txt --json
+  ropewalk advise --for linux
   ropewalk advise --self-test
 
 Measurements, told apart by what is in them, several per path:
   ping -c 30 HOST > ping.txt              round-trip time, jitter, loss
-  iperf3 --json -R -c HOST > iperf.json   rate, and the queue by how the round trip grew
+  iperf3 --json -R -c HOST > iperf.json   rate; without -R also the queue, by how the round trip grew
   ss -tin > ss.txt                        live connections: rate, round-trip time, retransmissions
   a mahimahi trace                        rate over time
-They replace what --path or the scenario says of the path of that name; with a rate and a round-trip time they make a
-path of their own. Paths as in `ropewalk compare --help`.")]
+Each is joined with what --path or the scenario says of the path of that name, weighted by how sure both are; with a rate
+and a round-trip time they make a path of their own. Paths as in `ropewalk compare --help`.")]
 pub(crate) struct Options {
     /// A path of your own; repeat it for each
     #[arg(long = "path", value_name = "PATH", conflicts_with = "scenario")]
@@ -48,18 +50,22 @@ pub(crate) struct Options {
     /// Measurements of a path; repeat it for each
     #[arg(long, value_name = "NAME=FILE,...")]
     measured: Vec<String>,
-    /// Flow size [default: the scenario's workload]
+    /// Flow size; repeat it, or separate by commas [default: the scenario's; with --path a page of small objects, 1 MiB,
+    /// 16 MiB]
     #[arg(long, value_name = "SIZE")]
-    size: Option<String>,
+    size: Vec<String>,
     /// Which end sends the data
     #[arg(long, value_parser = ["download", "upload"])]
     direction: Option<String>,
-    /// Congestion control [default: the best is looked for]
+    /// What you can run: Linux's own Multipath TCP, the kernel of multipath-tcp.org, or Ropewalk's engine
+    #[arg(long = "for", value_name = "SYSTEM", value_parser = ["linux", "multipath-tcp.org", "ropewalk"], default_value = "ropewalk")]
+    system: String,
+    /// Congestion control [default: the scenario's, else cubic]
     #[arg(long, value_name = "NAME")]
     congestion: Option<String>,
-    /// Versions of your paths in which the best are judged
-    #[arg(long, default_value_t = Effort::default().judge_worlds as u16, value_parser = clap::value_parser!(u16).range(20..=2000))]
-    worlds: u16,
+    /// How much to run before the answer is given as it is then; as in `compare`
+    #[arg(long, value_name = "TIME", default_value = "10s", allow_hyphen_values = true)]
+    budget: String,
     /// First seed
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -98,7 +104,7 @@ pub(crate) fn run(registries: &Registries, options: &Options) -> Result<(), Fail
     if options.self_test {
         let store = checkpoint::open(&options.state, "advise-self-test", options.fresh)?;
         let bar = bar(u64::from(options.scenarios), "scenarios");
-        let hands = Hands { jobs, done: &|| {}, stop: &stop };
+        let hands = Hands { jobs, done: &|_| {}, stop: &stop };
         let seed = SELF_TEST_SEED.wrapping_add(options.seed);
         let found = self_test(registries, options.scenarios as usize, seed, &store, hands, || bar.inc(1));
         bar.finish_and_clear();
@@ -114,14 +120,19 @@ pub(crate) fn run(registries: &Registries, options: &Options) -> Result<(), Fail
             show_test::text(&found, options.seed)
         });
     }
-    let question = question(registries, options)?;
-    let bar = bar(advise::runs(registries, &question), "runs");
-    let done = || bar.inc(1);
+    let (question, readings) = question(registries, options)?;
+    let budget = match question.effort.design {
+        Design::Race { segments } => segments,
+        Design::Fixed(runs) => u64::from(runs),
+    };
+    let bar = bar(budget, "segments");
+    let done = |worth| bar.inc(worth);
     let hands = Hands { jobs, done: &done, stop: &stop };
     let answer = advise(registries, &question, hands);
     bar.finish_and_clear();
     let answer = answer.map_err(unknown)?.ok_or_else(interrupted)?;
-    let shown = if options.json { json(&question, &answer) } else { text(&question, &answer) };
+    let shown =
+        if options.json { json(&question, &readings, &answer) } else { text(&question, &readings, &answer) };
     output::print(&shown)
 }
 
@@ -135,7 +146,7 @@ fn bar(total: u64, what: &str) -> ProgressBar {
     bar
 }
 
-fn question(registries: &Registries, options: &Options) -> Result<Question, Failure> {
+fn question(registries: &Registries, options: &Options) -> Result<(Question, Vec<Reading>), Failure> {
     let (mut scenario, experiment) =
         if options.paths.is_empty() && !options.measured.is_empty() && options.scenario.is_none() {
             (scenario::default_around(Vec::new()), scenario::Experiment::default())
@@ -147,10 +158,17 @@ fn question(registries: &Registries, options: &Options) -> Result<Question, Fail
             (scenario::default_around(paths), scenario::Experiment::default())
         };
     let mut doubts = vec![Doubt::default(); scenario.paths.len()];
+    let mut read = Vec::new();
     for text in &options.measured {
-        measured(text, &mut scenario, &mut doubts)?;
+        read.push(measured(text, &mut scenario, &mut doubts)?);
     }
     let count = scenario.paths.len();
+    if count == 1 {
+        let message = format!("there is one path, `{}`: nothing to choose from", scenario.paths[0].name);
+        return Err(Diagnostic::new(message)
+            .help("add another: `--path 'lte: 20 Mbit/s, 60 ms'`, or `--measured NAME=FILE,...`")
+            .into());
+    }
     if count > scenario::MOST_PATHS {
         let message = format!("{count} paths: at most {} are allowed", scenario::MOST_PATHS);
         return Err(Diagnostic::new(message).into());
@@ -163,20 +181,45 @@ fn question(registries: &Registries, options: &Options) -> Result<Question, Fail
     if let Some(direction) = &options.direction {
         scenario.direction = if direction == "upload" { Direction::Upload } else { Direction::Download };
     }
-    if let Some(text) = &options.size {
-        let bytes = size_within("--size", text, (1, 1 << 32))?;
-        scenario.workload = Workload::Flow { bytes };
+    let mut sizes = Vec::new();
+    for text in options.size.iter().flat_map(|text| text.split(',')) {
+        sizes.push(size_within("--size", text, (1, 1 << 32))?);
+    }
+    let given = !options.paths.is_empty() || options.scenario.is_none() && !options.measured.is_empty();
+    let workloads: Vec<Workload> = match (sizes.as_slice(), experiment.sizes.as_slice()) {
+        ([], []) if given => usual_workloads(),
+        ([], []) => vec![scenario.workload.clone()],
+        ([], sizes) | (sizes, _) => sizes.iter().map(|bytes| Workload::Flow { bytes: *bytes }).collect(),
+    };
+    if let Some(Workload::Flow { bytes }) = workloads.iter().find(|_| sizes.len() == 1) {
+        scenario.workload = Workload::Flow { bytes: *bytes };
     }
     if let Some(name) = &options.congestion {
-        crate::compare::algorithm(&registries.congestion, "--congestion", name)?;
+        compare::algorithm(&registries.congestion, "--congestion", name)?;
     }
-    let congestion = options.congestion.clone().or(experiment.congestion);
-    let effort = Effort { judge_worlds: usize::from(options.worlds), ..Effort::default() };
-    Ok(Question { scenario, doubts, congestion, effort, seed: options.seed })
+    let congestion = options.congestion.clone().or(experiment.congestion).unwrap_or_else(|| "cubic".into());
+    let reach = match options.system.as_str() {
+        "linux" => Reach::Linux,
+        "multipath-tcp.org" => Reach::OtherKernel,
+        _ => Reach::Ropewalk,
+    };
+    let effort = Effort { design: Design::race(compare::budget(&options.budget)?), whole: true };
+    let readings = read
+        .into_iter()
+        .filter_map(|(name, files)| {
+            let index = scenario.paths.iter().position(|path| path.name == name)?;
+            Some(Reading::of(&scenario.paths[index], &doubts[index], &files, scenario.direction))
+        })
+        .collect();
+    let question = Question { scenario, workloads, doubts, congestion, reach, effort, seed: options.seed };
+    Ok((question, readings))
 }
 
+/// A path's name, and what its files say.
+type Files = (String, Vec<(String, measure::Measured)>);
+
 /// `NAME=FILE,FILE`.
-fn measured(text: &str, scenario: &mut Scenario, doubts: &mut Vec<Doubt>) -> Result<(), Failure> {
+fn measured(text: &str, scenario: &mut Scenario, doubts: &mut Vec<Doubt>) -> Result<Files, Failure> {
     let Some((name, files)) =
         text.split_once('=').filter(|(name, files)| !name.is_empty() && !files.is_empty())
     else {
@@ -190,8 +233,8 @@ fn measured(text: &str, scenario: &mut Scenario, doubts: &mut Vec<Doubt>) -> Res
         ))
         .into());
     }
-    let files =
-        files.split(',').map(|file| measure::read(Path::new(file.trim()))).collect::<Result<Vec<_>, _>>()?;
+    let names: Vec<String> = files.split(',').map(|file| file.trim().to_string()).collect();
+    let files = names.iter().map(|file| measure::read(Path::new(file))).collect::<Result<Vec<_>, _>>()?;
     match scenario.paths.iter().position(|path| path.name == name) {
         Some(index) => {
             let known = scenario.paths[index].clone();
@@ -203,7 +246,7 @@ fn measured(text: &str, scenario: &mut Scenario, doubts: &mut Vec<Doubt>) -> Res
             doubts.push(doubt);
         }
     }
-    Ok(())
+    Ok((name.to_string(), names.into_iter().zip(files).collect()))
 }
 
 /// `23 % less time`, `4 % more time`.
@@ -225,7 +268,7 @@ fn percent(ratio: f64) -> String {
 fn gain(gain: &Gain, than: &str) -> String {
     let (low, high) = gain.interval;
     format!(
-        "{} than {than} (in 90 % of the worlds: {} to {})",
+        "{} than {than} (in 90 % of the variants: {} to {})",
         change(gain.ratio),
         percent(low),
         percent(high)
@@ -237,59 +280,151 @@ fn recommendation(answer: &Answer) -> String {
         format!("Use plain TCP on {}, with {}", answer.best_path, answer.use_this.congestion.text)
     } else {
         format!(
-            "Use Multipath TCP with the scheduler `{}` and {}, opened on {}",
-            answer.use_this.label, answer.use_this.congestion.text, answer.opens_on
+            "Use Multipath TCP with the scheduler `{}` and {}, the first subflow on {}",
+            answer.use_this.scheduler.text, answer.use_this.congestion.text, answer.opens_on
         )
     }
 }
 
-fn text(question: &Question, answer: &Answer) -> String {
-    let mut text = recommendation(answer);
+/// The lines to type.
+fn lines(question: &Question, answer: &Answer) -> Vec<String> {
+    let mut lines = Vec::new();
+    let control = &answer.use_this.congestion.text;
+    if answer.use_this.is_tcp() {
+        lines.push(format!("# route the traffic over {}; as root:", answer.best_path));
+        lines.push(format!("sysctl net.ipv4.tcp_congestion_control={control}"));
+        return lines;
+    }
+    let others = question.scenario.paths.iter().filter(|path| path.name != answer.opens_on);
+    let interfaces: Vec<&str> = others.map(|path| path.name.as_str()).collect();
+    match question.reach {
+        Reach::Tcp | Reach::Linux => {
+            lines.push("# Linux 5.19 or later, on both ends, as root:".into());
+            lines.push("sysctl net.mptcp.enabled=1".into());
+            lines.push(format!("sysctl net.ipv4.tcp_congestion_control={control}"));
+            lines.push(format!("ip mptcp limits set subflows {0} add_addr_accepted {0}", interfaces.len()));
+            for name in &interfaces {
+                lines
+                    .push(format!("ip mptcp endpoint add ADDRESS_OF_{name} dev INTERFACE_OF_{name} subflow"));
+            }
+            lines.push(format!("# the default route by {}, then:", answer.opens_on));
+            lines.push("mptcpize run PROGRAM".into());
+        }
+        Reach::OtherKernel => {
+            let name = match answer.use_this.scheduler.entry.name {
+                "minrtt" | "linux" => "default",
+                other => other,
+            };
+            lines.push("# the kernel of github.com/multipath-tcp/mptcp, on the sending end, as root:".into());
+            lines.push("sysctl net.mptcp.mptcp_enabled=1".into());
+            lines.push("sysctl net.mptcp.mptcp_path_manager=fullmesh".into());
+            lines.push(format!("sysctl net.mptcp.mptcp_scheduler={name}"));
+            lines.push(format!("sysctl net.ipv4.tcp_congestion_control={control}"));
+        }
+        Reach::Ropewalk => {
+            lines.push(
+                "# in front of the sending end, a Ropewalk endpoint; over emulated paths, with real packets:"
+                    .into(),
+            );
+            lines.push(format!(
+                "ropewalk compare --world emulated --schedulers {} --congestion {control}",
+                answer.use_this.scheduler.text
+            ));
+        }
+    }
+    lines
+}
+
+fn standing(one: &Judged) -> &'static str {
+    match one.standing {
+        Standing::Equal => "equal",
+        Standing::Open => "open",
+        Standing::Slower => "slower",
+    }
+}
+
+fn text(question: &Question, readings: &[Reading], answer: &Answer) -> String {
+    let mut text = String::new();
+    for reading in readings {
+        text += &format!("Read of {}\n", reading.text());
+    }
+    if !readings.is_empty() {
+        text.push('\n');
+    }
+    text += &recommendation(answer);
     if let Some(buffer) = &answer.buffer {
         text += &format!(", buffers of {}", units::write_bytes(buffer.bytes));
     }
     text += ".\n\n";
-    let reason = match answer.why {
-        Why::Better => "better than plain TCP on the best path, and than the kernel's own scheduler",
-        Why::OwnAsGood => "the kernel's own scheduler does as well as the best, within 1 %",
-        Why::NothingBetter => "no scheduler is surely better than plain TCP on the best path",
+    let tcp = format!("TCP on {}", answer.best_path);
+    let rule = match &answer.decision.named {
+        Some((_, reach)) => reach.text(),
+        None => "nothing else can be said",
     };
-    let mut lines = vec![("why", reason.to_string())];
-    if !answer.use_this.is_tcp() {
-        lines.push(("expect", gain(&answer.versus_tcp, "plain TCP on the best path")));
-        if let Some(own) = &answer.versus_own {
-            lines.push(("", gain(own, "`linux`")));
+    let reason = match answer.why {
+        Why::Better => format!("{tcp} and `linux` are slower; of those that are equal, {rule}"),
+        Why::OwnAsGood => {
+            format!("{tcp} is slower; Linux's own scheduler isn't shown to be slower than the best")
         }
-    }
-    let sure = format!(
-        "faster than plain TCP on the best path in {:.0} of {} worlds drawn around your paths",
-        answer.versus_tcp.sure * answer.worlds as f64,
-        answer.worlds
-    );
+        Why::NothingBetter => format!("no scheduler is shown to be more than 2 % better than {tcp}"),
+    };
+    let mut lines_of = vec![("why", reason)];
+    let left = |standing| answer.decision.with(standing).len();
+    lines_of.push((
+        "group",
+        format!(
+            "{} shown to be equal within 2 %, {} open, {} slower",
+            left(Standing::Equal),
+            left(Standing::Open),
+            left(Standing::Slower)
+        ),
+    ));
     if !answer.use_this.is_tcp() {
-        lines.push(("how sure", sure));
+        lines_of.push(("expect", gain(&answer.versus_tcp, &tcp)));
+        if let Some(own) = &answer.versus_own {
+            lines_of.push(("", gain(own, "`linux`")));
+        }
+        lines_of.push((
+            "how sure",
+            format!(
+                "faster than {tcp} in {:.0} of {} plausible variants of your paths",
+                answer.versus_tcp.sure * answer.variants as f64,
+                answer.variants
+            ),
+        ));
+    }
+    if let Some((name, better)) = &answer.beyond {
+        lines_of.push(("beyond", format!("with `{name}`, {}", gain(better, "this"))));
     }
     if let Some((buffer, smaller)) = answer.buffer.as_ref().and_then(|b| b.smaller.map(|s| (b, s))) {
         let half = units::write_bytes(buffer.bytes / 2);
-        lines.push((
+        lines_of.push((
             "buffers",
             format!("the least that costs at most 1 %; {half} would cost {}", change(smaller)),
         ));
     }
-    for (head, line) in lines {
+    for (head, line) in lines_of {
         text += &format!("  {head:<9} {line}\n");
     }
-    text += "\nWho was judged, against plain TCP on the best path\n";
-    let mut table = Table::new(1, &["", "time", "90 % of the worlds", "faster in"]);
-    for one in &answer.finalists {
+    text += &format!("\nContenders, against {tcp}\n");
+    let names: Vec<&str> = question.scenario.paths.iter().map(|path| path.name.as_str()).collect();
+    let carried: Vec<String> = names.iter().map(|name| format!("bytes on\n{name}")).collect();
+    let mut head = vec!["", "", "time", "90 % of the\nvariants", "faster\nin"];
+    head.extend(carried.iter().map(String::as_str));
+    head.push("sent\nagain");
+    let mut table = Table::new(2, &head);
+    for one in &answer.judged {
         let (low, high) = one.gain.interval;
-        let share = format!("{:.0} %", one.gain.sure * 100.0);
-        table.row(vec![
-            one.name.clone(),
+        let mut row = vec![
+            standing(one).to_string(),
+            one.label.clone(),
             percent(one.gain.ratio),
             format!("{} .. {}", percent(low), percent(high)),
-            share,
-        ]);
+            format!("{:.0} %", one.gain.sure * 100.0),
+        ];
+        row.extend(one.bytes.iter().map(|bytes| short(*bytes)));
+        row.push(short(one.repeated));
+        table.row(row);
     }
     text += &table.render();
     text += "\nWhere the answer flips\n";
@@ -307,35 +442,67 @@ fn text(question: &Question, answer: &Answer) -> String {
             change(flip.ratio)
         );
     }
-    let names: Vec<&str> = question.scenario.paths.iter().map(|path| path.name.as_str()).collect();
+    text += "\nTo type\n";
+    for line in lines(question, answer) {
+        text += &format!("  {line}\n");
+    }
     text + &format!("\nPaths: {}. Seed {}.\n", names.join(", "), question.seed)
+}
+
+fn short(bytes: f64) -> String {
+    match bytes {
+        below if below < 0.5 => "0".into(),
+        below if below < 1024.0 * 1024.0 => format!("{:.0} KiB", below / 1024.0),
+        above => format!("{:.1} MiB", above / 1024.0 / 1024.0),
+    }
 }
 
 fn gain_json(gain: &Gain) -> Value {
     json!({ "ratio": gain.ratio, "interval_90": [gain.interval.0, gain.interval.1], "faster_in": gain.sure })
 }
 
-fn json(question: &Question, answer: &Answer) -> String {
+fn reading_json(reading: &Reading) -> Value {
+    let pair = |(low, high): (f64, f64)| [low, high];
+    json!({
+        "path": reading.path,
+        "files": reading.files,
+        "rtt_ms": pair(reading.rtt_ms),
+        "up_bit_per_s": pair(reading.rate[0]),
+        "down_bit_per_s": pair(reading.rate[1]),
+        "loss": pair(reading.loss),
+        "queue_ms": reading.queue_ms,
+        "notes": reading.notes,
+    })
+}
+
+fn json(question: &Question, readings: &[Reading], answer: &Answer) -> String {
     let value = json!({
         "recommendation": recommendation(answer),
         "multipath": !answer.use_this.is_tcp(),
         "scheduler": if answer.use_this.is_tcp() { None } else { Some(&answer.use_this.scheduler.text) },
         "congestion": answer.use_this.congestion.text,
         "buffer_bytes": answer.buffer.map(|buffer| buffer.bytes),
-        "opens_on": if answer.use_this.is_tcp() { None } else { Some(&answer.opens_on) },
+        "first_subflow_on": if answer.use_this.is_tcp() { None } else { Some(&answer.opens_on) },
         "best_path": answer.best_path,
         "why": match answer.why {
             Why::Better => "better",
             Why::OwnAsGood => "linux-as-good",
             Why::NothingBetter => "nothing-better",
         },
+        "read": readings.iter().map(reading_json).collect::<Vec<_>>(),
         "versus_tcp": gain_json(&answer.versus_tcp),
         "versus_linux": answer.versus_own.as_ref().map(gain_json),
-        "worlds": answer.worlds,
+        "beyond": answer.beyond.as_ref().map(|(name, gain)| json!({ "scheduler": name, "gain": gain_json(gain) })),
+        "variants": answer.variants,
         "seed": question.seed,
-        "judged": answer.finalists.iter().map(|one| json!({
-            "name": one.name,
+        "decision": comparison::decision(&answer.decision),
+        "contenders": answer.judged.iter().map(|one| json!({
+            "scheduler": one.label,
+            "standing": standing(one),
+            "variants": one.variants,
             "versus_tcp": gain_json(&one.gain),
+            "bytes_on_paths": one.bytes,
+            "repeated_bytes": one.repeated,
         })).collect::<Vec<_>>(),
         "flips": answer.flips.iter().map(|flip| json!({
             "what": flip.what,
@@ -345,6 +512,7 @@ fn json(question: &Question, answer: &Answer) -> String {
             "to": flip.to,
             "ratio": flip.ratio,
         })).collect::<Vec<_>>(),
+        "to_type": lines(question, answer),
     });
     format!("{value:#}\n")
 }

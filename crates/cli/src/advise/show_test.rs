@@ -14,8 +14,8 @@ type Rival = (&'static str, &'static str, fn(&Case) -> f64);
 /// Whose regret is shown: its name, its name in JSON, its time.
 const RIVALS: [Rival; 4] = [
     ("advise", "regret", |case| case.chosen),
-    ("always `linux`, opened on the path that looks best", "regret_linux", |case| case.linux),
-    ("always `linux`, opened on the first path", "regret_linux_first", |case| case.linux_first),
+    ("always `linux`, first subflow on the path that looks best", "regret_linux", |case| case.linux),
+    ("always `linux`, first subflow on the first path", "regret_linux_first", |case| case.linux_first),
     ("plain TCP on the path that looks best", "regret_tcp", |case| case.tcp),
 ];
 

@@ -16,33 +16,19 @@ use crate::stats;
 /// How well a path is known: standard deviations of logarithms.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Doubt {
-    /// Of the rate.
-    pub rate: f64,
+    /// Of the rates upwards and downwards.
+    pub rate: [f64; 2],
     /// Of the round-trip time.
     pub rtt: f64,
     /// Of the loss.
-    pub loss: LossDoubt,
+    pub loss: f64,
     /// Of the queue's limit.
     pub queue: f64,
 }
 
-/// How well a loss is known.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub enum LossDoubt {
-    /// Standard deviation of the logarithm.
-    Factor(f64),
-    /// So many lost of so many sent: Jeffreys' posterior, taken as normal in the logit.
-    Counted {
-        /// Lost.
-        lost: u64,
-        /// Sent.
-        sent: u64,
-    },
-}
-
 impl Default for Doubt {
     fn default() -> Self {
-        Doubt { rate: 0.2, rtt: 0.15, loss: LossDoubt::Factor(0.7), queue: 0.7 }
+        Doubt { rate: [0.2; 2], rtt: 0.15, loss: 0.7, queue: 0.7 }
     }
 }
 
@@ -86,32 +72,16 @@ pub fn worlds(scenario: &Scenario, doubts: &[Doubt], count: usize, seed: u64) ->
 
 /// Moves a path by these standard normal draws (rate, round-trip time, loss, queue); a trace starts at `phase`.
 pub fn perturb(path: &mut PathSpec, doubt: &Doubt, normal: [f64; QUANTITIES], phase: f64) {
-    let rate = libm::exp(doubt.rate * normal[0]);
+    let rates = doubt.rate.map(|sd| libm::exp(sd * normal[0]));
     let rtt = libm::exp(doubt.rtt * normal[1]);
     let queue = libm::exp(doubt.queue * normal[3]);
-    for link in [&mut path.up, &mut path.down] {
+    let loss = libm::exp(doubt.loss * normal[2]);
+    for (link, rate) in [&mut path.up, &mut path.down].into_iter().zip(rates) {
         scale_rate(link, rate, phase);
         scale_delay(link, rtt);
         scale_queue(link, queue);
-        link.loss = match doubt.loss {
-            LossDoubt::Factor(sd) => scaled_loss(link.loss, libm::exp(sd * normal[2])),
-            LossDoubt::Counted { lost, sent } => match link.loss {
-                Loss::GilbertElliott { .. } => scaled_loss(link.loss, counted(lost, sent, normal[2]).1),
-                _ => Loss::Bernoulli(counted(lost, sent, normal[2]).0),
-            },
-        };
+        link.loss = scaled_loss(link.loss, loss);
     }
-}
-
-/// A draw of the loss, and its ratio to the posterior's middle.
-fn counted(lost: u64, sent: u64, normal: f64) -> (f64, f64) {
-    let (hits, misses) = (lost as f64 + 0.5, sent.saturating_sub(lost) as f64 + 0.5);
-    let middle = libm::log(hits / misses);
-    // Delta method: the variance of a Beta's logit is about 1/a + 1/b.
-    let sd = libm::sqrt(1.0 / hits + 1.0 / misses);
-    let probability = |logit: f64| 1.0 / (1.0 + libm::exp(-logit));
-    let drawn = probability(middle + sd * normal).min(0.5);
-    (drawn, drawn / probability(middle))
 }
 
 /// Multiplies a link's rate; of a trace, the time of every opportunity is divided by it, and the trace starts at
@@ -201,15 +171,6 @@ mod tests {
         }
         let again = worlds(&scenario, &[Doubt::default(); 2], 400, 7);
         assert_eq!(found, again);
-    }
-
-    #[test]
-    fn counted_losses_are_as_sure_as_the_count() {
-        assert!((counted(10, 1000, 0.0).0 - 10.5 / 1001.0).abs() < 1e-9);
-        let spread = |lost, sent| counted(lost, sent, 1.0).0 / counted(lost, sent, -1.0).0;
-        assert!(spread(100, 10_000) < spread(1, 100));
-        // None lost of 20 says little, but not that a fifth is lost.
-        assert!(counted(0, 20, 0.0).0 < 0.03 && counted(0, 20, 2.0).0 > 0.05);
     }
 
     #[test]

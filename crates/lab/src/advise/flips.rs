@@ -218,7 +218,7 @@ pub(super) fn find(
             now: axis.value(scenario),
             side: if axis.up { "above" } else { "below" },
             at: axis.value(&axis.moved(scenario, at)),
-            to: candidates[rival].name(),
+            to: candidates[rival].label.clone(),
             ratio,
         }
     });
@@ -227,12 +227,6 @@ pub(super) fn find(
 
 fn loss_from_nothing(axis: &Axis, scenario: &Scenario) -> bool {
     matches!(axis.quantity, Quantity::Loss(path) if loss(scenario, path) == 0.0)
-}
-
-/// About how many runs this takes: a third of the axes flip.
-pub(super) fn runs(scenario: &Scenario, candidates: usize) -> usize {
-    let axes = axes(scenario).len();
-    (axes * LADDER.len() + axes / 3 * BETWEEN) * SEEDS * candidates
 }
 
 #[cfg(test)]

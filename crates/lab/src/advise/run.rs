@@ -21,7 +21,7 @@ pub struct Candidate {
     pub congestion: Spec<dyn CongestionControl>,
     /// Multipath, or plain TCP on a path.
     pub mode: Mode,
-    /// The path that a Multipath TCP connection opens on; the others are joined once that is done.
+    /// The path of a Multipath TCP connection's first subflow; the others are joined once that is established.
     pub opens_on: usize,
 }
 
@@ -66,16 +66,6 @@ impl Times {
         let logs: Vec<f64> = (0..self.worlds()).map(|world| libm::log(self.mean(world, candidate))).collect();
         stats::mean(&logs)
     }
-
-    /// By world, the logarithm of one candidate's mean over another's.
-    pub fn logs(&self, a: usize, b: impl Fn(&Times, usize) -> f64) -> Vec<f64> {
-        (0..self.worlds()).map(|world| libm::log(self.mean(world, a) / b(self, world))).collect()
-    }
-
-    /// The least mean in a world among these candidates.
-    pub fn least(&self, world: usize, among: &[usize]) -> f64 {
-        among.iter().map(|candidate| self.mean(world, *candidate)).fold(f64::INFINITY, f64::min)
-    }
 }
 
 /// Who runs, and who listens.
@@ -83,8 +73,8 @@ impl Times {
 pub struct Hands<'a> {
     /// Threads.
     pub jobs: usize,
-    /// Hears of each run.
-    pub done: &'a (dyn Fn() + Sync),
+    /// Hears of each run, and in a race what it was worth of the budget; 0 otherwise.
+    pub done: &'a (dyn Fn(u64) + Sync),
     /// Ends it early.
     pub stop: &'a AtomicBool,
 }
@@ -96,7 +86,7 @@ impl std::fmt::Debug for Hands<'_> {
 }
 
 /// The same world with its connections opened on this path: a connection opens on the first.
-fn opened_on(world: &Arc<Scenario>, path: usize) -> Arc<Scenario> {
+pub(super) fn opened_on(world: &Arc<Scenario>, path: usize) -> Arc<Scenario> {
     if path == 0 {
         return Arc::clone(world);
     }
@@ -140,7 +130,7 @@ pub fn times(
             });
             let seconds = objective::of(&scenario.workload, &result);
             found.push((index, seconds.unwrap_or(scenario.limit as f64 / 1e9)));
-            (hands.done)();
+            (hands.done)(0);
         }
         found
     };

@@ -7,7 +7,7 @@
 //! with `ropewalk compare`.
 //!
 //! Regret is measured against hindsight: the least time among all schedulers, opened on the path that looked best, and
-//! plain TCP on every path, the best three also with the other congestion controls, over the same seeds of the truth.
+//! plain TCP on every path, over the same seeds of the truth.
 
 use std::sync::Arc;
 
@@ -18,8 +18,9 @@ use serde::{Deserialize, Serialize};
 
 use super::belief::{Doubt, perturb, uniform};
 use super::run::{Candidate, Hands, times};
-use super::search::{Effort, Question, advise, everyone, one, plain, with_others};
+use super::search::{Effort, Question, advise, everyone, one, plain};
 use crate::checkpoint::Store;
+use crate::compare::{Design, PER_SECOND, Reach};
 use crate::{Registries, scenario, stats};
 
 /// Seeded runs of everyone in a truth.
@@ -109,15 +110,8 @@ impl SelfTest {
     }
 }
 
-/// How much each advice runs here: no buffers and no turning points, since nothing here asks for them.
-pub(super) const EFFORT: Effort = Effort {
-    choose_worlds: 10,
-    choose_seeds: 2,
-    judge_worlds: 40,
-    judge_seeds: 2,
-    finalists: 3,
-    whole: false,
-};
+/// How much each advice runs here: half a second of budget, no buffers and no turning points.
+pub(super) const EFFORT: Effort = Effort { design: Design::Race { segments: PER_SECOND / 2 }, whole: false };
 
 struct Draw(Pcg64);
 
@@ -212,9 +206,11 @@ fn case(
     let bytes = if let Workload::Flow { bytes } = truth.workload { bytes } else { 0 };
     let doubts = vec![Doubt::default(); seen.paths.len()];
     let question = Question {
+        workloads: vec![seen.workload.clone()],
         scenario: seen,
         doubts,
-        congestion: None,
+        congestion: "cubic".into(),
+        reach: Reach::Ropewalk,
         effort: EFFORT,
         seed: seed.wrapping_mul(1000).wrapping_add(number * 7919),
     };
@@ -233,16 +229,7 @@ fn case(
         let fitting = all.iter().enumerate().filter(|(_, one)| wanted(one));
         fitting.map(|(index, _)| mean(index)).fold(f64::INFINITY, f64::min)
     };
-    let mut order: Vec<usize> = (0..all.len()).filter(|index| !all[*index].is_tcp()).collect();
-    order.sort_by(|a, b| mean(*a).total_cmp(&mean(*b)));
-    let top: Vec<Candidate> = order.iter().take(3).map(|index| all[*index].clone()).collect();
-    let others = with_others(registries, &top)?;
-    let Some(second) = times(&truth, &others, truth_seed, TRUTH_SEEDS, hands) else { return Ok(None) };
-    let everybody = all
-        .iter()
-        .enumerate()
-        .map(|(index, one)| (mean(index), one))
-        .chain(others.iter().enumerate().map(|(index, one)| (second.mean(0, index), one)));
+    let everybody = all.iter().enumerate().map(|(index, one)| (mean(index), one));
     let best = everybody.min_by(|a, b| a.0.total_cmp(&b.0));
     Ok(Some(Case {
         paths,

@@ -15,10 +15,11 @@ use ropewalk_engine::scheduler::Scheduler;
 use ropewalk_link::{ChangeAction, LinkSpec, Loss, Rate};
 use ropewalk_sim::{Mode, Outcome, Recording, RunResult, RunSpec, Scenario, Traffic, Workload};
 
-pub(crate) use decide::{Cost, name, standings};
+pub(crate) use decide::standings;
+use decide::{Cost, name};
 pub use decide::{Decision, MARGIN, Reach, Stand, Standing};
 pub use race::{Design, Ended, PER_SECOND};
-pub(crate) use race::{Plan, race};
+pub(crate) use race::{Plan, Raced, race};
 pub use rank::{PathPart, Ranking, Repeats, Row, Run};
 pub use verdict::{Headline, headline, verdict};
 pub use versus::{FEW, Finding, Versus};
@@ -267,12 +268,8 @@ pub fn compare(
         Run::new(&spec, result)
     };
     let raced = race(plan, one, done, stop);
-    let scores = raced.scores(limit);
-    let runs = scores.iter().map(Vec::len).max().unwrap_or(0) as u32;
-    let out: Vec<bool> = scores.iter().map(|series| (series.len() as u32) < runs).collect();
-    let unfinished = raced.unfinished();
-    let stands = standings(&scores, &unfinished, &out, request.design.looks(), random);
-    let decision = (runs > 0).then(|| decide(request, &raced, stands, runs));
+    let decision = conclude(request, &raced, random, limit);
+    let runs = decision.as_ref().map_or(0, |decision| decision.runs);
     let rankings = scenarios
         .iter()
         .zip(&raced.runs)
@@ -294,7 +291,12 @@ pub fn compare(
     }
 }
 
-fn decide(request: &Request, raced: &race::Raced, stands: Vec<Stand>, runs: u32) -> Decision {
+/// What the runs say of the request's candidates; none without runs. `limit`: seconds that an unfinished run counts as.
+pub(crate) fn conclude(request: &Request, raced: &Raced, random: bool, limit: f64) -> Option<Decision> {
+    let scores = raced.scores(limit);
+    let runs = scores.iter().map(Vec::len).max().filter(|runs| *runs > 0)? as u32;
+    let out: Vec<bool> = scores.iter().map(|series| (series.len() as u32) < runs).collect();
+    let stands = standings(&scores, &raced.unfinished(), &out, request.design.looks(), random);
     let labels = request.candidates.iter().map(|candidate| candidate.label.clone());
     let delivered = |workload: &Workload| rank::describe(workload).1;
     let costs: Vec<Cost> = (0..request.candidates.len())
@@ -313,18 +315,18 @@ fn decide(request: &Request, raced: &race::Raced, stands: Vec<Stand>, runs: u32)
             Cost { repeated: crate::stats::mean(&shares) }
         })
         .collect();
-    let enough = runs as usize >= FEW || !is_random(&request.scenario);
+    let enough = runs as usize >= FEW || !random;
     let finished = |who: &usize| raced.runs.iter().any(|of| of[*who].iter().any(|run| run.seconds.is_some()));
     let named = name(&request.candidates, &stands, &costs).filter(|who| enough && finished(who));
     let fastest = stands.iter().position(|stand| stand.ratio == 1.0 && stand.interval.is_none());
-    Decision {
+    Some(Decision {
         named: named.map(|who| (request.candidates[who].label.clone(), Reach::of(&request.candidates[who]))),
         fastest: fastest.map(|who| request.candidates[who].label.clone()),
         stands: labels.zip(stands).collect(),
         ended: raced.ended,
         used: raced.used,
         runs,
-    }
+    })
 }
 
 #[cfg(test)]

@@ -67,7 +67,7 @@ pub struct Run {
 }
 
 impl Run {
-    pub(super) fn new(spec: &RunSpec, result: RunResult) -> Self {
+    pub(crate) fn new(spec: &RunSpec, result: RunResult) -> Self {
         let path = |path: &ropewalk_sim::PathResult| PathPart {
             name: path.name.clone(),
             bytes: path.bytes as f64,

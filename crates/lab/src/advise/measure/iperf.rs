@@ -51,7 +51,17 @@ pub fn parse(text: &str) -> Result<Measured, String> {
     if rate.is_none() && loss.is_none() && rtt.is_none() {
         return Err("it has no result (`end.sum_received`)".into());
     }
-    Ok(Measured { rtt, loss, rate, trace: None })
+    // Congestion's losses are among them: the path's own are at most these.
+    let sent =
+        number(&end["sum_sent"]["bytes"]).map(|bytes| (bytes / 1448.0) as u64).filter(|sent| *sent >= 100);
+    let retransmitted = end["sum_sent"]["retransmits"].as_u64().zip(sent).filter(|_| !udp);
+    let note = match (rtt, direction) {
+        (None, Some(Direction::Download)) if !udp => {
+            Some("no round trips: with -R the sender is at the other end (mean_rtt is 0)".into())
+        }
+        _ => None,
+    };
+    Ok(Measured { rtt, loss, rate, trace: None, retransmitted, note })
 }
 
 /// The sender's, in microseconds; 0 where this end didn't send.

@@ -62,7 +62,7 @@ pub fn parse(text: &str) -> Result<Measured, String> {
         .fold((0u64, 0u64), |sum, c| (sum.0.saturating_add(c.sent), sum.1.saturating_add(c.retransmitted)));
     // A hundred segments at least, or the share means nothing.
     let loss = (sent / mss >= 100).then(|| ((lost / mss).min(sent / mss), sent / mss));
-    Ok(Measured { rtt, loss, rate, trace: None })
+    Ok(Measured { rtt, retransmitted: loss, rate, ..Measured::default() })
 }
 
 fn connection(line: &str) -> Connection {
@@ -109,7 +109,7 @@ mod tests {
         assert_eq!((rtt.min, rtt.max), (38.1, 61.2));
         // The bulk connection's rate, not the application-limited one's, though that is greater.
         assert_eq!(found.rate.unwrap().bits, 18_600_000.0);
-        assert_eq!(found.loss, Some((44, 14_566)));
+        assert_eq!((found.loss, found.retransmitted), (None, Some((44, 14_566))));
         assert_eq!(rate("12345bps"), Some(12_345.0));
         assert_eq!(rate("1.2Gbps"), Some(1.2e9));
         assert_eq!(rate("bps"), None);

@@ -1,0 +1,83 @@
+//! `ropewalk advise` as a process: that it agrees with `compare`, what it says of measurements, what it refuses.
+
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+fn ropewalk(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_ropewalk")).args(arguments).output().unwrap()
+}
+
+fn json(arguments: &[&str]) -> Value {
+    let output = ropewalk(&[arguments, &["--json"]].concat());
+    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn refused(arguments: &[&str]) -> String {
+    let output = ropewalk(arguments);
+    assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+    String::from_utf8(output.stderr).unwrap()
+}
+
+const LTE: &str = "lte: 40 Mbit/s, up 10 Mbit/s, 55 ms +-15 ms, queue 2000 packets";
+const DSL: &str = "dsl: 16 Mbit/s, up 1 Mbit/s, 30 ms";
+
+#[test]
+fn advice_and_comparison_agree_on_an_upload() {
+    // A slow path first: Multipath TCP that opens on it has ten times the capacity to wait for.
+    let paths = ["--path", DSL, "--path", LTE, "--direction", "upload", "--size", "1 MiB", "--budget", "2s"];
+    let compared = json(&[&["compare"][..], &paths].concat());
+    let advice = json(&[&["advise"][..], &paths].concat());
+    let named = compared["decision"]["named"].as_str().unwrap();
+    assert_eq!(named, "tcp lte", "{:#}", compared["headline"]);
+    assert_eq!((&advice["multipath"], &advice["best_path"]), (&false.into(), &"lte".into()), "{advice:#}");
+    let stands = advice["decision"]["contenders"].as_array().unwrap();
+    let has = |name: &str| stands.iter().any(|one| one["scheduler"] == name);
+    assert!(
+        has("tcp dsl") && has("tcp lte") && has("linux") && has("linux, first subflow on dsl"),
+        "{advice:#}"
+    );
+}
+
+#[test]
+fn what_was_read_is_shown_and_joined_with_what_is_stated() {
+    let measured = concat!(env!("CARGO_MANIFEST_DIR"), "/../lab/tests/measured");
+    let files = format!("lte={measured}/ping.txt,{measured}/iperf3.json");
+    let advice = json(&[
+        "advise",
+        "--path",
+        "dsl: 16 Mbit/s, 30 ms",
+        "--measured",
+        &files,
+        "--size",
+        "256 KiB",
+        "--budget",
+        "500 ms",
+        "--for",
+        "linux",
+    ]);
+    let read = &advice["read"][0];
+    assert_eq!((&read["path"], read["files"].as_array().unwrap().len()), (&"lte".into(), 2));
+    let (low, high) = (read["rtt_ms"][0].as_f64().unwrap(), read["rtt_ms"][1].as_f64().unwrap());
+    assert!(low < 44.6 && 44.6 < high && high / low < 1.2, "{read:#}");
+    assert!(
+        advice["to_type"].as_array().unwrap().iter().any(|line| line.as_str().unwrap().contains("sysctl"))
+    );
+    let scheduler = &advice["scheduler"];
+    assert!(scheduler.is_null() || scheduler == "linux", "{scheduler}");
+}
+
+#[test]
+fn what_cannot_be_answered_is_refused_in_words() {
+    let one = refused(&["advise", "--path", "a: 1 Mbit/s, 10 ms"]);
+    assert!(one.contains("there is one path, `a`") && one.contains("add another"), "{one}");
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("notes.txt");
+    std::fs::write(&file, "hello").unwrap();
+    let unknown = refused(&["advise", "--measured", &format!("lte={}", file.display())]);
+    assert!(
+        unknown.contains("no measurement of a known kind") && unknown.contains("`ping -c 30 HOST`"),
+        "{unknown}"
+    );
+}
