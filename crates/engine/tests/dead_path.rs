@@ -50,3 +50,20 @@ fn the_other_path_takes_over_all_that_super_segments_carried() {
     }
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
+
+/// `linux` hands a path 64 KB at a time, beyond its window: chunks are longer than the segments that carried them.
+#[test]
+fn chunks_of_many_segments_go_again_whole() {
+    let mut fast = PathScript::clean(10);
+    fast.rate = Some(2_500_000);
+    fast.dead_from = Some(SECOND / 2);
+    let mut slow = PathScript::clean(30);
+    slow.rate = Some(1_250_000);
+    slow.queue = 400_000_000;
+    let mut net = Net::new("linux", "cubic", vec![fast, slow]);
+    net.transfer(4 << 20);
+    // 3.1 MB are left for the slow path when the other one goes silent.
+    assert!(net.now < 3 * SECOND + SECOND / 4, "it took {} ms", net.now / 1_000_000);
+    let stats = net.ends[0].connection(net.client).expect("it is open").stats(net.now);
+    assert!(stats.reinjected_bytes <= 1 << 20, "{} bytes reinjected", stats.reinjected_bytes);
+}

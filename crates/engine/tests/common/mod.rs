@@ -48,14 +48,13 @@ pub struct PathScript {
     pub dead_from: Option<Nanos>,
     /// MPTCP options are stripped from the packets with this index on, both ways counted together.
     pub strip_from: Option<u64>,
-    /// Bytes per second each way, with a queue of `QUEUE`; without one there is no limit.
+    /// Bytes per second each way; without a rate there is no limit.
     pub rate: Option<u64>,
+    /// What a path with a rate queues, as time; packets beyond it are dropped.
+    pub queue: Nanos,
     /// Packets arrive at multiples of this time, as from a device that is read in batches.
     pub batch: Nanos,
 }
-
-/// What a path with a rate queues, as time; packets beyond it are dropped.
-const QUEUE: Nanos = 50_000_000;
 
 impl PathScript {
     pub fn clean(delay_ms: u64) -> Self {
@@ -67,6 +66,7 @@ impl PathScript {
             dead_from: None,
             strip_from: None,
             rate: None,
+            queue: 50_000_000,
             batch: 1,
         }
     }
@@ -306,7 +306,7 @@ impl Net {
         if let Some(rate) = script.rate {
             let busy = &mut self.busy[path.0 as usize][from];
             let start = self.now.max(*busy);
-            if start > self.now + QUEUE {
+            if start > self.now + script.queue {
                 return;
             }
             *busy = start + (segment.payload.len() as u64 + 80) * 1_000_000_000 / rate;
