@@ -642,10 +642,10 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
     fn collect(&mut self, now: Nanos, index: u32) {
         let slot = &mut self.slots[index as usize];
         let Some(connection) = slot.connection.as_deref_mut() else { return };
-        match (connection.events.front(), connection.joins.is_empty()) {
-            (None, true) => {}
+        match (connection.events.front(), connection.has_join_requests()) {
+            (None, false) => {}
             // What there is to tell of most data.
-            (Some(Event::Readable), true) if connection.events.len() == 1 => {
+            (Some(Event::Readable), false) if connection.events.len() == 1 => {
                 connection.events.clear();
                 let id = ConnectionId { index, generation: slot.generation };
                 self.events.push_back((id, Event::Readable));
@@ -670,7 +670,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
             self.mib.event(connection, &event);
             self.events.push_back((ConnectionId { index, generation }, event));
         }
-        if !connection.joins.is_empty() {
+        if connection.has_join_requests() {
             self.open_joins(now, index);
         }
     }
@@ -720,8 +720,8 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
     fn open_joins(&mut self, now: Nanos, index: u32) {
         loop {
             let slot = &mut self.slots[index as usize];
-            let Some(request) = slot.connection.as_mut().and_then(|connection| connection.joins.pop_front())
-            else {
+            let connection = slot.connection.as_mut();
+            let Some(request) = connection.and_then(|connection| connection.next_join_request()) else {
                 return;
             };
             let Some(tuple) = self.free_tuple(request.local, request.remote) else { continue };

@@ -1,32 +1,24 @@
 //! The connection: its parts, its life, and what the application calls.
 
-use std::collections::VecDeque;
-use std::net::SocketAddr;
 use std::sync::Arc;
 
-use ropewalk_wire::{DssMapping, FourTuple, Payload, Segment};
+use ropewalk_wire::{FourTuple, Payload};
 
 use super::crypto::Key;
 use super::deadlines::Deadlines;
-use super::mapping::Mappings;
-use super::opening::Opening;
+use super::path_manager::{JoinRequest, PathManager};
 use super::receive::ReceiveSide;
 use super::send::SendSide;
-use super::stats::{ConnectionStats, Event, FallbackCause};
+use super::stats::{ConnectionStats, Event};
+use super::subflow::Strand;
 use crate::config::ConnectionConfig;
 use crate::congestion::CongestionControl;
 use crate::metrics::{SubflowMetrics, SubflowStatus};
 use crate::registry::Spec;
 use crate::scheduler::{self, Rationale, Scheduler};
 use crate::short::Short;
-use crate::tcp::{Context, Shared, State, Subflow, TcpCounters};
-use crate::{Nanos, PathId, SubflowId};
-
-/// Most subflows at a time: a chunk's carriers are the bits of a word.
-const MOST_SLOTS: usize = 32;
-
-/// So many slots are filled before one is used again, so that what a subflow counted can be looked at after its end.
-const KEPT_SLOTS: usize = 8;
+use crate::tcp::{Context, Shared, TcpCounters};
+use crate::{Nanos, SubflowId};
 
 /// Which side opened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -47,95 +39,6 @@ pub(crate) enum Mode {
     /// Plain TCP, from the start or by fallback; the offset of the first byte that needs no mapping is where
     /// the stream stood.
     Plain,
-}
-
-/// A subflow that the connection wants opened: the endpoint gives it a port and numbers.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct JoinRequest {
-    /// The network.
-    pub path: PathId,
-    /// Our address; port 0: any.
-    pub local: SocketAddr,
-    /// The peer's.
-    pub remote: SocketAddr,
-    /// Our address id.
-    pub local_id: u8,
-    /// The peer's address id.
-    pub remote_id: u8,
-    /// As a backup.
-    pub backup: bool,
-    /// How often it was tried before.
-    pub attempt: u32,
-}
-
-/// How far an MP_JOIN handshake is (RFC 8684 3.2).
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Join {
-    /// The connection's first subflow.
-    Initial,
-    /// We sent MP_JOIN and wait for the SYN/ACK.
-    SynSent,
-    /// We sent the third ACK and wait for the fourth.
-    AckSent,
-    /// We answered with SYN/ACK and wait for the third ACK.
-    SynReceived,
-    /// Both ends are authenticated.
-    Joined,
-}
-
-/// What the connection keeps per subflow beside [`SubflowMetrics`] and [`Subflow`].
-#[derive(Debug)]
-pub(crate) struct Strand<P> {
-    pub tcp: Subflow<P>,
-    pub join: Join,
-    /// When it was opened.
-    pub since: Nanos,
-    pub local_id: u8,
-    pub remote_id: u8,
-    pub local_nonce: u32,
-    pub remote_nonce: u32,
-    pub mappings: Mappings<P>,
-    /// In plain mode: subflow position whose byte is stream offset 0 (received), for infinite mappings.
-    pub plain_rx_base: Option<u64>,
-    /// MP_PRIO to send.
-    pub prio_pending: Option<bool>,
-    /// MP_FAIL to send, with the DSN.
-    pub fail_pending: Option<u64>,
-    /// A checksum failed and there is no other subflow: what arrived since.
-    pub failing: Option<Failing<P>>,
-    /// We answered MP_FAIL with this infinite mapping; whether it is to be sent (again).
-    pub infinite: Option<(DssMapping, bool)>,
-    /// Consecutive timeouts without progress.
-    pub timeouts: u32,
-    /// Why it is being reset, for MP_TCPRST.
-    pub reset_reason: Option<u8>,
-    /// FASTCLOSE goes on its RST.
-    pub fastclose: bool,
-    /// Bytes of the options that its next segment without data carries.
-    pub control_len: u8,
-    pub backup_local: bool,
-    pub backup_remote: bool,
-    /// Its path was removed; it stays until another subflow can do its work.
-    pub leaving: bool,
-    /// What we wanted when we opened it.
-    pub request: Option<JoinRequest>,
-    /// Retransmissions of the third ACK of our MP_JOIN.
-    pub join_acks: u32,
-    /// How far what arrived on it has opened the window.
-    pub opening: Opening,
-}
-
-/// What a lone subflow holds from a failed checksum until the peer agrees to go on as plain TCP (RFC 8684 3.7).
-#[derive(Debug)]
-pub(crate) struct Failing<P> {
-    /// The mapping's data sequence number.
-    pub dsn: u64,
-    /// Where its first byte stands in the subflow.
-    pub position: u64,
-    /// And in the stream.
-    pub offset: u64,
-    /// In order from there on.
-    pub pieces: Vec<P>,
 }
 
 /// One connection.
@@ -166,7 +69,6 @@ pub struct Connection<P: Payload> {
     pub(crate) receive: ReceiveSide<P>,
     pub(crate) deadlines: Deadlines,
     pub(crate) events: Short<Event>,
-    pub(crate) joins: VecDeque<JoinRequest>,
     pub(crate) stats: ConnectionStats,
     /// Something may have changed for the scheduler.
     pub(crate) ask: bool,
@@ -182,14 +84,7 @@ pub struct Connection<P: Payload> {
     pub(crate) dead: bool,
     pub(crate) closed_by_us: bool,
     pub(crate) penalised_at: Vec<Nanos>,
-    // Path manager.
-    pub(crate) announced: Vec<super::control::Announcement>,
-    pub(crate) echoes: VecDeque<ropewalk_wire::AddAddr>,
-    pub(crate) removals: VecDeque<u8>,
-    pub(crate) remote_addresses: Vec<(u8, SocketAddr)>,
-    pub(crate) joins_opened: u8,
-    /// Joins that failed and are tried again, and when.
-    pub(crate) retries: Vec<(Nanos, JoinRequest)>,
+    pub(crate) path_manager: PathManager,
     /// What subflows counted whose slots are in use again.
     pub(crate) past: Option<Box<TcpCounters>>,
     /// The addresses of the subflow whose slot was just taken: segments to them are nobody's from now on.
@@ -222,7 +117,6 @@ impl<P: Payload> Connection<P> {
             receive: ReceiveSide::new(config.receive_buffer.initial, config.receive_buffer.max),
             deadlines: Deadlines::default(),
             events: Short::new(),
-            joins: VecDeque::new(),
             stats: ConnectionStats::default(),
             ask: false,
             gathered: None,
@@ -235,12 +129,7 @@ impl<P: Payload> Connection<P> {
             dead: false,
             closed_by_us: false,
             penalised_at: Vec::new(),
-            announced: Vec::new(),
-            echoes: VecDeque::new(),
-            removals: VecDeque::new(),
-            remote_addresses: Vec::new(),
-            joins_opened: 0,
-            retries: Vec::new(),
+            path_manager: PathManager::default(),
             past: None,
             vacated: None,
             config,
@@ -249,80 +138,6 @@ impl<P: Payload> Connection<P> {
             connection.checksum = false;
         }
         connection
-    }
-
-    /// Makes room for a subflow and returns its index.
-    pub(crate) fn slot(&mut self, path: PathId) -> Option<usize> {
-        let count = self.strands.len();
-        let index = if count < KEPT_SLOTS { None } else { self.idle_slot() }.unwrap_or(count);
-        if index >= MOST_SLOTS {
-            return None;
-        }
-        let metrics = SubflowMetrics::new(SubflowId(index as u8), path);
-        if let Some(old) = self.strands.get_mut(index).and_then(Option::take) {
-            let counters = old.tcp.counters();
-            self.stats.data_segments += counters.data_segments;
-            self.stats.retransmissions += counters.retrans_segs;
-            self.stats.timeouts += counters.timeouts;
-            self.stats.bytes_by_subflow[index] += counters.bytes_sent;
-            **self.past.get_or_insert_default() += counters;
-            self.vacated = Some(old.tcp.tuple());
-        }
-        if index == count {
-            self.strands.push(None);
-            self.metrics.push(metrics);
-            self.penalised_at.push(0);
-            self.stats.bytes_by_subflow.push(0);
-        } else {
-            self.send.forget_carrier(metrics.id);
-            self.metrics[index] = metrics;
-            self.penalised_at[index] = 0;
-        }
-        Some(index)
-    }
-
-    /// A slot whose subflow is over and has nothing more to say.
-    fn idle_slot(&self) -> Option<usize> {
-        self.strands.iter().zip(&self.metrics).position(|(strand, metrics)| {
-            metrics.state == SubflowStatus::Closed
-                && strand.as_ref().is_none_or(|strand| strand.tcp.is_finished())
-        })
-    }
-
-    pub(crate) fn put(
-        &mut self,
-        now: Nanos,
-        index: usize,
-        mut tcp: Subflow<P>,
-        join: Join,
-    ) -> &mut Strand<P> {
-        let buffer = self.config.receive_buffer;
-        tcp.announce_window_of(buffer.max);
-        self.strands[index].insert(Strand {
-            tcp,
-            join,
-            since: now,
-            local_id: 0,
-            remote_id: 0,
-            local_nonce: 0,
-            remote_nonce: 0,
-            mappings: Mappings::default(),
-            plain_rx_base: None,
-            prio_pending: None,
-            fail_pending: None,
-            failing: None,
-            infinite: None,
-            timeouts: 0,
-            reset_reason: None,
-            fastclose: false,
-            control_len: 0,
-            backup_local: false,
-            backup_remote: false,
-            leaving: false,
-            request: None,
-            join_acks: 0,
-            opening: Opening::new(buffer.initial, buffer.max),
-        })
     }
 
     /// The context for subflow `index`, and the subflow.
@@ -452,61 +267,6 @@ impl<P: Payload> Connection<P> {
         }
     }
 
-    /// Closes our side: what was written is still delivered.
-    pub(crate) fn shutdown(&mut self, now: Nanos) {
-        if self.send.closed || self.dead {
-            return;
-        }
-        self.send.closed = true;
-        self.notify(now, scheduler::Event::Closed);
-        self.wake();
-        if self.mode == Mode::Multipath && self.send.unsent() == 0 {
-            // DATA_FIN alone: on an ACK of its own (RFC 8684 3.3.3).
-            self.ack_on_best();
-        }
-        self.arm_meta(now);
-        self.check_closed(now);
-    }
-
-    /// Closes both sides: what was written is still delivered, but what the peer sent or sends and nobody will read
-    /// resets the connection, so that it learns of the loss (RFC 9293 3.6, RFC 1122 4.2.2.13).
-    pub(crate) fn close(&mut self, now: Nanos) {
-        self.closed_by_us = true;
-        //= RFC 9293 SHLD-3
-        if self.receive.ready_bytes > 0 {
-            self.abort();
-            return;
-        }
-        self.shutdown(now);
-    }
-
-    /// Throws the connection away: MP_FASTCLOSE and RST (RFC 8684 3.5), RST in plain TCP.
-    #[cold]
-    pub(crate) fn abort(&mut self) {
-        let mut first = self.mode == Mode::Multipath && self.remote_key.is_some();
-        for index in 0..self.strands.len() {
-            if let Some(strand) = self.strands[index].as_mut() {
-                strand.fastclose = first;
-                first = false;
-                strand.tcp.abort();
-            }
-            self.metrics[index].state = SubflowStatus::Closed;
-        }
-        self.send.clear();
-        self.receive.clear();
-        self.dead = true;
-        self.dirty = true;
-    }
-
-    #[cold]
-    pub(crate) fn die(&mut self, reason: &'static str) {
-        if !self.dead {
-            self.dead = true;
-            self.send.clear();
-            self.events.push_back(Event::Reset { reason });
-        }
-    }
-
     /// Something may be sent now.
     #[inline]
     pub(crate) fn wake(&mut self) {
@@ -530,99 +290,6 @@ impl<P: Payload> Connection<P> {
             if let Some((mut cx, strand)) = self.split(now, index) {
                 strand.tcp.refresh_mss(&mut cx);
             }
-        }
-    }
-
-    #[cold]
-    pub(crate) fn fall_back(&mut self, now: Nanos, cause: FallbackCause) {
-        if self.mode == Mode::Plain {
-            return;
-        }
-        let negotiating = self.mode == Mode::Negotiating;
-        self.mode = Mode::Plain;
-        self.confirmed = true;
-        self.checksum = false;
-        let mut held = None;
-        for index in 0..self.strands.len() {
-            if let Some((mut cx, strand)) = self.split(now, index) {
-                strand.control_len = 0;
-                let failing = strand.failing.take();
-                if let Some(failing) = failing.or_else(|| strand.mappings.take_held()) {
-                    held = Some((index, failing));
-                }
-                strand.part_mappings();
-                strand.mappings.clear();
-                strand.tcp.refresh_mss(&mut cx);
-            }
-        }
-        if !negotiating || self.config.multipath {
-            self.events.push_back(Event::Fallback(cause));
-        }
-        self.wake();
-        if let Some((index, failing)) = held {
-            self.release(now, index, failing);
-        }
-    }
-
-    /// Whether the stream can go on as plain TCP: one subflow has carried all of it, in order (RFC 8684 3.7).
-    pub(crate) fn is_contiguous(&self) -> bool {
-        let stats = &self.stats;
-        let repeated = stats.reinjected_bytes + stats.duplicated_bytes + stats.opportunistic_bytes;
-        self.strands.len() == 1 && repeated == 0 && self.receive.ofo_bytes() == 0
-    }
-
-    /// Whether a checksum has failed on the lone subflow.
-    pub(crate) fn is_failing(&self) -> bool {
-        self.strands.iter().flatten().any(|strand| strand.failing.is_some())
-    }
-
-    /// After anything that may have completed the close: FINs on the subflows when both directions are done.
-    #[inline]
-    pub(crate) fn check_closed(&mut self, now: Nanos) {
-        // Nothing is complete while the application may still write.
-        if self.send.closed && !self.dead {
-            self.complete_close(now);
-        }
-    }
-
-    #[inline(never)]
-    fn complete_close(&mut self, now: Nanos) {
-        if self.mode == Mode::Multipath {
-            //= RFC 8684 3.3.3-3 3.3.3-4
-            if self.send.fin_acked && self.receive.finished {
-                for strand in self.strands.iter_mut().flatten() {
-                    strand.tcp.close();
-                }
-                self.dirty = true;
-                if self.deadlines.linger.is_none() {
-                    self.deadlines.linger = Some(now + self.config.tcp.time_wait);
-                }
-            }
-        } else if self.mode == Mode::Plain
-            && self.send.closed
-            && self.send.unsent() == 0
-            && let Some(strand) = self.strands.iter_mut().flatten().next()
-            // A close during the handshake waits for it: what the peer sends can still be read.
-            && strand.tcp.state() != State::SynSent
-        {
-            strand.tcp.close();
-            self.dirty = true;
-        }
-        let done = self
-            .strands
-            .iter()
-            .flatten()
-            .all(|strand| matches!(strand.tcp.state(), State::Closed | State::TimeWait));
-        if done && self.send.closed && self.receive.finished && self.strands.iter().any(Option::is_some) {
-            self.finish();
-        }
-    }
-
-    #[cold]
-    fn finish(&mut self) {
-        if !self.dead {
-            self.dead = true;
-            self.events.push_back(Event::Closed);
         }
     }
 
@@ -753,52 +420,19 @@ impl<P: Payload> Connection<P> {
             .get(index)
             .map_or(0, |metrics| metrics.srtt ^ metrics.delivered ^ u64::from(metrics.cwnd));
         let own = self.receive.touch() ^ self.send.touch() ^ self.local_key.idsn ^ u64::from(self.dirty);
-        let kept = u64::from(self.events.is_empty()) ^ u64::from(self.joins.is_empty());
+        let kept = u64::from(self.events.is_empty()) ^ u64::from(self.path_manager.has_join_requests());
         let algorithms = u64::from(self.scheduler_wants_events) ^ self.deadlines.retransmit.unwrap_or(0);
         std::hint::black_box(strand ^ metrics ^ own ^ kept ^ algorithms ^ u64::from(self.config.multipath));
     }
 
-    /// Whether a subflow is closed and has nothing more to say.
-    pub(crate) fn is_gone(&self, index: usize) -> bool {
-        self.strands.get(index).and_then(Option::as_ref).is_some_and(|strand| strand.tcp.is_finished())
+    /// Whether a join waits for the endpoint to open it.
+    #[inline]
+    pub(crate) fn has_join_requests(&self) -> bool {
+        self.path_manager.has_join_requests()
     }
 
-    /// Whether the endpoint may forget it.
-    pub(crate) fn is_forgettable(&self) -> bool {
-        let unread = self.receive.ready_bytes > 0 && self.receive.finished && !self.closed_by_us;
-        self.dead && !unread && self.strands.iter().flatten().all(|strand| strand.tcp.is_finished())
-    }
-
-    /// Opens the first subflow of a client's connection.
-    pub(crate) fn open(&mut self, now: Nanos, path: PathId, tuple: FourTuple, mtu: u32, isn: u32) {
-        let Some(index) = self.slot(path) else { return };
-        self.insert_subflow(now, index, Join::Initial, |cx| Subflow::connect(cx, tuple, mtu, isn));
-    }
-
-    /// Answers a SYN with the first subflow of a server's connection.
-    pub(crate) fn answer(&mut self, now: Nanos, path: PathId, syn: &Segment<P>, mtu: u32, isn: u32) {
-        let Some(index) = self.slot(path) else { return };
-        self.insert_subflow(now, index, Join::Initial, |cx| Subflow::accept(cx, syn, mtu, isn));
-    }
-
-    pub(crate) fn insert_subflow(
-        &mut self,
-        now: Nanos,
-        index: usize,
-        join: Join,
-        make: impl FnOnce(&mut Context<'_>) -> Subflow<P>,
-    ) {
-        let shared = self.shared(index);
-        let mut cx = Context {
-            now,
-            metrics: &mut self.metrics,
-            index,
-            congestion: self.congestion.as_mut(),
-            tcp: &self.config.tcp,
-            shared,
-        };
-        let tcp = make(&mut cx);
-        self.put(now, index, tcp, join);
-        self.dirty = true;
+    /// The next join for the endpoint to open.
+    pub(crate) fn next_join_request(&mut self) -> Option<JoinRequest> {
+        self.path_manager.next_join_request()
     }
 }

@@ -3,8 +3,9 @@
 
 use ropewalk_wire::{DssMapping, Payload, Segment};
 
-use super::connection::{Connection, Strand};
+use super::connection::Connection;
 use super::mapping::{self, Mapping};
+use super::subflow::Strand;
 use crate::Nanos;
 use crate::tcp::{Outcome, Spot};
 

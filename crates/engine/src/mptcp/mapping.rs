@@ -2,7 +2,6 @@
 
 use ropewalk_wire::Payload;
 
-use super::connection::Failing;
 use crate::short::Short;
 
 /// One mapping: `len` bytes from subflow position `position` are the stream from `offset` on.
@@ -46,6 +45,19 @@ pub(crate) enum Placed<P> {
     Corrupt(Failing<P>),
     /// There is no mapping for it.
     Unmapped(P),
+}
+
+/// What a lone subflow holds from a failed checksum until the peer agrees to go on as plain TCP (RFC 8684 3.7).
+#[derive(Debug)]
+pub(crate) struct Failing<P> {
+    /// The mapping's data sequence number.
+    pub dsn: u64,
+    /// Where its first byte stands in the subflow.
+    pub position: u64,
+    /// And in the stream.
+    pub offset: u64,
+    /// In order from there on.
+    pub pieces: Vec<P>,
 }
 
 impl<P: Payload> Mappings<P> {

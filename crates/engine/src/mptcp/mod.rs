@@ -2,23 +2,31 @@
 //! send and receive sides, reinjection, the path manager, close and fallback. Plain TCP is the case of one
 //! subflow without options.
 
+mod addresses;
 mod buffer;
+mod close;
 mod connection;
-mod control;
 mod crypto;
 mod deadlines;
 mod disorder;
+mod fallback;
+mod handshake;
 mod input;
 mod mapping;
 mod opening;
 mod output;
+mod path_manager;
 mod receive;
 mod schedule;
 mod send;
 mod settled;
 mod stats;
 mod straight;
+mod subflow;
+mod subflows;
+mod timers;
 
-pub use connection::{Connection, JoinRequest, Role};
+pub use connection::{Connection, Role};
 pub use crypto::{Key, add_addr_hmac, join_hmac, leftmost_64, leftmost_160};
+pub use path_manager::JoinRequest;
 pub use stats::{ConnectionStats, DecisionRecord, Event, FallbackCause};

@@ -5,8 +5,9 @@ use ropewalk_wire::{
     Dss, DssMapping, FastClose, MpCapable, MpFail, MpJoin, MpPrio, MpTcpRst, Payload, RemoveAddr, Segment,
 };
 
-use super::connection::{Connection, Join, Mode, Role};
+use super::connection::{Connection, Mode, Role};
 use super::crypto::{join_hmac, leftmost_64, leftmost_160};
+use super::subflow::Join;
 use crate::tcp::{Kind, Transmit};
 use crate::{Nanos, PathId};
 
@@ -191,11 +192,8 @@ impl<P: Payload> Connection<P> {
     fn control_len(&self, now: Nanos, index: usize) -> u8 {
         let Some(strand) = self.strands[index].as_ref() else { return 0 };
         let settled = matches!(strand.join, Join::Initial | Join::Joined) && self.confirmed;
-        let silent = strand.prio_pending.is_none()
-            && strand.fail_pending.is_none()
-            && self.echoes.is_empty()
-            && self.announced.is_empty()
-            && self.removals.is_empty();
+        let silent =
+            strand.prio_pending.is_none() && strand.fail_pending.is_none() && self.path_manager.is_silent();
         if settled && silent && self.mode == Mode::Multipath {
             self.ack_only_len()
         } else {
@@ -223,13 +221,13 @@ impl<P: Payload> Connection<P> {
         if strand.fail_pending.is_some() {
             len += 12;
         }
-        if let Some(echo) = self.echoes.front() {
+        if let Some(echo) = self.path_manager.next_echo() {
             len += (echo.len() + 3) & !3;
-        } else if self.has_due_announcement(now) {
+        } else if self.path_manager.has_due_announcement(now) {
             // The longest that may be due; timestamps give way to it.
-            len += if self.announced.iter().any(|a| a.option.address.is_ipv6()) { 32 } else { 20 };
+            len += self.path_manager.announcement_len();
         }
-        if !self.removals.is_empty() {
+        if self.path_manager.has_removals() {
             len += 8;
         }
         len.min(OPTION_SPACE) as u8
@@ -447,9 +445,9 @@ impl<P: Payload> Connection<P> {
         let mut dss = self.dss_ack();
         let control = prio.is_some()
             || fail.is_some()
-            || !self.echoes.is_empty()
-            || !self.removals.is_empty()
-            || self.has_due_announcement(now);
+            || self.path_manager.next_echo().is_some()
+            || self.path_manager.has_removals()
+            || self.path_manager.has_due_announcement(now);
         let fin = self.send.closed && !self.send.fin_acked && self.send.unsent() == 0;
         // DATA_FIN takes the space of any other option: it goes on an ACK of its own, after this one.
         if fin && !control {
@@ -468,27 +466,24 @@ impl<P: Payload> Connection<P> {
         if let Some(dsn) = fail {
             segment.sack.truncate(0);
             segment.rare_mut().mp_fail = Some(MpFail { dsn });
-        } else if let Some(echo) = self.echoes.front().copied() {
+        } else if let Some(echo) = self.path_manager.next_echo().copied() {
             if left(segment) >= (echo.len() + 3) & !3 {
-                self.echoes.pop_front();
+                self.path_manager.on_echo_sent();
                 segment.rare_mut().add_addr = Some(echo);
             }
-        } else if self.has_due_announcement(now) {
+        } else if self.path_manager.has_due_announcement(now) {
             // ADD_ADDR with its HMAC stands alone with the DATA_ACK; timestamps and SACK give way.
             segment.timestamps = None;
             segment.sack.truncate(0);
-            if let Some(option) = self.due_announcement(now) {
+            if let Some(option) = self.path_manager.due_announcement(now) {
                 if ((option.len() + 3) & !3) + dss.padded_len() > OPTION_SPACE {
                     dss.data_ack = None;
                 }
                 segment.rare_mut().add_addr = Some(option);
             }
-        } else if !self.removals.is_empty() && left(segment) >= 8 {
-            let ids: Vec<u8> = {
-                let count = self.removals.len().min(4);
-                self.removals.drain(..count).collect()
-            };
-            segment.rare_mut().remove_addr = Some(RemoveAddr { address_ids: ids });
+        } else if self.path_manager.has_removals() && left(segment) >= 8 {
+            let address_ids = self.path_manager.take_removals();
+            segment.rare_mut().remove_addr = Some(RemoveAddr { address_ids });
         }
         while segment.options_len() + dss.padded_len() > OPTION_SPACE && !segment.sack.is_empty() {
             segment.sack.truncate(segment.sack.len() - 1);
@@ -497,9 +492,9 @@ impl<P: Payload> Connection<P> {
             segment.dss = Some(dss);
         }
         let more = (fin && control)
-            || !self.echoes.is_empty()
-            || !self.removals.is_empty()
-            || self.has_due_announcement(now);
+            || self.path_manager.next_echo().is_some()
+            || self.path_manager.has_removals()
+            || self.path_manager.has_due_announcement(now);
         if more && let Some(strand) = self.strands[index].as_mut() {
             strand.tcp.request_ack();
         }

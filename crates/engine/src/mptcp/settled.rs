@@ -3,7 +3,8 @@
 
 use ropewalk_wire::Payload;
 
-use super::connection::{Connection, Mode, Strand};
+use super::connection::{Connection, Mode};
+use super::subflow::Strand;
 use crate::metrics::SubflowStatus;
 
 impl<P: Payload> Connection<P> {
@@ -11,17 +12,12 @@ impl<P: Payload> Connection<P> {
     /// closed. A single timeout, or whatever arrives but SYN, FIN, RST, the options of the path manager, and a
     /// DATA_FIN for a side that is closed, doesn't bring it to do what concerns others.
     pub(crate) fn is_settled(&self) -> bool {
-        let at_rest = self.joins.is_empty()
-            && self.retries.is_empty()
-            && self.announced.is_empty()
-            && self.echoes.is_empty()
-            && self.removals.is_empty();
         let goes_on = self.mode != Mode::Negotiating
             && self.confirmed
             && !self.dead
             && !(self.receive.finished && self.send.closed)
             && self.deadlines.linger.is_none();
-        at_rest
+        self.path_manager.is_idle()
             && goes_on
             && self.strands.iter().zip(&self.metrics).all(|(strand, metrics)| {
                 matches!(metrics.state, SubflowStatus::Usable | SubflowStatus::Handshaking)

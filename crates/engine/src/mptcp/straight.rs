@@ -7,8 +7,9 @@
 
 use ropewalk_wire::{Dss, DssMapping, Ecn, Flags, Payload, Segment};
 
-use super::connection::{Connection, Join, Mode, Strand};
+use super::connection::{Connection, Mode};
 use super::output::OPTION_SPACE;
+use super::subflow::{Join, Strand};
 use crate::tcp::Outcome;
 use crate::{Nanos, PathId};
 
@@ -175,9 +176,7 @@ impl<P: Payload> Connection<P> {
         let usual = self.mode == Mode::Multipath
             && self.confirmed
             && !self.send.closed
-            && self.echoes.is_empty()
-            && self.announced.is_empty()
-            && self.removals.is_empty()
+            && self.path_manager.is_silent()
             && self.config.tcp.shortcuts;
         if !usual {
             return None;

@@ -1,0 +1,171 @@
+//! The connection's end: DATA_FIN (RFC 8684 3.3.3), FINs and resets of subflows, MP_FASTCLOSE (3.5).
+
+use ropewalk_wire::{Payload, RareOptions};
+
+use super::connection::{Connection, Mode};
+use super::path_manager::JOIN_RETRIES;
+use super::stats::Event;
+use crate::metrics::SubflowStatus;
+use crate::scheduler;
+use crate::tcp::State;
+use crate::{Nanos, SubflowId};
+
+impl<P: Payload> Connection<P> {
+    /// Closes our side: what was written is still delivered.
+    pub(crate) fn shutdown(&mut self, now: Nanos) {
+        if self.send.closed || self.dead {
+            return;
+        }
+        self.send.closed = true;
+        self.notify(now, scheduler::Event::Closed);
+        self.wake();
+        if self.mode == Mode::Multipath && self.send.unsent() == 0 {
+            // DATA_FIN alone: on an ACK of its own (RFC 8684 3.3.3).
+            self.ack_on_best();
+        }
+        self.arm_meta(now);
+        self.check_closed(now);
+    }
+
+    /// Closes both sides: what was written is still delivered, but what the peer sent or sends and nobody will read
+    /// resets the connection, so that it learns of the loss (RFC 9293 3.6, RFC 1122 4.2.2.13).
+    pub(crate) fn close(&mut self, now: Nanos) {
+        self.closed_by_us = true;
+        //= RFC 9293 SHLD-3
+        if self.receive.ready_bytes > 0 {
+            self.abort();
+            return;
+        }
+        self.shutdown(now);
+    }
+
+    /// Throws the connection away: MP_FASTCLOSE and RST (RFC 8684 3.5), RST in plain TCP.
+    #[cold]
+    pub(crate) fn abort(&mut self) {
+        let mut first = self.mode == Mode::Multipath && self.remote_key.is_some();
+        for index in 0..self.strands.len() {
+            if let Some(strand) = self.strands[index].as_mut() {
+                strand.fastclose = first;
+                first = false;
+                strand.tcp.abort();
+            }
+            self.metrics[index].state = SubflowStatus::Closed;
+        }
+        self.send.clear();
+        self.receive.clear();
+        self.dead = true;
+        self.dirty = true;
+    }
+
+    #[cold]
+    pub(crate) fn die(&mut self, reason: &'static str) {
+        if !self.dead {
+            self.dead = true;
+            self.send.clear();
+            self.events.push_back(Event::Reset { reason });
+        }
+    }
+
+    /// After anything that may have completed the close: FINs on the subflows when both directions are done.
+    #[inline]
+    pub(crate) fn check_closed(&mut self, now: Nanos) {
+        // Nothing is complete while the application may still write.
+        if self.send.closed && !self.dead {
+            self.complete_close(now);
+        }
+    }
+
+    #[inline(never)]
+    pub(super) fn complete_close(&mut self, now: Nanos) {
+        if self.mode == Mode::Multipath {
+            //= RFC 8684 3.3.3-3 3.3.3-4
+            if self.send.fin_acked && self.receive.finished {
+                for strand in self.strands.iter_mut().flatten() {
+                    strand.tcp.close();
+                }
+                self.dirty = true;
+                if self.deadlines.linger.is_none() {
+                    self.deadlines.linger = Some(now + self.config.tcp.time_wait);
+                }
+            }
+        } else if self.mode == Mode::Plain
+            && self.send.closed
+            && self.send.unsent() == 0
+            && let Some(strand) = self.strands.iter_mut().flatten().next()
+            // A close during the handshake waits for it: what the peer sends can still be read.
+            && strand.tcp.state() != State::SynSent
+        {
+            strand.tcp.close();
+            self.dirty = true;
+        }
+        let done = self
+            .strands
+            .iter()
+            .flatten()
+            .all(|strand| matches!(strand.tcp.state(), State::Closed | State::TimeWait));
+        if done && self.send.closed && self.receive.finished && self.strands.iter().any(Option::is_some) {
+            self.finish();
+        }
+    }
+
+    #[cold]
+    pub(super) fn finish(&mut self) {
+        if !self.dead {
+            self.dead = true;
+            self.events.push_back(Event::Closed);
+        }
+    }
+
+    /// A subflow's FIN: in plain TCP the end of the stream, else only of the subflow.
+    #[cold]
+    pub(super) fn on_fin(&mut self, now: Nanos, index: usize) {
+        if self.mode == Mode::Plain {
+            let end = self.receive.next;
+            self.receive.note_fin(end);
+            self.after_receive(now, index);
+            self.check_closed(now);
+            return;
+        }
+        //= RFC 8684 3.3.3-c
+        let Some(strand) = self.strands[index].as_mut() else { return };
+        strand.tcp.close();
+        if matches!(self.metrics[index].state, SubflowStatus::Usable | SubflowStatus::Stale) {
+            self.metrics[index].state = SubflowStatus::Closing;
+            let left = self.metrics.iter().any(|metrics| metrics.usable());
+            let done = self.send.fin_acked && self.receive.finished;
+            if !done {
+                self.notify(now, scheduler::Event::SubflowRemoved(SubflowId(index as u8)));
+                if left {
+                    self.reinject_all(index);
+                }
+                self.wake();
+            }
+        }
+    }
+
+    #[cold]
+    pub(super) fn on_reset(&mut self, now: Nanos, index: usize, rare: Option<&RareOptions>) {
+        let fastclose = rare.and_then(|rare| rare.fastclose).is_some_and(|fastclose| {
+            fastclose.receiver_key == self.local_key.key && self.mode == Mode::Multipath
+        });
+        //= RFC 8684 3.6-2
+        if rare.and_then(|rare| rare.mp_tcprst).is_some_and(|reset| !reset.transient)
+            && let Some(request) = self.strands[index].as_mut().and_then(|strand| strand.request.as_mut())
+        {
+            request.attempt = JOIN_RETRIES;
+        }
+        self.remove(now, index, "reset by the peer");
+        if fastclose {
+            for strand in self.strands.iter_mut().flatten() {
+                strand.tcp.abort();
+            }
+            self.die("the peer closed with MP_FASTCLOSE");
+        }
+    }
+
+    /// Whether the endpoint may forget it.
+    pub(crate) fn is_forgettable(&self) -> bool {
+        let unread = self.receive.ready_bytes > 0 && self.receive.finished && !self.closed_by_us;
+        self.dead && !unread && self.strands.iter().flatten().all(|strand| strand.tcp.is_finished())
+    }
+}

@@ -1,0 +1,180 @@
+//! Fallback to plain TCP (RFC 8684 3.7): what shows that options don't pass, checksums that fail, and infinite mappings.
+
+use ropewalk_wire::{DssMapping, Flags, Payload, Segment, Seq};
+
+use super::connection::{Connection, Mode};
+use super::mapping::Failing;
+use super::stats::{Event, FallbackCause};
+use crate::Nanos;
+use crate::tcp::Outcome;
+
+impl<P: Payload> Connection<P> {
+    #[cold]
+    pub(crate) fn fall_back(&mut self, now: Nanos, cause: FallbackCause) {
+        if self.mode == Mode::Plain {
+            return;
+        }
+        let negotiating = self.mode == Mode::Negotiating;
+        self.mode = Mode::Plain;
+        self.confirmed = true;
+        self.checksum = false;
+        let mut held = None;
+        for index in 0..self.strands.len() {
+            if let Some((mut cx, strand)) = self.split(now, index) {
+                strand.control_len = 0;
+                let failing = strand.failing.take();
+                if let Some(failing) = failing.or_else(|| strand.mappings.take_held()) {
+                    held = Some((index, failing));
+                }
+                strand.part_mappings();
+                strand.mappings.clear();
+                strand.tcp.refresh_mss(&mut cx);
+            }
+        }
+        if !negotiating || self.config.multipath {
+            self.events.push_back(Event::Fallback(cause));
+        }
+        self.wake();
+        if let Some((index, failing)) = held {
+            self.release(now, index, failing);
+        }
+    }
+
+    /// Whether the stream can go on as plain TCP: one subflow has carried all of it, in order (RFC 8684 3.7).
+    pub(crate) fn is_contiguous(&self) -> bool {
+        let stats = &self.stats;
+        let repeated = stats.reinjected_bytes + stats.duplicated_bytes + stats.opportunistic_bytes;
+        self.strands.len() == 1 && repeated == 0 && self.receive.ofo_bytes() == 0
+    }
+
+    /// Whether a checksum has failed on the lone subflow.
+    pub(crate) fn is_failing(&self) -> bool {
+        self.strands.iter().flatten().any(|strand| strand.failing.is_some())
+    }
+
+    /// Whether an acceptable segment without DSS shows that the peer, or something on the way, has left Multipath
+    /// TCP: it acknowledges data without a DATA_ACK, ends the stream without a DATA_FIN, or is all that answers a
+    /// DATA_FIN time and again.
+    #[cold]
+    pub(super) fn shows_fallback(&self, segment: &Segment<P>, outcome: &Outcome) -> bool {
+        let waits_for_fin_ack = self.send.closed
+            && !self.send.fin_acked
+            && self.send.una == self.send.written
+            && self.meta_backoff >= 2
+            && !segment.flags.contains(Flags::SYN);
+        outcome.acked_bytes > 0
+            || (outcome.fin && !self.receive.finished)
+            || (outcome.data && self.is_failing())
+            || waits_for_fin_ack
+    }
+
+    /// Data without a mapping (RFC 8684 3.3, 3.7): fallback on a lone first subflow whose first data it is, else the
+    /// subflow goes. In mid-stream there is no telling whether the peer still speaks Multipath TCP: if it does, it
+    /// misses DATA_ACKs, and what it repeats for want of them would be taken for new bytes.
+    #[cold]
+    pub(super) fn on_unmapped(&mut self, now: Nanos, index: usize, position: u64, data: P) {
+        if !self.is_contiguous() || self.receive.next > 0 {
+            //= RFC 8684 3.7-6 3.7-7 3.3.1-8
+            self.refuse(now, index, 6, "data without a mapping");
+            return;
+        }
+        self.fall_back(now, FallbackCause::NoMapping);
+        let next = self.receive.next;
+        let Some(strand) = self.strands[index].as_mut() else { return };
+        let base = *strand.plain_rx_base.get_or_insert(position.wrapping_sub(next));
+        if self.receive.insert(now, position.wrapping_sub(base), data) {
+            self.after_receive(now, index);
+        }
+        self.take_in_order(now, index);
+    }
+
+    /// A DSS checksum failed (RFC 8684 3.7).
+    #[cold]
+    pub(super) fn on_corrupt(&mut self, now: Nanos, index: usize, failing: Failing<P>) {
+        self.stats.checksum_errors += 1;
+        let dsn = failing.dsn;
+        let contiguous = self.is_contiguous() && failing.offset == self.receive.next;
+        if let Some(strand) = self.strands[index].as_mut() {
+            //= RFC 8684 3.7-8 3.7-9 3.7-b
+            strand.fail_pending = Some(dsn);
+            if contiguous {
+                // The peer is asked to go on as plain TCP; until it answers, nothing more is delivered.
+                strand.failing = Some(failing);
+                strand.tcp.request_ack();
+                self.arm_control(now);
+                // What is in order behind it waits with it.
+                self.take_in_order(now, index);
+                return;
+            }
+        }
+        // With another subflow, or one that is being opened, this one is reset with MP_FAIL on its RST and the data
+        // comes again elsewhere. Without, and with a stream that plain TCP can't continue, nothing is left.
+        //= RFC 8684 3.7-11 3.7-12
+        let text = match self.live() {
+            1 => "a middlebox altered the data on the only subflow",
+            _ => "a DSS checksum failed",
+        };
+        self.refuse(now, index, 6, text);
+    }
+
+    /// What a lone subflow held when the connection became plain TCP: it is delivered as it came, altered or not.
+    #[cold]
+    pub(crate) fn release(&mut self, now: Nanos, index: usize, failing: Failing<P>) {
+        if let Some(strand) = self.strands[index].as_mut() {
+            strand.plain_rx_base.get_or_insert(failing.position.wrapping_sub(failing.offset));
+        }
+        let mut offset = failing.offset;
+        for piece in failing.pieces {
+            let len = piece.len() as u64;
+            self.receive.insert(now, offset, piece);
+            offset += len;
+        }
+        self.after_receive(now, index);
+    }
+
+    /// MP_FAIL (RFC 8684 3.7): on a lone subflow that has carried everything in order, an infinite mapping that counts
+    /// from the last byte that arrived intact, and MP_FAIL in return; from there on the connection is plain TCP.
+    #[cold]
+    pub(crate) fn on_fail(&mut self, now: Nanos, index: usize) {
+        if self.mode == Mode::Plain {
+            // The answer was lost.
+            if let Some(strand) = self.strands[index].as_mut()
+                && let Some((_, due)) = strand.infinite.as_mut()
+            {
+                *due = true;
+                strand.tcp.request_ack();
+            }
+            return;
+        }
+        //= RFC 8684 3.7-8 3.7-9
+        // It had no other subflow when it said so, but has one by now: what it waits for comes over that one.
+        if self.live() > 1 || !self.is_contiguous() {
+            self.refuse(now, index, 6, "the peer's checksum failed");
+            return;
+        }
+        let una = self.send.una;
+        let dsn = self.local_key.idsn.wrapping_add(1).wrapping_add(una);
+        self.fall_back(now, FallbackCause::Checksum);
+        if let Some(strand) = self.strands[index].as_mut() {
+            //= RFC 8684 3.7-10
+            let checksum = Some(0);
+            // One subflow, in order, nothing repeated: the stream's first byte is the subflow's.
+            let ssn = (una as u32).wrapping_add(1);
+            strand.infinite = Some((DssMapping { dsn, ssn, len: 0, checksum, dsn_is_64: true }, true));
+            strand.fail_pending = Some(dsn);
+            strand.tcp.request_ack();
+        }
+    }
+
+    /// An infinite mapping: the peer fell back (RFC 8684 3.7).
+    #[cold]
+    pub(super) fn on_infinite(&mut self, now: Nanos, index: usize, idsn: u64, mapping: &DssMapping) {
+        let offset = self.data_offset(idsn, mapping.dsn, mapping.dsn_is_64);
+        if let Some(strand) = self.strands[index].as_mut() {
+            let position = Seq(mapping.ssn).unfold(strand.tcp.rcv_nxt());
+            strand.plain_rx_base = Some(position.wrapping_sub(offset));
+        }
+        let failed = self.is_failing();
+        self.fall_back(now, if failed { FallbackCause::Checksum } else { FallbackCause::Peer });
+    }
+}

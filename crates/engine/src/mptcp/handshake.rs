@@ -1,0 +1,207 @@
+//! Handshakes at connection level: keys (RFC 8684 3.1) and joins (3.2), on a subflow whose segment TCP has accepted.
+
+use ropewalk_wire::{Flags, MpJoin, Payload, RareOptions, Segment};
+
+use super::connection::{Connection, Mode, Role};
+use super::crypto::{Key, join_hmac, leftmost_64, leftmost_160};
+use super::stats::{Event, FallbackCause};
+use super::subflow::Join;
+use crate::metrics::SubflowStatus;
+use crate::scheduler;
+use crate::{Nanos, SubflowId};
+
+impl<P: Payload> Connection<P> {
+    /// The SYN/ACK of our SYN; false if the subflow is gone.
+    #[cold]
+    pub(super) fn on_syn_ack(
+        &mut self,
+        now: Nanos,
+        index: usize,
+        rare: Option<&RareOptions>,
+        established: bool,
+    ) -> bool {
+        let Some(strand) = self.strands[index].as_mut() else { return false };
+        match strand.join {
+            Join::Initial => {
+                if self.mode != Mode::Negotiating {
+                    return true;
+                }
+                let capable = rare.and_then(|rare| rare.mp_capable).filter(|capable| {
+                    capable.version == 1
+                        && capable.hmac_sha256
+                        && !capable.extensibility
+                        && capable.sender_key.is_some()
+                });
+                match capable {
+                    Some(capable) if established => {
+                        self.remote_key = capable.sender_key.map(Key::new);
+                        //= RFC 8684 3.1-22 3.1-23
+                        self.checksum |= capable.checksum_required;
+                        self.deny_join = capable.deny_join_initial_address;
+                        self.mode = Mode::Multipath;
+                    }
+                    //= RFC 8684 3.1-26 3.7-1 6-1
+                    _ => self.fall_back(now, FallbackCause::NoMpCapable),
+                }
+                true
+            }
+            Join::SynSent => {
+                let (Some(remote), Some(MpJoin::SynAck { backup, address_id, hmac, nonce })) =
+                    (self.remote_key, rare.and_then(|rare| rare.mp_join))
+                else {
+                    //= RFC 8684 3.2-10 3.2-11 3.2-12
+                    // The peer or a middlebox doesn't know the option (RFC 8684 3.2: reset).
+                    self.refuse(now, index, 1, "the SYN/ACK had no MP_JOIN");
+                    return false;
+                };
+                let expected = join_hmac(remote.key, self.local_key.key, nonce, strand.local_nonce);
+                //= RFC 8684 3.2-8 3.9.3-2
+                if leftmost_64(&expected) != hmac {
+                    self.stats.join_hmac_failures += 1;
+                    self.refuse(now, index, 1, "the HMAC of the SYN/ACK was wrong");
+                    return false;
+                }
+                strand.remote_nonce = nonce;
+                //= RFC 8684 3.2-1 3.4.1-3
+                strand.remote_id = address_id;
+                strand.backup_remote = backup;
+                //= RFC 8684 3.2-5
+                strand.join = Join::AckSent;
+                strand.tcp.request_ack();
+                self.arm_control(now);
+                true
+            }
+            _ => true,
+        }
+    }
+
+    /// The third ACK of a connection that we accepted.
+    #[cold]
+    pub(super) fn on_third_ack(&mut self, now: Nanos, index: usize, rare: Option<&RareOptions>) {
+        let capable = rare.and_then(|rare| rare.mp_capable);
+        match capable {
+            Some(capable) if capable.receiver_key == Some(self.local_key.key) => {
+                if let Some(key) = capable.sender_key {
+                    self.remote_key = Some(Key::new(key));
+                    self.mode = Mode::Multipath;
+                    self.confirmed = true;
+                    self.checksum |= capable.checksum_required;
+                    if let Some(strand) = self.strands[index].as_mut() {
+                        // Says DATA_ACK at once: the client then knows that its third ACK arrived.
+                        strand.tcp.request_ack();
+                    }
+                }
+            }
+            //= RFC 8684 3.1-9 3.1-28 3.1-29
+            // Without the keys nothing can be verified.
+            _ => self.fall_back(now, FallbackCause::NoOptionsInHandshake),
+        }
+    }
+
+    /// The MP_JOIN handshake beyond its SYN/ACK; false if the subflow is gone.
+    #[cold]
+    pub(super) fn on_join_progress(
+        &mut self,
+        now: Nanos,
+        index: usize,
+        segment: &Segment<P>,
+        rare: Option<&RareOptions>,
+    ) -> bool {
+        let Some(strand) = self.strands[index].as_mut() else { return false };
+        match strand.join {
+            Join::SynReceived => {
+                let Some(remote) = self.remote_key else { return false };
+                let Some(MpJoin::Ack { hmac }) = rare.and_then(|rare| rare.mp_join) else {
+                    //= RFC 8684 3.2-10 3.2-11 3.2-12
+                    self.refuse(now, index, 1, "the third ACK had no MP_JOIN");
+                    return false;
+                };
+                let expected =
+                    join_hmac(remote.key, self.local_key.key, strand.remote_nonce, strand.local_nonce);
+                //= RFC 8684 3.2-10 3.9.3-2
+                if leftmost_160(&expected) != hmac {
+                    self.stats.join_hmac_failures += 1;
+                    self.refuse(now, index, 1, "the HMAC of the third ACK was wrong");
+                    return false;
+                }
+                //= RFC 8684 3.2-4
+                strand.tcp.request_ack();
+                if self.joined() >= usize::from(self.config.path_manager.subflows) {
+                    // Others were faster.
+                    self.refuse(now, index, 3, "the limit of subflows is reached");
+                    return false;
+                }
+                self.make_usable(now, index);
+                true
+            }
+            Join::AckSent if !segment.flags.contains(Flags::SYN) => {
+                self.make_usable(now, index);
+                true
+            }
+            _ => true,
+        }
+    }
+
+    /// The handshake of a subflow is complete at TCP level.
+    #[cold]
+    pub(super) fn on_established(&mut self, now: Nanos, index: usize) {
+        let Some(strand) = self.strands[index].as_ref() else { return };
+        if strand.join != Join::Initial {
+            return;
+        }
+        let tuple = strand.tcp.tuple();
+        self.make_usable(now, index);
+        let multipath = self.mode == Mode::Multipath;
+        self.events.push_back(match self.role {
+            Role::Client => Event::Connected { multipath },
+            Role::Server => Event::Accepted { tuple, multipath },
+        });
+        if self.mode == Mode::Plain {
+            let window = self.strands[index].as_ref().map(|strand| strand.tcp.peer_window());
+            self.plain_acknowledge(now, index, window);
+            self.check_closed(now);
+        } else {
+            // Until the first DATA_ACK, the window of the handshake counts.
+            self.send.peer_window = self.strands[index].as_ref().map_or(0, |strand| strand.tcp.peer_window());
+            self.send.window_end = self.send.una + self.send.peer_window;
+            if self.role == Role::Server {
+                self.announce(now);
+            }
+        }
+    }
+
+    /// The subflow may carry data from now on.
+    #[cold]
+    pub(crate) fn make_usable(&mut self, now: Nanos, index: usize) {
+        self.metrics[index].state = SubflowStatus::Usable;
+        self.congestion.subflow_added(&mut self.metrics, index, now);
+        self.notify(now, scheduler::Event::SubflowAdded(SubflowId(index as u8)));
+        let path = self.metrics[index].path;
+        self.dismiss_leaving(now, index);
+        if let Some(strand) = self.strands[index].as_mut() {
+            // Either side's wish makes it a backup (RFC 8684 3.3.8).
+            self.metrics[index].backup = strand.backup_local || strand.backup_remote;
+            let tuple = strand.tcp.tuple();
+            if strand.join != Join::Initial {
+                strand.join = Join::Joined;
+                self.events.push_back(Event::SubflowAdded { subflow: SubflowId(index as u8), path, tuple });
+            }
+        }
+        self.wake();
+    }
+
+    //= RFC 8684 3.1-10
+    /// The peer showed with a DATA_ACK or ADD_ADDR that it has both keys.
+    #[cold]
+    pub(super) fn on_confirmed(&mut self, now: Nanos) {
+        self.confirmed = true;
+        if self.role == Role::Client {
+            self.open_joins();
+        }
+        self.announce(now);
+        if self.send.closed && self.send.unsent() == 0 {
+            // The handshake's third ACK, or the first data, had no room for the DATA_FIN.
+            self.ack_on_best();
+        }
+    }
+}

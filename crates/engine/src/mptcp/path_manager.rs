@@ -1,0 +1,245 @@
+//! What the path manager remembers (RFC 8684 3.4): addresses to announce, to echo and to withdraw, the peer's addresses,
+//! and joins to open or to try again. `addresses.rs` has the rules by which a connection uses it.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+
+use ropewalk_wire::AddAddr;
+
+use crate::{Nanos, PathId, SECOND};
+
+/// How often an announcement is sent.
+const ANNOUNCE_TRIES: u32 = 4;
+/// The time after which control options are repeated (Linux waits 120 s for an echo; a lost announcement would cost a
+/// short connection its second path).
+pub(crate) const CONTROL_INTERVAL: Nanos = SECOND;
+//= RFC 8684 3.9.3-3
+/// How often a join that failed is tried again, after 1, 2, 4, ... seconds.
+pub(crate) const JOIN_RETRIES: u32 = 4;
+/// Addresses of the peer that are remembered.
+const MAX_REMOTE_ADDRESSES: usize = 16;
+/// Address ids that one REMOVE_ADDR carries.
+const MAX_REMOVALS: usize = 4;
+
+/// A subflow that the connection wants opened: the endpoint gives it a port and numbers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct JoinRequest {
+    /// The network.
+    pub path: PathId,
+    /// Our address; port 0: any.
+    pub local: SocketAddr,
+    /// The peer's.
+    pub remote: SocketAddr,
+    /// Our address id.
+    pub local_id: u8,
+    /// The peer's address id.
+    pub remote_id: u8,
+    /// As a backup.
+    pub backup: bool,
+    /// How often it was tried before.
+    pub attempt: u32,
+}
+
+/// An address that we announce until it is echoed.
+#[derive(Debug)]
+struct Announcement {
+    option: AddAddr,
+    sent: u32,
+    next: Nanos,
+    echoed: bool,
+}
+
+impl Announcement {
+    fn is_pending(&self) -> bool {
+        !self.echoed && self.sent < ANNOUNCE_TRIES
+    }
+
+    fn is_due(&self, now: Nanos) -> bool {
+        self.is_pending() && self.next <= now
+    }
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct PathManager {
+    announced: Vec<Announcement>,
+    echoes: VecDeque<AddAddr>,
+    removals: VecDeque<u8>,
+    remote_addresses: Vec<(u8, SocketAddr)>,
+    /// Joins that the endpoint is to open.
+    joins: VecDeque<JoinRequest>,
+    /// Joins that we opened and that aren't closed.
+    opened: u8,
+    /// Joins that failed, and when they are tried again.
+    retries: Vec<(Nanos, JoinRequest)>,
+}
+
+impl PathManager {
+    /// Whether there is no address option to send, now or later.
+    #[inline]
+    pub fn is_silent(&self) -> bool {
+        self.echoes.is_empty() && self.announced.is_empty() && self.removals.is_empty()
+    }
+
+    /// Whether it has nothing to send and no join to open, now or later.
+    pub fn is_idle(&self) -> bool {
+        self.is_silent() && self.joins.is_empty() && self.retries.is_empty()
+    }
+
+    /// Announces one of our addresses from now on.
+    pub fn announce(&mut self, now: Nanos, option: AddAddr) {
+        self.announced.push(Announcement { option, sent: 0, next: now, echoed: false });
+    }
+
+    /// Whether an address of ours was announced and not withdrawn.
+    pub fn has_announced(&self, id: u8) -> bool {
+        self.announced.iter().any(|announcement| announcement.option.address_id == id)
+    }
+
+    /// Whether the peer hasn't echoed some announcement.
+    pub fn has_unechoed(&self) -> bool {
+        self.announced.iter().any(|announcement| !announcement.echoed)
+    }
+
+    /// Whether some announcement is to be repeated.
+    pub fn has_pending_announcement(&self) -> bool {
+        self.announced.iter().any(Announcement::is_pending)
+    }
+
+    /// Whether an announcement is due.
+    pub fn has_due_announcement(&self, now: Nanos) -> bool {
+        self.announced.iter().any(|announcement| announcement.is_due(now))
+    }
+
+    //= RFC 8684 3.4.1-c
+    /// The announcement that is due, which counts as sent.
+    #[cold]
+    pub fn due_announcement(&mut self, now: Nanos) -> Option<AddAddr> {
+        let announcement = self.announced.iter_mut().find(|announcement| announcement.is_due(now))?;
+        announcement.sent += 1;
+        announcement.next = now + CONTROL_INTERVAL * (1 << announcement.sent.min(6)) / 2;
+        Some(announcement.option)
+    }
+
+    /// Octets of the longest announcement.
+    pub fn announcement_len(&self) -> usize {
+        let is_ipv6 = |announcement: &Announcement| announcement.option.address.is_ipv6();
+        if self.announced.iter().any(is_ipv6) { 32 } else { 20 }
+    }
+
+    /// The peer has echoed an announcement.
+    pub fn on_echo(&mut self, echo: &AddAddr) {
+        for Announcement { option, echoed, .. } in &mut self.announced {
+            *echoed |= option.address_id == echo.address_id && option.address == echo.address;
+        }
+    }
+
+    /// Queues the echo of one of the peer's announcements; false if too many wait.
+    pub fn queue_echo(&mut self, add: &AddAddr) -> bool {
+        let fits = self.echoes.len() < MAX_REMOTE_ADDRESSES;
+        if fits {
+            self.echoes.push_back(AddAddr { echo: true, hmac: None, ..*add });
+        }
+        fits
+    }
+
+    /// The next echo to send.
+    pub fn next_echo(&self) -> Option<&AddAddr> {
+        self.echoes.front()
+    }
+
+    /// The next echo was sent.
+    pub fn on_echo_sent(&mut self) {
+        self.echoes.pop_front();
+    }
+
+    /// Withdraws an address of ours.
+    pub fn withdraw(&mut self, id: u8) {
+        self.announced.retain(|announcement| announcement.option.address_id != id);
+        self.removals.push_back(id);
+    }
+
+    /// Whether addresses wait to be withdrawn.
+    pub fn has_removals(&self) -> bool {
+        !self.removals.is_empty()
+    }
+
+    /// The address ids of the next REMOVE_ADDR.
+    pub fn take_removals(&mut self) -> Vec<u8> {
+        let count = self.removals.len().min(MAX_REMOVALS);
+        self.removals.drain(..count).collect()
+    }
+
+    //= RFC 8684 3.4.1-d 3.4.1-4
+    /// Remembers an address of the peer, of `limit` at most; false if it is known, or one too many.
+    pub fn learn_address(&mut self, id: u8, address: SocketAddr, limit: u8) -> bool {
+        let is_known = self.remote_addresses.iter().any(|known| known.0 == id || known.1 == address);
+        if is_known || self.remote_addresses.len() >= usize::from(limit).min(MAX_REMOTE_ADDRESSES) {
+            return false;
+        }
+        self.remote_addresses.push((id, address));
+        true
+    }
+
+    /// Forgets addresses of the peer.
+    pub fn forget_addresses(&mut self, ids: &[u8]) {
+        //= RFC 8684 3.4.2-a 3.4.2-b
+        self.remote_addresses.retain(|(id, _)| !ids.contains(id));
+        //= RFC 8684 3.4.2-5
+        self.retries.retain(|(_, request)| !ids.contains(&request.remote_id));
+    }
+
+    //= RFC 8684 3.2-a
+    /// Queues a join for the endpoint to open; false if `limit` are open or queued.
+    pub fn request_join(&mut self, request: JoinRequest, limit: u8) -> bool {
+        let allowed = self.opened < limit;
+        if allowed {
+            self.opened += 1;
+            self.joins.push_back(request);
+        }
+        allowed
+    }
+
+    /// Whether a join waits for the endpoint.
+    #[inline]
+    pub fn has_join_requests(&self) -> bool {
+        !self.joins.is_empty()
+    }
+
+    /// The next join for the endpoint to open.
+    pub fn next_join_request(&mut self) -> Option<JoinRequest> {
+        self.joins.pop_front()
+    }
+
+    /// A join that we opened is closed.
+    pub fn on_join_closed(&mut self) {
+        self.opened = self.opened.saturating_sub(1);
+    }
+
+    /// A join failed before it was complete: what was in the way may pass (RFC 8684 3.6 has reasons that do), and it is
+    /// tried again unless it was often enough. Returns whether it is.
+    pub fn retry_join(&mut self, now: Nanos, request: JoinRequest) -> bool {
+        let again = request.attempt < JOIN_RETRIES;
+        if again {
+            let at = now + (SECOND << request.attempt);
+            self.retries.push((at, JoinRequest { attempt: request.attempt + 1, ..request }));
+        }
+        again
+    }
+
+    /// When the first join is tried again.
+    pub fn next_retry(&self) -> Option<Nanos> {
+        self.retries.iter().map(|(at, _)| *at).min()
+    }
+
+    /// Takes the joins that are to be tried again by now.
+    pub fn take_due_retries(&mut self, now: Nanos) -> Vec<JoinRequest> {
+        let due = self.retries.extract_if(.., |(at, _)| *at <= now);
+        due.map(|(_, request)| request).collect()
+    }
+
+    /// Joins over a path that was removed aren't tried again.
+    pub fn forget_retries(&mut self, path: PathId) {
+        self.retries.retain(|(_, request)| request.path != path);
+    }
+}

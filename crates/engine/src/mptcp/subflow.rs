@@ -1,0 +1,66 @@
+//! What a connection keeps for each subflow, beside what schedulers see ([`crate::metrics::SubflowMetrics`]).
+
+use ropewalk_wire::DssMapping;
+
+use super::mapping::{Failing, Mappings};
+use super::opening::Opening;
+use super::path_manager::JoinRequest;
+use crate::Nanos;
+use crate::tcp::Subflow;
+
+/// How far an MP_JOIN handshake is (RFC 8684 3.2).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Join {
+    /// The connection's first subflow.
+    Initial,
+    /// We sent MP_JOIN and wait for the SYN/ACK.
+    SynSent,
+    /// We sent the third ACK and wait for the fourth.
+    AckSent,
+    /// We answered with SYN/ACK and wait for the third ACK.
+    SynReceived,
+    /// Both ends are authenticated.
+    Joined,
+}
+
+/// What the connection keeps per subflow beside [`SubflowMetrics`] and [`Subflow`].
+#[derive(Debug)]
+pub(crate) struct Strand<P> {
+    pub tcp: Subflow<P>,
+    pub join: Join,
+    /// When it was opened.
+    pub since: Nanos,
+    pub local_id: u8,
+    pub remote_id: u8,
+    pub local_nonce: u32,
+    pub remote_nonce: u32,
+    pub mappings: Mappings<P>,
+    /// In plain mode: subflow position whose byte is stream offset 0 (received), for infinite mappings.
+    pub plain_rx_base: Option<u64>,
+    /// MP_PRIO to send.
+    pub prio_pending: Option<bool>,
+    /// MP_FAIL to send, with the DSN.
+    pub fail_pending: Option<u64>,
+    /// A checksum failed and there is no other subflow: what arrived since.
+    pub failing: Option<Failing<P>>,
+    /// We answered MP_FAIL with this infinite mapping; whether it is to be sent (again).
+    pub infinite: Option<(DssMapping, bool)>,
+    /// Consecutive timeouts without progress.
+    pub timeouts: u32,
+    /// Why it is being reset, for MP_TCPRST.
+    pub reset_reason: Option<u8>,
+    /// FASTCLOSE goes on its RST.
+    pub fastclose: bool,
+    /// Bytes of the options that its next segment without data carries.
+    pub control_len: u8,
+    pub backup_local: bool,
+    pub backup_remote: bool,
+    /// Its path was removed; it stays until another subflow can do its work.
+    pub leaving: bool,
+    /// What we wanted when we opened it.
+    pub request: Option<JoinRequest>,
+    /// Retransmissions of the third ACK of our MP_JOIN.
+    pub join_acks: u32,
+    /// How far what arrived on it has opened the window.
+    pub opening: Opening,
+}

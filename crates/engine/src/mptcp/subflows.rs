@@ -1,0 +1,342 @@
+//! Subflows come and go: slots, opening and accepting, refusing and removing.
+
+use ropewalk_wire::{FourTuple, MpJoin, Payload, Segment, Seq};
+
+use super::connection::{Connection, Mode};
+use super::mapping::Mappings;
+use super::opening::Opening;
+use super::path_manager::JoinRequest;
+use super::stats::Event;
+use super::subflow::{Join, Strand};
+use crate::metrics::{SubflowMetrics, SubflowStatus};
+use crate::scheduler;
+use crate::tcp::{Context, Subflow};
+use crate::{Nanos, PathId, SubflowId};
+
+/// Most subflows at a time: a chunk's carriers are the bits of a word.
+const MOST_SLOTS: usize = 32;
+
+/// So many slots are filled before one is used again, so that what a subflow counted can be looked at after its end.
+const KEPT_SLOTS: usize = 8;
+
+/// Joins of the peer's that may wait for their third ACK at a time.
+const MOST_HALF_OPEN: usize = 8;
+
+impl<P: Payload> Connection<P> {
+    /// Makes room for a subflow and returns its index.
+    pub(crate) fn slot(&mut self, path: PathId) -> Option<usize> {
+        let count = self.strands.len();
+        let index = if count < KEPT_SLOTS { None } else { self.idle_slot() }.unwrap_or(count);
+        if index >= MOST_SLOTS {
+            return None;
+        }
+        let metrics = SubflowMetrics::new(SubflowId(index as u8), path);
+        if let Some(old) = self.strands.get_mut(index).and_then(Option::take) {
+            let counters = old.tcp.counters();
+            self.stats.data_segments += counters.data_segments;
+            self.stats.retransmissions += counters.retrans_segs;
+            self.stats.timeouts += counters.timeouts;
+            self.stats.bytes_by_subflow[index] += counters.bytes_sent;
+            **self.past.get_or_insert_default() += counters;
+            self.vacated = Some(old.tcp.tuple());
+        }
+        if index == count {
+            self.strands.push(None);
+            self.metrics.push(metrics);
+            self.penalised_at.push(0);
+            self.stats.bytes_by_subflow.push(0);
+        } else {
+            self.send.forget_carrier(metrics.id);
+            self.metrics[index] = metrics;
+            self.penalised_at[index] = 0;
+        }
+        Some(index)
+    }
+
+    /// A slot whose subflow is over and has nothing more to say.
+    pub(super) fn idle_slot(&self) -> Option<usize> {
+        self.strands.iter().zip(&self.metrics).position(|(strand, metrics)| {
+            metrics.state == SubflowStatus::Closed
+                && strand.as_ref().is_none_or(|strand| strand.tcp.is_finished())
+        })
+    }
+
+    pub(crate) fn put(
+        &mut self,
+        now: Nanos,
+        index: usize,
+        mut tcp: Subflow<P>,
+        join: Join,
+    ) -> &mut Strand<P> {
+        let buffer = self.config.receive_buffer;
+        tcp.announce_window_of(buffer.max);
+        self.strands[index].insert(Strand {
+            tcp,
+            join,
+            since: now,
+            local_id: 0,
+            remote_id: 0,
+            local_nonce: 0,
+            remote_nonce: 0,
+            mappings: Mappings::default(),
+            plain_rx_base: None,
+            prio_pending: None,
+            fail_pending: None,
+            failing: None,
+            infinite: None,
+            timeouts: 0,
+            reset_reason: None,
+            fastclose: false,
+            control_len: 0,
+            backup_local: false,
+            backup_remote: false,
+            leaving: false,
+            request: None,
+            join_acks: 0,
+            opening: Opening::new(buffer.initial, buffer.max),
+        })
+    }
+
+    pub(crate) fn insert_subflow(
+        &mut self,
+        now: Nanos,
+        index: usize,
+        join: Join,
+        make: impl FnOnce(&mut Context<'_>) -> Subflow<P>,
+    ) {
+        let shared = self.shared(index);
+        let mut cx = Context {
+            now,
+            metrics: &mut self.metrics,
+            index,
+            congestion: self.congestion.as_mut(),
+            tcp: &self.config.tcp,
+            shared,
+        };
+        let tcp = make(&mut cx);
+        self.put(now, index, tcp, join);
+        self.dirty = true;
+    }
+
+    /// Opens the first subflow of a client's connection.
+    pub(crate) fn open(&mut self, now: Nanos, path: PathId, tuple: FourTuple, mtu: u32, isn: u32) {
+        let Some(index) = self.slot(path) else { return };
+        self.insert_subflow(now, index, Join::Initial, |cx| Subflow::connect(cx, tuple, mtu, isn));
+    }
+
+    /// Answers a SYN with the first subflow of a server's connection.
+    pub(crate) fn answer(&mut self, now: Nanos, path: PathId, syn: &Segment<P>, mtu: u32, isn: u32) {
+        let Some(index) = self.slot(path) else { return };
+        self.insert_subflow(now, index, Join::Initial, |cx| Subflow::accept(cx, syn, mtu, isn));
+    }
+
+    /// Opens a requested subflow.
+    #[cold]
+    pub(crate) fn open_join(
+        &mut self,
+        now: Nanos,
+        request: &JoinRequest,
+        tuple: FourTuple,
+        mtu: u32,
+        isn: u32,
+        nonce: u32,
+    ) -> Option<usize> {
+        let index = self.slot(request.path)?;
+        self.insert_subflow(now, index, Join::SynSent, |cx| Subflow::connect(cx, tuple, mtu, isn));
+        let strand = self.strands[index].as_mut()?;
+        strand.local_nonce = nonce;
+        strand.local_id = request.local_id;
+        strand.remote_id = request.remote_id;
+        strand.backup_local = request.backup;
+        strand.request = Some(*request);
+        Some(index)
+    }
+
+    /// Joins an existing connection: a SYN with MP_JOIN named our token.
+    #[cold]
+    pub(crate) fn join(
+        &mut self,
+        now: Nanos,
+        path: PathId,
+        syn: &Segment<P>,
+        mtu: u32,
+        isn: u32,
+        nonce: u32,
+    ) -> Option<usize> {
+        let MpJoin::Syn { backup, address_id, nonce: remote_nonce, .. } = syn.rare.as_deref()?.mp_join?
+        else {
+            return None;
+        };
+        if self.mode != Mode::Multipath
+            || self.dead
+            || self.is_failing()
+            //= RFC 8684 3.2-a
+            || self.joined() >= usize::from(self.config.path_manager.subflows)
+        {
+            return None;
+        }
+        self.limit_half_open();
+        let index = self.slot(path)?;
+        self.insert_subflow(now, index, Join::SynReceived, |cx| Subflow::accept(cx, syn, mtu, isn));
+        let local_id = self.local_id_of(syn.tuple.dst);
+        let strand = self.strands[index].as_mut()?;
+        strand.local_nonce = nonce;
+        strand.remote_nonce = remote_nonce;
+        strand.remote_id = address_id;
+        strand.local_id = local_id;
+        strand.backup_remote = backup;
+        Some(index)
+    }
+
+    /// Joins that are open, or that we wait for ourselves; not those that are yet to be authenticated.
+    pub(crate) fn joined(&self) -> usize {
+        let counts = |(strand, metrics): &(&Option<Strand<P>>, &SubflowMetrics)| {
+            metrics.state != SubflowStatus::Closed
+                && strand.as_ref().is_some_and(|s| !matches!(s.join, Join::Initial | Join::SynReceived))
+        };
+        self.strands.iter().zip(&self.metrics).filter(counts).count()
+    }
+
+    /// Makes room for another join that isn't authenticated: the oldest of too many goes without a word, as whoever
+    /// knows the token could ask for any number.
+    pub(super) fn limit_half_open(&mut self) {
+        let half_open = |(strand, metrics): &(&Option<Strand<P>>, &SubflowMetrics)| {
+            metrics.state == SubflowStatus::Handshaking
+                && strand.as_ref().is_some_and(|strand| strand.join == Join::SynReceived)
+        };
+        let waiting = || self.strands.iter().zip(&self.metrics).filter(half_open);
+        if waiting().count() < MOST_HALF_OPEN {
+            return;
+        }
+        let oldest = waiting().min_by_key(|(strand, metrics)| (strand.as_ref().map(|s| s.since), metrics.id));
+        if let Some(index) = oldest.map(|(_, metrics)| metrics.id.index())
+            && let Some(strand) = self.strands[index].as_mut()
+        {
+            strand.tcp.vanish();
+            self.metrics[index].state = SubflowStatus::Closed;
+        }
+    }
+
+    /// Subflows that aren't closed.
+    pub(crate) fn live(&self) -> usize {
+        let open = self.strands.iter().zip(&self.metrics);
+        open.filter(|(strand, metrics)| strand.is_some() && metrics.state != SubflowStatus::Closed).count()
+    }
+
+    /// Whether a subflow is closed and has nothing more to say.
+    pub(crate) fn is_gone(&self, index: usize) -> bool {
+        self.strands.get(index).and_then(Option::as_ref).is_some_and(|strand| strand.tcp.is_finished())
+    }
+
+    //= RFC 8684 3.6-a 3.2-9
+    /// Resets a subflow, with MP_TCPRST's reason.
+    #[cold]
+    pub(crate) fn refuse(&mut self, now: Nanos, index: usize, reason: u8, text: &'static str) {
+        if let Some(strand) = self.strands[index].as_mut() {
+            // The first reason is the one that counts.
+            strand.reset_reason.get_or_insert(reason);
+            strand.tcp.abort();
+        }
+        self.remove(now, index, text);
+    }
+
+    /// A subflow is gone: tells everyone and moves its data. Its RST, if any, is still sent.
+    #[cold]
+    pub(crate) fn remove(&mut self, now: Nanos, index: usize, reason: &'static str) {
+        if self.metrics[index].state == SubflowStatus::Closed {
+            return;
+        }
+        let was_used = !matches!(self.metrics[index].state, SubflowStatus::Handshaking);
+        let path = self.metrics[index].path;
+        let id = SubflowId(index as u8);
+        self.metrics[index].state = SubflowStatus::Closed;
+        self.metrics[index].packets_out = 0;
+        self.metrics[index].sacked_out = 0;
+        self.metrics[index].lost_out = 0;
+        self.metrics[index].retrans_out = 0;
+        self.metrics[index].queued_bytes = 0;
+        if was_used {
+            self.notify(now, scheduler::Event::SubflowRemoved(id));
+            self.congestion.subflow_removed(&mut self.metrics, index);
+        }
+        self.events.push_back(Event::SubflowRemoved { subflow: id, path, reason });
+        if let Some(request) = self.strands[index].as_ref().and_then(|strand| strand.request) {
+            self.path_manager.on_join_closed();
+            if !was_used && self.path_manager.retry_join(now, request) {
+                self.arm_retries();
+            }
+        }
+        self.reinject_all(index);
+        let left = self.strands.iter().zip(&self.metrics).any(|(strand, metrics)| {
+            strand.is_some() && !matches!(metrics.state, SubflowStatus::Closed) && metrics.id != id
+        });
+        let finished = self.send.fin_acked && self.receive.finished;
+        if !left && !finished && !self.dead {
+            let plain_end = self.mode == Mode::Plain && self.send.closed && self.receive.finished;
+            if plain_end {
+                self.check_closed(now);
+            } else {
+                self.die(reason);
+            }
+        }
+        if finished {
+            // The others may have been waiting for nothing but this one.
+            self.check_closed(now);
+        }
+        self.wake();
+    }
+
+    /// Everything that a subflow carried and that isn't acknowledged at data level goes elsewhere.
+    #[cold]
+    pub(crate) fn reinject_all(&mut self, index: usize) {
+        self.send.reinject_from(SubflowId(index as u8));
+    }
+
+    /// A subflow's retransmission timer fired: what it carries is reinjected on the others (RFC 8684 3.3.6).
+    #[cold]
+    pub(super) fn on_subflow_timeout(&mut self, now: Nanos, index: usize) {
+        self.notify(now, scheduler::Event::Timeout(SubflowId(index as u8)));
+        self.wake();
+        if self.mode != Mode::Multipath {
+            return;
+        }
+        let Some(strand) = self.strands[index].as_mut() else { return };
+        strand.timeouts += 1;
+        let others = self.metrics.iter().any(|metrics| metrics.id.index() != index && metrics.usable());
+        if !others
+            || !matches!(
+                self.metrics[index].state,
+                SubflowStatus::Usable | SubflowStatus::Stale | SubflowStatus::Closing
+            )
+        {
+            return;
+        }
+        let stale = strand.timeouts >= 2;
+        //= RFC 8684 3.3.6-a 3.3.6-1 the subflow repeats it as well
+        for (offset, len) in strand.tcp.outstanding() {
+            self.send.reinject(offset..offset + u64::from(len));
+        }
+        if stale && self.metrics[index].state == SubflowStatus::Usable {
+            self.metrics[index].state = SubflowStatus::Stale;
+        }
+    }
+
+    /// A packet of subflow `index` was too big for its path.
+    #[cold]
+    pub(crate) fn on_too_big(&mut self, now: Nanos, index: usize, seq: Seq, mtu: u32) {
+        if let Some((mut cx, strand)) = self.split(now, index)
+            && strand.tcp.on_too_big(&mut cx, seq, mtu)
+        {
+            self.wake();
+        }
+    }
+
+    /// Frees the slots of subflows that have nothing more to send, and notices TIME-WAIT's end.
+    pub(crate) fn settle(&mut self, now: Nanos, index: usize) {
+        let Some(strand) = self.strands[index].as_ref() else { return };
+        if strand.tcp.is_finished() && self.metrics[index].state != SubflowStatus::Closed {
+            self.remove(now, index, "closed");
+        }
+        self.check_closed(now);
+    }
+}

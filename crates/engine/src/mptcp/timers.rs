@@ -1,0 +1,170 @@
+//! The connection's timers: when it is to be called, and what it does then.
+
+use ropewalk_wire::Payload;
+
+use super::connection::{Connection, Mode};
+use super::path_manager::CONTROL_INTERVAL;
+use super::stats::Event;
+use super::subflow::Join;
+use crate::Nanos;
+use crate::metrics::SubflowStatus;
+
+/// Third ACKs of a join that are repeated before the subflow is given up.
+const JOIN_ACK_TRIES: u32 = 6;
+
+impl<P: Payload> Connection<P> {
+    /// The earliest deadline of the connection and its subflows.
+    pub(crate) fn poll_timeout(&self) -> Option<Nanos> {
+        let subflows =
+            self.strands.iter().flatten().map(|strand| strand.tcp.poll_timeout().unwrap_or(Nanos::MAX));
+        Some(subflows.fold(self.deadlines.next(), Nanos::min)).filter(|at| *at != Nanos::MAX)
+    }
+
+    /// The earliest deadline, if it is before `known`.
+    #[inline]
+    pub(crate) fn timeout_before(&mut self, known: Nanos) -> Option<Nanos> {
+        let subflows = self.strands.iter().flatten().map(|strand| strand.tcp.timeout_floor());
+        if subflows.fold(self.deadlines.next(), Nanos::min) >= known {
+            return None;
+        }
+        self.exact_timeout_before(known)
+    }
+
+    #[inline(never)]
+    pub(super) fn exact_timeout_before(&mut self, known: Nanos) -> Option<Nanos> {
+        self.strands.iter_mut().flatten().for_each(|strand| strand.tcp.refresh_timeout_floor());
+        self.poll_timeout().filter(|at| *at < known)
+    }
+
+    /// Deadlines that have passed.
+    pub(crate) fn on_timeout(&mut self, now: Nanos) {
+        for index in 0..self.strands.len() {
+            let due = self.strands[index]
+                .as_ref()
+                .is_some_and(|s| s.tcp.poll_timeout().is_some_and(|at| at <= now));
+            if due && let Some((mut cx, strand)) = self.split(now, index) {
+                let outcome = strand.tcp.on_timeout(&mut cx);
+                self.dirty = true;
+                self.note_outcome(now, index, &outcome);
+                self.settle(now, index);
+            }
+        }
+        if self.deadlines.wait.is_some_and(|at| at <= now) {
+            self.deadlines.wait = None;
+            self.wake();
+        }
+        if self.deadlines.retransmit.is_some_and(|at| at <= now) {
+            self.on_meta_timeout(now);
+        }
+        if self.deadlines.control.is_some_and(|at| at <= now) {
+            self.deadlines.control = None;
+            self.repeat_control(now);
+        }
+        if self.deadlines.linger.is_some_and(|at| at <= now) {
+            self.deadlines.linger = None;
+            for strand in self.strands.iter_mut().flatten() {
+                strand.tcp.abort();
+            }
+            self.dirty = true;
+            if !self.dead {
+                self.dead = true;
+                self.events.push_back(Event::Closed);
+            }
+        }
+    }
+
+    /// Whether something is to come of the peer at connection level. In plain TCP the subflow has its own timers, of a
+    /// closed window as well.
+    #[inline]
+    pub(crate) fn awaits_data_ack(&self) -> bool {
+        self.mode == Mode::Multipath
+            && !self.dead
+            && (self.send.una < self.send.assigned_end
+                || (self.send.closed && !self.send.fin_acked && self.send.unsent() == 0)
+                || (self.send.unsent() > 0 && self.send.window_left() == 0))
+    }
+
+    /// Arms or stops the connection-level retransmission timer (RFC 8684 3.3.6).
+    pub(crate) fn arm_meta(&mut self, now: Nanos) {
+        if !self.awaits_data_ack() {
+            self.deadlines.retransmit = None;
+            return;
+        }
+        let rto = self
+            .metrics
+            .iter()
+            .filter(|f| f.usable())
+            .map(|f| f.rto)
+            .max()
+            .unwrap_or(self.config.tcp.initial_rto);
+        let wait = rto.saturating_mul(1 << self.meta_backoff.min(10)).min(self.config.tcp.max_rto);
+        self.deadlines.retransmit = Some(now + wait);
+    }
+
+    //= RFC 8684 3.3.3-b
+    /// No DATA_ACK for long: the head goes again, and the DATA_FIN.
+    #[cold]
+    pub(super) fn on_meta_timeout(&mut self, now: Nanos) {
+        self.meta_backoff += 1;
+        let una = self.send.una;
+        // What some subflow still queues for its first transmission needs no second copy.
+        if self.send.una < self.send.assigned_end {
+            self.send.reinject(una..una + 1);
+        }
+        let only_fin = self.send.closed && self.send.una == self.send.written && self.meta_backoff >= 2;
+        if self.send.window_left() == 0 || only_fin {
+            //= RFC 9293 MUST-36 a zero window is probed
+            // The window's reopening may have been lost with a path: every subflow asks for it. And a DATA_FIN that
+            // nothing answers may never arrive: what comes back shows whether options still do.
+            for strand in self.strands.iter_mut().flatten() {
+                strand.tcp.probe_window();
+            }
+        }
+        self.ack_on_all();
+        self.wake();
+        self.arm_meta(now);
+    }
+
+    /// Arms the timer of repeated control.
+    pub(crate) fn arm_control(&mut self, now: Nanos) {
+        let at = now + CONTROL_INTERVAL;
+        self.deadlines.control = Some(self.deadlines.control.map_or(at, |known| known.min(at)));
+    }
+
+    /// Has the timer of repeated control fire for the first join to be tried again.
+    pub(super) fn arm_retries(&mut self) {
+        let first = self.path_manager.next_retry();
+        self.deadlines.control = [self.deadlines.control, first].into_iter().flatten().min();
+    }
+
+    #[cold]
+    pub(super) fn repeat_control(&mut self, now: Nanos) {
+        let mut again = false;
+        for request in self.path_manager.take_due_retries(now) {
+            self.request_join(request);
+        }
+        for index in 0..self.strands.len() {
+            let Some(strand) = self.strands[index].as_mut() else { continue };
+            if let Some(failing) = &strand.failing {
+                strand.fail_pending = Some(failing.dsn);
+                strand.tcp.request_ack();
+                again = true;
+            }
+            if strand.join == Join::AckSent && self.metrics[index].state == SubflowStatus::Handshaking {
+                strand.join_acks += 1;
+                if strand.join_acks > JOIN_ACK_TRIES {
+                    self.refuse(now, index, 0, "the join's third ACK stayed unanswered");
+                } else {
+                    strand.tcp.request_ack();
+                    again = true;
+                }
+            }
+        }
+        if again || self.path_manager.has_pending_announcement() {
+            self.dirty = true;
+            self.ack_on_best();
+            self.arm_control(now);
+        }
+        self.arm_retries();
+    }
+}
