@@ -201,16 +201,16 @@ fn gso_bytes(segment: &Segment<Bytes>, damage: u16) {
             bytes[at] ^= 0x55;
         }
         let bytes = bytes.clone().freeze();
-        let mut gatherer = Gatherer::new();
+        let mut coalescer = Coalescer::new();
         let (mut gathered, mut alone, mut start) = (Vec::new(), Vec::new(), 0);
         for &end in &ends {
             let parsed = parse(bytes.slice(start..end), ParseMode::Verify);
-            let pushed = gatherer.push(&bytes, start..end, |segment| gathered.push(segment));
+            let pushed = coalescer.push(&bytes, start..end, |segment| gathered.push(segment));
             assert_eq!(pushed.is_ok(), parsed.is_ok());
             alone.extend(parsed);
             start = end;
         }
-        gatherer.finish(|segment| gathered.push(segment));
+        coalescer.finish(|segment| gathered.push(segment));
         if damage.is_none() {
             assert_eq!(gathered, std::slice::from_ref(segment));
         }

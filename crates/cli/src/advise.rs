@@ -14,7 +14,7 @@ use ropewalk_lab::diagnostic::Diagnostic;
 use ropewalk_lab::report::comparison;
 use ropewalk_lab::table::Table;
 use ropewalk_lab::{Registries, scenario, units};
-use ropewalk_sim::{Direction, Scenario, Workload};
+use ropewalk_sim::{Scenario, Workload};
 use serde_json::{Value, json};
 
 use crate::compare::size_within;
@@ -55,8 +55,8 @@ pub(crate) struct Options {
     #[arg(long, value_name = "SIZE")]
     size: Vec<String>,
     /// Which end sends the data
-    #[arg(long, value_parser = ["download", "upload"])]
-    direction: Option<String>,
+    #[arg(long)]
+    direction: Option<crate::options::Direction>,
     /// What you can run: Linux's own Multipath TCP, the kernel of multipath-tcp.org, or Ropewalk's engine
     #[arg(long = "for", value_name = "SYSTEM", value_parser = ["linux", "multipath-tcp.org", "ropewalk"], default_value = "ropewalk")]
     system: String,
@@ -100,7 +100,7 @@ pub(crate) fn run(registries: &Registries, options: &Options) -> Result<(), Fail
     let jobs =
         options.jobs.map_or_else(|| std::thread::available_parallelism().map_or(1, usize::from), usize::from);
     let unknown = |error: ropewalk_engine::registry::SpecError| Failure::from(Diagnostic::new(error.message));
-    let interrupted = || Failure::Other("interrupted".into());
+    let interrupted = || Failure::Interrupted("nothing is kept".into());
     if options.self_test {
         let store = checkpoint::open(&options.state, "advise-self-test", options.fresh)?;
         let bar = bar(u64::from(options.scenarios), "scenarios");
@@ -108,12 +108,8 @@ pub(crate) fn run(registries: &Registries, options: &Options) -> Result<(), Fail
         let seed = SELF_TEST_SEED.wrapping_add(options.seed);
         let found = self_test(registries, options.scenarios as usize, seed, &store, hands, || bar.inc(1));
         bar.finish_and_clear();
-        let checkpoint = options.state.display();
-        let found = found.map_err(unknown)?.ok_or_else(|| {
-            Failure::Other(format!(
-                "interrupted: finished scenarios are in {checkpoint}, call it again to go on"
-            ))
-        })?;
+        let found =
+            found.map_err(unknown)?.ok_or_else(|| Failure::Interrupted(checkpoint::hint(&options.state)))?;
         return output::print(&if options.json {
             show_test::json(&found, options.seed)
         } else {
@@ -178,8 +174,8 @@ fn question(registries: &Registries, options: &Options) -> Result<(Question, Vec
             return Err(Diagnostic::new(format!("there are two paths `{}`", path.name)).into());
         }
     }
-    if let Some(direction) = &options.direction {
-        scenario.direction = if direction == "upload" { Direction::Upload } else { Direction::Download };
+    if let Some(direction) = options.direction {
+        scenario.direction = direction.into();
     }
     let mut sizes = Vec::new();
     for text in options.size.iter().flat_map(|text| text.split(',')) {

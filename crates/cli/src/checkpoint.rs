@@ -1,4 +1,4 @@
-//! Finished runs in a folder, so that a command that was interrupted goes on where it was.
+//! Finished runs in a folder, so that an interrupted command can continue.
 
 use std::path::Path;
 
@@ -8,23 +8,28 @@ use serde::de::DeserializeOwned;
 
 use crate::Failure;
 
-/// Names this very program, so that what another build measured isn't taken for its own.
+/// A digest of this program: runs of another build aren't used.
 fn build() -> String {
     let program = std::env::current_exe().and_then(std::fs::read).unwrap_or_default();
     checkpoint::digest(&program)
 }
 
-/// Opens `folder/name.jsonl`, or begins it; `fresh` forgets what was there.
+/// Opens or creates `folder/name.jsonl`; `fresh` deletes what it held.
 pub(crate) fn open<T: Clone + Serialize + DeserializeOwned>(
     folder: &Path,
     name: &str,
     fresh: bool,
 ) -> Result<Store<T>, Failure> {
     let path = folder.join(format!("{name}.jsonl"));
-    let failure = |error: std::io::Error| Failure::Other(format!("{}: {error}", path.display()));
+    let failure = |error: std::io::Error| Failure::Output { path: path.clone(), reason: error.to_string() };
     std::fs::create_dir_all(folder).map_err(failure)?;
     if fresh && path.exists() {
         std::fs::remove_file(&path).map_err(failure)?;
     }
     Store::open(&path, &build()).map_err(failure)
+}
+
+/// How to continue after an interruption.
+pub(crate) fn hint(folder: &Path) -> String {
+    format!("finished runs are kept in {}; run the same command again to continue", folder.display())
 }

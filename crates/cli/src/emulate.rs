@@ -19,17 +19,17 @@ use serde_json::json;
 
 use crate::{Failure, compare, evidence, output};
 
-/// How long the peer may take to listen.
-const PEER_PATIENCE: u64 = 3_000_000_000;
+/// How long to wait until the peer listens.
+const PEER_START_LIMIT: u64 = 3_000_000_000;
 
 /// Run any program behind emulated paths, with the kernel's Multipath TCP set up on them
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "The program runs in a network namespace with one interface per path, addresses 10.127.0.2, 10.127.1.2, ...;
 the other side is 10.127.255.1. The engine of `ropewalk perf` may be on either side, behind TUN devices of its own: as a
-server it is 10.126.0.2, as a client its i-th path goes over the i-th emulated one. Everything is gone when the command
-ends, with what the program left in the background; what outlives a killed command is ended by the next. SIGTERM and
-SIGHUP end it, and SIGINT if the program doesn't end by itself; Ctrl-C is the program's.
+server it is 10.126.0.2, as a client its i-th path goes over the i-th emulated one. Everything is removed when the command
+ends, background processes included; the next `emulate` cleans up after one that was killed. SIGTERM and SIGHUP end the
+command, and so does SIGINT if the program doesn't exit by itself; Ctrl-C goes to the program.
 
 The second example serves the current folder with examples/nginx.conf from this project's repository.
 
@@ -50,19 +50,18 @@ pub(crate) struct Options {
     /// A path: 'name: rate, delay[, +-jitter][, loss][, queue N packets]'; may be given several times
     #[arg(long = "path", value_name = "PATH")]
     paths: Vec<String>,
-    /// A command that runs on the other side, started first; what it prints goes to standard error, or nowhere with
-    /// --quiet and --json
+    /// A command to start first, on the other side. Its output goes to standard error, or nowhere with --quiet or --json
     #[arg(long, value_name = "COMMAND")]
     peer: Option<String>,
     /// Seed of the links' randomness
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Afterwards, what the links and the kernels counted, as JSON on standard error
+    /// At the end, print the links' and the kernels' counters as JSON on standard error
     #[arg(long)]
     json: bool,
     #[command(flatten)]
     evidence: evidence::Options,
-    /// Say nothing afterwards
+    /// Print no summary
     #[arg(long, conflicts_with = "json")]
     quiet: bool,
     /// The program and its arguments [default: a shell]
@@ -83,34 +82,33 @@ fn other(error: impl std::fmt::Display) -> Failure {
     Failure::Other(error.to_string())
 }
 
-/// How long the peer may take to end by itself once the program has ended: a server's last words.
+/// How long the peer may go on after the program has ended.
 const PEER_GRACE: u64 = 300_000_000;
 
-/// How long the program may take to end when somebody has sent SIGINT, which may have gone to it as well.
+/// How long the program may go on after SIGINT, which it may have received too.
 const INTERRUPT_GRACE: u64 = 500_000_000;
 
-/// A child that doesn't outlive this struct, nor does what it started if it leads a group of its own.
-struct Companion(Child, bool);
+/// A child process that is killed on drop; with its process group if it leads one.
+struct ChildGuard(Child, bool);
 
-impl Drop for Companion {
+impl Drop for ChildGuard {
     fn drop(&mut self) {
         if self.1 {
             kill_group(&self.0);
         }
-        // It may have ended by itself.
+        // It may have exited already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// Whether a route leads to an engine behind a device of its own, by the kernel's two tables. Its connections aren't the
-/// kernel's and listen nowhere that one could see; but with the route all is set up, and what comes before it listens
-/// waits in its device. The device itself says too little: as soon as it is up it has a multicast route in IPv6, a moment
-/// before its address and the route that comes with that.
-fn leads_to_an_engine(v4: &str, v6: &str) -> bool {
+/// Whether the kernel's routing tables (IPv4, IPv6) have a route to an engine's TUN device. The kernel doesn't list what
+/// the engine listens on. Once the route exists, packets wait in the device until the engine reads them. The device's
+/// existence isn't enough: it gets an IPv6 multicast route before its address.
+fn has_engine_route(v4: &str, v6: &str) -> bool {
     let is_device =
         |word: &str| word.strip_prefix(DEVICE_PREFIX).is_some_and(|number| number.parse::<u8>().is_ok());
-    // Pairs of addresses: /31, whose mask is in the eighth column, least byte first; and /127, in the second.
+    // The engine's prefixes: /31, its mask in column 8, little-endian; and /127, in column 2.
     let routed = |text: &str, device: usize, mask: usize, pair: &str| {
         text.lines().any(|line| {
             let words: Vec<_> = line.split_whitespace().collect();
@@ -120,10 +118,10 @@ fn leads_to_an_engine(v4: &str, v6: &str) -> bool {
     routed(v4, 0, 7, "FEFFFFFF") || routed(v6, 9, 1, "7f")
 }
 
-/// Waits until something listens in the namespace, the peer ends, or patience does.
-fn wait_until_listening(namespace: &Namespace, peer: &mut Companion) -> Result<(), Failure> {
+/// Waits until something listens in the namespace, the peer exits, or the limit is over.
+fn wait_until_listening(namespace: &Namespace, peer: &mut ChildGuard) -> Result<(), Failure> {
     let clock = Clock::start();
-    while clock.now() < PEER_PATIENCE {
+    while clock.now() < PEER_START_LIMIT {
         let listening = namespace.run(|| {
             let listens = |file: &str| {
                 std::fs::read_to_string(file).is_ok_and(|text| {
@@ -132,7 +130,7 @@ fn wait_until_listening(namespace: &Namespace, peer: &mut Companion) -> Result<(
                 })
             };
             let text = |file: &str| std::fs::read_to_string(file).unwrap_or_default();
-            let engine = leads_to_an_engine(
+            let engine = has_engine_route(
                 &text("/proc/thread-self/net/route"),
                 &text("/proc/thread-self/net/ipv6_route"),
             );
@@ -148,13 +146,13 @@ fn wait_until_listening(namespace: &Namespace, peer: &mut Companion) -> Result<(
         }
         std::thread::sleep(Duration::from_millis(10));
     }
-    // A peer that speaks UDP, or only sends: let it be.
+    // The peer may use UDP, or only send.
     Ok(())
 }
 
 fn exit_code(status: ExitStatus) -> ExitCode {
     use std::os::unix::process::ExitStatusExt;
-    // As a shell says it: 128 + the signal.
+    // As shells do: 128 + the signal's number.
     let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
     ExitCode::from(code.clamp(0, 255) as u8)
 }
@@ -162,13 +160,14 @@ fn exit_code(status: ExitStatus) -> ExitCode {
 pub(crate) fn run(registries: &Registries, options: &Options) -> Result<ExitCode, Failure> {
     let scenario = scenario_of(registries, options)?;
     if !scenario.background.is_empty() {
-        let message = format!("`{}` has background traffic, which the emulator doesn't have", scenario.name);
+        let message =
+            format!("`{}` has background traffic, which the emulator doesn't support", scenario.name);
         return Err(Diagnostic::new(message).into());
     }
     output::can_write(&options.evidence.files())?;
     let left = reaper::clean();
     if left > 0 && !options.quiet {
-        anstream::eprintln!("{left} processes that a killed run had left behind were ended");
+        anstream::eprintln!("ended {left} processes that a killed run had left behind");
     }
     let terminated = reaper::heed_termination().map_err(other)?;
     become_root_of_own_user_namespace().map_err(other)?;
@@ -203,13 +202,13 @@ pub(crate) fn run(registries: &Registries, options: &Options) -> Result<ExitCode
         }
     };
     let client_name = options.command.first().cloned().unwrap_or_else(|| "the shell".into());
-    // The namespaces' descriptors move into the world; a handle stays for who still needs one.
+    // The world owns the namespaces; keep another handle to the server's.
     let server_space =
         Namespace::from_fd(server.namespace.fd().try_clone_to_owned().map_err(other)?, "server");
     let peer_command = options.peer.as_ref().map(|line| {
         let mut command = server.namespace.command("/bin/sh");
         command.args(["-c", line]).stdin(std::process::Stdio::null());
-        // The peer's own words would mix with the program's.
+        // Keep the peer's output apart from the program's.
         command.stdout(if options.quiet || options.json {
             std::process::Stdio::null()
         } else {
@@ -226,30 +225,29 @@ pub(crate) fn run(registries: &Registries, options: &Options) -> Result<ExitCode
     let shared: Vec<_> =
         scenario.bottlenecks.iter().map(|shared| [shared.up.clone(), shared.down.clone()]).collect();
     world.emulate(&links, &shared, options.seed);
-    // The program's side.
     let named: Vec<_> = scenario.paths.iter().map(ropewalk_lab::evidence::path).collect();
     let evidence = options.evidence.begin(Side::Client, &named, &scenario.name)?;
     if let Some(evidence) = &evidence {
         world.watch(evidence.tap());
     }
     let stop = world.stopper();
-    // Ctrl-C reaches the program as well: when it ends, so does everything here.
+    // Ctrl-C reaches the program too; everything ends with it.
     let interrupted = reaper::heed_interruption().map_err(other)?;
     let failed = Arc::new(AtomicBool::new(false));
-    let heard = Arc::clone(&failed);
+    let worker_failed = Arc::clone(&failed);
     let worker = std::thread::spawn(move || {
         ropewalk_host::clock::hurry();
         let ran = world.run(None);
-        heard.store(ran.is_err(), Ordering::Relaxed);
+        worker_failed.store(ran.is_err(), Ordering::Relaxed);
         (world, ran)
     });
     let clock = Clock::start();
     let outcome = (|| {
         let mut peer = match peer_command {
             Some(mut command) => {
-                // A group of its own, to be ended as a whole: the shell may have started others.
+                // A process group of its own: the shell may start further processes.
                 std::os::unix::process::CommandExt::process_group(&mut command, 0);
-                let mut peer = Companion(
+                let mut peer = ChildGuard(
                     spawn(command).map_err(|error| other(format!("the peer's command: {error}")))?,
                     true,
                 );
@@ -258,7 +256,7 @@ pub(crate) fn run(registries: &Registries, options: &Options) -> Result<ExitCode
             }
             None => None,
         };
-        let mut child = Companion(
+        let mut child = ChildGuard(
             spawn(client_command).map_err(|error| other(format!("{client_name}: {error}")))?,
             false,
         );
@@ -266,7 +264,7 @@ pub(crate) fn run(registries: &Registries, options: &Options) -> Result<ExitCode
         loop {
             if let Some(status) = child.0.try_wait().map_err(other)? {
                 let until = clock.now() + PEER_GRACE;
-                while let Some(Companion(peer, _)) = &mut peer
+                while let Some(ChildGuard(peer, _)) = &mut peer
                     && matches!(peer.try_wait(), Ok(None))
                     && clock.now() < until
                 {
@@ -280,14 +278,16 @@ pub(crate) fn run(registries: &Registries, options: &Options) -> Result<ExitCode
             if interrupted.load(Ordering::Relaxed) {
                 interrupted_at.get_or_insert(clock.now());
             }
-            let ignored = interrupted_at.is_some_and(|at| clock.now() > at + INTERRUPT_GRACE);
-            if terminated.load(Ordering::Relaxed) || ignored {
+            if interrupted_at.is_some_and(|at| clock.now() > at + INTERRUPT_GRACE) {
+                return Err(Failure::Interrupted("the program didn't end by itself and was killed".into()));
+            }
+            if terminated.load(Ordering::Relaxed) {
                 return Err(Failure::Other("terminated".into()));
             }
             std::thread::sleep(Duration::from_millis(2));
         }
     })();
-    // What they started and left.
+    // Kill what they left running.
     mark.end();
     let took = Duration::from_nanos(clock.now());
     stop.store(true, Ordering::Relaxed);
@@ -380,7 +380,7 @@ fn summary(scenario: &Scenario, world: &World, took: Duration, as_json: bool) {
 
 #[cfg(test)]
 mod tests {
-    use super::leads_to_an_engine;
+    use super::has_engine_route;
 
     #[test]
     fn an_engine_is_there_once_its_pair_of_addresses_is_routed_and_not_when_its_device_is_up() {
@@ -394,11 +394,11 @@ mod tests {
             )
         };
         let pair = six("fd726f700065007e", "7f");
-        assert!(!leads_to_an_engine("", ""));
-        assert!(!leads_to_an_engine(&format!("{head}{wifi}"), &six("ff", "08")));
-        assert!(!leads_to_an_engine(head, &six("fe80", "40")));
-        assert!(leads_to_an_engine(&format!("{head}{wifi}{rope}"), ""));
-        assert!(leads_to_an_engine(head, &(six("ff", "08") + &pair)));
-        assert!(!leads_to_an_engine(head, &pair.replace("rope0", "ropery")));
+        assert!(!has_engine_route("", ""));
+        assert!(!has_engine_route(&format!("{head}{wifi}"), &six("ff", "08")));
+        assert!(!has_engine_route(head, &six("fe80", "40")));
+        assert!(has_engine_route(&format!("{head}{wifi}{rope}"), ""));
+        assert!(has_engine_route(head, &(six("ff", "08") + &pair)));
+        assert!(!has_engine_route(head, &pair.replace("rope0", "ropery")));
     }
 }

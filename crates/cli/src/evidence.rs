@@ -1,4 +1,4 @@
-//! `--pcap` and `--qlog` of what runs in real time.
+//! `--pcap` and `--qlog` of runs in real time.
 
 use std::fs::File;
 use std::io::BufWriter;
@@ -10,7 +10,7 @@ use ropewalk_host::world::Tap;
 
 use crate::{Failure, output};
 
-/// Files that show a run from one end.
+/// Recordings of a run, as seen from one end.
 #[derive(Debug, clap::Args)]
 #[group(skip)]
 pub(crate) struct Options {
@@ -22,11 +22,11 @@ pub(crate) struct Options {
     pub(crate) qlog: Option<PathBuf>,
 }
 
-/// Files under way: they appear in their places when they are complete.
+/// Capture files that are being written. They appear when they are complete.
 #[derive(Debug)]
 pub(crate) struct Pending {
     capture: Capture<BufWriter<File>>,
-    files: Vec<output::Begun>,
+    files: Vec<output::Pending>,
 }
 
 impl Options {
@@ -35,12 +35,12 @@ impl Options {
         self.pcap.is_some() || self.qlog.is_some()
     }
 
-    /// The files, each with its option.
+    /// The output files with their options.
     pub(crate) fn files(&self) -> [(&'static str, Option<&PathBuf>); 2] {
         [("--pcap", self.pcap.as_ref()), ("--qlog", self.qlog.as_ref())]
     }
 
-    /// Begins the files that were asked for, as seen from `side`.
+    /// Begins the requested files, as seen from `side`.
     pub(crate) fn begin(&self, side: Side, paths: &[Path], title: &str) -> Result<Option<Pending>, Failure> {
         if !self.any() {
             return Ok(None);
@@ -63,14 +63,14 @@ impl Options {
 }
 
 impl Pending {
-    /// What watches the packets.
+    /// The tap that records the packets.
     pub(crate) fn tap(&self) -> Box<dyn Tap> {
         Box::new(self.capture.clone())
     }
 
-    /// Ends the files and puts them in their places.
+    /// Completes the files.
     pub(crate) fn finish(self) -> Result<(), Failure> {
         self.capture.finish().map_err(|error| Failure::Other(format!("the capture: {error}")))?;
-        self.files.into_iter().try_for_each(output::Begun::keep)
+        self.files.into_iter().try_for_each(output::Pending::finish)
     }
 }

@@ -9,7 +9,9 @@ mod emulate;
 mod evidence;
 mod explain;
 mod gallery;
+mod interrupt;
 mod list;
+mod options;
 mod output;
 mod perf;
 mod report;
@@ -19,21 +21,36 @@ mod sweep;
 mod validate;
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use ropewalk_lab::Registries;
-use ropewalk_lab::diagnostic::InputError;
+use ropewalk_lab::diagnostic::{Diagnostic, InputError, Source};
+use ropewalk_lab::emulated::EmulatedError;
 
-/// Exit code for input that can't be used.
-const BAD_INPUT: u8 = 2;
+/// Exit codes. `EXIT_CODES` says the same in `--help`.
+mod exit {
+    /// Input that can't be used, or output that can't be written.
+    pub(crate) const BAD_INPUT: u8 = 2;
+    /// Stopped by Ctrl-C, as shells count: 128 + SIGINT.
+    pub(crate) const INTERRUPTED: u8 = 130;
+}
+
+const EXIT_CODES: &str = "Exit codes:
+  0    success
+  1    something failed while it ran
+  2    input that can't be used, or output that can't be written
+  130  interrupted by Ctrl-C
+`ropewalk emulate` ends with the exit code of the program that it runs.";
 
 #[derive(Debug, Parser)]
 #[command(
     name = "ropewalk",
     version,
     about = "Which Multipath TCP scheduler finishes your transfer first?",
-    long_about = "Multipath TCP in user space, with every published packet scheduler and congestion control.\n\nStart with `ropewalk compare`."
+    long_about = "Multipath TCP in user space, with every published packet scheduler and congestion control.\n\nStart with `ropewalk compare`.",
+    after_help = EXIT_CODES
 )]
 struct Arguments {
     #[command(subcommand)]
@@ -44,7 +61,7 @@ struct Arguments {
 enum Command {
     /// Which scheduler, congestion control and buffer size for your paths
     Advise(advise::Options),
-    /// Hold the simulator against real packets: the same transfers in both worlds
+    /// Compare the simulator with real packets: the same transfers in both worlds
     Validate(validate::Options),
     /// Rank schedulers on your paths
     Compare(compare::Options),
@@ -68,11 +85,50 @@ enum Command {
     Sweep(sweep::Options),
 }
 
-/// What went wrong.
+/// Why a command failed.
 #[derive(Debug)]
+#[non_exhaustive]
 enum Failure {
+    /// Input that can't be used.
     Input(InputError),
+    /// Output that can't be written.
+    Output {
+        /// Where to.
+        path: PathBuf,
+        /// Why not, for people.
+        reason: String,
+    },
+    /// Stopped by Ctrl-C; what is shown or kept all the same.
+    Interrupted(String),
+    /// Anything else, as a sentence.
     Other(String),
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Failure::Input(error) => f.write_str(&error.render(true)),
+            Failure::Output { path, reason } => write!(f, "error: {}: {reason}", path.display()),
+            Failure::Interrupted(reason) => write!(f, "error: interrupted: {reason}"),
+            Failure::Other(reason) => write!(f, "error: {reason}"),
+        }
+    }
+}
+
+impl Failure {
+    fn exit_code(&self) -> ExitCode {
+        match self {
+            Failure::Input(_) | Failure::Output { .. } => ExitCode::from(exit::BAD_INPUT),
+            Failure::Interrupted(_) => ExitCode::from(exit::INTERRUPTED),
+            Failure::Other(_) => ExitCode::FAILURE,
+        }
+    }
+}
+
+impl From<EmulatedError> for Failure {
+    fn from(error: EmulatedError) -> Self {
+        Failure::Other(error.to_string())
+    }
 }
 
 impl From<InputError> for Failure {
@@ -81,8 +137,8 @@ impl From<InputError> for Failure {
     }
 }
 
-impl From<ropewalk_lab::diagnostic::Diagnostic> for Failure {
-    fn from(error: ropewalk_lab::diagnostic::Diagnostic) -> Self {
+impl From<Diagnostic> for Failure {
+    fn from(error: Diagnostic) -> Self {
         Failure::Input(error.into())
     }
 }
@@ -90,12 +146,15 @@ impl From<ropewalk_lab::diagnostic::Diagnostic> for Failure {
 /// The whole command: parses `arguments`, the program's name first, and does what they say.
 pub fn run(registries: Registries, arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let arguments: Vec<OsString> = arguments.into_iter().collect();
+    if let Some(failure) = old_name(&arguments) {
+        return report_failure(&failure);
+    }
     let origin = report::origin(&arguments);
     let arguments = match Arguments::try_parse_from(arguments) {
         Ok(arguments) => arguments,
         Err(error) => {
             // --help and --version are no failures; clap knows.
-            let code = if error.use_stderr() { ExitCode::from(BAD_INPUT) } else { ExitCode::SUCCESS };
+            let code = if error.use_stderr() { ExitCode::from(exit::BAD_INPUT) } else { ExitCode::SUCCESS };
             let _ = error.print();
             return code;
         }
@@ -122,13 +181,27 @@ pub fn run(registries: Registries, arguments: impl IntoIterator<Item = OsString>
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
-        Err(Failure::Input(error)) => {
-            anstream::eprintln!("{}", error.render(true));
-            ExitCode::from(BAD_INPUT)
-        }
-        Err(Failure::Other(message)) => {
-            anstream::eprintln!("error: {message}");
-            ExitCode::FAILURE
-        }
+        Err(failure) => report_failure(&failure),
     }
+}
+
+/// Prints why a command failed; returns the exit code.
+fn report_failure(failure: &Failure) -> ExitCode {
+    anstream::eprintln!("{failure}");
+    failure.exit_code()
+}
+
+/// Commands that were renamed: the old name and the new one.
+const RENAMED: [(&str, &str); 2] = [("agree", "validate"), ("paper", "reproduce")];
+
+/// The error for a command's old name.
+fn old_name(arguments: &[OsString]) -> Option<Failure> {
+    let command = arguments.get(1)?.to_str()?;
+    let (old, new) = RENAMED.iter().find(|(old, _)| *old == command)?;
+    let source = Source::new("the command line", command);
+    let diagnostic = Diagnostic::new(format!("`{old}` is now called `{new}`"))
+        .at(&source, 0..command.len())
+        .label("the old name")
+        .help(format!("run `ropewalk {new}`"));
+    Some(diagnostic.into())
 }

@@ -1,7 +1,6 @@
-//! Output that is whole or not there: standard output, or a file that appears when it is complete.
+//! Output to standard output and to files. A file appears when it is complete, never half-written.
 //!
-//! What stands at a file's place stays what it is: a symbolic link goes on pointing where it points, and what is no
-//! regular file (a pipe, a device, `/dev/stdout`) is written to and never replaced.
+//! A symbolic link is followed, not replaced. A pipe, a device or `/dev/stdout` is written to, not replaced.
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{BufWriter, ErrorKind, Write};
@@ -12,89 +11,90 @@ use tempfile::NamedTempFile;
 
 use crate::Failure;
 
-/// Prints; a closed pipe (`| head`) is no failure.
+/// Prints to standard output. A closed pipe (`| head`) is not an error.
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
     let mut out = anstream::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-            Err(Failure::Other(format!("standard output: {error}")))
+            Err(Failure::Output { path: "standard output".into(), reason: system_reason(&error) })
         }
         _ => Ok(()),
     }
 }
 
-/// Writes a file, whole.
+/// Writes a file.
 pub(crate) fn write_file(path: &Path, text: &str) -> Result<(), Failure> {
     write_file_with(path, |out| out.write_all(text.as_bytes()))
 }
 
-/// As [`write_file`], for what isn't at hand as one text.
+/// As [`write_file`], for output that is produced piece by piece.
 pub(crate) fn write_file_with(
     path: &Path,
     write: impl FnOnce(&mut BufWriter<&mut File>) -> std::io::Result<()>,
 ) -> Result<(), Failure> {
-    let mut begun = begin(path)?;
-    let mut out = BufWriter::new(begun.file_mut());
+    let mut pending = begin(path)?;
+    let mut out = BufWriter::new(pending.file_mut());
     match write(&mut out).and_then(|()| out.flush()) {
-        // Whoever reads a pipe may have had enough.
+        // The reader of a pipe may stop early.
         Err(error) if error.kind() != ErrorKind::BrokenPipe => return Err(failed(path, &error)),
         _ => drop(out),
     }
-    begun.keep()
+    pending.finish()
 }
 
-/// A file under way.
+/// A file that is being written.
 #[derive(Debug)]
-pub(crate) struct Begun {
-    place: PathBuf,
+pub(crate) struct Pending {
+    path: PathBuf,
     kind: Kind,
 }
 
 #[derive(Debug)]
 enum Kind {
-    /// Beside its place, which it takes when it is complete.
-    Beside(NamedTempFile),
-    /// What is no regular file, opened.
-    Straight(File),
+    /// A temporary file in the same folder, renamed when it is complete.
+    Temporary(NamedTempFile),
+    /// Not a regular file: written in place.
+    InPlace(File),
 }
 
-impl Begun {
+impl Pending {
     fn file_mut(&mut self) -> &mut File {
         match &mut self.kind {
-            Kind::Beside(file) => file.as_file_mut(),
-            Kind::Straight(file) => file,
+            Kind::Temporary(file) => file.as_file_mut(),
+            Kind::InPlace(file) => file,
         }
     }
 
-    /// Where to write; the place in the file is shared with it.
+    /// A handle to write to; it shares the file position.
     pub(crate) fn writer(&self) -> Result<File, Failure> {
         let file = match &self.kind {
-            Kind::Beside(file) => file.as_file(),
-            Kind::Straight(file) => file,
+            Kind::Temporary(file) => file.as_file(),
+            Kind::InPlace(file) => file,
         };
-        file.try_clone().map_err(|error| failed(&self.place, &error))
+        file.try_clone().map_err(|error| failed(&self.path, &error))
     }
 
-    /// The file is complete: it takes its place.
-    pub(crate) fn keep(self) -> Result<(), Failure> {
+    /// Moves the complete file to its path.
+    pub(crate) fn finish(self) -> Result<(), Failure> {
         match self.kind {
-            Kind::Straight(_) => Ok(()),
-            Kind::Beside(file) => {
-                file.persist(&self.place).map(drop).map_err(|error| failed(&self.place, &error.error))
+            Kind::InPlace(_) => Ok(()),
+            Kind::Temporary(file) => {
+                file.persist(&self.path).map(drop).map_err(|error| failed(&self.path, &error.error))
             }
         }
     }
 }
 
 /// Begins a file.
-pub(crate) fn begin(path: &Path) -> Result<Begun, Failure> {
+pub(crate) fn begin(path: &Path) -> Result<Pending, Failure> {
     let kind = match target(path).map_err(|error| failed(path, &error))? {
-        Target::Standard(file) => Kind::Straight(file),
+        Target::Standard(file) => Kind::InPlace(file),
         Target::Other => {
-            let why =
-                |error| format!("{}: it can't be written to: {}", path.display(), system_reason(&error));
-            let file = OpenOptions::new().write(true).open(path);
-            Kind::Straight(file.map_err(|error| Failure::Other(why(error)))?)
+            let file = OpenOptions::new().write(true).open(path).map_err(|error| Failure::Output {
+                path: path.to_path_buf(),
+                reason: format!("can't write to it: {}", system_reason(&error)),
+            })?;
+            Kind::InPlace(file)
         }
         Target::Regular(place, old) => {
             let file = new_beside(&place).map_err(|error| failed(path, &error))?;
@@ -102,19 +102,19 @@ pub(crate) fn begin(path: &Path) -> Result<Begun, Failure> {
                 // Who may read the file doesn't change with what is in it.
                 let _ = file.as_file().set_permissions(old.permissions());
             }
-            return Ok(Begun { place, kind: Kind::Beside(file) });
+            return Ok(Pending { path: place, kind: Kind::Temporary(file) });
         }
     };
-    Ok(Begun { place: path.to_path_buf(), kind })
+    Ok(Pending { path: path.to_path_buf(), kind })
 }
 
-/// What a path leads to, over all symbolic links.
+/// What a path refers to, after all symbolic links.
 enum Target {
-    /// What this program's standard output or standard error goes to.
+    /// The file behind this program's standard output or standard error.
     Standard(File),
     /// A pipe, a device.
     Other,
-    /// A regular file, there or not.
+    /// A regular file, existing or not.
     Regular(PathBuf, Option<Metadata>),
 }
 
@@ -145,8 +145,8 @@ fn target(path: &Path) -> std::io::Result<Target> {
     }
 }
 
-/// Standard output or standard error, if this is what they go to. Opened once more, a file would have a second place
-/// to write at, and each would write over the other.
+/// Standard output or standard error, if either refers to this file. Opened again, the file would have a second
+/// position, and the two would overwrite each other.
 #[cfg(unix)]
 fn standard(found: &Metadata) -> Option<File> {
     use std::os::fd::AsFd;
@@ -183,10 +183,10 @@ fn identity(_metadata: &Metadata) -> Option<(u64, u64)> {
 }
 
 fn failed(path: &Path, error: &std::io::Error) -> Failure {
-    Failure::Other(format!("{}: {}", path.display(), reason(path, error)))
+    Failure::Output { path: path.to_path_buf(), reason: reason(path, error) }
 }
 
-/// Why, without the name of a file that isn't there yet.
+/// Why a file can't be written, for people.
 fn reason(path: &Path, error: &std::io::Error) -> String {
     let folder = folder(path);
     match error.kind() {
@@ -203,8 +203,7 @@ fn folder(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// Whether these files, each with its option, can be written and are not one and the same: asked before the work that
-/// is to fill them.
+/// Checks, before a long run, that these files (with their options) can be written and are not the same file.
 pub(crate) fn can_write(files: &[(&str, Option<&PathBuf>)]) -> Result<(), Failure> {
     let mut before: Vec<(&str, Identity)> = Vec::new();
     for (option, path) in files {
@@ -217,7 +216,7 @@ pub(crate) fn can_write(files: &[(&str, Option<&PathBuf>)]) -> Result<(), Failur
         if let Target::Regular(place, _) = &target {
             new_beside(place).map_err(|error| refused(reason(place, &error)))?;
         }
-        // A device takes what it is given, from many at once.
+        // Several outputs may share a device.
         if path.metadata().is_ok_and(|found| is_device(&found)) {
             continue;
         }
@@ -230,12 +229,12 @@ pub(crate) fn can_write(files: &[(&str, Option<&PathBuf>)]) -> Result<(), Failur
     Ok(())
 }
 
-/// What tells one place from another.
+/// Identifies a file.
 #[derive(PartialEq)]
 enum Identity {
-    /// Its number on its device.
+    /// Device and inode.
     Number((u64, u64)),
-    /// Of what isn't there yet: its folder, and its name in it.
+    /// Folder and name, for a file that doesn't exist yet.
     Name(PathBuf, Option<std::ffi::OsString>),
 }
 
@@ -258,7 +257,7 @@ impl Identity {
 
 fn new_beside(path: &Path) -> std::io::Result<NamedTempFile> {
     let mut builder = tempfile::Builder::new();
-    // Readable for whom the user's mask allows, as any file that a command writes.
+    // Readable as the user's umask allows.
     #[cfg(unix)]
     builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
     builder.tempfile_in(folder(path))

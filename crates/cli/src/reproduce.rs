@@ -41,7 +41,7 @@ enum Action {
   ropewalk reproduce run blest-2016 --world emulated
   ropewalk reproduce run all --world emulated --runs 50
 
-Finished runs are checkpoint in the folder of --state: call it again to go on after an interruption.")]
+Finished runs are kept in the folder of --state: call it again to go on after an interruption.")]
     Run(Run),
 }
 
@@ -51,8 +51,8 @@ struct Run {
     name: String,
     /// Where: the simulator, or real packets in real time with the Linux kernel as receiver (Linux, `ip`, /dev/net/tun),
     /// for the papers that measured on real machines
-    #[arg(long, value_parser = ["simulated", "emulated"], default_value = "simulated")]
-    world: String,
+    #[arg(long, default_value_t = crate::options::World::Simulated, value_enum)]
+    world: crate::options::World,
     /// One figure or table only (see `ropewalk reproduce list --json`)
     #[arg(long, value_name = "ID")]
     figure: Option<String>,
@@ -159,7 +159,10 @@ fn now() -> Instant {
 fn execute(registries: &Registries, run: &Run) -> Result<(), Failure> {
     let names: Vec<&str> =
         if run.name == "all" { reproduce::NAMES.to_vec() } else { vec![run.name.as_str()] };
-    let world = if run.world == "emulated" { World::Emulated } else { World::Simulated };
+    let world = match run.world {
+        crate::options::World::Emulated => World::Emulated,
+        crate::options::World::Simulated => World::Simulated,
+    };
     let mut papers = names.into_iter().map(load).collect::<Result<Vec<_>, _>>()?;
     papers.retain(|paper| paper.runs_in(world));
     if papers.is_empty() {
@@ -175,7 +178,8 @@ fn execute(registries: &Registries, run: &Run) -> Result<(), Failure> {
             all.filter(|figure| figure.world == world).map(|figure| figure.id.as_str()).collect();
         return Err(Diagnostic::new(format!(
             "`{}` has no figure `{figure}` in the {} world",
-            run.name, run.world
+            run.name,
+            run.world.name()
         ))
         .help(did_you_mean(figure, ids.iter().copied()))
         .help(format!("allowed: {}", ids.join(", ")))
@@ -188,7 +192,7 @@ fn execute(registries: &Registries, run: &Run) -> Result<(), Failure> {
     }
     let stop = Arc::new(AtomicBool::new(false));
     let heard = stop.clone();
-    // If another handler is there already, Ctrl-C simply ends the program: finished runs are checkpoint.
+    // If another handler is there already, Ctrl-C simply ends the program: finished runs are kept.
     let _ = ctrlc::set_handler(move || heard.store(true, Ordering::Relaxed));
     let jobs =
         run.jobs.map_or_else(|| std::thread::available_parallelism().map_or(1, usize::from), usize::from);
@@ -208,10 +212,7 @@ fn execute(registries: &Registries, run: &Run) -> Result<(), Failure> {
             reproduce::execute(&request, registries, &store, &watch, &stop).map_err(Failure::Other)?;
         watch.bar.finish_and_clear();
         if outcome.interrupted {
-            let checkpoint = run.state.display();
-            return Err(Failure::Other(format!(
-                "interrupted: finished runs are in {checkpoint}, call it again to go on"
-            )));
+            return Err(Failure::Interrupted(checkpoint::hint(&run.state)));
         }
         outcomes.push(outcome);
     }
@@ -245,8 +246,8 @@ fn default_report(name: &str, world: World) -> PathBuf {
 /// The call as someone would repeat it.
 fn command(run: &Run) -> String {
     let mut text = format!("ropewalk reproduce run {}", run.name);
-    if run.world != "simulated" {
-        text += &format!(" --world {}", run.world);
+    if run.world != crate::options::World::Simulated {
+        text += &format!(" --world {}", run.world.name());
     }
     if let Some(figure) = &run.figure {
         text += &format!(" --figure {figure}");

@@ -1,21 +1,19 @@
 //! `ropewalk sweep`.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use indicatif::{ProgressBar, ProgressStyle};
 use ropewalk_lab::Registries;
+use ropewalk_lab::sweep::journal::JournalError;
 use ropewalk_lab::sweep::{self, Command, Design, Done, Error, Progress, Summary};
 use ropewalk_lab::table::Table;
 use serde_json::json;
 
-use crate::{Failure, output};
+use crate::{Failure, interrupt, output};
 
 /// Vary a scenario's parameters over a grid or a sample of the space
 ///
-/// Results go to a folder, as Parquet, with a manifest. Interrupted at any moment, the same command goes on where it
-/// stopped.
+/// Results go to a folder, as Parquet, with a manifest. After an interruption the same command continues.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   ropewalk sweep examples/sweeps/rtt-and-loss.toml
@@ -54,12 +52,18 @@ impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         match error {
             Error::Input(input) => Failure::Input(input),
+            Error::Storage { error: JournalError::Io { path, reason }, kept, total } => {
+                let reason = format!(
+                    "{reason}; {kept} of {total} runs are finished and kept: run the same command again to continue"
+                );
+                Failure::Output { path, reason }
+            }
             other => Failure::Other(other.to_string()),
         }
     }
 }
 
-/// Names the running program by its bytes, as far as they can be read.
+/// A digest of the running program, or its version if it can't be read.
 fn build() -> String {
     let bytes = std::env::current_exe().and_then(std::fs::read);
     bytes.map_or_else(|_| env!("CARGO_PKG_VERSION").to_string(), |bytes| sweep::digest(&bytes))
@@ -81,29 +85,26 @@ pub(crate) fn run(registries: &Registries, options: &Options) -> Result<(), Fail
         options.jobs.map_or_else(|| std::thread::available_parallelism().map_or(1, usize::from), usize::from);
     let line = crate::report::without_jobs(&std::env::args_os().collect::<Vec<_>>());
     let command = Command { line, build: build() };
-    let stop = Arc::new(AtomicBool::new(false));
-    let heard = stop.clone();
-    // If another handler is there already, Ctrl-C simply ends the program: finished runs are kept all the same.
-    let _ = ctrlc::set_handler(move || heard.store(true, Ordering::Relaxed));
+    let stop = interrupt::flag();
     let out = folder(options);
     let bar = ProgressBar::new(design.total());
     if let Ok(style) = ProgressStyle::with_template("{bar:40} {pos}/{len} runs, {eta} left{msg}") {
         bar.set_style(style);
     }
-    let hear = |progress| match progress {
+    let show = |progress| match progress {
         Progress::Opened { found, total } => {
             bar.set_length(total);
             bar.set_position(found.runs);
             bar.reset_eta();
             if found.damaged > 0 {
-                let what = "of the journal are damaged: the runs in them are made again";
+                let what = "of the journal are damaged; their runs are repeated";
                 anstream::eprintln!("warning: {} bytes {what}", found.damaged);
             }
         }
         Progress::Kept(runs) => bar.inc(runs),
         Progress::Writing => bar.set_message(", writing the tables"),
     };
-    let done = sweep::run(&design, registries, &out, &command, jobs, ropewalk_sim::run, hear, &stop);
+    let done = sweep::run(&design, registries, &out, &command, jobs, ropewalk_sim::run, show, &stop);
     bar.finish_and_clear();
     let done = done?;
     match &done.summary {
@@ -111,8 +112,8 @@ pub(crate) fn run(registries: &Registries, options: &Options) -> Result<(), Fail
             let shown = if options.json { json(&done, summary) } else { text(&design, &done, summary) };
             output::print(&shown)
         }
-        None => Err(Failure::Other(format!(
-            "interrupted: {} of {} runs are finished and kept in {}; the same command goes on from there",
+        None => Err(Failure::Interrupted(format!(
+            "{} of {} runs are finished and kept in {}; run the same command again to continue",
             done.before + done.made,
             done.total,
             out.display()

@@ -9,29 +9,30 @@ use ropewalk_host::clock::Clock;
 use ropewalk_lab::emulated::Tally;
 use ropewalk_lab::scenario::{self, builtins};
 use ropewalk_lab::table::Table;
-use ropewalk_lab::validate::{self, Cell, Found, Pairs, Trial, Verdict};
+use ropewalk_lab::validate::{self, Cell, CellResult, Pairs, Trial, Verdict};
 use ropewalk_lab::{Registries, units};
 use serde_json::json;
 
-use crate::compare::{algorithm, size};
-use crate::{Failure, checkpoint, output};
+use crate::compare::{algorithm, list, size};
+use crate::{Failure, checkpoint, interrupt, output};
 
-/// Hold the simulator against real packets: the same transfers in both worlds
+/// Compare the simulator with real packets: the same transfers in both worlds
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Each cell is the median time of a transfer with real packets in real time over the simulated median. Nothing else
-should be running: the emulator's clock shares this machine. Where nothing in a scenario is random, its simulated packets
-are up to 100 us late, as real ones are.
+    after_help = "A cell is a scenario, a pair of ends and a scheduler. Its ratio is the median completion time with real packets in real
+time over the simulated median. Leave the machine idle meanwhile: the emulator needs its processor on time. Real packets
+are a little late; where nothing in a scenario is random, simulated packets are therefore up to 100 us late too.
 
-Every cell gets --runs runs, each the same seed in both worlds. Cells whose interval crosses a bound then get more in turns, one run a turn, until it doesn't,
-or there are --most-runs, or --minutes are over: with all defaults that is within half an hour. Ctrl-C ends it early and
-prints what there is. Finished runs are checkpoint in the folder of --state: call it again to go on after an interruption.
+Every cell gets --runs runs, each with the same seed in both worlds. Then cells whose interval crosses a bound take turns, one
+run each, until they are decided, have --most-runs runs, or --minutes are over. With the defaults that takes at most half
+an hour. Ctrl-C stops and prints the cells measured so far. Finished runs are kept in the folder of --state: run the same
+command again to continue.
 
 Examples:
   ropewalk validate
   ropewalk validate --scenario satellite-lte --schedulers minrtt,blest --runs 20
   ropewalk validate --scenario wifi-lte --minutes 5 --json
-  ropewalk validate --markdown docs/agreement.md"
+  ropewalk validate --markdown docs/validation.md"
 )]
 pub(crate) struct Options {
     /// A built-in scenario's name, or a scenario file; may be given several times [default: all built-in ones]
@@ -46,19 +47,19 @@ pub(crate) struct Options {
     /// Runs of each cell with real packets
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(2..=1000))]
     runs: u32,
-    /// Most runs of a cell that is undecided
+    /// Most runs of an undecided cell
     #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(2..=10_000))]
     most_runs: u32,
-    /// No run begins once so many minutes are over (0: only what is checkpoint is shown)
+    /// Start no run after this many minutes (0: show finished runs only)
     #[arg(long, default_value_t = 28, value_parser = clap::value_parser!(u32).range(0..=10_000))]
     minutes: u32,
     /// First seed
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Where finished runs are checkpoint, so that an interrupted command goes on
+    /// Folder of finished runs, so that an interrupted command can continue
     #[arg(long, value_name = "FOLDER", default_value = ".ropewalk")]
     state: PathBuf,
-    /// Forget finished runs first
+    /// Delete finished runs first
     #[arg(long)]
     fresh: bool,
     /// Leave out the real kernel at both ends
@@ -76,7 +77,7 @@ struct Line {
     scenario: String,
     ends: &'static str,
     scheduler: String,
-    found: Found,
+    result: CellResult,
 }
 
 impl Line {
@@ -85,13 +86,13 @@ impl Line {
             scenario: trial.cell.scenario.name.clone(),
             ends: if trial.cell.kernel { "kernel" } else { "engine" },
             scheduler: trial.cell.scheduler.text.clone(),
-            found: trial.found(),
+            result: trial.result(),
         }
     }
 
-    /// One line for each run that gave no time.
+    /// One line for each failed run.
     fn failures(&self) -> impl Iterator<Item = String> {
-        self.found.failures.iter().map(|failure| {
+        self.result.failures.iter().map(|failure| {
             let world = if failure.emulated { "emulated" } else { "simulated" };
             let Line { scenario, ends, scheduler, .. } = self;
             format!(
@@ -117,7 +118,7 @@ pub(crate) fn run(registries: &Registries, options: &Options) -> Result<(), Fail
             left_out.push(format!("{}: {why}", scenario.name));
             continue;
         }
-        for text in options.schedulers.split(',').map(str::trim).filter(|text| !text.is_empty()) {
+        for text in list(&options.schedulers) {
             let scheduler = algorithm(&registries.schedulers, "--schedulers", text)?;
             let (scenario, congestion) = (Arc::clone(&scenario), congestion.clone());
             cells.push(Cell { scenario, scheduler, congestion, kernel: false });
@@ -130,11 +131,8 @@ pub(crate) fn run(registries: &Registries, options: &Options) -> Result<(), Fail
     ropewalk_host::netns::become_root_of_own_user_namespace()
         .map_err(|error| Failure::Other(error.to_string()))?;
     let count = cells.len();
-    let stop = Arc::new(AtomicBool::new(false));
-    let heard = Arc::clone(&stop);
-    // If another handler is there already, Ctrl-C simply ends the program: nothing is half-written.
-    let _ = ctrlc::set_handler(move || heard.store(true, Ordering::Relaxed));
-    let store: Pairs = checkpoint::open(&options.state, "agree", options.fresh)?;
+    let stop = interrupt::flag();
+    let store: Pairs = checkpoint::open(&options.state, "validate", options.fresh)?;
     let trials = measure(cells, bytes, options, &store, &stop)?;
     let lines: Vec<Line> = trials.iter().map(Line::of).collect();
     let mut tally = Tally::default();
@@ -148,17 +146,18 @@ pub(crate) fn run(registries: &Registries, options: &Options) -> Result<(), Fail
         output::print(&text(&lines, &left_out, bytes, options, &tally))?;
     }
     if lines.len() < count {
-        let why = if stop.load(Ordering::Relaxed) { "interrupted" } else { "the time of --minutes is over" };
-        return Err(Failure::Other(format!(
-            "{why}: {} of {count} cells are shown; finished runs are checkpoint in {}, call it again to go on",
-            lines.len(),
-            options.state.display()
-        )));
+        let shown =
+            format!("{} of {count} cells are shown; {}", lines.len(), checkpoint::hint(&options.state));
+        return Err(if stop.load(Ordering::Relaxed) {
+            Failure::Interrupted(shown)
+        } else {
+            Failure::Other(format!("--minutes are over: {shown}"))
+        });
     }
     Ok(())
 }
 
-/// The first runs of every cell, then more of those that are undecided. After an interruption only whole cells.
+/// Makes the first runs of every cell, then more of the undecided ones. Interrupted, it returns complete cells only.
 fn measure(
     cells: Vec<Cell>,
     bytes: u64,
@@ -176,14 +175,14 @@ fn measure(
         bar.set_message(cell.scenario.name.clone());
         let mut trial = Trial::new(cell, bytes, options.seed);
         for _ in 0..options.runs {
-            // What is checkpoint takes no time.
+            // A finished run takes no time.
             if trial.recall(store) {
                 continue;
             }
             if stop.load(Ordering::Relaxed) || clock.now() >= end {
                 break 'cells;
             }
-            trial.run(store).map_err(Failure::Other)?;
+            trial.run(store)?;
         }
         trials.push(trial);
         bar.inc(1);
@@ -194,7 +193,7 @@ fn measure(
     }
     'turns: loop {
         let open = |trial: &&mut Trial| {
-            trial.found().verdict == Verdict::TooFewRuns && trial.runs() < options.most_runs
+            trial.result().verdict == Verdict::TooFewRuns && trial.runs() < options.most_runs
         };
         let mut undecided: Vec<&mut Trial> = trials.iter_mut().filter(open).collect();
         bar.set_position(bar.length().unwrap_or(0).saturating_sub(undecided.len() as u64));
@@ -209,7 +208,7 @@ fn measure(
                 break 'turns;
             }
             bar.set_message(trial.cell.scenario.name.clone());
-            trial.run(store).map_err(Failure::Other)?;
+            trial.run(store)?;
         }
     }
     bar.finish_and_clear();
@@ -232,18 +231,18 @@ fn cells(line: &Line) -> Vec<String> {
         line.scenario.clone(),
         line.ends.into(),
         line.scheduler.clone(),
-        median(&line.found.simulated),
-        median(&line.found.emulated),
-        (line.found.emulated.len() + line.found.failures.iter().filter(|failure| failure.emulated).count())
+        median(&line.result.simulated),
+        median(&line.result.emulated),
+        (line.result.emulated.len() + line.result.failures.iter().filter(|failure| failure.emulated).count())
             .to_string(),
-        line.found.ratio.map_or("-".into(), |ratio| format!("{ratio:.3}")),
-        line.found.interval.map_or("-".into(), |(from, to)| format!("{from:.3} .. {to:.3}")),
-        line.found.verdict.to_string(),
+        line.result.ratio.map_or("-".into(), |ratio| format!("{ratio:.3}")),
+        line.result.interval.map_or("-".into(), |(from, to)| format!("{from:.3} .. {to:.3}")),
+        line.result.verdict.to_string(),
     ]
 }
 
 fn verdict(lines: &[Line]) -> String {
-    let count = |verdict: Verdict| lines.iter().filter(|line| line.found.verdict == verdict).count();
+    let count = |verdict: Verdict| lines.iter().filter(|line| line.result.verdict == verdict).count();
     format!(
         "{} of {} cells agree, {} differ, {} had too few runs, {} had runs that failed.",
         count(Verdict::Agrees),
@@ -268,22 +267,21 @@ fn text(lines: &[Line], left_out: &[String], bytes: u64, options: &Options, tall
         table.row(cells(line));
     }
     text += &table.render();
-    text +=
-        "\nratio: emulated median over simulated median; ends: who is at both ends of the emulated paths\n";
-    text += "allowed: 5 % where nothing is random and the engine is at both ends, else the interval inside 0.9 to 1.1\n";
-    text += "simulated: each packet up to 100 us late where nothing is random, as real ones are\n";
+    text += "\nratio: emulated median over simulated median; ends: the stack at both ends of the emulated paths\n";
+    text += "allowed: 5 % where nothing is random and the engine is at both ends, else the interval within 0.9 to 1.1\n";
+    text += "simulated: where nothing is random, each packet is up to 100 us late, as real packets are\n";
     for failure in lines.iter().flat_map(Line::failures) {
         text += &format!("{failure}\n");
     }
     for name in left_out {
-        text += &format!("not here: {name}\n");
+        text += &format!("left out: {name}\n");
     }
     text + &format!("{}\n\n{}\n", tally.describe(), verdict(lines))
 }
 
 fn markdown(lines: &[Line], left_out: &[String], options: &Options, tally: &Tally) -> String {
     let mut text = format!(
-        "# Simulated and emulated\n\nMade by `ropewalk validate --markdown docs/agreement.md` ({} a flow, {} runs a cell and more where undecided, seeds from {}).\n\nratio: median completion time with real packets in real time over the simulated median. Allowed: 5 % where nothing is\nrandom and the engine is at both ends, else the 90 % interval inside 0.9 to 1.1. Where nothing is random, simulated packets are up\nto 100 us late, as real ones are.\n\n",
+        "# Validation: the simulator against real packets\n\nMade by `ropewalk validate --markdown docs/validation.md`: {} a flow, {} runs a cell and more where undecided, seeds from {}.\n\nThe ratio is the median completion time with real packets in real time over the simulated median. Allowed: 5 % where nothing\nis random and the engine is at both ends, else the 90 % interval within 0.9 to 1.1. Where nothing is random, simulated\npackets are up to 100 us late, as real packets are.\n\n",
         options.size, options.runs, options.seed
     );
     text += &format!("| {} | |\n|{}\n", HEAD.join(" | "), "---|".repeat(HEAD.len() + 1));
@@ -292,10 +290,10 @@ fn markdown(lines: &[Line], left_out: &[String], options: &Options, tally: &Tall
     }
     text += &format!("\n{} {}.\n", verdict(lines), tally.describe());
     for failure in lines.iter().flat_map(Line::failures) {
-        text += &format!("\nNo time: {failure}.\n");
+        text += &format!("\nFailed: {failure}.\n");
     }
     for name in left_out {
-        text += &format!("\nNot here: {name}.\n");
+        text += &format!("\nLeft out: {name}.\n");
     }
     text
 }
@@ -306,12 +304,12 @@ fn as_json(lines: &[Line], left_out: &[String], tally: &Tally) -> serde_json::Va
             "scenario": line.scenario,
             "emulated_ends": line.ends,
             "scheduler": line.scheduler,
-            "simulated_s": line.found.simulated,
-            "emulated_s": line.found.emulated,
-            "ratio_of_medians": line.found.ratio,
-            "ratio_interval_90": line.found.interval.map(|(a, b)| [a, b]),
-            "verdict": line.found.verdict.to_string(),
-            "failures": line.found.failures.iter().map(|failure| json!({
+            "simulated_s": line.result.simulated,
+            "emulated_s": line.result.emulated,
+            "ratio_of_medians": line.result.ratio,
+            "ratio_interval_90": line.result.interval.map(|(a, b)| [a, b]),
+            "verdict": line.result.verdict.to_string(),
+            "failures": line.result.failures.iter().map(|failure| json!({
                 "world": if failure.emulated { "emulated" } else { "simulated" },
                 "seed": failure.seed,
                 "reason": failure.reason,

@@ -28,6 +28,13 @@ fn refused(folder: &Path, arguments: &[&str], expected: &[&str]) {
 }
 
 #[test]
+fn old_command_names_lead_to_the_new_ones() {
+    let here = tempfile::tempdir().unwrap();
+    refused(here.path(), &["agree", "--json"], &["`agree` is now called `validate`", "ropewalk validate"]);
+    refused(here.path(), &["paper", "run", "all"], &["`paper` is now called `reproduce`"]);
+}
+
+#[test]
 fn mistakes_on_the_command_line() {
     let here = tempfile::tempdir().unwrap();
     let path = "wifi: 50 Mbit/s, 20 ms";
@@ -55,6 +62,10 @@ fn mistakes_on_the_command_line() {
         &["--path:1:21", "a rate is given twice", "the second", "the first is here"],
     );
     of(&["--path", "w: 5 Mbit/s, 20 ms, jitter pareto"], &["--path:1:21", "`20 ms +-5 ms, jitter pareto`"]);
+    of(
+        &["--path", "w: 5 Mbit/s, 20 ms +-5 ms, overtaking"],
+        &["--path:1:28", "`overtaking` is now called `reordering`"],
+    );
     of(&["--path", "w: 5 Mbit/s, 20 ms +-50 %"], &["--path:1:25", "`%` is not a unit of time"]);
     of(&["--path", "w: 50 mbi/s, 20 ms"], &["--path:1:7", "did you mean `Mbit/s`?"]);
     #[cfg(unix)]
@@ -144,7 +155,8 @@ fn mistakes_in_files() {
         &["s.toml:5:26", "`to-bad` is given twice", "the first is here"],
     );
     of(&format!("{head}jitter-shape = 'pareto'\n"), &["s.toml:5:1", "how delays spread", "+-5 ms"]);
-    of(&format!("{head}overtaking = true\n"), &["s.toml:5:1", "`overtaking` says how"]);
+    of(&format!("{head}reordering = true\n"), &["s.toml:5:1", "`reordering` says how"]);
+    of(&format!("{head}overtaking = true\n"), &["s.toml:5:1", "`overtaking` is now called `reordering`"]);
     of(&format!("{head}[path.up]\njitter-shape = 'normal'\n"), &["s.toml:6:1", "how delays spread"]);
     of(
         &format!("{head}[[bottleneck]]\nname = 'core'\nrate = '5 Mbit/s'\n"),
@@ -253,4 +265,23 @@ fn every_help_has_an_example() {
         let help = good(&[command, "--help"]);
         assert!(help.contains("\nExample"), "{command}:\n{help}");
     }
+}
+
+#[test]
+fn help_lists_the_exit_codes() {
+    let help = good(&["--help"]);
+    for line in
+        ["2    input that can't be used, or output that can't be written", "130  interrupted by Ctrl-C"]
+    {
+        assert!(help.contains(line), "{help}");
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn output_that_cannot_be_written_is_code_2() {
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let list = Command::new(env!("CARGO_BIN_EXE_ropewalk")).arg("list").stdout(full).output().unwrap();
+    assert_eq!(list.status.code(), Some(2), "{}", String::from_utf8_lossy(&list.stderr));
+    assert!(String::from_utf8_lossy(&list.stderr).contains("standard output"));
 }

@@ -24,7 +24,7 @@ use ropewalk_host::clock::Clock;
 use ropewalk_host::entropy::OsEntropy;
 use ropewalk_host::world::HostEndpoint;
 use ropewalk_wire::pool::Pool;
-use ropewalk_wire::{Gatherer, encode_packets};
+use ropewalk_wire::{Coalescer, encode_packets};
 use smoltcp::iface::{Config, Interface, SocketSet};
 use smoltcp::phy::{Device, DeviceCapabilities, Medium, RxToken, TxToken};
 use smoltcp::socket::tcp;
@@ -151,12 +151,12 @@ fn config(multipath: bool) -> ConnectionConfig {
 struct Way {
     pool: Pool,
     ends: Vec<usize>,
-    gatherer: Gatherer,
+    coalescer: Coalescer,
 }
 
 impl Way {
     fn new() -> Way {
-        Way { pool: Pool::new(CHUNK), ends: Vec::new(), gatherer: Gatherer::new() }
+        Way { pool: Pool::new(CHUNK), ends: Vec::new(), coalescer: Coalescer::new() }
     }
 
     /// What `from` has to say, as packets, for `to`. Whether there was anything.
@@ -171,11 +171,11 @@ impl Way {
             let mut start = 0;
             for end in self.ends.drain(..) {
                 let deliver = |segment| to.on_segment(now, path, segment);
-                self.gatherer.push(&bytes, start..end, deliver).expect("a packet of ours");
+                self.coalescer.push(&bytes, start..end, deliver).expect("a packet of ours");
                 start = end;
             }
         }
-        self.gatherer.finish(|segment| to.on_segment(now, PathId(0), segment));
+        self.coalescer.finish(|segment| to.on_segment(now, PathId(0), segment));
         any
     }
 }

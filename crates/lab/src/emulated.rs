@@ -31,6 +31,32 @@ const REPEATS: u32 = 3;
 /// dead at the end takes so much longer.
 const CLOSING: u64 = 1_000_000_000;
 
+/// Why the emulated world can't run something.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum EmulatedError {
+    /// The scenario of this name has background traffic.
+    #[error("`{0}` has background traffic, which the emulated world doesn't have: remove it, or simulate")]
+    Background(String),
+    /// The workload isn't one of flows of a size.
+    #[error("the emulated world transfers flows of a size: give --size")]
+    Workload,
+    /// No candidate that a kernel as sender could run.
+    #[error("the kernel as sender has one scheduler, its own: name `linux` in --schedulers")]
+    KernelScheduler,
+    /// The kernel has no such congestion control.
+    #[error("this kernel has no congestion control `{name}`; it has: {available}")]
+    CongestionControl {
+        /// What was asked for.
+        name: String,
+        /// What there is, separated by spaces.
+        available: String,
+    },
+    /// Devices, namespaces or processes can't be set up.
+    #[error("the emulated world can't be set up: {0}")]
+    Setup(String),
+}
+
 /// Who is at the ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ends {
@@ -122,7 +148,7 @@ pub const KERNEL: &str = "kernel";
 ///
 /// # Errors
 /// What can't be run here, and why.
-pub fn request(request: &Request, ends: Ends) -> Result<Request, String> {
+pub fn request(request: &Request, ends: Ends) -> Result<Request, EmulatedError> {
     check(&request.scenario, &request.workloads)?;
     let mut request = Request { jobs: 1, ..request.clone() };
     let multipath = |candidate: &&Candidate| candidate.mode == Mode::Multipath;
@@ -131,9 +157,7 @@ pub fn request(request: &Request, ends: Ends) -> Result<Request, String> {
             .candidates
             .retain(|candidate| candidate.mode != Mode::Multipath || candidate.scheduler.text == "linux");
         if request.candidates.iter().find(multipath).is_none() {
-            return Err(
-                "the kernel as sender has one scheduler, its own: name `linux` in --schedulers".into()
-            );
+            return Err(EmulatedError::KernelScheduler);
         }
     } else if kernel_congestion(&request.congestion.text).is_ok()
         && let Some(first) = request.candidates.iter().find(multipath)
@@ -151,32 +175,29 @@ fn ends_of(spec: &RunSpec, ends: Ends) -> Ends {
     Ends { sender_kernel: ends.sender_kernel || spec.scheduler.text == KERNEL, ..ends }
 }
 
-fn check(scenario: &Scenario, workloads: &[Workload]) -> Result<(), String> {
+fn check(scenario: &Scenario, workloads: &[Workload]) -> Result<(), EmulatedError> {
     if !scenario.background.is_empty() {
-        return Err(format!(
-            "`{}` has background traffic, which the emulated world doesn't have: leave it out, or simulate",
-            scenario.name
-        ));
+        return Err(EmulatedError::Background(scenario.name.clone()));
     }
     for workload in workloads {
         if !matches!(workload, Workload::Flow { .. } | Workload::Flows { .. }) {
-            return Err("the emulated world transfers flows of a size: give --size".into());
+            return Err(EmulatedError::Workload);
         }
     }
     Ok(())
 }
 
-fn kernel_congestion(text: &str) -> Result<String, String> {
+fn kernel_congestion(text: &str) -> Result<String, EmulatedError> {
     let known =
         std::fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control").unwrap_or_default();
     let name = text.split('(').next().unwrap_or(text).trim();
     if known.split_whitespace().any(|word| word == name) {
         return Ok(name.into());
     }
-    Err(format!("this kernel has no congestion control `{name}`; it has: {}", known.trim()))
+    Err(EmulatedError::CongestionControl { name: name.into(), available: known.trim().into() })
 }
 
-fn party(spec: &RunSpec, side: Side, kernel: bool) -> Result<Party, String> {
+fn party(spec: &RunSpec, side: Side, kernel: bool) -> Result<Party, EmulatedError> {
     let scenario = &spec.scenario;
     let end: &EndSpec = if side == Side::Client { &scenario.client } else { &scenario.server };
     if kernel {
@@ -207,13 +228,13 @@ fn is_down_at_start(link: &LinkSpec) -> bool {
     first.next_back().is_some_and(|change| change.action == ChangeAction::Down)
 }
 
-fn experiment(spec: &RunSpec, ends: Ends) -> Result<Experiment, String> {
+fn experiment(spec: &RunSpec, ends: Ends) -> Result<Experiment, EmulatedError> {
     let scenario = &spec.scenario;
     check(scenario, std::slice::from_ref(&scenario.workload))?;
     let (bytes, connections) = match scenario.workload {
         Workload::Flow { bytes } => (bytes, 1),
         Workload::Flows { count, bytes } => (bytes, count as usize),
-        _ => return Err("the emulated world transfers flows of a size".into()),
+        _ => return Err(EmulatedError::Workload),
     };
     let download = scenario.direction == Direction::Download;
     let direction = if download { transfer::Direction::Download } else { transfer::Direction::Upload };
@@ -264,13 +285,13 @@ fn experiment(spec: &RunSpec, ends: Ends) -> Result<Experiment, String> {
 /// One run in real time.
 ///
 /// # Errors
-/// If the world can't be set up, for people.
-pub fn run(spec: &RunSpec, ends: Ends, tally: &Mutex<Tally>) -> Result<RunResult, String> {
+/// The run can't be made: see [`EmulatedError`].
+pub fn run(spec: &RunSpec, ends: Ends, tally: &Mutex<Tally>) -> Result<RunResult, EmulatedError> {
     let mut repeats = 0;
     let ends = ends_of(spec, ends);
     loop {
         let report = experiment::run(experiment(spec, ends)?)
-            .map_err(|error| format!("the emulated world can't be set up: {error}"))?;
+            .map_err(|error| EmulatedError::Setup(error.to_string()))?;
         let late = report.lateness.value_at_quantile(0.99);
         let void = late > LATENESS_LIMIT;
         if let Ok(mut tally) = tally.lock() {
@@ -304,13 +325,12 @@ pub fn run(spec: &RunSpec, ends: Ends, tally: &Mutex<Tally>) -> Result<RunResult
 /// One run in real time that is watched, with every decision's reason. Watching takes time: it belongs in no table.
 ///
 /// # Errors
-/// If the world can't be set up, for people.
-pub fn witness(spec: &RunSpec, ends: Ends, tap: Box<dyn Tap>) -> Result<RunResult, String> {
+/// The run can't be made: see [`EmulatedError`].
+pub fn witness(spec: &RunSpec, ends: Ends, tap: Box<dyn Tap>) -> Result<RunResult, EmulatedError> {
     let recording = Recording { decisions: true, ..spec.recording };
     let spec = RunSpec { recording, ..spec.clone() };
     let experiment = Experiment { tap: Some(tap), ..experiment(&spec, ends)? };
-    let report = experiment::run(experiment)
-        .map_err(|error| format!("the emulated world can't be set up: {error}"))?;
+    let report = experiment::run(experiment).map_err(|error| EmulatedError::Setup(error.to_string()))?;
     Ok(result(&spec, &report))
 }
 

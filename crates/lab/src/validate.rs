@@ -1,13 +1,12 @@
-//! Whether the simulator tells the truth: the same transfer over the same paths in the simulator and with real packets
-//! in real time, run after run, and the ratio of the median completion times.
+//! Validation of the simulator: the same transfer over the same paths, simulated and with real packets in real time,
+//! and the ratio of the median completion times.
 //!
-//! Where nothing in the links is random, the medians must be within 5 %. Where something is, the 90 % interval of the
-//! ratio must lie inside 0.9 to 1.1; an interval that crosses a bound says 'too few runs', and wants more. Against the
-//! real kernel, which is another implementation, 10 % is allowed everywhere.
+//! Where nothing is random, the medians must be within 5 %. Elsewhere the 90 % interval of the ratio must lie within 0.9
+//! to 1.1; an interval that crosses a bound means "too few runs". Against the kernel, which is another implementation,
+//! 10 % is allowed everywhere.
 //!
-//! A seed means the same luck in both worlds: the same packets of a link are lost, and jitter draws the same delays. Each
-//! emulated run is therefore held against the simulated one of its seed, and the interval comes from resampling such
-//! pairs. (Ten seeds against two hundred others would measure how lucky the ten are.)
+//! A seed means the same losses and the same jitter in both worlds. Each emulated run is therefore compared with the
+//! simulated run of its seed, and the interval comes from resampling such pairs.
 
 use std::sync::{Arc, Mutex};
 
@@ -19,8 +18,8 @@ use ropewalk_sim::{Mode, Outcome, Recording, RunResult, RunSpec, Scenario, Workl
 use serde::{Deserialize, Serialize};
 
 use crate::checkpoint::Store;
-use crate::compare::{is_deterministic, is_random};
-use crate::emulated::{self, Ends, Tally};
+use crate::emulated::{self, EmulatedError, Ends, Tally};
+use crate::scenario::is_random;
 use crate::stats;
 
 /// One cell of the table.
@@ -36,10 +35,10 @@ pub struct Cell {
     pub kernel: bool,
 }
 
-/// What came of a cell.
+/// The result of a cell.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Found {
-    /// Seconds of each simulated run whose emulated one has a time too, by seed.
+pub struct CellResult {
+    /// Seconds of each simulated run, by seed, where the emulated run succeeded too.
     pub simulated: Vec<f64>,
     /// Seconds of each such emulated run.
     pub emulated: Vec<f64>,
@@ -47,24 +46,24 @@ pub struct Found {
     pub ratio: Option<f64>,
     /// Its 90 % interval.
     pub interval: Option<(f64, f64)>,
-    /// What to think of it.
+    /// Whether the worlds agree.
     pub verdict: Verdict,
-    /// The runs that gave no time.
+    /// Failed runs.
     pub failures: Vec<Failure>,
 }
 
-/// A run that gave no time.
+/// A run without a completion time.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Failure {
-    /// Whether it was the emulated one, else the simulated.
+    /// Whether the emulated run failed, else the simulated one.
     pub emulated: bool,
     /// Its seed.
     pub seed: u64,
-    /// Why, as far as its ends know.
+    /// Why.
     pub reason: String,
 }
 
-/// What to think of a cell.
+/// Whether the two worlds agree on a cell.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verdict {
     /// Within the bounds.
@@ -73,7 +72,7 @@ pub enum Verdict {
     Differs,
     /// The interval crosses a bound.
     TooFewRuns,
-    /// Runs gave no time.
+    /// Runs failed.
     Failed,
 }
 
@@ -88,7 +87,7 @@ impl std::fmt::Display for Verdict {
     }
 }
 
-/// Why a scenario isn't in the table, or `None` if it can be.
+/// Why a scenario can't be validated, if it can't.
 pub fn unsuitable(scenario: &Scenario) -> Option<&'static str> {
     if !scenario.background.is_empty() {
         return Some("background traffic, which the emulated world doesn't have");
@@ -103,31 +102,30 @@ pub fn unsuitable(scenario: &Scenario) -> Option<&'static str> {
     None
 }
 
-/// Real packets are handed on up to a tenth of a millisecond late, and never early. Half of that, nanoseconds.
-const SHAKE: u64 = 50_000;
+/// Half of how late real packets are at most, nanoseconds. They are never early.
+const LATENESS: u64 = 50_000;
 
-/// The scenario, its delays longer by [`SHAKE`] and varied by as much, with the order kept, where nothing in it is random.
+/// The scenario with packets up to twice [`LATENESS`] late, in order, if nothing in it is random.
 ///
-/// Where nothing varies, packets of two paths arrive in the same nanosecond, gaps between ACKs are the same over and over, and
-/// which of two subflows has less to flush is decided by a tie. A trace's opportunities to send are whole milliseconds, so that
-/// gaps are too: many are exactly the 2 ms that HyStart takes for a train's longest gap, and all of those count. And an ACK that
-/// answers in no time leaves with the very opportunity that a real one, some microseconds later, misses: that is a
-/// millisecond in each round trip. What a run that no network could give decides says nothing.
-fn off_the_grid(scenario: &Scenario) -> Scenario {
-    let mut shaken = scenario.clone();
+/// Without that, ties to the nanosecond decide: packets of two paths arrive at the same time, gaps between ACKs repeat
+/// exactly, and two subflows have the same to flush. Over a trace, whose opportunities to send are whole milliseconds,
+/// many gaps are exactly the 2 ms that HyStart allows within a train, and an immediate ACK leaves with an opportunity
+/// that a real one just misses.
+fn with_lateness(scenario: &Scenario) -> Scenario {
+    let mut late = scenario.clone();
     if is_random(scenario) {
-        return shaken;
+        return late;
     }
-    for path in &mut shaken.paths {
+    for path in &mut late.paths {
         for link in [&mut path.up, &mut path.down] {
-            link.delay += SHAKE;
-            link.jitter = Some(Jitter { spread: SHAKE, shape: JitterShape::Uniform, keeps_order: true });
+            link.delay += LATENESS;
+            link.jitter = Some(Jitter { spread: LATENESS, shape: JitterShape::Uniform, keeps_order: true });
         }
     }
-    shaken
+    late
 }
 
-/// The time of one run in both worlds, or why there is none, and what the emulated one's clock was worth.
+/// The completion time of one run in both worlds, or why it failed, and how late the emulated packets were.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Pair {
     simulated: Result<f64, String>,
@@ -144,19 +142,19 @@ pub struct Trial {
     /// What is run.
     pub cell: Cell,
     scenario: Arc<Scenario>,
-    /// As the simulator runs it: see [`off_the_grid`].
-    shaken: Arc<Scenario>,
+    /// What the simulator runs: see [`with_lateness`].
+    late: Arc<Scenario>,
     seed: u64,
     pairs: Vec<Pair>,
 }
 
-/// Seconds that the run's flow took, or why it has no time.
+/// The flow's completion time in seconds, or why there is none.
 fn time(result: &RunResult) -> Result<f64, String> {
     let time = result.flows.first().and_then(|flow| flow.fct);
     match (&result.outcome, time) {
         (Outcome::Complete, Some(time)) => Ok(time as f64 / 1e9),
-        (Outcome::Complete, None) => Err("complete, but without a time".into()),
-        (Outcome::TimeLimit, _) => Err("not complete when the scenario's limit came".into()),
+        (Outcome::Complete, None) => Err("complete, but without a completion time".into()),
+        (Outcome::TimeLimit, _) => Err("not complete within the scenario's limit".into()),
         (Outcome::Failed(why), _) => Err(why.clone()),
     }
 }
@@ -165,8 +163,8 @@ impl Trial {
     /// A cell without runs; each will transfer `bytes`.
     pub fn new(cell: Cell, bytes: u64, seed: u64) -> Self {
         let scenario = Arc::new(Scenario { workload: Workload::Flow { bytes }, ..(*cell.scenario).clone() });
-        let shaken = Arc::new(off_the_grid(&scenario));
-        Trial { cell, scenario, shaken, seed, pairs: Vec::new() }
+        let late = Arc::new(with_lateness(&scenario));
+        Trial { cell, scenario, late, seed, pairs: Vec::new() }
     }
 
     fn spec(&self, number: u32) -> RunSpec {
@@ -181,7 +179,7 @@ impl Trial {
         }
     }
 
-    /// The next run from `store`; false if it isn't there.
+    /// Takes the next run from `store`. Returns false if it isn't there.
     pub fn recall(&mut self, store: &Pairs) -> bool {
         let known = store.get(&self.key(store)).cloned();
         let is_known = known.is_some();
@@ -193,27 +191,27 @@ impl Trial {
         Ends { sender_kernel: self.cell.kernel, receiver_kernel: self.cell.kernel }
     }
 
-    /// By which `store` knows the next run.
+    /// The key of the next run in `store`.
     fn key(&self, store: &Pairs) -> String {
-        let scenarios = format!("{:?} {:?}", self.scenario, self.shaken);
+        let scenarios = format!("{:?} {:?}", self.scenario, self.late);
         let (scheduler, congestion) = (&self.cell.scheduler.text, &self.cell.congestion.text);
         let seed = self.spec(self.runs()).seed.to_string();
         store.key(&[&scenarios, scheduler, congestion, &format!("{:?}", self.ends()), &seed])
     }
 
-    /// One more run, of the next seed, in both worlds; one that `store` has isn't run again.
+    /// Runs the next seed in both worlds, or takes it from `store`.
     ///
     /// # Errors
     /// If the emulated world can't be set up.
-    pub fn run(&mut self, store: &Pairs) -> Result<(), String> {
+    pub fn run(&mut self, store: &Pairs) -> Result<(), EmulatedError> {
         if self.recall(store) {
             return Ok(());
         }
         let (key, ends, spec) = (self.key(store), self.ends(), self.spec(self.runs()));
         let tally = Mutex::new(Tally::default());
         let emulated = time(&emulated::run(&spec, ends, &tally)?);
-        let shaken = RunSpec { scenario: Arc::clone(&self.shaken), ..spec };
-        let simulated = time(&ropewalk_sim::run(&shaken));
+        let late = RunSpec { scenario: Arc::clone(&self.late), ..spec };
+        let simulated = time(&ropewalk_sim::run(&late));
         let pair = Pair { simulated, emulated, tally: tally.into_inner().unwrap_or_default() };
         store.put(&key, &pair);
         self.pairs.push(pair);
@@ -225,16 +223,16 @@ impl Trial {
         self.pairs.len() as u32
     }
 
-    /// What their clocks were worth.
+    /// How late the packets of all emulated runs were.
     pub fn tally(&self) -> Tally {
         let mut all = Tally::default();
         self.pairs.iter().for_each(|pair| all.add(&pair.tally));
         all
     }
 
-    /// What came of it so far.
-    pub fn found(&self) -> Found {
-        let exact = is_deterministic(&self.scenario);
+    /// The result so far.
+    pub fn result(&self) -> CellResult {
+        let exact = !is_random(&self.scenario);
         let allowed = if exact && !self.cell.kernel { 0.05 } else { 0.10 };
         let mut failures = Vec::new();
         for (seed, pair) in (self.seed..).zip(&self.pairs) {
@@ -252,10 +250,10 @@ impl Trial {
     }
 }
 
-/// Of the times of each pair, emulated and simulated.
-fn judge(pairs: &[(f64, f64)], failures: Vec<Failure>, exact: bool, allowed: f64, seed: u64) -> Found {
-    let found = stats::median_ratio(pairs, 0.9, seed);
-    let (ratio, interval) = (found.map(|found| found.0), found.and_then(|found| found.1));
+/// Judges a cell by the times of its pairs: (emulated, simulated), seconds.
+fn judge(pairs: &[(f64, f64)], failures: Vec<Failure>, exact: bool, allowed: f64, seed: u64) -> CellResult {
+    let estimate = stats::median_ratio(pairs, 0.9, seed);
+    let (ratio, interval) = (estimate.map(|estimate| estimate.0), estimate.and_then(|estimate| estimate.1));
     let (low, high) = (1.0 - allowed, 1.0 + allowed);
     let within = |x: f64| low <= x && x <= high;
     let verdict = match (ratio, interval) {
@@ -273,7 +271,7 @@ fn judge(pairs: &[(f64, f64)], failures: Vec<Failure>, exact: bool, allowed: f64
         (None, _) => Verdict::Failed,
     };
     let (emulated, simulated) = pairs.iter().copied().unzip();
-    Found { simulated, emulated, ratio, interval, verdict, failures }
+    CellResult { simulated, emulated, ratio, interval, verdict, failures }
 }
 
 #[cfg(test)]
@@ -320,7 +318,7 @@ mod tests {
         let mut take = |simulated: &Result<f64, String>, emulated: &Result<f64, String>| {
             let (simulated, emulated) = (simulated.clone(), emulated.clone());
             trial.pairs.push(Pair { simulated, emulated, tally: Tally::default() });
-            trial.found()
+            trial.result()
         };
         assert_eq!(take(&good, &good).verdict, Verdict::Agrees);
         // One end says that it failed, although the bytes came in time.
@@ -335,7 +333,7 @@ mod tests {
             found.failures,
             [
                 failure(true, 8, "server: reset by the peer"),
-                failure(false, 9, "not complete when the scenario's limit came")
+                failure(false, 9, "not complete within the scenario's limit")
             ]
         );
     }
@@ -348,14 +346,14 @@ mod tests {
         first.run(&open()).unwrap();
         first.run(&open()).unwrap();
         assert_eq!(
-            (first.runs(), first.tally().runs, first.found().verdict == Verdict::Failed),
+            (first.runs(), first.tally().runs, first.result().verdict == Verdict::Failed),
             (2, 2, false)
         );
         let mut again = trial("equal-paths");
         again.run(&open()).unwrap();
         assert!(again.recall(&open()) && !again.recall(&open()));
         // What was measured is the same to the nanosecond only if it wasn't measured anew.
-        assert_eq!((again.found(), again.tally()), (first.found(), first.tally()));
+        assert_eq!((again.result(), again.tally()), (first.result(), first.tally()));
         assert_eq!(std::fs::read_to_string(folder.path().join("runs.jsonl")).unwrap().lines().count(), 2);
     }
 
@@ -363,13 +361,13 @@ mod tests {
     fn what_is_exact_to_the_nanosecond_is_simulated_as_real_packets_come() {
         for name in ["cellular", "equal-paths"] {
             let trial = trial(name);
-            let jitter = trial.shaken.paths[0].down.jitter.unwrap();
-            assert!(jitter.keeps_order && jitter.spread == super::SHAKE, "{name}");
-            let delays = [&trial.shaken, &trial.scenario].map(|scenario| scenario.paths[0].down.delay);
+            let jitter = trial.late.paths[0].down.jitter.unwrap();
+            assert!(jitter.keeps_order && jitter.spread == super::LATENESS, "{name}");
+            let delays = [&trial.late, &trial.scenario].map(|scenario| scenario.paths[0].down.delay);
             assert_eq!(delays[0] - jitter.spread, delays[1], "{name}: late, never early");
             assert_eq!(trial.scenario.paths[0].down.jitter, None, "real packets are late anyway");
         }
         let random = trial("cfs-2019");
-        assert_eq!(random.shaken, random.scenario);
+        assert_eq!(random.late, random.scenario);
     }
 }

@@ -163,7 +163,7 @@ fn a_folder_without_a_sweep_is_refused_in_words() {
     assert!(message(folder.path()).contains("isn't finished"));
     std::fs::write(&manifest, "{\"format\": 1, \"finished\": true}").expect("a file");
     assert!(message(folder.path()).contains("an earlier version"));
-    let metrics = "\"metrics\": [{\"name\": \"merit\"}]";
+    let metrics = "\"metrics\": [{\"name\": \"objective\"}]";
     std::fs::write(&manifest, format!("{{\"format\": 1, \"finished\": true, {metrics}}}")).expect("a file");
     std::fs::write(folder.path().join("results.parquet"), "no table").expect("a file");
     assert!(message(folder.path()).contains("results.parquet"));

@@ -100,13 +100,13 @@ fn gather_packets_into_a_super_segment(bencher: Bencher<'_, '_>) {
     let (mut out, mut ends) = (BytesMut::new(), Vec::new());
     encode_packets(&data(64_080), &mut out, &mut ends).expect("valid");
     let packets = out.freeze();
-    let mut gatherer = Gatherer::new();
+    let mut coalescer = Coalescer::new();
     bencher.counter(BytesCount::new(64_080usize)).bench_local(|| {
         let mut start = 0;
         for &end in &ends {
-            gatherer.push(&packets, start..end, |_| panic!("it isn't finished")).expect("valid");
+            coalescer.push(&packets, start..end, |_| panic!("it isn't finished")).expect("valid");
             start = end;
         }
-        gatherer.finish(drop);
+        coalescer.finish(drop);
     });
 }

@@ -1,18 +1,17 @@
 //! The Internet checksum (RFC 1071), its incremental update (RFC 1624), TCP's pseudo-header (RFC
 //! 9293 3.1, RFC 8200 8.1) and the DSS checksum (RFC 8684 3.3.1).
 //!
-//! Everything is built on sums that are folded to 16 bits and *not* inverted, so that the sum of a
-//! payload is computed once and used for the TCP and the DSS checksum alike.
+//! All functions work on sums that are folded to 16 bits and *not* inverted, so that a payload's sum is
+//! computed once for both the TCP and the DSS checksum.
 
 use std::net::IpAddr;
 
 /// The one's-complement sum of `bytes` as big-endian 16-bit words, an odd last byte padded with
 /// zero; folded to 16 bits, not inverted.
 pub fn ones_complement(bytes: &[u8]) -> u16 {
-    // The sum doesn't depend on byte order (RFC 1071 section 2 B), so words are added as they lie in memory and the
-    // result is swapped once. Four lanes, which the compiler vectorises, add up whole 64-bit words and, beside them, their
-    // upper halves: what is left of the first without the second is the sum of the lower halves, though the first wraps.
-    // The halves' sums can't overflow below 2^32 words each.
+    // The sum doesn't depend on byte order (RFC 1071 section 2 B): words are added in native order and the result is swapped
+    // once. Four lanes, which the compiler vectorises, add whole 64-bit words (wrapping) and their upper halves. The
+    // difference is the sum of the lower halves. The halves' sums can't overflow below 2^32 words each.
     let (mut all, mut upper) = ([0u64; 4], [0u64; 4]);
     let (blocks, rest) = bytes.as_chunks::<128>();
     for block in blocks {
@@ -24,7 +23,7 @@ pub fn ones_complement(bytes: &[u8]) -> u16 {
             }
         }
     }
-    // Each sum is folded to 33 bits before they meet, so that the total can't overflow either.
+    // Each sum is folded to 33 bits first, so that the total can't overflow either.
     let folded = |sum: u64| (sum >> 32) + (sum & 0xffff_ffff);
     let mut total = 0;
     for (all, upper) in all.into_iter().zip(upper) {
@@ -49,7 +48,7 @@ fn fold(mut sum: u64) -> u16 {
     sum as u16
 }
 
-/// A one's-complement sum in the making, over pieces of any length.
+/// A running one's-complement sum over pieces of any length.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Sum {
     total: u64,
@@ -57,7 +56,7 @@ pub struct Sum {
 }
 
 impl Sum {
-    /// Adds one big-endian word. Meant for headers: an even number of bytes must have come before.
+    /// Adds one big-endian word. An even number of bytes must have been added before.
     #[inline]
     pub fn add_u16(&mut self, word: u16) {
         debug_assert!(!self.odd, "a word at an odd offset");
@@ -78,15 +77,14 @@ impl Sum {
         self.add_u32(words as u32);
     }
 
-    /// Adds bytes, wherever they start.
+    /// Adds bytes, at an even or an odd offset.
     #[inline]
     pub fn add_bytes(&mut self, bytes: &[u8]) {
         self.add_piece(ones_complement(bytes), bytes.len());
     }
 
-    /// Adds a piece of which only the folded sum and the length are known, as
-    /// [`crate::Payload::ones_complement_sum`] gives it. What starts at an odd offset counts with its
-    /// bytes swapped (RFC 1071 section 2 B).
+    /// Adds a piece by its folded sum ([`crate::Payload::ones_complement_sum`]) and its length. At an odd
+    /// offset its bytes count swapped (RFC 1071 section 2 B).
     #[inline]
     pub fn add_piece(&mut self, sum: u16, len: usize) {
         self.total += u64::from(if self.odd { sum.swap_bytes() } else { sum });
@@ -168,8 +166,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Word by word, as RFC 1071 section 4.1 has it.
-    fn plain(bytes: &[u8]) -> u16 {
+    /// Word by word, as in RFC 1071 section 4.1.
+    fn reference(bytes: &[u8]) -> u16 {
         let mut sum = 0u64;
         for pair in bytes.chunks(2) {
             sum += u64::from(pair[0]) << 8 | u64::from(pair.get(1).copied().unwrap_or(0));
@@ -205,19 +203,19 @@ mod tests {
     }
 
     #[test]
-    fn carries_never_get_lost() {
-        assert_eq!(ones_complement(&[0xff; 65_535]), plain(&[0xff; 65_535]));
+    fn carries_are_not_lost() {
+        assert_eq!(ones_complement(&[0xff; 65_535]), reference(&[0xff; 65_535]));
         assert_eq!(ones_complement(&[]), 0);
     }
 
     proptest! {
         #[test]
-        fn fast_equals_plain(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
-            prop_assert_eq!(ones_complement(&bytes), plain(&bytes));
+        fn equals_the_reference(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+            prop_assert_eq!(ones_complement(&bytes), reference(&bytes));
         }
 
         #[test]
-        fn pieces_add_up(bytes in proptest::collection::vec(any::<u8>(), 0..200), cuts in proptest::collection::vec(0usize..200, 0..4)) {
+        fn pieces_in_any_split_give_the_same_sum(bytes in proptest::collection::vec(any::<u8>(), 0..200), cuts in proptest::collection::vec(0usize..200, 0..4)) {
             let mut cuts: Vec<_> = cuts.into_iter().map(|cut| cut.min(bytes.len())).collect();
             cuts.sort_unstable();
             cuts.push(bytes.len());
@@ -228,7 +226,7 @@ mod tests {
                 start = cut;
             }
             // One's complement has two zeros: compare as numbers.
-            prop_assert_eq!(sum.folded() % 0xffff, plain(&bytes) % 0xffff);
+            prop_assert_eq!(sum.folded() % 0xffff, reference(&bytes) % 0xffff);
         }
 
         #[test]

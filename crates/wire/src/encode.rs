@@ -1,10 +1,9 @@
 //! [`Segment`] -> bytes: IPv4 (RFC 791) or IPv6 (RFC 8200) header, TCP header (RFC 9293 3.1),
 //! options, payload.
 //!
-//! The headers are built on the stack ([`Headers`], at most 100 bytes), so that a device can write
-//! them and the payload as two pieces and the payload is never copied. What a segment doesn't say is
-//! fixed: flow label 0, and for IPv4 "don't fragment" with identification 0 (RFC
-//! 6864 4.1).
+//! The headers are built on the stack ([`Headers`], at most 100 bytes), so that a device can write headers
+//! and payload as two pieces without copying the payload. Fields that a segment doesn't have are fixed:
+//! flow label 0, and for IPv4 "don't fragment" with identification 0 (RFC 6864 4.1).
 
 use std::net::IpAddr;
 
@@ -21,10 +20,10 @@ use crate::segment::Segment;
 pub(crate) const TCP_HEADER: usize = 20;
 /// Most bytes of options that a data offset of 15 words leaves room for.
 pub(crate) const MAX_OPTIONS: usize = 40;
-/// Room for virtio, IPv6 and TCP headers with all the options there can be.
+/// Room for virtio, IPv6 and TCP headers with the most options.
 pub(crate) const MAX_HEADERS: usize =
     crate::virtio::VirtioNetHeader::LEN + IPV6_HEADER + TCP_HEADER + MAX_OPTIONS;
-/// Where the checksum stands in the TCP header.
+/// Offset of the checksum in the TCP header.
 pub(crate) const TCP_CHECKSUM_OFFSET: usize = 16;
 
 /// What to write into TCP's checksum field. IPv4's own header checksum is always complete.
@@ -51,13 +50,13 @@ impl Headers {
         Headers { bytes: [0; MAX_HEADERS], len: 0 }
     }
 
-    /// Appends `bytes`; the caller knows that they fit.
+    /// Appends `bytes`, which must fit.
     pub(crate) fn push(&mut self, bytes: &[u8]) {
         self.bytes[self.len..self.len + bytes.len()].copy_from_slice(bytes);
         self.len += bytes.len();
     }
 
-    /// The bytes, to change a field.
+    /// The bytes, mutable.
     #[inline]
     pub(crate) fn as_mut_slice(&mut self) -> &mut [u8] {
         &mut self.bytes[..self.len]
@@ -93,7 +92,7 @@ impl std::fmt::Debug for Headers {
 ///
 /// # Errors
 /// [`EncodeError::OptionsTooLong`] past 40 bytes of options, [`EncodeError::PacketTooLong`] past what
-/// the IP length field can say (65,535 bytes with the header in IPv4, without it in IPv6),
+/// the IP length field allows (65,535 bytes with the header in IPv4, without it in IPv6),
 /// [`EncodeError::MixedFamilies`], [`EncodeError::InvalidOption`].
 pub fn encode_headers<P: Payload>(segment: &Segment<P>, mode: ChecksumMode) -> Result<Headers, EncodeError> {
     let mut headers = Headers::empty();

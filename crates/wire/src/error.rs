@@ -1,12 +1,13 @@
-//! What can be wrong with a packet or a segment. Both errors are small and `Copy`: on a busy device
-//! foreign packets are routine, and refusing one should cost nothing.
+//! Errors of parsing and encoding. Both are small and `Copy`: foreign packets are routine on a busy
+//! device, and refusing one should cost nothing.
 
 use thiserror::Error;
 
 /// Why a packet isn't a segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+#[non_exhaustive]
 pub enum ParseError {
-    /// Shorter than its own headers say.
+    /// Shorter than its headers require.
     #[error("the packet ends inside its {0}")]
     Truncated(Part),
     /// A version nibble other than 4 and 6.
@@ -23,7 +24,7 @@ pub enum ParseError {
     Routed(u8),
     /// Something other than TCP (for [`crate::parse_icmp_too_big`]: than ICMP, or a quoted packet
     /// that isn't TCP).
-    #[error("IP protocol {protocol} is not the one wanted")]
+    #[error("unexpected IP protocol {protocol}")]
     Protocol {
         /// The protocol (next header) number.
         protocol: u8,
@@ -88,17 +89,18 @@ impl std::fmt::Display for Part {
 
 /// Why a segment has no encoding.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+#[non_exhaustive]
 pub enum EncodeError {
-    /// More options than the data offset can say (RFC 9293 3.1: 40 bytes).
+    /// More options than the data offset allows (RFC 9293 3.1: 40 bytes).
     #[error("the options take {0} bytes, and TCP has room for 40")]
     OptionsTooLong(usize),
-    /// Longer than the IP header's length field can say.
-    #[error("a packet of {0} bytes is longer than the IP length field can say")]
+    /// Longer than the IP header's length field allows.
+    #[error("a packet of {0} bytes is longer than the IP length field allows")]
     PacketTooLong(usize),
     /// Source and destination of different IP versions.
     #[error("source and destination are of different IP versions")]
     MixedFamilies,
-    /// An option whose fields contradict one another, by name.
+    /// An option whose fields contradict each other, by name.
     #[error("{0} has a combination of fields that has no encoding")]
     InvalidOption(&'static str),
     /// The buffer is too small.
@@ -106,7 +108,7 @@ pub enum EncodeError {
     BufferTooSmall {
         /// Bytes needed.
         need: usize,
-        /// Bytes there.
+        /// Size of the buffer in bytes.
         have: usize,
     },
 }

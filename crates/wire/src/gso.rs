@@ -1,5 +1,5 @@
-//! Segmentation in software: a super-segment into the packets it stands for, as Linux cuts them
-//! (`tcp_gso_segment`), and packets back into a super-segment (`tcp_gro_receive`).
+//! Segmentation in software: splits a super-segment into packets as Linux does (`tcp_gso_segment`), and
+//! merges packets into a super-segment (`tcp_gro_receive`).
 //!
 //! Options are the same in every packet, DSS among them: one mapping covers the whole super-segment
 //! and each packet repeats it (RFC 8684 3.3.1 allows it). Merging therefore asks for equal options.
@@ -11,8 +11,8 @@ use crate::segment::{Flags, Segment};
 /// field.
 pub const MAX_SUPER_PAYLOAD: usize = 65_535 - 100;
 
-/// Cuts a segment into its packets, `gso_size` bytes of payload each and the rest in the last. A
-/// segment that is one packet comes back as it is, but with `gso_size` 0.
+/// Splits a segment into its packets, `gso_size` bytes of payload each and the rest in the last. A
+/// segment of one packet is returned unchanged, but with `gso_size` 0.
 ///
 /// Sequence numbers advance; FIN and PSH are on the last packet only, CWR (RFC 3168 6.1.2: once per
 /// reaction) and SYN on the first.
@@ -31,7 +31,7 @@ pub struct Split<P> {
     segment: Segment<P>,
     size: usize,
     offset: usize,
-    /// Packets to come.
+    /// Packets left.
     count: usize,
 }
 
@@ -78,86 +78,84 @@ impl<P: Payload> Iterator for Split<P> {
 
 impl<P: Payload> ExactSizeIterator for Split<P> {}
 
-/// Whether `next` continues `held` so that both can be one super-segment that splits into exactly
+/// Whether `next` continues `first` so that both can be one super-segment that splits into exactly
 /// the same packets again.
 ///
-/// Asked for: both carry data, the same addresses and ports, contiguous sequence numbers, equal
-/// acknowledgement, window, IP fields and options, plain ACKs but for a CWR that starts `held` and a
+/// Conditions: both carry data, the same addresses and ports, contiguous sequence numbers, equal
+/// acknowledgement, window, IP fields and options, plain ACKs but for a CWR that starts `first` and a
 /// FIN or PSH that ends `next`; every packet but the last of one size; no more than
 /// [`MAX_SUPER_PAYLOAD`] in all.
-pub fn can_merge<P: Payload>(held: &Segment<P>, next: &Segment<P>) -> bool {
-    continues(held, held.payload.len(), next)
+pub fn can_merge<P: Payload>(first: &Segment<P>, next: &Segment<P>) -> bool {
+    continues(first, first.payload.len(), next)
 }
 
-/// As [`can_merge`], for a `held` whose payload has `held_len` bytes, wherever they are.
-fn continues<P: Payload>(held: &Segment<P>, held_len: usize, next: &Segment<P>) -> bool {
+/// As [`can_merge`], for a `first` whose payload of `first_len` bytes is stored elsewhere.
+fn continues<P: Payload>(first: &Segment<P>, first_len: usize, next: &Segment<P>) -> bool {
     let next_len = next.payload.len();
-    if held_len == 0 || next_len == 0 || held_len + next_len > MAX_SUPER_PAYLOAD {
+    if first_len == 0 || next_len == 0 || first_len + next_len > MAX_SUPER_PAYLOAD {
         return false;
     }
-    let size = if held.gso_size == 0 { held_len } else { usize::from(held.gso_size) };
-    let sizes_fit = held_len.is_multiple_of(size)
+    let size = if first.gso_size == 0 { first_len } else { usize::from(first.gso_size) };
+    let sizes_fit = first_len.is_multiple_of(size)
         && if next.gso_size == 0 { next_len <= size } else { usize::from(next.gso_size) == size };
     let plain = Flags::ACK.with(Flags::ECE);
     let ending = Flags::FIN.with(Flags::PSH);
     sizes_fit
-        && held.seq.plus(held_len as u32) == next.seq
-        && held.tuple == next.tuple
-        && held.ack == next.ack
-        && held.window == next.window
-        && (held.ecn, held.dscp, held.hop_limit) == (next.ecn, next.dscp, next.hop_limit)
-        && held.flags.without(Flags::CWR) == next.flags.without(ending)
+        && first.seq.plus(first_len as u32) == next.seq
+        && first.tuple == next.tuple
+        && first.ack == next.ack
+        && first.window == next.window
+        && (first.ecn, first.dscp, first.hop_limit) == (next.ecn, next.dscp, next.hop_limit)
+        && first.flags.without(Flags::CWR) == next.flags.without(ending)
         && next.flags.without(ending).without(plain) == Flags::default()
-        && held.timestamps == next.timestamps
-        && held.dss == next.dss
-        && held.sack == next.sack
-        && held.rare == next.rare
+        && first.timestamps == next.timestamps
+        && first.dss == next.dss
+        && first.sack == next.sack
+        && first.rare == next.rare
 }
 
-/// Joins `next` onto `held` if [`can_merge`] allows it; else hands `next` back, and neither has
-/// changed. Copies the payloads; for more than two packets see [`Merger`].
-#[must_use = "a segment that comes back was not merged"]
-pub fn merge<P: Payload>(held: &mut Segment<P>, next: Segment<P>) -> Option<Segment<P>> {
-    if !can_merge(held, &next) {
+/// Appends `next` to `first` if [`can_merge`] allows it; else returns `next`, and both are
+/// unchanged. Copies the payloads; for more than two packets see [`Merger`].
+#[must_use = "a returned segment was not merged"]
+pub fn merge<P: Payload>(first: &mut Segment<P>, next: Segment<P>) -> Option<Segment<P>> {
+    if !can_merge(first, &next) {
         return Some(next);
     }
-    absorb(held, held.payload.len(), &next);
-    held.payload = P::join(&[std::mem::take(&mut held.payload), next.payload]);
+    merge_headers(first, first.payload.len(), &next);
+    first.payload = P::join(&[std::mem::take(&mut first.payload), next.payload]);
     None
 }
 
-/// Everything about a merge but the payload; `held` has `held_len` bytes of it so far.
-fn absorb<P: Payload>(held: &mut Segment<P>, held_len: usize, next: &Segment<P>) {
-    if held.gso_size == 0 {
-        held.gso_size = held_len as u16;
+/// Merges all but the payload, of which `first` has `first_len` bytes so far.
+fn merge_headers<P: Payload>(first: &mut Segment<P>, first_len: usize, next: &Segment<P>) {
+    if first.gso_size == 0 {
+        first.gso_size = first_len as u16;
     }
-    held.flags = held.flags.with(next.flags);
+    first.flags = first.flags.with(next.flags);
 }
 
-/// Gathers packets into super-segments in the order in which they come (GRO). The pieces of a payload
-/// are joined once, when the super-segment is finished. Keeps its buffer: in steady state only the
-/// join allocates.
+/// Merges packets into super-segments in order of arrival (GRO). The pieces of a payload are joined once,
+/// when the super-segment is finished. In steady state only the join allocates.
 #[derive(Clone, Debug, Default)]
 pub struct Merger<P> {
-    /// The super-segment in the making; its own payload is empty.
-    held: Option<Segment<P>>,
+    /// The super-segment that is being merged, without its payload.
+    pending: Option<Segment<P>>,
     pieces: Vec<P>,
     /// Length of all pieces.
     len: usize,
 }
 
 impl<P: Payload> Merger<P> {
-    /// With nothing held.
+    /// A merger without a pending super-segment.
     pub fn new() -> Self {
-        Merger { held: None, pieces: Vec::new(), len: 0 }
+        Merger { pending: None, pieces: Vec::new(), len: 0 }
     }
 
-    /// Takes the next segment. Comes back with what was held if that is finished now, because the
-    /// new one doesn't continue it.
+    /// Adds the next segment. Returns the pending super-segment if the new one doesn't continue it.
     pub fn push(&mut self, mut next: Segment<P>) -> Option<Segment<P>> {
-        let finished = match &mut self.held {
-            Some(held) if continues(held, self.len, &next) => {
-                absorb(held, self.len, &next);
+        let finished = match &mut self.pending {
+            Some(first) if continues(first, self.len, &next) => {
+                merge_headers(first, self.len, &next);
                 self.len += next.payload.len();
                 self.pieces.push(next.payload);
                 return None;
@@ -166,13 +164,13 @@ impl<P: Payload> Merger<P> {
         };
         self.len = next.payload.len();
         self.pieces.push(std::mem::take(&mut next.payload));
-        self.held = Some(next);
+        self.pending = Some(next);
         finished
     }
 
-    /// Hands out what is held: when the device has nothing more for now.
+    /// Returns the pending super-segment. Called when the device has no more packets for now.
     pub fn finish(&mut self) -> Option<Segment<P>> {
-        let mut segment = self.held.take()?;
+        let mut segment = self.pending.take()?;
         segment.payload = P::join(&self.pieces);
         self.pieces.clear();
         Some(segment)

@@ -2,8 +2,8 @@
 //! the next-hop MTU of RFC 1191, and ICMPv6's type 2 (RFC 4443 3.2, RFC 8201). Parsed for the
 //! endpoint, written by a router (the emulator is one).
 //!
-//! Anybody can send one. The endpoint must act on it only if the quoted sequence number is in flight
-//! on the quoted connection (RFC 5927 4.1, 7), so both are handed out.
+//! Anybody can send such a message. The endpoint must act on it only if the quoted sequence number is in
+//! flight on the quoted connection (RFC 5927 4.1, 7), so both are returned.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -15,20 +15,20 @@ use crate::ip::{self, ICMP, ICMPV6, IPV4_HEADER, IPV6_HEADER};
 use crate::segment::FourTuple;
 use crate::seq::Seq;
 
-/// ICMP's own header.
+/// Length of the ICMP header.
 const ICMP_HEADER: usize = 8;
 /// Least MTU of IPv4 (RFC 791 3.2) and IPv6 (RFC 8200 5).
 const MIN_MTU_V4: u32 = 68;
 const MIN_MTU_V6: u32 = 1280;
-/// How much of the packet that was too big a router quotes: what keeps the message within 576 bytes
-/// (RFC 1812 4.3.2.3) and within the least IPv6 MTU (RFC 4443 2.4 c).
+/// Longest messages: a router quotes as much of the packet as fits in 576 bytes (RFC 1812 4.3.2.3) or in
+/// the minimum IPv6 MTU (RFC 4443 2.4 c).
 const MAX_MESSAGE_V4: usize = 576;
 const MAX_MESSAGE_V6: usize = MIN_MTU_V6 as usize;
 
-/// A router says that a packet was too big for the next hop.
+/// A router's message that a packet was too big for the next hop.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TooBig {
-    /// Who says so (any router on the path, or a forger).
+    /// The message's source (any router on the path, or a forger).
     pub router: IpAddr,
     /// MTU of the next hop in bytes, at least 68 for IPv4 and 1280 for IPv6. From an old router that
     /// gives none (RFC 1191 5) it is the plateau below the quoted packet's length.
@@ -116,7 +116,7 @@ pub fn parse_icmp_too_big(packet: &[u8]) -> Result<TooBig, ParseError> {
     })
 }
 
-/// Writes onto `out` the message with which `router` refuses `packet` (from its IP header on; its
+/// Appends to `out` the message with which `router` refuses `packet` (from its IP header on; its
 /// beginning is enough), and returns its length. The next hop's MTU is `mtu` bytes; IPv4 has room
 /// for 65,535.
 ///
@@ -204,7 +204,7 @@ mod tests {
     }
 
     /// Recomputes the ICMP checksum of an IPv4 message after the test has changed it.
-    fn mend(out: &mut [u8]) {
+    fn fix_checksum(out: &mut [u8]) {
         out[22..24].fill(0);
         let checksum = !ones_complement(&out[20..]);
         out[22..24].copy_from_slice(&checksum.to_be_bytes());
@@ -212,7 +212,7 @@ mod tests {
 
     //= test RFC 9293 MUST-54
     #[test]
-    fn a_router_is_understood() {
+    fn a_routers_message_is_parsed() {
         for (src, dst, router, mtu) in [
             ("10.0.0.1:4000", "10.0.1.1:80", "10.0.0.254", 1280),
             ("[2001:db8::1]:4000", "[2001:db8:1::1]:80", "2001:db8::fe", 1400),
@@ -259,7 +259,7 @@ mod tests {
 
     //= test RFC 9293 MUST-55 MUST-56
     #[test]
-    fn other_messages_are_told_apart() {
+    fn other_messages_are_refused() {
         let packet = refused("10.0.0.1:4000", "10.0.1.1:80", 100);
         assert_eq!(parse_icmp_too_big(&packet), Err(ParseError::Protocol { protocol: 6 }));
         let mut out = message("10.0.0.254", 1280, &packet);
@@ -267,12 +267,12 @@ mod tests {
         assert_eq!(parse_icmp_too_big(&out), Err(ParseError::Checksum(Part::Icmp)));
         out[40] ^= 1;
         out[21] = 1;
-        mend(&mut out);
+        fix_checksum(&mut out);
         assert_eq!(parse_icmp_too_big(&out), Err(ParseError::NotTooBig { kind: 3, code: 1 }));
         out[21] = 4;
         // The quoted packet's protocol.
         out[28 + 9] = 17;
-        mend(&mut out);
+        fix_checksum(&mut out);
         assert_eq!(parse_icmp_too_big(&out), Err(ParseError::Protocol { protocol: 17 }));
     }
 }

@@ -21,7 +21,7 @@ pub(crate) const ICMP: u8 = 1;
 /// Next header of ICMPv6.
 pub(crate) const ICMPV6: u8 = 58;
 
-/// How much of a packet is there.
+/// Whether a packet is complete.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Extent {
     /// All of it.
@@ -30,7 +30,7 @@ pub(crate) enum Extent {
     Quoted,
 }
 
-/// What was read from the header.
+/// The parsed header.
 pub(crate) struct Header {
     pub src: IpAddr,
     pub dst: IpAddr,
@@ -84,7 +84,7 @@ fn parse_v4(packet: &[u8], extent: Extent) -> Result<Header, ParseError> {
         return Err(ParseError::Truncated(Part::Ipv4));
     }
     let fragment = u16::from_be_bytes([ip[6], ip[7]]);
-    // The first fragment of a quoted packet still has the upper layer's first bytes.
+    // The first fragment of a quoted packet has the upper layer's first bytes.
     let mask = if extent == Extent::Quoted { 0x1fff } else { 0x3fff };
     if fragment & mask != 0 {
         return Err(ParseError::Fragment);

@@ -1,7 +1,7 @@
-//! Bytes <-> [`Segment`]: IPv4, IPv6, TCP, and every TCP and MPTCP option in use. No state but
-//! memory and packets that are being gathered.
+//! Bytes <-> [`Segment`]: IPv4, IPv6, TCP, and every TCP and MPTCP option in use. Stateless
+//! but for packet memory and packets that are being coalesced.
 //!
-//! The simulator moves the very [`Segment`] that is put on the wire; [`Segment::wire_len`] is the
+//! The simulator transports the same [`Segment`] that is sent on the wire; [`Segment::wire_len`] is the
 //! exact length of its encoding, and links charge it.
 #![forbid(unsafe_code)]
 
@@ -29,7 +29,7 @@ pub use options::{
     AddAddr, AddressId, Dss, DssMapping, FastClose, MpCapable, MpFail, MpJoin, MpPrio, MpTcpRst, RareOptions,
     RemoveAddr, SackBlocks, Timestamps,
 };
-pub use packets::{Gatherer, encode_packets};
+pub use packets::{Coalescer, encode_packets};
 pub use parse::{ParseMode, parse, parse_headers};
 pub use payload::{Payload, SyntheticPayload};
 pub use segment::{Ecn, Flags, FourTuple, HOP_LIMIT, Segment};

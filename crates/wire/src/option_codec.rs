@@ -1,9 +1,9 @@
 //! TCP's options on the wire, reading and writing side by side: MSS (RFC 9293 3.7.1), window scale
 //! and timestamps (RFC 7323), SACK (RFC 2018), and all of MPTCP (RFC 8684 3).
 //!
-//! Written in Linux's order and layout: each option padded to 4 bytes, SACK-permitted in the place of
+//! Options are written in Linux's order and layout: each padded to 4 bytes, SACK-permitted in place of
 //! the timestamps' two NOPs, MPTCP last with its padding behind it. Middleboxes and receivers' fast
-//! paths know that layout.
+//! paths expect that layout.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -42,10 +42,10 @@ const DSS_MAPPING: u8 = 0x04;
 const DSS_ACK_64: u8 = 0x02;
 const DSS_ACK: u8 = 0x01;
 
-/// The largest window scale that has a meaning (RFC 7323 2.3).
+/// The largest valid window scale (RFC 7323 2.3).
 const MAX_WINDOW_SCALE: u8 = 14;
 
-/// Writes one option after another; the caller has made the room ([`Segment::options_len`]).
+/// Writes options one after another into a buffer of [`Segment::options_len`] bytes.
 struct Writer<'a> {
     out: &'a mut [u8],
     at: usize,
@@ -212,7 +212,7 @@ fn write_rare(rare: &RareOptions, writer: &mut Writer<'_>) -> Result<(), EncodeE
 }
 
 fn write_mp_capable(capable: &MpCapable, writer: &mut Writer<'_>) -> Result<(), EncodeError> {
-    // Each field presupposes the ones before it: the length alone says which are there.
+    // Each field requires the ones before it: the length alone says which are present.
     let in_order = [
         capable.sender_key.is_some(),
         capable.receiver_key.is_some(),
@@ -239,16 +239,15 @@ fn write_mp_capable(capable: &MpCapable, writer: &mut Writer<'_>) -> Result<(), 
 
 /// Reads the options of one TCP header into `segment`.
 ///
-/// What is not understood is skipped, by its length (RFC 9293 MUST-6). An option whose length is
-/// illegal in itself (0, 1, or past the end of the header) ends the list: what follows can't be
-/// found, what came before stands, and the segment is used, as Linux does. (RFC 9293 MUST-7 asks to
+/// Unknown options are skipped by their length (RFC 9293 MUST-6). An option with an illegal length (0, 1,
+/// or past the end of the header) ends the list: options before it count, and the segment is used, as Linux
+/// does. (RFC 9293 MUST-7 asks to
 /// be prepared; the reset that it suggests would let anyone who can inject one segment end the
 /// connection.)
 ///
-/// A known option with a length that it can't have is ignored, MPTCP's as well: RFC 8684 has no error
-/// for it, and the protocol deals with an option that isn't there (a handshake without it falls
-/// back, 3.7; data without a mapping is not acknowledged, 3.3). Of two options alike the last
-/// counts. A window scale above 14 is read as 14 (RFC 7323 2.3). MP_PRIO has 3 bytes; the form of
+/// A known option of a wrong length is ignored, MPTCP's as well: RFC 8684 has no error for it, and the
+/// protocol handles a missing option (a handshake without it falls back, 3.7; data without a mapping is
+/// not acknowledged, 3.3). If an option is repeated, the last one counts. A window scale above 14 is read as 14 (RFC 7323 2.3). MP_PRIO has 3 bytes; the form of
 /// MPTCP version 0 with 4 bytes is about the address id in its last byte, not about this subflow, and
 /// is ignored.
 pub fn parse_options<P: Payload>(options: &[u8], segment: &mut Segment<P>) {
@@ -297,7 +296,7 @@ fn read_sack(body: &[u8], sack: &mut SackBlocks) {
     }
 }
 
-/// Takes fields off the front of an option; `None` when it is too short.
+/// Reads the fields of an option in order; `None` when it is too short.
 struct Reader<'a>(&'a [u8]);
 
 impl Reader<'_> {
@@ -335,7 +334,7 @@ fn read_mptcp<P: Payload>(body: &[u8], segment: &mut Segment<P>) {
         }
         return;
     }
-    // A rare option allocates; one that is ignored must not.
+    // A rare option allocates; an ignored one must not.
     match subtype {
         MP_CAPABLE => {
             if let Some(capable) = read_mp_capable(flags, fields) {
@@ -398,7 +397,7 @@ fn read_dss(fields: &[u8]) -> Option<Dss> {
             dsn: if dsn_is_64 { reader.u64()? } else { reader.u32()?.into() },
             ssn: reader.u32()?,
             len: reader.u16()?,
-            // Only the length tells whether there is one (RFC 8684 3.3.1).
+            // Only the length tells whether there is a checksum (RFC 8684 3.3.1).
             checksum: reader.u16(),
             dsn_is_64,
         });

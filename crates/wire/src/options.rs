@@ -19,7 +19,7 @@ pub struct SackBlocks {
 }
 
 impl SackBlocks {
-    /// Appends a block; returns false, and does nothing, when four are there.
+    /// Appends a block. Returns false, and does nothing, if there are four.
     pub fn push(&mut self, left: u32, right: u32) -> bool {
         if self.len as usize == self.blocks.len() {
             return false;
@@ -53,7 +53,7 @@ impl SackBlocks {
     }
 }
 
-// By hand: what `truncate` left behind in the array doesn't count.
+// Not derived: blocks that `truncate` left in the array don't count.
 impl PartialEq for SackBlocks {
     fn eq(&self, other: &Self) -> bool {
         self.as_slice() == other.as_slice()
@@ -113,7 +113,7 @@ impl Dss {
         len
     }
 
-    /// Whether it says nothing at all.
+    /// Whether it has neither an ACK, a mapping nor a DATA_FIN.
     pub fn is_empty(&self) -> bool {
         self.data_ack.is_none() && self.mapping.is_none() && !self.data_fin
     }
@@ -132,7 +132,7 @@ pub struct MpCapable {
     pub version: u8,
     /// Flag A: the sender requires DSS checksums.
     pub checksum_required: bool,
-    /// Flag B: an extension that isn't known to version 1.
+    /// Flag B: an extension unknown to version 1.
     pub extensibility: bool,
     /// Flag C: no more subflows to this address and port.
     pub deny_join_initial_address: bool,
@@ -185,7 +185,7 @@ pub enum MpJoin {
 pub struct AddAddr {
     /// Flag E: this is the echo.
     pub echo: bool,
-    /// Its id.
+    /// The address id.
     pub address_id: AddressId,
     /// The address.
     pub address: IpAddr,
@@ -198,7 +198,7 @@ pub struct AddAddr {
 /// REMOVE_ADDR (RFC 8684 3.4.2).
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct RemoveAddr {
-    /// The ids that go.
+    /// The removed address ids.
     pub address_ids: Vec<AddressId>,
 }
 
@@ -234,7 +234,7 @@ pub struct MpTcpRst {
     pub reason: u8,
 }
 
-/// What a steady stream doesn't carry.
+/// Options that established connections rarely carry.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct RareOptions {
     /// Maximum segment size (RFC 9293 3.7.1).
@@ -333,7 +333,7 @@ mod tests {
     use super::SackBlocks;
 
     #[test]
-    fn truncated_sack_blocks_are_forgotten() {
+    fn truncated_sack_blocks_do_not_count() {
         let mut blocks = SackBlocks::default();
         assert!(blocks.push(1, 2) && blocks.push(3, 4));
         blocks.truncate(1);

@@ -1,7 +1,7 @@
-//! Segmentation offload in software, on bytes: a super-segment into its packets and packets into super-segments, for
-//! devices that don't do it. What comes out is what [`gso::split`](crate::gso::split) with [`crate::encode_into`], and
-//! [`crate::parse()`] with [`gso::Merger`](crate::gso::Merger), would give; but headers that differ in a few fields are
-//! written and read once, and the receiver's stack has its work once per super-segment instead of once per packet.
+//! GSO and GRO in software, on bytes, for devices without offload. The results are those of
+//! [`gso::split`](crate::gso::split) with [`crate::encode_into`], and of [`crate::parse()`] with
+//! [`gso::Merger`](crate::gso::Merger). But headers are built and parsed once per super-segment, and the receiving stack
+//! processes one super-segment instead of many packets.
 
 use std::ops::Range;
 
@@ -17,7 +17,7 @@ use crate::pool::Pool;
 use crate::segment::{Flags, Segment};
 use crate::seq::Seq;
 
-// Where fields stand in their headers.
+// Places of fields in their headers.
 const IPV4_LENGTH: Range<usize> = 2..4;
 const IPV4_IDENTIFICATION: Range<usize> = 4..6;
 const IPV4_CHECKSUM: Range<usize> = 10..12;
@@ -27,16 +27,15 @@ const TCP_SEQUENCE: Range<usize> = 4..8;
 const TCP_FLAGS: usize = 13;
 const TCP_CHECKSUM: Range<usize> = TCP_CHECKSUM_OFFSET..TCP_CHECKSUM_OFFSET + 2;
 
-/// Gathering copies the payload: where a packet carries more than this, that costs more than a stack's work for it.
-const WORTH_A_COPY: usize = 4096;
-/// Super-segments share memory in chunks of so many bytes.
+/// Payload bytes per packet above which packets aren't coalesced: copying them costs more than processing each.
+const MAX_COALESCED: usize = 4096;
+/// Bytes of a chunk of packet memory; super-segments share chunks.
 const CHUNK: usize = 4 * MAX_SUPER_PAYLOAD;
 
-/// Encodes the packets of a super-segment, or the one packet of any other, onto the end of `out` one after another, with
-/// complete checksums; adds to `ends` where in `out` each of them ends.
+/// Appends the packets of a segment to `out`, with complete checksums, and where each of them ends to `ends`.
 ///
 /// # Errors
-/// As [`crate::encode_headers`]; nothing was added then.
+/// As [`crate::encode_headers`]; nothing is appended then.
 pub fn encode_packets(
     segment: &Segment<Bytes>,
     out: &mut BytesMut,
@@ -48,7 +47,7 @@ pub fn encode_packets(
         ends.push(out.len());
         return Ok(());
     }
-    // The large packet itself may be longer than IP's length field can say.
+    // The super-segment itself may be longer than the IP length field allows.
     let template = Segment { payload: Bytes::new(), rare: segment.rare.clone(), ..*segment };
     let mut headers = encode_headers(&template, ChecksumMode::None)?;
     let len = headers.len();
@@ -60,7 +59,7 @@ pub fn encode_packets(
     let headers = headers.as_mut_slice();
     headers[network + TCP_FLAGS] = 0;
     headers[network..][TCP_SEQUENCE].fill(0);
-    // What all the packets' sums have in common.
+    // The part of the checksum that all packets share.
     let mut common = pseudo_header(segment.tuple.src, segment.tuple.dst, TCP, 0);
     common.add_bytes(&headers[network..]);
     let count = segment.payload.len().div_ceil(size);
@@ -95,7 +94,7 @@ pub fn encode_packets(
     Ok(())
 }
 
-/// The packet's length into IP's field; what IPv4's checksum is then.
+/// Writes the packet's length into the IP header, and IPv4's checksum.
 fn write_length(headers: &mut [u8], is_v4: bool, len: usize) {
     if is_v4 {
         headers[IPV4_LENGTH].copy_from_slice(&(len as u16).to_be_bytes());
@@ -107,49 +106,49 @@ fn write_length(headers: &mut [u8], is_v4: bool, len: usize) {
     }
 }
 
-/// Reads packets, and gathers those that continue each other into super-segments. Every checksum is verified.
+/// Parses packets and coalesces consecutive ones into super-segments (GRO). Every checksum is verified.
 #[derive(Debug)]
-pub struct Gatherer {
-    held: Option<Held>,
+pub struct Coalescer {
+    pending: Option<SuperSegment>,
     pool: Pool,
 }
 
-/// The super-segment in the making.
+/// A super-segment that is being coalesced.
 #[derive(Debug)]
-struct Held {
-    /// Of the first packet; with its payload as long as there is no second.
+struct SuperSegment {
+    /// The first packet. Its payload moves to the pool when a second packet is added.
     segment: Segment<Bytes>,
-    /// The first packet's headers as they came, and which of their bits are the same in all its packets.
+    /// The first packet's headers, and a mask of the bits that must be the same in all packets.
     headers: [u8; MAX_HEADERS],
     common: [u8; MAX_HEADERS],
     len: usize,
     network: usize,
     /// Payload bytes of each packet but the last.
     size: usize,
-    /// Payload bytes of all.
-    gathered: usize,
+    /// Payload bytes of all packets.
+    payload_len: usize,
     next: Seq,
-    /// A short packet or one with PSH or FIN is the last.
+    /// Whether the last packet was short, or had PSH or FIN: then no other follows.
     complete: bool,
 }
 
-impl Default for Gatherer {
+impl Default for Coalescer {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl Gatherer {
-    /// With nothing held.
+impl Coalescer {
+    /// A coalescer without a pending super-segment.
     pub fn new() -> Self {
-        Gatherer { held: None, pool: Pool::new(CHUNK) }
+        Coalescer { pending: None, pool: Pool::new(CHUNK) }
     }
 
-    /// Takes the packet at `range` of `bytes`. `deliver` gets, in order, what is finished by it, and itself if nothing can
-    /// be gathered onto it.
+    /// Adds the packet at `range` of `bytes`. Passes to `deliver`, in order, the super-segment that it ends, and the packet
+    /// itself if no other can follow it.
     ///
     /// # Errors
-    /// As [`crate::parse()`]. What was held has been delivered.
+    /// As [`crate::parse()`]. The pending super-segment is delivered first.
     ///
     /// # Panics
     /// If `range` isn't in `bytes`.
@@ -160,21 +159,21 @@ impl Gatherer {
         mut deliver: impl FnMut(Segment<Bytes>),
     ) -> Result<(), ParseError> {
         let packet = &bytes[range.clone()];
-        if let Some(held) = &mut self.held
-            && let Some((flags, payload)) = held.continued(packet)
+        if let Some(pending) = &mut self.pending
+            && let Some((flags, payload)) = pending.continuation(packet)
         {
             let memory = self.pool.room(MAX_SUPER_PAYLOAD);
-            if held.segment.gso_size == 0 {
+            if pending.segment.gso_size == 0 {
                 memory.clear();
-                memory.extend_from_slice(&std::mem::take(&mut held.segment.payload));
-                held.segment.gso_size = held.size as u16;
+                memory.extend_from_slice(&std::mem::take(&mut pending.segment.payload));
+                pending.segment.gso_size = pending.size as u16;
             }
             memory.extend_from_slice(payload);
-            held.segment.flags = held.segment.flags.with(flags);
-            held.gathered += payload.len();
-            held.next = held.next.plus(payload.len() as u32);
-            held.complete =
-                payload.len() < held.size || flags.contains(Flags::PSH) || flags.contains(Flags::FIN);
+            pending.segment.flags = pending.segment.flags.with(flags);
+            pending.payload_len += payload.len();
+            pending.next = pending.next.plus(payload.len() as u32);
+            pending.complete =
+                payload.len() < pending.size || flags.contains(Flags::PSH) || flags.contains(Flags::FIN);
             return Ok(());
         }
         self.finish(&mut deliver);
@@ -182,27 +181,27 @@ impl Gatherer {
         if !data.is_empty() {
             segment.payload = bytes.slice(range.start + data.start..range.start + data.end);
         }
-        match Held::is_for(packet, &segment, &data) {
-            Some(network) => self.held = Some(Held::new(packet, segment, network, data)),
+        match SuperSegment::can_start(packet, &segment, &data) {
+            Some(network) => self.pending = Some(SuperSegment::new(packet, segment, network, data)),
             None => deliver(segment),
         }
         Ok(())
     }
 
-    /// Hands out what is held: when the device has nothing more for now.
+    /// Delivers the pending super-segment. Called when the device has no more packets for now.
     pub fn finish(&mut self, deliver: impl FnOnce(Segment<Bytes>)) {
-        if let Some(mut held) = self.held.take() {
-            if held.segment.gso_size > 0 {
-                held.segment.payload = self.pool.room(0).split().freeze();
+        if let Some(mut pending) = self.pending.take() {
+            if pending.segment.gso_size > 0 {
+                pending.segment.payload = self.pool.room(0).split().freeze();
             }
-            deliver(held.segment);
+            deliver(pending.segment);
         }
     }
 }
 
-impl Held {
-    /// Where TCP's header begins in a packet that others may continue, whose payload lies at `data`.
-    fn is_for(packet: &[u8], segment: &Segment<Bytes>, data: &Range<usize>) -> Option<usize> {
+impl SuperSegment {
+    /// Whether other packets may follow this one, with its payload at `data`; if so, where its TCP header begins.
+    fn can_start(packet: &[u8], segment: &Segment<Bytes>, data: &Range<usize>) -> Option<usize> {
         let (network, is_simple) = match packet[0] {
             0x45 => (IPV4_HEADER, true),
             first => (IPV6_HEADER, first >> 4 == 6 && packet[IPV6_NEXT] == TCP),
@@ -210,12 +209,12 @@ impl Held {
         let is_padded = data.end < packet.len();
         let carrying = Flags::ACK.with(Flags::ECE).with(Flags::CWR);
         let is_plain = segment.flags.without(carrying) == Flags::default();
-        let is_worth_it = (1..=WORTH_A_COPY).contains(&data.len());
-        (is_simple && !is_padded && is_plain && is_worth_it).then_some(network)
+        let is_small = (1..=MAX_COALESCED).contains(&data.len());
+        (is_simple && !is_padded && is_plain && is_small).then_some(network)
     }
 
-    /// From such a packet.
-    fn new(packet: &[u8], segment: Segment<Bytes>, network: usize, data: Range<usize>) -> Held {
+    /// Starts with a packet that [`SuperSegment::can_start`].
+    fn new(packet: &[u8], segment: Segment<Bytes>, network: usize, data: Range<usize>) -> Self {
         let (len, size) = (data.start, data.len());
         let mut headers = [0; MAX_HEADERS];
         headers[..len].copy_from_slice(&packet[..len]);
@@ -230,20 +229,30 @@ impl Held {
         common[network..][TCP_SEQUENCE].fill(0);
         common[network..][TCP_CHECKSUM].fill(0);
         common[network + TCP_FLAGS] = !(Flags::FIN.0 | Flags::PSH.0);
-        // Only the first may have it.
+        // CWR may be on the first packet only.
         headers[network + TCP_FLAGS] &= !Flags::CWR.0;
         let next = segment.seq.plus(size as u32);
-        Held { segment, headers, common, len, network, size, gathered: size, next, complete: false }
+        SuperSegment {
+            segment,
+            headers,
+            common,
+            len,
+            network,
+            size,
+            payload_len: size,
+            next,
+            complete: false,
+        }
     }
 
-    /// Flags and payload of a packet that continues this one, as [`crate::gso::can_merge`] has it.
-    fn continued<'a>(&self, packet: &'a [u8]) -> Option<(Flags, &'a [u8])> {
-        let &Held { len, network, .. } = self;
+    /// Flags and payload of `packet` if it continues this super-segment, by the rule of [`crate::gso::can_merge`].
+    fn continuation<'a>(&self, packet: &'a [u8]) -> Option<(Flags, &'a [u8])> {
+        let &SuperSegment { len, network, .. } = self;
         let payload = packet.get(len..)?;
         if self.complete
             || payload.is_empty()
             || payload.len() > self.size
-            || self.gathered + payload.len() > MAX_SUPER_PAYLOAD
+            || self.payload_len + payload.len() > MAX_SUPER_PAYLOAD
             || packet[network..][TCP_SEQUENCE] != self.next.0.to_be_bytes()
         {
             return None;

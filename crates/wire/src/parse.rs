@@ -1,7 +1,7 @@
-//! Bytes -> [`Segment`]: the inverse of [`crate::encode`], for whatever a network may deliver.
+//! Bytes -> [`Segment`]: the inverse of [`crate::encode`], for any bytes that a network may deliver.
 //!
 //! Bytes after the packet's own length (link padding) are dropped; reserved header bits are ignored
-//! (RFC 9293 3.1). Options that a segment can't say are ignored; see [`crate::parse_options`] for
+//! (RFC 9293 3.1). Options that a [`Segment`] doesn't have are ignored; see [`crate::parse_options`] for
 //! what happens to malformed ones.
 
 use std::ops::Range;
@@ -17,12 +17,12 @@ use crate::payload::Payload;
 use crate::segment::{Flags, FourTuple, Segment};
 use crate::seq::Seq;
 
-/// Whether checksums are looked at.
+/// Whether checksums are verified.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ParseMode {
     /// IPv4's header checksum and TCP's are verified (RFC 9293 MUST-3).
     Verify,
-    /// They are not: the kernel or device has verified them, or left them to be completed
+    /// They are not verified: the kernel or device has done so, or left them to be completed
     /// (`VIRTIO_NET_HDR_F_DATA_VALID`, `_NEEDS_CSUM`).
     Trust,
 }
@@ -43,8 +43,8 @@ pub fn parse(mut packet: Bytes, mode: ParseMode) -> Result<Segment<Bytes>, Parse
     Ok(segment)
 }
 
-/// Parses the headers of one packet and says where in it the payload lies; the segment's own payload
-/// is empty. For those who keep packets in buffers of their own.
+/// Parses the headers of one packet. Returns a segment without payload, and the payload's range in the
+/// packet. For callers that manage packet buffers themselves.
 ///
 /// # Errors
 /// As [`parse`].

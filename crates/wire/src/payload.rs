@@ -1,16 +1,16 @@
-//! What a segment carries: bytes on the wire, only a length in the simulator.
+//! The payload of a segment: bytes on the wire, only a length in the simulator.
 
 use bytes::{Bytes, BytesMut};
 
 use crate::checksum::ones_complement;
 
-/// Stream data that can be cut and joined. The engine is generic over it, so that a simulated
-/// gigabyte moves no memory and the same code moves real bytes on the wire.
+/// Stream data that can be sliced and joined. The engine is generic over it: a simulated gigabyte needs no
+/// memory, and the same code carries real bytes.
 pub trait Payload: Clone + Default + std::fmt::Debug + Send + 'static {
     /// Length in bytes.
     fn len(&self) -> usize;
 
-    /// Whether there is nothing in it.
+    /// Whether it is empty.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -21,7 +21,7 @@ pub trait Payload: Clone + Default + std::fmt::Debug + Send + 'static {
     /// If `start > end` or `end > self.len()`.
     fn slice(&self, start: usize, end: usize) -> Self;
 
-    /// Puts the pieces one after another. A single piece comes back without a copy.
+    /// Concatenates the pieces. A single piece is returned without a copy.
     fn join(pieces: &[Self]) -> Self;
 
     /// The one's-complement sum of the bytes as 16-bit big-endian words (an odd last byte is padded
@@ -30,7 +30,7 @@ pub trait Payload: Clone + Default + std::fmt::Debug + Send + 'static {
     fn ones_complement_sum(&self) -> Option<u16>;
 }
 
-/// A payload of which only the length is known: the simulator's.
+/// A payload with a length and no bytes: the simulator's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SyntheticPayload(pub u32);
 

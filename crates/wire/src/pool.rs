@@ -1,20 +1,19 @@
-//! Memory for packets that is used again: chunks that many packets share, each filled from its start once nobody holds a
-//! packet in it any more.
+//! Reusable packet memory. Many packets share a chunk, which is filled from its start again once no packet in it is
+//! referenced.
 //!
-//! Fresh memory costs more than what is done with it: the kernel zeroes each page and takes a fault for it, at 64 KiB a
-//! packet more than copy and checksum together. What was used last is in the cache still.
+//! Fresh memory is expensive: the kernel zeroes each page and takes a page fault for it. With packets of 64 KiB that costs
+//! more than copy and checksum together. Recently used memory is also still in the cache.
 
 use std::collections::VecDeque;
 
 use bytes::BytesMut;
 
-/// Bytes of used-up chunks that are kept. More are in use where an application holds what it received; those go back to
-/// the system when it lets go.
-const KEPT: usize = 16 << 20;
-/// Used-up chunks that are looked at before another is made: the oldest are free first.
-const LOOKED_AT: usize = 4;
+/// Most bytes of full chunks that the pool keeps. Further chunks are freed when their last packet is dropped.
+const MAX_KEPT: usize = 16 << 20;
+/// Full chunks that are tried before a new one is allocated, the oldest first.
+const CHUNKS_TRIED: usize = 4;
 
-/// See the module.
+/// A pool of packet memory; see the module.
 #[derive(Debug)]
 pub struct Pool {
     current: BytesMut,
@@ -23,23 +22,24 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// With chunks of `chunk` bytes, none of them allocated yet.
+    /// A pool with chunks of `chunk` bytes, none allocated yet.
     pub fn new(chunk: usize) -> Pool {
         Pool { current: BytesMut::new(), used: VecDeque::new(), chunk }
     }
 
-    /// A buffer with room for `need` bytes in all. What its user fills is to be split off (`split`, `split_to`); what is
-    /// left in it has no meaning.
+    /// A buffer with a capacity of at least `need` bytes. The caller splits off what it fills (`split`, `split_to`); bytes
+    /// left in it have no meaning.
     pub fn room(&mut self, need: usize) -> &mut BytesMut {
         if self.current.capacity() < need {
-            self.turn(need);
+            self.next_chunk(need);
         }
         &mut self.current
     }
 
-    fn turn(&mut self, need: usize) {
+    /// Makes another chunk the current one.
+    fn next_chunk(&mut self, need: usize) {
         self.current.clear();
-        // Where everything has been let go already, the same memory is the warmest.
+        // If no packet of this chunk is referenced, it is the one most likely in the cache.
         if self.current.try_reclaim(need) {
             return;
         }
@@ -47,7 +47,7 @@ impl Pool {
         if full.capacity() > 0 || !self.used.is_empty() {
             self.used.push_back(full);
         }
-        for _ in 0..LOOKED_AT.min(self.used.len()) {
+        for _ in 0..CHUNKS_TRIED.min(self.used.len()) {
             let Some(mut oldest) = self.used.pop_front() else { break };
             if oldest.try_reclaim(need.max(self.chunk)) {
                 self.current = oldest;
@@ -55,7 +55,7 @@ impl Pool {
             }
             self.used.push_back(oldest);
         }
-        self.used.truncate(KEPT / self.chunk);
+        self.used.truncate(MAX_KEPT / self.chunk);
         self.current = BytesMut::with_capacity(need.max(self.chunk));
     }
 }
@@ -64,7 +64,7 @@ impl Pool {
 mod tests {
     use bytes::Bytes;
 
-    use super::{KEPT, Pool};
+    use super::{MAX_KEPT, Pool};
 
     fn packet(pool: &mut Pool, byte: u8) -> Bytes {
         let buffer = pool.room(100);
@@ -103,7 +103,7 @@ mod tests {
     fn what_is_kept_is_bounded_and_a_large_packet_gets_its_room() {
         let mut pool = Pool::new(1 << 20);
         let held: Vec<Bytes> = (0..20).map(|_| pool.room(1 << 20).split_off(1 << 19).freeze()).collect();
-        assert_eq!(pool.used.len(), KEPT >> 20);
+        assert_eq!(pool.used.len(), MAX_KEPT >> 20);
         assert!(pool.room(5 << 20).capacity() >= 5 << 20);
         drop(held);
     }

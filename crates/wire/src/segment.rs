@@ -6,7 +6,7 @@ use crate::options::{Dss, RareOptions, SackBlocks, Timestamps};
 use crate::payload::Payload;
 use crate::seq::Seq;
 
-/// The IP header's time to live where nothing else is said.
+/// Default time to live of the IP header.
 pub const HOP_LIMIT: u8 = 64;
 
 /// TCP's control bits (RFC 9293 3.1; RFC 3168 for ECE and CWR).
@@ -107,8 +107,8 @@ impl PartialEq for FourTuple {
     }
 }
 
-/// Whether two addresses are the same. What the compiler makes of `==` reads IPv4 addresses as if they were of version 6,
-/// for which the processor has to wait when they were only just written.
+/// Compares addresses. The derived `==` reads an IPv4 address in wider pieces than it was written in, which stalls if it
+/// was written just before.
 #[inline]
 fn is_same(one: &IpAddr, other: &IpAddr) -> bool {
     match (one, other) {
@@ -119,7 +119,7 @@ fn is_same(one: &IpAddr, other: &IpAddr) -> bool {
 }
 
 impl FourTuple {
-    /// Whether it is the other direction's of `other`.
+    /// Whether it is the reverse of `other`.
     #[inline]
     pub fn answers(&self, other: &FourTuple) -> bool {
         (self.src_port, self.dst_port) == (other.dst_port, other.src_port)
@@ -127,7 +127,7 @@ impl FourTuple {
             && is_same(&self.dst, &other.src)
     }
 
-    /// From a pair of socket addresses.
+    /// The tuple of two socket addresses.
     pub fn new(source: SocketAddr, destination: SocketAddr) -> Self {
         FourTuple {
             src: source.ip(),
@@ -137,26 +137,26 @@ impl FourTuple {
         }
     }
 
-    /// The other direction's.
+    /// The reverse direction.
     pub fn reversed(self) -> Self {
         FourTuple { src: self.dst, dst: self.src, src_port: self.dst_port, dst_port: self.src_port }
     }
 
-    /// Where it comes from.
+    /// The source socket address.
     pub fn source(&self) -> SocketAddr {
         SocketAddr::new(self.src, self.src_port)
     }
 
-    /// Where it goes.
+    /// The destination socket address.
     pub fn destination(&self) -> SocketAddr {
         SocketAddr::new(self.dst, self.dst_port)
     }
 }
 
-/// One TCP segment, or a super-segment that stands for several (`gso_size`).
+/// One TCP segment, or a super-segment of several packets (`gso_size`).
 ///
-/// What every data segment and ACK carries is inline; what is rare is boxed, so that nothing
-/// allocates in steady state and a segment stays small enough to move.
+/// Options of ordinary data segments and ACKs are inline; rare ones are boxed. So nothing is allocated in
+/// steady state, and a segment stays small.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Segment<P> {
     /// Addresses and ports.
@@ -186,14 +186,14 @@ pub struct Segment<P> {
     pub sack: SackBlocks,
     /// Data sequence signal (RFC 8684 3.3).
     pub dss: Option<Dss>,
-    /// Everything that a steady stream doesn't carry.
+    /// Options that established connections rarely carry.
     pub rare: Option<Box<RareOptions>>,
     /// The data.
     pub payload: P,
 }
 
 impl<P: Payload> Segment<P> {
-    /// A segment with nothing set but addresses, numbers and flags.
+    /// A segment with only addresses, numbers and flags set.
     pub fn new(tuple: FourTuple, seq: Seq, ack: Seq, flags: Flags) -> Self {
         Segment {
             tuple,
@@ -214,16 +214,15 @@ impl<P: Payload> Segment<P> {
         }
     }
 
-    /// One to be written over with [`renew`](Self::renew).
+    /// A placeholder, to be overwritten with [`renew`](Self::renew).
     pub fn blank() -> Self {
         let nowhere = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
         let tuple = FourTuple { src: nowhere, dst: nowhere, src_port: 0, dst_port: 0 };
         Segment::new(tuple, Seq(0), Seq(0), Flags::default())
     }
 
-    /// Becomes what [`new`](Self::new) gives, where it lies: a segment is a large thing to move.
-    // The tuple by reference: a copy that was just made can't be read in other portions than it was written in without
-    // waiting for all that was written before it.
+    /// Overwrites this segment with what [`new`](Self::new) returns. Writing in place avoids a large copy.
+    // The tuple is passed by reference: reading a fresh copy in wider pieces than it was written in stalls.
     #[inline]
     pub fn renew(&mut self, tuple: &FourTuple, seq: Seq, ack: Seq, flags: Flags) {
         self.tuple = *tuple;
@@ -243,7 +242,7 @@ impl<P: Payload> Segment<P> {
         self.payload = P::default();
     }
 
-    /// The rare options, made if there are none yet.
+    /// The rare options, created if there are none.
     pub fn rare_mut(&mut self) -> &mut RareOptions {
         self.rare.get_or_insert_default()
     }
@@ -258,7 +257,7 @@ impl<P: Payload> Segment<P> {
 
     /// Length of the TCP options on the wire, padded to 4 (at most 40 in a valid segment).
     ///
-    /// As Linux lays them out: each option is padded to 4 bytes of its own.
+    /// Linux's layout: each option is padded to 4 bytes.
     #[inline]
     pub fn options_len(&self) -> usize {
         let mut len = 0;
@@ -288,8 +287,8 @@ impl<P: Payload> Segment<P> {
         ip + 20 + self.options_len()
     }
 
-    /// Exact length of its encoding from the IP header on, in bytes. For a super-segment: of the one
-    /// large packet.
+    /// Exact length of the encoding from the IP header on, in bytes. For a super-segment: of the one large
+    /// packet.
     #[inline]
     pub fn wire_len(&self) -> usize {
         self.headers_len() + self.payload.len()

@@ -1,5 +1,5 @@
 //! The virtio network header that a TUN device with `IFF_VNET_HDR` puts before every packet
-//! (VIRTIO 1.2, 5.1.6.1; Linux `virtio_net.h`): 10 bytes that say how a super-packet is to be cut
+//! (VIRTIO 1.2, 5.1.6.1; Linux `virtio_net.h`): 10 bytes that say how to segment a super-packet
 //! and whether its checksum is still to be completed.
 //!
 //! The fields are little-endian, as virtio 1 has them. A TUN's are in the host's order unless
@@ -15,7 +15,7 @@ use crate::parse::{ParseMode, parse};
 use crate::payload::Payload;
 use crate::segment::{Flags, Segment};
 
-/// The header, field for field.
+/// The header's fields.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct VirtioNetHeader {
     /// [`VirtioNetHeader::NEEDS_CSUM`] and [`VirtioNetHeader::DATA_VALID`].
@@ -26,9 +26,9 @@ pub struct VirtioNetHeader {
     pub hdr_len: u16,
     /// Payload bytes per packet.
     pub gso_size: u16,
-    /// Where the checksum starts to sum, from the IP header on.
+    /// Start of the checksummed bytes, from the IP header on.
     pub csum_start: u16,
-    /// Where it is stored, from `csum_start` on.
+    /// Offset of the checksum field from `csum_start`.
     pub csum_offset: u16,
 }
 
@@ -78,8 +78,8 @@ impl VirtioNetHeader {
         out
     }
 
-    /// From the front of a frame; `None` when that has fewer than 10 bytes. Unknown flag bits are
-    /// kept and mean nothing.
+    /// Parses the beginning of a frame; `None` if it has fewer than 10 bytes. Unknown flag bits are kept
+    /// and ignored.
     pub fn parse(frame: &[u8]) -> Option<Self> {
         let field = |at: usize| u16::from_le_bytes([frame[at], frame[at + 1]]);
         (frame.len() >= Self::LEN).then(|| VirtioNetHeader {
@@ -92,14 +92,14 @@ impl VirtioNetHeader {
         })
     }
 
-    /// Whether TCP's checksum need not be verified: the kernel vouches for the data.
+    /// Whether TCP's checksum need not be verified, because the kernel has verified or will complete it.
     pub const fn is_trusted(&self) -> bool {
         self.flags & (Self::NEEDS_CSUM | Self::DATA_VALID) != 0
     }
 }
 
 /// The headers of one frame for a device with offload: virtio header, IP, TCP; the payload follows
-/// them. The checksum is left for the kernel to complete, and a super-segment for it to cut.
+/// them. The kernel completes the checksum and segments a super-segment.
 ///
 /// # Errors
 /// As [`crate::encode_headers`].
@@ -111,7 +111,7 @@ pub fn encode_frame_headers<P: Payload>(segment: &Segment<P>) -> Result<Headers,
 }
 
 /// Parses one frame of a device with offload: virtio header and packet. A super-packet becomes a
-/// super-segment. The checksum is verified unless the header vouches for it.
+/// super-segment. The checksum is verified unless the header says that it needn't be.
 ///
 /// # Errors
 /// As [`parse`], [`ParseError::Truncated`] and [`ParseError::Offload`] for the virtio header.
@@ -125,7 +125,7 @@ pub fn parse_frame(mut frame: Bytes) -> Result<Segment<Bytes>, ParseError> {
 }
 
 impl VirtioNetHeader {
-    /// The size to cut `segment` into that came with this header: 0 for what is one packet.
+    /// The `gso_size` of `segment`, which arrived with this header: 0 for a single packet.
     ///
     /// # Errors
     /// [`ParseError::Offload`] when the type is not TCP of the segment's IP version, or the size 0.

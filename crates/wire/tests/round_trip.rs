@@ -197,18 +197,18 @@ proptest! {
         let (mut bytes, mut ends) = (BytesMut::new(), Vec::new());
         encode_packets(&segment, &mut bytes, &mut ends).expect("a valid segment");
         let bytes = bytes.freeze();
-        let mut gatherer = Gatherer::new();
+        let mut coalescer = Coalescer::new();
         let mut merger = gso::Merger::new();
         let (mut gathered, mut merged) = (Vec::new(), Vec::new());
         let mut start = 0;
         for (packet, &end) in gso::split(segment.clone()).zip(&ends) {
             prop_assert_eq!(&bytes[start..end], &encoded(&packet, ChecksumMode::Full)[..]);
-            gatherer.push(&bytes, start..end, |segment| gathered.push(segment)).expect("its own packet");
+            coalescer.push(&bytes, start..end, |segment| gathered.push(segment)).expect("its own packet");
             merged.extend(merger.push(packet));
             start = end;
         }
         prop_assert_eq!(start, bytes.len());
-        gatherer.finish(|segment| gathered.push(segment));
+        coalescer.finish(|segment| gathered.push(segment));
         merged.extend(merger.finish());
         if gso_size <= 4096 && segment.payload.len() > usize::from(gso_size) {
             prop_assert_eq!(&gathered, &merged);
@@ -238,15 +238,15 @@ proptest! {
         if let Some(at) = dropped {
             ranges.remove(at.index(ranges.len()));
         }
-        let mut gatherer = Gatherer::new();
+        let mut coalescer = Coalescer::new();
         let (mut gathered, mut alone) = (Vec::new(), Vec::new());
         for (start, end) in ranges {
             let parsed = parse(bytes.slice(start..end), ParseMode::Verify);
-            let pushed = gatherer.push(&bytes, start..end, |segment| gathered.push(segment));
+            let pushed = coalescer.push(&bytes, start..end, |segment| gathered.push(segment));
             prop_assert_eq!(pushed, parsed.as_ref().map(|_| ()).map_err(Clone::clone));
             alone.extend(parsed);
         }
-        gatherer.finish(|segment| gathered.push(segment));
+        coalescer.finish(|segment| gathered.push(segment));
         let cut: Vec<_> = gathered.into_iter().flat_map(gso::split).collect();
         prop_assert_eq!(cut, alone);
     }

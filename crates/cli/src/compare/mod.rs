@@ -16,7 +16,8 @@ use ropewalk_lab::report::{self, Origin, comparison};
 use ropewalk_lab::{Registries, emulated, scenario, units};
 use ropewalk_sim::{Direction, Mode, Workload};
 
-use crate::{Failure, evidence, output};
+use crate::options::{self, Stack, World};
+use crate::{Failure, evidence, interrupt, output};
 
 /// Rank schedulers on your paths
 ///
@@ -38,7 +39,7 @@ use crate::{Failure, evidence, output};
   ropewalk compare --json | jq '.rankings[0].rows[0]'
 
 A path is `name: rate, round-trip time [+-spread], loss`; the time is what ping shows, half of it each way. Also:
-`up RATE`, `down RATE`, `queue LIMIT`, `jitter uniform|normal|pareto`, `overtaking`, `trace FILE`, `mtu BYTES`, `backup`.")]
+`up RATE`, `down RATE`, `queue LIMIT`, `jitter uniform|normal|pareto`, `reordering`, `trace FILE`, `mtu BYTES`, `backup`.")]
 pub(crate) struct Options {
     /// A path of your own; repeat it for each
     #[arg(long = "path", value_name = "PATH", conflicts_with = "scenario")]
@@ -79,20 +80,20 @@ pub(crate) struct Options {
     #[arg(long, allow_negative_numbers = true, value_parser = clap::value_parser!(u16).range(1..=1024))]
     jobs: Option<u16>,
     /// Which end sends the data
-    #[arg(long, value_parser = ["download", "upload"])]
-    direction: Option<String>,
+    #[arg(long)]
+    direction: Option<options::Direction>,
     /// Send and receive buffer of both ends, fixed, 4 KiB to 4 GiB
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     buffer: Option<String>,
     /// Where the transfers run: the simulator, or the emulator (real packets in real time; Linux, `ip`, /dev/net/tun)
-    #[arg(long, value_parser = ["simulated", "emulated"], default_value = "simulated")]
-    world: String,
+    #[arg(long, default_value_t = World::Simulated, value_enum)]
+    world: World,
     /// In the emulated world: who sends the data
-    #[arg(long, value_parser = ["engine", "kernel"], default_value = "engine")]
-    sender: String,
+    #[arg(long, default_value_t = Stack::Engine, value_enum)]
+    sender: Stack,
     /// In the emulated world: who receives it
-    #[arg(long, value_parser = ["engine", "kernel"], default_value = "engine")]
-    receiver: String,
+    #[arg(long, default_value_t = Stack::Engine, value_enum)]
+    receiver: Stack,
     /// As JSON, which `ropewalk report` makes a page of
     #[arg(long)]
     json: bool,
@@ -232,27 +233,23 @@ pub(crate) fn run(registries: &Registries, options: &Options, origin: &Origin) -
     if let Ok(style) = ProgressStyle::with_template(template) {
         bar.set_style(style);
     }
-    if options.world == "emulated" {
+    if options.world == World::Emulated {
         // Before the handler of Ctrl-C, which has a thread of its own.
         ropewalk_host::netns::become_root_of_own_user_namespace()
             .map_err(|error| Failure::Other(error.to_string()))?;
     }
-    let stop = Arc::new(AtomicBool::new(false));
-    let heard = stop.clone();
-    // If another handler is there already, Ctrl-C simply ends the program: nothing is half-written.
-    let _ = ctrlc::set_handler(move || heard.store(true, Ordering::Relaxed));
-    if options.evidence.any() && options.world != "emulated" {
+    let stop = interrupt::flag();
+    if options.evidence.any() && options.world != World::Emulated {
         return Err(Diagnostic::new(
             "--pcap and --qlog are of packets in real time: give --world emulated, or see `ropewalk explain --pcap`",
         )
         .into());
     }
     ends_fit(options)?;
-    let comparison = if options.world == "emulated" {
-        let kernel = |word: &str| word == "kernel";
+    let comparison = if options.world == World::Emulated {
         let ends = emulated::Ends {
-            sender_kernel: kernel(&options.sender),
-            receiver_kernel: kernel(&options.receiver),
+            sender_kernel: options.sender == Stack::Kernel,
+            receiver_kernel: options.receiver == Stack::Kernel,
         };
         in_real_time(&request, ends, &bar, &stop, &options.evidence)?
     } else {
@@ -291,26 +288,26 @@ pub(crate) fn run(registries: &Registries, options: &Options, origin: &Origin) -
     };
     output::print(&text)?;
     if comparison.interrupted {
-        return Err(Failure::Other("interrupted: only runs that every candidate finished are shown".into()));
+        return Err(Failure::Interrupted("only runs that every candidate finished are shown".into()));
     }
     Ok(())
 }
 
-/// Refuses what the options say of ends and no run would heed.
+/// Refuses options about the ends that no run could follow.
 fn ends_fit(options: &Options) -> Result<(), Failure> {
     let refuse = |option: &str, text: &str, message: String, help: &str| {
         let source = Source::new(option, text);
         Err(Diagnostic::new(message).at(&source, 0..text.len()).label("here").help(help).into())
     };
-    for (option, value) in [("--sender", &options.sender), ("--receiver", &options.receiver)] {
-        if value == "kernel" && options.world != "emulated" {
+    for (option, stack) in [("--sender", options.sender), ("--receiver", options.receiver)] {
+        if stack == Stack::Kernel && options.world != World::Emulated {
             let message = "the simulated world has no kernel at its ends".into();
-            return refuse(option, value, message, "with real packets it has: add `--world emulated`");
+            return refuse(option, "kernel", message, "add `--world emulated`");
         }
     }
     let named = options.schedulers.as_deref().unwrap_or_default();
     let other = list(named).into_iter().find(|name| !["linux", "tcp"].contains(name));
-    if let Some(other) = other.filter(|_| options.sender == "kernel") {
+    if let Some(other) = other.filter(|_| options.sender == Stack::Kernel) {
         let message = format!("the kernel as sender has one scheduler, its own: it can't send by `{other}`");
         return refuse("--schedulers", named, message, "name `linux` alone, or let the engine send");
     }
@@ -325,7 +322,7 @@ fn in_real_time(
     stop: &Arc<AtomicBool>,
     evidence: &evidence::Options,
 ) -> Result<Comparison, Failure> {
-    let request = emulated::request(request, ends).map_err(Failure::Other)?;
+    let request = emulated::request(request, ends)?;
     let failed = std::sync::Mutex::new(None);
     let tally = std::sync::Mutex::new(emulated::Tally::default());
     let comparison = compare(
@@ -333,7 +330,7 @@ fn in_real_time(
         |spec| match emulated::run(spec, ends, &tally) {
             Ok(result) => result,
             Err(error) => {
-                // Nothing can be measured: the first reason is told, and no table is shown.
+                // Nothing can be measured: the first error is reported instead of a table.
                 stop.store(true, Ordering::Relaxed);
                 if let Ok(mut failed) = failed.lock() {
                     failed.get_or_insert(error);
@@ -346,7 +343,7 @@ fn in_real_time(
     );
     if let Ok(Some(error)) = failed.into_inner() {
         bar.finish_and_clear();
-        return Err(Failure::Other(error));
+        return Err(error.into());
     }
     let tally = tally.into_inner().unwrap_or_default();
     let comparison = Comparison { real_time: Some(emulated::RealTime { ends, tally }), ..comparison };
@@ -366,7 +363,7 @@ fn watch(request: &Request, ends: emulated::Ends, options: &evidence::Options) -
     let paths: Vec<_> = spec.scenario.paths.iter().map(ropewalk_lab::evidence::path).collect();
     let title = format!("{}, {}, seed {}", spec.scenario.name, request.candidates[0].label, spec.seed);
     let Some(evidence) = options.begin(side, &paths, &title)? else { return Ok(()) };
-    emulated::witness(&spec, ends, evidence.tap()).map_err(Failure::Other)?;
+    emulated::witness(&spec, ends, evidence.tap())?;
     evidence.finish()?;
     anstream::eprintln!("one more run was watched: {title}");
     Ok(())
@@ -381,8 +378,8 @@ fn request(registries: &Registries, options: &Options) -> Result<Request, Failur
         let paths = scenario::paths(&options.paths)?;
         (scenario::default_around(paths), scenario::Experiment::default())
     };
-    if let Some(direction) = &options.direction {
-        scenario.direction = if direction == "upload" { Direction::Upload } else { Direction::Download };
+    if let Some(direction) = options.direction {
+        scenario.direction = direction.into();
     }
     if let Some(buffer) = &options.buffer {
         let bytes = size_within("--buffer", buffer, scenario::BUFFER_RANGE)?;
@@ -447,7 +444,7 @@ fn request(registries: &Registries, options: &Options) -> Result<Request, Failur
     let design = match options.runs.or(experiment.runs) {
         Some(runs) => Design::Fixed(runs),
         // Real time can't be bought by the segment.
-        None if options.world == "emulated" => Design::Fixed(30),
+        None if options.world == World::Emulated => Design::Fixed(30),
         None => Design::race(budget(&options.budget)?),
     };
     let mut request =

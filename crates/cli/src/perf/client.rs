@@ -14,9 +14,9 @@ use ropewalk_lab::diagnostic::{Diagnostic, Source};
 use ropewalk_lab::{Registries, units};
 
 use super::intervals::Intervals;
-use super::{INTERRUPTED, StackOptions, results};
+use super::{StackOptions, results};
 use crate::compare::{algorithm, list, size};
-use crate::{Failure, evidence, output};
+use crate::{Failure, evidence, exit, output};
 
 /// Bytes of a message whose round trip is measured.
 const ECHO: u32 = 64;
@@ -31,7 +31,7 @@ const ECHO: u32 = 64;
   ropewalk emulate --scenario wifi-lte --peer 'ropewalk perf server --once' -- ropewalk perf client 10.127.255.1 --both
   ropewalk emulate --peer 'ropewalk perf server --once' -- ropewalk perf client 10.127.255.1 --stack engine --paths 2 --scheduler blest
 
-Exit code: 0 if every flow ended well, 1 if not, 130 after Ctrl-C; what was measured until then is printed all the same.")]
+Exit code: 0 if every flow succeeded, 1 if not, 130 after Ctrl-C. What was measured until then is printed in any case.")]
 pub(crate) struct Options {
     /// The server's name or address
     #[arg(value_name = "ADDRESS")]
@@ -56,7 +56,7 @@ pub(crate) struct Options {
     /// Both send at the same time
     #[arg(long)]
     both: bool,
-    /// Time between lines while it runs; 0: none
+    /// Time between interim reports; 0: none
     #[arg(long, default_value = "1")]
     interval: String,
     /// Schedulers of what the engine sends: flow i uses the i-th [default: minrtt]
@@ -76,7 +76,7 @@ pub(crate) struct Options {
     /// The result as one JSON value, units in the names, and nothing else
     #[arg(long)]
     json: bool,
-    /// Say nothing but errors until the end
+    /// Print only errors until the end
     #[arg(long)]
     quiet: bool,
 }
@@ -98,7 +98,7 @@ fn wrong(message: impl Into<String>) -> Failure {
     Diagnostic::new(message.into()).into()
 }
 
-/// What is asked for, checked.
+/// The measurement that the options ask for, checked.
 struct Plan {
     remote: SocketAddr,
     hellos: Vec<Hello>,
@@ -125,7 +125,7 @@ fn plan(registries: &Registries, options: &Options) -> Result<Plan, Failure> {
         return Err(wrong("--flows 0 measures nothing: give --latency too, or 1 to 127 flows"));
     }
     if options.flows == 0 && options.size.is_some() {
-        return Err(wrong("--size is about flows, of which there are none: give --time"));
+        return Err(wrong("--size is the size of each flow, and there are no flows: give --time"));
     }
     let (milliseconds, bytes) = match &options.size {
         Some(text) => match size("--size", text)? {
@@ -153,11 +153,11 @@ fn plan(registries: &Registries, options: &Options) -> Result<Plan, Failure> {
         .collect::<Result<Vec<_>, _>>()?;
     if !schedulers.is_empty() && way == Way::Up && !options.stack.is_engine() {
         return Err(wrong(
-            "--scheduler is about what the engine sends, and the Linux kernel sends here, which has its own scheduler: give --stack engine, or --reverse from an engine",
+            "--scheduler is the engine's, and the sender here is the Linux kernel, which has its own scheduler: give --stack engine, or --reverse from an engine",
         ));
     }
     let congestion = match &options.congestion {
-        // The kernel's names are the kernel's business.
+        // The kernel checks its own names.
         Some(text) if options.stack.is_engine() => {
             Some(algorithm(&registries.congestion, "--congestion", text)?)
         }
@@ -197,7 +197,7 @@ fn plan(registries: &Registries, options: &Options) -> Result<Plan, Failure> {
         })
         .collect();
     if options.latency {
-        // By size, the others' end ends it.
+        // With --size the end of the other flows ends it.
         let milliseconds = if bytes > 0 { MOST_MILLISECONDS } else { milliseconds };
         let flow = options.flows;
         hellos.push(Hello { way: Way::Echo, flow, milliseconds, bytes: 0, echo: ECHO, ..bulk });
@@ -214,21 +214,21 @@ fn plan(registries: &Registries, options: &Options) -> Result<Plan, Failure> {
 pub(super) fn run(registries: &Registries, options: &Options) -> Result<ExitCode, Failure> {
     let mut plan = plan(registries, options)?;
     let stop = super::stop_flag();
-    let aloud = !options.json && !options.quiet;
-    let mut intervals = Intervals::new(plan.interval, &plan.hellos, aloud);
+    let verbose = !options.json && !options.quiet;
+    let mut intervals = Intervals::new(plan.interval, &plan.hellos, verbose);
     let other = |error: std::io::Error| Failure::Other(error.to_string());
     let measured: Measured = if options.stack.is_engine() {
         let device = options.stack.device(plan.remote.is_ipv6(), false)?;
         if plan.remote.ip().is_loopback() {
-            // Nothing that comes from a device may be addressed to it.
-            let beyond = device.paths[0].kernel;
-            if aloud {
+            // A TUN device delivers nothing to loopback addresses; the kernel's address on the device works.
+            let kernel = device.paths[0].kernel;
+            if verbose {
                 anstream::eprintln!(
-                    "{} is not beyond a device: {beyond} is, the same kernel",
+                    "the engine can't reach {}; using {kernel}, which is the same host",
                     plan.remote.ip()
                 );
             }
-            plan.remote.set_ip(beyond);
+            plan.remote.set_ip(kernel);
         }
         let flows = plan
             .hellos
@@ -283,7 +283,7 @@ pub(super) fn run(registries: &Registries, options: &Options) -> Result<ExitCode
         anstream::eprintln!("error: {error}");
     }
     Ok(match (interrupted, result.errors().is_empty()) {
-        (true, _) => ExitCode::from(INTERRUPTED),
+        (true, _) => ExitCode::from(exit::INTERRUPTED),
         (_, true) => ExitCode::SUCCESS,
         (_, false) => ExitCode::FAILURE,
     })

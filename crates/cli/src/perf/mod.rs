@@ -23,14 +23,12 @@ use ropewalk_lab::Registries;
 use ropewalk_lab::diagnostic::Diagnostic;
 use serde_json::{Map, Value};
 
-use crate::{Failure, evidence, output};
+use crate::options::{Stack, Switch};
+use crate::{Failure, evidence, exit, output};
 
-/// After Ctrl-C, as shells count: 128 + SIGINT.
-const INTERRUPTED: u8 = 130;
 /// Buffers of the engine's connections: what 1 Gbit/s at 60 ms needs.
 const BUFFER: u64 = 8 << 20;
-/// The end waits so long for what the peer's last words ask of it: an ACK, where a connection that is forgotten would say
-/// RST. Not for segments of minutes ago: no port is used twice.
+/// TIME-WAIT, so that a retransmitted FIN is answered with an ACK and not with RST. Short, as no port is used twice.
 const TIME_WAIT: u64 = 100_000_000;
 
 /// Throughput and latency between two endpoints, each the engine or the Linux kernel
@@ -56,8 +54,8 @@ enum Side {
 #[derive(Debug, Args)]
 struct StackOptions {
     /// Whose Multipath TCP this end speaks: the Linux kernel's sockets, or the engine behind a TUN device of its own
-    #[arg(long, value_parser = ["kernel", "engine"], default_value = "kernel")]
-    stack: String,
+    #[arg(long, default_value_t = Stack::Kernel, value_enum)]
+    stack: Stack,
     /// Plain TCP instead of Multipath TCP
     #[arg(long)]
     tcp: bool,
@@ -65,9 +63,9 @@ struct StackOptions {
     /// last bit [default: 10.126.N.2]
     #[arg(long = "address", value_name = "IP")]
     addresses: Vec<IpAddr>,
-    /// Whether the engine tries smaller segments after repeated timeouts, in case a path loses large ones without a word
-    #[arg(long, value_name = "on|off", value_parser = ["on", "off"], default_value = "on")]
-    mtu_probing: String,
+    /// Whether the engine tries smaller segments after repeated timeouts, in case a path drops large ones silently
+    #[arg(long, default_value_t = Switch::On, value_enum)]
+    mtu_probing: Switch,
     /// How many TUN devices the engine gets, if no addresses are given
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=MOST_PATHS as i64))]
     paths: u8,
@@ -75,7 +73,7 @@ struct StackOptions {
 
 impl StackOptions {
     fn is_engine(&self) -> bool {
-        self.stack == "engine"
+        self.stack == Stack::Engine
     }
 
     fn check(&self, evidence: &evidence::Options) -> Result<(), Failure> {
@@ -97,7 +95,7 @@ impl StackOptions {
         Ok(())
     }
 
-    /// The files of the engine's end: begun, and every decision traced.
+    /// Begins the capture files of the engine's end.
     fn evidence(
         &self,
         options: &evidence::Options,
@@ -130,7 +128,7 @@ fn config(
     ConnectionConfig {
         tcp: TcpConfig {
             time_wait: TIME_WAIT,
-            black_hole_detection: stack.mtu_probing == "on",
+            black_hole_detection: stack.mtu_probing == Switch::On,
             ..TcpConfig::default()
         },
         multipath: !stack.tcp,
@@ -151,11 +149,11 @@ fn config(
 /// A flag that Ctrl-C sets; a second Ctrl-C ends the program at once.
 fn stop_flag() -> Arc<AtomicBool> {
     let stop = Arc::new(AtomicBool::new(false));
-    let heard = Arc::clone(&stop);
-    // If another handler is there already, Ctrl-C simply ends the program.
+    let handler = Arc::clone(&stop);
+    // If another handler is installed already, Ctrl-C ends the program at once.
     let _ = ctrlc::set_handler(move || {
-        if heard.swap(true, Ordering::Relaxed) {
-            std::process::exit(INTERRUPTED.into());
+        if handler.swap(true, Ordering::Relaxed) {
+            std::process::exit(exit::INTERRUPTED.into());
         }
     });
     stop

@@ -14,10 +14,10 @@ use ropewalk_lab::Registries;
 use ropewalk_lab::diagnostic::Diagnostic;
 use serde_json::{Value, json};
 
+use super::StackOptions;
 use super::text::{self, way};
-use super::{INTERRUPTED, StackOptions};
 use crate::compare::algorithm;
-use crate::{Failure, evidence, output};
+use crate::{Failure, evidence, exit, output};
 
 /// Wait for clients
 #[derive(Debug, clap::Args)]
@@ -64,9 +64,9 @@ pub(super) fn run(registries: &Registries, options: &Options) -> Result<ExitCode
     let json = options.json;
     let listener = std::thread::spawn(move || listen(&words, json));
     let ready = |address: SocketAddr| {
-        let stack = &options.stack.stack;
+        let engine = options.stack.is_engine();
         let name = if options.stack.tcp { "TCP" } else { "Multipath TCP" };
-        anstream::eprintln!("listening on {address} ({}, {name})", text::stack(stack == "engine"));
+        anstream::eprintln!("listening on {address} ({}, {name})", text::stack(engine));
     };
     let other = |error: std::io::Error| Failure::Other(error.to_string());
     let counters = if options.stack.is_engine() {
@@ -114,7 +114,7 @@ pub(super) fn run(registries: &Registries, options: &Options) -> Result<ExitCode
         output::print(&printed)?;
     }
     if stop.load(Ordering::Relaxed) {
-        return Ok(ExitCode::from(INTERRUPTED));
+        return Ok(ExitCode::from(exit::INTERRUPTED));
     }
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }

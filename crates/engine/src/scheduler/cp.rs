@@ -79,14 +79,14 @@ impl Scheduler for ConstraintProactive {
             if disorder > free as f64 {
                 rationale.say(|| {
                     format!(
-                        "wait for {fast}: {disorder_kb} would overtake a packet on {id}, {} are free",
+                        "wait for {fast}: {disorder_kb} would arrive before a packet on {id}, {} are free",
                         Kb(free)
                     )
                 });
                 return Decision::Wait { until };
             }
             rationale.say(|| {
-                format!("{id}: the {disorder_kb} that overtake it fit the {} that are free", Kb(free))
+                format!("{id}: the {disorder_kb} that arrive before it fit the {} that are free", Kb(free))
             });
             Decision::Send { subflow: subflow.id, bytes: subflow.mss }
         })
@@ -98,7 +98,7 @@ mod tests {
     use super::super::testing::{Model, Pipe, Scene, build, subflow, unmeasured};
     use super::*;
 
-    /// 10 ms with cwnd 10 and 20 ms with cwnd 5, both full; 40 ms free. Overtaking: 10 4 + 5 2 = 50 packets.
+    /// 10 ms with cwnd 10 and 20 ms with cwnd 5, both full; 40 ms free. Sent meanwhile: 10 4 + 5 2 = 50 packets.
     fn scene(window: u64) -> Scene {
         let mut scene = Scene::new(vec![subflow(0, 10, 10, 10), subflow(1, 20, 5, 5), subflow(2, 40, 10, 0)]);
         scene.send_window = window;
@@ -126,14 +126,14 @@ mod tests {
     }
 
     #[test]
-    fn a_backup_overtakes_nothing() {
+    fn a_backup_does_not_count() {
         let mut scene = scene(40_000);
         scene.subflows[1].backup = true;
         assert_eq!(scene.chosen(&mut *build("cp")), Some(2), "10 4 packets");
     }
 
     #[test]
-    fn what_is_not_known_overtakes_nothing() {
+    fn a_subflow_without_a_sample_does_not_count() {
         let mut scene = scene(50_000);
         scene.subflows.push(unmeasured(3, 10, 10));
         assert_eq!(scene.chosen(&mut *build("cp")), Some(2));
@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     fn unlike_minrtt_and_blest_it_looks_at_what_is_free_of_the_buffer() {
-        // 10 x 4 packets overtake; of 60 KB, 50 are free when the fast window is full: S gets ten and leaves 40.
+        // 10 x 4 packets arrive before it; of 60 KB, 50 are free when the fast window is full: S gets ten and leaves 40.
         let pipes = [Pipe::new(10, 10), Pipe::new(40, 40)];
         let first = |text| {
             let done = Model::new(&pipes, 100_000).window(60_000).run(&mut *build(text));

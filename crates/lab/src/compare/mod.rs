@@ -12,8 +12,7 @@ use std::sync::atomic::AtomicBool;
 use ropewalk_engine::congestion::CongestionControl;
 use ropewalk_engine::registry::Spec;
 use ropewalk_engine::scheduler::Scheduler;
-use ropewalk_link::{ChangeAction, LinkSpec, Loss, Rate};
-use ropewalk_sim::{Mode, Outcome, Recording, RunResult, RunSpec, Scenario, Traffic, Workload};
+use ropewalk_sim::{Mode, Outcome, Recording, RunResult, RunSpec, Scenario, Workload};
 
 pub(crate) use decide::standings;
 use decide::{Cost, name};
@@ -172,49 +171,16 @@ pub(crate) fn lasting(seconds: f64) -> String {
     crate::units::write_duration((seconds * 1e9).round() as Nanos)
 }
 
-/// Whether nothing in the scenario is drawn at random.
-pub fn is_deterministic(scenario: &Scenario) -> bool {
-    let plain = |link: &LinkSpec| {
-        link.jitter.is_none()
-            && matches!(link.loss, Loss::None)
-            && link.duplicate == 0.0
-            && !matches!(link.rate, Rate::Trace(_))
-    };
-    scenario.background.is_empty()
-        && scenario.paths.iter().all(|path| plain(&path.up) && plain(&path.down))
-        && scenario.bottlenecks.iter().all(|link| plain(&link.up) && plain(&link.down))
-}
-
-/// Whether a run of it draws anything at random: then seeds alone make runs differ.
-pub(crate) fn is_random(scenario: &Scenario) -> bool {
-    let random = |link: &LinkSpec| {
-        let loses = |loss: &Loss| !matches!(loss, Loss::None);
-        let later = |action: &ChangeAction| matches!(action, ChangeAction::Loss(loss) if loses(loss));
-        link.jitter.is_some()
-            || link.duplicate > 0.0
-            || loses(&link.loss)
-            || link.changes.iter().any(|change| later(&change.action))
-    };
-    let traffic =
-        |traffic: &Traffic| matches!(traffic, Traffic::TcpLimited { .. } | Traffic::UdpOnOff { .. });
-    links(scenario).any(random) || scenario.background.iter().any(|source| traffic(&source.traffic))
-}
-
-fn links(scenario: &Scenario) -> impl Iterator<Item = &LinkSpec> {
-    let paths = scenario.paths.iter().flat_map(|path| [&path.up, &path.down]);
-    paths.chain(scenario.bottlenecks.iter().flat_map(|link| [&link.up, &link.down]))
-}
-
 /// Shift of a run's start. Without randomness, runs differ in the phase at which they start: spread over a round trip,
 /// or, where a link follows a trace, over the trace. (Not where something else changes at a set time: the start stays
 /// by it.) `runs`: how many there will be; 0 if that isn't known, then any first 2^n of them are spread evenly.
 pub(crate) fn start_phase(scenario: &Scenario, number: u32, runs: u32) -> Nanos {
-    if is_random(scenario) {
+    if scenario::is_random(scenario) {
         return 0;
     }
     let round_trips = scenario.paths.iter().map(|path| path.up.delay.saturating_add(path.down.delay));
     let mut span = round_trips.max().unwrap_or(0);
-    if links(scenario).all(|link| link.changes.is_empty()) {
+    if scenario::links(scenario).all(|link| link.changes.is_empty()) {
         let periods = scenario::traces(scenario).into_iter().filter_map(|trace| trace.opportunities.last());
         span = periods.map(|ms| u64::from(*ms) * 1_000_000).fold(span, u64::max);
     }
@@ -246,7 +212,7 @@ pub fn compare(
 ) -> Comparison {
     let scenarios: Vec<Arc<Scenario>> =
         request.workloads.iter().map(|workload| request.scenario_with(workload)).collect();
-    let random = is_random(&request.scenario);
+    let random = scenario::is_random(&request.scenario);
     let limit = request.scenario.limit as f64 / 1e9;
     let is_control = |who: &usize| {
         let candidate = &request.candidates[*who];
@@ -333,6 +299,9 @@ pub(crate) fn conclude(request: &Request, raced: &Raced, random: bool, limit: f6
 mod tests {
     use ropewalk_link::{Change, RateTrace};
     use ropewalk_sim::{Background, Direction, networks};
+
+    use ropewalk_link::{ChangeAction, Loss, Rate};
+    use ropewalk_sim::Traffic;
 
     use super::*;
 

@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 
 use ropewalk_sim::{Mode, Outcome, RunResult, RunSpec, Workload};
 
+use super::Request;
 use super::decide::{self, Standing};
 use super::versus::{self, FEW, Versus};
-use super::{Request, is_random};
 use crate::bound::{self, Bound};
 use crate::objective::{self, Objective};
+use crate::scenario::is_random;
 use crate::stats;
 
 /// One path's part in the runs.

@@ -90,18 +90,23 @@ impl Witness for Collector {
     }
 }
 
+/// The specification can't be simulated.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct WitnessError(String);
+
 /// Runs, and keeps what the data's sender sees. Whatever `spec` records, segments, decisions and samples are recorded;
 /// that changes nothing about the run.
 ///
 /// # Errors
 /// What in the specification can't be simulated.
-pub fn witness(spec: &RunSpec) -> Result<Evidence, String> {
+pub fn witness(spec: &RunSpec) -> Result<Evidence, WitnessError> {
     let recording = Recording { samples_every: SAMPLES_EVERY, segments: true, decisions: true };
     let spec = RunSpec { recording, ..spec.clone() };
     let scenario = &spec.scenario;
     let vantage = scenario.direction.sender();
     let seen = Arc::new(Mutex::new(Vec::new()));
-    let mut world = World::new(&spec)?;
+    let mut world = World::new(&spec).map_err(|error| WitnessError(error.to_string()))?;
     world.set_witness(Box::new(Collector { side: vantage, seen: Arc::clone(&seen) }));
     let result = world.finish();
     let seen = seen.lock().map(|mut seen| std::mem::take(&mut *seen)).unwrap_or_default();

@@ -12,7 +12,6 @@ use ropewalk_sim::{Mode, Recording, RunSpec, Scenario};
 use super::settings::{self, merge};
 use super::{Figure, Kind, Line, Paper, Settings, World};
 use crate::Registries;
-use crate::compare::is_deterministic;
 use crate::units::{self, Nanos};
 
 /// What is simulated, but for the seed.
@@ -200,7 +199,10 @@ fn template(
     }
     let rtt = scenario.paths.iter().map(|path| path.up.delay + path.down.delay).max().unwrap_or(0);
     // In real time no two runs are the same anyway.
-    let still = figure.world == World::Simulated && is_deterministic(&scenario);
+    let still = figure.world == World::Simulated
+        && !crate::scenario::is_random(&scenario)
+        && scenario.background.is_empty()
+        && crate::scenario::traces(&scenario).is_empty();
     let phase = if still { rtt } else { 0 };
     let template = Arc::new(Template {
         scenario: Arc::new(scenario),

@@ -237,7 +237,7 @@ fn perform(job: &Job<'_>, request: &Request<'_>) -> Result<Measures, String> {
             let spec = template.spec(job.number, job.runs, seed);
             let ends = Ends { sender_kernel: false, receiver_kernel: true };
             let tally = Mutex::new(Tally::default());
-            let result = emulated::run(&spec, ends, &tally)?;
+            let result = emulated::run(&spec, ends, &tally).map_err(|error| error.to_string())?;
             let mut measures = measure(&spec, &result, template.skip);
             let tally = tally.into_inner().unwrap_or_default();
             for (name, value) in REAL.iter().zip([

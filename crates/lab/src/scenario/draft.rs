@@ -33,7 +33,7 @@ pub struct LinkDraft {
     /// One way.
     pub spread: Option<Nanos>,
     pub shape: Option<JitterShape>,
-    pub overtaking: Option<bool>,
+    pub reordering: Option<bool>,
     pub loss: Option<Loss>,
     pub queue: Option<QueueDraft>,
     pub duplicate: Option<f64>,
@@ -50,7 +50,7 @@ impl LinkDraft {
             delay: self.delay.or(above.delay),
             spread,
             shape: self.shape.or(above.shape),
-            overtaking: self.overtaking.or(above.overtaking),
+            reordering: self.reordering.or(above.reordering),
             loss: self.loss.or(above.loss),
             queue: self.queue.or(above.queue),
             duplicate: self.duplicate.or(above.duplicate),
@@ -78,7 +78,7 @@ impl LinkDraft {
         let jitter = self.spread.filter(|spread| *spread > 0).map(|spread| Jitter {
             spread,
             shape: self.shape.unwrap_or(JitterShape::Uniform),
-            keeps_order: !self.overtaking.unwrap_or(false),
+            keeps_order: !self.reordering.unwrap_or(false),
         });
         let mut changes = self.changes.unwrap_or_default();
         changes.sort_by_key(|change| change.at);

@@ -2,7 +2,7 @@
 //!
 //! A name and a colon, then clauses in any order, separated by commas: a rate, a round-trip time (as `ping` shows
 //! it; half of it each way), a loss; and, by keyword, `up RATE`, `down RATE`, `queue LIMIT`, `jitter SHAPE`,
-//! `overtaking`, `trace FILE`, `mtu BYTES`, `backup`.
+//! `reordering`, `trace FILE`, `mtu BYTES`, `backup`.
 
 use std::ops::Range;
 use std::path::Path;
@@ -13,11 +13,12 @@ use ropewalk_sim::{Direction, EndSpec, PathSpec, Scenario, Workload};
 
 use super::draft::LinkDraft;
 use super::links::{MOST_PATHS, MTU_RANGE};
+use super::shape::renamed;
 use super::{phrase, trace};
 use crate::diagnostic::{Diagnostic, Source, nearest};
 use crate::units::{self, UnitError};
 
-const KEYWORDS: &[&str] = &["up", "down", "queue", "jitter", "overtaking", "trace", "mtu", "backup"];
+const KEYWORDS: &[&str] = &["up", "down", "queue", "jitter", "reordering", "trace", "mtu", "backup"];
 
 /// What stands before a spread.
 const SPREAD: [&str; 3] = ["+-", "+/-", "\u{b1}"];
@@ -109,6 +110,10 @@ pub fn path(text: &str) -> Result<PathSpec, Diagnostic> {
         }
         let Some(what) = Said::of(clause) else {
             let keyword = clause.split(char::is_whitespace).next().unwrap_or_default();
+            if let Some(new) = renamed(keyword) {
+                let message = format!("`{keyword}` is now called `{new}`");
+                return Err(wrong(at, keyword, message, &format!("write `{new}`")));
+            }
             let help = match nearest(keyword, KEYWORDS.iter().copied()) {
                 Some(near) => format!("did you mean `{near}`?"),
                 None => format!("allowed: a rate, a round-trip time, a loss, {}", KEYWORDS.join(", ")),
@@ -132,7 +137,7 @@ pub fn path(text: &str) -> Result<PathSpec, Diagnostic> {
         }
         said.push((what, at..at + clause.len()));
     }
-    for word in ["jitter", "overtaking"] {
+    for word in ["jitter", "reordering"] {
         let found = said.iter().find(|(said, _)| *said == Said::Keyword(word));
         if let Some((_, span)) = found.filter(|_| path.both.spread.is_none()) {
             let clause = &text[span.clone()];
@@ -206,7 +211,7 @@ impl Drafts {
                 return Err(wrong_value(format!("`{word}` takes no value"), &help));
             }
             Said::Keyword("backup") => self.backup = true,
-            Said::Keyword(_) => self.both.overtaking = Some(true),
+            Said::Keyword(_) => self.both.reordering = Some(true),
         }
         Ok(())
     }
@@ -303,7 +308,7 @@ mod tests {
             ("wifi: 20 ms, trace /nowhere/t.down", "no such file"),
             (": 50 Mbit/s, 20 ms", "can't be used"),
             ("wifi: 50 Mbit/s, 20 ms, backup false", "`backup` takes no value"),
-            ("wifi: 50 Mbit/s, 20 ms +-5 ms, overtaking nonsense here", "`overtaking` takes no value"),
+            ("wifi: 50 Mbit/s, 20 ms +-5 ms, reordering nonsense here", "`reordering` takes no value"),
             ("wifi: 50 Mbit/s, 20 ms, 60 Mbit/s", "a rate is given twice"),
             ("wifi: 50 Mbit/s, 20 ms, 30 ms", "a round-trip time is given twice"),
             ("wifi: 50 Mbit/s, 20 ms, 1 %, 2 %", "a loss is given twice"),
@@ -312,7 +317,8 @@ mod tests {
             ("wifi: 50 Mbit/s, 20 ms, down 5 Mbit/s, down 6 Mbit/s", "`down` is given twice"),
             ("wifi: 50 Mbit/s, 20 ms, backup, backup", "`backup` is given twice"),
             ("wifi: 50 Mbit/s, 20 ms, jitter pareto", "`jitter` says how round-trip times spread"),
-            ("wifi: 50 Mbit/s, 20 ms, overtaking", "`overtaking` says how"),
+            ("wifi: 50 Mbit/s, 20 ms, reordering", "`reordering` says how"),
+            ("wifi: 50 Mbit/s, 20 ms +-5 ms, overtaking", "`overtaking` is now called `reordering`"),
             ("wifi: 50 Mbit/s, 20 ms +-50 %", "`%` is not a unit of time"),
             ("wifi: 50 Mbit/s, 20 ms, none of this", "is not understood"),
         ] {

@@ -188,7 +188,7 @@ impl Reader {
             draft.spread = spread;
         }
         draft.shape = self.choice(table, "jitter-shape", phrase::JITTER_SHAPES);
-        draft.overtaking = self.switch(table, "overtaking");
+        draft.reordering = self.switch(table, "reordering");
         draft.loss = table.get("loss").and_then(|value| self.loss(value));
         draft.queue = table.get("queue").and_then(|value| self.queue(value));
         draft.duplicate = self.probability(table, "duplicate");
@@ -356,10 +356,10 @@ impl Reader {
 /// The key, with its place, by which a table says how delays spread.
 fn shaping(table: &Table<'_>) -> Option<(&'static str, Range<usize>)> {
     let says = |key| match key {
-        "overtaking" => table.get(key).is_some_and(|value| value.get_ref().as_bool() == Some(true)),
+        "reordering" => table.get(key).is_some_and(|value| value.get_ref().as_bool() == Some(true)),
         _ => table.get(key).is_some(),
     };
-    ["jitter-shape", "overtaking"].into_iter().find(|key| says(*key)).map(|key| (key, table.place(key)))
+    ["jitter-shape", "reordering"].into_iter().find(|key| says(*key)).map(|key| (key, table.place(key)))
 }
 
 /// "did you mean ...?" and the list of what there is.

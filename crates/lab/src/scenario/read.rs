@@ -7,7 +7,7 @@ use std::sync::Arc;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::shape::{Field, Shape};
+use super::shape::{Field, Shape, renamed};
 use crate::diagnostic::{Diagnostic, Source, did_you_mean};
 use crate::units::{self, UnitError};
 
@@ -94,6 +94,11 @@ impl Reader {
         for (key, _) in entries {
             let name = key.get_ref().as_ref();
             if names().any(|known| known == name) {
+                continue;
+            }
+            if let Some(new) = renamed(name).filter(|new| names().any(|known| known == *new)) {
+                let message = format!("`{name}` is now called `{new}`");
+                self.wrong(key.span(), message, "the old name", format!("write `{new}`"));
                 continue;
             }
             let allowed: Vec<_> = names().collect();

@@ -63,6 +63,11 @@ pub struct Field {
     pub required: bool,
 }
 
+/// The new name of a key or keyword that used to have another.
+pub fn renamed(old: &str) -> Option<&'static str> {
+    (old == "overtaking").then_some("reordering")
+}
+
 /// One kind of table.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
@@ -93,7 +98,7 @@ macro_rules! link_fields {
             key("trace", Kind::Trace, "A recorded link (mahimahi format), relative to this file, or a generated one"),
             key("delay", Kind::TimeWithSpread, "One-way propagation delay, with its jitter: `10 ms +-2 ms`"),
             key("jitter-shape", Kind::Choice(&["uniform", "normal", "pareto"]), "Distribution of the jitter; `+-` is the half-width of the uniform, the standard deviation of the others. Default: uniform"),
-            key("overtaking", Kind::Switch, "Whether jitter lets packets overtake each other, as netem's does without a rate. Default: false"),
+            key("reordering", Kind::Switch, "Whether jitter may reorder packets, as netem's does without a rate. Default: false"),
             key("loss", Kind::Loss, "Random loss. Default: none"),
             key("queue", Kind::Queue, "The queue before the link, in packets, bytes or time at the link's rate. Default: one bandwidth-delay product, at least 64 packets"),
             key("duplicate", Kind::Probability, "Probability that a packet is delivered twice. Default: 0"),

@@ -22,6 +22,7 @@ use crate::{Registries, bound, compare};
 
 /// Why a sweep ended early.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum Error {
     /// A value that isn't allowed.
     #[error(transparent)]

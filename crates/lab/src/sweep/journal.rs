@@ -51,6 +51,7 @@ fn body(bytes: &[u8]) -> Option<&[u8]> {
 
 /// Why a journal can't be used.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum JournalError {
     /// The file system says no.
     #[error("{}: {reason}", .path.display())]

@@ -101,7 +101,7 @@ pub const PATH: &[Metric<PathResult>] = &[
 
 /// What a run is judged by (see [`crate::objective`]): name, unit and meaning. Only complete runs have it.
 pub const OBJECTIVE: (&str, &str, &str) = (
-    "merit",
+    "objective",
     "s",
     "what a complete run is judged by: of flows and pages `fct`; of frames and exchanges the mean of their times; of \
      bulk seconds per 10^6 bytes",

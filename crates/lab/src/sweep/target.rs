@@ -70,11 +70,35 @@ fn algorithm<T: ?Sized>(
     Err((format!("{kind} `{who}` has no parameter `{what}`"), list))
 }
 
+/// Why a parameter can't be set: its name leads nowhere.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SetError {
+    /// A key holds a single value, and the name goes on behind it.
+    #[error("`{key}` is a single value here: it holds no `{rest}`")]
+    NotATable {
+        /// The key.
+        key: String,
+        /// The rest of the name.
+        rest: String,
+    },
+    /// A list has no such item.
+    #[error("there is no `{key}` called `{name}`; there are: {known}")]
+    NoSuchItem {
+        /// The list's key.
+        key: String,
+        /// The item's name or number.
+        name: String,
+        /// What there is, for people.
+        known: String,
+    },
+}
+
 /// Puts a value into a scenario's document; tables on the way are made where they are missing.
 ///
 /// # Errors
 /// A part of the name that leads nowhere.
-pub fn set(document: &mut Table, name: &str, value: Value) -> Result<(), String> {
+pub fn set(document: &mut Table, name: &str, value: Value) -> Result<(), SetError> {
     let (key, rest) = name.split_once('.').unwrap_or((name, ""));
     if rest.is_empty() {
         document.insert(key.to_string(), value);
@@ -84,7 +108,7 @@ pub fn set(document: &mut Table, name: &str, value: Value) -> Result<(), String>
     inside(next, key, rest, value)
 }
 
-fn inside(place: &mut Value, key: &str, rest: &str, value: Value) -> Result<(), String> {
+fn inside(place: &mut Value, key: &str, rest: &str, value: Value) -> Result<(), SetError> {
     match place {
         _ if rest.is_empty() => {
             *place = value;
@@ -95,12 +119,12 @@ fn inside(place: &mut Value, key: &str, rest: &str, value: Value) -> Result<(), 
             let (index, rest) = member(list, key, rest)?;
             inside(&mut list[index], key, rest, value)
         }
-        _ => Err(format!("`{key}` is a single value here: it holds no `{rest}`")),
+        _ => Err(SetError::NotATable { key: key.into(), rest: rest.into() }),
     }
 }
 
 /// The place in a list that `rest` begins with, and what follows.
-fn member<'n>(list: &[Value], key: &str, rest: &'n str) -> Result<(usize, &'n str), String> {
+fn member<'n>(list: &[Value], key: &str, rest: &'n str) -> Result<(usize, &'n str), SetError> {
     let names = || list.iter().map(|item| item.get("name").and_then(Value::as_str));
     // Names may have dots in them, so it is the name that is looked for and not the part before a dot.
     let named = names().enumerate().find_map(|(index, name)| {
@@ -116,7 +140,7 @@ fn member<'n>(list: &[Value], key: &str, rest: &'n str) -> Result<(usize, &'n st
     named.or_else(numbered).ok_or_else(|| {
         let known = names().flatten().collect::<Vec<_>>().join(", ");
         let known = if known.is_empty() { format!("1 to {}", list.len()) } else { known };
-        format!("there is no `{key}` called `{first}`; there are: {known}")
+        SetError::NoSuchItem { key: key.into(), name: first.into(), known }
     })
 }
 
@@ -131,7 +155,7 @@ mod tests {
             .unwrap()
     }
 
-    fn with(name: &str) -> Result<String, String> {
+    fn with(name: &str) -> Result<String, SetError> {
         let mut document = document();
         set(&mut document, name, Value::String("NEW".into()))?;
         Ok(document.to_string())
@@ -152,10 +176,10 @@ mod tests {
 
     #[test]
     fn what_leads_nowhere_is_said() {
-        assert!(with("path.lte.rtt").unwrap_err().contains("wifi, l.te"));
-        assert!(with("path.3.rtt").unwrap_err().contains("no `path` called `3`"));
-        assert!(with("path.0.rtt").unwrap_err().contains("no `path` called `0`"));
-        assert!(with("limit.rate").unwrap_err().contains("single value"));
+        assert!(with("path.lte.rtt").unwrap_err().to_string().contains("wifi, l.te"));
+        assert!(with("path.3.rtt").unwrap_err().to_string().contains("no `path` called `3`"));
+        assert!(with("path.0.rtt").unwrap_err().to_string().contains("no `path` called `0`"));
+        assert!(with("limit.rate").unwrap_err().to_string().contains("single value"));
     }
 
     #[test]

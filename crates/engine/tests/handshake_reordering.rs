@@ -1,4 +1,4 @@
-//! Handshakes whose third ACK is lost or overtaken (RFC 8684 3.1, 3.2): the connection stays Multipath TCP, its second
+//! Handshakes whose third ACK is lost or reordered (RFC 8684 3.1, 3.2): the connection stays Multipath TCP, its second
 //! subflow joins, and no byte is lost.
 
 mod common;
@@ -7,7 +7,7 @@ use common::{Net, PathScript, bytes};
 use ropewalk_engine::mptcp::Event;
 use ropewalk_wire::Flags;
 
-fn overtaking() -> PathScript {
+fn reordering() -> PathScript {
     PathScript { reorder: 1.0, ..PathScript::clean(10) }
 }
 
@@ -33,10 +33,10 @@ fn assert_multipath(net: &Net, subflows: usize, case: &str) {
 }
 
 #[test]
-fn every_packet_may_overtake_every_other() {
+fn any_reordering_of_the_handshake_keeps_multipath() {
     for seed in 0..60 {
         for replies in [false, true] {
-            let mut net = Net::new("minrtt", "cubic", vec![overtaking(), overtaking()]);
+            let mut net = Net::new("minrtt", "cubic", vec![reordering(), reordering()]);
             net.seed(seed);
             net.transfer_some(200_000);
             if replies {
