@@ -30,14 +30,14 @@ order = sorted(costs, key=lambda name: costs[name][sizes[-1]])
 
 with open(f"{folder}/decision-cost.md", "w", encoding="utf-8") as page:
     page.write(
-        "# What a decision costs\n\n"
-        "Nanoseconds of `Scheduler::select`, the least of 100 samples of 2000 decisions each, on\n"
-        "states of a connection in mid-transfer, by number of subflows.\n"
+        "# Cost of a scheduling decision\n\n"
+        "Nanoseconds of `Scheduler::select` by number of subflows: the minimum of 100 samples of 2000 decisions each, on\n"
+        "states of a connection in mid-transfer.\n"
         "Made by `cargo bench -p ropewalk-engine --bench schedulers | python3 docs/decision-cost.py docs` on a loaded\n"
-        "two-core machine; ratios travel, absolute numbers don't.\n\n"
+        "two-core machine. Compare ratios; absolute numbers depend on the machine.\n\n"
         "![Nanoseconds per decision over subflows](decision-cost.svg)\n\n"
-        "The last column is the slope from the fewest subflows to the most. A decision is O(subflows): lines in the\n"
-        "picture are straight. (`daps` makes a plan in O(subflows^2) once for some dozens of segments per subflow.)\n\n"
+        "The last column is the slope from the fewest subflows to the most. A decision is O(subflows): the lines in the\n"
+        "picture are straight. (`daps` makes a plan in O(subflows^2), once for some dozens of segments per subflow.)\n\n"
     )
     page.write("| scheduler | " + " | ".join(map(str, sizes)) + " | per subflow |\n")
     page.write("|---|" + "---:|" * (len(sizes) + 1) + "\n")
