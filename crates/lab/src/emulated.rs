@@ -411,33 +411,9 @@ fn result(spec: &RunSpec, report: &experiment::Report) -> RunResult {
     result
 }
 
-/// A run that gave nothing.
+/// The result of a run that delivered nothing before its limit.
 pub fn nothing(spec: &RunSpec) -> RunResult {
-    RunResult {
-        outcome: Outcome::TimeLimit,
-        flows: Vec::new(),
-        rivals: Vec::new(),
-        duration: spec.scenario.limit,
-        delivered_bytes: 0,
-        message_delays: Vec::new(),
-        paths: Vec::new(),
-        ofo_mean: 0.0,
-        ofo_max: 0,
-        ofo_samples: Vec::new(),
-        retransmissions: 0,
-        timeouts: 0,
-        reinjected_bytes: 0,
-        opportunistic_bytes: 0,
-        duplicated_bytes: 0,
-        received_twice_bytes: 0,
-        penalisations: 0,
-        window_blocked: 0,
-        data_segments: 0,
-        events: 0,
-        samples: Vec::new(),
-        segments: Vec::new(),
-        decisions: Vec::new(),
-    }
+    RunResult { duration: spec.scenario.limit, ..RunResult::new(Outcome::TimeLimit) }
 }
 
 #[cfg(test)]

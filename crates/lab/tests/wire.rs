@@ -10,7 +10,7 @@ use ropewalk_engine::{congestion, scheduler};
 use ropewalk_lab::{Registries, scenario};
 use ropewalk_link::{Jitter, JitterShape, Loss};
 use ropewalk_sim::{
-    Mode, Recording, RunResult, RunSpec, Scenario, Side, Tap, Workload, World, networks, run,
+    Middlebox, Mode, Recording, RunResult, RunSpec, Scenario, Side, Workload, World, networks, run,
 };
 use ropewalk_wire::{
     ChecksumMode, Flags, ParseMode, Payload, Segment, SyntheticPayload, encode_headers, parse,
@@ -23,8 +23,8 @@ struct ThroughBytes {
     wrong: Arc<Mutex<Option<String>>>,
 }
 
-impl Tap for ThroughBytes {
-    fn segment(&mut self, now: u64, from: Side, path: usize, segment: &mut Segment<SyntheticPayload>) {
+impl Middlebox for ThroughBytes {
+    fn process(&mut self, now: u64, from: Side, path: usize, segment: &mut Segment<SyntheticPayload>) {
         self.seen.fetch_add(1, Ordering::Relaxed);
         match through_bytes(segment) {
             Ok(again) => *segment = again,
@@ -127,7 +127,7 @@ fn spec(scenario: &Scenario, schedulers: &str, control: &str, seed: u64) -> RunS
 fn tapped(spec: &RunSpec) -> (RunResult, u64) {
     let (seen, wrong) = (Arc::new(AtomicU64::new(0)), Arc::new(Mutex::new(None)));
     let mut world = World::new(spec).expect("a scenario that can be simulated");
-    world.set_tap(Box::new(ThroughBytes { seen: Arc::clone(&seen), wrong: Arc::clone(&wrong) }));
+    world.set_middlebox(Box::new(ThroughBytes { seen: Arc::clone(&seen), wrong: Arc::clone(&wrong) }));
     let result = world.finish();
     let wrong = wrong.lock().expect("no panic while it is held").take();
     assert_eq!(wrong, None, "{}", spec.scenario.name);

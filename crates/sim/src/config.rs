@@ -5,6 +5,7 @@ use ropewalk_engine::config::{
 };
 use ropewalk_engine::{PathId, congestion};
 
+use crate::check::SpecError;
 use crate::spec::{EndSpec, Mode, RunSpec, Scenario, Traffic, Workload};
 use crate::topology::client_address;
 use crate::{Nanos, Side};
@@ -13,16 +14,6 @@ use crate::{Nanos, Side};
 /// the other half is for what a packet takes beside its payload.
 const SEND_INITIAL: u64 = 16 << 10;
 const RECEIVE_INITIAL: u64 = 64 << 10;
-/// Buffers of competing flows: what Linux's grow to by default.
-const BACKGROUND: EndSpec = EndSpec {
-    send_buffer: 4 << 20,
-    receive_buffer: 6 << 20,
-    autotune: true,
-    checksum: false,
-    ecn: false,
-    min_rto: 200_000_000,
-    initial_window: 10,
-};
 
 /// How many connections a workload opens.
 pub(crate) fn connections(scenario: &Scenario) -> u32 {
@@ -126,11 +117,12 @@ pub fn connection(spec: &RunSpec, side: Side) -> ConnectionConfig {
 ///
 /// # Errors
 /// A congestion control that isn't known.
-pub(crate) fn background(spec: &RunSpec, source: usize) -> Result<ConnectionConfig, String> {
+pub(crate) fn background(spec: &RunSpec, source: usize) -> Result<ConnectionConfig, SpecError> {
     let name = background_congestion(&spec.scenario.background[source].traffic).unwrap_or("reno");
-    let congestion = congestion::builtin().parse(name).map_err(|error| error.message)?;
-    Ok(ConnectionConfig { multipath: false, congestion, ..base(&BACKGROUND, spec) })
+    let congestion =
+        congestion::builtin().parse(name).map_err(|error| SpecError::Congestion(error.message))?;
+    Ok(ConnectionConfig { multipath: false, congestion, ..base(&EndSpec::DEFAULT, spec) })
 }
 
-/// The end of time for a scenario: limits beyond it are cut, so that sums of times never wrap.
+/// The longest time that a scenario may name, so that sums of times never overflow.
 pub(crate) const HORIZON: Nanos = Nanos::MAX / 4;

@@ -1,7 +1,7 @@
-//! The four endpoints of a run, and what the applications have under way on their connections: a client and a
-//! server for the workload, and another pair on which all competing TCP flows run.
+//! The endpoints of a run, and the state of the applications' connections: a client and a server for the workload, and
+//! another pair for all competing TCP traffic.
 //!
-//! Applications write as much as they like; what the send buffer doesn't take waits here for
+//! Applications write as much as they like: bytes for which the send buffer has no space wait here for
 //! [`Event::Writable`]. What arrives is read at once.
 
 use std::collections::HashMap;
@@ -15,6 +15,7 @@ use ropewalk_engine::{PathId, SubflowId};
 use ropewalk_wire::{Segment, SyntheticPayload};
 
 use crate::app::Conn;
+use crate::check::SpecError;
 use crate::config;
 use crate::entropy::SeededEntropy;
 use crate::recorder::Recorder;
@@ -23,24 +24,24 @@ use crate::spec::{Mode, RunSpec};
 use crate::topology;
 use crate::{Nanos, Side};
 
-/// The first port of clients, and of servers: of no protocol that a reader of captures would see in the payload.
+/// The first port of clients, and of servers. Wireshark knows no protocol on it.
 const CLIENT_PORT: u16 = 40_000;
 pub(crate) const SERVER_PORT: u16 = 8_500;
 /// Connections per server port.
 pub(crate) const PORTS: u32 = 25_000;
-/// Written at a time at most: fits an [`SyntheticPayload`] with room to spare.
+/// Bytes per write, at most: fits a [`SyntheticPayload`] with room to spare.
 const WRITE: u64 = 1 << 30;
 
-/// What an application is to hear.
+/// What happens to an application's connection.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Heard {
-    /// The side of the event is established.
+pub(crate) enum AppEvent {
+    /// The connection is established at this side.
     Connected(Conn),
-    /// The side of the event has this much by now.
+    /// This side has received so many bytes in all.
     Delivered(Conn, u64),
-    /// The connection is lost before it was done.
+    /// The connection failed; the reason.
     Failed(Conn, String),
-    /// Nothing of interest.
+    /// Nothing that concerns applications.
     Nothing,
 }
 
@@ -49,37 +50,37 @@ pub(crate) enum Heard {
 pub(crate) struct Hosts {
     ends: Vec<Endpoint<SyntheticPayload, SeededEntropy>>,
     groups: [Group; 2],
-    /// By application: where its connections start, and with what configuration.
-    origins: Vec<Origin>,
-    /// The paths'.
+    /// By application: the addresses and the configuration of its connections.
+    templates: Vec<ConnectTemplate>,
+    /// Of the paths.
     names: Vec<String>,
-    /// On any connection, to one side.
+    /// See [`Hosts::most_received`].
     most_received: u64,
 }
 
 #[derive(Debug, Default)]
 struct Group {
-    conns: Vec<State>,
+    conns: Vec<ConnState>,
     next: Conn,
-    /// By the endpoint's place: the latest there.
+    /// By the endpoint's slot: the latest connection there.
     ids: [Vec<Option<(ConnectionId, Conn)>>; 2],
-    /// Those whose place was taken by another: what they still have to say may come after.
+    /// Connections whose slot was reused: events of theirs may still follow.
     earlier: [HashMap<ConnectionId, Conn>; 2],
-    /// The one that was looked up last: nearly always the next one too.
+    /// The last that was looked up.
     last: [Option<(ConnectionId, Conn)>; 2],
 }
 
 #[derive(Debug)]
-struct Origin {
+struct ConnectTemplate {
     path: PathId,
     client: std::net::IpAddr,
     server: std::net::IpAddr,
     config: Arc<ConnectionConfig>,
 }
 
-/// A connection, by side where there are two of something.
+/// A connection; arrays are by side.
 #[derive(Debug)]
-struct State {
+struct ConnState {
     app: usize,
     ids: [Option<ConnectionId>; 2],
     connected: [bool; 2],
@@ -108,7 +109,7 @@ pub(crate) struct Totals {
 impl Hosts {
     /// `begin`: when the workload starts, which decides the path that it starts on. `shortcuts`: see
     /// [`TcpConfig::shortcuts`](ropewalk_engine::config::TcpConfig::shortcuts).
-    pub(crate) fn new(spec: &RunSpec, begin: Nanos, shortcuts: bool) -> Result<Self, String> {
+    pub(crate) fn new(spec: &RunSpec, begin: Nanos, shortcuts: bool) -> Result<Self, SpecError> {
         let scenario = &spec.scenario;
         let entropy = |index| SeededEntropy::new(spec.seed, index);
         let count = if scenario.background.is_empty() { 2 } else { 4 };
@@ -131,7 +132,7 @@ impl Hosts {
             let address = SocketAddr::new(topology::server_address(), SERVER_PORT + port as u16);
             ends[1].listen(address, Arc::clone(&server));
         }
-        let mut origins = vec![Origin {
+        let mut templates = vec![ConnectTemplate {
             path: PathId(first as u16),
             client: topology::client_address(first),
             server: topology::server_address(),
@@ -139,17 +140,17 @@ impl Hosts {
         }];
         for i in 0..scenario.background.len() {
             let config = Arc::new(config::background(spec, i)?);
-            let origin = Origin {
+            let template = ConnectTemplate {
                 path: PathId(i as u16),
                 client: topology::background_client_address(i),
                 server: topology::background_server_address(i),
                 config: Arc::clone(&config),
             };
-            ends[3].listen(SocketAddr::new(origin.server, SERVER_PORT), config);
-            origins.push(origin);
+            ends[3].listen(SocketAddr::new(template.server, SERVER_PORT), config);
+            templates.push(template);
         }
         let names = scenario.paths.iter().map(|path| path.name.clone()).collect();
-        Ok(Hosts { ends, groups: Default::default(), origins, names, most_received: 0 })
+        Ok(Hosts { ends, groups: Default::default(), templates, names, most_received: 0 })
     }
 
     /// How many endpoints there are: two, or with competitors four.
@@ -163,20 +164,10 @@ impl Hosts {
         end: usize,
         now: Nanos,
         path: PathId,
-        expected: Option<SubflowHandle>,
+        hint: Option<SubflowHandle>,
         segment: &mut Segment<SyntheticPayload>,
     ) {
-        self.ends[end].take_segment(now, path, expected, segment);
-    }
-
-    /// Fetches into the processor's cache what is kept of a connection of the workload, here and at its endpoint.
-    #[inline]
-    pub(crate) fn prepare(&self, side: Side, place: SubflowHandle) {
-        self.ends[side as usize].prepare(place);
-        let group = &self.groups[0];
-        if let Some(Some((_, conn))) = group.ids[side as usize].get(place.of_connection()) {
-            std::hint::black_box(group.conns.get(*conn as usize).map_or(0, |state| state.received[0]));
-        }
+        self.ends[end].on_segment_in_place(now, path, hint, segment);
     }
 
     /// The most that any side of a connection has received.
@@ -184,19 +175,19 @@ impl Hosts {
         self.most_received
     }
 
-    /// Where the endpoints have a connection of the workload.
-    pub(crate) fn places(&self, conn: Conn) -> [Option<usize>; 2] {
+    /// The slots of a connection of the workload at both endpoints.
+    pub(crate) fn slots(&self, conn: Conn) -> [Option<usize>; 2] {
         let state = self.groups[0].conns.get(conn as usize);
-        state.map_or([None; 2], |state| state.ids.map(|id| Some(id?.place())))
+        state.map_or([None; 2], |state| state.ids.map(|id| Some(id?.slot())))
     }
 
-    /// An endpoint, for what concerns one connection only.
+    /// An endpoint, for calls that concern one connection only.
     #[inline]
     pub(crate) fn end_mut(&mut self, end: usize) -> &mut Endpoint<SyntheticPayload, SeededEntropy> {
         &mut self.ends[end]
     }
 
-    /// An endpoint, to look at.
+    /// An endpoint.
     #[inline]
     pub(crate) fn end(&self, end: usize) -> &Endpoint<SyntheticPayload, SeededEntropy> {
         &self.ends[end]
@@ -221,7 +212,7 @@ impl Hosts {
         self.ends[end].poll_transmit_into(now, 1, out)
     }
 
-    /// Has all that an endpoint has to send carried.
+    /// Calls `carry` with every segment that an endpoint has to send.
     #[inline]
     pub(crate) fn transmit_all(
         &mut self,
@@ -233,7 +224,7 @@ impl Hosts {
         self.ends[end].transmit_all(now, 1, out, carry);
     }
 
-    /// Where the number of a group's next connection is kept.
+    /// The number of a group's next connection.
     pub(crate) fn next_conn(&mut self, group: usize) -> &mut Conn {
         &mut self.groups[group].next
     }
@@ -244,19 +235,19 @@ impl Hosts {
         self.groups[group].conns.get(conn as usize).map_or(0, |state| state.app)
     }
 
-    /// What the workload's applications have received at this side.
+    /// Bytes that the workload's applications have received at this side.
     pub(crate) fn delivered(&self, side: Side) -> u64 {
         self.groups[0].conns.iter().map(|state| state.received[side as usize]).sum()
     }
 
     #[inline(never)]
     pub(crate) fn open(&mut self, group: usize, now: Nanos, app: usize, conn: Conn) -> Result<(), String> {
-        let origin = &self.origins[app];
+        let template = &self.templates[app];
         let server_port = SERVER_PORT + if group == 0 { (conn / PORTS) as u16 } else { 0 };
-        let local = SocketAddr::new(origin.client, CLIENT_PORT + (conn % PORTS) as u16);
-        let remote = SocketAddr::new(origin.server, server_port);
+        let local = SocketAddr::new(template.client, CLIENT_PORT + (conn % PORTS) as u16);
+        let remote = SocketAddr::new(template.server, server_port);
         debug_assert_eq!(self.groups[group].conns.len(), conn as usize, "connections are opened in order");
-        self.groups[group].conns.push(State {
+        self.groups[group].conns.push(ConnState {
             app,
             ids: [None; 2],
             connected: [false; 2],
@@ -266,7 +257,7 @@ impl Hosts {
             received: [0; 2],
         });
         let id = self.ends[2 * group]
-            .connect(now, origin.path, local, remote, Arc::clone(&origin.config))
+            .connect(now, template.path, local, remote, Arc::clone(&template.config))
             .map_err(|error| error.to_string())?;
         self.bind(group, Side::Client, id, conn);
         Ok(())
@@ -276,10 +267,10 @@ impl Hosts {
         let group = &mut self.groups[group];
         group.conns[conn as usize].ids[side as usize] = Some(id);
         let ids = &mut group.ids[side as usize];
-        if ids.len() <= id.place() {
-            ids.resize(id.place() + 1, None);
+        if ids.len() <= id.slot() {
+            ids.resize(id.slot() + 1, None);
         }
-        if let Some((earlier, conn)) = ids[id.place()].replace((id, conn)) {
+        if let Some((earlier, conn)) = ids[id.slot()].replace((id, conn)) {
             group.earlier[side as usize].insert(earlier, conn);
         }
     }
@@ -287,7 +278,7 @@ impl Hosts {
     pub(crate) fn send(&mut self, group: usize, now: Nanos, conn: Conn, side: Side, bytes: u64) {
         let state = &mut self.groups[group].conns[conn as usize];
         state.to_write[side as usize] = state.to_write[side as usize].saturating_add(bytes);
-        self.pump(group, now, conn, side);
+        self.write_pending(group, now, conn, side);
     }
 
     #[inline(never)]
@@ -300,7 +291,7 @@ impl Hosts {
     #[inline(never)]
     pub(crate) fn shut(&mut self, group: usize, now: Nanos, conn: Conn, side: Side) {
         self.groups[group].conns[conn as usize].finish[side as usize] = true;
-        self.pump(group, now, conn, side);
+        self.write_pending(group, now, conn, side);
     }
 
     #[inline(never)]
@@ -313,7 +304,7 @@ impl Hosts {
 
     /// Writes what the send buffer takes.
     #[inline(never)]
-    fn pump(&mut self, group: usize, now: Nanos, conn: Conn, side: Side) {
+    fn write_pending(&mut self, group: usize, now: Nanos, conn: Conn, side: Side) {
         let s = side as usize;
         let state = &mut self.groups[group].conns[conn as usize];
         let Some(id) = state.ids[s] else { return };
@@ -338,45 +329,50 @@ impl Hosts {
 
     /// Whether an endpoint has an event.
     #[inline]
-    pub(crate) fn speaks(&self, end: usize) -> bool {
+    pub(crate) fn has_event(&self, end: usize) -> bool {
         self.ends[end].has_event()
     }
 
-    /// The next event of an endpoint: does what a socket library would do with it.
+    /// Handles an endpoint's next event as a socket library would, and returns what it means for an application.
     #[inline]
-    pub(crate) fn hear(&mut self, end: usize, now: Nanos, recorder: Option<&mut Recorder>) -> Option<Heard> {
+    pub(crate) fn poll_app_event(
+        &mut self,
+        end: usize,
+        now: Nanos,
+        recorder: Option<&mut Recorder>,
+    ) -> Option<AppEvent> {
         let (group, side) = (end >> 1, if end & 1 == 0 { Side::Client } else { Side::Server });
         if let Some(id) = self.ends[end].poll_readable() {
-            let Some(conn) = self.lookup(group, side, id) else { return Some(Heard::Nothing) };
+            let Some(conn) = self.lookup(group, side, id) else { return Some(AppEvent::Nothing) };
             return Some(self.read(group, now, conn, side, id));
         }
         let (id, event) = self.ends[end].poll_event()?;
         if let Event::Accepted { tuple, .. } = event {
             return Some(self.accepted(group, id, tuple.src_port, tuple.dst_port));
         }
-        let Some(conn) = self.lookup(group, side, id) else { return Some(Heard::Nothing) };
+        let Some(conn) = self.lookup(group, side, id) else { return Some(AppEvent::Nothing) };
         Some(match event {
             Event::Writable => {
-                self.pump(group, now, conn, side);
-                Heard::Nothing
+                self.write_pending(group, now, conn, side);
+                AppEvent::Nothing
             }
             Event::Connected { .. } => {
                 self.groups[group].conns[conn as usize].connected[side as usize] = true;
-                Heard::Connected(conn)
+                AppEvent::Connected(conn)
             }
-            Event::Reset { reason } => Heard::Failed(conn, reason.to_string()),
+            Event::Reset { reason } => AppEvent::Failed(conn, reason.to_string()),
             other => {
                 if group == 0
                     && let Some(recorder) = recorder
                 {
                     self.record(recorder, conn, side, id, other);
                 }
-                Heard::Nothing
+                AppEvent::Nothing
             }
         })
     }
 
-    /// What a recorder wants to know of an event.
+    /// Records an event.
     #[inline(never)]
     fn record(&self, recorder: &mut Recorder, conn: Conn, side: Side, id: ConnectionId, event: Event) {
         match event {
@@ -409,7 +405,7 @@ impl Hosts {
         {
             return Some(conn);
         }
-        let conn = match group.ids[side as usize].get(id.place()) {
+        let conn = match group.ids[side as usize].get(id.slot()) {
             Some(Some((latest, conn))) if *latest == id => *conn,
             _ => *group.earlier[side as usize].get(&id)?,
         };
@@ -418,7 +414,7 @@ impl Hosts {
     }
 
     #[inline(never)]
-    fn accepted(&mut self, group: usize, id: ConnectionId, server_port: u16, client_port: u16) -> Heard {
+    fn accepted(&mut self, group: usize, id: ConnectionId, server_port: u16, client_port: u16) -> AppEvent {
         let offset = u32::from(client_port.wrapping_sub(CLIENT_PORT));
         let round = u32::from(server_port.wrapping_sub(SERVER_PORT));
         // A competitor's numbers go round: the latest with this port is meant.
@@ -426,18 +422,18 @@ impl Hosts {
         let conn = match group {
             0 => offset + PORTS * round,
             _ if opened > offset => offset + (opened - 1 - offset) / PORTS * PORTS,
-            _ => return Heard::Nothing,
+            _ => return AppEvent::Nothing,
         };
         if conn >= opened {
-            return Heard::Nothing;
+            return AppEvent::Nothing;
         }
         self.bind(group, Side::Server, id, conn);
         self.groups[group].conns[conn as usize].connected[Side::Server as usize] = true;
-        Heard::Connected(conn)
+        AppEvent::Connected(conn)
     }
 
     #[inline]
-    fn read(&mut self, group: usize, now: Nanos, conn: Conn, side: Side, id: ConnectionId) -> Heard {
+    fn read(&mut self, group: usize, now: Nanos, conn: Conn, side: Side, id: ConnectionId) -> AppEvent {
         let end = &mut self.ends[2 * group + side as usize];
         let received = &mut self.groups[group].conns[conn as usize].received[side as usize];
         let before = *received;
@@ -446,7 +442,7 @@ impl Hosts {
             *received += u64::from(piece.0);
             self.most_received = self.most_received.max(*received);
         }
-        if *received > before { Heard::Delivered(conn, *received) } else { Heard::Nothing }
+        if *received > before { AppEvent::Delivered(conn, *received) } else { AppEvent::Nothing }
     }
 
     fn workload(&self, side: Side) -> impl Iterator<Item = (u32, ConnectionId)> {
@@ -467,8 +463,8 @@ impl Hosts {
         end.ofo_bytes()
     }
 
-    /// Bytes that this side's connections of the workload sent again by the scheduler's wish, so far.
-    pub(crate) fn repeated_by_wish(&self, now: Nanos, side: Side) -> u64 {
+    /// Bytes that the schedulers of this side's connections of the workload had repeated so far.
+    pub(crate) fn scheduler_repeated_bytes(&self, now: Nanos, side: Side) -> u64 {
         let end = &self.ends[side as usize];
         let connections = self.workload(side).filter_map(|(_, id)| end.connection(id));
         connections

@@ -5,36 +5,37 @@
 #![forbid(unsafe_code)]
 
 mod app;
+mod check;
+mod compact;
 mod conclusion;
 mod config;
 mod entropy;
 mod event_queue;
 mod hosts;
-mod known;
 mod lookahead;
 mod meter;
 mod network;
 pub mod networks;
+mod observer;
 mod packet;
-mod plain;
 mod recorder;
 mod result;
+mod routes;
 mod spec;
-mod timers;
 mod topology;
 mod udp;
-mod witness;
 mod world;
 
+pub use check::SpecError;
 pub use conclusion::run;
 pub use config::connection;
+pub use observer::{Middlebox, SegmentObserver};
 pub use topology::first_path;
-pub use witness::Witness;
-pub use world::{Tap, World};
+pub use world::World;
 
 pub use result::{
-    DecisionTrace, FlowResult, Outcome, PathResult, RunResult, Sample, SegmentFate, SegmentTrace,
-    SubflowSample,
+    DecisionTrace, FlowResult, Outcome, PathResult, RunResult, Sample, SegmentTrace, SubflowSample,
+    Transmission,
 };
 pub use spec::{
     Background, Bottleneck, Direction, EndSpec, MTUS, Mode, PathSpec, Recording, RunSpec, Scenario, Times,

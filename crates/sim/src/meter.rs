@@ -1,4 +1,4 @@
-//! Counts and samples of a run, gathered as it goes.
+//! Counts and samples of a run.
 
 use crate::Nanos;
 use crate::result::{PathResult, Sample};
@@ -6,7 +6,7 @@ use crate::result::{PathResult, Sample};
 /// How often the out-of-order queue is sampled.
 pub(crate) const OFO_EVERY: Nanos = 10_000_000;
 
-/// Per path, of the workload's data: what left the sender, what arrived.
+/// Counts of the workload's data on one path.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct PathMeter {
     pub(crate) bytes: u64,
@@ -19,9 +19,9 @@ pub(crate) struct PathMeter {
 }
 
 impl PathMeter {
-    /// A packet found this delay in a queue on its way; `Nanos::MAX`: the link is down.
+    /// A packet entered a queue with this delay; `Nanos::MAX`: the link is down.
     #[inline]
-    pub(crate) fn waits(&mut self, delay: Nanos) {
+    pub(crate) fn on_queue_delay(&mut self, delay: Nanos) {
         if delay < Nanos::MAX {
             self.queue_delay_max = self.queue_delay_max.max(delay);
             self.queue_delay_sum = self.queue_delay_sum.saturating_add(delay);
@@ -47,14 +47,14 @@ impl Meter {
         Meter { paths: vec![PathMeter::default(); paths], ..Meter::default() }
     }
 
-    /// A path's result; what is still under way at the end is not lost.
-    pub(crate) fn path(&self, index: usize, name: &str, under_way: u64, capacity_bytes: u64) -> PathResult {
+    /// A path's result; packets in flight at the end aren't lost.
+    pub(crate) fn path(&self, index: usize, name: &str, in_flight: u64, capacity_bytes: u64) -> PathResult {
         let meter = &self.paths[index];
         PathResult {
             name: name.to_string(),
             bytes: meter.bytes,
             segments: meter.segments,
-            lost: meter.packets_in.saturating_sub(meter.packets_out + under_way),
+            lost: meter.packets_in.saturating_sub(meter.packets_out + in_flight),
             queue_delay_max: meter.queue_delay_max,
             queue_delay_mean: meter.queue_delay_mean(),
             capacity_bytes,

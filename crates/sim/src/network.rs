@@ -1,4 +1,4 @@
-//! The network of a run: its links and how they are joined, what is under way on them, and what is due next.
+//! The network of a run: its links, how they are connected, and the event queue.
 
 use ropewalk_link::Link;
 use ropewalk_wire::{Segment, SyntheticPayload};
@@ -11,8 +11,8 @@ use crate::spec::Scenario;
 use crate::topology::{Hop, Topology};
 use crate::{Nanos, Side};
 
-/// Packets under way on a link from which on their boxes don't stay in the processor's cache until they arrive.
-const SHORT_FROM: usize = 2049;
+/// With so many packets on a link, their boxes leave the processor's cache before they arrive.
+const COMPACT_FROM: usize = 2049;
 
 /// See the module.
 #[derive(Debug)]
@@ -22,14 +22,14 @@ pub(crate) struct Network {
     pub(crate) events: EventQueue,
     pub(crate) pool: Pool,
     pub(crate) meter: Meter,
-    /// The side that the workload's data comes from.
+    /// The side that sends the workload's data.
     pub(crate) data_from: Side,
-    /// Packets under way on a link from which on they have the short form.
-    short_from: usize,
+    /// With so many packets on a link, further ones have the compact form.
+    compact_from: usize,
 }
 
 impl Network {
-    /// A network of which nothing is due, with so many more sources of events than links.
+    /// A network without packets; the event queue has `more` sources besides the links.
     pub(crate) fn new(scenario: &Scenario, seed: u64, more: usize) -> Self {
         let topology = Topology::new(scenario);
         let links: Vec<_> = Topology::specs(scenario)
@@ -46,28 +46,27 @@ impl Network {
             pool: Pool::default(),
             meter,
             data_from,
-            short_from: SHORT_FROM,
+            compact_from: COMPACT_FROM,
         };
         network.schedule_links();
         network
     }
 
-    /// How long at least whatever enters it is on its way to a host, if its links are all simple and each leads to a host.
+    /// The least delay of all links, if all deliver in order at times known beforehand, and each leads to a host.
     pub(crate) fn lookahead(&self) -> Option<Nanos> {
         let direct = self.topology.next.iter().all(|hop| matches!(hop, Hop::Host(_)));
         let least = self.links.iter().map(|link| link.lookahead().unwrap_or(0)).min();
         least.filter(|least| direct && *least > 0)
     }
 
-    /// Prepares for packets that are looked at before they arrive: all have the short form, which needn't be taken out to be
-    /// read.
-    pub(crate) fn prepare_lookahead(&mut self) {
-        self.short_from = 0;
+    /// Gives all packets the compact form, which can be read while they are on a link.
+    pub(crate) fn enable_lookahead(&mut self) {
+        self.compact_from = 0;
     }
 
-    /// Counts a segment of the workload that leaves an end, and says which link it enters.
+    /// Counts a segment of the workload that an endpoint sends, and returns which link it enters.
     #[inline(always)]
-    fn note(&mut self, side: Side, path: u16, segment: &Segment<SyntheticPayload>) -> usize {
+    fn count_sent(&mut self, side: Side, path: u16, segment: &Segment<SyntheticPayload>) -> usize {
         if side == self.data_from {
             let meter = &mut self.meter.paths[path as usize];
             meter.packets_in += 1;
@@ -80,7 +79,7 @@ impl Network {
         self.topology.entry[path as usize][side as usize]
     }
 
-    /// A segment of the workload is going to leave an end: as the packet that will enter this link then.
+    /// A segment of the workload as a packet, and the link that it will enter.
     #[inline]
     pub(crate) fn pack(
         &mut self,
@@ -88,18 +87,18 @@ impl Network {
         path: u16,
         segment: &mut Box<Segment<SyntheticPayload>>,
     ) -> (usize, Packet) {
-        let link = self.note(side, path, segment);
-        (link, Packet::short(segment, Owner::Workload, path, UNTRACED, &mut self.pool))
+        let link = self.count_sent(side, path, segment);
+        (link, Packet::compact(segment, Owner::Workload, path, UNTRACED, &mut self.pool))
     }
 
-    /// What [`pack`](Self::pack) gave enters its link. Its event is not scheduled.
+    /// A packet of [`pack`](Self::pack) enters its link; the link's event isn't scheduled.
     #[inline]
-    pub(crate) fn enter(&mut self, now: Nanos, link: usize, packet: Packet) {
-        let line = &mut self.links[link];
+    pub(crate) fn enqueue_unscheduled(&mut self, now: Nanos, link: usize, packet: Packet) {
+        let queue = &mut self.links[link];
         if link & 1 == self.data_from as usize {
-            self.meter.paths[packet.path as usize].waits(line.queue_delay(now));
+            self.meter.paths[packet.path as usize].on_queue_delay(queue.queue_delay(now));
         }
-        line.enqueue(now, packet);
+        queue.enqueue(now, packet);
     }
 
     /// Schedules the next event of every link.
@@ -109,9 +108,9 @@ impl Network {
         }
     }
 
-    /// A segment of the workload leaves an end. In its place comes another, to be written over.
+    /// A segment of the workload enters its link. It is replaced by another to be overwritten.
     #[inline(never)]
-    pub(crate) fn carry(
+    pub(crate) fn transmit(
         &mut self,
         now: Nanos,
         side: Side,
@@ -119,12 +118,11 @@ impl Network {
         trace: u32,
         segment: &mut Box<Segment<SyntheticPayload>>,
     ) {
-        let link = self.note(side, path, segment);
-        if self.links[link].in_flight() >= self.short_from {
-            let packet = Packet::short(segment, Owner::Workload, path, trace, &mut self.pool);
+        let link = self.count_sent(side, path, segment);
+        if self.links[link].in_flight() >= self.compact_from {
+            let packet = Packet::compact(segment, Owner::Workload, path, trace, &mut self.pool);
             return self.enqueue(now, link, packet);
         }
-        // Not put together elsewhere first: it is written where it will lie.
         let packet = Packet::new(segment, Owner::Workload, path, trace, &mut self.pool);
         self.enqueue_here(now, link, packet);
     }
@@ -137,11 +135,11 @@ impl Network {
 
     #[inline(always)]
     fn enqueue_here(&mut self, now: Nanos, link: usize, packet: Packet) {
-        let line = &mut self.links[link];
+        let queue = &mut self.links[link];
         if packet.owner == Owner::Workload && link & 1 == self.data_from as usize {
-            self.meter.paths[packet.path as usize].waits(line.queue_delay(now));
+            self.meter.paths[packet.path as usize].on_queue_delay(queue.queue_delay(now));
         }
-        line.enqueue(now, packet);
-        self.events.set(link, line.poll_timeout());
+        queue.enqueue(now, packet);
+        self.events.set(link, queue.poll_timeout());
     }
 }

@@ -1,14 +1,13 @@
 //! What travels over a simulated link: the engine's segments, and the datagrams of background sources.
 //!
-//! A link moves its packets about, and a segment is a large thing to move; so a packet is small and holds its segment in
-//! a box, in which an end wrote it and from which the other reads it. Boxes come from a pool and go back to it when a
-//! segment is delivered: nothing allocates in steady state but for what a link drops. Where so many are under way that
-//! their boxes have left the cache when they arrive, a packet holds the segment itself, in the short form that nearly
-//! all have ([`Plain`]).
+//! Links move packets, and segments are large. So a packet is small: it holds its segment in a box, which the sending
+//! endpoint filled and the receiving one reads. Boxes come from a pool and return to it when a segment is delivered, so
+//! that nothing is allocated in steady state except for what links drop. With so many packets in flight that their boxes
+//! leave the cache before they arrive, a packet holds its segment as a [`CompactSegment`] instead.
 
-use ropewalk_wire::{Ecn, FourTuple, Segment, SyntheticPayload};
+use ropewalk_wire::{Ecn, Segment, SyntheticPayload};
 
-use crate::plain::Plain;
+use crate::compact::CompactSegment;
 
 /// Whose a packet is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -22,11 +21,11 @@ pub(crate) enum Owner {
 /// What is in a packet.
 #[derive(Clone, Debug)]
 enum Body {
-    /// A datagram that nobody reads.
+    /// A UDP datagram.
     Datagram,
-    /// A segment as nearly all are.
-    Plain(Plain),
-    /// Any other.
+    /// A segment in the compact form.
+    Compact(CompactSegment),
+    /// A segment.
     Whole(Box<Segment<SyntheticPayload>>),
 }
 
@@ -39,7 +38,7 @@ pub(crate) struct Packet {
     /// Its trace, if segments are recorded; else `u32::MAX`.
     pub(crate) trace: u32,
     pub(crate) owner: Owner,
-    /// The path that it takes: a link behind several paths' links hands it on by this.
+    /// Its path: a shared link forwards it by this.
     pub(crate) path: u16,
     ecn: Ecn,
 }
@@ -50,7 +49,7 @@ impl Packet {
         Packet { body: Body::Datagram, len, trace: u32::MAX, owner, path, ecn: Ecn::NotEct }
     }
 
-    /// A segment on its way; in its place comes another, to be written over.
+    /// A packet with this segment, which is replaced by another to be overwritten.
     #[inline(always)]
     pub(crate) fn new(
         segment: &mut Box<Segment<SyntheticPayload>>,
@@ -63,29 +62,28 @@ impl Packet {
         Packet { body: Body::Whole(pool.take(segment)), len, trace, owner, path, ecn }
     }
 
-    /// As [`new`](Self::new), in the short form if it has one.
+    /// As [`new`](Self::new), in the compact form if it has one.
     #[inline(never)]
-    pub(crate) fn short(
+    pub(crate) fn compact(
         segment: &mut Box<Segment<SyntheticPayload>>,
         owner: Owner,
         path: u16,
         trace: u32,
         pool: &mut Pool,
     ) -> Self {
-        let Some(shape) = Plain::shape(segment) else {
+        let Some(shape) = CompactSegment::shape(segment) else {
             return Packet::new(segment, owner, path, trace, pool);
         };
-        let len = Plain::wire_len(segment, shape);
-        let body = Body::Plain(Plain::new(segment, shape));
+        let len = CompactSegment::wire_len(segment, shape);
+        let body = Body::Compact(CompactSegment::new(segment, shape));
         Packet { body, len, trace, owner, path, ecn: segment.ecn }
     }
 
-    /// Puts the segment, with what its way made of the ECN field, into `out`; false if it is a datagram. What is left
-    /// of it says nothing.
+    /// Moves the segment, with the packet's ECN field, to `out`; returns false if it is a datagram.
     #[inline]
-    pub(crate) fn open(&mut self, out: &mut Box<Segment<SyntheticPayload>>, pool: &mut Pool) -> bool {
+    pub(crate) fn unpack(&mut self, out: &mut Box<Segment<SyntheticPayload>>, pool: &mut Pool) -> bool {
         match &mut self.body {
-            Body::Plain(plain) => plain.write(self.len, self.ecn, out),
+            Body::Compact(compact) => compact.write(self.len, self.ecn, out),
             Body::Whole(body) => {
                 body.ecn = self.ecn;
                 std::mem::swap(out, body);
@@ -98,41 +96,31 @@ impl Packet {
         true
     }
 
-    /// The segment, if it has the short form, and its length.
+    /// The segment, if it has the compact form, and its IP length.
     #[inline]
-    pub(crate) fn plain(&self) -> Option<(&Plain, u32)> {
+    pub(crate) fn compact_segment(&self) -> Option<(&CompactSegment, u32)> {
         match &self.body {
-            Body::Plain(plain) => Some((plain, self.len)),
+            Body::Compact(compact) => Some((compact, self.len)),
             _ => None,
         }
     }
 
-    /// As [`open`](Self::open), and it stays as it is; only the short form can be read so.
+    /// Copies the segment to `out`, if it has the compact form.
     #[inline]
-    pub(crate) fn read(&self, out: &mut Segment<SyntheticPayload>) -> bool {
-        let Body::Plain(plain) = &self.body else { return false };
-        plain.write(self.len, self.ecn, out);
-        true
+    pub(crate) fn copy_to(&self, out: &mut Segment<SyntheticPayload>) {
+        if let Body::Compact(compact) = &self.body {
+            compact.write(self.len, self.ecn, out);
+        }
     }
 
-    /// What it is, leaving nothing of worth.
+    /// Moves the packet out of its place.
     #[inline]
     pub(crate) fn take(&mut self) -> Packet {
         let body = match &mut self.body {
-            Body::Plain(plain) => Body::Plain(*plain),
+            Body::Compact(compact) => Body::Compact(*compact),
             other => std::mem::replace(other, Body::Datagram),
         };
         Packet { body, ..*self }
-    }
-
-    /// The segment's addresses and ports; none: a datagram.
-    #[inline]
-    pub(crate) fn tuple(&self) -> Option<FourTuple> {
-        match &self.body {
-            Body::Plain(plain) => Some(plain.tuple()),
-            Body::Whole(body) => Some(body.tuple),
-            Body::Datagram => None,
-        }
     }
 
     /// Whether it holds a segment.
@@ -186,7 +174,7 @@ impl ropewalk_link::Packet for Packet {
 #[cfg(test)]
 mod tests {
     use ropewalk_link::Packet as _;
-    use ropewalk_wire::{Flags, Seq, Timestamps};
+    use ropewalk_wire::{Flags, FourTuple, Seq, Timestamps};
 
     use super::*;
 
@@ -201,24 +189,23 @@ mod tests {
             segment.payload = SyntheticPayload(1000);
             segment.ecn = Ecn::Ect0;
             let mut body = Box::new(segment.clone());
-            let pack = if short { Packet::short } else { Packet::new };
+            let pack = if short { Packet::compact } else { Packet::new };
             let mut packet = pack(&mut body, Owner::Workload, 1, 7, &mut pool);
             assert_eq!(packet.wire_len(), if timestamps { 1052 } else { 1040 });
-            assert_eq!(matches!(packet.body, Body::Plain(_)), short && timestamps);
+            assert_eq!(matches!(packet.body, Body::Compact(_)), short && timestamps);
             assert!(packet.is_ect() && packet.is_segment());
-            assert_eq!(packet.tuple(), Some(tuple));
             let mut copy = packet.duplicate();
             packet.mark_ce();
             let mut out = Box::new(Segment::blank());
-            assert!(packet.open(&mut out, &mut pool));
+            assert!(packet.unpack(&mut out, &mut pool));
             assert_eq!(*out, Segment { ecn: Ecn::Ce, ..segment.clone() });
-            assert!(copy.open(&mut out, &mut pool));
+            assert!(copy.unpack(&mut out, &mut pool));
             assert_eq!(*out, segment);
         }
         assert!(!pool.free.is_empty(), "to be used again");
         let mut datagram = Packet::datagram(Owner::Background(0), 0, 100);
-        assert_eq!((datagram.tuple(), datagram.is_segment()), (None, false));
-        assert!(!datagram.open(&mut Box::new(Segment::blank()), &mut pool));
+        assert!(!datagram.is_segment());
+        assert!(!datagram.unpack(&mut Box::new(Segment::blank()), &mut pool));
     }
 
     #[test]

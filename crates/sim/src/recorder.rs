@@ -6,9 +6,9 @@ use ropewalk_engine::scheduler::{Decision, with_names};
 use ropewalk_engine::{PathId, SubflowId};
 use ropewalk_wire::{Flags, FourTuple, Segment, SyntheticPayload};
 
-use crate::result::{DecisionTrace, SegmentFate, SegmentTrace};
+use crate::observer::SegmentObserver;
+use crate::result::{DecisionTrace, SegmentTrace, Transmission};
 use crate::spec::Recording;
-use crate::witness::Witness;
 use crate::{Nanos, Side};
 
 /// No trace.
@@ -20,12 +20,12 @@ pub(crate) struct Recorder {
     pub(crate) data_from: Side,
     /// By the tuple of the data's direction.
     subflows: HashMap<FourTuple, Subflow>,
-    connections: BTreeMap<u32, Carried>,
-    /// Bytes repeated by schedulers' wish when last asked.
+    connections: BTreeMap<u32, SentRanges>,
+    /// Bytes that schedulers had repeated when last asked.
     repeated: u64,
     pub(crate) segments: Vec<SegmentTrace>,
     pub(crate) decisions: Vec<DecisionTrace>,
-    pub(crate) witness: Option<Box<dyn Witness>>,
+    pub(crate) observer: Option<Box<dyn SegmentObserver>>,
 }
 
 /// One subflow as its segments show it.
@@ -41,7 +41,7 @@ struct Subflow {
 
 /// What of a connection's stream was sent already.
 #[derive(Debug, Default)]
-struct Carried {
+struct SentRanges {
     /// The data sequence number that offsets count from: the first one seen.
     base: Option<u64>,
     /// Disjoint ranges, start to end, by signed distance from the base.
@@ -50,7 +50,7 @@ struct Carried {
     least: i64,
 }
 
-impl Carried {
+impl SentRanges {
     /// Adds a range; whether any of it was there already.
     fn add(&mut self, start: i64, end: i64) -> bool {
         self.least = self.least.min(start);
@@ -86,12 +86,12 @@ impl Recorder {
             repeated: 0,
             segments: Vec::new(),
             decisions: Vec::new(),
-            witness: None,
+            observer: None,
         }
     }
 
-    /// Tells the witness of a segment that leaves.
-    pub(crate) fn show_sending(
+    /// Notifies the observer of a segment that was sent.
+    pub(crate) fn notify_sent(
         &mut self,
         now: Nanos,
         side: Side,
@@ -99,22 +99,22 @@ impl Recorder {
         trace: u32,
         segment: &Segment<SyntheticPayload>,
     ) {
-        if let Some(witness) = &mut self.witness {
+        if let Some(observer) = &mut self.observer {
             let trace = (trace != UNTRACED).then_some(trace);
-            witness.sent(now, side, usize::from(path.0), trace, segment);
+            observer.on_sent(now, side, usize::from(path.0), trace, segment);
         }
     }
 
-    /// Tells the witness of a segment that arrives.
-    pub(crate) fn show_arrival(
+    /// Notifies the observer of a segment that arrived.
+    pub(crate) fn notify_arrived(
         &mut self,
         now: Nanos,
         side: Side,
         path: PathId,
         segment: &Segment<SyntheticPayload>,
     ) {
-        if let Some(witness) = &mut self.witness {
-            witness.arrived(now, side, usize::from(path.0), segment);
+        if let Some(observer) = &mut self.observer {
+            observer.on_arrived(now, side, usize::from(path.0), segment);
         }
     }
 
@@ -151,22 +151,23 @@ impl Recorder {
         let end = start + u64::from(segment.payload.0);
         let repeated = start < subflow.sent;
         subflow.sent = subflow.sent.max(end);
-        let carried = self.connections.entry(connection).or_default();
+        let sent_ranges = self.connections.entry(connection).or_default();
         let number = segment.dss.as_ref().and_then(|dss| dss.mapping.as_ref()).map_or(start, |mapping| {
             if mapping.dsn_is_64 {
                 mapping.dsn
             } else {
-                let known = carried.base.map_or(mapping.dsn, |base| base.wrapping_add_signed(carried.least));
+                let known =
+                    sent_ranges.base.map_or(mapping.dsn, |base| base.wrapping_add_signed(sent_ranges.least));
                 unfold(mapping.dsn as u32, known)
             }
         });
-        let base = *carried.base.get_or_insert(number);
+        let base = *sent_ranges.base.get_or_insert(number);
         let distance = number.wrapping_sub(base) as i64;
-        let elsewhere = carried.add(distance, distance + i64::from(segment.payload.0));
-        let fate = match (repeated, elsewhere) {
-            (true, _) => SegmentFate::Retransmitted,
-            (false, true) => SegmentFate::Reinjected,
-            (false, false) => SegmentFate::New,
+        let elsewhere = sent_ranges.add(distance, distance + i64::from(segment.payload.0));
+        let transmission = match (repeated, elsewhere) {
+            (true, _) => Transmission::Retransmitted,
+            (false, true) => Transmission::Reinjected,
+            (false, false) => Transmission::New,
         };
         let trace = self.segments.len() as u32;
         subflow.unacked.insert((end, trace), start);
@@ -179,7 +180,7 @@ impl Recorder {
             sent: now,
             arrived: None,
             acked: None,
-            fate,
+            transmission,
         });
         trace
     }
@@ -265,17 +266,17 @@ impl Recorder {
         }
     }
 
-    /// Whether a trace is a repetition whose reason isn't known.
-    pub(crate) fn may_be_wished(&self, trace: u32) -> bool {
-        self.segments.get(trace as usize).is_some_and(|trace| trace.fate == SegmentFate::Reinjected)
+    /// Whether a segment was sent again on another subflow, by the connection or by its scheduler.
+    pub(crate) fn may_be_duplicate(&self, trace: u32) -> bool {
+        self.segments.get(trace as usize).is_some_and(|trace| trace.transmission == Transmission::Reinjected)
     }
 
-    /// Judges a repetition: if the bytes that schedulers' wishes repeated have grown with it, it was one.
-    pub(crate) fn wished(&mut self, trace: u32, repeated: u64) {
+    /// Decides which: the scheduler if the bytes that it has repeated have grown.
+    pub(crate) fn classify_duplicate(&mut self, trace: u32, repeated: u64) {
         if repeated > self.repeated
             && let Some(trace) = self.segments.get_mut(trace as usize)
         {
-            trace.fate = SegmentFate::Duplicated;
+            trace.transmission = Transmission::Duplicated;
         }
         self.repeated = repeated;
     }
@@ -283,7 +284,7 @@ impl Recorder {
     /// The traces, with times from `begin` on and offsets from the stream's start.
     pub(crate) fn finish(mut self, begin: Nanos) -> (Vec<SegmentTrace>, Vec<DecisionTrace>) {
         for trace in &mut self.segments {
-            let least = self.connections.get(&trace.connection).map_or(0, |carried| carried.least);
+            let least = self.connections.get(&trace.connection).map_or(0, |sent_ranges| sent_ranges.least);
             trace.offset = (trace.offset as i64).wrapping_sub(least) as u64;
             trace.sent = trace.sent.saturating_sub(begin);
             trace.arrived = trace.arrived.map(|at| at.saturating_sub(begin));
@@ -303,16 +304,16 @@ mod tests {
 
     #[test]
     fn ranges_join_and_overlaps_show() {
-        let mut carried = Carried::default();
-        assert!(!carried.add(0, 10));
-        assert!(!carried.add(10, 20));
-        assert!(!carried.add(40, 50));
-        assert_eq!(carried.ranges.len(), 2);
-        assert!(carried.add(15, 45));
-        assert_eq!(carried.ranges.iter().collect::<Vec<_>>(), [(&0, &50)]);
-        assert!(carried.add(3, 4));
-        assert!(!carried.add(-10, 0));
-        assert_eq!(carried.least, -10);
+        let mut sent_ranges = SentRanges::default();
+        assert!(!sent_ranges.add(0, 10));
+        assert!(!sent_ranges.add(10, 20));
+        assert!(!sent_ranges.add(40, 50));
+        assert_eq!(sent_ranges.ranges.len(), 2);
+        assert!(sent_ranges.add(15, 45));
+        assert_eq!(sent_ranges.ranges.iter().collect::<Vec<_>>(), [(&0, &50)]);
+        assert!(sent_ranges.add(3, 4));
+        assert!(!sent_ranges.add(-10, 0));
+        assert_eq!(sent_ranges.least, -10);
     }
 
     fn tuple() -> FourTuple {
@@ -345,7 +346,7 @@ mod tests {
         recorder.arrived(50, Side::Server, UNTRACED, &ack);
         assert_eq!((first, second, again), (0, 1, 2));
         let (segments, _) = recorder.finish(10);
-        let trace = |offset, sent, arrived, acked, fate| SegmentTrace {
+        let trace = |offset, sent, arrived, acked, transmission| SegmentTrace {
             connection: 7,
             path: 0,
             offset,
@@ -353,15 +354,15 @@ mod tests {
             sent,
             arrived,
             acked,
-            fate,
+            transmission,
         };
         assert_eq!(
             segments,
             [
                 // The acknowledgement covers the range: the first copy counts as heard of too.
-                trace(0, 0, None, Some(40), SegmentFate::New),
-                trace(100, 1, Some(10), Some(20), SegmentFate::New),
-                trace(0, 21, Some(30), Some(40), SegmentFate::Retransmitted),
+                trace(0, 0, None, Some(40), Transmission::New),
+                trace(100, 1, Some(10), Some(20), Transmission::New),
+                trace(0, 21, Some(30), Some(40), Transmission::Retransmitted),
             ]
         );
     }

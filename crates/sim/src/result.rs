@@ -1,4 +1,4 @@
-//! What a run gave: totals always, series and traces where [`crate::Recording`] asks.
+//! The result of a run: totals always, series and traces if [`crate::Recording`] asks for them.
 
 use ropewalk_engine::scheduler::Decision;
 
@@ -22,8 +22,8 @@ pub struct RunResult {
     pub outcome: Outcome,
     /// One per flow, page, frame series or exchange series.
     pub flows: Vec<FlowResult>,
-    /// Finished flows of competing sources that send flows of a size, by source.
-    pub rivals: Vec<FlowResult>,
+    /// Finished flows of competing traffic that has flows of a size, by source.
+    pub competing: Vec<FlowResult>,
     /// From the workload's start to its last byte delivered, or to the limit.
     pub duration: Nanos,
     /// Payload bytes delivered to the application, all flows.
@@ -64,6 +64,37 @@ pub struct RunResult {
     pub segments: Vec<SegmentTrace>,
     /// Decisions, if recorded.
     pub decisions: Vec<DecisionTrace>,
+}
+
+impl RunResult {
+    /// A result with this outcome and nothing else.
+    pub fn new(outcome: Outcome) -> Self {
+        RunResult {
+            outcome,
+            flows: Vec::new(),
+            competing: Vec::new(),
+            duration: 0,
+            delivered_bytes: 0,
+            message_delays: Vec::new(),
+            paths: Vec::new(),
+            ofo_mean: 0.0,
+            ofo_max: 0,
+            ofo_samples: Vec::new(),
+            retransmissions: 0,
+            timeouts: 0,
+            reinjected_bytes: 0,
+            opportunistic_bytes: 0,
+            duplicated_bytes: 0,
+            received_twice_bytes: 0,
+            penalisations: 0,
+            window_blocked: 0,
+            data_segments: 0,
+            events: 0,
+            samples: Vec::new(),
+            segments: Vec::new(),
+            decisions: Vec::new(),
+        }
+    }
 }
 
 /// One flow (or page).
@@ -130,9 +161,9 @@ pub struct SubflowSample {
     pub srtt: Nanos,
 }
 
-/// What a data segment was.
+/// Why a data segment was sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum SegmentFate {
+pub enum Transmission {
     /// First transmission.
     New,
     /// Retransmitted on the same subflow.
@@ -143,7 +174,7 @@ pub enum SegmentFate {
     Duplicated,
 }
 
-/// One data segment's life.
+/// One data segment, from sending to acknowledgement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SegmentTrace {
     /// Which connection of the workload.
@@ -158,10 +189,10 @@ pub struct SegmentTrace {
     pub sent: Nanos,
     /// When it arrived; none: lost.
     pub arrived: Option<Nanos>,
-    /// When the sender heard of it (subflow-level ACK or SACK); none: never.
+    /// When an ACK or SACK of the subflow covered it; none: never.
     pub acked: Option<Nanos>,
-    /// What it was.
-    pub fate: SegmentFate,
+    /// Why it was sent.
+    pub transmission: Transmission,
 }
 
 /// One scheduler decision.

@@ -230,17 +230,22 @@ pub struct EndSpec {
     pub initial_window: u32,
 }
 
+impl EndSpec {
+    /// Linux's defaults: what its buffers grow to, its least RTO, and the initial window of RFC 6928.
+    pub const DEFAULT: EndSpec = EndSpec {
+        send_buffer: 4 << 20,
+        receive_buffer: 6 << 20,
+        autotune: true,
+        checksum: false,
+        ecn: false,
+        min_rto: 200_000_000,
+        initial_window: 10,
+    };
+}
+
 impl Default for EndSpec {
     fn default() -> Self {
-        EndSpec {
-            send_buffer: 4 << 20,
-            receive_buffer: 6 << 20,
-            autotune: true,
-            checksum: false,
-            ecn: false,
-            min_rto: 200_000_000,
-            initial_window: 10,
-        }
+        EndSpec::DEFAULT
     }
 }
 
@@ -249,7 +254,7 @@ impl Default for EndSpec {
 pub enum Mode {
     /// Multipath TCP.
     Multipath,
-    /// Plain TCP on this path.
+    /// CompactSegment TCP on this path.
     SinglePath(usize),
 }
 

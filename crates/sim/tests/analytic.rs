@@ -5,7 +5,7 @@ mod common;
 use common::{MILLISECOND, SECOND, goodput, single, spec};
 use ropewalk_link::{Jitter, JitterShape, LinkSpec, Loss, Queue};
 use ropewalk_sim::{
-    Direction, EndSpec, Outcome, RunSpec, Scenario, Side, Tap, Workload, World, networks, run,
+    Direction, EndSpec, Middlebox, Outcome, RunSpec, Scenario, Side, Workload, World, networks, run,
 };
 
 /// IP and TCP headers with timestamps; the DSS option with a 64-bit mapping and a data ACK.
@@ -197,8 +197,8 @@ fn ecn_marks_keep_the_queue_short_without_losses() {
 /// Counts what leaves the server.
 struct Counter(std::sync::Arc<std::sync::atomic::AtomicU64>);
 
-impl Tap for Counter {
-    fn segment(
+impl Middlebox for Counter {
+    fn process(
         &mut self,
         _: u64,
         from: Side,
@@ -217,7 +217,7 @@ fn a_world_can_be_watched_and_stopped() {
     let whole = run(&spec);
     let mut world = World::new(&spec).expect("a world");
     let sent = std::sync::Arc::default();
-    world.set_tap(Box::new(Counter(std::sync::Arc::clone(&sent))));
+    world.set_middlebox(Box::new(Counter(std::sync::Arc::clone(&sent))));
     let mut last = 0;
     while !world.run_until(world.now() + 5 * MILLISECOND) {
         assert!(world.delivered_bytes() >= last);

@@ -5,7 +5,7 @@ mod common;
 use common::{MILLISECOND, SECOND, goodput, single, spec, summary};
 use ropewalk_link::{Change, ChangeAction, Loss};
 use ropewalk_sim::{
-    Background, Direction, Mode, Outcome, Recording, RunSpec, SegmentFate, Times, Traffic, Workload,
+    Background, Direction, Mode, Outcome, Recording, RunSpec, Times, Traffic, Transmission, Workload,
     networks, run,
 };
 
@@ -163,21 +163,21 @@ fn every_byte_sent_is_accounted_for() {
     let recording = Recording { samples_every: 10 * MILLISECOND, segments: true, decisions: false };
     for scheduler in ["minrtt", "redundant", "cfs"] {
         let result = run(&RunSpec { recording, ..spec(scenario.clone(), scheduler, "lia") });
-        let sum = |keep: &dyn Fn(&SegmentFate) -> bool| -> u64 {
-            result.segments.iter().filter(|s| keep(&s.fate)).map(|s| u64::from(s.len)).sum()
+        let sum = |keep: &dyn Fn(&Transmission) -> bool| -> u64 {
+            result.segments.iter().filter(|s| keep(&s.transmission)).map(|s| u64::from(s.len)).sum()
         };
         let all: u64 = result.paths.iter().map(|path| path.bytes).sum();
         assert_eq!(sum(&|_| true), all, "{scheduler}: traces against meters");
-        assert_eq!(sum(&|f| *f == SegmentFate::New), 2 << 20, "{scheduler}: new bytes");
+        assert_eq!(sum(&|f| *f == Transmission::New), 2 << 20, "{scheduler}: new bytes");
         let lost = result.segments.iter().filter(|s| s.arrived.is_none()).count() as u64;
         let counted: u64 = result.paths.iter().map(|path| path.lost).sum();
         assert!(lost >= counted, "{scheduler}: {lost} traces without arrival, {counted} lost on links");
         let retransmitted =
-            result.segments.iter().filter(|s| s.fate == SegmentFate::Retransmitted).count() as u64;
+            result.segments.iter().filter(|s| s.transmission == Transmission::Retransmitted).count() as u64;
         assert_eq!(retransmitted, result.retransmissions, "{scheduler}");
-        let wished = sum(&|f| *f == SegmentFate::Duplicated);
+        let wished = sum(&|f| *f == Transmission::Duplicated);
         assert_eq!(wished, result.duplicated_bytes + result.opportunistic_bytes, "{scheduler}: by wish");
-        assert_eq!(sum(&|f| *f == SegmentFate::Reinjected), result.reinjected_bytes, "{scheduler}: by need");
+        assert_eq!(sum(&|f| *f == Transmission::Reinjected), result.reinjected_bytes, "{scheduler}: by need");
         for segment in &result.segments {
             assert!(segment.arrived.is_none_or(|at| at > segment.sent));
             assert!(segment.acked.is_none_or(|at| at > segment.sent));

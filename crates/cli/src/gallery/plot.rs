@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use ropewalk_sim::{Sample, SegmentFate, SegmentTrace};
+use ropewalk_sim::{Sample, SegmentTrace, Transmission};
 
 const WIDTH: u64 = 560;
 const HEIGHT: u64 = 200;
@@ -74,7 +74,8 @@ pub(super) fn segments(
     for segment in trace {
         let x = LEFT + scaled(segment.sent, end_ns, width);
         let y = HEIGHT - BOTTOM - scaled(segment.offset, bytes, height);
-        let lane = if segment.fate == SegmentFate::New { usize::from(segment.path) } else { names.len() };
+        let lane =
+            if segment.transmission == Transmission::New { usize::from(segment.path) } else { names.len() };
         if let Some(dash) = dashes.get_mut(lane) {
             let _ = write!(dash, "M{x} {y}h3");
         }
@@ -132,7 +133,7 @@ mod tests {
 
     #[test]
     fn a_dash_per_segment_on_its_path_s_line() {
-        let segment = |path, offset, sent, fate| SegmentTrace {
+        let segment = |path, offset, sent, transmission| SegmentTrace {
             connection: 0,
             path,
             offset,
@@ -140,12 +141,12 @@ mod tests {
             sent,
             arrived: None,
             acked: None,
-            fate,
+            transmission,
         };
         let trace = [
-            segment(0, 0, 0, SegmentFate::New),
-            segment(1, 4096, 10_000_000, SegmentFate::New),
-            segment(0, 4096, 10_000_000, SegmentFate::Reinjected),
+            segment(0, 0, 0, Transmission::New),
+            segment(1, 4096, 10_000_000, Transmission::New),
+            segment(0, 4096, 10_000_000, Transmission::Reinjected),
         ];
         let svg = segments("t", &names(), &trace, 4096, 10_000_000);
         assert!(svg.contains("<path d=\"M56 166h3\" stroke=\"#1f6fb4\""), "{svg}");

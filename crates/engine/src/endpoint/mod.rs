@@ -3,7 +3,7 @@
 //!
 //! Call order: after any call, `poll_transmit` until `None`, `poll_event` until `None`, then `poll_timeout`.
 
-mod apart;
+mod batch;
 mod guesses;
 mod keyed;
 mod mib;
@@ -34,26 +34,18 @@ pub struct ConnectionId {
 }
 
 impl ConnectionId {
-    /// The place that it has in the endpoint: no other connection's while it lives, another's later.
+    /// Its slot in the endpoint's table, which another connection reuses later.
     #[inline]
-    pub fn place(self) -> usize {
+    pub fn slot(self) -> usize {
         self.index as usize
     }
 }
 
-/// Where segments with some four-tuple go, as [`Endpoint::expect`] has it.
+/// A subflow of an endpoint, for callers that look up where segments go before they arrive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SubflowHandle {
     index: u32,
     strand: u8,
-}
-
-impl SubflowHandle {
-    /// The connection's place, as [`ConnectionId::place`] has it.
-    #[inline]
-    pub fn of_connection(self) -> usize {
-        self.index as usize
-    }
 }
 
 /// Why a call on a connection's stream failed.
@@ -228,20 +220,20 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
 
     /// A segment arrived on `path`.
     pub fn on_segment(&mut self, now: Nanos, path: PathId, mut segment: Segment<P>) {
-        self.take_segment(now, path, None, &mut segment);
+        self.on_segment_in_place(now, path, None, &mut segment);
     }
 
-    /// As [`on_segment`](Self::on_segment), for a segment that stays where it lies; its payload and options are taken
-    /// out, and what is left of it says nothing. `expected`: what [`expect`](Self::expect) said of it, if it was asked.
+    /// As [`on_segment`](Self::on_segment), without moving the segment: its payload and options are taken out, and the rest
+    /// is left unspecified. `hint`: the subflow that probably receives it.
     #[inline]
-    pub fn take_segment(
+    pub fn on_segment_in_place(
         &mut self,
         now: Nanos,
         path: PathId,
-        expected: Option<SubflowHandle>,
+        hint: Option<SubflowHandle>,
         segment: &mut Segment<P>,
     ) {
-        let found = match expected {
+        let found = match hint {
             Some(place) if self.is_at(place, &segment.tuple) => Some(place),
             _ => self.find(path, &segment.tuple),
         };
@@ -272,37 +264,26 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         strand.is_some_and(|strand| strand.as_ref().is_some_and(|strand| strand.tcp.matches(tuple)))
     }
 
+    /// The subflow that receives segments with this tuple: that of the path's last segment, else as the hint says, else by
+    /// search.
     #[inline]
     fn find(&mut self, path: PathId, tuple: &FourTuple) -> Option<SubflowHandle> {
-        let last = &mut self.last[usize::from(path.0) % RECENT];
-        match last {
-            Some((known, place)) if known == tuple => Some(*place),
-            _ => {
+        let last = usize::from(path.0) % RECENT;
+        match &self.last[last] {
+            Some((known, place)) if known == tuple => return Some(*place),
+            _ => {}
+        }
+        let hint = self.guesses.get(tuple).filter(|place| self.is_at(*place, tuple));
+        let place = match hint {
+            Some(place) => place,
+            None => {
                 let place = self.demux.get(tuple).copied()?;
-                *last = Some((*tuple, place));
                 self.guesses.learn(tuple, place, self.demux.len());
-                // Among thousands of connections it has left the cache since its last segment.
-                self.prepare(place);
-                Some(place)
+                place
             }
-        }
-    }
-
-    /// Where segments with this tuple may go, for one that will arrive soon: a guess, and none where there are few.
-    #[inline]
-    pub fn expect(&self, tuple: &FourTuple) -> Option<SubflowHandle> {
-        self.guesses.get(tuple)
-    }
-
-    /// Fetches into the processor's cache what a segment for this place is going to need. Whoever knows several segments
-    /// that will arrive one after another calls it for all of them first: what has to be waited for is then waited for
-    /// at once.
-    #[inline]
-    pub fn prepare(&self, place: SubflowHandle) {
-        let slot = self.slots.get(place.index as usize);
-        if let Some(connection) = slot.and_then(|slot| slot.connection.as_deref()) {
-            connection.touch(usize::from(place.strand));
-        }
+        };
+        self.last[last] = Some((*tuple, place));
+        Some(place)
     }
 
     /// A router says that a packet of ours was too big (RFC 1191, RFC 8201). Believed only if it quotes something that
@@ -326,7 +307,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
             }
             self.deadlines.pop();
             if self.slots[index as usize].armed == at {
-                self.on_timeout_at(now, SubflowHandle::of_first(index));
+                self.on_timeout_of(now, SubflowHandle::first_of(index));
             }
         }
     }

@@ -409,22 +409,6 @@ impl<P: Payload> Connection<P> {
         self.send.declared = Some(bytes);
     }
 
-    /// Reads from the lines of memory that a segment of subflow `index` is about to need. What of it isn't in the cache
-    /// is then fetched all at once; in the course of the segment's processing it would be one after another.
-    #[inline(never)]
-    pub(crate) fn touch(&self, index: usize) {
-        let strand = self.strands.get(index).and_then(Option::as_ref);
-        let strand = strand.map_or(0, |strand| strand.tcp.touch().wrapping_add(strand.since));
-        let metrics = self
-            .metrics
-            .get(index)
-            .map_or(0, |metrics| metrics.srtt ^ metrics.delivered ^ u64::from(metrics.cwnd));
-        let own = self.receive.touch() ^ self.send.touch() ^ self.local_key.idsn ^ u64::from(self.dirty);
-        let kept = u64::from(self.events.is_empty()) ^ u64::from(self.path_manager.has_join_requests());
-        let algorithms = u64::from(self.scheduler_wants_events) ^ self.deadlines.retransmit.unwrap_or(0);
-        std::hint::black_box(strand ^ metrics ^ own ^ kept ^ algorithms ^ u64::from(self.config.multipath));
-    }
-
     /// Whether a join waits for the endpoint to open it.
     #[inline]
     pub(crate) fn has_join_requests(&self) -> bool {

@@ -76,13 +76,6 @@ impl<P: Payload> ReceiveSide<P> {
         }
     }
 
-    /// Something of what a segment needs.
-    #[inline]
-    pub fn touch(&self) -> u64 {
-        let ready = u64::from(self.ready.is_empty()) ^ self.ofo.bytes();
-        self.next ^ self.limit ^ self.advertised_end ^ self.ofo_max ^ self.tuning_at ^ ready
-    }
-
     /// Bytes that may still arrive beyond `next`: the window to advertise.
     #[inline]
     pub fn window(&self) -> u64 {

@@ -173,14 +173,6 @@ impl<P: Payload> SendSide<P> {
         }
     }
 
-    /// Something of what an acknowledgement and the next data need.
-    #[inline]
-    pub fn touch(&self) -> u64 {
-        let chunk = self.chunks.0.front().map_or(0, |sent| sent.offset);
-        let piece = self.pieces.front().map_or(0, |(start, _)| *start);
-        self.una ^ self.window_end ^ self.unsent ^ self.reading ^ chunk ^ piece ^ u64::from(self.closed)
-    }
-
     /// Takes a prefix of `data` as far as there is space, and returns its length.
     pub fn write(&mut self, data: P) -> usize {
         let space = self.limit.saturating_sub(self.written - self.una);

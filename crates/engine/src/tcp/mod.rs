@@ -397,25 +397,6 @@ impl<P: Payload> Subflow<P> {
         self.timers.refresh();
     }
 
-    /// Reads from the lines of memory that most segments need: see [`Connection::touch`](crate::mptcp::Connection).
-    #[inline]
-    pub(crate) fn touch(&self) -> u64 {
-        let both = self.rcv_nxt
-            ^ self.received_at
-            ^ self.rcv_rtt
-            ^ self.timers.floor()
-            ^ u64::from(self.tuple.src_port)
-            ^ u64::from(self.queue.is_empty())
-            ^ u64::from(self.reassembly.dsack().is_some())
-            ^ self.counters.in_segs
-            ^ self.counters.bytes_sent;
-        if self.snd_una == self.snd_nxt {
-            // It only receives, or hasn't begun to send.
-            return both;
-        }
-        both ^ self.rtx.touch() ^ self.rate.touch() ^ self.usage.touch() ^ self.rack.fack ^ self.tlp.high
-    }
-
     /// Appends data whose first byte has the connection-level offset `tag` to the subflow's own queue.
     #[inline]
     pub fn push(&mut self, metrics: &mut SubflowMetrics, tag: u64, payload: P) {

@@ -54,12 +54,6 @@ impl RateState {
         RateState { delivered_at: now, first_sent_at: now, app_limited: 0, round: 0 }
     }
 
-    /// Something of it.
-    #[inline]
-    pub fn touch(&self) -> Nanos {
-        self.delivered_at
-    }
-
     /// What goes with a segment that is sent now; `idle`: nothing was in flight.
     #[inline]
     pub fn on_sent(&mut self, metrics: &SubflowMetrics, now: Nanos, idle: bool) -> Stamp {

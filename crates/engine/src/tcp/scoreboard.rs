@@ -109,14 +109,6 @@ impl<P: Payload> Scoreboard<P> {
         }
     }
 
-    /// Something of what an acknowledgement needs.
-    #[inline]
-    pub fn touch(&self) -> u64 {
-        self.lost_hint
-            ^ self.entries.front().map_or(0, |entry| entry.position ^ entry.rate.delivered)
-            ^ self.log.front().map_or(0, |(position, _)| *position)
-    }
-
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()

@@ -30,12 +30,6 @@ impl Usage {
         self.limited || (metrics.in_slow_start() && metrics.cwnd < 2 * self.most_out)
     }
 
-    /// Something of it.
-    #[inline]
-    pub fn touch(&self) -> u64 {
-        self.end
-    }
-
     /// The window was set anew: its use is watched from now.
     pub fn restart(&mut self, now: Nanos) {
         self.since = now;

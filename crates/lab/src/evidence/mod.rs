@@ -14,7 +14,9 @@ use std::sync::{Arc, Mutex};
 
 use ropewalk_evidence::{Decision, Direction, Metrics, Packet, Path, Pcap, Qlog, Vantage};
 use ropewalk_link::{LinkSpec, Loss, Rate};
-use ropewalk_sim::{DecisionTrace, Recording, RunResult, RunSpec, Sample, Scenario, Side, Witness, World};
+use ropewalk_sim::{
+    DecisionTrace, Recording, RunResult, RunSpec, Sample, Scenario, SegmentObserver, Side, World,
+};
 use ropewalk_wire::{ChecksumMode, FourTuple, Payload, Segment, SyntheticPayload, encode_headers};
 
 pub use reasons::{phrase, word};
@@ -69,8 +71,8 @@ impl Collector {
     }
 }
 
-impl Witness for Collector {
-    fn sent(
+impl SegmentObserver for Collector {
+    fn on_sent(
         &mut self,
         now: Nanos,
         from: Side,
@@ -83,7 +85,7 @@ impl Witness for Collector {
         }
     }
 
-    fn arrived(&mut self, now: Nanos, at: Side, path: usize, segment: &Segment<SyntheticPayload>) {
+    fn on_arrived(&mut self, now: Nanos, at: Side, path: usize, segment: &Segment<SyntheticPayload>) {
         if at == self.side {
             self.keep(now, path, Direction::Received, None, segment);
         }
@@ -107,7 +109,7 @@ pub fn witness(spec: &RunSpec) -> Result<Evidence, WitnessError> {
     let vantage = scenario.direction.sender();
     let seen = Arc::new(Mutex::new(Vec::new()));
     let mut world = World::new(&spec).map_err(|error| WitnessError(error.to_string()))?;
-    world.set_witness(Box::new(Collector { side: vantage, seen: Arc::clone(&seen) }));
+    world.set_observer(Box::new(Collector { side: vantage, seen: Arc::clone(&seen) }));
     let result = world.finish();
     let seen = seen.lock().map(|mut seen| std::mem::take(&mut *seen)).unwrap_or_default();
     Ok(Evidence {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use ropewalk_engine::scheduler::Decision;
 use ropewalk_evidence::Path;
-use ropewalk_sim::{DecisionTrace, RunResult, SegmentFate};
+use ropewalk_sim::{DecisionTrace, RunResult, Transmission};
 
 /// A decision in a word.
 pub fn word(decision: &DecisionTrace) -> &'static str {
@@ -55,11 +55,11 @@ pub(super) fn comments(result: &RunResult, paths: &[Path]) -> Vec<String> {
     }
     let name = |path: u16| paths.get(usize::from(path)).map(|path| path.name.as_str());
     let comment = |segment: &ropewalk_sim::SegmentTrace| {
-        let repeats = match segment.fate {
-            SegmentFate::New => false,
-            SegmentFate::Duplicated => true,
-            SegmentFate::Retransmitted => return "retransmitted on the same subflow".into(),
-            SegmentFate::Reinjected => return "reinjected: another subflow carried it and failed to".into(),
+        let repeats = match segment.transmission {
+            Transmission::New => false,
+            Transmission::Duplicated => true,
+            Transmission::Retransmitted => return "retransmitted on the same subflow".into(),
+            Transmission::Reinjected => return "reinjected: another subflow carried it and failed to".into(),
         };
         let place = |offset| (segment.connection, segment.path, repeats, offset);
         let found = made.range(place(0)..=place(segment.offset)).next_back().and_then(|(_, decisions)| {
@@ -99,31 +99,7 @@ mod tests {
     use super::*;
 
     fn result(decisions: Vec<DecisionTrace>, segments: Vec<SegmentTrace>) -> RunResult {
-        RunResult {
-            outcome: Outcome::Complete,
-            flows: Vec::new(),
-            rivals: Vec::new(),
-            duration: 0,
-            delivered_bytes: 0,
-            message_delays: Vec::new(),
-            paths: Vec::new(),
-            ofo_mean: 0.0,
-            ofo_max: 0,
-            ofo_samples: Vec::new(),
-            retransmissions: 0,
-            timeouts: 0,
-            reinjected_bytes: 0,
-            opportunistic_bytes: 0,
-            duplicated_bytes: 0,
-            received_twice_bytes: 0,
-            penalisations: 0,
-            window_blocked: 0,
-            data_segments: 0,
-            events: 0,
-            samples: Vec::new(),
-            segments,
-            decisions,
-        }
+        RunResult { segments, decisions, ..RunResult::new(Outcome::Complete) }
     }
 
     #[test]
@@ -145,7 +121,7 @@ mod tests {
             trace(4_000_000, send, Some(1), 0, 3000, "wifi is free"),
             trace(5_000_000, send, Some(0), 3000, 1000, ""),
         ];
-        let segment = |path, offset, fate| SegmentTrace {
+        let segment = |path, offset, transmission| SegmentTrace {
             connection: 0,
             path,
             offset,
@@ -153,14 +129,14 @@ mod tests {
             sent: 6_000_000,
             arrived: None,
             acked: None,
-            fate,
+            transmission,
         };
         let segments = vec![
-            segment(1, 2000, SegmentFate::New),
-            segment(0, 3000, SegmentFate::New),
-            segment(0, 4000, SegmentFate::New),
-            segment(1, 2000, SegmentFate::Retransmitted),
-            segment(0, 0, SegmentFate::Duplicated),
+            segment(1, 2000, Transmission::New),
+            segment(0, 3000, Transmission::New),
+            segment(0, 4000, Transmission::New),
+            segment(1, 2000, Transmission::Retransmitted),
+            segment(0, 0, Transmission::Duplicated),
         ];
         let path = |name: &str| Path { name: name.into(), description: String::new() };
         assert_eq!(

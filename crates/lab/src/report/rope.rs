@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ropewalk_engine::scheduler::Decision;
 use ropewalk_sim::{
-    DecisionTrace, Outcome, Recording, RunResult, Scenario, SegmentFate, SegmentTrace, Workload,
+    DecisionTrace, Outcome, Recording, RunResult, Scenario, SegmentTrace, Transmission, Workload,
 };
 use serde_json::{Value, json};
 
@@ -184,7 +184,7 @@ pub fn to_json(place: &Place, paths: &[String], result: &RunResult) -> Value {
             "arrived": plain(segments.iter().map(|segment| span(segment, segment.arrived))),
             "acked": plain(segments.iter().map(|segment| span(segment, segment.acked))),
             "path": runs(segments.iter().map(|segment| i64::from(segment.path))),
-            "kind": runs(segments.iter().map(|segment| kind(segment.fate))),
+            "kind": runs(segments.iter().map(|segment| kind(segment.transmission))),
             "jump": runs(jumps),
             "length": runs(segments.iter().map(|segment| i64::from(segment.len))),
             "connection": runs(segments.iter().map(|segment| i64::from(segment.connection))),
@@ -201,12 +201,12 @@ pub fn to_json(place: &Place, paths: &[String], result: &RunResult) -> Value {
     })
 }
 
-fn kind(fate: SegmentFate) -> i64 {
-    match fate {
-        SegmentFate::New => 0,
-        SegmentFate::Retransmitted => 1,
-        SegmentFate::Reinjected => 2,
-        SegmentFate::Duplicated => 3,
+fn kind(transmission: Transmission) -> i64 {
+    match transmission {
+        Transmission::New => 0,
+        Transmission::Retransmitted => 1,
+        Transmission::Reinjected => 2,
+        Transmission::Duplicated => 3,
     }
 }
 
@@ -232,7 +232,7 @@ fn reason_of_each(
                     given.entry((decision.connection, path)).or_default().insert(decision.offset, entry);
                 }
             }
-            if segment.fate == SegmentFate::Retransmitted {
+            if segment.transmission == Transmission::Retransmitted {
                 return None;
             }
             let ranges = given.get(&(segment.connection, segment.path))?;

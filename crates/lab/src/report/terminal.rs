@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use ropewalk_sim::{RunResult, SegmentFate};
+use ropewalk_sim::{RunResult, Transmission};
 use unicode_width::UnicodeWidthStr;
 
 use crate::compare::{Ranking, Row};
@@ -65,11 +65,11 @@ pub fn strands(names: &[String], result: &RunResult, until: u64) -> String {
             // The part of the column's time in which it was in flight.
             *cell += (to.min(column as f64 + 1.0) - from.max(column as f64)).max(0.0);
         }
-        let mark = match segment.fate {
-            SegmentFate::New => continue,
-            SegmentFate::Retransmitted => 'r',
-            SegmentFate::Reinjected => 'i',
-            SegmentFate::Duplicated => 'd',
+        let mark = match segment.transmission {
+            Transmission::New => continue,
+            Transmission::Retransmitted => 'r',
+            Transmission::Reinjected => 'i',
+            Transmission::Duplicated => 'd',
         };
         if let Some(cell) = marks[lane].get_mut(from as usize) {
             *cell = mark;

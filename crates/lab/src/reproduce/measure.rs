@@ -69,7 +69,7 @@ pub(super) fn measure(spec: &RunSpec, result: &RunResult, skip: Nanos) -> Measur
         put("bound", fct / bound.capacity);
         put("window-bound", fct / bound.window);
     }
-    let rivals = mean(&mut result.rivals.iter().map(|flow| seconds(flow.fct)));
+    let rivals = mean(&mut result.competing.iter().map(|flow| seconds(flow.fct)));
     put("rival-fct", rivals);
     put("gap", rivals / fct);
     let before = result.samples.iter().take_while(|sample| sample.at <= skip).last();

@@ -1,6 +1,6 @@
 //! As much as possible for a time on one connection; the metric is goodput.
 
-use super::{App, Conn, REQUEST, Report, Stage};
+use super::{App, AppContext, Conn, REQUEST, Report};
 use crate::result::FlowResult;
 use crate::{Nanos, Side};
 
@@ -24,30 +24,30 @@ impl Bulk {
 }
 
 impl App for Bulk {
-    fn start(&mut self, stage: &mut Stage<'_>) {
-        self.start = stage.now;
-        stage.open();
-        stage.wake(stage.now.saturating_add(self.duration), 0);
+    fn start(&mut self, cx: &mut AppContext<'_>) {
+        self.start = cx.now;
+        cx.open();
+        cx.wake(cx.now.saturating_add(self.duration), 0);
     }
 
-    fn connected(&mut self, stage: &mut Stage<'_>, conn: Conn, side: Side) {
+    fn connected(&mut self, cx: &mut AppContext<'_>, conn: Conn, side: Side) {
         if side == Side::Client {
             match self.sender {
-                Side::Client => stage.send(conn, Side::Client, ENDLESS),
-                Side::Server => stage.send(conn, Side::Client, REQUEST),
+                Side::Client => cx.send(conn, Side::Client, ENDLESS),
+                Side::Server => cx.send(conn, Side::Client, REQUEST),
             }
         }
     }
 
-    fn delivered(&mut self, stage: &mut Stage<'_>, conn: Conn, side: Side, total: u64) {
+    fn delivered(&mut self, cx: &mut AppContext<'_>, conn: Conn, side: Side, total: u64) {
         if side != self.sender {
             self.delivered = total;
         } else if total == REQUEST {
-            stage.send(conn, Side::Server, ENDLESS);
+            cx.send(conn, Side::Server, ENDLESS);
         }
     }
 
-    fn wake(&mut self, _: &mut Stage<'_>, _: u32) {
+    fn wake(&mut self, _: &mut AppContext<'_>, _: u32) {
         self.done = true;
     }
 

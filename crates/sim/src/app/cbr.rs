@@ -3,7 +3,7 @@
 //! Frames are made from the moment the sender may write (the connection is there; in a download, the request
 //! arrived), whether or not the former ones have left: a full send buffer shows as delay.
 
-use super::{App, Conn, REQUEST, Report, Stage};
+use super::{App, AppContext, Conn, REQUEST, Report};
 use crate::result::FlowResult;
 use crate::{Nanos, Side};
 
@@ -40,52 +40,52 @@ impl Cbr {
         }
     }
 
-    fn make(&mut self, stage: &mut Stage<'_>, conn: Conn) {
-        self.made.push(stage.now);
-        stage.send(conn, self.sender, self.frame);
-        let next = stage.now.saturating_add(self.interval);
+    fn make(&mut self, cx: &mut AppContext<'_>, conn: Conn) {
+        self.made.push(cx.now);
+        cx.send(conn, self.sender, self.frame);
+        let next = cx.now.saturating_add(self.interval);
         if next - self.made[0] < self.duration {
-            stage.wake(next, conn);
+            cx.wake(next, conn);
         } else {
             self.all_made = true;
-            stage.finish(conn, self.sender);
+            cx.finish(conn, self.sender);
         }
     }
 }
 
 impl App for Cbr {
-    fn start(&mut self, stage: &mut Stage<'_>) {
-        self.start = stage.now;
-        stage.open();
+    fn start(&mut self, cx: &mut AppContext<'_>) {
+        self.start = cx.now;
+        cx.open();
     }
 
-    fn connected(&mut self, stage: &mut Stage<'_>, conn: Conn, side: Side) {
+    fn connected(&mut self, cx: &mut AppContext<'_>, conn: Conn, side: Side) {
         if side == Side::Client {
             match self.sender {
-                Side::Client => self.make(stage, conn),
-                Side::Server => stage.send(conn, Side::Client, REQUEST),
+                Side::Client => self.make(cx, conn),
+                Side::Server => cx.send(conn, Side::Client, REQUEST),
             }
         }
     }
 
-    fn delivered(&mut self, stage: &mut Stage<'_>, conn: Conn, side: Side, total: u64) {
+    fn delivered(&mut self, cx: &mut AppContext<'_>, conn: Conn, side: Side, total: u64) {
         if side == self.sender {
             if total == REQUEST {
-                self.make(stage, conn);
+                self.make(cx, conn);
             }
             return;
         }
         let whole = (total / self.frame) as usize;
         while self.delays.len() < whole {
-            self.delays.push(stage.now - self.made[self.delays.len()]);
+            self.delays.push(cx.now - self.made[self.delays.len()]);
         }
         if self.all_made && self.delays.len() == self.made.len() {
-            self.finished = Some(stage.now);
+            self.finished = Some(cx.now);
         }
     }
 
-    fn wake(&mut self, stage: &mut Stage<'_>, token: u32) {
-        self.make(stage, token);
+    fn wake(&mut self, cx: &mut AppContext<'_>, token: u32) {
+        self.make(cx, token);
     }
 
     fn done(&self) -> bool {

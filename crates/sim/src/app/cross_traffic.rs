@@ -3,7 +3,7 @@
 
 use rand_pcg::Pcg64;
 
-use super::{App, Conn, Report, Stage};
+use super::{App, AppContext, Conn, Report};
 use crate::entropy::exponential;
 use crate::result::FlowResult;
 use crate::spec::{Background, Traffic};
@@ -61,9 +61,9 @@ impl CrossTraffic {
         })
     }
 
-    fn open(&mut self, stage: &mut Stage<'_>) {
-        self.opened = stage.now;
-        self.conn = Some(stage.open());
+    fn open(&mut self, cx: &mut AppContext<'_>) {
+        self.opened = cx.now;
+        self.conn = Some(cx.open());
     }
 
     /// Whether it has had as many flows as it was to have.
@@ -71,66 +71,66 @@ impl CrossTraffic {
         matches!(self.kind, Kind::Flows(_, _, times) if times > 0 && self.finished.len() >= times as usize)
     }
 
-    fn write_later(&mut self, stage: &mut Stage<'_>) {
+    fn write_later(&mut self, cx: &mut AppContext<'_>) {
         if let Kind::Limited(mean, _) = self.kind {
             // Saturates for absurd means.
-            stage.wake(stage.now.saturating_add(exponential(&mut self.rng, mean) as Nanos), WRITE);
+            cx.wake(cx.now.saturating_add(exponential(&mut self.rng, mean) as Nanos), WRITE);
         }
     }
 }
 
 impl App for CrossTraffic {
-    fn start(&mut self, stage: &mut Stage<'_>) {
+    fn start(&mut self, cx: &mut AppContext<'_>) {
         if self.stop != Nanos::MAX {
-            stage.wake(self.stop.max(stage.now), STOP);
+            cx.wake(self.stop.max(cx.now), STOP);
         }
-        self.open(stage);
+        self.open(cx);
     }
 
-    fn connected(&mut self, stage: &mut Stage<'_>, conn: Conn, side: Side) {
+    fn connected(&mut self, cx: &mut AppContext<'_>, conn: Conn, side: Side) {
         if side != self.sender || self.conn != Some(conn) || self.stopped {
             return;
         }
         match self.kind {
-            Kind::Saturated => stage.send(conn, self.sender, u64::MAX / 4),
-            Kind::Limited(..) => self.write_later(stage),
+            Kind::Saturated => cx.send(conn, self.sender, u64::MAX / 4),
+            Kind::Limited(..) => self.write_later(cx),
             Kind::Flows(bytes, ..) => {
-                stage.send(conn, self.sender, bytes);
-                stage.finish(conn, self.sender);
+                cx.send(conn, self.sender, bytes);
+                cx.finish(conn, self.sender);
             }
         }
     }
 
-    fn delivered(&mut self, stage: &mut Stage<'_>, conn: Conn, side: Side, total: u64) {
+    fn delivered(&mut self, cx: &mut AppContext<'_>, conn: Conn, side: Side, total: u64) {
         if let Kind::Flows(bytes, pause, _) = self.kind
             && side != self.sender
             && self.conn == Some(conn)
             && total >= bytes
         {
             self.conn = None;
-            stage.finish(conn, side);
-            self.finished.push(FlowResult { bytes, start: self.opened, fct: Some(stage.now - self.opened) });
+            cx.finish(conn, side);
+            self.finished.push(FlowResult { bytes, start: self.opened, fct: Some(cx.now - self.opened) });
             if !self.stopped && !self.complete() {
-                stage.wake(stage.now.saturating_add(pause), OPEN);
+                cx.wake(cx.now.saturating_add(pause), OPEN);
             }
         }
     }
 
-    fn wake(&mut self, stage: &mut Stage<'_>, token: u32) {
+    fn wake(&mut self, cx: &mut AppContext<'_>, token: u32) {
         match (token, self.conn) {
             (STOP, conn) => {
                 self.stopped = true;
                 if let Some(conn) = conn {
-                    stage.stop(conn);
+                    cx.stop(conn);
                 }
             }
             (WRITE, Some(conn)) if !self.stopped => {
                 if let Kind::Limited(_, packet) = self.kind {
-                    stage.send(conn, self.sender, packet);
+                    cx.send(conn, self.sender, packet);
                 }
-                self.write_later(stage);
+                self.write_later(cx);
             }
-            (OPEN, None) if !self.stopped => self.open(stage),
+            (OPEN, None) if !self.stopped => self.open(cx),
             _ => {}
         }
     }
@@ -139,7 +139,7 @@ impl App for CrossTraffic {
         self.stopped || self.complete()
     }
 
-    fn waited_for(&self) -> bool {
+    fn delays_end(&self) -> bool {
         matches!(self.kind, Kind::Flows(_, _, times) if times > 0) && !self.done()
     }
 
@@ -181,17 +181,17 @@ mod tests {
         assert_eq!(totals.len(), 10);
         assert!(totals.values().all(|&bytes| bytes == 5000));
         assert!(app.done());
-        assert!(!app.waited_for());
+        assert!(!app.delays_end());
     }
 
     #[test]
     fn so_many_flows_are_waited_for() {
         let traffic = Traffic::TcpFlows { congestion: "reno".into(), bytes: 5000, pause: 80, times: 3 };
         let mut app = cross_traffic(traffic, Nanos::MAX);
-        assert!(app.waited_for());
+        assert!(app.delays_end());
         let (report, totals) = driver::run(&mut app, 10, 10_000);
         assert_eq!(totals.len(), 3);
         assert_eq!(report.flows.iter().map(|flow| flow.fct).collect::<Vec<_>>(), [Some(20); 3]);
-        assert!(app.done() && !app.waited_for());
+        assert!(app.done() && !app.delays_end());
     }
 }

@@ -3,7 +3,7 @@
 //! An exchange counts from its request's writing to the last byte of its response. In an upload the roles of
 //! the sizes change: the client sends the large part, the server answers with the small one.
 
-use super::{App, Conn, Report, Stage};
+use super::{App, AppContext, Conn, Report};
 use crate::result::FlowResult;
 use crate::{Nanos, Side};
 
@@ -40,50 +40,50 @@ impl Exchange {
         }
     }
 
-    fn ask(&mut self, stage: &mut Stage<'_>, conn: Conn) {
-        self.asked = stage.now;
-        stage.send(conn, Side::Client, self.sizes[Side::Client as usize]);
+    fn ask(&mut self, cx: &mut AppContext<'_>, conn: Conn) {
+        self.asked = cx.now;
+        cx.send(conn, Side::Client, self.sizes[Side::Client as usize]);
     }
 }
 
 impl App for Exchange {
-    fn start(&mut self, stage: &mut Stage<'_>) {
-        self.start = stage.now;
+    fn start(&mut self, cx: &mut AppContext<'_>) {
+        self.start = cx.now;
         if self.count == 0 {
-            self.finished = Some(stage.now);
+            self.finished = Some(cx.now);
             return;
         }
-        stage.open();
+        cx.open();
     }
 
-    fn connected(&mut self, stage: &mut Stage<'_>, conn: Conn, side: Side) {
+    fn connected(&mut self, cx: &mut AppContext<'_>, conn: Conn, side: Side) {
         if side == Side::Client {
-            self.ask(stage, conn);
+            self.ask(cx, conn);
         }
     }
 
-    fn delivered(&mut self, stage: &mut Stage<'_>, conn: Conn, side: Side, total: u64) {
+    fn delivered(&mut self, cx: &mut AppContext<'_>, conn: Conn, side: Side, total: u64) {
         let round = self.delays.len() as u64 + 1;
         if self.finished.is_some() || total < round * self.sizes[side.other() as usize] {
             return;
         }
         match side {
-            Side::Server => stage.send(conn, Side::Server, self.sizes[Side::Server as usize]),
+            Side::Server => cx.send(conn, Side::Server, self.sizes[Side::Server as usize]),
             Side::Client => {
-                self.delays.push(stage.now - self.asked);
+                self.delays.push(cx.now - self.asked);
                 if self.delays.len() as u32 == self.count {
-                    self.finished = Some(stage.now);
+                    self.finished = Some(cx.now);
                 } else if self.think == 0 {
-                    self.ask(stage, conn);
+                    self.ask(cx, conn);
                 } else {
-                    stage.wake(stage.now + self.think, conn);
+                    cx.wake(cx.now + self.think, conn);
                 }
             }
         }
     }
 
-    fn wake(&mut self, stage: &mut Stage<'_>, token: u32) {
-        self.ask(stage, token);
+    fn wake(&mut self, cx: &mut AppContext<'_>, token: u32) {
+        self.ask(cx, token);
     }
 
     fn done(&self) -> bool {

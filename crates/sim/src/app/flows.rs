@@ -3,7 +3,7 @@
 //! The flow completion time counts from connect to the last byte delivered. A download's request is one small
 //! segment; the server answers with the whole flow and closes its side.
 
-use super::{App, Conn, REQUEST, Report, Stage};
+use super::{App, AppContext, Conn, REQUEST, Report};
 use crate::result::FlowResult;
 use crate::{Nanos, Side};
 
@@ -23,38 +23,38 @@ impl Flows {
         Flows { sender, bytes, count, start: 0, finished: vec![None; count as usize], left: count }
     }
 
-    fn send(&self, stage: &mut Stage<'_>, conn: Conn) {
-        stage.declare(conn, self.sender, self.bytes);
-        stage.send(conn, self.sender, self.bytes);
-        stage.finish(conn, self.sender);
+    fn send(&self, cx: &mut AppContext<'_>, conn: Conn) {
+        cx.declare(conn, self.sender, self.bytes);
+        cx.send(conn, self.sender, self.bytes);
+        cx.finish(conn, self.sender);
     }
 }
 
 impl App for Flows {
-    fn start(&mut self, stage: &mut Stage<'_>) {
-        self.start = stage.now;
+    fn start(&mut self, cx: &mut AppContext<'_>) {
+        self.start = cx.now;
         for _ in 0..self.count {
-            stage.open();
+            cx.open();
         }
     }
 
-    fn connected(&mut self, stage: &mut Stage<'_>, conn: Conn, side: Side) {
+    fn connected(&mut self, cx: &mut AppContext<'_>, conn: Conn, side: Side) {
         if side == Side::Client {
             match self.sender {
-                Side::Client => self.send(stage, conn),
-                Side::Server => stage.send(conn, Side::Client, REQUEST),
+                Side::Client => self.send(cx, conn),
+                Side::Server => cx.send(conn, Side::Client, REQUEST),
             }
         }
     }
 
-    fn delivered(&mut self, stage: &mut Stage<'_>, conn: Conn, side: Side, total: u64) {
+    fn delivered(&mut self, cx: &mut AppContext<'_>, conn: Conn, side: Side, total: u64) {
         if side == self.sender {
             // The request may come in pieces; it is answered once.
             if total == REQUEST {
-                self.send(stage, conn);
+                self.send(cx, conn);
             }
         } else if total >= self.bytes && self.finished[conn as usize].is_none() {
-            self.finished[conn as usize] = Some(stage.now);
+            self.finished[conn as usize] = Some(cx.now);
             self.left -= 1;
         }
     }
@@ -63,7 +63,7 @@ impl App for Flows {
         self.left == 0
     }
 
-    fn spare(&self, most: u64) -> u32 {
+    fn independent_deliveries(&self, most: u64) -> u32 {
         if most < self.bytes { u32::MAX } else { self.left.saturating_sub(1) }
     }
 

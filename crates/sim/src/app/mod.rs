@@ -1,8 +1,7 @@
-//! Applications: what the two ends say to each other, one file per workload.
+//! Applications, one file per workload.
 //!
-//! An application is both ends' programs in one object. It hears what happened and answers with actions,
-//! which the world carries out in order; so an application never holds the world, and a test drives one
-//! without a network.
+//! An application is both ends' programs in one object. It is notified of events and answers with actions, which the world
+//! performs in order. So it needs no access to the world, and a test drives one without a network.
 
 mod bulk;
 mod cbr;
@@ -22,38 +21,38 @@ pub(crate) use cross_traffic::CrossTraffic;
 /// Bytes that a client sends to ask for a download: one small segment.
 pub(crate) const REQUEST: u64 = 100;
 
-/// A connection of an application: a number that the application gets from [`Stage::open`].
+/// The number of a connection, from [`AppContext::open`].
 pub(crate) type Conn = u32;
 
-/// What an application asks of the world.
+/// What an application asks for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Action {
     /// The client opens a connection.
     Open(Conn),
     /// Writes this many bytes, as the send buffer takes them.
     Send(Conn, Side, u64),
-    /// Says how many bytes this side will send in all.
+    /// Declares how many bytes this side will send in all.
     Declare(Conn, Side, u64),
-    /// Closes this side's sending after what is to be sent.
+    /// Closes this side after everything is sent.
     Finish(Conn, Side),
-    /// Forgets what isn't written yet and closes both sides.
+    /// Discards what isn't written yet, and closes both sides.
     Stop(Conn),
-    /// Calls [`App::wake`] at this moment.
+    /// Calls [`App::wake`] at this time.
     Wake(Nanos, u32),
 }
 
-/// What an application sees, and where its actions go.
+/// The context of a call to an application.
 #[derive(Debug)]
-pub(crate) struct Stage<'a> {
+pub(crate) struct AppContext<'a> {
     /// Now.
     pub(crate) now: Nanos,
-    /// To be carried out when it returns.
+    /// To be performed when it returns.
     pub(crate) actions: &'a mut Vec<Action>,
     /// The number of the next connection.
     pub(crate) next: &'a mut Conn,
 }
 
-impl Stage<'_> {
+impl AppContext<'_> {
     fn open(&mut self) -> Conn {
         let conn = *self.next;
         *self.next += 1;
@@ -93,36 +92,36 @@ pub(crate) struct Report {
 
 /// A workload, or a background source over TCP.
 pub(crate) trait App: Debug + Send {
-    /// Its moment to begin.
-    fn start(&mut self, stage: &mut Stage<'_>);
+    /// It starts.
+    fn start(&mut self, cx: &mut AppContext<'_>);
 
     /// A side of a connection is established.
-    fn connected(&mut self, stage: &mut Stage<'_>, conn: Conn, side: Side) {
-        let _ = (stage, conn, side);
+    fn connected(&mut self, cx: &mut AppContext<'_>, conn: Conn, side: Side) {
+        let _ = (cx, conn, side);
     }
 
     /// A side has `total` bytes by now.
-    fn delivered(&mut self, stage: &mut Stage<'_>, conn: Conn, side: Side, total: u64) {
-        let _ = (stage, conn, side, total);
+    fn delivered(&mut self, cx: &mut AppContext<'_>, conn: Conn, side: Side, total: u64) {
+        let _ = (cx, conn, side, total);
     }
 
-    /// The moment of an earlier [`Action::Wake`].
-    fn wake(&mut self, stage: &mut Stage<'_>, token: u32) {
-        let _ = (stage, token);
+    /// The time of an earlier [`Action::Wake`] has come.
+    fn wake(&mut self, cx: &mut AppContext<'_>, token: u32) {
+        let _ = (cx, token);
     }
 
     /// Whether all is done.
     fn done(&self) -> bool;
 
-    /// On how many connections data may arrive at once without its acting or being done, if it has no more than `most` bytes
-    /// on any of them then. What arrives elsewhere than where the data goes isn't meant.
-    fn spare(&self, most: u64) -> u32 {
+    /// On how many connections the receiver may get data, up to `most` bytes in all on each, before the application acts or
+    /// is done.
+    fn independent_deliveries(&self, most: u64) -> u32 {
         let _ = most;
         0
     }
 
-    /// Whether the run waits for it: it isn't the workload, and has an end of its own to come.
-    fn waited_for(&self) -> bool {
+    /// Whether the run has to go on for it although the workload is done.
+    fn delays_end(&self) -> bool {
         false
     }
 
@@ -130,12 +129,12 @@ pub(crate) trait App: Debug + Send {
     fn report(&self) -> Report;
 }
 
-/// Says nothing: stands where a source isn't an application.
+/// Stands for a source that isn't an application.
 #[derive(Debug)]
-pub(crate) struct Silence;
+pub(crate) struct NoApp;
 
-impl App for Silence {
-    fn start(&mut self, _: &mut Stage<'_>) {}
+impl App for NoApp {
+    fn start(&mut self, _: &mut AppContext<'_>) {}
 
     fn done(&self) -> bool {
         true
@@ -180,51 +179,51 @@ pub(crate) mod driver {
         latency: Nanos,
         until: Nanos,
     ) -> (Report, BTreeMap<(Conn, Side), u64>) {
-        let mut agenda: BTreeMap<(Nanos, u64), Happening> = BTreeMap::new();
+        let mut queue: BTreeMap<(Nanos, u64), Scheduled> = BTreeMap::new();
         let mut order = 0;
         let mut next = 0;
         let mut totals = BTreeMap::new();
         let mut actions = Vec::new();
-        app.start(&mut Stage { now: 0, actions: &mut actions, next: &mut next });
+        app.start(&mut AppContext { now: 0, actions: &mut actions, next: &mut next });
         let mut now = 0;
         loop {
             for action in actions.drain(..) {
                 let mut put = |at, what| {
-                    agenda.insert((at, order), what);
+                    queue.insert((at, order), what);
                     order += 1;
                 };
                 match action {
                     Action::Open(conn) => {
-                        put(now + latency, Happening::Connected(conn, Side::Server));
-                        put(now + latency, Happening::Connected(conn, Side::Client));
+                        put(now + latency, Scheduled::Connected(conn, Side::Server));
+                        put(now + latency, Scheduled::Connected(conn, Side::Client));
                     }
                     Action::Send(conn, side, bytes) => {
-                        put(now + latency, Happening::Delivered(conn, side.other(), bytes));
+                        put(now + latency, Scheduled::Delivered(conn, side.other(), bytes));
                     }
-                    Action::Wake(at, token) => put(at, Happening::Wake(token)),
+                    Action::Wake(at, token) => put(at, Scheduled::Wake(token)),
                     Action::Declare(..) | Action::Finish(..) | Action::Stop(_) => {}
                 }
             }
-            let Some(((at, _), happening)) = agenda.pop_first() else { break };
+            let Some(((at, _), scheduled)) = queue.pop_first() else { break };
             if at > until {
                 break;
             }
             now = at;
-            let mut stage = Stage { now, actions: &mut actions, next: &mut next };
-            match happening {
-                Happening::Connected(conn, side) => app.connected(&mut stage, conn, side),
-                Happening::Delivered(conn, side, bytes) => {
+            let mut cx = AppContext { now, actions: &mut actions, next: &mut next };
+            match scheduled {
+                Scheduled::Connected(conn, side) => app.connected(&mut cx, conn, side),
+                Scheduled::Delivered(conn, side, bytes) => {
                     let total = totals.entry((conn, side)).or_insert(0u64);
                     *total = total.saturating_add(bytes);
-                    app.delivered(&mut stage, conn, side, *total);
+                    app.delivered(&mut cx, conn, side, *total);
                 }
-                Happening::Wake(token) => app.wake(&mut stage, token),
+                Scheduled::Wake(token) => app.wake(&mut cx, token),
             }
         }
         (app.report(), totals)
     }
 
-    enum Happening {
+    enum Scheduled {
         Connected(Conn, Side),
         Delivered(Conn, Side, u64),
         Wake(u32),

@@ -5,7 +5,7 @@
 //! from the first connect to the last object's last byte. In an upload the roles of the sizes change: the
 //! client sends the object, the server answers with as many bytes as a request has.
 
-use super::{App, Conn, Report, Stage};
+use super::{App, AppContext, Conn, Report};
 use crate::result::FlowResult;
 use crate::{Nanos, Side};
 
@@ -20,14 +20,14 @@ pub(crate) struct Web {
     next_object: usize,
     arrived: usize,
     finished: Option<Nanos>,
-    tabs: Vec<Tab>,
+    exchanges: Vec<Exchange>,
     /// By object.
     delays: Vec<Option<Nanos>>,
 }
 
-/// What a connection is about.
+/// A connection's current exchange.
 #[derive(Clone, Copy, Debug, Default)]
-struct Tab {
+struct Exchange {
     object: Option<usize>,
     asked: Nanos,
     /// Bytes at the server and at the client when the present exchange is complete there.
@@ -45,7 +45,7 @@ impl Web {
             next_object: 0,
             arrived: 0,
             finished: None,
-            tabs: Vec::new(),
+            exchanges: Vec::new(),
             delays,
             objects,
         }
@@ -56,54 +56,54 @@ impl Web {
         if side == self.sender { self.objects[object].max(1) } else { self.request }
     }
 
-    fn ask(&mut self, stage: &mut Stage<'_>, conn: Conn) {
-        let tab = &mut self.tabs[conn as usize];
-        tab.object = (self.next_object < self.objects.len()).then_some(self.next_object);
-        let Some(object) = tab.object else { return };
+    fn ask(&mut self, cx: &mut AppContext<'_>, conn: Conn) {
+        let exchange = &mut self.exchanges[conn as usize];
+        exchange.object = (self.next_object < self.objects.len()).then_some(self.next_object);
+        let Some(object) = exchange.object else { return };
         self.next_object += 1;
-        tab.asked = stage.now;
+        exchange.asked = cx.now;
         let (up, down) = (self.size(Side::Client, object), self.size(Side::Server, object));
-        let tab = &mut self.tabs[conn as usize];
-        tab.due[Side::Server as usize] += up;
-        tab.due[Side::Client as usize] += down;
-        stage.send(conn, Side::Client, up);
+        let exchange = &mut self.exchanges[conn as usize];
+        exchange.due[Side::Server as usize] += up;
+        exchange.due[Side::Client as usize] += down;
+        cx.send(conn, Side::Client, up);
     }
 }
 
 impl App for Web {
-    fn start(&mut self, stage: &mut Stage<'_>) {
-        self.start = stage.now;
+    fn start(&mut self, cx: &mut AppContext<'_>) {
+        self.start = cx.now;
         if self.objects.is_empty() {
-            self.finished = Some(stage.now);
+            self.finished = Some(cx.now);
             return;
         }
         for _ in 0..self.connections {
-            stage.open();
-            self.tabs.push(Tab::default());
+            cx.open();
+            self.exchanges.push(Exchange::default());
         }
     }
 
-    fn connected(&mut self, stage: &mut Stage<'_>, conn: Conn, side: Side) {
+    fn connected(&mut self, cx: &mut AppContext<'_>, conn: Conn, side: Side) {
         if side == Side::Client {
-            self.ask(stage, conn);
+            self.ask(cx, conn);
         }
     }
 
-    fn delivered(&mut self, stage: &mut Stage<'_>, conn: Conn, side: Side, total: u64) {
-        let tab = self.tabs[conn as usize];
-        let Some(object) = tab.object else { return };
-        if total < tab.due[side as usize] {
+    fn delivered(&mut self, cx: &mut AppContext<'_>, conn: Conn, side: Side, total: u64) {
+        let exchange = self.exchanges[conn as usize];
+        let Some(object) = exchange.object else { return };
+        if total < exchange.due[side as usize] {
             return;
         }
         match side {
-            Side::Server => stage.send(conn, Side::Server, self.size(Side::Server, object)),
+            Side::Server => cx.send(conn, Side::Server, self.size(Side::Server, object)),
             Side::Client => {
-                self.delays[object] = Some(stage.now - tab.asked);
+                self.delays[object] = Some(cx.now - exchange.asked);
                 self.arrived += 1;
                 if self.arrived == self.objects.len() {
-                    self.finished = Some(stage.now);
+                    self.finished = Some(cx.now);
                 }
-                self.ask(stage, conn);
+                self.ask(cx, conn);
             }
         }
     }

@@ -5,7 +5,7 @@
 use std::fmt::Write as _;
 use std::sync::{Arc, Mutex};
 
-use ropewalk_sim::{RunResult, RunSpec, Side, Witness, World};
+use ropewalk_sim::{RunResult, RunSpec, SegmentObserver, Side, World};
 use ropewalk_wire::{
     ChecksumMode, Flags, FourTuple, MpCapable, MpJoin, Segment, SyntheticPayload, encode_headers,
 };
@@ -36,7 +36,7 @@ pub fn watch_world(world: World, spec: &RunSpec) -> Seen {
 
 fn watch_in(mut world: World, spec: &RunSpec, readable: bool) -> Seen {
     let log = Arc::new(Mutex::new(Log { readable, ..Log::default() }));
-    world.set_witness(Box::new(Watch {
+    world.set_observer(Box::new(Watch {
         log: Arc::clone(&log),
         names: spec.scenario.paths.iter().map(|path| path.name.clone()).collect(),
     }));
@@ -95,8 +95,8 @@ impl Watch {
     }
 }
 
-impl Witness for Watch {
-    fn sent(
+impl SegmentObserver for Watch {
+    fn on_sent(
         &mut self,
         now: u64,
         from: Side,
@@ -107,7 +107,7 @@ impl Witness for Watch {
         self.see(now, from, path, true, segment);
     }
 
-    fn arrived(&mut self, now: u64, at: Side, path: usize, segment: &Segment<SyntheticPayload>) {
+    fn on_arrived(&mut self, now: u64, at: Side, path: usize, segment: &Segment<SyntheticPayload>) {
         self.see(now, at, path, false, segment);
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ropewalk_engine::{congestion, scheduler};
 use ropewalk_link::{Change, ChangeAction, Jitter, JitterShape, LinkSpec, Loss, Queue, Rate, RateTrace};
 use ropewalk_sim::{
-    Background, Direction, EndSpec, RunSpec, Scenario, Side, Tap, Times, Traffic, Workload, networks,
+    Background, Direction, EndSpec, Middlebox, RunSpec, Scenario, Side, Times, Traffic, Workload, networks,
 };
 use ropewalk_wire::{Segment, SyntheticPayload};
 
@@ -14,7 +14,7 @@ use crate::common::{MILLISECOND, SECOND, single, spec};
 pub struct Case {
     pub name: String,
     pub spec: RunSpec,
-    pub middlebox: Option<Middlebox>,
+    pub middlebox: Option<OptionStripper>,
     /// A middlebox may make the transfer impossible.
     pub may_fail: bool,
 }
@@ -25,7 +25,7 @@ fn case(name: impl Into<String>, spec: RunSpec) -> Case {
 
 /// Removes the options of Multipath TCP from segments that a side sends over a path, from one with this index on.
 #[derive(Clone, Copy)]
-pub struct Middlebox {
+pub struct OptionStripper {
     from: u64,
     count: u64,
     side: Option<Side>,
@@ -33,8 +33,8 @@ pub struct Middlebox {
     seen: u64,
 }
 
-impl Tap for Middlebox {
-    fn segment(&mut self, _: u64, from: Side, path: usize, segment: &mut Segment<SyntheticPayload>) {
+impl Middlebox for OptionStripper {
+    fn process(&mut self, _: u64, from: Side, path: usize, segment: &mut Segment<SyntheticPayload>) {
         if path != self.path || self.side.is_some_and(|side| side != from) {
             return;
         }
@@ -434,7 +434,7 @@ pub fn middleboxes() -> Vec<Case> {
             for (from, count) in
                 [(0, 1), (0, u64::MAX), (1, 1), (1, u64::MAX), (2, 1), (3, 4), (40, 1), (40, u64::MAX)]
             {
-                let middlebox = Middlebox { from, count, side, path: 0, seen: 0 };
+                let middlebox = OptionStripper { from, count, side, path: 0, seen: 0 };
                 let scenario = Scenario { limit: 5 * SECOND, ..flow(scenario.clone(), 120_000) };
                 let many = if count == u64::MAX { "all".to_string() } else { count.to_string() };
                 cases.push(Case {
@@ -446,9 +446,9 @@ pub fn middleboxes() -> Vec<Case> {
             }
         }
     }
-    let join = Middlebox { from: 0, count: 3, side: None, path: 1, seen: 0 };
+    let join = OptionStripper { from: 0, count: 3, side: None, path: 1, seen: 0 };
     cases.push(Case { middlebox: Some(join), ..case("join stripped", spec(equal(), "minrtt", "lia")) });
-    let join = Middlebox { from: 60, count: u64::MAX, ..join };
+    let join = OptionStripper { from: 60, count: u64::MAX, ..join };
     cases.push(Case {
         middlebox: Some(join),
         ..case("second path stripped later", spec(equal(), "minrtt", "lia"))

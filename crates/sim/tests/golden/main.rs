@@ -79,7 +79,7 @@ fn line(case: &Case) -> String {
     let world = || {
         let mut world = World::new(&case.spec).expect("it can be simulated");
         if let Some(middlebox) = case.middlebox {
-            world.set_tap(Box::new(middlebox));
+            world.set_middlebox(Box::new(middlebox));
         }
         world
     };
@@ -110,7 +110,7 @@ fn numbers(result: &RunResult) -> String {
     };
     let flow = |flow: &ropewalk_sim::FlowResult| (flow.bytes, flow.start, flow.fct);
     let flows: Vec<_> = result.flows.iter().map(flow).collect();
-    let competing: Vec<_> = result.rivals.iter().map(flow).collect();
+    let competing: Vec<_> = result.competing.iter().map(flow).collect();
     let path = |path: &ropewalk_sim::PathResult| {
         let queue = (path.queue_delay_max, path.queue_delay_mean);
         (path.bytes, path.segments, path.lost, queue, path.capacity_bytes)

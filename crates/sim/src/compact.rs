@@ -1,8 +1,8 @@
-//! The shapes that nearly every segment has, in a third of the memory: IPv4, timestamps, and either data with its mapping
-//! or an acknowledgement with at most two SACK blocks.
+//! The compact form of common segments: IPv4, timestamps, and either data with its mapping or an ACK with at most two SACK
+//! blocks. It takes a third of the memory.
 //!
-//! A hundred thousand segments may be under way at once. In this form they lie in the links' own queues, one behind the
-//! other as they will arrive, and not each where the processor has to look for it.
+//! A hundred thousand segments may be in flight. In this form they lie in the links' queues in order of arrival, and not
+//! each in an allocation of its own.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -10,24 +10,24 @@ use ropewalk_wire::{
     Dss, DssMapping, Ecn, Flags, FourTuple, HOP_LIMIT, SackBlocks, Segment, Seq, SyntheticPayload, Timestamps,
 };
 
-/// There is a DSS option, with a DATA_ACK.
+/// A DSS option with a DATA_ACK.
 const DSS: u8 = 1;
-/// It maps the payload.
+/// The DSS option maps the payload.
 const MAPPING: u8 = 2;
-/// It says DATA_FIN.
+/// The DSS option has DATA_FIN.
 const DATA_FIN: u8 = 4;
 /// The DATA_ACK has eight octets, not four.
 const LONG: u8 = 8;
-/// So many bits to the right stands the number of SACK blocks.
+/// Shift of the number of SACK blocks.
 const BLOCKS: u8 = 4;
 
-/// One of the shapes.
+/// Which options a compact segment has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Shape(u8);
 
 /// See the module.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Plain {
+pub(crate) struct CompactSegment {
     addresses: [u32; 2],
     ports: [u16; 2],
     seq: u32,
@@ -43,8 +43,8 @@ pub(crate) struct Plain {
     rest: [u32; 4],
 }
 
-impl Plain {
-    /// Which of the shapes a segment has, if it has one.
+impl CompactSegment {
+    /// The segment's shape, if it has a compact form.
     #[inline]
     pub(crate) fn shape(segment: &Segment<SyntheticPayload>) -> Option<Shape> {
         let odd = segment.rare.is_some()
@@ -73,16 +73,16 @@ impl Plain {
         match &dss.mapping {
             Some(mapping) => {
                 let covers = len > 0 && u32::from(mapping.len) == len + u32::from(dss.data_fin);
-                let plain = covers && mapping.dsn_is_64 && mapping.checksum.is_none();
-                plain.then_some(Shape(shape | MAPPING | fin))
+                let compact = covers && mapping.dsn_is_64 && mapping.checksum.is_none();
+                compact.then_some(Shape(shape | MAPPING | fin))
             }
             None => (fin == 0).then_some(Shape(shape)),
         }
     }
 
-    /// The segment, which has this shape, in this form. The ECN field is left out.
+    /// The compact form of a segment of this shape, without the ECN field.
     #[inline]
-    pub(crate) fn new(segment: &Segment<SyntheticPayload>, shape: Shape) -> Plain {
+    pub(crate) fn new(segment: &Segment<SyntheticPayload>, shape: Shape) -> CompactSegment {
         let octets = |address| match address {
             IpAddr::V4(address) => u32::from_ne_bytes(address.octets()),
             IpAddr::V6(_) => 0,
@@ -101,7 +101,7 @@ impl Plain {
                 pair.copy_from_slice(&[*left, *right]);
             }
         }
-        Plain {
+        CompactSegment {
             addresses: [octets(segment.tuple.src), octets(segment.tuple.dst)],
             ports: [segment.tuple.src_port, segment.tuple.dst_port],
             seq: segment.seq.0,
@@ -147,13 +147,13 @@ impl Plain {
         len > header_len(self.shape)
     }
 
-    /// Whether it says DATA_FIN.
+    /// Whether it has DATA_FIN.
     #[inline]
     pub(crate) fn data_fin(&self) -> bool {
         self.shape & DATA_FIN != 0
     }
 
-    /// Writes the segment, whose encoding has `len` bytes, over `out`.
+    /// Overwrites `out` with the segment, whose encoding has `len` bytes.
     #[inline]
     pub(crate) fn write(&self, len: u32, ecn: Ecn, out: &mut Segment<SyntheticPayload>) {
         let has = |what| self.shape & what != 0;
@@ -240,9 +240,9 @@ mod tests {
     }
 
     proptest! {
-        /// What has the form comes back as it was, whatever lay there before; and what is usual has it.
+        /// Segments of a compact shape survive the round trip, and common segments have one.
         #[test]
-        fn what_is_written_is_what_was_read(
+        fn round_trip(
             numbers in any::<[u32; 4]>(),
             stamps in proptest::option::weighted(0.9, any::<(u32, u32)>()),
             fields in any::<(u16, u8)>(),
@@ -280,18 +280,18 @@ mod tests {
                     let few = !dss.ack_is_64 || segment.sack.len() < 2;
                     dss.data_ack.is_some() && few && dss.mapping.map_or(!dss.data_fin, maps)
                 });
-            let shape = Plain::shape(&segment);
+            let shape = CompactSegment::shape(&segment);
             prop_assert_eq!(shape.is_some(), usual);
             if let Some(shape) = shape {
-                prop_assert_eq!(Plain::wire_len(&segment, shape) as usize, segment.wire_len());
-                let plain = Plain::new(&segment, shape);
+                prop_assert_eq!(CompactSegment::wire_len(&segment, shape) as usize, segment.wire_len());
+                let compact = CompactSegment::new(&segment, shape);
                 let mut out = Segment::blank();
                 out.sack.push(1, 2);
                 (out.gso_size, out.dscp, out.hop_limit) = (5, 1, 1);
                 out.rare_mut().sack_permitted = true;
-                plain.write(segment.wire_len() as u32, Ecn::Ce, &mut out);
+                compact.write(segment.wire_len() as u32, Ecn::Ce, &mut out);
                 segment.ecn = Ecn::Ce;
-                prop_assert_eq!(plain.tuple(), tuple);
+                prop_assert_eq!(compact.tuple(), tuple);
                 prop_assert_eq!(out, segment);
             }
         }

@@ -1,0 +1,116 @@
+//! What a simulator needs to process events connection by connection instead of strictly in order of time (see
+//! `ropewalk_sim`'s lookahead).
+//!
+//! That is possible while connections don't affect each other. They do where an endpoint's random numbers and ports are
+//! drawn, where subflows are opened and closed, and where a connection is accepted or removed;
+//! [`Endpoint::is_independent`] says which connections do none of that next.
+
+use std::cmp::Reverse;
+
+use ropewalk_wire::{FourTuple, Payload};
+
+use super::{Endpoint, SubflowHandle};
+use crate::{Entropy, Nanos, PathId};
+
+/// Bits of a packed handle that are the subflow's.
+const SUBFLOW_BITS: u32 = 5;
+
+#[doc(hidden)]
+impl SubflowHandle {
+    /// The first subflow of the connection in this slot.
+    #[inline]
+    pub(super) fn first_of(index: u32) -> Self {
+        SubflowHandle { index, strand: 0 }
+    }
+
+    /// The slot of its connection, as [`ConnectionId::slot`](super::ConnectionId::slot) has it.
+    #[inline]
+    pub fn connection_slot(self) -> usize {
+        self.index as usize
+    }
+
+    /// In four bytes; 0 if it doesn't fit.
+    #[inline]
+    pub fn pack(self) -> u32 {
+        let fits = self.index < 1 << (31 - SUBFLOW_BITS) && self.strand < 1 << SUBFLOW_BITS;
+        if fits { (self.index << SUBFLOW_BITS | u32::from(self.strand)) + 1 } else { 0 }
+    }
+
+    /// The inverse of [`pack`](Self::pack); `None` for 0.
+    #[inline]
+    pub fn unpack(packed: u32) -> Option<Self> {
+        let bits = packed.checked_sub(1)?;
+        let strand = (bits & ((1 << SUBFLOW_BITS) - 1)) as u8;
+        Some(SubflowHandle { index: bits >> SUBFLOW_BITS, strand })
+    }
+}
+
+#[doc(hidden)]
+impl<P: Payload, E: Entropy> Endpoint<P, E> {
+    /// The subflow that receives segments with this tuple.
+    pub fn subflow_of(&self, tuple: &FourTuple) -> Option<SubflowHandle> {
+        self.demux.get(tuple).copied()
+    }
+
+    /// Whether the subflow's connection affects no other with what it does next. It holds as long as segments carry
+    /// neither SYN, FIN nor RST and no options but timestamps, SACK and DSS, a DATA_FIN arrives only while our side
+    /// [is open](Self::is_send_open), and the application only reads and writes.
+    #[inline]
+    pub fn is_independent(&self, subflow: SubflowHandle) -> bool {
+        let slot = self.slots.get(subflow.index as usize).filter(|slot| !slot.half_open);
+        slot.and_then(|slot| slot.connection.as_deref()).is_some_and(|connection| connection.is_settled())
+    }
+
+    /// Whether our side of the subflow's connection isn't closed.
+    pub fn is_send_open(&self, subflow: SubflowHandle) -> bool {
+        let slot = self.slots.get(subflow.index as usize);
+        slot.and_then(|slot| slot.connection.as_deref()).is_some_and(|connection| !connection.send.closed)
+    }
+
+    /// All subflows of this one's connection, with their paths and the tuples of the segments that they receive.
+    pub fn siblings(
+        &self,
+        subflow: SubflowHandle,
+    ) -> impl Iterator<Item = (SubflowHandle, PathId, FourTuple)> {
+        let connection = self.slots.get(subflow.index as usize).and_then(|slot| slot.connection.as_deref());
+        let strands = connection.map_or(&[][..], |connection| &connection.strands[..]);
+        let metrics = connection.map_or(&[][..], |connection| &connection.metrics[..]);
+        strands.iter().zip(metrics).zip(0..).filter_map(move |((strand, metrics), number)| {
+            let tuple = strand.as_ref()?.tcp.tuple().reversed();
+            Some((SubflowHandle { index: subflow.index, strand: number }, metrics.path, tuple))
+        })
+    }
+
+    /// When the subflow's connection is next due; [`Nanos::MAX`]: never.
+    #[inline]
+    pub fn timeout_of(&self, subflow: SubflowHandle) -> Nanos {
+        self.slots.get(subflow.index as usize).map_or(Nanos::MAX, |slot| slot.armed)
+    }
+
+    /// As [`on_timeout`](Self::on_timeout), for the subflow's connection only.
+    #[inline]
+    pub fn on_timeout_of(&mut self, now: Nanos, subflow: SubflowHandle) {
+        let slot = &mut self.slots[subflow.index as usize];
+        // Its entry in the heap is stale now.
+        slot.armed = Nanos::MAX;
+        if let Some(connection) = slot.connection.as_mut() {
+            if connection.poll_timeout().is_some_and(|due| due <= now) {
+                connection.on_timeout(now);
+            }
+            self.touch(now, subflow.index);
+        }
+    }
+
+    /// Removes the first timeout before `end`. The caller passes it to [`on_timeout_of`](Self::on_timeout_of) or to
+    /// [`restore_timeout`](Self::restore_timeout).
+    pub fn take_timeout_before(&mut self, end: Nanos) -> Option<(Nanos, SubflowHandle)> {
+        let at = self.poll_timeout().filter(|at| *at < end)?;
+        let Reverse((_, index)) = self.deadlines.pop()?;
+        Some((at, SubflowHandle::first_of(index)))
+    }
+
+    /// Undoes [`take_timeout_before`](Self::take_timeout_before).
+    pub fn restore_timeout(&mut self, at: Nanos, subflow: SubflowHandle) {
+        self.deadlines.push(Reverse((at, subflow.index)));
+    }
+}

@@ -1,0 +1,348 @@
+//! The event loop: the next event is handled, until the workload is complete or the limit is reached.
+//!
+//! Sources of events are the links and the endpoints' timeouts (one pending event each, see [`crate::event_queue`]), and
+//! one heap of timers for everything rare ([`timers`]).
+
+mod endpoints;
+mod timers;
+
+use std::collections::BinaryHeap;
+use std::sync::Arc;
+
+use ropewalk_engine::PathId;
+use ropewalk_wire::{Segment, SyntheticPayload};
+
+use crate::app::{self, Action, App, CrossTraffic};
+use crate::check::SpecError;
+use crate::config;
+use crate::entropy::{Purpose, stream};
+use crate::hosts::Hosts;
+use crate::lookahead::Lookahead;
+use crate::network::Network;
+use crate::observer::{Middlebox, SegmentObserver};
+use crate::packet::Owner;
+use crate::recorder::Recorder;
+use crate::result::{Outcome, RunResult};
+use crate::spec::{RunSpec, Scenario, Traffic};
+use crate::topology::Hop;
+use crate::udp::UdpSource;
+use crate::{Nanos, Side};
+use timers::{Timer, TimerEvent};
+
+/// The index of the workload's application.
+pub(crate) const WORKLOAD: usize = 0;
+
+/// Timeouts at one instant, far beyond what any needs: with more, the run fails instead of going on forever.
+pub(crate) const MAX_EVENTS_PER_INSTANT: u32 = 10_000_000;
+
+/// With more connections than this, batches are worth it (see [`crate::lookahead`]).
+const FEW_CONNECTIONS: usize = 64;
+
+/// A run in progress. Unlike [`crate::run`] it can be observed and stopped on the way.
+pub struct World {
+    pub(crate) spec: RunSpec,
+    pub(crate) scenario: Arc<Scenario>,
+    pub(crate) now: Nanos,
+    /// When the workload starts.
+    pub(crate) begin: Nanos,
+    /// When the limit is reached.
+    pub(crate) end: Nanos,
+    pub(crate) outcome: Option<Outcome>,
+    pub(crate) events: u64,
+    pub(crate) network: Network,
+    /// The segment that an endpoint sends, and the one that an endpoint receives.
+    pub(crate) to_send: Box<Segment<SyntheticPayload>>,
+    pub(crate) received: Box<Segment<SyntheticPayload>>,
+    /// If the links and the workload allow it.
+    pub(crate) lookahead: Option<Box<Lookahead>>,
+    /// The workload has opened so many connections that batches may be worth it.
+    many: bool,
+    pub(crate) hosts: Hosts,
+    /// How many endpoints there are.
+    ends: usize,
+    /// A bit per endpoint: it may have events or segments.
+    dirty: u32,
+    pub(crate) apps: Vec<Box<dyn App>>,
+    udp: Vec<Option<UdpSource>>,
+    timers: BinaryHeap<Timer>,
+    timer_order: u64,
+    pub(crate) recorder: Option<Box<Recorder>>,
+    middlebox: Option<Box<dyn Middlebox>>,
+    actions: Vec<Action>,
+    events_at_instant: u32,
+}
+
+/// Which side an endpoint is on.
+#[inline]
+fn side_of(end: usize) -> Side {
+    if end & 1 == 0 { Side::Client } else { Side::Server }
+}
+
+impl std::fmt::Debug for World {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("World").field("now", &self.now).field("events", &self.events).finish_non_exhaustive()
+    }
+}
+
+impl World {
+    /// A world at time 0.
+    ///
+    /// # Errors
+    /// What in the specification can't be simulated.
+    pub fn new(spec: &RunSpec) -> Result<Self, SpecError> {
+        Self::with(spec, true)
+    }
+
+    /// As [`new`](Self::new), with full processing of every segment: what the engine's fast path is tested against.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    #[doc(hidden)]
+    pub fn the_long_way(spec: &RunSpec) -> Result<Self, SpecError> {
+        Self::with(spec, false)
+    }
+
+    fn with(spec: &RunSpec, shortcuts: bool) -> Result<Self, SpecError> {
+        spec.check()?;
+        let scenario = Arc::clone(&spec.scenario);
+        let begin = scenario.warmup.saturating_add(spec.start_phase);
+        let hosts = Hosts::new(spec, begin, shortcuts)?;
+        let network = Network::new(&scenario, spec.seed, hosts.count() + 1);
+        let mut apps: Vec<Box<dyn App>> = vec![app::of(&scenario)];
+        let mut udp = Vec::new();
+        for (i, background) in scenario.background.iter().enumerate() {
+            let rng = stream(spec.seed, Purpose::Background, i);
+            let mtu = scenario.paths[background.path].mtu;
+            udp.push(match background.traffic {
+                Traffic::UdpOnOff { rate, packet, on, on_shape, off, off_shape } => {
+                    Some(UdpSource::new(rate, packet, mtu, (on, on_shape), (off, off_shape), rng.clone()))
+                }
+                _ => None,
+            });
+            apps.push(match CrossTraffic::new(background, rng) {
+                Some(cross_traffic) => Box::new(cross_traffic),
+                None => Box::new(app::NoApp),
+            });
+        }
+        let recording = spec.recording;
+        let recorder = (recording.segments || recording.decisions)
+            .then(|| Box::new(Recorder::new(recording, scenario.direction.sender())));
+        let mut world = World {
+            now: 0,
+            begin,
+            end: begin.saturating_add(scenario.limit),
+            outcome: None,
+            events: 0,
+            to_send: Box::new(Segment::blank()),
+            received: Box::new(Segment::blank()),
+            many: false,
+            lookahead: None,
+            network,
+            ends: hosts.count(),
+            hosts,
+            dirty: 0,
+            apps,
+            udp,
+            timers: BinaryHeap::new(),
+            timer_order: 0,
+            recorder,
+            middlebox: None,
+            actions: Vec::new(),
+            events_at_instant: 0,
+            spec: spec.clone(),
+            scenario,
+        };
+        world.enable_lookahead();
+        world.set_timer(begin, TimerEvent::Start(WORKLOAD));
+        world.set_timer(begin, TimerEvent::SampleOfo);
+        if recording.samples_every > 0 {
+            world.set_timer(begin, TimerEvent::Sample);
+        }
+        for i in 0..world.scenario.background.len() {
+            world.set_timer(world.scenario.background[i].start, TimerEvent::Start(1 + i));
+        }
+        Ok(world)
+    }
+
+    /// Enables batches if there are enough connections and the links and the workload allow it.
+    fn enable_lookahead(&mut self) {
+        let connections = config::connections(&self.scenario);
+        let least_delay = self.network.lookahead().filter(|_| self.scenario.background.is_empty());
+        if let Some(least_delay) = least_delay
+            && connections as usize > FEW_CONNECTIONS
+            && self.apps[WORKLOAD].independent_deliveries(0) > 0
+        {
+            let (links, paths) = (self.network.links.len(), self.scenario.paths.len());
+            self.lookahead = Some(Box::new(Lookahead::new(least_delay, links, paths, connections)));
+            self.network.enable_lookahead();
+        }
+    }
+
+    /// Disables batches: what they are tested against.
+    #[doc(hidden)]
+    pub fn step_by_step(&mut self) {
+        self.lookahead = None;
+    }
+
+    /// Whether nobody observes or changes single segments.
+    #[inline]
+    pub(crate) fn is_unwatched(&self) -> bool {
+        self.middlebox.is_none() && self.recorder.is_none()
+    }
+
+    /// When the next timer expires.
+    pub(crate) fn next_timer(&self) -> Option<Nanos> {
+        self.timers.peek().map(|timer| timer.at)
+    }
+
+    /// Has every segment pass a middlebox.
+    pub fn set_middlebox(&mut self, middlebox: Box<dyn Middlebox>) {
+        self.middlebox = Some(middlebox);
+    }
+
+    /// Has an observer notified of what the workload's endpoints send and receive.
+    pub fn set_observer(&mut self, observer: Box<dyn SegmentObserver>) {
+        let fresh = || Box::new(Recorder::new(self.spec.recording, self.network.data_from));
+        self.recorder.get_or_insert_with(fresh).observer = Some(observer);
+    }
+
+    /// Virtual time, from the start of the run.
+    pub fn now(&self) -> Nanos {
+        self.now
+    }
+
+    /// Events handled so far.
+    pub fn events(&self) -> u64 {
+        self.events
+    }
+
+    /// How many of them in batches.
+    #[doc(hidden)]
+    pub fn events_ahead(&self) -> u64 {
+        self.lookahead.as_ref().map_or(0, |ahead| ahead.events())
+    }
+
+    /// Payload bytes that the workload's application has by now.
+    pub fn delivered_bytes(&self) -> u64 {
+        self.hosts.delivered(self.network.data_from.other())
+    }
+
+    /// Every counter of one side's endpoint, by the kernel's names ([`ropewalk_engine::endpoint::Endpoint::mib`]).
+    pub fn counters(&self, side: Side) -> Vec<(String, u64)> {
+        self.hosts.counters(side)
+    }
+
+    /// Runs until `until`, in time from the start of the run, or to the run's end if that is earlier. Returns whether the
+    /// run has ended.
+    pub fn run_until(&mut self, until: Nanos) -> bool {
+        while self.outcome.is_none() {
+            if self.many && self.run_batch(until) {
+                continue;
+            }
+            let (source, mut at) = match self.network.events.peek() {
+                Some(first) if first.1 <= until.min(self.end) => first,
+                _ if until < self.end => {
+                    self.now = until;
+                    break;
+                }
+                _ => {
+                    self.now = self.end;
+                    self.outcome = Some(Outcome::TimeLimit);
+                    break;
+                }
+            };
+            loop {
+                if at > self.now {
+                    self.events_at_instant = 0;
+                }
+                self.now = at;
+                self.events += 1;
+                let next = self.handle(source);
+                if !self.network.events.set_and_check(source, next) || self.outcome.is_some() {
+                    break;
+                }
+                match next {
+                    Some(next) if next <= until && next <= self.end => at = next,
+                    _ => break,
+                }
+            }
+        }
+        self.outcome.is_some()
+    }
+
+    /// Runs to the end, and returns the result.
+    pub fn finish(mut self) -> RunResult {
+        self.run_until(Nanos::MAX);
+        self.into_result()
+    }
+
+    /// Handles a source's event, and returns when its next one is due.
+    #[inline]
+    fn handle(&mut self, source: usize) -> Option<Nanos> {
+        if source < self.network.links.len() {
+            match self.network.topology.next[source] {
+                Hop::Host(side) => self.deliver(source, side),
+                Hop::Link(next) => self.forward(source, Some(next)),
+                Hop::OwnDown => self.forward(source, None),
+            }
+            return self.network.links[source].poll_timeout();
+        }
+        let end = source - self.network.links.len();
+        if end < self.ends {
+            self.hosts.on_timeout(end, self.now);
+            self.dirty |= 1 << end;
+            self.serve_endpoints();
+            self.events_at_instant += 1;
+            if self.events_at_instant > MAX_EVENTS_PER_INSTANT {
+                self.fail_livelock();
+            }
+            return self.hosts.poll_timeout(end);
+        }
+        self.on_timer();
+        self.timers.peek().map(|timer| timer.at)
+    }
+
+    /// A packet leaves a link for another: `next`, or the downlink of its own path.
+    #[inline(never)]
+    fn forward(&mut self, link: usize, next: Option<usize>) {
+        if let Some(packet) = self.network.links[link].poll(self.now) {
+            self.network.enqueue(self.now, next.unwrap_or(2 * usize::from(packet.path) + 1), packet);
+        }
+    }
+
+    /// A packet leaves a link for an endpoint.
+    #[inline]
+    fn deliver(&mut self, link: usize, side: Side) {
+        let Some(packet) = self.network.links[link].due(self.now) else { return };
+        let (owner, path, trace) = (packet.owner, packet.path, packet.trace);
+        let segment = packet.unpack(&mut self.received, &mut self.network.pool);
+        self.network.links[link].drop_due();
+        let workload = owner == Owner::Workload;
+        let (end, path) = match owner {
+            Owner::Workload => {
+                if side != self.network.data_from {
+                    self.network.meter.paths[path as usize].packets_out += 1;
+                }
+                (side as usize, PathId(path))
+            }
+            Owner::Background(source) => (2 + side as usize, PathId(source)),
+        };
+        if !segment {
+            return;
+        }
+        if let Some(recorder) = &mut self.recorder
+            && end < 2
+        {
+            recorder.arrived(self.now, side, trace, &self.received);
+            recorder.notify_arrived(self.now, side, path, &self.received);
+        }
+        let batches = self.lookahead.is_some() && workload && self.is_unwatched();
+        let tuple = batches.then_some(self.received.tuple);
+        self.hosts.on_segment(end, self.now, path, None, &mut self.received);
+        self.dirty |= 1 << end;
+        self.serve_endpoints();
+        if let Some(tuple) = tuple {
+            self.update_routes(side, path.0, &tuple);
+        }
+    }
+}
