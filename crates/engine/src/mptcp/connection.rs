@@ -8,6 +8,7 @@ use super::crypto::Key;
 use super::deadlines::Deadlines;
 use super::path_manager::{JoinRequest, PathManager};
 use super::receive::ReceiveSide;
+use super::scheduling::Scheduling;
 use super::send::SendSide;
 use super::stats::{ConnectionStats, Event};
 use super::subflow::Strand;
@@ -15,7 +16,7 @@ use crate::config::ConnectionConfig;
 use crate::congestion::CongestionControl;
 use crate::metrics::{SubflowMetrics, SubflowStatus};
 use crate::registry::Spec;
-use crate::scheduler::{self, Rationale, Scheduler};
+use crate::scheduler::{self, Scheduler};
 use crate::short::Short;
 use crate::tcp::{Context, Shared, TcpCounters};
 use crate::{Nanos, SubflowId};
@@ -58,32 +59,21 @@ pub struct Connection<P: Payload> {
     pub(crate) deny_join: bool,
     pub(crate) metrics: Vec<SubflowMetrics>,
     pub(crate) strands: Vec<Option<Strand<P>>>,
-    pub(crate) scheduler: Box<dyn Scheduler>,
-    /// The scheduler wants to hear of events.
-    pub(crate) scheduler_wants_events: bool,
-    /// It may queue ahead.
-    pub(crate) queues_ahead: bool,
+    pub(crate) scheduling: Scheduling,
     pub(crate) congestion: Box<dyn CongestionControl>,
-    pub(crate) why: Rationale,
     pub(crate) send: SendSide<P>,
     pub(crate) receive: ReceiveSide<P>,
     pub(crate) deadlines: Deadlines,
     pub(crate) events: Short<Event>,
     pub(crate) stats: ConnectionStats,
-    /// Something may have changed for the scheduler.
-    pub(crate) ask: bool,
-    /// A super-segment in the making: the subflow at whose queue's end it waits, its begin and end.
-    pub(crate) gathered: Option<(usize, u64, u64)>,
     /// Some subflow may have something to send.
     pub(crate) dirty: bool,
     pub(crate) next_strand: usize,
-    pub(crate) blocked_since: Option<Nanos>,
     pub(crate) meta_backoff: u32,
     pub(crate) readable_told: bool,
     pub(crate) peer_closed_told: bool,
     pub(crate) dead: bool,
     pub(crate) closed_by_us: bool,
-    pub(crate) penalised_at: Vec<Nanos>,
     pub(crate) path_manager: PathManager,
     /// What subflows counted whose slots are in use again.
     pub(crate) past: Option<Box<TcpCounters>>,
@@ -94,7 +84,6 @@ pub struct Connection<P: Payload> {
 impl<P: Payload> Connection<P> {
     pub(crate) fn new(role: Role, config: Arc<ConnectionConfig>, key: u64) -> Self {
         let multipath = config.multipath;
-        let scheduler = config.scheduler.build();
         // Two are what most connections come to; more are moved as they come.
         let subflows = if multipath { 1 + usize::from(config.path_manager.subflows.min(1)) } else { 1 };
         let mut connection = Connection {
@@ -108,27 +97,20 @@ impl<P: Payload> Connection<P> {
             deny_join: false,
             metrics: Vec::with_capacity(subflows),
             strands: Vec::with_capacity(subflows),
-            scheduler_wants_events: scheduler.wants_events(),
-            queues_ahead: scheduler.queues_ahead(),
-            scheduler,
+            scheduling: Scheduling::new(&config),
             congestion: config.congestion.build(),
-            why: if config.trace_decisions { Rationale::listening() } else { Rationale::default() },
             send: SendSide::new(config.send_buffer.initial),
             receive: ReceiveSide::new(config.receive_buffer.initial, config.receive_buffer.max),
             deadlines: Deadlines::default(),
             events: Short::new(),
             stats: ConnectionStats::default(),
-            ask: false,
-            gathered: None,
             dirty: true,
             next_strand: 0,
-            blocked_since: None,
             meta_backoff: 0,
             readable_told: false,
             peer_closed_told: false,
             dead: false,
             closed_by_us: false,
-            penalised_at: Vec::new(),
             path_manager: PathManager::default(),
             past: None,
             vacated: None,
@@ -270,7 +252,7 @@ impl<P: Payload> Connection<P> {
     /// Something may be sent now.
     #[inline]
     pub(crate) fn wake(&mut self) {
-        self.ask = true;
+        self.scheduling.needs_schedule = true;
         self.dirty = true;
     }
 
@@ -335,9 +317,7 @@ impl<P: Payload> Connection<P> {
         stats.ofo_bytes = self.receive.ofo_bytes();
         stats.ofo_max = self.receive.ofo_max;
         stats.ofo_integral = self.receive.ofo_integral(now);
-        if let Some(since) = self.blocked_since {
-            stats.window_blocked += now.saturating_sub(since);
-        }
+        stats.window_blocked += self.scheduling.blocked_for(now);
         stats
     }
 
@@ -363,7 +343,7 @@ impl<P: Payload> Connection<P> {
 
     /// The scheduler's own numbers.
     pub fn scheduler_metrics(&self) -> Vec<(&'static str, f64)> {
-        self.scheduler.metrics()
+        self.scheduling.scheduler.metrics()
     }
 
     /// The congestion control's numbers for a subflow.
@@ -384,9 +364,7 @@ impl<P: Payload> Connection<P> {
         congestion: Option<&Spec<dyn CongestionControl>>,
     ) {
         if let Some(spec) = scheduler {
-            self.scheduler = spec.build();
-            self.scheduler_wants_events = self.scheduler.wants_events();
-            self.queues_ahead = self.scheduler.queues_ahead();
+            self.scheduling.replace(spec);
         }
         if let Some(spec) = congestion {
             self.congestion = spec.build();

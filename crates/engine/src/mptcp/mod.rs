@@ -18,6 +18,7 @@ mod output;
 mod path_manager;
 mod receive;
 mod schedule;
+mod scheduling;
 mod send;
 mod settled;
 mod stats;

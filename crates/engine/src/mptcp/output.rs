@@ -26,10 +26,10 @@ impl<P: Payload> Connection<P> {
             return None;
         }
         let max_segments = self.most_segments(max_segments);
-        let sent = self.transmit_own(now, max_segments, out).map(|(path, _)| path);
-        let sent = sent.or_else(|| self.transmit_placed(now, max_segments, out).map(|(path, _)| path));
+        let sent = self.transmit_pending(now, max_segments, out).map(|(path, _)| path);
+        let sent = sent.or_else(|| self.transmit_scheduled(now, max_segments, out).map(|(path, _)| path));
         if sent.is_none() {
-            self.fall_silent(now);
+            self.on_nothing_to_send(now);
         }
         sent
     }
@@ -48,14 +48,14 @@ impl<P: Payload> Connection<P> {
         }
         let max_segments = self.most_segments(max_segments);
         loop {
-            while let Some((path, last)) = self.transmit_own(now, max_segments, out) {
+            while let Some((path, last)) = self.transmit_pending(now, max_segments, out) {
                 carry(path, out);
                 if last {
                     break;
                 }
             }
             let again = loop {
-                match self.transmit_placed(now, max_segments, out) {
+                match self.transmit_scheduled(now, max_segments, out) {
                     // No subflow has got anything else to say by it.
                     Some((path, true)) => carry(path, out),
                     Some((path, false)) => {
@@ -69,7 +69,7 @@ impl<P: Payload> Connection<P> {
                 break;
             }
         }
-        self.fall_silent(now);
+        self.on_nothing_to_send(now);
     }
 
     /// A checksum covers a whole mapping, and a part that is lost must come again with the same: one segment each.
@@ -78,21 +78,21 @@ impl<P: Payload> Connection<P> {
         if self.checksum { 1 } else { max_segments }
     }
 
-    /// Has data given to a subflow, and sends it; whether it went the straight way.
-    // Once per segment: for the sake of its second caller the compiler would make it, and what it calls, a call.
+    /// Schedules new data or a reinjection, and sends it. The flag says that the subflow has nothing else to send.
+    // Runs once per segment. With two callers the compiler would no longer inline it.
     #[inline(always)]
-    fn transmit_placed(
+    fn transmit_scheduled(
         &mut self,
         now: Nanos,
         max_segments: u32,
         out: &mut Segment<P>,
     ) -> Option<(PathId, bool)> {
-        if self.dead || (!self.ask && self.send.reinjections.is_empty()) {
+        if self.dead || (!self.scheduling.needs_schedule && self.send.reinjections.is_empty()) {
             return None;
         }
-        while let Some(index) = self.place(now, max_segments) {
+        while let Some(index) = self.schedule_next(now, max_segments) {
             if max_segments > 1 {
-                self.gather(now, index, max_segments);
+                self.coalesce(now, index, max_segments);
             }
             if let Some(path) = self.send_placed(now, index, max_segments, out) {
                 self.next_strand = index;
@@ -106,9 +106,9 @@ impl<P: Payload> Connection<P> {
         None
     }
 
-    /// There is nothing to send any more.
+    /// There is nothing more to send: arms timers, and tells the subflows why they are idle.
     #[inline(always)]
-    fn fall_silent(&mut self, now: Nanos) {
+    fn on_nothing_to_send(&mut self, now: Nanos) {
         self.dirty = false;
         if self.mode == Mode::Plain && self.send.unsent() > 0 && self.send.window_left() == 0 {
             for index in 0..self.strands.len() {
@@ -134,26 +134,26 @@ impl<P: Payload> Connection<P> {
 
     /// What the subflows have to send of themselves, in turn; and whether it is known that none has more.
     #[inline(always)]
-    fn transmit_own(
+    fn transmit_pending(
         &mut self,
         now: Nanos,
         max_segments: u32,
         out: &mut Segment<P>,
     ) -> Option<(PathId, bool)> {
-        // Mostly none has; of those that may, the one that spoke last goes on.
-        let mut restless = 0u32;
+        // Usually there is none. Of several, the one that sent last goes on.
+        let mut pending = 0u32;
         for (index, strand) in self.strands.iter().enumerate() {
-            restless |= u32::from(strand.as_ref().is_some_and(|strand| !strand.tcp.is_quiet())) << index;
+            pending |= u32::from(strand.as_ref().is_some_and(|strand| !strand.tcp.is_quiet())) << index;
         }
-        while restless != 0 {
-            let from_last = restless & (u32::MAX << self.next_strand);
-            let index = if from_last != 0 { from_last } else { restless }.trailing_zeros() as usize;
-            restless &= !(1 << index);
+        while pending != 0 {
+            let from_last = pending & (u32::MAX << self.next_strand);
+            let index = if from_last != 0 { from_last } else { pending }.trailing_zeros() as usize;
+            pending &= !(1 << index);
             if self.strands[index].as_ref().is_some_and(|strand| strand.tcp.owes_ack())
                 && let Some(path) = self.send_ack(now, index, out)
             {
                 self.next_strand = index;
-                return Some((path, restless == 0));
+                return Some((path, pending == 0));
             }
             if let (Some(Some(strand)), Some(metrics)) =
                 (self.strands.get_mut(index), self.metrics.get(index))
@@ -184,7 +184,7 @@ impl<P: Payload> Connection<P> {
         }
         let (mut cx, strand) = self.split(now, index)?;
         let transmit = strand.tcp.poll_transmit(&mut cx, max_segments, out)?;
-        self.decorate(now, index, transmit, out);
+        self.write_options(now, index, transmit, out);
         Some(self.metrics[index].path)
     }
 
@@ -244,9 +244,9 @@ impl<P: Payload> Connection<P> {
         Some(remote.idsn.wrapping_add(1).wrapping_add(self.receive.ack()))
     }
 
-    /// Adds the options.
+    /// Writes the options of Multipath TCP.
     #[inline]
-    fn decorate(&mut self, now: Nanos, index: usize, transmit: Transmit, segment: &mut Segment<P>) {
+    fn write_options(&mut self, now: Nanos, index: usize, transmit: Transmit, segment: &mut Segment<P>) {
         let Transmit { kind, tag, ssn, part, .. } = transmit;
         // The window that was advertised is relative to what is acknowledged at connection level; the field is
         // rounded to its unit and has 16 bits, so that the peer may know of less than there is.
@@ -259,22 +259,22 @@ impl<P: Payload> Connection<P> {
         //= RFC 8684 3.7-15 3.7-16
         if self.mode == Mode::Plain {
             if kind == Kind::Ack {
-                self.decorate_plain(index, segment);
+                self.write_plain_options(index, segment);
             }
             return;
         }
         match kind {
-            Kind::Syn | Kind::SynAck => self.decorate_syn(index, kind, segment),
-            Kind::Rst => self.decorate_reset(index, segment),
-            Kind::Data => self.decorate_data(tag, ssn, part, segment),
-            Kind::Ack => self.decorate_ack(now, index, segment),
+            Kind::Syn | Kind::SynAck => self.write_syn_options(index, kind, segment),
+            Kind::Rst => self.write_reset_options(index, segment),
+            Kind::Data => self.write_data_options(tag, ssn, part, segment),
+            Kind::Ack => self.write_ack_options(now, index, segment),
         }
     }
 
     /// The answer to MP_FAIL (RFC 8684 3.7): the infinite mapping, and on another ACK, as both don't fit beside
     /// timestamps, MP_FAIL in return.
     #[cold]
-    fn decorate_plain(&mut self, index: usize, segment: &mut Segment<P>) {
+    fn write_plain_options(&mut self, index: usize, segment: &mut Segment<P>) {
         let Some(strand) = self.strands[index].as_mut() else { return };
         let Some((mapping, due)) = strand.infinite.as_mut() else { return };
         if *due {
@@ -289,7 +289,7 @@ impl<P: Payload> Connection<P> {
     }
 
     #[cold]
-    fn decorate_syn(&mut self, index: usize, kind: Kind, segment: &mut Segment<P>) {
+    fn write_syn_options(&mut self, index: usize, kind: Kind, segment: &mut Segment<P>) {
         let Some(strand) = self.strands[index].as_ref() else { return };
         match strand.join {
             Join::Initial => {
@@ -334,7 +334,7 @@ impl<P: Payload> Connection<P> {
     }
 
     #[cold]
-    fn decorate_reset(&mut self, index: usize, segment: &mut Segment<P>) {
+    fn write_reset_options(&mut self, index: usize, segment: &mut Segment<P>) {
         let remote_key = self.remote_key;
         let Some(strand) = self.strands[index].as_mut() else { return };
         segment.timestamps = None;
@@ -351,9 +351,9 @@ impl<P: Payload> Connection<P> {
         }
     }
 
-    fn decorate_data(&mut self, tag: u64, ssn: u32, part: Option<(u16, u16)>, segment: &mut Segment<P>) {
+    fn write_data_options(&mut self, tag: u64, ssn: u32, part: Option<(u16, u16)>, segment: &mut Segment<P>) {
         //= RFC 8684 3.3.1-1 3.3.1-14 3.7-2 each segment has its own, which follows from where its bytes stand
-        // A part comes again with the mapping of the whole. (With checksums there are only whole ones, see `gather`;
+        // A part comes again with the mapping of the whole. (With checksums there are only whole ones, see `coalesce`;
         // where the path's MTU fell, the part is checked on its own.)
         let (lead, len) = match part {
             Some((lead, mapped)) if !self.checksum => (lead, usize::from(mapped)),
@@ -372,7 +372,7 @@ impl<P: Payload> Connection<P> {
             None
         };
         if first {
-            self.decorate_first_data(wire_len, checksum, segment);
+            self.write_first_data_options(wire_len, checksum, segment);
             return;
         }
         segment.dss = Some(Dss {
@@ -386,7 +386,7 @@ impl<P: Payload> Connection<P> {
 
     /// The first data of the client carries both keys (RFC 8684 3.1).
     #[cold]
-    fn decorate_first_data(&self, wire_len: u16, checksum: Option<u16>, segment: &mut Segment<P>) {
+    fn write_first_data_options(&self, wire_len: u16, checksum: Option<u16>, segment: &mut Segment<P>) {
         //= RFC 8684 3.1-8 3.1-c
         segment.rare_mut().mp_capable = Some(MpCapable {
             version: 1,
@@ -401,7 +401,7 @@ impl<P: Payload> Connection<P> {
     }
 
     #[inline]
-    fn decorate_ack(&mut self, now: Nanos, index: usize, segment: &mut Segment<P>) {
+    fn write_ack_options(&mut self, now: Nanos, index: usize, segment: &mut Segment<P>) {
         let Some(strand) = self.strands[index].as_ref() else { return };
         // Nothing but a DATA_ACK is to be said, and SACK has left room for it.
         let usual = strand.control_len == self.ack_only_len() && !self.send.closed;
@@ -409,12 +409,12 @@ impl<P: Payload> Connection<P> {
         if usual && room && segment.timestamps.is_some() {
             segment.dss = Some(self.dss_ack());
         } else {
-            self.decorate_control(now, index, segment);
+            self.write_control_options(now, index, segment);
         }
     }
 
     #[inline(never)]
-    fn decorate_control(&mut self, now: Nanos, index: usize, segment: &mut Segment<P>) {
+    fn write_control_options(&mut self, now: Nanos, index: usize, segment: &mut Segment<P>) {
         let local_key = self.local_key;
         let remote_key = self.remote_key;
         let Some(strand) = self.strands[index].as_mut() else { return };

@@ -1,5 +1,6 @@
-//! Placing data: reinjections first, then the scheduler's decisions, clipped to what windows allow; the mechanisms
-//! that run when the connection-level window blocks (blest-2016 II-A); the net under a scheduler that would stall.
+//! Assigns data to subflows: reinjections first, then what the scheduler decides, clipped to the windows. Also the
+//! mechanisms that run while the connection-level window is full (blest-2016 II-A), and the rule that a scheduler can't
+//! stall a connection.
 
 use std::ops::Range;
 
@@ -12,15 +13,14 @@ use crate::metrics::{CaState, SubflowMetrics};
 use crate::scheduler::{self, Chunk, Decision, Purpose, Rule, View};
 use crate::{Nanos, SubflowId};
 
-/// Decisions that send nothing, in a row, before the engine stops asking until the next event.
-const PATIENCE: u32 = 64;
+/// Consecutive decisions that send nothing before the engine stops calling the scheduler until the next event.
+const MAX_EMPTY_DECISIONS: u32 = 64;
 
-/// Waits are at least this long. A subflow without a round-trip sample makes a scheduler wait for next to nothing,
-/// over and over.
-const LEAST_WAIT: Nanos = 100_000;
+/// The shortest wait. Without an RTT sample a scheduler may ask for waits of almost no time, again and again.
+const MIN_WAIT: Nanos = 100_000;
 
-/// A piece of so many bytes is worth a super-segment of its own.
-const WORTH_APART: u64 = 16 << 10;
+/// A piece of this many bytes gets super-segments of its own: joining it with others would copy it.
+const LARGE_PIECE: u64 = 16 << 10;
 
 macro_rules! view {
     ($connection:expr, $now:expr) => {
@@ -41,55 +41,56 @@ macro_rules! view {
 }
 
 impl<P: Payload> Connection<P> {
-    /// Lets the scheduler hear of something.
+    /// Notifies the scheduler of an event.
     #[inline]
     pub(crate) fn notify(&mut self, now: Nanos, event: scheduler::Event) {
-        if self.scheduler_wants_events {
-            self.tell_scheduler(now, event);
+        if self.scheduling.wants_events() {
+            self.notify_scheduler(now, event);
         }
     }
 
     #[inline(never)]
-    fn tell_scheduler(&mut self, now: Nanos, event: scheduler::Event) {
+    fn notify_scheduler(&mut self, now: Nanos, event: scheduler::Event) {
         let view = view!(self, now);
-        self.scheduler.on_event(&view, event);
+        self.scheduling.scheduler.on_event(&view, event);
     }
 
-    /// Gives data to some subflow and returns which; `None` when nothing can or should be sent now.
+    /// Assigns data to a subflow and returns which; `None` if nothing can or should be sent now.
     #[inline(always)]
-    pub(crate) fn place(&mut self, now: Nanos, max_segments: u32) -> Option<usize> {
+    pub(crate) fn schedule_next(&mut self, now: Nanos, max_segments: u32) -> Option<usize> {
         if !self.send.reinjections.is_empty()
             && self.mode == Mode::Multipath
-            && let Some(index) = self.place_reinjection(now)
+            && let Some(index) = self.schedule_reinjection(now)
         {
             return Some(index);
         }
-        if !self.ask {
+        if !self.scheduling.needs_schedule {
             return None;
         }
-        let queues_ahead = self.queues_ahead;
+        let queues_ahead = self.scheduling.queues_ahead();
         let mut idle = 0;
         loop {
             let unsent = self.send.unsent();
-            if unsent == 0 && !(self.scheduler.repeats() && self.send.una < self.send.assigned_end) {
+            if unsent == 0 && !(self.scheduling.scheduler.repeats() && self.send.una < self.send.assigned_end)
+            {
                 if self.send.writer_waits
                     && !self.send.writable()
                     && let Some(index) = self.run_mechanisms(now)
                 {
                     return Some(index);
                 }
-                self.ask = false;
+                self.scheduling.needs_schedule = false;
                 return None;
             }
             if unsent > 0 && self.send.window_left() == 0 {
-                self.note_blocked(now);
+                self.on_window_blocked(now);
                 if let Some(index) = self.run_mechanisms(now) {
                     return Some(index);
                 }
             }
             if !queues_ahead && !self.any_window() {
-                self.ask = self.revive_if_none_usable() && self.any_window();
-                if !self.ask {
+                self.scheduling.needs_schedule = self.revive_if_none_usable() && self.any_window();
+                if !self.scheduling.needs_schedule {
                     return None;
                 }
             }
@@ -97,59 +98,59 @@ impl<P: Payload> Connection<P> {
                 self.measure_queues();
             }
             let view = view!(self, now);
-            let decision = self.scheduler.select(&view, &mut self.why);
+            let decision = self.scheduling.scheduler.select(&view, &mut self.scheduling.rationale);
             let (placed, offset, bytes) = match decision {
-                // What nearly every one is.
+                // The common case.
                 Decision::Send { subflow, bytes } => {
-                    self.hand_over(now, subflow, self.send.next_offset(), bytes, false, max_segments)
+                    self.assign(now, subflow, self.send.next_offset(), bytes, false, max_segments)
                 }
                 _ => self.apply(now, decision, max_segments),
             };
-            if self.why.on() {
-                self.record(now, decision, offset, bytes, unsent);
+            if self.scheduling.rationale.on() {
+                self.record_decision(now, decision, offset, bytes, unsent);
             }
             if placed.is_some() {
                 return placed;
             }
             if let Decision::Wait { until } = decision {
-                self.ask = false;
-                self.deadlines.wait = until.filter(|at| *at > now).map(|at| at.max(now + LEAST_WAIT));
-                return self.save_from_stall(now, max_segments);
+                self.scheduling.needs_schedule = false;
+                self.deadlines.wait = until.filter(|at| *at > now).map(|at| at.max(now + MIN_WAIT));
+                return self.override_wait(now, max_segments);
             }
             idle += 1;
-            if idle >= PATIENCE {
-                self.ask = false;
-                return self.save_from_stall(now, max_segments);
+            if idle >= MAX_EMPTY_DECISIONS {
+                self.scheduling.needs_schedule = false;
+                return self.override_wait(now, max_segments);
             }
         }
     }
 
-    /// Asks on as long as the same subflow is chosen, so that what it gets leaves as one super-segment.
+    /// Schedules on while the scheduler chooses the same subflow, so that its data leaves as one super-segment.
     #[inline(never)]
-    pub(crate) fn gather(&mut self, now: Nanos, index: usize, max_segments: u32) {
+    pub(crate) fn coalesce(&mut self, now: Nanos, index: usize, max_segments: u32) {
         for _ in 1..max_segments {
             let metrics = &self.metrics[index];
             let full = metrics.queued_bytes + u64::from(metrics.mss)
                 > u64::from(max_segments) * u64::from(metrics.mss);
-            if full || metrics.window_space() == 0 || self.place(now, max_segments) != Some(index) {
+            if full || metrics.window_space() == 0 || self.schedule_next(now, max_segments) != Some(index) {
                 break;
             }
         }
-        self.assemble();
+        self.finish_super_segment();
     }
 
-    /// Puts the payload of what was gathered together, once: each time it grew would copy it as often as there are
-    /// segments in it, where it spans several of the application's writes.
+    /// Gives the subflow the payload of the super-segment that was coalesced. A payload that spans several writes is
+    /// copied, so this is done once, not for each segment that was added.
     #[inline]
-    fn assemble(&mut self) {
-        if self.gathered.is_some() {
-            self.assemble_gathered();
+    fn finish_super_segment(&mut self) {
+        if self.scheduling.coalesced.is_some() {
+            self.copy_super_segment();
         }
     }
 
     #[inline(never)]
-    fn assemble_gathered(&mut self) {
-        if let Some((index, start, end)) = self.gathered.take() {
+    fn copy_super_segment(&mut self) {
+        if let Some((index, start, end)) = self.scheduling.coalesced.take() {
             let payload = self.send.get(start, (end - start) as u32);
             if let Some(strand) = self.strands[index].as_mut() {
                 strand.tcp.replace_tail(payload);
@@ -157,7 +158,7 @@ impl<P: Payload> Connection<P> {
         }
     }
 
-    /// What each subflow's own send buffer may still take: only a scheduler that queues ahead fills one.
+    /// Updates the room in each subflow's send buffer, which only schedulers that queue ahead fill.
     #[inline(never)]
     fn measure_queues(&mut self) {
         let config = self.config.send_buffer;
@@ -182,22 +183,22 @@ impl<P: Payload> Connection<P> {
     }
 
     #[cold]
-    fn record(&mut self, now: Nanos, decision: Decision, offset: u64, bytes: u32, unsent: u64) {
+    fn record_decision(&mut self, now: Nanos, decision: Decision, offset: u64, bytes: u32, unsent: u64) {
         let window_left = self.send.window_left();
-        let reason = self.why.take();
+        let reason = self.scheduling.rationale.take();
         let record = DecisionRecord { at: now, decision, offset, bytes, unsent, window_left, reason };
         self.events.push_back(Event::Decision(Box::new(record)));
     }
 
-    /// Nothing is in flight anywhere and the scheduler waits: the engine sends by `minrtt` (see
+    /// The scheduler waits. If nothing is in flight that could end the wait, the engine sends by `minrtt` (see
     /// [`Decision::Wait`]).
     #[cold]
-    fn save_from_stall(&mut self, now: Nanos, max_segments: u32) -> Option<usize> {
-        // What a stale subflow still repeats into the void brings no event.
-        let hears = |metrics: &SubflowMetrics| {
+    fn override_wait(&mut self, now: Nanos, max_segments: u32) -> Option<usize> {
+        // A stale subflow's retransmissions don't count: they may never be acknowledged.
+        let awaits_ack = |metrics: &SubflowMetrics| {
             metrics.usable() && (metrics.packets_out > 0 || metrics.queued_bytes > 0)
         };
-        let silent = !self.metrics.iter().any(hears);
+        let silent = !self.metrics.iter().any(awaits_ack);
         if !silent || self.deadlines.wait.is_some() || self.send.unsent() == 0 || self.send.window_left() == 0
         {
             return None;
@@ -208,7 +209,7 @@ impl<P: Payload> Connection<P> {
         self.apply(now, Decision::Send { subflow, bytes }, max_segments).0
     }
 
-    /// Carries a decision out. Returns the subflow that got data, the offset and the length.
+    /// Executes a decision. Returns the subflow that got data, the offset and the length.
     #[inline(never)]
     fn apply(&mut self, now: Nanos, decision: Decision, max_segments: u32) -> (Option<usize>, u64, u32) {
         let next = self.send.next_offset();
@@ -221,12 +222,12 @@ impl<P: Payload> Connection<P> {
             }
             Decision::Wait { .. } => return (None, 0, 0),
         };
-        self.hand_over(now, subflow, offset, bytes, queue, max_segments)
+        self.assign(now, subflow, offset, bytes, queue, max_segments)
     }
 
-    /// New data to a subflow.
+    /// Assigns new data to a subflow.
     #[inline]
-    fn hand_over(
+    fn assign(
         &mut self,
         now: Nanos,
         subflow: SubflowId,
@@ -266,16 +267,18 @@ impl<P: Payload> Connection<P> {
         let start = free.start;
         // A super-segment ends where a large piece of the application's does, and the next begins with one: only the
         // segment that spans two of them is copied, not all that would go with it.
-        let together = if max_segments > 1 { self.send.together(start) } else { 0 };
-        if (WORTH_APART..len).contains(&together) {
-            len = together - together % mss;
+        let contiguous = if max_segments > 1 { self.send.contiguous_bytes(start) } else { 0 };
+        if (LARGE_PIECE..len).contains(&contiguous) {
+            len = contiguous - contiguous % mss;
         }
         self.send.assign(start..start + len);
         let chunk =
             Chunk { offset: start, len: len as u32, carriers: 1 << subflow.0, last: subflow, sent_at: now };
         self.send.chunks.insert(chunk);
-        if max_segments == 1 || !self.lengthen(index, start..start + len, together, max_segments) {
-            self.assemble();
+        if max_segments == 1
+            || !self.extend_super_segment(index, start..start + len, contiguous, max_segments)
+        {
+            self.finish_super_segment();
             let payload = self.send.get(start, len as u32);
             if let (Some(strand), Some(metrics)) = (self.strands[index].as_mut(), self.metrics.get_mut(index))
             {
@@ -288,12 +291,18 @@ impl<P: Payload> Connection<P> {
         (Some(index), start, len as u32)
     }
 
-    /// Where super-segments are wanted, what goes on from the last piece becomes one with it; not if that piece has
-    /// arrived over another subflow meanwhile, as its bytes are gone. `together`: bytes from the range's start on that
+    /// Extends the last piece in the subflow's queue by `range`, if the two are contiguous. Not if that piece has been
+    /// acknowledged meanwhile, over another subflow: its bytes are freed. `contiguous`: bytes from the range's start on that
     /// lie in one piece.
     #[inline(never)]
-    fn lengthen(&mut self, index: usize, range: Range<u64>, together: u64, max_segments: u32) -> bool {
-        let tail = match (self.gathered, &self.strands[index]) {
+    fn extend_super_segment(
+        &mut self,
+        index: usize,
+        range: Range<u64>,
+        contiguous: u64,
+        max_segments: u32,
+    ) -> bool {
+        let tail = match (self.scheduling.coalesced, &self.strands[index]) {
             (Some((at, from, end)), _) => (at == index).then_some((from, end)),
             (None, Some(strand)) => strand.tcp.queued_tail(),
             _ => None,
@@ -303,16 +312,16 @@ impl<P: Payload> Connection<P> {
         if end != range.start || from < self.send.una || range.end - from > most {
             return false;
         }
-        let before = self.send.together(from);
-        if range.end - from > before && before.max(together) >= WORTH_APART {
+        let before = self.send.contiguous_bytes(from);
+        if range.end - from > before && before.max(contiguous) >= LARGE_PIECE {
             return false;
         }
         self.metrics[index].queued_bytes += range.end - range.start;
-        self.gathered = Some((index, from, range.end));
+        self.scheduling.coalesced = Some((index, from, range.end));
         true
     }
 
-    /// Data in flight elsewhere, again.
+    /// Sends data again that is in flight on another subflow.
     #[inline(never)]
     fn duplicate(
         &mut self,
@@ -333,7 +342,7 @@ impl<P: Payload> Connection<P> {
         {
             return nothing;
         }
-        self.repeat(now, index, chunk);
+        self.resend_chunk(now, index, chunk);
         match purpose {
             Purpose::Redundant => self.stats.duplicated_bytes += u64::from(chunk.len),
             Purpose::Opportunistic => self.stats.opportunistic_bytes += u64::from(chunk.len),
@@ -342,8 +351,8 @@ impl<P: Payload> Connection<P> {
     }
 
     #[inline(never)]
-    fn repeat(&mut self, now: Nanos, index: usize, chunk: Chunk) {
-        self.assemble();
+    fn resend_chunk(&mut self, now: Nanos, index: usize, chunk: Chunk) {
+        self.finish_super_segment();
         let payload = self.send.get(chunk.offset, chunk.len);
         self.send.repeated(chunk.offset, SubflowId(index as u8), now);
         if let (Some(strand), Some(metrics)) = (self.strands[index].as_mut(), self.metrics.get_mut(index)) {
@@ -351,12 +360,12 @@ impl<P: Payload> Connection<P> {
         }
     }
 
-    /// The head of the reinjection queue, on the fastest available subflow that doesn't carry it, or failing that
-    /// any other than the last.
+    /// Reinjects the head of the reinjection queue: on the fastest available subflow that never carried it, or else on any
+    /// but its last one.
     #[inline(never)]
-    fn place_reinjection(&mut self, now: Nanos) -> Option<usize> {
+    fn schedule_reinjection(&mut self, now: Nanos) -> Option<usize> {
         let chunk = self.send.next_reinjection()?;
-        if self.queues_ahead {
+        if self.scheduling.queues_ahead() {
             // Nothing else looks at the buffers when there is no new data.
             self.measure_queues();
         }
@@ -383,7 +392,7 @@ impl<P: Payload> Connection<P> {
             self.send.repeated(chunk.offset, chunk.last, now);
             return None;
         }
-        self.repeat(now, index, chunk);
+        self.resend_chunk(now, index, chunk);
         self.stats.reinjected_bytes += u64::from(chunk.len);
         self.notify(now, scheduler::Event::Reinjected(SubflowId(index as u8)));
         Some(index)
@@ -406,24 +415,21 @@ impl<P: Payload> Connection<P> {
     }
 
     #[cold]
-    fn note_blocked(&mut self, now: Nanos) {
-        if self.blocked_since.is_none() {
-            self.blocked_since = Some(now);
+    fn on_window_blocked(&mut self, now: Nanos) {
+        if self.scheduling.block(now) {
             self.notify(now, scheduler::Event::WindowBlocked);
         }
     }
 
     pub(crate) fn unblock(&mut self, now: Nanos) {
-        if let Some(since) = self.blocked_since.take() {
-            self.stats.window_blocked += now.saturating_sub(since);
-        }
+        self.stats.window_blocked += self.scheduling.unblock(now);
     }
 
     /// Opportunistic retransmission and penalisation: when new data doesn't fit the connection-level window, and by the
     /// kernel's rule also when there is none because the send buffer is full.
     #[inline(never)]
     fn run_mechanisms(&mut self, now: Nanos) -> Option<usize> {
-        let mechanisms = self.scheduler.mechanisms();
+        let mechanisms = self.scheduling.scheduler.mechanisms();
         if self.mode != Mode::Multipath
             || (mechanisms.opportunistic == Rule::Off && mechanisms.penalise == Rule::Off)
         {
@@ -461,7 +467,7 @@ impl<P: Payload> Connection<P> {
         if !allowed {
             return None;
         }
-        self.repeat(now, index, head);
+        self.resend_chunk(now, index, head);
         self.stats.opportunistic_bytes += u64::from(head.len);
         self.notify(now, scheduler::Event::Reinjected(SubflowId(index as u8)));
         Some(index)
@@ -486,10 +492,13 @@ impl<P: Payload> Connection<P> {
                         && metrics.ca_state == CaState::Open
                 }
             };
-            if !concerned || !metrics.usable() || now.saturating_sub(self.penalised_at[index]) < srtt {
+            if !concerned
+                || !metrics.usable()
+                || now.saturating_sub(self.scheduling.penalised_at(index)) < srtt
+            {
                 continue;
             }
-            self.penalised_at[index] = now;
+            self.scheduling.on_penalised(now, index);
             self.stats.penalisations += 1;
             let before = metrics.cwnd;
             metrics.cwnd = (metrics.cwnd / 2).max(1);

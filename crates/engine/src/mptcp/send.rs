@@ -260,7 +260,7 @@ impl<P: Payload> SendSide<P> {
     }
 
     /// How many bytes from `offset` on lie in one piece: they needn't be copied to be together.
-    pub fn together(&self, offset: u64) -> u64 {
+    pub fn contiguous_bytes(&self, offset: u64) -> u64 {
         let index = self.piece_at(offset);
         self.pieces.get(index).map_or(0, |(start, piece)| start + piece.len() as u64 - offset)
     }
@@ -285,11 +285,11 @@ impl<P: Payload> SendSide<P> {
         {
             return piece.slice(from as usize, from as usize + len as usize);
         }
-        self.gather(offset, len)
+        self.collect_pieces(offset, len)
     }
 
     #[inline(never)]
-    fn gather(&mut self, offset: u64, len: u32) -> P {
+    fn collect_pieces(&mut self, offset: u64, len: u32) -> P {
         let mut index = self.piece_at(offset);
         self.reading = self.popped + index as u64;
         let end = offset + u64::from(len);

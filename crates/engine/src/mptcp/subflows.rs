@@ -43,13 +43,12 @@ impl<P: Payload> Connection<P> {
         if index == count {
             self.strands.push(None);
             self.metrics.push(metrics);
-            self.penalised_at.push(0);
             self.stats.bytes_by_subflow.push(0);
         } else {
             self.send.forget_carrier(metrics.id);
             self.metrics[index] = metrics;
-            self.penalised_at[index] = 0;
         }
+        self.scheduling.on_new_subflow(index);
         Some(index)
     }
 
