@@ -24,14 +24,14 @@
 //! ```
 #![forbid(unsafe_code)]
 
-mod ahead;
 mod capacity;
 mod cellular;
 mod codel;
-mod fate;
+mod impairments;
 mod jitter;
 mod link;
 mod loss;
+mod precomputed;
 mod queue;
 mod random;
 mod serializer;

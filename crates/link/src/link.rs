@@ -8,7 +8,7 @@
 //! Two implementations give the same packets at the same times: `ahead` computes everything when a packet is
 //! queued, and serves links of constant rate with a drop-tail queue and no changes; `stepwise` serves the rest.
 
-use crate::ahead::Ahead;
+use crate::precomputed::Precomputed;
 use crate::stats::LinkStats;
 use crate::stepwise::Stepwise;
 use crate::transit::Arrival;
@@ -33,11 +33,11 @@ pub struct Link<T> {
     machine: Machine<T>,
 }
 
-// The fast path is the common one and isn't worth a pointer to follow per packet; links are few.
+// Precomputed links are common, and links are few: a box would cost a pointer per packet.
 #[expect(clippy::large_enum_variant)]
 #[derive(Debug)]
 enum Machine<T> {
-    Ahead(Ahead<T>),
+    Precomputed(Precomputed<T>),
     Stepwise(Box<Stepwise<T>>),
 }
 
@@ -51,14 +51,14 @@ impl<T: Packet> Link<T> {
             Rate::Constant(rate)
                 if rate > 0 && spec.changes.is_empty() && !matches!(spec.queue, Queue::CoDel { .. }) =>
             {
-                Machine::Ahead(Ahead::new(rate, &spec, seed, stream))
+                Machine::Precomputed(Precomputed::new(rate, &spec, seed, stream))
             }
             _ => Machine::Stepwise(Box::new(Stepwise::new(spec, seed, stream))),
         };
         Link { machine }
     }
 
-    /// The same link, never computed ahead: what the fast path is tested and measured against.
+    /// The same link, simulated step by step: what the precomputed one is tested and measured against.
     pub fn stepwise(spec: LinkSpec, seed: u64, stream: u64) -> Self {
         Link { machine: Machine::Stepwise(Box::new(Stepwise::new(spec, seed, stream))) }
     }
@@ -68,7 +68,7 @@ impl<T: Packet> Link<T> {
     #[inline(always)]
     pub fn enqueue(&mut self, now: Nanos, packet: T) {
         match &mut self.machine {
-            Machine::Ahead(link) => link.enqueue(now, packet),
+            Machine::Precomputed(link) => link.enqueue(now, packet),
             Machine::Stepwise(link) => link.enqueue(now, packet),
         }
     }
@@ -78,7 +78,7 @@ impl<T: Packet> Link<T> {
     #[inline]
     pub fn poll_timeout(&self) -> Option<Nanos> {
         match &self.machine {
-            Machine::Ahead(link) => link.transit.next_arrival(),
+            Machine::Precomputed(link) => link.transit.next_arrival(),
             Machine::Stepwise(link) => link.poll_timeout(),
         }
     }
@@ -90,12 +90,11 @@ impl<T: Packet> Link<T> {
         self.next_arrival(now).map(|arrival| arrival.packet)
     }
 
-    /// What [`poll`](Self::poll) would give, where it lies, so that what is large needn't be moved;
-    /// [`drop_due`](Self::drop_due) then takes what is left of it.
+    /// As [`poll`](Self::poll), without moving the packet; [`drop_due`](Self::drop_due) then removes it.
     #[inline]
     pub fn due(&mut self, now: Nanos) -> Option<&mut T> {
         match &mut self.machine {
-            Machine::Ahead(link) => link.transit.due(now),
+            Machine::Precomputed(link) => link.transit.due(now),
             Machine::Stepwise(link) => {
                 link.advance(now);
                 link.transit.due(now)
@@ -103,11 +102,11 @@ impl<T: Packet> Link<T> {
         }
     }
 
-    /// Takes the packet that [`due`](Self::due) has just shown out of the link. Only after that.
+    /// Removes the packet that [`due`](Self::due) has just returned.
     #[inline]
     pub fn drop_due(&mut self) {
         let (transit, stats) = match &mut self.machine {
-            Machine::Ahead(link) => (&mut link.transit, &mut link.stats),
+            Machine::Precomputed(link) => (&mut link.transit, &mut link.stats),
             Machine::Stepwise(link) => (&mut link.transit, &mut link.stats),
         };
         stats.packets_delivered += 1;
@@ -123,7 +122,7 @@ impl<T: Packet> Link<T> {
     #[inline]
     fn next_arrival(&mut self, now: Nanos) -> Option<Arrival<T>> {
         let (transit, stats) = match &mut self.machine {
-            Machine::Ahead(link) => (&mut link.transit, &mut link.stats),
+            Machine::Precomputed(link) => (&mut link.transit, &mut link.stats),
             Machine::Stepwise(link) => {
                 link.advance(now);
                 (&mut link.transit, &mut link.stats)
@@ -135,38 +134,29 @@ impl<T: Packet> Link<T> {
         Some(arrival)
     }
 
-    /// Packets that will arrive next, in order; those that overtake them are left out. For whoever wants to be prepared.
-    #[inline]
-    pub fn upcoming(&self) -> impl Iterator<Item = &T> {
-        match &self.machine {
-            Machine::Ahead(link) => link.transit.upcoming(),
-            Machine::Stepwise(link) => link.transit.upcoming(),
-        }
-    }
-
-    /// How long what is handed in from now on is under way at least, where a link is so simple that its packets arrive in
-    /// order, at times that [`upcoming_at`](Self::upcoming_at) knows beforehand; else `None`.
+    /// The least delay of a packet that is queued from now on, if packets arrive in order and at times that
+    /// [`upcoming_at`](Self::upcoming_at) knows; else `None`.
     pub fn lookahead(&self) -> Option<Nanos> {
         match &self.machine {
-            Machine::Ahead(link) => link.constant_delay(),
+            Machine::Precomputed(link) => link.constant_delay(),
             Machine::Stepwise(_) => None,
         }
     }
 
-    /// When the `index`-th packet from now arrives, and it; on links with a [`lookahead`](Self::lookahead).
+    /// The `index`-th packet from now and when it arrives, on links with a [`lookahead`](Self::lookahead).
     #[inline]
     pub fn upcoming_at(&self, index: usize) -> Option<(Nanos, &T)> {
         match &self.machine {
-            Machine::Ahead(link) => {
+            Machine::Precomputed(link) => {
                 link.transit.in_order()?.get(index).map(|arrival| (arrival.at, &arrival.packet))
             }
             Machine::Stepwise(_) => None,
         }
     }
 
-    /// Takes out the first `count` packets, which [`upcoming_at`](Self::upcoming_at) has shown and someone has read.
+    /// Removes the first `count` packets, which the caller has read with [`upcoming_at`](Self::upcoming_at).
     pub fn drop_upcoming(&mut self, count: usize) {
-        if let Machine::Ahead(link) = &mut self.machine {
+        if let Machine::Precomputed(link) = &mut self.machine {
             link.stats.packets_delivered += count as u64;
             link.stats.bytes_delivered += link.transit.drop_first(count);
         }
@@ -175,7 +165,7 @@ impl<T: Packet> Link<T> {
     /// The counters.
     pub fn stats(&self) -> &LinkStats {
         match &self.machine {
-            Machine::Ahead(link) => &link.stats,
+            Machine::Precomputed(link) => &link.stats,
             Machine::Stepwise(link) => &link.stats,
         }
     }
@@ -183,7 +173,7 @@ impl<T: Packet> Link<T> {
     /// Packets in the queue at `now`, the one being sent not counted.
     pub fn queued_packets(&mut self, now: Nanos) -> u64 {
         match &mut self.machine {
-            Machine::Ahead(link) => {
+            Machine::Precomputed(link) => {
                 link.advance(now);
                 link.queued_packets()
             }
@@ -197,7 +187,7 @@ impl<T: Packet> Link<T> {
     /// IP bytes in the queue at `now`, the packet being sent not counted.
     pub fn queued_bytes(&mut self, now: Nanos) -> u64 {
         match &mut self.machine {
-            Machine::Ahead(link) => {
+            Machine::Precomputed(link) => {
                 link.advance(now);
                 link.queued_bytes()
             }
@@ -212,7 +202,7 @@ impl<T: Packet> Link<T> {
     /// `u64::MAX` when that never happens at this rate, or while the link is down.
     pub fn queue_delay(&mut self, now: Nanos) -> Nanos {
         match &mut self.machine {
-            Machine::Ahead(link) => link.queue_delay(now),
+            Machine::Precomputed(link) => link.queue_delay(now),
             Machine::Stepwise(link) => {
                 link.advance(now);
                 link.queue_delay(now)
@@ -224,7 +214,7 @@ impl<T: Packet> Link<T> {
     #[inline]
     pub fn in_flight(&self) -> usize {
         match &self.machine {
-            Machine::Ahead(link) => link.transit.len(),
+            Machine::Precomputed(link) => link.transit.len(),
             Machine::Stepwise(link) => link.in_flight(),
         }
     }

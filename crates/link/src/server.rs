@@ -1,4 +1,4 @@
-//! What takes packets from the queue when each is sent on its own: a constant rate, a trace, or nothing at all.
+//! The transmitter of a link that is simulated step by step: a constant rate, a trace, or no rate at all.
 
 use std::sync::Arc;
 
@@ -101,7 +101,7 @@ impl Server {
     }
 }
 
-/// A place in a trace. An opportunity that is partly used has fewer bytes left.
+/// A position in a trace. An opportunity that is partly used has fewer bytes left.
 #[derive(Clone, Debug)]
 pub(crate) struct TraceClock {
     trace: Arc<RateTrace>,

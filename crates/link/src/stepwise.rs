@@ -1,13 +1,13 @@
-//! The plain path: every packet waits in a queue, is sent, is under way, each step at its time. Serves any link:
-//! CoDel, traces, scheduled changes. Also what the fast path is held against.
+//! Any link, step by step: every packet is queued, sent and in flight, each at its time. Needed for CoDel, traces and
+//! scheduled changes; precomputed links are tested against it.
 //!
 //! A link that goes down loses its queue, the packet being sent and whatever is handed in until it is up again;
-//! packets already under way arrive. A packet being sent when the rate changes is sent to its end at the rate it
+//! packets in flight arrive. A packet being sent when the rate changes is sent to its end at the rate it
 //! started with. A trace starts with the run, or when a change puts it in force. When the delay shrinks, packets
 //! overtake those before, as on a real change of route, unless the jitter keeps the order.
 
 use crate::codel::CoDel;
-use crate::fate::{Fate, Fates};
+use crate::impairments::{Delivery, Impairments};
 use crate::queue::{Admission, WaitQueue};
 use crate::server::Server;
 use crate::spec::{Change, ChangeAction, Queue};
@@ -24,7 +24,7 @@ pub(crate) struct Stepwise<T> {
     codel: Option<CoDel>,
     server: Server,
     sending: Option<Sending>,
-    fates: Fates,
+    impairments: Impairments,
     overhead: u32,
     down: bool,
     /// The latest step taken.
@@ -41,12 +41,12 @@ struct Sending {
     /// When its last bit leaves.
     departure: Nanos,
     len: u32,
-    fate: Fate,
+    fate: Delivery,
 }
 
 impl<T: Packet> Stepwise<T> {
     pub(crate) fn new(spec: LinkSpec, seed: u64, stream: u64) -> Self {
-        let fates = Fates::new(&spec, seed, stream);
+        let impairments = Impairments::new(&spec, seed, stream);
         let mut changes = spec.changes;
         changes.sort_by_key(|change| change.at);
         Stepwise {
@@ -60,7 +60,7 @@ impl<T: Packet> Stepwise<T> {
             },
             server: Server::new(&spec.rate, spec.overhead, 0),
             sending: None,
-            fates,
+            impairments,
             overhead: spec.overhead,
             down: false,
             at: 0,
@@ -135,7 +135,7 @@ impl<T: Packet> Stepwise<T> {
         if let Some(first) = next {
             self.stats.sojourn = self.stats.sojourn.saturating_add(now - first.since);
             let departure = self.server.send(now, first.len);
-            let fate = self.fates.draw();
+            let fate = self.impairments.draw();
             self.sending = Some(Sending { start: now, departure, len: first.len, fate });
         }
     }
@@ -145,16 +145,16 @@ impl<T: Packet> Stepwise<T> {
         let Some(packet) = self.queue.take_started() else { return };
         self.stats.busy = self.stats.busy.saturating_add(departure - start);
         match fate {
-            Fate::Lost => self.stats.dropped_loss += 1,
-            Fate::Arrives { after, copy_after: None } => {
-                let arrival = self.fates.arrival(departure, after);
+            Delivery::Lost => self.stats.dropped_loss += 1,
+            Delivery::Arrives { after, copy_after: None } => {
+                let arrival = self.impairments.arrival(departure, after);
                 self.transit.push(arrival, len, packet);
             }
-            Fate::Arrives { after, copy_after: Some(copy_after) } => {
+            Delivery::Arrives { after, copy_after: Some(copy_after) } => {
                 let copy = packet.duplicate();
-                let arrival = self.fates.arrival(departure, after);
+                let arrival = self.impairments.arrival(departure, after);
                 self.transit.push(arrival, len, packet);
-                let arrival = self.fates.arrival(departure, copy_after);
+                let arrival = self.impairments.arrival(departure, copy_after);
                 self.transit.push(arrival, len, copy);
                 self.stats.duplicated += 1;
             }
@@ -166,8 +166,8 @@ impl<T: Packet> Stepwise<T> {
         self.next_change += 1;
         match action {
             ChangeAction::Rate(rate) => self.server.set(rate, self.overhead, *at),
-            ChangeAction::Delay(delay) => self.fates.delay = *delay,
-            ChangeAction::Loss(loss) => self.fates.loss.set(*loss),
+            ChangeAction::Delay(delay) => self.impairments.delay = *delay,
+            ChangeAction::Loss(loss) => self.impairments.loss.set(*loss),
             ChangeAction::Up => self.down = false,
             ChangeAction::Down => {
                 self.down = true;

@@ -1,12 +1,12 @@
-//! Packets that have left the queue and have not arrived: handed out in order of (arrival, sequence number).
+//! Packets in flight, in order of (arrival, sequence number).
 //!
-//! Arrivals mostly come in order: those are in a ring, cheap at both ends. From the first packet on that overtakes
-//! another, until none is left, packets lie in slots, and a line of where they are is kept in order: one that overtakes goes
-//! to its place from the line's end, where jitter mostly wants it, and what is due is at the line's beginning.
+//! Mostly packets arrive in the order of their departure: those are in a ring. From the first packet that is reordered until
+//! none is left, packets are in slots, and a sorted list says in which: a packet is inserted from the list's end, where
+//! jitter mostly puts it, and the next arrival is at its beginning.
 //!
-//! A packet that would go further forward than `NEAR` places is put aside, in a heap. While that holds anything, all that
-//! overtake go there, and the line's last arrives later than all of them; so whatever shares an arrival with the heap's first
-//! and is in the line came before it: ties go to the line, and only the heap needs sequence numbers.
+//! A packet that overtakes `NEAR` others or more goes to a heap. While the heap isn't empty, every packet that is reordered
+//! goes there, and the list's last arrives later than all of them. So of packets with the same arrival the one in the list
+//! departed first, and only the heap needs sequence numbers.
 
 use std::cmp::Ordering;
 use std::collections::{BinaryHeap, VecDeque};
@@ -20,8 +20,8 @@ const NEAR: usize = if cfg!(test) { 4 } else { 128 };
 pub(crate) struct Transit<T> {
     /// All packets, while none overtakes another; else empty.
     ring: VecDeque<Arrival<T>>,
-    line: Line,
-    far: BinaryHeap<Overtaker>,
+    sorted: SortedEntries,
+    far: BinaryHeap<FarEntry>,
     slots: Vec<Option<T>>,
     free: Vec<u32>,
     sequence: u64,
@@ -38,100 +38,95 @@ pub(crate) struct Arrival<T> {
     pub(crate) packet: T,
 }
 
-/// Where a packet is.
+/// When a packet arrives, its length, and its slot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-struct Place {
+struct Entry {
     at: Nanos,
     len: u32,
     slot: u32,
 }
 
-/// Places in order of arrival.
+/// Entries in order of arrival.
 #[derive(Debug, Default)]
-struct Line {
-    /// Those before `start` have arrived.
-    places: Vec<Place>,
+struct SortedEntries {
+    /// Entries before `start` have arrived.
+    entries: Vec<Entry>,
     start: usize,
 }
 
-impl Line {
+impl SortedEntries {
     #[inline]
     fn len(&self) -> usize {
-        self.places.len() - self.start
+        self.entries.len() - self.start
     }
 
     #[inline]
     fn is_empty(&self) -> bool {
-        self.start == self.places.len()
+        self.start == self.entries.len()
     }
 
     #[inline]
-    fn iter(&self) -> impl Iterator<Item = &Place> {
-        self.places[self.start..].iter()
+    fn first(&self) -> Option<Entry> {
+        self.entries.get(self.start).copied()
     }
 
-    #[inline]
-    fn first(&self) -> Option<Place> {
-        self.places.get(self.start).copied()
-    }
-
-    /// Whether a packet that arrives then overtakes `count` at least.
+    /// Whether a packet that arrives at `at` overtakes `count` others at least.
     #[inline]
     fn overtaken_by(&self, at: Nanos, count: usize) -> bool {
-        self.len() >= count && self.places[self.places.len() - count].at > at
+        self.len() >= count && self.entries[self.entries.len() - count].at > at
     }
 
-    /// Puts one behind all that arrive no later.
+    /// Inserts an entry after all that arrive no later.
     #[inline]
-    fn insert(&mut self, place: Place) {
-        self.places.push(place);
-        let line = &mut self.places[self.start..];
-        let mut index = line.len() - 1;
-        while index > 0 && line[index - 1].at > place.at {
-            line[index] = line[index - 1];
+    fn insert(&mut self, entry: Entry) {
+        self.entries.push(entry);
+        let entries = &mut self.entries[self.start..];
+        let mut index = entries.len() - 1;
+        while index > 0 && entries[index - 1].at > entry.at {
+            entries[index] = entries[index - 1];
             index -= 1;
         }
-        line[index] = place;
+        entries[index] = entry;
     }
 
     #[inline]
     fn drop_first(&mut self) {
         self.start += 1;
-        if self.start >= NEAR && 2 * self.start >= self.places.len() {
-            self.tidy();
+        if self.start >= NEAR && 2 * self.start >= self.entries.len() {
+            self.compact();
         }
     }
 
-    /// Forgets what has arrived: each place is moved once at most for each that is forgotten.
+    /// Removes what has arrived. Each entry is moved once at most per removed entry.
     #[cold]
-    fn tidy(&mut self) {
-        self.places.drain(..self.start);
+    fn compact(&mut self) {
+        self.entries.drain(..self.start);
         self.start = 0;
     }
 }
 
-/// A packet that was put aside.
+/// A packet in the heap.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Overtaker {
-    place: Place,
+struct FarEntry {
+    entry: Entry,
     sequence: u64,
 }
 
-impl Overtaker {
+impl FarEntry {
     fn key(&self) -> u128 {
-        (u128::from(self.place.at) << 64) | u128::from(self.sequence)
+        (u128::from(self.entry.at) << 64) | u128::from(self.sequence)
     }
 }
 
-/// The earliest is the greatest: the heap's top is what is due.
-impl Ord for Overtaker {
+/// Reversed: the heap's greatest element arrives first.
+impl Ord for FarEntry {
     #[inline]
     fn cmp(&self, other: &Self) -> Ordering {
         other.key().cmp(&self.key())
     }
 }
 
-impl PartialOrd for Overtaker {
+impl PartialOrd for FarEntry {
     #[inline]
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
@@ -142,7 +137,7 @@ impl<T> Transit<T> {
     pub(crate) fn new() -> Self {
         Transit {
             ring: VecDeque::new(),
-            line: Line::default(),
+            sorted: SortedEntries::default(),
             far: BinaryHeap::new(),
             slots: Vec::new(),
             free: Vec::new(),
@@ -154,7 +149,7 @@ impl<T> Transit<T> {
     /// Packets in flight.
     #[inline]
     pub(crate) fn len(&self) -> usize {
-        self.ring.len() + self.line.len() + self.far.len()
+        self.ring.len() + self.sorted.len() + self.far.len()
     }
 
     #[inline]
@@ -163,41 +158,41 @@ impl<T> Transit<T> {
         if self.ring.back().is_some_and(|last| at >= last.at) {
             self.ring.push_back(Arrival { at, len, packet });
         } else {
-            self.push_elsewhere(at, len, packet);
+            self.push_reordered(at, len, packet);
         }
     }
 
-    /// It is the first, or overtakes another, or that has happened before.
+    /// The first packet, one that overtakes another, or one after such a packet.
     #[inline(never)]
-    fn push_elsewhere(&mut self, at: Nanos, len: u32, packet: T) {
-        if self.line.is_empty() {
+    fn push_reordered(&mut self, at: Nanos, len: u32, packet: T) {
+        if self.sorted.is_empty() {
             if self.ring.is_empty() {
                 self.ring.push_back(Arrival { at, len, packet });
                 return;
             }
-            self.line_up();
+            self.move_to_slots();
         }
-        let place = Place { at, len, slot: self.keep(packet) };
-        if self.line.overtaken_by(at, NEAR) || (!self.far.is_empty() && self.line.overtaken_by(at, 1)) {
-            self.far.push(Overtaker { place, sequence: self.sequence });
+        let entry = Entry { at, len, slot: self.store(packet) };
+        if self.sorted.overtaken_by(at, NEAR) || (!self.far.is_empty() && self.sorted.overtaken_by(at, 1)) {
+            self.far.push(FarEntry { entry, sequence: self.sequence });
             self.sequence += 1;
         } else {
-            self.line.insert(place);
+            self.sorted.insert(entry);
         }
     }
 
-    /// One is about to overtake another.
+    /// Moves the packets of the ring to slots.
     #[cold]
-    fn line_up(&mut self) {
+    fn move_to_slots(&mut self) {
         while let Some(Arrival { at, len, packet }) = self.ring.pop_front() {
-            let slot = self.keep(packet);
-            self.line.insert(Place { at, len, slot });
+            let slot = self.store(packet);
+            self.sorted.insert(Entry { at, len, slot });
         }
     }
 
-    /// Puts a packet into a slot.
+    /// Stores a packet in a slot.
     #[inline(always)]
-    fn keep(&mut self, packet: T) -> u32 {
+    fn store(&mut self, packet: T) -> u32 {
         if let Some(slot) = self.free.pop() {
             self.slots[slot as usize] = Some(packet);
             return slot;
@@ -212,20 +207,13 @@ impl<T> Transit<T> {
         (self.first != Nanos::MAX).then_some(self.first)
     }
 
-    /// The next to arrive, but for those that were put aside.
-    #[inline]
-    pub(crate) fn upcoming(&self) -> impl Iterator<Item = &T> {
-        let lined_up = self.line.iter().filter_map(|place| self.slots[place.slot as usize].as_ref());
-        self.ring.iter().map(|arrival| &arrival.packet).chain(lined_up)
-    }
-
-    /// All packets in the order in which they arrive, if none has overtaken another.
+    /// All packets in order of arrival, if none is reordered.
     #[inline]
     pub(crate) fn in_order(&self) -> Option<&VecDeque<Arrival<T>>> {
-        self.line.is_empty().then_some(&self.ring)
+        self.sorted.is_empty().then_some(&self.ring)
     }
 
-    /// Drops the next `count` packets, of which none has overtaken another, and says their length.
+    /// Removes the next `count` packets, of which none is reordered; returns their length.
     pub(crate) fn drop_first(&mut self, count: usize) -> u64 {
         let count = count.min(self.ring.len());
         let len = self.ring.drain(..count).map(|arrival| u64::from(arrival.len)).sum();
@@ -239,31 +227,31 @@ impl<T> Transit<T> {
         if self.first > now {
             return None;
         }
-        if !self.line.is_empty() {
-            return self.pop_lined_up();
+        if !self.sorted.is_empty() {
+            return self.pop_sorted();
         }
         let first = self.ring.pop_front();
         self.first = self.ring.front().map_or(Nanos::MAX, |next| next.at);
         first
     }
 
-    /// The next packet, if it has arrived by `now`, where it lies.
+    /// As [`pop`](Self::pop), without moving the packet.
     #[inline]
     pub(crate) fn due(&mut self, now: Nanos) -> Option<&mut T> {
         if self.first > now {
             return None;
         }
-        if !self.line.is_empty() {
-            return self.due_lined_up();
+        if !self.sorted.is_empty() {
+            return self.due_sorted();
         }
         self.ring.front_mut().map(|arrival| &mut arrival.packet)
     }
 
-    /// Drops what [`due`](Self::due) has just shown, and says its length: it isn't moved.
+    /// Removes the packet that [`due`](Self::due) has just returned; returns its length.
     #[inline]
     pub(crate) fn drop_due(&mut self) -> u32 {
-        if !self.line.is_empty() {
-            return self.drop_lined_up();
+        if !self.sorted.is_empty() {
+            return self.drop_sorted();
         }
         let len = self.ring.front().map_or(0, |first| first.len);
         self.ring.pop_front();
@@ -272,43 +260,43 @@ impl<T> Transit<T> {
     }
 
     #[inline(never)]
-    fn due_lined_up(&mut self) -> Option<&mut T> {
-        let mut next = self.line.first()?;
+    fn due_sorted(&mut self) -> Option<&mut T> {
+        let mut next = self.sorted.first()?;
         if let Some(far) = self.far.peek()
-            && far.place.at < next.at
+            && far.entry.at < next.at
         {
-            next = far.place;
+            next = far.entry;
         }
         self.slots[next.slot as usize].as_mut()
     }
 
     #[inline(never)]
-    fn drop_lined_up(&mut self) -> u32 {
-        let Some(place) = self.take_place() else { return 0 };
-        self.slots[place.slot as usize] = None;
-        place.len
+    fn drop_sorted(&mut self) -> u32 {
+        let Some(entry) = self.take_entry() else { return 0 };
+        self.slots[entry.slot as usize] = None;
+        entry.len
     }
 
     #[inline(never)]
-    fn pop_lined_up(&mut self) -> Option<Arrival<T>> {
-        let Place { at, len, slot } = self.take_place()?;
+    fn pop_sorted(&mut self) -> Option<Arrival<T>> {
+        let Entry { at, len, slot } = self.take_entry()?;
         Some(Arrival { at, len, packet: self.slots[slot as usize].take()? })
     }
 
-    /// The place of the next packet; what is there is the caller's to take.
+    /// Removes the entry of the next packet; the caller removes the packet from its slot.
     #[inline]
-    fn take_place(&mut self) -> Option<Place> {
-        let mut next = self.line.first()?;
-        if self.far.peek().is_some_and(|far| far.place.at < next.at) {
-            next = self.far.pop()?.place;
+    fn take_entry(&mut self) -> Option<Entry> {
+        let mut next = self.sorted.first()?;
+        if self.far.peek().is_some_and(|far| far.entry.at < next.at) {
+            next = self.far.pop()?.entry;
         } else {
-            self.line.drop_first();
+            self.sorted.drop_first();
         }
         self.free.push(next.slot);
-        // What was put aside arrives before the line's last.
-        self.first = self.line.first().map_or(Nanos::MAX, |next| next.at);
+        // Packets in the heap arrive before the list's last.
+        self.first = self.sorted.first().map_or(Nanos::MAX, |next| next.at);
         if let Some(far) = self.far.peek() {
-            self.first = self.first.min(far.place.at);
+            self.first = self.first.min(far.entry.at);
         }
         Some(next)
     }
@@ -351,8 +339,9 @@ mod tests {
                     prop_assert!(next(&mut transit, now).is_none());
                 }
                 prop_assert_eq!(transit.len(), model.len());
-                let upcoming: Vec<usize> = transit.upcoming().copied().collect();
-                prop_assert!(upcoming.iter().is_sorted_by_key(|known| model.iter().position(|(_, n)| *n == *known)));
+                if let Some(ring) = transit.in_order() {
+                    prop_assert!(ring.iter().map(|arrival| (arrival.at, arrival.packet)).eq(model.iter().copied()));
+                }
             }
             for expected in model {
                 prop_assert_eq!(next(&mut transit, u64::MAX), Some(expected));

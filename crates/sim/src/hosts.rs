@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use ropewalk_engine::config::ConnectionConfig;
-use ropewalk_engine::endpoint::{ConnectionId, Endpoint, SubflowHandle};
+use ropewalk_engine::endpoint::{ConnectError, ConnectionId, Endpoint, SubflowHandle};
 use ropewalk_engine::mptcp::Event;
 use ropewalk_engine::{PathId, SubflowId};
 use ropewalk_wire::{Segment, SyntheticPayload};
@@ -241,7 +241,13 @@ impl Hosts {
     }
 
     #[inline(never)]
-    pub(crate) fn open(&mut self, group: usize, now: Nanos, app: usize, conn: Conn) -> Result<(), String> {
+    pub(crate) fn open(
+        &mut self,
+        group: usize,
+        now: Nanos,
+        app: usize,
+        conn: Conn,
+    ) -> Result<(), ConnectError> {
         let template = &self.templates[app];
         let server_port = SERVER_PORT + if group == 0 { (conn / PORTS) as u16 } else { 0 };
         let local = SocketAddr::new(template.client, CLIENT_PORT + (conn % PORTS) as u16);
@@ -256,9 +262,8 @@ impl Hosts {
             finished: [false; 2],
             received: [0; 2],
         });
-        let id = self.ends[2 * group]
-            .connect(now, template.path, local, remote, Arc::clone(&template.config))
-            .map_err(|error| error.to_string())?;
+        let id =
+            self.ends[2 * group].connect(now, template.path, local, remote, Arc::clone(&template.config))?;
         self.bind(group, Side::Client, id, conn);
         Ok(())
     }

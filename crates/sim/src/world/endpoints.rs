@@ -120,8 +120,8 @@ impl World {
         match action {
             Action::Wake(at, token) => self.set_timer(at, TimerEvent::Wake(app, token)),
             Action::Open(conn) => {
-                if let Err(reason) = self.hosts.open(group, now, app, conn) {
-                    self.on_app_event(2 * group, AppEvent::Failed(conn, reason));
+                if let Err(error) = self.hosts.open(group, now, app, conn) {
+                    self.on_app_event(2 * group, AppEvent::Failed(conn, error.to_string()));
                 }
                 self.dirty |= 1 << (2 * group);
                 self.many |= group == 0 && conn as usize >= FEW_CONNECTIONS;

@@ -1,6 +1,5 @@
-//! What befalls a packet as it leaves the queue: lost or not, how long it is under way, whether a copy follows.
-//! Drawn in the order in which packets leave the queue, each thing from a stream of its own, so that both
-//! implementations of a link draw alike.
+//! Loss, delay, jitter and duplication. They are drawn in the order in which packets leave the queue, each from a stream of
+//! its own, so that both implementations of a link draw the same values.
 
 use crate::Nanos;
 use crate::jitter::JitterProcess;
@@ -9,7 +8,7 @@ use crate::random::{Chance, Purpose, Stream};
 use crate::spec::LinkSpec;
 
 #[derive(Clone, Debug)]
-pub(crate) struct Fates {
+pub(crate) struct Impairments {
     pub(crate) delay: Nanos,
     pub(crate) loss: LossProcess,
     jitter: Option<JitterProcess>,
@@ -19,20 +18,20 @@ pub(crate) struct Fates {
     latest_arrival: Nanos,
 }
 
-/// One packet's fate: its delays from its last bit's departure.
+/// What happens to a packet; delays count from the departure of its last bit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Fate {
+pub(crate) enum Delivery {
     Lost,
     Arrives {
         after: Nanos,
-        /// The same of the copy, when there is one. It takes no capacity, and its jitter is its own.
+        /// The delay of a duplicate, which takes no capacity and has jitter of its own.
         copy_after: Option<Nanos>,
     },
 }
 
-impl Fates {
+impl Impairments {
     pub(crate) fn new(spec: &LinkSpec, seed: u64, stream: u64) -> Self {
-        Fates {
+        Impairments {
             delay: spec.delay,
             loss: LossProcess::new(spec.loss, Stream::new(seed, stream, Purpose::Loss)),
             jitter: spec.jitter.map(|j| JitterProcess::new(j, Stream::new(seed, stream, Purpose::Jitter))),
@@ -43,26 +42,26 @@ impl Fates {
         }
     }
 
-    /// The delay of every packet, where nothing is left to chance: no packet draws anything.
-    pub(crate) fn certain(&self) -> Option<Nanos> {
-        let certain = self.loss.never() && self.jitter.is_none() && self.duplicate == Chance::Never;
-        certain.then_some(self.delay)
+    /// The delay of every packet, if nothing is random.
+    pub(crate) fn fixed_delay(&self) -> Option<Nanos> {
+        let fixed = self.loss.never() && self.jitter.is_none() && self.duplicate == Chance::Never;
+        fixed.then_some(self.delay)
     }
 
-    /// The delay of every packet that arrives, each of them once.
-    pub(crate) fn constant(&self) -> Option<Nanos> {
+    /// The delay of every packet that arrives, if it is constant and no packet is duplicated.
+    pub(crate) fn constant_delay(&self) -> Option<Nanos> {
         (self.jitter.is_none() && self.duplicate == Chance::Never).then_some(self.delay)
     }
 
-    /// The next packet's fate.
+    /// Draws for the next packet.
     #[inline]
-    pub(crate) fn draw(&mut self) -> Fate {
+    pub(crate) fn draw(&mut self) -> Delivery {
         if self.loss.draw() {
-            return Fate::Lost;
+            return Delivery::Lost;
         }
         let after = self.draw_delay();
         let copy_after = self.duplicate.happens(&mut self.duplicates).then(|| self.draw_delay());
-        Fate::Arrives { after, copy_after }
+        Delivery::Arrives { after, copy_after }
     }
 
     #[inline]

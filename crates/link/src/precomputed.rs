@@ -1,10 +1,9 @@
-//! The fast path: a drop-tail link of constant rate that never changes. A packet's departure, fate and arrival are
-//! known when it is queued, so it goes straight to those in flight, and the only pending event is the next arrival.
-//! What remains of the queue is a ring of the times at which its packets will start to be sent.
+//! A drop-tail link of constant rate that never changes. A packet's departure and arrival are computed when it is queued, so
+//! the only pending event is the next arrival. The queue holds only the times at which its packets start to be sent.
 
 use std::collections::VecDeque;
 
-use crate::fate::{Fate, Fates};
+use crate::impairments::{Delivery, Impairments};
 use crate::queue::Admission;
 use crate::serializer::Serializer;
 use crate::stats::LinkStats;
@@ -12,17 +11,17 @@ use crate::transit::Transit;
 use crate::{LinkSpec, Nanos, Packet};
 
 #[derive(Debug)]
-pub(crate) struct Ahead<T> {
+pub(crate) struct Precomputed<T> {
     pub(crate) transit: Transit<T>,
     pub(crate) stats: LinkStats,
     serializer: Serializer,
     admission: Admission,
     waiting: VecDeque<Waiting>,
     waiting_bytes: u64,
-    fates: Fates,
-    /// The delay of every packet, if it is known beforehand.
-    certain: Option<Nanos>,
-    /// When the copy of the packet that is just being handed in arrives.
+    impairments: Impairments,
+    /// See [`Impairments::fixed_delay`].
+    fixed_delay: Option<Nanos>,
+    /// When the duplicate of the packet that is being queued arrives.
     copy: Option<Nanos>,
 }
 
@@ -33,20 +32,20 @@ struct Waiting {
     len: u32,
 }
 
-impl<T: Packet> Ahead<T> {
+impl<T: Packet> Precomputed<T> {
     /// `rate` in bits per second, not 0.
     pub(crate) fn new(rate: u64, spec: &LinkSpec, seed: u64, stream: u64) -> Self {
-        let fates = Fates::new(spec, seed, stream);
-        Ahead {
+        let impairments = Impairments::new(spec, seed, stream);
+        Precomputed {
             transit: Transit::new(),
             stats: LinkStats::default(),
             serializer: Serializer::new(rate, spec.overhead),
             admission: Admission::new(spec.queue),
             waiting: VecDeque::new(),
             waiting_bytes: 0,
-            certain: fates.certain(),
+            fixed_delay: impairments.fixed_delay(),
             copy: None,
-            fates,
+            impairments,
         }
     }
 
@@ -78,7 +77,7 @@ impl<T: Packet> Ahead<T> {
         }
         let departure = self.serializer.send(len);
         self.stats.busy = self.stats.busy.saturating_add(departure - start);
-        let arrival = match self.certain {
+        let arrival = match self.fixed_delay {
             Some(delay) => departure.saturating_add(delay),
             None => match self.draw(departure) {
                 Some(arrival) => arrival,
@@ -92,18 +91,18 @@ impl<T: Packet> Ahead<T> {
         }
     }
 
-    /// When the packet that leaves then arrives, if it does. If a copy of it does, that is put down.
+    /// When the packet that departs then arrives, if it does. Sets `copy` if it is duplicated.
     #[inline(never)]
     fn draw(&mut self, departure: Nanos) -> Option<Nanos> {
-        match self.fates.draw() {
-            Fate::Lost => {
+        match self.impairments.draw() {
+            Delivery::Lost => {
                 self.stats.dropped_loss += 1;
                 None
             }
-            Fate::Arrives { after, copy_after } => {
-                let arrival = self.fates.arrival(departure, after);
+            Delivery::Arrives { after, copy_after } => {
+                let arrival = self.impairments.arrival(departure, after);
                 if let Some(copy_after) = copy_after {
-                    self.copy = Some(self.fates.arrival(departure, copy_after));
+                    self.copy = Some(self.impairments.arrival(departure, copy_after));
                 }
                 Some(arrival)
             }
@@ -129,9 +128,9 @@ impl<T: Packet> Ahead<T> {
         }
     }
 
-    /// See [`Fates::constant`].
+    /// See [`Impairments::constant_delay`].
     pub(crate) fn constant_delay(&self) -> Option<Nanos> {
-        self.fates.constant()
+        self.impairments.constant_delay()
     }
 
     pub(crate) fn queue_delay(&self, now: Nanos) -> Nanos {
