@@ -12,9 +12,9 @@ mod contract;
 pub mod endpoint;
 pub mod metrics;
 pub mod mptcp;
-mod pieces;
 pub mod registry;
 pub mod scheduler;
+mod segment_list;
 mod short;
 pub mod tcp;
 

@@ -18,7 +18,7 @@ use crate::metrics::{SubflowMetrics, SubflowStatus};
 use crate::registry::Spec;
 use crate::scheduler::{self, Scheduler};
 use crate::short::Short;
-use crate::tcp::{Context, Shared, TcpCounters};
+use crate::tcp::{Context, Outgoing, Shared, TcpCounters};
 use crate::{Nanos, SubflowId};
 
 /// Which side opened.
@@ -125,8 +125,36 @@ impl<P: Payload> Connection<P> {
     /// The context for subflow `index`, and the subflow.
     #[inline]
     pub(crate) fn split(&mut self, now: Nanos, index: usize) -> Option<(Context<'_>, &mut Strand<P>)> {
-        let shared = self.shared(index);
+        self.split_with(now, index, Outgoing::default())
+    }
+
+    /// The same, for a segment to be sent.
+    #[inline]
+    pub(crate) fn split_to_send(
+        &mut self,
+        now: Nanos,
+        index: usize,
+    ) -> Option<(Context<'_>, &mut Strand<P>)> {
+        let strand = self.strands.get(index)?.as_ref()?;
+        let outgoing = Outgoing {
+            receive_room: self.receive.room().saturating_sub(strand.held_bytes()),
+            ack_option_len: strand.control_len,
+            writer_waits: self.send.writer_waits,
+            more: self.send.unsent() > 0 && self.send.window_left() > 0,
+        };
+        self.split_with(now, index, outgoing)
+    }
+
+    #[inline]
+    fn split_with(
+        &mut self,
+        now: Nanos,
+        index: usize,
+        outgoing: Outgoing,
+    ) -> Option<(Context<'_>, &mut Strand<P>)> {
+        let mut shared = Shared { outgoing, ..self.shared() };
         let strand = self.strands.get_mut(index)?.as_mut()?;
+        shared.receive_window = shared.receive_window.saturating_sub(strand.held_bytes());
         let cx = Context {
             now,
             metrics: &mut self.metrics,
@@ -138,23 +166,15 @@ impl<P: Payload> Connection<P> {
         Some((cx, strand))
     }
 
+    /// What the connection tells every subflow.
     #[inline]
-    pub(crate) fn shared(&self, index: usize) -> Shared {
+    pub(super) fn shared(&self) -> Shared {
         let multipath = self.mode != Mode::Plain;
-        let strand = self.strands.get(index).and_then(Option::as_ref);
-        let control = strand.map_or(0, |strand| strand.control_len);
-        // What waits for the peer's answer to MP_FAIL takes space, though no DATA_ACK covers it.
-        let failing = strand.and_then(|strand| strand.failing.as_ref());
-        let waiting: u64 =
-            failing.map_or(0, |failing| failing.pieces.iter().map(|piece| piece.len() as u64).sum());
         Shared {
-            receive_window: self.receive.window().saturating_sub(waiting),
-            receive_room: self.receive.room().saturating_sub(waiting),
+            receive_window: self.receive.window(),
             multipath,
             data_option_len: if multipath { 16 + self.ack_only_len() } else { 0 },
-            ack_option_len: control,
-            writer_waits: self.send.writer_waits,
-            more: self.send.unsent() > 0 && self.send.window_left() > 0,
+            outgoing: Outgoing::default(),
         }
     }
 

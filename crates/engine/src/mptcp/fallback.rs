@@ -26,7 +26,6 @@ impl<P: Payload> Connection<P> {
                 if let Some(failing) = failing.or_else(|| strand.mappings.take_held()) {
                     held = Some((index, failing));
                 }
-                strand.part_mappings();
                 strand.mappings.clear();
                 strand.tcp.refresh_mss(&mut cx);
             }

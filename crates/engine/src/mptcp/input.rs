@@ -9,98 +9,76 @@ use super::stats::{Event, FallbackCause};
 use super::subflow::{Join, Strand};
 use crate::metrics::SubflowStatus;
 use crate::scheduler;
-use crate::tcp::{Outcome, State};
+use crate::tcp::{Outcome, State, StreamOffset};
 use crate::{Nanos, SubflowId};
 
 impl<P: Payload> Connection<P> {
-    /// A segment for subflow `index` arrived; its payload and options are taken out.
+    /// A segment for subflow `index` arrived; its payload is taken out.
     #[inline]
     pub(crate) fn on_segment(&mut self, now: Nanos, index: usize, segment: &mut Segment<P>) {
-        if !self.go_straight(now, index, segment) {
-            self.on_any_segment(now, index, segment);
+        let Some(Some(strand)) = self.strands.get(index) else { return };
+        let offset = self.stream_offset(strand, segment);
+        if self.is_predicted(strand, segment) {
+            self.process_segment::<true>(now, index, segment, offset);
+        } else {
+            self.process_segment::<false>(now, index, segment, offset);
         }
     }
 
-    /// Of whatever kind it is.
+    /// Header prediction: whether a segment has a DSS and no rarer option, on a subflow that is joined, and is what the
+    /// subflow predicts as well.
+    #[inline]
+    fn is_predicted(&self, strand: &Strand<P>, segment: &Segment<P>) -> bool {
+        segment.rare.is_none()
+            && segment.dss.is_some()
+            && self.mode == Mode::Multipath
+            && strand.is_joined()
+            && strand.tcp.is_predicted(segment)
+    }
+
+    /// The way of every segment. `PREDICTED` answers questions, which are left out; it changes no rule.
     #[inline(never)]
-    fn on_any_segment(&mut self, now: Nanos, index: usize, segment: &mut Segment<P>) {
-        let dss = segment.dss.take();
-        let rare = segment.rare.take();
-        // The subflow reads its SYN's options from `rare`, and of other segments whether there are any.
-        segment.rare = rare.clone();
+    fn process_segment<const PREDICTED: bool>(
+        &mut self,
+        now: Nanos,
+        index: usize,
+        segment: &mut Segment<P>,
+        offset: StreamOffset,
+    ) {
         let had_data = !segment.payload.is_empty();
-        let negotiating = self.mode == Mode::Negotiating;
-        let Some((mut cx, strand)) = self.split(now, index) else { return };
-        let before = strand.tcp.state();
-        let capable = rare.as_deref().is_some_and(|rare| rare.mp_capable.is_some());
-        if before == State::SynReceived
-            && strand.join == Join::Initial
-            && dss.is_some()
-            && !capable
-            && negotiating
-        {
+        if !PREDICTED && self.lacks_keys(index, segment) {
             // It overtook the segment with the keys, or that one was lost: as good as lost itself, it comes again.
             return;
         }
-        let rcv_before = strand.tcp.rcv_nxt();
-        strand.part_mappings();
-        let outcome = strand.tcp.on_segment(&mut cx, segment);
+        let Some((mut cx, strand)) = self.split(now, index) else { return };
+        let (state, rcv_nxt) = (strand.tcp.state(), strand.tcp.rcv_nxt());
+        let outcome = strand.tcp.on_segment::<PREDICTED>(&mut cx, segment, offset);
         let window = strand.tcp.window_in(segment.flags, segment.window);
-        let is_latest = strand.tcp.is_latest_ack(segment.ack);
         self.dirty = true;
-        if outcome.reset {
-            self.on_reset(now, index, rare.as_deref());
+        let goes_on = if PREDICTED {
+            outcome.acceptable
+        } else {
+            self.on_options(now, index, segment, &outcome, (state, rcv_nxt, had_data))
+        };
+        if !goes_on {
             return;
         }
-        //= RFC 8684 3-3 3.4.1-1 3.4.2-6
-        if !outcome.acceptable {
-            return;
-        }
-        if before == State::SynSent && !self.on_syn_ack(now, index, rare.as_deref(), outcome.established) {
-            return;
-        }
-        if self.mode == Mode::Negotiating && before == State::SynReceived {
-            self.on_third_ack(now, index, rare.as_deref());
-        }
-        // Nothing that a join says counts before its sender has proved that it has the keys.
-        let joined = |strand: &Strand<P>| matches!(strand.join, Join::Initial | Join::Joined);
-        if !self.strands[index].as_ref().is_some_and(joined)
-            && !self.on_join_progress(now, index, segment, rare.as_deref())
+        if let Some(dss) = &segment.dss
+            && (PREDICTED || self.mode == Mode::Multipath)
         {
-            return;
-        }
-        if let Some(rare) = rare.as_deref()
-            && !segment.flags.contains(Flags::SYN)
-            && !self.on_rare(now, index, rare, rcv_before, had_data)
-        {
-            return;
-        }
-        // Neither leaves room for a DSS, and both show that options still pass: ADD_ADDR, and a third ACK that is repeated.
-        let instead = rare.as_ref().is_some_and(|rare| rare.add_addr.is_some() || rare.mp_capable.is_some());
-        if dss.is_none() && self.mode == Mode::Multipath && !instead && self.shows_fallback(segment, &outcome)
-        {
-            // Something on the way strips options, or the peer fell back (RFC 8684 3.7).
-            if !self.is_contiguous() {
-                //= RFC 8684 3.7-3 3.7-4
-                self.refuse(now, index, 6, "acknowledgements without DATA_ACK");
-                return;
-            }
-            //= RFC 8684 3.7-5
-            self.fall_back(now, FallbackCause::NoMapping);
-        }
-        if let Some(dss) = dss {
-            self.on_dss(now, index, &dss, rcv_before, window);
+            // The mapping went with its data, unless a copy of that was there before.
+            let travels = offset.known().is_some() && !outcome.repeated;
+            self.on_dss(now, index, dss, rcv_nxt, window, travels);
         }
         if self.mode == Mode::Plain {
+            let is_latest =
+                self.strands[index].as_ref().is_some_and(|strand| strand.tcp.is_latest_ack(segment.ack));
             self.plain_acknowledge(now, index, is_latest.then_some(window));
         }
-        self.after_tcp(now, index, &outcome);
-    }
-
-    /// What follows from a segment once the subflow and the connection have heard its acknowledgements.
-    #[inline]
-    pub(super) fn after_tcp(&mut self, now: Nanos, index: usize, outcome: &Outcome) {
-        self.note_outcome(now, index, outcome);
+        if !PREDICTED && outcome.established {
+            self.on_established(now, index);
+        }
+        self.on_delivery(now, index, &outcome);
         if outcome.data {
             self.take_in_order(now, index);
         }
@@ -113,15 +91,125 @@ impl<P: Payload> Connection<P> {
                 self.expand_send_buffer(index);
             }
         }
-        self.settle(now, index);
+        if !PREDICTED || outcome.fin {
+            self.settle(now, index);
+        } else {
+            self.check_closed(now);
+        }
     }
 
-    /// After TCP processing: states, the scheduler's events, reinjection, timers.
-    #[inline]
-    pub(crate) fn note_outcome(&mut self, now: Nanos, index: usize, outcome: &Outcome) {
-        if outcome.established {
-            self.on_established(now, index);
+    /// Where the data of a segment belongs in the stream, if it has a mapping of just this data without a checksum, and no
+    /// earlier mapping is kept for any of it.
+    #[inline(always)]
+    fn stream_offset(&self, strand: &Strand<P>, segment: &Segment<P>) -> StreamOffset {
+        let len = segment.payload.len();
+        let (Some(Dss { mapping: Some(mapping), data_fin, .. }), Some(remote)) =
+            (&segment.dss, self.remote_key)
+        else {
+            return StreamOffset::default();
+        };
+        let own = len > 0
+            && usize::from(mapping.len) == len + usize::from(*data_fin)
+            && mapping.ssn == segment.seq.0.wrapping_sub(strand.tcp.peer_isn())
+            && mapping.checksum.is_none()
+            && !self.checksum;
+        if !own {
+            return StreamOffset::default();
         }
+        let offset = self.data_offset(remote.idsn, mapping.dsn, mapping.dsn_is_64);
+        let position = strand.tcp.peer_position(segment.seq);
+        if offset <= 1 << 62 && strand.mappings.has_none_of(position, position + len as u64) {
+            StreamOffset::new(offset)
+        } else {
+            StreamOffset::default()
+        }
+    }
+
+    /// Whether a segment with a DSS came before the one that completes the handshake with both keys.
+    #[inline]
+    fn lacks_keys(&self, index: usize, segment: &Segment<P>) -> bool {
+        let strand = self.strands.get(index).and_then(Option::as_ref);
+        self.mode == Mode::Negotiating
+            && strand.is_some_and(|strand| {
+                strand.tcp.state() == State::SynReceived && strand.join == Join::Initial
+            })
+            && segment.dss.is_some()
+            && segment.rare.as_deref().is_none_or(|rare| rare.mp_capable.is_none())
+    }
+
+    /// Resets, handshakes, the options of which most segments have none, and what the want of a DSS means. Returns false if that is
+    /// all that there is to the segment. `before`: the subflow's state and next expected position, and whether there was
+    /// data.
+    #[inline(never)]
+    fn on_options(
+        &mut self,
+        now: Nanos,
+        index: usize,
+        segment: &Segment<P>,
+        outcome: &Outcome,
+        before: (State, u64, bool),
+    ) -> bool {
+        let rare = segment.rare.as_deref();
+        let (state, rcv_nxt, had_data) = before;
+        if outcome.reset {
+            self.on_reset(now, index, rare);
+            return false;
+        }
+        //= RFC 8684 3-3 3.4.1-1 3.4.2-6
+        if !outcome.acceptable {
+            return false;
+        }
+        if state == State::SynSent && !self.on_syn_ack(now, index, rare, outcome.established) {
+            return false;
+        }
+        if self.mode == Mode::Negotiating && state == State::SynReceived {
+            self.on_third_ack(now, index, rare);
+        }
+        // Nothing that a join says counts before its sender has proved that it has the keys.
+        if !self.strands[index].as_ref().is_some_and(Strand::is_joined)
+            && !self.on_join_progress(now, index, segment, rare)
+        {
+            return false;
+        }
+        if let Some(rare) = rare
+            && !segment.flags.contains(Flags::SYN)
+            && !self.on_rare(now, index, rare, rcv_nxt, had_data)
+        {
+            return false;
+        }
+        // Neither leaves room for a DSS, and both show that options still pass: ADD_ADDR, and a third ACK that is repeated.
+        let instead = rare.is_some_and(|rare| rare.add_addr.is_some() || rare.mp_capable.is_some());
+        if segment.dss.is_none()
+            && self.mode == Mode::Multipath
+            && !instead
+            && self.shows_fallback(segment, outcome)
+        {
+            // Something on the way strips options, or the peer fell back (RFC 8684 3.7).
+            if !self.is_contiguous() {
+                //= RFC 8684 3.7-3 3.7-4
+                self.refuse(now, index, 6, "acknowledgements without DATA_ACK");
+                return false;
+            }
+            //= RFC 8684 3.7-5
+            self.fall_back(now, FallbackCause::NoMapping);
+        }
+        true
+    }
+
+    /// After a subflow's timers: the scheduler's events, reinjection, its end.
+    pub(crate) fn note_outcome(&mut self, now: Nanos, index: usize, outcome: &Outcome) {
+        self.on_delivery(now, index, outcome);
+        if outcome.timeout {
+            self.on_subflow_timeout(now, index);
+        }
+        if outcome.failed {
+            self.remove(now, index, "too many retransmission timeouts");
+        }
+    }
+
+    /// What a subflow has found to be delivered or lost.
+    #[inline]
+    fn on_delivery(&mut self, now: Nanos, index: usize, outcome: &Outcome) {
         if outcome.acked_segments > 0 {
             self.note_acknowledged(now, index, outcome.acked_segments);
         }
@@ -129,12 +217,6 @@ impl<P: Payload> Connection<P> {
             let (subflow, segments) = (SubflowId(index as u8), outcome.lost_segments);
             self.notify(now, scheduler::Event::Lost { subflow, segments });
             self.wake();
-        }
-        if outcome.timeout {
-            self.on_subflow_timeout(now, index);
-        }
-        if outcome.failed {
-            self.remove(now, index, "too many retransmission timeouts");
         }
     }
 
@@ -213,10 +295,8 @@ impl<P: Payload> Connection<P> {
     }
 
     /// Data sequence signals.
-    fn on_dss(&mut self, now: Nanos, index: usize, dss: &Dss, rcv_before: u64, window: u64) {
-        if self.mode != Mode::Multipath {
-            return;
-        }
+    #[inline(always)]
+    fn on_dss(&mut self, now: Nanos, index: usize, dss: &Dss, rcv_before: u64, window: u64, travels: bool) {
         //= RFC 8684 3.3.2-3 3.3.2-6
         if let Some(ack) = dss.data_ack {
             if !self.confirmed {
@@ -224,9 +304,26 @@ impl<P: Payload> Connection<P> {
             }
             self.on_data_ack(now, ack, dss.ack_is_64, window);
         }
-        let Some(mapping) = dss.mapping else {
+        let Some(mapping) = &dss.mapping else {
             return;
         };
+        if travels && !dss.data_fin && mapping.dsn_is_64 == self.ack_is_64 {
+            return;
+        }
+        self.on_mapping(now, index, dss, mapping, rcv_before, travels);
+    }
+
+    /// A mapping that didn't go with its data, or says more than that.
+    #[inline(never)]
+    fn on_mapping(
+        &mut self,
+        now: Nanos,
+        index: usize,
+        dss: &Dss,
+        mapping: &DssMapping,
+        rcv_before: u64,
+        travels: bool,
+    ) {
         let Some(remote) = self.remote_key else { return };
         //= RFC 8684 3.7-a
         if mapping.len == 0 {
@@ -235,7 +332,7 @@ impl<P: Payload> Connection<P> {
                 self.refuse(now, index, 6, "an infinite mapping among several subflows");
                 return;
             }
-            self.on_infinite(now, index, remote.idsn, &mapping);
+            self.on_infinite(now, index, remote.idsn, mapping);
             return;
         }
         //= RFC 8684 3.3-2 3.3-3 3.3-4
@@ -267,7 +364,9 @@ impl<P: Payload> Connection<P> {
                 return;
             }
         }
-        self.add_mapping(index, &mapping, offset, data_len, rcv_before);
+        if !travels {
+            self.add_mapping(index, mapping, offset, data_len, rcv_before);
+        }
     }
 
     //= RFC 8684 3.3.1-10 3.3.1-12 3.3.2-2
@@ -320,8 +419,14 @@ impl<P: Payload> Connection<P> {
     }
 
     /// DATA_ACK and the window relative to it, which is that of the same segment: another's may be larger.
+    #[inline]
     pub(super) fn on_data_ack(&mut self, now: Nanos, ack: u64, is_64: bool, window: u64) {
         let acked = self.acked_offset(ack, is_64);
+        if acked == self.send.una && acked + window <= self.send.window_end {
+            // It acknowledges nothing new and opens no window, as on most segments with data.
+            self.send.peer_window = window;
+            return;
+        }
         // What was written but never handed to a subflow can't have arrived: such a DATA_ACK is ignored, as by Linux.
         let end = self.send.next_offset() + u64::from(self.send.closed && self.send.unsent() == 0);
         if acked > end {
@@ -388,7 +493,7 @@ impl<P: Payload> Connection<P> {
         loop {
             let plain = self.mode == Mode::Plain;
             let Some(strand) = self.strands[index].as_mut() else { return };
-            let Some((position, mut data, spot)) = strand.tcp.next_in_order() else { break };
+            let Some((position, mut data, mapped)) = strand.tcp.next_in_order() else { break };
             if self.receive.open(&mut strand.opening, data.len() as u64) {
                 self.dirty |= strand.tcp.window_opened();
             }
@@ -402,7 +507,7 @@ impl<P: Payload> Connection<P> {
                 moved |= self.receive.insert(now, position.wrapping_sub(base), data);
                 continue;
             }
-            if let Some(offset) = spot.known() {
+            if let Some(offset) = mapped.known() {
                 moved |= self.receive.insert(now, offset, data);
                 continue;
             }

@@ -24,7 +24,7 @@ impl Mapping {
 }
 
 /// Most mappings kept per subflow: far more than a window's worth of segments is an attack.
-pub(super) const LIMIT: usize = 1 << 17;
+const LIMIT: usize = 1 << 17;
 
 /// A subflow's mappings, in order of position, and data that waits for its mapping's checksum.
 #[derive(Debug, Default)]
@@ -83,16 +83,16 @@ impl<P: Payload> Mappings<P> {
 
     /// Whether none is kept of any of `position..end`, and no data waits for one's checksum.
     #[inline]
-    pub fn leave(&self, position: u64, end: u64) -> bool {
+    pub fn has_none_of(&self, position: u64, end: u64) -> bool {
         match self.list.back() {
             None => self.held.is_empty(),
             Some(last) if last.end() <= position => self.held.is_empty(),
-            Some(_) => self.leave_within(position, end),
+            Some(_) => self.has_none_within(position, end),
         }
     }
 
     #[inline(never)]
-    fn leave_within(&self, position: u64, end: u64) -> bool {
+    fn has_none_within(&self, position: u64, end: u64) -> bool {
         let index = self.list.partition_point(|known| known.end() <= position);
         self.held.is_empty() && self.list.get(index).is_none_or(|known| known.position >= end)
     }
@@ -159,12 +159,6 @@ impl<P: Payload> Mappings<P> {
         let (dsn, position, offset) = (mapping.dsn, mapping.position, mapping.offset);
         self.held_len = 0;
         Some(Failing { dsn, position, offset, pieces: std::mem::take(&mut self.held) })
-    }
-
-    /// Whether none is kept, and no data waits for one's checksum.
-    #[inline]
-    pub fn is_empty(&self) -> bool {
-        self.list.is_empty() && self.held.is_empty()
     }
 
     /// Forgets everything.

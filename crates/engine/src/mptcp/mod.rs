@@ -8,7 +8,6 @@ mod close;
 mod connection;
 mod crypto;
 mod deadlines;
-mod disorder;
 mod fallback;
 mod handshake;
 mod input;

@@ -182,7 +182,7 @@ impl<P: Payload> Connection<P> {
                 strand.control_len = len;
             }
         }
-        let (mut cx, strand) = self.split(now, index)?;
+        let (mut cx, strand) = self.split_to_send(now, index)?;
         let transmit = strand.tcp.poll_transmit(&mut cx, max_segments, out)?;
         self.write_options(now, index, transmit, out);
         Some(self.metrics[index].path)

@@ -5,7 +5,7 @@ use ropewalk_wire::Payload;
 
 use super::opening::{FIRST_RATIO, FIRST_SPACE, Opening, memory_for, wanted, window_of};
 use crate::Nanos;
-use crate::pieces::Pieces;
+use crate::segment_list::SegmentList;
 use crate::short::Short;
 use crate::tcp::next_window;
 
@@ -15,7 +15,7 @@ pub(crate) struct ReceiveSide<P> {
     /// Next byte expected in order.
     pub next: u64,
     /// Out-of-order data.
-    ofo: Pieces<P>,
+    ofo: SegmentList<P>,
     pub ofo_max: u64,
     ofo_integral: u128,
     ofo_since: Nanos,
@@ -53,7 +53,7 @@ impl<P: Payload> ReceiveSide<P> {
     pub fn new(initial: u64, max: u64) -> Self {
         ReceiveSide {
             next: 0,
-            ofo: Pieces::new(),
+            ofo: SegmentList::new(),
             ofo_max: 0,
             ofo_integral: 0,
             ofo_since: 0,
@@ -153,7 +153,7 @@ impl<P: Payload> ReceiveSide<P> {
         let before = self.next;
         if from == before && self.ofo.begins_from(end) {
             self.accept(fresh);
-        } else if !self.ofo.fill(from, fresh, |start, end| *repeated += end - start) {
+        } else if !self.ofo.fill(from, fresh, (), |start, end| *repeated += end - start) {
             return false;
         }
         while let Some((start, piece, ())) = self.ofo.pop_before(self.next) {

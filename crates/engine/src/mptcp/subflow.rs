@@ -1,6 +1,6 @@
 //! What a connection keeps for each subflow, beside what schedulers see ([`crate::metrics::SubflowMetrics`]).
 
-use ropewalk_wire::DssMapping;
+use ropewalk_wire::{DssMapping, Payload};
 
 use super::mapping::{Failing, Mappings};
 use super::opening::Opening;
@@ -63,4 +63,15 @@ pub(crate) struct Strand<P> {
     pub join_acks: u32,
     /// How far what arrived on it has opened the window.
     pub opening: Opening,
+}
+
+impl<P: Payload> Strand<P> {
+    /// Bytes that wait for the peer's answer to MP_FAIL: they take space, though no DATA_ACK covers them.
+    #[inline]
+    pub fn held_bytes(&self) -> u64 {
+        match &self.failing {
+            None => 0,
+            Some(failing) => failing.pieces.iter().map(|piece| piece.len() as u64).sum(),
+        }
+    }
 }

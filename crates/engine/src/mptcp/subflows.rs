@@ -103,7 +103,7 @@ impl<P: Payload> Connection<P> {
         join: Join,
         make: impl FnOnce(&mut Context<'_>) -> Subflow<P>,
     ) {
-        let shared = self.shared(index);
+        let shared = self.shared();
         let mut cx = Context {
             now,
             metrics: &mut self.metrics,

@@ -86,7 +86,9 @@ impl AckSummary {
         self.end = end;
         self.rate.take(sent_at, end, last.rate, last.is(APP_LIMITED));
         if arrived {
-            self.latest = self.latest.max((sent_at, end));
+            if sent_at >= self.latest.0 {
+                self.latest = (sent_at, end);
+            }
             self.last_sent_at = sent_at;
         }
     }
@@ -118,7 +120,7 @@ impl<P: Payload> Subflow<P> {
 
     /// The same, while something is in flight or SACK blocks are there.
     #[inline(never)]
-    pub(super) fn process_report(
+    fn process_report(
         &mut self,
         cx: &mut Context<'_>,
         segment: &Segment<P>,

@@ -60,7 +60,7 @@ impl DelayedAck {
 
     /// Data arrived, in order or not: the rhythm (`tcp_measure_rcv_mss`).
     #[inline]
-    fn on_data(&mut self, cx: &Context<'_>, len: u32, push: bool) {
+    pub fn on_data(&mut self, cx: &Context<'_>, len: u32, push: bool) {
         let (least, rto) = (cx.tcp.delayed_ack, cx.metrics[cx.index].rto);
         self.measure(len, push);
         if self.is_after_pause(cx.now, least, rto) {
@@ -71,7 +71,7 @@ impl DelayedAck {
 
     /// The size of segments.
     #[inline]
-    pub(super) fn measure(&mut self, len: u32, push: bool) {
+    fn measure(&mut self, len: u32, push: bool) {
         let short = std::mem::take(&mut self.short);
         if len >= self.mss {
             self.mss = len;
@@ -90,14 +90,14 @@ impl DelayedAck {
     /// Whether data that arrives now is the first, or the first after so long that the sender has restarted its window, or
     /// should have.
     #[inline]
-    pub(super) fn is_after_pause(&self, now: Nanos, least: Nanos, rto: Nanos) -> bool {
+    fn is_after_pause(&self, now: Nanos, least: Nanos, rto: Nanos) -> bool {
         let gap = now.saturating_sub(self.data_at);
         self.ato == 0 || (gap > rto && gap >= self.ato && gap > least / 2)
     }
 
     /// The time between segments.
     #[inline]
-    pub(super) fn follow(&mut self, now: Nanos, least: Nanos, rto: Nanos) {
+    fn follow(&mut self, now: Nanos, least: Nanos, rto: Nanos) {
         let gap = now.saturating_sub(self.data_at);
         if self.ato == 0 {
             self.ato = least;
@@ -153,12 +153,6 @@ impl<P: Payload> Subflow<P> {
         self.delack.raise_quick(most, cx.shared.receive_window);
         self.delack.pingpong = false;
         self.delack.ato = cx.tcp.delayed_ack;
-    }
-
-    /// Data arrived that is acceptable: notes the rhythm. `push`: it says PSH.
-    #[inline]
-    pub(super) fn note_data(&mut self, cx: &Context<'_>, len: u32, push: bool) {
-        self.delack.on_data(cx, len, push);
     }
 
     /// Data that came has opened the window: its ACK goes at once, as long as the window grows every segment's

@@ -2,8 +2,9 @@
 
 use ropewalk_wire::{Ecn, Flags, Payload, Segment};
 
+use super::reassembly::Placement;
 use super::timer::Timer;
-use super::{Context, Outcome, Spot, State, Subflow, TcpConfig, clock};
+use super::{Context, Outcome, State, StreamOffset, Subflow, TcpConfig, clock};
 use crate::{MILLISECOND, Nanos, SECOND};
 
 /// After this long the peer's clock may have wrapped: PAWS doesn't count (RFC 7323 5.5).
@@ -20,34 +21,95 @@ const ANSWER_INTERVAL: Nanos = 500 * MILLISECOND;
 const QUICK_AFTER_MARK: u32 = 2;
 
 impl<P: Payload> Subflow<P> {
-    /// A segment for this four-tuple arrived. Its payload is taken out if it is accepted.
-    pub fn on_segment(&mut self, cx: &mut Context<'_>, segment: &mut Segment<P>) -> Outcome {
+    /// A segment for this four-tuple arrived. Its payload is taken out if it is accepted; `offset` goes with it. `PREDICTED`:
+    /// [`is_predicted`](Self::is_predicted) was true, and answers questions that are left out.
+    #[inline(always)]
+    pub(crate) fn on_segment<const PREDICTED: bool>(
+        &mut self,
+        cx: &mut Context<'_>,
+        segment: &mut Segment<P>,
+        offset: StreamOffset,
+    ) -> Outcome {
         self.counters.in_segs += 1;
         self.quiet = false;
-        match self.state {
-            State::Closed => Outcome::default(),
-            State::SynSent => self.on_segment_syn_sent(cx, segment),
-            _ => self.on_segment_synchronised(cx, segment),
-        }
-    }
-
-    fn on_segment_synchronised(&mut self, cx: &mut Context<'_>, segment: &mut Segment<P>) -> Outcome {
         let mut outcome = Outcome::default();
         let position = self.peer_position(segment.seq);
-        let flags = segment.flags;
+        if !PREDICTED && !self.check_segment(cx, segment, position, &mut outcome) {
+            return outcome;
+        }
+        outcome.acceptable = true;
+        self.received_at = cx.now;
+        self.probes_out = 0;
+        //= RFC 7323 4.3 only a segment that covers the last ACK sent updates TS.Recent
+        if let Some(stamp) = segment.timestamps
+            && (PREDICTED || self.timestamps)
+            && position <= self.last_ack_sent
+            && (PREDICTED || stamp.value.wrapping_sub(self.ts_recent) as i32 >= 0)
+        {
+            self.ts_recent = stamp.value;
+            self.ts_recent_at = cx.now;
+        }
+        if self.ecn {
+            self.note_marks(cx, segment);
+        }
+        if !self.process_ack(cx, segment, position, &mut outcome) {
+            outcome.acceptable = false;
+            return outcome;
+        }
+        if !PREDICTED && self.state == State::Closed {
+            return outcome;
+        }
+        if !segment.payload.is_empty() || (!PREDICTED && segment.flags.contains(Flags::FIN)) {
+            self.measure_receive_rtt(cx.now, cx.tcp, segment);
+            self.on_data::<PREDICTED>(cx, segment, position, offset, &mut outcome);
+        }
+        outcome
+    }
 
+    /// Header prediction: whether a segment certainly passes [`check_segment`](Self::check_segment), where windows are
+    /// connection-level. It has no flags but ACK and PSH, a timestamp as new as any, and stands in the window of an
+    /// established subflow.
+    #[inline]
+    pub(crate) fn is_predicted(&self, segment: &Segment<P>) -> bool {
+        let timely = |value: u32| value.wrapping_sub(self.ts_recent) as i32 >= 0;
+        let offset = u64::from(segment.seq.0.wrapping_sub(self.peer_isn.wrapping_add(self.rcv_nxt as u32)));
+        self.state == State::Established
+            && self.timestamps
+            && segment.timestamps.is_some_and(|stamp| timely(stamp.value))
+            && segment.flags.without(Flags::PSH) == Flags::ACK
+            && (offset == 0 || offset < self.rcv_edge.saturating_sub(self.rcv_nxt))
+    }
+
+    /// The checks of RFC 9293 3.10.7 that come before the acknowledgement. Returns false if the segment ends there.
+    #[inline(never)]
+    fn check_segment(
+        &mut self,
+        cx: &mut Context<'_>,
+        segment: &mut Segment<P>,
+        position: u64,
+        outcome: &mut Outcome,
+    ) -> bool {
+        match self.state {
+            State::Closed => return false,
+            State::SynSent => {
+                *outcome = self.on_segment_syn_sent(cx, segment);
+                return false;
+            }
+            _ => {}
+        }
+        let flags = segment.flags;
         //= RFC 7323 5.3 R1 PAWS comes first, but not for RST
         if self.timestamps && self.is_stale(cx, segment, position) {
             self.drop_stale(cx, segment, position);
-            return outcome;
+            return false;
         }
         if flags.contains(Flags::SYN) && !flags.contains(Flags::RST) {
-            self.on_syn(cx, segment, position, &mut outcome);
-            return outcome;
+            self.on_syn(cx, segment, position, outcome);
+            return false;
         }
         if !self.in_window(cx, position, segment) {
-            self.on_unacceptable(cx, segment, position, &mut outcome);
-            return outcome;
+            self.on_unacceptable(cx, segment, position, outcome);
+            return false;
         }
         if flags.contains(Flags::RST) {
             //= RFC 5961 3.2 only the exact next number resets; any other in the window is challenged
@@ -62,41 +124,10 @@ impl<P: Payload> Subflow<P> {
             } else {
                 self.challenge(cx);
             }
-            return outcome;
+            return false;
         }
-        if !flags.contains(Flags::ACK) {
-            return outcome;
-        }
-        if self.state == State::SynReceived && !self.on_handshake_ack(cx, segment, &mut outcome) {
-            return outcome;
-        }
-        outcome.acceptable = true;
-        self.received_at = cx.now;
-        self.probes_out = 0;
-        //= RFC 7323 4.3 only a segment that covers the last ACK sent updates TS.Recent
-        if let Some(stamp) = segment.timestamps
-            && self.timestamps
-            && position <= self.last_ack_sent
-            && stamp.value.wrapping_sub(self.ts_recent) as i32 >= 0
-        {
-            self.ts_recent = stamp.value;
-            self.ts_recent_at = cx.now;
-        }
-        if self.ecn {
-            self.note_marks(cx, segment);
-        }
-        if !self.process_ack(cx, segment, position, &mut outcome) {
-            outcome.acceptable = false;
-            return outcome;
-        }
-        if self.state == State::Closed {
-            return outcome;
-        }
-        if !segment.payload.is_empty() || flags.contains(Flags::FIN) {
-            self.measure_receive_rtt(cx.now, cx.tcp, segment);
-            self.on_data(cx, segment, position, &mut outcome);
-        }
-        outcome
+        flags.contains(Flags::ACK)
+            && (self.state != State::SynReceived || self.on_handshake_ack(cx, segment, outcome))
     }
 
     /// Whether the segment's timestamp is older than what was heard (RFC 7323 5.3). A pure ACK that others overtook
@@ -300,44 +331,53 @@ impl<P: Payload> Subflow<P> {
     }
 
     /// Data and FIN of an acceptable segment.
-    fn on_data(
+    #[inline]
+    fn on_data<const PREDICTED: bool>(
         &mut self,
         cx: &mut Context<'_>,
         segment: &mut Segment<P>,
         position: u64,
+        offset: StreamOffset,
         outcome: &mut Outcome,
     ) {
         let len = segment.payload.len() as u64;
         if len > 0 {
             let may_receive = matches!(self.state, State::Established | State::FinWait1 | State::FinWait2);
-            if !may_receive {
+            if !PREDICTED && !may_receive {
                 self.ack_now = true;
                 return;
             }
             let unit = if segment.gso_size > 0 { u32::from(segment.gso_size) } else { len as u32 };
-            self.note_data(cx, unit, segment.flags.contains(Flags::PSH));
+            self.delack.on_data(cx, unit, segment.flags.contains(Flags::PSH));
             let payload = std::mem::take(&mut segment.payload);
-            let end = position + len;
-            if position <= self.rcv_nxt && self.reassembly.is_empty() {
-                if position == self.rcv_nxt {
-                    self.in_order.push_back((position, payload, Spot::default()));
-                } else {
+            let (next, in_order) = (&mut self.rcv_nxt, &mut self.in_order);
+            let placement = self.reassembly.place(next, position, payload, offset, in_order);
+            match placement {
+                Placement::InOrder => {}
+                Placement::Overlapping => {
                     self.counters.delayed_ack_lost += 1;
                     self.quick_ack_mode(cx, cx.tcp.quick_acks);
-                    self.reassembly.note_duplicate(position, self.rcv_nxt);
-                    let skip = (self.rcv_nxt - position) as usize;
-                    let rest = payload.slice(skip, payload.len());
-                    self.in_order.push_back((self.rcv_nxt, rest, Spot::default()));
                     self.ack_now = true;
                 }
-                self.rcv_nxt = end;
-                outcome.data = true;
+                Placement::OutOfOrder => {
+                    //= RFC 9293 SHLD-31
+                    self.counters.ofo_queue += 1;
+                    self.ack_now = true;
+                }
+                //= RFC 5681 4.2 out of order, or it fills a gap: acknowledge at once
+                Placement::FillsGap | Placement::Duplicate => self.ack_now = true,
+            }
+            outcome.repeated = placement != Placement::InOrder && self.reassembly.dsack().is_some();
+            outcome.data = !matches!(placement, Placement::OutOfOrder | Placement::Duplicate);
+            if matches!(placement, Placement::InOrder | Placement::Overlapping) {
                 self.schedule_ack(cx.now, cx.tcp, &cx.metrics[cx.index]);
-            } else {
-                self.on_disorder(position, end, payload, outcome);
             }
         }
-        if segment.flags.contains(Flags::FIN) && self.fin_at.is_none() && self.state != State::SynReceived {
+        if !PREDICTED
+            && segment.flags.contains(Flags::FIN)
+            && self.fin_at.is_none()
+            && self.state != State::SynReceived
+        {
             self.fin_at = Some(position + len);
         }
         if self.fin_at == Some(self.rcv_nxt) {
@@ -350,39 +390,6 @@ impl<P: Payload> Subflow<P> {
                 State::FinWait2 => self.enter_time_wait(cx),
                 _ => {}
             }
-        }
-    }
-
-    //= RFC 5681 4.2 out of order, or it fills a gap: acknowledge at once
-    #[inline(never)]
-    pub(super) fn on_disorder(&mut self, position: u64, end: u64, payload: P, outcome: &mut Outcome) {
-        self.ack_now = true;
-        if end <= self.rcv_nxt {
-            self.reassembly.note_duplicate(position, end);
-            return;
-        }
-        if position > self.rcv_nxt {
-            //= RFC 9293 SHLD-31
-            self.counters.ofo_queue += 1;
-            self.reassembly.insert(position, payload);
-            return;
-        }
-        if position < self.rcv_nxt {
-            self.reassembly.note_duplicate(position, self.rcv_nxt);
-        }
-        let skip = (self.rcv_nxt - position) as usize;
-        let payload = if skip == 0 { payload } else { payload.slice(skip, payload.len()) };
-        self.reassembly.insert(self.rcv_nxt, payload);
-        self.release(outcome);
-    }
-
-    /// What has become in order leaves the queue.
-    #[inline]
-    pub(super) fn release(&mut self, outcome: &mut Outcome) {
-        while let Some((at, piece, spot)) = self.reassembly.pop(self.rcv_nxt) {
-            self.rcv_nxt = at + piece.len() as u64;
-            self.in_order.push_back((at, piece, spot));
-            outcome.data = true;
         }
     }
 

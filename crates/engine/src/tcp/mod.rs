@@ -7,8 +7,6 @@
 
 mod ack;
 mod delack;
-mod disorder;
-mod grid;
 mod handshake;
 mod input;
 mod isn;
@@ -22,8 +20,9 @@ mod rate;
 mod reassembly;
 mod recovery;
 mod rtt;
-mod sacked;
+mod sack_bitmap;
 mod scoreboard;
+mod segment_ring;
 mod straight;
 #[cfg(test)]
 mod testing;
@@ -50,8 +49,8 @@ use pmtu::BlackHole;
 use prr::Prr;
 use rack::Rack;
 use rate::RateState;
-use reassembly::Reassembly;
-pub(crate) use reassembly::Spot;
+pub(crate) use reassembly::StreamOffset;
+use reassembly::{InOrder, ReassemblyQueue};
 use recovery::Recovery;
 use rtt::RttEstimator;
 use scoreboard::Scoreboard;
@@ -94,12 +93,19 @@ pub enum State {
 pub struct Shared {
     /// Receive window to advertise, bytes.
     pub receive_window: u64,
-    /// Bytes that there is room for; the window may be larger, as what was promised isn't taken back.
-    pub receive_room: u64,
     /// Windows are connection-level (RFC 8684 3.3.1): not enforced per subflow.
     pub multipath: bool,
     /// Bytes of MPTCP options on data segments.
     pub data_option_len: u8,
+    /// For a segment that is about to be sent.
+    pub outgoing: Outgoing,
+}
+
+/// What a segment to be sent depends on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Outgoing {
+    /// Bytes that there is room for; the window may be larger, as what was promised isn't taken back.
+    pub receive_room: u64,
     /// Bytes of MPTCP options on the next segment without data.
     pub ack_option_len: u8,
     /// The application has more to write than the send buffer takes.
@@ -149,6 +155,8 @@ pub struct Outcome {
     pub timeout: bool,
     /// In-order data is ready.
     pub data: bool,
+    /// Some of the data had come before, perhaps without the mapping that it has now.
+    pub repeated: bool,
     /// The peer's FIN arrived in order.
     pub fin: bool,
     /// The peer reset it.
@@ -263,7 +271,7 @@ pub struct Subflow<P> {
     fin_at: Option<u64>,
     backoff: u32,
     peer_mss: u32,
-    reassembly: Reassembly<P>,
+    reassembly: ReassemblyQueue<P>,
     pub(crate) counters: TcpCounters,
 
     // What sending needs, and acknowledgements of what was sent.
@@ -276,7 +284,7 @@ pub struct Subflow<P> {
     recovery: Recovery,
 
     // What is seldom needed.
-    in_order: Short<(u64, P, Spot)>,
+    in_order: InOrder<P>,
     prr: Prr,
     undo: Undo,
     /// F-RTO is under way (RFC 5682).
@@ -346,7 +354,7 @@ impl<P: Payload> Subflow<P> {
             rcv_nxt: 0,
             rcv_edge: 0,
             window_told: 0,
-            reassembly: Reassembly::new(),
+            reassembly: ReassemblyQueue::new(),
             in_order: Short::new(),
             fin_at: None,
             window_scaling: false,
@@ -376,7 +384,7 @@ impl<P: Payload> Subflow<P> {
     /// The next in-order data with its position, and where it belongs in the stream if that is known here, until `None`.
     /// Changes with each segment received.
     #[inline]
-    pub(crate) fn next_in_order(&mut self) -> Option<(u64, P, Spot)> {
+    pub(crate) fn next_in_order(&mut self) -> Option<(u64, P, StreamOffset)> {
         self.in_order.pop_front()
     }
 
@@ -598,8 +606,9 @@ impl<P: Payload> Subflow<P> {
         Seq(self.isn.wrapping_add(position as u32))
     }
 
+    /// The position that a sequence number of the peer's stands for.
     #[inline]
-    fn peer_position(&self, seq: Seq) -> u64 {
+    pub(crate) fn peer_position(&self, seq: Seq) -> u64 {
         Seq(seq.0.wrapping_sub(self.peer_isn)).unfold(self.rcv_nxt)
     }
 

@@ -141,7 +141,7 @@ impl<P: Payload> Subflow<P> {
 
     fn transmit_ack(&mut self, cx: &mut Context<'_>, segment: &mut Segment<P>) -> Transmit {
         self.segment(cx, self.snd_nxt, Flags::default(), segment);
-        let room = 40usize.saturating_sub(usize::from(cx.shared.ack_option_len));
+        let room = 40usize.saturating_sub(usize::from(cx.shared.outgoing.ack_option_len));
         if room < 12 {
             // ADD_ADDR with its HMAC may not fit beside timestamps: they go, as in Linux.
             segment.timestamps = None;
@@ -312,7 +312,7 @@ impl<P: Payload> Subflow<P> {
         // As in Linux a window that is full is no end: there, what waits for it lies in the subflow's queue.
         let end = tag + len as u64;
         let goes_on = match self.queue.front() {
-            None => cx.shared.more,
+            None => cx.shared.outgoing.more,
             Some((next, _)) => *next == end || retransmission,
         };
         if !goes_on && len > 0 {
@@ -335,7 +335,7 @@ impl<P: Payload> Subflow<P> {
         if len > mss {
             segment.gso_size = mss as u16;
         }
-        let used = if len > 0 { cx.shared.data_option_len } else { cx.shared.ack_option_len };
+        let used = if len > 0 { cx.shared.data_option_len } else { cx.shared.outgoing.ack_option_len };
         let spare = space.saturating_sub(len.min(mss)) + if self.timestamps { 12 } else { 0 };
         self.add_sack(segment, 40usize.saturating_sub(usize::from(used)).min(spare));
         segment.payload = payload;

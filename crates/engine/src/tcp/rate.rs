@@ -40,10 +40,10 @@ pub(crate) struct Sample {
 }
 
 impl Sample {
-    /// Something sent at `sent_at` was delivered.
+    /// Something sent at `sent_at` was delivered. What one ACK delivers comes in order of position.
     #[inline]
     pub fn take(&mut self, sent_at: Nanos, end: u64, stamp: Stamp, app_limited: bool) {
-        if (sent_at, end) >= (self.sent_at, self.end) {
+        if sent_at >= self.sent_at {
             *self = Sample { sent_at, end, stamp, app_limited };
         }
     }

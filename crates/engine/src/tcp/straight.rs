@@ -1,86 +1,16 @@
-//! The straight way through a subflow, for what nearly every segment is: data that is next in order, an ACK of data that was
-//! sent once while nothing is missing, new data while nothing is lost, and an ACK that leaves alone.
+//! Fast path for segments out: new data while nothing is lost, and an ACK alone.
 //!
-//! Each does what the long way does with such a segment ([`Subflow::on_segment`], [`Subflow::poll_transmit`]), in the same
-//! order, and leaves out the steps that have nothing to do; the conditions at its beginning are why they haven't. A segment that doesn't meet them is
-//! left as it is, for the long way. [`TcpConfig::shortcuts`] turns it off, so that a test can hold the two side by side.
+//! Each does what [`Subflow::poll_transmit`] does with such a segment, without the questions whose answer is known.
+//! `TcpConfig::shortcuts` turns it off, so that a test can compare the two.
 
 use ropewalk_wire::{Flags, Payload, Segment, Seq, Timestamps};
 
 use super::scoreboard::{APP_LIMITED, Entry};
 use super::timer::Timer;
-use super::{Context, State, Subflow, TcpConfig};
-use crate::Nanos;
-use crate::metrics::{CaState, SubflowMetrics};
+use super::{Context, State, Subflow};
+use crate::metrics::CaState;
 
 impl<P: Payload> Subflow<P> {
-    /// Whether a segment of an established subflow stands where nothing is missing before it, with a timestamp that is as
-    /// new as any (PAWS, RFC 7323 5.3), so that with windows at connection level it is acceptable.
-    #[inline]
-    pub(super) fn is_in_place(&self, segment: &Segment<P>) -> bool {
-        segment.seq == Seq(self.peer_isn.wrapping_add(self.rcv_nxt as u32)) && self.is_timely(segment)
-    }
-
-    /// Whether it is a segment of an established subflow with a timestamp that is as new as any.
-    #[inline]
-    pub(super) fn is_timely(&self, segment: &Segment<P>) -> bool {
-        let newer = |value: u32| value.wrapping_sub(self.ts_recent) as i32 >= 0;
-        self.state == State::Established
-            && self.timestamps
-            && segment.timestamps.is_some_and(|stamp| newer(stamp.value))
-    }
-
-    /// What every acceptable segment does, which stands at `position`.
-    #[inline]
-    pub(super) fn note_arrival(&mut self, now: Nanos, segment: &Segment<P>, position: u64) {
-        self.counters.in_segs += 1;
-        self.quiet = false;
-        self.received_at = now;
-        self.probes_out = 0;
-        //= RFC 7323 4.3 only a segment that covers the last ACK sent updates TS.Recent
-        if let Some(stamp) = segment.timestamps
-            && position <= self.last_ack_sent
-        {
-            self.ts_recent = stamp.value;
-            self.ts_recent_at = now;
-        }
-    }
-
-    /// Takes the next data in order of a subflow that has sent nothing which isn't acknowledged; `None`: it isn't that. The
-    /// caller has seen that there are no flags but ACK and PSH, no rare options, no SACK blocks and no congestion mark, and
-    /// that windows are connection-level. Returns where the data stands; it is the caller's to deliver.
-    #[inline]
-    pub(crate) fn take_next(
-        &mut self,
-        now: Nanos,
-        tcp: &TcpConfig,
-        metrics: &SubflowMetrics,
-        segment: &Segment<P>,
-    ) -> Option<u64> {
-        let usual = self.is_in_place(segment)
-            // The acknowledgement says nothing new but perhaps a window.
-            && segment.ack == self.seq(self.snd_una)
-            && self.snd_una == self.snd_nxt
-            // It is neither a gap's end nor before the peer's FIN.
-            && self.reassembly.is_empty()
-            && self.fin_at.is_none()
-            && !self.delack.is_after_pause(now, tcp.delayed_ack, metrics.rto);
-        if !usual {
-            return None;
-        }
-        debug_assert!(self.rtx.is_empty() && self.in_order.is_empty());
-        self.note_arrival(now, segment, self.rcv_nxt);
-        let position = self.rcv_nxt;
-        self.update_window(segment, position, self.snd_una);
-        self.measure_receive_rtt(now, tcp, segment);
-        let len = segment.payload.len();
-        self.delack.measure(len as u32, segment.flags.contains(Flags::PSH));
-        self.delack.follow(now, tcp.delayed_ack, metrics.rto);
-        self.rcv_nxt += len as u64;
-        self.schedule_ack(now, tcp, metrics);
-        Some(position)
-    }
-
     /// Sends the one piece that waits, of a segment's length at most, while the window has room and nothing is lost;
     /// `None`: it isn't that. What is written lacks MPTCP's options. Returns the connection-level offset of its first byte,
     /// and where that stands in the subflow.
@@ -138,7 +68,7 @@ impl<P: Payload> Subflow<P> {
         }
         self.arm_probe(cx);
         //= RFC 9293 MUST-61 MUST-60 what the application wrote goes out without waiting for more
-        let flags = if cx.shared.more { Flags::ACK } else { Flags::ACK.with(Flags::PSH) };
+        let flags = if cx.shared.outgoing.more { Flags::ACK } else { Flags::ACK.with(Flags::PSH) };
         let ack = Seq(self.peer_isn.wrapping_add(self.rcv_nxt as u32));
         out.renew(&self.tuple, self.seq(position), ack, flags);
         (out.hop_limit, out.dscp) = (cx.tcp.hop_limit, cx.tcp.dscp & 0x3f);

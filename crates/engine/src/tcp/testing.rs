@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 
 use ropewalk_wire::{Flags, FourTuple, Segment, Seq, SyntheticPayload, Timestamps};
 
-use super::{Context, Kind, Outcome, Shared, State, Subflow, TcpConfig, Transmit};
+use super::{Context, Kind, Outcome, Outgoing, Shared, State, StreamOffset, Subflow, TcpConfig, Transmit};
 use crate::congestion::CongestionControl;
 use crate::metrics::SubflowMetrics;
 use crate::{MILLISECOND, Nanos, PathId, SubflowId};
@@ -58,12 +58,9 @@ impl End {
         let mut congestion = crate::congestion::builtin().parse("reno").expect("reno").build();
         let shared = Shared {
             receive_window: 60_000,
-            receive_room: 60_000,
             multipath: false,
             data_option_len: 0,
-            ack_option_len: 0,
-            writer_waits: false,
-            more: false,
+            outgoing: Outgoing { receive_room: 60_000, ..Outgoing::default() },
         };
         let mut cx = Context {
             now,
@@ -165,7 +162,7 @@ impl End {
 
     pub fn receive(&mut self, mut segment: Segment<SyntheticPayload>) -> Outcome {
         let (mut cx, subflow) = self.split();
-        subflow.on_segment(&mut cx, &mut segment)
+        subflow.on_segment::<false>(&mut cx, &mut segment, StreamOffset::default())
     }
 
     /// A segment from the peer at the number that is expected next.

@@ -72,7 +72,7 @@ impl<P: Payload> Subflow<P> {
     fn decay(&mut self, cx: &mut Context<'_>) {
         let used = self.usage.used.max(cx.tcp.initial_window);
         self.usage.restart(cx.now);
-        let writer_waits = cx.shared.writer_waits;
+        let writer_waits = cx.shared.outgoing.writer_waits;
         let metrics = cx.metrics();
         if metrics.ca_state == CaState::Open && !writer_waits && used < metrics.cwnd {
             metrics.ssthresh = current_ssthresh(metrics);

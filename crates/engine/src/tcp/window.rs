@@ -39,7 +39,7 @@ impl<P: Payload> Subflow<P> {
     /// The window field of a segment that leaves now.
     #[inline]
     pub(super) fn advertise(&mut self, cx: &Context<'_>, shift: u8) -> u64 {
-        let units = scaled(cx.shared.receive_window, cx.shared.receive_room, shift);
+        let units = scaled(cx.shared.receive_window, cx.shared.outgoing.receive_room, shift);
         let window = units << shift;
         if (window == 0) != (self.window_told == 0) {
             self.counters.to_zero_window += u64::from(window == 0);

@@ -269,7 +269,7 @@ fn answers_to_empty_segments_outside_the_window_are_limited() {
 #[test]
 fn a_closed_window_takes_no_data() {
     let (mut end, seq) = settled(plain_config());
-    (end.shared.receive_window, end.shared.receive_room) = (0, 0);
+    (end.shared.receive_window, end.shared.outgoing.receive_room) = (0, 0);
     end.subflow.rcv_edge = seq;
     end.push(100);
     assert_eq!(end.sent_data().len(), 1);
@@ -300,4 +300,20 @@ fn a_congestion_mark_is_echoed_until_the_sender_has_heard() {
     segment.payload = ropewalk_wire::SyntheticPayload(MSS as u32);
     end.receive(segment);
     assert!(!end.sent()[0].segment.flags.contains(Flags::ECE));
+}
+
+/// A middlebox may strip the mapping from the first copy of out-of-order data: the connection must know that a second
+/// copy, whose bytes are dropped, could bring it.
+#[test]
+fn data_that_came_before_is_told_from_data_that_is_new() {
+    let (mut end, seq) = settled(plain_config());
+    assert!(!end.data(seq, 100).repeated, "in order");
+    assert!(!end.data(seq + 300, 100).repeated, "beyond a gap");
+    end.sent();
+    assert!(end.data(seq + 300, 100).repeated, "again");
+    end.sent();
+    assert!(end.data(seq + 250, 100).repeated, "half of it again");
+    end.sent();
+    let filled = end.data(seq + 100, 150);
+    assert!(filled.data && !filled.repeated, "the gap's end");
 }

@@ -1,4 +1,4 @@
-//! Pieces of a stream that arrived out of order, as subflows and connections keep them: disjoint and sorted.
+//! Segments of a stream that arrived out of order, as subflows and connections keep them: disjoint and sorted.
 //!
 //! A ring rather than a tree: what arrives goes to one of its ends nearly always, and the rest moves few bytes.
 
@@ -10,9 +10,19 @@ use ropewalk_wire::Payload;
 /// that each costs more to keep than it brings. What comes beyond is taken as lost on the way.
 const MOST: usize = 1 << 18;
 
-/// Disjoint pieces by their offsets. With each comes a note, of those that were kept as they came.
+/// What is kept with a piece.
+pub(crate) trait Note: Copy + Default {
+    /// The note of what comes `skip` bytes later.
+    fn after(self, skip: u64) -> Self;
+}
+
+impl Note for () {
+    fn after(self, _: u64) {}
+}
+
+/// Disjoint pieces by their offsets. With each comes a note.
 #[derive(Debug)]
-pub(crate) struct Pieces<P, N = ()> {
+pub(crate) struct SegmentList<P, N = ()> {
     list: VecDeque<(u64, P, N)>,
     bytes: u64,
 }
@@ -25,9 +35,9 @@ pub(crate) struct Gap {
     pub(crate) joins: (bool, bool),
 }
 
-impl<P: Payload, N: Copy + Default> Pieces<P, N> {
+impl<P: Payload, N: Note> SegmentList<P, N> {
     pub fn new() -> Self {
-        Pieces { list: VecDeque::new(), bytes: 0 }
+        SegmentList { list: VecDeque::new(), bytes: 0 }
     }
 
     #[inline]
@@ -66,11 +76,6 @@ impl<P: Payload, N: Copy + Default> Pieces<P, N> {
     /// The pieces.
     pub fn iter(&self) -> impl Iterator<Item = &(u64, P, N)> {
         self.list.iter()
-    }
-
-    /// The pieces, for their notes to be changed.
-    pub fn iter_mut(&mut self) -> impl Iterator<Item = (u64, &P, &mut N)> {
-        self.list.iter_mut().map(|(start, piece, note)| (*start, &*piece, note))
     }
 
     /// Where `offset..end` belongs, if nothing of it is there and there is room for it.
@@ -132,7 +137,7 @@ impl<P: Payload, N: Copy + Default> Pieces<P, N> {
     /// Keeps the parts of `data` that aren't there yet, and tells of each range that was. False if there are too many
     /// pieces already: nothing is kept.
     #[inline]
-    pub fn fill(&mut self, offset: u64, data: P, mut there: impl FnMut(u64, u64)) -> bool {
+    pub fn fill(&mut self, offset: u64, data: P, note: N, mut there: impl FnMut(u64, u64)) -> bool {
         if self.list.len() >= MOST {
             return false;
         }
@@ -147,7 +152,7 @@ impl<P: Payload, N: Copy + Default> Pieces<P, N> {
             }
         }
         if at == offset && self.list.get(index).is_none_or(|(start, ..)| *start >= end) {
-            self.keep(index, offset, data, N::default());
+            self.keep(index, offset, data, note);
             return true;
         }
         while at < end {
@@ -157,7 +162,7 @@ impl<P: Payload, N: Copy + Default> Pieces<P, N> {
             };
             if gap_end > at {
                 let part = data.slice((at - offset) as usize, (gap_end - offset) as usize);
-                self.keep(index, at, part, N::default());
+                self.keep(index, at, part, note.after(at - offset));
                 index += 1;
             }
             if entry_end > gap_end {
@@ -175,17 +180,17 @@ mod tests {
     use proptest::prelude::*;
     use ropewalk_wire::SyntheticPayload;
 
-    use super::{MOST, Pieces};
+    use super::{MOST, SegmentList};
 
     proptest! {
         /// Whatever overlaps: every byte is kept once, and each that was there already is told of.
         #[test]
         fn every_byte_once(ranges in proptest::collection::vec((0u64..120, 1u64..50), 1..25)) {
-            let mut pieces: Pieces<SyntheticPayload> = Pieces::new();
+            let mut pieces: SegmentList<SyntheticPayload> = SegmentList::new();
             let mut known = [false; 200];
             for (offset, len) in ranges {
                 let mut repeated = [false; 200];
-                pieces.fill(offset, SyntheticPayload(len as u32), |from, to| repeated[from as usize..to as usize].fill(true));
+                pieces.fill(offset, SyntheticPayload(len as u32), (), |from, to| repeated[from as usize..to as usize].fill(true));
                 for at in offset..offset + len {
                     prop_assert_eq!(repeated[at as usize], known[at as usize], "{}", at);
                     known[at as usize] = true;
@@ -206,13 +211,13 @@ mod tests {
 
     #[test]
     fn crumbs_without_end_are_refused() {
-        let mut pieces: Pieces<SyntheticPayload> = Pieces::new();
+        let mut pieces: SegmentList<SyntheticPayload> = SegmentList::new();
         for n in 0..MOST as u64 {
-            assert!(pieces.fill(2 * n, SyntheticPayload(1), |_, _| {}));
+            assert!(pieces.fill(2 * n, SyntheticPayload(1), (), |_, _| {}));
         }
-        assert!(!pieces.fill(1, SyntheticPayload(1), |_, _| {}));
+        assert!(!pieces.fill(1, SyntheticPayload(1), (), |_, _| {}));
         assert_eq!(pieces.bytes(), MOST as u64);
         pieces.pop_before(0);
-        assert!(pieces.fill(1, SyntheticPayload(1), |_, _| {}));
+        assert!(pieces.fill(1, SyntheticPayload(1), (), |_, _| {}));
     }
 }

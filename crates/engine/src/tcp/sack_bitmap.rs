@@ -6,7 +6,7 @@ const WORD: u64 = u64::BITS as u64;
 
 /// Nothing until something is sacked, as on most of many connections: then it isn't known which are.
 #[derive(Debug, Default)]
-pub(crate) struct Sacked(Option<Box<Ring>>);
+pub(crate) struct SackBitmap(Option<Box<Ring>>);
 
 /// As long as a power of two.
 #[derive(Debug)]
@@ -21,7 +21,7 @@ impl Ring {
     }
 }
 
-impl Sacked {
+impl SackBitmap {
     /// Whether it says which are.
     #[inline]
     pub fn is_known(&self) -> bool {

@@ -1,5 +1,5 @@
-//! Pieces of one length that stand so far apart, as a sender's whole segments do: each has a cell, found by a division and
-//! not by a search, and which pieces join is seen from bits.
+//! Segments of one length at multiples of it, as a sender's full segments are: each has a cell, found by a division instead of
+//! a search, and bits say which cells are taken.
 
 use ropewalk_wire::Payload;
 
@@ -11,7 +11,7 @@ const WORD: u64 = u64::BITS as u64;
 
 /// A cell begins where the one before it ends.
 #[derive(Debug)]
-pub(crate) struct Grid<P, N> {
+pub(crate) struct SegmentRing<P, N> {
     /// The length of a cell, and where the first of the stream begins.
     unit: u64,
     phase: u64,
@@ -23,11 +23,11 @@ pub(crate) struct Grid<P, N> {
     end: u64,
 }
 
-impl<P: Payload, N: Copy + Default> Grid<P, N> {
+impl<P: Payload, N: Copy + Default> SegmentRing<P, N> {
     /// One in which a piece of this length at `offset` has a cell.
     pub fn new(offset: u64, len: u64) -> Self {
         let unit = len.max(1);
-        Grid { unit, phase: offset % unit, cells: Vec::new(), taken: Vec::new(), first: 0, end: 0 }
+        SegmentRing { unit, phase: offset % unit, cells: Vec::new(), taken: Vec::new(), first: 0, end: 0 }
     }
 
     #[inline]

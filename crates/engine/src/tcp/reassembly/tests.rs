@@ -1,0 +1,223 @@
+use ropewalk_wire::{SackBlocks, SyntheticPayload};
+
+use super::{InOrder, ReassemblyQueue, StreamOffset};
+
+fn report(reassembly: &mut ReassemblyQueue<SyntheticPayload>, room: usize) -> Vec<(u32, u32)> {
+    let mut blocks = SackBlocks::default();
+    reassembly.sack_blocks(0, room, &mut blocks);
+    blocks.as_slice().to_vec()
+}
+
+fn blocks(reassembly: &mut ReassemblyQueue<SyntheticPayload>) -> Vec<(u32, u32)> {
+    report(reassembly, 4)
+}
+
+//= test RFC 2018 4
+/// RFC 2018 section 4, case 2: eight segments of 500 bytes from 5000 on, the first is lost.
+#[test]
+fn rfc_2018_case_2_first_segment_dropped() {
+    let mut reassembly = ReassemblyQueue::new();
+    for n in 1..8u64 {
+        reassembly.insert(5000 + n * 500, SyntheticPayload(500), StreamOffset::default());
+        assert_eq!(blocks(&mut reassembly), [(5500, 6000 + (n as u32 - 1) * 500)]);
+    }
+}
+
+//= test RFC 2018 4
+/// RFC 2018 section 4, case 3: the 2nd, 4th, 6th and 8th are lost; then the 4th arrives, and the 2nd.
+#[test]
+fn rfc_2018_case_3_every_other_segment_dropped() {
+    let mut reassembly = ReassemblyQueue::new();
+    reassembly.insert(6000, SyntheticPayload(500), StreamOffset::default());
+    assert_eq!(blocks(&mut reassembly), [(6000, 6500)]);
+    reassembly.insert(7000, SyntheticPayload(500), StreamOffset::default());
+    assert_eq!(blocks(&mut reassembly), [(7000, 7500), (6000, 6500)]);
+    reassembly.insert(8000, SyntheticPayload(500), StreamOffset::default());
+    assert_eq!(blocks(&mut reassembly), [(8000, 8500), (7000, 7500), (6000, 6500)]);
+    reassembly.insert(6500, SyntheticPayload(500), StreamOffset::default());
+    assert_eq!(blocks(&mut reassembly), [(6000, 7500), (8000, 8500)]);
+    reassembly.insert(5500, SyntheticPayload(500), StreamOffset::default());
+    assert_eq!(reassembly.pop(5500), Some((5500, SyntheticPayload(500), StreamOffset::default())));
+    for position in [6000, 6500, 7000] {
+        assert_eq!(
+            reassembly.pop(position),
+            Some((position, SyntheticPayload(500), StreamOffset::default()))
+        );
+    }
+    assert_eq!(reassembly.pop(7500), None);
+    assert_eq!(blocks(&mut reassembly), [(8000, 8500)]);
+    assert_eq!(reassembly.bytes(), 500);
+}
+
+//= test RFC 2883 4.1
+/// A duplicate of what was received is reported first, once.
+#[test]
+fn rfc_2883_a_duplicate_is_reported_once_and_first() {
+    let mut reassembly = ReassemblyQueue::new();
+    reassembly.insert(4000, SyntheticPayload(500), StreamOffset::default());
+    reassembly.insert(4000, SyntheticPayload(500), StreamOffset::default());
+    assert_eq!(blocks(&mut reassembly), [(4000, 4500), (4000, 4500)]);
+    assert_eq!(blocks(&mut reassembly), [(4000, 4500)]);
+    assert_eq!(reassembly.bytes(), 500);
+}
+
+//= test RFC 2883 4.2
+/// A segment of which a part was received: only that part is the duplicate.
+#[test]
+fn rfc_2883_a_partial_duplicate() {
+    let mut reassembly = ReassemblyQueue::new();
+    reassembly.insert(1500, SyntheticPayload(500), StreamOffset::default());
+    reassembly.insert(1000, SyntheticPayload(1500), StreamOffset::default());
+    assert_eq!(blocks(&mut reassembly), [(1500, 2000), (1000, 2500)]);
+    assert_eq!(reassembly.bytes(), 1500);
+    assert_eq!(reassembly.pop(1000), Some((1000, SyntheticPayload(500), StreamOffset::default())));
+    assert_eq!(reassembly.pop(1500), Some((1500, SyntheticPayload(500), StreamOffset::default())));
+    assert_eq!(reassembly.pop(2000), Some((2000, SyntheticPayload(500), StreamOffset::default())));
+    assert!(reassembly.is_empty());
+}
+
+/// What is tidied by what has changed since the last report is as if every block were looked for, whatever overlaps and
+/// however much comes between two reports.
+#[test]
+fn tidying_by_what_changed_is_as_tidying_all() {
+    let mut state = 11u64;
+    let mut next = move |below: u64| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (state >> 33) % below
+    };
+    for _ in 0..500 {
+        let mut both = [ReassemblyQueue::new(), ReassemblyQueue::new()];
+        let mut at = 0;
+        for _ in 0..60 {
+            let gap = if next(6) == 0 { 0 } else { 1 + next(60) };
+            let (position, len, room) = (at + gap, 1 + next(4), next(5) as usize);
+            let reports = next(4) > 0;
+            let mut seen = [(); 2].map(|()| Vec::new());
+            let mut in_order = at;
+            for (reassembly, seen) in both.iter_mut().zip(&mut seen) {
+                reassembly.insert(position, SyntheticPayload(len as u32), StreamOffset::default());
+                in_order = at;
+                while let Some((from, piece, _)) = reassembly.pop(in_order) {
+                    in_order = from + u64::from(piece.0);
+                    seen.push((from as u32, in_order as u32));
+                }
+            }
+            at = in_order;
+            both[1].untidy = 2;
+            for (reassembly, seen) in both.iter_mut().zip(&mut seen).filter(|_| reports) {
+                seen.extend(report(reassembly, room));
+                seen.extend(
+                    reassembly.recent[..reassembly.recent_len].iter().map(|known| (*known as u32, 0)),
+                );
+            }
+            assert_eq!(seen[0], seen[1]);
+        }
+    }
+}
+
+/// SegmentList that lie in a ring come out as those in a list would, and as much is reported of them: nearly all of one length,
+/// some repeated, some cut otherwise, some far ahead.
+#[test]
+fn a_ring_is_as_a_list() {
+    const UNIT: u64 = 5;
+    let mut state = 3u64;
+    let mut random = move |below: u64| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (state >> 33) % below
+    };
+    let mut in_ring = 0;
+    for round in 0..300 {
+        let mut both = [ReassemblyQueue::new(), ReassemblyQueue::new()];
+        let window = [10, 80, 400][round % 3];
+        let odd = [40, 1000][round % 2];
+        let mut next = 7 + random(1 << 20);
+        let mut untaken: Vec<u64> = Vec::new();
+        let mut end = next;
+        for _ in 0..1500 {
+            while (end - next) / UNIT < window {
+                untaken.push(end);
+                end += UNIT;
+            }
+            let (position, len) = match random(odd) {
+                0 => (next + random(window * UNIT), 1 + random(3 * UNIT)),
+                1 => (next + UNIT * random(window), UNIT),
+                2 => (next + UNIT * random(3 * window), UNIT),
+                // Of a cell that was cut the rest.
+                _ if untaken.is_empty() => (next, UNIT),
+                // What is missing longest comes soonest.
+                _ => {
+                    let index = random(window).min(random(window)) as usize;
+                    (untaken.remove(index.min(untaken.len() - 1)), UNIT)
+                }
+            };
+            if position + len <= next || position < next {
+                continue;
+            }
+            let (room, reports) = (random(5) as usize, random(4) > 0);
+            let mut seen = [(); 2].map(|()| Vec::new());
+            let mut in_order = next;
+            both[0].patience = u32::MAX;
+            for (reassembly, seen) in both.iter_mut().zip(&mut seen) {
+                in_order = next;
+                let mut ready = InOrder::new();
+                let offset = StreamOffset::new(position + 1000);
+                let data = SyntheticPayload(len as u32);
+                seen.push((reassembly.place(&mut in_order, position, data, offset, &mut ready) as u64, 0));
+                while let Some((from, piece, offset)) = ready.pop_front() {
+                    assert_eq!(offset.known(), Some(from + 1000), "it travels with the data");
+                    seen.push((from, u64::from(piece.0)));
+                }
+                seen.push((in_order, reassembly.bytes()));
+                seen.push((reassembly.floor().unwrap_or(0), u64::from(reassembly.is_empty())));
+                if reports {
+                    seen.extend(report(reassembly, room).iter().map(|(a, b)| (u64::from(*a), u64::from(*b))));
+                    seen.extend(reassembly.recent[..reassembly.recent_len].iter().map(|known| (*known, 0)));
+                }
+            }
+            in_ring += usize::from(both[1].in_ring().is_some());
+            assert!(both[0].in_ring().is_none());
+            assert_eq!(seen[0], seen[1]);
+            next = in_order;
+            untaken.retain(|position| *position >= next);
+            end = end.max(next);
+        }
+    }
+    assert!(in_ring > 100_000, "{in_ring}");
+}
+
+/// Whatever overlaps, bytes come out once and the blocks say what is there.
+#[test]
+fn blocks_are_the_queue_joined() {
+    let mut state = 7u64;
+    let mut next = move |below: u64| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (state >> 33) % below
+    };
+    for _ in 0..200 {
+        let mut reassembly = ReassemblyQueue::new();
+        let mut there = [false; 200];
+        for _ in 0..20 {
+            let (position, len) = (1 + next(150), 1 + next(40));
+            reassembly.insert(position, SyntheticPayload(len as u32), StreamOffset::default());
+            there[position as usize..(position + len) as usize].fill(true);
+        }
+        assert_eq!(reassembly.bytes(), there.iter().filter(|byte| **byte).count() as u64);
+        for (position, byte) in there.iter().enumerate() {
+            assert_eq!(reassembly.block(position as u64).is_some(), *byte);
+        }
+        let mut at = 0;
+        while at < 200 {
+            match reassembly.pop(at) {
+                Some((from, piece, _)) => {
+                    assert_eq!(from, at);
+                    at += u64::from(piece.0);
+                }
+                None => {
+                    assert!(!there[at as usize], "{at} was lost");
+                    at += 1;
+                }
+            }
+        }
+        assert!(reassembly.is_empty() && reassembly.bytes() == 0);
+    }
+}
