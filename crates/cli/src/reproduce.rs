@@ -1,4 +1,4 @@
-//! `ropewalk reproduce list|run`.
+//! `ropewalk reproduce list|run|fit`.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressStyle};
 use ropewalk_lab::Registries;
 use ropewalk_lab::diagnostic::{Diagnostic, did_you_mean};
-use ropewalk_lab::reproduce::{self, Outcome, Paper, Progress, Request, Runs, Verdict, World};
+use ropewalk_lab::reproduce::{
+    self, Fit, FitRequest, Outcome, Paper, Progress, Request, Runs, Verdict, World,
+};
 use ropewalk_lab::table::Table;
 use serde_json::json;
 
@@ -17,7 +19,7 @@ use crate::{Failure, checkpoint, output};
 /// The source papers' experiments: published beside measured, and a verdict per claim
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Examples:\n  ropewalk reproduce list\n  ropewalk reproduce run cfs-2019 --figure table2\n  ropewalk reproduce run all"
+    after_help = "Examples:\n  ropewalk reproduce list\n  ropewalk reproduce run cfs-2019 --figure table2\n  ropewalk reproduce run all\n  ropewalk reproduce fit cfs-2019"
 )]
 pub(crate) struct Options {
     #[command(subcommand)]
@@ -43,6 +45,55 @@ enum Action {
 
 Finished runs are kept in the folder of --state: call it again to go on after an interruption.")]
     Run(Run),
+    /// Which of the settings that a paper leaves open explain its baseline's numbers
+    #[command(after_help = "Examples:
+  ropewalk reproduce fit cfs-2019
+  ropewalk reproduce fit cfs-2019 --budget 100 --json
+  ropewalk reproduce fit cfs-2019 --scenario-to fitted.toml
+  ropewalk reproduce fit cfs-2019 --self-test 40
+
+The settings, their priors and what is fitted to what are in papers/NAME/open.toml. The rows of the scheduler that the paper is
+about aren't looked at. What was tried is kept in the folder of --state: call it again to go on after an interruption.")]
+    Fit(FitOptions),
+}
+
+#[derive(Debug, clap::Args)]
+struct FitOptions {
+    /// A paper's name
+    name: String,
+    /// Settings to try
+    #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(32..=1_000_000))]
+    budget: u32,
+    /// Settings in a population
+    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(8..=10_000))]
+    population: u32,
+    /// Seed of the search
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Threads [default: one per core]; the result doesn't depend on it
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    jobs: Option<u16>,
+    /// As JSON
+    #[arg(long)]
+    json: bool,
+    /// Where the result goes as papers/NAME/fitted.toml, for `reproduce run`
+    #[arg(long, value_name = "FILE")]
+    save: Option<PathBuf>,
+    /// Where the best setting goes as a scenario, for `compare --scenario`
+    #[arg(long, value_name = "FILE")]
+    scenario_to: Option<PathBuf>,
+    /// Test the fitter instead: make tables from so many settings drawn from the priors, and fit each
+    #[arg(long, value_name = "SETTINGS")]
+    self_test: Option<u16>,
+    /// Papers' folder, instead of the files compiled in
+    #[arg(long, value_name = "FOLDER")]
+    papers: Option<PathBuf>,
+    /// Folder for what was tried
+    #[arg(long, value_name = "FOLDER", default_value = ".ropewalk")]
+    state: PathBuf,
+    /// Forget what was tried
+    #[arg(long)]
+    fresh: bool,
 }
 
 #[derive(Debug, clap::Args)]
@@ -68,8 +119,11 @@ struct Run {
     /// As JSON
     #[arg(long)]
     json: bool,
-    /// Where the report goes [default: docs/reproduction.md for `all`, else reproduction-NAME.md; in the emulated world
-    /// with -emulated]
+    /// Papers' folder, instead of the files compiled in
+    #[arg(long, value_name = "FOLDER")]
+    papers: Option<PathBuf>,
+    /// Where the overview goes; a page, figures and a table of each paper go into a folder `papers` beside it [default:
+    /// docs/reproduction.md for `all`, else reproduction-NAME.md; in the emulated world with -emulated]
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
     /// Folder for finished runs
@@ -84,11 +138,16 @@ pub(crate) fn run(registries: &Registries, options: &Options) -> Result<(), Fail
     match &options.action {
         Action::List { json } => list(*json),
         Action::Run(run) => execute(registries, run),
+        Action::Fit(fit) => search(registries, fit),
     }
 }
 
-fn load(name: &str) -> Result<Paper, Failure> {
-    match reproduce::load(name) {
+fn load(name: &str, folder: Option<&Path>) -> Result<Paper, Failure> {
+    let loaded = match folder {
+        Some(folder) if reproduce::NAMES.contains(&name) => Some(reproduce::load_from(folder, name)),
+        _ => reproduce::load(name),
+    };
+    match loaded {
         Some(loaded) => loaded.map_err(Failure::Other),
         None => Err(Diagnostic::new(format!("there is no paper `{name}`"))
             .help(did_you_mean(name, reproduce::NAMES.iter().copied()))
@@ -98,7 +157,7 @@ fn load(name: &str) -> Result<Paper, Failure> {
 }
 
 fn list(json: bool) -> Result<(), Failure> {
-    let papers = reproduce::NAMES.iter().map(|name| load(name)).collect::<Result<Vec<_>, _>>()?;
+    let papers = reproduce::NAMES.iter().map(|name| load(name, None)).collect::<Result<Vec<_>, _>>()?;
     if json {
         let values: Vec<_> = papers
             .iter()
@@ -163,7 +222,8 @@ fn execute(registries: &Registries, run: &Run) -> Result<(), Failure> {
         crate::options::World::Emulated => World::Emulated,
         crate::options::World::Simulated => World::Simulated,
     };
-    let mut papers = names.into_iter().map(load).collect::<Result<Vec<_>, _>>()?;
+    let papers = names.into_iter().map(|name| load(name, run.papers.as_deref()));
+    let mut papers = papers.collect::<Result<Vec<_>, _>>()?;
     papers.retain(|paper| paper.runs_in(world));
     if papers.is_empty() {
         let message =
@@ -217,9 +277,17 @@ fn execute(registries: &Registries, run: &Run) -> Result<(), Failure> {
         outcomes.push(outcome);
     }
     let command = command(run);
-    let page = reproduce::markdown(&outcomes, &command);
+    let (page, files) = reproduce::pages(&outcomes, &command).map_err(Failure::Other)?;
     let report = run.report.clone().unwrap_or_else(|| default_report(&run.name, world));
     output::write_file(&report, &page)?;
+    for (path, text) in &files {
+        let path = report.parent().unwrap_or(Path::new("")).join(path);
+        if let Some(folder) = path.parent() {
+            std::fs::create_dir_all(folder)
+                .map_err(|error| Failure::Other(format!("{}: {error}", folder.display())))?;
+        }
+        output::write_file(&path, text)?;
+    }
     if run.json {
         return output::print(&format!("{:#}\n", reproduce::json(&outcomes, &command)));
     }
@@ -266,13 +334,15 @@ fn summary(outcomes: &[Outcome], report: &Path) -> String {
     for outcome in outcomes {
         text += &format!("{}: {}\n\n", outcome.paper.name, outcome.paper.plan.title);
         text += &reproduce::tables(outcome);
-        let mut table = Table::new(2, &["verdict", "claim", "settings"]);
+        let mut table = Table::new(2, &["verdict", "claim", "comparisons that agree"]);
         for judgement in &outcome.judgements {
-            let Some(main) = judgement.settings.first() else { continue };
-            let holding =
-                judgement.settings.iter().filter(|setting| setting.verdict == Verdict::Holds).count();
-            let of = format!("{holding} of {}", judgement.settings.len());
-            table.row(vec![main.verdict.words().into(), judgement.text.clone(), of]);
+            let of = match judgement.deciding() {
+                Some(setting) if judgement.verdict != Verdict::Untestable => {
+                    format!("{} of {}", setting.agree, setting.cells)
+                }
+                _ => "-".into(),
+            };
+            table.row(vec![judgement.verdict.words().into(), judgement.text.clone(), of]);
         }
         text += &format!("{}\n", table.render());
     }
@@ -282,5 +352,105 @@ fn summary(outcomes: &[Outcome], report: &Path) -> String {
     text + &format!(
         "{runs} runs, {computing:.1} s of computing, {wall:.1} s on the clock. Report: {}\n",
         report.display()
+    )
+}
+
+fn threads(jobs: Option<u16>) -> usize {
+    jobs.map_or_else(|| std::thread::available_parallelism().map_or(1, usize::from), usize::from)
+}
+
+fn search(registries: &Registries, options: &FitOptions) -> Result<(), Failure> {
+    let paper = load(&options.name, options.papers.as_deref())?;
+    let stop = Arc::new(AtomicBool::new(false));
+    let heard = stop.clone();
+    let _ = ctrlc::set_handler(move || heard.store(true, Ordering::Relaxed));
+    let bar = ProgressBar::new(0);
+    if let Ok(style) = ProgressStyle::with_template("{bar:40} {pos}/{len} settings, {eta} left") {
+        bar.set_style(style);
+    }
+    let watch = Watch { bar, began: now() };
+    let mut command = format!("ropewalk reproduce fit {} --budget {}", options.name, options.budget);
+    if options.population != 64 {
+        command += &format!(" --population {}", options.population);
+    }
+    if options.seed != 1 {
+        command += &format!(" --seed {}", options.seed);
+    }
+    let request = FitRequest {
+        paper: &paper,
+        budget: options.budget as usize,
+        population: options.population as usize,
+        seed: options.seed,
+        jobs: threads(options.jobs),
+        command: &command,
+    };
+    let stopped = || {
+        let folder = options.state.display();
+        Failure::Other(format!("interrupted: what was tried is in {folder}, call it again to go on"))
+    };
+    if let Some(known) = options.self_test {
+        let found = reproduce::self_test(&request, usize::from(known), registries, &watch, &stop);
+        watch.bar.finish_and_clear();
+        let (inside, of, best) = found.map_err(Failure::Other)?.ok_or_else(stopped)?;
+        if options.json {
+            let value = json!({ "known_settings": known, "in_80_percent_region": inside, "of": of, "distances": best });
+            return output::print(&format!("{value:#}\n"));
+        }
+        let share = inside as f64 * 100.0 / of.max(1) as f64;
+        let mean = best.iter().sum::<f64>() / best.len().max(1) as f64;
+        return output::print(&format!(
+            "{known} known settings: the truth is in the 80 % region {inside} of {of} times ({share:.0} %); the best setting is {mean:.3} from its table on average\n"
+        ));
+    }
+    let store = checkpoint::open(&options.state, &format!("fit-{}", options.name), options.fresh)?;
+    let found = reproduce::fit(&request, registries, &store, &watch, &stop);
+    watch.bar.finish_and_clear();
+    let fit = found.map_err(Failure::Other)?.ok_or_else(stopped)?;
+    if let Some(path) = &options.save {
+        output::write_file(path, &fit.fitted.text().map_err(Failure::Other)?)?;
+    }
+    if let Some(path) = &options.scenario_to {
+        output::write_file(path, &fit.scenario)?;
+    }
+    if options.json {
+        return output::print(&format!("{:#}\n", fit_json(&fit)));
+    }
+    output::print(&fit_text(&fit, watch.clock()))
+}
+
+fn fit_json(fit: &Fit) -> serde_json::Value {
+    json!({
+        "fitted": fit.fitted,
+        "cells": fit.cells.iter().map(|(name, published, here)| json!({ "cell": name, "published": published, "fitted": here })).collect::<Vec<_>>(),
+        "within_10_percent": fit.within(10.0),
+        "within_25_percent": fit.within(25.0),
+        "population": fit.population.iter().map(|(values, distance, weight)| json!({ "values": values, "distance": distance, "weight": weight })).collect::<Vec<_>>(),
+    })
+}
+
+fn fit_text(fit: &Fit, took: Duration) -> String {
+    let mut table =
+        Table::new(4, &["setting", "best", "80 % of the last population", "distance grows by, if changed"]);
+    for value in &fit.fitted.values {
+        let matters = format!("{:+.3} to {:+.3}", value.matters.0, value.matters.1);
+        table.row(vec![value.name.clone(), value.best.clone(), value.region.clone(), matters]);
+    }
+    let mut cells = Table::new(1, &["fitted cell", "published", "fitted"]);
+    for (name, published, here) in &fit.cells {
+        cells.row(vec![name.clone(), format!("{published}"), format!("{here:.3}")]);
+    }
+    let fitted = &fit.fitted;
+    format!(
+        "{}\n{}\nDistance {:.3} (as ruled {:.3}); {} of {} cells within 10 %, {} within 25 %. {:.1} % of the prior are as near as the last population. {} settings, {:.0} s.\n",
+        table.render(),
+        cells.render(),
+        fitted.distance,
+        fitted.ruled,
+        fit.within(10.0),
+        fit.cells.len(),
+        fit.within(25.0),
+        fitted.prior_share * 100.0,
+        fitted.tried,
+        took.as_secs_f64()
     )
 }

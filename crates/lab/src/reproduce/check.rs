@@ -1,8 +1,8 @@
 //! What can be wrong in a paper's files without anything being run: a claim about a row that isn't there, a number of
 //! no cell, a scenario that can't be read.
 
-use super::plan::{self, variants};
-use super::{Claim, Figure, Kind, Over, Paper, Test, World};
+use super::plan::{self, Cell, Work, variants};
+use super::{Claim, Figure, Kind, Over, Paper, Test, World, open};
 use crate::Registries;
 
 /// Everything that is wrong.
@@ -10,10 +10,12 @@ pub fn check(paper: &Paper, registries: &Registries) -> Vec<String> {
     let mut wrong = Vec::new();
     let variants = variants(paper);
     for world in [World::Simulated, World::Emulated] {
-        if let Err(error) = plan::cells(paper, &variants, world, None, Some(1), registries) {
-            wrong.push(error);
+        match plan::cells(paper, &variants, world, None, Some(1), registries) {
+            Ok(cells) => wrong.extend(confounded(paper, &cells)),
+            Err(error) => wrong.push(error),
         }
     }
+    wrong.extend(open::check(paper, registries));
     for variant in &variants {
         for id in variant.figures.iter().filter(|id| paper.figure(id).is_none()) {
             wrong.push(format!("setting `{}`: there is no figure `{id}`", variant.label));
@@ -23,9 +25,11 @@ pub fn check(paper: &Paper, registries: &Registries) -> Vec<String> {
         if matches!(claim.test, Test::Untestable { .. }) {
             continue;
         }
-        match paper.figure(&claim.figure) {
-            Some(figure) => wrong.extend(claim_in(claim, figure)),
-            None => wrong.push(format!("claim `{}`: there is no figure `{}`", claim.id, claim.figure)),
+        for id in claim.figures() {
+            match paper.figure(id) {
+                Some(figure) => wrong.extend(claim_in(claim, figure)),
+                None => wrong.push(format!("claim `{}`: there is no figure `{id}`", claim.id)),
+            }
         }
     }
     for number in &paper.published {
@@ -36,7 +40,8 @@ pub fn check(paper: &Paper, registries: &Registries) -> Vec<String> {
             wrong.push(format!("published: {} has no {}, {}", number.table, number.row, number.column));
         }
     }
-    for id in paper.notes.keys().filter(|id| !paper.claims.iter().any(|claim| claim.id == **id)) {
+    let known = |id: &String| id == "summary" || paper.claims.iter().any(|claim| claim.id == *id);
+    for id in paper.notes.keys().filter(|id| !known(id)) {
         wrong.push(format!("notes: there is no claim `{id}`"));
     }
     let mut ids: Vec<&str> = paper.claims.iter().map(|claim| claim.id.as_str()).collect();
@@ -44,6 +49,33 @@ pub fn check(paper: &Paper, registries: &Registries) -> Vec<String> {
     wrong.extend(
         ids.windows(2).filter(|pair| pair[0] == pair[1]).map(|pair| format!("two claims `{}`", pair[0])),
     );
+    wrong
+}
+
+/// Rows that are compared with others and differ from them in opportunistic retransmission or penalisation, without a
+/// reason.
+fn confounded(paper: &Paper, cells: &[Cell]) -> Vec<String> {
+    let mut wrong = Vec::new();
+    let mut firsts: Vec<((usize, usize, usize), _, &str)> = Vec::new();
+    for cell in cells {
+        let figure = &paper.plan.figures[cell.figure];
+        let row = &figure.rows[cell.row];
+        let Work::Simulate(template) = &cell.work else { continue };
+        if template.mode != ropewalk_sim::Mode::Multipath || row.mechanisms_reason.is_some() {
+            continue;
+        }
+        let place = (cell.figure, cell.variant, cell.column);
+        let own = template.scheduler.build().mechanisms();
+        match firsts.iter().find(|(known, ..)| *known == place) {
+            None => firsts.push((place, own, &row.label)),
+            Some((_, first, _)) if *first == own => {}
+            Some((_, _, first)) => wrong.push(format!(
+                "{}: {} and {first} differ in opportunistic retransmission or penalisation, and no reason is given",
+                figure.id, row.label
+            )),
+        }
+    }
+    wrong.dedup();
     wrong
 }
 

@@ -13,8 +13,21 @@ pub struct Claim {
     /// The figure that it is about.
     #[serde(default)]
     pub figure: String,
+    /// Other figures that the same sentence is about: their cells count with the figure's.
+    #[serde(default)]
+    pub also: Vec<String>,
+    /// Figures of another reading of the same sentence, each instead of the figure: the best counts, and is named.
+    #[serde(default)]
+    pub or: Vec<String>,
     /// How it is tested.
     pub test: Test,
+}
+
+impl Claim {
+    /// All figures that it is about.
+    pub fn figures(&self) -> impl Iterator<Item = &String> {
+        std::iter::once(&self.figure).chain(&self.also).chain(&self.or)
+    }
 }
 
 /// Which columns.

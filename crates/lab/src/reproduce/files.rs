@@ -2,16 +2,21 @@
 
 use std::collections::BTreeMap;
 
+use std::path::Path;
+
+use super::open::{self, Fitted};
 use super::{Paper, published};
 
 /// A folder's files.
-struct Files {
-    name: &'static str,
-    paper: &'static str,
-    claims: &'static str,
-    published: &'static str,
-    notes: &'static str,
-    scenarios: &'static [(&'static str, &'static str)],
+struct Files<'a> {
+    name: &'a str,
+    paper: &'a str,
+    claims: &'a str,
+    published: &'a str,
+    notes: &'a str,
+    open: &'a str,
+    fitted: &'a str,
+    scenarios: Vec<(&'a str, &'a str)>,
 }
 
 macro_rules! text {
@@ -24,14 +29,30 @@ macro_rules! papers {
     ($($name:literal: $($scenario:literal),+;)+) => {
         /// The papers' names.
         pub const NAMES: &[&str] = &[$($name),+];
-        const FILES: &[Files] = &[$(Files {
-            name: $name,
-            paper: text!($name, "paper.toml"),
-            claims: text!($name, "claims.toml"),
-            published: text!($name, "published.csv"),
-            notes: text!($name, "notes.toml"),
-            scenarios: &[$(($scenario, text!($name, $scenario))),+],
-        }),+];
+
+        /// Names of a paper's scenario files.
+        fn scenarios(name: &str) -> &'static [&'static str] {
+            match name {
+                $($name => &[$($scenario),+],)+
+                _ => &[],
+            }
+        }
+
+        fn compiled(name: &str) -> Option<Files<'static>> {
+            match name {
+                $($name => Some(Files {
+                    name: $name,
+                    paper: text!($name, "paper.toml"),
+                    claims: text!($name, "claims.toml"),
+                    published: text!($name, "published.csv"),
+                    notes: text!($name, "notes.toml"),
+                    open: text!($name, "open.toml"),
+                    fitted: text!($name, "fitted.toml"),
+                    scenarios: vec![$(($scenario, text!($name, $scenario))),+],
+                }),)+
+                _ => None,
+            }
+        }
     };
 }
 
@@ -55,11 +76,35 @@ struct Claims {
 /// # Errors
 /// What is wrong in its files, with the file's name.
 pub fn load(name: &str) -> Option<Result<Paper, String>> {
-    let files = FILES.iter().find(|files| files.name == name)?;
-    Some(read(files))
+    compiled(name).map(|files| read(&files))
 }
 
-fn read(files: &Files) -> Result<Paper, String> {
+/// A paper's files as they are in `folder/name` now, instead of those compiled in.
+///
+/// # Errors
+/// A file can't be read, or what is wrong in it.
+pub fn load_from(folder: &Path, name: &str) -> Result<Paper, String> {
+    let text = |file: &str| {
+        let path = folder.join(name).join(file);
+        std::fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))
+    };
+    let texts = ["paper.toml", "claims.toml", "published.csv", "notes.toml", "open.toml", "fitted.toml"];
+    let [paper, claims, published, notes, open, fitted] = texts.map(text);
+    let own = scenarios(name).iter().map(|file| Ok((*file, text(file)?)));
+    let own = own.collect::<Result<Vec<_>, String>>()?;
+    read(&Files {
+        name,
+        paper: &paper?,
+        claims: &claims?,
+        published: &published?,
+        notes: &notes?,
+        open: &open?,
+        fitted: &fitted?,
+        scenarios: own.iter().map(|(name, text)| (*name, text.as_str())).collect(),
+    })
+}
+
+fn read(files: &Files<'_>) -> Result<Paper, String> {
     let wrong = |file: &str, what: String| format!("papers/{}/{file}: {what}", files.name);
     let plan = toml::from_str(files.paper).map_err(|error| wrong("paper.toml", error.to_string()))?;
     let claims: Claims =
@@ -67,6 +112,8 @@ fn read(files: &Files) -> Result<Paper, String> {
     let notes: BTreeMap<String, String> =
         toml::from_str(files.notes).map_err(|error| wrong("notes.toml", error.to_string()))?;
     let published = published::parse(files.published).map_err(|error| wrong("published.csv", error))?;
+    let unknowns = open::parse(files.open).map_err(|error| wrong("open.toml", error))?;
+    let fitted = Fitted::parse(files.fitted).map_err(|error| wrong("fitted.toml", error))?;
     let scenarios = files.scenarios.iter().map(|(name, text)| ((*name).to_string(), (*text).to_string()));
     Ok(Paper {
         name: files.name.into(),
@@ -74,6 +121,8 @@ fn read(files: &Files) -> Result<Paper, String> {
         claims: claims.claim,
         published,
         notes,
+        unknowns,
+        fitted,
         scenarios: scenarios.collect(),
     })
 }

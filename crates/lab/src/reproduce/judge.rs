@@ -1,31 +1,81 @@
-//! A verdict per claim and setting. A difference counts if the ratio's interval over paired seeds excludes 1, with
-//! Holm's correction over the comparisons that the claim makes in that setting.
+//! A verdict per claim. Each claim is a number of comparisons (cells); each cell agrees, has the direction only, is the
+//! same run, or disagrees. A difference counts if its p-value, with Holm's correction over the claim's cells, is below
+//! 5 %. A claim is reproduced if three quarters of the cells that can tell agree.
 
+use super::effect::{Effect, MARGIN};
+use super::plan::{FITTED, MAIN};
 use super::run::{CellOutcome, Grid};
 use super::series::Series;
 use super::{Claim, Figure, Over, Paper, Published, Test, World};
 use crate::stats;
 
-/// Whether a claim holds.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// What became of a claim. From the best to the least.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Verdict {
-    /// It does.
-    Holds,
-    /// It does not.
-    Fails,
+    /// As ruled before the first run.
+    Reproduced,
+    /// Not as ruled, but in the setting that was fitted to other rows.
+    Inferred,
+    /// The sign, not the size.
+    Direction,
+    /// The difference is smaller than so many runs can tell.
+    BelowResolution,
+    /// The schedulers send the same packets.
+    Indistinguishable,
+    /// The paper's own numbers contradict it.
+    Contradicts,
+    /// None of these.
+    NotReproduced,
     /// It can't be tested here.
     Untestable,
 }
 
 impl Verdict {
+    /// All of them.
+    pub const ALL: [Verdict; 8] = [
+        Verdict::Reproduced,
+        Verdict::Inferred,
+        Verdict::Direction,
+        Verdict::Indistinguishable,
+        Verdict::BelowResolution,
+        Verdict::Contradicts,
+        Verdict::NotReproduced,
+        Verdict::Untestable,
+    ];
+
     /// In words.
     pub fn words(self) -> &'static str {
         match self {
-            Verdict::Holds => "holds",
-            Verdict::Fails => "does not hold",
-            Verdict::Untestable => "cannot be tested here",
+            Verdict::Reproduced => "reproduced",
+            Verdict::Inferred => "reproduced under an inferred setting",
+            Verdict::Direction => "direction only",
+            Verdict::BelowResolution => "below the paper's own resolution",
+            Verdict::Indistinguishable => "indistinguishable here",
+            Verdict::Contradicts => "contradicts itself",
+            Verdict::NotReproduced => "not reproduced",
+            Verdict::Untestable => "cannot be tested",
         }
     }
+}
+
+/// What a comparison says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Agreement {
+    Agrees,
+    Direction,
+    Same,
+    Disagrees,
+}
+
+/// A comparison.
+#[derive(Clone, PartialEq, Debug)]
+struct Cell {
+    text: String,
+    agreement: Agreement,
+    /// The published difference can't be told with as many runs.
+    unresolved: bool,
+    /// The published numbers say the opposite of the claim.
+    contradicts: bool,
 }
 
 /// A claim in one setting.
@@ -33,8 +83,14 @@ impl Verdict {
 pub struct InSetting {
     /// The setting.
     pub variant: String,
-    /// Whether it holds there.
+    /// What became of it there.
     pub verdict: Verdict,
+    /// Comparisons that agree.
+    pub agree: usize,
+    /// Comparisons in which the runs are the same.
+    pub same: usize,
+    /// All comparisons.
+    pub cells: usize,
     /// The numbers.
     pub detail: String,
 }
@@ -46,14 +102,29 @@ pub struct Judgement {
     pub id: String,
     /// What the paper says.
     pub text: String,
-    /// Its figure.
+    /// Its figure, or that of the reading that counts.
     pub figure: String,
+    /// Over all settings.
+    pub verdict: Verdict,
     /// By setting.
     pub settings: Vec<InSetting>,
 }
 
-/// What a test says: whether it holds, and the numbers.
-type Answer = (bool, String);
+impl Judgement {
+    /// The setting that the verdict comes from.
+    pub fn deciding(&self) -> Option<&InSetting> {
+        let wanted = match self.verdict {
+            Verdict::Inferred => Verdict::Reproduced,
+            other => other,
+        };
+        let counted = |setting: &&InSetting| [MAIN, FITTED].contains(&setting.variant.as_str());
+        self.settings
+            .iter()
+            .filter(counted)
+            .find(|setting| setting.verdict == wanted)
+            .or_else(|| self.settings.first())
+    }
+}
 
 pub(super) fn judge(
     paper: &Paper,
@@ -61,89 +132,124 @@ pub(super) fn judge(
     series: &[Series],
     world: World,
     only: Option<&str>,
-    seed: u64,
 ) -> Vec<Judgement> {
-    let wanted =
-        |claim: &&Claim| paper.world_of(claim) == world && only.is_none_or(|only| only == claim.figure);
-    paper
-        .claims
-        .iter()
-        .filter(wanted)
-        .map(|claim| Judgement {
-            id: claim.id.clone(),
-            text: claim.text.clone(),
-            figure: claim.figure.clone(),
-            settings: in_settings(paper, claim, grids, series, seed),
-        })
-        .collect()
+    let wanted = |claim: &&Claim| {
+        paper.world_of(claim) == world && only.is_none_or(|only| claim.figures().any(|id| id == only))
+    };
+    paper.claims.iter().filter(wanted).map(|claim| one(paper, claim, grids, series)).collect()
 }
 
-fn in_settings(paper: &Paper, claim: &Claim, grids: &[Grid], series: &[Series], seed: u64) -> Vec<InSetting> {
+fn one(paper: &Paper, claim: &Claim, grids: &[Grid], series: &[Series]) -> Judgement {
+    let judgement = |figure: &str, verdict, settings| Judgement {
+        id: claim.id.clone(),
+        text: claim.text.clone(),
+        figure: figure.into(),
+        verdict,
+        settings,
+    };
     if let Test::Untestable { reason } = &claim.test {
-        let verdict = Verdict::Untestable;
-        return vec![InSetting { variant: super::plan::MAIN.into(), verdict, detail: reason.clone() }];
+        let setting = InSetting {
+            variant: MAIN.into(),
+            verdict: Verdict::Untestable,
+            agree: 0,
+            same: 0,
+            cells: 0,
+            detail: reason.clone(),
+        };
+        return judgement(&claim.figure, Verdict::Untestable, vec![setting]);
     }
-    if let Test::Settles { rows, from, between } = &claim.test {
-        return settles(claim, series, rows, *from, *between);
-    }
-    let own = grids.iter().filter(|grid| paper.plan.figures[grid.figure].id == claim.figure);
-    own.map(|grid| {
-        let figure = &paper.plan.figures[grid.figure];
-        let view = View { figure, grid, published: &paper.published, seed };
-        let (holds, detail) = view.test(&claim.test).unwrap_or_else(|missing| (false, missing));
-        let verdict = if holds { Verdict::Holds } else { Verdict::Fails };
-        InSetting { variant: grid.variant.clone(), verdict, detail }
-    })
-    .collect()
+    let readings = std::iter::once(&claim.figure).chain(&claim.or);
+    let judged = readings.map(|figure| {
+        let figures: Vec<&String> = std::iter::once(figure).chain(&claim.also).collect();
+        let (settings, contradicts) = in_settings(paper, claim, &figures, grids, series);
+        judgement(figure, overall(&settings, contradicts), settings)
+    });
+    // The first of the best, so that the reading that was ruled wins a tie.
+    judged
+        .reduce(|best, other| if other.verdict < best.verdict { other } else { best })
+        .unwrap_or_else(|| judgement(&claim.figure, Verdict::Untestable, Vec::new()))
 }
 
-fn settles(
+fn overall(settings: &[InSetting], contradicts: bool) -> Verdict {
+    if contradicts {
+        return Verdict::Contradicts;
+    }
+    let of = |name: &str| settings.iter().find(|setting| setting.variant == name).map(|found| found.verdict);
+    let (main, fitted) = (of(MAIN).unwrap_or(Verdict::NotReproduced), of(FITTED));
+    match (main, fitted) {
+        (Verdict::Reproduced, _) => Verdict::Reproduced,
+        (_, Some(Verdict::Reproduced)) => Verdict::Inferred,
+        (main, Some(fitted)) => main.min(fitted),
+        (main, None) => main,
+    }
+}
+
+fn in_settings(
+    paper: &Paper,
     claim: &Claim,
+    figures: &[&String],
+    grids: &[Grid],
     series: &[Series],
-    rows: &[String],
-    from: f64,
-    between: [f64; 2],
-) -> Vec<InSetting> {
-    let mut found: Vec<InSetting> = Vec::new();
-    let own = |curve: &&Series| curve.figure == claim.figure && rows.contains(&curve.label);
-    for curve in series.iter().filter(own) {
-        let late: Vec<f64> =
-            curve.points.iter().filter(|point| point.0 >= from).map(|point| point.1).collect();
-        let mean = stats::mean(&late);
-        let holds = !late.is_empty() && inside(mean, between);
-        let detail = format!("{}: {mean:.3}", curve.label);
-        match found.iter_mut().find(|setting| setting.variant == curve.variant) {
-            Some(setting) => {
-                setting.detail += &format!("; {detail}");
-                if !holds {
-                    setting.verdict = Verdict::Fails;
-                }
-            }
-            None => {
-                let verdict = if holds { Verdict::Holds } else { Verdict::Fails };
-                found.push(InSetting { variant: curve.variant.clone(), verdict, detail });
-            }
+) -> (Vec<InSetting>, bool) {
+    let mut found: Vec<(String, Vec<Cell>)> = Vec::new();
+    let mut add = |variant: &str, cells: Vec<Cell>| match found.iter_mut().find(|(known, _)| known == variant)
+    {
+        Some((_, kept)) => kept.extend(cells),
+        None => found.push((variant.into(), cells)),
+    };
+    if let Test::Settles { rows, from, between } = &claim.test {
+        let own = |curve: &&Series| figures.contains(&&curve.figure) && rows.contains(&curve.label);
+        for curve in series.iter().filter(own) {
+            let late: Vec<f64> =
+                curve.points.iter().filter(|point| point.0 >= *from).map(|point| point.1).collect();
+            let mean = stats::mean(&late);
+            let holds = !late.is_empty() && inside(mean, *between);
+            add(&curve.variant, vec![Cell::of(holds, format!("{}: {mean:.3}", curve.label))]);
         }
     }
-    found
+    for grid in grids.iter().filter(|grid| figures.contains(&&paper.plan.figures[grid.figure].id)) {
+        let figure = &paper.plan.figures[grid.figure];
+        let view = View { figure, grid, published: &paper.published };
+        add(&grid.variant, view.test(&claim.test).unwrap_or_default());
+    }
+    // A setting that concerns only some of the figures says nothing about all of them.
+    let most = found.iter().map(|(_, cells)| cells.len()).max().unwrap_or(0);
+    found.retain(|(_, cells)| cells.len() == most);
+    let contradicts = found.first().is_some_and(|(_, cells)| cells.iter().any(|cell| cell.contradicts));
+    (found.into_iter().map(|(variant, cells)| summed(variant, &cells)).collect(), contradicts)
+}
+
+/// The rule: three quarters of the cells in which the runs differ; the same runs in half of all cells can't tell.
+fn summed(variant: String, cells: &[Cell]) -> InSetting {
+    let count = |wanted: Agreement| cells.iter().filter(|cell| cell.agreement == wanted).count();
+    let (agree, same) = (count(Agreement::Agrees), count(Agreement::Same));
+    let differ = cells.len() - same;
+    let unresolved = cells.iter().filter(|cell| cell.unresolved && cell.agreement != Agreement::Same).count();
+    let enough = |part: usize, of: usize| of > 0 && 4 * part >= 3 * of;
+    let verdict = if enough(agree, cells.len()) || (2 * same < cells.len() && enough(agree, differ)) {
+        Verdict::Reproduced
+    } else if !cells.is_empty() && 2 * same >= cells.len() {
+        Verdict::Indistinguishable
+    } else if enough(agree + count(Agreement::Direction), differ) {
+        Verdict::Direction
+    } else if differ > 0 && 2 * unresolved >= differ {
+        Verdict::BelowResolution
+    } else {
+        Verdict::NotReproduced
+    };
+    let detail = cells.iter().map(|cell| cell.text.as_str()).collect::<Vec<_>>().join("; ");
+    InSetting { variant, verdict, agree, same, cells: cells.len(), detail }
 }
 
 fn inside(value: f64, between: [f64; 2]) -> bool {
     (between[0]..=between[1]).contains(&value)
 }
 
-fn percent(ratio: f64) -> f64 {
-    (ratio - 1.0) * 100.0
-}
-
-/// A row against another.
-#[derive(Clone, Copy, Debug)]
-struct Compared {
-    /// Of the means.
-    ratio: f64,
-    /// 95 %, of the paired ratios' geometric mean.
-    interval: Option<(f64, f64)>,
-    p: f64,
+impl Cell {
+    fn of(holds: bool, text: String) -> Self {
+        let agreement = if holds { Agreement::Agrees } else { Agreement::Disagrees };
+        Cell { text, agreement, unresolved: false, contradicts: false }
+    }
 }
 
 /// A figure in one setting.
@@ -151,26 +257,20 @@ struct View<'a> {
     figure: &'a Figure,
     grid: &'a Grid,
     published: &'a [Published],
-    seed: u64,
 }
 
 impl View<'_> {
-    fn row(&self, label: &str) -> Result<usize, String> {
-        let found = self.figure.rows.iter().position(|row| row.label == label);
-        found.ok_or_else(|| format!("{} has no row `{label}`", self.figure.id))
+    fn row(&self, label: &str) -> Option<usize> {
+        self.figure.rows.iter().position(|row| row.label == label)
     }
 
-    fn columns(&self, over: &Over) -> Result<Vec<usize>, String> {
+    fn columns(&self, over: &Over) -> Vec<usize> {
         let all = 0..self.figure.columns.len();
         match over {
-            Over::Word(_) => Ok(all.collect()),
-            Over::These(labels) => labels
-                .iter()
-                .map(|label| {
-                    let found = all.clone().find(|column| self.figure.columns[*column].label == *label);
-                    found.ok_or_else(|| format!("{} has no column `{label}`", self.figure.id))
-                })
-                .collect(),
+            Over::Word(_) => all.collect(),
+            Over::These(labels) => {
+                all.filter(|column| labels.contains(&self.figure.columns[*column].label)).collect()
+            }
         }
     }
 
@@ -186,79 +286,120 @@ impl View<'_> {
         &self.figure.columns[column].label
     }
 
-    /// Row against row in a column. Values that may be 0 are compared by their means alone.
-    fn ratio(&self, row: usize, against: usize, column: usize) -> Compared {
-        let (a, b) = (&self.cell(row, column).values, &self.cell(against, column).values);
-        let positive = a.iter().chain(b).all(|value| *value > 0.0) && a.len() == b.len();
-        let paired = if positive { stats::paired_ratio(a, b, self.seed) } else { None };
-        paired.map_or_else(
-            || {
-                // A shift by one keeps zeros comparable; the ratio shown is that of the means.
-                let shifted =
-                    |values: &[f64]| values.iter().map(|value| value.max(0.0) + 1.0).collect::<Vec<_>>();
-                let p = stats::paired_ratio(&shifted(a), &shifted(b), self.seed).map_or(1.0, |ratio| ratio.p);
-                let ratio = stats::mean(a) / stats::mean(b);
-                Compared { ratio: if ratio.is_nan() { 1.0 } else { ratio }, interval: None, p }
-            },
-            // The change of the means is what papers print.
-            |paired| Compared {
-                ratio: stats::mean(a) / stats::mean(b),
-                interval: paired.interval,
-                p: paired.p,
-            },
-        )
+    fn printed(&self, row: usize, column: usize) -> Option<&Published> {
+        let (row, column) = (&self.figure.rows[row].label, &self.figure.columns[column].label);
+        self.published.iter().find(|it| it.table == self.figure.id && it.row == *row && it.column == *column)
     }
 
-    /// All values of a row over columns, one after another, for the mean over columns.
-    fn pooled(&self, row: usize, against: usize, columns: &[usize]) -> Compared {
-        let ratios: Vec<Compared> = columns.iter().map(|column| self.ratio(row, against, *column)).collect();
-        let logs: Vec<f64> = ratios.iter().map(|ratio| libm::log(ratio.ratio)).collect();
-        let all = |row: usize| {
-            let values = columns.iter().flat_map(|column| self.cell(row, *column).values.iter().copied());
-            values.map(|value| value.max(1e-9)).collect::<Vec<f64>>()
-        };
-        let paired = stats::paired_ratio(&all(row), &all(against), self.seed);
-        Compared {
-            ratio: libm::exp(stats::mean(&logs)),
-            interval: paired.and_then(|paired| paired.interval),
-            p: paired.map_or(1.0, |paired| paired.p),
-        }
+    fn effect(&self, row: usize, against: usize, column: usize) -> Option<Effect> {
+        Effect::of(&self.cell(row, column).values, &self.cell(against, column).values)
     }
 
-    fn test(&self, test: &Test) -> Result<Answer, String> {
+    fn over(&self, row: usize, against: usize, columns: &[usize]) -> Option<Effect> {
+        let all = columns.iter().map(|column| self.effect(row, against, *column));
+        Effect::mean(&all.collect::<Option<Vec<_>>>()?)
+    }
+
+    /// None if the figure doesn't have a row that the test names.
+    fn test(&self, test: &Test) -> Option<Vec<Cell>> {
         match test {
             Test::Change { row, against, columns, between, mean } => {
                 self.change(row, against, columns, *between, *mean)
             }
-            Test::Order { rows, columns, ties, mean } => self.order(rows, columns, *ties, *mean),
-            Test::Best { row, columns, ties, most } => self.best(row, columns, *ties, *most),
+            Test::Order { rows, columns, ties, mean } => {
+                let rows = rows.iter().map(|row| self.row(row)).collect::<Option<Vec<_>>>()?;
+                let columns = self.columns(columns);
+                let pairs =
+                    rows.iter().enumerate().flat_map(|(place, a)| rows[place + 1..].iter().map(|b| (*a, *b)));
+                let all = pairs.flat_map(|(a, b)| self.pair(a, b, &columns, *mean));
+                Some(self.compared(all.collect(), *ties))
+            }
+            Test::Best { row, columns, ties, most } => {
+                let row = self.row(row)?;
+                let columns = self.columns(columns);
+                let others = (0..self.figure.rows.len()).filter(|other| *other != row);
+                let all = others.flat_map(|other| {
+                    let (a, b) = if *most { (other, row) } else { (row, other) };
+                    self.pair(a, b, &columns, false)
+                });
+                Some(self.compared(all.collect(), *ties))
+            }
             Test::Value { rows, columns, between } => {
-                let columns = self.columns(columns)?;
-                let mut holds = true;
-                let mut parts = Vec::new();
-                for row in rows {
-                    let at = self.row(row)?;
-                    for column in &columns {
-                        let mean = self.mean(at, *column);
-                        holds &= inside(mean, *between) && !self.cell(at, *column).values.is_empty();
-                        parts.push(format!("{row}, {}: {mean:.3}", self.label(*column)));
+                let mut cells = Vec::new();
+                for label in rows {
+                    let row = self.row(label)?;
+                    for column in self.columns(columns) {
+                        let mean = self.mean(row, column);
+                        let holds = inside(mean, *between) && !self.cell(row, column).values.is_empty();
+                        cells.push(Cell::of(holds, format!("{label}, {}: {mean:.3}", self.label(column))));
                     }
                 }
-                Ok((holds, parts.join("; ")))
+                Some(cells)
             }
             Test::Agree { rows, columns, within } => {
                 let (a, b) = (self.row(&rows[0])?, self.row(&rows[1])?);
-                let columns = self.columns(columns)?;
-                let apart =
-                    columns.iter().map(|column| (self.mean(a, *column) - self.mean(b, *column)).abs());
-                let most = apart.fold(0.0, f64::max);
-                Ok((most <= *within, format!("at most {most:.3} apart")))
+                let each = self.columns(columns).into_iter().map(|column| {
+                    let apart = (self.mean(a, column) - self.mean(b, column)).abs();
+                    Cell::of(apart <= *within, format!("{}: {apart:.3} apart", self.label(column)))
+                });
+                Some(each.collect())
             }
-            Test::Crossing { row, against, between } => self.crossing(row, against, *between),
+            Test::Crossing { row, against, between } => {
+                self.crossing(self.row(row)?, self.row(against)?, *between)
+            }
             Test::Trend { rows, falls, tolerance } => self.trend(rows, *falls, *tolerance),
             Test::Published { within } => self.against_published(*within),
-            Test::Settles { .. } | Test::Untestable { .. } => Err("not a test of a table".into()),
+            Test::Settles { .. } | Test::Untestable { .. } => None,
         }
+    }
+
+    /// Row against row, in each column or their mean.
+    fn pair(
+        &self,
+        a: usize,
+        b: usize,
+        columns: &[usize],
+        mean: bool,
+    ) -> Vec<(usize, usize, Option<usize>, Effect)> {
+        if mean {
+            return self.over(a, b, columns).map(|effect| (a, b, None, effect)).into_iter().collect();
+        }
+        let each =
+            columns.iter().filter_map(|column| Some((a, b, Some(*column), self.effect(a, b, *column)?)));
+        each.collect()
+    }
+
+    /// The first of each pair is claimed to be less than the second, or not more if ties are allowed.
+    fn compared(&self, pairs: Vec<(usize, usize, Option<usize>, Effect)>, ties: bool) -> Vec<Cell> {
+        let adjusted = stats::holm(&pairs.iter().map(|(.., effect)| effect.p()).collect::<Vec<_>>());
+        let cells = pairs.iter().zip(adjusted).map(|((a, b, column, effect), p)| {
+            let counts = p < 0.05;
+            let small = effect.change().abs() <= MARGIN;
+            let agreement = if effect.same {
+                if ties { Agreement::Agrees } else { Agreement::Same }
+            } else if effect.less() && (counts || ties) || ties && (small || !counts) {
+                Agreement::Agrees
+            } else if effect.less() && !small {
+                Agreement::Direction
+            } else {
+                Agreement::Disagrees
+            };
+            let printed = column.and_then(|at| Some((self.printed(*a, at)?, self.printed(*b, at)?)));
+            let at = column.map_or("over all", |column| self.label(column));
+            let (low, high) = effect.interval();
+            Cell {
+                text: format!(
+                    "{at}, {} against {}: {}",
+                    self.figure.rows[*a].label,
+                    self.figure.rows[*b].label,
+                    if effect.same { "the same runs".into() } else { around(effect.change(), low, high) }
+                ),
+                agreement,
+                unresolved: printed.is_some_and(|(a, b)| libm::log(a.value / b.value).abs() < effect.half()),
+                contradicts: printed.is_some_and(|(a, b)| a.value > b.value),
+            }
+        });
+        cells.collect()
     }
 
     fn change(
@@ -268,159 +409,213 @@ impl View<'_> {
         columns: &Over,
         between: [f64; 2],
         mean: bool,
-    ) -> Result<Answer, String> {
+    ) -> Option<Vec<Cell>> {
         let (row, against) = (self.row(row)?, self.row(against)?);
-        let columns = self.columns(columns)?;
-        let ratios: Vec<(String, Compared)> = if mean {
-            vec![("over all".into(), self.pooled(row, against, &columns))]
-        } else {
-            columns.iter().map(|c| (self.label(*c).to_string(), self.ratio(row, against, *c))).collect()
-        };
-        let adjusted = stats::holm(&ratios.iter().map(|(_, ratio)| ratio.p).collect::<Vec<_>>());
-        let must_count = !inside(0.0, between);
-        let mut holds = true;
-        let mut parts = Vec::new();
-        for ((label, ratio), p) in ratios.iter().zip(adjusted) {
-            let change = percent(ratio.ratio);
-            let counts = p < 0.05;
-            holds &= inside(change, between) && (counts || !must_count);
-            let interval = ratio.interval.map_or(String::new(), |(low, high)| {
-                format!(" [{:+.1}, {:+.1}]", percent(low), percent(high))
-            });
-            let note = if counts { "" } else { " (doesn't count)" };
-            parts.push(format!("{label}: {change:+.1} %{interval}{note}"));
-        }
-        Ok((holds, parts.join("; ")))
-    }
-
-    fn order(&self, rows: &[String], columns: &Over, ties: bool, mean: bool) -> Result<Answer, String> {
-        let rows = rows.iter().map(|row| self.row(row)).collect::<Result<Vec<_>, _>>()?;
-        let columns = self.columns(columns)?;
-        let mut ratios = Vec::new();
-        let mut parts = Vec::new();
-        let show = |values: Vec<(usize, f64)>| {
-            let shown =
-                values.iter().map(|(row, value)| format!("{} {value:.3}", self.figure.rows[*row].label));
-            shown.collect::<Vec<_>>().join(", ")
-        };
-        if mean {
-            ratios.extend(rows.windows(2).map(|pair| self.pooled(pair[0], pair[1], &columns)));
-            let average = |row: usize| {
-                let logs = columns.iter().map(|column| libm::log(self.mean(row, *column).max(1e-9)));
-                libm::exp(stats::mean(&logs.collect::<Vec<_>>()))
+        let columns = self.columns(columns);
+        let pairs = self.pair(row, against, &columns, mean);
+        let adjusted = stats::holm(&pairs.iter().map(|(.., effect)| effect.p()).collect::<Vec<_>>());
+        let (none, middle) = (inside(0.0, between), f64::midpoint(between[0], between[1]));
+        let cells = pairs.iter().zip(adjusted).map(|((.., column, effect), p)| {
+            let (change, counts) = (effect.change(), p < 0.05);
+            let agreement = if inside(change, between) && (counts || none) {
+                Agreement::Agrees
+            } else if effect.same {
+                Agreement::Same
+            } else if counts && change * middle > 0.0 {
+                Agreement::Direction
+            } else {
+                Agreement::Disagrees
             };
-            parts.push(format!("over all: {}", show(rows.iter().map(|row| (*row, average(*row))).collect())));
-        } else {
-            for column in &columns {
-                ratios.extend(rows.windows(2).map(|pair| self.ratio(pair[0], pair[1], *column)));
-                let values = rows.iter().map(|row| (*row, self.mean(*row, *column))).collect();
-                parts.push(format!("{}: {}", self.label(*column), show(values)));
+            let at = column.map_or("over all", |column| self.label(column));
+            let (low, high) = effect.interval();
+            let text = if effect.same { "the same runs".into() } else { around(change, low, high) };
+            Cell {
+                text: format!("{at}: {text}"),
+                agreement,
+                unresolved: !none && libm::log1p(middle / 100.0).abs() < effect.half(),
+                contradicts: false,
             }
-        }
-        let adjusted = stats::holm(&ratios.iter().map(|ratio| ratio.p).collect::<Vec<_>>());
-        let fits = |ratio: &Compared, p: f64| {
-            let counts = p < 0.05;
-            if ties { ratio.ratio <= 1.0 || !counts } else { ratio.ratio < 1.0 && counts }
-        };
-        let holds = ratios.iter().zip(adjusted).all(|(ratio, p)| fits(ratio, p));
-        Ok((holds, parts.join("; ")))
+        });
+        Some(cells.collect())
     }
 
-    fn best(&self, row: &str, columns: &Over, ties: bool, most: bool) -> Result<Answer, String> {
-        let row = self.row(row)?;
-        let columns = self.columns(columns)?;
-        let others: Vec<usize> = (0..self.figure.rows.len()).filter(|other| *other != row).collect();
-        let mut pairs = Vec::new();
-        for column in &columns {
-            for other in &others {
-                let (a, b) = if most { (*other, row) } else { (row, *other) };
-                pairs.push((*column, *other, self.ratio(a, b, *column)));
-            }
-        }
-        let adjusted = stats::holm(&pairs.iter().map(|(.., ratio)| ratio.p).collect::<Vec<_>>());
-        let mut failing = Vec::new();
-        for ((column, other, ratio), p) in pairs.iter().zip(adjusted) {
-            let counts = p < 0.05;
-            let fits = if ties { ratio.ratio <= 1.0 || !counts } else { ratio.ratio < 1.0 && counts };
-            if !fits {
-                let relation = if counts { "behind" } else { "not told apart from" };
-                failing.push(format!(
-                    "{}: {relation} {} ({:+.1} %)",
-                    self.label(*column),
-                    self.figure.rows[*other].label,
-                    percent(ratio.ratio)
-                ));
-            }
-        }
-        let holds = failing.is_empty();
-        let all = columns.len() * others.len();
-        let detail = if holds { format!("in all {all} comparisons") } else { failing.join("; ") };
-        Ok((holds, detail))
-    }
-
-    fn crossing(&self, row: &str, against: &str, between: [f64; 2]) -> Result<Answer, String> {
-        let (row, against) = (self.row(row)?, self.row(against)?);
+    /// Between columns in which the difference counts: what noise does between them is no crossing.
+    fn crossing(&self, row: usize, against: usize, between: [f64; 2]) -> Option<Vec<Cell>> {
         let x = |column: usize| self.figure.columns[column].x.unwrap_or(column as f64);
-        let log = |column: usize| libm::log(self.mean(row, column) / self.mean(against, column));
+        let effects = (0..self.figure.columns.len()).map(|at| Some((x(at), self.effect(row, against, at)?)));
+        let effects: Vec<_> = effects.collect::<Option<Vec<_>>>()?;
+        let told: Vec<&(f64, Effect)> = effects.iter().filter(|(_, effect)| effect.p() < 0.05).collect();
         let mut crossings = Vec::new();
-        for column in 1..self.figure.columns.len() {
-            let (before, after) = (log(column - 1), log(column));
-            if before <= 0.0 && after > 0.0 {
-                let share = before / (before - after);
-                crossings.push(x(column - 1) + share * (x(column) - x(column - 1)));
-            } else if before > 0.0 && after <= 0.0 {
-                crossings.push(f64::NAN);
+        for pair in told.windows(2) {
+            let ((from, before), (to, after)) = (pair[0], pair[1]);
+            if before.less() != after.less() {
+                let (before_log, after_log) =
+                    (libm::log1p(before.change() / 100.0), libm::log1p(after.change() / 100.0));
+                let share = before_log / (before_log - after_log);
+                crossings.push((from + share * (to - from), before.less()));
             }
         }
-        let holds = crossings.len() == 1 && inside(crossings[0], between);
-        let detail = match crossings.as_slice() {
-            [] => "they don't cross".to_string(),
-            [one] if !one.is_nan() => format!("they cross at {one:.0}"),
-            _ => {
-                let up = crossings.iter().filter(|at| !at.is_nan()).map(|at| format!("{at:.0}"));
-                format!(
-                    "they cross more than once, or the other way (upward at {})",
-                    up.collect::<Vec<_>>().join(", ")
-                )
+        let (agreement, text) = match crossings.as_slice() {
+            [] => (Agreement::Disagrees, "they don't cross".to_string()),
+            [(at, true)] if inside(*at, between) => {
+                (Agreement::Agrees, format!("they cross once, at {at:.0}"))
+            }
+            [(at, true)] => (Agreement::Direction, format!("they cross once, at {at:.0}")),
+            several => {
+                let places = several.iter().map(|(at, _)| format!("{at:.0}")).collect::<Vec<_>>().join(", ");
+                (Agreement::Disagrees, format!("they cross at {places}"))
             }
         };
-        Ok((holds, detail))
+        Some(vec![Cell { text, agreement, unresolved: false, contradicts: false }])
     }
 
-    fn trend(&self, rows: &[String], falls: bool, tolerance: f64) -> Result<Answer, String> {
-        let mut failing = Vec::new();
+    fn trend(&self, rows: &[String], falls: bool, tolerance: f64) -> Option<Vec<Cell>> {
+        let mut cells = Vec::new();
         for label in rows {
             let row = self.row(label)?;
             for column in 1..self.figure.columns.len() {
-                let ratio = self.mean(row, column) / self.mean(row, column - 1);
-                let wrong_way = if falls { percent(ratio) } else { -percent(ratio) };
+                let change = (self.mean(row, column) / self.mean(row, column - 1) - 1.0) * 100.0;
+                let wrong_way = if falls { change } else { -change };
+                let (from, to) = (self.label(column - 1), self.label(column));
                 // What has no value (nothing measured) is no trend.
-                if wrong_way > tolerance || wrong_way.is_nan() {
-                    let (from, to) = (self.label(column - 1), self.label(column));
-                    failing.push(format!("{label}, {from} to {to}: {:+.1} %", percent(ratio)));
-                }
+                let holds = wrong_way <= tolerance;
+                cells.push(Cell::of(holds, format!("{label}, {from} to {to}: {change:+.1} %")));
             }
         }
-        let holds = failing.is_empty();
-        Ok((holds, if holds { "at every step".into() } else { failing.join("; ") }))
+        Some(cells)
     }
 
-    fn against_published(&self, within: f64) -> Result<Answer, String> {
-        let (mut near, mut all, mut worst) = (0, 0, 0.0f64);
-        let mut logs = Vec::new();
+    fn against_published(&self, within: f64) -> Option<Vec<Cell>> {
+        let mut cells = Vec::new();
         for number in self.published.iter().filter(|number| number.table == self.figure.id) {
             let row = self.row(&number.row)?;
-            let columns = self.columns(&Over::These(vec![number.column.clone()]))?;
-            let ratio = self.mean(row, columns[0]) / number.value;
-            all += 1;
-            near += usize::from(percent(ratio).abs() <= within);
-            worst = worst.max(libm::fabs(libm::log(ratio)));
-            logs.push(libm::log(ratio));
+            let column = *self.columns(&Over::These(vec![number.column.clone()])).first()?;
+            let change = (self.mean(row, column) / number.value - 1.0) * 100.0;
+            cells.push(Cell::of(
+                change.abs() <= within,
+                format!("{}, {}: {change:+.0} %", number.row, number.column),
+            ));
         }
-        let typical = libm::exp(stats::mean(&logs));
-        let detail = format!(
-            "{near} of {all} within {within} %; measured over published: {typical:.2} on geometric mean"
-        );
-        Ok((all > 0 && near == all, detail))
+        Some(cells)
+    }
+}
+
+fn around(change: f64, low: f64, high: f64) -> String {
+    if low.is_finite() && high < 1e4 {
+        format!("{change:+.1} % [{low:+.1}, {high:+.1}]")
+    } else if change > 1e4 {
+        "more, from nothing".into()
+    } else {
+        format!("{change:+.1} %")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn figure(rows: &[&str], columns: &[(&str, f64)]) -> Figure {
+        let rows = rows.iter().map(|row| format!("{{ label = \"{row}\" }}")).collect::<Vec<_>>().join(",");
+        let columns: Vec<String> =
+            columns.iter().map(|(label, x)| format!("{{ label = \"{label}\", x = {x} }}")).collect();
+        let columns = columns.join(",");
+        toml::from_str(&format!("id = \"t\"\ntitle = \"\"\nrows = [{rows}]\ncolumns = [{columns}]")).unwrap()
+    }
+
+    fn grid(means: &[&[f64]]) -> Grid {
+        // A little noise, not the same in each row.
+        let noise = [0.0, 0.01, -0.01, 0.02, -0.02];
+        let cell = |row: usize, mean: f64| CellOutcome {
+            metric: "fct".into(),
+            values: (0..5).map(|run| mean * (1.0 + noise[(run + row) % 5])).collect(),
+            bound: None,
+            incomplete: 0.0,
+        };
+        let cells =
+            means.iter().enumerate().map(|(row, line)| line.iter().map(|mean| cell(row, *mean)).collect());
+        Grid { figure: 0, variant: MAIN.into(), cells: cells.collect() }
+    }
+
+    fn verdict(figure: &Figure, grid: &Grid, published: &[Published], test: &str) -> Verdict {
+        let test: Test = toml::from_str(test).unwrap();
+        let cells = View { figure, grid, published }.test(&test).unwrap();
+        let contradicts = cells.iter().any(|cell| cell.contradicts);
+        overall(&[summed(MAIN.into(), &cells)], contradicts)
+    }
+
+    const BEST: &str = "kind = \"best\"\nrow = \"a\"\ncolumns = \"all\"\nties = false";
+
+    #[test]
+    fn three_of_four_cells_are_enough_and_half_are_not() {
+        let figure = figure(&["a", "b"], &[("1", 1.0), ("2", 2.0), ("3", 3.0), ("4", 4.0)]);
+        let of = |b: &[f64]| verdict(&figure, &grid(&[&[1.0; 4], b]), &[], BEST);
+        assert_eq!(of(&[1.2, 1.2, 1.2, 0.8]), Verdict::Reproduced);
+        assert_eq!(of(&[1.2, 1.2, 0.8, 0.8]), Verdict::NotReproduced);
+    }
+
+    #[test]
+    fn the_same_runs_are_a_tie_not_a_failure() {
+        let figure = figure(&["a", "b"], &[("1", 1.0), ("2", 2.0)]);
+        let mut same = grid(&[&[1.0, 1.0], &[1.0, 1.0]]);
+        same.cells[1] = same.cells[0].clone();
+        assert_eq!(verdict(&figure, &same, &[], BEST), Verdict::Indistinguishable);
+        let ties = BEST.replace("false", "true");
+        assert_eq!(verdict(&figure, &same, &[], &ties), Verdict::Reproduced);
+    }
+
+    fn printed(row: &str, value: f64) -> Published {
+        let (table, column, unit) = ("t".into(), "1".into(), "s".into());
+        Published { table, row: row.into(), column, value, half: 0.005, unit }
+    }
+
+    #[test]
+    fn printed_numbers_can_contradict_the_claim_or_be_too_close_to_tell() {
+        let figure = figure(&["a", "b"], &[("1", 1.0)]);
+        let even = grid(&[&[1.0], &[0.999]]);
+        let against = [printed("a", 1.01), printed("b", 1.0)];
+        assert_eq!(verdict(&figure, &even, &against, BEST), Verdict::Contradicts);
+        let close = [printed("a", 1.0), printed("b", 1.005)];
+        assert_eq!(verdict(&figure, &even, &close, BEST), Verdict::BelowResolution);
+    }
+
+    #[test]
+    fn a_change_of_the_right_sign_and_the_wrong_size_is_a_direction() {
+        let figure = figure(&["a", "b"], &[("1", 1.0)]);
+        let change =
+            "kind = \"change\"\nrow = \"a\"\nagainst = \"b\"\ncolumns = \"all\"\nbetween = [-30, -10]";
+        let of = |a: f64| verdict(&figure, &grid(&[&[a], &[1.0]]), &[], change);
+        assert_eq!(of(0.8), Verdict::Reproduced);
+        assert_eq!(of(0.93), Verdict::Direction);
+        assert_eq!(of(1.2), Verdict::NotReproduced);
+    }
+
+    #[test]
+    fn noise_is_no_crossing() {
+        let columns = [("1", 1.0), ("2", 2.0), ("3", 3.0), ("4", 4.0)];
+        let figure = figure(&["a", "b"], &columns);
+        let crossing = "kind = \"crossing\"\nrow = \"a\"\nagainst = \"b\"\nbetween = [2, 3]";
+        let of = |a: &[f64]| verdict(&figure, &grid(&[a, &[1.0; 4]]), &[], crossing);
+        assert_eq!(of(&[0.8, 0.9, 1.1, 1.2]), Verdict::Reproduced);
+        assert_eq!(of(&[0.8, 1.001, 0.999, 1.2]), Verdict::Reproduced);
+        assert_eq!(of(&[0.8, 1.2, 0.8, 1.2]), Verdict::NotReproduced);
+        assert_eq!(of(&[0.8, 0.8, 0.8, 1.2]), Verdict::Direction);
+    }
+
+    #[test]
+    fn the_fitted_setting_makes_it_inferred() {
+        let setting = |variant: &str, verdict| InSetting {
+            variant: variant.into(),
+            verdict,
+            agree: 0,
+            same: 0,
+            cells: 1,
+            detail: String::new(),
+        };
+        let main = setting(MAIN, Verdict::Indistinguishable);
+        let other = setting("queue: 9", Verdict::Reproduced);
+        assert_eq!(overall(&[main.clone(), other], false), Verdict::Indistinguishable);
+        let fitted = setting(FITTED, Verdict::Reproduced);
+        assert_eq!(overall(&[main.clone(), fitted], false), Verdict::Inferred);
+        assert_eq!(overall(&[main], true), Verdict::Contradicts);
     }
 }

@@ -5,14 +5,24 @@
 //! - scenario files, whose keys rows, columns and settings change;
 //! - `published.csv`: every number that the paper prints;
 //! - `claims.toml`: its claims as tests, with tolerances that were fixed before the first run;
-//! - `notes.toml`: what was found where a claim doesn't hold.
+//! - `open.toml`: the settings that the paper leaves open, each with a prior, and the figures that they are fitted to;
+//! - `fitted.toml`: what `ropewalk reproduce fit` found;
+//! - `notes.toml`: what was found, in words; numbers are references to results.
 
+mod abc;
+mod chart;
 mod check;
 mod claims;
+mod csv;
+mod effect;
 mod files;
+mod fit;
 mod judge;
 mod measure;
+mod notes;
+mod open;
 mod overtaking;
+mod pages;
 mod plan;
 mod published;
 mod report;
@@ -22,14 +32,19 @@ mod settings;
 
 use std::collections::BTreeMap;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 pub use check::check;
 pub use claims::{Claim, Over, Test};
-pub use files::{NAMES, load};
+pub use csv::results;
+pub use files::{NAMES, load, load_from};
+pub use fit::{Fit, FitRequest, Tried, fit, self_test};
 pub use judge::{Judgement, Verdict};
+pub use notes::{Results, fill, numbers_in_prose};
+pub use open::{Fitted, Unknown, Unknowns};
+pub use pages::pages;
 pub use published::Published;
-pub use report::{json, markdown, tables};
+pub use report::{json, tables};
 pub use run::{Outcome, Progress, Request, Run, Runs, execute};
 pub use series::Series;
 
@@ -44,8 +59,12 @@ pub struct Paper {
     pub claims: Vec<Claim>,
     /// What it prints.
     pub published: Vec<Published>,
-    /// By claim: what was found where it doesn't hold.
+    /// What was found, by claim; `summary` is about the whole paper.
     pub notes: BTreeMap<String, String>,
+    /// What it leaves open, with priors.
+    pub unknowns: Unknowns,
+    /// The setting that was fitted to some of its figures.
+    pub fitted: Option<Fitted>,
     /// Scenario files by name.
     pub scenarios: BTreeMap<String, String>,
 }
@@ -65,6 +84,9 @@ pub struct Plan {
     /// Runs of each in the settings that aren't the main one, if fewer.
     #[serde(default)]
     pub sweep_runs: Option<u32>,
+    /// Opportunistic retransmission and penalisation of all schedulers, unless a row says otherwise: `off`, `paper`,
+    /// `linux`.
+    pub mechanisms: String,
     /// Decisions that hold for all of its figures.
     #[serde(default)]
     pub rulings: Vec<String>,
@@ -153,38 +175,44 @@ pub struct Line {
     /// Of a column: runs of each of its cells, where not the figure's number.
     #[serde(default)]
     pub runs: Option<u32>,
+    /// Of a row: why its mechanisms aren't those of the rows that it is compared with.
+    #[serde(default)]
+    pub mechanisms_reason: Option<String>,
     /// What it changes.
     #[serde(default, flatten)]
     pub settings: Settings,
 }
 
 /// What a figure, a line or an open setting changes.
-#[derive(Clone, PartialEq, Debug, Default, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Settings {
     /// Scenario file.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scenario: Option<String>,
     /// Keys of the scenario file: `path.wlan.loss`, `path.*.queue`, `workload.size`.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub set: BTreeMap<String, toml::Value>,
     /// The path that the connection opens on.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first: Option<String>,
     /// Scheduler.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scheduler: Option<String>,
     /// Plain TCP on this path instead.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tcp: Option<String>,
     /// Congestion control of Multipath TCP.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub congestion: Option<String>,
     /// Congestion control of plain TCP, where it isn't the same.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tcp_congestion: Option<String>,
+    /// Opportunistic retransmission and penalisation of Multipath TCP: `off`, `paper`, `linux`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mechanisms: Option<String>,
     /// Schedulers that stand in for others.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub replace: BTreeMap<String, String>,
 }
 

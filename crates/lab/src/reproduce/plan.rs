@@ -61,9 +61,16 @@ pub(super) struct Variant {
 /// The label of the main settings.
 pub(super) const MAIN: &str = "as ruled";
 
-/// The main settings first.
+/// The label of the fitted setting.
+pub(super) const FITTED: &str = "fitted";
+
+/// The main settings first, then the fitted one if there is one.
 pub(super) fn variants(paper: &Paper) -> Vec<Variant> {
     let mut found = vec![Variant { label: MAIN.into(), settings: Settings::default(), figures: Vec::new() }];
+    if let Some(fitted) = &paper.fitted {
+        let figures = fitted.figures.clone();
+        found.push(Variant { label: FITTED.into(), settings: fitted.apply.clone(), figures });
+    }
     for open in &paper.plan.open {
         for value in &open.values {
             found.push(Variant {
@@ -115,7 +122,7 @@ pub(super) fn cells(
                             template(
                                 paper,
                                 figure,
-                                variant,
+                                &variant.settings,
                                 row_line,
                                 column_line,
                                 registries,
@@ -132,7 +139,9 @@ pub(super) fn cells(
                         column,
                         metric: metric.unwrap_or(&figure.metric).clone(),
                         work,
-                        runs: runs.unwrap_or_else(|| usual_runs(paper, figure, column_line, place)).max(1),
+                        runs: runs
+                            .unwrap_or_else(|| usual_runs(paper, figure, column_line, &variant.label))
+                            .max(1),
                     });
                 }
             }
@@ -142,22 +151,26 @@ pub(super) fn cells(
 }
 
 /// The paper's number, or fewer in settings other than the main one.
-fn usual_runs(paper: &Paper, figure: &Figure, column: &Line, variant: usize) -> u32 {
+fn usual_runs(paper: &Paper, figure: &Figure, column: &Line, variant: &str) -> u32 {
     let all = column.runs.or(figure.runs).unwrap_or(paper.plan.runs);
-    if variant == 0 { all } else { paper.plan.sweep_runs.map_or(all, |runs| runs.min(all)) }
+    if [MAIN, FITTED].contains(&variant) {
+        all
+    } else {
+        paper.plan.sweep_runs.map_or(all, |runs| runs.min(all))
+    }
 }
 
-fn template(
+pub(super) fn template(
     paper: &Paper,
     figure: &Figure,
-    variant: &Variant,
+    variant: &Settings,
     row: &Line,
     column: &Line,
     registries: &Registries,
     known: &mut HashMap<String, Arc<Template>>,
 ) -> Result<Arc<Template>, String> {
     let mut settings = figure.settings.clone();
-    for above in [&row.settings, &column.settings, &variant.settings] {
+    for above in [&row.settings, &column.settings, variant] {
         settings = merge(&settings, above);
     }
     let loaded = settings::scenario(paper, &settings, registries)?;
@@ -170,11 +183,14 @@ fn template(
         }
     };
     let scheduler = match (&settings.tcp, &settings.scheduler) {
-        (Some(_), _) => "single",
-        (None, Some(name)) => settings.replace.get(name).unwrap_or(name),
+        (Some(_), _) => "single".into(),
+        (None, Some(name)) => {
+            let mechanisms = settings.mechanisms.as_ref().unwrap_or(&paper.plan.mechanisms);
+            settings::equip(settings.replace.get(name).unwrap_or(name), mechanisms)?
+        }
         (None, None) => return Err("no scheduler is named".into()),
     };
-    let scheduler = registries.schedulers.parse(scheduler).map_err(|error| error.message)?;
+    let scheduler = registries.schedulers.parse(&scheduler).map_err(|error| error.message)?;
     let congestion = match mode {
         Mode::SinglePath(_) => settings.tcp_congestion.as_ref().or(settings.congestion.as_ref()),
         Mode::Multipath => settings.congestion.as_ref(),

@@ -11,6 +11,8 @@ pub struct Published {
     pub column: String,
     /// The number.
     pub value: f64,
+    /// Half of a unit of its last printed digit.
+    pub half: f64,
     /// Its unit.
     pub unit: String,
 }
@@ -31,14 +33,16 @@ pub(super) fn parse(text: &str) -> Result<Vec<Published>, String> {
         let fields = split(line);
         let [table, row, column, value, unit] = <[String; 5]>::try_from(fields)
             .map_err(|fields| wrong(&format!("expected 5 fields, found {}", fields.len())))?;
+        let decimals = value.split_once('.').map_or(0, |(_, digits)| digits.len());
+        let half = 0.5 * libm::pow(10.0, -(decimals as f64));
         let value = value.parse().map_err(|_| wrong("the fourth field isn't a number"))?;
-        found.push(Published { table, row, column, value, unit });
+        found.push(Published { table, row, column, value, half, unit });
     }
     Ok(found)
 }
 
 /// Splits at commas outside quotes.
-fn split(line: &str) -> Vec<String> {
+pub(super) fn split(line: &str) -> Vec<String> {
     let (mut fields, mut field, mut quoted) = (Vec::new(), String::new(), false);
     for letter in line.chars() {
         match letter {

@@ -102,8 +102,17 @@ pub struct Outcome {
     pub computing: f64,
     /// Time that this took, seconds.
     pub wall: f64,
+    /// One figure only.
+    pub figure: Option<String>,
     /// Stopped before the end: there is no result.
     pub interrupted: bool,
+}
+
+impl Outcome {
+    /// Whether it has all figures with the paper's number of runs.
+    pub fn whole(&self) -> bool {
+        self.figure.is_none() && self.runs.is_none()
+    }
 }
 
 /// A run that isn't a cell's alone.
@@ -183,7 +192,7 @@ pub fn execute(
         series::record(paper, &variants, &series_cells, request, progress)
     };
     let grids = if interrupted { Vec::new() } else { grids(paper, &variants, &cells, &of_cell, &results) };
-    let judgements = judge::judge(paper, &grids, &series, request.world, request.figure, request.seed);
+    let judgements = judge::judge(paper, &grids, &series, request.world, request.figure);
     Ok(Outcome {
         paper: paper.clone(),
         grids,
@@ -197,6 +206,7 @@ pub fn execute(
         known,
         computing: results.iter().flatten().map(|kept| kept.took).sum(),
         wall: progress.clock().saturating_sub(began).as_secs_f64(),
+        figure: request.figure.map(String::from),
         interrupted,
     })
 }

@@ -24,11 +24,24 @@ pub(super) fn merge(below: &Settings, above: &Settings) -> Settings {
     pick(&above.first, &mut merged.first);
     pick(&above.congestion, &mut merged.congestion);
     pick(&above.tcp_congestion, &mut merged.tcp_congestion);
+    pick(&above.mechanisms, &mut merged.mechanisms);
     if above.scheduler.is_some() || above.tcp.is_some() {
         merged.scheduler.clone_from(&above.scheduler);
         merged.tcp.clone_from(&above.tcp);
     }
     merged
+}
+
+/// A scheduler with both mechanisms by this rule.
+pub(super) fn equip(scheduler: &str, rule: &str) -> Result<String, String> {
+    let switches = format!("opportunistic={rule}, penalise={rule}");
+    if scheduler.contains("opportunistic") || scheduler.contains("penalise") {
+        return Err(format!("`{scheduler}`: set `mechanisms` instead"));
+    }
+    Ok(match scheduler.strip_suffix(')') {
+        Some(open) => format!("{open}, {switches})"),
+        None => format!("{scheduler}({switches})"),
+    })
 }
 
 /// The scenario that settings ask for, and its text.

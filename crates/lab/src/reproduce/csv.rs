@@ -1,0 +1,79 @@
+//! A paper's results as a table: a line per cell and setting.
+
+use super::measure::unit;
+use super::notes::Results;
+use super::published;
+use super::run::Outcome;
+use crate::stats;
+
+/// The heading.
+const HEAD: &str = "figure,setting,row,column,metric,unit,published,mean,low,high,runs";
+
+fn quoted(text: &str) -> String {
+    if text.contains([',', '"']) { format!("\"{}\"", text.replace('"', "'")) } else { text.into() }
+}
+
+/// All cells.
+pub(super) fn table(outcome: &Outcome) -> String {
+    let mut text = format!("{HEAD}\n");
+    for grid in &outcome.grids {
+        let figure = &outcome.paper.plan.figures[grid.figure];
+        for (row, row_line) in figure.rows.iter().enumerate() {
+            for (column, column_line) in figure.columns.iter().enumerate() {
+                let cell = &grid.cells[row][column];
+                let printed = outcome.paper.published.iter().find(|number| {
+                    number.table == figure.id
+                        && number.row == row_line.label
+                        && number.column == column_line.label
+                });
+                let interval = stats::mean_interval(&cell.values, outcome.seed);
+                let mean = stats::mean(&cell.values);
+                // Six digits are more than any interval here.
+                let number =
+                    |value: f64| if value.is_finite() { format!("{value:.6}") } else { String::new() };
+                let fields = [
+                    quoted(&figure.id),
+                    quoted(&grid.variant),
+                    quoted(&row_line.label),
+                    quoted(&column_line.label),
+                    cell.metric.clone(),
+                    unit(&cell.metric).into(),
+                    // Changes against a row are printed in per cent, and measured as what they are changes of.
+                    printed
+                        .filter(|_| figure.against.is_none())
+                        .map_or(String::new(), |printed| printed.value.to_string()),
+                    number(mean),
+                    interval.map_or(String::new(), |(low, _)| number(low)),
+                    interval.map_or(String::new(), |(_, high)| number(high)),
+                    cell.values.len().to_string(),
+                ];
+                text += &fields.join(",");
+                text.push('\n');
+            }
+        }
+    }
+    text
+}
+
+/// Reads such a table's means.
+///
+/// # Errors
+/// The line that isn't one.
+pub fn results(text: &str) -> Result<Results, String> {
+    let mut lines = text.lines();
+    if lines.next() != Some(HEAD) {
+        return Err(format!("the first line isn't `{HEAD}`"));
+    }
+    let mut found = Results::new();
+    for line in lines {
+        let fields = published::split(line);
+        let [figure, setting, row, column, metric, _, _, mean, ..] = fields.as_slice() else {
+            return Err(format!("not a result: `{line}`"));
+        };
+        if let Ok(mean) = mean.parse() {
+            let key = (figure.clone(), setting.clone(), row.clone(), column.clone());
+            found.insert(key, (metric.clone(), mean));
+        }
+    }
+    Ok(found)
+}

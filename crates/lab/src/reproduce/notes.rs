@@ -1,0 +1,123 @@
+//! `notes.toml`: words about what was found. A number in them is a reference to a result, which the page fills in; a
+//! reference to a difference says which way it goes, and is an error once the result no longer does.
+//!
+//! | reference | filled in |
+//! |---|---|
+//! | `{figure/row/column}` | the mean, with its unit |
+//! | `{figure/row/column/less/other}` | `12 % less`: row against `other`; an error unless it is less |
+//! | `{figure/row/column/more/other}` | `12 % more`, likewise |
+//! | `{figure/row/column/level/other}` | `within 2 %`, or an error |
+//!
+//! `fitted:` before it: in the fitted setting.
+
+use std::collections::BTreeMap;
+
+use super::effect::MARGIN;
+use super::measure::unit;
+use super::plan::{FITTED, MAIN};
+
+/// Means by figure, setting, row and column; the metric too.
+pub type Results = BTreeMap<(String, String, String, String), (String, f64)>;
+
+/// Fills a note's references in.
+///
+/// # Errors
+/// A reference to what isn't there, or that its result contradicts.
+pub fn fill(note: &str, results: &Results) -> Result<String, String> {
+    let mut text = String::new();
+    let mut rest = note;
+    while let Some((before, after)) = rest.split_once('{') {
+        let (reference, behind) = after.split_once('}').ok_or_else(|| format!("`{{{after}`: no `}}`"))?;
+        text += before;
+        text += &one(reference, results).map_err(|error| format!("`{{{reference}}}`: {error}"))?;
+        rest = behind;
+    }
+    Ok(text + rest)
+}
+
+fn one(reference: &str, results: &Results) -> Result<String, String> {
+    let (setting, path) =
+        reference.split_once(':').map_or((MAIN, reference), |(setting, path)| (setting, path));
+    if ![MAIN, FITTED].contains(&setting) {
+        return Err(format!("`{setting}` isn't `{FITTED}`"));
+    }
+    let parts: Vec<&str> = path.split('/').collect();
+    let find = |row: &str| match parts.as_slice() {
+        [figure, _, column, ..] => {
+            let key = (figure.to_string(), setting.to_string(), row.to_string(), column.to_string());
+            results.get(&key).ok_or_else(|| format!("no result {figure}, {setting}, {row}, {column}"))
+        }
+        _ => Err("expected figure/row/column".to_string()),
+    };
+    let (metric, mean) = find(parts.get(1).copied().unwrap_or_default())?;
+    let [_, _, _, relation, other] = parts.as_slice() else {
+        return Ok(format!("{} {}", super::report::number(*mean), unit(metric)).trim_end().into());
+    };
+    let (_, against) = find(other)?;
+    let change = (mean / against - 1.0) * 100.0;
+    let level = change.abs() <= MARGIN;
+    match *relation {
+        "less" if change < -MARGIN => Ok(format!("{:.0} % less", -change)),
+        "more" if change > MARGIN => Ok(format!("{change:.0} % more")),
+        "level" if level => Ok(format!("within {MARGIN:.0} %")),
+        "less" | "more" | "level" => Err(format!("it is {change:+.1} %, not {relation}")),
+        _ => Err(format!("`{relation}` isn't `less`, `more` or `level`")),
+    }
+}
+
+/// Results that are written out in a note instead of referred to: a number with a unit.
+pub fn numbers_in_prose(note: &str) -> Vec<String> {
+    let mut outside = String::new();
+    let mut depth = 0;
+    for letter in note.chars() {
+        match letter {
+            '{' => depth += 1,
+            '}' => depth -= 1,
+            _ if depth == 0 => outside.push(letter),
+            _ => {}
+        }
+    }
+    let words: Vec<&str> = outside.split_whitespace().collect();
+    let number = |word: &str| word.trim_start_matches(['+', '-', '(']).parse::<f64>().is_ok();
+    let measured = |word: &str| {
+        let word = word.trim_end_matches(['.', ',', ';', ':', ')']);
+        ["%", "s", "ms", "Mbit/s", "MB/s", "KiB", "packets", "times", "points"].contains(&word)
+    };
+    let pairs = words.windows(2).filter(|pair| number(pair[0]) && measured(pair[1]));
+    pairs.map(|pair| pair.join(" ")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn results() -> Results {
+        let key = |row: &str| ("t".to_string(), MAIN.to_string(), row.to_string(), "1 MB".to_string());
+        Results::from([
+            (key("a"), ("fct".into(), 0.8)),
+            (key("b"), ("fct".into(), 1.0)),
+            (key("c"), ("fct".into(), 1.01)),
+        ])
+    }
+
+    #[test]
+    fn references_are_filled_in() {
+        let text = fill("it takes {t/a/1 MB}, {t/a/1 MB/less/b}; c is {t/c/1 MB/level/b}.", &results());
+        assert_eq!(text.unwrap(), "it takes 0.800 s, 20 % less; c is within 2 %.");
+    }
+
+    #[test]
+    fn a_sentence_that_its_result_contradicts_is_an_error() {
+        for wrong in
+            ["{t/b/1 MB/less/a}", "{t/a/1 MB/level/b}", "{t/c/1 MB/more/b}", "{t/a/2 MB}", "{t/a/1 MB"]
+        {
+            assert!(fill(wrong, &results()).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn results_written_out_are_found_and_names_are_not() {
+        assert_eq!(numbers_in_prose("it is 12 % ahead, 3.5 s."), ["12 %", "3.5 s."]);
+        assert!(numbers_in_prose("Table 2, 128 KB, over 3G, {t/a/1 MB} in v0.90").is_empty());
+    }
+}

@@ -1,0 +1,300 @@
+//! `open.toml`: the settings that a paper leaves open, each with a prior, and which figures they are fitted to.
+//! `fitted.toml`: what the fit found.
+
+use serde::{Deserialize, Serialize};
+
+use super::abc::Prior;
+use super::settings::merge;
+use super::{Paper, Settings, Test, plan};
+use crate::Registries;
+
+/// `open.toml`.
+#[derive(Clone, PartialEq, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Unknowns {
+    /// Why there is nothing to fit, where there isn't.
+    #[serde(default)]
+    pub none: Option<String>,
+    /// Runs of each cell while searching.
+    #[serde(default)]
+    pub runs: u32,
+    /// Rows that the fit sees: those of the baseline, never those of the scheduler that the paper is about.
+    #[serde(default)]
+    pub rows: Vec<String>,
+    /// Figures whose published numbers it is fitted to.
+    #[serde(default)]
+    pub fitted: Vec<String>,
+    /// Columns that the fit sees; none named: all.
+    #[serde(default)]
+    pub columns: Vec<String>,
+    /// Claims about the order of baseline rows that it is fitted to.
+    #[serde(default)]
+    pub claims: Vec<String>,
+    /// Figures that test it.
+    #[serde(default)]
+    pub held_out: Vec<String>,
+    /// The settings.
+    #[serde(default, rename = "setting")]
+    pub settings: Vec<Unknown>,
+}
+
+/// A setting that the paper leaves open.
+#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Unknown {
+    /// What.
+    pub name: String,
+    /// Why it is open, and why this prior.
+    pub why: String,
+    /// Where the prior comes from.
+    pub source: String,
+    /// Its values with weights.
+    #[serde(default)]
+    pub values: Vec<Weighted>,
+    /// Or a range.
+    #[serde(default)]
+    pub range: Option<Range>,
+}
+
+/// A value of an open setting.
+#[derive(Clone, PartialEq, Debug, Deserialize)]
+pub struct Weighted {
+    /// Its name.
+    pub label: String,
+    /// How plausible, beside the others.
+    #[serde(default = "one")]
+    pub weight: f64,
+    /// What it changes.
+    #[serde(default, flatten)]
+    pub settings: Settings,
+}
+
+fn one() -> f64 {
+    1.0
+}
+
+/// A range of an open setting.
+#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Range {
+    /// Keys that get the value.
+    pub keys: Vec<String>,
+    /// The value with its unit: `{} ms`.
+    pub format: String,
+    /// Least.
+    pub from: f64,
+    /// Greatest.
+    pub to: f64,
+    /// Whether its logarithm is uniform, not the value.
+    #[serde(default)]
+    pub log: bool,
+    /// Whether it is a whole number.
+    #[serde(default)]
+    pub whole: bool,
+}
+
+impl Range {
+    /// The value at a place in [0, 1], to three digits.
+    pub(super) fn value(&self, at: f64) -> f64 {
+        let raw = if self.log {
+            libm::exp(libm::log(self.from) + at * (libm::log(self.to) - libm::log(self.from)))
+        } else {
+            self.from + at * (self.to - self.from)
+        };
+        if self.whole {
+            return libm::round(raw);
+        }
+        if raw == 0.0 {
+            return 0.0;
+        }
+        let digits = libm::pow(10.0, 2.0 - libm::floor(libm::log10(raw.abs())));
+        libm::round(raw * digits) / digits
+    }
+
+    fn text(&self, at: f64) -> String {
+        self.format.replace("{}", &format!("{}", self.value(at)))
+    }
+}
+
+impl Unknown {
+    pub(super) fn prior(&self) -> Prior {
+        if self.range.is_some() {
+            return Prior::Range;
+        }
+        let sum: f64 = self.values.iter().map(|value| value.weight).sum();
+        Prior::Choice(self.values.iter().map(|value| value.weight / sum).collect())
+    }
+
+    /// A value in words.
+    pub(super) fn words(&self, at: f64) -> String {
+        match &self.range {
+            Some(range) => range.text(at),
+            None => self.values.get(at as usize).map_or(String::new(), |value| value.label.clone()),
+        }
+    }
+
+    fn apply(&self, at: f64) -> Settings {
+        match &self.range {
+            Some(range) => {
+                let value = toml::Value::String(range.text(at));
+                let set = range.keys.iter().map(|key| (key.clone(), value.clone()));
+                Settings { set: set.collect(), ..Settings::default() }
+            }
+            None => self.values.get(at as usize).map_or_else(Settings::default, |it| it.settings.clone()),
+        }
+    }
+}
+
+impl Unknowns {
+    pub(super) fn priors(&self) -> Vec<Prior> {
+        self.settings.iter().map(Unknown::prior).collect()
+    }
+
+    /// What a point changes; later settings lie over earlier ones.
+    pub(super) fn apply(&self, at: &[f64]) -> Settings {
+        let each = self.settings.iter().zip(at);
+        each.fold(Settings::default(), |all, (unknown, value)| merge(&all, &unknown.apply(*value)))
+    }
+}
+
+pub(super) fn parse(text: &str) -> Result<Unknowns, String> {
+    toml::from_str(text).map_err(|error| error.to_string())
+}
+
+/// What is wrong in `open.toml` without anything being run.
+pub(super) fn check(paper: &Paper, registries: &Registries) -> Vec<String> {
+    let unknowns = &paper.unknowns;
+    let mut wrong = Vec::new();
+    if unknowns.none.is_some() != unknowns.settings.is_empty() {
+        wrong.push("open.toml: either settings or `none`".into());
+    }
+    let fitted = unknowns.fitted.iter().chain(&unknowns.held_out);
+    for id in fitted.filter(|id| paper.figure(id).is_none()) {
+        wrong.push(format!("open.toml: there is no figure `{id}`"));
+    }
+    for id in &unknowns.claims {
+        match paper.claims.iter().find(|claim| claim.id == *id).map(|claim| &claim.test) {
+            Some(Test::Order { rows, .. } | Test::Trend { rows, .. })
+                if rows.iter().all(|row| unknowns.rows.contains(row)) => {}
+            _ => wrong.push(format!("open.toml: `{id}` isn't an order or trend of baseline rows")),
+        }
+    }
+    for (place, unknown) in unknowns.settings.iter().enumerate() {
+        if unknown.range.is_some() != unknown.values.is_empty() {
+            wrong.push(format!("open.toml: `{}` has either values or a range", unknown.name));
+        }
+        // Each value, with the others as they come first.
+        let ends = if unknown.range.is_some() {
+            vec![0.0, 1.0]
+        } else {
+            (0..unknown.values.len()).map(|n| n as f64).collect()
+        };
+        for value in ends {
+            let mut at = vec![0.0; unknowns.settings.len()];
+            at[place] = value;
+            let settings = unknowns.apply(&at);
+            for id in &unknowns.fitted {
+                let Some(figure) = paper.figure(id) else { continue };
+                let (Some(row), Some(column)) = (figure.rows.first(), figure.columns.first()) else {
+                    continue;
+                };
+                let mut known = std::collections::HashMap::new();
+                if let Err(error) =
+                    plan::template(paper, figure, &settings, row, column, registries, &mut known)
+                {
+                    wrong.push(format!("open.toml: {}: {}: {error}", unknown.name, unknown.words(value)));
+                }
+            }
+        }
+    }
+    wrong
+}
+
+/// `fitted.toml`.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Fitted {
+    /// The command that made it.
+    pub command: String,
+    /// Settings tried.
+    pub tried: usize,
+    /// Distance of the best one, and of the main setting.
+    pub distance: f64,
+    /// The same of the setting that was ruled.
+    pub ruled: f64,
+    /// Largest distance in the last population.
+    pub threshold: f64,
+    /// Share of settings drawn from the prior that lie as near.
+    pub prior_share: f64,
+    /// Figures besides those that all settings concern.
+    #[serde(default)]
+    pub figures: Vec<String>,
+    /// What it changes.
+    pub apply: Settings,
+    /// By setting.
+    #[serde(rename = "value")]
+    pub values: Vec<Value>,
+}
+
+/// An open setting in the fit.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Value {
+    /// Its name.
+    pub name: String,
+    /// Its value in the best setting.
+    pub best: String,
+    /// Where 80 % of the last population are: values with their shares, or a range.
+    pub region: String,
+    /// By how much the distance grows when it alone is changed to its other values: the least and the most.
+    pub matters: (f64, f64),
+}
+
+impl Fitted {
+    /// As a file.
+    ///
+    /// # Errors
+    /// What can't be written as TOML.
+    pub fn text(&self) -> Result<String, String> {
+        let text = toml::to_string(self).map_err(|error| error.to_string())?;
+        Ok(format!("# Written by `{}`.\n{text}", self.command))
+    }
+
+    /// None if nothing is fitted yet.
+    pub(super) fn parse(text: &str) -> Result<Option<Self>, String> {
+        if text.lines().all(|line| line.trim().is_empty() || line.starts_with('#')) {
+            return Ok(None);
+        }
+        toml::from_str(text).map(Some).map_err(|error| error.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_range_has_three_digits_or_none_and_both_ends() {
+        let mut range = Range {
+            keys: vec!["k".into()],
+            format: "{} ms".into(),
+            from: 0.5,
+            to: 50.0,
+            log: true,
+            whole: false,
+        };
+        assert_eq!((range.value(0.0), range.value(0.5), range.value(1.0)), (0.5, 5.0, 50.0));
+        assert_eq!(range.text(0.51), "5.24 ms");
+        range.whole = true;
+        assert_eq!(range.text(0.51), "5 ms");
+    }
+
+    #[test]
+    fn later_settings_lie_over_earlier_ones() {
+        let text = "[[setting]]\nname = 'a'\nwhy = ''\nsource = ''\nvalues = [{ label = 'x', first = 'p' }]\n\
+                    [[setting]]\nname = 'b'\nwhy = ''\nsource = ''\nvalues = [{ label = 'y' }, { label = 'z', first = 'q' }]";
+        let unknowns = parse(text).unwrap();
+        assert_eq!(unknowns.apply(&[0.0, 0.0]).first.as_deref(), Some("p"));
+        assert_eq!(unknowns.apply(&[0.0, 1.0]).first.as_deref(), Some("q"));
+    }
+}

@@ -1,0 +1,477 @@
+//! The pages: an overview with a grid of verdicts, and for each paper a page with its figures drawn, its claims and its
+//! numbers; what is too long for a page is a table beside it.
+
+use std::fmt::Write as _;
+
+use super::chart::{Chart, Curve, Kind as Drawn};
+use super::judge::{Judgement, Verdict};
+use super::measure::unit;
+use super::plan::{FITTED, MAIN};
+use super::report::{number, time};
+use super::run::{Grid, Outcome};
+use super::{Figure, Kind, World, csv, notes};
+use crate::stats;
+
+/// One of the two settings' logarithms.
+type Pick = fn(&(f64, f64)) -> f64;
+
+/// A page: where, beside the overview, and its text.
+type Page = (String, String);
+
+fn count(outcome: &Outcome, wanted: Verdict) -> usize {
+    outcome.judgements.iter().filter(|judgement| judgement.verdict == wanted).count()
+}
+
+fn folder(world: World) -> &'static str {
+    match world {
+        World::Simulated => "papers",
+        World::Emulated => "papers-emulated",
+    }
+}
+
+/// The overview's text, and the other files by their path beside it.
+///
+/// # Errors
+/// A note that refers to no result, or that its result contradicts.
+pub fn pages(outcomes: &[Outcome], command: &str) -> Result<(String, Vec<Page>), String> {
+    let mut files = Vec::new();
+    let world = outcomes.first().map_or(World::Simulated, |outcome| outcome.world);
+    let mut text = overview(outcomes, command, world);
+    for outcome in outcomes {
+        let name = &outcome.paper.name;
+        let table = csv::table(outcome);
+        let results = csv::results(&table)?;
+        let note = |id: &str| match outcome.paper.notes.get(id) {
+            // Part of a paper has only part of the results.
+            Some(note) if outcome.whole() && world == World::Simulated => notes::fill(note.trim(), &results)
+                .map(Some)
+                .map_err(|error| format!("papers/{name}/notes.toml: {id}: {error}")),
+            _ => Ok(None),
+        };
+        let plan = &outcome.paper.plan;
+        let _ = writeln!(
+            text,
+            "\n## [{name}]({}/{name}.md)\n\n*{}*. {}.\n",
+            folder(world),
+            plan.title,
+            plan.source
+        );
+        if let Some(summary) = note("summary")? {
+            let _ = writeln!(text, "{summary}\n");
+        }
+        let _ = writeln!(
+            text,
+            "`ropewalk reproduce run {name}`: {} runs, {} of computing.",
+            outcome.total,
+            time(outcome.computing)
+        );
+        let (page, figures) = page(outcome, &note)?;
+        files.push((format!("{}/{name}.md", folder(world)), page));
+        files.extend(figures);
+        files.push((format!("{}/{name}.csv", folder(world)), table));
+    }
+    Ok((text, files))
+}
+
+fn overview(outcomes: &[Outcome], command: &str, world: World) -> String {
+    let real = world == World::Emulated;
+    let runs: usize = outcomes.iter().map(|outcome| outcome.total).sum();
+    let computing: f64 = outcomes.iter().map(|outcome| outcome.computing).sum();
+    let mut text = format!(
+        "# Reproduction{}\n\nMade by `{command}`: {runs} {} runs, {} of {}. Ropewalk {}.\n\n",
+        if real { " in real time" } else { "" },
+        if real { "real-time" } else { "simulated" },
+        time(computing),
+        if real { "transfers" } else { "computing" },
+        env!("CARGO_PKG_VERSION")
+    );
+    text += "What each paper claims, as a test whose tolerance is in `papers/NAME/claims.toml`. A claim is a number of comparisons. \
+             One counts if its p-value is below 5 % after Holm's correction over the claim; effect, interval and p-value are of the ratio of means over \
+             paired seeds. A claim is reproduced if three quarters of the comparisons in which the runs differ agree. \
+             All rows of a figure run the same opportunistic retransmission and penalisation, unless the paper's page gives a reason. \
+             An inferred setting was fitted to some of the baseline's numbers (`ropewalk reproduce fit NAME`); the other rows, and the figures held out, test it.\n\n";
+    text += "| paper |";
+    for verdict in Verdict::ALL {
+        let _ = write!(text, " {} |", verdict.words());
+    }
+    text += " claims |\n|---|";
+    text += &"---:|".repeat(Verdict::ALL.len() + 1);
+    text += "\n";
+    let mut line = |name: &str, counts: Vec<usize>| {
+        let all: usize = counts.iter().sum();
+        let shown: Vec<String> =
+            counts.iter().map(|count| if *count == 0 { "-".into() } else { count.to_string() }).collect();
+        let _ = writeln!(text, "| {name} | {} | {all} |", shown.join(" | "));
+    };
+    for outcome in outcomes {
+        let name = &outcome.paper.name;
+        let counts = Verdict::ALL.iter().map(|verdict| count(outcome, *verdict)).collect();
+        line(&format!("[{name}]({}/{name}.md)", folder(world)), counts);
+    }
+    let sum = |verdict: &Verdict| outcomes.iter().map(|outcome| count(outcome, *verdict)).sum();
+    line("all", Verdict::ALL.iter().map(sum).collect());
+    text += "\n| paper | claim | verdict | comparisons that agree |\n|---|---|---|---:|\n";
+    for outcome in outcomes {
+        for judgement in &outcome.judgements {
+            let _ = writeln!(
+                text,
+                "| {} | {} | {} | {} |",
+                outcome.paper.name,
+                judgement.text,
+                judgement.verdict.words(),
+                agreement(judgement)
+            );
+        }
+    }
+    text
+}
+
+fn agreement(judgement: &Judgement) -> String {
+    match judgement.deciding() {
+        Some(setting) if setting.cells > 0 => {
+            let same =
+                if setting.same > 0 { format!(", {} the same runs", setting.same) } else { String::new() };
+            format!("{} of {}{same}", setting.agree, setting.cells)
+        }
+        _ => "-".into(),
+    }
+}
+
+fn page(
+    outcome: &Outcome,
+    note: &dyn Fn(&str) -> Result<Option<String>, String>,
+) -> Result<(String, Vec<Page>), String> {
+    let plan = &outcome.paper.plan;
+    let name = &outcome.paper.name;
+    let mut text = format!("# {}\n\n{}.\n\nMeasured on: {}.\n", plan.title, plan.source, plan.testbed);
+    if let Some(tally) = &outcome.tally {
+        let _ = writeln!(text, "\n{}.", tally.describe());
+    }
+    if let Some(summary) = note("summary")? {
+        let _ = writeln!(text, "\n{summary}");
+    }
+    let real = outcome.world == World::Emulated;
+    let world = if real { " --world emulated" } else { "" };
+    let _ = writeln!(
+        text,
+        "\nAgain: `ropewalk reproduce run {name}{world}` ({} runs, {} of computing on the machine that made this page; [all numbers, in each setting]({name}.csv)).",
+        outcome.total,
+        time(outcome.computing)
+    );
+    text += "\n## Rulings\n\n";
+    let rulings = if real { &plan.real_rulings } else { &plan.rulings };
+    for ruling in rulings {
+        let _ = writeln!(text, "- {ruling}");
+    }
+    let _ = writeln!(
+        text,
+        "- Opportunistic retransmission and penalisation of every scheduler: `{}`.",
+        plan.mechanisms
+    );
+    let mut reasons: Vec<String> = Vec::new();
+    for row in
+        plan.figures.iter().filter(|figure| figure.world == outcome.world).flat_map(|figure| &figure.rows)
+    {
+        if let Some(reason) = &row.mechanisms_reason {
+            let own = row.settings.mechanisms.as_deref().unwrap_or(&plan.mechanisms);
+            reasons.push(format!("- Except {}, `{own}`: {reason}.\n", row.label));
+        }
+    }
+    reasons.sort();
+    reasons.dedup();
+    text += &reasons.concat();
+    if !real {
+        text += &fitted(outcome);
+    }
+    text += &claims(outcome, note)?;
+    let mut figures = Vec::new();
+    for (place, figure) in plan.figures.iter().enumerate().filter(|(_, figure)| figure.world == outcome.world)
+    {
+        let grids: Vec<&Grid> = outcome.grids.iter().filter(|grid| grid.figure == place).collect();
+        let chart = match figure.kind {
+            Kind::Series => curves(outcome, figure),
+            Kind::Grid | Kind::Overtaking => drawn(outcome, figure, &grids),
+        };
+        let _ = writeln!(text, "\n## {}\n", figure.title);
+        let svg = chart.svg();
+        if !svg.is_empty() {
+            let file = format!("{name}-{}.svg", figure.id);
+            let _ = writeln!(text, "![{}]({file})\n", figure.title);
+            figures.push((format!("{}/{file}", folder(outcome.world)), svg));
+        }
+        text += &numbers(outcome, figure, &grids);
+    }
+    Ok((text, figures))
+}
+
+fn fitted(outcome: &Outcome) -> String {
+    let unknowns = &outcome.paper.unknowns;
+    let mut text = String::from("\n## What the paper leaves open\n\n");
+    if let Some(none) = &unknowns.none {
+        let _ = writeln!(text, "Nothing was fitted: {none}.\n");
+    } else {
+        let _ = writeln!(
+            text,
+            "Fitted to the rows {} of {}{}; tested on the other rows and on {}.\n",
+            unknowns.rows.join(", "),
+            if unknowns.fitted.is_empty() { "no table".into() } else { unknowns.fitted.join(", ") },
+            if unknowns.claims.is_empty() {
+                String::new()
+            } else {
+                format!(", and to the orders that the claims {} say", unknowns.claims.join(", "))
+            },
+            unknowns.held_out.join(", ")
+        );
+    }
+    if let Some(fit) = &outcome.paper.fitted {
+        let _ = writeln!(
+            text,
+            "`{}` tried {} settings. Distance (root mean square of the logarithm of measured over published): {:.3} in the best, {:.3} as ruled. \
+             The last population is within {:.3}; of settings drawn from the prior {:.1} % are as near.\n",
+            fit.command,
+            fit.tried,
+            fit.distance,
+            fit.ruled,
+            fit.threshold,
+            fit.prior_share * 100.0
+        );
+        text += "| setting | best | 80 % of the last population | distance grows by, if it alone is changed |\n|---|---|---|---|\n";
+        for value in &fit.values {
+            let _ = writeln!(
+                text,
+                "| {} | {} | {} | {:+.3} to {:+.3} |",
+                value.name, value.best, value.region, value.matters.0, value.matters.1
+            );
+        }
+        text += &inside(outcome);
+    }
+    if !outcome.paper.plan.open.is_empty() {
+        text += "\nEach alone, beside the ruled setting:\n\n| setting | as ruled | also run | why it is open |\n|---|---|---|---|\n";
+        for open in &outcome.paper.plan.open {
+            let others: Vec<&str> = open.values.iter().map(|value| value.label.as_str()).collect();
+            let _ =
+                writeln!(text, "| {} | {} | {} | {} |", open.name, open.main, others.join("; "), open.why);
+        }
+    }
+    text
+}
+
+/// Published cells within 10 and 25 %, fitted ones and others apart.
+fn inside(outcome: &Outcome) -> String {
+    let unknowns = &outcome.paper.unknowns;
+    let mut text = String::from(
+        "\n| figure | rows | cells | within 10 %, as ruled | fitted | within 25 %, as ruled | fitted | log-RMS, as ruled | fitted |\n|---|---|---:|---:|---:|---:|---:|---:|---:|\n",
+    );
+    for (place, figure) in
+        outcome.paper.plan.figures.iter().enumerate().filter(|(_, figure)| figure.against.is_none())
+    {
+        let grid =
+            |variant: &str| outcome.grids.iter().find(|grid| grid.figure == place && grid.variant == variant);
+        let (Some(main), Some(fitted)) = (grid(MAIN), grid(FITTED)) else { continue };
+        for seen in [true, false] {
+            let mut logs = Vec::new();
+            for (row, row_line) in figure.rows.iter().enumerate() {
+                for (column, column_line) in figure.columns.iter().enumerate() {
+                    let own = unknowns.fitted.contains(&figure.id)
+                        && unknowns.rows.contains(&row_line.label)
+                        && (unknowns.columns.is_empty() || unknowns.columns.contains(&column_line.label));
+                    let printed = outcome.paper.published.iter().find(|number| {
+                        number.table == figure.id
+                            && number.row == row_line.label
+                            && number.column == column_line.label
+                    });
+                    if let (true, Some(printed)) = (own == seen, printed) {
+                        let log = |grid: &Grid| {
+                            let mean = stats::mean(&grid.cells[row][column].values);
+                            libm::log((mean + printed.half) / (printed.value + printed.half))
+                        };
+                        logs.push((log(main), log(fitted)));
+                    }
+                }
+            }
+            if logs.is_empty() {
+                continue;
+            }
+            let near = |percent: f64, pick: Pick| {
+                logs.iter().filter(|both| libm::expm1(pick(both)).abs() * 100.0 <= percent).count()
+            };
+            let rms = |pick: Pick| {
+                libm::sqrt(logs.iter().map(|both| pick(both) * pick(both)).sum::<f64>() / logs.len() as f64)
+            };
+            let (ruled, found): (Pick, Pick) = (|both| both.0, |both| both.1);
+            let _ = writeln!(
+                text,
+                "| {} | {} | {} | {} | {} | {} | {} | {:.2} | {:.2} |",
+                figure.id,
+                if seen { "fitted to" } else { "not looked at" },
+                logs.len(),
+                near(10.0, ruled),
+                near(10.0, found),
+                near(25.0, ruled),
+                near(25.0, found),
+                rms(ruled),
+                rms(found)
+            );
+        }
+    }
+    text
+}
+
+fn claims(
+    outcome: &Outcome,
+    note: &dyn Fn(&str) -> Result<Option<String>, String>,
+) -> Result<String, String> {
+    let mut text = String::from(
+        "\n## Claims\n\n| claim | verdict | agree | as ruled | fitted | other settings in which it is reproduced |\n|---|---|---|---|---|---:|\n",
+    );
+    for judgement in &outcome.judgements {
+        let of = |variant: &str| judgement.settings.iter().find(|setting| setting.variant == variant);
+        let others: Vec<_> =
+            judgement.settings.iter().filter(|it| ![MAIN, FITTED].contains(&it.variant.as_str())).collect();
+        let holding = others.iter().filter(|setting| setting.verdict == Verdict::Reproduced).count();
+        let detail = |variant: &str| of(variant).map_or("-".into(), |setting| shortened(&setting.detail));
+        let _ = writeln!(
+            text,
+            "| {} ({}) | **{}** | {} | {} | {} | {} |",
+            judgement.text,
+            judgement.figure,
+            judgement.verdict.words(),
+            agreement(judgement),
+            detail(MAIN),
+            detail(FITTED),
+            if others.is_empty() { "-".into() } else { format!("{holding} of {}", others.len()) }
+        );
+    }
+    for judgement in &outcome.judgements {
+        if let Some(note) = note(&judgement.id)? {
+            let _ = writeln!(text, "\n**{}**: {}. {note}", judgement.text, judgement.verdict.words());
+        }
+    }
+    Ok(text)
+}
+
+/// The first few comparisons; all of them are in the table of numbers.
+fn shortened(detail: &str) -> String {
+    let parts: Vec<&str> = detail.split("; ").collect();
+    if parts.len() <= 6 {
+        return detail.into();
+    }
+    format!("{}; and {} more", parts[..4].join("; "), parts.len() - 4)
+}
+
+fn drawn(outcome: &Outcome, figure: &Figure, grids: &[&Grid]) -> Chart {
+    // Columns of different measures have no common axis: each is shown over the first row's.
+    let mixed = figure.columns.iter().any(|column| column.metric.is_some());
+    let mut curves = Vec::new();
+    let base = |row: usize, column: usize| -> f64 {
+        if !mixed {
+            return 1.0;
+        }
+        let _ = row;
+        grids.first().map_or(1.0, |grid| stats::mean(&grid.cells[0][column].values))
+    };
+    for (row, row_line) in figure.rows.iter().enumerate() {
+        let printed = figure.columns.iter().enumerate().filter_map(|(column, line)| {
+            let found = outcome.paper.published.iter().find(|number| {
+                number.table == figure.id && number.row == row_line.label && number.column == line.label
+            })?;
+            (figure.against.is_none()).then(|| (column as f64, found.value / base(row, column), None))
+        });
+        curves.push(Curve { row, kind: Drawn::Published, points: printed.collect() });
+        for (variant, kind) in [(MAIN, Drawn::Ruled), (FITTED, Drawn::Fitted)] {
+            let Some(grid) = grids.iter().find(|grid| grid.variant == variant) else { continue };
+            let points = (0..figure.columns.len()).filter_map(|column| {
+                let values = &grid.cells[row][column].values;
+                let scale = base(row, column);
+                let around = stats::mean_interval(values, outcome.seed);
+                let around = around.map(|(low, high)| (low / scale, high / scale));
+                let value = stats::mean(values) / scale;
+                (value > 0.0 && value.is_finite()).then_some((column as f64, value, around))
+            });
+            curves.push(Curve { row, kind, points: points.collect() });
+        }
+    }
+    let metric =
+        grids.first().and_then(|grid| grid.cells.first()?.first()).map_or("", |cell| cell.metric.as_str());
+    Chart {
+        title: figure.title.clone(),
+        unit: if mixed { format!("over {} as ruled", figure.rows[0].label) } else { unit(metric).into() },
+        rows: figure.rows.iter().map(|row| row.label.clone()).collect(),
+        places: figure.columns.iter().map(|column| column.label.clone()).collect(),
+        curves,
+    }
+}
+
+fn curves(outcome: &Outcome, figure: &Figure) -> Chart {
+    let own: Vec<_> =
+        outcome.series.iter().filter(|curve| curve.figure == figure.id && curve.variant == MAIN).collect();
+    let longest = own.iter().map(|curve| curve.points.len()).max().unwrap_or(0);
+    let places = own.iter().find(|curve| curve.points.len() == longest);
+    let label = |(place, point): (usize, &(f64, f64, f64))| {
+        if place % 5 == 0 { format!("{:.1} s", point.0) } else { String::new() }
+    };
+    Chart {
+        title: figure.title.clone(),
+        unit: figure.metric.clone(),
+        rows: figure.rows.iter().map(|row| row.label.clone()).collect(),
+        places: places.map_or_else(Vec::new, |curve| curve.points.iter().enumerate().map(label).collect()),
+        curves: own
+            .iter()
+            .map(|curve| Curve {
+                row: figure.rows.iter().position(|row| row.label == curve.label).unwrap_or(0),
+                kind: Drawn::Ruled,
+                points: curve
+                    .points
+                    .iter()
+                    .enumerate()
+                    .map(|(place, point)| (place as f64, point.1, None))
+                    .collect(),
+            })
+            .collect(),
+    }
+}
+
+fn numbers(outcome: &Outcome, figure: &Figure, grids: &[&Grid]) -> String {
+    let Some(main) = grids.iter().find(|grid| grid.variant == MAIN) else { return String::new() };
+    let mut text = String::from("| row | setting |");
+    for column in &figure.columns {
+        let _ = write!(text, " {} |", column.label);
+    }
+    text += "\n|---|---|";
+    text += &"---:|".repeat(figure.columns.len());
+    text += "\n";
+    let fitted = grids.iter().find(|grid| grid.variant == FITTED);
+    for (row, line) in figure.rows.iter().enumerate() {
+        let printed: Vec<String> = figure
+            .columns
+            .iter()
+            .map(|column| {
+                let found = outcome.paper.published.iter().find(|number| {
+                    number.table == figure.id && number.row == line.label && number.column == column.label
+                });
+                found.map_or(String::new(), |number| self::number(number.value))
+            })
+            .collect();
+        if printed.iter().any(|cell| !cell.is_empty()) {
+            let _ = writeln!(text, "| {} | published | {} |", line.label, printed.join(" | "));
+        }
+        for grid in [Some(main), fitted].into_iter().flatten() {
+            let cells: Vec<String> = (0..figure.columns.len())
+                .map(|column| {
+                    let Some((values, unit)) = super::report::shown(figure, grid, row, column) else {
+                        return "-".into();
+                    };
+                    let around = stats::mean_interval(&values, outcome.seed)
+                        .map_or(String::new(), |(low, high)| format!(" [{}, {}]", number(low), number(high)));
+                    format!(
+                        "{}{around} {unit}{}",
+                        number(stats::mean(&values)),
+                        super::report::cut_off(&grid.cells[row][column])
+                    )
+                })
+                .collect();
+            let _ = writeln!(text, "| {} | {} | {} |", line.label, grid.variant, cells.join(" | "));
+        }
+    }
+    text
+}
