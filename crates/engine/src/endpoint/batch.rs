@@ -10,46 +10,14 @@ use std::cmp::Reverse;
 use ropewalk_wire::{FourTuple, Payload};
 
 use super::{Endpoint, SubflowHandle};
+use crate::mptcp::Connection;
 use crate::{Entropy, Nanos, PathId};
-
-/// Bits of a packed handle that are the subflow's.
-const SUBFLOW_BITS: u32 = 5;
-
-#[doc(hidden)]
-impl SubflowHandle {
-    /// The first subflow of the connection in this slot.
-    #[inline]
-    pub(super) fn first_of(index: u32) -> Self {
-        SubflowHandle { index, strand: 0 }
-    }
-
-    /// The slot of its connection, as [`ConnectionId::slot`](super::ConnectionId::slot) has it.
-    #[inline]
-    pub fn connection_slot(self) -> usize {
-        self.index as usize
-    }
-
-    /// In four bytes; 0 if it doesn't fit.
-    #[inline]
-    pub fn pack(self) -> u32 {
-        let fits = self.index < 1 << (31 - SUBFLOW_BITS) && self.strand < 1 << SUBFLOW_BITS;
-        if fits { (self.index << SUBFLOW_BITS | u32::from(self.strand)) + 1 } else { 0 }
-    }
-
-    /// The inverse of [`pack`](Self::pack); `None` for 0.
-    #[inline]
-    pub fn unpack(packed: u32) -> Option<Self> {
-        let bits = packed.checked_sub(1)?;
-        let strand = (bits & ((1 << SUBFLOW_BITS) - 1)) as u8;
-        Some(SubflowHandle { index: bits >> SUBFLOW_BITS, strand })
-    }
-}
 
 #[doc(hidden)]
 impl<P: Payload, E: Entropy> Endpoint<P, E> {
     /// The subflow that receives segments with this tuple.
     pub fn subflow_of(&self, tuple: &FourTuple) -> Option<SubflowHandle> {
-        self.demux.get(tuple).copied()
+        self.routes.get(tuple)
     }
 
     /// Whether the subflow's connection affects no other with what it does next. It holds as long as segments carry
@@ -64,7 +32,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
     /// Whether our side of the subflow's connection isn't closed.
     pub fn is_send_open(&self, subflow: SubflowHandle) -> bool {
         let slot = self.slots.get(subflow.index as usize);
-        slot.and_then(|slot| slot.connection.as_deref()).is_some_and(|connection| !connection.send.closed)
+        slot.and_then(|slot| slot.connection.as_deref()).is_some_and(|connection| connection.is_send_open())
     }
 
     /// All subflows of this one's connection, with their paths and the tuples of the segments that they receive.
@@ -73,11 +41,9 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         subflow: SubflowHandle,
     ) -> impl Iterator<Item = (SubflowHandle, PathId, FourTuple)> {
         let connection = self.slots.get(subflow.index as usize).and_then(|slot| slot.connection.as_deref());
-        let strands = connection.map_or(&[][..], |connection| &connection.strands[..]);
-        let metrics = connection.map_or(&[][..], |connection| &connection.metrics[..]);
-        strands.iter().zip(metrics).zip(0..).filter_map(move |((strand, metrics), number)| {
-            let tuple = strand.as_ref()?.tcp.tuple().reversed();
-            Some((SubflowHandle { index: subflow.index, strand: number }, metrics.path, tuple))
+        let routes = connection.into_iter().flat_map(Connection::routes);
+        routes.map(move |(number, path, tuple)| {
+            (SubflowHandle { index: subflow.index, subflow: number.0 }, path, tuple)
         })
     }
 
@@ -97,7 +63,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
             if connection.poll_timeout().is_some_and(|due| due <= now) {
                 connection.on_timeout(now);
             }
-            self.touch(now, subflow.index);
+            self.on_changed(now, subflow.index);
         }
     }
 

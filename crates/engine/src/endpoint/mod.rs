@@ -4,9 +4,12 @@
 //! Call order: after any call, `poll_transmit` until `None`, `poll_event` until `None`, then `poll_timeout`.
 
 mod batch;
-mod guesses;
+mod calls;
+mod errors;
+mod handles;
 mod keyed;
 mod mib;
+mod routes;
 mod stray;
 
 use std::cmp::Reverse;
@@ -17,74 +20,19 @@ use std::sync::Arc;
 use ropewalk_wire::{Flags, FourTuple, Payload, Segment, TooBig};
 
 pub use crate::config::{ConnectionConfig, EndpointConfig};
-use crate::congestion::CongestionControl;
-use crate::mptcp::{Connection, Event, JoinRequest, Role};
-use crate::registry::Spec;
-use crate::scheduler::Scheduler;
+use crate::mptcp::{Connection, Event, Role};
 use crate::short::Short;
 use crate::{Entropy, Nanos, PathId};
-use guesses::Guesses;
 use keyed::Keyed;
+use routes::Routes;
 
-/// Names a connection of an endpoint; never used again for another.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct ConnectionId {
-    index: u32,
-    generation: u32,
-}
-
-impl ConnectionId {
-    /// Its slot in the endpoint's table, which another connection reuses later.
-    #[inline]
-    pub fn slot(self) -> usize {
-        self.index as usize
-    }
-}
-
-/// A subflow of an endpoint, for callers that look up where segments go before they arrive.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct SubflowHandle {
-    index: u32,
-    strand: u8,
-}
-
-/// Why a call on a connection's stream failed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum StreamError {
-    /// There is no such connection (any more).
-    #[error("no such connection")]
-    Unknown,
-    /// Our side is closed.
-    #[error("the stream is closed for writing")]
-    Closed,
-}
-
-/// Why a connection can't be opened.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum ConnectError {
-    /// The endpoint's limit is reached.
-    #[error("too many connections")]
-    TooMany,
-    /// The local port is 0 and none is free, or the four-tuple is in use.
-    #[error("the address and port are in use")]
-    InUse,
-    /// Local and remote addresses are of different families.
-    #[error("local and remote address are of different families")]
-    Families,
-    /// An address that no single host has: unspecified, broadcast or multicast.
-    #[error("{0} is not the address of a host")]
-    NotAHost(IpAddr),
-}
+pub use errors::{ConnectError, StreamError};
+pub use handles::{ConnectionId, SubflowHandle};
 
 /// Whether an address can be one host's.
 fn is_host(address: IpAddr) -> bool {
     !(address.is_unspecified() || address.is_multicast() || address == IpAddr::V4(Ipv4Addr::BROADCAST))
 }
-
-/// How many paths' last segments are remembered.
-const RECENT: usize = 4;
-
-type Demux = std::collections::HashMap<FourTuple, SubflowHandle, Keyed>;
 
 #[derive(Debug)]
 struct Slot<P: Payload> {
@@ -123,16 +71,14 @@ pub struct Endpoint<P: Payload, E: Entropy> {
     entropy: E,
     slots: Vec<Slot<P>>,
     free: Vec<u32>,
-    demux: Demux,
-    /// Where the last segment of each path went.
-    last: [Option<(FourTuple, SubflowHandle)>; RECENT],
-    guesses: Guesses,
+    routes: Routes,
     tokens: BTreeMap<u32, u32>,
     listeners: Vec<(SocketAddr, Arc<ConnectionConfig>)>,
-    dirty: Short<u32>,
+    /// Connections that may have something to send.
+    pending_tx: Short<u32>,
     deadlines: BinaryHeap<Reverse<(Nanos, u32)>>,
     events: Short<(ConnectionId, Event)>,
-    strays: VecDeque<(PathId, Segment<P>)>,
+    resets: VecDeque<(PathId, Segment<P>)>,
     isn_secret: [u8; 32],
     half_open: usize,
     ofo_bytes: u64,
@@ -154,15 +100,13 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
             entropy,
             slots: Vec::new(),
             free: Vec::new(),
-            demux: Demux::with_hasher(hasher),
-            last: [None; RECENT],
-            guesses: Guesses::default(),
+            routes: Routes::new(hasher),
             tokens: BTreeMap::new(),
             listeners: Vec::new(),
-            dirty: Short::new(),
+            pending_tx: Short::new(),
             deadlines: BinaryHeap::new(),
             events: Short::new(),
-            strays: VecDeque::new(),
+            resets: VecDeque::new(),
             isn_secret,
             half_open: 0,
             ofo_bytes: 0,
@@ -213,8 +157,8 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         let token = connection.token();
         let id = self.insert(connection, false);
         self.tokens.insert(token, id.index);
-        self.demux.insert(tuple.reversed(), SubflowHandle { index: id.index, strand: 0 });
-        self.touch(now, id.index);
+        self.routes.insert(tuple.reversed(), SubflowHandle { index: id.index, subflow: 0 });
+        self.on_changed(now, id.index);
         Ok(id)
     }
 
@@ -234,68 +178,52 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         segment: &mut Segment<P>,
     ) {
         let found = match hint {
-            Some(place) if self.is_at(place, &segment.tuple) => Some(place),
-            _ => self.find(path, &segment.tuple),
+            Some(handle) if self.receives(handle, &segment.tuple) => Some(handle),
+            _ => self.find(&segment.tuple),
         };
         match found {
-            Some(SubflowHandle { index, strand }) => {
+            Some(SubflowHandle { index, subflow }) => {
                 let slot = &mut self.slots[index as usize];
                 let Some(connection) = slot.connection.as_mut() else { return };
-                if connection.is_gone(strand as usize) {
+                if connection.is_gone(subflow as usize) {
                     //= RFC 9293 3.10.7.1 a segment for a closed connection is answered with RST
                     if !segment.flags.contains(Flags::RST) {
-                        self.refuse(path, segment, None);
+                        self.send_reset(path, segment, None);
                     }
                     return;
                 }
                 self.mib.received(segment);
-                connection.on_segment(now, strand as usize, segment);
-                self.touch(now, index);
+                connection.on_segment(now, subflow as usize, segment);
+                self.on_changed(now, index);
             }
             None => self.on_stray(now, path, segment),
         }
     }
 
-    /// Whether segments with this tuple go to this place still.
+    /// The subflow that receives segments with this tuple.
     #[inline]
-    fn is_at(&self, place: SubflowHandle, tuple: &FourTuple) -> bool {
-        let connection = self.slots.get(place.index as usize).and_then(|slot| slot.connection.as_deref());
-        let strand = connection.and_then(|connection| connection.strands.get(usize::from(place.strand)));
-        strand.is_some_and(|strand| strand.as_ref().is_some_and(|strand| strand.tcp.matches(tuple)))
+    fn find(&mut self, tuple: &FourTuple) -> Option<SubflowHandle> {
+        let cached = self.routes.cached(tuple).filter(|handle| self.receives(*handle, tuple));
+        cached.or_else(|| self.routes.get_and_cache(tuple))
     }
 
-    /// The subflow that receives segments with this tuple: that of the path's last segment, else as the hint says, else by
-    /// search.
+    /// Whether a subflow receives segments with this tuple.
     #[inline]
-    fn find(&mut self, path: PathId, tuple: &FourTuple) -> Option<SubflowHandle> {
-        let last = usize::from(path.0) % RECENT;
-        match &self.last[last] {
-            Some((known, place)) if known == tuple => return Some(*place),
-            _ => {}
-        }
-        let hint = self.guesses.get(tuple).filter(|place| self.is_at(*place, tuple));
-        let place = match hint {
-            Some(place) => place,
-            None => {
-                let place = self.demux.get(tuple).copied()?;
-                self.guesses.learn(tuple, place, self.demux.len());
-                place
-            }
-        };
-        self.last[last] = Some((*tuple, place));
-        Some(place)
+    fn receives(&self, handle: SubflowHandle, tuple: &FourTuple) -> bool {
+        let connection = self.slots.get(handle.index as usize).and_then(|slot| slot.connection.as_deref());
+        connection.is_some_and(|connection| connection.receives(usize::from(handle.subflow), tuple))
     }
 
     /// A router says that a packet of ours was too big (RFC 1191, RFC 8201). Believed only if it quotes something that
     /// is in flight (RFC 5927 4.1); then the subflow's segments become smaller, and what didn't fit is sent again.
     #[cold]
     pub fn on_too_big(&mut self, now: Nanos, message: &TooBig) {
-        let found = self.demux.get(&message.tuple.reversed()).copied();
-        if let Some(SubflowHandle { index, strand }) = found
+        let found = self.routes.get(&message.tuple.reversed());
+        if let Some(SubflowHandle { index, subflow }) = found
             && let Some(connection) = self.slots[index as usize].connection.as_mut()
         {
-            connection.on_too_big(now, strand as usize, message.seq, message.mtu);
-            self.touch(now, index);
+            connection.on_too_big(now, subflow as usize, message.seq, message.mtu);
+            self.on_changed(now, index);
         }
     }
 
@@ -327,20 +255,20 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         max_segments: u32,
         out: &mut Segment<P>,
     ) -> Option<PathId> {
-        if let Some((path, stray)) = self.strays.pop_front() {
-            *out = stray;
+        if let Some((path, reset)) = self.resets.pop_front() {
+            *out = reset;
             return Some(path);
         }
-        while let Some(index) = self.dirty.front().copied() {
+        while let Some(index) = self.pending_tx.front().copied() {
             if let Some(connection) = self.slots[index as usize].connection.as_mut()
                 && let Some(path) = connection.poll_transmit(now, max_segments, out)
             {
                 self.mib.sent(out);
                 return Some(path);
             }
-            self.dirty.pop_front();
+            self.pending_tx.pop_front();
             self.slots[index as usize].queued = false;
-            self.after(now, index);
+            self.after_transmit(now, index);
         }
         None
     }
@@ -355,11 +283,11 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         out: &mut Box<Segment<P>>,
         mut carry: impl FnMut(PathId, &mut Box<Segment<P>>),
     ) {
-        while let Some((path, stray)) = self.strays.pop_front() {
-            **out = stray;
+        while let Some((path, reset)) = self.resets.pop_front() {
+            **out = reset;
             carry(path, out);
         }
-        while let Some(index) = self.dirty.front().copied() {
+        while let Some(index) = self.pending_tx.front().copied() {
             if let Some(connection) = self.slots[index as usize].connection.as_deref_mut() {
                 let mib = &mut self.mib;
                 connection.transmit_all(now, max_segments, out, |path, segment| {
@@ -367,9 +295,9 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
                     carry(path, segment);
                 });
             }
-            self.dirty.drop_front();
+            self.pending_tx.drop_front();
             self.slots[index as usize].queued = false;
-            self.after(now, index);
+            self.after_transmit(now, index);
         }
     }
 
@@ -404,147 +332,6 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         let id = *id;
         self.events.drop_front();
         Some(id)
-    }
-
-    fn get(&mut self, id: ConnectionId) -> Result<&mut Connection<P>, StreamError> {
-        match self.slots.get_mut(id.index as usize) {
-            Some(slot) if slot.generation == id.generation => {
-                slot.connection.as_deref_mut().ok_or(StreamError::Unknown)
-            }
-            _ => Err(StreamError::Unknown),
-        }
-    }
-
-    /// Writes a prefix of `data` and returns its length; after a short write [`Event::Writable`] follows.
-    ///
-    /// # Errors
-    /// When the connection is gone or its side closed.
-    pub fn write(&mut self, now: Nanos, id: ConnectionId, data: P) -> Result<usize, StreamError> {
-        let taken = self.get(id)?.write(now, data).ok_or(StreamError::Closed)?;
-        self.touch(now, id.index);
-        Ok(taken)
-    }
-
-    /// Reads up to `max` bytes: `None` when there is nothing now, an empty payload at the end of the stream.
-    ///
-    /// # Errors
-    /// When the connection is gone.
-    pub fn read(&mut self, now: Nanos, id: ConnectionId, max: usize) -> Result<Option<P>, StreamError> {
-        let connection = self.get(id)?;
-        let data = connection.read(now, max);
-        if connection.dirty || connection.is_forgettable() {
-            self.queue(id.index);
-        }
-        Ok(data)
-    }
-
-    /// As [`Self::read`], but what comes next as it arrived, so that no byte is copied: perhaps less than there is.
-    ///
-    /// # Errors
-    /// When the connection is gone.
-    pub fn read_piece(&mut self, now: Nanos, id: ConnectionId, max: usize) -> Result<Option<P>, StreamError> {
-        let connection = self.get(id)?;
-        let data = connection.read_piece(now, max);
-        if connection.dirty || connection.is_forgettable() {
-            self.queue(id.index);
-        }
-        Ok(data)
-    }
-
-    /// Closes our side (DATA_FIN); the peer's stays open.
-    pub fn shutdown(&mut self, now: Nanos, id: ConnectionId) {
-        if let Ok(connection) = self.get(id) {
-            connection.shutdown(now);
-            self.touch(now, id.index);
-        }
-    }
-
-    /// Closes our side, and is not interested in what the peer still sends.
-    pub fn close(&mut self, now: Nanos, id: ConnectionId) {
-        if let Ok(connection) = self.get(id) {
-            connection.close(now);
-            self.touch(now, id.index);
-        }
-    }
-
-    /// Throws the connection away (MP_FASTCLOSE).
-    pub fn abort(&mut self, now: Nanos, id: ConnectionId) {
-        if let Ok(connection) = self.get(id) {
-            connection.abort();
-            self.touch(now, id.index);
-        }
-    }
-
-    /// Replaces a connection's scheduler or congestion control, for a server that learns from its client what is
-    /// wanted. Before the first data only: what the old ones knew is lost.
-    pub fn set_algorithms(
-        &mut self,
-        now: Nanos,
-        id: ConnectionId,
-        scheduler: Option<&Spec<dyn Scheduler>>,
-        congestion: Option<&Spec<dyn CongestionControl>>,
-    ) {
-        if let Ok(connection) = self.get(id) {
-            connection.set_algorithms(now, scheduler, congestion);
-        }
-    }
-
-    /// Declares how many bytes will be written in all, for schedulers that ask.
-    pub fn declare_size(&mut self, id: ConnectionId, bytes: u64) {
-        if let Ok(connection) = self.get(id) {
-            connection.declare_size(bytes);
-        }
-    }
-
-    /// Opens a subflow from `local` on `path`, to `remote` or else the connection's first address.
-    pub fn add_path(
-        &mut self,
-        now: Nanos,
-        id: ConnectionId,
-        path: PathId,
-        local: SocketAddr,
-        remote: Option<SocketAddr>,
-        local_id: u8,
-    ) {
-        if let Ok(connection) = self.get(id) {
-            let first = connection.tuple(crate::SubflowId(0)).map(|tuple| tuple.destination());
-            if let Some(remote) = remote.or(first) {
-                connection.request_join(JoinRequest {
-                    path,
-                    local,
-                    remote,
-                    local_id,
-                    remote_id: 0,
-                    backup: false,
-                    attempt: 0,
-                });
-            }
-            self.touch(now, id.index);
-        }
-    }
-
-    /// Takes a path away from a connection: its subflows are reset, REMOVE_ADDR is sent, data goes elsewhere.
-    pub fn remove_path(&mut self, now: Nanos, id: ConnectionId, path: PathId) {
-        if let Ok(connection) = self.get(id) {
-            connection.remove_path(now, path);
-            self.touch(now, id.index);
-        }
-    }
-
-    /// Makes a path's subflows backups, or not, and tells the peer (MP_PRIO).
-    pub fn set_backup(&mut self, now: Nanos, id: ConnectionId, path: PathId, backup: bool) {
-        if let Ok(connection) = self.get(id) {
-            connection.set_backup(path, backup);
-            self.touch(now, id.index);
-        }
-    }
-
-    /// A connection, to look at.
-    pub fn connection(&self, id: ConnectionId) -> Option<&Connection<P>> {
-        self.slots
-            .get(id.index as usize)
-            .filter(|slot| slot.generation == id.generation)
-            .and_then(|slot| slot.connection.as_deref())
     }
 
     /// The endpoint's counters.
@@ -604,23 +391,23 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
 
     /// After a call into a connection: it may have segments, events and a new deadline.
     #[inline]
-    fn touch(&mut self, now: Nanos, index: u32) {
-        self.queue(index);
-        self.collect(now, index);
+    fn on_changed(&mut self, now: Nanos, index: u32) {
+        self.queue_tx(index);
+        self.collect_events(now, index);
     }
 
     /// It may have segments and a new deadline.
     #[inline]
-    fn queue(&mut self, index: u32) {
+    fn queue_tx(&mut self, index: u32) {
         let slot = &mut self.slots[index as usize];
         if !slot.queued {
             slot.queued = true;
-            self.dirty.push_back(index);
+            self.pending_tx.push_back(index);
         }
     }
 
     #[inline(always)]
-    fn collect(&mut self, now: Nanos, index: u32) {
+    fn collect_events(&mut self, now: Nanos, index: u32) {
         let slot = &mut self.slots[index as usize];
         let Some(connection) = slot.connection.as_deref_mut() else { return };
         match (connection.events.front(), connection.has_join_requests()) {
@@ -631,12 +418,12 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
                 let id = ConnectionId { index, generation: slot.generation };
                 self.events.push_back((id, Event::Readable));
             }
-            _ => self.collect_all(now, index),
+            _ => self.collect_all_events(now, index),
         }
     }
 
     #[inline(never)]
-    fn collect_all(&mut self, now: Nanos, index: u32) {
+    fn collect_all_events(&mut self, now: Nanos, index: u32) {
         let slot = &mut self.slots[index as usize];
         let generation = slot.generation;
         let Some(connection) = slot.connection.as_mut() else { return };
@@ -658,8 +445,8 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
 
     /// Once nothing more is to be sent: the deadline, and whether the connection can be forgotten.
     #[inline(always)]
-    fn after(&mut self, now: Nanos, index: u32) {
-        self.collect(now, index);
+    fn after_transmit(&mut self, now: Nanos, index: u32) {
+        self.collect_events(now, index);
         let slot = &mut self.slots[index as usize];
         let Some(connection) = slot.connection.as_mut() else { return };
         let ofo_bytes = connection.ofo_bytes();
@@ -689,11 +476,10 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
             slot.half_open = false;
             self.half_open -= 1;
         }
-        for strand in connection.strands.iter().flatten() {
-            self.demux.remove(&strand.tcp.tuple().reversed());
+        for (_, _, tuple) in connection.routes() {
+            self.routes.remove(&tuple);
         }
         self.tokens.remove(&connection.token());
-        self.last = [None; RECENT];
         self.free.push(index);
     }
 
@@ -711,34 +497,33 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
             let nonce = self.entropy.next_u64() as u32;
             let mtu = self.config.mtu(request.path);
             let connection = self.slots[index as usize].connection.as_mut();
-            let strand = connection.and_then(|c| c.open_join(now, &request, tuple, mtu, isn, nonce));
-            if let Some(strand) = strand {
+            let subflow = connection.and_then(|c| c.open_join(now, &request, tuple, mtu, isn, nonce));
+            if let Some(subflow) = subflow {
                 self.mib.join_opened();
-                self.enter(index, strand, tuple.reversed());
+                self.add_route(index, subflow, tuple.reversed());
             }
         }
     }
 
     /// Segments with this tuple are for this subflow, and none are any more for the one whose slot it took.
-    fn enter(&mut self, index: u32, strand: usize, tuple: FourTuple) {
+    fn add_route(&mut self, index: u32, subflow: usize, tuple: FourTuple) {
         let connection = self.slots[index as usize].connection.as_mut();
         if let Some(old) = connection.and_then(|connection| connection.vacated.take()) {
-            self.demux.remove(&old.reversed());
+            self.routes.remove(&old.reversed());
         }
-        self.demux.insert(tuple, SubflowHandle { index, strand: strand as u8 });
-        self.last = [None; RECENT];
+        self.routes.insert(tuple, SubflowHandle { index, subflow: subflow as u8 });
     }
 
     fn free_tuple(&mut self, local: SocketAddr, remote: SocketAddr) -> Option<FourTuple> {
         if local.port() != 0 {
             let tuple = FourTuple::new(local, remote);
-            return (!self.demux.contains_key(&tuple.reversed())).then_some(tuple);
+            return (!self.routes.contains(&tuple.reversed())).then_some(tuple);
         }
         for _ in 0..28_000 {
             let port = self.next_port;
             self.next_port = if port >= 60_998 { 32_768 } else { port + 1 };
             let tuple = FourTuple::new(SocketAddr::new(local.ip(), port), remote);
-            if !self.demux.contains_key(&tuple.reversed()) {
+            if !self.routes.contains(&tuple.reversed()) {
                 return Some(tuple);
             }
         }

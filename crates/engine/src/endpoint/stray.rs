@@ -21,7 +21,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         }
         let opens = flags.contains(Flags::SYN) && !flags.contains(Flags::ACK);
         if !opens {
-            self.refuse(path, segment, None);
+            self.send_reset(path, segment, None);
             return;
         }
         let rare = segment.rare.as_deref();
@@ -37,7 +37,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
                 && (address.ip() == destination.ip() || address.ip().is_unspecified())
         });
         let Some((_, config)) = listener else {
-            self.refuse(path, segment, None);
+            self.send_reset(path, segment, None);
             return;
         };
         if self.half_open >= self.config.backlog || self.len() >= self.config.max_connections {
@@ -57,7 +57,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         match capable {
             Some(capable) => {
                 self.counters.capable_syn_rx += 1;
-                connection.checksum |= capable.checksum_required;
+                connection.require_checksum(capable.checksum_required);
             }
             //= RFC 8684 3.1-27
             None => connection.fall_back(now, crate::mptcp::FallbackCause::NoMpCapable),
@@ -66,8 +66,8 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         let token = connection.token();
         let id = self.insert(connection, true);
         self.tokens.insert(token, id.index);
-        self.demux.insert(segment.tuple, SubflowHandle { index: id.index, strand: 0 });
-        self.touch(now, id.index);
+        self.routes.insert(segment.tuple, SubflowHandle { index: id.index, subflow: 0 });
+        self.on_changed(now, id.index);
     }
 
     #[cold]
@@ -75,7 +75,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         let Some(index) = self.tokens.get(&token).copied() else {
             self.counters.join_no_token += 1;
             //= RFC 8684 3.2-7
-            self.refuse(path, segment, Some(1));
+            self.send_reset(path, segment, Some(1));
             return;
         };
         let isn = self.isn(now, &segment.tuple.reversed());
@@ -83,19 +83,19 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         let mtu = self.config.mtu(path);
         let connection = self.slots[index as usize].connection.as_mut();
         match connection.and_then(|c| c.join(now, path, segment, mtu, isn, nonce)) {
-            Some(strand) => {
-                self.enter(index, strand, segment.tuple);
-                self.touch(now, index);
+            Some(subflow) => {
+                self.add_route(index, subflow, segment.tuple);
+                self.on_changed(now, index);
             }
-            None => self.refuse(path, segment, Some(3)),
+            None => self.send_reset(path, segment, Some(3)),
         }
     }
 
     /// RST for a segment of no connection (RFC 9293 3.10.7.1).
     #[cold]
-    pub(super) fn refuse(&mut self, path: PathId, segment: &Segment<P>, reason: Option<u8>) {
+    pub(super) fn send_reset(&mut self, path: PathId, segment: &Segment<P>, reason: Option<u8>) {
         const MOST: usize = 1024;
-        if self.strays.len() >= MOST {
+        if self.resets.len() >= MOST {
             return;
         }
         let tuple = segment.tuple.reversed();
@@ -109,6 +109,6 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
             reset.rare_mut().mp_tcprst = Some(MpTcpRst { transient: false, reason });
         }
         self.counters.out_rsts += 1;
-        self.strays.push_back((path, reset));
+        self.resets.push_back((path, reset));
     }
 }

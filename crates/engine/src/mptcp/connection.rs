@@ -19,7 +19,7 @@ use crate::registry::Spec;
 use crate::scheduler::{self, Scheduler};
 use crate::short::Short;
 use crate::tcp::{Context, Outgoing, Shared, TcpCounters};
-use crate::{Nanos, SubflowId};
+use crate::{Nanos, PathId, SubflowId};
 
 /// Which side opened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -416,5 +416,35 @@ impl<P: Payload> Connection<P> {
     /// The next join for the endpoint to open.
     pub(crate) fn next_join_request(&mut self) -> Option<JoinRequest> {
         self.path_manager.next_join_request()
+    }
+
+    /// Whether a subflow receives segments with this tuple.
+    #[inline]
+    pub(crate) fn receives(&self, index: usize, tuple: &FourTuple) -> bool {
+        let subflow = self.strands.get(index).and_then(Option::as_ref);
+        subflow.is_some_and(|subflow| subflow.tcp.matches(tuple))
+    }
+
+    /// The subflows, with their paths and the tuples of the segments that they receive.
+    pub(crate) fn routes(&self) -> impl Iterator<Item = (SubflowId, PathId, FourTuple)> {
+        self.strands.iter().zip(&self.metrics).filter_map(|(subflow, metrics)| {
+            Some((metrics.id, metrics.path, subflow.as_ref()?.tcp.tuple().reversed()))
+        })
+    }
+
+    /// Whether our side isn't closed.
+    pub(crate) fn is_send_open(&self) -> bool {
+        !self.send.closed
+    }
+
+    /// Whether it has something to send, or may have.
+    #[inline]
+    pub(crate) fn has_pending_tx(&self) -> bool {
+        self.dirty
+    }
+
+    /// The peer requires checksums.
+    pub(crate) fn require_checksum(&mut self, required: bool) {
+        self.checksum |= required;
     }
 }

@@ -1,0 +1,155 @@
+//! Calls on one connection: its stream, and its paths.
+
+use std::net::SocketAddr;
+
+use ropewalk_wire::Payload;
+
+use super::{ConnectionId, Endpoint, StreamError};
+use crate::congestion::CongestionControl;
+use crate::mptcp::{Connection, JoinRequest};
+use crate::registry::Spec;
+use crate::scheduler::Scheduler;
+use crate::{Entropy, Nanos, PathId};
+
+impl<P: Payload, E: Entropy> Endpoint<P, E> {
+    fn get(&mut self, id: ConnectionId) -> Result<&mut Connection<P>, StreamError> {
+        match self.slots.get_mut(id.index as usize) {
+            Some(slot) if slot.generation == id.generation => {
+                slot.connection.as_deref_mut().ok_or(StreamError::Unknown)
+            }
+            _ => Err(StreamError::Unknown),
+        }
+    }
+
+    /// Writes a prefix of `data` and returns its length; after a short write [`Event::Writable`] follows.
+    ///
+    /// # Errors
+    /// When the connection is gone or its side closed.
+    pub fn write(&mut self, now: Nanos, id: ConnectionId, data: P) -> Result<usize, StreamError> {
+        let taken = self.get(id)?.write(now, data).ok_or(StreamError::Closed)?;
+        self.on_changed(now, id.index);
+        Ok(taken)
+    }
+
+    /// Reads up to `max` bytes: `None` when there is nothing now, an empty payload at the end of the stream.
+    ///
+    /// # Errors
+    /// When the connection is gone.
+    pub fn read(&mut self, now: Nanos, id: ConnectionId, max: usize) -> Result<Option<P>, StreamError> {
+        let connection = self.get(id)?;
+        let data = connection.read(now, max);
+        if connection.has_pending_tx() || connection.is_forgettable() {
+            self.queue_tx(id.index);
+        }
+        Ok(data)
+    }
+
+    /// As [`Self::read`], but what comes next as it arrived, so that no byte is copied: perhaps less than there is.
+    ///
+    /// # Errors
+    /// When the connection is gone.
+    pub fn read_piece(&mut self, now: Nanos, id: ConnectionId, max: usize) -> Result<Option<P>, StreamError> {
+        let connection = self.get(id)?;
+        let data = connection.read_piece(now, max);
+        if connection.has_pending_tx() || connection.is_forgettable() {
+            self.queue_tx(id.index);
+        }
+        Ok(data)
+    }
+
+    /// Closes our side (DATA_FIN); the peer's stays open.
+    pub fn shutdown(&mut self, now: Nanos, id: ConnectionId) {
+        if let Ok(connection) = self.get(id) {
+            connection.shutdown(now);
+            self.on_changed(now, id.index);
+        }
+    }
+
+    /// Closes our side, and is not interested in what the peer still sends.
+    pub fn close(&mut self, now: Nanos, id: ConnectionId) {
+        if let Ok(connection) = self.get(id) {
+            connection.close(now);
+            self.on_changed(now, id.index);
+        }
+    }
+
+    /// Throws the connection away (MP_FASTCLOSE).
+    pub fn abort(&mut self, now: Nanos, id: ConnectionId) {
+        if let Ok(connection) = self.get(id) {
+            connection.abort();
+            self.on_changed(now, id.index);
+        }
+    }
+
+    /// Replaces a connection's scheduler or congestion control, for a server that learns from its client what is
+    /// wanted. Before the first data only: what the old ones knew is lost.
+    pub fn set_algorithms(
+        &mut self,
+        now: Nanos,
+        id: ConnectionId,
+        scheduler: Option<&Spec<dyn Scheduler>>,
+        congestion: Option<&Spec<dyn CongestionControl>>,
+    ) {
+        if let Ok(connection) = self.get(id) {
+            connection.set_algorithms(now, scheduler, congestion);
+        }
+    }
+
+    /// Declares how many bytes will be written in all, for schedulers that ask.
+    pub fn declare_size(&mut self, id: ConnectionId, bytes: u64) {
+        if let Ok(connection) = self.get(id) {
+            connection.declare_size(bytes);
+        }
+    }
+
+    /// Opens a subflow from `local` on `path`, to `remote` or else the connection's first address.
+    pub fn add_path(
+        &mut self,
+        now: Nanos,
+        id: ConnectionId,
+        path: PathId,
+        local: SocketAddr,
+        remote: Option<SocketAddr>,
+        local_id: u8,
+    ) {
+        if let Ok(connection) = self.get(id) {
+            let first = connection.tuple(crate::SubflowId(0)).map(|tuple| tuple.destination());
+            if let Some(remote) = remote.or(first) {
+                connection.request_join(JoinRequest {
+                    path,
+                    local,
+                    remote,
+                    local_id,
+                    remote_id: 0,
+                    backup: false,
+                    attempt: 0,
+                });
+            }
+            self.on_changed(now, id.index);
+        }
+    }
+
+    /// Takes a path away from a connection: its subflows are reset, REMOVE_ADDR is sent, data goes elsewhere.
+    pub fn remove_path(&mut self, now: Nanos, id: ConnectionId, path: PathId) {
+        if let Ok(connection) = self.get(id) {
+            connection.remove_path(now, path);
+            self.on_changed(now, id.index);
+        }
+    }
+
+    /// Makes a path's subflows backups, or not, and tells the peer (MP_PRIO).
+    pub fn set_backup(&mut self, now: Nanos, id: ConnectionId, path: PathId, backup: bool) {
+        if let Ok(connection) = self.get(id) {
+            connection.set_backup(path, backup);
+            self.on_changed(now, id.index);
+        }
+    }
+
+    /// A connection, to look at.
+    pub fn connection(&self, id: ConnectionId) -> Option<&Connection<P>> {
+        self.slots
+            .get(id.index as usize)
+            .filter(|slot| slot.generation == id.generation)
+            .and_then(|slot| slot.connection.as_deref())
+    }
+}
