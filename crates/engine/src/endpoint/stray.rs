@@ -4,7 +4,7 @@
 use ropewalk_wire::{Flags, MpJoin, MpTcpRst, Payload, Segment, Seq};
 
 use super::{Endpoint, SubflowHandle, is_host};
-use crate::mptcp::{Connection, Role};
+use crate::mptcp::{Connection, Role, is_understood};
 use crate::{Entropy, Nanos, PathId};
 
 impl<P: Payload, E: Entropy> Endpoint<P, E> {
@@ -45,9 +45,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
             return;
         }
         //= RFC 8684 3.1-1 3.1-2 3.1-13 3.1-17 3.1-25
-        let capable = rare
-            .and_then(|rare| rare.mp_capable)
-            .filter(|c| c.version == 1 && c.hmac_sha256 && !c.extensibility);
+        let capable = rare.and_then(|rare| rare.mp_capable).filter(is_understood);
         let config = config.clone();
         let key = self.fresh_key();
         let tuple = segment.tuple.reversed();

@@ -31,8 +31,10 @@ impl<P: Payload> Connection<P> {
     /// resets the connection, so that it learns of the loss (RFC 9293 3.6, RFC 1122 4.2.2.13).
     pub(crate) fn close(&mut self, now: Nanos) {
         self.closed_by_us = true;
+        // CLOSE in SYN-SENT deletes the connection, with what was written (RFC 9293 3.10.4).
+        let opening = self.strands.iter().flatten().all(|strand| strand.tcp.state() == State::SynSent);
         //= RFC 9293 SHLD-3
-        if self.receive.ready_bytes > 0 {
+        if self.receive.ready_bytes > 0 || opening {
             self.abort();
             return;
         }

@@ -4,6 +4,7 @@ use ropewalk_wire::{Flags, MpJoin, Payload, RareOptions, Segment};
 
 use super::connection::{Connection, Mode, Role};
 use super::crypto::{Key, join_hmac, leftmost_64, leftmost_160};
+use super::is_understood;
 use super::stats::{Event, FallbackCause};
 use super::subflow::Join;
 use crate::metrics::SubflowStatus;
@@ -26,12 +27,9 @@ impl<P: Payload> Connection<P> {
                 if self.mode != Mode::Negotiating {
                     return true;
                 }
-                let capable = rare.and_then(|rare| rare.mp_capable).filter(|capable| {
-                    capable.version == 1
-                        && capable.hmac_sha256
-                        && !capable.extensibility
-                        && capable.sender_key.is_some()
-                });
+                let capable = rare
+                    .and_then(|rare| rare.mp_capable)
+                    .filter(|capable| is_understood(capable) && capable.sender_key.is_some());
                 match capable {
                     Some(capable) if established => {
                         self.remote_key = capable.sender_key.map(Key::new);
@@ -80,7 +78,8 @@ impl<P: Payload> Connection<P> {
     pub(super) fn on_third_ack(&mut self, now: Nanos, index: usize, rare: Option<&RareOptions>) {
         let capable = rare.and_then(|rare| rare.mp_capable);
         match capable {
-            Some(capable) if capable.receiver_key == Some(self.local_key.key) => {
+            // Version and flags are those of the handshake (RFC 8684 3.1).
+            Some(capable) if is_understood(&capable) && capable.receiver_key == Some(self.local_key.key) => {
                 if let Some(key) = capable.sender_key {
                     self.remote_key = Some(Key::new(key));
                     self.mode = Mode::Multipath;

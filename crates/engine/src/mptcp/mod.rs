@@ -30,3 +30,8 @@ pub use connection::{Connection, Role};
 pub use crypto::{Key, add_addr_hmac, join_hmac, leftmost_64, leftmost_160};
 pub use path_manager::JoinRequest;
 pub use stats::{ConnectionStats, DecisionRecord, Event, FallbackCause};
+
+/// Whether an MP_CAPABLE is one that this version knows: version 1, HMAC-SHA256, no extension (RFC 8684 3.1).
+pub(crate) fn is_understood(capable: &ropewalk_wire::MpCapable) -> bool {
+    capable.version == 1 && capable.hmac_sha256 && !capable.extensibility
+}

@@ -472,11 +472,15 @@ impl<P: Payload> Connection<P> {
                 segment.rare_mut().add_addr = Some(echo);
             }
         } else if self.path_manager.has_due_announcement(now) {
-            // ADD_ADDR with its HMAC stands alone with the DATA_ACK; timestamps and SACK give way.
-            segment.timestamps = None;
+            // Beside ADD_ADDR with its HMAC SACK gives way, then the DATA_ACK. Timestamps have to be on every segment (RFC 7323
+            // 3.2) and go only where ADD_ADDR alone leaves no room: an IPv6 address with a port.
             segment.sack.truncate(0);
             if let Some(option) = self.path_manager.due_announcement(now) {
-                if ((option.len() + 3) & !3) + dss.padded_len() > OPTION_SPACE {
+                let len = (option.len() + 3) & !3;
+                if len + segment.options_len() > OPTION_SPACE {
+                    segment.timestamps = None;
+                }
+                if len + segment.options_len() + dss.padded_len() > OPTION_SPACE {
                     dss.data_ack = None;
                 }
                 segment.rare_mut().add_addr = Some(option);

@@ -162,7 +162,9 @@ impl<P: Payload> Connection<P> {
         }
         if again || self.path_manager.has_pending_announcement() {
             self.dirty = true;
-            self.ack_on_best();
+            if self.path_manager.has_due_announcement(now) {
+                self.ack_on_best();
+            }
             self.arm_control(now);
         }
         self.arm_retries();

@@ -161,7 +161,12 @@ impl<P: Payload> Subflow<P> {
 
     /// An ACK of nothing that is in flight: whether it is acceptable, or `None` if its SACK blocks still count.
     #[cold]
-    fn judge_outside_ack(&mut self, cx: &Context<'_>, segment: &Segment<P>, ack: u64) -> Option<bool> {
+    pub(super) fn judge_outside_ack(
+        &mut self,
+        cx: &Context<'_>,
+        segment: &Segment<P>,
+        ack: u64,
+    ) -> Option<bool> {
         let old = ack < self.snd_una || ack >= 1 << 63;
         //= RFC 9293 3.10.7.4 an ACK of something not yet sent is answered with an ACK
         //= RFC 5961 5.2 an ACK older than the largest window ever seen is challenged

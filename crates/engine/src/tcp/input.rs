@@ -67,8 +67,8 @@ impl<P: Payload> Subflow<P> {
     }
 
     /// Header prediction: whether a segment certainly passes [`check_segment`](Self::check_segment), where windows are
-    /// connection-level. It has no flags but ACK and PSH, a timestamp as new as any, and stands in the window of an
-    /// established subflow.
+    /// connection-level. It has no flags but ACK and PSH, a timestamp as new as any, stands in the window of an
+    /// established subflow, and acknowledges nothing that wasn't sent.
     #[inline]
     pub(crate) fn is_predicted(&self, segment: &Segment<P>) -> bool {
         let timely = |value: u32| value.wrapping_sub(self.ts_recent) as i32 >= 0;
@@ -78,6 +78,7 @@ impl<P: Payload> Subflow<P> {
             && segment.timestamps.is_some_and(|stamp| timely(stamp.value))
             && segment.flags.without(Flags::PSH) == Flags::ACK
             && (offset == 0 || offset < self.rcv_edge.saturating_sub(self.rcv_nxt))
+            && self.is_ack_in_flight(segment)
     }
 
     /// The checks of RFC 9293 3.10.7 that come before the acknowledgement. Returns false if the segment ends there.
@@ -128,6 +129,21 @@ impl<P: Payload> Subflow<P> {
         }
         flags.contains(Flags::ACK)
             && (self.state != State::SynReceived || self.on_handshake_ack(cx, segment, outcome))
+            && self.accepts_ack(cx, segment)
+    }
+
+    /// Whether the acknowledgement is of something that was sent, and not too old. Any other is answered with a challenge
+    /// ACK, and nothing is learnt from its segment: neither timestamp nor data (RFC 5961 5.2, RFC 9293 3.10.7.4).
+    #[inline]
+    fn accepts_ack(&mut self, cx: &Context<'_>, segment: &Segment<P>) -> bool {
+        self.is_ack_in_flight(segment)
+            || self.judge_outside_ack(cx, segment, self.ack_position(segment.ack)) != Some(false)
+    }
+
+    /// Whether the acknowledgement is between SND.UNA and SND.NXT, both included.
+    #[inline]
+    fn is_ack_in_flight(&self, segment: &Segment<P>) -> bool {
+        self.ack_position(segment.ack).wrapping_sub(self.snd_una) <= self.snd_nxt - self.snd_una
     }
 
     /// Whether the segment's timestamp is older than what was heard (RFC 7323 5.3). A pure ACK that others overtook
@@ -214,7 +230,11 @@ impl<P: Payload> Subflow<P> {
         // window can't take (RFC 9293 3.10.7.4: valid ACKs even then).
         let beside =
             position.wrapping_add(u64::from(len)) == self.rcv_nxt || (position == self.rcv_nxt && len > 0);
-        if flags.contains(Flags::ACK) && beside && self.state != State::SynReceived {
+        if flags.contains(Flags::ACK)
+            && beside
+            && self.state != State::SynReceived
+            && self.accepts_ack(cx, segment)
+        {
             self.received_at = cx.now;
             self.probes_out = 0;
             // As Linux does (`tcp_replace_ts_recent`): else the answer to a retransmission whose first ACK was lost

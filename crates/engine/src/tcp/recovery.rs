@@ -268,6 +268,9 @@ impl<P: Payload> Subflow<P> {
         let disorder = metrics.sacked_out + metrics.lost_out > 0 || self.any_retransmission_out(cx);
         let phase = if disorder { CaState::Disorder } else { CaState::Open };
         if phase != metrics.ca_state {
+            if disorder {
+                self.timers.stop(Timer::Probe);
+            }
             cx.metrics().ca_state = phase;
             self.recovery.high = self.snd_nxt;
         }
@@ -317,6 +320,8 @@ impl<P: Payload> Subflow<P> {
             }
             self.begin_reduction(cx, LossCause::FastRetransmit);
         }
+        // No tail loss probe during recovery (RFC 8985 7.2).
+        self.timers.stop(Timer::Probe);
         cx.metrics().ca_state = CaState::Recovery;
     }
 
