@@ -1,4 +1,5 @@
-//! The command as a library. A program with its own algorithms registers them and calls [`run`].
+//! The command as a library, so that a program with algorithms of its own can be the same command: register them
+//! and call [`run`].
 #![forbid(unsafe_code)]
 
 mod advise;
@@ -70,7 +71,7 @@ enum Command {
     Explain(explain::Options),
     /// Write the page of all algorithms, with where each wins and loses
     Gallery(gallery::Options),
-    /// List schedulers and congestion controls
+    /// Schedulers and congestion controls
     List(list::Options),
     /// The source papers' experiments: published beside measured, and a verdict per claim
     Reproduce(reproduce::Options),
@@ -78,7 +79,7 @@ enum Command {
     Perf(perf::Options),
     /// Make the page of a saved run
     Report(report::Options),
-    /// List built-in scenarios, and check your own
+    /// Built-in scenarios, and checking your own
     Scenario(scenario::Options),
     /// Vary a scenario's parameters over a grid or a sample of the space
     Sweep(sweep::Options),
@@ -142,7 +143,7 @@ impl From<Diagnostic> for Failure {
     }
 }
 
-/// Runs the command line `arguments`, the program's name first.
+/// The whole command: parses `arguments`, the program's name first, and does what they say.
 pub fn run(registries: Registries, arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let arguments: Vec<OsString> = arguments.into_iter().collect();
     if let Some(failure) = old_name(&arguments) {
@@ -152,7 +153,7 @@ pub fn run(registries: Registries, arguments: impl IntoIterator<Item = OsString>
     let arguments = match Arguments::try_parse_from(arguments) {
         Ok(arguments) => arguments,
         Err(error) => {
-            // clap also returns --help and --version as errors.
+            // --help and --version are no failures; clap knows.
             let code = if error.use_stderr() { ExitCode::from(exit::BAD_INPUT) } else { ExitCode::SUCCESS };
             let _ = error.print();
             return code;

@@ -63,8 +63,6 @@ pub struct TcpConfig {
     pub hop_limit: u8,
     /// The IP header's Diffserv code point, 0 to 63 (RFC 2474).
     pub dscp: u8,
-    /// Take short ways through the code where a segment is as most are: they change nothing but the speed.
-    pub shortcuts: bool,
 }
 
 impl Default for TcpConfig {
@@ -95,7 +93,6 @@ impl Default for TcpConfig {
             timestamp_offset: 0,
             hop_limit: 64,
             dscp: 0,
-            shortcuts: true,
         }
     }
 }

@@ -44,12 +44,6 @@ impl<T> Short<T> {
         self.first.as_mut()
     }
 
-    /// What is in it, if that is one thing.
-    #[inline]
-    pub fn only(&self) -> Option<&T> {
-        self.first.as_ref().filter(|_| self.rest.is_empty())
-    }
-
     #[inline]
     pub fn back(&self) -> Option<&T> {
         if self.rest.is_empty() { self.first.as_ref() } else { self.rest.back() }
@@ -172,7 +166,6 @@ mod tests {
                 prop_assert!(short.iter().eq(&plain));
                 prop_assert_eq!((short.len(), short.is_empty()), (plain.len(), plain.is_empty()));
                 prop_assert_eq!((short.front(), short.back()), (plain.front(), plain.back()));
-                prop_assert_eq!(short.only(), plain.front().filter(|_| plain.len() == 1));
                 prop_assert_eq!(short.get(index), plain.get(index));
                 prop_assert_eq!(short.get_mut(index), plain.get_mut(index));
                 prop_assert_eq!(short.front_mut().copied(), plain.front().copied());

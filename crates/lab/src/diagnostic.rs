@@ -1,7 +1,8 @@
-//! Errors in input: where, what was found, what is allowed.
+//! Errors in what a person wrote: where it is, what was found, what is allowed.
 //!
-//! A [`Diagnostic`] points into a [`Source`] (a file, or a command-line argument) by byte range. An [`InputError`] is one or
-//! more of them: all errors of a file are reported at once. `annotate-snippets`, rustc's renderer, draws them.
+//! A [`Diagnostic`] points into a [`Source`] (a file, or an argument of the command line) by byte range; an
+//! [`InputError`] is one or more of them, so that a file with three mistakes is read once and not thrice.
+//! They are drawn by `annotate-snippets`, the compiler's own renderer.
 
 use std::fmt;
 use std::ops::Range;
@@ -10,7 +11,7 @@ use std::sync::Arc;
 use annotate_snippets::{Annotation, AnnotationKind, Level, Renderer, Snippet};
 use serde_json::{Value, json};
 
-/// An input text, and its name in messages.
+/// A text that was read, and its name in messages.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Source {
     /// A path, or `--path`.
@@ -22,12 +23,12 @@ pub struct Source {
 }
 
 impl Source {
-    /// A new source, shared by its diagnostics.
+    /// Shared, since every diagnostic carries it.
     pub fn new(name: impl Into<String>, text: impl Into<String>) -> Arc<Source> {
         Source::from_line(name, text, 1)
     }
 
-    /// A part of a long text, from this line on.
+    /// A part of something long, from this line on.
     pub fn from_line(name: impl Into<String>, text: impl Into<String>, first_line: usize) -> Arc<Source> {
         Arc::new(Source { name: name.into(), text: text.into(), first_line })
     }
@@ -44,23 +45,23 @@ impl Source {
     }
 }
 
-/// One error.
+/// One mistake.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Diagnostic {
     /// What is wrong, in one line.
     pub message: String,
-    /// The source and byte range; `None` if there is none (a missing file).
+    /// Where; none if it is nowhere (a missing file).
     pub place: Option<(Arc<Source>, Range<usize>)>,
-    /// The label beside the caret.
+    /// What stands beside the caret.
     pub label: String,
-    /// Another related range of the same source, and its label.
+    /// Another place of the same source that it has to do with, and what stands there.
     pub other: Option<Box<(Range<usize>, String)>>,
     /// What is allowed, or what to do.
     pub help: Vec<String>,
 }
 
 impl Diagnostic {
-    /// An error without a place.
+    /// A mistake without a place.
     pub fn new(message: impl Into<String>) -> Self {
         Diagnostic {
             message: message.into(),
@@ -79,13 +80,13 @@ impl Diagnostic {
         self
     }
 
-    /// The label beside the caret.
+    /// What stands beside the caret.
     pub fn label(mut self, label: impl Into<String>) -> Self {
         self.label = label.into();
         self
     }
 
-    /// Also shows another range of the same source.
+    /// Shows another place of the same source too.
     pub fn other(mut self, span: Range<usize>, label: impl Into<String>) -> Self {
         self.other = Some(Box::new((span, label.into())));
         self
@@ -125,15 +126,15 @@ impl Diagnostic {
     }
 }
 
-/// All errors of an input.
+/// What was wrong with an input, all of it.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct InputError {
-    /// The errors, in the order in which they were found; at least one.
+    /// The mistakes in the order in which they were found; at least one.
     pub diagnostics: Vec<Diagnostic>,
 }
 
 impl InputError {
-    /// Attaches errors without a place to this argument, which names what can't be found or read.
+    /// Mistakes that are nowhere are in this argument, which names what can't be found or read.
     pub fn of_argument(mut self, option: &str, text: &str) -> Self {
         for diagnostic in self.diagnostics.iter_mut().filter(|diagnostic| diagnostic.place.is_none()) {
             diagnostic.place = Some((Source::new(option, text), 0..text.len()));
@@ -142,7 +143,8 @@ impl InputError {
         self
     }
 
-    /// For programs: each error's file, line and column (from 1), message, label and help.
+    /// For programs: of each mistake its file, line and column (from 1), what is wrong, what was found there, and what
+    /// is expected.
     pub fn json(&self) -> Value {
         let one = |diagnostic: &Diagnostic| {
             let at =
@@ -159,7 +161,7 @@ impl InputError {
         json!(self.diagnostics.iter().map(one).collect::<Vec<_>>())
     }
 
-    /// For a terminal: each error with its line. `styled`: with ANSI colours.
+    /// For a terminal: each mistake with the line it is in. `styled`: with ANSI colours.
     pub fn render(&self, styled: bool) -> String {
         let renderer = if styled { Renderer::styled() } else { Renderer::plain() };
         let parts: Vec<_> = self.diagnostics.iter().map(|d| d.render(&renderer)).collect();
@@ -201,7 +203,7 @@ impl fmt::Display for InputError {
 
 impl std::error::Error for InputError {}
 
-/// The system's error message without its number.
+/// The system's reason, for people: without its error number.
 pub fn system_reason(error: &std::io::Error) -> String {
     use std::io::ErrorKind;
     match error.kind() {
@@ -221,7 +223,7 @@ pub fn system_reason(error: &std::io::Error) -> String {
     }
 }
 
-/// The word of `known` nearest to `word`, if one is similar enough.
+/// The nearest of `known` to `word`, if one is near enough to have been meant.
 pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let word = word.to_lowercase();
     known
@@ -232,7 +234,7 @@ pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
         .map(|(_, candidate)| candidate)
 }
 
-/// "did you mean `x`?", or an empty text.
+/// "did you mean `x`?", or nothing.
 pub fn did_you_mean<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     nearest(word, known).map_or(String::new(), |found| format!("did you mean `{found}`?"))
 }

@@ -1,4 +1,4 @@
-//! Reading of input files of a bounded size; endless ones (`/dev/zero`) are refused.
+//! Reading what a person named: whole files of a size that can be meant, and never without end (`/dev/zero`).
 
 use std::fs::File;
 use std::io::Read;
@@ -7,10 +7,10 @@ use std::path::Path;
 use crate::diagnostic::system_reason;
 use crate::units::write_bytes;
 
-/// Reads a file of at most `most` bytes, or a pipe.
+/// A file's bytes, `most` at most. A pipe is read to its end; a device that has none, as far as that.
 ///
 /// # Errors
-/// A sentence: why it can't be read.
+/// Why it can't be read, for people.
 pub(crate) fn read(path: &Path, most: u64) -> Result<Vec<u8>, String> {
     let reason = |error: std::io::Error| system_reason(&error);
     let file = File::open(path).map_err(reason)?;

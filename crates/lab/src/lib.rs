@@ -1,4 +1,5 @@
-//! The laboratory: scenario files, experiments over many seeded runs, statistics, and tables.
+//! The laboratory: scenarios as people write them, experiments over many seeded runs, statistics that call
+//! a tie a tie, and the tables that show them.
 #![forbid(unsafe_code)]
 
 pub mod advise;

@@ -1,4 +1,4 @@
-//! The registries of algorithms. A program may add its own.
+//! The algorithms that can be named, as one value that a caller may add to.
 
 use ropewalk_engine::congestion::{self, CongestionControl};
 use ropewalk_engine::registry::{Registry, Spec, SpecError};
@@ -14,23 +14,23 @@ pub struct Registries {
 }
 
 impl Registries {
-    /// All built-in algorithms.
+    /// All that come with the engine.
     pub fn builtin() -> Self {
         Registries { schedulers: scheduler::builtin(), congestion: congestion::builtin() }
     }
 
-    /// Checks a scheduler's specification as in `compare` (`tcp` is plain TCP), for this number of paths.
+    /// What is wrong with a scheduler's name as `compare` takes it (`tcp` is plain TCP), if anything, over so many paths.
     pub fn check_scheduler(&self, text: &str, paths: usize) -> Option<SpecError> {
         if text == "tcp" || text.starts_with("tcp:") { None } else { self.scheduler(text, paths).err() }
     }
 
-    /// Parses a scheduler's specification, for this number of paths.
+    /// A scheduler for so many paths.
     ///
     /// # Errors
-    /// As [`Registry::parse`]; also a parameter that names a path that doesn't exist.
+    /// As [`Registry::parse`]; also a parameter that names a path which isn't there.
     pub fn scheduler(&self, text: &str, paths: usize) -> Result<Spec<dyn Scheduler>, SpecError> {
         let spec = self.schedulers.parse(text)?;
-        // The canonical text has every parameter that differs from the default.
+        // Its canonical text has every parameter that isn't the default.
         let arguments =
             spec.text.split_once('(').map_or("", |(_, arguments)| arguments.trim_end_matches(')'));
         let named =

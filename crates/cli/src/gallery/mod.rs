@@ -25,7 +25,7 @@ use crate::{Failure, output};
     after_help = "Example:\n  ropewalk gallery --output docs/schedulers.md\n\nThe pictures go to the folder `algorithms` beside the page."
 )]
 pub(crate) struct Options {
-    /// The page's file [default: standard output, without pictures]
+    /// Where to [default: standard output, without pictures]
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Seeded runs of each
@@ -39,15 +39,15 @@ pub(crate) struct Options {
 /// The folder of the pictures, beside the page.
 const PICTURES: &str = "algorithms";
 
-/// The baselines of schedulers and controls.
+/// What schedulers and controls are measured against.
 const BASE_SCHEDULER: &str = "minrtt";
 const BASE_CONTROL: &str = "cubic";
 
-/// Completion time over the baseline's, in one scenario.
+/// One scenario's completion time over the base's.
 struct Against {
     scenario: String,
     ratio: f64,
-    /// Whether the difference is significant.
+    /// Told apart from no difference.
     sure: bool,
 }
 
@@ -105,7 +105,7 @@ fn introduction(runs: u32) -> String {
     )
 }
 
-/// Results of all algorithms in one scenario.
+/// How all algorithms stand over one scenario.
 fn stand(
     registries: &Registries,
     built_in: &scenario::BuiltIn,
@@ -116,7 +116,7 @@ fn stand(
     let loaded = built_in.load(registries)?;
     let own = loaded.experiment.congestion.unwrap_or_else(|| BASE_CONTROL.into());
     let workload = match loaded.scenario.workload {
-        // Keep sixteen scenarios short.
+        // A page of sixteen scenarios needn't wait for the longest.
         Workload::Flow { bytes } => Workload::Flow { bytes: bytes.min(2 << 20) },
         ref other => other.clone(),
     };
@@ -210,7 +210,7 @@ fn capital(text: &str) -> String {
     chars.next().map_or(String::new(), |first| first.to_uppercase().collect::<String>() + chars.as_str())
 }
 
-/// A picture's line in the page; the picture is stored for its file.
+/// A picture's line in the page; the picture is kept for its file.
 fn show(name: &str, picture: (String, String), pictures: &mut Vec<(String, String)>) -> String {
     let (caption, svg) = picture;
     let text = format!("![{caption}]({PICTURES}/{name}.svg)\n\n");
@@ -240,7 +240,7 @@ fn example(
     Ok((names, result))
 }
 
-/// Each path's share of the sent bytes, as text.
+/// Each path's share of what was sent, in words.
 fn shares(names: &[String], result: &RunResult) -> String {
     let total: u64 = result.paths.iter().map(|path| path.bytes).sum();
     let shares = names
@@ -279,7 +279,7 @@ mod tests {
 
     use super::*;
 
-    /// The page in the repository must have every registered algorithm, with its picture.
+    /// The page in the repository has every algorithm that is registered, with its picture: who adds one makes it anew.
     #[test]
     fn the_page_has_every_algorithm_and_its_picture() {
         let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");

@@ -1,4 +1,4 @@
-//! Interim reports: what was transferred in each interval.
+//! Interval lines: what went through in each stretch of time, while it runs.
 
 use ropewalk_host::perf::protocol::{Hello, Way};
 use ropewalk_host::perf::{Board, Reading};
@@ -24,11 +24,11 @@ pub(super) struct Stretch {
     pub(super) rows: Vec<Row>,
 }
 
-/// Reads the gauges periodically.
+/// Watches the gauges.
 #[derive(Debug)]
 pub(super) struct Intervals {
     every: u64,
-    verbose: bool,
+    aloud: bool,
     ways: Vec<Way>,
     began: Option<u64>,
     last: u64,
@@ -37,11 +37,11 @@ pub(super) struct Intervals {
 }
 
 impl Intervals {
-    /// A report `every` nanoseconds (0: none), printed at once if `verbose`.
-    pub(super) fn new(every: u64, hellos: &[Hello], verbose: bool) -> Self {
+    /// A line `every` nanoseconds (0: none), printed at once if `aloud`.
+    pub(super) fn new(every: u64, hellos: &[Hello], aloud: bool) -> Self {
         Intervals {
             every,
-            verbose,
+            aloud,
             ways: hellos.iter().map(|hello| hello.way).collect(),
             began: None,
             last: 0,
@@ -55,7 +55,7 @@ impl Intervals {
         &self.stretches
     }
 
-    /// Reads the gauges. Call it every few milliseconds.
+    /// Looks at the gauges; call it every few milliseconds.
     pub(super) fn look(&mut self, board: &Board) {
         if self.every == 0 || !board.is_running() {
             return;
@@ -63,7 +63,7 @@ impl Intervals {
         let now = board.clock.now();
         let Some(began) = self.began else {
             (self.began, self.last) = (Some(now), now);
-            if self.verbose {
+            if self.aloud {
                 let _ = output::print(&format!("{HEAD}\n"));
             }
             return;
@@ -87,7 +87,7 @@ impl Intervals {
         }
         let stretch = Stretch { from: self.last - began, to: now - began, rows };
         self.last = now;
-        if self.verbose {
+        if self.aloud {
             let _ = output::print(&self.lines(&stretch));
         }
         self.stretches.push(stretch);
@@ -128,10 +128,10 @@ impl Intervals {
     }
 }
 
-/// The heading of the reports.
+/// Above the lines.
 pub(super) const HEAD: &str = "flow          interval    transfer           rate   again  srtt";
 
-/// One line; only the sender knows `again`.
+/// One line; `again` is known to the sender alone.
 pub(super) fn line(
     flow: &str,
     way: &str,

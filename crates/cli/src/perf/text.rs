@@ -1,10 +1,10 @@
-//! Formatting for `ropewalk perf`.
+//! Numbers of `ropewalk perf` as text.
 
 use std::net::SocketAddr;
 
 use ropewalk_host::perf::protocol::{Hello, Way};
 
-/// A transfer direction as text.
+/// A way in a word.
 pub(super) fn way(way: Way) -> &'static str {
     match way {
         Way::Up => "upload",
@@ -14,12 +14,12 @@ pub(super) fn way(way: Way) -> &'static str {
     }
 }
 
-/// A stack as text.
+/// A stack in words.
 pub(super) fn stack(engine: bool) -> &'static str {
     if engine { "engine" } else { "Linux kernel" }
 }
 
-/// An address as text; an IPv4 address on an IPv6 socket is shown as IPv4.
+/// An address as one would type it: an IPv4 address on an IPv6 socket is an IPv4 address.
 pub(super) fn address(address: SocketAddr) -> String {
     SocketAddr::new(address.ip().to_canonical(), address.port()).to_string()
 }
@@ -72,7 +72,7 @@ pub(super) fn amount(hello: &Hello) -> String {
     }
 }
 
-/// The protocol that a connection uses.
+/// What a connection turned out to speak.
 pub(super) fn spoken(multipath: bool, subflows: u8) -> String {
     match (multipath, subflows) {
         (false, _) => "TCP".into(),

@@ -1,4 +1,4 @@
-//! Helpers for the tests of congestion controls.
+//! What the controls' tests share.
 
 use super::{Ack, CongestionControl, builtin};
 use crate::metrics::{SubflowMetrics, SubflowStatus};
@@ -50,7 +50,7 @@ pub(super) fn round_trip(
     }
 }
 
-/// Asserts equality to nine digits.
+/// Equal to nine digits.
 #[track_caller]
 pub(super) fn assert_close(actual: f64, expected: f64) {
     let scale = expected.abs().max(1e-12);

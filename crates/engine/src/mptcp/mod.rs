@@ -21,7 +21,6 @@ mod scheduling;
 mod send;
 mod settled;
 mod stats;
-mod straight;
 mod subflow;
 mod subflows;
 mod timers;

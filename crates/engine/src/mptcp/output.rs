@@ -56,7 +56,7 @@ impl<P: Payload> Connection<P> {
             }
             let again = loop {
                 match self.transmit_scheduled(now, max_segments, out) {
-                    // No subflow has got anything else to say by it.
+                    // No subflow has anything to send of its own.
                     Some((path, true)) => carry(path, out),
                     Some((path, false)) => {
                         carry(path, out);
@@ -94,13 +94,9 @@ impl<P: Payload> Connection<P> {
             if max_segments > 1 {
                 self.coalesce(now, index, max_segments);
             }
-            if let Some(path) = self.send_placed(now, index, max_segments, out) {
+            if let Some(sent) = self.transmit_on(now, index, max_segments, out) {
                 self.next_strand = index;
-                return Some((path, true));
-            }
-            if let Some(path) = self.transmit_on(now, index, max_segments, out) {
-                self.next_strand = index;
-                return Some((path, false));
+                return Some(sent);
             }
         }
         None
@@ -149,24 +145,19 @@ impl<P: Payload> Connection<P> {
             let from_last = pending & (u32::MAX << self.next_strand);
             let index = if from_last != 0 { from_last } else { pending }.trailing_zeros() as usize;
             pending &= !(1 << index);
-            if self.strands[index].as_ref().is_some_and(|strand| strand.tcp.owes_ack())
-                && let Some(path) = self.send_ack(now, index, out)
-            {
-                self.next_strand = index;
-                return Some((path, pending == 0));
-            }
             if let (Some(Some(strand)), Some(metrics)) =
                 (self.strands.get_mut(index), self.metrics.get(index))
                 && strand.tcp.has_output(metrics)
-                && let Some(sent) = self.transmit_on(now, index, max_segments, out)
+                && let Some((path, quiet)) = self.transmit_on(now, index, max_segments, out)
             {
                 self.next_strand = index;
-                return Some((sent, false));
+                return Some((path, quiet && pending == 0));
             }
         }
         None
     }
 
+    /// Sends the next segment of subflow `index`. Also returns whether the subflow then has nothing more to send.
     #[inline(never)]
     fn transmit_on(
         &mut self,
@@ -174,24 +165,22 @@ impl<P: Payload> Connection<P> {
         index: usize,
         max_segments: u32,
         out: &mut Segment<P>,
-    ) -> Option<PathId> {
-        self.strands[index].as_ref()?;
+    ) -> Option<(PathId, bool)> {
         if self.mode != Mode::Plain {
             let len = self.control_len(now, index);
-            if let Some(strand) = self.strands[index].as_mut() {
-                strand.control_len = len;
-            }
+            self.strands[index].as_mut()?.control_len = len;
         }
         let (mut cx, strand) = self.split_to_send(now, index)?;
         let transmit = strand.tcp.poll_transmit(&mut cx, max_segments, out)?;
         self.write_options(now, index, transmit, out);
-        Some(self.metrics[index].path)
+        let quiet = self.strands[index].as_ref().is_none_or(|strand| strand.tcp.is_quiet());
+        Some((self.metrics[index].path, quiet))
     }
 
     /// Bytes of options on the next segment of `index` that carries no data, so that TCP leaves them room.
     fn control_len(&self, now: Nanos, index: usize) -> u8 {
         let Some(strand) = self.strands[index].as_ref() else { return 0 };
-        let settled = matches!(strand.join, Join::Initial | Join::Joined) && self.confirmed;
+        let settled = strand.is_joined() && self.confirmed;
         let silent =
             strand.prio_pending.is_none() && strand.fail_pending.is_none() && self.path_manager.is_silent();
         if settled && silent && self.mode == Mode::Multipath {

@@ -66,6 +66,12 @@ pub(crate) struct Strand<P> {
 }
 
 impl<P: Payload> Strand<P> {
+    /// Whether both ends are authenticated on it, so that it may carry data.
+    #[inline]
+    pub fn is_joined(&self) -> bool {
+        matches!(self.join, Join::Initial | Join::Joined)
+    }
+
     /// Bytes that wait for the peer's answer to MP_FAIL: they take space, though no DATA_ACK covers them.
     #[inline]
     pub fn held_bytes(&self) -> u64 {

@@ -35,7 +35,7 @@ pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
     build: |values| equip(values, DapsTwoPath { plan: Plan::default() }),
 };
 
-/// The rest of the schedule.
+/// The schedule: what is left of it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 struct Plan {
     fast: SubflowId,

@@ -23,7 +23,6 @@ mod rtt;
 mod sack_bitmap;
 mod scoreboard;
 mod segment_ring;
-mod straight;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]

@@ -23,12 +23,6 @@ impl<P: Payload> Subflow<P> {
         self.quiet
     }
 
-    /// Whether an ACK is due.
-    #[inline]
-    pub(crate) fn owes_ack(&self) -> bool {
-        self.ack_now
-    }
-
     /// Whether `poll_transmit` could return a segment: cheap, and never false when it would.
     #[inline]
     pub(crate) fn has_output(&mut self, metrics: &SubflowMetrics) -> bool {
@@ -39,21 +33,21 @@ impl<P: Payload> Subflow<P> {
             State::SynSent | State::SynReceived => self.syn_pending || self.refusal.is_some(),
             State::Closed => self.reset_pending,
             _ => {
-                if self.ack_now || self.probe_pending || self.persist_pending {
-                    return true;
-                }
-                if self.queue.is_empty() {
-                    if self.fin_queued && !self.fin_sent {
-                        return true;
-                    }
-                    if metrics.lost_out == 0 {
-                        self.quiet = true;
-                        return false;
-                    }
-                }
-                metrics.in_flight() < metrics.cwnd
+                self.update_quiet(metrics);
+                let control = self.ack_now || self.probe_pending || self.persist_pending;
+                let fin = self.queue.is_empty() && self.fin_queued && !self.fin_sent;
+                control || fin || (!self.quiet && metrics.in_flight() < metrics.cwnd)
             }
         }
+    }
+
+    /// Notes whether nothing is left to send, whatever the windows allow.
+    #[inline]
+    fn update_quiet(&mut self, metrics: &SubflowMetrics) {
+        self.quiet = self.queue.is_empty()
+            && metrics.lost_out == 0
+            && !(self.ack_now || self.probe_pending || self.persist_pending)
+            && (!self.fin_queued || self.fin_sent);
     }
 
     /// Writes the next segment to send into `out`, until `None`; with `max_segments` > 1 data may come as a super-segment. Changes
@@ -72,6 +66,19 @@ impl<P: Payload> Subflow<P> {
             State::Closed => return self.transmit_reset(cx, out),
             _ => {}
         }
+        let transmit = self.transmit_established(cx, max_segments, out);
+        self.update_quiet(&cx.metrics[cx.index]);
+        transmit
+    }
+
+    /// The order of what leaves: retransmissions, new data, FIN, probes, ACK.
+    #[inline]
+    fn transmit_established(
+        &mut self,
+        cx: &mut Context<'_>,
+        max_segments: u32,
+        out: &mut Segment<P>,
+    ) -> Option<Transmit> {
         if cx.metrics[cx.index].lost_out > 0
             && !self.recovery.new_data_first
             && let Some(transmit) = self.transmit_lost(cx, max_segments, out)
@@ -104,7 +111,7 @@ impl<P: Payload> Subflow<P> {
     }
 
     /// A segment with the fields and options that all share.
-    #[inline]
+    #[inline(always)]
     pub(super) fn segment(
         &mut self,
         cx: &mut Context<'_>,
@@ -297,7 +304,7 @@ impl<P: Payload> Subflow<P> {
         Transmit { part, ..self.data_segment(cx, what, payload, out) }
     }
 
-    #[inline]
+    #[inline(always)]
     fn data_segment(
         &mut self,
         cx: &mut Context<'_>,

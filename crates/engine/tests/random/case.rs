@@ -129,8 +129,6 @@ pub struct Case {
     pub wrap: Wrap,
     /// In order of time, counted from the start.
     pub ops: Vec<(Nanos, Op)>,
-    /// Both ends take the straight ways through the code where they can.
-    pub shortcuts: bool,
 }
 
 /// Keys whose SHA-256 ends in a number at most 120,000 before 2^32.
@@ -219,8 +217,7 @@ impl Case {
         } else {
             Wrap::default()
         };
-        let mut case =
-            Case { seed: dice.next(), ipv6: false, paths, sides, wrap, ops: Vec::new(), shortcuts: true };
+        let mut case = Case { seed: dice.next(), ipv6: false, paths, sides, wrap, ops: Vec::new() };
         case.ops(dice);
         meddle(&mut case, dice);
         // Dice of their own: what came before stays what it was.

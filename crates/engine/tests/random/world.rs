@@ -151,7 +151,6 @@ fn config(case: &Case, end: usize) -> ConnectionConfig {
             window_scaling: side.window_scaling,
             ecn: side.ecn,
             timestamp_offset: side.timestamp_offset,
-            shortcuts: case.shortcuts,
             ..TcpConfig::default()
         },
         multipath: side.multipath,

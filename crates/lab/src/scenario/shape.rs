@@ -1,5 +1,5 @@
-//! The contents of a scenario file, as data. The reader, its error messages and the JSON Schema are all made from it, so they
-//! agree.
+//! What a scenario file may contain, as data. The reader refuses keys that aren't here, its messages list
+//! those that are, and the JSON Schema is made from it: the three can't drift apart.
 
 /// The kind of a value.
 #[derive(Clone, Copy, Debug)]
@@ -55,11 +55,11 @@ pub enum Kind {
 pub struct Field {
     /// Its name.
     pub name: &'static str,
-    /// The kind of its value.
+    /// What it holds.
     pub kind: Kind,
     /// One line; ends with the default, if there is one.
     pub summary: &'static str,
-    /// Whether it is required.
+    /// Whether it must be there.
     pub required: bool,
 }
 
@@ -71,7 +71,7 @@ pub fn renamed(old: &str) -> Option<&'static str> {
 /// One kind of table.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
-    /// The name in messages: "path". In a tagged table, the value of `kind`.
+    /// For messages: "path". In a tagged table, the value of `kind`.
     pub name: &'static str,
     /// One line.
     pub summary: &'static str,
@@ -83,7 +83,7 @@ pub(crate) const fn key(name: &'static str, kind: Kind, summary: &'static str) -
     Field { name, kind, summary, required: false }
 }
 
-pub(crate) const fn required(name: &'static str, kind: Kind, summary: &'static str) -> Field {
+pub(crate) const fn must(name: &'static str, kind: Kind, summary: &'static str) -> Field {
     Field { name, kind, summary, required: true }
 }
 
@@ -103,7 +103,7 @@ macro_rules! link_fields {
             key("queue", Kind::Queue, "The queue before the link, in packets, bytes or time at the link's rate. Default: one bandwidth-delay product, at least 64 packets"),
             key("duplicate", Kind::Probability, "Probability that a packet is delivered twice. Default: 0"),
             key("overhead", Kind::BytesOrNone, "Bytes added to each packet's IP length when the rate is counted (38 for Ethernet with preamble and gap). Default: 0 B"),
-            key("changes", Kind::Tables(&CHANGE), "Scheduled changes")
+            key("changes", Kind::Tables(&CHANGE), "What changes during the run")
         ]
     };
 }
@@ -124,7 +124,7 @@ pub const PATH: Shape = Shape {
     name: "path",
     summary: "A network of the client; keys of a link hold for both directions, `up` and `down` override them",
     fields: link_fields!(
-        required("name", Kind::Text, "Its name: letters, digits, `-`, `_`, `.`"),
+        must("name", Kind::Text, "Its name: letters, digits, `-`, `_`, `.`"),
         key(
             "rtt",
             Kind::TimeWithSpread,
@@ -143,7 +143,7 @@ pub const BOTTLENECK: Shape = Shape {
     name: "bottleneck",
     summary: "A link that several paths share, behind their own",
     fields: link_fields!(
-        required("name", Kind::Text, "Its name"),
+        must("name", Kind::Text, "Its name"),
         key("rtt", Kind::TimeWithSpread, "What it adds to the round-trip time, split evenly. Default: 0"),
         UP,
         DOWN
@@ -155,7 +155,7 @@ pub const CHANGE: Shape = Shape {
     name: "change",
     summary: "A scheduled change: when, and exactly one thing",
     fields: &[
-        required("at", Kind::Time, "When, from the start of the run"),
+        must("at", Kind::Time, "When, from the start of the run"),
         key("rate", Kind::Rate, "The new rate"),
         key("trace", Kind::Trace, "The new trace"),
         key("delay", Kind::Time, "The new one-way delay"),
@@ -173,8 +173,8 @@ pub const LOSS: Shape = Shape {
     name: "loss",
     summary: "Gilbert-Elliott: a two-state chain, stepped per packet",
     fields: &[
-        required("to-bad", Kind::Probability, "P(good -> bad)"),
-        required("to-good", Kind::Probability, "P(bad -> good)"),
+        must("to-bad", Kind::Probability, "P(good -> bad)"),
+        must("to-good", Kind::Probability, "P(bad -> good)"),
         key("loss-good", Kind::Probability, "Loss in the good state. Default: 0 %"),
         key("loss-bad", Kind::Probability, "Loss in the bad state. Default: 100 %"),
     ],
@@ -186,7 +186,7 @@ pub const QUEUES: &[Shape] = &[
         name: "drop-tail",
         summary: "Drops what doesn't fit",
         fields: &[
-            required("limit", Kind::Queue, "Its limit, in packets, bytes or time"),
+            must("limit", Kind::Queue, "Its limit, in packets, bytes or time"),
             key(
                 "ecn-threshold",
                 Kind::Queue,
@@ -211,7 +211,7 @@ pub const GENERATOR: Shape = Shape {
     name: "trace",
     summary: "A cellular-like trace from a seeded generator: the rate is a bounded random walk in its logarithm, with outages",
     fields: &[
-        required("mean", Kind::Rate, "Mean rate outside outages"),
+        must("mean", Kind::Rate, "Mean rate outside outages"),
         key(
             "variation",
             Kind::Number(0.0, 2.0),
@@ -230,25 +230,21 @@ pub const WORKLOADS: &[Shape] = &[
     Shape {
         name: "flow",
         summary: "One flow; the metric is its completion time",
-        fields: &[required("size", Kind::Bytes, "Its size")],
+        fields: &[must("size", Kind::Bytes, "Its size")],
     },
     Shape {
         name: "flows",
         summary: "Several flows at once, each on a connection of its own",
         fields: &[
-            required("count", Kind::Integer(1, 100_000), "How many"),
-            required("size", Kind::Bytes, "Size of each"),
+            must("count", Kind::Integer(1, 100_000), "How many"),
+            must("size", Kind::Bytes, "Size of each"),
         ],
     },
     Shape {
         name: "web",
         summary: "A web page: objects over a number of connections, request and response",
         fields: &[
-            required(
-                "objects",
-                Kind::Sizes,
-                "Sizes of the objects, in the order in which they are asked for",
-            ),
+            must("objects", Kind::Sizes, "Sizes of the objects, in the order in which they are asked for"),
             key("connections", Kind::Integer(1, 1000), "Connections. Default: 6"),
             key("request", Kind::Bytes, "Bytes of a request. Default: 400 B"),
         ],
@@ -257,23 +253,23 @@ pub const WORKLOADS: &[Shape] = &[
         name: "cbr",
         summary: "Frames at a constant rate; the metric is each frame's delay",
         fields: &[
-            required("frame", Kind::Bytes, "Bytes per frame"),
-            required("rate", Kind::Rate, "Application rate"),
-            required("duration", Kind::Time, "How long"),
+            must("frame", Kind::Bytes, "Bytes per frame"),
+            must("rate", Kind::Rate, "Application rate"),
+            must("duration", Kind::Time, "How long"),
         ],
     },
     Shape {
         name: "bulk",
         summary: "As much as possible for a time; the metric is goodput",
-        fields: &[required("duration", Kind::Time, "How long")],
+        fields: &[must("duration", Kind::Time, "How long")],
     },
     Shape {
         name: "request-response",
         summary: "Exchanges one after another on one connection; the metric is each one's time",
         fields: &[
             key("request", Kind::Bytes, "Bytes of a request. Default: 400 B"),
-            required("response", Kind::Bytes, "Bytes of a response"),
-            required("count", Kind::Integer(1, 1_000_000), "How many"),
+            must("response", Kind::Bytes, "Bytes of a response"),
+            must("count", Kind::Integer(1, 1_000_000), "How many"),
             key("think", Kind::Time, "Pause between them. Default: 0 s"),
         ],
     },
@@ -283,7 +279,7 @@ macro_rules! background_fields {
     ($($own:expr),*) => {
         &[
             $($own,)*
-            required("path", Kind::Text, "The path whose links it takes"),
+            must("path", Kind::Text, "The path whose links it takes"),
             key("direction", DIRECTIONS, "Which way its data flows. Default: the scenario's direction"),
             key("extra-delay", Kind::Time, "One-way delay that only this traffic sees. Default: 0 s"),
             key("start", Kind::Time, "When it starts, from the start of the run. Default: 0 s"),
@@ -305,7 +301,7 @@ pub const BACKGROUNDS: &[Shape] = &[
         summary: "A TCP flow whose application writes one packet at a time, exponentially spaced",
         fields: background_fields!(
             CONGESTION,
-            required("packets-per-second", Kind::Number(0.001, 1e6), "Mean packets per second"),
+            must("packets-per-second", Kind::Number(0.001, 1e6), "Mean packets per second"),
             key("packet", Kind::Bytes, "Bytes per packet. Default: 1000 B")
         ),
     },
@@ -314,7 +310,7 @@ pub const BACKGROUNDS: &[Shape] = &[
         summary: "TCP flows of a size, one after another",
         fields: background_fields!(
             CONGESTION,
-            required("size", Kind::Bytes, "Bytes per flow"),
+            must("size", Kind::Bytes, "Bytes per flow"),
             key("pause", Kind::Time, "Idle time between flows. Default: 0 s"),
             key(
                 "times",
@@ -327,11 +323,11 @@ pub const BACKGROUNDS: &[Shape] = &[
         name: "udp-on-off",
         summary: "UDP on/off",
         fields: background_fields!(
-            required("rate", Kind::Rate, "Rate while on"),
+            must("rate", Kind::Rate, "Rate while on"),
             key("packet", Kind::Bytes, "Mean packet. Default: 1000 B"),
-            required("on", Kind::Time, "Mean on time"),
+            must("on", Kind::Time, "Mean on time"),
             key("on-shape", TIMES, "Their distribution; Pareto has shape 1.5. Default: pareto"),
-            required("off", Kind::Time, "Mean off time"),
+            must("off", Kind::Time, "Mean off time"),
             key("off-shape", TIMES, "Their distribution. Default: exponential")
         ),
     },
@@ -382,7 +378,7 @@ pub const FILE: Shape = Shape {
             Kind::Time,
             "A run that isn't complete so long after the workload's start ends, and says so. Default: 60 s",
         ),
-        required("path", Kind::Tables(&PATH), "The paths; the connection starts on the first"),
+        must("path", Kind::Tables(&PATH), "The paths; the connection starts on the first"),
         key("bottleneck", Kind::Tables(&BOTTLENECK), "Links that paths share"),
         key("background", Kind::TaggedTables(BACKGROUNDS), "Traffic that competes"),
         key("workload", Kind::Tagged(WORKLOADS), "What is transferred. Default: one flow of 1 MiB"),

@@ -1,4 +1,4 @@
-//! Runs a design on all cores and keeps finished runs.
+//! Runs a design on all cores and keeps what finishes.
 
 use std::fs;
 use std::path::Path;
@@ -34,52 +34,52 @@ pub enum Error {
         message: String,
     },
     /// Something couldn't be written or read.
-    #[error("{error}; {kept} of {total} runs are finished and kept: run the same command again to continue")]
+    #[error("{error}; {kept} of {total} runs are finished and kept: the same command goes on from there")]
     Storage {
-        /// The error.
+        /// What.
         error: JournalError,
-        /// Finished runs that are kept.
+        /// Runs that are safe.
         kept: u64,
-        /// Runs in all.
+        /// Of so many.
         total: u64,
     },
 }
 
-/// Progress of a running sweep.
+/// What a running sweep tells.
 #[derive(Clone, Copy, Debug)]
 pub enum Progress {
     /// The journal is open.
     Opened {
-        /// What the journal held.
+        /// What it held.
         found: Found,
         /// Runs in all.
         total: u64,
     },
-    /// Number of further runs kept.
+    /// So many runs more are kept.
     Kept(u64),
     /// All runs are there, the tables are being written.
     Writing,
 }
 
-/// The result of a sweep.
+/// What came of it.
 #[derive(Clone, Debug)]
 pub struct Done {
     /// Runs in all.
     pub total: u64,
-    /// Runs finished before.
+    /// Runs that were there already.
     pub before: u64,
     /// Runs made now.
     pub made: u64,
-    /// The summary; `None` if the sweep was interrupted.
+    /// The table in short; none if it was interrupted.
     pub summary: Option<Summary>,
-    /// The files.
+    /// Where everything is.
     pub files: Files,
 }
 
-/// Checks every point.
+/// Tries every point.
 ///
 /// # Errors
-/// The first value that isn't allowed.
+/// The first that isn't allowed.
 pub fn check(design: &Design, registries: &Registries) -> Result<(), InputError> {
     let space = Space::new(design);
     for point in 0..design.points() {
@@ -102,7 +102,7 @@ fn id(design: &Design, command: &Command) -> (SweepId, String) {
     (first, first.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-/// Prepares the folder. Refuses one that holds other files.
+/// Makes the folder ready: there, and nobody else's.
 fn folder(path: &Path, files: &Files) -> Result<(), Error> {
     let wrong = |message: String| Error::Folder { message };
     fs::create_dir_all(path).map_err(|error| {
@@ -129,8 +129,8 @@ fn unusable(error: JournalError) -> Error {
     Error::Folder { message: format!("{error}; {help}") }
 }
 
-/// The prepared point that a worker is at.
-struct CurrentPoint {
+/// A point that a worker has at hand.
+struct AtHand {
     point: u64,
     prepared: Result<Prepared, InputError>,
 }
@@ -148,8 +148,8 @@ fn one(design: &Design, prepared: &Prepared, at: &Place) -> RunSpec {
     }
 }
 
-/// Makes the runs that aren't in the folder's journal yet, then writes the tables. `stop` interrupts it; `progress` is
-/// called with its progress.
+/// Runs what of the design isn't in the folder's journal yet, then writes the tables. `stop` ends it early, in good
+/// order; `progress` hears how it goes.
 ///
 /// # Errors
 /// See [`Error`]; finished runs are kept.
@@ -164,7 +164,7 @@ pub fn run(
     stop: &AtomicBool,
 ) -> Result<Done, Error> {
     let space = Space::new(design);
-    // Check all points first, rather than failing after hours.
+    // Mistakes are found now and not after hours.
     check(design, registries)?;
     let files = Files::in_folder(out);
     folder(out, &files)?;
@@ -179,14 +179,13 @@ pub fn run(
     let next = AtomicUsize::new(0);
     let ended = AtomicBool::new(false);
     let worker = |results: mpsc::Sender<Result<Kept, InputError>>| {
-        let mut at_hand: Option<CurrentPoint> = None;
+        let mut at_hand: Option<AtHand> = None;
         while !stop.load(Ordering::Relaxed) && !ended.load(Ordering::Relaxed) {
             let Some(run) = pending.get(next.fetch_add(1, Ordering::Relaxed)) else { break };
             let at = place(design, *run);
             if at_hand.as_ref().is_none_or(|known| known.point != at.point) {
                 let levels = space.point(design, at.point);
-                at_hand =
-                    Some(CurrentPoint { point: at.point, prepared: prepare(design, &levels, registries) });
+                at_hand = Some(AtHand { point: at.point, prepared: prepare(design, &levels, registries) });
             }
             let kept = match at_hand.as_ref().map(|known| &known.prepared) {
                 Some(Ok(prepared)) => {
@@ -243,7 +242,7 @@ pub fn run(
     Ok(done)
 }
 
-/// Passes on finished runs in batches.
+/// Hands on what comes, in batches of what is there.
 fn collect(
     receiver: &mpsc::Receiver<Result<Kept, InputError>>,
     mut keep: impl FnMut(&[Kept]) -> Result<(), Error>,

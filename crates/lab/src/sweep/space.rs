@@ -1,4 +1,4 @@
-//! The points of a design, and the scenario at a point.
+//! Where the points of a design lie, and what a point makes of the scenario.
 //!
 //! Latin hypercube (McKay, Beckman, Conover 1979): with n points each axis is cut into n strata of equal width; every
 //! stratum holds one point, at a random place in it, and the strata of the axes are matched by random permutations.
@@ -22,7 +22,7 @@ use crate::scenario;
 /// The points of a design, by number.
 #[derive(Clone, Debug)]
 pub struct Space {
-    /// Of a Latin hypercube: by axis, the stratum of each point.
+    /// By axis, the stratum of each point: a Latin hypercube's only.
     strata: Vec<Vec<u32>>,
 }
 
@@ -32,7 +32,7 @@ fn uniform(random: &mut Pcg64) -> f64 {
 }
 
 impl Space {
-    /// The points of a design.
+    /// Of this design.
     pub fn new(design: &Design) -> Self {
         let strata = match design.layout {
             Layout::Grid => Vec::new(),
@@ -67,7 +67,7 @@ impl Space {
                 levels
             }
             Layout::LatinHypercube { points, seed } => {
-                // Each point has its own random stream, so that it can be generated alone.
+                // A stream of its own for each point: a point can be made alone.
                 let mut random = Pcg64::new(u128::from(seed) << 64 | u128::from(point), 0x1a70);
                 let strata = self.strata.iter().map(|strata| strata[point as usize]);
                 let within = |stratum: u32| (f64::from(stratum) + uniform(&mut random)) / points as f64;
@@ -77,7 +77,7 @@ impl Space {
     }
 }
 
-/// A scheduler and congestion control at a point.
+/// One who runs at a point.
 #[derive(Clone, Debug)]
 pub struct Runner {
     /// The scheduler as the design names it, or `tcp PATH`.
@@ -92,12 +92,12 @@ pub struct Runner {
     pub mode: Mode,
 }
 
-/// A prepared point.
+/// A point made ready.
 #[derive(Clone, Debug)]
 pub struct Prepared {
-    /// The scenario.
+    /// The scenario there.
     pub scenario: Arc<Scenario>,
-    /// The schedulers and congestion controls.
+    /// Who runs there.
     pub runners: Vec<Runner>,
 }
 
@@ -108,7 +108,7 @@ pub fn describe(design: &Design, levels: &[Level]) -> String {
     parts.collect::<Vec<_>>().join(", ")
 }
 
-/// Prepares a point.
+/// Makes a point ready.
 ///
 /// # Errors
 /// A value that the scenario or an algorithm doesn't allow.

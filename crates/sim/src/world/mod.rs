@@ -90,23 +90,10 @@ impl World {
     /// # Errors
     /// What in the specification can't be simulated.
     pub fn new(spec: &RunSpec) -> Result<Self, SpecError> {
-        Self::with(spec, true)
-    }
-
-    /// As [`new`](Self::new), with full processing of every segment: what the engine's fast path is tested against.
-    ///
-    /// # Errors
-    /// As [`new`](Self::new).
-    #[doc(hidden)]
-    pub fn the_long_way(spec: &RunSpec) -> Result<Self, SpecError> {
-        Self::with(spec, false)
-    }
-
-    fn with(spec: &RunSpec, shortcuts: bool) -> Result<Self, SpecError> {
         spec.check()?;
         let scenario = Arc::clone(&spec.scenario);
         let begin = scenario.warmup.saturating_add(spec.start_phase);
-        let hosts = Hosts::new(spec, begin, shortcuts)?;
+        let hosts = Hosts::new(spec, begin)?;
         let network = Network::new(&scenario, spec.seed, hosts.count() + 1);
         let mut apps: Vec<Box<dyn App>> = vec![app::of(&scenario)];
         let mut udp = Vec::new();
