@@ -341,11 +341,11 @@ impl<W: Write> Inner<W> {
 struct Connections {
     list: Vec<Known>,
     /// Subflows by the tuple of what this end sends.
-    tuples: HashMap<FourTuple, Strand>,
+    tuples: HashMap<FourTuple, SubflowOwner>,
 }
 
 /// A subflow.
-struct Strand {
+struct SubflowOwner {
     /// Index of its connection.
     connection: usize,
     /// The sequence number after the last byte sent for the first time.
@@ -366,7 +366,8 @@ impl Connections {
     /// The connection whose first subflow sends with this tuple.
     fn of(&mut self, tuple: FourTuple) -> usize {
         let next = self.list.len();
-        let index = self.tuples.entry(tuple).or_insert(Strand { connection: next, next: None }).connection;
+        let index =
+            self.tuples.entry(tuple).or_insert(SubflowOwner { connection: next, next: None }).connection;
         if index == next {
             self.list.push(Known::default());
         }
@@ -388,7 +389,7 @@ impl Connections {
             let whose = usize::from(sent);
             let named = |known: &Known| known.keys[whose].is_some_and(|key| key.token == token);
             if let Some(connection) = self.list.iter().position(named) {
-                self.tuples.insert(ours, Strand { connection, next: None });
+                self.tuples.insert(ours, SubflowOwner { connection, next: None });
             }
         }
     }

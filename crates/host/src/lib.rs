@@ -6,6 +6,7 @@
 
 pub mod capture;
 pub mod clock;
+mod emulated_path;
 pub mod entropy;
 pub mod experiment;
 pub mod frame;
@@ -15,7 +16,6 @@ pub mod network;
 pub mod perf;
 pub mod reaper;
 pub mod skip;
-mod strand;
 pub mod transfer;
 pub mod tun;
 pub mod world;

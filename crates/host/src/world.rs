@@ -18,10 +18,10 @@ use ropewalk_wire::Segment;
 use ropewalk_wire::virtio::encode_frame_headers;
 
 use crate::clock::{Clock, Nanos, Waiter};
+use crate::emulated_path::EmulatedPath;
 use crate::entropy::OsEntropy;
 use crate::frame::{Frame, Piece};
 use crate::network::KernelEnd;
-use crate::strand::Strand;
 use crate::tun::{BUFFER, DeviceError, Offload, Tun};
 use ropewalk_wire::pool::Pool;
 
@@ -129,7 +129,7 @@ pub struct World {
     clock: Clock,
     waiter: Waiter,
     ends: [End; 2],
-    strands: Vec<Strand>,
+    paths: Vec<EmulatedPath>,
     /// By end and path; only a kernel end's are used.
     devices: [Vec<DeviceState>; 2],
     shared: Vec<[Link<Piece>; 2]>,
@@ -163,17 +163,16 @@ pub struct Counters {
 }
 
 impl World {
-    /// Joins two ends. `paths` is how many networks there are; they do nothing to packets until
-    /// [`World::emulate`] says so.
-    pub fn new(client: End, server: End, paths: usize) -> World {
+    /// Joins two ends by `count` paths. They do nothing to packets until [`World::emulate`] says so.
+    pub fn new(client: End, server: End, count: usize) -> World {
         let clock = Clock::start();
-        let strands = (0..paths).map(|_| Strand::default()).collect();
+        let paths = (0..count).map(|_| EmulatedPath::default()).collect();
         World {
             clock,
             waiter: Waiter::new(clock),
             ends: [client, server],
-            strands,
-            devices: [vec![DeviceState::Up; paths], vec![DeviceState::Up; paths]],
+            paths,
+            devices: [vec![DeviceState::Up; count], vec![DeviceState::Up; count]],
             shared: Vec::new(),
             // 1 ns to 10 s with two digits: bounds that are accepted.
             lateness: Histogram::new_with_bounds(1, 10_000_000_000, 2).expect("valid bounds"),
@@ -190,8 +189,8 @@ impl World {
     /// Puts modelled links between the ends. Streams of random numbers are numbered as the simulator numbers them.
     pub fn emulate(&mut self, paths: &[PathLinks], shared: &[[LinkSpec; 2]], seed: u64) {
         self.waiter.spin_long();
-        for (at, (strand, spec)) in self.strands.iter_mut().zip(paths).enumerate() {
-            *strand = Strand::emulated(spec, seed, 2 * at as u64);
+        for (at, (path, spec)) in self.paths.iter_mut().zip(paths).enumerate() {
+            *path = EmulatedPath::emulated(spec, seed, 2 * at as u64);
         }
         let offset = 2 * paths.len() as u64;
         self.shared = shared
@@ -261,7 +260,7 @@ impl World {
 
     /// A path's link counters: from client to server, and back.
     pub fn link_stats(&self, path: usize) -> Option<[LinkStats; 2]> {
-        self.strands.get(path)?.stats()
+        self.paths.get(path)?.stats()
     }
 
     /// Runs until the stop flag is set, `until` comes, or every program of the engine's ends is done (and there is
@@ -322,7 +321,7 @@ impl World {
     fn rest(&mut self, until: Option<Nanos>) -> io::Result<()> {
         let now = self.clock.now();
         let mut due = until.unwrap_or(Nanos::MAX).min(now + PATIENCE);
-        let paths = self.strands.iter().flat_map(|strand| [strand.due(0), strand.due(1)]);
+        let paths = self.paths.iter().flat_map(|path| [path.due(0), path.due(1)]);
         let shared = self.shared.iter().flatten().map(Link::poll_timeout);
         for next in paths.chain(shared).flatten() {
             due = due.min(next);
@@ -355,7 +354,7 @@ impl World {
             if side == 1 {
                 busy |= self.deliver_shared(side)?;
             }
-            for at in 0..self.strands.len() {
+            for at in 0..self.paths.len() {
                 busy |= self.deliver_own(at, side)?;
             }
             if side == 0 {
@@ -368,14 +367,14 @@ impl World {
     fn deliver_own(&mut self, at: usize, side: usize) -> io::Result<bool> {
         // An engine that was handed something before has answered since: time went on.
         let now = self.clock.now();
-        if !self.strands[at].is_due(side, now) {
+        if !self.paths[at].is_due(side, now) {
             return Ok(false);
         }
         let mut busy = false;
         let mut held: Option<Piece> = None;
-        while let Some((arrival, piece)) = self.strands[at].take(side, now) {
+        while let Some((arrival, piece)) = self.paths[at].take(side, now) {
             busy = true;
-            match self.strands[at].bottleneck {
+            match self.paths[at].bottleneck {
                 Some(shared) if side == 0 => self.shared[shared][side].enqueue(now, piece),
                 _ => {
                     self.lateness.saturating_record(now.saturating_sub(arrival));
@@ -397,7 +396,7 @@ impl World {
             while let Some((arrival, piece)) = self.shared[shared][side].poll_timed(now) {
                 busy = true;
                 let path = usize::from(piece.path);
-                match self.strands[path].link(side) {
+                match self.paths[path].link(side) {
                     Some(link) if side == 1 => link.enqueue(now, piece),
                     _ => {
                         self.lateness.saturating_record(now.saturating_sub(arrival));
@@ -417,7 +416,7 @@ impl World {
     /// sender's clock.
     fn hand_on(&mut self, side: usize, held: &mut Option<Piece>, piece: Piece) -> io::Result<()> {
         let to = 1 - side;
-        if matches!(self.ends[to], End::Kernel(_)) && self.strands[usize::from(piece.path)].joins(side) {
+        if matches!(self.ends[to], End::Kernel(_)) && self.paths[usize::from(piece.path)].joins(side) {
             return self.gather(side, held, piece);
         }
         if let Some(before) = held.take() {
@@ -501,9 +500,9 @@ impl World {
     fn travel(&mut self, from: usize, piece: Piece) -> io::Result<()> {
         let path = usize::from(piece.path);
         let now = self.clock.now();
-        let strand = &mut self.strands[path];
-        let bottleneck = strand.bottleneck;
-        let Some(link) = strand.link(from) else {
+        let path = &mut self.paths[path];
+        let bottleneck = path.bottleneck;
+        let Some(link) = path.link(from) else {
             return self.arrive(1 - from, piece);
         };
         let link = match bottleneck {
@@ -556,7 +555,7 @@ impl World {
     /// Lets the engine at an end do what is due, and send.
     fn speak(&mut self, side: usize) -> io::Result<bool> {
         // A link takes packets, not super-packets: nothing is gained by putting them together first.
-        let most = if self.strands.iter().any(Strand::has_links) { 1 } else { SUPER };
+        let most = if self.paths.iter().any(EmulatedPath::has_links) { 1 } else { SUPER };
         let mut busy = false;
         for _ in 0..TRANSMITS {
             let now = self.clock.now();
@@ -584,7 +583,7 @@ impl World {
 
     fn transmit(&mut self, from: usize, path: PathId, segment: &Segment<Bytes>) -> io::Result<()> {
         let direct =
-            !self.strands[usize::from(path.0)].has_links() && self.tap.is_none() && self.middlebox.is_none();
+            !self.paths[usize::from(path.0)].has_links() && self.tap.is_none() && self.middlebox.is_none();
         if direct
             && let End::Kernel(end) = &self.ends[1 - from]
             && let Some(tun) = end.tuns.get(usize::from(path.0))

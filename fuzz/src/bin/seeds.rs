@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 
 use bytes::{Bytes, BytesMut};
-use ropewalk_host::perf::protocol::{Answer, Hello, Trailer, Way};
+use ropewalk_host::perf::protocol::{Answer, Hello, Mode, Trailer};
 use ropewalk_wire::*;
 
 fn main() -> std::io::Result<()> {
@@ -92,15 +92,15 @@ fn main() -> std::io::Result<()> {
 
     // The messages of `ropewalk perf`, whole and cut.
     let mut messages = Vec::new();
-    for way in [Way::Up, Way::Down, Way::Both, Way::Echo] {
+    for mode in [Mode::Up, Mode::Down, Mode::Both, Mode::Echo] {
         let hello = Hello {
-            way,
+            mode,
             flow: 1,
             flows: 3,
             milliseconds: 1000,
             bytes: 0,
             session: 77,
-            echo: if way == Way::Echo { 64 } else { 0 },
+            echo: if mode == Mode::Echo { 64 } else { 0 },
             scheduler: "ecf(beta=0.5)".into(),
             congestion: "lia".into(),
         };

@@ -8,7 +8,7 @@ use ropewalk_engine::congestion::CongestionControl;
 use ropewalk_engine::registry::Spec;
 use ropewalk_engine::scheduler::Scheduler;
 use ropewalk_host::network::Side;
-use ropewalk_host::perf::protocol::{Hello, MOST_FLOWS, MOST_MILLISECONDS, MOST_TEXT, Way};
+use ropewalk_host::perf::protocol::{Hello, MOST_FLOWS, MOST_MILLISECONDS, MOST_TEXT, Mode};
 use ropewalk_host::perf::{Measured, engine, sockets};
 use ropewalk_lab::diagnostic::{Diagnostic, Source};
 use ropewalk_lab::{Registries, units};
@@ -141,17 +141,17 @@ fn plan(registries: &Registries, options: &Options) -> Result<Plan, Failure> {
             (milliseconds as u32, 0)
         }
     };
-    let way = match (options.reverse, options.both) {
-        (true, _) => Way::Down,
-        (_, true) => Way::Both,
-        _ => Way::Up,
+    let mode = match (options.reverse, options.both) {
+        (true, _) => Mode::Down,
+        (_, true) => Mode::Both,
+        _ => Mode::Up,
     };
     let texts: Vec<&str> = options.schedulers.iter().flat_map(|text| list(text)).collect();
     let schedulers = texts
         .iter()
         .map(|text| algorithm(&registries.schedulers, "--scheduler", text))
         .collect::<Result<Vec<_>, _>>()?;
-    if !schedulers.is_empty() && way == Way::Up && !options.stack.is_engine() {
+    if !schedulers.is_empty() && mode == Mode::Up && !options.stack.is_engine() {
         return Err(wrong(
             "--scheduler is the engine's, and the sender here is the Linux kernel, which has its own scheduler: give --stack engine, or --reverse from an engine",
         ));
@@ -175,7 +175,7 @@ fn plan(registries: &Registries, options: &Options) -> Result<Plan, Failure> {
         return Err(wrong(format!("a name of more than {MOST_TEXT} bytes")));
     }
     let bulk = Hello {
-        way,
+        mode,
         flow: 0,
         flows,
         milliseconds,
@@ -187,7 +187,7 @@ fn plan(registries: &Registries, options: &Options) -> Result<Plan, Failure> {
     };
     let mut hellos: Vec<Hello> = (0..options.flows)
         .map(|flow| {
-            let served = way.sends(false);
+            let served = mode.sends(false);
             Hello {
                 flow,
                 scheduler: if served { name(&canonical, flow) } else { String::new() },
@@ -200,7 +200,7 @@ fn plan(registries: &Registries, options: &Options) -> Result<Plan, Failure> {
         // With --size the end of the other flows ends it.
         let milliseconds = if bytes > 0 { MOST_MILLISECONDS } else { milliseconds };
         let flow = options.flows;
-        hellos.push(Hello { way: Way::Echo, flow, milliseconds, bytes: 0, echo: ECHO, ..bulk });
+        hellos.push(Hello { mode: Mode::Echo, flow, milliseconds, bytes: 0, echo: ECHO, ..bulk });
     }
     Ok(Plan {
         remote: resolve(&options.server, options.port)?,
@@ -252,7 +252,8 @@ pub(super) fn run(registries: &Registries, options: &Options) -> Result<ExitCode
         let evidence = options.stack.evidence(&options.evidence, &device, Side::Client, &title)?;
         let setting = engine::Setting { device, tap: evidence.as_ref().map(evidence::Pending::tap) };
         let remote = plan.remote;
-        let measured = engine::client(setting, remote, flows, stop.clone(), |board| intervals.look(board));
+        let measured =
+            engine::client(setting, remote, flows, stop.clone(), |progress| intervals.look(progress));
         if let Some(evidence) = evidence {
             evidence.finish()?;
         }
@@ -265,7 +266,7 @@ pub(super) fn run(registries: &Registries, options: &Options) -> Result<ExitCode
             congestion: Some(options.congestion.clone().unwrap_or_else(|| "cubic".into())),
             hellos: plan.hellos.clone(),
         };
-        sockets::client(&client, stop.clone(), |board| intervals.look(board)).map_err(other)?
+        sockets::client(&client, stop.clone(), |progress| intervals.look(progress)).map_err(other)?
     };
     let interrupted = stop.load(Ordering::Relaxed);
     let result = results::Results {

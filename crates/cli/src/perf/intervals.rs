@@ -1,7 +1,7 @@
 //! Interval lines: what went through in each stretch of time, while it runs.
 
-use ropewalk_host::perf::protocol::{Hello, Way};
-use ropewalk_host::perf::{Board, Reading};
+use ropewalk_host::perf::protocol::{Hello, Mode};
+use ropewalk_host::perf::{ClientProgress, Sample};
 
 use super::text;
 use crate::output;
@@ -24,15 +24,15 @@ pub(super) struct Stretch {
     pub(super) rows: Vec<Row>,
 }
 
-/// Watches the gauges.
+/// Watches the counters.
 #[derive(Debug)]
 pub(super) struct Intervals {
     every: u64,
     aloud: bool,
-    ways: Vec<Way>,
+    modes: Vec<Mode>,
     began: Option<u64>,
     last: u64,
-    before: Vec<Reading>,
+    before: Vec<Sample>,
     stretches: Vec<Stretch>,
 }
 
@@ -42,10 +42,10 @@ impl Intervals {
         Intervals {
             every,
             aloud,
-            ways: hellos.iter().map(|hello| hello.way).collect(),
+            modes: hellos.iter().map(|hello| hello.mode).collect(),
             began: None,
             last: 0,
-            before: vec![Reading::default(); hellos.len()],
+            before: vec![Sample::default(); hellos.len()],
             stretches: Vec::new(),
         }
     }
@@ -55,12 +55,12 @@ impl Intervals {
         &self.stretches
     }
 
-    /// Looks at the gauges; call it every few milliseconds.
-    pub(super) fn look(&mut self, board: &Board) {
-        if self.every == 0 || !board.is_running() {
+    /// Looks at the counters; call it every few milliseconds.
+    pub(super) fn look(&mut self, progress: &ClientProgress) {
+        if self.every == 0 || !progress.is_running() {
             return;
         }
-        let now = board.clock.now();
+        let now = progress.clock.now();
         let Some(began) = self.began else {
             (self.began, self.last) = (Some(now), now);
             if self.aloud {
@@ -72,9 +72,9 @@ impl Intervals {
             return;
         }
         let mut rows = Vec::new();
-        for (at, (gauge, before)) in board.gauges.iter().zip(&mut self.before).enumerate() {
-            let reading = gauge.read();
-            if self.ways[at] != Way::Echo {
+        for (at, (counters, before)) in progress.counters.iter().zip(&mut self.before).enumerate() {
+            let reading = counters.read();
+            if self.modes[at] != Mode::Echo {
                 rows.push(Row {
                     flow: at as u16,
                     sent: reading.sent.saturating_sub(before.sent),
@@ -98,8 +98,8 @@ impl Intervals {
         let time = stretch.to - stretch.from;
         let (from, to) = (stretch.from as f64 / 1e9, stretch.to as f64 / 1e9);
         for row in &stretch.rows {
-            let way = self.ways[usize::from(row.flow)];
-            if way.sends(true) {
+            let mode = self.modes[usize::from(row.flow)];
+            if mode.sends(true) {
                 lines += &line(
                     &row.flow.to_string(),
                     "up",
@@ -110,17 +110,17 @@ impl Intervals {
                     row.srtt,
                 );
             }
-            if way.sends(false) {
+            if mode.sends(false) {
                 lines += &line(&row.flow.to_string(), "down", (from, to), row.received, time, None, row.srtt);
             }
         }
         if stretch.rows.len() > 1 {
             let sum = |of: fn(&Row) -> u64| stretch.rows.iter().map(of).sum();
-            if self.ways.iter().any(|way| way.sends(true)) {
+            if self.modes.iter().any(|mode| mode.sends(true)) {
                 let again = sum(|row| row.retransmitted);
                 lines += &line("sum", "up", (from, to), sum(|row| row.sent), time, Some(again), 0);
             }
-            if self.ways.iter().any(|way| way.sends(false)) {
+            if self.modes.iter().any(|mode| mode.sends(false)) {
                 lines += &line("sum", "down", (from, to), sum(|row| row.received), time, None, 0);
             }
         }
@@ -134,7 +134,7 @@ pub(super) const HEAD: &str = "flow          interval    transfer           rate
 /// One line; `again` is known to the sender alone.
 pub(super) fn line(
     flow: &str,
-    way: &str,
+    mode: &str,
     (from, to): (f64, f64),
     bytes: u64,
     nanos: u64,
@@ -143,7 +143,7 @@ pub(super) fn line(
 ) -> String {
     let again = again.map_or_else(|| "-".into(), |again| again.to_string());
     let line = format!(
-        "[{flow:>3}] {way:<4} {:>11} s {:>10}  {:>13} {again:>7}  {}",
+        "[{flow:>3}] {mode:<4} {:>11} s {:>10}  {:>13} {again:>7}  {}",
         format!("{from:.1}-{to:.1}"),
         text::bytes(bytes),
         text::rate(bytes, nanos),

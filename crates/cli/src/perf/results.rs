@@ -2,12 +2,12 @@
 
 use std::net::SocketAddr;
 
-use ropewalk_host::perf::protocol::Way;
-use ropewalk_host::perf::{Done, Measured};
+use ropewalk_host::perf::protocol::Mode;
+use ropewalk_host::perf::{ConnectionResult, Measured};
 use serde_json::{Value, json};
 
 use super::intervals::{HEAD, Stretch, line};
-use super::text::{self, bits_per_second, way};
+use super::text::{self, bits_per_second, mode};
 
 /// All there is to tell.
 pub(super) struct Results<'a> {
@@ -37,14 +37,14 @@ impl Throughput {
 }
 
 /// What arrived at the server: what it says, or else what was handed to this side's stack.
-fn up(done: &Done) -> Throughput {
+fn up(done: &ConnectionResult) -> Throughput {
     match &done.trailer {
         Some(trailer) => Throughput { bytes: trailer.received, nanos: trailer.receiving },
         None => Throughput { bytes: done.sent, nanos: done.sending },
     }
 }
 
-fn down(done: &Done) -> Throughput {
+fn down(done: &ConnectionResult) -> Throughput {
     Throughput { bytes: done.received, nanos: done.receiving }
 }
 
@@ -70,21 +70,21 @@ impl Results<'_> {
         errors
     }
 
-    fn bulk(&self) -> impl Iterator<Item = &Done> + Clone {
-        self.measured.flows.iter().filter(|done| done.way != Some(Way::Echo))
+    fn bulk(&self) -> impl Iterator<Item = &ConnectionResult> + Clone {
+        self.measured.flows.iter().filter(|done| done.mode != Some(Mode::Echo))
     }
 
     fn sends(&self, client: bool) -> bool {
-        self.bulk().any(|done| done.way.is_some_and(|way| way.sends(client)))
+        self.bulk().any(|done| done.mode.is_some_and(|mode| mode.sends(client)))
     }
 
-    fn echo(&self) -> Option<&Done> {
-        self.measured.flows.iter().find(|done| done.way == Some(Way::Echo))
+    fn echo(&self) -> Option<&ConnectionResult> {
+        self.measured.flows.iter().find(|done| done.mode == Some(Mode::Echo))
     }
 
-    fn scheduler(&self, done: &Done) -> Option<&str> {
-        let sent_by_engine = match done.way? {
-            Way::Down => done.engine_answered?,
+    fn scheduler(&self, done: &ConnectionResult) -> Option<&str> {
+        let sent_by_engine = match done.mode? {
+            Mode::Down => done.engine_answered?,
             _ => self.engine,
         };
         if !sent_by_engine {
@@ -117,8 +117,8 @@ impl Results<'_> {
         for done in self.bulk() {
             let flow = done.flow.to_string();
             let mut first = true;
-            for (client, way) in [(true, "up"), (false, "down")] {
-                if !done.way.is_some_and(|way| way.sends(client)) {
+            for (client, mode) in [(true, "up"), (false, "down")] {
+                if !done.mode.is_some_and(|mode| mode.sends(client)) {
                     continue;
                 }
                 let through = if client { up(done) } else { down(done) };
@@ -129,7 +129,7 @@ impl Results<'_> {
                     (theirs.map(|t| t.retransmitted), theirs.map_or(0, |t| u64::from(t.srtt_us) * 1000))
                 };
                 let whole = (0.0, through.nanos as f64 / 1e9);
-                text += &line(&flow, way, whole, through.bytes, through.nanos, again, srtt);
+                text += &line(&flow, mode, whole, through.bytes, through.nanos, again, srtt);
                 if std::mem::take(&mut first) {
                     let scheduler = self.scheduler(done).map_or_else(String::new, |name| format!(", {name}"));
                     let connect = done
@@ -142,7 +142,7 @@ impl Results<'_> {
             }
         }
         if self.bulk().count() > 1 {
-            for (client, way) in [(true, "up"), (false, "down")] {
+            for (client, mode) in [(true, "up"), (false, "down")] {
                 if self.sends(client) {
                     let total = sum(self.bulk().map(if client { up } else { down }));
                     let whole = (0.0, total.nanos as f64 / 1e9);
@@ -153,7 +153,7 @@ impl Results<'_> {
                             done.trailer.map_or(0, |t| t.retransmitted)
                         }
                     });
-                    text += &line("sum", way, whole, total.bytes, total.nanos, Some(again.sum()), 0);
+                    text += &line("sum", mode, whole, total.bytes, total.nanos, Some(again.sum()), 0);
                 }
             }
         }
@@ -201,9 +201,9 @@ impl Results<'_> {
         value
     }
 
-    fn flow_json(&self, done: &Done) -> Value {
-        let is = |client: bool| done.way.is_some_and(|way| way.sends(client));
-        let strands = done.strands.iter().map(|strand| {
+    fn flow_json(&self, done: &ConnectionResult) -> Value {
+        let is = |client: bool| done.mode.is_some_and(|mode| mode.sends(client));
+        let strands = done.subflow_results.iter().map(|strand| {
             json!({
                 "path": strand.path,
                 "sent_bytes": strand.sent,
@@ -213,7 +213,7 @@ impl Results<'_> {
         });
         json!({
             "flow": done.flow,
-            "way": done.way.map(way),
+            "way": done.mode.map(mode),
             "scheduler": self.scheduler(done),
             "connect_us": done.connect.map(|took| took as f64 / 1e3),
             "multipath": done.facts.multipath,
@@ -238,7 +238,7 @@ fn through_json(through: Throughput) -> Value {
     })
 }
 
-fn latency_json(done: &Done) -> Value {
+fn latency_json(done: &ConnectionResult) -> Value {
     let us = |nanos: u64| nanos as f64 / 1e3;
     let echoes = done.echoes.as_ref();
     let at = |quantile| echoes.map(|echoes| us(echoes.value_at_quantile(quantile)));

@@ -8,14 +8,14 @@ use std::sync::mpsc::{Receiver, channel};
 
 use ropewalk_engine::registry::Registry;
 use ropewalk_host::network::Side;
-use ropewalk_host::perf::protocol::{Hello, Way};
-use ropewalk_host::perf::{Done, Service, Word, engine, sockets};
+use ropewalk_host::perf::protocol::{Hello, Mode};
+use ropewalk_host::perf::{ConnectionResult, ServerControl, ServerEvent, engine, sockets};
 use ropewalk_lab::Registries;
 use ropewalk_lab::diagnostic::Diagnostic;
 use serde_json::{Value, json};
 
 use super::StackOptions;
-use super::text::{self, way};
+use super::text::{self, mode};
 use crate::compare::algorithm;
 use crate::{Failure, evidence, exit, output};
 
@@ -60,7 +60,7 @@ pub(super) fn run(registries: &Registries, options: &Options) -> Result<ExitCode
     let congestion = algorithm(&registries.congestion, "--congestion", &options.congestion)?;
     let stop = super::stop_flag();
     let (tell, words) = channel();
-    let service = Service { stop: Arc::clone(&stop), once: options.once, tell };
+    let service = ServerControl { stop: Arc::clone(&stop), once: options.once, tell };
     let json = options.json;
     let listener = std::thread::spawn(move || listen(&words, json));
     let ready = |address: SocketAddr| {
@@ -139,18 +139,20 @@ fn copy<T: ?Sized>(kind: &'static str, from: &Registry<T>) -> Registry<T> {
 }
 
 /// Prints what happens; whether a flow failed.
-fn listen(words: &Receiver<Word>, as_json: bool) -> bool {
+fn listen(words: &Receiver<ServerEvent>, as_json: bool) -> bool {
     let mut failed = false;
     for word in words {
         let printed = match word {
-            Word::Began(peer, hello) if !as_json => format!("{}\n", began(peer, &hello)),
-            Word::Began(..) => continue,
-            Word::Path { device, up } if as_json => format!("{}\n", json!({ "path": device, "up": up })),
-            Word::Path { device, up: false } => {
+            ServerEvent::Started(peer, hello) if !as_json => format!("{}\n", began(peer, &hello)),
+            ServerEvent::Started(..) => continue,
+            ServerEvent::Path { device, up } if as_json => {
+                format!("{}\n", json!({ "path": device, "up": up }))
+            }
+            ServerEvent::Path { device, up: false } => {
                 format!("{device} is down: packets on it are lost until it works again\n")
             }
-            Word::Path { device, up: true } => format!("{device} works again\n"),
-            Word::Ended(done) => {
+            ServerEvent::Path { device, up: true } => format!("{device} works again\n"),
+            ServerEvent::Finished(done) => {
                 failed |= done.error.is_some();
                 if as_json { format!("{}\n", ended_json(&done)) } else { format!("{}\n", ended(&done)) }
             }
@@ -169,19 +171,19 @@ fn began(peer: SocketAddr, hello: &Hello) -> String {
     format!(
         "[{:>3}] {peer}: {}, {amount}{}{}",
         hello.flow,
-        way(hello.way),
+        mode(hello.mode),
         named("", &hello.scheduler),
         named("", &hello.congestion)
     )
 }
 
-fn ended(done: &Done) -> String {
+fn ended(done: &ConnectionResult) -> String {
     let peer = done.peer.map_or_else(String::new, text::address);
     if let Some(error) = &done.error {
         return format!("[{:>3}] {peer}: {error}", done.flow);
     }
     let mut parts = Vec::new();
-    if done.way == Some(Way::Echo) {
+    if done.mode == Some(Mode::Echo) {
         parts.push(format!("{} of echoes", text::bytes(done.received)));
     } else {
         if done.received > 0 {
@@ -200,11 +202,11 @@ fn ended(done: &Done) -> String {
     format!("[{:>3}] {peer}: {}", done.flow, parts.join(", "))
 }
 
-fn ended_json(done: &Done) -> Value {
+fn ended_json(done: &ConnectionResult) -> Value {
     json!({
         "flow": done.flow,
         "peer": done.peer.map(text::address),
-        "way": done.way.map(way),
+        "way": done.mode.map(mode),
         "received_bytes": done.received,
         "received_seconds": done.receiving as f64 / 1e9,
         "received_bits_per_second": text::bits_per_second(done.received, done.receiving),

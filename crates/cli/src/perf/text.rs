@@ -2,15 +2,15 @@
 
 use std::net::SocketAddr;
 
-use ropewalk_host::perf::protocol::{Hello, Way};
+use ropewalk_host::perf::protocol::{Hello, Mode};
 
 /// A way in a word.
-pub(super) fn way(way: Way) -> &'static str {
-    match way {
-        Way::Up => "upload",
-        Way::Down => "download",
-        Way::Both => "both ways",
-        Way::Echo => "latency",
+pub(super) fn mode(mode: Mode) -> &'static str {
+    match mode {
+        Mode::Up => "upload",
+        Mode::Down => "download",
+        Mode::Both => "both ways",
+        Mode::Echo => "latency",
     }
 }
 

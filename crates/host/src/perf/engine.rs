@@ -17,11 +17,14 @@ use ropewalk_engine::registry::Spec;
 use ropewalk_engine::scheduler::Scheduler;
 use ropewalk_engine::{PathId, SubflowId};
 
+use super::connection::{Output, StackInfo, TestConnection};
 use super::device::{Device, EnginePath, MTU};
-use super::flow::{Facts, Flow, Output};
-use super::protocol::{Hello, MOST_FLOWS, Way};
+use super::protocol::{Hello, MOST_FLOWS, Mode};
 use super::sockets::busy;
-use super::{Board, CONNECT_PATIENCE, Done, Measured, Service, Sessions, Strand, TICK, Word};
+use super::{
+    CONNECT_PATIENCE, ClientProgress, ConnectionResult, Measured, ServerControl, ServerEvent, SessionTracker,
+    SubflowResult, TICK,
+};
 use crate::clock::{Nanos, hurry};
 use crate::entropy::OsEntropy;
 use crate::transfer::pattern;
@@ -47,8 +50,8 @@ pub type Resolve = Box<
 >;
 
 /// A flow on a connection.
-struct Driven {
-    flow: Flow,
+struct ActiveConnection {
+    flow: TestConnection,
     number: usize,
     peer: SocketAddr,
     /// When its opening began (client), and how long it took.
@@ -63,9 +66,15 @@ struct Driven {
     active: bool,
 }
 
-impl Driven {
-    fn new(now: Nanos, flow: Flow, number: usize, peer: SocketAddr, connect: Option<Nanos>) -> Driven {
-        Driven {
+impl ActiveConnection {
+    fn new(
+        now: Nanos,
+        flow: TestConnection,
+        number: usize,
+        peer: SocketAddr,
+        connect: Option<Nanos>,
+    ) -> ActiveConnection {
+        ActiveConnection {
             flow,
             number,
             peer,
@@ -80,14 +89,14 @@ impl Driven {
 }
 
 /// Where flows report to.
-enum Desk {
-    Client(Arc<Board>),
-    Server { service: Arc<Service>, sessions: Arc<Mutex<Sessions>>, resolve: Resolve },
+enum Role {
+    Client(Arc<ClientProgress>),
+    Server { service: Arc<ServerControl>, sessions: Arc<Mutex<SessionTracker>>, resolve: Resolve },
 }
 
 /// The program on the engine.
 struct Perf {
-    desk: Desk,
+    role: Role,
     /// What is to be opened, with its settings.
     open: Vec<(Hello, Arc<ConnectionConfig>)>,
     local: SocketAddr,
@@ -95,7 +104,7 @@ struct Perf {
     listen: Option<Arc<ConnectionConfig>>,
     /// The devices' names, by path.
     devices: Vec<String>,
-    flows: BTreeMap<ConnectionId, Driven>,
+    flows: BTreeMap<ConnectionId, ActiveConnection>,
     /// When each unfinished flow is to be driven next.
     wakes: BTreeSet<(Nanos, ConnectionId)>,
     /// A server's connections whose clients haven't said what they want, oldest first.
@@ -107,12 +116,12 @@ struct Perf {
     look: Nanos,
 }
 
-fn facts(now: Nanos, connection: &Connection<Bytes>) -> Facts {
-    let mut facts = Facts {
+fn facts(now: Nanos, connection: &Connection<Bytes>) -> StackInfo {
+    let mut facts = StackInfo {
         multipath: connection.is_multipath(),
         acknowledged: connection.data_una(),
         outstanding: connection.stats(now).bytes_written.saturating_sub(connection.data_una()),
-        ..Facts::default()
+        ..StackInfo::default()
     };
     for flow in connection.subflow_metrics() {
         facts.retransmitted += flow.retrans_total;
@@ -126,11 +135,11 @@ fn facts(now: Nanos, connection: &Connection<Bytes>) -> Facts {
     facts
 }
 
-fn strands(connection: &Connection<Bytes>) -> Vec<Strand> {
+fn subflow_results(connection: &Connection<Bytes>) -> Vec<SubflowResult> {
     let strand = |at: usize| {
         let flow = &connection.subflow_metrics()[at];
         let counters = connection.tcp_counters(SubflowId(at as u8));
-        Strand {
+        SubflowResult {
             path: flow.path.0,
             sent: counters.map_or(0, |counters| counters.bytes_sent),
             srtt: flow.srtt,
@@ -146,8 +155,8 @@ impl Perf {
         if let Some(connection) = endpoint.connection(id) {
             driven.flow.learn(now, facts(now, connection));
         }
-        if let Desk::Client(board) = &self.desk {
-            board.gauges[driven.number].show(&driven.flow);
+        if let Role::Client(progress) = &self.role {
+            progress.counters[driven.number].show(&driven.flow);
         }
     }
 
@@ -158,13 +167,13 @@ impl Perf {
         if driven.reported {
             return;
         }
-        match &self.desk {
-            Desk::Client(board) if board.is_stopped() => driven.flow.fail("interrupted"),
-            Desk::Client(board) => board.guide(&mut driven.flow),
-            Desk::Server { service, .. } if service.stop.load(Ordering::Relaxed) => {
+        match &self.role {
+            Role::Client(progress) if progress.is_stopped() => driven.flow.fail("interrupted"),
+            Role::Client(progress) => progress.guide(&mut driven.flow),
+            Role::Server { service, .. } if service.stop.load(Ordering::Relaxed) => {
                 driven.flow.fail("the server was interrupted");
             }
-            Desk::Server { .. } => {}
+            Role::Server { .. } => {}
         }
         driven.flow.check(now);
         if watched && now >= driven.learn_at {
@@ -200,7 +209,7 @@ impl Perf {
 
     /// Whether the stack's numbers are read regularly: from the start at a client, from its answer on at a server.
     fn is_watched(&self, id: ConnectionId) -> bool {
-        let is_client = matches!(self.desk, Desk::Client(_));
+        let is_client = matches!(self.role, Role::Client(_));
         self.flows.get(&id).is_some_and(|driven| is_client || driven.flow.began().is_some())
     }
 
@@ -224,12 +233,12 @@ impl Perf {
     /// A server's answer to what it was asked for.
     fn answer(&mut self, now: Nanos, endpoint: &mut HostEndpoint, id: ConnectionId) {
         let Some(hello) = self.flows.get(&id).and_then(|driven| driven.flow.asked().cloned()) else { return };
-        let Desk::Server { .. } = &self.desk else { return };
+        let Role::Server { .. } = &self.role else { return };
         if self.active >= usize::from(MOST_FLOWS) {
             self.give_up_a_stalled_flow(now, endpoint);
         }
         let is_busy = self.active >= usize::from(MOST_FLOWS);
-        let Desk::Server { service, sessions, resolve } = &self.desk else { return };
+        let Role::Server { service, sessions, resolve } = &self.role else { return };
         let Some(driven) = self.flows.get_mut(&id) else { return };
         self.pending.remove(&(driven.opened, id));
         if is_busy {
@@ -250,7 +259,7 @@ impl Perf {
         sessions.began(&hello);
         drop(sessions);
         if refusal.is_none() {
-            let _ = service.tell.send(Word::Began(driven.peer, hello));
+            let _ = service.tell.send(ServerEvent::Started(driven.peer, hello));
         }
         driven.flow.reply(now, true, refusal);
     }
@@ -317,22 +326,23 @@ impl Perf {
         }
         driven.reported = true;
         self.wakes.remove(&(driven.wake, id));
-        let mut done = Done::of(&driven.flow, driven.number as u16, Some(driven.peer), driven.connect);
+        let mut done =
+            ConnectionResult::of(&driven.flow, driven.number as u16, Some(driven.peer), driven.connect);
         if let Some(connection) = endpoint.connection(id) {
-            done.strands = strands(connection);
+            done.subflow_results = subflow_results(connection);
         }
         if done.error.is_some() {
             endpoint.abort(now, id);
         }
-        match &self.desk {
-            Desk::Client(board) => board.finish(done),
-            Desk::Server { service, sessions, .. } => {
+        match &self.role {
+            Role::Client(progress) => progress.finish(done),
+            Role::Server { service, sessions, .. } => {
                 self.active -= usize::from(driven.active);
                 self.pending.remove(&(driven.opened, id));
                 let mut sessions = sessions.lock().unwrap_or_else(PoisonError::into_inner);
                 sessions.active = self.active;
                 sessions.ended(now, &done);
-                let _ = service.tell.send(Word::Ended(Box::new(done)));
+                let _ = service.tell.send(ServerEvent::Finished(Box::new(done)));
                 drop(sessions);
                 self.flows.remove(&id);
             }
@@ -353,9 +363,9 @@ impl Perf {
         }
         if now >= self.look {
             self.look = now + TICK;
-            let is_stopped = match &self.desk {
-                Desk::Client(board) => board.is_stopped(),
-                Desk::Server { service, .. } => service.stop.load(Ordering::Relaxed),
+            let is_stopped = match &self.role {
+                Role::Client(progress) => progress.is_stopped(),
+                Role::Server { service, .. } => service.stop.load(Ordering::Relaxed),
             };
             if is_stopped {
                 due = self.flows.keys().copied().collect();
@@ -368,7 +378,7 @@ impl Perf {
 
     /// A connection that doesn't open is given up.
     fn check_connected(&mut self, now: Nanos, id: ConnectionId) {
-        let is_client = matches!(self.desk, Desk::Client(_));
+        let is_client = matches!(self.role, Role::Client(_));
         let Some(driven) = self.flows.get_mut(&id) else { return };
         if is_client && driven.connect.is_none() && now > driven.opened + CONNECT_PATIENCE {
             let seconds = CONNECT_PATIENCE / 1_000_000_000;
@@ -383,17 +393,17 @@ impl App for Perf {
             endpoint.listen(self.local, Arc::clone(config));
         }
         for (number, (hello, config)) in std::mem::take(&mut self.open).into_iter().enumerate() {
-            let mut flow = Flow::client(now, hello, self.bulk.clone());
+            let mut flow = TestConnection::client(now, hello, self.bulk.clone());
             match endpoint.connect(now, PathId(0), self.local, self.remote, config) {
                 Ok(id) => {
                     let peer = self.remote;
-                    self.flows.insert(id, Driven::new(now, flow, number, peer, None));
+                    self.flows.insert(id, ActiveConnection::new(now, flow, number, peer, None));
                     self.wake_at(id, now + TICK);
                 }
                 Err(error) => {
                     flow.fail(format!("connecting to {}: {error}", self.remote));
-                    if let Desk::Client(board) = &self.desk {
-                        board.finish(Done::of(&flow, number as u16, Some(self.remote), None));
+                    if let Role::Client(progress) = &self.role {
+                        progress.finish(ConnectionResult::of(&flow, number as u16, Some(self.remote), None));
                     }
                 }
             }
@@ -403,9 +413,9 @@ impl App for Perf {
     fn on_event(&mut self, now: Nanos, endpoint: &mut HostEndpoint, id: ConnectionId, event: Event) {
         match event {
             Event::Accepted { tuple, .. } => {
-                let flow = Flow::server(now, self.bulk.clone());
+                let flow = TestConnection::server(now, self.bulk.clone());
                 let peer = tuple.destination();
-                self.flows.insert(id, Driven::new(now, flow, 0, peer, Some(0)));
+                self.flows.insert(id, ActiveConnection::new(now, flow, 0, peer, Some(0)));
                 self.pending.insert((now, id));
                 self.limit_pending(now, endpoint);
                 self.drive(now, endpoint, id);
@@ -441,11 +451,11 @@ impl App for Perf {
     }
 
     fn on_path(&mut self, _now: Nanos, _endpoint: &mut HostEndpoint, path: PathId, up: bool) {
-        if let Desk::Server { service, .. } = &self.desk
+        if let Role::Server { service, .. } = &self.role
             && let Some(device) = self.devices.get(usize::from(path.0))
         {
             // Nobody may be listening any more.
-            let _ = service.tell.send(Word::Path { device: device.clone(), up });
+            let _ = service.tell.send(ServerEvent::Path { device: device.clone(), up });
         }
     }
 
@@ -459,7 +469,7 @@ impl App for Perf {
     }
 
     fn is_done(&self) -> bool {
-        matches!(self.desk, Desk::Client(_)) && self.flows.values().all(|driven| driven.reported)
+        matches!(self.role, Role::Client(_)) && self.flows.values().all(|driven| driven.reported)
     }
 }
 
@@ -535,14 +545,14 @@ pub fn client(
     remote: SocketAddr,
     flows: Vec<(Hello, ConnectionConfig)>,
     stop: Arc<AtomicBool>,
-    mut observe: impl FnMut(&Board),
+    mut observe: impl FnMut(&ClientProgress),
 ) -> io::Result<Measured> {
-    let ways: Vec<Way> = flows.iter().map(|(hello, _)| hello.way).collect();
-    let board = Arc::new(Board::new(ways.iter().copied(), stop));
+    let modes: Vec<Mode> = flows.iter().map(|(hello, _)| hello.mode).collect();
+    let progress = Arc::new(ClientProgress::new(modes.iter().copied(), stop));
     let paths = setting.device.paths;
     let devices = names(&paths);
     let perf = Perf {
-        desk: Desk::Client(Arc::clone(&board)),
+        role: Role::Client(Arc::clone(&progress)),
         open: flows.into_iter().map(|(hello, config)| (hello, Arc::new(config))).collect(),
         local: SocketAddr::new(paths[0].engine, 0),
         remote,
@@ -560,22 +570,22 @@ pub fn client(
     if let Some(tap) = setting.tap {
         world.watch(tap);
     }
-    let count = ways.len();
-    let watched = Arc::clone(&board);
+    let count = modes.len();
+    let watched = Arc::clone(&progress);
     let all_done = move |_| watched.done.lock().unwrap_or_else(PoisonError::into_inner).len() >= count;
     let counters = std::thread::scope(|scope| {
         let mover = scope.spawn(move || move_packets(world, 0, all_done));
         while !mover.is_finished() {
-            observe(&board);
+            observe(&progress);
             std::thread::sleep(Duration::from_millis(5));
         }
-        observe(&board);
+        observe(&progress);
         match mover.join() {
             Ok(counters) => counters,
             Err(panic) => std::panic::resume_unwind(panic),
         }
     })?;
-    Ok(Measured { flows: board.take(), counters })
+    Ok(Measured { flows: progress.take(), counters })
 }
 
 /// Listens. Returns at the stop flag, or when `once` is over; then with the endpoint's counters.
@@ -587,16 +597,16 @@ pub fn server(
     port: u16,
     config: ConnectionConfig,
     resolve: Resolve,
-    service: Service,
+    service: ServerControl,
     ready: impl FnOnce(SocketAddr),
 ) -> io::Result<Vec<(String, u64)>> {
     let paths = setting.device.paths;
     let devices = names(&paths);
     let local = SocketAddr::new(paths[0].engine, port);
     let service = Arc::new(service);
-    let sessions = Arc::new(Mutex::new(Sessions::default()));
+    let sessions = Arc::new(Mutex::new(SessionTracker::default()));
     let perf = Perf {
-        desk: Desk::Server { service: Arc::clone(&service), sessions: Arc::clone(&sessions), resolve },
+        role: Role::Server { service: Arc::clone(&service), sessions: Arc::clone(&sessions), resolve },
         open: Vec::new(),
         local,
         remote: local,

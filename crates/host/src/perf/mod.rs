@@ -1,12 +1,12 @@
 //! Throughput and latency between two endpoints, each the engine or a kernel.
 //!
-//! Every flow is a connection of its own, whose first bytes say what is wanted ([`protocol`]); [`flow`] is what both
+//! Every flow is a connection of its own, whose first bytes say what is wanted ([`protocol`]); [`connection`] is what both
 //! sides do, without I/O; [`sockets`] drives it on the kernel's sockets, a thread per flow, and [`engine`] on the
 //! engine's connections, behind the TUN devices of [`device`].
 
+pub mod connection;
 pub mod device;
 pub mod engine;
-pub mod flow;
 pub mod protocol;
 pub mod sockets;
 
@@ -17,8 +17,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use hdrhistogram::Histogram;
 
 use crate::clock::{Clock, Nanos};
-use flow::{Facts, Flow};
-use protocol::{Hello, Trailer, Way};
+use connection::{StackInfo, TestConnection};
+use protocol::{Hello, Mode, Trailer};
 
 /// The port, unless another is asked for.
 pub const PORT: u16 = 5202;
@@ -29,7 +29,7 @@ const TICK: Nanos = 50_000_000;
 
 /// A flow's numbers while it runs, for any thread to read.
 #[derive(Debug, Default)]
-pub struct Gauge {
+pub struct LiveCounters {
     sent: AtomicU64,
     received: AtomicU64,
     srtt: AtomicU64,
@@ -37,9 +37,9 @@ pub struct Gauge {
     running: AtomicBool,
 }
 
-/// A moment of a [`Gauge`].
+/// A moment of a [`LiveCounters`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Reading {
+pub struct Sample {
     /// Bulk bytes sent and acknowledged.
     pub sent: u64,
     /// Bulk bytes received.
@@ -50,10 +50,10 @@ pub struct Reading {
     pub retransmitted: u64,
 }
 
-impl Gauge {
+impl LiveCounters {
     /// What it shows.
-    pub fn read(&self) -> Reading {
-        Reading {
+    pub fn read(&self) -> Sample {
+        Sample {
             sent: self.sent.load(Ordering::Relaxed),
             received: self.received.load(Ordering::Relaxed),
             srtt: self.srtt.load(Ordering::Relaxed),
@@ -61,7 +61,7 @@ impl Gauge {
         }
     }
 
-    fn show(&self, flow: &Flow) {
+    fn show(&self, flow: &TestConnection) {
         let facts = flow.facts();
         self.sent.store(flow.known_to_have(), Ordering::Relaxed);
         self.received.store(flow.received(), Ordering::Relaxed);
@@ -73,23 +73,23 @@ impl Gauge {
 
 /// What the threads of a client share.
 #[derive(Debug)]
-pub struct Board {
+pub struct ClientProgress {
     /// Its clock.
     pub clock: Clock,
     /// By flow.
-    pub gauges: Vec<Gauge>,
+    pub counters: Vec<LiveCounters>,
     stop: Arc<AtomicBool>,
     has_bulk: bool,
     bulk_left: AtomicUsize,
-    done: Mutex<Vec<Done>>,
+    done: Mutex<Vec<ConnectionResult>>,
 }
 
-impl Board {
-    fn new(hellos: impl ExactSizeIterator<Item = Way> + Clone, stop: Arc<AtomicBool>) -> Board {
-        let bulk = hellos.clone().filter(|way| *way != Way::Echo).count();
-        Board {
+impl ClientProgress {
+    fn new(hellos: impl ExactSizeIterator<Item = Mode> + Clone, stop: Arc<AtomicBool>) -> ClientProgress {
+        let bulk = hellos.clone().filter(|mode| *mode != Mode::Echo).count();
+        ClientProgress {
             clock: Clock::start(),
-            gauges: hellos.map(|_| Gauge::default()).collect(),
+            counters: hellos.map(|_| LiveCounters::default()).collect(),
             stop,
             has_bulk: bulk > 0,
             bulk_left: AtomicUsize::new(bulk),
@@ -99,7 +99,7 @@ impl Board {
 
     /// Whether some flow has begun.
     pub fn is_running(&self) -> bool {
-        self.gauges.iter().any(|gauge| gauge.running.load(Ordering::Relaxed))
+        self.counters.iter().any(|counters| counters.running.load(Ordering::Relaxed))
     }
 
     fn is_stopped(&self) -> bool {
@@ -107,21 +107,21 @@ impl Board {
     }
 
     /// Before each look at a flow: echoes end with the bulk.
-    fn guide(&self, flow: &mut Flow) {
-        let echo = flow.hello().is_some_and(|hello| hello.way == Way::Echo);
+    fn guide(&self, flow: &mut TestConnection) {
+        let echo = flow.hello().is_some_and(|hello| hello.mode == Mode::Echo);
         if echo && self.has_bulk && self.bulk_left.load(Ordering::Relaxed) == 0 {
             flow.wind_up();
         }
     }
 
-    fn finish(&self, done: Done) {
-        if done.way != Some(Way::Echo) {
+    fn finish(&self, done: ConnectionResult) {
+        if done.mode != Some(Mode::Echo) {
             let _ = self.bulk_left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1));
         }
         self.done.lock().unwrap_or_else(PoisonError::into_inner).push(done);
     }
 
-    fn take(&self) -> Vec<Done> {
+    fn take(&self) -> Vec<ConnectionResult> {
         let mut done = std::mem::take(&mut *self.done.lock().unwrap_or_else(PoisonError::into_inner));
         done.sort_by_key(|done| done.flow);
         done
@@ -130,7 +130,7 @@ impl Board {
 
 /// What one subflow did, on the engine.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Strand {
+pub struct SubflowResult {
     /// The path's index.
     pub path: u16,
     /// Bytes sent on it, repeats included.
@@ -143,11 +143,11 @@ pub struct Strand {
 
 /// What came of a flow.
 #[derive(Clone, Debug)]
-pub struct Done {
+pub struct ConnectionResult {
     /// Its number in the session.
     pub flow: u16,
     /// What it was; `None` if that was never said.
-    pub way: Option<Way>,
+    pub mode: Option<Mode>,
     /// Who it was with.
     pub peer: Option<SocketAddr>,
     /// What the client wanted.
@@ -167,22 +167,27 @@ pub struct Done {
     /// What the server counted (client).
     pub trailer: Option<Trailer>,
     /// What the stack said last.
-    pub facts: Facts,
+    pub facts: StackInfo,
     /// Subflows at most at one time.
     pub subflows: u8,
     /// Subflow by subflow (engine).
-    pub strands: Vec<Strand>,
+    pub subflow_results: Vec<SubflowResult>,
     /// Times from message to echo, nanoseconds (client); `None`: there was no echo.
     pub echoes: Option<Histogram<u64>>,
     /// What went wrong.
     pub error: Option<String>,
 }
 
-impl Done {
-    fn of(flow: &Flow, number: u16, peer: Option<SocketAddr>, connect: Option<Nanos>) -> Done {
-        Done {
+impl ConnectionResult {
+    fn of(
+        flow: &TestConnection,
+        number: u16,
+        peer: Option<SocketAddr>,
+        connect: Option<Nanos>,
+    ) -> ConnectionResult {
+        ConnectionResult {
             flow: flow.hello().map_or(number, |hello| hello.flow),
-            way: flow.hello().map(|hello| hello.way),
+            mode: flow.hello().map(|hello| hello.mode),
             peer,
             hello: flow.hello().cloned(),
             engine_answered: flow.answer().map(|answer| answer.engine),
@@ -194,7 +199,7 @@ impl Done {
             trailer: flow.trailer().copied(),
             facts: *flow.facts(),
             subflows: flow.subflows(),
-            strands: Vec::new(),
+            subflow_results: Vec::new(),
             echoes: flow.echoes().cloned(),
             error: flow.error().map(str::to_string),
         }
@@ -205,18 +210,18 @@ impl Done {
 #[derive(Debug)]
 pub struct Measured {
     /// By flow.
-    pub flows: Vec<Done>,
+    pub flows: Vec<ConnectionResult>,
     /// Counters by the kernel's names: of the engine's endpoint, or what the kernel's rose by meanwhile.
     pub counters: Vec<(String, u64)>,
 }
 
 /// What a server tells while it runs.
 #[derive(Debug)]
-pub enum Word {
+pub enum ServerEvent {
     /// A flow was accepted and has said what it wants.
-    Began(SocketAddr, Hello),
+    Started(SocketAddr, Hello),
     /// A flow is over.
-    Ended(Box<Done>),
+    Finished(Box<ConnectionResult>),
     /// The device of a path went down, or works again (the engine's server).
     Path {
         /// The device's name.
@@ -227,24 +232,24 @@ pub enum Word {
 }
 
 /// How a server runs.
-pub struct Service {
+pub struct ServerControl {
     /// Set it, and the server ends.
     pub stop: Arc<AtomicBool>,
     /// End after the first session.
     pub once: bool,
     /// Is told what happens.
-    pub tell: std::sync::mpsc::Sender<Word>,
+    pub tell: std::sync::mpsc::Sender<ServerEvent>,
 }
 
-impl std::fmt::Debug for Service {
+impl std::fmt::Debug for ServerControl {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Service").field("once", &self.once).finish_non_exhaustive()
+        f.debug_struct("ServerControl").field("once", &self.once).finish_non_exhaustive()
     }
 }
 
 /// When `--once` is over: every flow of a session has come and gone, or the rest stays away.
 #[derive(Debug, Default)]
-struct Sessions {
+struct SessionTracker {
     active: usize,
     /// Session, its flows, and how many are over.
     first: Option<(u64, u16, u16)>,
@@ -254,12 +259,12 @@ struct Sessions {
 /// How long missing flows of a session are waited for.
 const STRAGGLERS: Nanos = 5_000_000_000;
 
-impl Sessions {
+impl SessionTracker {
     fn began(&mut self, hello: &Hello) {
         self.first.get_or_insert((hello.session, hello.flows, 0));
     }
 
-    fn ended(&mut self, now: Nanos, done: &Done) {
+    fn ended(&mut self, now: Nanos, done: &ConnectionResult) {
         if let (Some((session, _, over)), Some(hello)) = (&mut self.first, &done.hello)
             && *session == hello.session
         {

@@ -39,7 +39,7 @@ const END: &[u8; 4] = b"rwpe";
 
 /// Which way the bytes go.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Way {
+pub enum Mode {
     /// From the client.
     Up,
     /// To the client.
@@ -50,10 +50,10 @@ pub enum Way {
     Echo,
 }
 
-impl Way {
+impl Mode {
     /// Whether this side sends bulk.
     pub fn sends(self, client: bool) -> bool {
-        matches!((self, client), (Way::Up, true) | (Way::Down, false) | (Way::Both, _))
+        matches!((self, client), (Mode::Up, true) | (Mode::Down, false) | (Mode::Both, _))
     }
 }
 
@@ -61,7 +61,7 @@ impl Way {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Hello {
     /// Which way.
-    pub way: Way,
+    pub mode: Mode,
     /// This flow's number.
     pub flow: u16,
     /// How many flows the session has.
@@ -72,7 +72,7 @@ pub struct Hello {
     pub bytes: u64,
     /// Names the session.
     pub session: u64,
-    /// Bytes of an echo; 0 unless the way is [`Way::Echo`].
+    /// Bytes of an echo; 0 unless the way is [`Mode::Echo`].
     pub echo: u32,
     /// Scheduler for what the server sends; empty: its own choice.
     pub scheduler: String,
@@ -164,11 +164,11 @@ impl Hello {
         let (scheduler, congestion) = (cut(&self.scheduler), cut(&self.congestion));
         let mut bytes = MAGIC.to_vec();
         bytes.push(VERSION);
-        bytes.push(match self.way {
-            Way::Up => 0,
-            Way::Down => 1,
-            Way::Both => 2,
-            Way::Echo => 3,
+        bytes.push(match self.mode {
+            Mode::Up => 0,
+            Mode::Down => 1,
+            Mode::Both => 2,
+            Mode::Echo => 3,
         });
         bytes.extend(self.flow.to_be_bytes());
         bytes.extend(self.flows.to_be_bytes());
@@ -192,11 +192,11 @@ impl Hello {
         if bytes.len() < HELLO {
             return Ok(None);
         }
-        let way = match bytes[5] {
-            0 => Way::Up,
-            1 => Way::Down,
-            2 => Way::Both,
-            3 => Way::Echo,
+        let mode = match bytes[5] {
+            0 => Mode::Up,
+            1 => Mode::Down,
+            2 => Mode::Both,
+            3 => Mode::Echo,
             other => {
                 let (what, allowed) = ("the way", "0 (up), 1 (down), 2 (both) or 3 (echo) is allowed");
                 return Err(Malformed::Range { what, found: other.into(), allowed });
@@ -225,7 +225,7 @@ impl Hello {
             let (what, allowed) = ("the number of bytes", "either a time or a size has to be given");
             return Err(Malformed::Range { what, found: size, allowed });
         }
-        if (way == Way::Echo) != (echo > 0) {
+        if (mode == Mode::Echo) != (echo > 0) {
             let (what, allowed) = ("the echo's size", "it goes with the way `echo`, and only with it");
             return Err(Malformed::Range { what, found: echo, allowed });
         }
@@ -239,7 +239,7 @@ impl Hello {
             return Ok(None);
         }
         let hello = Hello {
-            way,
+            mode,
             flow: flow as u16,
             flows: flows as u16,
             milliseconds: milliseconds as u32,
@@ -331,7 +331,7 @@ mod tests {
 
     fn hello() -> Hello {
         Hello {
-            way: Way::Both,
+            mode: Mode::Both,
             flow: 2,
             flows: 3,
             milliseconds: 10_000,

@@ -12,9 +12,12 @@ use bytes::Bytes;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use socket2::{SockAddr, Socket};
 
-use super::flow::{Facts, Flow, Output};
-use super::protocol::{Hello, MOST_FLOWS, Way};
-use super::{Board, CONNECT_PATIENCE, Done, Gauge, Measured, Service, Sessions, TICK, Word};
+use super::connection::{Output, StackInfo, TestConnection};
+use super::protocol::{Hello, MOST_FLOWS, Mode};
+use super::{
+    CONNECT_PATIENCE, ClientProgress, ConnectionResult, LiveCounters, Measured, ServerControl, ServerEvent,
+    SessionTracker, TICK,
+};
 use crate::clock::{Clock, Nanos};
 use crate::kernel::{self, SocketConfig};
 use crate::transfer::pattern;
@@ -49,12 +52,12 @@ pub struct Client {
     pub hellos: Vec<Hello>,
 }
 
-fn facts(socket: &Socket) -> Facts {
+fn facts(socket: &Socket) -> StackInfo {
     // A connection that is gone has nothing to say: zeros.
     let infos = kernel::tcp_infos(socket).unwrap_or_default();
     let info = kernel::info(socket).ok().flatten();
     let srtts = infos.iter().map(|info| u64::from(info.srtt_us) * 1000).filter(|srtt| *srtt > 0);
-    Facts {
+    StackInfo {
         retransmitted: infos.iter().map(|info| u64::from(info.retransmitted)).sum(),
         srtt: srtts.min().unwrap_or(0),
         subflows: infos.len() as u8,
@@ -66,12 +69,12 @@ fn facts(socket: &Socket) -> Facts {
 
 /// What the driver of a flow is told from outside.
 trait Guide {
-    fn before(&self, now: Nanos, flow: &mut Flow, socket: &Socket);
-    fn shown(&self, flow: &Flow);
+    fn before(&self, now: Nanos, flow: &mut TestConnection, socket: &Socket);
+    fn shown(&self, flow: &TestConnection);
 }
 
 /// Drives a flow to its end.
-fn drive(socket: &Socket, clock: Clock, flow: &mut Flow, guide: &impl Guide) {
+fn drive(socket: &Socket, clock: Clock, flow: &mut TestConnection, guide: &impl Guide) {
     // A connection that says nothing costs little.
     let mut buffer = vec![0; FIRST_CHUNK];
     let mut tick = 0;
@@ -111,7 +114,7 @@ fn drive(socket: &Socket, clock: Clock, flow: &mut Flow, guide: &impl Guide) {
 }
 
 /// Writes what the flow wants written; whether the socket has no room for the rest.
-fn write(mut socket: &Socket, clock: Clock, flow: &mut Flow) -> bool {
+fn write(mut socket: &Socket, clock: Clock, flow: &mut TestConnection) -> bool {
     for _ in 0..TURNS {
         match flow.output(clock.now()) {
             Output::Write(bytes) => match socket.write(&bytes) {
@@ -135,7 +138,7 @@ fn write(mut socket: &Socket, clock: Clock, flow: &mut Flow) -> bool {
 }
 
 /// Reads what there is; whether there was something.
-fn read(mut socket: &Socket, clock: Clock, flow: &mut Flow, buffer: &mut [u8]) -> bool {
+fn read(mut socket: &Socket, clock: Clock, flow: &mut TestConnection, buffer: &mut [u8]) -> bool {
     for turn in 0..TURNS {
         if flow.has_ended() {
             return turn > 0;
@@ -162,20 +165,20 @@ fn broken(error: &io::Error) -> String {
 }
 
 struct ClientGuide<'a> {
-    board: &'a Board,
-    gauge: &'a Gauge,
+    progress: &'a ClientProgress,
+    counters: &'a LiveCounters,
 }
 
 impl Guide for ClientGuide<'_> {
-    fn before(&self, _now: Nanos, flow: &mut Flow, _socket: &Socket) {
-        if self.board.is_stopped() {
+    fn before(&self, _now: Nanos, flow: &mut TestConnection, _socket: &Socket) {
+        if self.progress.is_stopped() {
             flow.fail("interrupted");
         }
-        self.board.guide(flow);
+        self.progress.guide(flow);
     }
 
-    fn shown(&self, flow: &Flow) {
-        self.gauge.show(flow);
+    fn shown(&self, flow: &TestConnection) {
+        self.counters.show(flow);
     }
 }
 
@@ -211,25 +214,25 @@ fn unopened(remote: SocketAddr, error: &io::Error) -> String {
     }
 }
 
-fn run(client: &Client, board: &Board, number: usize, bulk: Bytes) {
-    let started = board.clock.now();
+fn run(client: &Client, progress: &ClientProgress, number: usize, bulk: Bytes) {
+    let started = progress.clock.now();
     let hello = &client.hellos[number];
     let done = match open(client) {
         Ok(socket) => {
-            let now = board.clock.now();
-            let mut flow = Flow::client(now, hello.clone(), bulk);
-            let guide = ClientGuide { board, gauge: &board.gauges[number] };
-            drive(&socket, board.clock, &mut flow, &guide);
-            Done::of(&flow, number as u16, Some(client.remote), Some(now - started))
+            let now = progress.clock.now();
+            let mut flow = TestConnection::client(now, hello.clone(), bulk);
+            let guide = ClientGuide { progress, counters: &progress.counters[number] };
+            drive(&socket, progress.clock, &mut flow, &guide);
+            ConnectionResult::of(&flow, number as u16, Some(client.remote), Some(now - started))
         }
         Err(error) => {
             // What this machine's kernel refuses is no word of the server's.
-            let mut flow = Flow::client(started, hello.clone(), bulk);
+            let mut flow = TestConnection::client(started, hello.clone(), bulk);
             flow.fail(unopened(client.remote, &error));
-            Done::of(&flow, number as u16, Some(client.remote), None)
+            ConnectionResult::of(&flow, number as u16, Some(client.remote), None)
         }
     };
-    board.finish(done);
+    progress.finish(done);
 }
 
 /// Runs a client to its end. `observe` is called every few milliseconds.
@@ -239,26 +242,26 @@ fn run(client: &Client, board: &Board, number: usize, bulk: Bytes) {
 pub fn client(
     client: &Client,
     stop: std::sync::Arc<std::sync::atomic::AtomicBool>,
-    mut observe: impl FnMut(&Board),
+    mut observe: impl FnMut(&ClientProgress),
 ) -> io::Result<Measured> {
-    let board = Board::new(client.hellos.iter().map(|hello| hello.way), stop);
+    let progress = ClientProgress::new(client.hellos.iter().map(|hello| hello.mode), stop);
     let before: BTreeMap<_, _> = kernel::counters().unwrap_or_default().into_iter().collect();
     let bulk = pattern();
     std::thread::scope(|scope| {
         let workers: Vec<_> = (0..client.hellos.len())
             .map(|number| {
-                let (board, bulk) = (&board, bulk.clone());
-                std::thread::Builder::new().spawn_scoped(scope, move || run(client, board, number, bulk))
+                let (progress, bulk) = (&progress, bulk.clone());
+                std::thread::Builder::new().spawn_scoped(scope, move || run(client, progress, number, bulk))
             })
             .collect::<io::Result<_>>()?;
         while !workers.iter().all(std::thread::ScopedJoinHandle::is_finished) {
-            observe(&board);
+            observe(&progress);
             std::thread::sleep(Duration::from_millis(5));
         }
-        observe(&board);
+        observe(&progress);
         Ok::<(), io::Error>(())
     })?;
-    Ok(Measured { flows: board.take(), counters: risen(&before) })
+    Ok(Measured { flows: progress.take(), counters: risen(&before) })
 }
 
 /// What the kernel's counters rose by.
@@ -300,14 +303,14 @@ struct Admission {
 }
 
 struct ServerGuide<'a> {
-    service: &'a Service,
+    service: &'a ServerControl,
     crowd: &'a Crowd,
     admission: &'a Admission,
     peer: SocketAddr,
 }
 
 impl Guide for ServerGuide<'_> {
-    fn before(&self, now: Nanos, flow: &mut Flow, socket: &Socket) {
+    fn before(&self, now: Nanos, flow: &mut TestConnection, socket: &Socket) {
         if self.service.stop.load(Ordering::Relaxed) {
             flow.fail("the server was interrupted");
         }
@@ -322,13 +325,13 @@ impl Guide for ServerGuide<'_> {
             self.admission.is_active.store(counted, Ordering::Relaxed);
             let refusal = if counted { refusal(&hello, socket) } else { Some(busy()) };
             if refusal.is_none() {
-                let _ = self.service.tell.send(Word::Began(self.peer, hello));
+                let _ = self.service.tell.send(ServerEvent::Started(self.peer, hello));
             }
             flow.reply(now, false, refusal);
         }
     }
 
-    fn shown(&self, _flow: &Flow) {}
+    fn shown(&self, _flow: &TestConnection) {}
 }
 
 /// What a server with too much to do says.
@@ -350,7 +353,7 @@ fn refusal(hello: &Hello, socket: &Socket) -> Option<String> {
         ));
     }
     let name = &hello.congestion;
-    if name.is_empty() || hello.way == Way::Echo {
+    if name.is_empty() || hello.mode == Mode::Echo {
         return None;
     }
     let error = socket.set_tcp_congestion(name.as_bytes()).err()?;
@@ -363,10 +366,10 @@ fn serve(
     clock: Clock,
     crowd: &Crowd,
     admission: &Admission,
-    service: &Service,
+    service: &ServerControl,
     bulk: Bytes,
-) -> Done {
-    let mut flow = Flow::server(clock.now(), bulk);
+) -> ConnectionResult {
+    let mut flow = TestConnection::server(clock.now(), bulk);
     let ready = socket.set_nonblocking(true).and_then(|()| socket.set_tcp_nodelay(true));
     if let Err(error) = ready {
         flow.fail(broken(&error));
@@ -376,12 +379,12 @@ fn serve(
     if admission.is_active.load(Ordering::Relaxed) {
         crowd.active.fetch_sub(1, Ordering::Relaxed);
     }
-    Done::of(&flow, 0, Some(peer), None)
+    ConnectionResult::of(&flow, 0, Some(peer), None)
 }
 
 /// A connection's thread.
 struct Worker<'scope> {
-    thread: std::thread::ScopedJoinHandle<'scope, Done>,
+    thread: std::thread::ScopedJoinHandle<'scope, ConnectionResult>,
     admission: Arc<Admission>,
 }
 
@@ -405,7 +408,7 @@ fn limit_pending(workers: &[Worker<'_>]) {
 /// If the address can't be listened on.
 pub fn server(
     server: &Server,
-    service: &Service,
+    service: &ServerControl,
     ready: impl FnOnce(SocketAddr),
 ) -> io::Result<Vec<(String, u64)>> {
     let config = SocketConfig { multipath: server.multipath, congestion: None, ..SocketConfig::default() };
@@ -419,7 +422,7 @@ pub fn server(
     listener.set_nonblocking(true)?;
     ready(listener.local_addr()?.as_socket().unwrap_or(server.address));
     let clock = Clock::start();
-    let mut sessions = Sessions::default();
+    let mut sessions = SessionTracker::default();
     let crowd = Crowd::default();
     let bulk = pattern();
     std::thread::scope(|scope| {
@@ -449,7 +452,7 @@ pub fn server(
                     sessions.began(hello);
                 }
                 sessions.ended(now, &done);
-                let _ = service.tell.send(Word::Ended(Box::new(done)));
+                let _ = service.tell.send(ServerEvent::Finished(Box::new(done)));
             }
             let stopped = service.stop.load(Ordering::Relaxed) && workers.is_empty();
             if stopped || (service.once && sessions.is_over(now)) {

@@ -4,7 +4,7 @@
 use bytes::{Buf, Bytes, BytesMut};
 use hdrhistogram::Histogram;
 
-use super::protocol::{Answer, Hello, TRAILER, Trailer, Way};
+use super::protocol::{Answer, Hello, Mode, TRAILER, Trailer};
 use crate::clock::Nanos;
 
 /// Nothing moves for so long: the peer is given up.
@@ -18,7 +18,7 @@ const OVERTIME: Nanos = 120_000_000_000;
 
 /// What the stack says of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Facts {
+pub struct StackInfo {
     /// Segments sent again, on all subflows.
     pub retransmitted: u64,
     /// The least smoothed round-trip time of the subflows, nanoseconds; 0: none yet.
@@ -36,7 +36,7 @@ pub struct Facts {
 /// What a flow wants to do.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Output {
-    /// Write these, or as many as the stack takes, and say how many with [`Flow::wrote`].
+    /// Write these, or as many as the stack takes, and say how many with [`TestConnection::wrote`].
     Write(Bytes),
     /// Close this side.
     Shutdown,
@@ -56,7 +56,7 @@ enum Stage {
 
 /// One flow. See the module.
 #[derive(Debug)]
-pub struct Flow {
+pub struct TestConnection {
     client: bool,
     stage: Stage,
     hello: Option<Hello>,
@@ -77,7 +77,7 @@ pub struct Flow {
     ended: bool,
     winding_up: bool,
     last_progress: Nanos,
-    facts: Facts,
+    facts: StackInfo,
     /// Subflows at most at one time.
     subflows: u8,
     echo_sent: Option<Nanos>,
@@ -88,10 +88,10 @@ pub struct Flow {
     error: Option<String>,
 }
 
-impl Flow {
-    fn new(client: bool, now: Nanos, hello: Option<Hello>, pattern: Bytes) -> Flow {
+impl TestConnection {
+    fn new(client: bool, now: Nanos, hello: Option<Hello>, pattern: Bytes) -> TestConnection {
         let pending = hello.as_ref().map(Hello::encode).unwrap_or_default().into();
-        Flow {
+        TestConnection {
             client,
             stage: Stage::Greeting,
             hello,
@@ -111,7 +111,7 @@ impl Flow {
             ended: false,
             winding_up: false,
             last_progress: now,
-            facts: Facts::default(),
+            facts: StackInfo::default(),
             subflows: 0,
             echo_sent: None,
             echo_left: 0,
@@ -122,13 +122,13 @@ impl Flow {
     }
 
     /// The client's side, connected `now`. `pattern` is what bulk is made of.
-    pub fn client(now: Nanos, hello: Hello, pattern: Bytes) -> Flow {
-        Flow::new(true, now, Some(hello), pattern)
+    pub fn client(now: Nanos, hello: Hello, pattern: Bytes) -> TestConnection {
+        TestConnection::new(true, now, Some(hello), pattern)
     }
 
     /// The server's side, accepted `now`.
-    pub fn server(now: Nanos, pattern: Bytes) -> Flow {
-        Flow::new(false, now, None, pattern)
+    pub fn server(now: Nanos, pattern: Bytes) -> TestConnection {
+        TestConnection::new(false, now, None, pattern)
     }
 
     /// What the client wants, once it is known and as long as the server hasn't answered.
@@ -156,12 +156,12 @@ impl Flow {
         (self.last_sent, self.last_received, self.echo_next) = (now, now, now);
     }
 
-    fn way(&self) -> Option<Way> {
-        self.hello.as_ref().map(|hello| hello.way)
+    fn mode(&self) -> Option<Mode> {
+        self.hello.as_ref().map(|hello| hello.mode)
     }
 
     fn sends(&self) -> bool {
-        self.way().is_some_and(|way| way.sends(self.client))
+        self.mode().is_some_and(|mode| mode.sends(self.client))
     }
 
     /// Bytes that may still be sent.
@@ -237,7 +237,7 @@ impl Flow {
             return;
         }
         let Some(hello) = &self.hello else { return };
-        let (way, bytes, echo) = (hello.way, hello.bytes, hello.echo);
+        let (mode, bytes, echo) = (hello.mode, hello.bytes, hello.echo);
         self.received += data.len() as u64;
         self.last_received = now;
         if self.client {
@@ -245,13 +245,13 @@ impl Flow {
             self.tail.extend_from_slice(&data[data.len() - keep..]);
             let surplus = self.tail.len().saturating_sub(TRAILER);
             self.tail.drain(..surplus);
-            if way == Way::Echo {
+            if mode == Mode::Echo {
                 self.echo_came(now, data.len());
             }
             return;
         }
-        match way {
-            Way::Echo => {
+        match mode {
+            Mode::Echo => {
                 if self.pending.len() + data.len() > echo as usize {
                     self.fail("the client sent more than one echo at a time");
                     return;
@@ -260,9 +260,9 @@ impl Flow {
                 pending.extend_from_slice(data);
                 self.pending = pending.freeze();
             }
-            Way::Down => self.fail("the client sent bytes where none belong"),
+            Mode::Down => self.fail("the client sent bytes where none belong"),
             _ if bytes > 0 && self.received > bytes => self.fail("the client sent more than it said"),
-            Way::Up | Way::Both => {}
+            Mode::Up | Mode::Both => {}
         }
     }
 
@@ -305,10 +305,10 @@ impl Flow {
     fn is_early(&self, now: Nanos) -> bool {
         let (Some(hello), Some(began)) = (&self.hello, self.began) else { return false };
         let time_left = now < began + u64::from(hello.milliseconds) * 1_000_000;
-        match hello.way {
-            Way::Echo => false,
-            Way::Down => self.left_to_send(now) > 0,
-            Way::Up | Way::Both => self.received < hello.bytes || time_left,
+        match hello.mode {
+            Mode::Echo => false,
+            Mode::Down => self.left_to_send(now) > 0,
+            Mode::Up | Mode::Both => self.received < hello.bytes || time_left,
         }
     }
 
@@ -323,7 +323,7 @@ impl Flow {
         self.received -= TRAILER as u64;
         self.trailer = Some(trailer);
         self.known_to_have = self.known_to_have.max(trailer.received.min(self.sent));
-        if trailer.sent != self.received && self.way() != Some(Way::Echo) {
+        if trailer.sent != self.received && self.mode() != Some(Mode::Echo) {
             self.fail(format!("{} of the {} bytes that the server sent came", self.received, trailer.sent));
         } else if trailer.received != self.sent {
             self.fail(format!("{} of {} bytes sent reached the server", trailer.received, self.sent));
@@ -349,10 +349,10 @@ impl Flow {
                         return Output::Write(self.pattern.slice(..most));
                     }
                 }
-                let wait = match (self.way(), self.client) {
-                    (Some(Way::Echo), true) => self.next_echo(now),
-                    (Some(Way::Down), true) => !self.ended,
-                    (Some(Way::Down), false) | (_, true) => false,
+                let wait = match (self.mode(), self.client) {
+                    (Some(Mode::Echo), true) => self.next_echo(now),
+                    (Some(Mode::Down), true) => !self.ended,
+                    (Some(Mode::Down), false) | (_, true) => false,
                     (_, false) => !self.ended,
                 };
                 if !self.pending.is_empty() {
@@ -404,13 +404,13 @@ impl Flow {
         }
     }
 
-    /// Whether the next output may be the trailer: [`Flow::learn`] has to be called before.
+    /// Whether the next output may be the trailer: [`TestConnection::learn`] has to be called before.
     pub fn has_last_word(&self, now: Nanos) -> bool {
         let sending = self.sends() && self.left_to_send(now) > 0;
         !self.client
             && self.stage == Stage::Running
             && !sending
-            && (self.ended || self.way() == Some(Way::Down))
+            && (self.ended || self.mode() == Some(Mode::Down))
     }
 
     /// Whether the peer has closed its side, or nothing more is read.
@@ -434,7 +434,7 @@ impl Flow {
     }
 
     /// What the stack says now. Ask for it often enough for a reader of numbers, and before the flow ends.
-    pub fn learn(&mut self, now: Nanos, facts: Facts) {
+    pub fn learn(&mut self, now: Nanos, facts: StackInfo) {
         if facts.acknowledged != self.facts.acknowledged {
             self.last_progress = now;
         }
@@ -447,7 +447,7 @@ impl Flow {
         // Subflows that went have taken their counts with them.
         let retransmitted = facts.retransmitted.max(self.facts.retransmitted);
         let srtt = if facts.srtt == 0 { self.facts.srtt } else { facts.srtt };
-        self.facts = Facts { retransmitted, srtt, ..facts };
+        self.facts = StackInfo { retransmitted, srtt, ..facts };
     }
 
     /// No new bytes are sent; the flow ends in good order.
@@ -485,7 +485,7 @@ impl Flow {
         }
     }
 
-    /// When to ask for output, or to [`Flow::check`], at the latest.
+    /// When to ask for output, or to [`TestConnection::check`], at the latest.
     pub fn wake(&self, now: Nanos) -> Option<Nanos> {
         if self.is_over() {
             return None;
@@ -496,7 +496,7 @@ impl Flow {
             if hello.milliseconds > 0 && end > now {
                 at = at.min(end);
             }
-            if self.client && hello.way == Way::Echo && self.echo_sent.is_none() {
+            if self.client && hello.mode == Mode::Echo && self.echo_sent.is_none() {
                 at = at.min(self.echo_next);
             }
         }
@@ -563,7 +563,7 @@ impl Flow {
     }
 
     /// What the stack said last.
-    pub fn facts(&self) -> &Facts {
+    pub fn facts(&self) -> &StackInfo {
         &self.facts
     }
 
@@ -598,23 +598,23 @@ mod tests {
     use super::*;
     use crate::transfer::pattern;
 
-    fn hello(way: Way, milliseconds: u32, bytes: u64) -> Hello {
+    fn hello(mode: Mode, milliseconds: u32, bytes: u64) -> Hello {
         Hello {
-            way,
+            mode,
             flow: 0,
             flows: 1,
             milliseconds,
             bytes,
             session: 1,
-            echo: if way == Way::Echo { 64 } else { 0 },
+            echo: if mode == Mode::Echo { 64 } else { 0 },
             scheduler: String::new(),
             congestion: String::new(),
         }
     }
 
     /// Moves bytes between a client and a server, `most` per step of a millisecond, until both are over.
-    fn run(mut client: Flow, most: usize) -> (Flow, Flow) {
-        let mut server = Flow::server(0, pattern());
+    fn run(mut client: TestConnection, most: usize) -> (TestConnection, TestConnection) {
+        let mut server = TestConnection::server(0, pattern());
         for step in 1..20_000u64 {
             let now = step * 1_000_000;
             for direction in 0..2 {
@@ -650,27 +650,28 @@ mod tests {
 
     #[test]
     fn bytes_of_a_size_go_each_way_and_both_sides_agree() {
-        for (way, up, down) in [(Way::Up, 300_000, 0), (Way::Down, 0, 300_000), (Way::Both, 300_000, 300_000)]
+        for (mode, up, down) in
+            [(Mode::Up, 300_000, 0), (Mode::Down, 0, 300_000), (Mode::Both, 300_000, 300_000)]
         {
             for most in [7, 1000, 1 << 20] {
                 let bytes = if most == 7 { 3000 } else { 300_000 };
                 let scale = |n: u64| n * bytes / 300_000;
-                let (client, server) = run(Flow::client(0, hello(way, 0, bytes), pattern()), most);
-                assert_eq!((client.error(), server.error()), (None, None), "{way:?}, {most}");
-                assert_eq!((client.sent(), client.received()), (scale(up), scale(down)), "{way:?}, {most}");
-                assert_eq!(client.known_to_have(), scale(up), "{way:?}, {most}");
+                let (client, server) = run(TestConnection::client(0, hello(mode, 0, bytes), pattern()), most);
+                assert_eq!((client.error(), server.error()), (None, None), "{mode:?}, {most}");
+                assert_eq!((client.sent(), client.received()), (scale(up), scale(down)), "{mode:?}, {most}");
+                assert_eq!(client.known_to_have(), scale(up), "{mode:?}, {most}");
                 let trailer = client.trailer().expect("the server's words");
-                assert_eq!((trailer.received, trailer.sent), (scale(up), scale(down)), "{way:?}, {most}");
+                assert_eq!((trailer.received, trailer.sent), (scale(up), scale(down)), "{mode:?}, {most}");
             }
         }
     }
 
     #[test]
     fn a_time_ends_the_sending_and_echoes_come_at_their_pace() {
-        let (client, _) = run(Flow::client(0, hello(Way::Up, 200, 0), pattern()), 1000);
+        let (client, _) = run(TestConnection::client(0, hello(Mode::Up, 200, 0), pattern()), 1000);
         assert_eq!(client.error(), None);
         assert!((199_000..=201_000).contains(&client.sent()), "{}", client.sent());
-        let (client, server) = run(Flow::client(0, hello(Way::Echo, 200, 0), pattern()), 1000);
+        let (client, server) = run(TestConnection::client(0, hello(Mode::Echo, 200, 0), pattern()), 1000);
         assert_eq!((client.error(), server.error()), (None, None));
         let echoes = client.echoes().expect("echoes").len();
         assert!((35..=41).contains(&echoes), "{echoes}");
@@ -678,48 +679,48 @@ mod tests {
 
     #[test]
     fn what_is_no_hello_is_refused_in_words_that_reach_the_client() {
-        let mut server = Flow::server(0, pattern());
+        let mut server = TestConnection::server(0, pattern());
         server.input(1, b"GET / HTTP/1.1\r\n");
         let Output::Write(answer) = server.output(1) else { panic!("no answer") };
         server.wrote(1, answer.len());
         assert_eq!(server.output(1), Output::Shutdown);
         assert!(server.is_over() && server.error().is_some());
-        let mut client = Flow::client(0, hello(Way::Up, 100, 0), pattern());
+        let mut client = TestConnection::client(0, hello(Mode::Up, 100, 0), pattern());
         client.input(2, &answer);
         assert!(client.is_over());
         let error = client.error().expect("refused");
         assert!(error.contains("the server refused") && error.contains("GET /"), "{error}");
-        let mut client = Flow::client(0, hello(Way::Up, 100, 0), pattern());
+        let mut client = TestConnection::client(0, hello(Mode::Up, 100, 0), pattern());
         client.input(2, b"SSH-2.0-OpenSSH_9\r\n");
         assert!(client.error().is_some_and(|error| error.contains("SSH-2.0-")), "{:?}", client.error());
     }
 
     #[test]
     fn a_peer_that_goes_or_cheats_is_found_out() {
-        let served = |way, bytes| {
-            let mut server = Flow::server(0, pattern());
-            server.input(1, &hello(way, 0, bytes).encode());
+        let served = |mode, bytes| {
+            let mut server = TestConnection::server(0, pattern());
+            server.input(1, &hello(mode, 0, bytes).encode());
             server.reply(2, true, None);
             server
         };
-        let mut server = served(Way::Up, 10);
+        let mut server = served(Mode::Up, 10);
         server.input(3, &[0; 11]);
         assert!(server.error().is_some_and(|error| error.contains("more than it said")));
-        let mut server = served(Way::Down, 10);
+        let mut server = served(Mode::Down, 10);
         server.input(3, &[0]);
         assert!(server.error().is_some_and(|error| error.contains("where none belong")));
-        let mut server = served(Way::Up, 10);
+        let mut server = served(Mode::Up, 10);
         server.check(SILENCE - 1);
         assert!(!server.is_over());
         server.check(SILENCE + 10);
         assert!(server.is_over() && server.error().is_some_and(|error| error.contains("15 s")));
 
-        let mut server = Flow::server(0, pattern());
+        let mut server = TestConnection::server(0, pattern());
         assert_eq!(server.wake(1), Some(HELLO_PATIENCE));
         server.check(HELLO_PATIENCE);
         assert!(server.is_over() && server.error().is_some_and(|error| error.contains("within 5 s")));
 
-        let mut client = Flow::client(0, hello(Way::Down, 0, 1000), pattern());
+        let mut client = TestConnection::client(0, hello(Mode::Down, 0, 1000), pattern());
         client.input(1, &Answer { engine: false, refusal: None }.encode());
         client.input(2, &[7; 500]);
         client.end_of_input(3);
@@ -728,7 +729,7 @@ mod tests {
             "{:?}",
             client.error()
         );
-        let mut client = Flow::client(0, hello(Way::Down, 0, 1000), pattern());
+        let mut client = TestConnection::client(0, hello(Mode::Down, 0, 1000), pattern());
         client.end_of_input(3);
         assert!(client.error().is_some_and(|error| error.contains("before it answered")));
     }

@@ -1,4 +1,4 @@
-//! One path of the real-time world: a modelled link each way, and when what has come through them is handed on.
+//! One path of the real-time world: a modelled link in each direction, and when what has come through them is handed on.
 //!
 //! A packet that leaves a link on its own is handed on at its moment. Packets that follow each other closely are handed
 //! on together, at the next multiple of [`TOGETHER`], as a network card moderates its interrupts: from some 200 Mbit/s
@@ -24,15 +24,15 @@ const JOINED_FROM: u64 = 1_000_000_000;
 
 /// See the module.
 #[derive(Debug, Default)]
-pub(crate) struct Strand {
+pub(crate) struct EmulatedPath {
     /// From client to server, and back. Without them the path does nothing to packets.
-    ways: Option<[Way; 2]>,
+    directions: Option<[OneWay; 2]>,
     /// Index of the link that it shares with other paths.
     pub(crate) bottleneck: Option<usize>,
 }
 
 #[derive(Debug)]
-struct Way {
+struct OneWay {
     link: Link<Piece>,
     /// How long a packet may wait for others.
     together: Nanos,
@@ -42,45 +42,47 @@ struct Way {
     joins: bool,
 }
 
-impl Strand {
+impl EmulatedPath {
     /// A path with links, whose streams of random numbers are `stream` and the next.
     pub(crate) fn emulated(spec: &PathLinks, seed: u64, stream: u64) -> Self {
-        let way = |link: &LinkSpec, stream| Way {
+        let direction = |link: &LinkSpec, stream| OneWay {
             link: Link::new(link.clone(), seed, stream),
             // A shared link takes packets from several paths, each at its moment.
             together: if spec.bottleneck.is_some() { 0 } else { TOGETHER.min(link.delay / OF_DELAY) },
             latest: 0,
             joins: matches!(link.rate, Rate::Constant(rate) if rate >= JOINED_FROM),
         };
-        Strand {
-            ways: Some([way(&spec.up, stream), way(&spec.down, stream + 1)]),
+        EmulatedPath {
+            directions: Some([direction(&spec.up, stream), direction(&spec.down, stream + 1)]),
             bottleneck: spec.bottleneck,
         }
     }
 
     /// Whether it does anything to packets.
     pub(crate) fn has_links(&self) -> bool {
-        self.ways.is_some()
+        self.directions.is_some()
     }
 
     /// The link from the client (side 0) or from the server.
     pub(crate) fn link(&mut self, side: usize) -> Option<&mut Link<Piece>> {
-        self.ways.as_mut().map(|ways| &mut ways[side].link)
+        self.directions.as_mut().map(|directions| &mut directions[side].link)
     }
 
     /// Whether packets from `side` that come together go on together.
     pub(crate) fn joins(&self, side: usize) -> bool {
-        self.ways.as_ref().is_none_or(|ways| ways[side].joins)
+        self.directions.as_ref().is_none_or(|directions| directions[side].joins)
     }
 
     /// What both count.
     pub(crate) fn stats(&self) -> Option<[LinkStats; 2]> {
-        self.ways.as_ref().map(|ways| ways.each_ref().map(|way| *way.link.stats()))
+        self.directions
+            .as_ref()
+            .map(|directions| directions.each_ref().map(|direction| *direction.link.stats()))
     }
 
     /// When packets of a link are to be handed on next.
     pub(crate) fn due(&self, side: usize) -> Option<Nanos> {
-        self.ways.as_ref()?[side].due()
+        self.directions.as_ref()?[side].due()
     }
 
     /// Whether it is time to hand on what has come through a link; [`Self::take`] is then to be called until `None`.
@@ -90,14 +92,14 @@ impl Strand {
 
     /// The next packet that has come through a link by `now`, and when it came.
     pub(crate) fn take(&mut self, side: usize, now: Nanos) -> Option<(Nanos, Piece)> {
-        let way = &mut self.ways.as_mut()?[side];
-        let taken = way.link.poll_timed(now)?;
-        way.latest = now;
+        let direction = &mut self.directions.as_mut()?[side];
+        let taken = direction.link.poll_timed(now)?;
+        direction.latest = now;
         Some(taken)
     }
 }
 
-impl Way {
+impl OneWay {
     fn due(&self) -> Option<Nanos> {
         let arrival = self.link.poll_timeout()?;
         if self.together == 0 || arrival >= self.latest + self.together {
@@ -112,7 +114,7 @@ mod tests {
     use ropewalk_link::LinkSpec;
     use ropewalk_wire::{Flags, FourTuple, Segment, Seq};
 
-    use super::Strand;
+    use super::EmulatedPath;
     use crate::clock::Nanos;
     use crate::frame::{Frame, Piece};
     use crate::world::PathLinks;
@@ -126,21 +128,21 @@ mod tests {
         Piece::whole(Frame::of(&segment, &mut ropewalk_wire::pool::Pool::new(1 << 16)).unwrap(), 0)
     }
 
-    fn strand(delay: Nanos, bottleneck: Option<usize>) -> Strand {
+    fn path(delay: Nanos, bottleneck: Option<usize>) -> EmulatedPath {
         // A packet of 1500 bytes takes 12 us.
         let link = LinkSpec::plain(1_000_000_000, delay, 100);
-        Strand::emulated(&PathLinks { up: link.clone(), down: link, bottleneck }, 1, 0)
+        EmulatedPath::emulated(&PathLinks { up: link.clone(), down: link, bottleneck }, 1, 0)
     }
 
     /// When packets that came at these moments are handed on, by a thread that is never late.
-    fn handed_on(strand: &mut Strand, came: &[Nanos]) -> Vec<Nanos> {
+    fn handed_on(path: &mut EmulatedPath, came: &[Nanos]) -> Vec<Nanos> {
         for now in came {
-            strand.link(0).unwrap().enqueue(*now, packet());
+            path.link(0).unwrap().enqueue(*now, packet());
         }
         let mut moments = Vec::new();
-        while let Some(now) = strand.due(0) {
-            assert!(!strand.is_due(0, now - 1) && strand.is_due(0, now) && !strand.is_due(1, now));
-            while strand.take(0, now).is_some() {
+        while let Some(now) = path.due(0) {
+            assert!(!path.is_due(0, now - 1) && path.is_due(0, now) && !path.is_due(1, now));
+            while path.take(0, now).is_some() {
                 moments.push(now);
             }
         }
@@ -149,13 +151,13 @@ mod tests {
 
     #[test]
     fn packets_on_their_own_are_handed_on_at_their_moment() {
-        let moments = handed_on(&mut strand(5 * MILLISECOND, None), &[0, 150_000, 300_001]);
+        let moments = handed_on(&mut path(5 * MILLISECOND, None), &[0, 150_000, 300_001]);
         assert_eq!(moments, [5_012_000, 5_162_000, 5_312_001]);
     }
 
     #[test]
     fn packets_that_follow_closely_are_handed_on_together_and_at_most_a_tenth_of_a_millisecond_late() {
-        let moments = handed_on(&mut strand(5 * MILLISECOND, None), &[0; 20]);
+        let moments = handed_on(&mut path(5 * MILLISECOND, None), &[0; 20]);
         // The first leaves at 5.012 ms, the others every 12 us.
         let expected: Vec<Nanos> = [(5_012_000, 1), (5_100_000, 7), (5_200_000, 8), (5_300_000, 4)]
             .into_iter()
@@ -167,14 +169,14 @@ mod tests {
     #[test]
     fn a_short_path_and_one_before_a_shared_link_wait_less_or_not_at_all() {
         let exact: Vec<Nanos> = (1..=20).map(|at| MILLISECOND + at * 12_000).collect();
-        assert_eq!(handed_on(&mut strand(MILLISECOND, Some(0)), &[0; 20]), exact);
-        let short = handed_on(&mut strand(MILLISECOND, None), &[0; 20]);
+        assert_eq!(handed_on(&mut path(MILLISECOND, Some(0)), &[0; 20]), exact);
+        let short = handed_on(&mut path(MILLISECOND, None), &[0; 20]);
         assert!(
             short.iter().zip(&exact).all(|(moment, exact)| (*exact..exact + 20_000).contains(moment)),
             "{short:?}"
         );
         assert_ne!(short, exact);
         let none: Vec<Nanos> = (1..=20).map(|at| at * 12_000).collect();
-        assert_eq!(handed_on(&mut strand(0, None), &[0; 20]), none);
+        assert_eq!(handed_on(&mut path(0, None), &[0; 20]), none);
     }
 }
