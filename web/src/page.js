@@ -81,7 +81,7 @@ function answer(headline) {
     headline.named ? h('p', { class: 'named' }, ...prose(headline.named)) : null,
     headline.groups.length ? h('dl', { class: 'groups' }, headline.groups.flatMap(({ title, names }) => [
       h('dt', {}, says[title]),
-      h('dd', {}, names.map((name) => h('span', {}, name.replace(/ ([+-])/, '\u00a0$1').replace('-', '−').replace(/ %/, '\u00a0%')))),
+      h('dd', {}, names.map((name) => h('span', {}, name.replace(/ ([+-])/, '\u00a0$1').replace('\u00a0-', '\u00a0−').replace(/ %/, '\u00a0%')))),
     ])) : null,
     headline.notes.length ? h('p', { class: 'lead' }, ...prose(headline.notes.join(' '))) : null,
   ].filter(Boolean);

@@ -32,14 +32,15 @@ function together(points) {
   const scores = doc.runners.map((_, runner) => {
     let sum = 0;
     let there = 0;
-    let tied = 0;
+    let [first, tied] = [0, 0];
     for (const point of points) {
       if (point.mean[runner] === null || point.best === null) continue;
       sum += Math.log(point.mean[runner] / point.mean[point.best]);
       there += 1;
+      if (point.best === runner) first += 1;
       if (point.ties.includes(runner)) tied += 1;
     }
-    return { runner, log: there === points.length ? sum / Math.max(1, there) : Infinity, tied };
+    return { runner, log: there === points.length ? sum / Math.max(1, there) : Infinity, first, tied };
   });
   const first = scores.reduce((a, b) => (b.log < a.log ? b : a));
   return { scores, first: Number.isFinite(first.log) ? first : null, points: points.length };
@@ -227,11 +228,11 @@ function standingsChart() {
   return chart({
     title: () => 'Over all points: time against the best of each',
     name: () => 'standings',
-    table: () => [['contender', 'ratio_to_best', 'first_or_tied_points', 'points'], rows.map((row) => [row.name, Number.isFinite(row.log) ? Math.exp(row.log) : null, row.tied, all.points])],
+    table: () => [['contender', 'ratio_to_best', 'first_points', 'no_significant_difference_from_first_points', 'points'], rows.map((row) => [row.name, Number.isFinite(row.log) ? Math.exp(row.log) : null, row.first, row.tied, all.points])],
     summary: () => {
       const most = [...rows].sort((a, b) => b.tied - a.tied)[0];
       const unfinished = rows.filter((row) => !Number.isFinite(row.log)).map((row) => row.name);
-      return [`${finite.length ? `${finite[0].name} is closest to the best everywhere (geometric mean ${change(Math.exp(finite[0].log))}). ` : ''}${most.name} is first or tied at ${most.tied} of ${count(all.points, 'point')}.`,
+      return [`${finite.length ? `${finite[0].name} is closest to the best everywhere (geometric mean ${change(Math.exp(finite[0].log))}). ` : ''}${most.name} has the least mean at ${most.first} of ${count(all.points, 'point')}, and no significant difference from the least at ${most.tied}.`,
         unfinished.length ? `Not finished everywhere: ${unfinished.join(', ')}.` : ''].join(' ');
     },
     draw: (width) => {
@@ -247,7 +248,7 @@ function standingsChart() {
         marks: [
           Plot.ruleY(finite, { y: 'name', x1: () => 0, x2: 'log', stroke: colour('grey'), strokeOpacity: 0.5, strokeWidth: 5 }),
           Plot.dot(finite, { y: 'name', x: 'log', fill: (row) => colour(row.name.startsWith('tcp ') ? 'reinjected' : 'new'), r: 5 }),
-          Plot.text(finite, { y: 'name', x: 'log', text: (row) => `${change(Math.exp(row.log))}${width < 480 ? '' : `, first or tied at ${row.tied} of ${all.points}`}`, textAnchor: 'start', dx: 10, fill: colour('soft'), fontSize: 11 }),
+          Plot.text(finite, { y: 'name', x: 'log', text: (row) => `${change(Math.exp(row.log))}${width < 480 ? '' : `, first at ${row.first}, equal at ${row.tied} of ${all.points}`}`, textAnchor: 'start', dx: 10, fill: colour('soft'), fontSize: 11 }),
         ],
       });
     },

@@ -17,7 +17,7 @@ use crate::{Failure, compare, output};
 #[command(after_help = "Examples:
   ropewalk explain --scheduler blest --size '256 KiB'
   ropewalk explain --scheduler ecf --pcap run.pcapng --qlog run.qlog
-  ropewalk explain --scheduler 'ecf(beta=0.5)' --scenario satellite-lte --json | jq -c 'select(.decision == \"wait\")'")]
+  ropewalk explain --scheduler 'ecf(beta=0.5)' --scenario blest-2016-3g-wlan --json | jq -c 'select(.decision == \"wait\")'")]
 pub(crate) struct Options {
     /// The scheduler
     #[arg(long, default_value = "minrtt")]
@@ -25,12 +25,12 @@ pub(crate) struct Options {
     /// A built-in scenario's name, or a scenario file
     #[arg(long, value_name = "NAME|FILE", default_value = scenario::DEFAULT)]
     scenario: String,
-    /// Flow size
-    #[arg(long, default_value = "128 KiB")]
-    size: String,
-    /// Congestion control
-    #[arg(long, default_value = "cubic")]
-    congestion: String,
+    /// Flow size, instead of the scenario's workload
+    #[arg(long)]
+    size: Option<String>,
+    /// Congestion control [default: the scenario's, else cubic]
+    #[arg(long)]
+    congestion: Option<String>,
     /// Seed
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -50,13 +50,17 @@ pub(crate) fn run(registries: &Registries, options: &Options) -> Result<(), Fail
     output::can_write(&[("--pcap", options.pcap.as_ref()), ("--qlog", options.qlog.as_ref())])?;
     let mut scenario = loaded.scenario;
     // More than that is a trace that nobody reads.
-    let bytes = size_within("--size", &options.size, (1, 64 << 20))?;
-    scenario.workload = Workload::Flow { bytes };
+    if let Some(size) = &options.size {
+        let bytes = size_within("--size", size, (1, 64 << 20))?;
+        scenario.workload = Workload::Flow { bytes };
+    }
+    let congestion =
+        options.congestion.clone().or(loaded.experiment.congestion).unwrap_or_else(|| "cubic".into());
     let names: Vec<String> = scenario.paths.iter().map(|path| path.name.clone()).collect();
     let spec = RunSpec {
         scenario: Arc::new(scenario),
         scheduler: compare::scheduler(registries, "--scheduler", &options.scheduler, names.len())?,
-        congestion: algorithm(&registries.congestion, "--congestion", &options.congestion)?,
+        congestion: algorithm(&registries.congestion, "--congestion", &congestion)?,
         mode: Mode::Multipath,
         seed: options.seed,
         start_phase: 0,
@@ -98,6 +102,14 @@ pub(crate) fn run(registries: &Registries, options: &Options) -> Result<(), Fail
         }
     }
     if !options.json {
+        if result.overruled > 0 {
+            let first = result.first_overruled.unwrap_or(0) as f64 / 1e6;
+            let _ = writeln!(
+                text,
+                "overruled {} times, first at {first:.1} ms: it waited with nothing in flight, or sent nothing",
+                result.overruled
+            );
+        }
         let _ = writeln!(
             text,
             "{} decisions, done after {:.1} ms",

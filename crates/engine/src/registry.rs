@@ -249,6 +249,18 @@ impl<T: ?Sized> Registry<T> {
         self
     }
 
+    /// Adds an algorithm of one's own.
+    ///
+    /// # Errors
+    /// If the name is taken.
+    pub fn register(&mut self, entry: Entry<T>) -> Result<&mut Self, SpecError> {
+        if self.entries.iter().any(|known| known.name == entry.name) {
+            let message = format!("a {} `{}` is there already: choose another name", self.kind, entry.name);
+            return Err(SpecError { message, span: (0, 0) });
+        }
+        Ok(self.add(entry))
+    }
+
     /// All, in order of registration.
     pub fn entries(&self) -> &[Entry<T>] {
         &self.entries

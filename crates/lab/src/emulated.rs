@@ -382,6 +382,7 @@ fn result(spec: &RunSpec, report: &experiment::Report) -> RunResult {
         result.opportunistic_bytes += stats.opportunistic_bytes;
         result.duplicated_bytes += stats.duplicated_bytes;
         result.penalisations += stats.penalisations;
+        result.overruled += stats.overruled;
         result.window_blocked += stats.window_blocked;
         result.data_segments += stats.data_segments;
     }

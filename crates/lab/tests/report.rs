@@ -191,3 +191,53 @@ fn the_terminal_shows_boxes_and_strands() {
         assert!(text.contains("segments in flight; done after"), "{text}");
     }
 }
+
+/// Names a subflow that isn't there.
+#[derive(Debug)]
+struct Astray;
+
+impl ropewalk_engine::scheduler::Scheduler for Astray {
+    fn name(&self) -> &'static str {
+        "astray"
+    }
+
+    fn select(
+        &mut self,
+        _: &ropewalk_engine::scheduler::View<'_>,
+        _: &mut ropewalk_engine::scheduler::Rationale,
+    ) -> ropewalk_engine::scheduler::Decision {
+        ropewalk_engine::scheduler::Decision::Send { subflow: ropewalk_engine::SubflowId(9), bytes: 1400 }
+    }
+}
+
+#[test]
+fn a_scheduler_that_is_overruled_is_told_and_a_taken_name_is_an_error() {
+    let mut registries = Registries::builtin();
+    let entry = ropewalk_engine::registry::Entry::<dyn ropewalk_engine::scheduler::Scheduler> {
+        name: "astray",
+        summary: "names a subflow that isn't there",
+        source: "this test",
+        parameters: &[],
+        presets: &[],
+        exceptions: &[],
+        build: |_| Box::new(Astray),
+    };
+    registries.schedulers.register(entry).expect("a new name");
+    let taken = registries.schedulers.register(entry).expect_err("taken").message;
+    assert!(taken.contains("`astray` is there already"), "{taken}");
+    let mut request = request(&[100_000]);
+    request.candidates.push(Candidate {
+        label: "astray".into(),
+        scheduler: registries.schedulers.parse("astray").expect("known"),
+        mode: Mode::Multipath,
+    });
+    let comparison = compare(&request, ropewalk_sim::run, |_| {}, &AtomicBool::new(false));
+    let rows = &comparison.rankings[0].rows;
+    let row = |label: &str| rows.iter().find(|row| row.label == label).expect("a row");
+    let told = row("astray").why_overruled().expect("overruled");
+    assert!(
+        told.starts_with("`astray`: overruled ") && told.contains(" ms into the run with seed 5"),
+        "{told}"
+    );
+    assert_eq!(row("minrtt").why_overruled(), None);
+}

@@ -59,6 +59,8 @@ impl World {
             duplicated_bytes: totals.duplicated_bytes,
             received_twice_bytes: totals.received_twice_bytes,
             penalisations: totals.penalisations,
+            overruled: totals.overruled,
+            first_overruled: totals.first_overruled,
             window_blocked: totals.window_blocked,
             data_segments: totals.data_segments,
             events: self.events,

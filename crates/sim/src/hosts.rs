@@ -103,6 +103,8 @@ pub(crate) struct Totals {
     pub(crate) duplicated_bytes: u64,
     pub(crate) received_twice_bytes: u64,
     pub(crate) penalisations: u64,
+    pub(crate) overruled: u64,
+    pub(crate) first_overruled: Option<Nanos>,
     pub(crate) window_blocked: Nanos,
 }
 
@@ -523,6 +525,9 @@ impl Hosts {
                     totals.opportunistic_bytes += stats.opportunistic_bytes;
                     totals.duplicated_bytes += stats.duplicated_bytes;
                     totals.penalisations += stats.penalisations;
+                    totals.overruled += stats.overruled;
+                    let firsts = totals.first_overruled.into_iter().chain(stats.first_overruled);
+                    totals.first_overruled = firsts.min();
                     totals.window_blocked += stats.window_blocked;
                 } else {
                     totals.ofo_max = totals.ofo_max.max(stats.ofo_max);

@@ -52,6 +52,10 @@ pub struct RunResult {
     pub received_twice_bytes: u64,
     /// How often a subflow was penalised.
     pub penalisations: u64,
+    /// How often the engine overruled the scheduler: it waited with nothing in flight, or its decisions sent nothing.
+    pub overruled: u64,
+    /// When it did so first, since the run's start.
+    pub first_overruled: Option<Nanos>,
     /// Time during which new data waited for the connection-level send window.
     pub window_blocked: Nanos,
     /// Data segments sent for the first time (all flows): what the speed benchmark counts.
@@ -87,6 +91,8 @@ impl RunResult {
             duplicated_bytes: 0,
             received_twice_bytes: 0,
             penalisations: 0,
+            overruled: 0,
+            first_overruled: None,
             window_blocked: 0,
             data_segments: 0,
             events: 0,

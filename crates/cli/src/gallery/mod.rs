@@ -1,6 +1,7 @@
 //! `ropewalk gallery`: docs/schedulers.md and its pictures, from the registry and from real runs.
 
 mod plot;
+mod rope;
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -22,7 +23,7 @@ use crate::{Failure, output};
 /// Write the page of all algorithms, with where each wins and loses, and a picture of each
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Example:\n  ropewalk gallery --output docs/schedulers.md\n\nThe pictures go to the folder `algorithms` beside the page."
+    after_help = "Examples:\n  ropewalk gallery --output docs/schedulers.md\n  ropewalk gallery --rope docs\n\nThe pictures go to the folder `algorithms` beside the page."
 )]
 pub(crate) struct Options {
     /// Where to [default: standard output, without pictures]
@@ -31,6 +32,9 @@ pub(crate) struct Options {
     /// Seeded runs of each
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(2..=1000))]
     runs: u32,
+    /// Instead: two schedulers where the choice decides, one run each, as FOLDER/rope-light.svg and rope-dark.svg
+    #[arg(long, value_name = "FOLDER", conflicts_with = "output")]
+    rope: Option<PathBuf>,
     /// As JSON: the page's text as one string
     #[arg(long)]
     json: bool,
@@ -55,6 +59,18 @@ struct Against {
 type Standing = BTreeMap<String, Vec<Against>>;
 
 pub(crate) fn run(registries: &Registries, options: &Options) -> Result<(), Failure> {
+    if let Some(folder) = &options.rope {
+        let runs = rope::runs(registries)?;
+        for (theme, svg) in rope::pictures(&runs) {
+            output::write_file(&folder.join(format!("rope-{theme}.svg")), &svg)?;
+        }
+        let sentence = rope::sentence(&runs);
+        return output::print(&if options.json {
+            format!("{}\n", serde_json::json!(sentence))
+        } else {
+            format!("{sentence}\n")
+        });
+    }
     let bar = ProgressBar::new(scenario::builtins().len() as u64);
     let (mut schedulers, mut controls) = (Standing::new(), Standing::new());
     for built_in in scenario::builtins() {
@@ -299,6 +315,22 @@ mod tests {
         }
         for undefined in ["MPVeno", "MPTCPPW"] {
             assert!(page.contains(undefined), "{undefined} is not listed");
+        }
+    }
+
+    /// The README's picture shows a pair of runs of which one takes far longer.
+    #[test]
+    fn the_choice_decides_in_the_picture() {
+        let runs = rope::runs(&Registries::builtin()).expect("two runs");
+        assert!(runs.seconds(1) > 1.15 * runs.seconds(0), "{}", rope::sentence(&runs));
+        let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+        for (theme, svg) in rope::pictures(&runs) {
+            assert!(rope::SHOWN.iter().all(|name| svg.contains(&format!("{name}: "))), "{theme}");
+            let there = std::fs::read_to_string(docs.join(format!("rope-{theme}.svg"))).unwrap_or_default();
+            assert!(
+                there.starts_with("<svg"),
+                "docs/rope-{theme}.svg is missing: `ropewalk gallery --rope docs`"
+            );
         }
     }
 

@@ -120,6 +120,10 @@ impl<P: Payload> Connection<P> {
             idle += 1;
             if idle >= MAX_EMPTY_DECISIONS {
                 self.scheduling.needs_schedule = false;
+                // With the window full nothing could have been sent: that is no fault of the scheduler's.
+                if self.send.unsent() > 0 && self.send.window_left() > 0 && self.any_window() {
+                    self.note_overruled(now);
+                }
                 return self.override_wait(now, max_segments);
             }
         }
@@ -206,7 +210,18 @@ impl<P: Payload> Connection<P> {
         let view = view!(self, now);
         let subflow = View::fastest(view.available()).map(|metrics| metrics.id)?;
         let bytes = self.metrics[subflow.index()].mss;
-        self.apply(now, Decision::Send { subflow, bytes }, max_segments).0
+        let placed = self.apply(now, Decision::Send { subflow, bytes }, max_segments).0;
+        if placed.is_some() {
+            self.note_overruled(now);
+        }
+        placed
+    }
+
+    /// Counts that the engine didn't do what the scheduler said.
+    #[cold]
+    fn note_overruled(&mut self, now: Nanos) {
+        self.stats.overruled += 1;
+        self.stats.first_overruled.get_or_insert(now);
     }
 
     /// Executes a decision. Returns the subflow that got data, the offset and the length.

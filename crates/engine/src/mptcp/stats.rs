@@ -117,6 +117,10 @@ pub struct ConnectionStats {
     pub received_twice_bytes: u64,
     /// How often a subflow was penalised.
     pub penalisations: u64,
+    /// How often the engine overruled the scheduler: it waited with nothing in flight, or its decisions sent nothing.
+    pub overruled: u64,
+    /// When it did so first.
+    pub first_overruled: Option<Nanos>,
     /// Time during which new data waited for the connection-level send window.
     pub window_blocked: Nanos,
     /// The out-of-order queue now, bytes.

@@ -104,7 +104,7 @@ impl Scheduler for ForwardPrediction {
                 rationale.say(|| {
                     let left = Kb(view.unsent.min(view.room()));
                     format!(
-                        "wait for {fast}: before a segment on {id} arrives, {} of {left} are delivered",
+                        "wait for {fast}: before a segment on {id} arrives, {} could be delivered, and {left} are left",
                         Kb(ahead)
                     )
                 });

@@ -6,6 +6,7 @@ mod rank;
 mod verdict;
 mod versus;
 
+use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -230,6 +231,12 @@ pub fn compare(
     };
     let one = |workload: usize, number: u32, who: usize| {
         let spec = request.run_of(scenarios[workload].clone(), number, who);
+        let label = &request.candidates[who].label;
+        let _told = OnPanic(format!(
+            "run {number} of `{label}`, seed {}, {}",
+            spec.seed,
+            rank::describe(&spec.scenario.workload).0
+        ));
         let result = run(&spec);
         Run::new(&spec, result)
     };
@@ -254,6 +261,17 @@ pub fn compare(
         limit,
         real_time: None,
         random,
+    }
+}
+
+/// Says which run it was, should it panic: a scheduler of one's own may.
+struct OnPanic(String);
+
+impl Drop for OnPanic {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let _ = writeln!(std::io::stderr(), "in {}", self.0);
+        }
     }
 }
 

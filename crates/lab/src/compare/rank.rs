@@ -55,6 +55,10 @@ pub struct Run {
     pub retransmissions: u64,
     /// Timeouts.
     pub timeouts: u64,
+    /// How often the engine overruled the scheduler.
+    pub overruled: u64,
+    /// When it did so first, seconds into the run.
+    pub first_overruled: Option<f64>,
     /// The least that its paths allow; none where the workload has none.
     pub bound: Option<Bound>,
     /// Connection-level out-of-order queue, bytes: its mean over time.
@@ -87,6 +91,8 @@ impl Run {
             goodput: result.delivered_bytes as f64 * 8e9 / (result.duration as f64).max(1.0),
             retransmissions: result.retransmissions,
             timeouts: result.timeouts,
+            overruled: result.overruled,
+            first_overruled: result.first_overruled.map(|at| at as f64 / 1e9),
             bound: bound::of(spec),
             ofo_mean: result.ofo_mean,
             ofo_max: result.ofo_max,
@@ -196,6 +202,19 @@ impl Row {
     /// The measure of the runs that finished, by seed.
     pub fn times(&self) -> Vec<f64> {
         self.each.iter().filter_map(|run| run.seconds).collect()
+    }
+
+    /// How often the engine overruled the scheduler in all runs, and where first; nothing if it never did.
+    pub fn why_overruled(&self) -> Option<String> {
+        let count: u64 = self.each.iter().map(|run| run.overruled).sum();
+        let first = self.each.iter().find(|run| run.overruled > 0)?;
+        let at =
+            first.first_overruled.map_or(String::new(), |at| format!(" {:.1} ms into the run", at * 1e3));
+        Some(format!(
+            "`{}`: overruled {count} times in {} runs, first{at} with seed {}: it waited with nothing in flight, or named a \
+             subflow or bytes that can't be sent",
+            self.label, self.runs, first.seed
+        ))
     }
 
     /// Runs that didn't finish.

@@ -24,7 +24,7 @@ pub fn phrase(decision: &DecisionTrace, path: Option<&str>) -> String {
     match decision.decision {
         Decision::Send { .. } | Decision::SendAt { .. } => format!("send {from}..{to} on {path}"),
         Decision::Queue { .. } => format!("queue {from}..{to} on {path}"),
-        Decision::Duplicate { .. } => format!("repeat {from}..{to} on {path}"),
+        Decision::Duplicate { .. } => format!("duplicate {from}..{to} on {path}"),
         Decision::Wait { .. } => "wait".into(),
     }
 }
@@ -70,7 +70,7 @@ pub(super) fn comments(result: &RunResult, paths: &[Path]) -> Vec<String> {
             Some(found) if segment.offset < found.decision.offset + u64::from(found.decision.bytes) => {
                 describe(found, name(segment.path))
             }
-            _ if repeats => "repeated by the scheduler or by opportunistic retransmission".into(),
+            _ if repeats => "duplicated by the scheduler or by opportunistic retransmission".into(),
             _ => "new data".into(),
         }
     };
@@ -146,7 +146,7 @@ mod tests {
                 "send 3000..4000 on lte",
                 "new data",
                 "retransmitted on the same subflow",
-                "repeated by the scheduler or by opportunistic retransmission",
+                "duplicated by the scheduler or by opportunistic retransmission",
             ]
         );
     }

@@ -101,7 +101,7 @@ pub fn decision(of: &Decision) -> Value {
 /// What the runs don't bear out: where they are too few, or didn't finish.
 pub fn warnings(ranking: &Ranking, limit: f64) -> Vec<String> {
     let Some(first) = ranking.rows.first() else { return Vec::new() };
-    let mut told = Vec::new();
+    let mut told: Vec<String> = ranking.rows.iter().filter_map(Row::why_overruled).collect();
     for row in ranking.rows.iter().filter(|row| row.unfinished() > 0) {
         let named = row.label == "linux" || ranking.best_tcp.as_ref() == Some(&row.label);
         if let Some(why) = row.why_unfinished(limit).filter(|_| named) {
@@ -191,6 +191,8 @@ fn row(row: &Row, comparison: &Comparison) -> Value {
         "goodput_mean_bit_per_s": row.goodput,
         "retransmitted_segments_mean": row.retransmissions,
         "timeouts_mean": row.timeouts,
+        "overruled": row.each.iter().map(|run| run.overruled).sum::<u64>(),
+        "why_overruled": row.why_overruled(),
         "out_of_order_bytes_mean": (!kernel_receives).then_some(row.ofo_mean),
         "out_of_order_bytes_max": (!kernel_receives).then_some(row.ofo_max),
         "window_blocked_s": (!kernel_sends).then_some(row.window_blocked),

@@ -152,7 +152,10 @@ fn verdict(sweep: &Sweep, judged: &[Judged]) -> String {
     if ratio > 1.0005 {
         text += &format!(", {} behind it on average", percent(ratio));
     }
-    text += &format!(", and first, or tied with the first, at {tied} of them");
+    let first = judged.iter().filter(|point| point.best == Some(winner)).count();
+    text += &format!(
+        ", has the least mean at {first} of them, and no significant difference from the least at {tied}"
+    );
     if let Some(&(linux, _)) =
         standings.iter().find(|(_, who)| sweep.runners[*who] == "linux" && *who != winner)
     {
@@ -224,8 +227,8 @@ mod tests {
         let document = document(&Origin::default(), &sweep());
         assert_eq!(
             document["verdict"],
-            "`ecf` is the closest to the best over all 3 points, 3.2 % behind it on average, and first, or tied with \
-             the first, at 2 of them; `linux` takes 23 % more time. At one point plain TCP on one path is better than \
+            "`ecf` is the closest to the best over all 3 points, 3.2 % behind it on average, has the least mean at \
+             2 of them, and no significant difference from the least at 2; `linux` takes 23 % more time. At one point plain TCP on one path is better than \
              every scheduler."
         );
     }
