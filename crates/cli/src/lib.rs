@@ -1,5 +1,4 @@
-//! The command as a library, so that a program with algorithms of its own can be the same command: register them
-//! and call [`run`].
+//! The command as a library. A program with its own algorithms registers them and calls [`run`].
 #![forbid(unsafe_code)]
 
 mod advise;
@@ -71,7 +70,7 @@ enum Command {
     Explain(explain::Options),
     /// Write the page of all algorithms, with where each wins and loses
     Gallery(gallery::Options),
-    /// Schedulers and congestion controls
+    /// List schedulers and congestion controls
     List(list::Options),
     /// The source papers' experiments: published beside measured, and a verdict per claim
     Reproduce(reproduce::Options),
@@ -79,7 +78,7 @@ enum Command {
     Perf(perf::Options),
     /// Make the page of a saved run
     Report(report::Options),
-    /// Built-in scenarios, and checking your own
+    /// List built-in scenarios, and check your own
     Scenario(scenario::Options),
     /// Vary a scenario's parameters over a grid or a sample of the space
     Sweep(sweep::Options),
@@ -143,7 +142,7 @@ impl From<Diagnostic> for Failure {
     }
 }
 
-/// The whole command: parses `arguments`, the program's name first, and does what they say.
+/// Runs the command line `arguments`, the program's name first.
 pub fn run(registries: Registries, arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let arguments: Vec<OsString> = arguments.into_iter().collect();
     if let Some(failure) = old_name(&arguments) {
@@ -153,7 +152,7 @@ pub fn run(registries: Registries, arguments: impl IntoIterator<Item = OsString>
     let arguments = match Arguments::try_parse_from(arguments) {
         Ok(arguments) => arguments,
         Err(error) => {
-            // --help and --version are no failures; clap knows.
+            // clap also returns --help and --version as errors.
             let code = if error.use_stderr() { ExitCode::from(exit::BAD_INPUT) } else { ExitCode::SUCCESS };
             let _ = error.print();
             return code;

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::{Failure, output};
 
-/// Schedulers and congestion controls, one line and the source each
+/// List schedulers and congestion controls, with a line and the source of each
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  ropewalk list\n  ropewalk list --json | jq '.schedulers[].name'")]
 pub(crate) struct Options {

@@ -9,8 +9,8 @@ use crate::{Failure, output};
 
 /// Make the page of a saved run
 ///
-/// One HTML file that needs no network. Of a comparison: the verdict, the ranking, completion times, and each traced run
-/// drawn in time. Of a sweep: who finishes first where, and by how much.
+/// One HTML file that needs no network. For a comparison: the verdict, the ranking, completion times, and traced runs drawn
+/// in time. For a sweep: which scheduler finishes first where, and by how much.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   ropewalk compare --json --trace > run.json && ropewalk report run.json
@@ -18,10 +18,10 @@ use crate::{Failure, output};
   ropewalk report rtt-and-loss-results --json | jq .verdict
   ropewalk sweep rtt-and-loss.toml && ropewalk report rtt-and-loss-results")]
 pub(crate) struct Options {
-    /// What `compare --json` wrote, or the folder of a sweep
+    /// The output of `compare --json`, or the folder of a sweep
     #[arg(value_name = "RUN")]
     run: PathBuf,
-    /// Where to [default: RUN with .html at its end]
+    /// The page's file [default: RUN with .html at its end]
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Print what the page shows as JSON, and write no page
@@ -44,12 +44,12 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     output::print(&format!("{}\n", file.display()))
 }
 
-/// The command line as one would type it.
+/// The command line of a report.
 pub(crate) fn origin(arguments: &[OsString]) -> Origin {
     Origin::of(&without_jobs(arguments), env!("CARGO_PKG_VERSION"))
 }
 
-/// The arguments without `--jobs`: results don't depend on it, and neither may what is said of their origin.
+/// The arguments without `--jobs`, on which results don't depend.
 pub(crate) fn without_jobs(arguments: &[OsString]) -> Vec<String> {
     let mut texts = arguments.iter().map(|argument| argument.to_string_lossy().into_owned());
     let mut kept = Vec::new();

@@ -6,7 +6,7 @@ use serde_json::json;
 
 use crate::{Failure, output};
 
-/// Built-in scenarios, and checking your own
+/// List built-in scenarios, and check your own
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Examples:\n  ropewalk scenario show wifi-lte > mine.toml\n  ropewalk scenario check mine.toml"
@@ -18,35 +18,35 @@ pub(crate) struct Options {
 
 #[derive(Debug, clap::Subcommand)]
 enum Action {
-    /// The built-in ones
+    /// List the built-in scenarios
     #[command(after_help = "Example:\n  ropewalk scenario list")]
     List {
         /// As JSON
         #[arg(long)]
         json: bool,
     },
-    /// One's file, to read or to start your own from
+    /// Print a scenario's file, to read or to start your own from
     #[command(after_help = "Example:\n  ropewalk scenario show wifi-lte")]
     Show {
-        /// Its name, or a file
+        /// A built-in scenario's name, or a file
         name: String,
         /// As JSON
         #[arg(long)]
         json: bool,
     },
-    /// Whether a file can be used; every mistake with its place
+    /// Check a file; every error is shown with its place
     #[command(after_help = "Example:\n  ropewalk scenario check mine.toml")]
     Check {
-        /// The file, or a name
+        /// A file, or a built-in scenario's name
         file: String,
         /// As JSON
         #[arg(long)]
         json: bool,
     },
-    /// The JSON Schema of scenario files
+    /// Print the JSON Schema of scenario files
     #[command(after_help = "Example:\n  ropewalk scenario schema > scenario.schema.json")]
     Schema {
-        /// As JSON, which it always is
+        /// As JSON (it always is)
         #[arg(long)]
         json: bool,
     },

@@ -150,9 +150,9 @@ fn a_size_and_a_scheduler_per_flow() {
 }
 
 #[test]
-fn mistakes_are_told_in_words_and_by_the_exit_code() {
+fn errors_have_a_message_and_an_exit_code() {
     let Some(namespace) = namespace() else { return };
-    let told = |arguments: &[&str], code: i32, expected: &str| {
+    let refused = |arguments: &[&str], code: i32, expected: &str| {
         let output = client(&namespace, arguments);
         let text = errors(&output);
         assert!(
@@ -161,18 +161,22 @@ fn mistakes_are_told_in_words_and_by_the_exit_code() {
             output.status
         );
     };
-    told(&["127.0.0.1"], 1, "127.0.0.1:5202 refused the connection");
-    told(&["127.0.0.1", "--stack", "engine"], 1, "refused the connection: is `ropewalk perf server` running");
-    told(&["127.0.0.1", "--scheduler", "blest"], 2, "the sender here is the Linux kernel");
-    told(&["127.0.0.1", "--stack", "engine", "--scheduler", "blset"], 2, "unknown scheduler `blset`");
-    told(&["127.0.0.1", "--paths", "2"], 2, "give --stack engine too");
-    told(&["127.0.0.1", "--time", "never"], 2, "never");
-    told(&["127.0.0.1", "--flows", "0"], 2, "measures nothing");
-    told(&["127.0.0.1", "--congestion", "nonsense"], 1, "congestion control `nonsense`");
+    refused(&["127.0.0.1"], 1, "127.0.0.1:5202 refused the connection");
+    refused(
+        &["127.0.0.1", "--stack", "engine"],
+        1,
+        "refused the connection: is `ropewalk perf server` running",
+    );
+    refused(&["127.0.0.1", "--scheduler", "blest"], 2, "the sender here is the Linux kernel");
+    refused(&["127.0.0.1", "--stack", "engine", "--scheduler", "blset"], 2, "unknown scheduler `blset`");
+    refused(&["127.0.0.1", "--paths", "2"], 2, "give --stack engine too");
+    refused(&["127.0.0.1", "--time", "never"], 2, "never");
+    refused(&["127.0.0.1", "--flows", "0"], 2, "measures nothing");
+    refused(&["127.0.0.1", "--congestion", "nonsense"], 1, "congestion control `nonsense`");
 
     let server = Server::start(&namespace, &[]);
-    told(&["127.0.0.1", "--reverse", "--scheduler", "blest"], 1, "the server refused: scheduler `blest`");
-    told(&["127.0.0.1", "--reverse", "--congestion", "nonsense"], 1, "congestion control `nonsense`");
+    refused(&["127.0.0.1", "--reverse", "--scheduler", "blest"], 1, "the server refused: scheduler `blest`");
+    refused(&["127.0.0.1", "--reverse", "--congestion", "nonsense"], 1, "congestion control `nonsense`");
     // What isn't this protocol gets an answer in words, and the server goes on.
     for (words, expected) in [(&b"GET / HTTP/1.1\r\n"[..], "GET / HT"), (b"rwpf\x09", "version 9")] {
         let answer = namespace
@@ -199,7 +203,7 @@ fn mistakes_are_told_in_words_and_by_the_exit_code() {
         std::thread::sleep(Duration::from_millis(300));
         Ok(())
     });
-    told(&["127.0.0.1"], 1, "doesn't speak ropewalk perf's protocol (its first bytes are `SSH-2.0-`)");
+    refused(&["127.0.0.1"], 1, "doesn't speak ropewalk perf's protocol (its first bytes are `SSH-2.0-`)");
     other.join().expect("no panic").expect("a client");
 }
 

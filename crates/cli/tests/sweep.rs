@@ -121,8 +121,8 @@ fn finished_runs_survive_a_full_disk_and_damage() {
         .arg(place.out("full"))
         .output()
         .unwrap();
-    failed(&limited, 1, "the same command goes on from there");
-    failed(&limited, 1, "may not grow any larger");
+    failed(&limited, 2, "run the same command again to continue");
+    failed(&limited, 2, "may not grow any larger");
     let rest = finished(&place.command("full", 2).output().unwrap());
     assert!(rest["runs_before"].as_u64().unwrap() > 0);
     assert_eq!(place.tables("full"), expected);
@@ -137,7 +137,7 @@ fn finished_runs_survive_a_full_disk_and_damage() {
     fs::write(out.join("journal"), journal).unwrap();
     fs::write(out.join("results.parquet.part"), "PAR1 and then nothing").unwrap();
     let output = place.command("damaged", 2).output().unwrap();
-    assert!(String::from_utf8_lossy(&output.stderr).contains("are damaged: the runs in them are made again"));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("are damaged; their runs are repeated"));
     let rest: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(rest["runs_made"], 2);
     assert_eq!(place.tables("damaged"), expected);
@@ -160,4 +160,27 @@ fn folders_that_cannot_be_used_are_named() {
     fs::write(place.file(), DESIGN.replace("path.lte.rtt", "path.dsl.rtt")).unwrap();
     failed(&place.command("bad", 1).output().unwrap(), 2, "there is no `path` called `dsl`");
     assert!(!place.out("bad").exists());
+}
+
+#[cfg(unix)]
+#[test]
+fn an_interrupt_is_code_130_and_keeps_finished_runs() {
+    let place = Place::new();
+    let journal = place.out("interrupted").join("journal");
+    // So many runs that they can't be finished before the signal.
+    fs::write(place.file(), DESIGN.replace("runs = 8", "runs = 100000")).unwrap();
+    let mut command = place.command("interrupted", 2);
+    let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    for _ in 0..60_000 {
+        if length(&journal) > 0 {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let kill = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    assert!(kill.success());
+    let output = child.wait_with_output().unwrap();
+    failed(&output, 130, "run the same command again to continue");
+    failed(&output, 130, "interrupted");
+    assert!(length(&journal) > 0);
 }

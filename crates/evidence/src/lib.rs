@@ -1,7 +1,7 @@
-//! What a run was, as files that other programs read: pcapng for Wireshark, qlog for qvis.
+//! Recordings of a run for other programs: pcapng for Wireshark, qlog for qvis.
 //!
-//! Both are seen from one end, as a capture on that host would be: what it sent, when it sent it, and what reached
-//! it, when it did. A world hands in packets as bytes; so simulated, emulated and real runs are written alike.
+//! Both show one end, as a capture on that host would: packets when they are sent, and packets when they arrive. The
+//! caller passes packets as bytes, so simulated, emulated and real runs are written alike.
 #![forbid(unsafe_code)]
 
 mod numbers;
@@ -11,12 +11,12 @@ mod qlog;
 pub use pcap::Pcap;
 pub use qlog::{Decision, Metrics, Qlog, Vantage};
 
-/// Which way a packet went, as the end that writes saw it.
+/// A packet's direction, as seen from the recorded end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Direction {
-    /// It left this end.
+    /// Sent by this end.
     Sent,
-    /// It reached this end.
+    /// Received by this end.
     Received,
 }
 
@@ -27,19 +27,19 @@ pub struct Packet<'a> {
     pub at: u64,
     /// Index of its path.
     pub path: u16,
-    /// Which way.
+    /// Its direction.
     pub direction: Direction,
-    /// From the IP header on.
+    /// Its bytes, from the IP header on.
     pub bytes: &'a [u8],
-    /// Why it was sent; the scheduler's reason, as a rule.
+    /// Why it was sent, usually the scheduler's reason.
     pub comment: Option<&'a str>,
 }
 
-/// One path, as the files name it.
+/// A path, as named in the files.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Path {
     /// Its name: "wifi".
     pub name: String,
-    /// A line about it; may be empty.
+    /// A one-line description; may be empty.
     pub description: String,
 }

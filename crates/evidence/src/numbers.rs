@@ -1,22 +1,22 @@
-//! Packet numbers for a protocol that has none: qlog's readers pair a packet with its acknowledgement by number.
+//! Packet numbers for TCP, which has none: qlog pairs a packet with its acknowledgement by number.
 //!
-//! Each direction of a subflow counts its packets from 0. A packet that takes sequence space is outstanding until an
-//! acknowledgement or a SACK block covers it, or until the same bytes are sent again: then it counts as lost.
+//! Packets are numbered from 0 in each direction of a subflow. A packet that takes sequence space is outstanding until an
+//! ACK or a SACK block covers it, or until the same bytes are sent again: then it counts as lost.
 
 use ropewalk_wire::{Flags, Payload, Segment, Seq};
 
 /// One direction of a subflow.
 #[derive(Debug, Default)]
 pub(crate) struct Half {
-    /// The sequence number that positions count from: the SYN's, as a rule.
+    /// The sequence number of position 0, usually the SYN's.
     isn: Option<Seq>,
-    /// How many packets there were.
+    /// Packets so far.
     count: u64,
     /// Highest position sent.
     highest: u64,
     /// Largest payload sent.
     pub(crate) largest: usize,
-    /// By number.
+    /// Outstanding packets, by number.
     outstanding: Vec<Outstanding>,
 }
 
@@ -27,19 +27,19 @@ struct Outstanding {
     end: u64,
 }
 
-/// What a packet is among those of its direction.
+/// A packet's number and place in its direction.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Numbered {
     /// Its number.
     pub(crate) number: u64,
     /// Position of its first byte of payload in the subflow's stream, from 0.
     pub(crate) offset: u64,
-    /// Packets that it repeats.
+    /// Numbers of the packets that it repeats.
     pub(crate) lost: Vec<u64>,
 }
 
 impl Half {
-    /// A packet of this direction.
+    /// Adds a packet of this direction.
     pub(crate) fn packet<P: Payload>(&mut self, segment: &Segment<P>) -> Numbered {
         let isn = *self.isn.get_or_insert(segment.seq);
         let start = Seq(segment.seq.since(isn) as u32).unfold(self.highest);
@@ -59,12 +59,12 @@ impl Half {
             self.outstanding.push(Outstanding { number, start, end });
             self.highest = self.highest.max(end);
         }
-        // The SYN stands before the stream's first byte.
+        // The SYN precedes the stream's first byte.
         let offset = if segment.flags.contains(Flags::SYN) { 0 } else { start.saturating_sub(1) };
         Numbered { number, offset, lost }
     }
 
-    /// The other direction's packet acknowledges: numbers that it is the first to cover, as inclusive ranges.
+    /// Processes a packet of the other direction. Returns the newly acknowledged numbers, as inclusive ranges.
     pub(crate) fn acknowledged<P: Payload>(&mut self, segment: &Segment<P>) -> Vec<[u64; 2]> {
         let Some(isn) = self.isn else { return Vec::new() };
         if !segment.flags.contains(Flags::ACK) {

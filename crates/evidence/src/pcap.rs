@@ -1,7 +1,7 @@
 //! pcapng (draft-ietf-opsawg-pcapng): one section; an interface description block per path; an enhanced packet block
 //! per packet, with its direction in the flags word and its reason as comment. Times are in nanoseconds.
 //!
-//! Always little-endian, and nothing in it says where it was written: the same run gives the same bytes anywhere.
+//! Always little-endian, and without machine-dependent fields: the same run gives the same bytes on any machine.
 
 use std::borrow::Cow;
 use std::io::{self, Write};
@@ -25,7 +25,7 @@ const OUTBOUND: u32 = 2;
 /// Longest comment: an option's length field has 16 bits.
 const LONGEST_COMMENT: usize = 65_535;
 
-/// A capture under way.
+/// A capture file that is being written.
 pub struct Pcap<W: Write> {
     writer: PcapNgWriter<W>,
     paths: usize,
@@ -44,16 +44,16 @@ fn io_error(error: PcapError) -> io::Error {
     }
 }
 
-/// As much of a text as fits a comment.
+/// Truncates a text to the longest comment.
 fn cut(text: &str) -> &str {
     &text[..text.floor_char_boundary(LONGEST_COMMENT)]
 }
 
 impl<W: Write> Pcap<W> {
-    /// Begins a file. Packets name their path by its index in `paths`.
+    /// Begins a file. Packets refer to their path by its index in `paths`.
     ///
     /// # Errors
-    /// What the writer says.
+    /// The writer's error.
     pub fn new(writer: W, paths: &[Path]) -> io::Result<Self> {
         let section = SectionHeaderBlock {
             endianness: Endianness::Little,
@@ -74,10 +74,10 @@ impl<W: Write> Pcap<W> {
         Ok(Pcap { writer, paths: paths.len() })
     }
 
-    /// Adds a packet. Packets come in order of time.
+    /// Adds a packet. Packets must be in order of time.
     ///
     /// # Errors
-    /// What the writer says; a path that isn't there.
+    /// The writer's error, or a path that doesn't exist.
     pub fn packet(&mut self, packet: &Packet<'_>) -> io::Result<()> {
         let direction = match packet.direction {
             Direction::Sent => OUTBOUND,
@@ -100,7 +100,7 @@ impl<W: Write> Pcap<W> {
     /// Ends the file.
     ///
     /// # Errors
-    /// What the writer says when it is flushed.
+    /// The writer's error.
     pub fn finish(self) -> io::Result<W> {
         let mut writer = self.writer.into_inner();
         writer.flush()?;

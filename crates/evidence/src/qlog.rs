@@ -1,10 +1,10 @@
 //! qlog 0.3 as JSON (draft-ietf-quic-qlog-main-schema-02), with the event names of its QUIC companion: the newest
 //! version that qvis reads.
 //!
-//! One trace; every event bears the `group_id` of its subflow, by which qvis splits it into one connection each.
-//! TCP has no packet numbers and no frames; they are made here (see [`crate::numbers`]): payload is a `stream`
-//! frame at its offset in the subflow, what an acknowledgement newly covers is an `ack` frame. What QUIC's schema has
-//! no name for is beside it, under `tcp`; scheduler decisions are events of their own, `mptcp:decision`.
+//! There is one trace. Every event has the `group_id` of its subflow, by which qvis splits it into connections. TCP has no
+//! packet numbers and no frames, so they are made here (see [`crate::numbers`]): payload is a `stream` frame at its
+//! offset in the subflow, and newly acknowledged data is an `ack` frame. Fields that QUIC's schema doesn't have are under
+//! `tcp`. Scheduler decisions are events `mptcp:decision`.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -15,16 +15,16 @@ use serde_json::{Value, json};
 use crate::numbers::Half;
 use crate::{Direction, Packet, Path};
 
-/// Which end writes.
+/// The recorded end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Vantage {
-    /// The one that opened the connection.
+    /// The client.
     Client,
-    /// The one that listened.
+    /// The server.
     Server,
 }
 
-/// A subflow's numbers at one moment.
+/// A sample of a subflow's metrics.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Metrics {
     /// Segments.
@@ -37,14 +37,14 @@ pub struct Metrics {
     pub srtt: u64,
 }
 
-/// What a scheduler decided.
+/// A scheduler's decision.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Decision<'a> {
     /// Number of the connection.
     pub connection: u32,
     /// The subflow concerned, as this end sends on it.
     pub subflow: Option<FourTuple>,
-    /// In a word: "send", "wait".
+    /// The kind of decision: "send", "wait".
     pub decision: &'a str,
     /// Stream offset.
     pub offset: u64,
@@ -54,12 +54,12 @@ pub struct Decision<'a> {
     pub reason: &'a str,
 }
 
-/// A log under way. Events come in order of time.
+/// A log that is being written. Events must be in order of time.
 #[derive(Debug)]
 pub struct Qlog<W: Write> {
     writer: W,
     paths: Vec<String>,
-    /// Index into `subflows`, by the tuple of what this end sends.
+    /// Index into `subflows`, by the tuple with which this end sends.
     known: HashMap<FourTuple, usize>,
     subflows: Vec<Subflow>,
     events: u64,
@@ -79,10 +79,10 @@ fn milliseconds(at: u64) -> f64 {
 }
 
 impl<W: Write> Qlog<W> {
-    /// Begins a log; `title` says what it is of.
+    /// Begins a log with a title.
     ///
     /// # Errors
-    /// What the writer says.
+    /// The writer's error.
     pub fn new(mut writer: W, title: &str, vantage: Vantage, paths: &[Path]) -> io::Result<Self> {
         let vantage = match vantage {
             Vantage::Client => json!({ "name": "ropewalk", "type": "client" }),
@@ -90,7 +90,7 @@ impl<W: Write> Qlog<W> {
         };
         let common =
             json!({ "protocol_type": ["TCP", "MPTCP"], "time_format": "relative", "reference_time": 0 });
-        // Events are many: they are written as they come, inside what would be one value.
+        // Events are written one by one, inside what is one JSON value.
         write!(
             writer,
             "{{\"qlog_version\":\"0.3\",\"qlog_format\":\"JSON\",\"title\":{},\"traces\":[{{\
@@ -139,7 +139,7 @@ impl<W: Write> Qlog<W> {
     /// Adds a packet.
     ///
     /// # Errors
-    /// What the writer says; bytes that are no TCP packet.
+    /// The writer's error, or bytes that aren't a TCP packet.
     pub fn packet(&mut self, packet: &Packet<'_>) -> io::Result<()> {
         let not_tcp = |error: ParseError| io::Error::new(io::ErrorKind::InvalidData, error);
         let (mut segment, payload) =
@@ -192,11 +192,11 @@ impl<W: Write> Qlog<W> {
         self.event(packet.at, &group, name, &data)
     }
 
-    /// Adds a subflow's numbers, if they have changed; `tuple` as this end sends on it. A subflow that has sent
-    /// nothing yet is passed over.
+    /// Adds a sample of a subflow's metrics, if they have changed; `tuple` is that with which this end sends. Ignored for a
+    /// subflow that has sent nothing yet.
     ///
     /// # Errors
-    /// What the writer says.
+    /// The writer's error.
     pub fn metrics(&mut self, at: u64, tuple: FourTuple, metrics: Metrics) -> io::Result<()> {
         let Some(&index) = self.known.get(&tuple) else { return Ok(()) };
         let subflow = &mut self.subflows[index];
@@ -204,7 +204,7 @@ impl<W: Write> Qlog<W> {
             return Ok(());
         }
         subflow.metrics = Some(metrics);
-        // qlog counts bytes; the largest payload so far is the segment size in use.
+        // qlog counts bytes: the largest payload so far is taken as the segment size.
         let size = subflow.sent.largest as u64;
         let bytes = |segments: u32| u64::from(segments) * size;
         let mut data = json!({
@@ -225,7 +225,7 @@ impl<W: Write> Qlog<W> {
     /// Adds a scheduler's decision.
     ///
     /// # Errors
-    /// What the writer says.
+    /// The writer's error.
     pub fn decision(&mut self, at: u64, decision: &Decision<'_>) -> io::Result<()> {
         let known = decision.subflow.and_then(|tuple| self.known.get(&tuple));
         let group = match known {
@@ -244,7 +244,7 @@ impl<W: Write> Qlog<W> {
     /// Ends the log.
     ///
     /// # Errors
-    /// What the writer says.
+    /// The writer's error.
     pub fn finish(mut self) -> io::Result<W> {
         self.writer.write_all(b"\n]}]}\n")?;
         self.writer.flush()?;
@@ -252,7 +252,7 @@ impl<W: Write> Qlog<W> {
     }
 }
 
-/// What TCP and MPTCP say in a packet.
+/// The TCP and MPTCP fields of a packet.
 fn tcp<P: Payload>(segment: &Segment<P>) -> Value {
     let mut tcp = json!({
         "flags": format!("{:?}", segment.flags).trim_end(),
@@ -265,7 +265,7 @@ fn tcp<P: Payload>(segment: &Segment<P>) -> Value {
         tcp["sack"] = json!(blocks);
     }
     if let Some(dss) = &segment.dss {
-        // 64-bit numbers as text: JavaScript's lose their last bits.
+        // 64-bit numbers are text: JavaScript's numbers lose the last bits.
         if let Some(ack) = dss.data_ack {
             tcp["data_ack"] = json!(ack.to_string());
         }

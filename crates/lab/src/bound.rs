@@ -1,19 +1,18 @@
-//! How early a run could end at best: what no scheduler, however clever, could go below.
+//! Lower bounds on a run's objective, for any scheduler.
 //!
-//! Time counts from the workload's connect. A path counts from the earliest moment that its handshake allows, as
-//! RFC 8684 has it: on the first path the client may send one round trip after its SYN; it may ask for a join
-//! then; the joining side may send data on the join when it has the fourth ACK, two round trips of that path
-//! later, the other side when it has the third, half a round trip earlier (section 3.2). A download's data waits
-//! for the request. From then on a path carries its links' capacity, by rate, trace and changes, less 40 bytes of
+//! Time counts from the workload's connect. A path counts from the earliest moment that RFC 8684's handshakes allow
+//! (section 3.2). On the first path the client may send one round trip after its SYN, and may then start a join. On the
+//! join, the client may send data when it has the fourth ACK, two round trips of that path later; the server when it
+//! has the third, half a round trip earlier. A download's data waits for the request. From then on a path carries its links' capacity, by rate, trace and changes, less 40 bytes of
 //! IPv4 and TCP header per packet and no option, and each byte takes the least delay that its links can have.
 //!
 //! - [`Bound::capacity`] stops there.
 //! - [`Bound::window`] adds that a path's window starts at its initial value and at most doubles in each of its
-//!   least round trips; so many connections at once, so many initial windows.
+//!   least round trips, for each connection.
 //!
-//! Concurrent flows share the links: the k-th flow to end can't end before k flows' bytes have come through, so
-//! the mean of their completion times has a bound too. Nothing here is an estimate: what can't be bounded (the
-//! delay of frames at a constant rate, exchanges over links that change) has no bound.
+//! Concurrent flows share the links: the k-th flow to end can't end before k flows' bytes have been carried, so the mean of
+//! their completion times has a bound too. Where no bound is known (the delay of frames at a constant rate, exchanges
+//! over links that change), there is none.
 
 use ropewalk_link::{ChangeAction, LinkSpec, Rate};
 use ropewalk_sim::{Direction, Mode, RunSpec, Scenario, Workload, first_path};
@@ -23,18 +22,18 @@ use crate::units::Nanos;
 /// IPv4 and TCP headers without options.
 const HEADER: u64 = 40;
 
-/// The least that a run can reach in the measure of its workload ([`crate::objective`]).
+/// Lower bounds of a run's objective ([`crate::objective`]).
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Bound {
     /// By the links alone.
     pub capacity: f64,
-    /// By the links, and windows that start small.
+    /// By the links and by windows that start small.
     pub window: f64,
 }
 
-/// A path's part: when it opens, what it carries.
+/// A path: when it opens, and its links.
 #[derive(Debug)]
-struct Way<'a> {
+struct UsablePath<'a> {
     /// Index of the path.
     path: usize,
     /// Earliest departure of data, from the workload's start.
@@ -48,18 +47,18 @@ struct Way<'a> {
     delay: Nanos,
 }
 
-/// The network as its data sees it.
+/// The network in the data's direction.
 #[derive(Debug)]
 struct Model<'a> {
     scenario: &'a Scenario,
     /// When the workload starts, from the start of the run.
     begin: Nanos,
-    ways: Vec<Way<'a>>,
+    ways: Vec<UsablePath<'a>>,
     /// Segments of all connections' initial windows, on each path.
     initial: u64,
 }
 
-/// The bounds of a run; none for workloads that have none.
+/// The bounds of a run, if its workload has any.
 pub fn of(spec: &RunSpec) -> Option<Bound> {
     let scenario = &spec.scenario;
     let begin = scenario.warmup.saturating_add(spec.start_phase);
@@ -110,7 +109,7 @@ impl<'a> Model<'a> {
             (up, up + down)
         };
         let (first_up, first_round_trip) = least(first);
-        // When the client may send, by path; a request goes over whichever brings it first.
+        // When the client may send, by path. A request takes the path on which it arrives first.
         let from_client = |path: usize| {
             if path == first { first_round_trip } else { first_round_trip + 2 * least(path).1 }
         };
@@ -126,7 +125,7 @@ impl<'a> Model<'a> {
                 asked.max(first_round_trip + round_trip + up)
             };
             let link = if download { &path.down } else { &path.up };
-            Way {
+            UsablePath {
                 path: index,
                 opens,
                 round_trip,
@@ -152,10 +151,10 @@ impl<'a> Model<'a> {
         if self.scenario.direction == Direction::Download { &shared.down } else { &shared.up }
     }
 
-    /// Payload bytes that can have arrived at most, by this time from the workload's start.
+    /// Most payload bytes that can have arrived by this time from the workload's start.
     fn delivered_by(&self, time: Nanos, windows: bool) -> u64 {
-        let shared_delay = |way: &Way<'_>| way.bottleneck.map_or(0, |i| self.shared(i).min_delay());
-        let alone = |way: &Way<'_>| {
+        let shared_delay = |way: &UsablePath<'_>| way.bottleneck.map_or(0, |i| self.shared(i).min_delay());
+        let alone = |way: &UsablePath<'_>| {
             let last = time.saturating_sub(way.delay + shared_delay(way));
             if last <= way.opens {
                 return 0;
@@ -168,7 +167,7 @@ impl<'a> Model<'a> {
         for index in 0..self.scenario.bottlenecks.len() {
             let ways = || self.ways.iter().filter(|way| way.bottleneck == Some(index));
             let sum = ways().map(alone).fold(0, u64::saturating_add);
-            // Data can't enter the shared link before a path opens, nor leave it later than its delay allows.
+            // Data can't enter the shared link before a path opens, and must leave it in time for its delay.
             let opens = ways().map(|way| way.opens).min().unwrap_or(Nanos::MAX);
             let last = time.saturating_sub(self.shared(index).min_delay());
             let mtu = ways().map(|way| way.mtu).max().unwrap_or(1500);
@@ -182,21 +181,21 @@ impl<'a> Model<'a> {
         total
     }
 
-    /// Payload bytes that a window which doubles per round trip has let out by this time.
-    fn sent_by(&self, way: &Way<'_>, time: Nanos) -> u64 {
+    /// Payload bytes that a window which doubles per round trip has admitted by this time.
+    fn sent_by(&self, way: &UsablePath<'_>, time: Nanos) -> u64 {
         let Some(rounds) = (time - way.opens).checked_div(way.round_trip) else { return u64::MAX };
         let doubled = 1u64.checked_shl(rounds.min(63) as u32 + 1).map_or(u64::MAX, |power| power - 1);
         self.initial.saturating_mul(doubled).saturating_mul(way.mtu - HEADER)
     }
 
-    /// The first time, from the workload's start, at which this much can have arrived; none within a century.
+    /// The first time, from the workload's start, at which this much can have arrived; `None` after a century.
     fn earliest(&self, bytes: u64, windows: bool) -> Option<Nanos> {
         let (mut low, mut high) = (0, 1_000_000_000u64);
         while self.delivered_by(high, windows) < bytes {
             low = high;
             high = high.checked_mul(2).filter(|high| *high < u64::MAX / 4)?;
         }
-        // `low` isn't enough (or is 0), `high` is.
+        // `low` is too early (or 0), `high` is late enough.
         while high - low > 1 {
             let middle = low + (high - low) / 2;
             if self.delivered_by(middle, windows) < bytes {
@@ -208,8 +207,8 @@ impl<'a> Model<'a> {
         Some(high)
     }
 
-    /// The least time of an exchange over paths that are open: the request goes the shortest way, the response
-    /// over all at once. None over links whose rate varies.
+    /// The least time of an exchange over open paths: the request takes the fastest path, the response all at once. `None`
+    /// over links whose rate varies.
     fn exchange(&self, response: u64) -> Option<Nanos> {
         let least = |up: bool| {
             let delays = self.ways.iter().map(|way| {
@@ -246,8 +245,8 @@ fn crossing(link: &LinkSpec) -> Nanos {
     link.min_delay() + sending
 }
 
-/// Payload that a link carries between two moments of the run, in full packets of `mtu`. A packet that a change
-/// cuts across may count at the faster rate: one more for each.
+/// Most payload that a link carries between two moments of the run, in full packets of `mtu`. A packet during which the rate
+/// changes may count at the faster rate: one more for each.
 fn payload(link: &LinkSpec, mtu: u64, from: Nanos, to: Nanos) -> u64 {
     let bytes = link.capacity_integral(from, to);
     if bytes == u64::MAX {
@@ -257,7 +256,7 @@ fn payload(link: &LinkSpec, mtu: u64, from: Nanos, to: Nanos) -> u64 {
         link.changes.iter().filter(|change| matches!(change.action, ChangeAction::Rate(_))).count() as u64;
     let slack = if cut > 0 { (cut + 1) * mtu } else { 0 };
     let full = u128::from(bytes + slack) * u128::from(mtu - HEADER);
-    // Rounded up: what is rounded here must not make the bound later.
+    // Rounded up, so that the bound doesn't get later.
     u64::try_from(full.div_ceil(u128::from(mtu + u64::from(link.overhead)))).unwrap_or(u64::MAX)
 }
 

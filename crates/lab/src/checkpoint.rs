@@ -1,5 +1,5 @@
-//! Finished runs in a file, one line each, so that what was interrupted at any moment goes on where it was. A run is
-//! known by everything that it depends on, the program itself included.
+//! Finished runs in a file, one line each, so that an interrupted command can continue. A run's key is a digest of
+//! everything that it depends on, the program included.
 
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
@@ -14,28 +14,28 @@ use sha2::{Digest, Sha256};
 /// A finished run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Kept<T> {
-    /// What it depends on, as a digest.
+    /// The digest of what it depends on.
     pub(crate) key: String,
-    /// What it gave.
+    /// Its result.
     pub(crate) result: T,
 }
 
-/// The file, and what it held when it was opened.
+/// The file, and the runs that it held when it was opened.
 #[derive(Debug)]
 pub struct Store<T> {
-    held: HashMap<String, T>,
+    runs: HashMap<String, T>,
     file: Option<Mutex<File>>,
-    /// Names the program that makes the runs: what another one made isn't taken.
+    /// A digest of the program: runs of other builds aren't used.
     build: String,
 }
 
 impl<T: Clone + Serialize + DeserializeOwned> Store<T> {
     /// A store that keeps nothing.
     pub fn none() -> Self {
-        Store { held: HashMap::new(), file: None, build: String::new() }
+        Store { runs: HashMap::new(), file: None, build: String::new() }
     }
 
-    /// Opens or begins a file. A last line that was cut off is forgotten, as is what isn't a run.
+    /// Opens or creates a file. Incomplete or damaged lines are ignored.
     ///
     /// # Errors
     /// The file can't be read or written.
@@ -43,7 +43,7 @@ impl<T: Clone + Serialize + DeserializeOwned> Store<T> {
         let mut file = OpenOptions::new().read(true).append(true).create(true).open(path)?;
         let mut text = String::new();
         file.seek(SeekFrom::Start(0))?;
-        // Bytes that aren't text can only be damage: those lines aren't runs.
+        // Bytes that aren't UTF-8 are damage; their lines aren't runs.
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes)?;
         text.push_str(&String::from_utf8_lossy(&bytes));
@@ -51,11 +51,11 @@ impl<T: Clone + Serialize + DeserializeOwned> Store<T> {
             file.write_all(b"\n")?;
         }
         let kept = text.lines().filter_map(|line| serde_json::from_str::<Kept<T>>(line).ok());
-        let held = kept.map(|kept| (kept.key, kept.result)).collect();
-        Ok(Store { held, file: Some(Mutex::new(file)), build: build.into() })
+        let runs = kept.map(|kept| (kept.key, kept.result)).collect();
+        Ok(Store { runs, file: Some(Mutex::new(file)), build: build.into() })
     }
 
-    /// The digest of what a run depends on.
+    /// The key of a run: the digest of what it depends on.
     pub(crate) fn key(&self, parts: &[&str]) -> String {
         let mut hash = Sha256::new();
         for part in std::iter::once(self.build.as_str()).chain(parts.iter().copied()) {
@@ -65,12 +65,12 @@ impl<T: Clone + Serialize + DeserializeOwned> Store<T> {
         hash.finalize().iter().take(16).map(|byte| format!("{byte:02x}")).collect()
     }
 
-    /// A run that was finished before.
+    /// A finished run.
     pub(crate) fn get(&self, key: &str) -> Option<&T> {
-        self.held.get(key)
+        self.runs.get(key)
     }
 
-    /// Keeps a run. A full disk costs the line, not the run.
+    /// Stores a run. If writing fails, the run has to be repeated next time.
     pub(crate) fn put(&self, key: &str, result: &T) {
         let Some(file) = &self.file else { return };
         let kept = Kept { key: key.to_string(), result };
@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_that_was_cut_off_costs_that_run_only() {
+    fn an_incomplete_line_loses_only_its_run() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("runs.jsonl");
         let store = Store::<f64>::open(&path, "b").unwrap();
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_is_known_by_its_program_too() {
+    fn a_key_depends_on_the_program() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("runs.jsonl");
         let one = Store::<f64>::open(&path, "one").unwrap().key(&["a", "b"]);

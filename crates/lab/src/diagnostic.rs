@@ -1,8 +1,7 @@
-//! Errors in what a person wrote: where it is, what was found, what is allowed.
+//! Errors in input: where, what was found, what is allowed.
 //!
-//! A [`Diagnostic`] points into a [`Source`] (a file, or an argument of the command line) by byte range; an
-//! [`InputError`] is one or more of them, so that a file with three mistakes is read once and not thrice.
-//! They are drawn by `annotate-snippets`, the compiler's own renderer.
+//! A [`Diagnostic`] points into a [`Source`] (a file, or a command-line argument) by byte range. An [`InputError`] is one or
+//! more of them: all errors of a file are reported at once. `annotate-snippets`, rustc's renderer, draws them.
 
 use std::fmt;
 use std::ops::Range;
@@ -11,7 +10,7 @@ use std::sync::Arc;
 use annotate_snippets::{Annotation, AnnotationKind, Level, Renderer, Snippet};
 use serde_json::{Value, json};
 
-/// A text that was read, and its name in messages.
+/// An input text, and its name in messages.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Source {
     /// A path, or `--path`.
@@ -23,12 +22,12 @@ pub struct Source {
 }
 
 impl Source {
-    /// Shared, since every diagnostic carries it.
+    /// A new source, shared by its diagnostics.
     pub fn new(name: impl Into<String>, text: impl Into<String>) -> Arc<Source> {
         Source::from_line(name, text, 1)
     }
 
-    /// A part of something long, from this line on.
+    /// A part of a long text, from this line on.
     pub fn from_line(name: impl Into<String>, text: impl Into<String>, first_line: usize) -> Arc<Source> {
         Arc::new(Source { name: name.into(), text: text.into(), first_line })
     }
@@ -45,23 +44,23 @@ impl Source {
     }
 }
 
-/// One mistake.
+/// One error.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Diagnostic {
     /// What is wrong, in one line.
     pub message: String,
-    /// Where; none if it is nowhere (a missing file).
+    /// The source and byte range; `None` if there is none (a missing file).
     pub place: Option<(Arc<Source>, Range<usize>)>,
-    /// What stands beside the caret.
+    /// The label beside the caret.
     pub label: String,
-    /// Another place of the same source that it has to do with, and what stands there.
+    /// Another related range of the same source, and its label.
     pub other: Option<Box<(Range<usize>, String)>>,
     /// What is allowed, or what to do.
     pub help: Vec<String>,
 }
 
 impl Diagnostic {
-    /// A mistake without a place.
+    /// An error without a place.
     pub fn new(message: impl Into<String>) -> Self {
         Diagnostic {
             message: message.into(),
@@ -80,13 +79,13 @@ impl Diagnostic {
         self
     }
 
-    /// What stands beside the caret.
+    /// The label beside the caret.
     pub fn label(mut self, label: impl Into<String>) -> Self {
         self.label = label.into();
         self
     }
 
-    /// Shows another place of the same source too.
+    /// Also shows another range of the same source.
     pub fn other(mut self, span: Range<usize>, label: impl Into<String>) -> Self {
         self.other = Some(Box::new((span, label.into())));
         self
@@ -126,15 +125,15 @@ impl Diagnostic {
     }
 }
 
-/// What was wrong with an input, all of it.
+/// All errors of an input.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct InputError {
-    /// The mistakes in the order in which they were found; at least one.
+    /// The errors, in the order in which they were found; at least one.
     pub diagnostics: Vec<Diagnostic>,
 }
 
 impl InputError {
-    /// Mistakes that are nowhere are in this argument, which names what can't be found or read.
+    /// Attaches errors without a place to this argument, which names what can't be found or read.
     pub fn of_argument(mut self, option: &str, text: &str) -> Self {
         for diagnostic in self.diagnostics.iter_mut().filter(|diagnostic| diagnostic.place.is_none()) {
             diagnostic.place = Some((Source::new(option, text), 0..text.len()));
@@ -143,8 +142,7 @@ impl InputError {
         self
     }
 
-    /// For programs: of each mistake its file, line and column (from 1), what is wrong, what was found there, and what
-    /// is expected.
+    /// For programs: each error's file, line and column (from 1), message, label and help.
     pub fn json(&self) -> Value {
         let one = |diagnostic: &Diagnostic| {
             let at =
@@ -161,7 +159,7 @@ impl InputError {
         json!(self.diagnostics.iter().map(one).collect::<Vec<_>>())
     }
 
-    /// For a terminal: each mistake with the line it is in. `styled`: with ANSI colours.
+    /// For a terminal: each error with its line. `styled`: with ANSI colours.
     pub fn render(&self, styled: bool) -> String {
         let renderer = if styled { Renderer::styled() } else { Renderer::plain() };
         let parts: Vec<_> = self.diagnostics.iter().map(|d| d.render(&renderer)).collect();
@@ -203,7 +201,7 @@ impl fmt::Display for InputError {
 
 impl std::error::Error for InputError {}
 
-/// The system's reason, for people: without its error number.
+/// The system's error message without its number.
 pub fn system_reason(error: &std::io::Error) -> String {
     use std::io::ErrorKind;
     match error.kind() {
@@ -223,7 +221,7 @@ pub fn system_reason(error: &std::io::Error) -> String {
     }
 }
 
-/// The nearest of `known` to `word`, if one is near enough to have been meant.
+/// The word of `known` nearest to `word`, if one is similar enough.
 pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let word = word.to_lowercase();
     known
@@ -234,7 +232,7 @@ pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
         .map(|(_, candidate)| candidate)
 }
 
-/// "did you mean `x`?", or nothing.
+/// "did you mean `x`?", or an empty text.
 pub fn did_you_mean<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     nearest(word, known).map_or(String::new(), |found| format!("did you mean `{found}`?"))
 }

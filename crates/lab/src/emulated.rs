@@ -1,9 +1,7 @@
-//! The emulated world under the laboratory's experiments: the same scenario with real packets in real time, each end
-//! the engine or the Linux kernel.
+//! Runs a scenario in the emulated world: real packets in real time, each end the engine or the Linux kernel.
 //!
-//! What the simulator can do and this world can't is refused, never left out in silence: background traffic, and
-//! workloads other than flows of a size. A run whose packets left the links too late (p99 above 0.3 ms) is void; it is
-//! repeated, three times at most, and counted.
+//! Background traffic and workloads other than flows of a size aren't supported and are refused. A run whose packets left
+//! the links too late (p99 above 0.3 ms) is void. It is counted, and repeated up to three times.
 
 use std::sync::Mutex;
 
@@ -26,10 +24,9 @@ pub const LATENESS_LIMIT: u64 = 300_000;
 /// How often a void run is repeated.
 const REPEATS: u32 = 3;
 
-/// How long an engine's end waits for the last words of a close, nanoseconds. Without that time it resets what is open
-/// once it has heard all, and a peer whose answer was lost on the way takes the reset for a failure; a run whose path is
-/// dead at the end takes so much longer.
-const CLOSING: u64 = 1_000_000_000;
+/// TIME-WAIT of an engine's end, nanoseconds. Without it, the end would answer a retransmitted FIN with RST, which the
+/// peer takes for a failure. A run whose path is dead at the end takes that much longer.
+const TIME_WAIT: u64 = 1_000_000_000;
 
 /// Why the emulated world can't run something.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -57,37 +54,37 @@ pub enum EmulatedError {
     Setup(String),
 }
 
-/// Who is at the ends.
+/// The stacks at both ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ends {
     /// The data's sender is the Linux kernel, else the engine.
     pub sender_kernel: bool,
-    /// The data's receiver is.
+    /// The data's receiver is the Linux kernel, else the engine.
     pub receiver_kernel: bool,
 }
 
-/// Bounds of the classes of lateness, nanoseconds.
+/// Upper bounds of the lateness histogram's bins, nanoseconds.
 pub const LATE_BY: [u64; 8] = [1_000, 10_000, 30_000, 100_000, 300_000, 1_000_000, 3_000_000, 10_000_000];
 
-/// What the runs' clocks were worth.
+/// How well the emulator kept time over a number of runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Tally {
     /// Runs.
     pub runs: u32,
     /// Void runs that were repeated.
     pub repeated: u32,
-    /// Runs that stayed void after the last repeat, and are in the table all the same.
+    /// Runs still void after the last repeat. They count nevertheless.
     pub void: u32,
-    /// The worst p99 of the lateness among the runs in the tables, nanoseconds.
+    /// The worst p99 of lateness among the counted runs, nanoseconds.
     pub lateness: u64,
-    /// Packets of those runs by how late they left their links: up to each of [`LATE_BY`], and the rest.
+    /// Packets of those runs by lateness: up to each bound of [`LATE_BY`], and the rest.
     pub late: [u64; LATE_BY.len() + 1],
     /// Connections that fell back to plain TCP where Multipath TCP was asked for.
     pub fallbacks: u32,
 }
 
 impl Tally {
-    /// Counts what another one counted.
+    /// Adds another tally.
     pub fn add(&mut self, other: &Tally) {
         self.runs += other.runs;
         self.repeated += other.repeated;
@@ -106,7 +103,7 @@ impl Tally {
             self.repeated
         );
         if self.void > 0 {
-            text += &format!("; {} stayed void (too busy a machine) and count all the same", self.void);
+            text += &format!("; {} stayed void (the machine was too busy) and count nevertheless", self.void);
         }
         if self.fallbacks > 0 {
             text += &format!("; {} connections fell back to plain TCP", self.fallbacks);
@@ -130,24 +127,24 @@ impl Tally {
     }
 }
 
-/// Where a comparison's runs were, if not in the simulator.
+/// How a comparison's runs were made with real packets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RealTime {
     /// Who was at the ends.
     pub ends: Ends,
-    /// What the clocks were worth.
+    /// How well the emulator kept time.
     pub tally: Tally,
 }
 
 /// The row of the kernel's own Multipath TCP beside the engine's schedulers.
 pub const KERNEL: &str = "kernel";
 
-/// Checks that this world can run `request`, and fits it: one run goes at a time; a kernel as sender has its own scheduler
-/// and congestion control; and beside an engine that sends, the kernel sends too, in a row of its own, where it has the
-/// congestion control.
+/// Checks that the emulated world can run `request`, and adapts it: runs are made one at a time; a kernel as sender keeps
+/// only its own scheduler; if the engine sends, a row for the kernel as sender is added where the kernel has the congestion
+/// control.
 ///
 /// # Errors
-/// What can't be run here, and why.
+/// The request can't be run: see [`EmulatedError`].
 pub fn request(request: &Request, ends: Ends) -> Result<Request, EmulatedError> {
     check(&request.scenario, &request.workloads)?;
     let mut request = Request { jobs: 1, ..request.clone() };
@@ -170,7 +167,7 @@ pub fn request(request: &Request, ends: Ends) -> Result<Request, EmulatedError> 
     Ok(request)
 }
 
-/// Who is at the ends of this very run.
+/// The stacks at the ends of this run.
 fn ends_of(spec: &RunSpec, ends: Ends) -> Ends {
     Ends { sender_kernel: ends.sender_kernel || spec.scheduler.text == KERNEL, ..ends }
 }
@@ -204,7 +201,7 @@ fn party(spec: &RunSpec, side: Side, kernel: bool) -> Result<Party, EmulatedErro
         let sends = (scenario.direction == Direction::Upload) == (side == Side::Client);
         let congestion = match kernel_congestion(&spec.congestion.text) {
             Err(error) if sends => return Err(error),
-            // A receiver sends ACKs only: any control that every kernel has will do.
+            // A receiver only sends ACKs: use a control that every kernel has.
             found => found.unwrap_or_else(|_| "reno".into()),
         };
         return Ok(Party::Kernel(KernelParty {
@@ -217,9 +214,9 @@ fn party(spec: &RunSpec, side: Side, kernel: bool) -> Result<Party, EmulatedErro
         }));
     }
     let mut config = ropewalk_sim::connection(spec, side);
-    // The simulator's addresses: the experiment puts its own in their place.
+    // Remove the simulator's addresses; the experiment adds its own.
     config.path_manager.endpoints.clear();
-    config.tcp.time_wait = CLOSING;
+    config.tcp.time_wait = TIME_WAIT;
     Ok(Party::Engine(Box::new(config)))
 }
 
@@ -282,7 +279,7 @@ fn experiment(spec: &RunSpec, ends: Ends) -> Result<Experiment, EmulatedError> {
     })
 }
 
-/// One run in real time.
+/// Makes one run in real time. Void runs are repeated.
 ///
 /// # Errors
 /// The run can't be made: see [`EmulatedError`].
@@ -322,7 +319,7 @@ pub fn run(spec: &RunSpec, ends: Ends, tally: &Mutex<Tally>) -> Result<RunResult
     }
 }
 
-/// One run in real time that is watched, with every decision's reason. Watching takes time: it belongs in no table.
+/// Makes one run that is recorded, with every decision's reason. Recording takes time, so the run must not be ranked.
 ///
 /// # Errors
 /// The run can't be made: see [`EmulatedError`].
@@ -334,8 +331,8 @@ pub fn witness(spec: &RunSpec, ends: Ends, tap: Box<dyn Tap>) -> Result<RunResul
     Ok(result(&spec, &report))
 }
 
-/// What either end says went wrong, and that an end which never heard of a connection has nothing to say.
-fn wrongs(report: &experiment::Report) -> Option<String> {
+/// The errors of both ends, and connections that only one end saw.
+fn errors(report: &experiment::Report) -> Option<String> {
     let mut all = Vec::new();
     for (name, outcomes, others) in
         [("client", &report.client, &report.server), ("server", &report.server, &report.client)]
@@ -344,7 +341,7 @@ fn wrongs(report: &experiment::Report) -> Option<String> {
             outcomes.iter().filter_map(|outcome| Some(format!("{name}: {}", outcome.error.as_ref()?))),
         );
         if outcomes.len() < others.len() {
-            all.push(format!("{name}: {} of {} connections came", outcomes.len(), others.len()));
+            all.push(format!("{name}: {} of {} connections arrived", outcomes.len(), others.len()));
         }
     }
     (!all.is_empty()).then(|| all.join("; "))
@@ -361,7 +358,7 @@ fn result(spec: &RunSpec, report: &experiment::Report) -> RunResult {
     let mut result = nothing(spec);
     result.duration = times.iter().flatten().copied().max().unwrap_or(scenario.limit);
     result.flows = times.iter().map(|fct| FlowResult { bytes, start: 0, fct: *fct }).collect();
-    result.outcome = match wrongs(report) {
+    result.outcome = match errors(report) {
         _ if !times.is_empty() && times.iter().all(Option::is_some) => Outcome::Complete,
         Some(why) => Outcome::Failed(why),
         None => Outcome::TimeLimit,
@@ -386,7 +383,7 @@ fn result(spec: &RunSpec, report: &experiment::Report) -> RunResult {
         result.window_blocked += stats.window_blocked;
         result.data_segments += stats.data_segments;
     }
-    // The kernel's own words: data-level repeats, and segments of all subflows.
+    // The kernel's counters: connection-level retransmissions, and segments of all subflows.
     let infos = senders.iter().filter_map(|outcome| outcome.info);
     result.reinjected_bytes += infos.map(|info| info.bytes_retrans).sum::<u64>();
     if senders.iter().all(|outcome| outcome.stats.is_none()) {
@@ -431,11 +428,11 @@ mod tests {
     use super::{Ends, result};
     use crate::Registries;
 
-    /// Loses the first FIN of each of the server's subflows.
+    /// Drops the first FIN of each of the server's subflows.
     #[derive(Default)]
-    struct LosesFins(BTreeSet<u16>);
+    struct DropsFirstFins(BTreeSet<u16>);
 
-    impl Middlebox for LosesFins {
+    impl Middlebox for DropsFirstFins {
         fn meddle(&mut self, _now: u64, up: bool, packet: &Piece) -> Verdict {
             match packet.segment() {
                 Ok(segment)
@@ -449,7 +446,7 @@ mod tests {
     }
 
     #[test]
-    fn a_close_whose_last_words_are_lost_is_no_failure() {
+    fn a_lost_fin_is_no_failure() {
         let registries = Registries::builtin();
         let scenario = crate::scenario::load("fast-slow", &registries).unwrap().scenario;
         let spec = RunSpec {
@@ -463,7 +460,7 @@ mod tests {
         };
         let ends = Ends { sender_kernel: false, receiver_kernel: false };
         let experiment = super::experiment(&spec, ends).unwrap();
-        let middlebox = Some(Box::new(LosesFins::default()) as Box<dyn Middlebox>);
+        let middlebox = Some(Box::new(DropsFirstFins::default()) as Box<dyn Middlebox>);
         let report = experiment::run(Experiment { middlebox, ..experiment }).unwrap();
         let result = result(&spec, &report);
         assert_eq!(result.outcome, Outcome::Complete, "{report:?}");

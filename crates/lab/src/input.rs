@@ -1,4 +1,4 @@
-//! Reading what a person named: whole files of a size that can be meant, and never without end (`/dev/zero`).
+//! Reading of input files of a bounded size; endless ones (`/dev/zero`) are refused.
 
 use std::fs::File;
 use std::io::Read;
@@ -7,10 +7,10 @@ use std::path::Path;
 use crate::diagnostic::system_reason;
 use crate::units::write_bytes;
 
-/// A file's bytes, `most` at most. A pipe is read to its end; a device that has none, as far as that.
+/// Reads a file of at most `most` bytes, or a pipe.
 ///
 /// # Errors
-/// Why it can't be read, for people.
+/// A sentence: why it can't be read.
 pub(crate) fn read(path: &Path, most: u64) -> Result<Vec<u8>, String> {
     let reason = |error: std::io::Error| system_reason(&error);
     let file = File::open(path).map_err(reason)?;

@@ -1,5 +1,4 @@
-//! The laboratory: scenarios as people write them, experiments over many seeded runs, statistics that call
-//! a tie a tie, and the tables that show them.
+//! The laboratory: scenario files, experiments over many seeded runs, statistics, and tables.
 #![forbid(unsafe_code)]
 
 pub mod advise;

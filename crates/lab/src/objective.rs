@@ -1,9 +1,9 @@
-//! What a run is judged by, decided by the kind of its workload and by nothing else: everything that ranks runs
-//! (`compare`, sweeps, their pages, the advisor) asks here, and [`crate::bound`] is in the same measure.
+//! The objective by which runs are ranked, for each kind of workload. `compare`, sweeps, reports and `advise` use it, and
+//! [`crate::bound`] is its lower bound.
 
 use ropewalk_sim::{Outcome, RunResult, Workload};
 
-/// The measure of a workload. All are in seconds, and less is better.
+/// The objective of a workload. All are in seconds, and less is better.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Objective {
     /// Flow completion time, from connect to the last byte: the mean over concurrent flows, or a whole page's.
@@ -17,7 +17,7 @@ pub enum Objective {
 }
 
 impl Objective {
-    /// What runs of this workload are judged by.
+    /// The objective of this workload.
     pub fn of(workload: &Workload) -> Self {
         match workload {
             Workload::Flow { .. } | Workload::Flows { .. } | Workload::Web { .. } => Objective::Completion,
@@ -46,7 +46,7 @@ impl Objective {
     }
 }
 
-/// The measure of a run; none if it isn't complete, or delivered nothing.
+/// The objective's value for a run; `None` if it isn't complete, or delivered nothing.
 pub fn of(workload: &Workload, result: &RunResult) -> Option<f64> {
     if result.outcome != Outcome::Complete {
         return None;

@@ -1,4 +1,4 @@
-//! The algorithms that can be named, as one value that a caller may add to.
+//! The registries of algorithms. A program may add its own.
 
 use ropewalk_engine::congestion::{self, CongestionControl};
 use ropewalk_engine::registry::{Registry, Spec, SpecError};
@@ -14,23 +14,23 @@ pub struct Registries {
 }
 
 impl Registries {
-    /// All that come with the engine.
+    /// All built-in algorithms.
     pub fn builtin() -> Self {
         Registries { schedulers: scheduler::builtin(), congestion: congestion::builtin() }
     }
 
-    /// What is wrong with a scheduler's name as `compare` takes it (`tcp` is plain TCP), if anything, over so many paths.
+    /// Checks a scheduler's specification as in `compare` (`tcp` is plain TCP), for this number of paths.
     pub fn check_scheduler(&self, text: &str, paths: usize) -> Option<SpecError> {
         if text == "tcp" || text.starts_with("tcp:") { None } else { self.scheduler(text, paths).err() }
     }
 
-    /// A scheduler for so many paths.
+    /// Parses a scheduler's specification, for this number of paths.
     ///
     /// # Errors
-    /// As [`Registry::parse`]; also a parameter that names a path which isn't there.
+    /// As [`Registry::parse`]; also a parameter that names a path that doesn't exist.
     pub fn scheduler(&self, text: &str, paths: usize) -> Result<Spec<dyn Scheduler>, SpecError> {
         let spec = self.schedulers.parse(text)?;
-        // Its canonical text has every parameter that isn't the default.
+        // The canonical text has every parameter that differs from the default.
         let arguments =
             spec.text.split_once('(').map_or("", |(_, arguments)| arguments.trim_end_matches(')'));
         let named =

@@ -2,7 +2,7 @@
 
 use unicode_width::UnicodeWidthStr;
 
-/// A table being filled.
+/// A table that is being filled.
 #[derive(Clone, Debug, Default)]
 pub struct Table {
     head: Vec<String>,
@@ -11,7 +11,7 @@ pub struct Table {
 }
 
 impl Table {
-    /// One with these headings, of which the first `left` columns are aligned to the left. A heading may have two lines.
+    /// A table with these headings, of which the first `left` columns are aligned to the left. A heading may have two lines.
     pub fn new(left: usize, head: &[&str]) -> Self {
         Table { head: head.iter().map(|text| (*text).to_string()).collect(), rows: Vec::new(), left }
     }

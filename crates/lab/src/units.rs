@@ -1,22 +1,22 @@
-//! Quantities as people write them: `20 ms`, `50 Mbit/s`, `64 KiB`, `100 packets`, `0.5 %`, `20 ms +-5 ms`.
+//! Quantities with units: `20 ms`, `50 Mbit/s`, `64 KiB`, `100 packets`, `0.5 %`, `20 ms +-5 ms`.
 //!
-//! A number without a unit is refused, since every wrong factor of 8 or 1000 comes from one; only `0` needs
-//! none. Prefixes are those of the SI (k = 1000) and IEC 80000-13 (Ki = 1024). The writers at the end give
-//! the shortest text that reads back as the same value.
+//! A number without a unit is refused, except `0`: a missing unit is how wrong factors of 8 or 1000 arise. Prefixes are
+//! those of the SI (k = 1000) and IEC 80000-13 (Ki = 1024). The writing functions give the shortest text that parses to
+//! the same value.
 
 use std::ops::Range;
 
 /// Nanoseconds.
 pub type Nanos = u64;
 
-/// A quantity that can't be read: what is wrong, where in the text, and what is allowed.
+/// A quantity that can't be parsed: what is wrong, where in the text, and what is allowed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct UnitError {
     /// What is wrong.
     pub message: String,
     /// Byte range in the text.
     pub span: Range<usize>,
-    /// What stands beside the caret.
+    /// The label beside the caret.
     pub label: String,
     /// What is allowed.
     pub help: String,
@@ -121,7 +121,7 @@ pub(crate) const PROBABILITY: Dimension = Dimension {
 };
 
 impl Dimension {
-    /// What is accepted, as a regular expression for the JSON Schema; `some`: not 0. Ranges, it can't say.
+    /// The accepted syntax as a regular expression for the JSON Schema; `some`: not 0. It can't express ranges.
     pub(crate) fn pattern(&self, some: bool) -> String {
         let names: Vec<&str> = self.units.iter().flat_map(|unit| unit.names.iter().copied()).collect();
         let names = names.join("|");
@@ -285,7 +285,7 @@ pub fn packets(text: &str) -> Result<u32, UnitError> {
 }
 
 fn whole(text: &str, value: f64, one: &str) -> Result<u64, UnitError> {
-    // What a decimal unit's factor loses in the last bits of a float is no part of anything.
+    // Ignore rounding errors of a decimal unit's factor.
     let whole = value.round();
     if (value - whole).abs() <= whole * 4.0 * f64::EPSILON {
         return Ok(whole as u64);
@@ -303,7 +303,7 @@ pub(crate) fn rates_and_times() -> impl Iterator<Item = &'static str> {
     suggested(&RATE).chain(suggested(&TIME))
 }
 
-/// The names that a slip may have meant: of those that differ in capitals alone, the first.
+/// Unit names to suggest; of names that differ only in case, the first.
 fn suggested(dimension: &Dimension) -> impl Iterator<Item = &'static str> {
     dimension.units.iter().flat_map(|unit| {
         let names = unit.names;
@@ -429,7 +429,7 @@ pub fn write_bytes(bytes: u64) -> String {
 
 /// `0.5 %`.
 pub fn write_probability(probability: f64) -> String {
-    // Twelve significant digits hide the last bit that the multiplication by 100 disturbs.
+    // Twelve significant digits hide the rounding of the multiplication by 100.
     let text = format!("{:.12}", probability * 100.0);
     format!("{} %", text.trim_end_matches('0').trim_end_matches('.'))
 }
@@ -445,7 +445,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn what_people_write() {
+    fn usual_spellings() {
         assert_eq!(duration("20 ms"), Ok(20_000_000));
         assert_eq!(duration("20ms"), Ok(20_000_000));
         assert_eq!(duration(" 1.5 s "), Ok(1_500_000_000));
@@ -469,7 +469,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_point_at_the_part_that_is_wrong() {
+    fn errors_point_at_the_wrong_part() {
         let error = rate("50 Mbyte").unwrap_err();
         assert_eq!(error.span, 3..8);
         assert!(error.help.contains("MByte/s"), "{}", error.help);
@@ -493,7 +493,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_reads_back(value in 1u64..86_400_000_000_000) {
+        fn durations_read_back(value in 1u64..86_400_000_000_000) {
             prop_assert_eq!(duration(&write_duration(value)), Ok(value));
         }
 

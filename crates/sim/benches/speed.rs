@@ -5,11 +5,10 @@
 //! `cargo bench -p ropewalk-sim --bench speed [-- NAME]`
 
 use std::process::{Command, ExitCode};
-use std::sync::Arc;
 
 use ropewalk_engine::{congestion, scheduler};
 use ropewalk_link::{Jitter, JitterShape, Loss};
-use ropewalk_sim::{EndSpec, Mode, Recording, RunSpec, Scenario, Workload, World, networks};
+use ropewalk_sim::{EndSpec, RunSpec, Scenario, Workload, World, networks};
 
 const SECOND: u64 = 1_000_000_000;
 
@@ -84,15 +83,9 @@ fn crowd(count: u32) -> Scenario {
 }
 
 fn spec(scenario: Scenario, schedulers: &str, control: &str) -> RunSpec {
-    RunSpec {
-        scenario: Arc::new(scenario),
-        scheduler: scheduler::builtin().parse(schedulers).expect("a scheduler"),
-        congestion: congestion::builtin().parse(control).expect("a congestion control"),
-        mode: Mode::Multipath,
-        seed: 1,
-        start_phase: 0,
-        recording: Recording::default(),
-    }
+    let scheduler = scheduler::builtin().parse(schedulers).expect("a scheduler");
+    let congestion = congestion::builtin().parse(control).expect("a congestion control");
+    RunSpec::new(scenario, scheduler, congestion)
 }
 
 /// How long the timed runs are, in virtual seconds: `ROPEWALK_BENCH_SECONDS`, for counting instructions in a short

@@ -7,7 +7,6 @@
 mod app;
 mod check;
 mod compact;
-mod conclusion;
 mod config;
 mod entropy;
 mod event_queue;
@@ -21,15 +20,16 @@ mod packet;
 mod recorder;
 mod result;
 mod routes;
+mod run;
 mod spec;
 mod topology;
 mod udp;
 mod world;
 
 pub use check::SpecError;
-pub use conclusion::run;
 pub use config::connection;
 pub use observer::{Middlebox, SegmentObserver};
+pub use run::run;
 pub use topology::first_path;
 pub use world::World;
 

@@ -287,3 +287,22 @@ pub struct RunSpec {
     /// What to keep.
     pub recording: Recording,
 }
+
+impl RunSpec {
+    /// A multipath run with seed 1 that starts at once and keeps its totals only.
+    pub fn new(
+        scenario: Scenario,
+        scheduler: Spec<dyn Scheduler>,
+        congestion: Spec<dyn CongestionControl>,
+    ) -> Self {
+        RunSpec {
+            scenario: Arc::new(scenario),
+            scheduler,
+            congestion,
+            mode: Mode::Multipath,
+            seed: 1,
+            start_phase: 0,
+            recording: Recording::default(),
+        }
+    }
+}

@@ -1,5 +1,5 @@
-//! Many connections are taken one by one through what is under way. What comes of it is what comes of going from moment to
-//! moment: every number of the result, every counter of both ends.
+//! Many connections are processed in batches. The result is that of processing events in order of time: every number of the
+//! result, every counter of both ends.
 
 mod common;
 
@@ -10,7 +10,7 @@ use ropewalk_sim::{Direction, EndSpec, RunResult, RunSpec, Scenario, Side, Workl
 
 type Seen = (RunResult, [Vec<(String, u64)>; 2]);
 
-/// What a run gave, stopped at some moments on its way, and how much of it was done connection by connection.
+/// Result and counters of a run that is stopped at some times on the way, and how many events were handled in batches.
 fn run(spec: &RunSpec, ahead: bool, stops: &[u64]) -> (Seen, u64) {
     let mut world = World::new(spec).expect("it can be simulated");
     if !ahead {
@@ -29,7 +29,7 @@ fn run(spec: &RunSpec, ahead: bool, stops: &[u64]) -> (Seen, u64) {
     ((world.into_result(), counters), events)
 }
 
-/// Links for so many connections, each of which has its part.
+/// Two paths shared by this many connections.
 fn shared(count: u32, rate: u64, delay: u64, queue: u32) -> Scenario {
     let mut scenario = networks::over(vec![
         networks::path("left", rate * u64::from(count), delay, queue * count),
@@ -98,7 +98,7 @@ fn cases() -> Vec<(&'static str, RunSpec)> {
 }
 
 #[test]
-fn one_by_one_is_as_moment_by_moment() {
+fn batches_equal_order_of_time() {
     for (name, spec) in cases() {
         let (plain, none) = run(&spec, false, &[]);
         let (ahead, events) = run(&spec, true, &[]);
@@ -115,9 +115,9 @@ fn one_by_one_is_as_moment_by_moment() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
 
-    /// Over random links with a random load, stopped and gone on with at random moments.
+    /// Random links and loads, stopped at random times.
     #[test]
-    fn nor_does_a_random_network_tell(
+    fn batches_equal_order_of_time_on_random_networks(
         count in 65u32..200,
         bytes in prop_oneof![Just(1u64 << 40), 20_000u64..200_000],
         links in proptest::collection::vec((200_000u64..5_000_000, 1u64..30, 2u32..60, 0u32..4), 1..4),

@@ -26,7 +26,7 @@ use crate::{Failure, output};
     after_help = "Examples:\n  ropewalk gallery --output docs/schedulers.md\n  ropewalk gallery --rope docs\n\nThe pictures go to the folder `algorithms` beside the page."
 )]
 pub(crate) struct Options {
-    /// Where to [default: standard output, without pictures]
+    /// The page's file [default: standard output, without pictures]
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Seeded runs of each
@@ -43,15 +43,15 @@ pub(crate) struct Options {
 /// The folder of the pictures, beside the page.
 const PICTURES: &str = "algorithms";
 
-/// What schedulers and controls are measured against.
+/// The baselines of schedulers and controls.
 const BASE_SCHEDULER: &str = "minrtt";
 const BASE_CONTROL: &str = "cubic";
 
-/// One scenario's completion time over the base's.
+/// Completion time over the baseline's, in one scenario.
 struct Against {
     scenario: String,
     ratio: f64,
-    /// Told apart from no difference.
+    /// Whether the difference is significant.
     sure: bool,
 }
 
@@ -121,7 +121,7 @@ fn introduction(runs: u32) -> String {
     )
 }
 
-/// How all algorithms stand over one scenario.
+/// Results of all algorithms in one scenario.
 fn stand(
     registries: &Registries,
     built_in: &scenario::BuiltIn,
@@ -132,7 +132,7 @@ fn stand(
     let loaded = built_in.load(registries)?;
     let own = loaded.experiment.congestion.unwrap_or_else(|| BASE_CONTROL.into());
     let workload = match loaded.scenario.workload {
-        // A page of sixteen scenarios needn't wait for the longest.
+        // Keep sixteen scenarios short.
         Workload::Flow { bytes } => Workload::Flow { bytes: bytes.min(2 << 20) },
         ref other => other.clone(),
     };
@@ -226,7 +226,7 @@ fn capital(text: &str) -> String {
     chars.next().map_or(String::new(), |first| first.to_uppercase().collect::<String>() + chars.as_str())
 }
 
-/// A picture's line in the page; the picture is kept for its file.
+/// A picture's line in the page; the picture is stored for its file.
 fn show(name: &str, picture: (String, String), pictures: &mut Vec<(String, String)>) -> String {
     let (caption, svg) = picture;
     let text = format!("![{caption}]({PICTURES}/{name}.svg)\n\n");
@@ -256,7 +256,7 @@ fn example(
     Ok((names, result))
 }
 
-/// Each path's share of what was sent, in words.
+/// Each path's share of the sent bytes, as text.
 fn shares(names: &[String], result: &RunResult) -> String {
     let total: u64 = result.paths.iter().map(|path| path.bytes).sum();
     let shares = names
@@ -295,7 +295,7 @@ mod tests {
 
     use super::*;
 
-    /// The page in the repository has every algorithm that is registered, with its picture: who adds one makes it anew.
+    /// The page in the repository must have every registered algorithm, with its picture.
     #[test]
     fn the_page_has_every_algorithm_and_its_picture() {
         let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");

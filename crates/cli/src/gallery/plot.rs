@@ -13,7 +13,7 @@ const TOP: u64 = 24;
 const RIGHT: u64 = 12;
 const BOTTOM: u64 = 34;
 
-/// One per path, then for what is sent again; told apart also without colour vision, by lightness.
+/// One colour per path, then one for retransmissions; they also differ in lightness.
 const COLOURS: [&str; 4] = ["#1f6fb4", "#e08a1e", "#2a9d6f", "#8d5fb0"];
 const AGAIN: &str = "#c2185b";
 
@@ -60,7 +60,7 @@ fn frame(title: &str, x: [String; 2], y: [String; 2], legend: &[(String, &str)],
     text + body + "</svg>\n"
 }
 
-/// Each data segment as a dash: when it was sent, and where in the stream it lies.
+/// Each data segment as a dash: the time it was sent, and its place in the stream.
 pub(super) fn segments(
     title: &str,
     names: &[String],
@@ -69,7 +69,7 @@ pub(super) fn segments(
     end_ns: u64,
 ) -> String {
     let (width, height) = (WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM);
-    // Per path, and last what is sent again.
+    // Per path, and last retransmissions.
     let mut dashes = vec![String::new(); names.len() + 1];
     for segment in trace {
         let x = LEFT + scaled(segment.sent, end_ns, width);

@@ -1,4 +1,4 @@
-//! Interval lines: what went through in each stretch of time, while it runs.
+//! Interim reports: what was transferred in each interval.
 
 use ropewalk_host::perf::protocol::{Hello, Mode};
 use ropewalk_host::perf::{ClientProgress, Sample};
@@ -24,11 +24,11 @@ pub(super) struct Stretch {
     pub(super) rows: Vec<Row>,
 }
 
-/// Watches the counters.
+/// Reads the gauges periodically.
 #[derive(Debug)]
 pub(super) struct Intervals {
     every: u64,
-    aloud: bool,
+    verbose: bool,
     modes: Vec<Mode>,
     began: Option<u64>,
     last: u64,
@@ -37,11 +37,11 @@ pub(super) struct Intervals {
 }
 
 impl Intervals {
-    /// A line `every` nanoseconds (0: none), printed at once if `aloud`.
-    pub(super) fn new(every: u64, hellos: &[Hello], aloud: bool) -> Self {
+    /// A report `every` nanoseconds (0: none), printed at once if `verbose`.
+    pub(super) fn new(every: u64, hellos: &[Hello], verbose: bool) -> Self {
         Intervals {
             every,
-            aloud,
+            verbose,
             modes: hellos.iter().map(|hello| hello.mode).collect(),
             began: None,
             last: 0,
@@ -55,7 +55,7 @@ impl Intervals {
         &self.stretches
     }
 
-    /// Looks at the counters; call it every few milliseconds.
+    /// Reads the gauges. Call it every few milliseconds.
     pub(super) fn look(&mut self, progress: &ClientProgress) {
         if self.every == 0 || !progress.is_running() {
             return;
@@ -63,7 +63,7 @@ impl Intervals {
         let now = progress.clock.now();
         let Some(began) = self.began else {
             (self.began, self.last) = (Some(now), now);
-            if self.aloud {
+            if self.verbose {
                 let _ = output::print(&format!("{HEAD}\n"));
             }
             return;
@@ -87,7 +87,7 @@ impl Intervals {
         }
         let stretch = Stretch { from: self.last - began, to: now - began, rows };
         self.last = now;
-        if self.aloud {
+        if self.verbose {
             let _ = output::print(&self.lines(&stretch));
         }
         self.stretches.push(stretch);
@@ -128,10 +128,10 @@ impl Intervals {
     }
 }
 
-/// Above the lines.
+/// The heading of the reports.
 pub(super) const HEAD: &str = "flow          interval    transfer           rate   again  srtt";
 
-/// One line; `again` is known to the sender alone.
+/// One line; only the sender knows `again`.
 pub(super) fn line(
     flow: &str,
     mode: &str,

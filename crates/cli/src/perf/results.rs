@@ -1,4 +1,4 @@
-//! What a client measured, as text and as JSON.
+//! A client's results, as text and as JSON.
 
 use std::net::SocketAddr;
 
@@ -9,12 +9,12 @@ use serde_json::{Value, json};
 use super::intervals::{HEAD, Stretch, line};
 use super::text::{self, bits_per_second, mode};
 
-/// All there is to tell.
+/// The results of a measurement.
 pub(super) struct Results<'a> {
     pub(super) remote: SocketAddr,
-    /// The client is the engine.
+    /// Whether the client is the engine.
     pub(super) engine: bool,
-    /// By flow, over and over; empty if none were asked for.
+    /// The schedulers; flow i uses the i-th, modulo their number. Empty if none were given.
     pub(super) schedulers: Vec<String>,
     pub(super) congestion: &'a str,
     pub(super) measured: &'a Measured,
@@ -23,7 +23,7 @@ pub(super) struct Results<'a> {
     pub(super) interrupted: bool,
 }
 
-/// Bytes, and the time that they took to arrive.
+/// Received bytes, and the time that they took.
 #[derive(Clone, Copy, Default)]
 struct Throughput {
     bytes: u64,
@@ -36,7 +36,7 @@ impl Throughput {
     }
 }
 
-/// What arrived at the server: what it says, or else what was handed to this side's stack.
+/// Bytes received by the server: its report, or else what this end's stack accepted.
 fn up(done: &ConnectionResult) -> Throughput {
     match &done.trailer {
         Some(trailer) => Throughput { bytes: trailer.received, nanos: trailer.receiving },
@@ -48,7 +48,7 @@ fn down(done: &ConnectionResult) -> Throughput {
     Throughput { bytes: done.received, nanos: done.receiving }
 }
 
-/// Flows at the same time: their bytes, over the longest of their times.
+/// Concurrent flows: the sum of their bytes, over the longest of their times.
 fn sum(all: impl Iterator<Item = Throughput>) -> Throughput {
     all.fold(Throughput::default(), |sum, one| Throughput {
         bytes: sum.bytes + one.bytes,
@@ -57,7 +57,7 @@ fn sum(all: impl Iterator<Item = Throughput>) -> Throughput {
 }
 
 impl Results<'_> {
-    /// What went wrong, each once.
+    /// The errors, each once.
     pub(super) fn errors(&self) -> Vec<String> {
         let mut errors: Vec<String> = Vec::new();
         for done in &self.measured.flows {
@@ -91,13 +91,13 @@ impl Results<'_> {
             return Some("linux kernel");
         }
         match self.schedulers.len() {
-            // The server's own choice isn't known here.
+            // The server's own choice is unknown here.
             0 => self.engine.then_some("minrtt"),
             count => Some(&self.schedulers[usize::from(done.flow) % count]),
         }
     }
 
-    /// For people.
+    /// The results as text.
     pub(super) fn text(&self) -> String {
         if self.measured.flows.iter().all(|done| done.engine_answered.is_none()) {
             return String::new();
@@ -175,7 +175,7 @@ impl Results<'_> {
         text
     }
 
-    /// For programs.
+    /// The results as JSON.
     pub(super) fn json(&self) -> Value {
         let server = self.measured.flows.iter().find_map(|done| done.engine_answered);
         let stack = |engine: bool| if engine { "engine" } else { "kernel" };

@@ -41,7 +41,7 @@ pub(crate) struct Options {
     /// With the engine: the congestion control, likewise
     #[arg(long, default_value = "cubic")]
     congestion: String,
-    /// End after one client
+    /// Exit after one client
     #[arg(long)]
     once: bool,
     #[command(flatten)]
@@ -89,11 +89,11 @@ pub(super) fn run(registries: &Registries, options: &Options) -> Result<ExitCode
     } else {
         let multipath = !options.stack.tcp;
         let at = |ip| sockets::Server { address: SocketAddr::new(ip, options.port), multipath };
-        // Every address: of both families where there are both.
+        // All addresses, of both families if there are both.
         let both = std::fs::exists("/proc/net/if_inet6").unwrap_or(false);
         let any = if both { IpAddr::from(Ipv6Addr::UNSPECIFIED) } else { Ipv4Addr::UNSPECIFIED.into() };
         let served = sockets::server(&at(options.bind.unwrap_or(any)), &service, ready);
-        // The thread that prints ends with it.
+        // Dropping the sender ends the printing thread.
         drop(service);
         served.map_err(|error| {
             let hint = if error.kind() == std::io::ErrorKind::AddrInUse {
@@ -119,7 +119,7 @@ pub(super) fn run(registries: &Registries, options: &Options) -> Result<ExitCode
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// Looks up what a client asks for. The world outlives the borrow of the registries: it gets copies of their entries.
+/// Looks up the algorithms that a client asks for. It outlives the borrow of the registries, so it copies their entries.
 fn resolver(registries: &Registries) -> engine::Resolve {
     let schedulers = copy("scheduler", &registries.schedulers);
     let controls = copy("congestion control", &registries.congestion);
@@ -138,7 +138,7 @@ fn copy<T: ?Sized>(kind: &'static str, from: &Registry<T>) -> Registry<T> {
     copy
 }
 
-/// Prints what happens; whether a flow failed.
+/// Prints events; returns whether a flow failed.
 fn listen(words: &Receiver<ServerEvent>, as_json: bool) -> bool {
     let mut failed = false;
     for word in words {
@@ -157,7 +157,7 @@ fn listen(words: &Receiver<ServerEvent>, as_json: bool) -> bool {
                 if as_json { format!("{}\n", ended_json(&done)) } else { format!("{}\n", ended(&done)) }
             }
         };
-        // A reader that went away doesn't end the server.
+        // A closed output doesn't end the server.
         let _ = output::print(&printed);
     }
     failed

@@ -1,10 +1,10 @@
-//! Numbers of `ropewalk perf` as text.
+//! Formatting for `ropewalk perf`.
 
 use std::net::SocketAddr;
 
 use ropewalk_host::perf::protocol::{Hello, Mode};
 
-/// A way in a word.
+/// A transfer direction as text.
 pub(super) fn mode(mode: Mode) -> &'static str {
     match mode {
         Mode::Up => "upload",
@@ -14,12 +14,12 @@ pub(super) fn mode(mode: Mode) -> &'static str {
     }
 }
 
-/// A stack in words.
+/// A stack as text.
 pub(super) fn stack(engine: bool) -> &'static str {
     if engine { "engine" } else { "Linux kernel" }
 }
 
-/// An address as one would type it: an IPv4 address on an IPv6 socket is an IPv4 address.
+/// An address as text; an IPv4 address on an IPv6 socket is shown as IPv4.
 pub(super) fn address(address: SocketAddr) -> String {
     SocketAddr::new(address.ip().to_canonical(), address.port()).to_string()
 }
@@ -72,7 +72,7 @@ pub(super) fn amount(hello: &Hello) -> String {
     }
 }
 
-/// What a connection turned out to speak.
+/// The protocol that a connection uses.
 pub(super) fn spoken(multipath: bool, subflows: u8) -> String {
     match (multipath, subflows) {
         (false, _) => "TCP".into(),

@@ -1,16 +1,16 @@
-//! Round-trip times as the delay-based controls use them: the least ever seen, and one round trip's.
+//! Round-trip times for the delay-based controls: the minimum so far, and the samples of one round trip.
 
 use super::Ack;
 use crate::Nanos;
 
-/// Fewer samples in a round trip are no measure of its delay: at two, delayed ACKs may have put it on both
-/// (Linux's `tcp_vegas`, which takes Reno's rule then).
+/// Least samples in a round trip to judge its delay. Two may both include delayed ACKs (Linux's `tcp_vegas`, which
+/// follows Reno then).
 const LEAST_SAMPLES: u32 = 3;
 
-/// What one round trip showed. Whole nanoseconds, so that a backlog of exactly a threshold is that.
+/// Round-trip times of one round trip. In whole nanoseconds, so that a backlog of exactly a threshold compares equal.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct RoundTrip {
-    /// Least round-trip time since the start or the last restart: without queueing, it is hoped.
+    /// Minimum round-trip time since the start or the last restart: presumably without queueing.
     pub(super) base: Nanos,
     /// Least of the round trip's samples.
     pub(super) least: Nanos,
@@ -21,15 +21,15 @@ pub(super) struct RoundTrip {
 /// The end of a round trip.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) enum Round {
-    /// It still goes on.
+    /// The round trip goes on.
     Running,
-    /// It ended with too few samples.
+    /// The round trip ended with too few samples.
     Unmeasured,
-    /// It ended.
+    /// The round trip ended.
     Measured(RoundTrip),
 }
 
-/// The samples so far.
+/// The samples of the current round trip, and the minimum.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Delay {
     base: Option<Nanos>,
@@ -39,8 +39,8 @@ pub(super) struct Delay {
 }
 
 impl Delay {
-    /// Takes an ACK's sample, and tells what the round trip showed that ends with it. An ACK that starts a
-    /// round trip was caused by data sent in it, so its sample belongs there.
+    /// Adds an ACK's sample; returns the result of the round trip that ends with it. The ACK that starts a round trip
+    /// acknowledges data sent in that round trip, so its sample belongs to it.
     pub(super) fn on_ack(&mut self, ack: &Ack) -> Round {
         let mut round = Round::Running;
         if ack.round_start {
@@ -63,14 +63,14 @@ impl Delay {
         round
     }
 
-    /// The samples of the present round trip are worth nothing: there was a loss.
+    /// Drops the samples of the current round trip, after a loss.
     pub(super) fn forget_round(&mut self) {
         self.least = 0;
         self.sum = 0;
         self.samples = 0;
     }
 
-    /// The path may have changed: everything is measured again.
+    /// Measures everything again: the path may have changed.
     pub(super) fn restart(&mut self) {
         *self = Delay::default();
     }

@@ -4,12 +4,12 @@
 //! their siblings' windows. It grows windows; the engine detects loss, asks for the new threshold and
 //! brings the window down to it (PRR, RFC 6937).
 //!
-//! The engine says how many segments an ACK delivered; a control applies its rule to each of them, so a
-//! stretch ACK grows the window as much as the ACKs that it stands for. Windows are whole segments; the
-//! fraction stays inside the control and is dropped at a loss, as Linux drops `snd_cwnd_cnt`.
+//! The engine says how many segments an ACK delivered, and a control applies its rule to each of them. So a
+//! stretch ACK grows the window as much as several ACKs. Windows are whole segments; the control keeps the
+//! fraction and drops it at a loss, as Linux drops `snd_cwnd_cnt`.
 //!
-//! MPVeno and MPTCPPW are named in the literature's lists (5g-2019, section I) without a definition to
-//! write them from: they are not implemented. Neither is BBR.
+//! MPVeno and MPTCPPW are not implemented: 5g-2019 (section I) lists them without a definition. Neither is
+//! BBR.
 
 use std::fmt::Debug;
 
@@ -38,13 +38,13 @@ mod vegas;
 mod veno;
 mod wvegas;
 
-/// What a control's file registers.
+/// The registry entry of a control.
 type ControlEntry = Entry<dyn CongestionControl>;
 
 /// An acknowledgement that may grow the window.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ack {
-    /// Now.
+    /// The current time.
     pub now: Nanos,
     /// Segments newly delivered, cumulatively or selectively (Linux's `acked_sacked`).
     pub acked: u32,
@@ -52,10 +52,9 @@ pub struct Ack {
     pub rtt: Option<Nanos>,
     /// Segments in flight before this ACK.
     pub prior_in_flight: u32,
-    /// Whether the window was the limit while they were sent (Linux's `tcp_is_cwnd_limited`): grow only
-    /// then.
+    /// Whether the window limited the sender (Linux's `tcp_is_cwnd_limited`). The window grows only then.
     pub cwnd_limited: bool,
-    /// Whether a new round trip began with it (the first ACK past what was sent when the last began).
+    /// Whether this ACK starts a new round trip: the first ACK of data sent in the last one.
     pub round_start: bool,
 }
 
@@ -70,14 +69,14 @@ pub enum LossCause {
     Ecn,
 }
 
-/// A congestion control for all subflows of one connection. `flows[i]` is the subflow concerned.
+/// A congestion control for all subflows of one connection. `subflows[i]` is the subflow concerned.
 ///
 /// Call order for a subflow: `subflow_added`, then any of the others, then `subflow_removed`.
 pub trait CongestionControl: Debug + Send {
-    /// Its name in the registry.
+    /// The name in the registry.
     fn name(&self) -> &'static str;
 
-    /// A subflow joined; `flows[i].cwnd` holds the initial window.
+    /// A subflow joined; `subflows[i].cwnd` holds the initial window.
     fn subflow_added(&mut self, subflows: &mut [SubflowMetrics], i: usize, now: Nanos) {
         let _ = (subflows, i, now);
     }
@@ -87,7 +86,7 @@ pub trait CongestionControl: Debug + Send {
         let _ = (subflows, i);
     }
 
-    /// New data was acknowledged outside recovery: grow `flows[i].cwnd` (and nothing else's). Called also
+    /// New data was acknowledged outside recovery: grow `subflows[i].cwnd` (and nothing else's). Called also
     /// when not `cwnd_limited`, for the samples in it.
     fn on_ack(&mut self, subflows: &mut [SubflowMetrics], i: usize, ack: &Ack);
 
@@ -106,21 +105,21 @@ pub trait CongestionControl: Debug + Send {
         let _ = (subflows, i, idle);
     }
 
-    /// Whether the engine's pacing rate (Linux's rule) should be kept away from this subflow, because the
-    /// control sets `flows[i].pacing_rate` itself.
+    /// Whether the engine must not set this subflow's pacing rate (by Linux's rule), because the control
+    /// sets `subflows[i].pacing_rate` itself.
     fn sets_pacing_rate(&self) -> bool {
         false
     }
 
-    /// Numbers for observers: (name, value), e.g. LIA's alpha.
+    /// Internal state for observers: (name, value), e.g. LIA's alpha.
     fn metrics(&self, subflows: &[SubflowMetrics], i: usize) -> Vec<(&'static str, f64)> {
         let _ = (subflows, i);
         Vec::new()
     }
 }
 
-/// Grows the window by what slow start allows and returns the segments left over once the threshold is
-/// reached (RFC 5681 3.1, Linux's `tcp_slow_start`).
+/// Grows the window by slow start, up to the threshold. Returns the acknowledged segments that are left
+/// over (RFC 5681 3.1, Linux's `tcp_slow_start`).
 pub fn slow_start(subflow: &mut SubflowMetrics, acked: u32) -> u32 {
     let target = subflow.cwnd.saturating_add(acked).min(subflow.ssthresh.max(subflow.cwnd));
     let used = target - subflow.cwnd;
@@ -134,7 +133,7 @@ pub fn half_window(subflow: &SubflowMetrics, floor: u32) -> u32 {
     (subflow.cwnd / 2).max(floor)
 }
 
-/// All that come with the engine. A new one is a new file plus one line here.
+/// All built-in controls. A new one is a new file plus one line here.
 pub fn builtin() -> Registry<dyn CongestionControl> {
     let mut all = Registry::new("congestion control");
     all.add(reno::ENTRY);

@@ -1,4 +1,4 @@
-//! What a control keeps per subflow, and which siblings a coupled control counts.
+//! Per-subflow state of controls, and which subflows a coupled control counts.
 
 use crate::SECOND;
 use crate::metrics::SubflowMetrics;
@@ -11,7 +11,7 @@ pub(super) struct PerSubflow<T> {
 }
 
 impl<T: Default> PerSubflow<T> {
-    /// The state of subflow `i`, fresh if it was never heard of.
+    /// The state of subflow `i`; created if there is none.
     #[inline]
     pub(super) fn at(&mut self, i: usize) -> &mut T {
         if i >= self.slots.len() {
@@ -20,13 +20,13 @@ impl<T: Default> PerSubflow<T> {
         &mut self.slots[i]
     }
 
-    /// The state of subflow `i`, if it was ever heard of.
+    /// The state of subflow `i`, if there is one.
     #[inline]
     pub(super) fn get(&self, i: usize) -> Option<&T> {
         self.slots.get(i)
     }
 
-    /// Forgets subflow `i`: its index is about to be used for another.
+    /// Resets the state of subflow `i`, whose index may be used for another.
     pub(super) fn reset(&mut self, i: usize) {
         *self.at(i) = T::default();
     }

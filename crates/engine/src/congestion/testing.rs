@@ -1,4 +1,4 @@
-//! What the controls' tests share.
+//! Helpers for the tests of congestion controls.
 
 use super::{Ack, CongestionControl, builtin};
 use crate::metrics::{SubflowMetrics, SubflowStatus};
@@ -50,7 +50,7 @@ pub(super) fn round_trip(
     }
 }
 
-/// Equal to nine digits.
+/// Asserts equality to nine digits.
 #[track_caller]
 pub(super) fn assert_close(actual: f64, expected: f64) {
     let scale = expected.abs().max(1e-12);

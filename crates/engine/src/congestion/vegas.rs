@@ -17,10 +17,10 @@
 //! Uncoupled: each subflow is a connection of its own.
 //!
 //! Rulings. rtt is the least sample of the round trip, as in Linux, which takes the delays of delayed ACKs
-//! out; with fewer than three samples it is not judged, and the window grows by the one segment of Reno.
-//! When slow start ends, the window is brought to what base and rtt say the path holds, cwnd base/rtt + 1,
-//! if that is less (Linux). The window is never taken below 2 segments, and the threshold never left above
-//! it, or the next round trip would be slow start. Losses halve, ssthresh = max(cwnd/2, 2), as Linux and
+//! out; with fewer than three samples it is ignored, and the window grows by one segment as Reno's.
+//! When slow start ends, the window is reduced to the path's capacity by base and rtt, cwnd base/rtt + 1
+//! (Linux). The window stays at 2 segments or more, and the threshold at most at the window, or the next
+//! round trip would be slow start. Losses halve, ssthresh = max(cwnd/2, 2), as Linux and
 //! unlike the paper, whose smaller decrease belongs to its own loss detection. After an idle time the base
 //! is measured again (Linux). alpha 2, beta 4 and gamma 1 are the paper's and Linux's.
 //!
@@ -66,7 +66,7 @@ pub(super) const ENTRY: ControlEntry = ControlEntry {
 #[derive(Debug, Default)]
 struct State {
     delay: Delay,
-    /// Slow start rests in this round trip.
+    /// Slow start doesn't grow in this round trip.
     resting: bool,
     /// The last diff, segments.
     diff: f64,
@@ -86,14 +86,14 @@ pub(super) fn queued(cwnd: u32, base: Nanos, rtt: Nanos) -> f64 {
     f64::from(cwnd) * rtt.saturating_sub(base) as f64 / rtt.max(1) as f64
 }
 
-/// Ends slow start: the window to what the path holds, the threshold to the window.
+/// Ends slow start: sets the window to the path's capacity and the threshold to the window.
 pub(super) fn leave_slow_start(subflow: &mut SubflowMetrics, base: Nanos, rtt: Nanos) {
     let held = (f64::from(subflow.cwnd) * base as f64 / rtt.max(1) as f64) as u32;
     subflow.cwnd = subflow.cwnd.min(held.saturating_add(1)).max(2);
     subflow.ssthresh = subflow.ssthresh.min(subflow.cwnd);
 }
 
-/// One segment less, 2 at least; the threshold follows.
+/// Shrinks the window by one segment, to 2 at least; the threshold follows.
 pub(super) fn shrink(subflow: &mut SubflowMetrics) {
     if subflow.cwnd > 2 {
         subflow.cwnd -= 1;
@@ -101,7 +101,7 @@ pub(super) fn shrink(subflow: &mut SubflowMetrics) {
     subflow.ssthresh = subflow.ssthresh.min(subflow.cwnd);
 }
 
-/// One segment more, if the window is the limit.
+/// Grows the window by one segment, if it is the limit.
 pub(super) fn grow(subflow: &mut SubflowMetrics, ack: &Ack) {
     if ack.cwnd_limited {
         subflow.cwnd = subflow.cwnd.saturating_add(1);

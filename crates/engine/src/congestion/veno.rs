@@ -56,7 +56,7 @@ pub(super) const PRESETS: &[Preset] = &[Preset {
     values: &[("reset-base", 0.0), ("timeouts-differ", 1.0)],
 }];
 
-/// Veno's estimate of the queued segments, and what follows from it.
+/// Veno's estimate of the queued segments, and the rules that depend on it.
 #[derive(Debug)]
 pub(super) struct Backlog {
     states: PerSubflow<State>,
@@ -86,7 +86,7 @@ impl Backlog {
         self.states.reset(i);
     }
 
-    /// Takes an ACK's sample; N changes only with an ACK that starts a round trip.
+    /// Adds an ACK's sample. N changes only with an ACK that starts a round trip.
     pub(super) fn on_ack(&mut self, subflow: &SubflowMetrics, i: usize, ack: &Ack) {
         let state = self.states.at(i);
         if let Round::Measured(trip) = state.delay.on_ack(ack) {
@@ -99,7 +99,7 @@ impl Backlog {
         self.states.get(i).map_or(0.0, |state| state.n)
     }
 
-    /// What the increase is multiplied by: 1, or 1/2 when the path is fully used.
+    /// Factor of the increase: 1, or 1/2 when the path is fully used.
     pub(super) fn pace(&self, i: usize) -> f64 {
         if self.queued(i) < self.beta { 1.0 } else { 0.5 }
     }
@@ -121,7 +121,7 @@ impl Backlog {
         if random { ((u64::from(subflow.cwnd) * 4 / 5) as u32).max(2) } else { half_window(subflow, 2) }
     }
 
-    /// The path may have changed.
+    /// Measures the path again.
     pub(super) fn restart(&mut self, i: usize) {
         self.states.at(i).delay.restart();
     }

@@ -57,7 +57,7 @@ pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
     },
 };
 
-/// How the estimate is made.
+/// How the estimate is computed.
 #[derive(Clone, Copy, Debug)]
 struct Rules {
     round_up: u64,
@@ -67,13 +67,13 @@ struct Rules {
 /// Larger than any window.
 const VERY_LARGE: u32 = u32::MAX;
 
-/// What is known of a path, in segments.
+/// The estimate of a path, in segments.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Path {
     max: u32,
     min: u32,
     estimate: u32,
-    /// Loss events known.
+    /// Loss events accounted for.
     losses: u32,
     /// cwnd when the scheduler last ran.
     cwnd: u32,

@@ -9,8 +9,8 @@
 //! copy comes first with probability Pr(X_s < X_f) = mu_s / (mu_s + mu_f).
 //!
 //! Rulings: data that waits for the connection-level window counts as unsent: nothing is repeated then.
-//! Each subflow walks the stream forward, so that each chunk is looked at once per subflow; new data, a
-//! loss, a timeout or a removed subflow sets it back, for then who carries what may have changed.
+//! Each subflow walks the stream forward, so that each chunk is examined once per subflow. New data, a loss, a
+//! timeout or a removed subflow restarts the walk, as the carriers may have changed.
 //!
 //! Parameters: none in the decision. `opportunistic` and `penalise` (default `off`).
 
@@ -33,7 +33,7 @@ pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
 
 #[derive(Debug)]
 struct Cfs {
-    /// Per subflow: nothing before this stream offset is for it to repeat.
+    /// Per subflow: data before this stream offset is not for it to repeat.
     cursors: [u64; 32],
 }
 
@@ -43,7 +43,7 @@ fn slow_wins(mean_slow: f64, mean_fast: f64) -> f64 {
 }
 
 impl Cfs {
-    /// The oldest chunk that `flow` may repeat.
+    /// The oldest chunk that `subflow` may repeat.
     fn candidate(&mut self, view: &View<'_>, subflow: &SubflowMetrics) -> Option<Chunk> {
         let cursor = self.cursors.get_mut(subflow.id.index())?;
         while let Some(chunk) = view.in_flight.chunk_after(*cursor) {
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn no_faster_is_not_fast_enough() {
+    fn an_equally_fast_subflow_repeats_nothing() {
         let mut scene = tail();
         scene.subflows[1].packets_out = 10;
         scene.subflows[0].srtt = scene.subflows[2].srtt;
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loss_makes_it_look_again() {
+    fn a_loss_restarts_the_walk() {
         let cfs = &mut *build("cfs");
         let mut scene = tail();
         scene.subflows[0].srtt = 5 * MILLISECOND;

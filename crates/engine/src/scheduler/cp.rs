@@ -3,7 +3,7 @@
 //! Source: 5g-2019 III.A, two sentences on CP (its reference 23): it estimates the out-of-order packets from
 //! the performance difference between the subflows, and compares them with the buffer size to assign packets
 //! to subflows; network delay constraints adjust the trade-off between throughput and delay. The original
-//! was not at hand: the rules below are rulings on that summary.
+//! was not available: the rules below are rulings on that summary.
 //!
 //! Rule: while a packet travels on s, each faster subflow j delivers cwnd_j RTT_s / RTT_j packets, all of them
 //! out of order. s may be used only if the sum over all faster j, times the MSS, fits the free receive buffer

@@ -50,7 +50,7 @@ pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
     },
 };
 
-/// One path's part of a plan, and how far it has come.
+/// One path's part of a plan, and its progress.
 #[derive(Clone, Copy, Debug, Default)]
 struct Leg {
     subflow: SubflowId,
@@ -59,9 +59,9 @@ struct Leg {
     /// C_i.
     capacity: u64,
     slots: u64,
-    /// The slot it is in.
+    /// The current slot.
     slot: u64,
-    /// The first segment of that slot, and how many of it are sent.
+    /// The first segment of that slot, and how many of its segments are sent.
     first: u64,
     sent: u64,
 }
@@ -126,7 +126,7 @@ impl Plan {
         }
     }
 
-    /// Segments that arrive before the slot that leg `index` is in.
+    /// Segments that arrive before the current slot of leg `index`.
     fn before(&self, index: usize) -> u64 {
         let own = &self.legs[index];
         let arrival = (own.slot + 1) * own.delay;
@@ -147,7 +147,7 @@ impl Plan {
         self.base + (leg.first + leg.sent) * u64::from(self.unit)
     }
 
-    /// One segment of leg `index` is sent.
+    /// Records that one segment of leg `index` was sent.
     fn advance(&mut self, index: usize) {
         let leg = &mut self.legs[index];
         leg.sent += 1;
@@ -158,7 +158,7 @@ impl Plan {
         }
     }
 
-    /// What the plan says now.
+    /// The plan's next step.
     fn next(&self, view: &View<'_>) -> Next {
         let edge = view.una.saturating_add(view.send_window).min(view.written);
         let backups = view.backups_count();
@@ -186,7 +186,7 @@ impl Plan {
             }
         }
         match best {
-            // The first unassigned byte has dropped out of the plan, or there is no plan (any more).
+            // The first unassigned byte isn't in the plan, or there is no plan.
             _ if view.next_offset < lowest => Next::Remake,
             Some((leg, offset)) => Next::Send { leg, offset },
             None => Next::Wait { until: due },
@@ -194,7 +194,7 @@ impl Plan {
     }
 }
 
-/// What a plan says.
+/// A plan's next step.
 enum Next {
     Send { leg: usize, offset: u64 },
     Wait { until: Option<Nanos> },

@@ -35,7 +35,7 @@ pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
     build: |values| equip(values, DapsTwoPath { plan: Plan::default() }),
 };
 
-/// The schedule: what is left of it.
+/// The rest of the schedule.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 struct Plan {
     fast: SubflowId,

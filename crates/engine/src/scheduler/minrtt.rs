@@ -8,7 +8,7 @@
 //! acknowledgement.
 //!
 //! Rulings: a tie goes to the lower subflow id; a subflow without a sample counts as srtt 0, so that it gets
-//! one. One MSS per decision: nothing is gained by more, as a choice holds until its window is full.
+//! one. One MSS per decision: more would make no difference, as the choice stays until its window is full.
 //!
 //! Parameters: `opportunistic` and `penalise` (default `paper`; preset `linux`), see [`super::mechanisms`].
 
@@ -35,14 +35,14 @@ pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
 #[derive(Debug)]
 struct MinRtt;
 
-/// One segment on `flow`, chosen for its srtt: the answer of every scheduler that builds on `minrtt`.
+/// Sends one segment on `subflow`, which was chosen for its srtt.
 #[inline]
 pub(super) fn send_on(subflow: &SubflowMetrics, rationale: &mut Rationale) -> Decision {
     rationale.say(|| format!("{} has the least srtt with room, {}", Subflow(subflow.id), Ms(subflow.srtt)));
     Decision::Send { subflow: subflow.id, bytes: subflow.mss }
 }
 
-/// One segment on the fastest subflow with room: `minrtt`'s rule.
+/// Sends one segment on the fastest subflow with room: `minrtt`'s rule.
 #[inline]
 pub(super) fn fastest_with_room(view: &View<'_>, rationale: &mut Rationale) -> Decision {
     if !view.sendable() {

@@ -1,8 +1,8 @@
 //! Packet schedulers, one file each, behind [`Scheduler`].
 //!
-//! The engine asks [`Scheduler::select`] whenever something could be sent: after data is written, an
-//! acknowledgement, a loss, a timeout, a subflow's coming or going, and at the moment a wait named. It
-//! asks again after each decision that sent something, until the answer is [`Decision::Wait`].
+//! The engine calls [`Scheduler::select`] whenever something could be sent: after a write, an acknowledgement, a
+//! loss, a timeout, when a subflow joins or leaves, and at the time that a wait named. It calls again after each
+//! decision that sent something, until the answer is [`Decision::Wait`].
 //!
 //! Stream positions are connection-level byte offsets from the first byte of data, in 64 bits that never
 //! wrap (DSN = IDSN + 1 + offset).
@@ -41,50 +41,50 @@ use crate::metrics::SubflowMetrics;
 use crate::registry::Registry;
 use crate::{Nanos, SubflowId};
 
-/// What to do next.
+/// A scheduler's decision.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Decision {
     /// Send new data on `subflow`: up to `bytes` from the first unassigned byte. The engine clips it to the
     /// data there is, the connection-level window, the subflow's cwnd and the path's burst.
     Send {
-        /// Where.
+        /// The subflow.
         subflow: SubflowId,
-        /// How much at most.
+        /// Most bytes.
         bytes: u32,
     },
-    /// Send new data that starts at `offset`, leaving what is before it for later (DAPS, F2P-DPS). The
-    /// engine clips as for `Send`; if `offset` is assigned or not yet written, it takes the first
-    /// unassigned byte after it, and failing that the first unassigned byte.
+    /// Send new data that starts at `offset`, and leave data before it for later (DAPS, F2P-DPS). The engine
+    /// clips as for `Send`. If `offset` is assigned or not yet written, it takes the first unassigned byte
+    /// after it, or else the first unassigned byte.
     SendAt {
-        /// Where.
+        /// The subflow.
         subflow: SubflowId,
         /// Stream offset.
         offset: u64,
-        /// How much at most.
+        /// Most bytes.
         bytes: u32,
     },
-    /// Hand new data to `subflow`, to be sent when its window allows: cwnd doesn't clip it (OTIAS).
+    /// Queue new data on `subflow`, to be sent when its window allows. It isn't clipped to cwnd (OTIAS).
     Queue {
-        /// Where.
+        /// The subflow.
         subflow: SubflowId,
-        /// How much at most.
+        /// Most bytes.
         bytes: u32,
     },
     /// Repeat on `subflow` the chunk that starts at `offset`, which another subflow carries. Clipped to the
     /// chunk and to the subflow's cwnd; ignored if the data is acknowledged or the subflow sent it already.
     Duplicate {
-        /// Where.
+        /// The subflow.
         subflow: SubflowId,
         /// Stream offset of the chunk.
         offset: u64,
-        /// For the counters: why.
+        /// Why, for the counters.
         purpose: Purpose,
     },
-    /// Nothing now, although something could be sent. Asked again at the next event, and at `until` at the
-    /// latest. A wait that no event or moment could end is ended by the engine: with nothing in flight on
-    /// any subflow, it sends by `minrtt`, so that no scheduler can stall a connection.
+    /// Send nothing now, although something could be sent. The scheduler is asked again at the next event, and
+    /// at `until` at the latest. If no event could end the wait, because nothing is in flight on any subflow,
+    /// the engine sends by `minrtt`: no scheduler can stall a connection.
     Wait {
-        /// A moment to ask again, if the next event should be too late.
+        /// When to ask again at the latest.
         until: Option<Nanos>,
     },
 }
@@ -94,7 +94,7 @@ pub enum Decision {
 pub enum Purpose {
     /// Redundancy by design (redundant, cfs).
     Redundant,
-    /// Opportunistic retransmission: the head blocks the connection-level window.
+    /// Opportunistic retransmission: the first unacknowledged data blocks the connection-level window.
     Opportunistic,
 }
 
@@ -134,10 +134,10 @@ pub trait InFlight {
     }
 }
 
-/// What a scheduler sees.
+/// A scheduler's read-only view of the connection.
 #[derive(Clone, Copy)]
 pub struct View<'a> {
-    /// Now.
+    /// The current time.
     pub now: Nanos,
     /// Every subflow slot of the connection, by [`SubflowId`]; closed ones included.
     pub subflows: &'a [SubflowMetrics],
@@ -149,15 +149,15 @@ pub struct View<'a> {
     pub una: u64,
     /// The connection-level send window, in bytes from `una` (the mirror of the receiver's buffer).
     pub send_window: u64,
-    /// Bytes of it that are left: `una + send_window - highest assigned`.
+    /// Bytes left of the send window: `una + send_window - highest assigned`.
     pub window_left: u64,
-    /// Total the application wrote so far.
+    /// Bytes that the application has written in total.
     pub written: u64,
     /// The flow's full size, if the application declared it.
     pub declared_size: Option<u64>,
     /// Whether the application closed its side.
     pub closed: bool,
-    /// What is in flight at data level.
+    /// The data in flight at connection level.
     pub in_flight: &'a dyn InFlight,
 }
 
@@ -187,20 +187,20 @@ impl<'a> View<'a> {
         self.subflows.iter().filter(move |subflow| subflow.usable() && (!subflow.backup || backups))
     }
 
-    /// The eligible subflows whose windows have room. Room in the connection-level window is one for all:
-    /// see [`View::blocked`].
+    /// The eligible subflows whose congestion windows have room. For the connection-level window see
+    /// [`View::blocked`].
     pub fn available(&self) -> impl Iterator<Item = &'a SubflowMetrics> + use<'a> {
         self.usable().filter(|subflow| subflow.available())
     }
 
-    /// Bytes of the connection-level window from the first unassigned byte on. As `window_left`, but where
-    /// data was sent ahead ([`Decision::SendAt`]): what was left out may still be sent.
+    /// Bytes of the connection-level window from the first unassigned byte on. Differs from `window_left` if data was
+    /// sent ahead ([`Decision::SendAt`]): the bytes left out may still be sent.
     #[inline]
     pub fn room(&self) -> u64 {
         self.una.saturating_add(self.send_window).saturating_sub(self.next_offset)
     }
 
-    /// Whether there is new data that the connection-level send window doesn't admit.
+    /// Whether the connection-level send window blocks new data.
     #[inline]
     pub fn blocked(&self) -> bool {
         self.unsent > 0 && self.room() == 0
@@ -212,9 +212,9 @@ impl<'a> View<'a> {
         self.unsent > 0 && self.room() > 0
     }
 
-    /// In one pass: the fastest of the eligible subflows, and the fastest of the available ones. Ties go to
-    /// the lower id. One without a round-trip sample counts as the fastest while it has room, so that it gets
-    /// one; full, it doesn't count: of what isn't known nothing can be expected that is worth a wait.
+    /// In one pass: the fastest eligible subflow, and the fastest available one. Ties go to the lower id. A subflow without
+    /// a round-trip sample counts as the fastest while it has room, so that it gets one. Full, it doesn't count: its
+    /// speed is unknown, so it isn't worth a wait.
     #[inline]
     pub fn front(&self) -> Front<'a> {
         let backups = self.backups_count();
@@ -235,7 +235,7 @@ impl<'a> View<'a> {
         front
     }
 
-    /// [`View::front`]'s available one alone: for who doesn't weigh it against the others.
+    /// The fastest available subflow alone: [`Front::available`].
     #[inline]
     pub fn fastest_available(&self) -> Option<&'a SubflowMetrics> {
         let mut fastest: Option<&SubflowMetrics> = None;
@@ -267,29 +267,29 @@ impl<'a> View<'a> {
         best
     }
 
-    /// The eligible subflows known to be faster than `slow`, room or not: those without a sample aren't.
+    /// The eligible subflows with a lower srtt than `slow`, with room or not; subflows without a sample don't count.
     #[inline]
     pub fn faster_than(&self, slow: &SubflowMetrics) -> impl Iterator<Item = &'a SubflowMetrics> + use<'a> {
         let srtt = slow.srtt;
         self.usable().filter(move |subflow| (1..srtt).contains(&subflow.srtt))
     }
 
-    /// The least-srtt flow of an iterator; ties go to the lower id.
+    /// The subflow of an iterator with the lowest srtt; ties go to the lower id.
     pub fn fastest<'f>(subflows: impl Iterator<Item = &'f SubflowMetrics>) -> Option<&'f SubflowMetrics> {
         subflows.min_by_key(|subflow| (subflow.srtt, subflow.id))
     }
 }
 
-/// The fastest by srtt: what most schedulers weigh against each other.
+/// The fastest subflows by srtt. Most schedulers compare these two.
 #[derive(Clone, Copy, Debug)]
 pub struct Front<'a> {
-    /// Of all eligible subflows but those with neither a sample nor room.
+    /// The fastest eligible subflow that has a sample or room.
     pub usable: Option<&'a SubflowMetrics>,
-    /// Of those whose windows have room: `minrtt`'s choice.
+    /// The fastest whose window has room: `minrtt`'s choice.
     pub available: Option<&'a SubflowMetrics>,
 }
 
-/// What a scheduler may hear between decisions.
+/// An event that a scheduler may be notified of between decisions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Event {
     /// A subflow became usable.
@@ -298,24 +298,24 @@ pub enum Event {
     SubflowRemoved(SubflowId),
     /// `segments` were newly acknowledged on the subflow.
     Acked {
-        /// Where.
+        /// The subflow.
         subflow: SubflowId,
-        /// How many.
+        /// Number of segments.
         segments: u32,
     },
     /// A DATA_ACK moved `una`.
     DataAcked,
     /// `segments` were judged lost on the subflow.
     Lost {
-        /// Where.
+        /// The subflow.
         subflow: SubflowId,
-        /// How many.
+        /// Number of segments.
         segments: u32,
     },
     /// The retransmission timer of the subflow fired.
     Timeout(SubflowId),
-    /// Data that another subflow carries was sent again on this one for want of progress: a reinjection or an
-    /// opportunistic retransmission (not what the scheduler repeats by its own design).
+    /// Data of another subflow was sent again on this one: a reinjection or an opportunistic retransmission, not a
+    /// repetition that the scheduler asked for.
     Reinjected(SubflowId),
     /// New data doesn't fit the connection-level send window (once per blocking).
     WindowBlocked,
@@ -325,30 +325,30 @@ pub enum Event {
     Closed,
 }
 
-/// Where a scheduler says why. Costs nothing when off: the closure isn't called.
+/// Records the reasons for decisions. Costs nothing when disabled: the closure isn't called.
 #[derive(Debug, Default)]
 pub struct Rationale {
-    on: bool,
+    enabled: bool,
     text: String,
 }
 
 impl Rationale {
-    /// One that listens.
+    /// An enabled recorder.
     pub fn listening() -> Self {
-        Rationale { on: true, text: String::new() }
+        Rationale { enabled: true, text: String::new() }
     }
 
-    /// Whether anyone listens.
+    /// Whether reasons are recorded.
     #[inline]
     pub fn on(&self) -> bool {
-        self.on
+        self.enabled
     }
 
-    /// The reason in numbers, e.g. `lte would hold 17 KB of the 24 KB window, lambda=1.02`. Name subflows
-    /// as `{subflow 0}`: the reader's tool puts the path's name there.
+    /// Records the reason, with numbers: `lte would hold 17 KB of the 24 KB window, lambda=1.02`. Subflows are written
+    /// `{subflow 0}`; [`with_names`] replaces that by the path's name.
     #[inline]
     pub fn say(&mut self, reason: impl FnOnce() -> String) {
-        if self.on {
+        if self.enabled {
             self.text = reason();
         }
     }
@@ -359,22 +359,22 @@ impl Rationale {
     }
 }
 
-/// Requests that go beyond placing data; read by the engine after each `select`.
+/// Mechanisms that the engine runs for a scheduler; read after each `select`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Mechanisms {
-    /// Opportunistic retransmission when the connection-level window blocks, and by whose rule.
+    /// The rule of opportunistic retransmission when the connection-level window blocks.
     pub opportunistic: Rule,
-    /// Penalisation of the carrier, and by whose rule.
+    /// The rule for penalising the subflow that carries the blocking data.
     pub penalise: Rule,
 }
 
-/// Whose rule a mechanism follows.
+/// The rule that a mechanism follows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Rule {
-    /// Not at all.
+    /// Off.
     #[default]
     Off,
-    /// blest-2016 II-A and V.
+    /// The rule of blest-2016 II-A and V.
     Paper,
     /// The out-of-tree Linux kernel's conditions.
     Linux,
@@ -382,30 +382,30 @@ pub enum Rule {
 
 /// A packet scheduler, one instance per connection and direction of sending.
 pub trait Scheduler: Debug + Send {
-    /// Its name in the registry.
+    /// The name in the registry.
     fn name(&self) -> &'static str;
 
-    /// The next decision. Called while there is unsent data or data in flight, a usable subflow, and
-    /// something may have changed. Must be O(subflows).
+    /// Returns the next decision. Called when something may have changed, while there is unsent data or data in flight
+    /// and a usable subflow. Must be O(subflows).
     fn select(&mut self, view: &View<'_>, rationale: &mut Rationale) -> Decision;
 
-    /// Something happened.
+    /// Handles an event.
     fn on_event(&mut self, view: &View<'_>, event: Event) {
         let _ = (view, event);
     }
 
-    /// Whether [`Scheduler::on_event`] does anything; where it doesn't, it isn't called.
+    /// Whether [`Scheduler::on_event`] must be called.
     fn wants_events(&self) -> bool {
         true
     }
 
-    /// Whether [`Scheduler::select`] wants to be asked when nothing is unsent (redundant, cfs).
+    /// Whether [`Scheduler::select`] is called when nothing is unsent (redundant, cfs).
     fn repeats(&self) -> bool {
         false
     }
 
-    /// Whether [`Scheduler::select`] wants to be asked while no window has room, because it queues on full
-    /// subflows ([`Decision::Queue`]: OTIAS, linux).
+    /// Whether [`Scheduler::select`] is called while no window has room, because the scheduler queues on full subflows
+    /// ([`Decision::Queue`]: OTIAS, linux).
     fn queues_ahead(&self) -> bool {
         false
     }
@@ -415,13 +415,13 @@ pub trait Scheduler: Debug + Send {
         Mechanisms::default()
     }
 
-    /// Numbers for observers: (name, value), e.g. BLEST's lambda.
+    /// Internal state for observers: (name, value), e.g. BLEST's lambda.
     fn metrics(&self) -> Vec<(&'static str, f64)> {
         Vec::new()
     }
 }
 
-/// All that come with the engine. A new one is a new file plus one line here.
+/// All built-in schedulers. A new one is a new file plus one line here.
 pub fn builtin() -> Registry<dyn Scheduler> {
     let mut registry = Registry::new("scheduler");
     registry
@@ -496,7 +496,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_sample_first_while_there_is_room_and_nobody_then() {
+    fn a_subflow_without_a_sample_counts_only_while_it_has_room() {
         let mut scene = Scene::new(vec![subflow(0, 20, 10, 10), unmeasured(1, 10, 9), subflow(2, 30, 10, 0)]);
         let front = |scene: &Scene| {
             let front = scene.view().front();
@@ -512,7 +512,7 @@ mod tests {
     }
 
     #[test]
-    fn faster_are_those_of_which_it_is_known() {
+    fn faster_than_ignores_subflows_without_a_sample() {
         let mut scene = Scene::new(vec![subflow(0, 20, 10, 10), unmeasured(1, 10, 0), subflow(2, 30, 10, 0)]);
         scene.subflows.push(subflow(3, 29, 10, 10));
         let ids = |scene: &Scene| {
@@ -526,7 +526,7 @@ mod tests {
     }
 
     #[test]
-    fn reasons_are_asked_for_only_when_someone_listens() {
+    fn reasons_are_built_only_when_enabled() {
         let mut off = Rationale::default();
         off.say(|| unreachable!("nobody listens"));
         assert!(!off.on());
@@ -538,7 +538,7 @@ mod tests {
     }
 
     #[test]
-    fn without_numbers_of_its_own_a_scheduler_has_none_for_observers() {
+    fn metrics_are_empty_by_default() {
         assert_eq!(testing::build("minrtt").metrics(), []);
         assert_eq!(testing::build("blest").metrics(), [("lambda", 1.0)]);
         assert_eq!(testing::build("blest:linux").metrics(), [("lambda", 1.2)]);

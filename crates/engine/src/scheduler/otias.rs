@@ -15,8 +15,9 @@
 //!
 //! Rulings: rtts_to_wait is at least 0 (by the prose: with room, about srtt/2). The floor counts: a full
 //! subflow with less than a cwnd queued counts as if it could send at once, as printed. The subflow's own
-//! queue is not endless: one that takes no further segment isn't asked, nor one in RTO recovery. A subflow without
-//! a round-trip sample gets what its window admits, so that it has one, and no queue. A tie goes to the lower id. Neither source defines reinjection (blest-2016 IV-D); the connection's own applies.
+//! queue is finite: a subflow that takes no further segment doesn't count, nor one in RTO recovery. A subflow without a
+//! round-trip sample gets what its window admits, to get a sample, and no queue. A tie goes to the lower id. Neither
+//! source defines reinjection (blest-2016 IV-D); the connection's own applies.
 //!
 //! Parameters: `opportunistic` and `penalise` (default `off`).
 

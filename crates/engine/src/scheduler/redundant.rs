@@ -1,7 +1,7 @@
 //! `redundant`: every subflow sends everything.
 //!
-//! Source: the baseline of the field (the out-of-tree Linux kernel's module of that name): latency and
-//! robustness bought with all the capacity there is.
+//! Source: a common baseline (the out-of-tree Linux kernel's module of that name). It trades capacity for latency and
+//! robustness.
 //!
 //! Rule: an available subflow repeats the oldest data that isn't acknowledged at data level and that it
 //! never carried; when it has carried all of it, it takes new data. Subflows take turns, in order of id.
@@ -29,7 +29,7 @@ pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
 
 #[derive(Debug)]
 struct Redundant {
-    /// Per subflow: it carries, or has no need to carry, all before this stream offset.
+    /// Per subflow: everything before this stream offset is carried or acknowledged.
     cursors: [u64; 32],
     /// The subflow of the latest decision.
     last: usize,
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn the_copy_makes_good_for_a_dead_path() {
+    fn the_copy_replaces_a_dead_path() {
         let dying = Pipe { fails: Some(MILLISECOND), ..Pipe::new(10, 10) };
         let done = Model::new(&[dying, Pipe::new(30, 10)], 10 * u64::from(MSS)).run(&mut *build("redundant"));
         assert_eq!(done.completed, Some(15 * MILLISECOND), "no reinjection was waited for");

@@ -7,7 +7,7 @@
 //!
 //! Rulings: with `cwnd-limited`, a subflow whose window is full is skipped, and what it left of its quota
 //! lapses. Without, the preset `strict`, nobody is skipped: the segment joins the queue of the subflow whose
-//! turn it is, beyond its cwnd, and a full queue is waited for. The paper says neither.
+//! turn it is, beyond its cwnd, and the scheduler waits while that queue is full. The paper doesn't specify it.
 //!
 //! Parameters: `quota` (1 segment; 1 to 255), `cwnd-limited` (true). `opportunistic` and `penalise` (default
 //! `off`).
@@ -49,9 +49,9 @@ pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
 struct RoundRobin {
     quota: u32,
     cwnd_limited: bool,
-    /// Whose turn it is.
+    /// The subflow whose turn it is.
     turn: SubflowId,
-    /// Segments it got in this turn.
+    /// Segments assigned to it in this turn.
     given: u32,
 }
 

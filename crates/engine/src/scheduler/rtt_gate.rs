@@ -58,7 +58,7 @@ struct RttGate {
     admitted: u32,
 }
 
-/// Bytes that the flow still has to deliver, as far as it is known.
+/// Bytes left to deliver, as far as known.
 fn remaining(view: &View<'_>) -> u64 {
     let backlog = view.unsent + view.next_offset.saturating_sub(view.una);
     view.declared_size.map_or(backlog, |size| size.saturating_sub(view.una))
@@ -105,8 +105,8 @@ impl RttGate {
         }
     }
 
-    /// Decides on the usable subflows that it hasn't been asked about yet.
-    fn look(&mut self, view: &View<'_>) {
+    /// Decides on usable subflows that aren't decided yet.
+    fn decide_new(&mut self, view: &View<'_>) {
         for subflow in view.subflows {
             if subflow.usable() && self.decided & bit(subflow.id) == 0 {
                 self.decide(view, subflow);
@@ -114,8 +114,8 @@ impl RttGate {
         }
     }
 
-    /// Decides on all again, now that there is more to send.
-    fn look_again(&mut self, view: &View<'_>) {
+    /// Decides on all subflows again, after a write.
+    fn decide_all(&mut self, view: &View<'_>) {
         let Some(fastest) = View::fastest(view.usable().filter(|subflow| subflow.srtt > 0)) else { return };
         self.admitted |= bit(fastest.id);
         for subflow in view.subflows {
@@ -170,12 +170,12 @@ impl Scheduler for RttGate {
 
     fn on_event(&mut self, view: &View<'_>, event: Event) {
         match event {
-            Event::SubflowAdded(_) => self.look(view),
+            Event::SubflowAdded(_) => self.decide_new(view),
             Event::SubflowRemoved(subflow) => {
                 self.decided &= !bit(subflow);
                 self.admitted &= !bit(subflow);
             }
-            Event::Written(_) if self.revisit => self.look_again(view),
+            Event::Written(_) if self.revisit => self.decide_all(view),
             _ => {}
         }
     }
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn joining_while_nothing_is_carried_needs_no_leave() {
+    fn joining_while_nothing_is_carried_is_always_admitted() {
         let mut idle = scene(0);
         idle.una = idle.next_offset;
         let gate = &mut *joined(&idle, "rtt-gate");

@@ -2,7 +2,7 @@
 //!
 //! Source: the baseline that every paper measures against (blest-2016 VI, cfs-2019 4, 5g-2019 IV).
 //!
-//! Rule: everything goes out on one path's subflow, whatever the others are like. The best single path of a
+//! Rule: everything is sent on one path's subflow. The best single path of a
 //! scenario is the best of its runs with each `path`.
 //!
 //! Ruling: when that path's subflow isn't usable, wait: plain TCP has no other.
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn full_or_gone_is_waited_for() {
+    fn it_waits_when_the_subflow_is_full_or_gone() {
         let single = &mut *build("single");
         let mut scene = Scene::new(vec![subflow(0, 10, 10, 10), subflow(1, 20, 10, 0)]);
         assert_eq!(scene.chosen(single), None);

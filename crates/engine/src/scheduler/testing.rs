@@ -1,19 +1,21 @@
-//! A model connection for the schedulers' tests: subflows are pipes of fixed round-trip time, segments
-//! leave them only by arriving or by being lost, and the clock is virtual. It applies decisions as the
-//! engine does ([`Decision`]'s documentation), records every transmission, and notes each departure from
-//! the contract of [`super::contract`].
+//! Helpers for the tests of schedulers: single decisions ([`Scene`]) and whole model connections ([`Model`]).
 
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+mod model;
+mod pipe;
 
-use super::{Chunk, Decision, Event, InFlight, Rationale, Scheduler, View, builtin};
-use crate::metrics::{CaState, SubflowMetrics, SubflowStatus};
+use std::collections::BTreeMap;
+
+pub(super) use model::{Model, run};
+pub(super) use pipe::Pipe;
+
+use super::{Chunk, Decision, InFlight, Rationale, Scheduler, View, builtin};
+use crate::metrics::{SubflowMetrics, SubflowStatus};
 use crate::{MILLISECOND, Nanos, PathId, SubflowId};
 
-/// Payload bytes per segment in every test that doesn't say otherwise.
+/// Payload bytes per segment unless a test says otherwise.
 pub(super) const MSS: u32 = 1000;
 
-/// The default instance of a scheduler, or as the specification says.
+/// Builds a scheduler from its specification.
 pub(super) fn build(text: &str) -> Box<dyn Scheduler> {
     match builtin().parse(text) {
         Ok(spec) => spec.build(),
@@ -21,7 +23,7 @@ pub(super) fn build(text: &str) -> Box<dyn Scheduler> {
     }
 }
 
-/// What is in flight, by offset.
+/// Chunks in flight, by offset.
 #[derive(Debug, Default)]
 pub(super) struct Chunks(pub BTreeMap<u64, Chunk>);
 
@@ -37,7 +39,7 @@ impl InFlight for Chunks {
     }
 }
 
-/// A usable subflow with its numbers as a test wants them: srtt in ms, cwnd and in flight in segments.
+/// A usable subflow: srtt in ms, cwnd and in flight in segments.
 pub(super) fn subflow(id: u8, srtt_ms: u64, cwnd: u32, in_flight: u32) -> SubflowMetrics {
     let mut flow = SubflowMetrics::new(SubflowId(id), PathId(u16::from(id)));
     flow.state = SubflowStatus::Usable;
@@ -49,7 +51,7 @@ pub(super) fn subflow(id: u8, srtt_ms: u64, cwnd: u32, in_flight: u32) -> Subflo
     flow
 }
 
-/// Sets all of a flow's round-trip times to one value.
+/// Sets all round-trip times of a subflow to one value.
 pub(super) fn set_rtt(flow: &mut SubflowMetrics, rtt: Nanos) {
     flow.srtt = rtt;
     flow.min_rtt = rtt;
@@ -64,7 +66,7 @@ pub(super) fn unmeasured(id: u8, cwnd: u32, in_flight: u32) -> SubflowMetrics {
     flow
 }
 
-/// One moment of a connection, set by hand: for tests of single decisions.
+/// The state of a connection at one moment, for tests of single decisions.
 #[derive(Debug)]
 pub(super) struct Scene {
     pub now: Nanos,
@@ -79,7 +81,7 @@ pub(super) struct Scene {
 }
 
 impl Scene {
-    /// A megabyte unsent, nothing in flight at data level, a window that doesn't matter.
+    /// A megabyte unsent, nothing in flight at connection level, an unlimited window.
     pub(super) fn new(subflows: Vec<SubflowMetrics>) -> Self {
         Scene {
             now: 0,
@@ -110,12 +112,12 @@ impl Scene {
         }
     }
 
-    /// The decision now.
+    /// The scheduler's decision.
     pub(super) fn ask(&self, scheduler: &mut dyn Scheduler) -> Decision {
         scheduler.select(&self.view(), &mut Rationale::default())
     }
 
-    /// The decision now, as the subflow it sends or queues on; `None` for a wait or a repeat.
+    /// The scheduler's decision, as the subflow it sends or queues on; `None` for a wait or a repeat.
     pub(super) fn chosen(&self, scheduler: &mut dyn Scheduler) -> Option<u8> {
         match self.ask(scheduler) {
             Decision::Send { subflow, .. }
@@ -125,637 +127,10 @@ impl Scene {
         }
     }
 
-    /// The reason for the decision now.
+    /// The reason for the scheduler's decision.
     pub(super) fn reason(&self, scheduler: &mut dyn Scheduler) -> String {
         let mut rationale = Rationale::listening();
         scheduler.select(&self.view(), &mut rationale);
         rationale.take()
     }
-}
-
-/// One path of a model.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Pipe {
-    pub rtt: Nanos,
-    /// Initial, and fixed unless `grows`.
-    pub cwnd: u32,
-    /// Whether cwnd follows Reno.
-    pub grows: bool,
-    pub backup: bool,
-    /// Whether the handshake gave no round-trip sample: the first acknowledgement does.
-    pub unmeasured: bool,
-    /// Segments lost, of 1000.
-    pub loss: u32,
-    /// Bytes the subflow's own queue takes, those in flight included.
-    pub queue: u64,
-    /// When it becomes usable.
-    pub joins: Nanos,
-    /// When it is closed, if ever.
-    pub fails: Option<Nanos>,
-}
-
-impl Pipe {
-    /// A pipe that is there from the start to the end.
-    pub(super) fn new(rtt_ms: u64, cwnd: u32) -> Self {
-        Pipe {
-            rtt: rtt_ms * MILLISECOND,
-            cwnd,
-            grows: false,
-            backup: false,
-            unmeasured: false,
-            loss: 0,
-            queue: u64::MAX,
-            joins: 0,
-            fails: None,
-        }
-    }
-}
-
-/// A segment put on a pipe.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Placement {
-    pub at: Nanos,
-    pub subflow: u8,
-    pub offset: u64,
-    pub len: u32,
-    /// Repeated by a decision.
-    pub repeat: bool,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-enum Happening {
-    Write(u64),
-    Join(u8),
-    Fail(u8),
-    /// At the receiver.
-    Arrive {
-        subflow: u8,
-        offset: u64,
-        len: u32,
-    },
-    /// Back at the sender.
-    Ack {
-        subflow: u8,
-        len: u32,
-        data_ack: u64,
-    },
-    /// Judged lost by the sender, and sent again on the same subflow.
-    Lose {
-        subflow: u8,
-        offset: u64,
-        len: u32,
-    },
-    Wake,
-}
-
-/// The connection, its clock and its records.
-#[derive(Debug)]
-pub(super) struct Model {
-    now: Nanos,
-    pipes: Vec<Pipe>,
-    subflows: Vec<SubflowMetrics>,
-    queues: Vec<VecDeque<(u64, u32)>>,
-    /// Acknowledged segments that count towards the next segment of cwnd.
-    credit: Vec<u32>,
-    chunks: Chunks,
-    /// Unassigned ranges below `frontier`: start, end.
-    holes: BTreeMap<u64, u64>,
-    /// Highest assigned.
-    frontier: u64,
-    written: u64,
-    to_write: u64,
-    una: u64,
-    send_window: u64,
-    declared_size: Option<u64>,
-    /// What the receiver has beyond `rcv_nxt`: start, end.
-    ofo: BTreeMap<u64, u64>,
-    rcv_nxt: u64,
-    reinject: VecDeque<(u64, u32)>,
-    events: BinaryHeap<Reverse<(Nanos, u64, Happening)>>,
-    serial: u64,
-    random: u64,
-    was_blocked: bool,
-    /// Every transmission, in order.
-    pub placements: Vec<Placement>,
-    /// When the receiver had everything.
-    pub completed: Option<Nanos>,
-    /// Departures from the contract: the rule, and what happened.
-    pub violations: Vec<(&'static str, String)>,
-    /// Decisions asked for.
-    pub decisions: u64,
-}
-
-impl Model {
-    /// A connection over `pipes` whose application writes `bytes` at once.
-    pub(super) fn new(pipes: &[Pipe], bytes: u64) -> Self {
-        let mut model = Model {
-            now: 0,
-            pipes: pipes.to_vec(),
-            subflows: Vec::new(),
-            queues: vec![VecDeque::new(); pipes.len()],
-            credit: vec![0; pipes.len()],
-            chunks: Chunks::default(),
-            holes: BTreeMap::new(),
-            frontier: 0,
-            written: 0,
-            to_write: 0,
-            una: 0,
-            send_window: 1 << 30,
-            declared_size: None,
-            ofo: BTreeMap::new(),
-            rcv_nxt: 0,
-            reinject: VecDeque::new(),
-            events: BinaryHeap::new(),
-            serial: 0,
-            random: 1,
-            was_blocked: false,
-            placements: Vec::new(),
-            completed: None,
-            violations: Vec::new(),
-            decisions: 0,
-        };
-        for (index, pipe) in pipes.iter().enumerate() {
-            let id = index as u8;
-            let mut new = SubflowMetrics::new(SubflowId(id), PathId(u16::from(id)));
-            new.mss = MSS;
-            new.backup = pipe.backup;
-            new.cwnd = pipe.cwnd;
-            if !pipe.grows {
-                new.ssthresh = pipe.cwnd;
-            }
-            if !pipe.unmeasured {
-                set_rtt(&mut new, pipe.rtt);
-                new.rttvar = pipe.rtt / 20;
-            }
-            new.rto = pipe.rtt * 3;
-            model.subflows.push(new);
-            model.refresh(index);
-            model.at(pipe.joins, Happening::Join(id));
-            if let Some(fails) = pipe.fails {
-                model.at(fails, Happening::Fail(id));
-            }
-        }
-        if bytes > 0 {
-            model.write_at(0, bytes);
-        }
-        model
-    }
-
-    /// The connection-level send window.
-    pub(super) fn window(mut self, bytes: u64) -> Self {
-        self.send_window = bytes;
-        self
-    }
-
-    /// The seed of the losses.
-    pub(super) fn seed(mut self, seed: u64) -> Self {
-        self.random = seed | 1;
-        self
-    }
-
-    /// The application declares how much it will write.
-    pub(super) fn declare(mut self, bytes: u64) -> Self {
-        self.declared_size = Some(bytes);
-        self
-    }
-
-    /// The application writes.
-    pub(super) fn write_at(&mut self, at: Nanos, bytes: u64) {
-        self.to_write += bytes;
-        self.at(at, Happening::Write(bytes));
-    }
-
-    fn at(&mut self, at: Nanos, happening: Happening) {
-        self.serial += 1;
-        self.events.push(Reverse((at, self.serial, happening)));
-    }
-
-    fn lost(&mut self, subflow: u8) -> bool {
-        // SplitMix64: enough for scattered losses.
-        self.random = self.random.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.random;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        ((z ^ (z >> 31)) % 1000) < u64::from(self.pipes[usize::from(subflow)].loss)
-    }
-
-    /// Brings the numbers that follow from others up to date.
-    fn refresh(&mut self, index: usize) {
-        let queued = self.queues[index].iter().map(|(_, len)| u64::from(*len)).sum();
-        let flow = &mut self.subflows[index];
-        flow.queued_bytes = queued;
-        let held = queued + u64::from(flow.packets_out) * u64::from(MSS);
-        flow.queue_space = self.pipes[index].queue.saturating_sub(held);
-        let rate = u64::from(flow.cwnd) * u64::from(MSS) * 1_000_000_000 / flow.srtt.max(125);
-        flow.pacing_rate = if flow.in_slow_start() { rate * 2 } else { rate * 6 / 5 };
-    }
-
-    fn next_offset(&self) -> u64 {
-        self.holes.keys().next().copied().unwrap_or(self.frontier)
-    }
-
-    fn unsent(&self) -> u64 {
-        self.written - self.frontier + self.holes.iter().map(|(start, end)| end - start).sum::<u64>()
-    }
-
-    fn view(&self) -> View<'_> {
-        View {
-            now: self.now,
-            subflows: &self.subflows,
-            unsent: self.unsent(),
-            next_offset: self.next_offset(),
-            una: self.una,
-            send_window: self.send_window,
-            window_left: (self.una + self.send_window).saturating_sub(self.frontier),
-            written: self.written,
-            declared_size: self.declared_size,
-            closed: self.written == self.to_write,
-            in_flight: &self.chunks,
-        }
-    }
-
-    /// Runs until nothing more can happen. Panics if that takes implausibly long.
-    pub(super) fn run(mut self, scheduler: &mut dyn Scheduler) -> Self {
-        while let Some(Reverse((at, _, happening))) = self.events.pop() {
-            self.now = at;
-            if let Some(event) = self.happen(happening, scheduler) {
-                scheduler.on_event(&self.view(), event);
-            }
-            let more = self.events.peek().is_some_and(|Reverse((next, _, _))| *next == at);
-            if !more {
-                self.drive(scheduler);
-            }
-            assert!(self.decisions < 3_000_000, "no end in sight at {at} ns: {self:?}");
-            if self.completed.is_some() && self.una == self.to_write {
-                break;
-            }
-        }
-        self
-    }
-
-    fn happen(&mut self, happening: Happening, scheduler: &mut dyn Scheduler) -> Option<Event> {
-        match happening {
-            Happening::Wake => None,
-            Happening::Write(bytes) => {
-                self.written += bytes;
-                Some(Event::Written(bytes))
-            }
-            Happening::Join(subflow) => {
-                let flow = &mut self.subflows[usize::from(subflow)];
-                if flow.state == SubflowStatus::Closed {
-                    return None;
-                }
-                flow.state = SubflowStatus::Usable;
-                Some(Event::SubflowAdded(SubflowId(subflow)))
-            }
-            Happening::Fail(subflow) => {
-                let index = usize::from(subflow);
-                self.subflows[index].state = SubflowStatus::Closed;
-                self.subflows[index].packets_out = 0;
-                self.queues[index].clear();
-                self.refresh(index);
-                let id = SubflowId(subflow);
-                let orphans = self.chunks.0.values().filter(|chunk| chunk.last == id);
-                let orphans: Vec<_> = orphans.map(|chunk| (chunk.offset, chunk.len)).collect();
-                self.reinject.extend(orphans);
-                Some(Event::SubflowRemoved(id))
-            }
-            Happening::Arrive { subflow, offset, len } => {
-                if self.subflows[usize::from(subflow)].state == SubflowStatus::Closed {
-                    return None;
-                }
-                self.receive(offset, offset + u64::from(len));
-                let back = self.now + self.pipes[usize::from(subflow)].rtt / 2;
-                self.at(back, Happening::Ack { subflow, len, data_ack: self.rcv_nxt });
-                None
-            }
-            Happening::Ack { subflow, len, data_ack } => {
-                let index = usize::from(subflow);
-                if self.subflows[index].state == SubflowStatus::Closed {
-                    return None;
-                }
-                self.acknowledge(index, len);
-                if data_ack > self.una {
-                    self.una = data_ack;
-                    while let Some(chunk) = self.chunks.0.first_entry() {
-                        if chunk.get().offset + u64::from(chunk.get().len) > data_ack {
-                            break;
-                        }
-                        chunk.remove();
-                    }
-                    scheduler.on_event(&self.view(), Event::DataAcked);
-                    self.was_blocked = false;
-                }
-                Some(Event::Acked { subflow: SubflowId(subflow), segments: 1 })
-            }
-            Happening::Lose { subflow, offset, len } => {
-                let index = usize::from(subflow);
-                let flow = &mut self.subflows[index];
-                if flow.state == SubflowStatus::Closed {
-                    return None;
-                }
-                flow.lost_total += 1;
-                flow.retrans_total += 1;
-                if flow.ca_state == CaState::Open {
-                    flow.loss_events += 1;
-                    flow.ca_state = CaState::Recovery;
-                    if self.pipes[index].grows {
-                        flow.ssthresh = (flow.cwnd / 2).max(2);
-                        flow.cwnd = flow.ssthresh;
-                    }
-                }
-                self.launch(subflow, offset, len);
-                Some(Event::Lost { subflow: SubflowId(subflow), segments: 1 })
-            }
-        }
-    }
-
-    fn acknowledge(&mut self, index: usize, len: u32) {
-        let rtt = self.pipes[index].rtt;
-        let flow = &mut self.subflows[index];
-        if flow.srtt == 0 {
-            set_rtt(flow, rtt);
-            flow.rttvar = rtt / 2;
-        }
-        flow.packets_out -= 1;
-        flow.delivered += 1;
-        flow.bytes_acked += u64::from(len);
-        flow.ca_state = CaState::Open;
-        flow.last_progress = self.now;
-        flow.delivery_rate = u64::from(flow.cwnd) * u64::from(MSS) * 1_000_000_000 / rtt;
-        if self.pipes[index].grows {
-            if flow.in_slow_start() {
-                flow.cwnd += 1;
-            } else {
-                self.credit[index] += 1;
-                if self.credit[index] >= flow.cwnd {
-                    self.credit[index] = 0;
-                    flow.cwnd += 1;
-                }
-            }
-        }
-        self.refresh(index);
-    }
-
-    fn receive(&mut self, start: u64, end: u64) {
-        let known = self.ofo.entry(start).or_insert(end);
-        *known = (*known).max(end);
-        while let Some(entry) = self.ofo.first_entry() {
-            if *entry.key() > self.rcv_nxt {
-                break;
-            }
-            self.rcv_nxt = self.rcv_nxt.max(entry.remove());
-        }
-        if self.rcv_nxt == self.to_write && self.completed.is_none() {
-            self.completed = Some(self.now);
-        }
-    }
-
-    /// Puts a segment that counts as in flight on its pipe.
-    fn launch(&mut self, subflow: u8, offset: u64, len: u32) {
-        let rtt = self.pipes[usize::from(subflow)].rtt;
-        if self.lost(subflow) {
-            self.at(self.now + rtt, Happening::Lose { subflow, offset, len });
-        } else {
-            self.at(self.now + rtt / 2, Happening::Arrive { subflow, offset, len });
-        }
-    }
-
-    fn transmit(&mut self, subflow: u8, offset: u64, len: u32, repeat: bool) {
-        let index = usize::from(subflow);
-        self.subflows[index].packets_out += 1;
-        self.placements.push(Placement { at: self.now, subflow, offset, len, repeat });
-        self.launch(subflow, offset, len);
-        self.refresh(index);
-    }
-
-    /// Marks a range as carried by a subflow, one chunk per segment.
-    fn carry(&mut self, subflow: u8, offset: u64, len: u32) {
-        let (id, sent_at) = (SubflowId(subflow), self.now);
-        let new = Chunk { offset, len, carriers: 0, last: id, sent_at };
-        let chunk = self.chunks.0.entry(offset).or_insert(new);
-        chunk.carriers |= 1 << subflow;
-        chunk.last = id;
-        chunk.sent_at = sent_at;
-    }
-
-    /// The first unassigned range from `hint` on, else the first of all, within the send window.
-    fn unassigned(&self, hint: u64) -> Option<(u64, u64)> {
-        let edge = (self.una + self.send_window).min(self.written);
-        let from = |hint: u64| {
-            let hole = self.holes.iter().find(|(_, end)| **end > hint).map(|(s, e)| (*s.max(&hint), *e));
-            let (start, end) = hole.unwrap_or((hint.max(self.frontier), u64::MAX));
-            let end = end.min(edge);
-            (start < end).then_some((start, end))
-        };
-        from(hint).or_else(|| from(self.next_offset()))
-    }
-
-    fn assign(&mut self, start: u64, end: u64) {
-        if start >= self.frontier {
-            if start > self.frontier {
-                self.holes.insert(self.frontier, start);
-            }
-            self.frontier = end;
-            return;
-        }
-        let hole = self.holes.range(..=start).next_back().map(|(s, e)| (*s, *e));
-        let Some((hole_start, hole_end)) = hole else { return };
-        self.holes.remove(&hole_start);
-        if hole_start < start {
-            self.holes.insert(hole_start, start);
-        }
-        if end < hole_end {
-            self.holes.insert(end, hole_end);
-        }
-    }
-
-    fn violate(&mut self, rule: &'static str, what: String) {
-        if self.violations.iter().filter(|(known, _)| *known == rule).count() < 3 {
-            self.violations.push((rule, format!("at {} ns: {what}", self.now)));
-        }
-    }
-
-    /// New data to a subflow, by a decision. Whether anything was taken.
-    fn give(&mut self, subflow: u8, hint: u64, bytes: u32, queue: bool) -> bool {
-        let index = usize::from(subflow);
-        let flow = &self.subflows[index];
-        let room = u64::from(flow.window_space()) * u64::from(MSS);
-        let limit = if queue { flow.queue_space } else { room }.min(u64::from(bytes));
-        let Some((start, end)) = self.unassigned(hint) else { return false };
-        let end = end.min(start + limit);
-        if end <= start {
-            return false;
-        }
-        self.assign(start, end);
-        let mut offset = start;
-        while offset < end {
-            let len = (end - offset).min(u64::from(MSS)) as u32;
-            self.carry(subflow, offset, len);
-            self.queues[index].push_back((offset, len));
-            offset += u64::from(len);
-        }
-        self.flush(index);
-        true
-    }
-
-    /// Sends what is queued as far as cwnd admits.
-    fn flush(&mut self, index: usize) {
-        while self.subflows[index].usable() && self.subflows[index].in_flight() < self.subflows[index].cwnd {
-            let Some((offset, len)) = self.queues[index].pop_front() else { break };
-            self.transmit(index as u8, offset, len, false);
-        }
-        self.refresh(index);
-    }
-
-    fn reinject(&mut self, scheduler: &mut dyn Scheduler) {
-        while let Some((offset, len)) = self.reinject.front().copied() {
-            if offset + u64::from(len) <= self.una {
-                self.reinject.pop_front();
-                continue;
-            }
-            let Some(flow) = View::fastest(self.view().available()) else { return };
-            let subflow = flow.id.0;
-            self.reinject.pop_front();
-            self.carry(subflow, offset, len);
-            self.transmit(subflow, offset, len, false);
-            scheduler.on_event(&self.view(), Event::Reinjected(SubflowId(subflow)));
-        }
-    }
-
-    /// Asks until the scheduler waits.
-    fn drive(&mut self, scheduler: &mut dyn Scheduler) {
-        for index in 0..self.subflows.len() {
-            self.flush(index);
-        }
-        self.reinject(scheduler);
-        for asked in 0.. {
-            let view = self.view();
-            if view.blocked() && !self.was_blocked {
-                scheduler.on_event(&view, Event::WindowBlocked);
-                self.was_blocked = true;
-            }
-            self.decisions += 1;
-            let view = self.view();
-            let repeats = scheduler.repeats() && !self.chunks.is_empty();
-            if view.usable().next().is_none() || (view.unsent == 0 && !repeats) {
-                return;
-            }
-            let decision = scheduler.select(&view, &mut Rationale::default());
-            let progress = match decision {
-                Decision::Wait { until } => {
-                    self.wait(until);
-                    return;
-                }
-                Decision::Send { subflow, bytes } => self.send(subflow, 0, bytes),
-                Decision::SendAt { subflow, offset, bytes } => self.send(subflow, offset, bytes),
-                Decision::Queue { subflow, bytes } => self.queue(subflow, bytes),
-                Decision::Duplicate { subflow, offset, .. } => self.duplicate(subflow, offset),
-            };
-            if !progress || asked > 200_000 {
-                self.violate("progress", format!("{decision:?} changes nothing"));
-                self.rescue();
-                return;
-            }
-        }
-    }
-
-    /// Whether the subflow is usable; using a backup out of turn is noted.
-    fn may_carry(&mut self, subflow: SubflowId) -> bool {
-        let flow = &self.subflows[subflow.index()];
-        let (usable, eligible) = (flow.usable(), self.view().eligible(flow));
-        if !eligible {
-            self.violate("eligible", format!("{subflow:?} is named"));
-        }
-        usable
-    }
-
-    /// Whether the subflow's window has room for `what`; noted if not.
-    fn may_send(&mut self, subflow: SubflowId, what: &str) -> bool {
-        if !self.may_carry(subflow) {
-            return false;
-        }
-        let flow = &self.subflows[subflow.index()];
-        let (available, in_flight, cwnd) = (flow.available(), flow.in_flight(), flow.cwnd);
-        if !available {
-            self.violate("cwnd", format!("{what} on {subflow:?}, which has {in_flight} of {cwnd} in flight"));
-        }
-        available
-    }
-
-    /// `Send` and `SendAt`; a hint of 0 is the first unassigned byte.
-    fn send(&mut self, subflow: SubflowId, hint: u64, bytes: u32) -> bool {
-        if !self.may_send(subflow, "new data") {
-            return false;
-        }
-        self.give(subflow.0, hint, bytes, false)
-    }
-
-    fn queue(&mut self, subflow: SubflowId, bytes: u32) -> bool {
-        if !self.may_carry(subflow) {
-            return false;
-        }
-        let flow = &self.subflows[subflow.index()];
-        if u64::from(flow.window_space()) * u64::from(MSS) < u64::from(bytes) {
-            self.violate("cwnd", format!("{bytes} bytes to {subflow:?}, beyond its window"));
-        }
-        self.give(subflow.0, 0, bytes, true)
-    }
-
-    fn duplicate(&mut self, subflow: SubflowId, offset: u64) -> bool {
-        if !self.may_send(subflow, "a repeat") {
-            return false;
-        }
-        let Some(chunk) = self.chunks.0.get(&offset).copied() else { return false };
-        if chunk.carried_by(subflow) {
-            return false;
-        }
-        self.carry(subflow.0, chunk.offset, chunk.len);
-        self.transmit(subflow.0, chunk.offset, chunk.len, true);
-        true
-    }
-
-    fn wait(&mut self, until: Option<Nanos>) {
-        let idle = self.subflows.iter().all(|flow| flow.packets_out == 0);
-        match until {
-            Some(until) if until <= self.now => {
-                self.violate("wait", format!("until {until}, which is past"));
-                self.rescue();
-            }
-            Some(until) => self.at(until, Happening::Wake),
-            None if idle && self.view().sendable() => {
-                self.violate("work-conserving", "a wait with nothing in flight".to_string());
-                self.rescue();
-            }
-            None => {}
-        }
-    }
-
-    /// What the engine does when a scheduler would stall: one segment by `minrtt`.
-    fn rescue(&mut self) {
-        if self.subflows.iter().any(|flow| flow.packets_out > 0) {
-            return;
-        }
-        if let Some(flow) = View::fastest(self.view().available()) {
-            let subflow = flow.id.0;
-            self.give(subflow, 0, MSS, false);
-        }
-    }
-
-    /// Segment numbers (from `first`) that went out on a subflow, in order.
-    pub(super) fn segments_on(&self, subflow: u8, first: u64) -> Vec<u64> {
-        let mine = self.placements.iter().filter(|placement| placement.subflow == subflow);
-        mine.map(|placement| placement.offset / u64::from(MSS) + first).collect()
-    }
-
-    /// Bytes that went out on a subflow.
-    pub(super) fn bytes_on(&self, subflow: u8) -> u64 {
-        let mine = self.placements.iter().filter(|placement| placement.subflow == subflow);
-        mine.map(|placement| u64::from(placement.len)).sum()
-    }
-}
-
-/// Runs a flow of `segments` over `pipes`.
-pub(super) fn run(text: &str, pipes: &[Pipe], segments: u64) -> Model {
-    Model::new(pipes, segments * u64::from(MSS)).run(&mut *build(text))
 }

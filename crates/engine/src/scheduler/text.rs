@@ -1,11 +1,11 @@
-//! Reasons in words: units for people, and the two answers that every scheduler gives alike.
+//! Texts of reasons: units, and the two decisions that all schedulers share.
 
 use std::fmt;
 
 use super::{Decision, Rationale, View};
 use crate::{Nanos, SubflowId};
 
-/// A subflow in a reason: the reader's tool puts the path's name in its place.
+/// A subflow in a reason; [`with_names`] replaces it by the path's name.
 pub(super) struct Subflow(pub SubflowId);
 
 impl fmt::Display for Subflow {
@@ -36,7 +36,7 @@ impl fmt::Display for Kb {
     }
 }
 
-/// Nothing new may be sent: nothing is there, or the connection-level window is full.
+/// Waits, because there is no unsent data or the connection-level window is full.
 #[cold]
 pub(super) fn nothing_to_send(view: &View<'_>, rationale: &mut Rationale) -> Decision {
     rationale.say(|| {
@@ -49,14 +49,14 @@ pub(super) fn nothing_to_send(view: &View<'_>, rationale: &mut Rationale) -> Dec
     Decision::Wait { until: None }
 }
 
-/// No usable subflow's window has room.
+/// Waits, because no usable subflow's window has room.
 #[cold]
 pub(super) fn no_room(view: &View<'_>, rationale: &mut Rationale) -> Decision {
     rationale.say(|| format!("none of {} usable subflows has room", view.usable().count()));
     Decision::Wait { until: None }
 }
 
-/// Puts names where a reason says `{subflow 0}`; a subflow without one stays as it is.
+/// Replaces `{subflow 0}` in a reason by the subflow's name; a subflow without a name stays as it is.
 pub fn with_names<'a>(reason: &str, name: impl Fn(u8) -> Option<&'a str>) -> String {
     let mut text = String::with_capacity(reason.len());
     let mut rest = reason;

@@ -1,8 +1,8 @@
-//! One simulated run as evidence: the packets that the data's sender saw, with the scheduler's reasons, as a capture
-//! (pcapng) or a log (qlog).
+//! Recordings of a simulated run: the packets at the data's sender, with the scheduler's reasons, as a capture (pcapng) or
+//! a log (qlog).
 //!
-//! The capture is what `tcpdump` on that host would give: times of sending and of arrival there, nothing of
-//! competing flows. Payload, which the simulator doesn't have, is zeros.
+//! The capture shows what `tcpdump` on that host would, without competing flows. Payload, which the simulator doesn't have,
+//! is zeros.
 
 mod reasons;
 
@@ -26,15 +26,15 @@ use crate::units::Nanos;
 /// How often cwnd and srtt are logged.
 const SAMPLES_EVERY: Nanos = 10_000_000;
 
-/// A run and what was seen of it.
+/// A run, and the packets at its data's sender.
 #[derive(Debug)]
 pub struct Evidence {
-    /// What it gave; with segments, decisions and samples.
+    /// The result, with segments, decisions and samples.
     pub result: RunResult,
     title: String,
     paths: Vec<Path>,
     vantage: Side,
-    /// The workload's start, from which times count.
+    /// The workload's start: time 0 of the files.
     begin: Nanos,
     seen: Vec<Seen>,
 }
@@ -49,7 +49,7 @@ struct Seen {
     segment: Segment<SyntheticPayload>,
 }
 
-/// Keeps what passes one side.
+/// Records the packets of one end.
 struct Collector {
     side: Side,
     seen: Arc<Mutex<Vec<Seen>>>,
@@ -64,7 +64,7 @@ impl Collector {
         trace: Option<u32>,
         segment: &Segment<SyntheticPayload>,
     ) {
-        // A world that panicked while it held the lock has no evidence to give.
+        // The lock is poisoned only if the world panicked.
         if let Ok(mut seen) = self.seen.lock() {
             seen.push(Seen { at, path: path as u16, direction, trace, segment: segment.clone() });
         }
@@ -97,11 +97,11 @@ impl SegmentObserver for Collector {
 #[error("{0}")]
 pub struct WitnessError(String);
 
-/// Runs, and keeps what the data's sender sees. Whatever `spec` records, segments, decisions and samples are recorded;
-/// that changes nothing about the run.
+/// Runs `spec` and records the packets at the data's sender, with segments, decisions and samples. Recording doesn't
+/// change the run.
 ///
 /// # Errors
-/// What in the specification can't be simulated.
+/// The specification can't be simulated.
 pub fn witness(spec: &RunSpec) -> Result<Evidence, WitnessError> {
     let recording = Recording { samples_every: SAMPLES_EVERY, segments: true, decisions: true };
     let spec = RunSpec { recording, ..spec.clone() };
@@ -125,13 +125,13 @@ pub fn witness(spec: &RunSpec) -> Result<Evidence, WitnessError> {
     })
 }
 
-/// A path's name and a line about its two links.
+/// A path's name and a description of its two links.
 pub fn path(path: &ropewalk_sim::PathSpec) -> Path {
     let description = format!("up {}; down {}", describe(&path.up), describe(&path.down));
     Path { name: path.name.clone(), description }
 }
 
-/// Names and a line about each path: the link in the data's direction.
+/// Names and descriptions of the paths: of the link in the data's direction.
 fn paths(scenario: &Scenario) -> Vec<Path> {
     let link = |path: &ropewalk_sim::PathSpec| match scenario.direction.sender() {
         Side::Client => describe(&path.up),
@@ -153,12 +153,12 @@ fn describe(link: &LinkSpec) -> String {
 }
 
 impl Evidence {
-    /// How many packets there are.
+    /// Number of packets.
     pub fn packets(&self) -> usize {
         self.seen.len()
     }
 
-    /// Hands every packet as bytes, with its comment, to `each`; times from the workload's start.
+    /// Calls `each` for every packet, with its bytes and comment. Times count from the workload's start.
     fn each(&self, mut each: impl FnMut(usize, &Packet<'_>) -> io::Result<()>) -> io::Result<()> {
         let comments = reasons::comments(&self.result, &self.paths);
         let mut bytes = Vec::new();
@@ -179,24 +179,24 @@ impl Evidence {
     /// Writes the capture.
     ///
     /// # Errors
-    /// What the writer says.
+    /// The writer's error.
     pub fn write_pcap<W: Write>(&self, writer: W) -> io::Result<()> {
         let mut pcap = Pcap::new(writer, &self.paths)?;
         self.each(|_, packet| pcap.packet(packet))?;
         pcap.finish().map(drop)
     }
 
-    /// Writes the log: packets, decisions, and each subflow's numbers every 10 ms.
+    /// Writes the log: packets, decisions, and each subflow's metrics every 10 ms.
     ///
     /// # Errors
-    /// What the writer says.
+    /// The writer's error.
     pub fn write_qlog<W: Write>(&self, writer: W) -> io::Result<()> {
         let vantage = match self.vantage {
             Side::Client => Vantage::Client,
             Side::Server => Vantage::Server,
         };
         let mut qlog = Qlog::new(writer, &self.title, vantage, &self.paths)?;
-        let mut beside = Beside::new(&self.result);
+        let mut beside = OtherEvents::new(&self.result);
         self.each(|number, packet| {
             beside.write_until(packet.at, &mut qlog)?;
             let seen = &self.seen[number];
@@ -210,21 +210,21 @@ impl Evidence {
     }
 }
 
-/// What a log has beside packets: decisions and samples, each written at its time.
-struct Beside<'a> {
+/// The decisions and samples of a log, each written at its time.
+struct OtherEvents<'a> {
     decisions: Peekable<slice::Iter<'a, DecisionTrace>>,
     samples: Peekable<slice::Iter<'a, Sample>>,
     /// The subflow that a connection sends on, by path: the latest.
     subflows: BTreeMap<(u32, u16), FourTuple>,
 }
 
-impl<'a> Beside<'a> {
+impl<'a> OtherEvents<'a> {
     fn new(result: &'a RunResult) -> Self {
         let (decisions, samples) = (result.decisions.iter().peekable(), result.samples.iter().peekable());
-        Beside { decisions, samples, subflows: BTreeMap::new() }
+        OtherEvents { decisions, samples, subflows: BTreeMap::new() }
     }
 
-    /// Writes what happened until then; a decision comes before the packets of its moment.
+    /// Writes the events until then. A decision comes before the packets of the same time.
     fn write_until<W: Write>(&mut self, until: Nanos, qlog: &mut Qlog<W>) -> io::Result<()> {
         loop {
             let decided = self.decisions.peek().map_or(Nanos::MAX, |decision| decision.at);

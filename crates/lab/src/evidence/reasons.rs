@@ -1,4 +1,4 @@
-//! What a packet's comment says: which decision sent it, and why; how long the scheduler had waited before.
+//! Comments of packets: the decision that sent it, its reason, and how long the scheduler had waited before.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use ropewalk_engine::scheduler::Decision;
 use ropewalk_evidence::Path;
 use ropewalk_sim::{DecisionTrace, RunResult, Transmission};
 
-/// A decision in a word.
+/// A decision as one word.
 pub fn word(decision: &DecisionTrace) -> &'static str {
     match decision.decision {
         Decision::Send { .. } => "send",
@@ -29,18 +29,18 @@ pub fn phrase(decision: &DecisionTrace, path: Option<&str>) -> String {
     }
 }
 
-/// Where decisions are looked up: connection, path, whether it repeats data, stream offset.
+/// The key of a decision: connection, path, whether it repeats data, stream offset.
 type Place = (u32, u16, bool, u64);
 
-/// A decision that took bytes, and the first of the waits before it.
-struct Made<'a> {
+/// A decision that sent data, and the first of the waits before it.
+struct SendDecision<'a> {
     decision: &'a DecisionTrace,
     waited: Option<&'a DecisionTrace>,
 }
 
 /// The comment of each segment of the result's traces, by index.
 pub(super) fn comments(result: &RunResult, paths: &[Path]) -> Vec<String> {
-    let mut made: BTreeMap<Place, Vec<Made<'_>>> = BTreeMap::new();
+    let mut made: BTreeMap<Place, Vec<SendDecision<'_>>> = BTreeMap::new();
     let mut waits: BTreeMap<u32, &DecisionTrace> = BTreeMap::new();
     for decision in &result.decisions {
         if matches!(decision.decision, Decision::Wait { .. }) {
@@ -51,7 +51,7 @@ pub(super) fn comments(result: &RunResult, paths: &[Path]) -> Vec<String> {
         let repeats = matches!(decision.decision, Decision::Duplicate { .. });
         let waited = waits.remove(&decision.connection);
         let place = (decision.connection, path, repeats, decision.offset);
-        made.entry(place).or_default().push(Made { decision, waited });
+        made.entry(place).or_default().push(SendDecision { decision, waited });
     }
     let name = |path: u16| paths.get(usize::from(path)).map(|path| path.name.as_str());
     let comment = |segment: &ropewalk_sim::SegmentTrace| {
@@ -77,7 +77,7 @@ pub(super) fn comments(result: &RunResult, paths: &[Path]) -> Vec<String> {
     result.segments.iter().map(comment).collect()
 }
 
-fn describe(made: &Made<'_>, path: Option<&str>) -> String {
+fn describe(made: &SendDecision<'_>, path: Option<&str>) -> String {
     let decision = made.decision;
     let mut text = String::new();
     if let Some(wait) = made.waited {

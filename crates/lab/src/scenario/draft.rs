@@ -1,5 +1,5 @@
-//! A link as it is being described: some of it given, the rest to come from the level above or from a
-//! default. Both languages, the scenario file and the command line's `--path`, fill it in.
+//! A partly specified link; the rest comes from the level above or from defaults. Both the scenario file and `--path` fill it
+//! in.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ pub enum QueueDraft {
 pub const CODEL: QueueDraft =
     QueueDraft::CoDel { limit: 1000, target: 5_000_000, interval: 100_000_000, ecn: false };
 
-/// What was said about one direction of a link.
+/// The given properties of one direction of a link.
 #[derive(Clone, Debug, Default)]
 pub struct LinkDraft {
     pub rate: Option<Rate>,
@@ -42,7 +42,7 @@ pub struct LinkDraft {
 }
 
 impl LinkDraft {
-    /// What is missing here, from `above`. A delay of its own brings its own jitter (or none).
+    /// Takes missing properties from `above`. A delay given here has its own jitter, or none.
     pub fn or(self, above: &LinkDraft) -> LinkDraft {
         let spread = if self.delay.is_some() { self.spread } else { self.spread.or(above.spread) };
         LinkDraft {
@@ -59,7 +59,7 @@ impl LinkDraft {
         }
     }
 
-    /// The link, with defaults for what wasn't said; `rtt` is the path's, for the default queue.
+    /// The link, with defaults for missing properties; `rtt` is the path's, for the default queue.
     pub fn finish(self, rtt: Nanos, mtu: u32) -> LinkSpec {
         let rate = self.rate.unwrap_or(Rate::Constant(u64::MAX));
         let bits_per_second = mean_rate(&rate);
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn an_own_delay_brings_its_own_jitter() {
+    fn a_delay_given_here_has_its_own_jitter() {
         let above = LinkDraft { delay: Some(10), spread: Some(5), ..LinkDraft::default() };
         let own = LinkDraft { delay: Some(7), ..LinkDraft::default() };
         assert_eq!(own.or(&above).spread, None);

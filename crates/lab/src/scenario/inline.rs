@@ -20,49 +20,49 @@ use crate::units::{self, UnitError};
 
 const KEYWORDS: &[&str] = &["up", "down", "queue", "jitter", "reordering", "trace", "mtu", "backup"];
 
-/// What stands before a spread.
+/// Signs before a spread.
 const SPREAD: [&str; 3] = ["+-", "+/-", "\u{b1}"];
 
-/// What of a path a clause says; each is said once.
+/// The property that a clause sets. Each may be set once.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Said {
+enum Property {
     Rate,
     RoundTrip,
     Loss,
     Keyword(&'static str),
 }
 
-impl Said {
+impl Property {
     fn name(self) -> String {
         match self {
-            Said::Rate => "a rate".into(),
-            Said::RoundTrip => "a round-trip time".into(),
-            Said::Loss => "a loss".into(),
-            Said::Keyword(word) => format!("`{word}`"),
+            Property::Rate => "a rate".into(),
+            Property::RoundTrip => "a round-trip time".into(),
+            Property::Loss => "a loss".into(),
+            Property::Keyword(word) => format!("`{word}`"),
         }
     }
 
-    fn of(clause: &str) -> Option<Said> {
+    fn of(clause: &str) -> Option<Property> {
         let word = clause.split(char::is_whitespace).next().unwrap_or_default();
         let has_spread = SPREAD.iter().any(|sign| clause.contains(sign));
         if let Some(keyword) = KEYWORDS.iter().find(|known| **known == word) {
-            Some(Said::Keyword(keyword))
+            Some(Property::Keyword(keyword))
         } else if clause.contains('%') && !has_spread || clause == "none" {
-            Some(Said::Loss)
+            Some(Property::Loss)
         } else if clause.contains("bit/s") || clause.contains("bps") || clause == "unlimited" {
-            Some(Said::Rate)
+            Some(Property::Rate)
         } else {
             clause
                 .starts_with(|c: char| c.is_ascii_digit() || c == '.' || c == '-')
-                .then_some(Said::RoundTrip)
+                .then_some(Property::RoundTrip)
         }
     }
 }
 
-/// The paths of a command line: as many as may be, each with its own name.
+/// Parses the `--path` options: at most [`MOST_PATHS`], with different names.
 ///
 /// # Errors
-/// As [`path`]; the place is in the one that is too many, or the second of its name.
+/// As [`path`]; also too many paths, or two of the same name.
 pub fn paths(texts: &[String]) -> Result<Vec<PathSpec>, Diagnostic> {
     let found = texts.iter().map(|text| path(text)).collect::<Result<Vec<_>, _>>()?;
     let at = |index: usize, message: String, label: &str| {
@@ -84,7 +84,7 @@ pub fn paths(texts: &[String]) -> Result<Vec<PathSpec>, Diagnostic> {
 /// Parses one `--path`.
 ///
 /// # Errors
-/// The part that isn't understood, with what is allowed.
+/// The part that isn't understood, and what is allowed.
 pub fn path(text: &str) -> Result<PathSpec, Diagnostic> {
     let source = Source::new("--path", text);
     let wrong = |start: usize, part: &str, message: String, help: &str| {
@@ -99,7 +99,7 @@ pub fn path(text: &str) -> Result<PathSpec, Diagnostic> {
         return Err(wrong(0, name, format!("the name `{name}` can't be used"), reason));
     }
     let mut path = Drafts { mtu: 1500, ..Drafts::default() };
-    let mut said: Vec<(Said, Range<usize>)> = Vec::new();
+    let mut given: Vec<(Property, Range<usize>)> = Vec::new();
     let mut start = text.len() - rest.len();
     for clause in rest.split(',') {
         let at = start + (clause.len() - clause.trim_start().len());
@@ -108,7 +108,7 @@ pub fn path(text: &str) -> Result<PathSpec, Diagnostic> {
         if clause.is_empty() {
             return Err(wrong(at.saturating_sub(1), ",", "an empty clause".into(), ""));
         }
-        let Some(what) = Said::of(clause) else {
+        let Some(what) = Property::of(clause) else {
             let keyword = clause.split(char::is_whitespace).next().unwrap_or_default();
             if let Some(new) = renamed(keyword) {
                 let message = format!("`{keyword}` is now called `{new}`");
@@ -120,25 +120,25 @@ pub fn path(text: &str) -> Result<PathSpec, Diagnostic> {
             };
             return Err(wrong(at, clause, format!("`{clause}` is not understood"), &help));
         };
-        path.take(what, clause, at, &source)?;
+        path.set(what, clause, at, &source)?;
         let second = |message: String, help: &str, first: &Range<usize>| {
             let second = wrong(at, clause, message, help).label("the second");
             Err(second.other(first.clone(), "the first is here"))
         };
-        if let Some((_, first)) = said.iter().find(|(before, _)| *before == what) {
-            return second(format!("{} is given twice", what.name()), "each thing is said once", first);
+        if let Some((_, first)) = given.iter().find(|(before, _)| *before == what) {
+            return second(format!("{} is given twice", what.name()), "give it once", first);
         }
-        let rates = [Said::Rate, Said::Keyword("trace")];
+        let rates = [Property::Rate, Property::Keyword("trace")];
         if rates.contains(&what)
-            && let Some((other, first)) = said.iter().find(|(before, _)| rates.contains(before))
+            && let Some((other, first)) = given.iter().find(|(before, _)| rates.contains(before))
         {
             let message = format!("{} and {}: a link has one or the other", other.name(), what.name());
             return second(message, "for another rate in one direction: `trace FILE, up RATE`", first);
         }
-        said.push((what, at..at + clause.len()));
+        given.push((what, at..at + clause.len()));
     }
     for word in ["jitter", "reordering"] {
-        let found = said.iter().find(|(said, _)| *said == Said::Keyword(word));
+        let found = given.iter().find(|(given, _)| *given == Property::Keyword(word));
         if let Some((_, span)) = found.filter(|_| path.both.spread.is_none()) {
             let clause = &text[span.clone()];
             let help = format!("give the round-trip time a spread: `20 ms +-5 ms, {clause}`");
@@ -149,7 +149,7 @@ pub fn path(text: &str) -> Result<PathSpec, Diagnostic> {
     path.finish(name).map_err(|missing| wrong(0, text, format!("path `{name}` has no {missing}"), example))
 }
 
-/// What the clauses have said so far.
+/// The path as given so far.
 #[derive(Default)]
 struct Drafts {
     both: LinkDraft,
@@ -160,7 +160,13 @@ struct Drafts {
 }
 
 impl Drafts {
-    fn take(&mut self, what: Said, clause: &str, at: usize, source: &Arc<Source>) -> Result<(), Diagnostic> {
+    fn set(
+        &mut self,
+        what: Property,
+        clause: &str,
+        at: usize,
+        source: &Arc<Source>,
+    ) -> Result<(), Diagnostic> {
         let place = |error: UnitError| unit(source, at, error);
         let value = clause.split_once(char::is_whitespace).map_or("", |(_, value)| value.trim());
         let value_at = at + clause.len() - value.len();
@@ -170,53 +176,55 @@ impl Drafts {
             Diagnostic::new(message).at(source, span).label("here").help(help)
         };
         match what {
-            Said::Rate => self.both.rate = Some(Rate::Constant(phrase::rate(clause).map_err(place)?)),
-            Said::Loss => self.both.loss = Some(phrase::loss(clause).map_err(place)?),
-            Said::RoundTrip => {
+            Property::Rate => self.both.rate = Some(Rate::Constant(phrase::rate(clause).map_err(place)?)),
+            Property::Loss => self.both.loss = Some(phrase::loss(clause).map_err(place)?),
+            Property::RoundTrip => {
                 rate_or_time(clause).map_err(place)?;
                 let (rtt, spread) = units::duration_with_spread(clause).map_err(place)?;
                 self.both.delay = Some(rtt / 2);
                 self.both.spread = spread.map(|spread| spread / 2);
             }
-            Said::Keyword("up") => {
+            Property::Keyword("up") => {
                 self.up.rate = Some(Rate::Constant(phrase::rate(value).map_err(place_value)?));
             }
-            Said::Keyword("down") => {
+            Property::Keyword("down") => {
                 self.down.rate = Some(Rate::Constant(phrase::rate(value).map_err(place_value)?));
             }
-            Said::Keyword("queue") => self.both.queue = Some(phrase::queue(value).map_err(place_value)?),
-            Said::Keyword("mtu") => {
+            Property::Keyword("queue") => self.both.queue = Some(phrase::queue(value).map_err(place_value)?),
+            Property::Keyword("mtu") => {
                 self.mtu = units::bytes_within(value, MTU_RANGE).map_err(place_value)? as u32;
             }
-            Said::Keyword("trace") if value.is_empty() => {
+            Property::Keyword("trace") if value.is_empty() => {
                 return Err(wrong_value("`trace` needs a file".into(), "as in `trace lte.down`"));
             }
-            Said::Keyword("trace") => {
-                // A bad line is shown where it stands, a file that can't be read where it is named.
+            Property::Keyword("trace") => {
+                // A bad line is reported in the trace, an unreadable file where it is named.
                 let found = trace::read(Path::new(value)).map_err(|error| match error.place {
                     Some(_) => error,
                     None => error.at(source, value_at..at + clause.len()).label("named here"),
                 });
                 self.both.rate = Some(Rate::Trace(found?));
             }
-            Said::Keyword("jitter") => match phrase::JITTER_SHAPES.iter().find(|(word, _)| *word == value) {
-                Some((_, shape)) => self.both.shape = Some(*shape),
-                None => {
-                    let allowed = "allowed: uniform, normal, pareto";
-                    return Err(wrong_value(format!("`{value}` is no shape of jitter"), allowed));
+            Property::Keyword("jitter") => {
+                match phrase::JITTER_SHAPES.iter().find(|(word, _)| *word == value) {
+                    Some((_, shape)) => self.both.shape = Some(*shape),
+                    None => {
+                        let allowed = "allowed: uniform, normal, pareto";
+                        return Err(wrong_value(format!("`{value}` is no shape of jitter"), allowed));
+                    }
                 }
-            },
-            Said::Keyword(word) if !value.is_empty() => {
+            }
+            Property::Keyword(word) if !value.is_empty() => {
                 let help = format!("write `{word}` alone, or leave it out");
                 return Err(wrong_value(format!("`{word}` takes no value"), &help));
             }
-            Said::Keyword("backup") => self.backup = true,
-            Said::Keyword(_) => self.both.reordering = Some(true),
+            Property::Keyword("backup") => self.backup = true,
+            Property::Keyword(_) => self.both.reordering = Some(true),
         }
         Ok(())
     }
 
-    /// The path, or what it misses.
+    /// The path, or the name of the missing property.
     fn finish(self, name: &str) -> Result<PathSpec, &'static str> {
         let Drafts { both, up, down, mtu, backup } = self;
         let (up, down) = (up.or(&both), down.or(&both));
@@ -229,7 +237,7 @@ impl Drafts {
     }
 }
 
-/// Whether a number's unit is one that a clause may have; a rate with a known unit isn't asked about.
+/// Checks that a clause's unit is one of a rate or a time.
 fn rate_or_time(clause: &str) -> Result<(), UnitError> {
     let base = clause.split(['+', '\u{b1}']).next().unwrap_or(clause).trim_end();
     let unit = base.trim_start_matches(|c: char| c.is_ascii_digit() || "-._ ".contains(c));
@@ -292,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_point_at_their_place() {
+    fn errors_point_at_their_place() {
         for (text, message) in [
             ("wifi 50 Mbit/s", "needs a name and a colon"),
             ("wifi: 50 Mbit/s", "no round-trip time"),
@@ -328,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_given_twice_shows_the_first() {
+    fn a_repeated_clause_shows_the_first() {
         let text = "wifi: 50 Mbit/s, 20 ms, 1 %, 2 %";
         let error = path(text).unwrap_err();
         let (_, second) = error.place.clone().unwrap();
@@ -347,7 +355,7 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn a_trace_has_an_end() {
+    fn an_endless_trace_is_refused() {
         let error = path("wifi: 20 ms, trace /dev/zero").unwrap_err();
         assert!(error.message.contains("a regular file") && error.label == "named here", "{error:?}");
     }

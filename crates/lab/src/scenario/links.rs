@@ -1,4 +1,4 @@
-//! Paths, bottlenecks and their links, out of a scenario file.
+//! Reads paths, bottlenecks and their links from a scenario file.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -66,7 +66,7 @@ impl Reader {
         found
     }
 
-    /// A table's `name`, unlike those already taken.
+    /// A table's `name`, which must differ from those taken.
     fn name<'k>(&mut self, table: &Table<'_>, mut taken: impl Iterator<Item = &'k str>) -> String {
         let Some(value) = table.get("name") else { return String::new() };
         let Some(name) = self.text(value) else { return String::new() };
@@ -120,12 +120,13 @@ impl Reader {
             }
         }
         let mut direction = |key| match table.get(key).and_then(|value| self.table(&LINK, value)) {
-            Some(own) => (self.link(&own).or(&both), shaping(&own)),
+            Some(own) => (self.link(&own).or(&both), jitter_key(&own)),
             None => (LinkDraft::default().or(&both), None),
         };
         let ((up, shapes_up), (down, shapes_down)) = (direction("up"), direction("down"));
         let either = up.spread.or(down.spread);
-        for (found, spread) in [(shaping(table), either), (shapes_up, up.spread), (shapes_down, down.spread)]
+        for (found, spread) in
+            [(jitter_key(table), either), (shapes_up, up.spread), (shapes_down, down.spread)]
         {
             if let Some((key, place)) = found.filter(|_| spread.is_none() && self.errors.len() == before) {
                 self.wrong(
@@ -136,7 +137,7 @@ impl Reader {
                 );
             }
         }
-        // A mistake in a value isn't also a missing value.
+        // Don't report a wrong value as missing too.
         if self.errors.len() == before {
             let complete = up.rate.is_some() && down.rate.is_some();
             if !complete {
@@ -161,7 +162,7 @@ impl Reader {
         (up.finish(rtt, mtu), down.finish(rtt, mtu))
     }
 
-    /// Bottlenecks that no path runs through: a slip, since they change nothing.
+    /// Reports bottlenecks that no path uses: they would have no effect.
     pub fn unused(&mut self, file: &Table<'_>, bottlenecks: &[Bottleneck], paths: &[PathSpec]) {
         let values = self.array(file, "bottleneck");
         for (index, (bottleneck, value)) in bottlenecks.iter().zip(values).enumerate() {
@@ -178,7 +179,7 @@ impl Reader {
         }
     }
 
-    /// What a table says of a link.
+    /// The link properties of a table.
     fn link(&mut self, table: &Table<'_>) -> LinkDraft {
         let mut draft = LinkDraft { rate: self.rate_or_trace(table), ..LinkDraft::default() };
         if let Some(value) = table.get("delay")
@@ -223,7 +224,7 @@ impl Reader {
         match trace::read(&self.folder.join(name)) {
             Ok(trace) => Some(trace),
             Err(mut error) => {
-                // A file that can't be read is shown where it is named; a bad line, where it stands.
+                // An unreadable file is reported where it is named, a bad line in the trace.
                 if error.place.is_none() {
                     error = error.at(&self.source, value.span()).label("named here");
                     error = error.help("a trace's path is relative to the scenario's file");
@@ -353,13 +354,13 @@ impl Reader {
     }
 }
 
-/// The key, with its place, by which a table says how delays spread.
-fn shaping(table: &Table<'_>) -> Option<(&'static str, Range<usize>)> {
-    let says = |key| match key {
+/// The key of a table that describes the jitter's distribution, with its span.
+fn jitter_key(table: &Table<'_>) -> Option<(&'static str, Range<usize>)> {
+    let is_set = |key| match key {
         "reordering" => table.get(key).is_some_and(|value| value.get_ref().as_bool() == Some(true)),
         _ => table.get(key).is_some(),
     };
-    ["jitter-shape", "reordering"].into_iter().find(|key| says(*key)).map(|key| (key, table.place(key)))
+    ["jitter-shape", "reordering"].into_iter().find(|key| is_set(*key)).map(|key| (key, table.place(key)))
 }
 
 /// "did you mean ...?" and the list of what there is.

@@ -1,4 +1,4 @@
-//! Reads values out of a parsed TOML document and keeps every mistake with its place.
+//! Reads values from a parsed TOML document and collects all errors with their places.
 
 use std::ops::Range;
 use std::path::PathBuf;
@@ -14,10 +14,10 @@ use crate::units::{self, UnitError};
 /// A value with its place.
 pub(crate) type Value<'t> = Spanned<DeValue<'t>>;
 
-/// Where mistakes go.
+/// Reads values and collects errors.
 pub(crate) struct Reader {
     pub source: Arc<Source>,
-    /// Traces are found from here.
+    /// The folder that trace files are relative to.
     pub folder: PathBuf,
     pub errors: Vec<Diagnostic>,
 }
@@ -37,13 +37,13 @@ impl<'t> Table<'t> {
         self.entries.get(key)
     }
 
-    /// Where a key stands, or else the table.
+    /// The span of a key, or else of the table.
     pub fn place(&self, key: &str) -> Range<usize> {
         self.entries.get_key_value(key).map_or(self.span.clone(), |(key, _)| key.span())
     }
 }
 
-/// What a value is, for "found ...".
+/// The type of a value, for "found ...".
 fn kind_of(value: &DeValue<'_>) -> &'static str {
     match value {
         DeValue::String(_) => "a text",
@@ -56,7 +56,7 @@ fn kind_of(value: &DeValue<'_>) -> &'static str {
 }
 
 impl Reader {
-    /// Keeps a mistake at `span` of the file.
+    /// Adds an error at `span` of the file.
     pub fn wrong(
         &mut self,
         span: Range<usize>,
@@ -73,7 +73,7 @@ impl Reader {
         self.wrong(value.span(), format!("expected {expected}"), label, "");
     }
 
-    /// A table of this shape: refuses keys that it doesn't know, misses those that it needs.
+    /// A table of this shape. Unknown and missing keys are errors.
     pub fn table<'t>(&mut self, shape: &'static Shape, value: &'t Value<'t>) -> Option<Table<'t>> {
         let Some(entries) = value.get_ref().as_table() else {
             self.wrong_kind(value, &format!("a {} table", shape.name));
@@ -82,7 +82,7 @@ impl Reader {
         Some(self.check(shape, entries, value.span(), None))
     }
 
-    /// As [`Reader::table`], for the keys of a table that is at hand; `tag` is a key besides the shape's.
+    /// As [`Reader::table`], for a table's entries; `tag` is an additional allowed key.
     pub fn check<'t>(
         &mut self,
         shape: &'static Shape,
@@ -123,7 +123,7 @@ impl Reader {
         Table { shape, entries, span }
     }
 
-    /// A table whose `kind` chooses its shape.
+    /// A table whose `kind` selects its shape.
     pub fn tagged<'t>(
         &mut self,
         shapes: &'static [Shape],
@@ -161,7 +161,7 @@ impl Reader {
         }
     }
 
-    /// The tables of an array of tables; none if the key is absent.
+    /// The tables of an array of tables; empty if the key is absent.
     pub fn array<'t>(&mut self, table: &Table<'t>, key: &str) -> &'t [Value<'t>] {
         match table.get(key) {
             None => &[],
@@ -256,7 +256,7 @@ impl Reader {
         found.map(|(_, choice)| *choice)
     }
 
-    /// A quantity with its unit; the caret goes under the part of the text that is wrong.
+    /// A quantity with its unit. Errors point at the wrong part of the text.
     pub fn quantity<T>(
         &mut self,
         value: &Value<'_>,
@@ -287,13 +287,13 @@ impl Reader {
         }
     }
 
-    /// Keeps a mistake found inside a text value.
+    /// Adds an error inside a text value.
     pub fn unit_error(&mut self, span: Range<usize>, text: &str, error: UnitError) {
         let place = self.inside(span, text, error.span);
         self.wrong(place, error.message, error.label, error.help);
     }
 
-    /// The place of `part` of a text value; the whole value if it has escapes.
+    /// The span of `part` of a text value; of the whole value if it has escapes.
     pub fn inside(&self, span: Range<usize>, text: &str, part: Range<usize>) -> Range<usize> {
         let written = &self.source.text[span.clone()];
         match written.find(text) {
@@ -317,7 +317,7 @@ impl Reader {
             units::bytes_within(text, range)
                 .inspect_err(|error| out_of_range = error.message.ends_with("out of range"))
         });
-        // The key tells more than "this size".
+        // The key is clearer than "this size".
         if let Some(last) = self.errors.last_mut().filter(|_| out_of_range) {
             last.message = format!("`{key}` is out of range");
         }

@@ -1,5 +1,5 @@
-//! What a scenario file may contain, as data. The reader refuses keys that aren't here, its messages list
-//! those that are, and the JSON Schema is made from it: the three can't drift apart.
+//! The contents of a scenario file, as data. The reader, its error messages and the JSON Schema are all made from it, so they
+//! agree.
 
 /// The kind of a value.
 #[derive(Clone, Copy, Debug)]
@@ -55,11 +55,11 @@ pub enum Kind {
 pub struct Field {
     /// Its name.
     pub name: &'static str,
-    /// What it holds.
+    /// The kind of its value.
     pub kind: Kind,
     /// One line; ends with the default, if there is one.
     pub summary: &'static str,
-    /// Whether it must be there.
+    /// Whether it is required.
     pub required: bool,
 }
 
@@ -71,7 +71,7 @@ pub fn renamed(old: &str) -> Option<&'static str> {
 /// One kind of table.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
-    /// For messages: "path". In a tagged table, the value of `kind`.
+    /// The name in messages: "path". In a tagged table, the value of `kind`.
     pub name: &'static str,
     /// One line.
     pub summary: &'static str,
@@ -83,7 +83,7 @@ pub(crate) const fn key(name: &'static str, kind: Kind, summary: &'static str) -
     Field { name, kind, summary, required: false }
 }
 
-pub(crate) const fn must(name: &'static str, kind: Kind, summary: &'static str) -> Field {
+pub(crate) const fn required(name: &'static str, kind: Kind, summary: &'static str) -> Field {
     Field { name, kind, summary, required: true }
 }
 
@@ -103,7 +103,7 @@ macro_rules! link_fields {
             key("queue", Kind::Queue, "The queue before the link, in packets, bytes or time at the link's rate. Default: one bandwidth-delay product, at least 64 packets"),
             key("duplicate", Kind::Probability, "Probability that a packet is delivered twice. Default: 0"),
             key("overhead", Kind::BytesOrNone, "Bytes added to each packet's IP length when the rate is counted (38 for Ethernet with preamble and gap). Default: 0 B"),
-            key("changes", Kind::Tables(&CHANGE), "What changes during the run")
+            key("changes", Kind::Tables(&CHANGE), "Scheduled changes")
         ]
     };
 }
@@ -124,7 +124,7 @@ pub const PATH: Shape = Shape {
     name: "path",
     summary: "A network of the client; keys of a link hold for both directions, `up` and `down` override them",
     fields: link_fields!(
-        must("name", Kind::Text, "Its name: letters, digits, `-`, `_`, `.`"),
+        required("name", Kind::Text, "Its name: letters, digits, `-`, `_`, `.`"),
         key(
             "rtt",
             Kind::TimeWithSpread,
@@ -143,7 +143,7 @@ pub const BOTTLENECK: Shape = Shape {
     name: "bottleneck",
     summary: "A link that several paths share, behind their own",
     fields: link_fields!(
-        must("name", Kind::Text, "Its name"),
+        required("name", Kind::Text, "Its name"),
         key("rtt", Kind::TimeWithSpread, "What it adds to the round-trip time, split evenly. Default: 0"),
         UP,
         DOWN
@@ -155,7 +155,7 @@ pub const CHANGE: Shape = Shape {
     name: "change",
     summary: "A scheduled change: when, and exactly one thing",
     fields: &[
-        must("at", Kind::Time, "When, from the start of the run"),
+        required("at", Kind::Time, "When, from the start of the run"),
         key("rate", Kind::Rate, "The new rate"),
         key("trace", Kind::Trace, "The new trace"),
         key("delay", Kind::Time, "The new one-way delay"),
@@ -173,8 +173,8 @@ pub const LOSS: Shape = Shape {
     name: "loss",
     summary: "Gilbert-Elliott: a two-state chain, stepped per packet",
     fields: &[
-        must("to-bad", Kind::Probability, "P(good -> bad)"),
-        must("to-good", Kind::Probability, "P(bad -> good)"),
+        required("to-bad", Kind::Probability, "P(good -> bad)"),
+        required("to-good", Kind::Probability, "P(bad -> good)"),
         key("loss-good", Kind::Probability, "Loss in the good state. Default: 0 %"),
         key("loss-bad", Kind::Probability, "Loss in the bad state. Default: 100 %"),
     ],
@@ -186,7 +186,7 @@ pub const QUEUES: &[Shape] = &[
         name: "drop-tail",
         summary: "Drops what doesn't fit",
         fields: &[
-            must("limit", Kind::Queue, "Its limit, in packets, bytes or time"),
+            required("limit", Kind::Queue, "Its limit, in packets, bytes or time"),
             key(
                 "ecn-threshold",
                 Kind::Queue,
@@ -211,7 +211,7 @@ pub const GENERATOR: Shape = Shape {
     name: "trace",
     summary: "A cellular-like trace from a seeded generator: the rate is a bounded random walk in its logarithm, with outages",
     fields: &[
-        must("mean", Kind::Rate, "Mean rate outside outages"),
+        required("mean", Kind::Rate, "Mean rate outside outages"),
         key(
             "variation",
             Kind::Number(0.0, 2.0),
@@ -230,21 +230,25 @@ pub const WORKLOADS: &[Shape] = &[
     Shape {
         name: "flow",
         summary: "One flow; the metric is its completion time",
-        fields: &[must("size", Kind::Bytes, "Its size")],
+        fields: &[required("size", Kind::Bytes, "Its size")],
     },
     Shape {
         name: "flows",
         summary: "Several flows at once, each on a connection of its own",
         fields: &[
-            must("count", Kind::Integer(1, 100_000), "How many"),
-            must("size", Kind::Bytes, "Size of each"),
+            required("count", Kind::Integer(1, 100_000), "How many"),
+            required("size", Kind::Bytes, "Size of each"),
         ],
     },
     Shape {
         name: "web",
         summary: "A web page: objects over a number of connections, request and response",
         fields: &[
-            must("objects", Kind::Sizes, "Sizes of the objects, in the order in which they are asked for"),
+            required(
+                "objects",
+                Kind::Sizes,
+                "Sizes of the objects, in the order in which they are asked for",
+            ),
             key("connections", Kind::Integer(1, 1000), "Connections. Default: 6"),
             key("request", Kind::Bytes, "Bytes of a request. Default: 400 B"),
         ],
@@ -253,23 +257,23 @@ pub const WORKLOADS: &[Shape] = &[
         name: "cbr",
         summary: "Frames at a constant rate; the metric is each frame's delay",
         fields: &[
-            must("frame", Kind::Bytes, "Bytes per frame"),
-            must("rate", Kind::Rate, "Application rate"),
-            must("duration", Kind::Time, "How long"),
+            required("frame", Kind::Bytes, "Bytes per frame"),
+            required("rate", Kind::Rate, "Application rate"),
+            required("duration", Kind::Time, "How long"),
         ],
     },
     Shape {
         name: "bulk",
         summary: "As much as possible for a time; the metric is goodput",
-        fields: &[must("duration", Kind::Time, "How long")],
+        fields: &[required("duration", Kind::Time, "How long")],
     },
     Shape {
         name: "request-response",
         summary: "Exchanges one after another on one connection; the metric is each one's time",
         fields: &[
             key("request", Kind::Bytes, "Bytes of a request. Default: 400 B"),
-            must("response", Kind::Bytes, "Bytes of a response"),
-            must("count", Kind::Integer(1, 1_000_000), "How many"),
+            required("response", Kind::Bytes, "Bytes of a response"),
+            required("count", Kind::Integer(1, 1_000_000), "How many"),
             key("think", Kind::Time, "Pause between them. Default: 0 s"),
         ],
     },
@@ -279,7 +283,7 @@ macro_rules! background_fields {
     ($($own:expr),*) => {
         &[
             $($own,)*
-            must("path", Kind::Text, "The path whose links it takes"),
+            required("path", Kind::Text, "The path whose links it takes"),
             key("direction", DIRECTIONS, "Which way its data flows. Default: the scenario's direction"),
             key("extra-delay", Kind::Time, "One-way delay that only this traffic sees. Default: 0 s"),
             key("start", Kind::Time, "When it starts, from the start of the run. Default: 0 s"),
@@ -301,7 +305,7 @@ pub const BACKGROUNDS: &[Shape] = &[
         summary: "A TCP flow whose application writes one packet at a time, exponentially spaced",
         fields: background_fields!(
             CONGESTION,
-            must("packets-per-second", Kind::Number(0.001, 1e6), "Mean packets per second"),
+            required("packets-per-second", Kind::Number(0.001, 1e6), "Mean packets per second"),
             key("packet", Kind::Bytes, "Bytes per packet. Default: 1000 B")
         ),
     },
@@ -310,7 +314,7 @@ pub const BACKGROUNDS: &[Shape] = &[
         summary: "TCP flows of a size, one after another",
         fields: background_fields!(
             CONGESTION,
-            must("size", Kind::Bytes, "Bytes per flow"),
+            required("size", Kind::Bytes, "Bytes per flow"),
             key("pause", Kind::Time, "Idle time between flows. Default: 0 s"),
             key(
                 "times",
@@ -323,11 +327,11 @@ pub const BACKGROUNDS: &[Shape] = &[
         name: "udp-on-off",
         summary: "UDP on/off",
         fields: background_fields!(
-            must("rate", Kind::Rate, "Rate while on"),
+            required("rate", Kind::Rate, "Rate while on"),
             key("packet", Kind::Bytes, "Mean packet. Default: 1000 B"),
-            must("on", Kind::Time, "Mean on time"),
+            required("on", Kind::Time, "Mean on time"),
             key("on-shape", TIMES, "Their distribution; Pareto has shape 1.5. Default: pareto"),
-            must("off", Kind::Time, "Mean off time"),
+            required("off", Kind::Time, "Mean off time"),
             key("off-shape", TIMES, "Their distribution. Default: exponential")
         ),
     },
@@ -378,7 +382,7 @@ pub const FILE: Shape = Shape {
             Kind::Time,
             "A run that isn't complete so long after the workload's start ends, and says so. Default: 60 s",
         ),
-        must("path", Kind::Tables(&PATH), "The paths; the connection starts on the first"),
+        required("path", Kind::Tables(&PATH), "The paths; the connection starts on the first"),
         key("bottleneck", Kind::Tables(&BOTTLENECK), "Links that paths share"),
         key("background", Kind::TaggedTables(BACKGROUNDS), "Traffic that competes"),
         key("workload", Kind::Tagged(WORKLOADS), "What is transferred. Default: one flow of 1 MiB"),

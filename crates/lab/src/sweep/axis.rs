@@ -1,13 +1,13 @@
-//! One varied parameter and its values: a list, or a range that a grid cuts into steps and a Latin hypercube takes
-//! whole. The ends of a range may be plain numbers or quantities with units; what lies between is rounded to five
-//! significant digits, so that `0 %` to `3 %` in four steps gives 1 % and not 0.9999999 %.
+//! A varied parameter and its values: a list, or a range, which a grid divides into steps and a Latin hypercube samples.
+//! The ends of a range are plain numbers or quantities with units. Values between them are rounded to five significant
+//! digits, so that `0 %` to `3 %` in four steps gives 1 % and not 0.9999999 %.
 
 use crate::units;
 
 /// A value that a parameter takes.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Level {
-    /// As it is put into the scenario.
+    /// The value for the scenario.
     pub value: toml::Value,
     /// As text.
     pub shown: String,
@@ -15,7 +15,7 @@ pub struct Level {
     pub number: Option<f64>,
 }
 
-/// What a number counts.
+/// The dimension of a number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Dimension {
     /// A plain number.
@@ -116,18 +116,18 @@ pub fn show(value: &toml::Value) -> String {
 /// A range of values.
 #[derive(Clone, Debug)]
 pub struct Range {
-    /// What is counted.
+    /// The dimension.
     pub dimension: Dimension,
-    /// From, in the dimension's own count.
+    /// The start, in the dimension's unit.
     pub from: f64,
-    /// To.
+    /// The end.
     pub to: f64,
     /// Whether steps are equal in ratio instead of difference.
     pub log: bool,
 }
 
 impl Range {
-    /// The value at `part` of the way, 0 to 1.
+    /// The value at `part` of the range, 0 to 1.
     fn at(&self, part: f64) -> f64 {
         let value = if self.log {
             self.from * libm::pow(self.to / self.from, part)
@@ -141,9 +141,9 @@ impl Range {
 /// The values of an axis.
 #[derive(Clone, Debug)]
 pub enum Values {
-    /// These.
+    /// A list.
     Listed(Vec<Level>),
-    /// Any of a range.
+    /// A range.
     Range(Range),
 }
 
@@ -152,7 +152,7 @@ pub enum Values {
 pub struct Axis {
     /// The parameter's name, the first one's if there are several.
     pub name: String,
-    /// What is set.
+    /// The targets to set.
     pub targets: Vec<super::target::Target>,
     /// Its values.
     pub values: Values,
@@ -163,7 +163,7 @@ pub struct Axis {
 }
 
 impl Axis {
-    /// How many values it has, if they can be counted.
+    /// The number of values, unless it is a range.
     pub fn count(&self) -> Option<usize> {
         match &self.values {
             Values::Listed(levels) => Some(levels.len()),
@@ -171,7 +171,7 @@ impl Axis {
         }
     }
 
-    /// The value at `part` of the way, 0 to 1 (not 1 itself).
+    /// The value at `part` of the range, from 0 to less than 1.
     pub fn at(&self, part: f64) -> Level {
         match &self.values {
             Values::Listed(levels) => {

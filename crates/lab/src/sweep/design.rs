@@ -1,4 +1,4 @@
-//! A sweep's file: which scenario, who runs on it, what is varied and how. Its mistakes are shown as a scenario's are.
+//! A sweep's file: the scenario, the schedulers, the parameters to vary. Errors are reported as a scenario's.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::Registries;
 use crate::diagnostic::{Diagnostic, InputError, Source};
 use crate::input;
 use crate::scenario::read::{Reader, Table, Value};
-use crate::scenario::shape::{Field, Kind, Shape, key, must};
+use crate::scenario::shape::{Field, Kind, Shape, key, required};
 use crate::scenario::{self, Loaded};
 
 const GRID: &str = "grid";
@@ -23,7 +23,7 @@ const VARY: Shape = Shape {
     name: "vary",
     summary: "A parameter and the values it takes",
     fields: &[
-        must(
+        required(
             "parameter",
             Kind::Text,
             "What is varied: `path.lte.rtt`, `workload.size`, `scheduler.ecf.beta`",
@@ -45,7 +45,7 @@ const FILE: Shape = Shape {
 };
 
 const SWEEP_FIELDS: [Field; 9] = [
-    must("scenario", Kind::Text, "A built-in scenario's name, or a file, found from this one's folder"),
+    required("scenario", Kind::Text, "A built-in scenario's name, or a file, found from this one's folder"),
     key(
         "schedulers",
         Kind::Texts,
@@ -60,7 +60,7 @@ const SWEEP_FIELDS: [Field; 9] = [
     key("vary", Kind::Tables(&VARY), "What is varied"),
 ];
 
-/// Where the points lie.
+/// How the points are chosen.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Layout {
     /// Every combination.
@@ -74,7 +74,7 @@ pub enum Layout {
     },
 }
 
-/// A sweep as it was asked for.
+/// A sweep's design.
 #[derive(Clone, Debug)]
 pub struct Design {
     /// The file.
@@ -83,7 +83,7 @@ pub struct Design {
     pub base: Loaded,
     /// The scenario's name in messages.
     pub base_name: String,
-    /// Where the scenario's traces are found from.
+    /// The folder of the scenario's traces.
     pub folder: PathBuf,
     /// Schedulers, as given; `tcp:PATH` for plain TCP.
     pub schedulers: Vec<String>,
@@ -93,7 +93,7 @@ pub struct Design {
     pub runs: u32,
     /// First seed.
     pub seed: u64,
-    /// Where the points lie.
+    /// How the points are chosen.
     pub layout: Layout,
     /// What is varied.
     pub axes: Vec<Axis>,
@@ -112,7 +112,7 @@ pub fn load(path: &Path, registries: &Registries) -> Result<Design, InputError> 
     parse(&Source::new(shown, text), &folder, registries)
 }
 
-/// Parses a sweep's text; files are found from `folder`.
+/// Parses a sweep's text; file names are relative to `folder`.
 ///
 /// # Errors
 /// As [`load`].
@@ -136,7 +136,7 @@ pub fn parse(source: &Arc<Source>, folder: &Path, registries: &Registries) -> Re
     } else {
         Path::new(&base_name).parent().map_or(PathBuf::new(), Path::to_path_buf)
     };
-    let schedulers = who(&mut reader, &file, &base, registries);
+    let schedulers = schedulers(&mut reader, &file, &base, registries);
     let congestion = texts(&mut reader, &file, "congestion", |text| {
         registries.congestion.parse(text).err().map(|error| error.message)
     });
@@ -200,7 +200,7 @@ pub fn parse(source: &Arc<Source>, folder: &Path, registries: &Registries) -> Re
 }
 
 impl Design {
-    /// How many points there are.
+    /// Number of points.
     pub fn points(&self) -> u64 {
         match self.layout {
             Layout::LatinHypercube { points, .. } => points,
@@ -253,8 +253,8 @@ fn texts(
     Some(found)
 }
 
-/// Schedulers; `tcp` is taken apart into one per path.
-fn who(reader: &mut Reader, file: &Table<'_>, base: &Loaded, registries: &Registries) -> Vec<String> {
+/// The schedulers; `tcp` stands for one per path.
+fn schedulers(reader: &mut Reader, file: &Table<'_>, base: &Loaded, registries: &Registries) -> Vec<String> {
     let names: Vec<&str> = base.scenario.paths.iter().map(|path| path.name.as_str()).collect();
     let given = texts(reader, file, "schedulers", |text| match text.strip_prefix("tcp:") {
         Some(path) if !names.contains(&path) => {
@@ -278,7 +278,7 @@ fn who(reader: &mut Reader, file: &Table<'_>, base: &Loaded, registries: &Regist
     found
 }
 
-/// Any value, as one that doesn't point into the text.
+/// A value as an owned one.
 fn owned(reader: &Reader, value: &Value<'_>) -> Option<toml::Value> {
     let written = &reader.source.text[value.span()];
     let table: toml::Table = format!("value = {written}").parse().ok()?;

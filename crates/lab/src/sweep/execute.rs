@@ -1,4 +1,4 @@
-//! Runs a design on all cores and keeps what finishes.
+//! Runs a design on all cores and keeps finished runs.
 
 use std::fs;
 use std::path::Path;
@@ -34,52 +34,52 @@ pub enum Error {
         message: String,
     },
     /// Something couldn't be written or read.
-    #[error("{error}; {kept} of {total} runs are finished and kept: the same command goes on from there")]
+    #[error("{error}; {kept} of {total} runs are finished and kept: run the same command again to continue")]
     Storage {
-        /// What.
+        /// The error.
         error: JournalError,
-        /// Runs that are safe.
+        /// Finished runs that are kept.
         kept: u64,
-        /// Of so many.
+        /// Runs in all.
         total: u64,
     },
 }
 
-/// What a running sweep tells.
+/// Progress of a running sweep.
 #[derive(Clone, Copy, Debug)]
 pub enum Progress {
     /// The journal is open.
     Opened {
-        /// What it held.
+        /// What the journal held.
         found: Found,
         /// Runs in all.
         total: u64,
     },
-    /// So many runs more are kept.
+    /// Number of further runs kept.
     Kept(u64),
     /// All runs are there, the tables are being written.
     Writing,
 }
 
-/// What came of it.
+/// The result of a sweep.
 #[derive(Clone, Debug)]
 pub struct Done {
     /// Runs in all.
     pub total: u64,
-    /// Runs that were there already.
+    /// Runs finished before.
     pub before: u64,
     /// Runs made now.
     pub made: u64,
-    /// The table in short; none if it was interrupted.
+    /// The summary; `None` if the sweep was interrupted.
     pub summary: Option<Summary>,
-    /// Where everything is.
+    /// The files.
     pub files: Files,
 }
 
-/// Tries every point.
+/// Checks every point.
 ///
 /// # Errors
-/// The first that isn't allowed.
+/// The first value that isn't allowed.
 pub fn check(design: &Design, registries: &Registries) -> Result<(), InputError> {
     let space = Space::new(design);
     for point in 0..design.points() {
@@ -102,7 +102,7 @@ fn id(design: &Design, command: &Command) -> (SweepId, String) {
     (first, first.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-/// Makes the folder ready: there, and nobody else's.
+/// Prepares the folder. Refuses one that holds other files.
 fn folder(path: &Path, files: &Files) -> Result<(), Error> {
     let wrong = |message: String| Error::Folder { message };
     fs::create_dir_all(path).map_err(|error| {
@@ -129,8 +129,8 @@ fn unusable(error: JournalError) -> Error {
     Error::Folder { message: format!("{error}; {help}") }
 }
 
-/// A point that a worker has at hand.
-struct AtHand {
+/// The prepared point that a worker is at.
+struct CurrentPoint {
     point: u64,
     prepared: Result<Prepared, InputError>,
 }
@@ -148,8 +148,8 @@ fn one(design: &Design, prepared: &Prepared, at: &Place) -> RunSpec {
     }
 }
 
-/// Runs what of the design isn't in the folder's journal yet, then writes the tables. `stop` ends it early, in good
-/// order; `progress` hears how it goes.
+/// Makes the runs that aren't in the folder's journal yet, then writes the tables. `stop` interrupts it; `progress` is
+/// called with its progress.
 ///
 /// # Errors
 /// See [`Error`]; finished runs are kept.
@@ -164,7 +164,7 @@ pub fn run(
     stop: &AtomicBool,
 ) -> Result<Done, Error> {
     let space = Space::new(design);
-    // Mistakes are found now and not after hours.
+    // Check all points first, rather than failing after hours.
     check(design, registries)?;
     let files = Files::in_folder(out);
     folder(out, &files)?;
@@ -179,13 +179,14 @@ pub fn run(
     let next = AtomicUsize::new(0);
     let ended = AtomicBool::new(false);
     let worker = |results: mpsc::Sender<Result<Kept, InputError>>| {
-        let mut at_hand: Option<AtHand> = None;
+        let mut at_hand: Option<CurrentPoint> = None;
         while !stop.load(Ordering::Relaxed) && !ended.load(Ordering::Relaxed) {
             let Some(run) = pending.get(next.fetch_add(1, Ordering::Relaxed)) else { break };
             let at = place(design, *run);
             if at_hand.as_ref().is_none_or(|known| known.point != at.point) {
                 let levels = space.point(design, at.point);
-                at_hand = Some(AtHand { point: at.point, prepared: prepare(design, &levels, registries) });
+                at_hand =
+                    Some(CurrentPoint { point: at.point, prepared: prepare(design, &levels, registries) });
             }
             let kept = match at_hand.as_ref().map(|known| &known.prepared) {
                 Some(Ok(prepared)) => {
@@ -242,7 +243,7 @@ pub fn run(
     Ok(done)
 }
 
-/// Hands on what comes, in batches of what is there.
+/// Passes on finished runs in batches.
 fn collect(
     receiver: &mpsc::Receiver<Result<Kept, InputError>>,
     mut keep: impl FnMut(&[Kept]) -> Result<(), Error>,

@@ -1,9 +1,9 @@
 //! The journal of a sweep: one record per finished run, only ever appended to.
 //!
 //! A record is `RWLK`, the length of what follows the checksum (u32, little endian), the first 8 bytes of that part's
-//! SHA-256, and the part itself: 8 bytes that name the sweep, then the run. A process that is killed leaves at most a
-//! record without its end, which the next start cuts off. Records stand for themselves: after a damaged stretch the
-//! next whole record is found by its mark and its checksum, so that damage costs only the runs it touched.
+//! SHA-256, and the part itself: 8 bytes that identify the sweep, then the run. A killed process leaves at most one
+//! incomplete record, which is dropped at the next start. After a damaged part the next complete record is found by its
+//! mark and checksum, so that damage costs only the runs that it touched.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -16,10 +16,10 @@ use crate::diagnostic::system_reason;
 
 const MARK: &[u8; 4] = b"RWLK";
 const HEAD: usize = 16;
-/// No run's record is longer.
+/// Longest record.
 const LONGEST: usize = 1 << 20;
 
-/// Names a sweep: 8 bytes of the digest of everything that its results depend on.
+/// Identifies a sweep: 8 bytes of the digest of everything that its results depend on.
 pub type SweepId = [u8; 8];
 
 fn checksum(body: &[u8]) -> [u8; 8] {
@@ -38,7 +38,7 @@ fn record(id: SweepId, kept: &Kept) -> Vec<u8> {
     record
 }
 
-/// The whole record at the start of `bytes`: its body.
+/// The body of the complete record at the start of `bytes`.
 fn body(bytes: &[u8]) -> Option<&[u8]> {
     let (head, rest) = bytes.split_at_checked(HEAD)?;
     let len = u32::from_le_bytes(head[4..8].try_into().ok()?) as usize;
@@ -53,7 +53,7 @@ fn body(bytes: &[u8]) -> Option<&[u8]> {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum JournalError {
-    /// The file system says no.
+    /// An error of the file system.
     #[error("{}: {reason}", .path.display())]
     Io {
         /// Which file.
@@ -61,10 +61,10 @@ pub enum JournalError {
         /// Why, for people.
         reason: String,
     },
-    /// Its runs are another sweep's.
+    /// The journal of another sweep.
     #[error("{} holds the runs of another sweep", .0.display())]
     Another(PathBuf),
-    /// It is something else.
+    /// Not a journal.
     #[error("{} is not a sweep's journal", .0.display())]
     Foreign(PathBuf),
     /// Another process writes to it.
@@ -72,14 +72,14 @@ pub enum JournalError {
     Busy(PathBuf),
 }
 
-/// What was found in a journal that was there already.
+/// The contents of an existing journal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Found {
-    /// Whole runs.
+    /// Complete runs.
     pub runs: u64,
-    /// Bytes at the end that a record without its end took.
+    /// Bytes of an incomplete record at the end.
     pub cut: u64,
-    /// Bytes elsewhere that no longer make sense.
+    /// Damaged bytes elsewhere.
     pub damaged: u64,
 }
 
@@ -89,14 +89,14 @@ pub struct Journal {
     path: PathBuf,
     file: File,
     id: SweepId,
-    /// By run, where its record begins, plus one; 0: not there.
+    /// By run: the offset of its record plus one; 0 if there is none.
     places: Vec<u64>,
-    /// Where the next record goes.
+    /// Offset of the next record.
     end: u64,
 }
 
 impl Journal {
-    /// Opens or begins the journal of a sweep with `total` runs.
+    /// Opens or creates the journal of a sweep with `total` runs.
     ///
     /// # Errors
     /// See [`JournalError`].
@@ -108,7 +108,7 @@ impl Journal {
         match file.try_lock() {
             Ok(()) => {}
             Err(std::fs::TryLockError::WouldBlock) => return Err(JournalError::Busy(path.to_path_buf())),
-            // A file system without locks: then nothing guards against a second process.
+            // Without file locks nothing prevents a second process.
             Err(std::fs::TryLockError::Error(_)) => {}
         }
         let mut journal =
@@ -121,7 +121,7 @@ impl Journal {
         JournalError::Io { path: self.path.clone(), reason: system_reason(error) }
     }
 
-    /// Finds all records, and cuts off what follows the last.
+    /// Finds all records, and truncates after the last.
     fn scan(&mut self) -> Result<Found, JournalError> {
         let mut bytes = Vec::new();
         self.file.read_to_end(&mut bytes).map_err(|error| self.io(&error))?;
@@ -149,7 +149,7 @@ impl Journal {
         if others {
             return Err(JournalError::Another(self.path.clone()));
         }
-        // A first record without its end is a beginning; anything else without a record is no journal.
+        // A file without records is a journal only if it begins with an incomplete one.
         let begins = bytes.len().min(MARK.len());
         if end == 0 && bytes[..begins] != MARK[..begins] {
             return Err(JournalError::Foreign(self.path.clone()));
@@ -163,7 +163,7 @@ impl Journal {
         Ok(found)
     }
 
-    /// Whether a run is there.
+    /// Whether the journal has a run.
     pub fn has(&self, run: u64) -> bool {
         self.places.get(run as usize).is_some_and(|place| *place != 0)
     }
@@ -171,7 +171,7 @@ impl Journal {
     /// Appends finished runs.
     ///
     /// # Errors
-    /// What couldn't be written; what was there before is still there.
+    /// The journal can't be written; earlier records are unchanged.
     pub fn append(&mut self, runs: &[Kept]) -> Result<(), JournalError> {
         let mut bytes = Vec::new();
         let mut places = Vec::new();
@@ -181,8 +181,7 @@ impl Journal {
         }
         let written = self.file.seek(SeekFrom::Start(self.end)).and_then(|_| self.file.write_all(&bytes));
         if let Err(error) = written {
-            // What was written whole stays. A record without its end would be cut off anyway: to do it here only
-            // spares the next start the message.
+            // Drop the incomplete record now. The next start would do so anyway, with a message.
             let length = self.file.metadata().map_or(self.end, |file| file.len());
             let ends =
                 places.iter().skip(1).map(|(_, place)| place - 1).chain([self.end + bytes.len() as u64]);
@@ -199,10 +198,10 @@ impl Journal {
         Ok(())
     }
 
-    /// Makes what was appended survive a loss of power too.
+    /// Syncs the file to the disk.
     ///
     /// # Errors
-    /// As the disk says.
+    /// An error of the file system.
     pub fn sync(&self) -> Result<(), JournalError> {
         self.file.sync_data().map_err(|error| self.io(&error))
     }
@@ -210,7 +209,7 @@ impl Journal {
     /// Reads a run back.
     ///
     /// # Errors
-    /// If it isn't there, or no longer what was written.
+    /// The run isn't there, or its record is damaged.
     pub fn read(&mut self, run: u64) -> Result<Kept, JournalError> {
         let place = self.places.get(run as usize).copied().unwrap_or(0);
         let read = |file: &mut File| -> io::Result<Option<Kept>> {
@@ -253,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn cut_anywhere_it_keeps_every_whole_record() {
+    fn truncated_anywhere_it_keeps_complete_records() {
         let folder = tempfile::tempdir().unwrap();
         let path = filled(folder.path(), 3);
         let whole = std::fs::read(&path).unwrap();
@@ -276,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flipped_bit_costs_one_run() {
+    fn a_flipped_bit_loses_one_run() {
         let folder = tempfile::tempdir().unwrap();
         let path = filled(folder.path(), 3);
         let whole = std::fs::read(&path).unwrap();

@@ -1,12 +1,12 @@
-//! What a sweep keeps of each run: the rows of the long table. One list says name, unit, meaning and where the number
-//! comes from; the table, the manifest and the journal all follow it.
+//! The metrics that a sweep keeps of each run: the rows of the long table. One list has name, unit, meaning and source of
+//! each; the table, the manifest and the journal follow it.
 
 use ropewalk_sim::{Outcome, PathResult, RunResult, Workload};
 
 use crate::bound::Bound;
 use crate::{objective, stats};
 
-/// One metric of `T`, a run or a path's part in one.
+/// One metric of `T`: of a run, or of a path in a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Metric<T> {
     /// Its name in the table.
@@ -15,7 +15,7 @@ pub struct Metric<T> {
     pub unit: &'static str,
     /// One line.
     pub meaning: &'static str,
-    /// The number; none if this run has none.
+    /// The value, if the run has one.
     pub of: fn(&T) -> Option<f64>,
 }
 
@@ -42,7 +42,7 @@ fn delay(result: &RunResult, p: f64) -> Option<f64> {
     (!delays.is_empty()).then(|| stats::quantile(&delays, p))
 }
 
-/// Of a run.
+/// Metrics of a run.
 pub const RUN: &[Metric<RunResult>] = &[
     metric("finished", "1", "1 if the workload was complete within the limit, else 0", |r| {
         Some(f64::from(u8::from(r.outcome == Outcome::Complete)))
@@ -85,7 +85,7 @@ pub const RUN: &[Metric<RunResult>] = &[
     }),
 ];
 
-/// Of a path in a run, in the direction of the data.
+/// Metrics of a path in a run, in the data's direction.
 pub const PATH: &[Metric<PathResult>] = &[
     metric("bytes", "B", "payload sent on the path, repeats included", |p| Some(p.bytes as f64)),
     metric("segments", "segments", "data segments sent on it, repeats included", |p| Some(p.segments as f64)),
@@ -99,15 +99,15 @@ pub const PATH: &[Metric<PathResult>] = &[
     }),
 ];
 
-/// What a run is judged by (see [`crate::objective`]): name, unit and meaning. Only complete runs have it.
+/// The objective (see [`crate::objective`]): name, unit and meaning. Only complete runs have it.
 pub const OBJECTIVE: (&str, &str, &str) = (
     "objective",
     "s",
-    "what a complete run is judged by: of flows and pages `fct`; of frames and exchanges the mean of their times; of \
-     bulk seconds per 10^6 bytes",
+    "what complete runs are ranked by: `fct` of flows and pages; the mean time of frames and exchanges; seconds per \
+     10^6 bytes of bulk",
 );
 
-/// Of the earliest end that the links of a run allow (see [`crate::bound`]).
+/// Lower bounds of the objective (see [`crate::bound`]).
 pub const BOUND: &[Metric<Bound>] = &[
     metric("bound", "s", "no scheduler could reach less `objective`: by the links alone", |b| {
         Some(b.capacity)
@@ -130,25 +130,25 @@ pub enum Ending {
     Complete,
     /// The limit came first.
     Limit,
-    /// It couldn't go on; why.
+    /// It failed, and why.
     Failed(String),
 }
 
-/// What is kept of a run.
+/// The metrics of a run.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Kept {
     /// Its number.
     pub run: u64,
     /// How it ended.
     pub ending: Ending,
-    /// In the order of [`of_run`]; NaN where there is none.
+    /// Values in the order of [`of_run`]; NaN if there is none.
     pub values: Vec<f64>,
     /// By path: its name, and values in the order of [`PATH`].
     pub paths: Vec<(String, Vec<f64>)>,
 }
 
 impl Kept {
-    /// Of the result of a run with this workload.
+    /// The metrics of a run's result.
     pub fn new(run: u64, workload: &Workload, result: &RunResult, bound: Option<Bound>) -> Self {
         let ending = match &result.outcome {
             Outcome::Complete => Ending::Complete,
@@ -176,7 +176,7 @@ impl Kept {
         whole.chain(paths).filter(|(.., value)| !value.is_nan())
     }
 
-    /// A number of the run.
+    /// A metric of the run by name.
     pub fn value(&self, name: &str) -> Option<f64> {
         let index = of_run().position(|metric| metric.0 == name)?;
         self.values.get(index).copied().filter(|value| !value.is_nan())
@@ -204,7 +204,7 @@ impl Kept {
         out
     }
 
-    /// From bytes; none if they aren't a run's.
+    /// Decodes bytes; `None` if they aren't a run's.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let mut rest = bytes;
         let run = u64::from_le_bytes(take(&mut rest)?);

@@ -1,9 +1,9 @@
 //! Sweeps: a scenario with some of its parameters varied, over a grid or a Latin hypercube, with many runs at each
 //! point.
 //!
-//! A finished run is a record in an append-only [`journal`]; when all are there, the tables are made from it in order
-//! of the runs' numbers. So a sweep may end at any moment, and the same command goes on from there; the tables'
-//! bytes depend neither on that nor on the number of threads.
+//! A finished run is a record in an append-only [`journal`]. When all runs are there, the tables are made from it in order
+//! of the runs' numbers. So an interrupted sweep can continue, and the tables' bytes depend neither on interruptions nor
+//! on the number of threads.
 
 mod axis;
 mod design;
@@ -24,12 +24,12 @@ pub use execute::{Done, Error, Progress, check, digest, run};
 pub use space::{Prepared, Runner, Space, describe, prepare};
 pub use summary::{Standing, Summary};
 
-/// Who asks, for the manifest.
+/// The command, for the manifest.
 #[derive(Clone, Debug)]
 pub struct Command {
-    /// The command as it was given.
+    /// The command line.
     pub line: Vec<String>,
-    /// Names the build that runs: results of different builds aren't put into one table.
+    /// A digest of the program: results of different builds aren't combined.
     pub build: String,
 }
 
@@ -40,14 +40,14 @@ pub struct Files {
     pub journal: PathBuf,
     /// The long table.
     pub results: PathBuf,
-    /// What each run was.
+    /// The runs' table.
     pub runs: PathBuf,
-    /// What the sweep was.
+    /// The manifest.
     pub manifest: PathBuf,
 }
 
 impl Files {
-    /// In this folder.
+    /// The files in this folder.
     pub fn in_folder(folder: &Path) -> Self {
         Files {
             journal: folder.join("journal"),

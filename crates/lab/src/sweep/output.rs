@@ -1,4 +1,4 @@
-//! From a complete journal to the files that people use: the two tables and the manifest.
+//! Writes the two tables and the manifest from a complete journal.
 
 use std::fs;
 use std::io::{self, Write};
@@ -23,7 +23,7 @@ fn failure(path: &Path, error: &io::Error) -> JournalError {
     JournalError::Io { path: path.to_path_buf(), reason: system_reason(error) }
 }
 
-/// The name under which a file is written until it is whole.
+/// The name under which a file is written until it is complete.
 fn part(path: &Path) -> PathBuf {
     let mut name = path.file_name().unwrap_or_default().to_os_string();
     name.push(".part");
@@ -92,7 +92,7 @@ fn push_levels(design: &Design, levels: &[Level], columns: &mut [Column]) {
     }
 }
 
-/// Writes both tables; what a run gave is also told to `each`.
+/// Writes both tables, and calls `each` for every run.
 pub(super) fn tables(
     design: &Design,
     space: &Space,
@@ -172,7 +172,7 @@ pub(super) fn tables(
     end(&files.results, results)
 }
 
-/// What the manifest says of the runs.
+/// Counts of runs for the manifest.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Counts {
     pub complete: u64,
@@ -243,7 +243,7 @@ pub(super) fn manifest(
     write().map_err(|error| failure(path, &error))
 }
 
-/// What a sweep's results depend on, in bytes, for its name.
+/// Passes everything that a sweep's results depend on to `take`, for its identity.
 pub(super) fn identity(design: &Design, command: &Command, take: &mut impl FnMut(&[u8])) {
     let mut text = |text: &str| {
         take(&(text.len() as u64).to_le_bytes());

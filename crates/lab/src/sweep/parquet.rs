@@ -1,6 +1,6 @@
 //! The tables as Parquet: `results.parquet`, the tidy long table (run, path, metric, value, unit), and `runs.parquet`,
-//! which says what each run was. Rows are in order of the run's number and row groups hold a fixed number of runs, so
-//! that the bytes depend on the sweep alone. A table is written beside its place and moved there when it is whole.
+//! one row per run. Rows are in order of the run's number and row groups hold a fixed number of runs, so that the bytes
+//! depend on the sweep alone. A table is written under a temporary name and renamed when it is complete.
 
 use std::fs::File;
 use std::io;
@@ -28,12 +28,12 @@ pub enum Column {
     Text(Vec<Option<String>>),
 }
 
-/// What a column is called and holds.
+/// A column's name and type.
 #[derive(Clone, Debug)]
 pub struct Head {
     /// Its name.
     pub name: String,
-    /// An empty column of its kind.
+    /// An empty column of its type.
     pub kind: Column,
 }
 
@@ -64,7 +64,7 @@ impl Head {
     }
 }
 
-/// A table being written.
+/// A table that is being written.
 pub struct TableWriter {
     writer: SerializedFileWriter<File>,
 }
@@ -75,7 +75,7 @@ impl std::fmt::Debug for TableWriter {
     }
 }
 
-/// An error of the file system behind one of the library's.
+/// The file system's error within a library error.
 fn io_error(error: ParquetError) -> io::Error {
     match error {
         ParquetError::External(inner) => match inner.downcast::<io::Error>() {
@@ -90,7 +90,7 @@ impl TableWriter {
     /// Begins a table.
     ///
     /// # Errors
-    /// As the disk says.
+    /// An error of the file system.
     pub fn create(path: &Path, heads: &[Head]) -> io::Result<Self> {
         let fields = heads.iter().map(Head::field).collect::<Result<Vec<_>, _>>().map_err(io_error)?;
         let schema = Type::group_type_builder("ropewalk").with_fields(fields).build().map_err(io_error)?;
@@ -100,7 +100,7 @@ impl TableWriter {
         for head in heads {
             let column = ColumnPath::from(vec![head.name.clone()]);
             properties = match head.kind {
-                // Numbers rarely repeat, run numbers only in order: a dictionary would only cost.
+                // Numbers rarely repeat: a dictionary would only add cost.
                 Column::Number(_) => properties.set_column_dictionary_enabled(column, false),
                 Column::Whole(_) => properties
                     .set_column_dictionary_enabled(column.clone(), false)
@@ -116,7 +116,7 @@ impl TableWriter {
     /// Writes a row group: the columns in the table's order, all of one length.
     ///
     /// # Errors
-    /// As the disk says.
+    /// An error of the file system.
     pub fn group(&mut self, columns: &[Column]) -> io::Result<()> {
         let mut group = self.writer.next_row_group().map_err(io_error)?;
         for column in columns {
@@ -126,10 +126,10 @@ impl TableWriter {
         Ok(())
     }
 
-    /// Ends the table, and puts it on the disk.
+    /// Ends the table and syncs it to the disk.
     ///
     /// # Errors
-    /// As the disk says.
+    /// An error of the file system.
     pub fn finish(self) -> io::Result<()> {
         self.writer.into_inner().map_err(io_error)?.sync_all()
     }
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_reads_back() {
+    fn tables_read_back() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("table.parquet");
         write(&path, 2);
@@ -214,8 +214,8 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_that_takes_no_more_is_an_error() {
-        // Linux's device that is always full.
+    fn a_full_disk_is_an_error() {
+        // /dev/full is always full.
         if Path::new("/dev/full").exists() {
             let heads = [Head::whole("run")];
             let mut table = TableWriter::create(Path::new("/dev/full"), &heads).unwrap();

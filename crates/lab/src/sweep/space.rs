@@ -1,4 +1,4 @@
-//! Where the points of a design lie, and what a point makes of the scenario.
+//! The points of a design, and the scenario at a point.
 //!
 //! Latin hypercube (McKay, Beckman, Conover 1979): with n points each axis is cut into n strata of equal width; every
 //! stratum holds one point, at a random place in it, and the strata of the axes are matched by random permutations.
@@ -22,7 +22,7 @@ use crate::scenario;
 /// The points of a design, by number.
 #[derive(Clone, Debug)]
 pub struct Space {
-    /// By axis, the stratum of each point: a Latin hypercube's only.
+    /// Of a Latin hypercube: by axis, the stratum of each point.
     strata: Vec<Vec<u32>>,
 }
 
@@ -32,7 +32,7 @@ fn uniform(random: &mut Pcg64) -> f64 {
 }
 
 impl Space {
-    /// Of this design.
+    /// The points of a design.
     pub fn new(design: &Design) -> Self {
         let strata = match design.layout {
             Layout::Grid => Vec::new(),
@@ -67,7 +67,7 @@ impl Space {
                 levels
             }
             Layout::LatinHypercube { points, seed } => {
-                // A stream of its own for each point: a point can be made alone.
+                // Each point has its own random stream, so that it can be generated alone.
                 let mut random = Pcg64::new(u128::from(seed) << 64 | u128::from(point), 0x1a70);
                 let strata = self.strata.iter().map(|strata| strata[point as usize]);
                 let within = |stratum: u32| (f64::from(stratum) + uniform(&mut random)) / points as f64;
@@ -77,7 +77,7 @@ impl Space {
     }
 }
 
-/// One who runs at a point.
+/// A scheduler and congestion control at a point.
 #[derive(Clone, Debug)]
 pub struct Runner {
     /// The scheduler as the design names it, or `tcp PATH`.
@@ -92,12 +92,12 @@ pub struct Runner {
     pub mode: Mode,
 }
 
-/// A point made ready.
+/// A prepared point.
 #[derive(Clone, Debug)]
 pub struct Prepared {
-    /// The scenario there.
+    /// The scenario.
     pub scenario: Arc<Scenario>,
-    /// Who runs there.
+    /// The schedulers and congestion controls.
     pub runners: Vec<Runner>,
 }
 
@@ -108,7 +108,7 @@ pub fn describe(design: &Design, levels: &[Level]) -> String {
     parts.collect::<Vec<_>>().join(", ")
 }
 
-/// Makes a point ready.
+/// Prepares a point.
 ///
 /// # Errors
 /// A value that the scenario or an algorithm doesn't allow.

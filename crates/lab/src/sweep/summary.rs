@@ -1,4 +1,4 @@
-//! A sweep in short: for each scheduler its completion times over everything, and at how many points it is first.
+//! Summary of a sweep: for each scheduler its objective over all runs, and at how many points it is first.
 
 use super::design::Design;
 use super::metrics::{Kept, OBJECTIVE};
@@ -14,15 +14,15 @@ pub struct Standing {
     pub congestion: String,
     /// Runs that finished.
     pub finished: u64,
-    /// Of so many.
+    /// Runs in all.
     pub runs: u64,
-    /// Mean of what runs are judged by ([`crate::objective`]), seconds.
+    /// Mean objective ([`crate::objective`]), seconds.
     pub mean: f64,
     /// Median.
     pub p50: f64,
     /// 95th percentile.
     pub p95: f64,
-    /// Points at which its mean is the least, all its runs finished.
+    /// Points at which all its runs finished and its mean is the least.
     pub first: u64,
     /// Geometric mean, over the points, of its mean against the least.
     pub behind: f64,
@@ -31,9 +31,9 @@ pub struct Standing {
 /// All of them.
 #[derive(Clone, Debug)]
 pub struct Summary {
-    /// In the design's order until finished, then by distance behind the first.
+    /// In the design's order; once finished, by distance behind the first.
     pub standings: Vec<Standing>,
-    /// How many points.
+    /// Number of points.
     pub points: u64,
     values: Vec<Vec<f64>>,
     logs: Vec<Vec<f64>>,
@@ -42,7 +42,7 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// Nothing yet.
+    /// An empty summary.
     pub(super) fn new(design: &Design) -> Self {
         let mut standings = Vec::new();
         for congestion in &design.congestion {
@@ -71,7 +71,7 @@ impl Summary {
         }
     }
 
-    /// A run; runs come in order of their points.
+    /// Adds a run. Runs must be in order of their points.
     pub(super) fn take(&mut self, point: u64, runner: usize, kept: &Kept) {
         if point != self.point {
             self.end_point();

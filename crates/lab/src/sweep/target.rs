@@ -1,4 +1,4 @@
-//! What a parameter's name means: a key of the scenario file (`path.lte.rtt`, `workload.size`), or a parameter of an
+//! Names of parameters: a key of the scenario file (`path.lte.rtt`, `workload.size`), or a parameter of an
 //! algorithm (`scheduler.ecf.beta`). Members of a list go by their name, or by their number from 1.
 
 use ropewalk_engine::registry::Registry;
@@ -7,21 +7,21 @@ use toml::{Table, Value};
 use crate::Registries;
 use crate::diagnostic::did_you_mean;
 
-/// What is set.
+/// What a parameter's name refers to.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Target {
     /// A key of the scenario file, its parts joined by dots.
     Scenario(String),
     /// A scheduler's parameter: the scheduler, the parameter.
     Scheduler(String, String),
-    /// A congestion control's.
+    /// A congestion control's parameter: the control, the parameter.
     Congestion(String, String),
 }
 
 /// Reads a parameter's name.
 ///
 /// # Errors
-/// An algorithm or a parameter of it that isn't known, with what is.
+/// An unknown algorithm or parameter, and the known ones.
 pub fn parse(name: &str, registries: &Registries) -> Result<Target, (String, String)> {
     let mut parts = name.splitn(3, '.');
     match (parts.next(), parts.next(), parts.next()) {
@@ -94,10 +94,10 @@ pub enum SetError {
     },
 }
 
-/// Puts a value into a scenario's document; tables on the way are made where they are missing.
+/// Sets a value in a scenario's document. Missing tables are created.
 ///
 /// # Errors
-/// A part of the name that leads nowhere.
+/// A part of the name doesn't exist.
 pub fn set(document: &mut Table, name: &str, value: Value) -> Result<(), SetError> {
     let (key, rest) = name.split_once('.').unwrap_or((name, ""));
     if rest.is_empty() {
@@ -126,7 +126,7 @@ fn inside(place: &mut Value, key: &str, rest: &str, value: Value) -> Result<(), 
 /// The place in a list that `rest` begins with, and what follows.
 fn member<'n>(list: &[Value], key: &str, rest: &'n str) -> Result<(usize, &'n str), SetError> {
     let names = || list.iter().map(|item| item.get("name").and_then(Value::as_str));
-    // Names may have dots in them, so it is the name that is looked for and not the part before a dot.
+    // Names may contain dots, so look for the name and not for the part before a dot.
     let named = names().enumerate().find_map(|(index, name)| {
         let after = rest.strip_prefix(name?)?;
         let after = if after.is_empty() { after } else { after.strip_prefix('.')? };
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn what_leads_nowhere_is_said() {
+    fn unknown_names_are_errors() {
         assert!(with("path.lte.rtt").unwrap_err().to_string().contains("wifi, l.te"));
         assert!(with("path.3.rtt").unwrap_err().to_string().contains("no `path` called `3`"));
         assert!(with("path.0.rtt").unwrap_err().to_string().contains("no `path` called `0`"));

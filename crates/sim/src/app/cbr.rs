@@ -4,7 +4,6 @@
 //! arrived), whether or not the former ones have left: a full send buffer shows as delay.
 
 use super::{App, AppContext, Conn, REQUEST, Report};
-use crate::result::FlowResult;
 use crate::{Nanos, Side};
 
 /// See the module.
@@ -93,12 +92,8 @@ impl App for Cbr {
     }
 
     fn report(&self) -> Report {
-        let series = FlowResult {
-            bytes: self.made.len() as u64 * self.frame,
-            start: self.start,
-            fct: self.finished.map(|at| at - self.start),
-        };
-        Report { flows: vec![series], delays: self.delays.clone() }
+        let bytes = self.made.len() as u64 * self.frame;
+        Report::of_messages(bytes, self.start, self.finished, self.delays.clone())
     }
 }
 

@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn so_many_flows_are_waited_for() {
+    fn a_number_of_flows_delays_the_end() {
         let traffic = Traffic::TcpFlows { congestion: "reno".into(), bytes: 5000, pause: 80, times: 3 };
         let mut app = cross_traffic(traffic, Nanos::MAX);
         assert!(app.delays_end());

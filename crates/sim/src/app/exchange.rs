@@ -4,7 +4,6 @@
 //! the sizes change: the client sends the large part, the server answers with the small one.
 
 use super::{App, AppContext, Conn, Report};
-use crate::result::FlowResult;
 use crate::{Nanos, Side};
 
 /// See the module.
@@ -91,12 +90,8 @@ impl App for Exchange {
     }
 
     fn report(&self) -> Report {
-        let series = FlowResult {
-            bytes: self.payload.saturating_mul(u64::from(self.count)),
-            start: self.start,
-            fct: self.finished.map(|at| at - self.start),
-        };
-        Report { flows: vec![series], delays: self.delays.clone() }
+        let bytes = self.payload.saturating_mul(u64::from(self.count));
+        Report::of_messages(bytes, self.start, self.finished, self.delays.clone())
     }
 }
 

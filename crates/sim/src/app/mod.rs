@@ -90,6 +90,14 @@ pub(crate) struct Report {
     pub(crate) delays: Vec<Nanos>,
 }
 
+impl Report {
+    /// Of messages that count as one flow.
+    fn of_messages(bytes: u64, start: Nanos, finished: Option<Nanos>, delays: Vec<Nanos>) -> Self {
+        let flow = FlowResult { bytes, start, fct: finished.map(|at| at - start) };
+        Report { flows: vec![flow], delays }
+    }
+}
+
 /// A workload, or a background source over TCP.
 pub(crate) trait App: Debug + Send {
     /// It starts.

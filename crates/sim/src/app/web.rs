@@ -6,7 +6,6 @@
 //! client sends the object, the server answers with as many bytes as a request has.
 
 use super::{App, AppContext, Conn, Report};
-use crate::result::FlowResult;
 use crate::{Nanos, Side};
 
 /// See the module.
@@ -113,12 +112,8 @@ impl App for Web {
     }
 
     fn report(&self) -> Report {
-        let page = FlowResult {
-            bytes: self.objects.iter().sum(),
-            start: self.start,
-            fct: self.finished.map(|at| at - self.start),
-        };
-        Report { flows: vec![page], delays: self.delays.iter().copied().flatten().collect() }
+        let delays = self.delays.iter().copied().flatten().collect();
+        Report::of_messages(self.objects.iter().sum(), self.start, self.finished, delays)
     }
 }
 

@@ -4,25 +4,18 @@
 pub mod watch;
 
 use std::fmt::Write as _;
-use std::sync::Arc;
 
 use ropewalk_engine::{congestion, scheduler};
-use ropewalk_sim::{Mode, Recording, RunResult, RunSpec, Scenario};
+use ropewalk_sim::{Mode, RunResult, RunSpec, Scenario};
 
 pub const MILLISECOND: u64 = 1_000_000;
 pub const SECOND: u64 = 1_000_000_000;
 
 /// A multipath run of a scenario with seed 1.
 pub fn spec(scenario: Scenario, schedulers: &str, control: &str) -> RunSpec {
-    RunSpec {
-        scenario: Arc::new(scenario),
-        scheduler: scheduler::builtin().parse(schedulers).expect("a scheduler"),
-        congestion: congestion::builtin().parse(control).expect("a congestion control"),
-        mode: Mode::Multipath,
-        seed: 1,
-        start_phase: 0,
-        recording: Recording::default(),
-    }
+    let scheduler = scheduler::builtin().parse(schedulers).expect("a scheduler");
+    let congestion = congestion::builtin().parse(control).expect("a congestion control");
+    RunSpec::new(scenario, scheduler, congestion)
 }
 
 /// The same over one path.

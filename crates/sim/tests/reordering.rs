@@ -1,4 +1,4 @@
-//! Jitter that lets packets overtake each other, in the handshake too: connections stay Multipath TCP.
+//! Reordering by jitter, in the handshake too, doesn't cause a fallback to plain TCP.
 
 mod common;
 
@@ -7,7 +7,7 @@ use ropewalk_link::{Jitter, JitterShape};
 use ropewalk_sim::{Direction, Mode, Outcome, RunSpec, networks, run};
 
 #[test]
-fn overtaking_in_the_handshake_never_ends_in_plain_tcp() {
+fn reordering_in_the_handshake_causes_no_fallback() {
     for direction in [Direction::Upload, Direction::Download] {
         for spread in [2, 9] {
             let mut scenario = networks::two_equal(20_000_000, 10 * MILLISECOND);

@@ -1,0 +1,158 @@
+//! What is measured of the workload's connections at their endpoints.
+
+use ropewalk_engine::SubflowId;
+use ropewalk_engine::endpoint::ConnectionId;
+use ropewalk_engine::mptcp::Event;
+
+use super::Hosts;
+use crate::app::Conn;
+use crate::recorder::Recorder;
+use crate::result::{Sample, SubflowSample};
+use crate::{Nanos, Side};
+
+/// Sums over the workload's connections at the end.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub(crate) struct Totals {
+    pub(crate) data_segments: u64,
+    pub(crate) ofo_integral: u128,
+    pub(crate) ofo_max: u64,
+    pub(crate) retransmissions: u64,
+    pub(crate) timeouts: u64,
+    pub(crate) reinjected_bytes: u64,
+    pub(crate) opportunistic_bytes: u64,
+    pub(crate) duplicated_bytes: u64,
+    pub(crate) received_twice_bytes: u64,
+    pub(crate) penalisations: u64,
+    pub(crate) overruled: u64,
+    pub(crate) first_overruled: Option<Nanos>,
+    pub(crate) window_blocked: Nanos,
+}
+
+impl Hosts {
+    /// Bytes that the workload's applications have received at this side.
+    pub(crate) fn delivered(&self, side: Side) -> u64 {
+        self.groups[0].conns.iter().map(|state| state.received[side as usize]).sum()
+    }
+
+    /// Records an event.
+    #[inline(never)]
+    pub(super) fn record(
+        &self,
+        recorder: &mut Recorder,
+        conn: Conn,
+        side: Side,
+        id: ConnectionId,
+        event: Event,
+    ) {
+        match event {
+            Event::SubflowAdded { tuple, .. } => recorder.subflow(conn, tuple),
+            Event::Decision(record) if side == recorder.data_from => {
+                let flows =
+                    self.ends[side as usize].connection(id).map_or(&[][..], |known| known.subflow_metrics());
+                let path_of = |subflow: SubflowId| flows.get(subflow.index()).map(|flow| flow.path);
+                recorder.decision(
+                    conn,
+                    record.at,
+                    record.decision,
+                    record.offset,
+                    record.bytes,
+                    &record.reason,
+                    path_of,
+                    &self.names,
+                );
+            }
+            _ => {}
+        }
+    }
+
+    fn workload(&self, side: Side) -> impl Iterator<Item = (u32, ConnectionId)> {
+        let conns = self.groups[0].conns.iter().enumerate();
+        conns.filter_map(move |(conn, state)| Some((conn as u32, state.ids[side as usize]?)))
+    }
+
+    /// Bytes in the out-of-order queues of the workload's connections at this side.
+    pub(crate) fn ofo_bytes(&self, side: Side) -> u64 {
+        let end = &self.ends[side as usize];
+        debug_assert_eq!(
+            end.ofo_bytes(),
+            self.workload(side)
+                .filter_map(|(_, id)| end.connection(id))
+                .map(|connection| connection.ofo_bytes())
+                .sum::<u64>()
+        );
+        end.ofo_bytes()
+    }
+
+    /// Bytes that the schedulers of this side's connections of the workload had repeated so far.
+    pub(crate) fn scheduler_repeated_bytes(&self, now: Nanos, side: Side) -> u64 {
+        let end = &self.ends[side as usize];
+        let connections = self.workload(side).filter_map(|(_, id)| end.connection(id));
+        connections
+            .map(|connection| connection.stats(now))
+            .map(|stats| stats.opportunistic_bytes + stats.duplicated_bytes)
+            .sum()
+    }
+
+    /// One sample per connection of the workload.
+    pub(crate) fn sample(&self, at: Nanos, data_from: Side, samples: &mut Vec<Sample>) {
+        let to = data_from.other();
+        for (conn, id) in self.workload(data_from) {
+            let Some(sender) = self.ends[data_from as usize].connection(id) else { continue };
+            let state = &self.groups[0].conns[conn as usize];
+            let receiver = state.ids[to as usize].and_then(|id| self.ends[to as usize].connection(id));
+            samples.push(Sample {
+                at,
+                connection: conn,
+                delivered: state.received[to as usize],
+                ofo: receiver.map_or(0, |connection| connection.ofo_bytes()),
+                window_left: sender.window_left(),
+                subflows: sender
+                    .subflow_metrics()
+                    .iter()
+                    .map(|flow| SubflowSample {
+                        path: flow.path.0,
+                        cwnd: flow.cwnd,
+                        ssthresh: flow.ssthresh,
+                        in_flight: flow.in_flight(),
+                        srtt: flow.srtt,
+                    })
+                    .collect(),
+                scheduler: sender.scheduler_metrics(),
+            });
+        }
+    }
+
+    /// Every counter of the workload's endpoint on this side.
+    pub(crate) fn counters(&self, side: Side) -> Vec<(String, u64)> {
+        self.ends[side as usize].mib()
+    }
+
+    /// Sums over the workload's connections.
+    pub(crate) fn totals(&self, now: Nanos, data_from: Side) -> Totals {
+        let mut totals = Totals::default();
+        for side in [Side::Client, Side::Server] {
+            for (_, id) in self.workload(side) {
+                let Some(connection) = self.ends[side as usize].connection(id) else { continue };
+                let stats = connection.stats(now);
+                totals.retransmissions += stats.retransmissions;
+                totals.timeouts += stats.timeouts;
+                if side == data_from {
+                    totals.data_segments += stats.data_segments;
+                    totals.reinjected_bytes += stats.reinjected_bytes;
+                    totals.opportunistic_bytes += stats.opportunistic_bytes;
+                    totals.duplicated_bytes += stats.duplicated_bytes;
+                    totals.penalisations += stats.penalisations;
+                    totals.overruled += stats.overruled;
+                    let firsts = totals.first_overruled.into_iter().chain(stats.first_overruled);
+                    totals.first_overruled = firsts.min();
+                    totals.window_blocked += stats.window_blocked;
+                } else {
+                    totals.ofo_max = totals.ofo_max.max(stats.ofo_max);
+                    totals.ofo_integral += stats.ofo_integral;
+                    totals.received_twice_bytes += stats.received_twice_bytes;
+                }
+            }
+        }
+        totals
+    }
+}
