@@ -413,3 +413,70 @@ fn kernel_and_engine_at_either_end_of_emulated_paths() {
     let flow = emulated(&namespace, "--stack engine --scheduler ecf", &engine);
     assert_eq!((&flow["upload"]["bytes"], &flow["download"]["bytes"]), (&million, &million), "{flow}");
 }
+
+/// One of two paths dies without a word while the engine sends super-segments: everything of theirs goes again on the other
+/// path, which is full a second later. The emulated comparisons can't show that, as their segments are single.
+#[test]
+fn a_path_that_dies_costs_its_share_and_no_more() {
+    let Some(namespace) = namespace() else { return };
+    let folder = tempfile::tempdir().expect("a folder");
+    let scenario = folder.path().join("dying.toml");
+    // The queue is long enough for the window's reductions not to show.
+    let path = |name: &str, changes: &str| {
+        format!(
+            "[[path]]\nname = \"{name}\"\nrate = \"40 Mbit/s\"\nrtt = \"20 ms\"\nqueue = \"200 packets\"\n{changes}\n"
+        )
+    };
+    let dies = "changes = [{ at = \"2 s\", link = \"down\" }]";
+    let text = format!("name = \"dying\"\nsummary = \"One dies\"\n{}{}", path("a", ""), path("b", dies));
+    std::fs::write(&scenario, text).expect("a scenario");
+    let peer = format!("{ROPEWALK} perf server --once");
+    for scheduler in ["minrtt", "blest", "roundrobin", "otias"] {
+        let mut command = namespace.command("timeout");
+        command.args(["30", ROPEWALK, "emulate", "--quiet", "--scenario"]).arg(&scenario);
+        command.args([
+            "--peer",
+            &peer,
+            "--",
+            ROPEWALK,
+            "perf",
+            "client",
+            "10.127.255.1",
+            "--stack",
+            "engine",
+        ]);
+        command.args([
+            "--paths",
+            "2",
+            "--time",
+            "5",
+            "--interval",
+            "0.5",
+            "--json",
+            "--scheduler",
+            scheduler,
+        ]);
+        let output = command.output().expect("the emulator runs");
+        assert_eq!(output.status.code(), Some(0), "{scheduler}: {}", errors(&output));
+        let result = json(&output);
+        let intervals = result["intervals"].as_array().expect("intervals");
+        let rates: Vec<(f64, f64)> = intervals
+            .iter()
+            .map(|interval| {
+                (
+                    number(&interval["start_seconds"]),
+                    number(&interval["flows"][0]["sent_bits_per_second"]) / 1e6,
+                )
+            })
+            .collect();
+        println!("{scheduler}: {rates:.1?}");
+        // The client began after the emulator, so that at 2 s of its own time the path is gone.
+        let mean = |from: f64, to: f64| {
+            let inside = rates.iter().filter(|(start, _)| (from..to).contains(start));
+            let values: Vec<f64> = inside.map(|(_, rate)| *rate).collect();
+            values.iter().sum::<f64>() / values.len() as f64
+        };
+        assert!(mean(0.5, 1.4) > 50.0, "{scheduler}: both paths carry data: {rates:?}");
+        assert!(mean(3.0, 4.6) > 30.0, "{scheduler}: the other path is full a second later: {rates:?}");
+    }
+}
