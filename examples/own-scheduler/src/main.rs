@@ -12,6 +12,9 @@ use ropewalk_engine::registry::{Entry, Parameter};
 use ropewalk_engine::scheduler::{Decision, Scheduler, View, Rationale};
 use ropewalk_lab::Registries;
 
+const PARAMETERS: &[Parameter] =
+    &[Parameter::whole("least", 1.0, (1.0, 64.0), "segments of room that a subflow must have")];
+
 #[derive(Debug)]
 struct LargestWindow {
     /// Segments of room that a subflow must have.
@@ -46,7 +49,7 @@ fn main() -> ExitCode {
         name: "largest-window",
         summary: "the available subflow with the largest congestion window",
         source: "this example",
-        parameters: &[Parameter::whole("least", 1.0, (1.0, 64.0), "segments of room that a subflow must have")],
+        parameters: PARAMETERS,
         presets: &[],
         exceptions: &[],
         build: |values| Box::new(LargestWindow { least: values.number("least") as u32 }),
