@@ -21,7 +21,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         }
     }
 
-    /// Writes a prefix of `data` and returns its length; after a short write [`Event::Writable`] follows.
+    /// Writes a prefix of `data` and returns its length; after a short write [`Event::Writable`](crate::mptcp::Event::Writable) follows.
     ///
     /// # Errors
     /// When the connection is gone or its side closed.
