@@ -18,7 +18,7 @@ import tempfile
 import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-CASES = ["clean", "loss 1 %", "overtaking jitter", "1 Gbit/s x 300 ms", "10000 connections", "10000 x 256 KiB"]
+CASES = ["clean", "loss 1 %", "reordering jitter", "1 Gbit/s x 300 ms", "10000 connections", "10000 x 256 KiB"]
 # Of these, what instructions aren't counted of: there is no short run that says the same.
 LONG = ["10000 connections"]
 TARGET = 4_000_000

@@ -32,7 +32,7 @@ fn lossy(duration: u64) -> Scenario {
     scenario
 }
 
-fn overtaking(duration: u64) -> Scenario {
+fn reordering(duration: u64) -> Scenario {
     let mut scenario = clean(duration);
     for path in &mut scenario.paths {
         let jitter = Jitter { spread: 3_000_000, shape: JitterShape::Normal, keeps_order: false };
@@ -261,7 +261,7 @@ fn main() -> ExitCode {
     let cases: [Case; 6] = [
         ("clean", || spec(clean(seconds() * SECOND), "minrtt", "lia")),
         ("loss 1 %", || spec(lossy(seconds() * SECOND), "minrtt", "lia")),
-        ("overtaking jitter", || spec(overtaking(seconds() * SECOND), "minrtt", "lia")),
+        ("reordering jitter", || spec(reordering(seconds() * SECOND), "minrtt", "lia")),
         ("1 Gbit/s x 300 ms", || spec(long_fat(seconds() * SECOND), "minrtt", "lia")),
         ("10000 connections", || spec(crowd(10_000), "minrtt", "lia")),
         ("10000 x 256 KiB", || spec(many(10_000), "minrtt", "lia")),
