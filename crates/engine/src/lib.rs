@@ -10,12 +10,12 @@ pub mod congestion;
 #[cfg(test)]
 mod contract;
 pub mod endpoint;
+mod inline_queue;
 pub mod metrics;
 pub mod mptcp;
 pub mod registry;
 pub mod scheduler;
 mod segment_list;
-mod short;
 pub mod tcp;
 
 /// Nanoseconds since an arbitrary origin, or a span of them. Handed in; never read from a clock.

@@ -20,8 +20,8 @@ use std::sync::Arc;
 use ropewalk_wire::{Flags, FourTuple, Payload, Segment, TooBig};
 
 pub use crate::config::{ConnectionConfig, EndpointConfig};
+use crate::inline_queue::InlineQueue;
 use crate::mptcp::{Connection, Event, Role};
-use crate::short::Short;
 use crate::{Entropy, Nanos, PathId};
 use keyed::Keyed;
 use routes::Routes;
@@ -75,9 +75,9 @@ pub struct Endpoint<P: Payload, E: Entropy> {
     tokens: BTreeMap<u32, u32>,
     listeners: Vec<(SocketAddr, Arc<ConnectionConfig>)>,
     /// Connections that may have something to send.
-    pending_tx: Short<u32>,
+    pending_tx: InlineQueue<u32>,
     deadlines: BinaryHeap<Reverse<(Nanos, u32)>>,
-    events: Short<(ConnectionId, Event)>,
+    events: InlineQueue<(ConnectionId, Event)>,
     resets: VecDeque<(PathId, Segment<P>)>,
     isn_secret: [u8; 32],
     half_open: usize,
@@ -103,9 +103,9 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
             routes: Routes::new(hasher),
             tokens: BTreeMap::new(),
             listeners: Vec::new(),
-            pending_tx: Short::new(),
+            pending_tx: InlineQueue::new(),
             deadlines: BinaryHeap::new(),
-            events: Short::new(),
+            events: InlineQueue::new(),
             resets: VecDeque::new(),
             isn_secret,
             half_open: 0,

@@ -14,10 +14,10 @@ use super::stats::{ConnectionStats, Event};
 use super::subflow::Strand;
 use crate::config::ConnectionConfig;
 use crate::congestion::CongestionControl;
+use crate::inline_queue::InlineQueue;
 use crate::metrics::{SubflowMetrics, SubflowStatus};
 use crate::registry::Spec;
 use crate::scheduler::{self, Scheduler};
-use crate::short::Short;
 use crate::tcp::{Context, Outgoing, Shared, TcpCounters};
 use crate::{Nanos, PathId, SubflowId};
 
@@ -64,7 +64,7 @@ pub struct Connection<P: Payload> {
     pub(crate) send: SendSide<P>,
     pub(crate) receive: ReceiveSide<P>,
     pub(crate) deadlines: Deadlines,
-    pub(crate) events: Short<Event>,
+    pub(crate) events: InlineQueue<Event>,
     pub(crate) stats: ConnectionStats,
     /// Some subflow may have something to send.
     pub(crate) dirty: bool,
@@ -102,7 +102,7 @@ impl<P: Payload> Connection<P> {
             send: SendSide::new(config.send_buffer.initial),
             receive: ReceiveSide::new(config.receive_buffer.initial, config.receive_buffer.max),
             deadlines: Deadlines::default(),
-            events: Short::new(),
+            events: InlineQueue::new(),
             stats: ConnectionStats::default(),
             dirty: true,
             next_strand: 0,

@@ -5,8 +5,8 @@ use ropewalk_wire::Payload;
 
 use super::opening::{FIRST_RATIO, FIRST_SPACE, Opening, memory_for, wanted, window_of};
 use crate::Nanos;
+use crate::inline_queue::InlineQueue;
 use crate::segment_list::SegmentList;
-use crate::short::Short;
 use crate::tcp::next_window;
 
 /// The receive side.
@@ -20,7 +20,7 @@ pub(crate) struct ReceiveSide<P> {
     ofo_integral: u128,
     ofo_since: Nanos,
     /// In order, not yet read.
-    ready: Short<P>,
+    ready: InlineQueue<P>,
     /// Where the pieces that one read takes are gathered: kept for its memory, empty in between.
     gathering: Vec<P>,
     pub ready_bytes: u64,
@@ -57,7 +57,7 @@ impl<P: Payload> ReceiveSide<P> {
             ofo_max: 0,
             ofo_integral: 0,
             ofo_since: 0,
-            ready: Short::new(),
+            ready: InlineQueue::new(),
             gathering: Vec::new(),
             ready_bytes: 0,
             limit: initial,

@@ -8,8 +8,8 @@ use std::ops::Range;
 
 use ropewalk_wire::Payload;
 
+use crate::inline_queue::InlineQueue;
 use crate::scheduler::{Chunk, InFlight};
-use crate::short::Short;
 use crate::{Nanos, SubflowId};
 
 /// A range that was handed to a subflow and is not acknowledged at data level: a [`Chunk`] in three words, as thousands
@@ -127,7 +127,7 @@ pub(crate) struct SendSide<P> {
     /// End of what the application wrote.
     pub written: u64,
     /// Written and not assigned to a subflow: disjoint, in order; nearly always at most one range.
-    unassigned: Short<Range<u64>>,
+    unassigned: InlineQueue<Range<u64>>,
     /// Bytes in these ranges.
     unsent: u64,
     /// End of the highest range ever assigned.
@@ -158,7 +158,7 @@ impl<P: Payload> SendSide<P> {
             reading: 0,
             una: 0,
             written: 0,
-            unassigned: Short::new(),
+            unassigned: InlineQueue::new(),
             unsent: 0,
             assigned_end: 0,
             window_end: 0,

@@ -2,7 +2,7 @@
 
 use ropewalk_wire::{Ecn, Flags, FourTuple, Payload, RareOptions, Segment, Timestamps};
 
-use super::rate::RateState;
+use super::sender::rate::RateState;
 use super::timer::Timer;
 use super::{Context, Kind, Outcome, State, Subflow, Transmit, clock};
 
@@ -91,7 +91,7 @@ impl<P: Payload> Subflow<P> {
         // Schedulers compare rates: a subflow that has sent nothing yet must have one.
         self.update_pacing(cx);
         self.rate = RateState::new(cx.now);
-        self.usage.restart(cx.now);
+        self.cwnd_validation.restart(cx.now);
         self.last_sent_at = cx.now;
         cx.metrics().last_progress = cx.now;
         outcome.established = true;

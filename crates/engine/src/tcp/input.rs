@@ -2,7 +2,7 @@
 
 use ropewalk_wire::{Ecn, Flags, Payload, Segment};
 
-use super::reassembly::Placement;
+use super::receiver::reassembly::Placement;
 use super::timer::Timer;
 use super::{Context, Outcome, State, StreamOffset, Subflow, TcpConfig, clock};
 use crate::{MILLISECOND, Nanos, SECOND};

@@ -5,196 +5,51 @@
 //! byte) and a few numbers that the connection hands in with [`Context`]. Positions are 64-bit and never wrap:
 //! position 0 is the SYN, data starts at 1; they are unfolded from the wire's 32 bits in one place each way.
 
-mod ack;
-mod delack;
+mod context;
 mod handshake;
 mod input;
 mod isn;
 mod keepalive;
 mod mib;
 mod output;
-mod pmtu;
-mod prr;
-mod rack;
-mod rate;
-mod reassembly;
-mod recovery;
-mod rtt;
-mod sack_bitmap;
-mod scoreboard;
-mod segment_ring;
+mod receiver;
+mod sender;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]
 mod tests;
 mod timeout;
 mod timer;
-mod tlp;
-mod undo;
-mod usage;
-mod window;
 
 use ropewalk_wire::{FourTuple, Payload, Seq};
 
 use crate::Nanos;
 pub use crate::config::TcpConfig;
-use crate::congestion::CongestionControl;
+use crate::inline_queue::InlineQueue;
 use crate::metrics::SubflowMetrics;
-use crate::short::Short;
-use delack::DelayedAck;
+use context::clock;
+pub use context::{Context, Kind, Outcome, Outgoing, Shared, State, Transmit};
 pub use isn::{keyed_isn, keyed_timestamp_offset};
 pub use mib::TcpCounters;
-use pmtu::BlackHole;
-use prr::Prr;
-use rack::Rack;
-use rate::RateState;
-pub(crate) use reassembly::StreamOffset;
-use reassembly::{InOrder, ReassemblyQueue};
-use recovery::Recovery;
-use rtt::RttEstimator;
-use scoreboard::Scoreboard;
+use receiver::delack::DelayedAck;
+pub(crate) use receiver::reassembly::StreamOffset;
+use receiver::reassembly::{InOrder, ReassemblyQueue};
+use receiver::window;
+pub(crate) use receiver::window::next_window;
+use sender::cwnd_validation::CwndValidation;
+use sender::pmtu::BlackHole;
+use sender::prr::Prr;
+use sender::rack::Rack;
+use sender::rate::RateState;
+use sender::recovery::Recovery;
+use sender::rtt::RttEstimator;
+use sender::scoreboard::Scoreboard;
+use sender::tlp::Tlp;
+use sender::undo::Undo;
 use timer::{Timer, Timers};
-use tlp::Tlp;
-use undo::Undo;
-use usage::Usage;
-pub(crate) use window::next_window;
 
 /// Window shift that we announce where nothing else is said: windows up to 64 MiB in steps of 1 KiB.
 const WINDOW_SHIFT: u8 = 10;
-
-/// RFC 9293's connection states, without LISTEN (the endpoint's).
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum State {
-    /// SYN sent.
-    SynSent,
-    /// SYN received, SYN/ACK sent.
-    SynReceived,
-    /// Open both ways.
-    Established,
-    /// We closed; our FIN isn't acknowledged.
-    FinWait1,
-    /// Our FIN is acknowledged; the peer hasn't closed.
-    FinWait2,
-    /// The peer closed; we haven't.
-    CloseWait,
-    /// Both closed at once; our FIN isn't acknowledged.
-    Closing,
-    /// The peer closed, then we; our FIN isn't acknowledged.
-    LastAck,
-    /// Waiting for old segments to die out.
-    TimeWait,
-    /// Gone.
-    Closed,
-}
-
-/// What the connection tells its subflows.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Shared {
-    /// Receive window to advertise, bytes.
-    pub receive_window: u64,
-    /// Windows are connection-level (RFC 8684 3.3.1): not enforced per subflow.
-    pub multipath: bool,
-    /// Bytes of MPTCP options on data segments.
-    pub data_option_len: u8,
-    /// For a segment that is about to be sent.
-    pub outgoing: Outgoing,
-}
-
-/// What a segment to be sent depends on.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Outgoing {
-    /// Bytes that there is room for; the window may be larger, as what was promised isn't taken back.
-    pub receive_room: u64,
-    /// Bytes of MPTCP options on the next segment without data.
-    pub ack_option_len: u8,
-    /// The application has more to write than the send buffer takes.
-    pub writer_waits: bool,
-    /// The connection has more data that the peer's window admits, only not on this subflow yet.
-    pub more: bool,
-}
-
-/// What a subflow's methods work with.
-#[derive(Debug)]
-pub struct Context<'a> {
-    /// Now.
-    pub now: Nanos,
-    /// Every subflow's shared numbers.
-    pub metrics: &'a mut [SubflowMetrics],
-    /// Which of them is this subflow's.
-    pub index: usize,
-    /// The connection's congestion control.
-    pub congestion: &'a mut dyn CongestionControl,
-    /// Settings.
-    pub tcp: &'a TcpConfig,
-    /// What the connection says.
-    pub shared: Shared,
-}
-
-impl Context<'_> {
-    #[inline]
-    pub(crate) fn metrics(&mut self) -> &mut SubflowMetrics {
-        &mut self.metrics[self.index]
-    }
-}
-
-/// What came of a segment or a timeout.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Outcome {
-    /// The segment was acceptable: its options count.
-    pub acceptable: bool,
-    /// The handshake is complete.
-    pub established: bool,
-    /// Segments newly acknowledged.
-    pub acked_segments: u32,
-    /// Bytes newly acknowledged, cumulatively.
-    pub acked_bytes: u64,
-    /// Segments newly judged lost.
-    pub lost_segments: u32,
-    /// The retransmission timer fired.
-    pub timeout: bool,
-    /// In-order data is ready.
-    pub data: bool,
-    /// Some of the data had come before, perhaps without the mapping that it has now.
-    pub repeated: bool,
-    /// The peer's FIN arrived in order.
-    pub fin: bool,
-    /// The peer reset it.
-    pub reset: bool,
-    /// We gave up after too many timeouts.
-    pub failed: bool,
-    /// It is closed.
-    pub closed: bool,
-}
-
-/// What a segment to be sent is, for the options that the connection adds.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Kind {
-    /// SYN.
-    Syn,
-    /// SYN/ACK.
-    SynAck,
-    /// No data.
-    Ack,
-    /// Data, perhaps with FIN.
-    Data,
-    /// RST.
-    Rst,
-}
-
-/// What there is to know of a segment to be sent, which is complete but for MPTCP's options.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Transmit {
-    /// What it is.
-    pub kind: Kind,
-    /// Connection-level offset of its first byte of data.
-    pub tag: u64,
-    /// Subflow sequence number of its first byte, relative to the ISN.
-    pub ssn: u32,
-    /// Whether the data was sent on this subflow before.
-    pub retransmission: bool,
-    /// For a part of what was sent with one mapping: how many bytes of that come before it, and its length.
-    pub part: Option<(u16, u16)>,
-}
 
 /// One TCP connection.
 ///
@@ -203,7 +58,7 @@ pub struct Transmit {
 #[repr(C, align(64))]
 pub struct Subflow<P> {
     // What shows whether it has something to send: of its siblings a segment needs no more.
-    queue: Short<(u64, P)>,
+    queue: InlineQueue<(u64, P)>,
     state: State,
     /// There is nothing to be sent, whatever the windows allow, until something happens to it.
     quiet: bool,
@@ -276,7 +131,7 @@ pub struct Subflow<P> {
     // What sending needs, and acknowledgements of what was sent.
     rtx: Scoreboard<P>,
     rate: RateState,
-    usage: Usage,
+    cwnd_validation: CwndValidation,
     rack: Rack,
     rtt: RttEstimator,
     tlp: Tlp,
@@ -301,12 +156,6 @@ pub struct Subflow<P> {
     refusal: Option<Seq>,
 }
 
-/// The timestamp clock at a time.
-#[inline]
-fn clock(tcp: &TcpConfig, at: Nanos) -> u32 {
-    ((at / crate::MILLISECOND) as u32).wrapping_add(tcp.timestamp_offset)
-}
-
 impl<P: Payload> Subflow<P> {
     fn new(tuple: FourTuple, state: State, path_mtu: u32, isn: u32, now: Nanos) -> Self {
         Subflow {
@@ -323,7 +172,7 @@ impl<P: Payload> Subflow<P> {
             snd_wl2: 0,
             peer_mss: 536,
             peer_shift: 0,
-            queue: Short::new(),
+            queue: InlineQueue::new(),
             rtx: Scoreboard::new(),
             fin_queued: false,
             fin_sent: false,
@@ -334,7 +183,7 @@ impl<P: Payload> Subflow<P> {
             prr: Prr::default(),
             undo: Undo::default(),
             rate: RateState::new(now),
-            usage: Usage::default(),
+            cwnd_validation: CwndValidation::default(),
             frto: false,
             retransmits: 0,
             backoff: 0,
@@ -354,7 +203,7 @@ impl<P: Payload> Subflow<P> {
             rcv_edge: 0,
             window_told: 0,
             reassembly: ReassemblyQueue::new(),
-            in_order: Short::new(),
+            in_order: InlineQueue::new(),
             fin_at: None,
             window_scaling: false,
             own_shift: WINDOW_SHIFT,

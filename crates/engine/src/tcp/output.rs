@@ -2,7 +2,7 @@
 
 use ropewalk_wire::{Ecn, Flags, Payload, Segment, Seq, Timestamps};
 
-use super::scoreboard::{APP_LIMITED, EVER_RETRANS, Entry, FIN, LOST, RETRANS};
+use super::sender::entry::{APP_LIMITED, EVER_RETRANS, Entry, FIN, LOST, RETRANS};
 use super::timer::Timer;
 use super::{Context, Kind, State, Subflow, TcpConfig, Transmit};
 use crate::metrics::{CaState, SubflowMetrics};

@@ -8,8 +8,8 @@
 use ropewalk_wire::{Payload, SackBlocks};
 
 use super::segment_ring::SegmentRing;
+use crate::inline_queue::InlineQueue;
 use crate::segment_list::{self, Note, SegmentList};
-use crate::short::Short;
 
 /// How many recently changed blocks are remembered.
 const RECENT: usize = 6;
@@ -67,7 +67,7 @@ pub(crate) enum Placement {
 }
 
 /// In-order data, with its position and its place in the stream.
-pub(crate) type InOrder<P> = Short<(u64, P, StreamOffset)>;
+pub(crate) type InOrder<P> = InlineQueue<(u64, P, StreamOffset)>;
 
 /// Data that arrived out of order.
 #[derive(Debug)]

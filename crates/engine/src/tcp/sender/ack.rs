@@ -5,104 +5,18 @@ use std::ops::Range;
 
 use ropewalk_wire::{Flags, Payload, SackBlocks, Segment, Seq};
 
-use super::rate::Sample;
-use super::scoreboard::{APP_LIMITED, EVER_RETRANS, Entry, LOST, RETRANS, SACKED};
-use super::timer::Timer;
-use super::{Context, Outcome, State, Subflow, clock};
+use super::ack_summary::{AckSummary, Dsack};
+use super::entry::{EVER_RETRANS, LOST, RETRANS, SACKED};
 use crate::congestion::Ack;
+use crate::tcp::context::clock;
+use crate::tcp::timer::Timer;
+use crate::tcp::{Context, Outcome, State, Subflow};
 use crate::{MILLISECOND, Nanos};
-
-/// A DSACK (RFC 2883).
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Dsack {
-    /// Where the duplicate ends.
-    pub end: u64,
-    /// How many segments it comes to.
-    pub segments: u32,
-}
-
-/// What one ACK says.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct AckSummary {
-    /// Segments newly delivered, cumulatively or selectively.
-    pub segments: u32,
-    /// Segments that the cumulative ACK covers, those that were sacked before included, and their bytes.
-    pub removed: u32,
-    pub bytes: u64,
-    /// The cumulative ACK moved.
-    pub advanced: bool,
-    /// Something was newly sacked.
-    pub newly_sacked: bool,
-    /// The cumulative ACK moved over something that was retransmitted.
-    pub over_retransmission: bool,
-    /// A duplicate ACK in RFC 5681's sense: nothing but the same number again.
-    pub duplicate: bool,
-    /// The peer echoes a congestion mark.
-    pub ece: bool,
-    /// A retransmission was judged lost.
-    pub lost_retransmission: bool,
-    /// A round trip began with it.
-    pub round_start: bool,
-    /// The receiver dropped what it had sacked: the timer is set already.
-    pub reneged: bool,
-    pub dsack: Option<Dsack>,
-    /// Of the segments that were never retransmitted: when the first was sent that is acknowledged cumulatively, the first
-    /// that is newly sacked, and the last, of those acknowledged cumulatively if there are any.
-    pub first_acked: Option<Nanos>,
-    pub first_sacked: Option<Nanos>,
-    pub last_at: Nanos,
-    /// The sample for the congestion control, of the last segment.
-    pub last_rtt: Option<Nanos>,
-    /// Of the newly delivered segments that were never retransmitted, where the first ends.
-    first_original_end: Option<u64>,
-    /// Where the last of all newly delivered segments ends.
-    pub end: u64,
-    /// The latest sent of all newly delivered segments.
-    pub rate: Sample,
-    /// For RACK: of the transmissions that certainly arrived, the latest (time and end; 0 and 0: none), and when the one
-    /// furthest on was sent.
-    pub latest: (Nanos, u64),
-    pub last_sent_at: Nanos,
-}
-
-impl AckSummary {
-    /// Adds newly delivered segments that were never retransmitted, from `first` to `last`. All come in order of position,
-    /// and so in the order in which they were sent.
-    #[inline(always)]
-    pub fn deliver_originals<P: Payload>(&mut self, first: &Entry<P>, last: &Entry<P>, segments: u32) {
-        self.first_original_end.get_or_insert(first.end());
-        self.deliver(last, segments, true);
-    }
-
-    /// Adds a newly delivered segment that was retransmitted. `is_unambiguous`: its last transmission is what arrived.
-    pub fn deliver_retransmitted<P: Payload>(&mut self, entry: &Entry<P>, is_unambiguous: bool) {
-        self.deliver(entry, entry.segments, is_unambiguous);
-    }
-
-    #[inline(always)]
-    fn deliver<P: Payload>(&mut self, last: &Entry<P>, segments: u32, arrived: bool) {
-        let (sent_at, end) = (last.sent_at, last.end());
-        self.segments += segments;
-        self.end = end;
-        self.rate.take(sent_at, end, last.rate, last.is(APP_LIMITED));
-        if arrived {
-            if sent_at >= self.latest.0 {
-                self.latest = (sent_at, end);
-            }
-            self.last_sent_at = sent_at;
-        }
-    }
-
-    /// Whether it delivers something that was never retransmitted and ends at `position` or before.
-    pub fn has_original_before(&self, position: u64) -> bool {
-        self.first_original_end.is_some_and(|end| end <= position)
-    }
-}
 
 impl<P: Payload> Subflow<P> {
     /// Processes the acknowledgement of an acceptable segment; false if it acknowledges what was never sent.
     #[inline]
-    pub(super) fn process_ack(
+    pub(in crate::tcp) fn process_ack(
         &mut self,
         cx: &mut Context<'_>,
         segment: &Segment<P>,
@@ -161,7 +75,7 @@ impl<P: Payload> Subflow<P> {
 
     /// An ACK of nothing that is in flight: whether it is acceptable, or `None` if its SACK blocks still count.
     #[cold]
-    pub(super) fn judge_outside_ack(
+    pub(in crate::tcp) fn judge_outside_ack(
         &mut self,
         cx: &Context<'_>,
         segment: &Segment<P>,
@@ -211,7 +125,7 @@ impl<P: Payload> Subflow<P> {
 
     /// RFC 9293 3.10.7.4: takes the window, but not from an old segment. Returns whether it changed.
     #[inline]
-    pub(super) fn update_window(&mut self, segment: &Segment<P>, position: u64, ack: u64) -> bool {
+    pub(in crate::tcp) fn update_window(&mut self, segment: &Segment<P>, position: u64, ack: u64) -> bool {
         if ack < self.snd_una
             || !(position > self.snd_wl1 || (position == self.snd_wl1 && ack >= self.snd_wl2))
         {
@@ -253,7 +167,7 @@ impl<P: Payload> Subflow<P> {
         metrics.bytes_acked += summary.bytes;
         self.snd_una = ack;
         self.retransmits = 0;
-        self.settle_black_hole();
+        self.on_mtu_confirmed();
         summary
     }
 
@@ -455,7 +369,7 @@ impl<P: Payload> Subflow<P> {
 
     /// The round-trip time by the timestamp that the segment echoes (RFC 7323 4); its clock ticks in milliseconds.
     #[inline(never)]
-    pub(super) fn timestamp_rtt(&self, cx: &Context<'_>, segment: &Segment<P>) -> Option<Nanos> {
+    pub(in crate::tcp) fn timestamp_rtt(&self, cx: &Context<'_>, segment: &Segment<P>) -> Option<Nanos> {
         let stamp = segment.timestamps.filter(|stamp| self.timestamps && stamp.echo != 0)?;
         let ticks = self.timestamp(cx).wrapping_sub(stamp.echo);
         (ticks < 1 << 20).then(|| u64::from(ticks.max(1)) * MILLISECOND)
@@ -463,13 +377,13 @@ impl<P: Payload> Subflow<P> {
 
     /// Growth in the absence of loss.
     #[inline]
-    pub(super) fn grow(&mut self, cx: &mut Context<'_>, summary: &AckSummary, prior_in_flight: u32) {
+    pub(in crate::tcp) fn grow(&mut self, cx: &mut Context<'_>, summary: &AckSummary, prior_in_flight: u32) {
         let ack = Ack {
             now: cx.now,
             acked: summary.segments,
             rtt: summary.last_rtt,
             prior_in_flight,
-            cwnd_limited: self.usage.limited(&cx.metrics[cx.index]),
+            cwnd_limited: self.cwnd_validation.limited(&cx.metrics[cx.index]),
             round_start: summary.round_start,
         };
         cx.congestion.on_ack(cx.metrics, cx.index, &ack);
@@ -479,7 +393,7 @@ impl<P: Payload> Subflow<P> {
     /// the first sample, as when the SYN was repeated, Linux leaves the division out, which is as if srtt were
     /// its unit, an eighth of a microsecond.
     #[inline]
-    pub(super) fn update_pacing(&self, cx: &mut Context<'_>) {
+    pub(in crate::tcp) fn update_pacing(&self, cx: &mut Context<'_>) {
         let sets_own = cx.congestion.sets_pacing_rate();
         let metrics = cx.metrics();
         if sets_own {

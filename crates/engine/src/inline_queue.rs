@@ -1,25 +1,25 @@
-//! A queue that holds one thing most of the time: the first lies in it, and only what waits behind goes elsewhere.
+//! A queue that stores its first item inline, and further ones in a ring on the heap.
 //!
-//! Between two steps of a connection there are many such queues. A ring of its own for each costs a visit to memory
-//! that a single piece doesn't need, and with thousands of connections that is most of the time.
+//! Many queues of a connection hold at most one item at a time. Without the ring such a queue needs no allocation and
+//! no further cache line.
 
 use std::collections::VecDeque;
 
 /// First in, first out.
 #[derive(Debug)]
-pub(crate) struct Short<T> {
-    /// Nothing only if there is nothing at all.
+pub(crate) struct InlineQueue<T> {
+    /// `None` only if the queue is empty.
     first: Option<T>,
     rest: VecDeque<T>,
 }
 
-impl<T> Default for Short<T> {
+impl<T> Default for InlineQueue<T> {
     fn default() -> Self {
-        Short { first: None, rest: VecDeque::new() }
+        InlineQueue { first: None, rest: VecDeque::new() }
     }
 }
 
-impl<T> Short<T> {
+impl<T> InlineQueue<T> {
     pub fn new() -> Self {
         Self::default()
     }
@@ -78,7 +78,7 @@ impl<T> Short<T> {
         item
     }
 
-    /// As [`pop_front`](Self::pop_front), for one who has looked at it already: it isn't moved.
+    /// Removes the first item without returning it, which saves a copy.
     #[inline]
     pub fn drop_front(&mut self) {
         self.first = if self.rest.is_empty() { None } else { self.rest.pop_front() };
@@ -92,7 +92,7 @@ impl<T> Short<T> {
         if index == 0 { self.first.as_mut() } else { self.rest.get_mut(index - 1) }
     }
 
-    /// Puts `item` before what is at `index`, which is at most the length.
+    /// Inserts `item` at `index`, which is at most the length.
     pub fn insert(&mut self, index: usize, item: T) {
         if index == 0 {
             self.push_front(item);
@@ -110,7 +110,7 @@ impl<T> Short<T> {
         self.first.iter().chain(&self.rest)
     }
 
-    /// How many at the front satisfy `before`, which none behind them does.
+    /// The number of items at the front that satisfy `before`. The queue is partitioned by it.
     pub fn partition_point(&self, mut before: impl FnMut(&T) -> bool) -> usize {
         match &self.first {
             Some(first) if before(first) => 1 + self.rest.partition_point(before),
@@ -130,13 +130,13 @@ mod tests {
 
     use proptest::prelude::*;
 
-    use super::Short;
+    use super::InlineQueue;
 
     proptest! {
         /// Against the standard library's, by random operations.
         #[test]
         fn it_is_a_queue(ops in prop::collection::vec((0u8..8, 0usize..6), 1..200)) {
-            let (mut short, mut plain) = (Short::new(), VecDeque::new());
+            let (mut short, mut plain) = (InlineQueue::new(), VecDeque::new());
             for (n, (op, index)) in ops.into_iter().enumerate() {
                 match op {
                     0 | 1 => {
@@ -176,7 +176,7 @@ mod tests {
 
     #[test]
     fn a_partition_is_found_at_either_end() {
-        let mut short = Short::new();
+        let mut short = InlineQueue::new();
         assert_eq!(short.partition_point(|n: &u32| *n < 5), 0);
         for n in 0..8 {
             short.push_back(n);

@@ -11,14 +11,14 @@
 
 use ropewalk_wire::Payload;
 
-use super::ack::AckSummary;
-use super::timer::Timer;
-use super::{Context, Outcome, Subflow};
+use super::ack_summary::AckSummary;
 use crate::Nanos;
 use crate::metrics::{CaState, SubflowMetrics};
+use crate::tcp::timer::Timer;
+use crate::tcp::{Context, Outcome, Subflow};
 
 /// Duplicate ACK threshold (RFC 5681, RFC 8985 3.3).
-pub(super) const DUP_THRESH: u32 = 3;
+pub(in crate::tcp) const DUP_THRESH: u32 = 3;
 /// Recoveries for which a widened reordering window lasts.
 const PERSIST: u32 = 16;
 /// Most quarters of the least round-trip time in the window; the smoothed one limits it anyway.
@@ -141,7 +141,7 @@ impl Rack {
 impl<P: Payload> Subflow<P> {
     /// Step 5: marks what is lost, and arms the timer for what may soon be.
     #[inline(never)]
-    pub(super) fn detect_losses(&mut self, cx: &mut Context<'_>, outcome: &mut Outcome) {
+    pub(in crate::tcp) fn detect_losses(&mut self, cx: &mut Context<'_>, outcome: &mut Outcome) {
         self.rack.advanced = false;
         self.timers.stop(Timer::Reorder);
         let wait = self.rack.rtt + self.rack.window(&cx.metrics[cx.index]);
@@ -161,7 +161,7 @@ impl<P: Payload> Subflow<P> {
 
     /// Looks for losses if an ACK gave reason to.
     #[inline]
-    pub(super) fn detect_losses_if_advanced(&mut self, cx: &mut Context<'_>, outcome: &mut Outcome) {
+    pub(in crate::tcp) fn detect_losses_if_advanced(&mut self, cx: &mut Context<'_>, outcome: &mut Outcome) {
         if self.rack.advanced {
             self.detect_losses(cx, outcome);
         }

@@ -6,7 +6,7 @@
 
 use ropewalk_wire::Payload;
 
-use super::{Context, Subflow};
+use crate::tcp::{Context, Subflow};
 
 /// Least step of the right edge: a segment of the usual size, or half of a small buffer.
 const SEGMENT: u64 = 1460;
@@ -22,7 +22,7 @@ pub(crate) fn next_window(told: u64, room: u64, limit: u64) -> u64 {
 
 /// The window shift for a buffer that may grow to `max` bytes of window: Linux's for twice as much memory
 /// (`tcp_select_initial_window`). The field reaches twice as far as the window ever will, in steps as small as that allows.
-pub(super) fn shift_for(max: u64) -> u8 {
+pub(in crate::tcp) fn shift_for(max: u64) -> u8 {
     let memory = max.saturating_mul(2).max(1);
     memory.ilog2().saturating_sub(15).min(14) as u8
 }
@@ -38,7 +38,7 @@ fn scaled(window: u64, room: u64, shift: u8) -> u64 {
 impl<P: Payload> Subflow<P> {
     /// The window field of a segment that leaves now.
     #[inline]
-    pub(super) fn advertise(&mut self, cx: &Context<'_>, shift: u8) -> u64 {
+    pub(in crate::tcp) fn advertise(&mut self, cx: &Context<'_>, shift: u8) -> u64 {
         let units = scaled(cx.shared.receive_window, cx.shared.outgoing.receive_room, shift);
         let window = units << shift;
         if (window == 0) != (self.window_told == 0) {

@@ -5,8 +5,8 @@
 
 use ropewalk_wire::{Payload, Seq};
 
-use super::{Context, Outcome, Subflow};
 use crate::metrics::CaState;
+use crate::tcp::{Context, Outcome, Subflow};
 use crate::{MILLISECOND, Nanos};
 
 /// Timeouts of one segment after which a black hole is suspected (Linux's `tcp_retries1`); or any after the first that
@@ -78,7 +78,7 @@ impl<P: Payload> Subflow<P> {
             self.undo.prior_ssthresh = 0;
             self.recovery.high = self.snd_nxt;
             let metrics = cx.metrics();
-            metrics.ssthresh = super::usage::current_ssthresh(metrics);
+            metrics.ssthresh = super::cwnd_validation::current_ssthresh(metrics);
             metrics.ca_state = CaState::Loss;
         }
     }
@@ -99,7 +99,7 @@ impl<P: Payload> Subflow<P> {
     }
 
     /// Another timeout in a row: is it the size?
-    pub(super) fn suspect_black_hole(&mut self, cx: &mut Context<'_>) {
+    pub(in crate::tcp) fn suspect_black_hole(&mut self, cx: &mut Context<'_>) {
         if !cx.tcp.black_hole_detection {
             return;
         }
@@ -132,7 +132,7 @@ impl<P: Payload> Subflow<P> {
 
     /// Something was acknowledged: what is sent now gets through.
     #[inline]
-    pub(super) fn settle_black_hole(&mut self) {
+    pub(in crate::tcp) fn on_mtu_confirmed(&mut self) {
         if self.black_hole.tried > 0 {
             self.counters.mtu_success += u64::from(self.path_mtu < self.black_hole.before);
             self.black_hole = BlackHole::default();

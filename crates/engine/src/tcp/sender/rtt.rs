@@ -1,8 +1,8 @@
 //! Round-trip time and retransmission timeout (RFC 6298), with Linux's bounds: RTO = srtt + max(min_rto, 4 rttvar).
 
-use super::TcpConfig;
 use crate::Nanos;
 use crate::metrics::SubflowMetrics;
+use crate::tcp::TcpConfig;
 
 /// How long the least round-trip time is remembered: Linux's `tcp_min_rtt_wlen`.
 const MIN_RTT_WINDOW: Nanos = 300 * crate::SECOND;

@@ -6,9 +6,9 @@
 
 use ropewalk_wire::Payload;
 
-use super::timer::Timer;
-use super::{Context, Subflow, TcpConfig};
 use crate::metrics::SubflowMetrics;
+use crate::tcp::timer::Timer;
+use crate::tcp::{Context, Subflow, TcpConfig};
 use crate::{MILLISECOND, Nanos};
 
 /// The longest that an ACK waits (`TCP_DELACK_MAX`; RFC 9293 MUST-40 allows 500 ms).
@@ -149,7 +149,7 @@ impl DelayedAck {
 
 impl<P: Payload> Subflow<P> {
     /// The next ACKs go at once: the sender needs them.
-    pub(super) fn quick_ack_mode(&mut self, cx: &Context<'_>, most: u32) {
+    pub(in crate::tcp) fn quick_ack_mode(&mut self, cx: &Context<'_>, most: u32) {
         self.delack.raise_quick(most, cx.shared.receive_window);
         self.delack.pingpong = false;
         self.delack.ato = cx.tcp.delayed_ack;
@@ -181,7 +181,7 @@ impl<P: Payload> Subflow<P> {
 
     /// In-order data waits to be acknowledged: now or later?
     #[inline]
-    pub(super) fn schedule_ack(&mut self, now: Nanos, tcp: &TcpConfig, metrics: &SubflowMetrics) {
+    pub(in crate::tcp) fn schedule_ack(&mut self, now: Nanos, tcp: &TcpConfig, metrics: &SubflowMetrics) {
         let delack = &self.delack;
         //= RFC 9293 SHLD-18 SHLD-19 at least every second full-sized segment
         if self.rcv_nxt - self.last_ack_sent > u64::from(delack.mss) || (delack.quick > 0 && !delack.pingpong)

@@ -4,13 +4,13 @@
 
 use ropewalk_wire::Payload;
 
-use super::{Context, Subflow};
 use crate::Nanos;
 use crate::metrics::{CaState, SubflowMetrics};
+use crate::tcp::{Context, Subflow};
 
 /// What is remembered of the present window of data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Usage {
+pub(crate) struct CwndValidation {
     /// The window was full at some time.
     limited: bool,
     /// Most segments outstanding while it wasn't.
@@ -22,7 +22,7 @@ pub(crate) struct Usage {
     since: Nanos,
 }
 
-impl Usage {
+impl CwndValidation {
     /// Whether the window was the limit for what is acknowledged now; in slow start half of it is enough, so that
     /// it may double.
     #[inline]
@@ -38,7 +38,7 @@ impl Usage {
 }
 
 /// The threshold that a window which wasn't filled deserves: three quarters of it, outside recovery.
-pub(super) fn current_ssthresh(metrics: &SubflowMetrics) -> u32 {
+pub(in crate::tcp) fn current_ssthresh(metrics: &SubflowMetrics) -> u32 {
     match metrics.ca_state {
         CaState::Cwr | CaState::Recovery => metrics.ssthresh,
         _ => metrics.ssthresh.max((metrics.cwnd >> 1) + (metrics.cwnd >> 2)),
@@ -48,10 +48,10 @@ pub(super) fn current_ssthresh(metrics: &SubflowMetrics) -> u32 {
 impl<P: Payload> Subflow<P> {
     /// New data was sent.
     #[inline]
-    pub(super) fn validate_window(&mut self, cx: &mut Context<'_>) {
+    pub(in crate::tcp) fn validate_window(&mut self, cx: &mut Context<'_>) {
         let metrics = &cx.metrics[cx.index];
         let full = metrics.in_flight() >= metrics.cwnd;
-        let usage = &mut self.usage;
+        let usage = &mut self.cwnd_validation;
         if self.snd_una >= usage.end || full || (!usage.limited && metrics.packets_out > usage.most_out) {
             usage.limited = full;
             usage.most_out = metrics.packets_out;
@@ -70,8 +70,8 @@ impl<P: Payload> Subflow<P> {
     /// The application, or the peer's window, left part of the window unused for an RTO.
     #[cold]
     fn decay(&mut self, cx: &mut Context<'_>) {
-        let used = self.usage.used.max(cx.tcp.initial_window);
-        self.usage.restart(cx.now);
+        let used = self.cwnd_validation.used.max(cx.tcp.initial_window);
+        self.cwnd_validation.restart(cx.now);
         let writer_waits = cx.shared.outgoing.writer_waits;
         let metrics = cx.metrics();
         if metrics.ca_state == CaState::Open && !writer_waits && used < metrics.cwnd {
@@ -82,7 +82,7 @@ impl<P: Payload> Subflow<P> {
 
     /// Before new data is sent: the window halves for each further RTO of silence, not below the initial one.
     #[inline]
-    pub(super) fn restart_after_idle(&mut self, cx: &mut Context<'_>) {
+    pub(in crate::tcp) fn restart_after_idle(&mut self, cx: &mut Context<'_>) {
         let metrics = &cx.metrics[cx.index];
         if metrics.packets_out > 0 || !cx.tcp.idle_restart {
             return;
@@ -102,7 +102,7 @@ impl<P: Payload> Subflow<P> {
         metrics.ssthresh = current_ssthresh(metrics);
         let floor = initial.min(metrics.cwnd);
         metrics.cwnd = (metrics.cwnd >> halvings).max(floor);
-        self.usage.restart(cx.now);
+        self.cwnd_validation.restart(cx.now);
         self.last_sent_at = cx.now;
         cx.congestion.on_idle_restart(cx.metrics, cx.index, idle);
     }

@@ -4,12 +4,12 @@
 
 use ropewalk_wire::{Payload, Segment};
 
-use super::ack::AckSummary;
-use super::scoreboard::SACKED;
-use super::timer::Timer;
-use super::{Context, Subflow, Transmit};
+use super::ack_summary::AckSummary;
+use super::entry::SACKED;
 use crate::MILLISECOND;
 use crate::metrics::CaState;
+use crate::tcp::timer::Timer;
+use crate::tcp::{Context, Subflow, Transmit};
 
 /// What Linux adds to two round trips for its timers' grain (`TCP_TIMEOUT_MIN`).
 const GRAIN: u64 = 2 * MILLISECOND;
@@ -26,7 +26,7 @@ pub(crate) struct Tlp {
 impl<P: Payload> Subflow<P> {
     /// Arms the probe, after the retransmission timer (RFC 8985 7.2).
     #[inline(always)]
-    pub(super) fn arm_probe(&mut self, cx: &Context<'_>) {
+    pub(in crate::tcp) fn arm_probe(&mut self, cx: &Context<'_>) {
         let metrics = &cx.metrics[cx.index];
         if !cx.tcp.tail_loss_probe
             || !self.sack
@@ -46,7 +46,7 @@ impl<P: Payload> Subflow<P> {
 
     /// The probe is due (RFC 8985 7.3): it goes out at the next opportunity, and the RTO counts from now.
     #[cold]
-    pub(super) fn on_probe_timer(&mut self, cx: &Context<'_>) {
+    pub(in crate::tcp) fn on_probe_timer(&mut self, cx: &Context<'_>) {
         if self.rtx.is_empty() || self.tlp.high != 0 {
             return;
         }
@@ -55,7 +55,11 @@ impl<P: Payload> Subflow<P> {
     }
 
     #[cold]
-    pub(super) fn transmit_probe(&mut self, cx: &mut Context<'_>, out: &mut Segment<P>) -> Option<Transmit> {
+    pub(in crate::tcp) fn transmit_probe(
+        &mut self,
+        cx: &mut Context<'_>,
+        out: &mut Segment<P>,
+    ) -> Option<Transmit> {
         if self.rtx.is_empty() {
             return None;
         }
@@ -88,7 +92,7 @@ impl<P: Payload> Subflow<P> {
 
     /// What an ACK says of the probe (RFC 8985 7.4): whether it repaired a loss, which costs the window its half.
     #[inline(never)]
-    pub(super) fn on_probe_ack(&mut self, cx: &mut Context<'_>, ack: u64, summary: &AckSummary) {
+    pub(in crate::tcp) fn on_probe_ack(&mut self, cx: &mut Context<'_>, ack: u64, summary: &AckSummary) {
         if ack < self.tlp.high {
             return;
         }

@@ -4,9 +4,9 @@
 
 use ropewalk_wire::{Payload, Segment};
 
-use super::ack::AckSummary;
-use super::{Context, Subflow};
+use super::ack_summary::AckSummary;
 use crate::metrics::CaState;
+use crate::tcp::{Context, Subflow};
 
 /// What it takes to undo.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -95,7 +95,7 @@ impl<P: Payload> Subflow<P> {
 
     /// At the end of fast recovery or of recovery from a timeout. True if the phase must still be kept: without SACK
     /// duplicate ACKs for what was just recovered could begin another (RFC 6582 4.1).
-    pub(super) fn try_undo_recovery(&mut self, cx: &mut Context<'_>, segment: &Segment<P>) -> bool {
+    pub(in crate::tcp) fn try_undo_recovery(&mut self, cx: &mut Context<'_>, segment: &Segment<P>) -> bool {
         if cx.tcp.undo && self.may_undo(segment) {
             if cx.metrics[cx.index].ca_state == CaState::Loss {
                 self.counters.loss_undo += 1;
@@ -117,7 +117,7 @@ impl<P: Payload> Subflow<P> {
     }
 
     /// A partial ACK in fast recovery. True if nothing more is to be sent again for now.
-    pub(super) fn try_undo_partial(&mut self, cx: &mut Context<'_>, segment: &Segment<P>) -> bool {
+    pub(in crate::tcp) fn try_undo_partial(&mut self, cx: &mut Context<'_>, segment: &Segment<P>) -> bool {
         if !cx.tcp.undo || self.undo.marker == 0 || !self.original_arrived(segment) {
             return false;
         }
@@ -136,7 +136,7 @@ impl<P: Payload> Subflow<P> {
     }
 
     /// Every retransmission was answered by a DSACK.
-    pub(super) fn try_undo_dsack(&mut self, cx: &mut Context<'_>) -> bool {
+    pub(in crate::tcp) fn try_undo_dsack(&mut self, cx: &mut Context<'_>) -> bool {
         if !cx.tcp.undo || !self.undo.all_answered() {
             return false;
         }
@@ -165,7 +165,7 @@ impl<P: Payload> Subflow<P> {
     }
 
     /// An ACK in recovery from a timeout (RFC 5682 3.1 by its steps).
-    pub(super) fn process_loss(
+    pub(in crate::tcp) fn process_loss(
         &mut self,
         cx: &mut Context<'_>,
         segment: &Segment<P>,

@@ -5,16 +5,16 @@
 
 use ropewalk_wire::{Payload, Segment};
 
-use super::ack::AckSummary;
+use super::ack_summary::AckSummary;
+use super::cwnd_validation::current_ssthresh;
+use super::entry::{EVER_RETRANS, LOST, RETRANS, SACKED};
 use super::prr::Prr;
 use super::rack::DUP_THRESH;
-use super::scoreboard::{EVER_RETRANS, LOST, RETRANS, SACKED};
-use super::timer::Timer;
-use super::usage::current_ssthresh;
-use super::{Context, Outcome, Subflow};
 use crate::MILLISECOND;
 use crate::congestion::LossCause;
 use crate::metrics::CaState;
+use crate::tcp::timer::Timer;
+use crate::tcp::{Context, Outcome, Subflow};
 
 /// What recovery keeps.
 #[derive(Clone, Copy, Debug, Default)]
@@ -30,7 +30,7 @@ pub(crate) struct Recovery {
 impl<P: Payload> Subflow<P> {
     /// Everything that an ACK means for loss, recovery and the window.
     #[inline]
-    pub(super) fn recover(
+    pub(in crate::tcp) fn recover(
         &mut self,
         cx: &mut Context<'_>,
         segment: &Segment<P>,
@@ -202,7 +202,7 @@ impl<P: Payload> Subflow<P> {
 
     /// Without SACK each duplicate ACK stands for a segment that has left the network (RFC 5681 3.2), so that another
     /// may enter it (RFC 3042).
-    pub(super) fn add_reno_sack(&mut self, cx: &mut Context<'_>, summary: &mut AckSummary) {
+    pub(in crate::tcp) fn add_reno_sack(&mut self, cx: &mut Context<'_>, summary: &mut AckSummary) {
         let metrics = cx.metrics();
         if metrics.sacked_out + metrics.lost_out < metrics.packets_out {
             metrics.sacked_out += 1;
@@ -211,7 +211,7 @@ impl<P: Payload> Subflow<P> {
         }
     }
 
-    pub(super) fn mark_lost(&mut self, cx: &mut Context<'_>, index: usize, outcome: &mut Outcome) {
+    pub(in crate::tcp) fn mark_lost(&mut self, cx: &mut Context<'_>, index: usize, outcome: &mut Outcome) {
         let entry = self.rtx.get_mut(index);
         if entry.is(SACKED) || (entry.is(LOST) && !entry.is(RETRANS)) {
             return;
@@ -257,13 +257,13 @@ impl<P: Payload> Subflow<P> {
     }
 
     #[inline]
-    pub(super) fn any_retransmission_out(&self, cx: &Context<'_>) -> bool {
+    pub(in crate::tcp) fn any_retransmission_out(&self, cx: &Context<'_>) -> bool {
         cx.metrics[cx.index].retrans_out > 0 || self.rtx.get(0).is_some_and(|head| head.is(EVER_RETRANS))
     }
 
     /// Open, or Disorder while anything is missing.
     #[inline]
-    pub(super) fn keep_open(&mut self, cx: &mut Context<'_>) {
+    pub(in crate::tcp) fn keep_open(&mut self, cx: &mut Context<'_>) {
         let metrics = &cx.metrics[cx.index];
         let disorder = metrics.sacked_out + metrics.lost_out > 0 || self.any_retransmission_out(cx);
         let phase = if disorder { CaState::Disorder } else { CaState::Open };
@@ -300,7 +300,7 @@ impl<P: Payload> Subflow<P> {
     }
 
     /// Fast recovery; a reduction that is under way already serves.
-    pub(super) fn enter_recovery(&mut self, cx: &mut Context<'_>, ece: bool) {
+    pub(in crate::tcp) fn enter_recovery(&mut self, cx: &mut Context<'_>, ece: bool) {
         if self.sack {
             self.counters.sack_recovery += 1;
         } else {
@@ -326,7 +326,7 @@ impl<P: Payload> Subflow<P> {
     }
 
     /// A reduction of the window begins: the congestion control says to where.
-    pub(super) fn begin_reduction(&mut self, cx: &mut Context<'_>, cause: LossCause) {
+    pub(in crate::tcp) fn begin_reduction(&mut self, cx: &mut Context<'_>, cause: LossCause) {
         self.recovery.high = self.snd_nxt;
         self.tlp.high = 0;
         self.prr = Prr::begin(cx.metrics[cx.index].cwnd);
@@ -344,18 +344,18 @@ impl<P: Payload> Subflow<P> {
     }
 
     /// The window is where it was to come down to, unless that was undone.
-    pub(super) fn end_reduction(&mut self, cx: &mut Context<'_>) {
+    pub(in crate::tcp) fn end_reduction(&mut self, cx: &mut Context<'_>) {
         let marker = self.undo.marker;
         let now = cx.now;
         let metrics = cx.metrics();
         if metrics.ssthresh < u32::MAX && (metrics.ca_state == CaState::Cwr || marker != 0) {
             metrics.cwnd = metrics.ssthresh.max(1);
-            self.usage.restart(now);
+            self.cwnd_validation.restart(now);
         }
     }
 
     /// RACK's timer found losses between ACKs.
-    pub(super) fn on_reorder_timer(&mut self, cx: &mut Context<'_>, outcome: &mut Outcome) {
+    pub(in crate::tcp) fn on_reorder_timer(&mut self, cx: &mut Context<'_>, outcome: &mut Outcome) {
         let before = cx.metrics[cx.index].in_flight();
         self.detect_losses(cx, outcome);
         if cx.metrics[cx.index].in_flight() != before && cx.metrics[cx.index].ca_state != CaState::Recovery {
@@ -365,7 +365,7 @@ impl<P: Payload> Subflow<P> {
     }
 
     /// A timeout: the window is what is in flight and one segment.
-    pub(super) fn enter_loss(&mut self, cx: &mut Context<'_>, outcome: &mut Outcome) {
+    pub(in crate::tcp) fn enter_loss(&mut self, cx: &mut Context<'_>, outcome: &mut Outcome) {
         let phase = cx.metrics[cx.index].ca_state;
         let fresh = !matches!(phase, CaState::Recovery | CaState::Loss);
         self.mark_overdue_lost(cx, outcome);
@@ -386,7 +386,7 @@ impl<P: Payload> Subflow<P> {
         let metrics = cx.metrics();
         metrics.cwnd = metrics.in_flight() + 1;
         metrics.ca_state = CaState::Loss;
-        self.usage.restart(now);
+        self.cwnd_validation.restart(now);
         self.recovery.high = self.snd_nxt;
         self.recovery.new_data_first = false;
         self.tlp.high = 0;

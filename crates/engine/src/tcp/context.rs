@@ -1,0 +1,146 @@
+//! What a subflow works with, and what it returns: states, the connection's numbers, outcomes.
+
+use crate::Nanos;
+use crate::config::TcpConfig;
+use crate::congestion::CongestionControl;
+use crate::metrics::SubflowMetrics;
+
+/// RFC 9293's connection states, without LISTEN (the endpoint's).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum State {
+    /// SYN sent.
+    SynSent,
+    /// SYN received, SYN/ACK sent.
+    SynReceived,
+    /// Open both ways.
+    Established,
+    /// We closed; our FIN isn't acknowledged.
+    FinWait1,
+    /// Our FIN is acknowledged; the peer hasn't closed.
+    FinWait2,
+    /// The peer closed; we haven't.
+    CloseWait,
+    /// Both closed at once; our FIN isn't acknowledged.
+    Closing,
+    /// The peer closed, then we; our FIN isn't acknowledged.
+    LastAck,
+    /// Waiting for old segments to die out.
+    TimeWait,
+    /// Gone.
+    Closed,
+}
+
+/// What the connection tells its subflows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Shared {
+    /// Receive window to advertise, bytes.
+    pub receive_window: u64,
+    /// Windows are connection-level (RFC 8684 3.3.1): not enforced per subflow.
+    pub multipath: bool,
+    /// Bytes of MPTCP options on data segments.
+    pub data_option_len: u8,
+    /// For a segment that is about to be sent.
+    pub outgoing: Outgoing,
+}
+
+/// What a segment to be sent depends on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Outgoing {
+    /// Bytes that there is room for; the window may be larger, as what was promised isn't taken back.
+    pub receive_room: u64,
+    /// Bytes of MPTCP options on the next segment without data.
+    pub ack_option_len: u8,
+    /// The application has more to write than the send buffer takes.
+    pub writer_waits: bool,
+    /// The connection has more data that the peer's window admits, only not on this subflow yet.
+    pub more: bool,
+}
+
+/// What a subflow's methods work with.
+#[derive(Debug)]
+pub struct Context<'a> {
+    /// Now.
+    pub now: Nanos,
+    /// Every subflow's shared numbers.
+    pub metrics: &'a mut [SubflowMetrics],
+    /// Which of them is this subflow's.
+    pub index: usize,
+    /// The connection's congestion control.
+    pub congestion: &'a mut dyn CongestionControl,
+    /// Settings.
+    pub tcp: &'a TcpConfig,
+    /// What the connection says.
+    pub shared: Shared,
+}
+
+impl Context<'_> {
+    #[inline]
+    pub(crate) fn metrics(&mut self) -> &mut SubflowMetrics {
+        &mut self.metrics[self.index]
+    }
+}
+
+/// What came of a segment or a timeout.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Outcome {
+    /// The segment was acceptable: its options count.
+    pub acceptable: bool,
+    /// The handshake is complete.
+    pub established: bool,
+    /// Segments newly acknowledged.
+    pub acked_segments: u32,
+    /// Bytes newly acknowledged, cumulatively.
+    pub acked_bytes: u64,
+    /// Segments newly judged lost.
+    pub lost_segments: u32,
+    /// The retransmission timer fired.
+    pub timeout: bool,
+    /// In-order data is ready.
+    pub data: bool,
+    /// Some of the data had come before, perhaps without the mapping that it has now.
+    pub repeated: bool,
+    /// The peer's FIN arrived in order.
+    pub fin: bool,
+    /// The peer reset it.
+    pub reset: bool,
+    /// We gave up after too many timeouts.
+    pub failed: bool,
+    /// It is closed.
+    pub closed: bool,
+}
+
+/// What a segment to be sent is, for the options that the connection adds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// SYN.
+    Syn,
+    /// SYN/ACK.
+    SynAck,
+    /// No data.
+    Ack,
+    /// Data, perhaps with FIN.
+    Data,
+    /// RST.
+    Rst,
+}
+
+/// What there is to know of a segment to be sent, which is complete but for MPTCP's options.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Transmit {
+    /// What it is.
+    pub kind: Kind,
+    /// Connection-level offset of its first byte of data.
+    pub tag: u64,
+    /// Subflow sequence number of its first byte, relative to the ISN.
+    pub ssn: u32,
+    /// Whether the data was sent on this subflow before.
+    pub retransmission: bool,
+    /// For a part of what was sent with one mapping: how many bytes of that come before it, and its length.
+    pub part: Option<(u16, u16)>,
+}
+
+/// The timestamp clock at a time.
+#[inline]
+pub(super) fn clock(tcp: &TcpConfig, at: Nanos) -> u32 {
+    ((at / crate::MILLISECOND) as u32).wrapping_add(tcp.timestamp_offset)
+}

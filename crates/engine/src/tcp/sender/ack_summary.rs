@@ -1,0 +1,94 @@
+//! What one ACK delivers: the scoreboard fills it in, loss detection and the samples read it.
+
+use ropewalk_wire::Payload;
+
+use super::entry::{APP_LIMITED, Entry};
+use super::rate::Sample;
+use crate::Nanos;
+
+/// A DSACK (RFC 2883).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(in crate::tcp) struct Dsack {
+    /// Where the duplicate ends.
+    pub end: u64,
+    /// How many segments it comes to.
+    pub segments: u32,
+}
+
+/// What one ACK says.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct AckSummary {
+    /// Segments newly delivered, cumulatively or selectively.
+    pub segments: u32,
+    /// Segments that the cumulative ACK covers, those that were sacked before included, and their bytes.
+    pub removed: u32,
+    pub bytes: u64,
+    /// The cumulative ACK moved.
+    pub advanced: bool,
+    /// Something was newly sacked.
+    pub newly_sacked: bool,
+    /// The cumulative ACK moved over something that was retransmitted.
+    pub over_retransmission: bool,
+    /// A duplicate ACK in RFC 5681's sense: nothing but the same number again.
+    pub duplicate: bool,
+    /// The peer echoes a congestion mark.
+    pub ece: bool,
+    /// A retransmission was judged lost.
+    pub lost_retransmission: bool,
+    /// A round trip began with it.
+    pub round_start: bool,
+    /// The receiver dropped what it had sacked: the timer is set already.
+    pub reneged: bool,
+    pub dsack: Option<Dsack>,
+    /// Of the segments that were never retransmitted: when the first was sent that is acknowledged cumulatively, the first
+    /// that is newly sacked, and the last, of those acknowledged cumulatively if there are any.
+    pub first_acked: Option<Nanos>,
+    pub first_sacked: Option<Nanos>,
+    pub last_at: Nanos,
+    /// The sample for the congestion control, of the last segment.
+    pub last_rtt: Option<Nanos>,
+    /// Of the newly delivered segments that were never retransmitted, where the first ends.
+    pub first_original_end: Option<u64>,
+    /// Where the last of all newly delivered segments ends.
+    pub end: u64,
+    /// The latest sent of all newly delivered segments.
+    pub rate: Sample,
+    /// For RACK: of the transmissions that certainly arrived, the latest (time and end; 0 and 0: none), and when the one
+    /// furthest on was sent.
+    pub latest: (Nanos, u64),
+    pub last_sent_at: Nanos,
+}
+
+impl AckSummary {
+    /// Adds newly delivered segments that were never retransmitted, from `first` to `last`. All come in order of position,
+    /// and so in the order in which they were sent.
+    #[inline(always)]
+    pub fn deliver_originals<P: Payload>(&mut self, first: &Entry<P>, last: &Entry<P>, segments: u32) {
+        self.first_original_end.get_or_insert(first.end());
+        self.deliver(last, segments, true);
+    }
+
+    /// Adds a newly delivered segment that was retransmitted. `is_unambiguous`: its last transmission is what arrived.
+    pub fn deliver_retransmitted<P: Payload>(&mut self, entry: &Entry<P>, is_unambiguous: bool) {
+        self.deliver(entry, entry.segments, is_unambiguous);
+    }
+
+    #[inline(always)]
+    fn deliver<P: Payload>(&mut self, last: &Entry<P>, segments: u32, arrived: bool) {
+        let (sent_at, end) = (last.sent_at, last.end());
+        self.segments += segments;
+        self.end = end;
+        self.rate.take(sent_at, end, last.rate, last.is(APP_LIMITED));
+        if arrived {
+            if sent_at >= self.latest.0 {
+                self.latest = (sent_at, end);
+            }
+            self.last_sent_at = sent_at;
+        }
+    }
+
+    /// Whether it delivers something that was never retransmitted and ends at `position` or before.
+    pub fn has_original_before(&self, position: u64) -> bool {
+        self.first_original_end.is_some_and(|end| end <= position)
+    }
+}
