@@ -62,7 +62,12 @@ fn settings(checksum: bool) -> ConnectionConfig {
         receive_buffer: BufferConfig::fixed(BUFFER as u64),
         scheduler: scheduler::builtin().parse("minrtt").expect("built in"),
         congestion: congestion::builtin().parse("lia").expect("built in"),
-        path_manager: PathManagerConfig { subflows: 4, add_addr_accepted: 4, endpoints: vec![second] },
+        path_manager: PathManagerConfig {
+            subflows: 4,
+            add_addr_accepted: 4,
+            endpoints: vec![second],
+            ..PathManagerConfig::default()
+        },
         trace_decisions: false,
     }
 }

@@ -133,7 +133,7 @@ pub struct LocalEndpoint {
 }
 
 /// The path manager's settings: `ip mptcp limits` and `ip mptcp endpoint`.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PathManagerConfig {
     /// Most additional subflows.
     pub subflows: u8,
@@ -141,6 +141,19 @@ pub struct PathManagerConfig {
     pub add_addr_accepted: u8,
     /// Our addresses.
     pub endpoints: Vec<LocalEndpoint>,
+    /// How long a connection that has lost its last subflow waits for another (`net.mptcp.close_timeout`, 60 s).
+    pub close_timeout: Nanos,
+}
+
+impl Default for PathManagerConfig {
+    fn default() -> Self {
+        PathManagerConfig {
+            subflows: 0,
+            add_addr_accepted: 0,
+            endpoints: Vec::new(),
+            close_timeout: 60 * SECOND,
+        }
+    }
 }
 
 /// Settings of one connection.

@@ -30,7 +30,7 @@ fn engine() -> Party {
         receive_buffer: BufferConfig::fixed(8 << 20),
         scheduler: scheduler::builtin().parse("minrtt").expect("registered"),
         congestion: congestion::builtin().parse("cubic").expect("registered"),
-        path_manager: PathManagerConfig { subflows: 2, add_addr_accepted: 2, endpoints: Vec::new() },
+        path_manager: PathManagerConfig { subflows: 2, add_addr_accepted: 2, ..PathManagerConfig::default() },
         trace_decisions: false,
     }))
 }

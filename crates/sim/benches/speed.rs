@@ -173,8 +173,8 @@ mod idle {
             congestion: congestion::builtin().parse("lia").expect("a congestion control"),
             path_manager: PathManagerConfig {
                 subflows: 1,
-                add_addr_accepted: 0,
                 endpoints: endpoints.into_iter().collect(),
+                ..PathManagerConfig::default()
             },
             trace_decisions: false,
         })

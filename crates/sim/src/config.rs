@@ -107,7 +107,11 @@ pub fn connection(spec: &RunSpec, side: Side) -> ConnectionConfig {
     };
     ConnectionConfig {
         multipath,
-        path_manager: PathManagerConfig { subflows: paths.len() as u8, add_addr_accepted: 0, endpoints },
+        path_manager: PathManagerConfig {
+            subflows: paths.len() as u8,
+            endpoints,
+            ..PathManagerConfig::default()
+        },
         trace_decisions: spec.recording.decisions || spec.recording.segments,
         ..base(end, spec)
     }

@@ -141,6 +141,7 @@ fn config(
             subflows: MOST_PATHS as u8,
             add_addr_accepted: MOST_PATHS as u8,
             endpoints: ropewalk_host::perf::engine::endpoints(&device.paths, server),
+            ..PathManagerConfig::default()
         },
         trace_decisions: false,
     }

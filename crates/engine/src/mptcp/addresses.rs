@@ -123,7 +123,8 @@ impl<P: Payload> Connection<P> {
     }
 
     pub(crate) fn request_join(&mut self, request: JoinRequest) {
-        let limit = self.config.path_manager.subflows;
+        // One in place of the first is always allowed.
+        let limit = self.config.path_manager.subflows.max(u8::from(self.live() == 0));
         if self.mode == Mode::Multipath
             && !self.is_failing()
             && self.path_manager.request_join(request, limit)

@@ -11,7 +11,7 @@ pub(crate) struct Deadlines {
     pub wait: Option<Nanos>,
     /// Announcements without an echo are repeated; third ACKs of joins too.
     pub control: Option<Nanos>,
-    /// A closed connection is forgotten although the peer is silent.
+    /// A closed connection is forgotten although the peer is silent; or one without subflows has waited long enough for another.
     pub linger: Option<Nanos>,
 }
 

@@ -125,7 +125,7 @@ impl<P: Payload> Connection<P> {
                 }
                 //= RFC 8684 3.2-4
                 strand.tcp.request_ack();
-                if self.joined() >= usize::from(self.config.path_manager.subflows) {
+                if !self.may_join() {
                     // Others were faster.
                     self.refuse(now, index, 3, "the limit of subflows is reached");
                     return false;
@@ -173,6 +173,7 @@ impl<P: Payload> Connection<P> {
     #[cold]
     pub(crate) fn make_usable(&mut self, now: Nanos, index: usize) {
         self.metrics[index].state = SubflowStatus::Usable;
+        self.resume();
         self.congestion.subflow_added(&mut self.metrics, index, now);
         self.notify(now, scheduler::Event::SubflowAdded(SubflowId(index as u8)));
         let path = self.metrics[index].path;

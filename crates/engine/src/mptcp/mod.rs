@@ -3,6 +3,7 @@
 //! subflow without options.
 
 mod addresses;
+mod break_before_make;
 mod buffer;
 mod close;
 mod connection;

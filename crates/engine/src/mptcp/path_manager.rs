@@ -227,6 +227,11 @@ impl PathManager {
         again
     }
 
+    /// Whether a join is about to be opened, or to be tried again.
+    pub fn awaits_join(&self) -> bool {
+        !self.joins.is_empty() || !self.retries.is_empty()
+    }
+
     /// When the first join is tried again.
     pub fn next_retry(&self) -> Option<Nanos> {
         self.retries.iter().map(|(at, _)| *at).min()

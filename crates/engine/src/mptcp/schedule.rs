@@ -278,6 +278,10 @@ impl<P: Payload> Connection<P> {
         let mss = u64::from(metrics.mss);
         if len > mss && len < free.end - free.start {
             len -= len % mss;
+        } else if len < mss && len == left && self.mode == Mode::Plain {
+            // The window cuts it: TCP keeps the whole segment back until there is room, or sends a part after a timeout (RFC 9293
+            // 3.8.6.2.1).
+            len = mss.min(u64::from(bytes)).min(free.end - free.start);
         }
         let start = free.start;
         // A super-segment ends where a large piece of the application's does, and the next begins with one: only the
@@ -304,6 +308,18 @@ impl<P: Payload> Connection<P> {
             self.unblock(now);
         }
         (Some(index), start, len as u32)
+    }
+
+    //= RFC 8985 7.3 a probe is new data, if there is some that the peer's window admits
+    /// A tail loss probe is due: gives the subflow new data for it, whatever its congestion window. Only the lone subflow gets
+    /// some: among several the scheduler says where data goes, and the probe repeats the last segment.
+    #[cold]
+    pub(super) fn assign_probe(&mut self, now: Nanos, index: usize) {
+        let alone = self.metrics.iter().filter(|metrics| metrics.usable()).count() == 1;
+        if alone && self.metrics[index].usable() && self.send.unsent() > 0 && self.send.window_left() > 0 {
+            let (subflow, bytes) = (self.metrics[index].id, self.metrics[index].mss);
+            self.assign(now, subflow, self.send.next_offset(), bytes, true, 1);
+        }
     }
 
     /// Extends the last piece in the subflow's queue by `range`, if the two are contiguous. Not if that piece has been

@@ -170,7 +170,7 @@ impl<P: Payload> Connection<P> {
             || self.dead
             || self.is_failing()
             //= RFC 8684 3.2-a
-            || self.joined() >= usize::from(self.config.path_manager.subflows)
+            || !self.may_join()
         {
             return None;
         }
@@ -194,6 +194,15 @@ impl<P: Payload> Connection<P> {
                 && strand.as_ref().is_some_and(|s| !matches!(s.join, Join::Initial | Join::SynReceived))
         };
         self.strands.iter().zip(&self.metrics).filter(counts).count()
+    }
+
+    /// Whether the limit of subflows admits another. In place of the first one it always does.
+    pub(crate) fn may_join(&self) -> bool {
+        let works = |(strand, metrics): (&Option<Strand<P>>, &SubflowMetrics)| {
+            metrics.state != SubflowStatus::Closed && strand.as_ref().is_some_and(Strand::is_joined)
+        };
+        self.joined() < usize::from(self.config.path_manager.subflows)
+            || !self.strands.iter().zip(&self.metrics).any(works)
     }
 
     /// Makes room for another join that isn't authenticated: the oldest of too many goes without a word, as whoever
@@ -261,20 +270,17 @@ impl<P: Payload> Connection<P> {
         self.events.push_back(Event::SubflowRemoved { subflow: id, path, reason });
         if let Some(request) = self.strands[index].as_ref().and_then(|strand| strand.request) {
             self.path_manager.on_join_closed();
-            if !was_used && self.path_manager.retry_join(now, request) {
-                self.arm_retries();
+            if !was_used {
+                self.retry_join(now, request);
             }
         }
         self.reinject_all(index);
-        let left = self.strands.iter().zip(&self.metrics).any(|(strand, metrics)| {
-            strand.is_some() && !matches!(metrics.state, SubflowStatus::Closed) && metrics.id != id
-        });
         let finished = self.send.fin_acked && self.receive.finished;
-        if !left && !finished && !self.dead {
+        if self.live() == 0 && !finished && !self.dead {
             let plain_end = self.mode == Mode::Plain && self.send.closed && self.receive.finished;
             if plain_end {
                 self.check_closed(now);
-            } else {
+            } else if !self.await_subflow(now, index, was_used) {
                 self.die(reason);
             }
         }

@@ -4,7 +4,6 @@ use ropewalk_wire::Payload;
 
 use super::connection::{Connection, Mode};
 use super::path_manager::CONTROL_INTERVAL;
-use super::stats::Event;
 use super::subflow::Join;
 use crate::Nanos;
 use crate::metrics::SubflowStatus;
@@ -44,7 +43,11 @@ impl<P: Payload> Connection<P> {
                 .is_some_and(|s| s.tcp.poll_timeout().is_some_and(|at| at <= now));
             if due && let Some((mut cx, strand)) = self.split(now, index) {
                 let outcome = strand.tcp.on_timeout(&mut cx);
+                let lacks_probe_data = strand.tcp.lacks_probe_data();
                 self.dirty = true;
+                if lacks_probe_data {
+                    self.assign_probe(now, index);
+                }
                 self.note_outcome(now, index, &outcome);
                 self.settle(now, index);
             }
@@ -66,9 +69,10 @@ impl<P: Payload> Connection<P> {
                 strand.tcp.abort();
             }
             self.dirty = true;
-            if !self.dead {
-                self.dead = true;
-                self.events.push_back(Event::Closed);
+            if self.send.fin_acked && self.receive.finished {
+                self.finish();
+            } else {
+                self.die("no subflow for too long");
             }
         }
     }

@@ -5,20 +5,38 @@ use ropewalk_wire::{Flags, Payload, Segment};
 
 use super::timer::Timer;
 use super::{Context, Kind, Outcome, State, Subflow, Transmit};
-use crate::Nanos;
+use crate::{Nanos, SECOND};
 
 impl<P: Payload> Subflow<P> {
     fn probes_window(&self) -> bool {
         matches!(self.state, State::Established | State::CloseWait)
     }
 
-    /// Data waits for a closed window and nothing is in flight whose ACK could open it: arms the probe.
+    /// Bytes that the peer's window admits beyond what was sent.
+    #[inline]
+    pub(super) fn window_left(&self) -> u64 {
+        (self.snd_una + self.snd_wnd).saturating_sub(self.snd_nxt)
+    }
+
+    /// Whether less than a segment may leave although more waits: if it is half of the largest window that the peer ever
+    /// offered, or the window has stayed as it is for the override timeout.
+    //= RFC 9293 MUST-38 sender-side silly window avoidance
+    #[cold]
+    pub(super) fn may_send_partial(&mut self, left: usize) -> bool {
+        let overdue = left > 0 && std::mem::take(&mut self.persist_pending);
+        overdue || (left > 0 && 2 * left as u64 >= self.max_window)
+    }
+
+    /// Data waits for a window that is closed, or too small to be worth a segment, and nothing is in flight whose ACK could open
+    /// it: arms the probe, or the override timeout.
     #[cold]
     pub(crate) fn await_window(&mut self, cx: &Context<'_>) {
         if self.probes_window() && self.rtx.is_empty() && self.timers.get(Timer::Persist).is_none() {
             //= RFC 9293 MUST-35 MUST-36 SHLD-29 SHLD-30 first after a timeout, then at increasing intervals
             let base = cx.metrics[cx.index].rto.max(cx.tcp.min_rto);
-            let wait = base.saturating_mul(1 << self.persist_backoff.min(16)).min(cx.tcp.max_rto);
+            //= RFC 9293 MUST-38 the override timeout is 0.1 to 1 second
+            let most = if self.window_left() > 0 { SECOND } else { cx.tcp.max_rto };
+            let wait = base.saturating_mul(1 << self.persist_backoff.min(16)).min(most);
             self.timers.set(Timer::Persist, cx.now + wait);
         }
     }

@@ -86,6 +86,7 @@ impl<P: Payload> Subflow<P> {
             return Some(transmit);
         }
         if !self.queue.is_empty()
+            && !self.probe_pending
             && let Some(transmit) = self.transmit_new(cx, max_segments, false, out)
         {
             return Some(transmit);
@@ -373,22 +374,20 @@ impl<P: Payload> Subflow<P> {
             return None;
         }
         let (tag, front) = self.queue.front()?;
-        let tag = *tag;
+        let (tag, front_len) = (*tag, front.len());
         let mut most = mss * max_segments.min(room).max(1) as usize;
         if !cx.shared.multipath {
-            let edge = self.snd_una + self.snd_wnd;
             //= RFC 9293 SHLD-15
-            let left = edge.saturating_sub(self.snd_nxt) as usize;
-            if left == 0 {
+            let left = self.window_left() as usize;
+            if left < mss.min(front_len) && !self.may_send_partial(left) {
                 self.await_window(cx);
                 return None;
             }
-            //= RFC 9293 MUST-38 sender-side silly window avoidance
-            if left < mss.min(front.len()) && in_flight > 0 {
-                return None;
-            }
-            most = most.min(left);
+            // Whole segments: what is left of the window after them is no reason to send less than one.
+            most = most.min(if left > mss && left < front_len { left - left % mss } else { left });
+            self.timers.stop(Timer::Persist);
         }
+        let front = &self.queue.front()?.1;
         let mut payload = if front.len() > most { front.slice(0, most) } else { front.clone() };
         let mut taken = payload.len();
         if taken == front.len() {

@@ -142,7 +142,12 @@ pub fn config(scheduler: &str, congestion: &str, paths: usize) -> ConnectionConf
         receive_buffer: BufferConfig::fixed(1 << 20),
         scheduler: scheduler::builtin().parse(scheduler).unwrap(),
         congestion: congestion::builtin().parse(congestion).unwrap(),
-        path_manager: PathManagerConfig { subflows: 8, add_addr_accepted: 8, endpoints },
+        path_manager: PathManagerConfig {
+            subflows: 8,
+            add_addr_accepted: 8,
+            endpoints,
+            ..PathManagerConfig::default()
+        },
         trace_decisions: false,
     }
 }

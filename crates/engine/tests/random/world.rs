@@ -159,7 +159,12 @@ fn config(case: &Case, end: usize) -> ConnectionConfig {
         receive_buffer: BufferConfig { initial: side.receive_buffer.0, max: side.receive_buffer.1 },
         scheduler: scheduler::builtin().parse(side.scheduler).unwrap(),
         congestion: congestion::builtin().parse(side.congestion).unwrap(),
-        path_manager: PathManagerConfig { subflows: 8, add_addr_accepted: 8, endpoints },
+        path_manager: PathManagerConfig {
+            subflows: 8,
+            add_addr_accepted: 8,
+            endpoints,
+            ..PathManagerConfig::default()
+        },
         trace_decisions: false,
     }
 }

@@ -69,7 +69,8 @@ impl Settings {
     /// From a script's options.
     pub fn of(options: &BTreeMap<String, String>) -> Result<Settings, String> {
         let mut tcp = TcpConfig { time_wait: 1_000_000_000, ..TcpConfig::default() };
-        let mut manager = PathManagerConfig { subflows: 8, add_addr_accepted: 8, endpoints: Vec::new() };
+        let mut manager =
+            PathManagerConfig { subflows: 8, add_addr_accepted: 8, ..PathManagerConfig::default() };
         let mut config = ConnectionConfig {
             tcp: tcp.clone(),
             multipath: false,
@@ -120,6 +121,7 @@ impl Settings {
                     config.congestion = congestion::builtin().parse(value).map_err(|error| error.message)?;
                 }
                 "subflows" => manager.subflows = numeric(value)?,
+                "close_timeout" => manager.close_timeout = nanos(value)?,
                 "add_addr_accepted" => manager.add_addr_accepted = numeric(value)?,
                 "endpoint" => manager.endpoints.push(endpoint_option(value)?),
                 "backlog" => endpoint.backlog = numeric(value)?,

@@ -45,7 +45,7 @@ pub fn config() -> ConnectionConfig {
         receive_buffer: BufferConfig::fixed(6 << 20),
         scheduler: scheduler::builtin().parse("minrtt").expect("a scheduler"),
         congestion: congestion::builtin().parse("cubic").expect("a congestion control"),
-        path_manager: PathManagerConfig { subflows: 7, add_addr_accepted: 7, endpoints: Vec::new() },
+        path_manager: PathManagerConfig { subflows: 7, add_addr_accepted: 7, ..PathManagerConfig::default() },
         trace_decisions: false,
     }
 }

@@ -110,10 +110,11 @@ impl<P: Payload> Subflow<P> {
             }
             self.sample(cx, segment, summary);
             cx.metrics().last_progress = cx.now;
-            outcome.acked_segments += summary.segments;
         }
         outcome.acked_bytes += summary.bytes;
         self.recover(cx, segment, ack, summary, prior_in_flight, outcome);
+        //= RFC 5681 3.2 without SACK a duplicate ACK stands for a segment too, so that another may leave (RFC 3042)
+        outcome.acked_segments += summary.segments;
         if summary.advanced {
             if !summary.reneged {
                 self.arm_retransmit(cx);

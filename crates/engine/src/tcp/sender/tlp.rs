@@ -54,6 +54,12 @@ impl<P: Payload> Subflow<P> {
         self.arm_retransmit(cx);
     }
 
+    /// Whether a probe is due for which the subflow's queue has no new data.
+    #[inline]
+    pub(crate) fn lacks_probe_data(&self) -> bool {
+        self.probe_pending && self.queue.is_empty()
+    }
+
     #[cold]
     pub(in crate::tcp) fn transmit_probe(
         &mut self,

@@ -1,0 +1,71 @@
+//! Break before make (RFC 8684 1.3, 3.5): a connection that has lost its last subflow is kept for `close_timeout`, so that a
+//! join can resume it, as Linux keeps it. The client asks for that join itself.
+
+use ropewalk_wire::Payload;
+
+use super::connection::{Connection, Mode, Role};
+use super::path_manager::{JOIN_RETRIES, JoinRequest};
+use crate::{Nanos, SubflowId};
+
+impl<P: Payload> Connection<P> {
+    /// Subflow `index` was the last. Returns false if no other can follow: the keys aren't known to both ends, or the subflow was
+    /// reset for what happened to its data, which would happen to another's, too.
+    #[cold]
+    pub(super) fn await_subflow(&mut self, now: Nanos, index: usize, was_used: bool) -> bool {
+        let timeout = self.config.path_manager.close_timeout;
+        let Some(strand) = self.strands[index].as_ref() else { return false };
+        let is_spoilt = was_used && strand.reset_reason.is_some_and(|reason| reason != 0);
+        if self.mode != Mode::Multipath || !self.confirmed || timeout == 0 || is_spoilt {
+            return false;
+        }
+        self.deadlines.linger.get_or_insert(now + timeout);
+        if was_used && self.role == Role::Client {
+            self.reopen(index);
+        }
+        // A peer that has refused every join for good doesn't know the connection any more.
+        self.role == Role::Server || was_used || self.path_manager.awaits_join()
+    }
+
+    /// Asks for a subflow like the one that was lost, and for those from our other addresses.
+    #[cold]
+    fn reopen(&mut self, index: usize) {
+        let (Some(tuple), Some(strand)) = (self.tuple(SubflowId(index as u8)), &self.strands[index]) else {
+            return;
+        };
+        let mut local = tuple.source();
+        local.set_port(0);
+        let again = JoinRequest {
+            path: self.metrics[index].path,
+            local,
+            remote: tuple.destination(),
+            local_id: strand.local_id,
+            remote_id: strand.remote_id,
+            backup: strand.backup_local,
+            attempt: 0,
+        };
+        //= RFC 8684 3.1-14
+        if !(self.deny_join && again.remote_id == 0) {
+            self.request_join(again);
+        }
+        self.open_joins();
+    }
+
+    /// A join failed: tries it again later, unless it was often enough. A connection without subflows tries until it ends.
+    #[cold]
+    pub(super) fn retry_join(&mut self, now: Nanos, mut request: JoinRequest) {
+        if self.deadlines.linger.is_some() && request.attempt < JOIN_RETRIES {
+            request.attempt = request.attempt.min(JOIN_RETRIES - 2);
+        }
+        if self.path_manager.retry_join(now, request) {
+            self.arm_retries();
+        }
+    }
+
+    /// A subflow works: the connection needn't wait for one any more.
+    #[inline]
+    pub(super) fn resume(&mut self) {
+        if !(self.send.fin_acked && self.receive.finished) {
+            self.deadlines.linger = None;
+        }
+    }
+}
