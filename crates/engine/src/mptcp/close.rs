@@ -34,7 +34,7 @@ impl<P: Payload> Connection<P> {
         // CLOSE in SYN-SENT deletes the connection, with what was written (RFC 9293 3.10.4).
         let opening = self.strands.iter().flatten().all(|strand| strand.tcp.state() == State::SynSent);
         //= RFC 9293 SHLD-3
-        if self.receive.ready_bytes > 0 || opening {
+        if self.receive.buffer.ready > 0 || opening {
             self.abort();
             return;
         }
@@ -122,7 +122,7 @@ impl<P: Payload> Connection<P> {
     #[cold]
     pub(super) fn on_fin(&mut self, now: Nanos, index: usize) {
         if self.mode == Mode::Plain {
-            let end = self.receive.next;
+            let end = self.receive.buffer.next;
             self.receive.note_fin(end);
             self.after_receive(now, index);
             self.check_closed(now);
@@ -167,7 +167,7 @@ impl<P: Payload> Connection<P> {
 
     /// Whether the endpoint may forget it.
     pub(crate) fn is_forgettable(&self) -> bool {
-        let unread = self.receive.ready_bytes > 0 && self.receive.finished && !self.closed_by_us;
+        let unread = self.receive.buffer.ready > 0 && self.receive.finished && !self.closed_by_us;
         self.dead && !unread && self.strands.iter().flatten().all(|strand| strand.tcp.is_finished())
     }
 }

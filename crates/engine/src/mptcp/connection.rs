@@ -135,10 +135,8 @@ impl<P: Payload> Connection<P> {
         now: Nanos,
         index: usize,
     ) -> Option<(Context<'_>, &mut Strand<P>)> {
-        let strand = self.strands.get(index)?.as_ref()?;
         let outgoing = Outgoing {
-            receive_room: self.receive.room().saturating_sub(strand.held_bytes()),
-            ack_option_len: strand.control_len,
+            ack_option_len: self.strands.get(index)?.as_ref()?.control_len,
             writer_waits: self.send.writer_waits,
             more: self.send.unsent() > 0 && self.send.window_left() > 0,
         };
@@ -152,30 +150,18 @@ impl<P: Payload> Connection<P> {
         index: usize,
         outgoing: Outgoing,
     ) -> Option<(Context<'_>, &mut Strand<P>)> {
-        let mut shared = Shared { outgoing, ..self.shared() };
+        let multipath = self.mode != Mode::Plain;
+        let data_option_len = self.data_option_len();
         let strand = self.strands.get_mut(index)?.as_mut()?;
-        shared.receive_window = shared.receive_window.saturating_sub(strand.held_bytes());
         let cx = Context {
             now,
             metrics: &mut self.metrics,
             index,
             congestion: self.congestion.as_mut(),
             tcp: &self.config.tcp,
-            shared,
+            shared: Shared { receive: &self.receive.buffer, multipath, data_option_len, outgoing },
         };
         Some((cx, strand))
-    }
-
-    /// What the connection tells every subflow.
-    #[inline]
-    pub(super) fn shared(&self) -> Shared {
-        let multipath = self.mode != Mode::Plain;
-        Shared {
-            receive_window: self.receive.window(),
-            multipath,
-            data_option_len: if multipath { 16 + self.ack_only_len() } else { 0 },
-            outgoing: Outgoing::default(),
-        }
     }
 
     /// Writes a prefix of `data`; returns how many bytes were taken.
@@ -206,7 +192,7 @@ impl<P: Payload> Connection<P> {
     }
 
     fn on_read(&mut self, now: Nanos, piece: Option<P>) -> Option<P> {
-        if self.receive.ready_bytes == 0 {
+        if self.receive.buffer.ready == 0 {
             self.readable_told = false;
         }
         match piece {
@@ -215,7 +201,7 @@ impl<P: Payload> Connection<P> {
                     self.tune_receive_buffer(now);
                 }
                 self.window_update();
-                if self.receive.ready_bytes == 0 && self.receive.ofo_bytes() == 0 {
+                if self.receive.buffer.ready == 0 && self.receive.ofo_bytes() == 0 {
                     for strand in self.strands.iter_mut().flatten() {
                         self.dirty |= strand.tcp.all_is_read();
                     }
@@ -229,11 +215,11 @@ impl<P: Payload> Connection<P> {
 
     /// Tells the peer when reading opened the window a good deal (RFC 9293 3.8.6.2.2).
     fn window_update(&mut self) {
-        let window = self.receive.window();
-        let told = self.receive.advertised_end.saturating_sub(self.receive.next);
-        let step = (self.receive.limit / 2).min(2 * 1460);
+        let window = self.receive.buffer.window();
+        let told = self.receive.buffer.advertised_end.saturating_sub(self.receive.buffer.next);
+        let step = (self.receive.buffer.limit / 2).min(2 * 1460);
         // A peer that sees plenty of window is not to be bothered with each step.
-        if window >= told + step && told < self.receive.limit / 4 {
+        if window >= told + step && told < self.receive.buffer.limit / 4 {
             self.ack_on_all();
         }
     }
@@ -281,6 +267,12 @@ impl<P: Payload> Connection<P> {
     #[inline]
     pub(crate) fn ack_only_len(&self) -> u8 {
         if self.ack_is_64 { 12 } else { 8 }
+    }
+
+    /// Octets of the options of Multipath TCP on a segment with data.
+    #[inline]
+    pub(super) fn data_option_len(&self) -> u8 {
+        if self.mode == Mode::Plain { 0 } else { 16 + self.ack_only_len() }
     }
 
     //= RFC 8684 3.3.2-1
@@ -332,7 +324,7 @@ impl<P: Payload> Connection<P> {
         for (total, strand) in stats.bytes_by_subflow.iter_mut().zip(&self.strands) {
             *total += strand.as_ref().map_or(0, |strand| strand.tcp.counters().bytes_sent);
         }
-        stats.bytes_received = self.receive.next;
+        stats.bytes_received = self.receive.buffer.next;
         stats.received_twice_bytes = self.receive.duplicate_bytes;
         stats.ofo_bytes = self.receive.ofo_bytes();
         stats.ofo_max = self.receive.ofo_max;
@@ -348,7 +340,7 @@ impl<P: Payload> Connection<P> {
 
     /// Bytes delivered in order so far.
     pub fn bytes_received(&self) -> u64 {
-        self.receive.next
+        self.receive.buffer.next
     }
 
     /// Connection-level send window that is left, bytes.

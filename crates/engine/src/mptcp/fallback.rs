@@ -18,6 +18,7 @@ impl<P: Payload> Connection<P> {
         self.mode = Mode::Plain;
         self.confirmed = true;
         self.checksum = false;
+        self.receive.buffer.held = 0;
         let mut held = None;
         for index in 0..self.strands.len() {
             if let Some((mut cx, strand)) = self.split(now, index) {
@@ -72,13 +73,13 @@ impl<P: Payload> Connection<P> {
     /// misses DATA_ACKs, and what it repeats for want of them would be taken for new bytes.
     #[cold]
     pub(super) fn on_unmapped(&mut self, now: Nanos, index: usize, position: u64, data: P) {
-        if !self.is_contiguous() || self.receive.next > 0 {
+        if !self.is_contiguous() || self.receive.buffer.next > 0 {
             //= RFC 8684 3.7-6 3.7-7 3.3.1-8
             self.refuse(now, index, 6, "data without a mapping");
             return;
         }
         self.fall_back(now, FallbackCause::NoMapping);
-        let next = self.receive.next;
+        let next = self.receive.buffer.next;
         let Some(strand) = self.strands[index].as_mut() else { return };
         let base = *strand.plain_rx_base.get_or_insert(position.wrapping_sub(next));
         if self.receive.insert(now, position.wrapping_sub(base), data) {
@@ -92,12 +93,13 @@ impl<P: Payload> Connection<P> {
     pub(super) fn on_corrupt(&mut self, now: Nanos, index: usize, failing: Failing<P>) {
         self.stats.checksum_errors += 1;
         let dsn = failing.dsn;
-        let contiguous = self.is_contiguous() && failing.offset == self.receive.next;
+        let contiguous = self.is_contiguous() && failing.offset == self.receive.buffer.next;
         if let Some(strand) = self.strands[index].as_mut() {
             //= RFC 8684 3.7-8 3.7-9 3.7-b
             strand.fail_pending = Some(dsn);
             if contiguous {
                 // The peer is asked to go on as plain TCP; until it answers, nothing more is delivered.
+                self.receive.buffer.held = failing.bytes();
                 strand.failing = Some(failing);
                 strand.tcp.request_ack();
                 self.arm_control(now);

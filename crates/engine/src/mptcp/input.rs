@@ -378,7 +378,7 @@ impl<P: Payload> Connection<P> {
             dsn.wrapping_sub(first)
         } else {
             let low = (dsn as u32).wrapping_sub(first as u32);
-            Seq(low).unfold(self.receive.next)
+            Seq(low).unfold(self.receive.buffer.next)
         }
     }
 
@@ -498,11 +498,12 @@ impl<P: Payload> Connection<P> {
                 self.dirty |= strand.tcp.window_opened();
             }
             if let Some(failing) = strand.failing.as_mut() {
+                self.receive.buffer.held += data.len() as u64;
                 failing.pieces.push(data);
                 continue;
             }
             if plain {
-                let next = self.receive.next;
+                let next = self.receive.buffer.next;
                 let base = *strand.plain_rx_base.get_or_insert(position.wrapping_sub(next));
                 moved |= self.receive.insert(now, position.wrapping_sub(base), data);
                 continue;
@@ -547,11 +548,11 @@ impl<P: Payload> Connection<P> {
 
     /// In-order data or the end of the stream may have come.
     pub(super) fn after_receive(&mut self, now: Nanos, index: usize) {
-        if self.closed_by_us && self.receive.ready_bytes > 0 {
+        if self.closed_by_us && self.receive.buffer.ready > 0 {
             self.abort();
             return;
         }
-        if self.receive.ready_bytes > 0 && !self.readable_told {
+        if self.receive.buffer.ready > 0 && !self.readable_told {
             self.readable_told = true;
             self.events.push_back(Event::Readable);
         }

@@ -60,6 +60,13 @@ pub(crate) struct Failing<P> {
     pub pieces: Vec<P>,
 }
 
+impl<P: Payload> Failing<P> {
+    /// Bytes that it keeps.
+    pub fn bytes(&self) -> u64 {
+        self.pieces.iter().map(|piece| piece.len() as u64).sum()
+    }
+}
+
 impl<P: Payload> Mappings<P> {
     //= RFC 8684 3.3.1-a 3.3.1-b
     /// Adds a mapping. Repeats, and parts that an earlier one covers, change nothing.
@@ -84,11 +91,7 @@ impl<P: Payload> Mappings<P> {
     /// Whether none is kept of any of `position..end`, and no data waits for one's checksum.
     #[inline]
     pub fn has_none_of(&self, position: u64, end: u64) -> bool {
-        match self.list.back() {
-            None => self.held.is_empty(),
-            Some(last) if last.end() <= position => self.held.is_empty(),
-            Some(_) => self.has_none_within(position, end),
-        }
+        (self.list.is_empty() && self.held.is_empty()) || self.has_none_within(position, end)
     }
 
     #[inline(never)]

@@ -166,7 +166,7 @@ impl<P: Payload> Connection<P> {
         max_segments: u32,
         out: &mut Segment<P>,
     ) -> Option<(PathId, bool)> {
-        if self.mode != Mode::Plain {
+        if self.mode != Mode::Plain && self.strands[index].as_ref()?.tcp.may_send_without_data() {
             let len = self.control_len(now, index);
             self.strands[index].as_mut()?.control_len = len;
         }
@@ -239,12 +239,13 @@ impl<P: Payload> Connection<P> {
         let Transmit { kind, tag, ssn, part, .. } = transmit;
         // The window that was advertised is relative to what is acknowledged at connection level; the field is
         // rounded to its unit and has 16 bits, so that the peer may know of less than there is.
-        if kind != Kind::Rst
-            && let Some(strand) = self.strands[index].as_ref()
-        {
-            let edge = self.receive.next + strand.tcp.window_out(segment.flags, segment.window);
-            self.receive.advertised_end = self.receive.advertised_end.max(edge);
-        }
+        let window = match (kind, &self.strands[index]) {
+            (Kind::Syn | Kind::SynAck, _) => u64::from(segment.window),
+            (Kind::Ack | Kind::Data, Some(strand)) => strand.tcp.advertised_window(),
+            _ => 0,
+        };
+        let buffer = &mut self.receive.buffer;
+        buffer.advertised_end = buffer.advertised_end.max(buffer.next + window);
         //= RFC 8684 3.7-15 3.7-16
         if self.mode == Mode::Plain {
             if kind == Kind::Ack {

@@ -7,13 +7,13 @@ use super::opening::{FIRST_RATIO, FIRST_SPACE, Opening, memory_for, wanted, wind
 use crate::Nanos;
 use crate::inline_queue::InlineQueue;
 use crate::segment_list::SegmentList;
-use crate::tcp::next_window;
+use crate::tcp::ReceiveBuffer;
 
 /// The receive side.
 #[derive(Debug)]
 pub(crate) struct ReceiveSide<P> {
-    /// Next byte expected in order.
-    pub next: u64,
+    /// What subflows advertise of it.
+    pub buffer: ReceiveBuffer,
     /// Out-of-order data.
     ofo: SegmentList<P>,
     pub ofo_max: u64,
@@ -23,17 +23,10 @@ pub(crate) struct ReceiveSide<P> {
     ready: InlineQueue<P>,
     /// Where the pieces that one read takes are gathered: kept for its memory, empty in between.
     gathering: Vec<P>,
-    pub ready_bytes: u64,
-    /// Bytes that may be held.
-    pub limit: u64,
     pub max: u64,
     /// The memory that this takes, with what is payload of it, of 256, when the subflows were last asked.
     memory: u64,
     ratio: u64,
-    /// How far the window is opened of what the buffer would allow, the greatest of all subflows'.
-    opened: u64,
-    /// Right edge of the window that was last advertised; it never moves left.
-    pub advertised_end: u64,
     /// Offset of the DATA_FIN, once it was heard.
     pub fin_at: Option<u64>,
     /// Everything up to the DATA_FIN has arrived.
@@ -51,21 +44,18 @@ pub(crate) struct ReceiveSide<P> {
 
 impl<P: Payload> ReceiveSide<P> {
     pub fn new(initial: u64, max: u64) -> Self {
+        let opened = Opening::new(initial, max).opened();
         ReceiveSide {
-            next: 0,
+            buffer: ReceiveBuffer { limit: initial, opened, ..ReceiveBuffer::default() },
             ofo: SegmentList::new(),
             ofo_max: 0,
             ofo_integral: 0,
             ofo_since: 0,
             ready: InlineQueue::new(),
             gathering: Vec::new(),
-            ready_bytes: 0,
-            limit: initial,
             max,
             memory: memory_for(initial, FIRST_RATIO),
             ratio: FIRST_RATIO,
-            opened: Opening::new(initial, max).opened(),
-            advertised_end: 0,
             fin_at: None,
             finished: false,
             duplicate_bytes: 0,
@@ -76,15 +66,6 @@ impl<P: Payload> ReceiveSide<P> {
         }
     }
 
-    /// Bytes that may still arrive beyond `next`: the window to advertise.
-    #[inline]
-    pub fn window(&self) -> u64 {
-        // As Linux has it (`__tcp_select_window`), what waits out of order takes its memory from what is offered, though it
-        // lies inside the window already: the edge stands still while the queue grows.
-        let room = self.room().saturating_sub(self.ofo.bytes()).min(self.opened);
-        next_window(self.advertised_end.saturating_sub(self.next), room, self.limit)
-    }
-
     /// Data arrived on a subflow: Linux opens the window for each subflow by itself, and the one that opened most decides,
     /// since no window that was advertised is taken back (`mptcp_set_rwin`). So a buffer that grows in a step, once a round
     /// trip, isn't offered in one. Whether the subflow opened more.
@@ -92,15 +73,9 @@ impl<P: Payload> ReceiveSide<P> {
     pub fn open(&mut self, opening: &mut Opening, len: u64) -> bool {
         let opens = opening.open(len);
         if opens {
-            self.opened = self.opened.max(opening.opened());
+            self.buffer.opened = self.buffer.opened.max(opening.opened());
         }
         opens
-    }
-
-    /// Bytes that the buffer has room for beyond `next`.
-    #[inline]
-    pub fn room(&self) -> u64 {
-        self.limit.saturating_sub(self.ready_bytes)
     }
 
     /// Bytes in the out-of-order queue.
@@ -129,45 +104,46 @@ impl<P: Payload> ReceiveSide<P> {
         if len == 0 {
             return false;
         }
-        if end <= self.next {
+        if end <= self.buffer.next {
             self.duplicate_bytes += len;
             return false;
         }
-        if offset <= self.next && self.ofo.is_empty() {
-            let skip = self.next - offset;
+        if offset <= self.buffer.next && self.ofo.is_empty() {
+            let skip = self.buffer.next - offset;
             self.duplicate_bytes += skip;
             self.accept(if skip == 0 { data } else { data.slice(skip as usize, len as usize) });
             return true;
         }
         //= RFC 8684 3.3.4-b
         // Beyond the buffer: a peer that ignores the window; its data is dropped, unacknowledged.
-        if end > self.next + self.limit.max(self.max).saturating_mul(2) {
+        if end > self.buffer.next + self.buffer.limit.max(self.max).saturating_mul(2) {
             return false;
         }
         self.account(now);
         //= RFC 8684 3.3.1-2 3.3.1-3
-        let from = offset.max(self.next);
+        let from = offset.max(self.buffer.next);
         let repeated = &mut self.duplicate_bytes;
         *repeated += from - offset;
         let fresh = if from == offset { data } else { data.slice((from - offset) as usize, len as usize) };
-        let before = self.next;
+        let before = self.buffer.next;
         if from == before && self.ofo.begins_from(end) {
             self.accept(fresh);
         } else if !self.ofo.fill(from, fresh, (), |start, end| *repeated += end - start) {
             return false;
         }
-        while let Some((start, piece, ())) = self.ofo.pop_before(self.next) {
-            debug_assert_eq!(start, self.next, "what is kept lies beyond what is in order");
+        while let Some((start, piece, ())) = self.ofo.pop_before(self.buffer.next) {
+            debug_assert_eq!(start, self.buffer.next, "what is kept lies beyond what is in order");
             self.accept(piece);
         }
+        self.buffer.out_of_order = self.ofo.bytes();
         self.ofo_max = self.ofo_max.max(self.ofo.bytes());
-        self.next > before
+        self.buffer.next > before
     }
 
     fn accept(&mut self, data: P) {
         let len = data.len() as u64;
-        self.next += len;
-        self.ready_bytes += len;
+        self.buffer.next += len;
+        self.buffer.ready += len;
         self.ready.push_back(data);
     }
 
@@ -186,7 +162,7 @@ impl<P: Payload> ReceiveSide<P> {
     }
 
     fn note_read(&mut self, piece: P) -> P {
-        self.ready_bytes -= piece.len() as u64;
+        self.buffer.ready -= piece.len() as u64;
         self.read += piece.len() as u64;
         piece
     }
@@ -226,8 +202,9 @@ impl<P: Payload> ReceiveSide<P> {
     /// Drops everything: nobody will read it.
     pub fn clear(&mut self) {
         self.ofo.clear();
+        self.buffer.out_of_order = 0;
         self.ready.clear();
-        self.ready_bytes = 0;
+        self.buffer.ready = 0;
     }
 
     /// Whether a round trip has passed since reading speed was last measured.
@@ -248,9 +225,9 @@ impl<P: Payload> ReceiveSide<P> {
         }
         let (since, read) = self.tuning;
         self.tuning_at = (since + rtt).max(1);
-        if self.limit < self.max && self.ratio != ratio {
+        if self.buffer.limit < self.max && self.ratio != ratio {
             self.ratio = ratio;
-            self.limit = window_of(self.memory, ratio).min(self.max);
+            self.buffer.limit = window_of(self.memory, ratio).min(self.max);
         }
         if rtt == 0 || now < self.tuning_at {
             return None;
@@ -263,10 +240,10 @@ impl<P: Payload> ReceiveSide<P> {
         }
         let window = wanted(self.space, copied).min(self.max);
         self.space = copied;
-        if window <= self.limit {
+        if window <= self.buffer.limit {
             return None;
         }
-        self.limit = window;
+        self.buffer.limit = window;
         self.memory = memory_for(window, self.ratio);
         Some(copied)
     }
@@ -282,7 +259,7 @@ impl<P: Payload> ReceiveSide<P> {
 
     /// Whether the stream just came to its end.
     pub fn check_finished(&mut self) -> bool {
-        if !self.finished && self.fin_at.is_some_and(|fin| self.next >= fin) {
+        if !self.finished && self.fin_at.is_some_and(|fin| self.buffer.next >= fin) {
             self.finished = true;
             return true;
         }
@@ -293,7 +270,7 @@ impl<P: Payload> ReceiveSide<P> {
     /// DATA_ACK as an offset: the DATA_FIN takes one.
     #[inline]
     pub fn ack(&self) -> u64 {
-        self.next + u64::from(self.finished)
+        self.buffer.next + u64::from(self.finished)
     }
 }
 
@@ -318,9 +295,9 @@ mod tests {
         assert!(!side.insert(0, 9, text.slice(9..10)));
         assert_eq!((side.ofo_bytes(), side.duplicate_bytes), (7, 2));
         assert!(side.insert(0, 0, text.slice(0..3)));
-        assert_eq!((side.next, side.ofo_bytes()), (8, 1));
+        assert_eq!((side.buffer.next, side.ofo_bytes()), (8, 1));
         assert!(side.insert(0, 7, text.slice(7..10)));
-        assert_eq!(side.next, 10);
+        assert_eq!(side.buffer.next, 10);
         assert_eq!(side.read(4).unwrap(), "0123");
         assert_eq!(side.read(100).unwrap(), "456789");
         assert!(side.read(1).is_none());
@@ -331,13 +308,13 @@ mod tests {
     #[test]
     fn what_was_offered_is_taken() {
         let mut side = side();
-        assert_eq!(side.window(), 1000);
-        side.advertised_end = 1000;
-        side.limit = 100;
+        assert_eq!(side.buffer.window(), 1000);
+        side.buffer.advertised_end = 1000;
+        side.buffer.limit = 100;
         for piece in (0..10).rev() {
             side.insert(0, piece * 100, Bytes::from(vec![piece as u8; 100]));
         }
-        assert_eq!((side.next, side.duplicate_bytes), (1000, 0));
+        assert_eq!((side.buffer.next, side.duplicate_bytes), (1000, 0));
     }
 
     #[test]
@@ -349,7 +326,7 @@ mod tests {
         assert_eq!(side.read_piece(4).unwrap(), "0123");
         assert_eq!(side.read_piece(4).unwrap(), "45");
         let last = side.read_piece(100).unwrap();
-        assert_eq!((last.as_ptr(), side.ready_bytes), (text[6..].as_ptr(), 0), "not a copy");
+        assert_eq!((last.as_ptr(), side.buffer.ready), (text[6..].as_ptr(), 0), "not a copy");
         assert!(side.read_piece(1).is_none());
     }
 
@@ -366,7 +343,7 @@ mod tests {
     fn the_buffer_grows_with_what_is_read_in_a_round_trip() {
         let mut side = ReceiveSide::new(10_000, 1_000_000);
         let bytes = |side: &mut ReceiveSide<Bytes>, len: usize| {
-            side.insert(0, side.next, Bytes::from(vec![0; len]));
+            side.insert(0, side.buffer.next, Bytes::from(vec![0; len]));
             side.read(len);
         };
         bytes(&mut side, 1448);
@@ -374,37 +351,37 @@ mod tests {
         side.tune(100, 100, 128);
         bytes(&mut side, 27_512);
         side.tune(199, 100, 128);
-        assert_eq!(side.limit, 10_000, "the first round trip begins with the first data");
+        assert_eq!(side.buffer.limit, 10_000, "the first round trip begins with the first data");
         side.tune(200, 100, 128);
         // Twice what was read, three times over since it has doubled.
-        assert_eq!(side.limit, 3 * 2 * 28_960);
-        let limit = side.limit;
+        assert_eq!(side.buffer.limit, 3 * 2 * 28_960);
+        let limit = side.buffer.limit;
         assert!(!side.tuning_due(299) && side.tuning_due(300));
         bytes(&mut side, 28_960);
         side.tune(300, 100, 128);
-        assert_eq!(side.limit, limit, "no more than before");
+        assert_eq!(side.buffer.limit, limit, "no more than before");
         bytes(&mut side, 900_000);
         side.tune(399, 100, 128);
-        assert_eq!(side.limit, limit, "the round trip isn't over");
+        assert_eq!(side.buffer.limit, limit, "the round trip isn't over");
         side.tune(400, 100, 128);
-        assert_eq!(side.limit, 1_000_000);
+        assert_eq!(side.buffer.limit, 1_000_000);
     }
 
     #[test]
     fn a_buffer_that_grows_at_once_is_offered_bit_by_bit_and_the_subflow_that_opened_most_decides() {
         let mut side: ReceiveSide<Bytes> = ReceiveSide::new(65_536, 6_000_000);
         let mut opening = [Opening::new(65_536, 6_000_000); 2];
-        side.limit = 1_000_000;
+        side.buffer.limit = 1_000_000;
         opening.iter_mut().for_each(|opening| opening.grow(200_000, 6_000_000));
-        assert_eq!(side.window(), 64_088);
+        assert_eq!(side.buffer.window(), 64_088);
         side.open(&mut opening[0], 1448);
-        assert_eq!(side.window(), 64_088 + 2 * 1460);
+        assert_eq!(side.buffer.window(), 64_088 + 2 * 1460);
         for _ in 0..2 {
             side.open(&mut opening[1], 1448);
         }
-        assert_eq!(side.window(), 64_088 + 4 * 1460);
+        assert_eq!(side.buffer.window(), 64_088 + 4 * 1460);
         side.open(&mut opening[0], 2_000_000);
-        assert_eq!(side.window(), 1_000_000, "no further than the buffer");
+        assert_eq!(side.buffer.window(), 1_000_000, "no further than the buffer");
     }
 
     /// A 6.18 kernel, by `ss -tMim`: rb131072 is 65,536 bytes of window while one subflow has had no data, rb235936 117,968,
@@ -413,21 +390,21 @@ mod tests {
     fn a_subflow_without_data_makes_the_window_smaller() {
         let mut side: ReceiveSide<Bytes> = ReceiveSide::new(65_536, 6 << 20);
         let read = |side: &mut ReceiveSide<Bytes>, now, len: usize, ratio| {
-            side.insert(0, side.next, Bytes::from(vec![0; len]));
+            side.insert(0, side.buffer.next, Bytes::from(vec![0; len]));
             side.read(len);
             side.tune(now, 100, ratio)
         };
         assert_eq!(read(&mut side, 1, 1420, 157), None);
-        assert_eq!(side.limit, 80_384, "alone, and its data known");
+        assert_eq!(side.buffer.limit, 80_384, "alone, and its data known");
         assert_eq!(read(&mut side, 2, 0, 128), None);
-        assert_eq!(side.limit, 65_536);
+        assert_eq!(side.buffer.limit, 65_536);
         assert_eq!(read(&mut side, 101, 18_460 - 1420, 128), None, "57,216 are no more than there is");
         assert_eq!(read(&mut side, 201, 28_400, 128), Some(28_400));
-        assert_eq!(side.limit, 117_968);
+        assert_eq!(side.buffer.limit, 117_968);
         assert_eq!(read(&mut side, 301, 44_632, 128), Some(44_632));
-        assert!(side.limit.abs_diff(191_300) <= 2, "{}", side.limit);
+        assert!(side.buffer.limit.abs_diff(191_300) <= 2, "{}", side.buffer.limit);
         assert_eq!(read(&mut side, 401, 1420, 157), None);
-        assert!(side.limit.abs_diff(234_641) <= 4, "{}", side.limit);
+        assert!(side.buffer.limit.abs_diff(234_641) <= 4, "{}", side.buffer.limit);
     }
 
     //= test RFC 8684 3.3.4-1
@@ -435,16 +412,16 @@ mod tests {
     #[test]
     fn the_window_never_moves_left() {
         let mut side = side();
-        assert_eq!(side.window(), 1000);
-        side.advertised_end = 1000;
+        assert_eq!(side.buffer.window(), 1000);
+        side.buffer.advertised_end = 1000;
         side.insert(0, 0, Bytes::from(vec![0; 600]));
-        assert_eq!(side.window(), 400);
-        side.limit = 500;
-        assert_eq!(side.window(), 400);
+        assert_eq!(side.buffer.window(), 400);
+        side.buffer.limit = 500;
+        assert_eq!(side.buffer.window(), 400);
         side.read(600);
-        assert_eq!(side.window(), 400, "by a hundred bytes it isn't worth moving");
-        side.limit = 1000;
-        assert_eq!(side.window(), 1000);
+        assert_eq!(side.buffer.window(), 400, "by a hundred bytes it isn't worth moving");
+        side.buffer.limit = 1000;
+        assert_eq!(side.buffer.window(), 1000);
     }
 
     //= test RFC 8684 3.3.3-a

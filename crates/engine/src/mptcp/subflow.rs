@@ -71,13 +71,4 @@ impl<P: Payload> Strand<P> {
     pub fn is_joined(&self) -> bool {
         matches!(self.join, Join::Initial | Join::Joined)
     }
-
-    /// Bytes that wait for the peer's answer to MP_FAIL: they take space, though no DATA_ACK covers them.
-    #[inline]
-    pub fn held_bytes(&self) -> u64 {
-        match &self.failing {
-            None => 0,
-            Some(failing) => failing.pieces.iter().map(|piece| piece.len() as u64).sum(),
-        }
-    }
 }

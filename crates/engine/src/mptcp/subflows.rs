@@ -10,7 +10,7 @@ use super::stats::Event;
 use super::subflow::{Join, Strand};
 use crate::metrics::{SubflowMetrics, SubflowStatus};
 use crate::scheduler;
-use crate::tcp::{Context, Subflow};
+use crate::tcp::{Context, Outgoing, Shared, Subflow};
 use crate::{Nanos, PathId, SubflowId};
 
 /// Most subflows at a time: a chunk's carriers are the bits of a word.
@@ -103,7 +103,13 @@ impl<P: Payload> Connection<P> {
         join: Join,
         make: impl FnOnce(&mut Context<'_>) -> Subflow<P>,
     ) {
-        let shared = self.shared();
+        let multipath = self.mode != Mode::Plain;
+        let shared = Shared {
+            receive: &self.receive.buffer,
+            multipath,
+            data_option_len: self.data_option_len(),
+            outgoing: Outgoing::default(),
+        };
         let mut cx = Context {
             now,
             metrics: &mut self.metrics,
@@ -275,6 +281,9 @@ impl<P: Payload> Connection<P> {
             }
         }
         self.reinject_all(index);
+        if self.strands[index].as_ref().is_some_and(|strand| strand.failing.is_some()) {
+            self.receive.buffer.held = 0;
+        }
         let finished = self.send.fin_acked && self.receive.finished;
         if self.live() == 0 && !finished && !self.dead {
             let plain_end = self.mode == Mode::Plain && self.send.closed && self.receive.finished;

@@ -4,6 +4,7 @@ use crate::Nanos;
 use crate::config::TcpConfig;
 use crate::congestion::CongestionControl;
 use crate::metrics::SubflowMetrics;
+use crate::tcp::ReceiveBuffer;
 
 /// RFC 9293's connection states, without LISTEN (the endpoint's).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -32,9 +33,9 @@ pub enum State {
 
 /// What the connection tells its subflows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Shared {
-    /// Receive window to advertise, bytes.
-    pub receive_window: u64,
+pub struct Shared<'a> {
+    /// The receive buffer.
+    pub receive: &'a ReceiveBuffer,
     /// Windows are connection-level (RFC 8684 3.3.1): not enforced per subflow.
     pub multipath: bool,
     /// Bytes of MPTCP options on data segments.
@@ -46,8 +47,6 @@ pub struct Shared {
 /// What a segment to be sent depends on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Outgoing {
-    /// Bytes that there is room for; the window may be larger, as what was promised isn't taken back.
-    pub receive_room: u64,
     /// Bytes of MPTCP options on the next segment without data.
     pub ack_option_len: u8,
     /// The application has more to write than the send buffer takes.
@@ -70,7 +69,7 @@ pub struct Context<'a> {
     /// Settings.
     pub tcp: &'a TcpConfig,
     /// What the connection says.
-    pub shared: Shared,
+    pub shared: Shared<'a>,
 }
 
 impl Context<'_> {

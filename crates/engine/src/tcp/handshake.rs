@@ -60,7 +60,7 @@ impl<P: Payload> Subflow<P> {
         self.max_window = self.snd_wnd;
         self.snd_wl1 = 0;
         self.snd_wl2 = 0;
-        self.rcv_edge = 1 + cx.shared.receive_window.min(65_535);
+        self.rcv_edge = 1 + cx.shared.receive.window().min(65_535);
         self.update_mss(cx);
     }
 
@@ -181,7 +181,7 @@ impl<P: Payload> Subflow<P> {
         segment.renew(&self.tuple, self.seq(0), ropewalk_wire::Seq(ack), flags);
         (segment.hop_limit, segment.dscp) = (cx.tcp.hop_limit, cx.tcp.dscp & 0x3f);
         segment.ecn = Ecn::NotEct;
-        segment.window = cx.shared.receive_window.min(65_535) as u16;
+        segment.window = cx.shared.receive.window().min(65_535) as u16;
         let own_mss = self.own_mss();
         let options = segment.rare_mut();
         //= RFC 9293 MUST-14 SHLD-5 MUST-65 an MSS option on every SYN, on nothing else

@@ -279,7 +279,7 @@ impl<P: Payload> Subflow<P> {
     /// RFC 9293 3.4: whether a segment touches the receive window.
     #[inline]
     fn in_window(&self, cx: &Context<'_>, position: u64, segment: &Segment<P>) -> bool {
-        let window = cx.shared.receive_window.max(self.rcv_edge.saturating_sub(self.rcv_nxt));
+        let window = cx.shared.receive.window().max(self.rcv_edge.saturating_sub(self.rcv_nxt));
         let end = self.rcv_nxt + window;
         // `unfold` may go below zero for a stray segment.
         if position > (1 << 63) {

@@ -35,7 +35,7 @@ use receiver::delack::DelayedAck;
 pub(crate) use receiver::reassembly::StreamOffset;
 use receiver::reassembly::{InOrder, ReassemblyQueue};
 use receiver::window;
-pub(crate) use receiver::window::next_window;
+pub use receiver::window::ReceiveBuffer;
 use sender::cwnd_validation::CwndValidation;
 use sender::pmtu::BlackHole;
 use sender::prr::Prr;
@@ -400,11 +400,10 @@ impl<P: Payload> Subflow<P> {
         self.ack_position(ack) == self.snd_una
     }
 
-    /// The window that a segment of ours advertises, bytes.
+    /// The window that the last segment since the handshake advertised, bytes.
     #[inline]
-    pub(crate) fn window_out(&self, flags: ropewalk_wire::Flags, field: u16) -> u64 {
-        let scaled = self.window_scaling && !flags.contains(ropewalk_wire::Flags::SYN);
-        u64::from(field) << if scaled { self.own_shift } else { 0 }
+    pub(crate) fn advertised_window(&self) -> u64 {
+        self.window_told
     }
 
     /// Bytes that arrived out of order on this subflow.

@@ -14,6 +14,8 @@ struct Sending {
     tag: u64,
     fin: bool,
     retransmission: bool,
+    /// Bytes of payload per packet.
+    mss: usize,
 }
 
 impl<P: Payload> Subflow<P> {
@@ -39,6 +41,13 @@ impl<P: Payload> Subflow<P> {
                 control || fin || (!self.quiet && metrics.in_flight() < metrics.cwnd)
             }
         }
+    }
+
+    /// Whether the next segment may be one without data.
+    #[inline]
+    pub(crate) fn may_send_without_data(&self) -> bool {
+        let flags = self.ack_now | self.probe_pending | self.persist_pending | self.fin_queued;
+        flags || !matches!(self.state, State::Established | State::CloseWait)
     }
 
     /// Notes whether nothing is left to send, whatever the windows allow.
@@ -301,7 +310,9 @@ impl<P: Payload> Subflow<P> {
         if self.timers.get(Timer::Retransmit).is_none() {
             self.arm_retransmit(cx);
         }
-        let what = Sending { position, tag, fin, retransmission: true };
+        // What comes again has the length that it had: a SACK block reserves nothing.
+        let mss = cx.metrics[cx.index].mss as usize;
+        let what = Sending { position, tag, fin, retransmission: true, mss };
         Transmit { part, ..self.data_segment(cx, what, payload, out) }
     }
 
@@ -313,7 +324,7 @@ impl<P: Payload> Subflow<P> {
         payload: P,
         segment: &mut Segment<P>,
     ) -> Transmit {
-        let Sending { position, tag, fin, retransmission } = what;
+        let Sending { position, tag, fin, retransmission, mss } = what;
         let len = payload.len();
         let mut flags = Flags::default();
         //= RFC 9293 MUST-61 MUST-60 what the application wrote goes out without waiting for more
@@ -337,15 +348,15 @@ impl<P: Payload> Subflow<P> {
                 segment.flags = segment.flags.with(Flags::CWR);
             }
         }
-        let space = cx.metrics[cx.index].mss as usize;
-        // What comes again has the length that it had.
-        let mss = if retransmission { space } else { space - self.sack_reserve(cx) };
         if len > mss {
             segment.gso_size = mss as u16;
         }
-        let used = if len > 0 { cx.shared.data_option_len } else { cx.shared.outgoing.ack_option_len };
-        let spare = space.saturating_sub(len.min(mss)) + if self.timestamps { 12 } else { 0 };
-        self.add_sack(segment, 40usize.saturating_sub(usize::from(used)).min(spare));
+        if self.has_report() {
+            let space = cx.metrics[cx.index].mss as usize;
+            let used = if len > 0 { cx.shared.data_option_len } else { cx.shared.outgoing.ack_option_len };
+            let spare = space.saturating_sub(len.min(mss)) + if self.timestamps { 12 } else { 0 };
+            self.report(segment, 40usize.saturating_sub(usize::from(used)).min(spare));
+        }
         segment.payload = payload;
         self.counters.bytes_sent += len as u64;
         let kind = if len > 0 { Kind::Data } else { Kind::Ack };
@@ -453,7 +464,7 @@ impl<P: Payload> Subflow<P> {
             self.arm_retransmit(cx);
         }
         self.arm_probe(cx);
-        let what = Sending { position, tag, fin: false, retransmission: false };
+        let what = Sending { position, tag, fin: false, retransmission: false, mss };
         Some(self.data_segment(cx, what, payload, out))
     }
 
@@ -483,7 +494,8 @@ impl<P: Payload> Subflow<P> {
             self.arm_retransmit(cx);
         }
         self.arm_probe(cx);
-        let what = Sending { position, tag: 0, fin: true, retransmission: false };
+        let mss = cx.metrics[cx.index].mss as usize;
+        let what = Sending { position, tag: 0, fin: true, retransmission: false, mss };
         self.data_segment(cx, what, P::default(), out)
     }
 }

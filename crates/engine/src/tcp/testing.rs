@@ -6,7 +6,10 @@ use std::net::SocketAddr;
 
 use ropewalk_wire::{Flags, FourTuple, Segment, Seq, SyntheticPayload, Timestamps};
 
-use super::{Context, Kind, Outcome, Outgoing, Shared, State, StreamOffset, Subflow, TcpConfig, Transmit};
+use super::{
+    Context, Kind, Outcome, Outgoing, ReceiveBuffer, Shared, State, StreamOffset, Subflow, TcpConfig,
+    Transmit,
+};
 use crate::congestion::CongestionControl;
 use crate::metrics::SubflowMetrics;
 use crate::{MILLISECOND, Nanos, PathId, SubflowId};
@@ -37,13 +40,25 @@ impl std::ops::Deref for Sent {
     }
 }
 
+/// What a connection of plain TCP tells its subflow.
+fn shared(receive: &ReceiveBuffer, more: bool) -> Shared<'_> {
+    Shared {
+        receive,
+        multipath: false,
+        data_option_len: 0,
+        outgoing: Outgoing { more, ..Outgoing::default() },
+    }
+}
+
 /// One end.
 pub struct End {
     pub subflow: Subflow<SyntheticPayload>,
     pub metrics: Vec<SubflowMetrics>,
     pub congestion: Box<dyn CongestionControl>,
     pub tcp: TcpConfig,
-    pub shared: Shared,
+    /// Whether the connection has more data than this subflow.
+    pub more: bool,
+    pub receive: ReceiveBuffer,
     pub now: Nanos,
     pushed: u64,
 }
@@ -56,22 +71,17 @@ impl End {
     ) -> Self {
         let mut metrics = vec![SubflowMetrics::new(SubflowId(0), PathId(0))];
         let mut congestion = crate::congestion::builtin().parse("reno").expect("reno").build();
-        let shared = Shared {
-            receive_window: 60_000,
-            multipath: false,
-            data_option_len: 0,
-            outgoing: Outgoing { receive_room: 60_000, ..Outgoing::default() },
-        };
+        let receive = ReceiveBuffer { limit: 60_000, opened: 60_000, ..ReceiveBuffer::default() };
         let mut cx = Context {
             now,
             metrics: &mut metrics,
             index: 0,
             congestion: congestion.as_mut(),
             tcp: &tcp,
-            shared,
+            shared: shared(&receive, false),
         };
         let subflow = open(&mut cx);
-        End { subflow, metrics, congestion, tcp, shared, now, pushed: 0 }
+        End { subflow, metrics, congestion, tcp, receive, more: false, now, pushed: 0 }
     }
 
     /// Opens actively; its SYN has not been polled.
@@ -124,7 +134,7 @@ impl End {
             index: 0,
             congestion: self.congestion.as_mut(),
             tcp: &self.tcp,
-            shared: self.shared,
+            shared: shared(&self.receive, self.more),
         };
         (cx, &mut self.subflow)
     }

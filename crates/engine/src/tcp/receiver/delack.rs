@@ -64,7 +64,7 @@ impl DelayedAck {
         let (least, rto) = (cx.tcp.delayed_ack, cx.metrics[cx.index].rto);
         self.measure(len, push);
         if self.is_after_pause(cx.now, least, rto) {
-            self.raise_quick(cx.tcp.quick_acks, cx.shared.receive_window);
+            self.raise_quick(cx.tcp.quick_acks, cx.shared.receive.window());
         }
         self.follow(cx.now, least, rto);
     }
@@ -150,7 +150,7 @@ impl DelayedAck {
 impl<P: Payload> Subflow<P> {
     /// The next ACKs go at once: the sender needs them.
     pub(in crate::tcp) fn quick_ack_mode(&mut self, cx: &Context<'_>, most: u32) {
-        self.delack.raise_quick(most, cx.shared.receive_window);
+        self.delack.raise_quick(most, cx.shared.receive.window());
         self.delack.pingpong = false;
         self.delack.ato = cx.tcp.delayed_ack;
     }

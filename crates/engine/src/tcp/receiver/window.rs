@@ -35,11 +35,48 @@ fn scaled(window: u64, room: u64, shift: u8) -> u64 {
     units.min(65_535)
 }
 
+/// The connection's receive buffer, as its subflows advertise it. All in bytes, positions in the stream.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ReceiveBuffer {
+    /// Next byte expected in order.
+    pub next: u64,
+    /// What may be held.
+    pub limit: u64,
+    /// In order, and not read yet.
+    pub ready: u64,
+    /// Out of order.
+    pub out_of_order: u64,
+    /// Not in order yet, since the peer's answer to MP_FAIL is awaited: no DATA_ACK covers it.
+    pub held: u64,
+    /// How far the window is opened of what the buffer would allow.
+    pub opened: u64,
+    /// Right edge of the window that was last advertised; it never moves left.
+    pub advertised_end: u64,
+}
+
+impl ReceiveBuffer {
+    /// What may still arrive beyond `next`: the window to advertise.
+    #[inline]
+    pub fn window(&self) -> u64 {
+        // As Linux has it (`__tcp_select_window`), what waits out of order takes its memory from what is offered, though it
+        // lies inside the window already: the edge stands still while the queue grows.
+        let room = self.limit.saturating_sub(self.ready).saturating_sub(self.out_of_order).min(self.opened);
+        let told = self.advertised_end.saturating_sub(self.next);
+        next_window(told, room, self.limit).saturating_sub(self.held)
+    }
+
+    /// What there is room for beyond `next`. The window may be larger, as what was promised isn't taken back.
+    #[inline]
+    pub fn room(&self) -> u64 {
+        self.limit.saturating_sub(self.ready).saturating_sub(self.held)
+    }
+}
+
 impl<P: Payload> Subflow<P> {
     /// The window field of a segment that leaves now.
     #[inline]
     pub(in crate::tcp) fn advertise(&mut self, cx: &Context<'_>, shift: u8) -> u64 {
-        let units = scaled(cx.shared.receive_window, cx.shared.outgoing.receive_room, shift);
+        let units = scaled(cx.shared.receive.window(), cx.shared.receive.room(), shift);
         let window = units << shift;
         if (window == 0) != (self.window_told == 0) {
             self.counters.to_zero_window += u64::from(window == 0);

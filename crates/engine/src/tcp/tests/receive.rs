@@ -269,7 +269,7 @@ fn answers_to_empty_segments_outside_the_window_are_limited() {
 #[test]
 fn a_closed_window_takes_no_data() {
     let (mut end, seq) = settled(plain_config());
-    (end.shared.receive_window, end.shared.outgoing.receive_room) = (0, 0);
+    end.receive.limit = 0;
     end.subflow.rcv_edge = seq;
     end.push(100);
     assert_eq!(end.sent_data().len(), 1);

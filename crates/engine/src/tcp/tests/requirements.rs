@@ -75,7 +75,7 @@ fn the_last_segment_pushes() {
     end.subflow.push(&mut end.metrics[0], 9000, ropewalk_wire::SyntheticPayload(1500));
     assert_eq!(pushes(&mut end), [false, true, false, true]);
     // The connection has more, only not yet here.
-    end.shared.outgoing.more = true;
+    end.more = true;
     end.push(1500);
     assert_eq!(pushes(&mut end), [false, false]);
 }
@@ -191,7 +191,7 @@ fn a_closed_window_hears_a_reset() {
     let mut end = End::open(plain_config(), 20);
     end.data(1, 1000);
     end.sent();
-    (end.shared.receive_window, end.shared.outgoing.receive_room) = (0, 0);
+    end.receive.limit = 0;
     end.subflow.rcv_edge = end.subflow.rcv_nxt();
     let reset = end.peer(Flags::RST, 1);
     assert!(end.receive(reset).reset);
