@@ -65,12 +65,20 @@ function initTheme() {
   addEventListener('beforeprint', () => {
     before = document.getElementById('theme').dataset.theme;
     setTheme('light');
+    // The page is as wide as the paper while it is drawn for it.
+    document.documentElement.classList.add('paper');
     redrawAll();
   });
   addEventListener('afterprint', () => {
     setTheme(before);
+    document.documentElement.classList.remove('paper');
     redrawAll();
   });
+}
+
+/** On paper: the page is being printed. */
+function onPaper() {
+  return document.documentElement.classList.contains('paper');
 }
 
 // The tip beside the pointer; also what a screen reader hears of a mark.

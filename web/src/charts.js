@@ -1,12 +1,78 @@
 // A chart in its frame: title, ways to save it, the drawing, and the same in words.
 
-const SERIES = ['new', 'retransmitted', 'path-0', 'duplicated', 'reinjected', 'path-1', 'path-6'];
+/** Colours of contenders; paths have others (`path-0` and on), so that no colour means two things. */
+const SERIES = Array.from({ length: 7 }, (_, i) => `contender-${i}`);
+
+/** Who is in colour. A contender has the same colour in every chart, and keeps it until another needs it. */
+class Coloured {
+  constructor() {
+    this.slots = new Map();
+    this.shown = new Set();
+  }
+
+  /** False: all colours are in use. */
+  add(name) {
+    if (this.shown.has(name)) return true;
+    const inUse = new Set([...this.shown].map((other) => this.slots.get(other)));
+    const kept = new Set(this.slots.values());
+    const free = (also) => SERIES.findIndex((_, slot) => !inUse.has(slot) && !(also && kept.has(slot)));
+    let slot = this.slots.get(name);
+    if (slot === undefined || inUse.has(slot)) slot = free(true) >= 0 ? free(true) : free(false);
+    if (slot < 0) return false;
+    this.slots.set(name, slot);
+    this.shown.add(name);
+    return true;
+  }
+
+  /** Only these, as far as colours go. */
+  choose(names) {
+    this.shown = new Set();
+    for (const name of names) this.add(name);
+  }
+
+  toggle(name) {
+    if (!this.shown.delete(name)) this.add(name);
+  }
+
+  /** Index in `SERIES`; -1: grey. */
+  slot(name) {
+    return this.shown.has(name) ? this.slots.get(name) : -1;
+  }
+
+  colour(name) {
+    const slot = this.slot(name);
+    return colour(slot < 0 ? 'grey' : SERIES[slot]);
+  }
+}
+
+/** Names along an axis, each with `each` pixels: as they are, or turned, and then cut at what fits. */
+function fitting(names, each) {
+  const longest = Math.max(...names.map((name) => name.length));
+  const turned = longest * 7 + 8 > each;
+  const most = 18;
+  const tickFormat = (name) => (turned && name.length > most ? `${name.slice(0, most - 1)}…` : name);
+  return { turned, tickFormat, height: Math.ceil(Math.min(longest, most) * 7 * 0.64) + 12 };
+}
+
+/** Names beside an axis: the margin that they need, at most a share of the width, and what of a name fits into it. */
+function nameAxis(names, width, share = 0.4) {
+  const each = 7.2;
+  const longest = Math.max(1, ...names.map((name) => name.length));
+  const marginLeft = Math.round(Math.min(width * share, longest * each + 18));
+  const most = Math.floor((marginLeft - 14) / each);
+  return { marginLeft, tickFormat: (name) => (name.length <= most ? name : `${name.slice(0, Math.max(3, most - 1))}…`) };
+}
+
+/** A row's height: less on paper, so that a report is few pages. */
+function rowHeight(onScreen) {
+  return onPaper() ? Math.round(onScreen * 0.68) : onScreen;
+}
 
 /** Options that all plots share. */
 function plotBase(width) {
   return {
     width,
-    style: { background: 'transparent', fontSize: '12px', fontFamily: 'inherit', color: colour('ink') },
+    style: { background: 'transparent', fontSize: onPaper() ? '10.5px' : '12px', fontFamily: 'inherit', color: colour('ink') },
   };
 }
 

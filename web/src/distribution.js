@@ -5,32 +5,23 @@ const DASHED = [null, '7 3', '2 2', '9 3 2 3', '4 4', '12 3', '1 3'];
 
 function distribution(state) {
   const chips = h('div', { class: 'chips', role: 'group', 'aria-label': 'Schedulers in colour' });
-  let shown = new Set();
-  let of = null;
+  const { coloured } = state;
   const refresh = () => {
     const ranking = state.ranking();
-    if (of !== ranking) {
-      of = ranking;
-      shown = new Set(notable(ranking));
-      const slow = ranking.rows.filter((row) => !row.single_path).at(-1);
-      if (slow) shown.add(slow.scheduler);
-    }
     chips.replaceChildren(...ranking.rows.map((row) => {
       const swatch = swatchOf(row.scheduler);
       return h('button', {
-        type: 'button', 'aria-pressed': String(shown.has(row.scheduler)), style: swatch ? `--swatch: var(--${swatch})` : null,
+        type: 'button', 'aria-pressed': String(coloured.shown.has(row.scheduler)), style: swatch ? `--swatch: var(--${swatch})` : null,
         onclick: () => {
-          if (!shown.delete(row.scheduler) && shown.size < SERIES.length) shown.add(row.scheduler);
-          refresh();
-          cdf.redraw();
-          boxes.redraw();
+          coloured.toggle(row.scheduler);
+          redrawAll();
         },
       }, h('i', {}), row.scheduler);
     }));
   };
   const swatchOf = (name) => {
-    const place = [...shown].indexOf(name);
-    return place < 0 ? null : SERIES[place];
+    const slot = coloured.slot(name);
+    return slot < 0 ? null : SERIES[slot];
   };
   // A run that didn't finish has no time.
   const done = (row) => (row.fct_s || []).filter((value) => value !== null);
@@ -40,12 +31,14 @@ function distribution(state) {
   const table = () => [['scheduler', 'run', 'fct_s'],
     times(state.ranking()).flatMap((row) => row.fct_s.map((value, run) => [row.scheduler, run, value]))];
 
+  refresh();
+  redraws.add(refresh);
   const cdf = chart({
     title: () => 'Share of runs done by then',
     name: () => fileName('cdf', state.ranking().workload),
     table,
     summary: () => {
-      const parts = [...shown].map((name) => {
+      const parts = [...coloured.shown].map((name) => {
         const row = state.ranking().rows.find((other) => other.scheduler === name);
         if (!row) return null;
         const sorted = done(row).sort((a, b) => a - b);
@@ -61,26 +54,26 @@ function distribution(state) {
         return [{ name: row.scheduler, x: sorted[0] * scale, y: 0 },
           ...sorted.map((value, i) => ({ name: row.scheduler, x: value * scale, y: (i + 1) / sorted.length }))];
       });
-      const back = steps.filter((step) => !shown.has(step.name));
-      const front = steps.filter((step) => shown.has(step.name));
+      const back = steps.filter((step) => !coloured.shown.has(step.name));
+      const front = steps.filter((step) => coloured.shown.has(step.name));
       // One far tail must not squeeze everything else.
-      const all = times(ranking).filter((row) => shown.has(row.scheduler)).flatMap(done).sort((a, b) => a - b);
+      const all = times(ranking).filter((row) => coloured.shown.has(row.scheduler)).flatMap(done).sort((a, b) => a - b);
       const domain = all.length ? [all[0] * scale * 0.97, all.at(-1) * scale * 1.03] : undefined;
       return Plot.plot({
         ...plotBase(width),
-        height: 340,
+        height: onPaper() ? 250 : 340,
         marginLeft: 44,
         marginBottom: 38,
         x: { label, grid: true, domain, clamp: true, ticks: Math.max(3, width / 110) },
         y: { label: null, grid: true, percent: true, tickFormat: (value) => `${value} %`, ticks: 5 },
         marks: [
           Plot.line(back, { x: 'x', y: 'y', z: 'name', curve: 'step-after', stroke: colour('grey'), strokeOpacity: 0.35, strokeWidth: 1, clip: true }),
-          ...[...shown].map((name, i) => Plot.line(front.filter((step) => step.name === name), {
-            x: 'x', y: 'y', curve: 'step-after', stroke: colour(swatchOf(name)), strokeWidth: 2.2, strokeDasharray: DASHED[i], clip: true,
+          ...[...coloured.shown].map((name) => Plot.line(front.filter((step) => step.name === name), {
+            x: 'x', y: 'y', curve: 'step-after', stroke: colour(swatchOf(name)), strokeWidth: 2.2, strokeDasharray: DASHED[coloured.slot(name)], clip: true,
           })),
           // Names where a distribution leaves room.
-          ...[...shown].map((name, i) => Plot.text([name], {
-            frameAnchor: 'bottom-right', dx: -8, dy: -10 - 17 * (shown.size - 1 - i), fill: colour(swatchOf(name)), fontWeight: 600, stroke: colour('card'), strokeWidth: 4,
+          ...[...coloured.shown].map((name, i) => Plot.text([name], {
+            frameAnchor: 'bottom-right', dx: -8, dy: -10 - 17 * (coloured.shown.size - 1 - i), fill: colour(swatchOf(name)), fontWeight: 600, stroke: colour('card'), strokeWidth: 4,
           })),
           Plot.ruleY([0], { stroke: colour('line') }),
           Plot.tip(front, Plot.pointer({ x: 'x', y: 'y', title: (step) => `${step.name}\n${digits(step.y * 100, 0)} % within ${time(step.x / scale)}`, fill: colour('card'), stroke: colour('line') })),
@@ -106,14 +99,14 @@ function distribution(state) {
       const { label, scale } = unit(ranking);
       const rows = times(ranking);
       const data = rows.flatMap((row) => done(row).map((value) => ({ name: row.scheduler, value: value * scale })));
-      const longest = Math.max(...rows.map((row) => row.scheduler.length));
+      const { marginLeft, tickFormat } = nameAxis(rows.map((row) => row.scheduler), width);
       return Plot.plot({
         ...plotBase(width),
-        height: Math.max(340, rows.length * 18 + 50),
-        marginLeft: Math.min(width * 0.4, longest * 7.2 + 18),
+        height: Math.max(onPaper() ? 250 : 340, rows.length * rowHeight(18) + 50),
+        marginLeft,
         marginBottom: 38,
         x: { label, grid: true, nice: true, ticks: Math.max(3, width / 110) },
-        y: { domain: rows.map((row) => row.scheduler), label: null, tickSize: 0 },
+        y: { domain: rows.map((row) => row.scheduler), label: null, tickSize: 0, tickFormat },
         marks: [
           Plot.boxX(data, {
             x: 'value', y: 'name', r: 1.6, strokeWidth: 1.4, stroke: colour('ink'),
@@ -123,7 +116,5 @@ function distribution(state) {
       });
     },
   });
-  refresh();
-  redraws.add(refresh);
   return [chips, h('div', { class: 'pair' }, cdf, boxes)];
 }

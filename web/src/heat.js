@@ -20,23 +20,25 @@ function heatSections() {
     title: () => 'Mean against the first, by workload, in per cent',
     name: () => 'by-workload',
     table: () => [['workload', 'scheduler', 'mean_s', 'ratio_to_first', 'not_slower'], cells.map((cell) => [cell.x, cell.y, cell.mean, cell.ratio, cell.tie])],
-    summary: () => `${rows[0]} is the best over all workloads together. First: ${doc.rankings.map((ranking) => `${ranking.rows[0].scheduler} with ${short(ranking)}`).join(', ')}. A dot marks who is not shown to be slower.`,
+    summary: () => `${rows[0]} is the best over all workloads together. First: ${doc.rankings.map((ranking) => `${ranking.rows[0].scheduler} with ${short(ranking)}`).join(', ')}. A dot (where cells are narrow, bold) marks who is not shown to be slower.`,
     draw: (width) => {
-      const longest = Math.max(...rows.map((row) => row.length));
+      const { marginLeft, tickFormat } = nameAxis(rows, width, 0.36);
+      const each = (width - marginLeft - 20) / columns.length;
       // On a phone a cell has room for a whole number, and its mark is the text's weight.
-      const narrow = (width * 0.64) / columns.length < 76;
+      const narrow = each < 76;
+      const heading = fitting(columns, each);
       const words = (cell) => {
         if (cell.ratio < 1.0005) return narrow ? '0' : `● ${time(cell.mean)}`;
         return narrow ? digits((cell.ratio - 1) * 100, 0) : `${cell.tie ? '● ' : ''}${change(cell.ratio)}`;
       };
       return Plot.plot({
         ...plotBase(width),
-        height: rows.length * 24 + 44,
-        marginLeft: Math.min(width * 0.36, longest * 7.2 + 18),
-        marginTop: 34,
+        height: rows.length * rowHeight(24) + 10 + (heading.turned ? 16 + heading.height : 34),
+        marginLeft,
+        marginTop: heading.turned ? 16 + heading.height : 34,
         marginBottom: 6,
-        x: { domain: columns, axis: 'top', label: null, tickSize: 0, padding: 0.02 },
-        y: { domain: rows, label: null, tickSize: 0, padding: 0.06 },
+        x: { domain: columns, axis: 'top', label: null, tickSize: 0, padding: 0.02, tickFormat: heading.tickFormat, tickRotate: heading.turned ? -40 : 0 },
+        y: { domain: rows, label: null, tickSize: 0, padding: 0.06, tickFormat },
         marks: [
           Plot.cell(cells, { x: 'x', y: 'y', fill: (cell) => slower(cell.ratio), inset: 0.5, rx: 3 }),
           Plot.text(cells, { x: 'x', y: 'y', text: words, fill: (cell) => onto(slower(cell.ratio)), fontSize: 11, fontWeight: (cell) => (cell.tie && narrow ? 700 : 400) }),
@@ -50,7 +52,7 @@ function heatSections() {
 /** Slower is further from the card's colour along one hue; 3 times or more is its end. */
 function slower(ratio) {
   const share = Math.min(1, Math.log(Math.max(1, ratio)) / Math.log(3));
-  return d3.interpolateLab(colour('faint'), colour('retransmitted'))(share);
+  return d3.interpolateLab(colour('faint'), colour('heat'))(share);
 }
 
 /** Black or white, whichever is read better on a colour. */

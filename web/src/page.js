@@ -4,10 +4,12 @@
 const state = {
   index: 0,
   listeners: [],
+  coloured: new Coloured(),
   ranking: () => doc.rankings[state.index],
   listen: (hear) => state.listeners.push(hear),
   choose(index) {
     state.index = index;
+    state.coloured.choose(notable(state.ranking()));
     redrawAll();
     for (const hear of state.listeners) hear();
   },
@@ -47,11 +49,11 @@ function facts() {
   const redraw = () => {
     const now = state.ranking();
     const [winner] = now.rows;
-    const versus = (ratio, name) => (ratio?.ratio ? h('div', { class: 'fact' }, h('dt', {}, `against ${name}`),
+    const versus = (ratio, name) => (ratio?.ratio ? h('div', { class: 'fact' }, h('dt', {}, `${winner.scheduler} against ${name}`),
       h('dd', { class: ratio.p >= 0.05 ? 'unsure' : ratio.ratio < 1 ? 'good' : 'bad' }, change(ratio.ratio),
         h('small', {}, ratio.finding === 'runs alike' ? 'nothing is random here' : ratio.finding === 'too few runs' ? ratio.finding : ratio.p >= 0.05 ? 'no significant difference' : ratio.interval ? `95 % interval ${change(ratio.interval[0])} to ${change(ratio.interval[1])}` : ''))) : null);
     list.replaceChildren(...[
-      h('div', { class: 'fact' }, h('dt', {}, `first with ${now.workload}`), h('dd', {}, winner.scheduler,
+      h('div', { class: 'fact' }, h('dt', {}, `fastest with ${now.workload}`), h('dd', {}, winner.scheduler,
         h('small', {}, `mean ${time(winner.fct_mean_s)}${winner.fct_mean_interval_s ? `, 95 % within ${winner.fct_mean_interval_s.map(time).join(' to ')}` : ''}`))),
       versus(winner.versus_linux, 'linux'),
       versus(winner.versus_best_tcp, now.best_tcp),
@@ -75,11 +77,15 @@ function originSection() {
 
 /** The group and its gain; who is named; the names; what else a reader must know. */
 function answer(headline) {
+  // What is in brackets stands beneath, so that the headline is short.
+  const [, before, aside, after] = /^(.*?) \((.*?)\)(.*)$/.exec(headline.sentence) || [null, headline.sentence, '', ''];
+  const sentence = `${before}${after}`;
   const says = { equal: 'equal', open: 'not decided', slower: 'slower' };
   return [
-    h('h1', {}, ...prose(headline.sentence)),
+    h('h1', {}, ...prose(sentence)),
+    aside ? h('p', { class: 'named' }, ...prose(`${aside[0].toUpperCase()}${aside.slice(1)}.`)) : null,
     headline.named ? h('p', { class: 'named' }, ...prose(headline.named)) : null,
-    headline.groups.length ? h('dl', { class: 'groups' }, headline.groups.flatMap(({ title, names }) => [
+    headline.groups?.length ? h('dl', { class: 'groups' }, headline.groups.flatMap(({ title, names }) => [
       h('dt', {}, says[title]),
       h('dd', {}, names.map((name) => h('span', {}, name.replace(/ ([+-])/, '\u00a0$1').replace('\u00a0-', '\u00a0−').replace(/ %/, '\u00a0%')))),
     ])) : null,
@@ -91,6 +97,7 @@ function comparisonPage() {
   // The most telling workload first: the largest with a trace.
   const traced = new Set(doc.ropes.map((rope) => rope.ranking));
   state.index = Math.max(0, doc.rankings.findLastIndex((_, i) => traced.has(i)));
+  if (doc.rankings.length) state.coloured.choose(notable(state.ranking()));
   const kicker = `${doc.scenario}: ${doc.summary}. ${doc.direction}, ${doc.congestion}, ${doc.fixed_runs ? '' : 'up to '}${count(doc.runs, 'run')} of each.`;
   const parts = [h('p', { class: 'kicker' }, kicker), ...answer(doc.headline)];
   if (doc.interrupted) parts.push(h('p', { class: 'bad' }, 'Interrupted: only runs that every contender finished are here.'));

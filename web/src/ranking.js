@@ -1,10 +1,14 @@
 // The ranking: means with their intervals, and the table with everything else.
 
-/** Names that stand out in every chart: the winner, `linux`, plain TCP on the best path. */
+/** Names that stand out in every chart: the fastest, the one that is named, `linux`, plain TCP on the best path, and the slowest. */
 function notable(ranking) {
   const names = [ranking.rows[0].scheduler];
+  const named = doc.decision?.named;
+  if (ranking.rows.some((row) => row.scheduler === named)) names.push(named);
   if (ranking.rows.some((row) => row.scheduler === 'linux')) names.push('linux');
   if (ranking.best_tcp) names.push(ranking.best_tcp);
+  const slow = ranking.rows.filter((row) => !row.single_path).at(-1);
+  if (slow) names.push(slow.scheduler);
   return [...new Set(names)];
 }
 
@@ -31,34 +35,35 @@ function rankingChart(state) {
         mean: row.fct_mean_s,
         low: row.fct_mean_interval_s ? row.fct_mean_interval_s[0] : row.fct_mean_s,
         high: row.fct_mean_interval_s ? row.fct_mean_interval_s[1] : row.fct_mean_s,
-        kind: row.single_path ? 'tcp' : row.standing === 'slower' ? 'other' : 'tie',
+        tcp: row.single_path,
+        slower: row.standing === 'slower',
+        colour: state.coloured.colour(row.scheduler),
       }));
-      const longest = Math.max(...rows.map((row) => row.name.length));
-      const shade = { tie: colour('new'), other: colour('grey'), tcp: colour('reinjected') };
+      const { marginLeft, tickFormat } = nameAxis(rows.map((row) => row.name), width);
       const linux = rows.find((row) => row.name === 'linux');
       const inSeconds = Math.max(...rows.map((row) => row.high)) >= 2;
       return Plot.plot({
         ...plotBase(width),
-        height: rows.length * 22 + 64,
+        height: rows.length * rowHeight(22) + 64,
         marginBottom: 40,
-        marginLeft: Math.min(width * 0.4, longest * 7.2 + 18),
+        marginLeft,
         marginRight: 76,
         x: { label: inSeconds ? 'seconds →' : 'milliseconds →', grid: true, nice: true, transform: (s) => (inSeconds ? s : s * 1e3), ticks: Math.max(3, width / 110) },
-        y: { domain: rows.map((row) => row.name), label: null, tickSize: 0 },
+        y: { domain: rows.map((row) => row.name), label: null, tickSize: 0, tickFormat },
         marks: [
           Plot.tickX(ranking.rows.filter((row) => row.bound_s), { y: 'scheduler', x: (row) => row.bound_s.capacity, stroke: colour('ink'), strokeOpacity: 0.55, strokeWidth: 1.5, inset: 3 }),
           linux ? Plot.ruleX([linux.mean], { stroke: colour('soft'), strokeDasharray: '3,3' }) : null,
-          Plot.ruleY(rows, { y: 'name', x1: 'low', x2: 'high', stroke: (row) => shade[row.kind], strokeWidth: 7, strokeOpacity: 0.3, strokeLinecap: 'round' }),
-          Plot.dot(rows, { y: 'name', x: 'mean', fill: (row) => shade[row.kind], r: 4.5, symbol: (row) => (row.kind === 'tcp' ? 'square' : 'circle') }),
+          Plot.ruleY(rows, { y: 'name', x1: 'low', x2: 'high', className: 'intervals', stroke: 'colour', strokeWidth: 7, strokeOpacity: 0.3, strokeLinecap: 'round' }),
+          Plot.dot(rows, { y: 'name', x: 'mean', fill: (row) => (row.slower ? colour('card') : row.colour), stroke: 'colour', strokeWidth: 2, r: 4.2, symbol: (row) => (row.tcp ? 'square' : 'circle') }),
           // In a column of their own.
           Plot.text(rows, { y: 'name', frameAnchor: 'right', text: (row) => time(row.mean), textAnchor: 'end', dx: 70, fill: colour('soft'), fontSize: 11 }),
         ],
       });
     },
     before: h('div', { class: 'legend', 'aria-hidden': 'true' },
-      h('span', {}, h('i', { style: '--swatch: var(--new); border-radius: 50%' }), 'not shown to be slower than the first by more than 2 %'),
-      h('span', {}, h('i', { style: '--swatch: var(--grey); border-radius: 50%' }), 'slower'),
-      h('span', {}, h('i', { style: '--swatch: var(--reinjected)' }), 'plain TCP'),
+      h('span', {}, h('i', { style: '--swatch: var(--soft); border-radius: 50%' }), 'not shown to be slower than the fastest by more than 2 %'),
+      h('span', {}, h('i', { style: 'background: none; border: 2px solid var(--soft); border-radius: 50%' }), 'slower'),
+      h('span', {}, h('i', { style: 'background: none; border: 2px solid var(--soft); border-radius: 0' }), 'plain TCP'),
       h('span', {}, 'bar: 95 % interval of the mean; dashed: linux; tick: the earliest end that the links allow')),
   });
 }

@@ -67,6 +67,8 @@ function decodeRope(raw) {
     end = offset[i] + length[i];
   }
   const waitFrom = undelta(raw.waits.from);
+  // Of a run with too many segments to draw, one that is here stands for so many of its kind.
+  const thinned = raw.thinned || null;
   return {
     ranking: raw.ranking,
     scheduler: raw.scheduler,
@@ -76,6 +78,9 @@ function decodeRope(raw) {
     duration: raw.duration_us,
     bytes: raw.bytes,
     paths: raw.paths,
+    shortened: raw.shortened === true,
+    thinned,
+    weights: thinned ? thinned.weights : [1, 1, 1, 1],
     count: n,
     sent,
     arrived,
@@ -98,6 +103,8 @@ function decodeRope(raw) {
       connection: sample.connection,
       t: undelta(sample.t),
       windowLeft: unrunAll(sample.window_left),
+      delivered: sample.delivered ? undelta(sample.delivered) : null,
+      held: sample.held ? undelta(sample.held) : null,
       paths: sample.paths.map((path) => ({
         cwnd: unrunAll(path.cwnd),
         ssthresh: unrunAll(path.ssthresh),
@@ -240,6 +247,46 @@ function inOrder(rope) {
   };
 }
 
+/** The same from samples, where not every segment is here. */
+function sampledOrder(rope) {
+  const lines = rope.samples.map((sample) => ({ connection: sample.connection, t: sample.t, delivered: sample.delivered }));
+  if (lines.length === 1) return { t: lines[0].t, delivered: lines[0].delivered, held: rope.samples[0].held, lines };
+  // Steps of all connections together.
+  const steps = rope.samples.flatMap((sample, s) => Array.from(sample.t, (t, i) => [t, s, i])).sort((a, b) => a[0] - b[0]);
+  const now = rope.samples.map(() => [0, 0]);
+  const [t, delivered, held] = [[], [], []];
+  for (const [at, s, i] of steps) {
+    now[s] = [rope.samples[s].delivered[i], rope.samples[s].held[i]];
+    t.push(at);
+    delivered.push(now.reduce((sum, [value]) => sum + value, 0));
+    held.push(now.reduce((sum, [, value]) => sum + value, 0));
+  }
+  return { t: Float64Array.from(t), delivered: Float64Array.from(delivered), held: Float64Array.from(held), lines };
+}
+
+/** Columns of the minimap. */
+const OVERVIEW = 240;
+
+/** By path: segments in flight on average in each part of the run. */
+function overviewOf(rope) {
+  const each = rope.duration / OVERVIEW;
+  const lanes = rope.paths.map(() => new Float32Array(OVERVIEW));
+  if (each <= 0) return lanes;
+  for (let i = 0; i < rope.count; i += 1) {
+    const [a, b] = [rope.sent[i] / each, Math.min(OVERVIEW, markEnd(rope, i) / each)];
+    for (let bin = Math.floor(a); bin < b; bin += 1) {
+      lanes[rope.path[i]][bin] += rope.weights[rope.kind[i]] * (Math.min(b, bin + 1) - Math.max(a, bin));
+    }
+  }
+  return lanes;
+}
+
+/** The least span that a zoom shows, microseconds: about twenty segments, and no less than half a millisecond. */
+function leastSpan(ropes) {
+  const spans = ropes.filter((rope) => rope.count > 0).map((rope) => (20 * rope.duration) / rope.count);
+  return Math.max(500, ...spans);
+}
+
 /** The last index whose value is at most `limit`; -1 if none. */
 function lastAtMost(sorted, limit) {
   let low = 0;
@@ -309,7 +356,7 @@ function axesOf(all) {
 function prepareRope(raw) {
   const rope = decodeRope(raw);
   const { row, rows } = packRows(rope);
-  const order = inOrder(rope);
+  const order = rope.thinned ? sampledOrder(rope) : inOrder(rope);
   let longest = 0;
   const ends = new Map();
   for (let i = 0; i < rope.count; i += 1) {
@@ -337,28 +384,33 @@ function prepareRope(raw) {
     longest,
     base,
     merged,
+    overview: overviewOf(rope),
     mostHeld: order.held.reduce((a, b) => Math.max(a, b), 0),
   };
 }
 
 /** What a run shows, in words. */
 function ropeSummary(rope) {
-  const kinds = [0, 0, 0, 0];
-  const onPath = rope.paths.map(() => 0);
+  let kinds = [0, 0, 0, 0];
+  let onPath = rope.paths.map(() => 0);
   let lost = 0;
   for (let i = 0; i < rope.count; i += 1) {
     kinds[rope.kind[i]] += 1;
     onPath[rope.path[i]] += 1;
     if (Number.isNaN(rope.arrived[i]) && rope.sent[i] + 1 < rope.duration && !Number.isNaN(rope.acked[i])) lost += 1;
   }
-  const shares = rope.paths.map((name, i) => `${name} carried ${count(onPath[i], 'segment')} (${digits(100 * onPath[i] / Math.max(1, rope.count), 0)} %)`);
+  if (rope.thinned) ({ kinds, paths: onPath, lost } = rope.thinned);
+  const all = Math.max(1, onPath.reduce((a, b) => a + b, 0));
+  const shares = rope.paths.map((name, i) => `${name} carried ${count(onPath[i], 'segment')} (${digits(100 * onPath[i] / all, 0)}\u00a0%)`);
   const waited = rope.merged.reduce((sum, [from, to]) => sum + to - from, 0);
   return [
     `${rope.scheduler}, run ${rope.run + 1} (seed ${rope.seed}): ${bytes(rope.bytes)} in ${time(rope.duration / 1e6)}.`,
     `${shares.join(', ')}.`,
     `${count(lost, 'segment')} lost, ${kinds[1]} retransmitted, ${kinds[2]} reinjected, ${kinds[3]} duplicated.`,
-    rope.merged.length ? `The scheduler chose to wait for ${time(waited / 1e6)} in all, in ${count(rope.merged.length, 'stretch', 'stretches')}.` : 'The scheduler never waited by choice.',
+    rope.merged.length ? `For ${time(waited / 1e6)} in all, in ${count(rope.merged.length, 'stretch', 'stretches')}, nothing was sent because the scheduler waited.` : 'The scheduler never left all paths unused to wait for a better one.',
     `At most ${bytes(rope.mostHeld)} stood in the out-of-order queue.`,
+    rope.thinned ? `Too many segments to draw: one in ${rope.weights[0].toLocaleString('en')} new ones is shown.` : '',
+    rope.shortened ? 'Only this beginning of the flow was traced.' : '',
     rope.outcome === 'complete' ? '' : `The run did not complete: ${rope.outcome}.`,
   ].filter(Boolean).join(' ');
 }

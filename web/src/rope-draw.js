@@ -1,4 +1,5 @@
-// The rope on paper: lanes of segments, the in-order line, the out-of-order queue, cwnd and srtt, on one time axis.
+// The rope: lanes of segments, the in-order line, the out-of-order queue, cwnd and srtt, on one time axis; beneath, the
+// whole run with what part of it is shown.
 // Draws on anything that has a canvas context's methods, so that the SVG one saves is the picture one sees.
 
 /** More marks than this in view are drawn as sums for each column of pixels. */
@@ -25,7 +26,9 @@ function ropeLayout(width, paths) {
     layout.panels[name] = { top: y, height };
     y += height;
   }
-  layout.height = y + 24;
+  layout.bottom = y;
+  layout.map = { top: y + 30, height: 26 };
+  layout.height = y + 30 + 26 + 6;
   return layout;
 }
 
@@ -33,9 +36,16 @@ function ropeLayout(width, paths) {
 function ropeColours(paths) {
   const names = ['ink', 'soft', 'grid', 'line', 'grey', 'accent', 'card', 'wait', 'wait-back', 'faint'];
   const colours = Object.fromEntries(names.map((name) => [name, colour(name)]));
-  colours.kinds = KINDS.map((kind) => colour(kind));
   colours.paths = paths.map((_, i) => colour(`path-${i % 8}`));
+  // A new segment has the colour of its path, a repetition that of its kind.
+  const again = KINDS.map((kind) => (kind === 'new' ? null : colour(kind)));
+  colours.of = (kind, path) => again[kind] || colours.paths[path];
   return colours;
+}
+
+/** The parts of a layout that have the time axis: lanes and panels. */
+function framesOf(layout) {
+  return [...layout.lanes, ...Object.values(layout.panels)];
 }
 
 /** Round steps for an axis. */
@@ -81,6 +91,7 @@ function drawRope(ctx, view) {
   ctx.rect(layout.left, 0, layout.inner, layout.height);
   ctx.clip();
   drawWaits(ctx, view, scale);
+  drawGrid(ctx, view, scale);
   const [first, last] = visible(rope, from, to);
   if (last - first > MOST_MARKS) drawSums(ctx, view, scale, first, last);
   else drawMarks(ctx, view, scale, first, last);
@@ -90,6 +101,47 @@ function drawRope(ctx, view) {
   drawEnd(ctx, view, scale);
   ctx.restore();
   drawLabels(ctx, view);
+  drawMap(ctx, view);
+}
+
+function drawGrid(ctx, view, scale) {
+  const { layout, colours, from, to } = view;
+  ctx.fillStyle = colours.grid;
+  for (const at of ticks(from, to, Math.max(2, layout.inner / 90)).values) {
+    for (const { top, height } of framesOf(layout)) ctx.fillRect(scale.x(at), top, 1, height);
+  }
+}
+
+/** The whole run, small: segments in flight by path, and the part that is shown. */
+function drawMap(ctx, view) {
+  const { rope, layout, colours, from, to, whole } = view;
+  const { top, height } = layout.map;
+  const x = (t) => layout.left + (t / whole) * layout.inner;
+  const bins = rope.overview[0].length;
+  const most = Math.max(1, ...Array.from({ length: bins }, (_, bin) => rope.overview.reduce((sum, lane) => sum + lane[bin], 0)));
+  const width = x(rope.duration / bins) - layout.left;
+  ctx.fillStyle = colours.faint;
+  ctx.fillRect(layout.left, top, layout.inner, height);
+  for (let bin = 0; bin < bins; bin += 1) {
+    let bottom = top + height;
+    rope.overview.forEach((lane, path) => {
+      const tall = (lane[bin] / most) * (height - 3);
+      ctx.fillStyle = colours.paths[path];
+      ctx.fillRect(layout.left + bin * width, bottom - tall, width + 0.3, tall);
+      bottom -= tall;
+    });
+  }
+  ctx.fillStyle = colours.card;
+  ctx.globalAlpha = 0.7;
+  ctx.fillRect(layout.left, top, x(from) - layout.left, height);
+  ctx.fillRect(x(to), top, Math.max(0, layout.left + layout.inner - x(to)), height);
+  ctx.globalAlpha = 1;
+  ctx.strokeStyle = colours.soft;
+  ctx.lineWidth = 1;
+  ctx.strokeRect(x(from) + 0.5, top + 0.5, Math.max(2, x(to) - x(from) - 1), height - 1);
+  ctx.fillStyle = colours.soft;
+  ctx.textAlign = 'right';
+  ctx.fillText('all', layout.left - 5, top + height / 2 + 4);
 }
 
 function drawTimeAxis(ctx, view, scale) {
@@ -99,16 +151,14 @@ function drawTimeAxis(ctx, view, scale) {
   for (const at of values) {
     const x = scale.x(at);
     if (x < layout.left - 0.5 || x > layout.left + layout.inner + 0.5) continue;
-    ctx.fillStyle = colours.grid;
-    ctx.fillRect(x, 20, 1, layout.height - 40);
     ctx.fillStyle = colours.soft;
     ctx.textAlign = x > layout.left + layout.inner - 18 ? 'right' : x < layout.left + 14 ? 'left' : 'center';
     ctx.fillText(timeLabel(at, step, to), x, 14);
-    ctx.fillText(timeLabel(at, step, to), x, layout.height - 6);
+    ctx.fillText(timeLabel(at, step, to), x, layout.bottom + 16);
   }
 }
 
-/** Times in which the scheduler sent nothing by choice: a strip, and a shade behind the lanes. */
+/** Times in which nothing was sent because the scheduler waited: a strip, and a shade behind the lanes. */
 function drawWaits(ctx, view, scale) {
   const { rope, layout, colours, from, to } = view;
   let pixel = -1;
@@ -120,13 +170,13 @@ function drawWaits(ctx, view, scale) {
     if (x + width <= pixel) continue;
     pixel = Math.floor(x + width) + (width < 1 ? 1 : 0);
     ctx.fillStyle = colours['wait-back'];
-    ctx.fillRect(x, layout.lanesTop, width, layout.lanesEnd - layout.lanesTop);
+    for (const { top, height } of layout.lanes) ctx.fillRect(x, top, width, height);
     ctx.fillStyle = colours.wait;
     ctx.fillRect(x, layout.strip.top, width, layout.strip.height);
   }
 }
 
-function rowHeight(view, lane) {
+function laneRowHeight(view, lane) {
   return layoutLane(view, lane).height / view.axes.rows[lane];
 }
 
@@ -137,7 +187,7 @@ function layoutLane(view, lane) {
 /** Every segment a bar: full while it travels, pale while its acknowledgement does, an outline if it was lost. */
 function drawMarks(ctx, view, scale, first, last) {
   const { rope, colours, to } = view;
-  const heights = rope.paths.map((_, lane) => rowHeight(view, lane));
+  const heights = rope.paths.map((_, lane) => laneRowHeight(view, lane));
   const bar = (i, start, end, least) => {
     const lane = layoutLane(view, rope.path[i]);
     const rows = heights[rope.path[i]];
@@ -147,15 +197,16 @@ function drawMarks(ctx, view, scale, first, last) {
     return [x, bottom - height, Math.max(0.8, (end - start) * scale.perMicro), height];
   };
   // What is rare comes last, and is never thinner than one can see.
-  for (const kind of [0, 3, 2, 1]) {
-    ctx.fillStyle = colours.kinds[kind];
-    ctx.strokeStyle = colours.kinds[kind];
+  const groups = rope.paths.map((_, path) => [0, path]).concat([[3, -1], [2, -1], [1, -1]]);
+  for (const [kind, path] of groups) {
+    ctx.fillStyle = colours.of(kind, path);
+    ctx.strokeStyle = colours.of(kind, path);
     ctx.lineWidth = 1;
     const least = kind ? 1.8 : 0.5;
     for (const pass of ['pale', 'full', 'lost']) {
       ctx.globalAlpha = { pale: 0.36, full: 1, lost: 0.9 }[pass];
       for (let i = first; i < last; i += 1) {
-        if (rope.kind[i] !== kind) continue;
+        if (rope.kind[i] !== kind || (path >= 0 && rope.path[i] !== path)) continue;
         const lost = Number.isNaN(rope.arrived[i]);
         if (lost !== (pass === 'lost')) continue;
         const end = Math.min(markEnd(rope, i), to + 1e6);
@@ -191,22 +242,24 @@ function drawSums(ctx, view, scale, first, last) {
     const from = Math.floor(a);
     const to = Math.floor(b);
     const sum = sums[rope.path[i]][rope.kind[i]];
+    // In rows: of a thinned run a row is as many segments as one new one stands for.
+    const weight = rope.weights[rope.kind[i]] / rope.weights[0];
     if (from === to) {
-      sum[from] += b - a;
+      sum[from] += (b - a) * weight;
       continue;
     }
     const step = steps[rope.path[i]][rope.kind[i]];
-    sum[from] += from + 1 - a;
-    sum[to] += b - to;
-    step[from + 1] += 1;
-    step[to] -= 1;
+    sum[from] += (from + 1 - a) * weight;
+    sum[to] += (b - to) * weight;
+    step[from + 1] += weight;
+    step[to] -= weight;
   }
   rope.paths.forEach((_, index) => {
     const lane = layoutLane(view, index);
-    const rows = rowHeight(view, index);
+    const rows = laneRowHeight(view, index);
     const base = new Float32Array(columns);
     for (const kind of [0, 3, 2, 1]) {
-      ctx.fillStyle = colours.kinds[kind];
+      ctx.fillStyle = colours.of(kind, index);
       ctx.globalAlpha = kind ? 1 : 0.85;
       let open = 0;
       for (let x = 0; x < columns; x += 1) {
@@ -233,8 +286,8 @@ function drawOrder(ctx, view, scale, first, last) {
   ctx.clip();
   const lines = rope.order.lines.map((line) => [rope.base.get(line.connection), stepsInView(line.t, line.delivered, view, scale)]);
   for (const [base, steps] of lines) {
-    ctx.fillStyle = colours.accent;
-    ctx.globalAlpha = 0.1;
+    ctx.fillStyle = colours.soft;
+    ctx.globalAlpha = 0.12;
     ctx.beginPath();
     ctx.moveTo(layout.left, y(base));
     for (const [x, value] of steps) ctx.lineTo(x, y(base + value));
@@ -246,11 +299,12 @@ function drawOrder(ctx, view, scale, first, last) {
   const across = Math.ceil(layout.inner) + 2;
   const seen = new Uint8Array(across * (panel.height + 8));
   const size = last - first < 1500 ? 2.4 : 1.4;
-  for (const kind of [0, 3, 2, 1]) {
-    ctx.fillStyle = colours.kinds[kind];
+  const groups = rope.paths.map((_, path) => [0, path]).concat([[3, -1], [2, -1], [1, -1]]);
+  for (const [kind, path] of groups) {
+    ctx.fillStyle = colours.of(kind, path);
     ctx.globalAlpha = kind ? 1 : 0.75;
     for (let i = first; i < last; i += 1) {
-      if (rope.kind[i] !== kind || Number.isNaN(rope.arrived[i])) continue;
+      if (rope.kind[i] !== kind || (path >= 0 && rope.path[i] !== path) || Number.isNaN(rope.arrived[i])) continue;
       const px = scale.x(rope.arrived[i]);
       const py = middleY(view, i);
       if (py < panel.top - 3 || py > panel.top + panel.height + 3) continue;
@@ -350,13 +404,13 @@ function drawSamples(ctx, view, scale) {
   }
 }
 
-/** The moment at which the run was over. */
+/** The moment at which the run was over: a line through lanes and panels, not through the labels between them. */
 function drawEnd(ctx, view, scale) {
   const { rope, layout, colours, to } = view;
   if (rope.duration >= to) return;
   const x = scale.x(rope.duration);
-  ctx.fillStyle = colours.accent;
-  ctx.fillRect(x, 20, 1.5, layout.height - 40);
+  ctx.fillStyle = colours.ink;
+  for (const { top, height } of framesOf(layout)) ctx.fillRect(x, top, 1.5, height);
 }
 
 function drawLabels(ctx, view) {
@@ -372,23 +426,26 @@ function drawLabels(ctx, view) {
   };
   layout.lanes.forEach((lane, i) => {
     frame(lane);
-    text(rope.paths[i], layout.left + 2, lane.top - 4, colours.paths[i]);
-    if (i === 0) text('segments in flight', layout.left + layout.inner, lane.top - 4, colours.soft, 'right');
-    text(String(view.axes.rows[i]), layout.left - 5, lane.top + 8, colours.soft, 'right');
+    ctx.fillStyle = colours.paths[i];
+    ctx.fillRect(layout.left + 2, lane.top - 12, 8, 8);
+    text(`${rope.paths[i]}: segments in flight`, layout.left + 15, lane.top - 4, colours.soft);
+    text(String(view.axes.rows[i] * rope.weights[0]), layout.left - 5, lane.top + 8, colours.soft, 'right');
     text('0', layout.left - 5, lane.top + lane.height, colours.soft, 'right');
   });
   const panels = {
-    order: ['arrivals, and the in-order line', `${bytes(view.axes.low)} – ${bytes(Math.round(view.axes.high))}`],
-    held: ['out-of-order queue', bytes(Math.round(view.axes.held))],
-    cwnd: ['cwnd, segments', String(view.axes.cwnd)],
-    srtt: ['srtt', time(view.axes.srtt / 1e6)],
+    order: ['arrivals, and the in-order line', `${bytes(view.axes.low)} to ${bytes(Math.round(view.axes.high))}`],
+    held: ['out-of-order queue', `up to ${bytes(Math.round(view.axes.held))}`],
+    cwnd: ['cwnd, segments', '', String(view.axes.cwnd)],
+    srtt: ['srtt', '', time(view.axes.srtt / 1e6)],
   };
-  for (const [name, [title, top]] of Object.entries(panels)) {
+  for (const [name, [title, top, gutter]] of Object.entries(panels)) {
     const panel = layout.panels[name];
     frame(panel);
     text(title, layout.left + 2, panel.top - 5, colours.soft);
     // Long labels stand above the axis where the gutter is narrow.
-    text(top.replace('.000', ''), layout.left + layout.inner, panel.top - 5, colours.soft, 'right');
+    if (top) text(top, layout.left + layout.inner, panel.top - 5, colours.soft, 'right');
+    if (gutter) text(gutter.replace(/\.0+(?=\s)/, ''), layout.left - 5, panel.top + 9, colours.soft, 'right');
+    if (gutter) text('0', layout.left - 5, panel.top + panel.height, colours.soft, 'right');
     if (name === 'cwnd') {
       let x = layout.left + 100;
       rope.paths.forEach((path, i) => {
@@ -418,7 +475,7 @@ function segmentAt(view, px, py) {
   let best = -1;
   let nearest = Infinity;
   if (lane >= 0) {
-    const rows = rowHeight(view, lane);
+    const rows = laneRowHeight(view, lane);
     const { top, height } = layoutLane(view, lane);
     const wanted = (top + height - py) / rows - 0.5;
     for (let i = first; i < last; i += 1) {
@@ -458,7 +515,7 @@ function drawOverlay(ctx, view, at, segment) {
   if (at !== null) {
     ctx.fillStyle = colours.soft;
     ctx.globalAlpha = 0.6;
-    ctx.fillRect(scale.x(at), 20, 1, layout.height - 40);
+    for (const { top, height } of framesOf(layout)) ctx.fillRect(scale.x(at), top, 1, height);
     ctx.globalAlpha = 1;
   }
   if (segment >= 0) {
@@ -467,7 +524,7 @@ function drawOverlay(ctx, view, at, segment) {
     for (let i = 0; i < rope.count; i += 1) {
       if (rope.connection[i] !== rope.connection[segment] || rope.offset[i] >= end || rope.offset[i] + rope.length[i] <= start) continue;
       const lane = layoutLane(view, rope.path[i]);
-      const rows = rowHeight(view, rope.path[i]);
+      const rows = laneRowHeight(view, rope.path[i]);
       const height = Math.max(3, rows - 1);
       const x = scale.x(rope.sent[i]);
       const y = lane.top + lane.height - rope.row[i] * rows - height;

@@ -14,7 +14,7 @@ function ropeSection(state) {
   const axis = { from: 0, to: 1, whole: 1 };
   const views = [];
   const place = h('div', { class: 'ropes' });
-  const empty = h('p', { class: 'lead', hidden: true }, 'This workload has no traced run: its flows are longer than the report draws.');
+  const empty = h('p', { class: 'lead', hidden: true }, 'No run of this workload was traced.');
 
   const wholeRange = () => {
     axis.whole = Math.max(1000, ...views.map((view) => (view.rope ? view.rope.duration : 0))) * 1.02;
@@ -22,16 +22,17 @@ function ropeSection(state) {
     axis.to = axis.whole;
   };
   let asked = false;
+  const drawNow = () => {
+    asked = false;
+    const shown = views.map((view) => view.rope).filter(Boolean);
+    if (!shown.length) return;
+    const axes = axesOf(shown.map((rope) => extents(rope, axis.from, axis.to)));
+    for (const view of views) view.draw(axes);
+  };
   const drawAll = () => {
     if (asked) return;
     asked = true;
-    requestAnimationFrame(() => {
-      asked = false;
-      const shown = views.map((view) => view.rope).filter(Boolean);
-      if (!shown.length) return;
-      const axes = axesOf(shown.map((rope) => extents(rope, axis.from, axis.to)));
-      for (const view of views) view.draw(axes);
-    });
+    requestAnimationFrame(drawNow);
   };
   const control = {
     axis,
@@ -39,7 +40,8 @@ function ropeSection(state) {
     hover: (at) => { for (const view of views) view.crosshair(at); },
     /** Zooms by a factor about a moment. */
     zoom(factor, about) {
-      const span = Math.min(axis.whole, Math.max(50, (axis.to - axis.from) * factor));
+      const least = leastSpan(views.map((view) => view.rope).filter(Boolean));
+      const span = Math.min(axis.whole, Math.max(least, (axis.to - axis.from) * factor));
       const share = (about - axis.from) / (axis.to - axis.from);
       control.show(about - share * span, span);
     },
@@ -83,21 +85,23 @@ function ropeSection(state) {
     views.push(view);
     place.append(view.figure);
   }
-  redraws.add(() => { for (const view of views) view.restyle(); drawAll(); });
+  redraws.add(() => { for (const view of views) view.restyle(); drawNow(); });
   state.listen(refresh);
   refresh();
+  const names = doc.paths.map((path) => path.name);
   const legend = h('div', { class: 'legend' },
-    [['new', 'new'], ['retransmitted', 'retransmitted on its subflow'], ['reinjected', 'reinjected on another subflow'], ['duplicated', 'duplicated by the scheduler']]
+    names.map((name, i) => h('span', {}, h('i', { style: `--swatch: var(--path-${i % 8})` }), `new, on ${name}`)),
+    [['retransmitted', 'retransmitted on its subflow'], ['reinjected', 'reinjected on another subflow'], ['duplicated', 'duplicated by the scheduler']]
       .map(([kind, words]) => h('span', {}, h('i', { style: `--swatch: var(--${kind})` }), words)),
-    h('span', {}, h('i', { style: '--swatch: var(--new); opacity: .36' }), 'arrived, its acknowledgement under way'),
-    h('span', {}, h('i', { style: 'background: none; border: 1.5px solid var(--new)' }), 'lost'),
-    h('span', {}, h('i', { style: '--swatch: var(--wait)' }), 'the scheduler waits'));
+    h('span', {}, h('i', { style: '--swatch: var(--path-0); opacity: .36' }), 'paler: arrived, its acknowledgement under way'),
+    h('span', {}, h('i', { style: 'background: none; border: 1.5px solid var(--path-0)' }), 'lost'),
+    h('span', {}, h('i', { style: '--swatch: var(--wait)' }), 'nothing is sent: the scheduler waits'));
   const buttons = h('div', { class: 'tools' },
     h('button', { type: 'button', onclick: () => control.zoom(0.5, (axis.from + axis.to) / 2) }, 'Zoom in'),
     h('button', { type: 'button', onclick: () => control.zoom(2, (axis.from + axis.to) / 2) }, 'Zoom out'),
     h('button', { type: 'button', onclick: () => control.whole() }, 'Whole run'));
   const keys = h('p', { class: 'keys' },
-    'Wheel or pinch zooms, drag pans, a double click shows the whole run. With a picture in focus: ',
+    'Wheel or pinch zooms, drag pans, a double click shows the whole run; the strip beneath is the whole run, and moves what is shown. With a picture in focus: ',
     ...['←', '→', ' pan, ', '+', '−', ' zoom, ', '0', ' whole run, ', 'N', 'P', ' next and previous segment, ', 'W', ' next wait.']
       .map((text) => (text.length === 1 ? h('kbd', {}, text) : text)));
   return [h('div', { class: 'bar choose' }, legend, buttons), empty, place, keys];
@@ -111,11 +115,12 @@ function ropePanel(control, choose) {
     tabindex: '0', role: 'img', 'aria-roledescription': 'picture of a run',
     style: 'position: absolute; inset: 0',
   });
-  const box = h('div', { class: 'rope', style: 'position: relative' }, base, overlay);
+  const paper = h('div', {});
+  const box = h('div', { class: 'rope', style: 'position: relative' }, base, overlay, paper);
   const caption = h('figcaption', {});
   const heading = h('span', {});
   const figure = h('figure', {},
-    h('div', { class: 'bar' }, h('label', {}, select, heading),
+    h('div', { class: 'bar' }, h('label', {}, select, h('b', { class: 'who' }), heading),
       tools('this run', [
         ['CSV', () => save(`${name()}.csv`, 'text/csv', csv(ROPE_COLUMNS, ropeRows(panel.rope)))],
         ['JSON', () => save(`${name()}.json`, 'application/json', JSON.stringify(ropeRows(panel.rope)
@@ -144,7 +149,8 @@ function ropePanel(control, choose) {
     const words = ropeSummary(rope);
     caption.textContent = words;
     overlay.setAttribute('aria-label', words);
-    heading.textContent = `done after ${time(rope.duration / 1e6)}`;
+    heading.textContent = `${rope.shortened ? `the first ${bytes(rope.bytes)}:` : 'done after'} ${time(rope.duration / 1e6)}`;
+    figure.querySelector('.who').textContent = rope.scheduler;
     view = null;
   };
   panel.restyle = () => { view = null; };
@@ -165,6 +171,7 @@ function ropePanel(control, choose) {
     }
     view.from = control.axis.from;
     view.to = control.axis.to;
+    view.whole = control.axis.whole;
     view.axes = axes;
     const context = base.getContext('2d');
     context.clearRect(0, 0, view.layout.width, view.layout.height);
@@ -173,6 +180,8 @@ function ropePanel(control, choose) {
     figure.dataset.drawMs = (performance.now() - start).toFixed(1);
     figure.dataset.from = String(Math.round(view.from));
     figure.dataset.to = String(Math.round(view.to));
+    // Paper gets lines instead of pixels.
+    paper.innerHTML = onPaper() ? drawn() : '';
     panel.crosshair(panel.at);
   };
   panel.crosshair = (at) => {
@@ -238,7 +247,21 @@ function ropePanel(control, choose) {
     return [event.clientX - box.left, event.clientY - box.top];
   };
   let pinch = 0;
+  let onMap = false;
+  const inMap = (y) => y >= view.layout.map.top - 4;
+  const moveTo = (x) => {
+    const { left, inner } = view.layout;
+    const { axis } = control;
+    const span = axis.to - axis.from;
+    control.show(((x - left) / inner) * axis.whole - span / 2, span);
+  };
   overlay.addEventListener('pointerdown', (event) => {
+    const [x, y] = local(event);
+    onMap = Boolean(view && view.axes) && inMap(y);
+    if (onMap) {
+      hideTip();
+      moveTo(x);
+    }
     down.set(event.pointerId, event.clientX);
     overlay.setPointerCapture(event.pointerId);
     if (down.size === 1) overlay.classList.add('dragging');
@@ -254,6 +277,10 @@ function ropePanel(control, choose) {
   overlay.addEventListener('pointermove', (event) => {
     if (!view || !view.axes) return;
     const [x, y] = local(event);
+    if (down.has(event.pointerId) && onMap) {
+      moveTo(x);
+      return;
+    }
     if (down.has(event.pointerId)) {
       const before = down.get(event.pointerId);
       down.set(event.pointerId, event.clientX);
@@ -269,10 +296,16 @@ function ropePanel(control, choose) {
       }
       return;
     }
-    tell(x, y, event.clientX, event.clientY);
+    if (inMap(y)) {
+      panel.chosen = -1;
+      hideTip();
+      control.hover(null);
+    } else {
+      tell(x, y, event.clientX, event.clientY);
+    }
   });
   overlay.addEventListener('click', (event) => {
-    if (view && view.axes) tell(...local(event), event.clientX, event.clientY);
+    if (view && view.axes && !inMap(local(event)[1])) tell(...local(event), event.clientX, event.clientY);
   });
   overlay.addEventListener('pointerleave', () => {
     panel.chosen = -1;

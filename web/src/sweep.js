@@ -7,7 +7,7 @@ const MOST_BINS = 6;
 function placesOf(index) {
   const axis = doc.axes[index];
   if (axis.levels) {
-    return { names: axis.levels.map((level) => level.text), of: (point) => point.at[index] };
+    return withUnit(axis.levels.map((level) => signs(level.text)), (point) => point.at[index]);
   }
   const values = doc.points.map((point) => point.at[index]).sort((a, b) => a - b);
   const [low, high] = [values[0], values[values.length - 1]];
@@ -18,10 +18,26 @@ function placesOf(index) {
   const width = (scale(high) - scale(low)) / bins || 1;
   const edge = (i) => back(scale(low) + i * width);
   const short = (value) => Number(value.toPrecision(3)).toLocaleString('en');
-  return {
-    names: Array.from({ length: bins }, (_, i) => `${short(edge(i))} – ${short(edge(i + 1))}${axis.unit ? ` ${axis.unit}` : ''}`),
-    of: (point) => Math.min(bins - 1, Math.floor((scale(point.at[index]) - scale(low)) / width)),
-  };
+  const names = Array.from({ length: bins }, (_, i) => `${short(edge(i))} to ${short(edge(i + 1))}${axis.unit ? ` ${axis.unit}` : ''}`);
+  return withUnit(names, (point) => Math.min(bins - 1, Math.floor((scale(point.at[index]) - scale(low)) / width)));
+}
+
+/** The signs of print for those of a file. */
+function signs(text) {
+  return text.replace(/\s*\+-\s*/g, ' ± ').replace(/^-(?=\d)/, '−');
+}
+
+/** Places of an axis: a unit that all share stands once, in the axis' label. */
+function withUnit(names, of) {
+  const parts = names.map((name) => /^([−\d.,]+(?: to [−\d.,]+)?)\s+(\D.*)$/.exec(name));
+  const shared = parts.every(Boolean) && parts.every((part) => part[2] === parts[0][2]);
+  return { names, ticks: shared ? parts.map((part) => part[1]) : names, unit: shared ? parts[0][2] : '', of };
+}
+
+/** An axis' label: its name and, if its places don't say it, the unit. */
+function axisLabel(view, index) {
+  const { unit } = view.axes[index];
+  return `${doc.axes[index].name}${unit ? `, ${unit}` : ''}`;
 }
 
 /**
@@ -37,7 +53,8 @@ function together(points) {
       if (point.mean[runner] === null || point.best === null) continue;
       sum += Math.log(point.mean[runner] / point.mean[point.best]);
       there += 1;
-      if (point.best === runner) first += 1;
+      // As the command counts: who shares the least mean is first, too.
+      if (point.mean[runner] <= point.mean[point.best]) first += 1;
       if (point.ties.includes(runner)) tied += 1;
     }
     return { runner, log: there === points.length ? sum / Math.max(1, there) : Infinity, first, tied };
@@ -126,27 +143,28 @@ function winnerMap(view) {
       legend.replaceChildren(...winsOf(cells).map(([runner, wins]) => h('span', {}, h('i', { style: `--swatch: var(--${swatchOf(series, runner)})` }), `${doc.runners[runner]}: ${wins}`)));
       const xs = view.axes[view.x].names;
       const ys = view.y < 0 ? [''] : view.axes[view.y].names;
-      const longest = Math.max(...ys.map((name) => name.length));
-      const left = Math.min(width * 0.3, longest * 7 + 24);
+      const upward = view.y < 0 ? { marginLeft: 16, tickFormat: (name) => name } : nameAxis(view.axes[view.y].ticks, width, 0.3);
+      const left = upward.marginLeft;
       const each = (width - left - 16) / xs.length;
-      const turned = each < 74;
+      const along = fitting(view.axes[view.x].ticks, each);
+      const bottom = along.turned ? along.height : 22;
       const fill = (cell) => d3.interpolateLab(colour('card'), colour(swatchOf(series, cell.winner)))(cell.sure ? 0.9 : 0.32);
       const label = (cell) => {
         if (cell.winner === null) return 'nobody';
         const name = doc.runners[cell.winner];
-        const most = Math.floor(each / 7);
+        const most = Math.floor((each - 8) / (each < 60 ? 5.6 : 6.8)) - (cell.sure ? 0 : 2);
         const fits = name.length <= most ? name : `${name.slice(0, Math.max(2, most - 1))}…`;
         return `${cell.sure ? '' : '≈ '}${fits}\n${cell.gain === null ? '' : change(cell.gain)}`;
       };
       return Plot.plot({
         ...plotBase(width),
-        height: ys.length * 46 + (view.y < 0 ? 84 : 102) + (turned ? 16 : 0),
+        height: ys.length * 46 + (view.y < 0 ? 12 : 34) + bottom + 30,
         marginLeft: left,
         marginRight: 12,
-        marginTop: view.y < 0 ? 12 : 30,
-        marginBottom: turned ? 74 : 58,
-        x: { domain: d3.range(xs.length), tickFormat: (i) => xs[i], label: `${axisName(view.x)} →`, labelOffset: turned ? 66 : 40, tickSize: 0, tickRotate: turned ? -30 : 0 },
-        y: { domain: d3.range(ys.length).reverse(), tickFormat: (i) => ys[i], label: view.y < 0 ? null : `↑ ${axisName(view.y)}`, labelAnchor: 'top', labelOffset: left, tickSize: 0 },
+        marginTop: view.y < 0 ? 12 : 34,
+        marginBottom: bottom + 30,
+        x: { domain: d3.range(xs.length), tickFormat: (i) => along.tickFormat(view.axes[view.x].ticks[i]), label: `${axisLabel(view, view.x)} →`, labelOffset: bottom + 24, tickSize: 0, tickRotate: along.turned ? -40 : 0, padding: 0.04 },
+        y: { domain: d3.range(ys.length).reverse(), tickFormat: (i) => (view.y < 0 ? '' : upward.tickFormat(view.axes[view.y].ticks[i])), label: view.y < 0 ? null : `↑ ${axisLabel(view, view.y)}`, labelAnchor: 'top', labelOffset: left, tickSize: 0, padding: 0.06 },
         marks: [
           Plot.cell(cells, { x: 'x', y: 'y', fill, inset: 1, rx: 4 }),
           Plot.text(cells, { x: 'x', y: 'y', text: label, fill: (cell) => onto(fill(cell)), fontSize: each < 60 ? 9 : 11, lineHeight: 1.25 }),
@@ -186,45 +204,76 @@ function alongAxis(view) {
     draw: (width) => {
       const names = front();
       const all = lines().filter((line) => names.includes(line.name));
-      const { names: places } = view.axes[view.x];
+      const { ticks } = view.axes[view.x];
+      const marginRight = Math.round(Math.min(150, width * 0.36));
+      const along = fitting(ticks, (width - 62 - marginRight) / ticks.length);
+      const bottom = along.turned ? along.height : 24;
+      const plotHeight = 250;
+      const { most, beyond } = roomFor(all);
+      const top = new Set(beyond);
+      // Where a line leaves the chart its label says how far it goes; else where it ends.
+      const ends = names.map((name) => {
+        const own = all.filter((line) => line.name === name);
+        const end = own.reduce((a, b) => (b.place > a.place ? b : a));
+        const far = Math.max(...own.map((line) => line.ratio));
+        return { ...end, ratio: Math.min(end.ratio, most), words: top.has(name) ? `${name} ↑ ${change(far).replace(/\.\d/, '')}` : name };
+      });
       const last = Math.max(...all.map((line) => line.place));
-      const turned = (width - 162) / places.length < 80;
+      const cut = Math.floor((marginRight - 10) / 6.6);
       return Plot.plot({
         ...plotBase(width),
-        height: turned ? 340 : 320,
-        marginLeft: 52,
-        marginRight: 110,
-        marginBottom: turned ? 74 : 52,
-        x: { type: 'point', domain: d3.range(places.length), tickFormat: (i) => places[i], label: `${doc.axes[view.x].name} →`, labelOffset: turned ? 66 : 40, tickRotate: turned ? -30 : 0 },
-        y: { grid: true, label: null, tickFormat: (ratio) => `+${digits((ratio - 1) * 100, 0)} %`, zero: false, ticks: 5 },
+        height: plotHeight + 20 + bottom + 28,
+        marginTop: 20,
+        marginLeft: 62,
+        marginRight,
+        marginBottom: bottom + 28,
+        x: { type: 'point', domain: d3.range(ticks.length), tickFormat: (i) => along.tickFormat(ticks[i]), label: `${axisLabel(view, view.x)} →`, labelAnchor: 'center', labelOffset: bottom + 24, tickRotate: along.turned ? -40 : 0 },
+        y: { grid: true, label: '↑ longer than the best', labelAnchor: 'top', domain: [1, most], tickFormat: (ratio) => (ratio === 1 ? '0 %' : `+${+((ratio - 1) * 100).toFixed(1)} %`), ticks: 5 },
         marks: [
           ...names.map((name) => {
             const own = all.filter((line) => line.name === name);
             const place = series(own[0].runner);
-            return Plot.line(own, { x: 'place', y: 'ratio', stroke: colour(SERIES[place]), strokeWidth: 2.2, strokeDasharray: DASHED[place] });
+            return Plot.line(own, { x: 'place', y: 'ratio', stroke: colour(SERIES[place]), strokeWidth: 2.2, strokeDasharray: DASHED[place], clip: true });
           }),
-          Plot.dot(all, { x: 'place', y: 'ratio', fill: (line) => colour(swatchOf(series, line.runner)), r: 3 }),
-          Plot.text(apart(all.filter((line) => line.place === last), Math.max(1.01, ...all.map((line) => line.ratio)), 250), { x: 'place', y: 'ratio', text: 'name', dx: 10, textAnchor: 'start', fill: (line) => colour(swatchOf(series, line.runner)), fontWeight: 600 }),
+          Plot.dot(all.filter((line) => line.ratio <= most), { x: 'place', y: 'ratio', fill: (line) => colour(swatchOf(series, line.runner)), r: 3 }),
+          Plot.text(apart(ends, most, plotHeight), { x: () => last, y: 'ratio', text: (end) => (end.words.length <= cut ? end.words : `${end.words.slice(0, cut - 1)}…`), title: 'words', dx: 10, textAnchor: 'start', fill: (line) => colour(swatchOf(series, line.runner)), fontWeight: 600 }),
         ].flat(),
       });
     },
   });
 }
 
-/** Labels at the ends of lines, moved up where they would lie on one another. */
+/**
+ * How far an axis goes, as a ratio to the best, and which names go beyond it: one that is several times as far behind as all others
+ * would squash them.
+ */
+function roomFor(lines) {
+  const far = new Map();
+  for (const line of lines) far.set(line.name, Math.max(far.get(line.name) || 0, line.ratio - 1));
+  const order = [...far].sort((a, b) => a[1] - b[1]);
+  let most = 0.01;
+  let shown = 0;
+  for (; shown < order.length; shown += 1) {
+    if (shown > 0 && order[shown][1] > 3 * most) break;
+    most = Math.max(most, order[shown][1]);
+  }
+  return { most: 1 + roundUp(most * 1.04), beyond: order.slice(shown).map(([name]) => name) };
+}
+
+/** Labels at the ends of lines, moved where they would lie on one another. */
 function apart(ends, most, height) {
-  const gap = ((most - 1) / height) * 15;
-  let last = -Infinity;
-  return [...ends].sort((a, b) => a.ratio - b.ratio).map((end) => {
-    last = Math.max(end.ratio, last + gap);
-    return { ...end, ratio: last };
-  });
+  const gap = ((most - 1) / height) * 16;
+  const placed = [...ends].sort((a, b) => a.ratio - b.ratio).map((end) => ({ ...end }));
+  for (let i = 1; i < placed.length; i += 1) placed[i].ratio = Math.max(placed[i].ratio, placed[i - 1].ratio + gap);
+  for (let i = placed.length - 1, top = most; i >= 0; i -= 1, top -= gap) placed[i].ratio = Math.min(placed[i].ratio, top);
+  return placed;
 }
 
 function standingsChart() {
   const all = together(doc.points);
   const rows = all.scores.map((score) => ({ ...score, name: doc.runners[score.runner] })).sort((a, b) => a.log - b.log || a.runner - b.runner);
   const finite = rows.filter((row) => Number.isFinite(row.log));
+  const series = seriesOf();
   return chart({
     title: () => 'Over all points: time against the best of each',
     name: () => 'standings',
@@ -236,19 +285,33 @@ function standingsChart() {
         unfinished.length ? `Not finished everywhere: ${unfinished.join(', ')}.` : ''].join(' ');
     },
     draw: (width) => {
-      const longest = Math.max(...rows.map((row) => row.name.length));
+      const { marginLeft, tickFormat } = nameAxis(rows.map((row) => row.name), width);
+      const wide = width >= 480;
+      // Values stand in columns of their own, right of the chart.
+      const columns = [['longer by', 62, (row) => change(Math.exp(row.log))]];
+      if (wide) columns.push(['first at', 122, (row) => `${row.first} of ${all.points}`], ['no difference at', 222, (row) => `${row.tied} of ${all.points}`]);
+      const marginRight = columns.at(-1)[1] + 8;
+      const { most } = roomFor(finite.map((row) => ({ name: row.name, ratio: Math.exp(row.log) })));
+      const at = (row) => Math.min(Math.exp(row.log), most);
+      const beyond = finite.filter((row) => Math.exp(row.log) > most);
       return Plot.plot({
         ...plotBase(width),
-        height: finite.length * 24 + 60,
-        marginLeft: Math.min(width * 0.4, longest * 7.2 + 18),
-        marginRight: width < 480 ? 64 : Math.min(190, width * 0.42),
-        marginBottom: 40,
-        x: { label: 'slower than the best of each point, % →', grid: true, nice: true, transform: (log) => (Math.exp(log) - 1) * 100 },
-        y: { domain: finite.map((row) => row.name), label: null, tickSize: 0 },
+        height: finite.length * 24 + 78,
+        marginTop: 24,
+        marginLeft,
+        marginRight,
+        marginBottom: 44,
+        x: { label: 'longer than the best of each point →', labelAnchor: 'center', labelOffset: 38, grid: true, domain: [1, most], tickFormat: (ratio) => (ratio === 1 ? '0 %' : `+${+((ratio - 1) * 100).toFixed(1)} %`), ticks: Math.max(2, width / 180) },
+        y: { domain: finite.map((row) => row.name), label: null, tickSize: 0, tickFormat },
         marks: [
-          Plot.ruleY(finite, { y: 'name', x1: () => 0, x2: 'log', stroke: colour('grey'), strokeOpacity: 0.5, strokeWidth: 5 }),
-          Plot.dot(finite, { y: 'name', x: 'log', fill: (row) => colour(row.name.startsWith('tcp ') ? 'reinjected' : 'new'), r: 5 }),
-          Plot.text(finite, { y: 'name', x: 'log', text: (row) => `${change(Math.exp(row.log))}${width < 480 ? '' : `, first at ${row.first}, equal at ${row.tied} of ${all.points}`}`, textAnchor: 'start', dx: 10, fill: colour('soft'), fontSize: 11 }),
+          Plot.ruleY(finite, { y: 'name', x1: () => 1, x2: at, stroke: colour('grey'), strokeOpacity: 0.5, strokeWidth: 5 }),
+          Plot.dot(finite.filter((row) => !beyond.includes(row)), { y: 'name', x: at, fill: (row) => colour(swatchOf(series, row.runner)), r: 5, symbol: (row) => (row.name.startsWith('tcp ') ? 'square' : 'circle') }),
+          // Further than the axis goes.
+          Plot.text(beyond, { y: 'name', x: at, text: () => '▶', fill: (row) => colour(swatchOf(series, row.runner)), textAnchor: 'end' }),
+          ...columns.flatMap(([title, dx, words]) => [
+            Plot.text(finite, { y: 'name', frameAnchor: 'right', text: words, textAnchor: 'end', dx, fill: colour('soft'), fontSize: 11 }),
+            Plot.text([title], { frameAnchor: 'top-right', text: (words) => words, textAnchor: 'end', dx, dy: -18, fill: colour('soft'), fontSize: 11 }),
+          ]),
         ],
       });
     },
@@ -260,7 +323,7 @@ function sweepPage() {
   const map = winnerMap(view);
   const along = alongAxis(view);
   const choose = h('div', { class: 'bar choose' });
-  const select = (label, options, chosen, pick) => h('label', {}, label, h('select', { 'aria-label': label, onchange: (event) => { pick(Number(event.target.value)); refresh(); } },
+  const select = (label, options, chosen, pick) => h('label', {}, label, h('b', { class: 'who' }, (options.find(([value]) => value === chosen) || ['', ''])[1]), h('select', { 'aria-label': label, onchange: (event) => { pick(Number(event.target.value)); refresh(); } },
     options.map(([value, text]) => h('option', { value, selected: value === chosen }, text))));
   const refresh = () => {
     const axes = doc.axes.map((axis, i) => [i, axis.name]);
@@ -277,8 +340,8 @@ function sweepPage() {
   refresh();
   return [
     h('p', { class: 'kicker' }, `${doc.title}: ${doc.summary}. ${count(doc.points.length, 'point')}, ${count(doc.runs, 'run')} of each contender at each.`),
-    h('h1', {}, ...prose(doc.verdict)),
-    section('map', 'Where each wins', 'Each cell is the contender with the least mean completion time there, and its time against another’s. Choose what lies across and up; what isn’t shown is averaged (geometric means).', choose, map, along),
+    ...answer(doc.headline),
+    section('map', 'Where each wins', 'Each cell is the contender with the least mean completion time there, and its time against another’s. Choose what lies across and up; what isn’t shown is averaged (geometric means). ≈ : a tie.', choose, map, along),
     section('standings', 'Over all points', null, standingsChart()),
     originSection(),
   ];

@@ -3,9 +3,9 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { load } from './load.mjs';
 
-const { prepareRope, decodeReasons, axesOf, extents, ropeSummary, csv, time, bytes, change, roundUp, quantile } = load(
+const { prepareRope, leastSpan, decodeReasons, axesOf, extents, ropeSummary, csv, time, bytes, change, roundUp, quantile } = load(
   ['numbers.js', 'rope-data.js', 'download.js'],
-  ['prepareRope', 'decodeReasons', 'axesOf', 'extents', 'ropeSummary', 'csv', 'time', 'bytes', 'change', 'roundUp', 'quantile'],
+  ['prepareRope', 'leastSpan', 'decodeReasons', 'axesOf', 'extents', 'ropeSummary', 'csv', 'time', 'bytes', 'change', 'roundUp', 'quantile'],
 );
 
 /** Numbers that look random and are always the same. */
@@ -122,6 +122,27 @@ test('axes have room for what is in view', () => {
   }
 });
 
+test('of a thinned run the samples say what the receiver has, and the totals are the whole run’s', () => {
+  const segments = Array.from({ length: 10 }, (_, i) => ({ sent: 1000 * i, arrived: 1000 * i + 500, acked: 1000 * i + 900, path: i % 2, offset: 700 * i, length: 100 }));
+  const sample = (connection) => ({ connection, t: [0, 5000, 4000], delivered: [0, 3000, 3500], held: [0, 800, -800], window_left: [9, 3], paths: [] });
+  const thinned = { weights: [7, 1, 1, 1], kinds: [70, 2, 0, 0], paths: [40, 32], lost: 3 };
+  const rope = prepareRope(raw(segments, { thinned, samples: [sample(0)] }));
+  assert.deepEqual([...rope.order.delivered], [0, 3000, 6500]);
+  assert.deepEqual([...rope.order.held], [0, 800, 0]);
+  assert.match(ropeSummary(rope), /a carried 40 segments \(56\s%\).* 3 segments lost, 2 retransmitted.*At most 800\sB.*one in 7 new ones/);
+  // One new segment stands for seven.
+  assert.ok(Math.abs(rope.overview[0].reduce((sum, value) => sum + value, 0) / 240 * 100000 - 5 * 7 * 900) < 1);
+  // Two connections: their sums.
+  const both = prepareRope(raw(segments, { thinned, samples: [sample(0), sample(1)] }));
+  assert.deepEqual([both.order.delivered.at(-1), Math.max(...both.order.held)], [13000, 1600]);
+});
+
+test('the least span of a zoom has some twenty segments', () => {
+  const segments = Array.from({ length: 100 }, (_, i) => ({ sent: 1000 * i, arrived: 1000 * i + 500, acked: 1000 * i + 900, path: 0, offset: 100 * i, length: 100 }));
+  assert.equal(leastSpan([prepareRope(raw(segments))]), 20000);
+  assert.equal(leastSpan([]), 500);
+});
+
 test('reasons are put together again', () => {
   const reason = decodeReasons({ templates: ['least srtt, #1 ms', 'path ##2 of #0', 'plain'], template: [0, 2, 1, 1, 2, 1], numbers: [289, 5, 7] });
   assert.deepEqual([0, 1, 2, 3, 4, -1].map(reason), ['least srtt, 28.9 ms', 'least srtt, 0.5 ms', 'path #2 of 7', 'plain', null, null]);
@@ -133,7 +154,7 @@ test('a summary names what was lost and repeated', () => {
     { sent: 10, arrived: 30, acked: 45, path: 1, offset: 500, length: 500 },
     { sent: 46, arrived: 60, acked: 70, path: 0, offset: 0, length: 500, kind: 1 },
   ])));
-  assert.match(words, /a carried 2 segments \(67 %\), b carried 1 segment \(33 %\)/);
+  assert.match(words, /a carried 2 segments \(67\s%\), b carried 1 segment \(33\s%\)/);
   assert.match(words, /1 segment lost, 1 retransmitted, 0 reinjected, 0 duplicated/);
   assert.match(words, /At most 500\sB stood in the out-of-order queue/);
 });

@@ -253,6 +253,222 @@ test('a sweep shows who wins where, across and up as one chooses', async () => {
   await done();
 });
 
+/** Texts of each figure's drawing that lie on one another, or leave the figure. */
+async function collisions(page) {
+  return page.evaluate(() => {
+    const found = [];
+    for (const figure of document.querySelectorAll('figure')) {
+      const frame = figure.getBoundingClientRect();
+      const texts = [...figure.querySelectorAll('.plot svg text, h3, .tools, .legend span')]
+        .filter((text) => text.textContent.trim() && !(text.ownerSVGElement && text.closest('[aria-label=tip]')))
+        .map((text) => ({ words: text.textContent.trim(), box: text.getBoundingClientRect(), turned: /rotate/.test(text.getAttribute('transform') || '') }))
+        .filter(({ box }) => box.width > 0);
+      texts.forEach((one, i) => {
+        if (one.box.left < frame.left - 1 || one.box.right > frame.right + 1) found.push(`${one.words} leaves its figure`);
+        for (const other of texts.slice(i + 1)) {
+          // A turned text's box is larger than the text.
+          if (one.turned && other.turned) continue;
+          const across = Math.min(one.box.right, other.box.right) - Math.max(one.box.left, other.box.left);
+          const down = Math.min(one.box.bottom, other.box.bottom) - Math.max(one.box.top, other.box.top);
+          if (across > 1 && down > 3) found.push(`${one.words} | ${other.words}`);
+        }
+      });
+    }
+    return found;
+  });
+}
+
+const headlineLines = (page) => page.locator('h1').evaluate((h1) => Math.round(h1.clientHeight / parseFloat(getComputedStyle(h1).lineHeight)));
+
+for (const [name, width] of [['many', 1280], ['many', 390], ['small', 1280], ['small', 390], ['sweep', 1280], ['sweep', 390], ['huge', 390]]) {
+  test(`no two labels lie on one another, and the headline is short: ${name}, ${width} pixels`, async () => {
+    const { page, done } = await open(name, { viewport: { width, height: 900 } });
+    assert.deepEqual(await collisions(page), []);
+    assert.ok(await headlineLines(page) <= (width < 500 ? 4 : 3), await page.locator('h1').textContent());
+    const wide = await page.evaluate(() => document.documentElement.scrollWidth);
+    assert.ok(wide <= width, `${wide}`);
+    assert.doesNotMatch(await page.locator('main').innerText(), /\+-| -\d/);
+    await done();
+  });
+}
+
+test('no colour means two things, in light and in dark', async () => {
+  for (const colorScheme of ['light', 'dark']) {
+    const { page, done } = await open('small', { colorScheme });
+    const close = await page.evaluate(() => {
+      const read = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+      const all = [...Array.from({ length: 8 }, (_, i) => `path-${i}`), ...Array.from({ length: 7 }, (_, i) => `contender-${i}`), 'retransmitted', 'reinjected', 'duplicated'];
+      const lab = all.map((name) => [name, d3.lab(read(name))]);
+      const pairs = lab.flatMap(([a, one], i) => lab.slice(i + 1).map(([b, other]) => [a, b, Math.hypot(one.l - other.l, one.a - other.a, one.b - other.b)]));
+      return pairs.filter(([, , distance]) => distance < 14).map(([a, b, distance]) => `${a} and ${b}: ${distance.toFixed(1)}`);
+    });
+    assert.deepEqual(close, [], colorScheme);
+    await done();
+  }
+});
+
+test('a contender has one colour in every chart, and keeps it', async () => {
+  const { page, done } = await open('small');
+  const colours = () => page.evaluate(() => {
+    const probe = document.createElement('i');
+    document.body.append(probe);
+    const plain = (colour) => { probe.style.color = colour; return getComputedStyle(probe).color; };
+    const chips = Object.fromEntries([...document.querySelectorAll('.chips button[aria-pressed=true]')]
+      .map((chip) => [chip.textContent, plain(getComputedStyle(chip.querySelector('i')).backgroundColor)]));
+    const names = [...document.querySelectorAll('#ranking g[aria-label="y-axis tick label"] text')].map((text) => text.textContent);
+    const dots = [...document.querySelectorAll('#ranking g[aria-label=dot] > *')].map((dot) => plain(dot.getAttribute('stroke')));
+    const ends = Object.fromEntries([...document.querySelectorAll('#times figure:first-child g[aria-label=text] text')].map((text) => [text.textContent, plain(getComputedStyle(text).fill)]));
+    probe.remove();
+    return { chips, dots: Object.fromEntries(names.map((name, i) => [name, dots[i]])), ends };
+  });
+  const first = await colours();
+  assert.ok(Object.keys(first.chips).length >= 3);
+  assert.equal(new Set(Object.values(first.chips)).size, Object.keys(first.chips).length);
+  for (const [name, chip] of Object.entries(first.chips)) {
+    assert.equal(first.dots[name], chip, name);
+    assert.equal(first.ends[name], chip, name);
+  }
+  await page.locator('.chips button[aria-pressed=false]').first().click();
+  const later = await colours();
+  for (const [name, chip] of Object.entries(first.chips)) assert.equal(later.chips[name], chip, name);
+  assert.equal(Object.keys(later.chips).length, Object.keys(first.chips).length + 1);
+  await done();
+});
+
+test('the end of a run crosses no label', async () => {
+  const { page, done } = await open('small');
+  for (const number of [0, 1]) {
+    const drawing = await saved(page, page.locator('#rope figure').nth(number).locator('.tools').getByText('SVG', { exact: true }));
+    const crossed = await page.evaluate((text) => {
+      const place = document.createElement('div');
+      place.innerHTML = text;
+      document.body.append(place);
+      const boxes = (selector) => [...place.querySelectorAll(selector)].map((element) => [element.textContent, element.getBoundingClientRect()]);
+      const lines = boxes('rect[width="1.5"]').map(([, box]) => box);
+      const texts = boxes('text');
+      const hit = texts.filter(([, box]) => lines.some((line) => line.left < box.right && line.right > box.left && line.top < box.bottom - 2 && line.bottom > box.top + 2));
+      place.remove();
+      return { lines: lines.length, texts: texts.length, hit: hit.map(([words]) => words) };
+    }, drawing.text);
+    assert.ok(crossed.lines >= 6 && crossed.texts > 15, JSON.stringify(crossed));
+    assert.deepEqual(crossed.hit, []);
+  }
+  await done();
+});
+
+test('lanes have their paths’ colours', async () => {
+  const { page, done } = await open('many');
+  const drawing = await saved(page, page.locator('#rope figure').first().locator('.tools').getByText('SVG', { exact: true }));
+  const [wifi, lte] = await page.evaluate(() => [0, 1].map((i) => getComputedStyle(document.documentElement).getPropertyValue(`--path-${i}`).trim()));
+  const rows = (fill) => [...drawing.text.matchAll(new RegExp(`<rect x="[\\d.]+" y="([\\d.]+)" width="[\\d.]+" height="[\\d.]+" fill="${fill}"`, 'g'))].map((found) => Number(found[1]));
+  // Lane by lane: the first lane is above the second.
+  const inLane = (fill, top, bottom) => rows(fill).filter((y) => y > top && y < bottom).length;
+  const there = [inLane(wifi, 51, 149), inLane(lte, 51, 149), inLane(wifi, 169, 267), inLane(lte, 169, 267)];
+  assert.ok(there[0] > 100 && there[1] === 0 && there[2] === 0 && there[3] > 100, `${there}`);
+  await done();
+});
+
+test('nothing is sent where a wait is shown', async () => {
+  const { page, done } = await open('many');
+  const waits = await page.evaluate(() => {
+    const { ropes } = JSON.parse(document.getElementById('document').textContent);
+    const sum = (values) => { let at = 0; return values.map((value) => (at += value)); };
+    return ropes.map((rope) => ({ sent: sum(rope.segments.sent), from: sum(rope.waits.from), length: rope.waits.to }));
+  });
+  let told = 0;
+  for (const { sent, from, length } of waits) {
+    from.forEach((at, i) => {
+      told += 1;
+      assert.ok(!sent.some((moment) => moment > at + 1 && moment < at + length[i] - 1), `${at} + ${length[i]}`);
+    });
+  }
+  assert.ok(told > 0, 'some scheduler waits');
+  await done();
+});
+
+test('zooming ends where there would be nothing to see, and the strip beneath moves what is shown', async () => {
+  const { page, done } = await open('small', { viewport: { width: 1280, height: 1400 } });
+  await toRope(page);
+  await canvas(page).focus();
+  const whole = await range(page);
+  for (let i = 0; i < 60; i += 1) await page.keyboard.press('+');
+  await page.waitForTimeout(100);
+  const near = await range(page);
+  assert.ok(near[1] - near[0] >= 500, `${near}`);
+  assert.ok(near[1] - near[0] < (whole[1] - whole[0]) / 4, `${near}`);
+  const box = await canvas(page).boundingBox();
+  // A press at a quarter of the strip shows that moment.
+  await page.mouse.click(box.x + 54 + (box.width - 62) / 4, box.y + box.height - 18);
+  const there = await changed(page, near);
+  const middle = (there[0] + there[1]) / 2 / whole[1];
+  assert.ok(Math.abs(middle - 0.25) < 0.02, `${middle}`);
+  await done();
+});
+
+test('a large flow keeps its rope, thinned, and says so', async () => {
+  const { page, done } = await open('huge');
+  const words = await page.locator('#rope figcaption').allTextContents();
+  assert.equal(words.length, 2);
+  for (const text of words) {
+    assert.match(text, /one in \d+ new ones is shown/);
+    const carried = [...text.matchAll(/carried ([\d,]+) segments/g)].map((found) => Number(found[1].replaceAll(',', '')));
+    assert.ok(carried[0] + carried[1] > 200000, text);
+    assert.match(text, /in \d+\.\d+\ss/);
+  }
+  const ms = await page.locator('#rope figure').first().evaluate((figure) => Number(figure.dataset.drawMs));
+  assert.ok(ms < 1500, `${ms}`);
+  await done();
+});
+
+test('a sweep’s axes have units, and one far off leaves room for the rest', async () => {
+  const { page, done } = await open('sweep');
+  const texts = await page.locator('#map figure').evaluateAll((all) => all.map((figure) => [...figure.querySelectorAll('svg text')].map((text) => text.textContent)));
+  assert.ok(texts[0].includes('path.lte.rtt, ms ± 8 ms →') && texts[0].includes('↑ path.wifi.loss, %'), texts[0].join('; '));
+  assert.ok(texts[1].some((text) => /^tcp lte ↑ \+\d+/.test(text)), texts[1].join('; '));
+  const percents = texts[1].map((text) => /^\+([\d.]+) %$/.exec(text)).filter(Boolean).map((found) => Number(found[1]));
+  assert.ok(Math.max(...percents) < 60, `${percents}`);
+  // The command counts the same first places.
+  const standings = await page.evaluate(() => {
+    const { points, runners } = JSON.parse(document.getElementById('document').textContent);
+    return runners.map((_, who) => points.filter((point) => point.mean[who] <= point.mean[point.best]).length);
+  });
+  const shown = await page.locator('#standings g[aria-label=text] text').allTextContents();
+  for (const first of standings) assert.ok(shown.includes(`${first} of 12`), `${first}: ${shown}`);
+  await done();
+});
+
+/** Pages of a PDF. */
+const pagesOf = (pdf) => [...pdf.toString('latin1').matchAll(/\/Type\s*\/Page\b(?!s)/g)].length;
+
+for (const name of ['many', 'small', 'large', 'huge', 'sweep']) {
+  test(`printed in colour on at most four pages: ${name}`, async () => {
+    const { page, done } = await open(name, { colorScheme: 'dark' });
+    const screen = await page.evaluate(() => document.querySelector('figure').clientWidth);
+    await page.evaluate(() => addEventListener('beforeprint', () => {
+      window.printed = {
+        // Charts are drawn for the paper's width, in the light colours, and ropes as lines.
+        figure: document.querySelector('figure').clientWidth,
+        theme: document.documentElement.dataset.theme,
+        ropes: document.querySelectorAll('#rope figure .rope svg').length,
+        exact: getComputedStyle(document.querySelector('.legend i, .chips i')).printColorAdjust,
+      };
+    }));
+    const pdf = await page.pdf({ format: 'A4' });
+    assert.ok(pagesOf(pdf) >= 1 && pagesOf(pdf) <= 4, `${pagesOf(pdf)} pages`);
+    const printed = await page.evaluate(() => window.printed);
+    assert.equal(printed.theme, 'light');
+    assert.ok(printed.figure < 700 && printed.figure > 600, `${printed.figure}`);
+    assert.equal(printed.ropes, name === 'sweep' ? 0 : 2);
+    // Afterwards all is as it was.
+    await page.waitForTimeout(100);
+    assert.equal(await page.evaluate(() => document.querySelector('figure').clientWidth), screen);
+    assert.equal(await page.locator('.rope svg').count(), 0);
+    await page.emulateMedia({ media: 'print' });
+    assert.equal(await page.evaluate(() => getComputedStyle(document.querySelector('.legend')).printColorAdjust), 'exact');
+    await done();
+  });
+}
+
 test('on paper there is no furniture', async () => {
   const { page, done } = await open('small');
   await page.emulateMedia({ media: 'print' });

@@ -2,6 +2,7 @@
 //! waits between, and the sender's numbers over time.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use ropewalk_engine::scheduler::Decision;
 use ropewalk_sim::{
@@ -14,8 +15,14 @@ use super::reasons::Reasons;
 use crate::compare::{Comparison, Ranking, Request};
 use crate::stats;
 
-/// Segments of one rope at most; a run with more has none.
+/// Segments of one rope at most: one with more is thinned.
 pub const MOST_SEGMENTS: u64 = 100_000;
+
+/// Segments that a thinned rope keeps, about.
+const KEPT: usize = 50_000;
+
+/// Segments of a traced run at most, about: of a larger flow the beginning is traced.
+const MOST_TRACED: u64 = 1_000_000;
 
 /// So many of each workload are traced whatever the budget: two, to lay side by side.
 const ALWAYS: usize = 2;
@@ -40,6 +47,8 @@ pub struct Place {
     pub run: u32,
     /// Its seed.
     pub seed: u64,
+    /// Only the beginning was traced: the whole is too large.
+    pub shortened: bool,
 }
 
 /// Which runs to trace, and how many segments all of them may have.
@@ -75,7 +84,7 @@ pub fn trace(
         for (place, label) in order(ranking).into_iter().enumerate() {
             let Some(row) = ranking.rows.iter().find(|row| row.label == label) else { continue };
             let expected = ranking.bytes.map_or(0, |bytes| bytes / SEGMENT);
-            if expected > MOST_SEGMENTS || (place >= ALWAYS && used + expected > share) {
+            if place >= ALWAYS && used + expected > share {
                 continue;
             }
             let Some(who) = request.candidates.iter().position(|candidate| candidate.label == label) else {
@@ -84,20 +93,23 @@ pub fn trace(
             let Some(workload) = request.workload_of(ranking) else { continue };
             let mut spec = request.run_spec(workload, number, who);
             let seconds = row.each.get(number as usize).and_then(|run| run.seconds);
-            let duration = lasts(&spec.scenario, seconds.unwrap_or(row.mean));
+            let mut duration = lasts(&spec.scenario, seconds.unwrap_or(row.mean));
+            let shortened = shorter(&spec.scenario.workload, row.goodput);
+            if let Some((workload, share)) = &shortened {
+                Arc::make_mut(&mut spec.scenario).workload = workload.clone();
+                duration = (duration as f64 * share) as u64;
+            }
             spec.recording = Recording {
                 samples_every: (duration / SAMPLES).max(100_000),
                 segments: true,
                 decisions: true,
             };
             let result = run(&spec);
-            if result.segments.len() as u64 > MOST_SEGMENTS {
-                continue;
-            }
             used += result.segments.len() as u64;
             let seed = spec.seed;
             let names: Vec<String> = spec.scenario.paths.iter().map(|path| path.name.clone()).collect();
-            let place = Place { ranking: index, scheduler: label.into(), run: number, seed };
+            let shortened = shortened.is_some();
+            let place = Place { ranking: index, scheduler: label.into(), run: number, seed, shortened };
             take(&place, &names, &result);
         }
         left = left.saturating_sub(used);
@@ -110,6 +122,28 @@ fn median_run(ranking: &Ranking) -> u32 {
     let times = stats::sorted(&winner.times());
     let Some(middle) = times.get(times.len().saturating_sub(1) / 2) else { return 0 };
     winner.each.iter().position(|run| run.seconds == Some(*middle)).unwrap_or(0) as u32
+}
+
+/// The beginning of a workload that is too large to trace, and its share of the whole.
+fn shorter(workload: &Workload, goodput: f64) -> Option<(Workload, f64)> {
+    let most = MOST_TRACED * SEGMENT;
+    let share = |bytes: f64| Some(most as f64 / bytes).filter(|share| *share < 1.0);
+    Some(match *workload {
+        Workload::Flow { bytes } => (Workload::Flow { bytes: bytes.min(most) }, share(bytes as f64)?),
+        Workload::Flows { count, bytes } => {
+            let share = share(bytes as f64 * f64::from(count))?;
+            (Workload::Flows { count, bytes: (bytes as f64 * share) as u64 }, share)
+        }
+        Workload::Cbr { frame, rate, duration } => {
+            let share = share(rate as f64 / 8e9 * duration as f64)?;
+            (Workload::Cbr { frame, rate, duration: (duration as f64 * share) as u64 }, share)
+        }
+        Workload::Bulk { duration } => {
+            let share = share(goodput / 8e9 * duration as f64)?;
+            (Workload::Bulk { duration: (duration as f64 * share) as u64 }, share)
+        }
+        Workload::Web { .. } | Workload::RequestResponse { .. } => return None,
+    })
 }
 
 /// About how long a run lasts that has this measure.
@@ -151,9 +185,20 @@ fn micros(nanos: u64) -> i64 {
 /// A traced run as the page reads it. Times are microseconds from the run's start.
 pub fn to_json(place: &Place, paths: &[String], result: &RunResult) -> Value {
     let mut reasons = Reasons::default();
-    let segments = &result.segments;
-    let why = reason_of_each(segments, &result.decisions, &mut reasons);
+    let thinned = Thinned::of(result, paths.len());
+    let kept =
+        thinned.as_ref().map_or_else(|| vec![true; result.segments.len()], |thinned| thinned.kept(result));
+    let of_kept = |(index, _): &(usize, _)| kept[*index];
+    let why: Vec<Option<usize>> = reason_of_each(&result.segments, &result.decisions)
+        .into_iter()
+        .enumerate()
+        .filter(of_kept)
+        .map(|(_, why)| why.map(|why| reasons.add(why)))
+        .collect();
+    let segments = result.segments.iter().enumerate().filter(|(index, _)| kept[*index]);
+    let segments: Vec<SegmentTrace> = segments.map(|(_, segment)| *segment).collect();
     let waits = waits(&result.decisions, result.duration, &mut reasons);
+    let waits = idle(&waits, &result.segments, least_wait(result));
     let span = |segment: &SegmentTrace, at: Option<u64>| {
         at.map_or(-1, |at| micros(at).saturating_sub(micros(segment.sent)).max(0))
     };
@@ -174,6 +219,8 @@ pub fn to_json(place: &Place, paths: &[String], result: &RunResult) -> Value {
         "scheduler": place.scheduler,
         "run": place.run,
         "seed": place.seed,
+        "shortened": place.shortened,
+        "thinned": thinned.as_ref().map(Thinned::to_json),
         "outcome": outcome,
         "duration_us": micros(result.duration),
         "bytes": result.delivered_bytes,
@@ -197,7 +244,7 @@ pub fn to_json(place: &Place, paths: &[String], result: &RunResult) -> Value {
             "reason": deltas(waits.iter().map(|wait| wait.reason as i64)),
         },
         "reasons": reasons.to_json(),
-        "samples": samples(result, paths.len()),
+        "samples": samples(result, paths.len(), thinned.is_some()),
     })
 }
 
@@ -210,14 +257,67 @@ fn kind(transmission: Transmission) -> i64 {
     }
 }
 
+/// A run with more segments than a page draws: of each path and kind every so many are kept, of what is rare all.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Thinned {
+    /// By kind: so many segments are meant by one that is kept.
+    weights: [usize; 4],
+    /// Of the whole run, by kind.
+    kinds: [usize; 4],
+    /// By path.
+    paths: Vec<usize>,
+    lost: usize,
+}
+
+impl Thinned {
+    fn of(result: &RunResult, paths: usize) -> Option<Self> {
+        let segments = &result.segments;
+        if segments.len() as u64 <= MOST_SEGMENTS {
+            return None;
+        }
+        let mut thinned = Thinned { weights: [1; 4], kinds: [0; 4], paths: vec![0; paths], lost: 0 };
+        for segment in segments {
+            thinned.kinds[kind(segment.transmission) as usize] += 1;
+            if let Some(path) = thinned.paths.get_mut(usize::from(segment.path)) {
+                *path += 1;
+            }
+            thinned.lost += usize::from(segment.arrived.is_none() && segment.acked.is_some());
+        }
+        let shares = [KEPT * 7 / 10, KEPT / 10, KEPT / 10, KEPT / 10];
+        for ((weight, count), share) in thinned.weights.iter_mut().zip(thinned.kinds).zip(shares) {
+            *weight = count.div_ceil(share).max(1);
+        }
+        Some(thinned)
+    }
+
+    /// By segment: whether it is drawn.
+    fn kept(&self, result: &RunResult) -> Vec<bool> {
+        let mut seen = vec![[0usize; 4]; self.paths.len()];
+        let keep = |segment: &SegmentTrace| {
+            let kind = kind(segment.transmission) as usize;
+            let Some(seen) = seen.get_mut(usize::from(segment.path)) else { return false };
+            seen[kind] += 1;
+            seen[kind] % self.weights[kind] == 1 % self.weights[kind]
+        };
+        result.segments.iter().map(keep).collect()
+    }
+
+    fn to_json(&self) -> Value {
+        json!({
+            "weights": self.weights,
+            "kinds": self.kinds,
+            "paths": self.paths,
+            "lost": self.lost,
+        })
+    }
+}
+
 /// By segment: the reason of the last decision before it that gave its bytes to its path.
-fn reason_of_each(
-    segments: &[SegmentTrace],
-    decisions: &[DecisionTrace],
-    reasons: &mut Reasons,
-) -> Vec<Option<usize>> {
-    // (connection, path) -> start -> (end, reason).
-    let mut given: BTreeMap<(u32, u16), BTreeMap<u64, (u64, usize)>> = BTreeMap::new();
+fn reason_of_each<'a>(segments: &[SegmentTrace], decisions: &'a [DecisionTrace]) -> Vec<Option<&'a str>> {
+    /// Start -> (end, reason).
+    type Ranges<'a> = BTreeMap<u64, (u64, &'a str)>;
+    // By connection and path.
+    let mut given: BTreeMap<(u32, u16), Ranges<'_>> = BTreeMap::new();
     let mut next = decisions.iter().peekable();
     segments
         .iter()
@@ -228,7 +328,7 @@ fn reason_of_each(
                     && !decision.reason.is_empty()
                 {
                     let end = decision.offset + u64::from(decision.bytes);
-                    let entry = (end, reasons.add(&decision.reason));
+                    let entry = (end, decision.reason.as_str());
                     given.entry((decision.connection, path)).or_default().insert(decision.offset, entry);
                 }
             }
@@ -277,8 +377,33 @@ fn waits(decisions: &[DecisionTrace], end: u64, reasons: &mut Reasons) -> Vec<Wa
     waits
 }
 
-/// cwnd, ssthresh, srtt and packets in flight by connection and path, and the send window left.
-fn samples(result: &RunResult, paths: usize) -> Value {
+/// The shortest wait that is told: a quarter of the least srtt, at least 1 ms. What is shorter is the ACK clock's gap.
+fn least_wait(result: &RunResult) -> u64 {
+    let srtt = result.samples.iter().flat_map(|sample| &sample.subflows).map(|subflow| subflow.srtt);
+    (srtt.filter(|srtt| *srtt > 0).min().unwrap_or(0) / 4).max(1_000_000)
+}
+
+/// The parts of waits in which nothing is sent on any path, each at least `least` long.
+fn idle(waits: &[Wait], segments: &[SegmentTrace], least: u64) -> Vec<Wait> {
+    let mut idle = Vec::new();
+    for wait in waits {
+        let mut from = wait.from;
+        let first = segments.partition_point(|segment| segment.sent <= wait.from);
+        let sent = segments[first..].iter().map(|segment| segment.sent).take_while(|sent| *sent < wait.to);
+        for to in sent.chain([wait.to]) {
+            if to - from >= least {
+                idle.push(Wait { from, to, ..*wait });
+            }
+            from = to;
+        }
+    }
+    idle.sort_by_key(|wait| wait.from);
+    idle
+}
+
+/// cwnd, ssthresh, srtt and packets in flight by connection and path, and the send window left; of a thinned run also
+/// what the receiver has, which then doesn't follow from the segments.
+fn samples(result: &RunResult, paths: usize, receiver: bool) -> Value {
     let connections: BTreeSet<u32> =
         result.samples.iter().map(|sample| sample.connection).filter(|c| *c < MOST_SAMPLED).collect();
     let of = |connection: u32| {
@@ -299,12 +424,75 @@ fn samples(result: &RunResult, paths: usize) -> Value {
                 })
             })
             .collect();
+        let of_receiver = |pick: fn(&ropewalk_sim::Sample) -> u64| {
+            receiver.then(|| deltas(samples.iter().map(|sample| pick(sample) as i64)))
+        };
         json!({
             "connection": connection,
+            "delivered": of_receiver(|sample| sample.delivered),
+            "held": of_receiver(|sample| sample.ofo),
             "t": deltas(samples.iter().map(|sample| micros(sample.at))),
             "window_left": runs(samples.iter().map(|sample| sample.window_left as i64)),
             "paths": by_path,
         })
     };
     Value::Array(connections.into_iter().map(of).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn segment(sent: u64, transmission: Transmission, path: u16) -> SegmentTrace {
+        let (arrived, acked) = (Some(sent + 5), Some(sent + 10));
+        SegmentTrace { connection: 0, path, offset: sent, len: 1, sent, arrived, acked, transmission }
+    }
+
+    #[test]
+    fn a_wait_is_told_only_where_nothing_is_sent() {
+        let sent: Vec<SegmentTrace> =
+            [0, 100, 130, 400].map(|sent| segment(sent, Transmission::New, 0)).to_vec();
+        let wait = Wait { connection: 0, from: 50, to: 450, reason: 7 };
+        let told: Vec<(u64, u64)> = idle(&[wait], &sent, 50).iter().map(|w| (w.from, w.to)).collect();
+        assert_eq!(told, [(50, 100), (130, 400), (400, 450)]);
+        let told: Vec<(u64, u64)> = idle(&[wait], &sent, 51).iter().map(|w| (w.from, w.to)).collect();
+        assert_eq!(told, [(130, 400)], "the gaps of an ACK clock are no waits");
+    }
+
+    #[test]
+    fn a_thinned_run_keeps_what_is_rare_and_every_path() {
+        let mut result = RunResult::new(Outcome::Complete);
+        let lots = 3 * MOST_SEGMENTS;
+        result.segments = (0..lots)
+            .map(|at| match at {
+                _ if at % 10_000 == 5 => segment(at, Transmission::Retransmitted, 1),
+                _ => segment(at, Transmission::New, u16::from(at % 50 == 0)),
+            })
+            .collect();
+        let thinned = Thinned::of(&result, 2).expect("too many to draw");
+        let kept = thinned.kept(&result);
+        let count = |of: &dyn Fn(&SegmentTrace) -> bool| {
+            result.segments.iter().zip(&kept).filter(|(segment, kept)| **kept && of(segment)).count()
+        };
+        assert_eq!(count(&|segment| segment.transmission == Transmission::Retransmitted), 30, "all of them");
+        assert!(count(&|_| true) <= KEPT);
+        let on_second = count(&|segment| segment.path == 1 && segment.transmission == Transmission::New);
+        let meant = on_second * thinned.weights[0];
+        assert!(meant.abs_diff(lots as usize / 50) <= thinned.weights[0], "{meant}");
+        assert_eq!(thinned.paths.iter().sum::<usize>(), lots as usize);
+        result.segments.truncate(MOST_SEGMENTS as usize);
+        assert_eq!(Thinned::of(&result, 2), None);
+    }
+
+    #[test]
+    fn a_flow_that_is_too_large_is_traced_from_its_beginning() {
+        let most = MOST_TRACED * SEGMENT;
+        assert_eq!(shorter(&Workload::Flow { bytes: most }, 0.0), None);
+        let (workload, share) = shorter(&Workload::Flow { bytes: 4 * most }, 0.0).expect("too large");
+        assert_eq!((workload, share), (Workload::Flow { bytes: most }, 0.25));
+        let minute = Workload::Bulk { duration: 60_000_000_000 };
+        assert_eq!(shorter(&minute, 100e6), None);
+        let (workload, _) = shorter(&minute, 10e9).expect("53 million segments");
+        assert!(matches!(workload, Workload::Bulk { duration } if duration < 1_200_000_000));
+    }
 }

@@ -92,13 +92,15 @@ fn judge(point: &Point, seed: u64) -> Judged {
 /// The whole document.
 pub fn document(origin: &Origin, sweep: &Sweep) -> Value {
     let judged: Vec<Judged> = sweep.points.iter().map(|point| judge(point, sweep.seed)).collect();
+    let (sentence, notes) = verdict(sweep, &judged);
     let mut fields = origin.fields("sweep");
     let body = json!({
         "title": sweep.title,
         "summary": sweep.summary,
         "runs": sweep.runs,
         "seed": sweep.seed,
-        "verdict": verdict(sweep, &judged),
+        "verdict": format!("{sentence} {notes}").trim_end(),
+        "headline": { "sentence": sentence, "notes": [notes] },
         "axes": sweep.axes.iter().map(|axis| json!({
             "name": axis.name,
             "unit": axis.unit,
@@ -136,15 +138,15 @@ fn percent(ratio: f64) -> String {
     if percent < 10.0 { format!("{percent:.1} %") } else { format!("{percent:.0} %") }
 }
 
-/// In words: who is closest to the best everywhere, how often it is first, and whether multipath is worth it.
-fn verdict(sweep: &Sweep, judged: &[Judged]) -> String {
+/// In words: who is closest to the best everywhere; then how often it is first, and whether multipath is worth it.
+fn verdict(sweep: &Sweep, judged: &[Judged]) -> (String, String) {
     let points = judged.len();
     let standing = |who: &usize| behind(judged, *who).map(|ratio| (ratio, *who));
     let mut standings: Vec<(f64, usize)> =
         (0..sweep.runners.len()).collect::<Vec<_>>().iter().filter_map(standing).collect();
     standings.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
     let Some(&(ratio, winner)) = standings.first() else {
-        return "No candidate finished every run.".into();
+        return ("No candidate finished every run.".into(), String::new());
     };
     let tied = judged.iter().filter(|point| point.ties.contains(&winner)).count();
     let name = &sweep.runners[winner];
@@ -152,15 +154,17 @@ fn verdict(sweep: &Sweep, judged: &[Judged]) -> String {
     if ratio > 1.0005 {
         text += &format!(", {} behind it on average", percent(ratio));
     }
-    let first = judged.iter().filter(|point| point.best == Some(winner)).count();
-    text += &format!(
-        ", has the least mean at {first} of them, and no significant difference from the least at {tied}"
-    );
     if let Some(&(linux, _)) =
         standings.iter().find(|(_, who)| sweep.runners[*who] == "linux" && *who != winner)
     {
-        text += &format!("; `linux` takes {} more time", percent(linux / ratio));
+        text += &format!("; `linux` takes {} longer", percent(linux / ratio));
     }
+    text += ".";
+    let leads = |point: &&Judged| point.best.is_some_and(|best| point.means[winner] <= point.means[best]);
+    let first = judged.iter().filter(leads).count();
+    let mut notes = format!(
+        "It has the least mean at {first} of them, and no significant difference from the least at {tied}."
+    );
     // The best path is another one at each point.
     let single: Vec<usize> =
         (0..sweep.runners.len()).filter(|who| sweep.runners[*who].starts_with("tcp ")).collect();
@@ -169,13 +173,13 @@ fn verdict(sweep: &Sweep, judged: &[Judged]) -> String {
             .iter()
             .filter(|point| !point.ties.is_empty() && point.ties.iter().all(|who| single.contains(who)))
             .count();
-        text += &match alone {
-            0 => ". Nowhere is plain TCP on one path better than every scheduler".to_string(),
-            1 => ". At one point plain TCP on one path is better than every scheduler".to_string(),
-            many => format!(". At {many} points plain TCP on one path is better than every scheduler"),
+        notes += &match alone {
+            0 => " Nowhere is plain TCP on one path better than every scheduler.".to_string(),
+            1 => " At one point plain TCP on one path is better than every scheduler.".to_string(),
+            many => format!(" At {many} points plain TCP on one path is better than every scheduler."),
         };
     }
-    text + "."
+    (text, notes)
 }
 
 #[cfg(test)]
@@ -227,9 +231,9 @@ mod tests {
         let document = document(&Origin::default(), &sweep());
         assert_eq!(
             document["verdict"],
-            "`ecf` is the closest to the best over all 3 points, 3.2 % behind it on average, has the least mean at \
-             2 of them, and no significant difference from the least at 2; `linux` takes 23 % more time. At one point plain TCP on one path is better than \
-             every scheduler."
+            "`ecf` is the closest to the best over all 3 points, 3.2 % behind it on average; `linux` takes 23 % longer. \
+             It has the least mean at 2 of them, and no significant difference from the least at 2. At one point plain \
+             TCP on one path is better than every scheduler."
         );
     }
 
