@@ -54,13 +54,14 @@ impl<P: Payload> Connection<P> {
         let (state, rcv_nxt) = (strand.tcp.state(), strand.tcp.rcv_nxt());
         let outcome = strand.tcp.on_segment::<PREDICTED>(&mut cx, segment, offset);
         let window = strand.tcp.window_in(segment.flags, segment.window);
-        self.dirty = true;
+        self.dirty |= !PREDICTED;
         let goes_on = if PREDICTED {
             outcome.acceptable
         } else {
             self.on_options(now, index, segment, &outcome, (state, rcv_nxt, had_data))
         };
         if !goes_on {
+            self.dirty = true;
             return;
         }
         if let Some(dss) = &segment.dss
@@ -95,6 +96,9 @@ impl<P: Payload> Connection<P> {
             self.settle(now, index);
         } else {
             self.check_closed(now);
+        }
+        if let Some(Some(strand)) = self.strands.get_mut(index) {
+            self.dirty |= !strand.tcp.find_quiet(&self.metrics[index]);
         }
     }
 

@@ -50,6 +50,15 @@ impl<P: Payload> Subflow<P> {
         flags || !matches!(self.state, State::Established | State::CloseWait)
     }
 
+    /// Finds out whether there is nothing to be sent, whatever the windows allow, until something happens.
+    #[inline]
+    pub(crate) fn find_quiet(&mut self, metrics: &SubflowMetrics) -> bool {
+        if !self.quiet && !matches!(self.state, State::SynSent | State::SynReceived | State::Closed) {
+            self.update_quiet(metrics);
+        }
+        self.quiet
+    }
+
     /// Notes whether nothing is left to send, whatever the windows allow.
     #[inline]
     fn update_quiet(&mut self, metrics: &SubflowMetrics) {
@@ -364,7 +373,7 @@ impl<P: Payload> Subflow<P> {
     }
 
     /// New data from the own queue, as far as windows admit. A probe may exceed the congestion window by one.
-    #[inline]
+    #[inline(always)]
     pub(super) fn transmit_new(
         &mut self,
         cx: &mut Context<'_>,
