@@ -78,16 +78,11 @@ struct Totals {
 
 impl Totals {
     fn add<P: Payload>(&mut self, connection: &Connection<P>) {
-        for strand in connection.strands.iter().flatten() {
-            self.tcp += strand.tcp.counters();
-        }
-        if let Some(past) = &connection.past {
-            self.tcp += past;
-        }
-        self.checksum_errors += connection.stats.checksum_errors;
+        self.tcp += &connection.tcp_totals();
+        self.checksum_errors += connection.checksum_errors();
         self.join_hmac_failures[usize::from(connection.role() == Role::Client)] +=
-            connection.stats.join_hmac_failures;
-        self.established += u64::from(connection.is_multipath() && !connection.dead);
+            connection.join_hmac_failures();
+        self.established += u64::from(connection.is_established());
     }
 }
 
@@ -120,8 +115,7 @@ impl Mib {
                 mptcp.capable_ack_rx += u64::from(*multipath);
             }
             Event::SubflowAdded { subflow, .. } => {
-                let strand = connection.strands.get(subflow.index()).and_then(Option::as_ref);
-                if strand.is_some_and(|strand| strand.request.is_some()) {
+                if connection.is_our_join(*subflow) {
                     mptcp.join_synack_rx += 1;
                 } else {
                     self.passive_opens += 1;

@@ -368,6 +368,36 @@ impl<P: Payload> Connection<P> {
         Some(self.strands.get(subflow.index())?.as_ref()?.tcp.counters())
     }
 
+    /// What all its subflows counted, past ones included.
+    pub(crate) fn tcp_totals(&self) -> TcpCounters {
+        let mut totals = self.past.as_deref().copied().unwrap_or_default();
+        for subflow in self.strands.iter().flatten() {
+            totals += subflow.tcp.counters();
+        }
+        totals
+    }
+
+    /// DSS checksums that failed.
+    pub(crate) fn checksum_errors(&self) -> u64 {
+        self.stats.checksum_errors
+    }
+
+    /// MP_JOINs with a wrong HMAC.
+    pub(crate) fn join_hmac_failures(&self) -> u64 {
+        self.stats.join_hmac_failures
+    }
+
+    /// Whether it counts as an established Multipath TCP connection (`MPTcpExtMPCurrEstab`).
+    pub(crate) fn is_established(&self) -> bool {
+        self.is_multipath() && !self.dead
+    }
+
+    /// Whether we opened this subflow by a join.
+    pub(crate) fn is_our_join(&self, subflow: SubflowId) -> bool {
+        let subflow = self.strands.get(subflow.index()).and_then(Option::as_ref);
+        subflow.is_some_and(|subflow| subflow.request.is_some())
+    }
+
     /// Other algorithms from now on; see [`crate::endpoint::Endpoint::set_algorithms`].
     pub(crate) fn set_algorithms(
         &mut self,
