@@ -35,7 +35,7 @@ const SUPER: u32 = 44;
 /// Segments sent before the devices have their turn again.
 const TRANSMITS: usize = 64;
 /// Packets share memory in chunks of so many bytes.
-const CHUNK: usize = 8 * BUFFER;
+const CHUNK: usize = 4 * BUFFER;
 /// The stop flag is looked at this often at least.
 const PATIENCE: Nanos = 10_000_000;
 

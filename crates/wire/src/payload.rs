@@ -3,6 +3,7 @@
 use bytes::{Bytes, BytesMut};
 
 use crate::checksum::ones_complement;
+use crate::pool::MAX_CONDENSED;
 
 /// Stream data that can be sliced and joined. The engine is generic over it: a simulated gigabyte needs no
 /// memory, and the same code carries real bytes.
@@ -23,6 +24,10 @@ pub trait Payload: Clone + Default + std::fmt::Debug + Send + 'static {
 
     /// Concatenates the pieces. A single piece is returned without a copy.
     fn join(pieces: &[Self]) -> Self;
+
+    /// Moves a small payload into memory of its own (Linux: `skb_condense`), for what may be held for long: packets share
+    /// memory ([`crate::pool`]), and one that is held keeps all of that memory from being used again.
+    fn condense(&mut self) {}
 
     /// The one's-complement sum of the bytes as 16-bit big-endian words (an odd last byte is padded
     /// with zero), folded to 16 bits and not inverted; `None` where there are no bytes to sum (RFC
@@ -76,6 +81,12 @@ impl Payload for Bytes {
             whole.extend_from_slice(piece);
         }
         whole.freeze()
+    }
+
+    fn condense(&mut self) {
+        if self.len() < MAX_CONDENSED {
+            *self = Bytes::copy_from_slice(self);
+        }
     }
 
     fn ones_complement_sum(&self) -> Option<u16> {

@@ -9,6 +9,11 @@ use crate::inline_queue::InlineQueue;
 use crate::segment_list::SegmentList;
 use crate::tcp::ReceiveBuffer;
 
+/// With so many unread pieces, small ones are coalesced.
+const FEW_UNREAD: usize = 16;
+/// Most bytes of a piece that small ones are coalesced to.
+const MAX_COALESCED: usize = 4096;
+
 /// The receive side.
 #[derive(Debug)]
 pub(crate) struct ReceiveSide<P> {
@@ -124,12 +129,16 @@ impl<P: Payload> ReceiveSide<P> {
         let from = offset.max(self.buffer.next);
         let repeated = &mut self.duplicate_bytes;
         *repeated += from - offset;
-        let fresh = if from == offset { data } else { data.slice((from - offset) as usize, len as usize) };
+        let mut fresh =
+            if from == offset { data } else { data.slice((from - offset) as usize, len as usize) };
         let before = self.buffer.next;
         if from == before && self.ofo.begins_from(end) {
             self.accept(fresh);
-        } else if !self.ofo.fill(from, fresh, (), |start, end| *repeated += end - start) {
-            return false;
+        } else {
+            fresh.condense();
+            if !self.ofo.fill(from, fresh, (), |start, end| *repeated += end - start) {
+                return false;
+            }
         }
         while let Some((start, piece, ())) = self.ofo.pop_before(self.buffer.next) {
             debug_assert_eq!(start, self.buffer.next, "what is kept lies beyond what is in order");
@@ -144,7 +153,22 @@ impl<P: Payload> ReceiveSide<P> {
         let len = data.len() as u64;
         self.buffer.next += len;
         self.buffer.ready += len;
-        self.ready.push_back(data);
+        if self.ready.len() < FEW_UNREAD { self.ready.push_back(data) } else { self.coalesce_unread(data) }
+    }
+
+    /// The application doesn't read: small pieces become one, so that their number stays bounded whatever a peer sends
+    /// (Linux: `tcp_try_coalesce`).
+    #[cold]
+    fn coalesce_unread(&mut self, mut data: P) {
+        match self.ready.back_mut() {
+            Some(last) if last.len() + data.len() <= MAX_COALESCED => {
+                *last = P::join(&[std::mem::take(last), data]);
+            }
+            _ => {
+                data.condense();
+                self.ready.push_back(data);
+            }
+        }
     }
 
     /// Takes up to `max` bytes in order.
@@ -279,10 +303,36 @@ mod tests {
     use bytes::Bytes;
 
     use super::super::opening::Opening;
-    use super::ReceiveSide;
+    use super::{FEW_UNREAD, MAX_COALESCED, ReceiveSide};
 
     fn side() -> ReceiveSide<Bytes> {
         ReceiveSide::new(1000, 1000)
+    }
+
+    #[test]
+    fn what_nobody_reads_is_held_in_few_pieces_that_share_no_memory() {
+        let bytes: Bytes = (0..100_000u32).map(|at| (at % 251) as u8).collect();
+        let mut side = ReceiveSide::new(1 << 20, 1 << 20);
+        for at in 0..bytes.len() {
+            side.insert(0, at as u64, bytes.slice(at..=at));
+        }
+        assert!(side.ready.len() <= FEW_UNREAD + 2 * bytes.len() / MAX_COALESCED, "{}", side.ready.len());
+        let memory = bytes.as_ptr_range();
+        let shared = side.ready.iter().filter(|piece| memory.contains(&piece.as_ptr())).count();
+        assert!(shared <= FEW_UNREAD, "{shared} pieces share memory");
+        assert_eq!(side.buffer.ready, bytes.len() as u64);
+        assert_eq!(side.read(usize::MAX).unwrap(), bytes);
+    }
+
+    #[test]
+    fn what_is_out_of_order_shares_no_memory() {
+        let bytes = Bytes::from(vec![7; 1000]);
+        let mut side = side();
+        for at in [100, 300, 200] {
+            side.insert(0, at, bytes.slice(at as usize..at as usize + 50));
+        }
+        let memory = bytes.as_ptr_range();
+        assert!(side.ofo.iter().all(|(_, piece, ())| !memory.contains(&piece.as_ptr())));
     }
 
     //= test RFC 8684 3.3.1-2 3.3.1-3

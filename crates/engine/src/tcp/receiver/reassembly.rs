@@ -164,6 +164,7 @@ impl<P: Payload> ReassemblyQueue<P> {
             return Placement::Duplicate;
         }
         if position > *next {
+            data.condense();
             self.insert(position, data, offset);
             return Placement::OutOfOrder;
         }

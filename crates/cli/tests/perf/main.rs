@@ -1,75 +1,18 @@
 //! `ropewalk perf` between the engine and this machine's kernel, as processes in a network namespace.
 
-use std::io::{BufRead, BufReader, Read, Write};
+mod attacker;
+mod attacks;
+mod processes;
+
+use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::process::{Child, Output, Stdio};
+use std::process::Stdio;
 use std::time::Duration;
 
 use ropewalk_host::netns::Namespace;
 use serde_json::Value;
 
-const ROPEWALK: &str = env!("CARGO_BIN_EXE_ropewalk");
-
-/// A namespace in which devices can be made, or `None`, having said why not.
-fn namespace() -> Option<Namespace> {
-    let made = Namespace::new("perf").and_then(|namespace| {
-        namespace.check("ip", &["link", "set", "lo", "up"])?;
-        namespace.run(|| std::fs::OpenOptions::new().write(true).open("/dev/net/tun").map(drop))?;
-        Ok(namespace)
-    });
-    made.map_err(ropewalk_host::skip::skipped).ok()
-}
-
-/// A server under way; killed if a test fails.
-struct Server(Child);
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        // It may have ended by itself.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-impl Server {
-    fn start(namespace: &Namespace, arguments: &[&str]) -> Server {
-        let mut command = namespace.command(ROPEWALK);
-        command.args(["perf", "server"]).args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command.spawn().expect("the server starts");
-        let mut line = String::new();
-        let errors = child.stderr.as_mut().expect("piped");
-        BufReader::new(errors).read_line(&mut line).expect("a line");
-        assert!(line.starts_with("listening on "), "{line}");
-        Server(child)
-    }
-
-    /// Waits for its end, and gives what it printed.
-    fn end(mut self) -> String {
-        let mut text = String::new();
-        self.0.stdout.take().expect("piped").read_to_string(&mut text).expect("text");
-        self.0.wait().expect("an end");
-        text
-    }
-}
-
-fn client(namespace: &Namespace, arguments: &[&str]) -> Output {
-    let mut command = namespace.command("timeout");
-    command.args(["20", ROPEWALK, "perf", "client"]).args(arguments);
-    command.output().expect("the client runs")
-}
-
-fn errors(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
-fn json(output: &Output) -> Value {
-    let text = String::from_utf8_lossy(&output.stdout);
-    serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text} {}", errors(output)))
-}
-
-fn number(value: &Value) -> f64 {
-    value.as_f64().unwrap_or_else(|| panic!("{value} is no number"))
-}
+use processes::{ROPEWALK, Server, client, errors, json, namespace, number, wait_for_interval};
 
 #[test]
 fn every_way_with_the_engine_at_either_end_and_the_counters_agree() {
@@ -243,13 +186,6 @@ fn a_peer_that_goes_and_an_interruption_leave_what_was_measured() {
     }
 }
 
-/// Until a line with a rate is printed.
-fn wait_for_interval(running: &mut Child) {
-    let mut lines = BufReader::new(running.stdout.as_mut().expect("piped")).lines();
-    let found = lines.by_ref().map_while(Result::ok).any(|line| line.contains("bit/s"));
-    assert!(found, "no interval");
-}
-
 #[test]
 fn captures_and_logs_are_whole_files_with_reasons() {
     let Some(namespace) = namespace() else { return };
@@ -329,20 +265,6 @@ fn the_engines_device_may_go_down_and_come_back() {
     assert!(told.contains("every device of the engine was removed"), "{told}");
 }
 
-/// Resident memory in KiB and processor time in ticks of 10 ms.
-fn usage(server: &Server) -> (u64, u64) {
-    let read =
-        |file: &str| std::fs::read_to_string(format!("/proc/{}/{file}", server.0.id())).expect("/proc");
-    let status = read("status");
-    let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("VmRSS");
-    let stat = read("stat");
-    let ticks = stat.rsplit(')').next().expect("fields").split_whitespace().skip(11).take(2);
-    (
-        resident.trim().trim_end_matches(" kB").parse().expect("a number"),
-        ticks.map(|ticks| ticks.parse::<u64>().expect("ticks")).sum(),
-    )
-}
-
 /// Connections that say nothing cost little memory and no time, and don't keep clients away that speak.
 #[test]
 fn idle_connections_cost_little_and_keep_nobody_away() {
@@ -357,12 +279,12 @@ fn idle_connections_cost_little_and_keep_nobody_away() {
                 .run(|| (0..count).map(|_| TcpStream::connect((host, 5202))).collect::<Result<Vec<_>, _>>())
                 .expect("connections")
         };
-        let (before, _) = usage(&server);
+        let (before, _) = server.usage();
         let idle = connect(few);
         std::thread::sleep(Duration::from_millis(500));
-        let (after, ticks) = usage(&server);
+        let (after, ticks) = server.usage();
         std::thread::sleep(Duration::from_millis(1500));
-        let spent = usage(&server).1 - ticks;
+        let spent = server.usage().1 - ticks;
         let each = after.saturating_sub(before) as f64 / few as f64;
         println!("{stack}: {each:.1} KiB per idle connection, {} % of a core for {few}", spent as f64 / 1.5);
         assert!(each < f64::from(most_kib), "{stack}: {each} KiB");
@@ -374,7 +296,7 @@ fn idle_connections_cost_little_and_keep_nobody_away() {
         let result = json(&output);
         let connect = number(&result["flows"][0]["connect_us"]);
         assert!(connect < 1e6, "{stack}: {connect} us to connect");
-        let (flooded, _) = usage(&server);
+        let (flooded, _) = server.usage();
         assert!(flooded < after + 64 * 1024, "{stack}: {after} KiB, then {flooded} KiB");
         drop((idle, flood));
     }
