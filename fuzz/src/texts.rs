@@ -21,7 +21,7 @@ pub const CHECKS: [(&str, Check); 6] = [
 ];
 
 /// What is read makes a path that can be simulated, or is refused in words.
-fn makes_a_path(found: Result<measure::Measured, String>) {
+fn makes_a_path<E>(found: Result<measure::Measured, E>) {
     let Ok(found) = found else { return };
     if let Some(rtt) = found.rtt {
         assert!(rtt.min >= 0.0 && rtt.mean.is_finite() && rtt.sd >= 0.0 && rtt.max.is_finite());
@@ -54,7 +54,7 @@ pub fn measured_iperf(data: &[u8]) {
 
 /// Any bytes as a measurement of whichever kind, a trace too.
 pub fn measured_trace(data: &[u8]) {
-    makes_a_path(measure::parse("file", &String::from_utf8_lossy(data)).map_err(|error| error.message));
+    makes_a_path(measure::parse("file", &String::from_utf8_lossy(data)));
 }
 
 /// Any bytes as a scenario's file: what is refused can be shown.

@@ -78,10 +78,6 @@ fn scenario_of(registries: &Registries, options: &Options) -> Result<Scenario, F
     Ok(scenario::default_around(paths))
 }
 
-fn other(error: impl std::fmt::Display) -> Failure {
-    Failure::Other(error.to_string())
-}
-
 /// How long the peer may go on after the program has ended.
 const PEER_GRACE: u64 = 300_000_000;
 
@@ -136,7 +132,7 @@ fn wait_until_listening(namespace: &Namespace, peer: &mut ChildGuard) -> Result<
             );
             Ok(engine || listens("/proc/thread-self/net/tcp") || listens("/proc/thread-self/net/tcp6"))
         });
-        if listening.map_err(other)? {
+        if listening.map_err(Failure::other)? {
             return Ok(());
         }
         if let Ok(Some(status)) = peer.0.try_wait() {
@@ -169,18 +165,18 @@ pub(crate) fn run(registries: &Registries, options: &Options) -> Result<ExitCode
     if left > 0 && !options.quiet {
         anstream::eprintln!("ended {left} processes that a killed run had left behind");
     }
-    let terminated = reaper::heed_termination().map_err(other)?;
-    become_root_of_own_user_namespace().map_err(other)?;
-    let mark = Mark::own().map_err(other)?;
+    let terminated = reaper::heed_termination().map_err(Failure::other)?;
+    become_root_of_own_user_namespace().map_err(Failure::other)?;
+    let mark = Mark::own().map_err(Failure::other)?;
     let paths: Vec<_> = scenario
         .paths
         .iter()
         .map(|path| PathConfig { name: path.name.clone(), mtu: path.mtu, backup: path.backup })
         .collect();
-    let client = KernelEnd::new(Side::Client, &paths, Offload::Segmentation).map_err(other)?;
-    let server = KernelEnd::new(Side::Server, &paths, Offload::Segmentation).map_err(other)?;
-    client.forward_for_engines(Side::Client).map_err(other)?;
-    server.forward_for_engines(Side::Server).map_err(other)?;
+    let client = KernelEnd::new(Side::Client, &paths, Offload::Segmentation).map_err(Failure::other)?;
+    let server = KernelEnd::new(Side::Server, &paths, Offload::Segmentation).map_err(Failure::other)?;
+    client.forward_for_engines(Side::Client).map_err(Failure::other)?;
+    server.forward_for_engines(Side::Server).map_err(Failure::other)?;
     let spawn = |mut command: Command| {
         command
             .env("ROPEWALK_SERVER", server_v4().to_string())
@@ -204,7 +200,7 @@ pub(crate) fn run(registries: &Registries, options: &Options) -> Result<ExitCode
     let client_name = options.command.first().cloned().unwrap_or_else(|| "the shell".into());
     // The world owns the namespaces; keep another handle to the server's.
     let server_space =
-        Namespace::from_fd(server.namespace.fd().try_clone_to_owned().map_err(other)?, "server");
+        Namespace::from_fd(server.namespace.fd().try_clone_to_owned().map_err(Failure::other)?, "server");
     let peer_command = options.peer.as_ref().map(|line| {
         let mut command = server.namespace.command("/bin/sh");
         command.args(["-c", line]).stdin(std::process::Stdio::null());
@@ -232,7 +228,7 @@ pub(crate) fn run(registries: &Registries, options: &Options) -> Result<ExitCode
     }
     let stop = world.stopper();
     // Ctrl-C reaches the program too; everything ends with it.
-    let interrupted = reaper::heed_interruption().map_err(other)?;
+    let interrupted = reaper::heed_interruption().map_err(Failure::other)?;
     let failed = Arc::new(AtomicBool::new(false));
     let worker_failed = Arc::clone(&failed);
     let worker = std::thread::spawn(move || {
@@ -248,7 +244,7 @@ pub(crate) fn run(registries: &Registries, options: &Options) -> Result<ExitCode
                 // A process group of its own: the shell may start further processes.
                 std::os::unix::process::CommandExt::process_group(&mut command, 0);
                 let mut peer = ChildGuard(
-                    spawn(command).map_err(|error| other(format!("the peer's command: {error}")))?,
+                    spawn(command).map_err(|error| Failure::Other(format!("the peer's command: {error}")))?,
                     true,
                 );
                 wait_until_listening(&server_space, &mut peer)?;
@@ -257,12 +253,12 @@ pub(crate) fn run(registries: &Registries, options: &Options) -> Result<ExitCode
             None => None,
         };
         let mut child = ChildGuard(
-            spawn(client_command).map_err(|error| other(format!("{client_name}: {error}")))?,
+            spawn(client_command).map_err(|error| Failure::Other(format!("{client_name}: {error}")))?,
             false,
         );
         let mut interrupted_at = None;
         loop {
-            if let Some(status) = child.0.try_wait().map_err(other)? {
+            if let Some(status) = child.0.try_wait().map_err(Failure::other)? {
                 let until = clock.now() + PEER_GRACE;
                 while let Some(ChildGuard(peer, _)) = &mut peer
                     && matches!(peer.try_wait(), Ok(None))
@@ -294,7 +290,7 @@ pub(crate) fn run(registries: &Registries, options: &Options) -> Result<ExitCode
     let Ok((world, ran)) = worker.join() else {
         return Err(Failure::Other("the emulator's thread panicked".into()));
     };
-    ran.map_err(|error| other(format!("the emulator: {error}")))?;
+    ran.map_err(|error| Failure::Other(format!("the emulator: {error}")))?;
     if let Some(evidence) = evidence {
         evidence.finish()?;
     }

@@ -67,7 +67,7 @@ pub(crate) fn run(registries: &Registries, options: &Options) -> Result<(), Fail
         recording: Recording { decisions: true, ..Recording::default() },
     };
     let result = if options.pcap.is_some() || options.qlog.is_some() {
-        let evidence = evidence::witness(&spec).map_err(|error| Failure::Other(error.to_string()))?;
+        let evidence = evidence::record(&spec).map_err(Failure::other)?;
         if let Some(file) = &options.pcap {
             output::write_file_with(file, |out| evidence.write_pcap(out))?;
         }

@@ -115,6 +115,11 @@ impl std::fmt::Display for Failure {
 }
 
 impl Failure {
+    /// An error that is no input error.
+    fn other(error: impl std::fmt::Display) -> Failure {
+        Failure::Other(error.to_string())
+    }
+
     fn exit_code(&self) -> ExitCode {
         match self {
             Failure::Input(_) | Failure::Output { .. } => ExitCode::from(exit::BAD_INPUT),

@@ -148,7 +148,7 @@ fn load(name: &str, folder: Option<&Path>) -> Result<Paper, Failure> {
         _ => reproduce::load(name),
     };
     match loaded {
-        Some(loaded) => loaded.map_err(Failure::Other),
+        Some(loaded) => loaded.map_err(Failure::other),
         None => Err(Diagnostic::new(format!("there is no paper `{name}`"))
             .help(did_you_mean(name, reproduce::NAMES.iter().copied()))
             .help(format!("allowed: all, {}", reproduce::NAMES.join(", ")))
@@ -247,8 +247,7 @@ fn execute(registries: &Registries, run: &Run) -> Result<(), Failure> {
     }
     if world == World::Emulated {
         // Before the handler of Ctrl-C, which has a thread of its own.
-        ropewalk_host::netns::become_root_of_own_user_namespace()
-            .map_err(|error| Failure::Other(error.to_string()))?;
+        ropewalk_host::netns::become_root_of_own_user_namespace().map_err(Failure::other)?;
     }
     let stop = Arc::new(AtomicBool::new(false));
     let heard = stop.clone();
@@ -269,7 +268,7 @@ fn execute(registries: &Registries, run: &Run) -> Result<(), Failure> {
         let request =
             Request { paper, world, figure: run.figure.as_deref(), runs: run.runs, seed: run.seed, jobs };
         let outcome =
-            reproduce::execute(&request, registries, &store, &watch, &stop).map_err(Failure::Other)?;
+            reproduce::execute(&request, registries, &store, &watch, &stop).map_err(Failure::other)?;
         watch.bar.finish_and_clear();
         if outcome.interrupted {
             return Err(Failure::Interrupted(checkpoint::hint(&run.state)));
@@ -277,7 +276,7 @@ fn execute(registries: &Registries, run: &Run) -> Result<(), Failure> {
         outcomes.push(outcome);
     }
     let command = command(run);
-    let (page, files) = reproduce::pages(&outcomes, &command).map_err(Failure::Other)?;
+    let (page, files) = reproduce::pages(&outcomes, &command).map_err(Failure::other)?;
     let report = run.report.clone().unwrap_or_else(|| default_report(&run.name, world));
     output::write_file(&report, &page)?;
     for (path, text) in &files {
@@ -391,7 +390,7 @@ fn search(registries: &Registries, options: &FitOptions) -> Result<(), Failure> 
     if let Some(known) = options.self_test {
         let found = reproduce::self_test(&request, usize::from(known), registries, &watch, &stop);
         watch.bar.finish_and_clear();
-        let (inside, of, best) = found.map_err(Failure::Other)?.ok_or_else(stopped)?;
+        let (inside, of, best) = found.map_err(Failure::other)?.ok_or_else(stopped)?;
         if options.json {
             let value = json!({ "known_settings": known, "in_80_percent_region": inside, "of": of, "distances": best });
             return output::print(&format!("{value:#}\n"));
@@ -405,9 +404,9 @@ fn search(registries: &Registries, options: &FitOptions) -> Result<(), Failure> 
     let store = checkpoint::open(&options.state, &format!("fit-{}", options.name), options.fresh)?;
     let found = reproduce::fit(&request, registries, &store, &watch, &stop);
     watch.bar.finish_and_clear();
-    let fit = found.map_err(Failure::Other)?.ok_or_else(stopped)?;
+    let fit = found.map_err(Failure::other)?.ok_or_else(stopped)?;
     if let Some(path) = &options.save {
-        output::write_file(path, &fit.fitted.text().map_err(Failure::Other)?)?;
+        output::write_file(path, &fit.fitted.text().map_err(Failure::other)?)?;
     }
     if let Some(path) = &options.scenario_to {
         output::write_file(path, &fit.scenario)?;

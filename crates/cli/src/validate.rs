@@ -128,8 +128,7 @@ pub(crate) fn run(registries: &Registries, options: &Options) -> Result<(), Fail
             cells.push(Cell { scenario, scheduler, congestion: congestion.clone(), kernel: true });
         }
     }
-    ropewalk_host::netns::become_root_of_own_user_namespace()
-        .map_err(|error| Failure::Other(error.to_string()))?;
+    ropewalk_host::netns::become_root_of_own_user_namespace().map_err(Failure::other)?;
     let count = cells.len();
     let stop = interrupt::flag();
     let store: Pairs = checkpoint::open(&options.state, "validate", options.fresh)?;

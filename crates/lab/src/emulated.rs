@@ -323,7 +323,7 @@ pub fn run(spec: &RunSpec, ends: Ends, tally: &Mutex<Tally>) -> Result<RunResult
 ///
 /// # Errors
 /// The run can't be made: see [`EmulatedError`].
-pub fn witness(spec: &RunSpec, ends: Ends, tap: Box<dyn Tap>) -> Result<RunResult, EmulatedError> {
+pub fn run_recorded(spec: &RunSpec, ends: Ends, tap: Box<dyn Tap>) -> Result<RunResult, EmulatedError> {
     let recording = Recording { decisions: true, ..spec.recording };
     let spec = RunSpec { recording, ..spec.clone() };
     let experiment = Experiment { tap: Some(tap), ..experiment(&spec, ends)? };

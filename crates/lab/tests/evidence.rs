@@ -7,7 +7,7 @@ use std::process::Command;
 use std::sync::Arc;
 
 use ropewalk_engine::{congestion, scheduler};
-use ropewalk_lab::evidence::{Evidence, witness};
+use ropewalk_lab::evidence::{Evidence, record};
 use ropewalk_lab::{Registries, scenario};
 use ropewalk_link::{Jitter, JitterShape, Loss};
 use ropewalk_sim::{Direction, Mode, Recording, RunSpec, Scenario, Workload, networks, run};
@@ -31,7 +31,7 @@ fn built_in(name: &str, bytes: u64) -> Scenario {
     Scenario { workload: Workload::Flow { bytes }, ..scenario }
 }
 
-/// Losses, overtaking, checksums and ECN.
+/// Losses, reordering, checksums and ECN.
 fn rough() -> Scenario {
     let mut rough = networks::wifi_lte();
     for path in &mut rough.paths {
@@ -59,7 +59,7 @@ fn runs() -> Vec<(&'static str, RunSpec, usize)> {
 }
 
 fn evidence(name: &str, spec: &RunSpec) -> Evidence {
-    let evidence = witness(spec).expect("a run that can be simulated");
+    let evidence = record(spec).expect("a run that can be simulated");
     assert_eq!(evidence.result.outcome, ropewalk_sim::Outcome::Complete, "{name}");
     evidence
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use ropewalk_lab::Registries;
-use ropewalk_lab::reproduce::{self, FitRequest, Progress, Request, Runs, Tried, Verdict, World};
+use ropewalk_lab::reproduce::{self, FitRequest, PaperError, Progress, Request, Runs, Tried, Verdict, World};
 
 /// Counts, and has no clock.
 #[derive(Default)]
@@ -149,7 +149,7 @@ fn a_paper_is_fitted_to_its_baseline_and_the_same_seed_finds_the_same() {
     let request = FitRequest { paper: &none, budget: 32, population: 8, seed: 1, jobs: 1, command: "" };
     let counter = Counter::default();
     let nothing = reproduce::fit(&request, &Registries::builtin(), &Tried::none(), &counter, &counter.stop);
-    assert!(nothing.unwrap_err().contains("nothing to fit"));
+    assert!(matches!(nothing.unwrap_err(), PaperError::NothingToFit { .. }));
 }
 
 #[test]

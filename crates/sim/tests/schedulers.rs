@@ -54,8 +54,8 @@ fn various() -> Vec<Scenario> {
     lossy.paths[0].down.loss = Loss::Bernoulli(0.03);
     lossy.paths[1].down.loss =
         Loss::GilbertElliott { to_bad: 0.01, to_good: 0.2, loss_good: 0.0, loss_bad: 0.5 };
-    let mut overtaking = networks::wifi_lte();
-    for path in &mut overtaking.paths {
+    let mut reordering = networks::wifi_lte();
+    for path in &mut reordering.paths {
         let jitter = Jitter { spread: 5 * MILLISECOND, shape: JitterShape::Normal, keeps_order: false };
         (path.up.jitter, path.down.jitter) = (Some(jitter), Some(jitter));
     }
@@ -78,7 +78,7 @@ fn various() -> Vec<Scenario> {
         sized(networks::two_equal(20_000_000, 10 * MILLISECOND), "equal"),
         sized(networks::shared_bottleneck(), "shared"),
         sized(lossy, "lossy"),
-        sized(overtaking, "overtaking"),
+        sized(reordering, "reordering"),
         sized(narrow, "narrow"),
         sized(unequal, "unequal"),
         sized(three, "three"),
@@ -159,7 +159,7 @@ fn every_algorithm_outlives_a_path() {
 #[test]
 fn every_run_is_the_same_again() {
     let recording = Recording { samples_every: 10 * MILLISECOND, segments: true, decisions: true };
-    for scenario in various().into_iter().filter(|s| ["lossy", "overtaking"].contains(&s.name.as_str())) {
+    for scenario in various().into_iter().filter(|s| ["lossy", "reordering"].contains(&s.name.as_str())) {
         let twice = |scheduler: &str, control: &str| {
             let spec = RunSpec { recording, ..spec(scenario.clone(), scheduler, control) };
             assert!(run(&spec) == run(&spec), "{scheduler} and {control} over {}", scenario.name);

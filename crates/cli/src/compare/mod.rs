@@ -235,8 +235,7 @@ pub(crate) fn run(registries: &Registries, options: &Options, origin: &Origin) -
     }
     if options.world == World::Emulated {
         // Before the handler of Ctrl-C, which has a thread of its own.
-        ropewalk_host::netns::become_root_of_own_user_namespace()
-            .map_err(|error| Failure::Other(error.to_string()))?;
+        ropewalk_host::netns::become_root_of_own_user_namespace().map_err(Failure::other)?;
     }
     let stop = interrupt::flag();
     if options.evidence.any() && options.world != World::Emulated {
@@ -363,7 +362,7 @@ fn watch(request: &Request, ends: emulated::Ends, options: &evidence::Options) -
     let paths: Vec<_> = spec.scenario.paths.iter().map(ropewalk_lab::evidence::path).collect();
     let title = format!("{}, {}, seed {}", spec.scenario.name, request.candidates[0].label, spec.seed);
     let Some(evidence) = options.begin(side, &paths, &title)? else { return Ok(()) };
-    emulated::witness(&spec, ends, evidence.tap())?;
+    emulated::run_recorded(&spec, ends, evidence.tap())?;
     evidence.finish()?;
     anstream::eprintln!("one more run was watched: {title}");
     Ok(())

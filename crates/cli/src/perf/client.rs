@@ -216,7 +216,6 @@ pub(super) fn run(registries: &Registries, options: &Options) -> Result<ExitCode
     let stop = super::stop_flag();
     let verbose = !options.json && !options.quiet;
     let mut intervals = Intervals::new(plan.interval, &plan.hellos, verbose);
-    let other = |error: std::io::Error| Failure::Other(error.to_string());
     let measured: Measured = if options.stack.is_engine() {
         let device = options.stack.device(plan.remote.is_ipv6(), false)?;
         if plan.remote.ip().is_loopback() {
@@ -257,7 +256,7 @@ pub(super) fn run(registries: &Registries, options: &Options) -> Result<ExitCode
         if let Some(evidence) = evidence {
             evidence.finish()?;
         }
-        measured.map_err(other)?
+        measured.map_err(Failure::other)?
     } else {
         let client = sockets::Client {
             remote: plan.remote,
@@ -266,7 +265,7 @@ pub(super) fn run(registries: &Registries, options: &Options) -> Result<ExitCode
             congestion: Some(options.congestion.clone().unwrap_or_else(|| "cubic".into())),
             hellos: plan.hellos.clone(),
         };
-        sockets::client(&client, stop.clone(), |progress| intervals.look(progress)).map_err(other)?
+        sockets::client(&client, stop.clone(), |progress| intervals.look(progress)).map_err(Failure::other)?
     };
     let interrupted = stop.load(Ordering::Relaxed);
     let result = results::Results {

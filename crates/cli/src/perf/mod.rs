@@ -112,8 +112,7 @@ impl StackOptions {
     }
 
     fn device(&self, v6: bool, server: bool) -> Result<Device, Failure> {
-        Device::open(&self.addresses, usize::from(self.paths), v6, server)
-            .map_err(|error| Failure::Other(error.to_string()))
+        Device::open(&self.addresses, usize::from(self.paths), v6, server).map_err(Failure::other)
     }
 }
 

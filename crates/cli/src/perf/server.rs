@@ -68,7 +68,6 @@ pub(super) fn run(registries: &Registries, options: &Options) -> Result<ExitCode
         let name = if options.stack.tcp { "TCP" } else { "Multipath TCP" };
         anstream::eprintln!("listening on {address} ({}, {name})", text::stack(engine));
     };
-    let other = |error: std::io::Error| Failure::Other(error.to_string());
     let counters = if options.stack.is_engine() {
         if let Some(bind) = options.bind {
             let message = format!("--bind {bind}: the engine has addresses of its own; give --address");
@@ -85,7 +84,7 @@ pub(super) fn run(registries: &Registries, options: &Options) -> Result<ExitCode
         if let Some(evidence) = evidence {
             evidence.finish()?;
         }
-        served.map_err(other)?
+        served.map_err(Failure::other)?
     } else {
         let multipath = !options.stack.tcp;
         let at = |ip| sockets::Server { address: SocketAddr::new(ip, options.port), multipath };

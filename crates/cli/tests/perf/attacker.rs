@@ -3,9 +3,10 @@
 
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use ropewalk_host::clock::Clock;
 use ropewalk_host::netns::Namespace;
 use ropewalk_host::tun::{Offload, Tun};
 use ropewalk_wire::{ChecksumMode, Flags, FourTuple, ParseMode, Segment, Seq, encode_into, parse};
@@ -63,9 +64,9 @@ impl Attacker {
         let mut syn = Segment::new(tuple, Seq(1_000), Seq(0), Flags::SYN);
         syn.window = u16::MAX;
         self.send(&syn);
-        let deadline = Instant::now() + PATIENCE;
+        let begin = Clock::start();
         loop {
-            assert!(Instant::now() < deadline, "no SYN/ACK");
+            assert!(Duration::from_nanos(begin.now()) < PATIENCE, "no SYN/ACK");
             let Some(answer) = self.receive() else {
                 std::thread::sleep(Duration::from_millis(1));
                 continue;

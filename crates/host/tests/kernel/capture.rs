@@ -30,7 +30,7 @@ fn links() -> Vec<PathLinks> {
 }
 
 /// Runs a case with everything written at one end.
-fn witness(name: &str, side: Side, mut case: Case) -> Evidence {
+fn record(name: &str, side: Side, mut case: Case) -> Evidence {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
     let evidence =
         Evidence { pcap: folder.join(format!("{name}.pcapng")), qlog: folder.join(format!("{name}.qlog")) };
@@ -58,7 +58,7 @@ fn tshark_and_etherparse_find_nothing_wrong_with_either_end() {
         ("engine-serves", Side::Server, Side::Server, Direction::Download, true),
     ] {
         let case = Case { links: Some(links()), v6, ..Case::new(engine, 2, way, 1 << 20) };
-        let evidence = witness(name, side, case);
+        let evidence = record(name, side, case);
         let count = etherparse(name, &evidence.pcap);
         assert!(count > 500, "{name}: {count} packets");
         let events = qlog(name, &evidence.qlog);

@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex};
 use ropewalk_evidence::{Decision, Direction, Metrics, Packet, Path, Pcap, Qlog, Vantage};
 use ropewalk_link::{LinkSpec, Loss, Rate};
 use ropewalk_sim::{
-    DecisionTrace, Recording, RunResult, RunSpec, Sample, Scenario, SegmentObserver, Side, World,
+    DecisionTrace, Recording, RunResult, RunSpec, Sample, Scenario, SegmentObserver, Side, SpecError, World,
 };
 use ropewalk_wire::{ChecksumMode, FourTuple, Payload, Segment, SyntheticPayload, encode_headers};
 
@@ -92,23 +92,18 @@ impl SegmentObserver for Collector {
     }
 }
 
-/// The specification can't be simulated.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("{0}")]
-pub struct WitnessError(String);
-
 /// Runs `spec` and records the packets at the data's sender, with segments, decisions and samples. Recording doesn't
 /// change the run.
 ///
 /// # Errors
 /// The specification can't be simulated.
-pub fn witness(spec: &RunSpec) -> Result<Evidence, WitnessError> {
+pub fn record(spec: &RunSpec) -> Result<Evidence, SpecError> {
     let recording = Recording { samples_every: SAMPLES_EVERY, segments: true, decisions: true };
     let spec = RunSpec { recording, ..spec.clone() };
     let scenario = &spec.scenario;
     let vantage = scenario.direction.sender();
     let seen = Arc::new(Mutex::new(Vec::new()));
-    let mut world = World::new(&spec).map_err(|error| WitnessError(error.to_string()))?;
+    let mut world = World::new(&spec)?;
     world.set_observer(Box::new(Collector { side: vantage, seen: Arc::clone(&seen) }));
     let result = world.finish();
     let seen = seen.lock().map(|mut seen| std::mem::take(&mut *seen)).unwrap_or_default();

@@ -12,7 +12,7 @@ pub fn check(paper: &Paper, registries: &Registries) -> Vec<String> {
     for world in [World::Simulated, World::Emulated] {
         match plan::cells(paper, &variants, world, None, Some(1), registries) {
             Ok(cells) => wrong.extend(confounded(paper, &cells)),
-            Err(error) => wrong.push(error),
+            Err(error) => wrong.push(error.to_string()),
         }
     }
     wrong.extend(open::check(paper, registries));

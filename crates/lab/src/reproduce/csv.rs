@@ -1,5 +1,6 @@
 //! A paper's results as a table: a line per cell and setting.
 
+use super::error::TableError;
 use super::measure::unit;
 use super::notes::Results;
 use super::published;
@@ -59,16 +60,16 @@ pub(super) fn table(outcome: &Outcome) -> String {
 ///
 /// # Errors
 /// The line that isn't one.
-pub fn results(text: &str) -> Result<Results, String> {
+pub fn results(text: &str) -> Result<Results, TableError> {
     let mut lines = text.lines();
     if lines.next() != Some(HEAD) {
-        return Err(format!("the first line isn't `{HEAD}`"));
+        return Err(TableError::Heading(HEAD));
     }
     let mut found = Results::new();
     for line in lines {
         let fields = published::split(line);
         let [figure, setting, row, column, metric, _, _, mean, ..] = fields.as_slice() else {
-            return Err(format!("not a result: `{line}`"));
+            return Err(TableError::Line(line.into()));
         };
         if let Ok(mean) = mean.parse() {
             let key = (figure.clone(), setting.clone(), row.clone(), column.clone());

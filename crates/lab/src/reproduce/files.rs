@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use super::open::{self, Fitted};
-use super::{Paper, published};
+use super::{Paper, PaperError, published};
 
 /// A folder's files.
 struct Files<'a> {
@@ -75,7 +75,7 @@ struct Claims {
 ///
 /// # Errors
 /// What is wrong in its files, with the file's name.
-pub fn load(name: &str) -> Option<Result<Paper, String>> {
+pub fn load(name: &str) -> Option<Result<Paper, PaperError>> {
     compiled(name).map(|files| read(&files))
 }
 
@@ -83,15 +83,18 @@ pub fn load(name: &str) -> Option<Result<Paper, String>> {
 ///
 /// # Errors
 /// A file can't be read, or what is wrong in it.
-pub fn load_from(folder: &Path, name: &str) -> Result<Paper, String> {
+pub fn load_from(folder: &Path, name: &str) -> Result<Paper, PaperError> {
     let text = |file: &str| {
         let path = folder.join(name).join(file);
-        std::fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))
+        std::fs::read_to_string(&path).map_err(|error| PaperError::Unreadable {
+            file: path.display().to_string(),
+            reason: error.to_string(),
+        })
     };
     let texts = ["paper.toml", "claims.toml", "published.csv", "notes.toml", "open.toml", "fitted.toml"];
     let [paper, claims, published, notes, open, fitted] = texts.map(text);
     let own = scenarios(name).iter().map(|file| Ok((*file, text(file)?)));
-    let own = own.collect::<Result<Vec<_>, String>>()?;
+    let own = own.collect::<Result<Vec<_>, PaperError>>()?;
     read(&Files {
         name,
         paper: &paper?,
@@ -104,8 +107,9 @@ pub fn load_from(folder: &Path, name: &str) -> Result<Paper, String> {
     })
 }
 
-fn read(files: &Files<'_>) -> Result<Paper, String> {
-    let wrong = |file: &str, what: String| format!("papers/{}/{file}: {what}", files.name);
+fn read(files: &Files<'_>) -> Result<Paper, PaperError> {
+    let wrong =
+        |file: &'static str, reason: String| PaperError::File { paper: files.name.into(), file, reason };
     let plan = toml::from_str(files.paper).map_err(|error| wrong("paper.toml", error.to_string()))?;
     let claims: Claims =
         toml::from_str(files.claims).map_err(|error| wrong("claims.toml", error.to_string()))?;

@@ -10,7 +10,7 @@ use super::measure::measure;
 use super::open::{Fitted, Unknowns, Value};
 use super::plan::{self, Template};
 use super::run::Progress;
-use super::{Over, Paper, Settings, Test};
+use super::{Over, Paper, PaperError, Settings, Test};
 use crate::Registries;
 use crate::checkpoint::Store;
 
@@ -60,7 +60,7 @@ pub type Tried = Store<Vec<f64>>;
 type Place = (usize, usize, usize);
 
 /// What a setting gives, once it is simulated.
-type Slot = Mutex<Option<Result<Vec<f64>, String>>>;
+type Slot = Mutex<Option<Result<Vec<f64>, PaperError>>>;
 
 /// What a setting is measured by.
 struct Target<'a> {
@@ -73,10 +73,10 @@ struct Target<'a> {
 }
 
 impl<'a> Target<'a> {
-    fn new(paper: &'a Paper, registries: &'a Registries) -> Result<Self, String> {
+    fn new(paper: &'a Paper, registries: &'a Registries) -> Result<Self, PaperError> {
         let unknowns = &paper.unknowns;
         if let Some(none) = &unknowns.none {
-            return Err(format!("{}: nothing to fit: {none}", paper.name));
+            return Err(PaperError::NothingToFit { paper: paper.name.clone(), reason: none.clone() });
         }
         let (mut cells, mut orders) = (Vec::new(), Vec::new());
         for (place, figure) in paper.plan.figures.iter().enumerate() {
@@ -122,7 +122,11 @@ impl<'a> Target<'a> {
             }
         }
         if cells.is_empty() && orders.is_empty() {
-            return Err(format!("papers/{}/open.toml: no published cell and no claim to fit to", paper.name));
+            return Err(PaperError::File {
+                paper: paper.name.clone(),
+                file: "open.toml",
+                reason: "no published cell and no claim to fit to".into(),
+            });
         }
         Ok(Target { paper, registries, cells, orders })
     }
@@ -131,17 +135,18 @@ impl<'a> Target<'a> {
         &self,
         at: (usize, usize, usize),
         settings: &Settings,
-    ) -> Result<std::sync::Arc<Template>, String> {
+    ) -> Result<std::sync::Arc<Template>, PaperError> {
         let figure = &self.paper.plan.figures[at.0];
         let (row, column) = (&figure.rows[at.1], &figure.columns[at.2]);
         plan::template(self.paper, figure, settings, row, column, self.registries, &mut HashMap::new())
+            .map_err(|reason| plan::wrong(self.paper, figure, row, column, reason))
     }
 
     /// What a setting gives: the cells' means, then for each order the two rows' ratio.
-    fn simulate(&self, settings: &Settings, seed: u64, stop: &AtomicBool) -> Result<Vec<f64>, String> {
+    fn simulate(&self, settings: &Settings, seed: u64, stop: &AtomicBool) -> Result<Vec<f64>, PaperError> {
         let runs = self.paper.unknowns.runs.max(1);
         let mut known: HashMap<String, Vec<super::measure::Measures>> = HashMap::new();
-        let mut mean = |at: (usize, usize, usize), metric: &str| -> Result<f64, String> {
+        let mut mean = |at: (usize, usize, usize), metric: &str| -> Result<f64, PaperError> {
             let template = self.template(at, settings)?;
             let measured = known.entry(template.identity.clone()).or_insert_with(|| {
                 let of = |number| {
@@ -200,7 +205,7 @@ fn all(
     store: &Tried,
     progress: &dyn Progress,
     stop: &AtomicBool,
-) -> Result<Option<Vec<Vec<f64>>>, String> {
+) -> Result<Option<Vec<Vec<f64>>>, PaperError> {
     let slots: Vec<Slot> = batch.iter().map(|_| Mutex::new(None)).collect();
     let next = AtomicUsize::new(0);
     let worker = || {
@@ -231,7 +236,7 @@ fn all(
             scope.spawn(worker);
         }
     });
-    let found: Option<Result<Vec<_>, String>> =
+    let found: Option<Result<Vec<_>, PaperError>> =
         slots.into_iter().map(|slot| slot.into_inner().unwrap_or_default()).collect();
     found.transpose()
 }
@@ -246,7 +251,7 @@ pub fn fit(
     store: &Tried,
     progress: &dyn Progress,
     stop: &AtomicBool,
-) -> Result<Option<Fit>, String> {
+) -> Result<Option<Fit>, PaperError> {
     let target = Target::new(request.paper, registries)?;
     let unknowns = &request.paper.unknowns;
     let priors = unknowns.priors();
@@ -389,7 +394,7 @@ fn values(
 }
 
 /// The first fitted cell's scenario in this setting.
-fn scenario(target: &Target<'_>, apply: &Settings) -> Result<String, String> {
+fn scenario(target: &Target<'_>, apply: &Settings) -> Result<String, PaperError> {
     let first = target.cells.first().map(|cell| (cell.0, cell.1, cell.2));
     let at = first.or_else(|| target.orders.first().map(|order| order.0)).unwrap_or((0, 0, 0));
     let figure = &target.paper.plan.figures[at.0];
@@ -397,7 +402,10 @@ fn scenario(target: &Target<'_>, apply: &Settings) -> Result<String, String> {
     for above in [&figure.rows[at.1].settings, &figure.columns[at.2].settings, apply] {
         settings = super::settings::merge(&settings, above);
     }
-    Ok(super::settings::scenario(target.paper, &settings, target.registries)?.text)
+    let (row, column) = (&figure.rows[at.1], &figure.columns[at.2]);
+    super::settings::scenario(target.paper, &settings, target.registries)
+        .map(|loaded| loaded.text)
+        .map_err(|reason| plan::wrong(target.paper, figure, row, column, reason))
 }
 
 /// The fitter's own test on a paper: known settings, drawn from the priors, make tables, which are fitted. Returns for
@@ -412,7 +420,7 @@ pub fn self_test(
     registries: &Registries,
     progress: &dyn Progress,
     stop: &AtomicBool,
-) -> Result<Option<(usize, usize, Vec<f64>)>, String> {
+) -> Result<Option<(usize, usize, Vec<f64>)>, PaperError> {
     let target = Target::new(request.paper, registries)?;
     let priors = request.paper.unknowns.priors();
     progress.total(known * request.budget, 0);

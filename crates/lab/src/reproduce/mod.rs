@@ -15,16 +15,17 @@ mod check;
 mod claims;
 mod csv;
 mod effect;
+mod error;
 mod files;
 mod fit;
 mod judge;
 mod measure;
 mod notes;
 mod open;
-mod overtaking;
 mod pages;
 mod plan;
 mod published;
+mod reordering;
 mod report;
 mod run;
 mod series;
@@ -37,6 +38,7 @@ use serde::{Deserialize, Serialize};
 pub use check::check;
 pub use claims::{Claim, Over, Test};
 pub use csv::results;
+pub use error::{CellError, NoteError, PaperError, ReferenceError, TableError};
 pub use files::{NAMES, load, load_from};
 pub use fit::{Fit, FitRequest, Tried, fit, self_test};
 pub use judge::{Judgement, Verdict};
@@ -157,7 +159,7 @@ pub enum Kind {
     /// Simulations, a measure over time.
     Series,
     /// Two exponential variables, by formula and by drawing them.
-    Overtaking,
+    Reordering,
 }
 
 /// A row or a column.

@@ -13,6 +13,7 @@
 use std::collections::BTreeMap;
 
 use super::effect::MARGIN;
+use super::error::{NoteError, ReferenceError};
 use super::measure::unit;
 use super::plan::{FITTED, MAIN};
 
@@ -23,31 +24,35 @@ pub type Results = BTreeMap<(String, String, String, String), (String, f64)>;
 ///
 /// # Errors
 /// A reference to what isn't there, or that its result contradicts.
-pub fn fill(note: &str, results: &Results) -> Result<String, String> {
+pub fn fill(note: &str, results: &Results) -> Result<String, NoteError> {
     let mut text = String::new();
     let mut rest = note;
     while let Some((before, after)) = rest.split_once('{') {
-        let (reference, behind) = after.split_once('}').ok_or_else(|| format!("`{{{after}`: no `}}`"))?;
+        let (reference, behind) = after.split_once('}').ok_or_else(|| NoteError::Unclosed(after.into()))?;
         text += before;
-        text += &one(reference, results).map_err(|error| format!("`{{{reference}}}`: {error}"))?;
+        text += &one(reference, results)
+            .map_err(|error| NoteError::Reference { reference: reference.into(), error })?;
         rest = behind;
     }
     Ok(text + rest)
 }
 
-fn one(reference: &str, results: &Results) -> Result<String, String> {
+fn one(reference: &str, results: &Results) -> Result<String, ReferenceError> {
     let (setting, path) =
         reference.split_once(':').map_or((MAIN, reference), |(setting, path)| (setting, path));
     if ![MAIN, FITTED].contains(&setting) {
-        return Err(format!("`{setting}` isn't `{FITTED}`"));
+        return Err(ReferenceError::Setting(setting.into()));
     }
     let parts: Vec<&str> = path.split('/').collect();
     let find = |row: &str| match parts.as_slice() {
         [figure, _, column, ..] => {
             let key = (figure.to_string(), setting.to_string(), row.to_string(), column.to_string());
-            results.get(&key).ok_or_else(|| format!("no result {figure}, {setting}, {row}, {column}"))
+            results.get(&key).ok_or_else(|| {
+                let (figure, setting, row, column) = key;
+                ReferenceError::NoResult { figure, setting, row, column }
+            })
         }
-        _ => Err("expected figure/row/column".to_string()),
+        _ => Err(ReferenceError::Parts),
     };
     let (metric, mean) = find(parts.get(1).copied().unwrap_or_default())?;
     let [_, _, _, relation, other] = parts.as_slice() else {
@@ -60,8 +65,11 @@ fn one(reference: &str, results: &Results) -> Result<String, String> {
         "less" if change < -MARGIN => Ok(format!("{:.0} % less", -change)),
         "more" if change > MARGIN => Ok(format!("{change:.0} % more")),
         "level" if level => Ok(format!("within {MARGIN:.0} %")),
-        "less" | "more" | "level" => Err(format!("it is {change:+.1} %, not {relation}")),
-        _ => Err(format!("`{relation}` isn't `less`, `more` or `level`")),
+        "less" | "more" | "level" => {
+            let change = format!("{change:+.1}");
+            Err(ReferenceError::Contradicted { change, relation: (*relation).into() })
+        }
+        _ => Err(ReferenceError::Relation((*relation).into())),
     }
 }
 

@@ -255,8 +255,8 @@ impl Fitted {
     ///
     /// # Errors
     /// What can't be written as TOML.
-    pub fn text(&self) -> Result<String, String> {
-        let text = toml::to_string(self).map_err(|error| error.to_string())?;
+    pub fn text(&self) -> Result<String, toml::ser::Error> {
+        let text = toml::to_string(self)?;
         Ok(format!("# Written by `{}`.\n{text}", self.command))
     }
 

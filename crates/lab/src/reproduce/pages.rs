@@ -9,7 +9,7 @@ use super::measure::unit;
 use super::plan::{FITTED, MAIN};
 use super::report::{number, time};
 use super::run::{Grid, Outcome};
-use super::{Figure, Kind, World, csv, notes};
+use super::{Figure, Kind, PaperError, World, csv, notes};
 use crate::stats;
 
 /// One of the two settings' logarithms.
@@ -33,7 +33,7 @@ fn folder(world: World) -> &'static str {
 ///
 /// # Errors
 /// A note that refers to no result, or that its result contradicts.
-pub fn pages(outcomes: &[Outcome], command: &str) -> Result<(String, Vec<Page>), String> {
+pub fn pages(outcomes: &[Outcome], command: &str) -> Result<(String, Vec<Page>), PaperError> {
     let mut files = Vec::new();
     let world = outcomes.first().map_or(World::Simulated, |outcome| outcome.world);
     let mut text = overview(outcomes, command, world);
@@ -43,9 +43,13 @@ pub fn pages(outcomes: &[Outcome], command: &str) -> Result<(String, Vec<Page>),
         let results = csv::results(&table)?;
         let note = |id: &str| match outcome.paper.notes.get(id) {
             // Part of a paper has only part of the results.
-            Some(note) if outcome.whole() && world == World::Simulated => notes::fill(note.trim(), &results)
-                .map(Some)
-                .map_err(|error| format!("papers/{name}/notes.toml: {id}: {error}")),
+            Some(note) if outcome.whole() && world == World::Simulated => {
+                notes::fill(note.trim(), &results).map(Some).map_err(|error| PaperError::Note {
+                    paper: name.clone(),
+                    note: id.into(),
+                    error: Box::new(error),
+                })
+            }
             _ => Ok(None),
         };
         let plan = &outcome.paper.plan;
@@ -139,8 +143,8 @@ fn agreement(judgement: &Judgement) -> String {
 
 fn page(
     outcome: &Outcome,
-    note: &dyn Fn(&str) -> Result<Option<String>, String>,
-) -> Result<(String, Vec<Page>), String> {
+    note: &dyn Fn(&str) -> Result<Option<String>, PaperError>,
+) -> Result<(String, Vec<Page>), PaperError> {
     let plan = &outcome.paper.plan;
     let name = &outcome.paper.name;
     let mut text = format!("# {}\n\n{}.\n\nMeasured on: {}.\n", plan.title, plan.source, plan.testbed);
@@ -190,7 +194,7 @@ fn page(
         let grids: Vec<&Grid> = outcome.grids.iter().filter(|grid| grid.figure == place).collect();
         let chart = match figure.kind {
             Kind::Series => curves(outcome, figure),
-            Kind::Grid | Kind::Overtaking => drawn(outcome, figure, &grids),
+            Kind::Grid | Kind::Reordering => drawn(outcome, figure, &grids),
         };
         let _ = writeln!(text, "\n## {}\n", figure.title);
         let svg = chart.svg();
@@ -319,8 +323,8 @@ fn inside(outcome: &Outcome) -> String {
 
 fn claims(
     outcome: &Outcome,
-    note: &dyn Fn(&str) -> Result<Option<String>, String>,
-) -> Result<String, String> {
+    note: &dyn Fn(&str) -> Result<Option<String>, PaperError>,
+) -> Result<String, PaperError> {
     let mut text = String::from(
         "\n## Claims\n\n| claim | verdict | agree | as ruled | fitted | other settings in which it is reproduced |\n|---|---|---|---|---|---:|\n",
     );

@@ -9,8 +9,9 @@ use ropewalk_engine::registry::Spec;
 use ropewalk_engine::scheduler::Scheduler;
 use ropewalk_sim::{Mode, Recording, RunSpec, Scenario};
 
+use super::error::CellError;
 use super::settings::{self, merge};
-use super::{Figure, Kind, Line, Paper, Settings, World};
+use super::{Figure, Kind, Line, Paper, PaperError, Settings, World};
 use crate::Registries;
 use crate::units::{self, Nanos};
 
@@ -34,7 +35,7 @@ pub(super) struct Template {
 pub(super) enum Work {
     Simulate(Arc<Template>),
     /// By drawing or by formula; 1/mu_s in milliseconds.
-    Overtaking(bool, f64),
+    Reordering(bool, f64),
 }
 
 /// A row with a column, in one setting.
@@ -101,7 +102,7 @@ pub(super) fn cells(
     only: Option<&str>,
     runs: Option<u32>,
     registries: &Registries,
-) -> Result<Vec<Cell>, String> {
+) -> Result<Vec<Cell>, PaperError> {
     let mut found = Vec::new();
     let mut templates = HashMap::new();
     for (number, figure) in paper.plan.figures.iter().enumerate() {
@@ -112,12 +113,8 @@ pub(super) fn cells(
         for (place, variant) in concerned {
             for (row, row_line) in figure.rows.iter().enumerate() {
                 for (column, column_line) in figure.columns.iter().enumerate() {
-                    let wrong = |error: String| {
-                        let (row, column) = (&row_line.label, &column_line.label);
-                        format!("papers/{}: {}, {row}, {column}: {error}", paper.name, figure.id)
-                    };
                     let work = match figure.kind {
-                        Kind::Overtaking => Work::Overtaking(row > 0, column_line.x.unwrap_or(0.0)),
+                        Kind::Reordering => Work::Reordering(row > 0, column_line.x.unwrap_or(0.0)),
                         Kind::Grid | Kind::Series => Work::Simulate(
                             template(
                                 paper,
@@ -128,7 +125,7 @@ pub(super) fn cells(
                                 registries,
                                 &mut templates,
                             )
-                            .map_err(wrong)?,
+                            .map_err(|reason| wrong(paper, figure, row_line, column_line, reason))?,
                         ),
                     };
                     let metric = row_line.metric.as_ref().or(column_line.metric.as_ref());
@@ -148,6 +145,17 @@ pub(super) fn cells(
         }
     }
     Ok(found)
+}
+
+/// A cell that can't be run, and why.
+pub(super) fn wrong(paper: &Paper, figure: &Figure, row: &Line, column: &Line, reason: String) -> PaperError {
+    PaperError::Cell(Box::new(CellError {
+        paper: paper.name.clone(),
+        figure: figure.id.clone(),
+        row: row.label.clone(),
+        column: column.label.clone(),
+        reason,
+    }))
 }
 
 /// The paper's number, or fewer in settings other than the main one.

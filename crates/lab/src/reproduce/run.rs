@@ -11,10 +11,10 @@ use super::judge::{self, Judgement};
 use super::measure::{Measures, measure};
 use super::plan::{self, Cell, Variant, Work};
 use super::series::{self, Series};
-use super::{Kind, Paper, World, overtaking};
+use super::{Kind, Paper, PaperError, World, reordering};
 use crate::Registries;
 use crate::checkpoint::Store;
-use crate::emulated::{self, Ends, Tally};
+use crate::emulated::{self, EmulatedError, Ends, Tally};
 
 /// What to run.
 #[derive(Debug)]
@@ -133,7 +133,7 @@ pub fn execute(
     store: &Runs,
     progress: &dyn Progress,
     stop: &AtomicBool,
-) -> Result<Outcome, String> {
+) -> Result<Outcome, PaperError> {
     let began = progress.clock();
     let paper = request.paper;
     let variants = plan::variants(paper);
@@ -146,7 +146,7 @@ pub fn execute(
     let known = results.iter().filter(|slot| slot.lock().is_ok_and(|kept| kept.is_some())).count();
     progress.total(jobs.len() + series_cells.len(), known);
     let next = AtomicUsize::new(0);
-    let failed: Mutex<Option<String>> = Mutex::new(None);
+    let failed: Mutex<Option<EmulatedError>> = Mutex::new(None);
     let worker = || {
         while !stop.load(Ordering::Relaxed) {
             let index = next.fetch_add(1, Ordering::Relaxed);
@@ -181,7 +181,7 @@ pub fn execute(
         }
     });
     if let Ok(Some(error)) = failed.into_inner() {
-        return Err(error);
+        return Err(error.into());
     }
     let results: Vec<Option<Run>> =
         results.into_iter().map(|slot| slot.into_inner().unwrap_or_default()).collect();
@@ -217,7 +217,7 @@ fn jobs<'a>(cells: &'a [Cell], seed: u64, store: &Runs) -> (Vec<Job<'a>>, Vec<Ve
     for cell in cells {
         let identity = match &cell.work {
             Work::Simulate(template) => template.identity.clone(),
-            Work::Overtaking(draw, slow) => format!("overtaking {draw} {slow}"),
+            Work::Reordering(draw, slow) => format!("reordering {draw} {slow}"),
         };
         let own = (0..cell.runs).map(|number| {
             // A phase depends on the number of runs, where there are phases.
@@ -236,7 +236,7 @@ fn jobs<'a>(cells: &'a [Cell], seed: u64, store: &Runs) -> (Vec<Job<'a>>, Vec<Ve
     (jobs, of_cell)
 }
 
-fn perform(job: &Job<'_>, request: &Request<'_>) -> Result<Measures, String> {
+fn perform(job: &Job<'_>, request: &Request<'_>) -> Result<Measures, EmulatedError> {
     let seed = request.seed;
     Ok(match (job.work, request.world) {
         (Work::Simulate(template), World::Simulated) => {
@@ -247,7 +247,7 @@ fn perform(job: &Job<'_>, request: &Request<'_>) -> Result<Measures, String> {
             let spec = template.spec(job.number, job.runs, seed);
             let ends = Ends { sender_kernel: false, receiver_kernel: true };
             let tally = Mutex::new(Tally::default());
-            let result = emulated::run(&spec, ends, &tally).map_err(|error| error.to_string())?;
+            let result = emulated::run(&spec, ends, &tally)?;
             let mut measures = measure(&spec, &result, template.skip);
             let tally = tally.into_inner().unwrap_or_default();
             for (name, value) in REAL.iter().zip([
@@ -260,8 +260,8 @@ fn perform(job: &Job<'_>, request: &Request<'_>) -> Result<Measures, String> {
             }
             measures
         }
-        (Work::Overtaking(draw, slow), _) => {
-            overtaking::probability(*draw, *slow, seed.wrapping_add(u64::from(job.number)))
+        (Work::Reordering(draw, slow), _) => {
+            reordering::probability(*draw, *slow, seed.wrapping_add(u64::from(job.number)))
         }
     })
 }

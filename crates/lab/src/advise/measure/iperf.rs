@@ -4,7 +4,7 @@
 use ropewalk_sim::Direction;
 use serde_json::Value;
 
-use super::{Measured, RoundTrip, Throughput};
+use super::{Measured, MeasurementError, RoundTrip, Throughput};
 use crate::stats;
 
 fn number(value: &Value) -> Option<f64> {
@@ -14,12 +14,13 @@ fn number(value: &Value) -> Option<f64> {
 /// Reads what iperf3 wrote.
 ///
 /// # Errors
-/// What is missing, in words.
-pub fn parse(text: &str) -> Result<Measured, String> {
-    let document: Value = serde_json::from_str(text).map_err(|error| format!("it is not JSON: {error}"))?;
+/// What is missing.
+pub fn parse(text: &str) -> Result<Measured, MeasurementError> {
+    let document: Value =
+        serde_json::from_str(text).map_err(|error| MeasurementError::NotJson(error.to_string()))?;
     if let Some(error) = document["error"].as_str() {
         let short: String = error.chars().take(200).collect();
-        return Err(format!("iperf3 failed: {short}"));
+        return Err(MeasurementError::Iperf(short));
     }
     let start = &document["start"]["test_start"];
     let udp = start["protocol"].as_str() == Some("UDP");
@@ -49,7 +50,7 @@ pub fn parse(text: &str) -> Result<Measured, String> {
     };
     let rtt = round_trips(end);
     if rate.is_none() && loss.is_none() && rtt.is_none() {
-        return Err("it has no result (`end.sum_received`)".into());
+        return Err(MeasurementError::NoResult);
     }
     // Congestion's losses are among them: the path's own are at most these.
     let sent =
@@ -102,6 +103,8 @@ mod tests {
         let sender = r#"{"end":{"streams":[{"sender":{"min_rtt":20000,"mean_rtt":45000,"max_rtt":90000}}]}}"#;
         let rtt = parse(sender).unwrap().rtt.unwrap();
         assert_eq!((rtt.min, rtt.max, rtt.loaded), (20.0, 90.0, true));
-        assert!(parse(r#"{"error":"unable to connect"}"#).unwrap_err().contains("unable to connect"));
+        assert!(
+            parse(r#"{"error":"unable to connect"}"#).unwrap_err().to_string().contains("unable to connect")
+        );
     }
 }

@@ -1,6 +1,7 @@
 //! Paths from measurements: the output of `ping`, `ss -ti` and `iperf3 --json`, and mahimahi traces, told apart by what
 //! is in them. Each gives what it can of a path (round-trip time, loss, rate, queue), and how well.
 
+mod error;
 mod iperf;
 mod ping;
 mod ss;
@@ -17,6 +18,7 @@ use crate::input;
 use crate::scenario;
 use crate::stats;
 
+pub use error::MeasurementError;
 pub use iperf::parse as parse_iperf;
 pub use ping::parse as parse_ping;
 pub use ss::parse as parse_ss;
@@ -101,27 +103,27 @@ pub fn parse(name: &str, text: &str) -> Result<Measured, Diagnostic> {
     let start = text.trim_start();
     let numbers_only =
         !start.is_empty() && start.chars().all(|c| c.is_ascii_digit() || c.is_ascii_whitespace());
-    let (kind, found) = if start.starts_with('{') {
-        ("iperf3 --json", iperf::parse(text))
+    let read = if start.starts_with('{') {
+        Some(("iperf3 --json", iperf::parse(text)))
     } else if numbers_only {
         let trace = scenario::parse_trace(name, text)?;
-        ("a mahimahi trace", Ok(Measured { trace: Some(Arc::new(trace)), ..Measured::default() }))
+        Some(("a mahimahi trace", Ok(Measured { trace: Some(Arc::new(trace)), ..Measured::default() })))
     } else if let Ok(found) = ping::parse(text) {
-        ("ping", Ok(found))
+        Some(("ping", Ok(found)))
     } else if text.contains("rtt:") {
-        ("ss -ti", ss::parse(text))
+        Some(("ss -ti", ss::parse(text)))
     } else if ["PING ", "Pinging ", "packets transmitted"].iter().any(|word| text.contains(word)) {
-        ("ping", ping::parse(text))
+        Some(("ping", ping::parse(text)))
     } else {
-        ("", Err(String::new()))
+        None
     };
     let help = "known: the output of `ping -c 30 HOST`, `ss -tin`, `iperf3 --json -c HOST`, a mahimahi trace";
+    let Some((kind, found)) = read else {
+        return Err(Diagnostic::new(format!("`{name}` is no measurement of a known kind")).help(help));
+    };
     match found {
         Ok(found) if !found.is_empty() => Ok(found),
         Ok(_) => Err(Diagnostic::new(format!("`{name}` says nothing of a path")).help(help)),
-        Err(_) if kind.is_empty() => {
-            Err(Diagnostic::new(format!("`{name}` is no measurement of a known kind")).help(help))
-        }
         Err(reason) => {
             let message = format!("`{name}` can't be used: read as {kind}, {reason}");
             Err(Diagnostic::new(message).help(help))

@@ -1,13 +1,13 @@
 //! `ping`, as iputils, BSD, busybox and Windows print it: the times of single answers, the count of those lost, and the
 //! summary line where the answers themselves are missing (`ping -q`).
 
-use super::{Measured, RoundTrip, positive, round_trips};
+use super::{Measured, MeasurementError, RoundTrip, positive, round_trips};
 
 /// Reads what ping printed.
 ///
 /// # Errors
-/// What is missing, in words.
-pub fn parse(text: &str) -> Result<Measured, String> {
+/// What is missing.
+pub fn parse(text: &str) -> Result<Measured, MeasurementError> {
     let mut samples = Vec::new();
     let (mut counted, mut summary) = (None, None);
     for line in text.lines() {
@@ -19,10 +19,10 @@ pub fn parse(text: &str) -> Result<Measured, String> {
     }
     let rtt = round_trips(&samples, false).or(summary);
     if rtt.is_none() && counted.is_none() {
-        return Err("it has neither answers (`time=23.4 ms`) nor a summary".into());
+        return Err(MeasurementError::NoPing);
     }
     if rtt.is_none() {
-        return Err("not one answer came back".into());
+        return Err(MeasurementError::NoAnswer);
     }
     Ok(Measured { rtt, loss: counted, ..Measured::default() })
 }
@@ -89,7 +89,7 @@ mod tests {
         let found = parse(windows).unwrap();
         assert_eq!((found.loss, found.rtt.unwrap().mean), (Some((2, 4)), 7.5));
         let dead = "3 packets transmitted, 0 received, 100% packet loss, time 2040ms\n";
-        assert!(parse(dead).unwrap_err().contains("not one answer"));
+        assert!(parse(dead).unwrap_err() == MeasurementError::NoAnswer);
         assert!(parse("ping: unknown host").is_err());
     }
 }

@@ -4,7 +4,7 @@
 //! An application-limited delivery rate is a lower bound, so one that isn't is preferred. Retransmissions count
 //! congestion's losses too: they are an upper bound of the path's own loss, and all that `ss` has.
 
-use super::{Measured, RoundTrip, Throughput, positive};
+use super::{Measured, MeasurementError, RoundTrip, Throughput, positive};
 
 #[derive(Default)]
 struct Connection {
@@ -20,12 +20,12 @@ struct Connection {
 /// Reads what `ss -ti` printed.
 ///
 /// # Errors
-/// What is missing, in words.
-pub fn parse(text: &str) -> Result<Measured, String> {
+/// What is missing.
+pub fn parse(text: &str) -> Result<Measured, MeasurementError> {
     let connections: Vec<Connection> =
         text.lines().filter(|line| line.contains("rtt:")).map(connection).collect();
     if connections.is_empty() {
-        return Err("it has no line with `rtt:` (use `ss -tin`)".into());
+        return Err(MeasurementError::NoConnection);
     }
     let least = |of: &dyn Fn(&Connection) -> Option<f64>| {
         connections

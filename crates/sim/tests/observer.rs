@@ -1,4 +1,4 @@
-//! A witness of every packet changes nothing that can be seen: no counter and no number of the result.
+//! Observing every packet changes nothing else: no counter and no number of the result.
 
 mod common;
 
@@ -48,9 +48,9 @@ fn cases() -> Vec<(&'static str, RunSpec)> {
         ("one path", single(clean(), 0, "cubic")),
         ("losses", spec(lossy.clone(), "minrtt", "olia")),
         ("losses, twice over", spec(lossy, "redundant", "lia")),
-        ("overtaking", spec(rough, "ecf", "balia")),
-        ("overtaking both ways, with losses", spec(wild.clone(), "minrtt", "lia")),
-        ("overtaking on one path, up", single(Scenario { direction: Direction::Upload, ..wild }, 0, "cubic")),
+        ("reordering", spec(rough, "ecf", "balia")),
+        ("reordering both ways, with losses", spec(wild.clone(), "minrtt", "lia")),
+        ("reordering on one path, up", single(Scenario { direction: Direction::Upload, ..wild }, 0, "cubic")),
         ("checksums and marks, up", spec(checked, "roundrobin", "cubic")),
         ("many", spec(flows, "minrtt", "lia")),
         ("web", spec(Scenario { workload: web, ..networks::wifi_lte() }, "blest", "lia")),
@@ -59,7 +59,7 @@ fn cases() -> Vec<(&'static str, RunSpec)> {
 
 /// Watched, each segment is fetched on its own. Unwatched, an endpoint hands out all that it has at once.
 #[test]
-fn a_witness_changes_nothing() {
+fn observing_changes_nothing() {
     for (name, spec) in cases() {
         let seen = watch(&spec, false);
         let (result, counters) = unwatched(World::new(&spec).expect("it can be simulated"));

@@ -1,0 +1,25 @@
+//! Why the output of a measuring tool can't be used.
+
+/// Why the output of a measuring tool can't be used.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum MeasurementError {
+    /// `ping`: there are no times and no summary.
+    #[error("it has neither answers (`time=23.4 ms`) nor a summary")]
+    NoPing,
+    /// `ping`: nothing was answered.
+    #[error("not one answer came back")]
+    NoAnswer,
+    /// `ss`: there is no connection in it.
+    #[error("it has no line with `rtt:` (use `ss -tin`)")]
+    NoConnection,
+    /// `iperf3`: the text isn't JSON; the parser's message.
+    #[error("it is not JSON: {0}")]
+    NotJson(String),
+    /// `iperf3`: it reports its own failure.
+    #[error("iperf3 failed: {0}")]
+    Iperf(String),
+    /// `iperf3`: neither throughput nor loss nor round trips.
+    #[error("it has no result (`end.sum_received`)")]
+    NoResult,
+}
