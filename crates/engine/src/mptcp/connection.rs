@@ -203,7 +203,7 @@ impl<P: Payload> Connection<P> {
                 self.window_update();
                 if self.receive.buffer.ready == 0 && self.receive.ofo_bytes() == 0 {
                     for strand in self.strands.iter_mut().flatten() {
-                        self.dirty |= strand.tcp.all_is_read();
+                        self.dirty |= strand.tcp.on_all_read();
                     }
                 }
                 Some(piece)

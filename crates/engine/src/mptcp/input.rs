@@ -98,7 +98,7 @@ impl<P: Payload> Connection<P> {
             self.check_closed(now);
         }
         if let Some(Some(strand)) = self.strands.get_mut(index) {
-            self.dirty |= !strand.tcp.find_quiet(&self.metrics[index]);
+            self.dirty |= !strand.tcp.find_nothing_to_send(&self.metrics[index]);
         }
     }
 
@@ -499,7 +499,7 @@ impl<P: Payload> Connection<P> {
             let Some(strand) = self.strands[index].as_mut() else { return };
             let Some((position, mut data, mapped)) = strand.tcp.next_in_order() else { break };
             if self.receive.open(&mut strand.opening, data.len() as u64) {
-                self.dirty |= strand.tcp.window_opened();
+                self.dirty |= strand.tcp.on_window_growth();
             }
             if let Some(failing) = strand.failing.as_mut() {
                 self.receive.buffer.held += data.len() as u64;

@@ -119,7 +119,7 @@ impl<P: Payload> Connection<P> {
                 if metrics.packets_out > 0
                     && let Some(strand) = strand
                 {
-                    strand.tcp.note_starved(metrics);
+                    strand.tcp.check_app_limited(metrics);
                 }
             }
         }
@@ -139,7 +139,8 @@ impl<P: Payload> Connection<P> {
         // Usually there is none. Of several, the one that sent last goes on.
         let mut pending = 0u32;
         for (index, strand) in self.strands.iter().enumerate() {
-            pending |= u32::from(strand.as_ref().is_some_and(|strand| !strand.tcp.is_quiet())) << index;
+            pending |=
+                u32::from(strand.as_ref().is_some_and(|strand| !strand.tcp.has_nothing_to_send())) << index;
         }
         while pending != 0 {
             let from_last = pending & (u32::MAX << self.next_strand);
@@ -173,7 +174,7 @@ impl<P: Payload> Connection<P> {
         let (mut cx, strand) = self.split_to_send(now, index)?;
         let transmit = strand.tcp.poll_transmit(&mut cx, max_segments, out)?;
         self.write_options(now, index, transmit, out);
-        let quiet = self.strands[index].as_ref().is_none_or(|strand| strand.tcp.is_quiet());
+        let quiet = self.strands[index].as_ref().is_none_or(|strand| strand.tcp.has_nothing_to_send());
         Some((self.metrics[index].path, quiet))
     }
 

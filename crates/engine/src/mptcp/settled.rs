@@ -29,7 +29,7 @@ impl<P: Payload> Connection<P> {
 impl<P: Payload> Strand<P> {
     fn is_settled(&self) -> bool {
         self.timeouts == 0
-            && self.tcp.is_untroubled()
+            && self.tcp.is_peer_responsive()
             && !self.leaving
             && !self.fastclose
             && self.failing.is_none()

@@ -226,7 +226,7 @@ impl<P: Payload> Connection<P> {
         if let Some(index) = oldest.map(|(_, metrics)| metrics.id.index())
             && let Some(strand) = self.strands[index].as_mut()
         {
-            strand.tcp.vanish();
+            strand.tcp.discard();
             self.metrics[index].state = SubflowStatus::Closed;
         }
     }

@@ -1,10 +1,10 @@
 //! What a subflow works with, and what it returns: states, the connection's numbers, outcomes.
 
+use super::window::ReceiveBuffer;
 use crate::Nanos;
 use crate::config::TcpConfig;
 use crate::congestion::CongestionControl;
 use crate::metrics::SubflowMetrics;
-use crate::tcp::ReceiveBuffer;
 
 /// RFC 9293's connection states, without LISTEN (the endpoint's).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -51,7 +51,7 @@ pub struct Outgoing {
     pub ack_option_len: u8,
     /// The application has more to write than the send buffer takes.
     pub writer_waits: bool,
-    /// The connection has more data that the peer's window admits, only not on this subflow yet.
+    /// The connection has more data that the peer's window admits, not yet assigned to this subflow.
     pub more: bool,
 }
 
@@ -60,26 +60,39 @@ pub struct Outgoing {
 pub struct Context<'a> {
     /// Now.
     pub now: Nanos,
-    /// Every subflow's shared numbers.
+    /// The numbers of all subflows, which schedulers and congestion controls see.
     pub metrics: &'a mut [SubflowMetrics],
-    /// Which of them is this subflow's.
+    /// Index of this subflow in them.
     pub index: usize,
     /// The connection's congestion control.
     pub congestion: &'a mut dyn CongestionControl,
     /// Settings.
     pub tcp: &'a TcpConfig,
-    /// What the connection says.
+    /// What the connection tells.
     pub shared: Shared<'a>,
 }
 
 impl Context<'_> {
+    /// This subflow's numbers, to change them.
     #[inline]
     pub(crate) fn metrics(&mut self) -> &mut SubflowMetrics {
         &mut self.metrics[self.index]
     }
+
+    /// This subflow's numbers.
+    #[inline]
+    pub(super) fn own(&self) -> &SubflowMetrics {
+        &self.metrics[self.index]
+    }
+
+    /// The timestamp clock now (RFC 7323 5.4).
+    #[inline]
+    pub(super) fn timestamp(&self) -> u32 {
+        clock(self.tcp, self.now)
+    }
 }
 
-/// What came of a segment or a timeout.
+/// What a segment or a timeout caused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Outcome {
     /// The segment was acceptable: its options count.
@@ -96,19 +109,19 @@ pub struct Outcome {
     pub timeout: bool,
     /// In-order data is ready.
     pub data: bool,
-    /// Some of the data had come before, perhaps without the mapping that it has now.
+    /// Some of the data was a duplicate, perhaps with another mapping than before.
     pub repeated: bool,
     /// The peer's FIN arrived in order.
     pub fin: bool,
-    /// The peer reset it.
+    /// The peer reset the subflow.
     pub reset: bool,
-    /// We gave up after too many timeouts.
+    /// The subflow gave up after too many timeouts.
     pub failed: bool,
-    /// It is closed.
+    /// The subflow is closed.
     pub closed: bool,
 }
 
-/// What a segment to be sent is, for the options that the connection adds.
+/// The kind of a segment to be sent, for the options that the connection adds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     /// SYN.
@@ -123,10 +136,10 @@ pub enum Kind {
     Rst,
 }
 
-/// What there is to know of a segment to be sent, which is complete but for MPTCP's options.
+/// A segment to be sent, complete but for the options of MPTCP.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Transmit {
-    /// What it is.
+    /// Its kind.
     pub kind: Kind,
     /// Connection-level offset of its first byte of data.
     pub tag: u64,
@@ -134,8 +147,16 @@ pub struct Transmit {
     pub ssn: u32,
     /// Whether the data was sent on this subflow before.
     pub retransmission: bool,
-    /// For a part of what was sent with one mapping: how many bytes of that come before it, and its length.
+    /// For a part of what was first sent with one mapping: bytes of the mapping before it, and the mapping's length.
     pub part: Option<(u16, u16)>,
+}
+
+impl Transmit {
+    /// A segment without data.
+    #[inline]
+    pub(super) fn control(kind: Kind, ssn: u32) -> Self {
+        Transmit { kind, tag: 0, ssn, retransmission: false, part: None }
+    }
 }
 
 /// The timestamp clock at a time.

@@ -1,6 +1,199 @@
-//! The receiving half of a subflow: reassembly, delayed ACKs, the window that is advertised.
+//! The receiver of a subflow: what is expected next, the window that is advertised, reassembly, delayed ACKs and what
+//! an ACK reports (RFC 9293 3.8, RFC 2018, RFC 2883, RFC 3168, RFC 7323).
 
-pub(super) mod delack;
-pub(super) mod reassembly;
+mod ack;
+mod ack_limit;
+mod data;
+mod delayed_ack;
+mod reassembly;
 mod segment_ring;
-pub(super) mod window;
+
+use ropewalk_wire::{Flags, Payload, Segment, Seq};
+
+use super::common::Common;
+use super::context::Context;
+use crate::Nanos;
+use ack_limit::AckLimit;
+use data::ReceiveRtt;
+use delayed_ack::DelayedAck;
+pub(crate) use reassembly::StreamOffset;
+use reassembly::{InOrder, ReassemblyQueue};
+
+/// State of the receiver. Hot fields come first: with thousands of connections each cache line is a miss.
+#[derive(Debug)]
+#[repr(C)]
+pub(super) struct Receiver<P> {
+    /// RCV.NXT.
+    rcv_nxt: u64,
+    /// Right edge of all windows that were advertised.
+    rcv_edge: u64,
+    /// Last.ACK.sent (RFC 7323 4.3).
+    last_ack_sent: u64,
+    /// TS.Recent (RFC 7323 4.3), and when it was set.
+    ts_recent: u32,
+    /// An ACK is due at the next opportunity.
+    ack_now: bool,
+    /// Congestion marks are echoed until CWR arrives.
+    ece_pending: bool,
+    ts_recent_at: Nanos,
+    /// The window that was advertised last.
+    advertised_window: u64,
+    delayed_ack: DelayedAck,
+    rtt: ReceiveRtt,
+    /// The position of the peer's FIN, once it is known.
+    fin_at: Option<u64>,
+    reassembly: ReassemblyQueue<P>,
+    in_order: InOrder<P>,
+    limit: AckLimit,
+}
+
+impl<P: Payload> Receiver<P> {
+    pub fn new(now: Nanos) -> Self {
+        Receiver {
+            rcv_nxt: 0,
+            rcv_edge: 0,
+            last_ack_sent: 0,
+            ts_recent: 0,
+            ack_now: false,
+            ece_pending: false,
+            ts_recent_at: now,
+            advertised_window: 0,
+            delayed_ack: DelayedAck::default(),
+            rtt: ReceiveRtt::default(),
+            fin_at: None,
+            reassembly: ReassemblyQueue::new(),
+            in_order: InOrder::new(),
+            limit: AckLimit::default(),
+        }
+    }
+
+    /// The peer's SYN or SYN/ACK arrived.
+    pub fn on_syn(&mut self, cx: &Context<'_>, syn: &Segment<P>) {
+        self.rcv_nxt = 1;
+        self.last_ack_sent = 1;
+        self.replace_ts_recent(cx.now, syn);
+        self.rcv_edge = 1 + cx.shared.receive.window().min(65_535);
+    }
+
+    /// Position of the next byte expected.
+    #[inline]
+    pub fn next(&self) -> u64 {
+        self.rcv_nxt
+    }
+
+    /// The position that a sequence number of the peer's stands for.
+    #[inline]
+    pub fn position(&self, common: &Common, seq: Seq) -> u64 {
+        Seq(seq.0.wrapping_sub(common.peer_isn)).unfold(self.rcv_nxt)
+    }
+
+    /// The next in-order data with its position and stream offset, until `None`.
+    #[inline]
+    pub fn next_in_order(&mut self) -> Option<(u64, P, StreamOffset)> {
+        self.in_order.pop_front()
+    }
+
+    /// Bytes that arrived out of order.
+    pub fn reassembly_bytes(&self) -> u64 {
+        self.reassembly.bytes()
+    }
+
+    /// The part of header prediction that concerns the receiver: in the window, with a timestamp that isn't old.
+    #[inline]
+    pub fn is_predicted(&self, common: &Common, segment: &Segment<P>) -> bool {
+        let recent = |value: u32| value.wrapping_sub(self.ts_recent) as i32 >= 0;
+        let expected = common.peer_isn.wrapping_add(self.rcv_nxt as u32);
+        let offset = u64::from(segment.seq.0.wrapping_sub(expected));
+        common.negotiated.timestamps
+            && segment.timestamps.is_some_and(|stamp| recent(stamp.value))
+            && (offset == 0 || offset < self.rcv_edge.saturating_sub(self.rcv_nxt))
+    }
+
+    /// RFC 9293 3.4: whether a segment touches the receive window.
+    #[inline]
+    pub fn in_window(&self, cx: &Context<'_>, position: u64, segment: &Segment<P>) -> bool {
+        let window = cx.shared.receive.window().max(self.rcv_edge.saturating_sub(self.rcv_nxt));
+        let end = self.rcv_nxt + window;
+        // `unfold` may go below zero for a stray segment.
+        if position > (1 << 63) {
+            return false;
+        }
+        let len = segment.sequence_len();
+        if len == 0 {
+            return position >= self.rcv_nxt && (position < end || position == self.rcv_nxt);
+        }
+        // A FIN without data needs no space. With windows at connection level (RFC 8684 3.3.1) nothing that arrives in
+        // order is refused here.
+        let unlimited = segment.payload.is_empty() || cx.shared.multipath;
+        let end = if unlimited { end.max(self.rcv_nxt + 1) } else { end };
+        position < end && position + u64::from(len) > self.rcv_nxt
+    }
+
+    //= RFC 7323 4.3 only a segment that covers the last ACK sent updates TS.Recent
+    /// Updates TS.Recent with the timestamp of an acceptable segment. `PREDICTED` says that it isn't old.
+    #[inline]
+    pub fn update_ts_recent<const PREDICTED: bool>(
+        &mut self,
+        common: &Common,
+        now: Nanos,
+        segment: &Segment<P>,
+        position: u64,
+    ) {
+        if let Some(stamp) = segment.timestamps
+            && (PREDICTED || common.negotiated.timestamps)
+            && position <= self.last_ack_sent
+            && (PREDICTED || stamp.value.wrapping_sub(self.ts_recent) as i32 >= 0)
+        {
+            self.ts_recent = stamp.value;
+            self.ts_recent_at = now;
+        }
+    }
+
+    /// Sets TS.Recent, whatever it was (Linux's `tcp_replace_ts_recent`).
+    pub fn replace_ts_recent(&mut self, now: Nanos, segment: &Segment<P>) {
+        if let Some(stamp) = segment.timestamps {
+            self.ts_recent = stamp.value;
+            self.ts_recent_at = now;
+        }
+    }
+
+    /// By how much a segment's timestamp is older than TS.Recent; 0: not at all.
+    #[inline]
+    pub fn timestamp_age(&self, segment: &Segment<P>) -> u32 {
+        let age = segment.timestamps.map_or(0, |stamp| self.ts_recent.wrapping_sub(stamp.value) as i32);
+        age.max(0) as u32
+    }
+
+    /// When TS.Recent was set.
+    pub fn ts_recent_at(&self) -> Nanos {
+        self.ts_recent_at
+    }
+
+    /// TS.Recent.
+    pub fn ts_recent(&self) -> u32 {
+        self.ts_recent
+    }
+
+    /// Notes congestion marks, which are echoed until the sender confirms with CWR (RFC 3168 6.1.3).
+    #[cold]
+    pub fn on_ecn(&mut self, cx: &Context<'_>, segment: &Segment<P>) {
+        if segment.flags.contains(Flags::CWR) {
+            self.ece_pending = false;
+            if !segment.payload.is_empty() {
+                // The sender's window may be a single segment now.
+                self.ack_now = true;
+            }
+        }
+        //= RFC 9293 SHLD-8
+        if segment.ecn == ropewalk_wire::Ecn::Ce && !self.ece_pending {
+            self.ece_pending = true;
+            self.enter_quick_ack(cx, ack::QUICK_ACKS_AFTER_MARK);
+        }
+    }
+
+    /// Moves the right edge of the window to `edge`, as if no more had been advertised.
+    #[cfg(test)]
+    pub fn set_edge(&mut self, edge: u64) {
+        self.rcv_edge = edge;
+    }
+}

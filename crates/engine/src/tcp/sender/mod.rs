@@ -1,16 +1,333 @@
-//! The sending half of a subflow: scoreboard, loss detection and recovery, congestion window.
+//! The sender of a subflow: the send window, the scoreboard, loss detection and recovery, the congestion window.
+//!
+//! `ack` takes acknowledgements, `sack` their SACK blocks, `loss` finds what is lost (RACK-TLP), `recovery` goes through the
+//! phases that follow, `spurious` undoes what turns out a mistake, `transmit` says what is sent next. The other files are
+//! the parts that these work with.
 
 mod ack;
-pub(super) mod ack_summary;
-pub(super) mod cwnd_validation;
-pub(super) mod entry;
-pub(super) mod pmtu;
-pub(super) mod prr;
-pub(super) mod rack;
-pub(super) mod rate;
-pub(super) mod recovery;
-pub(super) mod rtt;
+mod ack_summary;
+mod black_hole;
+mod cwnd_validation;
+mod entry;
+mod loss;
+mod pmtu;
+mod prr;
+mod rack;
+mod rate;
+mod recovery;
+mod rtt;
+mod sack;
 mod sack_bitmap;
-pub(super) mod scoreboard;
-pub(super) mod tlp;
-pub(super) mod undo;
+mod scoreboard;
+mod send_window;
+mod spurious;
+mod tlp;
+mod transmit;
+mod undo;
+
+use ropewalk_wire::{Payload, Segment, Seq};
+
+use super::common::Common;
+use super::context::Context;
+use super::timer::Timer;
+use crate::Nanos;
+use crate::inline_queue::InlineQueue;
+use crate::metrics::SubflowMetrics;
+pub(super) use ack::timestamp_rtt;
+use black_hole::BlackHole;
+use cwnd_validation::CwndValidation;
+use prr::Prr;
+use rack::Rack;
+use rate::RateState;
+use rtt::RttEstimator;
+use scoreboard::Scoreboard;
+use send_window::SendWindow;
+use tlp::Tlp;
+pub(super) use transmit::DataSegment;
+use undo::Undo;
+
+/// The timeout for data when the handshake gave no sample.
+const FALLBACK_RTO: Nanos = 3 * crate::SECOND;
+
+/// State of the sender. Hot fields come first: with thousands of connections each cache line is a miss.
+#[derive(Debug)]
+#[repr(C)]
+pub(super) struct Sender<P> {
+    /// Data that was never sent, with its connection-level offset.
+    queue: InlineQueue<(u64, P)>,
+    /// A tail loss probe is due.
+    probe_pending: bool,
+    /// A probe of a closed window or of a silent peer is due.
+    window_probe_pending: bool,
+    fin_queued: bool,
+    fin_sent: bool,
+    /// The peer is to be told that the congestion window was reduced (RFC 3168 6.1.2).
+    cwr_pending: bool,
+    snd_una: u64,
+    snd_nxt: u64,
+    window: SendWindow,
+    last_sent_at: Nanos,
+    scoreboard: Scoreboard<P>,
+    rate: RateState,
+    cwnd_validation: CwndValidation,
+    rack: Rack,
+    rtt: RttEstimator,
+    tlp: Tlp,
+    /// Retransmission timeouts since the last progress.
+    timeouts: u32,
+    /// How often the retransmission timeout was doubled since the last sample of the round-trip time.
+    backoff: u32,
+    recovery: Recovery,
+    prr: Prr,
+    undo: Undo,
+    black_hole: BlackHole,
+    /// Segments that DSACKs have reported.
+    dsacked: u64,
+}
+
+/// Where loss recovery is, beside [`CaState`](crate::metrics::CaState).
+#[derive(Clone, Copy, Debug, Default)]
+struct Recovery {
+    /// RecoveryPoint (RFC 6675): the phase ends when everything before this position is acknowledged.
+    point: u64,
+    /// What the last ACK's SACK blocks covered, in order; empty ones fill up.
+    sack_cache: [(u64, u64); 4],
+    /// F-RTO is under way (RFC 5682).
+    frto: bool,
+    /// F-RTO sends new data before further retransmissions (RFC 5682 3.1 step 2.b).
+    new_data_first: bool,
+}
+
+impl<P: Payload> Sender<P> {
+    /// The sender of a subflow that is about to be opened.
+    pub fn new(cx: &mut Context<'_>) -> Self {
+        cx.metrics().rto = cx.tcp.initial_rto;
+        cx.metrics().cwnd = cx.tcp.initial_window;
+        Sender {
+            queue: InlineQueue::new(),
+            probe_pending: false,
+            window_probe_pending: false,
+            fin_queued: false,
+            fin_sent: false,
+            cwr_pending: false,
+            snd_una: 0,
+            snd_nxt: 1,
+            window: SendWindow::default(),
+            last_sent_at: cx.now,
+            scoreboard: Scoreboard::new(),
+            rate: RateState::new(cx.now),
+            cwnd_validation: CwndValidation::default(),
+            rack: Rack::default(),
+            rtt: RttEstimator::default(),
+            tlp: Tlp::default(),
+            timeouts: 0,
+            backoff: 0,
+            recovery: Recovery::default(),
+            prr: Prr::default(),
+            undo: Undo::default(),
+            black_hole: BlackHole::default(),
+            dsacked: 0,
+        }
+    }
+
+    /// The peer's SYN or SYN/ACK arrived.
+    pub fn on_syn(&mut self, syn: &Segment<P>) {
+        // RFC 7323 2.2: the window of a SYN is never scaled.
+        self.window = SendWindow::of_syn(u64::from(syn.window));
+    }
+
+    /// Sets the window to that of the segment that completes the handshake.
+    pub fn set_first_window(&mut self, size: u64, position: u64, ack: u64) {
+        self.window.complete_handshake(size, position, ack);
+    }
+
+    /// The segment that completes the handshake acknowledges the SYN. `rtt` is the handshake's sample, if there is one.
+    pub fn on_established(&mut self, common: &mut Common, cx: &mut Context<'_>, rtt: Option<Nanos>) {
+        self.snd_una = 1;
+        common.timers.stop(Timer::Retransmit);
+        match rtt {
+            Some(rtt) => self.rtt.sample(&mut cx.metrics[cx.index], cx.tcp, cx.now, rtt, rtt),
+            //= RFC 6298 5.7 without a sample from the handshake the timeout for data is 3 seconds
+            None => cx.metrics().rto = cx.tcp.initial_rto.max(FALLBACK_RTO),
+        }
+        // Schedulers compare rates: a subflow that has sent nothing yet must have one.
+        self.update_pacing(cx);
+        self.rate = RateState::new(cx.now);
+        self.cwnd_validation.restart(cx.now);
+        self.last_sent_at = cx.now;
+        cx.metrics().last_progress = cx.now;
+    }
+
+    /// Appends data whose first byte has the connection-level offset `tag` to the queue.
+    #[inline]
+    pub fn push(&mut self, tag: u64, payload: P) {
+        self.queue.push_back((tag, payload));
+    }
+
+    /// The first and last connection-level offset of the data that was pushed last, if none of it was sent.
+    pub fn queued_tail(&self) -> Option<(u64, u64)> {
+        self.queue.back().map(|(tag, payload)| (*tag, tag + payload.len() as u64))
+    }
+
+    /// Replaces the data that was pushed last.
+    pub fn replace_tail(&mut self, payload: P) {
+        if let Some((_, tail)) = self.queue.back_mut() {
+            *tail = payload;
+        }
+    }
+
+    /// Has a FIN sent after the queue.
+    pub fn close(&mut self) {
+        self.fin_queued = true;
+    }
+
+    /// Drops everything that was to be sent.
+    pub fn clear(&mut self) {
+        self.queue.clear();
+        self.scoreboard.clear();
+    }
+
+    /// Position of the first byte that isn't acknowledged.
+    #[inline]
+    pub fn una(&self) -> u64 {
+        self.snd_una
+    }
+
+    /// Position of the next new byte to be sent.
+    #[inline]
+    pub fn next(&self) -> u64 {
+        self.snd_nxt
+    }
+
+    /// The window that the peer advertised last, bytes.
+    #[inline]
+    pub fn peer_window(&self) -> u64 {
+        self.window.size()
+    }
+
+    /// The position that an acknowledgement number stands for.
+    #[inline]
+    pub fn ack_position(&self, common: &Common, ack: Seq) -> u64 {
+        Seq(ack.0.wrapping_sub(common.isn)).unfold(self.snd_una)
+    }
+
+    /// Whether an acknowledgement is between SND.UNA and SND.NXT, both included.
+    #[inline]
+    pub fn is_ack_in_flight(&self, common: &Common, ack: Seq) -> bool {
+        self.ack_position(common, ack).wrapping_sub(self.snd_una) <= self.snd_nxt - self.snd_una
+    }
+
+    /// Whether an acknowledgement isn't in flight but only old: no older than the largest window ever seen (RFC 5961 5.2).
+    pub fn is_old_ack(&self, common: &Common, ack: Seq) -> bool {
+        let ack = self.ack_position(common, ack);
+        // Before anything that was sent, `unfold` goes below zero.
+        let old = ack < self.snd_una || ack >= 1 << 63;
+        old && self.snd_una.wrapping_sub(ack) <= self.window.max()
+    }
+
+    /// Tag and length of each range that isn't acknowledged, queued ones included.
+    pub fn outstanding(&self) -> impl Iterator<Item = (u64, u32)> + '_ {
+        let sent = self.scoreboard.iter().map(|entry| (entry.tag, entry.payload.len() as u32));
+        sent.chain(self.queue.iter().map(|(tag, payload)| (*tag, payload.len() as u32)))
+            .filter(|(_, len)| *len > 0)
+    }
+
+    /// Whether everything is sent and acknowledged.
+    pub fn is_drained(&self) -> bool {
+        self.queue.is_empty() && self.scoreboard.is_empty()
+    }
+
+    /// Whether anything is in flight.
+    pub fn has_in_flight(&self) -> bool {
+        !self.scoreboard.is_empty()
+    }
+
+    /// Whether a FIN was sent and is acknowledged.
+    #[inline]
+    pub fn is_fin_acked(&self) -> bool {
+        self.fin_sent && self.snd_una == self.snd_nxt && self.scoreboard.is_empty()
+    }
+
+    /// Whether a FIN is queued and not sent.
+    #[inline]
+    fn is_fin_pending(&self) -> bool {
+        self.fin_queued && !self.fin_sent
+    }
+
+    /// Whether there is nothing to send, whatever the windows allow.
+    #[inline]
+    pub fn has_nothing_to_send(&self, metrics: &SubflowMetrics) -> bool {
+        self.queue.is_empty() && metrics.lost_out == 0 && !self.has_probe() && !self.is_fin_pending()
+    }
+
+    /// Whether something is due that the congestion window doesn't hold back.
+    #[inline]
+    pub fn has_urgent(&self) -> bool {
+        self.has_probe() || (self.queue.is_empty() && self.is_fin_pending())
+    }
+
+    /// Whether a probe of any kind is due.
+    #[inline]
+    fn has_probe(&self) -> bool {
+        self.probe_pending | self.window_probe_pending
+    }
+
+    /// Whether the next segment may be one without data.
+    #[inline]
+    pub fn may_send_without_data(&self) -> bool {
+        self.has_probe() | self.fin_queued
+    }
+
+    /// Whether a tail loss probe is due and there is no new data for it.
+    #[inline]
+    pub fn lacks_probe_data(&self) -> bool {
+        self.probe_pending && self.queue.is_empty()
+    }
+
+    /// Whether the window has room and there is nothing to send: samples of the delivery rate then say nothing of the network
+    /// (Linux's `tcp_rate_check_app_limited`).
+    #[inline]
+    pub fn check_app_limited(&mut self, metrics: &SubflowMetrics) {
+        if self.queue.is_empty()
+            && metrics.in_flight() < metrics.cwnd
+            && metrics.lost_out <= metrics.retrans_out
+        {
+            self.rate.on_app_limited(metrics);
+        }
+    }
+
+    /// Retransmission timeouts since the last progress.
+    #[inline]
+    pub fn timeouts(&self) -> u32 {
+        self.timeouts
+    }
+
+    /// The right edge of the window that the peer gives this subflow; no limit where windows are connection-level.
+    #[inline]
+    fn window_edge(&self, cx: &Context<'_>) -> u64 {
+        if cx.shared.multipath { u64::MAX } else { self.snd_una + self.window.size() }
+    }
+
+    /// Arms the retransmission timer for what is in flight, or stops it (RFC 6298 5).
+    fn arm_retransmit(&mut self, common: &mut Common, cx: &Context<'_>) {
+        if self.scoreboard.is_empty() {
+            common.timers.stop(Timer::Retransmit);
+            common.timers.stop(Timer::Probe);
+            return;
+        }
+        let rto = cx.own().rto.saturating_mul(1 << self.backoff.min(16)).min(cx.tcp.max_rto);
+        common.timers.set(Timer::Retransmit, cx.now + rto);
+    }
+
+    /// RACK.reo_wnd.
+    #[cfg(test)]
+    pub fn reordering_window(&self, metrics: &SubflowMetrics) -> Nanos {
+        self.rack.window(metrics)
+    }
+
+    /// RACK.reordering_seen.
+    #[cfg(test)]
+    pub fn reordering_seen(&self) -> bool {
+        self.rack.reordering_seen()
+    }
+}

@@ -1,141 +1,105 @@
-//! The path's MTU, one MSS per subflow: "packet too big" (RFC 1191, RFC 8201) is believed only about something in
-//! flight (RFC 5927 4.1), and only downwards; a black hole, where such messages are lost, is suspected after repeated
-//! timeouts of a full segment (RFC 4821 7.7, Linux's `tcp_mtu_probing`), and the suspicion dropped when small segments
-//! fare no better.
+//! The path MTU, one per subflow. "Packet too big" (RFC 1191, RFC 8201) is believed only about something in flight
+//! (RFC 5927 4.1), and only downwards. A black hole, where such messages are lost, is suspected after repeated timeouts of a
+//! full segment. The suspicion is dropped when smaller segments are lost as well.
 
 use ropewalk_wire::{Payload, Seq};
 
+use super::Sender;
+use super::black_hole::BlackHole;
+use super::cwnd_validation::current_ssthresh;
 use crate::metrics::CaState;
-use crate::tcp::{Context, Outcome, Subflow};
-use crate::{MILLISECOND, Nanos};
+use crate::tcp::common::Common;
+use crate::tcp::context::{Context, Outcome};
 
-/// Timeouts of one segment after which a black hole is suspected (Linux's `tcp_retries1`); or any after the first that
-/// comes so much later, which is how Linux reads that number: three timeouts and the wait after them, had they begun
-/// with the shortest. Where a timeout lasts for seconds, the third comes too late.
-const SUSPICIOUS: u32 = 3;
-const LONG: Nanos = 3_000 * MILLISECOND;
-/// What is tried then, payload with TCP's options: over IPv4 Linux's `tcp_base_mss` and half of it; over IPv6 what every
-/// link carries whole (RFC 8200 5).
-const TRIED_V4: &[u32] = &[1024, 512];
-const TRIED_V6: &[u32] = &[1280 - 60];
-
-/// Suspicion of a black hole.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct BlackHole {
-    /// What the path's MTU was thought to be.
-    before: u32,
-    /// How many smaller ones have been tried since.
-    tried: usize,
-    /// When the first timeout was.
-    since: Nanos,
+/// The least path MTU that is believed.
+fn least_mtu(common: &Common) -> u32 {
+    if common.tuple.src.is_ipv4() { 552 } else { 1280 }
 }
 
-impl<P: Payload> Subflow<P> {
-    fn header_len(&self) -> u32 {
-        if self.tuple.src.is_ipv4() { 40 } else { 60 }
-    }
-
-    fn least_mtu(&self) -> u32 {
-        if self.tuple.src.is_ipv4() { 552 } else { 1280 }
-    }
-
-    /// A router says that the packet with this sequence number was too big for an MTU. False if it isn't believed.
-    pub fn on_too_big(&mut self, cx: &mut Context<'_>, seq: Seq, mtu: u32) -> bool {
-        self.quiet = false;
-        let position = self.ack_position(seq);
+impl<P: Payload> Sender<P> {
+    /// A router says that the packet with this sequence number was too big for an MTU. Returns false if it isn't believed.
+    pub fn on_too_big(&mut self, common: &mut Common, cx: &mut Context<'_>, seq: Seq, mtu: u32) -> bool {
+        let position = self.ack_position(common, seq);
         //= RFC 5927 4.1 a message about what is not in flight is forged or late
-        if position < self.snd_una || position >= self.snd_nxt || mtu >= self.path_mtu {
+        if position < self.snd_una || position >= self.snd_nxt || mtu >= common.path_mtu {
             return false;
         }
-        self.set_path_mtu(cx, mtu);
+        self.lower_path_mtu(common, cx, mtu);
         true
     }
 
-    /// A smaller path MTU: what is sent from now on fits it, and what is in flight and doesn't is sent again, which
-    /// is no sign of congestion (Linux's `tcp_simple_retransmit`).
-    pub fn set_path_mtu(&mut self, cx: &mut Context<'_>, mtu: u32) {
-        self.quiet = false;
-        let mtu = mtu.max(self.least_mtu());
-        if mtu >= self.path_mtu {
+    /// The path MTU is smaller: what is sent from now on fits it. What is in flight and doesn't is retransmitted, which is no
+    /// sign of congestion (Linux's `tcp_simple_retransmit`).
+    fn lower_path_mtu(&mut self, common: &mut Common, cx: &mut Context<'_>, mtu: u32) {
+        let mtu = mtu.max(least_mtu(common));
+        if mtu >= common.path_mtu {
             return;
         }
-        let before = cx.metrics[cx.index].mss as usize;
-        self.change_mtu(cx, mtu);
-        let mss = cx.metrics[cx.index].mss as usize;
+        let before = cx.own().mss as usize;
+        self.set_path_mtu(common, cx, mtu);
+        let mss = cx.own().mss as usize;
         if mss >= before {
             return;
         }
         let mut outcome = Outcome::default();
         let mut index = 0;
-        while let Some(entry) = self.rtx.get(index) {
+        while let Some(entry) = self.scoreboard.get(index) {
             if entry.payload.len() > mss {
-                self.mark_lost(cx, index, &mut outcome);
+                self.mark_lost(common, cx, index, &mut outcome);
             }
             index += 1;
         }
-        if outcome.lost_segments > 0 && cx.metrics[cx.index].ca_state != CaState::Loss {
-            self.undo.marker = 0;
-            self.undo.prior_ssthresh = 0;
-            self.recovery.high = self.snd_nxt;
+        if outcome.lost_segments > 0 && cx.own().ca_state != CaState::Loss {
+            self.undo.end();
+            self.undo.forbid();
+            self.recovery.point = self.snd_nxt;
             let metrics = cx.metrics();
-            metrics.ssthresh = super::cwnd_validation::current_ssthresh(metrics);
+            metrics.ssthresh = current_ssthresh(metrics);
             metrics.ca_state = CaState::Loss;
         }
     }
 
-    fn change_mtu(&mut self, cx: &mut Context<'_>, mtu: u32) {
-        self.path_mtu = mtu;
-        self.update_mss(cx);
+    fn set_path_mtu(&mut self, common: &mut Common, cx: &mut Context<'_>, mtu: u32) {
+        common.path_mtu = mtu;
+        common.update_mss(cx);
         let metrics = cx.metrics();
-        let counts = self.rtx.recount(metrics.mss);
+        let counts = self.scoreboard.recount(metrics.mss);
         metrics.packets_out = counts.packets_out;
         metrics.lost_out = counts.lost_out;
         metrics.retrans_out = counts.retrans_out;
-        metrics.sacked_out = if self.sack {
+        metrics.sacked_out = if common.negotiated.sack {
             counts.sacked_out
         } else {
             metrics.sacked_out.min(counts.packets_out - counts.lost_out)
         };
     }
 
-    /// Another timeout in a row: is it the size?
-    pub(in crate::tcp) fn suspect_black_hole(&mut self, cx: &mut Context<'_>) {
-        if !cx.tcp.black_hole_detection {
+    /// After a timeout: tries smaller segments if a black hole is suspected.
+    pub(super) fn suspect_black_hole(&mut self, common: &mut Common, cx: &mut Context<'_>) {
+        if !cx.tcp.black_hole_detection || !self.black_hole.on_timeout(cx.now, self.timeouts) {
             return;
         }
-        if self.retransmits == 0 {
-            self.black_hole.since = cx.now;
-        }
-        if self.retransmits + 1 < SUSPICIOUS && cx.now < self.black_hole.since + LONG {
-            return;
-        }
-        let Some(head) = self.rtx.get(0).map(|entry| entry.payload.len() as u32) else { return };
-        if self.black_hole.tried == 0 {
-            self.black_hole.before = self.path_mtu;
-        }
-        let tried = if self.tuple.src.is_ipv4() { TRIED_V4 } else { TRIED_V6 };
-        while let Some(mss) = tried.get(self.black_hole.tried) {
-            self.black_hole.tried += 1;
-            let mtu = mss + self.header_len();
-            if mtu < self.path_mtu && mtu >= self.least_mtu() && head > *mss / 2 {
-                self.counters.mtu_fail += 1;
-                self.change_mtu(cx, mtu);
+        let Some(head) = self.scoreboard.get(0).map(|entry| entry.payload.len() as u32) else { return };
+        while let Some(mss) = self.black_hole.next_mss(common.tuple.src.is_ipv4(), common.path_mtu) {
+            let mtu = mss + common.header_len();
+            if mtu < common.path_mtu && mtu >= least_mtu(common) && head > mss / 2 {
+                common.counters.mtu_fail += 1;
+                self.set_path_mtu(common, cx, mtu);
                 return;
             }
         }
-        if self.black_hole.before > self.path_mtu {
-            // Small segments are lost as well: it wasn't the size.
-            let before = self.black_hole.before;
-            self.change_mtu(cx, before);
+        let before = self.black_hole.mtu_before();
+        if before > common.path_mtu {
+            // Smaller segments are lost as well: the size wasn't the cause.
+            self.set_path_mtu(common, cx, before);
         }
     }
 
-    /// Something was acknowledged: what is sent now gets through.
-    #[inline]
-    pub(in crate::tcp) fn on_mtu_confirmed(&mut self) {
-        if self.black_hole.tried > 0 {
-            self.counters.mtu_success += u64::from(self.path_mtu < self.black_hole.before);
-            self.black_hole = BlackHole::default();
-        }
+    /// Something was acknowledged while smaller segments were tried: they pass.
+    #[cold]
+    pub(super) fn on_mtu_confirmed(&mut self, common: &mut Common) {
+        let smaller = common.path_mtu < self.black_hole.mtu_before();
+        common.counters.mtu_success += u64::from(smaller);
+        self.black_hole = BlackHole::default();
     }
 }

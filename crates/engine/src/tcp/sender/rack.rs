@@ -1,43 +1,38 @@
-//! RACK: loss detection by time (RFC 8985 6). What was sent a reordering window and a round trip before the latest
-//! delivered segment was sent, and isn't acknowledged, is lost.
+//! RACK: loss detection by time (RFC 8985 6). A segment is lost if another that was sent later by more than a round trip
+//! and a reordering window has been delivered.
 //!
-//! Three rulings. Step 2 asks the echoed timestamp which transmission arrived: here only of what is acknowledged
-//! cumulatively. An ACK of what isn't in order echoes the timestamp of the last segment that was (RFC 7323 4.3), which
-//! is older than any retransmission: a sacked one would never count, and a sacked tail loss probe never find the
-//! losses before it. (Linux asks the least round-trip time alone.) Step 5 arms one timer for the latest deadline among
-//! the suspects; here it stands at the earliest, which finds the same losses no later and needs no walk over the
-//! scoreboard. And, as in Linux, a DSACK of a tail loss probe doesn't widen the window: a probe is meant to be a
-//! duplicate when nothing was lost.
-
-use ropewalk_wire::Payload;
+//! Three deviations. Step 2 compares the echoed timestamp only for what is acknowledged cumulatively. An ACK of data out of
+//! order echoes the timestamp of the last segment in order (RFC 7323 4.3), which is older than any retransmission: a sacked
+//! retransmission, or tail loss probe, would never count. (Linux compares with the least round-trip time alone.) Step 5 arms
+//! one timer for the latest deadline of all suspects. Here it is set to the earliest, which finds the same losses no later
+//! without a walk over the scoreboard. And a DSACK of a tail loss probe doesn't widen the window, as in Linux: a probe is
+//! a duplicate whenever nothing was lost.
 
 use super::ack_summary::AckSummary;
 use crate::Nanos;
 use crate::metrics::{CaState, SubflowMetrics};
-use crate::tcp::timer::Timer;
-use crate::tcp::{Context, Outcome, Subflow};
 
 /// Duplicate ACK threshold (RFC 5681, RFC 8985 3.3).
-pub(in crate::tcp) const DUP_THRESH: u32 = 3;
+pub(super) const DUP_THRESH: u32 = 3;
 /// Recoveries for which a widened reordering window lasts.
 const PERSIST: u32 = 16;
-/// Most quarters of the least round-trip time in the window; the smoothed one limits it anyway.
+/// Most quarters of the least round-trip time in the window. The smoothed round-trip time limits it anyway.
 const MOST_QUARTERS: u32 = 255;
 
 /// RACK's state, by RFC 8985's names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Rack {
-    /// RACK.xmit_ts and RACK.end_seq: of the segment sent last among those delivered.
+pub(super) struct Rack {
+    /// RACK.xmit_ts and RACK.end_seq: of the delivered segment that was sent last.
     sent_at: Nanos,
     end: u64,
     /// RACK.rtt.
     rtt: Nanos,
-    /// Something was delivered since losses were last looked for.
+    /// Something was delivered since losses were last detected.
     advanced: bool,
     /// RACK.fack: the highest position delivered.
-    pub fack: u64,
+    fack: u64,
     /// RACK.reordering_seen.
-    pub reordering_seen: bool,
+    reordering_seen: bool,
     /// RACK.reo_wnd_mult, in quarters of the least round-trip time.
     quarters: u32,
     /// RACK.reo_wnd_persist.
@@ -63,14 +58,15 @@ impl Default for Rack {
 }
 
 impl Rack {
-    /// Steps 2 and 3: an ACK delivered something. `reordered`: some of that, which was never retransmitted, was sent before
-    /// what had arrived. Returns whether this is the first sign of reordering.
+    /// Steps 2 and 3: an ACK delivered something. With SACK, something that was never retransmitted and lies below what was
+    /// delivered before is a sign of reordering. Returns whether it is the first.
     #[inline]
-    pub fn on_delivered(&mut self, now: Nanos, summary: &AckSummary, reordered: bool) -> bool {
+    pub fn on_delivered(&mut self, now: Nanos, summary: &AckSummary, sack: bool) -> bool {
         let (sent_at, end) = summary.latest;
         if end > 0 {
             self.advance(sent_at, end, now.saturating_sub(summary.last_sent_at));
         }
+        let reordered = sack && summary.first_original_end.is_some_and(|end| end < self.fack);
         self.fack = self.fack.max(summary.end);
         let first = reordered && !self.reordering_seen;
         self.reordering_seen |= reordered;
@@ -88,14 +84,43 @@ impl Rack {
         }
     }
 
-    /// The scoreboard changed other than by delivery: what is lost has to be looked for again.
+    /// The scoreboard changed, but not by delivery: losses have to be detected again.
     pub fn look_again(&mut self) {
         self.advanced = true;
     }
 
+    /// Whether there is a reason to detect losses. Taking it clears it.
+    #[inline]
+    pub fn take_advanced(&mut self) -> bool {
+        std::mem::take(&mut self.advanced)
+    }
+
+    /// Whether a segment was sent at `sent_at` before the latest of the delivered ones.
+    #[inline]
+    pub fn is_sent_before_latest(&self, sent_at: Nanos, end: u64) -> bool {
+        (sent_at, end) < (self.sent_at, self.end)
+    }
+
+    /// Time after its transmission at which a segment is lost, if one that was sent later is delivered.
+    #[inline]
+    pub fn timeout(&self, metrics: &SubflowMetrics) -> Nanos {
+        self.rtt + self.window(metrics)
+    }
+
     /// Whether what was sent at `sent_at` is overdue at `now`, without any allowance for reordering.
-    pub fn overdue(&self, sent_at: Nanos, now: Nanos) -> bool {
+    pub fn is_overdue(&self, sent_at: Nanos, now: Nanos) -> bool {
         sent_at + self.rtt <= now
+    }
+
+    /// RACK.reordering_seen.
+    #[inline]
+    pub fn reordering_seen(&self) -> bool {
+        self.reordering_seen
+    }
+
+    /// What was missing was late, not lost.
+    pub fn on_late_arrival(&mut self) {
+        self.reordering_seen = true;
     }
 
     /// Step 4, first half: a round trip with a DSACK widens the window by a quarter of the least round-trip time.
@@ -135,36 +160,6 @@ impl Rack {
             return 0;
         }
         (metrics.min_rtt / 4 * u64::from(self.quarters)).min(metrics.srtt)
-    }
-}
-
-impl<P: Payload> Subflow<P> {
-    /// Step 5: marks what is lost, and arms the timer for what may soon be.
-    #[inline(never)]
-    pub(in crate::tcp) fn detect_losses(&mut self, cx: &mut Context<'_>, outcome: &mut Outcome) {
-        self.rack.advanced = false;
-        self.timers.stop(Timer::Reorder);
-        let wait = self.rack.rtt + self.rack.window(&cx.metrics[cx.index]);
-        while let Some(index) = self.rtx.oldest_transmission() {
-            let Some(entry) = self.rtx.get(index) else { break };
-            if (entry.sent_at, entry.end()) >= (self.rack.sent_at, self.rack.end) {
-                break;
-            }
-            let due = entry.sent_at + wait;
-            if due > cx.now {
-                self.timers.set(Timer::Reorder, due);
-                break;
-            }
-            self.mark_lost(cx, index, outcome);
-        }
-    }
-
-    /// Looks for losses if an ACK gave reason to.
-    #[inline]
-    pub(in crate::tcp) fn detect_losses_if_advanced(&mut self, cx: &mut Context<'_>, outcome: &mut Outcome) {
-        if self.rack.advanced {
-            self.detect_losses(cx, outcome);
-        }
     }
 }
 

@@ -76,7 +76,7 @@ impl RateState {
 
     /// There is a window and nothing to send.
     #[inline]
-    pub fn on_starved(&mut self, metrics: &SubflowMetrics) {
+    pub fn on_app_limited(&mut self, metrics: &SubflowMetrics) {
         self.app_limited = (metrics.delivered + u64::from(metrics.in_flight())).max(1);
     }
 
@@ -154,7 +154,7 @@ mod tests {
     fn an_application_limited_sample_only_raises_the_rate_until_the_gap_is_past() {
         let (mut metrics, mut state) = (metrics(), RateState::new(0));
         metrics.delivery_rate = 1_000_000;
-        state.on_starved(&metrics);
+        state.on_app_limited(&metrics);
         assert!(state.is_app_limited());
         let stamp = state.on_sent(&metrics, 0, true);
         let mut sample = Sample::default();

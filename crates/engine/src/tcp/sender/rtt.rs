@@ -1,8 +1,8 @@
 //! Round-trip time and retransmission timeout (RFC 6298), with Linux's bounds: RTO = srtt + max(min_rto, 4 rttvar).
 
 use crate::Nanos;
+use crate::config::TcpConfig;
 use crate::metrics::SubflowMetrics;
-use crate::tcp::TcpConfig;
 
 /// How long the least round-trip time is remembered: Linux's `tcp_min_rtt_wlen`.
 const MIN_RTT_WINDOW: Nanos = 300 * crate::SECOND;
@@ -48,8 +48,8 @@ impl RttEstimator {
 #[cfg(test)]
 mod tests {
     use super::RttEstimator;
+    use crate::config::TcpConfig;
     use crate::metrics::SubflowMetrics;
-    use crate::tcp::TcpConfig;
     use crate::{MILLISECOND, PathId, SubflowId};
 
     #[test]

@@ -47,7 +47,7 @@ pub(crate) struct Scoreboard<P> {
     /// What lies from here on and is in the log stands there once, in order.
     calm_from: u64,
     /// No entry before this position is lost without a retransmission in flight.
-    pub lost_hint: u64,
+    lost_hint: u64,
     /// How many entries came before the first, and the length that all from this position on have.
     gone: u64,
     unit: u64,
@@ -427,6 +427,11 @@ impl<P: Payload> Scoreboard<P> {
         }
         self.lost_hint = self.entries.back().map_or(self.lost_hint, Entry::end);
         None
+    }
+
+    /// The entry at `position` was marked lost.
+    pub fn on_lost(&mut self, position: u64) {
+        self.lost_hint = self.lost_hint.min(position);
     }
 
     /// Nothing is lost after all.

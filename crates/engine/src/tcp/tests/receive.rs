@@ -41,15 +41,15 @@ fn a_short_segment_is_acknowledged_when_all_is_read_unless_the_ends_take_turns()
     let (mut end, seq) = settled(plain_config());
     end.data(seq, 100);
     assert!(end.sent().is_empty(), "the application hasn't read");
-    assert!(end.subflow.all_is_read());
+    assert!(end.subflow.on_all_read());
     assert_eq!(end.sent().len(), 1);
-    assert!(!end.subflow.all_is_read(), "it is acknowledged");
+    assert!(!end.subflow.on_all_read(), "it is acknowledged");
     // An answer makes it a conversation.
     end.push(100);
     assert_eq!(end.sent_data().len(), 1);
     end.ack(101);
     end.data(seq + 100, 100);
-    assert!(!end.subflow.all_is_read() && end.sent().is_empty(), "the answer will carry it");
+    assert!(!end.subflow.on_all_read() && end.sent().is_empty(), "the answer will carry it");
     end.push(100);
     let sent = end.sent();
     assert_eq!((sent.len(), sent[0].segment.ack), (1, Seq((seq + 200) as u32)));
@@ -59,7 +59,7 @@ fn a_short_segment_is_acknowledged_when_all_is_read_unless_the_ends_take_turns()
 fn a_full_segment_with_psh_is_acknowledged_when_all_is_read_and_nothing_waits_out_of_order() {
     let (mut end, seq) = settled(plain_config());
     end.data(seq, MSS as u32);
-    assert!(!end.subflow.all_is_read() && end.sent().is_empty(), "more may follow");
+    assert!(!end.subflow.on_all_read() && end.sent().is_empty(), "more may follow");
     let pushed = |end: &mut End, seq: u64| {
         let mut segment = end.peer(Flags::PSH, end.subflow.snd_nxt());
         segment.seq = Seq(seq as u32);
@@ -69,12 +69,12 @@ fn a_full_segment_with_psh_is_acknowledged_when_all_is_read_and_nothing_waits_ou
     pushed(&mut end, seq + MSS);
     assert_eq!(end.sent().len(), 1, "the second of two");
     pushed(&mut end, seq + 2 * MSS);
-    assert!(end.sent().is_empty() && end.subflow.all_is_read());
+    assert!(end.sent().is_empty() && end.subflow.on_all_read());
     assert_eq!(end.sent().len(), 1);
     pushed(&mut end, seq + 4 * MSS);
     assert_eq!(end.sent().len(), 1, "a gap");
     pushed(&mut end, seq + 5 * MSS);
-    assert!(!end.subflow.all_is_read(), "the gap is still there");
+    assert!(!end.subflow.on_all_read(), "the gap is still there");
 }
 
 #[test]
@@ -82,7 +82,7 @@ fn while_the_window_grows_every_segment_is_acknowledged() {
     let (mut end, seq) = settled(plain_config());
     for n in 0..4 {
         end.data(seq + n * MSS, MSS as u32);
-        assert!(end.subflow.window_opened());
+        assert!(end.subflow.on_window_growth());
         assert_eq!(end.sent().len(), 1);
     }
     end.data(seq + 4 * MSS, MSS as u32);
@@ -270,7 +270,7 @@ fn answers_to_empty_segments_outside_the_window_are_limited() {
 fn a_closed_window_takes_no_data() {
     let (mut end, seq) = settled(plain_config());
     end.receive.limit = 0;
-    end.subflow.rcv_edge = seq;
+    end.subflow.receiver.set_edge(seq);
     end.push(100);
     assert_eq!(end.sent_data().len(), 1);
     let mut segment = end.peer(Flags::default(), 101);

@@ -192,7 +192,7 @@ fn a_closed_window_hears_a_reset() {
     end.data(1, 1000);
     end.sent();
     end.receive.limit = 0;
-    end.subflow.rcv_edge = end.subflow.rcv_nxt();
+    end.subflow.receiver.set_edge(end.subflow.rcv_nxt());
     let reset = end.peer(Flags::RST, 1);
     assert!(end.receive(reset).reset);
 }

@@ -114,10 +114,10 @@ fn a_dsack_of_what_was_sent_once_is_ignored() {
     end.push(10_000);
     end.sent_data();
     end.now = 200 * MILLISECOND;
-    let before = end.subflow.rack;
+    let before = end.subflow.sender.reordering_window(end.metrics());
     end.sack(5001, &[(1, 1001)]);
     assert_eq!(end.subflow.counters().dsack_ignored, 1);
-    assert_eq!(end.subflow.rack.window(end.metrics()), before.window(end.metrics()));
+    assert_eq!(end.subflow.sender.reordering_window(end.metrics()), before);
 }
 
 /// A partial ACK that echoes the time of an original, with no retransmission out any more.
@@ -140,5 +140,5 @@ fn a_partial_ack_of_an_original_undoes_fast_recovery() {
     assert_eq!((end.metrics().ca_state, end.metrics().ssthresh), (CaState::Open, u32::MAX));
     assert!(end.metrics().cwnd >= 10);
     assert_eq!(end.subflow.counters().partial_undo, 1);
-    assert!(end.subflow.rack.reordering_seen);
+    assert!(end.subflow.sender.reordering_seen());
 }

@@ -1,38 +1,18 @@
-//! The receive window as it goes on the wire (RFC 9293 3.8.6.2.2, RFC 7323 2.4).
+//! The receive window on the wire (RFC 9293 3.8.6.2.2, RFC 7323 2.4).
 //!
-//! The right edge isn't taken back: where scaling can't say exactly what is left of a promise, it is rounded up, as
-//! long as there is room for that; where there isn't, by less than one unit of the scale, which RFC 7323 2.4 allows.
-//! That the edge moves in steps (silly window avoidance) is the buffer's rule: `ReceiveSide::window`.
-
-use ropewalk_wire::Payload;
-
-use crate::tcp::{Context, Subflow};
+//! The right edge isn't taken back. Where scaling can't express what is left of an advertised window, it is rounded up if
+//! the buffer has room. Otherwise it shrinks by less than one unit of the scale, which RFC 7323 2.4 allows.
 
 /// Least step of the right edge: a segment of the usual size, or half of a small buffer.
 const SEGMENT: u64 = 1460;
 
-/// The window to advertise with `room` for more bytes, when `told` are left of what was promised and the whole buffer
-/// takes `limit`.
+/// The window to advertise, when a buffer of `limit` bytes has `room`, and `told` bytes are left of the window that was
+/// advertised last.
 #[inline]
-pub(crate) fn next_window(told: u64, room: u64, limit: u64) -> u64 {
+fn next_window(told: u64, room: u64, limit: u64) -> u64 {
     //= RFC 8684 3.3.4-1
     //= RFC 9293 MUST-39 SHLD-14 by a segment or half the buffer, and never back
     if room >= told + SEGMENT.min(limit / 2) { room } else { told }
-}
-
-/// The window shift for a buffer that may grow to `max` bytes of window: Linux's for twice as much memory
-/// (`tcp_select_initial_window`). The field reaches twice as far as the window ever will, in steps as small as that allows.
-pub(in crate::tcp) fn shift_for(max: u64) -> u8 {
-    let memory = max.saturating_mul(2).max(1);
-    memory.ilog2().saturating_sub(15).min(14) as u8
-}
-
-/// A window in units of the scale.
-#[inline]
-fn scaled(window: u64, room: u64, shift: u8) -> u64 {
-    let up = window.div_ceil(1 << shift);
-    let units = if up << shift <= room { up } else { window >> shift };
-    units.min(65_535)
 }
 
 /// The connection's receive buffer, as its subflows advertise it. All in bytes, positions in the stream.
@@ -40,52 +20,51 @@ fn scaled(window: u64, room: u64, shift: u8) -> u64 {
 pub struct ReceiveBuffer {
     /// Next byte expected in order.
     pub next: u64,
-    /// What may be held.
+    /// Its size.
     pub limit: u64,
     /// In order, and not read yet.
     pub ready: u64,
     /// Out of order.
     pub out_of_order: u64,
-    /// Not in order yet, since the peer's answer to MP_FAIL is awaited: no DATA_ACK covers it.
+    /// Kept until the peer answers MP_FAIL: no DATA_ACK covers it.
     pub held: u64,
-    /// How far the window is opened of what the buffer would allow.
+    /// The largest window that autotuning allows (Linux's `rcv_ssthresh`).
     pub opened: u64,
-    /// Right edge of the window that was last advertised; it never moves left.
+    /// Right edge of the window that was advertised last. It never moves left.
     pub advertised_end: u64,
 }
 
 impl ReceiveBuffer {
-    /// What may still arrive beyond `next`: the window to advertise.
+    /// The window to advertise: bytes that may arrive beyond `next`.
     #[inline]
     pub fn window(&self) -> u64 {
-        // As Linux has it (`__tcp_select_window`), what waits out of order takes its memory from what is offered, though it
-        // lies inside the window already: the edge stands still while the queue grows.
+        // As in Linux (`__tcp_select_window`) data out of order reduces the window, although it lies inside: the edge stands
+        // still while the queue grows.
         let room = self.limit.saturating_sub(self.ready).saturating_sub(self.out_of_order).min(self.opened);
-        let told = self.advertised_end.saturating_sub(self.next);
-        next_window(told, room, self.limit).saturating_sub(self.held)
+        let advertised = self.advertised_end.saturating_sub(self.next);
+        next_window(advertised, room, self.limit).saturating_sub(self.held)
     }
 
-    /// What there is room for beyond `next`. The window may be larger, as what was promised isn't taken back.
+    /// Free space beyond `next`. The window may be larger: what was advertised isn't taken back.
     #[inline]
     pub fn room(&self) -> u64 {
         self.limit.saturating_sub(self.ready).saturating_sub(self.held)
     }
 }
 
-impl<P: Payload> Subflow<P> {
-    /// The window field of a segment that leaves now.
-    #[inline]
-    pub(in crate::tcp) fn advertise(&mut self, cx: &Context<'_>, shift: u8) -> u64 {
-        let units = scaled(cx.shared.receive.window(), cx.shared.receive.room(), shift);
-        let window = units << shift;
-        if (window == 0) != (self.window_told == 0) {
-            self.counters.to_zero_window += u64::from(window == 0);
-            self.counters.from_zero_window += u64::from(window > 0 && self.rcv_nxt > 1);
-        }
-        self.window_told = window;
-        self.rcv_edge = self.rcv_edge.max(self.rcv_nxt + window);
-        units
-    }
+/// The window shift for a window that may grow to `max` bytes: Linux's for twice as much memory
+/// (`tcp_select_initial_window`). The field can express twice the largest window, in the smallest such steps.
+pub(super) fn shift_for(max: u64) -> u8 {
+    let memory = max.saturating_mul(2).max(1);
+    memory.ilog2().saturating_sub(15).min(14) as u8
+}
+
+/// A window in units of the scale.
+#[inline]
+pub(super) fn scaled(window: u64, room: u64, shift: u8) -> u64 {
+    let up = window.div_ceil(1 << shift);
+    let units = if up << shift <= room { up } else { window >> shift };
+    units.min(65_535)
 }
 
 #[cfg(test)]

@@ -1,0 +1,136 @@
+//! Data and FIN that arrive, and the round-trip time as a receiver of data measures it.
+
+use ropewalk_wire::{Flags, Payload, Segment};
+
+use super::Receiver;
+use super::reassembly::{Placement, StreamOffset};
+use crate::tcp::common::Common;
+use crate::tcp::context::{Context, Outcome, State};
+use crate::{MILLISECOND, Nanos};
+
+/// The round-trip time that a receiver of data measures, and the echo that gave its last sample.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct ReceiveRtt {
+    rtt: Nanos,
+    echo: u32,
+}
+
+impl<P: Payload> Receiver<P> {
+    /// The round-trip time as a receiver of data sees it, queues in the data's direction included; 0 before such a
+    /// sample, and without timestamps.
+    pub fn rtt(&self) -> Nanos {
+        self.rtt.rtt
+    }
+
+    /// Measures the round-trip time from the ACK that a full-sized segment echoes, once per echo (Linux's
+    /// `tcp_rcv_rtt_measure_ts`). A lower sample counts at once, as in Linux since 6.16 (`tcp_rcv_rtt_update`): the buffer
+    /// shouldn't grow because of a queue that the window itself built.
+    #[inline]
+    pub fn measure_rtt(&mut self, common: &Common, cx: &Context<'_>, segment: &Segment<P>) {
+        if let Some(stamp) = segment.timestamps
+            && stamp.echo != self.rtt.echo
+            && common.negotiated.timestamps
+            && segment.payload.len() as u64 >= self.delayed_ack.mss()
+        {
+            self.rtt.echo = stamp.echo;
+            // The clock ticks in milliseconds: a sample of 0 says nothing.
+            let sample = u64::from(cx.timestamp().wrapping_sub(stamp.echo)) * MILLISECOND;
+            self.rtt.rtt = match (self.rtt.rtt, sample) {
+                (known, 0) => known,
+                (known, sample) if known == 0 || sample < known => sample,
+                (known, sample) => known - known / 8 + sample / 8,
+            };
+        }
+    }
+
+    /// Takes data and FIN of an acceptable segment; the stream offset travels with the data. Returns whether the peer's FIN is
+    /// now in order.
+    #[inline]
+    pub fn on_data<const PREDICTED: bool>(
+        &mut self,
+        common: &mut Common,
+        cx: &Context<'_>,
+        segment: &mut Segment<P>,
+        position: u64,
+        offset: StreamOffset,
+        outcome: &mut Outcome,
+    ) -> bool {
+        let len = segment.payload.len() as u64;
+        if len > 0 {
+            if !PREDICTED && !common.may_receive() {
+                self.ack_now = true;
+                return false;
+            }
+            let unit = if segment.gso_size > 0 { u32::from(segment.gso_size) } else { len as u32 };
+            self.delayed_ack.on_data(cx, unit, segment.flags.contains(Flags::PSH));
+            let payload = std::mem::take(&mut segment.payload);
+            let (next, in_order) = (&mut self.rcv_nxt, &mut self.in_order);
+            let placement = self.reassembly.place(next, position, payload, offset, in_order);
+            if placement == Placement::InOrder {
+                outcome.data = true;
+            } else {
+                self.on_irregular_data(common, cx, placement, outcome);
+            }
+            if matches!(placement, Placement::InOrder | Placement::Overlapping) {
+                self.schedule_ack(common, cx);
+            }
+        }
+        if !PREDICTED
+            && segment.flags.contains(Flags::FIN)
+            && self.fin_at.is_none()
+            && common.state != State::SynReceived
+        {
+            self.fin_at = Some(position + len);
+        }
+        if self.fin_at != Some(self.rcv_nxt) {
+            return false;
+        }
+        self.rcv_nxt += 1;
+        self.ack_now = true;
+        outcome.fin = true;
+        true
+    }
+
+    /// Data arrived that isn't simply the next, or data was waiting for it.
+    #[inline(never)]
+    fn on_irregular_data(
+        &mut self,
+        common: &mut Common,
+        cx: &Context<'_>,
+        placement: Placement,
+        outcome: &mut Outcome,
+    ) {
+        //= RFC 5681 4.2 out of order, or it fills a gap: acknowledge at once
+        self.ack_now = true;
+        match placement {
+            Placement::Overlapping => {
+                common.counters.delayed_ack_lost += 1;
+                self.enter_quick_ack(cx, cx.tcp.quick_acks);
+            }
+            //= RFC 9293 SHLD-31
+            Placement::OutOfOrder => common.counters.ofo_queue += 1,
+            Placement::InOrder | Placement::FillsGap | Placement::Duplicate => {}
+        }
+        outcome.repeated = self.reassembly.dsack().is_some();
+        outcome.data = !matches!(placement, Placement::OutOfOrder | Placement::Duplicate);
+    }
+
+    /// Data of an unacceptable segment that was received before: the ACK for it was lost or late, or the sender took the
+    /// data for lost (RFC 2883).
+    #[cold]
+    pub fn on_old_data(
+        &mut self,
+        common: &mut Common,
+        cx: &Context<'_>,
+        segment: &Segment<P>,
+        position: u64,
+    ) {
+        let end = position.wrapping_add(segment.payload.len() as u64);
+        if segment.payload.is_empty() || position >= self.rcv_nxt {
+            return;
+        }
+        common.counters.delayed_ack_lost += 1;
+        self.enter_quick_ack(cx, cx.tcp.quick_acks);
+        self.reassembly.note_duplicate(position, end.min(self.rcv_nxt));
+    }
+}

@@ -1,0 +1,172 @@
+//! When to acknowledge (RFC 9293 3.8.6.3, RFC 5681 4.2), as Linux does it.
+//!
+//! An ACK leaves at once for more than one full segment of data, and for every segment in quick-ACK mode: at the start,
+//! while the window grows, after a pause. Otherwise it is delayed by `ato`, which follows the time between segments,
+//! from 40 ms. In interactive mode (`pingpong`) data of this end carries the ACKs.
+
+use crate::metrics::SubflowMetrics;
+use crate::tcp::context::Context;
+use crate::{MILLISECOND, Nanos};
+
+/// The longest delay of an ACK (`TCP_DELACK_MAX`; RFC 9293 MUST-40 allows 500 ms).
+const LONGEST: Nanos = 200 * MILLISECOND;
+/// First estimate of the peer's segment size (RFC 9293's default MSS), and the least length that changes it.
+const FIRST_MSS: u32 = 536;
+const LEAST_MSS: u32 = 88;
+
+/// State of delayed ACKs (Linux's `icsk_ack`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct DelayedAck {
+    /// ACKs that are still sent at once.
+    quick: u32,
+    /// Data is sent in answer to the peer's data.
+    pingpong: bool,
+    /// Something is to be acknowledged.
+    scheduled: bool,
+    /// The delay of an ACK; 0 before the first data.
+    ato: Nanos,
+    /// When data last arrived.
+    data_at: Nanos,
+    /// Estimate of the peer's segment size, and the length of the last segment if that was shorter.
+    mss: u32,
+    last_short: u32,
+    /// Segments since the last ACK that seem to end a message: short ones, and those with PSH.
+    pushed: u32,
+}
+
+impl Default for DelayedAck {
+    fn default() -> Self {
+        DelayedAck {
+            quick: 0,
+            pingpong: false,
+            scheduled: false,
+            ato: 0,
+            data_at: 0,
+            mss: FIRST_MSS,
+            last_short: 0,
+            pushed: 0,
+        }
+    }
+}
+
+impl DelayedAck {
+    /// The next ACKs, at most `most`, are sent at once, because the sender needs them.
+    pub fn enter_quick_ack(&mut self, cx: &Context<'_>, most: u32) {
+        self.raise_quick(most, cx.shared.receive.window());
+        self.pingpong = false;
+        self.ato = cx.tcp.delayed_ack;
+    }
+
+    fn raise_quick(&mut self, most: u32, window: u64) {
+        let share = (window / (2 * u64::from(self.mss))).clamp(2, 1 << 20) as u32;
+        self.quick = self.quick.max(share.min(most));
+    }
+
+    /// Data arrived, in order or not.
+    #[inline]
+    pub fn on_data(&mut self, cx: &Context<'_>, len: u32, push: bool) {
+        let (least, rto) = (cx.tcp.delayed_ack, cx.own().rto);
+        self.estimate_mss(len, push);
+        let gap = cx.now.saturating_sub(self.data_at);
+        self.data_at = cx.now;
+        if self.ato == 0 {
+            self.raise_quick(cx.tcp.quick_acks, cx.shared.receive.window());
+            self.ato = least;
+        } else if gap <= least / 2 {
+            self.ato = self.ato / 2 + least / 2;
+        } else if gap < self.ato {
+            self.ato = (self.ato / 2 + gap).min(rto);
+        } else if gap > rto {
+            // The sender has restarted its window, or should have.
+            self.raise_quick(cx.tcp.quick_acks, cx.shared.receive.window());
+        }
+    }
+
+    /// Estimates the peer's segment size (`tcp_measure_rcv_mss`).
+    #[inline]
+    fn estimate_mss(&mut self, len: u32, push: bool) {
+        let last_short = std::mem::take(&mut self.last_short);
+        if len >= self.mss {
+            self.mss = len;
+            self.pushed = self.pushed.max(u32::from(push));
+        } else if len == last_short {
+            self.mss = len;
+        } else {
+            if len >= FIRST_MSS || (len >= LEAST_MSS && !push) {
+                self.last_short = len;
+            }
+            self.pushed += 1;
+        }
+        self.scheduled = true;
+    }
+
+    /// Estimate of the peer's segment size.
+    #[inline]
+    pub fn mss(&self) -> u64 {
+        u64::from(self.mss)
+    }
+
+    /// An ACK was sent, alone or with data.
+    #[inline]
+    pub fn on_ack_sent(&mut self, least: Nanos) {
+        if self.quick > 0 && self.scheduled {
+            self.quick -= 1;
+            if self.quick == 0 {
+                self.ato = least;
+            }
+        }
+        self.scheduled = false;
+        self.pushed = 0;
+    }
+
+    /// New data was sent. Soon after data arrived it is an answer.
+    #[inline]
+    pub fn on_data_sent(&mut self, now: Nanos) {
+        if now.saturating_sub(self.data_at) < self.ato {
+            self.pingpong = true;
+        }
+    }
+
+    /// The timer fired: nothing carried the ACK.
+    pub fn on_timer(&mut self, least: Nanos, rto: Nanos) {
+        if self.pingpong {
+            self.pingpong = false;
+            self.ato = least;
+        } else {
+            self.ato = (2 * self.ato).min(rto);
+        }
+    }
+
+    /// Data that arrived has opened the window. Returns whether its ACK is sent at once, as it is for every segment while the
+    /// window grows (`tcp_grow_window`).
+    #[inline]
+    pub fn on_window_growth(&mut self) -> bool {
+        self.quick |= 1;
+        self.scheduled && !self.pingpong
+    }
+
+    /// Whether an ACK is sent once the application has read all data: the peer may wait for it if it has ended a message
+    /// (`tcp_cleanup_rbuf`).
+    #[inline]
+    pub fn wants_ack_after_read(&self) -> bool {
+        let message_ended = self.pushed >= 2 || (self.pushed == 1 && !self.pingpong);
+        message_ended && self.scheduled
+    }
+
+    //= RFC 9293 SHLD-18 SHLD-19 at least every second full-sized segment
+    /// The delay of an ACK for `unacknowledged` bytes in order; `None`: it is sent at once.
+    #[inline]
+    pub fn delay(&self, unacknowledged: u64, least: Nanos, metrics: &SubflowMetrics) -> Option<Nanos> {
+        if unacknowledged > self.mss() || (self.quick > 0 && !self.pingpong) {
+            return None;
+        }
+        let mut delay = self.ato;
+        if delay > least {
+            let srtt = metrics.srtt;
+            let longest = if self.pingpong || self.pushed > 0 { LONGEST } else { 500 * MILLISECOND };
+            delay = delay.min(if srtt == 0 { longest } else { srtt.max(least).min(longest) });
+        }
+        //= RFC 9293 MUST-40 less than half a second
+        Some(delay.min(LONGEST))
+    }
+}

@@ -1,0 +1,201 @@
+//! Loss detection: RACK and tail loss probes (RFC 8985), duplicate ACKs without SACK (RFC 5681, RFC 6582).
+
+use ropewalk_wire::Payload;
+
+use super::Sender;
+use super::ack_summary::AckSummary;
+use super::entry::{EVER_RETRANS, LOST, RETRANS, SACKED};
+use super::rack::DUP_THRESH;
+use super::tlp::{ProbeAck, Tlp};
+use crate::congestion::LossCause;
+use crate::metrics::CaState;
+use crate::tcp::common::Common;
+use crate::tcp::context::{Context, Outcome};
+use crate::tcp::timer::Timer;
+
+impl<P: Payload> Sender<P> {
+    /// RFC 8985 6.2 step 5: marks what is lost, and arms the timer for what may soon be.
+    #[inline(never)]
+    fn detect_losses(&mut self, common: &mut Common, cx: &mut Context<'_>, outcome: &mut Outcome) {
+        common.timers.stop(Timer::Reorder);
+        let timeout = self.rack.timeout(cx.own());
+        while let Some(index) = self.scoreboard.oldest_transmission() {
+            let Some(entry) = self.scoreboard.get(index) else { break };
+            if !self.rack.is_sent_before_latest(entry.sent_at, entry.end()) {
+                break;
+            }
+            let due = entry.sent_at + timeout;
+            if due > cx.now {
+                common.timers.set(Timer::Reorder, due);
+                break;
+            }
+            self.mark_lost(common, cx, index, outcome);
+        }
+    }
+
+    /// Looks for losses after an ACK. Returns whether a retransmission was lost.
+    #[inline]
+    pub(super) fn identify_losses(
+        &mut self,
+        common: &mut Common,
+        cx: &mut Context<'_>,
+        summary: &mut AckSummary,
+        outcome: &mut Outcome,
+    ) {
+        if self.scoreboard.is_empty() {
+            return;
+        }
+        let known = common.counters.lost_retransmit;
+        if common.negotiated.sack {
+            if self.rack.take_advanced() {
+                self.detect_losses(common, cx, outcome);
+            }
+        } else {
+            // RFC 5681 3.2: the third duplicate. RFC 6582 3.2 step 3: a partial ACK says that the next is lost as well.
+            let metrics = cx.own();
+            let recovering = matches!(metrics.ca_state, CaState::Recovery | CaState::Loss);
+            if (!recovering && metrics.sacked_out >= DUP_THRESH)
+                || (metrics.ca_state == CaState::Recovery && summary.advanced)
+            {
+                self.mark_lost(common, cx, 0, outcome);
+            }
+        }
+        summary.lost_retransmission |= common.counters.lost_retransmit > known;
+    }
+
+    /// Without SACK each duplicate ACK stands for a segment that has left the network (RFC 5681 3.2), so that another may
+    /// be sent (RFC 3042).
+    pub(super) fn add_reno_sack(&mut self, cx: &mut Context<'_>, summary: &mut AckSummary) {
+        let metrics = cx.metrics();
+        if metrics.sacked_out + metrics.lost_out < metrics.packets_out {
+            metrics.sacked_out += 1;
+            metrics.delivered += 1;
+            summary.segments += 1;
+        }
+    }
+
+    /// Marks an entry as lost, unless it is sacked, or marked and not retransmitted since.
+    pub(super) fn mark_lost(
+        &mut self,
+        common: &mut Common,
+        cx: &mut Context<'_>,
+        index: usize,
+        outcome: &mut Outcome,
+    ) {
+        let entry = self.scoreboard.get_mut(index);
+        if entry.is(SACKED) || (entry.is(LOST) && !entry.is(RETRANS)) {
+            return;
+        }
+        let metrics = &mut cx.metrics[cx.index];
+        if entry.is(RETRANS) {
+            metrics.retrans_out -= entry.segments;
+            entry.flags &= !RETRANS;
+            common.counters.lost_retransmit += u64::from(entry.segments);
+        }
+        if !entry.is(LOST) {
+            entry.flags |= LOST;
+            metrics.lost_out += entry.segments;
+            if !common.negotiated.sack {
+                metrics.sacked_out = metrics.sacked_out.min(metrics.packets_out - metrics.lost_out);
+            }
+        }
+        metrics.lost_total += u64::from(entry.segments);
+        outcome.lost_segments += entry.segments;
+        let position = entry.position;
+        self.scoreboard.on_lost(position);
+    }
+
+    /// After a timeout: marks what isn't sacked and has been in flight for a round trip.
+    pub(super) fn mark_overdue_lost(
+        &mut self,
+        common: &mut Common,
+        cx: &mut Context<'_>,
+        outcome: &mut Outcome,
+    ) {
+        let reneged = self.scoreboard.get(0).is_some_and(|head| head.is(SACKED));
+        if reneged {
+            //= RFC 2018 8 after a timeout the receiver may have dropped what it sacked: forget it
+            common.counters.sack_reneging += 1;
+            self.scoreboard.forget_sacks();
+            self.recovery.sack_cache = Default::default();
+            cx.metrics().sacked_out = 0;
+        } else if !common.negotiated.sack {
+            cx.metrics().sacked_out = 0;
+        }
+        let mut index = 0;
+        while let Some(entry) = self.scoreboard.get(index) {
+            if index == 0 || reneged || self.rack.is_overdue(entry.sent_at, cx.now) {
+                self.mark_lost(common, cx, index, outcome);
+            }
+            index += 1;
+        }
+    }
+
+    /// RACK's reordering timer: losses are found between ACKs (RFC 8985 6.3).
+    pub fn on_reorder_timer(&mut self, common: &mut Common, cx: &mut Context<'_>, outcome: &mut Outcome) {
+        let before = cx.own().in_flight();
+        self.rack.take_advanced();
+        self.detect_losses(common, cx, outcome);
+        if cx.own().in_flight() != before && cx.own().ca_state != CaState::Recovery {
+            self.enter_recovery(common, cx, false);
+            self.prr.reduce(cx.metrics(), 1, 0, false);
+        }
+    }
+
+    /// Whether retransmissions are in flight, or ever were of the oldest segment.
+    #[inline]
+    pub(super) fn has_retransmissions(&self, cx: &Context<'_>) -> bool {
+        cx.own().retrans_out > 0 || self.scoreboard.get(0).is_some_and(|head| head.is(EVER_RETRANS))
+    }
+
+    /// Arms the tail loss probe, after the retransmission timer (RFC 8985 7.2).
+    #[inline(always)]
+    pub(super) fn arm_probe(&mut self, common: &mut Common, cx: &Context<'_>) {
+        let metrics = cx.own();
+        if !cx.tcp.tail_loss_probe
+            || !common.negotiated.sack
+            || self.scoreboard.is_empty()
+            || self.tlp.is_in_flight()
+            || !matches!(metrics.ca_state, CaState::Open | CaState::Cwr)
+        {
+            common.timers.stop(Timer::Probe);
+            return;
+        }
+        let probe = cx.now + Tlp::timeout(metrics, cx.tcp);
+        // Never later than the retransmission timeout.
+        let rto = common.timers.get(Timer::Retransmit).unwrap_or(probe);
+        common.timers.set(Timer::Probe, probe.min(rto));
+    }
+
+    /// The probe is due (RFC 8985 7.3): it is sent at the next opportunity, and the RTO counts from now.
+    #[cold]
+    pub fn on_probe_timer(&mut self, common: &mut Common, cx: &Context<'_>) {
+        if self.scoreboard.is_empty() || self.tlp.is_in_flight() {
+            return;
+        }
+        self.probe_pending = true;
+        self.arm_retransmit(common, cx);
+    }
+
+    /// An ACK arrived while a probe is in flight. If the probe repaired a loss, the congestion window is reduced.
+    #[inline(never)]
+    pub(super) fn on_probe_ack(
+        &mut self,
+        common: &mut Common,
+        cx: &mut Context<'_>,
+        ack: u64,
+        summary: &AckSummary,
+    ) {
+        match self.tlp.on_ack(ack, summary) {
+            ProbeAck::Pending => {}
+            ProbeAck::Unneeded => self.tlp = Tlp::default(),
+            ProbeAck::Repaired => {
+                common.counters.loss_probe_recovery += 1;
+                self.begin_reduction(common, cx, LossCause::FastRetransmit);
+                cx.metrics().ca_state = CaState::Cwr;
+                self.end_reduction(cx);
+                self.keep_open(common, cx);
+            }
+        }
+    }
+}

@@ -1,0 +1,430 @@
+//! Which data is sent next: retransmissions, new data, FIN, tail loss probes (RFC 9293 3.8).
+
+use ropewalk_wire::Payload;
+
+use super::Sender;
+use super::entry::{APP_LIMITED, EVER_RETRANS, Entry, FIN, LOST, RETRANS, SACKED};
+use super::rate::Stamp;
+use super::tlp::Tlp;
+use crate::metrics::CaState;
+use crate::tcp::common::Common;
+use crate::tcp::context::{Context, Outcome};
+use crate::tcp::timer::Timer;
+
+/// Data, or a FIN, of a segment to be sent.
+pub struct DataSegment<P> {
+    pub position: u64,
+    /// Connection-level offset of its first byte.
+    pub tag: u64,
+    pub payload: P,
+    pub fin: bool,
+    /// No more data follows for now.
+    pub push: bool,
+    pub retransmission: bool,
+    /// See [`Transmit::part`](crate::tcp::Transmit::part).
+    pub part: Option<(u16, u16)>,
+    /// Bytes of payload per packet.
+    pub mss: usize,
+}
+
+impl<P: Payload> Sender<P> {
+    /// The next data to send; more than one segment only if `max_segments` allows. New data leaves `reserve` bytes of each
+    /// segment to SACK blocks.
+    #[inline(always)]
+    pub fn next_data(
+        &mut self,
+        common: &mut Common,
+        cx: &mut Context<'_>,
+        max_segments: u32,
+        reserve: usize,
+    ) -> Option<DataSegment<P>> {
+        if cx.own().lost_out > 0
+            && !self.recovery.new_data_first
+            && let Some(data) = self.next_lost(common, cx, max_segments)
+        {
+            return Some(data);
+        }
+        if !self.queue.is_empty()
+            && !self.probe_pending
+            && let Some(data) = self.next_new(common, cx, max_segments, reserve, false)
+        {
+            return Some(data);
+        }
+        if self.probe_pending || (self.queue.is_empty() && self.is_fin_pending()) {
+            self.next_urgent(common, cx, reserve)
+        } else {
+            None
+        }
+    }
+
+    /// FIN or tail loss probe.
+    #[cold]
+    fn next_urgent(
+        &mut self,
+        common: &mut Common,
+        cx: &mut Context<'_>,
+        reserve: usize,
+    ) -> Option<DataSegment<P>> {
+        if self.queue.is_empty() && self.is_fin_pending() {
+            return Some(self.next_fin(common, cx));
+        }
+        self.probe_pending = false;
+        self.next_probe(common, cx, reserve)
+    }
+
+    /// The first lost entry, if the windows admit it.
+    #[inline(never)]
+    fn next_lost(
+        &mut self,
+        common: &mut Common,
+        cx: &mut Context<'_>,
+        max_segments: u32,
+    ) -> Option<DataSegment<P>> {
+        let metrics = cx.own();
+        if metrics.in_flight() >= metrics.cwnd {
+            return None;
+        }
+        let index = self.scoreboard.next_lost()?;
+        let edge = self.window_edge(cx);
+        let entry = self.scoreboard.get(index)?;
+        //= RFC 9293 SHLD-16
+        // The peer took its window back: only the first segment may still be sent, as a probe (RFC 9293 3.8.6).
+        if entry.position >= edge && entry.position != self.snd_una {
+            return None;
+        }
+        // A super-segment is cut to what may be sent, and to the MSS in force now.
+        let most = max_segments.min(metrics.cwnd - metrics.in_flight()).max(1) * metrics.mss;
+        if entry.payload.len() > most as usize {
+            let at = entry.position + u64::from(most);
+            self.scoreboard.split(index, at, cx.metrics());
+        }
+        Some(self.retransmit_lost(common, cx, index))
+    }
+
+    /// Retransmits a lost entry.
+    #[inline(never)]
+    fn retransmit_lost(&mut self, common: &mut Common, cx: &mut Context<'_>, index: usize) -> DataSegment<P> {
+        let entry = self.scoreboard.get_mut(index);
+        let segments = entry.segments;
+        if !entry.is(RETRANS) && entry.is(LOST) {
+            cx.metrics().retrans_out += segments;
+            entry.flags |= RETRANS;
+        }
+        self.undo.on_retransmission(segments, cx.timestamp());
+        self.prr.on_sent(segments);
+        if cx.own().ca_state == CaState::Loss {
+            common.counters.slow_start_retrans += u64::from(segments);
+        } else {
+            common.counters.fast_retrans += u64::from(segments);
+        }
+        if index == 0 {
+            // The head gets a whole timeout of its own.
+            self.arm_retransmit(common, cx);
+        }
+        self.retransmit(common, cx, index)
+    }
+
+    /// Retransmits an entry.
+    #[inline(never)]
+    fn retransmit(&mut self, common: &mut Common, cx: &mut Context<'_>, index: usize) -> DataSegment<P> {
+        let limited = self.app_limited_flag();
+        let stamp = self.rate.on_sent(cx.own(), cx.now, false);
+        let entry = self.scoreboard.get_mut(index);
+        entry.sent_at = cx.now;
+        entry.rate = stamp;
+        entry.flags = (entry.flags & !APP_LIMITED) | EVER_RETRANS | limited;
+        let (position, tag, segments) = (entry.position, entry.tag, entry.segments);
+        let (payload, fin) = (entry.payload.clone(), entry.is(FIN));
+        let part = (entry.mapped > 0).then_some((entry.lead, entry.mapped));
+        self.scoreboard.log_again(index);
+        cx.metrics().retrans_total += u64::from(segments);
+        common.counters.retrans_segs += u64::from(segments);
+        common.counters.retrans_bytes += payload.len() as u64;
+        self.last_sent_at = cx.now;
+        self.ensure_retransmit(common, cx);
+        let push = self.queue.is_empty() && !cx.shared.outgoing.more && !payload.is_empty();
+        // A retransmission has the length that it had: nothing is reserved for SACK blocks.
+        let mss = cx.own().mss as usize;
+        DataSegment { position, tag, payload, fin, push, retransmission: true, part, mss }
+    }
+
+    /// New data from the queue, as far as the windows admit. A tail loss probe may exceed the congestion window by one segment.
+    #[inline(always)]
+    fn next_new(
+        &mut self,
+        common: &mut Common,
+        cx: &mut Context<'_>,
+        max_segments: u32,
+        reserve: usize,
+        probe: bool,
+    ) -> Option<DataSegment<P>> {
+        if !common.may_send() {
+            return None;
+        }
+        self.restart_after_idle(cx);
+        let metrics = cx.own();
+        let mss = metrics.mss as usize - reserve;
+        let in_flight = metrics.in_flight();
+        let room = if probe { 1 } else { metrics.cwnd.saturating_sub(in_flight) };
+        if room == 0 {
+            return None;
+        }
+        let front_len = self.queue.front()?.1.len();
+        let mut most = mss * max_segments.min(room).max(1) as usize;
+        if !cx.shared.multipath {
+            //= RFC 9293 SHLD-15
+            let left = self.window_left() as usize;
+            if left < mss.min(front_len) && !self.may_send_partial(left) {
+                self.await_window(common, cx);
+                return None;
+            }
+            // Only whole segments: what is left of the window after them is no reason to send less than one.
+            most = most.min(if left > mss && left < front_len { left - left % mss } else { left });
+            common.timers.stop(Timer::Persist);
+        }
+        let (tag, payload) = self.take_queued(most, mss)?;
+        let taken = payload.len();
+        //= RFC 9293 SHLD-7 Nagle: a short segment waits while data is in flight
+        if cx.tcp.nagle && taken < mss && in_flight > 0 && self.queue.is_empty() && !self.fin_queued && !probe
+        {
+            self.queue.push_front((tag, payload));
+            return None;
+        }
+        let segments = if taken <= mss { 1 } else { taken.div_ceil(mss) as u32 };
+        let metrics = &mut cx.metrics[cx.index];
+        metrics.queued_bytes -= taken as u64;
+        metrics.packets_out += segments;
+        let rate = self.rate.on_sent(metrics, cx.now, metrics.packets_out == segments);
+        if matches!(metrics.ca_state, CaState::Recovery | CaState::Cwr) {
+            self.prr.on_sent(segments);
+        }
+        let position = self.snd_nxt;
+        self.snd_nxt += taken as u64;
+        let flags = self.app_limited_flag();
+        self.record_sent(cx, position, tag, payload.clone(), flags, segments, rate);
+        common.counters.data_segments += u64::from(segments);
+        self.cwnd_validation.on_data_sent(cx, self.snd_una, self.snd_nxt);
+        self.ensure_retransmit(common, cx);
+        self.arm_probe(common, cx);
+        //= RFC 9293 MUST-61 MUST-60 what the application wrote goes out without waiting for more
+        // As in Linux data that waits for the peer's window sets PSH: then it lies in the subflow's queue.
+        let more = match self.queue.front() {
+            None => cx.shared.outgoing.more,
+            Some((next, _)) => *next == tag + taken as u64,
+        };
+        Some(DataSegment {
+            position,
+            tag,
+            payload,
+            fin: false,
+            push: !more,
+            retransmission: false,
+            part: None,
+            mss,
+        })
+    }
+
+    /// Takes up to `most` bytes off the queue, with their connection-level offset. Contiguous pieces fill one segment.
+    #[inline]
+    fn take_queued(&mut self, most: usize, mss: usize) -> Option<(u64, P)> {
+        let (front_tag, front) = self.queue.front_mut()?;
+        let tag = *front_tag;
+        let len = front.len();
+        if len > most {
+            let payload = front.slice(0, most);
+            *front = front.slice(most, len);
+            *front_tag += most as u64;
+            return Some((tag, payload));
+        }
+        let (_, mut payload) = self.queue.pop_front()?;
+        let mut taken = len;
+        //= RFC 9293 SHLD-28
+        while taken < mss.min(most)
+            && let Some((next_tag, next)) = self.queue.front_mut()
+            && *next_tag == tag + taken as u64
+        {
+            let (want, len) = ((mss.min(most) - taken).min(next.len()), next.len());
+            payload = P::join(&[payload, next.slice(0, want)]);
+            taken += want;
+            if want == len {
+                self.queue.drop_front();
+            } else {
+                *next = next.slice(want, len);
+                *next_tag += want as u64;
+            }
+        }
+        Some((tag, payload))
+    }
+
+    /// The FIN.
+    #[cold]
+    fn next_fin(&mut self, common: &mut Common, cx: &mut Context<'_>) -> DataSegment<P> {
+        self.fin_sent = true;
+        common.on_fin_sent();
+        let position = self.snd_nxt;
+        self.snd_nxt += 1;
+        let metrics = &mut cx.metrics[cx.index];
+        metrics.packets_out += 1;
+        let rate = self.rate.on_sent(metrics, cx.now, metrics.packets_out == 1);
+        self.record_sent(cx, position, 0, P::default(), FIN | APP_LIMITED, 1, rate);
+        self.ensure_retransmit(common, cx);
+        self.arm_probe(common, cx);
+        let mss = cx.own().mss as usize;
+        DataSegment {
+            position,
+            tag: 0,
+            payload: P::default(),
+            fin: true,
+            push: false,
+            retransmission: false,
+            part: None,
+            mss,
+        }
+    }
+
+    /// A tail loss probe: new data if there is any, else the last segment again.
+    #[cold]
+    fn next_probe(
+        &mut self,
+        common: &mut Common,
+        cx: &mut Context<'_>,
+        reserve: usize,
+    ) -> Option<DataSegment<P>> {
+        if self.scoreboard.is_empty() {
+            return None;
+        }
+        if let Some(data) = self.next_new(common, cx, 1, reserve, true) {
+            self.on_probe_sent(common, false);
+            return Some(data);
+        }
+        let index = self.scoreboard.back_index()?;
+        let mss = u64::from(cx.own().mss);
+        let entry = self.scoreboard.get(index)?;
+        if entry.is(SACKED) {
+            return None;
+        }
+        let index = if entry.payload.len() as u64 > mss {
+            let at = entry.end() - mss;
+            self.scoreboard.split(index, at, cx.metrics());
+            index + 1
+        } else {
+            index
+        };
+        self.on_probe_sent(common, true);
+        Some(self.retransmit(common, cx, index))
+    }
+
+    fn on_probe_sent(&mut self, common: &mut Common, is_retransmission: bool) {
+        self.tlp = Tlp::on_sent(self.snd_nxt, is_retransmission);
+        common.counters.loss_probes += 1;
+        common.timers.stop(Timer::Probe);
+    }
+
+    /// Puts what is sent for the first time on the scoreboard.
+    #[inline(always)]
+    fn record_sent(
+        &mut self,
+        cx: &Context<'_>,
+        position: u64,
+        tag: u64,
+        payload: P,
+        flags: u8,
+        segments: u32,
+        rate: Stamp,
+    ) {
+        self.last_sent_at = cx.now;
+        let (sent_at, lead, mapped) = (cx.now, 0, 0);
+        self.scoreboard.push(Entry { position, tag, lead, mapped, payload, flags, segments, sent_at, rate });
+    }
+
+    #[inline]
+    fn app_limited_flag(&self) -> u8 {
+        if self.rate.is_app_limited() { APP_LIMITED } else { 0 }
+    }
+
+    /// Arms the retransmission timer unless it runs.
+    #[inline]
+    fn ensure_retransmit(&mut self, common: &mut Common, cx: &Context<'_>) {
+        if common.timers.get(Timer::Retransmit).is_none() {
+            self.arm_retransmit(common, cx);
+        }
+    }
+
+    /// Restarts the congestion window if nothing was sent for an RTO (RFC 5681 4.1).
+    #[inline]
+    fn restart_after_idle(&mut self, cx: &mut Context<'_>) {
+        let metrics = cx.own();
+        if metrics.packets_out > 0 || !cx.tcp.idle_restart {
+            return;
+        }
+        let idle = cx.now.saturating_sub(self.last_sent_at);
+        if idle > metrics.rto.max(1) {
+            self.last_sent_at = cx.now;
+            self.cwnd_validation.on_idle_restart(cx, idle);
+        }
+    }
+
+    /// Takes the mark that tells the peer of a reduction (RFC 3168 6.1.2).
+    #[inline]
+    pub fn take_cwr(&mut self) -> bool {
+        std::mem::take(&mut self.cwr_pending)
+    }
+
+    /// Bytes that the peer's window admits beyond what was sent.
+    #[inline]
+    fn window_left(&self) -> u64 {
+        (self.snd_una + self.window.size()).saturating_sub(self.snd_nxt)
+    }
+
+    /// Whether less than a segment may be sent although more waits: half of the largest window that the peer ever offered, or
+    /// anything after the override timeout.
+    //= RFC 9293 MUST-38 sender-side silly window avoidance
+    #[cold]
+    fn may_send_partial(&mut self, left: usize) -> bool {
+        let overdue = left > 0 && std::mem::take(&mut self.window_probe_pending);
+        overdue || (left > 0 && 2 * left as u64 >= self.window.max())
+    }
+
+    /// Data waits for a window that is closed, or too small for a segment, and nothing is in flight whose ACK could open it:
+    /// arms the probe (RFC 9293 3.8.6.1), or the override timeout.
+    #[cold]
+    pub fn await_window(&mut self, common: &mut Common, cx: &Context<'_>) {
+        if common.may_send() && self.scoreboard.is_empty() && common.timers.get(Timer::Persist).is_none() {
+            let interval = self.window.probe_interval(cx, self.window_left() > 0);
+            common.timers.set(Timer::Persist, cx.now + interval);
+        }
+    }
+
+    /// A probe of the closed window is due, or the override timeout has passed.
+    pub fn on_persist_timeout(&mut self) {
+        self.window.on_probe();
+        self.window_probe_pending = true;
+    }
+
+    /// Has a probe sent: a segment without data that the peer has to answer.
+    pub fn request_window_probe(&mut self) {
+        self.window_probe_pending = true;
+    }
+
+    /// Takes the request for such a probe.
+    #[inline]
+    pub fn take_window_probe(&mut self) -> bool {
+        std::mem::take(&mut self.window_probe_pending)
+    }
+
+    /// The retransmission timer fired while data is in flight (RFC 6298 5.4 to 5.6).
+    pub fn on_retransmission_timeout(
+        &mut self,
+        common: &mut Common,
+        cx: &mut Context<'_>,
+        outcome: &mut Outcome,
+    ) {
+        self.suspect_black_hole(common, cx);
+        self.enter_loss(common, cx, outcome);
+        self.timeouts += 1;
+        //= RFC 9293 MUST-19 back off the timer (RFC 6298 5.5)
+        self.backoff += 1;
+        self.arm_retransmit(common, cx);
+        common.timers.stop(Timer::Probe);
+    }
+}

@@ -1,0 +1,337 @@
+//! A subflow: its parts, and what the connection asks of them.
+
+use ropewalk_wire::{Flags, FourTuple, Payload, Seq};
+
+use super::common::Common;
+use super::context::{Context, State};
+use super::mib::TcpCounters;
+use super::receiver::{Receiver, StreamOffset};
+use super::sender::Sender;
+use super::window::shift_for;
+use crate::Nanos;
+use crate::metrics::SubflowMetrics;
+
+/// One TCP connection. Hot fields come first: with thousands of connections each cache line is a miss.
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub struct Subflow<P> {
+    /// There is nothing to send, whatever the windows allow, until something happens.
+    pub(super) nothing_to_send: bool,
+    pub(super) reset_pending: bool,
+    pub(super) probing: Probing,
+    pub(super) common: Common,
+    pub(super) receiver: Receiver<P>,
+    pub(super) sender: Sender<P>,
+    pub(super) handshake: Handshake,
+}
+
+/// Probes of a peer that is silent or has closed its window (RFC 9293 3.8.4, 3.8.6.1).
+#[derive(Debug)]
+pub(super) struct Probing {
+    /// Probes that weren't answered.
+    pub unanswered: u32,
+    /// When an acceptable segment last arrived.
+    pub received_at: Nanos,
+}
+
+/// State of the handshake.
+#[derive(Debug)]
+pub(super) struct Handshake {
+    /// A SYN or SYN/ACK is due.
+    pub syn_pending: bool,
+    /// One was sent more than once, or the peer sent its own again.
+    pub repeated: bool,
+    /// Timeouts of the SYN or SYN/ACK.
+    pub timeouts: u32,
+    /// When it was last sent.
+    pub sent_at: Nanos,
+    /// The sequence number of a RST that answers an ACK of what was never sent.
+    pub refusal: Option<Seq>,
+}
+
+impl<P: Payload> Subflow<P> {
+    pub(super) fn new(cx: &mut Context<'_>, tuple: FourTuple, state: State, path_mtu: u32, isn: u32) -> Self {
+        Subflow {
+            nothing_to_send: false,
+            reset_pending: false,
+            probing: Probing { unanswered: 0, received_at: cx.now },
+            common: Common::new(tuple, state, path_mtu, isn),
+            receiver: Receiver::new(cx.now),
+            sender: Sender::new(cx),
+            handshake: Handshake {
+                syn_pending: true,
+                repeated: false,
+                timeouts: 0,
+                sent_at: cx.now,
+                refusal: None,
+            },
+        }
+    }
+
+    /// Announces windows that may grow to `max` bytes; before the first segment.
+    pub fn announce_window_of(&mut self, max: u64) {
+        self.common.negotiated.own_shift = shift_for(max);
+    }
+
+    /// The next in-order data with its position and stream offset, until `None`. Changes with each segment received.
+    #[inline]
+    pub(crate) fn next_in_order(&mut self) -> Option<(u64, P, StreamOffset)> {
+        self.receiver.next_in_order()
+    }
+
+    /// The earliest deadline. Changes with every call of another method.
+    #[inline]
+    pub fn poll_timeout(&self) -> Option<Nanos> {
+        self.common.timers.next()
+    }
+
+    /// A lower bound of [`poll_timeout`](Self::poll_timeout) that is cheap to ask for.
+    #[inline]
+    pub(crate) fn timeout_floor(&self) -> Nanos {
+        self.common.timers.floor()
+    }
+
+    /// Makes the lower bound the earliest deadline.
+    pub(crate) fn refresh_timeout_floor(&mut self) {
+        self.common.timers.refresh();
+    }
+
+    /// Appends data whose first byte has the connection-level offset `tag` to the subflow's own queue.
+    #[inline]
+    pub fn push(&mut self, metrics: &mut SubflowMetrics, tag: u64, payload: P) {
+        metrics.queued_bytes += payload.len() as u64;
+        self.nothing_to_send = false;
+        self.sender.push(tag, payload);
+    }
+
+    /// The first and last connection-level offset of the data that was pushed last, if none of it was sent.
+    pub fn queued_tail(&self) -> Option<(u64, u64)> {
+        self.sender.queued_tail()
+    }
+
+    /// Replaces the data that was pushed last by longer data with the same beginning, which is then sent as one
+    /// super-segment. `queued_bytes` was raised when it was promised.
+    pub fn replace_tail(&mut self, payload: P) {
+        self.sender.replace_tail(payload);
+    }
+
+    /// Sends a FIN after what is queued (RFC 9293 3.10.4).
+    pub fn close(&mut self) {
+        self.nothing_to_send = false;
+        match self.common.state {
+            State::SynSent => self.become_closed(),
+            State::SynReceived | State::Established | State::CloseWait => self.sender.close(),
+            _ => {}
+        }
+    }
+
+    /// Sends a RST and drops all state (RFC 9293 3.10.5).
+    pub fn abort(&mut self) {
+        self.nothing_to_send = false;
+        match self.common.state {
+            State::SynSent | State::Closed | State::TimeWait => {}
+            _ => self.reset_pending = true,
+        }
+        self.become_closed();
+    }
+
+    /// Drops all state without a word to the peer.
+    pub(crate) fn discard(&mut self) {
+        self.become_closed();
+    }
+
+    pub(super) fn become_closed(&mut self) {
+        self.common.state = State::Closed;
+        self.common.timers.stop_all();
+        self.sender.clear();
+    }
+
+    /// Has an ACK sent soon, to carry an option, a DATA_ACK or a window.
+    #[inline]
+    pub fn request_ack(&mut self) {
+        self.nothing_to_send = false;
+        self.receiver.request_ack();
+    }
+
+    /// Whether an ACK is already due to be sent at the next opportunity.
+    pub fn ack_requested(&self) -> bool {
+        self.receiver.is_ack_requested()
+    }
+
+    /// Has a segment sent that makes the peer tell its window (RFC 9293 3.8.6.1).
+    pub fn probe_window(&mut self) {
+        self.nothing_to_send = false;
+        if self.common.may_send() {
+            self.sender.request_window_probe();
+        }
+    }
+
+    /// Data waits for the peer's window: arms the probe of a closed one, unless something is in flight.
+    #[cold]
+    pub(crate) fn await_window(&mut self, cx: &Context<'_>) {
+        self.sender.await_window(&mut self.common, cx);
+    }
+
+    /// Whether a tail loss probe is due and there is no new data for it.
+    #[inline]
+    pub(crate) fn lacks_probe_data(&self) -> bool {
+        self.sender.lacks_probe_data()
+    }
+
+    /// The window has room and there is nothing to send.
+    #[inline]
+    pub(crate) fn check_app_limited(&mut self, metrics: &SubflowMetrics) {
+        self.sender.check_app_limited(metrics);
+    }
+
+    /// Data that arrived has opened the window. Returns whether its ACK is sent at once.
+    #[inline]
+    pub(crate) fn on_window_growth(&mut self) -> bool {
+        self.receiver.on_window_growth()
+    }
+
+    /// The application has read everything, on all subflows. Returns whether an ACK is sent for that.
+    #[inline]
+    pub(crate) fn on_all_read(&mut self) -> bool {
+        let at_once = self.receiver.on_all_read();
+        self.nothing_to_send &= !at_once;
+        at_once
+    }
+
+    /// A router says that the packet with this sequence number was too big for an MTU. Returns false if it isn't believed.
+    pub fn on_too_big(&mut self, cx: &mut Context<'_>, seq: Seq, mtu: u32) -> bool {
+        self.nothing_to_send = false;
+        self.sender.on_too_big(&mut self.common, cx, seq, mtu)
+    }
+
+    /// Recomputes the MSS after the options' lengths changed (fallback).
+    pub fn refresh_mss(&mut self, cx: &mut Context<'_>) {
+        self.common.update_mss(cx);
+    }
+
+    /// Its state. Changes with segments, timeouts, `close` and `abort`.
+    #[inline]
+    pub fn state(&self) -> State {
+        self.common.state
+    }
+
+    /// Whether nothing more will be sent, not even a RST.
+    pub fn is_finished(&self) -> bool {
+        self.common.state == State::Closed && !self.reset_pending
+    }
+
+    /// Whether the peer answers: no timeout without progress, no unanswered probe. Such a subflow isn't about to give up.
+    #[inline]
+    pub(crate) fn is_peer_responsive(&self) -> bool {
+        self.sender.timeouts() == 0 && self.probing.unanswered == 0
+    }
+
+    /// Addresses and ports of what this end sends.
+    pub fn tuple(&self) -> FourTuple {
+        self.common.tuple
+    }
+
+    /// Whether segments with this tuple are for it.
+    #[inline]
+    pub(crate) fn matches(&self, tuple: &FourTuple) -> bool {
+        self.common.tuple.answers(tuple)
+    }
+
+    /// Our initial sequence number.
+    pub fn isn(&self) -> u32 {
+        self.common.isn
+    }
+
+    /// The peer's initial sequence number.
+    pub fn peer_isn(&self) -> u32 {
+        self.common.peer_isn
+    }
+
+    /// Position of the first byte that isn't acknowledged.
+    #[inline]
+    pub fn snd_una(&self) -> u64 {
+        self.sender.una()
+    }
+
+    /// Position of the next new byte to be sent.
+    pub fn snd_nxt(&self) -> u64 {
+        self.sender.next()
+    }
+
+    /// Position of the next byte expected.
+    #[inline]
+    pub fn rcv_nxt(&self) -> u64 {
+        self.receiver.next()
+    }
+
+    /// The position that a sequence number of the peer's stands for.
+    #[inline]
+    pub(crate) fn peer_position(&self, seq: Seq) -> u64 {
+        self.receiver.position(&self.common, seq)
+    }
+
+    /// Whether a segment's acknowledgement is as far as any has come.
+    #[inline]
+    pub(crate) fn is_latest_ack(&self, ack: Seq) -> bool {
+        self.sender.ack_position(&self.common, ack) == self.sender.una()
+    }
+
+    /// The peer's latest advertised window, bytes.
+    #[inline]
+    pub fn peer_window(&self) -> u64 {
+        self.sender.peer_window()
+    }
+
+    /// The window that a segment of the peer advertises, bytes (RFC 7323 2.2: never scaled on a SYN).
+    #[inline]
+    pub(crate) fn window_in(&self, flags: Flags, field: u16) -> u64 {
+        if flags.contains(Flags::SYN) { u64::from(field) } else { self.common.peer_window(field) }
+    }
+
+    /// The window that the last segment since the handshake advertised, bytes.
+    #[inline]
+    pub(crate) fn advertised_window(&self) -> u64 {
+        self.receiver.advertised_window()
+    }
+
+    /// Bytes that arrived out of order on this subflow.
+    pub fn reassembly_bytes(&self) -> u64 {
+        self.receiver.reassembly_bytes()
+    }
+
+    /// Tag and length of each range handed to it that isn't acknowledged, queued ones included.
+    pub fn outstanding(&self) -> impl Iterator<Item = (u64, u32)> + '_ {
+        self.sender.outstanding()
+    }
+
+    /// Whether everything handed to it is acknowledged.
+    pub fn is_drained(&self) -> bool {
+        self.sender.is_drained()
+    }
+
+    /// The round-trip time as a receiver of data sees it, queues in the data's direction included; 0 before
+    /// such a sample, and without timestamps.
+    pub fn receive_rtt(&self) -> Nanos {
+        self.receiver.rtt()
+    }
+
+    /// Whether both ends use timestamps.
+    pub fn has_timestamps(&self) -> bool {
+        self.common.negotiated.timestamps
+    }
+
+    /// Its counters.
+    pub fn counters(&self) -> &TcpCounters {
+        &self.common.counters
+    }
+
+    /// Whether the SYN has been sent more than once.
+    pub fn syn_retransmitted(&self) -> bool {
+        self.handshake.repeated
+    }
+
+    /// How often the SYN has been sent again.
+    pub fn syn_retransmissions(&self) -> u32 {
+        self.handshake.timeouts
+    }
+}
