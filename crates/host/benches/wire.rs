@@ -16,7 +16,7 @@ use ropewalk_host::clock::Clock;
 use ropewalk_host::experiment::{self, Experiment, KernelParty, PORT, Party};
 use ropewalk_host::kernel::{self, SocketConfig};
 use ropewalk_host::netns::Namespace;
-use ropewalk_host::transfer::{Direction, Request, kernel_client, kernel_server};
+use ropewalk_host::transfer::{Direction, Request, SocketTransfer};
 
 /// Gigabits per second, and CPU seconds per 10^9 bytes.
 type Sample = (f64, f64);
@@ -46,7 +46,7 @@ fn over_tun(client: Party, server: Party, direction: Direction, bytes: u64) -> R
         .map_err(|error| error.to_string())?;
     if let Some(error) = report.client.iter().chain(&report.server).find_map(|outcome| outcome.error.clone())
     {
-        return Err(error);
+        return Err(error.to_string());
     }
     let time = report.completion_times(direction == Direction::Download)[0].ok_or("unfinished")?;
     let cpu: Duration = report.cpu.iter().sum();
@@ -67,13 +67,12 @@ fn over_veth(bytes: u64) -> Result<Sample, String> {
         let address = SocketAddr::new([10, 0, 0, 2].into(), PORT);
         let listener = kernel::listen(&two, address, &config)?;
         let before = experiment::cpu();
-        let clock = Clock::start();
-        let server = std::thread::spawn(move || {
-            listener.accept().map(|(socket, _)| kernel_server(&socket, 1, clock, None))
-        });
+        let transfer = SocketTransfer { clock: Clock::start(), subflows: 1, abort_after: None };
+        let server =
+            std::thread::spawn(move || listener.accept().map(|(socket, _)| transfer.server(&socket)));
         let client = kernel::connect(&one, None, address, &config)?;
         let request = Request { direction: Direction::Upload, bytes };
-        let outcome = kernel_client(&client, request, 1, clock, 0, None);
+        let outcome = transfer.client(&client, request, 0);
         let server = server.join().map_err(|_| std::io::Error::other("the server panicked"))??;
         if let Some(error) = outcome.error.or(server.error) {
             return Err(std::io::Error::other(error));

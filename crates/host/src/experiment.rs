@@ -17,7 +17,7 @@ use crate::clock::{Nanos, hurry};
 use crate::entropy::OsEntropy;
 use crate::kernel::{self, SocketConfig};
 use crate::network::{KernelEnd, PathConfig, Side, client_address, server_address};
-use crate::transfer::{Outcome, Request, Role, Transfers, kernel_client, kernel_server};
+use crate::transfer::{Outcome, Request, Role, SocketTransfer, TransferError, Transfers};
 use crate::tun::Offload;
 use crate::world::{Counters, End, Middlebox, PathLinks, Tap, World};
 
@@ -266,8 +266,11 @@ pub fn run(experiment: Experiment) -> io::Result<Report> {
     }
     let clock = world.clock();
     let patience = Some(Duration::from_nanos(experiment.limit));
-    let subflows = experiment.subflows;
-    let kernel_abort = experiment.abort_after.filter(|_| experiment.kernel_aborts);
+    let transfer = SocketTransfer {
+        clock,
+        subflows: experiment.subflows,
+        abort_after: experiment.abort_after.filter(|_| experiment.kernel_aborts),
+    };
     let before = cpu();
     std::thread::scope(|scope| -> io::Result<()> {
         let mut workers = Vec::new();
@@ -280,7 +283,7 @@ pub fn run(experiment: Experiment) -> io::Result<Report> {
                         let socket = match kernel::accept(&listener, Duration::from_nanos(left)) {
                             Ok(socket) => socket,
                             Err(error) => {
-                                let error = Some(format!("accept: {error}"));
+                                let error = Some(TransferError::Accept(error.to_string()));
                                 note(
                                     &outcomes,
                                     Outcome { started: clock.now(), error, ..Outcome::default() },
@@ -292,7 +295,7 @@ pub fn run(experiment: Experiment) -> io::Result<Report> {
                         each.spawn(move || {
                             let _ = socket.set_read_timeout(patience);
                             let _ = socket.set_write_timeout(patience);
-                            note(&outcomes, kernel_server(&socket, subflows, clock, kernel_abort));
+                            note(&outcomes, transfer.server(&socket));
                         });
                     }
                 });
@@ -318,11 +321,11 @@ pub fn run(experiment: Experiment) -> io::Result<Report> {
                         Ok(socket) => {
                             let _ = socket.set_read_timeout(patience);
                             let _ = socket.set_write_timeout(patience);
-                            kernel_client(&socket, experiment.request, subflows, clock, started, kernel_abort)
+                            transfer.client(&socket, experiment.request, started)
                         }
                         Err(error) => Outcome {
                             started,
-                            error: Some(format!("connect: {error}")),
+                            error: Some(TransferError::Connect(error.to_string())),
                             ..Outcome::default()
                         },
                     };

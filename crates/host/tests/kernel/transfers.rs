@@ -156,7 +156,10 @@ fn nobody_is_reached_and_both_sides_say_so_soon() {
         let took = Duration::from_nanos(clock.now());
         assert!(took < Duration::from_secs(15), "engine {engine:?}: {took:?}");
         let errors = |outcomes: &[Outcome]| -> Vec<_> {
-            outcomes.iter().map(|outcome| outcome.error.clone().unwrap_or_default()).collect()
+            outcomes
+                .iter()
+                .map(|outcome| outcome.error.as_ref().map(ToString::to_string).unwrap_or_default())
+                .collect()
         };
         let (of_engine, of_kernel) = (errors(&report.engine), errors(&report.kernel));
         let told = format!("engine {engine:?}: {of_engine:?} {of_kernel:?}");

@@ -1,0 +1,133 @@
+use super::*;
+use crate::transfer::pattern;
+
+fn hello(mode: Mode, milliseconds: u32, bytes: u64) -> Hello {
+    Hello {
+        mode,
+        flow: 0,
+        flows: 1,
+        milliseconds,
+        bytes,
+        session: 1,
+        echo: if mode == Mode::Echo { 64 } else { 0 },
+        scheduler: String::new(),
+        congestion: String::new(),
+    }
+}
+
+/// Moves bytes between a client and a server, `most` per step of a millisecond, until both are over.
+fn run(mut client: TestConnection, most: usize) -> (TestConnection, TestConnection) {
+    let mut server = TestConnection::server(0, pattern());
+    for step in 1..20_000u64 {
+        let now = step * 1_000_000;
+        for direction in 0..2 {
+            let (from, to) =
+                if direction == 0 { (&mut client, &mut server) } else { (&mut server, &mut client) };
+            let mut room = most;
+            loop {
+                match from.output(now) {
+                    Output::Write(_) if room == 0 => break,
+                    Output::Write(bytes) => {
+                        let len = bytes.len().min(room);
+                        room -= len;
+                        from.wrote(now, len);
+                        to.input(now, &bytes[..len]);
+                    }
+                    Output::Shutdown => to.end_of_input(now),
+                    Output::Wait => break,
+                }
+            }
+        }
+        if server.asked().is_some() {
+            server.reply(now, true, None);
+        }
+        client.check(now);
+        server.check(now);
+        if client.is_over() && server.is_over() {
+            break;
+        }
+    }
+    assert!(client.is_over() && server.is_over(), "{client:?}\n{server:?}");
+    (client, server)
+}
+
+#[test]
+fn bytes_of_a_size_go_each_way_and_both_sides_agree() {
+    for (mode, up, down) in [(Mode::Up, 300_000, 0), (Mode::Down, 0, 300_000), (Mode::Both, 300_000, 300_000)]
+    {
+        for most in [7, 1000, 1 << 20] {
+            let bytes = if most == 7 { 3000 } else { 300_000 };
+            let scale = |n: u64| n * bytes / 300_000;
+            let (client, server) = run(TestConnection::client(0, hello(mode, 0, bytes), pattern()), most);
+            assert_eq!((client.error(), server.error()), (None, None), "{mode:?}, {most}");
+            assert_eq!((client.sent(), client.received()), (scale(up), scale(down)), "{mode:?}, {most}");
+            assert_eq!(client.known_to_have(), scale(up), "{mode:?}, {most}");
+            let trailer = client.trailer().expect("the server's words");
+            assert_eq!((trailer.received, trailer.sent), (scale(up), scale(down)), "{mode:?}, {most}");
+        }
+    }
+}
+
+#[test]
+fn a_time_ends_the_sending_and_echoes_come_at_their_pace() {
+    let (client, _) = run(TestConnection::client(0, hello(Mode::Up, 200, 0), pattern()), 1000);
+    assert_eq!(client.error(), None);
+    assert!((199_000..=201_000).contains(&client.sent()), "{}", client.sent());
+    let (client, server) = run(TestConnection::client(0, hello(Mode::Echo, 200, 0), pattern()), 1000);
+    assert_eq!((client.error(), server.error()), (None, None));
+    let echoes = client.echoes().expect("echoes").len();
+    assert!((35..=41).contains(&echoes), "{echoes}");
+}
+
+#[test]
+fn what_is_no_hello_is_refused_in_words_that_reach_the_client() {
+    let mut server = TestConnection::server(0, pattern());
+    server.input(1, b"GET / HTTP/1.1\r\n");
+    let Output::Write(answer) = server.output(1) else { panic!("no answer") };
+    server.wrote(1, answer.len());
+    assert_eq!(server.output(1), Output::Shutdown);
+    assert!(server.is_over() && server.error().is_some());
+    let mut client = TestConnection::client(0, hello(Mode::Up, 100, 0), pattern());
+    client.input(2, &answer);
+    assert!(client.is_over());
+    let error = client.error().expect("refused");
+    assert!(error.contains("the server refused") && error.contains("GET /"), "{error}");
+    let mut client = TestConnection::client(0, hello(Mode::Up, 100, 0), pattern());
+    client.input(2, b"SSH-2.0-OpenSSH_9\r\n");
+    assert!(client.error().is_some_and(|error| error.contains("SSH-2.0-")), "{:?}", client.error());
+}
+
+#[test]
+fn a_peer_that_goes_or_cheats_is_found_out() {
+    let served = |mode, bytes| {
+        let mut server = TestConnection::server(0, pattern());
+        server.input(1, &hello(mode, 0, bytes).encode());
+        server.reply(2, true, None);
+        server
+    };
+    let mut server = served(Mode::Up, 10);
+    server.input(3, &[0; 11]);
+    assert!(server.error().is_some_and(|error| error.contains("more than it said")));
+    let mut server = served(Mode::Down, 10);
+    server.input(3, &[0]);
+    assert!(server.error().is_some_and(|error| error.contains("where none belong")));
+    let mut server = served(Mode::Up, 10);
+    server.check(SILENCE - 1);
+    assert!(!server.is_over());
+    server.check(SILENCE + 10);
+    assert!(server.is_over() && server.error().is_some_and(|error| error.contains("15 s")));
+
+    let mut server = TestConnection::server(0, pattern());
+    assert_eq!(server.wake(1), Some(HELLO_PATIENCE));
+    server.check(HELLO_PATIENCE);
+    assert!(server.is_over() && server.error().is_some_and(|error| error.contains("within 5 s")));
+
+    let mut client = TestConnection::client(0, hello(Mode::Down, 0, 1000), pattern());
+    client.input(1, &Answer { engine: false, refusal: None }.encode());
+    client.input(2, &[7; 500]);
+    client.end_of_input(3);
+    assert!(client.error().is_some_and(|error| error.contains("after 500 bytes")), "{:?}", client.error());
+    let mut client = TestConnection::client(0, hello(Mode::Down, 0, 1000), pattern());
+    client.end_of_input(3);
+    assert!(client.error().is_some_and(|error| error.contains("before it answered")));
+}

@@ -1,0 +1,105 @@
+use super::*;
+
+fn figure(rows: &[&str], columns: &[(&str, f64)]) -> Figure {
+    let rows = rows.iter().map(|row| format!("{{ label = \"{row}\" }}")).collect::<Vec<_>>().join(",");
+    let columns: Vec<String> =
+        columns.iter().map(|(label, x)| format!("{{ label = \"{label}\", x = {x} }}")).collect();
+    let columns = columns.join(",");
+    toml::from_str(&format!("id = \"t\"\ntitle = \"\"\nrows = [{rows}]\ncolumns = [{columns}]")).unwrap()
+}
+
+fn grid(means: &[&[f64]]) -> Grid {
+    // A little noise, not the same in each row.
+    let noise = [0.0, 0.01, -0.01, 0.02, -0.02];
+    let cell = |row: usize, mean: f64| CellOutcome {
+        metric: "fct".into(),
+        values: (0..5).map(|run| mean * (1.0 + noise[(run + row) % 5])).collect(),
+        bound: None,
+        incomplete: 0.0,
+    };
+    let cells =
+        means.iter().enumerate().map(|(row, line)| line.iter().map(|mean| cell(row, *mean)).collect());
+    Grid { figure: 0, variant: MAIN.into(), cells: cells.collect() }
+}
+
+fn verdict(figure: &Figure, grid: &Grid, published: &[Published], test: &str) -> Verdict {
+    let test: Test = toml::from_str(test).unwrap();
+    let cells = View { figure, grid, published }.test(&test).unwrap();
+    let contradicts = cells.iter().any(|cell| cell.contradicts);
+    overall(&[summed(MAIN.into(), &cells)], contradicts)
+}
+
+const BEST: &str = "kind = \"best\"\nrow = \"a\"\ncolumns = \"all\"\nties = false";
+
+#[test]
+fn three_of_four_cells_are_enough_and_half_are_not() {
+    let figure = figure(&["a", "b"], &[("1", 1.0), ("2", 2.0), ("3", 3.0), ("4", 4.0)]);
+    let of = |b: &[f64]| verdict(&figure, &grid(&[&[1.0; 4], b]), &[], BEST);
+    assert_eq!(of(&[1.2, 1.2, 1.2, 0.8]), Verdict::Reproduced);
+    assert_eq!(of(&[1.2, 1.2, 0.8, 0.8]), Verdict::NotReproduced);
+}
+
+#[test]
+fn the_same_runs_are_a_tie_not_a_failure() {
+    let figure = figure(&["a", "b"], &[("1", 1.0), ("2", 2.0)]);
+    let mut same = grid(&[&[1.0, 1.0], &[1.0, 1.0]]);
+    same.cells[1] = same.cells[0].clone();
+    assert_eq!(verdict(&figure, &same, &[], BEST), Verdict::Indistinguishable);
+    let ties = BEST.replace("false", "true");
+    assert_eq!(verdict(&figure, &same, &[], &ties), Verdict::Reproduced);
+}
+
+fn printed(row: &str, value: f64) -> Published {
+    let (table, column, unit) = ("t".into(), "1".into(), "s".into());
+    Published { table, row: row.into(), column, value, half: 0.005, unit }
+}
+
+#[test]
+fn printed_numbers_can_contradict_the_claim_or_be_too_close_to_tell() {
+    let figure = figure(&["a", "b"], &[("1", 1.0)]);
+    let even = grid(&[&[1.0], &[0.999]]);
+    let against = [printed("a", 1.01), printed("b", 1.0)];
+    assert_eq!(verdict(&figure, &even, &against, BEST), Verdict::Contradicts);
+    let close = [printed("a", 1.0), printed("b", 1.005)];
+    assert_eq!(verdict(&figure, &even, &close, BEST), Verdict::BelowResolution);
+}
+
+#[test]
+fn a_change_of_the_right_sign_and_the_wrong_size_is_a_direction() {
+    let figure = figure(&["a", "b"], &[("1", 1.0)]);
+    let change = "kind = \"change\"\nrow = \"a\"\nagainst = \"b\"\ncolumns = \"all\"\nbetween = [-30, -10]";
+    let of = |a: f64| verdict(&figure, &grid(&[&[a], &[1.0]]), &[], change);
+    assert_eq!(of(0.8), Verdict::Reproduced);
+    assert_eq!(of(0.93), Verdict::Direction);
+    assert_eq!(of(1.2), Verdict::NotReproduced);
+}
+
+#[test]
+fn noise_is_no_crossing() {
+    let columns = [("1", 1.0), ("2", 2.0), ("3", 3.0), ("4", 4.0)];
+    let figure = figure(&["a", "b"], &columns);
+    let crossing = "kind = \"crossing\"\nrow = \"a\"\nagainst = \"b\"\nbetween = [2, 3]";
+    let of = |a: &[f64]| verdict(&figure, &grid(&[a, &[1.0; 4]]), &[], crossing);
+    assert_eq!(of(&[0.8, 0.9, 1.1, 1.2]), Verdict::Reproduced);
+    assert_eq!(of(&[0.8, 1.001, 0.999, 1.2]), Verdict::Reproduced);
+    assert_eq!(of(&[0.8, 1.2, 0.8, 1.2]), Verdict::NotReproduced);
+    assert_eq!(of(&[0.8, 0.8, 0.8, 1.2]), Verdict::Direction);
+}
+
+#[test]
+fn the_fitted_setting_makes_it_inferred() {
+    let setting = |variant: &str, verdict| InSetting {
+        variant: variant.into(),
+        verdict,
+        agree: 0,
+        same: 0,
+        cells: 1,
+        detail: String::new(),
+    };
+    let main = setting(MAIN, Verdict::Indistinguishable);
+    let other = setting("queue: 9", Verdict::Reproduced);
+    assert_eq!(overall(&[main.clone(), other], false), Verdict::Indistinguishable);
+    let fitted = setting(FITTED, Verdict::Reproduced);
+    assert_eq!(overall(&[main.clone(), fitted], false), Verdict::Inferred);
+    assert_eq!(overall(&[main], true), Verdict::Contradicts);
+}
