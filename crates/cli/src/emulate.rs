@@ -224,7 +224,7 @@ pub(crate) fn run(registries: &Registries, options: &Options) -> Result<ExitCode
     let named: Vec<_> = scenario.paths.iter().map(ropewalk_lab::evidence::path).collect();
     let evidence = options.evidence.begin(Side::Client, &named, &scenario.name)?;
     if let Some(evidence) = &evidence {
-        world.watch(evidence.tap());
+        world.set_tap(evidence.tap());
     }
     let stop = world.stopper();
     // Ctrl-C reaches the program too; everything ends with it.
@@ -232,7 +232,7 @@ pub(crate) fn run(registries: &Registries, options: &Options) -> Result<ExitCode
     let failed = Arc::new(AtomicBool::new(false));
     let worker_failed = Arc::clone(&failed);
     let worker = std::thread::spawn(move || {
-        ropewalk_host::clock::hurry();
+        ropewalk_host::clock::request_real_time();
         let ran = world.run(None);
         worker_failed.store(ran.is_err(), Ordering::Relaxed);
         (world, ran)

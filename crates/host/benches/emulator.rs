@@ -13,7 +13,7 @@ use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use ropewalk_host::clock::{Clock, hurry};
+use ropewalk_host::clock::{Clock, request_real_time};
 use ropewalk_host::kernel::{self, SocketConfig};
 use ropewalk_host::netns::Namespace;
 use ropewalk_host::network::{KernelEnd, PathConfig, Side, client_address, server_address};
@@ -89,7 +89,7 @@ fn emulated<T>(
     }
     let stop = world.stopper();
     let worker = std::thread::spawn(move || {
-        hurry();
+        request_real_time();
         world.run(None).map(|()| world)
     });
     let worked = work(&spaces[0], &spaces[1]);

@@ -50,7 +50,7 @@ fn monotonic() -> Nanos {
 
 /// Asks for real-time priority for the calling thread, so that other programs don't make it late; whether it was
 /// granted. An ordinary user isn't granted it: the lateness then shows how busy the machine was.
-pub fn hurry() -> bool {
+pub fn request_real_time() -> bool {
     let least = nix::libc::sched_param { sched_priority: 1 };
     // Threads and programs started from here have ordinary priority again.
     let policy = nix::libc::SCHED_FIFO | nix::libc::SCHED_RESET_ON_FORK;

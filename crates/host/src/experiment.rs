@@ -13,7 +13,7 @@ use ropewalk_engine::config::{ConnectionConfig, EndpointConfig, LocalEndpoint};
 use ropewalk_engine::endpoint::Endpoint;
 use ropewalk_link::{LinkSpec, LinkStats};
 
-use crate::clock::{Nanos, hurry};
+use crate::clock::{Nanos, request_real_time};
 use crate::entropy::OsEntropy;
 use crate::kernel::{self, SocketConfig};
 use crate::network::{KernelEnd, PathConfig, Side, client_address, server_address};
@@ -259,10 +259,10 @@ pub fn run(experiment: Experiment) -> io::Result<Report> {
         world.emulate(links, &shared, seed);
     }
     if let Some(middlebox) = experiment.middlebox {
-        world.meddle(middlebox);
+        world.set_middlebox(middlebox);
     }
     if let Some(tap) = experiment.tap {
-        world.watch(tap);
+        world.set_tap(tap);
     }
     let clock = world.clock();
     let patience = Some(Duration::from_nanos(experiment.limit));
@@ -336,7 +336,7 @@ pub fn run(experiment: Experiment) -> io::Result<Report> {
         let limit = experiment.limit;
         let world = &mut world;
         let mover = scope.spawn(move || -> io::Result<()> {
-            hurry();
+            request_real_time();
             loop {
                 world.run_past(clock.now() + SLICE)?;
                 let finished = workers.iter().all(std::thread::ScopedJoinHandle::is_finished);

@@ -433,7 +433,7 @@ mod tests {
     struct DropsFirstFins(BTreeSet<u16>);
 
     impl Middlebox for DropsFirstFins {
-        fn meddle(&mut self, _now: u64, up: bool, packet: &Piece) -> Verdict {
+        fn on_packet(&mut self, _now: u64, up: bool, packet: &Piece) -> Verdict {
             match packet.segment() {
                 Ok(segment)
                     if !up && segment.flags.contains(Flags::FIN) && self.0.insert(segment.tuple.dst_port) =>

@@ -125,7 +125,7 @@ fn resolver(registries: &Registries) -> engine::Resolve {
     Box::new(move |scheduler, congestion| {
         let scheduler = (!scheduler.is_empty()).then(|| schedulers.parse(scheduler)).transpose();
         let congestion = (!congestion.is_empty()).then(|| controls.parse(congestion)).transpose();
-        Ok((scheduler.map_err(|error| error.message)?, congestion.map_err(|error| error.message)?))
+        Ok((scheduler?, congestion?))
     })
 }
 

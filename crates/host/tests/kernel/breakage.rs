@@ -89,7 +89,7 @@ struct Flip {
 }
 
 impl Middlebox for Flip {
-    fn meddle(&mut self, _: u64, up: bool, packet: &Piece) -> Verdict {
+    fn on_packet(&mut self, _: u64, up: bool, packet: &Piece) -> Verdict {
         let Ok(mut segment) = packet.segment() else { return Verdict::Pass };
         if packet.path != 0 || up != self.up || segment.payload.len() < 1000 {
             return Verdict::Pass;

@@ -15,7 +15,7 @@ use ropewalk_engine::config::{ConnectionConfig, EndpointConfig};
 use ropewalk_engine::endpoint::{ConnectionId, Endpoint};
 use ropewalk_engine::metrics::SubflowMetrics;
 use ropewalk_engine::mptcp::{ConnectionStats, Event};
-use ropewalk_host::clock::{Clock, hurry};
+use ropewalk_host::clock::{Clock, request_real_time};
 use ropewalk_host::entropy::OsEntropy;
 use ropewalk_host::experiment::PORT;
 use ropewalk_host::frame::Piece;
@@ -324,10 +324,10 @@ impl Stage {
             world.emulate(links, &[], 1);
         }
         let carried = Arc::new(Carried::default());
-        world.watch(Box::new(Scale { engine: setup.engine, carried: Arc::clone(&carried) }));
+        world.set_tap(Box::new(Scale { engine: setup.engine, carried: Arc::clone(&carried) }));
         let stop = world.stopper();
         let worker = std::thread::spawn(move || {
-            hurry();
+            request_real_time();
             world.run(None).map(|()| world)
         });
         (Stage { kernel, carried, orders, seen, stop, worker: Some(worker), listener: None }, made)

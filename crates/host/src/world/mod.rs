@@ -3,6 +3,9 @@
 //!
 //! With the engine at one end and no links this is the wire; with links it is the emulator.
 
+mod devices;
+mod links;
+
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -22,8 +25,10 @@ use crate::emulated_path::EmulatedPath;
 use crate::entropy::OsEntropy;
 use crate::frame::{Frame, Piece};
 use crate::network::KernelEnd;
-use crate::tun::{BUFFER, DeviceError, Offload, Tun};
+use crate::tun::{BUFFER, Offload};
 use ropewalk_wire::pool::Pool;
+
+pub use devices::DeviceState;
 
 /// The engine's endpoint as this world runs it.
 pub type HostEndpoint = Endpoint<Bytes, OsEntropy>;
@@ -98,19 +103,7 @@ pub enum Verdict {
 /// A middlebox: sees every packet as it leaves an end (super-packets cut), and may lose or change it.
 pub trait Middlebox: Send {
     /// `up` is from client to server.
-    fn meddle(&mut self, now: Nanos, up: bool, packet: &Piece) -> Verdict;
-}
-
-/// The state of a path's device at a kernel end.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum DeviceState {
-    /// It takes packets, as far as is known.
-    #[default]
-    Up,
-    /// The interface is down; packets for it are lost until it comes up.
-    Down,
-    /// The interface was removed; it doesn't come back.
-    Removed,
+    fn on_packet(&mut self, now: Nanos, up: bool, packet: &Piece) -> Verdict;
 }
 
 /// What a path does to packets: from client to server and back.
@@ -124,7 +117,7 @@ pub struct PathLinks {
     pub bottleneck: Option<usize>,
 }
 
-/// See the module.
+/// Two ends and the paths between them; see the module.
 pub struct World {
     clock: Clock,
     waiter: Waiter,
@@ -204,12 +197,12 @@ impl World {
     }
 
     /// Watches every packet.
-    pub fn watch(&mut self, tap: Box<dyn Tap>) {
+    pub fn set_tap(&mut self, tap: Box<dyn Tap>) {
         self.tap = Some(tap);
     }
 
     /// Lets a middlebox see and change every packet.
-    pub fn meddle(&mut self, middlebox: Box<dyn Middlebox>) {
+    pub fn set_middlebox(&mut self, middlebox: Box<dyn Middlebox>) {
         self.middlebox = Some(middlebox);
     }
 
@@ -269,7 +262,7 @@ impl World {
     /// # Errors
     /// If a device fails.
     pub fn run(&mut self, until: Option<Nanos>) -> io::Result<()> {
-        self.turn(until, true)
+        self.run_loop(until, true)
     }
 
     /// Runs until the stop flag is set or `until` comes, even if every program is done.
@@ -277,7 +270,7 @@ impl World {
     /// # Errors
     /// If a device fails.
     pub fn run_past(&mut self, until: Nanos) -> io::Result<()> {
-        self.turn(Some(until), false)
+        self.run_loop(Some(until), false)
     }
 
     /// Whether the engine's programs are done (or there are none).
@@ -288,7 +281,7 @@ impl World {
         })
     }
 
-    fn turn(&mut self, until: Option<Nanos>, heed_done: bool) -> io::Result<()> {
+    fn run_loop(&mut self, until: Option<Nanos>, stop_when_done: bool) -> io::Result<()> {
         if !self.started {
             self.started = true;
             let now = self.clock.now();
@@ -304,12 +297,12 @@ impl World {
             busy |= self.run_engines()?;
             if self.stop.load(Ordering::Relaxed)
                 || until.is_some_and(|until| self.clock.now() >= until)
-                || (heed_done && self.is_done())
+                || (stop_when_done && self.is_done())
             {
                 return Ok(());
             }
             if !busy {
-                self.rest(until)?;
+                self.wait(until)?;
             }
         }
     }
@@ -318,7 +311,7 @@ impl World {
         self.ends.iter().any(|end| matches!(end, End::Engine(..))) && self.is_idle()
     }
 
-    fn rest(&mut self, until: Option<Nanos>) -> io::Result<()> {
+    fn wait(&mut self, until: Option<Nanos>) -> io::Result<()> {
         let now = self.clock.now();
         let mut due = until.unwrap_or(Nanos::MAX).min(now + PATIENCE);
         let paths = self.paths.iter().flat_map(|path| [path.due(0), path.due(1)]);
@@ -346,214 +339,12 @@ impl World {
         self.waiter.wait(&descriptors, Some(due))
     }
 
-    /// Hands on what has come to the end of a link.
-    fn deliver(&mut self) -> io::Result<bool> {
-        let mut busy = false;
-        for side in 0..2 {
-            // Towards the server a path's own link comes first, towards the client the shared one.
-            if side == 1 {
-                busy |= self.deliver_shared(side)?;
-            }
-            for at in 0..self.paths.len() {
-                busy |= self.deliver_own(at, side)?;
-            }
-            if side == 0 {
-                busy |= self.deliver_shared(side)?;
-            }
-        }
-        Ok(busy)
-    }
-
-    fn deliver_own(&mut self, at: usize, side: usize) -> io::Result<bool> {
-        // An engine that was handed something before has answered since: time went on.
-        let now = self.clock.now();
-        if !self.paths[at].is_due(side, now) {
-            return Ok(false);
-        }
-        let mut busy = false;
-        let mut held: Option<Piece> = None;
-        while let Some((arrival, piece)) = self.paths[at].take(side, now) {
-            busy = true;
-            match self.paths[at].bottleneck {
-                Some(shared) if side == 0 => self.shared[shared][side].enqueue(now, piece),
-                _ => {
-                    self.lateness.saturating_record(now.saturating_sub(arrival));
-                    self.hand_on(side, &mut held, piece)?;
-                }
-            }
-        }
-        if let Some(piece) = held {
-            self.arrive(1 - side, piece)?;
-        }
-        Ok(busy)
-    }
-
-    fn deliver_shared(&mut self, side: usize) -> io::Result<bool> {
-        let now = self.clock.now();
-        let mut busy = false;
-        for shared in 0..self.shared.len() {
-            let mut held: Option<Piece> = None;
-            while let Some((arrival, piece)) = self.shared[shared][side].poll_timed(now) {
-                busy = true;
-                let path = usize::from(piece.path);
-                match self.paths[path].link(side) {
-                    Some(link) if side == 1 => link.enqueue(now, piece),
-                    _ => {
-                        self.lateness.saturating_record(now.saturating_sub(arrival));
-                        self.hand_on(side, &mut held, piece)?;
-                    }
-                }
-            }
-            if let Some(piece) = held {
-                self.arrive(1 - side, piece)?;
-            }
-        }
-        Ok(busy)
-    }
-
-    /// A packet has come through the links from `side`. Each end hears of it by itself, and an engine may answer before the
-    /// next, as in the simulator: what has come by the moment would else be acknowledged at once, and ACKs are the
-    /// sender's clock.
-    fn hand_on(&mut self, side: usize, held: &mut Option<Piece>, piece: Piece) -> io::Result<()> {
-        let to = 1 - side;
-        if matches!(self.ends[to], End::Kernel(_)) && self.paths[usize::from(piece.path)].joins(side) {
-            return self.gather(side, held, piece);
-        }
-        if let Some(before) = held.take() {
-            self.arrive(to, before)?;
-        }
-        self.arrive(to, piece)?;
-        self.speak(to).map(drop)
-    }
-
-    /// Parts of one super-packet that come together go on together.
-    fn gather(&mut self, side: usize, held: &mut Option<Piece>, piece: Piece) -> io::Result<()> {
-        let next = match held {
-            Some(held) => held.absorb(piece),
-            None => Some(piece),
-        };
-        if let Some(next) = next
-            && let Some(before) = held.replace(next)
-        {
-            self.arrive(1 - side, before)?;
-        }
-        Ok(())
-    }
-
-    /// `piece` has come to end `to`.
-    fn arrive(&mut self, to: usize, piece: Piece) -> io::Result<()> {
-        let path = usize::from(piece.path);
-        if let Some(tap) = &mut self.tap {
-            tap.on_packet(self.clock.now(), to == 1, true, &piece);
-        }
-        match &mut self.ends[to] {
-            End::Kernel(end) => {
-                let sent = piece.send(&end.tuns[path]);
-                self.on_device(to, path, sent)
-            }
-            End::Engine(endpoint, _) => {
-                let now = self.clock.now();
-                match piece.segment() {
-                    Ok(segment) => endpoint.on_segment(now, PathId(piece.path), segment),
-                    Err(ropewalk_wire::ParseError::Protocol { .. }) => {
-                        match ropewalk_wire::parse_icmp_too_big(piece.packet()) {
-                            Ok(message) => endpoint.on_too_big(now, &message),
-                            Err(_) => self.counters.foreign += 1,
-                        }
-                    }
-                    Err(_) => self.counters.malformed += 1,
-                }
-                Ok(())
-            }
-        }
-    }
-
-    /// `piece` leaves end `from`.
-    fn depart(&mut self, from: usize, piece: Piece) -> io::Result<()> {
-        let path = usize::from(piece.path);
-        if let Some(tap) = &mut self.tap {
-            tap.on_packet(self.clock.now(), from == 0, false, &piece);
-        }
-        let Some(mut middlebox) = self.middlebox.take() else {
-            return self.travel(from, piece);
-        };
-        let now = self.clock.now();
-        let mut done = Ok(());
-        for packet in piece.packets() {
-            match middlebox.meddle(now, from == 0, &packet) {
-                Verdict::Pass => done = done.and(self.travel(from, packet)),
-                Verdict::Drop => {}
-                Verdict::Replace(segments) => {
-                    for segment in segments {
-                        match Frame::of(&segment, &mut self.made) {
-                            Ok(frame) => done = done.and(self.travel(from, Piece::whole(frame, path as u16))),
-                            Err(_) => self.counters.unencodable += 1,
-                        }
-                    }
-                }
-            }
-        }
-        self.middlebox = Some(middlebox);
-        done
-    }
-
-    fn travel(&mut self, from: usize, piece: Piece) -> io::Result<()> {
-        let path = usize::from(piece.path);
-        let now = self.clock.now();
-        let path = &mut self.paths[path];
-        let bottleneck = path.bottleneck;
-        let Some(link) = path.link(from) else {
-            return self.arrive(1 - from, piece);
-        };
-        let link = match bottleneck {
-            Some(shared) if from == 1 => &mut self.shared[shared][from],
-            _ => link,
-        };
-        for packet in piece.packets() {
-            link.enqueue(now, packet);
-        }
-        Ok(())
-    }
-
-    fn read_devices(&mut self) -> io::Result<bool> {
-        let mut busy = false;
-        for from in 0..2 {
-            let End::Kernel(end) = &self.ends[from] else { continue };
-            for path in 0..end.tuns.len() {
-                if self.devices[from][path] == DeviceState::Removed {
-                    continue;
-                }
-                for _ in 0..BATCH {
-                    let End::Kernel(end) = &self.ends[from] else { break };
-                    let tun = &end.tuns[path];
-                    let offload = tun.offload();
-                    let bytes = match read(tun, &mut self.received) {
-                        Ok(Some(bytes)) => bytes,
-                        Ok(None) => break,
-                        // A device that is only down has nothing to read; any other error means that it was removed.
-                        Err(error) if DeviceError::of(&error).is_some() => {
-                            self.on_device_change(from, path, DeviceState::Removed);
-                            break;
-                        }
-                        Err(error) => return Err(error),
-                    };
-                    busy = true;
-                    match Frame::received(bytes, offload) {
-                        Some(frame) => self.depart(from, Piece::whole(frame, path as u16))?,
-                        None => self.counters.malformed += 1,
-                    }
-                }
-            }
-        }
-        Ok(busy)
-    }
-
     fn run_engines(&mut self) -> io::Result<bool> {
-        Ok(self.speak(0)? | self.speak(1)?)
+        Ok(self.drive_engine(0)? | self.drive_engine(1)?)
     }
 
     /// Lets the engine at an end do what is due, and send.
-    fn speak(&mut self, side: usize) -> io::Result<bool> {
+    pub(super) fn drive_engine(&mut self, side: usize) -> io::Result<bool> {
         // A link takes packets, not super-packets: nothing is gained by putting them together first.
         let most = if self.paths.iter().any(EmulatedPath::has_links) { 1 } else { SUPER };
         let mut busy = false;
@@ -604,58 +395,5 @@ impl World {
                 Ok(())
             }
         }
-    }
-
-    /// Takes in the result of a write to a device. A packet that a device doesn't take is lost, as on any
-    /// network; a device that is down or removed is a path that is lost.
-    fn on_device(&mut self, side: usize, path: usize, result: io::Result<()>) -> io::Result<()> {
-        let state = match result {
-            Ok(()) => DeviceState::Up,
-            Err(error) => match DeviceError::of(&error) {
-                Some(DeviceError::Full | DeviceError::Malformed) => {
-                    self.counters.refused += 1;
-                    return Ok(());
-                }
-                Some(DeviceError::Down) => DeviceState::Down,
-                Some(DeviceError::Removed) => DeviceState::Removed,
-                None => return Err(error),
-            },
-        };
-        if state != DeviceState::Up {
-            self.counters.undeliverable += 1;
-        }
-        if self.devices[side][path] != state {
-            self.on_device_change(side, path, state);
-        }
-        Ok(())
-    }
-
-    #[cold]
-    fn on_device_change(&mut self, side: usize, path: usize, state: DeviceState) {
-        let was_up = self.devices[side][path] == DeviceState::Up;
-        self.devices[side][path] = state;
-        let is_up = state == DeviceState::Up;
-        if was_up == is_up {
-            return;
-        }
-        self.counters.device_losses += u64::from(!is_up);
-        let now = self.clock.now();
-        if let End::Engine(endpoint, app) = &mut self.ends[1 - side] {
-            app.on_path(now, endpoint, PathId(path as u16), is_up);
-        }
-    }
-}
-
-/// One frame, or `None` when there is none now.
-fn read(tun: &Tun, pool: &mut Pool) -> io::Result<Option<Bytes>> {
-    let buffer = pool.room(BUFFER);
-    buffer.resize(BUFFER, 0);
-    match tun.receive(buffer) {
-        Ok(len) => {
-            let frame = buffer.split_to(len);
-            Ok(Some(frame.freeze()))
-        }
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
-        Err(error) => Err(error),
     }
 }

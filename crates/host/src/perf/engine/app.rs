@@ -1,53 +1,39 @@
-//! A measurement on the engine's connections, behind TUN devices.
+//! The measurement's program on the engine: one [`TestConnection`] for each connection of the endpoint's.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use bytes::Bytes;
-use ropewalk_engine::config::{ConnectionConfig, EndpointConfig, LocalEndpoint};
-use ropewalk_engine::congestion::CongestionControl;
-use ropewalk_engine::endpoint::{ConnectionId, Endpoint};
+use ropewalk_engine::config::ConnectionConfig;
+use ropewalk_engine::endpoint::ConnectionId;
 use ropewalk_engine::metrics::SubflowStatus;
 use ropewalk_engine::mptcp::{Connection, Event};
-use ropewalk_engine::registry::Spec;
-use ropewalk_engine::scheduler::Scheduler;
 use ropewalk_engine::{PathId, SubflowId};
 
-use super::connection::{Output, StackInfo, TestConnection};
-use super::device::{Device, EnginePath, MTU};
-use super::protocol::{Hello, MOST_FLOWS, Mode};
-use super::sockets::busy;
-use super::{
-    CONNECT_PATIENCE, ClientProgress, ConnectionResult, Measured, ServerControl, ServerEvent, SessionTracker,
+use super::Resolve;
+use crate::clock::Nanos;
+use crate::perf::connection::{Output, StackInfo, TestConnection};
+use crate::perf::device::EnginePath;
+use crate::perf::protocol::{Hello, MOST_FLOWS};
+use crate::perf::sockets::busy;
+use crate::perf::{
+    CONNECT_PATIENCE, ClientProgress, ConnectionResult, ServerControl, ServerEvent, SessionTracker,
     SubflowResult, TICK,
 };
-use crate::clock::{Nanos, hurry};
-use crate::entropy::OsEntropy;
 use crate::transfer::pattern;
-use crate::world::{App, DeviceState, End, HostEndpoint, Tap, World};
+use crate::world::{App, HostEndpoint};
 
 /// Read at a time.
 const CHUNK: usize = 256 << 10;
 /// Bulk handed to a connection before the others have their turn.
 const TURNS: usize = 16;
-/// How long the last words of a connection may take.
-const GRACE: Nanos = 500_000_000;
-const SLICE: Nanos = 5_000_000;
 /// Connections at a server that haven't said what they want. Beyond that the oldest is given up for the newest, so that
 /// idle connections don't keep a client away that speaks at once.
 const MOST_PENDING: usize = 1024;
 /// A server with [`MOST_FLOWS`] flows gives up one on which nothing has moved for so long when another client comes.
 const STALLED: Nanos = 3_000_000_000;
-
-/// Scheduler and congestion control by the names in a hello; an empty name is none.
-pub type Resolve = Box<
-    dyn Fn(&str, &str) -> Result<(Option<Spec<dyn Scheduler>>, Option<Spec<dyn CongestionControl>>), String>
-        + Send,
->;
 
 /// A flow on a connection.
 struct ActiveConnection {
@@ -95,7 +81,7 @@ enum Role {
 }
 
 /// The program on the engine.
-struct Perf {
+pub(super) struct Perf {
     role: Role,
     /// What is to be opened, with its settings.
     open: Vec<(Hello, Arc<ConnectionConfig>)>,
@@ -150,6 +136,49 @@ fn subflow_results(connection: &Connection<Bytes>) -> Vec<SubflowResult> {
 }
 
 impl Perf {
+    /// A client that opens these connections.
+    pub(super) fn client(
+        progress: Arc<ClientProgress>,
+        paths: &[EnginePath],
+        remote: SocketAddr,
+        open: Vec<(Hello, ConnectionConfig)>,
+    ) -> Perf {
+        let local = SocketAddr::new(paths[0].engine, 0);
+        let open = open.into_iter().map(|(hello, config)| (hello, Arc::new(config))).collect();
+        Perf { open, remote, ..Perf::new(Role::Client(progress), paths, local) }
+    }
+
+    /// A server at the first path's address.
+    pub(super) fn server(
+        service: Arc<ServerControl>,
+        sessions: Arc<Mutex<SessionTracker>>,
+        resolve: Resolve,
+        paths: &[EnginePath],
+        port: u16,
+        config: ConnectionConfig,
+    ) -> Perf {
+        let role = Role::Server { service, sessions, resolve };
+        let local = SocketAddr::new(paths[0].engine, port);
+        Perf { listen: Some(Arc::new(config)), ..Perf::new(role, paths, local) }
+    }
+
+    fn new(role: Role, paths: &[EnginePath], local: SocketAddr) -> Perf {
+        Perf {
+            role,
+            open: Vec::new(),
+            local,
+            remote: local,
+            listen: None,
+            devices: paths.iter().map(|path| path.name.clone()).collect(),
+            flows: BTreeMap::new(),
+            wakes: BTreeSet::new(),
+            pending: BTreeSet::new(),
+            active: 0,
+            bulk: pattern(),
+            look: 0,
+        }
+    }
+
     fn learn(&mut self, now: Nanos, endpoint: &HostEndpoint, id: ConnectionId) {
         let Some(driven) = self.flows.get_mut(&id) else { return };
         if let Some(connection) = endpoint.connection(id) {
@@ -250,7 +279,7 @@ impl Perf {
                 endpoint.set_algorithms(now, id, scheduler.as_ref(), congestion.as_ref());
                 None
             }
-            Err(why) => Some(why),
+            Err(why) => Some(why.to_string()),
         };
         self.active += 1;
         driven.active = true;
@@ -471,166 +500,4 @@ impl App for Perf {
     fn is_done(&self) -> bool {
         matches!(self.role, Role::Client(_)) && self.flows.values().all(|driven| driven.reported)
     }
-}
-
-/// What both sides of the engine need.
-pub struct Setting {
-    /// The devices.
-    pub device: Device,
-    /// An observer.
-    pub tap: Option<Box<dyn Tap>>,
-}
-
-impl std::fmt::Debug for Setting {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Setting").field("device", &self.device).finish_non_exhaustive()
-    }
-}
-
-/// The path manager's endpoints: a client opens subflows from them, a server announces them.
-pub fn endpoints(paths: &[EnginePath], server: bool) -> Vec<LocalEndpoint> {
-    let endpoint = |(at, path): (usize, &EnginePath)| LocalEndpoint {
-        address: path.engine,
-        port: None,
-        path: PathId(at as u16),
-        id: at as u8 + 1,
-        signal: server && at > 0,
-        subflow: !server,
-        backup: false,
-    };
-    paths.iter().enumerate().map(endpoint).collect()
-}
-
-fn names(paths: &[EnginePath]) -> Vec<String> {
-    paths.iter().map(|path| path.name.clone()).collect()
-}
-
-fn endpoint(paths: usize) -> Box<HostEndpoint> {
-    let config = EndpointConfig { path_mtus: vec![MTU; paths], ..EndpointConfig::default() };
-    Box::new(Endpoint::new(config, OsEntropy::new()))
-}
-
-/// Runs a world until `over`, then lets connections say their last words, and gives the endpoint's counters.
-fn move_packets(
-    mut world: World,
-    side: usize,
-    over: impl Fn(Nanos) -> bool,
-) -> io::Result<Vec<(String, u64)>> {
-    hurry();
-    let clock = world.clock();
-    let (mut aborted, mut until) = (false, Nanos::MAX);
-    loop {
-        world.run_past(clock.now() + SLICE)?;
-        let now = clock.now();
-        if !aborted && over(now) {
-            aborted = true;
-            until = now + GRACE;
-        }
-        if world.devices(side == 0).iter().all(|state| *state == DeviceState::Removed) {
-            return Err(io::Error::other("every device of the engine was removed: no path is left"));
-        }
-        let End::Engine(endpoint, _) = &world.ends()[side] else { return Ok(Vec::new()) };
-        if aborted && (endpoint.is_empty() || now >= until) {
-            return Ok(endpoint.mib());
-        }
-    }
-}
-
-/// Runs a client to its end: each flow with its settings. `observe` is called every few milliseconds.
-///
-/// # Errors
-/// If a device fails. A flow that fails says so itself.
-pub fn client(
-    setting: Setting,
-    remote: SocketAddr,
-    flows: Vec<(Hello, ConnectionConfig)>,
-    stop: Arc<AtomicBool>,
-    mut observe: impl FnMut(&ClientProgress),
-) -> io::Result<Measured> {
-    let modes: Vec<Mode> = flows.iter().map(|(hello, _)| hello.mode).collect();
-    let progress = Arc::new(ClientProgress::new(modes.iter().copied(), stop));
-    let paths = setting.device.paths;
-    let devices = names(&paths);
-    let perf = Perf {
-        role: Role::Client(Arc::clone(&progress)),
-        open: flows.into_iter().map(|(hello, config)| (hello, Arc::new(config))).collect(),
-        local: SocketAddr::new(paths[0].engine, 0),
-        remote,
-        listen: None,
-        devices,
-        flows: BTreeMap::new(),
-        wakes: BTreeSet::new(),
-        pending: BTreeSet::new(),
-        active: 0,
-        bulk: pattern(),
-        look: 0,
-    };
-    let end = End::Engine(endpoint(paths.len()), Box::new(perf));
-    let mut world = World::new(end, End::Kernel(setting.device.end), paths.len());
-    if let Some(tap) = setting.tap {
-        world.watch(tap);
-    }
-    let count = modes.len();
-    let watched = Arc::clone(&progress);
-    let all_done = move |_| watched.done.lock().unwrap_or_else(PoisonError::into_inner).len() >= count;
-    let counters = std::thread::scope(|scope| {
-        let mover = scope.spawn(move || move_packets(world, 0, all_done));
-        while !mover.is_finished() {
-            observe(&progress);
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        observe(&progress);
-        match mover.join() {
-            Ok(counters) => counters,
-            Err(panic) => std::panic::resume_unwind(panic),
-        }
-    })?;
-    Ok(Measured { flows: progress.take(), counters })
-}
-
-/// Listens. Returns at the stop flag, or when `once` is over; then with the endpoint's counters.
-///
-/// # Errors
-/// If a device fails.
-pub fn server(
-    setting: Setting,
-    port: u16,
-    config: ConnectionConfig,
-    resolve: Resolve,
-    service: ServerControl,
-    ready: impl FnOnce(SocketAddr),
-) -> io::Result<Vec<(String, u64)>> {
-    let paths = setting.device.paths;
-    let devices = names(&paths);
-    let local = SocketAddr::new(paths[0].engine, port);
-    let service = Arc::new(service);
-    let sessions = Arc::new(Mutex::new(SessionTracker::default()));
-    let perf = Perf {
-        role: Role::Server { service: Arc::clone(&service), sessions: Arc::clone(&sessions), resolve },
-        open: Vec::new(),
-        local,
-        remote: local,
-        listen: Some(Arc::new(config)),
-        devices,
-        flows: BTreeMap::new(),
-        wakes: BTreeSet::new(),
-        pending: BTreeSet::new(),
-        active: 0,
-        bulk: pattern(),
-        look: 0,
-    };
-    let end = End::Engine(endpoint(paths.len()), Box::new(perf));
-    let mut world = World::new(End::Kernel(setting.device.end), end, paths.len());
-    if let Some(tap) = setting.tap {
-        world.watch(tap);
-    }
-    ready(local);
-    let stopped = |now| {
-        let stop = service.stop.load(Ordering::Relaxed);
-        stop || (service.once && sessions.lock().unwrap_or_else(PoisonError::into_inner).is_over(now))
-    };
-    std::thread::scope(|scope| match scope.spawn(|| move_packets(world, 1, stopped)).join() {
-        Ok(counters) => counters,
-        Err(panic) => std::panic::resume_unwind(panic),
-    })
 }
