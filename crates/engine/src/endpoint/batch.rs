@@ -26,7 +26,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
     #[inline]
     pub fn is_independent(&self, subflow: SubflowHandle) -> bool {
         let slot = self.slots.get(subflow.index as usize).filter(|slot| !slot.half_open);
-        slot.and_then(|slot| slot.connection.as_deref()).is_some_and(|connection| connection.is_settled())
+        slot.and_then(|slot| slot.connection.as_deref()).is_some_and(|connection| connection.is_independent())
     }
 
     /// Whether our side of the subflow's connection isn't closed.

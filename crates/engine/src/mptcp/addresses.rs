@@ -7,26 +7,27 @@ use ropewalk_wire::{AddAddr, FourTuple, Payload};
 use super::connection::{Connection, Mode};
 use super::crypto::add_addr_hmac;
 use super::path_manager::{JOIN_RETRIES, JoinRequest};
-use super::subflow::Strand;
+use super::subflow::SubflowState;
 use crate::metrics::{SubflowMetrics, SubflowStatus};
 use crate::{Nanos, PathId};
 
 impl<P: Payload> Connection<P> {
     #[cold]
     pub(super) fn on_add_addr(&mut self, add: &AddAddr) {
-        let Some(remote) = self.remote_key else { return };
+        let Some(remote) = self.negotiated.remote_key else { return };
         if add.echo {
             self.path_manager.on_echo(add);
             return;
         }
-        let expected = add_addr_hmac(remote.key, self.local_key.key, add.address_id, add.address, add.port);
+        let expected =
+            add_addr_hmac(remote.key, self.negotiated.local_key.key, add.address_id, add.address, add.port);
         if add.hmac != Some(expected) {
             //= RFC 8684 3.4.1-6
             self.stats.add_addr_hmac_failures += 1;
             return;
         }
-        if !self.confirmed {
-            self.confirmed = true;
+        if !self.negotiated.confirmed {
+            self.negotiated.confirmed = true;
             self.open_joins();
         }
         //= RFC 8684 3.4.1-b
@@ -75,8 +76,8 @@ impl<P: Payload> Connection<P> {
     #[cold]
     pub(super) fn on_remove_addr(&mut self, now: Nanos, ids: &[u8]) {
         self.path_manager.forget_addresses(ids);
-        for index in 0..self.strands.len() {
-            let gone = self.strands[index].as_ref().is_some_and(|strand| ids.contains(&strand.remote_id));
+        for index in 0..self.subflows.len() {
+            let gone = self.subflows[index].as_ref().is_some_and(|subflow| ids.contains(&subflow.remote_id));
             let others = self.metrics.iter().any(|metrics| {
                 metrics.id.index() != index
                     && matches!(
@@ -92,14 +93,14 @@ impl<P: Payload> Connection<P> {
     }
 
     pub(super) fn first_tuple(&self) -> Option<FourTuple> {
-        self.strands.iter().flatten().next().map(|strand| strand.tcp.tuple())
+        self.subflows.iter().flatten().next().map(|subflow| subflow.tcp.tuple())
     }
 
     /// Joins from our other addresses to the peer's first one.
     #[cold]
     pub(crate) fn open_joins(&mut self) {
         //= RFC 8684 3.1-14
-        if self.deny_join || self.mode != Mode::Multipath {
+        if self.negotiated.deny_join || self.mode != Mode::Multipath {
             return;
         }
         let Some(tuple) = self.first_tuple() else { return };
@@ -129,14 +130,14 @@ impl<P: Payload> Connection<P> {
             && !self.is_failing()
             && self.path_manager.request_join(request, limit)
         {
-            self.dirty = true;
+            self.may_transmit = true;
         }
     }
 
     /// Announces our addresses that are marked so.
     #[cold]
     pub(crate) fn announce(&mut self, now: Nanos) {
-        let (Some(remote), Some(tuple)) = (self.remote_key, self.first_tuple()) else { return };
+        let (Some(remote), Some(tuple)) = (self.negotiated.remote_key, self.first_tuple()) else { return };
         if self.mode != Mode::Multipath {
             return;
         }
@@ -145,8 +146,13 @@ impl<P: Payload> Connection<P> {
             if endpoint.address == tuple.src || self.path_manager.has_announced(endpoint.id) {
                 continue;
             }
-            let hmac =
-                add_addr_hmac(self.local_key.key, remote.key, endpoint.id, endpoint.address, endpoint.port);
+            let hmac = add_addr_hmac(
+                self.negotiated.local_key.key,
+                remote.key,
+                endpoint.id,
+                endpoint.address,
+                endpoint.port,
+            );
             let option = AddAddr {
                 echo: false,
                 address_id: endpoint.id,
@@ -168,15 +174,15 @@ impl<P: Payload> Connection<P> {
 
     /// Changes our side's backup wish for subflows on a path, and tells the peer (MP_PRIO).
     pub(crate) fn set_backup(&mut self, path: PathId, backup: bool) {
-        for index in 0..self.strands.len() {
+        for index in 0..self.subflows.len() {
             if self.metrics[index].path != path {
                 continue;
             }
-            if let Some(strand) = self.strands[index].as_mut() {
-                strand.backup_local = backup;
-                strand.prio_pending = Some(backup);
-                self.metrics[index].backup = backup || strand.backup_remote;
-                strand.tcp.request_ack();
+            if let Some(subflow) = self.subflows[index].as_mut() {
+                subflow.backup_local = backup;
+                subflow.prio_pending = Some(backup);
+                self.metrics[index].backup = backup || subflow.backup_remote;
+                subflow.tcp.request_ack();
             }
         }
         self.wake();
@@ -186,16 +192,16 @@ impl<P: Payload> Connection<P> {
     /// there is another: what is under way would be lost with it.
     pub(crate) fn remove_path(&mut self, now: Nanos, path: PathId) {
         let mut removed = Vec::new();
-        for index in 0..self.strands.len() {
+        for index in 0..self.subflows.len() {
             if self.metrics[index].path == path
-                && let Some(id) = self.strands[index].as_ref().map(|strand| strand.local_id)
+                && let Some(id) = self.subflows[index].as_ref().map(|subflow| subflow.local_id)
                 && self.metrics[index].state != SubflowStatus::Closed
             {
                 //= RFC 8684 3.3.3-2 3.4.2-7
                 if self.is_last(index)
-                    && let Some(strand) = self.strands[index].as_mut()
+                    && let Some(subflow) = self.subflows[index].as_mut()
                 {
-                    strand.leaving = true;
+                    subflow.leaving = true;
                     continue;
                 }
                 self.refuse(now, index, 0, "the path was removed");
@@ -223,9 +229,10 @@ impl<P: Payload> Connection<P> {
     /// A subflow works now: those whose path was removed can go.
     #[cold]
     pub(crate) fn dismiss_leaving(&mut self, now: Nanos, successor: usize) {
-        for index in 0..self.strands.len() {
-            let leaves = self.strands[index].as_ref().filter(|strand| strand.leaving && index != successor);
-            if let Some(id) = leaves.map(|strand| strand.local_id)
+        for index in 0..self.subflows.len() {
+            let leaves =
+                self.subflows[index].as_ref().filter(|subflow| subflow.leaving && index != successor);
+            if let Some(id) = leaves.map(|subflow| subflow.local_id)
                 && self.metrics[index].state != SubflowStatus::Closed
             {
                 self.refuse(now, index, 0, "the path was removed");
@@ -240,11 +247,11 @@ impl<P: Payload> Connection<P> {
         removed.sort_unstable();
         removed.dedup();
         for id in removed {
-            let used = |(strand, metrics): (&Option<Strand<P>>, &SubflowMetrics)| {
+            let used = |(subflow, metrics): (&Option<SubflowState<P>>, &SubflowMetrics)| {
                 metrics.state != SubflowStatus::Closed
-                    && strand.as_ref().is_some_and(|strand| strand.local_id == id)
+                    && subflow.as_ref().is_some_and(|subflow| subflow.local_id == id)
             };
-            if !self.strands.iter().zip(&self.metrics).any(used) {
+            if !self.subflows.iter().zip(&self.metrics).any(used) {
                 self.path_manager.withdraw(id);
             }
         }

@@ -13,9 +13,9 @@ impl<P: Payload> Connection<P> {
     #[cold]
     pub(super) fn await_subflow(&mut self, now: Nanos, index: usize, was_used: bool) -> bool {
         let timeout = self.config.path_manager.close_timeout;
-        let Some(strand) = self.strands[index].as_ref() else { return false };
-        let is_spoilt = was_used && strand.reset_reason.is_some_and(|reason| reason != 0);
-        if self.mode != Mode::Multipath || !self.confirmed || timeout == 0 || is_spoilt {
+        let Some(subflow) = self.subflows[index].as_ref() else { return false };
+        let is_spoilt = was_used && subflow.reset_reason.is_some_and(|reason| reason != 0);
+        if self.mode != Mode::Multipath || !self.negotiated.confirmed || timeout == 0 || is_spoilt {
             return false;
         }
         self.deadlines.linger.get_or_insert(now + timeout);
@@ -29,7 +29,7 @@ impl<P: Payload> Connection<P> {
     /// Asks for a subflow like the one that was lost, and for those from our other addresses.
     #[cold]
     fn reopen(&mut self, index: usize) {
-        let (Some(tuple), Some(strand)) = (self.tuple(SubflowId(index as u8)), &self.strands[index]) else {
+        let (Some(tuple), Some(subflow)) = (self.tuple(SubflowId(index as u8)), &self.subflows[index]) else {
             return;
         };
         let mut local = tuple.source();
@@ -38,13 +38,13 @@ impl<P: Payload> Connection<P> {
             path: self.metrics[index].path,
             local,
             remote: tuple.destination(),
-            local_id: strand.local_id,
-            remote_id: strand.remote_id,
-            backup: strand.backup_local,
+            local_id: subflow.local_id,
+            remote_id: subflow.remote_id,
+            backup: subflow.backup_local,
             attempt: 0,
         };
         //= RFC 8684 3.1-14
-        if !(self.deny_join && again.remote_id == 0) {
+        if !(self.negotiated.deny_join && again.remote_id == 0) {
             self.request_join(again);
         }
         self.open_joins();

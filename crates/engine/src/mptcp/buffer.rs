@@ -70,20 +70,21 @@ impl<P: Payload> Connection<P> {
     pub(crate) fn tune_receive_buffer(&mut self, now: Nanos) {
         let open = |metrics: &SubflowMetrics| metrics.state != SubflowStatus::Closed;
         let (mut rtt, mut ratio) = (0, None::<u64>);
-        for (strand, metrics) in self.strands.iter().zip(&self.metrics).filter(|(_, metrics)| open(metrics)) {
-            let Some(strand) = strand else { continue };
-            rtt = rtt.max(match strand.tcp.receive_rtt() {
-                0 if !strand.tcp.has_timestamps() => metrics.srtt,
+        for (subflow, metrics) in self.subflows.iter().zip(&self.metrics).filter(|(_, metrics)| open(metrics))
+        {
+            let Some(subflow) = subflow else { continue };
+            rtt = rtt.max(match subflow.tcp.receive_rtt() {
+                0 if !subflow.tcp.has_timestamps() => metrics.srtt,
                 known => known,
             });
-            let own = strand.opening.ratio();
+            let own = subflow.autotuning.ratio();
             ratio = Some(ratio.map_or(own, |least| least.min(own)));
         }
         let Some(ratio) = ratio else { return };
         let Some(copied) = self.receive.tune(now, rtt, ratio) else { return };
-        for (strand, _) in self.strands.iter_mut().zip(&self.metrics).filter(|(_, metrics)| open(metrics)) {
-            if let Some(strand) = strand {
-                strand.opening.grow(copied, self.receive.max);
+        for (subflow, _) in self.subflows.iter_mut().zip(&self.metrics).filter(|(_, metrics)| open(metrics)) {
+            if let Some(subflow) = subflow {
+                subflow.autotuning.grow(copied, self.receive.max);
             }
         }
     }

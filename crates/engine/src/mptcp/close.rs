@@ -13,7 +13,7 @@ use crate::{Nanos, SubflowId};
 impl<P: Payload> Connection<P> {
     /// Closes our side: what was written is still delivered.
     pub(crate) fn shutdown(&mut self, now: Nanos) {
-        if self.send.closed || self.dead {
+        if self.send.closed || self.life.terminated {
             return;
         }
         self.send.closed = true;
@@ -30,9 +30,9 @@ impl<P: Payload> Connection<P> {
     /// Closes both sides: what was written is still delivered, but what the peer sent or sends and nobody will read
     /// resets the connection, so that it learns of the loss (RFC 9293 3.6, RFC 1122 4.2.2.13).
     pub(crate) fn close(&mut self, now: Nanos) {
-        self.closed_by_us = true;
+        self.life.abandoned = true;
         // CLOSE in SYN-SENT deletes the connection, with what was written (RFC 9293 3.10.4).
-        let opening = self.strands.iter().flatten().all(|strand| strand.tcp.state() == State::SynSent);
+        let opening = self.subflows.iter().flatten().all(|subflow| subflow.tcp.state() == State::SynSent);
         //= RFC 9293 SHLD-3
         if self.receive.buffer.ready > 0 || opening {
             self.abort();
@@ -44,25 +44,25 @@ impl<P: Payload> Connection<P> {
     /// Throws the connection away: MP_FASTCLOSE and RST (RFC 8684 3.5), RST in plain TCP.
     #[cold]
     pub(crate) fn abort(&mut self) {
-        let mut first = self.mode == Mode::Multipath && self.remote_key.is_some();
-        for index in 0..self.strands.len() {
-            if let Some(strand) = self.strands[index].as_mut() {
-                strand.fastclose = first;
+        let mut first = self.mode == Mode::Multipath && self.negotiated.remote_key.is_some();
+        for index in 0..self.subflows.len() {
+            if let Some(subflow) = self.subflows[index].as_mut() {
+                subflow.fastclose = first;
                 first = false;
-                strand.tcp.abort();
+                subflow.tcp.abort();
             }
             self.metrics[index].state = SubflowStatus::Closed;
         }
         self.send.clear();
         self.receive.clear();
-        self.dead = true;
-        self.dirty = true;
+        self.life.terminated = true;
+        self.may_transmit = true;
     }
 
     #[cold]
     pub(crate) fn die(&mut self, reason: &'static str) {
-        if !self.dead {
-            self.dead = true;
+        if !self.life.terminated {
+            self.life.terminated = true;
             self.send.clear();
             self.events.push_back(Event::Reset { reason });
         }
@@ -72,7 +72,7 @@ impl<P: Payload> Connection<P> {
     #[inline]
     pub(crate) fn check_closed(&mut self, now: Nanos) {
         // Nothing is complete while the application may still write.
-        if self.send.closed && !self.dead {
+        if self.send.closed && !self.life.terminated {
             self.complete_close(now);
         }
     }
@@ -82,10 +82,10 @@ impl<P: Payload> Connection<P> {
         if self.mode == Mode::Multipath {
             //= RFC 8684 3.3.3-3 3.3.3-4
             if self.send.fin_acked && self.receive.finished {
-                for strand in self.strands.iter_mut().flatten() {
-                    strand.tcp.close();
+                for subflow in self.subflows.iter_mut().flatten() {
+                    subflow.tcp.close();
                 }
-                self.dirty = true;
+                self.may_transmit = true;
                 if self.deadlines.linger.is_none() {
                     self.deadlines.linger = Some(now + self.config.tcp.time_wait);
                 }
@@ -93,27 +93,27 @@ impl<P: Payload> Connection<P> {
         } else if self.mode == Mode::Plain
             && self.send.closed
             && self.send.unsent() == 0
-            && let Some(strand) = self.strands.iter_mut().flatten().next()
+            && let Some(subflow) = self.subflows.iter_mut().flatten().next()
             // A close during the handshake waits for it: what the peer sends can still be read.
-            && strand.tcp.state() != State::SynSent
+            && subflow.tcp.state() != State::SynSent
         {
-            strand.tcp.close();
-            self.dirty = true;
+            subflow.tcp.close();
+            self.may_transmit = true;
         }
         let done = self
-            .strands
+            .subflows
             .iter()
             .flatten()
-            .all(|strand| matches!(strand.tcp.state(), State::Closed | State::TimeWait));
-        if done && self.send.closed && self.receive.finished && self.strands.iter().any(Option::is_some) {
+            .all(|subflow| matches!(subflow.tcp.state(), State::Closed | State::TimeWait));
+        if done && self.send.closed && self.receive.finished && self.subflows.iter().any(Option::is_some) {
             self.finish();
         }
     }
 
     #[cold]
     pub(super) fn finish(&mut self) {
-        if !self.dead {
-            self.dead = true;
+        if !self.life.terminated {
+            self.life.terminated = true;
             self.events.push_back(Event::Closed);
         }
     }
@@ -129,8 +129,8 @@ impl<P: Payload> Connection<P> {
             return;
         }
         //= RFC 8684 3.3.3-c
-        let Some(strand) = self.strands[index].as_mut() else { return };
-        strand.tcp.close();
+        let Some(subflow) = self.subflows[index].as_mut() else { return };
+        subflow.tcp.close();
         if matches!(self.metrics[index].state, SubflowStatus::Usable | SubflowStatus::Stale) {
             self.metrics[index].state = SubflowStatus::Closing;
             let left = self.metrics.iter().any(|metrics| metrics.usable());
@@ -148,18 +148,18 @@ impl<P: Payload> Connection<P> {
     #[cold]
     pub(super) fn on_reset(&mut self, now: Nanos, index: usize, rare: Option<&RareOptions>) {
         let fastclose = rare.and_then(|rare| rare.fastclose).is_some_and(|fastclose| {
-            fastclose.receiver_key == self.local_key.key && self.mode == Mode::Multipath
+            fastclose.receiver_key == self.negotiated.local_key.key && self.mode == Mode::Multipath
         });
         //= RFC 8684 3.6-2
         if rare.and_then(|rare| rare.mp_tcprst).is_some_and(|reset| !reset.transient)
-            && let Some(request) = self.strands[index].as_mut().and_then(|strand| strand.request.as_mut())
+            && let Some(request) = self.subflows[index].as_mut().and_then(|subflow| subflow.request.as_mut())
         {
             request.attempt = JOIN_RETRIES;
         }
         self.remove(now, index, "reset by the peer");
         if fastclose {
-            for strand in self.strands.iter_mut().flatten() {
-                strand.tcp.abort();
+            for subflow in self.subflows.iter_mut().flatten() {
+                subflow.tcp.abort();
             }
             self.die("the peer closed with MP_FASTCLOSE");
         }
@@ -167,7 +167,9 @@ impl<P: Payload> Connection<P> {
 
     /// Whether the endpoint may forget it.
     pub(crate) fn is_forgettable(&self) -> bool {
-        let unread = self.receive.buffer.ready > 0 && self.receive.finished && !self.closed_by_us;
-        self.dead && !unread && self.strands.iter().flatten().all(|strand| strand.tcp.is_finished())
+        let unread = self.receive.buffer.ready > 0 && self.receive.finished && !self.life.abandoned;
+        self.life.terminated
+            && !unread
+            && self.subflows.iter().flatten().all(|subflow| subflow.tcp.is_finished())
     }
 }

@@ -11,7 +11,7 @@ use super::receive::ReceiveSide;
 use super::scheduling::Scheduling;
 use super::send::SendSide;
 use super::stats::{ConnectionStats, Event};
-use super::subflow::Strand;
+use super::subflow::SubflowState;
 use crate::config::ConnectionConfig;
 use crate::congestion::CongestionControl;
 use crate::inline_queue::InlineQueue;
@@ -42,23 +42,44 @@ pub(crate) enum Mode {
     Plain,
 }
 
+/// What the handshake found out (RFC 8684 3.1).
+#[derive(Debug)]
+pub(crate) struct Negotiated {
+    pub local_key: Key,
+    pub remote_key: Option<Key>,
+    /// Mappings have checksums.
+    pub checksum: bool,
+    /// The peer's DSNs have 64 bits, and so have the DATA_ACKs that answer them.
+    pub ack_is_64: bool,
+    /// The peer has shown that it knows both keys: nothing of the handshake is repeated.
+    pub confirmed: bool,
+    /// The peer wants no joins to its first address (flag C).
+    pub deny_join: bool,
+}
+
+/// How far the connection's life is, and what of that the application has been notified of.
+#[derive(Debug, Default)]
+pub(crate) struct Life {
+    /// It is closed or reset: nothing more will be delivered or sent but what its subflows still send.
+    pub terminated: bool,
+    /// The application closed it and reads no more.
+    pub abandoned: bool,
+    /// There is data to read.
+    pub readable_notified: bool,
+    /// The peer's end of the stream.
+    pub end_notified: bool,
+}
+
 /// One connection.
 #[derive(Debug)]
 pub struct Connection<P: Payload> {
     pub(crate) role: Role,
     pub(crate) config: Arc<ConnectionConfig>,
     pub(crate) mode: Mode,
-    pub(crate) local_key: Key,
-    pub(crate) remote_key: Option<Key>,
-    pub(crate) checksum: bool,
-    /// The peer's DSNs have 64 bits, and so have the DATA_ACKs that answer them.
-    pub(crate) ack_is_64: bool,
-    /// The peer has shown that it knows both keys: nothing of the handshake is repeated.
-    pub(crate) confirmed: bool,
-    /// The peer wants no joins to its first address (flag C).
-    pub(crate) deny_join: bool,
+    pub(crate) negotiated: Negotiated,
+    pub(crate) life: Life,
     pub(crate) metrics: Vec<SubflowMetrics>,
-    pub(crate) strands: Vec<Option<Strand<P>>>,
+    pub(crate) subflows: Vec<Option<SubflowState<P>>>,
     pub(crate) scheduling: Scheduling,
     pub(crate) congestion: Box<dyn CongestionControl>,
     pub(crate) send: SendSide<P>,
@@ -67,13 +88,11 @@ pub struct Connection<P: Payload> {
     pub(crate) events: InlineQueue<Event>,
     pub(crate) stats: ConnectionStats,
     /// Some subflow may have something to send.
-    pub(crate) dirty: bool,
-    pub(crate) next_strand: usize,
+    pub(crate) may_transmit: bool,
+    /// The subflow that sent last.
+    pub(crate) last_sent_on: usize,
+    /// How far the connection-level timeout has backed off.
     pub(crate) meta_backoff: u32,
-    pub(crate) readable_told: bool,
-    pub(crate) peer_closed_told: bool,
-    pub(crate) dead: bool,
-    pub(crate) closed_by_us: bool,
     pub(crate) path_manager: PathManager,
     /// What subflows counted whose slots are in use again.
     pub(crate) past: Option<Box<TcpCounters>>,
@@ -86,17 +105,20 @@ impl<P: Payload> Connection<P> {
         let multipath = config.multipath;
         // Two are what most connections come to; more are moved as they come.
         let subflows = if multipath { 1 + usize::from(config.path_manager.subflows.min(1)) } else { 1 };
-        let mut connection = Connection {
+        Connection {
             role,
             mode: if multipath { Mode::Negotiating } else { Mode::Plain },
-            local_key: Key::new(key),
-            remote_key: None,
-            checksum: config.checksum,
-            ack_is_64: false,
-            confirmed: !multipath,
-            deny_join: false,
+            negotiated: Negotiated {
+                local_key: Key::new(key),
+                remote_key: None,
+                checksum: multipath && config.checksum,
+                ack_is_64: false,
+                confirmed: !multipath,
+                deny_join: false,
+            },
+            life: Life::default(),
             metrics: Vec::with_capacity(subflows),
-            strands: Vec::with_capacity(subflows),
+            subflows: Vec::with_capacity(subflows),
             scheduling: Scheduling::new(&config),
             congestion: config.congestion.build(),
             send: SendSide::new(config.send_buffer.initial),
@@ -104,27 +126,19 @@ impl<P: Payload> Connection<P> {
             deadlines: Deadlines::default(),
             events: InlineQueue::new(),
             stats: ConnectionStats::default(),
-            dirty: true,
-            next_strand: 0,
+            may_transmit: true,
+            last_sent_on: 0,
             meta_backoff: 0,
-            readable_told: false,
-            peer_closed_told: false,
-            dead: false,
-            closed_by_us: false,
             path_manager: PathManager::default(),
             past: None,
             vacated: None,
             config,
-        };
-        if !multipath {
-            connection.checksum = false;
         }
-        connection
     }
 
     /// The context for subflow `index`, and the subflow.
     #[inline]
-    pub(crate) fn split(&mut self, now: Nanos, index: usize) -> Option<(Context<'_>, &mut Strand<P>)> {
+    pub(crate) fn split(&mut self, now: Nanos, index: usize) -> Option<(Context<'_>, &mut SubflowState<P>)> {
         self.split_with(now, index, Outgoing::default())
     }
 
@@ -134,9 +148,9 @@ impl<P: Payload> Connection<P> {
         &mut self,
         now: Nanos,
         index: usize,
-    ) -> Option<(Context<'_>, &mut Strand<P>)> {
+    ) -> Option<(Context<'_>, &mut SubflowState<P>)> {
         let outgoing = Outgoing {
-            ack_option_len: self.strands.get(index)?.as_ref()?.control_len,
+            ack_option_len: self.subflows.get(index)?.as_ref()?.control_len,
             writer_waits: self.send.writer_waits,
             more: self.send.unsent() > 0 && self.send.window_left() > 0,
         };
@@ -149,10 +163,10 @@ impl<P: Payload> Connection<P> {
         now: Nanos,
         index: usize,
         outgoing: Outgoing,
-    ) -> Option<(Context<'_>, &mut Strand<P>)> {
+    ) -> Option<(Context<'_>, &mut SubflowState<P>)> {
         let multipath = self.mode != Mode::Plain;
         let data_option_len = self.data_option_len();
-        let strand = self.strands.get_mut(index)?.as_mut()?;
+        let subflow = self.subflows.get_mut(index)?.as_mut()?;
         let cx = Context {
             now,
             metrics: &mut self.metrics,
@@ -161,12 +175,12 @@ impl<P: Payload> Connection<P> {
             tcp: &self.config.tcp,
             shared: Shared { receive: &self.receive.buffer, multipath, data_option_len, outgoing },
         };
-        Some((cx, strand))
+        Some((cx, subflow))
     }
 
     /// Writes a prefix of `data`; returns how many bytes were taken.
     pub(crate) fn write(&mut self, now: Nanos, data: P) -> Option<usize> {
-        if self.send.closed || self.dead {
+        if self.send.closed || self.life.terminated {
             return None;
         }
         self.tune_send_buffer();
@@ -193,7 +207,7 @@ impl<P: Payload> Connection<P> {
 
     fn on_read(&mut self, now: Nanos, piece: Option<P>) -> Option<P> {
         if self.receive.buffer.ready == 0 {
-            self.readable_told = false;
+            self.life.readable_notified = false;
         }
         match piece {
             Some(piece) => {
@@ -202,8 +216,8 @@ impl<P: Payload> Connection<P> {
                 }
                 self.window_update();
                 if self.receive.buffer.ready == 0 && self.receive.ofo_bytes() == 0 {
-                    for strand in self.strands.iter_mut().flatten() {
-                        self.dirty |= strand.tcp.on_all_read();
+                    for subflow in self.subflows.iter_mut().flatten() {
+                        self.may_transmit |= subflow.tcp.on_all_read();
                     }
                 }
                 Some(piece)
@@ -227,12 +241,12 @@ impl<P: Payload> Connection<P> {
     /// Has an ACK sent on every subflow: which of them still delivers isn't known.
     #[cold]
     pub(crate) fn ack_on_all(&mut self) {
-        for (strand, metrics) in self.strands.iter_mut().zip(&self.metrics) {
-            if let (Some(strand), true) =
-                (strand, matches!(metrics.state, SubflowStatus::Usable | SubflowStatus::Stale))
+        for (subflow, metrics) in self.subflows.iter_mut().zip(&self.metrics) {
+            if let (Some(subflow), true) =
+                (subflow, matches!(metrics.state, SubflowStatus::Usable | SubflowStatus::Stale))
             {
-                strand.tcp.request_ack();
-                self.dirty = true;
+                subflow.tcp.request_ack();
+                self.may_transmit = true;
             }
         }
     }
@@ -244,14 +258,14 @@ impl<P: Payload> Connection<P> {
             .metrics
             .iter()
             .filter(|metrics| {
-                self.strands[metrics.id.index()].is_some()
+                self.subflows[metrics.id.index()].is_some()
                     && !matches!(metrics.state, SubflowStatus::Closed | SubflowStatus::Handshaking)
             })
             .min_by_key(|metrics| (metrics.state != SubflowStatus::Usable, metrics.srtt, metrics.id))
             .map(|metrics| metrics.id.index());
-        if let Some(strand) = best.and_then(|index| self.strands[index].as_mut()) {
-            strand.tcp.request_ack();
-            self.dirty = true;
+        if let Some(subflow) = best.and_then(|index| self.subflows[index].as_mut()) {
+            subflow.tcp.request_ack();
+            self.may_transmit = true;
         }
     }
 
@@ -259,14 +273,14 @@ impl<P: Payload> Connection<P> {
     #[inline]
     pub(crate) fn wake(&mut self) {
         self.scheduling.needs_schedule = true;
-        self.dirty = true;
+        self.may_transmit = true;
     }
 
     /// Octets of a DSS that has only a DATA_ACK. A mapping with a DSN of 64 bits takes 14 more, with a checksum 16, which
     /// is the same when padded.
     #[inline]
     pub(crate) fn ack_only_len(&self) -> u8 {
-        if self.ack_is_64 { 12 } else { 8 }
+        if self.negotiated.ack_is_64 { 12 } else { 8 }
     }
 
     /// Octets of the options of Multipath TCP on a segment with data.
@@ -279,10 +293,10 @@ impl<P: Payload> Connection<P> {
     /// The peer's mapping has a DSN of this length: DATA_ACKs have it from now on, and segments room for it.
     #[cold]
     pub(crate) fn answer_in_kind(&mut self, now: Nanos, dsn_is_64: bool) {
-        self.ack_is_64 = dsn_is_64;
-        for index in 0..self.strands.len() {
-            if let Some((mut cx, strand)) = self.split(now, index) {
-                strand.tcp.refresh_mss(&mut cx);
+        self.negotiated.ack_is_64 = dsn_is_64;
+        for index in 0..self.subflows.len() {
+            if let Some((mut cx, subflow)) = self.split(now, index) {
+                subflow.tcp.refresh_mss(&mut cx);
             }
         }
     }
@@ -294,7 +308,7 @@ impl<P: Payload> Connection<P> {
 
     /// Addresses of a subflow, as we send.
     pub fn tuple(&self, subflow: SubflowId) -> Option<FourTuple> {
-        Some(self.strands.get(subflow.index())?.as_ref()?.tcp.tuple())
+        Some(self.subflows.get(subflow.index())?.as_ref()?.tcp.tuple())
     }
 
     /// Whether the connection speaks Multipath TCP now. Changes at the handshake's end and with a fallback.
@@ -304,7 +318,7 @@ impl<P: Payload> Connection<P> {
 
     /// Our token, by which joins name the connection.
     pub fn token(&self) -> u32 {
-        self.local_key.token
+        self.negotiated.local_key.token
     }
 
     /// Our role.
@@ -315,14 +329,14 @@ impl<P: Payload> Connection<P> {
     /// Counters until `now`.
     pub fn stats(&self, now: Nanos) -> ConnectionStats {
         let mut stats = self.stats.clone();
-        for strand in self.strands.iter().flatten() {
-            let counters = strand.tcp.counters();
+        for subflow in self.subflows.iter().flatten() {
+            let counters = subflow.tcp.counters();
             stats.data_segments += counters.data_segments;
             stats.retransmissions += counters.retrans_segs;
             stats.timeouts += counters.timeouts;
         }
-        for (total, strand) in stats.bytes_by_subflow.iter_mut().zip(&self.strands) {
-            *total += strand.as_ref().map_or(0, |strand| strand.tcp.counters().bytes_sent);
+        for (total, subflow) in stats.bytes_by_subflow.iter_mut().zip(&self.subflows) {
+            *total += subflow.as_ref().map_or(0, |subflow| subflow.tcp.counters().bytes_sent);
         }
         stats.bytes_received = self.receive.buffer.next;
         stats.received_twice_bytes = self.receive.duplicate_bytes;
@@ -365,13 +379,13 @@ impl<P: Payload> Connection<P> {
 
     /// A subflow's TCP counters.
     pub fn tcp_counters(&self, subflow: SubflowId) -> Option<&crate::tcp::TcpCounters> {
-        Some(self.strands.get(subflow.index())?.as_ref()?.tcp.counters())
+        Some(self.subflows.get(subflow.index())?.as_ref()?.tcp.counters())
     }
 
     /// What all its subflows counted, past ones included.
     pub(crate) fn tcp_totals(&self) -> TcpCounters {
         let mut totals = self.past.as_deref().copied().unwrap_or_default();
-        for subflow in self.strands.iter().flatten() {
+        for subflow in self.subflows.iter().flatten() {
             totals += subflow.tcp.counters();
         }
         totals
@@ -389,12 +403,12 @@ impl<P: Payload> Connection<P> {
 
     /// Whether it counts as an established Multipath TCP connection (`MPTcpExtMPCurrEstab`).
     pub(crate) fn is_established(&self) -> bool {
-        self.is_multipath() && !self.dead
+        self.is_multipath() && !self.life.terminated
     }
 
     /// Whether we opened this subflow by a join.
     pub(crate) fn is_our_join(&self, subflow: SubflowId) -> bool {
-        let subflow = self.strands.get(subflow.index()).and_then(Option::as_ref);
+        let subflow = self.subflows.get(subflow.index()).and_then(Option::as_ref);
         subflow.is_some_and(|subflow| subflow.request.is_some())
     }
 
@@ -443,13 +457,13 @@ impl<P: Payload> Connection<P> {
     /// Whether a subflow receives segments with this tuple.
     #[inline]
     pub(crate) fn receives(&self, index: usize, tuple: &FourTuple) -> bool {
-        let subflow = self.strands.get(index).and_then(Option::as_ref);
+        let subflow = self.subflows.get(index).and_then(Option::as_ref);
         subflow.is_some_and(|subflow| subflow.tcp.matches(tuple))
     }
 
     /// The subflows, with their paths and the tuples of the segments that they receive.
     pub(crate) fn routes(&self) -> impl Iterator<Item = (SubflowId, PathId, FourTuple)> {
-        self.strands.iter().zip(&self.metrics).filter_map(|(subflow, metrics)| {
+        self.subflows.iter().zip(&self.metrics).filter_map(|(subflow, metrics)| {
             Some((metrics.id, metrics.path, subflow.as_ref()?.tcp.tuple().reversed()))
         })
     }
@@ -462,11 +476,11 @@ impl<P: Payload> Connection<P> {
     /// Whether it has something to send, or may have.
     #[inline]
     pub(crate) fn has_pending_tx(&self) -> bool {
-        self.dirty
+        self.may_transmit
     }
 
     /// The peer requires checksums.
     pub(crate) fn require_checksum(&mut self, required: bool) {
-        self.checksum |= required;
+        self.negotiated.checksum |= required;
     }
 }

@@ -16,19 +16,19 @@ impl<P: Payload> Connection<P> {
         }
         let negotiating = self.mode == Mode::Negotiating;
         self.mode = Mode::Plain;
-        self.confirmed = true;
-        self.checksum = false;
+        self.negotiated.confirmed = true;
+        self.negotiated.checksum = false;
         self.receive.buffer.held = 0;
         let mut held = None;
-        for index in 0..self.strands.len() {
-            if let Some((mut cx, strand)) = self.split(now, index) {
-                strand.control_len = 0;
-                let failing = strand.failing.take();
-                if let Some(failing) = failing.or_else(|| strand.mappings.take_held()) {
+        for index in 0..self.subflows.len() {
+            if let Some((mut cx, subflow)) = self.split(now, index) {
+                subflow.control_len = 0;
+                let failing = subflow.failing.take();
+                if let Some(failing) = failing.or_else(|| subflow.mappings.take_held()) {
                     held = Some((index, failing));
                 }
-                strand.mappings.clear();
-                strand.tcp.refresh_mss(&mut cx);
+                subflow.mappings.clear();
+                subflow.tcp.refresh_mss(&mut cx);
             }
         }
         if !negotiating || self.config.multipath {
@@ -44,12 +44,12 @@ impl<P: Payload> Connection<P> {
     pub(crate) fn is_contiguous(&self) -> bool {
         let stats = &self.stats;
         let repeated = stats.reinjected_bytes + stats.duplicated_bytes + stats.opportunistic_bytes;
-        self.strands.len() == 1 && repeated == 0 && self.receive.ofo_bytes() == 0
+        self.subflows.len() == 1 && repeated == 0 && self.receive.ofo_bytes() == 0
     }
 
     /// Whether a checksum has failed on the lone subflow.
     pub(crate) fn is_failing(&self) -> bool {
-        self.strands.iter().flatten().any(|strand| strand.failing.is_some())
+        self.subflows.iter().flatten().any(|subflow| subflow.failing.is_some())
     }
 
     /// Whether an acceptable segment without DSS shows that the peer, or something on the way, has left Multipath
@@ -80,8 +80,8 @@ impl<P: Payload> Connection<P> {
         }
         self.fall_back(now, FallbackCause::NoMapping);
         let next = self.receive.buffer.next;
-        let Some(strand) = self.strands[index].as_mut() else { return };
-        let base = *strand.plain_rx_base.get_or_insert(position.wrapping_sub(next));
+        let Some(subflow) = self.subflows[index].as_mut() else { return };
+        let base = *subflow.plain_rx_base.get_or_insert(position.wrapping_sub(next));
         if self.receive.insert(now, position.wrapping_sub(base), data) {
             self.after_receive(now, index);
         }
@@ -94,14 +94,14 @@ impl<P: Payload> Connection<P> {
         self.stats.checksum_errors += 1;
         let dsn = failing.dsn;
         let contiguous = self.is_contiguous() && failing.offset == self.receive.buffer.next;
-        if let Some(strand) = self.strands[index].as_mut() {
+        if let Some(subflow) = self.subflows[index].as_mut() {
             //= RFC 8684 3.7-8 3.7-9 3.7-b
-            strand.fail_pending = Some(dsn);
+            subflow.fail_pending = Some(dsn);
             if contiguous {
                 // The peer is asked to go on as plain TCP; until it answers, nothing more is delivered.
                 self.receive.buffer.held = failing.bytes();
-                strand.failing = Some(failing);
-                strand.tcp.request_ack();
+                subflow.failing = Some(failing);
+                subflow.tcp.request_ack();
                 self.arm_control(now);
                 // What is in order behind it waits with it.
                 self.take_in_order(now, index);
@@ -121,8 +121,8 @@ impl<P: Payload> Connection<P> {
     /// What a lone subflow held when the connection became plain TCP: it is delivered as it came, altered or not.
     #[cold]
     pub(crate) fn release(&mut self, now: Nanos, index: usize, failing: Failing<P>) {
-        if let Some(strand) = self.strands[index].as_mut() {
-            strand.plain_rx_base.get_or_insert(failing.position.wrapping_sub(failing.offset));
+        if let Some(subflow) = self.subflows[index].as_mut() {
+            subflow.plain_rx_base.get_or_insert(failing.position.wrapping_sub(failing.offset));
         }
         let mut offset = failing.offset;
         for piece in failing.pieces {
@@ -139,11 +139,11 @@ impl<P: Payload> Connection<P> {
     pub(crate) fn on_fail(&mut self, now: Nanos, index: usize) {
         if self.mode == Mode::Plain {
             // The answer was lost.
-            if let Some(strand) = self.strands[index].as_mut()
-                && let Some((_, due)) = strand.infinite.as_mut()
+            if let Some(subflow) = self.subflows[index].as_mut()
+                && let Some((_, due)) = subflow.infinite.as_mut()
             {
                 *due = true;
-                strand.tcp.request_ack();
+                subflow.tcp.request_ack();
             }
             return;
         }
@@ -154,16 +154,16 @@ impl<P: Payload> Connection<P> {
             return;
         }
         let una = self.send.una;
-        let dsn = self.local_key.idsn.wrapping_add(1).wrapping_add(una);
+        let dsn = self.negotiated.local_key.idsn.wrapping_add(1).wrapping_add(una);
         self.fall_back(now, FallbackCause::Checksum);
-        if let Some(strand) = self.strands[index].as_mut() {
+        if let Some(subflow) = self.subflows[index].as_mut() {
             //= RFC 8684 3.7-10
             let checksum = Some(0);
             // One subflow, in order, nothing repeated: the stream's first byte is the subflow's.
             let ssn = (una as u32).wrapping_add(1);
-            strand.infinite = Some((DssMapping { dsn, ssn, len: 0, checksum, dsn_is_64: true }, true));
-            strand.fail_pending = Some(dsn);
-            strand.tcp.request_ack();
+            subflow.infinite = Some((DssMapping { dsn, ssn, len: 0, checksum, dsn_is_64: true }, true));
+            subflow.fail_pending = Some(dsn);
+            subflow.tcp.request_ack();
         }
     }
 
@@ -171,9 +171,9 @@ impl<P: Payload> Connection<P> {
     #[cold]
     pub(super) fn on_infinite(&mut self, now: Nanos, index: usize, idsn: u64, mapping: &DssMapping) {
         let offset = self.data_offset(idsn, mapping.dsn, mapping.dsn_is_64);
-        if let Some(strand) = self.strands[index].as_mut() {
-            let position = Seq(mapping.ssn).unfold(strand.tcp.rcv_nxt());
-            strand.plain_rx_base = Some(position.wrapping_sub(offset));
+        if let Some(subflow) = self.subflows[index].as_mut() {
+            let position = Seq(mapping.ssn).unfold(subflow.tcp.rcv_nxt());
+            subflow.plain_rx_base = Some(position.wrapping_sub(offset));
         }
         let failed = self.is_failing();
         self.fall_back(now, if failed { FallbackCause::Checksum } else { FallbackCause::Peer });

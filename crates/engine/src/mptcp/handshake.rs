@@ -21,8 +21,8 @@ impl<P: Payload> Connection<P> {
         rare: Option<&RareOptions>,
         established: bool,
     ) -> bool {
-        let Some(strand) = self.strands[index].as_mut() else { return false };
-        match strand.join {
+        let Some(subflow) = self.subflows[index].as_mut() else { return false };
+        match subflow.join {
             Join::Initial => {
                 if self.mode != Mode::Negotiating {
                     return true;
@@ -32,10 +32,10 @@ impl<P: Payload> Connection<P> {
                     .filter(|capable| is_understood(capable) && capable.sender_key.is_some());
                 match capable {
                     Some(capable) if established => {
-                        self.remote_key = capable.sender_key.map(Key::new);
+                        self.negotiated.remote_key = capable.sender_key.map(Key::new);
                         //= RFC 8684 3.1-22 3.1-23
-                        self.checksum |= capable.checksum_required;
-                        self.deny_join = capable.deny_join_initial_address;
+                        self.negotiated.checksum |= capable.checksum_required;
+                        self.negotiated.deny_join = capable.deny_join_initial_address;
                         self.mode = Mode::Multipath;
                     }
                     //= RFC 8684 3.1-26 3.7-1 6-1
@@ -45,27 +45,28 @@ impl<P: Payload> Connection<P> {
             }
             Join::SynSent => {
                 let (Some(remote), Some(MpJoin::SynAck { backup, address_id, hmac, nonce })) =
-                    (self.remote_key, rare.and_then(|rare| rare.mp_join))
+                    (self.negotiated.remote_key, rare.and_then(|rare| rare.mp_join))
                 else {
                     //= RFC 8684 3.2-10 3.2-11 3.2-12
                     // The peer or a middlebox doesn't know the option (RFC 8684 3.2: reset).
                     self.refuse(now, index, 1, "the SYN/ACK had no MP_JOIN");
                     return false;
                 };
-                let expected = join_hmac(remote.key, self.local_key.key, nonce, strand.local_nonce);
+                let expected =
+                    join_hmac(remote.key, self.negotiated.local_key.key, nonce, subflow.local_nonce);
                 //= RFC 8684 3.2-8 3.9.3-2
                 if leftmost_64(&expected) != hmac {
                     self.stats.join_hmac_failures += 1;
                     self.refuse(now, index, 1, "the HMAC of the SYN/ACK was wrong");
                     return false;
                 }
-                strand.remote_nonce = nonce;
+                subflow.remote_nonce = nonce;
                 //= RFC 8684 3.2-1 3.4.1-3
-                strand.remote_id = address_id;
-                strand.backup_remote = backup;
+                subflow.remote_id = address_id;
+                subflow.backup_remote = backup;
                 //= RFC 8684 3.2-5
-                strand.join = Join::AckSent;
-                strand.tcp.request_ack();
+                subflow.join = Join::AckSent;
+                subflow.tcp.request_ack();
                 self.arm_control(now);
                 true
             }
@@ -79,15 +80,17 @@ impl<P: Payload> Connection<P> {
         let capable = rare.and_then(|rare| rare.mp_capable);
         match capable {
             // Version and flags are those of the handshake (RFC 8684 3.1).
-            Some(capable) if is_understood(&capable) && capable.receiver_key == Some(self.local_key.key) => {
+            Some(capable)
+                if is_understood(&capable) && capable.receiver_key == Some(self.negotiated.local_key.key) =>
+            {
                 if let Some(key) = capable.sender_key {
-                    self.remote_key = Some(Key::new(key));
+                    self.negotiated.remote_key = Some(Key::new(key));
                     self.mode = Mode::Multipath;
-                    self.confirmed = true;
-                    self.checksum |= capable.checksum_required;
-                    if let Some(strand) = self.strands[index].as_mut() {
+                    self.negotiated.confirmed = true;
+                    self.negotiated.checksum |= capable.checksum_required;
+                    if let Some(subflow) = self.subflows[index].as_mut() {
                         // Says DATA_ACK at once: the client then knows that its third ACK arrived.
-                        strand.tcp.request_ack();
+                        subflow.tcp.request_ack();
                     }
                 }
             }
@@ -106,17 +109,21 @@ impl<P: Payload> Connection<P> {
         segment: &Segment<P>,
         rare: Option<&RareOptions>,
     ) -> bool {
-        let Some(strand) = self.strands[index].as_mut() else { return false };
-        match strand.join {
+        let Some(subflow) = self.subflows[index].as_mut() else { return false };
+        match subflow.join {
             Join::SynReceived => {
-                let Some(remote) = self.remote_key else { return false };
+                let Some(remote) = self.negotiated.remote_key else { return false };
                 let Some(MpJoin::Ack { hmac }) = rare.and_then(|rare| rare.mp_join) else {
                     //= RFC 8684 3.2-10 3.2-11 3.2-12
                     self.refuse(now, index, 1, "the third ACK had no MP_JOIN");
                     return false;
                 };
-                let expected =
-                    join_hmac(remote.key, self.local_key.key, strand.remote_nonce, strand.local_nonce);
+                let expected = join_hmac(
+                    remote.key,
+                    self.negotiated.local_key.key,
+                    subflow.remote_nonce,
+                    subflow.local_nonce,
+                );
                 //= RFC 8684 3.2-10 3.9.3-2
                 if leftmost_160(&expected) != hmac {
                     self.stats.join_hmac_failures += 1;
@@ -124,7 +131,7 @@ impl<P: Payload> Connection<P> {
                     return false;
                 }
                 //= RFC 8684 3.2-4
-                strand.tcp.request_ack();
+                subflow.tcp.request_ack();
                 if !self.may_join() {
                     // Others were faster.
                     self.refuse(now, index, 3, "the limit of subflows is reached");
@@ -144,11 +151,11 @@ impl<P: Payload> Connection<P> {
     /// The handshake of a subflow is complete at TCP level.
     #[cold]
     pub(super) fn on_established(&mut self, now: Nanos, index: usize) {
-        let Some(strand) = self.strands[index].as_ref() else { return };
-        if strand.join != Join::Initial {
+        let Some(subflow) = self.subflows[index].as_ref() else { return };
+        if subflow.join != Join::Initial {
             return;
         }
-        let tuple = strand.tcp.tuple();
+        let tuple = subflow.tcp.tuple();
         self.make_usable(now, index);
         let multipath = self.mode == Mode::Multipath;
         self.events.push_back(match self.role {
@@ -156,12 +163,13 @@ impl<P: Payload> Connection<P> {
             Role::Server => Event::Accepted { tuple, multipath },
         });
         if self.mode == Mode::Plain {
-            let window = self.strands[index].as_ref().map(|strand| strand.tcp.peer_window());
+            let window = self.subflows[index].as_ref().map(|subflow| subflow.tcp.peer_window());
             self.plain_acknowledge(now, index, window);
             self.check_closed(now);
         } else {
             // Until the first DATA_ACK, the window of the handshake counts.
-            self.send.peer_window = self.strands[index].as_ref().map_or(0, |strand| strand.tcp.peer_window());
+            self.send.peer_window =
+                self.subflows[index].as_ref().map_or(0, |subflow| subflow.tcp.peer_window());
             self.send.window_end = self.send.una + self.send.peer_window;
             if self.role == Role::Server {
                 self.announce(now);
@@ -178,12 +186,12 @@ impl<P: Payload> Connection<P> {
         self.notify(now, scheduler::Event::SubflowAdded(SubflowId(index as u8)));
         let path = self.metrics[index].path;
         self.dismiss_leaving(now, index);
-        if let Some(strand) = self.strands[index].as_mut() {
+        if let Some(subflow) = self.subflows[index].as_mut() {
             // Either side's wish makes it a backup (RFC 8684 3.3.8).
-            self.metrics[index].backup = strand.backup_local || strand.backup_remote;
-            let tuple = strand.tcp.tuple();
-            if strand.join != Join::Initial {
-                strand.join = Join::Joined;
+            self.metrics[index].backup = subflow.backup_local || subflow.backup_remote;
+            let tuple = subflow.tcp.tuple();
+            if subflow.join != Join::Initial {
+                subflow.join = Join::Joined;
                 self.events.push_back(Event::SubflowAdded { subflow: SubflowId(index as u8), path, tuple });
             }
         }
@@ -194,7 +202,7 @@ impl<P: Payload> Connection<P> {
     /// The peer showed with a DATA_ACK or ADD_ADDR that it has both keys.
     #[cold]
     pub(super) fn on_confirmed(&mut self, now: Nanos) {
-        self.confirmed = true;
+        self.negotiated.confirmed = true;
         if self.role == Role::Client {
             self.open_joins();
         }

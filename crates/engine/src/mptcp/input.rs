@@ -6,7 +6,7 @@ use ropewalk_wire::{Dss, DssMapping, Flags, Payload, RareOptions, Segment, Seq};
 use super::connection::{Connection, Mode};
 use super::mapping::{Mapping, Placed};
 use super::stats::{Event, FallbackCause};
-use super::subflow::{Join, Strand};
+use super::subflow::{Join, SubflowState};
 use crate::metrics::SubflowStatus;
 use crate::scheduler;
 use crate::tcp::{Outcome, State, StreamOffset};
@@ -16,9 +16,9 @@ impl<P: Payload> Connection<P> {
     /// A segment for subflow `index` arrived; its payload is taken out.
     #[inline]
     pub(crate) fn on_segment(&mut self, now: Nanos, index: usize, segment: &mut Segment<P>) {
-        let Some(Some(strand)) = self.strands.get(index) else { return };
-        let offset = self.stream_offset(strand, segment);
-        if self.is_predicted(strand, segment) {
+        let Some(Some(subflow)) = self.subflows.get(index) else { return };
+        let offset = self.stream_offset(subflow, segment);
+        if self.is_predicted(subflow, segment) {
             self.process_segment::<true>(now, index, segment, offset);
         } else {
             self.process_segment::<false>(now, index, segment, offset);
@@ -28,12 +28,12 @@ impl<P: Payload> Connection<P> {
     /// Header prediction: whether a segment has a DSS and no rarer option, on a subflow that is joined, and is what the
     /// subflow predicts as well.
     #[inline]
-    fn is_predicted(&self, strand: &Strand<P>, segment: &Segment<P>) -> bool {
+    fn is_predicted(&self, subflow: &SubflowState<P>, segment: &Segment<P>) -> bool {
         segment.rare.is_none()
             && segment.dss.is_some()
             && self.mode == Mode::Multipath
-            && strand.is_joined()
-            && strand.tcp.is_predicted(segment)
+            && subflow.is_joined()
+            && subflow.tcp.is_predicted(segment)
     }
 
     /// The way of every segment. `PREDICTED` answers questions, which are left out; it changes no rule.
@@ -50,18 +50,18 @@ impl<P: Payload> Connection<P> {
             // It overtook the segment with the keys, or that one was lost: as good as lost itself, it comes again.
             return;
         }
-        let Some((mut cx, strand)) = self.split(now, index) else { return };
-        let (state, rcv_nxt) = (strand.tcp.state(), strand.tcp.rcv_nxt());
-        let outcome = strand.tcp.on_segment::<PREDICTED>(&mut cx, segment, offset);
-        let window = strand.tcp.window_in(segment.flags, segment.window);
-        self.dirty |= !PREDICTED;
+        let Some((mut cx, subflow)) = self.split(now, index) else { return };
+        let (state, rcv_nxt) = (subflow.tcp.state(), subflow.tcp.rcv_nxt());
+        let outcome = subflow.tcp.on_segment::<PREDICTED>(&mut cx, segment, offset);
+        let window = subflow.tcp.window_in(segment.flags, segment.window);
+        self.may_transmit |= !PREDICTED;
         let goes_on = if PREDICTED {
             outcome.acceptable
         } else {
             self.on_options(now, index, segment, &outcome, (state, rcv_nxt, had_data))
         };
         if !goes_on {
-            self.dirty = true;
+            self.may_transmit = true;
             return;
         }
         if let Some(dss) = &segment.dss
@@ -73,7 +73,7 @@ impl<P: Payload> Connection<P> {
         }
         if self.mode == Mode::Plain {
             let is_latest =
-                self.strands[index].as_ref().is_some_and(|strand| strand.tcp.is_latest_ack(segment.ack));
+                self.subflows[index].as_ref().is_some_and(|subflow| subflow.tcp.is_latest_ack(segment.ack));
             self.plain_acknowledge(now, index, is_latest.then_some(window));
         }
         if !PREDICTED && outcome.established {
@@ -93,36 +93,36 @@ impl<P: Payload> Connection<P> {
             }
         }
         if !PREDICTED || outcome.fin {
-            self.settle(now, index);
+            self.remove_if_finished(now, index);
         } else {
             self.check_closed(now);
         }
-        if let Some(Some(strand)) = self.strands.get_mut(index) {
-            self.dirty |= !strand.tcp.find_nothing_to_send(&self.metrics[index]);
+        if let Some(Some(subflow)) = self.subflows.get_mut(index) {
+            self.may_transmit |= !subflow.tcp.find_nothing_to_send(&self.metrics[index]);
         }
     }
 
     /// Where the data of a segment belongs in the stream, if it has a mapping of just this data without a checksum, and no
     /// earlier mapping is kept for any of it.
     #[inline(always)]
-    fn stream_offset(&self, strand: &Strand<P>, segment: &Segment<P>) -> StreamOffset {
+    fn stream_offset(&self, subflow: &SubflowState<P>, segment: &Segment<P>) -> StreamOffset {
         let len = segment.payload.len();
         let (Some(Dss { mapping: Some(mapping), data_fin, .. }), Some(remote)) =
-            (&segment.dss, self.remote_key)
+            (&segment.dss, self.negotiated.remote_key)
         else {
             return StreamOffset::default();
         };
         let own = len > 0
             && usize::from(mapping.len) == len + usize::from(*data_fin)
-            && mapping.ssn == segment.seq.0.wrapping_sub(strand.tcp.peer_isn())
+            && mapping.ssn == segment.seq.0.wrapping_sub(subflow.tcp.peer_isn())
             && mapping.checksum.is_none()
-            && !self.checksum;
+            && !self.negotiated.checksum;
         if !own {
             return StreamOffset::default();
         }
         let offset = self.data_offset(remote.idsn, mapping.dsn, mapping.dsn_is_64);
-        let position = strand.tcp.peer_position(segment.seq);
-        if offset <= 1 << 62 && strand.mappings.has_none_of(position, position + len as u64) {
+        let position = subflow.tcp.peer_position(segment.seq);
+        if offset <= 1 << 62 && subflow.mappings.has_none_of(position, position + len as u64) {
             StreamOffset::new(offset)
         } else {
             StreamOffset::default()
@@ -132,10 +132,10 @@ impl<P: Payload> Connection<P> {
     /// Whether a segment with a DSS came before the one that completes the handshake with both keys.
     #[inline]
     fn lacks_keys(&self, index: usize, segment: &Segment<P>) -> bool {
-        let strand = self.strands.get(index).and_then(Option::as_ref);
+        let subflow = self.subflows.get(index).and_then(Option::as_ref);
         self.mode == Mode::Negotiating
-            && strand.is_some_and(|strand| {
-                strand.tcp.state() == State::SynReceived && strand.join == Join::Initial
+            && subflow.is_some_and(|subflow| {
+                subflow.tcp.state() == State::SynReceived && subflow.join == Join::Initial
             })
             && segment.dss.is_some()
             && segment.rare.as_deref().is_none_or(|rare| rare.mp_capable.is_none())
@@ -170,7 +170,7 @@ impl<P: Payload> Connection<P> {
             self.on_third_ack(now, index, rare);
         }
         // Nothing that a join says counts before its sender has proved that it has the keys.
-        if !self.strands[index].as_ref().is_some_and(Strand::is_joined)
+        if !self.subflows[index].as_ref().is_some_and(SubflowState::is_joined)
             && !self.on_join_progress(now, index, segment, rare)
         {
             return false;
@@ -227,8 +227,8 @@ impl<P: Payload> Connection<P> {
     /// So many segments of a subflow were acknowledged.
     #[inline]
     fn note_acknowledged(&mut self, now: Nanos, index: usize, segments: u32) {
-        if let Some(strand) = self.strands[index].as_mut() {
-            strand.timeouts = 0;
+        if let Some(subflow) = self.subflows[index].as_mut() {
+            subflow.timeouts = 0;
         }
         if self.metrics[index].state == SubflowStatus::Stale {
             self.metrics[index].state = SubflowStatus::Usable;
@@ -255,7 +255,7 @@ impl<P: Payload> Connection<P> {
         if let Some(capable) = rare.mp_capable {
             // The first data comes with MP_CAPABLE in place of a DSS (RFC 8684 3.1).
             if let (true, Some(len)) = (had_data && self.mode == Mode::Multipath, capable.data_len) {
-                let idsn = self.remote_key.map_or(0, |key| key.idsn);
+                let idsn = self.negotiated.remote_key.map_or(0, |key| key.idsn);
                 let mapping = ropewalk_wire::DssMapping {
                     dsn: idsn.wrapping_add(1),
                     ssn: 1,
@@ -263,20 +263,20 @@ impl<P: Payload> Connection<P> {
                     checksum: capable.checksum,
                     dsn_is_64: true,
                 };
-                if !self.ack_is_64 {
+                if !self.negotiated.ack_is_64 {
                     self.answer_in_kind(now, true);
                 }
                 self.add_mapping(index, &mapping, 0, u32::from(len), rcv_before);
-            } else if !had_data && let Some(strand) = self.strands[index].as_mut() {
-                strand.tcp.request_ack();
+            } else if !had_data && let Some(subflow) = self.subflows[index].as_mut() {
+                subflow.tcp.request_ack();
             }
         }
         if let Some(prio) = rare.mp_prio
-            && let Some(strand) = self.strands[index].as_mut()
+            && let Some(subflow) = self.subflows[index].as_mut()
         {
             //= RFC 8684 3.3.8-2
-            strand.backup_remote = prio.backup;
-            self.metrics[index].backup = prio.backup || strand.backup_local;
+            subflow.backup_remote = prio.backup;
+            self.metrics[index].backup = prio.backup || subflow.backup_local;
             self.wake();
         }
         if let Some(add) = rare.add_addr {
@@ -287,10 +287,10 @@ impl<P: Payload> Connection<P> {
         }
         if let Some(fastclose) = rare.fastclose
             //= RFC 8684 3.5-b 3.5-c
-            && fastclose.receiver_key == self.local_key.key
+            && fastclose.receiver_key == self.negotiated.local_key.key
         {
-            for strand in self.strands.iter_mut().flatten() {
-                strand.tcp.abort();
+            for subflow in self.subflows.iter_mut().flatten() {
+                subflow.tcp.abort();
             }
             self.die("the peer closed with MP_FASTCLOSE");
             return false;
@@ -303,7 +303,7 @@ impl<P: Payload> Connection<P> {
     fn on_dss(&mut self, now: Nanos, index: usize, dss: &Dss, rcv_before: u64, window: u64, travels: bool) {
         //= RFC 8684 3.3.2-3 3.3.2-6
         if let Some(ack) = dss.data_ack {
-            if !self.confirmed {
+            if !self.negotiated.confirmed {
                 self.on_confirmed(now);
             }
             self.on_data_ack(now, ack, dss.ack_is_64, window);
@@ -311,7 +311,7 @@ impl<P: Payload> Connection<P> {
         let Some(mapping) = &dss.mapping else {
             return;
         };
-        if travels && !dss.data_fin && mapping.dsn_is_64 == self.ack_is_64 {
+        if travels && !dss.data_fin && mapping.dsn_is_64 == self.negotiated.ack_is_64 {
             return;
         }
         self.on_mapping(now, index, dss, mapping, rcv_before, travels);
@@ -328,10 +328,10 @@ impl<P: Payload> Connection<P> {
         rcv_before: u64,
         travels: bool,
     ) {
-        let Some(remote) = self.remote_key else { return };
+        let Some(remote) = self.negotiated.remote_key else { return };
         //= RFC 8684 3.7-a
         if mapping.len == 0 {
-            if self.strands.len() > 1 {
+            if self.subflows.len() > 1 {
                 // A peer falls back only where there was never another subflow: something on the way did this.
                 self.refuse(now, index, 6, "an infinite mapping among several subflows");
                 return;
@@ -340,7 +340,7 @@ impl<P: Payload> Connection<P> {
             return;
         }
         //= RFC 8684 3.3-2 3.3-3 3.3-4
-        if mapping.checksum.is_some() != self.checksum {
+        if mapping.checksum.is_some() != self.negotiated.checksum {
             self.refuse(now, index, 1, "a mapping whose checksum is not as negotiated");
             return;
         }
@@ -348,7 +348,7 @@ impl<P: Payload> Connection<P> {
         if offset > 1 << 62 {
             return;
         }
-        if mapping.dsn_is_64 != self.ack_is_64 {
+        if mapping.dsn_is_64 != self.negotiated.ack_is_64 {
             self.answer_in_kind(now, mapping.dsn_is_64);
         }
         let len = u32::from(mapping.len);
@@ -361,9 +361,9 @@ impl<P: Payload> Connection<P> {
                 // lost. While data before it is missing a repeat says nothing: two ends that both wait for data
                 // would answer each other's DATA_FINs for ever.
                 if (is_news || self.receive.finished)
-                    && let Some(strand) = self.strands[index].as_mut()
+                    && let Some(subflow) = self.subflows[index].as_mut()
                 {
-                    strand.tcp.request_ack();
+                    subflow.tcp.request_ack();
                 }
                 return;
             }
@@ -394,8 +394,8 @@ impl<P: Payload> Connection<P> {
         data_len: u32,
         rcv_before: u64,
     ) {
-        let checksum = self.checksum;
-        let Some(strand) = self.strands[index].as_mut() else { return };
+        let checksum = self.negotiated.checksum;
+        let Some(subflow) = self.subflows[index].as_mut() else { return };
         let position = Seq(mapping.ssn).unfold(rcv_before);
         if position == 0 || position > 1 << 62 {
             return;
@@ -408,13 +408,13 @@ impl<P: Payload> Connection<P> {
             dsn: mapping.dsn,
             wire_len: mapping.len,
         };
-        strand.mappings.add(mapping, rcv_before);
+        subflow.mappings.add(mapping, rcv_before);
     }
 
     /// The offset up to which a DATA_ACK acknowledges.
     #[inline]
     pub(super) fn acked_offset(&self, ack: u64, is_64: bool) -> u64 {
-        let first = self.local_key.idsn.wrapping_add(1);
+        let first = self.negotiated.local_key.idsn.wrapping_add(1);
         if is_64 {
             ack.wrapping_sub(first)
         } else {
@@ -482,9 +482,10 @@ impl<P: Payload> Connection<P> {
     /// acknowledges all that any has.
     #[inline(never)]
     pub(super) fn plain_acknowledge(&mut self, now: Nanos, index: usize, window: Option<u64>) {
-        let Some(strand) = self.strands[index].as_ref() else { return };
-        let una = strand.tcp.snd_una();
-        let outstanding: u64 = strand.tcp.outstanding().next().map_or(self.send.assigned_end, |(tag, _)| tag);
+        let Some(subflow) = self.subflows[index].as_ref() else { return };
+        let una = subflow.tcp.snd_una();
+        let outstanding: u64 =
+            subflow.tcp.outstanding().next().map_or(self.send.assigned_end, |(tag, _)| tag);
         if una >= 1 {
             self.data_acknowledged(now, outstanding.max(self.send.una), window);
         }
@@ -496,19 +497,19 @@ impl<P: Payload> Connection<P> {
         let mut moved = false;
         loop {
             let plain = self.mode == Mode::Plain;
-            let Some(strand) = self.strands[index].as_mut() else { return };
-            let Some((position, mut data, mapped)) = strand.tcp.next_in_order() else { break };
-            if self.receive.open(&mut strand.opening, data.len() as u64) {
-                self.dirty |= strand.tcp.on_window_growth();
+            let Some(subflow) = self.subflows[index].as_mut() else { return };
+            let Some((position, mut data, mapped)) = subflow.tcp.next_in_order() else { break };
+            if self.receive.open(&mut subflow.autotuning, data.len() as u64) {
+                self.may_transmit |= subflow.tcp.on_window_growth();
             }
-            if let Some(failing) = strand.failing.as_mut() {
+            if let Some(failing) = subflow.failing.as_mut() {
                 self.receive.buffer.held += data.len() as u64;
                 failing.pieces.push(data);
                 continue;
             }
             if plain {
                 let next = self.receive.buffer.next;
-                let base = *strand.plain_rx_base.get_or_insert(position.wrapping_sub(next));
+                let base = *subflow.plain_rx_base.get_or_insert(position.wrapping_sub(next));
                 moved |= self.receive.insert(now, position.wrapping_sub(base), data);
                 continue;
             }
@@ -519,7 +520,7 @@ impl<P: Payload> Connection<P> {
             let mut at = position;
             loop {
                 let len = data.len() as u64;
-                let (placed, rest) = strand.mappings.place(at, data);
+                let (placed, rest) = subflow.mappings.place(at, data);
                 match placed {
                     Placed::At(offset, data) => moved |= self.receive.insert(now, offset, data),
                     Placed::Held => {}
@@ -552,21 +553,21 @@ impl<P: Payload> Connection<P> {
 
     /// In-order data or the end of the stream may have come.
     pub(super) fn after_receive(&mut self, now: Nanos, index: usize) {
-        if self.closed_by_us && self.receive.buffer.ready > 0 {
+        if self.life.abandoned && self.receive.buffer.ready > 0 {
             self.abort();
             return;
         }
-        if self.receive.buffer.ready > 0 && !self.readable_told {
-            self.readable_told = true;
+        if self.receive.buffer.ready > 0 && !self.life.readable_notified {
+            self.life.readable_notified = true;
             self.events.push_back(Event::Readable);
         }
         if self.receive.check_finished()
-            && let Some(strand) = self.strands[index].as_mut()
+            && let Some(subflow) = self.subflows[index].as_mut()
         {
-            strand.tcp.request_ack();
+            subflow.tcp.request_ack();
         }
-        if self.receive.finished && !self.peer_closed_told {
-            self.peer_closed_told = true;
+        if self.receive.finished && !self.life.end_notified {
+            self.life.end_notified = true;
             self.events.push_back(Event::PeerClosed);
             self.check_closed(now);
         }

@@ -22,7 +22,7 @@ impl<P: Payload> Connection<P> {
         max_segments: u32,
         out: &mut Segment<P>,
     ) -> Option<PathId> {
-        if !self.dirty {
+        if !self.may_transmit {
             return None;
         }
         let max_segments = self.most_segments(max_segments);
@@ -43,7 +43,7 @@ impl<P: Payload> Connection<P> {
         out: &mut Box<Segment<P>>,
         mut carry: impl FnMut(PathId, &mut Box<Segment<P>>),
     ) {
-        if !self.dirty {
+        if !self.may_transmit {
             return;
         }
         let max_segments = self.most_segments(max_segments);
@@ -75,7 +75,7 @@ impl<P: Payload> Connection<P> {
     /// A checksum covers a whole mapping, and a part that is lost must come again with the same: one segment each.
     #[inline]
     fn most_segments(&self, max_segments: u32) -> u32 {
-        if self.checksum { 1 } else { max_segments }
+        if self.negotiated.checksum { 1 } else { max_segments }
     }
 
     /// Schedules new data or a reinjection, and sends it. The flag says that the subflow has nothing else to send.
@@ -87,7 +87,7 @@ impl<P: Payload> Connection<P> {
         max_segments: u32,
         out: &mut Segment<P>,
     ) -> Option<(PathId, bool)> {
-        if self.dead || (!self.scheduling.needs_schedule && self.send.reinjections.is_empty()) {
+        if self.life.terminated || (!self.scheduling.needs_schedule && self.send.reinjections.is_empty()) {
             return None;
         }
         while let Some(index) = self.schedule_next(now, max_segments) {
@@ -95,7 +95,7 @@ impl<P: Payload> Connection<P> {
                 self.coalesce(now, index, max_segments);
             }
             if let Some(sent) = self.transmit_on(now, index, max_segments, out) {
-                self.next_strand = index;
+                self.last_sent_on = index;
                 return Some(sent);
             }
         }
@@ -105,21 +105,21 @@ impl<P: Payload> Connection<P> {
     /// There is nothing more to send: arms timers, and tells the subflows why they are idle.
     #[inline(always)]
     fn on_nothing_to_send(&mut self, now: Nanos) {
-        self.dirty = false;
+        self.may_transmit = false;
         if self.mode == Mode::Plain && self.send.unsent() > 0 && self.send.window_left() == 0 {
-            for index in 0..self.strands.len() {
-                if let Some((cx, strand)) = self.split(now, index) {
-                    strand.tcp.await_window(&cx);
+            for index in 0..self.subflows.len() {
+                if let Some((cx, subflow)) = self.split(now, index) {
+                    subflow.tcp.await_window(&cx);
                 }
             }
         }
         // Data that waits for the peer's window in plain TCP isn't the application's fault.
         if self.mode == Mode::Multipath || self.send.unsent() == 0 {
-            for (strand, metrics) in self.strands.iter_mut().zip(&self.metrics) {
+            for (subflow, metrics) in self.subflows.iter_mut().zip(&self.metrics) {
                 if metrics.packets_out > 0
-                    && let Some(strand) = strand
+                    && let Some(subflow) = subflow
                 {
-                    strand.tcp.check_app_limited(metrics);
+                    subflow.tcp.check_app_limited(metrics);
                 }
             }
         }
@@ -138,20 +138,20 @@ impl<P: Payload> Connection<P> {
     ) -> Option<(PathId, bool)> {
         // Usually there is none. Of several, the one that sent last goes on.
         let mut pending = 0u32;
-        for (index, strand) in self.strands.iter().enumerate() {
-            pending |=
-                u32::from(strand.as_ref().is_some_and(|strand| !strand.tcp.has_nothing_to_send())) << index;
+        for (index, subflow) in self.subflows.iter().enumerate() {
+            pending |= u32::from(subflow.as_ref().is_some_and(|subflow| !subflow.tcp.has_nothing_to_send()))
+                << index;
         }
         while pending != 0 {
-            let from_last = pending & (u32::MAX << self.next_strand);
+            let from_last = pending & (u32::MAX << self.last_sent_on);
             let index = if from_last != 0 { from_last } else { pending }.trailing_zeros() as usize;
             pending &= !(1 << index);
-            if let (Some(Some(strand)), Some(metrics)) =
-                (self.strands.get_mut(index), self.metrics.get(index))
-                && strand.tcp.has_output(metrics)
+            if let (Some(Some(subflow)), Some(metrics)) =
+                (self.subflows.get_mut(index), self.metrics.get(index))
+                && subflow.tcp.has_output(metrics)
                 && let Some((path, quiet)) = self.transmit_on(now, index, max_segments, out)
             {
-                self.next_strand = index;
+                self.last_sent_on = index;
                 return Some((path, quiet && pending == 0));
             }
         }
@@ -167,24 +167,24 @@ impl<P: Payload> Connection<P> {
         max_segments: u32,
         out: &mut Segment<P>,
     ) -> Option<(PathId, bool)> {
-        if self.mode != Mode::Plain && self.strands[index].as_ref()?.tcp.may_send_without_data() {
+        if self.mode != Mode::Plain && self.subflows[index].as_ref()?.tcp.may_send_without_data() {
             let len = self.control_len(now, index);
-            self.strands[index].as_mut()?.control_len = len;
+            self.subflows[index].as_mut()?.control_len = len;
         }
-        let (mut cx, strand) = self.split_to_send(now, index)?;
-        let transmit = strand.tcp.poll_transmit(&mut cx, max_segments, out)?;
+        let (mut cx, subflow) = self.split_to_send(now, index)?;
+        let transmit = subflow.tcp.poll_transmit(&mut cx, max_segments, out)?;
         self.write_options(now, index, transmit, out);
-        let quiet = self.strands[index].as_ref().is_none_or(|strand| strand.tcp.has_nothing_to_send());
+        let quiet = self.subflows[index].as_ref().is_none_or(|subflow| subflow.tcp.has_nothing_to_send());
         Some((self.metrics[index].path, quiet))
     }
 
     /// Bytes of options on the next segment of `index` that carries no data, so that TCP leaves them room.
     fn control_len(&self, now: Nanos, index: usize) -> u8 {
-        let Some(strand) = self.strands[index].as_ref() else { return 0 };
-        let settled = strand.is_joined() && self.confirmed;
+        let Some(subflow) = self.subflows[index].as_ref() else { return 0 };
+        let established = subflow.is_joined() && self.negotiated.confirmed;
         let silent =
-            strand.prio_pending.is_none() && strand.fail_pending.is_none() && self.path_manager.is_silent();
-        if settled && silent && self.mode == Mode::Multipath {
+            subflow.prio_pending.is_none() && subflow.fail_pending.is_none() && self.path_manager.is_silent();
+        if established && silent && self.mode == Mode::Multipath {
             self.ack_only_len()
         } else {
             self.long_control_len(now, index)
@@ -193,22 +193,24 @@ impl<P: Payload> Connection<P> {
 
     #[cold]
     fn long_control_len(&self, now: Nanos, index: usize) -> u8 {
-        let Some(strand) = self.strands[index].as_ref() else { return 0 };
-        match strand.join {
+        let Some(subflow) = self.subflows[index].as_ref() else { return 0 };
+        match subflow.join {
             Join::SynSent => return 12,
             Join::SynReceived => return 16,
             Join::AckSent => return 24,
             Join::Initial if self.mode == Mode::Negotiating => return 12,
-            Join::Initial if !self.confirmed && self.role == Role::Client && self.send.assigned_end == 0 => {
+            Join::Initial
+                if !self.negotiated.confirmed && self.role == Role::Client && self.send.assigned_end == 0 =>
+            {
                 return 20;
             }
             _ => {}
         }
         let mut len = usize::from(self.ack_only_len());
-        if strand.prio_pending.is_some() {
+        if subflow.prio_pending.is_some() {
             len += 4;
         }
-        if strand.fail_pending.is_some() {
+        if subflow.fail_pending.is_some() {
             len += 12;
         }
         if let Some(echo) = self.path_manager.next_echo() {
@@ -226,11 +228,11 @@ impl<P: Payload> Connection<P> {
     /// A DSS that has only a DATA_ACK.
     #[inline]
     pub(super) fn dss_ack(&self) -> Dss {
-        Dss { data_ack: self.data_ack(), ack_is_64: self.ack_is_64, ..Dss::default() }
+        Dss { data_ack: self.data_ack(), ack_is_64: self.negotiated.ack_is_64, ..Dss::default() }
     }
 
     fn data_ack(&self) -> Option<u64> {
-        let remote = self.remote_key?;
+        let remote = self.negotiated.remote_key?;
         Some(remote.idsn.wrapping_add(1).wrapping_add(self.receive.ack()))
     }
 
@@ -240,9 +242,9 @@ impl<P: Payload> Connection<P> {
         let Transmit { kind, tag, ssn, part, .. } = transmit;
         // The window that was advertised is relative to what is acknowledged at connection level; the field is
         // rounded to its unit and has 16 bits, so that the peer may know of less than there is.
-        let window = match (kind, &self.strands[index]) {
+        let window = match (kind, &self.subflows[index]) {
             (Kind::Syn | Kind::SynAck, _) => u64::from(segment.window),
-            (Kind::Ack | Kind::Data, Some(strand)) => strand.tcp.advertised_window(),
+            (Kind::Ack | Kind::Data, Some(subflow)) => subflow.tcp.advertised_window(),
             _ => 0,
         };
         let buffer = &mut self.receive.buffer;
@@ -266,14 +268,14 @@ impl<P: Payload> Connection<P> {
     /// timestamps, MP_FAIL in return.
     #[cold]
     fn write_plain_options(&mut self, index: usize, segment: &mut Segment<P>) {
-        let Some(strand) = self.strands[index].as_mut() else { return };
-        let Some((mapping, due)) = strand.infinite.as_mut() else { return };
+        let Some(subflow) = self.subflows[index].as_mut() else { return };
+        let Some((mapping, due)) = subflow.infinite.as_mut() else { return };
         if *due {
             *due = false;
             segment.sack.truncate(0);
             segment.dss = Some(Dss { mapping: Some(*mapping), ..Dss::default() });
-            strand.tcp.request_ack();
-        } else if let Some(dsn) = strand.fail_pending.take() {
+            subflow.tcp.request_ack();
+        } else if let Some(dsn) = subflow.fail_pending.take() {
             segment.sack.truncate(0);
             segment.rare_mut().mp_fail = Some(MpFail { dsn });
         }
@@ -281,43 +283,48 @@ impl<P: Payload> Connection<P> {
 
     #[cold]
     fn write_syn_options(&mut self, index: usize, kind: Kind, segment: &mut Segment<P>) {
-        let Some(strand) = self.strands[index].as_ref() else { return };
-        match strand.join {
+        let Some(subflow) = self.subflows[index].as_ref() else { return };
+        match subflow.join {
             Join::Initial => {
                 //= RFC 8684 3.9.3-1
                 // A path that drops SYNs with the option gets one without (Linux: from the third try on).
-                if kind == Kind::Syn && strand.tcp.syn_retransmissions() > 2 {
+                if kind == Kind::Syn && subflow.tcp.syn_retransmissions() > 2 {
                     return;
                 }
                 //= RFC 8684 3.1-a
-                let sender_key = (kind == Kind::SynAck).then_some(self.local_key.key);
+                let sender_key = (kind == Kind::SynAck).then_some(self.negotiated.local_key.key);
                 //= RFC 8684 3.1-1 3.1-12 3.1-15 3.1-16 every flag that isn't named is 0
                 segment.rare_mut().mp_capable = Some(MpCapable {
                     version: 1,
-                    checksum_required: self.checksum,
+                    checksum_required: self.negotiated.checksum,
                     hmac_sha256: true,
                     sender_key,
                     ..MpCapable::default()
                 });
             }
             Join::SynSent => {
-                let token = self.remote_key.map_or(0, |key| key.token);
+                let token = self.negotiated.remote_key.map_or(0, |key| key.token);
                 segment.rare_mut().mp_join = Some(MpJoin::Syn {
-                    backup: strand.backup_local,
-                    address_id: strand.local_id,
+                    backup: subflow.backup_local,
+                    address_id: subflow.local_id,
                     token,
-                    nonce: strand.local_nonce,
+                    nonce: subflow.local_nonce,
                 });
             }
             Join::SynReceived => {
                 //= RFC 8684 3.2-3
-                let remote = self.remote_key.map_or(0, |key| key.key);
-                let hmac = join_hmac(self.local_key.key, remote, strand.local_nonce, strand.remote_nonce);
+                let remote = self.negotiated.remote_key.map_or(0, |key| key.key);
+                let hmac = join_hmac(
+                    self.negotiated.local_key.key,
+                    remote,
+                    subflow.local_nonce,
+                    subflow.remote_nonce,
+                );
                 segment.rare_mut().mp_join = Some(MpJoin::SynAck {
-                    backup: strand.backup_local,
-                    address_id: strand.local_id,
+                    backup: subflow.backup_local,
+                    address_id: subflow.local_id,
                     hmac: leftmost_64(&hmac),
-                    nonce: strand.local_nonce,
+                    nonce: subflow.local_nonce,
                 });
             }
             Join::AckSent | Join::Joined => {}
@@ -326,18 +333,18 @@ impl<P: Payload> Connection<P> {
 
     #[cold]
     fn write_reset_options(&mut self, index: usize, segment: &mut Segment<P>) {
-        let remote_key = self.remote_key;
-        let Some(strand) = self.strands[index].as_mut() else { return };
+        let remote_key = self.negotiated.remote_key;
+        let Some(subflow) = self.subflows[index].as_mut() else { return };
         segment.timestamps = None;
-        if let (true, Some(remote)) = (strand.fastclose, remote_key) {
+        if let (true, Some(remote)) = (subflow.fastclose, remote_key) {
             //= RFC 8684 3.5-a
             segment.rare_mut().fastclose = Some(FastClose { receiver_key: remote.key });
             return;
         }
-        if let Some(dsn) = strand.fail_pending.take() {
+        if let Some(dsn) = subflow.fail_pending.take() {
             segment.rare_mut().mp_fail = Some(MpFail { dsn });
         }
-        if let Some(reason) = strand.reset_reason {
+        if let Some(reason) = subflow.reset_reason {
             segment.rare_mut().mp_tcprst = Some(MpTcpRst { transient: false, reason });
         }
     }
@@ -347,16 +354,16 @@ impl<P: Payload> Connection<P> {
         // A part comes again with the mapping of the whole. (With checksums there are only whole ones, see `coalesce`;
         // where the path's MTU fell, the part is checked on its own.)
         let (lead, len) = match part {
-            Some((lead, mapped)) if !self.checksum => (lead, usize::from(mapped)),
+            Some((lead, mapped)) if !self.negotiated.checksum => (lead, usize::from(mapped)),
             _ => (0, segment.payload.len()),
         };
         let (tag, ssn) = (tag - u64::from(lead), ssn.wrapping_sub(u32::from(lead)));
-        let dsn = self.local_key.idsn.wrapping_add(1).wrapping_add(tag);
+        let dsn = self.negotiated.local_key.idsn.wrapping_add(1).wrapping_add(tag);
         let fin = self.send.closed && tag + len as u64 == self.send.written && len < 65_535;
-        let first = ssn == 1 && tag == 0 && self.role == Role::Client && !self.confirmed;
+        let first = ssn == 1 && tag == 0 && self.role == Role::Client && !self.negotiated.confirmed;
         let wire_len = (len + usize::from(fin && !first)).min(65_535) as u16;
         //= RFC 8684 3.3.1-c
-        let checksum = if self.checksum {
+        let checksum = if self.negotiated.checksum {
             let sum = segment.payload.ones_complement_sum();
             Some(sum.map_or(0, |sum| ropewalk_wire::checksum::dss_checksum(dsn, ssn, wire_len, sum)))
         } else {
@@ -368,7 +375,7 @@ impl<P: Payload> Connection<P> {
         }
         segment.dss = Some(Dss {
             data_ack: self.data_ack(),
-            ack_is_64: self.ack_is_64,
+            ack_is_64: self.negotiated.ack_is_64,
             //= RFC 8684 3.3.1-11
             mapping: Some(DssMapping { dsn, ssn, len: wire_len, checksum, dsn_is_64: true }),
             data_fin: fin,
@@ -381,10 +388,10 @@ impl<P: Payload> Connection<P> {
         //= RFC 8684 3.1-8 3.1-c
         segment.rare_mut().mp_capable = Some(MpCapable {
             version: 1,
-            checksum_required: self.checksum,
+            checksum_required: self.negotiated.checksum,
             hmac_sha256: true,
-            sender_key: Some(self.local_key.key),
-            receiver_key: self.remote_key.map(|key| key.key),
+            sender_key: Some(self.negotiated.local_key.key),
+            receiver_key: self.negotiated.remote_key.map(|key| key.key),
             data_len: Some(wire_len),
             checksum,
             ..MpCapable::default()
@@ -393,10 +400,10 @@ impl<P: Payload> Connection<P> {
 
     #[inline]
     fn write_ack_options(&mut self, now: Nanos, index: usize, segment: &mut Segment<P>) {
-        let Some(strand) = self.strands[index].as_ref() else { return };
+        let Some(subflow) = self.subflows[index].as_ref() else { return };
         // Nothing but a DATA_ACK is to be said, and SACK has left room for it.
-        let usual = strand.control_len == self.ack_only_len() && !self.send.closed;
-        let room = segment.sack.len() <= if self.ack_is_64 { 1 } else { 2 };
+        let usual = subflow.control_len == self.ack_only_len() && !self.send.closed;
+        let room = segment.sack.len() <= if self.negotiated.ack_is_64 { 1 } else { 2 };
         if usual && room && segment.timestamps.is_some() {
             segment.dss = Some(self.dss_ack());
         } else {
@@ -406,18 +413,20 @@ impl<P: Payload> Connection<P> {
 
     #[inline(never)]
     fn write_control_options(&mut self, now: Nanos, index: usize, segment: &mut Segment<P>) {
-        let local_key = self.local_key;
-        let remote_key = self.remote_key;
-        let Some(strand) = self.strands[index].as_mut() else { return };
-        match strand.join {
+        let local_key = self.negotiated.local_key;
+        let remote_key = self.negotiated.remote_key;
+        let Some(subflow) = self.subflows[index].as_mut() else { return };
+        match subflow.join {
             Join::AckSent => {
                 let remote = remote_key.map_or(0, |key| key.key);
-                let hmac = join_hmac(local_key.key, remote, strand.local_nonce, strand.remote_nonce);
+                let hmac = join_hmac(local_key.key, remote, subflow.local_nonce, subflow.remote_nonce);
                 segment.rare_mut().mp_join = Some(MpJoin::Ack { hmac: leftmost_160(&hmac) });
                 return;
             }
-            Join::Initial if !self.confirmed && self.role == Role::Client && self.send.assigned_end == 0 => {
-                let checksum_required = self.checksum;
+            Join::Initial
+                if !self.negotiated.confirmed && self.role == Role::Client && self.send.assigned_end == 0 =>
+            {
+                let checksum_required = self.negotiated.checksum;
                 segment.rare_mut().mp_capable = Some(MpCapable {
                     version: 1,
                     checksum_required,
@@ -431,8 +440,8 @@ impl<P: Payload> Connection<P> {
             Join::SynSent | Join::SynReceived => return,
             _ => {}
         }
-        let prio = strand.prio_pending.take();
-        let fail = strand.fail_pending.take();
+        let prio = subflow.prio_pending.take();
+        let fail = subflow.fail_pending.take();
         let mut dss = self.dss_ack();
         let control = prio.is_some()
             || fail.is_some()
@@ -445,7 +454,8 @@ impl<P: Payload> Connection<P> {
             //= RFC 8684 3.3.3-1
             // DATA_FIN without data: a mapping of length 1 with subflow sequence 0 (RFC 8684 3.3.3).
             let dsn = local_key.idsn.wrapping_add(1).wrapping_add(self.send.written);
-            let checksum = self.checksum.then(|| ropewalk_wire::checksum::dss_checksum(dsn, 0, 1, 0));
+            let checksum =
+                self.negotiated.checksum.then(|| ropewalk_wire::checksum::dss_checksum(dsn, 0, 1, 0));
             dss.mapping = Some(DssMapping { dsn, ssn: 0, len: 1, checksum, dsn_is_64: true });
             dss.data_fin = true;
         }
@@ -490,8 +500,8 @@ impl<P: Payload> Connection<P> {
             || self.path_manager.next_echo().is_some()
             || self.path_manager.has_removals()
             || self.path_manager.has_due_announcement(now);
-        if more && let Some(strand) = self.strands[index].as_mut() {
-            strand.tcp.request_ack();
+        if more && let Some(subflow) = self.subflows[index].as_mut() {
+            subflow.tcp.request_ack();
         }
     }
 }

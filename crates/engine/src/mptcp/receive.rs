@@ -3,7 +3,7 @@
 
 use ropewalk_wire::Payload;
 
-use super::opening::{FIRST_RATIO, FIRST_SPACE, Opening, memory_for, wanted, window_of};
+use super::window_autotuning::{FIRST_RATIO, FIRST_SPACE, WindowAutotuning, memory_for, wanted, window_of};
 use crate::Nanos;
 use crate::inline_queue::InlineQueue;
 use crate::segment_list::SegmentList;
@@ -49,7 +49,7 @@ pub(crate) struct ReceiveSide<P> {
 
 impl<P: Payload> ReceiveSide<P> {
     pub fn new(initial: u64, max: u64) -> Self {
-        let opened = Opening::new(initial, max).opened();
+        let opened = WindowAutotuning::new(initial, max).opened();
         ReceiveSide {
             buffer: ReceiveBuffer { limit: initial, opened, ..ReceiveBuffer::default() },
             ofo: SegmentList::new(),
@@ -75,7 +75,7 @@ impl<P: Payload> ReceiveSide<P> {
     /// since no window that was advertised is taken back (`mptcp_set_rwin`). So a buffer that grows in a step, once a round
     /// trip, isn't offered in one. Whether the subflow opened more.
     #[inline]
-    pub fn open(&mut self, opening: &mut Opening, len: u64) -> bool {
+    pub fn open(&mut self, opening: &mut WindowAutotuning, len: u64) -> bool {
         let opens = opening.open(len);
         if opens {
             self.buffer.opened = self.buffer.opened.max(opening.opened());
@@ -302,7 +302,7 @@ impl<P: Payload> ReceiveSide<P> {
 mod tests {
     use bytes::Bytes;
 
-    use super::super::opening::Opening;
+    use super::super::window_autotuning::WindowAutotuning;
     use super::{FEW_UNREAD, MAX_COALESCED, ReceiveSide};
 
     fn side() -> ReceiveSide<Bytes> {
@@ -420,7 +420,7 @@ mod tests {
     #[test]
     fn a_buffer_that_grows_at_once_is_offered_bit_by_bit_and_the_subflow_that_opened_most_decides() {
         let mut side: ReceiveSide<Bytes> = ReceiveSide::new(65_536, 6_000_000);
-        let mut opening = [Opening::new(65_536, 6_000_000); 2];
+        let mut opening = [WindowAutotuning::new(65_536, 6_000_000); 2];
         side.buffer.limit = 1_000_000;
         opening.iter_mut().for_each(|opening| opening.grow(200_000, 6_000_000));
         assert_eq!(side.buffer.window(), 64_088);

@@ -156,8 +156,8 @@ impl<P: Payload> Connection<P> {
     fn copy_super_segment(&mut self) {
         if let Some((index, start, end)) = self.scheduling.coalesced.take() {
             let payload = self.send.get(start, (end - start) as u32);
-            if let Some(strand) = self.strands[index].as_mut() {
-                strand.tcp.replace_tail(payload);
+            if let Some(subflow) = self.subflows[index].as_mut() {
+                subflow.tcp.replace_tail(payload);
             }
         }
     }
@@ -299,9 +299,10 @@ impl<P: Payload> Connection<P> {
         {
             self.finish_super_segment();
             let payload = self.send.get(start, len as u32);
-            if let (Some(strand), Some(metrics)) = (self.strands[index].as_mut(), self.metrics.get_mut(index))
+            if let (Some(subflow), Some(metrics)) =
+                (self.subflows[index].as_mut(), self.metrics.get_mut(index))
             {
-                strand.tcp.push(metrics, start, payload);
+                subflow.tcp.push(metrics, start, payload);
             }
         }
         if self.send.unsent() == 0 {
@@ -333,9 +334,9 @@ impl<P: Payload> Connection<P> {
         contiguous: u64,
         max_segments: u32,
     ) -> bool {
-        let tail = match (self.scheduling.coalesced, &self.strands[index]) {
+        let tail = match (self.scheduling.coalesced, &self.subflows[index]) {
             (Some((at, from, end)), _) => (at == index).then_some((from, end)),
-            (None, Some(strand)) => strand.tcp.queued_tail(),
+            (None, Some(subflow)) => subflow.tcp.queued_tail(),
             _ => None,
         };
         let most = (u64::from(max_segments) * u64::from(self.metrics[index].mss)).min(65_534);
@@ -386,8 +387,8 @@ impl<P: Payload> Connection<P> {
         self.finish_super_segment();
         let payload = self.send.get(chunk.offset, chunk.len);
         self.send.repeated(chunk.offset, SubflowId(index as u8), now);
-        if let (Some(strand), Some(metrics)) = (self.strands[index].as_mut(), self.metrics.get_mut(index)) {
-            strand.tcp.push(metrics, chunk.offset, payload);
+        if let (Some(subflow), Some(metrics)) = (self.subflows[index].as_mut(), self.metrics.get_mut(index)) {
+            subflow.tcp.push(metrics, chunk.offset, payload);
         }
     }
 
@@ -416,7 +417,7 @@ impl<P: Payload> Connection<P> {
         // A lone subflow that still carries it repeats it by itself.
         let carries = self.metrics[index].id == chunk.last && chunk.carried_by(chunk.last);
         if carries
-            && self.strands[index].as_ref().is_some_and(|s| {
+            && self.subflows[index].as_ref().is_some_and(|s| {
                 s.tcp.outstanding().any(|(tag, len)| (tag..tag + u64::from(len)).contains(&chunk.offset))
             })
         {

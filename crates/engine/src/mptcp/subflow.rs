@@ -3,8 +3,8 @@
 use ropewalk_wire::{DssMapping, Payload};
 
 use super::mapping::{Failing, Mappings};
-use super::opening::Opening;
 use super::path_manager::JoinRequest;
+use super::window_autotuning::WindowAutotuning;
 use crate::Nanos;
 use crate::tcp::Subflow;
 
@@ -25,7 +25,7 @@ pub(crate) enum Join {
 
 /// What the connection keeps per subflow beside [`SubflowMetrics`] and [`Subflow`].
 #[derive(Debug)]
-pub(crate) struct Strand<P> {
+pub(crate) struct SubflowState<P> {
     pub tcp: Subflow<P>,
     pub join: Join,
     /// When it was opened.
@@ -60,12 +60,12 @@ pub(crate) struct Strand<P> {
     /// What we wanted when we opened it.
     pub request: Option<JoinRequest>,
     /// Retransmissions of the third ACK of our MP_JOIN.
-    pub join_acks: u32,
+    pub join_ack_retries: u32,
     /// How far what arrived on it has opened the window.
-    pub opening: Opening,
+    pub autotuning: WindowAutotuning,
 }
 
-impl<P: Payload> Strand<P> {
+impl<P: Payload> SubflowState<P> {
     /// Whether both ends are authenticated on it, so that it may carry data.
     #[inline]
     pub fn is_joined(&self) -> bool {

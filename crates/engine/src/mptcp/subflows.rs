@@ -4,10 +4,10 @@ use ropewalk_wire::{FourTuple, MpJoin, Payload, Segment, Seq};
 
 use super::connection::{Connection, Mode};
 use super::mapping::Mappings;
-use super::opening::Opening;
 use super::path_manager::JoinRequest;
 use super::stats::Event;
-use super::subflow::{Join, Strand};
+use super::subflow::{Join, SubflowState};
+use super::window_autotuning::WindowAutotuning;
 use crate::metrics::{SubflowMetrics, SubflowStatus};
 use crate::scheduler;
 use crate::tcp::{Context, Outgoing, Shared, Subflow};
@@ -25,13 +25,13 @@ const MOST_HALF_OPEN: usize = 8;
 impl<P: Payload> Connection<P> {
     /// Makes room for a subflow and returns its index.
     pub(crate) fn slot(&mut self, path: PathId) -> Option<usize> {
-        let count = self.strands.len();
+        let count = self.subflows.len();
         let index = if count < KEPT_SLOTS { None } else { self.idle_slot() }.unwrap_or(count);
         if index >= MOST_SLOTS {
             return None;
         }
         let metrics = SubflowMetrics::new(SubflowId(index as u8), path);
-        if let Some(old) = self.strands.get_mut(index).and_then(Option::take) {
+        if let Some(old) = self.subflows.get_mut(index).and_then(Option::take) {
             let counters = old.tcp.counters();
             self.stats.data_segments += counters.data_segments;
             self.stats.retransmissions += counters.retrans_segs;
@@ -41,7 +41,7 @@ impl<P: Payload> Connection<P> {
             self.vacated = Some(old.tcp.tuple());
         }
         if index == count {
-            self.strands.push(None);
+            self.subflows.push(None);
             self.metrics.push(metrics);
             self.stats.bytes_by_subflow.push(0);
         } else {
@@ -54,9 +54,9 @@ impl<P: Payload> Connection<P> {
 
     /// A slot whose subflow is over and has nothing more to say.
     pub(super) fn idle_slot(&self) -> Option<usize> {
-        self.strands.iter().zip(&self.metrics).position(|(strand, metrics)| {
+        self.subflows.iter().zip(&self.metrics).position(|(subflow, metrics)| {
             metrics.state == SubflowStatus::Closed
-                && strand.as_ref().is_none_or(|strand| strand.tcp.is_finished())
+                && subflow.as_ref().is_none_or(|subflow| subflow.tcp.is_finished())
         })
     }
 
@@ -66,10 +66,10 @@ impl<P: Payload> Connection<P> {
         index: usize,
         mut tcp: Subflow<P>,
         join: Join,
-    ) -> &mut Strand<P> {
+    ) -> &mut SubflowState<P> {
         let buffer = self.config.receive_buffer;
         tcp.announce_window_of(buffer.max);
-        self.strands[index].insert(Strand {
+        self.subflows[index].insert(SubflowState {
             tcp,
             join,
             since: now,
@@ -91,8 +91,8 @@ impl<P: Payload> Connection<P> {
             backup_remote: false,
             leaving: false,
             request: None,
-            join_acks: 0,
-            opening: Opening::new(buffer.initial, buffer.max),
+            join_ack_retries: 0,
+            autotuning: WindowAutotuning::new(buffer.initial, buffer.max),
         })
     }
 
@@ -120,7 +120,7 @@ impl<P: Payload> Connection<P> {
         };
         let tcp = make(&mut cx);
         self.put(now, index, tcp, join);
-        self.dirty = true;
+        self.may_transmit = true;
     }
 
     /// Opens the first subflow of a client's connection.
@@ -148,12 +148,12 @@ impl<P: Payload> Connection<P> {
     ) -> Option<usize> {
         let index = self.slot(request.path)?;
         self.insert_subflow(now, index, Join::SynSent, |cx| Subflow::connect(cx, tuple, mtu, isn));
-        let strand = self.strands[index].as_mut()?;
-        strand.local_nonce = nonce;
-        strand.local_id = request.local_id;
-        strand.remote_id = request.remote_id;
-        strand.backup_local = request.backup;
-        strand.request = Some(*request);
+        let subflow = self.subflows[index].as_mut()?;
+        subflow.local_nonce = nonce;
+        subflow.local_id = request.local_id;
+        subflow.remote_id = request.remote_id;
+        subflow.backup_local = request.backup;
+        subflow.request = Some(*request);
         Some(index)
     }
 
@@ -173,7 +173,7 @@ impl<P: Payload> Connection<P> {
             return None;
         };
         if self.mode != Mode::Multipath
-            || self.dead
+            || self.life.terminated
             || self.is_failing()
             //= RFC 8684 3.2-a
             || !self.may_join()
@@ -184,72 +184,73 @@ impl<P: Payload> Connection<P> {
         let index = self.slot(path)?;
         self.insert_subflow(now, index, Join::SynReceived, |cx| Subflow::accept(cx, syn, mtu, isn));
         let local_id = self.local_id_of(syn.tuple.dst);
-        let strand = self.strands[index].as_mut()?;
-        strand.local_nonce = nonce;
-        strand.remote_nonce = remote_nonce;
-        strand.remote_id = address_id;
-        strand.local_id = local_id;
-        strand.backup_remote = backup;
+        let subflow = self.subflows[index].as_mut()?;
+        subflow.local_nonce = nonce;
+        subflow.remote_nonce = remote_nonce;
+        subflow.remote_id = address_id;
+        subflow.local_id = local_id;
+        subflow.backup_remote = backup;
         Some(index)
     }
 
     /// Joins that are open, or that we wait for ourselves; not those that are yet to be authenticated.
     pub(crate) fn joined(&self) -> usize {
-        let counts = |(strand, metrics): &(&Option<Strand<P>>, &SubflowMetrics)| {
+        let counts = |(subflow, metrics): &(&Option<SubflowState<P>>, &SubflowMetrics)| {
             metrics.state != SubflowStatus::Closed
-                && strand.as_ref().is_some_and(|s| !matches!(s.join, Join::Initial | Join::SynReceived))
+                && subflow.as_ref().is_some_and(|s| !matches!(s.join, Join::Initial | Join::SynReceived))
         };
-        self.strands.iter().zip(&self.metrics).filter(counts).count()
+        self.subflows.iter().zip(&self.metrics).filter(counts).count()
     }
 
     /// Whether the limit of subflows admits another. In place of the first one it always does.
     pub(crate) fn may_join(&self) -> bool {
-        let works = |(strand, metrics): (&Option<Strand<P>>, &SubflowMetrics)| {
-            metrics.state != SubflowStatus::Closed && strand.as_ref().is_some_and(Strand::is_joined)
+        let works = |(subflow, metrics): (&Option<SubflowState<P>>, &SubflowMetrics)| {
+            metrics.state != SubflowStatus::Closed && subflow.as_ref().is_some_and(SubflowState::is_joined)
         };
         self.joined() < usize::from(self.config.path_manager.subflows)
-            || !self.strands.iter().zip(&self.metrics).any(works)
+            || !self.subflows.iter().zip(&self.metrics).any(works)
     }
 
     /// Makes room for another join that isn't authenticated: the oldest of too many goes without a word, as whoever
     /// knows the token could ask for any number.
     pub(super) fn limit_half_open(&mut self) {
-        let half_open = |(strand, metrics): &(&Option<Strand<P>>, &SubflowMetrics)| {
+        let half_open = |(subflow, metrics): &(&Option<SubflowState<P>>, &SubflowMetrics)| {
             metrics.state == SubflowStatus::Handshaking
-                && strand.as_ref().is_some_and(|strand| strand.join == Join::SynReceived)
+                && subflow.as_ref().is_some_and(|subflow| subflow.join == Join::SynReceived)
         };
-        let waiting = || self.strands.iter().zip(&self.metrics).filter(half_open);
+        let waiting = || self.subflows.iter().zip(&self.metrics).filter(half_open);
         if waiting().count() < MOST_HALF_OPEN {
             return;
         }
-        let oldest = waiting().min_by_key(|(strand, metrics)| (strand.as_ref().map(|s| s.since), metrics.id));
+        let oldest =
+            waiting().min_by_key(|(subflow, metrics)| (subflow.as_ref().map(|s| s.since), metrics.id));
         if let Some(index) = oldest.map(|(_, metrics)| metrics.id.index())
-            && let Some(strand) = self.strands[index].as_mut()
+            && let Some(subflow) = self.subflows[index].as_mut()
         {
-            strand.tcp.discard();
+            subflow.tcp.discard();
             self.metrics[index].state = SubflowStatus::Closed;
         }
     }
 
     /// Subflows that aren't closed.
     pub(crate) fn live(&self) -> usize {
-        let open = self.strands.iter().zip(&self.metrics);
-        open.filter(|(strand, metrics)| strand.is_some() && metrics.state != SubflowStatus::Closed).count()
+        let open = self.subflows.iter().zip(&self.metrics);
+        open.filter(|(subflow, metrics)| subflow.is_some() && metrics.state != SubflowStatus::Closed).count()
     }
 
     /// Whether a subflow is closed and has nothing more to say.
     pub(crate) fn is_gone(&self, index: usize) -> bool {
-        self.strands.get(index).and_then(Option::as_ref).is_some_and(|strand| strand.tcp.is_finished())
+        self.subflows.get(index).and_then(Option::as_ref).is_some_and(|subflow| subflow.tcp.is_finished())
     }
 
     //= RFC 8684 3.6-a 3.2-9
     /// Resets a subflow, with MP_TCPRST's reason.
     #[cold]
     pub(crate) fn refuse(&mut self, now: Nanos, index: usize, reason: u8, text: &'static str) {
-        if let Some(strand) = self.strands[index].as_mut() {
+        if let Some(subflow) = self.subflows[index].as_mut() {
             // The first reason is the one that counts.
-            strand.reset_reason.get_or_insert(reason);
-            strand.tcp.abort();
+            subflow.reset_reason.get_or_insert(reason);
+            subflow.tcp.abort();
         }
         self.remove(now, index, text);
     }
@@ -274,18 +275,18 @@ impl<P: Payload> Connection<P> {
             self.congestion.subflow_removed(&mut self.metrics, index);
         }
         self.events.push_back(Event::SubflowRemoved { subflow: id, path, reason });
-        if let Some(request) = self.strands[index].as_ref().and_then(|strand| strand.request) {
+        if let Some(request) = self.subflows[index].as_ref().and_then(|subflow| subflow.request) {
             self.path_manager.on_join_closed();
             if !was_used {
                 self.retry_join(now, request);
             }
         }
         self.reinject_all(index);
-        if self.strands[index].as_ref().is_some_and(|strand| strand.failing.is_some()) {
+        if self.subflows[index].as_ref().is_some_and(|subflow| subflow.failing.is_some()) {
             self.receive.buffer.held = 0;
         }
         let finished = self.send.fin_acked && self.receive.finished;
-        if self.live() == 0 && !finished && !self.dead {
+        if self.live() == 0 && !finished && !self.life.terminated {
             let plain_end = self.mode == Mode::Plain && self.send.closed && self.receive.finished;
             if plain_end {
                 self.check_closed(now);
@@ -314,8 +315,8 @@ impl<P: Payload> Connection<P> {
         if self.mode != Mode::Multipath {
             return;
         }
-        let Some(strand) = self.strands[index].as_mut() else { return };
-        strand.timeouts += 1;
+        let Some(subflow) = self.subflows[index].as_mut() else { return };
+        subflow.timeouts += 1;
         let others = self.metrics.iter().any(|metrics| metrics.id.index() != index && metrics.usable());
         if !others
             || !matches!(
@@ -325,9 +326,9 @@ impl<P: Payload> Connection<P> {
         {
             return;
         }
-        let stale = strand.timeouts >= 2;
+        let stale = subflow.timeouts >= 2;
         //= RFC 8684 3.3.6-a 3.3.6-1 the subflow repeats it as well
-        for (offset, len) in strand.tcp.outstanding() {
+        for (offset, len) in subflow.tcp.outstanding() {
             self.send.reinject(offset..offset + u64::from(len));
         }
         if stale && self.metrics[index].state == SubflowStatus::Usable {
@@ -338,17 +339,17 @@ impl<P: Payload> Connection<P> {
     /// A packet of subflow `index` was too big for its path.
     #[cold]
     pub(crate) fn on_too_big(&mut self, now: Nanos, index: usize, seq: Seq, mtu: u32) {
-        if let Some((mut cx, strand)) = self.split(now, index)
-            && strand.tcp.on_too_big(&mut cx, seq, mtu)
+        if let Some((mut cx, subflow)) = self.split(now, index)
+            && subflow.tcp.on_too_big(&mut cx, seq, mtu)
         {
             self.wake();
         }
     }
 
-    /// Frees the slots of subflows that have nothing more to send, and notices TIME-WAIT's end.
-    pub(crate) fn settle(&mut self, now: Nanos, index: usize) {
-        let Some(strand) = self.strands[index].as_ref() else { return };
-        if strand.tcp.is_finished() && self.metrics[index].state != SubflowStatus::Closed {
+    /// Removes a subflow that is closed and has nothing more to send.
+    pub(crate) fn remove_if_finished(&mut self, now: Nanos, index: usize) {
+        let Some(subflow) = self.subflows[index].as_ref() else { return };
+        if subflow.tcp.is_finished() && self.metrics[index].state != SubflowStatus::Closed {
             self.remove(now, index, "closed");
         }
         self.check_closed(now);

@@ -15,14 +15,14 @@ impl<P: Payload> Connection<P> {
     /// The earliest deadline of the connection and its subflows.
     pub(crate) fn poll_timeout(&self) -> Option<Nanos> {
         let subflows =
-            self.strands.iter().flatten().map(|strand| strand.tcp.poll_timeout().unwrap_or(Nanos::MAX));
+            self.subflows.iter().flatten().map(|subflow| subflow.tcp.poll_timeout().unwrap_or(Nanos::MAX));
         Some(subflows.fold(self.deadlines.next(), Nanos::min)).filter(|at| *at != Nanos::MAX)
     }
 
     /// The earliest deadline, if it is before `known`.
     #[inline]
     pub(crate) fn timeout_before(&mut self, known: Nanos) -> Option<Nanos> {
-        let subflows = self.strands.iter().flatten().map(|strand| strand.tcp.timeout_floor());
+        let subflows = self.subflows.iter().flatten().map(|subflow| subflow.tcp.timeout_floor());
         if subflows.fold(self.deadlines.next(), Nanos::min) >= known {
             return None;
         }
@@ -31,25 +31,25 @@ impl<P: Payload> Connection<P> {
 
     #[inline(never)]
     pub(super) fn exact_timeout_before(&mut self, known: Nanos) -> Option<Nanos> {
-        self.strands.iter_mut().flatten().for_each(|strand| strand.tcp.refresh_timeout_floor());
+        self.subflows.iter_mut().flatten().for_each(|subflow| subflow.tcp.refresh_timeout_floor());
         self.poll_timeout().filter(|at| *at < known)
     }
 
     /// Deadlines that have passed.
     pub(crate) fn on_timeout(&mut self, now: Nanos) {
-        for index in 0..self.strands.len() {
-            let due = self.strands[index]
+        for index in 0..self.subflows.len() {
+            let due = self.subflows[index]
                 .as_ref()
                 .is_some_and(|s| s.tcp.poll_timeout().is_some_and(|at| at <= now));
-            if due && let Some((mut cx, strand)) = self.split(now, index) {
-                let outcome = strand.tcp.on_timeout(&mut cx);
-                let lacks_probe_data = strand.tcp.lacks_probe_data();
-                self.dirty = true;
+            if due && let Some((mut cx, subflow)) = self.split(now, index) {
+                let outcome = subflow.tcp.on_timeout(&mut cx);
+                let lacks_probe_data = subflow.tcp.lacks_probe_data();
+                self.may_transmit = true;
                 if lacks_probe_data {
                     self.assign_probe(now, index);
                 }
                 self.note_outcome(now, index, &outcome);
-                self.settle(now, index);
+                self.remove_if_finished(now, index);
             }
         }
         if self.deadlines.wait.is_some_and(|at| at <= now) {
@@ -65,10 +65,10 @@ impl<P: Payload> Connection<P> {
         }
         if self.deadlines.linger.is_some_and(|at| at <= now) {
             self.deadlines.linger = None;
-            for strand in self.strands.iter_mut().flatten() {
-                strand.tcp.abort();
+            for subflow in self.subflows.iter_mut().flatten() {
+                subflow.tcp.abort();
             }
-            self.dirty = true;
+            self.may_transmit = true;
             if self.send.fin_acked && self.receive.finished {
                 self.finish();
             } else {
@@ -82,7 +82,7 @@ impl<P: Payload> Connection<P> {
     #[inline]
     pub(crate) fn awaits_data_ack(&self) -> bool {
         self.mode == Mode::Multipath
-            && !self.dead
+            && !self.life.terminated
             && (self.send.una < self.send.assigned_end
                 || (self.send.closed && !self.send.fin_acked && self.send.unsent() == 0)
                 || (self.send.unsent() > 0 && self.send.window_left() == 0))
@@ -120,8 +120,8 @@ impl<P: Payload> Connection<P> {
             //= RFC 9293 MUST-36 a zero window is probed
             // The window's reopening may have been lost with a path: every subflow asks for it. And a DATA_FIN that
             // nothing answers may never arrive: what comes back shows whether options still do.
-            for strand in self.strands.iter_mut().flatten() {
-                strand.tcp.probe_window();
+            for subflow in self.subflows.iter_mut().flatten() {
+                subflow.tcp.probe_window();
             }
         }
         self.ack_on_all();
@@ -147,25 +147,25 @@ impl<P: Payload> Connection<P> {
         for request in self.path_manager.take_due_retries(now) {
             self.request_join(request);
         }
-        for index in 0..self.strands.len() {
-            let Some(strand) = self.strands[index].as_mut() else { continue };
-            if let Some(failing) = &strand.failing {
-                strand.fail_pending = Some(failing.dsn);
-                strand.tcp.request_ack();
+        for index in 0..self.subflows.len() {
+            let Some(subflow) = self.subflows[index].as_mut() else { continue };
+            if let Some(failing) = &subflow.failing {
+                subflow.fail_pending = Some(failing.dsn);
+                subflow.tcp.request_ack();
                 again = true;
             }
-            if strand.join == Join::AckSent && self.metrics[index].state == SubflowStatus::Handshaking {
-                strand.join_acks += 1;
-                if strand.join_acks > JOIN_ACK_TRIES {
+            if subflow.join == Join::AckSent && self.metrics[index].state == SubflowStatus::Handshaking {
+                subflow.join_ack_retries += 1;
+                if subflow.join_ack_retries > JOIN_ACK_TRIES {
                     self.refuse(now, index, 0, "the join's third ACK stayed unanswered");
                 } else {
-                    strand.tcp.request_ack();
+                    subflow.tcp.request_ack();
                     again = true;
                 }
             }
         }
         if again || self.path_manager.has_pending_announcement() {
-            self.dirty = true;
+            self.may_transmit = true;
             if self.path_manager.has_due_announcement(now) {
                 self.ack_on_best();
             }

@@ -4,30 +4,30 @@
 use ropewalk_wire::Payload;
 
 use super::connection::{Connection, Mode};
-use super::subflow::Strand;
+use super::subflow::SubflowState;
 use crate::metrics::SubflowStatus;
 
 impl<P: Payload> Connection<P> {
     /// Whether none of its subflows is in trouble, nothing waits to be opened or announced, and one side at least isn't
     /// closed. A single timeout, or whatever arrives but SYN, FIN, RST, the options of the path manager, and a
     /// DATA_FIN for a side that is closed, doesn't bring it to do what concerns others.
-    pub(crate) fn is_settled(&self) -> bool {
+    pub(crate) fn is_independent(&self) -> bool {
         let goes_on = self.mode != Mode::Negotiating
-            && self.confirmed
-            && !self.dead
+            && self.negotiated.confirmed
+            && !self.life.terminated
             && !(self.receive.finished && self.send.closed)
             && self.deadlines.linger.is_none();
         self.path_manager.is_idle()
             && goes_on
-            && self.strands.iter().zip(&self.metrics).all(|(strand, metrics)| {
+            && self.subflows.iter().zip(&self.metrics).all(|(subflow, metrics)| {
                 matches!(metrics.state, SubflowStatus::Usable | SubflowStatus::Handshaking)
-                    && strand.as_ref().is_some_and(Strand::is_settled)
+                    && subflow.as_ref().is_some_and(SubflowState::is_independent)
             })
     }
 }
 
-impl<P: Payload> Strand<P> {
-    fn is_settled(&self) -> bool {
+impl<P: Payload> SubflowState<P> {
+    fn is_independent(&self) -> bool {
         self.timeouts == 0
             && self.tcp.is_peer_responsive()
             && !self.leaving

@@ -58,7 +58,7 @@ fn packet_memory(len: u64) -> u64 {
 
 /// One subflow's part in the window.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Opening {
+pub(crate) struct WindowAutotuning {
     /// How far it has opened: rcv_ssthresh.
     opened: u64,
     /// How far it may: what its buffer makes beside the packet that just came.
@@ -72,13 +72,13 @@ pub(crate) struct Opening {
     space: u64,
 }
 
-impl Opening {
+impl WindowAutotuning {
     /// With a buffer whose first window is `initial` bytes and that may grow up to `max`.
     pub fn new(initial: u64, max: u64) -> Self {
         let fixed = initial >= max;
         // One segment is kept back where that leaves two (`tcp_init_buffer_space`).
         let reserve = if fixed || initial <= 3 * SEGMENT { 0 } else { SEGMENT - TIMESTAMPS };
-        Opening {
+        WindowAutotuning {
             opened: (initial - reserve).min(65_535),
             cap: initial - reserve,
             largest: LEAST_TO_MEASURE,
@@ -145,7 +145,7 @@ mod tests {
     /// `ss -tMim` of a 6.18 kernel that reads a mebibyte over two subflows: rb131072 at first, rcv_ssthresh 64088, then 78971.
     #[test]
     fn the_first_full_segment_shows_how_much_of_the_buffer_is_payload() {
-        let mut opening = Opening::new(65_536, 6 << 20);
+        let mut opening = WindowAutotuning::new(65_536, 6 << 20);
         assert_eq!((opening.opened(), opening.ratio(), opening.memory), (64_088, 128, 131_072));
         let mut segments = 0;
         while opening.open(1420) {
@@ -158,7 +158,7 @@ mod tests {
     /// on, rb332012 and rb382600 on the one that had none.
     #[test]
     fn its_buffer_follows_by_its_own_measure() {
-        let [mut busy, mut idle] = [Opening::new(65_536, 6 << 20); 2];
+        let [mut busy, mut idle] = [WindowAutotuning::new(65_536, 6 << 20); 2];
         busy.open(1420);
         for (copied, expected) in [(28_400, [270_684, 332_012]), (44_632, [311_928, 382_600])] {
             busy.grow(copied, 6 << 20);
@@ -173,7 +173,7 @@ mod tests {
 
     #[test]
     fn it_opens_by_twice_what_arrives_and_small_segments_do_nothing() {
-        let mut opening = Opening::new(65_536, 6 << 20);
+        let mut opening = WindowAutotuning::new(65_536, 6 << 20);
         opening.grow(300_000, 6 << 20);
         assert!(!opening.open(127));
         assert!(opening.open(1448));
@@ -184,14 +184,14 @@ mod tests {
 
     #[test]
     fn a_fixed_buffer_is_a_window_as_it_is() {
-        let mut opening = Opening::new(200_000, 200_000);
+        let mut opening = WindowAutotuning::new(200_000, 200_000);
         assert_eq!(opening.opened(), 65_535);
         while opening.open(1448) {}
         opening.grow(1_000_000, 200_000);
         assert!(!opening.open(1448));
         assert_eq!(opening.opened(), 200_000);
-        assert_eq!(Opening::new(1000, 1000).opened(), 1000);
-        assert_eq!(Opening::new(1000, 5000).opened(), 1000, "nothing to keep back of so little");
+        assert_eq!(WindowAutotuning::new(1000, 1000).opened(), 1000);
+        assert_eq!(WindowAutotuning::new(1000, 5000).opened(), 1000, "nothing to keep back of so little");
     }
 
     #[test]
