@@ -84,10 +84,6 @@ impl<T> InlineQueue<T> {
         self.first = if self.rest.is_empty() { None } else { self.rest.pop_front() };
     }
 
-    pub fn get(&self, index: usize) -> Option<&T> {
-        if index == 0 { self.first.as_ref() } else { self.rest.get(index - 1) }
-    }
-
     pub fn get_mut(&mut self, index: usize) -> Option<&mut T> {
         if index == 0 { self.first.as_mut() } else { self.rest.get_mut(index - 1) }
     }
@@ -108,14 +104,6 @@ impl<T> InlineQueue<T> {
     #[inline]
     pub fn iter(&self) -> impl Iterator<Item = &T> {
         self.first.iter().chain(&self.rest)
-    }
-
-    /// The number of items at the front that satisfy `before`. The queue is partitioned by it.
-    pub fn partition_point(&self, mut before: impl FnMut(&T) -> bool) -> usize {
-        match &self.first {
-            Some(first) if before(first) => 1 + self.rest.partition_point(before),
-            _ => 0,
-        }
     }
 
     pub fn clear(&mut self) {
@@ -166,23 +154,10 @@ mod tests {
                 prop_assert!(short.iter().eq(&plain));
                 prop_assert_eq!((short.len(), short.is_empty()), (plain.len(), plain.is_empty()));
                 prop_assert_eq!((short.front(), short.back()), (plain.front(), plain.back()));
-                prop_assert_eq!(short.get(index), plain.get(index));
                 prop_assert_eq!(short.get_mut(index), plain.get_mut(index));
                 prop_assert_eq!(short.front_mut().copied(), plain.front().copied());
                 prop_assert_eq!(short.back_mut().copied(), plain.back().copied());
             }
-        }
-    }
-
-    #[test]
-    fn a_partition_is_found_at_either_end() {
-        let mut short = InlineQueue::new();
-        assert_eq!(short.partition_point(|n: &u32| *n < 5), 0);
-        for n in 0..8 {
-            short.push_back(n);
-        }
-        for edge in 0..9 {
-            assert_eq!(short.partition_point(|n| *n < edge), edge as usize);
         }
     }
 }

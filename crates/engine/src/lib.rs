@@ -5,6 +5,7 @@
 //! output, byte for byte.
 #![forbid(unsafe_code)]
 
+mod chunked_list;
 pub mod config;
 pub mod congestion;
 #[cfg(test)]

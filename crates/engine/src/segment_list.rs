@@ -1,14 +1,23 @@
 //! Segments of a stream that arrived out of order, as subflows and connections keep them: disjoint and sorted.
 //!
-//! A ring rather than a tree: what arrives goes to one of its ends nearly always, and the rest moves few bytes.
-
-use std::collections::VecDeque;
+//! A list rather than a tree: what arrives goes to one of its ends nearly always. Memory is bounded by what pieces take, not by
+//! their bytes alone, as a peer may send crumbs of one byte (Linux's `truesize`).
 
 use ropewalk_wire::Payload;
 
-/// Most pieces that are kept. A window's worth of whole segments is far less; more are a peer's that sends crumbs, so
-/// that each costs more to keep than it brings. What comes beyond is taken as lost on the way.
-const MOST: usize = 1 << 18;
+use crate::chunked_list::ChunkedList;
+
+/// Memory that a piece takes beside its bytes: its entry, which may be one of twice as many that there is room for, and the
+/// allocation of its bytes.
+const OVERHEAD: u64 = 256;
+
+/// Memory that a list may take whatever the window is.
+const LEAST_BUDGET: u64 = 128 << 10;
+
+/// The memory that may be taken by what waits for a window of so many bytes. Whole segments take a fifth more than their bytes.
+pub(crate) fn budget(window: u64) -> u64 {
+    (2 * window).max(LEAST_BUDGET)
+}
 
 /// What is kept with a piece.
 pub(crate) trait Note: Copy + Default {
@@ -23,7 +32,7 @@ impl Note for () {
 /// Disjoint pieces by their offsets. With each comes a note.
 #[derive(Debug)]
 pub(crate) struct SegmentList<P, N = ()> {
-    list: VecDeque<(u64, P, N)>,
+    list: ChunkedList<(u64, P, N)>,
     bytes: u64,
 }
 
@@ -37,7 +46,7 @@ pub(crate) struct Gap {
 
 impl<P: Payload, N: Note> SegmentList<P, N> {
     pub fn new() -> Self {
-        SegmentList { list: VecDeque::new(), bytes: 0 }
+        SegmentList { list: ChunkedList::new(), bytes: 0 }
     }
 
     #[inline]
@@ -78,7 +87,28 @@ impl<P: Payload, N: Note> SegmentList<P, N> {
         self.list.iter()
     }
 
-    /// Where `offset..end` belongs, if nothing of it is there and there is room for it.
+    /// Memory that all pieces take.
+    #[inline]
+    pub fn memory(&self) -> u64 {
+        self.bytes + self.list.len() as u64 * OVERHEAD
+    }
+
+    /// Makes room for a piece at `offset`: pieces after it are dropped, the last first, as long as all take more than `budget`.
+    /// Calls `dropped` with each one's range. Returns false if none after it are left and all still take too much.
+    pub fn make_room(&mut self, offset: u64, budget: u64, mut dropped: impl FnMut(u64, u64)) -> bool {
+        while self.memory() >= budget {
+            if self.list.back().is_none_or(|(start, ..)| *start <= offset) {
+                return false;
+            }
+            if let Some((start, piece, _)) = self.list.pop_back() {
+                self.bytes -= piece.len() as u64;
+                dropped(start, start + piece.len() as u64);
+            }
+        }
+        true
+    }
+
+    /// Where `offset..end` belongs, if nothing of it is there.
     #[inline]
     pub fn gap(&self, offset: u64, end: u64) -> Option<Gap> {
         let index = self.begun(offset);
@@ -88,7 +118,7 @@ impl<P: Payload, N: Note> SegmentList<P, N> {
         };
         let after = self.list.get(index).map_or(u64::MAX, |(start, ..)| *start);
         let gap = Gap { index, joins: (before == offset && index > 0, after == end) };
-        (before <= offset && end <= after && self.list.len() < MOST).then_some(gap)
+        (before <= offset && end <= after).then_some(gap)
     }
 
     pub fn clear(&mut self) {
@@ -119,13 +149,7 @@ impl<P: Payload, N: Note> SegmentList<P, N> {
 
     fn keep(&mut self, index: usize, offset: u64, piece: P, note: N) {
         self.bytes += piece.len() as u64;
-        if index == self.list.len() {
-            self.list.push_back((offset, piece, note));
-        } else if index == 0 {
-            self.list.push_front((offset, piece, note));
-        } else {
-            self.list.insert(index, (offset, piece, note));
-        }
+        self.list.insert(index, (offset, piece, note));
     }
 
     /// Keeps `data` in the gap that was found for it.
@@ -134,13 +158,9 @@ impl<P: Payload, N: Note> SegmentList<P, N> {
         self.keep(gap.index, offset, data, note);
     }
 
-    /// Keeps the parts of `data` that aren't there yet, and tells of each range that was. False if there are too many
-    /// pieces already: nothing is kept.
+    /// Keeps the parts of `data` that aren't there yet, and tells of each range that was.
     #[inline]
-    pub fn fill(&mut self, offset: u64, data: P, note: N, mut there: impl FnMut(u64, u64)) -> bool {
-        if self.list.len() >= MOST {
-            return false;
-        }
+    pub fn fill(&mut self, offset: u64, data: P, note: N, mut there: impl FnMut(u64, u64)) {
         let end = offset + data.len() as u64;
         let mut index = self.begun(offset);
         let mut at = offset;
@@ -153,7 +173,7 @@ impl<P: Payload, N: Note> SegmentList<P, N> {
         }
         if at == offset && self.list.get(index).is_none_or(|(start, ..)| *start >= end) {
             self.keep(index, offset, data, note);
-            return true;
+            return;
         }
         while at < end {
             let (gap_end, entry_end) = match self.list.get(index) {
@@ -171,7 +191,6 @@ impl<P: Payload, N: Note> SegmentList<P, N> {
             }
             at = entry_end;
         }
-        true
     }
 }
 
@@ -180,7 +199,7 @@ mod tests {
     use proptest::prelude::*;
     use ropewalk_wire::SyntheticPayload;
 
-    use super::{MOST, SegmentList};
+    use super::{OVERHEAD, SegmentList, budget};
 
     proptest! {
         /// Whatever overlaps: every byte is kept once, and each that was there already is told of.
@@ -210,14 +229,31 @@ mod tests {
     }
 
     #[test]
-    fn crumbs_without_end_are_refused() {
+    fn crumbs_are_dropped_from_the_end_or_refused() {
         let mut pieces: SegmentList<SyntheticPayload> = SegmentList::new();
-        for n in 0..MOST as u64 {
-            assert!(pieces.fill(2 * n, SyntheticPayload(1), (), |_, _| {}));
+        let budget = budget(0);
+        let most = budget.div_ceil(1 + OVERHEAD);
+        let mut dropped = Vec::new();
+        for n in 0..most {
+            assert!(pieces.make_room(1000 + 2 * n, budget, |from, to| dropped.push((from, to))));
+            pieces.fill(1000 + 2 * n, SyntheticPayload(1), (), |_, _| {});
         }
-        assert!(!pieces.fill(1, SyntheticPayload(1), (), |_, _| {}));
-        assert_eq!(pieces.bytes(), MOST as u64);
-        pieces.pop_before(0);
-        assert!(pieces.fill(1, SyntheticPayload(1), (), |_, _| {}));
+        assert!(!pieces.make_room(1000 + 2 * most, budget, |from, to| dropped.push((from, to))));
+        assert_eq!((pieces.bytes(), dropped.as_slice()), (most, &[][..]));
+        assert!(
+            pieces.make_room(0, budget, |from, to| dropped.push((from, to))),
+            "what is needed first stays"
+        );
+        let last = 1000 + 2 * (most - 1);
+        assert_eq!((pieces.bytes(), dropped.as_slice()), (most - 1, &[(last, last + 1)][..]));
+    }
+
+    /// The memory that a piece takes is what is counted for it, or less.
+    #[test]
+    fn the_overhead_covers_what_a_piece_takes() {
+        let entry = size_of::<(u64, bytes::Bytes, crate::tcp::StreamOffset)>();
+        // An allocation of its bytes, with a reference count of three words, rounded up to 16 bytes and with a word of its own.
+        let allocations = (3 * size_of::<usize>() + 8 + 16) + 16;
+        assert!(2 * entry + allocations <= OVERHEAD as usize, "{entry} {allocations}");
     }
 }

@@ -2,7 +2,7 @@
 
 use ropewalk_wire::Payload;
 
-use crate::inline_queue::InlineQueue;
+use crate::chunked_list::ChunkedList;
 
 /// One mapping: `len` bytes from subflow position `position` are the stream from `offset` on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -29,7 +29,7 @@ const LIMIT: usize = 1 << 17;
 /// A subflow's mappings, in order of position, and data that waits for its mapping's checksum.
 #[derive(Debug, Default)]
 pub(crate) struct Mappings<P> {
-    list: InlineQueue<Mapping>,
+    list: ChunkedList<Mapping>,
     held: Vec<P>,
     held_len: u32,
 }

@@ -6,7 +6,7 @@ use ropewalk_wire::Payload;
 use super::window_autotuning::{FIRST_RATIO, FIRST_SPACE, WindowAutotuning, memory_for, wanted, window_of};
 use crate::Nanos;
 use crate::inline_queue::InlineQueue;
-use crate::segment_list::SegmentList;
+use crate::segment_list::{SegmentList, budget};
 use crate::tcp::ReceiveBuffer;
 
 /// With so many unread pieces, small ones are coalesced.
@@ -135,10 +135,13 @@ impl<P: Payload> ReceiveSide<P> {
         if from == before && self.ofo.begins_from(end) {
             self.accept(fresh);
         } else {
-            fresh.condense();
-            if !self.ofo.fill(from, fresh, (), |start, end| *repeated += end - start) {
+            let promised = self.buffer.advertised_end.saturating_sub(before);
+            let budget = budget(self.buffer.limit.max(promised));
+            if from > before && !self.ofo.make_room(from, budget, |_, _| {}) {
                 return false;
             }
+            fresh.condense();
+            self.ofo.fill(from, fresh, (), |start, end| *repeated += end - start);
         }
         while let Some((start, piece, ())) = self.ofo.pop_before(self.buffer.next) {
             debug_assert_eq!(start, self.buffer.next, "what is kept lies beyond what is in order");
@@ -365,6 +368,20 @@ mod tests {
             side.insert(0, piece * 100, Bytes::from(vec![piece as u8; 100]));
         }
         assert_eq!((side.buffer.next, side.duplicate_bytes), (1000, 0));
+    }
+
+    #[test]
+    fn crumbs_of_the_stream_are_bounded_by_memory() {
+        let mut side: ReceiveSide<Bytes> = ReceiveSide::new(1 << 20, 1 << 20);
+        for n in 0..200_000 {
+            side.insert(0, 1 + 2 * n, Bytes::from_static(b"x"));
+        }
+        assert!(side.ofo.memory() <= 2 << 20 | 256, "{}", side.ofo.memory());
+        // What is needed first takes the place of what is needed last.
+        let kept = side.ofo_bytes();
+        side.insert(0, 2, Bytes::from_static(b"x"));
+        assert_eq!((side.ofo_bytes(), side.insert(0, 0, Bytes::from_static(b"x"))), (kept, true));
+        assert_eq!(side.buffer.next, 4);
     }
 
     #[test]

@@ -54,6 +54,7 @@ counters! {
     "TCPDSACKOfoSent" dsack_ofo_sent: "DSACKs sent for data above it",
     "TCPDSACKIgnoredDubious" dsack_ignored: "DSACKs for data that was not sent twice",
     "TCPOFOQueue" ofo_queue: "Segments that arrived out of order",
+    "TCPOFODrop" ofo_drop: "Segments that arrived out of order and were dropped, as too much waited",
     "DelayedACKs" delayed_acks: "ACKs sent by the delayed-ACK timer",
     "DelayedACKLost" delayed_ack_lost: "Duplicates that showed an ACK to be late or lost",
     "TCPWinProbe" window_probes: "Zero-window probes sent",

@@ -65,7 +65,7 @@ impl<P: Payload> Receiver<P> {
             self.delayed_ack.on_data(cx, unit, segment.flags.contains(Flags::PSH));
             let payload = std::mem::take(&mut segment.payload);
             let (next, in_order) = (&mut self.rcv_nxt, &mut self.in_order);
-            let placement = self.reassembly.place(next, position, payload, offset, in_order);
+            let placement = self.reassembly.place(next, self.rcv_edge, position, payload, offset, in_order);
             if placement == Placement::InOrder {
                 outcome.data = true;
             } else {
@@ -109,10 +109,11 @@ impl<P: Payload> Receiver<P> {
             }
             //= RFC 9293 SHLD-31
             Placement::OutOfOrder => common.counters.ofo_queue += 1,
+            Placement::Refused => common.counters.ofo_drop += 1,
             Placement::InOrder | Placement::FillsGap | Placement::Duplicate => {}
         }
         outcome.repeated = self.reassembly.dsack().is_some();
-        outcome.data = !matches!(placement, Placement::OutOfOrder | Placement::Duplicate);
+        outcome.data = matches!(placement, Placement::Overlapping | Placement::FillsGap);
     }
 
     /// Data of an unacceptable segment that was received before: the ACK for it was lost or late, or the sender took the

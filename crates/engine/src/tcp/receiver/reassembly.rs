@@ -8,14 +8,18 @@
 use ropewalk_wire::{Payload, SackBlocks};
 
 use super::segment_ring::SegmentRing;
+use crate::chunked_list::ChunkedList;
 use crate::inline_queue::InlineQueue;
-use crate::segment_list::{self, Note, SegmentList};
+use crate::segment_list::{self, Note, SegmentList, budget};
 
 /// How many recently changed blocks are remembered.
 const RECENT: usize = 6;
 
 /// With fewer pieces a ring brings nothing.
 const MANY: usize = 16;
+
+/// With shorter pieces a ring's cells would take more memory than the window has bytes.
+const LEAST_UNIT: usize = 64;
 
 /// Where data belongs of which nothing is there yet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -60,6 +64,8 @@ pub(crate) enum Placement {
     Overlapping,
     /// Data before it is missing.
     OutOfOrder,
+    /// Data before it is missing, and too much waits already: it is dropped.
+    Refused,
     /// It is next, and data after it was waiting.
     FillsGap,
     /// All of it came before.
@@ -80,7 +86,7 @@ pub(crate) struct ReassemblyQueue<P> {
     /// What waits, if that isn't in the queue.
     ring: Option<Box<SegmentRing<P, StreamOffset>>>,
     /// What the queue covers, in order, joined.
-    blocks: Vec<(u64, u64)>,
+    blocks: ChunkedList<(u64, u64)>,
     queue: SegmentList<P, StreamOffset>,
     /// So many more come to the queue before it is seen whether they would fit into a ring.
     patience: u32,
@@ -100,7 +106,7 @@ impl<P: Payload> ReassemblyQueue<P> {
             ring: None,
             queue: SegmentList::new(),
             patience: MANY as u32,
-            blocks: Vec::new(),
+            blocks: ChunkedList::new(),
             recent: [0; RECENT],
             recent_len: 0,
             latest: (0, 0),
@@ -131,11 +137,13 @@ impl<P: Payload> ReassemblyQueue<P> {
         self.bytes
     }
 
-    /// Takes data at `position`, while `*next` is expected. What is in order then goes to `in_order`, and `next` moves.
+    /// Takes data at `position`, while `*next` is expected and the window ends at `edge`. What is in order then goes to `in_order`,
+    /// and `next` moves.
     #[inline]
     pub fn place(
         &mut self,
         next: &mut u64,
+        edge: u64,
         position: u64,
         data: P,
         offset: StreamOffset,
@@ -146,13 +154,14 @@ impl<P: Payload> ReassemblyQueue<P> {
             in_order.push_back((position, data, offset));
             return Placement::InOrder;
         }
-        self.place_around(next, position, data, offset, in_order)
+        self.place_around(next, edge, position, data, offset, in_order)
     }
 
     #[inline(never)]
     fn place_around(
         &mut self,
         next: &mut u64,
+        edge: u64,
         mut position: u64,
         mut data: P,
         mut offset: StreamOffset,
@@ -164,6 +173,9 @@ impl<P: Payload> ReassemblyQueue<P> {
             return Placement::Duplicate;
         }
         if position > *next {
+            if !self.has_room(position, budget(edge.saturating_sub(*next))) {
+                return Placement::Refused;
+            }
             data.condense();
             self.insert(position, data, offset);
             return Placement::OutOfOrder;
@@ -192,6 +204,27 @@ impl<P: Payload> ReassemblyQueue<P> {
         placement
     }
 
+    /// Whether data at `position` may wait. A ring has its bound in the window.
+    #[inline]
+    fn has_room(&mut self, position: u64, budget: u64) -> bool {
+        self.queue.memory() < budget || self.in_ring().is_some() || self.prune(position, budget)
+    }
+
+    /// Drops what lies furthest beyond `position`, as Linux does (`tcp_prune_ofo_queue`): the sender will repeat it, as
+    /// RFC 2018 8 wants it to.
+    #[cold]
+    fn prune(&mut self, position: u64, budget: u64) -> bool {
+        let blocks = &mut self.blocks;
+        let fits = self.queue.make_room(position, budget, |start, _| {
+            if let Some(last) = blocks.pop_back().filter(|last| last.0 < start) {
+                blocks.push_back((last.0, start));
+            }
+        });
+        self.bytes = self.queue.bytes();
+        (self.latest, self.untidy) = ((0, 0), MANY as u32);
+        fits
+    }
+
     /// Stores data beyond what is in order.
     fn insert(&mut self, position: u64, data: P, offset: StreamOffset) {
         let end = position + data.len() as u64;
@@ -207,11 +240,10 @@ impl<P: Payload> ReassemblyQueue<P> {
             self.leave_ring();
         }
         let dsack = &mut self.dsack;
-        if self.queue.fill(position, data, offset, |from, to| *dsack = Some((from, to))) {
-            self.bytes = self.queue.bytes();
-            self.latest = self.join(position, end);
-            self.note_recent(position);
-        }
+        self.queue.fill(position, data, offset, |from, to| *dsack = Some((from, to)));
+        self.bytes = self.queue.bytes();
+        self.latest = self.join(position, end);
+        self.note_recent(position);
     }
 
     /// Where data belongs of which nothing is there yet.
@@ -256,7 +288,7 @@ impl<P: Payload> ReassemblyQueue<P> {
     /// What was missing first has come, and need not be stored: it goes ahead of what will be popped.
     #[inline]
     fn pass(&mut self, gap: Gap, position: u64, end: u64) {
-        let joined = match (gap, &self.ring, self.blocks.first()) {
+        let joined = match (gap, &self.ring, self.blocks.front()) {
             (Gap::Cell(cell), Some(ring), _) => ring.end_after(cell),
             (Gap::Listed(gap), _, Some(first)) if gap.joins.1 => first.1,
             _ => end,
@@ -277,9 +309,9 @@ impl<P: Payload> ReassemblyQueue<P> {
         while let Some((start, piece, offset)) = self.ring.as_mut().and_then(|ring| ring.pop()) {
             let end = start + piece.len() as u64;
             self.queue.append(start, piece, offset);
-            match self.blocks.last_mut() {
+            match self.blocks.back_mut() {
                 Some(last) if last.1 == start => last.1 = end,
-                _ => self.blocks.push((start, end)),
+                _ => self.blocks.push_back((start, end)),
             }
         }
         self.patience = MANY.max(4 * self.queue.len()) as u32;
@@ -290,6 +322,9 @@ impl<P: Payload> ReassemblyQueue<P> {
     fn try_ring(&mut self) {
         self.patience = MANY.max(4 * self.queue.len()) as u32;
         let Some((start, piece, _)) = self.queue.iter().next() else { return };
+        if piece.len() < LEAST_UNIT {
+            return;
+        }
         let mut ring = SegmentRing::new(*start, piece.len() as u64);
         for (start, piece, offset) in self.queue.iter() {
             let Some(cell) = ring.cell(*start, start + piece.len() as u64) else { return };
@@ -320,7 +355,7 @@ impl<P: Payload> ReassemblyQueue<P> {
                 block
             }
             (true, true) => {
-                let (_, end) = self.blocks.remove(after);
+                let end = self.blocks.remove(after).map_or(end, |(_, end)| end);
                 let block = &mut self.blocks[after - 1];
                 block.1 = end;
                 block
@@ -342,8 +377,8 @@ impl<P: Payload> ReassemblyQueue<P> {
         }
         let joined = (start.min(self.blocks[first].0), end.max(self.blocks[after - 1].1));
         self.blocks[first] = joined;
-        if after - first > 1 {
-            self.blocks.drain(first + 1..after);
+        for _ in first + 1..after {
+            self.blocks.remove(first + 1);
         }
         joined
     }
@@ -390,10 +425,9 @@ impl<P: Payload> ReassemblyQueue<P> {
         let (start, piece, offset) = self.queue.pop_before(next)?;
         let end = start + piece.len() as u64;
         // The first block begins where the queue does.
-        if self.blocks[0].1 <= end {
-            self.blocks.remove(0);
-        } else {
-            self.blocks[0].0 = end;
+        match self.blocks.front_mut() {
+            Some(first) if first.1 > end => first.0 = end,
+            _ => drop(self.blocks.pop_front()),
         }
         Some((start, piece, offset))
     }
@@ -419,7 +453,7 @@ impl<P: Payload> ReassemblyQueue<P> {
     fn floor(&self) -> Option<u64> {
         match self.in_ring() {
             Some(ring) => ring.begin(),
-            None => self.blocks.first().map(|block| block.0),
+            None => self.blocks.front().map(|block| block.0),
         }
     }
 

@@ -42,4 +42,23 @@ impl<P: Payload> Entry<P> {
     pub fn is(&self, flag: u8) -> bool {
         self.flags & flag != 0
     }
+
+    /// The length of its segments. All but the last have the same; where that can't be told, they had the MSS.
+    fn segment_len(&self, mss: u32) -> u64 {
+        let (len, segments) = (self.payload.len() as u64, u64::from(self.segments.max(1)));
+        let len = if len.is_multiple_of(segments) { len / segments } else { u64::from(mss) };
+        len.max(1)
+    }
+
+    /// Where the segment of it ends that holds the byte before `position`. SACK blocks cut it only there, as in Linux
+    /// (`tcp_match_skb_to_sack`): else a peer could make pieces of a byte of all that was sent.
+    pub fn segment_end(&self, position: u64, mss: u32) -> u64 {
+        self.position + (position - self.position).next_multiple_of(self.segment_len(mss))
+    }
+
+    /// Where the segment of it begins that holds `position`.
+    pub fn segment_begin(&self, position: u64, mss: u32) -> u64 {
+        let len = self.segment_len(mss);
+        self.position + (position - self.position) / len * len
+    }
 }

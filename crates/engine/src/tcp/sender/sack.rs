@@ -75,7 +75,7 @@ impl<P: Payload> Sender<P> {
                     from = r.min(right);
                 }
             }
-            self.mark_positions(cx, from, right, summary);
+            self.mark_positions(cx, (left, right), from, summary);
         }
     }
 
@@ -100,8 +100,14 @@ impl<P: Payload> Sender<P> {
         list
     }
 
-    /// Marks everything from position `from` to `right`, and splits entries at these.
-    fn mark_positions(&mut self, cx: &mut Context<'_>, from: u64, right: u64, summary: &mut AckSummary) {
+    /// Marks the segments that lie from position `left` to `right`; what lies before `from` is known. Splits super-segments.
+    fn mark_positions(
+        &mut self,
+        cx: &mut Context<'_>,
+        (left, right): (u64, u64),
+        from: u64,
+        summary: &mut AckSummary,
+    ) {
         if from >= right {
             return;
         }
@@ -111,19 +117,23 @@ impl<P: Payload> Sender<P> {
                 break;
             }
             if entry.is(SACKED) {
-                index += 1;
+                index = self.scoreboard.after_sacked(index);
                 continue;
             }
-            if entry.position < from {
-                self.scoreboard.split(index, from, cx.metrics());
+            if entry.position < left {
+                let cut = entry.segment_end(left, cx.own().mss);
+                if cut < entry.end().min(right) {
+                    self.scoreboard.split(index, cut, cx.metrics());
+                }
                 index += 1;
                 continue;
             }
             if entry.end() > right {
-                self.scoreboard.split(index, right, cx.metrics());
-                if self.scoreboard.get(index).is_some_and(|entry| entry.end() > right) {
+                let cut = entry.segment_begin(right, cx.own().mss);
+                if cut <= entry.position {
                     break;
                 }
+                self.scoreboard.split(index, cut, cx.metrics());
             }
             if self.mark_sacked(cx, index, summary) >= right {
                 break;

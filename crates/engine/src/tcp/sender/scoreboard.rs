@@ -165,7 +165,16 @@ impl<P: Payload> Scoreboard<P> {
         (count * self.unit == right - left && end <= self.entries.len()).then_some(start..end)
     }
 
-    /// The first entry in this range that isn't sacked. Only where that is even.
+    /// The first entry after a sacked one that may not be.
+    #[inline]
+    pub fn after_sacked(&self, index: usize) -> usize {
+        if !self.sacked.is_known() {
+            return index + 1;
+        }
+        self.next_unsacked(index + 1..self.entries.len()).unwrap_or(self.entries.len())
+    }
+
+    /// The first entry in this range that isn't sacked. Only where bits say which are.
     #[inline]
     pub fn next_unsacked(&self, range: Range<usize>) -> Option<usize> {
         let end = self.gone + range.end as u64;

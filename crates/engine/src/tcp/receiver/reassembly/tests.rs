@@ -1,6 +1,6 @@
 use ropewalk_wire::{SackBlocks, SyntheticPayload};
 
-use super::{InOrder, ReassemblyQueue, StreamOffset};
+use super::{InOrder, LEAST_UNIT, ReassemblyQueue, StreamOffset};
 
 fn report(reassembly: &mut ReassemblyQueue<SyntheticPayload>, room: usize) -> Vec<(u32, u32)> {
     let mut blocks = SackBlocks::default();
@@ -119,7 +119,7 @@ fn tidying_by_what_changed_is_as_tidying_all() {
 /// some repeated, some cut otherwise, some far ahead.
 #[test]
 fn a_ring_is_as_a_list() {
-    const UNIT: u64 = 5;
+    const UNIT: u64 = LEAST_UNIT as u64;
     let mut state = 3u64;
     let mut random = move |below: u64| {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
@@ -162,7 +162,10 @@ fn a_ring_is_as_a_list() {
                 let mut ready = InOrder::new();
                 let offset = StreamOffset::new(position + 1000);
                 let data = SyntheticPayload(len as u32);
-                seen.push((reassembly.place(&mut in_order, position, data, offset, &mut ready) as u64, 0));
+                seen.push((
+                    reassembly.place(&mut in_order, 1 << 40, position, data, offset, &mut ready) as u64,
+                    0,
+                ));
                 while let Some((from, piece, offset)) = ready.pop_front() {
                     assert_eq!(offset.known(), Some(from + 1000), "it travels with the data");
                     seen.push((from, u64::from(piece.0)));
