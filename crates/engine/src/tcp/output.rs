@@ -3,6 +3,7 @@
 
 use ropewalk_wire::{Ecn, Flags, Payload, Segment, Seq};
 
+use super::common::Common;
 use super::context::{Context, Kind, State, Transmit};
 use super::sender::DataSegment;
 use super::subflow::Subflow;
@@ -16,6 +17,14 @@ const TIMESTAMPS_LEN: usize = 12;
 
 /// Bytes of one SACK block with its option's header and padding.
 const SACK_LEN: usize = 12;
+
+/// Bytes of payload that new data does without, so that a SACK block fits beside it within the path's MTU. A mapping and
+/// timestamps leave no room among the options: then none.
+fn sack_reserve(common: &Common, cx: &Context<'_>) -> usize {
+    let timestamps = if common.negotiated.timestamps { TIMESTAMPS_LEN } else { 0 };
+    let used = usize::from(cx.shared.data_option_len) + timestamps;
+    if used + SACK_LEN <= OPTION_SPACE { SACK_LEN } else { 0 }
+}
 
 impl<P: Payload> Subflow<P> {
     /// Whether there is nothing to send, whatever the windows allow, until something happens.
@@ -81,16 +90,41 @@ impl<P: Payload> Subflow<P> {
             State::Closed => return self.transmit_reset(cx, out),
             _ => {}
         }
-        let reserve = self.sack_reserve(cx);
-        let data = self.sender.next_data(&mut self.common, cx, max_segments, reserve);
-        let transmit = match data {
-            Some(data) => Some(self.transmit_data(cx, data, out)),
-            None if self.sender.take_window_probe() => Some(self.transmit_probe(cx, out)),
-            None if self.receiver.is_ack_requested() => Some(self.transmit_ack(cx, out)),
-            None => None,
-        };
+        let transmit = self.transmit_open(cx, max_segments, out);
         self.update_nothing_to_send(cx.own());
         transmit
+    }
+
+    /// The order of what is sent: retransmissions, new data, FIN, probes, ACK.
+    #[inline(always)]
+    fn transmit_open(
+        &mut self,
+        cx: &mut Context<'_>,
+        max_segments: u32,
+        out: &mut Segment<P>,
+    ) -> Option<Transmit> {
+        let common = &mut self.common;
+        if cx.own().lost_out > 0
+            && let Some(data) = self.sender.next_lost(common, cx, max_segments)
+        {
+            return Some(self.transmit_other_data(cx, data, out));
+        }
+        let sack = self.receiver.has_sack_blocks(common);
+        let reserve = if sack { sack_reserve(common, cx) } else { 0 };
+        if self.sender.has_new_data()
+            && let Some(data) = self.sender.next_new(common, cx, max_segments, reserve)
+        {
+            return Some(self.transmit_data(cx, data, sack, out));
+        }
+        if self.sender.has_fin_or_probe()
+            && let Some(data) = self.sender.next_fin_or_probe(common, cx)
+        {
+            return Some(self.transmit_other_data(cx, data, out));
+        }
+        if self.sender.take_window_probe() {
+            return Some(self.transmit_probe(cx, out));
+        }
+        if self.receiver.is_ack_requested() { Some(self.transmit_ack(cx, sack, out)) } else { None }
     }
 
     /// Writes the TCP header of a segment at `position`, and what it says of the receiver.
@@ -105,25 +139,31 @@ impl<P: Payload> Subflow<P> {
         common.counters.out_segs += 1;
     }
 
-    /// Bytes of payload that new data does without, so that a SACK block fits beside it within the path's MTU. A mapping and
-    /// timestamps leave no room among the options: then none.
-    #[inline]
-    fn sack_reserve(&self, cx: &Context<'_>) -> usize {
-        let timestamps = if self.common.negotiated.timestamps { TIMESTAMPS_LEN } else { 0 };
-        let used = usize::from(cx.shared.data_option_len) + timestamps;
-        if used + SACK_LEN <= OPTION_SPACE && self.receiver.has_sack_blocks(&self.common) {
-            SACK_LEN
-        } else {
-            0
-        }
+    /// A header of which there are few.
+    #[inline(never)]
+    fn write_rare_header(&mut self, cx: &Context<'_>, position: u64, flags: Flags, segment: &mut Segment<P>) {
+        self.write_header(cx, position, flags, segment);
     }
 
-    /// A segment with data, or a FIN.
+    /// Data that isn't new, or a FIN.
+    #[inline(never)]
+    fn transmit_other_data(
+        &mut self,
+        cx: &mut Context<'_>,
+        data: DataSegment<P>,
+        segment: &mut Segment<P>,
+    ) -> Transmit {
+        let sack = self.receiver.has_sack_blocks(&self.common);
+        self.transmit_data(cx, data, sack, segment)
+    }
+
+    /// A segment with data, or a FIN; with SACK blocks if there are any.
     #[inline(always)]
     fn transmit_data(
         &mut self,
         cx: &mut Context<'_>,
         data: DataSegment<P>,
+        sack: bool,
         segment: &mut Segment<P>,
     ) -> Transmit {
         let DataSegment { position, tag, payload, fin, push, retransmission, part, mss } = data;
@@ -148,7 +188,7 @@ impl<P: Payload> Subflow<P> {
         if len > mss {
             segment.gso_size = mss as u16;
         }
-        if self.receiver.has_sack_blocks(&self.common) {
+        if sack {
             let shared = &cx.shared;
             let used = if len > 0 { shared.data_option_len } else { shared.outgoing.ack_option_len };
             let timestamps = if self.common.negotiated.timestamps { TIMESTAMPS_LEN } else { 0 };
@@ -163,7 +203,8 @@ impl<P: Payload> Subflow<P> {
     }
 
     /// A pure ACK.
-    fn transmit_ack(&mut self, cx: &mut Context<'_>, segment: &mut Segment<P>) -> Transmit {
+    #[inline(always)]
+    fn transmit_ack(&mut self, cx: &mut Context<'_>, sack: bool, segment: &mut Segment<P>) -> Transmit {
         let position = self.sender.next();
         self.write_header(cx, position, Flags::default(), segment);
         let room = OPTION_SPACE.saturating_sub(usize::from(cx.shared.outgoing.ack_option_len));
@@ -171,7 +212,7 @@ impl<P: Payload> Subflow<P> {
             // ADD_ADDR with its HMAC may leave no room for timestamps, which then give way, as in Linux.
             segment.timestamps = None;
         }
-        if self.receiver.has_sack_blocks(&self.common) {
+        if sack {
             self.receiver.write_sack_blocks(&mut self.common, segment, room);
         }
         Transmit::control(Kind::Ack, position as u32)
@@ -185,7 +226,7 @@ impl<P: Payload> Subflow<P> {
         let ack_requested = self.receiver.is_ack_requested();
         //= RFC 9293 SHLD-12
         let una = self.sender.una();
-        self.write_header(cx, una.saturating_sub(1), Flags::default(), segment);
+        self.write_rare_header(cx, una.saturating_sub(1), Flags::default(), segment);
         self.receiver.restore_ack_request(ack_requested);
         Transmit::control(Kind::Ack, una as u32)
     }
@@ -199,7 +240,7 @@ impl<P: Payload> Subflow<P> {
         self.reset_pending = false;
         self.common.counters.out_rsts += 1;
         let position = self.sender.next();
-        self.write_header(cx, position, Flags::RST, segment);
+        self.write_rare_header(cx, position, Flags::RST, segment);
         segment.window = 0;
         Some(Transmit::control(Kind::Rst, position as u32))
     }

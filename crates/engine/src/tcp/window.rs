@@ -62,9 +62,9 @@ pub(super) fn shift_for(max: u64) -> u8 {
 /// A window in units of the scale.
 #[inline]
 pub(super) fn scaled(window: u64, room: u64, shift: u8) -> u64 {
-    let up = window.div_ceil(1 << shift);
-    let units = if up << shift <= room { up } else { window >> shift };
-    units.min(65_535)
+    let below = (1 << shift) - 1;
+    let up = (window + below) & !below;
+    ((if up <= room { up } else { window }) >> shift).min(65_535)
 }
 
 #[cfg(test)]

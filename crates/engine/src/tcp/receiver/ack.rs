@@ -105,7 +105,7 @@ impl<P: Payload> Receiver<P> {
     }
 
     /// Writes what every segment says of the receiver beside the acknowledgement number: window, timestamp, congestion echo.
-    #[inline]
+    #[inline(always)]
     pub fn write_ack(&mut self, common: &mut Common, cx: &Context<'_>, segment: &mut Segment<P>) {
         segment.window = self.advertise(common, cx) as u16;
         if common.negotiated.timestamps {
@@ -133,19 +133,26 @@ impl<P: Payload> Receiver<P> {
         let shift = common.advertised_shift();
         let units = scaled(cx.shared.receive.window(), cx.shared.receive.room(), shift);
         let window = units << shift;
-        if (window == 0) != (self.advertised_window == 0) {
-            common.counters.to_zero_window += u64::from(window == 0);
-            common.counters.from_zero_window += u64::from(window > 0 && self.rcv_nxt > 1);
+        if window.min(self.advertised_window) == 0 {
+            self.on_closed_window(common, window);
         }
         self.advertised_window = window;
         self.rcv_edge = self.rcv_edge.max(self.rcv_nxt + window);
         units
     }
 
+    /// The window is closed, or was.
+    #[cold]
+    fn on_closed_window(&self, common: &mut Common, window: u64) {
+        let was_closed = self.advertised_window == 0;
+        common.counters.to_zero_window += u64::from(window == 0 && !was_closed);
+        common.counters.from_zero_window += u64::from(window > 0 && was_closed && self.rcv_nxt > 1);
+    }
+
     /// Whether there are SACK blocks to send.
     #[inline]
     pub fn has_sack_blocks(&self, common: &Common) -> bool {
-        common.negotiated.sack && !(self.reassembly.is_empty() && self.reassembly.dsack().is_none())
+        self.reassembly.has_report() && common.negotiated.sack
     }
 
     /// Writes SACK blocks into `room` bytes of options, those of the timestamps included.

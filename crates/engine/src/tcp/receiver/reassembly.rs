@@ -120,6 +120,12 @@ impl<P: Payload> ReassemblyQueue<P> {
         self.bytes == 0
     }
 
+    /// Whether there is something to report with SACK blocks.
+    #[inline]
+    pub fn has_report(&self) -> bool {
+        (self.bytes != 0) | self.dsack.is_some()
+    }
+
     /// Remembers a duplicate to report with the next ACK.
     pub fn note_duplicate(&mut self, start: u64, end: u64) {
         self.dsack = Some((start, end));

@@ -34,7 +34,7 @@ impl CwndValidation {
     }
 
     /// New data was sent; `una` and `next` are SND.UNA and SND.NXT.
-    #[inline]
+    #[inline(always)]
     pub fn on_data_sent(&mut self, cx: &mut Context<'_>, una: u64, next: u64) {
         let metrics = &cx.metrics[cx.index];
         let full = metrics.in_flight() >= metrics.cwnd;

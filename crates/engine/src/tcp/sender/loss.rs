@@ -4,6 +4,7 @@ use ropewalk_wire::Payload;
 
 use super::Sender;
 use super::ack_summary::AckSummary;
+use super::due::LOSS_PROBE;
 use super::entry::{EVER_RETRANS, LOST, RETRANS, SACKED};
 use super::rack::DUP_THRESH;
 use super::tlp::{ProbeAck, Tlp};
@@ -173,7 +174,7 @@ impl<P: Payload> Sender<P> {
         if self.scoreboard.is_empty() || self.tlp.is_in_flight() {
             return;
         }
-        self.probe_pending = true;
+        self.due.add(LOSS_PROBE);
         self.arm_retransmit(common, cx);
     }
 

@@ -8,6 +8,7 @@ mod ack;
 mod ack_summary;
 mod black_hole;
 mod cwnd_validation;
+mod due;
 mod entry;
 mod loss;
 mod pmtu;
@@ -36,6 +37,7 @@ use crate::metrics::SubflowMetrics;
 pub(super) use ack::timestamp_rtt;
 use black_hole::BlackHole;
 use cwnd_validation::CwndValidation;
+use due::{Due, LOSS_PROBE, WINDOW_PROBE};
 use prr::Prr;
 use rack::Rack;
 use rate::RateState;
@@ -55,11 +57,8 @@ const FALLBACK_RTO: Nanos = 3 * crate::SECOND;
 pub(super) struct Sender<P> {
     /// Data that was never sent, with its connection-level offset.
     queue: InlineQueue<(u64, P)>,
-    /// A tail loss probe is due.
-    probe_pending: bool,
-    /// A probe of a closed window or of a silent peer is due.
-    window_probe_pending: bool,
-    fin_queued: bool,
+    /// What is due beside it.
+    due: Due,
     fin_sent: bool,
     /// The peer is to be told that the congestion window was reduced (RFC 3168 6.1.2).
     cwr_pending: bool,
@@ -105,9 +104,7 @@ impl<P: Payload> Sender<P> {
         cx.metrics().cwnd = cx.tcp.initial_window;
         Sender {
             queue: InlineQueue::new(),
-            probe_pending: false,
-            window_probe_pending: false,
-            fin_queued: false,
+            due: Due::default(),
             fin_sent: false,
             cwr_pending: false,
             snd_una: 0,
@@ -178,7 +175,7 @@ impl<P: Payload> Sender<P> {
 
     /// Has a FIN sent after the queue.
     pub fn close(&mut self) {
-        self.fin_queued = true;
+        self.due.add(due::FIN);
     }
 
     /// Drops everything that was to be sent.
@@ -248,40 +245,34 @@ impl<P: Payload> Sender<P> {
         self.fin_sent && self.snd_una == self.snd_nxt && self.scoreboard.is_empty()
     }
 
-    /// Whether a FIN is queued and not sent.
-    #[inline]
-    fn is_fin_pending(&self) -> bool {
-        self.fin_queued && !self.fin_sent
-    }
-
     /// Whether there is nothing to send, whatever the windows allow.
     #[inline]
     pub fn has_nothing_to_send(&self, metrics: &SubflowMetrics) -> bool {
-        self.queue.is_empty() && metrics.lost_out == 0 && !self.has_probe() && !self.is_fin_pending()
+        self.queue.is_empty() && self.due.is_empty() && metrics.lost_out == 0
     }
 
     /// Whether something is due that the congestion window doesn't hold back.
     #[inline]
     pub fn has_urgent(&self) -> bool {
-        self.has_probe() || (self.queue.is_empty() && self.is_fin_pending())
+        self.due.has(LOSS_PROBE | WINDOW_PROBE) || self.is_fin_due()
     }
 
-    /// Whether a probe of any kind is due.
+    /// Whether the FIN is the next to be sent.
     #[inline]
-    fn has_probe(&self) -> bool {
-        self.probe_pending | self.window_probe_pending
+    fn is_fin_due(&self) -> bool {
+        self.due.has(due::FIN) && self.queue.is_empty()
     }
 
     /// Whether the next segment may be one without data.
     #[inline]
     pub fn may_send_without_data(&self) -> bool {
-        self.has_probe() | self.fin_queued
+        !self.due.is_empty()
     }
 
     /// Whether a tail loss probe is due and there is no new data for it.
     #[inline]
     pub fn lacks_probe_data(&self) -> bool {
-        self.probe_pending && self.queue.is_empty()
+        self.due.has(LOSS_PROBE) && self.queue.is_empty()
     }
 
     /// Whether the window has room and there is nothing to send: samples of the delivery rate then say nothing of the network

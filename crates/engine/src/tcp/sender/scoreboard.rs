@@ -14,6 +14,7 @@ use ropewalk_wire::Payload;
 
 use super::ack_summary::AckSummary;
 use super::entry::{APP_LIMITED, EVER_RETRANS, Entry, FIN, LOST, RETRANS, SACKED};
+use super::rate::Stamp;
 use super::sack_bitmap::SackBitmap;
 use crate::Nanos;
 use crate::metrics::SubflowMetrics;
@@ -111,6 +112,16 @@ impl<P: Payload> Scoreboard<P> {
         }
         self.sacked.on_push(self.gone + self.entries.len() as u64, self.gone);
         self.entries.push_back(entry);
+    }
+
+    /// A FIN was sent.
+    #[cold]
+    #[inline(never)]
+    pub fn push_fin(&mut self, position: u64, sent_at: Nanos, rate: Stamp) {
+        let payload = P::default();
+        let flags = FIN | APP_LIMITED;
+        let (tag, lead, mapped, segments) = (0, 0, 0, 1);
+        self.push(Entry { position, tag, payload, flags, lead, mapped, segments, sent_at, rate });
     }
 
     /// Where the last entry ends.
@@ -225,10 +236,10 @@ impl<P: Payload> Scoreboard<P> {
             && first.position < una
         {
             let (mut run, mut segments, mut last) = (0, 0, first);
-            for entry in &self.entries {
-                if entry.flags & !APP_LIMITED != 0 || entry.end() > una {
-                    break;
-                }
+            while let Some(entry) = self.entries.get(run)
+                && entry.flags & !APP_LIMITED == 0
+                && entry.end() <= una
+            {
                 (run, segments, last) = (run + 1, segments + entry.segments, entry);
             }
             if run == 0 {
@@ -244,7 +255,7 @@ impl<P: Payload> Scoreboard<P> {
             for _ in 0..run {
                 self.entries.pop_front();
             }
-            self.gone += run;
+            self.gone += run as u64;
             if end == una {
                 break;
             }

@@ -3,8 +3,8 @@
 use ropewalk_wire::Payload;
 
 use super::Sender;
+use super::due::{self, LOSS_PROBE, WINDOW_PROBE};
 use super::entry::{APP_LIMITED, EVER_RETRANS, Entry, FIN, LOST, RETRANS, SACKED};
-use super::rate::Stamp;
 use super::tlp::Tlp;
 use crate::metrics::CaState;
 use crate::tcp::common::Common;
@@ -28,60 +28,37 @@ pub struct DataSegment<P> {
 }
 
 impl<P: Payload> Sender<P> {
-    /// The next data to send; more than one segment only if `max_segments` allows. New data leaves `reserve` bytes of each
-    /// segment to SACK blocks.
-    #[inline(always)]
-    pub fn next_data(
-        &mut self,
-        common: &mut Common,
-        cx: &mut Context<'_>,
-        max_segments: u32,
-        reserve: usize,
-    ) -> Option<DataSegment<P>> {
-        if cx.own().lost_out > 0
-            && !self.recovery.new_data_first
-            && let Some(data) = self.next_lost(common, cx, max_segments)
-        {
-            return Some(data);
-        }
-        if !self.queue.is_empty()
-            && !self.probe_pending
-            && let Some(data) = self.next_new(common, cx, max_segments, reserve, false)
-        {
-            return Some(data);
-        }
-        if self.probe_pending || (self.queue.is_empty() && self.is_fin_pending()) {
-            self.next_urgent(common, cx, reserve)
-        } else {
-            None
-        }
+    /// Whether there is new data to send.
+    #[inline]
+    pub fn has_new_data(&self) -> bool {
+        !self.queue.is_empty() && (!self.due.has(LOSS_PROBE) || self.has_in_flight())
     }
 
-    /// FIN or tail loss probe.
+    /// Whether a FIN or a tail loss probe is due.
+    #[inline]
+    pub fn has_fin_or_probe(&self) -> bool {
+        self.due.has(LOSS_PROBE) || self.is_fin_due()
+    }
+
+    /// The FIN or the tail loss probe that is due.
     #[cold]
-    fn next_urgent(
-        &mut self,
-        common: &mut Common,
-        cx: &mut Context<'_>,
-        reserve: usize,
-    ) -> Option<DataSegment<P>> {
-        if self.queue.is_empty() && self.is_fin_pending() {
+    pub fn next_fin_or_probe(&mut self, common: &mut Common, cx: &mut Context<'_>) -> Option<DataSegment<P>> {
+        if self.is_fin_due() {
             return Some(self.next_fin(common, cx));
         }
-        self.probe_pending = false;
-        self.next_probe(common, cx, reserve)
+        self.next_probe(common, cx)
     }
 
     /// The first lost entry, if the windows admit it.
     #[inline(never)]
-    fn next_lost(
+    pub fn next_lost(
         &mut self,
         common: &mut Common,
         cx: &mut Context<'_>,
         max_segments: u32,
     ) -> Option<DataSegment<P>> {
         let metrics = cx.own();
-        if metrics.in_flight() >= metrics.cwnd {
+        if self.recovery.new_data_first || metrics.in_flight() >= metrics.cwnd {
             return None;
         }
         let index = self.scoreboard.next_lost()?;
@@ -148,23 +125,24 @@ impl<P: Payload> Sender<P> {
         DataSegment { position, tag, payload, fin, push, retransmission: true, part, mss }
     }
 
-    /// New data from the queue, as far as the windows admit. A tail loss probe may exceed the congestion window by one segment.
+    /// New data from the queue, as far as the windows admit. Each segment leaves `reserve` bytes to SACK blocks.
     #[inline(always)]
-    fn next_new(
+    pub fn next_new(
         &mut self,
         common: &mut Common,
         cx: &mut Context<'_>,
         max_segments: u32,
         reserve: usize,
-        probe: bool,
     ) -> Option<DataSegment<P>> {
         if !common.may_send() {
             return None;
         }
+        let probe = self.due.has(LOSS_PROBE);
         self.restart_after_idle(cx);
         let metrics = cx.own();
         let mss = metrics.mss as usize - reserve;
         let in_flight = metrics.in_flight();
+        // A tail loss probe is one segment, which may exceed the congestion window.
         let room = if probe { 1 } else { metrics.cwnd.saturating_sub(in_flight) };
         if room == 0 {
             return None;
@@ -185,7 +163,12 @@ impl<P: Payload> Sender<P> {
         let (tag, payload) = self.take_queued(most, mss)?;
         let taken = payload.len();
         //= RFC 9293 SHLD-7 Nagle: a short segment waits while data is in flight
-        if cx.tcp.nagle && taken < mss && in_flight > 0 && self.queue.is_empty() && !self.fin_queued && !probe
+        if cx.tcp.nagle
+            && taken < mss
+            && in_flight > 0
+            && self.queue.is_empty()
+            && !self.due.has(due::FIN)
+            && !probe
         {
             self.queue.push_front((tag, payload));
             return None;
@@ -200,12 +183,27 @@ impl<P: Payload> Sender<P> {
         }
         let position = self.snd_nxt;
         self.snd_nxt += taken as u64;
+        self.last_sent_at = cx.now;
         let flags = self.app_limited_flag();
-        self.record_sent(cx, position, tag, payload.clone(), flags, segments, rate);
+        self.scoreboard.push(Entry {
+            position,
+            tag,
+            payload: payload.clone(),
+            flags,
+            lead: 0,
+            mapped: 0,
+            segments,
+            sent_at: cx.now,
+            rate,
+        });
         common.counters.data_segments += u64::from(segments);
         self.cwnd_validation.on_data_sent(cx, self.snd_una, self.snd_nxt);
         self.ensure_retransmit(common, cx);
-        self.arm_probe(common, cx);
+        if probe {
+            self.on_probe_sent(common, false);
+        } else {
+            self.arm_probe(common, cx);
+        }
         //= RFC 9293 MUST-61 MUST-60 what the application wrote goes out without waiting for more
         // As in Linux data that waits for the peer's window sets PSH: then it lies in the subflow's queue.
         let more = match self.queue.front() {
@@ -259,6 +257,7 @@ impl<P: Payload> Sender<P> {
     /// The FIN.
     #[cold]
     fn next_fin(&mut self, common: &mut Common, cx: &mut Context<'_>) -> DataSegment<P> {
+        self.due.take(due::FIN);
         self.fin_sent = true;
         common.on_fin_sent();
         let position = self.snd_nxt;
@@ -266,7 +265,8 @@ impl<P: Payload> Sender<P> {
         let metrics = &mut cx.metrics[cx.index];
         metrics.packets_out += 1;
         let rate = self.rate.on_sent(metrics, cx.now, metrics.packets_out == 1);
-        self.record_sent(cx, position, 0, P::default(), FIN | APP_LIMITED, 1, rate);
+        self.last_sent_at = cx.now;
+        self.scoreboard.push_fin(position, cx.now, rate);
         self.ensure_retransmit(common, cx);
         self.arm_probe(common, cx);
         let mss = cx.own().mss as usize;
@@ -282,21 +282,10 @@ impl<P: Payload> Sender<P> {
         }
     }
 
-    /// A tail loss probe: new data if there is any, else the last segment again.
+    /// A tail loss probe without new data: the last segment again.
     #[cold]
-    fn next_probe(
-        &mut self,
-        common: &mut Common,
-        cx: &mut Context<'_>,
-        reserve: usize,
-    ) -> Option<DataSegment<P>> {
-        if self.scoreboard.is_empty() {
-            return None;
-        }
-        if let Some(data) = self.next_new(common, cx, 1, reserve, true) {
-            self.on_probe_sent(common, false);
-            return Some(data);
-        }
+    fn next_probe(&mut self, common: &mut Common, cx: &mut Context<'_>) -> Option<DataSegment<P>> {
+        self.due.take(LOSS_PROBE);
         let index = self.scoreboard.back_index()?;
         let mss = u64::from(cx.own().mss);
         let entry = self.scoreboard.get(index)?;
@@ -314,27 +303,12 @@ impl<P: Payload> Sender<P> {
         Some(self.retransmit(common, cx, index))
     }
 
+    #[cold]
     fn on_probe_sent(&mut self, common: &mut Common, is_retransmission: bool) {
+        self.due.take(LOSS_PROBE);
         self.tlp = Tlp::on_sent(self.snd_nxt, is_retransmission);
         common.counters.loss_probes += 1;
         common.timers.stop(Timer::Probe);
-    }
-
-    /// Puts what is sent for the first time on the scoreboard.
-    #[inline(always)]
-    fn record_sent(
-        &mut self,
-        cx: &Context<'_>,
-        position: u64,
-        tag: u64,
-        payload: P,
-        flags: u8,
-        segments: u32,
-        rate: Stamp,
-    ) {
-        self.last_sent_at = cx.now;
-        let (sent_at, lead, mapped) = (cx.now, 0, 0);
-        self.scoreboard.push(Entry { position, tag, lead, mapped, payload, flags, segments, sent_at, rate });
     }
 
     #[inline]
@@ -381,7 +355,7 @@ impl<P: Payload> Sender<P> {
     //= RFC 9293 MUST-38 sender-side silly window avoidance
     #[cold]
     fn may_send_partial(&mut self, left: usize) -> bool {
-        let overdue = left > 0 && std::mem::take(&mut self.window_probe_pending);
+        let overdue = left > 0 && self.due.take(WINDOW_PROBE);
         overdue || (left > 0 && 2 * left as u64 >= self.window.max())
     }
 
@@ -398,18 +372,18 @@ impl<P: Payload> Sender<P> {
     /// A probe of the closed window is due, or the override timeout has passed.
     pub fn on_persist_timeout(&mut self) {
         self.window.on_probe();
-        self.window_probe_pending = true;
+        self.due.add(WINDOW_PROBE);
     }
 
     /// Has a probe sent: a segment without data that the peer has to answer.
     pub fn request_window_probe(&mut self) {
-        self.window_probe_pending = true;
+        self.due.add(WINDOW_PROBE);
     }
 
     /// Takes the request for such a probe.
     #[inline]
     pub fn take_window_probe(&mut self) -> bool {
-        std::mem::take(&mut self.window_probe_pending)
+        self.due.take(WINDOW_PROBE)
     }
 
     /// The retransmission timer fired while data is in flight (RFC 6298 5.4 to 5.6).

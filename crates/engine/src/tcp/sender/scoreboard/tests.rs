@@ -2,7 +2,6 @@ use proptest::prelude::*;
 use ropewalk_wire::SyntheticPayload;
 
 use super::*;
-use crate::tcp::sender::rate::Stamp;
 use crate::{PathId, SubflowId};
 
 const LEN: u64 = 100;
