@@ -291,13 +291,12 @@ pub(crate) fn run(registries: &Registries, options: &Options) -> Result<ExitCode
         return Err(Failure::Other("the emulator's thread panicked".into()));
     };
     ran.map_err(|error| Failure::Other(format!("the emulator: {error}")))?;
-    if let Some(evidence) = evidence {
-        evidence.finish()?;
-    }
+    let recorded = evidence.map_or(Ok(()), evidence::Pending::finish);
     let status = outcome?;
     if !options.quiet {
         summary(&scenario, &world, took, options.json);
     }
+    recorded?;
     Ok(exit_code(status))
 }
 

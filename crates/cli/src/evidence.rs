@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::BufWriter;
 use std::path::PathBuf;
 
-use ropewalk_host::capture::{Capture, Files, Path};
+use ropewalk_host::capture::{Capture, CaptureError, Files, Path};
 use ropewalk_host::network::Side;
 use ropewalk_host::world::Tap;
 
@@ -26,7 +26,8 @@ pub(crate) struct Options {
 #[derive(Debug)]
 pub(crate) struct Pending {
     capture: Capture<BufWriter<File>>,
-    files: Vec<output::Pending>,
+    pcap: Option<output::Pending>,
+    qlog: Option<output::Pending>,
 }
 
 impl Options {
@@ -46,19 +47,16 @@ impl Options {
             return Ok(None);
         }
         output::can_write(&self.files())?;
-        let mut files = Vec::new();
-        let mut begin = |place: &Option<PathBuf>| -> Result<Option<BufWriter<File>>, Failure> {
-            let Some(place) = place else { return Ok(None) };
-            let file = output::begin(place)?;
-            let out = file.writer()?;
-            files.push(file);
-            Ok(Some(BufWriter::new(out)))
+        let pcap = self.pcap.as_deref().map(output::begin).transpose()?;
+        let qlog = self.qlog.as_deref().map(output::begin).transpose()?;
+        let writer = |file: &output::Pending| file.writer().map(BufWriter::new);
+        let files = Files {
+            pcap: pcap.as_ref().map(writer).transpose()?,
+            qlog: qlog.as_ref().map(writer).transpose()?.map(|out| (out, title.to_string())),
         };
-        let pcap = begin(&self.pcap)?;
-        let qlog = begin(&self.qlog)?.map(|out| (out, title.to_string()));
-        let capture = Capture::new(Files { pcap, qlog }, side, paths)
+        let capture = Capture::new(files, side, paths)
             .map_err(|error| Failure::Other(format!("the capture: {error}")))?;
-        Ok(Some(Pending { capture, files }))
+        Ok(Some(Pending { capture, pcap, qlog }))
     }
 }
 
@@ -68,9 +66,16 @@ impl Pending {
         Box::new(self.capture.clone())
     }
 
-    /// Completes the files.
+    /// Completes the files. One that couldn't be written is left out; the other is there.
     pub(crate) fn finish(self) -> Result<(), Failure> {
-        self.capture.finish().map_err(|error| Failure::Other(format!("the capture: {error}")))?;
-        self.files.into_iter().try_for_each(output::Pending::finish)
+        let Pending { capture, mut pcap, mut qlog } = self;
+        let failed = match capture.finish() {
+            Ok(()) => None,
+            Err(CaptureError::Pcap(error)) => pcap.take().map(|file| file.failed(&error)),
+            Err(CaptureError::Qlog(error)) => qlog.take().map(|file| file.failed(&error)),
+            Err(error) => Some(Failure::other(error)),
+        };
+        let finished = pcap.into_iter().chain(qlog).try_for_each(output::Pending::finish);
+        failed.map_or(finished, Err)
     }
 }

@@ -74,6 +74,11 @@ impl Pending {
         file.try_clone().map_err(|error| failed(&self.path, &error))
     }
 
+    /// Gives the file up because writing to it failed.
+    pub(crate) fn failed(self, error: &std::io::Error) -> Failure {
+        Failure::Output { path: self.path, reason: system_reason(error) }
+    }
+
     /// Moves the complete file to its path.
     pub(crate) fn finish(self) -> Result<(), Failure> {
         match self.kind {

@@ -37,7 +37,19 @@ pub struct Files<W> {
     pub qlog: Option<(W, String)>,
 }
 
-/// Writes them; give it to [`crate::world::World::watch`], and [`Capture::finish`] a clone of it afterwards.
+/// Which file couldn't be written, and what its writer said.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CaptureError {
+    /// The capture.
+    #[error("the capture: {0}")]
+    Pcap(io::Error),
+    /// The log.
+    #[error("the log: {0}")]
+    Qlog(io::Error),
+}
+
+/// Writes them; give it to [`crate::world::World::set_tap`], and [`Capture::finish`] a clone of it afterwards.
 pub struct Capture<W: Write + Send>(Arc<Mutex<Inner<W>>>);
 
 impl<W: Write + Send> Clone for Capture<W> {
@@ -60,10 +72,7 @@ impl<W> std::fmt::Debug for Files<W> {
 
 struct Inner<W: Write> {
     side: Side,
-    /// None once they are finished or one has failed.
-    pcap: Option<Pcap<W>>,
-    qlog: Option<Qlog<W>>,
-    failed: Option<io::Error>,
+    writers: Writers<W>,
     paths: Vec<Path>,
     /// By time; what was decided at a moment before what was sent at it.
     waiting: BTreeMap<(Nanos, u8, u64), Item>,
@@ -73,6 +82,14 @@ struct Inner<W: Write> {
     /// When the next sample is due.
     sample: Nanos,
     connections: Connections,
+}
+
+/// The files. Each is `None` if it isn't wanted, once it is finished, and once it has failed; the other one goes on.
+struct Writers<W: Write> {
+    pcap: Option<Pcap<W>>,
+    qlog: Option<Qlog<W>>,
+    /// The first that failed, and why.
+    failed: Option<CaptureError>,
 }
 
 /// What isn't written yet.
@@ -119,9 +136,11 @@ impl<W: Write + Send> Capture<W> {
         let qlog = files.qlog.map(|(writer, title)| Qlog::new(writer, &title, vantage, paths)).transpose()?;
         let inner = Inner {
             side,
-            pcap: files.pcap.map(|writer| Pcap::new(writer, paths)).transpose()?,
-            qlog,
-            failed: None,
+            writers: Writers {
+                pcap: files.pcap.map(|writer| Pcap::new(writer, paths)).transpose()?,
+                qlog,
+                failed: None,
+            },
             paths: paths.to_vec(),
             waiting: BTreeMap::new(),
             sequence: 0,
@@ -135,15 +154,15 @@ impl<W: Write + Send> Capture<W> {
     /// Writes what waits and ends the files. Later packets are passed over.
     ///
     /// # Errors
-    /// What a writer says, or said before.
-    pub fn finish(&self) -> io::Result<()> {
+    /// What a writer says, or said before. The other file is whole.
+    pub fn finish(&self) -> Result<(), CaptureError> {
         let mut inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         inner.write_until(Nanos::MAX);
-        if let Some(error) = inner.failed.take() {
-            return Err(error);
-        }
-        inner.pcap.take().map_or(Ok(()), |pcap| pcap.finish().map(drop))?;
-        inner.qlog.take().map_or(Ok(()), |qlog| qlog.finish().map(drop))
+        let pcap = inner.writers.pcap.take().map_or(Ok(()), |pcap| pcap.finish().map(drop));
+        let qlog = inner.writers.qlog.take().map_or(Ok(()), |qlog| qlog.finish().map(drop));
+        inner.writers.failed.take().map_or(Ok(()), Err)?;
+        pcap.map_err(CaptureError::Pcap)?;
+        qlog.map_err(CaptureError::Qlog)
     }
 }
 
@@ -178,7 +197,7 @@ impl<W: Write + Send> Tap for Capture<W> {
         if let Event::Decision(record) = event {
             inner.decided(endpoint, id, record);
         }
-        if inner.qlog.is_some() {
+        if inner.writers.qlog.is_some() {
             inner.samples(now, endpoint, id);
         }
     }
@@ -192,6 +211,28 @@ fn word(decision: &Decision) -> &'static str {
         Decision::Queue { .. } => "queue",
         Decision::Duplicate { .. } => "duplicate",
         Decision::Wait { .. } => "wait",
+    }
+}
+
+impl<W: Write> Writers<W> {
+    /// Writes to the capture, if there is one that hasn't failed.
+    fn pcap(&mut self, write: impl FnOnce(&mut Pcap<W>) -> io::Result<()>) {
+        if let Some(pcap) = &mut self.pcap
+            && let Err(error) = write(pcap)
+        {
+            self.pcap = None;
+            self.failed.get_or_insert(CaptureError::Pcap(error));
+        }
+    }
+
+    /// Writes to the log, likewise.
+    fn qlog(&mut self, write: impl FnOnce(&mut Qlog<W>) -> io::Result<()>) {
+        if let Some(qlog) = &mut self.qlog
+            && let Err(error) = write(qlog)
+        {
+            self.qlog = None;
+            self.failed.get_or_insert(CaptureError::Qlog(error));
+        }
     }
 }
 
@@ -255,7 +296,7 @@ impl<W: Write> Inner<W> {
                 }
             }
         }
-        if self.qlog.is_some() {
+        if self.writers.qlog.is_some() {
             let told = Decided {
                 connection: index as u32,
                 subflow: subflow.and_then(|subflow| connection.tuple(subflow)),
@@ -287,33 +328,24 @@ impl<W: Write> Inner<W> {
             let at = entry.key().0;
             let item = entry.remove();
             self.written = at;
-            if let Err(error) = self.write(at, &item) {
-                self.failed.get_or_insert(error);
-                (self.pcap, self.qlog) = (None, None);
-            }
+            self.write(at, &item);
         }
     }
 
-    fn write(&mut self, at: Nanos, item: &Item) -> io::Result<()> {
+    fn write(&mut self, at: Nanos, item: &Item) {
         match item {
             Item::Decision(told) => {
-                let Some(qlog) = &mut self.qlog else { return Ok(()) };
-                qlog.decision(
-                    at,
-                    &Told {
-                        connection: told.connection,
-                        subflow: told.subflow,
-                        decision: told.word,
-                        offset: told.offset,
-                        bytes: told.bytes,
-                        reason: &told.reason,
-                    },
-                )
+                let told = Told {
+                    connection: told.connection,
+                    subflow: told.subflow,
+                    decision: told.word,
+                    offset: told.offset,
+                    bytes: told.bytes,
+                    reason: &told.reason,
+                };
+                self.writers.qlog(|qlog| qlog.decision(at, &told));
             }
-            Item::Sample(tuple, metrics) => match &mut self.qlog {
-                Some(qlog) => qlog.metrics(at, *tuple, *metrics),
-                None => Ok(()),
-            },
+            Item::Sample(tuple, metrics) => self.writers.qlog(|qlog| qlog.metrics(at, *tuple, *metrics)),
             Item::Packet(packet) => {
                 let comment = packet.data.and_then(|data| self.connections.why(data, packet.path));
                 let told = Packet {
@@ -323,13 +355,10 @@ impl<W: Write> Inner<W> {
                     bytes: &packet.bytes,
                     comment,
                 };
-                if let Some(pcap) = &mut self.pcap {
-                    pcap.packet(&told)?;
-                }
+                self.writers.pcap(|pcap| pcap.packet(&told));
                 // The log has no word for what isn't TCP.
-                match &mut self.qlog {
-                    Some(qlog) if packet.is_tcp => qlog.packet(&told),
-                    _ => Ok(()),
+                if packet.is_tcp {
+                    self.writers.qlog(|qlog| qlog.packet(&told));
                 }
             }
         }

@@ -216,6 +216,7 @@ pub(super) fn run(registries: &Registries, options: &Options) -> Result<ExitCode
     let stop = super::stop_flag();
     let verbose = !options.json && !options.quiet;
     let mut intervals = Intervals::new(plan.interval, &plan.hellos, verbose);
+    let mut recorded = Ok(());
     let measured: Measured = if options.stack.is_engine() {
         let device = options.stack.device(plan.remote.is_ipv6(), false)?;
         if plan.remote.ip().is_loopback() {
@@ -253,9 +254,7 @@ pub(super) fn run(registries: &Registries, options: &Options) -> Result<ExitCode
         let remote = plan.remote;
         let measured =
             engine::client(setting, remote, flows, stop.clone(), |progress| intervals.look(progress));
-        if let Some(evidence) = evidence {
-            evidence.finish()?;
-        }
+        recorded = evidence.map_or(Ok(()), evidence::Pending::finish);
         measured.map_err(Failure::other)?
     } else {
         let client = sockets::Client {
@@ -282,6 +281,7 @@ pub(super) fn run(registries: &Registries, options: &Options) -> Result<ExitCode
     for error in result.errors() {
         anstream::eprintln!("error: {error}");
     }
+    recorded?;
     Ok(match (interrupted, result.errors().is_empty()) {
         (true, _) => ExitCode::from(exit::INTERRUPTED),
         (_, true) => ExitCode::SUCCESS,

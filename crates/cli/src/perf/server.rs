@@ -68,6 +68,7 @@ pub(super) fn run(registries: &Registries, options: &Options) -> Result<ExitCode
         let name = if options.stack.tcp { "TCP" } else { "Multipath TCP" };
         anstream::eprintln!("listening on {address} ({}, {name})", text::stack(engine));
     };
+    let mut recorded = Ok(());
     let counters = if options.stack.is_engine() {
         if let Some(bind) = options.bind {
             let message = format!("--bind {bind}: the engine has addresses of its own; give --address");
@@ -81,9 +82,7 @@ pub(super) fn run(registries: &Registries, options: &Options) -> Result<ExitCode
         let resolve = resolver(registries);
         let setting = engine::Setting { device, tap: evidence.as_ref().map(evidence::Pending::tap) };
         let served = engine::server(setting, options.port, config, resolve, service, ready);
-        if let Some(evidence) = evidence {
-            evidence.finish()?;
-        }
+        recorded = evidence.map_or(Ok(()), evidence::Pending::finish);
         served.map_err(Failure::other)?
     } else {
         let multipath = !options.stack.tcp;
@@ -112,6 +111,7 @@ pub(super) fn run(registries: &Registries, options: &Options) -> Result<ExitCode
         };
         output::print(&printed)?;
     }
+    recorded?;
     if stop.load(Ordering::Relaxed) {
         return Ok(ExitCode::from(exit::INTERRUPTED));
     }

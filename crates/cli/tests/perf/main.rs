@@ -2,6 +2,7 @@
 
 mod attacker;
 mod attacks;
+mod faults;
 mod processes;
 
 use std::io::{Read, Write};
