@@ -13,9 +13,9 @@ const TOP: u64 = 24;
 const RIGHT: u64 = 12;
 const BOTTOM: u64 = 34;
 
-/// One colour per path, then one for retransmissions; they also differ in lightness.
-const COLOURS: [&str; 4] = ["#1f6fb4", "#e08a1e", "#2a9d6f", "#8d5fb0"];
-const AGAIN: &str = "#c2185b";
+/// Of paths and of what is sent again: those of the report and of the README's picture.
+const COLOURS: [&str; 4] = ["#009e73", "#0072b2", "#56b4e9", "#7a9a01"];
+const AGAIN: &str = "#d55e00";
 
 fn colour(path: usize) -> &'static str {
     COLOURS[path % COLOURS.len()]
@@ -149,9 +149,9 @@ mod tests {
             segment(0, 4096, 10_000_000, Transmission::Reinjected),
         ];
         let svg = segments("t", &names(), &trace, 4096, 10_000_000);
-        assert!(svg.contains("<path d=\"M56 166h3\" stroke=\"#1f6fb4\""), "{svg}");
-        assert!(svg.contains("<path d=\"M548 24h3\" stroke=\"#e08a1e\""), "{svg}");
-        assert!(svg.contains("stroke=\"#c2185b\"") && svg.contains("sent again"), "{svg}");
+        assert!(svg.contains("<path d=\"M56 166h3\" stroke=\"#009e73\""), "{svg}");
+        assert!(svg.contains("<path d=\"M548 24h3\" stroke=\"#0072b2\""), "{svg}");
+        assert!(svg.contains("stroke=\"#d55e00\"") && svg.contains("sent again"), "{svg}");
         assert!(svg.contains("a&lt;b") && svg.contains(">10 ms<") && svg.contains(">4 KiB<"), "{svg}");
         assert!(!segments("t", &names(), &trace[..2], 4096, 10_000_000).contains("sent again"));
     }
@@ -168,7 +168,7 @@ mod tests {
             scheduler: Vec::new(),
         };
         let svg = windows("t", &names(), &[sample(0, 10), sample(2_000_000_000, 40)], 2_000_000_000);
-        assert!(svg.contains("d=\"M56 131L548 24\" fill=\"none\" stroke=\"#e08a1e\""), "{svg}");
+        assert!(svg.contains("d=\"M56 131L548 24\" fill=\"none\" stroke=\"#0072b2\""), "{svg}");
         assert!(svg.contains(">40 seg.<") && svg.contains(">2 s<"), "{svg}");
     }
 }
