@@ -46,10 +46,9 @@ class Coloured {
 }
 
 /** Names along an axis, each with `each` pixels: as they are, or turned, and then cut at what fits. */
-function fitting(names, each) {
+function fitting(names, each, most = 18) {
   const longest = Math.max(...names.map((name) => name.length));
   const turned = longest * 7 + 8 > each;
-  const most = 18;
   const tickFormat = (name) => (turned && name.length > most ? `${name.slice(0, most - 1)}…` : name);
   return { turned, tickFormat, height: Math.ceil(Math.min(longest, most) * 7 * 0.64) + 12 };
 }

@@ -114,5 +114,5 @@ function comparisonPage() {
 }
 
 initTheme();
-document.getElementById('page').append(...(doc.kind === 'sweep' ? sweepPage() : comparisonPage()));
+document.getElementById('page').append(...({ sweep: sweepPage, reproduction: reproductionPage }[doc.kind] || comparisonPage)());
 redrawAll();

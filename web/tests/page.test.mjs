@@ -22,7 +22,7 @@ async function open(name, options = {}) {
   page.on('pageerror', (error) => complaints.push(error.stack));
   page.on('request', (request) => { if (!/^(file|data|blob):/.test(request.url())) complaints.push(`fetches ${request.url()}`); });
   await page.goto(address(name));
-  await page.waitForFunction(() => document.querySelector('#rope figure[data-draw-ms], #map figure svg'));
+  await page.waitForFunction(() => document.querySelector('#rope figure[data-draw-ms], #map figure svg, .figures figure svg'));
   return { page, done: async () => { assert.deepEqual(complaints, []); await page.close(); } };
 }
 
@@ -280,7 +280,7 @@ async function collisions(page) {
 
 const headlineLines = (page) => page.locator('h1').evaluate((h1) => Math.round(h1.clientHeight / parseFloat(getComputedStyle(h1).lineHeight)));
 
-for (const [name, width] of [['many', 1280], ['many', 390], ['small', 1280], ['small', 390], ['sweep', 1280], ['sweep', 390], ['huge', 390]]) {
+for (const [name, width] of [['many', 1280], ['many', 390], ['small', 1280], ['small', 390], ['sweep', 1280], ['sweep', 390], ['reproduction', 1280], ['reproduction', 390], ['huge', 390]]) {
   test(`no two labels lie on one another, and the headline is short: ${name}, ${width} pixels`, async () => {
     const { page, done } = await open(name, { viewport: { width, height: 900 } });
     assert.deepEqual(await collisions(page), []);
@@ -437,10 +437,45 @@ test('a sweep’s axes have units, and one far off leaves room for the rest', as
   await done();
 });
 
+test('a reproduction has a square for each claim, and each figure with what the paper prints', async () => {
+  const { page, done } = await open('reproduction');
+  const { papers, verdicts } = await page.evaluate(() => JSON.parse(document.getElementById('document').textContent));
+  const [paper] = papers;
+  assert.match(await page.locator('h1').textContent(), new RegExp(`of ${paper.claims.length} claims of cfs-2019`));
+  // A square leads to its claim, whose verdict it names.
+  const squares = await page.locator('.square').evaluateAll((all) => all.map((square) => ({
+    label: square.getAttribute('aria-label'), colour: getComputedStyle(square).backgroundColor, row: document.querySelector(square.getAttribute('href'))?.textContent,
+    own: getComputedStyle(document.querySelector(`${square.getAttribute('href')} .verdict i`)).backgroundColor,
+  })));
+  assert.equal(squares.length, paper.claims.length);
+  for (const { label, row, colour, own } of squares) {
+    const [verdict, ...text] = label.split(': ');
+    assert.ok(verdicts.includes(verdict) && row.includes(text.join(': ')) && row.includes(verdict), label);
+    assert.equal(colour, own);
+  }
+  // Only what was run is drawn; rings are published numbers, discs and diamonds measured ones.
+  const figures = paper.figures.filter((figure) => figure.cells.some((cell) => cell.as_ruled));
+  assert.equal(await page.locator('.figures figure').count(), figures.length);
+  const [times] = figures;
+  const marks = await page.locator('.figures figure').first().evaluate((figure) => [...figure.querySelectorAll('g[aria-label=dot]')].map((group) => group.children.length));
+  const cells = (field) => times.cells.filter((cell) => cell[field] !== null).length;
+  assert.deepEqual(marks, [cells('as_ruled'), cells('fitted'), cells('published')]);
+  assert.ok(marks.every((many) => many === 15), `${marks}`);
+  const near = times.cells.filter((cell) => Math.abs(cell.fitted.mean / cell.published - 1) <= 0.25).length;
+  assert.match(await page.locator('.figures figcaption').first().textContent(), new RegExp(`fitted, ${near} of 15 published numbers are within 25 %`));
+  const table = await saved(page, page.locator('.figures figure').first().locator('.tools').getByText('CSV', { exact: true }));
+  assert.match(table.text, /\r\nCFS,128 KB,s,published,1\.64,1\.64,1\.64\r\n/);
+  assert.equal(table.text.trimEnd().split('\r\n').length, 1 + 45);
+  const drawing = await saved(page, page.locator('.figures figure').first().locator('.tools').getByText('SVG', { exact: true }));
+  assert.doesNotMatch(drawing.text, /NaN|undefined|var\(/);
+  assert.doesNotMatch(await page.locator('main').textContent(), /NaN|undefined|Infinity|\[object/);
+  await done();
+});
+
 /** Pages of a PDF. */
 const pagesOf = (pdf) => [...pdf.toString('latin1').matchAll(/\/Type\s*\/Page\b(?!s)/g)].length;
 
-for (const name of ['many', 'small', 'large', 'huge', 'sweep']) {
+for (const name of ['many', 'small', 'large', 'huge', 'sweep', 'reproduction']) {
   test(`printed in colour on at most four pages: ${name}`, async () => {
     const { page, done } = await open(name, { colorScheme: 'dark' });
     const screen = await page.evaluate(() => document.querySelector('figure').clientWidth);
@@ -458,7 +493,7 @@ for (const name of ['many', 'small', 'large', 'huge', 'sweep']) {
     const printed = await page.evaluate(() => window.printed);
     assert.equal(printed.theme, 'light');
     assert.ok(printed.figure < 700 && printed.figure > 600, `${printed.figure}`);
-    assert.equal(printed.ropes, name === 'sweep' ? 0 : 2);
+    assert.equal(printed.ropes, ['sweep', 'reproduction'].includes(name) ? 0 : 2);
     // Afterwards all is as it was.
     await page.waitForTimeout(100);
     assert.equal(await page.evaluate(() => document.querySelector('figure').clientWidth), screen);

@@ -40,6 +40,7 @@ enum Action {
   ropewalk reproduce run cfs-2019
   ropewalk reproduce run cfs-2019 --figure table2 --runs 5
   ropewalk reproduce run all
+  ropewalk reproduce run cfs-2019 --report cfs-2019.html
   ropewalk reproduce run blest-2016 --world emulated
   ropewalk reproduce run all --world emulated --runs 50
 
@@ -122,8 +123,9 @@ struct Run {
     /// Papers' folder, instead of the files compiled in
     #[arg(long, value_name = "FOLDER")]
     papers: Option<PathBuf>,
-    /// Where the overview goes; a page, figures and a table of each paper go into a folder `papers` beside it [default:
-    /// docs/reproduction.md for `all`, else reproduction-NAME.md; in the emulated world with -emulated]
+    /// Where the overview goes; a page, figures and a table of each paper go into a folder `papers` beside it. With .html at its
+    /// end: all of it as one self-contained page [default: docs/reproduction.md for `all`, else reproduction-NAME.md; in the
+    /// emulated world with -emulated]
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
     /// Folder for finished runs
@@ -276,9 +278,23 @@ fn execute(registries: &Registries, run: &Run) -> Result<(), Failure> {
         outcomes.push(outcome);
     }
     let command = command(run);
-    let (page, files) = reproduce::pages(&outcomes, &command).map_err(Failure::other)?;
     let report = run.report.clone().unwrap_or_else(|| default_report(&run.name, world));
-    output::write_file(&report, &page)?;
+    if report.extension().is_some_and(|extension| extension == "html") {
+        let document = reproduce::document(&outcomes, &command).map_err(Failure::other)?;
+        output::write_file(&report, &ropewalk_lab::report::page(&document))?;
+    } else {
+        write_pages(&outcomes, &command, &report)?;
+    }
+    if run.json {
+        return output::print(&format!("{:#}\n", reproduce::json(&outcomes, &command)));
+    }
+    output::print(&summary(&outcomes, &report))
+}
+
+/// The overview, and beside it what it links to.
+fn write_pages(outcomes: &[Outcome], command: &str, report: &Path) -> Result<(), Failure> {
+    let (page, files) = reproduce::pages(outcomes, command).map_err(Failure::other)?;
+    output::write_file(report, &page)?;
     for (path, text) in &files {
         let path = report.parent().unwrap_or(Path::new("")).join(path);
         if let Some(folder) = path.parent() {
@@ -287,10 +303,7 @@ fn execute(registries: &Registries, run: &Run) -> Result<(), Failure> {
         }
         output::write_file(&path, text)?;
     }
-    if run.json {
-        return output::print(&format!("{:#}\n", reproduce::json(&outcomes, &command)));
-    }
-    output::print(&summary(&outcomes, &report))
+    Ok(())
 }
 
 /// What the files of a world have in their names.

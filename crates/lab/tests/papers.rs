@@ -78,6 +78,33 @@ fn a_figure_runs_to_its_page() {
     assert!(json["papers"][0]["cells"][0]["mean"].as_f64().is_some_and(|mean| mean > 0.0));
 }
 
+/// The HTML page's document has what the Markdown page has.
+#[test]
+fn a_figure_runs_to_its_document() {
+    let outcome = run("table2", 2, &Runs::none(), &Counter::default());
+    let document =
+        reproduce::document(std::slice::from_ref(&outcome), "ropewalk reproduce run cfs-2019").unwrap();
+    let paper = &document["papers"][0];
+    assert_eq!((&document["kind"], &paper["name"]), (&"reproduction".into(), &"cfs-2019".into()));
+    let claims = paper["claims"].as_array().unwrap();
+    assert_eq!(claims.len(), outcome.judgements.len());
+    for (claim, judgement) in claims.iter().zip(&outcome.judgements) {
+        let verdict = claim["verdict"].as_u64().unwrap() as usize;
+        assert_eq!(document["verdicts"][verdict], judgement.verdict.words(), "{}", judgement.text);
+    }
+    let figures = paper["figures"].as_array().unwrap();
+    let times = figures.iter().find(|figure| figure["id"] == "table2").unwrap();
+    let cell = |row: u64, column: u64| {
+        let cells = times["cells"].as_array().unwrap();
+        cells.iter().find(|cell| cell["row"] == row && cell["column"] == column).unwrap()
+    };
+    assert_eq!((&times["rows"][2], &times["columns"][1]), (&"CFS".into(), &"128 KB".into()));
+    assert_eq!((&cell(2, 1)["published"], &cell(2, 1)["unit"]), (&1.64.into(), &"s".into()));
+    assert!(cell(2, 1)["as_ruled"]["mean"].as_f64().is_some_and(|mean| mean > 0.0));
+    assert!(cell(2, 1)["fitted"]["interval"][1].as_f64().is_some());
+    assert!(ropewalk_lab::report::page(&document).contains("<title>Reproduction"));
+}
+
 /// A row that repeats and penalises by another rule than those it is compared with needs a reason.
 #[test]
 fn a_confound_without_a_reason_is_found() {

@@ -25,6 +25,7 @@ const PROGRAM: &[&str] = &[
     include_str!("../../../../web/src/rope-draw.js"),
     include_str!("../../../../web/src/rope-view.js"),
     include_str!("../../../../web/src/sweep.js"),
+    include_str!("../../../../web/src/reproduction.js"),
     include_str!("../../../../web/src/page.js"),
 ];
 

@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 use super::chart::{Chart, Curve, Kind as Drawn};
 use super::judge::{Judgement, Verdict};
 use super::measure::unit;
+use super::notes::Results;
 use super::plan::{FITTED, MAIN};
 use super::report::{number, time};
 use super::run::{Grid, Outcome};
@@ -41,17 +42,7 @@ pub fn pages(outcomes: &[Outcome], command: &str) -> Result<(String, Vec<Page>),
         let name = &outcome.paper.name;
         let table = csv::table(outcome);
         let results = csv::results(&table)?;
-        let note = |id: &str| match outcome.paper.notes.get(id) {
-            // Part of a paper has only part of the results.
-            Some(note) if outcome.whole() && world == World::Simulated => {
-                notes::fill(note.trim(), &results).map(Some).map_err(|error| PaperError::Note {
-                    paper: name.clone(),
-                    note: id.into(),
-                    error: Box::new(error),
-                })
-            }
-            _ => Ok(None),
-        };
+        let note = |id: &str| words_of(outcome, &results, id);
         let plan = &outcome.paper.plan;
         let _ = writeln!(
             text,
@@ -75,6 +66,20 @@ pub fn pages(outcomes: &[Outcome], command: &str) -> Result<(String, Vec<Page>),
         files.push((format!("{}/{name}.csv", folder(world)), table));
     }
     Ok((text, files))
+}
+
+/// A note with its numbers filled in; none if there is none, or only part of the results.
+pub(super) fn words_of(outcome: &Outcome, results: &Results, id: &str) -> Result<Option<String>, PaperError> {
+    match outcome.paper.notes.get(id) {
+        Some(note) if outcome.whole() && outcome.world == World::Simulated => {
+            notes::fill(note.trim(), results).map(Some).map_err(|error| PaperError::Note {
+                paper: outcome.paper.name.clone(),
+                note: id.into(),
+                error: Box::new(error),
+            })
+        }
+        _ => Ok(None),
+    }
 }
 
 fn overview(outcomes: &[Outcome], command: &str, world: World) -> String {
@@ -130,7 +135,7 @@ fn overview(outcomes: &[Outcome], command: &str, world: World) -> String {
     text
 }
 
-fn agreement(judgement: &Judgement) -> String {
+pub(super) fn agreement(judgement: &Judgement) -> String {
     match judgement.deciding() {
         Some(setting) if setting.cells > 0 => {
             let same =
@@ -355,7 +360,7 @@ fn claims(
 }
 
 /// The first few comparisons; all of them are in the table of numbers.
-fn shortened(detail: &str) -> String {
+pub(super) fn shortened(detail: &str) -> String {
     let parts: Vec<&str> = detail.split("; ").collect();
     if parts.len() <= 6 {
         return detail.into();
