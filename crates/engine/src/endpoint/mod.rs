@@ -414,7 +414,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
             (None, false) => {}
             // What there is to tell of most data.
             (Some(Event::Readable), false) if connection.events.len() == 1 => {
-                connection.events.clear();
+                connection.events.drop_front();
                 let id = ConnectionId { index, generation: slot.generation };
                 self.events.push_back((id, Event::Readable));
             }
