@@ -182,8 +182,10 @@ pub struct ConnectionConfig {
 /// Settings of an endpoint.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct EndpointConfig {
-    /// Connections in SYN-RECEIVED at most; a SYN beyond that is dropped.
+    /// Connections in SYN-RECEIVED at most; a SYN beyond that is answered without a state, or dropped.
     pub backlog: usize,
+    /// Answer SYNs beyond the backlog with SYN cookies (RFC 4987 3.6; `net.ipv4.tcp_syncookies`).
+    pub syn_cookies: bool,
     /// Connections at most.
     pub max_connections: usize,
     /// Largest IP packet by path, bytes; a path beyond the list has `default_mtu`.
@@ -201,6 +203,12 @@ impl EndpointConfig {
 
 impl Default for EndpointConfig {
     fn default() -> Self {
-        EndpointConfig { backlog: 4096, max_connections: 1 << 20, path_mtus: Vec::new(), default_mtu: 1500 }
+        EndpointConfig {
+            backlog: 4096,
+            syn_cookies: true,
+            max_connections: 1 << 20,
+            path_mtus: Vec::new(),
+            default_mtu: 1500,
+        }
     }
 }

@@ -53,7 +53,8 @@ fn enter(server: &mut End, now: u64, number: u16, answer: &Segment<Bytes>) -> bo
 
 #[test]
 fn a_full_backlog_drops_syns_until_one_is_done() {
-    let mut server = listening(EndpointConfig { backlog: 3, ..EndpointConfig::default() });
+    let mut server =
+        listening(EndpointConfig { backlog: 3, syn_cookies: false, ..EndpointConfig::default() });
     let answers: Vec<_> = (0..3).map(|number| knock(&mut server, 0, number).expect("a SYN/ACK")).collect();
     for number in 3..10 {
         assert_eq!(knock(&mut server, 0, number), None, "not even a RST: it may come again");
@@ -69,7 +70,8 @@ fn a_full_backlog_drops_syns_until_one_is_done() {
 /// Half-open connections whose client never comes back are given up, and the honest client gets in.
 #[test]
 fn a_syn_flood_passes() {
-    let mut server = listening(EndpointConfig { backlog: 100, ..EndpointConfig::default() });
+    let mut server =
+        listening(EndpointConfig { backlog: 100, syn_cookies: false, ..EndpointConfig::default() });
     let flood = (0..1000).filter(|number| knock(&mut server, 0, *number).is_some()).count();
     assert_eq!((flood, server.counters().listen_overflows), (100, 900));
     let mut now = 0;
@@ -83,6 +85,24 @@ fn a_syn_flood_passes() {
     assert!((60 * SECOND..=130 * SECOND).contains(&now), "{now} ns");
     let answer = knock(&mut server, now, 5).expect("a SYN/ACK");
     assert!(enter(&mut server, now, 5, &answer));
+}
+
+/// Beyond the backlog nothing is kept, and the honest client gets in while the flood goes on.
+#[test]
+fn a_syn_flood_keeps_nobody_out() {
+    let mut server = listening(EndpointConfig { backlog: 100, ..EndpointConfig::default() });
+    for number in 0..10_000 {
+        assert!(knock(&mut server, SECOND, number).is_some(), "everybody is answered");
+    }
+    assert_eq!((server.len(), server.counters().listen_overflows), (100, 0));
+    assert_eq!(server.counters().cookies_sent, 9900);
+    let answer = knock(&mut server, SECOND, 20_000).expect("a SYN/ACK");
+    assert!(!enter(&mut server, SECOND, 20_001, &answer), "a cookie is one four-tuple's");
+    assert!(enter(&mut server, 2 * SECOND, 20_000, &answer));
+    assert_eq!((server.len(), server.counters().cookies_recv, server.counters().cookies_failed), (101, 1, 1));
+    // An old one is worth nothing.
+    let late = knock(&mut server, 2 * SECOND, 20_002).expect("a SYN/ACK");
+    assert!(!enter(&mut server, 140 * SECOND, 20_002, &late));
 }
 
 #[test]

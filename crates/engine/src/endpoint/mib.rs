@@ -196,6 +196,9 @@ impl Mib {
         }
         let rest = [
             ("TcpExtListenOverflows", own.listen_overflows),
+            ("TcpExtSyncookiesSent", own.cookies_sent),
+            ("TcpExtSyncookiesRecv", own.cookies_recv),
+            ("TcpExtSyncookiesFailed", own.cookies_failed),
             ("MPTcpExtMPCapableSYNRX", own.capable_syn_rx),
             ("MPTcpExtMPJoinSynRx", own.join_syn_rx),
             ("MPTcpExtMPJoinNoTokenFound", own.join_no_token),

@@ -11,6 +11,7 @@ mod keyed;
 mod mib;
 mod routes;
 mod stray;
+mod syn_cookies;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
@@ -52,6 +53,12 @@ struct Slot<P: Payload> {
 pub struct Counters {
     /// SYNs dropped because the backlog was full (`TcpExtListenOverflows`).
     pub listen_overflows: u64,
+    /// SYN cookies sent (`TcpExtSyncookiesSent`).
+    pub cookies_sent: u64,
+    /// Connections that came of one (`TcpExtSyncookiesRecv`).
+    pub cookies_recv: u64,
+    /// ACKs that didn't hold a valid one (`TcpExtSyncookiesFailed`).
+    pub cookies_failed: u64,
     /// RSTs sent to strays (`TcpOutRsts`).
     pub out_rsts: u64,
     /// MP_JOIN SYNs with an unknown token (`MPTcpExtMPJoinNoTokenFound`).
@@ -78,9 +85,12 @@ pub struct Endpoint<P: Payload, E: Entropy> {
     pending_tx: InlineQueue<u32>,
     deadlines: BinaryHeap<Reverse<(Nanos, u32)>>,
     events: InlineQueue<(ConnectionId, Event)>,
-    resets: VecDeque<(PathId, Segment<P>)>,
+    /// Answers to segments of no connection.
+    stateless: VecDeque<(PathId, Segment<P>)>,
     isn_secret: [u8; 32],
     half_open: usize,
+    /// Until when ACKs may answer SYN cookies.
+    cookies_until: Nanos,
     ofo_bytes: u64,
     next_port: u16,
     counters: Counters,
@@ -106,9 +116,10 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
             pending_tx: InlineQueue::new(),
             deadlines: BinaryHeap::new(),
             events: InlineQueue::new(),
-            resets: VecDeque::new(),
+            stateless: VecDeque::new(),
             isn_secret,
             half_open: 0,
+            cookies_until: 0,
             ofo_bytes: 0,
             next_port: 32_768,
             counters: Counters::default(),
@@ -255,8 +266,8 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         max_segments: u32,
         out: &mut Segment<P>,
     ) -> Option<PathId> {
-        if let Some((path, reset)) = self.resets.pop_front() {
-            *out = reset;
+        if let Some((path, answer)) = self.stateless.pop_front() {
+            *out = answer;
             return Some(path);
         }
         while let Some(index) = self.pending_tx.front().copied() {
@@ -283,8 +294,8 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         out: &mut Box<Segment<P>>,
         mut carry: impl FnMut(PathId, &mut Box<Segment<P>>),
     ) {
-        while let Some((path, reset)) = self.resets.pop_front() {
-            **out = reset;
+        while let Some((path, answer)) = self.stateless.pop_front() {
+            **out = answer;
             carry(path, out);
         }
         while let Some(index) = self.pending_tx.front().copied() {

@@ -1,16 +1,27 @@
 //! Segments of no connection: SYNs to listeners, joins, and what is answered with RST (RFC 9293 3.10.7.1, RFC 8684 3.1
 //! and 3.2).
 
-use ropewalk_wire::{Flags, MpJoin, MpTcpRst, Payload, Segment, Seq};
+use std::net::SocketAddr;
+use std::sync::Arc;
 
-use super::{Endpoint, SubflowHandle, is_host};
+use ropewalk_wire::{Flags, MpCapable, MpJoin, MpTcpRst, Payload, Segment, Seq};
+
+use super::{ConnectionConfig, Endpoint, SubflowHandle, is_host};
 use crate::mptcp::{Connection, Role, is_understood};
 use crate::{Entropy, Nanos, PathId};
+
+/// Most answers to segments of no connection that wait to be sent.
+pub(super) const MOST_STATELESS: usize = 1024;
+
+/// The segment's MP_CAPABLE, if it is of a kind that we speak.
+pub(super) fn understood_capable<P>(segment: &Segment<P>) -> Option<MpCapable> {
+    segment.rare.as_deref().and_then(|rare| rare.mp_capable).filter(is_understood)
+}
 
 impl<P: Payload, E: Entropy> Endpoint<P, E> {
     /// A segment of no connection: a SYN to a listener, a join, or a stray.
     #[cold]
-    pub(super) fn on_stray(&mut self, now: Nanos, path: PathId, segment: &Segment<P>) {
+    pub(super) fn on_stray(&mut self, now: Nanos, path: PathId, segment: &mut Segment<P>) {
         let flags = segment.flags;
         if flags.contains(Flags::RST) {
             return;
@@ -21,7 +32,9 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         }
         let opens = flags.contains(Flags::SYN) && !flags.contains(Flags::ACK);
         if !opens {
-            self.send_reset(path, segment, None);
+            if !self.on_cookie(now, path, segment) {
+                self.send_reset(path, segment, None);
+            }
             return;
         }
         let rare = segment.rare.as_deref();
@@ -31,41 +44,69 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
             return;
         }
         //= RFC 8684 3.2-13 a join needs no listener
-        let destination = segment.tuple.destination();
+        let Some(config) = self.listener(segment.tuple.destination()) else {
+            self.send_reset(path, segment, None);
+            return;
+        };
+        let is_full = self.half_open >= self.config.backlog;
+        if self.len() >= self.config.max_connections || (is_full && !self.config.syn_cookies) {
+            self.counters.listen_overflows += 1;
+            return;
+        }
+        self.counters.capable_syn_rx += u64::from(understood_capable(segment).is_some());
+        if is_full {
+            self.send_cookie(now, path, segment, config);
+            return;
+        }
+        let key = self.fresh_key();
+        let isn = self.isn(now, &segment.tuple.reversed());
+        let connection = self.accept(now, path, segment, config, key, isn);
+        let index = self.insert_accepted(connection, segment, true);
+        self.on_changed(now, index);
+    }
+
+    /// The settings of the listener for an address.
+    pub(super) fn listener(&self, destination: SocketAddr) -> Option<Arc<ConnectionConfig>> {
         let listener = self.listeners.iter().find(|(address, _)| {
             address.port() == destination.port()
                 && (address.ip() == destination.ip() || address.ip().is_unspecified())
         });
-        let Some((_, config)) = listener else {
-            self.send_reset(path, segment, None);
-            return;
-        };
-        if self.half_open >= self.config.backlog || self.len() >= self.config.max_connections {
-            self.counters.listen_overflows += 1;
-            return;
-        }
-        //= RFC 8684 3.1-1 3.1-2 3.1-13 3.1-17 3.1-25
-        let capable = rare.and_then(|rare| rare.mp_capable).filter(is_understood);
-        let config = config.clone();
-        let key = self.fresh_key();
-        let tuple = segment.tuple.reversed();
-        let isn = self.isn(now, &tuple);
-        let mtu = self.config.mtu(path);
+        listener.map(|(_, config)| Arc::clone(config))
+    }
+
+    /// A server's connection that answers a SYN.
+    pub(super) fn accept(
+        &self,
+        now: Nanos,
+        path: PathId,
+        syn: &Segment<P>,
+        config: Arc<ConnectionConfig>,
+        key: u64,
+        isn: u32,
+    ) -> Box<Connection<P>> {
         let mut connection = Box::new(Connection::new(Role::Server, config, key));
-        match capable {
-            Some(capable) => {
-                self.counters.capable_syn_rx += 1;
-                connection.require_checksum(capable.checksum_required);
-            }
+        //= RFC 8684 3.1-1 3.1-2 3.1-13 3.1-17 3.1-25
+        match understood_capable(syn) {
+            Some(capable) => connection.require_checksum(capable.checksum_required),
             //= RFC 8684 3.1-27
             None => connection.fall_back(now, crate::mptcp::FallbackCause::NoMpCapable),
         }
-        connection.answer(now, path, segment, mtu, isn);
+        connection.answer(now, path, syn, self.config.mtu(path), isn);
+        connection
+    }
+
+    /// Keeps a server's connection, to which segments with this one's four-tuple belong.
+    pub(super) fn insert_accepted(
+        &mut self,
+        connection: Box<Connection<P>>,
+        segment: &Segment<P>,
+        half_open: bool,
+    ) -> u32 {
         let token = connection.token();
-        let id = self.insert(connection, true);
-        self.tokens.insert(token, id.index);
-        self.routes.insert(segment.tuple, SubflowHandle { index: id.index, subflow: 0 });
-        self.on_changed(now, id.index);
+        let index = self.insert(connection, half_open).index;
+        self.tokens.insert(token, index);
+        self.routes.insert(segment.tuple, SubflowHandle { index, subflow: 0 });
+        index
     }
 
     #[cold]
@@ -92,8 +133,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
     /// RST for a segment of no connection (RFC 9293 3.10.7.1).
     #[cold]
     pub(super) fn send_reset(&mut self, path: PathId, segment: &Segment<P>, reason: Option<u8>) {
-        const MOST: usize = 1024;
-        if self.resets.len() >= MOST {
+        if self.stateless.len() >= MOST_STATELESS {
             return;
         }
         let tuple = segment.tuple.reversed();
@@ -107,6 +147,6 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
             reset.rare_mut().mp_tcprst = Some(MpTcpRst { transient: false, reason });
         }
         self.counters.out_rsts += 1;
-        self.resets.push_back((path, reset));
+        self.stateless.push_back((path, reset));
     }
 }

@@ -135,6 +135,11 @@ impl<P: Payload> Connection<P> {
         self.insert_subflow(now, index, Join::Initial, |cx| Subflow::accept(cx, syn, mtu, isn));
     }
 
+    /// The first subflow's SYN/ACK has left already.
+    pub(crate) fn skip_syn_ack(&mut self) {
+        self.subflows.iter_mut().flatten().for_each(|subflow| subflow.tcp.skip_syn_ack());
+    }
+
     /// Opens a requested subflow.
     #[cold]
     pub(crate) fn open_join(

@@ -68,6 +68,12 @@ impl<P: Payload> Subflow<P> {
         }
     }
 
+    /// The SYN/ACK has left already, without a state (RFC 4987 3.6); when isn't known any more.
+    pub(crate) fn skip_syn_ack(&mut self) {
+        self.handshake.syn_pending = false;
+        self.handshake.repeated = true;
+    }
+
     /// A segment in SYN-SENT (RFC 9293 3.10.7.3).
     #[cold]
     pub(super) fn on_segment_syn_sent(&mut self, cx: &mut Context<'_>, segment: &Segment<P>) -> Outcome {

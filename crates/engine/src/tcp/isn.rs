@@ -26,6 +26,12 @@ pub fn keyed_timestamp_offset(secret: &[u8; 32], tuple: &FourTuple) -> u32 {
 }
 
 fn keyed_hash(secret: &[u8; 32], purpose: &[u8], tuple: &FourTuple) -> u32 {
+    let digest = keyed_digest(secret, purpose, tuple, &[]);
+    u32::from_be_bytes([digest[0], digest[1], digest[2], digest[3]])
+}
+
+/// A keyed function of a four-tuple and further bytes, another one for each purpose.
+pub(crate) fn keyed_digest(secret: &[u8; 32], purpose: &[u8], tuple: &FourTuple, further: &[u8]) -> [u8; 32] {
     let mut mac = Hmac::<Sha256>::new_from_slice(secret).expect("HMAC takes keys of any length");
     mac.update(purpose);
     for address in [tuple.src, tuple.dst] {
@@ -36,8 +42,8 @@ fn keyed_hash(secret: &[u8; 32], purpose: &[u8], tuple: &FourTuple) -> u32 {
     }
     mac.update(&tuple.src_port.to_be_bytes());
     mac.update(&tuple.dst_port.to_be_bytes());
-    let digest = mac.finalize().into_bytes();
-    u32::from_be_bytes([digest[0], digest[1], digest[2], digest[3]])
+    mac.update(further);
+    mac.finalize().into_bytes().into()
 }
 
 #[cfg(test)]

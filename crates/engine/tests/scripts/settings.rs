@@ -124,6 +124,7 @@ impl Settings {
                 "close_timeout" => manager.close_timeout = nanos(value)?,
                 "add_addr_accepted" => manager.add_addr_accepted = numeric(value)?,
                 "endpoint" => manager.endpoints.push(endpoint_option(value)?),
+                "syn_cookies" => endpoint.syn_cookies = switch(value)?,
                 "backlog" => endpoint.backlog = numeric(value)?,
                 "mtu" => endpoint.default_mtu = numeric(value)?,
                 "offload" => offload = numeric(value)?,
