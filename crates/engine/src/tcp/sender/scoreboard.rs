@@ -483,6 +483,27 @@ impl<P: Payload> Scoreboard<P> {
         self.log.make_contiguous().sort_by_key(|(position, sent_at)| (*sent_at, *position));
     }
 
+    /// Counts the packets of an entry anew before it is retransmitted (Linux's `tcp_adjust_pcount`). They may be fewer than at
+    /// first: new data leaves room for SACK blocks, and the MSS may have grown.
+    pub fn recount_entry(&mut self, index: usize, metrics: &mut SubflowMetrics) {
+        let entry = &mut self.entries[index];
+        let segments = (entry.payload.len() as u32).div_ceil(metrics.mss.max(1)).max(1);
+        let before = std::mem::replace(&mut entry.segments, segments);
+        if segments == before {
+            return;
+        }
+        metrics.packets_out = metrics.packets_out + segments - before;
+        for (flag, count) in [
+            (SACKED, &mut metrics.sacked_out),
+            (LOST, &mut metrics.lost_out),
+            (RETRANS, &mut metrics.retrans_out),
+        ] {
+            if entry.is(flag) {
+                *count = *count + segments - before;
+            }
+        }
+    }
+
     /// Counts segments anew after the MSS changed.
     pub fn recount(&mut self, mss: u32) -> Counts {
         let mut counts = Counts::default();

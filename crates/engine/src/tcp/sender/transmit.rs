@@ -75,7 +75,18 @@ impl<P: Payload> Sender<P> {
             let at = entry.position + u64::from(most);
             self.scoreboard.split(index, at, cx.metrics());
         }
+        self.recount(common, cx, index);
         Some(self.retransmit_lost(common, cx, index))
+    }
+
+    /// Counts the packets of an entry before it is retransmitted.
+    fn recount(&mut self, common: &Common, cx: &mut Context<'_>, index: usize) {
+        let metrics = cx.metrics();
+        self.scoreboard.recount_entry(index, metrics);
+        if !common.negotiated.sack {
+            // Duplicate ACKs stand for no more than what may have left the network.
+            metrics.sacked_out = metrics.sacked_out.min(metrics.packets_out - metrics.lost_out);
+        }
     }
 
     /// Retransmits a lost entry.
@@ -299,6 +310,7 @@ impl<P: Payload> Sender<P> {
         } else {
             index
         };
+        self.recount(common, cx, index);
         self.on_probe_sent(common, true);
         Some(self.retransmit(common, cx, index))
     }

@@ -1,8 +1,8 @@
 //! Loss detection and recovery: RFC 8985, RFC 6675's and RFC 6582's cases, RFC 6298's timer.
 
-use ropewalk_wire::{Flags, Timestamps};
+use ropewalk_wire::{Flags, Segment, Timestamps};
 
-use super::super::testing::{End, plain_config};
+use super::super::testing::{End, MSS, plain_config};
 use crate::metrics::CaState;
 use crate::tcp::TcpConfig;
 use crate::{MILLISECOND, SECOND};
@@ -315,4 +315,27 @@ fn an_idle_time_restarts_the_window() {
     end.push(1000);
     end.sent_data();
     assert_eq!(end.metrics().cwnd, 10, "never below the initial window");
+}
+
+/// Two packets, since each left room for a SACK block, fit into one when they are retransmitted: then they count as one.
+#[test]
+fn a_retransmission_counts_for_the_packets_that_it_takes() {
+    for tail_loss_probe in [false, true] {
+        let mut end = End::open(TcpConfig { tail_loss_probe, ..plain_config() }, 20);
+        end.data(MSS + 1, 100);
+        assert_eq!(end.sent().len(), 1, "an ACK with a SACK block");
+        end.push(MSS - 5);
+        let mut segment = Segment::blank();
+        let (mut cx, subflow) = end.split();
+        assert!(subflow.poll_transmit(&mut cx, 2, &mut segment).is_some());
+        assert_eq!((segment.payload.0, segment.gso_size), (995, 988));
+        assert_eq!(end.metrics().packets_out, 2);
+        let repeated = end.wait(1000);
+        let first = &repeated.first().expect("a probe or a timeout").1.segment;
+        assert_eq!((first.payload.0, first.gso_size), (995, 0));
+        assert_eq!((end.metrics().packets_out, end.metrics().cwnd >= end.metrics().in_flight()), (1, true));
+        end.ack(MSS - 4);
+        let metrics = end.metrics();
+        assert_eq!((metrics.packets_out, metrics.lost_out, metrics.retrans_out), (0, 0, 0));
+    }
 }
