@@ -20,7 +20,7 @@ function heatSections() {
     title: () => 'Mean against the first, by workload, in per cent',
     name: () => 'by-workload',
     table: () => [['workload', 'scheduler', 'mean_s', 'ratio_to_first', 'not_slower'], cells.map((cell) => [cell.x, cell.y, cell.mean, cell.ratio, cell.tie])],
-    summary: () => `${rows[0]} is the best over all workloads together. First: ${doc.rankings.map((ranking) => `${ranking.rows[0].scheduler} with ${short(ranking)}`).join(', ')}. A dot (where cells are narrow, bold) marks who is not shown to be slower.`,
+    summary: () => `${doc.decision?.fastest || rows[0]} is the fastest over all workloads together. First: ${doc.rankings.map((ranking) => `${ranking.rows[0].scheduler} with ${short(ranking)}`).join(', ')}. A dot (where cells are narrow, bold) marks who is not shown to be slower.`,
     draw: (width) => {
       const { marginLeft, tickFormat } = nameAxis(rows, width, 0.36);
       const each = (width - marginLeft - 20) / columns.length;

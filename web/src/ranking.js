@@ -82,15 +82,17 @@ function rankingTable(ranking) {
 function versusCell(ratio) {
   if (!ratio) return h('td', {}, '–');
   if (ratio.finding === 'unfinished') return h('td', {}, 'unfinished');
-  const sure = ratio.p < 0.05;
-  const tone = !sure ? 'unsure' : ratio.ratio < 1 ? 'good' : 'bad';
+  // Runs that are all alike are one course of events: there is nothing to be unsure of.
+  const sure = ratio.p < 0.05 || ratio.finding === 'runs alike';
+  const tone = !sure || ratio.ratio === 1 ? 'unsure' : ratio.ratio < 1 ? 'good' : 'bad';
   const title = ratio.interval ? `95 % interval ${change(ratio.interval[0])} to ${change(ratio.interval[1])}` : null;
   return h('td', { class: tone, title }, sure ? change(ratio.ratio) : `(${change(ratio.ratio)})`);
 }
 
-/** `1=` for all that are equal to the first, `?` where that is not decided. */
+/** `1=` for all that are equal to the first, `?` where that is not decided; who is slower over all workloads has a number. */
 function placeOf(ranking, row, place) {
-  if (row.standing === 'open') return '?';
+  const over = doc.decision?.contenders.find((contender) => contender.scheduler === row.scheduler);
+  if (row.standing === 'open') return over?.standing === 'slower' ? place + 1 : '?';
   if (row.standing === 'slower') return place + 1;
   return ranking.rows.filter((other) => other.standing === 'equal').length > 1 ? '1=' : '1';
 }

@@ -1,5 +1,6 @@
 // The page in headless Chromium. `web/test` makes the pages and names the browser.
 import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
 import { after, before, test } from 'node:test';
 import { pathToFileURL } from 'node:url';
 import { chromium } from 'playwright-core';
@@ -469,6 +470,33 @@ test('a reproduction has a square for each claim, and each figure with what the 
   const drawing = await saved(page, page.locator('.figures figure').first().locator('.tools').getByText('SVG', { exact: true }));
   assert.doesNotMatch(drawing.text, /NaN|undefined|var\(/);
   assert.doesNotMatch(await page.locator('main').textContent(), /NaN|undefined|Infinity|\[object/);
+  await done();
+});
+
+test('the command and the page say the same', async () => {
+  const { page, done } = await open('many');
+  const text = readFileSync(`${process.env.PAGES}/many.txt`, 'utf8');
+  const plain = (words) => words.replaceAll('\u00a0', ' ').replaceAll('−', '-').replace(/\s+/g, ' ').trim();
+  const said = plain(text).replaceAll('`', '');
+  for (const part of ['h1', '.named', 'main > .lead']) {
+    for (const words of await page.locator(part).allTextContents()) assert.ok(said.includes(plain(words)), words);
+  }
+  for (const workload of ['64 KiB', '256 KiB', '1 MiB', '4 MiB']) {
+    await page.locator('#ranking .tabs button', { hasText: new RegExp(`^${workload}$`) }).click();
+    const rows = await page.locator('#ranking table tbody tr').evaluateAll((all) => all.map((row) => [...row.children].map((cell) => cell.textContent)));
+    const lines = text.split(`One flow of ${workload}\n`)[1].split('\n\n')[0].split('\n').filter((line) => /\d m?s /.test(line));
+    assert.equal(rows.length, lines.length);
+    rows.forEach(([name, mean, , , p95, linux, tcp], i) => {
+      const fields = [name, mean, p95, linux, tcp].map((field) => plain(field).replace('–', '-'));
+      const line = ` ${plain(lines[i])} `;
+      let from = 0;
+      for (const field of fields) {
+        const at = line.indexOf(` ${field} `, from);
+        assert.ok(at >= 0, `${workload}: ${field} in ${line}`);
+        from = at + field.length;
+      }
+    });
+  }
   await done();
 });
 
