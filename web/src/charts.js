@@ -110,3 +110,20 @@ function chart({ title, draw, summary, table, name, before }) {
   figure.redraw = redraw;
   return figure;
 }
+
+/**
+ * How far an axis goes, as a ratio to the best, and which names go beyond it: where some are several times as far behind as the nearer
+ * half or more, they would squash it.
+ */
+function roomFor(lines) {
+  const far = new Map();
+  for (const line of lines) far.set(line.name, Math.max(far.get(line.name) || 0, line.ratio - 1));
+  const order = [...far].sort((a, b) => a[1] - b[1]);
+  let most = 0.01;
+  let shown = 0;
+  for (; shown < order.length; shown += 1) {
+    if (shown * 2 >= order.length && order[shown][1] > 3 * most) break;
+    most = Math.max(most, order[shown][1]);
+  }
+  return { most: 1 + roundUp(most * 1.04), beyond: order.slice(shown).map(([name]) => name) };
+}

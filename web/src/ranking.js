@@ -41,20 +41,28 @@ function rankingChart(state) {
       }));
       const { marginLeft, tickFormat } = nameAxis(rows.map((row) => row.name), width);
       const linux = rows.find((row) => row.name === 'linux');
-      const inSeconds = Math.max(...rows.map((row) => row.high)) >= 2;
+      // Who is many times as far behind as the rest leaves the chart, instead of squashing it.
+      const { most } = roomFor(rows.map((row) => ({ name: row.name, ratio: row.mean / rows[0].mean })));
+      const there = rows.filter((row) => row.mean <= rows[0].mean * most);
+      const beyond = rows.filter((row) => !there.includes(row));
+      const cut = Math.max(rows[0].mean * most, ...there.map((row) => row.high));
+      const least = Math.min(...there.map((row) => row.low), ...ranking.rows.filter((row) => row.bound_s).map((row) => row.bound_s.capacity));
+      const domain = beyond.length ? [least, cut] : undefined;
+      const inSeconds = Math.max(...there.map((row) => row.high)) >= 2;
       return Plot.plot({
         ...plotBase(width),
         height: rows.length * rowHeight(22) + 64,
         marginBottom: 40,
         marginLeft,
         marginRight: 76,
-        x: { label: inSeconds ? 'seconds →' : 'milliseconds →', grid: true, nice: true, transform: (s) => (inSeconds ? s : s * 1e3), ticks: Math.max(3, width / 110) },
+        x: { label: inSeconds ? 'seconds →' : 'milliseconds →', grid: true, ...(domain ? { domain: domain.map((s) => (inSeconds ? s : s * 1e3)), insetLeft: 6 } : { nice: true }), transform: (s) => (inSeconds ? s : s * 1e3), ticks: Math.max(3, width / 110) },
         y: { domain: rows.map((row) => row.name), label: null, tickSize: 0, tickFormat },
         marks: [
-          Plot.tickX(ranking.rows.filter((row) => row.bound_s), { y: 'scheduler', x: (row) => row.bound_s.capacity, stroke: colour('ink'), strokeOpacity: 0.55, strokeWidth: 1.5, inset: 3 }),
-          linux ? Plot.ruleX([linux.mean], { stroke: colour('soft'), strokeDasharray: '3,3' }) : null,
-          Plot.ruleY(rows, { y: 'name', x1: 'low', x2: 'high', className: 'intervals', stroke: 'colour', strokeWidth: 7, strokeOpacity: 0.3, strokeLinecap: 'round' }),
-          Plot.dot(rows, { y: 'name', x: 'mean', fill: (row) => (row.slower ? colour('card') : row.colour), stroke: 'colour', strokeWidth: 2, r: 4.2, symbol: (row) => (row.tcp ? 'square' : 'circle') }),
+          Plot.tickX(ranking.rows.filter((row) => row.bound_s && row.bound_s.capacity <= cut), { clip: true, y: 'scheduler', x: (row) => row.bound_s.capacity, stroke: colour('ink'), strokeOpacity: 0.55, strokeWidth: 1.5, inset: 3 }),
+          linux && linux.mean <= cut ? Plot.ruleX([linux.mean], { stroke: colour('soft'), strokeDasharray: '3,3' }) : null,
+          Plot.ruleY(there, { y: 'name', x1: 'low', x2: 'high', clip: beyond.length > 0, className: 'intervals', stroke: 'colour', strokeWidth: 7, strokeOpacity: 0.3, strokeLinecap: 'round' }),
+          Plot.text(beyond, { y: 'name', frameAnchor: 'right', text: () => '▶', fill: 'colour', textAnchor: 'end' }),
+          Plot.dot(there, { y: 'name', x: 'mean', fill: (row) => (row.slower ? colour('card') : row.colour), stroke: 'colour', strokeWidth: 2, r: 4.2, symbol: (row) => (row.tcp ? 'square' : 'circle') }),
           // In a column of their own.
           Plot.text(rows, { y: 'name', frameAnchor: 'right', text: (row) => time(row.mean), textAnchor: 'end', dx: 70, fill: colour('soft'), fontSize: 11 }),
         ],
@@ -64,7 +72,7 @@ function rankingChart(state) {
       h('span', {}, h('i', { style: '--swatch: var(--soft); border-radius: 50%' }), 'not shown to be slower than the fastest by more than 2 %'),
       h('span', {}, h('i', { style: 'background: none; border: 2px solid var(--soft); border-radius: 50%' }), 'slower'),
       h('span', {}, h('i', { style: 'background: none; border: 2px solid var(--soft); border-radius: 0' }), 'plain TCP'),
-      h('span', {}, 'bar: 95 % interval of the mean; dashed: linux; tick: the earliest end that the links allow')),
+      h('span', {}, 'bar: 95 % interval of the mean; dashed: linux; tick: the earliest end that the links allow; ▶: beyond the chart')),
   });
 }
 

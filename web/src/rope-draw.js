@@ -448,7 +448,11 @@ function drawLabels(ctx, view) {
     if (gutter) text('0', layout.left - 5, panel.top + panel.height, colours.soft, 'right');
     if (name === 'cwnd') {
       let x = layout.left + 100;
-      rope.paths.forEach((path, i) => {
+      // Names are cut where they would leave the picture.
+      const most = Math.floor(((layout.inner - 104) / rope.paths.length - 34) / 7);
+      rope.paths.forEach((whole, i) => {
+        if (most < 3) return;
+        const path = whole.length <= most ? whole : `${whole.slice(0, most - 1)}…`;
         ctx.strokeStyle = colours.paths[i];
         ctx.lineWidth = 2;
         ctx.setLineDash(DASHES[i % DASHES.length]);

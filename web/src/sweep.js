@@ -12,14 +12,27 @@ function placesOf(index) {
   const values = doc.points.map((point) => point.at[index]).sort((a, b) => a - b);
   const [low, high] = [values[0], values[values.length - 1]];
   const log = low > 0 && high / low > 12;
+  const { times, unit } = readable(axis, high);
   const scale = log ? Math.log : (value) => value;
   const back = log ? Math.exp : (value) => value;
   const bins = Math.max(1, Math.min(MOST_BINS, Math.floor(values.length / 8)));
   const width = (scale(high) - scale(low)) / bins || 1;
   const edge = (i) => back(scale(low) + i * width);
   const short = (value) => Number(value.toPrecision(3)).toLocaleString('en');
-  const names = Array.from({ length: bins }, (_, i) => `${short(edge(i))} to ${short(edge(i + 1))}${axis.unit ? ` ${axis.unit}` : ''}`);
+  const names = Array.from({ length: bins }, (_, i) => `${short(edge(i) * times)} to ${short(edge(i + 1) * times)}${unit ? ` ${unit}` : ''}`);
   return withUnit(names, (point) => Math.min(bins - 1, Math.floor((scale(point.at[index]) - scale(low)) / width)));
+}
+
+/** What numbers of an axis are multiplied by to be read easily, and their unit then. */
+function readable(axis, high) {
+  const steps = {
+    s: [[1, 'ms', 1e3]],
+    'bit/s': [[1e6, 'kbit/s', 1e-3], [1e9, 'Mbit/s', 1e-6], [Infinity, 'Gbit/s', 1e-9]],
+    B: [[1 << 20, 'KiB', 1 / 1024], [Infinity, 'MiB', 1 / (1 << 20)]],
+  }[axis.unit] || [];
+  const [, unit, times] = steps.find(([below]) => high < below) || [0, axis.unit === '1' ? '' : axis.unit, 1];
+  if (axis.unit === '1' && /\.loss$/.test(axis.name)) return { times: 100, unit: '%' };
+  return { times, unit };
 }
 
 /** The signs of print for those of a file. */
@@ -31,7 +44,7 @@ function signs(text) {
 function withUnit(names, of) {
   const parts = names.map((name) => /^([−\d.,]+(?: to [−\d.,]+)?)\s+(\D.*)$/.exec(name));
   const shared = parts.every(Boolean) && parts.every((part) => part[2] === parts[0][2]);
-  return { names, ticks: shared ? parts.map((part) => part[1]) : names, unit: shared ? parts[0][2] : '', of };
+  return { names, ticks: shared ? parts.map((part) => part[1].replace(/\d+\.\d+/g, (number) => String(+Number(number).toPrecision(3)))) : names, unit: shared ? parts[0][2] : '', of };
 }
 
 /** An axis' label: its name and, if its places don't say it, the unit. */
@@ -222,8 +235,8 @@ function alongAxis(view) {
       const cut = Math.floor((marginRight - 10) / 6.6);
       return Plot.plot({
         ...plotBase(width),
-        height: plotHeight + 20 + bottom + 28,
-        marginTop: 20,
+        height: plotHeight + 30 + bottom + 28,
+        marginTop: 30,
         marginLeft: 62,
         marginRight,
         marginBottom: bottom + 28,
@@ -241,23 +254,6 @@ function alongAxis(view) {
       });
     },
   });
-}
-
-/**
- * How far an axis goes, as a ratio to the best, and which names go beyond it: one that is several times as far behind as all others
- * would squash them.
- */
-function roomFor(lines) {
-  const far = new Map();
-  for (const line of lines) far.set(line.name, Math.max(far.get(line.name) || 0, line.ratio - 1));
-  const order = [...far].sort((a, b) => a[1] - b[1]);
-  let most = 0.01;
-  let shown = 0;
-  for (; shown < order.length; shown += 1) {
-    if (shown > 0 && order[shown][1] > 3 * most) break;
-    most = Math.max(most, order[shown][1]);
-  }
-  return { most: 1 + roundUp(most * 1.04), beyond: order.slice(shown).map(([name]) => name) };
 }
 
 /** Labels at the ends of lines, moved where they would lie on one another. */

@@ -336,6 +336,21 @@ test('a contender has one colour in every chart, and keeps it', async () => {
   await done();
 });
 
+test('who is far off leaves the ranking’s chart instead of squashing it', async () => {
+  const { page, done } = await open('many');
+  await page.locator('#ranking .tabs button', { hasText: /^64 KiB$/ }).click();
+  const [marks, values, rows] = await page.locator('#ranking figure').first().evaluate((figure) => [
+    figure.querySelectorAll('g[aria-label=dot] > *').length,
+    [...figure.querySelectorAll('g[aria-label=text] text')].map((text) => text.textContent),
+    figure.querySelectorAll('g[aria-label="y-axis tick label"] text').length,
+  ]);
+  // TCP on LTE takes twice as long, all others differ by per cents.
+  assert.equal(values.filter((text) => text === '▶').length, 1);
+  assert.equal(marks, rows - 1);
+  assert.equal(values.filter((text) => /\d\s(ms|s)$/.test(text)).length, rows);
+  await done();
+});
+
 test('the end of a run crosses no label', async () => {
   const { page, done } = await open('small');
   for (const number of [0, 1]) {
