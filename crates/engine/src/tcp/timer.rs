@@ -1,8 +1,8 @@
-//! A subflow's deadlines: an enum that indexes a fixed array.
+//! A subflow's timers: an enum that indexes a fixed array of deadlines.
 
 use crate::Nanos;
 
-/// What may come due.
+/// The timers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(usize)]
 pub(crate) enum Timer {
@@ -22,15 +22,15 @@ pub(crate) enum Timer {
 
 const COUNT: usize = 6;
 
-/// What stands for a timer that is stopped: the least of all is then found without a branch.
+/// The deadline of a stopped timer. The minimum needs no branch that way.
 const STOPPED: Nanos = Nanos::MAX;
 
-/// All of a subflow's timers.
+/// The deadlines of all timers.
 #[derive(Clone, Debug)]
 pub(crate) struct Timers {
     at: [Nanos; COUNT],
-    /// None is due before this. What is set lowers it; only [`Timers::refresh`] raises it, so that who waits for a
-    /// subflow looks at all of them only when one may have become the first.
+    /// A lower bound of all deadlines. Setting a timer lowers it, only [`Timers::refresh`] raises it. Whoever waits for the
+    /// earliest deadline computes it only when it may have changed.
     floor: Nanos,
 }
 
@@ -61,20 +61,20 @@ impl Timers {
         self.at = [STOPPED; COUNT];
     }
 
-    /// The earliest.
+    /// The earliest deadline.
     #[inline]
     pub fn next(&self) -> Option<Nanos> {
         let least = self.at.iter().fold(STOPPED, |least, at| least.min(*at));
         (least != STOPPED).then_some(least)
     }
 
-    /// What the earliest isn't before.
+    /// A lower bound of the earliest deadline.
     #[inline]
     pub fn floor(&self) -> Nanos {
         self.floor
     }
 
-    /// Makes the floor the earliest.
+    /// Makes the lower bound exact.
     pub fn refresh(&mut self) {
         self.floor = self.next().unwrap_or(STOPPED);
     }
@@ -101,7 +101,7 @@ mod tests {
         timers.set(Timer::DelayedAck, 40);
         assert_eq!((timers.next(), timers.floor()), (Some(40), 40));
         timers.stop(Timer::DelayedAck);
-        assert_eq!((timers.next(), timers.floor()), (Some(50), 40), "it may be too early");
+        assert_eq!((timers.next(), timers.floor()), (Some(50), 40), "a lower bound");
         timers.refresh();
         assert_eq!(timers.floor(), 50);
         timers.set(Timer::Retransmit, 90);

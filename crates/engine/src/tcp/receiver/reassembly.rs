@@ -1,9 +1,9 @@
 //! The subflow-level out-of-order queue and what the receiver reports of it: SACK blocks, the most recent first
 //! (RFC 2018 4), and DSACK (RFC 2883).
 //!
-//! Segments are kept as they came; beside them the blocks that they join to, of which there are as many as there are
-//! holes, so that a report costs nothing that grows with the queue. While many wait that are all of one length, as a sender's
-//! whole segments are, they lie in a [`SegmentRing`] instead, where nothing is searched for or moved aside.
+//! Segments are kept as they arrived, and beside them the contiguous blocks that they form. There is one block per hole, so
+//! that a report costs nothing that grows with the queue. Many segments of one length are kept in a [`SegmentRing`] instead,
+//! where nothing is searched for or moved.
 
 use ropewalk_wire::{Payload, SackBlocks};
 
@@ -12,23 +12,23 @@ use crate::chunked_list::ChunkedList;
 use crate::inline_queue::InlineQueue;
 use crate::segment_list::{self, Note, SegmentList, budget};
 
-/// How many recently changed blocks are remembered.
+/// Number of recently changed blocks that are remembered.
 const RECENT: usize = 6;
 
-/// With fewer pieces a ring brings nothing.
+/// Least number of segments for which a ring is used.
 const MANY: usize = 16;
 
 /// With shorter pieces a ring's cells would take more memory than the window has bytes.
 const LEAST_UNIT: usize = 64;
 
-/// Where data belongs of which nothing is there yet.
+/// Where new data belongs in the queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Gap {
     Cell(u64),
     Listed(segment_list::Gap),
 }
 
-/// Where data belongs in the connection's stream, if it came with a mapping of its own: it travels with the data.
+/// Offset of data in the connection's stream, if its segment had a mapping of just this data. It travels with the data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct StreamOffset(u64);
 
@@ -55,24 +55,24 @@ impl Note for StreamOffset {
     }
 }
 
-/// How data that arrived stands to what is expected next.
+/// Where data that arrived lies relative to RCV.NXT.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Placement {
-    /// It is next, and nothing waits.
+    /// At RCV.NXT, and the queue is empty.
     InOrder,
-    /// Its end is next, its beginning came before, and nothing waits.
+    /// Its beginning is a duplicate, its end is in order, and the queue is empty.
     Overlapping,
-    /// Data before it is missing.
+    /// Beyond a gap.
     OutOfOrder,
     /// Data before it is missing, and too much waits already: it is dropped.
     Refused,
-    /// It is next, and data after it was waiting.
+    /// At RCV.NXT, and the queue isn't empty.
     FillsGap,
-    /// All of it came before.
+    /// All of it arrived before.
     Duplicate,
 }
 
-/// In-order data, with its position and its place in the stream.
+/// In-order data, with its position and stream offset.
 pub(crate) type InOrder<P> = InlineQueue<(u64, P, StreamOffset)>;
 
 /// Data that arrived out of order.
@@ -81,22 +81,22 @@ pub(crate) type InOrder<P> = InlineQueue<(u64, P, StreamOffset)>;
 pub(crate) struct ReassemblyQueue<P> {
     /// A duplicate to report once.
     dsack: Option<(u64, u64)>,
-    /// Bytes that wait.
+    /// Bytes in the queue.
     bytes: u64,
-    /// What waits, if that isn't in the queue.
+    /// The segments, if they aren't in `queue`.
     ring: Option<Box<SegmentRing<P, StreamOffset>>>,
-    /// What the queue covers, in order, joined.
+    /// The contiguous blocks of `queue`, in order.
     blocks: ChunkedList<(u64, u64)>,
     queue: SegmentList<P, StreamOffset>,
-    /// So many more come to the queue before it is seen whether they would fit into a ring.
-    patience: u32,
+    /// Segments to be added before a ring is tried.
+    ring_delay: u32,
     /// A position in each recently changed block, the latest first.
     recent: [u64; RECENT],
     recent_len: usize,
-    /// The block that the last data is in, as it was then.
+    /// The block of the last data, as it was then.
     latest: (u64, u64),
-    /// How often data came since `recent` was tidied.
-    untidy: u32,
+    /// Segments added since `recent` was pruned.
+    unpruned: u32,
 }
 
 impl<P: Payload> ReassemblyQueue<P> {
@@ -105,12 +105,12 @@ impl<P: Payload> ReassemblyQueue<P> {
             bytes: 0,
             ring: None,
             queue: SegmentList::new(),
-            patience: MANY as u32,
+            ring_delay: MANY as u32,
             blocks: ChunkedList::new(),
             recent: [0; RECENT],
             recent_len: 0,
             latest: (0, 0),
-            untidy: 0,
+            unpruned: 0,
             dsack: None,
         }
     }
@@ -137,14 +137,14 @@ impl<P: Payload> ReassemblyQueue<P> {
         self.dsack
     }
 
-    /// Bytes that wait.
+    /// Bytes in the queue.
     #[inline]
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Takes data at `position`, while `*next` is expected and the window ends at `edge`. What is in order then goes to `in_order`,
-    /// and `next` moves.
+    /// Takes data at `position`, while `*next` is expected and the window ends at `edge`. Data that is in order goes to `in_order`,
+    /// and `next` advances.
     #[inline]
     pub fn place(
         &mut self,
@@ -210,14 +210,14 @@ impl<P: Payload> ReassemblyQueue<P> {
         placement
     }
 
-    /// Whether data at `position` may wait. A ring has its bound in the window.
+    /// Whether there is memory for data at `position`. A ring is bounded by the window.
     #[inline]
     fn has_room(&mut self, position: u64, budget: u64) -> bool {
         self.queue.memory() < budget || self.in_ring().is_some() || self.prune(position, budget)
     }
 
-    /// Drops what lies furthest beyond `position`, as Linux does (`tcp_prune_ofo_queue`): the sender will repeat it, as
-    /// RFC 2018 8 wants it to.
+    /// Drops the data furthest beyond `position`, as Linux does (`tcp_prune_ofo_queue`): the sender retransmits it, as RFC 2018 8
+    /// asks.
     #[cold]
     fn prune(&mut self, position: u64, budget: u64) -> bool {
         let blocks = &mut self.blocks;
@@ -227,7 +227,7 @@ impl<P: Payload> ReassemblyQueue<P> {
             }
         });
         self.bytes = self.queue.bytes();
-        (self.latest, self.untidy) = ((0, 0), MANY as u32);
+        (self.latest, self.unpruned) = ((0, 0), MANY as u32);
         fits
     }
 
@@ -252,7 +252,7 @@ impl<P: Payload> ReassemblyQueue<P> {
         self.note_recent(position);
     }
 
-    /// Where data belongs of which nothing is there yet.
+    /// Where new data belongs in the queue.
     #[inline]
     fn gap(&self, position: u64, end: u64) -> Option<Gap> {
         if let Some(ring) = &self.ring
@@ -268,7 +268,7 @@ impl<P: Payload> ReassemblyQueue<P> {
         self.queue.gap(position, end).map(Gap::Listed)
     }
 
-    /// Stores data beyond what is in order where it belongs.
+    /// Stores data beyond what is in order at a known place.
     #[inline]
     fn insert_at(&mut self, gap: Gap, position: u64, data: P, offset: StreamOffset) {
         let end = position + data.len() as u64;
@@ -281,8 +281,8 @@ impl<P: Payload> ReassemblyQueue<P> {
             (Gap::Listed(gap), _) => {
                 self.queue.fill_gap(gap, position, data, offset);
                 self.latest = self.join_at(gap.joins, position, end);
-                self.patience = self.patience.saturating_sub(1);
-                if self.patience == 0 && self.queue.len() >= MANY {
+                self.ring_delay = self.ring_delay.saturating_sub(1);
+                if self.ring_delay == 0 && self.queue.len() >= MANY {
                     self.try_ring();
                 }
             }
@@ -291,7 +291,7 @@ impl<P: Payload> ReassemblyQueue<P> {
         self.note_recent(position);
     }
 
-    /// What was missing first has come, and need not be stored: it goes ahead of what will be popped.
+    /// The first gap is filled, wholly or from its beginning, by data that needn't be stored.
     #[inline]
     fn pass(&mut self, gap: Gap, position: u64, end: u64) {
         let joined = match (gap, &self.ring, self.blocks.front()) {
@@ -303,13 +303,13 @@ impl<P: Payload> ReassemblyQueue<P> {
         self.note_recent(position);
     }
 
-    /// The ring, if what waits is there.
+    /// The ring, if it is in use.
     #[inline]
     fn in_ring(&self) -> Option<&SegmentRing<P, StreamOffset>> {
         self.ring.as_deref().filter(|ring| !ring.is_empty())
     }
 
-    /// What waits goes to the queue.
+    /// Moves the segments from the ring to the list.
     #[cold]
     fn leave_ring(&mut self) {
         while let Some((start, piece, offset)) = self.ring.as_mut().and_then(|ring| ring.pop()) {
@@ -320,13 +320,13 @@ impl<P: Payload> ReassemblyQueue<P> {
                 _ => self.blocks.push_back((start, end)),
             }
         }
-        self.patience = MANY.max(4 * self.queue.len()) as u32;
+        self.ring_delay = MANY.max(4 * self.queue.len()) as u32;
     }
 
-    /// What waits goes to a ring, if all fits.
+    /// Moves the segments from the list to a ring, if all fit.
     #[cold]
     fn try_ring(&mut self) {
-        self.patience = MANY.max(4 * self.queue.len()) as u32;
+        self.ring_delay = MANY.max(4 * self.queue.len()) as u32;
         let Some((start, piece, _)) = self.queue.iter().next() else { return };
         if piece.len() < LEAST_UNIT {
             return;
@@ -341,10 +341,9 @@ impl<P: Payload> ReassemblyQueue<P> {
         self.ring = Some(Box::new(ring));
     }
 
-    /// As [`join`](Self::join) for a range of which nothing was there, and of which it is known whether it joins what is before
-    /// it and what is after it.
+    /// As [`join`](Self::join) for new data of which it is known whether it touches what is before and after it.
     fn join_at(&mut self, joins: (bool, bool), start: u64, end: u64) -> (u64, u64) {
-        let after = self.begun(start);
+        let after = self.blocks_begun(start);
         let block = match joins {
             (false, false) => {
                 self.blocks.insert(after, (start, end));
@@ -370,9 +369,9 @@ impl<P: Payload> ReassemblyQueue<P> {
         *block
     }
 
-    /// Adds a range to the blocks; returns the one that it is in.
+    /// Adds a range to the blocks and returns the one that it is in.
     fn join(&mut self, start: u64, end: u64) -> (u64, u64) {
-        let after = self.begun(end);
+        let after = self.blocks_begun(end);
         let mut first = after;
         while first > 0 && self.blocks[first - 1].1 >= start {
             first -= 1;
@@ -392,7 +391,7 @@ impl<P: Payload> ReassemblyQueue<P> {
     /// Notes that the latest block has changed, at `position`.
     #[inline]
     fn note_recent(&mut self, position: u64) {
-        self.untidy = self.untidy.saturating_add(1);
+        self.unpruned = self.unpruned.saturating_add(1);
         if self.recent_len > 0 && self.is_in_latest(self.recent[0]) {
             return;
         }
@@ -403,7 +402,7 @@ impl<P: Payload> ReassemblyQueue<P> {
         self.recent_len = (self.recent_len + 1).min(RECENT);
     }
 
-    /// Takes what has become in order at `next`, one piece.
+    /// Takes one segment that has become in order at `next`.
     #[inline]
     fn pop(&mut self, next: u64) -> Option<(u64, P, StreamOffset)> {
         loop {
@@ -438,9 +437,9 @@ impl<P: Payload> ReassemblyQueue<P> {
         Some((start, piece, offset))
     }
 
-    /// How many blocks begin at `position` or before.
+    /// Number of blocks that begin at `position` or before.
     #[inline]
-    fn begun(&self, position: u64) -> usize {
+    fn blocks_begun(&self, position: u64) -> usize {
         self.blocks.partition_point(|block| block.0 <= position)
     }
 
@@ -450,7 +449,7 @@ impl<P: Payload> ReassemblyQueue<P> {
         if let Some(ring) = self.in_ring() {
             return ring.block_at(position);
         }
-        let block = self.blocks[self.begun(position).checked_sub(1)?];
+        let block = self.blocks[self.blocks_begun(position).checked_sub(1)?];
         (position < block.1).then_some(block)
     }
 
@@ -468,14 +467,14 @@ impl<P: Payload> ReassemblyQueue<P> {
         (self.latest.0 <= position) & (position < self.latest.1)
     }
 
-    /// Leaves one position of each block in `recent`, the latest, and none that has become in order.
+    /// Keeps the latest position of each block in `recent`, and none that has become in order.
     #[inline]
-    fn tidy(&mut self) {
+    fn prune_recent(&mut self) {
         let floor = self.floor().unwrap_or(u64::MAX);
         let first_stands = self.recent[0] >= floor;
-        // Data that came once can have joined others only to its own block, which is `latest`: first, or in order by now.
-        if self.untidy > 1 || !(first_stands || self.latest.1 <= floor) {
-            self.tidy_all();
+        // One segment can have joined blocks only to its own, which is `latest`: it is first, or in order by now.
+        if self.unpruned > 1 || !(first_stands || self.latest.1 <= floor) {
+            self.prune_recent_all();
         } else {
             let others = usize::from(first_stands && self.recent_len > 0);
             let mut kept = others;
@@ -486,11 +485,11 @@ impl<P: Payload> ReassemblyQueue<P> {
             }
             self.recent_len = kept;
         }
-        self.untidy = 0;
+        self.unpruned = 0;
     }
 
     #[inline(never)]
-    fn tidy_all(&mut self) {
+    fn prune_recent_all(&mut self) {
         let mut seen = [0; RECENT];
         let mut kept = 0;
         for n in 0..self.recent_len {
@@ -515,13 +514,13 @@ impl<P: Payload> ReassemblyQueue<P> {
         if let Some((left, right)) = self.dsack.take() {
             blocks.push(wire(left), wire(right));
         }
-        self.tidy();
+        self.prune_recent();
         for position in &self.recent[..self.recent_len] {
             if blocks.len() >= room.min(4) {
                 break;
             }
             if self.is_in_latest(*position) {
-                // No other has come to it, and what came in order of it is gone with its beginning.
+                // It has changed only at its beginning, if that has become in order.
                 blocks.push(wire(self.latest.0.max(self.floor().unwrap_or(0))), wire(self.latest.1));
             } else if let Some((left, right)) = self.block(*position) {
                 blocks.push(wire(left), wire(right));

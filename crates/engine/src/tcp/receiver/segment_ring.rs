@@ -1,30 +1,30 @@
-//! Segments of one length at multiples of it, as a sender's full segments are: each has a cell, found by a division instead of
-//! a search, and bits say which cells are taken.
+//! A ring of segments of one length at multiples of it, such as a sender's full segments. A division finds a segment's cell,
+//! and bits say which cells are taken.
 
 use ropewalk_wire::Payload;
 
-/// Most cells from the first piece to the last.
+/// Most cells from the first segment to the last.
 const MOST: u64 = 1 << 15;
 
 /// Cells in a word.
 const WORD: u64 = u64::BITS as u64;
 
-/// A cell begins where the one before it ends.
+/// Each cell begins where the one before it ends.
 #[derive(Debug)]
 pub(crate) struct SegmentRing<P, N> {
-    /// The length of a cell, and where the first of the stream begins.
+    /// The length of a cell, and the position of cell 0.
     unit: u64,
     phase: u64,
-    /// By a cell's number in the stream, in a ring as long as a power of two: what is there, and which are taken, as bits.
+    /// The cells and which are taken, indexed by a cell's number modulo the length, a power of two.
     cells: Vec<(P, N)>,
     taken: Vec<u64>,
-    /// The first that is taken, and the one after the last; the same: none is. What lies outside isn't marked as taken.
+    /// The first taken cell, and the one after the last; equal if there is none. No cell outside is marked as taken.
     first: u64,
     end: u64,
 }
 
 impl<P: Payload, N: Copy + Default> SegmentRing<P, N> {
-    /// One in which a piece of this length at `offset` has a cell.
+    /// An empty ring with a cell for a segment of this length at `offset`.
     pub fn new(offset: u64, len: u64) -> Self {
         let unit = len.max(1);
         SegmentRing { unit, phase: offset % unit, cells: Vec::new(), taken: Vec::new(), first: 0, end: 0 }
@@ -35,7 +35,7 @@ impl<P: Payload, N: Copy + Default> SegmentRing<P, N> {
         self.first == self.end
     }
 
-    /// The cell that is just `offset..end`, unless it is too far from others.
+    /// The cell for exactly `offset..end`, unless it is too far from the others.
     #[inline]
     pub fn cell(&self, offset: u64, end: u64) -> Option<u64> {
         let cell = offset / self.unit;
@@ -45,14 +45,14 @@ impl<P: Payload, N: Copy + Default> SegmentRing<P, N> {
         (fits && span <= MOST).then_some(cell)
     }
 
-    /// Whether there is something in a cell.
+    /// Whether a cell is taken.
     #[inline]
     pub fn has(&self, cell: u64) -> bool {
         let inside = cell >= self.first && cell < self.end;
         inside && self.taken[self.word(cell)] >> (cell % WORD) & 1 != 0
     }
 
-    /// Where the first piece begins.
+    /// Where the first segment begins.
     #[inline]
     pub fn begin(&self) -> Option<u64> {
         (!self.is_empty()).then(|| self.position(self.first))
@@ -68,14 +68,14 @@ impl<P: Payload, N: Copy + Default> SegmentRing<P, N> {
         cell as usize & (self.cells.len() - 1)
     }
 
-    /// Puts a piece into a cell that [`cell`](Self::cell) has given, and in which there is nothing.
+    /// Puts a segment into a free cell that [`cell`](Self::cell) returned.
     #[inline]
     pub fn put(&mut self, cell: u64, piece: P, note: N) {
         if self.is_empty() {
             (self.first, self.end) = (cell, cell);
         }
         let (first, end) = (self.first.min(cell), self.end.max(cell + 1));
-        // A word holds no two cells that are a whole ring apart.
+        // No word may hold two cells that are a whole ring apart.
         if end - first + WORD > self.cells.len() as u64 {
             self.grow(end - first + WORD);
         }
@@ -104,8 +104,7 @@ impl<P: Payload, N: Copy + Default> SegmentRing<P, N> {
         }
     }
 
-    /// The pieces that join to the one in this cell: where the first begins and the last ends. What lies in `known` is known to
-    /// join, as far as it is there.
+    /// The contiguous block around a taken cell. Taken cells in `known` are known to be contiguous.
     #[inline]
     pub fn block(&self, cell: u64, known: (u64, u64)) -> (u64, u64) {
         let mut at = cell;
@@ -126,7 +125,7 @@ impl<P: Payload, N: Copy + Default> SegmentRing<P, N> {
         (start, self.position(self.free_from(cell)))
     }
 
-    /// The block that holds a position, if one does.
+    /// The contiguous block that holds a position, if one does.
     pub fn block_at(&self, position: u64) -> Option<(u64, u64)> {
         let cell = position.checked_sub(self.phase)? / self.unit;
         self.has(cell).then(|| self.block(cell, (0, 0)))
@@ -137,7 +136,7 @@ impl<P: Payload, N: Copy + Default> SegmentRing<P, N> {
         cell * self.unit + self.phase
     }
 
-    /// The first cell from this one, which is taken, that isn't.
+    /// The first free cell after this one, which is taken.
     #[inline]
     fn free_from(&self, mut cell: u64) -> u64 {
         loop {
@@ -149,13 +148,13 @@ impl<P: Payload, N: Copy + Default> SegmentRing<P, N> {
         }
     }
 
-    /// Where the pieces end that begin where this cell ends; its own end if none does.
+    /// Where the block ends that begins at the end of this cell; the end of the cell if there is none.
     #[inline]
     pub fn end_after(&self, cell: u64) -> u64 {
         self.position(if self.has(cell + 1) { self.free_from(cell + 1) } else { cell + 1 })
     }
 
-    /// Takes the first piece.
+    /// Takes the first segment.
     #[inline]
     pub fn pop(&mut self) -> Option<(u64, P, N)> {
         let (cell, piece, note) = self.pop_cell()?;
@@ -175,7 +174,7 @@ impl<P: Payload, N: Copy + Default> SegmentRing<P, N> {
         Some((cell, piece, note))
     }
 
-    /// The first cell from this one on that is taken, or the end.
+    /// The first taken cell from this one on, or the end.
     #[inline]
     fn taken_from(&self, mut cell: u64) -> u64 {
         while cell < self.end {

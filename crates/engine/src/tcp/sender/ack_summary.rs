@@ -15,7 +15,7 @@ pub(in crate::tcp) struct Dsack {
     pub segments: u32,
 }
 
-/// What one ACK says.
+/// What one ACK reports.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct AckSummary {
     /// Segments newly delivered, cumulatively or selectively.
@@ -23,13 +23,13 @@ pub(crate) struct AckSummary {
     /// Segments that the cumulative ACK covers, those that were sacked before included, and their bytes.
     pub removed: u32,
     pub bytes: u64,
-    /// The cumulative ACK moved.
+    /// The cumulative ACK advanced.
     pub advanced: bool,
     /// Something was newly sacked.
     pub newly_sacked: bool,
-    /// The cumulative ACK moved over something that was retransmitted.
+    /// It covers something that was retransmitted.
     pub over_retransmission: bool,
-    /// A duplicate ACK in RFC 5681's sense: nothing but the same number again.
+    /// A duplicate ACK (RFC 5681 2): nothing but the same number again.
     pub duplicate: bool,
     /// The peer echoes a congestion mark.
     pub ece: bool,
@@ -37,24 +37,24 @@ pub(crate) struct AckSummary {
     pub lost_retransmission: bool,
     /// A round trip began with it.
     pub round_start: bool,
-    /// The receiver dropped what it had sacked: the timer is set already.
+    /// The receiver dropped what it had sacked; the timer is set already.
     pub reneged: bool,
     pub dsack: Option<Dsack>,
-    /// Of the segments that were never retransmitted: when the first was sent that is acknowledged cumulatively, the first
-    /// that is newly sacked, and the last, of those acknowledged cumulatively if there are any.
+    /// Of the segments that were never retransmitted: when the first cumulatively acknowledged one was sent, when the first
+    /// newly sacked one, and when the last (of the cumulatively acknowledged if there are any).
     pub first_acked: Option<Nanos>,
     pub first_sacked: Option<Nanos>,
     pub last_at: Nanos,
     /// The sample for the congestion control, of the last segment.
     pub last_rtt: Option<Nanos>,
-    /// Of the newly delivered segments that were never retransmitted, where the first ends.
+    /// Where the first newly delivered segment ends that was never retransmitted.
     pub first_original_end: Option<u64>,
-    /// Where the last of all newly delivered segments ends.
+    /// Where the last newly delivered segment ends.
     pub end: u64,
-    /// The latest sent of all newly delivered segments.
+    /// The newly delivered segment that was sent last.
     pub rate: Sample,
-    /// For RACK: of the transmissions that certainly arrived, the latest (time and end; 0 and 0: none), and when the one
-    /// furthest on was sent.
+    /// For RACK, of the transmissions that certainly arrived: the one sent last (time and end; 0 and 0: none), and when the
+    /// one with the highest position was sent.
     pub latest: (Nanos, u64),
     pub last_sent_at: Nanos,
 }

@@ -20,11 +20,11 @@ pub(crate) struct Entry<P> {
     pub tag: u64,
     pub payload: P,
     pub flags: u8,
-    /// Bytes of the mapping that it was first sent with before its own, and that mapping's length; 0 and 0 for one
-    /// that is sent whole. Linux resets a subflow on which a part comes again with a mapping of its own.
+    /// For a part of what was first sent with one mapping: bytes of the mapping before it, and the mapping's length. Otherwise
+    /// 0. Linux resets a subflow on which a part is retransmitted with a mapping of its own.
     pub lead: u16,
     pub mapped: u16,
-    /// How many segments of one MSS it stands for.
+    /// Segments of one MSS that it counts for.
     pub segments: u32,
     /// When it was last sent.
     pub sent_at: Nanos,

@@ -17,20 +17,20 @@ pub(crate) struct Stamp {
     pub first_sent_at: Nanos,
 }
 
-/// A subflow's side of it.
+/// A connection's state, by the draft's names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct RateState {
     /// C.delivered_time.
     delivered_at: Nanos,
     /// C.first_sent_time.
     first_sent_at: Nanos,
-    /// C.app_limited: what must be delivered for the gap in sending to be past; 0: none.
+    /// C.app_limited: what must be delivered until the application-limited phase is over; 0: there is none.
     app_limited: u64,
-    /// Delivered when the present round trip began.
+    /// Segments delivered when the present round trip began.
     round: u64,
 }
 
-/// The latest sent among what one ACK delivered.
+/// The segment sent last among those that one ACK delivered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Sample {
     sent_at: Nanos,
@@ -40,7 +40,7 @@ pub(crate) struct Sample {
 }
 
 impl Sample {
-    /// Something sent at `sent_at` was delivered. What one ACK delivers comes in order of position.
+    /// A segment sent at `sent_at` was delivered. Those of one ACK are taken in order of position.
     #[inline]
     pub fn take(&mut self, sent_at: Nanos, end: u64, stamp: Stamp, app_limited: bool) {
         if sent_at >= self.sent_at {
@@ -54,7 +54,7 @@ impl RateState {
         RateState { delivered_at: now, first_sent_at: now, app_limited: 0, round: 0 }
     }
 
-    /// What goes with a segment that is sent now; `idle`: nothing was in flight.
+    /// The stamp of a segment that is sent now; `idle`: nothing was in flight.
     #[inline]
     pub fn on_sent(&mut self, metrics: &SubflowMetrics, now: Nanos, idle: bool) -> Stamp {
         if idle {
@@ -68,20 +68,19 @@ impl RateState {
         }
     }
 
-    /// Whether what is sent now follows a gap in the application's data.
+    /// Whether the rate is limited by the application.
     #[inline]
     pub fn is_app_limited(&self) -> bool {
         self.app_limited != 0
     }
 
-    /// There is a window and nothing to send.
+    /// The window has room and there is nothing to send.
     #[inline]
     pub fn on_app_limited(&mut self, metrics: &SubflowMetrics) {
         self.app_limited = (metrics.delivered + u64::from(metrics.in_flight())).max(1);
     }
 
-    /// An ACK delivered `sample` and perhaps more; `flow.delivered` counts it already. Returns whether a round trip
-    /// began with it.
+    /// An ACK delivered `sample` last; `metrics.delivered` counts it already. Returns whether a round trip begins with it.
     #[inline]
     pub fn on_delivered(&mut self, metrics: &mut SubflowMetrics, now: Nanos, sample: &Sample) -> bool {
         if self.app_limited != 0 && metrics.delivered > self.app_limited {
@@ -92,7 +91,7 @@ impl RateState {
         let send_elapsed = sample.sent_at.saturating_sub(sample.stamp.first_sent_at);
         let ack_elapsed = now.saturating_sub(sample.stamp.delivered_at);
         let interval = send_elapsed.max(ack_elapsed);
-        // Shorter than the least round-trip time: an artefact of ACKs that came together.
+        // An interval shorter than the least round-trip time is an artefact of ACK compression.
         if interval > 0 && interval >= metrics.min_rtt {
             let segments = metrics.delivered - sample.stamp.delivered;
             let rate = (segments * u64::from(metrics.mss)).saturating_mul(SECOND) / interval;

@@ -7,15 +7,15 @@ use crate::metrics::SubflowMetrics;
 /// How long the least round-trip time is remembered: Linux's `tcp_min_rtt_wlen`.
 const MIN_RTT_WINDOW: Nanos = 300 * crate::SECOND;
 
-/// What the estimator keeps beside the numbers in [`SubflowMetrics`].
+/// State of the estimator beside the numbers in [`SubflowMetrics`].
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct RttEstimator {
     min_rtt_at: Nanos,
 }
 
 impl RttEstimator {
-    /// Takes a sample: `rtt` of the first segment that an ACK covers, which includes what the receiver waited, for
-    /// the timeout; `last` of the last, which doesn't, for the least round-trip time (both as in Linux).
+    /// Takes a sample. `rtt` is that of the first segment that an ACK covers: it includes the delay of the ACK, and counts for the
+    /// timeout. `last` is that of the last, without the delay: it counts for the least round-trip time (both as in Linux).
     pub fn sample(
         &mut self,
         metrics: &mut SubflowMetrics,

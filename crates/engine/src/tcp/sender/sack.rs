@@ -27,7 +27,7 @@ impl<P: Payload> Sender<P> {
             if ack <= left
                 && left < right
                 && right <= self.snd_nxt
-                && let Some(range) = self.scoreboard.even_range(left, right)
+                && let Some(range) = self.scoreboard.uniform_range(left, right)
             {
                 return self.mark_range(cx, range, summary);
             }

@@ -1,14 +1,14 @@
-//! Which entries of a scoreboard are sacked, as bits by an entry's number: how many there ever were before it. A walk over what
-//! SACK blocks cover meets mostly what an earlier ACK told of: here it passes 64 of them in a step, and none of their memory is read.
+//! Which entries of a scoreboard are sacked, as bits. An entry's number is how many there were before it. SACK blocks mostly
+//! cover what an earlier ACK reported: the bitmap passes 64 such entries in one step without reading them.
 
 /// Entries in a word.
 const WORD: u64 = u64::BITS as u64;
 
-/// Nothing until something is sacked, as on most of many connections: then it isn't known which are.
+/// Empty until something is sacked: most of many connections never need it.
 #[derive(Debug, Default)]
 pub(crate) struct SackBitmap(Option<Box<Ring>>);
 
-/// As long as a power of two.
+/// A ring of words; its length is a power of two.
 #[derive(Debug)]
 struct Ring {
     words: Vec<u64>,
@@ -22,20 +22,20 @@ impl Ring {
 }
 
 impl SackBitmap {
-    /// Whether it says which are.
+    /// Whether the bitmap is in use.
     #[inline]
     pub fn is_known(&self) -> bool {
         self.0.is_some()
     }
 
-    /// Makes room for so many entries and more, none of which is sacked.
+    /// Starts with none sacked, and room for `entries` and more.
     #[cold]
     pub fn make_room(&mut self, entries: usize) {
         let words = (2 * entries as u64).div_ceil(WORD) + 2;
         self.0 = Some(Box::new(Ring { words: vec![0; words.next_power_of_two() as usize] }));
     }
 
-    /// The entry after all others will have this number; the first has the number `first`.
+    /// An entry with this number is appended; the first on the scoreboard has the number `first`.
     #[inline]
     pub fn on_push(&mut self, number: u64, first: u64) {
         if number.is_multiple_of(WORD)
@@ -50,7 +50,7 @@ impl SackBitmap {
         }
     }
 
-    /// This one is.
+    /// Marks an entry as sacked.
     #[inline]
     pub fn set(&mut self, number: u64) {
         if let Some(ring) = &mut self.0 {
@@ -59,7 +59,7 @@ impl SackBitmap {
         }
     }
 
-    /// The first of these that isn't, or `end`.
+    /// The first entry from `start` that isn't sacked, or `end`.
     #[inline]
     pub fn first_clear(&self, start: u64, end: u64) -> u64 {
         let Some(ring) = &self.0 else { return start };
@@ -74,7 +74,7 @@ impl SackBitmap {
         end
     }
 
-    /// It isn't known any more which are.
+    /// Drops the bitmap.
     pub fn forget(&mut self) {
         self.0 = None;
     }

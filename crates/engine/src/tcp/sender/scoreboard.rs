@@ -1,11 +1,12 @@
 //! The retransmission queue and SACK scoreboard (RFC 2018, RFC 6675), with the log of transmissions in order of
 //! time that RACK reads (RFC 8985 6.2).
 //!
-//! Entries stand in order of sequence; a cumulative ACK pops, a SACK marks by binary search. Mostly they are all of one
-//! length, and then a division finds one, and bits say which are sacked. The log holds one (position, time) per
-//! transmission; what has been overtaken by events is skipped when it reaches the front, so that loss detection costs a
-//! constant per transmission. As long as everything was sent once, the entries say what the log would, and it isn't
-//! written; nor is it again when nothing was sent twice for some windows.
+//! Entries are in order of sequence. A cumulative ACK removes them from the front, a SACK block finds them by binary search.
+//! Where all entries have one length, a division finds an entry. A bitmap says which are sacked.
+//!
+//! The log has one (position, time) per transmission. Records that no longer matter are skipped at the front, so that loss
+//! detection costs a constant per transmission. The log isn't kept while everything was sent once, since the entries are then
+//! in order of time as well, nor after some windows without a retransmission.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -19,17 +20,16 @@ use super::sack_bitmap::SackBitmap;
 use crate::Nanos;
 use crate::metrics::SubflowMetrics;
 
-/// Room for an initial window and what follows it, so that growing doesn't begin at once.
+/// First capacity: an initial window and what follows it.
 const FIRST_ENTRIES: usize = 16;
 
-/// Not a position: the log is written.
-const WRITTEN: u64 = u64::MAX;
+/// Not a position: the log is kept.
+const LOGGED: u64 = u64::MAX;
 
-/// So many windows go by without anything that is sent twice until the log isn't written any more: it may have to be written as
-/// a whole next.
-const CALM: u64 = if cfg!(test) { 1 } else { 8 };
+/// Windows without a retransmission after which the log is dropped. Building it anew costs a walk over all entries.
+const QUIET_WINDOWS: u64 = if cfg!(test) { 1 } else { 8 };
 
-/// Segments by what is known of them.
+/// Segments by their state, as in [`SubflowMetrics`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Counts {
     pub packets_out: u32,
@@ -38,21 +38,22 @@ pub(crate) struct Counts {
     pub retrans_out: u32,
 }
 
-/// The queue.
+/// Everything that was sent and isn't cumulatively acknowledged.
 #[derive(Debug)]
 pub(crate) struct Scoreboard<P> {
     entries: VecDeque<Entry<P>>,
-    /// As long as everything was sent once, the log is the entries from this position on; [`WRITTEN`] after that.
-    unwritten: u64,
+    /// The log is the entries from this position on, or [`LOGGED`] if it is kept in `log`.
+    implicit_from: u64,
     log: VecDeque<(u64, Nanos)>,
-    /// What lies from here on and is in the log stands there once, in order.
-    calm_from: u64,
+    /// From this position on the log has each entry once and in order.
+    in_order_from: u64,
     /// No entry before this position is lost without a retransmission in flight.
     lost_hint: u64,
-    /// How many entries came before the first, and the length that all from this position on have.
-    gone: u64,
+    /// Number of entries that were removed, which is the number of the first.
+    removed: u64,
+    /// The length of all entries from position `uniform_from` on.
     unit: u64,
-    even_from: u64,
+    uniform_from: u64,
     sacked: SackBitmap,
 }
 
@@ -60,13 +61,13 @@ impl<P: Payload> Scoreboard<P> {
     pub fn new() -> Self {
         Scoreboard {
             entries: VecDeque::new(),
-            unwritten: WRITTEN,
+            implicit_from: LOGGED,
             log: VecDeque::new(),
-            calm_from: 0,
+            in_order_from: 0,
             lost_hint: 0,
-            gone: 0,
+            removed: 0,
             unit: 0,
-            even_from: 0,
+            uniform_from: 0,
             sacked: SackBitmap::default(),
         }
     }
@@ -92,25 +93,25 @@ impl<P: Payload> Scoreboard<P> {
         self.entries.get(index)
     }
 
-    // Always: an entry is written where it stays, not copied there from where it was just written.
+    /// Appends what was sent for the first time.
+    // Inlined: an entry is written once, where it stays.
     #[inline(always)]
     pub fn push(&mut self, entry: Entry<P>) {
         if self.entries.is_empty() {
             if self.entries.capacity() == 0 {
                 self.entries.reserve(FIRST_ENTRIES);
             }
-            // Of what was acknowledged nothing is left there.
             debug_assert!(self.log.is_empty());
-            self.unwritten = entry.position;
+            self.implicit_from = entry.position;
         }
-        if self.unwritten == WRITTEN {
+        if self.implicit_from == LOGGED {
             self.log.push_back((entry.position, entry.sent_at));
         }
         let len = entry.payload.len() as u64;
         if len != self.unit {
-            (self.unit, self.even_from) = (len, entry.position);
+            (self.unit, self.uniform_from) = (len, entry.position);
         }
-        self.sacked.on_push(self.gone + self.entries.len() as u64, self.gone);
+        self.sacked.on_push(self.removed + self.entries.len() as u64, self.removed);
         self.entries.push_back(entry);
     }
 
@@ -129,54 +130,54 @@ impl<P: Payload> Scoreboard<P> {
         self.entries.back().map_or(0, Entry::end)
     }
 
-    /// Marks an entry as sacked: nothing else may, as the bits have to know.
+    /// Marks an entry as sacked, in the bitmap as well.
     #[inline]
     pub fn mark_sacked(&mut self, index: usize) -> &mut Entry<P> {
-        if !self.sacked.is_known() && self.is_even() {
-            self.mark_anew();
+        if !self.sacked.is_known() && self.is_uniform() {
+            self.build_bitmap();
         }
-        self.sacked.set(self.gone + index as u64);
+        self.sacked.set(self.removed + index as u64);
         let entry = &mut self.entries[index];
         entry.flags |= SACKED;
         entry
     }
 
     #[cold]
-    fn mark_anew(&mut self) {
+    fn build_bitmap(&mut self) {
         self.sacked.make_room(self.entries.len());
-        for (number, entry) in (self.gone..).zip(&self.entries) {
+        for (number, entry) in (self.removed..).zip(&self.entries) {
             if entry.is(SACKED) {
                 self.sacked.set(number);
             }
         }
     }
 
-    /// Whether all entries are of one length, and numbered as they stand.
+    /// Whether all entries have one length.
     #[inline]
-    fn is_even(&self) -> bool {
-        self.unit > 0 && self.entries.front().is_some_and(|first| first.position >= self.even_from)
+    fn is_uniform(&self) -> bool {
+        self.unit > 0 && self.entries.front().is_some_and(|first| first.position >= self.uniform_from)
     }
 
-    /// The entry that begins just there, if all are of one length and bits say which are sacked.
+    /// The entry that begins at `position`, if all have one length and the bitmap is in use.
     #[inline]
-    fn even(&self, position: u64) -> Option<usize> {
+    fn uniform_index(&self, position: u64) -> Option<usize> {
         let first = self.entries.front()?.position;
-        let offset = position.checked_sub(first).filter(|_| self.is_even())?;
+        let offset = position.checked_sub(first).filter(|_| self.is_uniform())?;
         let index = offset / self.unit;
         let exact = index * self.unit == offset && index < self.entries.len() as u64;
         (exact && self.sacked.is_known()).then_some(index as usize)
     }
 
-    /// The entries that just this range covers, if all are of one length, for [`next_unsacked`](Self::next_unsacked).
+    /// The entries that a range covers exactly, for [`next_unsacked`](Self::next_unsacked), if all have one length.
     #[inline]
-    pub fn even_range(&self, left: u64, right: u64) -> Option<Range<usize>> {
-        let start = self.even(left)?;
+    pub fn uniform_range(&self, left: u64, right: u64) -> Option<Range<usize>> {
+        let start = self.uniform_index(left)?;
         let count = (right - left) / self.unit;
         let end = start + count as usize;
         (count * self.unit == right - left && end <= self.entries.len()).then_some(start..end)
     }
 
-    /// The first entry after a sacked one that may not be.
+    /// The first entry after a sacked one that may be unsacked.
     #[inline]
     pub fn after_sacked(&self, index: usize) -> usize {
         if !self.sacked.is_known() {
@@ -185,38 +186,38 @@ impl<P: Payload> Scoreboard<P> {
         self.next_unsacked(index + 1..self.entries.len()).unwrap_or(self.entries.len())
     }
 
-    /// The first entry in this range that isn't sacked. Only where bits say which are.
+    /// The first entry in a range that isn't sacked. The bitmap must be in use.
     #[inline]
     pub fn next_unsacked(&self, range: Range<usize>) -> Option<usize> {
-        let end = self.gone + range.end as u64;
-        let number = self.sacked.first_clear(self.gone + range.start as u64, end);
-        (number < end).then(|| (number - self.gone) as usize)
+        let end = self.removed + range.end as u64;
+        let number = self.sacked.first_clear(self.removed + range.start as u64, end);
+        (number < end).then(|| (number - self.removed) as usize)
     }
 
-    /// Notes another transmission of an entry, whose `sent_at` is set already.
-    pub fn log_again(&mut self, index: usize) {
-        self.write_log(Some(index));
-        self.disturb();
+    /// Logs the retransmission of an entry, whose `sent_at` is set already.
+    pub fn log_retransmission(&mut self, index: usize) {
+        self.keep_log(Some(index));
+        self.on_disorder();
         let entry = &self.entries[index];
         self.log.push_back((entry.position, entry.sent_at));
     }
 
-    /// The log isn't what the entries say for some time.
-    fn disturb(&mut self) {
+    /// The log isn't in the order of the entries for some windows.
+    fn on_disorder(&mut self) {
         let (first, end) = (self.entries.front().map_or(0, |first| first.position), self.end());
-        self.calm_from = end + CALM * (end - first);
+        self.in_order_from = end + QUIET_WINDOWS * (end - first);
     }
 
-    /// From now on the log is more than the entries say; without the one that is about to be written itself.
-    fn write_log(&mut self, but: Option<usize>) {
-        if self.unwritten != WRITTEN {
-            self.write_whole_log(but);
+    /// Keeps the log from now on, if it isn't kept yet; without the entry `but`, which is about to be logged.
+    fn keep_log(&mut self, but: Option<usize>) {
+        if self.implicit_from != LOGGED {
+            self.build_log(but);
         }
     }
 
     #[cold]
-    fn write_whole_log(&mut self, but: Option<usize>) {
-        let from = std::mem::replace(&mut self.unwritten, WRITTEN);
+    fn build_log(&mut self, but: Option<usize>) {
+        let from = std::mem::replace(&mut self.implicit_from, LOGGED);
         let entries = self.entries.iter().enumerate();
         let logged = entries.filter(|(index, entry)| entry.position >= from && Some(*index) != but);
         self.log.extend(logged.map(|(_, entry)| (entry.position, entry.sent_at)));
@@ -255,7 +256,7 @@ impl<P: Payload> Scoreboard<P> {
             for _ in 0..run {
                 self.entries.pop_front();
             }
-            self.gone += run as u64;
+            self.removed += run as u64;
             if end == una {
                 break;
             }
@@ -300,7 +301,7 @@ impl<P: Payload> Scoreboard<P> {
             }
         }
         self.entries.pop_front();
-        self.gone += 1;
+        self.removed += 1;
     }
 
     /// Forgets transmissions of what lies before `una`.
@@ -316,7 +317,7 @@ impl<P: Payload> Scoreboard<P> {
 
     /// Cuts an entry in two at `position`, which lies inside it.
     pub fn split(&mut self, index: usize, position: u64, metrics: &mut SubflowMetrics) {
-        self.write_log(None);
+        self.keep_log(None);
         let entry = &mut self.entries[index];
         let cut = (position - entry.position) as usize;
         let len = entry.payload.len();
@@ -354,10 +355,10 @@ impl<P: Payload> Scoreboard<P> {
         }
         let logged = (rest.position, rest.sent_at);
         self.entries.insert(index + 1, rest);
-        // Numbers and lengths are right again from what will come next.
-        self.even_from = self.end();
+        // Lengths and numbers are regular again from the next new entry on.
+        self.uniform_from = self.end();
         self.sacked.forget();
-        self.disturb();
+        self.on_disorder();
         let at = self.log.partition_point(|(_, sent_at)| *sent_at <= logged.1);
         self.log.insert(at, logged);
     }
@@ -376,15 +377,15 @@ impl<P: Payload> Scoreboard<P> {
         }
     }
 
-    /// The next transmission in order of time that is still of interest: its entry is neither acknowledged nor
-    /// sacked nor marked lost, and was not sent again since.
+    /// The oldest transmission that may be lost: its entry is neither acknowledged nor sacked nor marked lost, and wasn't
+    /// retransmitted since.
     pub fn oldest_transmission(&mut self) -> Option<usize> {
-        if self.unwritten != WRITTEN {
-            return self.oldest_unwritten();
+        if self.implicit_from != LOGGED {
+            return self.oldest_implicit();
         }
         while let Some((position, sent_at)) = self.log.front().copied() {
-            if position >= self.calm_from {
-                return self.leave_log(position);
+            if position >= self.in_order_from {
+                return self.drop_log(position);
             }
             let index = self.index_at(position);
             match self.entries.get(index) {
@@ -404,32 +405,32 @@ impl<P: Payload> Scoreboard<P> {
         None
     }
 
-    /// From now on the entries say what the log would, from this position on.
+    /// Drops the log: from `position` on the entries say the same.
     #[cold]
-    fn leave_log(&mut self, position: u64) -> Option<usize> {
+    fn drop_log(&mut self, position: u64) -> Option<usize> {
         self.log.clear();
-        self.unwritten = position;
-        self.oldest_unwritten()
+        self.implicit_from = position;
+        self.oldest_implicit()
     }
 
-    /// The same, as long as the log isn't written.
+    /// The same while the log isn't kept.
     #[inline]
-    fn oldest_unwritten(&mut self) -> Option<usize> {
+    fn oldest_implicit(&mut self) -> Option<usize> {
         let first = self.entries.front()?;
-        let from = self.unwritten;
+        let from = self.implicit_from;
         let mut index = 0;
-        // Mostly it is the first: what was sent next is acknowledged in order or not at all.
+        // The common case is the first entry.
         if first.position < from || first.is(SACKED | LOST) {
-            let even = self.even(from.max(first.position));
+            let even = self.uniform_index(from.max(first.position));
             let next = even.and_then(|index| self.next_unsacked(index..self.entries.len()));
             index = next.unwrap_or_else(|| self.index_at(from));
         }
         while let Some(entry) = self.entries.get(index) {
             if !entry.is(SACKED) && (!entry.is(LOST) || entry.is(RETRANS)) {
-                self.unwritten = entry.position;
+                self.implicit_from = entry.position;
                 return Some(index);
             }
-            self.unwritten = entry.end();
+            self.implicit_from = entry.end();
             index += 1;
         }
         None
@@ -454,12 +455,12 @@ impl<P: Payload> Scoreboard<P> {
         self.lost_hint = self.lost_hint.min(position);
     }
 
-    /// Nothing is lost after all.
+    /// Unmarks all that is lost: nothing was.
     pub fn unmark_lost(&mut self) {
-        self.write_log(None);
-        self.disturb();
+        self.keep_log(None);
+        self.on_disorder();
         for entry in &mut self.entries {
-            // Its time stands: RACK will look at it again.
+            // RACK looks at it again, with the time of its transmission.
             if entry.is(LOST) && !entry.is(RETRANS) && !entry.is(SACKED) {
                 self.log.push_back((entry.position, entry.sent_at));
             }
@@ -469,10 +470,10 @@ impl<P: Payload> Scoreboard<P> {
         self.lost_hint = u64::MAX;
     }
 
-    /// Nothing is sacked any more.
+    /// Unmarks all that is sacked.
     pub fn forget_sacks(&mut self) {
-        self.write_log(None);
-        self.disturb();
+        self.keep_log(None);
+        self.on_disorder();
         self.sacked.forget();
         for entry in &mut self.entries {
             if entry.is(SACKED) {
@@ -526,7 +527,7 @@ impl<P: Payload> Scoreboard<P> {
     pub fn clear(&mut self) {
         self.entries.clear();
         self.log.clear();
-        self.unwritten = WRITTEN;
+        self.implicit_from = LOGGED;
         self.unit = 0;
         self.sacked.forget();
     }

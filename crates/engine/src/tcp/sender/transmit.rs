@@ -124,7 +124,7 @@ impl<P: Payload> Sender<P> {
         let (position, tag, segments) = (entry.position, entry.tag, entry.segments);
         let (payload, fin) = (entry.payload.clone(), entry.is(FIN));
         let part = (entry.mapped > 0).then_some((entry.lead, entry.mapped));
-        self.scoreboard.log_again(index);
+        self.scoreboard.log_retransmission(index);
         cx.metrics().retrans_total += u64::from(segments);
         common.counters.retrans_segs += u64::from(segments);
         common.counters.retrans_bytes += payload.len() as u64;

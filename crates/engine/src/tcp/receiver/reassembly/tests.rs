@@ -103,7 +103,7 @@ fn tidying_by_what_changed_is_as_tidying_all() {
                 }
             }
             at = in_order;
-            both[1].untidy = 2;
+            both[1].unpruned = 2;
             for (reassembly, seen) in both.iter_mut().zip(&mut seen).filter(|_| reports) {
                 seen.extend(report(reassembly, room));
                 seen.extend(
@@ -156,7 +156,7 @@ fn a_ring_is_as_a_list() {
             let (room, reports) = (random(5) as usize, random(4) > 0);
             let mut seen = [(); 2].map(|()| Vec::new());
             let mut in_order = next;
-            both[0].patience = u32::MAX;
+            both[0].ring_delay = u32::MAX;
             for (reassembly, seen) in both.iter_mut().zip(&mut seen) {
                 in_order = next;
                 let mut ready = InOrder::new();

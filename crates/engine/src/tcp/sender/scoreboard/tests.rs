@@ -46,7 +46,7 @@ fn apply(
             if let Some(index) = board.entries.iter().position(|entry| entry.is(LOST)) {
                 board.entries[index].flags |= RETRANS | EVER_RETRANS;
                 board.entries[index].sent_at = now;
-                board.log_again(index);
+                board.log_retransmission(index);
             }
         }
         9 => board.split(n % count, board.entries[n % count].position + LEN / 4, metrics),
@@ -78,9 +78,10 @@ fn count(board: &Scoreboard<SyntheticPayload>, metrics: &mut SubflowMetrics) {
 /// Whether numbers and bits say what the entries do, where they say anything.
 fn is_true(board: &Scoreboard<SyntheticPayload>) -> bool {
     let entries = || board.entries.iter().enumerate();
-    let begins = entries().all(|(index, entry)| board.even(entry.position).is_none_or(|even| even == index));
+    let begins =
+        entries().all(|(index, entry)| board.uniform_index(entry.position).is_none_or(|even| even == index));
     let Some(first) = board.entries.front() else { return begins };
-    let Some(mut range) = board.even_range(first.position, board.end()) else { return begins };
+    let Some(mut range) = board.uniform_range(first.position, board.end()) else { return begins };
     let clear: Vec<usize> = std::iter::from_fn(|| {
         let index = board.next_unsacked(range.clone())?;
         range.start = index + 1;
@@ -121,17 +122,17 @@ proptest! {
             for (index, (board, metrics)) in boards.iter_mut().zip(&mut metrics).enumerate() {
                 apply(board, metrics, (op, n), &mut ends[index], now);
                 if index == 1 {
-                    board.write_log(None);
-                    board.calm_from = u64::MAX;
+                    board.keep_log(None);
+                    board.in_order_from = u64::MAX;
                 }
                 prop_assert!(is_true(board));
             }
-            let [unwritten, written] = &mut boards;
-            prop_assert_eq!(unwritten.oldest_transmission(), written.oldest_transmission());
+            let [implicit_from, written] = &mut boards;
+            prop_assert_eq!(implicit_from.oldest_transmission(), written.oldest_transmission());
             let all = |board: &Scoreboard<SyntheticPayload>| {
                 board.iter().map(|entry| (entry.position, entry.flags, entry.sent_at)).collect::<Vec<_>>()
             };
-            prop_assert_eq!(all(unwritten), all(written));
+            prop_assert_eq!(all(implicit_from), all(written));
         }
     }
 }
