@@ -8,7 +8,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use indicatif::{ProgressBar, ProgressStyle};
 use ropewalk_lab::advise::measure::{self, Reading};
-use ropewalk_lab::advise::{Answer, Doubt, Effort, Gain, Hands, Judged, Question, Why, advise, self_test};
+use ropewalk_lab::advise::{
+    Answer, Doubt, Effort, Gain, Hands, Judged, Question, Why, advise, narrowing, self_test,
+};
 use ropewalk_lab::compare::{Design, Reach, Standing, usual_workloads};
 use ropewalk_lab::diagnostic::Diagnostic;
 use ropewalk_lab::report::comparison;
@@ -17,7 +19,7 @@ use ropewalk_lab::{Registries, scenario, units};
 use ropewalk_sim::{Scenario, Workload};
 use serde_json::{Value, json};
 
-use crate::compare::size_within;
+use crate::options::Common;
 use crate::{Failure, checkpoint, compare, output};
 
 /// What to use on your paths: plain TCP, or Multipath TCP with which scheduler
@@ -27,10 +29,14 @@ use crate::{Failure, checkpoint, compare, output};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   ropewalk advise
-  ropewalk advise --path 'wifi: 50 Mbit/s, 20 ms +-5 ms, 0.5 %' --path 'lte: 20 Mbit/s, 60 ms' --size '4 MiB'
-  ropewalk advise --path 'dsl: 16 Mbit/s, 30 ms' --measured lte=ping.txt,iperf.json
+  ropewalk advise --path 'wifi: 50 Mbit/s, 20 ms +-5 ms, 0.5 %' \\
+      --path 'lte: 20 Mbit/s, 60 ms' --size '4 MiB'
+  ropewalk advise --path 'dsl: 16 Mbit/s, 30 ms' \\
+      --measured lte=ping.txt,iperf.json
   ropewalk advise --scenario satellite-lte --measured lte=ss.txt --json
   ropewalk advise --for linux
+  ropewalk advise --path 'home: dsl' --path 'phone: 4g, price 2 EUR/GB' \\
+      --value 'a second is worth 5 MB of phone' --for openmptcprouter
   ropewalk advise --self-test
 
 Measurements, told apart by what is in them, several per path:
@@ -38,28 +44,21 @@ Measurements, told apart by what is in them, several per path:
   iperf3 --json -R -c HOST > iperf.json   rate; without -R also the queue, by how the round trip grew
   ss -tin > ss.txt                        live connections: rate, round-trip time, retransmissions
   a mahimahi trace                        rate over time
-Each is joined with what --path or the scenario says of the path of that name, weighted by how sure both are; with a rate
-and a round-trip time they make a path of their own. Paths as in `ropewalk compare --help`.")]
+Each is joined with what --path or the scenario says of the path of that name, weighted by how sure both are; with a \
+rate and a round-trip time they make a path of their own. Paths as in `ropewalk compare --help`.")]
 pub(crate) struct Options {
-    /// A path of your own; repeat it for each
-    #[arg(long = "path", value_name = "PATH", conflicts_with = "scenario")]
-    paths: Vec<String>,
-    /// A built-in scenario's name, or a scenario file
-    #[arg(long, value_name = "NAME|FILE")]
-    scenario: Option<String>,
+    #[command(flatten)]
+    common: Common,
     /// Measurements of a path; repeat it for each
     #[arg(long, value_name = "NAME=FILE,...")]
     measured: Vec<String>,
-    /// Flow size; repeat it, or separate by commas [default: the scenario's; with --path a page of small objects, 1 MiB,
-    /// 16 MiB]
-    #[arg(long, value_name = "SIZE")]
-    size: Vec<String>,
-    /// Which end sends the data
-    #[arg(long)]
-    direction: Option<crate::options::Direction>,
-    /// What you can run: Linux's own Multipath TCP, the kernel of multipath-tcp.org, or Ropewalk's engine
-    #[arg(long = "for", value_name = "SYSTEM", value_parser = ["linux", "multipath-tcp.org", "ropewalk"], default_value = "ropewalk")]
+    /// What you can run: Linux's own Multipath TCP, the kernel of multipath-tcp.org, a router with OpenMPTCProuter (which has
+    /// that kernel), or Ropewalk's engine
+    #[arg(long = "for", value_name = "SYSTEM", value_parser = ["linux", "multipath-tcp.org", ROUTER, "ropewalk"], default_value = "ropewalk")]
     system: String,
+    /// What bytes on metered paths are worth, as in `compare`: 'a second is worth 5 MB of lte'
+    #[arg(long, value_name = "TEXT")]
+    value: Option<String>,
     /// Congestion control [default: the scenario's, else cubic]
     #[arg(long, value_name = "NAME")]
     congestion: Option<String>,
@@ -67,13 +66,13 @@ pub(crate) struct Options {
     #[arg(long, value_name = "TIME", default_value = "10s", allow_hyphen_values = true)]
     budget: String,
     /// First seed
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
     seed: u64,
     /// Threads [default: one per core]; the result doesn't depend on it
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]
     jobs: Option<u16>,
-    /// Test the advice on scenarios drawn at random
-    #[arg(long, conflicts_with_all = ["paths", "scenario", "measured", "size"])]
+    /// Test the advice on scenarios drawn at random, and that measurements narrow it on pairs of links (200 at most)
+    #[arg(long, conflicts_with_all = ["paths", "scenario", "measured", "size", "schedulers", "direction"])]
     self_test: bool,
     /// How many of them
     #[arg(long, default_value_t = 300, requires = "self_test", value_parser = clap::value_parser!(u32).range(1..=100_000))]
@@ -89,8 +88,14 @@ pub(crate) struct Options {
     json: bool,
 }
 
+/// A router that bundles paths: openmptcprouter.com.
+const ROUTER: &str = "openmptcprouter";
+
 /// The first seed of the self-test's scenarios: none below was looked at while the advice was made.
 const SELF_TEST_SEED: u64 = 1_000_000;
+
+/// Most pairs of links on which the self-test measures.
+const PAIRS: u32 = 200;
 
 pub(crate) fn run(registries: &Registries, options: &Options) -> Result<(), Failure> {
     let stop = Arc::new(AtomicBool::new(false));
@@ -108,12 +113,18 @@ pub(crate) fn run(registries: &Registries, options: &Options) -> Result<(), Fail
         let seed = SELF_TEST_SEED.wrapping_add(options.seed);
         let found = self_test(registries, options.scenarios as usize, seed, &store, hands, || bar.inc(1));
         bar.finish_and_clear();
-        let found =
-            found.map_err(unknown)?.ok_or_else(|| Failure::Interrupted(checkpoint::hint(&options.state)))?;
+        let hint = || Failure::Interrupted(checkpoint::hint(&options.state));
+        let found = found.map_err(unknown)?.ok_or_else(hint)?;
+        let store = checkpoint::open(&options.state, "advise-narrowing", options.fresh)?;
+        let pairs = options.scenarios.min(PAIRS) as usize;
+        let bar = self::bar(pairs as u64, "pairs of links");
+        let narrowed = narrowing(registries, pairs, options.seed - 1, &store, hands, || bar.inc(1));
+        bar.finish_and_clear();
+        let narrowed = narrowed.map_err(unknown)?.ok_or_else(hint)?;
         return output::print(&if options.json {
-            show_test::json(&found, options.seed)
+            show_test::json(&found, &narrowed, options.seed)
         } else {
-            show_test::text(&found, options.seed)
+            show_test::text(&found, &narrowed, options.seed)
         });
     }
     let (question, readings) = question(registries, options)?;
@@ -127,8 +138,12 @@ pub(crate) fn run(registries: &Registries, options: &Options) -> Result<(), Fail
     let answer = advise(registries, &question, hands);
     bar.finish_and_clear();
     let answer = answer.map_err(unknown)?.ok_or_else(interrupted)?;
-    let shown =
-        if options.json { json(&question, &readings, &answer) } else { text(&question, &readings, &answer) };
+    let lines = lines(&question, &answer, &options.system);
+    let shown = if options.json {
+        json(&question, &readings, &answer, &lines)
+    } else {
+        text(&question, &readings, &answer, &lines)
+    };
     output::print(&shown)
 }
 
@@ -143,17 +158,15 @@ fn bar(total: u64, what: &str) -> ProgressBar {
 }
 
 fn question(registries: &Registries, options: &Options) -> Result<(Question, Vec<Reading>), Failure> {
-    let (mut scenario, experiment) =
-        if options.paths.is_empty() && !options.measured.is_empty() && options.scenario.is_none() {
-            (scenario::default_around(Vec::new()), scenario::Experiment::default())
-        } else if options.paths.is_empty() {
-            let loaded = compare::load(registries, options.scenario.as_deref().unwrap_or(scenario::DEFAULT))?;
-            (loaded.scenario, loaded.experiment)
-        } else {
-            let paths = scenario::paths(&options.paths)?;
-            (scenario::default_around(paths), scenario::Experiment::default())
-        };
+    let measured_only =
+        options.common.paths.is_empty() && options.common.scenario.is_none() && !options.measured.is_empty();
+    let (mut scenario, experiment) = if measured_only {
+        (scenario::default_around(Vec::new()), scenario::Experiment::default())
+    } else {
+        options.common.load(registries)?
+    };
     let mut doubts = vec![Doubt::default(); scenario.paths.len()];
+    let before = scenario.clone();
     let mut read = Vec::new();
     for text in &options.measured {
         read.push(measured(text, &mut scenario, &mut doubts)?);
@@ -174,14 +187,15 @@ fn question(registries: &Registries, options: &Options) -> Result<(Question, Vec
             return Err(Diagnostic::new(format!("there are two paths `{}`", path.name)).into());
         }
     }
-    if let Some(direction) = options.direction {
+    if let Some(direction) = options.common.direction {
         scenario.direction = direction.into();
     }
-    let mut sizes = Vec::new();
-    for text in options.size.iter().flat_map(|text| text.split(',')) {
-        sizes.push(size_within("--size", text, (1, 1 << 32))?);
+    let sizes = options.common.sizes(1 << 40)?;
+    let given = !options.common.paths.is_empty() || measured_only;
+    let schedulers = options.common.names()?.unwrap_or_default();
+    for name in schedulers.iter().filter(|name| *name != "tcp") {
+        compare::scheduler(registries, "--schedulers", name, scenario.paths.len())?;
     }
-    let given = !options.paths.is_empty() || options.scenario.is_none() && !options.measured.is_empty();
     let workloads: Vec<Workload> = match (sizes.as_slice(), experiment.sizes.as_slice()) {
         ([], []) if given => usual_workloads(),
         ([], []) => vec![scenario.workload.clone()],
@@ -196,7 +210,7 @@ fn question(registries: &Registries, options: &Options) -> Result<(Question, Vec
     let congestion = options.congestion.clone().or(experiment.congestion).unwrap_or_else(|| "cubic".into());
     let reach = match options.system.as_str() {
         "linux" => Reach::Linux,
-        "multipath-tcp.org" => Reach::OtherKernel,
+        "multipath-tcp.org" | ROUTER => Reach::OtherKernel,
         _ => Reach::Ropewalk,
     };
     let effort = Effort { design: Design::race(compare::budget(&options.budget)?), whole: true };
@@ -207,7 +221,16 @@ fn question(registries: &Registries, options: &Options) -> Result<(Question, Vec
             Some(Reading::of(&scenario.paths[index], &doubts[index], &files, scenario.direction))
         })
         .collect();
-    let question = Question { scenario, workloads, doubts, congestion, reach, effort, seed: options.seed };
+    // Paths that are known by measurements alone have no before.
+    let stated = (!options.measured.is_empty() && before.paths.len() == count).then(|| Scenario {
+        direction: scenario.direction,
+        workload: scenario.workload.clone(),
+        ..before
+    });
+    let worth = compare::worth(&scenario.paths, options.value.as_deref())?;
+    let seed = options.seed;
+    let question =
+        Question { scenario, workloads, schedulers, doubts, stated, congestion, reach, worth, effort, seed };
     Ok((question, readings))
 }
 
@@ -283,7 +306,10 @@ fn recommendation(answer: &Answer) -> String {
 }
 
 /// The lines to type.
-fn lines(question: &Question, answer: &Answer) -> Vec<String> {
+fn lines(question: &Question, answer: &Answer, system: &str) -> Vec<String> {
+    if system == ROUTER {
+        return router_lines(question, answer);
+    }
     let mut lines = Vec::new();
     let control = &answer.use_this.congestion.text;
     if answer.use_this.is_tcp() {
@@ -307,10 +333,7 @@ fn lines(question: &Question, answer: &Answer) -> Vec<String> {
             lines.push("mptcpize run PROGRAM".into());
         }
         Reach::OtherKernel => {
-            let name = match answer.use_this.scheduler.entry.name {
-                "minrtt" | "linux" => "default",
-                other => other,
-            };
+            let name = kernel_name(answer.use_this.scheduler.entry.name);
             lines.push("# the kernel of github.com/multipath-tcp/mptcp, on the sending end, as root:".into());
             lines.push("sysctl net.mptcp.mptcp_enabled=1".into());
             lines.push("sysctl net.mptcp.mptcp_path_manager=fullmesh".into());
@@ -331,6 +354,41 @@ fn lines(question: &Question, answer: &Answer) -> Vec<String> {
     lines
 }
 
+/// The kernel's name for a scheduler.
+fn kernel_name(scheduler: &str) -> &str {
+    match scheduler {
+        "minrtt" | "linux" => "default",
+        other => other,
+    }
+}
+
+/// Its settings are UCI's section `network.globals`, and `multipath` of each interface; /etc/init.d/mptcp applies them.
+fn router_lines(question: &Question, answer: &Answer) -> Vec<String> {
+    let scheduler = kernel_name(answer.use_this.scheduler.entry.name);
+    let tcp = answer.use_this.is_tcp();
+    let first = if tcp { &answer.best_path } else { &answer.opens_on };
+    let mut lines = vec!["# on the router, as root; interfaces by the paths' names:".to_string()];
+    if !tcp {
+        lines.push("uci set network.globals.multipath=enable".into());
+        lines.push(format!("uci set network.globals.mptcp_scheduler={scheduler}"));
+    }
+    lines.push(format!("uci set network.globals.congestion={}", answer.use_this.congestion.text));
+    for path in &question.scenario.paths {
+        let mode = match path.name == *first {
+            true => "master",
+            false if tcp => "off",
+            false => "on",
+        };
+        lines.push(format!("uci set network.{}.multipath={mode}", path.name));
+    }
+    lines.push("uci commit network && /etc/init.d/mptcp restart".into());
+    if !tcp {
+        lines.push("# on its server, which schedules downloads:".into());
+        lines.push(format!("sysctl net.mptcp.mptcp_scheduler={scheduler}"));
+    }
+    lines
+}
+
 fn standing(one: &Judged) -> &'static str {
     match one.standing {
         Standing::Equal => "equal",
@@ -339,7 +397,7 @@ fn standing(one: &Judged) -> &'static str {
     }
 }
 
-fn text(question: &Question, readings: &[Reading], answer: &Answer) -> String {
+fn text(question: &Question, readings: &[Reading], answer: &Answer, to_type: &[String]) -> String {
     let mut text = String::new();
     for reading in readings {
         text += &format!("Read of {}\n", reading.text());
@@ -377,6 +435,10 @@ fn text(question: &Question, readings: &[Reading], answer: &Answer) -> String {
     ));
     if !answer.use_this.is_tcp() {
         lines_of.push(("expect", gain(&answer.versus_tcp, &tcp)));
+        if let Some(stated) = &answer.stated {
+            let (low, high) = stated.interval;
+            lines_of.push(("", format!("without the measurements: {} to {}", percent(low), percent(high))));
+        }
         if let Some(own) = &answer.versus_own {
             lines_of.push(("", gain(own, "`linux`")));
         }
@@ -390,7 +452,10 @@ fn text(question: &Question, readings: &[Reading], answer: &Answer) -> String {
         ));
     }
     if let Some((name, better)) = &answer.beyond {
-        lines_of.push(("beyond", format!("with `{name}`, {}", gain(better, "this"))));
+        lines_of.push(("beyond", format!("if you could run `{name}`: {}", gain(better, "this"))));
+    }
+    if let Some(worth) = question.worth.text() {
+        lines_of.push(("cost", worth.to_string()));
     }
     if let Some((buffer, smaller)) = answer.buffer.as_ref().and_then(|b| b.smaller.map(|s| (b, s))) {
         let half = units::write_bytes(buffer.bytes / 2);
@@ -439,7 +504,7 @@ fn text(question: &Question, readings: &[Reading], answer: &Answer) -> String {
         );
     }
     text += "\nTo type\n";
-    for line in lines(question, answer) {
+    for line in to_type {
         text += &format!("  {line}\n");
     }
     text + &format!("\nPaths: {}. Seed {}.\n", names.join(", "), question.seed)
@@ -471,7 +536,7 @@ fn reading_json(reading: &Reading) -> Value {
     })
 }
 
-fn json(question: &Question, readings: &[Reading], answer: &Answer) -> String {
+fn json(question: &Question, readings: &[Reading], answer: &Answer, to_type: &[String]) -> String {
     let value = json!({
         "recommendation": recommendation(answer),
         "multipath": !answer.use_this.is_tcp(),
@@ -487,6 +552,8 @@ fn json(question: &Question, readings: &[Reading], answer: &Answer) -> String {
         },
         "read": readings.iter().map(reading_json).collect::<Vec<_>>(),
         "versus_tcp": gain_json(&answer.versus_tcp),
+        "versus_tcp_as_stated": answer.stated.as_ref().map(gain_json),
+        "worth": question.worth.text(),
         "versus_linux": answer.versus_own.as_ref().map(gain_json),
         "beyond": answer.beyond.as_ref().map(|(name, gain)| json!({ "scheduler": name, "gain": gain_json(gain) })),
         "variants": answer.variants,
@@ -508,7 +575,7 @@ fn json(question: &Question, readings: &[Reading], answer: &Answer) -> String {
             "to": flip.to,
             "ratio": flip.ratio,
         })).collect::<Vec<_>>(),
-        "to_type": lines(question, answer),
+        "to_type": to_type,
     });
     format!("{value:#}\n")
 }

@@ -1,5 +1,6 @@
 //! `ropewalk emulate`.
 
+use std::ffi::OsString;
 use std::process::{Child, Command, ExitCode, ExitStatus};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,12 +13,13 @@ use ropewalk_host::perf::device::DEVICE_PREFIX;
 use ropewalk_host::reaper::{self, Mark};
 use ropewalk_host::tun::Offload;
 use ropewalk_host::world::{End, PathLinks, World};
+use ropewalk_lab::Registries;
 use ropewalk_lab::diagnostic::Diagnostic;
-use ropewalk_lab::{Registries, scenario};
 use ropewalk_sim::Scenario;
 use serde_json::json;
 
-use crate::{Failure, compare, evidence, output};
+use crate::options::Common;
+use crate::{Failure, evidence, output};
 
 /// How long to wait until the peer listens.
 const PEER_START_LIMIT: u64 = 3_000_000_000;
@@ -25,31 +27,41 @@ const PEER_START_LIMIT: u64 = 3_000_000_000;
 /// Run any program behind emulated paths, with the kernel's Multipath TCP set up on them
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "The program runs in a network namespace with one interface per path, addresses 10.127.0.2, 10.127.1.2, ...;
-the other side is 10.127.255.1. The engine of `ropewalk perf` may be on either side, behind TUN devices of its own: as a
-server it is 10.126.0.2, as a client its i-th path goes over the i-th emulated one. Everything is removed when the command
-ends, background processes included; the next `emulate` cleans up after one that was killed. SIGTERM and SIGHUP end the
-command, and so does SIGINT if the program doesn't exit by itself; Ctrl-C goes to the program.
+    after_help = "The program runs in a network namespace with one interface per path, addresses 10.127.0.2, \
+10.127.1.2, ...; the other side is 10.127.255.1. The engine of `ropewalk perf` may be on either side, behind TUN \
+devices of its own: as a server it is 10.126.0.2, as a client its i-th path goes over the i-th emulated one. \
+Everything is removed when the command ends, background processes included; the next `emulate` cleans up after one \
+that was killed. SIGTERM and SIGHUP end the command, and so does SIGINT if the program doesn't exit by itself; \
+Ctrl-C goes to the program.
 
 The second example serves the current folder with examples/nginx.conf from this project's repository.
 
 Examples:
-  ropewalk emulate --peer 'mptcpize run iperf3 -s -1' -- mptcpize run iperf3 -c 10.127.255.1 -t 5
-  ropewalk emulate --scenario satellite-lte --peer 'mptcpize run nginx -p . -e stderr -c nginx.conf' -- mptcpize run curl -so copy http://10.127.255.1:8080/FILE
-  ropewalk emulate --peer 'mptcpize run socat -u FILE:FILE TCP-LISTEN:9000,fork' -- mptcpize run socat -u TCP:10.127.255.1:9000 CREATE:copy
-  ropewalk emulate --path 'wifi: 50 Mbit/s, 20 ms' --path 'lte: 20 Mbit/s, 60 ms' -- ping -c 5 10.127.255.1
-  ropewalk emulate --pcap run.pcapng --peer 'ropewalk perf server --once' -- ropewalk perf client 10.127.255.1
-  ropewalk emulate --peer 'ropewalk perf server --once' -- ropewalk perf client 10.127.255.1 --stack engine --paths 2 --scheduler blest
-  ropewalk emulate --peer 'ropewalk perf server --once --stack engine' -- ropewalk perf client 10.126.0.2 --reverse
+  ropewalk emulate --peer 'mptcpize run iperf3 -s -1' -- \\
+      mptcpize run iperf3 -c 10.127.255.1 -t 5
+  ropewalk emulate --scenario satellite-lte \\
+      --peer 'mptcpize run nginx -p . -e stderr -c nginx.conf' -- \\
+      mptcpize run curl -so copy http://10.127.255.1:8080/FILE
+  ropewalk emulate \\
+      --peer 'mptcpize run socat -u FILE:FILE TCP-LISTEN:9000,fork' -- \\
+      mptcpize run socat -u TCP:10.127.255.1:9000 CREATE:copy
+  ropewalk emulate --path 'wifi: 50 Mbit/s, 20 ms' \\
+      --path 'lte: 20 Mbit/s, 60 ms' -- ping -c 5 10.127.255.1
+  ropewalk emulate --pcap run.pcapng --peer 'ropewalk perf server --once' -- \\
+      ropewalk perf client 10.127.255.1
+  ropewalk emulate --peer 'ropewalk perf server --once' -- \\
+      ropewalk perf client 10.127.255.1 --stack engine --paths 2 \\
+      --scheduler blest
+  ropewalk emulate --peer 'ropewalk perf server --once --stack engine' -- \\
+      ropewalk perf client 10.126.0.2 --reverse
+  ropewalk emulate --size '1 MiB' --schedulers blest \\
+      --path 'wifi: 50 Mbit/s, 20 ms' \\
+      --path 'lte: 20 Mbit/s, 60 ms'   # transfers
   ropewalk emulate                                    # a shell behind Wi-Fi and LTE"
 )]
 pub(crate) struct Options {
-    /// A built-in scenario's name, or a scenario file; its paths are used
-    #[arg(long, value_name = "NAME|FILE", conflicts_with = "paths")]
-    scenario: Option<String>,
-    /// A path: 'name: rate, delay[, +-jitter][, loss][, queue N packets]'; may be given several times
-    #[arg(long = "path", value_name = "PATH")]
-    paths: Vec<String>,
+    #[command(flatten)]
+    common: Common,
     /// A command to start first, on the other side. Its output goes to standard error, or nowhere with --quiet or --json
     #[arg(long, value_name = "COMMAND")]
     peer: Option<String>,
@@ -69,13 +81,38 @@ pub(crate) struct Options {
     command: Vec<String>,
 }
 
-fn scenario_of(registries: &Registries, options: &Options) -> Result<Scenario, Failure> {
-    if options.paths.is_empty() {
-        let name = options.scenario.as_deref().unwrap_or(scenario::DEFAULT);
-        return Ok(compare::load(registries, name)?.scenario);
+impl Options {
+    /// Without a program, and with a scheduler, a size or a direction: the arguments of `compare` that make such transfers.
+    pub(crate) fn as_comparison(&self) -> Option<Vec<OsString>> {
+        let common = &self.common;
+        if !self.command.is_empty() || self.peer.is_some() || !common.asks_for_transfers() {
+            return None;
+        }
+        let mut line: Vec<String> = ["ropewalk", "compare", "--world", "emulated"].map(String::from).to_vec();
+        let mut say = |option: &str, value: &str| line.extend([format!("--{option}"), value.to_string()]);
+        common.paths.iter().for_each(|path| say("path", path));
+        common.scenario.iter().for_each(|name| say("scenario", name));
+        common.schedulers.iter().for_each(|names| say("schedulers", names));
+        common.size.iter().for_each(|size| say("size", size));
+        common.direction.iter().for_each(|way| say("direction", way.name()));
+        say("seed", &self.seed.to_string());
+        if self.json {
+            line.push("--json".into());
+        }
+        Some(line.into_iter().map(OsString::from).collect())
     }
-    let paths = scenario::paths(&options.paths)?;
-    Ok(scenario::default_around(paths))
+}
+
+fn scenario_of(registries: &Registries, options: &Options) -> Result<Scenario, Failure> {
+    if options.common.asks_for_transfers() {
+        let message = "--schedulers, --size and --direction are for transfers that Ropewalk makes: here the program decides";
+        return Err(Diagnostic::new(message)
+            .help(
+                "leave the program and `--peer` out, or the options; `ropewalk perf` has options of its own",
+            )
+            .into());
+    }
+    Ok(options.common.load(registries)?.0)
 }
 
 /// How long the peer may go on after the program has ended.

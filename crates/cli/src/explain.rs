@@ -4,30 +4,30 @@ use std::fmt::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use ropewalk_lab::compare::describe;
+use ropewalk_lab::diagnostic::Diagnostic;
 use ropewalk_lab::evidence::{self, phrase, word};
-use ropewalk_lab::{Registries, scenario};
+use ropewalk_lab::{Registries, watch};
 use ropewalk_sim::{Mode, Recording, RunSpec, Workload};
 use serde_json::json;
 
-use crate::compare::{algorithm, size_within};
+use crate::compare::algorithm;
+use crate::options::Common;
 use crate::{Failure, compare, output};
+
+/// Largest flow, bytes: more than that is a trace that nobody reads.
+const LARGEST: u64 = 64 << 20;
 
 /// Show each decision of a scheduler with its reason
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  ropewalk explain --scheduler blest --size '256 KiB'
-  ropewalk explain --scheduler ecf --pcap run.pcapng --qlog run.qlog
-  ropewalk explain --scheduler 'ecf(beta=0.5)' --scenario blest-2016-3g-wlan --json | jq -c 'select(.decision == \"wait\")'")]
+  ropewalk explain --schedulers blest --size '256 KiB'
+  ropewalk explain --schedulers ecf --pcap run.pcapng --qlog run.qlog
+  ropewalk explain --schedulers 'ecf(beta=0.5)' --size '1 MiB' --json | \\
+      jq -c 'select(.decision == \"wait\")'")]
 pub(crate) struct Options {
-    /// The scheduler
-    #[arg(long, default_value = "minrtt")]
-    scheduler: String,
-    /// A built-in scenario's name, or a scenario file
-    #[arg(long, value_name = "NAME|FILE", default_value = scenario::DEFAULT)]
-    scenario: String,
-    /// Flow size, instead of the scenario's workload
-    #[arg(long)]
-    size: Option<String>,
+    #[command(flatten)]
+    common: Common,
     /// Congestion control [default: the scenario's, else cubic]
     #[arg(long)]
     congestion: Option<String>,
@@ -46,28 +46,47 @@ pub(crate) struct Options {
 }
 
 pub(crate) fn run(registries: &Registries, options: &Options) -> Result<(), Failure> {
-    let loaded = compare::load(registries, &options.scenario)?;
     output::can_write(&[("--pcap", options.pcap.as_ref()), ("--qlog", options.qlog.as_ref())])?;
-    let mut scenario = loaded.scenario;
-    // More than that is a trace that nobody reads.
-    if let Some(size) = &options.size {
-        let bytes = size_within("--size", size, (1, 64 << 20))?;
-        scenario.workload = Workload::Flow { bytes };
-    }
-    let congestion =
-        options.congestion.clone().or(loaded.experiment.congestion).unwrap_or_else(|| "cubic".into());
-    let names: Vec<String> = scenario.paths.iter().map(|path| path.name.clone()).collect();
-    let spec = RunSpec {
-        scenario: Arc::new(scenario),
-        scheduler: compare::scheduler(registries, "--scheduler", &options.scheduler, names.len())?,
-        congestion: algorithm(&registries.congestion, "--congestion", &congestion)?,
-        mode: Mode::Multipath,
-        seed: options.seed,
-        start_phase: 0,
-        recording: Recording { decisions: true, ..Recording::default() },
+    let (mut scenario, experiment) = options.common.load(registries)?;
+    let schedulers = options.common.names()?.unwrap_or_else(|| vec!["minrtt".into()]);
+    let sizes = options.common.sizes(LARGEST)?;
+    let workloads = match sizes.as_slice() {
+        [] => vec![scenario.workload.clone()],
+        sizes => sizes.iter().map(|bytes| Workload::Flow { bytes: *bytes }).collect(),
     };
+    let several = schedulers.len() * workloads.len() > 1;
+    if several && (options.pcap.is_some() || options.qlog.is_some()) {
+        let message = "--pcap and --qlog take one run: name one scheduler and one size";
+        return Err(Diagnostic::new(message).into());
+    }
+    let control = options.congestion.clone().or(experiment.congestion).unwrap_or_else(|| "cubic".into());
+    let mut text = String::new();
+    for workload in workloads {
+        scenario.workload = workload;
+        for name in &schedulers {
+            let spec = RunSpec {
+                scenario: Arc::new(scenario.clone()),
+                scheduler: compare::scheduler(registries, "--schedulers", name, scenario.paths.len())?,
+                congestion: algorithm(&registries.congestion, "--congestion", &control)?,
+                mode: Mode::Multipath,
+                seed: options.seed,
+                start_phase: 0,
+                recording: Recording { decisions: true, ..Recording::default() },
+            };
+            if several && !options.json {
+                let _ = writeln!(text, "{name}, {}:", describe(&scenario.workload));
+            }
+            text += &one(&spec, options)?;
+        }
+    }
+    output::print(&text)
+}
+
+/// One run: its decisions, and captures of it.
+fn one(spec: &RunSpec, options: &Options) -> Result<String, Failure> {
+    let names: Vec<&str> = spec.scenario.paths.iter().map(|path| path.name.as_str()).collect();
     let result = if options.pcap.is_some() || options.qlog.is_some() {
-        let evidence = evidence::record(&spec).map_err(Failure::other)?;
+        let evidence = evidence::record(spec).map_err(Failure::other)?;
         if let Some(file) = &options.pcap {
             output::write_file_with(file, |out| evidence.write_pcap(out))?;
         }
@@ -76,13 +95,14 @@ pub(crate) fn run(registries: &Registries, options: &Options) -> Result<(), Fail
         }
         evidence.result
     } else {
-        ropewalk_sim::run(&spec)
+        watch::run(spec)
     };
     let mut text = String::new();
     for decision in &result.decisions {
-        let path = decision.path.and_then(|path| names.get(usize::from(path))).map(String::as_str);
+        let path = decision.path.and_then(|path| names.get(usize::from(path)).copied());
         if options.json {
             let line = json!({
+                "scheduler": spec.scheduler.text,
                 "t_ms": decision.at as f64 / 1e6,
                 "decision": word(decision),
                 "path": path,
@@ -104,11 +124,8 @@ pub(crate) fn run(registries: &Registries, options: &Options) -> Result<(), Fail
     if !options.json {
         if result.overruled > 0 {
             let first = result.first_overruled.unwrap_or(0) as f64 / 1e6;
-            let _ = writeln!(
-                text,
-                "overruled {} times, first at {first:.1} ms: it waited with nothing in flight, or sent nothing",
-                result.overruled
-            );
+            let cause = result.overruled_cause.unwrap_or("it waited with nothing in flight");
+            let _ = writeln!(text, "overruled {} times, first at {first:.1} ms: {cause}", result.overruled);
         }
         let _ = writeln!(
             text,
@@ -117,7 +134,7 @@ pub(crate) fn run(registries: &Registries, options: &Options) -> Result<(), Fail
             result.duration as f64 / 1e6
         );
     }
-    output::print(&text)
+    Ok(text)
 }
 
 fn because(reason: &str) -> String {

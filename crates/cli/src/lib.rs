@@ -167,6 +167,9 @@ pub fn run(registries: Registries, arguments: impl IntoIterator<Item = OsString>
         Command::Advise(options) => advise::run(&registries, &options),
         Command::Validate(options) => validate::run(&registries, &options),
         Command::Compare(options) => compare::run(&registries, &options, &origin),
+        Command::Emulate(options) if options.as_comparison().is_some() => {
+            return run(registries, options.as_comparison().unwrap_or_default());
+        }
         Command::Emulate(options) => match emulate::run(&registries, &options) {
             Ok(code) => return code,
             Err(failure) => Err(failure),

@@ -1,6 +1,73 @@
 //! Values that several commands' options share.
 
 use clap::ValueEnum;
+use ropewalk_lab::Registries;
+use ropewalk_lab::scenario::{self, Experiment};
+use ropewalk_sim::Scenario;
+
+use crate::{Failure, compare};
+
+/// What every command that runs transfers is told alike: over which paths, what is sent, which way, and by whom.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub(crate) struct Common {
+    /// A path of your own; repeat it for each. `ropewalk compare --help` says what it may hold
+    #[arg(long = "path", value_name = "PATH", conflicts_with = "scenario")]
+    pub(crate) paths: Vec<String>,
+    /// A built-in scenario's name, or a scenario file
+    #[arg(long, value_name = "NAME|FILE")]
+    pub(crate) scenario: Option<String>,
+    /// Schedulers, separated by commas
+    #[arg(long, alias = "scheduler", value_name = "LIST")]
+    pub(crate) schedulers: Option<String>,
+    /// Flow size, 1 B to 1 TiB; repeat it, or separate by commas
+    #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
+    pub(crate) size: Vec<String>,
+    /// Which end sends the data
+    #[arg(long)]
+    pub(crate) direction: Option<Direction>,
+}
+
+impl Common {
+    /// The paths that are given, or the scenario, or else the default one; and what its file says of experiments.
+    pub(crate) fn load(&self, registries: &Registries) -> Result<(Scenario, Experiment), Failure> {
+        let (mut scenario, experiment) = if self.paths.is_empty() {
+            let loaded = compare::load(registries, self.scenario.as_deref().unwrap_or(scenario::DEFAULT))?;
+            (loaded.scenario, loaded.experiment)
+        } else {
+            (scenario::default_around(scenario::paths(&self.paths)?), Experiment::default())
+        };
+        if let Some(direction) = self.direction {
+            scenario.direction = direction.into();
+        }
+        Ok((scenario, experiment))
+    }
+
+    /// The sizes that are given, at most `most` bytes each.
+    pub(crate) fn sizes(&self, most: u64) -> Result<Vec<u64>, Failure> {
+        let texts = self.size.iter().flat_map(|text| text.split(','));
+        texts.map(|text| compare::size_within("--size", text, (1, most))).collect()
+    }
+
+    /// The schedulers that are named, if any are.
+    pub(crate) fn names(&self) -> Result<Option<Vec<String>>, Failure> {
+        let Some(text) = &self.schedulers else { return Ok(None) };
+        let names: Vec<String> = compare::list(text).into_iter().map(String::from).collect();
+        if names.is_empty() {
+            return Err(compare::nobody(text));
+        }
+        Ok(Some(names))
+    }
+
+    /// Whether it says what is sent, and how.
+    pub(crate) fn asks_for_transfers(&self) -> bool {
+        self.schedulers.is_some() || !self.size.is_empty() || self.direction.is_some()
+    }
+
+    /// Whether nothing is given.
+    pub(crate) fn is_default(&self) -> bool {
+        self.paths.is_empty() && self.scenario.is_none() && !self.asks_for_transfers()
+    }
+}
 
 /// Where transfers run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
@@ -37,6 +104,16 @@ pub(crate) enum Direction {
     Download,
     /// The client
     Upload,
+}
+
+impl Direction {
+    /// The word on the command line.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Direction::Download => "download",
+            Direction::Upload => "upload",
+        }
+    }
 }
 
 impl From<Direction> for ropewalk_sim::Direction {

@@ -4,12 +4,14 @@ use std::path::{Path, PathBuf};
 
 use indicatif::{ProgressBar, ProgressStyle};
 use ropewalk_lab::Registries;
+use ropewalk_lab::diagnostic::Diagnostic;
 use ropewalk_lab::sweep::journal::JournalError;
-use ropewalk_lab::sweep::{self, Command, Design, Done, Error, Progress, Summary};
+use ropewalk_lab::sweep::{self, Command, Design, Done, Error, Overrides, Progress, Summary};
 use ropewalk_lab::table::Table;
 use serde_json::json;
 
-use crate::{Failure, interrupt, output};
+use crate::options::Common;
+use crate::{Failure, compare, interrupt, output};
 
 /// Vary a scenario's parameters over a grid or a sample of the space
 ///
@@ -18,6 +20,8 @@ use crate::{Failure, interrupt, output};
 #[command(after_help = "Examples:
   ropewalk sweep examples/sweeps/rtt-and-loss.toml
   ropewalk sweep examples/sweeps/hypercube.toml --out /tmp/sweep --jobs 2
+  ropewalk sweep examples/sweeps/rtt-and-loss.toml --schedulers minrtt,tcp \\
+      --size '256 KiB' --check
   ropewalk sweep mine.toml --check
 
 A sweep's file:
@@ -34,6 +38,9 @@ With `design = \"latin-hypercube\"` and `points = 200` the ranges are sampled in
 pub(crate) struct Options {
     /// The sweep's file
     file: PathBuf,
+    /// Instead of what the file says
+    #[command(flatten)]
+    common: Common,
     /// Folder of the results [default: the file's name without .toml, and `-results`]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
@@ -76,8 +83,33 @@ fn folder(options: &Options) -> PathBuf {
     })
 }
 
+/// Plain TCP, on each path or on one.
+fn is_tcp(name: &str) -> bool {
+    name == "tcp" || name.starts_with("tcp:")
+}
+
 pub(crate) fn run(registries: &Registries, options: &Options) -> Result<(), Failure> {
-    let design = sweep::load(&options.file, registries)?;
+    let names = options.common.names()?;
+    let size = match options.common.sizes(1 << 40)?.as_slice() {
+        [] => None,
+        [one] => Some(*one),
+        _ => {
+            let message = "a sweep has one size: vary `workload.size` for several";
+            return Err(Diagnostic::new(message).into());
+        }
+    };
+    let overrides = Overrides {
+        scenario: options.common.scenario.clone(),
+        paths: options.common.paths.clone(),
+        schedulers: names,
+        size,
+        direction: options.common.direction.map(Into::into),
+    };
+    let design = sweep::load(&options.file, &overrides, registries)?;
+    let paths = design.base.scenario.paths.len();
+    for name in overrides.schedulers.iter().flatten().filter(|name| !is_tcp(name)) {
+        compare::scheduler(registries, "--schedulers", name, paths)?;
+    }
     if options.check {
         return check(registries, &design, options.json);
     }

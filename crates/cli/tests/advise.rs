@@ -81,3 +81,44 @@ fn what_cannot_be_answered_is_refused_in_words() {
         "{unknown}"
     );
 }
+
+#[test]
+fn a_router_gets_its_own_lines_and_hears_what_it_lacks() {
+    let advice = json(&[
+        "advise",
+        "--path",
+        "dsl: 16/1 Mbit/s, 30 ms",
+        "--path",
+        "lte: 30/10 Mbit/s, 50 ms",
+        "--size",
+        "4 MiB",
+        "--budget",
+        "500 ms",
+        "--for",
+        "openmptcprouter",
+    ]);
+    let lines: Vec<&str> =
+        advice["to_type"].as_array().unwrap().iter().map(|line| line.as_str().unwrap()).collect();
+    assert!(lines.contains(&"uci set network.lte.multipath=master"), "{lines:?}");
+    assert!(lines.iter().any(|line| line.starts_with("uci set network.dsl.multipath=")), "{lines:?}");
+    assert!(lines.contains(&"uci commit network && /etc/init.d/mptcp restart"), "{lines:?}");
+    let scheduler = &advice["scheduler"];
+    let kernels = ["linux", "minrtt", "roundrobin", "redundant", "blest", "ecf"];
+    assert!(scheduler.is_null() || kernels.iter().any(|name| scheduler == name), "{scheduler}");
+}
+
+#[test]
+fn measurements_only_narrow_what_is_said() {
+    let measured = concat!(env!("CARGO_MANIFEST_DIR"), "/../lab/tests/measured");
+    let files = format!("lte={measured}/ping.txt,{measured}/iperf3.json");
+    let base =
+        ["advise", "--path", "dsl: 16 Mbit/s, 30 ms", "--path", "lte: 20 Mbit/s, 45 ms", "--size", "4 MiB"];
+    let advice = json(&[&base[..], &["--budget", "1s", "--measured", &files]].concat());
+    assert_eq!(advice["multipath"], true, "{advice:#}");
+    let interval = |of: &Value| {
+        let at = |place: usize| of["interval_90"][place].as_f64().unwrap();
+        (at(0), at(1))
+    };
+    let (before, after) = (interval(&advice["versus_tcp_as_stated"]), interval(&advice["versus_tcp"]));
+    assert!(after.1 / after.0 < before.1 / before.0, "{before:?} {after:?}");
+}

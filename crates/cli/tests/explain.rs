@@ -70,3 +70,16 @@ fn a_wrong_parameter_lists_the_right_ones_and_ends_with_2() {
     let text = String::from_utf8_lossy(&output.stderr);
     assert!(text.contains("beta (a number from 0 to 4; default 0.25)"), "{text}");
 }
+
+#[test]
+fn the_examples_filter_finds_waits() {
+    let waits = String::from_utf8(
+        Command::new(env!("CARGO_BIN_EXE_ropewalk"))
+            .args(["explain", "--schedulers", "ecf(beta=0.5)", "--size", "1 MiB", "--json"])
+            .output()
+            .unwrap()
+            .stdout,
+    )
+    .unwrap();
+    assert!(waits.lines().filter(|line| line.contains("\"decision\":\"wait\"")).count() > 10);
+}

@@ -285,3 +285,22 @@ fn output_that_cannot_be_written_is_code_2() {
     assert_eq!(list.status.code(), Some(2), "{}", String::from_utf8_lossy(&list.stderr));
     assert!(String::from_utf8_lossy(&list.stderr).contains("standard output"));
 }
+
+/// In a terminal of 80 columns: examples are whole commands, to be copied.
+#[test]
+fn examples_in_help_fit_80_columns() {
+    for command in ["compare", "explain", "advise", "sweep", "emulate"] {
+        let output = Command::new(env!("CARGO_BIN_EXE_ropewalk"))
+            .args([command, "--help"])
+            .env("COLUMNS", "80")
+            .output()
+            .unwrap();
+        let help = String::from_utf8(output.stdout).unwrap();
+        let examples = help.lines().skip_while(|line| *line != "Examples:").skip(1);
+        let examples: Vec<&str> = examples.take_while(|line| !line.is_empty()).collect();
+        assert!(!examples.is_empty(), "{command}");
+        for line in examples {
+            assert!(line.starts_with("  "), "{command}: `{line}` was wrapped");
+        }
+    }
+}

@@ -19,5 +19,6 @@ pub mod sweep;
 pub mod table;
 pub mod units;
 pub mod validate;
+pub mod watch;
 
 pub use registries::Registries;

@@ -8,12 +8,26 @@ pub struct Table {
     head: Vec<String>,
     rows: Vec<Vec<String>>,
     left: usize,
+    /// Most columns of characters: beyond, those aligned to the right are a space apart, not two.
+    most: usize,
 }
 
 impl Table {
-    /// A table with these headings, of which the first `left` columns are aligned to the left. A heading may have two lines.
+    /// A table with these headings, of which the first `left` columns are aligned to the left. A heading may have
+    /// several lines.
     pub fn new(left: usize, head: &[&str]) -> Self {
-        Table { head: head.iter().map(|text| (*text).to_string()).collect(), rows: Vec::new(), left }
+        Table {
+            head: head.iter().map(|text| (*text).to_string()).collect(),
+            rows: Vec::new(),
+            left,
+            most: usize::MAX,
+        }
+    }
+
+    /// With one space between the columns that are aligned to the right, where two make it wider than this.
+    #[must_use]
+    pub fn within(self, most: usize) -> Self {
+        Table { most, ..self }
     }
 
     /// Adds a row.
@@ -30,22 +44,24 @@ impl Table {
                 *width = (*width).max(cell.width());
             }
         }
+        let wide = widths.iter().map(|width| width + 2).sum::<usize>();
+        let narrow = if wide > self.most { 1 } else { 2 };
         let line = |cells: &[String]| {
             let mut text = String::from(" ");
             for (column, (cell, width)) in cells.iter().zip(&widths).enumerate() {
                 let pad = " ".repeat(width - cell.width());
-                text += if column == 0 { " " } else { "  " };
+                let gap = if column > self.left { narrow } else { 2 };
+                text += &" ".repeat(if column == 0 { 1 } else { gap });
                 text += &if column < self.left { format!("{cell}{pad}") } else { format!("{pad}{cell}") };
             }
             text.trim_end().to_string() + "\n"
         };
-        let upper = |text: &String| text.split_once('\n').map_or(String::new(), |(upper, _)| upper.into());
-        let lower = |text: &String| text.rsplit('\n').next().unwrap_or_default().to_string();
         let mut text = String::new();
-        if self.head.iter().any(|text| text.contains('\n')) {
-            text += &line(&self.head.iter().map(upper).collect::<Vec<_>>());
+        let high = self.head.iter().map(|text| text.lines().count()).max().unwrap_or(0);
+        for from_below in (0..high).rev() {
+            let part = |text: &String| text.lines().rev().nth(from_below).unwrap_or_default().to_string();
+            text += &line(&self.head.iter().map(part).collect::<Vec<_>>());
         }
-        text += &line(&self.head.iter().map(lower).collect::<Vec<_>>());
         for row in &self.rows {
             text += &line(row);
         }

@@ -32,7 +32,7 @@ fn change() -> impl Strategy<Value = Change> {
         Just(ChangeAction::Down),
         Just(ChangeAction::Up),
     ];
-    (0u64..1500, action).prop_map(|(at, action)| Change { at: at * MS, action })
+    (0u64..1500, action).prop_map(|(at, action)| Change::once(at * MS, action))
 }
 
 prop_compose! {
@@ -103,6 +103,7 @@ prop_compose! {
                 backup: false,
                 // The third path goes round the shared link.
                 bottleneck: (behind && i < 2).then_some(0),
+                metered: None,
             }).collect(),
             bottlenecks: shared.into_iter().map(|(up, down)| Bottleneck { name: "shared".into(), up, down }).collect(),
             background: if rival {

@@ -3,7 +3,7 @@
 
 use std::sync::atomic::AtomicBool;
 
-use ropewalk_lab::compare::{Candidate, Design, Request, compare};
+use ropewalk_lab::compare::{Candidate, Design, Request, Worth, compare};
 use ropewalk_lab::diagnostic::Source;
 use ropewalk_lab::report::folder;
 use ropewalk_lab::{Registries, sweep};
@@ -73,6 +73,7 @@ fn compare_prints_what_its_titles_say() {
             }],
             congestion: registries.congestion.parse("cubic").unwrap(),
             design: Design::Fixed(2),
+            worth: Worth::default(),
             seed: 1,
             jobs: 1,
         };

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::AtomicBool;
 
-use ropewalk_lab::compare::{Candidate, Comparison, Design, Request, compare};
+use ropewalk_lab::compare::{Candidate, Comparison, Design, Request, Worth, compare};
 use ropewalk_lab::diagnostic::Source;
 use ropewalk_lab::report::rope::{self, Budget};
 use ropewalk_lab::report::{self, Origin, comparison, folder, saved, terminal};
@@ -29,6 +29,7 @@ fn request(sizes: &[u64]) -> Request {
         ],
         congestion: registries.congestion.parse("cubic").expect("known"),
         design: Design::Fixed(3),
+        worth: Worth::default(),
         seed: 5,
         jobs: 2,
         scenario,

@@ -117,6 +117,11 @@ fn whatever_the_reader_takes_passes() {
         "duplicate = '0.1 %'",
         "changes = [{ at = '1 min', rate = '2Mbps' }]",
         "up = { rate = '1_000 kbit/s', delay = '10 ms ± 1 ms' }",
+        "changes = [{ at = '15 s', every = '15 s', link = 'down', for = '100 ms' }]",
+        "changes = [{ at = '1 s', every = '4 s', rate = '2 Mbit/s' }, { at = '3 s', every = '4 s', rate = '9 Mbit/s' }]",
+        "metered = true",
+        "price = '2 EUR/GB'",
+        "price = '$0.50 per GB'",
     ] {
         assert_eq!(accepted(&format!("{PATH}{more}\n")), (true, true), "{more}");
     }
@@ -124,6 +129,10 @@ fn whatever_the_reader_takes_passes() {
         "rate = 'unlimited'\nrtt = '250 µs'",
         "rate = '2.5 MB/s'\nrtt = '20 ms +/- 5 msec'",
         "rate = '1e3 kbps'\ndelay = 0",
+        "rate = '16/1 Mbit/s'\nrtt = '20 ms'",
+        "rate = '16 / 0.5 Mbit/s'\nrtt = '20 ms'\nup = { queue = '20 packets' }",
+        "preset = 'starlink'",
+        "preset = 'dsl'\nrtt = '20 ms'\nup = { rate = '2 Mbit/s' }",
         "rate = '10 Mbit/s'\nrtt = '20 ms +-2 ms'\njitter-shape = 'normal'",
         "rate = '10 Mbit/s'\nrtt = '20 ms'\n[[background]]\nkind = 'udp-on-off'\npath = 'a'\nrate = '1 Mbit/s'\n\
          on = '100 ms'\non-shape = 'exponential'\noff = '1 s'\noff-shape = 'pareto'",
@@ -157,6 +166,11 @@ fn whatever_the_schema_can_refuse_it_refuses() {
         "changes = [{ at = 'soon', link = 'down' }]",
         "up = { rate = '0 Mbit/s' }",
         "down = { delay = '5' }",
+        "up = { rate = '16/1 Mbit/s' }",
+        "preset = 'dls'",
+        "price = '2 EUR'",
+        "metered = 'yes'",
+        "changes = [{ at = '1 s', every = 'often', link = 'down' }]",
     ];
     let mut bad: Vec<String> = of_path.iter().map(|more| format!("{PATH}{more}\n")).collect();
     let of_file = [

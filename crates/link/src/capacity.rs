@@ -3,7 +3,7 @@
 
 use crate::Nanos;
 use crate::serializer::UNITS_PER_BYTE;
-use crate::spec::{ChangeAction, LinkSpec, Rate};
+use crate::spec::{ChangeAction, LinkSpec, Rate, Schedule};
 use crate::trace::OPPORTUNITY_BYTES;
 
 /// Bits times nanoseconds per second: a rate times a span, without rounding.
@@ -110,24 +110,23 @@ impl LinkSpec {
 
     /// Visits the stretches between `from` and `to` in order, until the visitor says false.
     fn stretches(&self, from: Nanos, to: Nanos, mut visit: impl FnMut(&Stretch<'_>) -> bool) {
-        let mut changes: Vec<_> = self.changes.iter().collect();
-        changes.sort_by_key(|change| change.at);
-        let (mut rate, mut origin, mut down) = (&self.rate, 0, false);
+        let mut changes = Schedule::new(&self.changes);
+        let (mut rate, mut origin, mut down) = (self.rate.clone(), 0, false);
         let mut now = from;
         let mut includes_start = false;
-        for change in changes {
+        while let Some(change) = changes.take() {
             if change.at > to {
                 break;
             }
             if change.at > now {
-                let rate = (!down).then_some(rate);
+                let rate = (!down).then_some(&rate);
                 if !visit(&Stretch { from: now, to: change.at, rate, origin, includes_start }) {
                     return;
                 }
                 now = change.at;
                 includes_start = false;
             }
-            match &change.action {
+            match change.action {
                 ChangeAction::Rate(new) => {
                     (rate, origin) = (new, change.at);
                     includes_start = change.at >= from;
@@ -139,7 +138,7 @@ impl LinkSpec {
         }
         // A stretch of no length may hold the first opportunities of a trace.
         if to > now || includes_start {
-            visit(&Stretch { from: now, to, rate: (!down).then_some(rate), origin, includes_start });
+            visit(&Stretch { from: now, to, rate: (!down).then_some(&rate), origin, includes_start });
         }
     }
 }
@@ -154,8 +153,7 @@ mod tests {
     const MS: Nanos = 1_000_000;
 
     fn changing(rate: Rate, changes: &[(Nanos, ChangeAction)]) -> LinkSpec {
-        let changes =
-            changes.iter().map(|(ms, action)| Change { at: ms * MS, action: action.clone() }).collect();
+        let changes = changes.iter().map(|(ms, action)| Change::once(ms * MS, action.clone())).collect();
         LinkSpec { rate, changes, ..LinkSpec::plain(1, 0, 1) }
     }
 

@@ -131,6 +131,51 @@ pub struct Change {
     pub at: Nanos,
     /// What.
     pub action: ChangeAction,
+    /// Whether it happens again and again, so long after the last time; 0 counts as once.
+    pub every: Option<Nanos>,
+}
+
+impl Change {
+    /// One that happens once.
+    pub fn once(at: Nanos, action: ChangeAction) -> Self {
+        Change { at, action, every: None }
+    }
+
+    /// The next time, of one that repeats.
+    pub fn again(&self) -> Option<Change> {
+        let every = self.every.filter(|every| *every > 0)?;
+        Some(Change { at: self.at.checked_add(every)?, ..self.clone() })
+    }
+}
+
+/// Changes in order of time, and those that repeat again and again; of one moment, in the order in which they were listed.
+#[derive(Clone, Debug)]
+pub(crate) struct Schedule {
+    /// What is to come, the next one last.
+    coming: Vec<(usize, Change)>,
+}
+
+impl Schedule {
+    pub(crate) fn new(changes: &[Change]) -> Self {
+        let mut coming: Vec<(usize, Change)> = changes.iter().cloned().enumerate().collect();
+        coming.sort_by_key(|(listed, change)| std::cmp::Reverse((change.at, *listed)));
+        Schedule { coming }
+    }
+
+    /// When the next one is due.
+    pub(crate) fn next(&self) -> Option<Nanos> {
+        self.coming.last().map(|(_, change)| change.at)
+    }
+
+    /// Takes the next one.
+    pub(crate) fn take(&mut self) -> Option<Change> {
+        let (listed, change) = self.coming.pop()?;
+        if let Some(again) = change.again() {
+            let place = self.coming.partition_point(|(other, later)| (later.at, *other) > (again.at, listed));
+            self.coming.insert(place, (listed, again));
+        }
+        Some(change)
+    }
 }
 
 /// What changes.

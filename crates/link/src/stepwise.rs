@@ -10,7 +10,7 @@ use crate::codel::CoDel;
 use crate::impairments::{Delivery, Impairments};
 use crate::queue::{Admission, WaitQueue};
 use crate::server::Server;
-use crate::spec::{Change, ChangeAction, Queue};
+use crate::spec::{ChangeAction, Queue, Schedule};
 use crate::stats::LinkStats;
 use crate::transit::Transit;
 use crate::{LinkSpec, Nanos, Packet};
@@ -29,9 +29,7 @@ pub(crate) struct Stepwise<T> {
     down: bool,
     /// The latest step taken.
     at: Nanos,
-    /// In order of time; those before `next_change` are done.
-    changes: Vec<Change>,
-    next_change: usize,
+    changes: Schedule,
 }
 
 /// The packet being sent; itself it is in the queue's care.
@@ -47,8 +45,7 @@ struct Sending {
 impl<T: Packet> Stepwise<T> {
     pub(crate) fn new(spec: LinkSpec, seed: u64, stream: u64) -> Self {
         let impairments = Impairments::new(&spec, seed, stream);
-        let mut changes = spec.changes;
-        changes.sort_by_key(|change| change.at);
+        let changes = Schedule::new(&spec.changes);
         Stepwise {
             transit: Transit::new(),
             stats: LinkStats::default(),
@@ -65,7 +62,6 @@ impl<T: Packet> Stepwise<T> {
             down: false,
             at: 0,
             changes,
-            next_change: 0,
         }
     }
 
@@ -103,7 +99,7 @@ impl<T: Packet> Stepwise<T> {
     pub(crate) fn advance(&mut self, now: Nanos) {
         loop {
             let departure = self.sending.as_ref().map_or(u64::MAX, |sending| sending.departure);
-            let change = self.changes.get(self.next_change).map_or(u64::MAX, |change| change.at);
+            let change = self.changes.next().unwrap_or(u64::MAX);
             let start = if self.queue.is_empty() { u64::MAX } else { self.next_start().unwrap_or(u64::MAX) };
             let step = departure.min(change).min(start);
             if step > now || step == u64::MAX {
@@ -162,10 +158,10 @@ impl<T: Packet> Stepwise<T> {
     }
 
     fn change(&mut self) {
-        let Change { at, action } = &self.changes[self.next_change];
-        self.next_change += 1;
-        match action {
-            ChangeAction::Rate(rate) => self.server.set(rate, self.overhead, *at),
+        let Some(change) = self.changes.take() else { return };
+        let at = change.at;
+        match &change.action {
+            ChangeAction::Rate(rate) => self.server.set(rate, self.overhead, at),
             ChangeAction::Delay(delay) => self.impairments.delay = *delay,
             ChangeAction::Loss(loss) => self.impairments.loss.set(*loss),
             ChangeAction::Up => self.down = false,
@@ -173,8 +169,8 @@ impl<T: Packet> Stepwise<T> {
                 self.down = true;
                 self.stats.dropped_down += self.queue.clear();
                 if let Some(cut) = self.sending.take() {
-                    self.stats.busy = self.stats.busy.saturating_add(*at - cut.start);
-                    self.server.abandon(*at);
+                    self.stats.busy = self.stats.busy.saturating_add(at - cut.start);
+                    self.server.abandon(at);
                 }
             }
         }
@@ -187,7 +183,7 @@ impl<T: Packet> Stepwise<T> {
             Some(sending) => Some(sending.departure),
             None if self.queue.is_empty() => None,
             None => {
-                let change = self.changes.get(self.next_change).map_or(u64::MAX, |change| change.at);
+                let change = self.changes.next().unwrap_or(u64::MAX);
                 Some(self.next_start().unwrap_or(u64::MAX).min(change))
             }
         };

@@ -19,7 +19,7 @@ fn paced(n: u64, gap: Nanos) -> Vec<(Nanos, Datagram)> {
 }
 
 fn changing(changes: &[(u64, ChangeAction)]) -> LinkSpec {
-    let changes = changes.iter().map(|(ms, action)| Change { at: ms * MS, action: action.clone() });
+    let changes = changes.iter().map(|(ms, action)| Change::once(ms * MS, action.clone()));
     LinkSpec { changes: changes.collect(), ..plain() }
 }
 

@@ -52,7 +52,7 @@ fn changes() -> impl Strategy<Value = Vec<Change>> {
         Just(ChangeAction::Up),
     ];
     let at = prop_oneof![(0u64..200).prop_map(|ms| ms * MS), 0u64..200 * MS];
-    prop::collection::vec((at, action).prop_map(|(at, action)| Change { at, action }), 0..8)
+    prop::collection::vec((at, action).prop_map(|(at, action)| Change::once(at, action)), 0..8)
 }
 
 fn queue() -> impl Strategy<Value = Queue> {

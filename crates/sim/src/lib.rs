@@ -38,8 +38,8 @@ pub use result::{
     Transmission,
 };
 pub use spec::{
-    Background, Bottleneck, Direction, EndSpec, MTUS, Mode, PathSpec, Recording, RunSpec, Scenario, Times,
-    Traffic, Workload,
+    Background, Bottleneck, Direction, EndSpec, MTUS, Metered, Mode, PathSpec, Recording, RunSpec, Scenario,
+    Times, Traffic, Workload,
 };
 
 /// Nanoseconds since the start of the run, or a span of them.

@@ -53,6 +53,7 @@ impl Meter {
         PathResult {
             name: name.to_string(),
             bytes: meter.bytes,
+            repeated: 0,
             segments: meter.segments,
             lost: meter.packets_in.saturating_sub(meter.packets_out + in_flight),
             queue_delay_max: meter.queue_delay_max,

@@ -16,6 +16,7 @@ pub fn path(name: &str, rate: u64, delay: Nanos, queue: u32) -> PathSpec {
         mtu: 1500,
         backup: false,
         bottleneck: None,
+        metered: None,
     }
 }
 

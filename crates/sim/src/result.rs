@@ -56,6 +56,8 @@ pub struct RunResult {
     pub overruled: u64,
     /// When it did so first, since the run's start.
     pub first_overruled: Option<Nanos>,
+    /// Why it did so first, for people.
+    pub overruled_cause: Option<&'static str>,
     /// Time during which new data waited for the connection-level send window.
     pub window_blocked: Nanos,
     /// Data segments sent for the first time (all flows): what the speed benchmark counts.
@@ -93,6 +95,7 @@ impl RunResult {
             penalisations: 0,
             overruled: 0,
             first_overruled: None,
+            overruled_cause: None,
             window_blocked: 0,
             data_segments: 0,
             events: 0,
@@ -121,6 +124,8 @@ pub struct PathResult {
     pub name: String,
     /// Payload bytes sent on it for the workload, repeats included.
     pub bytes: u64,
+    /// Of these, bytes that the scheduler duplicated or the connection reinjected here.
+    pub repeated: u64,
     /// Data segments sent on it, repeats included.
     pub segments: u64,
     /// Packets lost on its links in the data's direction (queue and random), of the workload.

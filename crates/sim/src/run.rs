@@ -4,7 +4,7 @@ use crate::Side;
 use crate::app::Report;
 use crate::config::HORIZON;
 use crate::packet::Owner;
-use crate::result::{FlowResult, Outcome, RunResult};
+use crate::result::{FlowResult, Outcome, PathResult, RunResult};
 use crate::spec::RunSpec;
 use crate::world::World;
 
@@ -26,6 +26,7 @@ impl World {
         let competing = self.apps[1..].iter().flat_map(|app| app.report().flows).collect();
         let totals = self.hosts.totals(now, from);
         let in_flight = self.in_flight(from);
+        let repeated = self.hosts.repeated(now, from, self.scenario.paths.len());
         let mut paths = Vec::new();
         for (i, path) in self.scenario.paths.iter().enumerate() {
             let link = match from {
@@ -33,7 +34,8 @@ impl World {
                 Side::Server => &path.down,
             };
             let capacity = link.capacity_integral(begin, now);
-            paths.push(self.network.meter.path(i, &path.name, in_flight[i], capacity));
+            let metered = self.network.meter.path(i, &path.name, in_flight[i], capacity);
+            paths.push(PathResult { repeated: repeated[i], ..metered });
         }
         let (segments, decisions) = match self.recorder.take() {
             Some(recorder) => recorder.finish(begin),
@@ -61,6 +63,7 @@ impl World {
             penalisations: totals.penalisations,
             overruled: totals.overruled,
             first_overruled: totals.first_overruled,
+            overruled_cause: totals.overruled_cause,
             window_blocked: totals.window_blocked,
             data_segments: totals.data_segments,
             events: self.events,

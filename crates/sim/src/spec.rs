@@ -55,6 +55,15 @@ pub struct PathSpec {
     pub backup: bool,
     /// Index into [`Scenario::bottlenecks`] of the link that follows its own.
     pub bottleneck: Option<usize>,
+    /// What its bytes cost the user, if they do. It changes nothing in a run.
+    pub metered: Option<Metered>,
+}
+
+/// A path whose bytes cost something.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Metered {
+    /// Price of 10^9 bytes; none: not said.
+    pub price: Option<f64>,
 }
 
 /// A link that several paths share.

@@ -6,7 +6,7 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use ropewalk_link::{ChangeAction, LinkSpec};
+use ropewalk_link::{Change, ChangeAction, LinkSpec};
 
 use crate::spec::Scenario;
 use crate::{Nanos, Side};
@@ -79,17 +79,15 @@ pub(crate) fn background_server_address(source: usize) -> IpAddr {
     IpAddr::V4(Ipv4Addr::new(198, 18 | high & 1, low, 1))
 }
 
-/// Whether a link is up at this moment, by its changes.
+/// Whether a link is up at this moment: what the latest of its changes up or down says, of simultaneous ones the last.
 fn up_at(link: &LinkSpec, at: Nanos) -> bool {
-    let mut up = true;
-    for change in link.changes.iter().filter(|change| change.at <= at) {
-        match change.action {
-            ChangeAction::Down => up = false,
-            ChangeAction::Up => up = true,
-            _ => {}
-        }
-    }
-    up
+    let due = link.changes.iter().filter(|change| change.at <= at);
+    let states = due.filter(|change| matches!(change.action, ChangeAction::Down | ChangeAction::Up));
+    let latest = |change: &Change| match change.every {
+        Some(every) if every > 0 => change.at + (at - change.at) / every * every,
+        _ => change.at,
+    };
+    states.max_by_key(|change| latest(change)).is_none_or(|change| change.action == ChangeAction::Up)
 }
 
 /// The path that a connection opened at this moment starts on: the first that is up both ways and no backup,
@@ -125,9 +123,14 @@ mod tests {
     fn the_first_path_is_one_that_is_up() {
         let mut scenario = networks::two_equal(10_000_000, 1_000_000);
         assert_eq!(first_path(&scenario, 0), 0);
-        scenario.paths[0].down.changes.push(Change { at: 5, action: ChangeAction::Down });
+        scenario.paths[0].down.changes.push(Change::once(5, ChangeAction::Down));
         assert_eq!(first_path(&scenario, 4), 0);
         assert_eq!(first_path(&scenario, 5), 1);
+        // Down from 10 on, for 2, every 20; the other is down from 5 on.
+        let again = |at, action| Change { at, action, every: Some(20) };
+        scenario.paths[1].down.changes = vec![again(10, ChangeAction::Down), again(12, ChangeAction::Up)];
+        assert_eq!([9, 10, 12, 29, 31, 32].map(|at| first_path(&scenario, at)), [1, 0, 1, 1, 0, 1]);
+        scenario.paths[1].down.changes.clear();
         scenario.paths[1].backup = true;
         assert_eq!(first_path(&scenario, 4), 0);
         assert_eq!(first_path(&scenario, 5), 1);

@@ -27,7 +27,7 @@ fn rich() -> Scenario {
         let jitter = Jitter { spread: MILLISECOND, shape: JitterShape::Pareto, keeps_order: false };
         path.up.jitter = Some(jitter);
     }
-    let change = |at, action| Change { at, action };
+    let change = |at, action| Change::once(at, action);
     scenario.paths[1].down.changes =
         vec![change(400 * MILLISECOND, ChangeAction::Down), change(900 * MILLISECOND, ChangeAction::Up)];
     scenario.background = vec![
@@ -96,10 +96,8 @@ fn another_seed_is_another_run() {
 #[test]
 fn the_start_phase_moves_the_workload_alone() {
     let mut scenario = networks::wifi_lte();
-    scenario.paths[0].down.changes = vec![Change {
-        at: 100 * MILLISECOND,
-        action: ChangeAction::Rate(ropewalk_link::Rate::Constant(5_000_000)),
-    }];
+    scenario.paths[0].down.changes =
+        vec![Change::once(100 * MILLISECOND, ChangeAction::Rate(ropewalk_link::Rate::Constant(5_000_000)))];
     let early = spec(scenario, "minrtt", "lia");
     let late = RunSpec { start_phase: 50 * MILLISECOND, ..early.clone() };
     let (early, late) = (run(&early), run(&late));

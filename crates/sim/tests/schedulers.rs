@@ -87,8 +87,8 @@ fn various() -> Vec<Scenario> {
 
 /// The path goes down at `at`, both ways, and up again at `back`.
 fn dying(mut scenario: Scenario, path: usize, at: u64, back: Option<u64>) -> Scenario {
-    let mut changes = vec![Change { at, action: ChangeAction::Down }];
-    changes.extend(back.map(|at| Change { at, action: ChangeAction::Up }));
+    let mut changes = vec![Change::once(at, ChangeAction::Down)];
+    changes.extend(back.map(|at| Change::once(at, ChangeAction::Up)));
     (scenario.paths[path].up.changes, scenario.paths[path].down.changes) = (changes.clone(), changes);
     scenario
 }

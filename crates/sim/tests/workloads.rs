@@ -130,7 +130,7 @@ fn a_bottleneck_bounds_both_paths() {
 fn a_flow_outlives_a_path() {
     let mut scenario = networks::wifi_lte();
     scenario.workload = Workload::Flow { bytes: 8 << 20 };
-    let down = Change { at: 500 * MILLISECOND, action: ChangeAction::Down };
+    let down = Change::once(500 * MILLISECOND, ChangeAction::Down);
     scenario.paths[0].down.changes = vec![down.clone()];
     scenario.paths[0].up.changes = vec![down];
     for scheduler in ["minrtt", "linux", "redundant"] {

@@ -1,6 +1,6 @@
 //! What `ropewalk advise --self-test` prints.
 
-use ropewalk_lab::advise::{Case, SelfTest};
+use ropewalk_lab::advise::{Case, Narrowing, SelfTest};
 use ropewalk_lab::stats;
 use ropewalk_lab::table::Table;
 use serde_json::{Value, json};
@@ -19,7 +19,7 @@ const RIVALS: [Rival; 4] = [
     ("plain TCP on the path that looks best", "regret_tcp", |case| case.tcp),
 ];
 
-pub(super) fn text(found: &SelfTest, seed: u64) -> String {
+pub(super) fn text(found: &SelfTest, narrowed: &Narrowing, seed: u64) -> String {
     let (scenarios, multipath) = (found.cases.len(), found.multipath());
     let mut text = format!("{scenarios} scenarios drawn at random, seen with errors as large as assumed\n\n");
     for (head, part, of) in [
@@ -43,10 +43,24 @@ pub(super) fn text(found: &SelfTest, seed: u64) -> String {
         }
         table.row(cells);
     }
-    text + &format!("\n{}\nSeed {seed}. With --json: every scenario.\n", table.render())
+    text += &format!("\n{}\n", table.render());
+    let (pairs, (before, after)) = (narrowed.links.len(), narrowed.held());
+    text += &format!(
+        "{pairs} pairs of links drawn at random, stated with errors as large as assumed; a ping and a transfer on each are added\n\n"
+    );
+    for (head, part) in [
+        ("true gain in the 90 % interval, stated", before),
+        ("  with measurements", after),
+        ("interval wider by more than 5 %", narrowed.wider()),
+        ("  if measurements alone counted", narrowed.wider_alone()),
+    ] {
+        text += &format!("  {head:<38} {}\n", share(part, pairs));
+    }
+    text += &format!("  {:<38} {:.2} of that before\n", "mean width with measurements", narrowed.ratio());
+    text + &format!("\nSeed {seed}. With --json: every scenario and every pair.\n")
 }
 
-pub(super) fn json(found: &SelfTest, seed: u64) -> String {
+pub(super) fn json(found: &SelfTest, narrowed: &Narrowing, seed: u64) -> String {
     let mut value = json!({
         "scenarios": found.cases.len(),
         "seed": seed,
@@ -57,6 +71,15 @@ pub(super) fn json(found: &SelfTest, seed: u64) -> String {
         "slower_than_tcp": found.worse_than_tcp(),
         "missed": found.missed(),
         "cases": found.cases,
+        "narrowing": {
+            "pairs": narrowed.links.len(),
+            "held_as_stated": narrowed.held().0,
+            "held_with_measurements": narrowed.held().1,
+            "wider": narrowed.wider(),
+            "wider_by_measurements_alone": narrowed.wider_alone(),
+            "mean_width_ratio": narrowed.ratio(),
+            "links": narrowed.links,
+        },
     });
     for (_, name, of) in RIVALS {
         value[name] = stats::Summary::of(&found.regret(of))

@@ -9,20 +9,23 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use indicatif::{ProgressBar, ProgressStyle};
 use ropewalk_engine::registry::{Registry, Spec};
 use ropewalk_engine::scheduler::Scheduler;
-use ropewalk_lab::compare::{Candidate, Comparison, Design, Request, compare, usual_workloads};
+use ropewalk_lab::compare::{
+    Candidate, Comparison, Design, Request, Worth, compare, said_worth, usual_workloads,
+};
 use ropewalk_lab::diagnostic::{Diagnostic, Source};
 use ropewalk_lab::report::rope::{self, Budget};
 use ropewalk_lab::report::{self, Origin, comparison};
-use ropewalk_lab::{Registries, emulated, scenario, units};
-use ropewalk_sim::{Direction, Mode, Workload};
+use ropewalk_lab::{Registries, emulated, scenario, units, watch};
+use ropewalk_sim::{Direction, Mode, RunResult, RunSpec, Workload};
 
-use crate::options::{self, Stack, World};
+use crate::options::{Common, Stack, World};
 use crate::{Failure, evidence, interrupt, output};
 
 /// Rank schedulers on your paths
 ///
 /// Every scheduler runs on the same paths with the same seeds, until those that are as fast as the fastest are told from
-/// those that are slower. Without options: the built-in Wi-Fi + LTE scenario, four flow sizes, all schedulers.
+/// those that are slower. Without options: the built-in Wi-Fi + LTE scenario, four flow sizes, all schedulers; and, beside it,
+/// a pair of links where the choice decides.
 ///
 /// The answer is a group: all that are equal within 2 %. One of them is named: plain TCP if it is among them, then the
 /// scheduler that is easiest to get (Linux's own, that of another kernel, Ropewalk's), then the one that repeats the
@@ -30,32 +33,29 @@ use crate::{Failure, evidence, interrupt, output};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   ropewalk compare
-  ropewalk compare --path 'wifi: 50 Mbit/s, 20 ms +-5 ms, 0.5 %' --path 'lte: 20 Mbit/s, 60 ms, queue 400 packets'
-  ropewalk compare --scenario satellite-lte --size '256 KiB' --size '4 MiB' --schedulers 'minrtt,blest,ecf(beta=0.5)'
-  ropewalk compare --path 'dsl: 1 Mbit/s, 30 ms, 2 %' --size '200 MiB' --runs 5 --limit '2 h'
+  ropewalk compare --path 'wifi: 50 Mbit/s, 20 ms +-5 ms, 0.5 %' \\
+      --path 'lte: 20 Mbit/s, 60 ms, queue 400 packets'
+  ropewalk compare --scenario satellite-lte --size '256 KiB' --size '4 MiB' \\
+      --schedulers 'minrtt,blest,ecf(beta=0.5)'
+  ropewalk compare --path 'dsl: 1 Mbit/s, 30 ms, 2 %' --size '200 MiB' \\
+      --runs 5 --limit '2 h'
   ropewalk compare --report report.html
   ropewalk compare --plot --size '1 MiB'
-  ropewalk compare --world emulated --schedulers blest --size '1 MiB' --runs 3 --pcap run.pcapng   # one more run, watched
+  ropewalk compare --world emulated --schedulers blest --size '1 MiB' \\
+      --runs 3 --pcap run.pcapng   # one more run, watched
   ropewalk compare --json | jq '.rankings[0].rows[0]'
 
 A path is `name: rate, round-trip time [+-spread], loss`; the time is what ping shows, half of it each way. Also:
-`up RATE`, `down RATE`, `queue LIMIT`, `jitter uniform|normal|pareto`, `reordering`, `trace FILE`, `mtu BYTES`, `backup`.")]
+`16/1 Mbit/s` (down/up), `up RATE`, `down RATE`, `queue LIMIT`, `jitter uniform|normal|pareto`, `reordering`, `trace \
+FILE`, `mtu BYTES`, `backup`, `outage 100 ms every 15 s`, `metered`, `price 2 EUR/GB`. A word stands for a link, and \
+what is beside it replaces its parts: dsl, vdsl, cable, 4g, 5g, starlink, geo, wifi (docs/links.md has their \
+numbers).")]
 pub(crate) struct Options {
-    /// A path of your own; repeat it for each
-    #[arg(long = "path", value_name = "PATH", conflicts_with = "scenario")]
-    paths: Vec<String>,
-    /// A built-in scenario's name, or a scenario file
-    #[arg(long, value_name = "NAME|FILE")]
-    scenario: Option<String>,
-    /// Schedulers, separated by commas [default: all]
-    #[arg(long, value_name = "LIST")]
-    schedulers: Option<String>,
+    #[command(flatten)]
+    common: Common,
     /// Congestion control [default: the scenario's, else cubic]
     #[arg(long, value_name = "NAME")]
     congestion: Option<String>,
-    /// Flow size, 1 B to 1 TiB; repeat it, or separate by commas
-    #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
-    size: Vec<String>,
     /// How much to run before the answer is given as it is then: a second is 4 million simulated segments, about what two
     /// cores do, so that it means the same runs on every machine
     #[arg(
@@ -79,12 +79,13 @@ pub(crate) struct Options {
     /// Threads [default: one per core]; the result doesn't depend on it
     #[arg(long, allow_negative_numbers = true, value_parser = clap::value_parser!(u16).range(1..=1024))]
     jobs: Option<u16>,
-    /// Which end sends the data
-    #[arg(long)]
-    direction: Option<options::Direction>,
     /// Send and receive buffer of both ends, fixed, 4 KiB to 4 GiB
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     buffer: Option<String>,
+    /// What bytes on metered paths are worth: 'a second is worth 5 MB of lte'. All of them count then; without it only those
+    /// that are sent again, at 5 MB to the second
+    #[arg(long, value_name = "TEXT")]
+    value: Option<String>,
     /// Where the transfers run: the simulator, or the emulator (real packets in real time; Linux, `ip`, /dev/net/tun)
     #[arg(long, default_value_t = World::Simulated, value_enum)]
     world: World,
@@ -143,6 +144,16 @@ pub(crate) fn load(registries: &Registries, name: &str) -> Result<scenario::Load
     scenario::load(name, registries).map_err(|error| error.of_argument("--scenario", name).into())
 }
 
+/// The error for a list of schedulers that has none.
+pub(crate) fn nobody(text: &str) -> Failure {
+    let source = Source::new("--schedulers", text);
+    Diagnostic::new("no scheduler is named")
+        .at(&source, 0..text.len())
+        .label("nothing found")
+        .help("as in `minrtt,blest`; `ropewalk list` shows all; without `--schedulers` all are compared")
+        .into()
+}
+
 /// A scheduler given on the command line, for so many paths.
 pub(crate) fn scheduler(
     registries: &Registries,
@@ -179,6 +190,17 @@ fn limit(text: &str, workloads: &[Workload]) -> Result<u64, Failure> {
         ),
         None => Ok(found),
     }
+}
+
+/// What bytes are worth, by what `--value` says.
+pub(crate) fn worth(paths: &[ropewalk_sim::PathSpec], value: Option<&str>) -> Result<Worth, Failure> {
+    let text = value.unwrap_or_default();
+    let source = Source::new("--value", text);
+    let said = value.map(said_worth).transpose().map_err(|error| {
+        Diagnostic::new(error.message).at(&source, error.span).label(error.label).help(error.help)
+    })?;
+    Worth::new(paths, said.as_ref())
+        .map_err(|error| Diagnostic::new(error.to_string()).at(&source, 0..text.len()).label("here").into())
 }
 
 /// A budget given on the command line, nanoseconds.
@@ -226,8 +248,12 @@ pub(crate) fn run(registries: &Registries, options: &Options, origin: &Origin) -
     output::can_write(&[own, options.evidence.files()].concat())?;
     let per_run = request.workloads.len() * request.candidates.len();
     let (total, template) = match request.design {
-        Design::Fixed(runs) => (per_run as u64 * u64::from(runs), "{bar:40} {pos}/{len} runs, {eta} left"),
-        Design::Race { segments } => (segments, "{bar:40} {percent} % of the budget, at most {eta} left"),
+        Design::Fixed(runs) => {
+            (per_run as u64 * u64::from(runs), "{bar:40} {pos}/{len} runs, {eta} left{msg}")
+        }
+        Design::Race { segments } => {
+            (segments, "{bar:40} {percent} % of the budget, at most {eta} left{msg}")
+        }
     };
     let bar = ProgressBar::new(total);
     if let Ok(style) = ProgressStyle::with_template(template) {
@@ -245,6 +271,7 @@ pub(crate) fn run(registries: &Registries, options: &Options, origin: &Origin) -
         .into());
     }
     ends_fit(options)?;
+    let beside = beside(registries, options, &request)?;
     let comparison = if options.world == World::Emulated {
         let ends = emulated::Ends {
             sender_kernel: options.sender == Stack::Kernel,
@@ -252,8 +279,12 @@ pub(crate) fn run(registries: &Registries, options: &Options, origin: &Origin) -
         };
         in_real_time(&request, ends, &bar, &stop, &options.evidence)?
     } else {
-        compare(&request, ropewalk_sim::run, |worth| bar.inc(worth), &stop)
+        compare(&request, |spec| watched(spec, &bar), |worth| bar.inc(worth), &stop)
     };
+    let beside = beside.map(|request| {
+        let comparison = compare(&request, watch::run, |worth| bar.inc(worth), &stop);
+        (request, comparison)
+    });
     bar.finish_and_clear();
     if let Some(file) = &options.csv {
         output::write_file(file, &show::csv(&comparison))?;
@@ -280,16 +311,53 @@ pub(crate) fn run(registries: &Registries, options: &Options, origin: &Origin) -
         output::write_file(file, &report::page(&document(ropes())))?;
     }
     let text = if options.json {
-        format!("{:#}\n", document(if options.trace { ropes() } else { Vec::new() }))
+        let mut whole = document(if options.trace { ropes() } else { Vec::new() });
+        if let Some((request, comparison)) = &beside {
+            whole["beside"] = comparison::document(origin, &request.scenario, comparison, Vec::new());
+        }
+        format!("{whole:#}\n")
     } else {
+        let beside = beside.as_ref().map_or(String::new(), |(request, comparison)| {
+            format!("\n{}\n{}", "-".repeat(show::WIDTH), show::text(&request.scenario, comparison))
+        });
         show::text(&request.scenario, &comparison)
             + &if options.plot && simulated { show::plot(&request, &comparison) } else { String::new() }
+            + &beside
     };
     output::print(&text)?;
     if comparison.interrupted {
         return Err(Failure::Interrupted("only runs that every candidate finished are shown".into()));
     }
     Ok(())
+}
+
+/// Delivered bytes from which on a run says how far it is.
+const LONG: u64 = 256 << 20;
+
+/// A run; a long one says how far it is.
+fn watched(spec: &RunSpec, bar: &ProgressBar) -> RunResult {
+    watch::run_with(spec, |delivered| {
+        if delivered > LONG {
+            bar.set_message(format!("; {} MiB of a run of `{}`", delivered >> 20, spec.scheduler.text));
+        }
+    })
+}
+
+/// Where nothing is asked for in particular: the same on a second pair of links, where the choice decides.
+fn beside(registries: &Registries, options: &Options, first: &Request) -> Result<Option<Request>, Failure> {
+    if !options.common.is_default() || options.world == World::Emulated {
+        return Ok(None);
+    }
+    let scenario = load(registries, scenario::BESIDE)?.scenario;
+    let workloads = vec![scenario.workload.clone()];
+    let candidates = first.candidates.iter().filter(|one| one.mode == Mode::Multipath).cloned();
+    let mut candidates: Vec<Candidate> = candidates.collect();
+    for (index, path) in scenario.paths.iter().enumerate() {
+        let scheduler = algorithm(&registries.schedulers, "--schedulers", "single")?;
+        let label = format!("tcp {}", path.name);
+        candidates.push(Candidate { label, scheduler, mode: Mode::SinglePath(index) });
+    }
+    Ok(Some(Request { scenario, workloads, candidates, ..first.clone() }))
 }
 
 /// Refuses options about the ends that no run could follow.
@@ -304,7 +372,7 @@ fn ends_fit(options: &Options) -> Result<(), Failure> {
             return refuse(option, "kernel", message, "add `--world emulated`");
         }
     }
-    let named = options.schedulers.as_deref().unwrap_or_default();
+    let named = options.common.schedulers.as_deref().unwrap_or_default();
     let other = list(named).into_iter().find(|name| !["linux", "tcp"].contains(name));
     if let Some(other) = other.filter(|_| options.sender == Stack::Kernel) {
         let message = format!("the kernel as sender has one scheduler, its own: it can't send by `{other}`");
@@ -369,17 +437,7 @@ fn watch(request: &Request, ends: emulated::Ends, options: &evidence::Options) -
 }
 
 fn request(registries: &Registries, options: &Options) -> Result<Request, Failure> {
-    let (mut scenario, experiment) = if options.paths.is_empty() {
-        let name = options.scenario.as_deref().unwrap_or(scenario::DEFAULT);
-        let loaded = load(registries, name)?;
-        (loaded.scenario, loaded.experiment)
-    } else {
-        let paths = scenario::paths(&options.paths)?;
-        (scenario::default_around(paths), scenario::Experiment::default())
-    };
-    if let Some(direction) = options.direction {
-        scenario.direction = direction.into();
-    }
+    let (mut scenario, experiment) = options.common.load(registries)?;
     if let Some(buffer) = &options.buffer {
         let bytes = size_within("--buffer", buffer, scenario::BUFFER_RANGE)?;
         for end in [&mut scenario.client, &mut scenario.server] {
@@ -389,14 +447,11 @@ fn request(registries: &Registries, options: &Options) -> Result<Request, Failur
         }
     }
     let experiment_limit = experiment.limit;
-    let mut sizes = Vec::new();
-    for text in options.size.iter().flat_map(|text| text.split(',')) {
-        sizes.push(size("--size", text)?);
-    }
+    let mut sizes = options.common.sizes(1 << 40)?;
     if sizes.is_empty() {
         sizes = experiment.sizes;
     }
-    let workloads = if sizes.is_empty() && !options.paths.is_empty() {
+    let workloads = if sizes.is_empty() && !options.common.paths.is_empty() {
         usual_workloads()
     } else if sizes.is_empty() {
         vec![scenario.workload.clone()]
@@ -405,16 +460,8 @@ fn request(registries: &Registries, options: &Options) -> Result<Request, Failur
     };
     let congestion = options.congestion.clone().or(experiment.congestion).unwrap_or_else(|| "cubic".into());
     let congestion = algorithm(&registries.congestion, "--congestion", &congestion)?;
-    let chosen: Vec<String> = match &options.schedulers {
-        Some(text) if list(text).is_empty() => {
-            let source = Source::new("--schedulers", text.as_str());
-            return Err(Diagnostic::new("no scheduler is named")
-                .at(&source, 0..text.len())
-                .label("nothing found")
-                .help("as in `minrtt,blest`; `ropewalk list` shows all; without `--schedulers` all are compared")
-                .into());
-        }
-        Some(text) => list(text).into_iter().map(String::from).collect(),
+    let chosen: Vec<String> = match options.common.names()? {
+        Some(names) => names,
         None if !experiment.schedulers.is_empty() => experiment.schedulers,
         None => {
             let all = registries.schedulers.entries().iter().map(|entry| entry.name);
@@ -446,8 +493,9 @@ fn request(registries: &Registries, options: &Options) -> Result<Request, Failur
         None if options.world == World::Emulated => Design::Fixed(30),
         None => Design::race(budget(&options.budget)?),
     };
+    let worth = worth(&scenario.paths, options.value.as_deref())?;
     let mut request =
-        Request { scenario, workloads, candidates, congestion, design, seed: options.seed, jobs };
+        Request { scenario, workloads, candidates, congestion, design, worth, seed: options.seed, jobs };
     request.scenario.limit = match &options.limit {
         Some(text) => limit(text, &request.workloads)?,
         None if experiment_limit.is_some() => request.scenario.limit,

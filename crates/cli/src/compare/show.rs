@@ -1,8 +1,8 @@
 //! A comparison as a table for people, as plots of characters, and as CSV.
 
 use ropewalk_lab::compare::{
-    Comparison, Decision, Design, FEW, Finding, Headline, MARGIN, Ranking, Request, Row, Standing, Versus,
-    headline,
+    Comparison, Decision, Design, FEW, Finding, Headline, MARGIN, PathPart, Ranking, Request, Row, Standing,
+    Versus, headline,
 };
 use ropewalk_lab::emulated;
 use ropewalk_lab::report::rope::{self, Budget};
@@ -10,8 +10,20 @@ use ropewalk_lab::report::{comparison, terminal};
 use ropewalk_lab::table::Table;
 use ropewalk_sim::{Direction, Outcome, Scenario};
 
+/// Three significant digits.
+fn short(value: f64) -> String {
+    let digits = if value >= 99.95 {
+        0
+    } else if value >= 9.995 {
+        1
+    } else {
+        2
+    };
+    format!("{value:.digits$}")
+}
+
 fn seconds(value: f64) -> String {
-    if value < 1.0 { format!("{:.1} ms", value * 1e3) } else { format!("{value:.3} s") }
+    if value < 0.9995 { format!("{} ms", short(value * 1e3)) } else { format!("{} s", short(value)) }
 }
 
 /// In brackets what could be chance.
@@ -22,7 +34,11 @@ fn percent(versus: Option<Versus>) -> String {
         Some(Versus::Unfinished { .. }) => "-".into(),
         Some(Versus::Ratio { ratio, finding }) => {
             let change = (ratio.ratio - 1.0) * 100.0;
-            let text = if change.abs() < 0.05 { "0.0 %".into() } else { format!("{change:+.1} %") };
+            let text = match change.abs() {
+                below if below < 0.05 => "0.0 %".into(),
+                below if below < 9.95 => format!("{change:+.1} %"),
+                _ => format!("{change:+.0} %"),
+            };
             match finding {
                 Finding::Tested { p } if p < 0.05 => text,
                 Finding::Alike => text,
@@ -30,6 +46,11 @@ fn percent(versus: Option<Versus>) -> String {
             }
         }
     }
+}
+
+/// One decimal below ten.
+fn tenths(value: f64) -> String {
+    if value < 9.95 { format!("{value:.1}") } else { format!("{value:.0}") }
 }
 
 fn counted(number: u64, what: &str) -> String {
@@ -44,13 +65,22 @@ fn bytes(value: f64) -> String {
     const KIB: f64 = 1024.0;
     if value < 0.5 {
         "0".into()
-    } else if value < 10.0 * KIB {
+    } else if value < 999.5 {
         format!("{value:.0} B")
-    } else if value < KIB * KIB {
-        format!("{:.1} KiB", value / KIB)
+    } else if value < 999.5 * KIB {
+        format!("{} KiB", short(value / KIB))
+    } else if value < 999.5 * KIB * KIB {
+        format!("{} MiB", short(value / KIB / KIB))
     } else {
-        format!("{:.2} MiB", value / KIB / KIB)
+        format!("{} GiB", short(value / KIB / KIB / KIB))
     }
+}
+
+/// The paths' shares of the bytes, in per cent: `62/38`.
+fn shares(row: &Row) -> String {
+    let all: f64 = row.paths.iter().map(|part| part.bytes).sum();
+    let share = |part: &PathPart| format!("{:.0}", part.bytes / all * 100.0);
+    if all > 0.0 { row.paths.iter().map(share).collect::<Vec<_>>().join("/") } else { "-".into() }
 }
 
 fn row(place: &str, row: &Row, limit: f64, counts: bool) -> Vec<String> {
@@ -64,7 +94,7 @@ fn row(place: &str, row: &Row, limit: f64, counts: bool) -> Vec<String> {
     // Half the interval's width: bootstrap intervals are nearly symmetric.
     let spread = row
         .interval
-        .map_or("-".into(), |(low, high)| format!("{:.1} %", (high - low) / 2.0 / row.mean * 100.0));
+        .map_or("-".into(), |(low, high)| format!("{} %", tenths((high - low) / 2.0 / row.mean * 100.0)));
     let mut cells = vec![
         place.to_string(),
         row.label.clone(),
@@ -74,9 +104,10 @@ fn row(place: &str, row: &Row, limit: f64, counts: bool) -> Vec<String> {
         percent(row.versus_linux),
         percent(row.versus_tcp),
         times(row.over_bound().map(|over| over.0)),
+        shares(row),
         bytes(row.repeats.duplicated),
         bytes(row.repeats.opportunistic + row.repeats.reinjected),
-        format!("{:.1}", row.retransmissions),
+        tenths(row.retransmissions),
     ];
     if counts {
         cells.push(row.runs.to_string());
@@ -119,7 +150,7 @@ pub(super) fn text(scenario: &Scenario, comparison: &Comparison) -> String {
 }
 
 /// Width of lines for people.
-const WIDTH: usize = 100;
+pub(super) const WIDTH: usize = 100;
 
 /// Words in lines, the first behind `head`, the others behind as many spaces.
 fn wrapped(head: &str, words: impl Iterator<Item = String>) -> String {
@@ -172,7 +203,12 @@ fn legend(comparison: &Comparison) -> String {
     let mut lines = vec![
         "mean: arithmetic, over the runs, and half of its 95 % interval; vs: geometric mean of the ratios of\nruns with the same seed".to_string(),
         "x link bound: mean over the least that the row's links allow".into(),
-        "duplicated by the scheduler, reinjected by the connection, retransmitted by subflows; per run".into(),
+        format!(
+            "% by path: of the bytes sent, by {}; duplicated by the scheduler, reinjected by the\nconnection, retransmitted by subflows: per run",
+            rows().next().map_or(String::new(), |row| {
+                row.paths.iter().map(|part| part.name.as_str()).collect::<Vec<_>>().join("/")
+            })
+        ),
     ];
     if rows().any(|row| (row.runs as usize) < FEW) {
         lines.insert(0, format!("(..)  not compared: {FEW} runs are the least"));
@@ -195,7 +231,7 @@ fn legend(comparison: &Comparison) -> String {
     ) {
         let why = if comparison.random { "chance made no difference" } else { "nothing is random" };
         lines.push(format!(
-            "{why} where there is no interval: the runs are alike, and differences are of one course of events"
+            "{why} where there is no interval: the runs are alike, and\ndifferences are of one course of events"
         ));
     }
     if comparison.real_time.is_some() && rows().any(|row| row.label == emulated::KERNEL) {
@@ -269,16 +305,17 @@ fn section(ranking: &Ranking, decision: Option<&Decision>, limit: f64) -> String
         "p95",
         "vs\nlinux",
         &versus,
-        "x link\nbound",
+        "x\nlink\nbound",
+        "% by\npath",
         "dupli-\ncated",
         "rein-\njected",
-        "retrans-\nmits",
+        "re-\ntrans-\nmits",
     ];
     if counts {
         head.push("runs");
     }
     head.push("");
-    let mut table = Table::new(2, &head);
+    let mut table = Table::new(2, &head).within(WIDTH);
     for (place, of) in places(&ranking.rows, decision).iter().zip(&ranking.rows) {
         table.row(row(place, of, limit, counts));
     }

@@ -13,7 +13,7 @@ use indicatif::ProgressBar;
 use ropewalk_engine::congestion::CongestionControl;
 use ropewalk_engine::registry::Entry;
 use ropewalk_engine::scheduler::Scheduler;
-use ropewalk_lab::compare::{Candidate, Comparison, Design, Request, Row, compare};
+use ropewalk_lab::compare::{Candidate, Comparison, Design, Request, Row, Worth, compare};
 use ropewalk_lab::{Registries, scenario, stats};
 use ropewalk_sim::{Mode, Recording, RunResult, RunSpec, Scenario, Workload};
 
@@ -147,6 +147,7 @@ fn stand(
             candidates: candidates.collect::<Result<_, Failure>>()?,
             congestion: algorithm(&registries.congestion, "gallery", control)?,
             design: Design::Fixed(runs),
+            worth: Worth::default(),
             seed: 1,
             jobs: std::thread::available_parallelism().map_or(1, usize::from),
         };

@@ -122,7 +122,7 @@ impl<P: Payload> Connection<P> {
                 self.scheduling.needs_schedule = false;
                 // With the window full nothing could have been sent: that is no fault of the scheduler's.
                 if self.send.unsent() > 0 && self.send.window_left() > 0 && self.any_window() {
-                    self.note_overruled(now);
+                    self.note_overruled(now, self.nothing_sent(decision));
                 }
                 return self.override_wait(now, max_segments);
             }
@@ -212,16 +212,40 @@ impl<P: Payload> Connection<P> {
         let bytes = self.metrics[subflow.index()].mss;
         let placed = self.apply(now, Decision::Send { subflow, bytes }, max_segments).0;
         if placed.is_some() {
-            self.note_overruled(now);
+            self.note_overruled(now, "it waited with nothing in flight that could end the wait");
         }
         placed
     }
 
+    /// Why a decision that isn't to wait sent nothing.
+    #[cold]
+    fn nothing_sent(&self, decision: Decision) -> &'static str {
+        let named = match decision {
+            Decision::Send { subflow, bytes }
+            | Decision::SendAt { subflow, bytes, .. }
+            | Decision::Queue { subflow, bytes } => {
+                if bytes == 0 {
+                    return "it sent 0 bytes";
+                }
+                subflow
+            }
+            Decision::Duplicate { .. } => return "what it duplicated can't be sent again there",
+            Decision::Wait { .. } => return "it waited",
+        };
+        match self.metrics.get(named.index()) {
+            None => "it named a subflow that isn't there",
+            Some(metrics) if !metrics.usable() => "it named a subflow that can't be used",
+            Some(metrics) if metrics.window_space() == 0 => "it named a subflow whose window is full",
+            Some(_) => "its decisions sent nothing",
+        }
+    }
+
     /// Counts that the engine didn't do what the scheduler said.
     #[cold]
-    fn note_overruled(&mut self, now: Nanos) {
+    fn note_overruled(&mut self, now: Nanos, cause: &'static str) {
         self.stats.overruled += 1;
         self.stats.first_overruled.get_or_insert(now);
+        self.stats.overruled_cause.get_or_insert(cause);
     }
 
     /// Executes a decision. Returns the subflow that got data, the offset and the length.
@@ -389,6 +413,11 @@ impl<P: Payload> Connection<P> {
         self.send.repeated(chunk.offset, SubflowId(index as u8), now);
         if let (Some(subflow), Some(metrics)) = (self.subflows[index].as_mut(), self.metrics.get_mut(index)) {
             subflow.tcp.push(metrics, chunk.offset, payload);
+            let (path, repeated) = (metrics.path, &mut self.stats.repeated_by_path);
+            match repeated.iter_mut().find(|(known, _)| *known == path) {
+                Some((_, bytes)) => *bytes += u64::from(chunk.len),
+                None => repeated.push((path, u64::from(chunk.len))),
+            }
         }
     }
 

@@ -113,6 +113,8 @@ pub struct ConnectionStats {
     pub opportunistic_bytes: u64,
     /// Bytes repeated by the scheduler.
     pub duplicated_bytes: u64,
+    /// All three, by the network that carried them the second time.
+    pub repeated_by_path: Vec<(PathId, u64)>,
     /// Bytes that arrived a second time at connection level.
     pub received_twice_bytes: u64,
     /// How often a subflow was penalised.
@@ -121,6 +123,8 @@ pub struct ConnectionStats {
     pub overruled: u64,
     /// When it did so first.
     pub first_overruled: Option<Nanos>,
+    /// Why it did so first, for people.
+    pub overruled_cause: Option<&'static str>,
     /// Time during which new data waited for the connection-level send window.
     pub window_blocked: Nanos,
     /// The out-of-order queue now, bytes.

@@ -33,7 +33,7 @@ mod tests;
 
 use super::mechanisms::{LINUX, OFF, equip, opportunistic, penalise};
 use super::minrtt::send_on;
-use super::text::{Kb, Ms, Subflow, no_room, nothing_to_send};
+use super::text::{Kib, Ms, Subflow, no_room, nothing_to_send};
 use super::{Decision, Event, Rationale, Scheduler, View};
 use crate::Nanos;
 use crate::metrics::SubflowMetrics;
@@ -103,9 +103,9 @@ fn wait(
             "wait for {}: {} would hold {} of the {} window, {} is needed, lambda={lambda:.2}",
             Subflow(fast.id),
             Subflow(slow.id),
-            Kb(u64::from(slow.mss) * (u64::from(slow.in_flight()) + 1)),
-            Kb(view.send_window),
-            Kb(need as u64),
+            Kib(u64::from(slow.mss) * (u64::from(slow.in_flight()) + 1)),
+            Kib(view.send_window),
+            Kib(need as u64),
         )
     });
     Decision::Wait { until: Some(view.now.saturating_add(fast.srtt.max(1))) }
@@ -118,8 +118,8 @@ fn fits(slow: &SubflowMetrics, need: f64, left: f64, lambda: f64, rationale: &mu
             "{} at {}: it leaves {} of the window, {} is needed, lambda={lambda:.2}",
             Subflow(slow.id),
             Ms(slow.srtt),
-            Kb(left as u64),
-            Kb(need as u64),
+            Kib(left as u64),
+            Kib(need as u64),
         )
     });
     Decision::Send { subflow: slow.id, bytes: slow.mss }

@@ -18,7 +18,7 @@
 
 use super::mechanisms::{OFF, equip, opportunistic, penalise};
 use super::minrtt::{send_on, weigh_slow};
-use super::text::{Kb, Ms, Subflow};
+use super::text::{Kib, Ms, Subflow};
 use super::{Decision, Rationale, Scheduler, View};
 use crate::MILLISECOND;
 use crate::metrics::SubflowMetrics;
@@ -75,18 +75,18 @@ impl Scheduler for ConstraintProactive {
                 return Decision::Wait { until };
             }
             let free = view.window_left;
-            let disorder_kb = Kb(disorder as u64);
+            let disorder_kb = Kib(disorder as u64);
             if disorder > free as f64 {
                 rationale.say(|| {
                     format!(
                         "wait for {fast}: {disorder_kb} would arrive before a packet on {id}, {} are free",
-                        Kb(free)
+                        Kib(free)
                     )
                 });
                 return Decision::Wait { until };
             }
             rationale.say(|| {
-                format!("{id}: the {disorder_kb} that arrive before it fit the {} that are free", Kb(free))
+                format!("{id}: the {disorder_kb} that arrive before it fit the {} that are free", Kib(free))
             });
             Decision::Send { subflow: subflow.id, bytes: subflow.mss }
         })

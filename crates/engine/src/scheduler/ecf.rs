@@ -34,7 +34,7 @@
 
 use super::mechanisms::{OFF, equip, opportunistic, penalise};
 use super::minrtt::weigh_slow;
-use super::text::{Kb, Ms, Subflow};
+use super::text::{Kib, Ms, Subflow};
 use super::{Decision, Rationale, Scheduler, View};
 use crate::metrics::SubflowMetrics;
 use crate::registry::{Entry, Parameter, Preset};
@@ -107,7 +107,7 @@ impl Ecf {
                 format!(
                     "{} as well: for {} {} alone takes {}, no less than {}",
                     Subflow(slow.id),
-                    Kb(view.unsent),
+                    Kib(view.unsent),
                     Subflow(fast.id),
                     Ms(fast_time as u64),
                     Ms(slow_time as u64),
@@ -133,7 +133,7 @@ impl Ecf {
             format!(
                 "wait for {}: it finishes {} in {}, {} needs {}",
                 Subflow(fast.id),
-                Kb(view.unsent),
+                Kib(view.unsent),
                 Ms(fast_time as u64),
                 Subflow(slow.id),
                 Ms(slow_time as u64),

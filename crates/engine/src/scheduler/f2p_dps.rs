@@ -20,7 +20,7 @@
 
 use super::mechanisms::{OFF, equip, opportunistic, penalise};
 use super::minrtt::{send_on, weigh_slow};
-use super::text::{Kb, Subflow};
+use super::text::{Kib, Subflow};
 use super::{Decision, Rationale, Scheduler, View};
 use crate::Nanos;
 use crate::metrics::SubflowMetrics;
@@ -102,16 +102,16 @@ impl Scheduler for ForwardPrediction {
             let (id, fast) = (Subflow(slow.id), Subflow(fastest.id));
             if ahead >= view.unsent || ahead >= view.room() {
                 rationale.say(|| {
-                    let left = Kb(view.unsent.min(view.room()));
+                    let left = Kib(view.unsent.min(view.room()));
                     format!(
                         "wait for {fast}: before a segment on {id} arrives, {} could be delivered, and {left} are left",
-                        Kb(ahead)
+                        Kib(ahead)
                     )
                 });
                 return Decision::Wait { until: Some(view.now.saturating_add(fastest.srtt.max(1))) };
             }
             rationale.say(|| {
-                format!("{id} takes what is {} ahead: the faster deliver that much meanwhile", Kb(ahead))
+                format!("{id} takes what is {} ahead: the faster deliver that much meanwhile", Kib(ahead))
             });
             Decision::SendAt { subflow: slow.id, offset: view.next_offset + ahead, bytes: slow.mss }
         })

@@ -10,7 +10,7 @@
 //! Parameters: `opportunistic` and `penalise` (default `off`).
 
 use super::mechanisms::{OFF, equip, opportunistic, penalise};
-use super::text::{Kb, Subflow, no_room, nothing_to_send};
+use super::text::{Kib, Subflow, no_room, nothing_to_send};
 use super::{Decision, Rationale, Scheduler, View};
 use crate::metrics::SubflowMetrics;
 use crate::registry::Entry;
@@ -48,7 +48,7 @@ impl Scheduler for HighestSendingRate {
             return no_room(view, rationale);
         };
         rationale.say(|| {
-            format!("{} has the highest sending rate, {}/s", Subflow(subflow.id), Kb((rate * 1e9) as u64))
+            format!("{} has the highest sending rate, {}/s", Subflow(subflow.id), Kib((rate * 1e9) as u64))
         });
         Decision::Send { subflow: subflow.id, bytes: subflow.mss }
     }

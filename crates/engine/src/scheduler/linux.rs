@@ -35,7 +35,7 @@
 //! Parameters: `burst` (65428 bytes; 1 to 1000000000). `opportunistic` and `penalise` (default `off`).
 
 use super::mechanisms::{OFF, equip, opportunistic, penalise};
-use super::text::{Kb, Ms, Subflow, no_room, nothing_to_send};
+use super::text::{Kib, Ms, Subflow, no_room, nothing_to_send};
 use super::{Decision, Event, Rationale, Scheduler, View};
 use crate::SubflowId;
 use crate::metrics::SubflowMetrics;
@@ -124,7 +124,7 @@ impl Scheduler for Linux {
         if subflow.queue_space == 0 {
             rationale.say(|| {
                 let id = Subflow(subflow.id);
-                format!("{id} flushes its {} first, in {}, and its send buffer is full", Kb(wmem), linger())
+                format!("{id} flushes its {} first, in {}, and its send buffer is full", Kib(wmem), linger())
             });
             return Decision::Wait { until: None };
         }
@@ -133,7 +133,7 @@ impl Scheduler for Linux {
         *average = averaged(*average, wmem, subflow.pacing_rate, burst);
         rationale.say(|| {
             let id = Subflow(subflow.id);
-            format!("{id} flushes its {} first, in {}: a burst of {}", Kb(wmem), linger(), Kb(burst))
+            format!("{id} flushes its {} first, in {}: a burst of {}", Kib(wmem), linger(), Kib(burst))
         });
         // A piece that is begun is handed over whole.
         let pieces = burst.min(subflow.queue_space).div_ceil(PIECE);
@@ -192,10 +192,10 @@ mod tests {
     #[test]
     fn the_reason_has_the_linger_time() {
         let mut scene = scene([3, 8]);
-        let reason = "{subflow 1} flushes its 11.8 KB first, in 3.0 ms: a burst of 65.4 KB";
+        let reason = "{subflow 1} flushes its 11.6 KiB first, in 3.0 ms: a burst of 63.9 KiB";
         assert_eq!(scene.reason(&mut *build("linux")), reason);
         scene.subflows[1].queue_space = 0;
-        let reason = "{subflow 1} flushes its 11.8 KB first, in 3.0 ms, and its send buffer is full";
+        let reason = "{subflow 1} flushes its 11.6 KiB first, in 3.0 ms, and its send buffer is full";
         assert_eq!(scene.reason(&mut *build("linux")), reason);
     }
 

@@ -144,7 +144,7 @@ mod tests {
         assert_eq!(scene.chosen(minrtt), Some(0));
         scene.next_offset = 5000;
         assert_eq!(scene.chosen(minrtt), None);
-        assert_eq!(scene.reason(minrtt), "1000 KB unsent; the send window of 5.0 KB is full");
+        assert_eq!(scene.reason(minrtt), "977 KiB unsent; the send window of 4.9 KiB is full");
         scene.unsent = 0;
         assert_eq!(scene.reason(minrtt), "nothing unsent, 0 chunks in flight");
     }

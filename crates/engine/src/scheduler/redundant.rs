@@ -13,7 +13,7 @@
 //! Parameters: `opportunistic` and `penalise` (default `off`).
 
 use super::mechanisms::{OFF, equip, opportunistic, penalise};
-use super::text::{Kb, Subflow, no_room, nothing_to_send};
+use super::text::{Kib, Subflow, no_room, nothing_to_send};
 use super::{Decision, Event, Purpose, Rationale, Scheduler, View};
 use crate::registry::Entry;
 
@@ -68,7 +68,7 @@ impl Scheduler for Redundant {
             if view.sendable() {
                 self.last = index;
                 rationale.say(|| {
-                    let (id, held) = (Subflow(subflow.id), Kb(view.next_offset.saturating_sub(view.una)));
+                    let (id, held) = (Subflow(subflow.id), Kib(view.next_offset.saturating_sub(view.una)));
                     format!("{id} carries all {held} in flight and takes new data")
                 });
                 return Decision::Send { subflow: subflow.id, bytes: subflow.mss };

@@ -6,7 +6,11 @@ use super::{Decision, Rationale, View};
 use crate::{Nanos, SubflowId};
 
 /// A subflow in a reason; [`with_names`] replaces it by the path's name.
-pub(super) struct Subflow(pub SubflowId);
+#[derive(Clone, Copy, Debug)]
+pub struct Subflow(
+    /// Which.
+    pub SubflowId,
+);
 
 impl fmt::Display for Subflow {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -15,7 +19,11 @@ impl fmt::Display for Subflow {
 }
 
 /// A time in milliseconds.
-pub(super) struct Ms(pub Nanos);
+#[derive(Clone, Copy, Debug)]
+pub struct Ms(
+    /// Nanoseconds.
+    pub Nanos,
+);
 
 impl fmt::Display for Ms {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -23,27 +31,31 @@ impl fmt::Display for Ms {
     }
 }
 
-/// Bytes in thousands.
-pub(super) struct Kb(pub u64);
+/// Bytes, in KiB.
+#[derive(Clone, Copy, Debug)]
+pub struct Kib(
+    /// Bytes.
+    pub u64,
+);
 
-impl fmt::Display for Kb {
+impl fmt::Display for Kib {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
-            0..1000 => write!(f, "{} B", self.0),
-            1000..100_000 => write!(f, "{:.1} KB", self.0 as f64 / 1e3),
-            _ => write!(f, "{:.0} KB", self.0 as f64 / 1e3),
+            0..1024 => write!(f, "{} B", self.0),
+            1024..102_400 => write!(f, "{:.1} KiB", self.0 as f64 / 1024.0),
+            _ => write!(f, "{:.0} KiB", self.0 as f64 / 1024.0),
         }
     }
 }
 
 /// Waits, because there is no unsent data or the connection-level window is full.
 #[cold]
-pub(super) fn nothing_to_send(view: &View<'_>, rationale: &mut Rationale) -> Decision {
+pub fn nothing_to_send(view: &View<'_>, rationale: &mut Rationale) -> Decision {
     rationale.say(|| {
         if view.unsent == 0 {
             format!("nothing unsent, {} chunks in flight", view.in_flight.len())
         } else {
-            format!("{} unsent; the send window of {} is full", Kb(view.unsent), Kb(view.send_window))
+            format!("{} unsent; the send window of {} is full", Kib(view.unsent), Kib(view.send_window))
         }
     });
     Decision::Wait { until: None }
@@ -51,7 +63,7 @@ pub(super) fn nothing_to_send(view: &View<'_>, rationale: &mut Rationale) -> Dec
 
 /// Waits, because no usable subflow's window has room.
 #[cold]
-pub(super) fn no_room(view: &View<'_>, rationale: &mut Rationale) -> Decision {
+pub fn no_room(view: &View<'_>, rationale: &mut Rationale) -> Decision {
     rationale.say(|| format!("none of {} usable subflows has room", view.usable().count()));
     Decision::Wait { until: None }
 }
@@ -81,15 +93,15 @@ mod tests {
     #[test]
     fn units_for_people() {
         assert_eq!(Ms(41_230_000).to_string(), "41.2 ms");
-        let kb = [0, 999, 1000, 17_440, 99_999, 100_000, 1_234_567].map(|bytes| Kb(bytes).to_string());
-        assert_eq!(kb, ["0 B", "999 B", "1.0 KB", "17.4 KB", "100.0 KB", "100 KB", "1235 KB"]);
+        let kib = [0, 999, 1024, 17_440, 102_399, 102_400, 1_234_567].map(|bytes| Kib(bytes).to_string());
+        assert_eq!(kib, ["0 B", "999 B", "1.0 KiB", "17.0 KiB", "100.0 KiB", "100 KiB", "1206 KiB"]);
         assert_eq!(Subflow(SubflowId(3)).to_string(), "{subflow 3}");
     }
 
     #[test]
     fn reasons_get_path_names() {
         let name = |index| ["wifi", "lte"].get(usize::from(index)).copied();
-        let text = with_names("{subflow 1} would hold 17 KB, {subflow 0} not; {subflow 9}, {x", name);
-        assert_eq!(text, "lte would hold 17 KB, wifi not; {subflow 9}, {x");
+        let text = with_names("{subflow 1} would hold 17 KiB, {subflow 0} not; {subflow 9}, {x", name);
+        assert_eq!(text, "lte would hold 17 KiB, wifi not; {subflow 9}, {x");
     }
 }

@@ -30,10 +30,7 @@ const RESTORED: u64 = 700 * MS;
 fn links() -> Vec<PathLinks> {
     let good = LinkSpec::plain(50_000_000, 5_000_000, 100);
     let mut cut = good.clone();
-    cut.changes = vec![
-        Change { at: CUT, action: ChangeAction::Down },
-        Change { at: RESTORED, action: ChangeAction::Up },
-    ];
+    cut.changes = vec![Change::once(CUT, ChangeAction::Down), Change::once(RESTORED, ChangeAction::Up)];
     vec![
         PathLinks { up: cut.clone(), down: cut, bottleneck: None },
         PathLinks { up: good.clone(), down: good, bottleneck: None },

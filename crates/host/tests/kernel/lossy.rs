@@ -28,10 +28,10 @@ const SECOND: Ipv4Addr = Ipv4Addr::new(10, 127, 254, 1);
 fn links(paths: usize) -> Option<Vec<PathLinks>> {
     let mut link = LinkSpec::plain(20_000_000, 3 * MS, 200);
     let begin = 100 * MS;
-    link.changes = vec![Change { at: begin, action: ChangeAction::Loss(Loss::Bernoulli(0.01)) }];
+    link.changes = vec![Change::once(begin, ChangeAction::Loss(Loss::Bernoulli(0.01)))];
     for step in 0..400 {
         let delay = if step % 2 == 0 { 6 * MS } else { 3 * MS };
-        link.changes.push(Change { at: begin + step * 10 * MS, action: ChangeAction::Delay(delay) });
+        link.changes.push(Change::once(begin + step * 10 * MS, ChangeAction::Delay(delay)));
     }
     Some(vec![PathLinks { up: link.clone(), down: link, bottleneck: None }; paths])
 }

@@ -5,12 +5,14 @@
 pub mod belief;
 mod flips;
 pub mod measure;
+mod narrowing;
 mod run;
 mod search;
 mod selftest;
 
 pub use belief::Doubt;
 pub use flips::Flip;
+pub use narrowing::{Links, Narrowing, Span, narrowing};
 pub use run::{Candidate, Hands};
 pub use search::{Answer, Buffer, Effort, Gain, Judged, Question, Why, advise};
 pub use selftest::{Case, SelfTest, self_test};

@@ -8,7 +8,7 @@ use ropewalk_sim::{Mode, Recording, RunSpec, Scenario, Workload};
 use super::belief::{Doubt, worlds};
 use super::flips::{self, Flip};
 use super::run::{Candidate, Hands, opened_on, times};
-use crate::compare::{self, Decision, Design, Plan, Raced, Reach, Request, Run, Standing};
+use crate::compare::{self, Decision, Design, Plan, Raced, Reach, Request, Run, Standing, Worth};
 use crate::{Registries, stats};
 
 /// The kernel's own scheduler: what one has without changing anything.
@@ -42,12 +42,18 @@ pub struct Question {
     pub scenario: Scenario,
     /// What the answer must be good for.
     pub workloads: Vec<Workload>,
+    /// Who contends besides `linux` and plain TCP; none: all.
+    pub schedulers: Vec<String>,
     /// How well each path is known.
     pub doubts: Vec<Doubt>,
+    /// The paths as they were stated, before measurements; none if there are none, or a path is known by them alone.
+    pub stated: Option<Scenario>,
     /// The congestion control.
     pub congestion: String,
     /// What the user can run.
     pub reach: Reach,
+    /// What bytes cost.
+    pub worth: Worth,
     /// How much to run.
     pub effort: Effort,
     /// Seed.
@@ -80,6 +86,21 @@ impl Gain {
             interval: (libm::exp(at(0.05)), libm::exp(at(0.95))),
             sure: faster / logs.len() as f64,
         }
+    }
+}
+
+impl Gain {
+    /// After measuring, a gain must be plausible by what was known before as well: an interval with what both leave. Where that
+    /// is less than a quarter of the narrower one, what was stated contradicts what was measured, and doesn't count.
+    #[must_use]
+    pub fn narrowed_by(self, before: &Gain) -> Self {
+        let low = self.interval.0.max(before.interval.0);
+        let high = self.interval.1.min(before.interval.1);
+        let width = |low: f64, high: f64| libm::log(high / low);
+        let narrower =
+            f64::min(width(self.interval.0, self.interval.1), width(before.interval.0, before.interval.1));
+        let agrees = low < high && width(low, high) >= 0.25 * narrower;
+        if agrees { Gain { interval: (low, high), ..self } } else { self }
     }
 }
 
@@ -135,6 +156,8 @@ pub struct Answer {
     pub best_path: String,
     /// Against plain TCP on that path.
     pub versus_tcp: Gain,
+    /// The same by what was stated alone; none without measurements.
+    pub stated: Option<Gain>,
     /// Against the kernel's own scheduler; none if that is recommended.
     pub versus_own: Option<Gain>,
     /// What the user can't run and would be better, and its gain over what is recommended.
@@ -229,7 +252,14 @@ pub fn advise(
     let few = worlds(scenario, &question.doubts, FEW_VARIANTS, question.seed);
     let Some(found) = times(&few, &tcp, question.seed, FEW_SEEDS, hands) else { return Ok(None) };
     let best = (0..tcp.len()).min_by(|a, b| found.score(*a).total_cmp(&found.score(*b))).unwrap_or(0);
-    let mut candidates = everyone(registries, &question.congestion, best)?;
+    let mut candidates = if question.schedulers.is_empty() {
+        everyone(registries, &question.congestion, best)?
+    } else {
+        let missing = !question.schedulers.iter().any(|name| name == OWN);
+        let names = question.schedulers.iter().map(String::as_str).chain(missing.then_some(OWN));
+        let names = names.filter(|name| *name != "tcp");
+        names.map(|name| one(registries, name, &question.congestion, best)).collect::<Result<_, _>>()?
+    };
     // What one has without changing anything.
     if best != 0 {
         let label = format!("{OWN}, first subflow on {}", scenario.paths[0].name);
@@ -242,6 +272,7 @@ pub fn advise(
         candidates: candidates.iter().map(as_compared).collect(),
         congestion: registries.congestion.parse(&question.congestion)?,
         design: question.effort.design,
+        worth: question.worth.clone(),
         seed: question.seed,
         jobs: hands.jobs,
     };
@@ -286,12 +317,38 @@ pub fn advise(
         })
         .collect();
     judged.sort_by(|a, b| a.gain.ratio.total_cmp(&b.gain.ratio));
+    let mut versus_tcp = Gain::of(&logs(chosen, best_tcp));
+    let mut before = None;
+    if let Some(stated) = question.stated.as_ref().filter(|_| chosen != best_tcp) {
+        let pair = [candidates[chosen].clone(), candidates[best_tcp].clone()];
+        let question = Question {
+            scenario: stated.clone(),
+            doubts: vec![Doubt::default(); stated.paths.len()],
+            ..question.clone()
+        };
+        let request = Request {
+            scenario: Scenario { limit: request.scenario.limit, ..stated.clone() },
+            candidates: pair.iter().map(as_compared).collect(),
+            design: Design::Fixed(BLOCK as u32),
+            ..request.clone()
+        };
+        let raced = run_all(&question, &request, &pair, Hands { done: &|_| {}, ..hands });
+        if raced.ended == compare::Ended::Interrupted {
+            return Ok(None);
+        }
+        let scores = raced.scores(limit);
+        let gaps: Vec<f64> = scores[0].iter().zip(&scores[1]).map(|(a, b)| a - b).collect();
+        let gain = Gain::of(&gaps);
+        versus_tcp = versus_tcp.narrowed_by(&gain);
+        before = Some(gain);
+    }
     let mut answer = Answer {
         use_this: candidates[chosen].clone(),
         opens_on: scenario.paths[candidates[chosen].opens_on].name.clone(),
         why,
         best_path: candidates[best_tcp].label.trim_start_matches("tcp ").to_string(),
-        versus_tcp: Gain::of(&logs(chosen, best_tcp)),
+        versus_tcp,
+        stated: before,
         versus_own: own.map(|own| Gain::of(&logs(chosen, own))),
         variants: decision.runs as usize,
         decision,
@@ -362,7 +419,7 @@ fn run_all(question: &Question, request: &Request, candidates: &[Candidate], han
             recording: Recording::default(),
         };
         let result = ropewalk_sim::run(&spec);
-        Run::new(&spec, result)
+        Run::new(&spec, result, &question.worth)
     };
     compare::race(plan, run, |worth| (hands.done)(worth), hands.stop)
 }
@@ -447,7 +504,20 @@ mod tests {
         let effort = Effort { design: Design::Race { segments: 1_000_000 }, whole: false };
         let workloads = vec![scenario.workload.clone()];
         let (congestion, reach) = ("cubic".into(), Reach::Ropewalk);
-        let question = Question { scenario, workloads, doubts, congestion, reach, effort, seed };
+        let stated = None;
+        let worth = Worth::default();
+        let question = Question {
+            scenario,
+            workloads,
+            schedulers: Vec::new(),
+            doubts,
+            stated,
+            congestion,
+            reach,
+            worth,
+            effort,
+            seed,
+        };
         let stop = AtomicBool::new(false);
         let hands = Hands { jobs: 2, done: &|_| {}, stop: &stop };
         advise(&Registries::builtin(), &question, hands).unwrap().unwrap()
@@ -499,6 +569,16 @@ mod tests {
             }
         }
         assert!(plain > 0 && multipath > 0, "{plain} {multipath}");
+    }
+
+    #[test]
+    fn a_measurement_narrows_and_contradicted_statements_do_not_count() {
+        let gain = |low, high| Gain { ratio: 0.9, interval: (low, high), sure: 0.9 };
+        assert_eq!(gain(0.8, 1.0).narrowed_by(&gain(0.7, 0.95)).interval, (0.8, 0.95));
+        assert_eq!(gain(0.8, 1.0).narrowed_by(&gain(0.85, 0.95)).interval, (0.85, 0.95));
+        assert_eq!(gain(0.8, 1.0).narrowed_by(&gain(0.3, 0.82)).interval, (0.8, 1.0));
+        assert_eq!(gain(0.8, 1.0).narrowed_by(&gain(0.82, 0.97)).interval, (0.82, 0.97));
+        assert_eq!(gain(0.8, 1.0).narrowed_by(&gain(1.1, 1.2)).interval, (0.8, 1.0));
     }
 
     #[test]

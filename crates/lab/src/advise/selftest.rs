@@ -20,7 +20,7 @@ use super::belief::{Doubt, perturb, uniform};
 use super::run::{Candidate, Hands, times};
 use super::search::{Effort, Question, advise, everyone, one, plain};
 use crate::checkpoint::Store;
-use crate::compare::{Design, PER_SECOND, Reach};
+use crate::compare::{Design, PER_SECOND, Reach, Worth};
 use crate::{Registries, scenario, stats};
 
 /// Seeded runs of everyone in a truth.
@@ -208,9 +208,12 @@ fn case(
     let question = Question {
         workloads: vec![seen.workload.clone()],
         scenario: seen,
+        schedulers: Vec::new(),
         doubts,
+        stated: None,
         congestion: "cubic".into(),
         reach: Reach::Ropewalk,
+        worth: Worth::default(),
         effort: EFFORT,
         seed: seed.wrapping_mul(1000).wrapping_add(number * 7919),
     };

@@ -5,6 +5,7 @@ mod race;
 mod rank;
 mod verdict;
 mod versus;
+mod worth;
 
 use std::io::Write;
 use std::sync::Arc;
@@ -23,6 +24,7 @@ pub(crate) use race::{Plan, Raced, race};
 pub use rank::{PathPart, Ranking, Repeats, Row, Run};
 pub use verdict::{Headline, headline, verdict};
 pub use versus::{FEW, Finding, Versus};
+pub use worth::{NoSuchPath, USUAL as USUAL_WORTH, Worth, said as said_worth};
 
 use crate::emulated::RealTime;
 use crate::units::Nanos;
@@ -52,6 +54,8 @@ pub struct Request {
     pub congestion: Spec<dyn CongestionControl>,
     /// How many seeded runs each gets.
     pub design: Design,
+    /// What bytes cost.
+    pub worth: Worth,
     /// The first run's seed; the next have the next numbers.
     pub seed: u64,
     /// Threads.
@@ -113,7 +117,9 @@ impl Request {
 
     /// The place of the workload that a ranking is about.
     pub fn workload_of(&self, ranking: &Ranking) -> Option<usize> {
-        let same = |workload: &Workload| rank::describe(workload) == (ranking.title.clone(), ranking.bytes);
+        let same = |workload: &Workload| {
+            rank::describe_with_size(workload) == (ranking.title.clone(), ranking.bytes)
+        };
         self.workloads.iter().position(same)
     }
 }
@@ -143,6 +149,8 @@ pub struct Comparison {
     pub real_time: Option<RealTime>,
     /// Whether the scenario draws anything at random.
     pub random: bool,
+    /// What bytes cost.
+    pub worth: Worth,
 }
 
 impl Comparison {
@@ -167,6 +175,11 @@ impl Comparison {
     }
 }
 
+/// A workload, for people: `one flow of 1 MiB`.
+pub fn describe(workload: &Workload) -> String {
+    rank::describe_with_size(workload).0
+}
+
 /// Seconds, for people: `60 s`.
 pub(crate) fn lasting(seconds: f64) -> String {
     crate::units::write_duration((seconds * 1e9).round() as Nanos)
@@ -174,14 +187,18 @@ pub(crate) fn lasting(seconds: f64) -> String {
 
 /// Shift of a run's start. Without randomness, runs differ in the phase at which they start: spread over a round trip,
 /// or, where a link follows a trace, over the trace. (Not where something else changes at a set time: the start stays
-/// by it.) `runs`: how many there will be; 0 if that isn't known, then any first 2^n of them are spread evenly.
+/// by it.) Where changes repeat, and none happens once, runs start all over the longest period, with randomness too. `runs`:
+/// how many there will be; 0 if that isn't known, then any first 2^n of them are spread evenly.
 pub(crate) fn start_phase(scenario: &Scenario, number: u32, runs: u32) -> Nanos {
-    if scenario::is_random(scenario) {
+    let changes = || scenario::links(scenario).flat_map(|link| &link.changes);
+    let once = changes().any(|change| change.every.is_none());
+    let period = changes().filter_map(|change| change.every).max().filter(|_| !once);
+    if scenario::is_random(scenario) && period.is_none() {
         return 0;
     }
     let round_trips = scenario.paths.iter().map(|path| path.up.delay.saturating_add(path.down.delay));
-    let mut span = round_trips.max().unwrap_or(0);
-    if scenario::links(scenario).all(|link| link.changes.is_empty()) {
+    let mut span = round_trips.max().unwrap_or(0).max(period.unwrap_or(0));
+    if changes().next().is_none() {
         let periods = scenario::traces(scenario).into_iter().filter_map(|trace| trace.opportunities.last());
         span = periods.map(|ms| u64::from(*ms) * 1_000_000).fold(span, u64::max);
     }
@@ -189,7 +206,9 @@ pub(crate) fn start_phase(scenario: &Scenario, number: u32, runs: u32) -> Nanos 
         0 => (u64::from(number.reverse_bits()), 1 << 32),
         _ => (u64::from(number), u64::from(runs)),
     };
-    (u128::from(span) * u128::from(number) / u128::from(runs)) as Nanos
+    // From when all of them repeat.
+    let from = changes().map(|change| change.at).max().filter(|_| period.is_some()).unwrap_or(0);
+    from.saturating_add((u128::from(span) * u128::from(number) / u128::from(runs)) as Nanos)
 }
 
 /// What a user means who gives paths and no size: a page of small objects, 1 MiB, and a long download.
@@ -235,10 +254,10 @@ pub fn compare(
         let _told = OnPanic(format!(
             "run {number} of `{label}`, seed {}, {}",
             spec.seed,
-            rank::describe(&spec.scenario.workload).0
+            rank::describe_with_size(&spec.scenario.workload).0
         ));
         let result = run(&spec);
-        Run::new(&spec, result)
+        Run::new(&spec, result, &request.worth)
     };
     let raced = race(plan, one, done, stop);
     let decision = conclude(request, &raced, random, limit);
@@ -261,6 +280,7 @@ pub fn compare(
         limit,
         real_time: None,
         random,
+        worth: request.worth.clone(),
     }
 }
 
@@ -282,7 +302,7 @@ pub(crate) fn conclude(request: &Request, raced: &Raced, random: bool, limit: f6
     let out: Vec<bool> = scores.iter().map(|series| (series.len() as u32) < runs).collect();
     let stands = standings(&scores, &raced.unfinished(), &out, request.design.looks(), random);
     let labels = request.candidates.iter().map(|candidate| candidate.label.clone());
-    let delivered = |workload: &Workload| rank::describe(workload).1;
+    let delivered = |workload: &Workload| rank::describe_with_size(workload).1;
     let costs: Vec<Cost> = (0..request.candidates.len())
         .map(|who| {
             // Of the sizes that are known; others count by what the paths carried.
@@ -351,8 +371,16 @@ mod tests {
         let trace = RateTrace { name: "t".into(), opportunities: vec![1, 500, 8000] };
         traced.paths[0].down.rate = Rate::Trace(Arc::new(trace));
         assert_eq!(start_phase(&traced, 3, 4), 6000 * MS);
+        // So do runs over changes that repeat, random or not.
+        let mut repeating = networks::two_equal(10_000_000, 20 * MS);
+        let outage = Change { at: 15_000 * MS, action: ChangeAction::Down, every: Some(15_000 * MS) };
+        repeating.paths[1].down.changes = vec![outage];
+        repeating.paths[0].down.loss = Loss::Bernoulli(0.01);
+        assert_eq!(start_phase(&repeating, 1, 4), 18_750 * MS);
+        let first = [0, 1, 2, 3].map(|number| start_phase(&repeating, number, 0) / MS);
+        assert_eq!(first, [15_000, 22_500, 18_750, 26_250]);
         // What happens at a set time stays where it is for the transfer.
-        traced.paths[1].down.changes = vec![Change { at: 500 * MS, action: ChangeAction::Down }];
+        traced.paths[1].down.changes = vec![Change::once(500 * MS, ChangeAction::Down)];
         assert_eq!(start_phase(&traced, 3, 4), 30 * MS);
     }
 }

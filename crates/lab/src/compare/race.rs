@@ -105,7 +105,7 @@ impl Raced {
     /// By candidate, the mean over the workloads of the logarithm of each run's measure.
     pub(crate) fn scores(&self, limit: f64) -> Vec<Vec<f64>> {
         let candidates = self.runs.first().map_or(0, Vec::len);
-        let log = |run: &Run| libm::log(run.seconds.unwrap_or(limit));
+        let log = |run: &Run| run.log(limit);
         (0..candidates)
             .map(|who| {
                 let count = self.runs.iter().map(|of| of[who].len()).min().unwrap_or(0);

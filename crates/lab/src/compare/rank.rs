@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use ropewalk_sim::{Mode, Outcome, RunResult, RunSpec, Workload};
 
-use super::Request;
 use super::decide::{self, Standing};
 use super::versus::{self, FEW, Versus};
+use super::{Request, Worth};
 use crate::bound::{self, Bound};
 use crate::objective::{self, Objective};
 use crate::scenario::is_random;
@@ -19,6 +19,8 @@ pub struct PathPart {
     pub name: String,
     /// Payload bytes sent on it, repeats included.
     pub bytes: f64,
+    /// Of these, what the scheduler duplicated or the connection reinjected here.
+    pub repeated: f64,
     /// Mean queueing delay of what passed, seconds.
     pub queue_delay_mean: f64,
     /// The longest, seconds.
@@ -49,6 +51,8 @@ pub struct Run {
     pub repeated: u64,
     /// The same, by what repeated them.
     pub repeats: Repeats,
+    /// What its bytes are worth over the time that it took ([`super::Worth`]).
+    pub cost: f64,
     /// Payload delivered over the time that it took, bits per second; of a run that didn't finish, until its end.
     pub goodput: f64,
     /// Segments retransmitted.
@@ -59,6 +63,8 @@ pub struct Run {
     pub overruled: u64,
     /// When it did so first, seconds into the run.
     pub first_overruled: Option<f64>,
+    /// Why it did so first.
+    pub overruled_cause: Option<&'static str>,
     /// The least that its paths allow; none where the workload has none.
     pub bound: Option<Bound>,
     /// Connection-level out-of-order queue, bytes: its mean over time.
@@ -72,10 +78,11 @@ pub struct Run {
 }
 
 impl Run {
-    pub(crate) fn new(spec: &RunSpec, result: RunResult) -> Self {
+    pub(crate) fn new(spec: &RunSpec, result: RunResult, worth: &Worth) -> Self {
         let path = |path: &ropewalk_sim::PathResult| PathPart {
             name: path.name.clone(),
             bytes: path.bytes as f64,
+            repeated: path.repeated as f64,
             queue_delay_mean: path.queue_delay_mean / 1e9,
             queue_delay_max: path.queue_delay_max as f64 / 1e9,
         };
@@ -88,11 +95,13 @@ impl Run {
                 opportunistic: result.opportunistic_bytes as f64,
                 reinjected: result.reinjected_bytes as f64,
             },
+            cost: worth.of(&result) * 1e9 / (result.duration as f64).max(1.0),
             goodput: result.delivered_bytes as f64 * 8e9 / (result.duration as f64).max(1.0),
             retransmissions: result.retransmissions,
             timeouts: result.timeouts,
             overruled: result.overruled,
             first_overruled: result.first_overruled.map(|at| at as f64 / 1e9),
+            overruled_cause: result.overruled_cause,
             bound: bound::of(spec),
             ofo_mean: result.ofo_mean,
             ofo_max: result.ofo_max,
@@ -100,6 +109,12 @@ impl Run {
             paths: result.paths.iter().map(path).collect(),
             outcome: result.outcome,
         }
+    }
+
+    /// What it is judged by: the logarithm of its measure, with what its bytes are worth. A run that didn't finish counts
+    /// as `limit`.
+    pub(crate) fn log(&self, limit: f64) -> f64 {
+        libm::log(self.seconds.unwrap_or(limit)) + libm::log1p(self.cost)
     }
 }
 
@@ -211,9 +226,11 @@ impl Row {
         let at =
             first.first_overruled.map_or(String::new(), |at| format!(" {:.1} ms into the run", at * 1e3));
         Some(format!(
-            "`{}`: overruled {count} times in {} runs, first{at} with seed {}: it waited with nothing in flight, or named a \
-             subflow or bytes that can't be sent",
-            self.label, self.runs, first.seed
+            "`{}`: overruled {count} times in {} runs, first{at} with seed {}: {}",
+            self.label,
+            self.runs,
+            first.seed,
+            first.overruled_cause.unwrap_or("it waited with nothing in flight")
         ))
     }
 
@@ -271,6 +288,7 @@ fn paths(each: &[Run]) -> Vec<PathPart> {
         PathPart {
             name: first.paths[index].name.clone(),
             bytes: mean(|part| part.bytes),
+            repeated: mean(|part| part.repeated),
             queue_delay_mean: mean(|part| part.queue_delay_mean),
             queue_delay_max: mean(|part| part.queue_delay_max),
         }
@@ -297,7 +315,7 @@ pub struct Ranking {
 pub(super) fn rank(request: &Request, workload: &Workload, runs: &[Vec<Run>]) -> Ranking {
     let candidates = &request.candidates;
     let limit = request.scenario.limit as f64 / 1e9;
-    let (title, bytes) = describe(workload);
+    let (title, bytes) = describe_with_size(workload);
     let mut ranking =
         Ranking { title, objective: Objective::of(workload), bytes, rows: Vec::new(), best_tcp: None };
     if runs.iter().any(Vec::is_empty) {
@@ -310,7 +328,7 @@ pub(super) fn rank(request: &Request, workload: &Workload, runs: &[Vec<Run>]) ->
     let mut rows: Vec<Row> = (0..candidates.len()).map(row).collect();
     let random = is_random(&request.scenario);
     let logs: Vec<Vec<f64>> =
-        rows.iter().map(|row| imputed(&row.each, limit).into_iter().map(libm::log).collect()).collect();
+        rows.iter().map(|row| row.each.iter().map(|run| run.log(limit)).collect()).collect();
     let missing: Vec<bool> = rows.iter().map(|row| row.unfinished() > 0).collect();
     let none_out = vec![false; rows.len()];
     let stands = decide::standings(&logs, &missing, &none_out, request.design.looks(), random);
@@ -353,7 +371,7 @@ pub(super) fn rank(request: &Request, workload: &Workload, runs: &[Vec<Run>]) ->
 }
 
 /// A workload for people, and its size in bytes for flows.
-pub(super) fn describe(workload: &Workload) -> (String, Option<u64>) {
+pub(super) fn describe_with_size(workload: &Workload) -> (String, Option<u64>) {
     let size = crate::units::write_bytes;
     match workload {
         Workload::Flow { bytes } => (format!("one flow of {}", size(*bytes)), Some(*bytes)),

@@ -52,6 +52,7 @@ pub fn headline(comparison: &Comparison) -> Headline {
     let mut notes = Vec::new();
     notes.extend(matters(rankings));
     notes.push(sentence_of(&decision.ended_text(comparison)));
+    notes.extend(comparison.worth.text().map(sentence_of));
     if decision.named.as_ref().is_some_and(|(name, _)| unfinished(rankings, name) > 0) {
         notes.push("Some of its runs didn't finish.".into());
     }
@@ -146,7 +147,16 @@ fn use_this(decision: &Decision, name: &str, reach: Reach, single: &impl Fn(&str
         Reach::OtherKernel | Reach::Ropewalk if !alone => ", repeats the fewest bytes and is the simplest",
         _ => "",
     };
-    format!("Use {}{rule}{more}.", said(name, single))
+    let stand = decision.of(name).filter(|stand| stand.standing == Standing::Open && !alone);
+    let likely = stand.map_or(String::new(), |stand| {
+        let percent = |ratio: f64| format!("{:.1} %", (ratio - 1.0).abs() * 100.0);
+        let most = stand.interval.map_or(String::new(), |(_, most)| format!(", at most {}", percent(most)));
+        format!(
+            " It isn't shown to be slower than the fastest: by {} in the mean{most}.",
+            percent(stand.ratio.max(1.0))
+        )
+    });
+    format!("Use {}{rule}{more}.{likely}", said(name, single))
 }
 
 /// What one gains over the kernel's scheduler and over TCP.

@@ -35,6 +35,7 @@ pub fn document(origin: &Origin, scenario: &Scenario, comparison: &Comparison, r
         "verdict": verdict(comparison),
         "headline": told(comparison),
         "decision": comparison.decision.as_ref().map(decision),
+        "worth": comparison.worth.text(),
         "rankings": comparison.rankings.iter().map(|ranking| json!({
             "workload": ranking.title,
             "measure": ranking.objective.name(),
@@ -162,6 +163,7 @@ fn row(row: &Row, comparison: &Comparison) -> Value {
         json!({
             "name": part.name,
             "bytes_mean": real.is_none().then_some(part.bytes),
+            "repeated_bytes_mean": real.is_none().then_some(part.repeated),
             "link_bytes_mean": real.map(|_| part.bytes),
             "queue_delay_mean_s": part.queue_delay_mean,
             "queue_delay_max_s": real.is_none().then_some(part.queue_delay_max),
@@ -213,6 +215,8 @@ fn path(path: &PathSpec) -> Value {
         "down": link(&path.down),
         "up": link(&path.up),
         "backup": path.backup,
+        "metered": path.metered.is_some(),
+        "price_per_gb": path.metered.and_then(|metered| metered.price),
     })
 }
 

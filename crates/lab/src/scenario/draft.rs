@@ -129,7 +129,7 @@ pub fn bursts(loss: f64, mean_length: f64) -> Loss {
 
 /// A change that takes a link down at `at` or brings it back.
 pub fn link_state(at: Nanos, up: bool) -> Change {
-    Change { at, action: if up { ChangeAction::Up } else { ChangeAction::Down } }
+    Change::once(at, if up { ChangeAction::Up } else { ChangeAction::Down })
 }
 
 #[cfg(test)]

@@ -2,23 +2,26 @@
 //!
 //! A name and a colon, then clauses in any order, separated by commas: a rate, a round-trip time (as `ping` shows
 //! it; half of it each way), a loss; and, by keyword, `up RATE`, `down RATE`, `queue LIMIT`, `jitter SHAPE`,
-//! `reordering`, `trace FILE`, `mtu BYTES`, `backup`.
+//! `reordering`, `trace FILE`, `mtu BYTES`, `backup`, `outage TIME every TIME`, `metered`, `price PER GB`. A word such as `dsl`
+//! stands for a whole link ([`preset`]); what is given beside it replaces that part.
 
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
 use ropewalk_link::Rate;
-use ropewalk_sim::{Direction, EndSpec, PathSpec, Scenario, Workload};
+use ropewalk_sim::{Direction, EndSpec, Metered, PathSpec, Scenario, Workload};
 
 use super::draft::LinkDraft;
 use super::links::{MOST_PATHS, MTU_RANGE};
+use super::preset::{PRESETS, Preset, preset};
 use super::shape::renamed;
 use super::{phrase, trace};
 use crate::diagnostic::{Diagnostic, Source, nearest};
 use crate::units::{self, UnitError};
 
-const KEYWORDS: &[&str] = &["up", "down", "queue", "jitter", "reordering", "trace", "mtu", "backup"];
+const KEYWORDS: &[&str] =
+    &["up", "down", "queue", "jitter", "reordering", "trace", "mtu", "backup", "outage", "metered", "price"];
 
 /// Signs before a spread.
 const SPREAD: [&str; 3] = ["+-", "+/-", "\u{b1}"];
@@ -29,6 +32,7 @@ enum Property {
     Rate,
     RoundTrip,
     Loss,
+    Preset,
     Keyword(&'static str),
 }
 
@@ -38,6 +42,7 @@ impl Property {
             Property::Rate => "a rate".into(),
             Property::RoundTrip => "a round-trip time".into(),
             Property::Loss => "a loss".into(),
+            Property::Preset => "a kind of link".into(),
             Property::Keyword(word) => format!("`{word}`"),
         }
     }
@@ -47,6 +52,8 @@ impl Property {
         let has_spread = SPREAD.iter().any(|sign| clause.contains(sign));
         if let Some(keyword) = KEYWORDS.iter().find(|known| **known == word) {
             Some(Property::Keyword(keyword))
+        } else if preset(clause).is_some() {
+            Some(Property::Preset)
         } else if clause.contains('%') && !has_spread || clause == "none" {
             Some(Property::Loss)
         } else if clause.contains("bit/s") || clause.contains("bps") || clause == "unlimited" {
@@ -114,9 +121,14 @@ pub fn path(text: &str) -> Result<PathSpec, Diagnostic> {
                 let message = format!("`{keyword}` is now called `{new}`");
                 return Err(wrong(at, keyword, message, &format!("write `{new}`")));
             }
-            let help = match nearest(keyword, KEYWORDS.iter().copied()) {
+            let kinds = || PRESETS.iter().map(|preset| preset.name);
+            let help = match nearest(keyword, KEYWORDS.iter().copied().chain(kinds())) {
                 Some(near) => format!("did you mean `{near}`?"),
-                None => format!("allowed: a rate, a round-trip time, a loss, {}", KEYWORDS.join(", ")),
+                None => format!(
+                    "allowed: a rate, a round-trip time, a loss, {}; or a kind of link: {}",
+                    KEYWORDS.join(", "),
+                    kinds().collect::<Vec<_>>().join(", ")
+                ),
             };
             return Err(wrong(at, clause, format!("`{clause}` is not understood"), &help));
         };
@@ -135,11 +147,27 @@ pub fn path(text: &str) -> Result<PathSpec, Diagnostic> {
             let message = format!("{} and {}: a link has one or the other", other.name(), what.name());
             return second(message, "for another rate in one direction: `trace FILE, up RATE`", first);
         }
+        // `16/1 Mbit/s` says what `up` and `down` would.
+        let ways = [Property::Keyword("up"), Property::Keyword("down")];
+        if let Some((_, first)) = given.iter().find(|(before, span)| {
+            path.two_rates && (what == Property::Rate && ways.contains(before))
+                || (ways.contains(&what)
+                    && *before == Property::Rate
+                    && text[span.clone()]
+                        .split_once('/')
+                        .is_some_and(|(down, _)| down.parse::<f64>().is_ok()))
+        }) {
+            return second(
+                format!("`{clause}` beside `{}`: two rates for one direction", &text[first.clone()]),
+                "give each direction one",
+                first,
+            );
+        }
         given.push((what, at..at + clause.len()));
     }
     for word in ["jitter", "reordering"] {
         let found = given.iter().find(|(given, _)| *given == Property::Keyword(word));
-        if let Some((_, span)) = found.filter(|_| path.both.spread.is_none()) {
+        if let Some((_, span)) = found.filter(|_| path.both.spread.is_none() && path.preset.is_none()) {
             let clause = &text[span.clone()];
             let help = format!("give the round-trip time a spread: `20 ms +-5 ms, {clause}`");
             let message = format!("`{word}` says how round-trip times spread, and these don't");
@@ -147,6 +175,50 @@ pub fn path(text: &str) -> Result<PathSpec, Diagnostic> {
         }
     }
     path.finish(name).map_err(|missing| wrong(0, text, format!("path `{name}` has no {missing}"), example))
+}
+
+/// One `--path` as a scenario file has it.
+///
+/// # Errors
+/// As [`path`].
+pub fn path_table(text: &str) -> Result<toml::Table, Diagnostic> {
+    path(text)?;
+    let (name, rest) = text.split_once(':').unwrap_or((text, ""));
+    let mut table = toml::Table::new();
+    let mut set = |key: &str, value: toml::Value| table.insert(key.into(), value);
+    set("name", name.trim().into());
+    for clause in rest.split(',').map(str::trim) {
+        let value = clause.split_once(char::is_whitespace).map_or("", |(_, value)| value.trim());
+        let rate = || toml::Value::Table(std::iter::once(("rate".to_string(), value.into())).collect());
+        match Property::of(clause) {
+            Some(Property::Rate) => set("rate", clause.into()),
+            Some(Property::Loss) => set("loss", clause.into()),
+            Some(Property::RoundTrip) => set("rtt", clause.into()),
+            Some(Property::Preset) => set("preset", clause.into()),
+            Some(Property::Keyword(way @ ("up" | "down"))) => set(way, rate()),
+            Some(Property::Keyword("jitter")) => set("jitter-shape", value.into()),
+            Some(Property::Keyword(switch @ ("reordering" | "backup" | "metered"))) => {
+                set(switch, true.into())
+            }
+            Some(Property::Keyword("outage")) => {
+                let (length, when) =
+                    value.split_once(" at ").or(value.split_once(" every ")).unwrap_or((value, ""));
+                let every = value.split_once(" every ").map(|(_, every)| every);
+                let at = if value.contains(" at ") { when.split(" every ").next() } else { every };
+                let mut change = toml::Table::new();
+                change.insert("at".into(), at.unwrap_or_default().into());
+                change.insert("link".into(), "down".into());
+                change.insert("for".into(), length.into());
+                if let Some(every) = every {
+                    change.insert("every".into(), every.into());
+                }
+                set("changes", vec![toml::Value::Table(change)].into())
+            }
+            Some(Property::Keyword(keyword)) => set(keyword, value.into()),
+            None => None,
+        };
+    }
+    Ok(table)
 }
 
 /// The path as given so far.
@@ -157,6 +229,11 @@ struct Drafts {
     down: LinkDraft,
     mtu: u32,
     backup: bool,
+    metered: bool,
+    price: Option<f64>,
+    /// Whether the rate was given as `16/1 Mbit/s`.
+    two_rates: bool,
+    preset: Option<&'static Preset>,
 }
 
 impl Drafts {
@@ -176,7 +253,15 @@ impl Drafts {
             Diagnostic::new(message).at(source, span).label("here").help(help)
         };
         match what {
-            Property::Rate => self.both.rate = Some(Rate::Constant(phrase::rate(clause).map_err(place)?)),
+            Property::Rate => {
+                let (down, up) = phrase::rates(clause).map_err(place)?;
+                self.both.rate = Some(Rate::Constant(down));
+                if down != up {
+                    (self.down.rate, self.up.rate) = (self.both.rate.clone(), Some(Rate::Constant(up)));
+                    self.two_rates = true;
+                }
+            }
+            Property::Preset => self.preset = preset(clause),
             Property::Loss => self.both.loss = Some(phrase::loss(clause).map_err(place)?),
             Property::RoundTrip => {
                 rate_or_time(clause).map_err(place)?;
@@ -194,6 +279,10 @@ impl Drafts {
             Property::Keyword("mtu") => {
                 self.mtu = units::bytes_within(value, MTU_RANGE).map_err(place_value)? as u32;
             }
+            Property::Keyword("outage") => {
+                self.both.changes = Some(phrase::outage(value).map_err(place_value)?.to_vec());
+            }
+            Property::Keyword("price") => self.price = Some(phrase::price(value).map_err(place_value)?),
             Property::Keyword("trace") if value.is_empty() => {
                 return Err(wrong_value("`trace` needs a file".into(), "as in `trace lte.down`"));
             }
@@ -219,6 +308,7 @@ impl Drafts {
                 return Err(wrong_value(format!("`{word}` takes no value"), &help));
             }
             Property::Keyword("backup") => self.backup = true,
+            Property::Keyword("metered") => self.metered = true,
             Property::Keyword(_) => self.both.reordering = Some(true),
         }
         Ok(())
@@ -226,15 +316,32 @@ impl Drafts {
 
     /// The path, or the name of the missing property.
     fn finish(self, name: &str) -> Result<PathSpec, &'static str> {
-        let Drafts { both, up, down, mtu, backup } = self;
-        let (up, down) = (up.or(&both), down.or(&both));
+        let Drafts { both, up, down, mtu, backup, metered, price, preset, .. } = self;
+        let (mut up, mut down) = (up.or(&both), down.or(&both));
+        if let Some(preset) = preset {
+            let (preset_up, preset_down) = drafts_of(preset);
+            (up, down) = (up.or(&preset_up), down.or(&preset_down));
+        }
         if up.rate.is_none() || down.rate.is_none() {
             return Err("rate");
         }
-        let delay = both.delay.ok_or("round-trip time")?;
+        let delay = down.delay.ok_or("round-trip time")?;
         let (up, down) = (up.finish(2 * delay, mtu), down.finish(2 * delay, mtu));
-        Ok(PathSpec { name: name.to_string(), up, down, mtu, backup, bottleneck: None })
+        let metered = (metered || price.is_some()).then_some(Metered { price });
+        Ok(PathSpec { name: name.to_string(), up, down, mtu, backup, bottleneck: None, metered })
     }
+}
+
+/// Both directions of a kind of link.
+pub(super) fn drafts_of(preset: &Preset) -> (LinkDraft, LinkDraft) {
+    let source = Source::new(preset.name, preset.link);
+    let mut drafts = Drafts::default();
+    for clause in preset.link.split(',').map(str::trim) {
+        // A test reads them all.
+        let read = Property::of(clause).map(|what| drafts.set(what, clause, 0, &source));
+        debug_assert!(matches!(read, Some(Ok(()))), "{}: `{clause}`", preset.name);
+    }
+    (drafts.up.or(&drafts.both), drafts.down.or(&drafts.both))
 }
 
 /// Checks that a clause's unit is one of a rate or a time.
@@ -287,7 +394,7 @@ pub fn default_around(paths: Vec<PathSpec>) -> Scenario {
 mod tests {
     use ropewalk_link::{Loss, Rate};
 
-    use super::path;
+    use super::{PRESETS, path};
 
     #[test]
     fn a_path_in_one_line() {
@@ -297,6 +404,65 @@ mod tests {
         assert_eq!(wifi.up.rate, Rate::Constant(10_000_000));
         assert_eq!(wifi.down.loss, Loss::Bernoulli(0.005));
         assert_eq!(wifi.down.jitter.unwrap().spread, 2_500_000);
+    }
+
+    #[test]
+    fn down_and_up_in_one_word_outages_and_prices() {
+        let dsl = path("dsl: 16/1 Mbit/s, 30 ms").unwrap();
+        assert_eq!((&dsl.down.rate, &dsl.up.rate), (&Rate::Constant(16_000_000), &Rate::Constant(1_000_000)));
+        let lte = path("lte: 40 Mbit/s, 55 ms, outage 100 ms every 15 s, price 2 EUR/GB").unwrap();
+        assert_eq!((lte.up.changes.len(), lte.down.changes.len()), (2, 2));
+        assert_eq!(lte.metered.unwrap().price, Some(2.0));
+        assert_eq!(path("lte: 40 Mbit/s, 55 ms, metered").unwrap().metered.unwrap().price, None);
+        for text in ["a: 16/1 Mbit/s, 30 ms, up 2 Mbit/s", "a: up 2 Mbit/s, 16/1 Mbit/s, 30 ms"] {
+            let error = path(text).unwrap_err();
+            assert!(error.message.contains("two rates for one direction"), "{error:?}");
+        }
+    }
+
+    #[test]
+    fn a_word_stands_for_a_link_and_what_is_given_replaces_its_part() {
+        for preset in PRESETS {
+            let found = path(&format!("x: {}", preset.name)).unwrap();
+            let written = path(&format!("x: {}", preset.link)).unwrap();
+            assert_eq!(found, written, "{}", preset.name);
+            assert!(!preset.source.is_empty());
+        }
+        let sky = path("sky: starlink, 40 ms, down 90 Mbit/s, queue 64 packets").unwrap();
+        assert_eq!(
+            (&sky.down.rate, &sky.up.rate),
+            (&Rate::Constant(90_000_000), &Rate::Constant(17_000_000))
+        );
+        // A time of its own has its own jitter.
+        assert_eq!((sky.down.delay, sky.down.jitter), (20_000_000, None));
+        assert_eq!(sky.down.changes.len(), 2);
+        let even = path("x: dsl, 5 Mbit/s").unwrap();
+        assert_eq!(
+            (&even.down.rate, &even.up.rate),
+            (&Rate::Constant(5_000_000), &Rate::Constant(5_000_000))
+        );
+        assert!(path("x: starlnk").unwrap_err().help.iter().any(|help| help.contains("starlink")));
+        assert!(path("x: dsl, cable").unwrap_err().message.contains("given twice"));
+    }
+
+    #[test]
+    fn a_path_is_the_same_in_a_file() {
+        let registries = crate::Registries::builtin();
+        for text in [
+            "wifi: 50 Mbit/s, 20 ms +-5 ms, jitter normal, 0.5 %, up 10 Mbit/s, queue 100 packets, reordering",
+            "dsl: 16/1 Mbit/s, 30 ms, mtu 1400 B, backup, price 2 EUR/GB",
+            "sky: starlink, down 90 Mbit/s, metered",
+            "lte: 40 Mbit/s, 55 ms, outage 2 s at 5 s every 30 s, 1 % in bursts of 5",
+            "lte: 40 Mbit/s, 55 ms, outage 100 ms every 15 s",
+            "lte: 40 Mbit/s, 55 ms, outage 1 s at 3 s, none, queue codel",
+        ] {
+            let paths = toml::Value::Array(vec![super::path_table(text).unwrap().into()]);
+            let file: toml::Table = [("path".to_string(), paths)].into_iter().collect();
+            let source = crate::diagnostic::Source::new("s.toml", file.to_string());
+            let read = crate::scenario::parse(&source, "s", std::path::Path::new(""), &registries);
+            let read = read.unwrap_or_else(|error| panic!("{}", error.render(false)));
+            assert_eq!(read.scenario.paths, [path(text).unwrap()], "{text}");
+        }
     }
 
     #[test]

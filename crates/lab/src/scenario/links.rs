@@ -4,10 +4,12 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use ropewalk_link::{Change, ChangeAction, LinkSpec, Loss, Rate, RateTrace};
-use ropewalk_sim::{Bottleneck, MTUS, PathSpec};
+use ropewalk_sim::{Bottleneck, MTUS, Metered, PathSpec};
 
 use super::draft::{CODEL, LinkDraft, QueueDraft, link_state};
-use super::phrase;
+use super::inline::drafts_of;
+use super::phrase::{self, LEAST_PERIOD};
+use super::preset::PRESETS;
 use super::read::{Reader, Table, Value};
 use super::shape::{BOTTLENECK, CHANGE, GENERATOR, LINK, LOSS, PATH, QUEUES};
 use super::trace::{self, Cellular};
@@ -61,7 +63,10 @@ impl Reader {
             let (up, down) = self.directions(&table, mtu, false);
             let backup = self.switch(&table, "backup").unwrap_or(false);
             let bottleneck = self.bottleneck_of(&table, bottlenecks);
-            found.push(PathSpec { name, up, down, mtu, backup, bottleneck });
+            let price = table.get("price").and_then(|value| self.quantity(value, "2 EUR/GB", phrase::price));
+            let metered = self.switch(&table, "metered").unwrap_or(price.is_some());
+            let metered = metered.then_some(Metered { price });
+            found.push(PathSpec { name, up, down, mtu, backup, bottleneck, metered });
         }
         found
     }
@@ -119,11 +124,24 @@ impl Reader {
                 both.spread = spread.map(|spread| spread / 2);
             }
         }
-        let mut direction = |key| match table.get(key).and_then(|value| self.table(&LINK, value)) {
-            Some(own) => (self.link(&own).or(&both), jitter_key(&own)),
-            None => (LinkDraft::default().or(&both), None),
+        // `16/1 Mbit/s`: down and up.
+        let rates = table.get("rate").and_then(|value| value.get_ref().as_str()).map(phrase::rates);
+        let up_rate = rates.and_then(Result::ok).map(|(_, up)| Rate::Constant(up));
+        let kinds: Vec<_> = PRESETS.iter().map(|one| (one.name, one)).collect();
+        let preset = if bottleneck { None } else { self.choice(table, "preset", &kinds) };
+        let mut direction = |key, rate: Option<Rate>| {
+            let both = LinkDraft { rate: rate.or_else(|| both.rate.clone()), ..both.clone() };
+            match table.get(key).and_then(|value| self.table(&LINK, value)) {
+                Some(own) => (self.link(&own).or(&both), jitter_key(&own)),
+                None => (LinkDraft::default().or(&both), None),
+            }
         };
-        let ((up, shapes_up), (down, shapes_down)) = (direction("up"), direction("down"));
+        let ((mut up, shapes_up), (mut down, shapes_down)) =
+            (direction("up", up_rate), direction("down", None));
+        if let Some(preset) = preset {
+            let (preset_up, preset_down) = drafts_of(preset);
+            (up, down) = (up.or(&preset_up), down.or(&preset_down));
+        }
         let either = up.spread.or(down.spread);
         for (found, spread) in
             [(jitter_key(table), either), (shapes_up, up.spread), (shapes_down, down.spread)]
@@ -195,7 +213,7 @@ impl Reader {
         draft.duplicate = self.probability(table, "duplicate");
         draft.overhead = self.bytes_within(table, "overhead", (0, 1000)).map(|bytes| bytes as u32);
         if table.get("changes").is_some() {
-            let changes = self.array(table, "changes").iter().filter_map(|value| self.change(value));
+            let changes = self.array(table, "changes").iter().flat_map(|value| self.change(value));
             draft.changes = Some(changes.collect());
         }
         draft
@@ -211,6 +229,10 @@ impl Reader {
             );
         }
         if let Some(value) = table.get("rate") {
+            if [PATH.name, BOTTLENECK.name].contains(&table.shape.name) {
+                let found = self.quantity(value, "50 Mbit/s", phrase::rates);
+                return found.map(|(down, _)| Rate::Constant(down));
+            }
             return self.quantity(value, "50 Mbit/s", phrase::rate).map(Rate::Constant);
         }
         table.get("trace").and_then(|value| self.trace(value)).map(Rate::Trace)
@@ -326,10 +348,36 @@ impl Reader {
         })
     }
 
-    fn change(&mut self, value: &Value<'_>) -> Option<Change> {
-        let table = self.table(&CHANGE, value)?;
-        let at = self.time(&table, "at")?;
-        let things: Vec<_> = table.entries.iter().filter(|(key, _)| key.get_ref() != "at").collect();
+    /// A change; of a link that goes down for some time, two.
+    fn change(&mut self, value: &Value<'_>) -> Vec<Change> {
+        let Some(table) = self.table(&CHANGE, value) else { return Vec::new() };
+        let every = self.time(&table, "every");
+        let Some(first) = self.one_change(value, &table, every) else { return Vec::new() };
+        let mut found = vec![first];
+        let lasts = self.time(&table, "for");
+        if every.is_some_and(|every| every < LEAST_PERIOD || lasts.is_some_and(|lasts| lasts >= every)) {
+            let help = format!("more than `for`, at least {}", units::write_duration(LEAST_PERIOD));
+            self.wrong(table.place("every"), "this change repeats too soon", "here", help);
+        }
+        match lasts {
+            Some(_) if found[0].action != ChangeAction::Down => {
+                let help = "for another rate or delay: a change that sets it, and one that sets it back";
+                self.wrong(table.place("for"), "`for` says how long a link is down", "here", help);
+            }
+            Some(lasts) => {
+                let back = link_state(found[0].at.saturating_add(lasts), true);
+                found.push(Change { every, ..back });
+            }
+            None => {}
+        }
+        found
+    }
+
+    fn one_change(&mut self, value: &Value<'_>, table: &Table<'_>, every: Option<u64>) -> Option<Change> {
+        let at = self.time(table, "at")?;
+        let when = ["at", "every", "for"];
+        let things: Vec<_> =
+            table.entries.iter().filter(|(key, _)| !when.contains(&key.get_ref().as_ref())).collect();
         if things.len() != 1 {
             let help = "one of: rate, trace, delay, loss, link";
             self.wrong(
@@ -340,17 +388,17 @@ impl Reader {
             );
             return None;
         }
-        if let Some(up) = self.choice(&table, "link", &[("down", false), ("up", true)]) {
-            return Some(link_state(at, up));
+        if let Some(up) = self.choice(table, "link", &[("down", false), ("up", true)]) {
+            return Some(Change { every, ..link_state(at, up) });
         }
-        let action = if let Some(delay) = self.time(&table, "delay") {
+        let action = if let Some(delay) = self.time(table, "delay") {
             ChangeAction::Delay(delay)
         } else if let Some(value) = table.get("loss") {
             ChangeAction::Loss(self.loss(value)?)
         } else {
-            ChangeAction::Rate(self.rate_or_trace(&table)?)
+            ChangeAction::Rate(self.rate_or_trace(table)?)
         };
-        Some(Change { at, action })
+        Some(Change { at, action, every })
     }
 }
 

@@ -1,6 +1,6 @@
 //! Phrases that the scenario file and `--path` share: queues, losses, rates, names.
 
-use ropewalk_link::{JitterShape, Loss};
+use ropewalk_link::{Change, ChangeAction, JitterShape, Loss};
 
 use super::draft::{CODEL, QueueDraft, bursts};
 use crate::units::{self, UnitError};
@@ -78,6 +78,85 @@ pub fn rate(text: &str) -> Result<u64, UnitError> {
     if text.trim() == "unlimited" { Ok(u64::MAX) } else { units::rate(text) }
 }
 
+/// Rates down and up: `50 Mbit/s` for both, or `16/1 Mbit/s`.
+pub fn rates(text: &str) -> Result<(u64, u64), UnitError> {
+    let numeric = |part: &str| {
+        let part = part.trim();
+        part.starts_with(|c: char| c.is_ascii_digit() || c == '.')
+            && part.chars().all(|c| c.is_ascii_digit() || ".,_".contains(c))
+    };
+    let Some((down, up)) = text.split_once('/').filter(|(down, _)| numeric(down)) else {
+        return rate(text).map(|rate| (rate, rate));
+    };
+    let shift = down.len() + 1;
+    let up_rate = units::rate(up).map_err(|mut error| {
+        error.span = error.span.start + shift..error.span.end + shift;
+        error
+    })?;
+    let unit = up.trim().trim_start_matches(|c: char| c.is_ascii_digit() || "+._".contains(c));
+    let down_rate = units::rate(&format!("{down} {unit}")).map_err(|mut error| {
+        error.span = 0..down.len();
+        error
+    })?;
+    Ok((down_rate, up_rate))
+}
+
+/// The price of 10^9 bytes: `2 EUR/GB`. Any currency will do, as long as all paths have the same.
+pub fn price(text: &str) -> Result<f64, UnitError> {
+    let wrong = |message: &str| UnitError {
+        message: message.into(),
+        span: 0..text.len(),
+        label: format!("found `{}`", text.trim()),
+        help: "write a price per GB, such as `2 EUR/GB`".into(),
+    };
+    let body = text.trim();
+    let Some(amount) = body.strip_suffix("/GB").or_else(|| body.strip_suffix("per GB")) else {
+        return Err(wrong("a price is per GB"));
+    };
+    let number =
+        amount.trim().trim_matches(|c: char| c.is_alphabetic() || "$\u{20ac}\u{a3}\u{a5} ".contains(c));
+    match number.parse::<f64>() {
+        Ok(price) if (0.0..=1e6).contains(&price) => Ok(price),
+        Ok(_) => Err(wrong("this price is out of range")),
+        Err(_) => Err(wrong("expected a price")),
+    }
+}
+
+/// Least time between two changes that repeat.
+pub const LEAST_PERIOD: u64 = 1_000_000;
+
+/// Down for a time, once or again and again: `500 ms at 3 s`, `100 ms every 15 s`.
+pub fn outage(text: &str) -> Result<[Change; 2], UnitError> {
+    let wrong = |message: &str, help: &str| UnitError {
+        message: message.into(),
+        span: 0..text.len(),
+        label: format!("found `{}`", text.trim()),
+        help: help.into(),
+    };
+    let example = "as in `100 ms every 15 s`, `2 s at 5 s` or `2 s at 5 s every 30 s`";
+    let part = |from: usize, to: usize| {
+        units::duration(&text[from..to]).map_err(|mut error| {
+            error.span = error.span.start + from..error.span.end + from;
+            error
+        })
+    };
+    let (at, every) = (text.find(" at "), text.find(" every "));
+    let ends = |from: usize| [at, every].into_iter().flatten().filter(|end| *end > from).min();
+    let length = part(0, ends(0).unwrap_or(text.len()))?;
+    let of = |place: Option<usize>, word: &str| {
+        place.map(|place| part(place + word.len(), ends(place).unwrap_or(text.len()))).transpose()
+    };
+    let (at, every) = (of(at, " at ")?, of(every, " every ")?);
+    let Some(begin) = at.or(every) else {
+        return Err(wrong("this outage has no time", example));
+    };
+    if length == 0 || every.is_some_and(|every| every <= length || every < LEAST_PERIOD) {
+        return Err(wrong("an outage must last, and end before the next", example));
+    }
+    let change = |at, action| Change { at, action, every };
+    Ok([change(begin, ChangeAction::Down), change(begin.saturating_add(length), ChangeAction::Up)])
+}
+
 /// Most characters of a name.
 pub const LONGEST_NAME: usize = 40;
 
@@ -110,6 +189,41 @@ mod tests {
         assert!(queue("0 packets").unwrap_err().message.contains("can't hold"));
         assert!(queue("10 B").unwrap_err().message.contains("can't hold"));
         assert!(queue("").is_err());
+    }
+
+    #[test]
+    fn rates_down_and_up() {
+        assert_eq!(rates("16/1 Mbit/s"), Ok((16_000_000, 1_000_000)));
+        assert_eq!(rates("16 / 0.5 Mbit/s"), Ok((16_000_000, 500_000)));
+        assert_eq!(rates("50 Mbit/s"), Ok((50_000_000, 50_000_000)));
+        assert_eq!(rates("2.5 MB/s"), Ok((20_000_000, 20_000_000)));
+        assert_eq!(rates("16/1 Mbits").unwrap_err().span, 5..10);
+        assert_eq!(rates("16/0 Mbit/s").unwrap_err().message, "this rate is out of range");
+        assert_eq!(rates("99999999/1 Mbit/s").unwrap_err().span, 0..8);
+    }
+
+    #[test]
+    fn prices() {
+        for text in ["2 EUR/GB", "$2/GB", "2 per GB", "2/GB", "2\u{20ac}/GB"] {
+            assert_eq!(price(text), Ok(2.0), "{text}");
+        }
+        assert_eq!(price("2 EUR").unwrap_err().message, "a price is per GB");
+        assert_eq!(price("-2 EUR/GB").unwrap_err().message, "this price is out of range");
+        assert_eq!(price("EUR/GB").unwrap_err().message, "expected a price");
+    }
+
+    #[test]
+    fn outages() {
+        let [down, up] = outage("100 ms every 15 s").unwrap();
+        assert_eq!((down.at, down.every), (15_000_000_000, Some(15_000_000_000)));
+        assert_eq!((up.at, &up.action), (15_100_000_000, &ChangeAction::Up));
+        let [down, _] = outage("2 s at 5 s").unwrap();
+        assert_eq!((down.at, down.every), (5_000_000_000, None));
+        let [down, _] = outage("2 s at 5 s every 30 s").unwrap();
+        assert_eq!((down.at, down.every), (5_000_000_000, Some(30_000_000_000)));
+        assert_eq!(outage("2 s").unwrap_err().message, "this outage has no time");
+        assert_eq!(outage("2 s at 5").unwrap_err().span, 7..8);
+        assert!(outage("2 s every 1 s").unwrap_err().message.contains("end before"));
     }
 
     #[test]

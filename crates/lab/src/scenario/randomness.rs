@@ -50,7 +50,7 @@ mod tests {
     fn a_scheduled_loss_is_random_and_a_scheduled_rate_is_not() {
         let with = |action: ChangeAction| {
             let mut scenario = scenario("a: 5 Mbit/s, 20 ms");
-            scenario.paths[0].down.changes = vec![Change { at: 1, action }];
+            scenario.paths[0].down.changes = vec![Change::once(1, action)];
             scenario
         };
         assert!(is_random(&with(ChangeAction::Loss(Loss::Bernoulli(0.1)))));

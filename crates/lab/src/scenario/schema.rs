@@ -89,6 +89,11 @@ fn kind(kind: &Kind) -> Value {
             quantity(&format!(r"{time}(\s*(\+-|\+/-|±)\s*{time})?"), "20 ms +-5 ms", true)
         }
         Kind::Rate => quantity(&format!("{}|unlimited", RATE.pattern(true)), "50 Mbit/s", false),
+        Kind::Rates => {
+            let rate = RATE.pattern(true);
+            quantity(&format!(r"([0-9._]+\s*/\s*)?{rate}|unlimited"), "16/1 Mbit/s", false)
+        }
+        Kind::Price => quantity(r"[^0-9]*[0-9.]+[^0-9]*(/|per )GB", "2 EUR/GB", false),
         Kind::Bytes => quantity(&BYTES.pattern(true), "64 KiB", false),
         Kind::BytesOrNone => quantity(&BYTES.pattern(false), "38 B", true),
         Kind::Probability => quantity(&probability(), "0.5 %", true),

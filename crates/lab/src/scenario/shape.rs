@@ -12,6 +12,10 @@ pub enum Kind {
     TimeWithSpread,
     /// `"50 Mbit/s"`, or `"unlimited"`.
     Rate,
+    /// The same, or `"16/1 Mbit/s"`: down and up.
+    Rates,
+    /// `"2 EUR/GB"`.
+    Price,
     /// `"64 KiB"`, not 0.
     Bytes,
     /// `"38 B"`, or 0.
@@ -91,10 +95,10 @@ const TIMES: Kind = Kind::Choice(&["pareto", "exponential"]);
 const DIRECTIONS: Kind = Kind::Choice(&["download", "upload"]);
 
 macro_rules! link_fields {
-    ($($before:expr),*) => {
+    ($rate:expr; $($before:expr),*) => {
         &[
             $($before,)*
-            key("rate", Kind::Rate, "How fast packets leave the queue. Either this or `trace`"),
+            key("rate", $rate, "How fast packets leave the queue; of a path also down and up in one: `16/1 Mbit/s`. Either this or `trace`"),
             key("trace", Kind::Trace, "A recorded link (mahimahi format), relative to this file, or a generated one"),
             key("delay", Kind::TimeWithSpread, "One-way propagation delay, with its jitter: `10 ms +-2 ms`"),
             key("jitter-shape", Kind::Choice(&["uniform", "normal", "pareto"]), "Distribution of the jitter; `+-` is the half-width of the uniform, the standard deviation of the others. Default: uniform"),
@@ -116,7 +120,7 @@ const CONGESTION: Field = key("congestion", Kind::Text, "Its congestion control.
 pub const LINK: Shape = Shape {
     name: "link",
     summary: "One direction; what is not given here is taken from the table above it",
-    fields: link_fields!(),
+    fields: link_fields!(Kind::Rate;),
 };
 
 /// `[[path]]`.
@@ -124,7 +128,13 @@ pub const PATH: Shape = Shape {
     name: "path",
     summary: "A network of the client; keys of a link hold for both directions, `up` and `down` override them",
     fields: link_fields!(
+        Kind::Rates;
         required("name", Kind::Text, "Its name: letters, digits, `-`, `_`, `.`"),
+        key(
+            "preset",
+            Kind::Choice(&["dsl", "vdsl", "cable", "4g", "5g", "starlink", "geo", "wifi"]),
+            "A kind of link; other keys replace its parts. docs/links.md has their numbers"
+        ),
         key(
             "rtt",
             Kind::TimeWithSpread,
@@ -134,7 +144,9 @@ pub const PATH: Shape = Shape {
         DOWN,
         key("mtu", Kind::Bytes, "Largest IP packet, 576 B to 65535 B. Default: 1500 B"),
         key("backup", Kind::Switch, "Whether it is used only when no other path works. Default: false"),
-        key("bottleneck", Kind::Text, "Name of the shared link that it runs through")
+        key("bottleneck", Kind::Text, "Name of the shared link that it runs through"),
+        key("metered", Kind::Switch, "Whether its bytes cost something. Default: only with a `price`"),
+        key("price", Kind::Price, "What 10^9 bytes cost, such as `2 EUR/GB`")
     ),
 };
 
@@ -143,6 +155,7 @@ pub const BOTTLENECK: Shape = Shape {
     name: "bottleneck",
     summary: "A link that several paths share, behind their own",
     fields: link_fields!(
+        Kind::Rates;
         required("name", Kind::Text, "Its name"),
         key("rtt", Kind::TimeWithSpread, "What it adds to the round-trip time, split evenly. Default: 0"),
         UP,
@@ -156,6 +169,8 @@ pub const CHANGE: Shape = Shape {
     summary: "A scheduled change: when, and exactly one thing",
     fields: &[
         required("at", Kind::Time, "When, from the start of the run"),
+        key("every", Kind::Time, "Again and again, so long after the last time. Default: once"),
+        key("for", Kind::Time, "Of a link that goes down: how long. Default: until a change brings it back"),
         key("rate", Kind::Rate, "The new rate"),
         key("trace", Kind::Trace, "The new trace"),
         key("delay", Kind::Time, "The new one-way delay"),

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use ropewalk_sim::Direction;
 use toml::de::DeTable;
 
 use super::axis::{self, Axis, Dimension, Range, Values};
@@ -13,6 +14,7 @@ use crate::input;
 use crate::scenario::read::{Reader, Table, Value};
 use crate::scenario::shape::{Field, Kind, Shape, key, required};
 use crate::scenario::{self, Loaded};
+use crate::units;
 
 const GRID: &str = "grid";
 const LATIN: &str = "latin-hypercube";
@@ -99,17 +101,66 @@ pub struct Design {
     pub axes: Vec<Axis>,
 }
 
+/// What the command line says instead of the file.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Overrides {
+    /// A built-in scenario's name, or a file.
+    pub scenario: Option<String>,
+    /// Paths instead of the scenario's, as `--path` has them.
+    pub paths: Vec<String>,
+    /// Schedulers.
+    pub schedulers: Option<Vec<String>>,
+    /// One flow of this size instead of the scenario's workload.
+    pub size: Option<u64>,
+    /// Which end sends the data.
+    pub direction: Option<Direction>,
+}
+
+impl Overrides {
+    /// The scenario with what is said instead.
+    fn apply(
+        &self,
+        base: Loaded,
+        name: &str,
+        folder: &Path,
+        registries: &Registries,
+    ) -> Result<Loaded, InputError> {
+        let mut document: toml::Table = base.text.parse().unwrap_or_default();
+        if !self.paths.is_empty() {
+            scenario::paths(&self.paths)?;
+            let tables = self.paths.iter().map(|text| Ok(scenario::path_table(text)?.into()));
+            let tables = tables.collect::<Result<Vec<toml::Value>, Diagnostic>>()?;
+            document = toml::Table::from_iter([("path".to_string(), tables.into())]);
+        }
+        if let Some(bytes) = self.size {
+            let size = toml::Value::from(units::write_bytes(bytes));
+            let flow = [("kind".to_string(), "flow".into()), ("size".to_string(), size)];
+            document.insert("workload".into(), toml::Table::from_iter(flow).into());
+        }
+        if let Some(direction) = self.direction {
+            let word = if direction == Direction::Upload { "upload" } else { "download" };
+            document.insert("direction".into(), word.into());
+        }
+        if self.paths.is_empty() && self.size.is_none() && self.direction.is_none() {
+            return Ok(base);
+        }
+        let source = Source::new(format!("{name} with what the command line says"), document.to_string());
+        let stem = if self.paths.is_empty() { &base.scenario.name } else { "command line" };
+        scenario::parse(&source, stem, folder, registries)
+    }
+}
+
 /// Reads a sweep's file.
 ///
 /// # Errors
 /// A file that can't be read, or mistakes in it: all of them.
-pub fn load(path: &Path, registries: &Registries) -> Result<Design, InputError> {
+pub fn load(path: &Path, overrides: &Overrides, registries: &Registries) -> Result<Design, InputError> {
     let shown = path.display().to_string();
     let bytes = input::read(path, scenario::LARGEST_FILE)
         .map_err(|reason| Diagnostic::new(format!("can't read the sweep `{shown}`: {reason}")))?;
     let text = scenario::text(&shown, bytes)?;
     let folder = path.parent().map_or(PathBuf::new(), Path::to_path_buf);
-    parse(&Source::new(shown, text), &folder, registries)
+    parse_with(&Source::new(shown, text), &folder, overrides, registries)
 }
 
 /// Parses a sweep's text; file names are relative to `folder`.
@@ -117,6 +168,19 @@ pub fn load(path: &Path, registries: &Registries) -> Result<Design, InputError> 
 /// # Errors
 /// As [`load`].
 pub fn parse(source: &Arc<Source>, folder: &Path, registries: &Registries) -> Result<Design, InputError> {
+    parse_with(source, folder, &Overrides::default(), registries)
+}
+
+/// The same, with what the command line says instead.
+///
+/// # Errors
+/// As [`load`].
+pub fn parse_with(
+    source: &Arc<Source>,
+    folder: &Path,
+    overrides: &Overrides,
+    registries: &Registries,
+) -> Result<Design, InputError> {
     let (document, syntax) = DeTable::parse_recoverable(&source.text);
     if !syntax.is_empty() {
         return Err(scenario::syntax_errors(source, &syntax));
@@ -127,16 +191,25 @@ pub fn parse(source: &Arc<Source>, folder: &Path, registries: &Registries) -> Re
     let Some(named) = file.get("scenario").and_then(|value| reader.text(value)) else {
         return Err(InputError { diagnostics: reader.errors });
     };
-    let built_in = scenario::builtins().iter().any(|known| known.name == named);
-    let base_name =
-        if built_in { named.to_string() } else { folder.join(named).to_string_lossy().into_owned() };
-    let base = scenario::load(&base_name, registries)?;
+    let given = overrides.scenario.as_deref();
+    let built_in = scenario::builtins().iter().any(|known| known.name == given.unwrap_or(named));
+    // The file's scenario is relative to the file, the command line's isn't.
+    let base_name = match given {
+        Some(given) => given.to_string(),
+        None if built_in => named.to_string(),
+        None => folder.join(named).to_string_lossy().into_owned(),
+    };
+    let base = scenario::load(&base_name, registries).map_err(|error| match given {
+        Some(given) => error.of_argument("--scenario", given),
+        None => error,
+    })?;
     let base_folder = if built_in {
         PathBuf::new()
     } else {
         Path::new(&base_name).parent().map_or(PathBuf::new(), Path::to_path_buf)
     };
-    let schedulers = schedulers(&mut reader, &file, &base, registries);
+    let base = overrides.apply(base, &base_name, &base_folder, registries)?;
+    let schedulers = schedulers(&mut reader, &file, &base, overrides, registries);
     let congestion = texts(&mut reader, &file, "congestion", |text| {
         registries.congestion.parse(text).err().map(|error| error.message)
     });
@@ -254,7 +327,13 @@ fn texts(
 }
 
 /// The schedulers; `tcp` stands for one per path.
-fn schedulers(reader: &mut Reader, file: &Table<'_>, base: &Loaded, registries: &Registries) -> Vec<String> {
+fn schedulers(
+    reader: &mut Reader,
+    file: &Table<'_>,
+    base: &Loaded,
+    overrides: &Overrides,
+    registries: &Registries,
+) -> Vec<String> {
     let names: Vec<&str> = base.scenario.paths.iter().map(|path| path.name.as_str()).collect();
     let given = texts(reader, file, "schedulers", |text| match text.strip_prefix("tcp:") {
         Some(path) if !names.contains(&path) => {
@@ -262,12 +341,14 @@ fn schedulers(reader: &mut Reader, file: &Table<'_>, base: &Loaded, registries: 
         }
         _ => registries.check_scheduler(text, names.len()).map(|error| error.message),
     });
-    let given = given.unwrap_or_else(|| match base.experiment.schedulers.as_slice() {
-        [] => {
-            let all = registries.schedulers.entries().iter().map(|entry| entry.name);
-            all.filter(|name| *name != "single").chain(["tcp"]).map(String::from).collect()
+    let given = overrides.schedulers.clone().or(given).unwrap_or_else(|| {
+        match base.experiment.schedulers.as_slice() {
+            [] => {
+                let all = registries.schedulers.entries().iter().map(|entry| entry.name);
+                all.filter(|name| *name != "single").chain(["tcp"]).map(String::from).collect()
+            }
+            some => some.to_vec(),
         }
-        some => some.to_vec(),
     });
     let mut found: Vec<String> = Vec::new();
     for text in given {
@@ -395,7 +476,7 @@ mod tests {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/sweeps");
         let registries = Registries::builtin();
         for (name, runs) in [("rtt-and-loss", 2800), ("hypercube", 4000), ("ten-thousand", 10_000)] {
-            let design = load(&folder.join(name).with_extension("toml"), &registries)
+            let design = load(&folder.join(name).with_extension("toml"), &Overrides::default(), &registries)
                 .unwrap_or_else(|error| panic!("{}", error.render(false)));
             assert_eq!(design.total(), runs);
             let space = crate::sweep::Space::new(&design);

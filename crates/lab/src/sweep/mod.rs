@@ -19,7 +19,7 @@ mod target;
 use std::path::{Path, PathBuf};
 
 pub use axis::{Axis, Dimension, Level};
-pub use design::{Design, Layout, load, parse};
+pub use design::{Design, Layout, Overrides, load, parse, parse_with};
 pub use execute::{Done, Error, Progress, check, digest, run};
 pub use space::{Prepared, Runner, Space, describe, prepare};
 pub use summary::{Standing, Summary};

@@ -253,6 +253,7 @@ pub(super) fn identity(design: &Design, command: &Command, take: &mut impl FnMut
     text(&command.build);
     text(&design.source.text);
     text(&design.base.text);
+    design.schedulers.iter().for_each(|scheduler| text(scheduler));
     for trace in scenario::traces(&design.base.scenario) {
         take(&(trace.opportunities.len() as u64).to_le_bytes());
         for at in &trace.opportunities {

@@ -25,6 +25,7 @@ pub(crate) struct Totals {
     pub(crate) penalisations: u64,
     pub(crate) overruled: u64,
     pub(crate) first_overruled: Option<Nanos>,
+    pub(crate) overruled_cause: Option<&'static str>,
     pub(crate) window_blocked: Nanos,
 }
 
@@ -127,6 +128,20 @@ impl Hosts {
         self.ends[side as usize].mib()
     }
 
+    /// Bytes that the workload's connections on this side sent a second time, by path.
+    pub(crate) fn repeated(&self, now: Nanos, side: Side, paths: usize) -> Vec<u64> {
+        let mut repeated = vec![0; paths];
+        for (_, id) in self.workload(side) {
+            let Some(connection) = self.ends[side as usize].connection(id) else { continue };
+            for (path, bytes) in connection.stats(now).repeated_by_path {
+                if let Some(total) = repeated.get_mut(usize::from(path.0)) {
+                    *total += bytes;
+                }
+            }
+        }
+        repeated
+    }
+
     /// Sums over the workload's connections.
     pub(crate) fn totals(&self, now: Nanos, data_from: Side) -> Totals {
         let mut totals = Totals::default();
@@ -143,8 +158,11 @@ impl Hosts {
                     totals.duplicated_bytes += stats.duplicated_bytes;
                     totals.penalisations += stats.penalisations;
                     totals.overruled += stats.overruled;
-                    let firsts = totals.first_overruled.into_iter().chain(stats.first_overruled);
-                    totals.first_overruled = firsts.min();
+                    if let Some(at) = stats.first_overruled
+                        && totals.first_overruled.is_none_or(|first| at < first)
+                    {
+                        (totals.first_overruled, totals.overruled_cause) = (Some(at), stats.overruled_cause);
+                    }
                     totals.window_blocked += stats.window_blocked;
                 } else {
                     totals.ofo_max = totals.ofo_max.max(stats.ofo_max);

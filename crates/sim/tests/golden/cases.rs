@@ -126,8 +126,8 @@ fn on_off() -> Traffic {
 }
 
 fn outage(link: &mut LinkSpec, from: u64, until: u64) {
-    link.changes.push(Change { at: from, action: ChangeAction::Down });
-    link.changes.push(Change { at: until, action: ChangeAction::Up });
+    link.changes.push(Change::once(from, ChangeAction::Down));
+    link.changes.push(Change::once(until, ChangeAction::Up));
 }
 
 /// A shared bottleneck, competing traffic, a path that goes down and up again.
@@ -179,7 +179,7 @@ fn trace() -> Scenario {
 }
 
 fn changing() -> Scenario {
-    let change = |at, action| Change { at: at * MILLISECOND, action };
+    let change = |at, action| Change::once(at * MILLISECOND, action);
     let mut scenario = bulk(equal(), 1500 * MILLISECOND);
     scenario.paths[0].down.changes = vec![
         change(300, ChangeAction::Delay(2 * MILLISECOND)),

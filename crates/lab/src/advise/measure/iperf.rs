@@ -41,8 +41,13 @@ pub fn parse(text: &str) -> Result<Measured, MeasurementError> {
         .filter(|bits| *bits > 0.0)
         .map(libm::log)
         .collect();
-    // What one transfer met, another may not: never surer than a tenth.
-    let sd = if rates.len() < 3 { 0.2 } else { stats::standard_deviation(&rates).clamp(0.1, 0.5) };
+    // Seconds average out, but what one transfer met, another may not: never surer than 6 %.
+    let sd = if rates.len() < 3 {
+        0.2
+    } else {
+        let mean = stats::standard_deviation(&rates) / libm::sqrt(rates.len() as f64);
+        libm::sqrt(mean * mean + 0.06 * 0.06).min(0.5)
+    };
     let rate = bits.map(|bits| Throughput { bits, sd, direction });
     let loss = match (udp, sum["lost_packets"].as_u64(), sum["packets"].as_u64()) {
         (true, Some(lost), Some(packets)) if packets > 0 => Some((lost.min(packets), packets)),
@@ -95,7 +100,7 @@ mod tests {
         let found = parse(super::super::tests::IPERF).unwrap();
         let rate = found.rate.unwrap();
         assert_eq!((rate.bits, rate.direction), (18_900_000.0, Some(Direction::Download)));
-        assert!(rate.sd >= 0.1 && rate.sd < 0.2, "{}", rate.sd);
+        assert!(rate.sd >= 0.06 && rate.sd < 0.1, "{}", rate.sd);
         let udp = r#"{"start":{"test_start":{"protocol":"UDP","reverse":0}},
             "end":{"sum":{"bits_per_second":5e6,"lost_packets":12,"packets":4000}}}"#;
         let found = parse(udp).unwrap();

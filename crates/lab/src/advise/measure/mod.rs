@@ -145,9 +145,46 @@ fn join(a: (f64, f64), b: (f64, f64)) -> (f64, f64) {
     (libm::exp(log), 1.0 / libm::sqrt(wa + wb))
 }
 
-/// The loss after what was counted (lost, of so many) and what was retransmitted, which bounds it from above: median and
-/// standard deviation of the logarithm. By summing over a grid of the logarithm.
-fn loss_after(prior: (f64, f64), counted: &[(u64, u64)], bounds: &[(u64, u64)]) -> (f64, f64) {
+/// What a transfer retransmitted.
+#[derive(Clone, Copy, PartialEq, Debug)]
+struct Repeated {
+    /// Segments sent again.
+    segments: u64,
+    /// Of so many.
+    sent: u64,
+    /// Those of them that its own congestion is likely to have cost, in segments: a few per loss of the congestion window.
+    congestion: f64,
+}
+
+impl Repeated {
+    /// How likely that is with this loss. A part of the repeats is congestion's, and how large that part is isn't known: its
+    /// density falls as 1 / (1 + part / congestion)^2. The rest is Poisson's.
+    fn likelihood(&self, loss: f64) -> f64 {
+        const STEPS: usize = 80;
+        let expected = self.sent as f64 * loss;
+        let all = self.segments as f64;
+        // P(X <= k) of a Poisson's X, on the scale of square roots, where its variance is 1/4.
+        let at_most = |k: f64| {
+            let z = 2.0 * (libm::sqrt(k + 1.0) - libm::sqrt(expected));
+            libm::erfc(-z / std::f64::consts::SQRT_2) / 2.0
+        };
+        let share = |part: f64| 1.0 - 1.0 / (1.0 + part / self.congestion);
+        (0..STEPS)
+            .map(|step| {
+                // Steps grow with the distance from none.
+                let part = |step: usize| (all + 1.0) * libm::pow(step as f64 / STEPS as f64, 2.0);
+                let (from, to) = (part(step), part(step + 1));
+                let own = (all - (from + to) / 2.0).max(0.0);
+                let exactly = at_most(own) - at_most(own - 1.0);
+                (share(to) - share(from)) * exactly
+            })
+            .sum()
+    }
+}
+
+/// The loss after what was counted (lost, of so many) and what was retransmitted, of which a part is congestion's: median
+/// and standard deviation of the logarithm. By summing over a grid of the logarithm.
+fn loss_after(prior: (f64, f64), counted: &[(u64, u64)], repeated: &[Repeated]) -> (f64, f64) {
     const STEPS: usize = 600;
     let (low, high) = (libm::log(1e-6), libm::log(0.5));
     let grid: Vec<f64> = (0..=STEPS).map(|i| low + (high - low) * i as f64 / STEPS as f64).collect();
@@ -158,15 +195,8 @@ fn loss_after(prior: (f64, f64), counted: &[(u64, u64)], bounds: &[(u64, u64)]) 
             .iter()
             .map(|(lost, sent)| *lost as f64 * log + (sent - lost) as f64 * libm::log1p(-p))
             .sum();
-        // P(X <= k) of a Poisson's X, on the scale of square roots, where its variance is 1/4.
-        let of_bounds: f64 = bounds
-            .iter()
-            .map(|(lost, sent)| {
-                let z = 2.0 * (libm::sqrt((lost + 1) as f64) - libm::sqrt(*sent as f64 * p));
-                libm::log((libm::erfc(-z / std::f64::consts::SQRT_2) / 2.0).max(1e-300))
-            })
-            .sum();
-        -off * off / 2.0 + of_counts + of_bounds
+        let of_repeats: f64 = repeated.iter().map(|one| libm::log(one.likelihood(p).max(1e-300))).sum();
+        -off * off / 2.0 + of_counts + of_repeats
     };
     let logs: Vec<f64> = grid.iter().map(|log| weight(*log)).collect();
     let most = logs.iter().copied().fold(f64::NEG_INFINITY, f64::max);
@@ -208,6 +238,7 @@ pub fn refine(
         mtu: 1500,
         backup: false,
         bottleneck: None,
+        metered: None,
     });
     let mut rated = [was_known; 2];
     for trace in measured.iter().filter_map(|found| found.trace.as_ref()) {
@@ -272,7 +303,16 @@ pub fn refine(
     }
     let counted: Vec<(u64, u64)> =
         measured.iter().filter_map(|m| m.loss).filter(|(_, sent)| *sent > 0).collect();
-    let bounds: Vec<(u64, u64)> = measured.iter().filter_map(|m| m.retransmitted).collect();
+    // Slow start overshoots by up to what the path holds, and each loss of the window costs a few.
+    let held = libm::sqrt(scenario::mean_rate(&path.down.rate).min(1 << 40) as f64)
+        * libm::sqrt(scenario::mean_rate(&path.up.rate).min(1 << 40) as f64)
+        * (path.up.delay + path.down.delay) as f64
+        / 8e9
+        / 1500.0;
+    let repeats = measured.iter().filter_map(|m| m.retransmitted);
+    let bounds: Vec<Repeated> = repeats
+        .map(|(segments, sent)| Repeated { segments, sent, congestion: (held / 4.0).clamp(5.0, 1e4) })
+        .collect();
     let stated = share(&path.up.loss).max(share(&path.down.loss));
     // Where no loss is stated and none was seen, there is none.
     if !counted.is_empty() && (!was_known || stated > 0.0 || counted.iter().any(|(lost, _)| *lost > 0)) {
@@ -446,8 +486,15 @@ mod tests {
         let (middle, sd) = loss_after(USUAL_LOSS, &[(0, 30)], &[]);
         assert!(middle * libm::exp(1.645 * sd) < 0.01, "{middle} {sd}");
         // A transfer that retransmitted 3 of 20,000 rules out more.
-        let (middle, sd) = loss_after(USUAL_LOSS, &[(0, 30)], &[(3, 20_000)]);
+        let repeated = |segments, sent| Repeated { segments, sent, congestion: 10.0 };
+        let (middle, sd) = loss_after(USUAL_LOSS, &[(0, 30)], &[repeated(3, 20_000)]);
         assert!(middle * libm::exp(1.645 * sd) < 0.0005, "{middle} {sd}");
+        // One that retransmitted far more than congestion costs tells how much is lost.
+        let (middle, sd) = loss_after((0.005, 0.7), &[(0, 30)], &[repeated(400, 40_000)]);
+        assert!((0.007..0.0102).contains(&middle) && sd < 0.4, "{middle} {sd}");
+        // Where congestion may have cost as many, that is the most that is lost.
+        let (middle, sd) = loss_after((0.001, 0.7), &[], &[repeated(12, 4000)]);
+        assert!(middle < 0.002 && sd > 0.4, "{middle} {sd}");
         // Many counted ones outweigh what is usual; more of them are surer.
         let (middle, sd) = loss_after(USUAL_LOSS, &[(20, 1000)], &[]);
         assert!((middle / 0.02 - 1.0).abs() < 0.15 && sd < 0.25, "{middle} {sd}");
