@@ -18,6 +18,7 @@ pub mod registry;
 pub mod scheduler;
 mod segment_list;
 pub mod tcp;
+pub mod testing;
 
 /// Nanoseconds since an arbitrary origin, or a span of them. Handed in; never read from a clock.
 pub type Nanos = u64;

@@ -10,8 +10,7 @@
 mod blest;
 mod capacity;
 mod cfs;
-#[cfg(test)]
-mod contract;
+pub(crate) mod contract;
 mod cp;
 mod daps;
 mod daps_two_path;
@@ -29,9 +28,8 @@ mod redundant;
 mod roundrobin;
 mod rtt_gate;
 mod single;
-#[cfg(test)]
-mod testing;
-mod text;
+pub(crate) mod testing;
+pub(crate) mod text;
 
 use std::fmt::Debug;
 
@@ -344,7 +342,7 @@ impl Rationale {
         self.enabled
     }
 
-    /// Records the reason, with numbers: `lte would hold 17 KB of the 24 KB window, lambda=1.02`. Subflows are written
+    /// Records the reason, with numbers: `lte would hold 17 KiB of the 24 KiB window, lambda=1.02`. Subflows are written
     /// `{subflow 0}`; [`with_names`] replaces that by the path's name.
     #[inline]
     pub fn say(&mut self, reason: impl FnOnce() -> String) {

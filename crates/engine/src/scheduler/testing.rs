@@ -1,22 +1,26 @@
-//! Helpers for the tests of schedulers: single decisions ([`Scene`]) and whole model connections ([`Model`]).
+//! Helpers for the tests of schedulers, public as [`crate::testing`]: single decisions ([`Scene`]) and whole model connections
+//! ([`Model`]).
 
 mod model;
 mod pipe;
 
 use std::collections::BTreeMap;
 
-pub(super) use model::{Model, run};
-pub(super) use pipe::Pipe;
+pub use model::{Model, Placement, run};
+pub use pipe::Pipe;
 
 use super::{Chunk, Decision, InFlight, Rationale, Scheduler, View, builtin};
 use crate::metrics::{SubflowMetrics, SubflowStatus};
 use crate::{MILLISECOND, Nanos, PathId, SubflowId};
 
 /// Payload bytes per segment unless a test says otherwise.
-pub(super) const MSS: u32 = 1000;
+pub const MSS: u32 = 1000;
 
-/// Builds a scheduler from its specification.
-pub(super) fn build(text: &str) -> Box<dyn Scheduler> {
+/// Builds a scheduler of Ropewalk's from its specification.
+///
+/// # Panics
+/// If there is none.
+pub fn build(text: &str) -> Box<dyn Scheduler> {
     match builtin().parse(text) {
         Ok(spec) => spec.build(),
         Err(error) => panic!("{error}"),
@@ -25,7 +29,10 @@ pub(super) fn build(text: &str) -> Box<dyn Scheduler> {
 
 /// Chunks in flight, by offset.
 #[derive(Debug, Default)]
-pub(super) struct Chunks(pub BTreeMap<u64, Chunk>);
+pub struct Chunks(
+    /// By offset.
+    pub BTreeMap<u64, Chunk>,
+);
 
 impl InFlight for Chunks {
     fn chunk_after(&self, offset: u64) -> Option<Chunk> {
@@ -40,7 +47,7 @@ impl InFlight for Chunks {
 }
 
 /// A usable subflow: srtt in ms, cwnd and in flight in segments.
-pub(super) fn subflow(id: u8, srtt_ms: u64, cwnd: u32, in_flight: u32) -> SubflowMetrics {
+pub fn subflow(id: u8, srtt_ms: u64, cwnd: u32, in_flight: u32) -> SubflowMetrics {
     let mut flow = SubflowMetrics::new(SubflowId(id), PathId(u16::from(id)));
     flow.state = SubflowStatus::Usable;
     flow.mss = MSS;
@@ -52,7 +59,7 @@ pub(super) fn subflow(id: u8, srtt_ms: u64, cwnd: u32, in_flight: u32) -> Subflo
 }
 
 /// Sets all round-trip times of a subflow to one value.
-pub(super) fn set_rtt(flow: &mut SubflowMetrics, rtt: Nanos) {
+pub fn set_rtt(flow: &mut SubflowMetrics, rtt: Nanos) {
     flow.srtt = rtt;
     flow.min_rtt = rtt;
     flow.max_rtt = rtt;
@@ -60,7 +67,7 @@ pub(super) fn set_rtt(flow: &mut SubflowMetrics, rtt: Nanos) {
 }
 
 /// A usable subflow that has just joined and has no round-trip sample yet.
-pub(super) fn unmeasured(id: u8, cwnd: u32, in_flight: u32) -> SubflowMetrics {
+pub fn unmeasured(id: u8, cwnd: u32, in_flight: u32) -> SubflowMetrics {
     let mut flow = subflow(id, 1, cwnd, in_flight);
     set_rtt(&mut flow, 0);
     flow
@@ -68,21 +75,30 @@ pub(super) fn unmeasured(id: u8, cwnd: u32, in_flight: u32) -> SubflowMetrics {
 
 /// The state of a connection at one moment, for tests of single decisions.
 #[derive(Debug)]
-pub(super) struct Scene {
+pub struct Scene {
+    /// The time.
     pub now: Nanos,
+    /// The subflows.
     pub subflows: Vec<SubflowMetrics>,
+    /// Bytes that wait, unassigned.
     pub unsent: u64,
+    /// Offset of the first of them.
     pub next_offset: u64,
+    /// Offset of the first byte that isn't acknowledged.
     pub una: u64,
+    /// The connection-level send window, bytes from `una`.
     pub send_window: u64,
+    /// Bytes that the application wrote; none: all up to the last unsent one.
     pub written: Option<u64>,
+    /// The flow's size, if the application said it.
     pub declared_size: Option<u64>,
+    /// What is in flight at connection level.
     pub chunks: Chunks,
 }
 
 impl Scene {
     /// A megabyte unsent, nothing in flight at connection level, an unlimited window.
-    pub(super) fn new(subflows: Vec<SubflowMetrics>) -> Self {
+    pub fn new(subflows: Vec<SubflowMetrics>) -> Self {
         Scene {
             now: 0,
             subflows,
@@ -96,7 +112,8 @@ impl Scene {
         }
     }
 
-    pub(super) fn view(&self) -> View<'_> {
+    /// As the scheduler sees it.
+    pub fn view(&self) -> View<'_> {
         View {
             now: self.now,
             subflows: &self.subflows,
@@ -113,12 +130,12 @@ impl Scene {
     }
 
     /// The scheduler's decision.
-    pub(super) fn ask(&self, scheduler: &mut dyn Scheduler) -> Decision {
+    pub fn ask(&self, scheduler: &mut dyn Scheduler) -> Decision {
         scheduler.select(&self.view(), &mut Rationale::default())
     }
 
     /// The scheduler's decision, as the subflow it sends or queues on; `None` for a wait or a repeat.
-    pub(super) fn chosen(&self, scheduler: &mut dyn Scheduler) -> Option<u8> {
+    pub fn chosen(&self, scheduler: &mut dyn Scheduler) -> Option<u8> {
         match self.ask(scheduler) {
             Decision::Send { subflow, .. }
             | Decision::SendAt { subflow, .. }
@@ -128,7 +145,7 @@ impl Scene {
     }
 
     /// The reason for the scheduler's decision.
-    pub(super) fn reason(&self, scheduler: &mut dyn Scheduler) -> String {
+    pub fn reason(&self, scheduler: &mut dyn Scheduler) -> String {
         let mut rationale = Rationale::listening();
         scheduler.select(&self.view(), &mut rationale);
         rationale.take()

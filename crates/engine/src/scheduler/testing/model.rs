@@ -12,10 +12,14 @@ use crate::{Nanos, PathId, SubflowId};
 
 /// A transmitted segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(in crate::scheduler) struct Placement {
+pub struct Placement {
+    /// When.
     pub at: Nanos,
+    /// Where.
     pub subflow: u8,
+    /// Stream offset.
     pub offset: u64,
+    /// Bytes.
     pub len: u32,
     /// Whether a decision repeated it.
     pub repeat: bool,
@@ -49,7 +53,7 @@ enum ModelEvent {
 
 /// A model connection: its clock, its state and its records.
 #[derive(Debug)]
-pub(in crate::scheduler) struct Model {
+pub struct Model {
     now: Nanos,
     pipes: Vec<Pipe>,
     subflows: Vec<SubflowMetrics>,
@@ -86,7 +90,7 @@ pub(in crate::scheduler) struct Model {
 
 impl Model {
     /// A connection over `pipes` whose application writes `bytes` at once.
-    pub(in crate::scheduler) fn new(pipes: &[Pipe], bytes: u64) -> Self {
+    pub fn new(pipes: &[Pipe], bytes: u64) -> Self {
         let mut model = Model {
             now: 0,
             pipes: pipes.to_vec(),
@@ -141,25 +145,25 @@ impl Model {
     }
 
     /// The connection-level send window.
-    pub(in crate::scheduler) fn window(mut self, bytes: u64) -> Self {
+    pub fn window(mut self, bytes: u64) -> Self {
         self.send_window = bytes;
         self
     }
 
     /// The seed of the losses.
-    pub(in crate::scheduler) fn seed(mut self, seed: u64) -> Self {
+    pub fn seed(mut self, seed: u64) -> Self {
         self.random = seed | 1;
         self
     }
 
     /// The application declares how much it will write.
-    pub(in crate::scheduler) fn declare(mut self, bytes: u64) -> Self {
+    pub fn declare(mut self, bytes: u64) -> Self {
         self.declared_size = Some(bytes);
         self
     }
 
     /// The application writes.
-    pub(in crate::scheduler) fn write_at(&mut self, at: Nanos, bytes: u64) {
+    pub fn write_at(&mut self, at: Nanos, bytes: u64) {
         self.to_write += bytes;
         self.at(at, ModelEvent::Write(bytes));
     }
@@ -214,7 +218,7 @@ impl Model {
     }
 
     /// Runs until no event is left. Panics if that takes implausibly long.
-    pub(in crate::scheduler) fn run(mut self, scheduler: &mut dyn Scheduler) -> Self {
+    pub fn run(mut self, scheduler: &mut dyn Scheduler) -> Self {
         while let Some(Reverse((at, _, happening))) = self.events.pop() {
             self.now = at;
             if let Some(event) = self.happen(happening, scheduler) {
@@ -582,19 +586,19 @@ impl Model {
     }
 
     /// Segment numbers (from `first`) sent on a subflow, in order.
-    pub(in crate::scheduler) fn segments_on(&self, subflow: u8, first: u64) -> Vec<u64> {
+    pub fn segments_on(&self, subflow: u8, first: u64) -> Vec<u64> {
         let mine = self.placements.iter().filter(|placement| placement.subflow == subflow);
         mine.map(|placement| placement.offset / u64::from(MSS) + first).collect()
     }
 
     /// Bytes sent on a subflow.
-    pub(in crate::scheduler) fn bytes_on(&self, subflow: u8) -> u64 {
+    pub fn bytes_on(&self, subflow: u8) -> u64 {
         let mine = self.placements.iter().filter(|placement| placement.subflow == subflow);
         mine.map(|placement| u64::from(placement.len)).sum()
     }
 }
 
 /// Runs a flow of `segments` segments over `pipes`.
-pub(in crate::scheduler) fn run(text: &str, pipes: &[Pipe], segments: u64) -> Model {
+pub fn run(text: &str, pipes: &[Pipe], segments: u64) -> Model {
     Model::new(pipes, segments * u64::from(MSS)).run(&mut *build(text))
 }

@@ -4,12 +4,14 @@ use crate::{MILLISECOND, Nanos};
 
 /// One path of a model connection.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::scheduler) struct Pipe {
+pub struct Pipe {
+    /// Round-trip time.
     pub rtt: Nanos,
     /// Initial, and fixed unless `grows`.
     pub cwnd: u32,
     /// Whether cwnd follows Reno.
     pub grows: bool,
+    /// Whether its subflow is a backup.
     pub backup: bool,
     /// Whether the handshake gave no round-trip sample: the first acknowledgement does.
     pub unmeasured: bool,
@@ -25,7 +27,7 @@ pub(in crate::scheduler) struct Pipe {
 
 impl Pipe {
     /// A pipe that exists from start to end.
-    pub(in crate::scheduler) fn new(rtt_ms: u64, cwnd: u32) -> Self {
+    pub fn new(rtt_ms: u64, cwnd: u32) -> Self {
         Pipe {
             rtt: rtt_ms * MILLISECOND,
             cwnd,
