@@ -202,7 +202,7 @@ pub(crate) fn run(registries: &Registries, options: &Options) -> Result<ExitCode
     if left > 0 && !options.quiet {
         anstream::eprintln!("ended {left} processes that a killed run had left behind");
     }
-    let terminated = reaper::heed_termination().map_err(Failure::other)?;
+    let terminated = reaper::termination_flag().map_err(Failure::other)?;
     become_root_of_own_user_namespace().map_err(Failure::other)?;
     let mark = Mark::own().map_err(Failure::other)?;
     let paths: Vec<_> = scenario
@@ -265,7 +265,7 @@ pub(crate) fn run(registries: &Registries, options: &Options) -> Result<ExitCode
     }
     let stop = world.stopper();
     // Ctrl-C reaches the program too; everything ends with it.
-    let interrupted = reaper::heed_interruption().map_err(Failure::other)?;
+    let interrupted = reaper::interruption_flag().map_err(Failure::other)?;
     let failed = Arc::new(AtomicBool::new(false));
     let worker_failed = Arc::clone(&failed);
     let worker = std::thread::spawn(move || {

@@ -195,7 +195,7 @@ impl<W: Write + Send> Tap for Capture<W> {
             return;
         }
         if let Event::Decision(record) = event {
-            inner.decided(endpoint, id, record);
+            inner.on_decision(endpoint, id, record);
         }
         if inner.writers.qlog.is_some() {
             inner.samples(now, endpoint, id);
@@ -204,7 +204,7 @@ impl<W: Write + Send> Tap for Capture<W> {
 }
 
 /// A decision in a word.
-fn word(decision: &Decision) -> &'static str {
+fn decision_name(decision: &Decision) -> &'static str {
     match decision {
         Decision::Send { .. } => "send",
         Decision::SendAt { .. } => "send-at",
@@ -250,12 +250,12 @@ impl<W: Write> Inner<W> {
         let data = parsed.and_then(|(mut segment, payload)| {
             segment.payload = SyntheticPayload(payload.len() as u32);
             self.connections.packet(&segment, sent);
-            if sent && !payload.is_empty() { self.connections.place(&segment) } else { None }
+            if sent && !payload.is_empty() { self.connections.locate(&segment) } else { None }
         });
         self.push(at, Item::Packet(Waiting { path, direction, bytes, is_tcp, data }));
     }
 
-    fn decided(&mut self, endpoint: &HostEndpoint, id: ConnectionId, record: &DecisionRecord) {
+    fn on_decision(&mut self, endpoint: &HostEndpoint, id: ConnectionId, record: &DecisionRecord) {
         let Some(connection) = endpoint.connection(id) else { return };
         // The first subflow names the connection, in the packets as here.
         let Some(first) = connection.tuple(SubflowId(0)) else { return };
@@ -300,7 +300,7 @@ impl<W: Write> Inner<W> {
             let told = Decided {
                 connection: index as u32,
                 subflow: subflow.and_then(|subflow| connection.tuple(subflow)),
-                word: word(&record.decision),
+                word: decision_name(&record.decision),
                 offset: record.offset,
                 bytes: record.bytes,
                 reason,
@@ -347,7 +347,7 @@ impl<W: Write> Inner<W> {
             }
             Item::Sample(tuple, metrics) => self.writers.qlog(|qlog| qlog.metrics(at, *tuple, *metrics)),
             Item::Packet(packet) => {
-                let comment = packet.data.and_then(|data| self.connections.why(data, packet.path));
+                let comment = packet.data.and_then(|data| self.connections.reason(data, packet.path));
                 let told = Packet {
                     at,
                     path: packet.path,
@@ -424,15 +424,15 @@ impl Connections {
     }
 
     /// Where data that this end sends belongs; the very first comes with MP_CAPABLE in place of a mapping.
-    fn place(&mut self, segment: &Segment<SyntheticPayload>) -> Option<Data> {
-        let strand = self.tuples.get_mut(&segment.tuple)?;
+    fn locate(&mut self, segment: &Segment<SyntheticPayload>) -> Option<Data> {
+        let subflow = self.tuples.get_mut(&segment.tuple)?;
         let end = segment.seq.0.wrapping_add(segment.payload.0);
         // Half of the numbers are before, half after (RFC 9293 3.4).
-        let again = strand.next.is_some_and(|next| next.wrapping_sub(end) < 1 << 31);
+        let again = subflow.next.is_some_and(|next| next.wrapping_sub(end) < 1 << 31);
         if !again {
-            strand.next = Some(end);
+            subflow.next = Some(end);
         }
-        let connection = strand.connection;
+        let connection = subflow.connection;
         let start = self.list[connection].keys[0]?.idsn.wrapping_add(1);
         let first = segment.rare.as_ref().is_some_and(|rare| rare.mp_capable.is_some());
         let offset = match segment.dss.and_then(|dss| dss.mapping) {
@@ -443,7 +443,7 @@ impl Connections {
         Some(Data { connection, offset, again })
     }
 
-    fn why(&self, data: Data, path: u16) -> Option<&str> {
+    fn reason(&self, data: Data, path: u16) -> Option<&str> {
         if data.again {
             return Some("retransmitted on the same subflow");
         }
@@ -495,7 +495,7 @@ mod tests {
         connections.packet(&join, true);
         let start = Key::new(55).idsn.wrapping_add(1);
         let mut place = |tuple, seq, dsn| {
-            connections.place(&data(tuple, seq, dsn)).map(|data| (data.connection, data.offset, data.again))
+            connections.locate(&data(tuple, seq, dsn)).map(|data| (data.connection, data.offset, data.again))
         };
         assert_eq!(place(tuple(1), u32::MAX - 3, Some(start.wrapping_add(9))), Some((0, 9, false)));
         assert_eq!(place(tuple(1), 7, Some(start.wrapping_add(19))), Some((0, 19, false)));
@@ -505,7 +505,7 @@ mod tests {
         assert_eq!(place(tuple(9), 5, Some(start)), None);
 
         connections.list[0].decisions.insert((100, 3), (200, "because".into()));
-        let why = |offset, path, again| connections.why(Data { connection: 0, offset, again }, path);
+        let why = |offset, path, again| connections.reason(Data { connection: 0, offset, again }, path);
         assert_eq!((why(100, 3, false), why(199, 3, false)), (Some("because"), Some("because")));
         assert_eq!((why(200, 3, false), why(99, 3, false)), (None, None));
         assert_eq!(why(150, 4, false), Some("reinjected: another subflow carried it and failed to"));

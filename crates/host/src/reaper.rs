@@ -150,7 +150,7 @@ extern "C" fn note(_: c_int) {
 ///
 /// # Errors
 /// What the kernel refuses.
-pub fn heed_termination() -> io::Result<&'static AtomicBool> {
+pub fn termination_flag() -> io::Result<&'static AtomicBool> {
     let action = SigAction::new(SigHandler::Handler(note), SaFlags::SA_RESTART, SigSet::empty());
     for signal in [Signal::SIGTERM, Signal::SIGHUP] {
         // SAFETY: the handler stores to an atomic and does nothing else, which a signal handler may.
@@ -180,7 +180,7 @@ extern "C" fn note_interrupt(_: c_int, info: *mut siginfo_t, _: *mut c_void) {
 ///
 /// # Errors
 /// If the handler can't be set.
-pub fn heed_interruption() -> io::Result<&'static AtomicBool> {
+pub fn interruption_flag() -> io::Result<&'static AtomicBool> {
     let action = SigAction::new(SigHandler::SigAction(note_interrupt), SaFlags::SA_RESTART, SigSet::empty());
     // SAFETY: the handler reads what it is handed and stores to an atomic, which a signal handler may.
     unsafe { sigaction(Signal::SIGINT, &action) }?;

@@ -182,8 +182,8 @@ mod idle {
 
     type Ends = [Endpoint<SyntheticPayload, Counting>; 2];
 
-    /// Lets both speak until neither has anything to say; returns how many bytes the server read.
-    fn settle(ends: &mut Ends, now: &mut u64) -> u64 {
+    /// Carries segments both ways until neither end has any; returns how many bytes the server read.
+    fn exchange(ends: &mut Ends, now: &mut u64) -> u64 {
         let mut wire: VecDeque<(usize, PathId, Segment<SyntheticPayload>)> = VecDeque::new();
         let mut read = 0;
         loop {
@@ -225,7 +225,7 @@ mod idle {
                 let local = SocketAddr::new(address(1, 0), 0);
                 let id =
                     ends[0].connect(now, PathId(0), local, server, Arc::clone(&near)).expect("a free port");
-                settle(&mut ends, &mut now);
+                exchange(&mut ends, &mut now);
                 id
             })
             .collect();
@@ -233,7 +233,7 @@ mod idle {
         for id in &ids {
             let taken = ends[0].write(now, *id, SyntheticPayload(BYTES)).expect("an open connection");
             assert_eq!(taken, BYTES as usize);
-            read += settle(&mut ends, &mut now);
+            read += exchange(&mut ends, &mut now);
         }
         assert_eq!(read, u64::from(count) * u64::from(BYTES), "everything arrived");
         let both = |id| {

@@ -96,7 +96,7 @@ fn cut_a_super_segment_into_packets(bencher: Bencher<'_, '_>) {
 }
 
 #[divan::bench]
-fn gather_packets_into_a_super_segment(bencher: Bencher<'_, '_>) {
+fn coalesce_packets_into_a_super_segment(bencher: Bencher<'_, '_>) {
     let (mut out, mut ends) = (BytesMut::new(), Vec::new());
     encode_packets(&data(64_080), &mut out, &mut ends).expect("valid");
     let packets = out.freeze();

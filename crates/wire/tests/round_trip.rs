@@ -220,7 +220,7 @@ proptest! {
 
     /// Whatever comes between and whatever is damaged: each packet comes out as it would alone, and none that wouldn't.
     #[test]
-    fn gathering_changes_nothing_but_the_number(
+    fn coalescing_changes_nothing_but_the_number(
         mut segment in common::segment(3000),
         gso_size in 1u16..1500,
         damage in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4),

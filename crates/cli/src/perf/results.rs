@@ -124,7 +124,7 @@ impl Results<'_> {
                 let through = if client { up(done) } else { down(done) };
                 let theirs = done.trailer.as_ref();
                 let (again, srtt) = if client {
-                    (Some(done.facts.retransmitted), done.facts.srtt)
+                    (Some(done.info.retransmitted), done.info.srtt)
                 } else {
                     (theirs.map(|t| t.retransmitted), theirs.map_or(0, |t| u64::from(t.srtt_us) * 1000))
                 };
@@ -135,7 +135,7 @@ impl Results<'_> {
                     let connect = done
                         .connect
                         .map_or_else(String::new, |took| format!(", opened in {}", text::time(took)));
-                    let spoken = text::spoken(done.facts.multipath, done.subflows);
+                    let spoken = text::spoken(done.info.multipath, done.subflows);
                     text.truncate(text.trim_end().len());
                     text += &format!("   {spoken}{scheduler}{connect}\n");
                 }
@@ -148,7 +148,7 @@ impl Results<'_> {
                     let whole = (0.0, total.nanos as f64 / 1e9);
                     let again = self.bulk().map(|done| {
                         if client {
-                            done.facts.retransmitted
+                            done.info.retransmitted
                         } else {
                             done.trailer.map_or(0, |t| t.retransmitted)
                         }
@@ -203,12 +203,12 @@ impl Results<'_> {
 
     fn flow_json(&self, done: &ConnectionResult) -> Value {
         let is = |client: bool| done.mode.is_some_and(|mode| mode.sends(client));
-        let strands = done.subflow_results.iter().map(|strand| {
+        let subflows = done.subflow_results.iter().map(|subflow| {
             json!({
-                "path": strand.path,
-                "sent_bytes": strand.sent,
-                "srtt_us": strand.srtt as f64 / 1e3,
-                "retransmitted_segments": strand.retransmitted,
+                "path": subflow.path,
+                "sent_bytes": subflow.sent,
+                "srtt_us": subflow.srtt as f64 / 1e3,
+                "retransmitted_segments": subflow.retransmitted,
             })
         });
         json!({
@@ -216,15 +216,15 @@ impl Results<'_> {
             "way": done.mode.map(mode),
             "scheduler": self.scheduler(done),
             "connect_us": done.connect.map(|took| took as f64 / 1e3),
-            "multipath": done.facts.multipath,
+            "multipath": done.info.multipath,
             "subflows": done.subflows,
             "upload": is(true).then(|| through_json(up(done))),
             "download": is(false).then(|| through_json(down(done))),
-            "client_srtt_us": done.facts.srtt as f64 / 1e3,
+            "client_srtt_us": done.info.srtt as f64 / 1e3,
             "server_srtt_us": done.trailer.map(|trailer| trailer.srtt_us),
-            "client_retransmitted_segments": done.facts.retransmitted,
+            "client_retransmitted_segments": done.info.retransmitted,
             "server_retransmitted_segments": done.trailer.map(|trailer| trailer.retransmitted),
-            "client_subflows": strands.collect::<Vec<_>>(),
+            "client_subflows": subflows.collect::<Vec<_>>(),
             "error": done.error,
         })
     }
@@ -252,7 +252,7 @@ fn latency_json(done: &ConnectionResult) -> Value {
         "rtt_p90_us": at(0.9),
         "rtt_p99_us": at(0.99),
         "rtt_max_us": at(1.0),
-        "multipath": done.facts.multipath,
+        "multipath": done.info.multipath,
         "subflows": done.subflows,
         "error": done.error,
     })

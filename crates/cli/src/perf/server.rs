@@ -59,10 +59,10 @@ pub(super) fn run(registries: &Registries, options: &Options) -> Result<ExitCode
     let scheduler = algorithm(&registries.schedulers, "--scheduler", &options.scheduler)?;
     let congestion = algorithm(&registries.congestion, "--congestion", &options.congestion)?;
     let stop = super::stop_flag();
-    let (tell, words) = channel();
-    let service = ServerControl { stop: Arc::clone(&stop), once: options.once, tell };
+    let (events, received) = channel();
+    let service = ServerControl { stop: Arc::clone(&stop), once: options.once, events };
     let json = options.json;
-    let listener = std::thread::spawn(move || listen(&words, json));
+    let listener = std::thread::spawn(move || listen(&received, json));
     let ready = |address: SocketAddr| {
         let engine = options.stack.is_engine();
         let name = if options.stack.tcp { "TCP" } else { "Multipath TCP" };
@@ -138,10 +138,10 @@ fn copy<T: ?Sized>(kind: &'static str, from: &Registry<T>) -> Registry<T> {
 }
 
 /// Prints events; returns whether a flow failed.
-fn listen(words: &Receiver<ServerEvent>, as_json: bool) -> bool {
+fn listen(events: &Receiver<ServerEvent>, as_json: bool) -> bool {
     let mut failed = false;
-    for word in words {
-        let printed = match word {
+    for event in events {
+        let printed = match event {
             ServerEvent::Started(peer, hello) if !as_json => format!("{}\n", began(peer, &hello)),
             ServerEvent::Started(..) => continue,
             ServerEvent::Path { device, up } if as_json => {
@@ -193,11 +193,11 @@ fn ended(done: &ConnectionResult) -> String {
             parts.push(format!(
                 "sent {}, {} segments again",
                 text::bytes(done.sent),
-                done.facts.retransmitted
+                done.info.retransmitted
             ));
         }
     }
-    parts.push(text::spoken(done.facts.multipath, done.subflows));
+    parts.push(text::spoken(done.info.multipath, done.subflows));
     format!("[{:>3}] {peer}: {}", done.flow, parts.join(", "))
 }
 
@@ -210,9 +210,9 @@ fn ended_json(done: &ConnectionResult) -> Value {
         "received_seconds": done.receiving as f64 / 1e9,
         "received_bits_per_second": text::bits_per_second(done.received, done.receiving),
         "sent_bytes": done.sent,
-        "retransmitted_segments": done.facts.retransmitted,
-        "srtt_us": done.facts.srtt as f64 / 1e3,
-        "multipath": done.facts.multipath,
+        "retransmitted_segments": done.info.retransmitted,
+        "srtt_us": done.info.srtt as f64 / 1e3,
+        "multipath": done.info.multipath,
         "subflows": done.subflows,
         "error": done.error,
     })

@@ -67,7 +67,7 @@ pub struct TestConnection {
     began: Option<Nanos>,
     sent: u64,
     /// Of these, what the peer is known to have.
-    known_to_have: u64,
+    acknowledged: u64,
     received: u64,
     last_sent: Nanos,
     last_received: Nanos,
@@ -75,9 +75,9 @@ pub struct TestConnection {
     trailer: Option<Trailer>,
     shut: bool,
     ended: bool,
-    winding_up: bool,
+    finishing: bool,
     last_progress: Nanos,
-    facts: StackInfo,
+    info: StackInfo,
     /// Subflows at most at one time.
     subflows: u8,
     echo_sent: Option<Nanos>,
@@ -101,7 +101,7 @@ impl TestConnection {
             pattern,
             began: None,
             sent: 0,
-            known_to_have: 0,
+            acknowledged: 0,
             received: 0,
             last_sent: 0,
             last_received: 0,
@@ -109,9 +109,9 @@ impl TestConnection {
             trailer: None,
             shut: false,
             ended: false,
-            winding_up: false,
+            finishing: false,
             last_progress: now,
-            facts: StackInfo::default(),
+            info: StackInfo::default(),
             subflows: 0,
             echo_sent: None,
             echo_left: 0,
@@ -132,7 +132,7 @@ impl TestConnection {
     }
 
     /// What the client wants, once it is known and as long as the server hasn't answered.
-    pub fn asked(&self) -> Option<&Hello> {
+    pub fn pending_hello(&self) -> Option<&Hello> {
         self.hello.as_ref().filter(|_| !self.client && self.answer.is_none() && !self.is_over())
     }
 
@@ -167,7 +167,7 @@ impl TestConnection {
     /// Bytes that may still be sent.
     fn left_to_send(&self, now: Nanos) -> u64 {
         let (Some(hello), Some(began)) = (&self.hello, self.began) else { return 0 };
-        if self.winding_up {
+        if self.finishing {
             return 0;
         }
         if hello.bytes > 0 {
@@ -181,7 +181,7 @@ impl TestConnection {
         self.last_progress = now;
         if self.stage == Stage::Greeting {
             self.head.extend_from_slice(data);
-            self.greeted(now);
+            self.on_greeting(now);
             return;
         }
         if self.stage == Stage::Running {
@@ -189,7 +189,7 @@ impl TestConnection {
         }
     }
 
-    fn greeted(&mut self, now: Nanos) {
+    fn on_greeting(&mut self, now: Nanos) {
         let read = if self.client {
             Answer::parse(&self.head).map(|found| {
                 found.map(|(answer, len)| {
@@ -246,7 +246,7 @@ impl TestConnection {
             let surplus = self.tail.len().saturating_sub(TRAILER);
             self.tail.drain(..surplus);
             if mode == Mode::Echo {
-                self.echo_came(now, data.len());
+                self.on_echo(now, data.len());
             }
             return;
         }
@@ -266,7 +266,7 @@ impl TestConnection {
         }
     }
 
-    fn echo_came(&mut self, now: Nanos, len: usize) {
+    fn on_echo(&mut self, now: Nanos, len: usize) {
         let len = u32::try_from(len).unwrap_or(u32::MAX);
         self.echo_left = self.echo_left.saturating_sub(len);
         if self.echo_left == 0
@@ -291,7 +291,7 @@ impl TestConnection {
                 self.fail("the server closed the connection before it answered");
             }
             Stage::Greeting => self.fail("the client closed the connection before it said what it wants"),
-            Stage::Running if self.client => self.last_word(),
+            Stage::Running if self.client => self.on_trailer(),
             Stage::Running => {
                 if self.is_early(now) {
                     self.fail("the client closed the connection before the end");
@@ -312,7 +312,7 @@ impl TestConnection {
         }
     }
 
-    fn last_word(&mut self) {
+    fn on_trailer(&mut self) {
         let Some(trailer) = Trailer::parse(&self.tail) else {
             let came = self.received;
             self.fail(format!(
@@ -322,7 +322,7 @@ impl TestConnection {
         };
         self.received -= TRAILER as u64;
         self.trailer = Some(trailer);
-        self.known_to_have = self.known_to_have.max(trailer.received.min(self.sent));
+        self.acknowledged = self.acknowledged.max(trailer.received.min(self.sent));
         if trailer.sent != self.received && self.mode() != Some(Mode::Echo) {
             self.fail(format!("{} of the {} bytes that the server sent came", self.received, trailer.sent));
         } else if trailer.received != self.sent {
@@ -363,7 +363,7 @@ impl TestConnection {
                 }
                 if !self.client {
                     self.stage = Stage::Parting;
-                    self.pending = Bytes::copy_from_slice(&self.words().encode());
+                    self.pending = Bytes::copy_from_slice(&self.own_trailer().encode());
                     return Output::Write(self.pending.clone());
                 }
             }
@@ -379,7 +379,7 @@ impl TestConnection {
             return true;
         }
         let over = self.began.is_none_or(|began| now >= began + u64::from(hello.milliseconds) * 1_000_000);
-        if over || self.winding_up {
+        if over || self.finishing {
             return false;
         }
         if now >= self.echo_next {
@@ -392,20 +392,20 @@ impl TestConnection {
         true
     }
 
-    fn words(&self) -> Trailer {
+    fn own_trailer(&self) -> Trailer {
         Trailer {
             received: self.received,
             sent: if self.sends() { self.sent } else { 0 },
             receiving: self.last_received.saturating_sub(self.began.unwrap_or(0)),
-            retransmitted: self.facts.retransmitted,
-            srtt_us: u32::try_from(self.facts.srtt / 1000).unwrap_or(u32::MAX),
+            retransmitted: self.info.retransmitted,
+            srtt_us: u32::try_from(self.info.srtt / 1000).unwrap_or(u32::MAX),
             subflows: self.subflows,
-            multipath: self.facts.multipath,
+            multipath: self.info.multipath,
         }
     }
 
-    /// Whether the next output may be the trailer: [`TestConnection::learn`] has to be called before.
-    pub fn has_last_word(&self, now: Nanos) -> bool {
+    /// Whether the next output may be the trailer: [`TestConnection::update_stack_info`] has to be called before.
+    pub fn is_trailer_due(&self, now: Nanos) -> bool {
         let sending = self.sends() && self.left_to_send(now) > 0;
         !self.client
             && self.stage == Stage::Running
@@ -434,25 +434,25 @@ impl TestConnection {
     }
 
     /// What the stack says now. Ask for it often enough for a reader of numbers, and before the flow ends.
-    pub fn learn(&mut self, now: Nanos, facts: StackInfo) {
-        if facts.acknowledged != self.facts.acknowledged {
+    pub fn update_stack_info(&mut self, now: Nanos, info: StackInfo) {
+        if info.acknowledged != self.info.acknowledged {
             self.last_progress = now;
         }
-        if facts.subflows == 0 {
+        if info.subflows == 0 {
             // A connection that is gone: what it said last stands.
             return;
         }
-        self.subflows = self.subflows.max(facts.subflows);
-        self.known_to_have = self.known_to_have.max(self.sent.saturating_sub(facts.outstanding));
+        self.subflows = self.subflows.max(info.subflows);
+        self.acknowledged = self.acknowledged.max(self.sent.saturating_sub(info.outstanding));
         // Subflows that went have taken their counts with them.
-        let retransmitted = facts.retransmitted.max(self.facts.retransmitted);
-        let srtt = if facts.srtt == 0 { self.facts.srtt } else { facts.srtt };
-        self.facts = StackInfo { retransmitted, srtt, ..facts };
+        let retransmitted = info.retransmitted.max(self.info.retransmitted);
+        let srtt = if info.srtt == 0 { self.info.srtt } else { info.srtt };
+        self.info = StackInfo { retransmitted, srtt, ..info };
     }
 
     /// No new bytes are sent; the flow ends in good order.
-    pub fn wind_up(&mut self) {
-        self.winding_up = true;
+    pub fn finish_sending(&mut self) {
+        self.finishing = true;
     }
 
     /// The flow is over, for this reason.
@@ -471,7 +471,7 @@ impl TestConnection {
         let patience = self.patience();
         if now.saturating_sub(self.last_progress) >= patience {
             let seconds = patience / 1_000_000_000;
-            if self.lacks_hello() {
+            if self.awaits_hello() {
                 self.fail(format!("the client didn't say within {seconds} s what it wants"));
             } else {
                 self.fail(format!("nothing moved for {seconds} s: the peer is gone"));
@@ -528,13 +528,13 @@ impl TestConnection {
     }
 
     /// Since when it runs.
-    pub fn began(&self) -> Option<Nanos> {
+    pub fn started_at(&self) -> Option<Nanos> {
         self.began
     }
 
     /// Bulk bytes sent so far that the peer has acknowledged, as the stack said last.
-    pub fn known_to_have(&self) -> u64 {
-        self.known_to_have
+    pub fn acknowledged(&self) -> u64 {
+        self.acknowledged
     }
 
     /// Bulk bytes sent so far, as the stack took them.
@@ -563,8 +563,8 @@ impl TestConnection {
     }
 
     /// What the stack said last.
-    pub fn facts(&self) -> &StackInfo {
-        &self.facts
+    pub fn stack_info(&self) -> &StackInfo {
+        &self.info
     }
 
     /// Subflows at most at one time.
@@ -583,13 +583,13 @@ impl TestConnection {
     }
 
     /// Whether this is a server's side whose client hasn't yet said what it wants.
-    fn lacks_hello(&self) -> bool {
+    fn awaits_hello(&self) -> bool {
         !self.client && self.hello.is_none() && self.stage == Stage::Greeting
     }
 
     /// How long nothing may move.
     fn patience(&self) -> Nanos {
-        if self.lacks_hello() { HELLO_PATIENCE } else { SILENCE }
+        if self.awaits_hello() { HELLO_PATIENCE } else { SILENCE }
     }
 }
 

@@ -61,13 +61,13 @@ impl LiveCounters {
         }
     }
 
-    fn show(&self, flow: &TestConnection) {
-        let facts = flow.facts();
-        self.sent.store(flow.known_to_have(), Ordering::Relaxed);
+    fn publish(&self, flow: &TestConnection) {
+        let info = flow.stack_info();
+        self.sent.store(flow.acknowledged(), Ordering::Relaxed);
         self.received.store(flow.received(), Ordering::Relaxed);
-        self.srtt.store(facts.srtt, Ordering::Relaxed);
-        self.retransmitted.store(facts.retransmitted, Ordering::Relaxed);
-        self.running.store(flow.began().is_some(), Ordering::Relaxed);
+        self.srtt.store(info.srtt, Ordering::Relaxed);
+        self.retransmitted.store(info.retransmitted, Ordering::Relaxed);
+        self.running.store(flow.started_at().is_some(), Ordering::Relaxed);
     }
 }
 
@@ -107,10 +107,10 @@ impl ClientProgress {
     }
 
     /// Before each look at a flow: echoes end with the bulk.
-    fn guide(&self, flow: &mut TestConnection) {
+    fn end_echoes_with_bulk(&self, flow: &mut TestConnection) {
         let echo = flow.hello().is_some_and(|hello| hello.mode == Mode::Echo);
         if echo && self.has_bulk && self.bulk_left.load(Ordering::Relaxed) == 0 {
-            flow.wind_up();
+            flow.finish_sending();
         }
     }
 
@@ -167,7 +167,7 @@ pub struct ConnectionResult {
     /// What the server counted (client).
     pub trailer: Option<Trailer>,
     /// What the stack said last.
-    pub facts: StackInfo,
+    pub info: StackInfo,
     /// Subflows at most at one time.
     pub subflows: u8,
     /// Subflow by subflow (engine).
@@ -197,7 +197,7 @@ impl ConnectionResult {
             received: flow.received(),
             receiving: flow.receiving(),
             trailer: flow.trailer().copied(),
-            facts: *flow.facts(),
+            info: *flow.stack_info(),
             subflows: flow.subflows(),
             subflow_results: Vec::new(),
             echoes: flow.echoes().cloned(),
@@ -238,7 +238,7 @@ pub struct ServerControl {
     /// End after the first session.
     pub once: bool,
     /// Is told what happens.
-    pub tell: std::sync::mpsc::Sender<ServerEvent>,
+    pub events: std::sync::mpsc::Sender<ServerEvent>,
 }
 
 impl std::fmt::Debug for ServerControl {
@@ -260,11 +260,11 @@ struct SessionTracker {
 const STRAGGLERS: Nanos = 5_000_000_000;
 
 impl SessionTracker {
-    fn began(&mut self, hello: &Hello) {
+    fn on_start(&mut self, hello: &Hello) {
         self.first.get_or_insert((hello.session, hello.flows, 0));
     }
 
-    fn ended(&mut self, now: Nanos, done: &ConnectionResult) {
+    fn on_end(&mut self, now: Nanos, done: &ConnectionResult) {
         if let (Some((session, _, over)), Some(hello)) = (&mut self.first, &done.hello)
             && *session == hello.session
         {

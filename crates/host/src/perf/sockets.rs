@@ -52,7 +52,7 @@ pub struct Client {
     pub hellos: Vec<Hello>,
 }
 
-fn facts(socket: &Socket) -> StackInfo {
+fn stack_info(socket: &Socket) -> StackInfo {
     // A connection that is gone has nothing to say: zeros.
     let infos = kernel::tcp_infos(socket).unwrap_or_default();
     let info = kernel::info(socket).ok().flatten();
@@ -68,32 +68,32 @@ fn facts(socket: &Socket) -> StackInfo {
 }
 
 /// What the driver of a flow is told from outside.
-trait Guide {
-    fn before(&self, now: Nanos, flow: &mut TestConnection, socket: &Socket);
-    fn shown(&self, flow: &TestConnection);
+trait FlowControl {
+    fn before_drive(&self, now: Nanos, flow: &mut TestConnection, socket: &Socket);
+    fn on_stack_info(&self, flow: &TestConnection);
 }
 
 /// Drives a flow to its end.
-fn drive(socket: &Socket, clock: Clock, flow: &mut TestConnection, guide: &impl Guide) {
+fn drive(socket: &Socket, clock: Clock, flow: &mut TestConnection, control: &impl FlowControl) {
     // A connection that says nothing costs little.
     let mut buffer = vec![0; FIRST_CHUNK];
     let mut tick = 0;
     while !flow.is_over() {
-        if flow.began().is_some() && buffer.len() < CHUNK {
+        if flow.started_at().is_some() && buffer.len() < CHUNK {
             buffer = vec![0; CHUNK];
         }
         let now = clock.now();
         flow.check(now);
-        guide.before(now, flow, socket);
+        control.before_drive(now, flow, socket);
         // Before the hello the stack has nothing to say that anybody would read.
-        if flow.began().is_some() && (now >= tick || flow.has_last_word(now)) {
+        if flow.started_at().is_some() && (now >= tick || flow.is_trailer_due(now)) {
             tick = now + TICK;
-            flow.learn(now, facts(socket));
-            guide.shown(flow);
+            flow.update_stack_info(now, stack_info(socket));
+            control.on_stack_info(flow);
         }
         let wants = write(socket, clock, flow);
         let came = read(socket, clock, flow, &mut buffer);
-        guide.shown(flow);
+        control.on_stack_info(flow);
         if came || flow.is_over() {
             // What came may be answered: no wait.
             continue;
@@ -102,15 +102,15 @@ fn drive(socket: &Socket, clock: Clock, flow: &mut TestConnection, guide: &impl 
         let mut events = PollFlags::empty();
         events.set(PollFlags::POLLIN, !flow.has_ended());
         events.set(PollFlags::POLLOUT, wants);
-        let tick = if flow.began().is_some() { tick } else { Nanos::MAX };
+        let tick = if flow.started_at().is_some() { tick } else { Nanos::MAX };
         let due = flow.wake(now).unwrap_or(now).min(tick).saturating_sub(now);
         let millis = due.div_ceil(1_000_000).min(u64::from(PATIENCE)) as u16;
         let mut fds = [PollFd::new(socket.as_fd(), events)];
         // An interruption by a signal only makes the next look come early.
         let _ = poll(&mut fds, PollTimeout::from(millis));
     }
-    flow.learn(clock.now(), facts(socket));
-    guide.shown(flow);
+    flow.update_stack_info(clock.now(), stack_info(socket));
+    control.on_stack_info(flow);
 }
 
 /// Writes what the flow wants written; whether the socket has no room for the rest.
@@ -121,11 +121,11 @@ fn write(mut socket: &Socket, clock: Clock, flow: &mut TestConnection) -> bool {
                 Ok(len) => flow.wrote(clock.now(), len),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return true,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => flow.fail(broken(&error)),
+                Err(error) => flow.fail(describe_broken(&error)),
             },
             Output::Shutdown => {
                 if let Err(error) = socket.shutdown(Shutdown::Write) {
-                    flow.fail(broken(&error));
+                    flow.fail(describe_broken(&error));
                 }
             }
             Output::Wait => return false,
@@ -148,14 +148,14 @@ fn read(mut socket: &Socket, clock: Clock, flow: &mut TestConnection, buffer: &m
             Ok(len) => flow.input(clock.now(), &buffer[..len]),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return turn > 0,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => flow.fail(broken(&error)),
+            Err(error) => flow.fail(describe_broken(&error)),
         }
     }
     true
 }
 
 /// What a broken connection is called.
-fn broken(error: &io::Error) -> String {
+fn describe_broken(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionAborted => {
             "the peer is gone: it reset the connection in mid-run".into()
@@ -164,21 +164,21 @@ fn broken(error: &io::Error) -> String {
     }
 }
 
-struct ClientGuide<'a> {
+struct ClientControl<'a> {
     progress: &'a ClientProgress,
     counters: &'a LiveCounters,
 }
 
-impl Guide for ClientGuide<'_> {
-    fn before(&self, _now: Nanos, flow: &mut TestConnection, _socket: &Socket) {
+impl FlowControl for ClientControl<'_> {
+    fn before_drive(&self, _now: Nanos, flow: &mut TestConnection, _socket: &Socket) {
         if self.progress.is_stopped() {
             flow.fail("interrupted");
         }
-        self.progress.guide(flow);
+        self.progress.end_echoes_with_bulk(flow);
     }
 
-    fn shown(&self, flow: &TestConnection) {
-        self.counters.show(flow);
+    fn on_stack_info(&self, flow: &TestConnection) {
+        self.counters.publish(flow);
     }
 }
 
@@ -221,8 +221,8 @@ fn run(client: &Client, progress: &ClientProgress, number: usize, bulk: Bytes) {
         Ok(socket) => {
             let now = progress.clock.now();
             let mut flow = TestConnection::client(now, hello.clone(), bulk);
-            let guide = ClientGuide { progress, counters: &progress.counters[number] };
-            drive(&socket, progress.clock, &mut flow, &guide);
+            let control = ClientControl { progress, counters: &progress.counters[number] };
+            drive(&socket, progress.clock, &mut flow, &control);
             ConnectionResult::of(&flow, number as u16, Some(client.remote), Some(now - started))
         }
         Err(error) => {
@@ -261,11 +261,11 @@ pub fn client(
         observe(&progress);
         Ok::<(), io::Error>(())
     })?;
-    Ok(Measured { flows: progress.take(), counters: risen(&before) })
+    Ok(Measured { flows: progress.take(), counters: counter_increases(&before) })
 }
 
 /// What the kernel's counters rose by.
-fn risen(before: &BTreeMap<String, u64>) -> Vec<(String, u64)> {
+fn counter_increases(before: &BTreeMap<String, u64>) -> Vec<(String, u64)> {
     let now = kernel::counters().unwrap_or_default();
     now.into_iter()
         .map(|(name, value)| {
@@ -286,7 +286,7 @@ pub struct Server {
 
 /// What a server's threads know of each other.
 #[derive(Debug, Default)]
-struct Crowd {
+struct ActiveFlows {
     /// Flows that were answered and aren't over.
     active: AtomicUsize,
 }
@@ -295,47 +295,47 @@ struct Crowd {
 #[derive(Debug, Default)]
 struct Admission {
     /// The client has said what it wants, or the flow is over.
-    is_heard: AtomicBool,
+    has_hello: AtomicBool,
     /// The connection is to be given up.
     is_evicted: AtomicBool,
     /// It counts among the active flows.
     is_active: AtomicBool,
 }
 
-struct ServerGuide<'a> {
+struct SocketServerControl<'a> {
     service: &'a ServerControl,
-    crowd: &'a Crowd,
+    flows: &'a ActiveFlows,
     admission: &'a Admission,
     peer: SocketAddr,
 }
 
-impl Guide for ServerGuide<'_> {
-    fn before(&self, now: Nanos, flow: &mut TestConnection, socket: &Socket) {
+impl FlowControl for SocketServerControl<'_> {
+    fn before_drive(&self, now: Nanos, flow: &mut TestConnection, socket: &Socket) {
         if self.service.stop.load(Ordering::Relaxed) {
             flow.fail("the server was interrupted");
         }
         if self.admission.is_evicted.load(Ordering::Relaxed) && flow.hello().is_none() {
             flow.fail(format!("more than {MOST_PENDING} clients don't say what they want"));
         }
-        if let Some(hello) = flow.asked().cloned() {
-            self.admission.is_heard.store(true, Ordering::Relaxed);
+        if let Some(hello) = flow.pending_hello().cloned() {
+            self.admission.has_hello.store(true, Ordering::Relaxed);
             let most = usize::from(MOST_FLOWS);
             let room = |active: usize| (active < most).then_some(active + 1);
-            let counted = self.crowd.active.fetch_update(Ordering::Relaxed, Ordering::Relaxed, room).is_ok();
+            let counted = self.flows.active.fetch_update(Ordering::Relaxed, Ordering::Relaxed, room).is_ok();
             self.admission.is_active.store(counted, Ordering::Relaxed);
-            let refusal = if counted { refusal(&hello, socket) } else { Some(busy()) };
+            let refusal = if counted { refusal(&hello, socket) } else { Some(busy_refusal()) };
             if refusal.is_none() {
-                let _ = self.service.tell.send(ServerEvent::Started(self.peer, hello));
+                let _ = self.service.events.send(ServerEvent::Started(self.peer, hello));
             }
             flow.reply(now, false, refusal);
         }
     }
 
-    fn shown(&self, _flow: &TestConnection) {}
+    fn on_stack_info(&self, _flow: &TestConnection) {}
 }
 
 /// What a server with too much to do says.
-pub(super) fn busy() -> String {
+pub(super) fn busy_refusal() -> String {
     format!("{MOST_FLOWS} flows are under way, and more aren't allowed")
 }
 
@@ -364,7 +364,7 @@ fn serve(
     socket: &Socket,
     peer: SocketAddr,
     clock: Clock,
-    crowd: &Crowd,
+    flows: &ActiveFlows,
     admission: &Admission,
     service: &ServerControl,
     bulk: Bytes,
@@ -372,12 +372,12 @@ fn serve(
     let mut flow = TestConnection::server(clock.now(), bulk);
     let ready = socket.set_nonblocking(true).and_then(|()| socket.set_tcp_nodelay(true));
     if let Err(error) = ready {
-        flow.fail(broken(&error));
+        flow.fail(describe_broken(&error));
     }
-    drive(socket, clock, &mut flow, &ServerGuide { service, crowd, admission, peer });
-    admission.is_heard.store(true, Ordering::Relaxed);
+    drive(socket, clock, &mut flow, &SocketServerControl { service, flows, admission, peer });
+    admission.has_hello.store(true, Ordering::Relaxed);
     if admission.is_active.load(Ordering::Relaxed) {
-        crowd.active.fetch_sub(1, Ordering::Relaxed);
+        flows.active.fetch_sub(1, Ordering::Relaxed);
     }
     ConnectionResult::of(&flow, 0, Some(peer), None)
 }
@@ -393,7 +393,7 @@ struct Worker<'scope> {
 fn limit_pending(workers: &[Worker<'_>]) {
     let silent = |worker: &&Worker<'_>| {
         let admission = &worker.admission;
-        !admission.is_heard.load(Ordering::Relaxed) && !admission.is_evicted.load(Ordering::Relaxed)
+        !admission.has_hello.load(Ordering::Relaxed) && !admission.is_evicted.load(Ordering::Relaxed)
     };
     let surplus = workers.iter().filter(silent).count().saturating_sub(MOST_PENDING);
     for worker in workers.iter().filter(silent).take(surplus) {
@@ -423,7 +423,7 @@ pub fn server(
     ready(listener.local_addr()?.as_socket().unwrap_or(server.address));
     let clock = Clock::start();
     let mut sessions = SessionTracker::default();
-    let crowd = Crowd::default();
+    let flows = ActiveFlows::default();
     let bulk = pattern();
     std::thread::scope(|scope| {
         let mut workers: Vec<Worker<'_>> = Vec::new();
@@ -436,9 +436,9 @@ pub fn server(
                 let Ok((socket, address)) = listener.accept() else { break };
                 let peer = address.as_socket().unwrap_or(server.address);
                 let admission = Arc::new(Admission::default());
-                let (shared, crowd, bulk) = (Arc::clone(&admission), &crowd, bulk.clone());
+                let (shared, flows, bulk) = (Arc::clone(&admission), &flows, bulk.clone());
                 let thread = std::thread::Builder::new()
-                    .spawn_scoped(scope, move || serve(&socket, peer, clock, crowd, &shared, service, bulk));
+                    .spawn_scoped(scope, move || serve(&socket, peer, clock, flows, &shared, service, bulk));
                 workers.extend(thread.map(|thread| Worker { thread, admission }));
             }
             limit_pending(&workers);
@@ -446,13 +446,13 @@ pub fn server(
             let (over, going): (Vec<_>, Vec<_>) =
                 workers.into_iter().partition(|worker| worker.thread.is_finished());
             workers = going;
-            sessions.active = crowd.active.load(Ordering::Relaxed);
+            sessions.active = flows.active.load(Ordering::Relaxed);
             for done in over.into_iter().filter_map(|worker| worker.thread.join().ok()) {
                 if let Some(hello) = done.hello.as_ref().filter(|_| done.engine_answered.is_some()) {
-                    sessions.began(hello);
+                    sessions.on_start(hello);
                 }
-                sessions.ended(now, &done);
-                let _ = service.tell.send(ServerEvent::Finished(Box::new(done)));
+                sessions.on_end(now, &done);
+                let _ = service.events.send(ServerEvent::Finished(Box::new(done)));
             }
             let stopped = service.stop.load(Ordering::Relaxed) && workers.is_empty();
             if stopped || (service.once && sessions.is_over(now)) {
@@ -462,5 +462,5 @@ pub fn server(
             let _ = poll(&mut fds, PollTimeout::from(20u8));
         }
     });
-    Ok(risen(&before))
+    Ok(counter_increases(&before))
 }

@@ -38,7 +38,7 @@ fn run(mut client: TestConnection, most: usize) -> (TestConnection, TestConnecti
                 }
             }
         }
-        if server.asked().is_some() {
+        if server.pending_hello().is_some() {
             server.reply(now, true, None);
         }
         client.check(now);
@@ -61,7 +61,7 @@ fn bytes_of_a_size_go_each_way_and_both_sides_agree() {
             let (client, server) = run(TestConnection::client(0, hello(mode, 0, bytes), pattern()), most);
             assert_eq!((client.error(), server.error()), (None, None), "{mode:?}, {most}");
             assert_eq!((client.sent(), client.received()), (scale(up), scale(down)), "{mode:?}, {most}");
-            assert_eq!(client.known_to_have(), scale(up), "{mode:?}, {most}");
+            assert_eq!(client.acknowledged(), scale(up), "{mode:?}, {most}");
             let trailer = client.trailer().expect("the server's words");
             assert_eq!((trailer.received, trailer.sent), (scale(up), scale(down)), "{mode:?}, {most}");
         }

@@ -17,7 +17,7 @@ use crate::clock::Nanos;
 use crate::perf::connection::{Output, StackInfo, TestConnection};
 use crate::perf::device::EnginePath;
 use crate::perf::protocol::{Hello, MOST_FLOWS};
-use crate::perf::sockets::busy;
+use crate::perf::sockets::busy_refusal;
 use crate::perf::{
     CONNECT_PATIENCE, ClientProgress, ConnectionResult, ServerControl, ServerEvent, SessionTracker,
     SubflowResult, TICK,
@@ -47,9 +47,9 @@ struct ActiveConnection {
     /// Its entry in [`Perf::wakes`].
     wake: Nanos,
     /// When the stack's numbers are read next.
-    learn_at: Nanos,
+    next_stack_info: Nanos,
     /// Whether it counts among a server's active flows.
-    active: bool,
+    is_active: bool,
 }
 
 impl ActiveConnection {
@@ -68,8 +68,8 @@ impl ActiveConnection {
             connect,
             reported: false,
             wake: Nanos::MAX,
-            learn_at: now,
-            active: false,
+            next_stack_info: now,
+            is_active: false,
         }
     }
 }
@@ -99,30 +99,30 @@ pub(super) struct Perf {
     active: usize,
     bulk: Bytes,
     /// When the stop flag is looked at next.
-    look: Nanos,
+    next_check: Nanos,
 }
 
-fn facts(now: Nanos, connection: &Connection<Bytes>) -> StackInfo {
-    let mut facts = StackInfo {
+fn stack_info(now: Nanos, connection: &Connection<Bytes>) -> StackInfo {
+    let mut info = StackInfo {
         multipath: connection.is_multipath(),
         acknowledged: connection.data_una(),
         outstanding: connection.stats(now).bytes_written.saturating_sub(connection.data_una()),
         ..StackInfo::default()
     };
     for flow in connection.subflow_metrics() {
-        facts.retransmitted += flow.retrans_total;
+        info.retransmitted += flow.retrans_total;
         if !matches!(flow.state, SubflowStatus::Closed | SubflowStatus::Handshaking) {
-            facts.subflows += 1;
-            if flow.srtt > 0 && (facts.srtt == 0 || flow.srtt < facts.srtt) {
-                facts.srtt = flow.srtt;
+            info.subflows += 1;
+            if flow.srtt > 0 && (info.srtt == 0 || flow.srtt < info.srtt) {
+                info.srtt = flow.srtt;
             }
         }
     }
-    facts
+    info
 }
 
 fn subflow_results(connection: &Connection<Bytes>) -> Vec<SubflowResult> {
-    let strand = |at: usize| {
+    let result = |at: usize| {
         let flow = &connection.subflow_metrics()[at];
         let counters = connection.tcp_counters(SubflowId(at as u8));
         SubflowResult {
@@ -132,7 +132,7 @@ fn subflow_results(connection: &Connection<Bytes>) -> Vec<SubflowResult> {
             retransmitted: flow.retrans_total,
         }
     };
-    (0..connection.subflow_metrics().len()).map(strand).collect()
+    (0..connection.subflow_metrics().len()).map(result).collect()
 }
 
 impl Perf {
@@ -175,63 +175,63 @@ impl Perf {
             pending: BTreeSet::new(),
             active: 0,
             bulk: pattern(),
-            look: 0,
+            next_check: 0,
         }
     }
 
-    fn learn(&mut self, now: Nanos, endpoint: &HostEndpoint, id: ConnectionId) {
-        let Some(driven) = self.flows.get_mut(&id) else { return };
+    fn update_stack_info(&mut self, now: Nanos, endpoint: &HostEndpoint, id: ConnectionId) {
+        let Some(active) = self.flows.get_mut(&id) else { return };
         if let Some(connection) = endpoint.connection(id) {
-            driven.flow.learn(now, facts(now, connection));
+            active.flow.update_stack_info(now, stack_info(now, connection));
         }
         if let Role::Client(progress) = &self.role {
-            progress.counters[driven.number].show(&driven.flow);
+            progress.counters[active.number].publish(&active.flow);
         }
     }
 
     fn drive(&mut self, now: Nanos, endpoint: &mut HostEndpoint, id: ConnectionId) {
         self.stop_waking(id);
         let watched = self.is_watched(id);
-        let Some(driven) = self.flows.get_mut(&id) else { return };
-        if driven.reported {
+        let Some(active) = self.flows.get_mut(&id) else { return };
+        if active.reported {
             return;
         }
         match &self.role {
-            Role::Client(progress) if progress.is_stopped() => driven.flow.fail("interrupted"),
-            Role::Client(progress) => progress.guide(&mut driven.flow),
+            Role::Client(progress) if progress.is_stopped() => active.flow.fail("interrupted"),
+            Role::Client(progress) => progress.end_echoes_with_bulk(&mut active.flow),
             Role::Server { service, .. } if service.stop.load(Ordering::Relaxed) => {
-                driven.flow.fail("the server was interrupted");
+                active.flow.fail("the server was interrupted");
             }
             Role::Server { .. } => {}
         }
-        driven.flow.check(now);
-        if watched && now >= driven.learn_at {
-            driven.learn_at = now + TICK;
-            self.learn(now, endpoint, id);
+        active.flow.check(now);
+        if watched && now >= active.next_stack_info {
+            active.next_stack_info = now + TICK;
+            self.update_stack_info(now, endpoint, id);
             self.check_connected(now, id);
         }
-        let Some(driven) = self.flows.get_mut(&id) else { return };
-        while !driven.flow.has_ended()
+        let Some(active) = self.flows.get_mut(&id) else { return };
+        while !active.flow.has_ended()
             && let Ok(Some(data)) = endpoint.read_piece(now, id, CHUNK)
         {
             if data.is_empty() {
-                driven.flow.end_of_input(now);
+                active.flow.end_of_input(now);
             } else {
-                driven.flow.input(now, &data);
+                active.flow.input(now, &data);
             }
         }
         self.answer(now, endpoint, id);
-        let Some(driven) = self.flows.get_mut(&id) else { return };
-        if driven.flow.has_last_word(now) {
-            self.learn(now, endpoint, id);
+        let Some(active) = self.flows.get_mut(&id) else { return };
+        if active.flow.is_trailer_due(now) {
+            self.update_stack_info(now, endpoint, id);
         }
         self.write(now, endpoint, id);
-        let Some(driven) = self.flows.get_mut(&id) else { return };
-        if driven.flow.is_over() {
+        let Some(active) = self.flows.get_mut(&id) else { return };
+        if active.flow.is_over() {
             self.report(now, endpoint, id);
             return;
         }
-        let next = driven.flow.wake(now).unwrap_or(Nanos::MAX);
+        let next = active.flow.wake(now).unwrap_or(Nanos::MAX);
         let tick = if self.is_watched(id) { now + TICK } else { Nanos::MAX };
         self.wake_at(id, next.min(tick));
     }
@@ -239,39 +239,41 @@ impl Perf {
     /// Whether the stack's numbers are read regularly: from the start at a client, from its answer on at a server.
     fn is_watched(&self, id: ConnectionId) -> bool {
         let is_client = matches!(self.role, Role::Client(_));
-        self.flows.get(&id).is_some_and(|driven| is_client || driven.flow.began().is_some())
+        self.flows.get(&id).is_some_and(|active| is_client || active.flow.started_at().is_some())
     }
 
     /// Drives a flow at `at`, or when it asks for it, whichever is first.
     fn wake_at(&mut self, id: ConnectionId, at: Nanos) {
-        let Some(driven) = self.flows.get_mut(&id) else { return };
-        if at < driven.wake {
-            self.wakes.remove(&(driven.wake, id));
+        let Some(active) = self.flows.get_mut(&id) else { return };
+        if at < active.wake {
+            self.wakes.remove(&(active.wake, id));
             self.wakes.insert((at, id));
-            driven.wake = at;
+            active.wake = at;
         }
     }
 
     fn stop_waking(&mut self, id: ConnectionId) {
-        if let Some(driven) = self.flows.get_mut(&id) {
-            self.wakes.remove(&(driven.wake, id));
-            driven.wake = Nanos::MAX;
+        if let Some(active) = self.flows.get_mut(&id) {
+            self.wakes.remove(&(active.wake, id));
+            active.wake = Nanos::MAX;
         }
     }
 
     /// A server's answer to what it was asked for.
     fn answer(&mut self, now: Nanos, endpoint: &mut HostEndpoint, id: ConnectionId) {
-        let Some(hello) = self.flows.get(&id).and_then(|driven| driven.flow.asked().cloned()) else { return };
+        let Some(hello) = self.flows.get(&id).and_then(|active| active.flow.pending_hello().cloned()) else {
+            return;
+        };
         let Role::Server { .. } = &self.role else { return };
         if self.active >= usize::from(MOST_FLOWS) {
-            self.give_up_a_stalled_flow(now, endpoint);
+            self.close_stalled_flow(now, endpoint);
         }
         let is_busy = self.active >= usize::from(MOST_FLOWS);
         let Role::Server { service, sessions, resolve } = &self.role else { return };
-        let Some(driven) = self.flows.get_mut(&id) else { return };
-        self.pending.remove(&(driven.opened, id));
+        let Some(active) = self.flows.get_mut(&id) else { return };
+        self.pending.remove(&(active.opened, id));
         if is_busy {
-            driven.flow.reply(now, true, Some(busy()));
+            active.flow.reply(now, true, Some(busy_refusal()));
             return;
         }
         let refusal = match resolve(&hello.scheduler, &hello.congestion) {
@@ -282,27 +284,27 @@ impl Perf {
             Err(why) => Some(why.to_string()),
         };
         self.active += 1;
-        driven.active = true;
+        active.is_active = true;
         let mut sessions = sessions.lock().unwrap_or_else(PoisonError::into_inner);
         sessions.active = self.active;
-        sessions.began(&hello);
+        sessions.on_start(&hello);
         drop(sessions);
         if refusal.is_none() {
-            let _ = service.tell.send(ServerEvent::Started(driven.peer, hello));
+            let _ = service.events.send(ServerEvent::Started(active.peer, hello));
         }
-        driven.flow.reply(now, true, refusal);
+        active.flow.reply(now, true, refusal);
     }
 
     /// Ends the active flow on which nothing has moved for longest, if that is long.
-    fn give_up_a_stalled_flow(&mut self, now: Nanos, endpoint: &mut HostEndpoint) {
+    fn close_stalled_flow(&mut self, now: Nanos, endpoint: &mut HostEndpoint) {
         let stalled = self
             .flows
             .iter_mut()
-            .filter(|(_, driven)| driven.active && now - driven.flow.last_progress() >= STALLED)
-            .min_by_key(|(_, driven)| driven.flow.last_progress());
-        if let Some((&id, driven)) = stalled {
+            .filter(|(_, active)| active.is_active && now - active.flow.last_progress() >= STALLED)
+            .min_by_key(|(_, active)| active.flow.last_progress());
+        if let Some((&id, active)) = stalled {
             let seconds = STALLED / 1_000_000_000;
-            driven.flow.fail(format!("nothing moved for {seconds} s, and other clients wait"));
+            active.flow.fail(format!("nothing moved for {seconds} s, and other clients wait"));
             self.report(now, endpoint, id);
         }
     }
@@ -313,33 +315,33 @@ impl Perf {
             return;
         }
         if let Some(&(_, id)) = self.pending.first()
-            && let Some(driven) = self.flows.get_mut(&id)
+            && let Some(active) = self.flows.get_mut(&id)
         {
-            driven.flow.fail(format!("more than {MOST_PENDING} clients don't say what they want"));
+            active.flow.fail(format!("more than {MOST_PENDING} clients don't say what they want"));
             self.report(now, endpoint, id);
         }
     }
 
     fn write(&mut self, now: Nanos, endpoint: &mut HostEndpoint, id: ConnectionId) {
-        let Some(driven) = self.flows.get_mut(&id) else { return };
+        let Some(active) = self.flows.get_mut(&id) else { return };
         for _ in 0..TURNS {
-            match driven.flow.output(now) {
+            match active.flow.output(now) {
                 Output::Write(bytes) => {
                     let len = bytes.len();
                     match endpoint.write(now, id, bytes) {
                         Ok(taken) => {
-                            driven.flow.wrote(now, taken);
+                            active.flow.wrote(now, taken);
                             if taken < len {
                                 return;
                             }
                         }
-                        Err(error) => driven.flow.fail(format!("the connection broke: {error}")),
+                        Err(error) => active.flow.fail(format!("the connection broke: {error}")),
                     }
                 }
                 Output::Shutdown => endpoint.shutdown(now, id),
                 Output::Wait => return,
             }
-            if driven.flow.is_over() {
+            if active.flow.is_over() {
                 return;
             }
         }
@@ -348,15 +350,15 @@ impl Perf {
     }
 
     fn report(&mut self, now: Nanos, endpoint: &mut HostEndpoint, id: ConnectionId) {
-        self.learn(now, endpoint, id);
-        let Some(driven) = self.flows.get_mut(&id) else { return };
-        if driven.reported {
+        self.update_stack_info(now, endpoint, id);
+        let Some(active) = self.flows.get_mut(&id) else { return };
+        if active.reported {
             return;
         }
-        driven.reported = true;
-        self.wakes.remove(&(driven.wake, id));
+        active.reported = true;
+        self.wakes.remove(&(active.wake, id));
         let mut done =
-            ConnectionResult::of(&driven.flow, driven.number as u16, Some(driven.peer), driven.connect);
+            ConnectionResult::of(&active.flow, active.number as u16, Some(active.peer), active.connect);
         if let Some(connection) = endpoint.connection(id) {
             done.subflow_results = subflow_results(connection);
         }
@@ -366,12 +368,12 @@ impl Perf {
         match &self.role {
             Role::Client(progress) => progress.finish(done),
             Role::Server { service, sessions, .. } => {
-                self.active -= usize::from(driven.active);
-                self.pending.remove(&(driven.opened, id));
+                self.active -= usize::from(active.is_active);
+                self.pending.remove(&(active.opened, id));
                 let mut sessions = sessions.lock().unwrap_or_else(PoisonError::into_inner);
                 sessions.active = self.active;
-                sessions.ended(now, &done);
-                let _ = service.tell.send(ServerEvent::Finished(Box::new(done)));
+                sessions.on_end(now, &done);
+                let _ = service.events.send(ServerEvent::Finished(Box::new(done)));
                 drop(sessions);
                 self.flows.remove(&id);
             }
@@ -385,13 +387,13 @@ impl Perf {
             && at <= now
         {
             self.wakes.remove(&(at, id));
-            if let Some(driven) = self.flows.get_mut(&id) {
-                driven.wake = Nanos::MAX;
+            if let Some(active) = self.flows.get_mut(&id) {
+                active.wake = Nanos::MAX;
             }
             due.push(id);
         }
-        if now >= self.look {
-            self.look = now + TICK;
+        if now >= self.next_check {
+            self.next_check = now + TICK;
             let is_stopped = match &self.role {
                 Role::Client(progress) => progress.is_stopped(),
                 Role::Server { service, .. } => service.stop.load(Ordering::Relaxed),
@@ -408,10 +410,10 @@ impl Perf {
     /// A connection that doesn't open is given up.
     fn check_connected(&mut self, now: Nanos, id: ConnectionId) {
         let is_client = matches!(self.role, Role::Client(_));
-        let Some(driven) = self.flows.get_mut(&id) else { return };
-        if is_client && driven.connect.is_none() && now > driven.opened + CONNECT_PATIENCE {
+        let Some(active) = self.flows.get_mut(&id) else { return };
+        if is_client && active.connect.is_none() && now > active.opened + CONNECT_PATIENCE {
             let seconds = CONNECT_PATIENCE / 1_000_000_000;
-            driven.flow.fail(format!("{} didn't answer within {seconds} s", self.remote));
+            active.flow.fail(format!("{} didn't answer within {seconds} s", self.remote));
         }
     }
 }
@@ -450,28 +452,28 @@ impl App for Perf {
                 self.drive(now, endpoint, id);
             }
             Event::Connected { .. } => {
-                if let Some(driven) = self.flows.get_mut(&id) {
-                    driven.connect = Some(now - driven.opened);
+                if let Some(active) = self.flows.get_mut(&id) {
+                    active.connect = Some(now - active.opened);
                 }
-                self.learn(now, endpoint, id);
+                self.update_stack_info(now, endpoint, id);
                 self.drive(now, endpoint, id);
             }
             Event::Reset { reason } => {
-                if let Some(driven) = self.flows.get_mut(&id) {
-                    let why = if driven.connect.is_none() {
+                if let Some(active) = self.flows.get_mut(&id) {
+                    let why = if active.connect.is_none() {
                         let remote = self.remote;
                         format!("{remote} refused the connection: is `ropewalk perf server` running there?")
                     } else {
                         format!("the peer is gone: {reason}")
                     };
-                    driven.flow.fail(why);
+                    active.flow.fail(why);
                 }
                 self.drive(now, endpoint, id);
             }
-            Event::SubflowAdded { .. } => self.learn(now, endpoint, id),
+            Event::SubflowAdded { .. } => self.update_stack_info(now, endpoint, id),
             // A connection that was never opened has no stream to drive.
             Event::Writable | Event::Readable | Event::PeerClosed | Event::Closed => {
-                if self.flows.get(&id).is_some_and(|driven| driven.connect.is_some()) {
+                if self.flows.get(&id).is_some_and(|active| active.connect.is_some()) {
                     self.drive(now, endpoint, id);
                 }
             }
@@ -484,13 +486,13 @@ impl App for Perf {
             && let Some(device) = self.devices.get(usize::from(path.0))
         {
             // Nobody may be listening any more.
-            let _ = service.tell.send(ServerEvent::Path { device: device.clone(), up });
+            let _ = service.events.send(ServerEvent::Path { device: device.clone(), up });
         }
     }
 
     fn wake(&self) -> Option<Nanos> {
         let first = self.wakes.first().map_or(Nanos::MAX, |(at, _)| *at);
-        Some(self.look.min(first))
+        Some(self.next_check.min(first))
     }
 
     fn on_wake(&mut self, now: Nanos, endpoint: &mut HostEndpoint) {
@@ -498,6 +500,6 @@ impl App for Perf {
     }
 
     fn is_done(&self) -> bool {
-        matches!(self.role, Role::Client(_)) && self.flows.values().all(|driven| driven.reported)
+        matches!(self.role, Role::Client(_)) && self.flows.values().all(|active| active.reported)
     }
 }
