@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use crate::attacker::Attacker;
-use crate::processes::{ROPEWALK, Server, client, errors, json, namespace, number};
+use crate::processes::{ROPEWALK, Server, alone, client, errors, json, namespace, number};
 
 const ENGINE: &str = "10.126.0.2";
 /// How many segments out of order the attacker sends, and how far apart.
@@ -17,6 +17,7 @@ const CRUMBS: u32 = 6_000;
 /// calls for, however large the buffers are that packets are read into.
 #[test]
 fn one_byte_segments_out_of_order_hold_little_memory() {
+    let _alone = alone();
     let Some(namespace) = namespace() else { return };
     let attacker = Attacker::new(&namespace).expect("a device");
     let server = Server::start(&namespace, &["--stack", "engine"]);

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ropewalk_host::netns::Namespace;
 
-use crate::processes::{ROPEWALK, Server, client, errors, json, namespace, number};
+use crate::processes::{ROPEWALK, Server, alone, client, errors, json, namespace, number};
 
 const ENGINE: &str = "10.126.0.2";
 
@@ -34,6 +34,7 @@ fn state(namespace: &Namespace) -> String {
 
 #[test]
 fn a_killed_engine_leaves_nothing_and_its_peer_ends() {
+    let _alone = alone();
     let Some(namespace) = namespace() else { return };
     let before = state(&namespace);
     // A server, while a client receives.
@@ -65,6 +66,7 @@ fn a_killed_engine_leaves_nothing_and_its_peer_ends() {
 /// For longer than several retransmission timeouts, either end's process does nothing at all.
 #[test]
 fn a_stopped_engine_goes_on_where_it_was() {
+    let _alone = alone();
     let Some(namespace) = namespace() else { return };
     let server = Server::start(&namespace, &["--stack", "engine"]);
     for way in [&[][..], &["--reverse"]] {
@@ -102,9 +104,11 @@ fn a_stopped_engine_goes_on_where_it_was() {
     drop((server, kernel));
 }
 
-/// The address of one of two paths is deleted at the client, a kernel: the connection goes on over the other.
+/// The address of one of two paths is deleted at the client, a kernel: the connection goes on over the other. The queues are
+/// long enough for the window's reductions not to show.
 #[test]
 fn a_deleted_address_costs_its_path_and_no_more() {
+    let _alone = alone();
     let Some(namespace) = namespace() else { return };
     let program = format!(
         "{ROPEWALK} perf client 10.126.0.2 --time 4 --interval 0.5 --reverse --json & sleep 1.5; ip address del 10.127.1.2/32 dev lte; wait $!"
@@ -112,7 +116,8 @@ fn a_deleted_address_costs_its_path_and_no_more() {
     let peer = format!("{ROPEWALK} perf server --once --stack engine");
     let mut command = namespace.command("timeout");
     command.args(["30", ROPEWALK, "emulate", "--quiet"]);
-    command.args(["--path", "wifi: 40 Mbit/s, 10 ms", "--path", "lte: 40 Mbit/s, 20 ms"]);
+    command.args(["--path", "wifi: 40 Mbit/s, 10 ms, queue 200 packets"]);
+    command.args(["--path", "lte: 40 Mbit/s, 20 ms, queue 200 packets"]);
     command.args(["--peer", &peer, "--", "sh", "-c", &program]);
     let output = command.output().expect("the emulator runs");
     assert_eq!(output.status.code(), Some(0), "{}", errors(&output));

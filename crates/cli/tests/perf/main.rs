@@ -13,10 +13,11 @@ use std::time::Duration;
 use ropewalk_host::netns::Namespace;
 use serde_json::Value;
 
-use processes::{ROPEWALK, Server, client, errors, json, namespace, number, wait_for_interval};
+use processes::{ROPEWALK, Server, alone, client, errors, json, namespace, number, wait_for_interval};
 
 #[test]
 fn every_way_with_the_engine_at_either_end_and_the_counters_agree() {
+    let _alone = alone();
     let Some(namespace) = namespace() else { return };
     for (client_stack, server_stack) in [("engine", "kernel"), ("kernel", "engine")] {
         for way in [&[][..], &["--reverse"], &["--both"]] {
@@ -235,6 +236,7 @@ fn captures_and_logs_are_whole_files_with_reasons() {
 
 #[test]
 fn the_engines_device_may_go_down_and_come_back() {
+    let _alone = alone();
     let Some(namespace) = namespace() else { return };
     let ip = |line: &str| {
         namespace.check("ip", &line.split_whitespace().collect::<Vec<_>>()).expect("a device");
@@ -269,6 +271,7 @@ fn the_engines_device_may_go_down_and_come_back() {
 /// Connections that say nothing cost little memory and no time, and don't keep clients away that speak.
 #[test]
 fn idle_connections_cost_little_and_keep_nobody_away() {
+    let _alone = alone();
     let Some(namespace) = namespace() else { return };
     for (stack, host, few, most_kib) in [("engine", "10.126.0.2", 1000, 16), ("kernel", "127.0.0.1", 200, 48)]
     {
@@ -341,6 +344,7 @@ fn kernel_and_engine_at_either_end_of_emulated_paths() {
 /// path, which is full a second later. The emulated comparisons can't show that, as their segments are single.
 #[test]
 fn a_path_that_dies_costs_its_share_and_no_more() {
+    let _alone = alone();
     let Some(namespace) = namespace() else { return };
     let folder = tempfile::tempdir().expect("a folder");
     let scenario = folder.path().join("dying.toml");

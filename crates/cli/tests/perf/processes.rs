@@ -2,11 +2,19 @@
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Output, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use ropewalk_host::netns::Namespace;
 use serde_json::Value;
 
 pub const ROPEWALK: &str = env!("CARGO_BIN_EXE_ropewalk");
+
+/// Held by tests that load the machine, and by those that measure rates beside emulated links.
+pub fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    // A test that failed leaves nothing behind that would matter to the next.
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// A namespace in which devices can be made, or `None`, having said why not.
 pub fn namespace() -> Option<Namespace> {
