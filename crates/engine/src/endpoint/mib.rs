@@ -35,18 +35,15 @@ mptcp! {
     "MPTcpExtMPJoinSynTx" join_syn_tx: "Joins opened",
     "MPTcpExtMPJoinSynAckRx" join_synack_rx: "Joins opened that the peer confirmed",
     "MPTcpExtMPJoinAckRx" join_ack_rx: "Joins accepted",
-    "MPTcpExtAddAddr" add_addr: "Addresses announced by peers",
     "MPTcpExtAddAddrTx" add_addr_tx: "Addresses announced",
     "MPTcpExtEchoAdd" echo_add: "Announcements that peers echoed",
     "MPTcpExtEchoAddTx" echo_add_tx: "Announcements echoed",
-    "MPTcpExtPortAdd" port_add: "Addresses announced by peers with a port",
     "MPTcpExtRmAddr" rm_addr: "Addresses withdrawn by peers",
     "MPTcpExtRmAddrTx" rm_addr_tx: "Addresses withdrawn",
     "MPTcpExtMPPrioRx" prio_rx: "Changes of priority received",
     "MPTcpExtMPPrioTx" prio_tx: "Changes of priority sent",
     "MPTcpExtMPFailRx" fail_rx: "MP_FAILs received",
     "MPTcpExtMPFailTx" fail_tx: "MP_FAILs sent",
-    "MPTcpExtMPFastcloseRx" fastclose_rx: "MP_FASTCLOSEs received",
     "MPTcpExtMPFastcloseTx" fastclose_tx: "MP_FASTCLOSEs sent",
     "MPTcpExtMPRstRx" rst_rx: "MP_TCPRSTs received",
     "MPTcpExtMPRstTx" rst_tx: "MP_TCPRSTs sent",
@@ -71,6 +68,9 @@ pub(super) struct Mib {
 struct Totals {
     tcp: TcpCounters,
     checksum_errors: u64,
+    announcements: u64,
+    announced_ports: u64,
+    fast_closes: u64,
     /// By role: we accepted, we opened.
     join_hmac_failures: [u64; 2],
     established: u64,
@@ -80,6 +80,10 @@ impl Totals {
     fn add<P: Payload>(&mut self, connection: &Connection<P>) {
         self.tcp += &connection.tcp_totals();
         self.checksum_errors += connection.checksum_errors();
+        let [announcements, announced_ports, fast_closes] = connection.accepted_controls();
+        self.announcements += announcements;
+        self.announced_ports += announced_ports;
+        self.fast_closes += fast_closes;
         self.join_hmac_failures[usize::from(connection.role() == Role::Client)] +=
             connection.join_hmac_failures();
         self.established += u64::from(connection.is_established());
@@ -161,16 +165,14 @@ impl Mib {
         count(infinite, |m| &mut m.infinite_rx, |m| &mut m.infinite_tx);
         let Some(rare) = segment.rare.as_deref() else { return };
         let announced = rare.add_addr.as_ref();
-        count(announced.is_some_and(|add| !add.echo), |m| &mut m.add_addr, |m| &mut m.add_addr_tx);
         count(announced.is_some_and(|add| add.echo), |m| &mut m.echo_add, |m| &mut m.echo_add_tx);
         count(rare.remove_addr.is_some(), |m| &mut m.rm_addr, |m| &mut m.rm_addr_tx);
         count(rare.mp_prio.is_some(), |m| &mut m.prio_rx, |m| &mut m.prio_tx);
         count(rare.mp_fail.is_some(), |m| &mut m.fail_rx, |m| &mut m.fail_tx);
-        count(rare.fastclose.is_some(), |m| &mut m.fastclose_rx, |m| &mut m.fastclose_tx);
         count(rare.mp_tcprst.is_some(), |m| &mut m.rst_rx, |m| &mut m.rst_tx);
-        if !sent && announced.is_some_and(|add| !add.echo && add.port.is_some()) {
-            self.mptcp.port_add += 1;
-        }
+        // What a connection takes of ADD_ADDR and MP_FASTCLOSE it counts itself: only what is authentic, as the kernel.
+        mptcp.add_addr_tx += u64::from(sent && announced.is_some_and(|add| !add.echo));
+        mptcp.fastclose_tx += u64::from(sent && rare.fastclose.is_some());
     }
 
     /// Every counter with its name, `live` being the connections that there are.
@@ -205,6 +207,9 @@ impl Mib {
             ("MPTcpExtMPJoinAckHMacFailure", totals.join_hmac_failures[0]),
             ("MPTcpExtMPJoinSynAckHMacFailure", totals.join_hmac_failures[1]),
             ("MPTcpExtDataCsumErr", totals.checksum_errors),
+            ("MPTcpExtAddAddr", totals.announcements),
+            ("MPTcpExtPortAdd", totals.announced_ports),
+            ("MPTcpExtMPFastcloseRx", totals.fast_closes),
             ("MPTcpExtMPCurrEstab", totals.established),
         ];
         let all = self.mptcp.named().chain(rest);

@@ -26,6 +26,8 @@ impl<P: Payload> Connection<P> {
             self.stats.add_addr_hmac_failures += 1;
             return;
         }
+        self.stats.announcements += 1;
+        self.stats.announced_ports += u64::from(add.port.is_some());
         if !self.negotiated.confirmed {
             self.negotiated.confirmed = true;
             self.open_joins();

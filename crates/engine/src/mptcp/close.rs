@@ -47,14 +47,16 @@ impl<P: Payload> Connection<P> {
         let mut first = self.mode == Mode::Multipath && self.negotiated.remote_key.is_some();
         for index in 0..self.subflows.len() {
             if let Some(subflow) = self.subflows[index].as_mut() {
-                subflow.fastclose = first;
-                first = false;
+                // On one that still sends a RST.
+                subflow.fastclose = first && !matches!(subflow.tcp.state(), State::Closed | State::TimeWait);
+                first &= !subflow.fastclose;
                 subflow.tcp.abort();
             }
             self.metrics[index].state = SubflowStatus::Closed;
         }
         self.send.clear();
         self.receive.clear();
+        self.path_manager.forget_joins();
         self.life.terminated = true;
         self.may_transmit = true;
     }
@@ -64,6 +66,7 @@ impl<P: Payload> Connection<P> {
         if !self.life.terminated {
             self.life.terminated = true;
             self.send.clear();
+            self.path_manager.forget_joins();
             self.events.push_back(Event::Reset { reason });
         }
     }
@@ -158,11 +161,19 @@ impl<P: Payload> Connection<P> {
         }
         self.remove(now, index, "reset by the peer");
         if fastclose {
-            for subflow in self.subflows.iter_mut().flatten() {
-                subflow.tcp.abort();
-            }
-            self.die("the peer closed with MP_FASTCLOSE");
+            self.on_fast_close();
         }
+    }
+
+    //= RFC 8684 3.5-b 3.5-c
+    /// MP_FASTCLOSE with our key.
+    #[cold]
+    pub(super) fn on_fast_close(&mut self) {
+        self.stats.fast_closes += 1;
+        for subflow in self.subflows.iter_mut().flatten() {
+            subflow.tcp.abort();
+        }
+        self.die("the peer closed with MP_FASTCLOSE");
     }
 
     /// Whether the endpoint may forget it.

@@ -391,6 +391,11 @@ impl<P: Payload> Connection<P> {
         totals
     }
 
+    /// Addresses that the peer announced, those with a port, and MP_FASTCLOSEs, all of them authentic.
+    pub(crate) fn accepted_controls(&self) -> [u64; 3] {
+        [self.stats.announcements, self.stats.announced_ports, self.stats.fast_closes]
+    }
+
     /// DSS checksums that failed.
     pub(crate) fn checksum_errors(&self) -> u64 {
         self.stats.checksum_errors

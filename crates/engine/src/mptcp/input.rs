@@ -286,13 +286,9 @@ impl<P: Payload> Connection<P> {
             self.on_remove_addr(now, &remove.address_ids);
         }
         if let Some(fastclose) = rare.fastclose
-            //= RFC 8684 3.5-b 3.5-c
             && fastclose.receiver_key == self.negotiated.local_key.key
         {
-            for subflow in self.subflows.iter_mut().flatten() {
-                subflow.tcp.abort();
-            }
-            self.die("the peer closed with MP_FASTCLOSE");
+            self.on_fast_close();
             return false;
         }
         true

@@ -232,6 +232,12 @@ impl PathManager {
         !self.joins.is_empty() || !self.retries.is_empty()
     }
 
+    /// Opens no join any more.
+    pub fn forget_joins(&mut self) {
+        self.joins.clear();
+        self.retries.clear();
+    }
+
     /// When the first join is tried again.
     pub fn next_retry(&self) -> Option<Nanos> {
         self.retries.iter().map(|(at, _)| *at).min()
