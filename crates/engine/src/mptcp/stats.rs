@@ -139,8 +139,9 @@ pub struct ConnectionStats {
     pub join_hmac_failures: u64,
     /// ADD_ADDRs with a wrong HMAC.
     pub add_addr_hmac_failures: u64,
-    /// Addresses that the peer announced (`MPTcpExtAddAddr`), and those with a port (`MPTcpExtPortAdd`).
+    /// Addresses that the peer announced (`MPTcpExtAddAddr`).
     pub announcements: u64,
+    /// Those of them with a port (`MPTcpExtPortAdd`).
     pub announced_ports: u64,
     /// MP_FASTCLOSEs with our key (`MPTcpExtMPFastcloseRx`).
     pub fast_closes: u64,
