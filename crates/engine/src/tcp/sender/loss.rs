@@ -1,4 +1,5 @@
-//! Loss detection: RACK and tail loss probes (RFC 8985), duplicate ACKs without SACK (RFC 5681, RFC 6582).
+//! Loss detection: RACK and tail loss probes (RFC 8985), duplicate ACKs without SACK (RFC 5681, RFC 6582). What is marked
+//! and which timer is armed is here; RACK's reordering window is in `rack.rs`, the probe's timeout in `tlp.rs`.
 
 use ropewalk_wire::Payload;
 

@@ -14,6 +14,8 @@ use crate::metrics::{CaState, SubflowMetrics};
 
 /// Duplicate ACK threshold (RFC 5681, RFC 8985 3.3).
 pub(super) const DUP_THRESH: u32 = 3;
+/// Quarters of the least round-trip time in the window until a DSACK widens it (RFC 8985 6.2 step 4).
+const FIRST_QUARTERS: u32 = 1;
 /// Recoveries for which a widened reordering window lasts.
 const PERSIST: u32 = 16;
 /// Most quarters of the least round-trip time in the window. The smoothed round-trip time limits it anyway.
@@ -50,7 +52,7 @@ impl Default for Rack {
             advanced: false,
             fack: 0,
             reordering_seen: false,
-            quarters: 1,
+            quarters: FIRST_QUARTERS,
             persist: 0,
             dsack_round: 0,
         }
@@ -146,12 +148,12 @@ impl Rack {
         if self.persist > 0 {
             self.persist -= 1;
             if self.persist == 0 {
-                self.quarters = 1;
+                self.quarters = FIRST_QUARTERS;
             }
         }
     }
 
-    /// RACK.reo_wnd.
+    /// RACK.reo_wnd, by step 4: `quarters` says how wide it is.
     #[inline]
     pub fn window(&self, metrics: &SubflowMetrics) -> Nanos {
         let eager =
