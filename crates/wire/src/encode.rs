@@ -18,8 +18,8 @@ use crate::segment::Segment;
 
 /// Length of a TCP header without options.
 pub(crate) const TCP_HEADER: usize = 20;
-/// Most bytes of options that a data offset of 15 words leaves room for.
-pub(crate) const MAX_OPTIONS: usize = 40;
+/// Most bytes of options on a segment: what a data offset of 15 words leaves room for (RFC 9293 3.1).
+pub const MAX_OPTIONS: usize = 40;
 /// Room for virtio, IPv6 and TCP headers with the most options.
 pub(crate) const MAX_HEADERS: usize =
     crate::virtio::VirtioNetHeader::LEN + IPV6_HEADER + TCP_HEADER + MAX_OPTIONS;

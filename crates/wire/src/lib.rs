@@ -21,7 +21,7 @@ mod segment;
 mod seq;
 pub mod virtio;
 
-pub use encode::{ChecksumMode, Headers, encode, encode_headers, encode_into};
+pub use encode::{ChecksumMode, Headers, MAX_OPTIONS, encode, encode_headers, encode_into};
 pub use error::{EncodeError, ParseError, Part};
 pub use icmp::{TooBig, encode_icmp_too_big, parse_icmp_too_big};
 pub use option_codec::parse_options;

@@ -2,7 +2,8 @@
 //! that Multipath TCP adds (RFC 8684 3.1 to 3.7).
 
 use ropewalk_wire::{
-    Dss, DssMapping, FastClose, MpCapable, MpFail, MpJoin, MpPrio, MpTcpRst, Payload, RemoveAddr, Segment,
+    Dss, DssMapping, FastClose, MAX_OPTIONS, MpCapable, MpFail, MpJoin, MpPrio, MpTcpRst, Payload,
+    RemoveAddr, Segment,
 };
 
 use super::connection::{Connection, Mode, Role};
@@ -10,9 +11,6 @@ use super::crypto::{join_hmac, leftmost_64, leftmost_160};
 use super::subflow::Join;
 use crate::tcp::{Kind, Transmit};
 use crate::{Nanos, PathId};
-
-/// Octets of options on a segment.
-pub(super) const OPTION_SPACE: usize = 40;
 
 impl<P: Payload> Connection<P> {
     /// Writes the next segment to send into `out` and returns the path for it, until `None`.
@@ -222,7 +220,7 @@ impl<P: Payload> Connection<P> {
         if self.path_manager.has_removals() {
             len += 8;
         }
-        len.min(OPTION_SPACE) as u8
+        len.min(MAX_OPTIONS) as u8
     }
 
     /// A DSS that has only a DATA_ACK.
@@ -460,7 +458,7 @@ impl<P: Payload> Connection<P> {
             dss.data_fin = true;
         }
         let left =
-            |segment: &Segment<P>| OPTION_SPACE.saturating_sub(segment.options_len() + dss.padded_len());
+            |segment: &Segment<P>| MAX_OPTIONS.saturating_sub(segment.options_len() + dss.padded_len());
         if prio.is_some() && left(segment) >= 4 {
             segment.rare_mut().mp_prio = prio.map(|backup| MpPrio { backup });
         }
@@ -478,10 +476,10 @@ impl<P: Payload> Connection<P> {
             segment.sack.truncate(0);
             if let Some(option) = self.path_manager.due_announcement(now) {
                 let len = (option.len() + 3) & !3;
-                if len + segment.options_len() > OPTION_SPACE {
+                if len + segment.options_len() > MAX_OPTIONS {
                     segment.timestamps = None;
                 }
-                if len + segment.options_len() + dss.padded_len() > OPTION_SPACE {
+                if len + segment.options_len() + dss.padded_len() > MAX_OPTIONS {
                     dss.data_ack = None;
                 }
                 segment.rare_mut().add_addr = Some(option);
@@ -490,10 +488,10 @@ impl<P: Payload> Connection<P> {
             let address_ids = self.path_manager.take_removals();
             segment.rare_mut().remove_addr = Some(RemoveAddr { address_ids });
         }
-        while segment.options_len() + dss.padded_len() > OPTION_SPACE && !segment.sack.is_empty() {
+        while segment.options_len() + dss.padded_len() > MAX_OPTIONS && !segment.sack.is_empty() {
             segment.sack.truncate(segment.sack.len() - 1);
         }
-        if !dss.is_empty() && segment.options_len() + dss.padded_len() <= OPTION_SPACE {
+        if !dss.is_empty() && segment.options_len() + dss.padded_len() <= MAX_OPTIONS {
             segment.dss = Some(dss);
         }
         let more = (fin && control)

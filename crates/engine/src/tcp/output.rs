@@ -1,16 +1,13 @@
 //! Segments that are sent, and in which order: SYN, RST, data, probes, ACKs (RFC 9293 3.8). Every segment but a SYN and the
 //! RST of a refused handshake is built by `write_header`.
 
-use ropewalk_wire::{Ecn, Flags, Payload, Segment, Seq};
+use ropewalk_wire::{Ecn, Flags, MAX_OPTIONS, Payload, Segment, Seq};
 
 use super::common::Common;
 use super::context::{Context, Kind, State, Transmit};
 use super::sender::DataSegment;
 use super::subflow::Subflow;
 use crate::metrics::SubflowMetrics;
-
-/// Bytes of options on a segment.
-const OPTION_SPACE: usize = 40;
 
 /// Bytes of the timestamps option with its padding.
 const TIMESTAMPS_LEN: usize = 12;
@@ -23,7 +20,7 @@ const SACK_LEN: usize = 12;
 fn sack_reserve(common: &Common, cx: &Context<'_>) -> usize {
     let timestamps = if common.negotiated.timestamps { TIMESTAMPS_LEN } else { 0 };
     let used = usize::from(cx.shared.data_option_len) + timestamps;
-    if used + SACK_LEN <= OPTION_SPACE { SACK_LEN } else { 0 }
+    if used + SACK_LEN <= MAX_OPTIONS { SACK_LEN } else { 0 }
 }
 
 impl<P: Payload> Subflow<P> {
@@ -193,7 +190,7 @@ impl<P: Payload> Subflow<P> {
             let used = if len > 0 { shared.data_option_len } else { shared.outgoing.ack_option_len };
             let timestamps = if self.common.negotiated.timestamps { TIMESTAMPS_LEN } else { 0 };
             let spare = (cx.own().mss as usize).saturating_sub(len.min(mss)) + timestamps;
-            let room = OPTION_SPACE.saturating_sub(usize::from(used)).min(spare);
+            let room = MAX_OPTIONS.saturating_sub(usize::from(used)).min(spare);
             self.receiver.write_sack_blocks(&mut self.common, segment, room);
         }
         segment.payload = payload;
@@ -207,7 +204,7 @@ impl<P: Payload> Subflow<P> {
     fn transmit_ack(&mut self, cx: &mut Context<'_>, sack: bool, segment: &mut Segment<P>) -> Transmit {
         let position = self.sender.next();
         self.write_header(cx, position, Flags::default(), segment);
-        let room = OPTION_SPACE.saturating_sub(usize::from(cx.shared.outgoing.ack_option_len));
+        let room = MAX_OPTIONS.saturating_sub(usize::from(cx.shared.outgoing.ack_option_len));
         if room < TIMESTAMPS_LEN {
             // ADD_ADDR with its HMAC may leave no room for timestamps, which then give way, as in Linux.
             segment.timestamps = None;
