@@ -151,23 +151,23 @@ fn write_rare(rare: &RareOptions, writer: &mut Writer<'_>) -> Result<(), EncodeE
     }
     match &rare.mp_join {
         Some(MpJoin::Syn { backup, address_id, token, nonce }) => {
-            writer.mptcp(12, MP_JOIN, u8::from(*backup), *address_id);
+            writer.mptcp(MpJoin::SYN_LEN, MP_JOIN, u8::from(*backup), *address_id);
             writer.put(token.to_be_bytes());
             writer.put(nonce.to_be_bytes());
         }
         Some(MpJoin::SynAck { backup, address_id, hmac, nonce }) => {
-            writer.mptcp(16, MP_JOIN, u8::from(*backup), *address_id);
+            writer.mptcp(MpJoin::SYN_ACK_LEN, MP_JOIN, u8::from(*backup), *address_id);
             writer.put(hmac.to_be_bytes());
             writer.put(nonce.to_be_bytes());
         }
         Some(MpJoin::Ack { hmac }) => {
-            writer.mptcp(24, MP_JOIN, 0, 0);
+            writer.mptcp(MpJoin::ACK_LEN, MP_JOIN, 0, 0);
             writer.put(*hmac);
         }
         None => {}
     }
     if let Some(fail) = &rare.mp_fail {
-        writer.mptcp(12, MP_FAIL, 0, 0);
+        writer.mptcp(MpFail::LEN, MP_FAIL, 0, 0);
         writer.put(fail.dsn.to_be_bytes());
     }
     if let Some(fastclose) = &rare.fastclose {

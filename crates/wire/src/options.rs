@@ -235,6 +235,10 @@ pub struct MpTcpRst {
 }
 
 /// Options that established connections rarely carry.
+///
+/// A new one is a field here, its length in [`padded_len`](Self::padded_len), and its reading and writing in
+/// `option_codec.rs`. `tests/common/mod.rs` generates it for the round trips, `fuzz/src/checks.rs` for the fuzzer, and
+/// `tests/scripts/segments.rs` of the engine gives it words in packet scripts.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct RareOptions {
     /// Maximum segment size (RFC 9293 3.7.1).
@@ -280,9 +284,9 @@ impl RareOptions {
         }
         if let Some(join) = &self.mp_join {
             len += match join {
-                MpJoin::Syn { .. } => 12,
-                MpJoin::SynAck { .. } => 16,
-                MpJoin::Ack { .. } => 24,
+                MpJoin::Syn { .. } => MpJoin::SYN_LEN,
+                MpJoin::SynAck { .. } => MpJoin::SYN_ACK_LEN,
+                MpJoin::Ack { .. } => MpJoin::ACK_LEN,
             };
         }
         if let Some(add) = &self.add_addr {
@@ -292,10 +296,10 @@ impl RareOptions {
             len += pad(3 + remove.address_ids.len());
         }
         if self.mp_prio.is_some() {
-            len += 4;
+            len += MpPrio::PADDED_LEN;
         }
         if self.mp_fail.is_some() {
-            len += 12;
+            len += MpFail::LEN;
         }
         if self.fastclose.is_some() {
             len += 12;
@@ -308,6 +312,11 @@ impl RareOptions {
 }
 
 impl MpCapable {
+    /// Length of the SYN/ACK's, with one key.
+    pub const SYN_ACK_LEN: usize = 12;
+    /// Length of the third ACK's without data, with both keys.
+    pub const ACK_LEN: usize = 20;
+
     /// Length on the wire, in bytes.
     #[allow(clippy::len_without_is_empty, reason = "an option is never empty")]
     pub fn len(&self) -> usize {
@@ -316,6 +325,25 @@ impl MpCapable {
             + if self.data_len.is_some() { 2 } else { 0 }
             + if self.checksum.is_some() { 2 } else { 0 }
     }
+}
+
+impl MpJoin {
+    /// Length on the SYN.
+    pub const SYN_LEN: usize = 12;
+    /// Length on the SYN/ACK.
+    pub const SYN_ACK_LEN: usize = 16;
+    /// Length on the third ACK.
+    pub const ACK_LEN: usize = 24;
+}
+
+impl MpPrio {
+    /// Length with its padding.
+    pub const PADDED_LEN: usize = 4;
+}
+
+impl MpFail {
+    /// Length on the wire.
+    pub const LEN: usize = 12;
 }
 
 impl AddAddr {
@@ -330,7 +358,15 @@ impl AddAddr {
 
 #[cfg(test)]
 mod tests {
-    use super::SackBlocks;
+    use super::{MpCapable, SackBlocks};
+
+    #[test]
+    fn the_named_lengths_of_mp_capable_are_those_of_its_fields() {
+        let syn_ack = MpCapable { sender_key: Some(1), ..MpCapable::default() };
+        assert_eq!(syn_ack.len(), MpCapable::SYN_ACK_LEN);
+        let ack = MpCapable { receiver_key: Some(2), ..syn_ack };
+        assert_eq!(ack.len(), MpCapable::ACK_LEN);
+    }
 
     #[test]
     fn truncated_sack_blocks_do_not_count() {

@@ -8,6 +8,7 @@ use ropewalk_wire::{
 
 use super::connection::{Connection, Mode, Role};
 use super::crypto::{join_hmac, leftmost_64, leftmost_160};
+use super::path_manager::REMOVE_ADDR_LEN;
 use super::subflow::Join;
 use crate::tcp::{Kind, Transmit};
 use crate::{Nanos, PathId};
@@ -189,27 +190,28 @@ impl<P: Payload> Connection<P> {
         }
     }
 
+    /// The same where more than a DATA_ACK may be due: what `write_control_options` writes.
     #[cold]
     fn long_control_len(&self, now: Nanos, index: usize) -> u8 {
         let Some(subflow) = self.subflows[index].as_ref() else { return 0 };
         match subflow.join {
-            Join::SynSent => return 12,
-            Join::SynReceived => return 16,
-            Join::AckSent => return 24,
-            Join::Initial if self.mode == Mode::Negotiating => return 12,
+            Join::SynSent => return MpJoin::SYN_LEN as u8,
+            Join::SynReceived => return MpJoin::SYN_ACK_LEN as u8,
+            Join::AckSent => return MpJoin::ACK_LEN as u8,
+            Join::Initial if self.mode == Mode::Negotiating => return MpCapable::SYN_ACK_LEN as u8,
             Join::Initial
                 if !self.negotiated.confirmed && self.role == Role::Client && self.send.assigned_end == 0 =>
             {
-                return 20;
+                return MpCapable::ACK_LEN as u8;
             }
             _ => {}
         }
         let mut len = usize::from(self.ack_only_len());
         if subflow.prio_pending.is_some() {
-            len += 4;
+            len += MpPrio::PADDED_LEN;
         }
         if subflow.fail_pending.is_some() {
-            len += 12;
+            len += MpFail::LEN;
         }
         if let Some(echo) = self.path_manager.next_echo() {
             len += (echo.len() + 3) & !3;
@@ -218,7 +220,7 @@ impl<P: Payload> Connection<P> {
             len += self.path_manager.announcement_len();
         }
         if self.path_manager.has_removals() {
-            len += 8;
+            len += REMOVE_ADDR_LEN;
         }
         len.min(MAX_OPTIONS) as u8
     }
@@ -459,7 +461,7 @@ impl<P: Payload> Connection<P> {
         }
         let left =
             |segment: &Segment<P>| MAX_OPTIONS.saturating_sub(segment.options_len() + dss.padded_len());
-        if prio.is_some() && left(segment) >= 4 {
+        if prio.is_some() && left(segment) >= MpPrio::PADDED_LEN {
             segment.rare_mut().mp_prio = prio.map(|backup| MpPrio { backup });
         }
         if let Some(dsn) = fail {
@@ -484,7 +486,7 @@ impl<P: Payload> Connection<P> {
                 }
                 segment.rare_mut().add_addr = Some(option);
             }
-        } else if self.path_manager.has_removals() && left(segment) >= 8 {
+        } else if self.path_manager.has_removals() && left(segment) >= REMOVE_ADDR_LEN {
             let address_ids = self.path_manager.take_removals();
             segment.rare_mut().remove_addr = Some(RemoveAddr { address_ids });
         }

@@ -20,6 +20,8 @@ pub(crate) const JOIN_RETRIES: u32 = 4;
 const MAX_REMOTE_ADDRESSES: usize = 16;
 /// Address ids that one REMOVE_ADDR carries.
 const MAX_REMOVALS: usize = 4;
+/// Octets of the longest REMOVE_ADDR that is sent, with its padding.
+pub(super) const REMOVE_ADDR_LEN: usize = (3 + MAX_REMOVALS).next_multiple_of(4);
 
 /// A subflow that the connection wants opened: the endpoint gives it a port and numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
