@@ -16,11 +16,11 @@ pub(crate) enum Timer {
     DelayedAck,
     /// Zero-window probe (RFC 9293 3.8.6.1).
     Persist,
-    /// Keep-alive, and the end of TIME-WAIT.
+    /// Keep-alive, and the end of TIME-WAIT. The last one: `COUNT` follows from it.
     Idle,
 }
 
-const COUNT: usize = 6;
+const COUNT: usize = Timer::Idle as usize + 1;
 
 /// The deadline of a stopped timer. The minimum needs no branch that way.
 const STOPPED: Nanos = Nanos::MAX;
