@@ -14,7 +14,8 @@ use crate::{Nanos, SubflowId};
 
 impl<P: Payload> Connection<P> {
     /// A segment for subflow `index` arrived; its payload is taken out.
-    #[inline]
+    // Runs once per segment. With two callers the compiler would no longer inline it.
+    #[inline(always)]
     pub(crate) fn on_segment(&mut self, now: Nanos, index: usize, segment: &mut Segment<P>) {
         let Some(Some(subflow)) = self.subflows.get(index) else { return };
         let offset = self.stream_offset(subflow, segment);

@@ -63,7 +63,7 @@ impl DelayedAck {
     }
 
     /// Data arrived, in order or not.
-    #[inline]
+    #[inline(always)]
     pub fn on_data(&mut self, cx: &Context<'_>, len: u32, push: bool) {
         let (least, rto) = (cx.tcp.delayed_ack, cx.own().rto);
         self.estimate_mss(len, push);
