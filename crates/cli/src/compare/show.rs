@@ -266,8 +266,15 @@ pub(super) fn plot(request: &Request, comparison: &Comparison) -> String {
     let longest = runs.iter().map(|(_, _, result)| result.duration).max().unwrap_or(0);
     for (place, names, result) in &runs {
         text += &format!(
-            "\n{}, seed {}, in flight over time (sent again: r on its subflow, i reinjected, d duplicated)\n",
-            place.scheduler, place.seed
+            "\n{}, seed {}{}, in flight over time (sent again: r on its subflow, i reinjected, d duplicated)\n",
+            place.scheduler,
+            place.seed,
+            // The time beneath is that of the part that was traced.
+            if place.shortened {
+                format!(", the first {}", bytes(result.delivered_bytes as f64))
+            } else {
+                String::new()
+            }
         );
         text += &terminal::strands(names, result, longest);
     }
