@@ -176,6 +176,11 @@ function packRows(rope) {
   for (let i = 0; i < rope.count; i += 1) {
     const path = rope.path[i];
     while (busy[path].size && busy[path].items[0][0] <= rope.sent[i]) free[path].push(busy[path].pop()[1]);
+    // What is rare in a thinned run stands for less than a row: it lies over the others.
+    if (rows[path] > 0 && rope.weights[rope.kind[i]] < rope.weights[0]) {
+      row[i] = busy[path].size % rows[path];
+      continue;
+    }
     if (!free[path].size) {
       free[path].push(rows[path]);
       rows[path] += 1;
@@ -313,7 +318,9 @@ function extents(rope, from, to) {
   const last = lastAtMost(rope.sent, to) + 1;
   for (let i = first; i < last; i += 1) {
     const lane = rope.path[i];
-    if (rope.row[i] >= result.rows[lane] && markEnd(rope, i) >= from) result.rows[lane] = rope.row[i] + 1;
+    // In segments: a row of a thinned run stands for several.
+    const tall = (rope.row[i] + 1) * rope.weights[0];
+    if (tall > result.rows[lane] && markEnd(rope, i) >= from) result.rows[lane] = tall;
     if (rope.arrived[i] >= from && rope.arrived[i] <= to) {
       const offset = rope.base.get(rope.connection[i]) + rope.offset[i];
       result.low = Math.min(result.low, offset);

@@ -177,7 +177,7 @@ function drawWaits(ctx, view, scale) {
 }
 
 function laneRowHeight(view, lane) {
-  return layoutLane(view, lane).height / view.axes.rows[lane];
+  return (layoutLane(view, lane).height / view.axes.rows[lane]) * view.rope.weights[0];
 }
 
 function layoutLane(view, lane) {
@@ -429,7 +429,7 @@ function drawLabels(ctx, view) {
     ctx.fillStyle = colours.paths[i];
     ctx.fillRect(layout.left + 2, lane.top - 12, 8, 8);
     text(`${rope.paths[i]}: segments in flight`, layout.left + 15, lane.top - 4, colours.soft);
-    text(String(view.axes.rows[i] * rope.weights[0]), layout.left - 5, lane.top + 8, colours.soft, 'right');
+    text(String(view.axes.rows[i]), layout.left - 5, lane.top + 8, colours.soft, 'right');
     text('0', layout.left - 5, lane.top + lane.height, colours.soft, 'right');
   });
   const panels = {

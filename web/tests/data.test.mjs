@@ -137,6 +137,14 @@ test('of a thinned run the samples say what the receiver has, and the totals are
   assert.deepEqual([both.order.delivered.at(-1), Math.max(...both.order.held)], [13000, 1600]);
 });
 
+test('rare segments of a thinned run don’t make its lanes higher, and lanes are measured in segments', () => {
+  const segments = Array.from({ length: 60 }, (_, i) => ({ sent: 10 * i, arrived: 10 * i + 5000, acked: 10 * i + 9000, path: 0, kind: i % 3 ? 1 : 0, offset: 100 * i, length: 100 }));
+  const thinned = { weights: [7, 1, 1, 1], kinds: [140, 40, 0, 0], paths: [180, 0], lost: 0 };
+  const rope = prepareRope(raw(segments, { thinned, samples: [{ connection: 0, t: [0], delivered: [0], held: [0], window_left: [9, 1], paths: [] }] }));
+  assert.deepEqual(rope.rows, [20, 0]);
+  assert.equal(extents(rope, 0, 10000).rows[0], 140);
+});
+
 test('the least span of a zoom has some twenty segments', () => {
   const segments = Array.from({ length: 100 }, (_, i) => ({ sent: 1000 * i, arrived: 1000 * i + 500, acked: 1000 * i + 900, path: 0, offset: 100 * i, length: 100 }));
   assert.equal(leastSpan([prepareRope(raw(segments))]), 20000);
