@@ -219,7 +219,7 @@ impl Case {
         };
         let mut case = Case { seed: dice.next(), ipv6: false, paths, sides, wrap, ops: Vec::new() };
         case.ops(dice);
-        meddle(&mut case, dice);
+        add_middlebox(&mut case, dice);
         // Dice of their own: what came before stays what it was.
         let dice = &mut Dice(case.seed ^ 0x6f6e_6365);
         case.ipv6 = dice.chance(0.25);
@@ -460,7 +460,7 @@ fn side(dice: &mut Dice, paths: usize) -> Side {
 }
 
 /// Middleboxes, in a share of the cases.
-fn meddle(case: &mut Case, dice: &mut Dice) {
+fn add_middlebox(case: &mut Case, dice: &mut Dice) {
     let index = dice.range(0, case.paths.len() as u64) as usize;
     match dice.range(0, 10) {
         0 => {

@@ -21,7 +21,7 @@ pub struct Path {
     pub case: PathCase,
     pub up: bool,
     /// A middlebox has touched something on it: the engine may give it up.
-    pub meddled: bool,
+    pub is_touched: bool,
     lanes: [Lane; 2],
     /// Packets so far, both ways.
     count: u64,
@@ -40,7 +40,7 @@ pub struct Flip {
 
 impl Path {
     pub fn new(case: PathCase) -> Self {
-        Path { case, up: true, meddled: false, lanes: Default::default(), count: 0 }
+        Path { case, up: true, is_touched: false, lanes: Default::default(), count: 0 }
     }
 
     /// When each copy of a packet of `len` bytes arrives at the other end.
@@ -115,7 +115,7 @@ impl Path {
             rare.mp_tcprst = None;
             had |= rare.padded_len() != before;
         }
-        self.meddled |= had;
+        self.is_touched |= had;
     }
 
     /// Alters a byte under a DSS checksum, at most once in a mapping: two changes could cancel in the sum. `start` is
@@ -146,7 +146,7 @@ impl Path {
         data[index] ^= mask;
         segment.payload = Bytes::from(data);
         flips.push(Flip { sender: from, dsn, len, at, mask });
-        self.meddled = true;
+        self.is_touched = true;
     }
 }
 

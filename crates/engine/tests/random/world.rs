@@ -1,6 +1,8 @@
 //! Two endpoints over the case's network, with their applications: events in order of time and number, every draw from
 //! the case's seed.
 
+mod apps;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
@@ -19,6 +21,7 @@ use crate::case::{Case, Dice, Op, Reading};
 use crate::fault::{Fault, Saboteur};
 use crate::judge::{Judge, Judges, Verdict, stream, verdict};
 use crate::network::{Flip, Path, reshape};
+use apps::App;
 
 /// Entropy whose first draws are chosen: they decide an endpoint's secrets and its first connection's key.
 #[derive(Clone, Debug)]
@@ -56,27 +59,6 @@ pub struct Report {
     /// Time taken after the last operation, as a share of the bound.
     pub share: f64,
     pub packets: u64,
-}
-
-/// One end's application.
-#[derive(Default)]
-struct App {
-    backlog: u64,
-    written: u64,
-    read: u64,
-    closing: bool,
-    shut: bool,
-    eof: bool,
-    peer_closed: bool,
-    /// It closed or aborted and hears no more.
-    deaf: bool,
-    next_read: Nanos,
-    closed: bool,
-    reset: Option<&'static str>,
-    fell_back: bool,
-    connected: Option<bool>,
-    /// Paths on which a subflow was usable.
-    established: Vec<bool>,
 }
 
 pub struct World<'a> {
@@ -304,178 +286,6 @@ impl<'a> World<'a> {
         Ok(())
     }
 
-    fn hear_events(&mut self) {
-        for end in 0..2 {
-            while let Some((id, event)) = self.ends[end].poll_event() {
-                if matches!(event, Event::Accepted { .. }) && self.ids[end].is_none() {
-                    self.ids[end] = Some(id);
-                }
-                self.say(|| format!("{end}: {event:?}"));
-                let code = match &event {
-                    Event::Connected { multipath } => 1 + u64::from(*multipath),
-                    Event::Accepted { multipath, .. } => 3 + u64::from(*multipath),
-                    Event::Readable => 5,
-                    Event::Writable => 6,
-                    Event::PeerClosed => 7,
-                    Event::Closed => 8,
-                    Event::Reset { .. } => 9,
-                    Event::SubflowAdded { subflow, .. } => 16 + subflow.index() as u64,
-                    Event::SubflowRemoved { subflow, .. } => 64 + subflow.index() as u64,
-                    Event::Fallback(cause) => 128 + *cause as u64,
-                    Event::Decision(_) => 10,
-                };
-                mix(&mut self.digest, [self.now, code << 8 | end as u64]);
-                if self.ids[end] != Some(id) {
-                    continue;
-                }
-                let app = &mut self.apps[end];
-                match event {
-                    Event::Connected { multipath } | Event::Accepted { multipath, .. } => {
-                        app.connected = Some(multipath);
-                    }
-                    Event::PeerClosed => app.peer_closed = true,
-                    Event::Closed => app.closed = true,
-                    Event::Reset { reason } => app.reset = Some(reason),
-                    Event::Fallback(_) => app.fell_back = true,
-                    _ => {}
-                }
-            }
-        }
-    }
-
-    fn applications(&mut self) -> Result<(), Verdict> {
-        for end in 0..2 {
-            let Some(id) = self.ids[end] else { continue };
-            let before = self.apps[end].read;
-            self.read(end, id)?;
-            let app = &mut self.apps[end];
-            if app.read > before {
-                mix(&mut self.digest, [self.now, app.read]);
-            }
-            while app.backlog > 0 && !app.shut {
-                let data = stream(end, app.written, app.backlog.min(20_000));
-                match self.ends[end].write(self.now, id, data) {
-                    Ok(0) | Err(_) => break,
-                    Ok(taken) => {
-                        app.backlog -= taken as u64;
-                        app.written += taken as u64;
-                    }
-                }
-            }
-            if app.backlog == 0 && app.closing && !app.shut {
-                app.shut = true;
-                self.ends[end].shutdown(self.now, id);
-            }
-        }
-        Ok(())
-    }
-
-    fn read(&mut self, end: usize, id: ConnectionId) -> Result<(), Verdict> {
-        let written = self.apps[1 - end].written;
-        let app = &mut self.apps[end];
-        let elapsed = self.now - self.start;
-        if app.eof || app.deaf {
-            app.next_read = 0;
-            return Ok(());
-        }
-        let most = match self.case.sides[end].reading {
-            Reading::Eager => 100_000,
-            Reading::Slow { size, every } => {
-                if self.now < app.next_read {
-                    return Ok(());
-                }
-                app.next_read = self.now + every;
-                size
-            }
-            Reading::Pause { from, until } => {
-                if (from..until).contains(&elapsed) {
-                    app.next_read = self.start + until;
-                    return Ok(());
-                }
-                100_000
-            }
-        };
-        loop {
-            match self.ends[end].read(self.now, id, most) {
-                Ok(Some(data)) if data.is_empty() => {
-                    app.eof = true;
-                    if app.read != written {
-                        let detail = format!("end {end} has {} of {written}", app.read);
-                        return Err(verdict(Judge::Truncated, detail));
-                    }
-                    break;
-                }
-                Ok(Some(data)) => {
-                    self.judges.on_read(end, app.read, &data, &self.flips, app.fell_back)?;
-                    app.read += data.len() as u64;
-                    if most < 100_000 {
-                        break;
-                    }
-                }
-                Ok(None) => {
-                    // Nothing to wait for: the next segment comes with an event of its own.
-                    app.next_read = 0;
-                    break;
-                }
-                Err(_) => {
-                    // It is forgotten: with everything read, or its end was a reset.
-                    app.eof = app.peer_closed && app.read == written;
-                    app.next_read = 0;
-                    break;
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn operate(&mut self, op: Op) {
-        self.say(|| format!("{op:?}"));
-        let now = self.now;
-        match op {
-            Op::Write { end, len } => {
-                if !self.apps[end].closing {
-                    self.apps[end].backlog += len;
-                }
-            }
-            Op::Shutdown { end } => self.apps[end].closing = true,
-            Op::Close { end } | Op::Abort { end } => {
-                let Some(id) = self.ids[end] else { return };
-                let app = &mut self.apps[end];
-                self.broken |= !app.eof || app.backlog > 0 || matches!(op, Op::Abort { .. });
-                (app.deaf, app.closing, app.shut, app.backlog) = (true, true, true, 0);
-                if matches!(op, Op::Abort { .. }) {
-                    self.ends[end].abort(now, id);
-                } else {
-                    self.ends[end].close(now, id);
-                }
-            }
-            Op::Down { path } => self.paths[path].up = false,
-            Op::Up { path } => self.paths[path].up = true,
-            Op::AddPath { path } => {
-                let local = SocketAddr::new(client_address(self.case, path), 0);
-                if let Some(id) = self.ids[0] {
-                    self.ends[0].add_path(now, id, PathId(path as u16), local, None, path as u8 + 1);
-                    self.removed[path] = false;
-                    self.apps.iter_mut().for_each(|app| app.established[path] = false);
-                }
-            }
-            Op::RemovePath { end, path } => {
-                if let Some(id) = self.ids[end] {
-                    self.removed[path] = true;
-                    self.broken |= !(0..self.paths.len()).any(|other| {
-                        !self.removed[other] && self.apps.iter().all(|app| app.established[other])
-                    });
-                    self.ends[end].remove_path(now, id, PathId(path as u16));
-                }
-            }
-            Op::Backup { end, path, on } => {
-                if let Some(id) = self.ids[end] {
-                    self.ends[end].set_backup(now, id, PathId(path as u16), on);
-                }
-            }
-        }
-    }
-
     /// Whether some path delivers that the connection may count on.
     fn fed(&self) -> bool {
         let established = |path: usize| self.apps.iter().all(|app| app.established[path]);
@@ -483,7 +293,7 @@ impl<'a> World<'a> {
         (0..self.paths.len()).any(|path| {
             let counts = established(path) || (none && path == 0);
             // What a middlebox touched may be given up for another path, but not if it is the only one.
-            let spoiled = self.paths[path].meddled && self.paths.len() > 1;
+            let spoiled = self.paths[path].is_touched && self.paths.len() > 1;
             self.paths[path].up && !spoiled && !self.removed[path] && counts
         })
     }
@@ -529,8 +339,8 @@ impl<'a> World<'a> {
         loop {
             for _ in 0..3 {
                 self.transmit()?;
-                self.hear_events();
-                self.applications()?;
+                self.dispatch_events();
+                self.run_applications()?;
                 self.watch()?;
             }
             let fed = self.fed();
@@ -584,7 +394,7 @@ impl<'a> World<'a> {
             && self.start + at <= self.now
         {
             self.next_op += 1;
-            self.operate(op);
+            self.perform(op);
         }
         while let Some((&(at, sequence), _)) = self.wire.first_key_value()
             && at <= self.now
@@ -626,7 +436,7 @@ impl<'a> World<'a> {
         }
         let detail = self.describe();
         if client.reset.is_some() || server.reset.is_some() {
-            if self.paths.iter().any(|path| path.meddled) {
+            if self.paths.iter().any(|path| path.is_touched) {
                 return report(Outcome::ResetByMiddlebox);
             }
             return Err(verdict(Judge::Failed, detail));
