@@ -255,8 +255,7 @@ fn execute(registries: &Registries, run: &Run) -> Result<(), Failure> {
     let heard = stop.clone();
     // If another handler is there already, Ctrl-C simply ends the program: finished runs are kept.
     let _ = ctrlc::set_handler(move || heard.store(true, Ordering::Relaxed));
-    let jobs =
-        run.jobs.map_or_else(|| std::thread::available_parallelism().map_or(1, usize::from), usize::from);
+    let jobs = threads(run.jobs);
     let mut outcomes = Vec::new();
     for paper in &papers {
         let name = format!("{}{}", paper.name, suffix(world));

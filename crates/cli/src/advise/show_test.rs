@@ -9,10 +9,10 @@ fn share(part: usize, of: usize) -> String {
     format!("{part} of {of} ({:.1} %)", part as f64 / of.max(1) as f64 * 100.0)
 }
 
-type Rival = (&'static str, &'static str, fn(&Case) -> f64);
+type Baseline = (&'static str, &'static str, fn(&Case) -> f64);
 
 /// Whose regret is shown: its name, its name in JSON, its time.
-const RIVALS: [Rival; 4] = [
+const BASELINES: [Baseline; 4] = [
     ("advise", "regret", |case| case.chosen),
     ("always `linux`, first subflow on the path that looks best", "regret_linux", |case| case.linux),
     ("always `linux`, first subflow on the first path", "regret_linux_first", |case| case.linux_first),
@@ -34,7 +34,7 @@ pub(super) fn text(found: &SelfTest, narrowed: &Narrowing, seed: u64) -> String 
         text += &format!("  {head:<34} {}\n", share(part, of));
     }
     let mut table = Table::new(1, &["regret against hindsight", "mean", "p50", "p95", "most"]);
-    for (name, _, of) in RIVALS {
+    for (name, _, of) in BASELINES {
         let mut cells = vec![name.to_string()];
         match stats::Summary::of(&found.regret(of)) {
             Some(all) => cells
@@ -81,7 +81,7 @@ pub(super) fn json(found: &SelfTest, narrowed: &Narrowing, seed: u64) -> String 
             "links": narrowed.links,
         },
     });
-    for (_, name, of) in RIVALS {
+    for (_, name, of) in BASELINES {
         value[name] = stats::Summary::of(&found.regret(of))
             .map_or(Value::Null, |s| json!({ "mean": s.mean, "p50": s.p50, "p95": s.p95, "max": s.max }));
     }

@@ -13,7 +13,7 @@
 //! | `timeouts` | | retransmission timeouts |
 //! | `duplicated-share` | % | bytes repeated by the scheduler's design, of those delivered |
 //! | `share:PATH`, `packets:PATH` | %, packets | a path's part |
-//! | `rival-fct`, `gap` | s, | completion time of competing TCP flows; theirs over ours |
+//! | `competing-fct`, `gap` | s, | completion time of competing TCP flows; theirs over ours |
 //! | `bound`, `window-bound` | | `fct` over the earliest that the links, and windows, allow |
 //! | `real:...` | | in real time: how late packets left their links (p99, us), void runs, repeats, fallbacks |
 
@@ -33,7 +33,7 @@ const SEGMENT: f64 = 1448.0;
 /// A measure's unit.
 pub(super) fn unit(metric: &str) -> &'static str {
     match metric.split(':').next().unwrap_or(metric) {
-        "fct" | "rival-fct" => "s",
+        "fct" | "competing-fct" => "s",
         "goodput" => "Mbit/s",
         "throughput" => "MB/s",
         "delay" | "jitter" => "ms",
@@ -69,9 +69,9 @@ pub(super) fn measure(spec: &RunSpec, result: &RunResult, skip: Nanos) -> Measur
         put("bound", fct / bound.capacity);
         put("window-bound", fct / bound.window);
     }
-    let rivals = mean(&mut result.competing.iter().map(|flow| seconds(flow.fct)));
-    put("rival-fct", rivals);
-    put("gap", rivals / fct);
+    let competing = mean(&mut result.competing.iter().map(|flow| seconds(flow.fct)));
+    put("competing-fct", competing);
+    put("gap", competing / fct);
     let before = result.samples.iter().take_while(|sample| sample.at <= skip).last();
     let bytes = result.delivered_bytes.saturating_sub(before.map_or(0, |sample| sample.delivered)) as f64;
     let span = result.duration.saturating_sub(before.map_or(0, |_| skip)) as f64 / 1e9;
