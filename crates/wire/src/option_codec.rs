@@ -241,15 +241,14 @@ fn write_mp_capable(capable: &MpCapable, writer: &mut Writer<'_>) -> Result<(), 
 ///
 /// Unknown options are skipped by their length (RFC 9293 MUST-6). An option with an illegal length (0, 1,
 /// or past the end of the header) ends the list: options before it count, and the segment is used, as Linux
-/// does. (RFC 9293 MUST-7 asks to
-/// be prepared; the reset that it suggests would let anyone who can inject one segment end the
-/// connection.)
+/// does. (RFC 9293 MUST-7 asks to be prepared; the reset that it suggests would let anyone who can inject
+/// one segment end the connection.)
 ///
 /// A known option of a wrong length is ignored, MPTCP's as well: RFC 8684 has no error for it, and the
 /// protocol handles a missing option (a handshake without it falls back, 3.7; data without a mapping is
-/// not acknowledged, 3.3). If an option is repeated, the last one counts. A window scale above 14 is read as 14 (RFC 7323 2.3). MP_PRIO has 3 bytes; the form of
-/// MPTCP version 0 with 4 bytes is about the address id in its last byte, not about this subflow, and
-/// is ignored.
+/// not acknowledged, 3.3). If an option is repeated, the last one counts. A window scale above 14 is read
+/// as 14 (RFC 7323 2.3). MP_PRIO has 3 bytes; the form of MPTCP version 0 with 4 bytes is about the address
+/// id in its last byte, not about this subflow, and is ignored.
 pub fn parse_options<P: Payload>(options: &[u8], segment: &mut Segment<P>) {
     //= RFC 9293 MUST-4 MUST-5 MUST-64
     let mut rest = options;
