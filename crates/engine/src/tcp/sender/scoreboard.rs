@@ -233,14 +233,15 @@ impl<P: Payload> Scoreboard<P> {
         is_unambiguous: impl Fn(Nanos) -> bool,
     ) -> AckSummary {
         let mut summary = AckSummary::default();
-        while let Some(first) = self.entries.front()
+        // The first part of the ring; what is beyond its end is the next run.
+        while let [first, ..] = self.entries.as_slices().0
             && first.position < una
         {
             let (mut run, mut segments, mut last) = (0, 0, first);
-            while let Some(entry) = self.entries.get(run)
-                && entry.flags & !APP_LIMITED == 0
-                && entry.end() <= una
-            {
+            for entry in self.entries.as_slices().0 {
+                if entry.flags & !APP_LIMITED != 0 || entry.end() > una {
+                    break;
+                }
                 (run, segments, last) = (run + 1, segments + entry.segments, entry);
             }
             if run == 0 {
@@ -256,7 +257,7 @@ impl<P: Payload> Scoreboard<P> {
             for _ in 0..run {
                 self.entries.pop_front();
             }
-            self.removed += run as u64;
+            self.removed += run;
             if end == una {
                 break;
             }
