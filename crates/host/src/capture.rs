@@ -203,7 +203,7 @@ impl<W: Write + Send> Tap for Capture<W> {
     }
 }
 
-/// A decision in a word.
+/// A decision's name.
 fn decision_name(decision: &Decision) -> &'static str {
     match decision {
         Decision::Send { .. } => "send",

@@ -1,13 +1,12 @@
-//! One path of the real-time world: a modelled link in each direction, and when what has come through them is handed on.
+//! One path of the real-time world: a modelled link in each direction, and when packets that have come through them are
+//! delivered.
 //!
-//! A packet that leaves a link on its own is handed on at its moment. Packets that follow each other closely are handed
-//! on together, at the next multiple of [`TOGETHER`], as a network card moderates its interrupts: from some 200 Mbit/s
-//! on, a thread that hands on each at its moment never sleeps. It then takes a core from the two ends, and if it has
-//! real-time priority, the kernel stops it for up to 50 ms in a second for the sake of the others. The link itself knows
-//! nothing of it: every packet has its own place in the queue, its own moment of arrival and its own draws. An engine's end
-//! answers each before it hears of the next. So does a kernel's: it is given each by itself, unless the link is so fast
-//! that this alone would fill a core. A kernel that is given several in one acknowledges them at once, and has fewer
-//! measurements of the path by that.
+//! A packet that leaves a link on its own is delivered when it arrives. Packets that follow each other closely are delivered
+//! together, at the next multiple of [`TOGETHER`], as a network card moderates its interrupts. Otherwise the thread would never
+//! sleep from some 200 Mbit/s on: it would take a core from the two ends, and with real-time priority the kernel would stop it
+//! for up to 50 ms in a second. The link isn't affected: every packet has its own place in the queue, arrival time and random
+//! draws. An engine answers each packet before it gets the next. So does a kernel, unless the link is so fast that this alone
+//! would fill a core: a kernel that gets several packets in one acknowledges them at once, and measures the path less often.
 
 use ropewalk_link::{Link, LinkSpec, LinkStats, Rate};
 
@@ -36,7 +35,7 @@ struct OneWay {
     link: Link<Piece>,
     /// How long a packet may wait for others.
     together: Nanos,
-    /// When one was handed on last.
+    /// When one was delivered last.
     latest: Nanos,
     /// Whether packets are put together for a kernel.
     joins: bool,
@@ -80,12 +79,12 @@ impl EmulatedPath {
             .map(|directions| directions.each_ref().map(|direction| *direction.link.stats()))
     }
 
-    /// When packets of a link are to be handed on next.
+    /// When packets of a link are to be delivered next.
     pub(crate) fn due(&self, side: usize) -> Option<Nanos> {
         self.directions.as_ref()?[side].due()
     }
 
-    /// Whether it is time to hand on what has come through a link; [`Self::take`] is then to be called until `None`.
+    /// Whether it is time to deliver what has come through a link; [`Self::take`] is then to be called until `None`.
     pub(crate) fn is_due(&self, side: usize, now: Nanos) -> bool {
         self.due(side).is_some_and(|due| due <= now)
     }
@@ -134,7 +133,7 @@ mod tests {
         EmulatedPath::emulated(&PathLinks { up: link.clone(), down: link, bottleneck }, 1, 0)
     }
 
-    /// When packets that came at these moments are handed on, by a thread that is never late.
+    /// When packets that arrived at these times are delivered, by a thread that is never late.
     fn handed_on(path: &mut EmulatedPath, came: &[Nanos]) -> Vec<Nanos> {
         for now in came {
             path.link(0).unwrap().enqueue(*now, packet());

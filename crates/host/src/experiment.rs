@@ -23,7 +23,7 @@ use crate::world::{Counters, End, Middlebox, PathLinks, Tap, World};
 
 /// The port of servers.
 pub const PORT: u16 = 5201;
-/// How long the world goes on for the sake of the last words of a peer.
+/// How long the world goes on for a peer's last segments.
 const GRACE: Nanos = 2_000_000_000;
 const SLICE: Nanos = 2_000_000;
 
@@ -97,7 +97,7 @@ pub struct Experiment {
     pub subflows: usize,
     /// What isn't done by then is given up.
     pub limit: Nanos,
-    /// The engine throws each connection away after so many bytes of the stream.
+    /// The engine aborts each connection after so many bytes of the stream.
     pub abort_after: Option<u64>,
     /// It is the kernel's end, where it receives, that does so.
     pub kernel_aborts: bool,
@@ -418,7 +418,7 @@ mod tests {
 
     #[test]
     fn packets_that_come_together_are_acknowledged_one_by_one() {
-        // A packet each 1.2 us, handed on each 0.1 ms at the earliest.
+        // A packet each 1.2 us, delivered each 0.1 ms at the earliest.
         let link = ropewalk_link::LinkSpec::plain(10_000_000_000, 10_000_000, 10_000);
         let config = || ConnectionConfig {
             tcp: TcpConfig::default(),

@@ -1,6 +1,6 @@
 //! Sockets of the kernel's own Multipath TCP, in a namespace, and what the kernel says about them.
 //!
-//! Source: Linux `include/uapi/linux/mptcp.h`; RFC 8684's state is told by `getsockopt(SOL_MPTCP, MPTCP_INFO)`.
+//! Source: Linux `include/uapi/linux/mptcp.h`; RFC 8684's state comes from `getsockopt(SOL_MPTCP, MPTCP_INFO)`.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};

@@ -215,7 +215,7 @@ pub struct Measured {
     pub counters: Vec<(String, u64)>,
 }
 
-/// What a server tells while it runs.
+/// What happens at a server while it runs.
 #[derive(Debug)]
 pub enum ServerEvent {
     /// A flow was accepted and has said what it wants.
@@ -237,7 +237,7 @@ pub struct ServerControl {
     pub stop: Arc<AtomicBool>,
     /// End after the first session.
     pub once: bool,
-    /// Is told what happens.
+    /// Receives what happens.
     pub events: std::sync::mpsc::Sender<ServerEvent>,
 }
 

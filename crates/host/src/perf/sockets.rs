@@ -67,7 +67,7 @@ fn stack_info(socket: &Socket) -> StackInfo {
     }
 }
 
-/// What the driver of a flow is told from outside.
+/// How others control a flow while it is driven.
 trait FlowControl {
     fn before_drive(&self, now: Nanos, flow: &mut TestConnection, socket: &Socket);
     fn on_stack_info(&self, flow: &TestConnection);
@@ -401,7 +401,7 @@ fn limit_pending(workers: &[Worker<'_>]) {
     }
 }
 
-/// Listens; `ready` is told where. Returns at the stop flag, or when `once` is over; then with the kernel's counters'
+/// Listens; `ready` gets the address. Returns at the stop flag, or when `once` is over; then with the kernel's counters'
 /// rise.
 ///
 /// # Errors

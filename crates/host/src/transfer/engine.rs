@@ -98,7 +98,7 @@ pub struct Transfers {
     config: Arc<ConnectionConfig>,
     /// A sender waits for so many subflows (a second at most) before its bulk.
     subflows: usize,
-    /// Throws a connection away when it has sent, or received, so many bytes of the stream.
+    /// Aborts a connection when it has sent, or received, so many bytes of the stream.
     abort_after: Option<u64>,
     flows: BTreeMap<ConnectionId, Flow>,
     failed_to_open: Vec<Outcome>,
@@ -130,7 +130,7 @@ impl Transfers {
         (transfers, shared)
     }
 
-    /// Throws each connection away (MP_FASTCLOSE) once it has sent or received so many bytes of the stream.
+    /// Aborts each connection (MP_FASTCLOSE) once it has sent or received so many bytes of the stream.
     pub fn abort_after(&mut self, bytes: Option<u64>) {
         self.abort_after = bytes;
     }

@@ -141,8 +141,8 @@ pub enum TransferError {
     /// Bytes came after the stream's end.
     #[error("bytes after the end of the stream")]
     TooLong,
-    /// This side aborted it, as it was told to.
-    #[error("thrown away by this side")]
+    /// This side aborted it, as configured.
+    #[error("aborted by this side")]
     Aborted,
     /// It was under way when the world stopped; how far it had come.
     #[error("unfinished: {0}")]

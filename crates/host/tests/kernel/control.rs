@@ -69,7 +69,7 @@ fn the_kernel_announces_an_address_and_the_engine_joins_there() {
 }
 
 #[test]
-fn the_engine_throws_a_connection_away() {
+fn the_engine_aborts_a_connection() {
     need_kernel!();
     for engine in [Side::Client, Side::Server] {
         for way in WAYS {
@@ -91,7 +91,7 @@ fn the_engine_throws_a_connection_away() {
 }
 
 #[test]
-fn the_kernel_throws_a_connection_away_with_data_unread() {
+fn the_kernel_aborts_a_connection_with_data_unread() {
     need_kernel!();
     for (engine, way) in [(Side::Client, Direction::Upload), (Side::Server, Direction::Download)] {
         let case =

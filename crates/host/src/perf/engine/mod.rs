@@ -23,7 +23,7 @@ use crate::entropy::OsEntropy;
 use crate::world::{DeviceState, End, HostEndpoint, Tap, World};
 use app::Perf;
 
-/// How long the last words of a connection may take.
+/// How long the last segments of a connection may take.
 const GRACE: Nanos = 500_000_000;
 const SLICE: Nanos = 5_000_000;
 
@@ -66,7 +66,7 @@ fn endpoint(paths: usize) -> Box<HostEndpoint> {
     Box::new(Endpoint::new(config, OsEntropy::new()))
 }
 
-/// Runs a world until `over`, then lets connections say their last words, and gives the endpoint's counters.
+/// Runs a world until `over`, then lets connections send their last segments, and returns the endpoint's counters.
 fn move_packets(
     mut world: World,
     side: usize,
