@@ -105,6 +105,13 @@ function placeOf(ranking, row, place) {
   return ranking.rows.filter((other) => other.standing === 'equal').length > 1 ? '1=' : '1';
 }
 
+/** Each path's share of the bytes sent, per cent: 89/11. */
+function sharesOf(row) {
+  const sent = row.paths.map((path) => path.bytes_mean ?? path.link_bytes_mean ?? 0);
+  const all = sent.reduce((a, b) => a + b, 0);
+  return all > 0 ? sent.map((bytes) => digits((bytes / all) * 100, 0)).join('/') : '–';
+}
+
 function sentAgain(count) {
   return count < 0.5 ? '0' : bytes(count);
 }
@@ -114,7 +121,7 @@ function rankingNumbers(state) {
   const tcp = h('th', {}, '');
   const table = h('table', {},
     h('thead', {}, h('tr', {}, ['Scheduler', 'Mean', '95 % interval', 'Median', '95th'].map((name) => h('th', { scope: 'col' }, name)),
-      h('th', { scope: 'col' }, 'vs linux'), tcp, ['x link bound', 'Duplicated', 'Reinjected', 'Retransmits', ''].map((name) => h('th', { scope: 'col' }, name)))),
+      h('th', { scope: 'col' }, 'vs linux'), tcp, ['x link bound', '% by path', 'Duplicated', 'Reinjected', 'Retransmits', ''].map((name) => h('th', { scope: 'col' }, name)))),
     body);
   const redraw = () => {
     const ranking = state.ranking();
@@ -128,6 +135,7 @@ function rankingNumbers(state) {
       versusCell(row.versus_linux),
       versusCell(row.versus_best_tcp),
       h('td', {}, row.over_bound ? `${digits(row.over_bound.capacity, 2)}×` : '–'),
+      h('td', {}, sharesOf(row)),
       h('td', {}, sentAgain(row.scheduler_duplicated_bytes_mean)),
       h('td', {}, sentAgain(row.opportunistic_bytes_mean + row.reinjected_bytes_mean)),
       h('td', {}, digits(row.retransmitted_segments_mean, 1)),
@@ -142,5 +150,5 @@ function rankingNumbers(state) {
   return [warnings, h('details', {},
     h('summary', {}, 'All numbers'),
     h('div', { class: 'scroll' }, table),
-    h('p', { class: 'keys' }, '1= : shown to be equal to the first within 2 %. ? : not decided. (…) : no significant difference (paired over seeds, Holm-corrected, 5 %). x link bound: the mean over the earliest end that the links allow. Duplicated by the scheduler, reinjected by the connection, retransmitted by subflows: per run.'))];
+    h('p', { class: 'keys' }, '1= : shown to be equal to the first within 2 %. ? : not decided. (…) : no significant difference (paired over seeds, Holm-corrected, 5 %). x link bound: the mean over the earliest end that the links allow. % by path: of the bytes sent. Duplicated by the scheduler, reinjected by the connection, retransmitted by subflows: per run.'))];
 }
