@@ -4,22 +4,15 @@ use ropewalk_wire::{Flags, Payload, Segment};
 
 use super::Receiver;
 use super::reassembly::{Placement, StreamOffset};
+use crate::Nanos;
 use crate::tcp::common::Common;
 use crate::tcp::context::{Context, Outcome, State};
-use crate::{MILLISECOND, Nanos};
-
-/// The round-trip time that a receiver of data measures, and the echo that gave its last sample.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct ReceiveRtt {
-    rtt: Nanos,
-    echo: u32,
-}
 
 impl<P: Payload> Receiver<P> {
     /// The round-trip time as a receiver of data sees it, queues in the data's direction included; 0 before such a
     /// sample, and without timestamps.
     pub fn rtt(&self) -> Nanos {
-        self.rtt.rtt
+        self.rtt.rtt()
     }
 
     /// Measures the round-trip time from the ACK that a full-sized segment echoes, once per echo (Linux's
@@ -28,18 +21,11 @@ impl<P: Payload> Receiver<P> {
     #[inline]
     pub fn measure_rtt(&mut self, common: &Common, cx: &Context<'_>, segment: &Segment<P>) {
         if let Some(stamp) = segment.timestamps
-            && stamp.echo != self.rtt.echo
+            && !self.rtt.has_seen(stamp.echo)
             && common.negotiated.timestamps
             && segment.payload.len() as u64 >= self.delayed_ack.mss()
         {
-            self.rtt.echo = stamp.echo;
-            // The clock ticks in milliseconds: a sample of 0 says nothing.
-            let sample = u64::from(cx.timestamp().wrapping_sub(stamp.echo)) * MILLISECOND;
-            self.rtt.rtt = match (self.rtt.rtt, sample) {
-                (known, 0) => known,
-                (known, sample) if known == 0 || sample < known => sample,
-                (known, sample) => known - known / 8 + sample / 8,
-            };
+            self.rtt.sample(stamp.echo, cx.timestamp());
         }
     }
 

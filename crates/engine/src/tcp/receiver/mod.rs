@@ -6,6 +6,7 @@ mod ack_limit;
 mod data;
 mod delayed_ack;
 mod reassembly;
+mod rtt;
 mod segment_ring;
 
 use ropewalk_wire::{Flags, Payload, Segment, Seq};
@@ -14,10 +15,10 @@ use super::common::Common;
 use super::context::Context;
 use crate::Nanos;
 use ack_limit::AckLimit;
-use data::ReceiveRtt;
 use delayed_ack::DelayedAck;
 pub(crate) use reassembly::StreamOffset;
 use reassembly::{InOrder, ReassemblyQueue};
+use rtt::ReceiveRtt;
 
 /// State of the receiver. Hot fields come first: with thousands of connections each cache line is a miss.
 #[derive(Debug)]

@@ -5,11 +5,11 @@ use ropewalk_wire::{Flags, Payload, Segment};
 
 use super::Sender;
 use super::ack_summary::AckSummary;
+use super::rtt::timestamp_rtt;
 use crate::congestion::Ack;
 use crate::tcp::common::Common;
 use crate::tcp::context::{Context, Outcome, clock};
 use crate::tcp::timer::Timer;
-use crate::{MILLISECOND, Nanos};
 
 impl<P: Payload> Sender<P> {
     /// Processes the acknowledgement of an acceptable segment at `position`.
@@ -208,12 +208,4 @@ impl<P: Payload> Sender<P> {
         // 10^7 = nanoseconds per second / 100 %.
         metrics.pacing_rate = window.saturating_mul(percent * 10_000_000) / metrics.srtt.max(125);
     }
-}
-
-/// The round-trip time by the timestamp that the segment echoes (RFC 7323 4); its clock ticks in milliseconds.
-#[inline(never)]
-pub fn timestamp_rtt<P: Payload>(common: &Common, cx: &Context<'_>, segment: &Segment<P>) -> Option<Nanos> {
-    let stamp = segment.timestamps.filter(|stamp| common.negotiated.timestamps && stamp.echo != 0)?;
-    let ticks = cx.timestamp().wrapping_sub(stamp.echo);
-    (ticks < 1 << 20).then(|| u64::from(ticks.max(1)) * MILLISECOND)
 }

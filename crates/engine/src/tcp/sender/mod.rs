@@ -8,6 +8,7 @@ mod ack;
 mod ack_summary;
 mod black_hole;
 mod cwnd_validation;
+mod data_segment;
 mod due;
 mod entry;
 mod loss;
@@ -34,18 +35,18 @@ use super::timer::Timer;
 use crate::Nanos;
 use crate::inline_queue::InlineQueue;
 use crate::metrics::SubflowMetrics;
-pub(super) use ack::timestamp_rtt;
 use black_hole::BlackHole;
 use cwnd_validation::CwndValidation;
+pub(super) use data_segment::DataSegment;
 use due::{Due, LOSS_PROBE, WINDOW_PROBE};
 use prr::Prr;
 use rack::Rack;
 use rate::RateState;
 use rtt::RttEstimator;
+pub(super) use rtt::timestamp_rtt;
 use scoreboard::Scoreboard;
 use send_window::SendWindow;
 use tlp::Tlp;
-pub(super) use transmit::DataSegment;
 use undo::Undo;
 
 /// The timeout for data when the handshake gave no sample.

@@ -1,8 +1,12 @@
 //! Round-trip time and retransmission timeout (RFC 6298), with Linux's bounds: RTO = srtt + max(min_rto, 4 rttvar).
 
-use crate::Nanos;
+use ropewalk_wire::{Payload, Segment};
+
 use crate::config::TcpConfig;
 use crate::metrics::SubflowMetrics;
+use crate::tcp::common::Common;
+use crate::tcp::context::Context;
+use crate::{MILLISECOND, Nanos};
 
 /// How long the least round-trip time is remembered: Linux's `tcp_min_rtt_wlen`.
 const MIN_RTT_WINDOW: Nanos = 300 * crate::SECOND;
@@ -43,6 +47,14 @@ impl RttEstimator {
         }
         metrics.rto = (metrics.srtt + config.min_rto.max(4 * metrics.rttvar)).min(config.max_rto);
     }
+}
+
+/// The round-trip time by the timestamp that the segment echoes (RFC 7323 4); its clock ticks in milliseconds.
+#[inline(never)]
+pub fn timestamp_rtt<P: Payload>(common: &Common, cx: &Context<'_>, segment: &Segment<P>) -> Option<Nanos> {
+    let stamp = segment.timestamps.filter(|stamp| common.negotiated.timestamps && stamp.echo != 0)?;
+    let ticks = cx.timestamp().wrapping_sub(stamp.echo);
+    (ticks < 1 << 20).then(|| u64::from(ticks.max(1)) * MILLISECOND)
 }
 
 #[cfg(test)]

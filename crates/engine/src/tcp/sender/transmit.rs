@@ -3,6 +3,7 @@
 use ropewalk_wire::Payload;
 
 use super::Sender;
+use super::data_segment::DataSegment;
 use super::due::{self, LOSS_PROBE, WINDOW_PROBE};
 use super::entry::{APP_LIMITED, EVER_RETRANS, Entry, FIN, LOST, RETRANS, SACKED};
 use super::tlp::Tlp;
@@ -10,22 +11,6 @@ use crate::metrics::CaState;
 use crate::tcp::common::Common;
 use crate::tcp::context::{Context, Outcome};
 use crate::tcp::timer::Timer;
-
-/// Data, or a FIN, of a segment to be sent.
-pub struct DataSegment<P> {
-    pub position: u64,
-    /// Connection-level offset of its first byte.
-    pub tag: u64,
-    pub payload: P,
-    pub fin: bool,
-    /// No more data follows for now.
-    pub push: bool,
-    pub retransmission: bool,
-    /// See [`Transmit::part`](crate::tcp::Transmit::part).
-    pub part: Option<(u16, u16)>,
-    /// Bytes of payload per packet.
-    pub mss: usize,
-}
 
 impl<P: Payload> Sender<P> {
     /// Whether there is new data to send.
