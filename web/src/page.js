@@ -76,13 +76,13 @@ function originSection() {
 }
 
 /** The group and its gain; who is named; the names; what else a reader must know. */
-function answer(headline) {
+function answer(headline, tag = 'h1') {
   // What is in brackets stands beneath, so that the headline is short.
   const [, before, aside, after] = /^(.*?) \((.*?)\)(.*)$/.exec(headline.sentence) || [null, headline.sentence, '', ''];
   const sentence = `${before}${after}`;
   const says = { equal: 'equal', open: 'not decided', slower: 'slower' };
   return [
-    h('h1', {}, ...prose(sentence)),
+    h(tag, {}, ...prose(sentence)),
     aside ? h('p', { class: 'named' }, ...prose(`${aside[0].toUpperCase()}${aside.slice(1)}.`)) : null,
     headline.named ? h('p', { class: 'named' }, ...prose(headline.named)) : null,
     headline.groups?.length ? h('dl', { class: 'groups' }, headline.groups.flatMap(({ title, names }) => [
@@ -108,6 +108,10 @@ function comparisonPage() {
   parts.push(...heatSections());
   if (doc.ropes.length) {
     parts.push(section('rope', 'The rope', 'One run in time: each subflow a lane, each segment a bar from sent to acknowledged. A lane is as thick as its subflow has segments in flight; a bar tells the scheduler’s reason.', ...ropeSection(state)));
+  }
+  if (doc.beside) {
+    const { scenario, summary, headline } = doc.beside;
+    parts.push(section('beside', 'On other links', `${scenario}: ${summary}.`, ...answer(headline, 'h3')));
   }
   parts.push(originSection());
   return parts;

@@ -296,7 +296,13 @@ pub(crate) fn run(registries: &Registries, options: &Options, origin: &Origin) -
             "runs in real time aren't traced: no picture of a run; --pcap and --qlog show one"
         );
     }
-    let document = |ropes| comparison::document(origin, &request.scenario, &comparison, ropes);
+    let document = |ropes| {
+        let mut whole = comparison::document(origin, &request.scenario, &comparison, ropes);
+        if let Some((request, comparison)) = &beside {
+            whole["beside"] = comparison::document(origin, &request.scenario, comparison, Vec::new());
+        }
+        whole
+    };
     let ropes = || {
         let mut ropes = Vec::new();
         if !simulated {
@@ -311,11 +317,7 @@ pub(crate) fn run(registries: &Registries, options: &Options, origin: &Origin) -
         output::write_file(file, &report::page(&document(ropes())))?;
     }
     let text = if options.json {
-        let mut whole = document(if options.trace { ropes() } else { Vec::new() });
-        if let Some((request, comparison)) = &beside {
-            whole["beside"] = comparison::document(origin, &request.scenario, comparison, Vec::new());
-        }
-        format!("{whole:#}\n")
+        format!("{:#}\n", document(if options.trace { ropes() } else { Vec::new() }))
     } else {
         let beside = beside.as_ref().map_or(String::new(), |(request, comparison)| {
             format!("\n{}\n{}", "-".repeat(show::WIDTH), show::text(&request.scenario, comparison))
