@@ -1,0 +1,53 @@
+//! ARCHITECTURE.md's table of where common changes begin names files and functions that exist.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// What stands between backquotes.
+fn quoted(cell: &str) -> Vec<&str> {
+    cell.split('`').skip(1).step_by(2).collect()
+}
+
+/// The sources of a row's file; of all algorithms where the row says `NAME.rs`.
+fn sources(file: &str) -> String {
+    let path = if file.starts_with("crates/") {
+        root().join(file)
+    } else {
+        root().join("crates/engine/src").join(file)
+    };
+    if path.file_name().is_some_and(|name| name == "NAME.rs") {
+        let folder = path.parent().expect("a folder");
+        let files = fs::read_dir(folder).expect("a folder of algorithms");
+        let files = files.map(|entry| entry.expect("an entry").path()).filter(|path| path.is_file());
+        return files.map(|path| fs::read_to_string(path).expect("a source file")).collect();
+    }
+    fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+#[test]
+fn the_table_of_common_changes_names_what_exists() {
+    let page = fs::read_to_string(root().join("ARCHITECTURE.md")).expect("the map");
+    let table = page.split("## Where do I change").nth(1).expect("the table");
+    let rows: Vec<Vec<&str>> = table
+        .lines()
+        .take_while(|line| !line.starts_with("## "))
+        .filter(|line| line.starts_with("| ") && line.contains('`'))
+        .map(|line| line.split('|').map(str::trim).collect())
+        .collect();
+    assert!(rows.len() >= 8, "{} rows", rows.len());
+    for row in rows {
+        let [_, _, file, functions, with, ..] = row[..] else { panic!("{row:?}") };
+        let source = sources(quoted(file).first().expect("a file"));
+        for name in quoted(functions) {
+            let name = name.rsplit("::").next().expect("a name");
+            assert!(source.contains(name.trim_end_matches('!')), "{name} is not in {file}");
+        }
+        for path in quoted(with).into_iter().filter(|name| name.contains('/') && name.ends_with(".rs")) {
+            sources(path);
+        }
+    }
+}
