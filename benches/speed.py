@@ -2,6 +2,7 @@
 """How fast the simulator is, beside ns-3 on the same question, in one run: docs/speed.md.
 
     benches/speed.py [--rounds 5] [--seconds 60] > docs/speed.md
+    benches/speed.py --before REVISION [--rounds 7]     beside an earlier version instead: ratios by case
 
 Rounds are interleaved and pinned to one core; medians are printed with their ranges. ns-3 takes part if its Debian
 package is there (apt-get install libns3-dev g++ pkg-config), instructions are counted if valgrind is.
@@ -81,6 +82,46 @@ def instructions(speed, case):
     return (greater - less) / (many - few)
 
 
+def built_at(revision, folder):
+    """The benchmark of an earlier version."""
+    tree = os.path.join(folder, "tree")
+    run(["git", "worktree", "add", "--detach", tree, revision])
+    try:
+        out = run(["cargo", "bench", "--manifest-path", f"{tree}/Cargo.toml", "-p", "ropewalk-sim", "--bench", "speed",
+                   "--no-run"], env=os.environ | {"CARGO_TARGET_DIR": os.path.join(folder, "target")})
+        built = re.search(r"\((\S+/speed-[0-9a-f]+)\)", out).group(1)
+        return shutil.copy(os.path.join(tree, built), os.path.join(folder, "before"))
+    finally:
+        run(["git", "worktree", "remove", "--force", tree])
+
+
+def compare_with(revision, rounds):
+    """Old and new in turn, each first in every other round: a ratio a round, and their median."""
+    now = built()
+    with tempfile.TemporaryDirectory() as folder:
+        before = built_at(revision, folder)
+        # A part of the case's name that both versions have.
+        cases = {"clean": "clean", "loss 1 %": "loss", "reordering jitter": "jitter", "1 Gbit/s x 300 ms": "Gbit",
+                 "10000 connections": "10000 connections", "10000 x 256 KiB": "KiB"}
+        ratios = {case: [] for case in cases}
+        for number in range(rounds):
+            say(f"round {number + 1} of {rounds}")
+            for case, part in cases.items():
+                speeds = {}
+                for program in (now, before) if number % 2 else (before, now):
+                    speeds[program] = next(iter(figures(run(pinned([program, part]))).values()))
+                ratios[case].append(speeds[now] / speeds[before])
+        print(f"Beside {revision}, {rounds} rounds:\n")
+        print("| case | segments per second, new over old | instructions per segment, new over old |\n|---|---:|---:|")
+        for case, part in cases.items():
+            count = "not counted"
+            if shutil.which("valgrind") and case not in LONG:
+                say(f"counting instructions: {case}")
+                count = f"{instructions(now, part) / instructions(before, part):.3f}"
+            values = ratios[case]
+            print(f"| {case} | {statistics.median(values):.3f} ({min(values):.3f} to {max(values):.3f}) | {count} |")
+
+
 def spread(values):
     return f"{statistics.median(values):,.0f} ({min(values):,.0f} to {max(values):,.0f})"
 
@@ -103,9 +144,12 @@ def main():
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--rounds", type=int, default=5)
     options.add_argument("--seconds", type=int, default=60, help="virtual seconds of each timed run")
+    options.add_argument("--before", metavar="REVISION", help="an earlier version to time this one beside")
     options = options.parse_args()
     os.environ["ROPEWALK_BENCH_SECONDS"] = str(options.seconds)
     say("building")
+    if options.before:
+        return compare_with(options.before, options.rounds)
     speed = built()
     with tempfile.TemporaryDirectory() as folder:
         ns3 = built_ns3(folder)
