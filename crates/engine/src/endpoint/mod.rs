@@ -401,7 +401,8 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
     }
 
     /// After a call into a connection: it may have segments, events and a new deadline.
-    #[inline]
+    // Runs once per segment.
+    #[inline(always)]
     fn on_changed(&mut self, now: Nanos, index: u32) {
         self.queue_tx(index);
         self.collect_events(now, index);

@@ -191,6 +191,7 @@ impl Decision {
             format!("{tail} after {} runs of each contender left ({seconds:.1} s of budget)", self.runs)
         };
         match self.ended {
+            Ended::Runs if comparison.runs == 1 => "1 run of each, as asked".to_string(),
             Ended::Runs => format!("{} runs of each, as asked", comparison.runs),
             Ended::Separated => used("ended when all others were shown to be slower,"),
             Ended::Equivalent => used("ended when those left were shown to be equal,"),
