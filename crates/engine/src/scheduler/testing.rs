@@ -3,11 +3,13 @@
 
 mod model;
 mod pipe;
+mod placement;
 
 use std::collections::BTreeMap;
 
-pub use model::{Model, Placement, run};
+pub use model::{Model, run};
 pub use pipe::Pipe;
+pub use placement::Placement;
 
 use super::{Chunk, Decision, InFlight, Rationale, Scheduler, View, builtin};
 use crate::metrics::{SubflowMetrics, SubflowStatus};

@@ -5,25 +5,10 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 
-use super::{Chunks, MSS, Pipe, build, set_rtt};
+use super::{Chunks, MSS, Pipe, Placement, build, set_rtt};
 use crate::metrics::{CaState, SubflowMetrics, SubflowStatus};
 use crate::scheduler::{Chunk, Decision, Event, InFlight, Rationale, Scheduler, View};
 use crate::{Nanos, PathId, SubflowId};
-
-/// A transmitted segment.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Placement {
-    /// When.
-    pub at: Nanos,
-    /// Where.
-    pub subflow: u8,
-    /// Stream offset.
-    pub offset: u64,
-    /// Bytes.
-    pub len: u32,
-    /// Whether a decision repeated it.
-    pub repeat: bool,
-}
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum ModelEvent {
