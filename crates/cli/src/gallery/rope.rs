@@ -1,4 +1,4 @@
-//! The README's picture: two schedulers on the same two paths, where the choice decides. Each segment is a strand from when
+//! The README's picture: two schedulers on the same two paths, where the choice decides. Each segment is a line from when
 //! it was sent to when it arrived; beneath, what the application has in order, and what waits in the out-of-order queue.
 
 use std::fmt::Write;
@@ -200,22 +200,22 @@ fn panel(top: f64, name: &str, result: &RunResult, colours: &Colours, x: &impl F
         );
         let (mut new, mut again) = (String::new(), String::new());
         for segment in result.segments.iter().filter(|segment| usize::from(segment.path) == lane) {
-            let strand = if segment.transmission == Transmission::New { &mut new } else { &mut again };
+            let line = if segment.transmission == Transmission::New { &mut new } else { &mut again };
             match segment.arrived {
                 Some(arrived) => {
-                    let _ = write!(strand, "M{:.1} {up:.0}L{:.1} {down:.0}", x(segment.sent), x(arrived));
+                    let _ = write!(line, "M{:.1} {up:.0}L{:.1} {down:.0}", x(segment.sent), x(arrived));
                 }
                 // Lost: it ends on its way.
                 None => {
-                    let _ = write!(strand, "M{:.1} {up:.0}l4 {:.0}", x(segment.sent), LANE / 3.0);
+                    let _ = write!(line, "M{:.1} {up:.0}l4 {:.0}", x(segment.sent), LANE / 3.0);
                 }
             }
         }
-        for (strand, colour) in [(new, colours.paths[lane]), (again, colours.again)] {
-            if !strand.is_empty() {
+        for (line, colour) in [(new, colours.paths[lane]), (again, colours.again)] {
+            if !line.is_empty() {
                 let _ = writeln!(
                     text,
-                    "<path d=\"{strand}\" stroke=\"{colour}\" stroke-width=\"1\" stroke-opacity=\".75\" fill=\"none\"/>"
+                    "<path d=\"{line}\" stroke=\"{colour}\" stroke-width=\"1\" stroke-opacity=\".75\" fill=\"none\"/>"
                 );
             }
         }

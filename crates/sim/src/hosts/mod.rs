@@ -25,7 +25,7 @@ use crate::spec::{Mode, RunSpec};
 use crate::topology;
 use crate::{Nanos, Side};
 
-/// The first port of clients, and of servers. Wireshark knows no protocol on it.
+/// The first port of clients, and of servers. Wireshark assigns no protocol to these, so that captures show TCP.
 const CLIENT_PORT: u16 = 40_000;
 pub(crate) const SERVER_PORT: u16 = 8_500;
 /// Connections per server port.

@@ -1,7 +1,7 @@
 //! The event loop: the next event is handled, until the workload is complete or the limit is reached.
 //!
 //! Sources of events are the links and the endpoints' timeouts (one pending event each, see [`crate::event_queue`]), and
-//! one heap of timers for everything rare ([`timers`]).
+//! one heap of timers for what happens seldom ([`timers`]).
 
 mod endpoints;
 mod timers;

@@ -1,4 +1,4 @@
-//! One heap of timers for everything rare: applications' wake-ups, datagram sources, samples, and packets of sources with an
+//! One heap of timers for what happens seldom: applications' wake-ups, datagram sources, samples, and packets of sources with an
 //! extra delay. Timers of the same time fire in the order in which they were set.
 
 use std::cmp::Ordering;
