@@ -27,8 +27,8 @@ for number in range(options.seeds):
     command = [options.ropewalk, "compare", "--seed", str(seed), "--budget", options.budget, "--json", *more]
     document = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
     decision = document["decision"]
-    group = frozenset(one["scheduler"] for one in decision["contenders"] if one["standing"] != "slower")
-    equal = sum(one["standing"] == "equal" for one in decision["contenders"])
+    group = frozenset(one["scheduler"] for one in decision["candidates"] if one["standing"] != "slower")
+    equal = sum(one["standing"] == "equal" for one in decision["candidates"])
     named[decision["named"]] += 1
     groups.append(group)
     print(f"seed {seed}: {decision['named']}, group of {len(group)} ({equal} shown equal), {decision['runs']} runs, ended: {decision['ended']}", flush=True)

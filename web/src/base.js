@@ -39,9 +39,11 @@ function redrawAll() {
 
 const THEMES = ['auto', 'light', 'dark'];
 
+const SYSTEM_IS_DARK = matchMedia('(prefers-color-scheme: dark)');
+
 function setTheme(theme) {
-  if (theme === 'auto') delete document.documentElement.dataset.theme;
-  else document.documentElement.dataset.theme = theme;
+  const system = SYSTEM_IS_DARK.matches ? 'dark' : 'light';
+  document.documentElement.dataset.theme = theme === 'auto' ? system : theme;
   const button = document.getElementById('theme');
   button.textContent = { auto: '◐ Auto', light: '☀ Light', dark: '☾ Dark' }[theme];
   button.setAttribute('aria-label', `Colours: ${theme}. Press to change.`);
@@ -59,7 +61,10 @@ function initTheme() {
     try { localStorage.setItem('ropewalk-theme', next); } catch { /* not remembered */ }
     redrawAll();
   });
-  matchMedia('(prefers-color-scheme: dark)').addEventListener('change', redrawAll);
+  SYSTEM_IS_DARK.addEventListener('change', () => {
+    setTheme(document.getElementById('theme').dataset.theme);
+    redrawAll();
+  });
   // Paper is white: charts are drawn in light colours for it.
   let before = 'auto';
   addEventListener('beforeprint', () => {
@@ -81,7 +86,7 @@ function onPaper() {
   return document.documentElement.classList.contains('paper');
 }
 
-// The tip beside the pointer; also what a screen reader hears of a mark.
+// The tip beside the pointer; also what a screen reader says of a mark.
 
 function showTip(x, y, ...children) {
   const tip = document.getElementById('tip');

@@ -1,9 +1,9 @@
 // A chart in its frame: title, ways to save it, the drawing, and the same in words.
 
-/** Colours of contenders; paths have others (`path-0` and on), so that no colour means two things. */
-const SERIES = Array.from({ length: 7 }, (_, i) => `contender-${i}`);
+/** Colours of candidates; paths have others (`path-0` and on), so that no colour means two things. */
+const SERIES = Array.from({ length: 7 }, (_, i) => `candidate-${i}`);
 
-/** Who is in colour. A contender has the same colour in every chart, and keeps it until another needs it. */
+/** Who is in colour. A candidate has the same colour in every chart, and keeps it until another needs it. */
 class Coloured {
   constructor() {
     this.slots = new Map();

@@ -90,7 +90,7 @@ function distribution(state) {
         const sorted = done(row).sort((a, b) => a - b);
         return { name: row.scheduler, spread: (quantile(sorted, 0.75) - quantile(sorted, 0.25)) / quantile(sorted, 0.5) };
       }).sort((a, b) => a.spread - b.spread);
-      if (rows.length < 2) return 'One contender.';
+      if (rows.length < 2) return 'One candidate.';
       const say = (row) => `${row.name} (middle half within ${digits(row.spread * 100, 1)} % of its median)`;
       return `Steadiest: ${say(rows[0])}; least steady: ${say(rows.at(-1))}. Box: middle half; line: median; whiskers: 1.5 times the box; dots: runs beyond.`;
     },

@@ -1,6 +1,6 @@
 // Heat maps: one cell for each setting of what was swept.
 
-/** Every contender's mean against the first's, for every workload of a comparison. */
+/** Every candidate's mean against the first's, for every workload of a comparison. */
 function heatSections() {
   if (doc.rankings.length < 2) return [];
   const short = (ranking) => ranking.workload.replace(/^one flow of /, '');

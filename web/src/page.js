@@ -68,7 +68,7 @@ function facts() {
 
 function originSection() {
   return section('origin', 'How this was made', null, h('div', { class: 'origin' },
-    h('p', { class: 'lead' }, 'Every contender ran on the same simulated paths with the same seeds; the same command gives the same numbers on any machine.'),
+    h('p', { class: 'lead' }, 'Every candidate ran on the same simulated paths with the same seeds; the same command gives the same numbers on any machine.'),
     h('pre', {}, doc.command),
     h('p', { class: 'lead' }, `Ropewalk ${doc.version}. ${doc.runs ? `${count(doc.runs, 'run')} of each, seeds from ${doc.seed}${doc.congestion ? `, congestion control ${doc.congestion}` : ''}. ` : ''}Intervals are percentile bootstraps of the mean; differences are geometric means of paired ratios over seeds, with Holm’s correction where several are compared with the first.`),
     h('div', { class: 'tools' }, h('button', { type: 'button', onclick: () => save(`${fileName('ropewalk', doc.scenario || doc.title || 'report')}.json`, 'application/json', JSON.stringify(doc, null, 1)) }, 'All data as JSON'), ' ',
@@ -100,7 +100,7 @@ function comparisonPage() {
   if (doc.rankings.length) state.coloured.choose(notable(state.ranking()));
   const kicker = `${doc.scenario}: ${doc.summary}. ${doc.direction}, ${doc.congestion}, ${doc.fixed_runs ? '' : 'up to '}${count(doc.runs, 'run')} of each.`;
   const parts = [h('p', { class: 'kicker' }, kicker), ...answer(doc.headline)];
-  if (doc.interrupted) parts.push(h('p', { class: 'bad' }, 'Interrupted: only runs that every contender finished are here.'));
+  if (doc.interrupted) parts.push(h('p', { class: 'bad' }, 'Interrupted: only runs that every candidate finished are here.'));
   if (!doc.rankings.length) return parts;
   parts.push(facts());
   parts.push(section('ranking', 'Ranking', null, rankingChart(state), ...rankingNumbers(state)));

@@ -99,7 +99,7 @@ function versusCell(ratio) {
 
 /** `1=` for all that are equal to the first, `?` where that is not decided; who is slower over all workloads has a number. */
 function placeOf(ranking, row, place) {
-  const over = doc.decision?.contenders.find((contender) => contender.scheduler === row.scheduler);
+  const over = doc.decision?.candidates.find((candidate) => candidate.scheduler === row.scheduler);
   if (row.standing === 'open') return over?.standing === 'slower' ? place + 1 : '?';
   if (row.standing === 'slower') return place + 1;
   return ranking.rows.filter((other) => other.standing === 'equal').length > 1 ? '1=' : '1';

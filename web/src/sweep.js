@@ -1,4 +1,4 @@
-// The page of a sweep: where each contender wins, and by how much.
+// The page of a sweep: where each candidate wins, and by how much.
 
 /** At most so many bins for an axis that was sampled. */
 const MOST_BINS = 6;
@@ -54,7 +54,7 @@ function axisLabel(view, index) {
 }
 
 /**
- * What some points say together: by contender the geometric mean of its time against the best of each point, and at
+ * What some points say together: by candidate the geometric mean of its time against the best of each point, and at
  * how many points it is the first or a tie with it.
  */
 function together(points) {
@@ -206,10 +206,10 @@ function alongAxis(view) {
   return chart({
     title: () => `Time against the best, along ${doc.axes[view.x].name}`,
     name: () => fileName('along', doc.axes[view.x].name),
-    table: () => [[doc.axes[view.x].name, 'contender', 'ratio_to_best'], lines().map((line) => [view.axes[view.x].names[line.place], line.name, line.ratio])],
+    table: () => [[doc.axes[view.x].name, 'candidate', 'ratio_to_best'], lines().map((line) => [view.axes[view.x].names[line.place], line.name, line.ratio])],
     summary: () => {
       const [best] = front();
-      if (!best) return 'No contender finished everywhere.';
+      if (!best) return 'No candidate finished everywhere.';
       const of = lines().filter((line) => line.name === best).sort((a, b) => a.ratio - b.ratio);
       const say = (line) => `${change(line.ratio)} at ${view.axes[view.x].names[line.place]}`;
       return `Geometric means over the other axes. Closest to the best overall: ${best}, from ${say(of[0])} to ${say(of[of.length - 1])}.`;
@@ -273,7 +273,7 @@ function standingsChart() {
   return chart({
     title: () => 'Over all points: time against the best of each',
     name: () => 'standings',
-    table: () => [['contender', 'ratio_to_best', 'first_points', 'no_significant_difference_from_first_points', 'points'], rows.map((row) => [row.name, Number.isFinite(row.log) ? Math.exp(row.log) : null, row.first, row.tied, all.points])],
+    table: () => [['candidate', 'ratio_to_best', 'first_points', 'no_significant_difference_from_first_points', 'points'], rows.map((row) => [row.name, Number.isFinite(row.log) ? Math.exp(row.log) : null, row.first, row.tied, all.points])],
     summary: () => {
       const most = [...rows].sort((a, b) => b.tied - a.tied)[0];
       const unfinished = rows.filter((row) => !Number.isFinite(row.log)).map((row) => row.name);
@@ -335,9 +335,9 @@ function sweepPage() {
   };
   refresh();
   return [
-    h('p', { class: 'kicker' }, `${doc.title}: ${doc.summary}. ${count(doc.points.length, 'point')}, ${count(doc.runs, 'run')} of each contender at each.`),
+    h('p', { class: 'kicker' }, `${doc.title}: ${doc.summary}. ${count(doc.points.length, 'point')}, ${count(doc.runs, 'run')} of each candidate at each.`),
     ...answer(doc.headline),
-    section('map', 'Where each wins', 'Each cell is the contender with the least mean completion time there, and its time against another’s. Choose what lies across and up; what isn’t shown is averaged (geometric means). ≈ : a tie.', choose, map, along),
+    section('map', 'Where each wins', 'Each cell is the candidate with the least mean completion time there, and its time against another’s. Choose what lies across and up; what isn’t shown is averaged (geometric means). ≈ : a tie.', choose, map, along),
     section('standings', 'Over all points', null, standingsChart()),
     originSection(),
   ];

@@ -298,7 +298,7 @@ test('no colour means two things, in light and in dark', async () => {
     const { page, done } = await open('small', { colorScheme });
     const close = await page.evaluate(() => {
       const read = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
-      const all = [...Array.from({ length: 8 }, (_, i) => `path-${i}`), ...Array.from({ length: 7 }, (_, i) => `contender-${i}`), 'retransmitted', 'reinjected', 'duplicated'];
+      const all = [...Array.from({ length: 8 }, (_, i) => `path-${i}`), ...Array.from({ length: 7 }, (_, i) => `candidate-${i}`), 'retransmitted', 'reinjected', 'duplicated'];
       const lab = all.map((name) => [name, d3.lab(read(name))]);
       const pairs = lab.flatMap(([a, one], i) => lab.slice(i + 1).map(([b, other]) => [a, b, Math.hypot(one.l - other.l, one.a - other.a, one.b - other.b)]));
       return pairs.filter(([, , distance]) => distance < 14).map(([a, b, distance]) => `${a} and ${b}: ${distance.toFixed(1)}`);
@@ -308,7 +308,7 @@ test('no colour means two things, in light and in dark', async () => {
   }
 });
 
-test('a contender has one colour in every chart, and keeps it', async () => {
+test('a candidate has one colour in every chart, and keeps it', async () => {
   const { page, done } = await open('small');
   const colours = () => page.evaluate(() => {
     const probe = document.createElement('i');

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use indicatif::{ProgressBar, ProgressStyle};
 use ropewalk_lab::advise::measure::{self, Reading};
 use ropewalk_lab::advise::{
-    Answer, Doubt, Effort, Gain, Hands, Judged, Question, Why, advise, narrowing, self_test,
+    Answer, Doubt, Effort, Gain, Hands, Judged, Question, Recommended, advise, narrowing, self_test,
 };
 use ropewalk_lab::compare::{Design, Reach, Standing, usual_workloads};
 use ropewalk_lab::diagnostic::Diagnostic;
@@ -24,7 +24,7 @@ use crate::{Failure, checkpoint, compare, output};
 
 /// What to use on your paths: plain TCP, or Multipath TCP with which scheduler
 ///
-/// Runs the contenders of `compare` in many plausible variants of your paths, as far apart as what is known of them allows, and
+/// Runs the candidates of `compare` in many plausible variants of your paths, as far apart as what is known of them allows, and
 /// recommends as `compare` names: Multipath TCP only where plain TCP is shown to be slower by more than 2 % on every path.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
@@ -416,11 +416,11 @@ fn text(question: &Question, readings: &[Reading], answer: &Answer, to_type: &[S
         None => "nothing else can be said",
     };
     let reason = match answer.why {
-        Why::Better => format!("{tcp} and `linux` are slower; of those that are equal, {rule}"),
-        Why::OwnAsGood => {
+        Recommended::Better => format!("{tcp} and `linux` are slower; of those that are equal, {rule}"),
+        Recommended::OwnAsGood => {
             format!("{tcp} is slower; Linux's own scheduler isn't shown to be slower than the best")
         }
-        Why::NothingBetter => format!("no scheduler is shown to be more than 2 % better than {tcp}"),
+        Recommended::NothingBetter => format!("no scheduler is shown to be more than 2 % better than {tcp}"),
     };
     let mut lines_of = vec![("why", reason)];
     let left = |standing| answer.decision.with(standing).len();
@@ -467,7 +467,7 @@ fn text(question: &Question, readings: &[Reading], answer: &Answer, to_type: &[S
     for (head, line) in lines_of {
         text += &format!("  {head:<9} {line}\n");
     }
-    text += &format!("\nContenders, against {tcp}\n");
+    text += &format!("\nCandidates, against {tcp}\n");
     let names: Vec<&str> = question.scenario.paths.iter().map(|path| path.name.as_str()).collect();
     let carried: Vec<String> = names.iter().map(|name| format!("bytes on\n{name}")).collect();
     let mut head = vec!["", "", "time", "90 % of the\nvariants", "faster\nin"];
@@ -546,9 +546,9 @@ fn json(question: &Question, readings: &[Reading], answer: &Answer, to_type: &[S
         "first_subflow_on": if answer.use_this.is_tcp() { None } else { Some(&answer.opens_on) },
         "best_path": answer.best_path,
         "why": match answer.why {
-            Why::Better => "better",
-            Why::OwnAsGood => "linux-as-good",
-            Why::NothingBetter => "nothing-better",
+            Recommended::Better => "better",
+            Recommended::OwnAsGood => "linux-as-good",
+            Recommended::NothingBetter => "nothing-better",
         },
         "read": readings.iter().map(reading_json).collect::<Vec<_>>(),
         "versus_tcp": gain_json(&answer.versus_tcp),
@@ -559,7 +559,7 @@ fn json(question: &Question, readings: &[Reading], answer: &Answer, to_type: &[S
         "variants": answer.variants,
         "seed": question.seed,
         "decision": comparison::decision(&answer.decision),
-        "contenders": answer.judged.iter().map(|one| json!({
+        "candidates": answer.judged.iter().map(|one| json!({
             "scheduler": one.label,
             "standing": standing(one),
             "variants": one.variants,

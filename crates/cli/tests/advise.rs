@@ -32,7 +32,7 @@ fn advice_and_comparison_agree_on_an_upload() {
     let named = compared["decision"]["named"].as_str().unwrap();
     assert_eq!(named, "tcp lte", "{:#}", compared["headline"]);
     assert_eq!((&advice["multipath"], &advice["best_path"]), (&false.into(), &"lte".into()), "{advice:#}");
-    let stands = advice["decision"]["contenders"].as_array().unwrap();
+    let stands = advice["decision"]["candidates"].as_array().unwrap();
     let has = |name: &str| stands.iter().any(|one| one["scheduler"] == name);
     assert!(
         has("tcp dsl") && has("tcp lte") && has("linux") && has("linux, first subflow on dsl"),

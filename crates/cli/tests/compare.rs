@@ -223,7 +223,7 @@ fn a_large_transfer_has_the_time_that_it_needs() {
 
 #[test]
 fn what_is_random_is_not_called_still() {
-    // So little is lost that no run of these hears of it.
+    // So little is lost that none of these runs has a loss.
     let paths = ["--path", "a: 20 Mbit/s, 10 ms, 0.0001 %", "--path", "b: 5 Mbit/s, 80 ms"];
     let rest = ["--schedulers", "minrtt", "--size", "64 KiB", "--runs", "8"];
     let arguments = [&["compare"][..], &paths, &rest].concat();
@@ -251,7 +251,7 @@ fn goodput_and_each_kind_of_repeat_are_told_apart() {
     assert!((number("goodput_mean_bit_per_s") / expected - 1.0).abs() < 0.01, "{expected} {redundant:#}");
 }
 
-/// Few contenders on paths where it is soon clear who is slower.
+/// Few candidates on paths where it is soon clear who is slower.
 const RACE: &[&str] = &["compare", "--schedulers", "minrtt,roundrobin,daps", "--size", "1 MiB"];
 
 #[test]
@@ -266,7 +266,7 @@ fn a_race_ends_by_itself_and_threads_change_no_byte() {
         "{decision:#}"
     );
     let standing = |name: &str| {
-        let all = decision["contenders"].as_array().unwrap();
+        let all = decision["candidates"].as_array().unwrap();
         all.iter().find(|one| one["scheduler"] == name).unwrap()["standing"].clone()
     };
     assert_eq!((standing("tcp lte"), standing("tcp wifi")), ("slower".into(), "slower".into()));
@@ -308,7 +308,7 @@ fn the_default_shows_a_pair_where_the_choice_decides_and_its_tables_fit_100_colu
     assert_eq!(wide, Vec::<&str>::new());
     let document = json(&["compare", "--budget", "200 ms"]);
     assert_eq!(document["beside"]["scenario"], "small-buffers");
-    let stands = document["beside"]["decision"]["contenders"].as_array().unwrap();
+    let stands = document["beside"]["decision"]["candidates"].as_array().unwrap();
     let ratio =
         |name: &str| stands.iter().find(|one| one["scheduler"] == name).unwrap()["ratio"].as_f64().unwrap();
     // What the picture in the README shows: the choice decides.
@@ -326,7 +326,7 @@ fn repeated_bytes_on_a_metered_path_must_earn_their_place() {
         json(&[&base[..], &["redundant,minrtt"], value].concat())
     };
     let ratio = |document: &Value, name: &str| {
-        let stands = document["decision"]["contenders"].as_array().unwrap();
+        let stands = document["decision"]["candidates"].as_array().unwrap();
         stands.iter().find(|one| one["scheduler"] == name).unwrap()["ratio"].as_f64().unwrap()
     };
     let free = of("lte: 20 Mbit/s, 30 ms", &[]);

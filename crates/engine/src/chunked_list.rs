@@ -1,7 +1,7 @@
 //! A list whose items are moved in chunks: inserting or removing anywhere costs as much as a chunk at most, however long the
-//! list is. A peer that sends crumbs in random order makes thousands of insertions in the middle of long lists.
+//! list is. A peer that sends tiny segments in random order causes thousands of insertions in the middle of long lists.
 //!
-//! Short lists are one ring, with its speed at both ends.
+//! A short list is one ring buffer, which is fast at both ends.
 
 use std::collections::VecDeque;
 
@@ -17,7 +17,7 @@ pub(crate) struct ChunkedList<T> {
     rest: VecDeque<VecDeque<T>>,
     /// Items in the further chunks.
     rest_len: usize,
-    /// An emptied chunk, kept for its memory.
+    /// An empty chunk, whose memory is used again.
     spare: VecDeque<T>,
 }
 
@@ -292,7 +292,7 @@ mod tests {
         }
     }
 
-    /// What an insertion moves is a chunk at most, whatever the order.
+    /// An insertion moves no more than a chunk, whatever the order.
     #[test]
     fn no_chunk_grows_with_the_list() {
         let mut list = ChunkedList::new();

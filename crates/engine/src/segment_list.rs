@@ -1,27 +1,28 @@
 //! Segments of a stream that arrived out of order, as subflows and connections keep them: disjoint and sorted.
 //!
-//! A list rather than a tree: what arrives goes to one of its ends nearly always. Memory is bounded by what pieces take, not by
-//! their bytes alone, as a peer may send crumbs of one byte (Linux's `truesize`).
+//! A list rather than a tree: nearly all segments are inserted at one of its ends. The memory of each piece is counted, not
+//! only its bytes, since a peer may send segments of one byte (Linux's `truesize`).
 
 use ropewalk_wire::Payload;
 
 use crate::chunked_list::ChunkedList;
 
-/// Memory that a piece takes beside its bytes: its entry, which may be one of twice as many that there is room for, and the
-/// allocation of its bytes.
+/// Memory of a piece beside its bytes: its entry, twice since the list may have twice the capacity that it uses, and the
+/// overhead of the allocation.
 const OVERHEAD: u64 = 256;
 
 /// Memory that a list may take whatever the window is.
 const LEAST_BUDGET: u64 = 128 << 10;
 
-/// The memory that may be taken by what waits for a window of so many bytes. Whole segments take a fifth more than their bytes.
+/// The memory that out-of-order data may take with a window of so many bytes. Full-sized segments take a fifth more than
+/// their bytes.
 pub(crate) fn budget(window: u64) -> u64 {
     (2 * window).max(LEAST_BUDGET)
 }
 
 /// What is kept with a piece.
 pub(crate) trait Note: Copy + Default {
-    /// The note of what comes `skip` bytes later.
+    /// The note of the data `skip` bytes later.
     fn after(self, skip: u64) -> Self;
 }
 
@@ -29,14 +30,14 @@ impl Note for () {
     fn after(self, _: u64) {}
 }
 
-/// Disjoint pieces by their offsets. With each comes a note.
+/// Disjoint pieces, sorted by offset, each with a note.
 #[derive(Debug)]
 pub(crate) struct SegmentList<P, N = ()> {
     list: ChunkedList<(u64, P, N)>,
     bytes: u64,
 }
 
-/// Where a piece belongs of which nothing is there yet.
+/// Where to insert a piece of which nothing is stored yet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Gap {
     index: usize,
@@ -54,13 +55,13 @@ impl<P: Payload, N: Note> SegmentList<P, N> {
         self.list.is_empty()
     }
 
-    /// What is kept, in bytes.
+    /// Bytes of all pieces.
     #[inline]
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Takes the first piece if it begins at `next` or before.
+    /// Removes the first piece if it begins at `next` or before.
     #[inline]
     pub fn pop_before(&mut self, next: u64) -> Option<(u64, P, N)> {
         if self.list.front()?.0 > next {
@@ -71,13 +72,13 @@ impl<P: Payload, N: Note> SegmentList<P, N> {
         Some(first)
     }
 
-    /// How many there are.
+    /// Number of pieces.
     #[inline]
     pub fn len(&self) -> usize {
         self.list.len()
     }
 
-    /// Keeps a piece that comes after all others.
+    /// Appends a piece after all others.
     pub fn append(&mut self, offset: u64, piece: P, note: N) {
         self.keep(self.list.len(), offset, piece, note);
     }
@@ -87,14 +88,14 @@ impl<P: Payload, N: Note> SegmentList<P, N> {
         self.list.iter()
     }
 
-    /// Memory that all pieces take.
+    /// Memory of all pieces.
     #[inline]
     pub fn memory(&self) -> u64 {
         self.bytes + self.list.len() as u64 * OVERHEAD
     }
 
-    /// Makes room for a piece at `offset`: pieces after it are dropped, the last first, as long as all take more than `budget`.
-    /// Calls `dropped` with each one's range. Returns false if none after it are left and all still take too much.
+    /// Makes room for a piece at `offset`: drops pieces after it, the last first, while all together take more than `budget`.
+    /// Calls `dropped` with the range of each. Returns false if that isn't enough.
     pub fn make_room(&mut self, offset: u64, budget: u64, mut dropped: impl FnMut(u64, u64)) -> bool {
         while self.memory() >= budget {
             if self.list.back().is_none_or(|(start, ..)| *start <= offset) {
@@ -108,7 +109,7 @@ impl<P: Payload, N: Note> SegmentList<P, N> {
         true
     }
 
-    /// Where `offset..end` belongs, if nothing of it is there.
+    /// Where to insert `offset..end`, if nothing of it is stored.
     #[inline]
     pub fn gap(&self, offset: u64, end: u64) -> Option<Gap> {
         let index = self.begun(offset);
@@ -126,7 +127,7 @@ impl<P: Payload, N: Note> SegmentList<P, N> {
         self.bytes = 0;
     }
 
-    /// Whether nothing is kept before `end`.
+    /// Whether nothing before `end` is stored.
     #[inline]
     pub fn begins_from(&self, end: u64) -> bool {
         self.list.front().is_none_or(|(start, ..)| *start >= end)
@@ -152,13 +153,13 @@ impl<P: Payload, N: Note> SegmentList<P, N> {
         self.list.insert(index, (offset, piece, note));
     }
 
-    /// Keeps `data` in the gap that was found for it.
+    /// Inserts `data` into a gap that was found for it.
     #[inline]
     pub fn fill_gap(&mut self, gap: Gap, offset: u64, data: P, note: N) {
         self.keep(gap.index, offset, data, note);
     }
 
-    /// Keeps the parts of `data` that aren't there yet, and tells of each range that was.
+    /// Inserts the parts of `data` that aren't stored yet. Calls `repeated` with each range that is.
     #[inline]
     pub fn fill(&mut self, offset: u64, data: P, note: N, mut there: impl FnMut(u64, u64)) {
         let end = offset + data.len() as u64;
@@ -202,7 +203,7 @@ mod tests {
     use super::{OVERHEAD, SegmentList, budget};
 
     proptest! {
-        /// Whatever overlaps: every byte is kept once, and each that was there already is told of.
+        /// With any overlaps, every byte is stored once, and each repeated byte is reported.
         #[test]
         fn every_byte_once(ranges in proptest::collection::vec((0u64..120, 1u64..50), 1..25)) {
             let mut pieces: SegmentList<SyntheticPayload> = SegmentList::new();
@@ -248,7 +249,7 @@ mod tests {
         assert_eq!((pieces.bytes(), dropped.as_slice()), (most - 1, &[(last, last + 1)][..]));
     }
 
-    /// The memory that a piece takes is what is counted for it, or less.
+    /// A piece takes no more memory than is counted for it.
     #[test]
     fn the_overhead_covers_what_a_piece_takes() {
         let entry = size_of::<(u64, bytes::Bytes, crate::tcp::StreamOffset)>();

@@ -1,4 +1,4 @@
-//! Which openings an endpoint refuses or passes over: addresses of no host, and MP_CAPABLE of an unknown kind.
+//! Connection attempts that an endpoint refuses or ignores: addresses that are no host's, and MP_CAPABLE of an unknown version.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -61,7 +61,7 @@ fn nothing_is_opened_to_or_from_an_address_of_no_host() {
     assert!(endpoint().connect(0, PathId(0), address(host), address("192.0.2.2:80"), config()).is_ok());
 }
 
-/// What a listener for everything answers to a SYN.
+/// The answer to a SYN of a listener for all addresses.
 fn answer(source: &str, destination: &str, capable: Option<MpCapable>) -> Option<Segment<Bytes>> {
     let mut server = endpoint();
     let any = if destination.starts_with('[') { "[::]:80" } else { "0.0.0.0:80" };

@@ -1,5 +1,5 @@
-//! A path that carries packets of 1280 bytes and loses larger ones in silence (RFC 4821): both ends find it, over both
-//! families, however the connection began.
+//! A path that carries packets of 1280 bytes and drops larger ones without an ICMP message (RFC 4821). Both ends detect it, over
+//! IPv4 and IPv6, whichever end opened the connection.
 
 mod common;
 
@@ -16,11 +16,11 @@ struct Case {
     client_sends: bool,
     multipath: bool,
     checksum: bool,
-    /// The handshake takes two seconds, as where a neighbour must be found first.
+    /// The handshake takes two seconds, as if address resolution delayed it.
     slow_start: bool,
 }
 
-/// When all bytes of one end are with the other, counted from the moment when they were written, and the sender's MSS.
+/// The time from writing all bytes until the other end has received them, and the sender's MSS.
 fn time(case: &Case) -> (Nanos, u32) {
     let addresses: [SocketAddr; 2] = if case.v6 {
         ["[fd00::2]:0".parse().unwrap(), "[fd00::1]:80".parse().unwrap()]

@@ -1,4 +1,4 @@
-//! Single statements of RFC 8684 that no worked example shows.
+//! Single statements of RFC 8684, one test each.
 
 mod common;
 
@@ -42,7 +42,7 @@ fn reasons(log: &Log, end: usize) -> Vec<Option<u8>> {
     resets.map(|(_, segment)| Some(segment.rare.as_deref()?.mp_tcprst?.reason)).collect()
 }
 
-/// Changes segments and keeps what becomes of them.
+/// A middlebox that changes segments and records the results.
 fn tamper(net: &mut Net, mut change: impl FnMut(usize, &mut Segment<Bytes>) + 'static) -> Log {
     let log = Log::default();
     let told = log.clone();
@@ -55,8 +55,8 @@ fn tamper(net: &mut Net, mut change: impl FnMut(usize, &mut Segment<Bytes>) + 's
 }
 
 //= test RFC 8684 3.3.1-1 3.3.1-5 3.3.1-14 3.7-2
-/// Two paths that lose packets: whatever is sent how often, each byte of a subflow stands for one byte of the stream,
-/// and every segment says which.
+/// Over two lossy paths each byte of a subflow always maps to the same byte of the stream, however often it is sent, and every
+/// segment carries its mapping.
 #[test]
 fn a_mapping_covers_its_segment_and_never_changes() {
     let mut paths = two_paths();
@@ -111,7 +111,7 @@ fn a_checksum_that_is_not_as_negotiated_costs_the_subflow() {
 }
 
 //= test RFC 8684 3.7-3 3.7-4
-/// What the server says on the second subflow loses its options: it isn't fit for Multipath TCP.
+/// A middlebox strips the options of what the server sends on the second subflow, which then can't be used.
 #[test]
 fn acknowledgements_without_data_ack_cost_a_further_subflow() {
     let mut net = joined(false);
@@ -126,7 +126,7 @@ fn acknowledgements_without_data_ack_cost_a_further_subflow() {
 }
 
 //= test RFC 8684 3.7-11 3.7-12
-/// There was a second subflow once, so the stream can't go on as plain TCP when a checksum fails.
+/// After a second subflow has existed, a failed checksum can't lead to a fallback.
 #[test]
 fn a_failed_checksum_where_plain_tcp_is_no_way_out_is_a_reset_with_mp_fail() {
     let mut net = joined(true);
@@ -150,7 +150,7 @@ fn a_failed_checksum_where_plain_tcp_is_no_way_out_is_a_reset_with_mp_fail() {
 }
 
 //= test RFC 8684 3.3.2-3
-/// The server reads nothing until its window is full; ACKs that offer more, but have no DATA_ACK, change nothing.
+/// The server doesn't read until its window is full. ACKs that advertise more, but have no DATA_ACK, change nothing.
 #[test]
 fn a_window_without_a_data_ack_is_not_used() {
     let narrow = |config: &mut ConnectionConfig| config.receive_buffer = BufferConfig::fixed(64 << 10);
@@ -168,13 +168,13 @@ fn a_window_without_a_data_ack_is_not_used() {
     let offer = Segment { window: 60_000, dss: None, ..ack.clone() };
     net.inject(0, offer);
     assert!(!net.take(0).iter().any(|segment| segment.payload.len() > 1));
-    // The same with it does.
+    // The same ACK with a DATA_ACK opens it.
     net.inject(0, Segment { window: 60_000, ..ack });
     assert!(net.take(0).iter().any(|segment| segment.payload.len() > 1));
 }
 
 //= test RFC 8684 3.3.3-2 3.4.2-1 3.4.2-7
-/// Both paths are taken away with data under way: one stays, until there is another, and no byte is lost.
+/// Both paths are removed with data in flight: one stays until there is another, and no byte is lost.
 #[test]
 fn the_last_subflow_outlives_its_path_until_there_is_another() {
     let mut net = joined(false);
@@ -229,8 +229,8 @@ fn announcing(ids: &[u8]) -> Net {
 }
 
 //= test RFC 8684 3.4.1-2 3.4.1-9 3.4.1-10 3.4.1-12 3.4.2-2 3.4.2-5
-/// Two addresses with one id are announced as one. The join to it is refused without a word, and not tried again; nor
-/// after the server has taken back the address that nobody could use.
+/// Two addresses with one id are announced as one. The join to it is refused silently, and isn't tried again, not even after
+/// the server has removed the address.
 #[test]
 fn an_announced_address_that_refuses_is_left_alone() {
     let mut net = announcing(&[7, 7]);
@@ -241,7 +241,7 @@ fn an_announced_address_that_refuses_is_left_alone() {
         }
     });
     net.transfer_some(20_000);
-    // Until the server has given up as well.
+    // Until the server has given up, too.
     net.pass(300_000);
     assert_eq!(log.borrow().iter().filter(|(_, segment)| is_join(segment)).count(), 1);
     let announced: Vec<_> = log

@@ -1,4 +1,4 @@
-//! Control options, RFC 8684 3.4 to 3.6: addresses announced and taken away, closing in a hurry.
+//! Control options, RFC 8684 3.4 to 3.6: ADD_ADDR, REMOVE_ADDR and MP_FASTCLOSE.
 
 mod common;
 
@@ -34,7 +34,7 @@ fn is_join(segment: &Segment<Bytes>) -> bool {
 }
 
 //= test RFC 8684 3.4.1-b 3.4.1-c
-/// The first two announcements are lost: there are three, one echo with the same words and without HMAC, and no more.
+/// The first two announcements are lost. There are three in all, and one echo with the same content but no HMAC.
 #[test]
 fn an_announcement_is_repeated_until_its_echo() {
     let mut net = announcing(Some(4000));

@@ -1,5 +1,5 @@
-//! Memory that a peer's crumbs can take: segments of one byte out of order, each in a large buffer of its own as a device's driver
-//! hands them in.
+//! Memory that a peer can make the engine use with one-byte segments out of order, each in a large buffer of its own as a
+//! device driver delivers them.
 //!
 //! One test in a binary of its own: the counting allocator is global, and counts other threads too.
 
@@ -25,7 +25,7 @@ const SERVER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 9, 0, 1)
 const CLIENT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2)), 1000);
 const WINDOW: u64 = 1 << 20;
 
-/// A client that the test plays, connected to a server over plain TCP.
+/// A client played by the test, connected to a server over plain TCP.
 struct Peer {
     server: Endpoint<Bytes, Dice>,
     tuple: FourTuple,
@@ -82,7 +82,7 @@ fn taken(work: impl FnOnce(&mut Peer, &mut dyn FnMut(usize) -> Bytes)) -> (Peer,
 
 #[test]
 fn crumbs_take_no_more_memory_than_the_buffer_allows() {
-    // Every other byte: nothing joins.
+    // Every other byte, so that no two are contiguous.
     let (peer, memory) = taken(|peer, crumb| (0..6000).for_each(|n| peer.send(3 + 2 * n, crumb(1))));
     assert!(memory < 3 * WINDOW, "{memory} bytes for 6,000 crumbs out of order");
     assert!(peer.counter("TcpExtTCPOFODrop") < 5600, "what fits the window that was offered is kept");
@@ -91,16 +91,16 @@ fn crumbs_take_no_more_memory_than_the_buffer_allows() {
     assert!(memory < 3 * WINDOW, "{memory} bytes for 30,000 crumbs out of order");
     assert!(peer.counter("TcpExtTCPOFODrop") > 20_000);
 
-    // From the end to the beginning: what comes is always what is missing first.
+    // From the end to the beginning: each byte arrives just before the stored ones.
     let (mut peer, memory) =
         taken(|peer, crumb| (0..30_000).rev().for_each(|n| peer.send(3 + 2 * n, crumb(1))));
     assert!(memory < 3 * WINDOW, "{memory} bytes for 30,000 crumbs in reverse");
-    // What is needed first is there: one byte at a time fills the gaps.
+    // The first bytes are there; single bytes fill the gaps.
     let before = peer.counter("TcpExtTCPOFODrop");
     (0..1000).for_each(|n| peer.send(1 + n, Bytes::from_static(&[7])));
     assert_eq!(peer.counter("TcpExtTCPOFODrop"), before);
 
-    // Nobody reads: in order, but never joined by a reader. The first few pieces stay as they came.
+    // The data is in order, but the application doesn't read. The first few pieces stay as they arrived.
     let (_, memory) = taken(|peer, crumb| (0..50_000).for_each(|n| peer.send(1 + n, crumb(1))));
     assert!(memory < 17 * (512 << 10), "{memory} bytes for 50,000 bytes that nobody reads");
 }

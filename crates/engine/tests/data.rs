@@ -26,7 +26,7 @@ fn mapping(segment: &Segment<Bytes>) -> Option<DssMapping> {
     segment.dss?.mapping
 }
 
-/// Both subflows are there.
+/// Both subflows are established.
 fn joined(scheduler: &str) -> Net {
     let mut net = Net::new(scheduler, "lia", two_paths());
     net.transfer_some(20_000);
@@ -36,7 +36,7 @@ fn joined(scheduler: &str) -> Net {
     net
 }
 
-/// As much as the connection takes now.
+/// Writes as much as the send buffer takes.
 fn write(net: &mut Net, len: usize) -> usize {
     let data = bytes(5, len);
     let taken = net.ends[0].write(net.now, net.client, data.clone()).expect("open");
@@ -46,7 +46,7 @@ fn write(net: &mut Net, len: usize) -> usize {
 
 //= test RFC 8684 3.3.1-9 3.3.1-13 3.3.2-6
 //= test RFC 8684 3.3.1-10 3.3.1-12 3.3.2-2
-/// What a peer with other habits would send: numbers of 32 bits, acknowledgements of 64, whatever the keys.
+/// What a differently implemented peer would send: 32-bit DSNs and 64-bit DATA_ACKs, with any keys.
 #[test]
 fn numbers_of_both_lengths_are_understood() {
     for (short, long) in [(true, false), (false, true), (true, true)] {
@@ -88,8 +88,8 @@ fn numbers_are_sent_with_64_bits() {
 }
 
 //= test RFC 8684 3.3.2-1
-/// A side that has no mapping of the peer's yet acknowledges with 32 bits, then with as many as the peer's numbers have; and
-/// segments stay within the MTU when the options grow.
+/// An end acknowledges with 32 bits until it has a mapping of the peer, then with as many bits as the peer's DSNs have. Segments
+/// stay within the MTU when the options grow.
 #[test]
 fn acknowledgements_are_as_long_as_the_peers_numbers() {
     for short in [false, true] {
@@ -119,7 +119,7 @@ fn acknowledgements_are_as_long_as_the_peers_numbers() {
             let Some(dss) = segment.dss else { continue };
             if dss.data_ack.is_some() {
                 seen[*from][usize::from(dss.ack_is_64)] += 1;
-                // What is under way crosses what changes it.
+                // Segments in flight cross the one that changes the length.
                 let may = told[*from] || segment.rare.is_some();
                 assert!(may || !dss.ack_is_64, "{from}: {dss:?}");
             }
@@ -127,13 +127,13 @@ fn acknowledgements_are_as_long_as_the_peers_numbers() {
             let long = dss.mapping.is_some_and(|mapping| mapping.dsn_is_64);
             told[1 - *from] |= long || capable.is_some_and(|capable| capable.data_len.is_some());
         }
-        // The client's data went out before anything came, then the server's answer was acknowledged.
+        // The client sent its data before anything arrived, and then acknowledged the server's answer.
         assert!(seen[0][0] > 100 && seen[0][1] > 4, "{seen:?}");
         assert!(if short { seen[1][0] > 40 } else { seen[1][1] > 40 && seen[1][0] == 0 }, "{seen:?}");
     }
 }
 
-/// A DATA_ACK of what was written but never sent says nothing, neither about the data nor about the window.
+/// A DATA_ACK of data that was written but never sent is ignored, and so is its window.
 #[test]
 fn an_acknowledgement_of_what_was_not_sent_is_ignored() {
     for closed in [false, true] {
@@ -149,7 +149,7 @@ fn an_acknowledgement_of_what_was_not_sent_is_ignored() {
             }
             true
         }));
-        // In pieces, so that what is acknowledged goes.
+        // In pieces, so that acknowledged data is freed.
         let len: usize = (0..140).map(|_| write(&mut net, 5_000)).sum();
         assert!(len > 500_000, "{len}");
         if closed {
@@ -187,7 +187,7 @@ fn altered_data_is_not_delivered() {
 }
 
 //= test RFC 8684 3.3.4-a 3.3.5-1 4-4
-/// Never beyond the rightmost edge that any subflow's DATA_ACK and window have given, and all of it is used.
+/// Data never goes beyond the rightmost edge that DATA_ACK and window of any subflow gave, and all of that window is used.
 #[test]
 fn the_window_counts_from_the_data_ack_and_the_rightmost_edge_is_used() {
     let narrow = |config: &mut ConnectionConfig| config.receive_buffer = BufferConfig::fixed(40_000);
@@ -205,7 +205,7 @@ fn the_window_counts_from_the_data_ack_and_the_rightmost_edge_is_used() {
         if *from == 1
             && let Some(ack) = dss.data_ack
         {
-            // The log has what left: an edge counts here a little before the sender hears of it.
+            // The log has what was sent, so an edge counts here a little before the sender learns of it.
             let right = ack + (u64::from(segment.window) << scale);
             edge = Some(edge.map_or(right, |edge| edge.max(right)));
         }
@@ -222,7 +222,7 @@ fn the_window_counts_from_the_data_ack_and_the_rightmost_edge_is_used() {
 }
 
 //= test RFC 8684 3.3.5-1 4-4
-/// An old ACK, or one of another subflow that was sent before, names an edge further left: it takes nothing back.
+/// An old ACK, or an earlier one of another subflow, gives an edge further left, which doesn't shrink the window.
 #[test]
 fn an_edge_further_left_takes_nothing_back() {
     let mut net = joined("roundrobin");
@@ -242,7 +242,7 @@ fn an_edge_further_left_takes_nothing_back() {
 }
 
 //= test RFC 8684 3.3.2-4 3.3.6-2 4-1
-/// The subflow acknowledges everything, the connection nothing: not a byte of the send buffer is free again.
+/// The subflow acknowledges everything and the connection nothing: no byte of the send buffer is freed.
 #[test]
 fn data_is_kept_until_the_data_ack() {
     let small = |config: &mut ConnectionConfig| config.send_buffer = BufferConfig::fixed(64_000);
@@ -306,7 +306,7 @@ fn a_lone_data_fin_has_its_mapping_and_is_repeated() {
 }
 
 //= test RFC 8684 3.3.3-c
-/// The client's second subflow ends with a FIN: the stream doesn't.
+/// A FIN ends the client's second subflow, but not the stream.
 #[test]
 fn a_fin_closes_its_subflow_and_nothing_else() {
     let mut net = joined("roundrobin");
@@ -351,8 +351,8 @@ fn when_both_data_fins_are_acknowledged_every_subflow_is_closed() {
 }
 
 //= test RFC 8684 3.3.4-c 3.3.6-a 3.3.6-1
-/// The first path stops delivering: the second's subflow is acknowledged on its own while the stream has a gap, what
-/// was on the first comes over the second, and the first goes on repeating it.
+/// The first path stops delivering. The second subflow is acknowledged at subflow level while the stream has a gap, data of the
+/// first is reinjected on the second, and the first keeps retransmitting it.
 #[test]
 fn a_gap_in_the_stream_stops_no_subflow() {
     let mut net = joined("roundrobin");
@@ -432,7 +432,7 @@ fn mp_prio_is_about_the_subflow_that_it_comes_on() {
 }
 
 //= test RFC 8684 3.7-6 3.7-7 3.3.1-8
-/// Options vanish from the data of one subflow of two: that one is reset, and the connection stays what it is.
+/// A middlebox strips the options of data on one of two subflows: that subflow is reset, and the connection continues.
 #[test]
 fn a_subflow_among_several_is_reset_where_a_lone_one_would_fall_back() {
     let mut net = joined("roundrobin");
@@ -454,9 +454,9 @@ fn a_subflow_among_several_is_reset_where_a_lone_one_would_fall_back() {
 }
 
 //= test RFC 8684 3.7-7
-/// Options vanish from what one side sends, in mid-stream and on the only subflow: the peer may go on as before, and what it
-/// repeats for want of DATA_ACKs would be taken for new bytes. So that it is reset, with nothing delivered that had no
-/// mapping.
+/// A middlebox strips the options of what one side sends, in mid-stream and on the only subflow. The peer may not notice, and data
+/// that it reinjects for lack of DATA_ACKs would be taken for new bytes. So the subflow is reset, and no data without a
+/// mapping is delivered.
 #[test]
 fn a_lone_subflow_is_reset_when_its_mappings_vanish_in_mid_stream() {
     let mut net = Net::new("minrtt", "lia", one_path());

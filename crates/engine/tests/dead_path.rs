@@ -1,5 +1,5 @@
-//! A path goes silent in mid-transfer while super-segments of many chunks are under way: the other path takes over all
-//! that they carried, and the transfer goes on at that path's full rate.
+//! A path stops delivering in mid-transfer while super-segments of many chunks are in flight. The other path takes over all
+//! their data, and the transfer continues at that path's full rate.
 
 mod common;
 
@@ -7,13 +7,13 @@ use common::{Net, PathScript, bytes};
 use ropewalk_engine::{Nanos, scheduler};
 
 const SECOND: Nanos = 1_000_000_000;
-/// When the second path goes silent.
+/// When the second path stops delivering.
 const DEATH: Nanos = 2 * SECOND;
 /// What a path carries in a second, with headers.
 const RATE: usize = 5_000_000;
 
-/// Sends over two paths, the second of which goes silent. Returns the bytes that arrive in the second from then on, in the
-/// one after that, and the segments of the longest super-segment.
+/// Sends over two paths, the second of which stops delivering. Returns the bytes that arrive in the first and in the second
+/// second after that, and the segments of the longest super-segment.
 fn arrivals(scheduler: &str, max_segments: u32) -> ([usize; 2], usize) {
     let mut script = PathScript::clean(10);
     script.rate = Some(RATE as u64);
@@ -38,7 +38,7 @@ fn the_other_path_takes_over_all_that_super_segments_carried() {
         for max_segments in [1, 44] {
             let ([first, second], longest) = arrivals(entry.name, max_segments);
             let name = entry.name;
-            // `daps` follows a plan, with the dead path's share left out, until the second timeout makes that path stale.
+            // `daps` follows its plan, without the dead path's share, until the second timeout makes that path stale.
             let least = if name == "daps" { 0 } else { RATE / 2 };
             let uses_both = !["single", "redundant"].contains(&name);
             assert!(max_segments == 1 || !uses_both || longest > 40, "{name}: {longest} segments at most");
@@ -62,7 +62,7 @@ fn chunks_of_many_segments_go_again_whole() {
     slow.queue = 400_000_000;
     let mut net = Net::new("linux", "cubic", vec![fast, slow]);
     net.transfer(4 << 20);
-    // 3.1 MB are left for the slow path when the other one goes silent.
+    // 3.1 MB are left for the slow path when the other one stops delivering.
     assert!(net.now < 3 * SECOND + SECOND / 4, "it took {} ms", net.now / 1_000_000);
     let stats = net.ends[0].connection(net.client).expect("it is open").stats(net.now);
     assert!(stats.reinjected_bytes <= 1 << 20, "{} bytes reinjected", stats.reinjected_bytes);

@@ -1,5 +1,5 @@
-//! Super-segments out of the application's writes: what small ones bring is put together once, what large ones bring not
-//! at all; and what arrives can be read as it came.
+//! Super-segments made of the application's writes: data of small writes is copied once, data of large writes never. Received data
+//! can be read as it arrived.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use ropewalk_engine::mptcp::Event;
 use ropewalk_engine::{Entropy, PathId, congestion, scheduler};
 use ropewalk_wire::{Payload, SyntheticPayload};
 
-/// Bytes that were copied to make pieces one.
+/// Bytes that were copied to join pieces.
 static JOINED: AtomicUsize = AtomicUsize::new(0);
 
 /// A length that counts what joining costs.
@@ -121,7 +121,7 @@ fn no_byte_is_copied_needlessly_for_a_super_segment() {
         let (joined, segments, largest) = copied(write);
         assert!(largest > 40_000, "super-segments of {largest} bytes at most");
         assert!(joined <= TOTAL / 8, "{joined} bytes were copied to send {TOTAL} in writes of {write}");
-        // With each write's end a segment that spans two of them.
+        // At the end of each write one segment spans two writes.
         assert!(segments <= 3 * TOTAL / largest + 2 * TOTAL / write, "{segments} of {largest} bytes at most");
     }
 }

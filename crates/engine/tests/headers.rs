@@ -1,6 +1,6 @@
-//! Each algorithm's file opens with all that a reader needs to check it: where the rule is from, the rule, the rulings
-//! taken where the source is silent, and every parameter with its default and range. Held against the registries, so
-//! that a new algorithm, and a new parameter, is under test with its registration.
+//! The first comment of each algorithm's file has what a reader needs to check it: its source, the rule, the decisions where
+//! the source is silent, and every parameter with its default and range. The files are found by the registries, so that a
+//! new algorithm and a new parameter are tested once they are registered.
 
 use std::path::Path;
 
@@ -16,7 +16,7 @@ fn header(folder: &str, name: &str) -> String {
     comment.join(" ")
 }
 
-/// What stands in the brackets after a parameter's name.
+/// The text in brackets after a parameter's name.
 fn brackets<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     let at = text.find(&format!("`{name}` ("))?;
     let rest = &text[at..];

@@ -69,8 +69,7 @@ fn each_handshake_has_its_own_random_numbers() {
 }
 
 //= test RFC 8684 3.2-1 3.4.1-3 3.4.2-a 3.4.2-b
-/// REMOVE_ADDR names an id: the subflow that was opened with it goes, by nothing but the id; an id that nobody has
-/// does nothing.
+/// REMOVE_ADDR closes the subflow that was opened with the id that it names. An unknown id does nothing.
 #[test]
 fn an_address_is_removed_by_its_id() {
     let mut net = two_paths();
@@ -84,7 +83,7 @@ fn an_address_is_removed_by_its_id() {
         });
         removed.collect::<Vec<_>>()
     };
-    // Resets are lost: only the option tells.
+    // RSTs are lost, so that only the option closes the subflow.
     let mut renamed = true;
     net.tamper = Some(Box::new(move |_, segment| {
         if let Some(remove) = segment.rare.as_mut().and_then(|rare| rare.remove_addr.as_mut())
@@ -187,7 +186,7 @@ fn the_third_ack_is_answered_at_once() {
 }
 
 //= test RFC 8684 3.2-13
-/// A translator gives the join another address and port: its token says whose it is.
+/// A NAT changes the address and port of the join. Its token finds the connection.
 #[test]
 fn a_translated_join_is_known_by_its_token() {
     let mut net = two_paths();

@@ -1,5 +1,5 @@
-//! Subflows that come and go: what a join may do before it is authenticated, how many there may be, and slots that are
-//! used again.
+//! Subflows that are opened and closed: what a join may do before it is authenticated, how many there may be, and slots that
+//! are used again.
 
 mod common;
 
@@ -18,7 +18,7 @@ fn added(net: &Net, end: usize) -> usize {
     net.events.iter().filter(|(at, event)| *at == end && matches!(event, Event::SubflowAdded { .. })).count()
 }
 
-/// A third ACK that takes the peer's address away, but has no MP_JOIN: the token is all that its sender knows.
+/// A third ACK with REMOVE_ADDR of the peer's address, but without MP_JOIN, from a sender that knows only the token.
 #[test]
 fn a_join_says_nothing_before_it_is_authenticated() {
     let mut net = two_paths();
@@ -71,7 +71,7 @@ fn a_limit_of_no_further_subflows_admits_none() {
     assert_eq!(added(&net, 1), 0);
 }
 
-/// A mapping whose length something on the way sets to 0 looks like an infinite one. With two subflows it can't be.
+/// A middlebox sets the length of a mapping to 0, which makes it look infinite. With two subflows it can't be.
 #[test]
 fn an_infinite_mapping_among_several_subflows_costs_the_subflow() {
     let mut net = Net::new("roundrobin", "lia", vec![PathScript::clean(10), PathScript::clean(10)]);
@@ -92,7 +92,7 @@ fn an_infinite_mapping_among_several_subflows_costs_the_subflow() {
     assert!(!net.events.iter().any(|(_, event)| matches!(event, Event::Fallback(_))));
 }
 
-/// A network that comes and goes a hundred times, as in a train: each time it is used.
+/// A network goes down and up a hundred times, as in a train. It is used each time.
 #[test]
 fn a_path_may_come_and_go_any_number_of_times() {
     let mut net = two_paths();
@@ -118,7 +118,7 @@ fn a_path_may_come_and_go_any_number_of_times() {
     }
     let stats = net.ends[0].connection(net.client).expect("there").stats(net.now);
     assert!(net.delivered_all());
-    // What closed subflows counted isn't lost with their slots.
+    // The counters of closed subflows outlive their slots.
     assert!(stats.data_segments * 1460 >= net.sent[0].len() as u64, "{}", stats.data_segments);
     assert!(stats.bytes_by_subflow.iter().sum::<u64>() >= net.sent[0].len() as u64);
 }

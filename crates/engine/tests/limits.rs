@@ -1,4 +1,4 @@
-//! The endpoint's limits: how many connections, how many half-open ones, and that a place is free again.
+//! The endpoint's limits: connections, half-open connections, and that closed ones free their slots.
 
 mod common;
 
@@ -41,7 +41,7 @@ fn knock(server: &mut End, now: u64, number: u16) -> Option<Segment<Bytes>> {
     answers.into_iter().next()
 }
 
-/// Completes what `knock` began.
+/// Completes the handshake that `knock` began.
 fn enter(server: &mut End, now: u64, number: u16, answer: &Segment<Bytes>) -> bool {
     let mut third =
         Segment::new(FourTuple::new(client(number), SERVER), Seq(101), answer.seq.plus(1), Flags::ACK);
@@ -67,7 +67,7 @@ fn a_full_backlog_drops_syns_until_one_is_done() {
     assert_eq!(server.len(), 4);
 }
 
-/// Half-open connections whose client never comes back are given up, and the honest client gets in.
+/// Half-open connections whose client never answers are dropped, and the honest client can connect.
 #[test]
 fn a_syn_flood_passes() {
     let mut server =
@@ -87,7 +87,7 @@ fn a_syn_flood_passes() {
     assert!(enter(&mut server, now, 5, &answer));
 }
 
-/// Beyond the backlog nothing is kept, and the honest client gets in while the flood goes on.
+/// Beyond the backlog no state is kept, and the honest client can connect during the flood.
 #[test]
 fn a_syn_flood_keeps_nobody_out() {
     let mut server = listening(EndpointConfig { backlog: 100, ..EndpointConfig::default() });
@@ -100,7 +100,7 @@ fn a_syn_flood_keeps_nobody_out() {
     assert!(!enter(&mut server, SECOND, 20_001, &answer), "a cookie is one four-tuple's");
     assert!(enter(&mut server, 2 * SECOND, 20_000, &answer));
     assert_eq!((server.len(), server.counters().cookies_recv, server.counters().cookies_failed), (101, 1, 1));
-    // An old one is worth nothing.
+    // An old cookie is invalid.
     let late = knock(&mut server, 2 * SECOND, 20_002).expect("a SYN/ACK");
     assert!(!enter(&mut server, 140 * SECOND, 20_002, &late));
 }

@@ -1,4 +1,4 @@
-//! ARCHITECTURE.md's table of where common changes begin names files and functions that exist.
+//! The files and functions that ARCHITECTURE.md's table of common changes names exist.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// What stands between backquotes.
+/// The text between backquotes.
 fn quoted(cell: &str) -> Vec<&str> {
     cell.split('`').skip(1).step_by(2).collect()
 }

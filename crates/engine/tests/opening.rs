@@ -1,4 +1,4 @@
-//! Opening a connection: what RFC 9293 asks of listeners and openers, and RFC 8684 3.1 of the handshake with keys.
+//! Opening a connection: listeners and active openers (RFC 9293), and the handshake with keys (RFC 8684 3.1).
 
 mod common;
 
@@ -45,7 +45,7 @@ fn strip(segment: &mut Segment<Bytes>) {
     }
 }
 
-/// Opens a connection from outside to a listener, by hand; the listener's id of it.
+/// Opens a connection to a listener by hand-made segments. Returns the listener's id of it.
 fn visit(
     server: &mut End,
     from: SocketAddr,
@@ -103,7 +103,7 @@ fn the_mss_is_the_paths() {
 }
 
 //= test RFC 9293 MUST-41 MUST-42
-/// Two listeners on one port, of different kinds; what one accepts, and another listener, leave the rest alone.
+/// Two listeners of different kinds on one port don't affect each other.
 #[test]
 fn listeners_share_a_port_and_disturb_nobody() {
     let mut server = End::new(EndpointConfig::default(), Dice(2));
@@ -133,8 +133,8 @@ fn listeners_share_a_port_and_disturb_nobody() {
 }
 
 //= test RFC 9293 MUST-11
-/// A RST in SYN-RECEIVED: whoever listened goes on listening and nobody hears of it; whoever opened at the same time
-/// as its peer is told.
+/// A RST in SYN-RECEIVED: a listener keeps listening and reports nothing. An end that opened simultaneously with its peer
+/// reports the reset.
 #[test]
 fn a_half_open_connection_knows_who_opened_it() {
     let (client, server) = (address("192.0.2.1:9"), address("192.0.2.2:80"));
@@ -230,7 +230,7 @@ fn two_endpoints_open_at_once() {
 }
 
 //= test RFC 9293 SHLD-20
-/// Nobody listens to an endpoint's events: the transfer is the same, and they don't pile up.
+/// If nobody polls an endpoint's events, the transfer is the same, and the events don't accumulate.
 #[test]
 fn events_need_not_be_heard() {
     let mut net = Net::new("minrtt", "lia", vec![PathScript::clean(10), PathScript::clean(20)]);
@@ -269,14 +269,14 @@ fn keys_come_in_the_handshakes_order_and_data_after_them() {
         }
     }
     assert!(mapped[0] > 20 && mapped[1] > 2);
-    // Once the server has acknowledged data, no key is sent any more.
+    // After the server has acknowledged data, no key is sent.
     let confirmed =
         log.iter().position(|(from, segment)| *from == 1 && segment.dss.is_some()).expect("a DSS");
     let late = log.iter().skip(confirmed + 20).filter(|(_, segment)| capable(segment).is_some()).count();
     assert_eq!(late, 0);
 }
 
-/// Says everything twice, and tells what it said.
+/// Sends everything twice, and reports what it sent.
 #[derive(Debug)]
 struct Stutter {
     drawn: Arc<Mutex<Vec<u64>>>,
@@ -397,7 +397,7 @@ fn without_the_option_in_the_syn_ack_a_client_is_plain() {
 }
 
 //= test RFC 8684 3.7-5 3.7-15 3.7-16
-/// The handshake passes, and then nothing but plain TCP: both ends go on without options, and no subflow joins.
+/// The handshake passes, and then a middlebox strips all options: both ends continue without them, and no subflow joins.
 #[test]
 fn without_options_after_the_handshake_both_ends_are_plain() {
     let mut net = Net::new("minrtt", "lia", vec![PathScript::clean(10), PathScript::clean(20)]);

@@ -1,4 +1,4 @@
-//! Two endpoints over scripted paths: every byte is checked, and what the paths do to packets is in the test's hand.
+//! Two endpoints over paths that the test controls. Every byte is checked.
 
 mod common;
 

@@ -1,4 +1,4 @@
-//! What the random operations over random networks found, each in its smallest form.
+//! Defects that the random operations over random networks found, each as a minimal case.
 
 mod common;
 
@@ -28,7 +28,7 @@ fn reset(net: &Net, end: usize) -> bool {
     net.events.iter().any(|(at, event)| *at == end && matches!(event, Event::Reset { .. }))
 }
 
-/// Runs for so long from now, or until both endpoints have forgotten everything.
+/// Runs for this long, or until neither endpoint has a connection.
 fn run_for(net: &mut Net, seconds: u64) -> bool {
     let limit = net.now + seconds * SECOND;
     net.run(limit, |net| net.ends.iter().all(|end| end.is_empty()) && net.server.is_some())

@@ -1,5 +1,5 @@
-//! What someone who isn't the peer can send, and what a peer that isn't trusted can: forged joins and announcements,
-//! floods, segments from off the path. The connection that is there must not notice, and memory stays bounded.
+//! Attacks by others and by the peer: forged joins and announcements, floods, segments from off the path. Existing connections are
+//! unaffected, and memory stays bounded.
 
 mod common;
 
@@ -62,7 +62,7 @@ fn settled() -> (Net, Log) {
     (net, log)
 }
 
-/// The connection works as if nothing had happened.
+/// The connection still works.
 #[track_caller]
 fn unharmed(net: &mut Net) {
     net.transfer_some(30_000);
@@ -99,7 +99,7 @@ fn a_wrong_hmac_on_the_joins_syn_ack_costs_the_join() {
         *from == 0 && segment.flags.contains(Flags::RST) && reason.is_some_and(|reset| reset.reason == 1)
     });
     assert!(refused, "RST with MP_TCPRST's \"MPTCP-specific error\"");
-    // It is tried again, and then nobody interferes.
+    // The join is tried again, without interference.
     net.pass(2000);
     assert_eq!((joined(&net, 0), joined(&net, 1)), (1, 1));
     unharmed(&mut net);
@@ -133,7 +133,7 @@ fn a_wrong_hmac_on_the_joins_third_ack_costs_the_join() {
             && segment.rare.as_deref().is_some_and(|rare| rare.mp_tcprst.is_some())
     });
     assert!(refused, "RST with a reason");
-    // The server's word is final.
+    // The server's refusal is final.
     net.pass(20_000);
     assert_eq!((joined(&net, 0), joined(&net, 1)), (0, 0));
     unharmed(&mut net);
@@ -169,7 +169,7 @@ fn guessed_tokens_are_refused_and_leave_no_state() {
     unharmed(&mut net);
 }
 
-/// Answers nobody takes are bounded too.
+/// Answers that nobody polls are bounded, too.
 #[test]
 fn refusals_that_nobody_sends_do_not_pile_up() {
     let (mut net, _) = settled();
@@ -179,8 +179,8 @@ fn refusals_that_nobody_sends_do_not_pile_up() {
     assert_eq!(net.take(1).len(), 1024);
 }
 
-/// Someone who saw the token but not the keys: each forged join is refused, its slot is free again, and the honest one
-/// still works.
+/// An attacker that saw the token but not the keys: each forged join is refused, its slot is freed, and the honest join still
+/// works.
 #[test]
 fn a_flood_of_joins_with_bad_hmacs_does_not_keep_the_honest_one_out() {
     let mut net = Net::new("minrtt", "lia", two_paths());
@@ -274,7 +274,7 @@ fn an_announcement_with_any_bit_changed_is_ignored() {
 
 //= test RFC 8684 3.4.1-4
 //= test RFC 8684 3.2-a
-/// The peer itself announces without end: as many joins as the limits allow, as many echoes as fit, no more.
+/// The peer announces addresses without end. There are no more joins than the limits allow, and no more echoes than fit.
 #[test]
 fn a_flood_of_announcements_is_bounded() {
     let (mut net, log) = settled();
@@ -324,7 +324,7 @@ fn a_fastclose_with_the_right_key_ends_every_subflow() {
 }
 
 //= test RFC 8684 3-3 3.4.1-1 3.4.2-6
-/// RFC 5961 3.2, 4.2, 5.2 as a connection sees it: whoever guesses the four-tuple but not the numbers.
+/// RFC 5961 3.2, 4.2, 5.2: an attacker that guesses the four-tuple but not the sequence numbers.
 #[test]
 fn segments_from_off_the_path_do_no_harm() {
     let (mut net, log) = settled();
@@ -375,7 +375,7 @@ fn segments_from_off_the_path_do_no_harm() {
     unharmed(&mut net);
 }
 
-/// The opening too: only who has seen the SYN can answer it.
+/// The same while opening: only a sender that has seen the SYN can answer it.
 #[test]
 fn a_forged_answer_to_a_syn_is_refused() {
     let mut net = Net::new("minrtt", "lia", vec![PathScript::clean(10)]);
@@ -399,7 +399,7 @@ fn a_forged_answer_to_a_syn_is_refused() {
     assert!(net.client_multipath());
 }
 
-/// A peer that maps data far beyond the window, or leaves a gap for ever: what is kept is bounded by the buffer.
+/// A peer maps data far beyond the window, or never fills a gap: memory is bounded by the buffer.
 #[test]
 fn data_beyond_the_window_is_not_kept() {
     let (mut net, log) = settled();

@@ -12,7 +12,7 @@ pub fn run(spec: &RunSpec) -> RunResult {
     run_with(spec, |_| {})
 }
 
-/// The same; `progress` hears from time to time how many bytes were delivered so far.
+/// The same; `progress` is called from time to time with the number of bytes delivered.
 ///
 /// # Panics
 /// As the run does: what panics is a scheduler or a congestion control of one's own.

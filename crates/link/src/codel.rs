@@ -68,7 +68,7 @@ impl CoDel {
                 (next, _) = self.take(now, queue);
             }
             self.dropping = true;
-            // A queue that was controlled not long ago is taken to need the rate of drops that controlled it.
+            // A queue that left the dropping state recently starts with the drop rate that it had then.
             let delta = self.count.wrapping_sub(self.lastcount);
             let recent = now.saturating_sub(self.drop_next) < self.interval.saturating_mul(16);
             self.count = if delta > 1 && delta <= self.count && recent { delta } else { 1 };

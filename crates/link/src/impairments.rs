@@ -72,7 +72,7 @@ impl Impairments {
         }
     }
 
-    /// When a packet whose last bit left at `departure` arrives. To be called in order of departure.
+    /// When a packet whose last bit left at `departure` arrives. Must be called in order of departure.
     #[inline]
     pub(crate) fn arrival(&mut self, departure: Nanos, after: Nanos) -> Nanos {
         let arrival = departure.saturating_add(after);

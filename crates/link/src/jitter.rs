@@ -22,7 +22,7 @@ const PARETO_DEVIATION: f64 = (PARETO_CAP - PARETO_MEAN) / 4.0;
 /// Normal draws made at a time: one doesn't wait for the other, as they would one by one between all else.
 const BATCH: usize = 16;
 
-/// Jitter at work.
+/// Draws the jitter of a link.
 #[derive(Clone, Debug)]
 pub(crate) struct JitterProcess {
     stream: Stream,

@@ -64,7 +64,7 @@ impl<T: Packet> Link<T> {
     }
 
     /// Hands a packet in. It may be dropped at once: the queue is full, or the link is down.
-    // A packet is made where it is handed in, and is to be written but once, into the queue.
+    // Inlined, so that a packet is written once, into the queue.
     #[inline(always)]
     pub fn enqueue(&mut self, now: Nanos, packet: T) {
         match &mut self.machine {

@@ -6,7 +6,7 @@
 use crate::random::{Chance, Stream};
 use crate::spec::Loss;
 
-/// A loss model at work.
+/// Draws the losses of a link.
 #[derive(Clone, Debug)]
 pub(crate) struct LossProcess {
     stream: Stream,
@@ -26,7 +26,7 @@ impl LossProcess {
         process
     }
 
-    /// Another model from the next packet on; the stream of draws goes on.
+    /// Sets the model from the next packet on. The stream of draws continues.
     pub(crate) fn set(&mut self, loss: Loss) {
         self.model = match loss {
             Loss::None => Model::Independent(Chance::Never),

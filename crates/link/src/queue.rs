@@ -1,5 +1,5 @@
-//! The queue before a link: who may wait (limits, ECN threshold), and those who do. The packet being sent is not in
-//! the queue, and one that finds the link free passes whatever the limit.
+//! The queue before a link: its limits, its ECN threshold, and its packets. The packet being sent is not in the queue, and a
+//! packet that finds the link free is sent whatever the limit is.
 
 use std::collections::VecDeque;
 
@@ -50,8 +50,8 @@ impl Admission {
     }
 }
 
-/// Those who wait, in order, and before them the one being sent, if any: it is no longer counted, but stays where
-/// it is until its last bit leaves. Packets are large; keys are kept apart, and a packet is moved in and out once.
+/// The packets that wait, in order. The packet being sent, if any, is before them until its last bit leaves, but isn't counted.
+/// Packets are large: their keys are stored separately, so that a packet is moved in and out once.
 #[derive(Debug)]
 pub(crate) struct WaitQueue<T> {
     waiting: VecDeque<Waiting>,
@@ -106,7 +106,7 @@ impl<T> WaitQueue<T> {
         self.bytes
     }
 
-    /// Loses the queue and what is being sent; how many packets those were.
+    /// Drops the queue and the packet being sent. Returns how many packets those were.
     pub(crate) fn clear(&mut self) -> u64 {
         let lost = self.packets.len() as u64;
         self.packets.clear();

@@ -75,7 +75,7 @@ impl Serializer {
         self.free_at
     }
 
-    /// Another rate for the packets to come. What is carried below a nanosecond is rounded to the new unit.
+    /// Sets the rate of further packets. The carried part of a nanosecond is rounded to the new unit.
     pub(crate) fn set_rate(&mut self, rate: u64) {
         self.part = (u128::from(self.part) * u128::from(rate) / u128::from(self.rate)) as u64;
         self.rate = rate;

@@ -30,7 +30,7 @@ impl Server {
         }
     }
 
-    /// Another rate from `now` on, for packets that start to be sent from then on.
+    /// Sets the rate for packets that start to be sent from `now` on.
     pub(crate) fn set(&mut self, rate: &Rate, overhead: u32, now: Nanos) {
         match (&mut *self, rate) {
             (Server::Constant(serializer), Rate::Constant(rate)) if *rate > 0 => serializer.set_rate(*rate),
@@ -47,7 +47,7 @@ impl Server {
         }
     }
 
-    /// What is being sent at `now` is cut off: the server is free again.
+    /// Aborts the packet being sent at `now`: the server is free again.
     pub(crate) fn abandon(&mut self, now: Nanos) {
         match self {
             Server::Constant(serializer) => serializer.idle_until(now),

@@ -181,14 +181,14 @@ impl Schedule {
 /// What changes.
 #[derive(Clone, PartialEq, Debug)]
 pub enum ChangeAction {
-    /// A new rate, for packets that start to be sent from now on; the one being sent ends at the old rate.
+    /// A new rate, for packets that start to be sent from then on. The packet being sent ends at the old rate.
     Rate(Rate),
-    /// A new delay, for packets that leave the queue from now on. A shorter one lets them overtake those before,
+    /// A new delay, for packets that leave the queue from then on. A shorter one lets them overtake those before,
     /// unless the jitter keeps the order.
     Delay(Nanos),
     /// A new loss model.
     Loss(Loss),
-    /// The link loses everything handed in from now on, its queue and the packet being sent; what is under way
+    /// The link loses its queue, the packet being sent, and all that is handed in until it is up. Whatever is in flight
     /// arrives.
     Down,
     /// The link works again.

@@ -32,7 +32,7 @@ pub(crate) struct Stepwise<T> {
     changes: Schedule,
 }
 
-/// The packet being sent; itself it is in the queue's care.
+/// The packet being sent. The queue stores it.
 #[derive(Clone, Copy, Debug)]
 struct Sending {
     start: Nanos,

@@ -9,12 +9,12 @@ use ropewalk_wire::{Ecn, Segment, SyntheticPayload};
 
 use crate::compact::CompactSegment;
 
-/// Whose a packet is.
+/// Whom a packet belongs to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Owner {
-    /// The workload's.
+    /// The workload.
     Workload,
-    /// The background source's with this index.
+    /// The background source with this index.
     Background(u16),
 }
 
@@ -129,7 +129,7 @@ impl Packet {
     }
 }
 
-/// Empty boxes. The last one to come back is the next to go out: it is still in the cache.
+/// Unused boxes, the most recently used on top, since it is still in the cache.
 #[derive(Debug, Default)]
 pub(crate) struct Pool {
     #[expect(clippy::vec_box, reason = "the boxes themselves are what is kept")]
@@ -137,13 +137,13 @@ pub(crate) struct Pool {
 }
 
 impl Pool {
-    /// A segment's box; in its place comes another, with some segment in it that is to be written over.
+    /// Takes a segment's box, and puts another in its place whose content is to be overwritten.
     #[inline]
     fn take(&mut self, segment: &mut Box<Segment<SyntheticPayload>>) -> Box<Segment<SyntheticPayload>> {
         std::mem::replace(segment, self.free.pop().unwrap_or_else(|| Box::new(Segment::blank())))
     }
 
-    /// A box that isn't needed any more.
+    /// Returns a box to the pool.
     #[inline]
     fn give(&mut self, body: Box<Segment<SyntheticPayload>>) {
         self.free.push(body);

@@ -1,4 +1,4 @@
-//! Traces of a run: every data segment's life, every scheduler decision. Only there when asked for.
+//! Records of a run, if asked for: what became of every data segment, and every scheduler decision.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -39,7 +39,7 @@ struct Subflow {
     unacked: BTreeMap<(u64, u32), u64>,
 }
 
-/// What of a connection's stream was sent already.
+/// The ranges of a connection's stream that were sent already.
 #[derive(Debug, Default)]
 struct SentRanges {
     /// The data sequence number that offsets count from: the first one seen.
@@ -51,7 +51,7 @@ struct SentRanges {
 }
 
 impl SentRanges {
-    /// Adds a range; whether any of it was there already.
+    /// Adds a range. Returns whether any of it was there already.
     fn add(&mut self, start: i64, end: i64) -> bool {
         self.least = self.least.min(start);
         let (mut start, mut end) = (start, end);
@@ -127,7 +127,7 @@ impl Recorder {
         }
     }
 
-    /// A segment left `side`; gives the number of its trace.
+    /// A segment left `side`. Returns the number of its trace.
     pub(crate) fn sent(
         &mut self,
         now: Nanos,
@@ -174,7 +174,7 @@ impl Recorder {
         self.segments.push(SegmentTrace {
             connection,
             path,
-            // Made an offset at the end, when the least distance is known.
+            // Converted to an offset at the end, when the least distance is known.
             offset: distance as u64,
             len: segment.payload.0,
             sent: now,
@@ -359,7 +359,7 @@ mod tests {
         assert_eq!(
             segments,
             [
-                // The acknowledgement covers the range: the first copy counts as heard of too.
+                // The acknowledgement covers the range, so the first copy counts as acknowledged too.
                 trace(0, 0, None, Some(40), Transmission::New),
                 trace(100, 1, Some(10), Some(20), Transmission::New),
                 trace(0, 21, Some(30), Some(40), Transmission::Retransmitted),

@@ -33,10 +33,10 @@ pub struct Scenario {
     pub client: EndSpec,
     /// The server.
     pub server: EndSpec,
-    /// The run starts this long before the workload does (background traffic settles), and metrics start
-    /// with the workload.
+    /// The run starts this long before the workload, so that background traffic reaches a steady state. Metrics start with
+    /// the workload.
     pub warmup: Nanos,
-    /// A run that isn't complete by then ends, and says so.
+    /// A run that isn't complete by then ends with [`Outcome::TimeLimit`](crate::Outcome::TimeLimit).
     pub limit: Nanos,
 }
 
@@ -263,7 +263,7 @@ impl Default for EndSpec {
 pub enum Mode {
     /// Multipath TCP.
     Multipath,
-    /// CompactSegment TCP on this path.
+    /// Plain TCP on this path.
     SinglePath(usize),
 }
 

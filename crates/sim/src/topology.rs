@@ -1,4 +1,4 @@
-//! Who is where: addresses, the links in order, and which link follows which.
+//! The topology: addresses, the order of the links, and which link follows which.
 //!
 //! Link numbers: path i has `2 i` (up) and `2 i + 1` (down); bottleneck j, of n paths, `2 n + 2 j` (up) and
 //! `2 n + 2 j + 1` (down). Going up, a packet takes its path's link and then the bottleneck; coming down the

@@ -1,7 +1,7 @@
 //! UDP on/off sources: packets at a constant rate while on, nothing while off.
 //!
 //! Times on and off are Pareto of shape 1.5 or exponential (blest-2016: Pareto on, exponential off); packet sizes are
-//! exponential, clipped to what a link carries. Nobody answers.
+//! exponential, clipped to what a link carries. Nothing is sent in return.
 
 use rand_pcg::Pcg64;
 

@@ -54,7 +54,7 @@ fn plateau_below(len: usize) -> u32 {
 /// ICMP or the quoted one isn't TCP, [`ParseError::Mtu`] for an MTU below the protocol's minimum, and
 /// whatever else is wrong with either packet.
 pub fn parse_icmp_too_big(packet: &[u8]) -> Result<TooBig, ParseError> {
-    let outer = ip::parse(packet, ip::Extent::Whole)?;
+    let outer = ip::parse(packet, ip::Completeness::Whole)?;
     let is_v4 = outer.src.is_ipv4();
     if outer.protocol != if is_v4 { ICMP } else { ICMPV6 } {
         return Err(ParseError::Protocol { protocol: outer.protocol });
@@ -80,7 +80,7 @@ pub fn parse_icmp_too_big(packet: &[u8]) -> Result<TooBig, ParseError> {
     if (kind, code) != if is_v4 { (3, 4) } else { (2, 0) } {
         return Err(ParseError::NotTooBig { kind, code });
     }
-    let inner = ip::parse(quoted, ip::Extent::Quoted).map_err(|error| match error {
+    let inner = ip::parse(quoted, ip::Completeness::Quoted).map_err(|error| match error {
         ParseError::Truncated(_) => ParseError::Truncated(Part::Quoted),
         other => other,
     })?;
@@ -129,7 +129,7 @@ pub fn encode_icmp_too_big(
     packet: &[u8],
     out: &mut BytesMut,
 ) -> Result<usize, ParseError> {
-    let refused = ip::parse(packet, ip::Extent::Quoted)?;
+    let refused = ip::parse(packet, ip::Completeness::Quoted)?;
     let packet = &packet[..refused.upper.end];
     let start = out.len();
     match (router, refused.src) {

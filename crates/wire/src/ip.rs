@@ -23,7 +23,7 @@ pub(crate) const ICMPV6: u8 = 58;
 
 /// Whether a packet is complete.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Extent {
+pub(crate) enum Completeness {
     /// All of it.
     Whole,
     /// Its beginning, quoted by an ICMP message.
@@ -56,16 +56,16 @@ const fn ecn(bits: u8) -> Ecn {
 }
 
 /// Reads the header of either version.
-pub(crate) fn parse(packet: &[u8], extent: Extent) -> Result<Header, ParseError> {
+pub(crate) fn parse(packet: &[u8], completeness: Completeness) -> Result<Header, ParseError> {
     match packet.first().map(|byte| byte >> 4) {
-        Some(4) => parse_v4(packet, extent),
-        Some(6) => parse_v6(packet, extent),
+        Some(4) => parse_v4(packet, completeness),
+        Some(6) => parse_v6(packet, completeness),
         Some(version) => Err(ParseError::Version(version)),
         None => Err(ParseError::Truncated(Part::Ipv4)),
     }
 }
 
-fn parse_v4(packet: &[u8], extent: Extent) -> Result<Header, ParseError> {
+fn parse_v4(packet: &[u8], completeness: Completeness) -> Result<Header, ParseError> {
     let Some((ip, _)) = packet.split_first_chunk::<IPV4_HEADER>() else {
         return Err(ParseError::Truncated(Part::Ipv4));
     };
@@ -75,17 +75,17 @@ fn parse_v4(packet: &[u8], extent: Extent) -> Result<Header, ParseError> {
     if header_len < IPV4_HEADER || total_len < header_len {
         return Err(ParseError::Length(Part::Ipv4));
     }
-    let end = match extent {
-        Extent::Whole if total_len > packet.len() => return Err(ParseError::Truncated(Part::Ipv4)),
-        Extent::Whole => total_len,
-        Extent::Quoted => total_len.min(packet.len()),
+    let end = match completeness {
+        Completeness::Whole if total_len > packet.len() => return Err(ParseError::Truncated(Part::Ipv4)),
+        Completeness::Whole => total_len,
+        Completeness::Quoted => total_len.min(packet.len()),
     };
     if end < header_len {
         return Err(ParseError::Truncated(Part::Ipv4));
     }
     let fragment = u16::from_be_bytes([ip[6], ip[7]]);
     // The first fragment of a quoted packet has the upper layer's first bytes.
-    let mask = if extent == Extent::Quoted { 0x1fff } else { 0x3fff };
+    let mask = if completeness == Completeness::Quoted { 0x1fff } else { 0x3fff };
     if fragment & mask != 0 {
         return Err(ParseError::Fragment);
     }
@@ -102,15 +102,15 @@ fn parse_v4(packet: &[u8], extent: Extent) -> Result<Header, ParseError> {
     })
 }
 
-fn parse_v6(packet: &[u8], extent: Extent) -> Result<Header, ParseError> {
+fn parse_v6(packet: &[u8], completeness: Completeness) -> Result<Header, ParseError> {
     let Some((ip, _)) = packet.split_first_chunk::<IPV6_HEADER>() else {
         return Err(ParseError::Truncated(Part::Ipv6));
     };
     let total_len = IPV6_HEADER + usize::from(u16::from_be_bytes([ip[4], ip[5]]));
-    let end = match extent {
-        Extent::Whole if total_len > packet.len() => return Err(ParseError::Truncated(Part::Ipv6)),
-        Extent::Whole => total_len,
-        Extent::Quoted => total_len.min(packet.len()),
+    let end = match completeness {
+        Completeness::Whole if total_len > packet.len() => return Err(ParseError::Truncated(Part::Ipv6)),
+        Completeness::Whole => total_len,
+        Completeness::Quoted => total_len.min(packet.len()),
     };
     let address = |at: usize| {
         let mut octets = [0; 16];
@@ -131,7 +131,7 @@ fn parse_v6(packet: &[u8], extent: Extent) -> Result<Header, ParseError> {
                 // The fragment header's second byte is reserved, not a length.
                 len = 8;
                 let fragment = u16::from_be_bytes([extension[2], extension[3]]);
-                let mask = if extent == Extent::Quoted { 0xfff8 } else { 0xfff9 };
+                let mask = if completeness == Completeness::Quoted { 0xfff8 } else { 0xfff9 };
                 if fragment & mask != 0 {
                     return Err(ParseError::Fragment);
                 }

@@ -52,7 +52,7 @@ pub fn parse_headers<P: Payload>(
     packet: &[u8],
     mode: ParseMode,
 ) -> Result<(Segment<P>, Range<usize>), ParseError> {
-    let network = ip::parse(packet, ip::Extent::Whole)?;
+    let network = ip::parse(packet, ip::Completeness::Whole)?;
     if mode == ParseMode::Verify
         && network.src.is_ipv4()
         && ones_complement(&packet[..network.header_len]) != 0xffff

@@ -1,5 +1,5 @@
-//! For tests of one subflow: an end with its clock, a peer that the test plays itself, and two ends joined by a
-//! delay. Initial sequence numbers are 0, so that a number on the wire is a position.
+//! Helpers for tests of one subflow: an end with a clock, whose peer is the test, and two ends joined by a delay. Initial
+//! sequence numbers are 0, so that a sequence number equals a position.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -20,12 +20,12 @@ fn tuple() -> FourTuple {
     FourTuple::new(SocketAddr::from(([10, 0, 0, 1], 1000)), SocketAddr::from(([10, 0, 0, 2], 80)))
 }
 
-/// Reno, without timestamps and delayed ACKs' surprises: what most worked examples assume.
+/// Reno, without timestamps and delayed ACKs, as most worked examples assume.
 pub fn plain_config() -> TcpConfig {
     TcpConfig { timestamps: false, window_scaling: false, ..TcpConfig::default() }
 }
 
-/// A segment that left, and what there is to know of it.
+/// A segment that was sent, with what the subflow reported of it.
 #[derive(Debug)]
 pub struct Sent {
     pub segment: Segment<SyntheticPayload>,
@@ -149,7 +149,7 @@ impl End {
         self.subflow.push(&mut self.metrics[0], tag, SyntheticPayload(len as u32));
     }
 
-    /// Everything that wants to leave now.
+    /// Polls all segments that are due.
     pub fn sent(&mut self) -> Vec<Sent> {
         let mut all = Vec::new();
         loop {
@@ -164,7 +164,7 @@ impl End {
         all
     }
 
-    /// What wants to leave now, as (first number, bytes).
+    /// The segments that are due, as (first sequence number, bytes).
     pub fn sent_data(&mut self) -> Vec<(u32, u32)> {
         let sent = self.sent().into_iter().filter(|t| t.segment.payload.0 > 0);
         sent.map(|t| (t.segment.seq.0, t.segment.payload.0)).collect()
@@ -208,7 +208,7 @@ impl End {
         self.receive(segment)
     }
 
-    /// Lets time pass to the millisecond `to`; returns what left on the way, with when (in milliseconds).
+    /// Advances the clock to the millisecond `to`. Returns the segments sent meanwhile, with their times in milliseconds.
     pub fn wait(&mut self, to: u64) -> Vec<(u64, Sent)> {
         let to = to * MILLISECOND;
         let mut all = Vec::new();
@@ -240,13 +240,13 @@ impl End {
         self.subflow.state()
     }
 
-    /// Takes what is in order, as an application does; returns how much.
+    /// Reads all in-order data, as an application does. Returns the number of bytes.
     pub fn read(&mut self) -> u64 {
         std::iter::from_fn(|| self.subflow.next_in_order()).map(|(_, data, _)| u64::from(data.0)).sum()
     }
 }
 
-/// Two ends, `delay` apart. `lose` is asked for each segment, with its sender and how many went before.
+/// Two ends with a one-way delay of `delay`. `lose` decides for each segment, by its sender and how many that has sent before.
 pub struct Pair {
     pub ends: [End; 2],
     pub delay: Nanos,
@@ -269,7 +269,7 @@ impl Pair {
         pair
     }
 
-    /// Two ends as they are.
+    /// Joins two existing ends.
     pub fn joined(ends: [End; 2], delay_ms: u64) -> Self {
         Pair {
             ends,

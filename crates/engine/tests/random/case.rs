@@ -1,11 +1,11 @@
-//! A case: the network, both sides' settings, and what happens when. All of it follows from the case's number, so
-//! that a number is all that is needed to see a failure again.
+//! A case: the network, the settings of both ends, and the operations with their times. The case's number determines all of
+//! it, so that the number reproduces a failure.
 
 use std::sync::OnceLock;
 
 use ropewalk_engine::{MILLISECOND, Nanos, SECOND, congestion, scheduler};
 
-/// SplitMix64: enough for a test's dice.
+/// SplitMix64, the random numbers of the cases.
 #[derive(Clone, Debug)]
 pub struct Dice(pub u64);
 
@@ -53,7 +53,7 @@ pub struct PathCase {
     pub strip: Option<Strip>,
 }
 
-/// A middlebox that takes MPTCP's options away.
+/// A middlebox that strips MPTCP's options.
 #[derive(Clone, Copy, Debug)]
 pub struct Strip {
     /// From the packet with this index on, both ways counted together.
@@ -148,7 +148,7 @@ fn algorithms() -> &'static (Vec<&'static str>, Vec<&'static str>) {
     })
 }
 
-/// Of the golden cases: a new algorithm doesn't change them.
+/// The algorithms of the golden cases, which a new algorithm doesn't change.
 const GOLDEN_SCHEDULERS: [&str; 21] = [
     "minrtt",
     "roundrobin",
@@ -220,7 +220,7 @@ impl Case {
         let mut case = Case { seed: dice.next(), ipv6: false, paths, sides, wrap, ops: Vec::new() };
         case.ops(dice);
         add_middlebox(&mut case, dice);
-        // Dice of their own: what came before stays what it was.
+        // A generator of its own leaves the draws above unchanged.
         let dice = &mut Dice(case.seed ^ 0x6f6e_6365);
         case.ipv6 = dice.chance(0.25);
         for path in &mut case.paths {
@@ -340,7 +340,7 @@ impl Case {
         bytes * SECOND / slowest + rounds * (self.rtt() + wait) + losses * 4 * timeout + readers + 5 * SECOND
     }
 
-    /// Cases a little simpler than this one, for finding the heart of a failure.
+    /// Cases a little simpler than this one, for reducing a failure.
     pub fn simpler(&self) -> Vec<Case> {
         let mut all = Vec::new();
         let mut vary = |change: &dyn Fn(&mut Case)| {

@@ -1,4 +1,4 @@
-//! Faults planted between the engine and the network, as if the engine had them: the judges must find each of them.
+//! Faults injected between the engine and the network, as if the engine had them. The judges must find each.
 
 use std::collections::BTreeMap;
 

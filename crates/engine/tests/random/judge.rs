@@ -34,7 +34,7 @@ pub enum Judge {
     Codec,
     /// A connection failed although nothing broke it.
     Failed,
-    /// It was not done in time although a path delivered.
+    /// It wasn't complete in time although a path delivered.
     TooLate,
     /// More packets than anything can need.
     Storm,
@@ -57,7 +57,7 @@ pub fn stream(end: usize, offset: u64, len: u64) -> Bytes {
     streams[end].slice(offset as usize..(offset + len) as usize)
 }
 
-/// What one end may send, as heard from the other.
+/// What one end may send, by what the other has advertised.
 #[derive(Clone, Copy, Default)]
 struct Credit {
     isn: Option<u32>,
@@ -258,7 +258,7 @@ impl Judges {
                 let place = flip.dsn.wrapping_sub(self.idsn[sender]).wrapping_sub(1) + flip.at;
                 flip.sender == sender && place == at && right ^ flip.mask == *byte
             };
-            // RFC 8684 3.7: a lone subflow goes on as plain TCP, and what was altered stays so.
+            // RFC 8684 3.7: a lone subflow continues as plain TCP, and altered bytes stay altered.
             if *byte != right && !(fell_back && flips.iter().any(flipped)) {
                 let detail = format!("end {end} got {byte:#x} at {at}, {right:#x} was sent");
                 return Err(verdict(Judge::WrongByte, detail));

@@ -1,5 +1,5 @@
-//! Random operations over random networks. A case is a network, the settings of two endpoints and what happens when;
-//! judges look at every segment and every state. `ROPEWALK_CASES=6000 cargo test --release -p ropewalk-engine --test
+//! Random operations over random networks. A case is a network, the settings of two endpoints and the operations;
+//! judges check every segment and every state. `ROPEWALK_CASES=6000 cargo test --release -p ropewalk-engine --test
 //! random` runs that many cases; `ROPEWALK_HUNT=all` lists what fails, each made as simple as it can be, and
 //! `ROPEWALK_HUNT=17` shows every packet of case 17.
 
@@ -38,9 +38,8 @@ fn try_case(case: &Case) -> Result<Report, Verdict> {
     Ok(first)
 }
 
-/// Cases beyond the usual number that once failed: always run. A super-segment was to grow by a piece at its front that
-/// another subflow had brought meanwhile; the answer to the first of several SYNs gave a round-trip time of seconds; a
-/// checksum failed while a join was under way.
+/// Cases beyond the usual number that are always run. They cover a super-segment that grows at a piece that another subflow has
+/// delivered meanwhile, a SYN/ACK that answers the first of several SYNs, and a checksum that fails during a join.
 const KEPT: [u64; 4] = [2111, 3816, 14_140, 19_311];
 
 fn cases() -> u64 {
@@ -119,7 +118,7 @@ fn random_operations_over_random_networks() {
     assert!(outcomes.get(&Outcome::Finished).is_some_and(|count| *count * 2 > cases()), "{outcomes:?}");
 }
 
-/// What came of fixed cases: outcome, packets, and a digest of every packet and of what the applications heard. If it
+/// The results of fixed cases: outcome, packets, and a digest of every packet and of all events. If it
 /// changes on purpose, `UPDATE_GOLDEN=1 cargo test -p ropewalk-engine --test random` writes the table anew.
 #[test]
 fn digests_are_the_golden_ones() {

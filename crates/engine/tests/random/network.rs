@@ -20,7 +20,7 @@ struct Lane {
 pub struct Path {
     pub case: PathCase,
     pub up: bool,
-    /// A middlebox has touched something on it: the engine may give it up.
+    /// A middlebox has changed something on it, so the engine may close it.
     pub is_touched: bool,
     lanes: [Lane; 2],
     /// Packets so far, both ways.
@@ -60,7 +60,7 @@ impl Path {
         (0..copies).map(|_| departure + case.delay + dice.range(0, case.jitter + 1)).collect()
     }
 
-    /// What a middlebox that segments anew makes of a packet, and of one that it held back: segments with a checksum on
+    /// What a resegmenting middlebox makes of a packet and of one that it held back: segments with a checksum on
     /// their mapping, or with options that are rare, pass as they are; of the others some are cut in two, each part with
     /// the same options, and some wait for the next, to become one with it.
     pub fn resegment(&mut self, from: usize, packet: Segment<Bytes>, dice: &mut Dice) -> Vec<Segment<Bytes>> {
@@ -93,7 +93,7 @@ impl Path {
         self.lanes[from].held.take()
     }
 
-    /// Takes the options of Multipath TCP away if it is this packet's turn.
+    /// Strips the options of Multipath TCP if this packet is one of those chosen.
     pub fn strip(&mut self, from: usize, segment: &mut Segment<Bytes>) {
         let index = self.count;
         self.count += 1;

@@ -1,4 +1,4 @@
-//! Two endpoints over the case's network, with their applications: events in order of time and number, every draw from
+//! Two endpoints with their applications over the case's network. Events are in order of time and number, and all draws are from
 //! the case's seed.
 
 mod apps;
@@ -276,7 +276,7 @@ impl<'a> World<'a> {
                 }
                 self.send(end, path, segment)?;
             }
-            // What waited for a companion goes on its own.
+            // A segment that waited to be joined with another goes alone.
             for index in 0..self.paths.len() {
                 if let Some(alone) = self.paths[index].waiting(end) {
                     self.carry(end, index, alone.seq, alone);
@@ -292,7 +292,7 @@ impl<'a> World<'a> {
         let none = !(0..self.paths.len()).any(established);
         (0..self.paths.len()).any(|path| {
             let counts = established(path) || (none && path == 0);
-            // What a middlebox touched may be given up for another path, but not if it is the only one.
+            // A subflow that a middlebox changed may be closed for another path, unless it is the only one.
             let spoiled = self.paths[path].is_touched && self.paths.len() > 1;
             self.paths[path].up && !spoiled && !self.removed[path] && counts
         })
@@ -360,7 +360,7 @@ impl<'a> World<'a> {
             if self.complete_at.is_none() && (0..2).all(|end| self.complete(end)) {
                 self.complete_at = Some(self.now);
             }
-            // When all is there, TIME-WAIT and subflows over dead paths may take their time.
+            // After all data has arrived, TIME-WAIT and subflows over dead paths may still take long.
             let closing = if self.complete_at.is_some() { 20 * TIME_WAIT } else { 0 };
             let limit = last_op + bound + 4 * self.starved + closing;
             let cut = self.starving_since.is_some_and(|since| next > since.max(last_op) + 100 * SECOND);

@@ -22,7 +22,7 @@ const PIECE: usize = 16 * PERIOD;
 const CHUNK: usize = 256 << 10;
 
 #[derive(Debug)]
-struct Flow {
+struct Transfer {
     outcome: Outcome,
     is_client: bool,
     request: Option<Request>,
@@ -37,9 +37,9 @@ struct Flow {
     hold_until: Nanos,
 }
 
-impl Flow {
+impl Transfer {
     fn new(now: Nanos, request: Option<Request>) -> Self {
-        Flow {
+        Transfer {
             outcome: Outcome { started: now, ..Outcome::default() },
             is_client: request.is_some(),
             request,
@@ -100,7 +100,7 @@ pub struct Transfers {
     subflows: usize,
     /// Aborts a connection when it has sent, or received, so many bytes of the stream.
     abort_after: Option<u64>,
-    flows: BTreeMap<ConnectionId, Flow>,
+    flows: BTreeMap<ConnectionId, Transfer>,
     failed_to_open: Vec<Outcome>,
     pattern: Bytes,
     /// Many periods of it.
@@ -262,7 +262,7 @@ impl App for Transfers {
                 for request in requests {
                     match endpoint.connect(now, *path, *local, *remote, Arc::clone(&self.config)) {
                         Ok(id) => {
-                            self.flows.insert(id, Flow::new(now, Some(*request)));
+                            self.flows.insert(id, Transfer::new(now, Some(*request)));
                         }
                         Err(error) => self.failed_to_open.push(Outcome {
                             started: now,
@@ -281,7 +281,7 @@ impl App for Transfers {
     fn on_event(&mut self, now: Nanos, endpoint: &mut HostEndpoint, id: ConnectionId, event: Event) {
         match event {
             Event::Accepted { multipath, .. } => {
-                let mut flow = Flow::new(now, None);
+                let mut flow = Transfer::new(now, None);
                 flow.outcome.multipath = multipath;
                 flow.outcome.subflows = 1;
                 self.flows.insert(id, flow);

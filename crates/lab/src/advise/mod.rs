@@ -1,4 +1,4 @@
-//! Which scheduler for my paths? The contenders and the race of [`crate::compare`], each run in another plausible variant of
+//! Which scheduler for my paths? The candidates and the race of [`crate::compare`], each run in another plausible variant of
 //! the paths, drawn from what is known of them and how well ([`belief`]). Multipath is recommended only if plain TCP on every
 //! path is shown to be slower; a scheduler other than the kernel's own only if that one is.
 
@@ -14,5 +14,5 @@ pub use belief::Doubt;
 pub use flips::Flip;
 pub use narrowing::{Links, Narrowing, Span, narrowing};
 pub use run::{Candidate, Hands};
-pub use search::{Answer, Buffer, Effort, Gain, Judged, Question, Why, advise};
+pub use search::{Answer, Buffer, Effort, Gain, Judged, Question, Recommended, advise};
 pub use selftest::{Case, SelfTest, self_test};

@@ -247,7 +247,7 @@ fn pair(registries: &Registries, number: u64) -> Result<Links, SpecError> {
     })
 }
 
-/// Tests so many pairs; what is in the store isn't run again. `each` hears of every one. None if it was stopped.
+/// Tests so many pairs; what is in the store isn't run again. Calls `each` with every one. None if it was stopped.
 ///
 /// # Errors
 /// If `minrtt` or `cubic` isn't registered.

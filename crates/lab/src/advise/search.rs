@@ -1,4 +1,4 @@
-//! The search: the contenders of `compare`, raced as `compare` races them, over plausible variants of the paths.
+//! The search: the candidates of `compare`, raced as `compare` races them, over plausible variants of the paths.
 
 use std::sync::{Arc, Mutex};
 
@@ -106,7 +106,7 @@ impl Gain {
 
 /// Why this is recommended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Why {
+pub enum Recommended {
     /// Plain TCP and the kernel's own scheduler are shown to be slower.
     Better,
     /// The kernel's own scheduler isn't shown to be slower than the fastest, and plain TCP is.
@@ -124,7 +124,7 @@ pub struct Buffer {
     pub smaller: Option<f64>,
 }
 
-/// One of the contenders.
+/// One of the candidates.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Judged {
     /// `ecf`, `tcp wifi`.
@@ -149,7 +149,7 @@ pub struct Answer {
     /// The path of a Multipath TCP connection's first subflow.
     pub opens_on: String,
     /// Why.
-    pub why: Why,
+    pub why: Recommended,
     /// Who is equal, who is slower, among what the user can run.
     pub decision: Decision,
     /// The best path for plain TCP.
@@ -162,7 +162,7 @@ pub struct Answer {
     pub versus_own: Option<Gain>,
     /// What the user can't run and would be better, and its gain over what is recommended.
     pub beyond: Option<(String, Gain)>,
-    /// All contenders, the fastest first.
+    /// All candidates, the fastest first.
     pub judged: Vec<Judged>,
     /// How large a buffer it takes, if that was looked for.
     pub buffer: Option<Buffer>,
@@ -304,9 +304,9 @@ pub fn advise(
     let chosen = named.unwrap_or(fastest_tcp);
     let best_tcp = if candidates[chosen].is_tcp() { chosen } else { fastest_tcp };
     let why = match &candidates[chosen] {
-        one if one.is_tcp() => Why::NothingBetter,
-        one if one.scheduler.text == OWN => Why::OwnAsGood,
-        _ => Why::Better,
+        one if one.is_tcp() => Recommended::NothingBetter,
+        one if one.scheduler.text == OWN => Recommended::OwnAsGood,
+        _ => Recommended::Better,
     };
     let beyond = all.named.as_ref().and_then(|(label, reach)| {
         let who = labelled(label).filter(|_| *reach > question.reach)?;
@@ -540,7 +540,7 @@ mod tests {
     fn a_hopeless_second_path_is_left_alone() {
         // Ten segments fit the first window: the second path's handshake ends after the flow does.
         let answer = ask(&["good: 50 Mbit/s, 20 ms", "bad: 1 Mbit/s, 900 ms"], 10 << 10, 1);
-        assert_eq!(answer.why, Why::NothingBetter, "{answer:?}");
+        assert_eq!(answer.why, Recommended::NothingBetter, "{answer:?}");
         assert_eq!(answer.use_this.label, "tcp good");
         assert_eq!(answer.best_path, "good");
     }
@@ -564,7 +564,7 @@ mod tests {
             let answer = ask(&["a: 12 Mbit/s, 30 ms", &second], 20_000 << (2 * (seed % 3)), seed);
             if answer.use_this.is_tcp() {
                 plain += 1;
-                assert_eq!(answer.why, Why::NothingBetter);
+                assert_eq!(answer.why, Recommended::NothingBetter);
             } else {
                 multipath += 1;
                 assert!(answer.versus_tcp.ratio < 0.98 && answer.versus_tcp.sure > 0.5, "{answer:?}");

@@ -166,7 +166,7 @@ fn draw(seed: u64) -> Result<(Scenario, Vec<String>, Scenario), SpecError> {
     Ok((truth, texts, seen))
 }
 
-/// Tests the advisor on so many scenarios; what is in the store isn't run again. `each` hears of every one.
+/// Tests the advisor on so many scenarios; what is in the store isn't run again. Calls `each` with every one.
 ///
 /// # Errors
 /// If `linux` or a congestion control that is tried isn't registered.

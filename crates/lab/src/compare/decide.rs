@@ -1,8 +1,8 @@
 //! Groups first: who is equal to the fastest within a margin, who is shown to be slower, who can't be told yet. Then one
 //! of those that aren't slower is named, by a rule that chance has no part in.
 //!
-//! Each contender is held against the one with the least mean, on the logarithms of runs with the same seed. Intervals
-//! are t-intervals whose level is shared among all pairs of contenders and all looks (Bonferroni): with 95 % certainty
+//! Each candidate is held against the one with the least mean, on the logarithms of runs with the same seed. Intervals
+//! are t-intervals whose level is shared among all pairs of candidates and all looks (Bonferroni): with 95 % certainty
 //! none of the statements is wrong, whoever the fastest happens to be.
 
 use super::versus::FEW;
@@ -22,7 +22,7 @@ const ERROR: f64 = 0.05;
 /// Repeated bytes that don't count, as a share of what was delivered.
 const NOTHING_REPEATED: f64 = 0.01;
 
-/// How a contender stands to the fastest.
+/// How a candidate stands to the fastest.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Standing {
     /// Shown to be equal within the margin.
@@ -33,7 +33,7 @@ pub enum Standing {
     Slower,
 }
 
-/// A contender, measured against the fastest.
+/// A candidate, measured against the fastest.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Stand {
     /// How it stands.
@@ -57,7 +57,7 @@ pub(crate) fn standings(
     let pairs = (scores.len() * scores.len().saturating_sub(1) / 2).max(1) as f64;
     let level = 1.0 - ERROR / pairs / f64::from(looks) / 2.0;
     let margin = libm::log(1.0 + MARGIN);
-    // The quantile takes long to find, and most contenders have the same number of runs.
+    // The quantile takes long to find, and most candidates have the same number of runs.
     let mut quantile = (0, 0.0);
     (0..scores.len())
         .map(|who| {
@@ -101,7 +101,7 @@ pub(crate) fn fastest(scores: &[Vec<f64>], unfinished: &[bool], out: &[bool]) ->
         .map(|(_, _, who)| who)
 }
 
-/// What it takes to use a contender.
+/// What it takes to use a candidate.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Reach {
     /// Plain TCP.
@@ -136,7 +136,7 @@ impl Reach {
     }
 }
 
-/// Contenders in groups, and the one that is named.
+/// Candidates in groups, and the one that is named.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Decision {
     /// By candidate, in the request's order.
@@ -149,7 +149,7 @@ pub struct Decision {
     pub ended: Ended,
     /// Segments that were simulated.
     pub used: u64,
-    /// Runs of the contender with the most, over all workloads one.
+    /// Runs of the candidate with the most, over all workloads one.
     pub runs: u32,
 }
 
@@ -188,7 +188,7 @@ impl Decision {
     pub fn ended_text(&self, comparison: &Comparison) -> String {
         let used = |tail: &str| {
             let seconds = self.used as f64 / super::race::PER_SECOND as f64;
-            format!("{tail} after {} runs of each contender left ({seconds:.1} s of budget)", self.runs)
+            format!("{tail} after {} runs of each candidate left ({seconds:.1} s of budget)", self.runs)
         };
         match self.ended {
             Ended::Runs if comparison.runs == 1 => "1 run of each, as asked".to_string(),

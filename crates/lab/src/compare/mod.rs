@@ -222,7 +222,7 @@ pub fn usual_workloads() -> Vec<Workload> {
     ]
 }
 
-/// Runs everything. `done` hears of each run: 1, or in a race what it was worth of the budget; `stop` ends early. The
+/// Runs everything. `done` is called with each run: with 1, or in a race with its share of the budget; `stop` ends early. The
 /// result doesn't depend on `jobs`.
 pub fn compare(
     request: &Request,

@@ -1,4 +1,4 @@
-//! Runs where they decide. All contenders run the same seeds, round by round. After each round those that are shown to
+//! Runs where they decide. All candidates run the same seeds, round by round. After each round those that are shown to
 //! be slower by more than the margin run no more; it ends when nobody is left to separate, or the budget is used up.
 //!
 //! The budget is given as a time but counted in segments, [`PER_SECOND`] to the second, so that the same command does
@@ -18,7 +18,7 @@ const SEGMENT: f64 = 1448.0;
 /// What setting a run up costs, in segments.
 const SETUP: u64 = 100;
 
-/// Runs after which contenders are looked at for the first time.
+/// Runs after which candidates are looked at for the first time.
 const FIRST_LOOK: u32 = 8;
 
 /// Runs where nothing is random: they differ in the time at which they start, and in nothing else.
@@ -50,7 +50,7 @@ impl Design {
         }
     }
 
-    /// How often contenders are looked at: the bound on errors is shared among these.
+    /// How often candidates are looked at: the bound on errors is shared among these.
     pub(crate) fn looks(self) -> u32 {
         match self {
             Design::Fixed(_) => 1,
@@ -123,7 +123,7 @@ impl Raced {
     }
 }
 
-/// Runs it. `one` does a run by workload, number and candidate; `done` hears what each was worth of the budget (with a
+/// Runs it. `one` does a run by workload, number and candidate; `done` is called with what each was worth of the budget (with a
 /// fixed number: 1). The result doesn't depend on the threads.
 pub(crate) fn race(
     plan: Plan<'_>,

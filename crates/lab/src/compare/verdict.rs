@@ -1,4 +1,4 @@
-//! The answer in a few lines: which contenders are equal, what they gain, which one is named and why, and why the runs
+//! The answer in a few lines: which candidates are equal, what they gain, which one is named and why, and why the runs
 //! ended. It claims what the intervals and the corrected comparisons bear out.
 
 use std::collections::BTreeSet;
@@ -119,7 +119,7 @@ fn group(comparison: &Comparison, decision: &Decision, single: &impl Fn(&str) ->
                 "{} is more than {margin} faster than any scheduler: Multipath TCP gains nothing here.",
                 said(fastest, single)
             ),
-            false if others == 0 => format!("`{fastest}` is the only contender."),
+            false if others == 0 => format!("`{fastest}` is the only candidate."),
             false => format!("`{fastest}` is more than {margin} faster than the {others} others{gain}."),
         };
     }

@@ -90,7 +90,7 @@ pub fn decision(of: &Decision) -> Value {
         "runs": of.runs,
         "segments": of.used,
         "budget_s": of.used as f64 / PER_SECOND as f64,
-        "contenders": of.stands.iter().map(|(label, stand)| json!({
+        "candidates": of.stands.iter().map(|(label, stand)| json!({
             "scheduler": label,
             "standing": standing(stand.standing),
             "ratio": stand.ratio,

@@ -66,7 +66,7 @@ impl CrossTraffic {
         self.conn = Some(cx.open());
     }
 
-    /// Whether it has had as many flows as it was to have.
+    /// Whether all its flows are complete.
     fn complete(&self) -> bool {
         matches!(self.kind, Kind::Flows(_, _, times) if times > 0 && self.finished.len() >= times as usize)
     }

@@ -394,7 +394,7 @@ impl Hosts {
         let end = &mut self.ends[2 * group + side as usize];
         let received = &mut self.groups[group].conns[conn as usize].received[side as usize];
         let before = *received;
-        // All there is comes at once.
+        // Everything is read at once.
         if let Ok(Some(piece)) = end.read(now, id, usize::MAX) {
             *received += u64::from(piece.0);
             self.most_received = self.most_received.max(*received);

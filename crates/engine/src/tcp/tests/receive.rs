@@ -265,7 +265,7 @@ fn answers_to_empty_segments_outside_the_window_are_limited() {
     assert_eq!((answers, end.subflow.counters().ack_skipped_seq), (4, 16));
 }
 
-/// A closed window takes no data but hears ACKs, resets, and a FIN without data.
+/// A closed window accepts no data, but ACKs, RSTs, and a FIN without data.
 #[test]
 fn a_closed_window_takes_no_data() {
     let (mut end, seq) = settled(plain_config());

@@ -12,7 +12,7 @@ pub(super) struct App {
     pub(super) shut: bool,
     pub(super) eof: bool,
     pub(super) peer_closed: bool,
-    /// It closed or aborted and hears no more.
+    /// It closed or aborted, and gets no further events.
     pub(super) deaf: bool,
     pub(super) next_read: Nanos,
     pub(super) closed: bool,
