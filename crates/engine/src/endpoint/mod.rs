@@ -422,15 +422,15 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
     fn collect_events(&mut self, now: Nanos, index: u32) {
         let slot = &mut self.slots[index as usize];
         let Some(connection) = slot.connection.as_deref_mut() else { return };
-        match (connection.events.front(), connection.has_join_requests()) {
-            (None, false) => {}
-            // What there is to tell of most data.
-            (Some(Event::Readable), false) if connection.events.len() == 1 => {
-                connection.events.drop_front();
-                let id = ConnectionId { index, generation: slot.generation };
-                self.events.push_back((id, Event::Readable));
-            }
-            _ => self.collect_all_events(now, index),
+        let joins = connection.has_join_requests();
+        if !joins && !connection.has_event() {
+            return;
+        }
+        if !joins && connection.take_lone_readable() {
+            let id = ConnectionId { index, generation: slot.generation };
+            self.events.push_back((id, Event::Readable));
+        } else {
+            self.collect_all_events(now, index);
         }
     }
 
@@ -439,7 +439,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         let slot = &mut self.slots[index as usize];
         let generation = slot.generation;
         let Some(connection) = slot.connection.as_mut() else { return };
-        while let Some(event) = connection.events.pop_front() {
+        while let Some(event) = connection.poll_event() {
             if slot.half_open && matches!(event, Event::Accepted { .. } | Event::Reset { .. }) {
                 slot.half_open = false;
                 self.half_open -= 1;
@@ -520,7 +520,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
     /// Segments with this tuple are for this subflow, and none are any more for the one whose slot it took.
     fn add_route(&mut self, index: u32, subflow: usize, tuple: FourTuple) {
         let connection = self.slots[index as usize].connection.as_mut();
-        if let Some(old) = connection.and_then(|connection| connection.vacated.take()) {
+        if let Some(old) = connection.and_then(|connection| connection.take_vacated()) {
             self.routes.remove(&old.reversed());
         }
         self.routes.insert(tuple, SubflowHandle { index, subflow: subflow as u8 });

@@ -73,31 +73,31 @@ pub(crate) struct Life {
 /// One connection.
 #[derive(Debug)]
 pub struct Connection<P: Payload> {
-    pub(crate) role: Role,
-    pub(crate) config: Arc<ConnectionConfig>,
-    pub(crate) mode: Mode,
-    pub(crate) negotiated: Negotiated,
-    pub(crate) life: Life,
-    pub(crate) metrics: Vec<SubflowMetrics>,
-    pub(crate) subflows: Vec<Option<SubflowState<P>>>,
-    pub(crate) scheduling: Scheduling,
-    pub(crate) congestion: Box<dyn CongestionControl>,
-    pub(crate) send: SendSide<P>,
-    pub(crate) receive: ReceiveSide<P>,
-    pub(crate) deadlines: Deadlines,
-    pub(crate) events: InlineQueue<Event>,
-    pub(crate) stats: ConnectionStats,
+    pub(super) role: Role,
+    pub(super) config: Arc<ConnectionConfig>,
+    pub(super) mode: Mode,
+    pub(super) negotiated: Negotiated,
+    pub(super) life: Life,
+    pub(super) metrics: Vec<SubflowMetrics>,
+    pub(super) subflows: Vec<Option<SubflowState<P>>>,
+    pub(super) scheduling: Scheduling,
+    pub(super) congestion: Box<dyn CongestionControl>,
+    pub(super) send: SendSide<P>,
+    pub(super) receive: ReceiveSide<P>,
+    pub(super) deadlines: Deadlines,
+    pub(super) events: InlineQueue<Event>,
+    pub(super) stats: ConnectionStats,
     /// Some subflow may have something to send.
-    pub(crate) may_transmit: bool,
+    pub(super) may_transmit: bool,
     /// The subflow that sent last.
-    pub(crate) last_sent_on: usize,
+    pub(super) last_sent_on: usize,
     /// How far the connection-level timeout has backed off.
-    pub(crate) meta_backoff: u32,
-    pub(crate) path_manager: PathManager,
+    pub(super) meta_backoff: u32,
+    pub(super) path_manager: PathManager,
     /// What subflows counted whose slots are in use again.
-    pub(crate) past: Option<Box<TcpCounters>>,
+    pub(super) past: Option<Box<TcpCounters>>,
     /// The addresses of the subflow whose slot was just taken: segments to them are nobody's from now on.
-    pub(crate) vacated: Option<FourTuple>,
+    pub(super) vacated: Option<FourTuple>,
 }
 
 impl<P: Payload> Connection<P> {
@@ -164,9 +164,19 @@ impl<P: Payload> Connection<P> {
         index: usize,
         outgoing: Outgoing,
     ) -> Option<(Context<'_>, &mut SubflowState<P>)> {
-        let multipath = self.mode != Mode::Plain;
-        let data_option_len = self.data_option_len();
-        let subflow = self.subflows.get_mut(index)?.as_mut()?;
+        let (cx, subflows) = self.context(now, index, outgoing);
+        Some((cx, subflows.get_mut(index)?.as_mut()?))
+    }
+
+    /// The context of slot `index`, and all subflows.
+    #[inline(always)]
+    pub(super) fn context(
+        &mut self,
+        now: Nanos,
+        index: usize,
+        outgoing: Outgoing,
+    ) -> (Context<'_>, &mut [Option<SubflowState<P>>]) {
+        let (multipath, data_option_len) = (self.mode != Mode::Plain, self.data_option_len());
         let cx = Context {
             now,
             metrics: &mut self.metrics,
@@ -175,7 +185,33 @@ impl<P: Payload> Connection<P> {
             tcp: &self.config.tcp,
             shared: Shared { receive: &self.receive.buffer, multipath, data_option_len, outgoing },
         };
-        Some((cx, subflow))
+        (cx, &mut self.subflows)
+    }
+
+    /// The next event.
+    pub(crate) fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    /// Whether there is an event.
+    #[inline]
+    pub(crate) fn has_event(&self) -> bool {
+        !self.events.is_empty()
+    }
+
+    /// Removes the only event if it is [`Event::Readable`], which is all that most data causes. Returns whether it did.
+    #[inline]
+    pub(crate) fn take_lone_readable(&mut self) -> bool {
+        let lone = self.events.len() == 1 && matches!(self.events.front(), Some(Event::Readable));
+        if lone {
+            self.events.drop_front();
+        }
+        lone
+    }
+
+    /// Removes the addresses of the subflow whose slot was just taken.
+    pub(crate) fn take_vacated(&mut self) -> Option<FourTuple> {
+        self.vacated.take()
     }
 
     /// Writes a prefix of `data`; returns how many bytes were taken.

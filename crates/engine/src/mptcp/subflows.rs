@@ -10,7 +10,7 @@ use super::subflow::{Join, SubflowState};
 use super::window_autotuning::WindowAutotuning;
 use crate::metrics::{SubflowMetrics, SubflowStatus};
 use crate::scheduler;
-use crate::tcp::{Context, Outgoing, Shared, Subflow};
+use crate::tcp::{Context, Outgoing, Subflow};
 use crate::{Nanos, PathId, SubflowId};
 
 /// Most subflows at a time: a chunk's carriers are the bits of a word.
@@ -103,21 +103,7 @@ impl<P: Payload> Connection<P> {
         join: Join,
         make: impl FnOnce(&mut Context<'_>) -> Subflow<P>,
     ) {
-        let multipath = self.mode != Mode::Plain;
-        let shared = Shared {
-            receive: &self.receive.buffer,
-            multipath,
-            data_option_len: self.data_option_len(),
-            outgoing: Outgoing::default(),
-        };
-        let mut cx = Context {
-            now,
-            metrics: &mut self.metrics,
-            index,
-            congestion: self.congestion.as_mut(),
-            tcp: &self.config.tcp,
-            shared,
-        };
+        let (mut cx, _) = self.context(now, index, Outgoing::default());
         let tcp = make(&mut cx);
         self.put(now, index, tcp, join);
         self.may_transmit = true;
