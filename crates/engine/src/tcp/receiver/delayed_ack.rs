@@ -161,12 +161,55 @@ impl DelayedAck {
             return None;
         }
         let mut delay = self.ato;
-        if delay > least {
-            let srtt = metrics.srtt;
-            let longest = if self.pingpong || self.pushed > 0 { LONGEST } else { 500 * MILLISECOND };
-            delay = delay.min(if srtt == 0 { longest } else { srtt.max(least).min(longest) });
+        if delay > least && metrics.srtt > 0 {
+            delay = delay.min(metrics.srtt.max(least));
         }
         //= RFC 9293 MUST-40 less than half a second
         Some(delay.min(LONGEST))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{DelayedAck, LONGEST};
+    use crate::metrics::SubflowMetrics;
+    use crate::{MILLISECOND, PathId, SubflowId};
+
+    const LEAST: u64 = 40 * MILLISECOND;
+
+    fn metrics(srtt: u64) -> SubflowMetrics {
+        let mut metrics = SubflowMetrics::new(SubflowId(0), PathId(0));
+        metrics.srtt = srtt * MILLISECOND;
+        metrics
+    }
+
+    #[test]
+    fn more_than_a_segment_and_quick_acks_are_acknowledged_at_once() {
+        let mut acks = DelayedAck { mss: 1000, ato: LEAST, ..DelayedAck::default() };
+        assert_eq!(acks.delay(1000, LEAST, &metrics(0)), Some(LEAST));
+        assert_eq!(acks.delay(1001, LEAST, &metrics(0)), None);
+        acks.quick = 1;
+        assert_eq!(acks.delay(1, LEAST, &metrics(0)), None);
+        acks.pingpong = true;
+        assert_eq!(acks.delay(1, LEAST, &metrics(0)), Some(LEAST), "data of this end carries it");
+    }
+
+    /// No longer than the round-trip time, unless that is shorter than the least delay; never longer than 200 ms.
+    #[test]
+    fn the_round_trip_time_and_a_bound_limit_the_delay() {
+        for (ato, srtt, delay) in [
+            (30, 10, 30),
+            (100, 0, 100),
+            (100, 60, 60),
+            (100, 10, 40),
+            (100, 150, 100),
+            (300, 0, 200),
+            (300, 250, 200),
+        ] {
+            let acks = DelayedAck { mss: 1000, ato: ato * MILLISECOND, ..DelayedAck::default() };
+            let found = acks.delay(1, LEAST, &metrics(srtt));
+            assert_eq!(found, Some(delay * MILLISECOND), "ato {ato}, srtt {srtt}");
+        }
+        assert_eq!(LONGEST, 200 * MILLISECOND);
     }
 }

@@ -187,3 +187,90 @@ impl<P: Payload, N: Copy + Default> SegmentRing<P, N> {
         self.end
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use bytes::Bytes;
+    use proptest::prelude::*;
+
+    use super::{MOST, SegmentRing};
+
+    const UNIT: u64 = 10;
+    const PHASE: u64 = 3;
+
+    fn position(cell: u64) -> u64 {
+        cell * UNIT + PHASE
+    }
+
+    fn piece(n: usize) -> Bytes {
+        Bytes::from(vec![n as u8; UNIT as usize])
+    }
+
+    /// The contiguous cells around one that is taken.
+    fn block(model: &BTreeMap<u64, usize>, cell: u64) -> (u64, u64) {
+        let start = (0..=cell).rev().take_while(|at| model.contains_key(at)).last().unwrap_or(cell);
+        let end = (cell..).find(|at| !model.contains_key(at)).unwrap_or(cell);
+        (position(start), position(end))
+    }
+
+    #[test]
+    fn a_cell_takes_one_aligned_segment_near_the_others() {
+        let mut ring: SegmentRing<Bytes, usize> = SegmentRing::new(position(7), UNIT);
+        assert_eq!(ring.cell(position(5), position(6)), Some(5));
+        for (start, end) in [(52, 63), (54, 63), (53, 62), (53, 64), (53, 73)] {
+            assert_eq!(ring.cell(start, end), None, "{start}..{end}");
+        }
+        ring.put(100, piece(0), 0);
+        let fits = |cell| ring.cell(position(cell), position(cell + 1)).is_some();
+        assert!(fits(0) && fits(100 + MOST - 1) && !fits(100 + MOST));
+        let mut ring: SegmentRing<Bytes, usize> = SegmentRing::new(position(7), UNIT);
+        ring.put(MOST + 9, piece(0), 0);
+        let fits = |cell| ring.cell(position(cell), position(cell + 1)).is_some();
+        assert!(fits(10) && !fits(9));
+    }
+
+    proptest! {
+        /// Against a sorted map, by random operations.
+        #[test]
+        fn it_is_a_map_of_cells(base in 0u64..300, ops in prop::collection::vec((0u8..9, 0u64..400), 1..400)) {
+            let mut ring = SegmentRing::new(position(base), UNIT);
+            let mut model: BTreeMap<u64, usize> = BTreeMap::new();
+            let (mut latest, mut floor) = ((0, 0), 0);
+            for (n, (op, at)) in ops.into_iter().enumerate() {
+                // Most segments are near each other, so that blocks grow long.
+                let cell = base + if op < 6 { at % 100 } else { at };
+                if op < 8 && cell >= floor {
+                    prop_assert_eq!(ring.cell(position(cell), position(cell + 1)), Some(cell));
+                    prop_assert_eq!(ring.has(cell), model.contains_key(&cell));
+                    if !ring.has(cell) {
+                        ring.put(cell, piece(n), n);
+                        model.insert(cell, n);
+                    }
+                    latest = ring.block(cell, latest);
+                    prop_assert_eq!(latest, block(&model, cell));
+                } else {
+                    let expected = model.pop_first();
+                    floor = expected.map_or(floor, |(cell, _)| cell + 1);
+                    let expected = expected.map(|(cell, n)| (position(cell), piece(n), n));
+                    prop_assert_eq!(ring.pop(), expected);
+                }
+                prop_assert_eq!(ring.is_empty(), model.is_empty());
+                prop_assert_eq!(ring.begin(), model.first_key_value().map(|(cell, _)| position(*cell)));
+                for probe in [cell, cell.saturating_sub(1), cell + 1, cell + 64, cell + 128] {
+                    let has = model.contains_key(&probe);
+                    prop_assert_eq!(ring.has(probe), has);
+                    let found = has.then(|| block(&model, probe));
+                    prop_assert_eq!(ring.block_at(position(probe)), found);
+                    prop_assert_eq!(ring.block_at(position(probe) + UNIT - 1), found);
+                    if has {
+                        let next = model.contains_key(&(probe + 1));
+                        let end = if next { block(&model, probe + 1).1 } else { position(probe + 1) };
+                        prop_assert_eq!(ring.end_after(probe), end);
+                    }
+                }
+            }
+        }
+    }
+}

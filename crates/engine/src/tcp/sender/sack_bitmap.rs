@@ -79,3 +79,58 @@ impl SackBitmap {
         self.0 = None;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::SackBitmap;
+
+    proptest! {
+        /// Against a set, by random operations. The bitmap is only forgotten when the entries outgrow its room.
+        #[test]
+        fn it_is_a_set(ops in prop::collection::vec((0u8..12, 0u64..200, 0u64..200), 1..300)) {
+            let mut bitmap = SackBitmap::default();
+            let mut model = BTreeSet::new();
+            let (mut first, mut next, mut room) = (0u64, 0u64, 0);
+            for (op, a, b) in ops {
+                match op {
+                    0..=4 => {
+                        for _ in 0..a / 4 {
+                            bitmap.on_push(next, first);
+                            next += 1;
+                        }
+                    }
+                    5..=8 if next > first => {
+                        if !bitmap.is_known() {
+                            model.clear();
+                            room = next - first;
+                            bitmap.make_room(room as usize);
+                        }
+                        for number in (first + a % (next - first)..next).take(b as usize) {
+                            bitmap.set(number);
+                            model.insert(number);
+                        }
+                    }
+                    9 | 10 => first = (first + a).min(next),
+                    11 if a < 4 => bitmap.forget(),
+                    _ => {}
+                }
+                if next - first <= 2 * room && !(op == 11 && a < 4) && !model.is_empty() {
+                    prop_assert!(bitmap.is_known(), "{} entries with room for {room}", next - first);
+                }
+                if !bitmap.is_known() {
+                    (room, model) = (0, BTreeSet::new());
+                    prop_assert_eq!(bitmap.first_clear(first, next), first);
+                    continue;
+                }
+                for start in [first, first + a % (next - first + 1), first + b % (next - first + 1)] {
+                    let clear = (start..next).find(|number| !model.contains(number)).unwrap_or(next);
+                    prop_assert_eq!(bitmap.first_clear(start, next), clear);
+                }
+            }
+        }
+    }
+}

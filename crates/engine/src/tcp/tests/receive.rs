@@ -317,3 +317,21 @@ fn data_that_came_before_is_told_from_data_that_is_new() {
     let filled = end.data(seq + 100, 150);
     assert!(filled.data && !filled.repeated, "the gap's end");
 }
+
+/// A window counts once when it closes, and once when it opens again. The handshake's first window isn't one that opens.
+#[test]
+fn closed_windows_are_counted() {
+    let (mut end, _) = settled(plain_config());
+    let mut counts_with = |limit: u64| {
+        end.receive.limit = limit;
+        end.subflow.request_ack();
+        assert_eq!(end.sent().len(), 1);
+        let counters = end.subflow.counters();
+        (counters.to_zero_window, counters.from_zero_window)
+    };
+    assert_eq!(counts_with(60_000), (0, 0));
+    assert_eq!(counts_with(0), (1, 0));
+    assert_eq!(counts_with(0), (1, 0));
+    assert_eq!(counts_with(60_000), (1, 1));
+    assert_eq!(counts_with(60_000), (1, 1));
+}
