@@ -132,6 +132,7 @@ impl SubflowMetrics {
             last_rtt: 0,
             rto: 1000 * MILLISECOND,
             cwnd: 10,
+            //= RFC 5681 3.1-c
             ssthresh: u32::MAX,
             packets_out: 0,
             sacked_out: 0,

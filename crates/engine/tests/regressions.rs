@@ -351,7 +351,7 @@ fn nobody_is_penalised_for_being_slower_than_a_subflow_without_a_round_trip_time
     assert_eq!(connection.stats(net.now).penalisations, 0);
 }
 
-//= test RFC 7323 4.3
+//= test RFC 7323 4.3-a
 #[test]
 fn the_answer_to_a_repeated_syn_echoes_that_one() {
     let offset = |config: &mut ConnectionConfig| config.tcp.timestamp_offset = 5000;

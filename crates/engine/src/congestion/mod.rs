@@ -121,6 +121,7 @@ pub trait CongestionControl: Debug + Send {
 /// Grows the window by slow start, up to the threshold. Returns the acknowledged segments that are left
 /// over (RFC 5681 3.1, Linux's `tcp_slow_start`).
 pub fn slow_start(subflow: &mut SubflowMetrics, acked: u32) -> u32 {
+    //= RFC 5681 3.1-d
     let target = subflow.cwnd.saturating_add(acked).min(subflow.ssthresh.max(subflow.cwnd));
     let used = target - subflow.cwnd;
     subflow.cwnd = target;
@@ -130,6 +131,7 @@ pub fn slow_start(subflow: &mut SubflowMetrics, acked: u32) -> u32 {
 /// Half the window, at least `floor` segments (RFC 5681 3.1, Equation 4, with the congestion window for the
 /// flight size, as Linux does and RFC 9438 4.6 allows).
 pub fn half_window(subflow: &SubflowMetrics, floor: u32) -> u32 {
+    //= RFC 5681 3.1-f
     (subflow.cwnd / 2).max(floor)
 }
 

@@ -42,6 +42,7 @@ fn avoid(subflow: &mut SubflowMetrics, count: &mut u32, mut acked: u32) {
     // What was counted towards a larger window is worth at most one segment of a smaller one.
     *count = (*count).min(subflow.cwnd);
     loop {
+        //= RFC 5681 3.1-e
         let missing = subflow.cwnd - *count;
         if acked < missing {
             *count += acked;
@@ -83,6 +84,7 @@ mod tests {
     use super::super::testing::{ack, subflow, subflows};
     use super::*;
 
+    //= test RFC 5681 3.1-d
     #[test]
     fn slow_start_adds_one_per_acknowledged_segment_however_they_are_grouped() {
         for group in [1, 2, 5, 10] {
@@ -96,6 +98,7 @@ mod tests {
         }
     }
 
+    //= test RFC 5681 3.1-e
     #[test]
     fn congestion_avoidance_adds_one_per_window_however_it_is_grouped() {
         for group in [1, 2, 5, 10] {

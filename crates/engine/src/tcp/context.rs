@@ -162,5 +162,6 @@ impl Transmit {
 /// The timestamp clock at a time.
 #[inline]
 pub(super) fn clock(tcp: &TcpConfig, at: Nanos) -> u32 {
+    //= RFC 7323 5.4-a
     ((at / crate::MILLISECOND) as u32).wrapping_add(tcp.timestamp_offset)
 }

@@ -31,7 +31,7 @@ impl<P: Payload> Subflow<P> {
         common.peer_mss = options.mss.map_or(default_mss, |mss| u32::from(mss.max(64)));
         let negotiated = &mut common.negotiated;
         negotiated.window_scaling = cx.tcp.window_scaling && options.window_scale.is_some();
-        //= RFC 7323 2.3 a shift beyond 14 counts as 14
+        //= RFC 7323 2.3-a a shift beyond 14 counts as 14
         let peer_shift = options.window_scale.unwrap_or(0).min(14);
         negotiated.peer_shift = if negotiated.window_scaling { peer_shift } else { 0 };
         negotiated.sack = cx.tcp.sack && options.sack_permitted;
@@ -146,6 +146,7 @@ impl<P: Payload> Subflow<P> {
         handshake.syn_pending = true;
         handshake.repeated = true;
         self.common.counters.syn_retrans += 1;
+        //= RFC 5681 3.1-b
         if handshake.timeouts > 1 {
             // RFC 5681 3.1: after a lost SYN the window is one segment. As in Linux a single retransmission, which may be due
             // to a slow path, doesn't count.
@@ -183,10 +184,13 @@ impl<P: Payload> Subflow<P> {
         //= RFC 9293 MUST-14 SHLD-5 MUST-65 an MSS option on every SYN, on nothing else
         options.mss = Some(common.own_mss());
         let agreed = |ours: bool, theirs: bool| ours && (!answer || theirs);
+        //= RFC 7323 2.2-a
         if agreed(cx.tcp.window_scaling, negotiated.window_scaling) {
             options.window_scale = Some(negotiated.own_shift);
         }
+        //= RFC 2018 4-a
         options.sack_permitted = agreed(cx.tcp.sack, negotiated.sack);
+        //= RFC 7323 3.2-a
         if agreed(cx.tcp.timestamps, negotiated.timestamps) {
             let echo = if answer { self.receiver.ts_recent() } else { 0 };
             segment.timestamps = Some(Timestamps { value: cx.timestamp(), echo });

@@ -82,7 +82,7 @@ impl<P: Payload> Subflow<P> {
             _ => {}
         }
         let flags = segment.flags;
-        //= RFC 7323 5.3 R1 PAWS comes first, but not for RST
+        //= RFC 7323 5.3-a 5.3-b PAWS comes first, but not for RST
         if self.common.negotiated.timestamps && self.is_stale(cx, segment, position) {
             self.on_stale(cx, segment, position);
             return false;
@@ -96,7 +96,7 @@ impl<P: Payload> Subflow<P> {
             return false;
         }
         if flags.contains(Flags::RST) {
-            //= RFC 5961 3.2 only the exact next number resets; any other in the window is challenged
+            //= RFC 5961 3.2-a 3.2-b only the exact next number resets; any other in the window is challenged
             //= RFC 9293 SHLD-2 MUST-66
             if position == self.receiver.next() {
                 if matches!(self.common.state, State::Established | State::CloseWait) {
@@ -120,7 +120,7 @@ impl<P: Payload> Subflow<P> {
     #[inline]
     fn accepts_ack(&mut self, cx: &Context<'_>, segment: &Segment<P>) -> bool {
         //= RFC 9293 3.10.7.4 an ACK of something not yet sent is answered with an ACK
-        //= RFC 5961 5.2 an ACK older than the largest window ever seen is challenged
+        //= RFC 5961 5.2-a an ACK older than the largest window ever seen is challenged
         let accepted = self.sender.is_ack_in_flight(&self.common, segment.ack)
             || self.sender.is_old_ack(&self.common, segment.ack);
         if !accepted {
@@ -133,6 +133,7 @@ impl<P: Payload> Subflow<P> {
     /// is no sign of an old incarnation (Linux's `tcp_disordered_ack`).
     #[inline]
     fn is_stale(&self, cx: &Context<'_>, segment: &Segment<P>, position: u64) -> bool {
+        //= RFC 7323 5.5-a
         let age = self.receiver.timestamp_age(segment);
         if age == 0
             || segment.flags.contains(Flags::RST)
@@ -182,7 +183,7 @@ impl<P: Payload> Subflow<P> {
             }
             return;
         }
-        //= RFC 5961 4.2 a SYN in a synchronised state is challenged, wherever it stands
+        //= RFC 5961 4.2-a a SYN in a synchronised state is challenged, wherever it stands
         self.common.counters.syn_challenge += 1;
         self.receiver.challenge(&mut self.common, cx);
     }
@@ -197,6 +198,7 @@ impl<P: Payload> Subflow<P> {
         outcome: &mut Outcome,
     ) {
         let flags = segment.flags;
+        //= RFC 5961 3.2-c
         //= RFC 9293 3.10.7.4 an unacceptable segment is answered with an ACK, a RST is not
         if flags.contains(Flags::RST) {
             return;

@@ -12,6 +12,7 @@ const SEGMENT: u64 = 1460;
 fn next_window(told: u64, room: u64, limit: u64) -> u64 {
     //= RFC 8684 3.3.4-1
     //= RFC 9293 MUST-39 SHLD-14 by a segment or half the buffer, and never back
+    //= RFC 7323 2.4-a
     if room >= told + SEGMENT.min(limit / 2) { room } else { told }
 }
 
@@ -71,7 +72,7 @@ pub(super) fn scaled(window: u64, room: u64, shift: u8) -> u64 {
 mod tests {
     use super::{next_window, scaled, shift_for};
 
-    //= test RFC 7323 2.2
+    //= test RFC 7323 2.3-a
     #[test]
     fn the_shift_is_the_least_that_reaches_the_largest_window() {
         assert_eq!(shift_for(6 << 20), 8, "what a kernel announces with twice that in tcp_rmem");
@@ -93,7 +94,7 @@ mod tests {
         assert_eq!(next_window(50_000, 10_000, 60_000), 50_000, "what was promised stands");
     }
 
-    //= test RFC 7323 2.4
+    //= test RFC 7323 2.4-a
     #[test]
     fn scaling_rounds_a_promise_up_where_there_is_room() {
         assert_eq!(scaled(4096, 4096, 10), 4);

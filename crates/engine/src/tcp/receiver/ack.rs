@@ -72,6 +72,7 @@ impl<P: Payload> Receiver<P> {
     #[inline]
     pub(super) fn schedule_ack(&mut self, common: &mut Common, cx: &Context<'_>) {
         let unacknowledged = self.rcv_nxt - self.last_ack_sent;
+        //= RFC 5681 4.2-a
         let Some(delay) = self.delayed_ack.delay(unacknowledged, cx.tcp.delayed_ack, cx.own()) else {
             self.ack_now = true;
             return;
@@ -108,12 +109,14 @@ impl<P: Payload> Receiver<P> {
     #[inline(always)]
     pub fn write_ack(&mut self, common: &mut Common, cx: &Context<'_>, segment: &mut Segment<P>) {
         segment.window = self.advertise(common, cx) as u16;
+        //= RFC 7323 3.2-b 3.2-c
         if common.negotiated.timestamps {
             segment.timestamps = Some(Timestamps { value: cx.timestamp(), echo: self.ts_recent });
         }
         if self.ece_pending {
             segment.flags = segment.flags.with(Flags::ECE);
         }
+        //= RFC 5681 4.2-b
         //= RFC 9293 MUST-58 MUST-59 one ACK, when all that arrived has been processed
         self.ack_now = false;
         self.last_ack_sent = self.rcv_nxt;

@@ -20,7 +20,7 @@ pub(super) struct AckLimit {
 }
 
 impl AckLimit {
-    //= RFC 5961 7 challenge ACKs are rate-limited
+    //= RFC 5961 7-a challenge ACKs are rate-limited
     /// Whether a challenge ACK may be sent now. If so, it counts.
     pub fn allows_challenge(&mut self, now: Nanos) -> bool {
         if now >= self.challenge_at + SECOND {

@@ -86,7 +86,7 @@ impl<P: Payload> Receiver<P> {
         placement: Placement,
         outcome: &mut Outcome,
     ) {
-        //= RFC 5681 4.2 out of order, or it fills a gap: acknowledge at once
+        //= RFC 5681 3.2-a 3.2-b
         self.ack_now = true;
         match placement {
             Placement::Overlapping => {

@@ -130,7 +130,7 @@ impl<P: Payload> Receiver<P> {
         position < end && position + u64::from(len) > self.rcv_nxt
     }
 
-    //= RFC 7323 4.3 only a segment that covers the last ACK sent updates TS.Recent
+    //= RFC 7323 4.3-a only a segment that covers the last ACK sent updates TS.Recent
     /// Updates TS.Recent with the timestamp of an acceptable segment. `PREDICTED` says that it isn't old.
     #[inline]
     pub fn update_ts_recent<const PREDICTED: bool>(

@@ -511,10 +511,12 @@ impl<P: Payload> ReassemblyQueue<P> {
             return;
         }
         let wire = |position: u64| isn.wrapping_add(position as u32);
+        //= RFC 2018 4-e
         if let Some((left, right)) = self.dsack.take() {
             blocks.push(wire(left), wire(right));
         }
         self.prune_recent();
+        //= RFC 2018 4-b 4-c 4-d
         for position in &self.recent[..self.recent_len] {
             if blocks.len() >= room.min(4) {
                 break;

@@ -93,9 +93,10 @@ impl<P: Payload> Sender<P> {
         }
         outcome.acked_bytes += summary.bytes;
         self.recover(common, cx, segment, ack, summary, prior_in_flight, outcome);
-        //= RFC 5681 3.2 without SACK a duplicate ACK stands for a segment too, so that another may be sent (RFC 3042)
+        //= RFC 5681 3.2-c without SACK a duplicate ACK stands for a segment too, so that another may be sent (RFC 3042)
         outcome.acked_segments += summary.segments;
         if summary.advanced && !summary.reneged {
+            //= RFC 6298 5-c
             self.arm_retransmit(common, cx);
             self.arm_probe(common, cx);
         }
@@ -128,7 +129,8 @@ impl<P: Payload> Sender<P> {
         let metrics = &mut cx.metrics[cx.index];
         let min_rtt = metrics.min_rtt;
         let echo = segment.timestamps.filter(|_| common.negotiated.timestamps).map(|stamp| stamp.echo);
-        // RFC 8985 6.2 step 2: not if an earlier transmission may have arrived.
+        //= RFC 8985 6.2-b not if an earlier transmission may have arrived
+        //= RFC 2018 8-a only a cumulative ACK takes anything off the scoreboard
         let mut summary = self.scoreboard.cumulative_ack(ack, metrics, |sent_at| {
             let earlier = echo.is_some_and(|echo| (echo.wrapping_sub(clock(tcp, sent_at)) as i32) < 0);
             !earlier && now.saturating_sub(sent_at) >= min_rtt
@@ -159,12 +161,14 @@ impl<P: Payload> Sender<P> {
         summary: &mut AckSummary,
     ) {
         let now = cx.now;
+        //= RFC 6298 3-a
         //= RFC 9293 MUST-18
         // Karn: what was retransmitted gives no sample, but a timestamp can tell which transmission arrived.
         let first_acked = summary.first_acked.filter(|_| !summary.over_retransmission);
         let (rtt, last) = match first_acked.or(summary.first_sacked) {
             Some(first_at) => (Some(now.saturating_sub(first_at)), Some(now.saturating_sub(summary.last_at))),
             None => {
+                //= RFC 7323 4.1-a
                 let rtt = if summary.advanced { timestamp_rtt(common, cx, segment) } else { None };
                 (rtt, rtt)
             }
@@ -172,8 +176,9 @@ impl<P: Payload> Sender<P> {
         summary.last_rtt = last;
         let metrics = &mut cx.metrics[cx.index];
         if let (Some(rtt), Some(last)) = (rtt, last) {
+            //= RFC 6298 3-b
             self.rtt.sample(metrics, cx.tcp, now, rtt, last);
-            //= RFC 6298 5.7 the backoff holds until there is a sample
+            //= RFC 6298 5 the backoff holds until there is a sample
             self.backoff = 0;
         }
         metrics.delivered += u64::from(summary.segments);

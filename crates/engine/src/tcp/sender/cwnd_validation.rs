@@ -71,6 +71,7 @@ impl CwndValidation {
     #[cold]
     pub fn on_idle_restart(&mut self, cx: &mut Context<'_>, idle: Nanos) {
         let rto = cx.own().rto.max(1);
+        //= RFC 5681 4.1-a
         let halvings = ((idle - 1) / rto).min(31) as u32;
         let initial = cx.tcp.initial_window;
         let metrics = cx.metrics();

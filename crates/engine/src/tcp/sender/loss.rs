@@ -21,6 +21,7 @@ impl<P: Payload> Sender<P> {
     fn detect_losses(&mut self, common: &mut Common, cx: &mut Context<'_>, outcome: &mut Outcome) {
         common.timers.stop(Timer::Reorder);
         let timeout = self.rack.timeout(cx.own());
+        //= RFC 8985 6.2-f
         while let Some(index) = self.scoreboard.oldest_transmission() {
             let Some(entry) = self.scoreboard.get(index) else { break };
             if !self.rack.is_sent_before_latest(entry.sent_at, entry.end()) {
@@ -53,6 +54,7 @@ impl<P: Payload> Sender<P> {
                 self.detect_losses(common, cx, outcome);
             }
         } else {
+            //= RFC 5681 3.2-e 3.2-f
             // RFC 5681 3.2: the third duplicate. RFC 6582 3.2 step 3: a partial ACK says that the next is lost as well.
             let metrics = cx.own();
             let recovering = matches!(metrics.ca_state, CaState::Recovery | CaState::Loss);
@@ -85,6 +87,7 @@ impl<P: Payload> Sender<P> {
         outcome: &mut Outcome,
     ) {
         let entry = self.scoreboard.get_mut(index);
+        //= RFC 2018 5-a
         if entry.is(SACKED) || (entry.is(LOST) && !entry.is(RETRANS)) {
             return;
         }
@@ -116,7 +119,7 @@ impl<P: Payload> Sender<P> {
     ) {
         let reneged = self.scoreboard.get(0).is_some_and(|head| head.is(SACKED));
         if reneged {
-            //= RFC 2018 8 after a timeout the receiver may have dropped what it sacked: forget it
+            //= RFC 2018 8-b after a timeout the receiver may have dropped what it sacked: forget it
             common.counters.sack_reneging += 1;
             self.scoreboard.forget_sacks();
             self.recovery.sack_cache = Default::default();
@@ -126,6 +129,7 @@ impl<P: Payload> Sender<P> {
         }
         let mut index = 0;
         while let Some(entry) = self.scoreboard.get(index) {
+            //= RFC 8985 6.3-a
             if index == 0 || reneged || self.rack.is_overdue(entry.sent_at, cx.now) {
                 self.mark_lost(common, cx, index, outcome);
             }
@@ -154,6 +158,7 @@ impl<P: Payload> Sender<P> {
     #[inline(always)]
     pub(super) fn arm_probe(&mut self, common: &mut Common, cx: &Context<'_>) {
         let metrics = cx.own();
+        //= RFC 8985 7.2-c
         if !cx.tcp.tail_loss_probe
             || !common.negotiated.sack
             || self.scoreboard.is_empty()
@@ -164,7 +169,7 @@ impl<P: Payload> Sender<P> {
             return;
         }
         let probe = cx.now + Tlp::timeout(metrics, cx.tcp);
-        // Never later than the retransmission timeout.
+        //= RFC 8985 7.2-b never later than the retransmission timeout
         let rto = common.timers.get(Timer::Retransmit).unwrap_or(probe);
         common.timers.set(Timer::Probe, probe.min(rto));
     }
@@ -172,9 +177,11 @@ impl<P: Payload> Sender<P> {
     /// The probe is due (RFC 8985 7.3): it is sent at the next opportunity, and the RTO counts from now.
     #[cold]
     pub fn on_probe_timer(&mut self, common: &mut Common, cx: &Context<'_>) {
+        //= RFC 8985 7.3-b
         if self.scoreboard.is_empty() || self.tlp.is_in_flight() {
             return;
         }
+        //= RFC 8985 7.3-c
         self.due.add(LOSS_PROBE);
         self.arm_retransmit(common, cx);
     }
@@ -192,6 +199,7 @@ impl<P: Payload> Sender<P> {
             ProbeAck::Pending => {}
             ProbeAck::Unneeded => self.tlp = Tlp::default(),
             ProbeAck::Repaired => {
+                //= RFC 8985 7.4-a
                 common.counters.loss_probe_recovery += 1;
                 self.begin_reduction(common, cx, LossCause::FastRetransmit);
                 cx.metrics().ca_state = CaState::Cwr;

@@ -101,7 +101,9 @@ struct Recovery {
 impl<P: Payload> Sender<P> {
     /// The sender of a subflow that is about to be opened.
     pub fn new(cx: &mut Context<'_>) -> Self {
+        //= RFC 6298 2-a
         cx.metrics().rto = cx.tcp.initial_rto;
+        //= RFC 5681 3.1-a
         cx.metrics().cwnd = cx.tcp.initial_window;
         Sender {
             queue: InlineQueue::new(),
@@ -130,7 +132,7 @@ impl<P: Payload> Sender<P> {
 
     /// The peer's SYN or SYN/ACK arrived.
     pub fn on_syn(&mut self, syn: &Segment<P>) {
-        // RFC 7323 2.2: the window of a SYN is never scaled.
+        //= RFC 7323 2.2-b the window of a SYN is never scaled
         self.window = SendWindow::of_syn(u64::from(syn.window));
     }
 
@@ -145,7 +147,7 @@ impl<P: Payload> Sender<P> {
         common.timers.stop(Timer::Retransmit);
         match rtt {
             Some(rtt) => self.rtt.sample(&mut cx.metrics[cx.index], cx.tcp, cx.now, rtt, rtt),
-            //= RFC 6298 5.7 without a sample from the handshake the timeout for data is 3 seconds
+            //= RFC 6298 5-f without a sample from the handshake the timeout for data is 3 seconds
             None => cx.metrics().rto = cx.tcp.initial_rto.max(FALLBACK_RTO),
         }
         // Schedulers compare rates: a subflow that has sent nothing yet must have one.
@@ -302,12 +304,14 @@ impl<P: Payload> Sender<P> {
 
     /// Arms the retransmission timer for what is in flight, or stops it (RFC 6298 5).
     fn arm_retransmit(&mut self, common: &mut Common, cx: &Context<'_>) {
+        //= RFC 6298 5-b
         if self.scoreboard.is_empty() {
             common.timers.stop(Timer::Retransmit);
             common.timers.stop(Timer::Probe);
             return;
         }
         let rto = cx.own().rto.saturating_mul(1 << self.backoff.min(16)).min(cx.tcp.max_rto);
+        //= RFC 6298 5-a
         common.timers.set(Timer::Retransmit, cx.now + rto);
     }
 

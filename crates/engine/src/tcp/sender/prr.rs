@@ -36,10 +36,12 @@ impl Prr {
         self.delivered += delivered;
         let in_flight = metrics.in_flight();
         let mut sndcnt = if in_flight > metrics.ssthresh {
+            //= RFC 6937 3-a
             let share = u64::from(metrics.ssthresh) * u64::from(self.delivered);
             let share = share.div_ceil(u64::from(self.prior_cwnd.max(1)));
             (share as u32).saturating_sub(self.out)
         } else {
+            //= RFC 6937 3-b
             let safe = u32::from(advanced && newly_lost == 0);
             let limit = self.delivered.saturating_sub(self.out).max(delivered) + safe;
             limit.min(metrics.ssthresh - in_flight)
@@ -82,7 +84,7 @@ mod tests {
         sent
     }
 
-    //= test RFC 6937 4
+    //= test RFC 6937 3-a 3-c
     /// RFC 6937's first example: of twenty segments one is lost, and ssthresh is half. Once it is judged lost, a
     /// segment leaves for every two delivered, the retransmission first, until ssthresh is reached.
     #[test]
@@ -100,7 +102,7 @@ mod tests {
         assert_eq!(metrics.in_flight(), 10, "the window has come down to ssthresh");
     }
 
-    //= test RFC 6937 4
+    //= test RFC 6937 3-b
     /// RFC 6937's second example: of twenty segments the first fifteen are lost. What is in flight falls below
     /// ssthresh at once, and each delivered segment lets one out: no burst.
     #[test]

@@ -68,6 +68,7 @@ impl Rack {
         if end > 0 {
             self.advance(sent_at, end, now.saturating_sub(summary.last_sent_at));
         }
+        //= RFC 8985 6.2-c
         let reordered = sack && summary.first_original_end.is_some_and(|end| end < self.fack);
         self.fack = self.fack.max(summary.end);
         let first = reordered && !self.reordering_seen;
@@ -133,6 +134,7 @@ impl Rack {
         }
         if self.dsack_round == 0 {
             self.dsack_round = snd_nxt;
+            //= RFC 8985 6.2-e
             self.quarters = (self.quarters + 1).min(MOST_QUARTERS);
             self.persist = PERSIST;
         }
@@ -156,6 +158,7 @@ impl Rack {
     /// RACK.reo_wnd, by step 4: `quarters` says how wide it is.
     #[inline]
     pub fn window(&self, metrics: &SubflowMetrics) -> Nanos {
+        //= RFC 8985 6.2-d
         let eager =
             matches!(metrics.ca_state, CaState::Recovery | CaState::Loss) || metrics.sacked_out >= DUP_THRESH;
         if !self.reordering_seen && eager {
@@ -177,7 +180,7 @@ mod tests {
         metrics
     }
 
-    //= test RFC 8985 6.2 step 4
+    //= test RFC 8985 6.2-d
     #[test]
     fn the_window_is_zero_without_reordering_once_three_segments_are_sacked_or_in_recovery() {
         let (mut metrics, mut rack) = (metrics(), Rack::default());
@@ -191,7 +194,7 @@ mod tests {
         assert_eq!(rack.window(&metrics), 10 * MILLISECOND);
     }
 
-    //= test RFC 8985 6.2 step 4
+    //= test RFC 8985 6.2-e
     #[test]
     fn dsacks_widen_the_window_once_a_round_trip_up_to_srtt_for_sixteen_recoveries() {
         let (metrics, mut rack) = (metrics(), Rack::default());
@@ -212,7 +215,7 @@ mod tests {
         assert_eq!(rack.window(&metrics), 10 * MILLISECOND);
     }
 
-    //= test RFC 8985 6.2 step 2
+    //= test RFC 8985 6.2-b
     #[test]
     fn the_latest_sent_counts_and_of_two_sent_together_the_one_further_on() {
         let mut rack = Rack::default();

@@ -261,6 +261,7 @@ impl<P: Payload> Sender<P> {
         let now = cx.now;
         let metrics = cx.metrics();
         if metrics.ssthresh < u32::MAX && (metrics.ca_state == CaState::Cwr || stands) {
+            //= RFC 6937 3-c
             metrics.cwnd = metrics.ssthresh.max(1);
             self.cwnd_validation.restart(now);
         }
@@ -271,6 +272,7 @@ impl<P: Payload> Sender<P> {
         let phase = cx.own().ca_state;
         let fresh = !matches!(phase, CaState::Recovery | CaState::Loss);
         self.mark_overdue_lost(common, cx, outcome);
+        //= RFC 5681 3.1-h
         // The threshold falls once per window of data.
         if matches!(phase, CaState::Open | CaState::Disorder)
             || self.snd_una >= self.recovery.point
@@ -286,6 +288,7 @@ impl<P: Payload> Sender<P> {
         }
         let now = cx.now;
         let metrics = cx.metrics();
+        //= RFC 5681 3.1-g
         metrics.cwnd = metrics.in_flight() + 1;
         metrics.ca_state = CaState::Loss;
         self.cwnd_validation.restart(now);

@@ -31,15 +31,17 @@ impl RttEstimator {
         let (rtt, last) = (rtt.max(1), last.max(1));
         metrics.last_rtt = last;
         metrics.max_rtt = metrics.max_rtt.max(rtt);
+        //= RFC 8985 6.2-a
         if metrics.min_rtt == 0 || last <= metrics.min_rtt || now > self.min_rtt_at + MIN_RTT_WINDOW {
             metrics.min_rtt = last;
             self.min_rtt_at = now;
         }
         if metrics.srtt == 0 {
-            // RFC 6298 2.2.
+            //= RFC 6298 2-b
             metrics.srtt = rtt;
             metrics.rttvar = rtt / 2;
         } else {
+            //= RFC 6298 2-c
             // RFC 6298 2.3: alpha = 1/8, beta = 1/4; rttvar first, with the old srtt.
             let error = metrics.srtt.abs_diff(rtt);
             metrics.rttvar = metrics.rttvar - metrics.rttvar / 4 + error / 4;
@@ -64,6 +66,7 @@ mod tests {
     use crate::metrics::SubflowMetrics;
     use crate::{MILLISECOND, PathId, SubflowId};
 
+    //= test RFC 6298 2-b 2-c
     #[test]
     fn the_first_sample_and_the_next_follow_rfc_6298() {
         let mut metrics = SubflowMetrics::new(SubflowId(0), PathId(0));

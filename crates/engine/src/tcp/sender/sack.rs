@@ -24,6 +24,7 @@ impl<P: Payload> Sender<P> {
         // The common case: one block of whole segments beyond the ACK.
         if let [(left, right)] = *segment.sack.as_slice() {
             let (left, right) = (self.unfold_sack(common, left), self.unfold_sack(common, right));
+            //= RFC 2018 5-b
             if ack <= left
                 && left < right
                 && right <= self.snd_nxt
@@ -191,6 +192,7 @@ impl<P: Payload> Sender<P> {
     fn mark_sacked_inline(&mut self, cx: &mut Context<'_>, index: usize, summary: &mut AckSummary) -> u64 {
         let entry = self.scoreboard.mark_sacked(index);
         let metrics = &mut cx.metrics[cx.index];
+        //= RFC 5681 3.2-d only what is newly SACKed leaves the network
         metrics.sacked_out += entry.segments;
         if entry.is(LOST) {
             metrics.lost_out -= entry.segments;

@@ -49,6 +49,7 @@ impl Tlp {
     /// The time until a probe (PTO).
     #[inline]
     pub fn timeout(metrics: &SubflowMetrics, tcp: &TcpConfig) -> Nanos {
+        //= RFC 8985 7.2-a
         let allowance = if metrics.packets_out == 1 { tcp.min_rto } else { GRANULARITY };
         if metrics.srtt == 0 { tcp.initial_rto } else { 2 * metrics.srtt + allowance }
     }
@@ -58,6 +59,7 @@ impl Tlp {
         if ack < self.end {
             ProbeAck::Pending
         } else if !self.is_retransmission || summary.dsack.is_some_and(|dsack| dsack.end == self.end) {
+            //= RFC 8985 7.4-b
             // New data needs no repair; a DSACK says that the original arrived as well.
             ProbeAck::Unneeded
         } else if ack > self.end {

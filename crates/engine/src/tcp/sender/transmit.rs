@@ -50,6 +50,7 @@ impl<P: Payload> Sender<P> {
         let edge = self.window_edge(cx);
         let entry = self.scoreboard.get(index)?;
         //= RFC 9293 SHLD-16
+        //= RFC 7323 2.4-b
         // The peer took its window back: only the first segment may still be sent, as a probe (RFC 9293 3.8.6).
         if entry.position >= edge && entry.position != self.snd_una {
             return None;
@@ -138,6 +139,7 @@ impl<P: Payload> Sender<P> {
         let metrics = cx.own();
         let mss = metrics.mss as usize - reserve;
         let in_flight = metrics.in_flight();
+        //= RFC 8985 7.3-a
         // A tail loss probe is one segment, which may exceed the congestion window.
         let room = if probe { 1 } else { metrics.cwnd.saturating_sub(in_flight) };
         if room == 0 {
@@ -391,8 +393,10 @@ impl<P: Payload> Sender<P> {
         outcome: &mut Outcome,
     ) {
         self.suspect_black_hole(common, cx);
+        //= RFC 6298 5-d
         self.enter_loss(common, cx, outcome);
         self.timeouts += 1;
+        //= RFC 6298 5-e
         //= RFC 9293 MUST-19 back off the timer (RFC 6298 5.5)
         self.backoff += 1;
         self.arm_retransmit(common, cx);

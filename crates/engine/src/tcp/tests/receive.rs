@@ -114,7 +114,7 @@ fn a_receiver_s_round_trip_time_falls_at_once() {
 }
 
 //= test RFC 9293 SHLD-31
-//= test RFC 5681 4.2
+//= test RFC 5681 3.2-a 3.2-b
 #[test]
 fn out_of_order_data_and_the_filling_of_a_gap_are_acknowledged_at_once() {
     let (mut end, seq) = settled(plain_config());
@@ -128,7 +128,7 @@ fn out_of_order_data_and_the_filling_of_a_gap_are_acknowledged_at_once() {
     assert_eq!(end.subflow.counters().ofo_queue, 1);
 }
 
-//= test RFC 2883 4.1.1
+//= test RFC 2018 4-e
 /// The ACKs of the first two segments were lost, and the first comes again: a DSACK, once, below the cumulative ACK.
 #[test]
 fn a_duplicate_below_the_cumulative_ack_is_reported() {
@@ -143,7 +143,7 @@ fn a_duplicate_below_the_cumulative_ack_is_reported() {
     assert_eq!((counters.dsack_old_sent, counters.delayed_ack_lost), (1, 1));
 }
 
-//= test RFC 2883 4.2.1
+//= test RFC 2018 4-e
 /// The first of three is lost, the third comes twice: the DSACK stands before the block that holds it.
 #[test]
 fn a_duplicate_above_the_cumulative_ack_is_reported_before_its_block() {
@@ -157,7 +157,7 @@ fn a_duplicate_above_the_cumulative_ack_is_reported_before_its_block() {
     assert_eq!(end.subflow.counters().dsack_ofo_sent, 1);
 }
 
-//= test RFC 7323 4.3
+//= test RFC 7323 4.3-a
 /// Of two segments that one ACK covers, the earlier's timestamp is echoed; a segment beyond a gap doesn't count.
 #[test]
 fn the_echo_is_of_the_first_segment_that_an_ack_covers() {
@@ -178,7 +178,7 @@ fn the_echo_is_of_the_first_segment_that_an_ack_covers() {
     assert_eq!(stamped(&mut end, seq + 2 * MSS, base + 3), Some(base + 3));
 }
 
-//= test RFC 7323 5.3
+//= test RFC 7323 5.3-a
 /// A segment with an older timestamp is dropped and answered; a reset isn't subject to it.
 #[test]
 fn an_old_timestamp_drops_a_segment() {
@@ -194,7 +194,7 @@ fn an_old_timestamp_drops_a_segment() {
     assert!(end.receive(segment).reset);
 }
 
-//= test RFC 5961 3.2
+//= test RFC 5961 3.2-a 3.2-b
 /// Only the exact next number resets; one further in the window is challenged, one outside ignored.
 #[test]
 fn a_blind_reset_needs_the_exact_number() {
@@ -212,7 +212,7 @@ fn a_blind_reset_needs_the_exact_number() {
     assert_eq!(end.state(), State::Closed);
 }
 
-//= test RFC 5961 4.2
+//= test RFC 5961 4.2-a
 /// A SYN is challenged wherever it stands, and no more than ten a second are.
 #[test]
 fn a_blind_syn_is_challenged_at_a_limited_rate() {
@@ -229,7 +229,7 @@ fn a_blind_syn_is_challenged_at_a_limited_rate() {
     assert_eq!((counters.syn_challenge, counters.challenge_acks, counters.challenges_skipped), (30, 10, 20));
 }
 
-//= test RFC 5961 5.2
+//= test RFC 5961 5.2-a
 /// Data with an ACK from the future, or older than any window, isn't taken.
 #[test]
 fn blind_data_needs_a_plausible_ack() {

@@ -18,7 +18,7 @@ fn ten_in_flight(tcp: TcpConfig) -> End {
     end
 }
 
-//= test RFC 8985 3.1
+//= test RFC 8985 6.2-f
 /// RFC 8985's first example: of three segments the first is lost; the SACK of the others finds it once the
 /// reordering window, a quarter of the least round-trip time, is over.
 #[test]
@@ -48,7 +48,7 @@ fn three_sacks_find_a_loss_at_once() {
     assert_eq!(end.subflow.counters().sack_recovery, 1);
 }
 
-//= test RFC 8985 3.1
+//= test RFC 8985 6.2-f
 /// RFC 8985's second example, a lost retransmission: found when something sent after it is sacked.
 #[test]
 fn rack_finds_a_lost_retransmission() {
@@ -113,7 +113,7 @@ fn newreno_without_sack() {
 }
 
 //= test RFC 9293 MUST-18 MUST-19
-//= test RFC 6298 5
+//= test RFC 6298 5-e 3-a
 /// The timer: srtt + max(200 ms, 4 rttvar), doubled with each timeout, until a sample ends the backoff.
 #[test]
 fn the_timeout_backs_off_and_recovers_with_a_sample() {
@@ -147,7 +147,7 @@ fn a_timeout_marks_only_what_is_overdue() {
     assert!(recent > 0 && end.metrics().lost_out >= 7);
 }
 
-//= test RFC 8985 7
+//= test RFC 8985 7.2-a 7.2-b 7.3-c
 /// The probe leaves two round trips after the last transmission (and 2 ms for Linux's grain), before the timeout;
 /// with one segment in flight it waits for a delayed ACK, but not beyond the timeout.
 #[test]
@@ -173,7 +173,7 @@ fn a_lone_segments_probe_takes_the_timeouts_place() {
     assert_eq!((end.subflow.counters().loss_probes, end.subflow.counters().timeouts), (1, 1));
 }
 
-//= test RFC 8985 7.4
+//= test RFC 8985 7.4-a 7.4-b
 /// A probe that repaired a loss halves the window; one that a DSACK answers doesn't.
 #[test]
 fn a_probe_that_repaired_a_loss_costs_the_window_its_half() {
@@ -228,7 +228,7 @@ fn a_sacked_probe_finds_what_was_lost_before_it_whatever_its_timestamp_echoes() 
     assert_eq!((end.metrics().ca_state, end.subflow.counters().timeouts), (CaState::Recovery, 0));
 }
 
-//= test RFC 2018 8
+//= test RFC 2018 8-b
 /// A receiver that drops what it sacked: after the timeout everything is sent again.
 #[test]
 fn a_reneging_receiver_gets_everything_again() {

@@ -12,7 +12,7 @@ fn blocks(reassembly: &mut ReassemblyQueue<SyntheticPayload>) -> Vec<(u32, u32)>
     report(reassembly, 4)
 }
 
-//= test RFC 2018 4
+//= test RFC 2018 4-b 4-d
 /// RFC 2018 section 4, case 2: eight segments of 500 bytes from 5000 on, the first is lost.
 #[test]
 fn rfc_2018_case_2_first_segment_dropped() {
@@ -23,7 +23,7 @@ fn rfc_2018_case_2_first_segment_dropped() {
     }
 }
 
-//= test RFC 2018 4
+//= test RFC 2018 4-b 4-d
 /// RFC 2018 section 4, case 3: the 2nd, 4th, 6th and 8th are lost; then the 4th arrives, and the 2nd.
 #[test]
 fn rfc_2018_case_3_every_other_segment_dropped() {
@@ -49,7 +49,7 @@ fn rfc_2018_case_3_every_other_segment_dropped() {
     assert_eq!(reassembly.bytes(), 500);
 }
 
-//= test RFC 2883 4.1
+//= test RFC 2018 4-e
 /// A duplicate of what was received is reported first, once.
 #[test]
 fn rfc_2883_a_duplicate_is_reported_once_and_first() {
@@ -61,7 +61,7 @@ fn rfc_2883_a_duplicate_is_reported_once_and_first() {
     assert_eq!(reassembly.bytes(), 500);
 }
 
-//= test RFC 2883 4.2
+//= test RFC 2018 4-e
 /// A segment of which a part was received: only that part is the duplicate.
 #[test]
 fn rfc_2883_a_partial_duplicate() {
