@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod advise;
+mod arena;
 mod checkpoint;
 mod compare;
 mod emulate;
@@ -60,6 +61,8 @@ struct Arguments {
 enum Command {
     /// Which scheduler, congestion control and buffer size for your paths
     Advise(advise::Options),
+    /// Let all schedulers compete over a grid of scenarios
+    Arena(arena::Options),
     /// Compare the simulator with real packets: the same transfers in both worlds
     Validate(validate::Options),
     /// Rank schedulers on your paths
@@ -165,6 +168,7 @@ pub fn run(registries: Registries, arguments: impl IntoIterator<Item = OsString>
     };
     let done = match arguments.command {
         Command::Advise(options) => advise::run(&registries, &options),
+        Command::Arena(options) => arena::run(&registries, &options),
         Command::Validate(options) => validate::run(&registries, &options),
         Command::Compare(options) => compare::run(&registries, &options, &origin),
         Command::Emulate(options) if options.as_comparison().is_some() => {

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 pub mod advise;
+pub mod arena;
 pub mod bound;
 pub mod checkpoint;
 pub mod compare;

@@ -13,7 +13,7 @@ mod randomness;
 pub(crate) mod read;
 mod schema;
 pub(crate) mod shape;
-mod trace;
+pub(crate) mod trace;
 mod traffic;
 
 use std::ops::Range;
