@@ -63,6 +63,43 @@ pub struct TcpConfig {
     pub hop_limit: u8,
     /// The IP header's Diffserv code point, 0 to 63 (RFC 2474).
     pub dscp: u8,
+    /// How losses are found with SACK.
+    pub loss_detection: LossDetection,
+    /// Early retransmit (RFC 5827), delayed by a quarter of the round-trip time; with [`LossDetection::DuplicateAcks`] only.
+    pub early_retransmit: bool,
+    /// A retransmission timeout leaves a window of one segment (RFC 5681 3.1). Linux has left what is in flight and one
+    /// segment since 4.18.
+    pub loss_window_one: bool,
+    /// Below the threshold PRR always grows the window by one segment an ACK (RFC 6937's slow start reduction bound). Linux
+    /// has done so only for ACKs that advance without a new loss since 4.3.
+    pub prr_slow_start: bool,
+    /// When the window counts as the limit.
+    pub window_limit: WindowLimit,
+    /// Tick of the clock that round-trip times are taken with; 0: nanoseconds.
+    pub rtt_tick: Nanos,
+    /// Slow start threshold at first, segments, as if an earlier connection had left it in the route's cache (Linux's
+    /// `tcp_metrics`).
+    pub initial_ssthresh: u32,
+}
+
+/// How losses are found with SACK.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum LossDetection {
+    /// By time: RACK (RFC 8985).
+    #[default]
+    Rack,
+    /// By counting: the duplicate ACK threshold with FACK and adaptive reordering, as in Linux before RACK.
+    DuplicateAcks,
+}
+
+/// When the congestion window counts as what limits the sender, so that it may grow.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum WindowLimit {
+    /// If it was full at some time in a window of data (Linux since 3.16).
+    #[default]
+    PerWindow,
+    /// If it was nearly full when the ACK arrived (Linux until 3.15).
+    PerAck,
 }
 
 impl Default for TcpConfig {
@@ -93,6 +130,13 @@ impl Default for TcpConfig {
             timestamp_offset: 0,
             hop_limit: 64,
             dscp: 0,
+            loss_detection: LossDetection::Rack,
+            early_retransmit: false,
+            loss_window_one: false,
+            prr_slow_start: false,
+            window_limit: WindowLimit::PerWindow,
+            rtt_tick: 0,
+            initial_ssthresh: u32::MAX,
         }
     }
 }

@@ -3,9 +3,10 @@
 
 use ropewalk_wire::{Flags, Payload, Segment};
 
-use super::Sender;
 use super::ack_summary::AckSummary;
 use super::rtt::timestamp_rtt;
+use super::{Sender, cwnd_validation};
+use crate::config::WindowLimit;
 use crate::congestion::Ack;
 use crate::tcp::common::Common;
 use crate::tcp::context::{Context, Outcome, clock};
@@ -86,6 +87,7 @@ impl<P: Payload> Sender<P> {
         outcome: &mut Outcome,
     ) {
         if summary.segments > 0 {
+            self.note_reordering(cx, summary);
             if self.rack.on_delivered(cx.now, summary, common.negotiated.sack) {
                 common.counters.sack_reorder += 1;
             }
@@ -194,7 +196,10 @@ impl<P: Payload> Sender<P> {
             acked: summary.segments,
             rtt: summary.last_rtt,
             prior_in_flight,
-            cwnd_limited: self.cwnd_validation.is_cwnd_limited(cx.own()),
+            cwnd_limited: match cx.tcp.window_limit {
+                WindowLimit::PerWindow => self.cwnd_validation.is_cwnd_limited(cx.own()),
+                WindowLimit::PerAck => cwnd_validation::was_full(cx.own(), prior_in_flight),
+            },
             round_start: summary.round_start,
         };
         cx.congestion.on_ack(cx.metrics, cx.index, &ack);

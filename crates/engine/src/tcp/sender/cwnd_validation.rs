@@ -2,6 +2,7 @@
 //! it (the aim of RFC 7661 by the means of RFC 2861; Linux's `tcp_cwnd_validate`), and after an idle time (RFC 5681 4.1).
 
 use crate::Nanos;
+use crate::config::WindowLimit;
 use crate::metrics::{CaState, SubflowMetrics};
 use crate::tcp::context::Context;
 
@@ -43,7 +44,11 @@ impl CwndValidation {
             self.max_packets_out = metrics.packets_out;
             self.end = next;
         }
-        if self.is_cwnd_limited(metrics) {
+        let limited = match cx.tcp.window_limit {
+            WindowLimit::PerWindow => self.is_cwnd_limited(metrics),
+            WindowLimit::PerAck => metrics.packets_out >= metrics.cwnd,
+        };
+        if limited {
             self.restart(cx.now);
         } else {
             self.used = self.used.max(metrics.packets_out);
@@ -83,10 +88,51 @@ impl CwndValidation {
     }
 }
 
+/// Most segments that a sender may hold back (`tcp_max_tso_deferred_mss`), the share of the window (`tcp_tso_win_divisor`),
+/// and the bytes (`sk_gso_max_size`).
+const MOST_DEFERRED: u32 = 3;
+const DEFERRED_SHARE: u32 = 3;
+const MOST_DEFERRED_BYTES: u64 = 65_536;
+
+/// Whether the window was full, or nearly so, with so many segments in flight when an ACK arrived: Linux's
+/// `tcp_is_cwnd_limited` until 3.15, with segmentation offload.
+pub(super) fn was_full(metrics: &SubflowMetrics, in_flight: u32) -> bool {
+    let left = metrics.cwnd.saturating_sub(in_flight);
+    let deferred = u64::from(left) * u64::from(metrics.mss) < MOST_DEFERRED_BYTES
+        && left.saturating_mul(DEFERRED_SHARE) < metrics.cwnd;
+    left <= MOST_DEFERRED || deferred
+}
+
 /// The slow start threshold of a window that wasn't used: three quarters of it, outside recovery (`tcp_current_ssthresh`).
 pub(super) fn current_ssthresh(metrics: &SubflowMetrics) -> u32 {
     match metrics.ca_state {
         CaState::Cwr | CaState::Recovery => metrics.ssthresh,
         _ => metrics.ssthresh.max((metrics.cwnd >> 1) + (metrics.cwnd >> 2)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::was_full;
+    use crate::metrics::SubflowMetrics;
+    use crate::{PathId, SubflowId};
+
+    #[test]
+    fn a_window_is_nearly_full_with_three_segments_or_a_third_and_64_kib_left() {
+        let mut metrics = SubflowMetrics::new(SubflowId(0), PathId(0));
+        metrics.mss = 1000;
+        for (cwnd, in_flight, full) in [
+            (10, 10, true),
+            (10, 7, true),
+            (10, 6, false),
+            (90, 61, true),
+            (90, 60, false),
+            (300, 235, true),
+            (300, 234, false),
+            (10, 20, true),
+        ] {
+            metrics.cwnd = cwnd;
+            assert_eq!(was_full(&metrics, in_flight), full, "{in_flight} of {cwnd}");
+        }
     }
 }

@@ -9,6 +9,7 @@ use super::due::LOSS_PROBE;
 use super::entry::{EVER_RETRANS, LOST, RETRANS, SACKED};
 use super::rack::DUP_THRESH;
 use super::tlp::{ProbeAck, Tlp};
+use crate::config::LossDetection;
 use crate::congestion::LossCause;
 use crate::metrics::CaState;
 use crate::tcp::common::Common;
@@ -49,7 +50,9 @@ impl<P: Payload> Sender<P> {
             return;
         }
         let known = common.counters.lost_retransmit;
-        if common.negotiated.sack {
+        if common.negotiated.sack && cx.tcp.loss_detection == LossDetection::DuplicateAcks {
+            self.count_losses(common, cx, summary, outcome);
+        } else if common.negotiated.sack {
             if self.rack.take_advanced() {
                 self.detect_losses(common, cx, outcome);
             }
@@ -110,7 +113,7 @@ impl<P: Payload> Sender<P> {
         self.scoreboard.on_lost(position);
     }
 
-    /// After a timeout: marks what isn't sacked and has been in flight for a round trip.
+    /// After a timeout: marks what isn't sacked and has been in flight for a round trip; without RACK, all of it.
     pub(super) fn mark_overdue_lost(
         &mut self,
         common: &mut Common,
@@ -127,21 +130,26 @@ impl<P: Payload> Sender<P> {
         } else if !common.negotiated.sack {
             cx.metrics().sacked_out = 0;
         }
+        let all = reneged || cx.tcp.loss_detection == LossDetection::DuplicateAcks;
         let mut index = 0;
         while let Some(entry) = self.scoreboard.get(index) {
             //= RFC 8985 6.3-a
-            if index == 0 || reneged || self.rack.is_overdue(entry.sent_at, cx.now) {
+            if index == 0 || all || self.rack.is_overdue(entry.sent_at, cx.now) {
                 self.mark_lost(common, cx, index, outcome);
             }
             index += 1;
         }
     }
 
-    /// RACK's reordering timer: losses are found between ACKs (RFC 8985 6.3).
+    /// RACK's reordering timer: losses are found between ACKs (RFC 8985 6.3). Without RACK: that of early retransmit.
     pub fn on_reorder_timer(&mut self, common: &mut Common, cx: &mut Context<'_>, outcome: &mut Outcome) {
         let before = cx.own().in_flight();
-        self.rack.take_advanced();
-        self.detect_losses(common, cx, outcome);
+        if cx.tcp.loss_detection == LossDetection::DuplicateAcks {
+            self.retransmit_early(common, cx, outcome);
+        } else {
+            self.rack.take_advanced();
+            self.detect_losses(common, cx, outcome);
+        }
         if cx.own().in_flight() != before && cx.own().ca_state != CaState::Recovery {
             self.enter_recovery(common, cx, false);
             self.prr.reduce(cx.metrics(), 1, 0, false);

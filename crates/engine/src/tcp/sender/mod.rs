@@ -1,6 +1,6 @@
 //! The sender of a subflow: the send window, the scoreboard, loss detection and recovery, the congestion window.
 //!
-//! `ack` takes acknowledgements, `sack` their SACK blocks, `loss` finds what is lost (RACK-TLP), `recovery` goes through the
+//! `ack` takes acknowledgements, `sack` their SACK blocks, `loss` finds what is lost (RACK-TLP; `dup_ack` does by counting), `recovery` goes through the
 //! phases that follow, `spurious` undoes what turns out a mistake, `transmit` says what is sent next. The other files are
 //! the parts that these work with.
 
@@ -10,6 +10,7 @@ mod black_hole;
 mod cwnd_validation;
 mod data_segment;
 mod due;
+mod dup_ack;
 mod entry;
 mod loss;
 mod pmtu;
@@ -39,6 +40,7 @@ use black_hole::BlackHole;
 use cwnd_validation::CwndValidation;
 pub(super) use data_segment::DataSegment;
 use due::{Due, LOSS_PROBE, WINDOW_PROBE};
+use dup_ack::DupAck;
 use prr::Prr;
 use rack::Rack;
 use rate::RateState;
@@ -83,6 +85,7 @@ pub(super) struct Sender<P> {
     black_hole: BlackHole,
     /// Segments that DSACKs have reported.
     dsacked: u64,
+    dup_ack: DupAck,
 }
 
 /// Where loss recovery is, beside [`CaState`](crate::metrics::CaState).
@@ -105,6 +108,7 @@ impl<P: Payload> Sender<P> {
         cx.metrics().rto = cx.tcp.initial_rto;
         //= RFC 5681 3.1-a
         cx.metrics().cwnd = cx.tcp.initial_window;
+        cx.metrics().ssthresh = cx.tcp.initial_ssthresh;
         Sender {
             queue: InlineQueue::new(),
             due: Due::default(),
@@ -127,6 +131,7 @@ impl<P: Payload> Sender<P> {
             undo: Undo::default(),
             black_hole: BlackHole::default(),
             dsacked: 0,
+            dup_ack: DupAck::default(),
         }
     }
 

@@ -11,6 +11,7 @@ use super::entry::SACKED;
 use super::prr::Prr;
 use super::tlp::Tlp;
 use crate::MILLISECOND;
+use crate::config::LossDetection;
 use crate::congestion::LossCause;
 use crate::metrics::CaState;
 use crate::tcp::common::Common;
@@ -52,13 +53,21 @@ impl<P: Payload> Sender<P> {
             }
         }
         if matches!(cx.own().ca_state, CaState::Recovery | CaState::Cwr) {
-            self.prr.reduce(cx.metrics(), summary.segments, outcome.lost_segments, summary.advanced);
-        } else if summary.segments > 0 && (summary.advanced || self.rack.reordering_seen()) {
+            let lost = if cx.tcp.prr_slow_start { 0 } else { outcome.lost_segments };
+            let advanced = summary.advanced || cx.tcp.prr_slow_start;
+            self.prr.reduce(cx.metrics(), summary.segments, lost, advanced);
+        } else if summary.segments > 0 && (summary.advanced || self.grows_out_of_order(cx)) {
             self.grow(cx, summary, prior_in_flight);
         }
         if summary.segments > 0 {
             self.update_pacing(cx);
         }
+    }
+
+    /// Whether SACKs alone let the window grow: where packets are reordered (Linux's `tcp_may_raise_cwnd`, since 3.15).
+    #[inline]
+    fn grows_out_of_order(&self, cx: &Context<'_>) -> bool {
+        self.rack.reordering_seen() && cx.tcp.loss_detection == LossDetection::Rack
     }
 
     /// Whether the receiver has dropped what it sacked (RFC 2018 8).
@@ -267,10 +276,13 @@ impl<P: Payload> Sender<P> {
         }
     }
 
-    /// Enters recovery from a timeout. The window is what is in flight and one segment.
+    /// Enters recovery from a timeout. The window is one segment, or what is in flight and one segment.
     pub(super) fn enter_loss(&mut self, common: &mut Common, cx: &mut Context<'_>, outcome: &mut Outcome) {
         let phase = cx.own().ca_state;
         let fresh = !matches!(phase, CaState::Recovery | CaState::Loss);
+        if matches!(phase, CaState::Open | CaState::Disorder) {
+            self.dup_ack.on_timeout(cx.own());
+        }
         self.mark_overdue_lost(common, cx, outcome);
         //= RFC 5681 3.1-h
         // The threshold falls once per window of data.
@@ -286,10 +298,10 @@ impl<P: Payload> Sender<P> {
             self.undo.begin(self.snd_una.max(1), retrans_out);
             self.undo.clear_retransmission();
         }
-        let now = cx.now;
+        let (now, one) = (cx.now, cx.tcp.loss_window_one);
         let metrics = cx.metrics();
         //= RFC 5681 3.1-g
-        metrics.cwnd = metrics.in_flight() + 1;
+        metrics.cwnd = if one { 1 } else { metrics.in_flight() + 1 };
         metrics.ca_state = CaState::Loss;
         self.cwnd_validation.restart(now);
         self.recovery.point = self.snd_nxt;

@@ -28,7 +28,7 @@ impl RttEstimator {
         rtt: Nanos,
         last: Nanos,
     ) {
-        let (rtt, last) = (rtt.max(1), last.max(1));
+        let (rtt, last) = (ticks(config, now, rtt), ticks(config, now, last));
         metrics.last_rtt = last;
         metrics.max_rtt = metrics.max_rtt.max(rtt);
         //= RFC 8985 6.2-a
@@ -49,6 +49,12 @@ impl RttEstimator {
         }
         metrics.rto = (metrics.srtt + config.min_rto.max(4 * metrics.rttvar)).min(config.max_rto);
     }
+}
+
+/// A round-trip time that ends at `now`, as a clock with the host's tick has it: at least one tick.
+fn ticks(config: &TcpConfig, now: Nanos, rtt: Nanos) -> Nanos {
+    let tick = config.rtt_tick;
+    if tick == 0 { rtt.max(1) } else { (now / tick - now.saturating_sub(rtt) / tick).max(1) * tick }
 }
 
 /// The round-trip time by the timestamp that the segment echoes (RFC 7323 4); its clock ticks in milliseconds.
@@ -78,5 +84,17 @@ mod tests {
         assert_eq!((metrics.srtt, metrics.rttvar), (90 * MILLISECOND, 50 * MILLISECOND));
         assert_eq!(metrics.rto, 290 * MILLISECOND);
         assert_eq!((metrics.min_rtt, metrics.max_rtt), (80 * MILLISECOND, 160 * MILLISECOND));
+    }
+
+    /// Linux before 3.15 took samples in jiffies, and none was below one.
+    #[test]
+    fn with_a_tick_a_sample_is_the_number_of_ticks_between_and_at_least_one() {
+        let config = TcpConfig { rtt_tick: 4 * MILLISECOND, ..TcpConfig::default() };
+        for (now, rtt, taken) in [(1, 0, 4), (9, 2, 4), (9, 1, 4), (10, 7, 8), (11, 7, 4), (100, 40, 40)] {
+            let mut metrics = SubflowMetrics::new(SubflowId(0), PathId(0));
+            let (now, rtt) = (now * MILLISECOND, rtt * MILLISECOND);
+            RttEstimator::default().sample(&mut metrics, &config, now, rtt, rtt);
+            assert_eq!(metrics.srtt, taken * MILLISECOND, "{rtt} until {now}");
+        }
     }
 }

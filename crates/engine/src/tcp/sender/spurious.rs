@@ -84,6 +84,7 @@ impl<P: Payload> Sender<P> {
         }
         // A hole was filled by what was late, not lost.
         self.rack.on_late_arrival();
+        self.note_late_arrival(cx);
         if cx.own().retrans_out > 0 {
             return true;
         }

@@ -1,0 +1,240 @@
+//! Loss detection by counting, as Linux had it before RACK (3.14's `tcp_input.c`): the duplicate ACK threshold (RFC 6675 4)
+//! with forward acknowledgements (Mathis and Mahdavi, "Forward acknowledgement", SIGCOMM 1996), a threshold that adapts to
+//! reordering, lost retransmissions, and delayed early retransmit (RFC 5827).
+//!
+//! With FACK everything counts that lies below the highest sacked segment, so that a hole is lost once it is more than the
+//! threshold behind. The first reordering ends that: then sacked segments count, and the threshold is as far as a segment
+//! came late.
+
+use ropewalk_wire::Payload;
+
+use super::Sender;
+use super::ack_summary::AckSummary;
+use super::entry::{EVER_RETRANS, LOST, RETRANS, SACKED};
+use super::rack::DUP_THRESH;
+use crate::config::LossDetection;
+use crate::metrics::{CaState, SubflowMetrics};
+use crate::tcp::common::Common;
+use crate::tcp::context::{Context, Outcome};
+use crate::tcp::timer::Timer;
+use crate::{MILLISECOND, Nanos};
+
+/// Greatest threshold (`TCP_MAX_REORDERING`).
+const MOST_REORDERING: u32 = 127;
+/// Early retransmit is for fewer segments than this.
+const EARLY_BELOW: u32 = 4;
+/// It waits for a quarter of the round-trip time, but at least for this long.
+const LEAST_WAIT: Nanos = 2 * MILLISECOND;
+
+/// State of the count, by Linux's names.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct DupAck {
+    /// `reordering`: the threshold, segments.
+    reordering: u32,
+    /// Reordering was seen: FACK and early retransmit are off (`tcp_disable_fack`, `tcp_disable_early_retrans`).
+    reordered: bool,
+    /// Where the highest delivered segment ends.
+    highest: u64,
+}
+
+impl Default for DupAck {
+    fn default() -> Self {
+        DupAck { reordering: DUP_THRESH, reordered: false, highest: 0 }
+    }
+}
+
+impl DupAck {
+    /// A segment came late by so many (`tcp_update_reordering`).
+    fn on_reordering(&mut self, by: u32) {
+        self.reordering = self.reordering.max(by.min(MOST_REORDERING));
+        self.reordered = true;
+    }
+
+    /// A timeout although the threshold was reached: it is too high.
+    pub fn on_timeout(&mut self, metrics: &SubflowMetrics) {
+        if metrics.sacked_out >= self.reordering {
+            self.reordering = DUP_THRESH;
+        }
+    }
+}
+
+impl<P: Payload> Sender<P> {
+    /// Takes note of what an ACK delivers: what was never retransmitted and lies below what was delivered before came late.
+    #[inline]
+    pub(super) fn note_reordering(&mut self, cx: &Context<'_>, summary: &AckSummary) {
+        if cx.tcp.loss_detection == LossDetection::DuplicateAcks {
+            let highest = self.dup_ack.highest;
+            if let Some(end) = summary.first_original_end.filter(|end| *end < highest) {
+                let behind = (highest - end).div_ceil(u64::from(cx.own().mss.max(1))) + 1;
+                self.dup_ack.on_reordering(u32::try_from(behind).unwrap_or(u32::MAX));
+            }
+            self.dup_ack.highest = highest.max(summary.end);
+        }
+    }
+
+    /// A hole was filled by what was late: everything sacked above it came before it.
+    pub(super) fn note_late_arrival(&mut self, cx: &Context<'_>) {
+        if cx.tcp.loss_detection == LossDetection::DuplicateAcks {
+            let behind = self.fackets_out(cx.own()) + 1;
+            self.dup_ack.on_reordering(behind);
+        }
+    }
+
+    /// Segments from the first in flight to the highest sacked (`fackets_out`).
+    fn fackets_out(&self, metrics: &SubflowMetrics) -> u32 {
+        if metrics.sacked_out == 0 {
+            return 0;
+        }
+        let below = self.scoreboard.iter().take_while(|entry| entry.position < self.dup_ack.highest);
+        below.map(|entry| entry.segments).sum()
+    }
+
+    /// Marks what the count says is lost (`tcp_time_to_recover`, `tcp_update_scoreboard`).
+    #[inline(never)]
+    pub(super) fn count_losses(
+        &mut self,
+        common: &mut Common,
+        cx: &mut Context<'_>,
+        summary: &AckSummary,
+        outcome: &mut Outcome,
+    ) {
+        let (phase, reordering) = (cx.own().ca_state, self.dup_ack.reordering);
+        let fackets_out = self.fackets_out(cx.own());
+        common.timers.stop(Timer::Reorder);
+        match phase {
+            // All of it was marked at the timeout.
+            CaState::Loss => return,
+            CaState::Recovery => {
+                self.find_lost_retransmissions(common, cx, outcome);
+                let news = summary.newly_sacked || summary.advanced;
+                if !(summary.duplicate || (news && fackets_out > reordering)) {
+                    return;
+                }
+            }
+            _ => {
+                if !self.is_time_to_recover(common, cx, fackets_out) {
+                    return;
+                }
+            }
+        }
+        let sacked_out = cx.own().sacked_out;
+        if !self.dup_ack.reordered {
+            self.mark_head(common, cx, fackets_out.saturating_sub(reordering).max(1), outcome);
+        } else if sacked_out >= reordering {
+            self.mark_below(common, cx, sacked_out - reordering, outcome);
+        } else if phase != CaState::Recovery {
+            self.mark_head(common, cx, 1, outcome);
+        }
+    }
+
+    /// Whether enough has arrived above the first hole.
+    fn is_time_to_recover(&mut self, common: &mut Common, cx: &Context<'_>, fackets_out: u32) -> bool {
+        let (metrics, reordering) = (cx.own(), self.dup_ack.reordering);
+        if metrics.lost_out > 0 {
+            return true;
+        }
+        let count = if self.dup_ack.reordered { metrics.sacked_out + 1 } else { fackets_out };
+        if count > reordering {
+            return true;
+        }
+        let has_data = !self.queue.is_empty() || cx.shared.outgoing.more;
+        if has_data && metrics.in_flight() < metrics.cwnd {
+            return false;
+        }
+        // Nothing new can bring further duplicate ACKs: half of the window is enough.
+        if metrics.packets_out <= reordering
+            && metrics.sacked_out >= (metrics.packets_out / 2).max(DUP_THRESH)
+        {
+            return true;
+        }
+        let early = cx.tcp.early_retransmit
+            && !self.dup_ack.reordered
+            && metrics.retrans_out == 0
+            && metrics.sacked_out > 0
+            && metrics.packets_out > metrics.sacked_out
+            && metrics.packets_out < EARLY_BELOW;
+        if early {
+            let due = cx.now + (metrics.srtt / 4).max(LEAST_WAIT);
+            if common.timers.get(Timer::Retransmit).is_none_or(|timeout| due < timeout) {
+                common.timers.set(Timer::Reorder, due);
+            }
+        }
+        false
+    }
+
+    /// Early retransmit is due: nothing has filled the hole.
+    pub(super) fn retransmit_early(
+        &mut self,
+        common: &mut Common,
+        cx: &mut Context<'_>,
+        outcome: &mut Outcome,
+    ) {
+        let metrics = cx.own();
+        if metrics.sacked_out > 0 && matches!(metrics.ca_state, CaState::Open | CaState::Disorder) {
+            self.mark_head(common, cx, 1, outcome);
+        }
+    }
+
+    /// Marks what isn't sacked of the first `packets` segments (`tcp_mark_head_lost` with FACK).
+    fn mark_head(&mut self, common: &mut Common, cx: &mut Context<'_>, packets: u32, outcome: &mut Outcome) {
+        let (mut index, mut count) = (0, 0);
+        while let Some(entry) = self.scoreboard.get(index) {
+            count += entry.segments;
+            if count > packets && index > 0 {
+                break;
+            }
+            self.mark_once(common, cx, index, outcome);
+            index += 1;
+        }
+    }
+
+    /// Marks what isn't sacked and lies before more than `sacked` sacked segments (`tcp_mark_head_lost` without FACK).
+    fn mark_below(&mut self, common: &mut Common, cx: &mut Context<'_>, sacked: u32, outcome: &mut Outcome) {
+        let (mut index, mut count) = (0, 0);
+        while let Some(entry) = self.scoreboard.get(index) {
+            if entry.is(SACKED) {
+                count += entry.segments;
+            }
+            if count > sacked {
+                break;
+            }
+            self.mark_once(common, cx, index, outcome);
+            index += 1;
+        }
+    }
+
+    /// Marks an entry unless it is marked already, retransmitted since or not.
+    fn mark_once(&mut self, common: &mut Common, cx: &mut Context<'_>, index: usize, outcome: &mut Outcome) {
+        if self.scoreboard.get(index).is_some_and(|entry| !entry.is(LOST)) {
+            self.mark_lost(common, cx, index, outcome);
+        }
+    }
+
+    /// With FACK a retransmission is lost if something is sacked that was first sent after it (`tcp_mark_lost_retrans`).
+    fn find_lost_retransmissions(
+        &mut self,
+        common: &mut Common,
+        cx: &mut Context<'_>,
+        outcome: &mut Outcome,
+    ) {
+        if self.dup_ack.reordered || cx.own().retrans_out == 0 || cx.own().sacked_out == 0 {
+            return;
+        }
+        let highest = self.scoreboard.get(self.scoreboard.index_at(self.dup_ack.highest.saturating_sub(1)));
+        let Some(sent_at) =
+            highest.filter(|entry| entry.is(SACKED) && !entry.is(EVER_RETRANS)).map(|entry| entry.sent_at)
+        else {
+            return;
+        };
+        let mut index = 0;
+        while let Some(entry) = self.scoreboard.get(index) {
+            if entry.position >= self.dup_ack.highest {
+                break;
+            }
+            if entry.is(RETRANS) && entry.sent_at < sent_at {
+                self.mark_lost(common, cx, index, outcome);
+            }
+            index += 1;
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! Loss detection by counting, and what else a host of 2014 does: RFC 6675, RFC 5827, FACK, Linux 3.14.
+
+use super::super::testing::{End, plain_config};
+use crate::MILLISECOND;
+use crate::config::{LossDetection, WindowLimit};
+use crate::metrics::CaState;
+use crate::tcp::TcpConfig;
+
+fn counting() -> TcpConfig {
+    TcpConfig { loss_detection: LossDetection::DuplicateAcks, ..plain_config() }
+}
+
+/// Ten segments of 1000 bytes in flight, positions 1 to 10,000, round-trip time 100 ms; nothing more to send.
+fn ten_in_flight(tcp: TcpConfig) -> End {
+    let mut end = End::open(tcp, 100);
+    end.push(10_000);
+    assert_eq!(end.sent_data().len(), 10);
+    end.now = 200 * MILLISECOND;
+    end
+}
+
+/// FACK: the highest sacked segment counts with all below it, so that one SACK is enough if it lies far ahead.
+#[test]
+fn a_hole_is_lost_once_it_is_more_than_the_threshold_behind() {
+    let mut end = ten_in_flight(counting());
+    end.sack(1, &[(3001, 4001)]);
+    let lost = |end: &End| end.metrics().lost_out;
+    assert_eq!((lost(&end), end.metrics().ca_state), (1, CaState::Recovery), "four up to the highest");
+    let mut end = ten_in_flight(counting());
+    end.sack(1, &[(2001, 3001)]);
+    assert_eq!((lost(&end), end.metrics().ca_state), (0, CaState::Disorder), "three");
+    assert_eq!(end.sent_data(), []);
+    end.sack(1, &[(2001, 3001), (5001, 6001)]);
+    assert_eq!(lost(&end), 2, "the first two of six are more than three behind; the third is sacked");
+    assert_eq!(end.sent_data()[0], (1, 1000));
+}
+
+/// By time the same hole is found when a quarter of the round-trip time is over; by counting never.
+#[test]
+fn fewer_than_the_threshold_wait_for_the_timeout() {
+    let mut end = ten_in_flight(TcpConfig { tail_loss_probe: false, ..counting() });
+    end.sack(1, &[(1001, 2001)]);
+    let again = end.wait(600);
+    assert_eq!((end.subflow.counters().fast_retrans, end.subflow.counters().timeouts), (0, 1));
+    assert_eq!(again[0].1.segment.seq.0, 1);
+}
+
+/// Reordering ends FACK, and the threshold becomes as large as the segment came late.
+#[test]
+fn reordering_raises_the_threshold_and_then_sacked_segments_count() {
+    let mut end = ten_in_flight(counting());
+    end.sack(1, &[(2001, 3001)]);
+    end.ack(3001);
+    // The first two came after the third: late by two and by one.
+    end.sack(3001, &[(8001, 9001)]);
+    assert_eq!(end.metrics().lost_out, 0, "one sacked, and not all six up to it");
+    end.sack(3001, &[(6001, 9001)]);
+    assert_eq!(
+        (end.metrics().sacked_out, end.metrics().lost_out),
+        (3, 3),
+        "the three before the sacked ones"
+    );
+}
+
+/// A segment that comes seven late raises the threshold to eight; six sacked segments don't reach it.
+#[test]
+fn a_late_segment_raises_the_threshold_by_its_distance() {
+    let mut end = ten_in_flight(TcpConfig { undo: false, initial_window: 30, ..counting() });
+    end.push(20_000);
+    end.sent_data();
+    // Highest delivered: the third; the first arrives.
+    end.sack(1, &[(2001, 3001)]);
+    end.sack(1, &[(2001, 3001)]);
+    end.ack(1001);
+    end.ack(3001);
+    end.sack(3001, &[(4001, 6001)]);
+    assert_eq!(end.metrics().ca_state, CaState::Disorder, "two sacked and the first hole: three");
+    end.sack(3001, &[(4001, 7001)]);
+    assert_eq!(end.metrics().ca_state, CaState::Recovery);
+}
+
+/// A retransmission is lost if something is sacked that was first sent after it.
+#[test]
+fn a_lost_retransmission_is_found_by_what_was_sent_after_it() {
+    let mut end = End::open(counting(), 100);
+    end.push(20_000);
+    end.sent_data();
+    end.now = 200 * MILLISECOND;
+    end.sack(1, &[(1001, 5001)]);
+    assert_eq!(end.sent_data()[0], (1, 1000));
+    end.now = 210 * MILLISECOND;
+    end.sack(1, &[(1001, 10_001)]);
+    assert!(end.sent_data().iter().all(|(seq, _)| *seq > 10_000));
+    end.now = 310 * MILLISECOND;
+    end.sack(1, &[(1001, 11_001)]);
+    assert_eq!(end.sent_data()[0], (1, 1000));
+    assert_eq!(end.subflow.counters().lost_retransmit, 1);
+}
+
+//= test RFC 5827 3.2
+/// Early retransmit: of three segments the first is missing and nothing more is to be sent; a quarter of the round-trip time
+/// later it is sent again. With more than three in flight it waits for the threshold.
+#[test]
+fn early_retransmit_needs_no_threshold_for_less_than_four_segments() {
+    for (early, segments, when) in [(true, 3, Some(225)), (false, 3, None), (true, 4, None)] {
+        let mut end =
+            End::open(TcpConfig { early_retransmit: early, tail_loss_probe: false, ..counting() }, 100);
+        end.push(segments * 1000);
+        end.sent_data();
+        end.now = 200 * MILLISECOND;
+        end.sack(1, &[(1001, 2001)]);
+        let again = end.wait(399).first().map(|(at, sent)| (*at, sent.segment.seq.0));
+        assert_eq!(again, when.map(|at| (at, 1)), "{early} {segments}");
+    }
+}
+
+/// The missing segment arrives while early retransmit waits: nothing is sent again.
+#[test]
+fn early_retransmit_is_called_off_by_progress() {
+    let mut end = End::open(TcpConfig { early_retransmit: true, tail_loss_probe: false, ..counting() }, 100);
+    end.push(3000);
+    end.sent_data();
+    end.now = 200 * MILLISECOND;
+    end.sack(1, &[(1001, 2001)]);
+    end.now = 210 * MILLISECOND;
+    end.ack(3001);
+    assert!(end.wait(399).is_empty());
+}
+
+/// A timeout takes everything for lost that isn't sacked, however recently it was sent.
+#[test]
+fn a_timeout_marks_everything() {
+    let mut end = End::open(TcpConfig { tail_loss_probe: false, ..counting() }, 100);
+    end.push(20_000);
+    assert_eq!(end.sent_data().len(), 10);
+    end.now = 350 * MILLISECOND;
+    end.ack(3001);
+    end.sent_data();
+    end.sack(3001, &[(4001, 5001)]);
+    let outstanding = end.metrics().packets_out;
+    end.now = end.subflow.poll_timeout().unwrap();
+    let (mut cx, subflow) = end.split();
+    subflow.on_timeout(&mut cx);
+    assert_eq!(end.metrics().ca_state, CaState::Loss);
+    assert_eq!(end.metrics().lost_out, outstanding - 1);
+    assert_eq!(end.sent_data(), [(3001, 1000)]);
+}
+
+/// A timeout leaves one segment of window, or one beyond what is still in flight.
+#[test]
+fn a_timeout_leaves_one_segment_or_one_more_than_is_in_flight() {
+    for one in [false, true] {
+        let tcp = TcpConfig { tail_loss_probe: false, loss_window_one: one, ..plain_config() };
+        let mut end = End::open(tcp, 100);
+        end.push(20_000);
+        end.sent_data();
+        end.now = 350 * MILLISECOND;
+        end.ack(3001);
+        end.now = 560 * MILLISECOND;
+        assert!(!end.sent_data().is_empty(), "these aren't overdue at the timeout");
+        end.now = end.subflow.poll_timeout().unwrap();
+        let (mut cx, subflow) = end.split();
+        subflow.on_timeout(&mut cx);
+        let in_flight = end.metrics().in_flight();
+        assert!(end.metrics().ca_state == CaState::Loss && in_flight > 0);
+        assert_eq!(end.metrics().cwnd, if one { 1 } else { in_flight + 1 });
+    }
+}
+
+/// PRR's slow start in every ACK below the threshold, or only in those that advance without a new loss.
+#[test]
+fn prr_grows_by_one_more_where_it_always_starts_slowly() {
+    let window = |prr_slow_start| {
+        let mut end = ten_in_flight(TcpConfig { prr_slow_start, ..counting() });
+        end.sack(1, &[(8001, 9001)]);
+        assert_eq!(end.metrics().lost_out, 6, "nine up to the highest, less three");
+        (end.metrics().in_flight(), end.metrics().cwnd)
+    };
+    assert_eq!(window(false), (3, 4));
+    assert_eq!(window(true), (3, 5));
+}
+
+/// The window grows for an ACK that finds it full, or for each in a window of data that filled it.
+#[test]
+fn the_window_is_the_limit_by_ack_or_by_window() {
+    for (window_limit, grown) in [(WindowLimit::PerWindow, 12), (WindowLimit::PerAck, 11)] {
+        let mut end = End::open(TcpConfig { window_limit, ..plain_config() }, 100);
+        end.push(10_000);
+        end.sent_data();
+        end.now = 200 * MILLISECOND;
+        end.ack(1001);
+        assert_eq!(end.metrics().cwnd, 11, "ten of ten in flight");
+        // Seven are left when five more are acknowledged.
+        end.ack(3001);
+        end.ack(4001);
+        let before = end.metrics().cwnd;
+        end.ack(5001);
+        assert_eq!(end.metrics().cwnd - before + 11, grown, "{window_limit:?}");
+    }
+}
+
+/// A threshold from the route's cache: slow start ends there.
+#[test]
+fn slow_start_ends_at_a_cached_threshold() {
+    let mut end = End::open(TcpConfig { initial_ssthresh: 12, ..plain_config() }, 100);
+    assert_eq!(end.metrics().ssthresh, 12);
+    end.push(40_000);
+    end.sent_data();
+    end.now = 200 * MILLISECOND;
+    end.ack(8001);
+    assert!(end.metrics().cwnd <= 13, "{}", end.metrics().cwnd);
+}
