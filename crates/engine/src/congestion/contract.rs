@@ -27,7 +27,8 @@ use crate::{MILLISECOND, Nanos};
 /// One that isn't listed is held to Reno.
 fn parent(text: &str) -> &str {
     match text {
-        "reno" | "cubic" | "cubic:linux" | "vegas" | "vegas:linux" | "veno" | "veno:linux" => text,
+        "reno" | "cubic" | "cubic:linux" | "cubic:linux-3.14" | "vegas" | "vegas:linux" | "veno"
+        | "veno:linux" => text,
         "mveno" => "veno",
         "mveno:linux" => "veno:linux",
         // The draft: alpha is the whole of total-alpha; the draining of queues is its own.

@@ -33,9 +33,13 @@
 //! Preset `linux`: the target looks ahead by the least round-trip time, alpha stays below 1, and before the
 //! first loss the window grows by at least 5 % in a round trip.
 //!
+//! Preset `linux-3.14`: the same with HyStart as it was then. A delay ends slow start that exceeds the least round-trip time
+//! by a sixteenth of it; the clock ticks in milliseconds; there is no allowance for aggregation.
+//!
 //! Parameters: `c` (0.4 segments per second^3; 0.001 to 10), `beta` (0.7, what a loss leaves; 0.1 to 0.95),
 //! `fast-convergence` (true), `reno-friendly` (true), `reno-alpha-one` (true; preset `linux`: false), `hystart`
-//! (true), `least-rtt-ahead` (false; preset `linux`: true), `initial-five-percent` (false; preset `linux`: true).
+//! (true), `hystart-of` (`linux-6.18`; preset `linux-3.14`: `linux-3.14`), `least-rtt-ahead` (false; presets: true),
+//! `initial-five-percent` (false; presets: true).
 
 #[cfg(test)]
 mod tests;
@@ -58,6 +62,7 @@ pub(super) const ENTRY: ControlEntry = ControlEntry {
         Parameter::switch("reno-friendly", true, "never slower than Reno would be (section 4.3)"),
         Parameter::switch("reno-alpha-one", true, "alpha = 1 once W_est reaches the window before the loss"),
         Parameter::switch("hystart", true, "leave slow start before losses do it"),
+        Parameter::choice("hystart-of", 0, &["linux-6.18", "linux-3.14"], "whose HyStart"),
         Parameter::switch(
             "least-rtt-ahead",
             false,
@@ -65,11 +70,23 @@ pub(super) const ENTRY: ControlEntry = ControlEntry {
         ),
         Parameter::switch("initial-five-percent", false, "before any loss at least 5 % per round trip"),
     ],
-    presets: &[Preset {
-        name: "linux",
-        summary: "as Linux's tcp_cubic",
-        values: &[("reno-alpha-one", 0.0), ("least-rtt-ahead", 1.0), ("initial-five-percent", 1.0)],
-    }],
+    presets: &[
+        Preset {
+            name: "linux",
+            summary: "as Linux's tcp_cubic",
+            values: &[("reno-alpha-one", 0.0), ("least-rtt-ahead", 1.0), ("initial-five-percent", 1.0)],
+        },
+        Preset {
+            name: "linux-3.14",
+            summary: "as tcp_cubic of Linux 3.14",
+            values: &[
+                ("reno-alpha-one", 0.0),
+                ("least-rtt-ahead", 1.0),
+                ("initial-five-percent", 1.0),
+                ("hystart-of", 1.0),
+            ],
+        },
+    ],
     exceptions: &[],
     build: |values| Box::new(Cubic { states: PerSubflow::default(), rule: Rule::new(values) }),
 };
@@ -145,6 +162,7 @@ struct Rule {
     reno_friendly: bool,
     alpha_one: bool,
     hystart: bool,
+    hystart_rule: HyStartRule,
     least_rtt_ahead: bool,
     initial_five_percent: bool,
 }
@@ -159,10 +177,25 @@ fn w_cubic(c: f64, t: f64, k: f64, origin: f64) -> f64 {
     c * d * d * d + origin
 }
 
-/// Rounds to Linux's clock of microseconds. It matters where gaps between ACKs are close to [`ACK_GAP`], as behind a link
-/// that sends every millisecond.
-fn whole_microseconds(now: Nanos) -> Nanos {
-    now / 1_000 * 1_000
+/// Whose HyStart: the tick of its clock, the part of the least round-trip time that a delay may grow by, and the allowance for
+/// aggregation. The tick matters where gaps between ACKs are close to [`ACK_GAP`], as behind a link that sends every
+/// millisecond.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct HyStartRule {
+    tick: Nanos,
+    part: Nanos,
+    allows_bursts: bool,
+}
+
+/// Linux since 4.x: a clock of microseconds.
+const HYSTART: HyStartRule = HyStartRule { tick: 1_000, part: 8, allows_bursts: true };
+/// Linux 3.14's `hystart_update` (`bictcp_clock` and `delay_min >> 4`).
+const HYSTART_3_14: HyStartRule = HyStartRule { tick: MILLISECOND, part: 16, allows_bursts: false };
+
+impl HyStartRule {
+    fn clock(self, now: Nanos) -> Nanos {
+        now / self.tick * self.tick
+    }
 }
 
 /// Linux's allowance for aggregation in a train of ACKs (`hystart_ack_delay`): the time of four bursts of 64 KiB at the
@@ -180,14 +213,15 @@ impl HyStart {
     }
 
     /// Whether slow start ends with this ACK.
-    fn on_ack(&mut self, ack: &Ack, least_rtt: Nanos, pacing_rate: u64) -> bool {
-        let now = whole_microseconds(ack.now);
+    fn on_ack(&mut self, ack: &Ack, least_rtt: Nanos, pacing_rate: u64, rule: HyStartRule) -> bool {
+        let now = rule.clock(ack.now);
         if ack.round_start {
             self.new_round(now);
         }
         if now.saturating_sub(self.last_ack) <= ACK_GAP {
             self.last_ack = now;
-            let longest = (least_rtt + burst_time(pacing_rate)) / 2;
+            let allowance = if rule.allows_bursts { burst_time(pacing_rate) } else { 0 };
+            let longest = (least_rtt + allowance) / 2;
             self.found |= now.saturating_sub(self.round_start) > longest;
         }
         if let Some(rtt) = ack.rtt {
@@ -196,7 +230,7 @@ impl HyStart {
             if self.samples < LEAST_SAMPLES {
                 self.samples += 1;
             } else {
-                let limit = (least_rtt / 8).clamp(DELAY_BOUNDS.0, DELAY_BOUNDS.1);
+                let limit = (least_rtt / rule.part).clamp(DELAY_BOUNDS.0, DELAY_BOUNDS.1);
                 self.found |= least > least_rtt.saturating_add(limit);
             }
         }
@@ -213,6 +247,7 @@ impl Rule {
             reno_friendly: values.switch("reno-friendly"),
             alpha_one: values.switch("reno-alpha-one"),
             hystart: values.switch("hystart"),
+            hystart_rule: if values.number("hystart-of") == 0.0 { HYSTART } else { HYSTART_3_14 },
             least_rtt_ahead: values.switch("least-rtt-ahead"),
             initial_five_percent: values.switch("initial-five-percent"),
         }
@@ -267,7 +302,8 @@ impl CongestionControl for Cubic {
 
     fn subflow_added(&mut self, _flows: &mut [SubflowMetrics], i: usize, now: Nanos) {
         self.states.reset(i);
-        self.states.at(i).hystart.new_round(whole_microseconds(now));
+        let started = self.rule.hystart_rule.clock(now);
+        self.states.at(i).hystart.new_round(started);
     }
 
     fn subflow_removed(&mut self, _flows: &mut [SubflowMetrics], i: usize) {
@@ -296,11 +332,11 @@ impl CongestionControl for Cubic {
             if subflow.cwnd >= LOW_WINDOW
                 && let Some(least) = state.least_rtt
             {
-                if state.hystart.on_ack(ack, least, subflow.pacing_rate) {
+                if state.hystart.on_ack(ack, least, subflow.pacing_rate, rule.hystart_rule) {
                     subflow.ssthresh = subflow.cwnd;
                 }
             } else if ack.round_start {
-                state.hystart.new_round(whole_microseconds(ack.now));
+                state.hystart.new_round(rule.hystart_rule.clock(ack.now));
             }
         }
         if !ack.cwnd_limited {
@@ -327,7 +363,7 @@ impl CongestionControl for Cubic {
         if cause == LossCause::Timeout {
             state.least_rtt = None;
             state.hystart = HyStart::default();
-            state.hystart.new_round(whole_microseconds(now));
+            state.hystart.new_round(rule.hystart_rule.clock(now));
         }
         ((cwnd * rule.beta) as u32).max(2)
     }

@@ -289,7 +289,7 @@ fn hystart_ends_slow_start_with_a_long_train() {
 #[test]
 fn hystart_has_linux_s_clock_and_allows_for_bursts() {
     // 2.0009 ms are 2 ms by a clock of microseconds, and the gap from there to 4.001 ms is longer.
-    let hear = |train: &mut HyStart, now, rate| train.on_ack(&at(now, 1), 40 * MILLISECOND, rate);
+    let hear = |train: &mut HyStart, now, rate| train.on_ack(&at(now, 1), 40 * MILLISECOND, rate, HYSTART);
     let mut train = HyStart::default();
     assert!(!hear(&mut train, 2_000_900, 0));
     assert_eq!(train.last_ack, 2 * MILLISECOND);
@@ -315,6 +315,29 @@ fn hystart_ends_slow_start_with_a_longer_delay() {
     // One early sample keeps the round's least down.
     let one_low = |round, j| if round == 1 || j == 3 { 100 * MILLISECOND } else { 130 * MILLISECOND };
     assert_eq!(slow_start_exit("cubic", 20, 3 * MILLISECOND, one_low), u32::MAX);
+}
+
+/// Linux 3.14: a clock of milliseconds, no allowance, and a sixteenth of the least round-trip time.
+#[test]
+fn hystart_of_2014_ticks_in_milliseconds_and_ends_with_a_shorter_delay() {
+    let hear =
+        |train: &mut HyStart, now| train.on_ack(&at(now, 1), 40 * MILLISECOND, 1_000_000, HYSTART_3_14);
+    let mut train = HyStart::default();
+    assert!(!hear(&mut train, 2_900_000));
+    assert_eq!(train.last_ack, 2 * MILLISECOND);
+    assert!(!hear(&mut train, 4_900_000));
+    assert_eq!(train.last_ack, 4 * MILLISECOND, "2 ms later by its clock");
+    let mut train = HyStart::default();
+    assert_eq!((1..600).find(|step| hear(&mut train, step * MILLISECOND / 10)), Some(210));
+    // Least 100 ms: 6.25 ms more.
+    for (later, exit) in [(106_250_000, u32::MAX), (106_250_001, 40 + 8)] {
+        let late = if later == 106_250_000 {
+            |round, _| if round == 1 { 100 * MILLISECOND } else { 106_250_000 }
+        } else {
+            |round, _| if round == 1 { 100 * MILLISECOND } else { 106_250_001 }
+        };
+        assert_eq!(slow_start_exit("cubic:linux-3.14", 20, 3 * MILLISECOND, late), exit);
+    }
 }
 
 #[test]
