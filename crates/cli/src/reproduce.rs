@@ -1,4 +1,4 @@
-//! `ropewalk reproduce list|run|fit`.
+//! `ropewalk reproduce list|run|fit|hosts`.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -56,6 +56,21 @@ Finished runs are kept in the folder of --state: call it again to go on after an
 The settings, their priors and what is fitted to what are in papers/NAME/open.toml. The rows of the scheduler that the paper is
 about aren't looked at. What was tried is kept in the folder of --state: call it again to go on after an interruption.")]
     Fit(FitOptions),
+    /// The lines of each host profile, where each comes from, and the difference that it makes
+    #[command(after_help = "Examples:
+  ropewalk reproduce hosts --runs 5
+  ropewalk reproduce hosts --runs 5 --report hosts.md")]
+    Hosts {
+        /// Seeded runs of each
+        #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+        runs: u32,
+        /// As JSON
+        #[arg(long)]
+        json: bool,
+        /// Where the page goes, as docs/hosts.md
+        #[arg(long, value_name = "FILE")]
+        report: Option<PathBuf>,
+    },
 }
 
 #[derive(Debug, clap::Args)]
@@ -141,7 +156,41 @@ pub(crate) fn run(registries: &Registries, options: &Options) -> Result<(), Fail
         Action::List { json } => list(*json),
         Action::Run(run) => execute(registries, run),
         Action::Fit(fit) => search(registries, fit),
+        Action::Hosts { runs, json, report } => hosts(registries, *runs, *json, report.as_deref()),
     }
+}
+
+fn hosts(registries: &Registries, runs: u32, json: bool, report: Option<&Path>) -> Result<(), Failure> {
+    let found = reproduce::differences(runs, registries).map_err(Failure::other)?;
+    if let Some(path) = report {
+        output::write_file(path, &reproduce::hosts_page(&found, runs))?;
+    }
+    if json {
+        let values = found.iter().map(|one| {
+            json!({
+                "profile": one.profile,
+                "key": one.line.map(|line| line.key),
+                "value": one.line.map(|line| line.value),
+                "source": one.line.map(|line| line.source),
+                "alone_percent": one.alone,
+                "without_percent": one.without,
+            })
+        });
+        return output::print(&format!("{:#}\n", json!(values.collect::<Vec<_>>())));
+    }
+    let mut table = Table::new(3, &["profile", "key", "value", "alone", "without it"]);
+    for one in &found {
+        let (key, value) = one.line.map_or(("all", "-"), |line| (line.key, line.value));
+        let without = one.line.map_or("-".into(), |_| format!("{:+.1} %", one.without));
+        table.row(vec![
+            one.profile.into(),
+            key.into(),
+            value.into(),
+            format!("{:+.1} %", one.alone),
+            without,
+        ]);
+    }
+    output::print(&table.render())
 }
 
 fn load(name: &str, folder: Option<&Path>) -> Result<Paper, Failure> {

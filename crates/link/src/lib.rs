@@ -27,6 +27,7 @@
 mod capacity;
 mod cellular;
 mod codel;
+mod delay_line;
 mod impairments;
 mod jitter;
 mod link;

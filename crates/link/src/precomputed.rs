@@ -3,6 +3,7 @@
 
 use std::collections::VecDeque;
 
+use crate::delay_line::DelayLine;
 use crate::impairments::{Delivery, Impairments};
 use crate::queue::Admission;
 use crate::serializer::Serializer;
@@ -21,6 +22,8 @@ pub(crate) struct Precomputed<T> {
     impairments: Impairments,
     /// See [`Impairments::fixed_delay`].
     fixed_delay: Option<Nanos>,
+    /// Those in transit, where the limit counts them.
+    line: Option<Box<DelayLine>>,
     /// When the duplicate of the packet that is being queued arrives.
     copy: Option<Nanos>,
 }
@@ -44,6 +47,7 @@ impl<T: Packet> Precomputed<T> {
             waiting: VecDeque::new(),
             waiting_bytes: 0,
             fixed_delay: impairments.fixed_delay(),
+            line: spec.limit_counts_transit.then(Box::default),
             copy: None,
             impairments,
         }
@@ -57,6 +61,13 @@ impl<T: Packet> Precomputed<T> {
         self.advance(now);
         let marks = self.admission.marks(self.waiting.len() as u64, self.waiting_bytes);
         let free_at = self.serializer.free_at();
+        if let Some(line) = &mut self.line {
+            let all = line.len(now) + self.waiting.len() as u64 + u64::from(free_at > now);
+            if !self.admission.admits(all, self.waiting_bytes, len) {
+                self.stats.dropped_queue += 1;
+                return;
+            }
+        }
         let start = if free_at > now {
             if !self.admission.admits(self.waiting.len() as u64, self.waiting_bytes, len) {
                 self.stats.dropped_queue += 1;
@@ -84,6 +95,9 @@ impl<T: Packet> Precomputed<T> {
                 None => return,
             },
         };
+        if let Some(line) = &mut self.line {
+            line.push(departure, arrival);
+        }
         if let Some(copy) = self.copy.take() {
             self.push_with_copy(arrival, copy, len, packet);
         } else {

@@ -23,6 +23,9 @@ pub struct LinkSpec {
     /// Bytes added to each packet's IP length when its time on the link is counted (14 + 4 + 8 + 12 for
     /// Ethernet with preamble and gap); 0: rates count IP bytes.
     pub overhead: u32,
+    /// Whether a queue's limit in packets counts all that hasn't arrived yet, the packet being sent and those in transit
+    /// too: netem's `limit` where one qdisc has both the rate and the delay.
+    pub limit_counts_transit: bool,
     /// What changes, and when; taken in order of time, those of one moment as listed.
     pub changes: Vec<Change>,
 }
@@ -206,6 +209,7 @@ impl LinkSpec {
             queue: Queue::Packets { limit: queue, ecn_threshold: None },
             duplicate: 0.0,
             overhead: 0,
+            limit_counts_transit: false,
             changes: Vec::new(),
         }
     }

@@ -7,6 +7,7 @@
 //! overtake those before, as on a real change of route, unless the jitter keeps the order.
 
 use crate::codel::CoDel;
+use crate::delay_line::DelayLine;
 use crate::impairments::{Delivery, Impairments};
 use crate::queue::{Admission, WaitQueue};
 use crate::server::Server;
@@ -26,6 +27,8 @@ pub(crate) struct Stepwise<T> {
     sending: Option<Sending>,
     impairments: Impairments,
     overhead: u32,
+    /// Those in transit, where the limit counts them.
+    line: Option<DelayLine>,
     down: bool,
     /// The latest step taken.
     at: Nanos,
@@ -59,6 +62,7 @@ impl<T: Packet> Stepwise<T> {
             sending: None,
             impairments,
             overhead: spec.overhead,
+            line: spec.limit_counts_transit.then(DelayLine::default),
             down: false,
             at: 0,
             changes,
@@ -79,7 +83,14 @@ impl<T: Packet> Stepwise<T> {
             self.server.idle_until(now);
         }
         let waits = self.next_start() != Some(now) || !self.queue.is_empty();
-        if waits && !self.admission.admits(packets, bytes, len) {
+        let full = match &mut self.line {
+            Some(line) => {
+                let all = line.len(now) + packets + u64::from(self.sending.is_some());
+                !self.admission.admits(all, bytes, len)
+            }
+            None => waits && !self.admission.admits(packets, bytes, len),
+        };
+        if full {
             self.stats.dropped_queue += 1;
             return;
         }
@@ -144,16 +155,24 @@ impl<T: Packet> Stepwise<T> {
             Delivery::Lost => self.stats.dropped_loss += 1,
             Delivery::Arrives { after, copy_after: None } => {
                 let arrival = self.impairments.arrival(departure, after);
+                self.note_departure(departure, arrival);
                 self.transit.push(arrival, len, packet);
             }
             Delivery::Arrives { after, copy_after: Some(copy_after) } => {
                 let copy = packet.duplicate();
                 let arrival = self.impairments.arrival(departure, after);
+                self.note_departure(departure, arrival);
                 self.transit.push(arrival, len, packet);
                 let arrival = self.impairments.arrival(departure, copy_after);
                 self.transit.push(arrival, len, copy);
                 self.stats.duplicated += 1;
             }
+        }
+    }
+
+    fn note_departure(&mut self, departure: Nanos, arrival: Nanos) {
+        if let Some(line) = &mut self.line {
+            line.push(departure, arrival);
         }
     }
 

@@ -331,3 +331,20 @@ fn nothing_is_due_when_nothing_is_inside() {
     link.enqueue(5 * MS, Datagram::new(0, 1500));
     assert_eq!(link.poll_timeout(), None);
 }
+
+/// netem's `limit`: of packets every millisecond over a fast link with a delay of 20 ms, as many are under way as it says, and
+/// the rest is dropped; a queue's own limit never fills.
+#[test]
+fn a_limit_may_count_what_is_in_transit() {
+    for (counts, dropped) in [(false, 0), (true, 50)] {
+        let spec = LinkSpec { limit_counts_transit: counts, ..LinkSpec::plain(1_000_000_000, 20 * MS, 10) };
+        for stepwise in [false, true] {
+            let make = if stepwise { Link::stepwise } else { Link::new };
+            let mut link = make(spec.clone(), 0, 0);
+            for at in 0..100 {
+                link.enqueue(at * MS, Datagram::new(at, 1500));
+            }
+            assert_eq!(link.stats().dropped_queue, dropped, "{counts} {stepwise}");
+        }
+    }
+}

@@ -86,6 +86,7 @@ fn spec() -> impl Strategy<Value = LinkSpec> {
             queue,
             duplicate,
             overhead,
+            limit_counts_transit: false,
             changes,
         },
     )

@@ -51,8 +51,8 @@ fn queue() -> impl Strategy<Value = Queue> {
 fn spec() -> impl Strategy<Value = LinkSpec> {
     let duplicate = prop_oneof![3 => Just(0.0), 1 => 0.0..=1.0f64];
     let overhead = prop_oneof![Just(0u32), Just(38), 0u32..200];
-    (rate(), 0u64..50_000_000, jitter(), loss(), queue(), duplicate, overhead).prop_map(
-        |(rate, delay, jitter, loss, queue, duplicate, overhead)| LinkSpec {
+    (rate(), 0u64..50_000_000, jitter(), loss(), queue(), duplicate, overhead, any::<bool>()).prop_map(
+        |(rate, delay, jitter, loss, queue, duplicate, overhead, limit_counts_transit)| LinkSpec {
             rate: Rate::Constant(rate),
             delay,
             jitter,
@@ -60,6 +60,7 @@ fn spec() -> impl Strategy<Value = LinkSpec> {
             queue,
             duplicate,
             overhead,
+            limit_counts_transit,
             changes: Vec::new(),
         },
     )

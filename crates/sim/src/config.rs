@@ -58,12 +58,12 @@ fn buffer(max: u64, initial: u64, autotune: bool) -> BufferConfig {
 }
 
 fn tcp(end: &EndSpec) -> TcpConfig {
-    TcpConfig {
-        initial_window: end.initial_window,
-        min_rto: end.min_rto,
-        ecn: end.ecn,
-        ..TcpConfig::default()
-    }
+    TcpConfig { initial_window: end.initial_window, min_rto: end.min_rto, ecn: end.ecn, ..end.host.tcp() }
+}
+
+/// A buffer's bytes of payload: a host that counts what packets take in memory has less.
+fn payload(bytes: u64, per_mille: u64) -> u64 {
+    (u128::from(bytes) * u128::from(per_mille) / 1000) as u64
 }
 
 fn base(end: &EndSpec, spec: &RunSpec) -> ConnectionConfig {
@@ -71,10 +71,14 @@ fn base(end: &EndSpec, spec: &RunSpec) -> ConnectionConfig {
         tcp: tcp(end),
         multipath: true,
         checksum: end.checksum,
-        send_buffer: buffer(end.send_buffer, SEND_INITIAL, end.autotune),
-        receive_buffer: buffer(end.receive_buffer, RECEIVE_INITIAL, end.autotune),
+        send_buffer: buffer(payload(end.send_buffer, end.host.send_share()), SEND_INITIAL, end.autotune),
+        receive_buffer: buffer(
+            payload(end.receive_buffer, end.host.receive_share()),
+            RECEIVE_INITIAL,
+            end.autotune,
+        ),
         scheduler: spec.scheduler.clone(),
-        congestion: spec.congestion.clone(),
+        congestion: end.host.congestion(&spec.congestion),
         path_manager: PathManagerConfig::default(),
         trace_decisions: false,
     }
@@ -125,7 +129,10 @@ pub(crate) fn background(spec: &RunSpec, source: usize) -> Result<ConnectionConf
     let name = background_congestion(&spec.scenario.background[source].traffic).unwrap_or("reno");
     let congestion =
         congestion::builtin().parse(name).map_err(|error| SpecError::Congestion(error.message))?;
-    Ok(ConnectionConfig { multipath: false, congestion, ..base(&EndSpec::DEFAULT, spec) })
+    // Its hosts are of the same system as the workload's.
+    let end = EndSpec::of(spec.scenario.server.host.profile);
+    let congestion = end.host.congestion(&congestion);
+    Ok(ConnectionConfig { multipath: false, congestion, ..base(&end, spec) })
 }
 
 /// The longest time that a scenario may name, so that sums of times never overflow.

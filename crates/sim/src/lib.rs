@@ -10,6 +10,7 @@ mod compact;
 mod config;
 mod entropy;
 mod event_queue;
+mod host;
 mod hosts;
 mod lookahead;
 mod meter;
@@ -28,6 +29,7 @@ mod world;
 
 pub use check::SpecError;
 pub use config::connection;
+pub use host::{Counting, HOSTS, Host, HostProfile, Line};
 pub use observer::{Middlebox, SegmentObserver};
 pub use run::run;
 pub use topology::first_path;

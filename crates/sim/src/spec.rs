@@ -7,6 +7,7 @@ use ropewalk_engine::registry::Spec;
 use ropewalk_engine::scheduler::Scheduler;
 use ropewalk_link::LinkSpec;
 
+use crate::host::Host;
 use crate::{Nanos, Side};
 
 /// Largest IP packets that a path may have: IPv4's least that every host takes, and its most.
@@ -237,6 +238,8 @@ pub struct EndSpec {
     pub min_rto: Nanos,
     /// Initial window, segments.
     pub initial_window: u32,
+    /// The rest of its TCP.
+    pub host: Host,
 }
 
 impl EndSpec {
@@ -249,6 +252,7 @@ impl EndSpec {
         ecn: false,
         min_rto: 200_000_000,
         initial_window: 10,
+        host: Host::LINUX_6_18,
     };
 }
 

@@ -22,9 +22,14 @@
 //! RTT_F and no correction. A wait asks again after RTT_F at the
 //! latest. The paper says it eliminates opportunistic retransmission and penalisation: both are off.
 //!
+//! Readings of the correction, for lambda falls to 0 where nothing is ever blocked, and the rule is `minrtt`'s then: `corrects`
+//! = `considered` takes note of an RTT_F only if the slow subflow was considered in it; `floor` is the least lambda. Fig. 7
+//! has lambda settle above 0.
+//!
 //! Preset `linux` is the out-of-tree kernel's module, in `blest/linux.rs`.
 //!
-//! Parameters: `lambda` (1; 0 to 10), `delta` (0.01; 0 to 1), `estimate` (`paper`; `linux`),
+//! Parameters: `lambda` (1; 0 to 10), `delta` (0.01; 0 to 1), `corrects` (`always`; `considered`), `floor` (0; 0 to
+//! 10), `estimate` (`paper`; `linux`),
 //! `opportunistic` and `penalise` (default `off`; preset `linux`: `linux`).
 
 mod linux;
@@ -46,6 +51,13 @@ pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
     parameters: &[
         Parameter::number("lambda", 1.0, (0.0, 10.0), "where the correction of the estimate starts"),
         Parameter::number("delta", 0.01, (0.0, 1.0), "how far one RTT of the fast subflow moves it"),
+        Parameter::choice(
+            "corrects",
+            0,
+            &["always", "considered"],
+            "in every RTT of the fast subflow, or only if the slow one was considered in it",
+        ),
+        Parameter::number("floor", 0.0, (0.0, 10.0), "the least correction"),
         Parameter::choice("estimate", 0, &["paper", "linux"], "whose estimate, and whose correction"),
         opportunistic(OFF),
         penalise(OFF),
@@ -59,7 +71,9 @@ pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
     build: |values| {
         let lambda = values.number("lambda");
         if values.number("estimate") == 0.0 {
-            equip(values, Blest { lambda, delta: values.number("delta"), since: None, blocked: false })
+            let delta = values.number("delta");
+            let (always, floor) = (values.number("corrects") == 0.0, values.number("floor"));
+            equip(values, Blest { lambda, delta, always, floor, since: None, blocked: false })
         } else {
             equip(values, linux::BlestLinux::new(lambda))
         }
@@ -70,6 +84,9 @@ pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
 struct Blest {
     lambda: f64,
     delta: f64,
+    /// Whether every RTT_F counts.
+    always: bool,
+    floor: f64,
     /// When the RTT_F began that the next correction is for.
     since: Option<Nanos>,
     /// Whether the send window was full in it.
@@ -137,7 +154,7 @@ impl Blest {
             return;
         }
         let step = if self.blocked { self.delta } else { -self.delta };
-        self.lambda = (self.lambda + step).clamp(0.0, 10.0);
+        self.lambda = (self.lambda + step).clamp(self.floor, 10.0);
         self.blocked = false;
         self.since = Some(view.now);
     }
@@ -150,7 +167,7 @@ impl Scheduler for Blest {
 
     fn select(&mut self, view: &View<'_>, rationale: &mut Rationale) -> Decision {
         let front = view.front();
-        if let Some(fast) = front.usable {
+        if let Some(fast) = front.usable.filter(|_| self.always) {
             self.correct(view, fast);
         }
         if !view.sendable() {
@@ -161,6 +178,9 @@ impl Scheduler for Blest {
         };
         if fast.id == slow.id {
             return send_on(fast, rationale);
+        }
+        if !self.always {
+            self.correct(view, fast);
         }
         let need = self.lambda * sent_meanwhile(fast, slow);
         let left = left_by(view, slow);

@@ -21,7 +21,10 @@
 //! or in flight at data level; a subflow that joins at another time is admitted. When no admitted subflow is
 //! usable any more, the refused are used: the alternative is a stall.
 //!
-//! Parameters: `revisit` (false): ask again whenever data is written, of every subflow but the fastest, which
+//! "Remained Packets" may be what remains of the flow or what remains in the sender's buffer, which is all that a sender knows
+//! of whom no application declares a size: `remaining`.
+//!
+//! Parameters: `remaining` (`declared`; `backlog`: a declared size is ignored), `revisit` (false): ask again whenever data is written, of every subflow but the fastest, which
 //! is admitted. `opportunistic` and `penalise` (default `off`).
 
 use super::mechanisms::{OFF, equip, opportunistic, penalise};
@@ -37,6 +40,12 @@ pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
     summary: "a new subflow is used only if its RTT is less than the time the others still need",
     source: "kim-choi Eq. (1)",
     parameters: &[
+        Parameter::choice(
+            "remaining",
+            0,
+            &["declared", "backlog"],
+            "what remains: of the declared size, or in the send buffer",
+        ),
         Parameter::switch("revisit", false, "ask again whenever data is written"),
         opportunistic(OFF),
         penalise(OFF),
@@ -44,14 +53,16 @@ pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
     presets: &[],
     exceptions: &[],
     build: |values| {
-        let revisit = values.switch("revisit");
-        equip(values, RttGate { revisit, decided: 0, admitted: 0 })
+        let (revisit, declared) = (values.switch("revisit"), values.number("remaining") == 0.0);
+        equip(values, RttGate { revisit, declared, decided: 0, admitted: 0 })
     },
 };
 
 #[derive(Debug)]
 struct RttGate {
     revisit: bool,
+    /// Whether a declared size counts.
+    declared: bool,
     /// Bit i: subflow i has been decided on.
     decided: u32,
     /// Bit i: subflow i is admitted.
@@ -59,9 +70,9 @@ struct RttGate {
 }
 
 /// Bytes left to deliver, as far as known.
-fn remaining(view: &View<'_>) -> u64 {
+fn remaining(view: &View<'_>, declared: bool) -> u64 {
     let backlog = view.unsent + view.next_offset.saturating_sub(view.una);
-    view.declared_size.map_or(backlog, |size| size.saturating_sub(view.una))
+    view.declared_size.filter(|_| declared).map_or(backlog, |size| size.saturating_sub(view.una))
 }
 
 /// Bytes per second.
@@ -98,7 +109,7 @@ impl RttGate {
         let in_use = view.subflows.iter().filter(|subflow| subflow.usable() && others & bit(subflow.id) != 0);
         let rate: f64 = in_use.map(throughput).sum();
         let busy = rate > 0.0 && (view.unsent > 0 || view.next_offset > view.una);
-        if !busy || helps(new.srtt, remaining(view), rate) {
+        if !busy || helps(new.srtt, remaining(view, self.declared), rate) {
             self.admitted |= own;
         } else {
             self.admitted &= !own;
@@ -267,6 +278,8 @@ mod tests {
         scene.una = 5_000;
         scene.declared_size = Some(55_001);
         assert_eq!(scene.chosen(&mut *joined(&scene, "rtt-gate")), Some(1));
+        let backlog = &mut *joined(&scene, "rtt-gate(remaining=backlog)");
+        assert_eq!(scene.chosen(backlog), None, "6 KB wait or are in flight");
         scene.declared_size = Some(55_000);
         assert_eq!(scene.chosen(&mut *joined(&scene, "rtt-gate")), None);
     }

@@ -84,13 +84,15 @@ fn claim_in(claim: &Claim, figure: &Figure) -> Vec<String> {
     let none: Vec<String> = Vec::new();
     let all = Over::Word("all".into());
     let (rows, over) = match &claim.test {
-        Test::Change { row, against, columns, .. } => (vec![row.clone(), against.clone()], columns),
+        Test::Change { row, more, against, columns, .. } => {
+            ([row.clone(), against.clone()].into_iter().chain(more.iter().cloned()).collect(), columns)
+        }
         Test::Order { rows, columns, .. } | Test::Value { rows, columns, .. } => (rows.clone(), columns),
         Test::Best { row, columns, .. } => (vec![row.clone()], columns),
         Test::Agree { rows, columns, .. } => (rows.to_vec(), columns),
         Test::Crossing { row, against, .. } => (vec![row.clone(), against.clone()], &all),
         Test::Trend { rows, .. } | Test::Settles { rows, .. } => (rows.clone(), &all),
-        Test::Published { .. } | Test::Untestable { .. } => (none, &all),
+        Test::Published { .. } | Test::PublishedOrder {} | Test::Untestable { .. } => (none, &all),
     };
     let columns = match over {
         Over::These(labels) => labels.clone(),

@@ -48,6 +48,9 @@ pub enum Test {
     Change {
         /// The row.
         row: String,
+        /// More rows that the same sentence is about.
+        #[serde(default)]
+        more: Vec<String>,
         /// What it is compared with.
         against: String,
         /// Where.
@@ -132,6 +135,8 @@ pub enum Test {
         /// Per cent.
         within: f64,
     },
+    /// In each column the rows that have published numbers, in their order.
+    PublishedOrder {},
     /// Can't be tested here.
     Untestable {
         /// Why.

@@ -388,9 +388,42 @@ fn values(
             }
             parts.join(", ")
         };
-        Value { name: unknown.name.clone(), best: unknown.words(found.best.at[place]), region, matters }
+        Value {
+            name: unknown.name.clone(),
+            best: unknown.words(found.best.at[place]),
+            region,
+            marginal: marginal(unknown, &found.population, place),
+            matters,
+        }
     };
     unknowns.settings.iter().enumerate().map(one).collect()
+}
+
+/// A setting's shares: of each value, or of each tenth of its range.
+fn marginal(
+    unknown: &super::open::Unknown,
+    population: &[abc::Particle],
+    place: usize,
+) -> Vec<(String, f64, f64)> {
+    match unknown.prior() {
+        Prior::Choice(weights) => {
+            let shares = abc::shares(population, place, weights.len());
+            let labels = unknown.values.iter().map(|value| value.label.clone());
+            labels
+                .zip(weights)
+                .zip(shares)
+                .map(|((label, prior), share)| (label, round(prior), round(share)))
+                .collect()
+        }
+        Prior::Range => {
+            let inside = |tenth: usize, at: f64| ((at * 10.0) as usize).min(9) == tenth;
+            let share = |tenth: usize| {
+                let own = population.iter().filter(|one| inside(tenth, one.at[place]));
+                round(own.map(|one| one.weight).sum())
+            };
+            (0..10).map(|tenth| (unknown.words((tenth as f64 + 0.5) / 10.0), 0.1, share(tenth))).collect()
+        }
+    }
 }
 
 /// The first fitted cell's scenario in this setting.

@@ -303,8 +303,9 @@ impl View<'_> {
     /// None if the figure doesn't have a row that the test names.
     fn test(&self, test: &Test) -> Option<Vec<Cell>> {
         match test {
-            Test::Change { row, against, columns, between, mean } => {
-                self.change(row, against, columns, *between, *mean)
+            Test::Change { row, more, against, columns, between, mean } => {
+                let rows: Vec<&str> = std::iter::once(row).chain(more).map(String::as_str).collect();
+                self.change(&rows, against, columns, *between, *mean)
             }
             Test::Order { rows, columns, ties, mean } => {
                 let rows = rows.iter().map(|row| self.row(row)).collect::<Option<Vec<_>>>()?;
@@ -349,8 +350,29 @@ impl View<'_> {
             }
             Test::Trend { rows, falls, tolerance } => self.trend(rows, *falls, *tolerance),
             Test::Published { within } => self.against_published(*within),
+            Test::PublishedOrder {} => Some(self.compared(self.published_pairs(), false)),
             Test::Settles { .. } | Test::Untestable { .. } => None,
         }
+    }
+
+    /// Of each column, the pairs of rows whose published numbers differ: the smaller first.
+    fn published_pairs(&self) -> Vec<(usize, usize, Option<usize>, Effect)> {
+        let mut pairs = Vec::new();
+        for column in 0..self.figure.columns.len() {
+            let value = |row: usize| self.printed(row, column).map(|number| number.value);
+            let printed: Vec<(usize, f64)> =
+                (0..self.figure.rows.len()).filter_map(|row| Some((row, value(row)?))).collect();
+            for (a, low) in &printed {
+                for (b, high) in &printed {
+                    if low < high
+                        && let Some(effect) = self.effect(*a, *b, column)
+                    {
+                        pairs.push((*a, *b, Some(column), effect));
+                    }
+                }
+            }
+        }
+        pairs
     }
 
     /// Row against row, in each column or their mean.
@@ -404,18 +426,21 @@ impl View<'_> {
 
     fn change(
         &self,
-        row: &str,
+        rows: &[&str],
         against: &str,
         columns: &Over,
         between: [f64; 2],
         mean: bool,
     ) -> Option<Vec<Cell>> {
-        let (row, against) = (self.row(row)?, self.row(against)?);
+        let against = self.row(against)?;
         let columns = self.columns(columns);
-        let pairs = self.pair(row, against, &columns, mean);
+        let mut pairs = Vec::new();
+        for row in rows {
+            pairs.extend(self.pair(self.row(row)?, against, &columns, mean));
+        }
         let adjusted = stats::holm(&pairs.iter().map(|(.., effect)| effect.p()).collect::<Vec<_>>());
         let (none, middle) = (inside(0.0, between), f64::midpoint(between[0], between[1]));
-        let cells = pairs.iter().zip(adjusted).map(|((.., column, effect), p)| {
+        let cells = pairs.iter().zip(adjusted).map(|((row, _, column, effect), p)| {
             let (change, counts) = (effect.change(), p < 0.05);
             let agreement = if inside(change, between) && (counts || none) {
                 Agreement::Agrees
@@ -429,8 +454,10 @@ impl View<'_> {
             let at = column.map_or("over all", |column| self.label(column));
             let (low, high) = effect.interval();
             let text = if effect.same { "the same runs".into() } else { around(change, low, high) };
+            let whose =
+                if rows.len() > 1 { format!("{}, ", self.figure.rows[*row].label) } else { String::new() };
             Cell {
-                text: format!("{at}: {text}"),
+                text: format!("{whose}{at}: {text}"),
                 agreement,
                 unresolved: !none && libm::log1p(middle / 100.0).abs() < effect.half(),
                 contradicts: false,

@@ -3,6 +3,7 @@
 //! | name | unit | what |
 //! |---|---|---|
 //! | `fct` | s | completion time, the mean over concurrent flows; the limit for a flow that isn't complete |
+//! | `request-fct` | s | of a page over one connection: from its first request to its last byte, without the opening |
 //! | `incomplete` | | flows that weren't complete at the limit |
 //! | `goodput`, `throughput` | Mbit/s, MB/s | delivered bytes over time, after the part that is skipped; 10^6 bytes |
 //! | `delay`, `jitter` | ms | of frames: mean, and mean difference of one to the next |
@@ -33,7 +34,7 @@ const SEGMENT: f64 = 1448.0;
 /// A measure's unit.
 pub(super) fn unit(metric: &str) -> &'static str {
     match metric.split(':').next().unwrap_or(metric) {
-        "fct" | "competing-fct" => "s",
+        "fct" | "competing-fct" | "request-fct" => "s",
         "goodput" => "Mbit/s",
         "throughput" => "MB/s",
         "delay" | "jitter" => "ms",
@@ -61,6 +62,13 @@ pub(super) fn measure(spec: &RunSpec, result: &RunResult, skip: Nanos) -> Measur
     };
     let fct = mean(&mut result.flows.iter().map(|flow| seconds(flow.fct)));
     put("fct", fct);
+    if matches!(scenario.workload, Workload::Web { connections: 1, .. }) {
+        let asked: Nanos = result.message_delays.iter().sum();
+        put(
+            "request-fct",
+            if result.flows.iter().any(|flow| flow.fct.is_none()) { limit } else { asked as f64 / 1e9 },
+        );
+    }
     put("incomplete", result.flows.iter().filter(|flow| flow.fct.is_none()).count() as f64);
     if let Some(bound) = bound::of(spec)
         && bound.capacity > 0.0

@@ -246,6 +246,9 @@ pub struct Value {
     pub best: String,
     /// Where 80 % of the last population are: values with their shares, or a range.
     pub region: String,
+    /// Of each value, or each tenth of the range: its share of the prior, and of the last population.
+    #[serde(default)]
+    pub marginal: Vec<(String, f64, f64)>,
     /// By how much the distance grows when it alone is changed to its other values: the least and the most.
     pub matters: (f64, f64),
 }

@@ -194,6 +194,12 @@ fn page(
     }
     text += &claims(outcome, note)?;
     let mut figures = Vec::new();
+    if let Some(fit) = outcome.paper.fitted.as_ref().filter(|_| !real) {
+        let svg = super::marginals::svg(fit);
+        if !svg.is_empty() {
+            figures.push((format!("{}/{name}-marginals.svg", folder(outcome.world)), svg));
+        }
+    }
     for (place, figure) in plan.figures.iter().enumerate().filter(|(_, figure)| figure.world == outcome.world)
     {
         let grids: Vec<&Grid> = outcome.grids.iter().filter(|grid| grid.figure == place).collect();
@@ -252,7 +258,15 @@ fn fitted(outcome: &Outcome) -> String {
                 value.name, value.best, value.region, value.matters.0, value.matters.1
             );
         }
+        if fit.values.iter().any(|value| !value.marginal.is_empty()) {
+            let _ = writeln!(
+                text,
+                "\n![Open settings: prior and last population]({}-marginals.svg)",
+                outcome.paper.name
+            );
+        }
         text += &inside(outcome);
+        text += &ranks(outcome);
     }
     if !outcome.paper.plan.open.is_empty() {
         text += "\nEach alone, beside the ruled setting:\n\n| setting | as ruled | also run | why it is open |\n|---|---|---|---|\n";
@@ -324,6 +338,54 @@ fn inside(outcome: &Outcome) -> String {
         }
     }
     text
+}
+
+/// Of the pairs of published cells of a row, how many have the published order here.
+fn ranks(outcome: &Outcome) -> String {
+    let mut text = String::from(
+        "\nOrder within a row: of the pairs of columns whose published values differ, those in the published order.\n\n| figure | row | pairs | as ruled | fitted |\n|---|---|---:|---:|---:|\n",
+    );
+    for (place, figure) in
+        outcome.paper.plan.figures.iter().enumerate().filter(|(_, figure)| figure.against.is_none())
+    {
+        let grid =
+            |variant: &str| outcome.grids.iter().find(|grid| grid.figure == place && grid.variant == variant);
+        let (Some(main), Some(fitted)) = (grid(MAIN), grid(FITTED)) else { continue };
+        // Columns of different measures have no order.
+        if figure.columns.iter().any(|column| column.metric.is_some()) {
+            continue;
+        }
+        for (row, line) in figure.rows.iter().enumerate() {
+            let printed: Vec<(usize, f64)> = (0..figure.columns.len())
+                .filter_map(|column| {
+                    let label = &figure.columns[column].label;
+                    let found = outcome.paper.published.iter().find(|number| {
+                        number.table == figure.id && number.row == line.label && number.column == *label
+                    })?;
+                    Some((column, found.value))
+                })
+                .collect();
+            let agree = |grid: &Grid| {
+                let mean = |column: usize| stats::mean(&grid.cells[row][column].values);
+                order_agreement(
+                    &printed.iter().map(|(column, value)| (*value, mean(*column))).collect::<Vec<_>>(),
+                )
+            };
+            let ((pairs, ruled), (_, found)) = (agree(main), agree(fitted));
+            if pairs > 0 {
+                let _ = writeln!(text, "| {} | {} | {pairs} | {ruled} | {found} |", figure.id, line.label);
+            }
+        }
+    }
+    text
+}
+
+/// Pairs of published values that differ, and how many of them have the same order here.
+fn order_agreement(cells: &[(f64, f64)]) -> (usize, usize) {
+    let pairs = cells.iter().enumerate().flat_map(|(at, a)| cells[at + 1..].iter().map(move |b| (a, b)));
+    let differ: Vec<_> = pairs.filter(|(a, b)| a.0 != b.0).collect();
+    let same = differ.iter().filter(|(a, b)| (a.0 < b.0) == (a.1 < b.1) && a.1 != b.1).count();
+    (differ.len(), same)
 }
 
 fn claims(
@@ -483,4 +545,16 @@ fn numbers(outcome: &Outcome, figure: &Figure, grids: &[&Grid]) -> String {
         }
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::order_agreement;
+
+    #[test]
+    fn pairs_in_the_published_order_are_counted_and_ties_are_none() {
+        assert_eq!(order_agreement(&[(1.0, 10.0), (2.0, 20.0), (3.0, 15.0)]), (3, 2));
+        assert_eq!(order_agreement(&[(1.0, 5.0), (1.0, 9.0), (2.0, 5.0)]), (2, 0));
+        assert_eq!(order_agreement(&[(1.0, 5.0)]), (0, 0));
+    }
 }

@@ -38,6 +38,7 @@ pub struct LinkDraft {
     pub queue: Option<QueueDraft>,
     pub duplicate: Option<f64>,
     pub overhead: Option<u32>,
+    pub netem_limit: Option<bool>,
     pub changes: Option<Vec<Change>>,
 }
 
@@ -55,6 +56,7 @@ impl LinkDraft {
             queue: self.queue.or(above.queue),
             duplicate: self.duplicate.or(above.duplicate),
             overhead: self.overhead.or(above.overhead),
+            netem_limit: self.netem_limit.or(above.netem_limit),
             changes: self.changes.or_else(|| above.changes.clone()),
         }
     }
@@ -90,6 +92,7 @@ impl LinkDraft {
             queue,
             duplicate: self.duplicate.unwrap_or(0.0),
             overhead: self.overhead.unwrap_or(0),
+            limit_counts_transit: self.netem_limit.unwrap_or(false),
             changes,
         }
     }

@@ -212,6 +212,7 @@ impl Reader {
         draft.queue = table.get("queue").and_then(|value| self.queue(value));
         draft.duplicate = self.probability(table, "duplicate");
         draft.overhead = self.bytes_within(table, "overhead", (0, 1000)).map(|bytes| bytes as u32);
+        draft.netem_limit = self.switch(table, "netem-limit");
         if table.get("changes").is_some() {
             let changes = self.array(table, "changes").iter().flat_map(|value| self.change(value));
             draft.changes = Some(changes.collect());

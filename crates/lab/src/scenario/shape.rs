@@ -105,6 +105,7 @@ macro_rules! link_fields {
             key("reordering", Kind::Switch, "Whether jitter may reorder packets, as netem's does without a rate. Default: false"),
             key("loss", Kind::Loss, "Random loss. Default: none"),
             key("queue", Kind::Queue, "The queue before the link, in packets, bytes or time at the link's rate. Default: one bandwidth-delay product, at least 64 packets"),
+            key("netem-limit", Kind::Switch, "Whether a limit in packets counts all that hasn't arrived yet, as netem's `limit` does where it has rate and delay. Default: false"),
             key("duplicate", Kind::Probability, "Probability that a packet is delivered twice. Default: 0"),
             key("overhead", Kind::BytesOrNone, "Bytes added to each packet's IP length when the rate is counted (38 for Ethernet with preamble and gap). Default: 0 B"),
             key("changes", Kind::Tables(&CHANGE), "Scheduled changes")
@@ -357,6 +358,11 @@ pub const END: Shape = Shape {
     name: "end",
     summary: "Settings of an end; `ends` sets both, `client` and `server` override it",
     fields: &[
+        key(
+            "host",
+            Kind::Choice(&["linux-6.18", "linux-3.14", "ns-3"]),
+            "A system: the lines of its profile (docs/hosts.md); other keys replace its parts. Default: linux-6.18",
+        ),
         key("send-buffer", Kind::Bytes, "Connection-level send buffer. Default: 4 MiB"),
         key("receive-buffer", Kind::Bytes, "Connection-level receive buffer. Default: 6 MiB"),
         key("autotune", Kind::Switch, "Whether buffers start small and grow as Linux's do. Default: true"),
@@ -364,6 +370,50 @@ pub const END: Shape = Shape {
         key("ecn", Kind::Switch, "ECN. Default: false"),
         key("min-rto", Kind::Time, "Least retransmission timeout. Default: 200 ms"),
         key("initial-window", Kind::Integer(1, 1000), "Initial window, segments. Default: 10"),
+        key(
+            "initial-threshold",
+            Kind::Integer(0, 1_000_000),
+            "Slow start threshold of a new connection, segments, as the route's cache keeps it; 0: none. Default: 0",
+        ),
+        key(
+            "loss-detection",
+            Kind::Choice(&["rack", "duplicate-acks"]),
+            "How losses are found with SACK: by time, or by the duplicate ACK threshold with FACK. Default: rack",
+        ),
+        key(
+            "early-retransmit",
+            Kind::Switch,
+            "Early retransmit (RFC 5827), with `duplicate-acks` only. Default: false",
+        ),
+        key("tail-loss-probe", Kind::Switch, "Tail loss probes (RFC 8985). Default: true"),
+        key("undo", Kind::Switch, "F-RTO and undo of spurious retransmissions. Default: true"),
+        key("sack", Kind::Switch, "Selective acknowledgements (RFC 2018). Default: true"),
+        key("timestamps", Kind::Switch, "Timestamps (RFC 7323). Default: true"),
+        key(
+            "loss-window",
+            Kind::Choice(&["in-flight", "one"]),
+            "Window after a timeout: what is in flight and one segment, or one. Default: in-flight",
+        ),
+        key(
+            "prr",
+            Kind::Choice(&["conservative", "slow-start"]),
+            "Below the threshold PRR grows the window with ACKs that advance without a new loss, or with all. Default: conservative",
+        ),
+        key(
+            "window-limit",
+            Kind::Choice(&["per-window", "per-ack"]),
+            "The window may grow if it was full in a window of data, or nearly so when the ACK came. Default: per-window",
+        ),
+        key("idle-restart", Kind::Switch, "Restart the window after an idle time. Default: true"),
+        key("rtt-tick", Kind::Time, "Tick of the clock for round-trip times. Default: 0 s, exact"),
+        key("delayed-ack", Kind::Time, "How long an ACK may wait, at least at first. Default: 40 ms"),
+        key("quick-acks", Kind::Integer(0, 1000), "ACKs sent at once at the start. Default: 16"),
+        key(
+            "buffers",
+            Kind::Choice(&["payload", "memory"]),
+            "What the buffers' sizes count: payload, or memory as Linux's truesize. Default: payload",
+        ),
+        key("cubic", Kind::Choice(&["rfc", "linux-3.14"]), "What `cubic` means here. Default: rfc"),
     ],
 };
 

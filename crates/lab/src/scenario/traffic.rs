@@ -1,6 +1,9 @@
 //! Workload, background traffic, the ends' settings and the experiment's defaults, out of a scenario file.
 
-use ropewalk_sim::{Background, Direction, EndSpec, PathSpec, Times, Traffic, Workload};
+use ropewalk_engine::config::{LossDetection, WindowLimit};
+use ropewalk_sim::{
+    Background, Counting, Direction, EndSpec, HOSTS, Host, PathSpec, Times, Traffic, Workload,
+};
 
 use super::links::unknown_help;
 use super::read::{Reader, Table, Value};
@@ -217,6 +220,8 @@ impl Reader {
         let Some(table) = file.get(key).and_then(|value| self.table(&END, value)) else {
             return above.clone();
         };
+        let profiles: Vec<_> = HOSTS.iter().map(|(name, profile, _)| (*name, *profile)).collect();
+        let above = &self.choice(&table, "host", &profiles).map_or_else(|| above.clone(), EndSpec::of);
         let buffer = BUFFER_RANGE;
         EndSpec {
             send_buffer: self.bytes_within(&table, "send-buffer", buffer).unwrap_or(above.send_buffer),
@@ -230,6 +235,54 @@ impl Reader {
             initial_window: self
                 .integer(&table, "initial-window", (1, 1000))
                 .map_or(above.initial_window, |w| w as u32),
+            host: self.host(&table, above.host),
+        }
+    }
+
+    /// The keys that a host profile sets.
+    fn host(&mut self, table: &Table<'_>, above: Host) -> Host {
+        let threshold =
+            self.integer(table, "initial-threshold", (0, 1_000_000)).map(|segments| segments as u32);
+        let quick_acks = self.integer(table, "quick-acks", (0, 1000)).map(|acks| acks as u32);
+        Host {
+            profile: above.profile,
+            loss_detection: self
+                .choice(
+                    table,
+                    "loss-detection",
+                    &[("rack", LossDetection::Rack), ("duplicate-acks", LossDetection::DuplicateAcks)],
+                )
+                .unwrap_or(above.loss_detection),
+            early_retransmit: self.switch(table, "early-retransmit").unwrap_or(above.early_retransmit),
+            tail_loss_probe: self.switch(table, "tail-loss-probe").unwrap_or(above.tail_loss_probe),
+            undo: self.switch(table, "undo").unwrap_or(above.undo),
+            sack: self.switch(table, "sack").unwrap_or(above.sack),
+            timestamps: self.switch(table, "timestamps").unwrap_or(above.timestamps),
+            loss_window_one: self
+                .choice(table, "loss-window", &[("in-flight", false), ("one", true)])
+                .unwrap_or(above.loss_window_one),
+            prr_slow_start: self
+                .choice(table, "prr", &[("conservative", false), ("slow-start", true)])
+                .unwrap_or(above.prr_slow_start),
+            window_limit: self
+                .choice(
+                    table,
+                    "window-limit",
+                    &[("per-window", WindowLimit::PerWindow), ("per-ack", WindowLimit::PerAck)],
+                )
+                .unwrap_or(above.window_limit),
+            idle_restart: self.switch(table, "idle-restart").unwrap_or(above.idle_restart),
+            rtt_tick: self.time(table, "rtt-tick").unwrap_or(above.rtt_tick),
+            initial_threshold: threshold
+                .map_or(above.initial_threshold, |segments| if segments == 0 { u32::MAX } else { segments }),
+            delayed_ack: self.some_time_or(table, "delayed-ack", above.delayed_ack),
+            quick_acks: quick_acks.unwrap_or(above.quick_acks),
+            counting: self
+                .choice(table, "buffers", &[("payload", Counting::Payload), ("memory", Counting::Memory)])
+                .unwrap_or(above.counting),
+            cubic: self
+                .choice(table, "cubic", &[("rfc", ""), ("linux-3.14", "linux-3.14")])
+                .unwrap_or(above.cubic),
         }
     }
 

@@ -271,3 +271,24 @@ fn linux_remembers_extremes_and_forgets_them_with_the_subflow() {
     blest.on_event(&scene.view(), Event::SubflowRemoved(SubflowId(1)));
     assert_eq!(scene.chosen(blest), Some(1), "40 ms: 5 rounds, 310 segments");
 }
+
+/// With a floor lambda stays above it; where only considered round trips count, those in which F had room don't.
+#[test]
+fn the_correction_has_a_floor_and_may_skip_round_trips() {
+    let quiet = |text: &str, in_flight: u32| {
+        let blest = &mut *build(text);
+        let mut scene = Scene::new(vec![subflow(0, 10, 10, in_flight), subflow(1, 40, 20, 3)]);
+        scene.send_window = 1_000_000;
+        for step in 1..10 {
+            scene.now = step * 10 * MILLISECOND;
+            scene.chosen(blest);
+        }
+        lambda(blest)
+    };
+    // Eight round trips without blocking, 0.1 each. With ten of ten in flight F is full, and S is considered.
+    assert!((quiet("blest(delta=0.1)", 10) - 0.2).abs() < 1e-9);
+    assert_eq!(quiet("blest(delta=0.1, floor=0.6)", 10), 0.6);
+    assert!((quiet("blest(delta=0.1, corrects=considered)", 10) - 0.2).abs() < 1e-9);
+    assert!((quiet("blest(delta=0.1)", 9) - 0.2).abs() < 1e-9);
+    assert_eq!(quiet("blest(delta=0.1, corrects=considered)", 9), 1.0, "S was never considered");
+}

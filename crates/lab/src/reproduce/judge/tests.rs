@@ -103,3 +103,23 @@ fn the_fitted_setting_makes_it_inferred() {
     assert_eq!(overall(&[main.clone(), fitted], false), Verdict::Inferred);
     assert_eq!(overall(&[main], true), Verdict::Contradicts);
 }
+
+#[test]
+fn each_column_has_the_order_of_its_published_numbers() {
+    let figure = figure(&["a", "b", "unprinted"], &[("1", 1.0)]);
+    let grid = grid(&[&[1.0], &[1.2], &[9.0]]);
+    let order = "kind = \"published-order\"";
+    assert_eq!(verdict(&figure, &grid, &[printed("a", 1.0), printed("b", 1.5)], order), Verdict::Reproduced);
+    assert_eq!(
+        verdict(&figure, &grid, &[printed("a", 1.5), printed("b", 1.0)], order),
+        Verdict::NotReproduced
+    );
+}
+
+#[test]
+fn a_sentence_about_several_rows_is_one_claim() {
+    let figure = figure(&["base", "a", "b"], &[("1", 1.0)]);
+    let test = "kind = \"change\"\nrow = \"a\"\nmore = [\"b\"]\nagainst = \"base\"\ncolumns = \"all\"\nbetween = [10, 30]";
+    assert_eq!(verdict(&figure, &grid(&[&[1.0], &[1.2], &[1.25]]), &[], test), Verdict::Reproduced);
+    assert_ne!(verdict(&figure, &grid(&[&[1.0], &[1.2], &[1.0]]), &[], test), Verdict::Reproduced);
+}

@@ -1,0 +1,291 @@
+//! Hosts of their day: what the TCP of an end does that differs from one system to another. A profile is a list of
+//! [`Line`]s, each a key of the scenario's `[ends]` with the value that the system has and the place where it says so.
+//! Any key can be set on its own as well.
+
+use ropewalk_engine::config::{LossDetection, TcpConfig, WindowLimit};
+use ropewalk_engine::congestion::{self, CongestionControl};
+use ropewalk_engine::registry::Spec;
+
+use crate::Nanos;
+use crate::spec::EndSpec;
+
+const MILLISECOND: Nanos = 1_000_000;
+
+/// A system.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum HostProfile {
+    /// Linux 6.18: what the engine is by default.
+    Linux618,
+    /// Linux 3.14, the kernel of MPTCP 0.89.
+    Linux314,
+    /// ns-3.19 to ns-3.22: the TCP of its Multipath TCP models.
+    Ns3,
+}
+
+/// How a buffer's size is counted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Counting {
+    /// In bytes of payload.
+    Payload,
+    /// In bytes of memory, as Linux's `truesize` has them.
+    Memory,
+}
+
+/// What differs from system to system, beside the numbers of [`EndSpec`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Host {
+    /// Which one.
+    pub profile: HostProfile,
+    /// How losses are found with SACK.
+    pub loss_detection: LossDetection,
+    /// Early retransmit (RFC 5827).
+    pub early_retransmit: bool,
+    /// Tail loss probes.
+    pub tail_loss_probe: bool,
+    /// F-RTO and undo.
+    pub undo: bool,
+    /// Selective acknowledgements.
+    pub sack: bool,
+    /// Timestamps.
+    pub timestamps: bool,
+    /// A timeout leaves one segment of window.
+    pub loss_window_one: bool,
+    /// PRR always starts slowly below the threshold.
+    pub prr_slow_start: bool,
+    /// When the window counts as the limit.
+    pub window_limit: WindowLimit,
+    /// Whether the window restarts after an idle time.
+    pub idle_restart: bool,
+    /// Tick of the clock for round-trip times; 0: none.
+    pub rtt_tick: Nanos,
+    /// Slow start threshold of a new connection, segments; `u32::MAX`: none.
+    pub initial_threshold: u32,
+    /// How long an ACK may wait.
+    pub delayed_ack: Nanos,
+    /// ACKs sent at once at a connection's start.
+    pub quick_acks: u32,
+    /// How buffers are counted.
+    pub counting: Counting,
+    /// What `cubic` means: the control's preset; empty: RFC 9438.
+    pub cubic: &'static str,
+}
+
+impl Host {
+    /// The engine's defaults.
+    pub const LINUX_6_18: Host = Host {
+        profile: HostProfile::Linux618,
+        loss_detection: LossDetection::Rack,
+        early_retransmit: false,
+        tail_loss_probe: true,
+        undo: true,
+        sack: true,
+        timestamps: true,
+        loss_window_one: false,
+        prr_slow_start: false,
+        window_limit: WindowLimit::PerWindow,
+        idle_restart: true,
+        rtt_tick: 0,
+        initial_threshold: u32::MAX,
+        delayed_ack: 40 * MILLISECOND,
+        quick_acks: 16,
+        counting: Counting::Payload,
+        cubic: "",
+    };
+
+    /// Linux 3.14.
+    pub const LINUX_3_14: Host = Host {
+        profile: HostProfile::Linux314,
+        loss_detection: LossDetection::DuplicateAcks,
+        early_retransmit: true,
+        loss_window_one: true,
+        prr_slow_start: true,
+        window_limit: WindowLimit::PerAck,
+        rtt_tick: 4 * MILLISECOND,
+        counting: Counting::Memory,
+        cubic: "linux-3.14",
+        ..Host::LINUX_6_18
+    };
+
+    /// ns-3.19 to ns-3.22.
+    pub const NS_3: Host = Host {
+        profile: HostProfile::Ns3,
+        tail_loss_probe: false,
+        undo: false,
+        sack: false,
+        timestamps: false,
+        loss_window_one: true,
+        idle_restart: false,
+        rtt_tick: 0,
+        // 65,535 bytes in segments of a packet of 1500 bytes.
+        initial_threshold: 45,
+        delayed_ack: 200 * MILLISECOND,
+        quick_acks: 0,
+        ..Host::LINUX_6_18
+    };
+
+    /// A subflow's settings but for those of [`EndSpec`].
+    pub(crate) fn tcp(&self) -> TcpConfig {
+        TcpConfig {
+            loss_detection: self.loss_detection,
+            early_retransmit: self.early_retransmit,
+            tail_loss_probe: self.tail_loss_probe,
+            undo: self.undo,
+            sack: self.sack,
+            timestamps: self.timestamps,
+            loss_window_one: self.loss_window_one,
+            prr_slow_start: self.prr_slow_start,
+            window_limit: self.window_limit,
+            idle_restart: self.idle_restart,
+            rtt_tick: self.rtt_tick,
+            initial_ssthresh: self.initial_threshold,
+            delayed_ack: self.delayed_ack,
+            quick_acks: self.quick_acks,
+            ..TcpConfig::default()
+        }
+    }
+
+    /// Thousandths of the send buffer that are payload. A segment of 1448 bytes takes a buffer's head of 1024 bytes and its
+    /// descriptor of 256 beside its pages.
+    pub(crate) fn send_share(&self) -> u64 {
+        if self.counting == Counting::Payload { 1000 } else { 1000 * 1448 / (1448 + 1280) }
+    }
+
+    /// Thousandths of the receive buffer that are offered as window: half, by `tcp_adv_win_scale` = 1.
+    pub(crate) fn receive_share(&self) -> u64 {
+        if self.counting == Counting::Payload { 1000 } else { 500 }
+    }
+
+    /// The congestion control that a name stands for on this host.
+    pub(crate) fn congestion(&self, named: &Spec<dyn CongestionControl>) -> Spec<dyn CongestionControl> {
+        if named.text != "cubic" || self.cubic.is_empty() {
+            return named.clone();
+        }
+        congestion::builtin().parse(&format!("cubic:{}", self.cubic)).unwrap_or_else(|_| named.clone())
+    }
+}
+
+impl EndSpec {
+    /// An end of a system, with its buffers, window and timeout.
+    pub const fn of(profile: HostProfile) -> EndSpec {
+        match profile {
+            HostProfile::Linux618 => EndSpec::DEFAULT,
+            HostProfile::Linux314 => EndSpec { host: Host::LINUX_3_14, ..EndSpec::DEFAULT },
+            HostProfile::Ns3 => EndSpec {
+                host: Host::NS_3,
+                send_buffer: 128 << 10,
+                receive_buffer: 128 << 10,
+                autotune: false,
+                min_rto: 1000 * MILLISECOND,
+                initial_window: 1,
+                ..EndSpec::DEFAULT
+            },
+        }
+    }
+}
+
+/// A line of a profile.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Line {
+    /// The key of `[ends]`.
+    pub key: &'static str,
+    /// Its value, as TOML.
+    pub value: &'static str,
+    /// That of Linux 6.18.
+    pub today: &'static str,
+    /// Where the system says so.
+    pub source: &'static str,
+}
+
+const fn line(key: &'static str, value: &'static str, today: &'static str, source: &'static str) -> Line {
+    Line { key, value, today, source }
+}
+
+/// Profiles by name, with their lines: where they differ from Linux 6.18.
+pub const HOSTS: &[(&str, HostProfile, &[Line])] = &[
+    ("linux-6.18", HostProfile::Linux618, &[]),
+    (
+        "linux-3.14",
+        HostProfile::Linux314,
+        &[
+            line(
+                "loss-detection",
+                "\"duplicate-acks\"",
+                "\"rack\"",
+                "tcp_input.c: tcp_time_to_recover, tcp_update_scoreboard, tcp_update_reordering; tcp_fack = 1",
+            ),
+            line("early-retransmit", "true", "false", "tcp_early_retrans = 3 (ip-sysctl.txt)"),
+            line("loss-window", "\"one\"", "\"in-flight\"", "tcp_input.c: tcp_enter_loss"),
+            line("prr", "\"slow-start\"", "\"conservative\"", "tcp_input.c: tcp_cwnd_reduction"),
+            line("window-limit", "\"per-ack\"", "\"per-window\"", "tcp_cong.c: tcp_is_cwnd_limited"),
+            line(
+                "rtt-tick",
+                "\"4 ms\"",
+                "\"0 s\"",
+                "tcp_input.c: tcp_rtt_estimator in jiffies; Ubuntu's HZ = 250",
+            ),
+            line(
+                "buffers",
+                "\"memory\"",
+                "\"payload\"",
+                "tcp_adv_win_scale = 1; sk_wmem_queued counts truesize (include/net/sock.h)",
+            ),
+            line("cubic", "\"linux-3.14\"", "\"rfc\"", "tcp_cubic.c: hystart_update, bictcp_clock"),
+        ],
+    ),
+    (
+        "ns-3",
+        HostProfile::Ns3,
+        &[
+            line("initial-window", "1", "10", "ns-3.19: TcpSocket::InitialCwnd"),
+            line(
+                "initial-threshold",
+                "45",
+                "0",
+                "ns-3.19: TcpSocket::InitialSlowStartThreshold is 65,535 bytes (unlimited since ns-3.23)",
+            ),
+            line("send-buffer", "\"128 KiB\"", "\"4 MiB\"", "ns-3.19: TcpSocket::SndBufSize"),
+            line("receive-buffer", "\"128 KiB\"", "\"6 MiB\"", "ns-3.19: TcpSocket::RcvBufSize"),
+            line("autotune", "false", "true", "ns-3.19: buffers have one size"),
+            line(
+                "delayed-ack",
+                "\"200 ms\"",
+                "\"40 ms\"",
+                "ns-3.19: TcpSocket::DelAckTimeout, DelAckCount = 2",
+            ),
+            line("quick-acks", "0", "16", "ns-3.19: TcpSocketBase has no quick ACKs"),
+            line("min-rto", "\"1 s\"", "\"200 ms\"", "ns-3.19: RttEstimator::MinRTO"),
+            line("sack", "false", "true", "ns-3 has selective acknowledgements since ns-3.27"),
+            line("timestamps", "false", "true", "ns-3 has timestamps since ns-3.22"),
+            line("tail-loss-probe", "false", "true", "ns-3.19: TcpSocketBase has none"),
+            line("undo", "false", "true", "ns-3.19: TcpSocketBase has none"),
+            line("loss-window", "\"one\"", "\"in-flight\"", "ns-3.19: TcpNewReno::Retransmit"),
+            line("idle-restart", "false", "true", "ns-3.19: TcpSocketBase doesn't restart"),
+        ],
+    ),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_default_is_the_engines() {
+        assert_eq!(Host::LINUX_6_18.tcp(), TcpConfig::default());
+        assert_eq!((Host::LINUX_6_18.send_share(), Host::LINUX_6_18.receive_share()), (1000, 1000));
+    }
+
+    #[test]
+    fn memory_is_about_twice_the_payload() {
+        assert_eq!((Host::LINUX_3_14.send_share(), Host::LINUX_3_14.receive_share()), (530, 500));
+    }
+
+    #[test]
+    fn cubic_is_the_hosts_and_other_controls_are_as_named() {
+        let named = |text: &str| congestion::builtin().parse(text).unwrap();
+        assert_eq!(Host::LINUX_3_14.congestion(&named("cubic")).text, "cubic:linux-3.14");
+        assert_eq!(Host::LINUX_6_18.congestion(&named("cubic")).text, "cubic");
+        for text in ["lia", "cubic:linux", "cubic(c=0.3)"] {
+            assert_eq!(Host::LINUX_3_14.congestion(&named(text)).text, named(text).text);
+        }
+    }
+}
