@@ -61,6 +61,7 @@ prop_compose! {
             queue: Queue::Packets { limit: queue, ecn_threshold: None },
             duplicate,
             overhead,
+            limit_counts_transit: false,
             changes,
         }
     }

@@ -54,7 +54,11 @@ impl RttEstimator {
 /// A round-trip time that ends at `now`, as a clock with the host's tick has it: at least one tick.
 fn ticks(config: &TcpConfig, now: Nanos, rtt: Nanos) -> Nanos {
     let tick = config.rtt_tick;
-    if tick == 0 { rtt.max(1) } else { (now / tick - now.saturating_sub(rtt) / tick).max(1) * tick }
+    let count = |time: Nanos| time.checked_div(tick);
+    match (count(now), count(now.saturating_sub(rtt))) {
+        (Some(end), Some(start)) => (end - start).max(1) * tick,
+        _ => rtt.max(1),
+    }
 }
 
 /// The round-trip time by the timestamp that the segment echoes (RFC 7323 4); its clock ticks in milliseconds.
