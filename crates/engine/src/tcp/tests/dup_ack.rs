@@ -97,7 +97,6 @@ fn a_lost_retransmission_is_found_by_what_was_sent_after_it() {
     assert_eq!(end.subflow.counters().lost_retransmit, 1);
 }
 
-//= test RFC 5827 3.2
 /// Early retransmit: of three segments the first is missing and nothing more is to be sent; a quarter of the round-trip time
 /// later it is sent again. With more than three in flight it waits for the threshold.
 #[test]
