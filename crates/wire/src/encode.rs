@@ -20,9 +20,10 @@ use crate::segment::Segment;
 pub(crate) const TCP_HEADER: usize = 20;
 /// Most bytes of options on a segment: what a data offset of 15 words leaves room for (RFC 9293 3.1).
 pub const MAX_OPTIONS: usize = 40;
+/// Length of the virtio header that may come before a packet.
+pub(crate) const VIRTIO_HEADER: usize = 10;
 /// Room for virtio, IPv6 and TCP headers with the most options.
-pub(crate) const MAX_HEADERS: usize =
-    crate::virtio::VirtioNetHeader::LEN + IPV6_HEADER + TCP_HEADER + MAX_OPTIONS;
+pub(crate) const MAX_HEADERS: usize = VIRTIO_HEADER + IPV6_HEADER + TCP_HEADER + MAX_OPTIONS;
 /// Offset of the checksum in the TCP header.
 pub(crate) const TCP_CHECKSUM_OFFSET: usize = 16;
 

@@ -8,7 +8,7 @@
 use bytes::{Buf, Bytes};
 
 use crate::checksum::ones_complement;
-use crate::encode::{ChecksumMode, Headers, TCP_CHECKSUM_OFFSET, append_headers};
+use crate::encode::{ChecksumMode, Headers, TCP_CHECKSUM_OFFSET, VIRTIO_HEADER, append_headers};
 use crate::error::{EncodeError, ParseError, Part};
 use crate::ip::{IPV4_HEADER, IPV6_HEADER};
 use crate::parse::{ParseMode, parse};
@@ -34,7 +34,7 @@ pub struct VirtioNetHeader {
 
 impl VirtioNetHeader {
     /// Length in bytes.
-    pub const LEN: usize = 10;
+    pub const LEN: usize = VIRTIO_HEADER;
     /// The checksum field holds the pseudo-header's sum and is to be completed.
     pub const NEEDS_CSUM: u8 = 1;
     /// The checksum has been verified.
