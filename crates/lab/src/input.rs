@@ -7,22 +7,34 @@ use std::path::Path;
 use crate::diagnostic::system_reason;
 use crate::units::write_bytes;
 
+/// Why an input file can't be read.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ReadError {
+    /// The system refuses.
+    #[error("{}", system_reason(.0))]
+    System(#[from] std::io::Error),
+    /// It is a folder.
+    #[error("it is a folder")]
+    Folder,
+    /// It has more bytes than this.
+    #[error("it is larger than {}", write_bytes(*.0))]
+    TooLarge(u64),
+}
+
 /// Reads a file of at most `most` bytes, or a pipe.
 ///
 /// # Errors
-/// A sentence: why it can't be read.
-pub(crate) fn read(path: &Path, most: u64) -> Result<Vec<u8>, String> {
-    let reason = |error: std::io::Error| system_reason(&error);
-    let file = File::open(path).map_err(reason)?;
-    let metadata = file.metadata().map_err(reason)?;
+/// See [`ReadError`].
+pub(crate) fn read(path: &Path, most: u64) -> Result<Vec<u8>, ReadError> {
+    let file = File::open(path)?;
+    let metadata = file.metadata()?;
     if metadata.is_dir() {
-        return Err("it is a folder".into());
+        return Err(ReadError::Folder);
     }
-    let too_large = || Err(format!("it is larger than {}", write_bytes(most)));
     if metadata.len() > most {
-        return too_large();
+        return Err(ReadError::TooLarge(most));
     }
     let mut bytes = Vec::new();
-    file.take(most + 1).read_to_end(&mut bytes).map_err(reason)?;
-    if bytes.len() as u64 > most { too_large() } else { Ok(bytes) }
+    file.take(most + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > most { Err(ReadError::TooLarge(most)) } else { Ok(bytes) }
 }

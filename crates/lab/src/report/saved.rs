@@ -18,7 +18,7 @@ const LARGEST: u64 = 1 << 30;
 pub fn read(path: &Path) -> Result<Value, Diagnostic> {
     let name = path.display().to_string();
     let bytes = input::read(path, LARGEST)
-        .map_err(|reason| Diagnostic::new(format!("can't read the run `{name}`: {reason}")))?;
+        .map_err(|error| Diagnostic::new(format!("can't read the run `{name}`: {error}")))?;
     parse(&name, &scenario::text(&name, bytes)?)
 }
 

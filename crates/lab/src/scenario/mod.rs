@@ -103,7 +103,7 @@ pub fn load(name_or_file: &str, registries: &Registries) -> Result<Loaded, Input
     let unreadable = |reason: &str| {
         InputError::from(Diagnostic::new(format!("can't read the scenario `{name_or_file}`: {reason}")))
     };
-    let bytes = input::read(path, LARGEST_FILE).map_err(|reason| unreadable(&reason))?;
+    let bytes = input::read(path, LARGEST_FILE).map_err(|error| unreadable(&error.to_string()))?;
     let text = text(name_or_file, bytes)?;
     let stem = path.file_stem().map_or("scenario".into(), |stem| stem.to_string_lossy().into_owned());
     let folder = path.parent().map_or(PathBuf::new(), Path::to_path_buf);

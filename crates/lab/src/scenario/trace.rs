@@ -30,7 +30,7 @@ pub fn read(path: &Path) -> Result<Arc<RateTrace>, Diagnostic> {
     if !metadata.is_file() && !metadata.is_dir() {
         return Err(unreadable("it is a pipe or a device; a trace is a regular file, which has an end"));
     }
-    let bytes = input::read(path, LARGEST).map_err(|reason| unreadable(&reason))?;
+    let bytes = input::read(path, LARGEST).map_err(|error| unreadable(&error.to_string()))?;
     parse(&shown, &text(&shown, bytes)?).map(Arc::new)
 }
 

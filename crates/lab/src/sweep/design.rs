@@ -157,7 +157,7 @@ impl Overrides {
 pub fn load(path: &Path, overrides: &Overrides, registries: &Registries) -> Result<Design, InputError> {
     let shown = path.display().to_string();
     let bytes = input::read(path, scenario::LARGEST_FILE)
-        .map_err(|reason| Diagnostic::new(format!("can't read the sweep `{shown}`: {reason}")))?;
+        .map_err(|error| Diagnostic::new(format!("can't read the sweep `{shown}`: {error}")))?;
     let text = scenario::text(&shown, bytes)?;
     let folder = path.parent().map_or(PathBuf::new(), Path::to_path_buf);
     parse_with(&Source::new(shown, text), &folder, overrides, registries)

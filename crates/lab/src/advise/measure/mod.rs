@@ -91,7 +91,7 @@ pub fn read(path: &Path) -> Result<Measured, Diagnostic> {
     let shown = path.display().to_string();
     let unreadable =
         |reason: &str| Diagnostic::new(format!("can't read the measurement `{shown}`: {reason}"));
-    let bytes = input::read(path, LARGEST).map_err(|reason| unreadable(&reason))?;
+    let bytes = input::read(path, LARGEST).map_err(|error| unreadable(&error.to_string()))?;
     parse(&shown, &String::from_utf8_lossy(&bytes))
 }
 
