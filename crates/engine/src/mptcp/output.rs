@@ -9,7 +9,7 @@ use ropewalk_wire::{
 use super::connection::{Connection, Mode, Role};
 use super::crypto::{join_hmac, leftmost_64, leftmost_160};
 use super::path_manager::REMOVE_ADDR_LEN;
-use super::subflow::Join;
+use super::subflow::{Join, SubflowState};
 use crate::tcp::{Kind, Transmit};
 use crate::{Nanos, PathId};
 
@@ -101,7 +101,7 @@ impl<P: Payload> Connection<P> {
         None
     }
 
-    /// There is nothing more to send: arms timers, and tells the subflows why they are idle.
+    /// There is nothing more to send: arms timers, and notes which subflows are application-limited.
     #[inline(always)]
     fn on_nothing_to_send(&mut self, now: Nanos) {
         self.may_transmit = false;
@@ -135,7 +135,7 @@ impl<P: Payload> Connection<P> {
         max_segments: u32,
         out: &mut Segment<P>,
     ) -> Option<(PathId, bool)> {
-        // Usually there is none. Of several, the one that sent last goes on.
+        // Usually there is none. Of several, the one that sent last continues.
         let mut pending = 0u32;
         for (index, subflow) in self.subflows.iter().enumerate() {
             pending |= u32::from(subflow.as_ref().is_some_and(|subflow| !subflow.tcp.has_nothing_to_send()))
@@ -166,8 +166,9 @@ impl<P: Payload> Connection<P> {
         max_segments: u32,
         out: &mut Segment<P>,
     ) -> Option<(PathId, bool)> {
-        if self.mode != Mode::Plain && self.subflows[index].as_ref()?.tcp.may_send_without_data() {
-            let len = self.control_len(now, index);
+        let subflow = self.subflows[index].as_ref()?;
+        if self.mode != Mode::Plain && subflow.tcp.may_send_without_data() {
+            let len = self.control_len(now, subflow);
             self.subflows[index].as_mut()?.control_len = len;
         }
         let (mut cx, subflow) = self.split_to_send(now, index)?;
@@ -177,23 +178,22 @@ impl<P: Payload> Connection<P> {
         Some((self.metrics[index].path, quiet))
     }
 
-    /// Bytes of options on the next segment of `index` that carries no data, so that TCP leaves them room.
-    fn control_len(&self, now: Nanos, index: usize) -> u8 {
-        let Some(subflow) = self.subflows[index].as_ref() else { return 0 };
+    /// Bytes of options on the subflow's next segment that carries no data, so that TCP leaves them room.
+    #[inline]
+    fn control_len(&self, now: Nanos, subflow: &SubflowState<P>) -> u8 {
         let established = subflow.is_joined() && self.negotiated.confirmed;
         let silent =
             subflow.prio_pending.is_none() && subflow.fail_pending.is_none() && self.path_manager.is_silent();
         if established && silent && self.mode == Mode::Multipath {
             self.ack_only_len()
         } else {
-            self.long_control_len(now, index)
+            self.long_control_len(now, subflow)
         }
     }
 
     /// The same where more than a DATA_ACK may be due: what `write_control_options` writes.
     #[cold]
-    fn long_control_len(&self, now: Nanos, index: usize) -> u8 {
-        let Some(subflow) = self.subflows[index].as_ref() else { return 0 };
+    fn long_control_len(&self, now: Nanos, subflow: &SubflowState<P>) -> u8 {
         match subflow.join {
             Join::SynSent => return MpJoin::SYN_LEN as u8,
             Join::SynReceived => return MpJoin::SYN_ACK_LEN as u8,
@@ -449,7 +449,7 @@ impl<P: Payload> Connection<P> {
             || self.path_manager.has_removals()
             || self.path_manager.has_due_announcement(now);
         let fin = self.send.closed && !self.send.fin_acked && self.send.unsent() == 0;
-        // DATA_FIN takes the space of any other option: it goes on an ACK of its own, after this one.
+        // DATA_FIN takes the space of any other option, so that it is sent on an ACK of its own after this one.
         if fin && !control {
             //= RFC 8684 3.3.3-1
             // DATA_FIN without data: a mapping of length 1 with subflow sequence 0 (RFC 8684 3.3.3).

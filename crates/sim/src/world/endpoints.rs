@@ -63,7 +63,9 @@ impl World {
 
     #[inline(never)]
     fn dispatch_all_events(&mut self, end: usize) {
-        while let Some(what) = self.hosts.poll_app_event(end, self.now, self.recorder.as_deref_mut()) {
+        while self.hosts.has_event(end)
+            && let Some(what) = self.hosts.poll_app_event(end, self.now, self.recorder.as_deref_mut())
+        {
             self.on_app_event(end, what);
         }
     }
