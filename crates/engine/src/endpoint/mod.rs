@@ -517,7 +517,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         }
     }
 
-    /// Segments with this tuple are for this subflow, and none are any more for the one whose slot it took.
+    /// Routes segments with this tuple to this subflow. The route of the subflow whose slot it took is removed.
     fn add_route(&mut self, index: u32, subflow: usize, tuple: FourTuple) {
         let connection = self.slots[index as usize].connection.as_mut();
         if let Some(old) = connection.and_then(|connection| connection.take_vacated()) {

@@ -22,7 +22,7 @@ impl<P: Payload> Connection<P> {
         if was_used && self.role == Role::Client {
             self.reopen(index);
         }
-        // A peer that has refused every join for good doesn't know the connection any more.
+        // A peer that has refused every join for good has forgotten the connection.
         self.role == Role::Server || was_used || self.path_manager.awaits_join()
     }
 
@@ -61,7 +61,7 @@ impl<P: Payload> Connection<P> {
         }
     }
 
-    /// A subflow works: the connection needn't wait for one any more.
+    /// A subflow works: the connection stops waiting for one.
     #[inline]
     pub(super) fn resume(&mut self) {
         if !(self.send.fin_acked && self.receive.finished) {

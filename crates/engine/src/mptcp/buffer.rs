@@ -41,7 +41,7 @@ impl<P: Payload> Connection<P> {
         self.send.limit = self.send.limit.max(total.min(max));
     }
 
-    /// The application waits for space, and `index` heard an acknowledgement. Linux (`tcp_check_space`) lets the subflow's
+    /// The application waits for space, and `index` got an acknowledgement. Linux (`tcp_check_space`) lets the subflow's
     /// buffer grow unless its congestion window is full. While there is more to send than the window takes it is full only
     /// if segments leave two by two: those that leave together wait for one another (`tcp_tso_should_defer`).
     pub(crate) fn expand_send_buffer(&mut self, index: usize) {

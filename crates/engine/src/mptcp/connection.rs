@@ -30,7 +30,7 @@ pub enum Role {
     Server,
 }
 
-/// What the connection speaks.
+/// The protocol of the connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Mode {
     /// The handshake hasn't decided.
@@ -51,7 +51,7 @@ pub(crate) struct Negotiated {
     pub checksum: bool,
     /// The peer's DSNs have 64 bits, and so have the DATA_ACKs that answer them.
     pub ack_is_64: bool,
-    /// The peer has shown that it knows both keys: nothing of the handshake is repeated.
+    /// The peer has shown that it has both keys, so that nothing of the handshake is retransmitted.
     pub confirmed: bool,
     /// The peer wants no joins to its first address (flag C).
     pub deny_join: bool,
@@ -96,14 +96,14 @@ pub struct Connection<P: Payload> {
     pub(super) path_manager: PathManager,
     /// What subflows counted whose slots are in use again.
     pub(super) past: Option<Box<TcpCounters>>,
-    /// The addresses of the subflow whose slot was just taken: segments to them are nobody's from now on.
+    /// The addresses of the subflow whose slot was just taken. They have no route from then on.
     pub(super) vacated: Option<FourTuple>,
 }
 
 impl<P: Payload> Connection<P> {
     pub(crate) fn new(role: Role, config: Arc<ConnectionConfig>, key: u64) -> Self {
         let multipath = config.multipath;
-        // Two are what most connections come to; more are moved as they come.
+        // Most connections have two subflows. A third reallocates.
         let subflows = if multipath { 1 + usize::from(config.path_manager.subflows.min(1)) } else { 1 };
         Connection {
             role,
@@ -265,11 +265,10 @@ impl<P: Payload> Connection<P> {
 
     /// Tells the peer when reading opened the window a good deal (RFC 9293 3.8.6.2.2).
     fn window_update(&mut self) {
-        let window = self.receive.buffer.window();
-        let told = self.receive.buffer.advertised_end.saturating_sub(self.receive.buffer.next);
-        let step = (self.receive.buffer.limit / 2).min(2 * 1460);
-        // A peer that sees plenty of window is not to be bothered with each step.
-        if window >= told + step && told < self.receive.buffer.limit / 4 {
+        let buffer = &self.receive.buffer;
+        let told = buffer.advertised_end.saturating_sub(buffer.next);
+        // No update while the peer still has plenty of window.
+        if told < buffer.limit / 4 && buffer.window() >= told + (buffer.limit / 2).min(2 * 1460) {
             self.ack_on_all();
         }
     }
@@ -347,7 +346,7 @@ impl<P: Payload> Connection<P> {
         Some(self.subflows.get(subflow.index())?.as_ref()?.tcp.tuple())
     }
 
-    /// Whether the connection speaks Multipath TCP now. Changes at the handshake's end and with a fallback.
+    /// Whether the connection is in Multipath TCP. Changes at the handshake's end and with a fallback.
     pub fn is_multipath(&self) -> bool {
         self.mode == Mode::Multipath
     }

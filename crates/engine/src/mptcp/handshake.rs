@@ -89,7 +89,7 @@ impl<P: Payload> Connection<P> {
                     self.negotiated.confirmed = true;
                     self.negotiated.checksum |= capable.checksum_required;
                     if let Some(subflow) = self.subflows[index].as_mut() {
-                        // Says DATA_ACK at once: the client then knows that its third ACK arrived.
+                        // Sends a DATA_ACK at once, which tells the client that its third ACK arrived.
                         subflow.tcp.request_ack();
                     }
                 }

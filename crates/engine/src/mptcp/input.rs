@@ -1,4 +1,4 @@
-//! Segments in: options first told apart, then TCP's processing, then what the options and the data mean at
+//! Segments in: options are classified first, then TCP's processing, then what the options and the data mean at
 //! connection level (RFC 8684 3.1 to 3.4).
 
 use ropewalk_wire::{Dss, DssMapping, Flags, Payload, RareOptions, Segment, Seq};
@@ -170,7 +170,7 @@ impl<P: Payload> Connection<P> {
         if self.mode == Mode::Negotiating && state == State::SynReceived {
             self.on_third_ack(now, index, rare);
         }
-        // Nothing that a join says counts before its sender has proved that it has the keys.
+        // Options of a join are ignored until its sender has proved that it has the keys.
         if !self.subflows[index].as_ref().is_some_and(SubflowState::is_joined)
             && !self.on_join_progress(now, index, segment, rare)
         {
@@ -314,7 +314,7 @@ impl<P: Payload> Connection<P> {
         self.on_mapping(now, index, dss, mapping, rcv_before, travels);
     }
 
-    /// A mapping that didn't go with its data, or says more than that.
+    /// A mapping that doesn't travel with its data, or has a DATA_FIN or another length of DSN.
     #[inline(never)]
     fn on_mapping(
         &mut self,

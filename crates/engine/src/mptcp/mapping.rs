@@ -39,29 +39,29 @@ pub(crate) struct Mappings<P> {
 pub(crate) enum Placed<P> {
     /// `data` belongs at `offset`.
     At(u64, P),
-    /// It waits for the rest of its mapping, whose checksum covers both.
+    /// It is held until the rest of its mapping arrives, since the checksum covers both.
     Held,
-    /// A mapping failed its checksum; with all its data.
+    /// The checksum of its mapping failed. All data of the mapping.
     Corrupt(Failing<P>),
     /// There is no mapping for it.
     Unmapped(P),
 }
 
-/// What a lone subflow holds from a failed checksum until the peer agrees to go on as plain TCP (RFC 8684 3.7).
+/// Data held after a checksum failure on a lone subflow, until the peer confirms the fallback (RFC 8684 3.7).
 #[derive(Debug)]
 pub(crate) struct Failing<P> {
     /// The mapping's data sequence number.
     pub dsn: u64,
-    /// Where its first byte stands in the subflow.
+    /// Subflow position of its first byte.
     pub position: u64,
-    /// And in the stream.
+    /// Stream offset of its first byte.
     pub offset: u64,
-    /// In order from there on.
+    /// In-order data from there on.
     pub pieces: Vec<P>,
 }
 
 impl<P: Payload> Failing<P> {
-    /// Bytes that it keeps.
+    /// Bytes that it holds.
     pub fn bytes(&self) -> u64 {
         self.pieces.iter().map(|piece| piece.len() as u64).sum()
     }
@@ -80,7 +80,7 @@ impl<P: Payload> Mappings<P> {
             Some(_) => {
                 let index = self.list.partition_point(|known| known.end() <= mapping.position);
                 match self.list.get(index) {
-                    // An overlap can only be a repeat; a contradiction is settled for the first.
+                    // An overlap is a repetition, or a contradiction, of which the first mapping wins.
                     Some(known) if known.position < mapping.end() => {}
                     _ => self.list.insert(index, mapping),
                 }
@@ -88,7 +88,7 @@ impl<P: Payload> Mappings<P> {
         }
     }
 
-    /// Whether none is kept of any of `position..end`, and no data waits for one's checksum.
+    /// Whether no mapping of any of `position..end` is stored, and no data waits for a mapping's checksum.
     #[inline]
     pub fn has_none_of(&self, position: u64, end: u64) -> bool {
         (self.list.is_empty() && self.held.is_empty()) || self.has_none_within(position, end)
@@ -110,14 +110,6 @@ impl<P: Payload> Mappings<P> {
             return (Placed::Unmapped(data), None);
         }
         let room = (mapping.end() - position) as usize;
-        if data.len() <= room && mapping.checksum.is_none() {
-            // A segment that came as it was sent.
-            let offset = mapping.offset + (position - mapping.position);
-            if data.len() == room {
-                self.list.pop_front();
-            }
-            return (Placed::At(offset, data), None);
-        }
         let mapping = *mapping;
         let (part, rest) = if data.len() > room {
             (data.slice(0, room), Some(data.slice(room, data.len())))
@@ -223,9 +215,10 @@ mod tests {
     fn merged_segments_are_cut_where_mappings_end() {
         let mut mappings = Mappings::default();
         mappings.add(mapping(101, 5000, 50), 1);
-        mappings.add(mapping(1, 0, 100), 1);
-        let (placed, rest) = mappings.place(1, Bytes::from(vec![0; 150]));
-        assert_eq!(offset(placed), Some((0, 100)));
+        mappings.add(mapping(1, 700, 100), 1);
+        assert_eq!(offset(mappings.place(1, Bytes::from(vec![0; 30])).0), Some((700, 30)));
+        let (placed, rest) = mappings.place(31, Bytes::from(vec![0; 120]));
+        assert_eq!(offset(placed), Some((730, 70)));
         let (placed, rest) = mappings.place(101, rest.unwrap());
         assert_eq!((offset(placed), rest), (Some((5000, 50)), None));
     }

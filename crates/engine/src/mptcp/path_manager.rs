@@ -234,7 +234,7 @@ impl PathManager {
         !self.joins.is_empty() || !self.retries.is_empty()
     }
 
-    /// Opens no join any more.
+    /// Forgets the joins to be opened.
     pub fn forget_joins(&mut self) {
         self.joins.clear();
         self.retries.clear();

@@ -9,7 +9,7 @@ use crate::inline_queue::InlineQueue;
 use crate::segment_list::{SegmentList, budget};
 use crate::tcp::ReceiveBuffer;
 
-/// With so many unread pieces, small ones are coalesced.
+/// With this many unread pieces, small ones are coalesced.
 const FEW_UNREAD: usize = 16;
 /// Most bytes of a piece that small ones are coalesced to.
 const MAX_COALESCED: usize = 4096;
@@ -26,13 +26,13 @@ pub(crate) struct ReceiveSide<P> {
     ofo_since: Nanos,
     /// In order, not yet read.
     ready: InlineQueue<P>,
-    /// Where the pieces that one read takes are gathered: kept for its memory, empty in between.
+    /// The pieces of one read while they are joined. Empty between reads; its memory is used again.
     gathering: Vec<P>,
     pub max: u64,
     /// The memory that this takes, with what is payload of it, of 256, when the subflows were last asked.
     memory: u64,
     ratio: u64,
-    /// Offset of the DATA_FIN, once it was heard.
+    /// Offset of the DATA_FIN, once it was received.
     pub fin_at: Option<u64>,
     /// Everything up to the DATA_FIN has arrived.
     pub finished: bool,
@@ -103,7 +103,18 @@ impl<P: Payload> ReceiveSide<P> {
     }
 
     /// Takes data at `offset`. Returns whether `next` moved.
+    #[inline]
     pub fn insert(&mut self, now: Nanos, offset: u64, data: P) -> bool {
+        if offset == self.buffer.next && self.ofo.is_empty() && !data.is_empty() {
+            self.accept(data);
+            return true;
+        }
+        self.insert_irregular(now, offset, data)
+    }
+
+    /// Takes data that isn't simply the next.
+    #[inline(never)]
+    fn insert_irregular(&mut self, now: Nanos, offset: u64, data: P) -> bool {
         let len = data.len() as u64;
         let end = offset + len;
         if len == 0 {
@@ -152,6 +163,7 @@ impl<P: Payload> ReceiveSide<P> {
         self.buffer.next > before
     }
 
+    #[inline]
     fn accept(&mut self, data: P) {
         let len = data.len() as u64;
         self.buffer.next += len;
@@ -226,7 +238,7 @@ impl<P: Payload> ReceiveSide<P> {
         whole
     }
 
-    /// Drops everything: nobody will read it.
+    /// Drops everything, since it will not be read.
     pub fn clear(&mut self) {
         self.ofo.clear();
         self.buffer.out_of_order = 0;
@@ -275,7 +287,7 @@ impl<P: Payload> ReceiveSide<P> {
         Some(copied)
     }
 
-    /// Notes a DATA_FIN that stands at `offset`.
+    /// Notes a DATA_FIN at `offset`. Returns whether it is the first.
     pub fn note_fin(&mut self, offset: u64) -> bool {
         let is_news = self.fin_at.is_none();
         if is_news {
@@ -395,6 +407,15 @@ mod tests {
         let last = side.read_piece(100).unwrap();
         assert_eq!((last.as_ptr(), side.buffer.ready), (text[6..].as_ptr(), 0), "not a copy");
         assert!(side.read_piece(1).is_none());
+    }
+
+    #[test]
+    fn every_repeated_byte_is_counted() {
+        let mut side = side();
+        for (offset, len, repeated) in [(0, 4, 0), (2, 4, 2), (4, 4, 4), (0, 3, 7), (8, 1, 7)] {
+            side.insert(0, offset, Bytes::from(vec![0; len]));
+            assert_eq!(side.duplicate_bytes, repeated);
+        }
     }
 
     #[test]

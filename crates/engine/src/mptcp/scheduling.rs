@@ -9,7 +9,7 @@ use crate::scheduler::{Rationale, Scheduler};
 #[derive(Debug)]
 pub(crate) struct Scheduling {
     pub scheduler: Box<dyn Scheduler>,
-    /// Where the scheduler states its reasons, if somebody wants them.
+    /// The reasons of decisions, if they are traced.
     pub rationale: Rationale,
     /// Something may have changed since the scheduler last had nothing to send.
     pub needs_schedule: bool,
@@ -64,7 +64,7 @@ impl Scheduling {
         is_new
     }
 
-    /// It waits no longer; for how long it did.
+    /// The wait ends. Returns how long it was.
     pub fn unblock(&mut self, now: Nanos) -> Nanos {
         let waited = self.blocked_for(now);
         self.blocked_since = None;

@@ -141,9 +141,9 @@ pub(crate) struct SendSide<P> {
     pub reinjections: VecDeque<u64>,
     /// Bytes that may be written and unacknowledged.
     pub limit: u64,
-    /// The application was refused space and waits for it.
+    /// A write was cut short, and the application waits for space.
     pub writer_waits: bool,
-    /// The application closed its side: DATA_FIN stands at `written`.
+    /// The application closed its side: the DATA_FIN is at `written`.
     pub closed: bool,
     pub fin_acked: bool,
     /// The application declared the flow's size.
@@ -339,7 +339,7 @@ impl<P: Payload> SendSide<P> {
         newly
     }
 
-    /// Whether a waiting writer should be told: a third of the buffer is free, as in Linux.
+    /// Whether a waiting writer is notified: a third of the buffer is free, as in Linux.
     pub fn writable(&self) -> bool {
         let used = self.written - self.una;
         used < self.limit && self.limit - used >= self.limit / 3
@@ -498,6 +498,31 @@ mod tests {
         side.repeated(5, SubflowId(1), 9);
         assert_eq!(side.next_reinjection(), None);
     }
+
+    #[test]
+    fn chunks_are_found_in_whatever_order_they_were_sent() {
+        let mut side = side("0123456789");
+        for offset in [4, 0, 8, 2, 6] {
+            let chunk = Chunk { offset, len: 2, carriers: 1, last: SubflowId(0), sent_at: offset };
+            side.chunks.insert(chunk);
+        }
+        assert!(side.chunks.0.iter().map(|sent| sent.offset).eq([0, 2, 4, 6, 8]));
+        for at in 0..10 {
+            assert_eq!(side.chunks.find(at).map(|sent| sent.offset), Some(at / 2 * 2));
+        }
+        assert!(side.chunks.find(10).is_none());
+    }
+
+    #[test]
+    fn what_is_written_after_an_assigned_tail_is_a_range_of_its_own() {
+        let mut side = side("0123456789");
+        side.assign(6..10);
+        side.write(Bytes::from_static(b"ab"));
+        assert_eq!((side.unsent(), side.next_offset()), (8, 0));
+        let ranges = [0, 5, 6, 10, 11, 12].map(|offset| side.unassigned_at(offset));
+        assert_eq!(ranges, [0..6, 5..6, 10..12, 10..12, 11..12, 0..6].map(Some));
+    }
+
     #[test]
     fn a_slot_used_again_carries_nothing() {
         let mut side = side("0123456789");

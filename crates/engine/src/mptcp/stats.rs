@@ -1,4 +1,4 @@
-//! What a connection tells: events, and counters that only grow.
+//! Events and counters of a connection.
 
 use ropewalk_wire::FourTuple;
 

@@ -49,7 +49,7 @@ pub(crate) struct SubflowState<P> {
     pub timeouts: u32,
     /// Why it is being reset, for MP_TCPRST.
     pub reset_reason: Option<u8>,
-    /// FASTCLOSE goes on its RST.
+    /// Its RST carries MP_FASTCLOSE.
     pub fastclose: bool,
     /// Bytes of the options that its next segment without data carries.
     pub control_len: u8,

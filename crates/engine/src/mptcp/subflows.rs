@@ -202,8 +202,8 @@ impl<P: Payload> Connection<P> {
             || !self.subflows.iter().zip(&self.metrics).any(works)
     }
 
-    /// Makes room for another join that isn't authenticated: the oldest of too many goes without a word, as whoever
-    /// knows the token could ask for any number.
+    /// Makes room for another join that isn't authenticated: the oldest of too many is dropped silently, since anybody who
+    /// knows the token can open any number.
     pub(super) fn limit_half_open(&mut self) {
         let half_open = |(subflow, metrics): &(&Option<SubflowState<P>>, &SubflowMetrics)| {
             metrics.state == SubflowStatus::Handshaking
@@ -246,7 +246,7 @@ impl<P: Payload> Connection<P> {
         self.remove(now, index, text);
     }
 
-    /// A subflow is gone: tells everyone and moves its data. Its RST, if any, is still sent.
+    /// A subflow is gone: notifies the scheduler and the application, and reinjects its data. Its RST, if any, is still sent.
     #[cold]
     pub(crate) fn remove(&mut self, now: Nanos, index: usize, reason: &'static str) {
         if self.metrics[index].state == SubflowStatus::Closed {

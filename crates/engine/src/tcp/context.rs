@@ -31,7 +31,7 @@ pub enum State {
     Closed,
 }
 
-/// What the connection tells its subflows.
+/// State of the connection that its subflows read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Shared<'a> {
     /// The receive buffer.
@@ -68,7 +68,7 @@ pub struct Context<'a> {
     pub congestion: &'a mut dyn CongestionControl,
     /// Settings.
     pub tcp: &'a TcpConfig,
-    /// What the connection tells.
+    /// State of the connection.
     pub shared: Shared<'a>,
 }
 

@@ -68,7 +68,7 @@ impl<P: Payload> Subflow<P> {
         }
     }
 
-    /// The SYN/ACK has left already, without a state (RFC 4987 3.6); when isn't known any more.
+    /// The SYN/ACK has left already, without a state (RFC 4987 3.6); when isn't known.
     pub(crate) fn skip_syn_ack(&mut self) {
         self.handshake.syn_pending = false;
         self.handshake.repeated = true;

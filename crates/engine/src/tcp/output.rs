@@ -124,7 +124,7 @@ impl<P: Payload> Subflow<P> {
         if self.receiver.is_ack_requested() { Some(self.transmit_ack(cx, sack, out)) } else { None }
     }
 
-    /// Writes the TCP header of a segment at `position`, and what it says of the receiver.
+    /// Writes the TCP header of a segment at `position`, with the receiver's acknowledgement.
     #[inline(always)]
     fn write_header(&mut self, cx: &Context<'_>, position: u64, flags: Flags, segment: &mut Segment<P>) {
         let common = &mut self.common;

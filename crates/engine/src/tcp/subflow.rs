@@ -135,7 +135,7 @@ impl<P: Payload> Subflow<P> {
         self.become_closed();
     }
 
-    /// Drops all state without a word to the peer.
+    /// Drops all state without sending a RST.
     pub(crate) fn discard(&mut self) {
         self.become_closed();
     }
@@ -158,7 +158,7 @@ impl<P: Payload> Subflow<P> {
         self.receiver.is_ack_requested()
     }
 
-    /// Has a segment sent that makes the peer tell its window (RFC 9293 3.8.6.1).
+    /// Has a window probe sent (RFC 9293 3.8.6.1).
     pub fn probe_window(&mut self) {
         self.nothing_to_send = false;
         if self.common.may_send() {
@@ -198,7 +198,7 @@ impl<P: Payload> Subflow<P> {
         at_once
     }
 
-    /// A router says that the packet with this sequence number was too big for an MTU. Returns false if it isn't believed.
+    /// An ICMP message says that the packet with this sequence number exceeded an MTU. Returns false if it is ignored.
     pub fn on_too_big(&mut self, cx: &mut Context<'_>, seq: Seq, mtu: u32) -> bool {
         self.nothing_to_send = false;
         self.sender.on_too_big(&mut self.common, cx, seq, mtu)
@@ -235,11 +235,6 @@ impl<P: Payload> Subflow<P> {
     #[inline]
     pub(crate) fn matches(&self, tuple: &FourTuple) -> bool {
         self.common.tuple.answers(tuple)
-    }
-
-    /// Our initial sequence number.
-    pub fn isn(&self) -> u32 {
-        self.common.isn
     }
 
     /// The peer's initial sequence number.
@@ -294,11 +289,6 @@ impl<P: Payload> Subflow<P> {
         self.receiver.advertised_window()
     }
 
-    /// Bytes that arrived out of order on this subflow.
-    pub fn reassembly_bytes(&self) -> u64 {
-        self.receiver.reassembly_bytes()
-    }
-
     /// Tag and length of each range handed to it that isn't acknowledged, queued ones included.
     pub fn outstanding(&self) -> impl Iterator<Item = (u64, u32)> + '_ {
         self.sender.outstanding()
@@ -323,11 +313,6 @@ impl<P: Payload> Subflow<P> {
     /// Its counters.
     pub fn counters(&self) -> &TcpCounters {
         &self.common.counters
-    }
-
-    /// Whether the SYN has been sent more than once.
-    pub fn syn_retransmitted(&self) -> bool {
-        self.handshake.repeated
     }
 
     /// How often the SYN has been sent again.

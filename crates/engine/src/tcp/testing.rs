@@ -40,7 +40,7 @@ impl std::ops::Deref for Sent {
     }
 }
 
-/// What a connection of plain TCP tells its subflow.
+/// The shared state of a connection of plain TCP.
 fn shared(receive: &ReceiveBuffer, more: bool) -> Shared<'_> {
     Shared {
         receive,

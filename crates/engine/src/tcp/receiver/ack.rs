@@ -1,4 +1,4 @@
-//! When an ACK is sent, and what it says: number, window, timestamp, SACK blocks.
+//! When an ACK is sent, and its content: number, window, timestamp, SACK blocks.
 
 use ropewalk_wire::{Flags, Payload, Segment, Seq, Timestamps};
 
@@ -105,7 +105,7 @@ impl<P: Payload> Receiver<P> {
         Seq(common.peer_isn.wrapping_add(self.rcv_nxt as u32))
     }
 
-    /// Writes what every segment says of the receiver beside the acknowledgement number: window, timestamp, congestion echo.
+    /// Writes what every segment reports beside the acknowledgement number: window, timestamp, congestion echo.
     #[inline(always)]
     pub fn write_ack(&mut self, common: &mut Common, cx: &Context<'_>, segment: &mut Segment<P>) {
         segment.window = self.advertise(common, cx) as u16;

@@ -94,11 +94,6 @@ impl<P: Payload> Receiver<P> {
         self.in_order.pop_front()
     }
 
-    /// Bytes that arrived out of order.
-    pub fn reassembly_bytes(&self) -> u64 {
-        self.reassembly.bytes()
-    }
-
     /// The part of header prediction that concerns the receiver: in the window, with a timestamp that isn't old.
     #[inline]
     pub fn is_predicted(&self, common: &Common, segment: &Segment<P>) -> bool {

@@ -138,7 +138,7 @@ impl<P: Payload> ReassemblyQueue<P> {
     }
 
     /// Bytes in the queue.
-    #[inline]
+    #[cfg(test)]
     pub fn bytes(&self) -> u64 {
         self.bytes
     }

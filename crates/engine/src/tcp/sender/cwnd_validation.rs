@@ -113,8 +113,8 @@ pub(super) fn current_ssthresh(metrics: &SubflowMetrics) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use super::was_full;
-    use crate::metrics::SubflowMetrics;
+    use super::{current_ssthresh, was_full};
+    use crate::metrics::{CaState, SubflowMetrics};
     use crate::{PathId, SubflowId};
 
     #[test]
@@ -133,6 +133,19 @@ mod tests {
         ] {
             metrics.cwnd = cwnd;
             assert_eq!(was_full(&metrics, in_flight), full, "{in_flight} of {cwnd}");
+        }
+    }
+
+    #[test]
+    fn the_threshold_remembers_three_quarters_of_the_window_outside_recovery() {
+        let mut metrics = SubflowMetrics::new(SubflowId(0), PathId(0));
+        (metrics.cwnd, metrics.ssthresh) = (100, 10);
+        assert_eq!(current_ssthresh(&metrics), 75);
+        metrics.ssthresh = 80;
+        assert_eq!(current_ssthresh(&metrics), 80);
+        for state in [CaState::Recovery, CaState::Cwr] {
+            (metrics.ca_state, metrics.ssthresh) = (state, 10);
+            assert_eq!(current_ssthresh(&metrics), 10);
         }
     }
 }

@@ -71,7 +71,7 @@ pub fn timestamp_rtt<P: Payload>(common: &Common, cx: &Context<'_>, segment: &Se
 
 #[cfg(test)]
 mod tests {
-    use super::RttEstimator;
+    use super::{MIN_RTT_WINDOW, RttEstimator};
     use crate::config::TcpConfig;
     use crate::metrics::SubflowMetrics;
     use crate::{MILLISECOND, PathId, SubflowId};
@@ -100,5 +100,19 @@ mod tests {
             RttEstimator::default().sample(&mut metrics, &config, now, rtt, rtt);
             assert_eq!(metrics.srtt, taken * MILLISECOND, "{rtt} until {now}");
         }
+    }
+
+    #[test]
+    fn the_least_round_trip_time_is_forgotten_after_five_minutes() {
+        let mut metrics = SubflowMetrics::new(SubflowId(0), PathId(0));
+        let (mut rtt, config) = (RttEstimator::default(), TcpConfig::default());
+        let mut least_after = |now, sample| {
+            rtt.sample(&mut metrics, &config, now, sample, sample);
+            metrics.min_rtt
+        };
+        assert_eq!(least_after(5, 80), 80);
+        assert_eq!(least_after(5 + MIN_RTT_WINDOW, 90), 80);
+        assert_eq!(least_after(6 + MIN_RTT_WINDOW, 90), 90);
+        assert_eq!(least_after(7 + MIN_RTT_WINDOW, 85), 85);
     }
 }

@@ -4,7 +4,7 @@
 //! Entries are in order of sequence. A cumulative ACK removes them from the front, a SACK block finds them by binary search.
 //! Where all entries have one length, a division finds an entry. A bitmap says which are sacked.
 //!
-//! The log has one (position, time) per transmission. Records that no longer matter are skipped at the front, so that loss
+//! The log has one (position, time) per transmission. Obsolete records are skipped at the front, so that loss
 //! detection costs a constant per transmission. The log isn't kept while everything was sent once, since the entries are then
 //! in order of time as well, nor after some windows without a retransmission.
 

@@ -74,3 +74,20 @@ impl SendWindow {
         self.probes += 1;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::SendWindow;
+
+    #[test]
+    fn an_older_segment_doesnt_set_the_window() {
+        let mut window = SendWindow::of_syn(1000);
+        window.set(2000, 100, 50);
+        for (position, ack, sets) in
+            [(101, 1, true), (100, 50, true), (100, 51, true), (100, 49, false), (99, 90, false)]
+        {
+            assert_eq!(window.may_be_set_by(position, ack), sets, "{position}, {ack}");
+        }
+        assert_eq!((window.size(), window.max()), (2000, 2000));
+    }
+}

@@ -21,7 +21,7 @@ impl Undo {
         self.retransmitted = (retrans_out > 0).then_some(retrans_out);
     }
 
-    /// There is nothing to undo any more.
+    /// There is nothing left to undo.
     pub fn end(&mut self) {
         self.marker = 0;
     }
@@ -55,7 +55,7 @@ impl Undo {
         }
     }
 
-    /// The time of the first retransmission doesn't count any more.
+    /// Forgets the time of the first retransmission.
     pub fn clear_retransmission(&mut self) {
         self.stamp = 0;
     }

@@ -245,6 +245,22 @@ fn a_reneging_receiver_gets_everything_again() {
     assert!(end.sent_data().contains(&(2001, 1000)));
 }
 
+/// The same before any loss was found: everything is sent again after half a round-trip time, but not within 10 ms.
+#[test]
+fn reneging_is_noticed_before_recovery_too() {
+    let mut end = End::open(TcpConfig { tail_loss_probe: false, ..plain_config() }, 4);
+    end.push(10_000);
+    end.sent_data();
+    end.now = 8 * MILLISECOND;
+    end.sack(1, &[(2001, 3001)]);
+    end.now = 9 * MILLISECOND;
+    end.ack(2001);
+    end.wait(15);
+    assert_eq!(end.subflow.counters().sack_reneging, 0);
+    end.wait(21);
+    assert_eq!(end.subflow.counters().sack_reneging, 1);
+}
+
 /// SACK information on an ACK that arrives late, behind a newer one, still counts.
 #[test]
 fn an_old_acks_sack_blocks_count() {

@@ -120,7 +120,7 @@ fn a_dsack_of_what_was_sent_once_is_ignored() {
     assert_eq!(end.subflow.sender.reordering_window(end.metrics()), before);
 }
 
-/// A partial ACK that echoes the time of an original, with no retransmission out any more.
+/// A partial ACK that echoes the time of an original, with no retransmission in flight.
 #[test]
 fn a_partial_ack_of_an_original_undoes_fast_recovery() {
     let mut end = End::open(no_probe(true), 100);

@@ -110,6 +110,53 @@ fn bits_last_for_as_long_as_there_are_entries() {
     }
 }
 
+#[test]
+fn entries_of_one_length_are_found_by_division() {
+    let (mut board, mut metrics) = (Scoreboard::new(), SubflowMetrics::new(SubflowId(0), PathId(0)));
+    let mut end = 0;
+    for _ in 0..70 {
+        apply(&mut board, &mut metrics, (0, 0), &mut end, 0);
+    }
+    assert_eq!(board.uniform_range(0, 100), None, "no bitmap before the first SACK block");
+    board.mark_sacked(3);
+    for (left, right, range) in [
+        (0, 100, Some(0..1)),
+        (500, 700, Some(5..7)),
+        (0, 7000, Some(0..70)),
+        (50, 150, None),
+        (0, 150, None),
+        (6900, 7100, None),
+        (7000, 7100, None),
+    ] {
+        assert_eq!(board.uniform_range(left, right), range, "{left}..{right}");
+    }
+    assert_eq!(board.uniform_index(end), None);
+    assert_eq!((board.after_sacked(3), board.next_unsacked(3..5)), (4, Some(4)));
+    board.mark_sacked(4);
+    board.mark_sacked(5);
+    assert_eq!(board.after_sacked(3), 6);
+}
+
+/// A cut entry delays the bitmap until it is acknowledged. What was marked meanwhile is in it then.
+#[test]
+fn a_late_bitmap_has_the_earlier_marks() {
+    let (mut board, mut metrics) = (Scoreboard::new(), SubflowMetrics::new(SubflowId(0), PathId(0)));
+    let mut end = 0;
+    for n in 0..8 {
+        if n == 3 {
+            board.split(0, 40, &mut metrics);
+        }
+        apply(&mut board, &mut metrics, (0, 0), &mut end, 0);
+    }
+    board.mark_sacked(5);
+    assert_eq!(board.uniform_range(300, 400), None);
+    acknowledge(&mut board, &mut metrics, 300);
+    board.mark_sacked(3);
+    assert_eq!(board.uniform_range(300, 800), Some(0..5));
+    let clear: Vec<_> = (0..5).map(|index| board.next_unsacked(index..5)).collect();
+    assert_eq!(clear, [Some(0), Some(2), Some(2), Some(4), Some(4)]);
+}
+
 proptest! {
     /// A log that isn't written says the same as one that is, from the first entry on.
     #[test]
