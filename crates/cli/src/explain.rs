@@ -15,7 +15,7 @@ use crate::compare::algorithm;
 use crate::options::Common;
 use crate::{Failure, compare, output};
 
-/// Largest flow, bytes: more than that is a trace that nobody reads.
+/// Largest flow, bytes: a longer trace is unreadable.
 const LARGEST: u64 = 64 << 20;
 
 /// Show each decision of a scheduler with its reason

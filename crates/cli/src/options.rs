@@ -7,7 +7,7 @@ use ropewalk_sim::Scenario;
 
 use crate::{Failure, compare};
 
-/// What every command that runs transfers is told alike: over which paths, what is sent, which way, and by whom.
+/// Options of every command that runs transfers: the paths, what is sent, in which direction, and by which scheduler.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct Common {
     /// A path of your own; repeat it for each. `ropewalk compare --help` says what it may hold

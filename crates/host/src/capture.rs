@@ -84,7 +84,7 @@ struct Inner<W: Write> {
     connections: Connections,
 }
 
-/// The files. Each is `None` if it isn't wanted, once it is finished, and once it has failed; the other one goes on.
+/// The files. Each is `None` if it isn't wanted, once it is finished, and once it has failed; the other one continues.
 struct Writers<W: Write> {
     pcap: Option<Pcap<W>>,
     qlog: Option<Qlog<W>>,
@@ -365,7 +365,7 @@ impl<W: Write> Inner<W> {
     }
 }
 
-/// What the packets themselves tell of connections: keys in MP_CAPABLE, tokens in MP_JOIN.
+/// What the packets themselves show of connections: keys in MP_CAPABLE, tokens in MP_JOIN.
 #[derive(Default)]
 struct Connections {
     list: Vec<Known>,

@@ -2,7 +2,7 @@
 
 use ropewalk_engine::Entropy;
 
-/// A number that nobody can guess.
+/// An unpredictable number.
 pub fn random() -> u64 {
     OsEntropy::new().next_u64()
 }

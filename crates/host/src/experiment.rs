@@ -23,7 +23,7 @@ use crate::world::{Counters, End, Middlebox, PathLinks, Tap, World};
 
 /// The port of servers.
 pub const PORT: u16 = 5201;
-/// How long the world goes on for a peer's last segments.
+/// How long the world continues for a peer's last segments.
 const GRACE: Nanos = 2_000_000_000;
 const SLICE: Nanos = 2_000_000;
 

@@ -218,7 +218,7 @@ mod tests {
 
     #[test]
     fn a_runs_own_processes_are_ended_and_no_others() {
-        // Marks that this process doesn't use otherwise, alive as far as anyone can tell.
+        // Marks that this process doesn't use otherwise, and that look alive.
         let own = Mark { space: "here".into(), ..Mark::own().unwrap() };
         let other = Mark { space: "there".into(), ..own.clone() };
         let (mut mine, mut others) = (detached(&own), detached(&other));

@@ -12,6 +12,6 @@ pub fn skipped(why: impl Display) {
     let strict = std::env::var_os("ROPEWALK_NO_SKIP").is_some_and(|value| value == "1");
     assert!(!strict, "this would be skipped, and ROPEWALK_NO_SKIP=1 allows no skips: {why}");
     let name = std::thread::current().name().unwrap_or("a test").to_string();
-    // Nobody to tell if standard error is closed.
+    // If standard error is closed, the message is lost.
     let _ = writeln!(std::io::stderr(), "skipped: {name}: {why}");
 }

@@ -240,7 +240,7 @@ mod tests {
                 return;
             }
         };
-        // A minimal IPv4 header; nobody needs to understand the rest.
+        // A minimal IPv4 header; the rest has no meaning.
         let mut packet = [0; 20];
         packet[0] = 0x45;
         packet[3] = 20;

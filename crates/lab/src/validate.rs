@@ -352,7 +352,7 @@ mod tests {
         let mut again = trial("equal-paths");
         again.run(&open()).unwrap();
         assert!(again.recall(&open()) && !again.recall(&open()));
-        // What was measured is the same to the nanosecond only if it wasn't measured anew.
+        // Measurements are the same to the nanosecond only if they weren't repeated.
         assert_eq!((again.result(), again.tally()), (first.result(), first.tally()));
         assert_eq!(std::fs::read_to_string(folder.path().join("runs.jsonl")).unwrap().lines().count(), 2);
     }

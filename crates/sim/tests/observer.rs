@@ -7,7 +7,7 @@ use common::{MILLISECOND, SECOND, single, spec};
 use ropewalk_link::{Jitter, JitterShape, Loss};
 use ropewalk_sim::{Direction, EndSpec, RunResult, RunSpec, Scenario, Side, Workload, World, networks};
 
-/// The result and both ends' counters of a run that nobody watches, whose segments are carried at once.
+/// The result and both ends' counters of a run without observers, whose segments are carried at once.
 fn unwatched(mut world: World) -> (RunResult, [Vec<(String, u64)>; 2]) {
     world.run_until(u64::MAX);
     let counters = [Side::Client, Side::Server]

@@ -267,7 +267,7 @@ fn f2p_dps_starts_the_slow_path_where_the_fast_will_be() {
     compare!(network(&[WIFI, LTE], flow(1 << 20)), "f2p-dps", "minrtt", |own, minrtt| {
         first_on_second(own) > first_on_second(minrtt) + 50 && own.ofo_mean * 2.0 < minrtt.ofo_mean
     });
-    // Unlike DAPS it predicts anew for each segment and follows no plan to its end.
+    // Unlike DAPS it predicts for each segment, and follows no plan to its end.
     compare!(network(&[(10, 10, 100), (10, 40, 100)], flow(1 << 20)), "f2p-dps", "daps", |own, daps| {
         own.duration * 20 < daps.duration * 19
     });

@@ -38,7 +38,7 @@ struct Colours {
     queue: &'static str,
 }
 
-/// Okabe and Ito's, which people with any colour vision tell apart.
+/// Okabe and Ito's palette, which is distinct for any colour vision.
 const LIGHT: Colours = Colours {
     paper: "#ffffff",
     ink: "#1c2127",

@@ -85,7 +85,7 @@ impl Dice {
     }
 }
 
-/// A byte of the connection's stream tells its place.
+/// A byte of the connection's stream encodes its offset.
 fn streamed(at: u64) -> u8 {
     (at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8
 }
@@ -258,7 +258,7 @@ fn what_arrives_in_any_order_is_what_was_sent_with_its_mappings() {
         };
         for (piece, packet) in wire {
             expected.push(packet);
-            // As in the world: what has come by one moment goes on together.
+            // As in the world: all that has arrived by one moment is delivered together.
             let next = match &mut held {
                 Some(held) => held.absorb(piece),
                 None => Some(piece),

@@ -152,7 +152,7 @@ pub struct ConnectionResult {
     pub peer: Option<SocketAddr>,
     /// What the client wanted.
     pub hello: Option<Hello>,
-    /// Whether the engine answered; `None`: nobody did.
+    /// Whether the engine answered; `None`: there was no answer.
     pub engine_answered: Option<bool>,
     /// How long opening took (client).
     pub connect: Option<Nanos>,

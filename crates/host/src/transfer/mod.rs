@@ -3,7 +3,7 @@
 //! A request is 16 bytes: `rope`, version 1, direction (0 upload, 1 download), two zeros, and the number of bytes as
 //! a 64-bit big-endian number. In an upload the client's bytes follow, and the server closes when it has them; in a
 //! download the server's bytes follow, and it closes after them. The bytes are those of [`pattern`], so that either
-//! side can tell each one's place in the stream.
+//! side can find each one's offset in the stream.
 
 mod engine;
 mod socket;

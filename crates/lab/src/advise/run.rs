@@ -73,7 +73,7 @@ impl Times {
 pub struct Hands<'a> {
     /// Threads.
     pub jobs: usize,
-    /// Hears of each run, and in a race what it was worth of the budget; 0 otherwise.
+    /// Called with each run, in a race with its share of the budget, otherwise with 0.
     pub done: &'a (dyn Fn(u64) + Sync),
     /// Ends it early.
     pub stop: &'a AtomicBool,

@@ -26,7 +26,7 @@ use crate::{Registries, scenario, stats};
 /// Seeded runs of everyone in a truth.
 const TRUTH_SEEDS: usize = 10;
 
-/// One scenario: its truth, the advice, and what it was worth. Times are means in seconds.
+/// One scenario: the true paths, the advice, and its gain. Times are means in seconds.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Case {
     /// The true paths, as `--path` reads them.

@@ -1,9 +1,9 @@
-//! Groups first: who is equal to the fastest within a margin, who is shown to be slower, who can't be told yet. Then one
+//! Groups first: those equal to the fastest within a margin, those shown to be slower, and the undecided. Then one
 //! of those that aren't slower is named, by a rule that chance has no part in.
 //!
 //! Each candidate is held against the one with the least mean, on the logarithms of runs with the same seed. Intervals
 //! are t-intervals whose level is shared among all pairs of candidates and all looks (Bonferroni): with 95 % certainty
-//! none of the statements is wrong, whoever the fastest happens to be.
+//! none of the statements is wrong, whichever the fastest is.
 
 use super::versus::FEW;
 use super::{Candidate, Comparison, race::Ended};
@@ -92,7 +92,7 @@ pub(crate) fn standings(
         .collect()
 }
 
-/// The one with the least mean; one with runs that didn't finish only if nobody finished all.
+/// The one with the least mean; one with runs that didn't finish only if none finished all.
 pub(crate) fn fastest(scores: &[Vec<f64>], unfinished: &[bool], out: &[bool]) -> Option<usize> {
     let most = scores.iter().map(Vec::len).max().filter(|most| *most > 0)?;
     let fit = (0..scores.len()).filter(|who| scores[*who].len() == most && !out[*who]);

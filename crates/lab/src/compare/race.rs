@@ -1,5 +1,5 @@
 //! Runs where they decide. All candidates run the same seeds, round by round. After each round those that are shown to
-//! be slower by more than the margin run no more; it ends when nobody is left to separate, or the budget is used up.
+//! be slower by more than the margin run no more; it ends when none is left to separate, or the budget is used up.
 //!
 //! The budget is given as a time but counted in segments, [`PER_SECOND`] to the second, so that the same command does
 //! the same runs on every machine.
@@ -70,7 +70,7 @@ pub enum Ended {
     Equivalent,
     /// The budget is used up.
     Budget,
-    /// Nothing is random: more runs would tell nothing.
+    /// Nothing is random: more runs would give the same results.
     Still,
     /// The user stopped it.
     Interrupted,

@@ -255,7 +255,7 @@ fn against(
     let mean = stats::mean(&logs);
     let percent = (libm::exp(mean) - 1.0) * 100.0;
     let certain = all.iter().all(|versus| matches!(versus, Versus::Ratio { finding: Finding::Alike, .. }));
-    // Each ranking's comparisons are corrected among themselves; that any of the rankings tells is one more choice.
+    // Each ranking's comparisons are corrected among themselves. Taking the best of the rankings needs one more correction.
     let told = certain || told_in_any(&all, mean < 0.0, rankings.len());
     Some(if !told {
         format!("no significant difference from {name}")

@@ -139,7 +139,7 @@ pub(super) fn family(runs: Runs<'_>, with: usize) -> Vec<Option<Versus>> {
         .collect()
 }
 
-/// Whether a ratio that stands in `families` rankings, the best case picked, is told in its own direction.
+/// Whether a ratio in `families` rankings is significant in its own direction, by the best of them.
 pub(super) fn told_in_any(versus: &[Versus], faster: bool, families: usize) -> bool {
     versus.iter().any(|versus| match versus {
         Versus::Ratio { ratio, finding: Finding::Tested { p } } => {
@@ -163,7 +163,7 @@ mod tests {
 
     #[test]
     fn a_family_is_corrected_for_its_number() {
-        // One that is nearly told, alone and among nineteen like it.
+        // One that is nearly significant, alone and among nineteen like it.
         let base = vec![1.0; 10];
         let near: Vec<f64> = (0..10).map(|i| if i < 8 { 0.97 + 0.002 * i as f64 } else { 1.03 }).collect();
         let alone = family(of(&[base.clone(), near.clone()], &[0, 0]), 0);

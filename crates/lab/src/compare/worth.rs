@@ -8,7 +8,7 @@ use ropewalk_sim::{PathSpec, RunResult};
 
 use crate::units::{self, UnitError};
 
-/// What a second is worth if nobody says it, bytes on the first metered path.
+/// What a second is worth by default, bytes on the first metered path.
 pub const USUAL: f64 = 5e6;
 
 /// A path was named that isn't there.

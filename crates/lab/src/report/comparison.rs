@@ -117,7 +117,7 @@ pub fn warnings(ranking: &Ranking, limit: f64) -> Vec<String> {
     told
 }
 
-/// `p` is the corrected one: what is below 0.05 is told. Without a test it is 1.
+/// `p` is the corrected p-value: below 0.05 the difference is significant. Without a test it is 1.
 fn versus(versus: Option<Versus>) -> Value {
     match versus {
         None => Value::Null,
@@ -143,7 +143,7 @@ fn versus(versus: Option<Versus>) -> Value {
     }
 }
 
-/// Where the runs were, who was at the ends, and what the clocks were worth.
+/// The world of the runs, the stacks at both ends, and the accuracy of the clocks.
 fn world(real_time: Option<RealTime>) -> Value {
     let Some(RealTime { ends, tally }) = real_time else { return json!({ "name": "simulated" }) };
     let end = |kernel| if kernel { "kernel" } else { "engine" };
@@ -155,7 +155,7 @@ fn world(real_time: Option<RealTime>) -> Value {
     })
 }
 
-/// What wasn't measured is null: with real packets a path's bytes are the links', and a kernel doesn't tell everything.
+/// What wasn't measured is null: with real packets a path's bytes are the links', and a kernel doesn't report everything.
 fn row(row: &Row, comparison: &Comparison) -> Value {
     let limit = comparison.limit;
     let real = comparison.real_time;

@@ -377,7 +377,7 @@ fn waits(decisions: &[DecisionTrace], end: u64, reasons: &mut Reasons) -> Vec<Wa
     waits
 }
 
-/// The shortest wait that is told: a quarter of the least srtt, at least 1 ms. What is shorter is the ACK clock's gap.
+/// The shortest wait that is shown: a quarter of the least srtt, at least 1 ms. Shorter ones are gaps of the ACK clock.
 fn least_wait(result: &RunResult) -> u64 {
     let srtt = result.samples.iter().flat_map(|sample| &sample.subflows).map(|subflow| subflow.srtt);
     (srtt.filter(|srtt| *srtt > 0).min().unwrap_or(0) / 4).max(1_000_000)

@@ -32,7 +32,7 @@ pub fn parse(name: &str, text: &str) -> Result<Value, Diagnostic> {
             text.split_inclusive('\n').take(error.line().saturating_sub(1)).map(str::len).sum();
         let at = (before + error.column().saturating_sub(1)).min(text.len());
         let at = (0..=at).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
-        // A page of numbers on one line helps nobody: the place is shown only where lines are short.
+        // A page of numbers on one line doesn't help: the place is shown only where lines are short.
         let problem = Diagnostic::new(format!("{name} is no JSON: {error}"));
         if text.lines().all(|line| line.len() < 400) {
             problem.at(&Source::new(name, text), at..at)

@@ -58,7 +58,7 @@ struct Judged {
     /// None: a run didn't finish, and so there is no mean.
     means: Vec<Option<f64>>,
     best: Option<usize>,
-    /// The best, and who can't be told apart from it.
+    /// The best, and those with no significant difference from it.
     ties: Vec<usize>,
 }
 
@@ -138,7 +138,7 @@ fn percent(ratio: f64) -> String {
     if percent < 10.0 { format!("{percent:.1} %") } else { format!("{percent:.0} %") }
 }
 
-/// In words: who is closest to the best everywhere; then how often it is first, and whether multipath is worth it.
+/// In words: which is closest to the best everywhere, how often it is first, and whether multipath pays.
 fn verdict(sweep: &Sweep, judged: &[Judged]) -> (String, String) {
     let points = judged.len();
     let standing = |who: &usize| behind(judged, *who).map(|ratio| (ratio, *who));

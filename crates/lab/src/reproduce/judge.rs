@@ -1,6 +1,6 @@
 //! A verdict per claim. Each claim is a number of comparisons (cells); each cell agrees, has the direction only, is the
 //! same run, or disagrees. A difference counts if its p-value, with Holm's correction over the claim's cells, is below
-//! 5 %. A claim is reproduced if three quarters of the cells that can tell agree.
+//! 5 %. A claim is reproduced if three quarters of the cells in which the runs differ agree.
 
 use super::effect::{Effect, MARGIN};
 use super::plan::{FITTED, MAIN};
@@ -18,7 +18,7 @@ pub enum Verdict {
     Inferred,
     /// The sign, not the size.
     Direction,
-    /// The difference is smaller than so many runs can tell.
+    /// The difference is too small for this number of runs.
     BelowResolution,
     /// The schedulers send the same packets.
     Indistinguishable,
@@ -72,7 +72,7 @@ enum Agreement {
 struct Cell {
     text: String,
     agreement: Agreement,
-    /// The published difference can't be told with as many runs.
+    /// The published difference is too small for as many runs.
     unresolved: bool,
     /// The published numbers say the opposite of the claim.
     contradicts: bool,
@@ -219,7 +219,7 @@ fn in_settings(
     (found.into_iter().map(|(variant, cells)| summed(variant, &cells)).collect(), contradicts)
 }
 
-/// The rule: three quarters of the cells in which the runs differ; the same runs in half of all cells can't tell.
+/// The rule: three quarters of the cells in which the runs differ; if the runs are the same in half of all cells, there is no verdict.
 fn summed(variant: String, cells: &[Cell]) -> InSetting {
     let count = |wanted: Agreement| cells.iter().filter(|cell| cell.agreement == wanted).count();
     let (agree, same) = (count(Agreement::Agrees), count(Agreement::Same));

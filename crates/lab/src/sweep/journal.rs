@@ -266,7 +266,7 @@ mod tests {
             for run in 0..found.runs {
                 assert_eq!(journal.read(run).unwrap().encode(), kept(run).encode());
             }
-            // And goes on from there.
+            // And continues from there.
             journal.append(&[kept(found.runs.min(2))]).unwrap();
             drop(journal);
             let (_, again) = Journal::open(&path, ID, 3).unwrap();

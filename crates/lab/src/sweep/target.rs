@@ -74,7 +74,7 @@ fn algorithm<T: ?Sized>(
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SetError {
-    /// A key holds a single value, and the name goes on behind it.
+    /// A key holds a single value, but the name continues behind it.
     #[error("`{key}` is a single value here: it holds no `{rest}`")]
     NotATable {
         /// The key.

@@ -1,7 +1,7 @@
 //! Golden simulations: digests of whole runs, which are the same on any machine and in any build.
 //!
 //! Each case has a line in a table: name, segments sent and arrived, digest of every packet, digest of the result,
-//! digest of both ends' counters. Result and counters come from a run that nobody watches, as experiments are run.
+//! digest of both ends' counters. Result and counters come from a run without observers, as in experiments.
 //!
 //! Nothing here reads a clock or needs a file at run time, so that this test can be compiled for wasm32 as it stands
 //! (`cargo test -p ropewalk-sim --test golden --target wasm32-wasip1` with a WASI runner such as Node's) and must find
@@ -50,7 +50,7 @@ fn middleboxes() {
     check!("middleboxes", cases::middleboxes());
 }
 
-/// The digest tells a run from another that differs in one bit of entropy.
+/// Runs that differ in one bit of entropy have different digests.
 #[test]
 fn another_seed_has_another_digest() {
     let spec = spec(networks::one(10_000_000, 10_000_000), "minrtt", "reno");

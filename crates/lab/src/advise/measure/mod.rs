@@ -67,7 +67,7 @@ pub struct Measured {
     pub trace: Option<Arc<RateTrace>>,
     /// Segments retransmitted, of so many: losses by congestion are among them.
     pub retransmitted: Option<(u64, u64)>,
-    /// What the file can't tell.
+    /// What the file doesn't contain.
     pub note: Option<String>,
 }
 
@@ -402,7 +402,7 @@ pub struct Reading {
     pub loss: (f64, f64),
     /// Queue in the data's direction, milliseconds; none where it is managed.
     pub queue_ms: Option<f64>,
-    /// What files can't tell.
+    /// What files don't contain.
     pub notes: Vec<String>,
 }
 
@@ -489,7 +489,7 @@ mod tests {
         let repeated = |segments, sent| Repeated { segments, sent, congestion: 10.0 };
         let (middle, sd) = loss_after(USUAL_LOSS, &[(0, 30)], &[repeated(3, 20_000)]);
         assert!(middle * libm::exp(1.645 * sd) < 0.0005, "{middle} {sd}");
-        // One that retransmitted far more than congestion costs tells how much is lost.
+        // A flow that retransmitted far more than congestion explains gives the loss rate.
         let (middle, sd) = loss_after((0.005, 0.7), &[(0, 30)], &[repeated(400, 40_000)]);
         assert!((0.007..0.0102).contains(&middle) && sd < 0.4, "{middle} {sd}");
         // Where congestion may have cost as many, that is the most that is lost.
