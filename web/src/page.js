@@ -80,7 +80,7 @@ function answer(headline, tag = 'h1') {
   // What is in brackets stands beneath, so that the headline is short.
   const [, before, aside, after] = /^(.*?) \((.*?)\)(.*)$/.exec(headline.sentence) || [null, headline.sentence, '', ''];
   const sentence = `${before}${after}`;
-  const says = { equal: 'equal', open: 'not decided', slower: 'slower' };
+  const says = { fastest: 'fastest', equal: 'equal', likely: 'likely equal', open: 'not decided', slower: 'slower' };
   return [
     h(tag, {}, ...prose(sentence)),
     aside ? h('p', { class: 'named' }, ...prose(`${aside[0].toUpperCase()}${aside.slice(1)}.`)) : null,
@@ -110,8 +110,12 @@ function comparisonPage() {
     parts.push(section('rope', 'The rope', 'One run in time: each subflow a lane, each segment a bar from sent to acknowledged. A lane is as thick as its subflow has segments in flight; a bar tells the scheduler’s reason.', ...ropeSection(state)));
   }
   if (doc.beside) {
-    const { scenario, summary, headline } = doc.beside;
-    parts.push(section('beside', 'On other links', `${scenario}: ${summary}.`, ...answer(headline, 'h3')));
+    const { scenario, summary, headline, rankings } = doc.beside;
+    // The workload with which the choice matters most.
+    const apart = ({ rows }) => Math.max(...rows.filter((row) => !row.single_path).map((row) => row.fct_mean_s)) / rows[0].fct_mean_s;
+    const shown = rankings.length ? rankings.reduce((a, b) => (apart(b) > apart(a) ? b : a)) : null;
+    const other = { ranking: () => shown, coloured: state.coloured };
+    parts.push(section('beside', 'On other links', `${scenario}: ${summary}.`, ...answer(headline, 'h3'), shown ? rankingChart(other) : null));
   }
   parts.push(originSection());
   return parts;

@@ -285,7 +285,7 @@ for (const [name, width] of [['many', 1280], ['many', 390], ['small', 1280], ['s
   test(`no two labels lie on one another, and the headline is short: ${name}, ${width} pixels`, async () => {
     const { page, done } = await open(name, { viewport: { width, height: 900 } });
     assert.deepEqual(await collisions(page), []);
-    assert.ok(await headlineLines(page) <= (width < 500 ? 4 : 3), await page.locator('h1').textContent());
+    assert.ok(await headlineLines(page) <= 3, await page.locator('h1').textContent());
     const wide = await page.evaluate(() => document.documentElement.scrollWidth);
     assert.ok(wide <= width, `${wide}`);
     assert.doesNotMatch(await page.locator('main').innerText(), /\+-| -\d/);

@@ -9,23 +9,25 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use indicatif::{ProgressBar, ProgressStyle};
 use ropewalk_lab::advise::measure::{self, Reading};
 use ropewalk_lab::advise::{
-    Answer, Doubt, Effort, Gain, Hands, Judged, Question, Recommended, advise, narrowing, self_test,
+    Answer, Buffer, Doubt, Effort, Gain, Hands, Question, Recommended, advise, narrowing, self_test,
 };
 use ropewalk_lab::compare::{Design, Reach, Standing, usual_workloads};
-use ropewalk_lab::diagnostic::Diagnostic;
+use ropewalk_lab::diagnostic::{Diagnostic, Source};
 use ropewalk_lab::report::comparison;
 use ropewalk_lab::table::Table;
 use ropewalk_lab::{Registries, scenario, units};
 use ropewalk_sim::{Scenario, Workload};
 use serde_json::{Value, json};
 
+use crate::compare::show;
 use crate::options::Common;
 use crate::{Failure, checkpoint, compare, output};
 
 /// What to use on your paths: plain TCP, or Multipath TCP with which scheduler
 ///
 /// Runs the candidates of `compare` in many plausible variants of your paths, as far apart as what is known of them allows, and
-/// recommends as `compare` names: Multipath TCP only where plain TCP is shown to be slower by more than 2 % on every path.
+/// recommends as `compare` names: Multipath TCP only where plain TCP is shown to be slower by more than 2 % on every path, in the
+/// mean, and where Multipath TCP is faster in nine of ten variants (`--certainty`).
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   ropewalk advise
@@ -59,6 +61,9 @@ pub(crate) struct Options {
     /// What bytes on metered paths are worth, as in `compare`: 'a second is worth 5 MB of lte'
     #[arg(long, value_name = "TEXT")]
     value: Option<String>,
+    /// In which share of the plausible variants of your paths Multipath TCP must be faster than plain TCP on every path
+    #[arg(long, value_name = "SHARE", default_value = "90 %", allow_hyphen_values = true)]
+    certainty: String,
     /// Congestion control [default: the scenario's, else cubic]
     #[arg(long, value_name = "NAME")]
     congestion: Option<String>,
@@ -128,11 +133,7 @@ pub(crate) fn run(registries: &Registries, options: &Options) -> Result<(), Fail
         });
     }
     let (question, readings) = question(registries, options)?;
-    let budget = match question.effort.design {
-        Design::Race { segments } => segments,
-        Design::Fixed(runs) => u64::from(runs),
-    };
-    let bar = bar(budget, "segments");
+    let bar = bar(question.budget(), "segments");
     let done = |worth| bar.inc(worth);
     let hands = Hands { jobs, done: &done, stop: &stop };
     let answer = advise(registries, &question, hands);
@@ -229,9 +230,34 @@ fn question(registries: &Registries, options: &Options) -> Result<(Question, Vec
     });
     let worth = compare::worth(&scenario.paths, options.value.as_deref())?;
     let seed = options.seed;
-    let question =
-        Question { scenario, workloads, schedulers, doubts, stated, congestion, reach, worth, effort, seed };
+    let certainty = certainty(&options.certainty)?;
+    let question = Question {
+        scenario,
+        workloads,
+        schedulers,
+        doubts,
+        stated,
+        congestion,
+        reach,
+        worth,
+        certainty,
+        effort,
+        seed,
+    };
     Ok((question, readings))
+}
+
+/// A share of the variants given on the command line.
+fn certainty(text: &str) -> Result<f64, Failure> {
+    let source = Source::new("--certainty", text);
+    let found = units::probability(text).map_err(|error| {
+        Diagnostic::new(error.message).at(&source, error.span).label(error.label).help(error.help)
+    })?;
+    if !(0.5..1.0).contains(&found) {
+        let error = Diagnostic::new("50 % to less than 100 % are allowed").at(&source, 0..text.len());
+        return Err(error.label("here").help("as in `--certainty '80 %'`").into());
+    }
+    Ok(found)
 }
 
 /// A path's name, and what its files say.
@@ -315,6 +341,7 @@ fn lines(question: &Question, answer: &Answer, system: &str) -> Vec<String> {
     if answer.use_this.is_tcp() {
         lines.push(format!("# route the traffic over {}; as root:", answer.best_path));
         lines.push(format!("sysctl net.ipv4.tcp_congestion_control={control}"));
+        lines.extend(buffer_lines(answer));
         return lines;
     }
     let others = question.scenario.paths.iter().filter(|path| path.name != answer.opens_on);
@@ -329,6 +356,7 @@ fn lines(question: &Question, answer: &Answer, system: &str) -> Vec<String> {
                 lines
                     .push(format!("ip mptcp endpoint add ADDRESS_OF_{name} dev INTERFACE_OF_{name} subflow"));
             }
+            lines.extend(buffer_lines(answer));
             lines.push(format!("# the default route by {}, then:", answer.opens_on));
             lines.push("mptcpize run PROGRAM".into());
         }
@@ -339,6 +367,7 @@ fn lines(question: &Question, answer: &Answer, system: &str) -> Vec<String> {
             lines.push("sysctl net.mptcp.mptcp_path_manager=fullmesh".into());
             lines.push(format!("sysctl net.mptcp.mptcp_scheduler={name}"));
             lines.push(format!("sysctl net.ipv4.tcp_congestion_control={control}"));
+            lines.extend(buffer_lines(answer));
         }
         Reach::Ropewalk => {
             lines.push(
@@ -350,6 +379,19 @@ fn lines(question: &Question, answer: &Answer, system: &str) -> Vec<String> {
                 answer.use_this.scheduler.text
             ));
         }
+    }
+    lines
+}
+
+/// Where Linux's own limits of buffers (net.ipv4.tcp_wmem, tcp_rmem) are too small.
+fn buffer_lines(answer: &Answer) -> Vec<String> {
+    let bytes = answer.buffer.map_or(0, |buffer| buffer.bytes);
+    let mut lines = Vec::new();
+    if bytes > 4 << 20 {
+        lines.push(format!("sysctl net.ipv4.tcp_wmem='4096 16384 {bytes}'"));
+    }
+    if bytes > 6 << 20 {
+        lines.push(format!("sysctl net.ipv4.tcp_rmem='4096 131072 {bytes}'"));
     }
     lines
 }
@@ -389,14 +431,6 @@ fn router_lines(question: &Question, answer: &Answer) -> Vec<String> {
     lines
 }
 
-fn standing(one: &Judged) -> &'static str {
-    match one.standing {
-        Standing::Equal => "equal",
-        Standing::Open => "open",
-        Standing::Slower => "slower",
-    }
-}
-
 fn text(question: &Question, readings: &[Reading], answer: &Answer, to_type: &[String]) -> String {
     let mut text = String::new();
     for reading in readings {
@@ -407,87 +441,14 @@ fn text(question: &Question, readings: &[Reading], answer: &Answer, to_type: &[S
     }
     text += &recommendation(answer);
     if let Some(buffer) = &answer.buffer {
-        text += &format!(", buffers of {}", units::write_bytes(buffer.bytes));
+        text += &format!(", buffers of at least {}", units::write_bytes(buffer.bytes));
     }
     text += ".\n\n";
-    let tcp = format!("TCP on {}", answer.best_path);
-    let rule = match &answer.decision.named {
-        Some((_, reach)) => reach.text(),
-        None => "nothing else can be said",
-    };
-    let reason = match answer.why {
-        Recommended::Better => format!("{tcp} and `linux` are slower; of those that are equal, {rule}"),
-        Recommended::OwnAsGood => {
-            format!("{tcp} is slower; Linux's own scheduler isn't shown to be slower than the best")
-        }
-        Recommended::NothingBetter => format!("no scheduler is shown to be more than 2 % better than {tcp}"),
-    };
-    let mut lines_of = vec![("why", reason)];
-    let left = |standing| answer.decision.with(standing).len();
-    lines_of.push((
-        "group",
-        format!(
-            "{} shown to be equal within 2 %, {} open, {} slower",
-            left(Standing::Equal),
-            left(Standing::Open),
-            left(Standing::Slower)
-        ),
-    ));
-    if !answer.use_this.is_tcp() {
-        lines_of.push(("expect", gain(&answer.versus_tcp, &tcp)));
-        if let Some(stated) = &answer.stated {
-            let (low, high) = stated.interval;
-            lines_of.push(("", format!("without the measurements: {} to {}", percent(low), percent(high))));
-        }
-        if let Some(own) = &answer.versus_own {
-            lines_of.push(("", gain(own, "`linux`")));
-        }
-        lines_of.push((
-            "how sure",
-            format!(
-                "faster than {tcp} in {:.0} of {} plausible variants of your paths",
-                answer.versus_tcp.sure * answer.variants as f64,
-                answer.variants
-            ),
-        ));
+    for (head, line) in reasons(question, answer) {
+        text += &show::wrapped(&format!("  {head:<9} "), line.split(' ').map(String::from));
     }
-    if let Some((name, better)) = &answer.beyond {
-        lines_of.push(("beyond", format!("if you could run `{name}`: {}", gain(better, "this"))));
-    }
-    if let Some(worth) = question.worth.text() {
-        lines_of.push(("cost", worth.to_string()));
-    }
-    if let Some((buffer, smaller)) = answer.buffer.as_ref().and_then(|b| b.smaller.map(|s| (b, s))) {
-        let half = units::write_bytes(buffer.bytes / 2);
-        lines_of.push((
-            "buffers",
-            format!("the least that costs at most 1 %; {half} would cost {}", change(smaller)),
-        ));
-    }
-    for (head, line) in lines_of {
-        text += &format!("  {head:<9} {line}\n");
-    }
-    text += &format!("\nCandidates, against {tcp}\n");
     let names: Vec<&str> = question.scenario.paths.iter().map(|path| path.name.as_str()).collect();
-    let carried: Vec<String> = names.iter().map(|name| format!("bytes on\n{name}")).collect();
-    let mut head = vec!["", "", "time", "90 % of the\nvariants", "faster\nin"];
-    head.extend(carried.iter().map(String::as_str));
-    head.push("sent\nagain");
-    let mut table = Table::new(2, &head);
-    for one in &answer.judged {
-        let (low, high) = one.gain.interval;
-        let mut row = vec![
-            standing(one).to_string(),
-            one.label.clone(),
-            percent(one.gain.ratio),
-            format!("{} .. {}", percent(low), percent(high)),
-            format!("{:.0} %", one.gain.sure * 100.0),
-        ];
-        row.extend(one.bytes.iter().map(|bytes| short(*bytes)));
-        row.push(short(one.repeated));
-        table.row(row);
-    }
-    text += &table.render();
+    text += &format!("\n{}", candidates(answer, &names));
     text += "\nWhere the answer flips\n";
     if answer.flips.is_empty() {
         text += "  nowhere within a factor of 8 of any rate, round-trip time, loss or size\n";
@@ -510,12 +471,118 @@ fn text(question: &Question, readings: &[Reading], answer: &Answer, to_type: &[S
     text + &format!("\nPaths: {}. Seed {}.\n", names.join(", "), question.seed)
 }
 
-fn short(bytes: f64) -> String {
-    match bytes {
-        below if below < 0.5 => "0".into(),
-        below if below < 1024.0 * 1024.0 => format!("{:.0} KiB", below / 1024.0),
-        above => format!("{:.1} MiB", above / 1024.0 / 1024.0),
+/// Why, what to expect and how sure it is: a head and a line each.
+fn reasons(question: &Question, answer: &Answer) -> Vec<(&'static str, String)> {
+    let tcp = format!("TCP on {}", answer.best_path);
+    let own = answer.decision.named.as_ref().map(|(label, _)| label.as_str()).unwrap_or_default();
+    let kept = answer.named_before.as_deref() == Some(own);
+    let rule = match &answer.decision.named {
+        Some(_) if kept => "what is stated alone named it, and measurements don't show it to be slower",
+        Some((_, reach)) => reach.text(),
+        None => "nothing else can be said",
+    };
+    let certainty = units::write_probability(question.certainty);
+    let reason = match answer.why {
+        Recommended::Better => format!("{tcp} is slower; of those that are equal, {rule}"),
+        Recommended::OwnAsGood => {
+            format!("{tcp} is slower; Linux's own scheduler is as good as the best")
+        }
+        Recommended::NothingBetter => format!("no scheduler is shown to be more than 2 % faster than {tcp}"),
+        Recommended::NotSure => format!(
+            "Multipath TCP is faster in the mean, but not in {certainty} of the plausible variants of your paths (`--certainty`)"
+        ),
+    };
+    let left = |standing| answer.decision.with(standing).len();
+    let likely = answer.decision.likely().len();
+    let mut lines = vec![
+        ("why", reason),
+        (
+            "group",
+            format!(
+                "{} shown to be equal to the fastest within 2 %, {likely} likely equal, {} open, {} slower",
+                left(Standing::Equal),
+                left(Standing::Open) - likely,
+                left(Standing::Slower)
+            ),
+        ),
+    ];
+    let faster = answer.sure.map(|sure| {
+        format!(
+            "faster than TCP on every path in {:.0} % of the plausible variants of your paths",
+            sure * 100.0
+        )
+    });
+    if !answer.use_this.is_tcp() {
+        lines.push(("expect", gain(&answer.versus_tcp, &tcp)));
+        if let Some(stated) = &answer.stated {
+            let (low, high) = stated.interval;
+            lines.push(("", format!("without the measurements: {} to {}", percent(low), percent(high))));
+        }
+        if let Some(own) = &answer.versus_own {
+            lines.push(("", gain(own, "`linux`")));
+        }
+        lines.extend(faster.map(|faster| ("how sure", faster)));
+    } else if let (Some((name, better)), Some(faster)) = (&answer.unsure, faster) {
+        lines.push(("instead", format!("`{name}`: {}; {faster}", gain(better, &tcp))));
+        let more = "the output of ping and iperf3 (`--measured`) tells which variants aren't yours";
+        lines.push(("", more.into()));
     }
+    if let Some((name, better)) = &answer.beyond {
+        lines.push(("beyond", format!("if you could run `{name}`: {}", gain(better, "this"))));
+    }
+    lines.extend(question.worth.text().map(|worth| ("cost", worth.to_string())));
+    if let Some(buffer) = &answer.buffer {
+        lines.extend(buffer_line(buffer).map(|line| ("buffers", line)));
+    }
+    lines
+}
+
+fn buffer_line(buffer: &Buffer) -> Option<String> {
+    let smaller = change(buffer.smaller?);
+    let half = units::write_bytes(buffer.bytes / 2);
+    let likely = if buffer.shown { "" } else { "likely " };
+    // Where it is open how much is needed, a range says so.
+    let range = match buffer.least < buffer.bytes {
+        true => format!("; {} isn't ruled out", units::write_bytes(buffer.least)),
+        false => String::new(),
+    };
+    Some(format!("the least that is {likely}within 2 % of the best; {half} takes {smaller}{range}"))
+}
+
+/// All candidates, with the columns of `compare`.
+fn candidates(answer: &Answer, paths: &[&str]) -> String {
+    let head = [
+        "",
+        "scheduler",
+        &format!("vs tcp\n{}", answer.best_path),
+        "90 % of the\nvariants",
+        "faster\nin",
+        "% by\npath",
+        "dupli-\ncated",
+        "rein-\njected",
+        "re-\ntrans-\nmits",
+    ];
+    let mut table = Table::new(2, &head).within(show::WIDTH);
+    for one in &answer.judged {
+        let (low, high) = one.gain.interval;
+        table.row(vec![
+            answer.all.word(&one.label).to_string(),
+            one.label.clone(),
+            percent(one.gain.ratio),
+            format!("{} .. {}", percent(low), percent(high)),
+            format!("{:.0} %", one.gain.sure * 100.0),
+            show::shares(one.bytes.iter().copied()),
+            show::bytes(one.duplicated),
+            show::bytes(one.reinjected),
+            show::tenths(one.retransmits),
+        ]);
+    }
+    format!(
+        "{}\nvs tcp: geometric mean of the ratios of runs in the same variant of your paths; % by path: of the bytes\n\
+         sent, by {}; duplicated by the scheduler, reinjected by the connection, retransmitted by\nsubflows: per run\n",
+        table.render(),
+        paths.join("/")
+    )
 }
 
 fn gain_json(gain: &Gain) -> Value {
@@ -543,13 +610,24 @@ fn json(question: &Question, readings: &[Reading], answer: &Answer, to_type: &[S
         "scheduler": if answer.use_this.is_tcp() { None } else { Some(&answer.use_this.scheduler.text) },
         "congestion": answer.use_this.congestion.text,
         "buffer_bytes": answer.buffer.map(|buffer| buffer.bytes),
+        "buffer": answer.buffer.map(|buffer| json!({
+            "bytes": buffer.bytes,
+            "shown": buffer.shown,
+            "least_not_shown_slower_bytes": buffer.least,
+            "next_smaller_ratio": buffer.smaller,
+        })),
         "first_subflow_on": if answer.use_this.is_tcp() { None } else { Some(&answer.opens_on) },
         "best_path": answer.best_path,
         "why": match answer.why {
             Recommended::Better => "better",
             Recommended::OwnAsGood => "linux-as-good",
             Recommended::NothingBetter => "nothing-better",
+            Recommended::NotSure => "not-sure",
         },
+        "certainty": question.certainty,
+        "faster_than_tcp_on_every_path_in": answer.sure,
+        "not_sure": answer.unsure.as_ref().map(|(name, gain)| json!({ "scheduler": name, "gain": gain_json(gain) })),
+        "named_as_stated": answer.named_before,
         "read": readings.iter().map(reading_json).collect::<Vec<_>>(),
         "versus_tcp": gain_json(&answer.versus_tcp),
         "versus_tcp_as_stated": answer.stated.as_ref().map(gain_json),
@@ -561,11 +639,14 @@ fn json(question: &Question, readings: &[Reading], answer: &Answer, to_type: &[S
         "decision": comparison::decision(&answer.decision),
         "candidates": answer.judged.iter().map(|one| json!({
             "scheduler": one.label,
-            "standing": standing(one),
+            "standing": comparison::standing(one.standing),
             "variants": one.variants,
             "versus_tcp": gain_json(&one.gain),
             "bytes_on_paths": one.bytes,
-            "repeated_bytes": one.repeated,
+            "repeated_bytes": one.duplicated + one.reinjected,
+            "duplicated_bytes": one.duplicated,
+            "reinjected_bytes": one.reinjected,
+            "retransmitted_segments": one.retransmits,
         })).collect::<Vec<_>>(),
         "flips": answer.flips.iter().map(|flip| json!({
             "what": flip.what,

@@ -4,10 +4,10 @@ use std::fmt::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use ropewalk_lab::compare::describe;
+use ropewalk_lab::compare::{describe, start_phase};
 use ropewalk_lab::diagnostic::Diagnostic;
 use ropewalk_lab::evidence::{self, phrase, word};
-use ropewalk_lab::{Registries, watch};
+use ropewalk_lab::{Registries, units, watch};
 use ropewalk_sim::{Mode, Recording, RunSpec, Workload};
 use serde_json::json;
 
@@ -31,7 +31,7 @@ pub(crate) struct Options {
     /// Congestion control [default: the scenario's, else cubic]
     #[arg(long)]
     congestion: Option<String>,
-    /// Seed
+    /// Seed: the run that `compare` does with it. Where changes repeat, or nothing is random, seeds start at different times
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Also write the sender's packets as a capture, with the reasons as comments (pcapng, for Wireshark)
@@ -60,6 +60,8 @@ pub(crate) fn run(registries: &Registries, options: &Options) -> Result<(), Fail
         return Err(Diagnostic::new(message).into());
     }
     let control = options.congestion.clone().or(experiment.congestion).unwrap_or_else(|| "cubic".into());
+    // The run that `compare` does with this seed, where it starts at seed 1.
+    let number = u32::try_from(options.seed.saturating_sub(1)).unwrap_or(u32::MAX);
     let mut text = String::new();
     for workload in workloads {
         scenario.workload = workload;
@@ -70,11 +72,15 @@ pub(crate) fn run(registries: &Registries, options: &Options) -> Result<(), Fail
                 congestion: algorithm(&registries.congestion, "--congestion", &control)?,
                 mode: Mode::Multipath,
                 seed: options.seed,
-                start_phase: 0,
+                start_phase: start_phase(&scenario, number, 0),
                 recording: Recording { decisions: true, ..Recording::default() },
             };
             if several && !options.json {
                 let _ = writeln!(text, "{name}, {}:", describe(&scenario.workload));
+            }
+            if spec.start_phase > 0 && !options.json {
+                let begins = units::write_duration(spec.start_phase);
+                let _ = writeln!(text, "t=0 is {begins} into the scenario (seeds differ in that)");
             }
             text += &one(&spec, options)?;
         }

@@ -41,6 +41,22 @@ fn advice_and_comparison_agree_on_an_upload() {
 }
 
 #[test]
+fn what_is_not_sure_enough_is_said() {
+    let paths =
+        ["advise", "--path", DSL, "--path", LTE, "--size", "4 MiB", "--budget", "500 ms", "--seed", "2"];
+    let advice = json(&[&paths[..], &["--certainty", "99.9 %"]].concat());
+    let sure = advice["faster_than_tcp_on_every_path_in"].as_f64().unwrap();
+    assert!(sure < 0.999 && advice["multipath"] == false && advice["why"] == "not-sure", "{advice:#}");
+    assert_eq!(advice["decision"]["named"], "tcp lte");
+    let other = &advice["not_sure"]["gain"]["ratio"];
+    assert!(other.as_f64().unwrap() < 0.98, "{advice:#}");
+    for (share, reason) in [("20 %", "50 % to less than 100 %"), ("sure", "expected a")] {
+        let text = refused(&["advise", "--certainty", share]);
+        assert!(text.contains(reason), "{text}");
+    }
+}
+
+#[test]
 fn what_was_read_is_shown_and_joined_with_what_is_stated() {
     let measured = concat!(env!("CARGO_MANIFEST_DIR"), "/../lab/tests/measured");
     let files = format!("lte={measured}/ping.txt,{measured}/iperf3.json");

@@ -83,3 +83,22 @@ fn the_examples_filter_finds_waits() {
     .unwrap();
     assert!(waits.lines().filter(|line| line.contains("\"decision\":\"wait\"")).count() > 10);
 }
+
+#[test]
+fn it_explains_the_very_runs_that_compare_does() {
+    // Nothing is random: runs differ in the time at which they start, all over the period of the outages.
+    let paths =
+        ["--path", "sky: 20 Mbit/s, 40 ms, outage 400 ms every 2 s", "--path", "lte: 20 Mbit/s, 60 ms"];
+    let common = [&paths[..], &["--size", "64 KiB", "--schedulers", "minrtt"]].concat();
+    let compared: Value =
+        serde_json::from_str(&ropewalk(&[&["compare", "--json"], &common[..]].concat())).expect("JSON");
+    let rows = compared["rankings"][0]["rows"].as_array().expect("rows");
+    let minrtt = rows.iter().find(|row| row["scheduler"] == "minrtt").expect("minrtt");
+    for seed in 1..=4 {
+        let text = ropewalk(&[&["explain", "--seed", &seed.to_string()], &common[..]].concat());
+        let last = text.lines().last().expect("a summary");
+        let ms = minrtt["fct_s"][seed - 1].as_f64().expect("a time") * 1e3;
+        assert!(last.ends_with(&format!(" done after {ms:.1} ms")), "seed {seed}: {last}, {ms}");
+        assert!(text.starts_with("t=0 is ") && text.contains(" into the scenario"), "seed {seed}: {text}");
+    }
+}

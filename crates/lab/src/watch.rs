@@ -34,15 +34,7 @@ pub fn run_with(spec: &RunSpec, mut progress: impl FnMut(u64)) -> RunResult {
             Ok(true) => break,
             Ok(false) => {}
             Err(panic) => {
-                let _ = writeln!(
-                    std::io::stderr(),
-                    "`{}` panicked with seed {}, {}, {:.1} ms into the run",
-                    spec.scheduler.text,
-                    spec.seed,
-                    compare::describe(&spec.scenario.workload),
-                    world.now().saturating_sub(spec.scenario.warmup.saturating_add(spec.start_phase)) as f64
-                        / 1e6
-                );
+                let _ = writeln!(std::io::stderr(), "{}", panicked(spec, world.now()));
                 resume_unwind(panic);
             }
         }
@@ -50,5 +42,99 @@ pub fn run_with(spec: &RunSpec, mut progress: impl FnMut(u64)) -> RunResult {
     world.finish()
 }
 
+/// Which run panicked, and when.
+fn panicked(spec: &RunSpec, now: Nanos) -> String {
+    let begin = spec.scenario.warmup.saturating_add(spec.start_phase);
+    format!(
+        "`{}` panicked with seed {}, {}, {:.1} ms into the run",
+        spec.scheduler.text,
+        spec.seed,
+        compare::describe(&spec.scenario.workload),
+        now.saturating_sub(begin) as f64 / 1e6
+    )
+}
+
 /// Simulated time between reports.
 const STEP: Nanos = 10_000_000_000;
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+    use std::sync::Arc;
+
+    use ropewalk_engine::registry::Entry;
+    use ropewalk_engine::scheduler::{Decision, Rationale, Scheduler, View};
+    use ropewalk_sim::{Mode, Recording, Workload, networks};
+
+    use super::*;
+    use crate::Registries;
+
+    #[derive(Debug)]
+    struct Panics;
+
+    impl Scheduler for Panics {
+        fn name(&self) -> &'static str {
+            "panics"
+        }
+
+        fn select(&mut self, view: &View<'_>, _: &mut Rationale) -> Decision {
+            // Not before the first ACK: the moment isn't the beginning.
+            let Some(flow) = view.available().next() else { return Decision::Wait { until: None } };
+            assert!(flow.cwnd <= 10, "a scheduler of one's own");
+            Decision::Send { subflow: flow.id, bytes: flow.mss }
+        }
+    }
+
+    fn spec(scheduler: &str, bytes: u64) -> RunSpec {
+        let mut registries = Registries::builtin();
+        let entry: Entry<dyn Scheduler> = Entry {
+            name: "panics",
+            summary: "panics after the first ACK",
+            source: "this test",
+            parameters: &[],
+            presets: &[],
+            exceptions: &[],
+            build: |_| Box::new(Panics),
+        };
+        registries.schedulers.register(entry).unwrap();
+        let scenario = networks::two_equal(10_000_000, 40_000_000);
+        RunSpec {
+            scenario: Arc::new(ropewalk_sim::Scenario { workload: Workload::Flow { bytes }, ..scenario }),
+            scheduler: registries.schedulers.parse(scheduler).unwrap(),
+            congestion: registries.congestion.parse("cubic").unwrap(),
+            mode: Mode::Multipath,
+            seed: 7,
+            start_phase: 0,
+            recording: Recording::default(),
+        }
+    }
+
+    #[test]
+    #[ignore = "panics as it should: the next test runs it as a program"]
+    fn a_scheduler_that_panics() {
+        run(&spec("panics", 1 << 20));
+    }
+
+    #[test]
+    fn a_panic_names_the_run_its_seed_and_the_moment() {
+        let output = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "watch::tests::a_scheduler_that_panics", "--ignored", "--nocapture"])
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        let line = said.lines().find(|line| line.starts_with("`panics` panicked")).unwrap_or_default();
+        assert!(line.starts_with("`panics` panicked with seed 7, one flow of 1 MiB, "), "{said}");
+        let ms: f64 =
+            line.split(", ").last().unwrap().strip_suffix(" ms into the run").unwrap().parse().unwrap();
+        assert!((60.0..1000.0).contains(&ms), "{line}");
+        assert!(said.contains("a scheduler of one's own") && !output.status.success(), "{said}");
+    }
+
+    #[test]
+    fn a_long_run_says_how_far_it_is() {
+        let mut heard = Vec::new();
+        let result = run_with(&spec("minrtt", 64 << 20), |bytes| heard.push(bytes));
+        assert!(heard.len() >= 2 && heard.is_sorted(), "{heard:?}");
+        assert!(heard[0] > 0 && heard.last() == Some(&result.delivered_bytes), "{heard:?}");
+    }
+}

@@ -1,6 +1,6 @@
 //! What `ropewalk advise --self-test` prints.
 
-use ropewalk_lab::advise::{Case, Narrowing, SelfTest};
+use ropewalk_lab::advise::{CERTAINTY, Case, Narrowing, SelfTest};
 use ropewalk_lab::stats;
 use ropewalk_lab::table::Table;
 use serde_json::{Value, json};
@@ -33,6 +33,11 @@ pub(super) fn text(found: &SelfTest, narrowed: &Narrowing, seed: u64) -> String 
     ] {
         text += &format!("  {head:<34} {}\n", share(part, of));
     }
+    text += &format!(
+        "\nMultipath TCP is promised to be faster in at least {:.0} %: slower in at most {:.0} %.\n",
+        CERTAINTY * 100.0,
+        (1.0 - CERTAINTY) * 100.0
+    );
     let mut table = Table::new(1, &["regret against hindsight", "mean", "p50", "p95", "most"]);
     for (name, _, of) in BASELINES {
         let mut cells = vec![name.to_string()];

@@ -1,6 +1,6 @@
 //! `ropewalk compare`.
 
-mod show;
+pub(crate) mod show;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -339,10 +339,15 @@ const LONG: u64 = 256 << 20;
 /// A run; a long one says how far it is.
 fn watched(spec: &RunSpec, bar: &ProgressBar) -> RunResult {
     watch::run_with(spec, |delivered| {
-        if delivered > LONG {
-            bar.set_message(format!("; {} MiB of a run of `{}`", delivered >> 20, spec.scheduler.text));
+        if let Some(message) = how_far(delivered, &spec.scheduler.text) {
+            bar.set_message(message);
         }
     })
+}
+
+/// What the progress line says of a long run.
+fn how_far(delivered: u64, scheduler: &str) -> Option<String> {
+    (delivered > LONG).then(|| format!("; {} MiB of a run of `{scheduler}`", delivered >> 20))
 }
 
 /// Where nothing is asked for in particular: the same on a second pair of links, where the choice decides.
@@ -508,7 +513,13 @@ fn request(registries: &Registries, options: &Options) -> Result<Request, Failur
 
 #[cfg(test)]
 mod tests {
-    use super::list;
+    use super::{how_far, list};
+
+    #[test]
+    fn the_progress_line_tells_of_long_runs_alone() {
+        assert_eq!(how_far(1 << 20, "minrtt"), None);
+        assert_eq!(how_far(300 << 20, "blest").unwrap(), "; 300 MiB of a run of `blest`");
+    }
 
     #[test]
     fn lists_split_outside_brackets_only() {

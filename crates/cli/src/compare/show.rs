@@ -1,8 +1,8 @@
 //! A comparison as a table for people, as plots of characters, and as CSV.
 
 use ropewalk_lab::compare::{
-    Comparison, Decision, Design, FEW, Finding, Headline, MARGIN, PathPart, Ranking, Request, Row, Standing,
-    Versus, headline,
+    Comparison, Decision, Design, FEW, Finding, Headline, MARGIN, Ranking, Request, Row, Standing, Versus,
+    headline,
 };
 use ropewalk_lab::emulated;
 use ropewalk_lab::report::rope::{self, Budget};
@@ -49,7 +49,7 @@ fn percent(versus: Option<Versus>) -> String {
 }
 
 /// One decimal below ten.
-fn tenths(value: f64) -> String {
+pub(crate) fn tenths(value: f64) -> String {
     if value < 9.95 { format!("{value:.1}") } else { format!("{value:.0}") }
 }
 
@@ -61,7 +61,7 @@ fn times(ratio: Option<f64>) -> String {
     ratio.map_or("-".into(), |ratio| format!("{ratio:.2}"))
 }
 
-fn bytes(value: f64) -> String {
+pub(crate) fn bytes(value: f64) -> String {
     const KIB: f64 = 1024.0;
     if value < 0.5 {
         "0".into()
@@ -77,13 +77,13 @@ fn bytes(value: f64) -> String {
 }
 
 /// The paths' shares of the bytes, in per cent: `62/38`.
-fn shares(row: &Row) -> String {
-    let all: f64 = row.paths.iter().map(|part| part.bytes).sum();
-    let share = |part: &PathPart| format!("{:.0}", part.bytes / all * 100.0);
-    if all > 0.0 { row.paths.iter().map(share).collect::<Vec<_>>().join("/") } else { "-".into() }
+pub(crate) fn shares(bytes: impl Iterator<Item = f64> + Clone) -> String {
+    let all: f64 = bytes.clone().sum();
+    let share = |bytes: f64| format!("{:.0}", bytes / all * 100.0);
+    if all > 0.0 { bytes.map(share).collect::<Vec<_>>().join("/") } else { "-".into() }
 }
 
-fn row(place: &str, row: &Row, limit: f64, counts: bool) -> Vec<String> {
+fn row(place: &str, row: &Row, counts: bool) -> Vec<String> {
     let failed = row.each.iter().all(|run| matches!(run.outcome, Outcome::Failed(_)));
     // A run that doesn't finish counts as the limit in the mean, which is then a lower bound.
     let mean = match row.unfinished() {
@@ -104,7 +104,7 @@ fn row(place: &str, row: &Row, limit: f64, counts: bool) -> Vec<String> {
         percent(row.versus_linux),
         percent(row.versus_tcp),
         times(row.over_bound().map(|over| over.0)),
-        shares(row),
+        shares(row.paths.iter().map(|part| part.bytes)),
         bytes(row.repeats.duplicated),
         bytes(row.repeats.opportunistic + row.repeats.reinjected),
         tenths(row.retransmissions),
@@ -112,8 +112,24 @@ fn row(place: &str, row: &Row, limit: f64, counts: bool) -> Vec<String> {
     if counts {
         cells.push(row.runs.to_string());
     }
-    cells.push(row.why_unfinished(limit).unwrap_or_default());
     cells
+}
+
+/// What became of runs that didn't finish, and whose they are: a line for each that is the same.
+fn unfinished(ranking: &Ranking, limit: f64) -> String {
+    let mut told: Vec<(String, Vec<&str>)> = Vec::new();
+    for row in &ranking.rows {
+        let Some(why) = row.why_unfinished(limit) else { continue };
+        match told.iter_mut().find(|(known, _)| *known == why) {
+            Some((_, who)) => who.push(&row.label),
+            None => told.push((why, vec![&row.label])),
+        }
+    }
+    let line = |(why, who): (String, Vec<&str>)| {
+        let names: Vec<String> = who.iter().map(|name| name.replace(' ', "\u{a0}")).collect();
+        paragraph(&format!("{why}: {}", names.join(", "))).replace('\u{a0}', " ")
+    };
+    told.into_iter().map(line).collect()
 }
 
 /// The tables, what their columns mean, and the answer.
@@ -150,10 +166,10 @@ pub(super) fn text(scenario: &Scenario, comparison: &Comparison) -> String {
 }
 
 /// Width of lines for people.
-pub(super) const WIDTH: usize = 100;
+pub(crate) const WIDTH: usize = 100;
 
 /// Words in lines, the first behind `head`, the others behind as many spaces.
-fn wrapped(head: &str, words: impl Iterator<Item = String>) -> String {
+pub(crate) fn wrapped(head: &str, words: impl Iterator<Item = String>) -> String {
     let (mut text, mut column) = (head.to_string(), head.len());
     for (place, word) in words.enumerate() {
         let length = word.chars().count();
@@ -321,14 +337,15 @@ fn section(ranking: &Ranking, decision: Option<&Decision>, limit: f64) -> String
     if counts {
         head.push("runs");
     }
-    head.push("");
     let mut table = Table::new(2, &head).within(WIDTH);
     for (place, of) in places(&ranking.rows, decision).iter().zip(&ranking.rows) {
-        table.row(row(place, of, limit, counts));
+        table.row(row(place, of, counts));
     }
     let mut title = ranking.title.clone();
     title[..1].make_ascii_uppercase();
-    let mut text = format!("{title}\n{}\n", table.render());
+    let unfinished = unfinished(ranking, limit);
+    let gap = if unfinished.is_empty() { "" } else { "\n" };
+    let mut text = format!("{title}\n{}{gap}{unfinished}\n", table.render());
     for warning in comparison::warnings(ranking, limit) {
         text += &format!("{warning}\n\n");
     }

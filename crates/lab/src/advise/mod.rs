@@ -3,7 +3,10 @@
 //! path is shown to be slower; a scheduler other than the kernel's own only if that one is.
 
 pub mod belief;
+mod buffer;
+mod certainty;
 mod flips;
+mod gain;
 pub mod measure;
 mod narrowing;
 mod run;
@@ -11,8 +14,10 @@ mod search;
 mod selftest;
 
 pub use belief::Doubt;
+pub use buffer::Buffer;
 pub use flips::Flip;
+pub use gain::Gain;
 pub use narrowing::{Links, Narrowing, Span, narrowing};
 pub use run::{Candidate, Hands};
-pub use search::{Answer, Buffer, Effort, Gain, Judged, Question, Recommended, advise};
+pub use search::{Answer, CERTAINTY, Effort, Judged, Question, Recommended, advise};
 pub use selftest::{Case, SelfTest, self_test};

@@ -15,9 +15,9 @@ use ropewalk_sim::{Mode, PathSpec, Recording, RunSpec, Scenario, Workload};
 use serde::{Deserialize, Serialize};
 
 use super::belief::{Doubt, perturb, uniform, worlds};
+use super::gain::Gain;
 use super::measure;
 use super::run::Hands;
-use super::search::Gain;
 use crate::checkpoint::Store;
 use crate::{Registries, scenario, stats};
 

@@ -51,20 +51,9 @@ impl Times {
         &self.values[(world * self.candidates + candidate) * self.seeds..][..self.seeds]
     }
 
-    /// How many worlds.
-    pub fn worlds(&self) -> usize {
-        self.values.len() / (self.candidates * self.seeds).max(1)
-    }
-
     /// One candidate's mean in one world.
     pub fn mean(&self, world: usize, candidate: usize) -> f64 {
         stats::mean(self.of(world, candidate))
-    }
-
-    /// Mean, over the worlds, of the logarithm of a candidate's mean.
-    pub fn score(&self, candidate: usize) -> f64 {
-        let logs: Vec<f64> = (0..self.worlds()).map(|world| libm::log(self.mean(world, candidate))).collect();
-        stats::mean(&logs)
     }
 }
 

@@ -6,25 +6,25 @@ use ropewalk_engine::registry::SpecError;
 use ropewalk_sim::{Mode, Recording, RunSpec, Scenario, Workload};
 
 use super::belief::{Doubt, worlds};
+use super::buffer::{self, Buffer};
+use super::certainty;
 use super::flips::{self, Flip};
-use super::run::{Candidate, Hands, opened_on, times};
+use super::gain::Gain;
+use super::run::{Candidate, Hands, opened_on};
 use crate::compare::{self, Decision, Design, Plan, Raced, Reach, Request, Run, Standing, Worth};
 use crate::{Registries, stats};
 
 /// The kernel's own scheduler: what one has without changing anything.
 const OWN: &str = "linux";
-/// Less than this much better is as good: a logarithm.
-const AS_GOOD: f64 = 0.01;
-/// Buffers that are tried, bytes.
-const BUFFERS: [u64; 8] = [128 << 10, 256 << 10, 512 << 10, 1 << 20, 2 << 20, 4 << 20, 8 << 20, 16 << 20];
 /// Variants that are drawn together, spread evenly over what is plausible.
 const BLOCK: usize = 64;
-/// Variants in which buffers are tried.
-const FEW_VARIANTS: usize = 16;
-/// Seeds in each.
-const FEW_SEEDS: usize = 2;
+/// Share of the budget for the path that is opened first.
+const OPENING: u64 = 8;
 /// How many of those that aren't slower are watched for turning points.
 const WATCHED: usize = 4;
+
+/// In which share of the plausible variants Multipath TCP must be faster, unless the user says otherwise.
+pub const CERTAINTY: f64 = 0.9;
 
 /// How much is run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -54,53 +54,31 @@ pub struct Question {
     pub reach: Reach,
     /// What bytes cost.
     pub worth: Worth,
+    /// In which share of the plausible variants Multipath TCP must be faster than plain TCP on every path.
+    pub certainty: f64,
     /// How much to run.
     pub effort: Effort,
     /// Seed.
     pub seed: u64,
 }
 
-/// One against another, over the variants.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Gain {
-    /// Expected ratio of times (geometric mean over variants); below 1 is faster.
-    pub ratio: f64,
-    /// Holds the ratio in 90 % of the variants.
-    pub interval: (f64, f64),
-    /// Share of the variants in which it is faster.
-    pub sure: f64,
-}
-
-impl Gain {
-    /// From the logarithms, one per variant. Ends are the order statistics at (n + 1) p, which hold a further draw from
-    /// the same variants with the probability they say.
-    pub(super) fn of(logs: &[f64]) -> Self {
-        let sorted = stats::sorted(logs);
-        let at = |p: f64| {
-            let place = (p * (sorted.len() + 1) as f64 - 1.0).clamp(0.0, (sorted.len() - 1) as f64);
-            stats::quantile(&sorted, place / (sorted.len() - 1).max(1) as f64)
-        };
-        let faster = logs.iter().filter(|log| **log < 0.0).count() as f64;
-        Gain {
-            ratio: libm::exp(stats::mean(logs)),
-            interval: (libm::exp(at(0.05)), libm::exp(at(0.95))),
-            sure: faster / logs.len() as f64,
-        }
+impl Question {
+    /// The same without measurements; none if there are none.
+    fn stated_alone(&self) -> Option<Question> {
+        let scenario = self.stated.clone()?;
+        let doubts = vec![Doubt::default(); scenario.paths.len()];
+        Some(Question { scenario, doubts, stated: None, ..self.clone() })
     }
-}
 
-impl Gain {
-    /// After measuring, a gain must be plausible by what was known before as well: an interval with what both leave. Where that
-    /// is less than a quarter of the narrower one, what was stated contradicts what was measured, and doesn't count.
-    #[must_use]
-    pub fn narrowed_by(self, before: &Gain) -> Self {
-        let low = self.interval.0.max(before.interval.0);
-        let high = self.interval.1.min(before.interval.1);
-        let width = |low: f64, high: f64| libm::log(high / low);
-        let narrower =
-            f64::min(width(self.interval.0, self.interval.1), width(before.interval.0, before.interval.1));
-        let agrees = low < high && width(low, high) >= 0.25 * narrower;
-        if agrees { Gain { interval: (low, high), ..self } } else { self }
+    /// Segments that answering takes at most; a fixed number of runs counts as one each.
+    pub fn budget(&self) -> u64 {
+        let segments = match self.effort.design {
+            Design::Race { segments } => segments,
+            Design::Fixed(runs) => u64::from(runs),
+        };
+        let contest = segments + segments / OPENING;
+        let contests = if self.stated.is_some() { 2 * contest } else { contest };
+        contests + if self.effort.whole { segments / buffer::SHARE } else { 0 }
     }
 }
 
@@ -113,15 +91,8 @@ pub enum Recommended {
     OwnAsGood,
     /// Plain TCP on the best path isn't shown to be slower than the fastest.
     NothingBetter,
-}
-
-/// A buffer's size.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Buffer {
-    /// The least that costs no more than 1 %, bytes, for sending and for receiving.
-    pub bytes: u64,
-    /// What the next smaller one costs: a ratio of times.
-    pub smaller: Option<f64>,
+    /// Multipath TCP is faster in the mean, but not in enough of the plausible variants.
+    NotSure,
 }
 
 /// One of the candidates.
@@ -137,8 +108,12 @@ pub struct Judged {
     pub variants: usize,
     /// Payload bytes sent on each path per run, by the paths' order in the scenario.
     pub bytes: Vec<f64>,
-    /// Bytes duplicated by the scheduler or reinjected, per run.
-    pub repeated: f64,
+    /// Bytes duplicated by the scheduler, per run.
+    pub duplicated: f64,
+    /// Bytes reinjected by the connection, per run.
+    pub reinjected: f64,
+    /// Segments retransmitted by subflows, per run.
+    pub retransmits: f64,
 }
 
 /// The answer.
@@ -150,8 +125,12 @@ pub struct Answer {
     pub opens_on: String,
     /// Why.
     pub why: Recommended,
+    /// The label of what is named on what is stated alone; none without measurements.
+    pub named_before: Option<String>,
     /// Who is equal, who is slower, among what the user can run.
     pub decision: Decision,
+    /// The same among all candidates.
+    pub all: Decision,
     /// The best path for plain TCP.
     pub best_path: String,
     /// Against plain TCP on that path.
@@ -160,11 +139,15 @@ pub struct Answer {
     pub stated: Option<Gain>,
     /// Against the kernel's own scheduler; none if that is recommended.
     pub versus_own: Option<Gain>,
+    /// In which share of the plausible variants Multipath TCP is faster than plain TCP on every path, if it is faster in the mean.
+    pub sure: Option<f64>,
+    /// Multipath TCP that is faster in the mean, but not in enough of the variants; its gain over what is recommended.
+    pub unsure: Option<(String, Gain)>,
     /// What the user can't run and would be better, and its gain over what is recommended.
     pub beyond: Option<(String, Gain)>,
     /// All candidates, the fastest first.
     pub judged: Vec<Judged>,
-    /// How large a buffer it takes, if that was looked for.
+    /// How large buffers must be, if that was looked for.
     pub buffer: Option<Buffer>,
     /// Where another would be better, if that was looked for.
     pub flips: Vec<Flip>,
@@ -221,12 +204,23 @@ pub(super) struct Variants<'a> {
 }
 
 impl<'a> Variants<'a> {
-    pub(super) fn new(scenario: &'a Scenario, doubts: &'a [Doubt], seed: u64) -> Self {
+    /// Those that the candidates of a question run in.
+    pub(super) fn of(question: &'a Question, scenario: &'a Scenario) -> Self {
+        Variants::new(scenario, &question.doubts, question.seed.wrapping_add(0x1000_0000))
+    }
+
+    /// The variant with this number, its connections opened as the candidate says.
+    pub(super) fn opened(&self, number: u32, candidate: &Candidate) -> Scenario {
+        let opens_on = if candidate.is_tcp() { 0 } else { candidate.opens_on };
+        Scenario::clone(&opened_on(&self.get(number as usize), opens_on))
+    }
+
+    fn new(scenario: &'a Scenario, doubts: &'a [Doubt], seed: u64) -> Self {
         Variants { scenario, doubts, seed, drawn: Mutex::new(Vec::new()) }
     }
 
     /// The variant with this number. Which ones were asked for before makes no difference.
-    pub(super) fn get(&self, number: usize) -> Arc<Scenario> {
+    fn get(&self, number: usize) -> Arc<Scenario> {
         let block = number / BLOCK;
         let draw = || worlds(self.scenario, self.doubts, BLOCK, self.seed.wrapping_add(block as u64));
         let Ok(mut drawn) = self.drawn.lock() else { return Arc::clone(&draw()[number % BLOCK]) };
@@ -237,26 +231,70 @@ impl<'a> Variants<'a> {
     }
 }
 
-/// Answers. None if it was stopped.
-///
-/// # Errors
-/// A congestion control that isn't known.
-pub fn advise(
+/// A race over variants, and what it says.
+struct Contest {
+    candidates: Vec<Candidate>,
+    request: Request,
+    raced: Raced,
+    /// Among all candidates.
+    all: Decision,
+    /// Among what the user can run.
+    decision: Decision,
+    /// The path that is opened first.
+    opens_on: usize,
+}
+
+impl Contest {
+    fn place(&self, label: &str) -> Option<usize> {
+        self.candidates.iter().position(|one| one.label == label)
+    }
+
+    /// Seconds that an unfinished run counts as.
+    fn limit(&self) -> f64 {
+        self.request.scenario.limit as f64 / 1e9
+    }
+}
+
+/// What was named on what was known before: the path that is opened first, and the candidate's label.
+type Kept<'a> = Option<(usize, Option<&'a str>)>;
+
+/// The race. What was named before stays unless it is shown to be slower. None if it was stopped.
+fn contest(
     registries: &Registries,
     question: &Question,
+    kept: Kept<'_>,
     hands: Hands<'_>,
-) -> Result<Option<Answer>, SpecError> {
+) -> Result<Option<Contest>, SpecError> {
     let scenario = &question.scenario;
     let tcp = plain(registries, scenario, &question.congestion)?;
-    // The first subflow is on the path that is best for plain TCP.
-    let few = worlds(scenario, &question.doubts, FEW_VARIANTS, question.seed);
-    let block = worlds(scenario, &question.doubts, BLOCK, question.seed);
-    let Some(found) = times(&block, &tcp, question.seed, FEW_SEEDS, hands) else { return Ok(None) };
-    let scores: Vec<f64> = (0..tcp.len()).map(|path| found.score(path)).collect();
-    let least = scores.iter().copied().fold(f64::INFINITY, f64::min);
-    // Of those that are equal, the first: which one it is must not hang on chance.
-    let equal = libm::log(1.0 + compare::MARGIN);
-    let best = scores.iter().position(|score| *score - least <= equal).unwrap_or(0);
+    let request = |candidates: &[Candidate], design: Design| -> Result<Request, SpecError> {
+        let mut request = Request {
+            scenario: scenario.clone(),
+            workloads: question.workloads.clone(),
+            candidates: candidates.iter().map(as_compared).collect(),
+            congestion: registries.congestion.parse(&question.congestion)?,
+            design,
+            worth: question.worth.clone(),
+            seed: question.seed,
+            jobs: hands.jobs,
+        };
+        // Variants may be slower than what is stated.
+        request.scenario.limit = request.ample_limit().saturating_mul(2);
+        Ok(request)
+    };
+    // The first subflow is on the path that is best for plain TCP, decided as everything else is.
+    let design = match question.effort.design {
+        Design::Race { segments } => Design::Race { segments: segments / OPENING },
+        fixed => fixed,
+    };
+    let asked = request(&tcp, design)?;
+    let raced = run_all(question, &asked, &tcp, hands);
+    let limit = asked.scenario.limit as f64 / 1e9;
+    let path = kept.and_then(|(path, _)| tcp.get(path)).map(|one| one.label.as_str());
+    let found = compare::conclude(&asked, &raced, true, limit, path);
+    let Some(found) = found.filter(|_| raced.ended != compare::Ended::Interrupted) else { return Ok(None) };
+    let named = found.named.as_ref().and_then(|(label, _)| tcp.iter().position(|one| one.label == *label));
+    let best = named.unwrap_or(0);
     let mut candidates = if question.schedulers.is_empty() {
         everyone(registries, &question.congestion, best)?
     } else {
@@ -271,73 +309,102 @@ pub fn advise(
         candidates.push(Candidate { label, ..one(registries, OWN, &question.congestion, 0)? });
     }
     candidates.extend(tcp);
-    let mut request = Request {
-        scenario: scenario.clone(),
-        workloads: question.workloads.clone(),
-        candidates: candidates.iter().map(as_compared).collect(),
-        congestion: registries.congestion.parse(&question.congestion)?,
-        design: question.effort.design,
-        worth: question.worth.clone(),
-        seed: question.seed,
-        jobs: hands.jobs,
-    };
-    // Variants may be slower than what is stated.
-    request.scenario.limit = request.ample_limit().saturating_mul(2);
+    let request = request(&candidates, question.effort.design)?;
     let raced = run_all(question, &request, &candidates, hands);
+    if raced.ended == compare::Ended::Interrupted {
+        return Ok(None);
+    }
     let limit = request.scenario.limit as f64 / 1e9;
-    let all = compare::conclude(&request, &raced, true, limit);
-    let Some(all) = all.filter(|_| raced.ended != compare::Ended::Interrupted) else { return Ok(None) };
-    // What the user can run, decided among itself.
+    let kept = kept.and_then(|(_, label)| label);
+    // What the user can run is decided among itself.
     let within = |who: &usize| Reach::of(&request.candidates[*who]) <= question.reach;
     let reachable: Vec<usize> = (0..candidates.len()).filter(within).collect();
     let (own_request, own_raced) = only(&request, &raced, &reachable);
-    let Some(decision) = compare::conclude(&own_request, &own_raced, true, limit) else { return Ok(None) };
+    let all = compare::conclude(&request, &raced, true, limit, kept);
+    let decision = compare::conclude(&own_request, &own_raced, true, limit, kept);
+    let (Some(all), Some(decision)) = (all, decision) else { return Ok(None) };
+    Ok(Some(Contest { candidates, request, raced, all, decision, opens_on: best }))
+}
+
+/// Answers. None if it was stopped.
+///
+/// # Errors
+/// A congestion control that isn't known.
+pub fn advise(
+    registries: &Registries,
+    question: &Question,
+    hands: Hands<'_>,
+) -> Result<Option<Answer>, SpecError> {
+    let scenario = &question.scenario;
+    // What is stated alone names one, and measurements change the name only if they show it to be slower.
+    let before = match question.stated_alone() {
+        None => None,
+        Some(stated) => match contest(registries, &stated, None, hands)? {
+            None => return Ok(None),
+            some => some,
+        },
+    };
+    let label = |of: &Contest| of.decision.named.as_ref().map(|(label, _)| label.clone());
+    let named_before = before.as_ref().and_then(label);
+    let kept = before.as_ref().map(|of| (of.opens_on, named_before.as_deref()));
+    let Some(found) = contest(registries, question, kept, hands)? else { return Ok(None) };
+    let Contest { candidates, request, raced, all, decision, .. } = &found;
+    let limit = found.limit();
     let scores = raced.scores(limit);
     let logs =
         |a: usize, b: usize| -> Vec<f64> { scores[a].iter().zip(&scores[b]).map(|(a, b)| a - b).collect() };
-    let labelled = |label: &str| candidates.iter().position(|one| one.label == label);
     let fastest_tcp = (0..candidates.len())
         .filter(|who| candidates[*who].is_tcp())
         .min_by(|a, b| stats::mean(&scores[*a]).total_cmp(&stats::mean(&scores[*b])))
         .unwrap_or(0);
-    let named = decision.named.as_ref().and_then(|(label, _)| labelled(label));
-    let chosen = named.unwrap_or(fastest_tcp);
+    let named = decision.named.as_ref().and_then(|(label, _)| found.place(label));
+    let mut chosen = named.unwrap_or(fastest_tcp);
+    // Better in the mean isn't enough: the user's paths are one of the variants.
+    let mut decision = decision.clone();
+    let (mut sure, mut unsure) = (None, None);
+    if !candidates[chosen].is_tcp() {
+        let Some(share) = certainty::share(question, request, &candidates[chosen], candidates, hands) else {
+            return Ok(None);
+        };
+        sure = Some(share);
+        if share < question.certainty {
+            unsure = Some((candidates[chosen].label.clone(), Gain::of(&logs(chosen, fastest_tcp))));
+            chosen = fastest_tcp;
+            decision.named = Some((candidates[chosen].label.clone(), Reach::Tcp));
+        }
+    }
     let best_tcp = if candidates[chosen].is_tcp() { chosen } else { fastest_tcp };
     let why = match &candidates[chosen] {
+        _ if unsure.is_some() => Recommended::NotSure,
         one if one.is_tcp() => Recommended::NothingBetter,
         one if one.scheduler.text == OWN => Recommended::OwnAsGood,
         _ => Recommended::Better,
     };
     let beyond = all.named.as_ref().and_then(|(label, reach)| {
-        let who = labelled(label).filter(|_| *reach > question.reach)?;
+        let who = found.place(label).filter(|_| *reach > question.reach)?;
         Some((label.clone(), Gain::of(&logs(who, chosen))))
     });
-    let own = labelled(OWN).filter(|own| *own != chosen && !candidates[chosen].is_tcp());
+    let own = found.place(OWN).filter(|own| *own != chosen && !candidates[chosen].is_tcp());
     let mut judged: Vec<Judged> = all
         .stands
         .iter()
         .enumerate()
         .map(|(who, (label, stand))| {
-            judge(&raced, who, label, stand.standing, &logs(who, best_tcp), &candidates[who])
+            judge(raced, who, label, stand.standing, &logs(who, best_tcp), &candidates[who])
         })
         .collect();
     judged.sort_by(|a, b| a.gain.ratio.total_cmp(&b.gain.ratio));
     let mut versus_tcp = Gain::of(&logs(chosen, best_tcp));
-    let mut before = None;
-    if let Some(stated) = question.stated.as_ref().filter(|_| chosen != best_tcp) {
+    let mut gain_before = None;
+    if let Some(stated) = question.stated_alone().filter(|_| chosen != best_tcp) {
         let pair = [candidates[chosen].clone(), candidates[best_tcp].clone()];
-        let question = Question {
-            scenario: stated.clone(),
-            doubts: vec![Doubt::default(); stated.paths.len()],
-            ..question.clone()
-        };
         let request = Request {
-            scenario: Scenario { limit: request.scenario.limit, ..stated.clone() },
+            scenario: Scenario { limit: request.scenario.limit, ..stated.scenario.clone() },
             candidates: pair.iter().map(as_compared).collect(),
             design: Design::Fixed(BLOCK as u32),
             ..request.clone()
         };
-        let raced = run_all(&question, &request, &pair, Hands { done: &|_| {}, ..hands });
+        let raced = run_all(&stated, &request, &pair, Hands { done: &|_| {}, ..hands });
         if raced.ended == compare::Ended::Interrupted {
             return Ok(None);
         }
@@ -345,28 +412,33 @@ pub fn advise(
         let gaps: Vec<f64> = scores[0].iter().zip(&scores[1]).map(|(a, b)| a - b).collect();
         let gain = Gain::of(&gaps);
         versus_tcp = versus_tcp.narrowed_by(&gain);
-        before = Some(gain);
+        gain_before = Some(gain);
     }
     let mut answer = Answer {
         use_this: candidates[chosen].clone(),
         opens_on: scenario.paths[candidates[chosen].opens_on].name.clone(),
         why,
+        named_before,
         best_path: candidates[best_tcp].label.trim_start_matches("tcp ").to_string(),
         versus_tcp,
-        stated: before,
+        stated: gain_before,
         versus_own: own.map(|own| Gain::of(&logs(chosen, own))),
         variants: decision.runs as usize,
         decision,
+        all: all.clone(),
+        sure,
+        unsure,
         beyond,
         judged,
         buffer: None,
         flips: Vec::new(),
     };
     if question.effort.whole {
-        let Some(buffer) = buffer(&few, &answer.use_this, question, hands) else { return Ok(None) };
+        let buffer = buffer::find(question, request, &answer.use_this, hands);
+        let Some(buffer) = buffer else { return Ok(None) };
         answer.buffer = Some(buffer);
-        let watched = watched(&answer.decision, &candidates, chosen);
-        let Some(flips) = flips::find(question, &watched, 0, hands) else { return Ok(None) };
+        let candidates = watched(&answer.decision, candidates, chosen);
+        let Some(flips) = flips::find(question, &candidates, 0, hands) else { return Ok(None) };
         answer.flips = flips;
     }
     Ok(Some(answer))
@@ -393,8 +465,7 @@ fn watched(decision: &Decision, candidates: &[Candidate], chosen: usize) -> Vec<
 
 /// The race over variants: the number of a run is the number of its variant, and its seed.
 fn run_all(question: &Question, request: &Request, candidates: &[Candidate], hands: Hands<'_>) -> Raced {
-    let variants =
-        Variants::new(&request.scenario, &question.doubts, question.seed.wrapping_add(0x1000_0000));
+    let variants = Variants::of(question, &request.scenario);
     let control = |who: &usize| candidates[*who].is_tcp() || candidates[*who].scheduler.text == OWN;
     let controls: Vec<usize> = (0..candidates.len()).filter(control).collect();
     let plan = Plan {
@@ -407,26 +478,26 @@ fn run_all(question: &Question, request: &Request, candidates: &[Candidate], han
         jobs: hands.jobs,
     };
     let run = |workload: usize, number: u32, who: usize| {
-        let candidate = &candidates[who];
-        let variant = variants.get(number as usize);
-        let opens_on = if candidate.is_tcp() { 0 } else { candidate.opens_on };
-        let scenario = Scenario {
-            workload: request.workloads[workload].clone(),
-            ..Scenario::clone(&opened_on(&variant, opens_on))
-        };
-        let spec = RunSpec {
-            start_phase: compare::start_phase(&scenario, number, 0),
-            scenario: Arc::new(scenario),
-            scheduler: candidate.scheduler.clone(),
-            congestion: candidate.congestion.clone(),
-            mode: candidate.mode,
-            seed: question.seed.wrapping_add(1 << 20).wrapping_add(u64::from(number)),
-            recording: Recording::default(),
-        };
-        let result = ropewalk_sim::run(&spec);
-        Run::new(&spec, result, &question.worth)
+        let mut scenario = variants.opened(number, &candidates[who]);
+        scenario.workload = request.workloads[workload].clone();
+        one_run(question, scenario, &candidates[who], number)
     };
     compare::race(plan, run, |worth| (hands.done)(worth), hands.stop)
+}
+
+/// One run in a variant; its number also gives the seed.
+pub(super) fn one_run(question: &Question, scenario: Scenario, candidate: &Candidate, number: u32) -> Run {
+    let spec = RunSpec {
+        start_phase: compare::start_phase(&scenario, number, 0),
+        scenario: Arc::new(scenario),
+        scheduler: candidate.scheduler.clone(),
+        congestion: candidate.congestion.clone(),
+        mode: candidate.mode,
+        seed: question.seed.wrapping_add(1 << 20).wrapping_add(u64::from(number)),
+        recording: Recording::default(),
+    };
+    let result = ropewalk_sim::run(&spec);
+    Run::new(&spec, result, &question.worth)
 }
 
 /// The same with some of the candidates.
@@ -462,37 +533,10 @@ fn judge(
         gain: Gain::of(logs),
         variants: logs.len(),
         bytes,
-        repeated: mean(&|run: &Run| run.repeated as f64),
+        duplicated: mean(&|run: &Run| run.repeats.duplicated),
+        reinjected: mean(&|run: &Run| run.repeats.opportunistic + run.repeats.reinjected),
+        retransmits: mean(&|run: &Run| run.retransmissions as f64),
     }
-}
-
-/// The least buffer that costs no more than 1 %.
-fn buffer(
-    worlds: &[Arc<Scenario>],
-    candidate: &Candidate,
-    question: &Question,
-    hands: Hands<'_>,
-) -> Option<Buffer> {
-    // Every size meets the same seeds.
-    let seeds = FEW_SEEDS;
-    let mut scores = Vec::new();
-    for bytes in BUFFERS {
-        let sized: Vec<Arc<Scenario>> = worlds
-            .iter()
-            .map(|world| {
-                let mut copy = Scenario::clone(world);
-                for end in [&mut copy.client, &mut copy.server] {
-                    (end.send_buffer, end.receive_buffer) = (bytes, bytes);
-                }
-                Arc::new(copy)
-            })
-            .collect();
-        scores.push(times(&sized, std::slice::from_ref(candidate), question.seed, seeds, hands)?.score(0));
-    }
-    let best = scores.iter().copied().fold(f64::INFINITY, f64::min);
-    let index = scores.iter().position(|score| *score - best <= AS_GOOD)?;
-    let smaller = index.checked_sub(1).map(|below| libm::exp(scores[below] - best));
-    Some(Buffer { bytes: BUFFERS[index], smaller })
 }
 
 #[cfg(test)]
@@ -501,31 +545,74 @@ mod tests {
 
     use super::*;
 
-    fn ask(paths: &[&str], bytes: u64, seed: u64) -> Answer {
+    fn question(paths: &[&str], bytes: u64, seed: u64) -> Question {
         let paths = paths.iter().map(|text| crate::scenario::path(text).unwrap()).collect::<Vec<_>>();
         let doubts = vec![Doubt::default(); paths.len()];
         let mut scenario = crate::scenario::default_around(paths);
         scenario.workload = ropewalk_sim::Workload::Flow { bytes };
-        let effort = Effort { design: Design::Race { segments: 1_000_000 }, whole: false };
-        let workloads = vec![scenario.workload.clone()];
-        let (congestion, reach) = ("cubic".into(), Reach::Ropewalk);
-        let stated = None;
-        let worth = Worth::default();
-        let question = Question {
+        Question {
+            workloads: vec![scenario.workload.clone()],
             scenario,
-            workloads,
             schedulers: Vec::new(),
             doubts,
-            stated,
-            congestion,
-            reach,
-            worth,
-            effort,
+            stated: None,
+            congestion: "cubic".into(),
+            reach: Reach::Ropewalk,
+            worth: Worth::default(),
+            certainty: CERTAINTY,
+            effort: Effort { design: Design::Race { segments: 1_000_000 }, whole: false },
             seed,
-        };
+        }
+    }
+
+    fn answer(question: &Question) -> Answer {
         let stop = AtomicBool::new(false);
         let hands = Hands { jobs: 2, done: &|_| {}, stop: &stop };
-        advise(&Registries::builtin(), &question, hands).unwrap().unwrap()
+        advise(&Registries::builtin(), question, hands).unwrap().unwrap()
+    }
+
+    fn ask(paths: &[&str], bytes: u64, seed: u64) -> Answer {
+        answer(&question(paths, bytes, seed))
+    }
+
+    /// What `ping -c N` prints on a link that loses nothing; each way varies evenly, by `spread` in all.
+    fn ping(count: u64, rtt: f64, spread: f64, seed: u64) -> String {
+        let mut text = String::from("PING x (192.0.2.1) 56(84) bytes of data.\n");
+        let mut state = seed;
+        for number in 1..=count {
+            let mut way = || {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                ((state >> 33) as f64 / (1u64 << 31) as f64 - 0.5) * spread
+            };
+            let ms = rtt + way() + way();
+            text += &format!("64 bytes from 192.0.2.1: icmp_seq={number} ttl=60 time={ms:.1} ms\n");
+        }
+        text + &format!("\n{count} packets transmitted, {count} received, 0% packet loss\n")
+    }
+
+    #[test]
+    fn clean_pings_do_not_change_whom_the_advice_names() {
+        let paths = [
+            "dsl: 16 Mbit/s, up 1 Mbit/s, 30 ms",
+            "lte: 40 Mbit/s, up 10 Mbit/s, 55 ms +-15 ms, queue 2000 packets",
+        ];
+        let names = |answer: Answer| (answer.use_this.label.clone(), answer.opens_on);
+        let alone = question(&paths, 4 << 20, 1);
+        let stated = names(answer(&alone));
+        for count in [15, 30] {
+            let mut measured = Question { stated: Some(alone.scenario.clone()), ..alone.clone() };
+            for (index, (rtt, spread)) in [(30.0, 0.0), (55.0, 15.0)].into_iter().enumerate() {
+                let read =
+                    crate::advise::measure::parse("ping", &ping(count, rtt, spread, count + index as u64))
+                        .unwrap();
+                let known = measured.scenario.paths[index].clone();
+                let name = known.name.clone();
+                let (path, doubt) =
+                    crate::advise::measure::refine(&name, Some(known), std::slice::from_ref(&read)).unwrap();
+                (measured.scenario.paths[index], measured.doubts[index]) = (path, doubt);
+            }
+            assert_eq!(names(answer(&measured)), stated, "{count} pings");
+        }
     }
 
     #[test]
@@ -574,25 +661,5 @@ mod tests {
             }
         }
         assert!(plain > 0 && multipath > 0, "{plain} {multipath}");
-    }
-
-    #[test]
-    fn a_measurement_narrows_and_contradicted_statements_do_not_count() {
-        let gain = |low, high| Gain { ratio: 0.9, interval: (low, high), sure: 0.9 };
-        assert_eq!(gain(0.8, 1.0).narrowed_by(&gain(0.7, 0.95)).interval, (0.8, 0.95));
-        assert_eq!(gain(0.8, 1.0).narrowed_by(&gain(0.85, 0.95)).interval, (0.85, 0.95));
-        assert_eq!(gain(0.8, 1.0).narrowed_by(&gain(0.3, 0.82)).interval, (0.8, 1.0));
-        assert_eq!(gain(0.8, 1.0).narrowed_by(&gain(0.82, 0.97)).interval, (0.82, 0.97));
-        assert_eq!(gain(0.8, 1.0).narrowed_by(&gain(1.1, 1.2)).interval, (0.8, 1.0));
-    }
-
-    #[test]
-    fn the_interval_holds_a_further_draw_as_often_as_it_says() {
-        let logs: Vec<f64> = (1..=99).map(|i| f64::from(i) / 100.0).collect();
-        let gain = Gain::of(&logs);
-        // (n + 1) p: the 5th and the 95th of 99.
-        assert!((libm::log(gain.interval.0) - 0.05).abs() < 1e-9);
-        assert!((libm::log(gain.interval.1) - 0.95).abs() < 1e-9);
-        assert_eq!(gain.sure, 0.0);
     }
 }

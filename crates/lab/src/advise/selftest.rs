@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use super::belief::{Doubt, perturb, uniform};
 use super::run::{Candidate, Hands, times};
-use super::search::{Effort, Question, advise, everyone, one, plain};
+use super::search::{CERTAINTY, Effort, Question, advise, everyone, one, plain};
 use crate::checkpoint::Store;
 use crate::compare::{Design, PER_SECOND, Reach, Worth};
 use crate::{Registries, scenario, stats};
@@ -214,6 +214,7 @@ fn case(
         congestion: "cubic".into(),
         reach: Reach::Ropewalk,
         worth: Worth::default(),
+        certainty: CERTAINTY,
         effort: EFFORT,
         seed: seed.wrapping_mul(1000).wrapping_add(number * 7919),
     };

@@ -44,6 +44,35 @@ pub struct Stand {
     pub interval: Option<(f64, f64)>,
 }
 
+impl Stand {
+    /// Whether it counts as equal: shown to be, or likely, with a mean within the margin. One that isn't shown to be slower
+    /// because its runs vary too much doesn't.
+    pub fn is_as_good(&self) -> bool {
+        match self.standing {
+            Standing::Equal => true,
+            Standing::Open => self.ratio <= 1.0 + MARGIN,
+            Standing::Slower => false,
+        }
+    }
+}
+
+/// The level of each interval, so that all statements about so many candidates hold together.
+fn level(candidates: usize, looks: u32) -> f64 {
+    let pairs = (candidates * candidates.saturating_sub(1) / 2).max(1) as f64;
+    1.0 - ERROR / pairs / f64::from(looks) / 2.0
+}
+
+/// Whether `slow` is shown to be slower than `fast`, by however little, with the certainty of all other statements.
+pub(crate) fn shown_slower(scores: &[Vec<f64>], slow: usize, fast: usize, looks: u32, random: bool) -> bool {
+    let gaps: Vec<f64> = scores[slow].iter().zip(&scores[fast]).map(|(a, b)| a - b).collect();
+    let mean = stats::mean(&gaps);
+    if !random || gaps.len() < FEW {
+        return !random && mean > 0.0;
+    }
+    let quantile = stats::t_quantile(level(scores.len(), looks), (gaps.len() - 1) as f64);
+    mean > quantile * stats::standard_deviation(&gaps) / libm::sqrt(gaps.len() as f64)
+}
+
 /// Everyone against the one with the least mean among those that aren't `out` and have the most runs. `scores`: logarithms
 /// by candidate and seed.
 pub(crate) fn standings(
@@ -54,8 +83,7 @@ pub(crate) fn standings(
     random: bool,
 ) -> Vec<Stand> {
     let Some(first) = fastest(scores, unfinished, out) else { return Vec::new() };
-    let pairs = (scores.len() * scores.len().saturating_sub(1) / 2).max(1) as f64;
-    let level = 1.0 - ERROR / pairs / f64::from(looks) / 2.0;
+    let level = level(scores.len(), looks);
     let margin = libm::log(1.0 + MARGIN);
     // The quantile takes long to find, and most candidates have the same number of runs.
     let mut quantile = (0, 0.0);
@@ -160,14 +188,38 @@ pub(crate) struct Cost {
     pub repeated: f64,
 }
 
-/// Names one of those that aren't slower: the one within easiest reach, then the one that repeats the fewest bytes (to the
-/// per cent), then the first in the list of schedulers, which has the simple ones first.
-pub(crate) fn name(candidates: &[Candidate], stands: &[Stand], costs: &[Cost]) -> Option<usize> {
-    let left = (0..candidates.len()).filter(|who| stands[*who].standing != Standing::Slower);
-    left.min_by_key(|who| {
-        let repeated = (costs[*who].repeated / NOTHING_REPEATED) as u64;
-        (Reach::of(&candidates[*who]), repeated, *who)
-    })
+/// Names one. Plain TCP unless the fastest is shown to be better by more than the margin on every path: Multipath TCP has to
+/// prove itself. Then, of those that are as good as the fastest and shown to be faster than plain TCP, the one within easiest
+/// reach; then the one that repeats the fewest bytes (to the per cent); then the first in the list of schedulers, which has
+/// the simple ones first.
+///
+/// `kept` was named on what was known before: it stays unless it is shown to be slower than the fastest, or plain TCP isn't
+/// shown to be slower than it. `is_slower(slow, fast)` says what is shown of two.
+pub(crate) fn name(
+    candidates: &[Candidate],
+    stands: &[Stand],
+    costs: &[Cost],
+    kept: Option<usize>,
+    is_slower: impl Fn(usize, usize) -> bool,
+) -> Option<usize> {
+    let all = || 0..candidates.len();
+    let is_tcp = |who: &usize| Reach::of(&candidates[*who]) == Reach::Tcp;
+    let left = |who: &usize| stands[*who].standing != Standing::Slower;
+    let kept = kept.filter(left);
+    let tcp: Vec<usize> = all().filter(is_tcp).filter(left).collect();
+    if !tcp.is_empty() {
+        let least = tcp.iter().map(|who| stands[*who].ratio).fold(f64::INFINITY, f64::min);
+        let near = tcp.iter().copied().find(|who| stands[*who].ratio <= least * (1.0 + MARGIN));
+        return kept.filter(is_tcp).or(near);
+    }
+    let proven = |who: &usize| all().filter(is_tcp).all(|tcp| is_slower(tcp, *who));
+    if let Some(kept) = kept.filter(proven) {
+        return Some(kept);
+    }
+    let order =
+        |who: &usize| (Reach::of(&candidates[*who]), (costs[*who].repeated / NOTHING_REPEATED) as u64, *who);
+    let good = || all().filter(|who| stands[*who].is_as_good());
+    good().filter(proven).min_by_key(order).or_else(|| good().min_by_key(order))
 }
 
 impl Decision {
@@ -177,6 +229,24 @@ impl Decision {
             self.stands.iter().filter(|(_, stand)| stand.standing == standing).collect();
         found.sort_by(|a, b| a.1.ratio.total_cmp(&b.1.ratio));
         found.into_iter().map(|(label, _)| label.as_str()).collect()
+    }
+
+    /// Labels of those that are likely equal, but not shown to be.
+    pub fn likely(&self) -> Vec<&str> {
+        let likely = |label: &&str| self.of(label).is_some_and(|stand| stand.is_as_good());
+        self.with(Standing::Open).into_iter().filter(likely).collect()
+    }
+
+    /// How one stands, in a word: one that is equal to nobody but itself is the fastest.
+    pub fn word(&self, label: &str) -> &'static str {
+        let Some(stand) = self.of(label) else { return "" };
+        match stand.standing {
+            Standing::Equal if self.with(Standing::Equal).len() == 1 => "fastest",
+            Standing::Equal => "equal",
+            Standing::Open if stand.is_as_good() => "likely",
+            Standing::Open => "open",
+            Standing::Slower => "slower",
+        }
     }
 
     /// How one stands.
@@ -232,6 +302,58 @@ mod tests {
         let scores = [around(0.0, 0.01, 70, 2), around(0.0, 0.01, 70, 2)];
         let found = standings(&scores, &[false, true], &[false; 2], 1, true);
         assert_eq!(found[1].standing, Standing::Open);
+    }
+
+    fn candidates(labels: &[&str]) -> Vec<Candidate> {
+        let registries = crate::Registries::builtin();
+        let one = |label: &&str| {
+            let tcp = label.starts_with("tcp ");
+            let scheduler = registries.schedulers.parse(if tcp { "single" } else { label }).unwrap();
+            let mode = if tcp { Mode::SinglePath(0) } else { Mode::Multipath };
+            Candidate { label: label.to_string(), scheduler, mode }
+        };
+        labels.iter().map(one).collect()
+    }
+
+    fn named(labels: &[&str], scores: &[Vec<f64>], kept: Option<usize>) -> String {
+        let count = labels.len();
+        let stands = standings(scores, &vec![false; count], &vec![false; count], 1, true);
+        let costs = vec![Cost { repeated: 0.0 }; count];
+        let is_slower = |slow, fast| shown_slower(scores, slow, fast, 1, true);
+        let candidates = candidates(labels);
+        let who = name(&candidates, &stands, &costs, kept, is_slower);
+        candidates[who.unwrap()].label.clone()
+    }
+
+    #[test]
+    fn a_wide_interval_does_not_make_a_slower_one_equal() {
+        // `linux` takes 10 % longer in the mean, and varies so much that this isn't shown.
+        let labels = ["linux", "roundrobin", "ecf", "tcp a"];
+        let fast = around(0.0, 0.01, 70, 2);
+        let scores =
+            [around(0.1, 0.5, 70, 5), fast.clone(), around(0.005, 0.01, 70, 3), around(0.4, 0.01, 70, 3)];
+        let stands = standings(&scores, &[false; 4], &[false; 4], 1, true);
+        assert_eq!((stands[0].standing, stands[0].is_as_good()), (Standing::Open, false));
+        assert_eq!(named(&labels, &scores, None), "roundrobin");
+        // Plain TCP that isn't shown to be slower is named all the same.
+        let mut unsure = scores.clone();
+        unsure[3] = around(0.1, 0.5, 70, 3);
+        assert_eq!(named(&labels, &unsure, None), "tcp a");
+    }
+
+    #[test]
+    fn what_was_named_before_stays_until_it_is_shown_to_be_slower() {
+        let labels = ["linux", "roundrobin", "ecf", "tcp a"];
+        let near = |center, step| around(center, 0.01, 70, step);
+        let scores = [near(0.015, 5), near(0.0, 2), near(0.005, 3), near(0.4, 3)];
+        assert_eq!(named(&labels, &scores, None), "linux");
+        assert_eq!(named(&labels, &scores, Some(2)), "ecf");
+        assert_eq!(named(&labels, &scores, Some(3)), "linux");
+        let slower = [near(0.0, 5), near(0.0, 2), near(0.2, 3), near(0.4, 3)];
+        assert_eq!(named(&labels, &slower, Some(2)), "linux");
+        // Nor does it stay where it isn't shown to be better than plain TCP.
+        let unsure = [near(0.0, 5), near(0.0, 2), around(0.05, 0.6, 70, 3), near(0.05, 4)];
+        assert_eq!(named(&labels, &unsure, Some(2)), "linux");
     }
 
     #[test]

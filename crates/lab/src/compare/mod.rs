@@ -17,7 +17,7 @@ use ropewalk_engine::scheduler::Scheduler;
 use ropewalk_sim::{Mode, Outcome, Recording, RunResult, RunSpec, Scenario, Workload};
 
 pub(crate) use decide::standings;
-use decide::{Cost, name};
+use decide::{Cost, name, shown_slower};
 pub use decide::{Decision, MARGIN, Reach, Stand, Standing};
 pub use race::{Design, Ended, PER_SECOND};
 pub(crate) use race::{Plan, Raced, race};
@@ -189,7 +189,7 @@ pub(crate) fn lasting(seconds: f64) -> String {
 /// or, where a link follows a trace, over the trace. (Not where something else changes at a set time: the start stays
 /// by it.) Where changes repeat, and none happens once, runs start all over the longest period, with randomness too. `runs`:
 /// how many there will be; 0 if that isn't known, then any first 2^n of them are spread evenly.
-pub(crate) fn start_phase(scenario: &Scenario, number: u32, runs: u32) -> Nanos {
+pub fn start_phase(scenario: &Scenario, number: u32, runs: u32) -> Nanos {
     let changes = || scenario::links(scenario).flat_map(|link| &link.changes);
     let once = changes().any(|change| change.every.is_none());
     let period = changes().filter_map(|change| change.every).max().filter(|_| !once);
@@ -260,7 +260,7 @@ pub fn compare(
         Run::new(&spec, result, &request.worth)
     };
     let raced = race(plan, one, done, stop);
-    let decision = conclude(request, &raced, random, limit);
+    let decision = conclude(request, &raced, random, limit, None);
     let runs = decision.as_ref().map_or(0, |decision| decision.runs);
     let rankings = scenarios
         .iter()
@@ -295,8 +295,15 @@ impl Drop for OnPanic {
     }
 }
 
-/// What the runs say of the request's candidates; none without runs. `limit`: seconds that an unfinished run counts as.
-pub(crate) fn conclude(request: &Request, raced: &Raced, random: bool, limit: f64) -> Option<Decision> {
+/// What the runs say of the request's candidates; none without runs. `limit`: seconds that an unfinished run counts as;
+/// `kept`: the label of the one that was named on what was known before.
+pub(crate) fn conclude(
+    request: &Request,
+    raced: &Raced,
+    random: bool,
+    limit: f64,
+    kept: Option<&str>,
+) -> Option<Decision> {
     let scores = raced.scores(limit);
     let runs = scores.iter().map(Vec::len).max().filter(|runs| *runs > 0)? as u32;
     let out: Vec<bool> = scores.iter().map(|series| (series.len() as u32) < runs).collect();
@@ -321,7 +328,10 @@ pub(crate) fn conclude(request: &Request, raced: &Raced, random: bool, limit: f6
         .collect();
     let enough = runs as usize >= FEW || !random;
     let finished = |who: &usize| raced.runs.iter().any(|of| of[*who].iter().any(|run| run.seconds.is_some()));
-    let named = name(&request.candidates, &stands, &costs).filter(|who| enough && finished(who));
+    let kept = kept.and_then(|label| request.candidates.iter().position(|one| one.label == label));
+    let is_slower = |slow, fast| shown_slower(&scores, slow, fast, request.design.looks(), random);
+    let named = name(&request.candidates, &stands, &costs, kept, is_slower);
+    let named = named.filter(|who| enough && finished(who));
     let fastest = stands.iter().position(|stand| stand.ratio == 1.0 && stand.interval.is_none());
     Some(Decision {
         named: named.map(|who| (request.candidates[who].label.clone(), Reach::of(&request.candidates[who]))),

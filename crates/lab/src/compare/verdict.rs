@@ -19,7 +19,7 @@ pub struct Headline {
     pub named: Option<String>,
     /// Where the choice matters, why the runs ended, and what else a reader must know; a sentence each.
     pub notes: Vec<String>,
-    /// Names by what was shown of them: `equal`, `open`, `slower`.
+    /// Names by what was shown of them: `fastest` or `equal`, `likely` (equal, but not shown), `open`, `slower`.
     pub groups: Vec<(&'static str, Vec<String>)>,
 }
 
@@ -103,16 +103,14 @@ fn said(label: &str, single: &impl Fn(&str) -> bool) -> String {
 /// How many are equal, and what they gain.
 fn group(comparison: &Comparison, decision: &Decision, single: &impl Fn(&str) -> bool) -> String {
     let margin = format!("{:.0} %", MARGIN * 100.0);
-    let (equal, open) = (decision.with(Standing::Equal), decision.with(Standing::Open));
+    let (equal, likely, open) =
+        (decision.with(Standing::Equal), decision.likely(), decision.with(Standing::Open));
     let all = decision.stands.iter().filter(|(label, _)| !single(label)).count();
-    let left: Vec<&str> = equal.iter().chain(&open).copied().collect();
-    let schedulers = left.iter().filter(|label| !single(label)).count();
-    let tcp: Vec<String> =
-        left.iter().filter(|label| single(label)).map(|label| said(label, single)).collect();
-    let gain = decision.named.as_ref().map(|(name, _)| gains(comparison, name)).unwrap_or_default();
-    let gain = if gain.is_empty() { String::new() } else { format!(": {}", gain.join(", ")) };
+    let named = decision.named.as_ref().map(|(name, _)| name.as_str()).unwrap_or_default();
     let fastest = decision.fastest.as_deref().unwrap_or_default();
-    if left.len() == 1 {
+    let gain = gains(comparison, named);
+    let gain = if gain.is_empty() { String::new() } else { format!(": {}", gain.join(", ")) };
+    if equal.len() + open.len() <= 1 {
         let others = decision.stands.len() - 1;
         return match single(fastest) {
             true => format!(
@@ -123,21 +121,37 @@ fn group(comparison: &Comparison, decision: &Decision, single: &impl Fn(&str) ->
             false => format!("`{fastest}` is more than {margin} faster than the {others} others{gain}."),
         };
     }
-    let shown = match open.len() {
-        0 => format!("are equal within {margin}"),
-        // One is the fastest itself.
-        _ if equal.len() < 2 => format!("can't be told apart by more than {margin}"),
-        some => format!("are equal within {margin} (of {some} that is likely, but not shown)"),
-    };
-    match tcp.as_slice() {
-        [] => format!("{schedulers} of {all} schedulers {shown}{gain}."),
-        // Whoever is named is one of these, and needs no other comparison.
-        _ => {
-            let and =
-                if schedulers > 0 { format!(" and {schedulers} of {all} schedulers") } else { String::new() };
-            format!("{}{and} {shown}: Multipath TCP isn't shown to be worth it here.", tcp.join(" and "))
-        }
+    if single(named) {
+        let tcp = said(named, single);
+        return if named == fastest {
+            format!("{tcp} is the fastest in the mean: Multipath TCP gains nothing here.")
+        } else if equal.contains(&named) {
+            format!("{tcp} is as fast as any scheduler, within {margin}: Multipath TCP gains nothing here.")
+        } else if likely.contains(&named) {
+            format!("{tcp} is likely as fast as any scheduler, within {margin}: use no Multipath TCP here.")
+        } else {
+            format!("{} isn't shown to be more than {margin} faster than {tcp}.", said(fastest, single))
+        };
     }
+    let of = |labels: &[&str]| labels.iter().filter(|label| !single(label)).count();
+    match (of(&equal) + of(&likely), of(&likely)) {
+        (1, _) => {
+            let others = counted(open.len(), "other isn't", "others aren't");
+            format!("`{fastest}` is the fastest{gain}; {others} shown to be slower.")
+        }
+        (some, 0) => format!("{some} of {all} schedulers are equal within {margin}{gain}."),
+        // One is the fastest itself.
+        (some, _) if equal.len() < 2 => {
+            format!("{some} of {all} schedulers are likely equal within {margin}{gain}.")
+        }
+        (some, guessed) => format!(
+            "{some} of {all} schedulers are equal within {margin} (of {guessed} that is likely, but not shown){gain}."
+        ),
+    }
+}
+
+fn counted(count: usize, one: &str, several: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { several })
 }
 
 fn use_this(decision: &Decision, name: &str, reach: Reach, single: &impl Fn(&str) -> bool) -> String {
@@ -191,16 +205,22 @@ fn matters(rankings: &[Ranking]) -> Option<String> {
 }
 
 fn groups(decision: &Decision) -> Vec<(&'static str, Vec<String>)> {
-    let names = |standing| -> Vec<String> {
-        let with = decision.with(standing);
+    let (equal, likely) = (decision.with(Standing::Equal), decision.likely());
+    let open: Vec<&str> =
+        decision.with(Standing::Open).into_iter().filter(|label| !likely.contains(label)).collect();
+    let plain = |labels: Vec<&str>| labels.into_iter().map(String::from).collect();
+    let with_percent = |labels: Vec<&str>| {
         let percent = |label: &str| decision.of(label).map_or(0.0, |stand| (stand.ratio - 1.0) * 100.0);
-        let far = standing == Standing::Slower;
-        with.into_iter()
-            .map(|label| if far { format!("{label} {:+.0} %", percent(label)) } else { label.to_string() })
-            .collect()
+        labels.into_iter().map(|label| format!("{label} {:+.0} %", percent(label))).collect()
     };
-    let all = [("equal", Standing::Equal), ("open", Standing::Open), ("slower", Standing::Slower)];
-    let found = all.map(|(title, standing)| (title, names(standing)));
+    // Nobody is equal to itself.
+    let first = if equal.len() == 1 { "fastest" } else { "equal" };
+    let found: [(&str, Vec<String>); 4] = [
+        (first, plain(equal)),
+        ("likely", plain(likely)),
+        ("open", with_percent(open)),
+        ("slower", with_percent(decision.with(Standing::Slower))),
+    ];
     found.into_iter().filter(|(_, names)| !names.is_empty()).collect()
 }
 

@@ -1,0 +1,73 @@
+//! How large buffers must be: sizes race as candidates do, over plausible variants of the paths.
+
+use super::run::{Candidate, Hands};
+use super::search::{Question, Variants, one_run};
+use crate::compare::{self, Design, Plan, Request, Standing};
+
+/// Sizes that are tried, bytes.
+const SIZES: [u64; 8] = [128 << 10, 256 << 10, 512 << 10, 1 << 20, 2 << 20, 4 << 20, 8 << 20, 16 << 20];
+
+/// Share of the budget.
+pub(super) const SHARE: u64 = 3;
+
+/// A buffer's size.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Buffer {
+    /// The least that is as good as the best size: shown to be equal to it within the margin of `compare`, or likely. Bytes,
+    /// for sending and for receiving.
+    pub bytes: u64,
+    /// Whether that is shown.
+    pub shown: bool,
+    /// What the next smaller one costs: a ratio of times.
+    pub smaller: Option<f64>,
+    /// The least that isn't shown to be slower.
+    pub least: u64,
+}
+
+/// The least buffer that is as good as any. None if it was stopped.
+pub(super) fn find(
+    question: &Question,
+    request: &Request,
+    candidate: &Candidate,
+    hands: Hands<'_>,
+) -> Option<Buffer> {
+    let design = match question.effort.design {
+        Design::Race { segments } => Design::Race { segments: segments / SHARE },
+        fixed => fixed,
+    };
+    let variants = Variants::of(question, &request.scenario);
+    let limit = request.scenario.limit as f64 / 1e9;
+    let plan = Plan {
+        workloads: request.workloads.len(),
+        candidates: SIZES.len(),
+        controls: &[],
+        design,
+        random: true,
+        limit,
+        jobs: hands.jobs,
+    };
+    let run = |workload: usize, number: u32, size: usize| {
+        let mut scenario = variants.opened(number, candidate);
+        for end in [&mut scenario.client, &mut scenario.server] {
+            (end.send_buffer, end.receive_buffer) = (SIZES[size], SIZES[size]);
+        }
+        scenario.workload = request.workloads[workload].clone();
+        one_run(question, scenario, candidate, number)
+    };
+    let raced = compare::race(plan, run, hands.done, hands.stop);
+    if raced.ended == compare::Ended::Interrupted {
+        return None;
+    }
+    let scores = raced.scores(limit);
+    let most = scores.iter().map(Vec::len).max().unwrap_or(0);
+    let out: Vec<bool> = scores.iter().map(|series| series.len() < most).collect();
+    let stands = compare::standings(&scores, &raced.unfinished(), &out, design.looks(), true);
+    let good = stands.iter().position(compare::Stand::is_as_good)?;
+    let least = stands.iter().position(|stand| stand.standing != Standing::Slower).unwrap_or(good);
+    Some(Buffer {
+        bytes: SIZES[good],
+        shown: stands[good].standing == Standing::Equal,
+        smaller: good.checked_sub(1).map(|below| stands[below].ratio / stands[good].ratio),
+        least: SIZES[least.min(good)],
+    })
+}
