@@ -12,7 +12,7 @@ use ropewalk_engine::config::{
     BufferConfig, ConnectionConfig, EndpointConfig, LocalEndpoint, PathManagerConfig, TcpConfig,
 };
 use ropewalk_engine::endpoint::{ConnectionId, Endpoint};
-use ropewalk_engine::mptcp::Event;
+use ropewalk_engine::mptcp::{CloseReason, Event};
 use ropewalk_engine::{Entropy, MILLISECOND, Nanos, PathId, congestion, scheduler};
 use ropewalk_wire::{ChecksumMode, ParseMode, Segment, encode_into, parse};
 
@@ -93,7 +93,7 @@ struct Net {
     forged: bool,
     /// An application closed in haste.
     hasty: bool,
-    reset: Option<&'static str>,
+    reset: Option<CloseReason>,
 }
 
 impl Net {

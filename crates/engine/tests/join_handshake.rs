@@ -8,7 +8,7 @@ use std::net::{IpAddr, SocketAddr};
 use bytes::Bytes;
 use common::{Log, Net, PathScript, client_address};
 use ropewalk_engine::PathId;
-use ropewalk_engine::mptcp::Event;
+use ropewalk_engine::mptcp::{CloseReason, Event};
 use ropewalk_wire::{Flags, MpJoin, Segment};
 
 fn two_paths() -> Net {
@@ -108,7 +108,7 @@ fn an_address_is_removed_by_its_id() {
     net.pass(100);
     let gone = gone(&net);
     assert!(!gone.is_empty(), "{:?}", net.events);
-    assert!(gone.iter().all(|gone| *gone == (PathId(1), "the peer removed its address")), "{gone:?}");
+    assert!(gone.iter().all(|gone| *gone == (PathId(1), CloseReason::AddressRemoved)), "{gone:?}");
     net.tamper = None;
     net.transfer_some(50_000);
 }

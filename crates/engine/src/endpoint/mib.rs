@@ -7,7 +7,7 @@
 use ropewalk_wire::{Payload, Segment};
 
 use super::Counters;
-use crate::mptcp::{Connection, Event, FallbackCause, Role};
+use crate::mptcp::{CloseReason, Connection, Event, FallbackCause, Role};
 use crate::tcp::TcpCounters;
 
 macro_rules! mptcp {
@@ -126,7 +126,7 @@ impl Mib {
                     mptcp.join_ack_rx += 1;
                 }
             }
-            Event::SubflowRemoved { reason, .. } if *reason != "closed" => mptcp.rm_subflow += 1,
+            Event::SubflowRemoved { reason, .. } if *reason != CloseReason::Closed => mptcp.rm_subflow += 1,
             Event::Fallback(cause) => match (cause, connection.role()) {
                 (FallbackCause::NoMpCapable, Role::Client) => mptcp.fallback_synack += 1,
                 (FallbackCause::NoOptionsInHandshake, _) => mptcp.fallback_ack += 1,

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 
 use ropewalk_wire::{AddAddr, FourTuple, Payload};
 
+use super::close_reason::CloseReason;
 use super::connection::{Connection, Mode};
 use super::crypto::add_addr_hmac;
 use super::path_manager::{JOIN_RETRIES, JoinRequest};
@@ -89,7 +90,7 @@ impl<P: Payload> Connection<P> {
             });
             // Never the last one that can carry data (RFC 8684 3.4.2 leaves it to the receiver).
             if gone && others {
-                self.refuse(now, index, 0, "the peer removed its address");
+                self.refuse(now, index, CloseReason::AddressRemoved);
             }
         }
     }
@@ -206,7 +207,7 @@ impl<P: Payload> Connection<P> {
                     subflow.leaving = true;
                     continue;
                 }
-                self.refuse(now, index, 0, "the path was removed");
+                self.refuse(now, index, CloseReason::PathRemoved);
                 removed.push(id);
             }
         }
@@ -237,7 +238,7 @@ impl<P: Payload> Connection<P> {
             if let Some(id) = leaves.map(|subflow| subflow.local_id)
                 && self.metrics[index].state != SubflowStatus::Closed
             {
-                self.refuse(now, index, 0, "the path was removed");
+                self.refuse(now, index, CloseReason::PathRemoved);
                 self.withdraw(vec![id]);
             }
         }

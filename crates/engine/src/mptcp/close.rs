@@ -2,6 +2,7 @@
 
 use ropewalk_wire::{Payload, RareOptions};
 
+use super::close_reason::{CloseReason, ResetReason};
 use super::connection::{Connection, Mode};
 use super::path_manager::JOIN_RETRIES;
 use super::stats::Event;
@@ -58,13 +59,15 @@ impl<P: Payload> Connection<P> {
         self.receive.clear();
         self.path_manager.forget_joins();
         self.life.terminated = true;
+        self.life.reason.get_or_insert(CloseReason::Aborted);
         self.may_transmit = true;
     }
 
     #[cold]
-    pub(crate) fn die(&mut self, reason: &'static str) {
+    pub(crate) fn die(&mut self, reason: CloseReason) {
         if !self.life.terminated {
             self.life.terminated = true;
+            self.life.reason = Some(reason);
             self.send.clear();
             self.path_manager.forget_joins();
             self.events.push_back(Event::Reset { reason });
@@ -117,6 +120,7 @@ impl<P: Payload> Connection<P> {
     pub(super) fn finish(&mut self) {
         if !self.life.terminated {
             self.life.terminated = true;
+            self.life.reason = Some(CloseReason::Closed);
             self.events.push_back(Event::Closed);
         }
     }
@@ -149,7 +153,7 @@ impl<P: Payload> Connection<P> {
     }
 
     #[cold]
-    pub(super) fn on_reset(&mut self, now: Nanos, index: usize, rare: Option<&RareOptions>) {
+    pub(super) fn on_reset(&mut self, now: Nanos, index: usize, rare: Option<&RareOptions>, state: State) {
         let fastclose = rare.and_then(|rare| rare.fastclose).is_some_and(|fastclose| {
             fastclose.receiver_key == self.negotiated.local_key.key && self.mode == Mode::Multipath
         });
@@ -159,7 +163,14 @@ impl<P: Payload> Connection<P> {
         {
             request.attempt = JOIN_RETRIES;
         }
-        self.remove(now, index, "reset by the peer");
+        let reason = match state {
+            State::SynSent => CloseReason::Refused,
+            _ => {
+                let option = rare.and_then(|rare| rare.mp_tcprst);
+                CloseReason::ResetByPeer(option.map(|option| ResetReason::from_code(option.reason)))
+            }
+        };
+        self.remove(now, index, reason);
         if fastclose {
             self.on_fast_close();
         }
@@ -173,7 +184,7 @@ impl<P: Payload> Connection<P> {
         for subflow in self.subflows.iter_mut().flatten() {
             subflow.tcp.abort();
         }
-        self.die("the peer closed with MP_FASTCLOSE");
+        self.die(CloseReason::FastClose);
     }
 
     /// Whether the endpoint may forget it.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use ropewalk_wire::{FourTuple, Payload};
 
+use super::close_reason::CloseReason;
 use super::crypto::Key;
 use super::deadlines::Deadlines;
 use super::path_manager::{JoinRequest, PathManager};
@@ -62,6 +63,8 @@ pub(crate) struct Negotiated {
 pub(crate) struct Life {
     /// It is closed or reset: nothing more will be delivered or sent but what its subflows still send.
     pub terminated: bool,
+    /// Why it is.
+    pub reason: Option<CloseReason>,
     /// The application closed it and reads no more.
     pub abandoned: bool,
     /// There is data to read.
@@ -349,6 +352,11 @@ impl<P: Payload> Connection<P> {
     /// Whether the connection is in Multipath TCP. Changes at the handshake's end and with a fallback.
     pub fn is_multipath(&self) -> bool {
         self.mode == Mode::Multipath
+    }
+
+    /// Why the connection ended; `None` while it hasn't.
+    pub fn close_reason(&self) -> Option<CloseReason> {
+        self.life.reason
     }
 
     /// Our token, by which joins name the connection.

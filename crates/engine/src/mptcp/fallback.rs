@@ -2,6 +2,7 @@
 
 use ropewalk_wire::{DssMapping, Flags, Payload, Segment, Seq};
 
+use super::close_reason::{CloseReason, Interference};
 use super::connection::{Connection, Mode};
 use super::mapping::Failing;
 use super::stats::{Event, FallbackCause};
@@ -75,7 +76,7 @@ impl<P: Payload> Connection<P> {
     pub(super) fn on_unmapped(&mut self, now: Nanos, index: usize, position: u64, data: P) {
         if !self.is_contiguous() || self.receive.buffer.next > 0 {
             //= RFC 8684 3.7-6 3.7-7 3.3.1-8
-            self.refuse(now, index, 6, "data without a mapping");
+            self.refuse(now, index, CloseReason::Middlebox(Interference::NoMapping));
             return;
         }
         self.fall_back(now, FallbackCause::NoMapping);
@@ -111,11 +112,11 @@ impl<P: Payload> Connection<P> {
         // With another subflow, or one that is being opened, this one is reset with MP_FAIL on its RST and the data
         // comes again elsewhere. Without, and with a stream that plain TCP can't continue, nothing is left.
         //= RFC 8684 3.7-11 3.7-12
-        let text = match self.live() {
-            1 => "a middlebox altered the data on the only subflow",
-            _ => "a DSS checksum failed",
+        let cause = match self.live() {
+            1 => Interference::ChecksumOfLastSubflow,
+            _ => Interference::Checksum,
         };
-        self.refuse(now, index, 6, text);
+        self.refuse(now, index, CloseReason::Middlebox(cause));
     }
 
     /// What a lone subflow held when the connection became plain TCP: it is delivered as it came, altered or not.
@@ -150,7 +151,7 @@ impl<P: Payload> Connection<P> {
         //= RFC 8684 3.7-8 3.7-9
         // It had no other subflow when it said so, but has one by now: what it waits for comes over that one.
         if self.live() > 1 || !self.is_contiguous() {
-            self.refuse(now, index, 6, "the peer's checksum failed");
+            self.refuse(now, index, CloseReason::Middlebox(Interference::PeerChecksum));
             return;
         }
         let una = self.send.una;

@@ -2,6 +2,7 @@
 
 use ropewalk_wire::{Flags, MpJoin, Payload, RareOptions, Segment};
 
+use super::close_reason::{CloseReason, JoinError};
 use super::connection::{Connection, Mode, Role};
 use super::crypto::{Key, join_hmac, leftmost_64, leftmost_160};
 use super::is_understood;
@@ -49,7 +50,7 @@ impl<P: Payload> Connection<P> {
                 else {
                     //= RFC 8684 3.2-10 3.2-11 3.2-12
                     // The peer or a middlebox doesn't know the option (RFC 8684 3.2: reset).
-                    self.refuse(now, index, 1, "the SYN/ACK had no MP_JOIN");
+                    self.refuse(now, index, CloseReason::Join(JoinError::NoOptionOnSynAck));
                     return false;
                 };
                 let expected =
@@ -57,7 +58,7 @@ impl<P: Payload> Connection<P> {
                 //= RFC 8684 3.2-8 3.9.3-2
                 if leftmost_64(&expected) != hmac {
                     self.stats.join_hmac_failures += 1;
-                    self.refuse(now, index, 1, "the HMAC of the SYN/ACK was wrong");
+                    self.refuse(now, index, CloseReason::Join(JoinError::HmacOfSynAck));
                     return false;
                 }
                 subflow.remote_nonce = nonce;
@@ -115,7 +116,7 @@ impl<P: Payload> Connection<P> {
                 let Some(remote) = self.negotiated.remote_key else { return false };
                 let Some(MpJoin::Ack { hmac }) = rare.and_then(|rare| rare.mp_join) else {
                     //= RFC 8684 3.2-10 3.2-11 3.2-12
-                    self.refuse(now, index, 1, "the third ACK had no MP_JOIN");
+                    self.refuse(now, index, CloseReason::Join(JoinError::NoOptionOnThirdAck));
                     return false;
                 };
                 let expected = join_hmac(
@@ -127,14 +128,14 @@ impl<P: Payload> Connection<P> {
                 //= RFC 8684 3.2-10 3.9.3-2
                 if leftmost_160(&expected) != hmac {
                     self.stats.join_hmac_failures += 1;
-                    self.refuse(now, index, 1, "the HMAC of the third ACK was wrong");
+                    self.refuse(now, index, CloseReason::Join(JoinError::HmacOfThirdAck));
                     return false;
                 }
                 //= RFC 8684 3.2-4
                 subflow.tcp.request_ack();
                 if !self.may_join() {
                     // Others were faster.
-                    self.refuse(now, index, 3, "the limit of subflows is reached");
+                    self.refuse(now, index, CloseReason::Join(JoinError::Limit));
                     return false;
                 }
                 self.make_usable(now, index);

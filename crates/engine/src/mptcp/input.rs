@@ -3,6 +3,7 @@
 
 use ropewalk_wire::{Dss, DssMapping, Flags, Payload, RareOptions, Segment, Seq};
 
+use super::close_reason::{CloseReason, Interference};
 use super::connection::{Connection, Mode};
 use super::mapping::{Mapping, Placed};
 use super::stats::{Event, FallbackCause};
@@ -157,7 +158,7 @@ impl<P: Payload> Connection<P> {
         let rare = segment.rare.as_deref();
         let (state, rcv_nxt, had_data) = before;
         if outcome.reset {
-            self.on_reset(now, index, rare);
+            self.on_reset(now, index, rare, state);
             return false;
         }
         //= RFC 8684 3-3 3.4.1-1 3.4.2-6
@@ -192,7 +193,7 @@ impl<P: Payload> Connection<P> {
             // Something on the way strips options, or the peer fell back (RFC 8684 3.7).
             if !self.is_contiguous() {
                 //= RFC 8684 3.7-3 3.7-4
-                self.refuse(now, index, 6, "acknowledgements without DATA_ACK");
+                self.refuse(now, index, CloseReason::Middlebox(Interference::NoDataAck));
                 return false;
             }
             //= RFC 8684 3.7-5
@@ -207,8 +208,8 @@ impl<P: Payload> Connection<P> {
         if outcome.timeout {
             self.on_subflow_timeout(now, index);
         }
-        if outcome.failed {
-            self.remove(now, index, "too many retransmission timeouts");
+        if let Some(cause) = outcome.failed {
+            self.remove(now, index, cause.into());
         }
     }
 
@@ -330,7 +331,7 @@ impl<P: Payload> Connection<P> {
         if mapping.len == 0 {
             if self.subflows.len() > 1 {
                 // A peer falls back only where there was never another subflow: something on the way did this.
-                self.refuse(now, index, 6, "an infinite mapping among several subflows");
+                self.refuse(now, index, CloseReason::Middlebox(Interference::InfiniteMapping));
                 return;
             }
             self.on_infinite(now, index, remote.idsn, mapping);
@@ -338,7 +339,7 @@ impl<P: Payload> Connection<P> {
         }
         //= RFC 8684 3.3-2 3.3-3 3.3-4
         if mapping.checksum.is_some() != self.negotiated.checksum {
-            self.refuse(now, index, 1, "a mapping whose checksum is not as negotiated");
+            self.refuse(now, index, CloseReason::ChecksumNotAsNegotiated);
             return;
         }
         let offset = self.data_offset(remote.idsn, mapping.dsn, mapping.dsn_is_64);

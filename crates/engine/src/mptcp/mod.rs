@@ -6,6 +6,7 @@ mod addresses;
 mod break_before_make;
 mod buffer;
 mod close;
+mod close_reason;
 mod connection;
 mod crypto;
 mod deadlines;
@@ -26,6 +27,7 @@ mod subflows;
 mod timers;
 mod window_autotuning;
 
+pub use close_reason::{CloseReason, Interference, JoinError, ResetReason};
 pub use connection::{Connection, Role};
 pub use crypto::{Key, add_addr_hmac, join_hmac, leftmost_64, leftmost_160};
 pub use path_manager::JoinRequest;

@@ -345,7 +345,7 @@ impl<P: Payload> Connection<P> {
             segment.rare_mut().mp_fail = Some(MpFail { dsn });
         }
         if let Some(reason) = subflow.reset_reason {
-            segment.rare_mut().mp_tcprst = Some(MpTcpRst { transient: false, reason });
+            segment.rare_mut().mp_tcprst = Some(MpTcpRst { transient: false, reason: reason.code() });
         }
     }
 

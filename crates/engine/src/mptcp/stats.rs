@@ -2,11 +2,13 @@
 
 use ropewalk_wire::FourTuple;
 
+use super::close_reason::CloseReason;
 use crate::scheduler::Decision;
 use crate::{Nanos, PathId, SubflowId};
 
 /// Why a connection is plain TCP although Multipath TCP was wanted (RFC 8684 3.7).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub enum FallbackCause {
     /// The peer's SYN or SYN/ACK had no MP_CAPABLE (or our SYN's was lost on the way).
     NoMpCapable,
@@ -23,6 +25,7 @@ pub enum FallbackCause {
 //= RFC 9293 MUST-12 MUST-47 SHLD-20 nobody has to poll them
 /// What the application and observers should know.
 #[derive(Clone, PartialEq, Debug)]
+#[non_exhaustive]
 pub enum Event {
     /// Our connect is complete.
     Connected {
@@ -44,10 +47,10 @@ pub enum Event {
     PeerClosed,
     /// Everything is acknowledged and closed both ways.
     Closed,
-    /// The connection is lost: reset by the peer, or no subflow is left.
+    /// The connection is lost.
     Reset {
-        /// For people.
-        reason: &'static str,
+        /// Why.
+        reason: CloseReason,
     },
     /// A subflow joined.
     SubflowAdded {
@@ -64,8 +67,8 @@ pub enum Event {
         subflow: SubflowId,
         /// On which network.
         path: PathId,
-        /// For people.
-        reason: &'static str,
+        /// Why.
+        reason: CloseReason,
     },
     /// The connection is plain TCP from now on.
     Fallback(FallbackCause),

@@ -2,6 +2,7 @@
 
 use ropewalk_wire::{DssMapping, Payload};
 
+use super::close_reason::ResetReason;
 use super::mapping::{Failing, Mappings};
 use super::path_manager::JoinRequest;
 use super::window_autotuning::WindowAutotuning;
@@ -48,7 +49,7 @@ pub(crate) struct SubflowState<P> {
     /// Consecutive timeouts without progress.
     pub timeouts: u32,
     /// Why it is being reset, for MP_TCPRST.
-    pub reset_reason: Option<u8>,
+    pub reset_reason: Option<ResetReason>,
     /// Its RST carries MP_FASTCLOSE.
     pub fastclose: bool,
     /// Bytes of the options that its next segment without data carries.

@@ -2,6 +2,7 @@
 
 use ropewalk_wire::{FourTuple, MpJoin, Payload, Segment, Seq};
 
+use super::close_reason::CloseReason;
 use super::connection::{Connection, Mode};
 use super::mapping::Mappings;
 use super::path_manager::JoinRequest;
@@ -237,18 +238,18 @@ impl<P: Payload> Connection<P> {
     //= RFC 8684 3.6-a 3.2-9
     /// Resets a subflow, with MP_TCPRST's reason.
     #[cold]
-    pub(crate) fn refuse(&mut self, now: Nanos, index: usize, reason: u8, text: &'static str) {
+    pub(crate) fn refuse(&mut self, now: Nanos, index: usize, reason: CloseReason) {
         if let Some(subflow) = self.subflows[index].as_mut() {
             // The first reason is the one that counts.
-            subflow.reset_reason.get_or_insert(reason);
+            subflow.reset_reason.get_or_insert(reason.mp_tcprst());
             subflow.tcp.abort();
         }
-        self.remove(now, index, text);
+        self.remove(now, index, reason);
     }
 
     /// A subflow is gone: notifies the scheduler and the application, and reinjects its data. Its RST, if any, is still sent.
     #[cold]
-    pub(crate) fn remove(&mut self, now: Nanos, index: usize, reason: &'static str) {
+    pub(crate) fn remove(&mut self, now: Nanos, index: usize, reason: CloseReason) {
         if self.metrics[index].state == SubflowStatus::Closed {
             return;
         }
@@ -341,7 +342,7 @@ impl<P: Payload> Connection<P> {
     pub(crate) fn remove_if_finished(&mut self, now: Nanos, index: usize) {
         let Some(subflow) = self.subflows[index].as_ref() else { return };
         if subflow.tcp.is_finished() && self.metrics[index].state != SubflowStatus::Closed {
-            self.remove(now, index, "closed");
+            self.remove(now, index, CloseReason::Closed);
         }
         self.check_closed(now);
     }

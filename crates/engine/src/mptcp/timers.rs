@@ -2,6 +2,7 @@
 
 use ropewalk_wire::Payload;
 
+use super::close_reason::{CloseReason, JoinError};
 use super::connection::{Connection, Mode};
 use super::path_manager::CONTROL_INTERVAL;
 use super::subflow::Join;
@@ -72,7 +73,7 @@ impl<P: Payload> Connection<P> {
             if self.send.fin_acked && self.receive.finished {
                 self.finish();
             } else {
-                self.die("no subflow for too long");
+                self.die(CloseReason::NoSubflow);
             }
         }
     }
@@ -157,7 +158,7 @@ impl<P: Payload> Connection<P> {
             if subflow.join == Join::AckSent && self.metrics[index].state == SubflowStatus::Handshaking {
                 subflow.join_ack_retries += 1;
                 if subflow.join_ack_retries > JOIN_ACK_TRIES {
-                    self.refuse(now, index, 0, "the join's third ACK stayed unanswered");
+                    self.refuse(now, index, CloseReason::Join(JoinError::Unanswered));
                 } else {
                     subflow.tcp.request_ack();
                     again = true;

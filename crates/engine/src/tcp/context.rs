@@ -92,6 +92,17 @@ impl Context<'_> {
     }
 }
 
+/// Why a subflow gave up.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum GiveUp {
+    /// The SYN or SYN/ACK stayed unanswered.
+    Handshake,
+    /// Data or window probes stayed unanswered.
+    Retransmissions,
+    /// Keep-alive probes stayed unanswered.
+    KeepAlive,
+}
+
 /// What a segment or a timeout caused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Outcome {
@@ -115,8 +126,8 @@ pub struct Outcome {
     pub fin: bool,
     /// The peer reset the subflow.
     pub reset: bool,
-    /// The subflow gave up after too many timeouts.
-    pub failed: bool,
+    /// The subflow gave up.
+    pub failed: Option<GiveUp>,
     /// The subflow is closed.
     pub closed: bool,
 }

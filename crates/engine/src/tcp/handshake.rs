@@ -2,7 +2,7 @@
 
 use ropewalk_wire::{Ecn, Flags, FourTuple, Payload, RareOptions, Segment, Seq, Timestamps};
 
-use super::context::{Context, Kind, Outcome, State, Transmit, clock};
+use super::context::{Context, GiveUp, Kind, Outcome, State, Transmit, clock};
 use super::sender::timestamp_rtt;
 use super::subflow::Subflow;
 use super::timer::Timer;
@@ -140,7 +140,7 @@ impl<P: Payload> Subflow<P> {
         if handshake.timeouts > cx.tcp.syn_retries {
             self.common.counters.abort_on_timeout += 1;
             self.become_closed();
-            outcome.failed = true;
+            outcome.failed = Some(GiveUp::Handshake);
             return;
         }
         handshake.syn_pending = true;

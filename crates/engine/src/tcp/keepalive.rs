@@ -3,7 +3,7 @@
 
 use ropewalk_wire::Payload;
 
-use super::context::{Context, Outcome};
+use super::context::{Context, GiveUp, Outcome};
 use super::subflow::Subflow;
 use super::timer::Timer;
 use crate::Nanos;
@@ -16,7 +16,7 @@ impl<P: Payload> Subflow<P> {
         }
         // A peer that answers is probed for as long as it keeps its window closed (RFC 9293 MUST-37, SHLD-30).
         if self.probing.unanswered >= cx.tcp.retries {
-            self.give_up(outcome);
+            self.give_up(GiveUp::Retransmissions, outcome);
             return;
         }
         self.probing.unanswered += 1;
@@ -36,7 +36,7 @@ impl<P: Payload> Subflow<P> {
             timers.set(Timer::Idle, cx.now + idle - silent);
         //= RFC 9293 MUST-29
         } else if self.probing.unanswered >= cx.tcp.keep_alive_probes {
-            self.give_up(outcome);
+            self.give_up(GiveUp::KeepAlive, outcome);
         } else {
             timers.set(Timer::Idle, cx.now + cx.tcp.keep_alive_interval);
             self.probing.unanswered += 1;
@@ -47,10 +47,10 @@ impl<P: Payload> Subflow<P> {
 
     /// The peer has been silent for too long.
     #[cold]
-    pub(super) fn give_up(&mut self, outcome: &mut Outcome) {
+    pub(super) fn give_up(&mut self, cause: GiveUp, outcome: &mut Outcome) {
         self.common.counters.abort_on_timeout += 1;
         self.reset_pending = true;
         self.become_closed();
-        outcome.failed = true;
+        outcome.failed = Some(cause);
     }
 }

@@ -26,7 +26,7 @@ mod timer;
 mod window;
 
 pub use crate::config::TcpConfig;
-pub use context::{Context, Kind, Outcome, Outgoing, Shared, State, Transmit};
+pub use context::{Context, GiveUp, Kind, Outcome, Outgoing, Shared, State, Transmit};
 pub(crate) use isn::keyed_digest;
 pub use isn::{keyed_isn, keyed_timestamp_offset};
 pub use mib::TcpCounters;

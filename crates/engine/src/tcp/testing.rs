@@ -223,7 +223,7 @@ impl End {
             self.now = next.max(self.now);
             let (mut cx, subflow) = self.split();
             let outcome = subflow.on_timeout(&mut cx);
-            if outcome.failed || outcome.closed {
+            if outcome.failed.is_some() || outcome.closed {
                 let now = self.now;
                 all.extend(self.sent().into_iter().map(|t| (now / MILLISECOND, t)));
                 self.now = to;

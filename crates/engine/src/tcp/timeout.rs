@@ -3,7 +3,7 @@
 
 use ropewalk_wire::Payload;
 
-use super::context::{Context, Outcome, State};
+use super::context::{Context, GiveUp, Outcome, State};
 use super::subflow::Subflow;
 use super::timer::Timer;
 
@@ -54,7 +54,7 @@ impl<P: Payload> Subflow<P> {
             self.on_handshake_timeout(cx, outcome);
         } else if self.sender.timeouts() >= cx.tcp.retries {
             //= RFC 9293 MUST-20 SHLD-11 give up at R2
-            self.give_up(outcome);
+            self.give_up(GiveUp::Retransmissions, outcome);
         } else {
             self.sender.on_retransmission_timeout(&mut self.common, cx, outcome);
         }

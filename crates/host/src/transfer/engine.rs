@@ -318,7 +318,7 @@ impl App for Transfers {
                 }
                 self.end(now, endpoint, id);
             }
-            Event::SubflowRemoved { .. } | Event::Fallback(_) | Event::Decision(_) => {}
+            _ => {}
         }
     }
 

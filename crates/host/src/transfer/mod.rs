@@ -10,7 +10,7 @@ mod socket;
 
 use bytes::Bytes;
 use ropewalk_engine::endpoint::{ConnectError, StreamError};
-use ropewalk_engine::mptcp::ConnectionStats;
+use ropewalk_engine::mptcp::{CloseReason, ConnectionStats};
 
 use crate::clock::Nanos;
 use crate::kernel::MptcpInfo;
@@ -123,7 +123,7 @@ pub enum TransferError {
     Stream(#[from] StreamError),
     /// The engine's connection was reset; its reason.
     #[error("{0}")]
-    Reset(&'static str),
+    Reset(CloseReason),
     /// The server got something else first.
     #[error("what came first was no request")]
     NoRequest,

@@ -1,5 +1,7 @@
 //! The two applications: what they read and write, and the operations that the case has them perform.
 
+use ropewalk_engine::mptcp::CloseReason;
+
 use super::*;
 
 /// One end's application.
@@ -16,7 +18,7 @@ pub(super) struct App {
     pub(super) deaf: bool,
     pub(super) next_read: Nanos,
     pub(super) closed: bool,
-    pub(super) reset: Option<&'static str>,
+    pub(super) reset: Option<CloseReason>,
     pub(super) fell_back: bool,
     pub(super) connected: Option<bool>,
     /// Paths on which a subflow was usable.
@@ -43,7 +45,7 @@ impl World<'_> {
                     Event::SubflowAdded { subflow, .. } => 16 + subflow.index() as u64,
                     Event::SubflowRemoved { subflow, .. } => 64 + subflow.index() as u64,
                     Event::Fallback(cause) => 128 + *cause as u64,
-                    Event::Decision(_) => 10,
+                    _ => 10,
                 };
                 mix(&mut self.digest, [self.now, code << 8 | end as u64]);
                 if self.ids[end] != Some(id) {

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use ropewalk_engine::config::ConnectionConfig;
 use ropewalk_engine::endpoint::ConnectionId;
 use ropewalk_engine::metrics::SubflowStatus;
-use ropewalk_engine::mptcp::{Connection, Event};
+use ropewalk_engine::mptcp::{CloseReason, Connection, Event};
 use ropewalk_engine::{PathId, SubflowId};
 
 use super::Resolve;
@@ -460,11 +460,15 @@ impl App for Perf {
             }
             Event::Reset { reason } => {
                 if let Some(active) = self.flows.get_mut(&id) {
-                    let why = if active.connect.is_none() {
-                        let remote = self.remote;
-                        format!("{remote} refused the connection: is `ropewalk perf server` running there?")
-                    } else {
-                        format!("the peer is gone: {reason}")
+                    let why = match (active.connect, reason) {
+                        (Some(_), _) => format!("the peer is gone: {reason}"),
+                        (None, CloseReason::HandshakeTimeout) => {
+                            format!("{} doesn't answer: {reason}", self.remote)
+                        }
+                        (None, _) => {
+                            let remote = self.remote;
+                            format!("{remote} refused the connection: is `ropewalk perf server` running there?")
+                        }
                     };
                     active.flow.fail(why);
                 }
@@ -477,7 +481,7 @@ impl App for Perf {
                     self.drive(now, endpoint, id);
                 }
             }
-            Event::SubflowRemoved { .. } | Event::Fallback(_) | Event::Decision(_) => {}
+            _ => {}
         }
     }
 

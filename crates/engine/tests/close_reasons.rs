@@ -1,0 +1,156 @@
+//! Why a connection ended, as its application is told.
+
+mod common;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use common::{Net, PathScript, SERVER_ADDRESS, bytes, client_address, config};
+use ropewalk_engine::PathId;
+use ropewalk_engine::mptcp::{CloseReason, Event, ResetReason};
+use ropewalk_wire::{Flags, MpTcpRst, Segment, Seq};
+
+const SECOND: u64 = 1_000_000_000;
+
+fn one_path() -> Vec<PathScript> {
+    vec![PathScript::clean(10)]
+}
+
+/// Why an end's connections were lost.
+fn lost(net: &Net, end: usize) -> Vec<CloseReason> {
+    let reset = |(at, event): &(usize, Event)| match event {
+        Event::Reset { reason } if *at == end => Some(*reason),
+        _ => None,
+    };
+    net.events.iter().filter_map(reset).collect()
+}
+
+#[test]
+fn a_port_without_a_listener_refuses() {
+    let mut net = Net::new("minrtt", "lia", one_path());
+    net.transfer_some(1000);
+    let local = SocketAddr::new(client_address(0), 0);
+    let remote = SocketAddr::new(SERVER_ADDRESS.ip(), 81);
+    let settings = Arc::new(config("minrtt", "lia", 1));
+    let id = net.ends[0].connect(net.now, PathId(0), local, remote, settings).expect("free");
+    net.pass(100);
+    assert_eq!(lost(&net, 0), [CloseReason::Refused]);
+    assert!(net.ends[0].connection(id).is_none(), "it is forgotten");
+}
+
+#[test]
+fn a_handshake_without_an_answer_times_out() {
+    let mut dead = PathScript::clean(10);
+    dead.dead_from = Some(0);
+    let mut net = Net::with(|config| config.tcp.syn_retries = 2, "minrtt", "lia", vec![dead]);
+    net.run(60 * SECOND, |net| !lost(net, 0).is_empty());
+    assert_eq!(lost(&net, 0), [CloseReason::HandshakeTimeout]);
+}
+
+#[test]
+fn data_without_an_answer_times_out() {
+    let few = |config: &mut ropewalk_engine::config::ConnectionConfig| {
+        config.tcp.retries = 3;
+        config.multipath = false;
+    };
+    let mut net = Net::with(few, "minrtt", "lia", one_path());
+    net.transfer_some(1000);
+    net.paths[0].dead_from = Some(net.now);
+    net.send(bytes(1, 1000));
+    net.run(net.now + 60 * SECOND, |net| !lost(net, 0).is_empty());
+    assert_eq!(lost(&net, 0), [CloseReason::TimedOut]);
+}
+
+#[test]
+fn keep_alives_without_an_answer_end_the_connection() {
+    let probing = |config: &mut ropewalk_engine::config::ConnectionConfig| {
+        config.multipath = false;
+        config.tcp.keep_alive = Some(SECOND);
+        config.tcp.keep_alive_interval = SECOND;
+        config.tcp.keep_alive_probes = 2;
+    };
+    let mut net = Net::with(probing, "minrtt", "lia", one_path());
+    net.transfer_some(1000);
+    net.paths[0].dead_from = Some(net.now);
+    net.run(net.now + 60 * SECOND, |net| !lost(net, 0).is_empty());
+    assert_eq!(lost(&net, 0), [CloseReason::KeepAliveTimeout]);
+}
+
+/// A RST for the client's only subflow, with or without MP_TCPRST.
+fn reset(net: &mut Net, log: &common::Log, reason: Option<u8>) {
+    let tuple = log.borrow()[0].1.tuple.reversed();
+    let seq = net.next_seq(log, 1);
+    let mut segment = Segment::new(tuple, seq, Seq(0), Flags::RST);
+    if let Some(reason) = reason {
+        segment.rare_mut().mp_tcprst = Some(MpTcpRst { transient: true, reason });
+    }
+    net.inject(0, segment);
+}
+
+//= test RFC 8684 3.6-a
+#[test]
+fn a_reset_says_what_the_peer_gave_as_its_reason() {
+    for (code, reason) in [
+        (None, None),
+        (Some(0), Some(ResetReason::Unspecified)),
+        (Some(2), Some(ResetReason::LackOfResources)),
+        (Some(99), Some(ResetReason::Other(99))),
+    ] {
+        let at_once = |config: &mut ropewalk_engine::config::ConnectionConfig| {
+            config.path_manager.close_timeout = 0;
+        };
+        let mut net = Net::with(at_once, "minrtt", "lia", one_path());
+        let log = net.log();
+        net.transfer_some(1000);
+        net.pass(100);
+        reset(&mut net, &log, code);
+        net.pass(10);
+        assert_eq!(lost(&net, 0), [CloseReason::ResetByPeer(reason)]);
+        let removed = net.events.iter().any(|(end, event)| {
+            *end == 0
+                && matches!(event, Event::SubflowRemoved { reason: why, .. }
+                    if *why == CloseReason::ResetByPeer(reason))
+        });
+        assert!(removed, "{:?}", net.events);
+    }
+}
+
+//= test RFC 8684 3.5-b
+#[test]
+fn a_fast_close_is_told_from_a_reset() {
+    for (multipath, reason) in [(true, CloseReason::FastClose), (false, CloseReason::ResetByPeer(None))] {
+        let mut net = Net::with(|config| config.multipath = multipath, "minrtt", "lia", one_path());
+        net.transfer_some(1000);
+        let server = net.server.expect("accepted");
+        net.ends[1].abort(net.now, server);
+        let aborted = net.ends[1].connection(server).expect("its RST isn't sent yet");
+        assert_eq!(aborted.close_reason(), Some(CloseReason::Aborted));
+        net.pass(100);
+        assert_eq!((lost(&net, 0), lost(&net, 1)), (vec![reason], vec![]), "{multipath}");
+    }
+}
+
+#[test]
+fn a_client_without_subflows_gives_up_in_the_end() {
+    let settings = |config: &mut ropewalk_engine::config::ConnectionConfig| {
+        config.tcp.retries = 3;
+        config.path_manager.close_timeout = 5 * SECOND;
+    };
+    let mut net = Net::with(settings, "minrtt", "lia", one_path());
+    net.transfer_some(1000);
+    net.paths[0].dead_from = Some(net.now);
+    net.send(bytes(1, 1000));
+    net.run(net.now + 120 * SECOND, |net| !lost(net, 0).is_empty());
+    assert_eq!(lost(&net, 0), [CloseReason::NoSubflow]);
+}
+
+#[test]
+fn a_connection_closed_in_order_has_a_reason_too() {
+    let mut net = Net::new("minrtt", "lia", one_path());
+    net.transfer(1000);
+    net.finish();
+    let reason = net.ends[0].connection(net.client).and_then(|connection| connection.close_reason());
+    assert!(matches!(reason, None | Some(CloseReason::Closed)), "{reason:?}");
+    assert_eq!((lost(&net, 0), lost(&net, 1)), (vec![], vec![]));
+}
