@@ -5,10 +5,10 @@ mod common;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use common::{Net, PathScript, SERVER_ADDRESS, bytes, client_address, config};
-use ropewalk_engine::PathId;
+use ropewalk_engine::endpoint::{ConnectionId, StreamError};
 use ropewalk_engine::mptcp::{CloseReason, Event, ResetReason};
+use ropewalk_engine::{PathId, SubflowId};
 use ropewalk_wire::{Flags, MpTcpRst, Segment, Seq};
 
 const SECOND: u64 = 1_000_000_000;
@@ -153,4 +153,81 @@ fn a_connection_closed_in_order_has_a_reason_too() {
     let reason = net.ends[0].connection(net.client).and_then(|connection| connection.close_reason());
     assert!(matches!(reason, None | Some(CloseReason::Closed)), "{reason:?}");
     assert_eq!((lost(&net, 0), lost(&net, 1)), (vec![], vec![]));
+}
+
+/// Reads whatever an end has, until the call fails.
+fn read_out(net: &mut Net, end: usize, id: ConnectionId) -> (Vec<u8>, StreamError) {
+    let mut data = Vec::new();
+    loop {
+        match net.ends[end].read(net.now, id, 7000) {
+            Ok(Some(piece)) if !piece.is_empty() => data.extend_from_slice(&piece),
+            Ok(other) => panic!("{other:?} from a connection that is lost"),
+            Err(error) => return (data, error),
+        }
+    }
+}
+
+#[test]
+fn unread_data_outlives_the_connection() {
+    for (multipath, reason) in [(true, CloseReason::FastClose), (false, CloseReason::ResetByPeer(None))] {
+        let mut net = Net::with(|config| config.multipath = multipath, "minrtt", "lia", one_path());
+        net.transfer_some(1000);
+        net.reads[0] = false;
+        let (client, server) = (net.client, net.server.expect("accepted"));
+        let sent = bytes(9, 50_000);
+        assert_eq!(net.ends[1].write(net.now, server, sent.clone()), Ok(50_000));
+        net.pass(500);
+        net.ends[1].abort(net.now, server);
+        net.pass(500);
+        assert_eq!(lost(&net, 0), [reason]);
+        let connection = net.ends[0].connection(client).expect("kept for its data");
+        assert_eq!((connection.close_reason(), connection.tuple(SubflowId(0))), (Some(reason), None));
+        assert_eq!(net.ends[0].write(net.now, client, bytes(1, 1)), Err(StreamError::Lost(reason)));
+        assert_eq!(read_out(&mut net, 0, client), (sent.to_vec(), StreamError::Lost(reason)));
+        assert!(net.take(0).is_empty() && net.ends[0].is_empty(), "forgotten with the last byte");
+        assert_eq!(net.ends[0].read(net.now, client, 1), Err(StreamError::Unknown));
+    }
+}
+
+/// Another connection may have the addresses of one that is lost and waits to be read.
+#[test]
+fn the_addresses_of_a_lost_connection_are_free() {
+    let mut net = Net::new("minrtt", "lia", one_path());
+    let log = net.log();
+    net.transfer_some(1000);
+    net.reads[1] = false;
+    net.send(bytes(4, 3000));
+    net.pass(100);
+    let (client, server) = (net.client, net.server.expect("accepted"));
+    let local = log.borrow()[0].1.tuple.source();
+    net.ends[0].abort(net.now, client);
+    net.pass(100);
+    assert_eq!(net.ends[1].len(), 1);
+    let settings = Arc::new(config("minrtt", "lia", 1));
+    net.client = net.ends[0].connect(net.now, PathId(0), local, SERVER_ADDRESS, settings).expect("free");
+    net.pass(100);
+    assert_ne!(net.server, Some(server), "a second one was accepted");
+    assert_eq!(net.ends[1].len(), 2);
+    let (data, error) = read_out(&mut net, 1, server);
+    assert_eq!((data.len(), error), (3000, StreamError::Lost(CloseReason::FastClose)));
+    net.received[1].extend_from_slice(&data);
+    net.pass(1);
+    assert_eq!(net.ends[1].len(), 1);
+    net.reads[1] = true;
+    net.transfer_some(1000);
+}
+
+#[test]
+fn closing_a_lost_connection_throws_its_data_away() {
+    let mut net = Net::new("minrtt", "lia", one_path());
+    net.transfer_some(1000);
+    net.reads[1] = false;
+    net.send(bytes(4, 3000));
+    net.pass(100);
+    net.ends[0].abort(net.now, net.client);
+    net.pass(100);
+    let server = net.server.expect("accepted");
+    net.ends[1].close(net.now, server);
+    assert!(net.take(1).is_empty(), "there is nobody to be told");
+    assert!(net.ends[1].is_empty());
 }

@@ -24,37 +24,41 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
     /// Writes a prefix of `data` and returns its length; after a short write [`Event::Writable`](crate::mptcp::Event::Writable) follows.
     ///
     /// # Errors
-    /// When the connection is gone or its side closed.
+    /// When the connection is lost or forgotten, or our side is closed.
     pub fn write(&mut self, now: Nanos, id: ConnectionId, data: P) -> Result<usize, StreamError> {
-        let taken = self.get(id)?.write(now, data).ok_or(StreamError::Closed)?;
+        let connection = self.get(id)?;
+        let taken = connection.write(now, data).ok_or_else(|| connection.write_error())?;
         self.on_changed(now, id.index);
         Ok(taken)
     }
 
-    /// Reads up to `max` bytes: `None` when there is nothing now, an empty payload at the end of the stream.
+    /// Reads up to `max` bytes: `None` when there is nothing now, an empty payload at the end of the stream. What came before a
+    /// connection was lost can still be read; the endpoint keeps it until it is read, or until [`close`](Self::close) or
+    /// [`abort`](Self::abort).
     ///
     /// # Errors
-    /// When the connection is gone.
+    /// When the connection is lost and everything read, or forgotten.
     pub fn read(&mut self, now: Nanos, id: ConnectionId, max: usize) -> Result<Option<P>, StreamError> {
+        let data = self.get(id)?.read(now, max);
+        self.after_read(id, data)
+    }
+
+    fn after_read(&mut self, id: ConnectionId, data: Option<P>) -> Result<Option<P>, StreamError> {
         let connection = self.get(id)?;
-        let data = connection.read(now, max);
+        let lost = if data.is_none() { connection.loss() } else { None };
         if connection.has_pending_tx() || connection.is_forgettable() {
             self.queue_tx(id.index);
         }
-        Ok(data)
+        lost.map_or(Ok(data), |reason| Err(StreamError::Lost(reason)))
     }
 
     /// As [`Self::read`], but what comes next as it arrived, so that no byte is copied: perhaps less than there is.
     ///
     /// # Errors
-    /// When the connection is gone.
+    /// As [`Self::read`].
     pub fn read_piece(&mut self, now: Nanos, id: ConnectionId, max: usize) -> Result<Option<P>, StreamError> {
-        let connection = self.get(id)?;
-        let data = connection.read_piece(now, max);
-        if connection.has_pending_tx() || connection.is_forgettable() {
-            self.queue_tx(id.index);
-        }
-        Ok(data)
+        let data = self.get(id)?.read_piece(now, max);
+        self.after_read(id, data)
     }
 
     /// Closes our side (DATA_FIN); the peer's stays open.

@@ -2,6 +2,8 @@
 
 use std::net::IpAddr;
 
+use crate::mptcp::CloseReason;
+
 /// Why a call on a connection's stream failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -12,6 +14,9 @@ pub enum StreamError {
     /// Our side is closed.
     #[error("the stream is closed for writing")]
     Closed,
+    /// The connection is lost, and everything that came before is read.
+    #[error(transparent)]
+    Lost(#[from] CloseReason),
 }
 
 /// Why a connection can't be opened.

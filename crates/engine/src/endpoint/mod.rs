@@ -470,10 +470,31 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
             self.forget(index);
             return;
         }
+        if connection.is_over() {
+            self.release_addresses(index);
+            return;
+        }
         // A deadline that moved back is left in the heap: it is looked at when it comes, and armed anew.
         if let Some(at) = connection.timeout_before(slot.armed) {
             slot.armed = at;
             self.deadlines.push(Reverse((at, index)));
+        }
+    }
+
+    /// A connection is over but for unread data: its addresses and its token are free for others.
+    #[cold]
+    fn release_addresses(&mut self, index: u32) {
+        let Some(connection) = self.slots[index as usize].connection.as_mut() else { return };
+        let token = connection.token();
+        for tuple in connection.retire_all() {
+            self.routes.remove(&tuple.reversed());
+        }
+        self.release_token(token, index);
+    }
+
+    fn release_token(&mut self, token: u32, index: u32) {
+        if self.tokens.get(&token) == Some(&index) {
+            self.tokens.remove(&token);
         }
     }
 
@@ -491,7 +512,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         for (_, _, tuple) in connection.routes() {
             self.routes.remove(&tuple);
         }
-        self.tokens.remove(&connection.token());
+        self.release_token(connection.token(), index);
         self.free.push(index);
     }
 

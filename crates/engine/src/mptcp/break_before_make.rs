@@ -15,7 +15,8 @@ impl<P: Payload> Connection<P> {
     pub(super) fn await_subflow(&mut self, now: Nanos, index: usize, was_used: bool) -> bool {
         let timeout = self.config.path_manager.close_timeout;
         let Some(subflow) = self.subflows[index].as_ref() else { return false };
-        let is_spoilt = was_used && subflow.reset_reason.is_some_and(|reason| reason != ResetReason::Unspecified);
+        let is_spoilt =
+            was_used && subflow.reset_reason.is_some_and(|reason| reason != ResetReason::Unspecified);
         if self.mode != Mode::Multipath || !self.negotiated.confirmed || timeout == 0 || is_spoilt {
             return false;
         }

@@ -6,6 +6,7 @@ use super::close_reason::{CloseReason, ResetReason};
 use super::connection::{Connection, Mode};
 use super::path_manager::JOIN_RETRIES;
 use super::stats::Event;
+use crate::endpoint::StreamError;
 use crate::metrics::SubflowStatus;
 use crate::scheduler;
 use crate::tcp::State;
@@ -69,6 +70,7 @@ impl<P: Payload> Connection<P> {
             self.life.terminated = true;
             self.life.reason = Some(reason);
             self.send.clear();
+            self.receive.drop_out_of_order();
             self.path_manager.forget_joins();
             self.events.push_back(Event::Reset { reason });
         }
@@ -187,11 +189,24 @@ impl<P: Payload> Connection<P> {
         self.die(CloseReason::FastClose);
     }
 
+    /// Why it was lost; `None` while it wasn't, or when it was closed in order.
+    pub(crate) fn loss(&self) -> Option<CloseReason> {
+        self.life.reason.filter(|reason| *reason != CloseReason::Closed)
+    }
+
+    /// Why nothing can be written.
+    #[cold]
+    pub(crate) fn write_error(&self) -> StreamError {
+        self.loss().map_or(StreamError::Closed, StreamError::Lost)
+    }
+
     /// Whether the endpoint may forget it.
     pub(crate) fn is_forgettable(&self) -> bool {
-        let unread = self.receive.buffer.ready > 0 && self.receive.finished && !self.life.abandoned;
-        self.life.terminated
-            && !unread
-            && self.subflows.iter().flatten().all(|subflow| subflow.tcp.is_finished())
+        self.is_over() && (self.receive.buffer.ready == 0 || self.life.abandoned)
+    }
+
+    /// Whether nothing more will be sent or received: what is left is data that wasn't read.
+    pub(crate) fn is_over(&self) -> bool {
+        self.life.terminated && self.subflows.iter().flatten().all(|subflow| subflow.tcp.is_finished())
     }
 }

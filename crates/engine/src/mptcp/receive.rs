@@ -238,10 +238,15 @@ impl<P: Payload> ReceiveSide<P> {
         whole
     }
 
-    /// Drops everything, since it will not be read.
-    pub fn clear(&mut self) {
+    /// Drops what is out of order: the gap before it won't be filled.
+    pub fn drop_out_of_order(&mut self) {
         self.ofo.clear();
         self.buffer.out_of_order = 0;
+    }
+
+    /// Drops everything, since it will not be read.
+    pub fn clear(&mut self) {
+        self.drop_out_of_order();
         self.ready.clear();
         self.buffer.ready = 0;
     }

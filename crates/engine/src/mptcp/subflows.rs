@@ -32,14 +32,8 @@ impl<P: Payload> Connection<P> {
             return None;
         }
         let metrics = SubflowMetrics::new(SubflowId(index as u8), path);
-        if let Some(old) = self.subflows.get_mut(index).and_then(Option::take) {
-            let counters = old.tcp.counters();
-            self.stats.data_segments += counters.data_segments;
-            self.stats.retransmissions += counters.retrans_segs;
-            self.stats.timeouts += counters.timeouts;
-            self.stats.bytes_by_subflow[index] += counters.bytes_sent;
-            **self.past.get_or_insert_default() += counters;
-            self.vacated = Some(old.tcp.tuple());
+        if let Some(tuple) = self.retire(index) {
+            self.vacated = Some(tuple);
         }
         if index == count {
             self.subflows.push(None);
@@ -51,6 +45,24 @@ impl<P: Payload> Connection<P> {
         }
         self.scheduling.on_new_subflow(index);
         Some(index)
+    }
+
+    /// Forgets a subflow and keeps what it counted. Returns its addresses.
+    fn retire(&mut self, index: usize) -> Option<FourTuple> {
+        let old = self.subflows.get_mut(index)?.take()?;
+        let counters = old.tcp.counters();
+        self.stats.data_segments += counters.data_segments;
+        self.stats.retransmissions += counters.retrans_segs;
+        self.stats.timeouts += counters.timeouts;
+        self.stats.bytes_by_subflow[index] += counters.bytes_sent;
+        **self.past.get_or_insert_default() += counters;
+        Some(old.tcp.tuple())
+    }
+
+    /// Forgets all subflows of a connection that is over and waits to be read. Returns their addresses.
+    #[cold]
+    pub(crate) fn retire_all(&mut self) -> Vec<FourTuple> {
+        (0..self.subflows.len()).filter_map(|index| self.retire(index)).collect()
     }
 
     /// A slot whose subflow is over and has nothing more to say.

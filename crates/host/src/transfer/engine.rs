@@ -317,6 +317,8 @@ impl App for Transfers {
                     flow.fail(TransferError::Reset(reason));
                 }
                 self.end(now, endpoint, id);
+                // What wasn't read isn't wanted.
+                endpoint.close(now, id);
             }
             _ => {}
         }

@@ -467,7 +467,9 @@ impl App for Perf {
                         }
                         (None, _) => {
                             let remote = self.remote;
-                            format!("{remote} refused the connection: is `ropewalk perf server` running there?")
+                            format!(
+                                "{remote} refused the connection: is `ropewalk perf server` running there?"
+                            )
                         }
                     };
                     active.flow.fail(why);
