@@ -59,6 +59,11 @@ pub struct TcpConfig {
     pub idle_restart: bool,
     /// Added to the millisecond clock in timestamps.
     pub timestamp_offset: u32,
+    /// Largest MSS that is announced and used (`TCP_MAXSEG`); without it the path's MTU decides.
+    pub max_segment: Option<u16>,
+    /// How long data may stay unacknowledged before the connection is given up (`TCP_USER_TIMEOUT`, RFC 9293 3.9.1); without it
+    /// only `retries` counts.
+    pub user_timeout: Option<Nanos>,
     /// The IP header's time to live, or hop limit.
     pub hop_limit: u8,
     /// The IP header's Diffserv code point, 0 to 63 (RFC 2474).
@@ -128,6 +133,8 @@ impl Default for TcpConfig {
             retries: 15,
             idle_restart: true,
             timestamp_offset: 0,
+            max_segment: None,
+            user_timeout: None,
             hop_limit: 64,
             dscp: 0,
             loss_detection: LossDetection::Rack,
@@ -154,6 +161,16 @@ impl BufferConfig {
     /// Of one size from the start.
     pub const fn fixed(bytes: u64) -> Self {
         BufferConfig { initial: bytes, max: bytes }
+    }
+
+    /// Whether it doesn't grow.
+    pub const fn is_fixed(self) -> bool {
+        self.initial >= self.max
+    }
+
+    /// The size of a buffer of `size` bytes that gets these limits.
+    pub(crate) fn resize(self, size: u64) -> u64 {
+        if self.is_fixed() { self.max } else { size.clamp(self.initial, self.max) }
     }
 }
 

@@ -231,3 +231,18 @@ fn closing_a_lost_connection_throws_its_data_away() {
     assert!(net.take(1).is_empty(), "there is nobody to be told");
     assert!(net.ends[1].is_empty());
 }
+
+#[test]
+fn a_reset_before_the_connection_is_accepted_is_no_event() {
+    let mut net = Net::new("minrtt", "lia", one_path());
+    net.tamper = Some(Box::new(|from, segment| {
+        if from == 0 && segment.flags == Flags::ACK {
+            segment.flags = Flags::RST;
+            segment.rare = None;
+        }
+        true
+    }));
+    net.pass(1000);
+    assert!(net.ends[1].is_empty());
+    assert!(!net.events.iter().any(|(end, _)| *end == 1), "{:?}", net.events);
+}

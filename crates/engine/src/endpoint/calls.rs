@@ -12,7 +12,7 @@ use crate::scheduler::Scheduler;
 use crate::{Entropy, Nanos, PathId};
 
 impl<P: Payload, E: Entropy> Endpoint<P, E> {
-    fn get(&mut self, id: ConnectionId) -> Result<&mut Connection<P>, StreamError> {
+    pub(super) fn get(&mut self, id: ConnectionId) -> Result<&mut Connection<P>, StreamError> {
         match self.slots.get_mut(id.index as usize) {
             Some(slot) if slot.generation == id.generation => {
                 slot.connection.as_deref_mut().ok_or(StreamError::Unknown)
@@ -69,7 +69,8 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         }
     }
 
-    /// Closes our side, and is not interested in what the peer still sends.
+    /// Closes our side, and is not interested in what the peer still sends. A connection that is still being opened is cancelled:
+    /// it is forgotten with what was written, and no event follows.
     pub fn close(&mut self, now: Nanos, id: ConnectionId) {
         if let Ok(connection) = self.get(id) {
             connection.close(now);
@@ -77,7 +78,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         }
     }
 
-    /// Throws the connection away (MP_FASTCLOSE).
+    /// Throws the connection away (MP_FASTCLOSE, or RST). No event follows. A connection that is still being opened is cancelled.
     pub fn abort(&mut self, now: Nanos, id: ConnectionId) {
         if let Ok(connection) = self.get(id) {
             connection.abort();
@@ -85,8 +86,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         }
     }
 
-    /// Replaces a connection's scheduler or congestion control, for a server that learns from its client what is
-    /// wanted. Before the first data only: what the old ones knew is lost.
+    /// Replaces a connection's scheduler or congestion control. What the old ones knew is lost.
     pub fn set_algorithms(
         &mut self,
         now: Nanos,
@@ -96,6 +96,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
     ) {
         if let Ok(connection) = self.get(id) {
             connection.set_algorithms(now, scheduler, congestion);
+            self.on_changed(now, id.index);
         }
     }
 

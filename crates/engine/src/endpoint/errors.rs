@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 
 use crate::mptcp::CloseReason;
+use crate::registry::SpecError;
 
 /// Why a call on a connection's stream failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
@@ -17,6 +18,18 @@ pub enum StreamError {
     /// The connection is lost, and everything that came before is read.
     #[error(transparent)]
     Lost(#[from] CloseReason),
+}
+
+/// Why an option of a connection can't be set.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OptionError {
+    /// There is no such connection (any more).
+    #[error("no such connection")]
+    Unknown,
+    /// The name of a scheduler or a congestion control, or its parameters.
+    #[error(transparent)]
+    Algorithm(#[from] SpecError),
 }
 
 /// Why a connection can't be opened.

@@ -8,7 +8,10 @@ mod calls;
 mod errors;
 mod handles;
 mod keyed;
+mod listeners;
 mod mib;
+mod options;
+mod readiness;
 mod routes;
 mod stray;
 mod syn_cookies;
@@ -27,7 +30,7 @@ use crate::{Entropy, Nanos, PathId};
 use keyed::Keyed;
 use routes::Routes;
 
-pub use errors::{ConnectError, StreamError};
+pub use errors::{ConnectError, OptionError, StreamError};
 pub use handles::{ConnectionId, SubflowHandle};
 
 /// Whether an address can be one host's.
@@ -125,14 +128,6 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
             counters: Counters::default(),
             mib: mib::Mib::default(),
         }
-    }
-
-    /// Accepts connections to `address`; an unspecified IP address stands for all, and a later call for the same
-    /// address replaces its settings.
-    pub fn listen(&mut self, address: SocketAddr, config: Arc<ConnectionConfig>) {
-        //= RFC 9293 MUST-41 MUST-42
-        self.listeners.retain(|(known, _)| *known != address);
-        self.listeners.push((address, config));
     }
 
     /// Opens a connection from `local` (port 0: any free one) on `path`.
@@ -440,6 +435,9 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         let generation = slot.generation;
         let Some(connection) = slot.connection.as_mut() else { return };
         while let Some(event) = connection.poll_event() {
+            // Nobody has heard of it, and nobody need hear that it is gone.
+            let is_unheard =
+                slot.half_open && matches!(event, Event::Reset { .. } | Event::SubflowRemoved { .. });
             if slot.half_open && matches!(event, Event::Accepted { .. } | Event::Reset { .. }) {
                 slot.half_open = false;
                 self.half_open -= 1;
@@ -448,7 +446,9 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
                 self.counters.fallbacks += 1;
             }
             self.mib.event(connection, &event);
-            self.events.push_back((ConnectionId { index, generation }, event));
+            if !is_unheard {
+                self.events.push_back((ConnectionId { index, generation }, event));
+            }
         }
         if connection.has_join_requests() {
             self.open_joins(now, index);

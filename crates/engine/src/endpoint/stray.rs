@@ -1,7 +1,6 @@
 //! Segments of no connection: SYNs to listeners, joins, and what is answered with RST (RFC 9293 3.10.7.1, RFC 8684 3.1
 //! and 3.2).
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use ropewalk_wire::{Flags, MpCapable, MpJoin, MpTcpRst, Payload, Segment, Seq};
@@ -63,15 +62,6 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         let connection = self.accept(now, path, segment, config, key, isn);
         let index = self.insert_accepted(connection, segment, true);
         self.on_changed(now, index);
-    }
-
-    /// The settings of the listener for an address.
-    pub(super) fn listener(&self, destination: SocketAddr) -> Option<Arc<ConnectionConfig>> {
-        let listener = self.listeners.iter().find(|(address, _)| {
-            address.port() == destination.port()
-                && (address.ip() == destination.ip() || address.ip().is_unspecified())
-        });
-        listener.map(|(_, config)| Arc::clone(config))
     }
 
     /// A server's connection that answers a SYN.

@@ -95,7 +95,7 @@ impl<P: Payload> Connection<P> {
         }
     }
 
-    pub(super) fn first_tuple(&self) -> Option<FourTuple> {
+    pub(crate) fn first_tuple(&self) -> Option<FourTuple> {
         self.subflows.iter().flatten().next().map(|subflow| subflow.tcp.tuple())
     }
 

@@ -18,7 +18,11 @@ impl<P: Payload> Connection<P> {
         if self.send.closed || self.life.terminated {
             return;
         }
+        let was_waiting = self.send.una < self.send.written;
         self.send.closed = true;
+        if self.config.tcp.user_timeout.is_some() {
+            self.start_user_timeout(now, was_waiting);
+        }
         self.notify(now, scheduler::Event::Closed);
         self.wake();
         if self.mode == Mode::Multipath && self.send.unsent() == 0 {

@@ -137,6 +137,9 @@ pub enum CloseReason {
     /// Keep-alive probes stayed unanswered.
     #[error("keep-alive probes stayed unanswered")]
     KeepAliveTimeout,
+    /// Data wasn't acknowledged within [`TcpConfig::user_timeout`](crate::config::TcpConfig::user_timeout).
+    #[error("data stayed unacknowledged beyond the user timeout")]
+    UserTimeout,
     /// There was no subflow for [`PathManagerConfig::close_timeout`](crate::config::PathManagerConfig::close_timeout).
     #[error("no subflow for too long")]
     NoSubflow,
@@ -179,6 +182,7 @@ impl CloseReason {
             CloseReason::HandshakeTimeout
             | CloseReason::TimedOut
             | CloseReason::KeepAliveTimeout
+            | CloseReason::UserTimeout
             | CloseReason::NoSubflow => io::ErrorKind::TimedOut,
             CloseReason::Closed => io::ErrorKind::NotConnected,
             CloseReason::Aborted | CloseReason::PathRemoved => io::ErrorKind::ConnectionAborted,

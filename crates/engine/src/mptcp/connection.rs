@@ -223,8 +223,12 @@ impl<P: Payload> Connection<P> {
             return None;
         }
         self.tune_send_buffer();
+        let was_waiting = self.send.una < self.send.written;
         let len = self.send.write(data);
         if len > 0 {
+            if self.config.tcp.user_timeout.is_some() {
+                self.start_user_timeout(now, was_waiting);
+            }
             self.stats.bytes_written += len as u64;
             self.notify(now, scheduler::Event::Written(len as u64));
             self.wake();
@@ -267,7 +271,7 @@ impl<P: Payload> Connection<P> {
     }
 
     /// Tells the peer when reading opened the window a good deal (RFC 9293 3.8.6.2.2).
-    fn window_update(&mut self) {
+    pub(super) fn window_update(&mut self) {
         let buffer = &self.receive.buffer;
         let told = buffer.advertised_end.saturating_sub(buffer.next);
         // No update while the peer still has plenty of window.
@@ -357,6 +361,11 @@ impl<P: Payload> Connection<P> {
     /// Why the connection ended; `None` while it hasn't.
     pub fn close_reason(&self) -> Option<CloseReason> {
         self.life.reason
+    }
+
+    /// Whether the connection is plain TCP for good.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.mode == Mode::Plain
     }
 
     /// Our token, by which joins name the connection.
@@ -473,6 +482,7 @@ impl<P: Payload> Connection<P> {
         if let Some(spec) = congestion {
             self.congestion = spec.build();
         }
+        self.wake();
         for index in 0..self.metrics.len() {
             if matches!(self.metrics[index].state, SubflowStatus::Handshaking | SubflowStatus::Closed) {
                 continue;
@@ -484,6 +494,28 @@ impl<P: Payload> Connection<P> {
                 self.notify(now, crate::scheduler::Event::SubflowAdded(SubflowId(index as u8)));
             }
         }
+    }
+
+    /// Bytes that can be read.
+    pub(crate) fn readable_bytes(&self) -> u64 {
+        self.receive.buffer.ready
+    }
+
+    /// Whether everything is read and the peer's side closed.
+    pub(crate) fn is_at_end(&self) -> bool {
+        self.receive.buffer.ready == 0 && self.receive.finished
+    }
+
+    /// Bytes that can be written; `None` if nothing ever can.
+    pub(crate) fn writable_bytes(&self) -> Option<u64> {
+        (!self.send.closed && !self.life.terminated).then(|| self.send.space())
+    }
+
+    /// Has the application told when there is space. Returns whether there is some.
+    pub(crate) fn want_write(&mut self) -> bool {
+        let is_ready = self.writable_bytes().is_none_or(|bytes| bytes > 0);
+        self.send.writer_waits |= !is_ready;
+        is_ready
     }
 
     /// Declares the whole size that will be written.

@@ -13,13 +13,17 @@ pub(crate) struct Deadlines {
     pub control: Option<Nanos>,
     /// A closed connection is forgotten although the peer is silent; or one without subflows has waited long enough for another.
     pub linger: Option<Nanos>,
+    /// The user timeout may have passed.
+    pub user: Option<Nanos>,
+    /// What a cork holds back goes.
+    pub cork: Option<Nanos>,
 }
 
 impl Deadlines {
     /// The earliest.
     #[inline]
     pub fn next(&self) -> Nanos {
-        let all = [self.retransmit, self.wait, self.control, self.linger];
+        let all = [self.retransmit, self.wait, self.control, self.linger, self.user, self.cork];
         all.iter().fold(Nanos::MAX, |least, at| least.min(at.unwrap_or(Nanos::MAX)))
     }
 }

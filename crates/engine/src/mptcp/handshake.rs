@@ -157,6 +157,7 @@ impl<P: Payload> Connection<P> {
             return;
         }
         let tuple = subflow.tcp.tuple();
+        self.send.progress_at = now;
         self.make_usable(now, index);
         let multipath = self.mode == Mode::Multipath;
         self.events.push_back(match self.role {

@@ -458,6 +458,7 @@ impl<P: Payload> Connection<P> {
         let data = acked.min(self.send.written);
         //= RFC 8684 3.3.2-4 3.3.6-2 4-1
         if self.send.acknowledge(data) > 0 {
+            self.send.progress_at = now;
             self.meta_backoff = 0;
             self.notify(now, scheduler::Event::DataAcked);
             self.wake();

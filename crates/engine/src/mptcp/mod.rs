@@ -13,8 +13,10 @@ mod deadlines;
 mod fallback;
 mod handshake;
 mod independence;
+mod info;
 mod input;
 mod mapping;
+mod options;
 mod output;
 mod path_manager;
 mod receive;
@@ -30,6 +32,7 @@ mod window_autotuning;
 pub use close_reason::{CloseReason, Interference, JoinError, ResetReason};
 pub use connection::{Connection, Role};
 pub use crypto::{Key, add_addr_hmac, join_hmac, leftmost_64, leftmost_160};
+pub use info::{ConnectionInfo, SubflowInfo};
 pub use path_manager::JoinRequest;
 pub use stats::{ConnectionStats, DecisionRecord, Event, FallbackCause};
 

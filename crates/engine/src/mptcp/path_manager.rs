@@ -93,6 +93,11 @@ impl PathManager {
         self.announced.push(Announcement { option, sent: 0, next: now, echoed: false });
     }
 
+    /// How many of our addresses were announced and not withdrawn.
+    pub fn announced(&self) -> usize {
+        self.announced.len()
+    }
+
     /// Whether an address of ours was announced and not withdrawn.
     pub fn has_announced(&self, id: u8) -> bool {
         self.announced.iter().any(|announcement| announcement.option.address_id == id)

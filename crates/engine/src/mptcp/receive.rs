@@ -5,6 +5,7 @@ use ropewalk_wire::Payload;
 
 use super::window_autotuning::{FIRST_RATIO, FIRST_SPACE, WindowAutotuning, memory_for, wanted, window_of};
 use crate::Nanos;
+use crate::config::BufferConfig;
 use crate::inline_queue::InlineQueue;
 use crate::segment_list::{SegmentList, budget};
 use crate::tcp::ReceiveBuffer;
@@ -236,6 +237,13 @@ impl<P: Payload> ReceiveSide<P> {
         pieces.clear();
         self.gathering = pieces;
         whole
+    }
+
+    /// Takes another size: at once if it is fixed, else as the limits of its growth.
+    pub fn resize(&mut self, buffer: BufferConfig) {
+        self.max = buffer.max;
+        self.buffer.limit = buffer.resize(self.buffer.limit);
+        self.memory = memory_for(self.buffer.limit, self.ratio);
     }
 
     /// Drops what is out of order: the gap before it won't be filled.

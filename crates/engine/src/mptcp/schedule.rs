@@ -82,6 +82,10 @@ impl<P: Payload> Connection<P> {
                 self.scheduling.needs_schedule = false;
                 return None;
             }
+            if self.send.cork.on && self.is_corked(now) {
+                self.scheduling.needs_schedule = false;
+                return None;
+            }
             if unsent > 0 && self.send.window_left() == 0 {
                 self.on_window_blocked(now);
                 if let Some(index) = self.run_mechanisms(now) {
@@ -300,7 +304,8 @@ impl<P: Payload> Connection<P> {
         }
         // Whole segments but for the end of the data, so that windows counted in segments are used in full.
         let mss = u64::from(metrics.mss);
-        if len > mss && len < free.end - free.start {
+        let is_partial = len < free.end - free.start || (self.send.cork.on && !self.send.cork.overdue);
+        if len > mss && is_partial {
             len -= len % mss;
         } else if len < mss && len == left && self.mode == Mode::Plain {
             // The window cuts it: TCP keeps the whole segment back until there is room, or sends a part after a timeout (RFC 9293
@@ -331,6 +336,10 @@ impl<P: Payload> Connection<P> {
         }
         if self.send.unsent() == 0 {
             self.unblock(now);
+            self.send.cork.overdue = false;
+        }
+        if self.send.unsent_mark != u64::MAX {
+            self.wake_writer();
         }
         (Some(index), start, len as u32)
     }

@@ -8,6 +8,7 @@ use std::ops::Range;
 
 use ropewalk_wire::Payload;
 
+use super::options::Cork;
 use crate::inline_queue::InlineQueue;
 use crate::scheduler::{Chunk, InFlight};
 use crate::{Nanos, SubflowId};
@@ -148,6 +149,11 @@ pub(crate) struct SendSide<P> {
     pub fin_acked: bool,
     /// The application declared the flow's size.
     pub declared: Option<u64>,
+    pub cork: Cork,
+    /// Unsent bytes beyond which nothing is taken (`TCP_NOTSENT_LOWAT`).
+    pub unsent_mark: u64,
+    /// Since when nothing new was acknowledged, for the user timeout.
+    pub progress_at: Nanos,
 }
 
 impl<P: Payload> SendSide<P> {
@@ -170,13 +176,22 @@ impl<P: Payload> SendSide<P> {
             closed: false,
             fin_acked: false,
             declared: None,
+            cork: Cork::default(),
+            unsent_mark: u64::MAX,
+            progress_at: 0,
         }
+    }
+
+    /// Bytes that may be written now.
+    #[inline]
+    pub fn space(&self) -> u64 {
+        let free = self.limit.saturating_sub(self.written - self.una);
+        free.min(self.unsent_mark.saturating_sub(self.unsent))
     }
 
     /// Takes a prefix of `data` as far as there is space, and returns its length.
     pub fn write(&mut self, data: P) -> usize {
-        let space = self.limit.saturating_sub(self.written - self.una);
-        let len = (data.len() as u64).min(space) as usize;
+        let len = (data.len() as u64).min(self.space()) as usize;
         if len < data.len() {
             self.writer_waits = true;
         }
@@ -339,10 +354,10 @@ impl<P: Payload> SendSide<P> {
         newly
     }
 
-    /// Whether a waiting writer is notified: a third of the buffer is free, as in Linux.
+    /// Whether a waiting writer is notified: a third of the buffer is free, and half of what may be unsent, as in Linux.
     pub fn writable(&self) -> bool {
         let used = self.written - self.una;
-        used < self.limit && self.limit - used >= self.limit / 3
+        used < self.limit && self.limit - used >= self.limit / 3 && self.unsent <= self.unsent_mark / 2
     }
 
     /// Whether nothing more can be written.

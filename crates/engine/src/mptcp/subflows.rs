@@ -126,6 +126,7 @@ impl<P: Payload> Connection<P> {
     pub(crate) fn open(&mut self, now: Nanos, path: PathId, tuple: FourTuple, mtu: u32, isn: u32) {
         let Some(index) = self.slot(path) else { return };
         self.insert_subflow(now, index, Join::Initial, |cx| Subflow::connect(cx, tuple, mtu, isn));
+        self.start_user_timeout(now, false);
     }
 
     /// Answers a SYN with the first subflow of a server's connection.

@@ -64,6 +64,12 @@ impl<P: Payload> Connection<P> {
             self.deadlines.control = None;
             self.repeat_control(now);
         }
+        if self.deadlines.cork.is_some_and(|at| at <= now) {
+            self.on_cork_timeout();
+        }
+        if self.deadlines.user.is_some_and(|at| at <= now) {
+            self.on_user_timeout(now);
+        }
         if self.deadlines.linger.is_some_and(|at| at <= now) {
             self.deadlines.linger = None;
             for subflow in self.subflows.iter_mut().flatten() {

@@ -123,6 +123,12 @@ impl WindowAutotuning {
         }
     }
 
+    /// The connection's buffer was given another size, with a window of `window` bytes.
+    pub fn resize(&mut self, window: u64, is_fixed: bool) {
+        self.memory = if is_fixed { 0 } else { self.memory.max(memory_for(window, self.ratio)) };
+        self.cap = self.cap.max(window);
+    }
+
     #[cold]
     fn measure(&mut self, len: u64) {
         self.largest = len;

@@ -6,6 +6,7 @@ use ropewalk_wire::{FourTuple, Seq};
 use super::context::{Context, State};
 use super::mib::TcpCounters;
 use super::timer::{Timer, Timers};
+use crate::config::TcpConfig;
 
 /// Window shift that is announced unless the connection sets another: windows up to 64 MiB in steps of 1 KiB.
 const WINDOW_SHIFT: u8 = 10;
@@ -124,7 +125,8 @@ impl Common {
     /// Recomputes the MSS: payload bytes per segment, after all options.
     pub fn update_mss(&self, cx: &mut Context<'_>) {
         //= RFC 9293 MUST-16
-        let most = self.path_mtu.saturating_sub(self.header_len()).min(self.peer_mss);
+        let own = cx.tcp.max_segment.map_or(u32::MAX, u32::from);
+        let most = self.path_mtu.saturating_sub(self.header_len()).min(self.peer_mss).min(own);
         let timestamps = if self.negotiated.timestamps { 12 } else { 0 };
         let options = timestamps + u32::from(cx.shared.data_option_len);
         cx.metrics().mss = most.saturating_sub(options).max(LEAST_MSS);
@@ -132,7 +134,8 @@ impl Common {
 
     //= RFC 9293 SHLD-6 MUST-67
     /// The MSS to announce.
-    pub fn own_mss(&self) -> u16 {
-        self.path_mtu.saturating_sub(self.header_len()).clamp(64, 65_000) as u16
+    pub fn own_mss(&self, tcp: &TcpConfig) -> u16 {
+        let most = self.path_mtu.saturating_sub(self.header_len()).clamp(64, 65_000) as u16;
+        tcp.max_segment.map_or(most, |own| own.clamp(64, most))
     }
 }

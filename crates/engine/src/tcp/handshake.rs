@@ -182,7 +182,7 @@ impl<P: Payload> Subflow<P> {
         segment.window = cx.shared.receive.window().min(65_535) as u16;
         let options = segment.rare_mut();
         //= RFC 9293 MUST-14 SHLD-5 MUST-65 an MSS option on every SYN, on nothing else
-        options.mss = Some(common.own_mss());
+        options.mss = Some(common.own_mss(cx.tcp));
         let agreed = |ours: bool, theirs: bool| ours && (!answer || theirs);
         //= RFC 7323 2.2-a
         if agreed(cx.tcp.window_scaling, negotiated.window_scaling) {

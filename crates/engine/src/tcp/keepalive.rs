@@ -3,7 +3,7 @@
 
 use ropewalk_wire::Payload;
 
-use super::context::{Context, GiveUp, Outcome};
+use super::context::{Context, GiveUp, Outcome, State};
 use super::subflow::Subflow;
 use super::timer::Timer;
 use crate::Nanos;
@@ -43,6 +43,18 @@ impl<P: Payload> Subflow<P> {
             self.sender.request_window_probe();
             self.common.counters.keep_alives += 1;
         }
+    }
+
+    /// Probes the peer after `idle` without a segment of it, or not.
+    pub(crate) fn set_keep_alive(&mut self, now: Nanos, idle: Option<Nanos>) {
+        let timers = &mut self.common.timers;
+        match (self.common.state, idle) {
+            // The timer has another use, or is set at the handshake's end.
+            (State::TimeWait | State::Closed | State::SynSent | State::SynReceived, _) => {}
+            (_, Some(idle)) => timers.set(Timer::Idle, (self.probing.received_at + idle).max(now)),
+            (_, None) => timers.stop(Timer::Idle),
+        }
+        self.probing.unanswered = 0;
     }
 
     /// The peer has been silent for too long.

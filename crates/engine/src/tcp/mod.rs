@@ -9,6 +9,7 @@
 mod common;
 mod context;
 mod handshake;
+mod info;
 mod input;
 mod isn;
 mod keepalive;
@@ -27,6 +28,7 @@ mod window;
 
 pub use crate::config::TcpConfig;
 pub use context::{Context, GiveUp, Kind, Outcome, Outgoing, Shared, State, Transmit};
+pub use info::TcpInfo;
 pub(crate) use isn::keyed_digest;
 pub use isn::{keyed_isn, keyed_timestamp_offset};
 pub use mib::TcpCounters;

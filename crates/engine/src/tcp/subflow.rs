@@ -146,6 +146,11 @@ impl<P: Payload> Subflow<P> {
         self.sender.clear();
     }
 
+    /// Settings changed: what couldn't be sent perhaps can.
+    pub(crate) fn look_again(&mut self) {
+        self.nothing_to_send = false;
+    }
+
     /// Has an ACK sent soon, to carry an option, a DATA_ACK or a window.
     #[inline]
     pub fn request_ack(&mut self) {

@@ -301,6 +301,16 @@ impl<P: Payload> Sender<P> {
         self.timeouts
     }
 
+    /// How often the retransmission timeout is doubled.
+    pub fn backoff(&self) -> u32 {
+        self.backoff
+    }
+
+    /// When data was last sent.
+    pub fn last_sent_at(&self) -> Nanos {
+        self.last_sent_at
+    }
+
     /// The right edge of the window that the peer gives this subflow; no limit where windows are connection-level.
     #[inline]
     fn window_edge(&self, cx: &Context<'_>) -> u64 {

@@ -1,0 +1,135 @@
+//! Changes on an open connection: what sockets have options for. Each holds from the call on; what was sent stays as it is.
+
+use ropewalk_wire::Payload;
+
+use super::{ConnectionId, Endpoint, OptionError};
+use crate::config::BufferConfig;
+use crate::mptcp::Connection;
+use crate::{Entropy, Nanos, congestion, scheduler};
+
+impl<P: Payload, E: Entropy> Endpoint<P, E> {
+    /// Changes a connection, and looks at what came of it.
+    fn change(
+        &mut self,
+        now: Nanos,
+        id: ConnectionId,
+        change: impl FnOnce(&mut Connection<P>),
+    ) -> Result<(), OptionError> {
+        change(self.get(id).map_err(|_| OptionError::Unknown)?);
+        self.on_changed(now, id.index);
+        Ok(())
+    }
+
+    /// Turns Nagle's algorithm on or off (RFC 9293 3.7.4; `TCP_NODELAY` is its opposite).
+    ///
+    /// # Errors
+    /// When the connection is forgotten.
+    pub fn set_nagle(&mut self, now: Nanos, id: ConnectionId, on: bool) -> Result<(), OptionError> {
+        self.change(now, id, |connection| connection.set_nagle(on))
+    }
+
+    /// Corks the stream or uncorks it (`TCP_CORK`): while it is corked, data that doesn't fill a segment waits for more, for 200 ms
+    /// at most. Closing our side uncorks it.
+    ///
+    /// # Errors
+    /// When the connection is forgotten.
+    pub fn set_cork(&mut self, now: Nanos, id: ConnectionId, on: bool) -> Result<(), OptionError> {
+        self.change(now, id, |connection| connection.set_cork(on))
+    }
+
+    /// Sets the send buffer's limits (`SO_SNDBUF`). What is in it stays, even beyond the limit.
+    ///
+    /// # Errors
+    /// When the connection is forgotten.
+    pub fn set_send_buffer(
+        &mut self,
+        now: Nanos,
+        id: ConnectionId,
+        buffer: BufferConfig,
+    ) -> Result<(), OptionError> {
+        self.change(now, id, |connection| connection.set_send_buffer(buffer))
+    }
+
+    /// Sets the receive buffer's limits (`SO_RCVBUF`). A window that was offered isn't taken back, and the window scale of the
+    /// handshake limits what can be offered.
+    ///
+    /// # Errors
+    /// When the connection is forgotten.
+    pub fn set_receive_buffer(
+        &mut self,
+        now: Nanos,
+        id: ConnectionId,
+        buffer: BufferConfig,
+    ) -> Result<(), OptionError> {
+        self.change(now, id, |connection| connection.set_receive_buffer(buffer))
+    }
+
+    /// Sets how many bytes may wait unsent before [`write`](Self::write) takes no more (`TCP_NOTSENT_LOWAT`);
+    /// [`Event::Writable`](crate::mptcp::Event::Writable) comes when half of them are sent. `None`: only the send buffer counts.
+    ///
+    /// # Errors
+    /// When the connection is forgotten.
+    pub fn set_unsent_low_water(
+        &mut self,
+        now: Nanos,
+        id: ConnectionId,
+        bytes: Option<u64>,
+    ) -> Result<(), OptionError> {
+        self.change(now, id, |connection| connection.set_unsent_low_water(bytes))
+    }
+
+    /// Sets the Diffserv code point of what is sent, 0 to 63 (RFC 2474).
+    ///
+    /// # Errors
+    /// When the connection is forgotten.
+    pub fn set_dscp(&mut self, now: Nanos, id: ConnectionId, dscp: u8) -> Result<(), OptionError> {
+        self.change(now, id, |connection| connection.set_dscp(dscp))
+    }
+
+    /// Probes a peer that was silent for `idle`, or not (`SO_KEEPALIVE`, `TCP_KEEPIDLE`). The settings say how often and how many
+    /// times.
+    ///
+    /// # Errors
+    /// When the connection is forgotten.
+    pub fn set_keep_alive(
+        &mut self,
+        now: Nanos,
+        id: ConnectionId,
+        idle: Option<Nanos>,
+    ) -> Result<(), OptionError> {
+        self.change(now, id, |connection| connection.set_keep_alive(now, idle))
+    }
+
+    /// Gives the connection up when data stays unacknowledged for so long (`TCP_USER_TIMEOUT`, RFC 9293 3.9.1); the time begins with
+    /// the call.
+    ///
+    /// # Errors
+    /// When the connection is forgotten.
+    pub fn set_user_timeout(
+        &mut self,
+        now: Nanos,
+        id: ConnectionId,
+        timeout: Option<Nanos>,
+    ) -> Result<(), OptionError> {
+        self.change(now, id, |connection| connection.set_user_timeout(now, timeout))
+    }
+
+    /// Sets the packet scheduler by its name, perhaps with parameters (`blest:linux`). What the old one knew is lost. For one of
+    /// your own see [`set_algorithms`](Self::set_algorithms).
+    ///
+    /// # Errors
+    /// When there is no such scheduler, or the connection is forgotten.
+    pub fn set_scheduler(&mut self, now: Nanos, id: ConnectionId, name: &str) -> Result<(), OptionError> {
+        let spec = scheduler::builtin().parse(name)?;
+        self.change(now, id, |connection| connection.set_algorithms(now, Some(&spec), None))
+    }
+
+    /// Sets the congestion control by its name (`TCP_CONGESTION`). Windows stay as they are; what else the old one knew is lost.
+    ///
+    /// # Errors
+    /// When there is no such congestion control, or the connection is forgotten.
+    pub fn set_congestion(&mut self, now: Nanos, id: ConnectionId, name: &str) -> Result<(), OptionError> {
+        let spec = congestion::builtin().parse(name)?;
+        self.change(now, id, |connection| connection.set_algorithms(now, None, Some(&spec)))
+    }
+}

@@ -1,0 +1,48 @@
+//! What a connection is ready for. These are levels, which may be asked for at any time; their edges are events
+//! ([`Event::Readable`](crate::mptcp::Event::Readable), [`Event::Writable`](crate::mptcp::Event::Writable)).
+
+use ropewalk_wire::Payload;
+
+use super::{ConnectionId, Endpoint, StreamError};
+use crate::{Entropy, Nanos};
+
+impl<P: Payload, E: Entropy> Endpoint<P, E> {
+    /// Bytes that [`read`](Self::read) has now. Changes with segments received and with reads.
+    ///
+    /// # Errors
+    /// When the connection is forgotten.
+    pub fn readable_bytes(&self, id: ConnectionId) -> Result<u64, StreamError> {
+        self.connection(id).map(|connection| connection.readable_bytes()).ok_or(StreamError::Unknown)
+    }
+
+    /// Whether [`read`](Self::read) has an answer now: data, the end of the stream, or an error. Changes with segments
+    /// received, timeouts and reads.
+    pub fn is_readable(&self, id: ConnectionId) -> bool {
+        self.connection(id).is_none_or(|connection| {
+            connection.readable_bytes() > 0 || connection.is_at_end() || connection.loss().is_some()
+        })
+    }
+
+    /// Bytes that [`write`](Self::write) takes now, at least. Changes with acknowledgements, writes and the buffer's size.
+    ///
+    /// # Errors
+    /// When the connection is lost or forgotten, or our side is closed.
+    pub fn writable_bytes(&self, id: ConnectionId) -> Result<u64, StreamError> {
+        let connection = self.connection(id).ok_or(StreamError::Unknown)?;
+        connection.writable_bytes().ok_or_else(|| connection.write_error())
+    }
+
+    /// Whether [`write`](Self::write) has an answer now: it takes data, or fails.
+    pub fn is_writable(&self, id: ConnectionId) -> bool {
+        self.writable_bytes(id).map_or(true, |bytes| bytes > 0)
+    }
+
+    /// Has [`Event::Writable`](crate::mptcp::Event::Writable) follow once there is space, as after a short write. Returns whether
+    /// there is space already, and then no event follows.
+    pub fn want_write(&mut self, now: Nanos, id: ConnectionId) -> bool {
+        let Ok(connection) = self.get(id) else { return true };
+        let is_ready = connection.want_write();
+        self.on_changed(now, id.index);
+        is_ready
+    }
+}
