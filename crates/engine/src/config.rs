@@ -3,12 +3,14 @@
 use std::net::IpAddr;
 
 use crate::congestion::CongestionControl;
-use crate::registry::Spec;
+use crate::registry::{Spec, SpecError};
 use crate::scheduler::Scheduler;
 use crate::{MILLISECOND, Nanos, PathId, SECOND};
 
 /// Settings of each TCP subflow.
 #[derive(Clone, PartialEq, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(default))]
 pub struct TcpConfig {
     /// Initial window, segments (RFC 6928).
     pub initial_window: u32,
@@ -148,8 +150,11 @@ impl Default for TcpConfig {
     }
 }
 
-/// A buffer that may grow with need.
+/// A buffer that may grow with need. It counts payload, not memory: what the application has written and the peer hasn't
+/// acknowledged, or the window that is offered. Memory may be more: a received piece holds the whole packet's memory, and data
+/// out of order may take twice the window (128 KiB at least) before pieces are dropped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct BufferConfig {
     /// Bytes at the start.
     pub initial: u64,
@@ -176,6 +181,7 @@ impl BufferConfig {
 
 /// An address of ours that the path manager may use: `ip mptcp endpoint`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct LocalEndpoint {
     /// The address.
     pub address: IpAddr,
@@ -195,6 +201,8 @@ pub struct LocalEndpoint {
 
 /// The path manager's settings: `ip mptcp limits` and `ip mptcp endpoint`.
 #[derive(Clone, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(default))]
 pub struct PathManagerConfig {
     /// Most additional subflows.
     pub subflows: u8,
@@ -219,6 +227,8 @@ impl Default for PathManagerConfig {
 
 /// Settings of one connection.
 #[derive(Clone, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(default))]
 pub struct ConnectionConfig {
     /// Of its subflows.
     pub tcp: TcpConfig,
@@ -240,8 +250,41 @@ pub struct ConnectionConfig {
     pub trace_decisions: bool,
 }
 
+impl Default for ConnectionConfig {
+    /// What Linux has: its scheduler, `cubic`, buffers that grow to 4 and 6 MiB; no subflow beside the first.
+    fn default() -> Self {
+        ConnectionConfig {
+            tcp: TcpConfig::default(),
+            multipath: true,
+            checksum: false,
+            send_buffer: BufferConfig { initial: 64 << 10, max: 4 << 20 },
+            receive_buffer: BufferConfig { initial: 64 << 10, max: 6 << 20 },
+            scheduler: crate::scheduler::DEFAULT.spec(),
+            congestion: crate::congestion::DEFAULT.spec(),
+            path_manager: PathManagerConfig::default(),
+            trace_decisions: false,
+        }
+    }
+}
+
+impl ConnectionConfig {
+    /// The defaults with this scheduler and congestion control, by their names: `blest`, `ecf(beta=0.5)`.
+    ///
+    /// # Errors
+    /// An unknown name or parameter; the message lists what is allowed.
+    pub fn with_algorithms(scheduler: &str, congestion: &str) -> Result<Self, SpecError> {
+        Ok(ConnectionConfig {
+            scheduler: crate::scheduler::builtin().parse(scheduler)?,
+            congestion: crate::congestion::builtin().parse(congestion)?,
+            ..ConnectionConfig::default()
+        })
+    }
+}
+
 /// Settings of an endpoint.
 #[derive(Clone, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(default))]
 pub struct EndpointConfig {
     /// Connections in SYN-RECEIVED at most; a SYN beyond that is answered without a state, or dropped.
     pub backlog: usize,

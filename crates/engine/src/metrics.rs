@@ -13,6 +13,7 @@ const BUFFER_SIZE: u64 = 65_215;
 
 /// Where a subflow is in its life.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum SubflowStatus {
     /// SYN sent or received, or joined but not yet confirmed (RFC 8684 3.2: the initiator of an MP_JOIN
     /// sends no data before the fourth ACK).
@@ -31,6 +32,7 @@ pub enum SubflowStatus {
 
 /// Loss recovery phase, as Linux names them (`tcp_ca_state`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum CaState {
     /// Nothing unusual.
     #[default]

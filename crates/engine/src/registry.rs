@@ -179,6 +179,15 @@ impl Values {
     }
 }
 
+impl<T: ?Sized> Entry<T> {
+    /// The algorithm with its parameters' defaults, as a connection's settings take it. An algorithm of one's own needs no
+    /// registry for that.
+    pub fn spec(self) -> Spec<T> {
+        let values = Values(self.parameters.iter().map(|p| (p.name, p.default)).collect());
+        Spec { text: self.name.to_string(), entry: self, values }
+    }
+}
+
 /// A specification that can't be built; the message says what is allowed.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{message}")]

@@ -88,7 +88,6 @@ fn reset(net: &mut Net, log: &common::Log, reason: Option<u8>) {
     net.inject(0, segment);
 }
 
-//= test RFC 8684 3.6-a
 #[test]
 fn a_reset_says_what_the_peer_gave_as_its_reason() {
     for (code, reason) in [
@@ -116,7 +115,6 @@ fn a_reset_says_what_the_peer_gave_as_its_reason() {
     }
 }
 
-//= test RFC 8684 3.5-b
 #[test]
 fn a_fast_close_is_told_from_a_reset() {
     for (multipath, reason) in [(true, CloseReason::FastClose), (false, CloseReason::ResetByPeer(None))] {

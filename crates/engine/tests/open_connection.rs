@@ -6,10 +6,10 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use common::{Log, Net, PathScript, SERVER_ADDRESS, bytes, client_address, config};
+use ropewalk_engine::TcpState as State;
 use ropewalk_engine::config::{BufferConfig, ConnectionConfig};
 use ropewalk_engine::endpoint::{ConnectionId, OptionError, StreamError};
 use ropewalk_engine::mptcp::{CloseReason, Event};
-use ropewalk_engine::tcp::State;
 use ropewalk_engine::{PathId, SubflowId};
 use ropewalk_wire::{Flags, FourTuple, Segment, Seq};
 

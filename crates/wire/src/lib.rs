@@ -34,3 +34,8 @@ pub use parse::{ParseMode, parse, parse_headers};
 pub use payload::{Payload, SyntheticPayload};
 pub use segment::{Ecn, Flags, FourTuple, HOP_LIMIT, Segment};
 pub use seq::Seq;
+
+/// The README's example is tested with the others.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

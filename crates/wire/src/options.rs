@@ -4,6 +4,7 @@ use std::net::IpAddr;
 
 /// Timestamps option (RFC 7323 3).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Timestamps {
     /// TSval: the sender's clock.
     pub value: u32,
@@ -73,6 +74,7 @@ pub type AddressId = u8;
 
 /// A DSS mapping (RFC 8684 3.3.1).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct DssMapping {
     /// Data sequence number of the first byte; with `dsn_is_64` false only the low 32 bits count.
     pub dsn: u64,
@@ -88,6 +90,7 @@ pub struct DssMapping {
 
 /// Data sequence signal (RFC 8684 3.3).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Dss {
     /// Data ACK; with `ack_is_64` false only the low 32 bits count.
     pub data_ack: Option<u64>,
@@ -127,6 +130,7 @@ impl Dss {
 
 /// MP_CAPABLE (RFC 8684 3.1), version 1.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct MpCapable {
     /// Protocol version: 1.
     pub version: u8,
@@ -150,6 +154,7 @@ pub struct MpCapable {
 
 /// MP_JOIN (RFC 8684 3.2): SYN, SYN/ACK and third ACK differ.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum MpJoin {
     /// On the SYN.
     Syn {
@@ -182,6 +187,7 @@ pub enum MpJoin {
 
 /// ADD_ADDR (RFC 8684 3.4.1).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct AddAddr {
     /// Flag E: this is the echo.
     pub echo: bool,
@@ -197,6 +203,7 @@ pub struct AddAddr {
 
 /// REMOVE_ADDR (RFC 8684 3.4.2).
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct RemoveAddr {
     /// The removed address ids.
     pub address_ids: Vec<AddressId>,
@@ -204,6 +211,7 @@ pub struct RemoveAddr {
 
 /// MP_PRIO (RFC 8684 3.3.8).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct MpPrio {
     /// Flag B: use the subflow that this arrives on as backup.
     pub backup: bool,
@@ -211,6 +219,7 @@ pub struct MpPrio {
 
 /// MP_FAIL (RFC 8684 3.7).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct MpFail {
     /// Data sequence number at which the failed mapping starts.
     pub dsn: u64,
@@ -218,6 +227,7 @@ pub struct MpFail {
 
 /// MP_FASTCLOSE (RFC 8684 3.5).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct FastClose {
     /// The receiver's key.
     pub receiver_key: u64,
@@ -225,6 +235,7 @@ pub struct FastClose {
 
 /// MP_TCPRST (RFC 8684 3.6).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct MpTcpRst {
     /// Flag T: the condition is transient.
     pub transient: bool,

@@ -1,5 +1,6 @@
 //! One TCP segment with the IP fields that matter to it.
 
+use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use crate::options::{Dss, RareOptions, SackBlocks, Timestamps};
@@ -11,6 +12,7 @@ pub const HOP_LIMIT: u8 = 64;
 
 /// TCP's control bits (RFC 9293 3.1; RFC 3168 for ECE and CWR).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Flags(pub u8);
 
 impl Flags {
@@ -72,6 +74,7 @@ impl std::fmt::Debug for Flags {
 
 /// The ECN field of the IP header (RFC 3168 5).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Ecn {
     /// Not ECN-capable.
     #[default]
@@ -87,6 +90,7 @@ pub enum Ecn {
 /// Source and destination of a segment.
 #[derive(Clone, Copy, Eq, Hash, Debug)]
 #[expect(clippy::derived_hash_with_manual_eq, reason = "it is the same equality, only faster")]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct FourTuple {
     /// Source address.
     pub src: IpAddr,
@@ -115,6 +119,12 @@ fn is_same(one: &IpAddr, other: &IpAddr) -> bool {
         (IpAddr::V4(one), IpAddr::V4(other)) => one.to_bits() == other.to_bits(),
         (IpAddr::V6(one), IpAddr::V6(other)) => one.to_bits() == other.to_bits(),
         _ => false,
+    }
+}
+
+impl fmt::Display for FourTuple {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} > {}", self.source(), self.destination())
     }
 }
 

@@ -2,6 +2,7 @@
 
 /// A TCP sequence number, as it stands on the wire. Comparison is modulo 2^32, so it is no `Ord`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Seq(pub u32);
 
 impl Seq {

@@ -135,6 +135,9 @@ pub fn half_window(subflow: &SubflowMetrics, floor: u32) -> u32 {
     (subflow.cwnd / 2).max(floor)
 }
 
+/// What Linux uses unless told otherwise.
+pub(crate) const DEFAULT: ControlEntry = cubic::ENTRY;
+
 /// All built-in controls. A new one is a new file plus one line here.
 pub fn builtin() -> Registry<dyn CongestionControl> {
     let mut all = Registry::new("congestion control");

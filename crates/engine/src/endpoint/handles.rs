@@ -1,7 +1,10 @@
 //! How connections and subflows are named from outside the endpoint.
 
+use std::fmt;
+
 /// Names a connection of an endpoint; never used again for another.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct ConnectionId {
     pub(super) index: u32,
     pub(super) generation: u32,
@@ -12,6 +15,13 @@ impl ConnectionId {
     #[inline]
     pub fn slot(self) -> usize {
         self.index as usize
+    }
+}
+
+impl fmt::Display for ConnectionId {
+    /// Its slot, and how many connections had it before.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.index, self.generation)
     }
 }
 

@@ -1,7 +1,5 @@
-//! Many connections: demultiplexing by four-tuple and, for joins, by token; listening with a bounded backlog;
-//! deadlines; the five verbs.
-//!
-//! Call order: after any call, `poll_transmit` until `None`, `poll_event` until `None`, then `poll_timeout`.
+//! Many connections: demultiplexing by four-tuple and, for joins, by token; listening with a bounded backlog; deadlines; the
+//! verbs. The [crate's page](crate#the-order-of-calls) has the order of calls.
 
 mod batch;
 mod calls;
@@ -53,6 +51,7 @@ struct Slot<P: Payload> {
 
 /// The endpoint's own counters, by the kernel's MIB names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Counters {
     /// SYNs dropped because the backlog was full (`TcpExtListenOverflows`).
     pub listen_overflows: u64,
@@ -168,7 +167,8 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         Ok(id)
     }
 
-    /// A segment arrived on `path`.
+    /// A segment arrived on `path`: the number of the device that it came from. It decides where answers to segments of no
+    /// connection leave, and which path a subflow has that the peer opens.
     pub fn on_segment(&mut self, now: Nanos, path: PathId, mut segment: Segment<P>) {
         self.on_segment_in_place(now, path, None, &mut segment);
     }

@@ -78,6 +78,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         self.change(now, id, |connection| connection.set_unsent_low_water(bytes))
     }
 
+    //= RFC 9293 SHLD-21
     /// Sets the Diffserv code point of what is sent, 0 to 63 (RFC 2474).
     ///
     /// # Errors

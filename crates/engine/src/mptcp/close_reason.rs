@@ -7,6 +7,7 @@ use crate::tcp::GiveUp;
 /// Why the sender of a MP_TCPRST reset the subflow (RFC 8684 3.6).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, thiserror::Error)]
 #[non_exhaustive]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum ResetReason {
     /// Code 0.
     #[error("unspecified")]
@@ -67,6 +68,7 @@ impl ResetReason {
 /// What showed that a middlebox had changed data or options (RFC 8684 3.7).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, thiserror::Error)]
 #[non_exhaustive]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Interference {
     /// Data was acknowledged without a DATA_ACK.
     #[error("acknowledgements without DATA_ACK")]
@@ -91,6 +93,7 @@ pub enum Interference {
 /// Why a join failed (RFC 8684 3.2).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, thiserror::Error)]
 #[non_exhaustive]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum JoinError {
     /// The peer or a middlebox answered the SYN without MP_JOIN.
     #[error("the SYN/ACK had no MP_JOIN")]
@@ -115,6 +118,7 @@ pub enum JoinError {
 /// Why a connection or a subflow ended. A connection that lost its last subflow has that subflow's reason.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, thiserror::Error)]
 #[non_exhaustive]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum CloseReason {
     /// Both sides closed it.
     #[error("closed")]

@@ -24,6 +24,7 @@ use crate::{Nanos, PathId, SubflowId};
 
 /// Which side opened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Role {
     /// We connected.
     Client,

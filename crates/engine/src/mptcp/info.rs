@@ -12,6 +12,7 @@ use crate::{Nanos, PathId, SubflowId};
 /// Sequence numbers are offsets in the stream, from 0. What the engine has no notion of is absent.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct ConnectionInfo {
     /// Subflows beside the first.
     pub subflows: u8,
@@ -66,6 +67,7 @@ pub struct ConnectionInfo {
 /// A subflow's state as of a moment.
 #[derive(Clone, PartialEq, Debug)]
 #[non_exhaustive]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct SubflowInfo {
     /// Which.
     pub id: SubflowId,

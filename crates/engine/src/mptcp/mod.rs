@@ -33,7 +33,7 @@ pub use close_reason::{CloseReason, Interference, JoinError, ResetReason};
 pub use connection::{Connection, Role};
 pub use crypto::{Key, add_addr_hmac, join_hmac, leftmost_64, leftmost_160};
 pub use info::{ConnectionInfo, SubflowInfo};
-pub use path_manager::JoinRequest;
+pub(crate) use path_manager::JoinRequest;
 pub use stats::{ConnectionStats, DecisionRecord, Event, FallbackCause};
 
 /// Whether an MP_CAPABLE is one that this version knows: version 1, HMAC-SHA256, no extension (RFC 8684 3.1).

@@ -9,6 +9,7 @@ use crate::{Nanos, PathId, SubflowId};
 /// Why a connection is plain TCP although Multipath TCP was wanted (RFC 8684 3.7).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum FallbackCause {
     /// The peer's SYN or SYN/ACK had no MP_CAPABLE (or our SYN's was lost on the way).
     NoMpCapable,
@@ -26,6 +27,7 @@ pub enum FallbackCause {
 /// What the application and observers should know.
 #[derive(Clone, PartialEq, Debug)]
 #[non_exhaustive]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Event {
     /// Our connect is complete.
     Connected {
@@ -78,6 +80,7 @@ pub enum Event {
 
 /// One decision of the scheduler and what became of it.
 #[derive(Clone, PartialEq, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct DecisionRecord {
     /// When.
     pub at: Nanos,
@@ -97,6 +100,7 @@ pub struct DecisionRecord {
 
 /// A connection's counters. They change with every call into the connection.
 #[derive(Clone, PartialEq, Debug, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct ConnectionStats {
     /// Bytes that the application wrote.
     pub bytes_written: u64,

@@ -85,7 +85,7 @@ mod tests {
         let pipes = [Pipe::new(30, 12), Pipe::new(10, 6)];
         // 30/12 against 10/6, 10/5, 10/4 (a tie, to the lower srtt), 10/3: then the first.
         assert_eq!(run("lts", &pipes, 4).segments_on(1, 1), [1, 2, 3]);
-        assert_eq!(run("lws", &pipes, 4).segments_on(1, 1), []);
+        assert!(run("lws", &pipes, 4).segments_on(1, 1).is_empty());
         assert_eq!(run("minrtt", &pipes, 4).segments_on(1, 1), [1, 2, 3, 4]);
     }
 }

@@ -41,6 +41,7 @@ use crate::{Nanos, SubflowId};
 
 /// A scheduler's decision.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Decision {
     /// Send new data on `subflow`: up to `bytes` from the first unassigned byte. The engine clips it to the
     /// data there is, the connection-level window, the subflow's cwnd and the path's burst.
@@ -89,6 +90,7 @@ pub enum Decision {
 
 /// Why data is repeated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Purpose {
     /// Redundancy by design (redundant, cfs).
     Redundant,
@@ -419,6 +421,9 @@ pub trait Scheduler: Debug + Send {
     }
 }
 
+/// What Linux uses unless told otherwise.
+pub(crate) const DEFAULT: crate::registry::Entry<dyn Scheduler> = linux::ENTRY;
+
 /// All built-in schedulers. A new one is a new file plus one line here.
 pub fn builtin() -> Registry<dyn Scheduler> {
     let mut registry = Registry::new("scheduler");
@@ -520,7 +525,7 @@ mod tests {
         scene.subflows[3].srtt = scene.subflows[2].srtt;
         assert_eq!(ids(&scene), [0]);
         scene.subflows[0].backup = true;
-        assert_eq!(ids(&scene), []);
+        assert!(ids(&scene).is_empty());
     }
 
     #[test]

@@ -178,6 +178,6 @@ mod tests {
     fn unlike_minrtt_the_slow_subflow_gets_every_other_segment() {
         let pipes = [Pipe::new(10, 10), Pipe::new(100, 10)];
         assert_eq!(run("roundrobin", &pipes, 10).segments_on(1, 1), [2, 4, 6, 8, 10]);
-        assert_eq!(run("minrtt", &pipes, 10).segments_on(1, 1), []);
+        assert!(run("minrtt", &pipes, 10).segments_on(1, 1).is_empty());
     }
 }

@@ -8,6 +8,7 @@ use crate::metrics::SubflowMetrics;
 
 /// RFC 9293's connection states, without LISTEN (the endpoint's).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum State {
     /// SYN sent.
     SynSent,

@@ -12,6 +12,7 @@ use crate::metrics::{CaState, SubflowMetrics};
 /// in nanoseconds, windows of the sender in segments, those of the receiver in bytes. What the engine has no notion of is absent.
 #[derive(Clone, PartialEq, Debug)]
 #[non_exhaustive]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct TcpInfo {
     /// Where it is in RFC 9293's state machine.
     pub state: State,

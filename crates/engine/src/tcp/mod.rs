@@ -26,11 +26,12 @@ mod timeout;
 mod timer;
 mod window;
 
-pub use crate::config::TcpConfig;
+#[cfg(test)]
+use crate::config::TcpConfig;
 pub use context::{Context, GiveUp, Kind, Outcome, Outgoing, Shared, State, Transmit};
 pub use info::TcpInfo;
 pub(crate) use isn::keyed_digest;
-pub use isn::{keyed_isn, keyed_timestamp_offset};
+pub use isn::keyed_isn;
 pub use mib::TcpCounters;
 pub(crate) use receiver::StreamOffset;
 pub use subflow::Subflow;

@@ -158,11 +158,6 @@ impl<P: Payload> Subflow<P> {
         self.receiver.request_ack();
     }
 
-    /// Whether an ACK is already due to be sent at the next opportunity.
-    pub fn ack_requested(&self) -> bool {
-        self.receiver.is_ack_requested()
-    }
-
     /// Has a window probe sent (RFC 9293 3.8.6.1).
     pub fn probe_window(&mut self) {
         self.nothing_to_send = false;
@@ -254,6 +249,7 @@ impl<P: Payload> Subflow<P> {
     }
 
     /// Position of the next new byte to be sent.
+    #[cfg(test)]
     pub fn snd_nxt(&self) -> u64 {
         self.sender.next()
     }
@@ -297,11 +293,6 @@ impl<P: Payload> Subflow<P> {
     /// Tag and length of each range handed to it that isn't acknowledged, queued ones included.
     pub fn outstanding(&self) -> impl Iterator<Item = (u64, u32)> + '_ {
         self.sender.outstanding()
-    }
-
-    /// Whether everything handed to it is acknowledged.
-    pub fn is_drained(&self) -> bool {
-        self.sender.is_drained()
     }
 
     /// The round-trip time as a receiver of data sees it, queues in the data's direction included; 0 before

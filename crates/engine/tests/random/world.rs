@@ -14,7 +14,7 @@ use ropewalk_engine::config::{
 use ropewalk_engine::endpoint::{ConnectionId, Endpoint};
 use ropewalk_engine::metrics::SubflowStatus;
 use ropewalk_engine::mptcp::Event;
-use ropewalk_engine::{Entropy, MILLISECOND, Nanos, PathId, SECOND, congestion, scheduler, tcp};
+use ropewalk_engine::{Entropy, MILLISECOND, Nanos, PathId, SECOND, congestion, scheduler, testing};
 use ropewalk_wire::{ChecksumMode, Flags, FourTuple, Segment, encode_headers};
 
 use crate::case::{Case, Dice, Op, Reading};
@@ -487,7 +487,7 @@ fn before_wrap(case: &Case, chosen: &VecDeque<u64>, end: usize, before: u32) -> 
     let client = SocketAddr::new(client_address(case, 0), 32_768);
     let server = server_address(case);
     let (from, to) = if end == 0 { (client, server) } else { (server, client) };
-    let now = tcp::keyed_isn(&secret, &FourTuple::new(from, to), 0);
+    let now = testing::keyed_isn(&secret, &FourTuple::new(from, to), 0);
     u64::from(now.wrapping_add(before).wrapping_neg()) * 4_000
 }
 

@@ -478,10 +478,10 @@ impl App for Perf {
             }
             Event::SubflowAdded { .. } => self.update_stack_info(now, endpoint, id),
             // A connection that was never opened has no stream to drive.
-            Event::Writable | Event::Readable | Event::PeerClosed | Event::Closed => {
-                if self.flows.get(&id).is_some_and(|active| active.connect.is_some()) {
-                    self.drive(now, endpoint, id);
-                }
+            Event::Writable | Event::Readable | Event::PeerClosed | Event::Closed
+                if self.flows.get(&id).is_some_and(|active| active.connect.is_some()) =>
+            {
+                self.drive(now, endpoint, id);
             }
             _ => {}
         }
