@@ -18,7 +18,7 @@
 use proptest::prelude::*;
 
 use super::testing::{build, subflow, subflows};
-use super::{Ack, CongestionControl, LossCause, builtin};
+use super::{Ack, CongestionControl, LossCause, RateSample, builtin};
 use crate::contract::{Departures, check, is_exempt, variants};
 use crate::metrics::{SubflowMetrics, SubflowStatus};
 use crate::{MILLISECOND, Nanos};
@@ -27,7 +27,7 @@ use crate::{MILLISECOND, Nanos};
 /// One that isn't listed is held to Reno.
 fn parent(text: &str) -> &str {
     match text {
-        "reno" | "cubic" | "cubic:linux" | "cubic:linux-3.14" | "vegas" | "vegas:linux" | "veno"
+        "reno" | "cubic" | "bbr" | "cubic:linux" | "cubic:linux-3.14" | "vegas" | "vegas:linux" | "veno"
         | "veno:linux" => text,
         "mveno" => "veno",
         "mveno:linux" => "veno:linux",
@@ -41,6 +41,9 @@ fn parent(text: &str) -> &str {
 fn coupled(text: &str) -> bool {
     parent(text) != text || text == "wvegas"
 }
+
+/// What a model-based control's link delivers in a round trip, segments.
+const LINK: u32 = 200;
 
 /// What happens to a subflow.
 #[derive(Clone, Copy, Debug)]
@@ -76,7 +79,7 @@ impl Bench {
         match step {
             Step::Ack { acked, rtt_ms, limited, round_start } => {
                 let rtt = rtt_ms * MILLISECOND;
-                self.now += rtt / u64::from(self.subflows[i].cwnd.max(1));
+                self.now += rtt / u64::from(self.per_round(i));
                 let subflow = &mut self.subflows[i];
                 (subflow.srtt, subflow.last_rtt, subflow.delivered) =
                     (rtt, rtt, subflow.delivered + u64::from(acked));
@@ -87,7 +90,11 @@ impl Bench {
                 let now = self.now;
                 let ack =
                     Ack { now, acked, rtt: Some(rtt), prior_in_flight, cwnd_limited: limited, round_start };
-                self.control.on_ack(&mut self.subflows, i, &ack);
+                if self.control.is_model_based() {
+                    self.sample(i, &ack, rtt);
+                } else {
+                    self.control.on_ack(&mut self.subflows, i, &ack);
+                }
                 self.check_ack(&seen, i, acked, limited);
             }
             Step::Loss(cause) => {
@@ -134,6 +141,31 @@ impl Bench {
         }
     }
 
+    /// The same ACK for a model-based control: the window's rate, and the samples of a steady sender.
+    fn sample(&mut self, i: usize, ack: &Ack, rtt: Nanos) {
+        let subflow = &self.subflows[i];
+        let delivered = u64::from(ack.prior_in_flight.min(LINK)).min(subflow.delivered);
+        let sample = RateSample {
+            now: ack.now,
+            acked: ack.acked,
+            rtt: ack.rtt,
+            rate: (u128::from(delivered) * u128::from(subflow.mss) * 1_000_000_000 / u128::from(rtt)) as u64,
+            app_limited: !ack.cwnd_limited,
+            delivered,
+            prior_delivered: subflow.delivered - delivered,
+            tx_in_flight: ack.prior_in_flight,
+            lost: 0,
+            cwnd_limited: ack.cwnd_limited,
+        };
+        self.control.on_sample(&mut self.subflows, i, &sample);
+    }
+
+    /// Segments that are acknowledged in a round trip: the window, where nothing but losses bounds it.
+    fn per_round(&self, i: usize) -> u32 {
+        let window = self.subflows[i].cwnd.max(1);
+        if self.control.is_model_based() { window.min(LINK) } else { window }
+    }
+
     fn check_ack(&mut self, seen: &[SubflowMetrics], i: usize, acked: u32, limited: bool) {
         let mut expected = seen.to_vec();
         let after = &self.subflows[i];
@@ -152,7 +184,7 @@ impl Bench {
 
     /// A round trip of single ACKs.
     fn round(&mut self, i: usize, rtt_ms: u64) {
-        let window = self.subflows[i].cwnd;
+        let window = self.per_round(i);
         assert!(window < 100_000, "no path has room for {window} segments: {:?}", self.control);
         for number in 0..window {
             self.step(i, Step::Ack { acked: 1, rtt_ms, limited: true, round_start: number == 0 });
@@ -277,7 +309,7 @@ fn what_a_control_tells_of_itself() {
             "{text}: {metrics:?}"
         );
         assert!(entry.name != "reno" || metrics.is_empty(), "Reno has none: {metrics:?}");
-        assert!(!bench.control.sets_pacing_rate(), "{text}");
+        assert_eq!(bench.control.is_model_based(), entry.name == "bbr", "{text}");
     }
 }
 

@@ -8,8 +8,10 @@
 //! stretch ACK grows the window as much as several ACKs. Windows are whole segments; the control keeps the
 //! fraction and drops it at a loss, as Linux drops `snd_cwnd_cnt`.
 //!
-//! MPVeno and MPTCPPW are not implemented: 5g-2019 (section I) lists them without a definition. Neither is
-//! BBR.
+//! A model-based control ([`CongestionControl::is_model_based`]: BBR) gets samples of the delivery rate instead, sets
+//! window and pacing rate with each, and is paced.
+//!
+//! MPVeno and MPTCPPW are not implemented: 5g-2019 (section I) lists them without a definition.
 
 use std::fmt::Debug;
 
@@ -19,6 +21,7 @@ use crate::registry::{Entry, Registry};
 
 mod additive;
 mod balia;
+mod bbr;
 #[cfg(test)]
 mod contract;
 mod coupled;
@@ -56,6 +59,50 @@ pub struct Ack {
     pub cwnd_limited: bool,
     /// Whether this ACK starts a new round trip: the first ACK of data sent in the last one.
     pub round_start: bool,
+}
+
+/// What an ACK says of the path (draft-ietf-ccwg-bbr 2.2, 4.1), for a model-based control. Volumes are in segments.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct RateSample {
+    /// The current time.
+    pub now: Nanos,
+    /// RS.newly_acked.
+    pub acked: u32,
+    /// RS.rtt: round-trip time sample of the latest segment delivered.
+    pub rtt: Option<Nanos>,
+    /// RS.delivery_rate, bytes per second; 0: there is none.
+    pub rate: u64,
+    /// RS.is_app_limited.
+    pub app_limited: bool,
+    /// RS.delivered: what was delivered between the sending of the segment and now.
+    pub delivered: u64,
+    /// RS.prior_delivered: what was delivered by the time the segment was sent.
+    pub prior_delivered: u64,
+    /// RS.tx_in_flight: what was in flight when the segment was sent.
+    pub tx_in_flight: u32,
+    /// RS.lost: what was judged lost between the sending of the segment and now.
+    pub lost: u32,
+    /// C.is_cwnd_limited.
+    pub cwnd_limited: bool,
+}
+
+/// Segments judged lost (draft-ietf-ccwg-bbr 5.5.10.2), for a model-based control.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct LostSegments {
+    /// The current time.
+    pub now: Nanos,
+    /// How many.
+    pub segments: u32,
+    /// Where in the subflow's stream they begin and end.
+    pub position: u64,
+    /// See `position`.
+    pub end: u64,
+    /// P.tx_in_flight: what was in flight when they were sent.
+    pub tx_in_flight: u32,
+    /// What was judged lost since, these included.
+    pub lost: u32,
+    /// P.is_app_limited.
+    pub app_limited: bool,
 }
 
 /// Why a window is reduced.
@@ -105,10 +152,29 @@ pub trait CongestionControl: Debug + Send {
         let _ = (subflows, i, idle);
     }
 
-    /// Whether the engine must not set this subflow's pacing rate (by Linux's rule), because the control
-    /// sets `subflows[i].pacing_rate` itself.
-    fn sets_pacing_rate(&self) -> bool {
+    /// Whether the control sets window and pacing rate from a model of the path. Then the engine paces the subflow by
+    /// `pacing_rate`, calls [`on_sample`](Self::on_sample) instead of `on_ack`, also in recovery, calls
+    /// [`on_lost`](Self::on_lost) and [`before_transmit`](Self::before_transmit), and leaves the window alone but for a
+    /// timeout, which leaves what is in flight and one segment. Asked once per subflow.
+    fn is_model_based(&self) -> bool {
         false
+    }
+
+    /// An ACK delivered something: set `subflows[i].cwnd` and `subflows[i].pacing_rate`. Returns whether the control holds
+    /// the rate back, so that samples of what is sent next count as application-limited.
+    fn on_sample(&mut self, subflows: &mut [SubflowMetrics], i: usize, sample: &RateSample) -> bool {
+        let _ = (subflows, i, sample);
+        false
+    }
+
+    /// Segments were judged lost; `subflows[i]` counts them already.
+    fn on_lost(&mut self, subflows: &[SubflowMetrics], i: usize, lost: &LostSegments) {
+        let _ = (subflows, i, lost);
+    }
+
+    /// Data is about to be sent, and nothing is in flight; `app_limited`: for want of data.
+    fn before_transmit(&mut self, subflows: &mut [SubflowMetrics], i: usize, now: Nanos, app_limited: bool) {
+        let _ = (subflows, i, now, app_limited);
     }
 
     /// Internal state for observers: (name, value), e.g. LIA's alpha.
@@ -154,5 +220,6 @@ pub fn builtin() -> Registry<dyn CongestionControl> {
     all.add(vegas::ENTRY);
     all.add(veno::ENTRY);
     all.add(mveno::ENTRY);
+    all.add(bbr::ENTRY);
     all
 }

@@ -482,6 +482,8 @@ impl<P: Payload> Connection<P> {
         }
         if let Some(spec) = congestion {
             self.congestion = spec.build();
+            let paced = self.congestion.is_model_based();
+            self.subflows.iter_mut().flatten().for_each(|subflow| subflow.tcp.set_paced(paced));
         }
         self.wake();
         for index in 0..self.metrics.len() {

@@ -68,6 +68,11 @@ impl<P: Payload> Subflow<P> {
         }
     }
 
+    /// Says whether the congestion control, which was replaced, is model-based.
+    pub fn set_paced(&mut self, paced: bool) {
+        self.sender.set_paced(paced);
+    }
+
     /// Announces windows that may grow to `max` bytes; before the first segment.
     pub fn announce_window_of(&mut self, max: u64) {
         self.common.negotiated.own_shift = shift_for(max);

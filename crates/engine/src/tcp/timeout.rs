@@ -28,6 +28,8 @@ impl<P: Payload> Subflow<P> {
         if common.timers.expire(Timer::Persist, now) {
             self.on_persist_timer(cx, &mut outcome);
         }
+        // Data that was held back is sent when the subflow is asked.
+        self.common.timers.expire(Timer::Pace, now);
         if self.common.timers.expire(Timer::Retransmit, now) {
             self.on_retransmission_timeout(cx, &mut outcome);
         }

@@ -16,6 +16,8 @@ pub(crate) enum Timer {
     DelayedAck,
     /// Zero-window probe (RFC 9293 3.8.6.1).
     Persist,
+    /// The pacing rate admits more data (model-based congestion controls only).
+    Pace,
     /// Keep-alive, and the end of TIME-WAIT. The last one: `COUNT` follows from it.
     Idle,
 }

@@ -7,7 +7,7 @@ use super::ack_summary::AckSummary;
 use super::rtt::timestamp_rtt;
 use super::{Sender, cwnd_validation};
 use crate::config::WindowLimit;
-use crate::congestion::Ack;
+use crate::congestion::{Ack, RateSample};
 use crate::tcp::common::Common;
 use crate::tcp::context::{Context, Outcome, clock};
 use crate::tcp::timer::Timer;
@@ -185,7 +185,7 @@ impl<P: Payload> Sender<P> {
         }
         metrics.delivered += u64::from(summary.segments);
         metrics.last_progress = now;
-        summary.round_start = self.rate.on_delivered(metrics, now, &summary.rate);
+        (summary.round_start, summary.bandwidth) = self.rate.on_delivered(metrics, now, &summary.rate);
     }
 
     /// Growth of the window while nothing is lost.
@@ -205,11 +205,34 @@ impl<P: Payload> Sender<P> {
         cx.congestion.on_ack(cx.metrics, cx.index, &ack);
     }
 
+    /// Feeds a model-based congestion control with what an ACK says of the path.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn update_model(&mut self, cx: &mut Context<'_>, summary: &AckSummary) {
+        let metrics = cx.own();
+        let of = &summary.rate;
+        let sample = RateSample {
+            now: cx.now,
+            acked: summary.segments,
+            rtt: summary.last_rtt,
+            rate: summary.bandwidth,
+            app_limited: of.app_limited,
+            delivered: metrics.delivered - of.stamp.delivered,
+            prior_delivered: of.stamp.delivered,
+            tx_in_flight: of.flight.in_flight,
+            lost: of.flight.lost_since(metrics),
+            cwnd_limited: self.cwnd_validation.was_full(),
+        };
+        if cx.congestion.on_sample(cx.metrics, cx.index, &sample) {
+            self.rate.on_app_limited(cx.own());
+        }
+    }
+
     /// Linux's pacing rate: 200 % of cwnd / srtt in slow start, 120 % after (`tcp_update_pacing_rate`). Before the first
     /// sample Linux leaves the division out, as if srtt were its unit, an eighth of a microsecond.
     #[inline]
     pub(super) fn update_pacing(&self, cx: &mut Context<'_>) {
-        if cx.congestion.sets_pacing_rate() {
+        if self.paced {
             return;
         }
         let metrics = cx.metrics();

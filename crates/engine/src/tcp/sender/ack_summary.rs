@@ -37,6 +37,8 @@ pub(crate) struct AckSummary {
     pub lost_retransmission: bool,
     /// A round trip began with it.
     pub round_start: bool,
+    /// The delivery rate that it gave, bytes per second; 0: none.
+    pub bandwidth: u64,
     /// The receiver dropped what it had sacked; the timer is set already.
     pub reneged: bool,
     pub dsack: Option<Dsack>,
@@ -78,7 +80,7 @@ impl AckSummary {
         let (sent_at, end) = (last.sent_at, last.end());
         self.segments += segments;
         self.end = end;
-        self.rate.take(sent_at, end, last.rate, last.is(APP_LIMITED));
+        self.rate.take(sent_at, end, last.rate, last.is(APP_LIMITED), last.flight());
         if arrived {
             if sent_at >= self.latest.0 {
                 self.latest = (sent_at, end);

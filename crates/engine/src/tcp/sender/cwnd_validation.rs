@@ -28,6 +28,11 @@ impl CwndValidation {
         self.limited || (metrics.in_slow_start() && metrics.cwnd < 2 * self.max_packets_out)
     }
 
+    /// Whether the window was full at some time in this window of data.
+    pub fn was_full(&self) -> bool {
+        self.limited
+    }
+
     /// The window was set: its use is measured from now.
     pub fn restart(&mut self, now: Nanos) {
         self.since = now;
@@ -61,6 +66,9 @@ impl CwndValidation {
     /// Part of the window wasn't used for an RTO, because of the application or the peer's window.
     #[cold]
     fn decay(&mut self, cx: &mut Context<'_>) {
+        if cx.congestion.is_model_based() {
+            return self.restart(cx.now);
+        }
         let used = self.used.max(cx.tcp.initial_window);
         self.restart(cx.now);
         let writer_waits = cx.shared.outgoing.writer_waits;

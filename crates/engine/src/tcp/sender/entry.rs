@@ -2,7 +2,7 @@
 
 use ropewalk_wire::Payload;
 
-use super::rate::Stamp;
+use super::rate::{Flight, Stamp};
 use crate::Nanos;
 
 pub(crate) const SACKED: u8 = 1;
@@ -26,6 +26,10 @@ pub(crate) struct Entry<P> {
     pub mapped: u16,
     /// Segments of one MSS that it counts for.
     pub segments: u32,
+    /// In flight when it was last sent, itself included, and the low bits of what was judged lost by then. Beside the other
+    /// short fields they take no memory.
+    pub in_flight: u32,
+    pub lost: u16,
     /// When it was last sent.
     pub sent_at: Nanos,
     /// Delivery-rate state at that time.
@@ -36,6 +40,12 @@ impl<P: Payload> Entry<P> {
     #[inline]
     pub fn end(&self) -> u64 {
         self.position + self.payload.len() as u64 + u64::from(self.flags & FIN != 0)
+    }
+
+    /// What the model of the path needs of it.
+    #[inline]
+    pub fn flight(&self) -> Flight {
+        Flight { in_flight: self.in_flight, lost: self.lost }
     }
 
     #[inline]

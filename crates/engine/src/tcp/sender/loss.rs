@@ -6,11 +6,11 @@ use ropewalk_wire::Payload;
 use super::Sender;
 use super::ack_summary::AckSummary;
 use super::due::LOSS_PROBE;
-use super::entry::{EVER_RETRANS, LOST, RETRANS, SACKED};
+use super::entry::{APP_LIMITED, EVER_RETRANS, LOST, RETRANS, SACKED};
 use super::rack::DUP_THRESH;
 use super::tlp::{ProbeAck, Tlp};
 use crate::config::LossDetection;
-use crate::congestion::LossCause;
+use crate::congestion::{LossCause, LostSegments};
 use crate::metrics::CaState;
 use crate::tcp::common::Common;
 use crate::tcp::context::{Context, Outcome};
@@ -110,6 +110,18 @@ impl<P: Payload> Sender<P> {
         metrics.lost_total += u64::from(entry.segments);
         outcome.lost_segments += entry.segments;
         let position = entry.position;
+        if self.paced {
+            let lost = LostSegments {
+                now: cx.now,
+                segments: entry.segments,
+                position,
+                end: entry.end(),
+                tx_in_flight: entry.in_flight,
+                lost: entry.flight().lost_since(metrics),
+                app_limited: entry.is(APP_LIMITED),
+            };
+            cx.congestion.on_lost(cx.metrics, cx.index, &lost);
+        }
         self.scoreboard.on_lost(position);
     }
 
@@ -152,7 +164,9 @@ impl<P: Payload> Sender<P> {
         }
         if cx.own().in_flight() != before && cx.own().ca_state != CaState::Recovery {
             self.enter_recovery(common, cx, false);
-            self.prr.reduce(cx.metrics(), 1, 0, false);
+            if !self.paced {
+                self.prr.reduce(cx.metrics(), 1, 0, false);
+            }
         }
     }
 

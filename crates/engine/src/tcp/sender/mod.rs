@@ -13,6 +13,7 @@ mod due;
 mod dup_ack;
 mod entry;
 mod loss;
+mod pacing;
 mod pmtu;
 mod prr;
 mod rack;
@@ -41,6 +42,7 @@ use cwnd_validation::CwndValidation;
 pub(super) use data_segment::DataSegment;
 use due::{Due, LOSS_PROBE, WINDOW_PROBE};
 use dup_ack::DupAck;
+use pacing::Pacer;
 use prr::Prr;
 use rack::Rack;
 use rate::RateState;
@@ -63,6 +65,8 @@ pub(super) struct Sender<P> {
     /// What is due beside it.
     due: Due,
     fin_sent: bool,
+    /// The congestion control is model-based: it is fed with samples, and data is paced.
+    paced: bool,
     /// The peer is to be told that the congestion window was reduced (RFC 3168 6.1.2).
     cwr_pending: bool,
     snd_una: u64,
@@ -86,6 +90,7 @@ pub(super) struct Sender<P> {
     /// Segments that DSACKs have reported.
     dsacked: u64,
     dup_ack: DupAck,
+    pacer: Pacer,
 }
 
 /// Where loss recovery is, beside [`CaState`](crate::metrics::CaState).
@@ -113,6 +118,7 @@ impl<P: Payload> Sender<P> {
             queue: InlineQueue::new(),
             due: Due::default(),
             fin_sent: false,
+            paced: cx.congestion.is_model_based(),
             cwr_pending: false,
             snd_una: 0,
             snd_nxt: 1,
@@ -132,7 +138,13 @@ impl<P: Payload> Sender<P> {
             black_hole: BlackHole::default(),
             dsacked: 0,
             dup_ack: DupAck::default(),
+            pacer: Pacer::default(),
         }
+    }
+
+    /// Says whether the congestion control is model-based.
+    pub fn set_paced(&mut self, paced: bool) {
+        self.paced = paced;
     }
 
     /// The peer's SYN or SYN/ACK arrived.

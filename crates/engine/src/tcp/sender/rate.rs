@@ -17,6 +17,22 @@ pub(crate) struct Stamp {
     pub first_sent_at: Nanos,
 }
 
+/// What was in flight and lost when a segment was sent, kept with it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Flight {
+    /// P.tx_in_flight, segments.
+    pub in_flight: u32,
+    /// The low bits of P.lost.
+    pub lost: u16,
+}
+
+impl Flight {
+    /// What was judged lost since, segments.
+    pub fn lost_since(self, metrics: &SubflowMetrics) -> u32 {
+        u32::from((metrics.lost_total as u16).wrapping_sub(self.lost))
+    }
+}
+
 /// A connection's state, by the draft's names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct RateState {
@@ -35,16 +51,17 @@ pub(crate) struct RateState {
 pub(crate) struct Sample {
     sent_at: Nanos,
     end: u64,
-    stamp: Stamp,
-    app_limited: bool,
+    pub stamp: Stamp,
+    pub app_limited: bool,
+    pub flight: Flight,
 }
 
 impl Sample {
     /// A segment sent at `sent_at` was delivered. Those of one ACK are taken in order of position.
     #[inline]
-    pub fn take(&mut self, sent_at: Nanos, end: u64, stamp: Stamp, app_limited: bool) {
+    pub fn take(&mut self, sent_at: Nanos, end: u64, stamp: Stamp, app_limited: bool, flight: Flight) {
         if sent_at >= self.sent_at {
-            *self = Sample { sent_at, end, stamp, app_limited };
+            *self = Sample { sent_at, end, stamp, app_limited, flight };
         }
     }
 }
@@ -80,9 +97,10 @@ impl RateState {
         self.app_limited = (metrics.delivered + u64::from(metrics.in_flight())).max(1);
     }
 
-    /// An ACK delivered `sample` last; `metrics.delivered` counts it already. Returns whether a round trip begins with it.
+    /// An ACK delivered `sample` last; `metrics.delivered` counts it already. Returns whether a round trip begins with it, and
+    /// the rate in bytes per second, 0 if there is none.
     #[inline]
-    pub fn on_delivered(&mut self, metrics: &mut SubflowMetrics, now: Nanos, sample: &Sample) -> bool {
+    pub fn on_delivered(&mut self, metrics: &mut SubflowMetrics, now: Nanos, sample: &Sample) -> (bool, u64) {
         if self.app_limited != 0 && metrics.delivered > self.app_limited {
             self.app_limited = 0;
         }
@@ -91,10 +109,11 @@ impl RateState {
         let send_elapsed = sample.sent_at.saturating_sub(sample.stamp.first_sent_at);
         let ack_elapsed = now.saturating_sub(sample.stamp.delivered_at);
         let interval = send_elapsed.max(ack_elapsed);
+        let mut rate = 0;
         // An interval shorter than the least round-trip time is an artefact of ACK compression.
         if interval > 0 && interval >= metrics.min_rtt {
             let segments = metrics.delivered - sample.stamp.delivered;
-            let rate = (segments * u64::from(metrics.mss)).saturating_mul(SECOND) / interval;
+            rate = (segments * u64::from(metrics.mss)).saturating_mul(SECOND) / interval;
             if !sample.app_limited || rate >= metrics.delivery_rate {
                 metrics.delivery_rate = rate;
             }
@@ -103,13 +122,13 @@ impl RateState {
         if round {
             self.round = metrics.delivered;
         }
-        round
+        (round, rate)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{RateState, Sample};
+    use super::{Flight, RateState, Sample};
     use crate::metrics::SubflowMetrics;
     use crate::{MILLISECOND, PathId, SubflowId};
 
@@ -129,8 +148,8 @@ mod tests {
             let now = (20 + n as u64) * MILLISECOND;
             metrics.delivered += 1;
             let mut sample = Sample::default();
-            sample.take(0, 1000 * (n as u64 + 1), stamp, false);
-            assert_eq!(state.on_delivered(&mut metrics, now, &sample), n == 0, "one round trip");
+            sample.take(0, 1000 * (n as u64 + 1), stamp, false, Flight::default());
+            assert_eq!(state.on_delivered(&mut metrics, now, &sample).0, n == 0, "one round trip");
             assert_eq!(metrics.delivery_rate, (n as u64 + 1) * 1000 * 1000 / (20 + n as u64));
         }
     }
@@ -142,7 +161,7 @@ mod tests {
         let stamps: Vec<_> = (0..31u64).map(|n| state.on_sent(&metrics, n * MILLISECOND, n == 0)).collect();
         let mut sample = Sample::default();
         for (n, stamp) in stamps.into_iter().enumerate() {
-            sample.take(n as u64 * MILLISECOND, 1000 * (n as u64 + 1), stamp, false);
+            sample.take(n as u64 * MILLISECOND, 1000 * (n as u64 + 1), stamp, false, Flight::default());
         }
         metrics.delivered += 31;
         state.on_delivered(&mut metrics, 50 * MILLISECOND, &sample);
@@ -157,7 +176,7 @@ mod tests {
         assert!(state.is_app_limited());
         let stamp = state.on_sent(&metrics, 0, true);
         let mut sample = Sample::default();
-        sample.take(0, 1000, stamp, true);
+        sample.take(0, 1000, stamp, true, Flight::default());
         metrics.delivered = 1;
         state.on_delivered(&mut metrics, 20 * MILLISECOND, &sample);
         assert_eq!(metrics.delivery_rate, 1_000_000);
@@ -165,7 +184,7 @@ mod tests {
         state.on_delivered(&mut metrics, 20 * MILLISECOND, &sample);
         assert!(!state.is_app_limited());
         let mut sample = Sample::default();
-        sample.take(0, 1000, stamp, false);
+        sample.take(0, 1000, stamp, false, Flight::default());
         state.on_delivered(&mut metrics, 40 * MILLISECOND, &sample);
         assert_eq!(metrics.delivery_rate, 50_000);
     }

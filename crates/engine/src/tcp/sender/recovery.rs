@@ -52,7 +52,11 @@ impl<P: Payload> Sender<P> {
                 self.alert(common, cx, segment, summary, outcome);
             }
         }
-        if matches!(cx.own().ca_state, CaState::Recovery | CaState::Cwr) {
+        if self.paced {
+            if summary.segments > 0 {
+                self.update_model(cx, summary);
+            }
+        } else if matches!(cx.own().ca_state, CaState::Recovery | CaState::Cwr) {
             let lost = if cx.tcp.prr_slow_start { 0 } else { outcome.lost_segments };
             let advanced = summary.advanced || cx.tcp.prr_slow_start;
             self.prr.reduce(cx.metrics(), summary.segments, lost, advanced);
@@ -266,6 +270,9 @@ impl<P: Payload> Sender<P> {
 
     /// Ends a reduction: the window is the threshold, unless the reduction was undone.
     pub(super) fn end_reduction(&mut self, cx: &mut Context<'_>) {
+        if self.paced {
+            return;
+        }
         let stands = self.undo.is_possible();
         let now = cx.now;
         let metrics = cx.metrics();

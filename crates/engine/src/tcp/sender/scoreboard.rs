@@ -15,7 +15,7 @@ use ropewalk_wire::Payload;
 
 use super::ack_summary::AckSummary;
 use super::entry::{APP_LIMITED, EVER_RETRANS, Entry, FIN, LOST, RETRANS, SACKED};
-use super::rate::Stamp;
+use super::rate::{Flight, Stamp};
 use super::sack_bitmap::SackBitmap;
 use crate::Nanos;
 use crate::metrics::SubflowMetrics;
@@ -118,11 +118,24 @@ impl<P: Payload> Scoreboard<P> {
     /// A FIN was sent.
     #[cold]
     #[inline(never)]
-    pub fn push_fin(&mut self, position: u64, sent_at: Nanos, rate: Stamp) {
+    pub fn push_fin(&mut self, position: u64, sent_at: Nanos, rate: Stamp, flight: Flight) {
         let payload = P::default();
         let flags = FIN | APP_LIMITED;
         let (tag, lead, mapped, segments) = (0, 0, 0, 1);
-        self.push(Entry { position, tag, payload, flags, lead, mapped, segments, sent_at, rate });
+        let Flight { in_flight, lost } = flight;
+        self.push(Entry {
+            position,
+            tag,
+            payload,
+            flags,
+            lead,
+            mapped,
+            segments,
+            in_flight,
+            lost,
+            sent_at,
+            rate,
+        });
     }
 
     /// Where the last entry ends.

@@ -6,6 +6,7 @@ use super::Sender;
 use super::data_segment::DataSegment;
 use super::due::{self, LOSS_PROBE, WINDOW_PROBE};
 use super::entry::{APP_LIMITED, EVER_RETRANS, Entry, FIN, LOST, RETRANS, SACKED};
+use super::rate::Flight;
 use super::tlp::Tlp;
 use crate::metrics::CaState;
 use crate::tcp::common::Common;
@@ -46,6 +47,10 @@ impl<P: Payload> Sender<P> {
         if self.recovery.new_data_first || metrics.in_flight() >= metrics.cwnd {
             return None;
         }
+        let max_segments = if self.paced { self.pace(common, cx, max_segments) } else { max_segments };
+        if max_segments == 0 {
+            return None;
+        }
         let index = self.scoreboard.next_lost()?;
         let edge = self.window_edge(cx);
         let entry = self.scoreboard.get(index)?;
@@ -56,6 +61,7 @@ impl<P: Payload> Sender<P> {
             return None;
         }
         // A super-segment is cut to what may be sent, and to the MSS in force now.
+        let metrics = cx.own();
         let most = max_segments.min(metrics.cwnd - metrics.in_flight()).max(1) * metrics.mss;
         if entry.payload.len() > most as usize {
             let at = entry.position + u64::from(most);
@@ -103,14 +109,19 @@ impl<P: Payload> Sender<P> {
     fn retransmit(&mut self, common: &mut Common, cx: &mut Context<'_>, index: usize) -> DataSegment<P> {
         let limited = self.app_limited_flag();
         let stamp = self.rate.on_sent(cx.own(), cx.now, false);
+        let (in_flight, lost) = (cx.own().in_flight(), cx.own().lost_total as u16);
         let entry = self.scoreboard.get_mut(index);
         entry.sent_at = cx.now;
         entry.rate = stamp;
+        (entry.in_flight, entry.lost) = (in_flight, lost);
         entry.flags = (entry.flags & !APP_LIMITED) | EVER_RETRANS | limited;
         let (position, tag, segments) = (entry.position, entry.tag, entry.segments);
         let (payload, fin) = (entry.payload.clone(), entry.is(FIN));
         let part = (entry.mapped > 0).then_some((entry.lead, entry.mapped));
         self.scoreboard.log_retransmission(index);
+        if self.paced {
+            self.on_paced(cx, segments, payload.len());
+        }
         cx.metrics().retrans_total += u64::from(segments);
         common.counters.retrans_segs += u64::from(segments);
         common.counters.retrans_bytes += payload.len() as u64;
@@ -143,6 +154,11 @@ impl<P: Payload> Sender<P> {
         // A tail loss probe is one segment, which may exceed the congestion window.
         let room = if probe { 1 } else { metrics.cwnd.saturating_sub(in_flight) };
         if room == 0 {
+            return None;
+        }
+        let max_segments =
+            if self.paced && !probe { self.pace(common, cx, max_segments) } else { max_segments };
+        if max_segments == 0 {
             return None;
         }
         let front_len = self.queue.front()?.1.len();
@@ -191,9 +207,14 @@ impl<P: Payload> Sender<P> {
             lead: 0,
             mapped: 0,
             segments,
+            in_flight: metrics.in_flight(),
+            lost: metrics.lost_total as u16,
             sent_at: cx.now,
             rate,
         });
+        if self.paced {
+            self.on_paced(cx, segments, taken);
+        }
         common.counters.data_segments += u64::from(segments);
         self.cwnd_validation.on_data_sent(cx, self.snd_una, self.snd_nxt);
         self.ensure_retransmit(common, cx);
@@ -264,7 +285,8 @@ impl<P: Payload> Sender<P> {
         metrics.packets_out += 1;
         let rate = self.rate.on_sent(metrics, cx.now, metrics.packets_out == 1);
         self.last_sent_at = cx.now;
-        self.scoreboard.push_fin(position, cx.now, rate);
+        let flight = Flight { in_flight: metrics.in_flight(), lost: metrics.lost_total as u16 };
+        self.scoreboard.push_fin(position, cx.now, rate, flight);
         self.ensure_retransmit(common, cx);
         self.arm_probe(common, cx);
         let mss = cx.own().mss as usize;
@@ -327,7 +349,14 @@ impl<P: Payload> Sender<P> {
     #[inline]
     fn restart_after_idle(&mut self, cx: &mut Context<'_>) {
         let metrics = cx.own();
-        if metrics.packets_out > 0 || !cx.tcp.idle_restart {
+        if metrics.packets_out > 0 {
+            return;
+        }
+        if self.paced {
+            let limited = self.rate.is_app_limited();
+            return cx.congestion.before_transmit(cx.metrics, cx.index, cx.now, limited);
+        }
+        if !cx.tcp.idle_restart {
             return;
         }
         let idle = cx.now.saturating_sub(self.last_sent_at);

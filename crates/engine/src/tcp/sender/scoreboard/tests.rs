@@ -20,8 +20,21 @@ fn apply(
             let (position, payload) = (*end, SyntheticPayload(LEN as u32));
             *end += LEN;
             let (lead, mapped, segments, rate) = (0, 0, 1, Stamp::default());
-            let entry =
-                Entry { position, tag: 0, payload, flags: 0, lead, mapped, segments, sent_at: now, rate };
+            let (flags, in_flight, lost, sent_at) = (0, 0, 0, now);
+            let tag = 0;
+            let entry = Entry {
+                position,
+                tag,
+                payload,
+                flags,
+                lead,
+                mapped,
+                segments,
+                in_flight,
+                lost,
+                sent_at,
+                rate,
+            };
             board.push(entry);
         }
         _ if count == 0 => {}
