@@ -49,7 +49,7 @@ const EXIT_CODES: &str = "Exit codes:
     name = "ropewalk",
     version,
     about = "Which Multipath TCP scheduler finishes your transfer first?",
-    long_about = "Multipath TCP in user space, with every published packet scheduler and congestion control.\n\nStart with `ropewalk compare`.",
+    long_about = "Multipath TCP in user space, with the published packet schedulers and congestion controls.\n\nStart with `ropewalk compare`.",
     after_help = EXIT_CODES
 )]
 struct Arguments {

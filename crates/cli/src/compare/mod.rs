@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use indicatif::{ProgressBar, ProgressStyle};
 use ropewalk_engine::registry::{Registry, Spec};
-use ropewalk_engine::scheduler::Scheduler;
+use ropewalk_engine::scheduler::{Scheduler, is_compared_by_default};
 use ropewalk_lab::compare::{
     Candidate, Comparison, Design, Request, Worth, compare, said_worth, usual_workloads,
 };
@@ -150,7 +150,7 @@ pub(crate) fn nobody(text: &str) -> Failure {
     Diagnostic::new("no scheduler is named")
         .at(&source, 0..text.len())
         .label("nothing found")
-        .help("as in `minrtt,blest`; `ropewalk list` shows all; without `--schedulers` all are compared")
+        .help("as in `minrtt,blest`; `ropewalk list` shows all; `all` takes all")
         .into()
 }
 
@@ -468,12 +468,17 @@ fn request(registries: &Registries, options: &Options) -> Result<Request, Failur
     let congestion = options.congestion.clone().or(experiment.congestion).unwrap_or_else(|| "cubic".into());
     let congestion = algorithm(&registries.congestion, "--congestion", &congestion)?;
     let chosen: Vec<String> = match options.common.names()? {
+        Some(names) if names.iter().any(|name| name == "all") => {
+            let all = registries.schedulers.entries().iter().map(|entry| entry.name);
+            let all = all.filter(|name| *name != "single").map(String::from);
+            all.chain(names.into_iter().filter(|name| name != "all")).collect()
+        }
         Some(names) => names,
         None if !experiment.schedulers.is_empty() => experiment.schedulers,
         None => {
             let all = registries.schedulers.entries().iter().map(|entry| entry.name);
             // `single` is what the rows of plain TCP show, path by path.
-            all.filter(|name| *name != "single").map(String::from).collect()
+            all.filter(|name| is_compared_by_default(name)).map(String::from).collect()
         }
     };
     let mut candidates = Vec::new();

@@ -43,6 +43,22 @@ pub(crate) struct Options {
 /// The folder of the pictures, beside the page.
 const PICTURES: &str = "algorithms";
 
+/// What is published and isn't here.
+const OMITTED: &str = "## Omitted, because
+
+| name | source | omitted, because |
+|---|---|---|
+| STMS | Shi et al., USENIX ATC 2018 | its update of the gap isn't in the abstract, and the acknowledgements that a sender sees allow several |
+| DEMS | Guo et al., MobiCom 2017 | it needs to know where a chunk ends before it is written, and how far one-way delays differ; only the abstract was available |
+| MuSher | Saha et al., MobiCom 2019 | its search for the ratio of the traffic isn't in the abstract |
+| LATE | Yang et al., IEEE Trans. Wireless Communications, 2021 | its abstract says what `f2p-dps`'s summary says: windows, round-trip times and loss rates predict what a subflow sends meanwhile |
+| Peekaboo's stages | Wu et al., IEEE JSAC 38(10), 2020 | `peekaboo` has the bandit; how the paper fits its probability of the other action isn't in what could be read |
+| XLINK's thresholds | Zheng et al., SIGCOMM 2021 | `xlink` has the deadline; MPTCP carries no play time of a video player |
+| MPVeno, MPTCPPW | 5g-2019 section I | named there without a definition |
+
+A rule that could only be guessed isn't implemented under its author's name.
+";
+
 /// The baselines of schedulers and controls.
 const BASE_SCHEDULER: &str = "minrtt";
 const BASE_CONTROL: &str = "cubic";
@@ -90,8 +106,7 @@ pub(crate) fn run(registries: &Registries, options: &Options) -> Result<(), Fail
         page += &section(entry, controls.get(entry.name), BASE_CONTROL);
         page += &show(entry.name, windows_of(registries, entry)?, &mut pictures);
     }
-    page += "## Named but undefined\n\nMPVeno and MPTCPPW are named in 5g-2019 (section I) without a definition. They are \
-             not implemented:\nthere is nothing to write them from.\n";
+    page += OMITTED;
     match &options.output {
         Some(file) => {
             let folder = file.parent().unwrap_or(file).join(PICTURES);

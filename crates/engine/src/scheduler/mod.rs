@@ -24,12 +24,17 @@ mod lws;
 mod mechanisms;
 mod minrtt;
 mod otias;
+mod peekaboo;
+mod qaware;
+mod raven;
 mod redundant;
 mod roundrobin;
 mod rtt_gate;
 mod single;
+mod sttf;
 pub(crate) mod testing;
 pub(crate) mod text;
+mod xlink;
 
 use std::fmt::Debug;
 
@@ -424,6 +429,12 @@ pub trait Scheduler: Debug + Send {
 /// What Linux uses unless told otherwise.
 pub(crate) const DEFAULT: crate::registry::Entry<dyn Scheduler> = linux::ENTRY;
 
+/// Whether comparisons take a scheduler without being told its name. `single` is there as plain TCP; the others would
+/// cost every comparison time.
+pub fn is_compared_by_default(name: &str) -> bool {
+    !["single", "sttf", "qaware", "raven", "peekaboo", "xlink"].contains(&name)
+}
+
 /// All built-in schedulers. A new one is a new file plus one line here.
 pub fn builtin() -> Registry<dyn Scheduler> {
     let mut registry = Registry::new("scheduler");
@@ -446,7 +457,12 @@ pub fn builtin() -> Registry<dyn Scheduler> {
         .add(lts::ENTRY)
         .add(f2p_dps::ENTRY)
         .add(freeze::ENTRY)
-        .add(single::ENTRY);
+        .add(single::ENTRY)
+        .add(sttf::ENTRY)
+        .add(qaware::ENTRY)
+        .add(raven::ENTRY)
+        .add(peekaboo::ENTRY)
+        .add(xlink::ENTRY);
     registry
 }
 

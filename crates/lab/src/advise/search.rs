@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use ropewalk_engine::registry::SpecError;
+use ropewalk_engine::scheduler::is_compared_by_default;
 use ropewalk_sim::{Mode, Recording, RunSpec, Scenario, Workload};
 
 use super::belief::{Doubt, worlds};
@@ -162,7 +163,10 @@ pub(super) fn everyone(
     opens_on: usize,
 ) -> Result<Vec<Candidate>, SpecError> {
     let names = registries.schedulers.entries().iter().map(|entry| entry.name);
-    names.filter(|name| *name != "single").map(|name| one(registries, name, congestion, opens_on)).collect()
+    names
+        .filter(|name| is_compared_by_default(name))
+        .map(|name| one(registries, name, congestion, opens_on))
+        .collect()
 }
 
 /// Plain TCP on each path.

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use ropewalk_engine::scheduler::is_compared_by_default;
 use ropewalk_sim::Direction;
 use toml::de::DeTable;
 
@@ -345,7 +346,7 @@ fn schedulers(
         match base.experiment.schedulers.as_slice() {
             [] => {
                 let all = registries.schedulers.entries().iter().map(|entry| entry.name);
-                all.filter(|name| *name != "single").chain(["tcp"]).map(String::from).collect()
+                all.filter(|name| is_compared_by_default(name)).chain(["tcp"]).map(String::from).collect()
             }
             some => some.to_vec(),
         }

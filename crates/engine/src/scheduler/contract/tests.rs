@@ -28,10 +28,15 @@ fn every_scheduler_goes_by_its_name_and_says_whether_it_repeats() {
     for entry in builtin().entries() {
         let scheduler = build(entry.name);
         assert_eq!(scheduler.name(), entry.name);
-        assert_eq!(scheduler.repeats(), ["redundant", "cfs"].contains(&entry.name), "{}", entry.name);
+        assert_eq!(
+            scheduler.repeats(),
+            ["redundant", "cfs", "raven", "xlink"].contains(&entry.name),
+            "{}",
+            entry.name
+        );
     }
     for (text, _) in variants(&builtin()) {
-        let queues = ["otias", "linux", "roundrobin:strict"].contains(&text.as_str());
+        let queues = ["otias", "linux", "roundrobin:strict", "sttf", "sttf:linux"].contains(&text.as_str());
         assert_eq!(build(&text).queues_ahead(), queues, "{text}");
     }
     for text in ["blest:linux", "ecf:linux", "minrtt:linux"] {

@@ -47,9 +47,12 @@ impl<P: Payload> Sender<P> {
         if self.recovery.new_data_first || metrics.in_flight() >= metrics.cwnd {
             return None;
         }
-        let max_segments = if self.paced { self.pace(common, cx, max_segments) } else { max_segments };
-        if max_segments == 0 {
-            return None;
+        let mut max_segments = max_segments;
+        if self.paced {
+            max_segments = self.pace(common, cx, max_segments.max(1));
+            if max_segments == 0 {
+                return None;
+            }
         }
         let index = self.scoreboard.next_lost()?;
         let edge = self.window_edge(cx);
@@ -156,10 +159,12 @@ impl<P: Payload> Sender<P> {
         if room == 0 {
             return None;
         }
-        let max_segments =
-            if self.paced && !probe { self.pace(common, cx, max_segments) } else { max_segments };
-        if max_segments == 0 {
-            return None;
+        let mut max_segments = max_segments;
+        if self.paced && !probe {
+            max_segments = self.pace(common, cx, max_segments.max(1));
+            if max_segments == 0 {
+                return None;
+            }
         }
         let front_len = self.queue.front()?.1.len();
         let mut most = mss * max_segments.min(room).max(1) as usize;
