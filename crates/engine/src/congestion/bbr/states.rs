@@ -163,6 +163,7 @@ impl Path {
             return;
         }
         self.adapt_longterm(subflow, sample);
+        let saturated = self.state == State::ProbeUp && self.is_time_to_go_down(subflow, sample);
         match self.state {
             State::ProbeDown | State::ProbeCruise if self.is_time_to_probe(subflow, sample.now) => {
                 self.start_probe_refill(subflow);
@@ -172,11 +173,7 @@ impl Path {
                 self.probe.samples = true;
                 self.start_probe_up(subflow, sample.rate);
             }
-            State::ProbeUp => {
-                if self.is_time_to_go_down(subflow, sample) {
-                    self.start_probe_down(subflow, sample.now);
-                }
-            }
+            State::ProbeUp if saturated => self.start_probe_down(subflow, sample.now),
             _ => {}
         }
     }
