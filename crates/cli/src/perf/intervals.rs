@@ -30,6 +30,8 @@ pub(super) struct Intervals {
     every: u64,
     verbose: bool,
     modes: Vec<Mode>,
+    /// When the flows stop sending; 0 if they end by their size.
+    ends: u64,
     began: Option<u64>,
     last: u64,
     before: Vec<Sample>,
@@ -43,6 +45,7 @@ impl Intervals {
             every,
             verbose,
             modes: hellos.iter().map(|hello| hello.mode).collect(),
+            ends: hellos.first().map_or(0, |hello| u64::from(hello.milliseconds) * 1_000_000),
             began: None,
             last: 0,
             before: vec![Sample::default(); hellos.len()],
@@ -114,11 +117,15 @@ impl Intervals {
                 lines += &line(&row.flow.to_string(), "down", (from, to), row.received, time, None, row.srtt);
             }
         }
+        // Nothing new is sent, but what is in buffers still arrives.
+        if self.ends > 0 && stretch.from + self.every / 2 > self.ends {
+            lines = lines.lines().map(|line| format!("{line}  draining\n")).collect();
+        }
         if stretch.rows.len() > 1 {
             let sum = |of: fn(&Row) -> u64| stretch.rows.iter().map(of).sum();
             if self.modes.iter().any(|mode| mode.sends(true)) {
-                let again = sum(|row| row.retransmitted);
-                lines += &line("sum", "up", (from, to), sum(|row| row.sent), time, Some(again), 0);
+                let retransmits = sum(|row| row.retransmitted);
+                lines += &line("sum", "up", (from, to), sum(|row| row.sent), time, Some(retransmits), 0);
             }
             if self.modes.iter().any(|mode| mode.sends(false)) {
                 lines += &line("sum", "down", (from, to), sum(|row| row.received), time, None, 0);
@@ -129,21 +136,21 @@ impl Intervals {
 }
 
 /// The heading of the reports.
-pub(super) const HEAD: &str = "flow          interval    transfer           rate   again  srtt";
+pub(super) const HEAD: &str = "flow          interval    transfer           rate  retransmits  srtt";
 
-/// One line; only the sender knows `again`.
+/// One line; only the sender knows how many segments it retransmitted.
 pub(super) fn line(
     flow: &str,
     mode: &str,
     (from, to): (f64, f64),
     bytes: u64,
     nanos: u64,
-    again: Option<u64>,
+    retransmits: Option<u64>,
     srtt: u64,
 ) -> String {
-    let again = again.map_or_else(|| "-".into(), |again| again.to_string());
+    let retransmits = retransmits.map_or_else(|| "-".into(), |count| count.to_string());
     let line = format!(
-        "[{flow:>3}] {mode:<4} {:>11} s {:>10}  {:>13} {again:>7}  {}",
+        "[{flow:>3}] {mode:<4} {:>11} s {:>10}  {:>13} {retransmits:>12}  {}",
         format!("{from:.1}-{to:.1}"),
         text::bytes(bytes),
         text::rate(bytes, nanos),

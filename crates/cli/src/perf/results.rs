@@ -123,13 +123,13 @@ impl Results<'_> {
                 }
                 let through = if client { up(done) } else { down(done) };
                 let theirs = done.trailer.as_ref();
-                let (again, srtt) = if client {
+                let (retransmits, srtt) = if client {
                     (Some(done.info.retransmitted), done.info.srtt)
                 } else {
                     (theirs.map(|t| t.retransmitted), theirs.map_or(0, |t| u64::from(t.srtt_us) * 1000))
                 };
                 let whole = (0.0, through.nanos as f64 / 1e9);
-                text += &line(&flow, mode, whole, through.bytes, through.nanos, again, srtt);
+                text += &line(&flow, mode, whole, through.bytes, through.nanos, retransmits, srtt);
                 if std::mem::take(&mut first) {
                     let scheduler = self.scheduler(done).map_or_else(String::new, |name| format!(", {name}"));
                     let connect = done
@@ -146,14 +146,14 @@ impl Results<'_> {
                 if self.sends(client) {
                     let total = sum(self.bulk().map(if client { up } else { down }));
                     let whole = (0.0, total.nanos as f64 / 1e9);
-                    let again = self.bulk().map(|done| {
+                    let retransmits = self.bulk().map(|done| {
                         if client {
                             done.info.retransmitted
                         } else {
                             done.trailer.map_or(0, |t| t.retransmitted)
                         }
                     });
-                    text += &line("sum", mode, whole, total.bytes, total.nanos, Some(again.sum()), 0);
+                    text += &line("sum", mode, whole, total.bytes, total.nanos, Some(retransmits.sum()), 0);
                 }
             }
         }

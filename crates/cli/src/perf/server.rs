@@ -190,11 +190,7 @@ fn ended(done: &ConnectionResult) -> String {
             parts.push(format!("received {} at {rate}", text::bytes(done.received)));
         }
         if done.sent > 0 {
-            parts.push(format!(
-                "sent {}, {} segments again",
-                text::bytes(done.sent),
-                done.info.retransmitted
-            ));
+            parts.push(format!("sent {}, {} retransmits", text::bytes(done.sent), done.info.retransmitted));
         }
     }
     parts.push(text::spoken(done.info.multipath, done.subflows));

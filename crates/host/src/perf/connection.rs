@@ -1,6 +1,8 @@
 //! One flow of a measurement, without I/O: bytes and the time go in, bytes and what was measured come out. The kernel's
 //! sockets and the engine's connections are driven by the same code, so that they are measured alike.
 
+use std::collections::VecDeque;
+
 use bytes::{Buf, Bytes, BytesMut};
 use hdrhistogram::Histogram;
 
@@ -71,6 +73,8 @@ pub struct TestConnection {
     received: u64,
     last_sent: Nanos,
     last_received: Nanos,
+    /// A client's last pieces, with when they came: as many as hold the trailer and the last byte before it.
+    recent: VecDeque<(Nanos, usize)>,
     tail: Vec<u8>,
     trailer: Option<Trailer>,
     shut: bool,
@@ -105,6 +109,7 @@ impl TestConnection {
             received: 0,
             last_sent: 0,
             last_received: 0,
+            recent: VecDeque::new(),
             tail: Vec::new(),
             trailer: None,
             shut: false,
@@ -245,6 +250,14 @@ impl TestConnection {
             self.tail.extend_from_slice(&data[data.len() - keep..]);
             let surplus = self.tail.len().saturating_sub(TRAILER);
             self.tail.drain(..surplus);
+            self.recent.push_back((now, data.len()));
+            let mut held: usize = self.recent.iter().map(|(_, len)| len).sum();
+            while let Some((_, len)) = self.recent.front()
+                && held - len > TRAILER
+            {
+                held -= len;
+                self.recent.pop_front();
+            }
             if mode == Mode::Echo {
                 self.on_echo(now, data.len());
             }
@@ -321,6 +334,10 @@ impl TestConnection {
             return;
         };
         self.received -= TRAILER as u64;
+        // The trailer waits until all data is acknowledged: that isn't part of the time that data took.
+        if let Some((at, _)) = self.recent.front().filter(|_| self.received > 0) {
+            self.last_received = *at;
+        }
         self.trailer = Some(trailer);
         self.acknowledged = self.acknowledged.max(trailer.received.min(self.sent));
         if trailer.sent != self.received && self.mode() != Some(Mode::Echo) {
@@ -362,6 +379,10 @@ impl TestConnection {
                     return Output::Wait;
                 }
                 if !self.client {
+                    // What data is retransmitted counts: the trailer waits until all of it is acknowledged.
+                    if self.sends() && self.info.outstanding > 0 {
+                        return Output::Wait;
+                    }
                     self.stage = Stage::Parting;
                     self.pending = Bytes::copy_from_slice(&self.own_trailer().encode());
                     return Output::Write(self.pending.clone());
@@ -444,8 +465,11 @@ impl TestConnection {
         }
         self.subflows = self.subflows.max(info.subflows);
         self.acknowledged = self.acknowledged.max(self.sent.saturating_sub(info.outstanding));
-        // Subflows that went have taken their counts with them.
-        let retransmitted = info.retransmitted.max(self.info.retransmitted);
+        // Subflows that went have taken their counts with them. What the trailer has said, stands.
+        let retransmitted = match self.stage {
+            Stage::Parting => self.info.retransmitted,
+            _ => info.retransmitted.max(self.info.retransmitted),
+        };
         let srtt = if info.srtt == 0 { self.info.srtt } else { info.srtt };
         self.info = StackInfo { retransmitted, srtt, ..info };
     }

@@ -69,6 +69,41 @@ fn bytes_of_a_size_go_each_way_and_both_sides_agree() {
 }
 
 #[test]
+fn the_trailer_counts_every_retransmission_of_data_and_takes_no_time_of_its() {
+    let mut client = TestConnection::client(0, hello(Mode::Down, 0, 5000), pattern());
+    let mut server = TestConnection::server(0, pattern());
+    let info = |retransmitted, outstanding| StackInfo {
+        retransmitted,
+        outstanding,
+        subflows: 1,
+        ..StackInfo::default()
+    };
+    let Output::Write(ask) = client.output(1) else { panic!("no hello") };
+    client.wrote(1, ask.len());
+    server.input(1, &ask);
+    server.reply(1, true, None);
+    // The answer and the data, which are in flight afterwards.
+    loop {
+        server.update_stack_info(2, info(3, 5000));
+        let Output::Write(bytes) = server.output(2) else { break };
+        server.wrote(2, bytes.len());
+        client.input(2_000_000_000, &bytes);
+    }
+    assert_eq!(server.sent(), 5000);
+    server.update_stack_info(9, info(7, 0));
+    let Output::Write(trailer) = server.output(9) else { panic!("no trailer") };
+    server.wrote(9, trailer.len());
+    client.input(3_000_000_000, &trailer);
+    client.end_of_input(3_000_000_000);
+    assert_eq!(client.error(), None);
+    assert_eq!(client.trailer().map(|trailer| trailer.retransmitted), Some(7));
+    assert!(client.receiving() < 2_100_000_000, "{}", client.receiving());
+    // What became of the trailer itself is no data's.
+    server.update_stack_info(10, info(9, 0));
+    assert_eq!(server.stack_info().retransmitted, 7);
+}
+
+#[test]
 fn a_time_ends_the_sending_and_echoes_come_at_their_pace() {
     let (client, _) = run(TestConnection::client(0, hello(Mode::Up, 200, 0), pattern()), 1000);
     assert_eq!(client.error(), None);
