@@ -543,10 +543,12 @@ fn buffer_line(buffer: &Buffer) -> Option<String> {
     let likely = if buffer.shown { "" } else { "likely " };
     // Where it is open how much is needed, a range says so.
     let range = match buffer.least < buffer.bytes {
-        true => format!("; {} isn't ruled out", units::write_bytes(buffer.least)),
+        true => format!("; from {} on it isn't shown to be slower", units::write_bytes(buffer.least)),
         false => String::new(),
     };
-    Some(format!("the least that is {likely}within 2 % of the best; {half} takes {smaller}{range}"))
+    Some(format!(
+        "the least that is {likely}within 2 % of the best: {half} takes {smaller} in the mean{range}"
+    ))
 }
 
 /// All candidates, with the columns of `compare`.
