@@ -1,6 +1,7 @@
 //! Settings, with the values that Linux has by default.
 
 use std::net::IpAddr;
+use std::ops::RangeInclusive;
 
 use crate::congestion::CongestionControl;
 use crate::registry::{Spec, SpecError};
@@ -296,6 +297,9 @@ pub struct EndpointConfig {
     pub path_mtus: Vec<u32>,
     /// Largest IP packet where nothing else is said.
     pub default_mtu: u32,
+    /// Local ports for subflows that are opened from any (`net.ipv4.ip_local_port_range`). Endpoints that share an address
+    /// need ranges of their own.
+    pub local_ports: RangeInclusive<u16>,
 }
 
 impl EndpointConfig {
@@ -313,6 +317,7 @@ impl Default for EndpointConfig {
             max_connections: 1 << 20,
             path_mtus: Vec::new(),
             default_mtu: 1500,
+            local_ports: 32_768..=60_998,
         }
     }
 }

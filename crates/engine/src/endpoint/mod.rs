@@ -107,6 +107,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         for word in isn_secret.chunks_exact_mut(8) {
             word.copy_from_slice(&entropy.next_u64().to_be_bytes());
         }
+        let next_port = *config.local_ports.start();
         Endpoint {
             config,
             entropy,
@@ -123,7 +124,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
             half_open: 0,
             cookies_until: 0,
             ofo_bytes: 0,
-            next_port: 32_768,
+            next_port,
             counters: Counters::default(),
             mib: mib::Mib::default(),
         }
@@ -552,9 +553,10 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
             let tuple = FourTuple::new(local, remote);
             return (!self.routes.contains(&tuple.reversed())).then_some(tuple);
         }
-        for _ in 0..28_000 {
+        let ports = self.config.local_ports.clone();
+        for _ in ports.clone() {
             let port = self.next_port;
-            self.next_port = if port >= 60_998 { 32_768 } else { port + 1 };
+            self.next_port = if port >= *ports.end() { *ports.start() } else { port + 1 };
             let tuple = FourTuple::new(SocketAddr::new(local.ip(), port), remote);
             if !self.routes.contains(&tuple.reversed()) {
                 return Some(tuple);

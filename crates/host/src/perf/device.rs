@@ -10,7 +10,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::netns::Namespace;
 use crate::network::{ENGINE_CLIENT, KernelEnd, engine_address};
-use crate::tun::{Offload, Tun};
+use crate::tun::{self, Offload, Tun};
 
 /// Largest IP packet on a device.
 pub const MTU: u32 = 1500;
@@ -106,19 +106,10 @@ impl Device {
                     "{engine} is an address of this machine's kernel already: the engine needs its own"
                 )));
             }
-            let tun = create()?;
-            let name = tun.name().to_string();
-            let (length, more) = if engine.is_ipv4() { (31, "") } else { (127, " nodad") };
-            // The kernel has no link-local address to talk from, where there is IPv6 at all.
-            let _ = end.namespace.sysctl(&format!("net.ipv6.conf.{name}.addr_gen_mode"), "1");
-            for line in [
-                format!("link set dev {name} mtu {MTU} txqueuelen 10000 up"),
-                format!("address add {kernel}/{length} dev {name}{more}"),
-            ] {
-                let words: Vec<_> = line.split_whitespace().collect();
-                end.namespace.check("ip", &words)?;
-            }
-            end.tuns.push(tun);
+            let device = create()?;
+            let name = device.name().to_string();
+            tun::bring_up(&name, MTU, kernel, if engine.is_ipv4() { 31 } else { 127 })?;
+            end.tuns.push(device);
             paths.push(EnginePath { name, engine, kernel });
         }
         Ok(Device { end, paths })

@@ -1,0 +1,116 @@
+//! A shard's queue of a path's device.
+
+use std::io::{self, IoSlice};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use bytes::{Bytes, BytesMut};
+use ropewalk_os::tun::BUFFER;
+use ropewalk_wire::pool::Pool;
+use ropewalk_wire::virtio::encode_frame_headers;
+use ropewalk_wire::{Coalescer, Segment, encode_packets};
+
+use crate::device::{DeviceError, Offload, PacketDevice};
+
+/// A device's state, as far as is known.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PathState {
+    /// It takes packets.
+    Up,
+    /// The interface is down: packets are lost until it comes up.
+    Down,
+    /// The device was removed, or failed; it doesn't come back.
+    Removed,
+}
+
+/// One path's state, for all shards.
+#[derive(Debug, Default)]
+pub(crate) struct PathFlag(AtomicU8);
+
+impl PathFlag {
+    pub fn get(&self) -> PathState {
+        match self.0.load(Ordering::Relaxed) {
+            0 => PathState::Up,
+            1 => PathState::Down,
+            _ => PathState::Removed,
+        }
+    }
+
+    pub fn set(&self, state: PathState) {
+        self.0.store(state as u8, Ordering::Relaxed);
+    }
+}
+
+/// One path's queue in a shard.
+pub(crate) struct Queue {
+    pub device: Box<dyn PacketDevice>,
+    offload: Offload,
+    /// Memory for packets that are received.
+    pub pool: Pool,
+    /// For devices without offload: segments become packets and back in software.
+    pub coalescer: Option<Box<Coalescer>>,
+    pub flag: Arc<PathFlag>,
+    pub is_removed: bool,
+}
+
+impl Queue {
+    pub fn new(device: Box<dyn PacketDevice>, flag: Arc<PathFlag>) -> Queue {
+        let offload = device.offload();
+        let coalescer = (offload == Offload::None).then(|| Box::new(Coalescer::new()));
+        Queue { device, offload, pool: Pool::new(4 * BUFFER), coalescer, flag, is_removed: false }
+    }
+
+    /// Takes in what a device said of a packet; false if the packet was lost.
+    pub fn on_result(&mut self, result: io::Result<()>) -> bool {
+        let state = match &result {
+            Ok(()) => PathState::Up,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,
+            Err(error) => match DeviceError::of(error) {
+                Some(DeviceError::Full | DeviceError::Malformed) => return false,
+                Some(DeviceError::Down) => PathState::Down,
+                Some(DeviceError::Removed) | None => PathState::Removed,
+            },
+        };
+        if self.flag.get() != state {
+            self.flag.set(state);
+        }
+        self.is_removed |= state == PathState::Removed;
+        result.is_ok()
+    }
+
+    /// Sends a segment; false if it is lost.
+    pub fn send(&mut self, segment: &Segment<Bytes>, packets: &mut Packets) -> bool {
+        if self.is_removed {
+            return false;
+        }
+        match self.offload {
+            Offload::Segmentation => {
+                let Ok(headers) = encode_frame_headers(segment) else { return false };
+                let result = self.device.send(&[IoSlice::new(&headers), IoSlice::new(&segment.payload)]);
+                self.on_result(result)
+            }
+            Offload::None => {
+                packets.bytes.clear();
+                packets.ends.clear();
+                if encode_packets(segment, &mut packets.bytes, &mut packets.ends).is_err() {
+                    return false;
+                }
+                let mut start = 0;
+                let mut sent = true;
+                for end in &packets.ends {
+                    let result = self.device.send(&[IoSlice::new(&packets.bytes[start..*end])]);
+                    start = *end;
+                    sent &= self.on_result(result);
+                }
+                sent
+            }
+        }
+    }
+}
+
+/// The packets of a super-segment, for devices without offload.
+#[derive(Default)]
+pub(crate) struct Packets {
+    bytes: BytesMut,
+    ends: Vec<usize>,
+}

@@ -1,0 +1,529 @@
+//! Streams.
+
+use std::io::{self, IoSlice};
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use ropewalk_engine::config::BufferConfig;
+use ropewalk_engine::endpoint::{ConnectionId, OptionError};
+use ropewalk_engine::{Nanos, PathId};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::task::coop::poll_proceed;
+
+use crate::entries::{Status, register};
+use crate::error;
+use crate::info::StreamInfo;
+use crate::listener::Arrival;
+use crate::network::{Inner, Network};
+use crate::options::ConnectOptions;
+use crate::shard::{Shard, State, TokioEndpoint};
+
+/// Most bytes of a write that are copied at a time.
+const MOST_COPIED: usize = 256 << 10;
+
+/// One connection, for its stream and its halves.
+#[derive(Debug)]
+struct Connection {
+    network: Arc<Inner>,
+    shard: usize,
+    id: ConnectionId,
+    status: Arc<Status>,
+    local: SocketAddr,
+    peer: SocketAddr,
+}
+
+impl Drop for Connection {
+    /// As the kernel closes a socket: what was written is still delivered; unread data resets the connection.
+    fn drop(&mut self) {
+        self.shard().call(|state, now| state.release(now, self.id));
+    }
+}
+
+/// A Multipath TCP connection, or a plain TCP one where the peer speaks nothing else.
+///
+/// Dropping it closes it as the kernel closes a socket: what was written is still delivered, and data that nobody read
+/// resets the connection. It never blocks, and it leaks nothing when a task is aborted or panics.
+#[derive(Debug)]
+pub struct MptcpStream {
+    connection: Arc<Connection>,
+}
+
+/// The reading half of a stream ([`MptcpStream::into_split`]).
+#[derive(Debug)]
+pub struct OwnedReadHalf {
+    connection: Arc<Connection>,
+}
+
+/// The writing half of a stream ([`MptcpStream::into_split`]). Dropping it closes our side.
+#[derive(Debug)]
+pub struct OwnedWriteHalf {
+    connection: Arc<Connection>,
+    is_reunited: bool,
+}
+
+/// The two halves aren't of one stream.
+#[derive(Debug, thiserror::Error)]
+#[error("the halves aren't of one stream")]
+pub struct ReuniteError(pub OwnedReadHalf, pub OwnedWriteHalf);
+
+fn nanos(time: Duration) -> Nanos {
+    Nanos::try_from(time.as_nanos()).unwrap_or(Nanos::MAX)
+}
+
+impl Connection {
+    fn shard(&self) -> &Shard {
+        &self.network.shards[self.shard]
+    }
+
+    /// What a call on a connection that is gone returns.
+    fn gone(&self) -> io::Error {
+        self.status.error().unwrap_or_else(|| io::ErrorKind::BrokenPipe.into())
+    }
+
+    fn poll_established(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.shard().call(|state, _| {
+            if let Some(error) = self.status.error() {
+                return Poll::Ready(Err(error));
+            }
+            if self.status.is_established() {
+                return Poll::Ready(Ok(()));
+            }
+            match state.entries.get(self.id) {
+                Some(entry) => {
+                    register(&mut entry.writer, cx.waker());
+                    Poll::Pending
+                }
+                None => Poll::Ready(Err(self.gone())),
+            }
+        })
+    }
+
+    /// What a read that found nothing means.
+    fn on_nothing(&self, state: &mut State, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if let Some(error) = self.status.error() {
+            return Poll::Ready(Err(error));
+        }
+        match state.entries.get(self.id) {
+            Some(entry) if !self.status.is_over() => {
+                register(&mut entry.reader, cx.waker());
+                Poll::Pending
+            }
+            _ => Poll::Ready(Ok(())),
+        }
+    }
+
+    fn poll_read(&self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        if buf.remaining() == 0 {
+            return Poll::Ready(Ok(()));
+        }
+        let turn = ready!(poll_proceed(cx));
+        let read = self.shard().call(|state, now| {
+            let before = buf.filled().len();
+            while buf.remaining() > 0 {
+                match state.endpoint.read_piece(now, self.id, buf.remaining()) {
+                    Ok(Some(data)) if !data.is_empty() => buf.put_slice(&data),
+                    Ok(Some(_)) => return Poll::Ready(Ok(())),
+                    Ok(None) | Err(_) if buf.filled().len() > before => break,
+                    Ok(None) | Err(_) => return self.on_nothing(state, cx),
+                }
+            }
+            Poll::Ready(Ok(()))
+        });
+        if read.is_ready() {
+            turn.made_progress();
+        }
+        read
+    }
+
+    fn poll_read_bytes(&self, cx: &mut Context<'_>, most: usize) -> Poll<io::Result<Bytes>> {
+        if most == 0 {
+            return Poll::Ready(Ok(Bytes::new()));
+        }
+        let turn = ready!(poll_proceed(cx));
+        let read = self.shard().call(|state, now| match state.endpoint.read_piece(now, self.id, most) {
+            Ok(Some(data)) => Poll::Ready(Ok(data)),
+            Ok(None) | Err(_) => self.on_nothing(state, cx).map_ok(|()| Bytes::new()),
+        });
+        if read.is_ready() {
+            turn.made_progress();
+        }
+        read
+    }
+
+    /// Writes a prefix of what `data` makes; it is told how many bytes are taken.
+    fn poll_write_with(
+        &self,
+        cx: &mut Context<'_>,
+        data: impl FnOnce(usize) -> Bytes,
+    ) -> Poll<io::Result<usize>> {
+        let turn = ready!(poll_proceed(cx));
+        let written = self.shard().call(|state, now| {
+            if let Some(error) = self.status.error() {
+                return Poll::Ready(Err(error));
+            }
+            if state.endpoint.is_writable(self.id) || state.endpoint.want_write(now, self.id) {
+                let Ok(space) = state.endpoint.writable_bytes(self.id) else {
+                    return Poll::Ready(Err(self.gone()));
+                };
+                let data = data(usize::try_from(space).unwrap_or(usize::MAX).min(MOST_COPIED));
+                let written = state.endpoint.write(now, self.id, data);
+                return Poll::Ready(written.map_err(|_| self.gone()));
+            }
+            match state.entries.get(self.id) {
+                Some(entry) => {
+                    register(&mut entry.writer, cx.waker());
+                    Poll::Pending
+                }
+                None => Poll::Ready(Err(self.gone())),
+            }
+        });
+        if written.is_ready() {
+            turn.made_progress();
+        }
+        written
+    }
+
+    fn poll_write(&self, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        if buf.is_empty() {
+            return Poll::Ready(Ok(0));
+        }
+        self.poll_write_with(cx, |space| Bytes::copy_from_slice(&buf[..buf.len().min(space)]))
+    }
+
+    fn poll_write_vectored(&self, cx: &mut Context<'_>, bufs: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
+        let total: usize = bufs.iter().map(|buf| buf.len()).sum();
+        if total == 0 {
+            return Poll::Ready(Ok(0));
+        }
+        self.poll_write_with(cx, |space| {
+            let mut left = total.min(space);
+            let mut data = BytesMut::with_capacity(left);
+            for buf in bufs {
+                let part = buf.len().min(left);
+                data.extend_from_slice(&buf[..part]);
+                left -= part;
+            }
+            data.freeze()
+        })
+    }
+
+    fn shutdown(&self) {
+        self.shard().call(|state, now| state.endpoint.shutdown(now, self.id));
+    }
+
+    fn info(&self) -> Option<StreamInfo> {
+        self.shard().call(|state, now| {
+            state.endpoint.connection(self.id).map(|connection| StreamInfo::of(connection, now))
+        })
+    }
+
+    fn set(
+        &self,
+        option: impl FnOnce(&mut TokioEndpoint, Nanos, ConnectionId) -> Result<(), OptionError>,
+    ) -> io::Result<()> {
+        self.shard().call(|state, now| option(&mut state.endpoint, now, self.id)).map_err(error::option)
+    }
+}
+
+impl MptcpStream {
+    pub(crate) fn new(network: Arc<Inner>, arrival: Arrival) -> MptcpStream {
+        let Arrival { shard, id, status, local, peer } = arrival;
+        MptcpStream { connection: Arc::new(Connection { network, shard, id, status, local, peer }) }
+    }
+
+    /// Opens a connection. Cancelling it deletes the connection.
+    ///
+    /// # Errors
+    /// What [`CloseReason`](crate::CloseReason) says, as its kind of [`io::Error`];
+    /// [`AddrNotAvailable`](io::ErrorKind::AddrNotAvailable) if no path has an address of the family.
+    pub async fn connect(network: &Network, remote: SocketAddr) -> io::Result<MptcpStream> {
+        MptcpStream::connect_with(network, remote, &ConnectOptions::default()).await
+    }
+
+    /// As [`connect`](Self::connect), with settings of its own.
+    ///
+    /// # Errors
+    /// Those of [`connect`](Self::connect), [`TimedOut`](io::ErrorKind::TimedOut) after the options' timeout, and
+    /// [`InvalidInput`](io::ErrorKind::InvalidInput) for an unknown algorithm.
+    pub async fn connect_with(
+        network: &Network,
+        remote: SocketAddr,
+        options: &ConnectOptions,
+    ) -> io::Result<MptcpStream> {
+        let stream = network.inner().open(remote, options)?;
+        let established = std::future::poll_fn(|cx| stream.connection.poll_established(cx));
+        match options.timeout {
+            None => established.await?,
+            Some(timeout) => tokio::time::timeout(timeout, established).await.map_err(|_| {
+                io::Error::new(io::ErrorKind::TimedOut, format!("no answer from {remote} within {timeout:?}"))
+            })??,
+        }
+        Ok(stream)
+    }
+
+    /// Our address of its first subflow.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.connection.local
+    }
+
+    /// The peer's address of its first subflow.
+    pub fn peer_addr(&self) -> SocketAddr {
+        self.connection.peer
+    }
+
+    /// The shard that it belongs to; see [`Network::shard_runtime`].
+    pub fn shard(&self) -> usize {
+        self.connection.shard
+    }
+
+    /// Its state and counters, and its subflows'; `None` once the connection is over and forgotten.
+    pub fn info(&self) -> Option<StreamInfo> {
+        self.connection.info()
+    }
+
+    /// Reads what comes next without a copy: at most `most` bytes, empty at the end of the stream.
+    ///
+    /// # Errors
+    /// As reading.
+    pub async fn read_bytes(&self, most: usize) -> io::Result<Bytes> {
+        std::future::poll_fn(|cx| self.connection.poll_read_bytes(cx, most)).await
+    }
+
+    /// Writes a prefix of `data` without a copy, and returns its length. Large pieces are best: a segment that spans two of
+    /// them is copied.
+    ///
+    /// # Errors
+    /// As writing.
+    pub async fn write_bytes(&self, data: &Bytes) -> io::Result<usize> {
+        std::future::poll_fn(|cx| match data.is_empty() {
+            true => Poll::Ready(Ok(0)),
+            false => self.connection.poll_write_with(cx, |_| data.clone()),
+        })
+        .await
+    }
+
+    /// Whether small segments are sent at once, or by Nagle's algorithm (`TCP_NODELAY`).
+    ///
+    /// # Errors
+    /// When the connection is over and forgotten, as of every option.
+    pub fn set_nodelay(&self, nodelay: bool) -> io::Result<()> {
+        self.connection.set(|endpoint, now, id| endpoint.set_nagle(now, id, !nodelay))
+    }
+
+    /// Corks the stream or uncorks it (`TCP_CORK`).
+    ///
+    /// # Errors
+    /// As [`set_nodelay`](Self::set_nodelay).
+    pub fn set_cork(&self, on: bool) -> io::Result<()> {
+        self.connection.set(|endpoint, now, id| endpoint.set_cork(now, id, on))
+    }
+
+    /// Changes the packet scheduler.
+    ///
+    /// # Errors
+    /// [`InvalidInput`](io::ErrorKind::InvalidInput) if there is none of this name.
+    pub fn set_scheduler(&self, name: &str) -> io::Result<()> {
+        self.connection.set(|endpoint, now, id| endpoint.set_scheduler(now, id, name))
+    }
+
+    /// Changes the congestion control (`TCP_CONGESTION`).
+    ///
+    /// # Errors
+    /// [`InvalidInput`](io::ErrorKind::InvalidInput) if there is none of this name.
+    pub fn set_congestion(&self, name: &str) -> io::Result<()> {
+        self.connection.set(|endpoint, now, id| endpoint.set_congestion(now, id, name))
+    }
+
+    /// Changes the send buffer's limits (`SO_SNDBUF`).
+    ///
+    /// # Errors
+    /// As [`set_nodelay`](Self::set_nodelay).
+    pub fn set_send_buffer(&self, buffer: BufferConfig) -> io::Result<()> {
+        self.connection.set(|endpoint, now, id| endpoint.set_send_buffer(now, id, buffer))
+    }
+
+    /// Changes the receive buffer's limits (`SO_RCVBUF`).
+    ///
+    /// # Errors
+    /// As [`set_nodelay`](Self::set_nodelay).
+    pub fn set_receive_buffer(&self, buffer: BufferConfig) -> io::Result<()> {
+        self.connection.set(|endpoint, now, id| endpoint.set_receive_buffer(now, id, buffer))
+    }
+
+    /// How many bytes may wait unsent before writes wait (`TCP_NOTSENT_LOWAT`).
+    ///
+    /// # Errors
+    /// As [`set_nodelay`](Self::set_nodelay).
+    pub fn set_unsent_low_water(&self, bytes: Option<u64>) -> io::Result<()> {
+        self.connection.set(|endpoint, now, id| endpoint.set_unsent_low_water(now, id, bytes))
+    }
+
+    /// The Diffserv code point of what is sent, 0 to 63.
+    ///
+    /// # Errors
+    /// As [`set_nodelay`](Self::set_nodelay).
+    pub fn set_dscp(&self, dscp: u8) -> io::Result<()> {
+        self.connection.set(|endpoint, now, id| endpoint.set_dscp(now, id, dscp))
+    }
+
+    /// Probes a peer that was silent for so long, or not (`SO_KEEPALIVE`, `TCP_KEEPIDLE`).
+    ///
+    /// # Errors
+    /// As [`set_nodelay`](Self::set_nodelay).
+    pub fn set_keep_alive(&self, idle: Option<Duration>) -> io::Result<()> {
+        self.connection.set(|endpoint, now, id| endpoint.set_keep_alive(now, id, idle.map(nanos)))
+    }
+
+    /// Gives the connection up when data stays unacknowledged for so long (`TCP_USER_TIMEOUT`).
+    ///
+    /// # Errors
+    /// As [`set_nodelay`](Self::set_nodelay).
+    pub fn set_user_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
+        self.connection.set(|endpoint, now, id| endpoint.set_user_timeout(now, id, timeout.map(nanos)))
+    }
+
+    /// Opens a subflow from `local` (port 0: any) on `path`, to `remote` or else the peer's first address.
+    pub fn add_path(&self, path: PathId, local: SocketAddr, remote: Option<SocketAddr>, local_id: u8) {
+        let Connection { id, .. } = *self.connection;
+        let shard = self.connection.shard();
+        shard.call(|state, now| state.endpoint.add_path(now, id, path, local, remote, local_id));
+    }
+
+    /// Takes a path away from the connection: its subflows are reset, REMOVE_ADDR is sent, data goes elsewhere.
+    pub fn remove_path(&self, path: PathId) {
+        let id = self.connection.id;
+        self.connection.shard().call(|state, now| state.endpoint.remove_path(now, id, path));
+    }
+
+    /// Makes a path's subflows backups, or not, and tells the peer (MP_PRIO).
+    pub fn set_backup(&self, path: PathId, backup: bool) {
+        let id = self.connection.id;
+        self.connection.shard().call(|state, now| state.endpoint.set_backup(now, id, path, backup));
+    }
+
+    /// Throws the connection away at once (MP_FASTCLOSE): what was written may be lost.
+    pub fn abort(self) {
+        let id = self.connection.id;
+        self.connection.shard().call(|state, now| state.abort(now, id));
+    }
+
+    /// Splits it into halves that tasks can own.
+    pub fn into_split(self) -> (OwnedReadHalf, OwnedWriteHalf) {
+        let connection = self.connection;
+        (
+            OwnedReadHalf { connection: Arc::clone(&connection) },
+            OwnedWriteHalf { connection, is_reunited: false },
+        )
+    }
+}
+
+impl OwnedReadHalf {
+    /// The stream again.
+    ///
+    /// # Errors
+    /// If the halves aren't of one stream.
+    pub fn reunite(self, mut write: OwnedWriteHalf) -> Result<MptcpStream, ReuniteError> {
+        if !Arc::ptr_eq(&self.connection, &write.connection) {
+            return Err(ReuniteError(self, write));
+        }
+        let connection = Arc::clone(&self.connection);
+        write.is_reunited = true;
+        Ok(MptcpStream { connection })
+    }
+
+    /// As [`MptcpStream::peer_addr`].
+    pub fn peer_addr(&self) -> SocketAddr {
+        self.connection.peer
+    }
+
+    /// As [`MptcpStream::local_addr`].
+    pub fn local_addr(&self) -> SocketAddr {
+        self.connection.local
+    }
+
+    /// As [`MptcpStream::info`].
+    pub fn info(&self) -> Option<StreamInfo> {
+        self.connection.info()
+    }
+}
+
+impl OwnedWriteHalf {
+    /// As [`MptcpStream::peer_addr`].
+    pub fn peer_addr(&self) -> SocketAddr {
+        self.connection.peer
+    }
+
+    /// As [`MptcpStream::local_addr`].
+    pub fn local_addr(&self) -> SocketAddr {
+        self.connection.local
+    }
+
+    /// As [`MptcpStream::info`].
+    pub fn info(&self) -> Option<StreamInfo> {
+        self.connection.info()
+    }
+}
+
+impl Drop for OwnedWriteHalf {
+    fn drop(&mut self) {
+        if !self.is_reunited {
+            self.connection.shutdown();
+        }
+    }
+}
+
+macro_rules! reads {
+    ($kind:ty) => {
+        impl AsyncRead for $kind {
+            fn poll_read(
+                self: Pin<&mut Self>,
+                cx: &mut Context<'_>,
+                buf: &mut ReadBuf<'_>,
+            ) -> Poll<io::Result<()>> {
+                self.connection.poll_read(cx, buf)
+            }
+        }
+    };
+}
+
+macro_rules! writes {
+    ($kind:ty) => {
+        impl AsyncWrite for $kind {
+            fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+                self.connection.poll_write(cx, buf)
+            }
+
+            fn poll_write_vectored(
+                self: Pin<&mut Self>,
+                cx: &mut Context<'_>,
+                bufs: &[IoSlice<'_>],
+            ) -> Poll<io::Result<usize>> {
+                self.connection.poll_write_vectored(cx, bufs)
+            }
+
+            fn is_write_vectored(&self) -> bool {
+                true
+            }
+
+            /// Does nothing: what was written is on its way.
+            fn poll_flush(self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+                Poll::Ready(Ok(()))
+            }
+
+            /// Closes our side (DATA_FIN); what was written is still delivered, and the peer's side stays open.
+            fn poll_shutdown(self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+                self.connection.shutdown();
+                Poll::Ready(Ok(()))
+            }
+        }
+    };
+}
+
+reads!(MptcpStream);
+reads!(OwnedReadHalf);
+writes!(MptcpStream);
+writes!(OwnedWriteHalf);
