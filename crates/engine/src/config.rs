@@ -60,8 +60,9 @@ pub struct TcpConfig {
     pub retries: u32,
     /// Restart the window after an idle time of one RTO (RFC 5681 4.1).
     pub idle_restart: bool,
-    /// Added to the millisecond clock in timestamps.
-    pub timestamp_offset: u32,
+    /// Added to the millisecond clock in timestamps. Without it each connection has one of its own that can't be guessed, so that
+    /// timestamps don't tell how long the host has been up.
+    pub timestamp_offset: Option<u32>,
     /// Largest MSS that is announced and used (`TCP_MAXSEG`); without it the path's MTU decides.
     pub max_segment: Option<u16>,
     /// How long data may stay unacknowledged before the connection is given up (`TCP_USER_TIMEOUT`, RFC 9293 3.9.1); without it
@@ -135,7 +136,7 @@ impl Default for TcpConfig {
             syn_retries: 6,
             retries: 15,
             idle_restart: true,
-            timestamp_offset: 0,
+            timestamp_offset: None,
             max_segment: None,
             user_timeout: None,
             hop_limit: 64,

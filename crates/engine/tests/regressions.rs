@@ -354,7 +354,7 @@ fn nobody_is_penalised_for_being_slower_than_a_subflow_without_a_round_trip_time
 //= test RFC 7323 4.3-a
 #[test]
 fn the_answer_to_a_repeated_syn_echoes_that_one() {
-    let offset = |config: &mut ConnectionConfig| config.tcp.timestamp_offset = 5000;
+    let offset = |config: &mut ConnectionConfig| config.tcp.timestamp_offset = Some(5000);
     let mut net = Net::with(offset, "minrtt", "lia", vec![PathScript::clean(10)]);
     let mut lost = false;
     net.tamper = Some(Box::new(move |from, segment| {

@@ -6,7 +6,7 @@ mod common;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use bytes::Bytes;
-use common::{Log, Net, PathScript, SERVER_ADDRESS, bytes};
+use common::{Log, Net, PathScript, SERVER_ADDRESS, bytes, client_address};
 use ropewalk_engine::MILLISECOND;
 use ropewalk_engine::mptcp::{Event, add_addr_hmac};
 use ropewalk_wire::{AddAddr, FastClose, Flags, FourTuple, MpCapable, MpJoin, Segment, Seq};
@@ -430,4 +430,30 @@ fn data_beyond_the_window_is_not_kept() {
     let kept = connection.ofo_bytes();
     assert!((500_000..=2 << 20).contains(&kept), "{kept} bytes are kept of 20 MB; the buffer is 1 MiB");
     assert!(net.received[1].len() == 20_000, "nothing of it is in order");
+}
+
+//= test RFC 7323 7-a
+/// The timestamps of connections that are opened at the same moment begin at different values, so that none tells how long
+/// the host has been up.
+#[test]
+fn timestamps_hide_the_hosts_clock() {
+    let first_of_each = |port| {
+        let ends = [SocketAddr::new(client_address(0), port), SERVER_ADDRESS];
+        let mut net = Net::between(ends, |_| {}, "minrtt", "lia", vec![PathScript::clean(10)]);
+        let log = net.log();
+        net.transfer_some(2_000);
+        let log = log.borrow();
+        let first = |from| {
+            let sent = log.iter().find(|(end, _)| *end == from).expect("a segment");
+            sent.1.timestamps.expect("timestamps").value
+        };
+        [first(0), first(1)]
+    };
+    let [a, b] = [first_of_each(1111), first_of_each(2222)];
+    let values = [a[0], a[1], b[0], b[1]];
+    let far = |x: u32, y: u32| x.wrapping_sub(y).min(y.wrapping_sub(x)) > 100_000;
+    for (index, value) in values.iter().enumerate() {
+        assert!(far(*value, 0), "{values:?}");
+        assert!(values[..index].iter().all(|other| far(*other, *value)), "{values:?}");
+    }
 }

@@ -158,7 +158,8 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         let isn = self.isn(now, &tuple);
         let mtu = self.config.mtu(path);
         self.mib.opened(config.multipath);
-        let mut connection = Box::new(Connection::new(Role::Client, config, key));
+        let mut connection =
+            Box::new(Connection::new(Role::Client, config, key, self.timestamp_offset(&tuple)));
         connection.open(now, path, tuple, mtu, isn);
         let token = connection.token();
         let id = self.insert(connection, false);
@@ -578,5 +579,10 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
 
     fn isn(&self, now: Nanos, tuple: &FourTuple) -> u32 {
         crate::tcp::keyed_isn(&self.isn_secret, tuple, now)
+    }
+
+    /// The offset of the timestamps of a connection whose first subflow has this four-tuple.
+    fn timestamp_offset(&self, tuple: &FourTuple) -> u32 {
+        crate::tcp::keyed_timestamp_offset(&self.isn_secret, tuple)
     }
 }

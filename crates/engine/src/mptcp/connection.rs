@@ -79,6 +79,8 @@ pub(crate) struct Life {
 pub struct Connection<P: Payload> {
     pub(super) role: Role,
     pub(super) config: Arc<ConnectionConfig>,
+    /// Added to the clock of timestamps, milliseconds.
+    pub(super) timestamp_offset: u32,
     pub(super) mode: Mode,
     pub(super) negotiated: Negotiated,
     pub(super) life: Life,
@@ -105,12 +107,15 @@ pub struct Connection<P: Payload> {
 }
 
 impl<P: Payload> Connection<P> {
-    pub(crate) fn new(role: Role, config: Arc<ConnectionConfig>, key: u64) -> Self {
+    /// `timestamp_offset` is added to the clock of timestamps, unless the configuration has another.
+    pub(crate) fn new(role: Role, config: Arc<ConnectionConfig>, key: u64, timestamp_offset: u32) -> Self {
         let multipath = config.multipath;
         // Most connections have two subflows. A third reallocates.
         let subflows = if multipath { 1 + usize::from(config.path_manager.subflows.min(1)) } else { 1 };
         Connection {
             role,
+            //= RFC 7323 7-a
+            timestamp_offset: config.tcp.timestamp_offset.unwrap_or(timestamp_offset),
             mode: if multipath { Mode::Negotiating } else { Mode::Plain },
             negotiated: Negotiated {
                 local_key: Key::new(key),
@@ -187,6 +192,7 @@ impl<P: Payload> Connection<P> {
             index,
             congestion: self.congestion.as_mut(),
             tcp: &self.config.tcp,
+            timestamp_offset: self.timestamp_offset,
             shared: Shared { receive: &self.receive.buffer, multipath, data_option_len, outgoing },
         };
         (cx, &mut self.subflows)

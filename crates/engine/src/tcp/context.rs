@@ -69,6 +69,8 @@ pub struct Context<'a> {
     pub congestion: &'a mut dyn CongestionControl,
     /// Settings.
     pub tcp: &'a TcpConfig,
+    /// Added to the clock of timestamps, milliseconds.
+    pub timestamp_offset: u32,
     /// State of the connection.
     pub shared: Shared<'a>,
 }
@@ -89,7 +91,7 @@ impl Context<'_> {
     /// The timestamp clock now (RFC 7323 5.4).
     #[inline]
     pub(super) fn timestamp(&self) -> u32 {
-        clock(self.tcp, self.now)
+        clock(self.timestamp_offset, self.now)
     }
 }
 
@@ -171,9 +173,9 @@ impl Transmit {
     }
 }
 
-/// The timestamp clock at a time.
+/// The timestamp clock at a time, with the connection's offset.
 #[inline]
-pub(super) fn clock(tcp: &TcpConfig, at: Nanos) -> u32 {
+pub(super) fn clock(offset: u32, at: Nanos) -> u32 {
     //= RFC 7323 5.4-a
-    ((at / crate::MILLISECOND) as u32).wrapping_add(tcp.timestamp_offset)
+    ((at / crate::MILLISECOND) as u32).wrapping_add(offset)
 }

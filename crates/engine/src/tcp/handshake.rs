@@ -54,7 +54,7 @@ impl<P: Payload> Subflow<P> {
         // Karn: after a retransmission only a timestamp tells which SYN was answered. The answer to an earlier one may itself
         // be a retransmission, much later than a round trip.
         let rtt = if handshake.repeated {
-            let last = clock(cx.tcp, handshake.sent_at);
+            let last = clock(cx.timestamp_offset, handshake.sent_at);
             let to_last = segment.timestamps.is_some_and(|stamp| stamp.echo == last);
             timestamp_rtt(&self.common, cx, segment).filter(|_| to_last)
         } else {

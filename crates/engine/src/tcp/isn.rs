@@ -17,8 +17,17 @@ pub fn keyed_isn(secret: &[u8; 32], tuple: &FourTuple, now: Nanos) -> u32 {
     //= RFC 8684 3-4
     //= RFC 9293 MUST-8 MUST-9 SHLD-1 a clock, and a keyed function of the four-tuple
     let clock = (now / 4_000) as u32;
-    let digest = keyed_digest(secret, b"isn", tuple, &[]);
-    clock.wrapping_add(u32::from_be_bytes([digest[0], digest[1], digest[2], digest[3]]))
+    clock.wrapping_add(keyed_number(secret, b"isn", tuple))
+}
+
+/// The offset of a connection's timestamp clock, which hides the clock of the host (RFC 7323 7).
+pub(crate) fn keyed_timestamp_offset(secret: &[u8; 32], tuple: &FourTuple) -> u32 {
+    keyed_number(secret, b"tsoffset", tuple)
+}
+
+fn keyed_number(secret: &[u8; 32], purpose: &[u8], tuple: &FourTuple) -> u32 {
+    let digest = keyed_digest(secret, purpose, tuple, &[]);
+    u32::from_be_bytes([digest[0], digest[1], digest[2], digest[3]])
 }
 
 /// A keyed function of a four-tuple and further bytes, another one for each purpose.

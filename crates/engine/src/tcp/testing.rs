@@ -78,6 +78,7 @@ impl End {
             index: 0,
             congestion: congestion.as_mut(),
             tcp: &tcp,
+            timestamp_offset: tcp.timestamp_offset.unwrap_or(0),
             shared: shared(&receive, false),
         };
         let subflow = open(&mut cx);
@@ -134,6 +135,7 @@ impl End {
             index: 0,
             congestion: self.congestion.as_mut(),
             tcp: &self.tcp,
+            timestamp_offset: self.tcp.timestamp_offset.unwrap_or(0),
             shared: shared(&self.receive, self.more),
         };
         (cx, &mut self.subflow)

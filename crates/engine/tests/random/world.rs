@@ -132,7 +132,7 @@ fn config(case: &Case, end: usize) -> ConnectionConfig {
             timestamps: side.timestamps,
             window_scaling: side.window_scaling,
             ecn: side.ecn,
-            timestamp_offset: side.timestamp_offset,
+            timestamp_offset: Some(side.timestamp_offset),
             ..TcpConfig::default()
         },
         multipath: side.multipath,
@@ -197,7 +197,8 @@ impl<'a> World<'a> {
         let elapsed = (start / MILLISECOND) as u32;
         let [mut client, mut server] = [config(case, 0), config(case, 1)];
         for config in [&mut client, &mut server] {
-            config.tcp.timestamp_offset = config.tcp.timestamp_offset.wrapping_sub(elapsed);
+            config.tcp.timestamp_offset =
+                config.tcp.timestamp_offset.map(|offset| offset.wrapping_sub(elapsed));
         }
         world.ends[1].listen(server_address(case), Arc::new(server));
         let local = SocketAddr::new(client_address(case, 0), 0);

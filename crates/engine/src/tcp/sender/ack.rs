@@ -127,14 +127,14 @@ impl<P: Payload> Sender<P> {
         segment: &Segment<P>,
         ack: u64,
     ) -> AckSummary {
-        let (tcp, now) = (cx.tcp, cx.now);
+        let (offset, now) = (cx.timestamp_offset, cx.now);
         let metrics = &mut cx.metrics[cx.index];
         let min_rtt = metrics.min_rtt;
         let echo = segment.timestamps.filter(|_| common.negotiated.timestamps).map(|stamp| stamp.echo);
         //= RFC 8985 6.2-b not if an earlier transmission may have arrived
         //= RFC 2018 8-a only a cumulative ACK takes anything off the scoreboard
         let mut summary = self.scoreboard.cumulative_ack(ack, metrics, |sent_at| {
-            let earlier = echo.is_some_and(|echo| (echo.wrapping_sub(clock(tcp, sent_at)) as i32) < 0);
+            let earlier = echo.is_some_and(|echo| (echo.wrapping_sub(clock(offset, sent_at)) as i32) < 0);
             !earlier && now.saturating_sub(sent_at) >= min_rtt
         });
         if !common.negotiated.sack {
