@@ -99,6 +99,7 @@ pub(crate) fn run(registries: &Registries, options: &Options) -> Result<(), Fail
         }
     };
     let overrides = Overrides {
+        base: None,
         scenario: options.common.scenario.clone(),
         paths: options.common.paths.clone(),
         schedulers: names,
@@ -134,7 +135,7 @@ pub(crate) fn run(registries: &Registries, options: &Options) -> Result<(), Fail
             }
         }
         Progress::Kept(runs) => bar.inc(runs),
-        Progress::Writing => bar.set_message(", writing the tables"),
+        Progress::Writing => bar.set_message(", writing the table"),
     };
     let done = sweep::run(&design, registries, &out, &command, jobs, ropewalk_sim::run, show, &stop);
     bar.finish_and_clear();
@@ -205,8 +206,7 @@ fn text(design: &Design, done: &Done, summary: &Summary) -> String {
     text +=
         "\nbehind the first: geometric mean, over the points, of the mean against the least mean there\n\n";
     text += &format!(
-        "{}   run, path, metric, value, unit\n{}   what each run was\n{}   the sweep, the command, every metric\n",
-        shown(&done.files.results),
+        "{}   a row per run: settings and metrics\n{}   the sweep, the command, every metric\n",
         shown(&done.files.runs),
         shown(&done.files.manifest)
     );
@@ -221,7 +221,6 @@ fn json(done: &Done, summary: &Summary) -> String {
         "runs_before": done.before,
         "runs_made": done.made,
         "files": {
-            "results": shown(&done.files.results),
             "runs": shown(&done.files.runs),
             "manifest": shown(&done.files.manifest),
             "journal": shown(&done.files.journal),

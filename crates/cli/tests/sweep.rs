@@ -37,8 +37,8 @@ impl Place {
         command
     }
 
-    fn tables(&self, out: &str) -> [Vec<u8>; 2] {
-        ["results.parquet", "runs.parquet"].map(|name| fs::read(self.out(out).join(name)).unwrap())
+    fn tables(&self, out: &str) -> Vec<u8> {
+        fs::read(self.out(out).join("runs.parquet")).unwrap()
     }
 }
 
@@ -135,7 +135,7 @@ fn finished_runs_survive_a_full_disk_and_damage() {
     let middle = journal.len() / 2;
     journal[middle] ^= 1;
     fs::write(out.join("journal"), journal).unwrap();
-    fs::write(out.join("results.parquet.part"), "PAR1 and then nothing").unwrap();
+    fs::write(out.join("runs.parquet.part"), "PAR1 and then nothing").unwrap();
     let output = place.command("damaged", 2).output().unwrap();
     assert!(String::from_utf8_lossy(&output.stderr).contains("are damaged; their runs are repeated"));
     let rest: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -148,8 +148,7 @@ fn folders_that_cannot_be_used_are_named() {
     let place = Place::new();
     fs::write(place.out("a-file"), "").unwrap();
     failed(&place.command("a-file/results", 1).output().unwrap(), 1, "can't make the folder");
-    for (name, message) in
-        [("journal", "is not a sweep's journal"), ("results.parquet", "no journal beside it")]
+    for (name, message) in [("journal", "is not a sweep's journal"), ("runs.parquet", "no journal beside it")]
     {
         let out = place.out(name);
         fs::create_dir(&out).unwrap();

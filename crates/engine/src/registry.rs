@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
 
 /// One parameter of an algorithm.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -198,6 +199,9 @@ pub struct SpecError {
     pub span: (usize, usize),
 }
 
+/// Builds the instances of an algorithm that needs more than its parameters: one written in another language, say.
+pub type Factory<T> = Arc<dyn Fn(&Values) -> Box<T> + Send + Sync>;
+
 /// A specification that has been checked: build from it as often as there are connections.
 pub struct Spec<T: ?Sized> {
     /// The canonical text: name, preset, and the parameters that differ from the defaults.
@@ -205,11 +209,17 @@ pub struct Spec<T: ?Sized> {
     /// The entry.
     pub entry: Entry<T>,
     values: Values,
+    factory: Option<Factory<T>>,
 }
 
 impl<T: ?Sized> Clone for Spec<T> {
     fn clone(&self) -> Self {
-        Spec { text: self.text.clone(), entry: self.entry, values: self.values.clone() }
+        Spec {
+            text: self.text.clone(),
+            entry: self.entry,
+            values: self.values.clone(),
+            factory: self.factory.clone(),
+        }
     }
 }
 
@@ -222,7 +232,10 @@ impl<T: ?Sized> fmt::Debug for Spec<T> {
 impl<T: ?Sized> Spec<T> {
     /// A fresh instance.
     pub fn build(&self) -> Box<T> {
-        (self.entry.build)(&self.values)
+        match &self.factory {
+            None => (self.entry.build)(&self.values),
+            Some(factory) => factory(&self.values),
+        }
     }
 }
 
@@ -230,6 +243,7 @@ impl<T: ?Sized> Spec<T> {
 pub struct Registry<T: ?Sized> {
     kind: &'static str,
     entries: Vec<Entry<T>>,
+    factories: BTreeMap<&'static str, Factory<T>>,
 }
 
 impl<T: ?Sized> fmt::Debug for Registry<T> {
@@ -241,7 +255,7 @@ impl<T: ?Sized> fmt::Debug for Registry<T> {
 impl<T: ?Sized> Registry<T> {
     /// An empty one; `kind` is the word for messages ("scheduler").
     pub fn new(kind: &'static str) -> Self {
-        Registry { kind, entries: Vec::new() }
+        Registry { kind, entries: Vec::new(), factories: BTreeMap::new() }
     }
 
     /// Adds an algorithm.
@@ -268,6 +282,15 @@ impl<T: ?Sized> Registry<T> {
             return Err(SpecError { message, span: (0, 0) });
         }
         Ok(self.add(entry))
+    }
+
+    /// As [`Registry::register`], for an algorithm that `factory` builds instead of [`Entry::build`].
+    ///
+    /// # Errors
+    /// If the name is taken.
+    pub fn register_with(&mut self, entry: Entry<T>, factory: Factory<T>) -> Result<&mut Self, SpecError> {
+        self.register(entry)?.factories.insert(entry.name, factory);
+        Ok(self)
     }
 
     /// All, in order of registration.
@@ -347,7 +370,8 @@ impl<T: ?Sized> Registry<T> {
         if !changed.is_empty() {
             canonical = format!("{canonical}({})", changed.join(", "));
         }
-        Ok(Spec { text: canonical, entry: *entry, values })
+        let factory = self.factories.get(entry.name).cloned();
+        Ok(Spec { text: canonical, entry: *entry, values, factory })
     }
 }
 

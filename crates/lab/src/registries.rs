@@ -4,6 +4,8 @@ use ropewalk_engine::congestion::{self, CongestionControl};
 use ropewalk_engine::registry::{Registry, Spec, SpecError};
 use ropewalk_engine::scheduler::{self, Scheduler};
 
+use crate::policy;
+
 /// Schedulers and congestion controls. Start from [`Registries::builtin`] and add your own.
 #[derive(Debug)]
 pub struct Registries {
@@ -24,11 +26,14 @@ impl Registries {
         if text == "tcp" || text.starts_with("tcp:") { None } else { self.scheduler(text, paths).err() }
     }
 
-    /// Parses a scheduler's specification, for this number of paths.
+    /// Parses a scheduler's specification, for this number of paths. `policy:FILE` is a learned one ([`crate::policy`]).
     ///
     /// # Errors
     /// As [`Registry::parse`]; also a parameter that names a path that doesn't exist.
     pub fn scheduler(&self, text: &str, paths: usize) -> Result<Spec<dyn Scheduler>, SpecError> {
+        if let Some(file) = text.trim().strip_prefix("policy:") {
+            return policy::scheduler(text.trim(), file, paths);
+        }
         let spec = self.schedulers.parse(text)?;
         // The canonical text has every parameter that differs from the default.
         let arguments =

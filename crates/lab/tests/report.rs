@@ -160,14 +160,13 @@ fn a_folder_without_a_sweep_is_refused_in_words() {
     let message = |folder: &std::path::Path| folder::read(folder).expect_err("no sweep").message;
     assert!(message(folder.path()).contains("manifest.json"));
     let manifest = folder.path().join("manifest.json");
-    std::fs::write(&manifest, "{\"format\": 1, \"finished\": false}").expect("a file");
+    std::fs::write(&manifest, "{\"format\": 2, \"finished\": false}").expect("a file");
     assert!(message(folder.path()).contains("isn't finished"));
     std::fs::write(&manifest, "{\"format\": 1, \"finished\": true}").expect("a file");
-    assert!(message(folder.path()).contains("an earlier version"));
-    let metrics = "\"metrics\": [{\"name\": \"objective\"}]";
-    std::fs::write(&manifest, format!("{{\"format\": 1, \"finished\": true, {metrics}}}")).expect("a file");
-    std::fs::write(folder.path().join("results.parquet"), "no table").expect("a file");
-    assert!(message(folder.path()).contains("results.parquet"));
+    assert!(message(folder.path()).contains("format 1"));
+    std::fs::write(&manifest, "{\"format\": 2, \"finished\": true}").expect("a file");
+    std::fs::write(folder.path().join("runs.parquet"), "no table").expect("a file");
+    assert!(message(folder.path()).contains("runs.parquet"));
 }
 
 #[test]

@@ -8,15 +8,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use indicatif::{ProgressBar, ProgressStyle};
 use ropewalk_engine::registry::{Registry, Spec};
-use ropewalk_engine::scheduler::{Scheduler, is_compared_by_default};
-use ropewalk_lab::compare::{
-    Candidate, Comparison, Design, Request, Worth, compare, said_worth, usual_workloads,
-};
+use ropewalk_engine::scheduler::Scheduler;
+use ropewalk_lab::compare::{Ask, Candidate, Comparison, Design, Request, Worth, ask, compare};
 use ropewalk_lab::diagnostic::{Diagnostic, Source};
 use ropewalk_lab::report::rope::{self, Budget};
 use ropewalk_lab::report::{self, Origin, comparison};
-use ropewalk_lab::{Registries, emulated, scenario, units, watch};
-use ropewalk_sim::{Direction, Mode, RunResult, RunSpec, Workload};
+use ropewalk_lab::{Registries, emulated, scenario, watch};
+use ropewalk_sim::{Direction, Mode, RunResult, RunSpec};
 
 use crate::options::{Common, Stack, World};
 use crate::{Failure, evidence, interrupt, output};
@@ -120,10 +118,7 @@ pub(crate) fn algorithm<T: ?Sized>(
     option: &str,
     text: &str,
 ) -> Result<Spec<T>, Failure> {
-    registry.parse(text).map_err(|error| {
-        let source = Source::new(option, text);
-        Diagnostic::new(error.message.clone()).at(&source, error.span.0..error.span.1).label("here").into()
-    })
+    Ok(ask::algorithm(registry, option, text)?)
 }
 
 /// A flow's size given on the command line.
@@ -133,10 +128,7 @@ pub(crate) fn size(option: &str, text: &str) -> Result<u64, Failure> {
 
 /// A size given on the command line, in a range.
 pub(crate) fn size_within(option: &str, text: &str, range: (u64, u64)) -> Result<u64, Failure> {
-    units::bytes_within(text, range).map_err(|error| {
-        let source = Source::new(option, text);
-        Diagnostic::new(error.message).at(&source, error.span).label(error.label).help(error.help).into()
-    })
+    Ok(ask::size_within(option, text, range)?)
 }
 
 /// The scenario that `--scenario` names.
@@ -161,62 +153,17 @@ pub(crate) fn scheduler(
     text: &str,
     paths: usize,
 ) -> Result<Spec<dyn Scheduler>, Failure> {
-    registries.scheduler(text, paths).map_err(|error| {
-        let source = Source::new(option, text);
-        Diagnostic::new(error.message.clone()).at(&source, error.span.0..error.span.1).label("here").into()
-    })
-}
-
-/// A limit given on the command line, for these workloads.
-fn limit(text: &str, workloads: &[Workload]) -> Result<u64, Failure> {
-    let source = Source::new("--limit", text);
-    let found = units::duration(text).map_err(|error| {
-        Diagnostic::new(error.message).at(&source, error.span).label(error.label).help(error.help)
-    })?;
-    let wrong = |message: &str, help: String| {
-        Err(Diagnostic::new(message).at(&source, 0..text.len()).label("here").help(help).into())
-    };
-    if found == 0 {
-        return wrong("a limit must be more than 0", "as in `--limit '120 s'`".into());
-    }
-    let lasts = workloads.iter().filter_map(|workload| match workload {
-        Workload::Cbr { duration, .. } | Workload::Bulk { duration } => Some(*duration),
-        _ => None,
-    });
-    match lasts.max().filter(|duration| found < *duration) {
-        Some(duration) => wrong(
-            "the workload lasts longer than this limit",
-            format!("it lasts {}", units::write_duration(duration)),
-        ),
-        None => Ok(found),
-    }
+    Ok(ask::scheduler(registries, option, text, paths)?)
 }
 
 /// What bytes are worth, by what `--value` says.
 pub(crate) fn worth(paths: &[ropewalk_sim::PathSpec], value: Option<&str>) -> Result<Worth, Failure> {
-    let text = value.unwrap_or_default();
-    let source = Source::new("--value", text);
-    let said = value.map(said_worth).transpose().map_err(|error| {
-        Diagnostic::new(error.message).at(&source, error.span).label(error.label).help(error.help)
-    })?;
-    Worth::new(paths, said.as_ref())
-        .map_err(|error| Diagnostic::new(error.to_string()).at(&source, 0..text.len()).label("here").into())
+    Ok(ask::worth("--value", paths, value)?)
 }
 
 /// A budget given on the command line, nanoseconds.
 pub(crate) fn budget(text: &str) -> Result<u64, Failure> {
-    let source = Source::new("--budget", text);
-    let found = units::duration(text).map_err(|error| {
-        Diagnostic::new(error.message).at(&source, error.span).label(error.label).help(error.help)
-    })?;
-    if found == 0 {
-        return Err(Diagnostic::new("a budget must be more than 0")
-            .at(&source, 0..text.len())
-            .label("here")
-            .help("as in `--budget 10s`; `--runs N` asks for a number of runs")
-            .into());
-    }
-    Ok(found)
+    Ok(ask::budget("--budget", text)?)
 }
 
 fn seed(text: &str) -> Result<u64, String> {
@@ -444,76 +391,26 @@ fn watch(request: &Request, ends: emulated::Ends, options: &evidence::Options) -
 }
 
 fn request(registries: &Registries, options: &Options) -> Result<Request, Failure> {
-    let (mut scenario, experiment) = options.common.load(registries)?;
-    if let Some(buffer) = &options.buffer {
-        let bytes = size_within("--buffer", buffer, scenario::BUFFER_RANGE)?;
-        for end in [&mut scenario.client, &mut scenario.server] {
-            end.send_buffer = bytes;
-            end.receive_buffer = bytes;
-            end.autotune = false;
-        }
-    }
-    let experiment_limit = experiment.limit;
-    let mut sizes = options.common.sizes(1 << 40)?;
-    if sizes.is_empty() {
-        sizes = experiment.sizes;
-    }
-    let workloads = if sizes.is_empty() && !options.common.paths.is_empty() {
-        usual_workloads()
-    } else if sizes.is_empty() {
-        vec![scenario.workload.clone()]
-    } else {
-        sizes.into_iter().map(|bytes| Workload::Flow { bytes }).collect()
-    };
-    let congestion = options.congestion.clone().or(experiment.congestion).unwrap_or_else(|| "cubic".into());
-    let congestion = algorithm(&registries.congestion, "--congestion", &congestion)?;
-    let chosen: Vec<String> = match options.common.names()? {
-        Some(names) if names.iter().any(|name| name == "all") => {
-            let all = registries.schedulers.entries().iter().map(|entry| entry.name);
-            let all = all.filter(|name| *name != "single").map(String::from);
-            all.chain(names.into_iter().filter(|name| name != "all")).collect()
-        }
-        Some(names) => names,
-        None if !experiment.schedulers.is_empty() => experiment.schedulers,
-        None => {
-            let all = registries.schedulers.entries().iter().map(|entry| entry.name);
-            // `single` is what the rows of plain TCP show, path by path.
-            all.filter(|name| is_compared_by_default(name)).map(String::from).collect()
-        }
-    };
-    let mut candidates = Vec::new();
-    for name in chosen.iter().filter(|name| *name != "tcp") {
-        let scheduler = scheduler(registries, "--schedulers", name, scenario.paths.len())?;
-        candidates.push(Candidate { label: scheduler.text.clone(), scheduler, mode: Mode::Multipath });
-    }
-    if !candidates.iter().any(|candidate| candidate.label == "linux")
-        && registries.schedulers.parse("linux").is_ok()
-    {
-        let scheduler = algorithm(&registries.schedulers, "--schedulers", "linux")?;
-        candidates.push(Candidate { label: "linux".into(), scheduler, mode: Mode::Multipath });
-    }
-    for (index, path) in scenario.paths.iter().enumerate() {
-        let scheduler = algorithm(&registries.schedulers, "--schedulers", "single")?;
-        let label = format!("tcp {}", path.name);
-        candidates.push(Candidate { label, scheduler, mode: Mode::SinglePath(index) });
-    }
-    let jobs =
-        options.jobs.map_or_else(|| std::thread::available_parallelism().map_or(1, usize::from), usize::from);
-    let design = match options.runs.or(experiment.runs) {
-        Some(runs) => Design::Fixed(runs),
+    let (scenario, experiment) = options.common.load(registries)?;
+    let ask = Ask {
+        scenario,
+        experiment,
+        usual: !options.common.paths.is_empty(),
+        sizes: options.common.sizes(1 << 40)?,
+        schedulers: options.common.names()?,
+        congestion: options.congestion.clone(),
+        buffer: options.buffer.clone(),
+        value: options.value.clone(),
+        limit: options.limit.clone(),
         // Real time can't be bought by the segment.
-        None if options.world == World::Emulated => Design::Fixed(30),
-        None => Design::race(budget(&options.budget)?),
+        runs: options.runs,
+        usual_runs: (options.world == World::Emulated).then_some(30),
+        budget: options.budget.clone(),
+        seed: options.seed,
+        jobs: options.jobs.map(usize::from),
+        names: ask::COMMAND_LINE,
     };
-    let worth = worth(&scenario.paths, options.value.as_deref())?;
-    let mut request =
-        Request { scenario, workloads, candidates, congestion, design, worth, seed: options.seed, jobs };
-    request.scenario.limit = match &options.limit {
-        Some(text) => limit(text, &request.workloads)?,
-        None if experiment_limit.is_some() => request.scenario.limit,
-        None => request.ample_limit(),
-    };
-    Ok(request)
+    Ok(ask.request(registries)?)
 }
 
 #[cfg(test)]

@@ -61,6 +61,19 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         self.after_read(id, data)
     }
 
+    /// The schedulers whose decision wasn't known are asked again
+    /// ([`Scheduler::is_undecided`](crate::scheduler::Scheduler::is_undecided)). Whether there are any.
+    pub fn ask_again(&mut self) -> bool {
+        let mut any = false;
+        for index in 0..self.slots.len() {
+            if self.slots[index].connection.as_deref_mut().is_some_and(Connection::ask_again) {
+                self.queue_tx(index as u32);
+                any = true;
+            }
+        }
+        any
+    }
+
     /// Closes our side (DATA_FIN); the peer's stays open.
     pub fn shutdown(&mut self, now: Nanos, id: ConnectionId) {
         if let Ok(connection) = self.get(id) {

@@ -322,6 +322,7 @@ impl<P: Payload> Connection<P> {
     #[inline]
     pub(crate) fn wake(&mut self) {
         self.scheduling.needs_schedule = true;
+        self.scheduling.undecided = false;
         self.may_transmit = true;
     }
 

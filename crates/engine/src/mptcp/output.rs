@@ -105,6 +105,10 @@ impl<P: Payload> Connection<P> {
     #[inline(always)]
     fn on_nothing_to_send(&mut self, now: Nanos) {
         self.may_transmit = false;
+        if self.scheduling.undecided {
+            // The subflows aren't idle: the decision follows at this moment.
+            return;
+        }
         if self.mode == Mode::Plain && self.send.unsent() > 0 && self.send.window_left() == 0 {
             for index in 0..self.subflows.len() {
                 if let Some((cx, subflow)) = self.split(now, index) {

@@ -118,6 +118,10 @@ impl<P: Payload> Connection<P> {
             }
             if let Decision::Wait { until } = decision {
                 self.scheduling.needs_schedule = false;
+                if self.scheduling.scheduler.is_undecided() {
+                    self.scheduling.undecided = true;
+                    return None;
+                }
                 self.deadlines.wait = until.filter(|at| *at > now).map(|at| at.max(now + MIN_WAIT));
                 return self.override_wait(now, max_segments);
             }
@@ -131,6 +135,16 @@ impl<P: Payload> Connection<P> {
                 return self.override_wait(now, max_segments);
             }
         }
+    }
+
+    /// The scheduler is asked again if its decision wasn't known (see [`scheduler::Scheduler::is_undecided`]).
+    #[cold]
+    pub(crate) fn ask_again(&mut self) -> bool {
+        let undecided = self.scheduling.undecided;
+        if undecided {
+            self.wake();
+        }
+        undecided
     }
 
     /// Schedules on while the scheduler chooses the same subflow, so that its data leaves as one super-segment.
@@ -192,6 +206,9 @@ impl<P: Payload> Connection<P> {
 
     #[cold]
     fn record_decision(&mut self, now: Nanos, decision: Decision, offset: u64, bytes: u32, unsent: u64) {
+        if self.scheduling.scheduler.is_undecided() {
+            return;
+        }
         let window_left = self.send.window_left();
         let reason = self.scheduling.rationale.take();
         let record = DecisionRecord { at: now, decision, offset, bytes, unsent, window_left, reason };

@@ -15,6 +15,8 @@ pub(crate) struct Scheduling {
     pub needs_schedule: bool,
     /// A super-segment that still grows: its subflow, and the range of the stream. It is the last in that subflow's queue.
     pub coalesced: Option<(usize, u64, u64)>,
+    /// The scheduler's decision isn't known yet ([`Scheduler::is_undecided`]).
+    pub undecided: bool,
     wants_events: bool,
     queues_ahead: bool,
     /// Since when new data has waited for the connection-level send window.
@@ -30,6 +32,7 @@ impl Scheduling {
             rationale: if config.trace_decisions { Rationale::listening() } else { Rationale::default() },
             needs_schedule: false,
             coalesced: None,
+            undecided: false,
             wants_events: scheduler.wants_events(),
             queues_ahead: scheduler.queues_ahead(),
             scheduler,

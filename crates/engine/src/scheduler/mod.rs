@@ -415,6 +415,12 @@ pub trait Scheduler: Debug + Send {
         false
     }
 
+    /// Whether the latest wait means that the decision isn't known yet. The engine then doesn't overrule the wait. The scheduler
+    /// is asked again when an event comes, or at once by [`Endpoint::ask_again`](crate::endpoint::Endpoint::ask_again).
+    fn is_undecided(&self) -> bool {
+        false
+    }
+
     /// The mechanisms that the engine runs for it when the connection-level window blocks.
     fn mechanisms(&self) -> Mechanisms {
         Mechanisms::default()

@@ -1,5 +1,6 @@
 //! `compare`: every candidate on the same paths with the same seeds, ranked by what its workload is judged by.
 
+pub mod ask;
 mod decide;
 mod race;
 mod rank;
@@ -16,6 +17,7 @@ use ropewalk_engine::registry::Spec;
 use ropewalk_engine::scheduler::Scheduler;
 use ropewalk_sim::{Mode, Outcome, Recording, RunResult, RunSpec, Scenario, Workload};
 
+pub use ask::Ask;
 pub(crate) use decide::standings;
 use decide::{Cost, name, shown_slower};
 pub use decide::{Decision, MARGIN, Reach, Stand, Standing};

@@ -1,4 +1,4 @@
-//! A sweep's folder, read for its page: the manifest and both tables.
+//! A sweep's folder, read for its page: the manifest and the table.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -44,50 +44,47 @@ pub fn read(folder: &Path) -> Result<(Origin, Sweep), Diagnostic> {
         .flat_map(|control| schedulers.iter().map(|scheduler| label(scheduler, control)))
         .collect();
     let grid = text(&["design", "kind"]) == "grid";
-    let varied: Vec<(String, Option<String>)> = manifest
+    let varied: Vec<(Axis, String)> = manifest
         .get("varied")
         .and_then(Value::as_array)
         .into_iter()
         .flatten()
         .map(|axis| {
             let field = |key: &str| axis.get(key).and_then(Value::as_str).map(String::from);
-            (field("parameter").unwrap_or_default(), field("unit"))
+            let level = |level: &Value| Level {
+                text: level.get("text").and_then(Value::as_str).unwrap_or_default().to_string(),
+                number: level.get("number").and_then(Value::as_f64),
+            };
+            let levels = axis.get("levels").and_then(Value::as_array).filter(|_| grid);
+            let axis = Axis {
+                name: field("parameter").unwrap_or_default(),
+                unit: field("unit"),
+                levels: levels.map(|levels| levels.iter().map(level).collect()),
+            };
+            (axis, field("column").unwrap_or_default())
         })
         .collect();
-    let measured = manifest.get("metrics").and_then(Value::as_array).into_iter().flatten();
-    if !measured.into_iter().any(|metric| metric.get("name").and_then(Value::as_str) == Some(OBJECTIVE.0)) {
-        return Err(Diagnostic::new(format!(
-            "{}: made by an earlier version, without `objective`",
-            folder.display()
-        ))
-        .help("run the sweep again into a new folder"));
-    }
-    let seconds = merits(&files.results)?;
-    let mut axes: Vec<Axis> = varied
-        .iter()
-        .map(|(name, unit)| Axis { name: name.clone(), unit: unit.clone(), levels: grid.then(Vec::new) })
-        .collect();
+    let (mut axes, columns): (Vec<Axis>, Vec<String>) = varied.into_iter().unzip();
     let mut points: BTreeMap<i64, Point> = BTreeMap::new();
     each_row(&files.runs, |row| {
         let field =
             |name: &str| row.get_column_iter().find(|(known, _)| *known == name).map(|(_, field)| field);
         let number = |name: &str| field(name).and_then(as_number);
         let word = |name: &str| field(name).and_then(as_text).unwrap_or_default();
-        let (Some(run), Some(point)) = (number("run"), number("point")) else { return };
+        let Some(point) = number("point") else { return };
         let runner = label(&word("scheduler"), &word("congestion"));
         let Some(runner) = runners.iter().position(|known| *known == runner) else { return };
         let point = points.entry(point as i64).or_insert_with(|| {
-            let at = axes.iter_mut().map(|axis| {
-                let unit = axis.unit.as_deref().unwrap_or("1");
-                let amount = number(&format!("{} [{unit}]", axis.name)).or_else(|| number(&axis.name));
-                let shown = field(&axis.name).and_then(as_text);
+            let at = axes.iter_mut().zip(&columns).map(|(axis, column)| {
+                let amount = number(column);
+                let shown = field(column).and_then(as_text);
                 let text = shown.unwrap_or_else(|| amount.map_or(String::new(), |amount| amount.to_string()));
                 place(axis, text, amount)
             });
             Point { at: at.collect(), runs: vec![Vec::new(); runners.len()] }
         });
         let complete = word("outcome") == "complete";
-        point.runs[runner].push(seconds.get(&(run as i64)).copied().filter(|_| complete));
+        point.runs[runner].push(number(OBJECTIVE.0).filter(|_| complete));
     })?;
     if points.is_empty() {
         return Err(Diagnostic::new(format!("{}: no runs in the sweep's tables", folder.display())));
@@ -115,7 +112,8 @@ pub fn read(folder: &Path) -> Result<(Origin, Sweep), Diagnostic> {
 fn place(axis: &mut Axis, text: String, amount: Option<f64>) -> f64 {
     let Some(amount) = amount.filter(|_| axis.levels.is_none()) else {
         let levels = axis.levels.get_or_insert_with(Vec::new);
-        let found = levels.iter().position(|level| level.text == text);
+        let same = |level: &Level| level.text == text || amount.is_some() && level.number == amount;
+        let found = levels.iter().position(same);
         return found.unwrap_or_else(|| {
             levels.push(Level { text, number: amount });
             levels.len() - 1
@@ -131,9 +129,10 @@ fn manifest(path: &Path) -> Result<Value, Diagnostic> {
     let manifest: Value = serde_json::from_str(&text)
         .map_err(|error| Diagnostic::new(format!("{} is no JSON: {error}", path.display())))?;
     match manifest.get("format").and_then(Value::as_u64) {
-        Some(1) => Ok(manifest),
+        Some(2) => Ok(manifest),
         Some(format) => {
-            Err(Diagnostic::new(format!("{}: format {format}; this version reads 1", path.display())))
+            Err(Diagnostic::new(format!("{}: format {format}; this version reads 2", path.display()))
+                .help("run the sweep again into a new folder"))
         }
         None => Err(Diagnostic::new(format!("{}: no sweep's manifest: `format` is missing", path.display()))),
     }
@@ -162,25 +161,4 @@ fn as_text(field: &Field) -> Option<String> {
         Field::Str(text) => Some(text.clone()),
         _ => None,
     }
-}
-
-/// By run: what it is judged by, seconds.
-fn merits(path: &Path) -> Result<BTreeMap<i64, f64>, Diagnostic> {
-    let mut found = BTreeMap::new();
-    each_row(path, |row| {
-        let (mut run, mut of_path, mut objective, mut value) = (None, false, false, None);
-        for (name, field) in row.get_column_iter() {
-            match (name.as_str(), field) {
-                ("run", Field::Long(number)) => run = Some(*number),
-                ("path", Field::Str(_)) => of_path = true,
-                ("metric", Field::Str(text)) => objective = text == OBJECTIVE.0,
-                ("value", Field::Double(number)) => value = Some(*number),
-                _ => {}
-            }
-        }
-        if let (Some(run), false, true, Some(value)) = (run, of_path, objective, value) {
-            found.insert(run, value);
-        }
-    })?;
-    Ok(found)
 }

@@ -163,6 +163,14 @@ pub struct Axis {
 }
 
 impl Axis {
+    /// The values, unless it is a range.
+    pub fn levels(&self) -> Option<&[Level]> {
+        match &self.values {
+            Values::Listed(levels) => Some(levels),
+            Values::Range(_) => None,
+        }
+    }
+
     /// The number of values, unless it is a range.
     pub fn count(&self) -> Option<usize> {
         match &self.values {

@@ -105,6 +105,8 @@ pub struct Design {
 /// What the command line says instead of the file.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Overrides {
+    /// A scenario that is read already, and the folder of its traces. The file needn't name one then.
+    pub base: Option<(Loaded, PathBuf)>,
     /// A built-in scenario's name, or a file.
     pub scenario: Option<String>,
     /// Paths instead of the scenario's, as `--path` has them.
@@ -189,7 +191,8 @@ pub fn parse_with(
     let mut reader = Reader { source: source.clone(), folder: folder.to_path_buf(), errors: Vec::new() };
     let first_line = 0..source.text.lines().next().map_or(0, str::len);
     let file = reader.check(&FILE, document.get_ref(), first_line, None);
-    let Some(named) = file.get("scenario").and_then(|value| reader.text(value)) else {
+    let known = overrides.base.as_ref().map(|(base, _)| base.scenario.name.as_str());
+    let Some(named) = known.or_else(|| file.get("scenario").and_then(|value| reader.text(value))) else {
         return Err(InputError { diagnostics: reader.errors });
     };
     let given = overrides.scenario.as_deref();
@@ -200,11 +203,16 @@ pub fn parse_with(
         None if built_in => named.to_string(),
         None => folder.join(named).to_string_lossy().into_owned(),
     };
-    let base = scenario::load(&base_name, registries).map_err(|error| match given {
-        Some(given) => error.of_argument("--scenario", given),
-        None => error,
-    })?;
-    let base_folder = if built_in {
+    let base = match &overrides.base {
+        Some((base, _)) => base.clone(),
+        None => scenario::load(&base_name, registries).map_err(|error| match given {
+            Some(given) => error.of_argument("--scenario", given),
+            None => error,
+        })?,
+    };
+    let base_folder = if let Some((_, folder)) = &overrides.base {
+        folder.clone()
+    } else if built_in {
         PathBuf::new()
     } else {
         Path::new(&base_name).parent().map_or(PathBuf::new(), Path::to_path_buf)

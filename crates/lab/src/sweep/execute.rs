@@ -13,11 +13,12 @@ use sha2::{Digest, Sha256};
 use super::design::Design;
 use super::journal::{Found, Journal, JournalError, SweepId};
 use super::metrics::{Ending, Kept};
-use super::output::{Counts, Place, identity, manifest, place, tables};
+use super::output::{Counts, Place, Rows, identity, manifest, place, provenance, tables};
 use super::space::{Prepared, Space, prepare};
 use super::summary::Summary;
 use super::{Command, Files};
 use crate::diagnostic::{InputError, system_reason};
+use crate::tidy::Table;
 use crate::{Registries, bound, compare};
 
 /// Why a sweep ended early.
@@ -109,7 +110,7 @@ fn folder(path: &Path, files: &Files) -> Result<(), Error> {
         wrong(format!("can't make the folder {}: {}", path.display(), system_reason(&error)))
     })?;
     if !files.journal.exists()
-        && let Some(there) = [&files.results, &files.runs, &files.manifest].into_iter().find(|f| f.exists())
+        && let Some(there) = [&files.runs, &files.manifest].into_iter().find(|f| f.exists())
     {
         let message = format!("{} is there already, and no journal beside it", there.display());
         return Err(wrong(format!("{message}; choose another folder with --out, or move it away")));
@@ -129,10 +130,36 @@ fn unusable(error: JournalError) -> Error {
     Error::Folder { message: format!("{error}; {help}") }
 }
 
-/// The prepared point that a worker is at.
-struct CurrentPoint {
-    point: u64,
-    prepared: Result<Prepared, InputError>,
+/// Makes runs of a design, one after another.
+#[derive(Debug)]
+pub struct Maker<'a> {
+    design: &'a Design,
+    registries: &'a Registries,
+    space: Space,
+    /// The point at hand.
+    prepared: Option<(u64, Prepared)>,
+}
+
+impl<'a> Maker<'a> {
+    /// A maker of this design's runs.
+    pub fn new(design: &'a Design, registries: &'a Registries) -> Self {
+        Maker { design, registries, space: Space::new(design), prepared: None }
+    }
+
+    /// Makes one run. Those of a point follow each other best.
+    ///
+    /// # Errors
+    /// A value that isn't allowed at its point.
+    pub fn make(&mut self, run: u64, simulate: &impl Fn(&RunSpec) -> RunResult) -> Result<Kept, InputError> {
+        let at = place(self.design, run);
+        let prepared = match self.prepared.take() {
+            Some((point, prepared)) if point == at.point => prepared,
+            _ => prepare(self.design, &self.space.point(self.design, at.point), self.registries)?,
+        };
+        let spec = one(self.design, &prepared, &at);
+        self.prepared = Some((at.point, prepared));
+        Ok(Kept::new(run, &spec.scenario.workload, &simulate(&spec), bound::of(&spec)))
+    }
 }
 
 fn one(design: &Design, prepared: &Prepared, at: &Place) -> RunSpec {
@@ -148,7 +175,129 @@ fn one(design: &Design, prepared: &Prepared, at: &Place) -> RunSpec {
     }
 }
 
-/// Makes the runs that aren't in the folder's journal yet, then writes the tables. `stop` interrupts it; `progress` is
+/// A sweep's folder while runs are being added to it.
+#[derive(Debug)]
+pub struct Session {
+    design: Design,
+    command: Command,
+    name: String,
+    files: Files,
+    journal: Journal,
+    found: Found,
+    made: u64,
+}
+
+impl Session {
+    /// Opens the folder, which may hold finished runs of the same sweep. Every point is checked first.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub fn open(
+        design: &Design,
+        registries: &Registries,
+        out: &Path,
+        command: &Command,
+    ) -> Result<Session, Error> {
+        // Check all points first, rather than failing after hours.
+        check(design, registries)?;
+        let files = Files::in_folder(out);
+        folder(out, &files)?;
+        let (id, name) = id(design, command);
+        let (journal, found) = Journal::open(&files.journal, id, design.total()).map_err(unusable)?;
+        let session = Session {
+            design: design.clone(),
+            command: command.clone(),
+            name,
+            files,
+            journal,
+            found,
+            made: 0,
+        };
+        manifest(design, command, &session.name, &session.files, None)
+            .map_err(|error| session.storage(error))?;
+        Ok(session)
+    }
+
+    fn storage(&self, error: JournalError) -> Error {
+        Error::Storage { error, kept: self.found.runs + self.made, total: self.design.total() }
+    }
+
+    /// What the journal held.
+    pub fn found(&self) -> Found {
+        self.found
+    }
+
+    /// The runs that aren't made yet.
+    pub fn pending(&self) -> Vec<u64> {
+        (0..self.design.total()).filter(|run| !self.journal.has(*run)).collect()
+    }
+
+    /// Keeps finished runs.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub fn keep(&mut self, batch: &[Kept]) -> Result<(), Error> {
+        self.journal.append(batch).map_err(|error| self.storage(error))?;
+        self.made += batch.len() as u64;
+        Ok(())
+    }
+
+    /// Whether every run is made.
+    pub fn is_whole(&self) -> bool {
+        self.found.runs + self.made >= self.design.total()
+    }
+
+    /// Writes the table, if all runs are there.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub fn finish(mut self) -> Result<Done, Error> {
+        self.journal.sync().map_err(|error| self.storage(error))?;
+        let (whole, total) = (self.is_whole(), self.design.total());
+        let mut summary = None;
+        if whole {
+            summary = Some(self.write().map_err(|error| self.storage(error))?);
+        }
+        Ok(Done { total, before: self.found.runs, made: self.made, summary, files: self.files })
+    }
+
+    fn write(&mut self) -> Result<Summary, JournalError> {
+        let design = &self.design;
+        let mut summary = Summary::new(design);
+        let mut counts = Counts::default();
+        let provenance = provenance(design, &self.command, &self.name);
+        let space = Space::new(design);
+        tables(design, &space, &mut self.journal, &self.files, &provenance, |at, kept| {
+            match &kept.ending {
+                Ending::Complete => counts.complete += 1,
+                Ending::Limit => counts.limit += 1,
+                Ending::Failed(reason) => counts.failed.push((kept.run, reason.clone())),
+            }
+            summary.take(at.point, at.runner, kept);
+        })?;
+        manifest(design, &self.command, &self.name, &self.files, Some(&counts))?;
+        summary.finish();
+        Ok(summary)
+    }
+}
+
+/// The table and the summary of all runs of a design, in order of their numbers, without a folder.
+pub fn in_memory(design: &Design, command: &Command, runs: &[Kept]) -> (Table, Summary) {
+    let space = Space::new(design);
+    let mut rows = Rows::new(design, &space);
+    let mut table = Table::new(std::mem::take(&mut rows.heads));
+    table.provenance = provenance(design, command, &id(design, command).1);
+    let mut summary = Summary::new(design);
+    for kept in runs {
+        let at = place(design, kept.run);
+        rows.push(&at, kept, &mut table.columns);
+        summary.take(at.point, at.runner, kept);
+    }
+    summary.finish();
+    (table, summary)
+}
+
+/// Makes the runs that aren't in the folder's journal yet, then writes the table. `stop` interrupts it; `progress` is
 /// called with its progress.
 ///
 /// # Errors
@@ -163,46 +312,23 @@ pub fn run(
     mut progress: impl FnMut(Progress),
     stop: &AtomicBool,
 ) -> Result<Done, Error> {
-    let space = Space::new(design);
-    // Check all points first, rather than failing after hours.
-    check(design, registries)?;
-    let files = Files::in_folder(out);
-    folder(out, &files)?;
-    let (id, name) = id(design, command);
-    let total = design.total();
-    let (mut journal, found) = Journal::open(&files.journal, id, total).map_err(unusable)?;
-    progress(Progress::Opened { found, total });
-    let storage = |kept: u64| move |error: JournalError| Error::Storage { error, kept, total };
-    manifest(design, command, &name, &files, None).map_err(storage(found.runs))?;
-
-    let pending: Vec<u64> = (0..total).filter(|run| !journal.has(*run)).collect();
+    let mut session = Session::open(design, registries, out, command)?;
+    progress(Progress::Opened { found: session.found(), total: design.total() });
+    let pending = session.pending();
     let next = AtomicUsize::new(0);
     let ended = AtomicBool::new(false);
     let worker = |results: mpsc::Sender<Result<Kept, InputError>>| {
-        let mut at_hand: Option<CurrentPoint> = None;
+        let mut maker = Maker::new(design, registries);
         while !stop.load(Ordering::Relaxed) && !ended.load(Ordering::Relaxed) {
             let Some(run) = pending.get(next.fetch_add(1, Ordering::Relaxed)) else { break };
-            let at = place(design, *run);
-            if at_hand.as_ref().is_none_or(|known| known.point != at.point) {
-                let levels = space.point(design, at.point);
-                at_hand =
-                    Some(CurrentPoint { point: at.point, prepared: prepare(design, &levels, registries) });
-            }
-            let kept = match at_hand.as_ref().map(|known| &known.prepared) {
-                Some(Ok(prepared)) => {
-                    let spec = one(design, prepared, &at);
-                    Ok(Kept::new(*run, &spec.scenario.workload, &simulate(&spec), bound::of(&spec)))
-                }
-                Some(Err(error)) => Err(error.clone()),
-                None => break,
-            };
-            if results.send(kept).is_err() {
+            let kept = maker.make(*run, &simulate);
+            // A run that was stopped in the middle isn't the run.
+            if stop.load(Ordering::Relaxed) || results.send(kept).is_err() {
                 break;
             }
         }
     };
-    let mut made = 0;
-    let outcome: Result<(), Error> = std::thread::scope(|scope| {
+    std::thread::scope(|scope| {
         let (sender, receiver) = mpsc::channel();
         for _ in 0..jobs.max(1).min(pending.len().max(1)) {
             let sender = sender.clone();
@@ -210,37 +336,17 @@ pub fn run(
         }
         drop(sender);
         let result = collect(&receiver, |batch| {
-            journal.append(batch).map_err(storage(found.runs + made))?;
-            made += batch.len() as u64;
+            session.keep(batch)?;
             progress(Progress::Kept(batch.len() as u64));
             Ok(())
         });
         ended.store(true, Ordering::Relaxed);
         result
-    });
-    outcome?;
-    let kept = found.runs + made;
-    journal.sync().map_err(storage(kept))?;
-    let mut done = Done { total, before: found.runs, made, summary: None, files };
-    if kept < total {
-        return Ok(done);
+    })?;
+    if session.is_whole() {
+        progress(Progress::Writing);
     }
-    progress(Progress::Writing);
-    let mut summary = Summary::new(design);
-    let mut counts = Counts::default();
-    tables(design, &space, &mut journal, &done.files, |at, kept| {
-        match &kept.ending {
-            Ending::Complete => counts.complete += 1,
-            Ending::Limit => counts.limit += 1,
-            Ending::Failed(reason) => counts.failed.push((kept.run, reason.clone())),
-        }
-        summary.take(at.point, at.runner, kept);
-    })
-    .map_err(storage(kept))?;
-    manifest(design, command, &name, &done.files, Some(&counts)).map_err(storage(kept))?;
-    summary.finish();
-    done.summary = Some(summary);
-    Ok(done)
+    session.finish()
 }
 
 /// Passes on finished runs in batches.

@@ -1,8 +1,8 @@
 //! Sweeps: a scenario with some of its parameters varied, over a grid or a Latin hypercube, with many runs at each
 //! point.
 //!
-//! A finished run is a record in an append-only [`journal`]. When all runs are there, the tables are made from it in order
-//! of the runs' numbers. So an interrupted sweep can continue, and the tables' bytes depend neither on interruptions nor
+//! A finished run is a record in an append-only [`journal`]. When all runs are there, the table is made from it in order
+//! of the runs' numbers. So an interrupted sweep can continue, and the table's bytes depend neither on interruptions nor
 //! on the number of threads.
 
 mod axis;
@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 
 pub use axis::{Axis, Dimension, Level};
 pub use design::{Design, Layout, Overrides, load, parse, parse_with};
-pub use execute::{Done, Error, Progress, check, digest, run};
+pub use execute::{Done, Error, Maker, Progress, Session, check, digest, in_memory, run};
 pub use space::{Prepared, Runner, Space, describe, prepare};
 pub use summary::{Standing, Summary};
 
@@ -38,9 +38,7 @@ pub struct Command {
 pub struct Files {
     /// Finished runs.
     pub journal: PathBuf,
-    /// The long table.
-    pub results: PathBuf,
-    /// The runs' table.
+    /// The table, a row per run.
     pub runs: PathBuf,
     /// The manifest.
     pub manifest: PathBuf,
@@ -51,7 +49,6 @@ impl Files {
     pub fn in_folder(folder: &Path) -> Self {
         Files {
             journal: folder.join("journal"),
-            results: folder.join("results.parquet"),
             runs: folder.join("runs.parquet"),
             manifest: folder.join("manifest.json"),
         }

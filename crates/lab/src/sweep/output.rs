@@ -1,4 +1,4 @@
-//! Writes the two tables and the manifest from a complete journal.
+//! Writes the table and the manifest from a complete journal.
 
 use std::fs;
 use std::io::{self, Write};
@@ -6,15 +6,16 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use super::axis::Level;
+use super::axis::{Axis, Level};
 use super::design::{Design, Layout};
 use super::journal::{Journal, JournalError};
-use super::metrics::{Ending, Kept, PATH, of_run};
-use super::parquet::{Column, Head, RUNS_PER_GROUP, TableWriter};
+use super::metrics::{Kept, PATH, of_run};
+use super::parquet::{RUNS_PER_GROUP, TableWriter};
 use super::space::Space;
 use super::{Command, Files};
 use crate::diagnostic::system_reason;
 use crate::scenario;
+use crate::tidy::{self, Column, Head};
 
 /// How many failed runs the manifest lists.
 const LISTED_FAILURES: usize = 1000;
@@ -30,8 +31,8 @@ fn part(path: &Path) -> PathBuf {
     path.with_file_name(name)
 }
 
-fn begin(path: &Path, heads: &[Head]) -> Result<TableWriter, JournalError> {
-    TableWriter::create(&part(path), heads).map_err(|error| failure(path, &error))
+fn begin(path: &Path, heads: &[Head], provenance: &[(String, String)]) -> Result<TableWriter, JournalError> {
+    TableWriter::create(&part(path), heads, provenance).map_err(|error| failure(path, &error))
 }
 
 fn end(path: &Path, table: TableWriter) -> Result<(), JournalError> {
@@ -58,118 +59,111 @@ pub(super) fn label(scheduler: &str) -> String {
     scheduler.strip_prefix("tcp:").map_or_else(|| scheduler.to_string(), |path| format!("tcp {path}"))
 }
 
-/// Columns that describe the axes: texts where values are texts, numbers where they have them.
-fn axis_heads(design: &Design) -> Vec<Head> {
-    let mut heads = Vec::new();
-    for axis in &design.axes {
-        let unit = axis.dimension.map(|dimension| dimension.unit());
-        match unit {
-            Some(None) if axis.template.is_none() => heads.push(Head::number(&axis.name)),
-            Some(unit) => {
-                heads.push(Head::text(&axis.name));
-                heads.push(Head::number(&format!("{} [{}]", axis.name, unit.unwrap_or("1"))));
+/// The column of an axis: a number with its unit in the name where its values have one, else a text.
+pub(super) fn axis_head(axis: &Axis) -> Head {
+    let meaning = format!("the varied parameter `{}`", axis.name);
+    let name = tidy::plain_name(&axis.name);
+    match axis.dimension.map(|dimension| dimension.unit().unwrap_or_default()) {
+        Some(unit) => Head::number(&format!("{name}{}", tidy::suffix(unit)), unit, &meaning),
+        None => Head::text(&name, &meaning),
+    }
+}
+
+/// The table's columns, and what fills them.
+pub(super) struct Rows<'a> {
+    design: &'a Design,
+    space: &'a Space,
+    paths: Vec<String>,
+    pub heads: Vec<Head>,
+    /// The point at hand, and its values.
+    levels: (u64, Vec<Level>),
+}
+
+impl<'a> Rows<'a> {
+    pub fn new(design: &'a Design, space: &'a Space) -> Self {
+        let paths: Vec<String> = design.base.scenario.paths.iter().map(|path| path.name.clone()).collect();
+        let mut heads = vec![
+            Head::whole("run", "", "its number in the sweep, from 0"),
+            Head::whole("point", "", "which setting of the varied parameters, from 0"),
+            Head::text("scenario", "the scenario's name"),
+            Head::text("scheduler", "the scheduler; `tcp PATH`: plain TCP on that path"),
+            Head::text("congestion", "the congestion control"),
+            Head::whole("seed", "", "the run's seed"),
+            Head::text("outcome", "complete, limit (the time limit came first) or failed"),
+        ];
+        heads.extend(design.axes.iter().map(axis_head));
+        heads.extend(tidy::metric_heads(&paths));
+        // A path's name may make two names alike.
+        for index in 1..heads.len() {
+            while heads[..index].iter().any(|head| head.name == heads[index].name) {
+                heads[index].name.push('_');
             }
-            None => heads.push(Head::text(&axis.name)),
         }
+        Rows { design, space, paths, heads, levels: (u64::MAX, Vec::new()) }
     }
-    heads
+
+    /// Adds a run's row.
+    pub fn push(&mut self, place: &Place, kept: &Kept, columns: &mut [Column]) {
+        const FIXED: usize = 7;
+        let design = self.design;
+        if self.levels.0 != place.point {
+            self.levels = (place.point, self.space.point(design, place.point));
+        }
+        let schedulers = design.schedulers.len();
+        let (fixed, rest) = columns.split_at_mut(FIXED);
+        let (varied, metrics) = rest.split_at_mut(design.axes.len());
+        fixed[0].push_whole(kept.run);
+        fixed[1].push_whole(place.point);
+        fixed[2].push_text(Some(design.base.scenario.name.clone()));
+        fixed[3].push_text(Some(label(&design.schedulers[place.runner % schedulers])));
+        fixed[4].push_text(Some(design.congestion[place.runner / schedulers].clone()));
+        fixed[5].push_whole(design.seed.wrapping_add(u64::from(place.number)));
+        fixed[6].push_text(Some(tidy::outcome(&kept.ending).to_string()));
+        for (column, level) in varied.iter_mut().zip(&self.levels.1) {
+            match column {
+                Column::Number(values) => values.push(level.number),
+                other => other.push_text(Some(level.shown.clone())),
+            }
+        }
+        tidy::push_metrics(kept, &self.paths, metrics);
+    }
 }
 
-fn push_levels(design: &Design, levels: &[Level], columns: &mut [Column]) {
-    let mut columns = columns.iter_mut();
-    for (axis, level) in design.axes.iter().zip(levels) {
-        let plain = matches!(axis.dimension.map(|dimension| dimension.unit()), Some(None));
-        if !(plain && axis.template.is_none())
-            && let Some(Column::Text(texts)) = columns.next()
-        {
-            texts.push(Some(level.shown.clone()));
-        }
-        if axis.dimension.is_some()
-            && let Some(Column::Number(numbers)) = columns.next()
-        {
-            numbers.push(level.number);
-        }
-    }
+/// What the table's metadata says of its origin.
+pub(super) fn provenance(design: &Design, command: &Command, id: &str) -> Vec<(String, String)> {
+    let of = |key: &str, text: &str| (format!("ropewalk.{key}"), text.to_string());
+    vec![
+        of("build", &command.build),
+        of("sweep_id", id),
+        of("sweep", &design.source.text),
+        of("scenario", &design.base.text),
+        of("seed", &design.seed.to_string()),
+    ]
 }
 
-/// Writes both tables, and calls `each` for every run.
+/// Writes the table, and calls `each` for every run.
 pub(super) fn tables(
     design: &Design,
     space: &Space,
     journal: &mut Journal,
     files: &Files,
+    provenance: &[(String, String)],
     mut each: impl FnMut(&Place, &Kept),
 ) -> Result<(), JournalError> {
-    let long = [
-        Head::whole("run"),
-        Head::text("path"),
-        Head::text("metric"),
-        Head::number("value"),
-        Head::text("unit"),
-    ];
-    let mut about =
-        vec![Head::whole("run"), Head::whole("point"), Head::whole("seed"), Head::text("scheduler")];
-    about.extend([Head::text("congestion"), Head::text("outcome")]);
-    about.extend(axis_heads(design));
-    let mut results = begin(&files.results, &long)?;
-    let mut runs = begin(&files.runs, &about)?;
+    let mut rows = Rows::new(design, space);
+    let mut runs = begin(&files.runs, &rows.heads, provenance)?;
     let total = design.total();
-    let mut levels = (u64::MAX, Vec::new());
     for first in (0..total).step_by(RUNS_PER_GROUP as usize) {
-        let (mut number, mut path, mut metric) = (Vec::new(), Vec::new(), Vec::new());
-        let (mut value, mut unit) = (Vec::new(), Vec::new());
-        let mut described: Vec<Column> = about.iter().map(|head| head.kind.clone()).collect();
+        let mut columns: Vec<Column> = rows.heads.iter().map(|head| head.kind.fresh()).collect();
         for run in first..(first + RUNS_PER_GROUP).min(total) {
             let kept = journal.read(run)?;
-            for (of, name, its_unit, amount) in kept.rows() {
-                number.push(run as i64);
-                path.push(of.map(String::from));
-                metric.push(Some(name.to_string()));
-                value.push(Some(amount));
-                unit.push(Some(its_unit.to_string()));
-            }
             let place = place(design, run);
-            if levels.0 != place.point {
-                levels = (place.point, space.point(design, place.point));
-            }
-            let schedulers = design.schedulers.len();
-            let outcome = match kept.ending {
-                Ending::Complete => "complete",
-                Ending::Limit => "limit",
-                Ending::Failed(_) => "failed",
-            };
-            let (fixed, varied) = described.split_at_mut(6);
-            let seed = design.seed.wrapping_add(u64::from(place.number));
-            for (column, whole) in fixed.iter_mut().zip([run, place.point, seed]) {
-                if let Column::Whole(values) = column {
-                    values.push(whole as i64);
-                }
-            }
-            let texts = [
-                label(&design.schedulers[place.runner % schedulers]),
-                design.congestion[place.runner / schedulers].clone(),
-                outcome.to_string(),
-            ];
-            for (column, text) in fixed[3..].iter_mut().zip(texts) {
-                if let Column::Text(values) = column {
-                    values.push(Some(text));
-                }
-            }
-            push_levels(design, &levels.1, varied);
+            rows.push(&place, &kept, &mut columns);
             each(&place, &kept);
         }
-        let columns = [
-            Column::Whole(number),
-            Column::Text(path),
-            Column::Text(metric),
-            Column::Number(value),
-            Column::Text(unit),
-        ];
-        results.group(&columns).map_err(|error| failure(&files.results, &error))?;
-        runs.group(&described).map_err(|error| failure(&files.runs, &error))?;
+        runs.group(&columns).map_err(|error| failure(&files.runs, &error))?;
     }
-    end(&files.runs, runs)?;
-    end(&files.results, results)
+    end(&files.runs, runs)
 }
 
 /// Counts of runs for the manifest.
@@ -200,7 +194,7 @@ pub(super) fn manifest(
         }
     };
     let text = json!({
-        "format": 1,
+        "format": 2,
         "program": "ropewalk",
         "version": env!("CARGO_PKG_VERSION"),
         "build": command.build,
@@ -211,6 +205,11 @@ pub(super) fn manifest(
         "varied": design.axes.iter().map(|axis| json!({
             "parameter": axis.name,
             "unit": axis.dimension.and_then(|dimension| dimension.unit()),
+            "column": axis_head(axis).name,
+            "levels": axis.levels().map(|levels| levels.iter().map(|level| json!({
+                "text": level.shown,
+                "number": level.number,
+            })).collect::<Vec<_>>()),
         })).collect::<Vec<_>>(),
         "schedulers": design.schedulers.iter().map(|text| label(text)).collect::<Vec<_>>(),
         "congestion": design.congestion,
@@ -227,8 +226,7 @@ pub(super) fn manifest(
                 .map(|(run, reason)| json!({ "run": run, "reason": reason })).collect::<Vec<_>>(),
         })),
         "files": {
-            "results.parquet": "one row per run, path (none: the whole run) and metric",
-            "runs.parquet": "one row per run: its point, seed, scheduler, congestion control and parameters",
+            "runs.parquet": "one row per run: its point, scheduler, congestion control, seed, parameters and metrics",
             "journal": "finished runs, as they came; another start of the same sweep goes on from it",
         },
         "metrics": metrics,

@@ -1,67 +1,34 @@
-//! The tables as Parquet: `results.parquet`, the tidy long table (run, path, metric, value, unit), and `runs.parquet`,
-//! one row per run. Rows are in order of the run's number and row groups hold a fixed number of runs, so that the bytes
-//! depend on the sweep alone. A table is written under a temporary name and renamed when it is complete.
+//! The table as Parquet: `runs.parquet`, one row per run, compressed with Snappy, which every reader has. Rows are in order of
+//! the run's number and row groups hold a fixed number of runs, so that the bytes depend on the sweep alone. The table is
+//! written under a temporary name and renamed when it is complete.
 
 use std::fs::File;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use parquet::basic::{Encoding, LogicalType, Repetition, Type as Physical};
-use parquet::data_type::{ByteArray, ByteArrayType, DoubleType, Int64Type};
+use parquet::basic::{Compression, Encoding, LogicalType, Repetition, Type as Physical};
+use parquet::data_type::{BoolType, ByteArray, ByteArrayType, DoubleType, Int64Type};
 use parquet::errors::ParquetError;
+use parquet::file::metadata::KeyValue;
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::types::{ColumnPath, Type};
 
-/// Runs in a row group: some 300,000 rows of the long table.
+use crate::tidy::{self, Column, Head};
+
+/// Runs in a row group.
 pub const RUNS_PER_GROUP: u64 = 10_000;
 
-/// One column of a row group; `None` is a missing value.
-#[derive(Clone, Debug)]
-pub enum Column {
-    /// Whole numbers.
-    Whole(Vec<i64>),
-    /// Numbers.
-    Number(Vec<Option<f64>>),
-    /// Texts.
-    Text(Vec<Option<String>>),
-}
-
-/// A column's name and type.
-#[derive(Clone, Debug)]
-pub struct Head {
-    /// Its name.
-    pub name: String,
-    /// An empty column of its type.
-    pub kind: Column,
-}
-
-impl Head {
-    /// Whole numbers.
-    pub fn whole(name: &str) -> Self {
-        Head { name: name.into(), kind: Column::Whole(Vec::new()) }
-    }
-
-    /// Numbers.
-    pub fn number(name: &str) -> Self {
-        Head { name: name.into(), kind: Column::Number(Vec::new()) }
-    }
-
-    /// Texts.
-    pub fn text(name: &str) -> Self {
-        Head { name: name.into(), kind: Column::Text(Vec::new()) }
-    }
-
-    fn field(&self) -> Result<Arc<Type>, ParquetError> {
-        let (physical, logical, repetition) = match self.kind {
-            Column::Whole(_) => (Physical::INT64, None, Repetition::REQUIRED),
-            Column::Number(_) => (Physical::DOUBLE, None, Repetition::OPTIONAL),
-            Column::Text(_) => (Physical::BYTE_ARRAY, Some(LogicalType::String), Repetition::OPTIONAL),
-        };
-        let builder = Type::primitive_type_builder(&self.name, physical);
-        builder.with_repetition(repetition).with_logical_type(logical).build().map(Arc::new)
-    }
+fn field(head: &Head) -> Result<Arc<Type>, ParquetError> {
+    let (physical, logical, repetition) = match head.kind {
+        Column::Whole(_) => (Physical::INT64, None, Repetition::REQUIRED),
+        Column::Number(_) => (Physical::DOUBLE, None, Repetition::OPTIONAL),
+        Column::Text(_) => (Physical::BYTE_ARRAY, Some(LogicalType::String), Repetition::OPTIONAL),
+        Column::Flag(_) => (Physical::BOOLEAN, None, Repetition::REQUIRED),
+    };
+    let builder = Type::primitive_type_builder(&head.name, physical);
+    builder.with_repetition(repetition).with_logical_type(logical).build().map(Arc::new)
 }
 
 /// A table that is being written.
@@ -91,12 +58,19 @@ impl TableWriter {
     ///
     /// # Errors
     /// An error of the file system.
-    pub fn create(path: &Path, heads: &[Head]) -> io::Result<Self> {
-        let fields = heads.iter().map(Head::field).collect::<Result<Vec<_>, _>>().map_err(io_error)?;
+    pub fn create(path: &Path, heads: &[Head], provenance: &[(String, String)]) -> io::Result<Self> {
+        let fields = heads.iter().map(field).collect::<Result<Vec<_>, _>>().map_err(io_error)?;
         let schema = Type::group_type_builder("ropewalk").with_fields(fields).build().map_err(io_error)?;
         let mut properties = WriterProperties::builder()
             .set_created_by(concat!("ropewalk ", env!("CARGO_PKG_VERSION")).to_string())
-            .set_statistics_enabled(EnabledStatistics::Chunk);
+            .set_statistics_enabled(EnabledStatistics::Chunk)
+            .set_compression(Compression::SNAPPY)
+            .set_key_value_metadata(Some(
+                tidy::metadata(heads, provenance)
+                    .into_iter()
+                    .map(|(key, text)| KeyValue::new(key, text))
+                    .collect(),
+            ));
         for head in heads {
             let column = ColumnPath::from(vec![head.name.clone()]);
             properties = match head.kind {
@@ -105,7 +79,7 @@ impl TableWriter {
                 Column::Whole(_) => properties
                     .set_column_dictionary_enabled(column.clone(), false)
                     .set_column_encoding(column, Encoding::DELTA_BINARY_PACKED),
-                Column::Text(_) => properties,
+                Column::Text(_) | Column::Flag(_) => properties,
             };
         }
         let file = File::create(path)?;
@@ -148,6 +122,9 @@ fn write_column(group: &mut SerializedRowGroupWriter<'_, File>, column: &Column)
             let levels = levels(values);
             writer.typed::<DoubleType>().write_batch(&there, Some(&levels), None)?;
         }
+        Column::Flag(values) => {
+            writer.typed::<BoolType>().write_batch(values, None, None)?;
+        }
         Column::Text(values) => {
             let there: Vec<ByteArray> =
                 values.iter().flatten().map(|text| ByteArray::from(text.as_str())).collect();
@@ -170,8 +147,9 @@ mod tests {
     use super::*;
 
     fn write(path: &Path, groups: usize) {
-        let heads = [Head::whole("run"), Head::text("path"), Head::number("value")];
-        let mut table = TableWriter::create(path, &heads).unwrap();
+        let heads =
+            [Head::whole("run", "", "its number"), Head::text("path", ""), Head::number("value", "s", "")];
+        let mut table = TableWriter::create(path, &heads, &[]).unwrap();
         for group in 0..groups as i64 {
             let columns = [
                 Column::Whole(vec![group * 2, group * 2 + 1]),
@@ -189,6 +167,9 @@ mod tests {
         let path = folder.path().join("table.parquet");
         write(&path, 2);
         let reader = SerializedFileReader::new(File::open(&path).unwrap()).unwrap();
+        let metadata = reader.metadata().file_metadata().key_value_metadata().unwrap();
+        let units = metadata.iter().find(|pair| pair.key == "ropewalk.units").unwrap();
+        assert_eq!(units.value.as_deref(), Some("{\"value\":\"s\"}"));
         let rows: Vec<String> =
             reader.get_row_iter(None).unwrap().map(|row| row.unwrap().to_string()).collect();
         assert_eq!(
@@ -217,8 +198,8 @@ mod tests {
     fn a_full_disk_is_an_error() {
         // /dev/full is always full.
         if Path::new("/dev/full").exists() {
-            let heads = [Head::whole("run")];
-            let mut table = TableWriter::create(Path::new("/dev/full"), &heads).unwrap();
+            let heads = [Head::whole("run", "", "")];
+            let mut table = TableWriter::create(Path::new("/dev/full"), &heads, &[]).unwrap();
             let wrote = table.group(&[Column::Whole((0..100_000).collect())]);
             let error = wrote.and_then(|()| table.finish()).unwrap_err();
             assert_eq!(error.kind(), io::ErrorKind::StorageFull, "{error}");

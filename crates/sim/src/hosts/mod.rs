@@ -14,6 +14,8 @@ use ropewalk_engine::PathId;
 use ropewalk_engine::config::ConnectionConfig;
 use ropewalk_engine::endpoint::{ConnectError, ConnectionId, Endpoint, SubflowHandle};
 use ropewalk_engine::mptcp::Event;
+use ropewalk_engine::registry::Spec;
+use ropewalk_engine::scheduler::Scheduler;
 use ropewalk_wire::{Segment, SyntheticPayload};
 
 use crate::app::Conn;
@@ -93,7 +95,11 @@ struct ConnState {
 
 impl Hosts {
     /// `begin`: when the workload starts, which decides the path that it starts on.
-    pub(crate) fn new(spec: &RunSpec, begin: Nanos) -> Result<Self, SpecError> {
+    pub(crate) fn new(
+        spec: &RunSpec,
+        receiver: &Spec<dyn Scheduler>,
+        begin: Nanos,
+    ) -> Result<Self, SpecError> {
         let scenario = &spec.scenario;
         let entropy = |index| SeededEntropy::new(spec.seed, index);
         let count = if scenario.background.is_empty() { 2 } else { 4 };
@@ -107,8 +113,14 @@ impl Hosts {
             Mode::SinglePath(path) => path,
             Mode::Multipath => topology::first_path(scenario, begin),
         };
-        let [client, server] =
-            [Side::Client, Side::Server].map(|side| Arc::new(config::connection(spec, side)));
+        let connection = |side: Side| {
+            let mut config = config::connection(spec, side);
+            if side != scenario.direction.sender() {
+                config.scheduler = receiver.clone();
+            }
+            Arc::new(config)
+        };
+        let [client, server] = [Side::Client, Side::Server].map(connection);
         for port in 0..=config::connections(scenario).saturating_sub(1) / PORTS {
             let address = SocketAddr::new(topology::server_address(), SERVER_PORT + port as u16);
             ends[1].listen(address, Arc::clone(&server));

@@ -39,6 +39,7 @@ impl World {
                 break;
             }
         }
+        self.check_pause();
         let source = self.network.links.len() + end;
         self.network.events.set(source, self.hosts.poll_timeout(end));
     }

@@ -8,8 +8,11 @@ mod timers;
 
 use std::collections::BinaryHeap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use ropewalk_engine::PathId;
+use ropewalk_engine::registry::Spec;
+use ropewalk_engine::scheduler::Scheduler;
 use ropewalk_wire::{Segment, SyntheticPayload};
 
 use crate::app::{self, Action, App, CrossTraffic};
@@ -70,6 +73,9 @@ pub struct World {
     middlebox: Option<Box<dyn Middlebox>>,
     actions: Vec<Action>,
     events_at_instant: u32,
+    /// See [`World::pause_on`].
+    pause: Option<Arc<AtomicBool>>,
+    paused: bool,
 }
 
 /// Which side an endpoint is on.
@@ -90,10 +96,18 @@ impl World {
     /// # Errors
     /// What in the specification can't be simulated.
     pub fn new(spec: &RunSpec) -> Result<Self, SpecError> {
+        Self::with_receiver(spec, &spec.scheduler)
+    }
+
+    /// As [`World::new`]; the side that receives the workload's data has a scheduler of its own.
+    ///
+    /// # Errors
+    /// What in the specification can't be simulated.
+    pub fn with_receiver(spec: &RunSpec, receiver: &Spec<dyn Scheduler>) -> Result<Self, SpecError> {
         spec.check()?;
         let scenario = Arc::clone(&spec.scenario);
         let begin = scenario.warmup.saturating_add(spec.start_phase);
-        let hosts = Hosts::new(spec, begin)?;
+        let hosts = Hosts::new(spec, receiver, begin)?;
         let network = Network::new(&scenario, spec.seed, hosts.count() + 1);
         let mut apps: Vec<Box<dyn App>> = vec![app::of(&scenario)];
         let mut udp = Vec::new();
@@ -136,6 +150,8 @@ impl World {
             middlebox: None,
             actions: Vec::new(),
             events_at_instant: 0,
+            pause: None,
+            paused: false,
             spec: spec.clone(),
             scenario,
         };
@@ -193,6 +209,56 @@ impl World {
         self.recorder.get_or_insert_with(fresh).observer = Some(observer);
     }
 
+    /// Pauses the run at the moment at which a scheduler has set this flag: its decision isn't known yet
+    /// ([`Scheduler::is_undecided`]). [`World::resume`] goes on. Such a run is never simulated in batches.
+    pub fn pause_on(&mut self, flag: Arc<AtomicBool>) {
+        self.lookahead = None;
+        self.pause = Some(flag);
+    }
+
+    /// Whether a scheduler's decision isn't known.
+    #[inline]
+    pub fn is_paused(&self) -> bool {
+        self.paused
+    }
+
+    /// Asks the undecided schedulers again, at the same moment, and returns whether there were any. The run is paused again if one
+    /// of them still doesn't know.
+    pub fn resume(&mut self) -> bool {
+        self.paused = false;
+        for end in 0..2 {
+            if self.hosts.end_mut(end).ask_again() {
+                self.dirty |= 1 << end;
+            }
+        }
+        let any = self.dirty != 0;
+        self.serve_endpoints();
+        any
+    }
+
+    /// Delays of the workload's messages so far (CBR frames, exchanges, web objects).
+    pub fn message_delays(&self) -> Vec<Nanos> {
+        self.apps[WORKLOAD].report().delays
+    }
+
+    /// Notes whether a scheduler has asked for a pause.
+    #[inline]
+    pub(crate) fn check_pause(&mut self) {
+        if let Some(flag) = &self.pause {
+            self.paused = flag.load(Ordering::Relaxed);
+        }
+    }
+
+    /// When the workload starts, from the start of the run.
+    pub fn begin(&self) -> Nanos {
+        self.begin
+    }
+
+    /// Payload bytes sent on a path so far for the workload, repeats included.
+    pub fn bytes_on(&self, path: usize) -> u64 {
+        self.network.meter.paths.get(path).map_or(0, |meter| meter.bytes)
+    }
+
     /// Virtual time, from the start of the run.
     pub fn now(&self) -> Nanos {
         self.now
@@ -222,7 +288,7 @@ impl World {
     /// Runs until `until`, in time from the start of the run, or to the run's end if that is earlier. Returns whether the
     /// run has ended.
     pub fn run_until(&mut self, until: Nanos) -> bool {
-        while self.outcome.is_none() {
+        while self.outcome.is_none() && !self.paused {
             if self.many && self.run_batch(until) {
                 continue;
             }
@@ -245,7 +311,7 @@ impl World {
                 self.now = at;
                 self.events += 1;
                 let next = self.handle(source);
-                if !self.network.events.set_and_check(source, next) || self.outcome.is_some() {
+                if !self.network.events.set_and_check(source, next) || self.outcome.is_some() || self.paused {
                     break;
                 }
                 match next {

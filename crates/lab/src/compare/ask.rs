@@ -1,0 +1,251 @@
+//! What a comparison is asked for, as a command line or a script says it, made into a [`Request`].
+
+use ropewalk_engine::registry::{Registry, Spec};
+use ropewalk_engine::scheduler::{Scheduler, is_compared_by_default};
+use ropewalk_sim::{Mode, PathSpec, Scenario, Workload};
+
+use super::{Candidate, Design, Request, Worth, said_worth, usual_workloads};
+use crate::Registries;
+use crate::diagnostic::{Diagnostic, InputError, Source};
+use crate::scenario::{self, Experiment};
+use crate::units;
+
+/// What the arguments are called in messages.
+#[derive(Clone, Copy, Debug)]
+pub struct Names {
+    /// The list of schedulers.
+    pub schedulers: &'static str,
+    /// The congestion control.
+    pub congestion: &'static str,
+    /// The buffers' size.
+    pub buffer: &'static str,
+    /// What bytes are worth.
+    pub value: &'static str,
+    /// The time limit.
+    pub limit: &'static str,
+    /// The budget.
+    pub budget: &'static str,
+}
+
+/// The command line's.
+pub const COMMAND_LINE: Names = Names {
+    schedulers: "--schedulers",
+    congestion: "--congestion",
+    buffer: "--buffer",
+    value: "--value",
+    limit: "--limit",
+    budget: "--budget",
+};
+
+/// A script's.
+pub const SCRIPT: Names = Names {
+    schedulers: "schedulers",
+    congestion: "congestion",
+    buffer: "buffer",
+    value: "value",
+    limit: "limit",
+    budget: "budget",
+};
+
+/// What is asked for.
+#[derive(Clone, Debug)]
+pub struct Ask {
+    /// Where.
+    pub scenario: Scenario,
+    /// What its file says of experiments.
+    pub experiment: Experiment,
+    /// Only paths were given: without a size, the usual workloads are meant ([`usual_workloads`]).
+    pub usual: bool,
+    /// Flow sizes, instead of the scenario's workload.
+    pub sizes: Vec<u64>,
+    /// Schedulers; none: those that are compared by default, `all`: every one. `tcp` may be among them; plain TCP always runs.
+    pub schedulers: Option<Vec<String>>,
+    /// Congestion control; none: the scenario's, else cubic.
+    pub congestion: Option<String>,
+    /// Size of all buffers.
+    pub buffer: Option<String>,
+    /// What bytes are worth.
+    pub value: Option<String>,
+    /// Longest that a run may take.
+    pub limit: Option<String>,
+    /// A fixed number of runs.
+    pub runs: Option<u32>,
+    /// A fixed number of runs if neither `runs` nor the scenario says one.
+    pub usual_runs: Option<u32>,
+    /// The budget of a race.
+    pub budget: String,
+    /// The first run's seed.
+    pub seed: u64,
+    /// Threads; none: one per core.
+    pub jobs: Option<usize>,
+    /// What the arguments are called.
+    pub names: Names,
+}
+
+impl Ask {
+    /// The request.
+    ///
+    /// # Errors
+    /// What in it isn't allowed, and what is.
+    pub fn request(self, registries: &Registries) -> Result<Request, InputError> {
+        let Ask { mut scenario, experiment, names, .. } = self;
+        if let Some(buffer) = &self.buffer {
+            let bytes = size_within(names.buffer, buffer, scenario::BUFFER_RANGE)?;
+            for end in [&mut scenario.client, &mut scenario.server] {
+                end.send_buffer = bytes;
+                end.receive_buffer = bytes;
+                end.autotune = false;
+            }
+        }
+        let sizes = if self.sizes.is_empty() { experiment.sizes } else { self.sizes };
+        let workloads = if sizes.is_empty() && self.usual {
+            usual_workloads()
+        } else if sizes.is_empty() {
+            vec![scenario.workload.clone()]
+        } else {
+            sizes.into_iter().map(|bytes| Workload::Flow { bytes }).collect()
+        };
+        let congestion = self.congestion.or(experiment.congestion).unwrap_or_else(|| "cubic".into());
+        let congestion = algorithm(&registries.congestion, names.congestion, &congestion)?;
+        let chosen: Vec<String> = match self.schedulers {
+            Some(names) if names.iter().any(|name| name == "all") => {
+                let all = registries.schedulers.entries().iter().map(|entry| entry.name);
+                let all = all.filter(|name| *name != "single").map(String::from);
+                all.chain(names.into_iter().filter(|name| name != "all")).collect()
+            }
+            Some(names) => names,
+            None if !experiment.schedulers.is_empty() => experiment.schedulers,
+            None => {
+                let all = registries.schedulers.entries().iter().map(|entry| entry.name);
+                // `single` is what the rows of plain TCP show, path by path.
+                all.filter(|name| is_compared_by_default(name)).map(String::from).collect()
+            }
+        };
+        let mut candidates = Vec::new();
+        for name in chosen.iter().filter(|name| *name != "tcp") {
+            let scheduler = scheduler(registries, names.schedulers, name, scenario.paths.len())?;
+            candidates.push(Candidate { label: scheduler.text.clone(), scheduler, mode: Mode::Multipath });
+        }
+        if !candidates.iter().any(|candidate| candidate.label == "linux")
+            && registries.schedulers.parse("linux").is_ok()
+        {
+            let scheduler = algorithm(&registries.schedulers, names.schedulers, "linux")?;
+            candidates.push(Candidate { label: "linux".into(), scheduler, mode: Mode::Multipath });
+        }
+        for (index, path) in scenario.paths.iter().enumerate() {
+            let scheduler = algorithm(&registries.schedulers, names.schedulers, "single")?;
+            let label = format!("tcp {}", path.name);
+            candidates.push(Candidate { label, scheduler, mode: Mode::SinglePath(index) });
+        }
+        let jobs = self.jobs.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
+        let design = match self.runs.or(experiment.runs).or(self.usual_runs) {
+            Some(runs) => Design::Fixed(runs),
+            None => Design::race(budget(names.budget, &self.budget)?),
+        };
+        let worth = worth(names.value, &scenario.paths, self.value.as_deref())?;
+        let seed = self.seed;
+        let mut request = Request { scenario, workloads, candidates, congestion, design, worth, seed, jobs };
+        request.scenario.limit = match &self.limit {
+            Some(text) => limit(names.limit, text, &request.workloads)?,
+            None if experiment.limit.is_some() => request.scenario.limit,
+            None => request.ample_limit(),
+        };
+        Ok(request)
+    }
+}
+
+/// Parses an algorithm's name.
+///
+/// # Errors
+/// An unknown name, or a parameter that isn't allowed.
+pub fn algorithm<T: ?Sized>(registry: &Registry<T>, option: &str, text: &str) -> Result<Spec<T>, InputError> {
+    registry.parse(text).map_err(|error| {
+        let source = Source::new(option, text);
+        Diagnostic::new(error.message.clone()).at(&source, error.span.0..error.span.1).label("here").into()
+    })
+}
+
+/// Parses a scheduler's name, for so many paths.
+///
+/// # Errors
+/// As [`algorithm`]; also a path that isn't there.
+pub fn scheduler(
+    registries: &Registries,
+    option: &str,
+    text: &str,
+    paths: usize,
+) -> Result<Spec<dyn Scheduler>, InputError> {
+    registries.scheduler(text, paths).map_err(|error| {
+        let source = Source::new(option, text);
+        Diagnostic::new(error.message.clone()).at(&source, error.span.0..error.span.1).label("here").into()
+    })
+}
+
+/// Parses a size in a range.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn size_within(option: &str, text: &str, range: (u64, u64)) -> Result<u64, InputError> {
+    units::bytes_within(text, range).map_err(|error| {
+        let source = Source::new(option, text);
+        Diagnostic::new(error.message).at(&source, error.span).label(error.label).help(error.help).into()
+    })
+}
+
+/// What bytes are worth.
+///
+/// # Errors
+/// What is wrong with the text.
+pub fn worth(option: &str, paths: &[PathSpec], value: Option<&str>) -> Result<Worth, InputError> {
+    let text = value.unwrap_or_default();
+    let source = Source::new(option, text);
+    let said = value.map(said_worth).transpose().map_err(|error| {
+        Diagnostic::new(error.message).at(&source, error.span).label(error.label).help(error.help)
+    })?;
+    Worth::new(paths, said.as_ref())
+        .map_err(|error| Diagnostic::new(error.to_string()).at(&source, 0..text.len()).label("here").into())
+}
+
+/// A budget, nanoseconds.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn budget(option: &str, text: &str) -> Result<u64, InputError> {
+    let source = Source::new(option, text);
+    let found = units::duration(text).map_err(|error| {
+        Diagnostic::new(error.message).at(&source, error.span).label(error.label).help(error.help)
+    })?;
+    if found == 0 {
+        return Err(Diagnostic::new("a budget must be more than 0")
+            .at(&source, 0..text.len())
+            .label("here")
+            .help("as in `--budget 10s`; `--runs N` asks for a number of runs")
+            .into());
+    }
+    Ok(found)
+}
+
+/// A limit, for these workloads.
+fn limit(option: &str, text: &str, workloads: &[Workload]) -> Result<u64, InputError> {
+    let source = Source::new(option, text);
+    let found = units::duration(text).map_err(|error| {
+        Diagnostic::new(error.message).at(&source, error.span).label(error.label).help(error.help)
+    })?;
+    let wrong = |message: &str, help: String| {
+        Err(Diagnostic::new(message).at(&source, 0..text.len()).label("here").help(help).into())
+    };
+    if found == 0 {
+        return wrong("a limit must be more than 0", "as in `--limit '120 s'`".into());
+    }
+    let lasts = workloads.iter().filter_map(|workload| match workload {
+        Workload::Cbr { duration, .. } | Workload::Bulk { duration } => Some(*duration),
+        _ => None,
+    });
+    match lasts.max().filter(|duration| found < *duration) {
+        Some(duration) => wrong(
+            "the workload lasts longer than this limit",
+            format!("it lasts {}", units::write_duration(duration)),
+        ),
+        None => Ok(found),
+    }
+}

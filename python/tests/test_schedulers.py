@@ -1,0 +1,128 @@
+"""Schedulers in Python: the same decisions give the same bytes as the built-in ones, and exceptions come out whole."""
+
+import traceback
+from typing import ClassVar
+
+import pytest
+import ropewalk
+from ropewalk.testing import ContractError, check_scheduler
+
+
+class Fastest(ropewalk.Scheduler):
+    """minrtt's rule."""
+
+    def select(self, view):
+        if not view.sendable():
+            return None
+        best = view.fastest_available()
+        if best is not None and view.explaining:
+            view.say(f"{{subflow {best.id}}} is the fastest")
+        return best
+
+
+class Broken(ropewalk.Scheduler):
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def select(self, view):
+        self.asked += 1
+        if self.asked > 50:
+            raise ZeroDivisionError("no reason")
+        return view.fastest_available() if view.sendable() else None
+
+
+class Listening(ropewalk.Scheduler):
+    wants_events = True
+    needs_chunks = True
+    heard: ClassVar[dict] = {}
+
+    def select(self, view):
+        first = view.chunk_after(0)
+        assert (first is None) == (view.chunks_in_flight == 0)
+        front = view.front()
+        return ropewalk.Send(front[1]) if view.sendable() and front[1] else ropewalk.Wait()
+
+    def on_event(self, view, event, subflow, amount):
+        self.heard[event] = self.heard.get(event, 0) + (amount or 1)
+
+
+def test_the_same_rule_gives_the_same_run() -> None:
+    for scenario in ("wifi-lte", "small-buffers"):
+        own = ropewalk.simulate(scenario, Fastest, size="512 KiB", seed=5)
+        built_in = ropewalk.simulate(scenario, "minrtt", size="512 KiB", seed=5)
+        assert own.objective_s == built_in.objective_s
+        assert own.overruled == built_in.overruled == 0
+        assert own.events == built_in.events
+
+
+def test_it_runs_beside_the_built_in_ones() -> None:
+    result = ropewalk.compare("small-buffers", [Fastest, "minrtt"], sizes=["128 KiB"], runs=5)
+    rows = {row["scheduler"]: row for row in result.rankings[0]["rows"]}
+    assert rows["fastest"]["fct_mean_s"] == rows["minrtt"]["fct_mean_s"]
+
+
+def test_reasons_are_recorded_with_the_paths_name() -> None:
+    run = ropewalk.simulate("small-buffers", Fastest, size="64 KiB", decisions=True)
+    assert run.decisions is not None and "wifi is the fastest" in run.decisions["reason"]
+
+
+def test_an_exception_has_its_traceback_run_seed_and_moment() -> None:
+    with pytest.raises(ropewalk.SchedulerError) as caught:
+        ropewalk.compare("wifi-lte", [Broken], sizes=["1 MiB"], runs=3, seed=11, jobs=1)
+    error = caught.value
+    assert "`broken` raised" in str(error) and "ZeroDivisionError" in str(error)
+    assert (error.run, error.seed) == (0, 11) and error.time_s > 0
+    assert isinstance(error.__cause__, ZeroDivisionError)
+    assert "no reason" in "".join(traceback.format_exception(error.__cause__))
+    assert "in select" in "".join(traceback.format_exception(error.__cause__))
+
+
+def test_what_isnt_a_decision_is_an_error() -> None:
+    class Wrong(ropewalk.Scheduler):
+        def select(self, view):
+            return "wifi"
+
+    with pytest.raises(ropewalk.SchedulerError) as caught:
+        ropewalk.simulate("wifi-lte", Wrong)
+    assert "select() returned str" in str(caught.value.__cause__)
+
+
+def test_events_and_chunks() -> None:
+    run = ropewalk.simulate("wifi-lte", Listening, size="512 KiB")
+    assert run.outcome == "complete"
+    assert Listening.heard["acked"] > 300 and Listening.heard["subflow_added"] >= 2
+    assert Listening.heard["written"] >= 512 << 10
+
+
+def test_chunks_have_to_be_asked_for() -> None:
+    class Asks(ropewalk.Scheduler):
+        def select(self, view):
+            return view.chunk_after(0)
+
+    with pytest.raises(ropewalk.SchedulerError) as caught:
+        ropewalk.simulate("wifi-lte", Asks)
+    assert "needs_chunks" in str(caught.value.__cause__)
+
+
+def test_the_contract() -> None:
+    check_scheduler(Fastest)
+
+    class Slowest(ropewalk.Scheduler):
+        """Sends on a full subflow."""
+
+        def select(self, view):
+            return ropewalk.Send(max(view.usable(), key=lambda flow: flow.srtt), 1000)
+
+    with pytest.raises(ContractError) as caught:
+        check_scheduler(Slowest)
+    assert "cwnd" in {rule for rule, _ in caught.value.departures}
+    with pytest.raises(ropewalk.SchedulerError):
+        check_scheduler(Broken)
+
+
+def test_a_name_that_is_taken_is_refused() -> None:
+    class Taken(Fastest):
+        name = "minrtt"
+
+    with pytest.raises(ropewalk.InputError, match="`minrtt` is there already"):
+        ropewalk.simulate("wifi-lte", Taken)
