@@ -219,9 +219,10 @@ def compare(
 ) -> Comparison:
     """Rank schedulers on paths, as `ropewalk compare` does.
 
-    Schedulers are names or classes of yours; without any, those that the command compares run ("all": every one). Plain TCP on each path and `linux` always run. Either each
-    gets `runs` seeded runs, or as many as it takes within `budget` (a second is 4 million segments). `limit` (s) ends a run,
-    `buffer` (bytes) fixes all buffers, `value` says what bytes are worth. The result doesn't depend on `jobs`.
+    Schedulers are names or classes of yours; without any those that the command compares, with `"all"` every one. Plain TCP on
+    each path and `linux` always run. Either each gets `runs` seeded runs, or as many as it takes within `budget` (a second is 4
+    million segments). `limit` (s) ends a run, `buffer` (bytes) fixes all buffers, `value` says what bytes are worth. The result
+    doesn't depend on `jobs`.
 
     >>> import ropewalk
     >>> result = ropewalk.compare("small-buffers", ["minrtt"], runs=5, progress=False)
@@ -351,8 +352,8 @@ def _build() -> str:
 def schedulers() -> dict[str, str]:
     """Give the built-in schedulers: name and rule.
 
-    >>> len(schedulers())
-    19
+    >>> "minrtt" in schedulers()
+    True
     """
     return dict(_native.algorithms()[0])
 
