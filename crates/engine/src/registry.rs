@@ -185,7 +185,7 @@ impl<T: ?Sized> Entry<T> {
     /// registry for that.
     pub fn spec(self) -> Spec<T> {
         let values = Values(self.parameters.iter().map(|p| (p.name, p.default)).collect());
-        Spec { text: self.name.to_string(), entry: self, values }
+        Spec { text: self.name.to_string(), entry: self, values, factory: None }
     }
 }
 
