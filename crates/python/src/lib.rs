@@ -29,9 +29,12 @@ fn main(py: Python<'_>, arguments: Vec<OsString>) -> u8 {
     })
 }
 
+/// Names, each with one line about it.
+type Described = Vec<(String, String)>;
+
 /// Names of the built-in schedulers and congestion controls, with one line about each.
 #[pyfunction]
-fn algorithms() -> (Vec<(String, String)>, Vec<(String, String)>) {
+fn algorithms() -> (Described, Described) {
     let registries = Registries::builtin();
     let of = |name: &str, summary: &str| (name.to_string(), summary.to_string());
     let schedulers = registries.schedulers.entries().iter().map(|entry| of(entry.name, entry.summary));
