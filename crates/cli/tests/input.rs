@@ -289,7 +289,7 @@ fn output_that_cannot_be_written_is_code_2() {
 /// In a terminal of 80 columns: examples are whole commands, to be copied.
 #[test]
 fn examples_in_help_fit_80_columns() {
-    for command in ["compare", "explain", "advise", "sweep", "emulate"] {
+    for command in ["compare", "explain", "advise", "arena", "sweep", "emulate"] {
         let output = Command::new(env!("CARGO_BIN_EXE_ropewalk"))
             .args([command, "--help"])
             .env("COLUMNS", "80")

@@ -24,6 +24,11 @@ impl InFlight for Chunks {
         self.0.get(index).copied()
     }
 
+    fn chunk_before(&self, offset: u64) -> Option<Chunk> {
+        let index = self.0.partition_point(|chunk| chunk.offset < offset);
+        self.0.get(index.checked_sub(1)?).copied()
+    }
+
     fn len(&self) -> usize {
         self.0.len()
     }
@@ -133,6 +138,7 @@ fn decisions(bencher: divan::Bencher<'_, '_>, name: &str, subflows: usize, unsen
         written: next_offset + unsent,
         declared_size: None,
         closed: false,
+        writer_waits: false,
         in_flight: &in_flight,
     };
     for subflow in 0..subflows {

@@ -11,6 +11,7 @@ pub mod emulated;
 pub mod evidence;
 mod input;
 pub mod objective;
+pub mod opening;
 pub mod policy;
 mod registries;
 pub mod report;

@@ -35,6 +35,7 @@ macro_rules! view {
             written: $connection.send.written,
             declared_size: $connection.send.declared,
             closed: $connection.send.closed,
+            writer_waits: $connection.send.writer_waits,
             in_flight: &$connection.send.chunks,
         }
     };

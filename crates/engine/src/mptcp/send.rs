@@ -109,6 +109,14 @@ impl InFlight for Chunks {
         self.0.get(self.index_after(offset)).map(Sent::chunk)
     }
 
+    fn chunk_before(&self, offset: u64) -> Option<Chunk> {
+        let end = match self.0.back() {
+            Some(last) if last.offset < offset => self.0.len(),
+            _ => self.0.partition_point(|sent| sent.offset < offset),
+        };
+        self.0.get(end.checked_sub(1)?).map(Sent::chunk)
+    }
+
     fn len(&self) -> usize {
         self.0.len()
     }

@@ -28,6 +28,7 @@ mod peekaboo;
 mod qaware;
 mod raven;
 mod redundant;
+mod ropewalk;
 mod roundrobin;
 mod rtt_gate;
 mod single;
@@ -131,6 +132,11 @@ impl Chunk {
 pub trait InFlight {
     /// The first chunk that ends after `offset`.
     fn chunk_after(&self, offset: u64) -> Option<Chunk>;
+    /// The last chunk that begins before `offset`. By default none is found.
+    fn chunk_before(&self, offset: u64) -> Option<Chunk> {
+        let _ = offset;
+        None
+    }
     /// How many chunks there are.
     fn len(&self) -> usize;
     /// Whether there are none.
@@ -162,6 +168,8 @@ pub struct View<'a> {
     pub declared_size: Option<u64>,
     /// Whether the application closed its side.
     pub closed: bool,
+    /// Whether the application has more to write than the send buffer takes.
+    pub writer_waits: bool,
     /// The data in flight at connection level.
     pub in_flight: &'a dyn InFlight,
 }
@@ -438,7 +446,7 @@ pub(crate) const DEFAULT: crate::registry::Entry<dyn Scheduler> = linux::ENTRY;
 /// Whether comparisons take a scheduler without being told its name. `single` is there as plain TCP; the others would
 /// cost every comparison time.
 pub fn is_compared_by_default(name: &str) -> bool {
-    !["single", "sttf", "qaware", "raven", "peekaboo", "xlink"].contains(&name)
+    !["single", "sttf", "qaware", "raven", "peekaboo", "xlink", "ropewalk"].contains(&name)
 }
 
 /// All built-in schedulers. A new one is a new file plus one line here.
@@ -468,7 +476,8 @@ pub fn builtin() -> Registry<dyn Scheduler> {
         .add(qaware::ENTRY)
         .add(raven::ENTRY)
         .add(peekaboo::ENTRY)
-        .add(xlink::ENTRY);
+        .add(xlink::ENTRY)
+        .add(ropewalk::ENTRY);
     registry
 }
 

@@ -43,6 +43,10 @@ impl InFlight for Chunks {
         before.or_else(|| self.0.range(offset..).next().map(|(_, chunk)| chunk)).copied()
     }
 
+    fn chunk_before(&self, offset: u64) -> Option<Chunk> {
+        self.0.range(..offset).next_back().map(|(_, chunk)| *chunk)
+    }
+
     fn len(&self) -> usize {
         self.0.len()
     }
@@ -94,6 +98,8 @@ pub struct Scene {
     pub written: Option<u64>,
     /// The flow's size, if the application said it.
     pub declared_size: Option<u64>,
+    /// Whether the application has more to write.
+    pub writer_waits: bool,
     /// What is in flight at connection level.
     pub chunks: Chunks,
 }
@@ -110,6 +116,7 @@ impl Scene {
             send_window: 1 << 40,
             written: None,
             declared_size: None,
+            writer_waits: false,
             chunks: Chunks::default(),
         }
     }
@@ -127,6 +134,7 @@ impl Scene {
             written: self.written.unwrap_or(self.next_offset + self.unsent),
             declared_size: self.declared_size,
             closed: false,
+            writer_waits: self.writer_waits,
             in_flight: &self.chunks,
         }
     }

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::{Cell, CellResult, Results, Series};
 use crate::checkpoint::{self, Store};
 use crate::units::Nanos;
-use crate::{compare, objective, watch};
+use crate::{compare, objective, opening, watch};
 
 /// How often deliveries are sampled for the pool of paths.
 const SAMPLE: Nanos = 2_000_000;
@@ -167,30 +167,22 @@ fn pool(scenario: &Scenario, deliveries: &[Vec<(Nanos, u64)>], bytes: u64) -> f6
     high as f64 / 1e9
 }
 
-/// The scenario with its best path at the front: the one with the least round-trip time among those with at least half of the
-/// highest rate would be a guess; plain TCP's times aren't.
-fn best_first(contest: &Contest, cell: &Cell) -> Arc<Scenario> {
+/// The cell's scenario, opened on the path that was asked for.
+fn opened(contest: &Contest, cell: &Cell) -> Arc<Scenario> {
     let Some(tcp) = contest.tcp.as_ref().filter(|_| contest.open_on_best) else {
         return Arc::clone(&cell.scenario);
     };
-    let time = |path: usize| {
-        let mut spec = contest.spec(&cell.scenario, tcp, Mode::SinglePath(path), 0);
-        // Not one of the seeds that are judged.
-        spec.seed = spec.seed.wrapping_sub(1);
-        value(&cell.scenario, &watch::run(&spec))
-    };
-    let times: Vec<f64> = (0..cell.scenario.paths.len()).map(time).collect();
-    let best = (0..times.len()).min_by(|a, b| times[*a].total_cmp(&times[*b])).unwrap_or(0);
-    let mut scenario = Scenario::clone(&cell.scenario);
-    scenario.paths[..=best].rotate_right(1);
-    Arc::new(scenario)
+    // Not one of the seeds that are judged.
+    let seed = contest.seed.wrapping_sub(1);
+    let best = opening::fastest_alone(&cell.scenario, tcp, &contest.congestion, seed);
+    Arc::new(opening::open_on(&cell.scenario, best))
 }
 
 /// Runs the contest; `None` if it was stopped. Runs that `store` has aren't repeated.
 pub fn run(contest: &Contest, store: &Store<Measured>, hands: Hands<'_>) -> Option<Results> {
     let (lanes, runs) = (contest.lanes(), contest.runs as usize);
     let total = jobs(contest);
-    let scenarios: Vec<Arc<Scenario>> = contest.cells.iter().map(|cell| best_first(contest, cell)).collect();
+    let scenarios: Vec<Arc<Scenario>> = contest.cells.iter().map(|cell| opened(contest, cell)).collect();
     let digests: Vec<String> =
         scenarios.iter().map(|scenario| checkpoint::digest(format!("{scenario:?}").as_bytes())).collect();
     let one = |index: usize| {

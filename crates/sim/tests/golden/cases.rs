@@ -388,7 +388,9 @@ pub fn many() -> Vec<Case> {
 pub fn schedulers() -> Vec<Case> {
     let mut cases = Vec::new();
     let registry = scheduler::builtin();
-    let names: Vec<_> = registry.entries().iter().map(|entry| entry.name).collect();
+    // Not `ropewalk`, whose rule isn't a paper's and may be tuned on.
+    let names = registry.entries().iter().map(|entry| entry.name).filter(|name| *name != "ropewalk");
+    let names: Vec<_> = names.collect();
     for name in names.into_iter().chain(["minrtt:linux", "roundrobin:strict"]) {
         let mut add =
             |what, scenario| cases.push(case(format!("{name} {what}"), spec(scenario, name, "lia")));

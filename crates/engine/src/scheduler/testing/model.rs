@@ -198,6 +198,7 @@ impl Model {
             written: self.written,
             declared_size: self.declared_size,
             closed: self.written == self.to_write,
+            writer_waits: false,
             in_flight: &self.chunks,
         }
     }

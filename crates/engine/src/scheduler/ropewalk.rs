@@ -1,0 +1,444 @@
+//! `ropewalk`: every segment where it arrives first, the slow path's data taken from where it will be needed, and idle windows
+//! repeat what would arrive late.
+//!
+//! Source: docs/ropewalk-scheduler.md.
+//!
+//! Rule. A_i is when a segment that is given to subflow i would arrive, from the least round-trip time, the bytes in flight
+//! and the link's rate, which the spacing of ACKs shows.
+//! 1. The subflow of least A has room: it gets the next segment.
+//! 2. It is full: for the subflow s of least A among those with room, B is what the others can deliver until A_s, with
+//!    windows that grow. If B reaches the end of what is unsent, or of the connection-level window, wait. Else s gets the
+//!    segment that lies B further on.
+//! 3. Nothing can be sent anew: a subflow with room repeats what others carry and what it would deliver earlier, the last
+//!    first. Of a head that is late the first copy goes out at once, and all that a silent subflow carries.
+//! 4. A subflow that has been silent for longer than an ACK takes gets nothing new.
+//!
+//! Rulings: what is repeated by rule 3 for being slow stays below a share of what the application wrote. A subflow without a
+//! sample gets a segment, so that it has one. A connection-level window that has grown lately, and a send buffer for whose space
+//! the application waits, count twice: they grow on. In loss recovery all is repeated that should have been acknowledged.
+//!
+//! Parameters: `repeat` (most repetitions of slow data, a share of the written bytes: default 0.33; 0 to 4). Switches for
+//! ablations, one for each part of the rule: `steal` (true), `late` (true), `rate` (true), `silent` (true), `ahead` (true), `wait` (true),
+//! `grow` (true), `recover` (true). `opportunistic` and `penalise` (default `off`).
+
+mod path;
+#[cfg(test)]
+mod tests;
+
+use path::{Path, patience};
+
+use super::mechanisms::{OFF, equip, opportunistic, penalise};
+use super::text::{Kib, Ms, Subflow, no_room, nothing_to_send};
+use super::{Chunk, Decision, Event, Purpose, Rationale, Scheduler, View};
+use crate::Nanos;
+use crate::metrics::{CaState, SubflowMetrics};
+use crate::registry::{Entry, Parameter};
+
+pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
+    name: "ropewalk",
+    summary: "every segment where it arrives first; idle windows repeat what would arrive late",
+    source: "docs/ropewalk-scheduler.md",
+    parameters: &[
+        Parameter::number(
+            "repeat",
+            0.33,
+            (0.0, 4.0),
+            "most repetitions of slow data, a share of what was written",
+        ),
+        Parameter::switch("steal", true, "idle windows repeat what slower subflows carry, the last first"),
+        Parameter::switch("late", true, "repeat a head that is late, and what a silent subflow carries"),
+        Parameter::switch("rate", true, "the link's rate from the spacing of ACKs"),
+        Parameter::switch("silent", true, "nothing new for a silent subflow"),
+        Parameter::switch("ahead", true, "the slow subflow's data from where it will be needed"),
+        Parameter::switch("wait", true, "wait if the others deliver all that is unsent earlier"),
+        Parameter::switch("grow", true, "count on buffers that have grown to grow on"),
+        Parameter::switch("recover", true, "idle windows repeat what a subflow in loss recovery carries"),
+        opportunistic(OFF),
+        penalise(OFF),
+    ],
+    presets: &[],
+    exceptions: &[],
+    build: |values| {
+        let ropewalk = Ropewalk {
+            paths: Vec::new(),
+            repeat: values.number("repeat"),
+            repeated: 0,
+            window: 0,
+            grew_at: 0,
+            steal: values.switch("steal"),
+            late: values.switch("late"),
+            rate: values.switch("rate"),
+            silent: values.switch("silent"),
+            ahead: values.switch("ahead"),
+            wait: values.switch("wait"),
+            grow: values.switch("grow"),
+            recover: values.switch("recover"),
+        };
+        equip(values, ropewalk)
+    },
+};
+
+/// Segments that are looked at in one decision for being late.
+const LOOK: usize = 16;
+
+#[derive(Debug)]
+struct Ropewalk {
+    paths: Vec<Path>,
+    repeat: f64,
+    /// Bytes repeated for being slow.
+    repeated: u64,
+    /// The largest connection-level window so far, and when it grew.
+    window: u64,
+    grew_at: Nanos,
+    steal: bool,
+    late: bool,
+    rate: bool,
+    silent: bool,
+    ahead: bool,
+    wait: bool,
+    grow: bool,
+    recover: bool,
+}
+
+/// A subflow and the nanoseconds until a segment given to it would arrive.
+type Arrival<'a> = (&'a SubflowMetrics, f64);
+
+impl Ropewalk {
+    #[inline]
+    fn path(&self, flow: &SubflowMetrics) -> &Path {
+        &self.paths[flow.id.index()]
+    }
+
+    /// Rules 1 and 2.
+    fn place(&mut self, view: &View<'_>, rationale: &mut Rationale) -> Option<Decision> {
+        let backups = view.backups_count();
+        let mut best: Option<Arrival<'_>> = None;
+        let mut open: Option<Arrival<'_>> = None;
+        for flow in view.subflows {
+            if !flow.usable() || (flow.backup && !backups) {
+                continue;
+            }
+            let path = &self.paths[flow.id.index()];
+            if flow.ca_state == CaState::Loss || (self.silent && path.is_silent(flow, view.now)) {
+                continue;
+            }
+            let available = flow.available();
+            if flow.srtt == 0 && !available {
+                continue;
+            }
+            let arrival = path.arrival(flow, view.now);
+            if available && open.is_none_or(|(_, least)| arrival < least) {
+                open = Some((flow, arrival));
+            }
+            if best.is_none_or(|(_, least)| arrival < least) {
+                best = Some((flow, arrival));
+            }
+        }
+        let Some((flow, arrival)) = open else {
+            // Only silent ones have room.
+            let silent = view.fastest_available()?;
+            if best.is_some() {
+                return None;
+            }
+            rationale.say(|| {
+                let since = view.now.saturating_sub(silent.last_progress);
+                format!("{} is silent for {}, but there is no other", Subflow(silent.id), Ms(since))
+            });
+            return Some(self.send(view, silent, 0));
+        };
+        let (first, _) = best.unwrap_or((flow, arrival));
+        if first.id == flow.id {
+            rationale.say(|| format!("{} delivers first, in {}", Subflow(flow.id), Ms(arrival as Nanos)));
+            return Some(self.send(view, flow, 0));
+        }
+        // What the others deliver until then.
+        let mut before = 0.0;
+        for other in view.usable() {
+            let path = &self.paths[other.id.index()];
+            if other.id != flow.id && other.srtt > 0 && !(self.silent && path.is_silent(other, view.now)) {
+                before += path.delivers(other, view.now, arrival);
+            }
+        }
+        let end = self.end(view, flow) as f64;
+        if self.wait && before >= end {
+            rationale.say(|| {
+                format!(
+                    "wait for {}: until {} delivers, in {}, the others deliver {} of {}",
+                    Subflow(first.id),
+                    Subflow(flow.id),
+                    Ms(arrival as Nanos),
+                    Kib(before as u64),
+                    Kib(end as u64)
+                )
+            });
+            return None;
+        }
+        let mss = u64::from(flow.mss);
+        let ahead = if self.ahead {
+            (before as u64 / mss * mss).min(view.unsent.min(view.room()).saturating_sub(mss))
+        } else {
+            0
+        };
+        rationale.say(|| {
+            format!(
+                "{} is full; {} delivers in {}, when the others have delivered {}",
+                Subflow(first.id),
+                Subflow(flow.id),
+                Ms(arrival as Nanos),
+                Kib(before as u64)
+            )
+        });
+        Some(self.send(view, flow, ahead))
+    }
+
+    /// Bytes from the first unassigned one on that can be sent in the foreseeable future. A window that has grown lately and a
+    /// send buffer that is full grow on: to double their size.
+    fn end(&self, view: &View<'_>, slow: &SubflowMetrics) -> u64 {
+        let grows = self.grow && view.now.saturating_sub(self.grew_at) < 4 * slow.srtt;
+        let room = view.room().saturating_add(if grows { view.send_window } else { 0 });
+        let more = if view.writer_waits { view.written.saturating_sub(view.una) } else { 0 };
+        room.min(view.unsent + more)
+    }
+
+    #[inline]
+    fn send(&mut self, view: &View<'_>, flow: &SubflowMetrics, ahead: u64) -> Decision {
+        self.paths[flow.id.index()].on_new(flow, view.now);
+        if ahead == 0 {
+            return Decision::Send { subflow: flow.id, bytes: flow.mss };
+        }
+        Decision::SendAt { subflow: flow.id, offset: view.next_offset + ahead, bytes: flow.mss }
+    }
+
+    /// The subflow with room on which a repetition would arrive first, and in how many nanoseconds.
+    fn helper<'a>(&self, view: &View<'a>, not: Option<usize>) -> Option<Arrival<'a>> {
+        let mut best: Option<Arrival<'_>> = None;
+        for flow in view.available() {
+            let path = self.path(flow);
+            if Some(flow.id.index()) == not || flow.srtt == 0 || path.is_silent(flow, view.now) {
+                continue;
+            }
+            let arrival = path.arrival(flow, view.now);
+            if best.is_none_or(|(_, least)| arrival < least) {
+                best = Some((flow, arrival));
+            }
+        }
+        best
+    }
+
+    /// When a chunk ought to have been acknowledged on the subflow that carries it.
+    fn due(&self, carrier: &SubflowMetrics, chunk: &Chunk) -> Nanos {
+        chunk.sent_at + carrier.srtt.max(carrier.last_rtt) + patience(carrier)
+    }
+
+    /// Rule 3, first part: the head is late, or what a silent subflow carries. Also when the head will be late.
+    fn overdue(&mut self, view: &View<'_>) -> (Option<Decision>, Option<Nanos>) {
+        let Some(head) = view.in_flight.chunk_after(view.una) else { return (None, None) };
+        let Some(carrier) = view.subflows.get(head.last.index()) else { return (None, None) };
+        let due = self.due(carrier, &head);
+        let lost = self.recover
+            && matches!(carrier.ca_state, CaState::Recovery | CaState::Loss)
+            && head.sent_at + carrier.srtt <= view.now;
+        if due > view.now && !lost {
+            return (None, Some(due));
+        }
+        let until = Some(due).filter(|due| *due > view.now);
+        let Some((flow, own)) = self.helper(view, Some(carrier.id.index())) else { return (None, until) };
+        if until.is_some() && own > self.path(carrier).arrival(carrier, view.now) {
+            // It repeats its loss earlier itself.
+            return (None, until);
+        }
+        if !head.carried_by(flow.id) {
+            return (Some(self.repeat(view, flow, &head, Purpose::Opportunistic)), None);
+        }
+        if !self.path(carrier).is_silent(carrier, view.now) {
+            return (None, until);
+        }
+        let mut at = self.paths[carrier.id.index()].late_until.max(head.offset);
+        for _ in 0..LOOK {
+            let Some(chunk) = view.in_flight.chunk_after(at) else { break };
+            if chunk.last == carrier.id && !chunk.carried_by(flow.id) {
+                if self.due(carrier, &chunk) > view.now {
+                    break;
+                }
+                return (Some(self.repeat(view, flow, &chunk, Purpose::Opportunistic)), None);
+            }
+            at = chunk.offset + u64::from(chunk.len);
+            self.paths[carrier.id.index()].late_until = at;
+        }
+        (None, None)
+    }
+
+    /// Rule 3, second part: what others carry and what arrives earlier from here, the last first.
+    fn relieve(&mut self, view: &View<'_>, rationale: &mut Rationale) -> Option<Decision> {
+        let most = view.written as f64 * self.repeat;
+        if self.repeated as f64 > most {
+            return None;
+        }
+        let (flow, own) = self.helper(view, None)?;
+        let mut worst: Option<(f64, Chunk)> = None;
+        for carrier in view.subflows {
+            if carrier.id == flow.id || carrier.packets_out == 0 || !carrier.usable() {
+                continue;
+            }
+            let path = &mut self.paths[carrier.id.index()];
+            let flying = u64::from(carrier.in_flight()) * u64::from(carrier.mss) + carrier.queued_bytes;
+            if path.taken + u64::from(carrier.mss) / 2 > flying {
+                continue;
+            }
+            // The last that it carries and that isn't repeated yet.
+            let mut before = path.taken_from;
+            let mut last = None;
+            for _ in 0..4 * LOOK {
+                let Some(chunk) =
+                    view.in_flight.chunk_before(before).filter(|chunk| chunk.offset >= view.una)
+                else {
+                    break;
+                };
+                if chunk.last == carrier.id && !chunk.carried_by(flow.id) {
+                    last = Some(chunk);
+                    break;
+                }
+                before = chunk.offset;
+                path.taken_from = before;
+            }
+            let Some(chunk) = last else { continue };
+            let arrival = path.last_arrives(carrier, view.now, chunk.sent_at);
+            if arrival > own + own / 16.0 && worst.is_none_or(|(latest, _)| arrival > latest) {
+                worst = Some((arrival, chunk));
+            }
+        }
+        let Some((arrival, chunk)) = worst else { return self.heal(view, flow, rationale) };
+        let path = &mut self.paths[chunk.last.index()];
+        path.taken_from = chunk.offset;
+        path.taken += u64::from(chunk.len);
+        self.repeated += u64::from(chunk.len);
+        rationale.say(|| {
+            format!(
+                "nothing new can be sent: {} repeats data at {} and delivers it in {}; {} takes {}",
+                Subflow(flow.id),
+                chunk.offset,
+                Ms(own as Nanos),
+                Subflow(chunk.last),
+                Ms(arrival.max(0.0) as Nanos)
+            )
+        });
+        Some(self.repeat(view, flow, &chunk, Purpose::Redundant))
+    }
+}
+
+impl Ropewalk {
+    /// Rule 3, in loss recovery: which chunks are lost isn't known, so that all are repeated that should have been acknowledged.
+    fn heal(
+        &mut self,
+        view: &View<'_>,
+        flow: &SubflowMetrics,
+        rationale: &mut Rationale,
+    ) -> Option<Decision> {
+        let holes = |carrier: &&SubflowMetrics| {
+            carrier.id != flow.id && carrier.packets_out > 0 && carrier.ca_state != CaState::Open
+        };
+        if !self.recover {
+            return None;
+        }
+        for carrier in view.subflows.iter().filter(holes) {
+            let mut at = self.paths[carrier.id.index()].late_until.max(view.una);
+            for _ in 0..4 * LOOK {
+                let Some(chunk) = view.in_flight.chunk_after(at) else { break };
+                if chunk.last == carrier.id && !chunk.carried_by(flow.id) {
+                    if chunk.sent_at + carrier.srtt > view.now {
+                        break;
+                    }
+                    self.repeated += u64::from(chunk.len);
+                    rationale.say(|| {
+                        format!(
+                            "nothing new can be sent: {} repeats data at {}, as {} has lost some",
+                            Subflow(flow.id),
+                            chunk.offset,
+                            Subflow(carrier.id)
+                        )
+                    });
+                    return Some(self.repeat(view, flow, &chunk, Purpose::Redundant));
+                }
+                at = chunk.offset + u64::from(chunk.len);
+                self.paths[carrier.id.index()].late_until = at;
+            }
+        }
+        None
+    }
+
+    fn repeat(
+        &mut self,
+        view: &View<'_>,
+        flow: &SubflowMetrics,
+        chunk: &Chunk,
+        purpose: Purpose,
+    ) -> Decision {
+        self.paths[flow.id.index()].on_sent(flow, view.now);
+        Decision::Duplicate { subflow: flow.id, offset: chunk.offset, purpose }
+    }
+}
+
+impl Scheduler for Ropewalk {
+    fn name(&self) -> &'static str {
+        ENTRY.name
+    }
+
+    fn select(&mut self, view: &View<'_>, rationale: &mut Rationale) -> Decision {
+        if self.paths.len() < view.subflows.len() {
+            self.paths.resize(view.subflows.len(), Path::new());
+        }
+        if view.send_window > self.window {
+            self.window = view.send_window;
+            self.grew_at = view.now;
+        }
+        let mut until = None;
+        if self.late && view.subflows.len() > 1 {
+            let (decision, due) = self.overdue(view);
+            if let Some(decision) = decision {
+                rationale.say(|| format!("data at {} and on is late: it is repeated", view.una));
+                return decision;
+            }
+            until = due;
+        }
+        if view.sendable() {
+            if let Some(decision) = self.place(view, rationale) {
+                return decision;
+            }
+            if view.subflows.len() == 1 {
+                return no_room(view, rationale);
+            }
+            return Decision::Wait { until };
+        }
+        if self.steal
+            && view.subflows.len() > 1
+            && let Some(decision) = self.relieve(view, rationale)
+        {
+            return decision;
+        }
+        let _ = nothing_to_send(view, rationale);
+        Decision::Wait { until }
+    }
+
+    fn on_event(&mut self, view: &View<'_>, event: Event) {
+        if self.paths.len() < view.subflows.len() {
+            self.paths.resize(view.subflows.len(), Path::new());
+        }
+        match event {
+            Event::Acked { subflow, segments } if self.rate => {
+                if let Some(flow) = view.subflows.get(subflow.index()) {
+                    self.paths[subflow.index()].on_acked(flow, view.now, segments);
+                }
+            }
+            Event::SubflowAdded(subflow) => self.paths[subflow.index()] = Path::new(),
+            _ => {}
+        }
+    }
+
+    fn repeats(&self) -> bool {
+        true
+    }
+
+    fn metrics(&self) -> Vec<(&'static str, f64)> {
+        vec![("repeated", self.repeated as f64)]
+    }
+}

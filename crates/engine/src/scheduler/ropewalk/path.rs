@@ -1,0 +1,183 @@
+//! What `ropewalk` keeps of one subflow: the link's rate from the spacing of ACKs, how much the link has still to send, and
+//! when a segment given to it would arrive.
+
+use crate::Nanos;
+use crate::metrics::SubflowMetrics;
+
+/// ACKs of so many segments make one sample of the rate.
+const SAMPLE_SEGMENTS: u32 = 8;
+
+/// Segments that a link of unknown rate is taken to send in a round trip: the usual initial window.
+const ASSUMED_SEGMENTS: f64 = 10.0;
+
+/// One subflow.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Path {
+    /// Nanoseconds that the link takes for a byte; 0: not known.
+    per_byte: f64,
+    /// Whether a whole sample stands behind it.
+    sampled: bool,
+    /// When the sample under way began, and the segments that were acknowledged since.
+    sample_began: Nanos,
+    sample_segments: u32,
+    /// When the link will have sent what it was given.
+    free_at: f64,
+    /// When new data was last given to it.
+    last_sent: Nanos,
+    /// Since when it has had something in flight.
+    busy_since: Nanos,
+    /// Everything from this offset on that it carries has been repeated elsewhere.
+    pub taken_from: u64,
+    /// Bytes of that.
+    pub taken: u64,
+    /// Data before this offset needs no look any more for being late on this subflow.
+    pub late_until: u64,
+}
+
+impl Path {
+    pub fn new() -> Self {
+        Path { taken_from: u64::MAX, ..Path::default() }
+    }
+
+    /// New data goes to it, which nothing was repeated of.
+    #[inline]
+    pub fn on_new(&mut self, flow: &SubflowMetrics, now: Nanos) {
+        self.taken_from = u64::MAX;
+        self.taken = 0;
+        self.on_sent(flow, now);
+    }
+
+    /// A segment goes to it.
+    #[inline]
+    pub fn on_sent(&mut self, flow: &SubflowMetrics, now: Nanos) {
+        if flow.packets_out == 0 && flow.queued_bytes == 0 {
+            self.busy_since = now;
+        }
+        self.last_sent = now;
+        let cost = f64::from(flow.mss) * self.cost(flow);
+        self.free_at = now as f64 + self.queue(flow, now) + cost;
+    }
+
+    /// ACKs arrived. ACKs of a train are as far apart as the link's rate puts its packets. Below the rate that is known, a
+    /// sample counts only if a queue has kept the link busy: the latest round trip then is longer than the least.
+    #[inline]
+    pub fn on_acked(&mut self, flow: &SubflowMetrics, now: Nanos, segments: u32) {
+        if flow.packets_out == 0 {
+            // A pause follows, which says nothing of the link.
+            (self.sample_began, self.sample_segments) = (0, 0);
+            return;
+        }
+        if self.sample_began == 0 || segments > SAMPLE_SEGMENTS {
+            (self.sample_began, self.sample_segments) = (now, 0);
+            return;
+        }
+        self.sample_segments += segments;
+        let whole = self.sample_segments >= SAMPLE_SEGMENTS;
+        if !whole && self.sampled {
+            return;
+        }
+        let took = now.saturating_sub(self.sample_began) as f64;
+        let sample = took / (f64::from(self.sample_segments) * f64::from(flow.mss));
+        if whole {
+            (self.sample_began, self.sample_segments) = (now, 0);
+        }
+        if took <= 0.0 {
+            return;
+        }
+        let busy = flow.last_rtt > flow.min_rtt + flow.min_rtt / 4;
+        if !self.sampled {
+            // The first train is used while it lasts.
+            self.per_byte = sample;
+            self.sampled = whole;
+        } else if sample < self.per_byte {
+            self.per_byte += (sample - self.per_byte) / 2.0;
+        } else if busy {
+            self.per_byte += (sample - self.per_byte) / 4.0;
+        }
+    }
+
+    /// Nanoseconds that the link takes for a byte.
+    #[inline]
+    pub fn cost(&self, flow: &SubflowMetrics) -> f64 {
+        if self.per_byte > 0.0 {
+            return self.per_byte;
+        }
+        flow.srtt as f64 / (ASSUMED_SEGMENTS * f64::from(flow.mss.max(1)))
+    }
+
+    /// Whether nothing has come back from it for longer than an ACK should take.
+    #[inline]
+    pub fn is_silent(&self, flow: &SubflowMetrics, now: Nanos) -> bool {
+        flow.packets_out > 0
+            && now.saturating_sub(flow.last_progress.max(self.busy_since)) > flow.srtt + patience(flow)
+    }
+
+    /// Nanoseconds that the link has still to send. It can't be more than all that is in flight; and what is in flight beyond a
+    /// round trip's worth waits in the queue.
+    #[inline]
+    fn queue(&self, flow: &SubflowMetrics, now: Nanos) -> f64 {
+        let flying = f64::from(flow.in_flight()) * f64::from(flow.mss) + flow.queued_bytes as f64;
+        let all = flying * self.cost(flow);
+        (self.free_at - now as f64).max(all - flow.min_rtt as f64).clamp(0.0, all)
+    }
+
+    /// Nanoseconds until a segment arrives that is given to it as soon as its window has room: meanwhile the queue gets
+    /// shorter. Half the least round trip is the way.
+    #[inline]
+    pub fn arrival(&self, flow: &SubflowMetrics, now: Nanos) -> f64 {
+        let wait = self.queue(flow, now).max(self.room_in(flow, now));
+        flow.min_rtt as f64 / 2.0 + wait + f64::from(flow.mss) * self.cost(flow)
+    }
+
+    /// Nanoseconds until the last chunk arrives that it carries and that isn't repeated, which was sent at `sent_at`; below
+    /// zero: it has arrived.
+    #[inline]
+    pub fn last_arrives(&self, flow: &SubflowMetrics, now: Nanos, sent_at: Nanos) -> f64 {
+        let queue = self.queue(flow, now) - self.taken as f64 * self.cost(flow);
+        flow.min_rtt as f64 / 2.0 + queue.max(sent_at as f64 - now as f64)
+    }
+
+    /// Nanoseconds until its window has room again: the oldest segment of a full window left as long before the latest as the
+    /// link took for the others.
+    #[inline]
+    pub fn room_in(&self, flow: &SubflowMetrics, now: Nanos) -> f64 {
+        if flow.window_space() > 0 {
+            return 0.0;
+        }
+        let flying = f64::from(flow.in_flight()) * f64::from(flow.mss);
+        let spread = (flying * self.cost(flow)).min(flow.srtt as f64);
+        (self.last_sent as f64 + flow.srtt as f64 - spread - now as f64).max(0.0)
+    }
+
+    /// Bytes that can arrive on it within `time`, of data that is given to it from now on: what its link carries, and what
+    /// its window admits round by round.
+    #[inline]
+    pub fn delivers(&self, flow: &SubflowMetrics, now: Nanos, time: f64) -> f64 {
+        let mss = f64::from(flow.mss);
+        let left = time - self.arrival(flow, now);
+        if left < 0.0 {
+            return 0.0;
+        }
+        let rounds = left / flow.srtt.max(1) as f64;
+        let window = f64::from(flow.cwnd) * mss;
+        // The rest of this window, then whole ones.
+        let space = f64::from(flow.window_space());
+        let first = if space > 0.0 { space * mss } else { window * rounds.min(1.0) };
+        let grown = if flow.in_slow_start() {
+            // 2 + 4 + 8 ... windows, by whole rounds.
+            window * 2.0 * (f64::from(1u32 << (rounds as u32).min(16)) - 1.0)
+        } else {
+            window * rounds
+        };
+        (first + grown).min(mss + left / self.cost(flow).max(1e-9))
+    }
+}
+
+/// How much later than usual an ACK may come.
+#[inline]
+pub(super) fn patience(flow: &SubflowMetrics) -> Nanos {
+    // The variation that is assumed before a second sample says nothing of this path.
+    let assumed = flow.rttvar * 2 >= flow.srtt;
+    let variation = if assumed { flow.srtt / 2 } else { 4 * flow.rttvar };
+    variation.max(flow.srtt / 8).max(2_000_000)
+}

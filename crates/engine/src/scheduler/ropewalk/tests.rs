@@ -1,0 +1,186 @@
+use super::super::testing::{MSS, Pipe, Scene, build, run, subflow, unmeasured};
+use super::*;
+use crate::{MILLISECOND, SubflowId};
+
+fn chunk(offset: u64, by: u8, sent_at: Nanos) -> (u64, Chunk) {
+    (offset, Chunk { offset, len: MSS, carriers: 1 << by, last: SubflowId(by), sent_at })
+}
+
+fn repeats(subflow: u8, offset: u64, purpose: Purpose) -> Decision {
+    Decision::Duplicate { subflow: SubflowId(subflow), offset, purpose }
+}
+
+/// A fast subflow that is full and a slow one with room, at 100 ms; the fast one's window left at 95 ms.
+fn fast_full() -> Scene {
+    let mut scene = Scene::new(vec![subflow(0, 10, 10, 10), subflow(1, 100, 10, 0)]);
+    scene.now = 100 * MILLISECOND;
+    scene.subflows[0].last_progress = 95 * MILLISECOND;
+    scene.subflows[0].ssthresh = 10;
+    scene
+}
+
+#[test]
+fn the_rate_is_the_spacing_of_acks() {
+    let mut path = Path::new();
+    let flow = subflow(0, 20, 10, 10);
+    // A link of unknown rate is taken to send ten segments in a round trip.
+    assert_eq!(path.cost(&flow) * f64::from(MSS), 2e6);
+    for ack in 0..9 {
+        path.on_acked(&flow, (100 + ack) * MILLISECOND, 1);
+    }
+    assert_eq!(path.cost(&flow) * f64::from(MSS), 1e6, "a segment per millisecond");
+}
+
+#[test]
+fn a_pause_is_no_sample() {
+    let mut path = Path::new();
+    let mut flow = subflow(0, 20, 10, 10);
+    let exchange = |path: &mut Path, flow: &mut SubflowMetrics, from: u64| {
+        flow.packets_out = 2;
+        path.on_acked(flow, from * MILLISECOND, 1);
+        path.on_acked(flow, (from + 1) * MILLISECOND, 1);
+        flow.packets_out = 0;
+        path.on_acked(flow, (from + 2) * MILLISECOND, 1);
+    };
+    exchange(&mut path, &mut flow, 100);
+    exchange(&mut path, &mut flow, 300);
+    assert_eq!(path.cost(&flow) * f64::from(MSS), 1e6);
+}
+
+#[test]
+fn a_segment_waits_for_those_before_it() {
+    let mut path = Path::new();
+    let mut flow = subflow(0, 20, 40, 0);
+    flow.packets_out = 1;
+    (0..9).for_each(|ack| path.on_acked(&flow, (100 + ack) * MILLISECOND, 1));
+    flow.packets_out = 0;
+    let now = 200 * MILLISECOND;
+    assert_eq!(path.arrival(&flow, now), 11e6, "half a round trip, and its own time on the link");
+    path.on_new(&flow, now);
+    flow.packets_out = 1;
+    assert_eq!(path.arrival(&flow, now), 12e6, "after the one before it");
+    assert_eq!(path.arrival(&flow, now + MILLISECOND), 11e6);
+    // 39 in flight are 19 more than a round trip without a queue holds.
+    flow.packets_out = 39;
+    assert_eq!(path.arrival(&flow, now + 5 * MILLISECOND), 30e6);
+}
+
+#[test]
+fn a_slower_sample_counts_only_while_there_is_a_queue() {
+    let mut path = Path::new();
+    let mut flow = subflow(0, 20, 10, 10);
+    let train = |path: &mut Path, flow: &SubflowMetrics, from: u64, gap: u64| {
+        for ack in 0..8 {
+            path.on_acked(flow, (from + ack * gap) * MILLISECOND, 1);
+        }
+    };
+    path.on_acked(&flow, 99 * MILLISECOND, 1);
+    train(&mut path, &flow, 100, 1);
+    let known = path.cost(&flow);
+    train(&mut path, &flow, 111, 4);
+    assert_eq!(path.cost(&flow), known, "gaps without a queue are the sender's");
+    flow.last_rtt = 30 * MILLISECOND;
+    train(&mut path, &flow, 143, 4);
+    assert!(path.cost(&flow) > known);
+}
+
+#[test]
+fn a_segment_goes_where_it_arrives_first() {
+    let scheduler = &mut *build("ropewalk");
+    let mut scene = Scene::new(vec![subflow(0, 30, 10, 0), subflow(1, 20, 10, 0)]);
+    assert_eq!(scene.chosen(scheduler), Some(1));
+    scene.subflows[1].backup = true;
+    assert_eq!(scene.chosen(scheduler), Some(0), "a backup waits");
+}
+
+#[test]
+fn the_slow_subflow_gets_what_lies_ahead_or_nothing() {
+    let mut scene = fast_full();
+    let decision = scene.ask(&mut *build("ropewalk"));
+    let Decision::SendAt { subflow: SubflowId(1), offset, .. } = decision else { panic!("{decision:?}") };
+    // The fast one delivers some windows of 10 segments in 50 ms.
+    assert!((20_000..60_000).contains(&offset), "{offset}");
+    scene.unsent = offset * 3 / 4;
+    assert_eq!(scene.ask(&mut *build("ropewalk")), Decision::Wait { until: None });
+    let reason = scene.reason(&mut *build("ropewalk"));
+    assert!(reason.starts_with("wait for {subflow 0}"), "{reason}");
+    scene.writer_waits = true;
+    assert_eq!(scene.chosen(&mut *build("ropewalk")), Some(1), "more is to come");
+    scene.writer_waits = false;
+    scene.unsent = 1_000_000;
+    scene.send_window = 5_000;
+    scene.now = 1000 * MILLISECOND;
+    scene.subflows[0].last_progress = 995 * MILLISECOND;
+    let window = &mut *build("ropewalk(grow=false)");
+    assert_eq!(scene.ask(window), Decision::Wait { until: None }, "the window would be blocked");
+}
+
+#[test]
+fn cfs_2019_figure_3_ends_as_early_as_with_cfs() {
+    let pipes = [Pipe::new(10, 10), Pipe::new(100, 10)];
+    let done = run("ropewalk", &pipes, 30);
+    assert!(done.completed.unwrap() <= 25 * MILLISECOND, "{:?}", done.completed);
+}
+
+fn tail() -> Scene {
+    let mut scene = Scene::new(vec![subflow(0, 10, 10, 0), subflow(1, 100, 10, 3)]);
+    (scene.unsent, scene.next_offset, scene.now) = (0, 30_000, 100 * MILLISECOND);
+    scene.subflows[1].last_progress = 95 * MILLISECOND;
+    scene.chunks.0.extend([10_000, 20_000, 21_000].map(|offset| chunk(offset, 1, 90 * MILLISECOND)));
+    scene.una = 10_000;
+    scene
+}
+
+#[test]
+fn at_the_tail_the_last_is_repeated_first() {
+    let scheduler = &mut *build("ropewalk");
+    let mut scene = tail();
+    for offset in [21_000, 20_000] {
+        assert_eq!(scene.ask(scheduler), repeats(0, offset, Purpose::Redundant));
+        scene.chunks.0.get_mut(&offset).unwrap().carriers |= 1;
+    }
+    // A third of the 30,000 bytes written is the limit.
+    assert_eq!(scene.ask(&mut *build("ropewalk(repeat=0)")), repeats(0, 10_000, Purpose::Redundant));
+    let none = &mut *build("ropewalk(steal=false)");
+    assert!(matches!(scene.ask(none), Decision::Wait { until: Some(_) }));
+}
+
+#[test]
+fn a_late_head_is_repeated_and_before_that_awaited() {
+    let scheduler = &mut *build("ropewalk(steal=false)");
+    let mut scene = tail();
+    scene.subflows[1].rttvar = 5 * MILLISECOND;
+    let due = (90 + 100 + 20) * MILLISECOND;
+    assert_eq!(scene.ask(scheduler), Decision::Wait { until: Some(due) });
+    scene.now = due;
+    scene.subflows[1].last_progress = due - MILLISECOND;
+    assert_eq!(scene.ask(scheduler), repeats(0, 10_000, Purpose::Opportunistic));
+    scene.chunks.0.get_mut(&10_000).unwrap().carriers |= 1;
+    assert!(matches!(scene.ask(scheduler), Decision::Wait { .. }), "the others are under way");
+    // Silence: all that it carries.
+    scene.subflows[1].last_progress = 0;
+    assert_eq!(scene.ask(scheduler), repeats(0, 20_000, Purpose::Opportunistic));
+}
+
+#[test]
+fn a_silent_subflow_gets_nothing_new() {
+    let scheduler = &mut *build("ropewalk(late=false)");
+    let mut scene = Scene::new(vec![subflow(0, 10, 10, 3), subflow(1, 100, 10, 0)]);
+    scene.now = 500 * MILLISECOND;
+    scene.subflows[0].last_progress = 400 * MILLISECOND;
+    scene.subflows[0].rttvar = MILLISECOND;
+    assert_eq!(scene.chosen(scheduler), Some(1));
+    assert_eq!(scene.chosen(&mut *build("ropewalk(silent=false, late=false)")), Some(0));
+    scene.subflows[1].packets_out = 10;
+    scene.subflows[1].last_progress = 480 * MILLISECOND;
+    assert_eq!(scene.chosen(scheduler), None, "the other is worth the wait");
+}
+
+#[test]
+fn a_subflow_without_a_sample_gets_one() {
+    let scheduler = &mut *build("ropewalk");
+    let mut scene = Scene::new(vec![subflow(0, 10, 10, 0), unmeasured(1, 10, 0)]);
+    assert_eq!(scene.chosen(scheduler), Some(1));
+    scene.subflows[1].packets_out = 10;
+    assert_eq!(scene.chosen(scheduler), Some(0));
+}
