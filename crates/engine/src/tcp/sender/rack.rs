@@ -215,6 +215,20 @@ mod tests {
         assert_eq!(rack.window(&metrics), 10 * MILLISECOND);
     }
 
+    #[test]
+    fn an_undo_keeps_the_wider_window_for_one_recovery_more() {
+        let (metrics, mut rack) = (metrics(), Rack::default());
+        rack.on_dsack(1000, 9000);
+        for _ in 0..15 {
+            rack.on_recovery_end();
+        }
+        rack.persist_longer();
+        rack.on_recovery_end();
+        assert_eq!(rack.window(&metrics), 20 * MILLISECOND);
+        rack.on_recovery_end();
+        assert_eq!(rack.window(&metrics), 10 * MILLISECOND);
+    }
+
     //= test RFC 8985 6.2-b
     #[test]
     fn the_latest_sent_counts_and_of_two_sent_together_the_one_further_on() {

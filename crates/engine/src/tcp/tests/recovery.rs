@@ -245,6 +245,16 @@ fn a_reneging_receiver_gets_everything_again() {
     assert!(end.sent_data().contains(&(2001, 1000)));
 }
 
+/// Without SACK each duplicate ACK stands for a segment that was delivered.
+#[test]
+fn a_duplicate_ack_without_sack_counts_as_a_delivered_segment() {
+    let mut end = ten_in_flight(TcpConfig { sack: false, ..plain_config() });
+    let before = end.metrics().delivered;
+    end.ack(1);
+    end.ack(1);
+    assert_eq!((end.metrics().delivered - before, end.metrics().sacked_out), (2, 2));
+}
+
 /// The same before any loss was found: everything is sent again after half a round-trip time, but not within 10 ms.
 #[test]
 fn reneging_is_noticed_before_recovery_too() {
