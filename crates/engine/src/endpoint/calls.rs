@@ -62,7 +62,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
     }
 
     /// The schedulers whose decision wasn't known are asked again
-    /// ([`Scheduler::is_undecided`](crate::scheduler::Scheduler::is_undecided)). Whether there are any.
+    /// ([`Scheduler::is_undecided`]). Whether there are any.
     pub fn ask_again(&mut self) -> bool {
         let mut any = false;
         for index in 0..self.slots.len() {
