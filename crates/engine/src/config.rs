@@ -93,6 +93,7 @@ pub struct TcpConfig {
 
 /// How losses are found with SACK.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum LossDetection {
     /// By time: RACK (RFC 8985).
     #[default]
@@ -103,6 +104,7 @@ pub enum LossDetection {
 
 /// When the congestion window counts as what limits the sender, so that it may grow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum WindowLimit {
     /// If it was full at some time in a window of data (Linux since 3.16).
     #[default]
