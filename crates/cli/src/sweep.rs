@@ -214,7 +214,6 @@ fn text(design: &Design, done: &Done, summary: &Summary) -> String {
 }
 
 fn json(done: &Done, summary: &Summary) -> String {
-    let number = |value: f64| if value.is_nan() { None } else { Some(value) };
     let value = json!({
         "points": summary.points,
         "runs": done.total,
@@ -225,17 +224,7 @@ fn json(done: &Done, summary: &Summary) -> String {
             "manifest": shown(&done.files.manifest),
             "journal": shown(&done.files.journal),
         },
-        "schedulers": summary.standings.iter().map(|standing| json!({
-            "scheduler": standing.scheduler,
-            "congestion": standing.congestion,
-            "mean_s": number(standing.mean),
-            "p50_s": number(standing.p50),
-            "p95_s": number(standing.p95),
-            "behind_first": number(standing.behind),
-            "first_at_points": standing.first,
-            "finished_runs": standing.finished,
-            "runs": standing.runs,
-        })).collect::<Vec<_>>(),
+        "schedulers": summary.standings.iter().map(|standing| standing.json()).collect::<Vec<_>>(),
     });
     format!("{value:#}\n")
 }

@@ -82,7 +82,7 @@ pub fn observe(view: &View<'_>, paths: usize, begin: u64, observation: &mut Vec<
         put(observation, feature, value);
     }
     for (path, possible) in mask.iter_mut().enumerate().take(paths) {
-        // Of several subflows on a path the latest.
+        // Of several subflows on a path, the latest counts.
         let flow = view.subflows.iter().rev().find(|flow| flow.path == PathId(path as u16));
         let Some(flow) = flow else {
             observation.extend([0.0; PATH.len()]);

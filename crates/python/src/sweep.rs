@@ -168,21 +168,7 @@ impl Sweep {
 }
 
 fn standings(summary: &lab::Summary) -> String {
-    let number = |value: f64| if value.is_nan() { None } else { Some(value) };
-    let all = summary.standings.iter().map(|standing| {
-        serde_json::json!({
-            "scheduler": standing.scheduler,
-            "congestion": standing.congestion,
-            "mean_s": number(standing.mean),
-            "p50_s": number(standing.p50),
-            "p95_s": number(standing.p95),
-            "behind_first": number(standing.behind),
-            "first_at_points": standing.first,
-            "finished_runs": standing.finished,
-            "runs": standing.runs,
-        })
-    });
-    serde_json::Value::Array(all.collect()).to_string()
+    serde_json::Value::Array(summary.standings.iter().map(lab::Standing::json).collect()).to_string()
 }
 
 /// A sweep's folder while runs come in.

@@ -192,7 +192,7 @@ pub struct Line {
     pub value: &'static str,
     /// That of Linux 6.18.
     pub today: &'static str,
-    /// Where the system says so.
+    /// Where the source of that system says so.
     pub source: &'static str,
 }
 

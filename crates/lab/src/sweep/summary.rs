@@ -28,6 +28,23 @@ pub struct Standing {
     pub behind: f64,
 }
 
+impl Standing {
+    /// As JSON. What no finished run gave is null.
+    pub fn json(&self) -> serde_json::Value {
+        serde_json::json!({
+            "scheduler": self.scheduler,
+            "congestion": self.congestion,
+            "mean_s": self.mean,
+            "p50_s": self.p50,
+            "p95_s": self.p95,
+            "behind_first": self.behind,
+            "first_at_points": self.first,
+            "finished_runs": self.finished,
+            "runs": self.runs,
+        })
+    }
+}
+
 /// All of them.
 #[derive(Clone, Debug)]
 pub struct Summary {
