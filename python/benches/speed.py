@@ -2,7 +2,8 @@
 
     python python/benches/speed.py
 
-The do-nothing environment steps in the same run: what it takes is Gymnasium's part, and this machine's.
+The do-nothing environment steps in the same run: what it takes is Gymnasium's part, and this machine's. Beside each rate is the one
+by processor time: what one core does that nobody else uses.
 """
 
 from __future__ import annotations
@@ -49,10 +50,30 @@ class Nothing(gymnasium.Env):
         return self.row.copy(), 0.0, False, False, {"action_mask": self.mask.copy()}
 
 
-def best(measure, times: int = 5) -> tuple[float, float]:
-    """The best and the median of several measurements."""
-    values = sorted(measure() for _ in range(times))
-    return values[-1], statistics.median(values)
+#: Decisions a second, and decisions a second of processor time.
+Speed = tuple[float, float]
+
+
+def report(name: str, measure, times: int = 5) -> None:
+    """Print the best and the median of several measurements."""
+    speeds: list[Speed] = [measure() for _ in range(times)]
+    rates, by_processor = (sorted(values) for values in zip(*speeds, strict=True))
+    middle = statistics.median(rates)
+    print(f"{name}: {rates[-1]:,.0f} (median {middle:,.0f}); by processor time {by_processor[-1]:,.0f}")
+
+
+class Clock:
+    """Counts steps until the time is over."""
+
+    def __init__(self, seconds: float = 1.5) -> None:
+        self.steps, self.until = 0, time.perf_counter() + seconds
+        self.began, self.used = time.perf_counter(), time.process_time()
+
+    def goes_on(self) -> bool:
+        return time.perf_counter() < self.until
+
+    def speed(self) -> Speed:
+        return self.steps / (time.perf_counter() - self.began), self.steps / (time.process_time() - self.used)
 
 
 def cost_of_python() -> None:
@@ -60,58 +81,55 @@ def cost_of_python() -> None:
     ropewalk.simulate(scenario, Constant)
     calls = Constant.calls
 
-    def seconds(scheduler) -> float:
-        began = time.perf_counter()
+    def seconds(scheduler, clock) -> float:
+        began = clock()
         ropewalk.simulate(scenario, scheduler)
-        return time.perf_counter() - began
+        return clock() - began
 
-    costs = []
-    for _ in range(7):
-        own, built_in = seconds(Fastest), seconds("minrtt")
-        costs.append((own - built_in) / calls * 1e6)
-    print(f"scheduler in Python: {min(costs):.2f} us a decision on top (median {statistics.median(costs):.2f}), {calls} decisions")
+    for name, clock in (("", time.perf_counter), (" of processor time", time.process_time)):
+        own = [seconds(Fastest, clock) for _ in range(15)]
+        built_in = [seconds("minrtt", clock) for _ in range(15)]
+        least = (min(own) - min(built_in)) / calls * 1e6
+        middle = (statistics.median(own) - statistics.median(built_in)) / calls * 1e6
+        print(f"scheduler in Python: {least:.2f} us{name} a decision on top (of medians {middle:.2f}), {calls} decisions")
 
 
-def single(env, seconds: float = 1.5) -> float:
+def single(env) -> Speed:
     env.reset(seed=1)
-    steps, began = 0, time.perf_counter()
-    action = np.int64(0)
-    while (now := time.perf_counter()) - began < seconds:
+    action, clock = np.int64(0), Clock()
+    while clock.goes_on():
         for _ in range(500):
             _, _, terminated, truncated, _ = env.step(action)
             if terminated or truncated:
                 env.reset()
-        steps += 500
-    return steps / (now - began)
+        clock.steps += 500
+    return clock.speed()
 
 
-def vector(envs: int, threads: int, seconds: float = 1.5) -> float:
+def vector(envs: int, threads: int) -> Speed:
     env = learn.SchedulingVectorEnv(envs, "wifi-lte", threads=threads)
     env.reset(seed=1)
     actions = np.zeros(envs, np.int64)
     actions[::2] = 1
-    steps, began = 0, time.perf_counter()
-    while (now := time.perf_counter()) - began < seconds:
+    clock = Clock()
+    while clock.goes_on():
         for _ in range(50):
             env.step(actions)
-        steps += 50
-    return steps * envs / (now - began)
+        clock.steps += 50 * envs
+    return clock.speed()
 
 
 def main() -> None:
     cost_of_python()
+    print("decisions a second")
     env = gymnasium.make("ropewalk/Scheduling-v0", scenario="wifi-lte")
-    high, middle = best(lambda: single(env))
-    print(f"single environment: {high:,.0f} decisions a second (median {middle:,.0f})")
+    report("single environment", lambda: single(env))
     plain = learn.SchedulingEnv("wifi-lte")
-    high, middle = best(lambda: single(plain))
-    print(f"  without Gymnasium's wrappers: {high:,.0f} (median {middle:,.0f})")
+    report("  without Gymnasium's wrappers", lambda: single(plain))
     nothing = Nothing(len(plain.features()))
-    high, middle = best(lambda: single(nothing))
-    print(f"  an environment that does nothing: {high:,.0f} (median {middle:,.0f})")
+    report("  an environment that does nothing", lambda: single(nothing))
     for envs, threads in ((64, 1), (64, 2), (256, 2)):
-        high, middle = best(lambda envs=envs, threads=threads: vector(envs, threads))
-        print(f"vector of {envs}, {threads} threads: {high:,.0f} decisions a second (median {middle:,.0f})")
+        report(f"vector of {envs}, threads: {threads}", lambda envs=envs, threads=threads: vector(envs, threads))
 
 
 if __name__ == "__main__":

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ropewalk import _native
-from ropewalk._errors import InputError, RopewalkError
 from ropewalk._progress import bar
 from ropewalk._scenario import Path, Scenario, as_scenario
 from ropewalk._table import Table
@@ -261,7 +257,7 @@ class Advice(dict[str, Any]):
 
 
 def advise(
-    scenario: AnyScenario = "wifi-lte",
+    scenario: AnyScenario | None = None,
     schedulers: Sequence[str] = (),
     *,
     sizes: Sizes = None,
@@ -269,46 +265,47 @@ def advise(
     system: str = "ropewalk",
     direction: str | None = None,
     value: str | None = None,
-    certainty: str | None = None,
+    certainty: str | float = "90 %",
     congestion: str | None = None,
-    budget: str = "10 s",
+    budget: str | float = "10 s",
     seed: int = 1,
     jobs: int | None = None,
+    progress: AnyProgress = True,
 ) -> Advice:
     """Say what to use on paths: plain TCP, or Multipath TCP with which scheduler, as `ropewalk advise` does.
 
-    `measured` has files of `ping`, `ss -tin`, `iperf3 --json` or mahimahi by path. `system` is what you can run: `linux`,
-    `multipath-tcp.org`, `openmptcprouter` or `ropewalk`. `certainty` is the share of plausible variants of the paths in which
-    Multipath TCP must be faster. The command runs as a process of its own.
+    `measured` has files of `ping`, `ss -tin`, `iperf3 --json` or mahimahi by path; without a scenario these are all paths there
+    are, and without either it is `wifi-lte`. `system` is what you can run: `linux`, `multipath-tcp.org`, `openmptcprouter` or
+    `ropewalk`. `certainty` is the share of plausible variants of the paths in which Multipath TCP must be faster (0.9, or
+    "90 %").
+
+    >>> import ropewalk
+    >>> advice = ropewalk.advise("small-buffers", ["minrtt"], budget="0.02 s", progress=False)
+    >>> advice.recommendation.startswith("Use ")
+    True
     """
-    used = as_scenario(scenario)
-    options: list[tuple[str, str | None]] = [
-        ("--schedulers", ",".join(schedulers) or None),
-        ("--size", ",".join(_sizes(sizes)) or None),
-        ("--for", system),
-        ("--direction", direction),
-        ("--value", value),
-        ("--certainty", certainty),
-        ("--congestion", congestion),
-        ("--budget", budget),
-        ("--seed", str(seed)),
-        ("--jobs", None if jobs is None else str(jobs)),
-    ]
-    for name, files in (measured or {}).items():
-        options.append(("--measured", f"{name}={','.join(os.fspath(file) for file in files)}"))
-    given = [part for option, text in options if text is not None for part in (option, text)]
-    with tempfile.TemporaryDirectory() as folder:
-        file = os.path.join(folder, "scenario.toml")
-        with open(file, "w", encoding="utf-8") as out:
-            out.write(used.toml)
-        line = [sys.executable, "-m", "ropewalk", "advise", "--scenario", file, "--json", *given]
-        done = subprocess.run(line, capture_output=True, text=True, check=False)
-    if done.returncode == 130:
-        raise KeyboardInterrupt
-    if done.returncode != 0:
-        kind = InputError if done.returncode == 2 else RopewalkError
-        raise kind(done.stderr.strip())
-    return Advice(json.loads(done.stdout))
+    if scenario is None and not measured:
+        scenario = "wifi-lte"
+    used = None if scenario is None else as_scenario(scenario)
+    files = [(name, [os.fspath(file) for file in of]) for name, of in (measured or {}).items()]
+    with bar(progress, "advise") as told:
+        text = _native.advise(
+            None if used is None else used._native,
+            used is None or (used._usual and sizes is None),
+            _sizes(sizes),
+            list(schedulers),
+            files,
+            system,
+            direction,
+            value,
+            certainty if isinstance(certainty, str) else f"{certainty * 100:.12g} %",
+            congestion,
+            _time(budget) or "10 s",
+            seed,
+            jobs,
+            told,
+        )
+    return Advice(json.loads(text))
 
 
 class Reproduction(dict[str, Any]):

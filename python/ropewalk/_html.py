@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from html import escape
 from typing import Any
 
@@ -14,12 +15,18 @@ def _seconds(value: float | None) -> str:
 
 def _ratio(versus: Any) -> str:
     ratio = versus.get("ratio") if isinstance(versus, dict) else None
-    return "" if ratio is None else f"{(ratio - 1) * 100:+.0f} %"
+    text = "" if ratio is None else f"{(ratio - 1) * 100:+.0f} %"
+    return "0 %" if text in ("+0 %", "-0 %") else text
+
+
+def _text(text: str) -> str:
+    """Give text as HTML, with what stands between backticks as code."""
+    return re.sub("`([^`]*)`", r"<code>\1</code>", escape(text))
 
 
 def comparison(document: dict[str, Any]) -> str:
     """Show a comparison as the report does: the answer, then a ranking per workload."""
-    parts = [f"<p><b>{escape(str(document['verdict']))}</b></p>"]
+    parts = [f"<p><b>{_text(str(document['verdict']))}</b></p>"]
     for ranking in document["rankings"]:
         head = "".join(f"<th>{name}</th>" for name in ("", "scheduler", "mean", "p50", "p95", "vs linux", "vs tcp", "finished"))
         rows = []

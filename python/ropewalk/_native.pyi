@@ -43,6 +43,22 @@ def compare(
     jobs: int | None,
     progress: _Told,
 ) -> tuple[str, Table, str]: ...
+def advise(
+    scenario: Scenario | None,
+    usual: bool,
+    sizes: list[str],
+    schedulers: list[str],
+    measured: list[tuple[str, list[str]]],
+    system: str,
+    direction: str | None,
+    value: str | None,
+    certainty: str,
+    congestion: str | None,
+    budget: str,
+    seed: int,
+    jobs: int | None,
+    progress: _Told,
+) -> str: ...
 def reproduce(
     name: str,
     figure: str | None,

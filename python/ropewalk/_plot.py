@@ -13,8 +13,10 @@ if TYPE_CHECKING:
 def _axes(ax: Any) -> Any:
     if ax is not None:
         return ax
-    import matplotlib.pyplot
-
+    try:
+        import matplotlib.pyplot
+    except ImportError as error:
+        raise ImportError("plots need matplotlib: pip install 'ropewalk[plot]'") from error
     return matplotlib.pyplot.subplots()[1]
 
 
@@ -26,6 +28,21 @@ def _grouped(schedulers: Sequence[str], values: Sequence[float | None]) -> dict[
             found.append(value)
     kept = {name: sorted(found) for name, found in groups.items() if found}
     return dict(sorted(kept.items(), key=lambda item: sum(item[1]) / len(item[1])))
+
+
+def _ticks(column: str, values: Sequence[Any]) -> list[str]:
+    """Give values of a column as text, in the unit that its name ends in."""
+    if not all(isinstance(value, float) for value in values):
+        return [str(value) for value in values]
+    if column.endswith("_s"):
+        return [f"{value * 1e3:.4g} ms" if value < 1 else f"{value:.4g} s" for value in values]
+    if column.endswith("_bytes"):
+        units = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
+        parts = [next(((size, unit) for size, unit in units if value >= size), (1, "B")) for value in values]
+        return [f"{value / size:.4g} {unit}" for value, (size, unit) in zip(values, parts, strict=True)]
+    if column.endswith("_bps"):
+        return [f"{value / 1e6:.4g} Mbit/s" for value in values]
+    return [f"{value:.4g}" for value in values]
 
 
 def _cdf(groups: dict[str, list[float]], ax: Any, label: str) -> Any:
@@ -61,15 +78,19 @@ class ComparisonPlot:
         kept = [(who, value) for title, who, value in rows if title == ranking["workload"]]
         return _grouped(*zip(*kept, strict=True)), f"{ranking['measure']} ({ranking['unit']})"
 
+    def _titled(self, ax: Any, workload: int) -> Any:
+        ax.set_title(self._comparison.rankings[workload]["workload"])
+        return ax
+
     def cdf(self, workload: int = 0, ax: Any = None) -> Any:
         """Draw each scheduler's distribution over the runs."""
         groups, label = self._runs(workload)
-        return _cdf(groups, ax, label)
+        return self._titled(_cdf(groups, ax, label), workload)
 
     def box(self, workload: int = 0, ax: Any = None) -> Any:
         """Draw boxes: quartiles, and whiskers from 5 % to 95 %."""
         groups, label = self._runs(workload)
-        return _box(groups, ax, label)
+        return self._titled(_box(groups, ax, label), workload)
 
     def ranking(self, workload: int = 0, ax: Any = None) -> Any:
         """Draw the means with their 95 % intervals, the fastest at the top."""
@@ -142,7 +163,8 @@ class RunPlot:
                 ax.plot(*zip(*lost, strict=True), "x", color=colour, markersize=3)
         ax.set_yticks(list(lanes.values()), list(lanes))
         ax.autoscale()
-        ax.invert_yaxis()
+        # Also the paths that carried nothing.
+        ax.set_ylim(len(lanes) - 0.5, -0.5)
         ax.set(xlabel="time (s)", title=f"{self._run.scheduler}, seed {self._run.seed}")
         ax.legend(fontsize="small")
         return ax
@@ -200,8 +222,8 @@ class SweepPlot:
             return own if versus is None else own / means.get((at_x, at_y, versus), float("nan"))
 
         image = ax.imshow([[cell(at_x, at_y) for at_x in xs] for at_y in ys], aspect="auto", origin="lower")
-        ax.set_xticks(range(len(xs)), [f"{value:.4g}" if isinstance(value, float) else value for value in xs])
-        ax.set_yticks(range(len(ys)), [f"{value:.4g}" if isinstance(value, float) else value for value in ys])
+        ax.set_xticks(range(len(xs)), _ticks(x, xs))
+        ax.set_yticks(range(len(ys)), _ticks(y, ys))
         label = metric if versus is None else f"{scheduler} over {versus}"
         ax.set(xlabel=x, ylabel=y, title=scheduler)
         ax.figure.colorbar(image, ax=ax, label=label)

@@ -79,8 +79,10 @@ class Table:
 
     def to_arrow(self) -> Any:
         """Give it as a PyArrow table."""
-        import pyarrow
-
+        try:
+            import pyarrow
+        except ImportError as error:
+            raise ImportError("to_arrow() and to_pandas() need pyarrow: pip install pyarrow") from error
         return pyarrow.table(self)
 
     def __repr__(self) -> str:

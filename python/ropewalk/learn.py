@@ -16,11 +16,14 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import gymnasium
-import numpy as np
-from gymnasium.vector import AutoresetMode, VectorEnv
-from gymnasium.vector.utils import batch_space
-from numpy.typing import NDArray
+try:
+    import gymnasium
+    import numpy as np
+    from gymnasium.vector import AutoresetMode, VectorEnv
+    from gymnasium.vector.utils import batch_space
+    from numpy.typing import NDArray
+except ImportError as error:
+    raise ImportError("ropewalk.learn needs Gymnasium and NumPy: pip install 'ropewalk[learn]'") from error
 
 from ropewalk import _native
 from ropewalk._api import AnyScenario

@@ -15,7 +15,7 @@ VARY = {"path.lte.rtt": ["40 ms", "80 ms", "160 ms"], "path.wifi.loss": ["0 %", 
 @pytest.mark.filterwarnings("ignore")
 def test_a_killed_worker_loses_nothing(tmp_path) -> None:
     scenario = ropewalk.Scenario("wifi-lte").replace(ropewalk.Workload.flow("256 KiB"))
-    arguments = {"vary": VARY, "schedulers": ["minrtt", "ecf"], "runs": 40}
+    arguments = {"vary": VARY, "schedulers": ["minrtt", "ecf"], "runs": 20}
     here = ropewalk.sweep(scenario, **arguments)
     options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None, "silence_logs": 50}
     with distributed.LocalCluster(**options, local_directory=str(tmp_path)) as cluster, distributed.Client(cluster) as client:
@@ -29,6 +29,6 @@ def test_a_killed_worker_loses_nothing(tmp_path) -> None:
                 killed.append(workers[0])
                 os.kill(workers[0], signal.SIGKILL)
 
-        there = ropewalk.sweep(scenario, **arguments, client=client, task=20, progress=kill)
+        there = ropewalk.sweep(scenario, **arguments, client=client, task=10, progress=kill)
         assert killed
     assert there.runs.to_arrow().to_pylist() == here.runs.to_arrow().to_pylist()

@@ -35,6 +35,8 @@ def test_of_a_run() -> None:
     run = ropewalk.simulate("wifi-lte", size="64 KiB", segments=True)
     axes = run.plot.rope()
     assert sum(len(collection.get_segments()) for collection in axes.collections) >= 40
+    # Also the path that carried nothing has a lane.
+    assert axes.get_ylim() == (1.5, -0.5)
     with pytest.raises(ValueError, match="segments=True"):
         ropewalk.simulate("wifi-lte", size="1 KiB").plot.rope()
 
@@ -44,4 +46,6 @@ def test_of_a_sweep() -> None:
     plot = ropewalk.sweep("small-buffers", vary, ["minrtt", "linux"], runs=2).plot
     axes = plot.heatmap("path_wifi_rtt_s", "workload_size_bytes", "minrtt", versus="linux")
     assert axes.images[0].get_array().shape == (3, 2)
+    assert [text.get_text() for text in axes.get_yticklabels()] == ["32 KiB", "64 KiB", "96 KiB"]
+    assert [text.get_text() for text in axes.get_xticklabels()] == ["20 ms", "40 ms"]
     assert len(plot.cdf().lines) == 2 and len(plot.ranking().patches) == 2 and plot.box("goodput_bps").lines

@@ -1,5 +1,6 @@
 """Runs, comparisons, bounds, advice, papers: against the command, and as every data library reads them."""
 
+import importlib
 import json
 import os
 import signal
@@ -7,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import pytest
 import ropewalk
@@ -51,6 +53,8 @@ def test_every_data_library_takes_a_table() -> None:
     assert polars.DataFrame(segments)["length_bytes"].sum() >= 64 << 10
     frame = segments.to_pandas()
     assert isinstance(frame, pandas.DataFrame) and len(frame) == len(segments)
+    if hasattr(pandas.DataFrame, "from_arrow"):
+        assert pandas.DataFrame.from_arrow(segments).equals(frame)
     assert duckdb.execute("select count(*) from segments").fetchone() == (len(segments),)
     assert run.decisions is not None and "has the least srtt" in " ".join(run.decisions["reason"])
     assert run.samples is not None and min(run.samples["cwnd_segments"]) >= 1
@@ -117,7 +121,7 @@ def test_other_threads_run_while_it_simulates() -> None:
     thread = threading.Thread(target=tick)
     thread.start()
     begin = time.monotonic()
-    # One simulation may take no longer than a few ticks.
+    # One simulation can be over after a few ticks.
     while time.monotonic() < begin + 0.2:
         ropewalk.simulate("wifi-lte", size="64 MiB")
     stop.set()
@@ -126,10 +130,13 @@ def test_other_threads_run_while_it_simulates() -> None:
     assert len(ticks) > 10
 
 
-def test_an_interrupt_is_a_keyboard_interrupt() -> None:
+@pytest.mark.parametrize("call", ["compare('wifi-lte', runs=100000)", "advise(budget='10000 s')"])
+def test_an_interrupt_is_a_keyboard_interrupt(call: str) -> None:
     program = (
-        "import ropewalk, sys\nprint('began', flush=True)\n"
-        "try:\n ropewalk.compare('wifi-lte', runs=100000)\n"
+        # A job in the background of a shell ignores the signal, and so would Python.
+        "import ropewalk, signal, sys\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "print('began', flush=True)\n"
+        f"try:\n ropewalk.{call}\n"
         "except KeyboardInterrupt:\n print('heard'); sys.exit(0)\n"
     )
     child = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
@@ -137,7 +144,10 @@ def test_an_interrupt_is_a_keyboard_interrupt() -> None:
     assert child.stdout.readline() == "began\n"
     time.sleep(0.5)
     os.kill(child.pid, signal.SIGINT)
-    assert child.communicate(timeout=30)[0] == "heard\n" and child.returncode == 0
+    try:
+        assert child.communicate(timeout=30)[0] == "heard\n" and child.returncode == 0
+    finally:
+        child.kill()
 
 
 def test_advice_and_papers() -> None:
@@ -145,6 +155,32 @@ def test_advice_and_papers() -> None:
     assert advice.recommendation.startswith("Use ") and advice["variants"] > 0
     with pytest.raises(ropewalk.InputError, match="unknown scheduler `minrt`"):
         ropewalk.advise("small-buffers", ["minrt"])
+    with pytest.raises(ropewalk.InputError, match="there is no system `linus`"):
+        ropewalk.advise("small-buffers", system="linus")
+    with pytest.raises(ropewalk.InputError, match="50 % to less than 100 % are allowed"):
+        ropewalk.advise("small-buffers", certainty=0.2)
+
+
+def test_advice_is_the_commands() -> None:
+    """Also where all paths are measured, and none is stated."""
+    measured = Path(__file__).parents[2] / "crates" / "lab" / "tests" / "measured"
+    files = {name: [str(measured / "ping.txt"), str(measured / "iperf3.json")] for name in ("dsl", "lte")}
+    common = ["--schedulers", "minrtt", "--budget", "20 ms", "--json"]
+    for arguments, options in (
+        ({"scenario": "small-buffers"}, ["--scenario", "small-buffers"]),
+        (
+            {"measured": files, "direction": "upload", "sizes": "64 KiB"},
+            [
+                *(f"--measured={name}={','.join(of)}" for name, of in files.items()),
+                *("--direction", "upload", "--size", "64 KiB"),
+            ],
+        ),
+    ):
+        advice = ropewalk.advise(schedulers=["minrtt"], budget=0.02, **arguments)
+        assert advice == json.loads(command("advise", *common, *options))
+
+
+def test_a_paper_again() -> None:
     found = ropewalk.reproduce("cfs-2019", figure="table2", runs=1)
     assert "cfs-2019" in json.dumps(found)
 
@@ -153,3 +189,16 @@ def test_the_command_says_its_version() -> None:
     assert command("--version").strip() == f"ropewalk {ropewalk.__version__}"
     done = subprocess.run([sys.executable, "-m", "ropewalk", "compare", "--size", "9 pounds"], capture_output=True)
     assert done.returncode == 2
+
+
+def test_what_is_not_installed_is_named(monkeypatch) -> None:
+    for missing in ("matplotlib", "matplotlib.pyplot", "gymnasium", "pyarrow"):
+        monkeypatch.setitem(sys.modules, missing, None)
+    monkeypatch.delitem(sys.modules, "ropewalk.learn", raising=False)
+    run = ropewalk.simulate("wifi-lte", size="1 KiB", segments=True)
+    with pytest.raises(ImportError, match=r"pip install 'ropewalk\[plot\]'"):
+        run.plot.rope()
+    with pytest.raises(ImportError, match=r"pip install 'ropewalk\[learn\]'"):
+        importlib.import_module("ropewalk.learn")
+    with pytest.raises(ImportError, match="pip install pyarrow"):
+        run.runs.to_arrow()

@@ -1,9 +1,10 @@
 """Sweeps: the table, the command's file, executors."""
 
 import json
+import multiprocessing
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 
 import pytest
 import ropewalk
@@ -60,10 +61,12 @@ def test_a_folder_an_executor_and_the_command_give_the_same_table(tmp_path) -> N
     subprocess.run(line, check=True, capture_output=True)
     command = parquet.read_table(tmp_path / "command" / "runs.parquet")
     here = ropewalk.sweep(file=file)
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("forkserver")) as processes:
+        elsewhere = ropewalk.sweep(file=file, executor=processes, task=3)
     with ThreadPoolExecutor(2) as pool:
         pooled = ropewalk.sweep(file=file, executor=pool, task=3)
         stored = ropewalk.sweep(file=file, executor=pool, task=2, out=tmp_path / "stored")
-    assert rows(here) == command.to_pylist() == rows(pooled) == rows(stored)
+    assert rows(here) == command.to_pylist() == rows(pooled) == rows(stored) == rows(elsewhere)
     assert command.schema.metadata[b"ropewalk.scenario"].startswith(b'name = "small-buffers"')
     assert parquet.ParquetFile(tmp_path / "command" / "runs.parquet").metadata.row_group(0).column(0).compression == "SNAPPY"
     # What is there already isn't made again.

@@ -5,11 +5,13 @@ function heatSections() {
   if (doc.rankings.length < 2) return [];
   const short = (ranking) => ranking.workload.replace(/^one flow of /, '');
   const columns = doc.rankings.map(short);
-  const cells = doc.rankings.flatMap((ranking) => ranking.rows.map((row) => ({
+  const cells = doc.rankings.flatMap((ranking) => ranking.rows.map((row, place) => ({
     x: short(ranking),
     y: row.scheduler,
     ratio: row.fct_mean_s / ranking.rows[0].fct_mean_s,
-    tie: row.standing !== 'slower',
+    // As in the table: who is slower over all workloads isn't a tie here because it ran less.
+    tie: typeof placeOf(ranking, row, place) === 'string',
+    first: place === 0,
     mean: row.fct_mean_s,
   })));
   // In the order of the geometric mean over all workloads.
@@ -28,7 +30,7 @@ function heatSections() {
       const narrow = each < 76;
       const heading = fitting(columns, each);
       const words = (cell) => {
-        if (cell.ratio < 1.0005) return narrow ? '0' : `● ${time(cell.mean)}`;
+        if (cell.first) return narrow ? '0' : `● ${time(cell.mean)}`;
         return narrow ? digits((cell.ratio - 1) * 100, 0) : `${cell.tie ? '● ' : ''}${change(cell.ratio)}`;
       };
       return Plot.plot({

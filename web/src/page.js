@@ -49,14 +49,16 @@ function facts() {
   const redraw = () => {
     const now = state.ranking();
     const [winner] = now.rows;
-    const versus = (ratio, name) => (ratio?.ratio ? h('div', { class: 'fact' }, h('dt', {}, `${winner.scheduler} against ${name}`),
+    // The headline is about the one that is named, over all workloads: here it is that one with this workload.
+    const named = now.rows.find((row) => row.scheduler === doc.decision?.named && !row.single_path) || winner;
+    const versus = (ratio, name) => (ratio?.ratio ? h('div', { class: 'fact' }, h('dt', {}, `${named.scheduler} against ${name}${doc.rankings.length > 1 ? `, ${now.workload.replace(/^one flow of /, '')}` : ''}`),
       h('dd', { class: ratio.p >= 0.05 ? 'unsure' : ratio.ratio < 1 ? 'good' : 'bad' }, change(ratio.ratio),
         h('small', {}, ratio.finding === 'runs alike' ? 'nothing is random here' : ratio.finding === 'too few runs' ? ratio.finding : ratio.p >= 0.05 ? 'no significant difference' : ratio.interval ? `95 % interval ${change(ratio.interval[0])} to ${change(ratio.interval[1])}` : ''))) : null);
     list.replaceChildren(...[
       h('div', { class: 'fact' }, h('dt', {}, `fastest with ${now.workload}`), h('dd', {}, winner.scheduler,
         h('small', {}, `mean ${time(winner.fct_mean_s)}${winner.fct_mean_interval_s ? `, 95 % within ${winner.fct_mean_interval_s.map(time).join(' to ')}` : ''}`))),
-      versus(winner.versus_linux, 'linux'),
-      versus(winner.versus_best_tcp, now.best_tcp),
+      versus(named.versus_linux, 'linux'),
+      versus(named.versus_best_tcp, now.best_tcp),
       ...doc.paths.map((path) => h('div', { class: 'fact' }, h('dt', {}, `path ${path.name}`), h('dd', { style: 'font-size: 1.05rem' }, pathWords(path),
         h('small', {}, `queue ${(doc.direction === 'upload' ? path.up : path.down).queue}`)))),
     ].filter(Boolean));

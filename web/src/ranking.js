@@ -17,7 +17,7 @@ function rankingSummary(ranking) {
   const ties = others.filter((row) => row.standing === 'equal').length;
   const last = others[others.length - 1];
   const parts = [`${first.scheduler} has the least mean, ${time(first.fct_mean_s)}`];
-  if (ties) parts.push(`${count(ties, 'other')} ${ties === 1 ? 'is' : 'are'} equal to it within 2 %`);
+  if (ties && first.standing === 'equal') parts.push(`${count(ties, 'other')} ${ties === 1 ? 'is' : 'are'} equal to it within 2 %`);
   if (last) parts.push(`the last, ${last.scheduler}, takes ${longer(last.fct_mean_s / first.fct_mean_s)}`);
   return `${parts.join('; ')}.`;
 }
@@ -42,7 +42,10 @@ function rankingChart(state) {
       const { marginLeft, tickFormat } = nameAxis(rows.map((row) => row.name), width);
       const linux = rows.find((row) => row.name === 'linux');
       // Who is many times as far behind as the rest leaves the chart, instead of squashing it.
-      const { most } = roomFor(rows.map((row) => ({ name: row.name, ratio: row.mean / rows[0].mean })));
+      // It reaches at least as far beyond the fastest as the links' bound lies before it.
+      const bounds = ranking.rows.filter((row) => row.bound_s).map((row) => row.bound_s.capacity);
+      const before = bounds.length ? Math.max(0, 1 - Math.min(...bounds) / rows[0].mean) : 0;
+      const most = Math.max(1 + before, roomFor(rows.map((row) => ({ name: row.name, ratio: row.mean / rows[0].mean }))).most);
       const there = rows.filter((row) => row.mean <= rows[0].mean * most);
       const beyond = rows.filter((row) => !there.includes(row));
       const cut = Math.max(rows[0].mean * most, ...there.map((row) => row.high));
@@ -72,7 +75,7 @@ function rankingChart(state) {
       h('span', {}, h('i', { style: '--swatch: var(--soft); border-radius: 50%' }), 'not shown to be slower than the fastest by more than 2 %'),
       h('span', {}, h('i', { style: 'background: none; border: 2px solid var(--soft); border-radius: 50%' }), 'slower'),
       h('span', {}, h('i', { style: 'background: none; border: 2px solid var(--soft); border-radius: 0' }), 'plain TCP'),
-      h('span', {}, 'bar: 95 % interval of the mean; dashed: linux; tick: the earliest end that the links allow; ▶: beyond the chart')),
+      h('span', {}, 'bar: 95 % interval of the mean; dashed: linux, where the chart reaches it; tick: the earliest end that the links allow; ▶: beyond the chart')),
   });
 }
 
@@ -102,7 +105,7 @@ function placeOf(ranking, row, place) {
   const over = doc.decision?.candidates.find((candidate) => candidate.scheduler === row.scheduler);
   if (row.standing === 'open') return over?.standing === 'slower' ? place + 1 : '?';
   if (row.standing === 'slower') return place + 1;
-  return ranking.rows.filter((other) => other.standing === 'equal').length > 1 ? '1=' : '1';
+  return place > 0 || ranking.rows.filter((other) => other.standing === 'equal').length > 1 ? '1=' : '1';
 }
 
 /** Each path's share of the bytes sent, per cent: 89/11. */

@@ -356,6 +356,9 @@ function axesOf(all) {
     held: Math.max(1, most((one) => one.held)),
     low: Math.max(0, low - room),
     high: high + room,
+    // Without the room.
+    first: low,
+    last: high,
   };
 }
 

@@ -433,7 +433,7 @@ function drawLabels(ctx, view) {
     text('0', layout.left - 5, lane.top + lane.height, colours.soft, 'right');
   });
   const panels = {
-    order: ['arrivals, and the in-order line', `${bytes(view.axes.low)} to ${bytes(Math.round(view.axes.high))}`],
+    order: ['arrivals, and the in-order line', `${bytes(view.axes.first)} to ${bytes(Math.round(view.axes.last))}`],
     held: ['out-of-order queue', `up to ${bytes(Math.round(view.axes.held))}`],
     cwnd: ['cwnd, segments', '', String(view.axes.cwnd)],
     srtt: ['srtt', '', time(view.axes.srtt / 1e6)],

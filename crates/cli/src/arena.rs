@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use ropewalk_lab::arena::{self, Cell, Contest, Entrant, Half, Hands, Harm, Results, Score};
+use ropewalk_lab::opening::Opening;
 use ropewalk_lab::table::Table;
 use ropewalk_lab::{Registries, diagnostic::Diagnostic};
 use serde_json::json;
@@ -23,8 +24,8 @@ const QUICK: u32 = 4;
 /// Let all schedulers compete over a grid of scenarios
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Each cell of the grid is a scenario. All schedulers run in it with the same seeds. The oracle of a cell is the best of the
-others there, chosen on other seeds than those that count. The grid has a half to tune on (dev) and one to judge by (test);
+    after_help = "Each cell of the grid is a scenario. All schedulers run in it with the same seeds. The oracle of a cell is the best of the \
+others there, chosen on other seeds than those that count. The grid has a half to tune on (dev) and one to judge by (test); \
 cells may also be drawn anew (drawn). A scheduler of your own takes part by its name, as in examples/own_scheduler.
 
 Examples:
@@ -32,7 +33,8 @@ Examples:
   ropewalk arena --schedulers cfs --quick --maps
   ropewalk arena --save all.json --svg arena.svg
   ropewalk arena --schedulers minrtt --against all.json --cells test
-  ropewalk arena --cells drawn --draw 60 --draw-seed 7 --json"
+  ropewalk arena --cells drawn --draw 60 --draw-seed 7 --json
+  ropewalk arena --schedulers cfs --quick --open-on remember --join late"
 )]
 pub(crate) struct Options {
     /// Schedulers that run, separated by commas [default: all]
@@ -65,9 +67,13 @@ pub(crate) struct Options {
     /// The first run's seed
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Open each connection on the path on which plain TCP is fastest
-    #[arg(long)]
-    open_on_best: bool,
+    /// The path on which connections open: first, best (where plain TCP is fastest), remember (what an earlier connection found
+    /// out), or its name
+    #[arg(long, value_name = "WORD|PATH", default_value = "first")]
+    open_on: String,
+    /// When joins begin
+    #[arg(long, value_enum, default_value = "early")]
+    join: Join,
     /// Saved results: schedulers that don't run are taken from there
     #[arg(long, value_name = "FILE")]
     against: Option<PathBuf>,
@@ -95,6 +101,15 @@ pub(crate) struct Options {
     /// As JSON
     #[arg(long)]
     json: bool,
+}
+
+/// When joins begin.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+enum Join {
+    /// With the third ACK
+    Early,
+    /// After the first DSS, as Linux's
+    Late,
 }
 
 /// Which cells take part.
@@ -158,16 +173,18 @@ fn contest(registries: &Registries, options: &Options) -> Result<Contest, Failur
         }
     }
     let runs = options.runs.unwrap_or(if options.quick { QUICK } else { FULL });
-    let tcp = options.against.is_none() || options.open_on_best;
+    let tcp = options.against.is_none();
     let single = algorithm(&registries.schedulers, "--schedulers", "single")?;
     Ok(Contest {
         cells,
         entrants,
-        tcp: tcp.then_some(single),
+        tcp: tcp.then(|| single.clone()),
         congestion: algorithm(&registries.congestion, "--congestion", &options.congestion)?,
         runs,
         seed: options.seed,
-        open_on_best: options.open_on_best,
+        opening: Opening::read(&options.open_on),
+        earlier: [single, algorithm(&registries.schedulers, "--schedulers", "minrtt")?],
+        early_join: options.join == Join::Early,
     })
 }
 
@@ -189,7 +206,7 @@ pub(crate) fn run(registries: &Registries, options: &Options) -> Result<(), Fail
         return Err(Failure::Interrupted(checkpoint::hint(&options.state)));
     };
     if let Some(others) = &others {
-        results.merge(others).map_err(Diagnostic::new)?;
+        results.merge(others).map_err(|error| Diagnostic::new(error.to_string()))?;
     }
     if let Some(path) = &options.save {
         let text = serde_json::to_string(&results).map_err(Failure::other)?;
@@ -311,6 +328,7 @@ fn detail(half: &str, score: &Score) -> String {
     lines.extend(score.opened.as_ref().map(|found| harm("opened", found)));
     lines.extend(score.best_path.as_ref().map(|found| harm("best", found)));
     lines.extend(score.pool.map(|pool| format!("against the pool of paths {pool:.3}")));
+    lines.extend(score.late.map(|late| format!("what joins cost that pool {}", regret(late))));
     lines.push(format!(
         "sent more than once {}, at most {} ({})",
         share(score.repeated),
@@ -339,6 +357,7 @@ fn score_json(score: &Score) -> serde_json::Value {
         "tcp_opened": harm(&score.opened),
         "tcp_best": harm(&score.best_path),
         "against_pool": score.pool,
+        "cost_of_joins": score.late,
         "repeated": score.repeated,
         "repeated_worst": score.worst_repeated.0,
         "repeated_worst_cell": score.worst_repeated.1,

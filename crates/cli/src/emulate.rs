@@ -13,8 +13,8 @@ use ropewalk_host::perf::device::DEVICE_PREFIX;
 use ropewalk_host::reaper::{self, Mark};
 use ropewalk_host::tun::Offload;
 use ropewalk_host::world::{End, PathLinks, World};
-use ropewalk_lab::Registries;
 use ropewalk_lab::diagnostic::Diagnostic;
+use ropewalk_lab::{Registries, units};
 use ropewalk_sim::Scenario;
 use serde_json::json;
 
@@ -57,7 +57,7 @@ Examples:
   ropewalk emulate --size '1 MiB' --schedulers blest \\
       --path 'wifi: 50 Mbit/s, 20 ms' \\
       --path 'lte: 20 Mbit/s, 60 ms'   # transfers
-  ropewalk emulate                                    # a shell behind Wi-Fi and LTE"
+  ropewalk emulate                        # a shell behind Wi-Fi and LTE"
 )]
 pub(crate) struct Options {
     #[command(flatten)]
@@ -341,7 +341,6 @@ fn summary(scenario: &Scenario, world: &World, took: Duration, as_json: bool) {
     let late = world.lateness();
     let [p50, p99] = [0.5, 0.99].map(|q| late.value_at_quantile(q) as f64 / 1e3);
     let links: Vec<_> = (0..scenario.paths.len()).filter_map(|path| world.link_stats(path)).collect();
-    let megabytes = |bytes: u64| bytes as f64 / 1e6;
     let lost = world.counters();
     if as_json {
         let paths: Vec<_> = scenario
@@ -383,11 +382,11 @@ fn summary(scenario: &Scenario, world: &World, took: Duration, as_json: bool) {
     anstream::eprintln!();
     for (path, [up, down]) in scenario.paths.iter().zip(&links) {
         anstream::eprintln!(
-            "{:>10}: up {:.2} MB ({} packets lost), down {:.2} MB ({} packets lost)",
+            "{:>10}: up {} ({} packets lost), down {} ({} packets lost)",
             path.name,
-            megabytes(up.bytes_delivered),
+            units::short_bytes(up.bytes_delivered as f64),
             up.dropped(),
-            megabytes(down.bytes_delivered),
+            units::short_bytes(down.bytes_delivered as f64),
             down.dropped(),
         );
     }

@@ -11,7 +11,7 @@ use ropewalk_lab::{Registries, units, watch};
 use ropewalk_sim::{Mode, Recording, RunSpec, Workload};
 use serde_json::json;
 
-use crate::compare::algorithm;
+use crate::compare::{algorithm, show::counted};
 use crate::options::Common;
 use crate::{Failure, compare, output};
 
@@ -120,10 +120,9 @@ fn one(spec: &RunSpec, options: &Options) -> Result<String, Failure> {
         } else {
             let _ = writeln!(
                 text,
-                "t={:.1} ms: {}{}",
+                "t={:.1} ms: {}",
                 decision.at as f64 / 1e6,
-                phrase(decision, path),
-                because(&decision.reason)
+                with_reason(phrase(decision, path), &decision.reason)
             );
         }
     }
@@ -131,18 +130,26 @@ fn one(spec: &RunSpec, options: &Options) -> Result<String, Failure> {
         if result.overruled > 0 {
             let first = result.first_overruled.unwrap_or(0) as f64 / 1e6;
             let cause = result.overruled_cause.unwrap_or("it waited with nothing in flight");
-            let _ = writeln!(text, "overruled {} times, first at {first:.1} ms: {cause}", result.overruled);
+            let times = counted(result.overruled, "time");
+            let _ = writeln!(text, "overruled {times}, first at {first:.1} ms: {cause}");
         }
         let _ = writeln!(
             text,
-            "{} decisions, done after {:.1} ms",
-            result.decisions.len(),
+            "{}, done after {:.1} ms",
+            counted(result.decisions.len() as u64, "decision"),
             result.duration as f64 / 1e6
         );
     }
     Ok(text)
 }
 
-fn because(reason: &str) -> String {
-    if reason.is_empty() { String::new() } else { format!(": {reason}") }
+/// A decision and its reason. Reasons for waiting begin with the decision themselves.
+fn with_reason(decision: String, reason: &str) -> String {
+    if reason.is_empty() {
+        decision
+    } else if reason.starts_with(&format!("{decision} ")) {
+        reason.into()
+    } else {
+        format!("{decision}: {reason}")
+    }
 }

@@ -9,14 +9,17 @@ mod emulate;
 mod evidence;
 mod explain;
 mod gallery;
+mod gateway;
 mod interrupt;
 mod list;
 mod options;
 mod output;
 mod perf;
+mod proxy;
 mod report;
 mod reproduce;
 mod scenario;
+mod status;
 mod sweep;
 mod validate;
 
@@ -73,16 +76,22 @@ enum Command {
     Explain(explain::Options),
     /// Write the page of all algorithms, with where each wins and loses
     Gallery(gallery::Options),
+    /// Multipath TCP before servers that have only TCP
+    Gateway(gateway::Options),
     /// List schedulers and congestion controls
     List(list::Options),
     /// The source papers' experiments: published beside measured, and a verdict per claim
     Reproduce(reproduce::Options),
     /// Throughput and latency between two endpoints, each the engine or the kernel
     Perf(perf::Options),
+    /// Carry ordinary programs' connections over many networks
+    Proxy(proxy::Options),
     /// Make the page of a saved run
     Report(report::Options),
     /// List built-in scenarios, and check your own
     Scenario(scenario::Options),
+    /// Connections and subflows of a running gateway, and the scheduler's last decisions
+    Status(status::Options),
     /// Vary a scenario's parameters over a grid or a sample of the space
     Sweep(sweep::Options),
 }
@@ -180,14 +189,17 @@ pub fn run(registries: Registries, arguments: impl IntoIterator<Item = OsString>
         },
         Command::Explain(options) => explain::run(&registries, &options),
         Command::Gallery(options) => gallery::run(&registries, &options),
+        Command::Gateway(options) => gateway::run(&registries, &options),
         Command::List(options) => list::run(&registries, &options),
         Command::Reproduce(options) => reproduce::run(&registries, &options),
         Command::Perf(options) => match perf::run(&registries, &options) {
             Ok(code) => return code,
             Err(failure) => Err(failure),
         },
+        Command::Proxy(options) => proxy::run(&registries, &options),
         Command::Report(options) => report::run(&options),
         Command::Scenario(options) => scenario::run(&registries, &options),
+        Command::Status(options) => status::run(&options),
         Command::Sweep(options) => sweep::run(&registries, &options),
     };
     match done {

@@ -2,6 +2,7 @@
 
 use clap::ValueEnum;
 use ropewalk_lab::Registries;
+use ropewalk_lab::diagnostic::{Diagnostic, Source};
 use ropewalk_lab::scenario::{self, Experiment};
 use ropewalk_sim::Scenario;
 
@@ -54,6 +55,16 @@ impl Common {
         let names: Vec<String> = compare::list(text).into_iter().map(String::from).collect();
         if names.is_empty() {
             return Err(compare::nobody(text));
+        }
+        if let Some((first, twice)) = names.iter().enumerate().find(|(at, name)| names[..*at].contains(name))
+        {
+            let source = Source::new("--schedulers", text.as_str());
+            let place = text.rfind(twice.as_str()).unwrap_or_default();
+            let message = format!("`{twice}` is named twice, the second time in place {}", first + 1);
+            return Err(Diagnostic::new(message)
+                .at(&source, place..place + twice.len())
+                .label("again")
+                .into());
         }
         Ok(Some(names))
     }

@@ -1,10 +1,12 @@
-//! Output to standard output and to files. A file appears when it is complete, never half-written.
+//! Output to standard output and to files. A file appears when it is complete, never half-written. What a killed process had
+//! written so far is removed when the next file in that folder begins.
 //!
 //! A symbolic link is followed, not replaced. A pipe, a device or `/dev/stdout` is written to, not replaced.
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use ropewalk_lab::diagnostic::{Diagnostic, system_reason};
 use tempfile::NamedTempFile;
@@ -260,10 +262,68 @@ impl Identity {
     }
 }
 
+/// The names of files that aren't complete.
+const PARTIAL: [&str; 2] = [".ropewalk-", ".partial"];
+/// A partial file that was changed so recently may be one whose writer doesn't hold its lock yet.
+const FRESH: Duration = Duration::from_secs(2);
+
+/// Removes partial files in a folder whose writers are gone: a process holds a lock on each of its own.
+fn remove_abandoned(folder: &Path) {
+    let Ok(entries) = folder.read_dir() else { return };
+    for entry in entries.flatten() {
+        let name = entry.file_name();
+        let Some(name) = name.to_str() else { continue };
+        if !name.starts_with(PARTIAL[0]) || !name.ends_with(PARTIAL[1]) {
+            continue;
+        }
+        let is_stale = |metadata: Metadata| {
+            let age = metadata.modified().ok().and_then(|at| at.elapsed().ok());
+            metadata.is_file() && age.is_some_and(|age| age >= FRESH)
+        };
+        if entry.metadata().is_ok_and(is_stale)
+            && File::open(entry.path()).is_ok_and(|file| file.try_lock().is_ok())
+        {
+            let _ = std::fs::remove_file(entry.path());
+        }
+    }
+}
+
 fn new_beside(path: &Path) -> std::io::Result<NamedTempFile> {
+    remove_abandoned(folder(path));
     let mut builder = tempfile::Builder::new();
+    builder.prefix(PARTIAL[0]).suffix(PARTIAL[1]);
     // Readable as the user's umask allows.
     #[cfg(unix)]
     builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
-    builder.tempfile_in(folder(path))
+    let file = builder.tempfile_in(folder(path))?;
+    // Where files can't be locked, abandoned ones stay.
+    let _ = file.as_file().try_lock();
+    Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::time::SystemTime;
+
+    use super::{begin, write_file};
+
+    #[test]
+    fn what_a_killed_process_left_is_removed_and_what_another_writes_is_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let before = SystemTime::UNIX_EPOCH;
+        let left = folder.path().join(".ropewalk-abcdef.partial");
+        File::create(&left).unwrap().set_modified(before).unwrap();
+        let others = folder.path().join(".ropewalk-notes");
+        File::create(&others).unwrap().set_modified(before).unwrap();
+        let mut under_way = begin(&folder.path().join("capture")).unwrap();
+        under_way.file_mut().set_modified(before).unwrap();
+        assert!(!left.exists(), "it stays for ever");
+        write_file(&folder.path().join("table"), "1").unwrap();
+        under_way.finish().unwrap();
+        let mut names: Vec<_> =
+            folder.path().read_dir().unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        names.sort();
+        assert_eq!(names, [".ropewalk-notes", "capture", "table"]);
+    }
 }

@@ -53,7 +53,7 @@ Finished runs are kept in the folder of --state: call it again to go on after an
   ropewalk reproduce fit cfs-2019 --scenario-to fitted.toml
   ropewalk reproduce fit cfs-2019 --self-test 40
 
-The settings, their priors and what is fitted to what are in papers/NAME/open.toml. The rows of the scheduler that the paper is
+The settings, their priors and what is fitted to what are in papers/NAME/open.toml. The rows of the scheduler that the paper is \
 about aren't looked at. What was tried is kept in the folder of --state: call it again to go on after an interruption.")]
     Fit(FitOptions),
     /// The lines of each host profile, where each comes from, and the difference that it makes

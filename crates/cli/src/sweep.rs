@@ -8,6 +8,7 @@ use ropewalk_lab::diagnostic::Diagnostic;
 use ropewalk_lab::sweep::journal::JournalError;
 use ropewalk_lab::sweep::{self, Command, Design, Done, Error, Overrides, Progress, Summary};
 use ropewalk_lab::table::Table;
+use ropewalk_lab::watch;
 use serde_json::json;
 
 use crate::options::Common;
@@ -29,12 +30,14 @@ A sweep's file:
   schedulers = [\"minrtt\", \"ecf\", \"tcp\"]  # `tcp`: plain TCP on each path
   runs = 10
   [[vary]]
-  parameter = \"path.lte.rtt\"             # any key of the scenario; or scheduler.ecf.beta, congestion.cubic.beta
+  parameter = \"path.lte.rtt\"             # any key; or scheduler.ecf.beta
   from = \"20 ms\"
   to = \"320 ms\"
   steps = 5
   scale = \"log\"
-With `design = \"latin-hypercube\"` and `points = 200` the ranges are sampled instead.")]
+
+With `design = \"latin-hypercube\"` and `points = 200` the ranges are sampled instead; \
+`congestion.cubic.beta` is a parameter, too.")]
 pub(crate) struct Options {
     /// The sweep's file
     file: PathBuf,
@@ -137,7 +140,16 @@ pub(crate) fn run(registries: &Registries, options: &Options) -> Result<(), Fail
         Progress::Kept(runs) => bar.inc(runs),
         Progress::Writing => bar.set_message(", writing the table"),
     };
-    let done = sweep::run(&design, registries, &out, &command, jobs, ropewalk_sim::run, show, &stop);
+    let done = sweep::run(
+        &design,
+        registries,
+        &out,
+        &command,
+        jobs,
+        |spec| watch::run_until(spec, &stop),
+        show,
+        &stop,
+    );
     bar.finish_and_clear();
     let done = done?;
     match &done.summary {

@@ -19,13 +19,13 @@ use crate::{Failure, checkpoint, interrupt, output};
 /// Compare the simulator with real packets: the same transfers in both worlds
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "A cell is a scenario, a pair of ends and a scheduler. Its ratio is the median completion time with real packets in real
-time over the simulated median. Leave the machine idle meanwhile: the emulator needs its processor on time. Real packets
+    after_help = "A cell is a scenario, a pair of ends and a scheduler. Its ratio is the median completion time with real packets in real \
+time over the simulated median. Leave the machine idle meanwhile: the emulator needs its processor on time. Real packets \
 are a little late; where nothing in a scenario is random, simulated packets are therefore up to 100 us late too.
 
-Every cell gets --runs runs, each with the same seed in both worlds. Then cells whose interval crosses a bound take turns, one
-run each, until they are decided, have --most-runs runs, or --minutes are over. With the defaults that takes at most half
-an hour. Ctrl-C stops and prints the cells measured so far. Finished runs are kept in the folder of --state: run the same
+Every cell gets --runs runs, each with the same seed in both worlds. Then cells whose interval crosses a bound take turns, one \
+run each, until they are decided, have --most-runs runs, or --minutes are over. With the defaults that takes at most half \
+an hour. Ctrl-C stops and prints the cells measured so far. Finished runs are kept in the folder of --state: run the same \
 command again to continue.
 
 Examples:

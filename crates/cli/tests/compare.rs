@@ -24,6 +24,42 @@ fn row<'a>(document: &'a Value, name: &str) -> &'a Value {
     rows.iter().find(|row| row["scheduler"] == name).unwrap()
 }
 
+/// A run of hours ends within moments of Ctrl-C.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_comparison_is_stopped_in_the_middle_of_a_run() {
+    use std::process::Stdio;
+    use std::time::Duration;
+
+    let mut running = Command::new(env!("CARGO_BIN_EXE_ropewalk"))
+        .args(["compare", "--size", "1 TiB", "--schedulers", "minrtt"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    std::thread::sleep(Duration::from_secs(1));
+    let sent = Command::new("kill").args(["-INT", &running.id().to_string()]).status().unwrap();
+    assert!(sent.success());
+    let mut waited = Duration::ZERO;
+    while running.try_wait().unwrap().is_none() {
+        if waited > Duration::from_secs(60) {
+            running.kill().unwrap();
+            panic!("it runs on after SIGINT");
+        }
+        waited += Duration::from_millis(20);
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let output = running.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn a_few_runs_compare_nothing_random_or_not() {
+    let few = ["compare", "--path", "a: 8 Mbit/s, 20 ms", "--path", "b: 8 Mbit/s, 40 ms", "--runs", "2"];
+    let text = good(&[&few[..], &["--size", "256 KiB", "--schedulers", "minrtt"]].concat());
+    assert!(text.contains("can't be compared") && !text.contains("\nUse ") && !text.contains("1="), "{text}");
+}
+
 #[test]
 fn the_quick_comparison_ranks_everyone() {
     let text = good(&["compare", "--runs", "6", "--size", "64 KiB"]);
@@ -388,4 +424,28 @@ fn whoever_is_named_is_among_the_equals_or_it_is_said_how_far_from_the_fastest()
         let said = document["headline"]["named"].as_str().unwrap();
         assert!(equal || said.contains("isn't shown to be slower than the fastest"), "{seed}: {said}");
     }
+}
+
+#[test]
+fn a_policy_from_a_file_is_a_scheduler_of_every_command() {
+    let policy = concat!("policy:", env!("CARGO_MANIFEST_DIR"), "/../lab/tests/policies/least-srtt.json");
+    let both = format!("{policy},minrtt");
+    let few = ["--scenario", "wifi-lte", "--size", "64 KiB", "--schedulers", &both];
+    let compared = json(&[&["compare", "--runs", "5"][..], &few].concat());
+    // It is minrtt's rule.
+    let [learned, written] = [policy, "minrtt"].map(|name| row(&compared, name)["fct_mean_s"].clone());
+    assert!(learned.is_number() && learned == written, "{learned} {written}");
+    assert!(good(&[&["explain"][..], &few].concat()).contains("the policy sends on"));
+    let advice = json(&[&["advise", "--budget", "20ms"][..], &few].concat());
+    let candidates = advice["candidates"].as_array().unwrap();
+    assert!(candidates.iter().any(|one| one["scheduler"] == policy), "{advice}");
+    let folder = tempfile::tempdir().unwrap();
+    let drawn =
+        ["--cells", "drawn", "--draw", "2", "--runs", "2", "--state", folder.path().to_str().unwrap()];
+    let arena = json(&[&["arena", "--schedulers", &both][..], &drawn].concat());
+    assert!(arena.to_string().contains(policy), "{arena}");
+    let output =
+        ropewalk(&["perf", "client", "127.0.0.1", "--stack", "engine", "--reverse", "--scheduler", policy]);
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.code() == Some(2) && told.contains("the server sends: give it to"), "{told}");
 }

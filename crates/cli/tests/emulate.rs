@@ -447,8 +447,9 @@ fn a_comparison_in_real_time_writes_a_capture_and_a_log_that_others_can_read() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
+    let policy = concat!("policy:", env!("CARGO_MANIFEST_DIR"), "/../lab/tests/policies/least-srtt.json");
     for (name, scheduler, ends, direction) in [
-        ("engine-kernel", "blest", ["engine", "kernel"], "upload"),
+        ("engine-kernel", policy, ["engine", "kernel"], "upload"),
         ("kernel-engine", "linux", ["kernel", "engine"], "download"),
     ] {
         let files = ["pcapng", "qlog"].map(|end| folder.path().join(format!("{name}.{end}")));

@@ -42,7 +42,7 @@ fn every_scheduler_explains_each_decision_in_prose_and_as_json_lines() {
             assert!(sentence.ends_with(reason), "{name}: `{sentence}` against `{reason}`");
             let path = decision["path"].as_str();
             match decision["decision"].as_str() {
-                Some("wait") => assert!(path.is_none() && sentence.contains(" wait: "), "{sentence}"),
+                Some("wait") => assert!(path.is_none() && sentence.contains(" ms: wait"), "{sentence}"),
                 Some("send" | "send-at" | "queue" | "duplicate") => {
                     assert!(
                         path.is_some_and(|path| sentence.contains(&format!(" on {path}: "))),

@@ -46,6 +46,8 @@ fn mistakes_on_the_command_line() {
         &["--path:1:10", "`Mbit` is a unit of neither a rate nor a time", "Mbit/s"],
     );
     of(&["--path", "wifi: 50 Mbit/s, 20 parsecs"], &["--path:1:21", "`parsecs`", "20 ms"]);
+    of(&["--schedulers", "minrt"], &["`minrt`", "did you mean `minrtt`?"]);
+    of(&["--schedulers", "minrtt,blest,minrtt"], &["--schedulers:1:14", "`minrtt` is named twice"]);
     of(
         &["--path", "wifi: -50 Mbit/s, 20 ms"],
         &["--path:1:7", "a rate can't be negative", "1 kbit/s to 1000 Gbit/s"],
@@ -289,9 +291,23 @@ fn output_that_cannot_be_written_is_code_2() {
 /// In a terminal of 80 columns: examples are whole commands, to be copied.
 #[test]
 fn examples_in_help_fit_80_columns() {
-    for command in ["compare", "explain", "advise", "arena", "sweep", "emulate"] {
+    for command in [
+        "compare",
+        "explain",
+        "advise",
+        "arena",
+        "sweep",
+        "emulate",
+        "validate",
+        "perf client",
+        "perf server",
+        "gateway",
+        "proxy",
+        "status",
+    ] {
         let output = Command::new(env!("CARGO_BIN_EXE_ropewalk"))
-            .args([command, "--help"])
+            .args(command.split(' '))
+            .arg("--help")
             .env("COLUMNS", "80")
             .output()
             .unwrap();

@@ -183,3 +183,12 @@ fn an_interrupt_is_code_130_and_keeps_finished_runs() {
     failed(&output, 130, "interrupted");
     assert!(length(&journal) > 0);
 }
+
+#[test]
+fn a_sweep_over_paths_of_ones_own_keeps_its_files_workload() {
+    let place = Place::new();
+    let paths = ["--path", "wifi: 10 Mbit/s, 20 ms", "--path", "lte: 4g"];
+    let mut command = Command::new(PROGRAM);
+    let output = command.arg("sweep").arg(place.file()).args(paths).arg("--check").output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}

@@ -216,6 +216,9 @@ pub struct PathManagerConfig {
     pub endpoints: Vec<LocalEndpoint>,
     /// How long a connection that has lost its last subflow waits for another (`net.mptcp.close_timeout`, 60 s).
     pub close_timeout: Nanos,
+    /// Send the SYNs of joins with the third ACK of the connection, not after the peer's first DSS as Linux does. Their
+    /// handshakes still end after that DSS (RFC 8684 3.1).
+    pub early_join: bool,
 }
 
 impl Default for PathManagerConfig {
@@ -225,6 +228,7 @@ impl Default for PathManagerConfig {
             add_addr_accepted: 0,
             endpoints: Vec::new(),
             close_timeout: 60 * SECOND,
+            early_join: false,
         }
     }
 }

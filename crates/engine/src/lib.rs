@@ -130,6 +130,7 @@ pub mod endpoint;
 mod inline_queue;
 pub mod metrics;
 pub mod mptcp;
+mod path_cache;
 #[cfg(feature = "qlog")]
 pub mod qlog;
 pub mod registry;
@@ -148,6 +149,7 @@ pub use mptcp::{
     CloseReason, Connection, ConnectionInfo, ConnectionStats, Event, FallbackCause, Interference, JoinError,
     ResetReason, Role, SubflowInfo,
 };
+pub use path_cache::{PathCache, PathQuality};
 pub use tcp::{State as TcpState, TcpCounters, TcpInfo};
 
 /// Nanoseconds since an arbitrary origin, or a span of them. Handed in; never read from a clock.

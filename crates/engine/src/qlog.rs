@@ -2,27 +2,7 @@
 //! log can be read while it grows. What QUIC's event document has a name for is called that
 //! (draft-ietf-quic-qlog-quic-events); the rest is `mptcp:...`. Times are milliseconds.
 //!
-//! ```
-//! use ropewalk_engine::qlog::{Log, Vantage};
-//! # use ropewalk_engine::{ConnectionConfig, Endpoint, EndpointConfig, Entropy, PathId};
-//! # struct Random;
-//! # impl Entropy for Random { fn next_u64(&mut self) -> u64 { 4 } }
-//! # let mut endpoint = Endpoint::<bytes::Bytes, _>::new(EndpointConfig::default(), Random);
-//! let mut log = Log::new(Vec::new(), "a download", Vantage::Client)?;
-//! # let config = std::sync::Arc::new(ConnectionConfig::default());
-//! # endpoint.connect(0, PathId(0), "192.0.2.2:0".parse()?, "192.0.2.1:80".parse()?, config)?;
-//! let now = 0;
-//! while let Some((path, segment)) = endpoint.poll_transmit(now, 1) {
-//!     log.sent(now, path, &segment)?;
-//! }
-//! while let Some((id, event)) = endpoint.poll_event() {
-//!     log.event(now, id, &event)?;
-//! }
-//! # let text = String::from_utf8(log.into_inner()?)?;
-//! # assert!(text.starts_with("\u{1e}{\"file_schema\":\"urn:ietf:params:qlog:file:sequential\""), "{text}");
-//! # assert!(text.contains("quic:packet_sent"), "{text}");
-//! # Ok::<(), Box<dyn std::error::Error>>(())
-//! ```
+#![doc = concat!("```\n", include_str!("../examples/qlog.rs"), "```")]
 
 use std::io::{self, Write};
 
@@ -156,7 +136,7 @@ impl<W: Write> Log<W> {
                     "bytes": decision.bytes,
                     "unsent": decision.unsent,
                     "window_left": decision.window_left,
-                    "reason": decision.reason,
+                    "reason": &*decision.reason,
                 }),
             ),
             Event::Readable | Event::Writable => return Ok(()),

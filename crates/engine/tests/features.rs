@@ -2,6 +2,10 @@
 
 #[cfg(feature = "qlog")]
 mod common;
+// The documentation of `qlog` shows it.
+#[cfg(feature = "qlog")]
+#[path = "../examples/qlog.rs"]
+mod example;
 
 // `qlog` brings the JSON.
 #[cfg(all(feature = "serde", feature = "qlog"))]
@@ -42,6 +46,11 @@ mod logged {
     use serde_json::Value;
 
     use super::common::{Net, PathScript};
+
+    #[test]
+    fn the_documentations_example_runs() {
+        super::example::main().expect("its own assertions");
+    }
 
     #[test]
     fn a_transfer_is_a_sequence_of_records() {

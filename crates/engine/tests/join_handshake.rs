@@ -9,7 +9,7 @@ use bytes::Bytes;
 use common::{Log, Net, PathScript, client_address};
 use ropewalk_engine::PathId;
 use ropewalk_engine::mptcp::{CloseReason, Event};
-use ropewalk_wire::{Flags, MpJoin, Segment};
+use ropewalk_wire::{Flags, MpJoin, Segment, Seq};
 
 fn two_paths() -> Net {
     Net::new("roundrobin", "lia", vec![PathScript::clean(10), PathScript::clean(20)])
@@ -210,4 +210,145 @@ fn a_translated_join_is_known_by_its_token() {
     assert_eq!((added(&net, 0), added(&net, 1)), (1, 1));
     assert!(net.bytes_by_subflow().iter().all(|bytes| *bytes > 50_000));
     net.finish();
+}
+
+fn early(paths: [u64; 2]) -> Net {
+    let scripts = paths.map(PathScript::clean).to_vec();
+    Net::with(|config| config.path_manager.early_join = true, "roundrobin", "lia", scripts)
+}
+
+/// When packets of the join left: SYN, SYN/ACK, third ACK.
+fn join_times(net: &mut Net) -> Vec<u64> {
+    let mut times = Vec::new();
+    let log = net.log();
+    let mut steps = 0;
+    while added(net, 1) == 0 && steps < 2000 {
+        let before = log.borrow().len();
+        net.pass(1);
+        let joins = log.borrow()[before..].iter().filter(|(_, segment)| join(segment).is_some()).count();
+        times.extend(std::iter::repeat_n(net.now / 1_000_000, joins));
+        steps += 1;
+    }
+    times
+}
+
+//= test RFC 8684 3.1-10
+/// The SYN leaves with the third ACK, a round trip earlier. The join is completed after the first DSS.
+#[test]
+fn an_early_join_begins_with_the_third_ack_and_ends_after_a_dss() {
+    let late = join_times(&mut two_paths());
+    let soon = join_times(&mut early([10, 20]));
+    assert_eq!((late.len(), soon.len()), (3, 3), "{late:?} {soon:?}");
+    // 20 ms are a round trip of the first path.
+    assert!(late.iter().zip(&soon).all(|(late, soon)| late.abs_diff(soon + 20) <= 1), "{late:?} {soon:?}");
+    // No DSS comes: no third ACK leaves, and the SYN/ACK is there.
+    let mut net = early([10, 20]);
+    let log = Log::default();
+    let told = log.clone();
+    net.tamper = Some(Box::new(move |from, segment| {
+        told.borrow_mut().push((from, segment.clone()));
+        from == 0 || segment.dss.is_none()
+    }));
+    let client = net.client;
+    net.ends[0].write(0, client, common::bytes(1, 3000)).expect("open");
+    net.pass(2_000);
+    let kinds: Vec<_> = log.borrow().iter().filter_map(|(_, segment)| join(segment)).collect();
+    assert!(kinds.iter().any(|kind| matches!(kind, MpJoin::SynAck { .. })), "{kinds:?}");
+    assert!(!kinds.iter().any(|kind| matches!(kind, MpJoin::Ack { .. })), "{kinds:?}");
+    net.tamper = None;
+    net.pass(60_000);
+    assert_eq!((added(&net, 0), added(&net, 1)), (1, 1));
+}
+
+/// A SYN that arrives before the keys waits for them at this engine.
+#[test]
+fn an_early_join_over_a_faster_path_waits_for_the_keys() {
+    let late =
+        join_times(&mut Net::new("roundrobin", "lia", vec![PathScript::clean(50), PathScript::clean(5)]));
+    let mut net = early([50, 5]);
+    let soon = join_times(&mut net);
+    // The DSS comes two round trips after the SYN; the SYN/ACK is there already, which saves a round trip of the second path.
+    let third = |times: &[u64]| times.last().copied().unwrap_or(0);
+    assert_eq!((soon.len(), third(&late) - third(&soon)), (3, 10), "{late:?} {soon:?}");
+    assert_eq!(net.counter(1, "TcpOutRsts"), 0);
+    net.transfer(300_000);
+    net.finish();
+}
+
+/// A peer that refuses a SYN before it has the keys, as Linux does, gets it again after its first DSS.
+#[test]
+fn a_refused_early_join_is_opened_again_after_the_first_dss() {
+    for lost in [false, true] {
+        let mut net = early([50, 5]);
+        let mut refused = 0;
+        let mut thirds = 0;
+        let resets = std::rc::Rc::new(std::cell::RefCell::new(Vec::new()));
+        let told = resets.clone();
+        net.tamper = Some(Box::new(move |from, segment| {
+            let is_syn = from == 0 && segment.flags == Flags::SYN && join(segment).is_some();
+            if is_syn && refused == 0 {
+                refused += 1;
+                let ack = segment.seq.plus(1);
+                let tuple = segment.tuple.reversed();
+                told.borrow_mut().push(Segment::new(tuple, Seq(0), ack, Flags::RST.with(Flags::ACK)));
+                return false;
+            }
+            // The first third ACK of the connection is lost.
+            let third = from == 0 && segment.flags == Flags::ACK && !second(segment);
+            thirds += u32::from(third);
+            !(lost && third && thirds == 1)
+        }));
+        for _ in 0..120 {
+            net.pass(1);
+            let reset = resets.borrow_mut().pop();
+            if let Some(reset) = reset {
+                net.ends[0].on_segment(net.now, PathId(1), reset);
+            }
+        }
+        net.transfer_some(100_000);
+        net.pass(2_000);
+        assert_eq!((added(&net, 0), added(&net, 1)), (1, 1), "{lost}");
+        // At once after the DSS, not after the second that other joins wait.
+        assert!(lost || net.now < 1_000_000_000 * 4, "{}", net.now);
+        net.transfer(300_000);
+        net.finish();
+    }
+}
+
+/// Options are stripped behind the handshake: the connection falls back to plain TCP as if no join had begun.
+#[test]
+fn a_fallback_drops_early_joins() {
+    let mut net = early([10, 20]);
+    net.tamper = Some(Box::new(|_, segment| {
+        if !segment.flags.contains(Flags::SYN) {
+            segment.dss = None;
+            segment.rare = None;
+        }
+        true
+    }));
+    net.transfer(200_000);
+    net.pass(2_000);
+    assert!(net.events.iter().any(|(end, event)| *end == 0 && matches!(event, Event::Fallback(_))));
+    assert_eq!((added(&net, 0), added(&net, 1)), (0, 0));
+    net.finish();
+}
+
+/// The connection is reset before a DSS has come: no join keeps it.
+#[test]
+fn an_early_join_does_not_outlive_its_connection() {
+    let mut net = early([10, 20]);
+    net.tamper = Some(Box::new(|from, _| from == 0));
+    let log = net.log();
+    net.pass(25);
+    net.tamper = Some(Box::new(|from, _| from == 0));
+    let first = log.borrow()[0].1.tuple;
+    let next =
+        log.borrow().iter().find(|(from, _)| *from == 1).map(|(_, syn)| syn.seq.plus(1)).expect("SYN/ACK");
+    net.inject(0, Segment::new(first.reversed(), next, Seq(0), Flags::RST));
+    net.pass(1);
+    assert!(
+        net.events.iter().any(|(end, event)| *end == 0 && matches!(event, Event::Reset { .. })),
+        "{:?}",
+        net.events
+    );
 }

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use ropewalk_engine::endpoint::ConnectionId;
 use ropewalk_engine::mptcp::{DecisionRecord, Event, Key};
-use ropewalk_engine::scheduler::{Decision, with_names};
+use ropewalk_engine::scheduler::Decision;
 use ropewalk_engine::{PathId, SubflowId};
 pub use ropewalk_evidence::Path;
 use ropewalk_evidence::{Decision as Told, Direction, Metrics, Packet, Pcap, Qlog, Vantage};
@@ -263,7 +263,7 @@ impl<W: Write> Inner<W> {
         let path = |slot: u8| connection.subflow_metrics().get(usize::from(slot)).map(|flow| flow.path);
         let paths = &self.paths;
         let name = |path: PathId| paths.get(usize::from(path.0)).map(|path| path.name.as_str());
-        let reason = with_names(&record.reason, |slot| path(slot).and_then(name));
+        let reason = record.reason.with_names(|subflow| path(subflow.0).and_then(name));
         let subflow = match record.decision {
             Decision::Send { subflow, .. }
             | Decision::SendAt { subflow, .. }

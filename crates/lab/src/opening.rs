@@ -5,9 +5,108 @@ use std::sync::Arc;
 use ropewalk_engine::congestion::CongestionControl;
 use ropewalk_engine::registry::Spec;
 use ropewalk_engine::scheduler::Scheduler;
-use ropewalk_sim::{Mode, Recording, RunSpec, Scenario};
+use ropewalk_sim::{Mode, Recording, RunSpec, Scenario, World};
 
+use crate::units::Nanos;
 use crate::{objective, watch};
+
+/// The path on which connections open.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub enum Opening {
+    /// The scenario's first that is up.
+    #[default]
+    First,
+    /// The one on which plain TCP alone is fastest.
+    Best,
+    /// The one that an earlier connection found to be best ([`ropewalk_engine::PathCache`]).
+    Remember,
+    /// The one of this name.
+    Named(String),
+}
+
+/// Why a connection can't be opened there.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpeningError {
+    /// No path has the name.
+    #[error("`{name}` is no path; say first, best, remember or one of: {}", .paths.join(", "))]
+    NoPath {
+        /// The name.
+        name: String,
+        /// The paths' names.
+        paths: Vec<String>,
+    },
+}
+
+impl std::fmt::Display for Opening {
+    /// As [`Opening::read`] takes it.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Opening::First => "first",
+            Opening::Best => "best",
+            Opening::Remember => "remember",
+            Opening::Named(name) => name,
+        })
+    }
+}
+
+impl Opening {
+    /// From its word, or a path's name.
+    pub fn read(text: &str) -> Opening {
+        match text {
+            "first" => Opening::First,
+            "best" => Opening::Best,
+            "remember" => Opening::Remember,
+            name => Opening::Named(name.to_string()),
+        }
+    }
+
+    /// The scenario with the path at the front on which connections open. `seed` is that of earlier connections, from which this is
+    /// found out; `tcp` and `multipath` are their schedulers.
+    ///
+    /// # Errors
+    /// No path has the name.
+    pub fn apply(
+        &self,
+        scenario: &Scenario,
+        [tcp, multipath]: [&Spec<dyn Scheduler>; 2],
+        congestion: &Spec<dyn CongestionControl>,
+        seed: u64,
+    ) -> Result<Scenario, OpeningError> {
+        let path = match self {
+            Opening::First => return Ok(scenario.clone()),
+            Opening::Best => fastest_alone(scenario, tcp, congestion, seed),
+            Opening::Remember => remembered(scenario, multipath, congestion, seed),
+            Opening::Named(name) => {
+                let found = scenario.paths.iter().position(|path| path.name == *name);
+                let paths = || scenario.paths.iter().map(|path| path.name.clone()).collect();
+                found.ok_or_else(|| OpeningError::NoPath { name: name.clone(), paths: paths() })?
+            }
+        };
+        Ok(open_on(scenario, path))
+    }
+}
+
+/// The path that an earlier connection, opened on the first one, found to be the one to open on.
+pub fn remembered(
+    scenario: &Scenario,
+    multipath: &Spec<dyn Scheduler>,
+    congestion: &Spec<dyn CongestionControl>,
+    seed: u64,
+) -> usize {
+    let spec = RunSpec {
+        scenario: Arc::new(scenario.clone()),
+        scheduler: multipath.clone(),
+        congestion: congestion.clone(),
+        mode: Mode::Multipath,
+        seed,
+        start_phase: 0,
+        recording: Recording::default(),
+    };
+    let Ok(mut world) = World::new(&spec) else { return 0 };
+    world.run_until(Nanos::MAX);
+    world.next_opening().unwrap_or(0)
+}
 
 /// The scenario with this path at the front; the others keep their order.
 pub fn open_on(scenario: &Scenario, path: usize) -> Scenario {
@@ -75,6 +174,27 @@ mod tests {
         let competes: Vec<usize> = moved.background.iter().map(|background| background.path).collect();
         assert_eq!(competes, [1, 0, 2]);
         assert_eq!(open_on(&scenario, 0), scenario);
+    }
+
+    #[test]
+    fn an_earlier_connection_tells_where_to_open() {
+        let registries = Registries::builtin();
+        let schedulers = ["single", "minrtt"].map(|name| registries.schedulers.parse(name).unwrap());
+        let cubic = registries.congestion.parse("cubic").unwrap();
+        let first = |opening: &str, scenario: &Scenario| {
+            let [tcp, multipath] = &schedulers;
+            let opened = Opening::read(opening).apply(scenario, [tcp, multipath], &cubic, 1)?;
+            Ok::<_, OpeningError>(opened.paths[0].name.clone())
+        };
+        let scenario = networks::wifi_lte();
+        let turned = open_on(&scenario, 1);
+        for scenario in [&scenario, &turned] {
+            assert_eq!(first("remember", scenario).unwrap(), "wifi");
+            assert_eq!(first("best", scenario).unwrap(), "wifi");
+            assert_eq!(first("lte", scenario).unwrap(), "lte");
+            assert_eq!(first("first", scenario).unwrap(), scenario.paths[0].name);
+        }
+        assert!(first("dsl", &scenario).unwrap_err().to_string().contains("wifi, lte"));
     }
 
     #[test]

@@ -148,31 +148,70 @@ pub struct Policy {
     layers: Vec<Layer>,
 }
 
+/// What is wrong with a policy's text.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PolicyError {
+    /// It isn't JSON, or a field is missing or of another type.
+    #[error("{0}")]
+    Text(String),
+    /// A format of another version.
+    #[error("format {0}; this version reads 1")]
+    Format(u32),
+    /// A list of numbers has another length.
+    #[error("`{name}` has {found} numbers, expected {expected}")]
+    Length {
+        /// The list.
+        name: &'static str,
+        /// Its length.
+        found: usize,
+        /// What the paths need.
+        expected: usize,
+    },
+    /// A layer's weights don't fit the layer before, or its bias.
+    #[error("layer {number} doesn't fit: it has {inputs} inputs")]
+    Layer {
+        /// Its place, from 0.
+        number: usize,
+        /// What the layer before has as outputs.
+        inputs: usize,
+    },
+    /// The last layer has another number of outputs than there are actions.
+    #[error("the last layer has {found} outputs, expected {expected}")]
+    Outputs {
+        /// How many it has.
+        found: usize,
+        /// One per path, and one to wait.
+        expected: usize,
+    },
+}
+
 impl Policy {
     /// Reads a policy's text.
     ///
     /// # Errors
-    /// What is wrong with it, for people.
-    pub fn parse(text: &str) -> Result<Policy, String> {
-        let policy: Policy = serde_json::from_str(text).map_err(|error| error.to_string())?;
+    /// What is wrong with it.
+    pub fn parse(text: &str) -> Result<Policy, PolicyError> {
+        let policy: Policy =
+            serde_json::from_str(text).map_err(|error| PolicyError::Text(error.to_string()))?;
         if policy.format != 1 {
-            return Err(format!("format {}; this version reads 1", policy.format));
+            return Err(PolicyError::Format(policy.format));
         }
         let mut width = CONNECTION.len() + policy.paths * PATH.len();
         for (name, values) in [("shift", &policy.shift), ("scale", &policy.scale)] {
             if values.len() != width {
-                return Err(format!("`{name}` has {} numbers, expected {width}", values.len()));
+                return Err(PolicyError::Length { name, found: values.len(), expected: width });
             }
         }
         for (number, layer) in policy.layers.iter().enumerate() {
             let fits = layer.weights.iter().all(|row| row.len() == width);
             if !fits || layer.weights.len() != layer.bias.len() {
-                return Err(format!("layer {number} doesn't fit: it has {width} inputs"));
+                return Err(PolicyError::Layer { number, inputs: width });
             }
             width = layer.bias.len();
         }
         if width != policy.paths + 1 {
-            return Err(format!("the last layer has {width} outputs, expected {}", policy.paths + 1));
+            return Err(PolicyError::Outputs { found: width, expected: policy.paths + 1 });
         }
         Ok(policy)
     }
@@ -249,17 +288,21 @@ impl Scheduler for Learned {
     }
 }
 
-/// The scheduler that `policy:FILE` names, for so many paths.
+/// The scheduler that `policy:FILE` names, for so many paths; on the wire nobody knows how many there will be.
 ///
 /// # Errors
 /// A file that can't be read, or isn't a policy for so many paths.
-pub(crate) fn scheduler(text: &str, file: &str, paths: usize) -> Result<Spec<dyn Scheduler>, SpecError> {
+pub(crate) fn scheduler(
+    text: &str,
+    file: &str,
+    paths: Option<usize>,
+) -> Result<Spec<dyn Scheduler>, SpecError> {
     let wrong = |message: String| SpecError { message, span: (0, text.len()) };
     let bytes = input::read(Path::new(file), LARGEST)
         .map_err(|reason| wrong(format!("can't read the policy `{file}`: {reason}")))?;
     let policy = Policy::parse(&String::from_utf8_lossy(&bytes))
         .map_err(|reason| wrong(format!("`{file}` is no policy: {reason}")))?;
-    if policy.paths != paths {
+    if let Some(paths) = paths.filter(|paths| *paths != policy.paths) {
         return Err(wrong(format!("the policy `{file}` is for {} paths: there are {paths}", policy.paths)));
     }
     let policy = Arc::new(policy);
@@ -332,12 +375,18 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_is_told() {
-        assert!(Policy::parse("{}").unwrap_err().contains("missing field"));
+        assert!(Policy::parse("{}").unwrap_err().to_string().contains("missing field"));
         assert!(
-            Policy::parse(&text(2).replace("\"format\":1", "\"format\":2")).unwrap_err().contains("reads 1")
+            Policy::parse(&text(2).replace("\"format\":1", "\"format\":2"))
+                .unwrap_err()
+                .to_string()
+                .contains("reads 1")
         );
         assert!(
-            Policy::parse(&text(2).replace("\"paths\":2", "\"paths\":3")).unwrap_err().contains("expected")
+            Policy::parse(&text(2).replace("\"paths\":2", "\"paths\":3"))
+                .unwrap_err()
+                .to_string()
+                .contains("expected")
         );
     }
 }

@@ -32,7 +32,7 @@ impl Registries {
     /// As [`Registry::parse`]; also a parameter that names a path that doesn't exist.
     pub fn scheduler(&self, text: &str, paths: usize) -> Result<Spec<dyn Scheduler>, SpecError> {
         if let Some(file) = text.trim().strip_prefix("policy:") {
-            return policy::scheduler(text.trim(), file, paths);
+            return policy::scheduler(text.trim(), file, Some(paths));
         }
         let spec = self.schedulers.parse(text)?;
         // The canonical text has every parameter that differs from the default.
@@ -52,6 +52,17 @@ impl Registries {
                 let message = format!("`{}`: there is no path {path}; allowed: {allowed}", spec.entry.name);
                 Err(SpecError { message, span: (start, end) })
             }
+        }
+    }
+
+    /// As [`Registries::scheduler`], for connections whose paths aren't known yet. A policy doesn't use paths beyond its own.
+    ///
+    /// # Errors
+    /// As [`Registry::parse`], and a policy's file that can't be used.
+    pub fn scheduler_on_wire(&self, text: &str) -> Result<Spec<dyn Scheduler>, SpecError> {
+        match text.trim().strip_prefix("policy:") {
+            Some(file) => policy::scheduler(text.trim(), file, None),
+            None => self.schedulers.parse(text),
         }
     }
 }

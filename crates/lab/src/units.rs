@@ -427,6 +427,34 @@ pub fn write_bytes(bytes: u64) -> String {
     if decimal.len() < binary.len() { decimal } else { binary }
 }
 
+/// Three significant digits, and no fraction from 100 on.
+pub fn short(value: f64) -> String {
+    let digits = if value >= 99.95 {
+        0
+    } else if value >= 9.995 {
+        1
+    } else {
+        2
+    };
+    format!("{value:.digits$}")
+}
+
+/// About so many bytes, to three significant digits: `1.39 KiB`.
+pub fn short_bytes(value: f64) -> String {
+    const KIB: f64 = 1024.0;
+    if value < 0.5 {
+        "0".into()
+    } else if value < 999.5 {
+        format!("{value:.0} B")
+    } else if value < 999.5 * KIB {
+        format!("{} KiB", short(value / KIB))
+    } else if value < 999.5 * KIB * KIB {
+        format!("{} MiB", short(value / KIB / KIB))
+    } else {
+        format!("{} GiB", short(value / KIB / KIB / KIB))
+    }
+}
+
 /// `0.5 %`.
 pub fn write_probability(probability: f64) -> String {
     // Twelve significant digits hide the rounding of the multiplication by 100.

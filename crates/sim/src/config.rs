@@ -121,6 +121,7 @@ pub fn connection(spec: &RunSpec, side: Side) -> ConnectionConfig {
         path_manager: PathManagerConfig {
             subflows: paths.len() as u8,
             endpoints,
+            early_join: end.early_join,
             ..PathManagerConfig::default()
         },
         trace_decisions: spec.recording.decisions || spec.recording.segments,

@@ -238,6 +238,8 @@ pub struct EndSpec {
     pub min_rto: Nanos,
     /// Initial window, segments.
     pub initial_window: u32,
+    /// Whether joins begin with the third ACK, or after the first DSS as Linux's do.
+    pub early_join: bool,
     /// The rest of its TCP.
     pub host: Host,
 }
@@ -252,6 +254,7 @@ impl EndSpec {
         ecn: false,
         min_rto: 200_000_000,
         initial_window: 10,
+        early_join: false,
         host: Host::LINUX_6_18,
     };
 }

@@ -1,5 +1,6 @@
 //! What a shard keeps for each stream beside the engine's connection.
 
+use std::collections::VecDeque;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -8,7 +9,7 @@ use std::task::Waker;
 use ropewalk_engine::endpoint::ConnectionId;
 use ropewalk_wire::FourTuple;
 
-use ropewalk_engine::mptcp::CloseReason;
+use ropewalk_engine::mptcp::{CloseReason, DecisionRecord};
 
 /// How a connection ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -66,13 +67,33 @@ pub(crate) struct Entry {
     pub writer: Option<Waker>,
     /// The token that is in the table of tokens.
     pub token: Option<u32>,
+    /// The scheduler's last decisions, while they are traced.
+    pub decisions: VecDeque<DecisionRecord>,
     /// The subflows that are in the table of joined ones.
     pub joined: Vec<FourTuple>,
 }
 
+/// Most decisions that are kept.
+const DECISIONS: usize = 8;
+
 impl Entry {
+    pub fn add_decision(&mut self, decision: DecisionRecord) {
+        if self.decisions.len() == DECISIONS {
+            self.decisions.pop_front();
+        }
+        self.decisions.push_back(decision);
+    }
+
     pub fn new(id: ConnectionId) -> Entry {
-        Entry { id, status: Arc::default(), reader: None, writer: None, token: None, joined: Vec::new() }
+        Entry {
+            id,
+            status: Arc::default(),
+            reader: None,
+            writer: None,
+            token: None,
+            decisions: VecDeque::new(),
+            joined: Vec::new(),
+        }
     }
 }
 

@@ -62,7 +62,7 @@ pub use queue::PathState;
 pub use ropewalk_engine::PathId;
 pub use ropewalk_engine::config::{BufferConfig, ConnectionConfig, EndpointConfig};
 pub use ropewalk_engine::metrics::SubflowStatus;
-pub use ropewalk_engine::mptcp::{CloseReason, ConnectionInfo, ConnectionStats, SubflowInfo};
+pub use ropewalk_engine::mptcp::{CloseReason, ConnectionInfo, ConnectionStats, DecisionRecord, SubflowInfo};
 pub use ropewalk_os::tun;
 pub use ropewalk_wire::pool::Pool;
 pub use shard::DriverCounters;

@@ -20,7 +20,7 @@ use crate::driver::Driver;
 use crate::error;
 use crate::listener::Arrival;
 use crate::options::{ConnectOptions, ListenOptions, default_config};
-use crate::queue::{PathFlag, PathState, Queue};
+use crate::queue::{PathFlag, PathState, Queue, Translation};
 use crate::shard::{DriverCounters, Shard};
 use crate::steering::Steering;
 use crate::stream::MptcpStream;
@@ -36,16 +36,18 @@ fn ports(all: &RangeInclusive<u16>, shard: usize, shards: usize) -> RangeInclusi
 pub struct Path {
     queues: Vec<Box<dyn PacketDevice>>,
     addresses: Vec<IpAddr>,
+    translation: Option<Translation>,
     mtu: u32,
     backup: bool,
 }
 
 impl std::fmt::Debug for Path {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Path { addresses, mtu, backup, .. } = self;
+        let Path { addresses, translation, mtu, backup, .. } = self;
         f.debug_struct("Path")
             .field("queues", &self.queues.len())
             .field("addresses", addresses)
+            .field("translation", translation)
             .field("mtu", mtu)
             .field("backup", backup)
             .finish()
@@ -61,7 +63,7 @@ impl Path {
     /// A path over a device with several queues: as many shards will serve it.
     pub fn with_queues<D: PacketDevice>(queues: Vec<D>, address: IpAddr) -> Path {
         let queues = queues.into_iter().map(|queue| Box::new(queue) as Box<dyn PacketDevice>).collect();
-        Path { queues, addresses: vec![address], mtu: 1500, backup: false }
+        Path { queues, addresses: vec![address], translation: None, mtu: 1500, backup: false }
     }
 
     /// Makes a TUN device with offload, and `queues` queues, in the calling thread's network namespace. `address` is the
@@ -77,6 +79,17 @@ impl Path {
     /// A further address of ours on it.
     pub fn address(mut self, address: IpAddr) -> Path {
         self.addresses.push(address);
+        self
+    }
+
+    /// Peers know the path's first address as `public`: something before the device, such as the kernel with nftables,
+    /// translates one into the other. The engine then has the public address: listeners, announcements and
+    /// [`StreamInfo`](crate::StreamInfo) name it, and only packets on the device have the other.
+    pub fn known_as(mut self, public: IpAddr) -> Path {
+        if let Some(first) = self.addresses.first_mut() {
+            self.translation = Some(Translation { device: *first, public });
+            *first = public;
+        }
         self
     }
 
@@ -168,7 +181,7 @@ impl NetworkBuilder {
         for path in self.paths {
             let flag = Arc::new(PathFlag::default());
             for (shard, device) in queues.iter_mut().zip(path.queues) {
-                shard.push(Queue::new(device, Arc::clone(&flag)));
+                shard.push(Queue::new(device, path.translation, Arc::clone(&flag)));
             }
             paths.push(PathInfo { addresses: path.addresses, backup: path.backup, flag });
         }

@@ -1,6 +1,7 @@
 //! A shard's queue of a path's device.
 
 use std::io::{self, IoSlice};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
@@ -21,6 +22,13 @@ pub enum PathState {
     Down,
     /// The device was removed, or failed; it doesn't come back.
     Removed,
+}
+
+/// The address that packets on a device have, and the one that the engine has in its place.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Translation {
+    pub device: IpAddr,
+    pub public: IpAddr,
 }
 
 /// One path's state, for all shards.
@@ -45,6 +53,7 @@ impl PathFlag {
 pub(crate) struct Queue {
     pub device: Box<dyn PacketDevice>,
     offload: Offload,
+    translation: Option<Translation>,
     /// Memory for packets that are received.
     pub pool: Pool,
     /// For devices without offload: segments become packets and back in software.
@@ -54,10 +63,24 @@ pub(crate) struct Queue {
 }
 
 impl Queue {
-    pub fn new(device: Box<dyn PacketDevice>, flag: Arc<PathFlag>) -> Queue {
+    pub fn new(
+        device: Box<dyn PacketDevice>,
+        translation: Option<Translation>,
+        flag: Arc<PathFlag>,
+    ) -> Queue {
         let offload = device.offload();
         let coalescer = (offload == Offload::None).then(|| Box::new(Coalescer::new()));
-        Queue { device, offload, pool: Pool::new(4 * BUFFER), coalescer, flag, is_removed: false }
+        let pool = Pool::new(4 * BUFFER);
+        Queue { device, offload, translation, pool, coalescer, flag, is_removed: false }
+    }
+
+    /// Gives a segment that arrived the engine's address.
+    pub fn translate_arrival(&self, segment: &mut Segment<Bytes>) {
+        if let Some(Translation { device, public }) = self.translation
+            && segment.tuple.dst == device
+        {
+            segment.tuple.dst = public;
+        }
     }
 
     /// Takes in what a device said of a packet; false if the packet was lost.
@@ -79,9 +102,14 @@ impl Queue {
     }
 
     /// Sends a segment; false if it is lost.
-    pub fn send(&mut self, segment: &Segment<Bytes>, packets: &mut Packets) -> bool {
+    pub fn send(&mut self, segment: &mut Segment<Bytes>, packets: &mut Packets) -> bool {
         if self.is_removed {
             return false;
+        }
+        if let Some(Translation { device, public }) = self.translation
+            && segment.tuple.src == public
+        {
+            segment.tuple.src = device;
         }
         match self.offload {
             Offload::Segmentation => {

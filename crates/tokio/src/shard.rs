@@ -14,6 +14,8 @@ use ropewalk_engine::endpoint::{ConnectionConfig, ConnectionId, Endpoint};
 use ropewalk_engine::mptcp::{CloseReason, Event};
 use ropewalk_engine::{Nanos, PathId, SECOND};
 use ropewalk_os::entropy::OsEntropy;
+use ropewalk_os::tun::BUFFER;
+use ropewalk_wire::pool::Pool;
 use ropewalk_wire::virtio::parse_frame;
 use ropewalk_wire::{Flags, FourTuple, MpJoin, ParseError, Segment, parse_icmp_too_big};
 
@@ -75,6 +77,8 @@ pub(crate) struct State {
     steering: Arc<Steering>,
     segment: Segment<Bytes>,
     packets: Packets,
+    /// Memory for what streams write.
+    pub copies: Pool,
     /// Connections without a stream, in the order in which they are given up.
     orphans: VecDeque<(Nanos, ConnectionId)>,
     /// When the driver wakes by itself.
@@ -120,6 +124,7 @@ impl Shard {
                 steering,
                 segment: Segment::blank(),
                 packets: Packets::default(),
+                copies: Pool::new(4 * BUFFER),
                 orphans: VecDeque::new(),
                 armed: Nanos::MAX,
                 handovers: Vec::new(),
@@ -206,7 +211,7 @@ impl State {
                 self.note_join(self.segment.tuple.reversed());
             }
             let sent = match self.queues.get_mut(usize::from(path.0)) {
-                Some(queue) => queue.send(&self.segment, &mut self.packets),
+                Some(queue) => queue.send(&mut self.segment, &mut self.packets),
                 None => false,
             };
             self.counters.refused += u64::from(!sent);
@@ -249,6 +254,7 @@ impl State {
 
     /// A segment from one of the shard's own queues.
     fn on_arrival(&mut self, now: Nanos, path: PathId, mut segment: Segment<Bytes>) {
+        self.queues[usize::from(path.0)].translate_arrival(&mut segment);
         if !self.steering.is_needed() {
             self.endpoint.on_segment_in_place(now, path, None, &mut segment);
             return;
@@ -340,7 +346,12 @@ impl State {
             Event::Accepted { tuple, .. } => self.on_accepted(now, id, &tuple),
             Event::Closed => self.on_end(id, End::Closed),
             Event::Reset { reason } => self.on_end(id, End::Lost(reason)),
-            // Of subflows, fallbacks and decisions a stream's `info` tells.
+            Event::Decision(decision) => {
+                if let Some(entry) = self.entries.get(id) {
+                    entry.add_decision(*decision);
+                }
+            }
+            // Of subflows and fallbacks a stream's `info` tells.
             _ => {}
         }
     }

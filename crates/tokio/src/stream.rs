@@ -10,7 +10,9 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use ropewalk_engine::config::BufferConfig;
 use ropewalk_engine::endpoint::{ConnectionId, OptionError};
+use ropewalk_engine::mptcp::DecisionRecord;
 use ropewalk_engine::{Nanos, PathId};
+use ropewalk_wire::pool::{MAX_CONDENSED, Pool};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::task::coop::poll_proceed;
 
@@ -69,6 +71,20 @@ pub struct OwnedWriteHalf {
 #[derive(Debug, thiserror::Error)]
 #[error("the halves aren't of one stream")]
 pub struct ReuniteError(pub OwnedReadHalf, pub OwnedWriteHalf);
+
+/// What `fill` puts into a buffer of `len` bytes. Large writes get memory that was used before: fresh pages cost more than the copy.
+/// A small one could keep a whole chunk of it for as long as the peer doesn't acknowledge.
+fn copy(pool: &mut Pool, len: usize, fill: impl FnOnce(&mut BytesMut)) -> Bytes {
+    if len < MAX_CONDENSED {
+        let mut data = BytesMut::with_capacity(len);
+        fill(&mut data);
+        return data.freeze();
+    }
+    let room = pool.room(len);
+    room.clear();
+    fill(room);
+    room.split().freeze()
+}
 
 fn nanos(time: Duration) -> Nanos {
     Nanos::try_from(time.as_nanos()).unwrap_or(Nanos::MAX)
@@ -154,11 +170,11 @@ impl Connection {
         read
     }
 
-    /// Writes a prefix of what `data` makes; it is told how many bytes are taken.
+    /// Writes a prefix of what `data` makes. `data` is given memory for copies, and how many bytes are taken.
     fn poll_write_with(
         &self,
         cx: &mut Context<'_>,
-        data: impl FnOnce(usize) -> Bytes,
+        data: impl FnOnce(&mut Pool, usize) -> Bytes,
     ) -> Poll<io::Result<usize>> {
         let turn = ready!(poll_proceed(cx));
         let written = self.shard().call(|state, now| {
@@ -169,7 +185,8 @@ impl Connection {
                 let Ok(space) = state.endpoint.writable_bytes(self.id) else {
                     return Poll::Ready(Err(self.gone()));
                 };
-                let data = data(usize::try_from(space).unwrap_or(usize::MAX).min(MOST_COPIED));
+                let space = usize::try_from(space).unwrap_or(usize::MAX).min(MOST_COPIED);
+                let data = data(&mut state.copies, space);
                 let written = state.endpoint.write(now, self.id, data);
                 return Poll::Ready(written.map_err(|_| self.gone()));
             }
@@ -191,7 +208,10 @@ impl Connection {
         if buf.is_empty() {
             return Poll::Ready(Ok(0));
         }
-        self.poll_write_with(cx, |space| Bytes::copy_from_slice(&buf[..buf.len().min(space)]))
+        self.poll_write_with(cx, |pool, space| {
+            let taken = &buf[..buf.len().min(space)];
+            copy(pool, taken.len(), |room| room.extend_from_slice(taken))
+        })
     }
 
     fn poll_write_vectored(&self, cx: &mut Context<'_>, bufs: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
@@ -199,15 +219,15 @@ impl Connection {
         if total == 0 {
             return Poll::Ready(Ok(0));
         }
-        self.poll_write_with(cx, |space| {
+        self.poll_write_with(cx, |pool, space| {
             let mut left = total.min(space);
-            let mut data = BytesMut::with_capacity(left);
-            for buf in bufs {
-                let part = buf.len().min(left);
-                data.extend_from_slice(&buf[..part]);
-                left -= part;
-            }
-            data.freeze()
+            copy(pool, left, |room| {
+                for buf in bufs {
+                    let part = buf.len().min(left);
+                    room.extend_from_slice(&buf[..part]);
+                    left -= part;
+                }
+            })
         })
     }
 
@@ -285,6 +305,16 @@ impl MptcpStream {
         self.connection.info()
     }
 
+    /// Bytes that a read would return now. 0 also at the end of the stream, and once the connection is forgotten.
+    pub fn readable_bytes(&self) -> u64 {
+        self.connection.shard().lock().endpoint.readable_bytes(self.connection.id).unwrap_or(0)
+    }
+
+    /// Bytes that a write would take now. 0 also where writing fails.
+    pub fn writable_bytes(&self) -> u64 {
+        self.connection.shard().lock().endpoint.writable_bytes(self.connection.id).unwrap_or(0)
+    }
+
     /// Reads what comes next without a copy: at most `most` bytes, empty at the end of the stream.
     ///
     /// # Errors
@@ -301,9 +331,31 @@ impl MptcpStream {
     pub async fn write_bytes(&self, data: &Bytes) -> io::Result<usize> {
         std::future::poll_fn(|cx| match data.is_empty() {
             true => Poll::Ready(Ok(0)),
-            false => self.connection.poll_write_with(cx, |_| data.clone()),
+            false => self.connection.poll_write_with(cx, |_, _| data.clone()),
         })
         .await
+    }
+
+    /// Throws the connection away (MP_FASTCLOSE), as [`abort`](Self::abort) does, for a stream that several tasks share.
+    pub fn reset(&self) {
+        let id = self.connection.id;
+        self.connection.shard().call(|state, now| state.abort(now, id));
+    }
+
+    /// Keeps the scheduler's last decisions for [`decisions`](Self::decisions), or doesn't. Each costs an allocation or two.
+    ///
+    /// # Errors
+    /// As [`set_nodelay`](Self::set_nodelay).
+    pub fn trace_decisions(&self, on: bool) -> io::Result<()> {
+        self.connection.set(|endpoint, now, id| endpoint.set_trace_decisions(now, id, on))
+    }
+
+    /// Takes what the scheduler decided last, up to eight decisions.
+    pub fn decisions(&self) -> Vec<DecisionRecord> {
+        let id = self.connection.id;
+        let take =
+            |state: &mut State| state.entries.get(id).map(|entry| std::mem::take(&mut entry.decisions));
+        self.connection.shard().call(|state, _| take(state)).unwrap_or_default().into()
     }
 
     /// Whether small segments are sent at once, or by Nagle's algorithm (`TCP_NODELAY`).
@@ -403,6 +455,11 @@ impl MptcpStream {
     pub fn set_backup(&self, path: PathId, backup: bool) {
         let id = self.connection.id;
         self.connection.shard().call(|state, now| state.endpoint.set_backup(now, id, path, backup));
+    }
+
+    /// Closes our side (DATA_FIN), as `shutdown` of [`tokio::io::AsyncWriteExt`] does, through a shared reference.
+    pub fn close_write(&self) {
+        self.connection.shutdown();
     }
 
     /// Throws the connection away at once (MP_FASTCLOSE): what was written may be lost.

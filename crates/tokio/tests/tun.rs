@@ -77,8 +77,7 @@ async fn echo(listener: MptcpListener, connections: usize) -> Vec<StreamInfo> {
 }
 
 /// A kernel's socket sends the pattern and wants it back.
-fn kernel_client(namespace: &Namespace, len: usize) {
-    let remote = SocketAddr::new(engine(0), PORT);
+fn kernel_client(namespace: &Namespace, remote: SocketAddr, len: usize) {
     let config = SocketConfig { connect_timeout: Some(Duration::from_secs(10)), ..SocketConfig::default() };
     let socket = kernel::connect(namespace, None, remote, &config).unwrap();
     socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
@@ -103,7 +102,7 @@ async fn kernels_talk_to_a_listener_over_two_paths_and_two_queues() {
     let clients = tokio::task::spawn_blocking(move || {
         std::thread::scope(|scope| {
             for _ in 0..6 {
-                scope.spawn(|| kernel_client(&namespace, BYTES / 2));
+                scope.spawn(|| kernel_client(&namespace, SocketAddr::new(engine(0), PORT), BYTES / 2));
             }
         });
     });
@@ -156,6 +155,35 @@ async fn the_engine_connects_to_a_kernel() {
     }
     serving.await.unwrap();
     assert!(network.drain(Duration::from_secs(10)).await);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_path_with_both_families_talks_ipv6_either_way() {
+    let Some((namespace, mut paths)) = stage(1, 1) else { return };
+    let [ours, kernels] = [2, 3].map(|host| IpAddr::from([0xfd00, 0, 0, 0, 0, 0, 126, host]));
+    namespace.run(|| tun::bring_up("rope0", 1500, kernels, 127)).unwrap();
+    let path = paths.remove(0).address(ours);
+    let network = network(vec![path]);
+    let listener = MptcpListener::bind(&network, SocketAddr::new(ours, PORT)).unwrap();
+    let serving = tokio::spawn(echo(listener, 1));
+    let listening = SocketAddr::new(IpAddr::from([0_u16; 8]), PORT);
+    let kernels_listener = kernel::listen(&namespace, listening, &SocketConfig::default()).unwrap();
+    let blocking = tokio::task::spawn_blocking(move || {
+        kernel_client(&namespace, SocketAddr::new(ours, PORT), BYTES / 4);
+        let socket = kernel::accept(&kernels_listener, Duration::from_secs(10)).unwrap();
+        io::copy(&mut &socket, &mut &socket).unwrap()
+    });
+    assert!(serving.await.unwrap()[0].multipath);
+    let mut stream = MptcpStream::connect(&network, SocketAddr::new(kernels, PORT)).await.unwrap();
+    assert_eq!(stream.local_addr().ip(), ours);
+    let sent = pattern(100_000);
+    stream.write_all(&sent).await.unwrap();
+    assert!(stream.info().unwrap().multipath);
+    stream.shutdown().await.unwrap();
+    let mut received = Vec::new();
+    stream.read_to_end(&mut received).await.unwrap();
+    assert!(received == sent);
+    assert_eq!(blocking.await.unwrap(), 100_000);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -2,15 +2,17 @@
 
 pub(crate) mod show;
 
+use std::fmt::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{HumanDuration, ProgressBar, ProgressState, ProgressStyle};
 use ropewalk_engine::registry::{Registry, Spec};
 use ropewalk_engine::scheduler::Scheduler;
-use ropewalk_lab::compare::{Ask, Candidate, Comparison, Design, Request, Worth, ask, compare};
+use ropewalk_lab::compare::{Ask, Candidate, Comparison, Design, Request, ask, compare};
 use ropewalk_lab::diagnostic::{Diagnostic, Source};
+use ropewalk_lab::opening::Opening;
 use ropewalk_lab::report::rope::{self, Budget};
 use ropewalk_lab::report::{self, Origin, comparison};
 use ropewalk_lab::{Registries, emulated, scenario, watch};
@@ -27,7 +29,7 @@ use crate::{Failure, evidence, interrupt, output};
 ///
 /// The answer is a group: all that are equal within 2 %. One of them is named: plain TCP if it is among them, then the
 /// scheduler that is easiest to get (Linux's own, that of another kernel, Ropewalk's), then the one that repeats the
-/// fewest bytes, then the simplest.
+/// fewest bytes (to the per cent of what was delivered), then the simplest.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   ropewalk compare
@@ -70,6 +72,10 @@ pub(crate) struct Options {
     /// First seed
     #[arg(long, default_value_t = 1, allow_negative_numbers = true, value_parser = seed)]
     seed: u64,
+    /// The path on which connections open: first, best (where plain TCP is fastest), remember (what an earlier connection found
+    /// out), or its name
+    #[arg(long, value_name = "WORD|PATH", default_value = "first")]
+    open_on: String,
     /// Longest that a run may take, in simulated time from the workload's start [default: the scenario's; without one 60 s,
     /// or ten times the least that the links allow]
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
@@ -156,16 +162,6 @@ pub(crate) fn scheduler(
     Ok(ask::scheduler(registries, option, text, paths)?)
 }
 
-/// What bytes are worth, by what `--value` says.
-pub(crate) fn worth(paths: &[ropewalk_sim::PathSpec], value: Option<&str>) -> Result<Worth, Failure> {
-    Ok(ask::worth("--value", paths, value)?)
-}
-
-/// A budget given on the command line, nanoseconds.
-pub(crate) fn budget(text: &str) -> Result<u64, Failure> {
-    Ok(ask::budget("--budget", text)?)
-}
-
 fn seed(text: &str) -> Result<u64, String> {
     text.parse().map_err(|_| format!("a seed is a whole number from 0 to {}", u64::MAX))
 }
@@ -195,16 +191,12 @@ pub(crate) fn run(registries: &Registries, options: &Options, origin: &Origin) -
     output::can_write(&[own, options.evidence.files()].concat())?;
     let per_run = request.workloads.len() * request.candidates.len();
     let (total, template) = match request.design {
-        Design::Fixed(runs) => {
-            (per_run as u64 * u64::from(runs), "{bar:40} {pos}/{len} runs, {eta} left{msg}")
-        }
-        Design::Race { segments } => {
-            (segments, "{bar:40} {percent} % of the budget, at most {eta} left{msg}")
-        }
+        Design::Fixed(runs) => (per_run as u64 * u64::from(runs), "{bar:24} {pos}/{len} runs{left}{msg}"),
+        Design::Race { segments } => (segments, "{bar:24} {percent} % of the budget{left}{msg}"),
     };
     let bar = ProgressBar::new(total);
     if let Ok(style) = ProgressStyle::with_template(template) {
-        bar.set_style(style);
+        bar.set_style(style.with_key("left", left));
     }
     if options.world == World::Emulated {
         // Before the handler of Ctrl-C, which has a thread of its own.
@@ -226,10 +218,10 @@ pub(crate) fn run(registries: &Registries, options: &Options, origin: &Origin) -
         };
         in_real_time(&request, ends, &bar, &stop, &options.evidence)?
     } else {
-        compare(&request, |spec| watched(spec, &bar), |worth| bar.inc(worth), &stop)
+        compare(&request, |spec| watched(spec, &bar, &stop), |worth| bar.inc(worth), &stop)
     };
     let beside = beside.map(|request| {
-        let comparison = compare(&request, watch::run, |worth| bar.inc(worth), &stop);
+        let comparison = compare(&request, |spec| watched(spec, &bar, &stop), |worth| bar.inc(worth), &stop);
         (request, comparison)
     });
     bar.finish_and_clear();
@@ -283,18 +275,26 @@ pub(crate) fn run(registries: &Registries, options: &Options, origin: &Origin) -
 /// Delivered bytes from which on a run says how far it is.
 const LONG: u64 = 256 << 20;
 
-/// A run; a long one says how far it is.
-fn watched(spec: &RunSpec, bar: &ProgressBar) -> RunResult {
+/// How long it still takes. While nothing has ended nobody knows.
+fn left(state: &ProgressState, out: &mut dyn Write) {
+    if state.pos() > 0 {
+        let _ = write!(out, ", {:#} left", HumanDuration(state.eta()));
+    }
+}
+
+/// A run, which can be stopped; a long one says how far it is.
+fn watched(spec: &RunSpec, bar: &ProgressBar, stop: &AtomicBool) -> RunResult {
     watch::run_with(spec, |delivered| {
         if let Some(message) = how_far(delivered, &spec.scheduler.text) {
             bar.set_message(message);
         }
+        watch::unless(stop)
     })
 }
 
 /// What the progress line says of a long run.
 fn how_far(delivered: u64, scheduler: &str) -> Option<String> {
-    (delivered > LONG).then(|| format!("; {} MiB of a run of `{scheduler}`", delivered >> 20))
+    (delivered > LONG).then(|| format!("; `{scheduler}` is at {} MiB", delivered >> 20))
 }
 
 /// Where nothing is asked for in particular: the same on a second pair of links, where the choice decides.
@@ -391,7 +391,19 @@ fn watch(request: &Request, ends: emulated::Ends, options: &evidence::Options) -
 }
 
 fn request(registries: &Registries, options: &Options) -> Result<Request, Failure> {
-    let (scenario, experiment) = options.common.load(registries)?;
+    let (mut scenario, experiment) = options.common.load(registries)?;
+    if options.open_on != "first" {
+        let earlier = |name| algorithm(&registries.schedulers, "--open-on", name);
+        let congestion = options.congestion.as_deref().unwrap_or("cubic");
+        let congestion = algorithm(&registries.congestion, "--congestion", congestion)?;
+        let schedulers = [&earlier("single")?, &earlier("minrtt")?];
+        let seed = options.seed.wrapping_sub(1);
+        scenario = Opening::read(&options.open_on).apply(&scenario, schedulers, &congestion, seed).map_err(
+            |error| {
+                Diagnostic::new(error.to_string()).help("--open-on names the path on which connections open")
+            },
+        )?;
+    }
     let ask = Ask {
         scenario,
         experiment,
@@ -420,7 +432,7 @@ mod tests {
     #[test]
     fn the_progress_line_tells_of_long_runs_alone() {
         assert_eq!(how_far(1 << 20, "minrtt"), None);
-        assert_eq!(how_far(300 << 20, "blest").unwrap(), "; 300 MiB of a run of `blest`");
+        assert_eq!(how_far(300 << 20, "blest").unwrap(), "; `blest` is at 300 MiB");
     }
 
     #[test]

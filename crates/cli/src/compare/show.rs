@@ -8,19 +8,8 @@ use ropewalk_lab::emulated;
 use ropewalk_lab::report::rope::{self, Budget};
 use ropewalk_lab::report::{comparison, terminal};
 use ropewalk_lab::table::Table;
+pub(crate) use ropewalk_lab::units::{short, short_bytes as bytes};
 use ropewalk_sim::{Direction, Outcome, Scenario};
-
-/// Three significant digits.
-fn short(value: f64) -> String {
-    let digits = if value >= 99.95 {
-        0
-    } else if value >= 9.995 {
-        1
-    } else {
-        2
-    };
-    format!("{value:.digits$}")
-}
 
 fn seconds(value: f64) -> String {
     if value < 0.9995 { format!("{} ms", short(value * 1e3)) } else { format!("{} s", short(value)) }
@@ -53,27 +42,12 @@ pub(crate) fn tenths(value: f64) -> String {
     if value < 9.95 { format!("{value:.1}") } else { format!("{value:.0}") }
 }
 
-fn counted(number: u64, what: &str) -> String {
+pub(crate) fn counted(number: u64, what: &str) -> String {
     format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }
 
 fn times(ratio: Option<f64>) -> String {
     ratio.map_or("-".into(), |ratio| format!("{ratio:.2}"))
-}
-
-pub(crate) fn bytes(value: f64) -> String {
-    const KIB: f64 = 1024.0;
-    if value < 0.5 {
-        "0".into()
-    } else if value < 999.5 {
-        format!("{value:.0} B")
-    } else if value < 999.5 * KIB {
-        format!("{} KiB", short(value / KIB))
-    } else if value < 999.5 * KIB * KIB {
-        format!("{} MiB", short(value / KIB / KIB))
-    } else {
-        format!("{} GiB", short(value / KIB / KIB / KIB))
-    }
 }
 
 /// The paths' shares of the bytes, in per cent: `62/38`.
@@ -306,7 +280,8 @@ fn places(rows: &[Row], decision: Option<&Decision>) -> Vec<String> {
     };
     let equal = rows.iter().filter(|row| row.standing == Standing::Equal).count();
     let place = |(index, row): (usize, &Row)| match row.standing {
-        Standing::Equal if equal > 1 => "1=".into(),
+        // The fastest by the ratios needn't be first by the mean.
+        Standing::Equal if equal > 1 || index > 0 => "1=".into(),
         Standing::Equal => "1".into(),
         Standing::Open if !out(row) => "?".into(),
         Standing::Open | Standing::Slower => (index + 1).to_string(),

@@ -24,12 +24,17 @@ const ECHO: u32 = 64;
 /// Measure against a server
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  ropewalk perf client 192.0.2.7                                   # upload, 10 s, the kernel's Multipath TCP
+  ropewalk perf client 192.0.2.7   # upload, 10 s, the kernel's Multipath TCP
   ropewalk perf client 192.0.2.7 --reverse --flows 4 --latency
-  sudo ropewalk perf client 127.0.0.1 --stack engine --flows 2 --scheduler minrtt,blest --size '1 GB' --json
-  sudo ropewalk perf client 127.0.0.1 --stack engine --time 1 --pcap run.pcapng --qlog run.qlog
-  ropewalk emulate --scenario wifi-lte --peer 'ropewalk perf server --once' -- ropewalk perf client 10.127.255.1 --both
-  ropewalk emulate --peer 'ropewalk perf server --once' -- ropewalk perf client 10.127.255.1 --stack engine --paths 2 --scheduler blest
+  sudo ropewalk perf client 127.0.0.1 --stack engine --flows 2 \\
+      --scheduler minrtt,blest --size '1 GB' --json
+  sudo ropewalk perf client 127.0.0.1 --stack engine --time 1 \\
+      --pcap run.pcapng --qlog run.qlog
+  ropewalk emulate --scenario wifi-lte --peer 'ropewalk perf server --once' -- \\
+      ropewalk perf client 10.127.255.1 --both
+  ropewalk emulate --peer 'ropewalk perf server --once' -- \\
+      ropewalk perf client 10.127.255.1 --stack engine --paths 2 \\
+      --scheduler blest
 
 Exit code: 0 if every flow succeeded, 1 if not, 130 after Ctrl-C. What was measured until then is printed in any case.")]
 pub(crate) struct Options {
@@ -147,10 +152,8 @@ fn plan(registries: &Registries, options: &Options) -> Result<Plan, Failure> {
         _ => Mode::Up,
     };
     let texts: Vec<&str> = options.schedulers.iter().flat_map(|text| list(text)).collect();
-    let schedulers = texts
-        .iter()
-        .map(|text| algorithm(&registries.schedulers, "--scheduler", text))
-        .collect::<Result<Vec<_>, _>>()?;
+    let schedulers =
+        texts.iter().map(|text| super::scheduler(registries, text)).collect::<Result<Vec<_>, _>>()?;
     if !schedulers.is_empty() && mode == Mode::Up && !options.stack.is_engine() {
         return Err(wrong(
             "--scheduler is the engine's, and the sender here is the Linux kernel, which has its own scheduler: give --stack engine, or --reverse from an engine",
@@ -171,7 +174,13 @@ fn plan(registries: &Registries, options: &Options) -> Result<Plan, Failure> {
     };
     let canonical: Vec<String> = schedulers.iter().map(|spec| spec.text.clone()).collect();
     let controls: Vec<String> = options.congestion.iter().cloned().collect();
-    if canonical.iter().chain(&controls).any(|name| name.len() > MOST_TEXT) {
+    let served = mode.sends(false);
+    if let Some(policy) = canonical.iter().find(|name| served && name.starts_with("policy:")) {
+        return Err(wrong(format!(
+            "`{policy}` is a file here, and the server sends: give it to `ropewalk perf server --stack engine --scheduler policy:FILE`"
+        )));
+    }
+    if served && canonical.iter().chain(&controls).any(|name| name.len() > MOST_TEXT) {
         return Err(wrong(format!("a name of more than {MOST_TEXT} bytes")));
     }
     let bulk = Hello {
@@ -187,13 +196,8 @@ fn plan(registries: &Registries, options: &Options) -> Result<Plan, Failure> {
     };
     let mut hellos: Vec<Hello> = (0..options.flows)
         .map(|flow| {
-            let served = mode.sends(false);
-            Hello {
-                flow,
-                scheduler: if served { name(&canonical, flow) } else { String::new() },
-                congestion: if served { name(&controls, flow) } else { String::new() },
-                ..bulk.clone()
-            }
+            let of = |names: &[String]| if served { name(names, flow) } else { String::new() };
+            Hello { flow, scheduler: of(&canonical), congestion: of(&controls), ..bulk.clone() }
         })
         .collect();
     if options.latency {
@@ -266,6 +270,7 @@ pub(super) fn run(registries: &Registries, options: &Options) -> Result<ExitCode
         };
         sockets::client(&client, stop.clone(), |progress| intervals.look(progress)).map_err(Failure::other)?
     };
+    intervals.finish(&measured.flows);
     let interrupted = stop.load(Ordering::Relaxed);
     let result = results::Results {
         remote: plan.remote,

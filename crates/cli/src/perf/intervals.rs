@@ -1,7 +1,7 @@
 //! Interim reports: what was transferred in each interval.
 
 use ropewalk_host::perf::protocol::{Hello, Mode};
-use ropewalk_host::perf::{ClientProgress, Sample};
+use ropewalk_host::perf::{ClientProgress, ConnectionResult, Sample};
 
 use super::text;
 use crate::output;
@@ -74,9 +74,45 @@ impl Intervals {
         if now < self.last + self.every {
             return;
         }
+        let readings = progress.counters.iter().map(|counters| Some(counters.read())).collect();
+        self.report(began, now, readings);
+    }
+
+    /// What came after the last full interval: with it the intervals add up to the whole.
+    pub(super) fn finish(&mut self, flows: &[ConnectionResult]) {
+        let Some(began) = self.began else { return };
+        let received = |done: &ConnectionResult| {
+            done.trailer.map_or(done.sending, |trailer| trailer.receiving).max(done.receiving)
+        };
+        let end = began + flows.iter().map(received).max().unwrap_or(0);
+        let mut readings = vec![None; self.before.len()];
+        for done in flows {
+            if let Some(reading) = readings.get_mut(usize::from(done.flow)) {
+                *reading = Some(Sample {
+                    sent: done.trailer.map_or(done.sent, |trailer| trailer.received),
+                    received: done.received,
+                    retransmitted: done.info.retransmitted,
+                    srtt: done.info.srtt,
+                });
+            }
+        }
+        let more = |(reading, before): (&Option<Sample>, &Sample)| {
+            reading.is_some_and(|reading| {
+                reading.sent > before.sent
+                    || reading.received > before.received
+                    || reading.retransmitted > before.retransmitted
+            })
+        };
+        if end > self.last && readings.iter().zip(&self.before).any(more) {
+            self.report(began, end, readings);
+        }
+    }
+
+    /// Reports from the last time until `now`. A flow without a reading stays where it was.
+    fn report(&mut self, began: u64, now: u64, readings: Vec<Option<Sample>>) {
         let mut rows = Vec::new();
-        for (at, (counters, before)) in progress.counters.iter().zip(&mut self.before).enumerate() {
-            let reading = counters.read();
+        for (at, (reading, before)) in readings.into_iter().zip(&mut self.before).enumerate() {
+            let reading = reading.unwrap_or(*before);
             if self.modes[at] != Mode::Echo {
                 rows.push(Row {
                     flow: at as u16,

@@ -20,7 +20,7 @@ use ropewalk_host::capture::Path;
 use ropewalk_host::network::Side as HostSide;
 use ropewalk_host::perf::device::{Device, EnginePath, MOST_PATHS};
 use ropewalk_lab::Registries;
-use ropewalk_lab::diagnostic::Diagnostic;
+use ropewalk_lab::diagnostic::{Diagnostic, Source};
 use serde_json::{Map, Value};
 
 use crate::options::{Stack, Switch};
@@ -36,7 +36,8 @@ const TIME_WAIT: u64 = 100_000_000;
 #[command(after_help = "Examples:
   ropewalk perf server &
   ropewalk perf client 127.0.0.1 --time 2
-  ropewalk emulate --peer 'ropewalk perf server --once' -- ropewalk perf client 10.127.255.1 --stack engine --paths 2")]
+  ropewalk emulate --peer 'ropewalk perf server --once' -- \\
+      ropewalk perf client 10.127.255.1 --stack engine --paths 2")]
 pub(crate) struct Options {
     #[command(subcommand)]
     side: Side,
@@ -114,6 +115,15 @@ impl StackOptions {
     fn device(&self, v6: bool, server: bool) -> Result<Device, Failure> {
         Device::open(&self.addresses, usize::from(self.paths), v6, server).map_err(Failure::other)
     }
+}
+
+/// A scheduler given on the command line.
+fn scheduler(registries: &Registries, text: &str) -> Result<Spec<dyn Scheduler>, Failure> {
+    registries.scheduler_on_wire(text).map_err(|error| {
+        let source = Source::new("--scheduler", text);
+        let shown = Diagnostic::new(error.message.clone()).at(&source, error.span.0..error.span.1);
+        shown.label("here").into()
+    })
 }
 
 /// The engine's settings for one connection.

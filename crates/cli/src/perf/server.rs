@@ -23,9 +23,11 @@ use crate::{Failure, evidence, exit, output};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   ropewalk perf server
-  sudo ropewalk perf server --stack engine --scheduler blest      # listens on 10.126.0.2, behind a TUN device
-  ropewalk emulate --peer 'ropewalk perf server --once' -- ropewalk perf client 10.127.255.1
-  ropewalk emulate --peer 'ropewalk perf server --once --stack engine' -- ropewalk perf client 10.126.0.2")]
+  sudo ropewalk perf server --stack engine --scheduler blest   # on 10.126.0.2
+  ropewalk emulate --peer 'ropewalk perf server --once' -- \\
+      ropewalk perf client 10.127.255.1
+  ropewalk emulate --peer 'ropewalk perf server --once --stack engine' -- \\
+      ropewalk perf client 10.126.0.2")]
 pub(crate) struct Options {
     #[command(flatten)]
     stack: StackOptions,
@@ -56,7 +58,7 @@ pub(crate) struct Options {
 
 pub(super) fn run(registries: &Registries, options: &Options) -> Result<ExitCode, Failure> {
     options.stack.check(&options.evidence)?;
-    let scheduler = algorithm(&registries.schedulers, "--scheduler", &options.scheduler)?;
+    let scheduler = super::scheduler(registries, &options.scheduler)?;
     let congestion = algorithm(&registries.congestion, "--congestion", &options.congestion)?;
     let stop = super::stop_flag();
     let (events, received) = channel();

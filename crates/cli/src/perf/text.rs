@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 
 use ropewalk_host::perf::protocol::{Hello, Mode};
+use ropewalk_lab::units;
 
 /// A transfer direction as text.
 pub(super) fn mode(mode: Mode) -> &'static str {
@@ -41,17 +42,9 @@ pub(super) fn rate(bytes: u64, nanos: u64) -> String {
     format!("{value:.digits$} {unit}")
 }
 
-/// As "6.21 MB": powers of ten, as the rates.
+/// As "6.21 MiB".
 pub(super) fn bytes(count: u64) -> String {
-    let count = count as f64;
-    let (value, unit) = match count {
-        1e9.. => (count / 1e9, "GB"),
-        1e6.. => (count / 1e6, "MB"),
-        1e3.. => (count / 1e3, "kB"),
-        _ => return format!("{count} B"),
-    };
-    let digits = if value < 10.0 { 2 } else { usize::from(value < 1000.0) };
-    format!("{value:.digits$} {unit}")
+    if count == 0 { "0 B".into() } else { units::short_bytes(count as f64) }
 }
 
 /// As "21.3 ms" or "85 us".
@@ -68,7 +61,7 @@ pub(super) fn amount(hello: &Hello) -> String {
     if hello.milliseconds > 0 {
         format!("{} s", f64::from(hello.milliseconds) / 1e3)
     } else {
-        bytes(hello.bytes)
+        units::write_bytes(hello.bytes)
     }
 }
 
@@ -92,7 +85,7 @@ mod tests {
         assert_eq!(texts, ["0.00 kbit/s", "1.00 kbit/s", "10.0 Mbit/s", "49.7 Mbit/s"]);
         assert_eq!(rate(5, 0), "0.00 kbit/s");
         assert_eq!(rate(2_000_000_000, 1_000_000_000), "16.0 Gbit/s");
-        assert_eq!([0, 999, 6_210_000, 123_400_000].map(bytes), ["0 B", "999 B", "6.21 MB", "123.4 MB"]);
+        assert_eq!([0, 999, 6_510_000, 123_400_000].map(bytes), ["0 B", "999 B", "6.21 MiB", "118 MiB"]);
         assert_eq!([0, 85_400, 21_345_000].map(time), ["-", "85 us", "21.3 ms"]);
     }
 }

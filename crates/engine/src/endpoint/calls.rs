@@ -141,6 +141,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
                     remote_id: 0,
                     backup: false,
                     attempt: 0,
+                    early: false,
                 });
             }
             self.on_changed(now, id.index);

@@ -452,8 +452,12 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
                 self.events.push_back((ConnectionId { index, generation }, event));
             }
         }
+        let early = if connection.has_early_joins() { connection.take_early_joins() } else { Vec::new() };
         if connection.has_join_requests() {
             self.open_joins(now, index);
+        }
+        for (path, syn) in early {
+            self.on_early_join(now, path, &syn);
         }
     }
 

@@ -28,6 +28,14 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         self.change(now, id, |connection| connection.set_nagle(on))
     }
 
+    /// Reports each decision of the scheduler with its reason, or not ([`Event::Decision`](crate::mptcp::Event::Decision)).
+    ///
+    /// # Errors
+    /// When the connection is forgotten.
+    pub fn set_trace_decisions(&mut self, now: Nanos, id: ConnectionId, on: bool) -> Result<(), OptionError> {
+        self.change(now, id, |connection| connection.set_trace_decisions(on))
+    }
+
     /// Corks the stream or uncorks it (`TCP_CORK`): while it is corked, data that doesn't fill a segment waits for more, for 200 ms
     /// at most. Closing our side uncorks it.
     ///

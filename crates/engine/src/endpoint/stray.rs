@@ -112,12 +112,27 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         let nonce = self.entropy.next_u64() as u32;
         let mtu = self.config.mtu(path);
         let connection = self.slots[index as usize].connection.as_mut();
-        match connection.and_then(|c| c.join(now, path, segment, mtu, isn, nonce)) {
-            Some(subflow) => {
+        let joined = connection.and_then(|connection| {
+            if connection.keep_early_join(path, segment) {
+                return Some(None);
+            }
+            connection.join(now, path, segment, mtu, isn, nonce).map(Some)
+        });
+        match joined {
+            Some(None) => {}
+            Some(Some(subflow)) => {
                 self.add_route(index, subflow, segment.tuple);
                 self.on_changed(now, index);
             }
             None => self.send_reset(path, segment, Some(3)),
+        }
+    }
+
+    /// A join that has waited for the peer's key.
+    #[cold]
+    pub(super) fn on_early_join(&mut self, now: Nanos, path: PathId, syn: &Segment<P>) {
+        if let Some(MpJoin::Syn { token, .. }) = syn.rare.as_deref().and_then(|rare| rare.mp_join) {
+            self.on_join(now, path, token, syn);
         }
     }
 

@@ -14,7 +14,7 @@ use crate::{Nanos, PathId};
 
 impl<P: Payload> Connection<P> {
     #[cold]
-    pub(super) fn on_add_addr(&mut self, add: &AddAddr) {
+    pub(super) fn on_add_addr(&mut self, now: Nanos, add: &AddAddr) {
         let Some(remote) = self.negotiated.remote_key else { return };
         if add.echo {
             self.path_manager.on_echo(add);
@@ -31,7 +31,7 @@ impl<P: Payload> Connection<P> {
         self.stats.announced_ports += u64::from(add.port.is_some());
         if !self.negotiated.confirmed {
             self.negotiated.confirmed = true;
-            self.open_joins();
+            self.join_confirmed(now);
         }
         //= RFC 8684 3.4.1-b
         if self.path_manager.queue_echo(add) {
@@ -57,6 +57,7 @@ impl<P: Payload> Connection<P> {
                 backup: false,
                 //= RFC 8684 3.4.1-9 not tried again
                 attempt: JOIN_RETRIES,
+                early: false,
             });
         }
         let endpoints = self.config.path_manager.endpoints.clone();
@@ -71,6 +72,7 @@ impl<P: Payload> Connection<P> {
                     remote_id: add.address_id,
                     backup: endpoint.backup,
                     attempt: JOIN_RETRIES,
+                    early: false,
                 });
             }
         }
@@ -122,6 +124,7 @@ impl<P: Payload> Connection<P> {
                 remote_id: 0,
                 backup: endpoint.backup,
                 attempt: 0,
+                early: !self.negotiated.confirmed,
             });
         }
     }

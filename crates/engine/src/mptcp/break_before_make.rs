@@ -44,6 +44,7 @@ impl<P: Payload> Connection<P> {
             remote_id: subflow.remote_id,
             backup: subflow.backup_local,
             attempt: 0,
+            early: false,
         };
         //= RFC 8684 3.1-14
         if !(self.negotiated.deny_join && again.remote_id == 0) {

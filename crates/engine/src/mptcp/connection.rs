@@ -7,6 +7,7 @@ use ropewalk_wire::{FourTuple, Payload};
 use super::close_reason::CloseReason;
 use super::crypto::Key;
 use super::deadlines::Deadlines;
+use super::early_join::EarlyJoins;
 use super::path_manager::{JoinRequest, PathManager};
 use super::receive::ReceiveSide;
 use super::scheduling::Scheduling;
@@ -104,6 +105,8 @@ pub struct Connection<P: Payload> {
     pub(super) past: Option<Box<TcpCounters>>,
     /// The addresses of the subflow whose slot was just taken. They have no route from then on.
     pub(super) vacated: Option<FourTuple>,
+    /// SYNs of joins that came before the peer's key.
+    pub(super) early_joins: Option<Box<EarlyJoins<P>>>,
 }
 
 impl<P: Payload> Connection<P> {
@@ -141,6 +144,7 @@ impl<P: Payload> Connection<P> {
             path_manager: PathManager::default(),
             past: None,
             vacated: None,
+            early_joins: None,
             config,
         }
     }

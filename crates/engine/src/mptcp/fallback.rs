@@ -19,6 +19,7 @@ impl<P: Payload> Connection<P> {
         self.mode = Mode::Plain;
         self.negotiated.confirmed = true;
         self.negotiated.checksum = false;
+        self.judge_window();
         self.receive.buffer.held = 0;
         let mut held = None;
         for index in 0..self.subflows.len() {
@@ -32,6 +33,7 @@ impl<P: Payload> Connection<P> {
                 subflow.tcp.refresh_mss(&mut cx);
             }
         }
+        self.drop_early_joins();
         if !negotiating || self.config.multipath {
             self.events.push_back(Event::Fallback(cause));
         }
@@ -45,7 +47,7 @@ impl<P: Payload> Connection<P> {
     pub(crate) fn is_contiguous(&self) -> bool {
         let stats = &self.stats;
         let repeated = stats.reinjected_bytes + stats.duplicated_bytes + stats.opportunistic_bytes;
-        self.subflows.len() == 1 && repeated == 0 && self.receive.ofo_bytes() == 0
+        self.is_alone() && repeated == 0 && self.receive.ofo_bytes() == 0
     }
 
     /// Whether a checksum has failed on the lone subflow.

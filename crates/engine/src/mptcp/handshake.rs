@@ -38,6 +38,9 @@ impl<P: Payload> Connection<P> {
                         self.negotiated.checksum |= capable.checksum_required;
                         self.negotiated.deny_join = capable.deny_join_initial_address;
                         self.mode = Mode::Multipath;
+                        if self.config.path_manager.early_join {
+                            self.open_early_joins();
+                        }
                     }
                     //= RFC 8684 3.1-26 3.7-1 6-1
                     _ => self.fall_back(now, FallbackCause::NoMpCapable),
@@ -65,10 +68,11 @@ impl<P: Payload> Connection<P> {
                 //= RFC 8684 3.2-1 3.4.1-3
                 subflow.remote_id = address_id;
                 subflow.backup_remote = backup;
-                //= RFC 8684 3.2-5
-                subflow.join = Join::AckSent;
-                subflow.tcp.request_ack();
-                self.arm_control(now);
+                if self.negotiated.confirmed {
+                    self.send_third_ack(now, index);
+                } else {
+                    subflow.join = Join::Held;
+                }
                 true
             }
             _ => true,
@@ -173,6 +177,7 @@ impl<P: Payload> Connection<P> {
             self.send.peer_window =
                 self.subflows[index].as_ref().map_or(0, |subflow| subflow.tcp.peer_window());
             self.send.window_end = self.send.una + self.send.peer_window;
+            self.judge_window();
             if self.role == Role::Server {
                 self.announce(now);
             }
@@ -206,7 +211,7 @@ impl<P: Payload> Connection<P> {
     pub(super) fn on_confirmed(&mut self, now: Nanos) {
         self.negotiated.confirmed = true;
         if self.role == Role::Client {
-            self.open_joins();
+            self.join_confirmed(now);
         }
         self.announce(now);
         if self.send.closed && self.send.unsent() == 0 {

@@ -85,6 +85,8 @@ pub struct SubflowInfo {
     pub backup_local: bool,
     /// The peer asked for it to be a backup.
     pub backup_remote: bool,
+    /// Time since it was opened.
+    pub age: Nanos,
     /// What TCP says of it.
     pub tcp: TcpInfo,
 }
@@ -146,6 +148,7 @@ impl<P: Payload> Connection<P> {
             remote_id: state.remote_id,
             backup_local: state.backup_local,
             backup_remote: state.backup_remote,
+            age: now.saturating_sub(state.since),
             tcp: state.tcp.info(now, &self.config.tcp, metrics),
         }
     }

@@ -282,7 +282,7 @@ impl<P: Payload> Connection<P> {
             self.wake();
         }
         if let Some(add) = rare.add_addr {
-            self.on_add_addr(&add);
+            self.on_add_addr(now, &add);
         }
         if let Some(remove) = &rare.remove_addr {
             self.on_remove_addr(now, &remove.address_ids);
@@ -329,7 +329,7 @@ impl<P: Payload> Connection<P> {
         let Some(remote) = self.negotiated.remote_key else { return };
         //= RFC 8684 3.7-a
         if mapping.len == 0 {
-            if self.subflows.len() > 1 {
+            if !self.is_alone() {
                 // A peer falls back only where there was never another subflow: something on the way did this.
                 self.refuse(now, index, CloseReason::Middlebox(Interference::InfiniteMapping));
                 return;
@@ -465,6 +465,7 @@ impl<P: Payload> Connection<P> {
             self.wake_writer();
             self.arm_meta(now);
         }
+        self.judge_window();
         if self.mode == Mode::Multipath
             && self.send.closed
             && !self.send.fin_acked

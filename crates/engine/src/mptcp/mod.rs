@@ -10,6 +10,7 @@ mod close_reason;
 mod connection;
 mod crypto;
 mod deadlines;
+mod early_join;
 mod fallback;
 mod handshake;
 mod independence;

@@ -8,6 +8,7 @@ use ropewalk_wire::Payload;
 use super::close_reason::CloseReason;
 use super::connection::{Connection, Mode};
 use crate::config::{BufferConfig, ConnectionConfig};
+use crate::scheduler::Rationale;
 use crate::tcp::State;
 use crate::{MILLISECOND, Nanos};
 
@@ -37,6 +38,10 @@ impl<P: Payload> Connection<P> {
     pub(crate) fn set_nagle(&mut self, on: bool) {
         self.own_config().tcp.nagle = on;
         self.look_again();
+    }
+
+    pub(crate) fn set_trace_decisions(&mut self, on: bool) {
+        self.scheduling.rationale = if on { Rationale::listening() } else { Rationale::default() };
     }
 
     pub(crate) fn set_cork(&mut self, on: bool) {

@@ -10,7 +10,7 @@ use super::connection::{Connection, Mode, Role};
 use super::crypto::{join_hmac, leftmost_64, leftmost_160};
 use super::path_manager::REMOVE_ADDR_LEN;
 use super::subflow::{Join, SubflowState};
-use crate::tcp::{Kind, Transmit};
+use crate::tcp::{Kind, State, Transmit};
 use crate::{Nanos, PathId};
 
 impl<P: Payload> Connection<P> {
@@ -171,6 +171,9 @@ impl<P: Payload> Connection<P> {
         out: &mut Segment<P>,
     ) -> Option<(PathId, bool)> {
         let subflow = self.subflows[index].as_ref()?;
+        if subflow.join == Join::Held && subflow.tcp.state() != State::Closed {
+            return None;
+        }
         if self.mode != Mode::Plain && subflow.tcp.may_send_without_data() {
             let len = self.control_len(now, subflow);
             self.subflows[index].as_mut()?.control_len = len;
@@ -201,7 +204,7 @@ impl<P: Payload> Connection<P> {
         match subflow.join {
             Join::SynSent => return MpJoin::SYN_LEN as u8,
             Join::SynReceived => return MpJoin::SYN_ACK_LEN as u8,
-            Join::AckSent => return MpJoin::ACK_LEN as u8,
+            Join::Held | Join::AckSent => return MpJoin::ACK_LEN as u8,
             Join::Initial if self.mode == Mode::Negotiating => return MpCapable::SYN_ACK_LEN as u8,
             Join::Initial
                 if !self.negotiated.confirmed && self.role == Role::Client && self.send.assigned_end == 0 =>
@@ -331,7 +334,7 @@ impl<P: Payload> Connection<P> {
                     nonce: subflow.local_nonce,
                 });
             }
-            Join::AckSent | Join::Joined => {}
+            Join::Held | Join::AckSent | Join::Joined => {}
         }
     }
 
@@ -441,7 +444,7 @@ impl<P: Payload> Connection<P> {
                 });
                 return;
             }
-            Join::SynSent | Join::SynReceived => return,
+            Join::SynSent | Join::Held | Join::SynReceived => return,
             _ => {}
         }
         let prio = subflow.prio_pending.take();

@@ -40,6 +40,8 @@ pub struct JoinRequest {
     pub backup: bool,
     /// How often it was tried before.
     pub attempt: u32,
+    /// Before the peer's first DSS.
+    pub early: bool,
 }
 
 /// An address that we announce until it is echoed.
@@ -74,6 +76,10 @@ pub(crate) struct PathManager {
     opened: u8,
     /// Joins that failed, and when they are tried again.
     retries: Vec<(Nanos, JoinRequest)>,
+    /// The joins of the connection's start were requested before the peer's first DSS.
+    early: bool,
+    /// Of these, those that the peer refused before that DSS.
+    refused: Vec<JoinRequest>,
 }
 
 impl PathManager {
@@ -205,6 +211,21 @@ impl PathManager {
             self.joins.push_back(request);
         }
         allowed
+    }
+
+    /// The joins of the connection's start are requested before the peer's first DSS.
+    pub fn begin_early(&mut self) {
+        self.early = true;
+    }
+
+    /// The peer's first DSS is there. Returns the joins that it refused before, or `None` if none was requested before.
+    pub fn end_early(&mut self) -> Option<Vec<JoinRequest>> {
+        std::mem::take(&mut self.early).then(|| std::mem::take(&mut self.refused))
+    }
+
+    /// The peer refused a join before its first DSS.
+    pub fn on_early_refusal(&mut self, request: JoinRequest) {
+        self.refused.push(request);
     }
 
     /// Whether a join waits for the endpoint.

@@ -30,7 +30,7 @@ macro_rules! view {
             unsent: $connection.send.unsent(),
             next_offset: $connection.send.next_offset(),
             una: $connection.send.una,
-            send_window: $connection.send.peer_window,
+            send_window: $connection.send.send_window(),
             window_left: $connection.send.window_left(),
             written: $connection.send.written,
             declared_size: $connection.send.declared,
@@ -211,7 +211,7 @@ impl<P: Payload> Connection<P> {
             return;
         }
         let window_left = self.send.window_left();
-        let reason = self.scheduling.rationale.take();
+        let reason = self.scheduling.rationale.take().into();
         let record = DecisionRecord { at: now, decision, offset, bytes, unsent, window_left, reason };
         self.events.push_back(Event::Decision(Box::new(record)));
     }
@@ -288,7 +288,7 @@ impl<P: Payload> Connection<P> {
 
     /// Assigns new data to a subflow.
     #[inline]
-    fn assign(
+    pub(super) fn assign(
         &mut self,
         now: Nanos,
         subflow: SubflowId,

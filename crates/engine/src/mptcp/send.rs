@@ -145,6 +145,10 @@ pub(crate) struct SendSide<P> {
     pub window_end: u64,
     /// The last window that the peer advertised, bytes.
     pub peer_window: u64,
+    /// The largest one.
+    largest_window: u64,
+    /// The window doesn't hold a segment, nor half of the largest one.
+    is_sliver: bool,
     pub chunks: Chunks,
     /// Offsets of chunks that wait for reinjection, in order of offset.
     pub reinjections: VecDeque<u64>,
@@ -177,6 +181,8 @@ impl<P: Payload> SendSide<P> {
             assigned_end: 0,
             window_end: 0,
             peer_window: 0,
+            largest_window: 0,
+            is_sliver: false,
             chunks: Chunks::default(),
             reinjections: VecDeque::new(),
             limit,
@@ -373,10 +379,33 @@ impl<P: Payload> SendSide<P> {
         self.written - self.una >= self.limit
     }
 
-    /// Room in the peer's window beyond what is assigned, bytes.
+    /// Room in the peer's window beyond what is assigned, bytes. One that doesn't hold a segment counts as closed, unless all
+    /// that waits fits.
     #[inline]
     pub fn window_left(&self) -> u64 {
-        self.window_end.saturating_sub(self.assigned_end)
+        let left = self.window_end.saturating_sub(self.assigned_end);
+        if self.is_sliver && left < self.unsent { 0 } else { left }
+    }
+
+    /// The peer's window as schedulers see it, bytes from the first that isn't acknowledged.
+    #[inline]
+    pub fn send_window(&self) -> u64 {
+        if self.is_sliver && self.sliver() > 0 { self.next_offset() - self.una } else { self.peer_window }
+    }
+
+    /// The part of the window that is left alone because it doesn't hold a segment, bytes.
+    pub fn sliver(&self) -> u64 {
+        let left = self.window_end.saturating_sub(self.assigned_end);
+        if self.is_sliver && left < self.unsent { left } else { 0 }
+    }
+
+    //= RFC 9293 MUST-38 sender-side silly window avoidance, for the connection
+    /// Judges the window after an ACK; `mss`: of the smallest segments, 0: any window will do. A larger window is still filled to
+    /// its end, as by Linux.
+    pub fn judge_window(&mut self, mss: u32) {
+        let window = self.window_end.saturating_sub(self.una);
+        self.largest_window = self.largest_window.max(window);
+        self.is_sliver = window < u64::from(mss) && 2 * window < self.largest_window;
     }
 
     /// Queues every chunk that has a byte in `range` for reinjection, unless it waits already or is acknowledged.

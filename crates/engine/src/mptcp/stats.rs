@@ -3,7 +3,7 @@
 use ropewalk_wire::FourTuple;
 
 use super::close_reason::CloseReason;
-use crate::scheduler::Decision;
+use crate::scheduler::{Decision, Reason};
 use crate::{Nanos, PathId, SubflowId};
 
 /// Why a connection is plain TCP although Multipath TCP was wanted (RFC 8684 3.7).
@@ -94,8 +94,8 @@ pub struct DecisionRecord {
     pub unsent: u64,
     /// Connection-level window that was left, bytes.
     pub window_left: u64,
-    /// Rationale; subflows as `{subflow N}`.
-    pub reason: String,
+    /// The scheduler's reason.
+    pub reason: Reason,
 }
 
 /// A connection's counters. They change with every call into the connection.

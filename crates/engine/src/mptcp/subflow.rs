@@ -16,6 +16,8 @@ pub(crate) enum Join {
     Initial,
     /// We sent MP_JOIN and wait for the SYN/ACK.
     SynSent,
+    /// The SYN/ACK came before the peer's first DSS, for which our third ACK waits.
+    Held,
     /// We sent the third ACK and wait for the fourth.
     AckSent,
     /// We answered with SYN/ACK and wait for the third ACK.
@@ -71,5 +73,10 @@ impl<P: Payload> SubflowState<P> {
     #[inline]
     pub fn is_joined(&self) -> bool {
         matches!(self.join, Join::Initial | Join::Joined)
+    }
+
+    /// Whether it was opened before the peer's first DSS and isn't joined.
+    pub fn is_early(&self) -> bool {
+        self.request.is_some_and(|request| request.early) && !self.is_joined()
     }
 }

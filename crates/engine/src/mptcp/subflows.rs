@@ -282,9 +282,14 @@ impl<P: Payload> Connection<P> {
         self.events.push_back(Event::SubflowRemoved { subflow: id, path, reason });
         if let Some(request) = self.subflows[index].as_ref().and_then(|subflow| subflow.request) {
             self.path_manager.on_join_closed();
-            if !was_used {
+            if !was_used && request.early {
+                self.on_early_refusal(request);
+            } else if !was_used {
                 self.retry_join(now, request);
             }
+        }
+        if !self.negotiated.confirmed && !self.subflows[index].as_ref().is_some_and(SubflowState::is_early) {
+            self.drop_early_joins();
         }
         self.reinject_all(index);
         if self.subflows[index].as_ref().is_some_and(|subflow| subflow.failing.is_some()) {

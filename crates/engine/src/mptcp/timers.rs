@@ -6,8 +6,8 @@ use super::close_reason::{CloseReason, JoinError};
 use super::connection::{Connection, Mode};
 use super::path_manager::CONTROL_INTERVAL;
 use super::subflow::Join;
-use crate::Nanos;
 use crate::metrics::SubflowStatus;
+use crate::{Nanos, SECOND};
 
 /// Third ACKs of a join that are repeated before the subflow is given up.
 const JOIN_ACK_TRIES: u32 = 6;
@@ -108,7 +108,9 @@ impl<P: Payload> Connection<P> {
             .map(|f| f.rto)
             .max()
             .unwrap_or(self.config.tcp.initial_rto);
-        let wait = rto.saturating_mul(1 << self.meta_backoff.min(10)).min(self.config.tcp.max_rto);
+        //= RFC 9293 MUST-38 the override timeout is 0.1 to 1 second
+        let most = if self.send.sliver() > 0 { SECOND } else { self.config.tcp.max_rto };
+        let wait = rto.saturating_mul(1 << self.meta_backoff.min(10)).min(most);
         self.deadlines.retransmit = Some(now + wait);
     }
 
@@ -122,8 +124,9 @@ impl<P: Payload> Connection<P> {
         if self.send.una < self.send.assigned_end {
             self.send.reinject(una..una + 1);
         }
+        let is_filled = self.fill_sliver(now);
         let only_fin = self.send.closed && self.send.una == self.send.written && self.meta_backoff >= 2;
-        if self.send.window_left() == 0 || only_fin {
+        if (self.send.window_left() == 0 && !is_filled) || only_fin {
             //= RFC 9293 MUST-36 a zero window is probed
             // The window's reopening may have been lost with a path: every subflow asks for it. And a DATA_FIN that
             // nothing answers may never arrive: what comes back shows whether options still do.
@@ -134,6 +137,31 @@ impl<P: Payload> Connection<P> {
         self.ack_on_all();
         self.wake();
         self.arm_meta(now);
+    }
+
+    /// A segment's worth of window didn't come in time: sends what fits (RFC 9293 3.8.6.2.1). Returns whether anything does.
+    fn fill_sliver(&mut self, now: Nanos) -> bool {
+        let bytes = self.send.sliver().min(u64::from(u16::MAX)) as u32;
+        let usable = self.metrics.iter().filter(|metrics| metrics.usable());
+        let Some(subflow) = usable.min_by_key(|m| (m.backup, m.srtt)).map(|m| m.id) else { return false };
+        bytes > 0 && self.assign(now, subflow, self.send.next_offset(), bytes, true, 1).0.is_some()
+    }
+
+    /// Judges the peer's window by the smallest segments that any subflow sends. In plain TCP the subflow does it.
+    #[inline]
+    pub(super) fn judge_window(&mut self) {
+        let is_wide = self.send.window_end > self.send.una + u64::from(u16::MAX);
+        let mss = if is_wide || self.mode != Mode::Multipath {
+            0
+        } else {
+            self.metrics
+                .iter()
+                .filter(|metrics| metrics.usable())
+                .map(|metrics| metrics.mss)
+                .min()
+                .unwrap_or(0)
+        };
+        self.send.judge_window(mss);
     }
 
     /// Arms the timer of repeated control.

@@ -39,7 +39,7 @@ mod xlink;
 
 use std::fmt::Debug;
 
-pub use text::with_names;
+pub use text::{Reason, ReasonPart, with_names};
 
 use crate::metrics::SubflowMetrics;
 use crate::registry::Registry;

@@ -14,12 +14,16 @@
 //! 4. A subflow that has been silent for longer than an ACK takes gets nothing new.
 //!
 //! Rulings: what is repeated by rule 3 for being slow stays below a share of what the application wrote. A subflow without a
-//! sample gets a segment, so that it has one. A connection-level window that has grown lately, and a send buffer for whose space
-//! the application waits, count twice: they grow on. In loss recovery all is repeated that should have been acknowledged.
+//! sample gets a segment, so that it has one. A link of unknown rate is taken to send ten segments in a round trip where new data
+//! is placed, and one where what it carries is to be repeated. The peer's receive window, if it has grown lately, and the send
+//! buffer, if the application waits for its space, are taken to be twice as large: autotuning goes on. In loss recovery all is repeated that should have been
+//! acknowledged. A head is late only where its subflow has a hole or is silent, since a queue delays it as well, and only where it
+//! blocks: while there is other data to send, that is worth as much.
 //!
 //! Parameters: `repeat` (most repetitions of slow data, a share of the written bytes: default 0.33; 0 to 4). Switches for
-//! ablations, one for each part of the rule: `steal` (true), `late` (true), `rate` (true), `silent` (true), `ahead` (true), `wait` (true),
-//! `grow` (true), `recover` (true). `opportunistic` and `penalise` (default `off`).
+//! ablations, one for each part of the rule: `steal` (true), `doubt` (true), `late` (true), `holes` (true), `blocks` (true), `rate`
+//! (true), `silent` (true), `ahead` (true), `wait` (true), `grow` (true), `recover` (true). `opportunistic` and `penalise` (default
+//! `off`).
 
 mod path;
 #[cfg(test)]
@@ -46,7 +50,10 @@ pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
             "most repetitions of slow data, a share of what was written",
         ),
         Parameter::switch("steal", true, "idle windows repeat what slower subflows carry, the last first"),
+        Parameter::switch("doubt", true, "repeat what a link of unknown rate carries, as if it were slow"),
         Parameter::switch("late", true, "repeat a head that is late, and what a silent subflow carries"),
+        Parameter::switch("holes", true, "a head is late only where its subflow has a hole, or is silent"),
+        Parameter::switch("blocks", true, "a head is late only where it blocks, or its subflow is silent"),
         Parameter::switch("rate", true, "the link's rate from the spacing of ACKs"),
         Parameter::switch("silent", true, "nothing new for a silent subflow"),
         Parameter::switch("ahead", true, "the slow subflow's data from where it will be needed"),
@@ -66,7 +73,10 @@ pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
             window: 0,
             grew_at: 0,
             steal: values.switch("steal"),
+            doubt: values.switch("doubt"),
             late: values.switch("late"),
+            holes: values.switch("holes"),
+            blocks: values.switch("blocks"),
             rate: values.switch("rate"),
             silent: values.switch("silent"),
             ahead: values.switch("ahead"),
@@ -91,7 +101,10 @@ struct Ropewalk {
     window: u64,
     grew_at: Nanos,
     steal: bool,
+    doubt: bool,
     late: bool,
+    holes: bool,
+    blocks: bool,
     rate: bool,
     silent: bool,
     ahead: bool,
@@ -234,8 +247,15 @@ impl Ropewalk {
     fn overdue(&mut self, view: &View<'_>) -> (Option<Decision>, Option<Nanos>) {
         let Some(head) = view.in_flight.chunk_after(view.una) else { return (None, None) };
         let Some(carrier) = view.subflows.get(head.last.index()) else { return (None, None) };
-        let due = self.due(carrier, &head);
+        let mut due = self.due(carrier, &head);
+        let holes = !self.holes || carrier.sacked_out > 0 || carrier.ca_state != CaState::Open;
+        let blocks = !self.blocks || blocks(view);
+        if !(holes && blocks) {
+            // It waits in a queue, or new data is as useful: until the subflow is silent.
+            due = due.max(self.path(carrier).silent_at(carrier));
+        }
         let lost = self.recover
+            && blocks
             && matches!(carrier.ca_state, CaState::Recovery | CaState::Loss)
             && head.sent_at + carrier.srtt <= view.now;
         if due > view.now && !lost {
@@ -302,7 +322,7 @@ impl Ropewalk {
                 path.taken_from = before;
             }
             let Some(chunk) = last else { continue };
-            let arrival = path.last_arrives(carrier, view.now, chunk.sent_at);
+            let arrival = path.last_arrives(carrier, view.now, chunk.sent_at, self.doubt);
             if arrival > own + own / 16.0 && worst.is_none_or(|(latest, _)| arrival > latest) {
                 worst = Some((arrival, chunk));
             }
@@ -376,6 +396,12 @@ impl Ropewalk {
         self.paths[flow.id.index()].on_sent(flow, view.now);
         Decision::Duplicate { subflow: flow.id, offset: chunk.offset, purpose }
     }
+}
+
+/// Whether the head keeps others back: nothing new can be sent, or no more than the subflows' windows.
+fn blocks(view: &View<'_>) -> bool {
+    let window = |flow: &SubflowMetrics| u64::from(flow.cwnd) * u64::from(flow.mss);
+    !view.sendable() || view.room() <= view.usable().map(window).sum()
 }
 
 impl Scheduler for Ropewalk {

@@ -68,21 +68,88 @@ pub fn no_room(view: &View<'_>, rationale: &mut Rationale) -> Decision {
     Decision::Wait { until: None }
 }
 
+/// A scheduler's reason for a decision: a text that speaks of subflows. As a string they are written `{subflow 0}`.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(transparent))]
+pub struct Reason(String);
+
+/// A part of a [`Reason`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ReasonPart<'a> {
+    /// Text.
+    Text(&'a str),
+    /// A subflow, which whoever shows the reason may name.
+    Subflow(SubflowId),
+}
+
+impl Reason {
+    /// Its parts, in order.
+    pub fn parts(&self) -> impl Iterator<Item = ReasonPart<'_>> {
+        parts(&self.0)
+    }
+
+    /// The text with names for subflows; one without a name stays as it is.
+    pub fn with_names<'a>(&self, name: impl Fn(SubflowId) -> Option<&'a str>) -> String {
+        with_names(&self.0, |index| name(SubflowId(index)))
+    }
+}
+
+impl From<String> for Reason {
+    fn from(text: String) -> Reason {
+        Reason(text)
+    }
+}
+
+impl std::ops::Deref for Reason {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// The parts of a reason's text.
+fn parts(mut rest: &str) -> impl Iterator<Item = ReasonPart<'_>> {
+    const BEGIN: &str = "{subflow ";
+    /// Where the first subflow is, and which.
+    fn subflow(text: &str) -> Option<(usize, usize, SubflowId)> {
+        text.match_indices(BEGIN).find_map(|(start, _)| {
+            let number = start + BEGIN.len();
+            let len = text[number..].find('}')?;
+            Some((start, number + len + 1, SubflowId(text[number..number + len].parse().ok()?)))
+        })
+    }
+    std::iter::from_fn(move || match subflow(rest) {
+        Some((0, end, id)) => {
+            rest = &rest[end..];
+            Some(ReasonPart::Subflow(id))
+        }
+        found => {
+            let (text, left) = rest.split_at(found.map_or(rest.len(), |(start, ..)| start));
+            rest = left;
+            (!text.is_empty()).then_some(ReasonPart::Text(text))
+        }
+    })
+}
+
 /// Replaces `{subflow 0}` in a reason by the subflow's name; a subflow without a name stays as it is.
 pub fn with_names<'a>(reason: &str, name: impl Fn(u8) -> Option<&'a str>) -> String {
     let mut text = String::with_capacity(reason.len());
-    let mut rest = reason;
-    while let Some(start) = rest.find("{subflow ") {
-        let Some(len) = rest[start..].find('}') else { break };
-        let number = &rest[start + "{subflow ".len()..start + len];
-        text.push_str(&rest[..start]);
-        match number.parse().ok().and_then(&name) {
-            Some(name) => text.push_str(name),
-            None => text.push_str(&rest[start..=start + len]),
+    for part in parts(reason) {
+        match part {
+            ReasonPart::Text(part) => text.push_str(part),
+            ReasonPart::Subflow(id) => match name(id.0) {
+                Some(name) => text.push_str(name),
+                None => text.push_str(&Subflow(id).to_string()),
+            },
         }
-        rest = &rest[start + len + 1..];
     }
-    text.push_str(rest);
     text
 }
 
@@ -103,5 +170,19 @@ mod tests {
         let name = |index| ["wifi", "lte"].get(usize::from(index)).copied();
         let text = with_names("{subflow 1} would hold 17 KiB, {subflow 0} not; {subflow 9}, {x", name);
         assert_eq!(text, "lte would hold 17 KiB, wifi not; {subflow 9}, {x");
+        let reason = Reason::from("{subflow x} {subflow 300}{subflow 2}: 5 KiB, {subflow 1".to_string());
+        let parts: Vec<_> = reason.parts().collect();
+        let text = ReasonPart::Text;
+        assert_eq!(
+            parts,
+            [
+                text("{subflow x} {subflow 300}"),
+                ReasonPart::Subflow(SubflowId(2)),
+                text(": 5 KiB, {subflow 1")
+            ]
+        );
+        let named = reason.with_names(|id| (id == SubflowId(2)).then_some("wifi"));
+        assert_eq!(named, "{subflow x} {subflow 300}wifi: 5 KiB, {subflow 1");
+        assert_eq!(Reason::default().parts().count(), 0);
     }
 }

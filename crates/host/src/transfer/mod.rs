@@ -156,7 +156,10 @@ impl From<std::io::Error> for TransferError {
 }
 
 /// Checks `found`, read after `received` bytes of the stream: at most a period of it.
-fn check(pattern: &[u8], received: u64, found: &[u8]) -> Result<(), TransferError> {
+///
+/// # Errors
+/// Which bytes are wrong.
+pub fn check(pattern: &[u8], received: u64, found: &[u8]) -> Result<(), TransferError> {
     let start = (received % PERIOD as u64) as usize;
     if found == &pattern[start..start + found.len()] {
         return Ok(());

@@ -9,7 +9,7 @@ use ropewalk_host::kernel;
 use ropewalk_host::network::Side;
 use ropewalk_host::transfer::Direction;
 use ropewalk_host::world::PathLinks;
-use ropewalk_link::{Change, ChangeAction, LinkSpec, Loss};
+use ropewalk_link::{Change, ChangeAction, Jitter, JitterShape, LinkSpec, Loss};
 
 use crate::harness::{Case, OUTSIDE_THE_WINDOW, run};
 use crate::need_kernel;
@@ -138,5 +138,36 @@ fn either_side_closes_its_sending_side_first() {
             let seen = stage.end_but(&case, &OUTSIDE_THE_WINDOW);
             seen.received.chunks(MIB as usize).for_each(assert_pattern);
         }
+    }
+}
+
+/// A Linux server that gets any other segment before those with MP_CAPABLE falls back, whoever the client is: docs/wire.md.
+/// Otherwise Multipath TCP holds, with checksums as without.
+#[test]
+fn checksums_hold_where_the_first_packets_overtake_each_other() {
+    need_kernel!();
+    let mut link = LinkSpec::plain(100_000_000, 8 * MS, 1000);
+    link.jitter = Some(Jitter { spread: 6 * MS, shape: JitterShape::Uniform, keeps_order: false });
+    for checksum in [false, true] {
+        let mut held = 0;
+        for way in WAYS {
+            for seed in 0..4 {
+                let links = PathLinks { up: link.clone(), down: link.clone(), bottleneck: None };
+                let links = Some(vec![links]);
+                let mut case = Case { links, seed, ..Case::new(Side::Client, 1, way, MIB / 4) };
+                (case.config.checksum, case.kernel.checksum) = (checksum, checksum);
+                let report = run(case);
+                let name = format!("checksums {checksum}, {way:?}, seed {seed}");
+                if report.counter("MPCapableFallbackACK") > 0 {
+                    report.complete(&name);
+                    assert_eq!(way, Direction::Upload, "{name}: one segment can't overtake itself");
+                    assert_eq!((report.counter("DataCsumErr"), report.counter("MPFailTx")), (0, 0), "{name}");
+                } else {
+                    report.multipath_but(&name, 1, &OUTSIDE_THE_WINDOW);
+                    held += 1;
+                }
+            }
+        }
+        assert!(held >= 5, "checksums {checksum}: {held} of 8 held");
     }
 }

@@ -7,10 +7,10 @@ use crate::compare::{self, Design, Plan, Request};
 use crate::stats;
 
 /// Plausible variants.
-const VARIANTS: u32 = 128;
+pub const VARIANTS: u32 = 128;
 
 /// Runs in each, so that chance within a variant weighs less.
-const RUNS: u32 = 3;
+pub const RUNS: u32 = 3;
 
 /// Seeds that chose nobody.
 const FIRST_RUN: u32 = 1 << 24;

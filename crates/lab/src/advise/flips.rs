@@ -146,7 +146,7 @@ impl Axis {
                 units::write_probability(short)
             }
             Quantity::Size => match scenario.workload {
-                Workload::Flow { bytes } => units::write_bytes(rounded(bytes)),
+                Workload::Flow { bytes } => units::short_bytes(bytes as f64),
                 _ => String::new(),
             },
         }
@@ -167,15 +167,28 @@ fn better(times: &Times, world: usize, chosen: usize, count: usize) -> Option<(u
     rivals.min_by(|a, b| a.1.total_cmp(&b.1))
 }
 
-/// All turning points. None if it was stopped.
+/// Where the answer would flip.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) enum Turning {
+    /// All turning points.
+    Points(Vec<Flip>),
+    /// On exactly these paths this one is faster already, by this ratio: moving a quantity shows nothing.
+    Ahead(String, f64),
+}
+
+/// Looks for turning points. None if it was stopped.
 pub(super) fn find(
     question: &Question,
     candidates: &[Candidate],
     chosen: usize,
     hands: Hands<'_>,
-) -> Option<Vec<Flip>> {
+) -> Option<Turning> {
     let scenario = &question.scenario;
     let seed = question.seed.wrapping_add(2 << 20);
+    let here = times(&[Arc::new(scenario.clone())], candidates, seed, SEEDS, hands)?;
+    if let Some((rival, ratio)) = better(&here, 0, chosen, candidates.len()) {
+        return Some(Turning::Ahead(candidates[rival].label.clone(), ratio));
+    }
     let axes = axes(scenario);
     let steps: Vec<Arc<Scenario>> = axes
         .iter()
@@ -222,7 +235,7 @@ pub(super) fn find(
             ratio,
         }
     });
-    Some(flips.collect())
+    Some(Turning::Points(flips.collect()))
 }
 
 fn loss_from_nothing(axis: &Axis, scenario: &Scenario) -> bool {

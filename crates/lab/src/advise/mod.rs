@@ -2,9 +2,11 @@
 //! the paths, drawn from what is known of them and how well ([`belief`]). Multipath is recommended only if plain TCP on every
 //! path is shown to be slower; a scheduler other than the kernel's own only if that one is.
 
+mod ask;
 pub mod belief;
 mod buffer;
 mod certainty;
+pub mod document;
 mod flips;
 mod gain;
 pub mod measure;
@@ -13,8 +15,10 @@ mod run;
 mod search;
 mod selftest;
 
+pub use ask::{Ask, System};
 pub use belief::Doubt;
 pub use buffer::Buffer;
+pub use certainty::{RUNS as VARIANT_RUNS, VARIANTS};
 pub use flips::Flip;
 pub use gain::Gain;
 pub use narrowing::{Links, Narrowing, Span, narrowing};

@@ -9,7 +9,7 @@ use ropewalk_sim::{Mode, Recording, RunSpec, Scenario, Workload};
 use super::belief::{Doubt, worlds};
 use super::buffer::{self, Buffer};
 use super::certainty;
-use super::flips::{self, Flip};
+use super::flips::{self, Flip, Turning};
 use super::gain::Gain;
 use super::run::{Candidate, Hands, opened_on};
 use crate::compare::{self, Decision, Design, Plan, Raced, Reach, Request, Run, Standing, Worth};
@@ -138,8 +138,8 @@ pub struct Answer {
     pub versus_tcp: Gain,
     /// The same by what was stated alone; none without measurements.
     pub stated: Option<Gain>,
-    /// Against the kernel's own scheduler; none if that is recommended.
-    pub versus_own: Option<Gain>,
+    /// Against the kernel's own scheduler, with its first subflow on the first path; none if that is recommended.
+    pub versus_own: Option<(String, Gain)>,
     /// In which share of the plausible variants Multipath TCP is faster than plain TCP on every path, if it is faster in the mean.
     pub sure: Option<f64>,
     /// Multipath TCP that is faster in the mean, but not in enough of the variants; its gain over what is recommended.
@@ -152,6 +152,8 @@ pub struct Answer {
     pub buffer: Option<Buffer>,
     /// Where another would be better, if that was looked for.
     pub flips: Vec<Flip>,
+    /// Who is faster on exactly these paths already, and by what ratio: then moving a quantity shows nothing.
+    pub ahead: Option<(String, f64)>,
     /// Plausible variants of the paths in which those that aren't slower ran.
     pub variants: usize,
 }
@@ -305,7 +307,12 @@ fn contest(
         let missing = !question.schedulers.iter().any(|name| name == OWN);
         let names = question.schedulers.iter().map(String::as_str).chain(missing.then_some(OWN));
         let names = names.filter(|name| *name != "tcp");
-        names.map(|name| one(registries, name, &question.congestion, best)).collect::<Result<_, _>>()?
+        let paths = question.scenario.paths.len();
+        let named = |name: &str| {
+            let (label, scheduler) = (name.to_string(), registries.scheduler(name, paths)?);
+            Ok(Candidate { label, scheduler, ..one(registries, OWN, &question.congestion, best)? })
+        };
+        names.map(named).collect::<Result<_, SpecError>>()?
     };
     // What one has without changing anything.
     if best != 0 {
@@ -416,6 +423,11 @@ pub fn advise(
         let gaps: Vec<f64> = scores[0].iter().zip(&scores[1]).map(|(a, b)| a - b).collect();
         let gain = Gain::of(&gaps);
         versus_tcp = versus_tcp.narrowed_by(&gain);
+        // What was stated bounds it, in the table, too.
+        let row = judged.iter_mut().find(|row| row.label == candidates[chosen].label);
+        if let Some(row) = row {
+            row.gain.interval = versus_tcp.interval;
+        }
         gain_before = Some(gain);
     }
     let mut answer = Answer {
@@ -426,7 +438,7 @@ pub fn advise(
         best_path: candidates[best_tcp].label.trim_start_matches("tcp ").to_string(),
         versus_tcp,
         stated: gain_before,
-        versus_own: own.map(|own| Gain::of(&logs(chosen, own))),
+        versus_own: own.map(|own| (said_own(scenario, &candidates[own]), Gain::of(&logs(chosen, own)))),
         variants: decision.runs as usize,
         decision,
         all: all.clone(),
@@ -436,6 +448,7 @@ pub fn advise(
         judged,
         buffer: None,
         flips: Vec::new(),
+        ahead: None,
     };
     if question.effort.whole {
         let buffer = buffer::find(question, request, &answer.use_this, hands);
@@ -443,9 +456,17 @@ pub fn advise(
         answer.buffer = Some(buffer);
         let candidates = watched(&answer.decision, candidates, chosen);
         let Some(flips) = flips::find(question, &candidates, 0, hands) else { return Ok(None) };
-        answer.flips = flips;
+        match flips {
+            Turning::Points(flips) => answer.flips = flips,
+            Turning::Ahead(label, ratio) => answer.ahead = Some((label, ratio)),
+        }
     }
     Ok(Some(answer))
+}
+
+/// Linux's own scheduler, with the path that the connection is opened on.
+fn said_own(scenario: &Scenario, own: &Candidate) -> String {
+    format!("`{OWN}` with its first subflow on {}", scenario.paths[own.opens_on].name)
 }
 
 fn as_compared(one: &Candidate) -> compare::Candidate {

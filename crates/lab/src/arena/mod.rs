@@ -7,6 +7,8 @@ mod score;
 
 use serde::{Deserialize, Serialize};
 
+use crate::opening::Opening;
+
 pub use families::{Axis, Between, Cell, FAMILIES, Family, draw, grid};
 pub use heat::{Map, maps, svg};
 pub use run::{Contest, Entrant, Hands, Measured, jobs, run};
@@ -66,6 +68,8 @@ pub struct CellResult {
     /// The pool of paths, by seed: when the deliveries of all plain TCPs, each alone and begun when it can be joined, add up to
     /// the size. None of workloads that aren't one flow.
     pub pool: Vec<f64>,
+    /// The same with all paths begun at once, as if no handshake came before a join.
+    pub at_once: Vec<f64>,
 }
 
 impl CellResult {
@@ -75,15 +79,39 @@ impl CellResult {
     }
 }
 
+/// Where connections are opened if nothing else is asked for.
+fn first() -> String {
+    Opening::First.to_string()
+}
+
+/// Why results can't be put together.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum MergeError {
+    /// They were measured under other conditions.
+    #[error("they can't be compared: these are {these}, those {those}")]
+    OtherConditions {
+        /// The first's conditions.
+        these: String,
+        /// The other's.
+        those: String,
+    },
+}
+
 /// All that was measured.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Results {
     /// Congestion control of all.
     pub congestion: String,
+    /// The path that connections were opened on: `first`, `best`, `remember`, or its name.
+    #[serde(default = "first")]
+    pub opened_on: String,
     /// The first seed.
     pub seed: u64,
     /// Runs of each entrant in each cell.
     pub runs: u32,
+    /// Whether joins began with the third ACK.
+    pub early_join: bool,
     /// The cells.
     pub cells: Vec<CellResult>,
 }
@@ -93,17 +121,10 @@ impl Results {
     ///
     /// # Errors
     /// The two were measured with different seeds or congestion controls, for people.
-    pub fn merge(&mut self, other: &Results) -> Result<(), String> {
-        let of = |results: &Results| (results.congestion.clone(), results.seed, results.runs);
-        if of(self) != of(other) {
-            let say = |(congestion, seed, runs): (String, u64, u32)| {
-                format!("{runs} runs from seed {seed} with {congestion}")
-            };
-            return Err(format!(
-                "they can't be compared: these are {}, those {}",
-                say(of(self)),
-                say(of(other))
-            ));
+    pub fn merge(&mut self, other: &Results) -> Result<(), MergeError> {
+        let (these, those) = (self.conditions(), other.conditions());
+        if these != those {
+            return Err(MergeError::OtherConditions { these, those });
         }
         for cell in &mut self.cells {
             let Some(same) = other.cells.iter().find(|same| same.id == cell.id) else { continue };
@@ -115,9 +136,19 @@ impl Results {
             if cell.tcp.is_empty() {
                 cell.tcp.clone_from(&same.tcp);
                 cell.pool.clone_from(&same.pool);
+                cell.at_once.clone_from(&same.at_once);
             }
         }
         Ok(())
+    }
+
+    /// What runs must have in common to be compared, in words.
+    fn conditions(&self) -> String {
+        let joins = if self.early_join { "early" } else { "late" };
+        format!(
+            "{} runs from seed {} with {} and {joins} joins, opened on {}",
+            self.runs, self.seed, self.congestion, self.opened_on
+        )
     }
 
     /// The labels of all entrants that are in every cell.

@@ -6,13 +6,14 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use ropewalk_engine::congestion::CongestionControl;
 use ropewalk_engine::registry::Spec;
 use ropewalk_engine::scheduler::Scheduler;
-use ropewalk_sim::{Mode, Recording, RunResult, RunSpec, Scenario, Workload};
+use ropewalk_sim::{Mode, PathSpec, Recording, RunResult, RunSpec, Scenario, Workload};
 use serde::{Deserialize, Serialize};
 
 use super::{Cell, CellResult, Results, Series};
 use crate::checkpoint::{self, Store};
+use crate::opening::Opening;
 use crate::units::Nanos;
-use crate::{compare, objective, opening, watch};
+use crate::{compare, objective, watch};
 
 /// How often deliveries are sampled for the pool of paths.
 const SAMPLE: Nanos = 2_000_000;
@@ -41,8 +42,12 @@ pub struct Contest {
     pub runs: u32,
     /// The first run's seed; the next have the next numbers.
     pub seed: u64,
-    /// Open each connection on the path on which plain TCP alone would be fastest.
-    pub open_on_best: bool,
+    /// The path on which connections open.
+    pub opening: Opening,
+    /// The schedulers of plain TCP and of an earlier connection, from which that path is found out.
+    pub earlier: [Spec<dyn Scheduler>; 2],
+    /// Joins begin with the third ACK, not after the first DSS.
+    pub early_join: bool,
 }
 
 /// Who runs, and who listens.
@@ -71,6 +76,8 @@ pub struct Measured {
     repeated: f64,
     /// The pool's seconds.
     pool: Option<f64>,
+    /// Those of a pool whose paths begin at once.
+    at_once: Option<f64>,
 }
 
 /// How many runs a contest makes; plain TCP on all paths counts as one.
@@ -118,7 +125,9 @@ impl Contest {
             seconds.push(value(scenario, &result));
             deliveries.push(delivered(&result, spec.start_phase.saturating_add(scenario.warmup)));
         }
-        Measured { seconds, repeated: 0.0, pool: bytes.map(|bytes| pool(scenario, &deliveries, bytes)) }
+        let pooled = |joins: &[Nanos]| bytes.map(|bytes| pool(scenario.limit, &deliveries, joins, bytes));
+        let (pool, at_once) = (pooled(&joins(scenario)), pooled(&vec![0; deliveries.len()]));
+        Measured { seconds, repeated: 0.0, pool, at_once }
     }
 }
 
@@ -135,15 +144,28 @@ fn delivered(result: &RunResult, start: Nanos) -> Vec<(Nanos, u64)> {
     curve
 }
 
-/// When the deliveries of all paths add up to `bytes`, each begun when a subflow can be joined there: the SYN of a join
-/// leaves two round trips of the first path after its SYN (RFC 8684 3.1: a DSS has to come first). From then on a download
-/// over a join takes as long to begin as over a connection.
-fn pool(scenario: &Scenario, deliveries: &[Vec<(Nanos, u64)>], bytes: u64) -> f64 {
-    let first = &scenario.paths[0];
-    let join = 2 * (first.up.min_delay() + first.down.min_delay());
+/// How much later than the first path each path begins in the pool of paths, such that a download over it begins as early as
+/// over a join. The SYN of a join leaves two round trips of the first path after its SYN (RFC 8684 3.1: a DSS has to come first);
+/// an early one leaves one round trip after it, and is completed when that DSS has come.
+fn joins(scenario: &Scenario) -> Vec<Nanos> {
+    let round_trip = |path: &PathSpec| path.up.min_delay() + path.down.min_delay();
+    let first = round_trip(&scenario.paths[0]);
+    let begins = |path: &PathSpec| {
+        if scenario.client.early_join {
+            first.max((2 * first).saturating_sub(round_trip(path)))
+        } else {
+            2 * first
+        }
+    };
+    let later = scenario.paths.iter().skip(1).map(begins);
+    std::iter::once(0).chain(later).collect()
+}
+
+/// When the deliveries of all paths add up to `bytes`, each path begun as much later as `joins` says.
+fn pool(limit: Nanos, deliveries: &[Vec<(Nanos, u64)>], joins: &[Nanos], bytes: u64) -> f64 {
     let by = |time: Nanos| -> f64 {
-        let parts = deliveries.iter().enumerate().map(|(path, curve)| {
-            let time = time.saturating_sub(if path == 0 { 0 } else { join });
+        let parts = deliveries.iter().zip(joins).map(|(curve, join)| {
+            let time = time.saturating_sub(*join);
             let next = curve.partition_point(|(at, _)| *at <= time);
             match (next.checked_sub(1).map(|before| curve[before]), curve.get(next)) {
                 (None, _) => 0.0,
@@ -156,9 +178,9 @@ fn pool(scenario: &Scenario, deliveries: &[Vec<(Nanos, u64)>], bytes: u64) -> f6
         });
         parts.sum()
     };
-    let (mut low, mut high) = (0, scenario.limit);
+    let (mut low, mut high) = (0, limit);
     if by(high) < bytes as f64 {
-        return scenario.limit as f64 / 1e9;
+        return limit as f64 / 1e9;
     }
     while high - low > 1000 {
         let middle = low + (high - low) / 2;
@@ -167,15 +189,21 @@ fn pool(scenario: &Scenario, deliveries: &[Vec<(Nanos, u64)>], bytes: u64) -> f6
     high as f64 / 1e9
 }
 
-/// The cell's scenario, opened on the path that was asked for.
+/// The cell's scenario, with joins as they are asked for, opened on the path that was asked for.
 fn opened(contest: &Contest, cell: &Cell) -> Arc<Scenario> {
-    let Some(tcp) = contest.tcp.as_ref().filter(|_| contest.open_on_best) else {
-        return Arc::clone(&cell.scenario);
-    };
+    let mut scenario = Arc::clone(&cell.scenario);
+    if contest.early_join {
+        let copy = Arc::make_mut(&mut scenario);
+        (copy.client.early_join, copy.server.early_join) = (true, true);
+    }
     // Not one of the seeds that are judged.
     let seed = contest.seed.wrapping_sub(1);
-    let best = opening::fastest_alone(&cell.scenario, tcp, &contest.congestion, seed);
-    Arc::new(opening::open_on(&cell.scenario, best))
+    let [tcp, multipath] = &contest.earlier;
+    match contest.opening.apply(&scenario, [tcp, multipath], &contest.congestion, seed) {
+        Ok(opened) if contest.opening != Opening::First => Arc::new(opened),
+        // A name that only other cells have.
+        _ => scenario,
+    }
 }
 
 /// Runs the contest; `None` if it was stopped. Runs that `store` has aren't repeated.
@@ -205,7 +233,7 @@ pub fn run(contest: &Contest, store: &Store<Measured>, hands: Hands<'_>) -> Opti
                 let sent: u64 = result.paths.iter().map(|path| path.bytes).sum();
                 let delivered = result.delivered_bytes;
                 let repeated = sent.saturating_sub(delivered) as f64 / delivered.max(1) as f64;
-                Measured { seconds: vec![value(scenario, &result)], repeated, pool: None }
+                Measured { seconds: vec![value(scenario, &result)], repeated, pool: None, at_once: None }
             }
         };
         store.put(&key, &measured);
@@ -259,6 +287,7 @@ pub fn run(contest: &Contest, store: &Store<Measured>, hands: Hands<'_>) -> Opti
             series,
             tcp: tcp.collect(),
             pool: controls.iter().filter_map(|run| run.pool).collect(),
+            at_once: controls.iter().filter_map(|run| run.at_once).collect(),
         }
     });
     let cells = cells.collect();
@@ -266,6 +295,8 @@ pub fn run(contest: &Contest, store: &Store<Measured>, hands: Hands<'_>) -> Opti
         congestion: contest.congestion.text.clone(),
         seed: contest.seed,
         runs: contest.runs,
+        early_join: contest.early_join,
+        opened_on: contest.opening.to_string(),
         cells,
     })
 }
@@ -290,7 +321,9 @@ mod tests {
             congestion: registries.congestion.parse("cubic").unwrap(),
             runs: 4,
             seed: 1,
-            open_on_best: false,
+            opening: Opening::First,
+            earlier: ["single", "minrtt"].map(|name| registries.schedulers.parse(name).unwrap()),
+            early_join: false,
         }
     }
 
@@ -325,18 +358,31 @@ mod tests {
         assert!(merged.cells[0].tcp.is_empty());
         merged.merge(&all).unwrap();
         assert_eq!(merged, all);
+        merged.opened_on = "remember".into();
+        assert!(merged.merge(&all).unwrap_err().to_string().contains("opened on remember, those"));
         merged.seed = 9;
-        assert!(merged.merge(&all).unwrap_err().contains("from seed 9"));
+        assert!(merged.merge(&all).unwrap_err().to_string().contains("from seed 9"));
     }
 
     #[test]
     fn the_pool_adds_up_what_the_paths_deliver() {
-        let mut scenario = ropewalk_sim::networks::two_equal(10_000_000, 25_000_000);
-        scenario.limit = 10_000_000_000;
         let curve = vec![(0, 0), (1_000_000_000, 1_000_000)];
+        let curves = [curve.clone(), curve];
         // The second begins 100 ms later: 550 ms of the first and 450 of the second are one second's worth.
-        let time = pool(&scenario, &[curve.clone(), curve.clone()], 1_000_000);
+        let (limit, joins) = (10_000_000_000, [0, 100_000_000]);
+        let time = pool(limit, &curves, &joins, 1_000_000);
         assert!((time - 0.55).abs() < 1e-4, "{time}");
-        assert_eq!(pool(&scenario, &[curve.clone(), curve], 3_000_000), 10.0);
+        assert_eq!(pool(limit, &curves, &joins, 3_000_000), 10.0);
+    }
+
+    #[test]
+    fn an_early_join_begins_a_round_trip_earlier_and_ends_after_the_dss() {
+        let mut scenario = ropewalk_sim::networks::two_equal(10_000_000, 25_000_000);
+        assert_eq!(joins(&scenario), [0, 100_000_000]);
+        (scenario.client.early_join, scenario.server.early_join) = (true, true);
+        assert_eq!(joins(&scenario), [0, 50_000_000]);
+        let second = &mut scenario.paths[1];
+        (second.up.delay, second.down.delay) = (5_000_000, 5_000_000);
+        assert_eq!(joins(&scenario), [0, 90_000_000]);
     }
 }

@@ -57,6 +57,8 @@ pub struct Score {
     pub best_path: Option<Harm>,
     /// Geometric mean against the pool of paths.
     pub pool: Option<f64>,
+    /// What joins cost: geometric mean of the pool of paths against one whose paths all begin at once.
+    pub late: Option<f64>,
     /// Mean share of bytes sent more than once.
     pub repeated: f64,
     /// The cell where that is greatest.
@@ -147,6 +149,10 @@ pub fn score(results: &Results, label: &str, half: Option<Half>) -> Option<Score
         opened: harm(&cells, |cell| cell.opened),
         best_path: harm(&cells, |cell| cell.best_path),
         pool: (!pools.is_empty()).then(|| geometric(pools.iter().copied())),
+        late: (!pools.is_empty()).then(|| {
+            let flows = chosen.iter().filter(|result| !result.at_once.is_empty());
+            geometric(flows.map(|result| mean(&result.pool) / mean(&result.at_once)))
+        }),
         repeated: mean(&cells.iter().map(|cell| cell.repeated).collect::<Vec<_>>()),
         worst_repeated: worst(&cells, |cell| Some(cell.repeated))?,
         cells,
@@ -177,8 +183,16 @@ mod tests {
             series: series.collect(),
             tcp,
             pool: vec![0.5; 4],
+            at_once: vec![0.4; 4],
         };
-        Results { congestion: "cubic".into(), seed: 1, runs: 4, cells: vec![cell] }
+        Results {
+            congestion: "cubic".into(),
+            opened_on: "first".into(),
+            seed: 1,
+            runs: 4,
+            early_join: false,
+            cells: vec![cell],
+        }
     }
 
     /// Two that are equal on average and lucky on different seeds: the oracle gains nothing from luck.
@@ -203,6 +217,7 @@ mod tests {
         let best = score.best_path.as_ref().unwrap();
         assert!(best.cells == 1 && (best.worst.0 - 1.1).abs() < 1e-12, "{best:?}");
         assert!((score.pool.unwrap() - 2.2).abs() < 1e-12);
+        assert!((score.late.unwrap() - 1.25).abs() < 1e-12);
         assert_eq!(score.worst_repeated, (0.25, "f/1/1".to_string()));
         assert!(super::score(&results, "nobody", None).is_none());
     }

@@ -1,12 +1,12 @@
 //! What a comparison is asked for, as a command line or a script says it, made into a [`Request`].
 
-use ropewalk_engine::registry::{Registry, Spec};
+use ropewalk_engine::registry::{Registry, Spec, SpecError};
 use ropewalk_engine::scheduler::{Scheduler, is_compared_by_default};
 use ropewalk_sim::{Mode, PathSpec, Scenario, Workload};
 
 use super::{Candidate, Design, Request, Worth, said_worth, usual_workloads};
 use crate::Registries;
-use crate::diagnostic::{Diagnostic, InputError, Source};
+use crate::diagnostic::{Diagnostic, InputError, Source, did_you_mean};
 use crate::scenario::{self, Experiment};
 use crate::units;
 
@@ -25,6 +25,10 @@ pub struct Names {
     pub limit: &'static str,
     /// The budget.
     pub budget: &'static str,
+    /// Measurements of paths.
+    pub measured: &'static str,
+    /// The share of variants.
+    pub certainty: &'static str,
 }
 
 /// The command line's.
@@ -35,6 +39,8 @@ pub const COMMAND_LINE: Names = Names {
     value: "--value",
     limit: "--limit",
     budget: "--budget",
+    measured: "--measured",
+    certainty: "--certainty",
 };
 
 /// A script's.
@@ -45,6 +51,8 @@ pub const SCRIPT: Names = Names {
     value: "value",
     limit: "limit",
     budget: "budget",
+    measured: "measured",
+    certainty: "certainty",
 };
 
 /// What is asked for.
@@ -159,10 +167,19 @@ impl Ask {
 /// # Errors
 /// An unknown name, or a parameter that isn't allowed.
 pub fn algorithm<T: ?Sized>(registry: &Registry<T>, option: &str, text: &str) -> Result<Spec<T>, InputError> {
-    registry.parse(text).map_err(|error| {
-        let source = Source::new(option, text);
-        Diagnostic::new(error.message.clone()).at(&source, error.span.0..error.span.1).label("here").into()
-    })
+    let known: Vec<&str> = registry.entries().iter().map(|entry| entry.name).collect();
+    registry.parse(text).map_err(|error| refused(&error, option, text, &known))
+}
+
+/// What is wrong with an algorithm's text, and its place. A name that isn't known is held against those that are.
+fn refused(error: &SpecError, option: &str, text: &str, known: &[&str]) -> InputError {
+    let source = Source::new(option, text);
+    let wrong = text.get(error.span.0..error.span.1).unwrap_or_default();
+    let near =
+        if known.contains(&wrong) { String::new() } else { did_you_mean(wrong, known.iter().copied()) };
+    let diagnostic =
+        Diagnostic::new(error.message.clone()).at(&source, error.span.0..error.span.1).label("here");
+    if near.is_empty() { diagnostic.into() } else { diagnostic.help(near).into() }
 }
 
 /// Parses a scheduler's name, for so many paths.
@@ -175,10 +192,8 @@ pub fn scheduler(
     text: &str,
     paths: usize,
 ) -> Result<Spec<dyn Scheduler>, InputError> {
-    registries.scheduler(text, paths).map_err(|error| {
-        let source = Source::new(option, text);
-        Diagnostic::new(error.message.clone()).at(&source, error.span.0..error.span.1).label("here").into()
-    })
+    let known: Vec<&str> = registries.schedulers.entries().iter().map(|entry| entry.name).collect();
+    registries.scheduler(text, paths).map_err(|error| refused(&error, option, text, &known))
 }
 
 /// Parses a size in a range.

@@ -66,8 +66,8 @@ fn level(candidates: usize, looks: u32) -> f64 {
 pub(crate) fn shown_slower(scores: &[Vec<f64>], slow: usize, fast: usize, looks: u32, random: bool) -> bool {
     let gaps: Vec<f64> = scores[slow].iter().zip(&scores[fast]).map(|(a, b)| a - b).collect();
     let mean = stats::mean(&gaps);
-    if !random || gaps.len() < FEW {
-        return !random && mean > 0.0;
+    if gaps.len() < FEW || !random {
+        return gaps.len() >= FEW && mean > 0.0;
     }
     let quantile = stats::t_quantile(level(scores.len(), looks), (gaps.len() - 1) as f64);
     mean > quantile * stats::standard_deviation(&gaps) / libm::sqrt(gaps.len() as f64)
@@ -93,10 +93,10 @@ pub(crate) fn standings(
             let (n, mean) = (gaps.len(), stats::mean(&gaps));
             let sd = stats::standard_deviation(&gaps);
             let mut interval = None;
-            let (low, high) = if !random {
-                (mean, mean)
-            } else if n < FEW {
+            let (low, high) = if n < FEW {
                 (f64::NEG_INFINITY, f64::INFINITY)
+            } else if !random {
+                (mean, mean)
             } else {
                 if quantile.0 != n {
                     quantile = (n, stats::t_quantile(level, (n - 1) as f64));

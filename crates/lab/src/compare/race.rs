@@ -229,6 +229,10 @@ fn round(
             let (number, rest) = (index / per_number, index % per_number);
             let (workload, who) = (rest / active.len(), active[rest % active.len()]);
             let run = one(workload, numbers.start + number as u32, who);
+            // A run that was stopped in the middle isn't the run.
+            if stop.load(Ordering::Relaxed) {
+                break;
+            }
             done(if fixed { 1 } else { run.cost() });
             kept.push((index, run));
         }

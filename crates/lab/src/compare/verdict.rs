@@ -43,7 +43,7 @@ pub fn headline(comparison: &Comparison) -> Headline {
     let fastest = decision.fastest.as_deref().unwrap_or(&first.rows[0].label);
     let over = if rankings.len() > 1 { " over all workloads" } else { "" };
     let runs = comparison.runs;
-    if (runs as usize) < FEW && comparison.random {
+    if (runs as usize) < FEW {
         let each = if runs == 1 { "one run" } else { &format!("{runs} runs") };
         return only(format!(
             "`{fastest}` has the least mean{over}, but {each} of each can't be compared: {FEW} are the least."
@@ -158,7 +158,9 @@ fn use_this(decision: &Decision, name: &str, reach: Reach, single: &impl Fn(&str
     let alone = decision.with(Standing::Equal).len() + decision.with(Standing::Open).len() == 1;
     let rule = if alone { String::new() } else { format!(": of these, {}", reach.text()) };
     let more = match reach {
-        Reach::OtherKernel | Reach::Ropewalk if !alone => ", repeats the fewest bytes and is the simplest",
+        Reach::OtherKernel | Reach::Ropewalk if !alone => {
+            ", repeats the fewest bytes (to the per cent) and is the simplest"
+        }
         _ => "",
     };
     let stand = decision.of(name).filter(|stand| stand.standing == Standing::Open && !alone);

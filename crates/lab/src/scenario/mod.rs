@@ -10,9 +10,9 @@ mod links;
 mod phrase;
 mod preset;
 mod randomness;
-pub(crate) mod read;
+pub mod read;
 mod schema;
-pub(crate) mod shape;
+pub mod shape;
 pub(crate) mod trace;
 mod traffic;
 
@@ -33,7 +33,7 @@ pub use phrase::bad_name;
 pub use preset::{PRESETS, Preset};
 pub use randomness::is_random;
 pub(crate) use randomness::links;
-pub use schema::schema;
+pub use schema::{schema, schema_of};
 pub(crate) use trace::{parse as parse_trace, text};
 pub use traffic::BUFFER_RANGE;
 
@@ -111,7 +111,7 @@ pub fn load(name_or_file: &str, registries: &Registries) -> Result<Loaded, Input
 }
 
 /// What is wrong with a text that isn't TOML.
-pub(crate) fn syntax_errors(source: &Arc<Source>, syntax: &[toml::de::Error]) -> InputError {
+pub fn syntax_errors(source: &Arc<Source>, syntax: &[toml::de::Error]) -> InputError {
     // After a mistake of syntax the rest of the file means little: the first few are enough.
     let diagnostics = syntax.iter().take(3).map(|error| {
         let found = Diagnostic::new(error.message().to_string());

@@ -12,21 +12,27 @@ use crate::diagnostic::{Diagnostic, Source, did_you_mean};
 use crate::units::{self, UnitError};
 
 /// A value with its place.
-pub(crate) type Value<'t> = Spanned<DeValue<'t>>;
+pub type Value<'t> = Spanned<DeValue<'t>>;
 
 /// Reads values and collects errors.
-pub(crate) struct Reader {
+#[derive(Debug)]
+pub struct Reader {
+    /// What is read.
     pub source: Arc<Source>,
     /// The folder that trace files are relative to.
     pub folder: PathBuf,
+    /// What is wrong with it.
     pub errors: Vec<Diagnostic>,
 }
 
 /// A table whose keys are known.
-#[derive(Clone)]
-pub(crate) struct Table<'t> {
+#[derive(Clone, Debug)]
+pub struct Table<'t> {
+    /// The keys that it may have.
     pub shape: &'static Shape,
+    /// The keys that it has.
     pub entries: &'t DeTable<'t>,
+    /// Where it is.
     pub span: Range<usize>,
 }
 

@@ -22,6 +22,16 @@ pub fn schema() -> Value {
     whole
 }
 
+/// The schema of another kind of file, whose shape has no queues.
+pub fn schema_of(file: &Shape, title: &str) -> Value {
+    let mut whole = object(file, None);
+    if let Value::Object(map) = &mut whole {
+        map.insert("$schema".into(), json!("https://json-schema.org/draft/2020-12/schema"));
+        map.insert("title".into(), json!(title));
+    }
+    whole
+}
+
 fn queue_text() -> String {
     let limits = [PACKETS.pattern(true), BYTES.pattern(true), TIME.pattern(true)];
     format!("codel|{}", limits.join("|"))

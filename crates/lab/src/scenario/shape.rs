@@ -83,11 +83,13 @@ pub struct Shape {
     pub fields: &'static [Field],
 }
 
-pub(crate) const fn key(name: &'static str, kind: Kind, summary: &'static str) -> Field {
+/// A key that may be left out.
+pub const fn key(name: &'static str, kind: Kind, summary: &'static str) -> Field {
     Field { name, kind, summary, required: false }
 }
 
-pub(crate) const fn required(name: &'static str, kind: Kind, summary: &'static str) -> Field {
+/// A key that is needed.
+pub const fn required(name: &'static str, kind: Kind, summary: &'static str) -> Field {
     Field { name, kind, summary, required: true }
 }
 
@@ -370,6 +372,11 @@ pub const END: Shape = Shape {
         key("ecn", Kind::Switch, "ECN. Default: false"),
         key("min-rto", Kind::Time, "Least retransmission timeout. Default: 200 ms"),
         key("initial-window", Kind::Integer(1, 1000), "Initial window, segments. Default: 10"),
+        key(
+            "early-join",
+            Kind::Switch,
+            "Joins begin with the third ACK, not after the first DSS as Linux's do. Default: false",
+        ),
         key(
             "initial-threshold",
             Kind::Integer(0, 1_000_000),

@@ -117,7 +117,7 @@ impl Reader {
     }
 
     /// All `[[background]]`s.
-    pub fn background(
+    pub(crate) fn background(
         &mut self,
         file: &Table<'_>,
         paths: &[PathSpec],
@@ -235,6 +235,7 @@ impl Reader {
             initial_window: self
                 .integer(&table, "initial-window", (1, 1000))
                 .map_or(above.initial_window, |w| w as u32),
+            early_join: self.switch(&table, "early-join").unwrap_or(above.early_join),
             host: self.host(&table, above.host),
         }
     }
@@ -291,7 +292,7 @@ impl Reader {
     }
 
     /// `[experiment]`.
-    pub fn experiment(&mut self, file: &Table<'_>, names: &Names<'_>) -> Experiment {
+    pub(crate) fn experiment(&mut self, file: &Table<'_>, names: &Names<'_>) -> Experiment {
         let mut experiment = Experiment::default();
         let Some(table) = file.get("experiment").and_then(|value| self.table(&EXPERIMENT, value)) else {
             return experiment;

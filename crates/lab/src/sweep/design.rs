@@ -119,6 +119,12 @@ pub struct Overrides {
     pub direction: Option<Direction>,
 }
 
+/// The workload of one flow.
+fn flow(bytes: u64) -> toml::Value {
+    let size = toml::Value::from(units::write_bytes(bytes));
+    toml::Table::from_iter([("kind".to_string(), "flow".into()), ("size".to_string(), size)]).into()
+}
+
 impl Overrides {
     /// The scenario with what is said instead.
     fn apply(
@@ -133,12 +139,12 @@ impl Overrides {
             scenario::paths(&self.paths)?;
             let tables = self.paths.iter().map(|text| Ok(scenario::path_table(text)?.into()));
             let tables = tables.collect::<Result<Vec<toml::Value>, Diagnostic>>()?;
-            document = toml::Table::from_iter([("path".to_string(), tables.into())]);
+            let workload = document.remove("workload").unwrap_or_else(|| flow(1 << 20));
+            document =
+                toml::Table::from_iter([("path".to_string(), tables.into()), ("workload".into(), workload)]);
         }
         if let Some(bytes) = self.size {
-            let size = toml::Value::from(units::write_bytes(bytes));
-            let flow = [("kind".to_string(), "flow".into()), ("size".to_string(), size)];
-            document.insert("workload".into(), toml::Table::from_iter(flow).into());
+            document.insert("workload".into(), flow(bytes));
         }
         if let Some(direction) = self.direction {
             let word = if direction == Direction::Upload { "upload" } else { "download" };

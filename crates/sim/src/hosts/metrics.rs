@@ -1,14 +1,14 @@
 //! What is measured of the workload's connections at their endpoints.
 
-use ropewalk_engine::SubflowId;
 use ropewalk_engine::endpoint::ConnectionId;
 use ropewalk_engine::mptcp::Event;
+use ropewalk_engine::{PathCache, SubflowId};
 
 use super::Hosts;
 use crate::app::Conn;
 use crate::recorder::Recorder;
 use crate::result::{Sample, SubflowSample};
-use crate::{Nanos, Side};
+use crate::{Nanos, Side, topology};
 
 /// Sums over the workload's connections at the end.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
@@ -33,6 +33,17 @@ impl Hosts {
     /// Bytes that the workload's applications have received at this side.
     pub(crate) fn delivered(&self, side: Side) -> u64 {
         self.groups[0].conns.iter().map(|state| state.received[side as usize]).sum()
+    }
+
+    /// What the workload's client has found out of the paths to its server.
+    pub(crate) fn learnt(&self, now: Nanos) -> PathCache {
+        let mut cache = PathCache::default();
+        for (_, id) in self.workload(Side::Client) {
+            if let Some(connection) = self.ends[Side::Client as usize].connection(id) {
+                cache.learn(now, topology::server_address(), connection);
+            }
+        }
+        cache
     }
 
     /// Records an event.

@@ -29,7 +29,7 @@ use crate::result::{Outcome, RunResult};
 use crate::spec::{RunSpec, Scenario, Traffic};
 use crate::topology::Hop;
 use crate::udp::UdpSource;
-use crate::{Nanos, Side};
+use crate::{Nanos, Side, topology};
 use timers::{Timer, TimerEvent};
 
 /// The index of the workload's application.
@@ -278,6 +278,13 @@ impl World {
     /// Payload bytes that the workload's application has by now.
     pub fn delivered_bytes(&self) -> u64 {
         self.hosts.delivered(self.network.data_from.other())
+    }
+
+    /// The path on which the client would open its next connection, by what it has found out of all of them.
+    pub fn next_opening(&self) -> Option<usize> {
+        let paths = (0..self.scenario.paths.len()).map(|path| PathId(path as u16));
+        let cache = self.hosts.learnt(self.now);
+        Some(usize::from(cache.opening(self.now, topology::server_address(), paths)?.0))
     }
 
     /// Every counter of one side's endpoint, by the kernel's names ([`ropewalk_engine::endpoint::Endpoint::mib`]).

@@ -1,8 +1,9 @@
 //! A thousand connections opened and closed each second: the soak.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use ropewalk_tokio::{MemoryDevice, MptcpListener, MptcpStream, Network, Path, default_config};
@@ -39,7 +40,8 @@ pub fn run(options: &Options) -> Result<(), Failed> {
                 });
             }
         });
-        let done = Arc::new([AtomicU64::new(0), AtomicU64::new(0)]);
+        let done = Arc::new(AtomicU64::new(0));
+        let failures = Arc::new(Mutex::new(BTreeMap::new()));
         let (begin, used) = (Instant::now(), cpu());
         let mut tick = tokio::time::interval(Duration::from_millis(1));
         tick.set_missed_tick_behavior(MissedTickBehavior::Burst);
@@ -51,7 +53,7 @@ pub fn run(options: &Options) -> Result<(), Failed> {
             if u64::is_multiple_of(opened, EACH_SECOND) {
                 sizes.push(memory("VmRSS:"));
             }
-            let (client, done) = (client.clone(), Arc::clone(&done));
+            let (client, done, failures) = (client.clone(), Arc::clone(&done), Arc::clone(&failures));
             tokio::spawn(async move {
                 let talk = async {
                     let mut stream = MptcpStream::connect(&client, address).await?;
@@ -60,14 +62,25 @@ pub fn run(options: &Options) -> Result<(), Failed> {
                     stream.read_to_end(&mut answer).await?;
                     Ok::<_, std::io::Error>(answer.len() == 100)
                 };
-                let outcome = usize::from(!matches!(talk.await, Ok(true)));
-                done[outcome].fetch_add(1, Ordering::Relaxed);
+                let why = match talk.await {
+                    Ok(true) => {
+                        done.fetch_add(1, Ordering::Relaxed);
+                        return;
+                    }
+                    Ok(false) => "short".to_string(),
+                    Err(error) => error.to_string(),
+                };
+                if let Ok(mut failures) = failures.lock() {
+                    *failures.entry(why).or_insert(0_u64) += 1;
+                }
             });
         }
         let time = begin.elapsed().as_secs_f64();
         let used = cpu() - used;
         let is_drained = client.drain(Duration::from_secs(70)).await && server.drain(Duration::from_secs(70)).await;
-        let [good, failed] = [0, 1].map(|at| done[at].load(Ordering::Relaxed));
+        let good = done.load(Ordering::Relaxed);
+        let failures = failures.lock().map(|failures| failures.clone()).unwrap_or_default();
+        let failed: u64 = failures.values().sum();
         // TIME-WAIT fills up first.
         let (early, late) = (sizes.get(2).copied().unwrap_or(0), sizes.last().copied().unwrap_or(0));
         println!(
@@ -76,7 +89,7 @@ pub fn run(options: &Options) -> Result<(), Failed> {
             1e6 * used / good as f64
         );
         if failed > 0 || good < opened || !is_drained {
-            return Err(format!("{failed} failed, {} never ended", opened - good - failed).into());
+            return Err(format!("{} never ended, failures: {failures:?}", opened - good - failed).into());
         }
         Ok(())
     })

@@ -5,7 +5,7 @@ use std::time::Duration;
 use ropewalk_tokio::{MptcpListener, MptcpStream};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use super::{assert_drained, connection, networks, server_address};
+use super::{Lossy, assert_drained, connection, networks, networks_over, server_address};
 
 #[tokio::test(start_paused = true)]
 async fn aborted_and_panicking_tasks_leave_nothing() {
@@ -76,6 +76,41 @@ async fn connections_come_and_go() {
         }
         assert!(client.connections() <= 50 * (round + 1));
     }
+    serving.abort();
+    let _ = serving.await;
+    assert_drained(&server, &client).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn connections_end_where_every_third_packet_is_lost() {
+    let (server, client) = networks_over(1, 1, |device| Lossy { device, every: 3, sent: 0 });
+    let listener = MptcpListener::bind(&server, server_address()).unwrap();
+    let serving = tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            tokio::spawn(async move {
+                let mut request = [0; 100];
+                stream.read_exact(&mut request).await?;
+                stream.write_all(&request).await?;
+                stream.shutdown().await?;
+                stream.read(&mut request).await
+            });
+        }
+    });
+    let clients = (0..300).map(|_| {
+        let client = client.clone();
+        tokio::spawn(async move {
+            let mut stream = MptcpStream::connect(&client, server_address()).await?;
+            stream.write_all(&[7; 100]).await?;
+            let mut answer = Vec::new();
+            stream.read_to_end(&mut answer).await?;
+            Ok::<_, std::io::Error>(answer.len())
+        })
+    });
+    let mut answered = 0;
+    for one in clients.collect::<Vec<_>>() {
+        answered += usize::from(one.await.unwrap().is_ok_and(|len| len == 100));
+    }
+    assert!(answered > 200, "{answered} of 300 were answered");
     serving.abort();
     let _ = serving.await;
     assert_drained(&server, &client).await;

@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use ropewalk_tokio::{
-    BufferConfig, ConnectOptions, ListenOptions, MptcpListener, MptcpStream, Network, PathId,
+    BufferConfig, ConnectOptions, ListenOptions, MemoryDevice, MptcpListener, MptcpStream, Network, Path,
+    PathId,
 };
 use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
-use super::{Lossy, assert_drained, connection, networks, networks_over, pattern, server_address};
+use super::{Lossy, assert_drained, config, connection, networks, networks_over, pattern, server_address};
 
 /// Sends bytes through an echo server, and expects them back.
 async fn echo(server: &Network, client: &Network, len: usize) {
@@ -88,6 +89,48 @@ async fn a_connection_uses_every_path() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_connection_joins_ipv4_and_ipv6() {
+    let devices = [MemoryDevice::pair(1), MemoryDevice::pair(1)];
+    let mut builders = [Network::builder().config(config()), Network::builder().config(config())];
+    for (family, device) in devices.into_iter().enumerate() {
+        let mut ends = device.into_iter().flatten().zip([1, 2]).map(|(queue, host)| match family {
+            0 => Path::new(queue, [0xfd00, 0, 0, 0, 0, 0, 0, host].into()),
+            _ => Path::new(queue, [10, 0, 0, host as u8].into()),
+        });
+        builders = builders.map(|builder| builder.path(ends.next().unwrap()));
+    }
+    let [server, client] = builders.map(|builder| builder.build().unwrap());
+    let address = ([0xfd00, 0, 0, 0, 0, 0, 0, 1], 80).into();
+    let listener = MptcpListener::bind(&server, address).unwrap();
+    // Announced, the server's IPv4 address is what the client's can join.
+    let _second = MptcpListener::bind(&server, ([10, 0, 0, 1], 80).into()).unwrap();
+    let mut near = MptcpStream::connect(&client, address).await.unwrap();
+    let (mut far, peer) = listener.accept().await.unwrap();
+    assert_eq!((near.peer_addr(), near.local_addr()), (address, peer));
+    near.write_all(b"x").await.unwrap();
+    far.read_exact(&mut [0]).await.unwrap();
+    tokio::time::timeout(Duration::from_secs(10), async {
+        while near.info().unwrap().measured_subflows() < 2 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    })
+    .await
+    .expect("a join over IPv4");
+    let sent = pattern(4 << 20);
+    let copy = sent.clone();
+    let writing = tokio::spawn(async move {
+        near.write_all(&copy).await.unwrap();
+        near.shutdown().await.unwrap();
+        near.info().unwrap()
+    });
+    let mut received = Vec::new();
+    far.read_to_end(&mut received).await.unwrap();
+    assert!(received == sent);
+    let info = writing.await.unwrap();
+    assert!(info.stats.bytes_by_subflow.iter().filter(|bytes| **bytes > 0).count() == 2, "{info:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn bytes_pass_without_a_copy_and_plain_tcp_is_spoken_too() {
     let (server, client) = networks(1, 1);
     let options = ListenOptions::new().multipath(false);
@@ -139,7 +182,10 @@ async fn halves_become_a_stream_again() {
     let error = reader.reunite(other_writer).unwrap_err();
     let mut near = error.0.reunite(writer).unwrap();
     drop((other_reader, error.1));
+    assert_eq!((near.writable_bytes() > 5, near.readable_bytes(), far.readable_bytes()), (true, 0, 0));
     near.write_all(b"whole").await.unwrap();
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    assert_eq!((near.readable_bytes(), far.readable_bytes()), (0, 5));
     let mut buffer = [0; 5];
     far.read_exact(&mut buffer).await.unwrap();
     assert_eq!(&buffer, b"whole");

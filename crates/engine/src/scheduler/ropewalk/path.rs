@@ -108,8 +108,13 @@ impl Path {
     /// Whether nothing has come back from it for longer than an ACK should take.
     #[inline]
     pub fn is_silent(&self, flow: &SubflowMetrics, now: Nanos) -> bool {
-        flow.packets_out > 0
-            && now.saturating_sub(flow.last_progress.max(self.busy_since)) > flow.srtt + patience(flow)
+        flow.packets_out > 0 && now > self.silent_at(flow)
+    }
+
+    /// When it will count as silent, if nothing comes back.
+    #[inline]
+    pub fn silent_at(&self, flow: &SubflowMetrics) -> Nanos {
+        flow.last_progress.max(self.busy_since) + flow.srtt + patience(flow)
     }
 
     /// Nanoseconds that the link has still to send. It can't be more than all that is in flight; and what is in flight beyond a
@@ -132,7 +137,12 @@ impl Path {
     /// Nanoseconds until the last chunk arrives that it carries and that isn't repeated, which was sent at `sent_at`; below
     /// zero: it has arrived.
     #[inline]
-    pub fn last_arrives(&self, flow: &SubflowMetrics, now: Nanos, sent_at: Nanos) -> f64 {
+    pub fn last_arrives(&self, flow: &SubflowMetrics, now: Nanos, sent_at: Nanos, doubt: bool) -> f64 {
+        if doubt && self.per_byte <= 0.0 {
+            // New data counts on an unknown link. What it carries doesn't: a segment in a round trip.
+            let flying = f64::from(flow.in_flight()) * f64::from(flow.mss) + flow.queued_bytes as f64;
+            return (flying - self.taken as f64) / f64::from(flow.mss.max(1)) * flow.srtt as f64;
+        }
         let queue = self.queue(flow, now) - self.taken as f64 * self.cost(flow);
         flow.min_rtt as f64 / 2.0 + queue.max(sent_at as f64 - now as f64)
     }

@@ -145,15 +145,34 @@ fn at_the_tail_the_last_is_repeated_first() {
     assert!(matches!(scene.ask(none), Decision::Wait { until: Some(_) }));
 }
 
+/// Three segments in flight on a link of unknown rate may take three round trips.
+#[test]
+fn a_link_of_unknown_rate_is_doubted_at_the_tail() {
+    let mut scene = tail();
+    scene.subflows = vec![subflow(0, 300, 10, 0), subflow(1, 100, 3, 3)];
+    scene.subflows[1].last_progress = 95 * MILLISECOND;
+    assert_eq!(scene.ask(&mut *build("ropewalk")), repeats(0, 21_000, Purpose::Redundant));
+    assert!(matches!(scene.ask(&mut *build("ropewalk(doubt=false)")), Decision::Wait { .. }));
+}
+
 #[test]
 fn a_late_head_is_repeated_and_before_that_awaited() {
     let scheduler = &mut *build("ropewalk(steal=false)");
     let mut scene = tail();
     scene.subflows[1].rttvar = 5 * MILLISECOND;
     let due = (90 + 100 + 20) * MILLISECOND;
+    // Without a hole it may wait in a queue, until 120 ms after the last that came back.
+    scene.subflows[1].last_progress = 100 * MILLISECOND;
+    let silent = 220 * MILLISECOND;
+    assert_eq!(scene.ask(scheduler), Decision::Wait { until: Some(silent) });
+    scene.subflows[1].sacked_out = 1;
     assert_eq!(scene.ask(scheduler), Decision::Wait { until: Some(due) });
     scene.now = due;
     scene.subflows[1].last_progress = due - MILLISECOND;
+    // It blocks nothing.
+    (scene.unsent, scene.next_offset) = (500_000, 30_000);
+    assert!(matches!(scene.ask(scheduler), Decision::Send { .. }));
+    scene.unsent = 0;
     assert_eq!(scene.ask(scheduler), repeats(0, 10_000, Purpose::Opportunistic));
     scene.chunks.0.get_mut(&10_000).unwrap().carriers |= 1;
     assert!(matches!(scene.ask(scheduler), Decision::Wait { .. }), "the others are under way");

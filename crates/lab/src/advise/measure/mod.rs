@@ -443,14 +443,26 @@ impl Reading {
             format!("up {}", range(self.rate[0], 1e6, "Mbit/s")),
         ];
         parts.push(match self.loss {
-            (_, 0.0) => "no loss".into(),
-            (low, high) if low < high / 8.0 => format!("loss at most {:.2} %", high * 100.0),
-            (low, high) => format!("loss {:.2} .. {:.2} %", low * 100.0, high * 100.0),
+            (_, 0.0) => "no loss seen".into(),
+            (low, high) if low < high / 50.0 => format!("loss at most {} %", two_digits(high * 100.0)),
+            (low, high) => format!("loss {} .. {} %", two_digits(low * 100.0), two_digits(high * 100.0)),
         });
         parts.extend(self.queue_ms.map(|ms| format!("queue about {ms:.0} ms")));
         let notes: String = self.notes.iter().map(|note| format!("\n  {note}")).collect();
         format!("{}, with {}: {}{notes}", self.path, self.files.join(", "), parts.join(", "))
     }
+}
+
+/// Two significant digits.
+fn two_digits(percent: f64) -> String {
+    let digits = if percent >= 9.95 {
+        0
+    } else if percent >= 0.995 {
+        1
+    } else {
+        2
+    };
+    format!("{percent:.digits$}")
 }
 
 /// Mean and standard deviation of these, if there are any.

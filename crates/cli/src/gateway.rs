@@ -1,0 +1,204 @@
+//! `ropewalk gateway`.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use ropewalk_gateway::config;
+use ropewalk_gateway::gateway::{self, Listener, Settings};
+use ropewalk_gateway::setup::gateway::Plan;
+use ropewalk_gateway::{LevelFilter, log};
+use ropewalk_lab::diagnostic::{Diagnostic, Source};
+use ropewalk_lab::{Registries, units};
+use serde_json::json;
+
+use crate::compare::algorithm;
+use crate::{Failure, output};
+
+/// Multipath TCP before servers that have only TCP
+///
+/// Accepts Multipath TCP and plain TCP with the engine, and forwards to a TCP server. The host's own address and port reach the
+/// engine through a TUN device, with rules of nftables that are removed at the end. CAP_NET_ADMIN is needed.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  ropewalk gateway --listen 192.0.2.1:443 --to 127.0.0.1:8443 --dry-run
+  ropewalk gateway --listen 192.0.2.1:443 --to 127.0.0.1:8443 \\
+      --address 198.51.100.1 --scheduler blest
+  ropewalk gateway --config /etc/ropewalk/gateway.toml --check
+  ropewalk gateway --schema > gateway.schema.json
+
+A configuration's file:
+  [gateway]
+  drain = \"30 s\"
+  [[listener]]
+  listen = \"192.0.2.1:443\"
+  to = \"127.0.0.1:8443\"
+  addresses = [\"198.51.100.1\"]
+  scheduler = \"blest\"
+  proxy-protocol = \"v2\"
+SIGHUP reads it again; connections go on.
+
+Exit code: 0 after SIGTERM or SIGINT, 1 if the set-up fails, 2 for settings that can't
+be used.")]
+pub(crate) struct Options {
+    /// The configuration's file; instead of --listen and what belongs to it
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["listen", "to", "addresses", "scheduler", "congestion", "cores", "drain"])]
+    config: Option<PathBuf>,
+    /// Only check the configuration
+    #[arg(long, requires = "config")]
+    check: bool,
+    /// Print the JSON Schema of the configuration's file
+    #[arg(long, conflicts_with_all = ["config", "listen", "to"])]
+    schema: bool,
+    /// Address and port of this host that clients connect to
+    #[arg(long, value_name = "ADDRESS:PORT", required_unless_present_any = ["config", "schema"])]
+    listen: Option<String>,
+    /// Address and port of the TCP server
+    #[arg(long, value_name = "ADDRESS:PORT", required_unless_present_any = ["config", "schema"])]
+    to: Option<String>,
+    /// A further address of this host, announced to clients (ADD_ADDR); repeat it for each
+    #[arg(long = "address", value_name = "ADDRESS")]
+    addresses: Vec<String>,
+    /// Packet scheduler [default: linux]
+    #[arg(long)]
+    scheduler: Option<String>,
+    /// Congestion control [default: cubic]
+    #[arg(long)]
+    congestion: Option<String>,
+    /// Cores for the engine: queues of each device
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
+    cores: u16,
+    /// How long connections may go on after SIGTERM
+    #[arg(long, value_name = "TIME", default_value = "30 s")]
+    drain: String,
+    /// Make a Unix socket for `ropewalk status`
+    #[arg(long, value_name = "PATH", conflicts_with = "config")]
+    status: Option<PathBuf>,
+    /// Metrics for Prometheus: http://ADDRESS:PORT/metrics, on loopback
+    #[arg(long, value_name = "ADDRESS:PORT", conflicts_with = "config")]
+    metrics: Option<String>,
+    /// Show what would be set up, and do nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// The least important messages to log: error, warn, info, debug or trace
+    #[arg(long, value_name = "LEVEL", default_value = "info")]
+    log: LevelFilter,
+    /// Logs, and what --dry-run shows, as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+fn wrong(option: &str, text: &str, expected: &str) -> Failure {
+    let source = Source::new(option, text);
+    let message = format!("{option}: expected {expected}");
+    Diagnostic::new(message).at(&source, 0..text.len()).label(format!("found `{text}`")).into()
+}
+
+/// A socket's address on the command line.
+fn socket(option: &str, text: &str) -> Result<SocketAddr, Failure> {
+    let expected = "an address and a port, such as 192.0.2.1:443 or [2001:db8::1]:443";
+    let parsed = text.trim().parse::<SocketAddr>().ok().filter(|socket| socket.port() != 0);
+    parsed.ok_or_else(|| wrong(option, text, expected))
+}
+
+fn time(option: &str, text: &str) -> Result<Duration, Failure> {
+    let nanos = units::duration(text).map_err(|error| {
+        let source = Source::new(option, text);
+        Diagnostic::new(error.message).at(&source, error.span).label(error.label).help(error.help)
+    })?;
+    Ok(Duration::from_nanos(nanos))
+}
+
+fn settings(registries: &Registries, options: &Options) -> Result<Settings, Failure> {
+    if let Some(path) = &options.config {
+        return Ok(config::load(path, registries)?);
+    }
+    let listen = socket("--listen", options.listen.as_deref().unwrap_or_default())?;
+    let to = socket("--to", options.to.as_deref().unwrap_or_default())?;
+    let mut connection = gateway::default_connection();
+    if let Some(name) = &options.scheduler {
+        connection.scheduler = algorithm(&registries.schedulers, "--scheduler", name)?;
+    }
+    if let Some(name) = &options.congestion {
+        connection.congestion = algorithm(&registries.congestion, "--congestion", name)?;
+    }
+    let address = |text: &String| {
+        text.trim()
+            .parse::<IpAddr>()
+            .map_err(|_| wrong("--address", text, "an address without a port, such as 192.0.2.2"))
+    };
+    let addresses = options.addresses.iter().map(address).collect::<Result<Vec<_>, _>>()?;
+    let listener = Listener { addresses, connection, ..Listener::new(listen, to) };
+    let metrics = options.metrics.as_deref().map(|text| socket("--metrics", text)).transpose()?;
+    let settings = Settings {
+        metrics,
+        status: options.status.clone(),
+        cores: options.cores.into(),
+        drain: time("--drain", &options.drain)?,
+        ..Settings::new(vec![listener])
+    };
+    Ok(settings)
+}
+
+/// The set-up, as text or JSON.
+fn show(plan: &Plan, json: bool) -> String {
+    let steps = plan.steps();
+    if json {
+        let devices: Vec<_> = plan
+            .uplinks
+            .iter()
+            .map(|uplink| {
+                json!({
+                    "device": uplink.device, "queues": plan.queues, "address": uplink.engine,
+                    "public": uplink.public.address, "interface": uplink.public.interface,
+                })
+            })
+            .collect();
+        let line = |step: &ropewalk_gateway::setup::Step| step.to_string();
+        let setup: Vec<_> = steps.iter().map(|(step, _)| line(step)).collect();
+        let removal: Vec<_> = steps.iter().rev().flat_map(|(_, undo)| undo.iter().rev().map(line)).collect();
+        return format!("{:#}\n", json!({ "devices": devices, "setup": setup, "removal": removal }));
+    }
+    let mut text = String::new();
+    for uplink in &plan.uplinks {
+        let (public, engine) = (&uplink.public, uplink.engine);
+        let (device, address, interface) = (&uplink.device, public.address, &public.interface);
+        text += &format!(
+            "# TUN device {device}: the engine is {engine} there, and {address} ({interface}) to clients\n"
+        );
+    }
+    for (step, _) in &steps {
+        text += &format!("{step}\n");
+    }
+    text += "# at the end\n";
+    for step in steps.iter().rev().flat_map(|(_, undo)| undo.iter().rev()) {
+        text += &format!("{step}\n");
+    }
+    text
+}
+
+pub(crate) fn run(registries: &Registries, options: &Options) -> Result<(), Failure> {
+    if options.schema {
+        return output::print(&format!("{:#}\n", config::schema()));
+    }
+    let settings = settings(registries, options)?;
+    if options.check {
+        let listeners = settings.listeners.len();
+        return output::print(&match options.json {
+            true => format!("{}\n", json!({ "listeners": listeners })),
+            false => {
+                format!("{listeners} listener{}: nothing is wrong\n", if listeners == 1 { "" } else { "s" })
+            }
+        });
+    }
+    if options.dry_run {
+        return output::print(&show(&settings.plan().map_err(Failure::other)?, options.json));
+    }
+    log::start(options.log, options.json);
+    let reload = options
+        .config
+        .as_deref()
+        .map(|path| move || config::load(path, registries).map_err(|error| error.to_string()));
+    let reload = reload.as_ref().map(|reload| reload as gateway::Reload<'_>);
+    gateway::run(&settings, reload).map_err(Failure::other)
+}

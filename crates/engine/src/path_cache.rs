@@ -1,0 +1,159 @@
+//! What earlier connections learnt of the paths to a peer, and the path on which the next one should open: Linux's `tcp_metrics`, by path.
+//!
+//! The connection's first packets travel on the path that it opens on, until the others have joined: that is the initial window and
+//! what its ACKs release, 30 segments. A path's cost is the time until these have arrived: two round trips, for the handshake and the
+//! request, and their time at the path's rate. A rate is known once a subflow has carried as much. While that of some path isn't
+//! known, round-trip times alone decide.
+//!
+//! A cache belongs to whoever drives the endpoint: it calls [`PathCache::learn`] when a connection ends, and [`PathCache::opening`]
+//! before it connects.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use ropewalk_wire::Payload;
+
+use crate::mptcp::Connection;
+use crate::{Nanos, PathId, SECOND};
+
+/// What a connection sends before another path has joined, bytes.
+const OPENING_BYTES: u64 = 30 * 1448;
+
+/// After so long an entry is forgotten (`TCP_METRICS_TIMEOUT`).
+const LIFETIME: Nanos = 3600 * SECOND;
+
+/// Most entries; beyond them the oldest goes.
+const MOST_ENTRIES: usize = 4096;
+
+/// What is known of a path to a peer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PathQuality {
+    /// Least round-trip time, smoothed over connections.
+    pub rtt: Nanos,
+    /// Rate of data in its greater direction, bytes per second; 0: not known.
+    pub rate: u64,
+    /// When it was last updated.
+    pub at: Nanos,
+}
+
+impl PathQuality {
+    /// The time until the first data of a connection has arrived; with `rates`, what it takes at the path's rate.
+    fn cost(&self, rates: bool) -> u128 {
+        let transfer =
+            if rates { u128::from(OPENING_BYTES * SECOND) / u128::from(self.rate.max(1)) } else { 0 };
+        2 * u128::from(self.rtt) + transfer
+    }
+}
+
+/// See the module.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct PathCache {
+    entries: BTreeMap<(IpAddr, PathId), PathQuality>,
+}
+
+impl PathCache {
+    /// Takes over what a connection to `peer` has found out by now.
+    pub fn learn<P: Payload>(&mut self, now: Nanos, peer: IpAddr, connection: &Connection<P>) {
+        for (path, rtt, rate) in connection.path_samples(now) {
+            self.update(now, peer, path, rtt, rate);
+        }
+    }
+
+    fn update(&mut self, now: Nanos, peer: IpAddr, path: PathId, rtt: Nanos, rate: u64) {
+        if self.entries.len() >= MOST_ENTRIES
+            && !self.entries.contains_key(&(peer, path))
+            && let Some(oldest) = self.entries.iter().min_by_key(|(_, known)| known.at).map(|(key, _)| *key)
+        {
+            self.entries.remove(&oldest);
+        }
+        let known = self.entries.entry((peer, path)).or_insert(PathQuality { rtt, rate, at: now });
+        let smooth = |old: u64, new: u64| if old == 0 { new } else { old - old / 4 + new / 4 };
+        known.rtt = smooth(known.rtt, rtt);
+        if rate > 0 {
+            known.rate = smooth(known.rate, rate);
+        }
+        known.at = now;
+    }
+
+    /// What is known of a path, unless it is too old.
+    pub fn quality(&self, now: Nanos, peer: IpAddr, path: PathId) -> Option<PathQuality> {
+        let known = self.entries.get(&(peer, path))?;
+        (now.saturating_sub(known.at) < LIFETIME).then_some(*known)
+    }
+
+    /// The path of these on which a connection to `peer` should open; `None` if something of one isn't known. A tie goes to the first.
+    pub fn opening(
+        &self,
+        now: Nanos,
+        peer: IpAddr,
+        paths: impl IntoIterator<Item = PathId>,
+    ) -> Option<PathId> {
+        let known = paths.into_iter().map(|path| Some((path, self.quality(now, peer, path)?)));
+        let known: Vec<(PathId, PathQuality)> = known.collect::<Option<_>>()?;
+        let rates = known.iter().all(|(_, quality)| quality.rate > 0);
+        known.iter().min_by_key(|(_, quality)| quality.cost(rates)).map(|(path, _)| *path)
+    }
+}
+
+impl<P: Payload> Connection<P> {
+    /// Of each subflow that was answered: its path, its least round-trip time and its rate, 0 if it has carried too little.
+    fn path_samples(&self, now: Nanos) -> impl Iterator<Item = (PathId, Nanos, u64)> {
+        self.subflow_infos(now).filter(|info| info.tcp.min_rtt > 0).map(|info| {
+            let carried = |bytes: u64| bytes >= OPENING_BYTES;
+            let sent = if carried(info.tcp.bytes_acked) { info.tcp.delivery_rate } else { 0 };
+            // From the first data to the latest.
+            let receiving = info.age.saturating_sub(info.tcp.last_recv + 2 * info.tcp.min_rtt);
+            let arrived = if carried(info.tcp.bytes_received) && receiving > 0 {
+                (u128::from(info.tcp.bytes_received) * u128::from(SECOND) / u128::from(receiving)) as u64
+            } else {
+                0
+            };
+            (info.path, info.tcp.min_rtt, sent.max(arrived))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::MILLISECOND;
+
+    const PEER: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1));
+
+    fn cache(paths: &[(u64, u64)]) -> PathCache {
+        let mut cache = PathCache::default();
+        for (path, (rtt_ms, rate)) in paths.iter().enumerate() {
+            cache.update(SECOND, PEER, PathId(path as u16), rtt_ms * MILLISECOND, *rate);
+        }
+        cache
+    }
+
+    fn opening(cache: &PathCache, now: Nanos) -> Option<u16> {
+        cache.opening(now, PEER, [PathId(0), PathId(1)]).map(|path| path.0)
+    }
+
+    #[test]
+    fn a_connection_opens_where_its_first_data_arrives_earliest() {
+        let now = 2 * SECOND;
+        assert_eq!(opening(&cache(&[(60, 0), (20, 0)]), now), Some(1));
+        // 43 KiB take 350 ms at 125 kB/s and 9 ms at 5 MB/s.
+        assert_eq!(opening(&cache(&[(60, 5_000_000), (20, 125_000)]), now), Some(0));
+        assert_eq!(opening(&cache(&[(60, 0), (20, 125_000)]), now), Some(1), "a rate isn't known");
+        assert_eq!(opening(&cache(&[(20, 0), (20, 0)]), now), Some(0));
+        assert_eq!(opening(&cache(&[(20, 0)]), now), None, "nothing is known of the second");
+    }
+
+    #[test]
+    fn entries_are_smoothed_and_age() {
+        let mut cache = cache(&[(40, 1000), (20, 0)]);
+        cache.update(3 * SECOND, PEER, PathId(0), 80 * MILLISECOND, 0);
+        let known = cache.quality(3 * SECOND, PEER, PathId(0)).unwrap();
+        assert_eq!((known.rtt, known.rate, known.at), (50 * MILLISECOND, 1000, 3 * SECOND));
+        assert_eq!(cache.quality(3 * SECOND + LIFETIME, PEER, PathId(0)), None);
+        assert_eq!(cache.quality(SECOND, IpAddr::from([192, 0, 2, 2]), PathId(0)), None);
+        for port in 0..MOST_ENTRIES as u32 {
+            cache.update(10 * SECOND, IpAddr::from(port.to_be_bytes()), PathId(0), 1, 0);
+        }
+        assert_eq!(cache.entries.len(), MOST_ENTRIES);
+    }
+}

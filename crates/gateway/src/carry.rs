@@ -1,0 +1,215 @@
+//! Bytes between a Multipath TCP stream and a TCP socket, both ways at once: the gateway's to its server, the proxy's to its client.
+//!
+//! A side that closes is passed on as a half-close, and a side that resets as a reset, so that nobody takes the beginning of
+//! the data for all of it. Nothing is read that the other side hasn't room for, so that its window closes in turn.
+
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytes::{Buf, Bytes, BytesMut};
+use ropewalk_tokio::MptcpStream;
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
+use tokio::net::tcp::{ReadHalf, WriteHalf};
+
+/// Most bytes that are read at a time.
+const PIECE: usize = 256 << 10;
+
+/// ByteCounters of the bytes that were carried.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ByteCounters<'a> {
+    /// From the stream to the socket.
+    pub from_stream: &'a AtomicU64,
+    /// From the socket to the stream.
+    pub to_stream: &'a AtomicU64,
+}
+
+/// The side that was lost: it was reset, or can't be reached any more.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Lost {
+    #[error("the Multipath TCP connection: {0}")]
+    Stream(io::Error),
+    #[error("the TCP connection: {0}")]
+    Socket(io::Error),
+}
+
+/// Carries both ways until both sides have closed, or one is lost: then the other is reset. `first` was read from the socket
+/// before.
+pub(crate) async fn carry(
+    stream: &MptcpStream,
+    socket: &mut TcpStream,
+    first: Bytes,
+    counters: ByteCounters<'_>,
+) -> Result<(), Lost> {
+    let done = {
+        let (mut from_socket, mut to_socket) = socket.split();
+        let outward = from_stream(stream, &mut to_socket, counters.from_stream);
+        let inward = to_stream(first, &mut from_socket, stream, counters.to_stream);
+        tokio::try_join!(outward, inward).map(drop)
+    };
+    match &done {
+        Ok(()) => {}
+        Err(Lost::Stream(_)) => reset(socket),
+        Err(Lost::Socket(_)) => stream.reset(),
+    }
+    done
+}
+
+/// Has dropping the socket reset its connection.
+pub(crate) fn reset(socket: &TcpStream) {
+    // It fails where the connection is gone already.
+    let _ = socket.set_zero_linger();
+}
+
+async fn from_stream(
+    stream: &MptcpStream,
+    socket: &mut WriteHalf<'_>,
+    counter: &AtomicU64,
+) -> Result<(), Lost> {
+    loop {
+        let data = stream.read_bytes(PIECE).await.map_err(Lost::Stream)?;
+        if data.is_empty() {
+            // The socket's peer may have closed by itself.
+            let _ = socket.shutdown().await;
+            return Ok(());
+        }
+        socket.write_all(&data).await.map_err(Lost::Socket)?;
+        counter.fetch_add(data.len() as u64, Ordering::Relaxed);
+    }
+}
+
+async fn to_stream(
+    first: Bytes,
+    socket: &mut ReadHalf<'_>,
+    stream: &MptcpStream,
+    counter: &AtomicU64,
+) -> Result<(), Lost> {
+    write(first, stream, counter).await?;
+    let mut buffer = BytesMut::new();
+    loop {
+        // Memory is taken when there is something to read: an idle connection has none.
+        socket.readable().await.map_err(Lost::Socket)?;
+        buffer.reserve(PIECE);
+        match socket.try_read_buf(&mut buffer) {
+            Ok(0) => {
+                stream.close_write();
+                return Ok(());
+            }
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                buffer = BytesMut::new();
+                continue;
+            }
+            Err(error) => return Err(Lost::Socket(error)),
+        }
+        write(buffer.split().freeze(), stream, counter).await?;
+    }
+}
+
+async fn write(mut data: Bytes, stream: &MptcpStream, counter: &AtomicU64) -> Result<(), Lost> {
+    while !data.is_empty() {
+        let written = stream.write_bytes(&data).await.map_err(Lost::Stream)?;
+        data.advance(written);
+        counter.fetch_add(written as u64, Ordering::Relaxed);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use ropewalk_tokio::{MemoryDevice, MptcpListener, Network, Path};
+    use tokio::io::AsyncReadExt;
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    /// Ends of a program on each side, and what is carried between: a stream and a socket.
+    struct Ends {
+        _networks: [Network; 2],
+        far: MptcpStream,
+        stream: MptcpStream,
+        socket: TcpStream,
+        near: TcpStream,
+    }
+
+    async fn ends() -> Ends {
+        let mut hosts = [1, 2].into_iter();
+        let networks = MemoryDevice::pair(1).map(|device| {
+            let host = hosts.next().unwrap();
+            let path = Path::with_queues(device, [10, 0, 0, host].into());
+            Network::builder().path(path).build().unwrap()
+        });
+        let address = "10.0.0.1:80".parse().unwrap();
+        let listener = MptcpListener::bind(&networks[0], address).unwrap();
+        let stream = MptcpStream::connect(&networks[1], address).await.unwrap();
+        let (far, _) = listener.accept().await.unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let near = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (socket, _) = listener.accept().await.unwrap();
+        Ends { _networks: networks, far, stream, socket, near }
+    }
+
+    #[tokio::test]
+    async fn closing_is_passed_on_as_closing() {
+        let Ends { _networks, mut far, stream, mut socket, mut near } = ends().await;
+        let (from_stream, to_stream) = (AtomicU64::new(0), AtomicU64::new(0));
+        let counters = ByteCounters { from_stream: &from_stream, to_stream: &to_stream };
+        let carried = carry(&stream, &mut socket, Bytes::from_static(b"be"), counters);
+        let programs = async {
+            near.write_all(b"gin").await.unwrap();
+            near.shutdown().await.unwrap();
+            let mut text = String::new();
+            far.read_to_string(&mut text).await.unwrap();
+            assert_eq!(text, "begin");
+            far.write_all(b"end").await.unwrap();
+            far.shutdown().await.unwrap();
+            text.clear();
+            near.read_to_string(&mut text).await.unwrap();
+            assert_eq!(text, "end");
+        };
+        let (done, ()) = tokio::join!(carried, programs);
+        done.unwrap();
+        assert_eq!((from_stream.into_inner(), to_stream.into_inner()), (3, 5));
+    }
+
+    #[tokio::test]
+    async fn a_reset_of_the_socket_is_no_end_of_the_data() {
+        let Ends { _networks, mut far, stream, mut socket, mut near } = ends().await;
+        let (from_stream, to_stream) = (AtomicU64::new(0), AtomicU64::new(0));
+        let counters = ByteCounters { from_stream: &from_stream, to_stream: &to_stream };
+        let carried = carry(&stream, &mut socket, Bytes::new(), counters);
+        let programs = async {
+            near.write_all(b"half").await.unwrap();
+            let mut half = [0; 4];
+            far.read_exact(&mut half).await.unwrap();
+            near.set_zero_linger().unwrap();
+            drop(near);
+            let ended = far.read(&mut half).await;
+            assert!(ended.is_err(), "{ended:?}");
+        };
+        let (done, ()) = tokio::join!(carried, programs);
+        assert!(matches!(done, Err(Lost::Socket(_))), "{done:?}");
+    }
+
+    #[tokio::test]
+    async fn a_reset_of_the_stream_is_no_end_of_the_data() {
+        let Ends { _networks, mut far, stream, mut socket, mut near } = ends().await;
+        let (from_stream, to_stream) = (AtomicU64::new(0), AtomicU64::new(0));
+        let counters = ByteCounters { from_stream: &from_stream, to_stream: &to_stream };
+        let mut half = [0; 4];
+        let carried = async {
+            let done = carry(&stream, &mut socket, Bytes::new(), counters).await;
+            drop(socket);
+            done
+        };
+        let programs = async {
+            far.write_all(b"half").await.unwrap();
+            near.read_exact(&mut half).await.unwrap();
+            far.reset();
+            let ended = near.read(&mut half).await;
+            assert!(ended.is_err(), "{ended:?}");
+        };
+        let (done, ()) = tokio::join!(carried, programs);
+        assert!(matches!(done, Err(Lost::Stream(_))), "{done:?}");
+    }
+}

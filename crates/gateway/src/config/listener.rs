@@ -1,0 +1,143 @@
+//! `[[listener]]`.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use ropewalk_engine::registry::SpecError;
+use ropewalk_lab::Registries;
+use ropewalk_lab::scenario::read::{Reader, Table, Value};
+use ropewalk_lab::scenario::shape::{Kind, Shape, key, required};
+use ropewalk_tokio::BufferConfig;
+
+use super::socket;
+use crate::gateway::{Listener, ProxyProtocol};
+
+/// Most bytes of a buffer.
+const LARGEST_BUFFER: u64 = 1 << 30;
+
+pub(super) const LISTENER: Shape = Shape {
+    name: "listener",
+    summary: "Where clients connect, and where they are forwarded",
+    fields: &[
+        required("listen", Kind::Text, "Address of this host, and port: `192.0.2.1:443`"),
+        required("to", Kind::Text, "Address and port of the TCP server: `127.0.0.1:8443`"),
+        key("name", Kind::Text, "Its name in logs and metrics. Default: what `listen` says"),
+        key("addresses", Kind::Texts, "Further addresses of this host for the same port. Default: none"),
+        key(
+            "announce",
+            Kind::Switch,
+            "Whether clients are told the other addresses (ADD_ADDR). Default: true",
+        ),
+        key("scheduler", Kind::Text, "Packet scheduler, `ropewalk list` names them. Default: linux"),
+        key("congestion", Kind::Text, "Congestion control. Default: cubic"),
+        key("multipath", Kind::Switch, "Multipath TCP, or plain TCP only. Default: true"),
+        key("checksum", Kind::Switch, "Whether DSS checksums are required of clients. Default: false"),
+        key("send-buffer", Kind::Bytes, "To which the send buffer may grow. Default: 4 MiB"),
+        key("receive-buffer", Kind::Bytes, "To which the receive buffer may grow. Default: 6 MiB"),
+        key("subflows", Kind::Integer(0, 8), "Most joins of a connection. Default: 8"),
+        key(
+            "connections",
+            Kind::Integer(1, 1_000_000),
+            "Most connections; what comes then is reset. Default: 10000",
+        ),
+        key("backlog", Kind::Integer(1, 65_535), "Most connections that wait to be accepted. Default: 1024"),
+        key("connect-timeout", Kind::Time, "How long connecting to the server may take. Default: 5 s"),
+        key(
+            "retries",
+            Kind::Integer(0, 10),
+            "How often a server that refuses is tried again, after a second each. Default: 0",
+        ),
+        key(
+            "proxy-protocol",
+            Kind::Choice(&["none", "v1", "v2"]),
+            "Tells the server who the client is. Default: none",
+        ),
+    ],
+};
+
+/// Reads a listener; `None` if what it can't do without is wrong.
+pub(super) fn read(reader: &mut Reader, table: &Table<'_>, registries: &Registries) -> Option<Listener> {
+    let listen = table.get("listen").and_then(|value| socket(reader, value));
+    let to = table.get("to").and_then(|value| socket(reader, value));
+    let addresses = table.get("addresses").map_or(Vec::new(), |value| addresses(reader, value));
+    let mut listener = Listener::new(listen?, to?);
+    listener.addresses = addresses;
+    if listener.sockets().any(|socket| socket == listener.to) {
+        reader.wrong(table.place("to"), "a listener can't forward to itself", "its own address", "");
+    }
+    if let Some(name) = table.get("name").and_then(|value| reader.text(value)) {
+        listener.name = name.to_string();
+    }
+    let connection = &mut listener.connection;
+    if let Some(value) = table.get("scheduler") {
+        let found = algorithm(reader, value, |text| registries.scheduler(text, 1));
+        connection.scheduler = found.unwrap_or_else(|| connection.scheduler.clone());
+    }
+    if let Some(value) = table.get("congestion") {
+        let found = algorithm(reader, value, |text| registries.congestion.parse(text));
+        connection.congestion = found.unwrap_or_else(|| connection.congestion.clone());
+    }
+    connection.multipath = reader.switch(table, "multipath").unwrap_or(connection.multipath);
+    connection.checksum = reader.switch(table, "checksum").unwrap_or(connection.checksum);
+    for (key, buffer) in
+        [("send-buffer", &mut connection.send_buffer), ("receive-buffer", &mut connection.receive_buffer)]
+    {
+        if let Some(max) = reader.bytes_within(table, key, (4 << 10, LARGEST_BUFFER)) {
+            *buffer = BufferConfig { initial: buffer.initial.min(max), max };
+        }
+    }
+    if let Some(most) = reader.integer(table, "subflows", (0, 8)) {
+        connection.path_manager.subflows = most as u8;
+    }
+    listener.announce = reader.switch(table, "announce").unwrap_or(listener.announce);
+    if let Some(most) = reader.integer(table, "connections", (1, 1_000_000)) {
+        listener.max_connections = most as usize;
+    }
+    if let Some(most) = reader.integer(table, "backlog", (1, 65_535)) {
+        listener.backlog = most as usize;
+    }
+    if let Some(timeout) = reader.time(table, "connect-timeout") {
+        listener.connect_timeout = Duration::from_nanos(timeout);
+    }
+    if let Some(retries) = reader.integer(table, "retries", (0, 10)) {
+        listener.retries = retries as u32;
+    }
+    let words = [("none", None), ("v1", Some(ProxyProtocol::V1)), ("v2", Some(ProxyProtocol::V2))];
+    listener.proxy_protocol = reader.choice(table, "proxy-protocol", &words).flatten();
+    Some(listener)
+}
+
+fn algorithm<T>(
+    reader: &mut Reader,
+    value: &Value<'_>,
+    parse: impl FnOnce(&str) -> Result<T, SpecError>,
+) -> Option<T> {
+    let text = reader.text(value)?;
+    match parse(text) {
+        Ok(found) => Some(found),
+        Err(error) => {
+            let place = reader.inside(value.span(), text, error.span.0..error.span.1);
+            reader.wrong(place, error.message, format!("found `{text}`"), "`ropewalk list` names them all");
+            None
+        }
+    }
+}
+
+fn addresses(reader: &mut Reader, value: &Value<'_>) -> Vec<IpAddr> {
+    let Some(list) = value.get_ref().as_array() else {
+        reader.wrong(value.span(), "expected a list of addresses", "not a list", "as in [\"198.51.100.1\"]");
+        return Vec::new();
+    };
+    let mut found = Vec::new();
+    for value in list {
+        let Some(text) = reader.text(value) else { continue };
+        match text.trim().parse() {
+            Ok(address) => found.push(address),
+            Err(_) => {
+                let help = "such as \"198.51.100.1\", without a port";
+                reader.wrong(value.span(), "expected an address", format!("found `{text}`"), help);
+            }
+        }
+    }
+    found
+}

@@ -1,0 +1,284 @@
+//! The configuration: one TOML file. Errors have the file, the line and the column, what was found and what is allowed.
+
+mod listener;
+
+use std::io::Read;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use ropewalk_lab::Registries;
+use ropewalk_lab::diagnostic::{Diagnostic, InputError, Source, system_reason};
+use ropewalk_lab::scenario::read::{Reader, Table, Value};
+use ropewalk_lab::scenario::shape::{Kind, Shape, key};
+use ropewalk_lab::scenario::{schema_of, syntax_errors};
+use toml::de::DeTable;
+
+use crate::gateway::{Listener, Settings};
+
+/// Most bytes of a file.
+const LARGEST_FILE: u64 = 1 << 20;
+/// Most listeners.
+const MOST_LISTENERS: usize = 256;
+
+const GATEWAY: Shape = Shape {
+    name: "gateway",
+    summary: "The gateway as a whole",
+    fields: &[
+        key("cores", Kind::Integer(1, 64), "Queues of each device, and drivers of the engine. Default: 1"),
+        key("drain", Kind::Time, "How long connections may go on after SIGTERM. Default: 30 s"),
+        key("connections", Kind::Integer(1, 1_000_000), "Most connections of all listeners. Default: 20000"),
+        key(
+            "half-open",
+            Kind::Integer(1, 1_000_000),
+            "Most handshakes at a time; beyond it SYN cookies are used. Default: 1024",
+        ),
+        key(
+            "memory",
+            Kind::Bytes,
+            "While buffers have grown beyond it, new connections are reset. Default: 1 GiB",
+        ),
+        key("status", Kind::Text, "The Unix socket that `ropewalk status` asks. Default: none"),
+        key("metrics", Kind::Text, "Address and port for Prometheus, on loopback. Default: none"),
+    ],
+};
+
+const FILE: Shape = Shape {
+    name: "configuration",
+    summary: "The configuration of `ropewalk gateway`",
+    fields: &[
+        key("gateway", Kind::Table(&GATEWAY), "The gateway as a whole"),
+        key(
+            "listener",
+            Kind::Tables(&listener::LISTENER),
+            "Where clients connect, and where they are forwarded",
+        ),
+    ],
+};
+
+/// The JSON Schema of the file (draft 2020-12).
+pub fn schema() -> serde_json::Value {
+    schema_of(&FILE, "Ropewalk gateway")
+}
+
+/// Reads a configuration.
+///
+/// # Errors
+/// A file that can't be read, or mistakes in it: all of them.
+pub fn load(path: &Path, registries: &Registries) -> Result<Settings, InputError> {
+    let shown = path.display().to_string();
+    let unreadable =
+        |reason: String| Diagnostic::new(format!("can't read the configuration `{shown}`: {reason}"));
+    let mut text = String::new();
+    let read =
+        std::fs::File::open(path).and_then(|file| file.take(LARGEST_FILE + 1).read_to_string(&mut text));
+    read.map_err(|error| unreadable(system_reason(&error)))?;
+    if text.len() as u64 > LARGEST_FILE {
+        return Err(unreadable("it is larger than 1 MiB".into()).into());
+    }
+    parse(&Source::new(shown, text), registries)
+}
+
+/// Parses a configuration.
+///
+/// # Errors
+/// All mistakes in it.
+pub fn parse(source: &Arc<Source>, registries: &Registries) -> Result<Settings, InputError> {
+    let (document, syntax) = DeTable::parse_recoverable(&source.text);
+    if !syntax.is_empty() {
+        return Err(syntax_errors(source, &syntax));
+    }
+    let mut reader = Reader { source: source.clone(), folder: PathBuf::new(), errors: Vec::new() };
+    let first_line = 0..source.text.lines().next().map_or(0, str::len);
+    let file = reader.check(&FILE, document.get_ref(), first_line.clone(), None);
+    let mut settings = Settings::new(Vec::new());
+    if let Some(table) = file.get("gateway").and_then(|value| reader.table(&GATEWAY, value)) {
+        gateway(&mut reader, &table, &mut settings);
+    }
+    let tables = reader.array(&file, "listener");
+    for value in tables {
+        if let Some(table) = reader.table(&listener::LISTENER, value)
+            && let Some(listener) = listener::read(&mut reader, &table, registries)
+        {
+            check_alone(&mut reader, &table, &listener, &settings.listeners);
+            settings.listeners.push(listener);
+        }
+    }
+    if tables.is_empty() {
+        let help = "as in:\n[[listener]]\nlisten = \"192.0.2.1:443\"\nto = \"127.0.0.1:8443\"";
+        reader.wrong(first_line, "a gateway needs a listener", "no `[[listener]]` in this file", help);
+    } else if tables.len() > MOST_LISTENERS {
+        let message = format!("{} listeners: at most {MOST_LISTENERS} are allowed", tables.len());
+        reader.wrong(file.place("listener"), message, "here", "");
+    }
+    if reader.errors.is_empty() { Ok(settings) } else { Err(InputError { diagnostics: reader.errors }) }
+}
+
+/// Two listeners don't share an address and port, nor a name.
+fn check_alone(reader: &mut Reader, table: &Table<'_>, listener: &Listener, others: &[Listener]) {
+    for other in others {
+        if let Some(socket) = listener.sockets().find(|socket| other.sockets().any(|taken| taken == *socket))
+        {
+            let label = format!("`{}` has it already", other.name);
+            reader.wrong(table.place("listen"), format!("two listeners at {socket}"), label, "");
+        } else if listener.name == other.name {
+            reader.wrong(
+                table.place("name"),
+                format!("two listeners are named `{}`", other.name),
+                "again here",
+                "",
+            );
+        }
+    }
+}
+
+fn gateway(reader: &mut Reader, table: &Table<'_>, settings: &mut Settings) {
+    if let Some(cores) = reader.integer(table, "cores", (1, 64)) {
+        settings.cores = cores as usize;
+    }
+    if let Some(drain) = reader.time(table, "drain") {
+        settings.drain = Duration::from_nanos(drain);
+    }
+    if let Some(most) = reader.integer(table, "connections", (1, 1_000_000)) {
+        settings.endpoint.max_connections = most as usize;
+    }
+    if let Some(most) = reader.integer(table, "half-open", (1, 1_000_000)) {
+        settings.endpoint.backlog = most as usize;
+    }
+    if let Some(memory) = reader.bytes_within(table, "memory", (1 << 20, 1 << 40)) {
+        settings.memory = memory;
+    }
+    settings.status = table.get("status").and_then(|value| reader.text(value)).map(PathBuf::from);
+    if let Some(value) = table.get("metrics") {
+        settings.metrics = socket(reader, value);
+        if settings.metrics.is_some_and(|socket| !socket.ip().is_loopback()) {
+            let help =
+                "a loopback address such as 127.0.0.1:9464: metrics tell who connects, and have no password";
+            reader.wrong(value.span(), "metrics are for this host only", "not a loopback address", help);
+        }
+    }
+}
+
+/// An address and a port.
+fn socket(reader: &mut Reader, value: &Value<'_>) -> Option<SocketAddr> {
+    let text = reader.text(value)?;
+    let found = text.trim().parse::<SocketAddr>().ok().filter(|socket| socket.port() != 0);
+    if found.is_none() {
+        let help = "such as \"192.0.2.1:443\" or \"[2001:db8::1]:443\"";
+        reader.wrong(value.span(), "expected an address and a port", format!("found `{text}`"), help);
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<Settings, String> {
+        let source = Source::new("g.toml", text);
+        parse(&source, &Registries::builtin()).map_err(|error| error.to_string())
+    }
+
+    const LISTENER: &str = "[[listener]]\nlisten = '192.0.2.1:443'\nto = '127.0.0.1:8443'\n";
+
+    #[test]
+    fn every_key_is_heard() {
+        let text = "[gateway]\ncores = 2\ndrain = '5 s'\nconnections = 7\nhalf-open = 8\nmemory = '2 MiB'\n\
+            status = '/run/x'\nmetrics = '127.0.0.1:9464'\n[[listener]]\nname = 'web'\nlisten = '192.0.2.1:443'\n\
+            to = '127.0.0.1:8443'\naddresses = ['198.51.100.1']\nannounce = false\nscheduler = 'ecf(beta=0.5)'\n\
+            congestion = 'olia'\nmultipath = false\nchecksum = true\nsend-buffer = '8 KiB'\nreceive-buffer = '1 MiB'\n\
+            subflows = 3\nconnections = 5\nbacklog = 6\nconnect-timeout = '2 s'\nretries = 1\nproxy-protocol = 'v2'\n";
+        let settings = read(text).unwrap();
+        assert_eq!((settings.cores, settings.drain, settings.memory), (2, Duration::from_secs(5), 2 << 20));
+        assert_eq!((settings.endpoint.max_connections, settings.endpoint.backlog), (7, 8));
+        assert_eq!(
+            (settings.status, settings.metrics),
+            (Some("/run/x".into()), Some(([127, 0, 0, 1], 9464).into()))
+        );
+        let listener = &settings.listeners[0];
+        assert_eq!((listener.name.as_str(), listener.announce, listener.retries), ("web", false, 1));
+        assert_eq!(listener.sockets().count(), 2);
+        let connection = &listener.connection;
+        assert_eq!(
+            (connection.scheduler.text.as_str(), connection.congestion.text.as_str()),
+            ("ecf(beta=0.5)", "olia")
+        );
+        assert_eq!(
+            (connection.multipath, connection.checksum, connection.path_manager.subflows),
+            (false, true, 3)
+        );
+        assert_eq!(
+            (connection.send_buffer, connection.receive_buffer.max),
+            (BufferConfig::fixed(8 << 10), 1 << 20)
+        );
+        assert_eq!((listener.max_connections, listener.backlog), (5, 6));
+        assert_eq!(listener.connect_timeout, Duration::from_secs(2));
+        assert_eq!(listener.proxy_protocol, Some(crate::gateway::ProxyProtocol::V2));
+        // The schema knows the same keys.
+        let (file, schema) = (text.parse::<toml::Table>().unwrap(), schema());
+        for (table, known) in [
+            (&file["gateway"], &schema["properties"]["gateway"]["properties"]),
+            (&file["listener"][0], &schema["properties"]["listener"]["items"]["properties"]),
+        ] {
+            let keys: Vec<&String> = table.as_table().unwrap().keys().collect();
+            assert_eq!(known.as_object().unwrap().len(), keys.len());
+            assert!(keys.iter().all(|key| known.get(key.as_str()).is_some()), "{keys:?}");
+        }
+    }
+
+    #[test]
+    fn each_mistake_has_its_place_and_what_is_allowed() {
+        let rows = [
+            ("", "g.toml:1:1: a gateway needs a listener"),
+            ("[gateway]\ncors = 1\n", "g.toml:2:1: unknown key `cors`"),
+            ("[gateway]\ncores = 0\n", "g.toml:2:9: `cores` must be a whole number from 1 to 64"),
+            ("[gateway]\ndrain = 30\n", "g.toml:2:9: expected a quantity with its unit"),
+            ("[gateway]\nmemory = '1 KiB'\n", "g.toml:2:11: `memory` is out of range"),
+            ("[gateway]\nmetrics = '0.0.0.0:9464'\n", "g.toml:2:11: metrics are for this host only"),
+            ("[gateway]\nstatus = 7\n", "g.toml:2:10: expected a text in quotes"),
+            ("gateway = 7\n", "g.toml:1:11: expected a gateway table"),
+            ("listener = 7\n", "g.toml:1:12: expected a list of tables"),
+            ("[[listener]\n", "g.toml:1:12: unclosed array table"),
+            ("[[listener]]\nlisten = '192.0.2.1:443'\n", "needs `to`"),
+            (
+                "[[listener]]\nlisten = '192.0.2.1'\nto = 'x'\n",
+                "g.toml:2:10: expected an address and a port (found `192.0.2.1`)",
+            ),
+            (
+                "[[listener]]\nlisten = '192.0.2.1:0'\nto = '1.2.3.4:5'\n",
+                "g.toml:2:10: expected an address and a port",
+            ),
+            (
+                "[[listener]]\nlisten = '1.2.3.4:5'\nto = '1.2.3.4:5'\n",
+                "g.toml:3:1: a listener can't forward to itself",
+            ),
+            (&format!("{LISTENER}scheduler = 'blets'\n"), "g.toml:4:14: "),
+            (&format!("{LISTENER}congestion = 'cubik'\n"), "g.toml:4:15: "),
+            (&format!("{LISTENER}addresses = '192.0.2.2'\n"), "g.toml:4:13: expected a list of addresses"),
+            (&format!("{LISTENER}addresses = ['192.0.2.2:80']\n"), "g.toml:4:14: expected an address (found"),
+            (&format!("{LISTENER}checksum = 'yes'\n"), "g.toml:4:12: expected true or false"),
+            (&format!("{LISTENER}proxy-protocol = 'v3'\n"), "allowed: \"none\", \"v1\", \"v2\""),
+            (&format!("{LISTENER}subflows = 9\n"), "from 0 to 8"),
+            (&format!("{LISTENER}send-buffer = '1 B'\n"), "`send-buffer` is out of range"),
+            (&format!("{LISTENER}retries = 11\n"), "from 0 to 10"),
+            (&format!("{LISTENER}{LISTENER}"), "g.toml:5:1: two listeners at 192.0.2.1:443"),
+            (
+                &format!(
+                    "{LISTENER}name = 'a'\n[[listener]]\nname = 'a'\nlisten = '192.0.2.1:80'\nto = '127.0.0.1:1'\n"
+                ),
+                "two listeners are named `a`",
+            ),
+        ];
+        for (text, expected) in rows {
+            let error = read(text).unwrap_err();
+            assert!(error.contains(expected), "{text}\n{error}");
+        }
+        assert!(read(LISTENER).is_ok());
+        // All of a file's mistakes are told at once.
+        let error = read(&format!("[gateway]\ncors = 1\n{LISTENER}retries = 11\n")).unwrap_err();
+        assert_eq!(error.lines().count(), 2, "{error}");
+    }
+
+    use ropewalk_tokio::BufferConfig;
+}

@@ -1,0 +1,162 @@
+//! A listener: accepts, connects to the server, forwards.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use ropewalk_engine::config::LocalEndpoint;
+use ropewalk_tokio::{ListenOptions, MptcpListener, MptcpStream, PathId};
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, timeout};
+
+use super::{Flow, Listener, State};
+use crate::carry::{ByteCounters, Lost, carry};
+use crate::setup::gateway::Plan;
+
+/// A running listener.
+pub(super) struct Running(Vec<JoinHandle<()>>);
+
+impl Running {
+    /// Ends listening, and waits until the addresses are free.
+    pub async fn stop(self) {
+        for task in self.0 {
+            task.abort();
+            // It was aborted: that is what it says.
+            let _ = task.await;
+        }
+    }
+}
+
+/// The addresses that clients of a socket may use, for the path manager: all but the socket's own are announced.
+fn endpoints(listener: &Listener, plan: &Plan, own: SocketAddr) -> Vec<LocalEndpoint> {
+    let all = listener.sockets().zip(1..).filter_map(|(socket, id)| {
+        let path = plan.uplinks.iter().position(|uplink| uplink.public.address == socket.ip())?;
+        let address = socket.ip();
+        let signal = listener.announce && socket != own;
+        Some(LocalEndpoint {
+            address,
+            port: None,
+            path: PathId(path as u16),
+            id,
+            signal,
+            subflow: false,
+            backup: false,
+        })
+    });
+    all.collect()
+}
+
+/// Starts listening on all addresses of a listener.
+pub(super) fn start(state: &Arc<State>, listener: &Listener, plan: &Plan) -> io::Result<Running> {
+    let listener = Arc::new(listener.clone());
+    let open = Arc::new(AtomicUsize::new(0));
+    let mut tasks = Vec::new();
+    for socket in listener.sockets() {
+        let mut connection = listener.connection.clone();
+        connection.path_manager.endpoints = endpoints(&listener, plan, socket);
+        let options = ListenOptions::new().config(connection).backlog(listener.backlog);
+        let bound = MptcpListener::bind_with(&state.network, socket, &options)?;
+        let accepting = accept(Arc::clone(state), Arc::clone(&listener), bound, Arc::clone(&open));
+        tasks.push(tokio::spawn(accepting));
+    }
+    Ok(Running(tasks))
+}
+
+async fn accept(state: Arc<State>, listener: Arc<Listener>, bound: MptcpListener, open: Arc<AtomicUsize>) {
+    while let Ok((stream, peer)) = bound.accept().await {
+        let is_over = state.over_memory.load(Ordering::Relaxed);
+        if is_over || open.load(Ordering::Relaxed) >= listener.max_connections {
+            state.counters.refused.fetch_add(1, Ordering::Relaxed);
+            let limit = if is_over { "memory" } else { "connections" };
+            tracing::debug!(target: "ropewalk::gateway", listener = listener.name, %peer, limit, "refused");
+            stream.abort();
+            continue;
+        }
+        open.fetch_add(1, Ordering::Relaxed);
+        state.counters.accepted.fetch_add(1, Ordering::Relaxed);
+        let (state, listener, open) = (Arc::clone(&state), Arc::clone(&listener), Arc::clone(&open));
+        tokio::spawn(async move {
+            let _open = Open(open);
+            serve(&state, &listener, stream).await;
+        });
+    }
+}
+
+/// Counts a connection for as long as it lives.
+struct Open(Arc<AtomicUsize>);
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Connects to the server, and tells it who the client is.
+async fn connect(listener: &Listener, client: &MptcpStream) -> io::Result<TcpStream> {
+    let mut retries = listener.retries;
+    loop {
+        let connected = match timeout(listener.connect_timeout, TcpStream::connect(listener.to)).await {
+            Ok(connected) => connected,
+            Err(_) => Err(io::ErrorKind::TimedOut.into()),
+        };
+        match connected {
+            Ok(mut backend) => {
+                if let Some(version) = listener.proxy_protocol {
+                    let header = version.header(client.peer_addr(), client.local_addr());
+                    backend.write_all(&header).await?;
+                }
+                return Ok(backend);
+            }
+            Err(error) if retries == 0 => return Err(error),
+            Err(_) => {
+                retries -= 1;
+                tokio::time::sleep(Duration::from_secs(1)).await;
+            }
+        }
+    }
+}
+
+async fn serve(state: &Arc<State>, listener: &Listener, stream: MptcpStream) {
+    let peer = stream.peer_addr();
+    let entry = state.add(Flow {
+        listener: listener.name.clone(),
+        stream: Arc::new(stream),
+        to: listener.to,
+        uploaded: AtomicU64::new(0),
+        downloaded: AtomicU64::new(0),
+        since: Instant::now(),
+    });
+    let flow = &entry.flow;
+    let mut backend = match connect(listener, &flow.stream).await {
+        Ok(backend) => backend,
+        Err(error) => {
+            state.counters.unreachable.fetch_add(1, Ordering::Relaxed);
+            let (name, to) = (&listener.name, listener.to);
+            tracing::warn!(target: "ropewalk::gateway", listener = name, %peer, %to, %error, "the server can't be reached");
+            flow.stream.reset();
+            return;
+        }
+    };
+    // Its segments are few and large; Nagle's algorithm would only delay the last.
+    let _ = backend.set_nodelay(true);
+    let counters = ByteCounters { from_stream: &flow.uploaded, to_stream: &flow.downloaded };
+    let end = match carry(&flow.stream, &mut backend, Bytes::new(), counters).await {
+        Ok(()) => "closed".to_string(),
+        Err(lost) => {
+            let counter = match lost {
+                Lost::Stream(_) => &state.counters.client_lost,
+                Lost::Socket(_) => &state.counters.backend_lost,
+            };
+            counter.fetch_add(1, Ordering::Relaxed);
+            lost.to_string()
+        }
+    };
+    let (up, down) = (flow.uploaded.load(Ordering::Relaxed), flow.downloaded.load(Ordering::Relaxed));
+    let seconds = flow.since.elapsed().as_secs_f64();
+    tracing::debug!(target: "ropewalk::gateway", listener = listener.name, %peer, end, up, down, seconds, "ended");
+}

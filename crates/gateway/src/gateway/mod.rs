@@ -1,0 +1,473 @@
+//! The gateway: accepts with the engine, forwards to TCP servers.
+
+mod listener;
+mod metrics;
+mod proxy_protocol;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use ropewalk_engine::SECOND;
+use ropewalk_tokio::{ConnectionConfig, EndpointConfig, MptcpStream, Network, default_config};
+use sd_notify::NotifyState;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use crate::setup::gateway::Plan;
+use crate::status::Server;
+use crate::status::gateway::snapshot;
+pub use proxy_protocol::ProxyProtocol;
+
+/// How often ports are looked for that no listener and no connection needs any more.
+const RELEASE: Duration = Duration::from_secs(5);
+
+/// One listener.
+#[derive(Clone, Debug)]
+pub struct Listener {
+    /// Its name in logs and metrics.
+    pub name: String,
+    /// Where clients connect.
+    pub listen: SocketAddr,
+    /// Further addresses of the host, announced to clients (ADD_ADDR).
+    pub addresses: Vec<IpAddr>,
+    /// Where the server is.
+    pub to: SocketAddr,
+    /// The engine's settings; the path manager's endpoints are set by the gateway.
+    pub connection: ConnectionConfig,
+    /// Most connections at a time; what comes then is reset.
+    pub max_connections: usize,
+    /// Most connections that wait to be accepted.
+    pub backlog: usize,
+    /// How long connecting to the server may take.
+    pub connect_timeout: Duration,
+    /// How often a server that refuses is tried again.
+    pub retries: u32,
+    /// Whether clients are told the other addresses.
+    pub announce: bool,
+    /// Tells the server who the client is.
+    pub proxy_protocol: Option<ProxyProtocol>,
+}
+
+/// The settings of connections for which nothing else is said: those of [`default_config`], and keep-alive probes, so that a
+/// client that vanished is noticed after two minutes.
+pub fn default_connection() -> ConnectionConfig {
+    let mut config = default_config();
+    config.tcp.keep_alive = Some(60 * SECOND);
+    config.tcp.keep_alive_interval = 10 * SECOND;
+    config.tcp.keep_alive_probes = 6;
+    config
+}
+
+impl Listener {
+    /// A listener for which nothing else is said.
+    pub fn new(listen: SocketAddr, to: SocketAddr) -> Listener {
+        Listener {
+            name: listen.to_string(),
+            listen,
+            addresses: Vec::new(),
+            to,
+            connection: default_connection(),
+            max_connections: 10_000,
+            backlog: 1024,
+            connect_timeout: Duration::from_secs(5),
+            retries: 0,
+            announce: true,
+            proxy_protocol: None,
+        }
+    }
+
+    /// Every address and port of it.
+    pub fn sockets(&self) -> impl Iterator<Item = SocketAddr> + '_ {
+        let port = self.listen.port();
+        let all = std::iter::once(self.listen.ip()).chain(self.addresses.iter().copied());
+        all.map(move |address| SocketAddr::new(address, port))
+    }
+}
+
+/// What a gateway is to do.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Its listeners.
+    pub listeners: Vec<Listener>,
+    /// Queues of each device, and drivers of the engine: one per core that it may use.
+    pub cores: usize,
+    /// Limits of the engine.
+    pub endpoint: EndpointConfig,
+    /// How long connections may go on after SIGTERM.
+    pub drain: Duration,
+    /// While buffers have grown beyond so many bytes, new connections are reset.
+    pub memory: u64,
+    /// The socket of [`crate::status`].
+    pub status: Option<PathBuf>,
+    /// Where Prometheus asks for [`crate::metrics`].
+    pub metrics: Option<SocketAddr>,
+}
+
+impl Settings {
+    /// A gateway for which nothing else is said.
+    pub fn new(listeners: Vec<Listener>) -> Settings {
+        let endpoint = EndpointConfig { backlog: 1024, max_connections: 20_000, ..EndpointConfig::default() };
+        let drain = Duration::from_secs(30);
+        Settings { listeners, cores: 1, endpoint, drain, memory: 1 << 30, status: None, metrics: None }
+    }
+
+    /// The set-up that they need.
+    ///
+    /// # Errors
+    /// As [`Plan::new`].
+    pub fn plan(&self) -> io::Result<Plan> {
+        Plan::new(&self.sockets(), self.cores)
+    }
+
+    fn sockets(&self) -> Vec<SocketAddr> {
+        self.listeners.iter().flat_map(Listener::sockets).collect()
+    }
+}
+
+/// One connection.
+#[derive(Debug)]
+pub struct Flow {
+    /// The listener's name.
+    pub listener: String,
+    /// The client's side.
+    pub stream: Arc<MptcpStream>,
+    /// Where it is forwarded.
+    pub to: SocketAddr,
+    /// Bytes from the client.
+    pub uploaded: AtomicU64,
+    /// Bytes to the client.
+    pub downloaded: AtomicU64,
+    /// When it was accepted.
+    pub since: Instant,
+}
+
+/// What happened since the start.
+#[derive(Debug, Default)]
+pub struct Counters {
+    /// Connections accepted.
+    pub accepted: AtomicU64,
+    /// Connections reset because a limit was reached.
+    pub refused: AtomicU64,
+    /// Connections whose server couldn't be reached.
+    pub unreachable: AtomicU64,
+    /// Connections that clients lost.
+    pub client_lost: AtomicU64,
+    /// Connections that servers reset.
+    pub backend_lost: AtomicU64,
+}
+
+/// The state of a running gateway.
+#[derive(Debug)]
+pub struct State {
+    /// The engine.
+    pub network: Network,
+    /// Since the start.
+    pub counters: Counters,
+    plan: Mutex<Plan>,
+    flows: Mutex<BTreeMap<u64, Arc<Flow>>>,
+    next: AtomicU64,
+    draining: AtomicBool,
+    over_memory: AtomicBool,
+}
+
+impl State {
+    fn new(network: Network, plan: Plan) -> State {
+        State {
+            network,
+            counters: Counters::default(),
+            plan: Mutex::new(plan),
+            flows: Mutex::default(),
+            next: AtomicU64::new(1),
+            draining: AtomicBool::new(false),
+            over_memory: AtomicBool::new(false),
+        }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<u64, Arc<Flow>>> {
+        self.flows.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The connections, by number.
+    pub fn flows(&self) -> Vec<(u64, Arc<Flow>)> {
+        self.lock().iter().map(|(number, flow)| (*number, Arc::clone(flow))).collect()
+    }
+
+    /// The devices, rules and routes that the kernel was given.
+    pub fn plan(&self) -> Plan {
+        self.plan.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Whether the gateway is about to end.
+    pub fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::Relaxed)
+    }
+
+    fn add(self: &Arc<State>, flow: Flow) -> Entry {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let flow = Arc::new(flow);
+        self.lock().insert(number, Arc::clone(&flow));
+        Entry { state: Arc::clone(self), number, flow }
+    }
+}
+
+/// A connection's place in the state; dropping it takes the connection out.
+struct Entry {
+    state: Arc<State>,
+    number: u64,
+    flow: Arc<Flow>,
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        self.state.lock().remove(&self.number);
+    }
+}
+
+/// Reads the settings anew, for SIGHUP; what is wrong with them, as text.
+pub type Reload<'a> = &'a dyn Fn() -> Result<Settings, String>;
+
+/// Runs a gateway until SIGTERM or SIGINT.
+///
+/// # Errors
+/// If the set-up fails, or a listener can't be opened. What was set up is removed in any case.
+pub fn run(settings: &Settings, reload: Option<Reload<'_>>) -> io::Result<()> {
+    crate::privileges::keep_net_admin();
+    let plan = settings.plan()?;
+    let mut builder = match settings.cores {
+        1 => tokio::runtime::Builder::new_current_thread(),
+        _ => tokio::runtime::Builder::new_multi_thread(),
+    };
+    let runtime = builder.enable_all().build()?;
+    runtime.block_on(async {
+        // Before anything is set up: a signal is to end it in good order.
+        let mut signals = Signals {
+            terminated: signal(SignalKind::terminate())?,
+            interrupted: signal(SignalKind::interrupt())?,
+            hung_up: signal(SignalKind::hangup())?,
+        };
+        let (paths, mut undo) = plan.apply()?;
+        let builder = paths.into_iter().fold(Network::builder(), |builder, path| builder.path(path));
+        let network = builder.endpoint(settings.endpoint.clone()).build()?;
+        let served = serve(settings, plan, network, &mut signals, reload).await;
+        undo.undo();
+        served
+    })
+}
+
+/// Tells systemd, where it asked to be told.
+fn notify(state: &[NotifyState<'_>]) {
+    let _ = sd_notify::notify(state);
+}
+
+/// Tells systemd that the gateway's tasks run.
+async fn feed_watchdog(interval: Duration) {
+    loop {
+        notify(&[NotifyState::Watchdog]);
+        tokio::time::sleep(interval).await;
+    }
+}
+
+struct Signals {
+    terminated: Signal,
+    interrupted: Signal,
+    hung_up: Signal,
+}
+
+impl Signals {
+    /// Waits until the gateway is to end.
+    async fn end(&mut self) {
+        tokio::select! {
+            _ = self.terminated.recv() => {}
+            _ = self.interrupted.recv() => {}
+        }
+    }
+}
+
+async fn serve(
+    settings: &Settings,
+    plan: Plan,
+    network: Network,
+    signals: &mut Signals,
+    reload: Option<Reload<'_>>,
+) -> io::Result<()> {
+    let state = Arc::new(State::new(network, plan.clone()));
+    let mut listeners = Listeners { plan, running: Vec::new() };
+    listeners.change(&state, &settings.listeners).await?;
+    let mut helpers = JoinSet::new();
+    helpers.spawn(watch_memory(Arc::clone(&state), settings.memory));
+    if let Some(path) = &settings.status {
+        let state = Arc::clone(&state);
+        helpers.spawn(Server::bind(path)?.serve(move || snapshot(Arc::clone(&state))));
+    }
+    if let Some(address) = settings.metrics {
+        let state = Arc::clone(&state);
+        helpers.spawn(crate::metrics::serve(crate::metrics::bind(address).await?, move || {
+            metrics::text(&state)
+        }));
+    }
+    if let Some(interval) = sd_notify::watchdog_enabled() {
+        helpers.spawn(feed_watchdog(interval / 2));
+    }
+    notify(&[NotifyState::Ready]);
+    let mut release = tokio::time::interval(RELEASE);
+    let mut drain_limit = settings.drain;
+    loop {
+        tokio::select! {
+            _ = signals.terminated.recv() => break,
+            _ = signals.interrupted.recv() => break,
+            _ = release.tick() => {
+                listeners.release_ports(&state);
+                continue;
+            }
+            _ = signals.hung_up.recv() => {}
+        }
+        let Some(reload) = reload else {
+            tracing::warn!(target: "ropewalk::gateway", "SIGHUP: there is no configuration file to read again");
+            continue;
+        };
+        let changed = match reload() {
+            Ok(settings) => {
+                drain_limit = settings.drain;
+                listeners.reload(&state, &settings).await
+            }
+            Err(wrong) => Err(io::Error::new(io::ErrorKind::InvalidInput, wrong)),
+        };
+        match changed {
+            Ok(()) => tracing::info!(target: "ropewalk::gateway", "configuration read again"),
+            Err(error) => {
+                tracing::error!(target: "ropewalk::gateway", %error, "the new configuration isn't used");
+            }
+        }
+    }
+    notify(&[NotifyState::Stopping]);
+    state.draining.store(true, Ordering::Relaxed);
+    listeners.stop().await;
+    let left = state.flows().len();
+    tracing::info!(target: "ropewalk::gateway", connections = left, limit = ?drain_limit, "draining");
+    tokio::select! {
+        () = drain(&state, drain_limit) => {}
+        () = signals.end() => {}
+    }
+    helpers.shutdown().await;
+    let left = state.flows();
+    if !left.is_empty() {
+        tracing::warn!(target: "ropewalk::gateway", connections = left.len(), "reset");
+        left.iter().for_each(|(_, flow)| flow.stream.reset());
+    }
+    Ok(())
+}
+
+/// The listeners that run.
+struct Listeners {
+    plan: Plan,
+    running: Vec<(Listener, listener::Running)>,
+}
+
+impl Listeners {
+    /// Starts, stops and restarts listeners until they are these. A listener that stays as it is isn't touched, and
+    /// connections go on in any case.
+    async fn change(&mut self, state: &Arc<State>, wanted: &[Listener]) -> io::Result<()> {
+        let is_same = |one: &Listener, other: &Listener| format!("{one:?}") == format!("{other:?}");
+        let mut kept = Vec::new();
+        for (listener, running) in self.running.drain(..) {
+            if wanted.iter().any(|wanted| is_same(wanted, &listener)) {
+                kept.push((listener, running));
+            } else {
+                running.stop().await;
+            }
+        }
+        self.running = kept;
+        for listener in wanted {
+            if self.running.iter().any(|(known, _)| is_same(known, listener)) {
+                continue;
+            }
+            let running = listener::start(state, listener, &self.plan)?;
+            self.running.push((listener.clone(), running));
+            let (listen, to) = (listener.listen, listener.to);
+            tracing::info!(target: "ropewalk::gateway", listener = listener.name, %listen, %to, "listening");
+        }
+        Ok(())
+    }
+
+    async fn reload(&mut self, state: &Arc<State>, settings: &Settings) -> io::Result<()> {
+        let mut sockets = settings.sockets();
+        self.plan.with_ports(&sockets)?;
+        // Connections of a listener that goes still need its rules.
+        sockets.extend(self.sockets_of_connections(state));
+        self.set_ports(state, &sockets)?;
+        self.change(state, &settings.listeners).await
+    }
+
+    /// Where connections were accepted, on every address.
+    fn sockets_of_connections(&self, state: &State) -> Vec<SocketAddr> {
+        let ports: BTreeSet<u16> =
+            state.flows().iter().map(|(_, flow)| flow.stream.local_addr().port()).collect();
+        let addresses = self.plan.uplinks.iter().map(|uplink| uplink.public.address);
+        addresses.flat_map(|address| ports.iter().map(move |port| SocketAddr::new(address, *port))).collect()
+    }
+
+    fn set_ports(&mut self, state: &State, sockets: &[SocketAddr]) -> io::Result<()> {
+        let plan = self.plan.with_ports(sockets)?;
+        if plan != self.plan {
+            plan.replace_rules()?;
+            state.plan.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&plan);
+            self.plan = plan;
+        }
+        Ok(())
+    }
+
+    /// Gives ports back to the kernel that listeners left, once their connections have ended.
+    fn release_ports(&mut self, state: &State) {
+        let mut sockets: Vec<SocketAddr> =
+            self.running.iter().flat_map(|(listener, _)| listener.sockets().collect::<Vec<_>>()).collect();
+        sockets.extend(self.sockets_of_connections(state));
+        let known = |socket: &SocketAddr| sockets.contains(socket);
+        if self.plan.sockets().all(|socket| known(&socket)) {
+            return;
+        }
+        sockets.retain(|socket| self.plan.sockets().any(|held| held == *socket));
+        if let Err(error) = self.set_ports(state, &sockets) {
+            tracing::warn!(target: "ropewalk::gateway", %error, "rules can't be replaced");
+        }
+    }
+
+    async fn stop(self) {
+        for (_, running) in self.running {
+            running.stop().await;
+        }
+    }
+}
+
+/// Notes whether buffers have grown beyond a limit.
+async fn watch_memory(state: Arc<State>, limit: u64) {
+    loop {
+        tokio::time::sleep(Duration::from_millis(250)).await;
+        let size = |flow: &Flow| {
+            flow.stream.info().map_or(0, |info| info.connection.sndbuf + info.connection.rcvbuf)
+        };
+        let used: u64 = state.flows().iter().map(|(_, flow)| size(flow)).sum();
+        let is_over = used > limit;
+        if state.over_memory.swap(is_over, Ordering::Relaxed) != is_over && is_over {
+            tracing::warn!(target: "ropewalk::gateway", used, limit, "buffers have grown beyond the limit: new connections are reset");
+        }
+    }
+}
+
+/// Waits until every connection has ended and what was written has been acknowledged, for at most `limit`.
+async fn drain(state: &State, limit: Duration) {
+    let deadline = Instant::now() + limit;
+    while !state.flows().is_empty() {
+        if Instant::now() >= deadline {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    // What is left then is TIME-WAIT.
+    state.network.drain(deadline.saturating_duration_since(Instant::now()).min(Duration::from_secs(1))).await;
+}

@@ -1,0 +1,17 @@
+//! Multipath TCP for ordinary programs. [`gateway`] is the server's side: it accepts Multipath TCP and plain TCP with the
+//! engine, and forwards to TCP servers beside it. [`proxy`] is the client's side.
+//!
+//! Both stand on `ropewalk-tokio`; what the kernel has to be told is in [`setup`].
+#![forbid(unsafe_code)]
+
+mod carry;
+pub mod config;
+pub mod gateway;
+pub mod log;
+pub mod metrics;
+pub mod privileges;
+pub mod proxy;
+pub mod setup;
+pub mod status;
+
+pub use tracing_subscriber::filter::LevelFilter;

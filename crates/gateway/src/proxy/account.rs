@@ -1,0 +1,64 @@
+//! What links carry: their rates, and their quotas.
+
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use tokio::time::{Instant, MissedTickBehavior, interval};
+
+use super::link::Link;
+use super::serve::Server;
+
+/// How often rates are taken and policies looked at.
+const INTERVAL: Duration = Duration::from_secs(1);
+/// How often the file of quotas is written, in intervals.
+const SAVE: u32 = 10;
+
+/// Adds what a link has carried to its quota's use. Returns whether that changed the link's state.
+fn charge(server: &Server, link: &Link, bytes: u64) -> bool {
+    let Some(quota) = link.via.quota else { return false };
+    let mut usage = server.usage.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some(usage) = usage.as_mut() else { return false };
+    let today = chrono::Local::now().date_naive();
+    let carried = usage.add(&link.via.interface, bytes, quota.period, today);
+    let spent = carried >= quota.bytes;
+    let changed = link.known().spent != spent;
+    link.learn(|known| (known.spent, known.carried) = (spent, carried));
+    changed
+}
+
+/// Writes the file of quotas.
+pub(super) fn save(server: &Server) {
+    let usage = server.usage.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(usage) = usage.as_ref()
+        && let Err(error) = usage.save()
+    {
+        tracing::warn!(%error, "keeping what the links have carried");
+    }
+}
+
+/// Takes rates and charges quotas until it is cancelled.
+pub(super) async fn account(server: Arc<Server>) {
+    let mut ticks = interval(INTERVAL);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut before = vec![(0, 0); server.links.len()];
+    let mut last = Instant::now();
+    for round in 0u32.. {
+        ticks.tick().await;
+        let seconds = last.elapsed().as_secs_f64().max(1e-3);
+        last = Instant::now();
+        for (link, before) in server.links.iter().zip(&mut before) {
+            let (sent, received) = link.counters.bytes();
+            let (up, down) = (sent - before.0, received - before.1);
+            *before = (sent, received);
+            let rate = |bytes: u64| (bytes as f64 * 8.0 / seconds) as u64;
+            link.learn(|known| (known.rate_up, known.rate_down) = (rate(up), rate(down)));
+            if charge(&server, link, up + down) {
+                server.on_link_change(link);
+            }
+        }
+        server.apply_policies(round % 10 == 9);
+        if round % SAVE == SAVE - 1 {
+            save(&server);
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! Whether a link leads to the Internet or to a captive portal: a page that answers 204, as operating systems ask for.
+
+use std::io;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::Empty;
+use hyper::header::HOST;
+use hyper::{Request, StatusCode, Uri};
+use hyper_util::rt::TokioIo;
+use ropewalk_tokio::{ConnectOptions, MptcpStream, Network};
+use tokio::time::timeout;
+
+use super::link::Link;
+use super::target::Target;
+
+/// How long a check may take.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The host and port of a URL for checks.
+///
+/// # Errors
+/// What is wrong with it, for people.
+pub(super) fn check_target(url: &str) -> Result<(Uri, Target), String> {
+    let uri: Uri = url.parse().map_err(|error| format!("--check `{url}`: {error}"))?;
+    let host = uri.host().filter(|_| uri.scheme_str() == Some("http"));
+    let Some(host) = host else {
+        let reason = "expected http://HOST/PATH (a captive portal can't answer https)";
+        return Err(format!("--check `{url}`: {reason}"));
+    };
+    let target = Target::new(host, uri.port_u16().unwrap_or(80));
+    Ok((uri, target))
+}
+
+/// Whether the page answers 204 over this link; a captive portal answers something else in its place.
+///
+/// # Errors
+/// If there is no answer.
+pub(super) async fn is_internet(network: &Network, link: &Link, url: &str) -> io::Result<bool> {
+    let late = |_| io::Error::new(io::ErrorKind::TimedOut, format!("no answer within {PATIENCE:?}"));
+    timeout(PATIENCE, ask(network, link, url)).await.map_err(late)?
+}
+
+async fn ask(network: &Network, link: &Link, url: &str) -> io::Result<bool> {
+    let (uri, target) = check_target(url).map_err(io::Error::other)?;
+    let routed = |address: &std::net::SocketAddr| {
+        let reach = link.known().reach;
+        if address.is_ipv6() { reach.v6.is_some() } else { reach.v4.is_some() }
+    };
+    let Some(address) = target.resolve().await?.into_iter().find(routed) else {
+        return Err(io::Error::new(io::ErrorKind::NetworkUnreachable, "no route to the page over this link"));
+    };
+    let options = ConnectOptions::new()
+        .multipath(false)
+        .local(std::net::SocketAddr::new(link.address(address.is_ipv6()), 0))
+        .path(link.path());
+    let stream = MptcpStream::connect_with(network, address, &options).await?;
+    let (mut sender, connection) =
+        hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(io::Error::other)?;
+    let running = tokio::spawn(connection);
+    let host = uri.authority().map(ToString::to_string).unwrap_or_default();
+    let path = uri.path_and_query().map_or("/", |path| path.as_str());
+    let request =
+        Request::get(path).header(HOST, host).body(Empty::<Bytes>::new()).map_err(io::Error::other)?;
+    let answer = sender.send_request(request).await;
+    running.abort();
+    Ok(answer.map_err(io::Error::other)?.status() == StatusCode::NO_CONTENT)
+}

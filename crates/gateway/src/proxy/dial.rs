@@ -1,0 +1,94 @@
+//! Opening connections: the best link first, the next after a moment without an answer. No link is needed.
+//!
+//! The order and the pause are those of RFC 8305, with links in the place of address families alone.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ropewalk_tokio::{ConnectOptions, ConnectionConfig, MptcpStream, Network};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep_until};
+
+use super::link::Link;
+
+/// How long an attempt may be without an answer before the next begins (RFC 8305 5: the recommended delay).
+const PAUSE: Duration = Duration::from_millis(250);
+
+/// Attempts in order: each address over each link that has its family, the first link's first.
+fn attempts(addresses: &[SocketAddr], links: &[Arc<Link>]) -> Vec<(SocketAddr, Arc<Link>)> {
+    let mut attempts = Vec::new();
+    for address in addresses {
+        let usable = links.iter().filter(|link| link.is_usable(address.is_ipv6()));
+        attempts.extend(usable.map(|link| (*address, Arc::clone(link))));
+    }
+    attempts
+}
+
+/// Opens a connection to one of `addresses`. `links` are those that it may be opened on, the best first.
+///
+/// # Errors
+/// The first attempt's, or that no link is there.
+pub(super) async fn dial(
+    network: &Network,
+    addresses: &[SocketAddr],
+    links: &[Arc<Link>],
+    config: &ConnectionConfig,
+    limit: Duration,
+) -> io::Result<(MptcpStream, Arc<Link>)> {
+    let mut waiting = attempts(addresses, links).into_iter();
+    if waiting.len() == 0 {
+        let family = match addresses.first() {
+            Some(address) if address.is_ipv6() => "IPv6",
+            _ => "IPv4",
+        };
+        let message = format!("no uplink is usable for {family}");
+        return Err(io::Error::new(io::ErrorKind::NetworkUnreachable, message));
+    }
+    let deadline = Instant::now() + limit;
+    let mut running: JoinSet<(io::Result<MptcpStream>, Arc<Link>)> = JoinSet::new();
+    let mut first_error = None;
+    let mut next = Instant::now();
+    loop {
+        if next <= Instant::now()
+            && let Some((address, link)) = waiting.next()
+        {
+            let options = ConnectOptions::new()
+                .config(config.clone())
+                .local(SocketAddr::new(link.address(address.is_ipv6()), 0))
+                .path(link.path());
+            let network = network.clone();
+            running.spawn(async move {
+                let opened = MptcpStream::connect_with(&network, address, &options).await;
+                (opened, link)
+            });
+            next = Instant::now() + PAUSE;
+        }
+        let more = waiting.len() > 0;
+        tokio::select! {
+            biased;
+            Some(ended) = running.join_next() => match ended {
+                // The others are cancelled when the set is dropped.
+                Ok((Ok(stream), link)) => return Ok((stream, link)),
+                Ok((Err(error), _)) => {
+                    first_error.get_or_insert(error);
+                    next = Instant::now();
+                }
+                Err(_) => {}
+            },
+            () = sleep_until(next), if more => {}
+            () = sleep_until(deadline) => break,
+            else => break,
+        }
+        if running.is_empty() && waiting.len() == 0 {
+            break;
+        }
+    }
+    Err(first_error.unwrap_or_else(|| {
+        io::Error::new(
+            io::ErrorKind::TimedOut,
+            format!("no answer over any uplink within {} s", limit.as_secs()),
+        )
+    }))
+}

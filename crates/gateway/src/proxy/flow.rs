@@ -1,0 +1,151 @@
+//! Flows: the clients' connections that are relayed, as links and policies see them.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use ropewalk_tokio::MptcpStream;
+use tokio::time::Instant;
+
+use super::link::Link;
+use super::policy::Plan;
+use super::target::Target;
+
+/// One client's connection.
+#[derive(Debug)]
+pub struct Flow {
+    /// Counts from 1.
+    pub id: u64,
+    /// The client.
+    pub client: SocketAddr,
+    /// Where it wanted to go.
+    pub target: Target,
+    /// The connection.
+    pub stream: Arc<MptcpStream>,
+    /// The link that it was opened on.
+    pub opened_on: usize,
+    /// When it began.
+    pub since: Instant,
+    /// Bytes from the client.
+    pub uploaded: AtomicU64,
+    /// Bytes to the client.
+    pub downloaded: AtomicU64,
+    plan: Mutex<Plan>,
+}
+
+impl Flow {
+    /// How its links are used.
+    pub fn plan(&self) -> Plan {
+        self.plan.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Bytes both ways.
+    pub fn bytes(&self) -> u64 {
+        self.uploaded.load(Ordering::Relaxed) + self.downloaded.load(Ordering::Relaxed)
+    }
+
+    /// Gives links their roles: subflows are opened, closed, and made backups or not (MP_PRIO). The last subflow stays until there
+    /// is another. `reopen`: subflows that are missing are opened again, though the plan had them. A plain TCP connection
+    /// can't move.
+    pub(super) fn apply(&self, plan: Plan, links: &[Arc<Link>], reopen: bool) {
+        let mut kept = self.plan.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(info) = self.stream.info() else { return };
+        if kept.scheduler != plan.scheduler {
+            // It is gone between the two calls at worst.
+            let _ = self.stream.set_scheduler(&plan.scheduler);
+        }
+        let remote = self.stream.peer_addr();
+        for link in links.iter().filter(|_| info.multipath) {
+            let own = || info.subflows.iter().filter(|one| one.path == link.path());
+            if own().any(|one| one.tcp.rtt > 0) {
+                link.note_answer(remote);
+            }
+            match plan.backup(link.index) {
+                None if own().next().is_some() => self.stream.remove_path(link.path()),
+                Some(_) if own().next().is_none() && (reopen || kept.backup(link.index).is_none()) => {
+                    let local = SocketAddr::new(link.address(remote.is_ipv6()), 0);
+                    self.stream.add_path(link.path(), local, Some(remote), link.id());
+                }
+                Some(backup) if own().any(|one| one.backup_local != backup) => {
+                    self.stream.set_backup(link.path(), backup);
+                }
+                _ => {}
+            }
+        }
+        *kept = plan;
+    }
+
+    /// Closes its subflows on a link, unless they are the last.
+    pub(super) fn leave_link(&self, link: &Link) {
+        if self.stream.info().is_some_and(|info| info.multipath) {
+            self.stream.remove_path(link.path());
+        }
+    }
+}
+
+/// All flows.
+#[derive(Debug, Default)]
+pub struct Flows {
+    next: AtomicU64,
+    flows: Mutex<BTreeMap<u64, Arc<Flow>>>,
+}
+
+impl Flows {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<Flow>>> {
+        self.flows.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds a flow, for as long as the returned entry lives.
+    pub(super) fn add(
+        self: &Arc<Flows>,
+        client: SocketAddr,
+        target: Target,
+        stream: MptcpStream,
+        opened_on: usize,
+        plan: Plan,
+    ) -> Entry {
+        let id = self.next.fetch_add(1, Ordering::Relaxed) + 1;
+        let flow = Arc::new(Flow {
+            id,
+            client,
+            target,
+            stream: Arc::new(stream),
+            opened_on,
+            since: Instant::now(),
+            uploaded: AtomicU64::new(0),
+            downloaded: AtomicU64::new(0),
+            plan: Mutex::new(plan),
+        });
+        self.lock().insert(id, Arc::clone(&flow));
+        Entry { flows: Arc::clone(self), flow }
+    }
+
+    /// Those that there are, the oldest first.
+    pub fn all(&self) -> Vec<Arc<Flow>> {
+        self.lock().values().cloned().collect()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.lock().is_empty()
+    }
+
+    /// How many there have been.
+    pub fn total(&self) -> u64 {
+        self.next.load(Ordering::Relaxed)
+    }
+}
+
+/// A flow's place among all.
+#[derive(Debug)]
+pub(super) struct Entry {
+    flows: Arc<Flows>,
+    pub flow: Arc<Flow>,
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        self.flows.lock().remove(&self.flow.id);
+    }
+}

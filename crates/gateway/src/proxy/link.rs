@@ -1,0 +1,284 @@
+//! A link: an uplink of the proxy, with what is known of it.
+
+use std::io::{self, IoSlice};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::Bytes;
+use ropewalk_engine::PathId;
+use ropewalk_tokio::{Offload, PacketDevice, Pool};
+use serde::Serialize;
+use tokio::time::Instant;
+
+use super::config::Via;
+use super::reach::Reach;
+use super::uplinks::{engine_v4, engine_v6};
+
+/// Whether a link is used.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LinkState {
+    /// It carries connections.
+    Up,
+    /// The interface is absent, down, or has no address or route.
+    NoRoute,
+    /// It answers no probe.
+    Dead,
+    /// A captive portal answers in the place of the Internet.
+    Captive,
+    /// Its quota is used up.
+    QuotaSpent,
+}
+
+impl std::fmt::Display for LinkState {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            LinkState::Up => "up",
+            LinkState::NoRoute => "no route",
+            LinkState::Dead => "dead",
+            LinkState::Captive => "behind a captive portal",
+            LinkState::QuotaSpent => "quota used up",
+        })
+    }
+}
+
+/// What passed a link, and when something was received last. Times are nanoseconds since the proxy began.
+#[derive(Debug)]
+pub struct Counters {
+    start: Instant,
+    /// Bytes of IP packets that were sent.
+    pub sent: AtomicU64,
+    /// Bytes of IP packets that were received.
+    pub received: AtomicU64,
+    last_received: AtomicU64,
+    last_data: AtomicU64,
+    /// When data was sent first since something was received; 0: since then none was.
+    unanswered: AtomicU64,
+}
+
+/// Packets beyond this length carry data; ACKs and handshakes are shorter.
+const DATA: u64 = 160;
+
+impl Counters {
+    fn new(start: Instant) -> Counters {
+        let zero = AtomicU64::default;
+        Counters {
+            start,
+            sent: zero(),
+            received: zero(),
+            last_received: zero(),
+            last_data: zero(),
+            unanswered: zero(),
+        }
+    }
+
+    fn now(&self) -> u64 {
+        self.start.elapsed().as_nanos() as u64
+    }
+
+    fn since(&self, at: &AtomicU64) -> Duration {
+        Duration::from_nanos(self.now().saturating_sub(at.load(Ordering::Relaxed)))
+    }
+
+    /// How long nothing was received.
+    pub fn silence(&self) -> Duration {
+        self.since(&self.last_received)
+    }
+
+    /// How long no data was received.
+    pub fn since_data(&self) -> Duration {
+        self.since(&self.last_data)
+    }
+
+    /// How long data has had no answer of any kind, if there is such data.
+    pub fn unanswered_data(&self) -> Option<Duration> {
+        (self.unanswered.load(Ordering::Relaxed) != 0).then(|| self.since(&self.unanswered))
+    }
+
+    fn on_sent(&self, bytes: u64) {
+        self.sent.fetch_add(bytes, Ordering::Relaxed);
+        if bytes > DATA && self.unanswered.load(Ordering::Relaxed) == 0 {
+            self.unanswered.store(self.now().max(1), Ordering::Relaxed);
+        }
+    }
+
+    pub(super) fn count_received(&self, bytes: u64) {
+        self.received.fetch_add(bytes, Ordering::Relaxed);
+        let now = self.now();
+        self.last_received.store(now, Ordering::Relaxed);
+        self.unanswered.store(0, Ordering::Relaxed);
+        if bytes > DATA {
+            self.last_data.store(now, Ordering::Relaxed);
+        }
+    }
+
+    /// Bytes of IP packets that were sent and received.
+    pub fn bytes(&self) -> (u64, u64) {
+        (self.sent.load(Ordering::Relaxed), self.received.load(Ordering::Relaxed))
+    }
+
+    /// Bytes both ways.
+    pub fn total(&self) -> u64 {
+        let (sent, received) = self.bytes();
+        sent + received
+    }
+}
+
+/// A device whose packets are counted.
+pub(super) struct CountedDevice<D> {
+    pub device: D,
+    pub counters: Arc<Counters>,
+}
+
+impl<D: PacketDevice> CountedDevice<D> {
+    fn header(&self) -> u64 {
+        match self.device.offload() {
+            Offload::Segmentation => ropewalk_os::tun::VNET_HEADER as u64,
+            Offload::None => 0,
+        }
+    }
+}
+
+impl<D: PacketDevice> PacketDevice for CountedDevice<D> {
+    fn offload(&self) -> Offload {
+        self.device.offload()
+    }
+
+    fn poll_receive(&mut self, cx: &mut Context<'_>, pool: &mut Pool) -> Poll<io::Result<Bytes>> {
+        let packet = ready!(self.device.poll_receive(cx, pool))?;
+        let bytes = (packet.len() as u64).saturating_sub(self.header());
+        self.counters.count_received(bytes);
+        Poll::Ready(Ok(packet))
+    }
+
+    fn send(&mut self, pieces: &[IoSlice<'_>]) -> io::Result<()> {
+        let bytes: usize = pieces.iter().map(|piece| piece.len()).sum();
+        self.counters.on_sent((bytes as u64).saturating_sub(self.header()));
+        self.device.send(pieces)
+    }
+}
+
+/// What is known of a link.
+#[derive(Clone, Copy, Debug)]
+pub struct Knowledge {
+    /// Its routes.
+    pub reach: Reach,
+    /// It answered the last probes.
+    pub alive: bool,
+    /// A captive portal answered for the Internet.
+    pub captive: bool,
+    /// Its quota is used up.
+    pub spent: bool,
+    /// Smoothed round-trip time of probes.
+    pub rtt: Option<Duration>,
+    /// Share of probes without an answer, smoothed.
+    pub loss: f64,
+    /// What it carried in its quota's period, bytes.
+    pub carried: u64,
+    /// What it carried to the clients in the last second, bits per second.
+    pub rate_down: u64,
+    /// What it carried from them.
+    pub rate_up: u64,
+}
+
+/// An uplink.
+#[derive(Debug)]
+pub struct Link {
+    /// Its place among the uplinks, and its path in the engine.
+    pub index: usize,
+    /// What was asked for.
+    pub via: Via,
+    /// What passed it.
+    pub counters: Arc<Counters>,
+    known: Mutex<Knowledge>,
+    /// The last destination that answered over it.
+    answered: Mutex<Option<SocketAddr>>,
+}
+
+impl Link {
+    pub(super) fn new(index: usize, via: Via, start: Instant, captive: bool) -> Link {
+        let known = Knowledge {
+            reach: Reach::default(),
+            alive: true,
+            captive,
+            spent: false,
+            rtt: None,
+            loss: 0.0,
+            carried: 0,
+            rate_down: 0,
+            rate_up: 0,
+        };
+        Link {
+            index,
+            via,
+            counters: Arc::new(Counters::new(start)),
+            known: Mutex::new(known),
+            answered: Mutex::default(),
+        }
+    }
+
+    /// Its path in the engine.
+    pub fn path(&self) -> PathId {
+        PathId(self.index as u16)
+    }
+
+    /// The engine's address on it.
+    pub fn address(&self, v6: bool) -> IpAddr {
+        if v6 { engine_v6(self.index).into() } else { engine_v4(self.index).into() }
+    }
+
+    /// The address id that connections announce it by.
+    pub fn id(&self) -> u8 {
+        self.index as u8 + 1
+    }
+
+    /// What is known of it.
+    pub fn known(&self) -> Knowledge {
+        *self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The last destination that answered over this link. A link that works needn't reach every destination.
+    pub(super) fn answered(&self) -> Option<SocketAddr> {
+        *self.answered.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn note_answer(&self, destination: SocketAddr) {
+        *self.answered.lock().unwrap_or_else(PoisonError::into_inner) = Some(destination);
+    }
+
+    pub(super) fn learn(&self, change: impl FnOnce(&mut Knowledge)) {
+        change(&mut self.known.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// Whether it is used.
+    pub fn state(&self) -> LinkState {
+        let known = self.known();
+        if !known.reach.any() {
+            LinkState::NoRoute
+        } else if !known.alive {
+            LinkState::Dead
+        } else if known.captive {
+            LinkState::Captive
+        } else if known.spent {
+            LinkState::QuotaSpent
+        } else {
+            LinkState::Up
+        }
+    }
+
+    /// Whether it carries what its `rate` allows, or nearly so.
+    pub fn is_at_its_rate(&self) -> bool {
+        let known = self.known();
+        self.via.rate.is_some_and(|rate| known.rate_down.max(known.rate_up) >= rate / 10 * 9)
+    }
+
+    /// Whether it is used, in this family.
+    pub fn is_usable(&self, v6: bool) -> bool {
+        let known = self.known();
+        let route = if v6 { known.reach.v6 } else { known.reach.v4 };
+        route.is_some() && self.state() == LinkState::Up
+    }
+}

@@ -1,0 +1,272 @@
+//! The client's side: SOCKS5 and HTTP CONNECT in, Multipath TCP out over chosen uplinks.
+//!
+//! The engine opens connections behind TUN devices, one per uplink ([`uplinks`]). A connection is opened on the best
+//! link and joined by the others; no link is needed more than another. Where the far end has no Multipath TCP, the
+//! connection is plain TCP on the link that it was opened on.
+
+mod account;
+mod captive;
+pub mod config;
+mod dial;
+pub mod flow;
+mod http;
+mod inbound;
+pub mod link;
+mod netlink;
+pub mod policy;
+pub mod reach;
+mod serve;
+mod socks;
+mod target;
+mod transparent;
+pub mod uplinks;
+pub mod usage;
+mod watch;
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use ropewalk_os::tun::Tun;
+use ropewalk_tokio::{Network, Offload, Path, TunDevice};
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+use tracing_subscriber::filter::LevelFilter;
+
+pub use ipnet::IpNet;
+
+pub use self::config::{Access, Config, ConfigError, Via};
+use self::link::{CountedDevice, Link};
+use self::netlink::Changes;
+pub use self::policy::{Policies, Policy, Rule};
+use self::reach::{Reach, Uplink, inspect};
+pub use self::serve::Server;
+use self::uplinks::Uplinks;
+use self::usage::Usage;
+
+/// How often interfaces are looked at without a message that they have changed.
+const INTERVAL: Duration = Duration::from_secs(5);
+/// Messages of one change come together.
+const SETTLE: Duration = Duration::from_millis(20);
+/// How long connections may take to end.
+const DRAIN: Duration = Duration::from_secs(2);
+
+fn uplink(via: &Via) -> Uplink {
+    Uplink { interface: via.interface.clone(), gateway: via.gateway, rate: via.rate }
+}
+
+/// Plans the kernel's part, with what the uplinks are now.
+fn plan(config: &Config) -> (Uplinks, Vec<Reach>) {
+    let list: Vec<Uplink> = config.via.iter().map(uplink).collect();
+    let reach: Vec<_> = list.iter().map(inspect).collect();
+    let v6 = reach.iter().any(|reach| reach.v6.is_some());
+    (Uplinks::new(list, v6, config.mtu, config.transparent.clone()), reach)
+}
+
+/// The commands that a proxy would run, in order.
+///
+/// # Errors
+/// If the configuration can't be used.
+pub fn dry_run(config: &Config) -> Result<Vec<String>, ConfigError> {
+    config.check()?;
+    let (uplinks, reach) = plan(config);
+    let mut lines: Vec<String> = uplinks.steps().iter().map(ToString::to_string).collect();
+    for (link, reach) in reach.into_iter().enumerate() {
+        if reach.any() {
+            lines.extend(uplinks.route_steps(link, reach).iter().map(ToString::to_string));
+        } else {
+            lines.push(format!("# {} has no address or no default route now", config.via[link].interface));
+        }
+    }
+    Ok(lines)
+}
+
+/// A proxy that is set up.
+#[derive(Debug)]
+pub struct Proxy {
+    server: Arc<Server>,
+    listener: TcpListener,
+    transparent: Vec<TcpListener>,
+    uplinks: Uplinks,
+}
+
+impl Proxy {
+    /// Sets the kernel up and listens.
+    ///
+    /// # Errors
+    /// If the configuration can't be used, CAP_NET_ADMIN is missing, or the address is in use. What was done is undone.
+    pub async fn start(config: Config) -> io::Result<Proxy> {
+        config.check().map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
+        let start = Instant::now();
+        let has_quota = config.via.iter().any(|via| via.quota.is_some());
+        let usage = if has_quota { Some(Usage::open(&config.usage)?) } else { None };
+        let (mut uplinks, reach) = plan(&config);
+        let mut builder = Network::builder();
+        let mut links = Vec::new();
+        for (index, via) in config.via.iter().enumerate() {
+            let link = Arc::new(Link::new(index, via.clone(), start, config.check.is_some()));
+            let device = TunDevice::new(tun(index)?);
+            let device = CountedDevice { device, counters: Arc::clone(&link.counters) };
+            let mut path = Path::new(device, link.address(false)).mtu(config.mtu);
+            if uplinks.has_v6() {
+                path = path.address(link.address(true));
+            }
+            builder = builder.path(path);
+            links.push(link);
+        }
+        uplinks.apply()?;
+        for (link, reach) in links.iter().zip(reach) {
+            if let Err(error) = uplinks.update(link.index, reach) {
+                uplinks.remove();
+                return Err(error);
+            }
+            link.learn(|known| known.reach = reach);
+        }
+        let network = builder.build().inspect_err(|_| uplinks.remove())?;
+        let transparent = match &config.transparent {
+            Some((_, port)) => transparent::listen(*port).inspect_err(|_| uplinks.remove())?,
+            None => Vec::new(),
+        };
+        // Last of all: clients that connect are served.
+        let listener = TcpListener::bind(config.listen).await.map_err(|error| {
+            uplinks.remove();
+            io::Error::new(error.kind(), format!("listening at {}: {error}", config.listen))
+        })?;
+        let server = Server {
+            config,
+            network,
+            links,
+            flows: Arc::default(),
+            usage: Mutex::new(usage),
+            stopping: tokio::sync::watch::Sender::new(false),
+        };
+        Ok(Proxy { server: Arc::new(server), listener, transparent, uplinks })
+    }
+
+    /// Where clients connect.
+    ///
+    /// # Errors
+    /// If the kernel doesn't say.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+
+    /// The proxy, to look at.
+    pub fn server(&self) -> &Arc<Server> {
+        &self.server
+    }
+
+    /// Serves clients until `stop` completes, and removes the set-up.
+    pub async fn run(self, stop: impl Future<Output = ()>) {
+        let Proxy { server, listener, transparent, mut uplinks } = self;
+        let mut redirected = JoinSet::new();
+        for listener in transparent {
+            redirected.spawn(transparent::accept(Arc::clone(&server), listener));
+        }
+        tokio::select! {
+            () = inbound::accept(Arc::clone(&server), listener) => {}
+            () = follow(&server, &mut uplinks) => {}
+            () = stop => {}
+        }
+        redirected.abort_all();
+        server.stop(DRAIN).await;
+        account::save(&server);
+        uplinks.remove();
+    }
+}
+
+/// Runs a proxy until SIGINT or SIGTERM comes. Logs go to standard error: warnings, with `verbose` each connection too.
+///
+/// # Errors
+/// Those of [`Proxy::start`].
+pub fn run_until_stopped(config: Config, verbose: bool, json: bool) -> io::Result<()> {
+    let level = if verbose { LevelFilter::INFO } else { LevelFilter::WARN };
+    crate::log::start(level, json);
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let mut terminate = signal(SignalKind::terminate())?;
+        let mut interrupt = signal(SignalKind::interrupt())?;
+        let proxy = Proxy::start(config).await?;
+        let names: Vec<_> = proxy.server.links.iter().map(|link| link.via.interface.as_str()).collect();
+        tracing::info!(address = %proxy.local_addr()?, uplinks = names.join(" "), "listening");
+        let stop = async move {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+            }
+        };
+        proxy.run(stop).await;
+        Ok(())
+    })
+}
+
+fn tun(index: usize) -> io::Result<Tun> {
+    let name = uplinks::device(index);
+    Tun::create(&name, Offload::Segmentation).map_err(|error| match error.kind() {
+        io::ErrorKind::ResourceBusy => {
+            let message =
+                format!("{name} is in use: another `ropewalk proxy` runs in this network namespace");
+            io::Error::new(io::ErrorKind::AddrInUse, message)
+        }
+        io::ErrorKind::PermissionDenied => {
+            io::Error::new(error.kind(), format!("{error}; the proxy needs CAP_NET_ADMIN (run it as root)"))
+        }
+        _ => error,
+    })
+}
+
+/// Follows the uplinks' addresses and routes, and watches the links.
+async fn follow(server: &Arc<Server>, uplinks: &mut Uplinks) {
+    let mut watches = JoinSet::new();
+    for link in &server.links {
+        watches.spawn(watch::watch(Arc::clone(server), Arc::clone(link)));
+    }
+    let changes = Changes::subscribe().inspect_err(|error| tracing::warn!(%error, "no netlink messages"));
+    watches.spawn(account::account(Arc::clone(server)));
+    loop {
+        let changed = async {
+            match &changes {
+                Ok(changes) if changes.next().await.is_ok() => tokio::time::sleep(SETTLE).await,
+                _ => std::future::pending().await,
+            }
+        };
+        let _ = tokio::time::timeout(INTERVAL, changed).await;
+        look_at_uplinks(server, uplinks).await;
+    }
+}
+
+/// Takes in what the uplinks have now.
+async fn look_at_uplinks(server: &Server, uplinks: &mut Uplinks) {
+    let list: Vec<Uplink> = server.links.iter().map(|link| uplink(&link.via)).collect();
+    let look = move || list.iter().map(inspect).collect::<Vec<_>>();
+    let Ok(found) = tokio::task::spawn_blocking(look).await else { return };
+    for (link, reach) in server.links.iter().zip(found) {
+        let old = link.known().reach;
+        match uplinks.update(link.index, reach) {
+            Ok(false) => continue,
+            Ok(true) => {}
+            Err(error) => {
+                tracing::warn!(link = link.via.interface, %error, "no route for the link");
+                link.learn(|known| known.reach = Reach::default());
+                server.on_link_change(link);
+                continue;
+            }
+        }
+        if let Err(error) = uplinks.refresh_sysctls() {
+            tracing::warn!(link = link.via.interface, %error, "forwarding");
+        }
+        link.learn(|known| {
+            known.reach = reach;
+            // What was known of the link is of another network.
+            (known.alive, known.rtt) = (true, None);
+        });
+        if old.any() && reach.any() && old.address != reach.address {
+            server.on_address_change(link);
+        } else {
+            server.on_link_change(link);
+        }
+    }
+}

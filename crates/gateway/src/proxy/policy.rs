@@ -1,0 +1,399 @@
+//! Which links a connection uses, and how: the steering modes of ATSSS (3GPP TS 23.501, 5.32.8) and every scheduler.
+//!
+//! A policy gives each link of a connection a role: active, standby (a backup subflow, RFC 8684 3.3.8, which
+//! both ends leave alone while an active one works), or none. What this end sends is scheduled by the policy's scheduler;
+//! what the far end sends, by its own, which heeds the roles.
+
+use std::net::IpAddr;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use ipnet::IpNet;
+use ropewalk_lab::units;
+
+use super::link::Link;
+use super::target::Target;
+
+/// How links are used.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Mode {
+    /// All links, each segment where it arrives first.
+    Fastest,
+    /// All links, everything on each.
+    Redundant,
+    /// The cheapest links that work; the others stand by.
+    SaveMetered,
+    /// The first link that works; the others stand by.
+    ActiveStandby,
+    /// All links, the lowest round-trip time first.
+    SmallestDelay,
+    /// Each connection on one link, so that the links' bytes keep these shares; the others stand by.
+    LoadBalance(Vec<u32>),
+    /// The first link that works, and the next ones while its `rate` is reached.
+    Priority,
+    /// All links, with this scheduler.
+    Scheduler(String),
+}
+
+impl Mode {
+    fn scheduler(&self) -> &str {
+        match self {
+            Mode::Fastest => "ropewalk",
+            Mode::Redundant => "redundant",
+            Mode::Scheduler(name) => name,
+            _ => "minrtt",
+        }
+    }
+}
+
+impl FromStr for Mode {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Mode, String> {
+        if let Some(shares) = text.strip_prefix("load-balance") {
+            let shares: Result<Vec<u32>, _> = shares.trim().split(':').map(str::parse).collect();
+            return match shares {
+                Ok(shares) if shares.len() > 1 && shares.iter().any(|share| *share > 0) => {
+                    Ok(Mode::LoadBalance(shares))
+                }
+                _ => Err(format!("`{text}`: expected a share for each --via, e.g. load-balance 70:30")),
+            };
+        }
+        Ok(match text {
+            "fastest" => Mode::Fastest,
+            "redundant" => Mode::Redundant,
+            "save-metered" => Mode::SaveMetered,
+            "active-standby" => Mode::ActiveStandby,
+            "smallest-delay" => Mode::SmallestDelay,
+            "priority" => Mode::Priority,
+            name => match ropewalk_engine::scheduler::builtin().parse(name) {
+                Ok(_) => Mode::Scheduler(name.to_string()),
+                Err(error) => {
+                    return Err(format!(
+                        "{error}; or one of fastest, redundant, save-metered, active-standby, smallest-delay, priority and load-balance 70:30"
+                    ));
+                }
+            },
+        })
+    }
+}
+
+/// A mode, and the interfaces that it is limited to.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Policy {
+    /// How links are used.
+    pub mode: Mode,
+    /// Interfaces; none: all.
+    pub over: Vec<String>,
+}
+
+impl Default for Policy {
+    fn default() -> Policy {
+        Policy { mode: Mode::Scheduler("linux".into()), over: Vec::new() }
+    }
+}
+
+impl FromStr for Policy {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Policy, String> {
+        let (mode, over) = text.split_once(" over ").unwrap_or((text, ""));
+        let over = over.split(',').map(str::trim).filter(|name| !name.is_empty()).map(String::from).collect();
+        Ok(Policy { mode: mode.trim().parse()?, over })
+    }
+}
+
+/// A destination that a rule is about.
+#[derive(Clone, PartialEq, Debug)]
+enum Destination {
+    Network(IpNet),
+    Name(String),
+    /// A name and all below it.
+    Below(String),
+}
+
+impl Destination {
+    fn parse(text: &str) -> Destination {
+        if let Ok(network) = text.parse() {
+            return Destination::Network(network);
+        }
+        match (text.parse::<IpAddr>(), text.strip_prefix("*.")) {
+            (Ok(address), _) => Destination::Network(address.into()),
+            (_, Some(name)) => Destination::Below(name.to_ascii_lowercase()),
+            _ => Destination::Name(text.to_ascii_lowercase()),
+        }
+    }
+
+    fn fits(&self, target: &Target, address: IpAddr) -> bool {
+        let name = || match target {
+            Target::Name(name, _) => name.trim_end_matches('.').to_ascii_lowercase(),
+            Target::Address(_) => String::new(),
+        };
+        match self {
+            Destination::Network(network) => network.contains(&address),
+            Destination::Name(wanted) => name() == *wanted,
+            Destination::Below(wanted) => {
+                let name = name();
+                name.strip_suffix(wanted.as_str()).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+            }
+        }
+    }
+}
+
+/// A policy for the connections that fit its conditions: `port=22,5060-5061 then redundant`.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Rule {
+    to: Vec<Destination>,
+    ports: Vec<(u16, u16)>,
+    /// Bytes that it has carried, at least.
+    size: u64,
+    /// What follows.
+    pub policy: Policy,
+}
+
+impl FromStr for Rule {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Rule, String> {
+        let Some((conditions, policy)) = text.split_once(" then ") else {
+            return Err(format!(
+                "`{text}`: expected CONDITIONS then POLICY, e.g. `port=22 then smallest-delay`"
+            ));
+        };
+        let mut rule = Rule { to: Vec::new(), ports: Vec::new(), size: 0, policy: policy.trim().parse()? };
+        for condition in conditions.split_whitespace() {
+            match condition.split_once('=') {
+                Some(("to", list)) => rule.to.extend(list.split(',').map(Destination::parse)),
+                Some(("port", list)) => {
+                    for range in list.split(',') {
+                        let (first, last) = range.split_once('-').unwrap_or((range, range));
+                        match (first.parse(), last.parse()) {
+                            (Ok(first), Ok(last)) if first <= last => rule.ports.push((first, last)),
+                            _ => return Err(format!("`{range}` is no port or range of ports")),
+                        }
+                    }
+                }
+                Some(("size", size)) => {
+                    rule.size = units::bytes(size).map_err(|_| format!("`{size}` is no size, e.g. 1MiB"))?;
+                }
+                _ => return Err(format!("`{condition}` is unknown; expected to=, port= or size=")),
+            }
+        }
+        Ok(rule)
+    }
+}
+
+impl Rule {
+    fn fits(&self, target: &Target, address: IpAddr, bytes: u64) -> bool {
+        let port = target.port();
+        (self.to.is_empty() || self.to.iter().any(|one| one.fits(target, address)))
+            && (self.ports.is_empty()
+                || self.ports.iter().any(|(first, last)| (*first..=*last).contains(&port)))
+            && bytes >= self.size
+    }
+}
+
+/// What a connection has to do with a link.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Role {
+    /// The link's index.
+    pub link: usize,
+    /// It stands by.
+    pub backup: bool,
+}
+
+/// A connection's links and its scheduler.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Plan {
+    /// Of what this end sends.
+    pub scheduler: String,
+    /// The links that it may use, in order of preference.
+    pub roles: Vec<Role>,
+}
+
+impl Plan {
+    /// Whether a link stands by; `None`: it isn't used.
+    pub fn backup(&self, link: usize) -> Option<bool> {
+        self.roles.iter().find(|role| role.link == link).map(|role| role.backup)
+    }
+}
+
+/// All rules; the first that fits decides.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Policies {
+    /// The rules, in order.
+    pub rules: Vec<Rule>,
+    /// What is done where none fits.
+    pub other: Policy,
+}
+
+impl Policies {
+    /// The policy for a connection that has carried so many bytes.
+    pub fn policy(&self, target: &Target, address: IpAddr, bytes: u64) -> &Policy {
+        let rule = self.rules.iter().find(|rule| rule.fits(target, address, bytes));
+        rule.map_or(&self.other, |rule| &rule.policy)
+    }
+
+    /// All modes with the interfaces that they name.
+    pub fn all(&self) -> impl Iterator<Item = &Policy> {
+        self.rules.iter().map(|rule| &rule.policy).chain([&self.other])
+    }
+}
+
+/// What a policy makes of the links as they are. `old`: the plan so far.
+pub fn plan(policy: &Policy, links: &[Arc<Link>], v6: bool, old: Option<&Plan>) -> Plan {
+    let allowed = |link: &&Arc<Link>| policy.over.is_empty() || policy.over.contains(&link.via.interface);
+    let mut usable: Vec<&Arc<Link>> =
+        links.iter().filter(allowed).filter(|link| link.is_usable(v6)).collect();
+    usable.sort_by_key(|link| (link.via.backup, link.index));
+    let first = usable.first().map(|link| link.index);
+    let is_active: Box<dyn Fn(&Link) -> bool> = match &policy.mode {
+        Mode::SaveMetered => {
+            let least = usable.iter().map(|link| link.via.cost()).fold(f64::INFINITY, f64::min);
+            Box::new(move |link| link.via.cost() <= least)
+        }
+        Mode::ActiveStandby => Box::new(move |link| Some(link.index) == first),
+        Mode::LoadBalance(shares) => {
+            let share = |link: &Link| f64::from(shares.get(link.index).copied().unwrap_or(0));
+            // One without a share is the last resort.
+            let load = |link: &&&Arc<Link>| match share(link) {
+                0.0 => f64::INFINITY,
+                share => link.counters.total() as f64 / share,
+            };
+            let least = usable.iter().min_by(|a, b| load(a).total_cmp(&load(b))).map(|link| link.index);
+            // A connection stays where it is.
+            let kept = old.and_then(|old| old.roles.iter().find(|role| !role.backup)).map(|role| role.link);
+            let chosen = kept.filter(|kept| usable.iter().any(|link| link.index == *kept)).or(least);
+            Box::new(move |link| Some(link.index) == chosen)
+        }
+        Mode::Priority => {
+            let free = usable.iter().position(|link| !link.is_at_its_rate()).unwrap_or(usable.len());
+            let active: Vec<usize> = usable.iter().take(free + 1).map(|link| link.index).collect();
+            Box::new(move |link| active.contains(&link.index))
+        }
+        _ => Box::new(|link| !link.via.backup),
+    };
+    let mut roles: Vec<Role> =
+        usable.iter().map(|link| Role { link: link.index, backup: !is_active(link) }).collect();
+    // A connection is opened on the nearest, unless the order is the point.
+    let by_delay = !matches!(policy.mode, Mode::ActiveStandby | Mode::Priority);
+    let delay = |role: &Role| links[role.link].known().rtt.filter(|_| by_delay).unwrap_or_default();
+    roles.sort_by_key(|role| (role.backup, delay(role)));
+    Plan { scheduler: policy.mode.scheduler().to_string(), roles }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use tokio::time::Instant;
+
+    use super::{Mode, Plan, Policies, Policy, Rule, plan};
+    use crate::proxy::link::Link;
+    use crate::proxy::reach::{Reach, Route};
+    use crate::proxy::target::Target;
+
+    fn links(vias: &[&str]) -> Vec<Arc<Link>> {
+        let link = |(index, via): (usize, &&str)| {
+            let link = Link::new(index, via.parse().unwrap(), Instant::now(), false);
+            link.learn(|known| known.reach = Reach { v4: Some(Route::Direct), ..Reach::default() });
+            Arc::new(link)
+        };
+        vias.iter().enumerate().map(link).collect()
+    }
+
+    /// Active links, and those that stand by.
+    fn roles(plan: &Plan) -> (Vec<usize>, Vec<usize>) {
+        let of =
+            |backup| plan.roles.iter().filter(|role| role.backup == backup).map(|role| role.link).collect();
+        (of(false), of(true))
+    }
+
+    fn planned(text: &str, links: &[Arc<Link>]) -> (Vec<usize>, Vec<usize>) {
+        roles(&plan(&text.parse().unwrap(), links, false, None))
+    }
+
+    #[test]
+    fn modes_give_links_their_roles() {
+        let links = links(&["wlan0", "wwan0,metered,price=3", "wwan1,price=2", "sat0,backup"]);
+        for (mode, expected) in [
+            ("fastest", (vec![0, 1, 2], vec![3])),
+            ("blest", (vec![0, 1, 2], vec![3])),
+            ("smallest-delay", (vec![0, 1, 2], vec![3])),
+            ("save-metered", (vec![0, 3], vec![1, 2])),
+            ("save-metered over wwan0,wwan1", (vec![2], vec![1])),
+            ("active-standby", (vec![0], vec![1, 2, 3])),
+            ("active-standby over wwan1,wwan0", (vec![1], vec![2])),
+            ("priority", (vec![0], vec![1, 2, 3])),
+            ("load-balance 0:0:1:1", (vec![2], vec![0, 1, 3])),
+        ] {
+            assert_eq!(planned(mode, &links), expected, "{mode}");
+        }
+        links[0].learn(|known| known.alive = false);
+        assert_eq!(planned("active-standby", &links), (vec![1], vec![2, 3]));
+        assert_eq!(planned("save-metered", &links), (vec![3], vec![1, 2]));
+        assert_eq!(planned("fastest over wlan0", &links), (vec![], vec![]));
+    }
+
+    #[test]
+    fn balanced_connections_keep_the_shares_and_stay_where_they_are() {
+        let links = links(&["a", "b"]);
+        let policy: Policy = "load-balance 70:30".parse().unwrap();
+        let mut bytes = [0u64; 2];
+        for _ in 0..1000 {
+            let plan = plan(&policy, &links, false, None);
+            let chosen = plan.roles[0].link;
+            links[chosen].counters.count_received(1000);
+            bytes[chosen] += 1000;
+        }
+        assert!((690_000..=710_000).contains(&bytes[0]), "{bytes:?}");
+        let old = plan(&policy, &links, false, None);
+        links[old.roles[0].link].counters.count_received(1 << 30);
+        assert_eq!(plan(&policy, &links, false, Some(&old)), old);
+    }
+
+    #[test]
+    fn priority_takes_the_next_link_while_the_first_is_full() {
+        let links = links(&["a,rate=8Mbit/s", "b", "c"]);
+        links[0].learn(|known| known.rate_down = 7_800_000);
+        assert_eq!(planned("priority", &links), (vec![0, 1], vec![2]));
+        links[0].learn(|known| known.rate_down = 4_000_000);
+        assert_eq!(planned("priority", &links), (vec![0], vec![1, 2]));
+    }
+
+    #[test]
+    fn the_first_rule_that_fits_decides() {
+        let rule = |text: &str| text.parse::<Rule>().unwrap();
+        let policies = Policies {
+            rules: vec![
+                rule("port=22,5060-5061 then redundant"),
+                rule("to=*.example.org,10.0.0.0/8 size=1MiB then save-metered over wlan0"),
+            ],
+            other: Policy::default(),
+        };
+        let mode = |host: &str, port, bytes| {
+            policies.policy(&Target::new(host, port), [10, 1, 1, 1].into(), bytes).mode.clone()
+        };
+        assert_eq!(mode("a.net", 5061, 0), Mode::Redundant);
+        assert_eq!(mode("www.Example.org.", 443, 1 << 20), Mode::SaveMetered);
+        assert_eq!(mode("www.example.org", 443, 1000), Mode::Scheduler("linux".into()));
+        // The name doesn't fit, the address does.
+        assert_eq!(mode("badexample.org", 443, 1 << 21), Mode::SaveMetered);
+    }
+
+    #[test]
+    fn mistakes_in_rules_are_named() {
+        for (text, expected) in [
+            ("port=22", "expected CONDITIONS then POLICY"),
+            ("port=ssh then redundant", "`ssh` is no port"),
+            ("port=9-2 then redundant", "`9-2` is no port"),
+            ("color=red then redundant", "`color=red` is unknown"),
+            ("size=big then redundant", "`big` is no size"),
+            ("port=1 then load-balance 70", "a share for each --via"),
+            ("port=1 then fastets", "or one of fastest"),
+        ] {
+            let error = text.parse::<Rule>().unwrap_err();
+            assert!(error.contains(expected), "{text}: {error}");
+        }
+    }
+}

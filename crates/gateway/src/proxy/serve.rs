@@ -1,0 +1,173 @@
+//! What clients' requests need of the proxy.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::Bytes;
+use ropewalk_engine::config::LocalEndpoint;
+use ropewalk_engine::{congestion, scheduler};
+use ropewalk_tokio::{ConnectionConfig, Network, default_config};
+use tokio::net::TcpStream;
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use super::config::Config;
+use super::dial::dial;
+use super::flow::{Entry, Flow, Flows};
+use super::link::Link;
+use super::policy::{self, Plan};
+use super::target::Target;
+use super::usage::Usage;
+use crate::carry::{ByteCounters, carry, reset};
+
+/// How often it is looked whether flows have ended.
+const PAUSE: Duration = Duration::from_millis(20);
+/// How often subflows that are missing are opened again.
+const REOPEN: Duration = Duration::from_secs(10);
+
+/// The proxy, as clients' tasks see it.
+#[derive(Debug)]
+pub struct Server {
+    /// What it was told.
+    pub config: Config,
+    /// The engine.
+    pub network: Network,
+    /// The uplinks.
+    pub links: Vec<Arc<Link>>,
+    /// The clients' connections.
+    pub flows: Arc<Flows>,
+    /// What links with a quota have carried.
+    pub(super) usage: Mutex<Option<Usage>>,
+    /// Whether connections are to end.
+    pub(super) stopping: watch::Sender<bool>,
+}
+
+impl Server {
+    /// How a connection is to use the links as they are.
+    fn plan(&self, target: &Target, address: SocketAddr, bytes: u64, old: Option<&Plan>) -> Plan {
+        let policy = self.config.policies.policy(target, address.ip(), bytes);
+        policy::plan(policy, &self.links, address.is_ipv6(), old)
+    }
+
+    /// Settings of a connection that is opened now.
+    fn connection_config(&self, plan: &Plan) -> io::Result<ConnectionConfig> {
+        let wrong = |error| io::Error::new(io::ErrorKind::InvalidInput, error);
+        let mut config = default_config();
+        config.scheduler = scheduler::builtin().parse(&plan.scheduler).map_err(wrong)?;
+        config.congestion = congestion::builtin().parse(&self.config.congestion).map_err(wrong)?;
+        for role in &plan.roles {
+            let link = &self.links[role.link];
+            for v6 in [false, true].into_iter().filter(|v6| link.is_usable(*v6)) {
+                config.path_manager.endpoints.push(LocalEndpoint {
+                    address: link.address(v6),
+                    port: None,
+                    path: link.path(),
+                    id: link.id(),
+                    signal: false,
+                    subflow: true,
+                    backup: role.backup,
+                });
+            }
+        }
+        Ok(config)
+    }
+
+    /// Opens a connection for a client.
+    pub(super) async fn open(&self, client: SocketAddr, target: Target) -> io::Result<Entry> {
+        let addresses = target.resolve().await?;
+        let Some(first) = addresses.first() else {
+            return Err(io::Error::new(io::ErrorKind::NotFound, "no address"));
+        };
+        let plan = self.plan(&target, *first, 0, None);
+        let config = self.connection_config(&plan)?;
+        let links: Vec<_> = plan.roles.iter().map(|role| Arc::clone(&self.links[role.link])).collect();
+        let (stream, link) =
+            dial(&self.network, &addresses, &links, &config, self.config.connect_timeout).await?;
+        link.note_answer(stream.peer_addr());
+        let multipath = stream.info().is_some_and(|info| info.multipath);
+        let entry = self.flows.add(client, target, stream, link.index, plan);
+        // Links may have changed meanwhile.
+        self.apply(&entry.flow, false);
+        tracing::info!(
+            flow = entry.flow.id, %client, target = %entry.flow.target, link = link.via.interface, multipath, "open"
+        );
+        Ok(entry)
+    }
+
+    fn apply(&self, flow: &Flow, reopen: bool) {
+        let plan = self.plan(&flow.target, flow.stream.peer_addr(), flow.bytes(), Some(&flow.plan()));
+        flow.apply(plan, &self.links, reopen);
+    }
+
+    /// Has all flows follow their policies with the links as they are. `reopen`: see [`Flow::apply`].
+    pub(super) fn apply_policies(&self, reopen: bool) {
+        for flow in self.flows.all() {
+            self.apply(&flow, reopen && flow.since.elapsed() >= REOPEN);
+        }
+    }
+
+    /// Has flows use a link that works, or leave one that doesn't.
+    pub(super) fn on_link_change(&self, link: &Link) {
+        let state = link.state();
+        tracing::warn!(link = link.via.interface, %state, "link changed");
+        self.apply_policies(false);
+    }
+
+    /// The address of a link's interface has changed: what is open on it has to be opened again.
+    pub(super) fn on_address_change(&self, link: &Link) {
+        tracing::warn!(link = link.via.interface, "its address changed");
+        for flow in self.flows.all() {
+            flow.leave_link(link);
+            self.apply(&flow, true);
+        }
+    }
+
+    /// Where a link is probed.
+    pub(super) fn probe_target(&self, link: &Link) -> Option<SocketAddr> {
+        let target = self.config.probe.or_else(|| link.answered())?;
+        let reach = link.known().reach;
+        let route = if target.is_ipv6() { reach.v6 } else { reach.v4 };
+        route.is_some().then_some(target)
+    }
+
+    /// Relays what a client sends and receives.
+    pub(super) async fn relay(&self, mut client: TcpStream, first: Bytes, flow: &Flow) -> io::Result<()> {
+        // Its segments are few and large; Nagle's algorithm would only delay the last.
+        let _ = client.set_nodelay(true);
+        let mut stopping = self.stopping.subscribe();
+        let counters = ByteCounters { from_stream: &flow.downloaded, to_stream: &flow.uploaded };
+        tokio::select! {
+            done = carry(&flow.stream, &mut client, first, counters) => return done.map_err(io::Error::other),
+            _ = stopping.wait_for(|stopping| *stopping) => {}
+        }
+        // Neither side is to take what it has for all.
+        reset(&client);
+        flow.stream.reset();
+        Err(io::Error::new(io::ErrorKind::ConnectionAborted, "the proxy is stopping"))
+    }
+
+    /// Waits until all flows have ended, for at most `limit`, and ends the others.
+    pub(super) async fn stop(&self, limit: Duration) {
+        let deadline = Instant::now() + limit;
+        while !self.flows.all().is_empty() && Instant::now() < deadline {
+            tokio::time::sleep(PAUSE).await;
+        }
+        if !self.flows.all().is_empty() {
+            self.stopping.send_replace(true);
+        }
+        // The last segments are on their way.
+        tokio::time::sleep(PAUSE).await;
+    }
+
+    /// Notes that a flow has ended.
+    pub(super) fn ended(&self, flow: &Flow, how: &io::Result<()>) {
+        use std::sync::atomic::Ordering::Relaxed;
+        let (up, down) = (flow.uploaded.load(Relaxed), flow.downloaded.load(Relaxed));
+        match how {
+            Ok(()) => tracing::info!(flow = flow.id, up, down, "closed"),
+            Err(error) => tracing::info!(flow = flow.id, up, down, %error, "lost"),
+        }
+    }
+}

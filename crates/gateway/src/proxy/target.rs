@@ -1,0 +1,104 @@
+//! Where a client wants to go.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+/// How long looking a name up may take.
+const LOOKUP: Duration = Duration::from_secs(5);
+
+/// A destination, as the client gave it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Target {
+    /// An address.
+    Address(SocketAddr),
+    /// A name, which the proxy looks up with the system's resolver.
+    Name(String, u16),
+}
+
+impl std::fmt::Display for Target {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Target::Address(address) => address.fmt(f),
+            Target::Name(name, port) => write!(f, "{name}:{port}"),
+        }
+    }
+}
+
+impl Target {
+    /// From a host, which may be an address, and a port.
+    pub fn new(host: &str, port: u16) -> Target {
+        let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+        match bare.parse::<IpAddr>() {
+            Ok(address) => Target::Address(SocketAddr::new(address, port)),
+            Err(_) => Target::Name(host.to_string(), port),
+        }
+    }
+
+    /// The port.
+    pub fn port(&self) -> u16 {
+        match self {
+            Target::Address(address) => address.port(),
+            Target::Name(_, port) => *port,
+        }
+    }
+
+    /// Its addresses, the families in turn (RFC 8305 4), without doubles.
+    pub async fn resolve(&self) -> io::Result<Vec<SocketAddr>> {
+        let (name, port) = match self {
+            Target::Address(address) => return Ok(vec![*address]),
+            Target::Name(name, port) => (name.as_str(), *port),
+        };
+        let found =
+            tokio::time::timeout(LOOKUP, tokio::net::lookup_host((name, port))).await.map_err(|_| {
+                io::Error::new(
+                    io::ErrorKind::TimedOut,
+                    format!("no resolver answered for `{name}` within {LOOKUP:?}"),
+                )
+            })?;
+        let found: Vec<SocketAddr> = found
+            .map_err(|error| {
+                io::Error::new(io::ErrorKind::NotFound, format!("looking up `{name}`: {error}"))
+            })?
+            .collect();
+        if found.is_empty() {
+            return Err(io::Error::new(io::ErrorKind::NotFound, format!("`{name}` has no address")));
+        }
+        Ok(interleave(&found))
+    }
+}
+
+/// The families in turn, beginning with the first address's.
+fn interleave(found: &[SocketAddr]) -> Vec<SocketAddr> {
+    let first = found.first().is_some_and(SocketAddr::is_ipv6);
+    let (mut own, mut other): (Vec<SocketAddr>, Vec<SocketAddr>) =
+        found.iter().partition(|address| address.is_ipv6() == first);
+    own.dedup();
+    other.dedup();
+    let mut turns = Vec::new();
+    for at in 0..own.len().max(other.len()) {
+        turns.extend(own.get(at));
+        turns.extend(other.get(at));
+    }
+    turns
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Target, interleave};
+
+    #[test]
+    fn hosts_are_addresses_or_names() {
+        assert_eq!(Target::new("192.0.2.1", 80), Target::Address("192.0.2.1:80".parse().unwrap()));
+        assert_eq!(Target::new("[2001:db8::1]", 80), Target::Address("[2001:db8::1]:80".parse().unwrap()));
+        assert_eq!(Target::new("example.org", 443).to_string(), "example.org:443");
+    }
+
+    #[test]
+    fn families_take_turns() {
+        let address = |text: &str| text.parse().unwrap();
+        let (a, b, c) = (address("[2001:db8::1]:80"), address("[2001:db8::2]:80"), address("192.0.2.1:80"));
+        assert_eq!(interleave(&[a, a, b, c]), [a, c, b]);
+        assert_eq!(interleave(&[c]), [c]);
+    }
+}

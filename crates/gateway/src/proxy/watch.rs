@@ -1,0 +1,383 @@
+//! Watching links: a dead one is left, a recovered one is used again, a captive portal isn't the Internet.
+//!
+//! A probe is a TCP handshake over the link with a destination that answers: the one of `--probe`, else the last
+//! that answered over this link. It takes the data's way, address translation included. Whatever is received over a link says that
+//! it lives, so that a link with traffic needs no probe. A budget limits the others.
+//!
+//! | | when |
+//! |---|---|
+//! | a probe on a link that has fallen silent | after 200 ms, then every 200 ms until something is received |
+//! | a probe on a link that was silent before | every 5 s |
+//! | the link is dead | 3 probes have no answer, the first for 500 ms or three round-trip times, at most 3 s |
+//! | a probe on a dead link | every second; its first answer brings the link back |
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ropewalk_tokio::{ConnectOptions, MptcpStream};
+use tokio::sync::mpsc;
+use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
+
+use super::captive;
+use super::link::Link;
+use super::serve::Server;
+
+/// How often a link is looked at.
+const TICK: Duration = Duration::from_millis(50);
+/// A link is silent after so long, and so often it is probed then.
+const SILENT: Duration = Duration::from_millis(200);
+/// How long after its last data a link counts as one that has fallen silent.
+const ACTIVE: Duration = Duration::from_millis(1500);
+/// Time between probes of an idle link.
+const IDLE: Duration = Duration::from_secs(5);
+/// Time between probes of a dead link.
+const DEAD: Duration = Duration::from_secs(1);
+/// Probes without an answer before a link is dead.
+const UNANSWERED: usize = 3;
+/// How long the first of them has none, at least and at most.
+const LIMIT: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(3));
+/// How long a probe is waited for.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// What a probe costs: four packets without data.
+const PROBE_BYTES: f64 = 220.0;
+/// Weight of a new sample in smoothed values (RFC 6298's).
+const GAIN: f64 = 0.125;
+/// Time between checks for a captive portal, while there is one and otherwise.
+const RECHECK: (Duration, Duration) = (Duration::from_secs(3), Duration::from_secs(60));
+
+/// What limits probes: bytes, refilled through the hour.
+#[derive(Debug)]
+struct Budget {
+    per_second: f64,
+    most: f64,
+    left: f64,
+    filled: Instant,
+}
+
+impl Budget {
+    fn new(per_hour: u64, now: Instant) -> Budget {
+        let most = per_hour as f64;
+        Budget { per_second: most / 3600.0, most, left: most, filled: now }
+    }
+
+    fn take(&mut self, now: Instant) -> bool {
+        self.left =
+            (self.left + now.duration_since(self.filled).as_secs_f64() * self.per_second).min(self.most);
+        self.filled = now;
+        let enough = self.left >= PROBE_BYTES;
+        if enough {
+            self.left -= PROBE_BYTES;
+        }
+        enough
+    }
+}
+
+/// How a probe ended.
+struct Answer {
+    sent: Instant,
+    /// The handshake's time; `None`: no answer in time.
+    rtt: Option<Duration>,
+}
+
+/// What is known from one look to the next.
+#[derive(Debug)]
+struct Watch {
+    budget: Budget,
+    /// Probes since something was received, and when they were sent.
+    unanswered: Vec<Instant>,
+    last_probe: Option<Instant>,
+    last_check: Option<Instant>,
+}
+
+/// What is to be done about a link.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Verdict {
+    Nothing,
+    Probe,
+    Dead,
+}
+
+/// What a link shows at a moment.
+#[derive(Clone, Copy, Debug)]
+struct Look {
+    alive: bool,
+    /// Since anything was received.
+    silence: Duration,
+    /// Since data was received.
+    since_data: Duration,
+    /// Since data was sent after which nothing was received.
+    unanswered_data: Option<Duration>,
+    rtt: Option<Duration>,
+    /// A connection may want it.
+    is_wanted: bool,
+}
+
+impl Watch {
+    fn new(now: Instant, budget: u64) -> Watch {
+        Watch { budget: Budget::new(budget, now), unanswered: Vec::new(), last_probe: None, last_check: None }
+    }
+
+    fn look(&mut self, now: Instant, look: &Look) -> Verdict {
+        self.unanswered.retain(|sent| now.duration_since(*sent) < look.silence);
+        let since_probe = self.last_probe.map(|last| now.duration_since(last));
+        let due = |gap: Duration| since_probe.is_none_or(|since| since >= gap);
+        if !look.alive {
+            return self.probe_if(due(DEAD), now);
+        }
+        if let Some(first) = self.unanswered.first()
+            && self.unanswered.len() >= UNANSWERED
+        {
+            let limit = look.rtt.map_or(LIMIT.0, |rtt| (rtt * 3).clamp(LIMIT.0, LIMIT.1));
+            if now.duration_since(*first) >= limit {
+                self.unanswered.clear();
+                return Verdict::Dead;
+            }
+        }
+        let fell_silent = look.silence >= SILENT && look.since_data < ACTIVE;
+        let sent_in_vain = look.unanswered_data.is_some_and(|since| since >= SILENT);
+        // A round-trip time of its own before the next probe tells more than the first.
+        let gap = SILENT.max(look.rtt.unwrap_or_default().min(LIMIT.1) / 2);
+        let is_suspect = fell_silent || sent_in_vain || !self.unanswered.is_empty();
+        self.probe_if(if is_suspect { due(gap) } else { look.is_wanted && due(IDLE) }, now)
+    }
+
+    fn probe_if(&mut self, due: bool, now: Instant) -> Verdict {
+        if !due || !self.budget.take(now) {
+            return Verdict::Nothing;
+        }
+        self.last_probe = Some(now);
+        self.unanswered.push(now);
+        Verdict::Probe
+    }
+}
+
+/// A TCP handshake over a link.
+async fn probe(server: Arc<Server>, link: Arc<Link>, target: SocketAddr) -> Answer {
+    let sent = Instant::now();
+    let options = ConnectOptions::new()
+        .multipath(false)
+        .local(SocketAddr::new(link.address(target.is_ipv6()), 0))
+        .path(link.path());
+    let opened = timeout(PATIENCE, MptcpStream::connect_with(&server.network, target, &options)).await;
+    let rtt = sent.elapsed();
+    let answered = match opened {
+        Ok(Ok(stream)) => {
+            stream.abort();
+            true
+        }
+        Ok(Err(error)) => error.kind() == io::ErrorKind::ConnectionRefused,
+        Err(_) => false,
+    };
+    Answer { sent, rtt: answered.then_some(rtt) }
+}
+
+fn on_answer(server: &Server, link: &Link, answer: &Answer) {
+    let was = link.state();
+    link.learn(|known| {
+        let lost = if answer.rtt.is_some() { 0.0 } else { 1.0 };
+        known.loss += GAIN * (lost - known.loss);
+        if let Some(rtt) = answer.rtt {
+            let smoothed = known.rtt.map_or(rtt, |old| old.mul_f64(1.0 - GAIN) + rtt.mul_f64(GAIN));
+            known.rtt = Some(smoothed);
+            known.alive = true;
+        }
+    });
+    if link.state() != was {
+        server.on_link_change(link);
+    }
+}
+
+/// Watches one link until it is cancelled.
+pub(super) async fn watch(server: Arc<Server>, link: Arc<Link>) {
+    let mut watch = Watch::new(Instant::now(), server.config.probe_budget);
+    let (answers, mut answered) = mpsc::unbounded_channel();
+    let mut ticks = interval(TICK);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut died = Instant::now();
+    loop {
+        tokio::select! {
+            _ = ticks.tick() => {}
+            Some(answer) = answered.recv() => {
+                let answer: Answer = answer;
+                // What was sent before the link died says nothing of its recovery.
+                if link.known().alive || answer.sent > died {
+                    on_answer(&server, &link, &answer);
+                }
+                continue;
+            }
+        }
+        let now = Instant::now();
+        let known = link.known();
+        if !known.reach.any() {
+            watch.unanswered.clear();
+            continue;
+        }
+        captive_check(&server, &link, &mut watch.last_check, now);
+        let Some(target) = server.probe_target(&link) else { continue };
+        let counters = &link.counters;
+        let look = Look {
+            alive: known.alive,
+            silence: counters.silence(),
+            since_data: counters.since_data(),
+            unanswered_data: counters.unanswered_data(),
+            rtt: known.rtt,
+            is_wanted: server.config.probe.is_some() || !server.flows.is_empty(),
+        };
+        match watch.look(now, &look) {
+            Verdict::Nothing => {}
+            Verdict::Probe => {
+                let (server, link, answers) = (Arc::clone(&server), Arc::clone(&link), answers.clone());
+                tokio::spawn(async move {
+                    // The watch has ended if nobody receives it.
+                    let _ = answers.send(probe(server, link, target).await);
+                });
+            }
+            Verdict::Dead => {
+                died = now;
+                link.learn(|known| known.alive = false);
+                server.on_link_change(&link);
+            }
+        }
+    }
+}
+
+/// Starts a check for a captive portal, if one is due.
+fn captive_check(server: &Arc<Server>, link: &Arc<Link>, last: &mut Option<Instant>, now: Instant) {
+    if server.config.check.is_none() || !link.known().alive {
+        return;
+    }
+    let gap = if link.known().captive { RECHECK.0 } else { RECHECK.1 };
+    if last.is_some_and(|last| now.duration_since(last) < gap) {
+        return;
+    }
+    *last = Some(now);
+    let (server, link) = (Arc::clone(server), Arc::clone(link));
+    tokio::spawn(async move {
+        let Some(url) = &server.config.check else { return };
+        let captive = match captive::is_internet(&server.network, &link, url).await {
+            Ok(internet) => !internet,
+            Err(error) => {
+                tracing::info!(link = link.via.interface, %error, "no answer to --check");
+                return;
+            }
+        };
+        if link.known().captive != captive {
+            link.learn(|known| known.captive = captive);
+            server.on_link_change(&link);
+        }
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::time::Instant;
+
+    use super::{Budget, Look, Verdict, Watch};
+
+    const MS: Duration = Duration::from_millis(1);
+
+    fn busy(silence: u32) -> Look {
+        let silence = MS * silence;
+        Look {
+            alive: true,
+            silence,
+            since_data: silence,
+            unanswered_data: None,
+            rtt: Some(20 * MS),
+            is_wanted: true,
+        }
+    }
+
+    /// When the first verdict of a kind comes on a link whose silence is the time.
+    fn first(watch: &mut Watch, start: Instant, wanted: Verdict, look: impl Fn(u32) -> Look) -> Option<u32> {
+        (0..200).map(|tick| tick * 50).find(|at| watch.look(start + MS * *at, &look(*at)) == wanted)
+    }
+
+    #[test]
+    fn a_link_that_falls_silent_is_dead_within_a_second() {
+        let start = Instant::now();
+        let mut watch = Watch::new(start, 1 << 20);
+        watch.last_probe = Some(start);
+        assert_eq!(first(&mut watch, start, Verdict::Probe, busy), Some(200));
+        let mut watch = Watch::new(start, 1 << 20);
+        watch.last_probe = Some(start);
+        let died = first(&mut watch, start, Verdict::Dead, busy).unwrap();
+        assert!((700..=800).contains(&died), "{died} ms");
+    }
+
+    #[test]
+    fn a_link_that_answers_is_never_dead() {
+        let start = Instant::now();
+        let mut watch = Watch::new(start, 1 << 20);
+        // Each probe is answered after 50 ms; no data comes.
+        let mut last = 0;
+        for at in (0..60_000).step_by(50) {
+            let look = Look { since_data: MS * (at + 400), ..busy(at - last) };
+            match watch.look(start + MS * at, &look) {
+                Verdict::Dead => panic!("dead at {at} ms"),
+                Verdict::Probe => last = at + 50,
+                Verdict::Nothing => {}
+            }
+            last = last.min(at + 50);
+        }
+    }
+
+    #[test]
+    fn a_slow_link_has_more_time() {
+        let start = Instant::now();
+        let mut watch = Watch::new(start, 1 << 20);
+        let slow = |at| Look { rtt: Some(600 * MS), ..busy(at) };
+        let died = first(&mut watch, start, Verdict::Dead, slow).unwrap();
+        assert!((1800..2300).contains(&died), "{died} ms");
+    }
+
+    #[test]
+    fn data_without_an_answer_is_suspicious_on_an_idle_link() {
+        let start = Instant::now();
+        let mut watch = Watch::new(start, 1 << 20);
+        watch.last_probe = Some(start);
+        let look = |at: u32| Look {
+            since_data: Duration::from_secs(60),
+            silence: Duration::from_secs(60),
+            unanswered_data: Some(MS * at),
+            ..busy(0)
+        };
+        let died = first(&mut watch, start, Verdict::Dead, look).unwrap();
+        assert!((700..=800).contains(&died), "{died} ms");
+    }
+
+    #[test]
+    fn a_dead_link_is_probed_every_second_and_an_idle_one_seldom() {
+        let start = Instant::now();
+        let count = |alive: bool, is_wanted: bool| {
+            let mut watch = Watch::new(start, 1 << 20);
+            let look = |at: u32| Look {
+                alive,
+                is_wanted,
+                // Every probe of a link that lives is answered at once.
+                silence: if alive { MS * (at % 5000) } else { MS * at },
+                since_data: Duration::from_secs(60),
+                ..busy(0)
+            };
+            (0..1200)
+                .filter(|tick| watch.look(start + MS * 50 * *tick, &look(tick * 50)) == Verdict::Probe)
+                .count()
+        };
+        assert_eq!(count(false, true), 60);
+        assert!((10..=14).contains(&count(true, true)), "{}", count(true, true));
+        assert_eq!(count(true, false), 0);
+    }
+
+    #[test]
+    fn a_budget_is_kept() {
+        let start = Instant::now();
+        let mut budget = Budget::new(2200, start);
+        assert_eq!((0..100).filter(|_| budget.take(start)).count(), 10);
+        let hour = start + Duration::from_secs(1800);
+        assert_eq!((0..100).filter(|_| budget.take(hour)).count(), 5);
+    }
+}

@@ -1,0 +1,160 @@
+//! What the kernel is told: TUN devices, nftables, policy routing. Every step can be shown before it is done, and is undone
+//! at the end.
+//!
+//! The steps are done by `ip` and `nft`, the tools with which one would do the same by hand. What they make has names of its
+//! own (a table of nftables, a routing protocol number), so that what a killed process left is found and removed.
+
+pub mod gateway;
+mod host;
+mod leftovers;
+
+use std::fmt;
+use std::io::{self, Write};
+use std::process::{Command, Stdio};
+
+pub use host::{HostAddress, addresses, has_default_route, interface_routes, is_forwarding, table_of_source};
+pub use leftovers::clean;
+
+/// One change of the kernel's state.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Step {
+    /// A program is run.
+    Run {
+        /// `ip` or `nft`.
+        program: &'static str,
+        /// Its arguments.
+        arguments: Vec<String>,
+        /// What it reads from standard input.
+        input: Option<String>,
+    },
+    /// A sysctl is set.
+    Sysctl {
+        /// Such as `net/ipv4/conf/eth0/forwarding`; with slashes, since an interface's name may have dots.
+        key: String,
+        /// The value.
+        value: &'static str,
+    },
+}
+
+impl Step {
+    /// `ip` with these words.
+    pub fn ip(line: &str) -> Step {
+        let arguments = line.split_whitespace().map(String::from).collect();
+        Step::Run { program: "ip", arguments, input: None }
+    }
+
+    /// A ruleset for nftables, replaced as a whole.
+    pub fn ruleset(text: String) -> Step {
+        Step::Run { program: "nft", arguments: vec!["-f".into(), "-".into()], input: Some(text) }
+    }
+
+    /// A sysctl.
+    pub fn sysctl(key: impl Into<String>, value: &'static str) -> Step {
+        Step::Sysctl { key: key.into(), value }
+    }
+
+    /// Does it.
+    ///
+    /// # Errors
+    /// If the program can't be run or refuses: the message has the command and what it said.
+    pub fn run(&self) -> io::Result<()> {
+        match self {
+            Step::Run { program, arguments, input } => {
+                let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+                run(program, &arguments, input.as_deref()).map(drop)
+            }
+            Step::Sysctl { key, value } => {
+                std::fs::write(format!("/proc/sys/{key}"), value).map_err(|error| {
+                    let hint = match error.kind() {
+                        io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied => {
+                            "; in a container it has to be set from outside (`--sysctl`)"
+                        }
+                        _ => "",
+                    };
+                    io::Error::new(error.kind(), format!("sysctl {key}={value}: {error}{hint}"))
+                })
+            }
+        }
+    }
+}
+
+/// As one would type it.
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Step::Run { program, arguments, input } => {
+                write!(f, "{program} {}", arguments.join(" "))?;
+                match input {
+                    Some(input) => write!(f, " <<'END'\n{}\nEND", input.trim_end()),
+                    None => Ok(()),
+                }
+            }
+            Step::Sysctl { key, value } => write!(f, "sysctl -w {key}={value}"),
+        }
+    }
+}
+
+/// Runs a program to its end; its standard output.
+pub(crate) fn run(program: &str, arguments: &[&str], input: Option<&str>) -> io::Result<String> {
+    let failed = |reason: String| io::Error::other(format!("`{program} {}`: {reason}", arguments.join(" ")));
+    let stdin = if input.is_some() { Stdio::piped() } else { Stdio::null() };
+    let mut child = Command::new(program)
+        .args(arguments)
+        .stdin(stdin)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => io::Error::new(
+                error.kind(),
+                format!("`{program}` isn't installed: packages `iproute2` and `nftables` are needed"),
+            ),
+            _ => failed(error.to_string()),
+        })?;
+    if let (Some(mut pipe), Some(input)) = (child.stdin.take(), input) {
+        // A program that ends early says why below.
+        let _ = pipe.write_all(input.as_bytes());
+    }
+    let output = child.wait_with_output().map_err(|error| failed(error.to_string()))?;
+    if !output.status.success() {
+        let text = String::from_utf8_lossy(&output.stderr);
+        let not_permitted = text.contains("Operation not permitted");
+        let hint = if not_permitted { " (CAP_NET_ADMIN is needed)" } else { "" };
+        return Err(failed(format!("{}{hint}", text.trim())));
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// What was done, to be undone. Dropping it undoes it too.
+#[derive(Debug, Default)]
+pub struct Undo {
+    steps: Vec<Step>,
+}
+
+impl Undo {
+    /// Does `step`, and remembers how to undo it.
+    ///
+    /// # Errors
+    /// As [`Step::run`].
+    pub fn run(&mut self, step: &Step, undo: impl IntoIterator<Item = Step>) -> io::Result<()> {
+        tracing::debug!(target: "ropewalk::setup", %step);
+        step.run()?;
+        self.steps.extend(undo);
+        Ok(())
+    }
+
+    /// Undoes everything, the last first. What fails is logged, and the rest is undone.
+    pub fn undo(&mut self) {
+        while let Some(step) = self.steps.pop() {
+            if let Err(error) = step.run() {
+                tracing::warn!(target: "ropewalk::setup", %error, "a step of the set-up couldn't be undone");
+            }
+        }
+    }
+}
+
+impl Drop for Undo {
+    fn drop(&mut self) {
+        self.undo();
+    }
+}

@@ -1,0 +1,213 @@
+//! What advice is asked for, as a command line or a script says it, made into a [`Question`].
+
+use std::path::PathBuf;
+
+use ropewalk_sim::{Direction, Scenario, Workload};
+
+use super::measure::{self, Measured, Reading};
+use super::{Doubt, Effort, Question};
+use crate::Registries;
+use crate::compare::ask::{self, Names};
+use crate::compare::{Design, Reach, usual_workloads};
+use crate::diagnostic::{Diagnostic, InputError, Source};
+use crate::scenario::{self, Experiment};
+use crate::units;
+
+/// A system that has Multipath TCP, for which advice is given.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum System {
+    /// Linux's own Multipath TCP.
+    Linux,
+    /// The kernel of multipath-tcp.org.
+    OtherKernel,
+    /// A router with OpenMPTCProuter, which has that kernel.
+    Router,
+    /// Ropewalk's engine.
+    Ropewalk,
+}
+
+impl System {
+    /// All of them.
+    pub const ALL: [System; 4] = [System::Linux, System::OtherKernel, System::Router, System::Ropewalk];
+
+    /// Its name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            System::Linux => "linux",
+            System::OtherKernel => "multipath-tcp.org",
+            System::Router => "openmptcprouter",
+            System::Ropewalk => "ropewalk",
+        }
+    }
+
+    /// The one of this name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<System> {
+        System::ALL.into_iter().find(|system| system.name() == name)
+    }
+
+    /// Which schedulers it has.
+    fn reach(self) -> Reach {
+        match self {
+            System::Linux => Reach::Linux,
+            System::OtherKernel | System::Router => Reach::OtherKernel,
+            System::Ropewalk => Reach::Ropewalk,
+        }
+    }
+}
+
+/// What is asked for.
+#[derive(Clone, Debug)]
+pub struct Ask {
+    /// Where; its paths may be fewer than two if measurements tell of others.
+    pub scenario: Scenario,
+    /// What its file says of experiments.
+    pub experiment: Experiment,
+    /// Only paths were given: without a size, the usual workloads are meant ([`usual_workloads`]).
+    pub usual: bool,
+    /// Flow sizes, instead of the scenario's workload.
+    pub sizes: Vec<u64>,
+    /// Schedulers; none: all that `system` has.
+    pub schedulers: Vec<String>,
+    /// Measurements' files by path.
+    pub measured: Vec<(String, Vec<PathBuf>)>,
+    /// What can be run.
+    pub system: System,
+    /// Which end sends the data, instead of the scenario's.
+    pub direction: Option<Direction>,
+    /// What bytes are worth.
+    pub value: Option<String>,
+    /// In which share of the plausible variants Multipath TCP must be faster.
+    pub certainty: String,
+    /// Congestion control; none: the scenario's, else cubic.
+    pub congestion: Option<String>,
+    /// How much to run.
+    pub budget: String,
+    /// The first seed.
+    pub seed: u64,
+    /// What the arguments are called.
+    pub names: Names,
+}
+
+impl Ask {
+    /// The question, and what was read of measurements.
+    ///
+    /// # Errors
+    /// What in it isn't allowed, and what is.
+    pub fn question(self, registries: &Registries) -> Result<(Question, Vec<Reading>), InputError> {
+        let Ask { mut scenario, experiment, names, system, seed, .. } = self;
+        let mut doubts = vec![Doubt::default(); scenario.paths.len()];
+        let before = scenario.clone();
+        let mut read = Vec::new();
+        for (name, files) in &self.measured {
+            read.push(measured(names.measured, name, files, &mut scenario, &mut doubts)?);
+        }
+        let count = scenario.paths.len();
+        if count == 1 {
+            let message = format!("there is one path, `{}`: nothing to choose from", scenario.paths[0].name);
+            return Err(Diagnostic::new(message)
+                .help("add another: `--path 'lte: 20 Mbit/s, 60 ms'`, or `--measured NAME=FILE,...`")
+                .into());
+        }
+        if count > scenario::MOST_PATHS {
+            let message = format!("{count} paths: at most {} are allowed", scenario::MOST_PATHS);
+            return Err(Diagnostic::new(message).into());
+        }
+        for (index, path) in scenario.paths.iter().enumerate() {
+            if scenario.paths[..index].iter().any(|other| other.name == path.name) {
+                return Err(Diagnostic::new(format!("there are two paths `{}`", path.name)).into());
+            }
+        }
+        if let Some(direction) = self.direction {
+            scenario.direction = direction;
+        }
+        for name in self.schedulers.iter().filter(|name| *name != "tcp") {
+            ask::scheduler(registries, names.schedulers, name, scenario.paths.len())?;
+        }
+        let workloads: Vec<Workload> = match (self.sizes.as_slice(), experiment.sizes.as_slice()) {
+            ([], []) if self.usual => usual_workloads(),
+            ([], []) => vec![scenario.workload.clone()],
+            ([], sizes) | (sizes, _) => sizes.iter().map(|bytes| Workload::Flow { bytes: *bytes }).collect(),
+        };
+        if let Some(Workload::Flow { bytes }) = workloads.iter().find(|_| self.sizes.len() == 1) {
+            scenario.workload = Workload::Flow { bytes: *bytes };
+        }
+        if let Some(name) = &self.congestion {
+            ask::algorithm(&registries.congestion, names.congestion, name)?;
+        }
+        let congestion = self.congestion.or(experiment.congestion).unwrap_or_else(|| "cubic".into());
+        let effort = Effort { design: Design::race(ask::budget(names.budget, &self.budget)?), whole: true };
+        let readings = read
+            .into_iter()
+            .filter_map(|(name, files)| {
+                let index = scenario.paths.iter().position(|path| path.name == name)?;
+                Some(Reading::of(&scenario.paths[index], &doubts[index], &files, scenario.direction))
+            })
+            .collect();
+        // Paths that are known by measurements alone have no before.
+        let stated = (!self.measured.is_empty() && before.paths.len() == count).then(|| Scenario {
+            direction: scenario.direction,
+            workload: scenario.workload.clone(),
+            ..before
+        });
+        let worth = ask::worth(names.value, &scenario.paths, self.value.as_deref())?;
+        let question = Question {
+            scenario,
+            workloads,
+            schedulers: self.schedulers,
+            doubts,
+            stated,
+            congestion,
+            reach: system.reach(),
+            worth,
+            certainty: certainty(names.certainty, &self.certainty)?,
+            effort,
+            seed,
+        };
+        Ok((question, readings))
+    }
+}
+
+/// A share of the variants.
+fn certainty(option: &str, text: &str) -> Result<f64, InputError> {
+    let source = Source::new(option, text);
+    let found = units::probability(text).map_err(|error| {
+        Diagnostic::new(error.message).at(&source, error.span).label(error.label).help(error.help)
+    })?;
+    if !(0.5..1.0).contains(&found) {
+        let error = Diagnostic::new("50 % to less than 100 % are allowed").at(&source, 0..text.len());
+        return Err(error.label("here").help("as in `--certainty '80 %'`").into());
+    }
+    Ok(found)
+}
+
+/// A path's name, and what its files say.
+type Files = (String, Vec<(String, Measured)>);
+
+/// Joins what files say of a path with what is known of it.
+fn measured(
+    option: &str,
+    name: &str,
+    files: &[PathBuf],
+    scenario: &mut Scenario,
+    doubts: &mut Vec<Doubt>,
+) -> Result<Files, InputError> {
+    if let Some(reason) = scenario::bad_name(name) {
+        return Err(Diagnostic::new(format!("`{option}`: the name `{name}` can't be used: {reason}")).into());
+    }
+    let names = files.iter().map(|file| file.display().to_string());
+    let files = files.iter().map(|file| measure::read(file)).collect::<Result<Vec<_>, _>>()?;
+    match scenario.paths.iter().position(|path| path.name == name) {
+        Some(index) => {
+            let known = scenario.paths[index].clone();
+            (scenario.paths[index], doubts[index]) = measure::refine(name, Some(known), &files)?;
+        }
+        None => {
+            let (path, doubt) = measure::refine(name, None, &files)?;
+            scenario.paths.push(path);
+            doubts.push(doubt);
+        }
+    }
+    Ok((name.to_string(), names.zip(files).collect()))
+}
