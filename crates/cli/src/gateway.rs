@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use ropewalk_gateway::config;
 use ropewalk_gateway::gateway::{self, Listener, Settings};
-use ropewalk_gateway::setup::gateway::Plan;
 use ropewalk_gateway::{LevelFilter, log};
 use ropewalk_lab::diagnostic::{Diagnostic, Source};
 use ropewalk_lab::{Registries, units};
@@ -140,43 +139,6 @@ fn settings(registries: &Registries, options: &Options) -> Result<Settings, Fail
     Ok(settings)
 }
 
-/// The set-up, as text or JSON.
-fn show(plan: &Plan, json: bool) -> String {
-    let steps = plan.steps();
-    if json {
-        let devices: Vec<_> = plan
-            .uplinks
-            .iter()
-            .map(|uplink| {
-                json!({
-                    "device": uplink.device, "queues": plan.queues, "address": uplink.engine,
-                    "public": uplink.public.address, "interface": uplink.public.interface,
-                })
-            })
-            .collect();
-        let line = |step: &ropewalk_gateway::setup::Step| step.to_string();
-        let setup: Vec<_> = steps.iter().map(|(step, _)| line(step)).collect();
-        let removal: Vec<_> = steps.iter().rev().flat_map(|(_, undo)| undo.iter().rev().map(line)).collect();
-        return format!("{:#}\n", json!({ "devices": devices, "setup": setup, "removal": removal }));
-    }
-    let mut text = String::new();
-    for uplink in &plan.uplinks {
-        let (public, engine) = (&uplink.public, uplink.engine);
-        let (device, address, interface) = (&uplink.device, public.address, &public.interface);
-        text += &format!(
-            "# TUN device {device}: the engine is {engine} there, and {address} ({interface}) to clients\n"
-        );
-    }
-    for (step, _) in &steps {
-        text += &format!("{step}\n");
-    }
-    text += "# at the end\n";
-    for step in steps.iter().rev().flat_map(|(_, undo)| undo.iter().rev()) {
-        text += &format!("{step}\n");
-    }
-    text
-}
-
 pub(crate) fn run(registries: &Registries, options: &Options) -> Result<(), Failure> {
     if options.schema {
         return output::print(&format!("{:#}\n", config::schema()));
@@ -192,7 +154,7 @@ pub(crate) fn run(registries: &Registries, options: &Options) -> Result<(), Fail
         });
     }
     if options.dry_run {
-        return output::print(&show(&settings.plan().map_err(Failure::other)?, options.json));
+        return output::preview(&settings.plan().map_err(Failure::other)?.preview(), options.json);
     }
     log::start(options.log, options.json);
     let reload = options

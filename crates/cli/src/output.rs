@@ -24,6 +24,11 @@ pub(crate) fn print(text: &str) -> Result<(), Failure> {
     }
 }
 
+/// Prints what `--dry-run` shows.
+pub(crate) fn preview(preview: &ropewalk_gateway::setup::Preview, json: bool) -> Result<(), Failure> {
+    print(&if json { format!("{:#}\n", preview.to_json()) } else { preview.to_text() })
+}
+
 /// Writes a file.
 pub(crate) fn write_file(path: &Path, text: &str) -> Result<(), Failure> {
     write_file_with(path, |out| out.write_all(text.as_bytes()))

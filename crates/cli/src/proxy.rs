@@ -9,7 +9,7 @@ use ropewalk_gateway::proxy::{self, Access, Config, IpNet, Policies, Policy, Rul
 use ropewalk_lab::Registries;
 use ropewalk_lab::diagnostic::Diagnostic;
 
-use crate::{Failure, compare};
+use crate::{Failure, compare, output};
 
 /// Carry ordinary programs' connections over many networks
 #[derive(Debug, clap::Args)]
@@ -151,14 +151,7 @@ impl Options {
 pub(crate) fn run(_registries: &Registries, options: &Options) -> Result<(), Failure> {
     let config = options.config()?;
     if options.dry_run {
-        let lines = proxy::dry_run(&config).map_err(Failure::other)?;
-        if options.json {
-            let text = serde_json::json!({ "commands": lines });
-            anstream::println!("{text:#}");
-        } else {
-            anstream::println!("{}", lines.join("\n"));
-        }
-        return Ok(());
+        return output::preview(&proxy::dry_run(&config).map_err(Failure::other)?, options.json);
     }
     proxy::run_until_stopped(config, options.verbose, options.json).map_err(Failure::other)
 }

@@ -244,7 +244,9 @@ fn the_gateway_is_a_far_end() {
     let data = stage.serve("data", 6 * MIB);
     let _server = stage.nginx(false);
     let mut gateway = stage.web.command(env!("CARGO_BIN_EXE_ropewalk"));
-    gateway.args(["gateway", "--listen", "10.1.0.1:8443", "--address", "10.1.1.1", "--to", "127.0.0.1:80"]);
+    // An address of the loopback interface, whose MTU is larger than a TUN device's.
+    gateway.args(["gateway", "--listen", &format!("{SERVER}:8443"), "--address", "10.1.1.1"]);
+    gateway.args(["--to", "127.0.0.1:80"]);
     let log = std::fs::File::create(stage.path().join("gateway.log")).unwrap();
     gateway.stderr(log);
     let gateway = stage::Running::start(gateway);
@@ -253,7 +255,7 @@ fn the_gateway_is_a_far_end() {
         stage.web.check("nft", &["list", "ruleset"]).is_ok_and(|text| text.contains("ropewalk_gateway"))
     });
     let proxy = stage.proxy(&["--json"]);
-    let far = "http://10.1.0.1:8443/data";
+    let far = &format!("http://{SERVER}:8443/data");
     let start = [stage.received(0), stage.received(1)];
     let (code, received) =
         stage.curl(&["--retry", "3", "--retry-all-errors", "--proxy", &format!("socks5h://{PROXY}"), far]);
@@ -298,14 +300,15 @@ fn a_dry_run_shows_the_set_up() {
     let (code, shown, _) = ropewalk(&["proxy", "--via", "wlan0", "--via", "wwan0,metered", "--dry-run"]);
     assert_eq!(code, Some(0));
     for needed in
-        ["ip tuntap add dev ropeproxy1", "oifname \"wwan0\" masquerade", "ip rule add priority 5200 from"]
+        ["# TUN device ropeproxy1", "oifname \"wwan0\" masquerade", "ip -4 rule add priority 5200 from"]
     {
         assert!(shown.contains(needed), "{needed}: {shown}");
     }
     assert!(shown.contains("# wwan0 has no address or no default route now"), "{shown}");
     let (_, json, _) = ropewalk(&["proxy", "--via", "wlan0", "--dry-run", "--json"]);
     let value: serde_json::Value = serde_json::from_str(&json).unwrap();
-    assert!(value["commands"].as_array().is_some_and(|lines| lines.len() > 5), "{json}");
+    assert!(value["setup"].as_array().is_some_and(|lines| lines.len() > 5), "{json}");
+    assert_eq!(value["devices"][0]["interface"], "wlan0");
 }
 
 #[test]

@@ -46,6 +46,7 @@ use self::reach::{Reach, Uplink, inspect};
 pub use self::serve::Server;
 use self::uplinks::Uplinks;
 use self::usage::Usage;
+use crate::setup::Preview;
 
 /// How often interfaces are looked at without a message that they have changed.
 const INTERVAL: Duration = Duration::from_secs(5);
@@ -66,22 +67,14 @@ fn plan(config: &Config) -> (Uplinks, Vec<Reach>) {
     (Uplinks::new(list, v6, config.mtu, config.transparent.clone()), reach)
 }
 
-/// The commands that a proxy would run, in order.
+/// What a proxy would do, and how it would undo it.
 ///
 /// # Errors
 /// If the configuration can't be used.
-pub fn dry_run(config: &Config) -> Result<Vec<String>, ConfigError> {
+pub fn dry_run(config: &Config) -> Result<Preview, ConfigError> {
     config.check()?;
-    let (uplinks, reach) = plan(config);
-    let mut lines: Vec<String> = uplinks.steps().iter().map(ToString::to_string).collect();
-    for (link, reach) in reach.into_iter().enumerate() {
-        if reach.any() {
-            lines.extend(uplinks.route_steps(link, reach).iter().map(ToString::to_string));
-        } else {
-            lines.push(format!("# {} has no address or no default route now", config.via[link].interface));
-        }
-    }
-    Ok(lines)
+    let (mut uplinks, reach) = plan(config);
+    Ok(uplinks.preview(&reach))
 }
 
 /// A proxy that is set up.
@@ -119,20 +112,16 @@ impl Proxy {
         }
         uplinks.apply()?;
         for (link, reach) in links.iter().zip(reach) {
-            if let Err(error) = uplinks.update(link.index, reach) {
-                uplinks.remove();
-                return Err(error);
-            }
+            uplinks.update(link.index, reach)?;
             link.learn(|known| known.reach = reach);
         }
-        let network = builder.build().inspect_err(|_| uplinks.remove())?;
+        let network = builder.build()?;
         let transparent = match &config.transparent {
-            Some((_, port)) => transparent::listen(*port).inspect_err(|_| uplinks.remove())?,
+            Some((_, port)) => transparent::listen(*port)?,
             None => Vec::new(),
         };
         // Last of all: clients that connect are served.
         let listener = TcpListener::bind(config.listen).await.map_err(|error| {
-            uplinks.remove();
             io::Error::new(error.kind(), format!("listening at {}: {error}", config.listen))
         })?;
         let server = Server {

@@ -4,7 +4,8 @@ use std::net::IpAddr;
 
 use serde::Deserialize;
 
-use super::uplinks::{FIRST_TABLE, ip};
+use super::uplinks::FIRST_TABLE;
+use crate::setup::ip;
 
 /// An uplink as the set-up sees it.
 #[derive(Clone, PartialEq, Eq, Debug)]

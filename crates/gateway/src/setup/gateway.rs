@@ -10,10 +10,11 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use ropewalk_tokio::Path;
+use serde_json::json;
 
-use super::leftovers::WAS_OFF;
 use super::{
-    HostAddress, Step, Undo, clean, has_default_route, interface_routes, is_forwarding, table_of_source,
+    HostAddress, Preview, Step, Undo, clean, has_default_route, has_force_forwarding, interface_routes, is_forwarding, remember,
+    table_of_source,
 };
 
 /// The table of nftables.
@@ -24,6 +25,8 @@ pub const PROTOCOL: u8 = 211;
 pub const DEVICE: &str = "rope-gw";
 /// The routing table of the first public address, and the priority of its `ip rule`. Each further address has the next number.
 const FIRST_TABLE: usize = 7100;
+/// The largest MTU of a TUN device; the loopback interface's is one more.
+const LARGEST_MTU: u32 = 65_535;
 /// Most public addresses: the peers' path managers take 8.
 pub const MOST_ADDRESSES: usize = 64;
 
@@ -42,7 +45,7 @@ pub struct Uplink {
     pub kernel: IpAddr,
     /// Where answers are routed, if not by the main table.
     routing: Option<Routing>,
-    /// The sysctls to set so that packets are forwarded: the device's, and the interface's if it is off.
+    /// The sysctls to set so that packets are forwarded: the device's, and those of interfaces where it is off.
     forwarding: Vec<String>,
 }
 
@@ -106,7 +109,8 @@ impl Plan {
             let public = public.cloned().ok_or_else(|| no_such_address(address, &host))?;
             let (kernel, engine) = pair(uplinks.len(), address.is_ipv6());
             let device = format!("{DEVICE}{}", uplinks.len());
-            let forwarding = forwarding_keys(&public.interface, &device, address.is_ipv6())?;
+            let forwarding = forwarding_keys(&arriving_at(&public, &host), &device, address.is_ipv6())?;
+            let public = HostAddress { mtu: public.mtu.min(LARGEST_MTU), ..public };
             let ports = BTreeSet::from([listener.port()]);
             uplinks.push(Uplink { public, ports, device, engine, kernel, routing: None, forwarding });
         }
@@ -181,13 +185,24 @@ impl Plan {
         for uplink in &self.uplinks {
             uplink.steps(&mut steps);
         }
-        let delete = Step::Run {
-            program: "nft",
-            arguments: ["delete", "table", "inet", TABLE].map(String::from).to_vec(),
-            input: None,
-        };
-        steps.push((Step::ruleset(self.ruleset()), vec![delete]));
+        steps.push((Step::ruleset(self.ruleset()), vec![Step::delete_table(TABLE)]));
         steps
+    }
+
+    /// What `--dry-run` shows.
+    pub fn preview(&self) -> Preview {
+        let device = |uplink: &Uplink| {
+            let (public, engine, device) = (&uplink.public, uplink.engine, &uplink.device);
+            let (address, interface) = (public.address, &public.interface);
+            let words =
+                format!("TUN device {device}: the engine is {engine} there, and {address} ({interface}) to clients");
+            let value = json!({
+                "device": device, "queues": self.queues, "address": engine, "public": address, "interface": interface,
+            });
+            (words, value)
+        };
+        let devices = self.uplinks.iter().map(device).collect();
+        Preview { devices, steps: self.steps(), notes: Vec::new() }
     }
 
     /// The rules of nftables.
@@ -218,25 +233,23 @@ impl Plan {
         }
         let _ = writeln!(text, "  }}\n  chain forwarded {{");
         let _ = writeln!(text, "    type filter hook forward priority filter; policy accept;");
-        for (interface, key) in self.switched_on() {
-            let comment = format!("{WAS_OFF}{key}");
-            let _ = writeln!(
-                text,
-                "    iifname \"{interface}\" oifname != \"{DEVICE}*\" drop comment \"{comment}\""
-            );
+        for (interface, _) in self.switched_on() {
+            let _ = writeln!(text, "    iifname \"{interface}\" oifname != \"{DEVICE}*\" drop");
         }
         let _ = writeln!(text, "  }}\n  chain leaving {{");
         let _ = writeln!(text, "    type filter hook postrouting priority raw; policy accept;");
         for uplink in &self.uplinks {
             let _ = writeln!(text, "    {}", uplink.to_public());
         }
-        text.push_str("  }\n}\n");
+        text.push_str("  }\n");
+        text += &remember(self.switched_on().into_iter().map(|(_, key)| (key, "0")));
+        text.push_str("}\n");
         text
     }
 
     /// Interfaces of the host on which forwarding is off, with the sysctl that switches it on.
     fn switched_on(&self) -> BTreeSet<(&str, &str)> {
-        self.uplinks.iter().filter_map(Uplink::switched_on).collect()
+        self.uplinks.iter().flat_map(Uplink::switched_on).collect()
     }
 
     /// Makes the devices and everything else. What a killed gateway left is removed first.
@@ -303,11 +316,10 @@ impl Uplink {
         format!("{family} saddr {} {family} saddr set {}", self.engine, self.public.address)
     }
 
-    /// The interface and its sysctl, if forwarding is off there.
-    fn switched_on(&self) -> Option<(&str, &str)> {
-        let device = format!("/{}/", self.device);
-        let key = self.forwarding.iter().find(|key| !key.contains(&device))?;
-        Some((&self.public.interface, key))
+    /// Interfaces where forwarding is off, with its sysctl.
+    fn switched_on(&self) -> impl Iterator<Item = (&str, &str)> {
+        let others = self.forwarding.iter().filter_map(|key| Some((key.split('/').nth(3)?, key.as_str())));
+        others.filter(|(interface, _)| *interface != self.device)
     }
 
     fn steps(&self, steps: &mut Vec<(Step, Vec<Step>)>) {
@@ -342,20 +354,31 @@ impl Uplink {
     }
 }
 
-/// The sysctls that are to be 1 so that packets are forwarded between an interface and a device.
-fn forwarding_keys(interface: &str, device: &str, v6: bool) -> io::Result<Vec<String>> {
+/// The interfaces at which an address's packets arrive: its own, or any if it is the loopback interface's.
+fn arriving_at<'a>(public: &'a HostAddress, host: &'a [HostAddress]) -> BTreeSet<&'a str> {
+    let is_own = |known: &&HostAddress| known.interface == public.interface;
+    let is_other = |known: &&HostAddress| !known.address.is_loopback() && !is_own(known);
+    let fits = |known: &&HostAddress| if public.interface == "lo" { is_other(known) } else { is_own(known) };
+    host.iter().filter(fits).map(|known| known.interface.as_str()).collect()
+}
+
+/// The sysctls that are to be 1 so that packets are forwarded between interfaces and a device.
+fn forwarding_keys(interfaces: &BTreeSet<&str>, device: &str, v6: bool) -> io::Result<Vec<String>> {
+    let off = |name: &str| {
+        let off = interfaces.iter().filter(|interface| !is_forwarding(interface, v6));
+        let family = if v6 { "ipv6" } else { "ipv4" };
+        let key = |interface: &str| format!("net/{family}/conf/{interface}/{name}");
+        std::iter::once(key(device)).chain(off.map(|interface| key(interface))).collect()
+    };
     if !v6 {
-        let off = (!is_forwarding(interface, false)).then(|| format!("net/ipv4/conf/{interface}/forwarding"));
-        return Ok(std::iter::once(format!("net/ipv4/conf/{device}/forwarding")).chain(off).collect());
+        return Ok(off("forwarding"));
     }
     if is_forwarding("all", true) {
         return Ok(Vec::new());
     }
     // Since Linux 6.17 one interface may forward without making the host a router, which ignores router advertisements.
-    if std::path::Path::new("/proc/sys/net/ipv6/conf/lo/force_forwarding").exists() {
-        let off =
-            (!is_forwarding(interface, true)).then(|| format!("net/ipv6/conf/{interface}/force_forwarding"));
-        return Ok(std::iter::once(format!("net/ipv6/conf/{device}/force_forwarding")).chain(off).collect());
+    if has_force_forwarding() {
+        return Ok(off("force_forwarding"));
     }
     Err(io::Error::other(
         "IPv6 forwarding is off: `sysctl -w net.ipv6.conf.all.forwarding=1` (and accept_ra=2 on interfaces that have their \

@@ -131,6 +131,11 @@ pub fn is_forwarding(interface: &str, v6: bool) -> bool {
     }
 }
 
+/// Whether an interface may forward IPv6 without making the host a router, which ignores router advertisements: since Linux 6.17.
+pub fn has_force_forwarding() -> bool {
+    std::path::Path::new("/proc/sys/net/ipv6/conf/lo/force_forwarding").exists()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -4,18 +4,26 @@ use serde_json::Value;
 
 use super::{Step, run};
 
-/// How the comment of a rule begins that stands where forwarding was off before; the sysctl's key follows.
-pub(super) const WAS_OFF: &str = "was off: ";
+/// How the comment of a rule begins that remembers a sysctl; `KEY=VALUE` follows.
+const WAS: &str = "was ";
 
-/// Removes a table of nftables with what else this program made: rules and routes of a routing protocol number, forwarding
-/// that was off before. Returns whether there was anything.
+/// A chain of nftables that remembers what sysctls were, by key, before they were changed. No packet passes it. It goes with
+/// the network namespace, as the changes do.
+pub fn remember<'a>(old: impl IntoIterator<Item = (&'a str, &'a str)>) -> String {
+    let line = |(key, value): (&str, &str)| format!("    continue comment \"{WAS}{key}={value}\"\n");
+    let lines: String = old.into_iter().map(line).collect();
+    if lines.is_empty() { lines } else { format!("  chain changed_sysctls {{\n{lines}  }}\n") }
+}
+
+/// Removes a table of nftables with what else this program made: rules and routes of a routing protocol number, sysctls that
+/// it changed. Returns whether there was anything.
 pub fn clean(table: &str, protocol: u8) -> bool {
     let mut found = false;
     if let Ok(text) = run("nft", &["-j", "list", "table", "inet", table], None) {
         found = true;
-        for key in switched_on(&text) {
+        for (key, old) in remembered(&text) {
             // An interface that is gone has no sysctl any more.
-            let _ = Step::sysctl(key, "0").run();
+            let _ = Step::sysctl(key, old).run();
         }
         let _ = run("nft", &["delete", "table", "inet", table], None);
     }
@@ -32,31 +40,40 @@ pub fn clean(table: &str, protocol: u8) -> bool {
     found
 }
 
-/// The sysctls that a table says were off before.
-fn switched_on(listing: &str) -> Vec<String> {
+/// The sysctls that a table remembers, and what they were.
+fn remembered(listing: &str) -> Vec<(String, String)> {
     let Ok(listing) = serde_json::from_str::<Value>(listing) else { return Vec::new() };
     let objects = listing["nftables"].as_array().map(Vec::as_slice).unwrap_or_default();
     let comments = objects.iter().filter_map(|object| object["rule"]["comment"].as_str());
-    let keys = comments.filter_map(|comment| comment.strip_prefix(WAS_OFF));
-    // The comment could be another program's: nothing but forwarding is touched.
-    keys.filter(|key| key.starts_with("net/ipv") && key.ends_with("forwarding") && !key.contains(".."))
-        .map(String::from)
+    let pairs = comments.filter_map(|comment| comment.strip_prefix(WAS)?.split_once('='));
+    // The comment could be another program's: nothing but what we change is touched.
+    let is_ours = |key: &str| {
+        let ending = key.ends_with("/forwarding") || key.ends_with("/force_forwarding");
+        key.starts_with("net/ipv") && (ending || key.ends_with("/accept_ra")) && !key.contains("..")
+    };
+    pairs
+        .filter(|(key, old)| is_ours(key) && old.len() == 1 && old.starts_with(|c: char| c.is_ascii_digit()))
+        .map(|(key, old)| (key.to_string(), old.to_string()))
         .collect()
 }
 
 #[cfg(test)]
 mod tests {
     #[test]
-    fn only_forwarding_is_switched_off_again() {
+    fn only_what_is_changed_is_restored() {
         let rule =
             |comment: &str| format!(r#"{{"rule":{{"chain":"forward","comment":"{comment}","expr":[]}}}}"#);
         let listing = format!(
-            r#"{{"nftables":[{{"metainfo":{{}}}},{},{},{},{{"rule":{{}}}}]}}"#,
-            rule("was off: net/ipv4/conf/eth0/forwarding"),
-            rule("was off: net/../../kernel/forwarding"),
-            rule("was off: kernel/panic"),
+            r#"{{"nftables":[{{"metainfo":{{}}}},{},{},{},{},{},{{"rule":{{}}}}]}}"#,
+            rule("was net/ipv4/conf/eth0/forwarding=0"),
+            rule("was net/ipv6/conf/eth0.7/accept_ra=1"),
+            rule("was net/../../kernel/forwarding=0"),
+            rule("was net/ipv4/conf/eth0/forwarding=0 0"),
+            rule("was kernel/panic=0"),
         );
-        assert_eq!(super::switched_on(&listing), ["net/ipv4/conf/eth0/forwarding"]);
-        assert!(super::switched_on("no JSON").is_empty());
+        let expected = [("net/ipv4/conf/eth0/forwarding", "0"), ("net/ipv6/conf/eth0.7/accept_ra", "1")];
+        let expected = expected.map(|(key, old)| (key.to_string(), old.to_string()));
+        assert_eq!(super::remembered(&listing), expected);
+        assert!(super::remembered("no JSON").is_empty());
     }
 }

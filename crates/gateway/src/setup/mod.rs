@@ -7,13 +7,18 @@
 pub mod gateway;
 mod host;
 mod leftovers;
+mod preview;
 
 use std::fmt;
 use std::io::{self, Write};
 use std::process::{Command, Stdio};
 
-pub use host::{HostAddress, addresses, has_default_route, interface_routes, is_forwarding, table_of_source};
-pub use leftovers::clean;
+pub use host::{
+    HostAddress, addresses, has_default_route, has_force_forwarding, interface_routes, is_forwarding,
+    table_of_source,
+};
+pub use leftovers::{clean, remember};
+pub use preview::Preview;
 
 /// One change of the kernel's state.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -32,7 +37,7 @@ pub enum Step {
         /// Such as `net/ipv4/conf/eth0/forwarding`; with slashes, since an interface's name may have dots.
         key: String,
         /// The value.
-        value: &'static str,
+        value: String,
     },
 }
 
@@ -49,8 +54,14 @@ impl Step {
     }
 
     /// A sysctl.
-    pub fn sysctl(key: impl Into<String>, value: &'static str) -> Step {
-        Step::Sysctl { key: key.into(), value }
+    pub fn sysctl(key: impl Into<String>, value: impl Into<String>) -> Step {
+        Step::Sysctl { key: key.into(), value: value.into() }
+    }
+
+    /// Removes a table of nftables.
+    pub fn delete_table(name: &str) -> Step {
+        let arguments = ["delete", "table", "inet", name].map(String::from).to_vec();
+        Step::Run { program: "nft", arguments, input: None }
     }
 
     /// Does it.
@@ -92,6 +103,17 @@ impl fmt::Display for Step {
             Step::Sysctl { key, value } => write!(f, "sysctl -w {key}={value}"),
         }
     }
+}
+
+/// Runs `ip` with these words; its standard output.
+pub(crate) fn ip(line: &str) -> io::Result<String> {
+    run("ip", &line.split_whitespace().collect::<Vec<_>>(), None)
+}
+
+/// A sysctl's value; `None` if there is no such key.
+pub(crate) fn read_sysctl(key: &str) -> Option<String> {
+    let value = std::fs::read_to_string(format!("/proc/sys/{key}")).ok()?;
+    Some(value.trim().to_string())
 }
 
 /// Runs a program to its end; its standard output.
@@ -141,6 +163,11 @@ impl Undo {
         step.run()?;
         self.steps.extend(undo);
         Ok(())
+    }
+
+    /// Remembers how something is undone that was done otherwise.
+    pub fn remember(&mut self, undo: Step) {
+        self.steps.push(undo);
     }
 
     /// Undoes everything, the last first. What fails is logged, and the rest is undone.
