@@ -94,13 +94,14 @@ fn wrong(option: &str, text: &str, expected: &str) -> Failure {
 }
 
 /// A socket's address on the command line.
-fn socket(option: &str, text: &str) -> Result<SocketAddr, Failure> {
+pub(crate) fn socket(option: &str, text: &str) -> Result<SocketAddr, Failure> {
     let expected = "an address and a port, such as 192.0.2.1:443 or [2001:db8::1]:443";
     let parsed = text.trim().parse::<SocketAddr>().ok().filter(|socket| socket.port() != 0);
     parsed.ok_or_else(|| wrong(option, text, expected))
 }
 
-fn time(option: &str, text: &str) -> Result<Duration, Failure> {
+/// A time on the command line.
+pub(crate) fn time(option: &str, text: &str) -> Result<Duration, Failure> {
     let nanos = units::duration(text).map_err(|error| {
         let source = Source::new(option, text);
         Diagnostic::new(error.message).at(&source, error.span).label(error.label).help(error.help)

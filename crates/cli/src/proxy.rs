@@ -1,14 +1,15 @@
 //! `ropewalk proxy`.
 
-use std::fs::File;
-use std::io::Read;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use ropewalk_gateway::proxy::{self, Access, Config, IpNet, Policies, Policy, Rule, Via};
+use ropewalk_gateway::proxy::{self, Access, Config, IpNet, Policies, Policy, Rule, Via, users};
+use ropewalk_gateway::{LevelFilter, config, log};
 use ropewalk_lab::Registries;
 use ropewalk_lab::diagnostic::Diagnostic;
+use serde_json::json;
 
+use crate::gateway::{socket, time};
 use crate::{Failure, compare, output};
 
 /// Carry ordinary programs' connections over many networks
@@ -19,15 +20,43 @@ use crate::{Failure, compare, output};
   ropewalk proxy --via wlan0 --via wwan0,metered --dry-run
   ropewalk proxy --via wlan0 --via wwan0,metered --policy save-metered \\
       --rule 'port=22 then redundant' --dry-run
-  curl --proxy socks5h://127.0.0.1:1080 https://example.org/"
+  ropewalk proxy --config /etc/ropewalk/proxy.toml --check
+  ropewalk proxy --schema > proxy.schema.json
+  curl --proxy socks5h://127.0.0.1:1080 https://example.org/
+
+A configuration's file:
+  [proxy]
+  policy = \"save-metered\"
+  [[link]]
+  interface = \"wlan0\"
+  [[link]]
+  interface = \"wwan0\"
+  metered = true
+  quota = \"5GB/monthly@12\"
+  [[rule]]
+  port = [\"22\"]
+  policy = \"redundant\"
+SIGHUP reads it again; connections go on.
+
+Exit code: 0 after SIGTERM or SIGINT, 1 if the set-up fails, 2 for settings that can't
+be used."
 )]
 pub(crate) struct Options {
+    /// The configuration's file; instead of --via and what belongs to it
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["listen", "via", "user", "users", "allow", "policy", "rules", "usage", "transparent", "congestion", "mtu", "connections", "probe", "probe_budget", "captive_check", "drain", "status", "metrics"])]
+    config: Option<PathBuf>,
+    /// Only check the configuration
+    #[arg(long, requires = "config")]
+    check: bool,
+    /// Print the JSON Schema of the configuration's file
+    #[arg(long, conflicts_with_all = ["config", "via"])]
+    schema: bool,
     /// Where programs connect. An address that others can reach needs --user, --users or --allow
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:1080")]
     listen: SocketAddr,
     /// An uplink; repeat it for each. After the interface may follow `metered`, `backup` (used while no other works),
     /// `gateway=ADDRESS`, `price=NUMBER`, `rate=20Mbit/s` (the most each way), `quota=5GB/monthly@12` or `quota=500MB/daily`
-    #[arg(long, value_name = "INTERFACE[,...]", required = true)]
+    #[arg(long, value_name = "INTERFACE[,...]", required_unless_present_any = ["config", "schema"])]
     via: Vec<Via>,
     /// A name and password that clients have to give; repeat it for each. Others on this machine can see it: see --users
     #[arg(long = "user", value_name = "NAME:PASSWORD")]
@@ -43,7 +72,7 @@ pub(crate) struct Options {
     #[arg(long, alias = "scheduler", value_name = "POLICY", default_value = "linux")]
     policy: Policy,
     /// A policy for some connections; repeat it, the first that fits decides. `port=22,5060-5061 then smallest-delay`,
-    /// `to=*.example.org,10.0.0.0/8 size=1MiB then save-metered`
+    /// `to=*.example.org,10.0.0.0/8 size=1MiB then save-metered`, `dscp=ef then redundant`
     #[arg(long = "rule", value_name = "RULE")]
     rules: Vec<Rule>,
     /// Where the use of quotas is kept
@@ -72,7 +101,16 @@ pub(crate) struct Options {
     probe_budget: String,
     /// A page that answers 204: a link over which anything else answers is behind a captive portal, and isn't used
     #[arg(long, value_name = "URL")]
-    check: Option<String>,
+    captive_check: Option<String>,
+    /// How long connections may go on after SIGTERM
+    #[arg(long, value_name = "TIME", default_value = "30 s")]
+    drain: String,
+    /// Make a Unix socket for `ropewalk status`
+    #[arg(long, value_name = "PATH")]
+    status: Option<PathBuf>,
+    /// Metrics for Prometheus: http://ADDRESS:PORT/metrics, on loopback
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    metrics: Option<String>,
     /// Show the set-up's commands, and run none
     #[arg(long)]
     dry_run: bool,
@@ -84,50 +122,23 @@ pub(crate) struct Options {
     json: bool,
 }
 
-/// Most bytes of a file with users.
-const MOST_USERS: u64 = 1 << 20;
-
-fn read(path: &Path) -> Result<String, Failure> {
-    let mut text = String::new();
-    let read = File::open(path).and_then(|file| file.take(MOST_USERS + 1).read_to_string(&mut text));
-    match read {
-        Ok(_) if text.len() as u64 <= MOST_USERS => Ok(text),
-        Ok(_) => Err(Diagnostic::new(format!("{}: it is larger than 1 MiB", path.display())).into()),
-        Err(error) => Err(Diagnostic::new(format!("{}: {error}", path.display())).into()),
-    }
-}
-
-/// A name and its password.
-fn user(text: &str, place: &str) -> Result<(String, String), Failure> {
-    match text.split_once(':') {
-        Some((name, password))
-            if !name.is_empty() && name.len() < 256 && (1..256).contains(&password.len()) =>
-        {
-            Ok((name.to_string(), password.to_string()))
-        }
-        _ => Err(Diagnostic::new(format!("{place}: expected NAME:PASSWORD, each of 1 to 255 bytes")).into()),
-    }
-}
-
 impl Options {
     fn access(&self) -> Result<Access, Failure> {
         let mut users = Vec::new();
         for text in &self.user {
-            users.push(user(text, "--user")?);
+            let user = users::parse(text);
+            users.push(user.map_err(|error| Diagnostic::new(format!("--user: {error}")))?);
         }
         if let Some(path) = &self.users {
-            let text = read(path)?;
-            for (at, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
-                users.push(user(line.trim(), &format!("{}, line {}", path.display(), at + 1))?);
-            }
-            if users.is_empty() {
-                return Err(Diagnostic::new(format!("{}: no NAME:PASSWORD in it", path.display())).into());
-            }
+            users.extend(users::read(path).map_err(|error| Diagnostic::new(format!("--users: {error}")))?);
         }
         Ok(Access { users, allow: self.allow.clone() })
     }
 
     fn config(&self) -> Result<Config, Failure> {
+        if let Some(path) = &self.config {
+            return Ok(config::proxy::load(path)?);
+        }
         let config = Config {
             listen: self.listen,
             via: self.via.clone(),
@@ -140,7 +151,10 @@ impl Options {
             most_flows: self.connections as usize,
             probe: self.probe,
             probe_budget: compare::size_within("--probe-budget", &self.probe_budget, (1, 1 << 40))?,
-            check: self.check.clone(),
+            captive_check: self.captive_check.clone(),
+            drain: time("--drain", &self.drain)?,
+            status: self.status.clone(),
+            metrics: self.metrics.as_deref().map(|text| socket("--metrics", text)).transpose()?,
             ..Config::default()
         };
         config.check().map_err(|error| Diagnostic::new(error.to_string()))?;
@@ -149,9 +163,30 @@ impl Options {
 }
 
 pub(crate) fn run(_registries: &Registries, options: &Options) -> Result<(), Failure> {
+    if options.schema {
+        return output::print(&format!("{:#}\n", config::proxy::schema()));
+    }
     let config = options.config()?;
+    if options.check {
+        let (links, rules) = (config.via.len(), config.policies.rules.len());
+        return output::print(&match options.json {
+            true => format!("{}\n", json!({ "links": links, "rules": rules })),
+            false => format!("{}, {}: nothing is wrong\n", count(links, "link"), count(rules, "rule")),
+        });
+    }
     if options.dry_run {
         return output::preview(&proxy::dry_run(&config).map_err(Failure::other)?, options.json);
     }
-    proxy::run_until_stopped(config, options.verbose, options.json).map_err(Failure::other)
+    let level = if options.verbose { LevelFilter::INFO } else { LevelFilter::WARN };
+    log::start(level, options.json);
+    let reload = options
+        .config
+        .as_deref()
+        .map(|path| move || config::proxy::load(path).map_err(|error| error.to_string()));
+    let reload = reload.as_ref().map(|reload| reload as proxy::Reload<'_>);
+    proxy::run_until_stopped(config, reload).map_err(Failure::other)
+}
+
+fn count(number: usize, what: &str) -> String {
+    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }

@@ -6,6 +6,7 @@
 
 mod carry;
 pub mod config;
+mod daemon;
 pub mod gateway;
 pub mod log;
 pub mod metrics;

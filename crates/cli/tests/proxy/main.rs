@@ -1,5 +1,6 @@
 //! `ropewalk proxy` with real parts: curl, nginx on the kernel's Multipath TCP, two uplinks.
 
+mod operation;
 mod stage;
 
 use stage::{PROXY, SERVER, Stage};
@@ -163,7 +164,7 @@ fn a_captive_portal_is_no_link() {
     let portal = "table ip portal { chain pre { type nat hook prerouting priority dstnat; iifname \"down0\" tcp dport 80 redirect to :8080; }; }";
     stage.web.check("nft", &[portal]).unwrap();
     let check = format!("http://{SERVER}/generate_204");
-    let _proxy = stage.proxy(&["--json", "--check", &check]);
+    let _proxy = stage.proxy(&["--json", "--captive-check", &check]);
     stage.wait_for_state(1, "up", 1);
     let start = stage.received(0);
     let (code, received) = stage.curl(&["--proxy", &format!("socks5h://{PROXY}"), &url("data")]);
@@ -288,6 +289,7 @@ fn a_router_takes_connections_of_hosts_that_know_nothing_of_it() {
     }
 }
 
+/// Runs the program; its exit code, what it printed, and what it complained of.
 fn ropewalk(arguments: &[&str]) -> (Option<i32>, String, String) {
     let output = std::process::Command::new(env!("CARGO_BIN_EXE_ropewalk")).args(arguments).output().unwrap();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -314,17 +316,17 @@ fn a_dry_run_shows_the_set_up() {
 #[test]
 fn mistakes_are_refused_in_words() {
     for (arguments, expected) in [
-        (&["--via", "a", "--listen", "0.0.0.0:1080"][..], "give --user or --allow"),
-        (&["--via", "a", "--via", "a"], "--via names `a` twice"),
+        (&["--via", "a", "--listen", "0.0.0.0:1080"][..], "name users or allowed networks"),
+        (&["--via", "a", "--via", "a"], "two uplinks have the interface `a`"),
         (&["--via", "a,fast"], "`fast` is unknown"),
         (&["--via", "a", "--user", "nobody"], "expected NAME:PASSWORD"),
         (&["--via", "a", "--users", "/nonexistent"], "/nonexistent"),
         (&["--via", "a", "--scheduler", "minrt"], "minrtt"),
-        (&["--via", "a", "--policy", "redundant over b"], "which is no --via"),
+        (&["--via", "a", "--policy", "redundant over b"], "which is no uplink"),
         (&["--via", "a", "--rule", "port=22"], "expected CONDITIONS then POLICY"),
         (&["--via", "a", "--transparent", "a"], "expected an interface that is no uplink"),
         (&["--via", "a", "--allow", "10.0.0.0/33"], "10.0.0.0/33"),
-        (&["--via", "a", "--check", "https://example.org/"], "expected http://HOST/PATH"),
+        (&["--via", "a", "--captive-check", "https://example.org/"], "expected http://HOST/PATH"),
         (&["--via", "a", "--probe-budget", "much"], "--probe-budget"),
         (&[], "--via"),
     ] {

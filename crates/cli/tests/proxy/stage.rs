@@ -30,11 +30,21 @@ impl Running {
         Running(command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}")))
     }
 
-    /// Asks it to end, and waits for that.
-    pub fn terminate(mut self) -> std::process::ExitStatus {
+    /// Sends it a signal.
+    pub fn signal(&self, name: &str) {
         let id = self.0.id().to_string();
-        Command::new("kill").args(["-TERM", &id]).status().unwrap();
+        assert!(Command::new("kill").args([name, &id]).status().unwrap().success());
+    }
+
+    /// Waits for its end.
+    pub fn wait(mut self) -> std::process::ExitStatus {
         self.0.wait().unwrap()
+    }
+
+    /// Asks it to end, and waits for that.
+    pub fn terminate(self) -> std::process::ExitStatus {
+        self.signal("-TERM");
+        self.wait()
     }
 }
 
@@ -162,8 +172,13 @@ impl Stage {
 
     /// The same with more said of the uplinks.
     pub fn proxy_over(&self, [one, other]: [&str; 2], arguments: &[&str]) -> Running {
+        self.start(&[&["--via", one, "--via", other], arguments].concat())
+    }
+
+    /// `ropewalk proxy` with these arguments.
+    pub fn start(&self, arguments: &[&str]) -> Running {
         let mut command = self.van.command(env!("CARGO_BIN_EXE_ropewalk"));
-        command.args(["proxy", "--via", one, "--via", other]).args(arguments);
+        command.arg("proxy").args(arguments);
         let log =
             std::fs::File::options().create(true).append(true).open(self.path().join("proxy.log")).unwrap();
         let proxy = Running::start({

@@ -1,9 +1,11 @@
 //! The configuration: one TOML file. Errors have the file, the line and the column, what was found and what is allowed.
 
 mod listener;
+pub mod proxy;
 
 use std::io::Read;
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -67,6 +69,11 @@ pub fn schema() -> serde_json::Value {
 /// # Errors
 /// A file that can't be read, or mistakes in it: all of them.
 pub fn load(path: &Path, registries: &Registries) -> Result<Settings, InputError> {
+    parse(&open(path)?, registries)
+}
+
+/// Reads a file.
+fn open(path: &Path) -> Result<Arc<Source>, InputError> {
     let shown = path.display().to_string();
     let unreadable =
         |reason: String| Diagnostic::new(format!("can't read the configuration `{shown}`: {reason}"));
@@ -77,7 +84,23 @@ pub fn load(path: &Path, registries: &Registries) -> Result<Settings, InputError
     if text.len() as u64 > LARGEST_FILE {
         return Err(unreadable("it is larger than 1 MiB".into()).into());
     }
-    parse(&Source::new(shown, text), registries)
+    Ok(Source::new(shown, text))
+}
+
+/// Has `read_tables` read a document, whose first line is the place for what is missing. Returns all mistakes, if there are any.
+fn read<T>(
+    source: &Arc<Source>,
+    folder: &Path,
+    read_tables: impl FnOnce(&mut Reader, &DeTable<'_>, Range<usize>) -> T,
+) -> Result<T, InputError> {
+    let (document, syntax) = DeTable::parse_recoverable(&source.text);
+    if !syntax.is_empty() {
+        return Err(syntax_errors(source, &syntax));
+    }
+    let mut reader = Reader { source: source.clone(), folder: folder.to_path_buf(), errors: Vec::new() };
+    let first_line = 0..source.text.lines().next().map_or(0, str::len);
+    let found = read_tables(&mut reader, document.get_ref(), first_line);
+    if reader.errors.is_empty() { Ok(found) } else { Err(InputError { diagnostics: reader.errors }) }
 }
 
 /// Parses a configuration.
@@ -85,23 +108,28 @@ pub fn load(path: &Path, registries: &Registries) -> Result<Settings, InputError
 /// # Errors
 /// All mistakes in it.
 pub fn parse(source: &Arc<Source>, registries: &Registries) -> Result<Settings, InputError> {
-    let (document, syntax) = DeTable::parse_recoverable(&source.text);
-    if !syntax.is_empty() {
-        return Err(syntax_errors(source, &syntax));
-    }
-    let mut reader = Reader { source: source.clone(), folder: PathBuf::new(), errors: Vec::new() };
-    let first_line = 0..source.text.lines().next().map_or(0, str::len);
-    let file = reader.check(&FILE, document.get_ref(), first_line.clone(), None);
+    read(source, Path::new(""), |reader, document, first_line| {
+        settings(reader, document, first_line, registries)
+    })
+}
+
+fn settings(
+    reader: &mut Reader,
+    document: &DeTable<'_>,
+    first_line: Range<usize>,
+    registries: &Registries,
+) -> Settings {
+    let file = reader.check(&FILE, document, first_line.clone(), None);
     let mut settings = Settings::new(Vec::new());
     if let Some(table) = file.get("gateway").and_then(|value| reader.table(&GATEWAY, value)) {
-        gateway(&mut reader, &table, &mut settings);
+        gateway(reader, &table, &mut settings);
     }
     let tables = reader.array(&file, "listener");
     for value in tables {
         if let Some(table) = reader.table(&listener::LISTENER, value)
-            && let Some(listener) = listener::read(&mut reader, &table, registries)
+            && let Some(listener) = listener::read(reader, &table, registries)
         {
-            check_alone(&mut reader, &table, &listener, &settings.listeners);
+            check_alone(reader, &table, &listener, &settings.listeners);
             settings.listeners.push(listener);
         }
     }
@@ -112,7 +140,7 @@ pub fn parse(source: &Arc<Source>, registries: &Registries) -> Result<Settings, 
         let message = format!("{} listeners: at most {MOST_LISTENERS} are allowed", tables.len());
         reader.wrong(file.place("listener"), message, "here", "");
     }
-    if reader.errors.is_empty() { Ok(settings) } else { Err(InputError { diagnostics: reader.errors }) }
+    settings
 }
 
 /// Two listeners don't share an address and port, nor a name.
@@ -150,14 +178,18 @@ fn gateway(reader: &mut Reader, table: &Table<'_>, settings: &mut Settings) {
         settings.memory = memory;
     }
     settings.status = table.get("status").and_then(|value| reader.text(value)).map(PathBuf::from);
-    if let Some(value) = table.get("metrics") {
-        settings.metrics = socket(reader, value);
-        if settings.metrics.is_some_and(|socket| !socket.ip().is_loopback()) {
-            let help =
-                "a loopback address such as 127.0.0.1:9464: metrics tell who connects, and have no password";
-            reader.wrong(value.span(), "metrics are for this host only", "not a loopback address", help);
-        }
+    settings.metrics = table.get("metrics").and_then(|value| loopback(reader, value));
+}
+
+/// Where metrics are told.
+fn loopback(reader: &mut Reader, value: &Value<'_>) -> Option<SocketAddr> {
+    let found = socket(reader, value)?;
+    if !found.ip().is_loopback() {
+        let help =
+            "a loopback address such as 127.0.0.1:9464: metrics tell who connects, and have no password";
+        reader.wrong(value.span(), "metrics are for this host only", "not a loopback address", help);
     }
+    Some(found)
 }
 
 /// An address and a port.

@@ -14,11 +14,11 @@ use std::time::Duration;
 
 use ropewalk_engine::SECOND;
 use ropewalk_tokio::{ConnectionConfig, EndpointConfig, MptcpStream, Network, default_config};
-use sd_notify::NotifyState;
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::signal::unix::Signal;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
+use crate::daemon::{self, End};
 use crate::setup::gateway::Plan;
 use crate::status::Server;
 use crate::status::gateway::snapshot;
@@ -246,11 +246,7 @@ pub fn run(settings: &Settings, reload: Option<Reload<'_>>) -> io::Result<()> {
     let runtime = builder.enable_all().build()?;
     runtime.block_on(async {
         // Before anything is set up: a signal is to end it in good order.
-        let mut signals = Signals {
-            terminated: signal(SignalKind::terminate())?,
-            interrupted: signal(SignalKind::interrupt())?,
-            hung_up: signal(SignalKind::hangup())?,
-        };
+        let mut signals = (End::new()?, daemon::hang_up()?);
         let (paths, mut undo) = plan.apply()?;
         let builder = paths.into_iter().fold(Network::builder(), |builder, path| builder.path(path));
         let network = builder.endpoint(settings.endpoint.clone()).build()?;
@@ -260,40 +256,11 @@ pub fn run(settings: &Settings, reload: Option<Reload<'_>>) -> io::Result<()> {
     })
 }
 
-/// Tells systemd, where it asked to be told.
-fn notify(state: &[NotifyState<'_>]) {
-    let _ = sd_notify::notify(state);
-}
-
-/// Tells systemd that the gateway's tasks run.
-async fn feed_watchdog(interval: Duration) {
-    loop {
-        notify(&[NotifyState::Watchdog]);
-        tokio::time::sleep(interval).await;
-    }
-}
-
-struct Signals {
-    terminated: Signal,
-    interrupted: Signal,
-    hung_up: Signal,
-}
-
-impl Signals {
-    /// Waits until the gateway is to end.
-    async fn end(&mut self) {
-        tokio::select! {
-            _ = self.terminated.recv() => {}
-            _ = self.interrupted.recv() => {}
-        }
-    }
-}
-
 async fn serve(
     settings: &Settings,
     plan: Plan,
     network: Network,
-    signals: &mut Signals,
+    (end, hung_up): &mut (End, Signal),
     reload: Option<Reload<'_>>,
 ) -> io::Result<()> {
     let state = Arc::new(State::new(network, plan.clone()));
@@ -311,21 +278,18 @@ async fn serve(
             metrics::text(&state)
         }));
     }
-    if let Some(interval) = sd_notify::watchdog_enabled() {
-        helpers.spawn(feed_watchdog(interval / 2));
-    }
-    notify(&[NotifyState::Ready]);
+    helpers.spawn(daemon::feed_watchdog());
+    daemon::ready();
     let mut release = tokio::time::interval(RELEASE);
     let mut drain_limit = settings.drain;
     loop {
         tokio::select! {
-            _ = signals.terminated.recv() => break,
-            _ = signals.interrupted.recv() => break,
+            () = end.wait() => break,
             _ = release.tick() => {
                 listeners.release_ports(&state);
                 continue;
             }
-            _ = signals.hung_up.recv() => {}
+            _ = hung_up.recv() => {}
         }
         let Some(reload) = reload else {
             tracing::warn!(target: "ropewalk::gateway", "SIGHUP: there is no configuration file to read again");
@@ -345,14 +309,14 @@ async fn serve(
             }
         }
     }
-    notify(&[NotifyState::Stopping]);
+    daemon::stopping();
     state.draining.store(true, Ordering::Relaxed);
     listeners.stop().await;
     let left = state.flows().len();
     tracing::info!(target: "ropewalk::gateway", connections = left, limit = ?drain_limit, "draining");
     tokio::select! {
         () = drain(&state, drain_limit) => {}
-        () = signals.end() => {}
+        () = end.wait() => {}
     }
     helpers.shutdown().await;
     let left = state.flows();

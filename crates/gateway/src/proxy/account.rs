@@ -15,11 +15,15 @@ const SAVE: u32 = 10;
 
 /// Adds what a link has carried to its quota's use. Returns whether that changed the link's state.
 fn charge(server: &Server, link: &Link, bytes: u64) -> bool {
-    let Some(quota) = link.via.quota else { return false };
+    let Some(quota) = link.via().quota else {
+        let was_spent = link.known().spent;
+        link.learn(|known| known.spent = false);
+        return was_spent;
+    };
     let mut usage = server.usage.lock().unwrap_or_else(PoisonError::into_inner);
     let Some(usage) = usage.as_mut() else { return false };
     let today = chrono::Local::now().date_naive();
-    let carried = usage.add(&link.via.interface, bytes, quota.period, today);
+    let carried = usage.add(&link.interface, bytes, quota.period, today);
     let spent = carried >= quota.bytes;
     let changed = link.known().spent != spent;
     link.learn(|known| (known.spent, known.carried) = (spent, carried));

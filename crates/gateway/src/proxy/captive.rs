@@ -21,12 +21,12 @@ const PATIENCE: Duration = Duration::from_secs(5);
 ///
 /// # Errors
 /// What is wrong with it, for people.
-pub(super) fn check_target(url: &str) -> Result<(Uri, Target), String> {
-    let uri: Uri = url.parse().map_err(|error| format!("--check `{url}`: {error}"))?;
+pub(crate) fn check_target(url: &str) -> Result<(Uri, Target), String> {
+    let uri: Uri = url.parse().map_err(|error| format!("captive check `{url}`: {error}"))?;
     let host = uri.host().filter(|_| uri.scheme_str() == Some("http"));
     let Some(host) = host else {
         let reason = "expected http://HOST/PATH (a captive portal can't answer https)";
-        return Err(format!("--check `{url}`: {reason}"));
+        return Err(format!("captive check `{url}`: {reason}"));
     };
     let target = Target::new(host, uri.port_u16().unwrap_or(80));
     Ok((uri, target))

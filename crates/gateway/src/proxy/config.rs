@@ -7,7 +7,7 @@ use std::time::Duration;
 use ipnet::IpNet;
 use ropewalk_lab::units;
 
-use super::policy::{Mode, Policies};
+use super::policy::Policies;
 use super::uplinks::MOST_LINKS;
 use super::usage::Quota;
 
@@ -31,6 +31,18 @@ pub struct Via {
 }
 
 impl Via {
+    /// An uplink of which only the interface is said.
+    ///
+    /// # Errors
+    /// If that can't be an interface.
+    pub fn new(interface: &str) -> Result<Via, String> {
+        let is_name = |c: char| c.is_ascii_graphic() && !"/\"\\;{}$,".contains(c);
+        if interface.is_empty() || interface.len() > 15 || !interface.chars().all(is_name) {
+            return Err(format!("`{interface}` is no interface's name; expected e.g. `wlan0`"));
+        }
+        Ok(Via { interface: interface.to_string(), ..Via::default() })
+    }
+
     /// What it costs beside others.
     pub fn cost(&self) -> f64 {
         self.price.unwrap_or(if self.metered { 1.0 } else { 0.0 })
@@ -53,14 +65,7 @@ impl std::str::FromStr for Via {
     fn from_str(text: &str) -> Result<Via, ViaError> {
         let wrong = |reason: String| ViaError { text: text.to_string(), reason };
         let mut words = text.split(',').map(str::trim);
-        let interface = words.next().unwrap_or_default().to_string();
-        let is_name = |c: char| c.is_ascii_graphic() && !"/\"\\;{}$".contains(c);
-        if interface.is_empty() || interface.len() > 15 || !interface.chars().all(is_name) {
-            let reason =
-                format!("`{interface}` is no interface's name; expected e.g. `wlan0` or `wwan0,metered`");
-            return Err(wrong(reason));
-        }
-        let mut via = Via { interface, ..Via::default() };
+        let mut via = Via::new(words.next().unwrap_or_default()).map_err(wrong)?;
         for word in words {
             match word.split_once('=') {
                 None if word == "metered" => via.metered = true,
@@ -144,7 +149,13 @@ pub struct Config {
     /// What probes may cost on each link, bytes per hour.
     pub probe_budget: u64,
     /// A page that answers 204, to tell the Internet from a captive portal.
-    pub check: Option<String>,
+    pub captive_check: Option<String>,
+    /// How long connections may go on after SIGTERM.
+    pub drain: Duration,
+    /// The socket of [`crate::status`].
+    pub status: Option<PathBuf>,
+    /// Where Prometheus asks for [`crate::metrics`].
+    pub metrics: Option<SocketAddr>,
 }
 
 impl Default for Config {
@@ -162,7 +173,10 @@ impl Default for Config {
             connect_timeout: Duration::from_secs(15),
             probe: None,
             probe_budget: 1 << 20,
-            check: None,
+            captive_check: None,
+            drain: Duration::from_secs(30),
+            status: None,
+            metrics: None,
         }
     }
 }
@@ -173,17 +187,17 @@ impl Default for Config {
 pub enum ConfigError {
     /// Anybody could use it.
     #[error(
-        "{0} can be reached by others: give --user or --allow, so that this is no open proxy, or listen on 127.0.0.1"
+        "{0} can be reached by others: name users or allowed networks (`users`, `allow`), so that this is no open proxy, or listen on 127.0.0.1"
     )]
     OpenProxy(SocketAddr),
     /// No uplink.
-    #[error("no uplink is given: name at least one with --via, e.g. --via wlan0")]
+    #[error("no uplink is given: name at least one, e.g. --via wlan0")]
     NoLink,
     /// Too many uplinks.
     #[error("{0} uplinks: at most {MOST_LINKS} are allowed")]
     TooManyLinks(usize),
     /// An interface twice.
-    #[error("--via names `{0}` twice")]
+    #[error("two uplinks have the interface `{0}`")]
     Twice(String),
     /// An algorithm that isn't there.
     #[error("{0}")]
@@ -194,9 +208,44 @@ pub enum ConfigError {
     /// A URL that can't be used.
     #[error("{0}")]
     Check(String),
+    /// An interface for transparent mode that can't be used.
+    #[error("transparent `{0}`: expected an interface that is no uplink")]
+    Transparent(String),
+}
+
+impl ConfigError {
+    /// The table of the configuration's file that it is about.
+    pub fn table(&self) -> &'static str {
+        match self {
+            ConfigError::NoLink | ConfigError::TooManyLinks(_) | ConfigError::Twice(_) => "link",
+            _ => "proxy",
+        }
+    }
 }
 
 impl Config {
+    /// Whether some link has a quota.
+    pub fn has_quota(&self) -> bool {
+        self.via.iter().any(|via| via.quota.is_some())
+    }
+
+    /// What differs from another configuration and can't be changed while the proxy runs.
+    pub fn needs_restart(&self, other: &Config) -> Option<&'static str> {
+        let interfaces =
+            |config: &Config| -> Vec<String> { config.via.iter().map(|via| via.interface.clone()).collect() };
+        let rows = [
+            ("the links' interfaces", interfaces(self) != interfaces(other)),
+            ("`listen`", self.listen != other.listen),
+            ("`transparent`", self.transparent != other.transparent),
+            ("`mtu`", self.mtu != other.mtu),
+            ("`connections`", self.most_flows != other.most_flows),
+            ("`usage`", self.usage != other.usage),
+            ("`status`", self.status != other.status),
+            ("`metrics`", self.metrics != other.metrics),
+        ];
+        rows.into_iter().find(|(_, differs)| *differs).map(|(what, _)| what)
+    }
+
     /// Checks it.
     ///
     /// # Errors
@@ -217,30 +266,17 @@ impl Config {
                 return Err(ConfigError::Twice(via.interface.clone()));
             }
         }
-        if let Some(url) = &self.check {
+        if let Some(url) = &self.captive_check {
             super::captive::check_target(url).map_err(ConfigError::Check)?;
         }
         let wrong = |error: ropewalk_engine::registry::SpecError| ConfigError::Algorithm(error.to_string());
         for policy in self.policies.all() {
-            let unknown = |name: &&String| self.via.iter().all(|via| via.interface != **name);
-            if let Some(name) = policy.over.iter().find(unknown) {
-                return Err(ConfigError::Policy(format!("a policy names `{name}`, which is no --via")));
-            }
-            if let Mode::LoadBalance(shares) = &policy.mode
-                && shares.len() != self.via.len()
-            {
-                let (shares, links) = (shares.len(), self.via.len());
-                return Err(ConfigError::Policy(format!(
-                    "load-balance has {shares} shares for {links} uplinks"
-                )));
-            }
+            policy.check(&self.via).map_err(ConfigError::Policy)?;
         }
         if let Some((interface, _)) = &self.transparent {
             let is_uplink = self.via.iter().any(|via| via.interface == *interface);
             if is_uplink || interface.parse::<Via>().is_err() {
-                return Err(ConfigError::Policy(format!(
-                    "--transparent `{interface}`: expected an interface that is no uplink"
-                )));
+                return Err(ConfigError::Transparent(interface.clone()));
             }
         }
         ropewalk_engine::congestion::builtin().parse(&self.congestion).map_err(wrong)?;
@@ -315,7 +351,7 @@ mod tests {
         let many = (0..9).map(|at| via(&format!("eth{at}"))).collect();
         assert_eq!(config(many).check(), Err(ConfigError::TooManyLinks(9)));
         for (policy, expected) in [
-            ("redundant over b", "a policy names `b`, which is no --via"),
+            ("redundant over b", "a policy names `b`, which is no uplink"),
             ("load-balance 1:2", "load-balance has 2 shares for 1 uplinks"),
         ] {
             let mut config = config(vec![via("a")]);

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use ropewalk_tokio::MptcpStream;
 use tokio::time::Instant;
 
+use super::inbound::Client;
 use super::link::Link;
 use super::policy::Plan;
 use super::target::Target;
@@ -18,7 +19,7 @@ pub struct Flow {
     /// Counts from 1.
     pub id: u64,
     /// The client.
-    pub client: SocketAddr,
+    pub client: Client,
     /// Where it wanted to go.
     pub target: Target,
     /// The connection.
@@ -99,7 +100,7 @@ impl Flows {
     /// Adds a flow, for as long as the returned entry lives.
     pub(super) fn add(
         self: &Arc<Flows>,
-        client: SocketAddr,
+        client: Client,
         target: Target,
         stream: MptcpStream,
         opened_on: usize,

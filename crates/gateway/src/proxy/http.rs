@@ -2,7 +2,6 @@
 
 use std::convert::Infallible;
 use std::io;
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use base64::Engine;
@@ -15,7 +14,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::TcpStream;
 
 use super::config::Access;
-use super::inbound::HANDSHAKE;
+use super::inbound::{Client, HANDSHAKE};
 use super::serve::Server;
 use super::target::Target;
 
@@ -53,10 +52,10 @@ fn status(error: &io::Error) -> StatusCode {
 
 async fn respond(
     server: Arc<Server>,
-    peer: SocketAddr,
+    peer: Client,
     request: Request<hyper::body::Incoming>,
 ) -> Result<Answer, Infallible> {
-    if !is_authorised(&server.config.access, request.headers().get(PROXY_AUTHORIZATION)) {
+    if !is_authorised(&server.config().access, request.headers().get(PROXY_AUTHORIZATION)) {
         let mut refusal =
             answer(StatusCode::PROXY_AUTHENTICATION_REQUIRED, "a name and a password are needed");
         let challenge = HeaderValue::from_static("Basic realm=\"ropewalk proxy\"");
@@ -92,7 +91,7 @@ async fn respond(
 }
 
 /// Serves one client.
-pub(super) async fn serve(server: Arc<Server>, client: TcpStream, peer: SocketAddr) -> io::Result<()> {
+pub(super) async fn serve(server: Arc<Server>, client: TcpStream, peer: Client) -> io::Result<()> {
     let service = service_fn(move |request| respond(Arc::clone(&server), peer, request));
     let connection = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())

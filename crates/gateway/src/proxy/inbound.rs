@@ -16,9 +16,34 @@ pub(super) const HANDSHAKE: Duration = Duration::from_secs(10);
 /// What a SOCKS5 request begins with (RFC 1928 3).
 const SOCKS5: u8 = 5;
 
+/// Who connects.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Client {
+    /// Its address.
+    pub address: SocketAddr,
+    /// The Diffserv code point that it sends, as its first segments had it.
+    pub dscp: u8,
+}
+
+impl Client {
+    /// The peer of an accepted connection.
+    pub(super) fn of(socket: &TcpStream, address: SocketAddr) -> Client {
+        use std::os::fd::AsFd;
+        let local_is_v6 = socket.local_addr().is_ok_and(|local| local.is_ipv6());
+        let dscp = ropewalk_os::dscp::received(socket.as_fd(), local_is_v6).unwrap_or(0);
+        Client { address, dscp }
+    }
+}
+
+impl std::fmt::Display for Client {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.address.fmt(f)
+    }
+}
+
 /// Accepts clients until it is cancelled.
 pub(super) async fn accept(server: Arc<Server>, listener: TcpListener) {
-    let room = Arc::new(Semaphore::new(server.config.most_flows));
+    let room = Arc::new(Semaphore::new(server.config().most_flows));
     loop {
         // What comes beyond the limit waits in the kernel's backlog.
         let Ok(place) = Arc::clone(&room).acquire_owned().await else { return };
@@ -31,11 +56,12 @@ pub(super) async fn accept(server: Arc<Server>, listener: TcpListener) {
                 continue;
             }
         };
-        if !server.config.access.admits(peer.ip()) {
-            tracing::warn!(client = %peer, "refused: not in --allow");
+        if !server.config().access.admits(peer.ip()) {
+            tracing::warn!(client = %peer, "refused: from no allowed network");
             continue;
         }
         let server = Arc::clone(&server);
+        let peer = Client::of(&client, peer);
         tokio::spawn(async move {
             if let Err(error) = serve(server, client, peer).await {
                 tracing::info!(client = %peer, %error, "ended");
@@ -45,7 +71,7 @@ pub(super) async fn accept(server: Arc<Server>, listener: TcpListener) {
     }
 }
 
-async fn serve(server: Arc<Server>, client: TcpStream, peer: SocketAddr) -> io::Result<()> {
+async fn serve(server: Arc<Server>, client: TcpStream, peer: Client) -> io::Result<()> {
     let mut first = [0];
     let read = tokio::time::timeout(HANDSHAKE, client.peek(&mut first)).await;
     match read.map_err(|_| io::Error::new(io::ErrorKind::TimedOut, "the client said nothing"))?? {

@@ -189,8 +189,9 @@ pub struct Knowledge {
 pub struct Link {
     /// Its place among the uplinks, and its path in the engine.
     pub index: usize,
-    /// What was asked for.
-    pub via: Via,
+    /// Its interface.
+    pub interface: String,
+    via: Mutex<Arc<Via>>,
     /// What passed it.
     pub counters: Arc<Counters>,
     known: Mutex<Knowledge>,
@@ -213,11 +214,21 @@ impl Link {
         };
         Link {
             index,
-            via,
+            interface: via.interface.clone(),
+            via: Mutex::new(Arc::new(via)),
             counters: Arc::new(Counters::new(start)),
             known: Mutex::new(known),
             answered: Mutex::default(),
         }
+    }
+
+    /// What was asked for.
+    pub fn via(&self) -> Arc<Via> {
+        Arc::clone(&self.via.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(super) fn set_via(&self, via: Via) {
+        *self.via.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(via);
     }
 
     /// Its path in the engine.
@@ -272,7 +283,7 @@ impl Link {
     /// Whether it carries what its `rate` allows, or nearly so.
     pub fn is_at_its_rate(&self) -> bool {
         let known = self.known();
-        self.via.rate.is_some_and(|rate| known.rate_down.max(known.rate_up) >= rate / 10 * 9)
+        self.via().rate.is_some_and(|rate| known.rate_down.max(known.rate_up) >= rate / 10 * 9)
     }
 
     /// Whether it is used, in this family.

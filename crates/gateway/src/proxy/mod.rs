@@ -5,7 +5,7 @@
 //! connection is plain TCP on the link that it was opened on.
 
 mod account;
-mod captive;
+pub(crate) mod captive;
 pub mod config;
 mod dial;
 pub mod flow;
@@ -21,20 +21,21 @@ mod target;
 mod transparent;
 pub mod uplinks;
 pub mod usage;
+pub mod users;
 mod watch;
 
 use std::io;
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use ropewalk_os::tun::Tun;
 use ropewalk_tokio::{Network, Offload, Path, TunDevice};
 use tokio::net::TcpListener;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::Signal;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
-use tracing_subscriber::filter::LevelFilter;
 
 pub use ipnet::IpNet;
 
@@ -46,14 +47,13 @@ use self::reach::{Reach, Uplink, inspect};
 pub use self::serve::Server;
 use self::uplinks::Uplinks;
 use self::usage::Usage;
+use crate::daemon::{self, End};
 use crate::setup::Preview;
 
 /// How often interfaces are looked at without a message that they have changed.
 const INTERVAL: Duration = Duration::from_secs(5);
 /// Messages of one change come together.
 const SETTLE: Duration = Duration::from_millis(20);
-/// How long connections may take to end.
-const DRAIN: Duration = Duration::from_secs(2);
 
 fn uplink(via: &Via) -> Uplink {
     Uplink { interface: via.interface.clone(), gateway: via.gateway, rate: via.rate }
@@ -94,13 +94,12 @@ impl Proxy {
     pub async fn start(config: Config) -> io::Result<Proxy> {
         config.check().map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
         let start = Instant::now();
-        let has_quota = config.via.iter().any(|via| via.quota.is_some());
-        let usage = if has_quota { Some(Usage::open(&config.usage)?) } else { None };
+        let usage = if config.has_quota() { Some(Usage::open(&config.usage)?) } else { None };
         let (mut uplinks, reach) = plan(&config);
         let mut builder = Network::builder();
         let mut links = Vec::new();
         for (index, via) in config.via.iter().enumerate() {
-            let link = Arc::new(Link::new(index, via.clone(), start, config.check.is_some()));
+            let link = Arc::new(Link::new(index, via.clone(), start, config.captive_check.is_some()));
             let device = TunDevice::new(tun(index)?);
             let device = CountedDevice { device, counters: Arc::clone(&link.counters) };
             let mut path = Path::new(device, link.address(false)).mtu(config.mtu);
@@ -125,7 +124,7 @@ impl Proxy {
             io::Error::new(error.kind(), format!("listening at {}: {error}", config.listen))
         })?;
         let server = Server {
-            config,
+            config: Mutex::new(Arc::new(config)),
             network,
             links,
             flows: Arc::default(),
@@ -148,46 +147,58 @@ impl Proxy {
         &self.server
     }
 
-    /// Serves clients until `stop` completes, and removes the set-up.
-    pub async fn run(self, stop: impl Future<Output = ()>) {
+    /// Serves clients until SIGTERM or SIGINT, lets their connections end, and removes the set-up. SIGHUP has the configuration
+    /// read again.
+    async fn run(self, end: &mut End, hung_up: &mut Signal, reload: Option<Reload<'_>>) {
         let Proxy { server, listener, transparent, mut uplinks } = self;
-        let mut redirected = JoinSet::new();
+        let mut helpers = JoinSet::new();
+        helpers.spawn(daemon::feed_watchdog());
         for listener in transparent {
-            redirected.spawn(transparent::accept(Arc::clone(&server), listener));
+            helpers.spawn(transparent::accept(Arc::clone(&server), listener));
         }
-        tokio::select! {
-            () = inbound::accept(Arc::clone(&server), listener) => {}
-            () = follow(&server, &mut uplinks) => {}
-            () = stop => {}
+        let accepting = tokio::spawn(inbound::accept(Arc::clone(&server), listener));
+        daemon::ready();
+        {
+            let mut following = pin!(follow(&server, &mut uplinks, hung_up, reload));
+            tokio::select! {
+                () = &mut following => {}
+                () = end.wait() => {}
+            }
+            daemon::stopping();
+            accepting.abort();
+            helpers.shutdown().await;
+            let limit = server.config().drain;
+            tracing::info!(connections = server.flows.all().len(), ?limit, "draining");
+            // Links are followed meanwhile; whoever asks twice isn't kept waiting.
+            tokio::select! {
+                () = &mut following => {}
+                () = server.drain(limit) => {}
+                () = end.wait() => {}
+            }
+            server.end_flows().await;
         }
-        redirected.abort_all();
-        server.stop(DRAIN).await;
         account::save(&server);
         uplinks.remove();
     }
 }
 
-/// Runs a proxy until SIGINT or SIGTERM comes. Logs go to standard error: warnings, with `verbose` each connection too.
+/// Reads the configuration anew, for SIGHUP; what is wrong with it, as text.
+pub type Reload<'a> = &'a dyn Fn() -> Result<Config, String>;
+
+/// Runs a proxy until SIGINT or SIGTERM comes. Logs are those that [`crate::log`] was started for.
 ///
 /// # Errors
 /// Those of [`Proxy::start`].
-pub fn run_until_stopped(config: Config, verbose: bool, json: bool) -> io::Result<()> {
-    let level = if verbose { LevelFilter::INFO } else { LevelFilter::WARN };
-    crate::log::start(level, json);
+pub fn run_until_stopped(config: Config, reload: Option<Reload<'_>>) -> io::Result<()> {
+    crate::privileges::keep_net_admin();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
-        let mut terminate = signal(SignalKind::terminate())?;
-        let mut interrupt = signal(SignalKind::interrupt())?;
+        // Before anything is set up: a signal is to end it in good order.
+        let (mut end, mut hung_up) = (End::new()?, daemon::hang_up()?);
         let proxy = Proxy::start(config).await?;
-        let names: Vec<_> = proxy.server.links.iter().map(|link| link.via.interface.as_str()).collect();
+        let names: Vec<_> = proxy.server.links.iter().map(|link| link.interface.as_str()).collect();
         tracing::info!(address = %proxy.local_addr()?, uplinks = names.join(" "), "listening");
-        let stop = async move {
-            tokio::select! {
-                _ = terminate.recv() => {}
-                _ = interrupt.recv() => {}
-            }
-        };
-        proxy.run(stop).await;
+        proxy.run(&mut end, &mut hung_up, reload).await;
         Ok(())
     })
 }
@@ -207,8 +218,13 @@ fn tun(index: usize) -> io::Result<Tun> {
     })
 }
 
-/// Follows the uplinks' addresses and routes, and watches the links.
-async fn follow(server: &Arc<Server>, uplinks: &mut Uplinks) {
+/// Follows the uplinks' addresses and routes, and the configuration, and watches the links.
+async fn follow(
+    server: &Arc<Server>,
+    uplinks: &mut Uplinks,
+    hung_up: &mut Signal,
+    reload: Option<Reload<'_>>,
+) {
     let mut watches = JoinSet::new();
     for link in &server.links {
         watches.spawn(watch::watch(Arc::clone(server), Arc::clone(link)));
@@ -222,14 +238,32 @@ async fn follow(server: &Arc<Server>, uplinks: &mut Uplinks) {
                 _ => std::future::pending().await,
             }
         };
-        let _ = tokio::time::timeout(INTERVAL, changed).await;
+        tokio::select! {
+            _ = tokio::time::timeout(INTERVAL, changed) => {}
+            _ = hung_up.recv() => match read_again(server, uplinks, reload) {
+                Ok(()) => tracing::info!("configuration read again"),
+                Err(error) => tracing::error!(%error, "the new configuration isn't used"),
+            },
+        }
         look_at_uplinks(server, uplinks).await;
     }
 }
 
+/// Follows the configuration's file as it is now; connections go on.
+fn read_again(server: &Server, uplinks: &mut Uplinks, reload: Option<Reload<'_>>) -> io::Result<()> {
+    let wrong = |what: String| io::Error::new(io::ErrorKind::InvalidInput, what);
+    let reload = reload.ok_or_else(|| wrong("there is no configuration file to read again".into()))?;
+    let new = reload().map_err(wrong)?;
+    if let Some(what) = server.config().needs_restart(&new) {
+        return Err(wrong(format!("{what} changed: that needs a restart")));
+    }
+    uplinks.change(new.via.iter().map(uplink).collect())?;
+    server.set_config(new)
+}
+
 /// Takes in what the uplinks have now.
 async fn look_at_uplinks(server: &Server, uplinks: &mut Uplinks) {
-    let list: Vec<Uplink> = server.links.iter().map(|link| uplink(&link.via)).collect();
+    let list: Vec<Uplink> = server.links.iter().map(|link| uplink(&link.via())).collect();
     let look = move || list.iter().map(inspect).collect::<Vec<_>>();
     let Ok(found) = tokio::task::spawn_blocking(look).await else { return };
     for (link, reach) in server.links.iter().zip(found) {
@@ -238,14 +272,14 @@ async fn look_at_uplinks(server: &Server, uplinks: &mut Uplinks) {
             Ok(false) => continue,
             Ok(true) => {}
             Err(error) => {
-                tracing::warn!(link = link.via.interface, %error, "no route for the link");
+                tracing::warn!(link = link.interface, %error, "no route for the link");
                 link.learn(|known| known.reach = Reach::default());
                 server.on_link_change(link);
                 continue;
             }
         }
         if let Err(error) = uplinks.refresh_sysctls() {
-            tracing::warn!(link = link.via.interface, %error, "forwarding");
+            tracing::warn!(link = link.interface, %error, "forwarding");
         }
         link.learn(|known| {
             known.reach = reach;

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use ipnet::IpNet;
 use ropewalk_lab::units;
 
+use super::config::Via;
 use super::link::Link;
 use super::target::Target;
 
@@ -103,6 +104,25 @@ impl FromStr for Policy {
     }
 }
 
+impl Policy {
+    /// Whether it fits these uplinks.
+    ///
+    /// # Errors
+    /// What doesn't.
+    pub fn check(&self, links: &[Via]) -> Result<(), String> {
+        let unknown = |name: &&String| links.iter().all(|via| via.interface != **name);
+        if let Some(name) = self.over.iter().find(unknown) {
+            return Err(format!("a policy names `{name}`, which is no uplink"));
+        }
+        match &self.mode {
+            Mode::LoadBalance(shares) if shares.len() != links.len() => {
+                Err(format!("load-balance has {} shares for {} uplinks", shares.len(), links.len()))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
 /// A destination that a rule is about.
 #[derive(Clone, PartialEq, Debug)]
 enum Destination {
@@ -145,10 +165,30 @@ impl Destination {
 pub struct Rule {
     to: Vec<Destination>,
     ports: Vec<(u16, u16)>,
+    /// Code points of the client's packets.
+    dscp: Vec<u8>,
     /// Bytes that it has carried, at least.
-    size: u64,
+    pub size: u64,
     /// What follows.
     pub policy: Policy,
+}
+
+/// A Diffserv code point: a number to 63, or a name (RFC 2474, 2597, 3246, 5865, 8622).
+fn code_point(text: &str) -> Option<u8> {
+    let digits = |prefix: &str| -> Option<Vec<u8>> {
+        let rest = text.strip_prefix(prefix)?;
+        rest.bytes().map(|digit| digit.is_ascii_digit().then(|| digit - b'0')).collect()
+    };
+    match text {
+        "ef" => Some(46),
+        "va" => Some(44),
+        "le" => Some(1),
+        _ => match (digits("cs").as_deref(), digits("af").as_deref()) {
+            (Some([class @ 0..=7]), _) => Some(class * 8),
+            (_, Some([class @ 1..=4, drop @ 1..=3])) => Some(class * 8 + drop * 2),
+            _ => text.parse().ok().filter(|point| *point < 64),
+        },
+    }
 }
 
 impl FromStr for Rule {
@@ -160,35 +200,58 @@ impl FromStr for Rule {
                 "`{text}`: expected CONDITIONS then POLICY, e.g. `port=22 then smallest-delay`"
             ));
         };
-        let mut rule = Rule { to: Vec::new(), ports: Vec::new(), size: 0, policy: policy.trim().parse()? };
+        let mut rule = Rule::new(policy.trim().parse()?);
         for condition in conditions.split_whitespace() {
-            match condition.split_once('=') {
-                Some(("to", list)) => rule.to.extend(list.split(',').map(Destination::parse)),
-                Some(("port", list)) => {
-                    for range in list.split(',') {
-                        let (first, last) = range.split_once('-').unwrap_or((range, range));
-                        match (first.parse(), last.parse()) {
-                            (Ok(first), Ok(last)) if first <= last => rule.ports.push((first, last)),
-                            _ => return Err(format!("`{range}` is no port or range of ports")),
-                        }
-                    }
-                }
-                Some(("size", size)) => {
-                    rule.size = units::bytes(size).map_err(|_| format!("`{size}` is no size, e.g. 1MiB"))?;
-                }
-                _ => return Err(format!("`{condition}` is unknown; expected to=, port= or size=")),
-            }
+            let Some((key, list)) = condition.split_once('=') else {
+                return Err(format!("`{condition}` is unknown; expected to=, port=, size= or dscp="));
+            };
+            list.split(',').try_for_each(|item| rule.add(key, item))?;
         }
         Ok(rule)
     }
 }
 
 impl Rule {
-    fn fits(&self, target: &Target, address: IpAddr, bytes: u64) -> bool {
+    /// A rule that fits every connection.
+    pub fn new(policy: Policy) -> Rule {
+        Rule { to: Vec::new(), ports: Vec::new(), dscp: Vec::new(), size: 0, policy }
+    }
+
+    /// Adds to a condition: `to`, `port`, `size` or `dscp`.
+    ///
+    /// # Errors
+    /// If it can't be one.
+    pub fn add(&mut self, condition: &str, item: &str) -> Result<(), String> {
+        match condition {
+            "to" => self.to.push(Destination::parse(item)),
+            "port" => {
+                let (first, last) = item.split_once('-').unwrap_or((item, item));
+                match (first.parse(), last.parse()) {
+                    (Ok(first), Ok(last)) if first <= last => self.ports.push((first, last)),
+                    _ => return Err(format!("`{item}` is no port or range of ports")),
+                }
+            }
+            "size" => {
+                self.size = units::bytes(item).map_err(|_| format!("`{item}` is no size, e.g. 1MiB"))?
+            }
+            "dscp" => {
+                let expected = "expected 0 to 63, or a name such as ef, af41, cs1, le";
+                let point = code_point(&item.to_ascii_lowercase());
+                self.dscp.push(point.ok_or_else(|| format!("`{item}` is no DSCP; {expected}"))?);
+            }
+            _ => {
+                return Err(format!("`{condition}={item}` is unknown; expected to=, port=, size= or dscp="));
+            }
+        }
+        Ok(())
+    }
+
+    fn fits(&self, target: &Target, address: IpAddr, dscp: u8, bytes: u64) -> bool {
         let port = target.port();
         (self.to.is_empty() || self.to.iter().any(|one| one.fits(target, address)))
             && (self.ports.is_empty()
                 || self.ports.iter().any(|(first, last)| (*first..=*last).contains(&port)))
+            && (self.dscp.is_empty() || self.dscp.contains(&dscp))
             && bytes >= self.size
     }
 }
@@ -228,9 +291,9 @@ pub struct Policies {
 }
 
 impl Policies {
-    /// The policy for a connection that has carried so many bytes.
-    pub fn policy(&self, target: &Target, address: IpAddr, bytes: u64) -> &Policy {
-        let rule = self.rules.iter().find(|rule| rule.fits(target, address, bytes));
+    /// The policy for a connection that has carried so many bytes, of a client that sends this DSCP.
+    pub fn policy(&self, target: &Target, address: IpAddr, dscp: u8, bytes: u64) -> &Policy {
+        let rule = self.rules.iter().find(|rule| rule.fits(target, address, dscp, bytes));
         rule.map_or(&self.other, |rule| &rule.policy)
     }
 
@@ -242,15 +305,15 @@ impl Policies {
 
 /// What a policy makes of the links as they are. `old`: the plan so far.
 pub fn plan(policy: &Policy, links: &[Arc<Link>], v6: bool, old: Option<&Plan>) -> Plan {
-    let allowed = |link: &&Arc<Link>| policy.over.is_empty() || policy.over.contains(&link.via.interface);
+    let allowed = |link: &&Arc<Link>| policy.over.is_empty() || policy.over.contains(&link.interface);
     let mut usable: Vec<&Arc<Link>> =
         links.iter().filter(allowed).filter(|link| link.is_usable(v6)).collect();
-    usable.sort_by_key(|link| (link.via.backup, link.index));
+    usable.sort_by_key(|link| (link.via().backup, link.index));
     let first = usable.first().map(|link| link.index);
     let is_active: Box<dyn Fn(&Link) -> bool> = match &policy.mode {
         Mode::SaveMetered => {
-            let least = usable.iter().map(|link| link.via.cost()).fold(f64::INFINITY, f64::min);
-            Box::new(move |link| link.via.cost() <= least)
+            let least = usable.iter().map(|link| link.via().cost()).fold(f64::INFINITY, f64::min);
+            Box::new(move |link| link.via().cost() <= least)
         }
         Mode::ActiveStandby => Box::new(move |link| Some(link.index) == first),
         Mode::LoadBalance(shares) => {
@@ -258,7 +321,8 @@ pub fn plan(policy: &Policy, links: &[Arc<Link>], v6: bool, old: Option<&Plan>) 
             // One without a share is the last resort.
             let load = |link: &&&Arc<Link>| match share(link) {
                 0.0 => f64::INFINITY,
-                share => link.counters.total() as f64 / share,
+                // As if each had carried a packet: the first connection takes the largest share's link.
+                share => (link.counters.total() + 1500) as f64 / share,
             };
             let least = usable.iter().min_by(|a, b| load(a).total_cmp(&load(b))).map(|link| link.index);
             // A connection stays where it is.
@@ -271,7 +335,7 @@ pub fn plan(policy: &Policy, links: &[Arc<Link>], v6: bool, old: Option<&Plan>) 
             let active: Vec<usize> = usable.iter().take(free + 1).map(|link| link.index).collect();
             Box::new(move |link| active.contains(&link.index))
         }
-        _ => Box::new(|link| !link.via.backup),
+        _ => Box::new(|link| !link.via().backup),
     };
     let mut roles: Vec<Role> =
         usable.iter().map(|link| Role { link: link.index, backup: !is_active(link) }).collect();
@@ -338,6 +402,7 @@ mod tests {
     #[test]
     fn balanced_connections_keep_the_shares_and_stay_where_they_are() {
         let links = links(&["a", "b"]);
+        assert_eq!(planned("load-balance 1:99", &links), (vec![1], vec![0]));
         let policy: Policy = "load-balance 70:30".parse().unwrap();
         let mut bytes = [0u64; 2];
         for _ in 0..1000 {
@@ -367,16 +432,24 @@ mod tests {
         let policies = Policies {
             rules: vec![
                 rule("port=22,5060-5061 then redundant"),
+                rule("dscp=ef,AF41,63 then smallest-delay"),
                 rule("to=*.example.org,10.0.0.0/8 size=1MiB then save-metered over wlan0"),
             ],
             other: Policy::default(),
         };
         let mode = |host: &str, port, bytes| {
-            policies.policy(&Target::new(host, port), [10, 1, 1, 1].into(), bytes).mode.clone()
+            policies.policy(&Target::new(host, port), [10, 1, 1, 1].into(), 0, bytes).mode.clone()
         };
         assert_eq!(mode("a.net", 5061, 0), Mode::Redundant);
         assert_eq!(mode("www.Example.org.", 443, 1 << 20), Mode::SaveMetered);
         assert_eq!(mode("www.example.org", 443, 1000), Mode::Scheduler("linux".into()));
+        for (dscp, expected) in
+            [(46, Mode::SmallestDelay), (34, Mode::SmallestDelay), (36, Mode::SaveMetered)]
+        {
+            let target = Target::new("a.net", 80);
+            let policy = policies.policy(&target, [10, 1, 1, 1].into(), dscp, 1 << 20);
+            assert_eq!(policy.mode, expected, "{dscp}");
+        }
         // The name doesn't fit, the address does.
         assert_eq!(mode("badexample.org", 443, 1 << 21), Mode::SaveMetered);
     }
@@ -389,6 +462,9 @@ mod tests {
             ("port=9-2 then redundant", "`9-2` is no port"),
             ("color=red then redundant", "`color=red` is unknown"),
             ("size=big then redundant", "`big` is no size"),
+            ("dscp=64 then redundant", "`64` is no DSCP"),
+            ("dscp=af44 then redundant", "`af44` is no DSCP"),
+            ("red then redundant", "`red` is unknown"),
             ("port=1 then load-balance 70", "a share for each --via"),
             ("port=1 then fastets", "or one of fastest"),
         ] {

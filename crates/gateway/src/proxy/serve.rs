@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -16,6 +16,7 @@ use tokio::time::Instant;
 use super::config::Config;
 use super::dial::dial;
 use super::flow::{Entry, Flow, Flows};
+use super::inbound::Client;
 use super::link::Link;
 use super::policy::{self, Plan};
 use super::target::Target;
@@ -30,8 +31,7 @@ const REOPEN: Duration = Duration::from_secs(10);
 /// The proxy, as clients' tasks see it.
 #[derive(Debug)]
 pub struct Server {
-    /// What it was told.
-    pub config: Config,
+    pub(super) config: Mutex<Arc<Config>>,
     /// The engine.
     pub network: Network,
     /// The uplinks.
@@ -45,18 +45,44 @@ pub struct Server {
 }
 
 impl Server {
+    /// What it is told now.
+    pub fn config(&self) -> Arc<Config> {
+        Arc::clone(&self.config.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Follows another configuration, which needs no restart ([`Config::needs_restart`]).
+    pub(super) fn set_config(&self, config: Config) -> io::Result<()> {
+        {
+            let mut usage = self.usage.lock().unwrap_or_else(PoisonError::into_inner);
+            if usage.is_none() && config.has_quota() {
+                *usage = Some(Usage::open(&config.usage)?);
+            }
+        }
+        for (link, via) in self.links.iter().zip(&config.via) {
+            link.set_via(via.clone());
+            if config.captive_check.is_none() {
+                link.learn(|known| known.captive = false);
+            }
+        }
+        *self.config.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(config);
+        self.apply_policies(false);
+        Ok(())
+    }
+
     /// How a connection is to use the links as they are.
-    fn plan(&self, target: &Target, address: SocketAddr, bytes: u64, old: Option<&Plan>) -> Plan {
-        let policy = self.config.policies.policy(target, address.ip(), bytes);
+    fn plan(&self, target: &Target, address: SocketAddr, dscp: u8, bytes: u64, old: Option<&Plan>) -> Plan {
+        let config = self.config();
+        let policy = config.policies.policy(target, address.ip(), dscp, bytes);
         policy::plan(policy, &self.links, address.is_ipv6(), old)
     }
 
     /// Settings of a connection that is opened now.
-    fn connection_config(&self, plan: &Plan) -> io::Result<ConnectionConfig> {
+    fn connection_config(&self, plan: &Plan, dscp: u8) -> io::Result<ConnectionConfig> {
         let wrong = |error| io::Error::new(io::ErrorKind::InvalidInput, error);
         let mut config = default_config();
         config.scheduler = scheduler::builtin().parse(&plan.scheduler).map_err(wrong)?;
-        config.congestion = congestion::builtin().parse(&self.config.congestion).map_err(wrong)?;
+        config.congestion = congestion::builtin().parse(&self.config().congestion).map_err(wrong)?;
+        config.tcp.dscp = dscp;
         for role in &plan.roles {
             let link = &self.links[role.link];
             for v6 in [false, true].into_iter().filter(|v6| link.is_usable(*v6)) {
@@ -75,29 +101,32 @@ impl Server {
     }
 
     /// Opens a connection for a client.
-    pub(super) async fn open(&self, client: SocketAddr, target: Target) -> io::Result<Entry> {
+    pub(super) async fn open(&self, client: Client, target: Target) -> io::Result<Entry> {
         let addresses = target.resolve().await?;
         let Some(first) = addresses.first() else {
             return Err(io::Error::new(io::ErrorKind::NotFound, "no address"));
         };
-        let plan = self.plan(&target, *first, 0, None);
-        let config = self.connection_config(&plan)?;
+        let plan = self.plan(&target, *first, client.dscp, 0, None);
+        let config = self.connection_config(&plan, client.dscp)?;
         let links: Vec<_> = plan.roles.iter().map(|role| Arc::clone(&self.links[role.link])).collect();
-        let (stream, link) =
-            dial(&self.network, &addresses, &links, &config, self.config.connect_timeout).await?;
+        let limit = self.config().connect_timeout;
+        let (stream, link) = dial(&self.network, &addresses, &links, &config, limit).await?;
         link.note_answer(stream.peer_addr());
         let multipath = stream.info().is_some_and(|info| info.multipath);
         let entry = self.flows.add(client, target, stream, link.index, plan);
         // Links may have changed meanwhile.
         self.apply(&entry.flow, false);
         tracing::info!(
-            flow = entry.flow.id, %client, target = %entry.flow.target, link = link.via.interface, multipath, "open"
+            flow = entry.flow.id, %client, target = %entry.flow.target, link = link.interface, multipath, "open"
         );
         Ok(entry)
     }
 
     fn apply(&self, flow: &Flow, reopen: bool) {
-        let plan = self.plan(&flow.target, flow.stream.peer_addr(), flow.bytes(), Some(&flow.plan()));
+        let plan = {
+            let (address, dscp) = (flow.stream.peer_addr(), flow.client.dscp);
+            self.plan(&flow.target, address, dscp, flow.bytes(), Some(&flow.plan()))
+        };
         flow.apply(plan, &self.links, reopen);
     }
 
@@ -111,13 +140,13 @@ impl Server {
     /// Has flows use a link that works, or leave one that doesn't.
     pub(super) fn on_link_change(&self, link: &Link) {
         let state = link.state();
-        tracing::warn!(link = link.via.interface, %state, "link changed");
+        tracing::warn!(link = link.interface, %state, "link changed");
         self.apply_policies(false);
     }
 
     /// The address of a link's interface has changed: what is open on it has to be opened again.
     pub(super) fn on_address_change(&self, link: &Link) {
-        tracing::warn!(link = link.via.interface, "its address changed");
+        tracing::warn!(link = link.interface, "its address changed");
         for flow in self.flows.all() {
             flow.leave_link(link);
             self.apply(&flow, true);
@@ -126,7 +155,7 @@ impl Server {
 
     /// Where a link is probed.
     pub(super) fn probe_target(&self, link: &Link) -> Option<SocketAddr> {
-        let target = self.config.probe.or_else(|| link.answered())?;
+        let target = self.config().probe.or_else(|| link.answered())?;
         let reach = link.known().reach;
         let route = if target.is_ipv6() { reach.v6 } else { reach.v4 };
         route.is_some().then_some(target)
@@ -148,13 +177,19 @@ impl Server {
         Err(io::Error::new(io::ErrorKind::ConnectionAborted, "the proxy is stopping"))
     }
 
-    /// Waits until all flows have ended, for at most `limit`, and ends the others.
-    pub(super) async fn stop(&self, limit: Duration) {
+    /// Waits until all flows have ended, for at most `limit`.
+    pub(super) async fn drain(&self, limit: Duration) {
         let deadline = Instant::now() + limit;
-        while !self.flows.all().is_empty() && Instant::now() < deadline {
+        while !self.flows.is_empty() && Instant::now() < deadline {
             tokio::time::sleep(PAUSE).await;
         }
-        if !self.flows.all().is_empty() {
+    }
+
+    /// Ends what flows there still are.
+    pub(super) async fn end_flows(&self) {
+        let left = self.flows.all().len();
+        if left > 0 {
+            tracing::warn!(connections = left, "reset");
             self.stopping.send_replace(true);
         }
         // The last segments are on their way.

@@ -12,7 +12,7 @@ use fast_socks5::{ReplyError, Socks5Command};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use super::inbound::HANDSHAKE;
+use super::inbound::{Client, HANDSHAKE};
 use super::serve::Server;
 use super::target::Target;
 
@@ -36,7 +36,7 @@ type Request = (Socks5ServerProtocol<TcpStream, states::CommandRead>, Socks5Comm
 
 async fn request(server: &Server, client: TcpStream) -> Result<Request, SocksServerError> {
     let opened = Socks5ServerProtocol::start(client);
-    let access = &server.config.access;
+    let access = &server.config().access.clone();
     let methods = if access.users.is_empty() {
         &[StandardAuthentication::NoAuthentication(fast_socks5::server::NoAuthentication)][..]
     } else {
@@ -62,7 +62,7 @@ async fn request(server: &Server, client: TcpStream) -> Result<Request, SocksSer
 }
 
 /// Serves one client.
-pub(super) async fn serve(server: &Server, client: TcpStream, peer: SocketAddr) -> io::Result<()> {
+pub(super) async fn serve(server: &Server, client: TcpStream, peer: Client) -> io::Result<()> {
     let late = |_| io::Error::new(io::ErrorKind::TimedOut, "the client didn't complete its SOCKS request");
     let asked = timeout(HANDSHAKE, request(server, client)).await.map_err(late)?;
     let (protocol, command, target) = asked.map_err(other)?;

@@ -11,6 +11,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 
+use super::inbound::Client;
 use super::serve::Server;
 use super::target::Target;
 
@@ -54,7 +55,7 @@ fn original(client: &TcpStream, peer: SocketAddr) -> io::Result<SocketAddr> {
 
 /// Accepts redirected connections until it is cancelled.
 pub(super) async fn accept(server: Arc<Server>, listener: TcpListener) {
-    let room = Arc::new(Semaphore::new(server.config.most_flows));
+    let room = Arc::new(Semaphore::new(server.config().most_flows));
     loop {
         let Ok(place) = Arc::clone(&room).acquire_owned().await else { return };
         let Ok((client, peer)) = listener.accept().await else {
@@ -72,8 +73,9 @@ pub(super) async fn accept(server: Arc<Server>, listener: TcpListener) {
 }
 
 async fn serve(server: &Server, client: TcpStream, peer: SocketAddr) -> io::Result<()> {
+    let peer_and_class = Client::of(&client, peer);
     let target = Target::Address(original(&client, peer)?);
-    let entry = match server.open(peer, target).await {
+    let entry = match server.open(peer_and_class, target).await {
         Ok(entry) => entry,
         Err(error) => {
             // As if the destination had refused.

@@ -118,8 +118,9 @@ impl Uplinks {
                     if *v6 { ("-6", engine_v6(link).into()) } else { ("-4", engine_v4(link).into()) };
                 let table = table(link);
                 // Without a route of its own an uplink's packets go nowhere, not over another uplink.
-                let route =
-                    format!("{family} route add blackhole default metric 1000000 table {table} proto {PROTOCOL}");
+                let route = format!(
+                    "{family} route add blackhole default metric 1000000 table {table} proto {PROTOCOL}"
+                );
                 let flush = format!("{family} route flush table {table} proto {PROTOCOL}");
                 steps.push((Step::ip(&route), vec![Step::ip(&flush)]));
                 let rule = format!("priority {table} from {address} lookup {table} protocol {PROTOCOL}");
@@ -143,7 +144,8 @@ impl Uplinks {
         let mut preview = Preview { steps: self.steps(), ..Preview::default() };
         for (link, (uplink, reach)) in self.uplinks.iter().zip(reach).enumerate() {
             let (device, engine, interface) = (device(link), engine_v4(link), &uplink.interface);
-            let words = format!("TUN device {device}: the engine is {engine} there, masqueraded on {interface}");
+            let words =
+                format!("TUN device {device}: the engine is {engine} there, masqueraded on {interface}");
             let value = json!({ "device": device, "address": engine, "interface": interface });
             preview.devices.push((words, value));
             preview.steps.extend(self.route_steps(link, *reach).into_iter().map(|step| (step, Vec::new())));
@@ -193,8 +195,7 @@ impl Uplinks {
 
     /// The nftables script: one masquerade for each uplink, its greatest rate, and what transparent mode redirects.
     fn nftables(&self) -> String {
-        let (mut limits, mut forward, mut rules) =
-            (String::new(), self.forwarding_guards(), String::new());
+        let (mut limits, mut forward, mut rules) = (String::new(), self.forwarding_guards(), String::new());
         for (link, uplink) in self.uplinks.iter().enumerate() {
             let interface = &uplink.interface;
             let addresses = [("ip", IpAddr::V4(engine_v4(link))), ("ip6", engine_v6(link).into())];
@@ -311,6 +312,18 @@ impl Uplinks {
             self.changed.push(change);
             Step::ruleset(self.nftables()).run()?;
             self.undo.run(&step, [old])?;
+        }
+        Ok(())
+    }
+
+    /// Takes in what a configuration that was read again says of the same interfaces.
+    ///
+    /// # Errors
+    /// If the rules are refused.
+    pub fn change(&mut self, uplinks: Vec<Uplink>) -> io::Result<()> {
+        if self.uplinks != uplinks {
+            self.uplinks = uplinks;
+            Step::ruleset(self.nftables()).run()?;
         }
         Ok(())
     }

@@ -62,6 +62,14 @@ impl Budget {
         Budget { per_second: most / 3600.0, most, left: most, filled: now }
     }
 
+    /// Takes in what a configuration that was read again says.
+    fn change(&mut self, per_hour: u64) {
+        let most = per_hour as f64;
+        if self.most != most {
+            (self.most, self.per_second) = (most, most / 3600.0);
+        }
+    }
+
     fn take(&mut self, now: Instant) -> bool {
         self.left =
             (self.left + now.duration_since(self.filled).as_secs_f64() * self.per_second).min(self.most);
@@ -191,7 +199,7 @@ fn on_answer(server: &Server, link: &Link, answer: &Answer) {
 
 /// Watches one link until it is cancelled.
 pub(super) async fn watch(server: Arc<Server>, link: Arc<Link>) {
-    let mut watch = Watch::new(Instant::now(), server.config.probe_budget);
+    let mut watch = Watch::new(Instant::now(), server.config().probe_budget);
     let (answers, mut answered) = mpsc::unbounded_channel();
     let mut ticks = interval(TICK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -209,6 +217,7 @@ pub(super) async fn watch(server: Arc<Server>, link: Arc<Link>) {
             }
         }
         let now = Instant::now();
+        watch.budget.change(server.config().probe_budget);
         let known = link.known();
         if !known.reach.any() {
             watch.unanswered.clear();
@@ -223,7 +232,7 @@ pub(super) async fn watch(server: Arc<Server>, link: Arc<Link>) {
             since_data: counters.since_data(),
             unanswered_data: counters.unanswered_data(),
             rtt: known.rtt,
-            is_wanted: server.config.probe.is_some() || !server.flows.is_empty(),
+            is_wanted: server.config().probe.is_some() || !server.flows.is_empty(),
         };
         match watch.look(now, &look) {
             Verdict::Nothing => {}
@@ -245,7 +254,7 @@ pub(super) async fn watch(server: Arc<Server>, link: Arc<Link>) {
 
 /// Starts a check for a captive portal, if one is due.
 fn captive_check(server: &Arc<Server>, link: &Arc<Link>, last: &mut Option<Instant>, now: Instant) {
-    if server.config.check.is_none() || !link.known().alive {
+    if server.config().captive_check.is_none() || !link.known().alive {
         return;
     }
     let gap = if link.known().captive { RECHECK.0 } else { RECHECK.1 };
@@ -255,11 +264,11 @@ fn captive_check(server: &Arc<Server>, link: &Arc<Link>, last: &mut Option<Insta
     *last = Some(now);
     let (server, link) = (Arc::clone(server), Arc::clone(link));
     tokio::spawn(async move {
-        let Some(url) = &server.config.check else { return };
+        let Some(url) = &server.config().captive_check else { return };
         let captive = match captive::is_internet(&server.network, &link, url).await {
             Ok(internet) => !internet,
             Err(error) => {
-                tracing::info!(link = link.via.interface, %error, "no answer to --check");
+                tracing::info!(link = link.interface, %error, "no answer to the captive check");
                 return;
             }
         };

@@ -13,8 +13,8 @@ use ropewalk_tokio::Path;
 use serde_json::json;
 
 use super::{
-    HostAddress, Preview, Step, Undo, clean, has_default_route, has_force_forwarding, interface_routes, is_forwarding, remember,
-    table_of_source,
+    HostAddress, Preview, Step, Undo, clean, has_default_route, has_force_forwarding, interface_routes,
+    is_forwarding, remember, table_of_source,
 };
 
 /// The table of nftables.
@@ -194,8 +194,9 @@ impl Plan {
         let device = |uplink: &Uplink| {
             let (public, engine, device) = (&uplink.public, uplink.engine, &uplink.device);
             let (address, interface) = (public.address, &public.interface);
-            let words =
-                format!("TUN device {device}: the engine is {engine} there, and {address} ({interface}) to clients");
+            let words = format!(
+                "TUN device {device}: the engine is {engine} there, and {address} ({interface}) to clients"
+            );
             let value = json!({
                 "device": device, "queues": self.queues, "address": engine, "public": address, "interface": interface,
             });

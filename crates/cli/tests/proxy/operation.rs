@@ -1,0 +1,115 @@
+//! The proxy in operation: its file, signals, what it tells of itself.
+
+use crate::stage::{self, PROXY, Stage};
+use crate::{MIB, ropewalk, url};
+
+/// Writes the proxy's file; its path.
+fn file(stage: &Stage, text: &str) -> String {
+    let path = stage.path().join("proxy.toml");
+    std::fs::write(&path, text).unwrap();
+    path.display().to_string()
+}
+
+const LINKS: &str = "[[link]]\ninterface = 'up0'\n[[link]]\ninterface = 'up1'\n";
+
+#[test]
+fn sighup_changes_policies_and_cuts_no_connection() {
+    let Some(stage) = Stage::new() else { return };
+    let data = stage.serve("data", 24 * MIB);
+    let _server = stage.nginx(true);
+    let usage = stage.path().join("usage.json");
+    let general = format!("[proxy]\nusage = '{}'\ndrain = '20 s'\n", usage.display());
+    let text = |policy: &str| format!("{general}policy = '{policy}'\n{LINKS}");
+    let path = file(&stage, &text("linux over up0"));
+    let proxy = stage.start(&["--config", &path, "--json", "--verbose"]);
+    let reload = |text: &str, expected: &str| {
+        let before = stage.log().len();
+        file(&stage, text);
+        proxy.signal("-HUP");
+        stage::wait_until(expected, || stage.log()[before..].contains(expected));
+    };
+    let mut download = stage.download(&url("data"));
+    download.read_until(|download| download.received.len() > data.len() / 8);
+    let start = [stage.received(0), stage.received(1)];
+    assert!(start[1] < 200_000, "{start:?}");
+    // Mistakes change nothing, nor what needs a restart.
+    reload(&text("fastets"), "proxy.toml:4:10: ");
+    reload(&text("linux").replace("'up1'", "'up7'"), "the links' interfaces changed: that needs a restart");
+    // The connection goes over to the other link, and ends after SIGTERM as if nothing was.
+    reload(&text("linux over up1"), "configuration read again");
+    download.read_until(|_| stage.received(1) > start[1] + 2_000_000);
+    proxy.signal("-TERM");
+    stage::wait_until("it drains", || stage.log().contains("draining"));
+    stage::wait_until("nobody is accepted", || {
+        let (code, _) = stage.curl(&["--proxy", &format!("socks5h://{PROXY}"), &url("data")]);
+        // curl couldn't connect.
+        code == 7
+    });
+    download.read_until(|_| false);
+    assert!(
+        download.received == data,
+        "{} of {} bytes: {}",
+        download.received.len(),
+        data.len(),
+        stage.log()
+    );
+    assert!(proxy.wait().success());
+    let left = stage.van.check("nft", &["list", "ruleset"]).unwrap();
+    assert!(!left.contains("ropewalk"), "{left}");
+}
+
+#[test]
+fn draining_has_a_limit_and_privileges_are_few() {
+    let Some(stage) = Stage::new() else { return };
+    let data = stage.serve("data", 24 * MIB);
+    let _server = stage.nginx(true);
+    let path = file(&stage, &format!("[proxy]\ndrain = '0.3 s'\n{LINKS}"));
+    let proxy = stage.start(&["--config", &path, "--json", "--verbose"]);
+    let status = std::fs::read_to_string(format!("/proc/{}/status", proxy.0.id())).unwrap();
+    let bits = status.lines().find_map(|line| line.strip_prefix("CapEff:")).map(str::trim);
+    assert_eq!(bits, Some("0000000000001000"), "only CAP_NET_ADMIN: {status}");
+    let mut download = stage.download(&url("data"));
+    download.read_until(|download| download.received.len() > data.len() / 8);
+    assert!(proxy.terminate().success());
+    download.read_until(|_| false);
+    assert!(download.received.len() < data.len() && stage.log().contains("\"reset\""), "{}", stage.log());
+}
+
+#[test]
+fn a_file_is_checked_without_root() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("p.toml");
+    let check = |text: &str| {
+        std::fs::write(&path, text).unwrap();
+        ropewalk(&["proxy", "--check", "--config", path.to_str().unwrap()])
+    };
+    let (code, told, _) = check(&format!("{LINKS}[[rule]]\nport = ['22']\npolicy = 'redundant'\n"));
+    assert_eq!((code, told.as_str()), (Some(0), "2 links, 1 rule: nothing is wrong\n"));
+    let (code, _, told) = check(&LINKS.replace("interface = 'up1'", "interfase = 'up1'"));
+    assert_eq!(code, Some(2));
+    assert!(told.contains("p.toml:4:1") && told.contains("did you mean `interface`?"), "{told}");
+    let (_, schema, _) = ropewalk(&["proxy", "--schema"]);
+    let schema: serde_json::Value = serde_json::from_str(&schema).unwrap();
+    assert_eq!(schema["properties"]["link"]["items"]["required"], serde_json::json!(["interface"]));
+}
+
+#[test]
+fn the_dscp_of_a_client_chooses_the_links() {
+    let Some(stage) = Stage::new() else { return };
+    let data = stage.serve("data", 4 * MIB);
+    let _server = stage.nginx(true);
+    let rule = ["--policy", "linux over up0", "--rule", "dscp=ef then linux over up1"];
+    let _proxy = stage.proxy(&[&["--json"][..], &rule].concat());
+    for (mark, used) in [("cs0", 0), ("ef", 1)] {
+        let rules = format!(
+            "table ip marks {{ chain out {{ type filter hook output priority mangle; tcp dport 1080 ip dscp set {mark}; }}; }}"
+        );
+        stage.van.check("nft", &[&rules]).unwrap();
+        let start = [stage.received(0), stage.received(1)];
+        let (code, received) = stage.curl(&["--proxy", &format!("socks5h://{PROXY}"), &url("data")]);
+        assert!(code == 0 && received == data, "{code}: {}", stage.log());
+        let carried = [0, 1].map(|link| stage.received(link) - start[link]);
+        assert!(carried[used] > 4_000_000 && carried[1 - used] < 400_000, "{mark}: {carried:?}");
+        stage.van.check("nft", &["delete", "table", "ip", "marks"]).unwrap();
+    }
+}

@@ -1,0 +1,393 @@
+//! The proxy's file: `[proxy]`, `[[link]]`, `[[rule]]`.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use ropewalk_lab::diagnostic::{InputError, Source};
+use ropewalk_lab::scenario::read::{Reader, Table, Value};
+use ropewalk_lab::scenario::schema_of;
+use ropewalk_lab::scenario::shape::{Kind, Shape, key, required};
+use ropewalk_lab::units;
+
+use super::{loopback, open, socket};
+use crate::proxy::policy::{Policy, Rule};
+use crate::proxy::{Config, IpNet, Via, captive, users};
+
+/// Most rules.
+const MOST_RULES: usize = 1000;
+
+const PROXY: Shape = Shape {
+    name: "proxy",
+    summary: "The proxy as a whole",
+    fields: &[
+        key("listen", Kind::Text, "Where programs connect. Default: 127.0.0.1:1080"),
+        key("users", Kind::Text, "A file with one NAME:PASSWORD a line. Default: nobody is asked"),
+        key("allow", Kind::Texts, "Networks that clients may come from. Default: all"),
+        key(
+            "policy",
+            Kind::Text,
+            "How connections use the links for which no rule fits: a policy or a scheduler, as `--policy`. Default: linux",
+        ),
+        key("congestion", Kind::Text, "Congestion control of what is sent. Default: cubic"),
+        key(
+            "transparent",
+            Kind::Text,
+            "Take all TCP connections that come in by this interface, as a router does. Default: none",
+        ),
+        key(
+            "transparent-port",
+            Kind::Integer(1, 65_535),
+            "The port to which they are redirected. Default: 1081",
+        ),
+        key("mtu", Kind::Integer(576, 65_535), "Largest IP packet on the links, bytes. Default: 1500"),
+        key("connections", Kind::Integer(1, 1_000_000), "Most connections at a time. Default: 4096"),
+        key("connect-timeout", Kind::Time, "How long opening a connection may take. Default: 15 s"),
+        key("drain", Kind::Time, "How long connections may go on after SIGTERM. Default: 30 s"),
+        key(
+            "probe",
+            Kind::Text,
+            "Where links are probed: an address and port that answer TCP. Default: the last that answered",
+        ),
+        key("probe-budget", Kind::Bytes, "What probes may cost on each link, per hour. Default: 1 MiB"),
+        key(
+            "captive-check",
+            Kind::Text,
+            "A page that answers 204: a link over which anything else answers is behind a captive portal. Default: none",
+        ),
+        key("usage", Kind::Text, "Where the use of quotas is kept. Default: /var/lib/ropewalk/usage.json"),
+        key("status", Kind::Text, "The Unix socket that `ropewalk status` asks. Default: none"),
+        key("metrics", Kind::Text, "Address and port for Prometheus, on loopback. Default: none"),
+    ],
+};
+
+const LINK: Shape = Shape {
+    name: "link",
+    summary: "An uplink; the first is preferred where the order counts",
+    fields: &[
+        required("interface", Kind::Text, "The interface: `wlan0`"),
+        key(
+            "metered",
+            Kind::Switch,
+            "Its traffic costs: policies that save metered links avoid it. Default: false",
+        ),
+        key("backup", Kind::Switch, "It is used while no other works. Default: false"),
+        key("gateway", Kind::Text, "Its next hop. Default: that of the interface's default route"),
+        key(
+            "price",
+            Kind::Number(0.0, 1e12),
+            "What it costs beside others, in any unit. Default: 1 if metered, else 0",
+        ),
+        key("rate", Kind::Rate, "Most that it carries each way: `20 Mbit/s`. Default: no limit"),
+        key(
+            "quota",
+            Kind::Text,
+            "Most that it carries in a period: `5GB/monthly@12`, `500MB/daily`. Default: none",
+        ),
+    ],
+};
+
+const RULE: Shape = Shape {
+    name: "rule",
+    summary: "A policy for the connections that fit all of its conditions; the first rule that fits decides",
+    fields: &[
+        required("policy", Kind::Text, "The policy: `redundant`, `save-metered over wlan0,wwan0`"),
+        key("to", Kind::Texts, "Destinations: addresses, networks, names, `*.example.org`. Default: all"),
+        key("port", Kind::Texts, "Ports: `22`, `5060-5061`. Default: all"),
+        key(
+            "size",
+            Kind::Bytes,
+            "From so many bytes on that the connection has carried. Default: from the start",
+        ),
+        key("dscp", Kind::Texts, "DSCP of the client's SYN: `ef`, `af41`, `46`. Default: any"),
+    ],
+};
+
+const FILE: Shape = Shape {
+    name: "configuration",
+    summary: "The configuration of `ropewalk proxy`",
+    fields: &[
+        key("proxy", Kind::Table(&PROXY), "The proxy as a whole"),
+        key("link", Kind::Tables(&LINK), "The uplinks"),
+        key("rule", Kind::Tables(&RULE), "Policies for some connections"),
+    ],
+};
+
+/// The JSON Schema of the file (draft 2020-12).
+pub fn schema() -> serde_json::Value {
+    schema_of(&FILE, "Ropewalk proxy")
+}
+
+/// Reads a configuration.
+///
+/// # Errors
+/// A file that can't be read, or mistakes in it: all of them.
+pub fn load(path: &Path) -> Result<Config, InputError> {
+    parse(&open(path)?, path.parent().unwrap_or(Path::new("")))
+}
+
+/// Parses a configuration. Relative names of files are relative to `folder`.
+///
+/// # Errors
+/// All mistakes in it.
+pub fn parse(source: &Arc<Source>, folder: &Path) -> Result<Config, InputError> {
+    super::read(source, folder, |reader, document, first_line| {
+        let file = reader.check(&FILE, document, first_line.clone(), None);
+        let mut config = Config::default();
+        for value in reader.array(&file, "link") {
+            let Some(table) = reader.table(&LINK, value) else { continue };
+            let Some(via) = link(reader, &table) else { continue };
+            if config.via.iter().any(|known| known.interface == via.interface) {
+                let message = format!("two links have the interface `{}`", via.interface);
+                reader.wrong(table.place("interface"), message, "again here", "");
+            }
+            config.via.push(via);
+        }
+        if reader.array(&file, "link").is_empty() {
+            let help = "as in:\n[[link]]\ninterface = \"wlan0\"";
+            reader.wrong(first_line, "a proxy needs a link", "no `[[link]]` in this file", help);
+        }
+        if let Some(table) = file.get("proxy").and_then(|value| reader.table(&PROXY, value)) {
+            proxy(reader, &table, &mut config);
+        }
+        let rules = reader.array(&file, "rule");
+        for value in rules.iter().take(MOST_RULES) {
+            let Some(table) = reader.table(&RULE, value) else { continue };
+            if let Some(rule) = rule(reader, &table, &config) {
+                config.policies.rules.push(rule);
+            }
+        }
+        if let Some(value) = rules.get(MOST_RULES) {
+            let message = format!("{} rules: at most {MOST_RULES} are allowed", rules.len());
+            reader.wrong(value.span(), message, "the first too many", "");
+        }
+        // What concerns several keys.
+        if reader.errors.is_empty()
+            && let Err(error) = config.check()
+        {
+            reader.wrong(file.place(error.table()), error.to_string(), "here", "");
+        }
+        config
+    })
+}
+
+/// A text that something else parses; its mistakes are placed at the text.
+fn parsed<T, E: ToString>(
+    reader: &mut Reader,
+    value: &Value<'_>,
+    parse: impl FnOnce(&str) -> Result<T, E>,
+) -> Option<T> {
+    let text = reader.text(value)?;
+    match parse(text) {
+        Ok(found) => Some(found),
+        Err(error) => {
+            reader.wrong(value.span(), error.to_string(), format!("found `{text}`"), "");
+            None
+        }
+    }
+}
+
+/// A list of texts.
+fn texts<'t>(reader: &mut Reader, table: &Table<'t>, key: &str) -> Vec<&'t Value<'t>> {
+    let Some(value) = table.get(key) else { return Vec::new() };
+    match value.get_ref().as_array() {
+        Some(list) => list.iter().collect(),
+        None => {
+            let help = format!("as in {key} = [\"...\", \"...\"]");
+            reader.wrong(value.span(), "expected a list of texts", "not a list", help);
+            Vec::new()
+        }
+    }
+}
+
+fn link(reader: &mut Reader, table: &Table<'_>) -> Option<Via> {
+    let mut via = parsed(reader, table.get("interface")?, Via::new)?;
+    via.metered = reader.switch(table, "metered").unwrap_or(false);
+    via.backup = reader.switch(table, "backup").unwrap_or(false);
+    via.gateway = table
+        .get("gateway")
+        .and_then(|value| parsed(reader, value, |text| text.parse().map_err(|_| "expected an IP address")));
+    via.price = reader.number(table, "price", (0.0, 1e12));
+    via.rate = table.get("rate").and_then(|value| reader.quantity(value, "20 Mbit/s", units::rate));
+    via.quota = table.get("quota").and_then(|value| parsed(reader, value, str::parse));
+    Some(via)
+}
+
+fn policy(reader: &mut Reader, value: &Value<'_>, links: &[Via]) -> Option<Policy> {
+    parsed(reader, value, |text| {
+        let policy: Policy = text.parse()?;
+        policy.check(links)?;
+        Ok::<_, String>(policy)
+    })
+}
+
+fn rule(reader: &mut Reader, table: &Table<'_>, config: &Config) -> Option<Rule> {
+    let mut rule = Rule::new(policy(reader, table.get("policy")?, &config.via)?);
+    for key in ["to", "port", "dscp"] {
+        for value in texts(reader, table, key) {
+            parsed(reader, value, |text| rule.add(key, text));
+        }
+    }
+    if let Some(bytes) = reader.bytes_within(table, "size", (1, 1 << 50)) {
+        rule.size = bytes;
+    }
+    Some(rule)
+}
+
+fn proxy(reader: &mut Reader, table: &Table<'_>, config: &mut Config) {
+    if let Some(listen) = table.get("listen").and_then(|value| socket(reader, value)) {
+        config.listen = listen;
+    }
+    for value in texts(reader, table, "allow") {
+        let network = parsed(reader, value, |text| {
+            text.parse::<IpNet>().map_err(|_| "expected a network such as 192.168.0.0/16")
+        });
+        config.access.allow.extend(network);
+    }
+    if let Some(value) = table.get("users") {
+        let folder = reader.folder.clone();
+        let found = parsed(reader, value, |text| users::read(&folder.join(text)));
+        config.access.users = found.unwrap_or_default();
+    }
+    if let Some(value) = table.get("policy") {
+        let found = policy(reader, value, &config.via);
+        config.policies.other = found.unwrap_or_default();
+    }
+    if let Some(value) = table.get("congestion") {
+        let known = |text: &str| ropewalk_engine::congestion::builtin().parse(text).map(|_| text.to_string());
+        if let Some(name) = parsed(reader, value, known) {
+            config.congestion = name;
+        }
+    }
+    let port = reader.integer(table, "transparent-port", (1, 65_535)).unwrap_or(1081);
+    if let Some(value) = table.get("transparent") {
+        let checked = |text: &str| Via::new(text).map(|via| via.interface);
+        config.transparent = parsed(reader, value, checked).map(|interface| (interface, port as u16));
+    }
+    if let Some(mtu) = reader.integer(table, "mtu", (576, 65_535)) {
+        config.mtu = mtu as u32;
+    }
+    if let Some(most) = reader.integer(table, "connections", (1, 1_000_000)) {
+        config.most_flows = most as usize;
+    }
+    for (key, time) in [("connect-timeout", &mut config.connect_timeout), ("drain", &mut config.drain)] {
+        if let Some(nanos) = reader.time(table, key) {
+            *time = Duration::from_nanos(nanos);
+        }
+    }
+    config.probe = table.get("probe").and_then(|value| socket(reader, value));
+    if let Some(budget) = reader.bytes_within(table, "probe-budget", (1, 1 << 40)) {
+        config.probe_budget = budget;
+    }
+    if let Some(value) = table.get("captive-check") {
+        let checked = |text: &str| captive::check_target(text).map(|_| text.to_string());
+        config.captive_check = parsed(reader, value, checked);
+    }
+    if let Some(path) = table.get("usage").and_then(|value| reader.text(value)) {
+        config.usage = PathBuf::from(path);
+    }
+    config.status = table.get("status").and_then(|value| reader.text(value)).map(PathBuf::from);
+    config.metrics = table.get("metrics").and_then(|value| loopback(reader, value));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::proxy::policy::Mode;
+
+    fn read(text: &str) -> Result<Config, String> {
+        parse(&Source::new("p.toml", text), Path::new("")).map_err(|error| error.to_string())
+    }
+
+    const LINKS: &str = "[[link]]\ninterface = 'wlan0'\n[[link]]\ninterface = 'wwan0'\n";
+
+    #[test]
+    fn every_key_is_heard() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("users"), "van:secret\n").unwrap();
+        let text = "[proxy]\nlisten = '0.0.0.0:1080'\nusers = 'users'\nallow = ['10.0.0.0/8']\npolicy = 'fastest'\n\
+            congestion = 'olia'\ntransparent = 'br-lan'\ntransparent-port = 99\nmtu = 1400\nconnections = 7\n\
+            connect-timeout = '3 s'\ndrain = '4 s'\nprobe = '192.0.2.1:443'\nprobe-budget = '2 KiB'\n\
+            captive-check = 'http://a.net/204'\nusage = '/u'\nstatus = '/run/x'\nmetrics = '127.0.0.1:9465'\n\
+            [[link]]\ninterface = 'wlan0'\nmetered = true\nbackup = true\ngateway = '192.0.2.1'\nprice = 2.5\n\
+            rate = '20 Mbit/s'\nquota = '5GB/monthly@12'\n[[link]]\ninterface = 'wwan0'\n\
+            [[rule]]\nto = ['*.example.org']\nport = ['22', '80-90']\nsize = '1 MiB'\ndscp = ['ef']\n\
+            policy = 'redundant over wlan0'\n";
+        let config = parse(&Source::new("p.toml", text), folder.path()).unwrap();
+        let via: Via = "wlan0,metered,backup,gateway=192.0.2.1,price=2.5,rate=20Mbit/s,quota=5GB/monthly@12"
+            .parse()
+            .unwrap();
+        assert_eq!(config.via, [via, Via::new("wwan0").unwrap()]);
+        let rule = "to=*.example.org port=22,80-90 size=1MiB dscp=ef then redundant over wlan0";
+        assert_eq!(config.policies.rules, [rule.parse::<Rule>().unwrap()]);
+        assert_eq!(config.policies.other.mode, Mode::Fastest);
+        assert_eq!(config.access.users, [("van".into(), "secret".into())]);
+        assert_eq!(config.access.allow.len(), 1);
+        assert_eq!(config.listen, ([0, 0, 0, 0], 1080).into());
+        assert_eq!((config.congestion.as_str(), config.transparent), ("olia", Some(("br-lan".into(), 99))));
+        assert_eq!((config.mtu, config.most_flows, config.probe_budget), (1400, 7, 2048));
+        assert_eq!((config.connect_timeout, config.drain), (Duration::from_secs(3), Duration::from_secs(4)));
+        assert_eq!((config.usage, config.status), ("/u".into(), Some("/run/x".into())));
+        assert_eq!(config.metrics, Some(([127, 0, 0, 1], 9465).into()));
+        assert_eq!(config.probe, Some(([192, 0, 2, 1], 443).into()));
+        assert_eq!(config.captive_check.as_deref(), Some("http://a.net/204"));
+        // The schema knows the same keys.
+        let (file, schema) = (text.parse::<toml::Table>().unwrap(), schema());
+        for (table, known) in [
+            (&file["proxy"], &schema["properties"]["proxy"]["properties"]),
+            (&file["link"][0], &schema["properties"]["link"]["items"]["properties"]),
+            (&file["rule"][0], &schema["properties"]["rule"]["items"]["properties"]),
+        ] {
+            let keys: Vec<&String> = table.as_table().unwrap().keys().collect();
+            assert_eq!(known.as_object().unwrap().len(), keys.len());
+            assert!(keys.iter().all(|key| known.get(key.as_str()).is_some()), "{keys:?}");
+        }
+    }
+
+    #[test]
+    fn each_mistake_has_its_place_and_what_is_allowed() {
+        let proxy = |line: &str| format!("{LINKS}[proxy]\n{line}\n");
+        let rule = |line: &str| format!("{LINKS}[[rule]]\n{line}\n");
+        let rows = [
+            (String::new(), "p.toml:1:1: a proxy needs a link"),
+            ("[[lnk]]\n".into(), "p.toml:1:3: unknown key `lnk`"),
+            (format!("{LINKS}{LINKS}"), "p.toml:6:1: two links have the interface `wlan0`"),
+            ("[[link]]\ninterface = 'a b'\n".into(), "p.toml:2:13: `a b` is no interface's name"),
+            (format!("{LINKS}gateway = 'x'"), "p.toml:5:11: expected an IP address (found `x`)"),
+            (format!("{LINKS}price = -1"), "p.toml:5:9: `price` must be a number from 0"),
+            (format!("{LINKS}rate = '20'"), "p.toml:5:9: "),
+            (format!("{LINKS}quota = '5GB'"), "p.toml:5:9: `5GB` is no quota"),
+            (proxy("listen = '0.0.0.0:1080'"), "p.toml:5:2: 0.0.0.0:1080 can be reached by others"),
+            (proxy("listen = 'here'"), "p.toml:6:10: expected an address and a port"),
+            (proxy("users = '/nonexistent'"), "p.toml:6:9: /nonexistent: "),
+            (proxy("allow = '10.0.0.0/8'"), "p.toml:6:9: expected a list of texts"),
+            (proxy("allow = ['10.0.0.0/33']"), "p.toml:6:10: expected a network"),
+            (proxy("policy = 'fastets'"), "or one of fastest"),
+            (proxy("policy = 'load-balance 1:2:3'"), "p.toml:6:10: load-balance has 3 shares for 2 uplinks"),
+            (proxy("congestion = 'cubik'"), "p.toml:6:14: "),
+            (
+                proxy("transparent = 'wlan0'"),
+                "p.toml:5:2: transparent `wlan0`: expected an interface that is no",
+            ),
+            (
+                proxy("captive-check = 'https://a.net'"),
+                "p.toml:6:17: captive check `https://a.net`: expected http",
+            ),
+            (proxy("metrics = '0.0.0.0:1'"), "p.toml:6:11: metrics are for this host only"),
+            (rule("port = ['22']"), "needs `policy`"),
+            (
+                rule("policy = 'redundant over wlan1'"),
+                "p.toml:6:10: a policy names `wlan1`, which is no uplink",
+            ),
+            (rule("policy = 'redundant'\nport = ['ssh']"), "p.toml:7:9: `ssh` is no port"),
+            (rule("policy = 'redundant'\nport = [22]"), "p.toml:7:9: expected a text"),
+            (rule("policy = 'redundant'\ndscp = ['af']"), "p.toml:7:9: `af` is no DSCP"),
+            (rule("policy = 'redundant'\nsize = '0 B'"), "`size` is out of range"),
+        ];
+        for (text, expected) in rows {
+            let error = read(&text).unwrap_err();
+            assert!(error.contains(expected), "{text}\n{error}");
+        }
+        assert!(read(LINKS).is_ok());
+    }
+}
