@@ -1,7 +1,7 @@
 //! A path that carries packets of 1280 bytes and drops larger ones without an ICMP message (RFC 4821). Both ends detect it, over
 //! IPv4 and IPv6, whichever end opened the connection.
 
-mod common;
+use crate::common;
 
 use std::net::SocketAddr;
 

@@ -1,6 +1,6 @@
 //! Single statements of RFC 8684, one test each.
 
-mod common;
+use crate::common;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;

@@ -1,6 +1,6 @@
 //! Why a connection ended, as its application is told.
 
-mod common;
+use crate::common;
 
 use std::net::SocketAddr;
 use std::sync::Arc;

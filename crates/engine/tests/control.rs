@@ -1,6 +1,6 @@
 //! Control options, RFC 8684 3.4 to 3.6: ADD_ADDR, REMOVE_ADDR and MP_FASTCLOSE.
 
-mod common;
+use crate::common;
 
 use bytes::Bytes;
 use common::{Log, Net, PathScript, SERVER_ADDRESS, client_address};

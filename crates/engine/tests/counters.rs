@@ -1,6 +1,6 @@
 //! The counters by the kernel's names, and algorithms that are replaced before the first data.
 
-mod common;
+use crate::common;
 
 use common::{Net, PathScript};
 use ropewalk_engine::{congestion, scheduler};

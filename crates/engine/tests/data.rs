@@ -1,6 +1,6 @@
 //! Data at connection level, RFC 8684 3.3: mappings, acknowledgements, windows, DATA_FIN, repetition, backups.
 
-mod common;
+use crate::common;
 
 use bytes::Bytes;
 use common::{Log, Net, PathScript, bytes, client_address};

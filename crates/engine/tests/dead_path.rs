@@ -1,7 +1,7 @@
 //! A path stops delivering in mid-transfer while super-segments of many chunks are in flight. The other path takes over all
 //! their data, and the transfer continues at that path's full rate.
 
-mod common;
+use crate::common;
 
 use common::{Net, PathScript, bytes};
 use ropewalk_engine::{Nanos, scheduler};

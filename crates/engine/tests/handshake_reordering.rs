@@ -1,7 +1,7 @@
 //! Handshakes whose third ACK is lost or reordered (RFC 8684 3.1, 3.2): the connection stays Multipath TCP, its second
 //! subflow joins, and no byte is lost.
 
-mod common;
+use crate::common;
 
 use common::{Net, PathScript, bytes};
 use ropewalk_engine::mptcp::Event;

@@ -1,6 +1,6 @@
 //! The handshake of a join, RFC 8684 3.2, statement by statement.
 
-mod common;
+use crate::common;
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};

@@ -1,7 +1,7 @@
 //! Subflows that are opened and closed: what a join may do before it is authenticated, how many there may be, and slots that
 //! are used again.
 
-mod common;
+use crate::common;
 
 use bytes::Bytes;
 use common::{Net, PathScript, config};

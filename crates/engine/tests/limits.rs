@@ -1,6 +1,6 @@
 //! The endpoint's limits: connections, half-open connections, and that closed ones free their slots.
 
-mod common;
+use crate::common;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! The files and functions that ARCHITECTURE.md's table of common changes names exist.
+//! The files and functions that ARCHITECTURE.md's table of common changes names exist, and no file of tests is left out.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -50,4 +50,29 @@ fn the_table_of_common_changes_names_what_exists() {
             sources(path);
         }
     }
+}
+
+#[test]
+fn every_file_of_tests_is_in_a_program() {
+    let mut seen = 0;
+    for package in fs::read_dir(root().join("crates")).unwrap() {
+        let package = package.unwrap().path();
+        let manifest = fs::read_to_string(package.join("Cargo.toml")).unwrap();
+        if !manifest.contains("autotests = false") {
+            continue;
+        }
+        let modules = fs::read_to_string(package.join("tests/main.rs")).unwrap();
+        for entry in fs::read_dir(package.join("tests")).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.file_stem().unwrap().to_str().unwrap();
+            let is_program = manifest.contains(&format!("path = \"tests/{name}.rs\""))
+                || manifest.contains(&format!("path = \"tests/{name}/main.rs\""));
+            let is_module = modules.contains(&format!("\nmod {name};"));
+            let has_tests =
+                path.extension().is_some_and(|kind| kind == "rs") || path.join("main.rs").exists();
+            assert!(!has_tests || is_program || is_module, "{} is in no test program", path.display());
+            seen += usize::from(is_module);
+        }
+    }
+    assert!(seen > 50, "{seen} modules");
 }

@@ -1,6 +1,6 @@
 //! What an application asks of an open connection and changes on it: readiness, options, listeners, information.
 
-mod common;
+use crate::common;
 
 use std::net::SocketAddr;
 use std::sync::Arc;

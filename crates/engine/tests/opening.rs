@@ -1,6 +1,6 @@
 //! Opening a connection: listeners and active openers (RFC 9293), and the handshake with keys (RFC 8684 3.1).
 
-mod common;
+use crate::common;
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};

@@ -1,6 +1,6 @@
 //! Two endpoints over paths that the test controls. Every byte is checked.
 
-mod common;
+use crate::common;
 
 use common::{Net, PathScript, bytes};
 use ropewalk_engine::mptcp::Event;

@@ -1,6 +1,6 @@
 //! Defects that the random operations over random networks found, each as a minimal case.
 
-mod common;
+use crate::common;
 
 use bytes::Bytes;
 use common::{Net, PathScript, bytes, client_address};

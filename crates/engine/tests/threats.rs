@@ -1,7 +1,7 @@
 //! Attacks by others and by the peer: forged joins and announcements, floods, segments from off the path. Existing connections are
 //! unaffected, and memory stays bounded.
 
-mod common;
+use crate::common;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 

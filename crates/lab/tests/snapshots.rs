@@ -2,7 +2,7 @@
 //! file per scenario.
 //!
 //! What a change of the engine or of a scenario does to results shows here first. If it is meant:
-//! `INSTA_UPDATE=always cargo test -p ropewalk-lab --test snapshots`, and read the difference before it is committed.
+//! `INSTA_UPDATE=always cargo test -p ropewalk-lab --test all snapshots`, and read the difference before it is committed.
 //! The digest is of every packet's headers, sent and arrived, with their moments; the bytes are the same in debug
 //! and release builds.
 

@@ -1,6 +1,6 @@
 //! Links against what can be worked out by hand: throughput, delay, order, drops, changes.
 
-mod common;
+use crate::common;
 
 use std::sync::Arc;
 

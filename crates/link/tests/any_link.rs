@@ -1,7 +1,7 @@
 //! What holds for any link: every packet is accounted for, polling doesn't disturb, a run repeats itself, and no
 //! link carries more than the integral of its rate.
 
-mod common;
+use crate::common;
 
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! The fast path gives what the plain one gives: the same packets at the same times, the same drops and counters,
 //! for any link both can serve and any traffic.
 
-mod common;
+use crate::common;
 
 use common::{Datagram, drive};
 use proptest::prelude::*;

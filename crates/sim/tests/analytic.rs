@@ -1,6 +1,6 @@
 //! Simulations whose result is known from arithmetic.
 
-mod common;
+use crate::common;
 
 use common::{MILLISECOND, SECOND, goodput, single, spec};
 use ropewalk_link::{Jitter, JitterShape, LinkSpec, Loss, Queue};

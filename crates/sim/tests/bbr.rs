@@ -1,6 +1,6 @@
 //! BBR over modelled links: draft-ietf-ccwg-bbr's goals (section 3.1) with wide margins.
 
-mod common;
+use crate::common;
 
 use common::{MILLISECOND, SECOND, goodput, single, spec, summary};
 use ropewalk_link::Loss;

@@ -1,6 +1,6 @@
 //! The same specification gives the same result, to the last bit and trace.
 
-mod common;
+use crate::common;
 
 use common::{MILLISECOND, SECOND, spec, summary};
 use ropewalk_link::{Change, ChangeAction, Jitter, JitterShape, Loss};

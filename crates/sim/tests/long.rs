@@ -1,6 +1,6 @@
 //! A transfer so long that every number with 32 bits wraps, twice.
 
-mod common;
+use crate::common;
 
 use common::{SECOND, single, spec};
 use ropewalk_sim::{Mode, Outcome, RunSpec, Scenario, Workload, networks, run};

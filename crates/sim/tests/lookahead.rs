@@ -1,7 +1,7 @@
 //! Many connections are processed in batches. The result is that of processing events in order of time: every number of the
 //! result, every counter of both ends.
 
-mod common;
+use crate::common;
 
 use common::{MILLISECOND, SECOND, single, spec};
 use proptest::prelude::*;

@@ -1,6 +1,6 @@
 //! Observing every packet changes nothing else: no counter and no number of the result.
 
-mod common;
+use crate::common;
 
 use common::watch::watch;
 use common::{MILLISECOND, SECOND, single, spec};

@@ -1,6 +1,6 @@
 //! A run that pauses at each decision gives the result of one that doesn't.
 
-mod common;
+use crate::common;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

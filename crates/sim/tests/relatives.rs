@@ -2,7 +2,7 @@
 //! segments go, or what comes of it. Differences of a few per cent are left to the statistics of `compare`; what is
 //! asked here holds with a wide margin.
 
-mod common;
+use crate::common;
 
 use common::{MILLISECOND, SECOND, spec, summary};
 use ropewalk_link::{LinkSpec, Loss};

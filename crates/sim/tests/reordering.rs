@@ -1,6 +1,6 @@
 //! Reordering by jitter, in the handshake too, doesn't cause a fallback to plain TCP.
 
-mod common;
+use crate::common;
 
 use common::{MILLISECOND, spec};
 use ropewalk_link::{Jitter, JitterShape};

@@ -5,7 +5,7 @@
 //! window; one path gives what `minrtt` gives; two alike share; the same run twice is the same run. What an algorithm
 //! declares as its exception (see [`Exception`]) is left out, by its rule's name.
 
-mod common;
+use crate::common;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,9 +1,9 @@
 //! Small simulations as a reader of packet traces sees them: every packet sent, in `tests/snapshots`.
 //!
 //! Time in milliseconds; `->` is the client's packet; numbers count from the first of their direction. A change
-//! that is meant: `INSTA_UPDATE=always cargo test -p ropewalk-sim --test traces`, and read the difference.
+//! that is meant: `INSTA_UPDATE=always cargo test -p ropewalk-sim --test all traces`, and read the difference.
 
-mod common;
+use crate::common;
 
 use common::watch::watch;
 use common::{MILLISECOND, single, spec};

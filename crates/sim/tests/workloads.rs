@@ -1,6 +1,6 @@
 //! Workloads, background traffic and what is recorded of them, end to end.
 
-mod common;
+use crate::common;
 
 use common::{MILLISECOND, SECOND, goodput, single, spec, summary};
 use ropewalk_link::{Change, ChangeAction, Loss};

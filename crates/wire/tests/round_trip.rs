@@ -1,7 +1,7 @@
 //! What is encoded parses back to the same segment, as this crate and as `etherparse` see it, and
 //! nothing that a network can deliver makes the parsers panic.
 
-mod common;
+use crate::common;
 
 use bytes::{Bytes, BytesMut};
 use etherparse::{NetSlice, SlicedPacket, TransportSlice};

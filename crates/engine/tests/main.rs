@@ -1,0 +1,27 @@
+//! The tests that use the crate from outside, in one program: it is built once, and they share the machine.
+
+mod common;
+
+mod addresses;
+mod black_hole;
+mod clauses;
+mod close_reasons;
+mod control;
+mod corpus;
+mod counters;
+mod data;
+mod dead_path;
+mod examples;
+mod gather;
+mod handshake_reordering;
+mod headers;
+mod join_handshake;
+mod joins;
+mod limits;
+mod map;
+mod open_connection;
+mod opening;
+mod pair;
+mod regressions;
+mod threats;
+mod threats_page;

@@ -1,0 +1,13 @@
+//! The tests that use the crate from outside, in one program: it is built once, and they share the machine.
+
+mod bound;
+mod corpus;
+mod evidence;
+mod measure;
+mod narrowing;
+mod papers;
+mod report;
+mod schema;
+mod snapshots;
+mod statistics;
+mod wire;
