@@ -9,7 +9,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use ropewalk_lab::Registries;
 use ropewalk_lab::diagnostic::{Diagnostic, did_you_mean};
 use ropewalk_lab::reproduce::{
-    self, Fit, FitRequest, Outcome, Paper, Progress, Request, Runs, Verdict, World,
+    self, Fit, FitRequest, Outcome, Paper, Progress, Request, Runs, SelfTest, Verdict, World,
 };
 use ropewalk_lab::table::Table;
 use serde_json::json;
@@ -448,21 +448,13 @@ fn search(registries: &Registries, options: &FitOptions) -> Result<(), Failure> 
         let folder = options.state.display();
         Failure::Other(format!("interrupted: what was tried is in {folder}, call it again to go on"))
     };
-    if let Some(known) = options.self_test {
-        let found = reproduce::self_test(&request, usize::from(known), registries, &watch, &stop);
-        watch.bar.finish_and_clear();
-        let (inside, of, best) = found.map_err(Failure::other)?.ok_or_else(stopped)?;
-        if options.json {
-            let value = json!({ "known_settings": known, "in_80_percent_region": inside, "of": of, "distances": best });
-            return output::print(&format!("{value:#}\n"));
-        }
-        let share = inside as f64 * 100.0 / of.max(1) as f64;
-        let mean = best.iter().sum::<f64>() / best.len().max(1) as f64;
-        return output::print(&format!(
-            "{known} known settings: the truth is in the 80 % region {inside} of {of} times ({share:.0} %); the best setting is {mean:.3} from its table on average\n"
-        ));
-    }
     let store = checkpoint::open(&options.state, &format!("fit-{}", options.name), options.fresh)?;
+    if let Some(known) = options.self_test {
+        let found = reproduce::self_test(&request, usize::from(known), registries, &store, &watch, &stop);
+        watch.bar.finish_and_clear();
+        let tested = found.map_err(Failure::other)?.ok_or_else(stopped)?;
+        return output::print(&self_test_text(known, &tested, options.json));
+    }
     let found = reproduce::fit(&request, registries, &store, &watch, &stop);
     watch.bar.finish_and_clear();
     let fit = found.map_err(Failure::other)?.ok_or_else(stopped)?;
@@ -478,6 +470,43 @@ fn search(registries: &Registries, options: &FitOptions) -> Result<(), Failure> 
     output::print(&fit_text(&fit, watch.clock()))
 }
 
+fn self_test_text(known: u16, tested: &SelfTest, json: bool) -> String {
+    let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len().max(1) as f64;
+    let (best, ruled): (Vec<f64>, Vec<f64>) = tested.held_out.iter().copied().unzip();
+    if json {
+        let value = json!({
+            "known_settings": known,
+            "in_80_percent_region": {
+                "ranges": tested.ranges.0, "of_ranges": tested.ranges.1,
+                "choices": tested.choices.0, "of_choices": tested.choices.1,
+            },
+            "distance_fitted": tested.fitted,
+            "distance_held_out": best,
+            "distance_held_out_as_ruled": ruled,
+        });
+        return format!("{value:#}\n");
+    }
+    let mut text = format!(
+        "{known} known settings: the truth is in the 80 % region {} of {} times ({:.0} %): numbers {} of {}, choices {} of {}. The best setting is {:.3} from its table on average",
+        tested.ranges.0 + tested.choices.0,
+        tested.ranges.1 + tested.choices.1,
+        tested.coverage() * 100.0,
+        tested.ranges.0,
+        tested.ranges.1,
+        tested.choices.0,
+        tested.choices.1,
+        mean(&tested.fitted)
+    );
+    if !best.is_empty() {
+        text += &format!(
+            ", and {:.3} from the cells that it didn't see (the setting as ruled: {:.3})",
+            mean(&best),
+            mean(&ruled)
+        );
+    }
+    text + "\n"
+}
+
 fn fit_json(fit: &Fit) -> serde_json::Value {
     json!({
         "fitted": fit.fitted,
@@ -489,11 +518,21 @@ fn fit_json(fit: &Fit) -> serde_json::Value {
 }
 
 fn fit_text(fit: &Fit, took: Duration) -> String {
-    let mut table =
-        Table::new(4, &["setting", "best", "80 % of the last population", "distance grows by, if changed"]);
+    let mut table = Table::new(
+        5,
+        &[
+            "setting",
+            "best",
+            "80 % of the last population",
+            "distance grows by, if changed",
+            "least distance with it left at",
+        ],
+    );
     for value in &fit.fitted.values {
         let matters = format!("{:+.3} to {:+.3}", value.matters.0, value.matters.1);
-        table.row(vec![value.name.clone(), value.best.clone(), value.region.clone(), matters]);
+        let fixed = value.fixed.iter().map(|(label, distance)| format!("{label}: {distance:.3}"));
+        let fixed = fixed.collect::<Vec<_>>().join(", ");
+        table.row(vec![value.name.clone(), value.best.clone(), value.region.clone(), matters, fixed]);
     }
     let mut cells = Table::new(1, &["fitted cell", "published", "fitted"]);
     for (name, published, here) in &fit.cells {

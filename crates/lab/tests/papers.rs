@@ -168,6 +168,14 @@ fn a_paper_is_fitted_to_its_baseline_and_the_same_seed_finds_the_same() {
     assert_eq!(found.cells.len(), 5, "the default's five cells of Table 2, and no other scheduler's");
     assert!(found.fitted.distance < found.fitted.ruled);
     assert_eq!(found.fitted.values.len(), paper.unknowns.settings.len());
+    // Left at one of its values: whichever it is, the nearest of all settings is among them.
+    let least = |fixed: &[(String, f64)]| fixed.iter().map(|one| one.1).fold(f64::MAX, f64::min);
+    let nearest = least(&found.fitted.values[0].fixed);
+    for (value, unknown) in found.fitted.values.iter().zip(&paper.unknowns.settings) {
+        assert_eq!(value.fixed.len(), if unknown.range.is_some() { 5 } else { unknown.values.len() });
+        assert_eq!(least(&value.fixed), nearest, "{}", value.name);
+        assert!(value.fixed.iter().all(|(_, distance)| *distance < 4.0), "{:?}", value.fixed);
+    }
     let text = found.fitted.text().unwrap();
     let again: reproduce::Fitted = toml::from_str(&text).unwrap();
     assert_eq!(again, found.fitted);
@@ -177,6 +185,23 @@ fn a_paper_is_fitted_to_its_baseline_and_the_same_seed_finds_the_same() {
     let counter = Counter::default();
     let nothing = reproduce::fit(&request, &Registries::builtin(), &Tried::none(), &counter, &counter.stop);
     assert!(matches!(nothing.unwrap_err(), PaperError::NothingToFit { .. }));
+}
+
+#[test]
+fn the_fitter_is_tested_with_known_settings() {
+    let mut paper = reproduce::load("cfs-2019").unwrap().unwrap();
+    paper.unknowns.fitted = vec!["table2".into()];
+    paper.unknowns.held_out = vec!["table7".into()];
+    paper.unknowns.runs = 1;
+    let request = FitRequest { paper: &paper, budget: 64, population: 16, seed: 1, jobs: 2, command: "" };
+    let counter = Counter::default();
+    let test =
+        || reproduce::self_test(&request, 2, &Registries::builtin(), &Tried::none(), &counter, &counter.stop);
+    let tested = test().unwrap().unwrap();
+    assert_eq!((tested.ranges.1, tested.choices.1), (2, 18), "one range and nine choices, twice");
+    assert_eq!((tested.fitted.len(), tested.held_out.len()), (2, 2));
+    assert!(tested.coverage() > 0.4 && tested.fitted.iter().all(|distance| *distance < 1.0), "{tested:?}");
+    assert_eq!(test().unwrap().unwrap(), tested);
 }
 
 #[test]

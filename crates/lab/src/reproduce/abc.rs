@@ -39,8 +39,8 @@ pub(super) struct Found {
     pub(super) best: Particle,
     /// Largest distance in each population.
     pub(super) thresholds: Vec<f64>,
-    /// Settings tried.
-    pub(super) tried: usize,
+    /// All settings that were tried; their weights mean nothing.
+    pub(super) tried: Vec<Particle>,
 }
 
 /// A choice stays as it is this often when it is perturbed.
@@ -165,20 +165,20 @@ pub(super) fn search(priors: &[Prior], effort: Effort, distances: &mut Distances
         let particle = |(at, distance)| Particle { at, distance, weight: 1.0 };
         first.extend(batch.into_iter().zip(found).map(particle));
     }
-    let mut tried = first.len();
+    let mut tried = first.clone();
     first.sort_by(|a, b| a.distance.total_cmp(&b.distance));
     first.truncate(wanted);
     normalise(&mut first);
     let mut population = first;
     let mut best = population[0].clone();
     let mut thresholds = vec![population[wanted - 1].distance];
-    while tried < effort.budget {
+    while tried.len() < effort.budget {
         let mut sorted: Vec<f64> = population.iter().map(|one| one.distance).collect();
         sorted.sort_by(f64::total_cmp);
         let threshold = sorted[sorted.len() / 2];
         let spreads = spreads(priors, &population);
         let mut next: Vec<Particle> = Vec::new();
-        while next.len() < wanted && tried < effort.budget {
+        while next.len() < wanted && tried.len() < effort.budget {
             let mut batch = Vec::with_capacity(BATCH);
             while batch.len() < BATCH {
                 let parent = dice.pick(population.iter().map(|one| one.weight));
@@ -190,8 +190,8 @@ pub(super) fn search(priors: &[Prior], effort: Effort, distances: &mut Distances
                 }
             }
             let found = distances(&batch)?;
-            tried += batch.len();
             for (at, distance) in batch.into_iter().zip(found) {
+                tried.push(Particle { at: at.clone(), distance, weight: 0.0 });
                 if distance < best.distance {
                     best = Particle { at: at.clone(), distance, weight: 0.0 };
                 }
@@ -272,7 +272,7 @@ mod tests {
         let data = table(&[0.3, 0.6, 1.0], &mut Dice(Pcg64::new(1, 1)));
         let found = fit(&data, 3, 3000);
         assert!(found.thresholds.windows(2).all(|pair| pair[1] < pair[0]), "{:?}", found.thresholds);
-        assert!(found.best.distance < 0.1 && found.tried >= 3000);
+        assert!(found.best.distance < 0.1 && found.tried.len() >= 3000);
         assert_eq!(found, fit(&data, 3, 3000));
         assert!(search(&priors(), Effort { population: 9, budget: 99, seed: 1 }, &mut |_| None).is_none());
     }

@@ -5,12 +5,12 @@ use std::collections::HashMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use super::abc::{self, Effort, Found, Prior};
+use super::abc::{self, Effort, Found, Particle, Prior};
 use super::measure::measure;
-use super::open::{Fitted, Unknowns, Value};
+use super::open::{Fitted, Unknown, Unknowns, Value};
 use super::plan::{self, Template};
 use super::run::Progress;
-use super::{Over, Paper, PaperError, Settings, Test};
+use super::{Over, Paper, PaperError, Published, Settings, Test, World};
 use crate::Registries;
 use crate::checkpoint::Store;
 
@@ -56,6 +56,12 @@ impl Fit {
 /// Distances by setting.
 pub type Tried = Store<Vec<f64>>;
 
+/// Nearest settings in which each open setting is changed alone, beside the best.
+const LEADERS: usize = 5;
+/// Nearest settings that run again, and how many times as often.
+const FINALISTS: usize = 16;
+const AGAIN: u32 = 4;
+
 /// Figure, row and column.
 type Place = (usize, usize, usize);
 
@@ -63,36 +69,29 @@ type Place = (usize, usize, usize);
 type Slot = Mutex<Option<Result<Vec<f64>, PaperError>>>;
 
 /// What a setting is measured by.
-struct Target<'a> {
-    paper: &'a Paper,
+pub(super) struct Target<'a> {
+    pub(super) paper: &'a Paper,
     registries: &'a Registries,
     /// Published cells: figure, row, column, metric, value, half of its last digit.
-    cells: Vec<(usize, usize, usize, String, f64, f64)>,
+    pub(super) cells: Vec<(usize, usize, usize, String, f64, f64)>,
     /// Orders: the first is to be less than the second.
     orders: Vec<(Place, Place)>,
+    /// Runs of each cell.
+    runs: u32,
 }
 
 impl<'a> Target<'a> {
-    fn new(paper: &'a Paper, registries: &'a Registries) -> Result<Self, PaperError> {
+    pub(super) fn new(paper: &'a Paper, registries: &'a Registries) -> Result<Self, PaperError> {
         let unknowns = &paper.unknowns;
         if let Some(none) = &unknowns.none {
             return Err(PaperError::NothingToFit { paper: paper.name.clone(), reason: none.clone() });
         }
-        let (mut cells, mut orders) = (Vec::new(), Vec::new());
-        for (place, figure) in paper.plan.figures.iter().enumerate() {
-            for number in paper.published.iter().filter(|it| it.table == figure.id) {
-                let wanted = unknowns.fitted.contains(&figure.id)
-                    && unknowns.rows.contains(&number.row)
-                    && (unknowns.columns.is_empty() || unknowns.columns.contains(&number.column));
-                let row = figure.rows.iter().position(|row| row.label == number.row);
-                let column = figure.columns.iter().position(|column| column.label == number.column);
-                if let (true, Some(row), Some(column)) = (wanted, row, column) {
-                    let own = figure.rows[row].metric.as_ref().or(figure.columns[column].metric.as_ref());
-                    let metric = own.unwrap_or(&figure.metric).clone();
-                    cells.push((place, row, column, metric, number.value, number.half));
-                }
-            }
-        }
+        let cells = cells(paper, |number| {
+            unknowns.fitted.contains(&number.table)
+                && unknowns.rows.contains(&number.row)
+                && (unknowns.columns.is_empty() || unknowns.columns.contains(&number.column))
+        });
+        let mut orders = Vec::new();
         for claim in paper.claims.iter().filter(|claim| unknowns.claims.contains(&claim.id)) {
             let Some(place) = paper.plan.figures.iter().position(|figure| figure.id == claim.figure) else {
                 continue;
@@ -128,7 +127,17 @@ impl<'a> Target<'a> {
                 reason: "no published cell and no claim to fit to".into(),
             });
         }
-        Ok(Target { paper, registries, cells, orders })
+        Ok(Target { paper, registries, cells, orders, runs: unknowns.runs.max(1) })
+    }
+
+    /// The published cells that the fit doesn't see.
+    pub(super) fn held_out(paper: &'a Paper, registries: &'a Registries) -> Self {
+        let unknowns = &paper.unknowns;
+        let cells = cells(paper, |number| {
+            let fitted = unknowns.fitted.contains(&number.table);
+            unknowns.held_out.contains(&number.table) || (fitted && !unknowns.rows.contains(&number.row))
+        });
+        Target { paper, registries, cells, orders: Vec::new(), runs: unknowns.runs.max(1) }
     }
 
     fn template(
@@ -143,8 +152,13 @@ impl<'a> Target<'a> {
     }
 
     /// What a setting gives: the cells' means, then for each order the two rows' ratio.
-    fn simulate(&self, settings: &Settings, seed: u64, stop: &AtomicBool) -> Result<Vec<f64>, PaperError> {
-        let runs = self.paper.unknowns.runs.max(1);
+    pub(super) fn simulate(
+        &self,
+        settings: &Settings,
+        seed: u64,
+        stop: &AtomicBool,
+    ) -> Result<Vec<f64>, PaperError> {
+        let runs = self.runs;
         let mut known: HashMap<String, Vec<super::measure::Measures>> = HashMap::new();
         let mut mean = |at: (usize, usize, usize), metric: &str| -> Result<f64, PaperError> {
             let template = self.template(at, settings)?;
@@ -174,7 +188,7 @@ impl<'a> Target<'a> {
 
     /// Root of the mean square: of the logarithm of measured over published, beyond half of the last printed digit; of
     /// the logarithm of a ratio that should be below 1 and isn't.
-    fn distance(&self, measured: &[f64], published: &[f64]) -> f64 {
+    pub(super) fn distance(&self, measured: &[f64], published: &[f64]) -> f64 {
         let mut squares = 0.0;
         for (place, value) in measured.iter().enumerate() {
             let off = match self.cells.get(place) {
@@ -197,8 +211,29 @@ impl<'a> Target<'a> {
     }
 }
 
+/// The published cells that are wanted.
+fn cells(paper: &Paper, wanted: impl Fn(&Published) -> bool) -> Vec<(usize, usize, usize, String, f64, f64)> {
+    let mut found = Vec::new();
+    for (place, figure) in paper.plan.figures.iter().enumerate() {
+        // A change against a row isn't what a cell's runs give.
+        if figure.world != World::Simulated || figure.against.is_some() {
+            continue;
+        }
+        for number in paper.published.iter().filter(|it| it.table == figure.id && wanted(it)) {
+            let row = figure.rows.iter().position(|row| row.label == number.row);
+            let column = figure.columns.iter().position(|column| column.label == number.column);
+            if let (Some(row), Some(column)) = (row, column) {
+                let own = figure.rows[row].metric.as_ref().or(figure.columns[column].metric.as_ref());
+                let metric = own.unwrap_or(&figure.metric).clone();
+                found.push((place, row, column, metric, number.value, number.half));
+            }
+        }
+    }
+    found
+}
+
 /// Simulates settings on all cores, taking from the store what was tried before.
-fn all(
+pub(super) fn all(
     target: &Target<'_>,
     batch: &[Vec<f64>],
     request: &FitRequest<'_>,
@@ -213,7 +248,7 @@ fn all(
             let index = next.fetch_add(1, Ordering::Relaxed);
             let Some(at) = batch.get(index) else { break };
             let settings = target.paper.unknowns.apply(at);
-            let identity = format!("{settings:?} {} {:?}", target.paper.unknowns.runs, target.cells);
+            let identity = format!("{settings:?} {} {:?}", target.runs, target.cells);
             let key = store.key(&[&identity, &format!("{:?}", target.orders), &request.seed.to_string()]);
             let found = match store.get(&key) {
                 Some(kept) => Ok(kept.clone()),
@@ -280,32 +315,47 @@ pub fn fit(
     if let Some(error) = failed {
         return Err(error);
     }
-    let Some(found) = found else { return Ok(None) };
-    // The ruled setting, then the best one with each setting in turn at its other values.
-    let around = neighbours(&priors, &found.best.at);
+    let Some(mut found) = found else { return Ok(None) };
+    // So few runs favour whoever is lucky: the nearest settings run again, more often, and the best of these counts.
+    let finalists = leaders(&found.tried, FINALISTS);
+    let longer = Target { runs: target.runs * AGAIN, ..Target::new(request.paper, registries)? };
+    let Some(again) = all(&longer, &finalists, request, store, progress, stop)? else { return Ok(None) };
+    let mut order: Vec<usize> = (0..finalists.len()).collect();
+    let far = |place: &usize| target.distance(&again[*place], &published);
+    order.sort_by(|a, b| far(a).total_cmp(&far(b)));
+    let Some(first) = order.first().copied() else { return Ok(None) };
+    if let Some(best) = found.tried.iter().find(|one| one.at == finalists[first]) {
+        found.best = best.clone();
+    }
+    let (best, distance) = (&again[first], far(&first));
+    // The nearest settings with each open setting in turn at its other values; the best one's come first.
+    let leaders = std::iter::once(found.best.at.clone()).chain(leaders(&found.tried, LEADERS));
+    let leaders: Vec<Vec<f64>> = leaders.collect();
+    let around: Vec<(usize, Vec<f64>)> = leaders.iter().flat_map(|at| neighbours(&priors, at)).collect();
     let batch: Vec<Vec<f64>> = around.iter().map(|(_, at)| at.clone()).collect();
     let Some(measured) = all(&target, &batch, request, store, progress, stop)? else { return Ok(None) };
-    let Some(best) = all(&target, std::slice::from_ref(&found.best.at), request, store, progress, stop)?
-    else {
-        return Ok(None);
-    };
+    let changed: Vec<Particle> = around
+        .into_iter()
+        .zip(&measured)
+        .map(|((_, at), one)| Particle { at, distance: target.distance(one, &published), weight: 0.0 })
+        .collect();
     let ruled = target.distance(&target.simulate(&Settings::default(), request.seed, stop)?, &published);
     let threshold = found.thresholds.last().copied().unwrap_or(0.0);
     let near = prior.iter().filter(|distance| **distance <= threshold).count();
     let apply = unknowns.apply(&found.best.at);
-    let values = values(unknowns, &found, &around, &measured, |one| target.distance(one, &published));
+    let values = values(unknowns, &found, &changed);
     let scenario = scenario(&target, &apply)?;
     let name = |(figure, row, column, ..): &(usize, usize, usize, String, f64, f64)| {
         let figure = &request.paper.plan.figures[*figure];
         format!("{}, {}, {}", figure.id, figure.rows[*row].label, figure.columns[*column].label)
     };
-    let cells = target.cells.iter().zip(&best[0]).map(|(cell, here)| (name(cell), cell.4, *here));
+    let cells = target.cells.iter().zip(best).map(|(cell, here)| (name(cell), cell.4, *here));
     let words = |at: &[f64]| unknowns.settings.iter().zip(at).map(|(one, at)| one.words(*at)).collect();
     Ok(Some(Fit {
         fitted: Fitted {
             command: request.command.into(),
-            tried: found.tried,
-            distance: round(found.best.distance),
+            tried: found.tried.len(),
+            distance: round(distance),
             ruled: round(ruled),
             threshold: round(threshold),
             prior_share: round(near as f64 / prior.len().max(1) as f64),
@@ -359,16 +409,51 @@ fn neighbours(priors: &[Prior], best: &[f64]) -> Vec<(usize, Vec<f64>)> {
     found
 }
 
-fn values(
-    unknowns: &Unknowns,
-    found: &Found,
-    around: &[(usize, Vec<f64>)],
-    measured: &[Vec<f64>],
-    distance: impl Fn(&[f64]) -> f64,
-) -> Vec<Value> {
-    let one = |(place, unknown): (usize, &super::open::Unknown)| {
-        let changed = around.iter().zip(measured).filter(|((at, _), _)| *at == place);
-        let grown = changed.map(|(_, one)| round(distance(one) - found.best.distance));
+/// The nearest settings that were tried, the best first; no two alike.
+fn leaders(tried: &[Particle], most: usize) -> Vec<Vec<f64>> {
+    let mut sorted: Vec<&Particle> = tried.iter().collect();
+    sorted.sort_by(|a, b| a.distance.total_cmp(&b.distance));
+    let mut kept: Vec<Vec<f64>> = Vec::new();
+    for one in sorted {
+        if kept.len() < most && !kept.contains(&one.at) {
+            kept.push(one.at.clone());
+        }
+    }
+    kept
+}
+
+/// By value, or fifth of a range: the least distance with the setting left there, whatever the others are.
+fn fixed(unknown: &Unknown, place: usize, tried: &[&Particle]) -> Vec<(String, f64)> {
+    let least = |inside: &dyn Fn(f64) -> bool| {
+        let own = tried.iter().filter(|one| inside(one.at[place])).map(|one| one.distance);
+        own.fold(f64::MAX, f64::min)
+    };
+    let found: Vec<(String, f64)> = match unknown.prior() {
+        Prior::Choice(weights) => {
+            let of = |value: usize| (unknown.words(value as f64), least(&|at| at == value as f64));
+            (0..weights.len()).map(of).collect()
+        }
+        Prior::Range => {
+            let of = |fifth: usize| {
+                let words = unknown.words((fifth as f64 + 0.5) / 5.0);
+                (words, least(&|at| ((at * 5.0) as usize).min(4) == fifth))
+            };
+            (0..5).map(of).collect()
+        }
+    };
+    found.into_iter().map(|(words, distance)| (words, round(distance))).collect()
+}
+
+fn values(unknowns: &Unknowns, found: &Found, changed: &[Particle]) -> Vec<Value> {
+    let tried: Vec<&Particle> = found.tried.iter().chain(changed).collect();
+    let best = &found.best.at;
+    let one = |(place, unknown): (usize, &Unknown)| {
+        // Those of the best setting with this one changed.
+        let alone = changed.iter().filter(|one| {
+            let mut others = (0..best.len()).filter(|other| *other != place);
+            one.at[place] != best[place] && others.all(|other| one.at[other] == best[other])
+        });
+        let grown = alone.map(|one| round(one.distance - found.best.distance));
         let matters = grown.fold((f64::MAX, f64::MIN), |(least, most), by| (least.min(by), most.max(by)));
         let region = if unknown.range.is_some() {
             let at = |p| unknown.words(abc::quantile(&found.population, place, p));
@@ -394,17 +479,14 @@ fn values(
             region,
             marginal: marginal(unknown, &found.population, place),
             matters,
+            fixed: fixed(unknown, place, &tried),
         }
     };
     unknowns.settings.iter().enumerate().map(one).collect()
 }
 
 /// A setting's shares: of each value, or of each tenth of its range.
-fn marginal(
-    unknown: &super::open::Unknown,
-    population: &[abc::Particle],
-    place: usize,
-) -> Vec<(String, f64, f64)> {
+fn marginal(unknown: &Unknown, population: &[abc::Particle], place: usize) -> Vec<(String, f64, f64)> {
     match unknown.prior() {
         Prior::Choice(weights) => {
             let shares = abc::shares(population, place, weights.len());
@@ -439,58 +521,4 @@ fn scenario(target: &Target<'_>, apply: &Settings) -> Result<String, PaperError>
     super::settings::scenario(target.paper, &settings, target.registries)
         .map(|loaded| loaded.text)
         .map_err(|reason| plan::wrong(target.paper, figure, row, column, reason))
-}
-
-/// The fitter's own test on a paper: known settings, drawn from the priors, make tables, which are fitted. Returns for
-/// each known setting of a range whether it lies in the middle 80 % of the last population, and the distance of the best
-/// setting from the table.
-///
-/// # Errors
-/// What in the paper's files can't be run.
-pub fn self_test(
-    request: &FitRequest<'_>,
-    known: usize,
-    registries: &Registries,
-    progress: &dyn Progress,
-    stop: &AtomicBool,
-) -> Result<Option<(usize, usize, Vec<f64>)>, PaperError> {
-    let target = Target::new(request.paper, registries)?;
-    let priors = request.paper.unknowns.priors();
-    progress.total(known * request.budget, 0);
-    let (mut inside, mut of, mut best) = (0, 0, Vec::new());
-    for number in 0..known as u64 {
-        let truth = abc::draw_one(&priors, request.seed + 7919 * (number + 1));
-        let settings = request.paper.unknowns.apply(&truth);
-        let table = target.simulate(&settings, request.seed + 31 * (number + 1), stop)?;
-        // An order that the truth doesn't have isn't data.
-        let effort =
-            Effort { population: request.population, budget: request.budget, seed: request.seed + number };
-        let mut failed = None;
-        let found = abc::search(&priors, effort, &mut |batch| match all(
-            &target,
-            batch,
-            request,
-            &Store::none(),
-            progress,
-            stop,
-        ) {
-            Ok(measured) => Some(measured?.iter().map(|one| target.distance(one, &table)).collect()),
-            Err(error) => {
-                failed = Some(error);
-                None
-            }
-        });
-        if let Some(error) = failed {
-            return Err(error);
-        }
-        let Some(found) = found else { return Ok(None) };
-        for (place, _) in priors.iter().enumerate().filter(|(_, prior)| **prior == Prior::Range) {
-            let (low, high) =
-                (abc::quantile(&found.population, place, 0.1), abc::quantile(&found.population, place, 0.9));
-            inside += usize::from((low..=high).contains(&truth[place]));
-            of += 1;
-        }
-        best.push(found.best.distance);
-    }
-    Ok(Some((inside, of, best)))
 }

@@ -10,7 +10,8 @@
 //! | `ofo`, `ofo-max` | KiB | out-of-order queue, sampled every 10 ms: mean, maximum |
 //! | `retransmissions` | packets | on their own subflow |
 //! | `repeats` | packets | opportunistic retransmissions and reinjections, in segments of 1448 bytes |
-//! | `retransmitted` | packets | both |
+//! | `opportunistic` | packets | the former alone: what a full window has sent again on another subflow |
+//! | `retransmitted` | packets | retransmissions and repeats |
 //! | `timeouts` | | retransmission timeouts |
 //! | `duplicated-share` | % | bytes repeated by the scheduler's design, of those delivered |
 //! | `share:PATH`, `packets:PATH` | %, packets | a path's part |
@@ -39,7 +40,7 @@ pub(super) fn unit(metric: &str) -> &'static str {
         "throughput" => "MB/s",
         "delay" | "jitter" => "ms",
         "ofo" | "ofo-max" => "KiB",
-        "retransmissions" | "repeats" | "retransmitted" | "packets" => "packets",
+        "retransmissions" | "repeats" | "opportunistic" | "retransmitted" | "packets" => "packets",
         "duplicated-share" | "share" | "probability" => "%",
         _ => "",
     }
@@ -96,6 +97,7 @@ pub(super) fn measure(spec: &RunSpec, result: &RunResult, skip: Nanos) -> Measur
     let repeats = (result.opportunistic_bytes + result.reinjected_bytes) as f64 / SEGMENT;
     put("retransmissions", result.retransmissions as f64);
     put("repeats", repeats);
+    put("opportunistic", result.opportunistic_bytes as f64 / SEGMENT);
     put("retransmitted", result.retransmissions as f64 + repeats);
     put("timeouts", result.timeouts as f64);
     put("penalisations", result.penalisations as f64);

@@ -31,6 +31,7 @@ mod published;
 mod reordering;
 mod report;
 mod run;
+mod self_test;
 mod series;
 mod settings;
 
@@ -44,7 +45,7 @@ pub use csv::results;
 pub use document::document;
 pub use error::{CellError, NoteError, PaperError, ReferenceError, TableError};
 pub use files::{NAMES, load, load_from};
-pub use fit::{Fit, FitRequest, Tried, fit, self_test};
+pub use fit::{Fit, FitRequest, Tried, fit};
 pub use hosts::{Difference, differences, hosts_page};
 pub use judge::{Judgement, Verdict};
 pub use notes::{Results, fill, numbers_in_prose};
@@ -53,6 +54,7 @@ pub use pages::pages;
 pub use published::Published;
 pub use report::{json, tables};
 pub use run::{Outcome, Progress, Request, Run, Runs, execute};
+pub use self_test::{SelfTest, self_test};
 pub use series::Series;
 
 /// A paper's experiments.

@@ -251,6 +251,9 @@ pub struct Value {
     pub marginal: Vec<(String, f64, f64)>,
     /// By how much the distance grows when it alone is changed to its other values: the least and the most.
     pub matters: (f64, f64),
+    /// By value, or fifth of the range: the least distance of all that were tried with it left there.
+    #[serde(default)]
+    pub fixed: Vec<(String, f64)>,
 }
 
 impl Fitted {

@@ -250,12 +250,19 @@ fn fitted(outcome: &Outcome) -> String {
             fit.threshold,
             fit.prior_share * 100.0
         );
-        text += "| setting | best | 80 % of the last population | distance grows by, if it alone is changed |\n|---|---|---|---|\n";
+        text += "| setting | best | 80 % of the last population | distance grows by, if it alone is changed | least distance with it left at |\n|---|---|---|---|---|\n";
         for value in &fit.values {
+            let fixed: Vec<String> =
+                value.fixed.iter().map(|(label, distance)| format!("{label}: {distance:.3}")).collect();
             let _ = writeln!(
                 text,
-                "| {} | {} | {} | {:+.3} to {:+.3} |",
-                value.name, value.best, value.region, value.matters.0, value.matters.1
+                "| {} | {} | {} | {:+.3} to {:+.3} | {} |",
+                value.name,
+                value.best,
+                value.region,
+                value.matters.0,
+                value.matters.1,
+                if fixed.is_empty() { "-".into() } else { fixed.join(", ") }
             );
         }
         if fit.values.iter().any(|value| !value.marginal.is_empty()) {
