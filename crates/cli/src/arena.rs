@@ -11,6 +11,7 @@ use ropewalk_lab::{Registries, diagnostic::Diagnostic};
 use serde_json::json;
 
 use crate::compare::{algorithm, list, nobody};
+use crate::options::Join;
 use crate::{Failure, checkpoint, interrupt, output};
 
 /// Presets and settings that take part beside every scheduler's defaults.
@@ -101,15 +102,6 @@ pub(crate) struct Options {
     /// As JSON
     #[arg(long)]
     json: bool,
-}
-
-/// When joins begin.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
-enum Join {
-    /// With the third ACK
-    Early,
-    /// After the first DSS, as Linux's
-    Late,
 }
 
 /// Which cells take part.

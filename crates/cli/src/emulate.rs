@@ -18,7 +18,7 @@ use ropewalk_lab::{Registries, units};
 use ropewalk_sim::Scenario;
 use serde_json::json;
 
-use crate::options::Common;
+use crate::options::{Common, Join};
 use crate::{Failure, evidence, output};
 
 /// How long to wait until the peer listens.
@@ -71,6 +71,12 @@ pub(crate) struct Options {
     /// At the end, print the links' and the kernels' counters as JSON on standard error
     #[arg(long)]
     json: bool,
+    /// For transfers: when the engine's joins begin
+    #[arg(long, value_enum)]
+    join: Option<Join>,
+    /// For transfers: the path on which connections open, as `ropewalk compare --open-on` takes it
+    #[arg(long, value_name = "WORD|PATH")]
+    open_on: Option<String>,
     #[command(flatten)]
     evidence: evidence::Options,
     /// Print no summary
@@ -82,10 +88,14 @@ pub(crate) struct Options {
 }
 
 impl Options {
+    fn asks_for_transfers(&self) -> bool {
+        self.common.asks_for_transfers() || self.join.is_some() || self.open_on.is_some()
+    }
+
     /// Without a program, and with a scheduler, a size or a direction: the arguments of `compare` that make such transfers.
     pub(crate) fn as_comparison(&self) -> Option<Vec<OsString>> {
         let common = &self.common;
-        if !self.command.is_empty() || self.peer.is_some() || !common.asks_for_transfers() {
+        if !self.command.is_empty() || self.peer.is_some() || !self.asks_for_transfers() {
             return None;
         }
         let mut line: Vec<String> = ["ropewalk", "compare", "--world", "emulated"].map(String::from).to_vec();
@@ -95,6 +105,8 @@ impl Options {
         common.schedulers.iter().for_each(|names| say("schedulers", names));
         common.size.iter().for_each(|size| say("size", size));
         common.direction.iter().for_each(|way| say("direction", way.name()));
+        self.join.iter().for_each(|join| say("join", join.name()));
+        self.open_on.iter().for_each(|path| say("open-on", path));
         say("seed", &self.seed.to_string());
         if self.json {
             line.push("--json".into());
@@ -104,8 +116,8 @@ impl Options {
 }
 
 fn scenario_of(registries: &Registries, options: &Options) -> Result<Scenario, Failure> {
-    if options.common.asks_for_transfers() {
-        let message = "--schedulers, --size and --direction are for transfers that Ropewalk makes: here the program decides";
+    if options.asks_for_transfers() {
+        let message = "--schedulers, --size, --direction, --join and --open-on are for transfers that Ropewalk makes: here the program decides";
         return Err(Diagnostic::new(message)
             .help(
                 "leave the program and `--peer` out, or the options; `ropewalk perf` has options of its own",

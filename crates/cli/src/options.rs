@@ -99,6 +99,25 @@ impl World {
     }
 }
 
+/// When joins begin.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum Join {
+    /// With the third ACK
+    Early,
+    /// After the peer's first DSS, as Linux's
+    Late,
+}
+
+impl Join {
+    /// The word on the command line.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Join::Early => "early",
+            Join::Late => "late",
+        }
+    }
+}
+
 /// Whose Multipath TCP an end speaks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub(crate) enum Stack {

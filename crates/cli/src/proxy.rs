@@ -3,13 +3,14 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use ropewalk_gateway::proxy::{self, Access, Config, IpNet, Policies, Policy, Rule, Via, users};
+use ropewalk_gateway::proxy::{self, Access, Config, IpNet, Opening, Policies, Policy, Rule, Via, users};
 use ropewalk_gateway::{LevelFilter, config, log};
 use ropewalk_lab::Registries;
 use ropewalk_lab::diagnostic::Diagnostic;
 use serde_json::json;
 
 use crate::gateway::{socket, time};
+use crate::options::Join;
 use crate::{Failure, compare, output};
 
 /// Carry ordinary programs' connections over many networks
@@ -69,7 +70,7 @@ pub(crate) struct Options {
     allow: Vec<IpNet>,
     /// How connections use the uplinks: fastest, redundant, save-metered, active-standby, smallest-delay, priority,
     /// `load-balance 70:30` (a share for each --via), or a scheduler's name; perhaps limited, as in `redundant over wlan0,wwan0`
-    #[arg(long, alias = "scheduler", value_name = "POLICY", default_value = "linux")]
+    #[arg(long, alias = "scheduler", value_name = "POLICY", default_value = "fastest")]
     policy: Policy,
     /// A policy for some connections; repeat it, the first that fits decides. `port=22,5060-5061 then smallest-delay`,
     /// `to=*.example.org,10.0.0.0/8 size=1MiB then save-metered`, `dscp=ef then redundant`
@@ -87,6 +88,12 @@ pub(crate) struct Options {
     /// The congestion control of what is sent
     #[arg(long, value_name = "NAME", default_value = "cubic")]
     congestion: String,
+    /// The uplink on which a connection opens, where the policy doesn't order them
+    #[arg(long, value_enum, default_value = "remember")]
+    open_on: OpenOn,
+    /// When subflows on the other uplinks are opened
+    #[arg(long, value_enum, default_value = "early")]
+    join: Join,
     /// Largest IP packet on the uplinks, bytes
     #[arg(long, value_name = "BYTES", default_value_t = 1500, value_parser = clap::value_parser!(u32).range(576..=65_535))]
     mtu: u32,
@@ -122,6 +129,27 @@ pub(crate) struct Options {
     json: bool,
 }
 
+/// The uplink on which a connection opens.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+enum OpenOn {
+    /// The one with the least round-trip time of probes
+    Nearest,
+    /// The one that earlier connections to the address found best; the nearest until all are known
+    Remember,
+    /// The first that answers: all are tried at once
+    Race,
+}
+
+impl From<OpenOn> for Opening {
+    fn from(open_on: OpenOn) -> Opening {
+        match open_on {
+            OpenOn::Nearest => Opening::Nearest,
+            OpenOn::Remember => Opening::Remember,
+            OpenOn::Race => Opening::Race,
+        }
+    }
+}
+
 impl Options {
     fn access(&self) -> Result<Access, Failure> {
         let mut users = Vec::new();
@@ -147,6 +175,8 @@ impl Options {
             usage: self.usage.clone(),
             transparent: self.transparent.clone().map(|interface| (interface, self.transparent_port)),
             congestion: self.congestion.clone(),
+            open_on: self.open_on.into(),
+            early_join: self.join == Join::Early,
             mtu: self.mtu,
             most_flows: self.connections as usize,
             probe: self.probe,

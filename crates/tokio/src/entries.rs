@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::task::Waker;
@@ -71,6 +72,8 @@ pub(crate) struct Entry {
     pub decisions: VecDeque<DecisionRecord>,
     /// The subflows that are in the table of joined ones.
     pub joined: Vec<FourTuple>,
+    /// The peer, until what the connection found out about its paths is kept.
+    pub learns_of: Option<IpAddr>,
 }
 
 /// Most decisions that are kept.
@@ -93,6 +96,7 @@ impl Entry {
             token: None,
             decisions: VecDeque::new(),
             joined: Vec::new(),
+            learns_of: None,
         }
     }
 }

@@ -3,8 +3,8 @@
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use ropewalk_engine::config::{ConnectionConfig, EndpointConfig, LocalEndpoint};
@@ -21,7 +21,7 @@ use crate::error;
 use crate::listener::Arrival;
 use crate::options::{ConnectOptions, ListenOptions, default_config};
 use crate::queue::{PathFlag, PathState, Queue, Translation};
-use crate::shard::{DriverCounters, Shard};
+use crate::shard::{DriverCounters, PathMemory, Shard};
 use crate::steering::Steering;
 use crate::stream::MptcpStream;
 
@@ -128,6 +128,7 @@ pub struct NetworkBuilder {
     endpoint: EndpointConfig,
     config: ConnectionConfig,
     execution: Execution,
+    memory: Option<PathMemory>,
 }
 
 impl NetworkBuilder {
@@ -147,6 +148,14 @@ impl NetworkBuilder {
     /// The endpoint's limits. The paths' MTUs in it are the paths' own.
     pub fn endpoint(mut self, endpoint: EndpointConfig) -> Self {
         self.endpoint = endpoint;
+        self
+    }
+
+    /// Keeps what connections that were opened here found out about the paths to each peer, for an hour
+    /// ([`PathCache`](ropewalk_engine::PathCache)). A connection whose options name neither path nor address then opens where its
+    /// first data arrives earliest, once every path to the peer is known ([`Network::remembered_path`]).
+    pub fn remember_paths(mut self) -> Self {
+        self.memory = Some(PathMemory::default());
         self
     }
 
@@ -192,7 +201,8 @@ impl NetworkBuilder {
                 let local_ports = ports(&endpoint.local_ports, index, count);
                 let endpoint = EndpointConfig { local_ports, ..endpoint.clone() };
                 let endpoint = Endpoint::new(endpoint, OsEntropy::new());
-                Arc::new(Shard::new(index, clock, endpoint, queues, Arc::clone(&steering)))
+                let steering = Arc::clone(&steering);
+                Arc::new(Shard::new(index, clock, endpoint, queues, steering, self.memory.clone()))
             })
             .collect();
         let mut runtimes = Vec::new();
@@ -207,6 +217,8 @@ impl NetworkBuilder {
             config: self.config,
             local_ports: endpoint.local_ports,
             next_shard: AtomicUsize::new(0),
+            clock,
+            memory: self.memory,
         };
         Ok(Network { inner: Arc::new(inner) })
     }
@@ -259,6 +271,8 @@ pub(crate) struct Inner {
     config: ConnectionConfig,
     local_ports: RangeInclusive<u16>,
     next_shard: AtomicUsize,
+    clock: Clock,
+    memory: Option<PathMemory>,
 }
 
 impl std::fmt::Debug for Inner {
@@ -315,9 +329,17 @@ impl Inner {
             _ => address.is_ipv4() == remote.is_ipv4(),
         };
         let port = asked.map_or(0, |local| local.port());
+        let is_free = asked.is_none_or(|local| local.ip().is_unspecified());
+        let chosen = options.path.or_else(|| {
+            let has_address = |path: &&PathInfo| path.addresses.iter().any(fits);
+            let usable = |path: &&PathInfo| path.flag.get() == PathState::Up && !path.backup;
+            let paths = self.paths.iter().enumerate();
+            let paths = paths.filter(|(_, path)| has_address(path) && usable(path));
+            self.remembered(remote.ip(), paths.map(|(at, _)| PathId(at as u16))).filter(|_| is_free)
+        });
         let paths = self.paths.iter().enumerate();
         let found = paths
-            .filter(|(at, _)| options.path.is_none_or(|path| usize::from(path.0) == *at))
+            .filter(|(at, _)| chosen.is_none_or(|path| usize::from(path.0) == *at))
             .filter_map(|(at, path)| Some((at, *path.addresses.iter().find(|address| fits(address))?, path)))
             // A path that is up and no backup, if there is one.
             .min_by_key(|(_, _, path)| (path.flag.get() as u8, path.backup));
@@ -330,9 +352,18 @@ impl Inner {
         }
     }
 
+    fn remembered(&self, peer: IpAddr, paths: impl IntoIterator<Item = PathId>) -> Option<PathId> {
+        let memory = self.memory.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner);
+        memory.opening(self.clock.now(), peer, paths)
+    }
+
     /// Opens a connection, on the shard to which its four-tuple belongs.
     pub fn open(self: &Arc<Inner>, remote: SocketAddr, options: &ConnectOptions) -> io::Result<MptcpStream> {
-        let config = self.complete(options.common.config(&self.config)?, false);
+        let mut config = options.common.config(&self.config)?;
+        if let Some(early) = options.early_join {
+            config.path_manager.early_join = early;
+        }
+        let config = self.complete(config, false);
         let (path, local) = self.route(remote, options)?;
         let mut random = OsEntropy::new();
         let turn = self.next_shard.fetch_add(1, Ordering::Relaxed) % self.shards.len();
@@ -387,6 +418,7 @@ impl Network {
             endpoint: EndpointConfig::default(),
             config: default_config(),
             execution: Execution::default(),
+            memory: None,
         }
     }
 
@@ -413,6 +445,12 @@ impl Network {
     /// Whether a path's device takes packets, as far as is known; `None`: there is no such path.
     pub fn path_state(&self, path: PathId) -> Option<PathState> {
         Some(self.inner.paths.get(usize::from(path.0))?.flag.get())
+    }
+
+    /// The path of these on which a connection to `peer` should open, by what earlier connections found out
+    /// ([`NetworkBuilder::remember_paths`]); `None` if something of one isn't known.
+    pub fn remembered_path(&self, peer: IpAddr, paths: impl IntoIterator<Item = PathId>) -> Option<PathId> {
+        self.inner.remembered(peer, paths)
     }
 
     /// Counters by the kernel's names (`MPTcpExtMPCapableSYNRX`...), the sum of all shards'.

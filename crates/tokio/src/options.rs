@@ -129,6 +129,7 @@ pub struct ConnectOptions {
     pub(crate) local: Option<SocketAddr>,
     pub(crate) path: Option<PathId>,
     pub(crate) timeout: Option<Duration>,
+    pub(crate) early_join: Option<bool>,
 }
 
 impl ConnectOptions {
@@ -148,6 +149,13 @@ impl ConnectOptions {
     /// The path of the first subflow.
     pub fn path(mut self, path: PathId) -> Self {
         self.path = Some(path);
+        self
+    }
+
+    /// Whether the SYNs of joins leave with the third ACK of the connection, or after the peer's first DSS as Linux's (the default).
+    /// Linux as the peer answers such a SYN, unless it overtakes the third ACK: then it is sent again after that DSS.
+    pub fn early_join(mut self, early: bool) -> Self {
+        self.early_join = Some(early);
         self
     }
 

@@ -12,7 +12,7 @@ use std::task::{Context, Poll, Waker};
 use bytes::Bytes;
 use ropewalk_engine::endpoint::{ConnectionConfig, ConnectionId, Endpoint};
 use ropewalk_engine::mptcp::{CloseReason, Event};
-use ropewalk_engine::{Nanos, PathId, SECOND};
+use ropewalk_engine::{Nanos, PathCache, PathId, SECOND};
 use ropewalk_os::entropy::OsEntropy;
 use ropewalk_os::tun::BUFFER;
 use ropewalk_wire::pool::Pool;
@@ -66,6 +66,9 @@ impl std::ops::AddAssign for DriverCounters {
 /// A segment for another shard.
 pub(crate) type Handover = (usize, PathId, Segment<Bytes>);
 
+/// What connections found out about paths, for all shards.
+pub(crate) type PathMemory = Arc<Mutex<PathCache>>;
+
 /// What the lock of a shard protects.
 pub(crate) struct State {
     index: usize,
@@ -87,6 +90,8 @@ pub(crate) struct State {
     /// To be woken once the lock is released.
     pub wakers: Vec<Waker>,
     pub counters: DriverCounters,
+    /// What connections found out about paths, if that is kept.
+    memory: Option<PathMemory>,
     /// No stream, listener or network is left: the driver ends with the last connection.
     pub is_closing: bool,
 }
@@ -112,6 +117,7 @@ impl Shard {
         endpoint: TokioEndpoint,
         queues: Vec<Queue>,
         steering: Arc<Steering>,
+        memory: Option<PathMemory>,
     ) -> Shard {
         Shard {
             state: Mutex::new(State {
@@ -130,6 +136,7 @@ impl Shard {
                 handovers: Vec::new(),
                 wakers: Vec::new(),
                 counters: DriverCounters::default(),
+                memory,
                 is_closing: false,
             }),
             mailbox: Mutex::default(),
@@ -334,7 +341,11 @@ impl State {
 
     fn on_event(&mut self, now: Nanos, id: ConnectionId, event: Event) {
         match event {
-            Event::Readable | Event::PeerClosed => self.wake_reader(id),
+            Event::Readable => self.wake_reader(id),
+            Event::PeerClosed => {
+                self.learn(now, id);
+                self.wake_reader(id);
+            }
             Event::Writable => self.wake_writer(id),
             Event::Connected { .. } => {
                 if let Some(entry) = self.entries.get(id) {
@@ -435,10 +446,20 @@ impl State {
         config: Arc<ConnectionConfig>,
     ) -> Result<(ConnectionId, Arc<crate::entries::Status>), ropewalk_engine::endpoint::ConnectError> {
         let id = self.endpoint.connect(now, path, local, remote, config)?;
-        let entry = Entry::new(id);
+        let mut entry = Entry::new(id);
+        entry.learns_of = self.memory.as_ref().map(|_| remote.ip());
         let status = Arc::clone(&entry.status);
         self.insert(entry);
         Ok((id, status))
+    }
+
+    /// Keeps what a connection found out about its paths, once: when the peer has sent all, or the stream is dropped.
+    fn learn(&mut self, now: Nanos, id: ConnectionId) {
+        let Some(memory) = &self.memory else { return };
+        let peer = self.entries.get(id).and_then(|entry| entry.learns_of.take());
+        if let (Some(peer), Some(connection)) = (peer, self.endpoint.connection(id)) {
+            memory.lock().unwrap_or_else(PoisonError::into_inner).learn(now, peer, connection);
+        }
     }
 
     /// Accepts connections to `address` for a listener. False if there is one already.
@@ -464,6 +485,7 @@ impl State {
 
     /// The stream of a connection was dropped.
     pub fn release(&mut self, now: Nanos, id: ConnectionId) {
+        self.learn(now, id);
         if let Some(entry) = self.entries.get(id) {
             // Wakers may hold the task that waited.
             (entry.reader, entry.writer) = (None, None);

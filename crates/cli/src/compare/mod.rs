@@ -18,7 +18,7 @@ use ropewalk_lab::report::{self, Origin, comparison};
 use ropewalk_lab::{Registries, emulated, scenario, watch};
 use ropewalk_sim::{Direction, Mode, RunResult, RunSpec};
 
-use crate::options::{Common, Stack, World};
+use crate::options::{Common, Join, Stack, World};
 use crate::{Failure, evidence, interrupt, output};
 
 /// Rank schedulers on your paths
@@ -76,6 +76,9 @@ pub(crate) struct Options {
     /// out), or its name
     #[arg(long, value_name = "WORD|PATH", default_value = "first")]
     open_on: String,
+    /// When joins begin [default: as the scenario says, which is late]
+    #[arg(long, value_enum)]
+    join: Option<Join>,
     /// Longest that a run may take, in simulated time from the workload's start [default: the scenario's; without one 60 s,
     /// or ten times the least that the links allow]
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
@@ -392,6 +395,10 @@ fn watch(request: &Request, ends: emulated::Ends, options: &evidence::Options) -
 
 fn request(registries: &Registries, options: &Options) -> Result<Request, Failure> {
     let (mut scenario, experiment) = options.common.load(registries)?;
+    if let Some(join) = options.join {
+        let early = join == Join::Early;
+        (scenario.client.early_join, scenario.server.early_join) = (early, early);
+    }
     if options.open_on != "first" {
         let earlier = |name| algorithm(&registries.schedulers, "--open-on", name);
         let congestion = options.congestion.as_deref().unwrap_or("cubic");

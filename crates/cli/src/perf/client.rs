@@ -16,6 +16,7 @@ use ropewalk_lab::{Registries, units};
 use super::intervals::Intervals;
 use super::{StackOptions, results};
 use crate::compare::{algorithm, list, size};
+use crate::options::Join;
 use crate::{Failure, evidence, exit, output};
 
 /// Bytes of a message whose round trip is measured.
@@ -34,7 +35,7 @@ const ECHO: u32 = 64;
       ropewalk perf client 10.127.255.1 --both
   ropewalk emulate --peer 'ropewalk perf server --once' -- \\
       ropewalk perf client 10.127.255.1 --stack engine --paths 2 \\
-      --scheduler blest
+      --scheduler ropewalk --join early
 
 Exit code: 0 if every flow succeeded, 1 if not, 130 after Ctrl-C. What was measured until then is printed in any case.")]
 pub(crate) struct Options {
@@ -70,6 +71,10 @@ pub(crate) struct Options {
     /// Congestion control of what is sent, by the sender's name for it [default: cubic]
     #[arg(long)]
     congestion: Option<String>,
+    /// When the engine's joins begin. An early one saves a round trip; a kernel as server answers it, unless it overtakes the
+    /// third ACK: then it is sent again
+    #[arg(long, value_enum, default_value = "late")]
+    join: Join,
     /// Also measure round trips of 64 bytes, on a connection of their own
     #[arg(long)]
     latency: bool,
@@ -126,6 +131,9 @@ fn resolve(name: &str, port: u16) -> Result<SocketAddr, Failure> {
 
 fn plan(registries: &Registries, options: &Options) -> Result<Plan, Failure> {
     options.stack.check(&options.evidence)?;
+    if options.join == Join::Early && !options.stack.is_engine() {
+        return Err(wrong("--join early is the engine's: give --stack engine"));
+    }
     if options.flows == 0 && !options.latency {
         return Err(wrong("--flows 0 measures nothing: give --latency too, or 1 to 127 flows"));
     }
@@ -249,6 +257,7 @@ pub(super) fn run(registries: &Registries, options: &Options) -> Result<ExitCode
                 };
                 let mut config = super::config(scheduler, congestion, &options.stack, &device, false);
                 config.trace_decisions = options.evidence.any();
+                config.path_manager.early_join = options.join == Join::Early;
                 Ok((hello.clone(), config))
             })
             .collect::<Result<Vec<_>, Failure>>()?;

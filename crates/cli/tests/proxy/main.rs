@@ -289,6 +289,46 @@ fn a_router_takes_connections_of_hosts_that_know_nothing_of_it() {
     }
 }
 
+/// What the server's kernel has counted.
+fn counted(stage: &Stage, name: &str) -> u64 {
+    let counters = stage.web.run(ropewalk_host::kernel::counters).unwrap();
+    counters.iter().find(|(known, _)| known == name).map_or(0, |(_, count)| *count)
+}
+
+#[test]
+fn connections_race_over_both_uplinks_and_the_loser_is_joined() {
+    let Some(stage) = Stage::new() else { return };
+    let data = stage.serve("data", 4 * MIB);
+    let _server = stage.nginx(true);
+    for (open_on, syns) in [("nearest", 1), ("race", 2)] {
+        let counters = ["MPTcpExtMPCapableSYNRX", "MPTcpExtMPJoinAckRx"];
+        let start = counters.map(|name| counted(&stage, name));
+        let proxy = stage.proxy(&["--verbose", "--open-on", open_on]);
+        let (carried, _) = shares(&stage, &data);
+        assert!(carried.iter().all(|bytes| *bytes > 400_000.0), "{open_on}: {carried:?}: {}", stage.log());
+        assert!(proxy.terminate().success());
+        let [tried, joined] = [0, 1].map(|at| counted(&stage, counters[at]) - start[at]);
+        assert_eq!(tried, syns, "{open_on}: {}", stage.log());
+        assert!(joined >= 1, "{open_on}: {}", stage.log());
+    }
+}
+
+#[test]
+fn connections_open_on_the_uplink_that_earlier_ones_found_best() {
+    let Some(stage) = Stage::new() else { return };
+    let data = stage.serve("data", 2 * MIB);
+    let _server = stage.nginx(true);
+    let shape = "qdisc replace dev down0 root tbf rate 2mbit burst 16k latency 100ms";
+    stage.web.check("tc", &shape.split_whitespace().collect::<Vec<_>>()).unwrap();
+    let _proxy = stage.proxy(&["--json", "--verbose"]);
+    for link in [0, 1] {
+        shares(&stage, &data);
+        let log = stage.log();
+        let opened = log.lines().rfind(|line| line.contains("\"open\"")).unwrap_or_default();
+        assert!(opened.contains(&format!("\"up{link}\"")), "{opened}");
+    }
+}
+
 /// Runs the program; its exit code, what it printed, and what it complained of.
 fn ropewalk(arguments: &[&str]) -> (Option<i32>, String, String) {
     let output = std::process::Command::new(env!("CARGO_BIN_EXE_ropewalk")).args(arguments).output().unwrap();

@@ -28,7 +28,7 @@ pub(super) const LISTENER: Shape = Shape {
             Kind::Switch,
             "Whether clients are told the other addresses (ADD_ADDR). Default: true",
         ),
-        key("scheduler", Kind::Text, "Packet scheduler, `ropewalk list` names them. Default: linux"),
+        key("scheduler", Kind::Text, "Packet scheduler, `ropewalk list` names them. Default: ropewalk"),
         key("congestion", Kind::Text, "Congestion control. Default: cubic"),
         key("multipath", Kind::Switch, "Multipath TCP, or plain TCP only. Default: true"),
         key("checksum", Kind::Switch, "Whether DSS checksums are required of clients. Default: false"),

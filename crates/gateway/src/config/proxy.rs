@@ -12,7 +12,7 @@ use ropewalk_lab::units;
 
 use super::{loopback, open, socket};
 use crate::proxy::policy::{Policy, Rule};
-use crate::proxy::{Config, IpNet, Via, captive, users};
+use crate::proxy::{Config, IpNet, Opening, Via, captive, users};
 
 /// Most rules.
 const MOST_RULES: usize = 1000;
@@ -27,9 +27,19 @@ const PROXY: Shape = Shape {
         key(
             "policy",
             Kind::Text,
-            "How connections use the links for which no rule fits: a policy or a scheduler, as `--policy`. Default: linux",
+            "How connections use the links for which no rule fits: a policy or a scheduler, as `--policy`. Default: fastest",
         ),
         key("congestion", Kind::Text, "Congestion control of what is sent. Default: cubic"),
+        key(
+            "open-on",
+            Kind::Choice(&["nearest", "remember", "race"]),
+            "The link on which a connection opens, where the policy doesn't order them. Default: remember",
+        ),
+        key(
+            "join",
+            Kind::Choice(&["early", "late"]),
+            "When subflows on the other links are opened: with the third ACK, or after the first DSS. Default: early",
+        ),
         key(
             "transparent",
             Kind::Text,
@@ -259,6 +269,9 @@ fn proxy(reader: &mut Reader, table: &Table<'_>, config: &mut Config) {
             config.congestion = name;
         }
     }
+    let openings = [("nearest", Opening::Nearest), ("remember", Opening::Remember), ("race", Opening::Race)];
+    config.open_on = reader.choice(table, "open-on", &openings).unwrap_or_default();
+    config.early_join = reader.choice(table, "join", &[("early", true), ("late", false)]).unwrap_or(true);
     let port = reader.integer(table, "transparent-port", (1, 65_535)).unwrap_or(1081);
     if let Some(value) = table.get("transparent") {
         let checked = |text: &str| Via::new(text).map(|via| via.interface);
@@ -306,7 +319,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("users"), "van:secret\n").unwrap();
         let text = "[proxy]\nlisten = '0.0.0.0:1080'\nusers = 'users'\nallow = ['10.0.0.0/8']\npolicy = 'fastest'\n\
-            congestion = 'olia'\ntransparent = 'br-lan'\ntransparent-port = 99\nmtu = 1400\nconnections = 7\n\
+            congestion = 'olia'\nopen-on = 'race'\njoin = 'late'\ntransparent = 'br-lan'\ntransparent-port = 99\nmtu = 1400\nconnections = 7\n\
             connect-timeout = '3 s'\ndrain = '4 s'\nprobe = '192.0.2.1:443'\nprobe-budget = '2 KiB'\n\
             captive-check = 'http://a.net/204'\nusage = '/u'\nstatus = '/run/x'\nmetrics = '127.0.0.1:9465'\n\
             [[link]]\ninterface = 'wlan0'\nmetered = true\nbackup = true\ngateway = '192.0.2.1'\nprice = 2.5\n\
@@ -329,6 +342,7 @@ mod tests {
         assert_eq!((config.connect_timeout, config.drain), (Duration::from_secs(3), Duration::from_secs(4)));
         assert_eq!((config.usage, config.status), ("/u".into(), Some("/run/x".into())));
         assert_eq!(config.metrics, Some(([127, 0, 0, 1], 9465).into()));
+        assert_eq!((config.open_on, config.early_join), (Opening::Race, false));
         assert_eq!(config.probe, Some(([192, 0, 2, 1], 443).into()));
         assert_eq!(config.captive_check.as_deref(), Some("http://a.net/204"));
         // The schema knows the same keys.

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use ropewalk_engine::SECOND;
+use ropewalk_engine::{SECOND, scheduler};
 use ropewalk_tokio::{ConnectionConfig, EndpointConfig, MptcpStream, Network, default_config};
 use tokio::signal::unix::Signal;
 use tokio::task::JoinSet;
@@ -58,6 +58,7 @@ pub struct Listener {
 /// client that vanished is noticed after two minutes.
 pub fn default_connection() -> ConnectionConfig {
     let mut config = default_config();
+    config.scheduler = scheduler::builtin().parse("ropewalk").expect("it is built in");
     config.tcp.keep_alive = Some(60 * SECOND);
     config.tcp.keep_alive_interval = 10 * SECOND;
     config.tcp.keep_alive_probes = 6;

@@ -121,6 +121,18 @@ impl Access {
     }
 }
 
+/// The link on which a connection opens, of those that don't stand by. Where the links' order is the policy, the first.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Opening {
+    /// The one with the least round-trip time of probes.
+    Nearest,
+    /// The one that earlier connections to the address found best; the nearest until all of them are known.
+    #[default]
+    Remember,
+    /// All at once: the first that answers. The others are dropped, and joined.
+    Race,
+}
+
 /// What a proxy is told.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -138,6 +150,10 @@ pub struct Config {
     pub transparent: Option<(String, u16)>,
     /// The congestion control of what is sent.
     pub congestion: String,
+    /// Where connections open.
+    pub open_on: Opening,
+    /// Whether joins begin with the third ACK, or after the peer's first DSS.
+    pub early_join: bool,
     /// Largest IP packet on the uplinks, bytes.
     pub mtu: u32,
     /// Most connections at a time.
@@ -168,6 +184,8 @@ impl Default for Config {
             usage: PathBuf::from("/var/lib/ropewalk/usage.json"),
             transparent: None,
             congestion: "cubic".into(),
+            open_on: Opening::default(),
+            early_join: true,
             mtu: 1500,
             most_flows: 4096,
             connect_timeout: Duration::from_secs(15),

@@ -1,6 +1,8 @@
 //! Opening connections: the best link first, the next after a moment without an answer. No link is needed.
 //!
-//! The order and the pause are those of RFC 8305, with links in the place of address families alone.
+//! The order and the pause are those of RFC 8305, with links in the place of address families alone. Links that are tried at once
+//! race: each attempt is a connection of its own, with its own key (RFC 8684 3.1). The first SYN/ACK wins; the other SYN/ACKs are
+//! answered with RST (RFC 9293 3.10.7.1), and their links joined.
 
 use std::io;
 use std::net::SocketAddr;
@@ -26,14 +28,15 @@ fn attempts(addresses: &[SocketAddr], links: &[Arc<Link>]) -> Vec<(SocketAddr, A
     attempts
 }
 
-/// Opens a connection to one of `addresses`. `links` are those that it may be opened on, the best first.
+/// Opens a connection to one of `addresses`. `links` are those that it may be opened on, the best first; the first `at_once` of them
+/// are tried without a pause between.
 ///
 /// # Errors
 /// The first attempt's, or that no link is there.
 pub(super) async fn dial(
     network: &Network,
     addresses: &[SocketAddr],
-    links: &[Arc<Link>],
+    (links, at_once): (&[Arc<Link>], usize),
     config: &ConnectionConfig,
     limit: Duration,
 ) -> io::Result<(MptcpStream, Arc<Link>)> {
@@ -50,10 +53,13 @@ pub(super) async fn dial(
     let mut running: JoinSet<(io::Result<MptcpStream>, Arc<Link>)> = JoinSet::new();
     let mut first_error = None;
     let mut next = Instant::now();
+    let mut at_once =
+        links.iter().take(at_once).filter(|link| link.is_usable(addresses[0].is_ipv6())).count();
     loop {
-        if next <= Instant::now()
+        while (at_once > 0 || next <= Instant::now())
             && let Some((address, link)) = waiting.next()
         {
+            at_once = at_once.saturating_sub(1);
             let options = ConnectOptions::new()
                 .config(config.clone())
                 .local(SocketAddr::new(link.address(address.is_ipv6()), 0))

@@ -39,7 +39,7 @@ use tokio::time::Instant;
 
 pub use ipnet::IpNet;
 
-pub use self::config::{Access, Config, ConfigError, Via};
+pub use self::config::{Access, Config, ConfigError, Opening, Via};
 use self::link::{CountedDevice, Link};
 use self::netlink::Changes;
 pub use self::policy::{Policies, Policy, Rule};
@@ -114,7 +114,7 @@ impl Proxy {
             uplinks.update(link.index, reach)?;
             link.learn(|known| known.reach = reach);
         }
-        let network = builder.build()?;
+        let network = builder.remember_paths().build()?;
         let transparent = match &config.transparent {
             Some((_, port)) => transparent::listen(*port)?,
             None => Vec::new(),

@@ -37,6 +37,11 @@ pub enum Mode {
 }
 
 impl Mode {
+    /// Whether the links' order is the point of it.
+    pub(super) fn is_ordered(&self) -> bool {
+        matches!(self, Mode::ActiveStandby | Mode::Priority)
+    }
+
     fn scheduler(&self) -> &str {
         match self {
             Mode::Fastest => "ropewalk",
@@ -90,7 +95,7 @@ pub struct Policy {
 
 impl Default for Policy {
     fn default() -> Policy {
-        Policy { mode: Mode::Scheduler("linux".into()), over: Vec::new() }
+        Policy { mode: Mode::Fastest, over: Vec::new() }
     }
 }
 
@@ -340,7 +345,7 @@ pub fn plan(policy: &Policy, links: &[Arc<Link>], v6: bool, old: Option<&Plan>) 
     let mut roles: Vec<Role> =
         usable.iter().map(|link| Role { link: link.index, backup: !is_active(link) }).collect();
     // A connection is opened on the nearest, unless the order is the point.
-    let by_delay = !matches!(policy.mode, Mode::ActiveStandby | Mode::Priority);
+    let by_delay = !policy.mode.is_ordered();
     let delay = |role: &Role| links[role.link].known().rtt.filter(|_| by_delay).unwrap_or_default();
     roles.sort_by_key(|role| (role.backup, delay(role)));
     Plan { scheduler: policy.mode.scheduler().to_string(), roles }
@@ -442,7 +447,7 @@ mod tests {
         };
         assert_eq!(mode("a.net", 5061, 0), Mode::Redundant);
         assert_eq!(mode("www.Example.org.", 443, 1 << 20), Mode::SaveMetered);
-        assert_eq!(mode("www.example.org", 443, 1000), Mode::Scheduler("linux".into()));
+        assert_eq!(mode("www.example.org", 443, 1000), Mode::Fastest);
         for (dscp, expected) in
             [(46, Mode::SmallestDelay), (34, Mode::SmallestDelay), (36, Mode::SaveMetered)]
         {

@@ -13,7 +13,7 @@ use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::config::Config;
+use super::config::{Config, Opening};
 use super::dial::dial;
 use super::flow::{Entry, Flow, Flows};
 use super::inbound::Client;
@@ -81,7 +81,9 @@ impl Server {
         let wrong = |error| io::Error::new(io::ErrorKind::InvalidInput, error);
         let mut config = default_config();
         config.scheduler = scheduler::builtin().parse(&plan.scheduler).map_err(wrong)?;
-        config.congestion = congestion::builtin().parse(&self.config().congestion).map_err(wrong)?;
+        let told = self.config();
+        config.congestion = congestion::builtin().parse(&told.congestion).map_err(wrong)?;
+        config.path_manager.early_join = told.early_join;
         config.tcp.dscp = dscp;
         for role in &plan.roles {
             let link = &self.links[role.link];
@@ -100,6 +102,27 @@ impl Server {
         Ok(config)
     }
 
+    /// The links that a connection may be opened on, the best first, and how many of them are tried at once.
+    fn openings(&self, plan: &Plan, address: SocketAddr, is_ordered: bool) -> (Vec<Arc<Link>>, usize) {
+        let mut links: Vec<_> = plan.roles.iter().map(|role| Arc::clone(&self.links[role.link])).collect();
+        // Those that stand by come last.
+        let active = plan.roles.iter().take_while(|role| !role.backup).count();
+        let mut at_once = 1;
+        match self.config().open_on {
+            _ if is_ordered => {}
+            Opening::Nearest => {}
+            Opening::Race => at_once = active.max(1),
+            Opening::Remember => {
+                let paths = links[..active].iter().map(|link| link.path());
+                let best = self.network.remembered_path(address.ip(), paths);
+                if let Some(at) = links.iter().position(|link| Some(link.path()) == best) {
+                    links[..=at].rotate_right(1);
+                }
+            }
+        }
+        (links, at_once)
+    }
+
     /// Opens a connection for a client.
     pub(super) async fn open(&self, client: Client, target: Target) -> io::Result<Entry> {
         let addresses = target.resolve().await?;
@@ -108,9 +131,11 @@ impl Server {
         };
         let plan = self.plan(&target, *first, client.dscp, 0, None);
         let config = self.connection_config(&plan, client.dscp)?;
-        let links: Vec<_> = plan.roles.iter().map(|role| Arc::clone(&self.links[role.link])).collect();
-        let limit = self.config().connect_timeout;
-        let (stream, link) = dial(&self.network, &addresses, &links, &config, limit).await?;
+        let told = self.config();
+        let policy = told.policies.policy(&target, first.ip(), client.dscp, 0);
+        let (links, at_once) = self.openings(&plan, *first, policy.mode.is_ordered());
+        let limit = told.connect_timeout;
+        let (stream, link) = dial(&self.network, &addresses, (&links, at_once), &config, limit).await?;
         link.note_answer(stream.peer_addr());
         let multipath = stream.info().is_some_and(|info| info.multipath);
         let entry = self.flows.add(client, target, stream, link.index, plan);

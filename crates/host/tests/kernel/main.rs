@@ -8,6 +8,7 @@ mod breakage;
 mod bridge;
 mod capture;
 mod control;
+mod early_join;
 mod fallback;
 mod families;
 mod half_close;

@@ -2,6 +2,7 @@
 
 mod ends;
 mod leaks;
+mod paths;
 mod shards;
 mod streams;
 
