@@ -1,0 +1,132 @@
+//! What is carried between clients and servers.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::Shutdown;
+use std::time::Duration;
+
+use super::stage::*;
+
+#[test]
+fn curl_downloads_from_nginx_over_two_links() {
+    let Some(stage) = Stage::new() else { return };
+    if lacks(&["nginx", "curl", "mptcpize", "tc"]) {
+        return;
+    }
+    let file = pattern(6_000_000);
+    fs::write(stage.folder.path().join("file"), &file).unwrap();
+    let _nginx = nginx(&stage);
+    stage.shape("40mbit");
+    let gateway = stage.gateway(&[]);
+    // What a dry run shows is what is there.
+    assert!(stage.traces().contains("ropewalk_gateway"), "{}", stage.traces());
+    assert!(stage.curl("http://10.0.0.1/file") == file, "the copy differs");
+    assert_eq!(stage.counter("MPTcpExtMPJoinSynAckRx"), 1, "one join, to the announced address");
+    assert_eq!(stage.counter("MPTcpExtAddAddr"), 1);
+    let links = [stage.received("wan0"), stage.received("wan1")];
+    assert!(links.iter().all(|bytes| *bytes > 1_000_000), "{links:?}");
+    // The announced address takes connections, too; and plain TCP clients, and this host itself, are served.
+    assert!(stage.curl("http://10.0.1.1/file") == file, "the copy differs");
+    let plain = ["-sS", "--fail", "--max-time", "20", "-o", "/dev/null", "-w", "%{size_download}"];
+    for (namespace, url) in [(&stage.client, "http://10.0.0.1/file"), (&stage.server, "http://10.0.1.1/file")]
+    {
+        let size = namespace.check("curl", &[&plain[..], &[url]].concat()).unwrap();
+        assert_eq!(size, file.len().to_string(), "{url}");
+    }
+    // Other ports are the kernel's as before.
+    let refused = stage.client.check("curl", &["-sS", "--max-time", "5", "http://10.0.0.1:81/"]);
+    assert!(
+        refused.is_err_and(
+            |error| error.to_string().contains("refused") || error.to_string().contains("connect")
+        )
+    );
+    assert_eq!(gateway.end(), Some(0));
+    assert_eq!(stage.traces(), "", "something is left");
+}
+
+#[test]
+fn a_side_that_closes_or_resets_does_so_at_the_other_end() {
+    let Some(stage) = Stage::new() else { return };
+    let backend = stage.backend();
+    let mut gateway = stage.gateway(&[]);
+    let (question, answer) = (pattern(300_000), pattern(400_000));
+    std::thread::scope(|scope| {
+        // The client closes first, and still gets the answer.
+        let serving = scope.spawn(|| {
+            let (mut socket, _) = backend.accept().unwrap();
+            let mut received = Vec::new();
+            socket.read_to_end(&mut received).unwrap();
+            socket.write_all(&answer).unwrap();
+            (received, socket)
+        });
+        let client = stage.connect();
+        (&client).write_all(&question).unwrap();
+        client.shutdown(Shutdown::Write).unwrap();
+        let mut received = Vec::new();
+        let (served, socket) = serving.join().unwrap();
+        drop(socket);
+        (&client).read_to_end(&mut received).unwrap();
+        assert!(served == question && received == answer);
+    });
+    gateway.wait_for("Closed");
+    // The server resets: so does the gateway.
+    let client = stage.connect();
+    (&client).write_all(b"question").unwrap();
+    let (socket, _) = backend.accept().unwrap();
+    // Data that it hasn't read makes its close a reset.
+    std::thread::sleep(Duration::from_millis(100));
+    drop(socket);
+    let error = (&client).read(&mut [0; 10]).unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
+    gateway.wait_for("BackendLost");
+    // The client resets: the server doesn't take what it has for all.
+    let client = stage.connect();
+    (&client).write_all(b"question").unwrap();
+    let (mut socket, _) = backend.accept().unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    socket.write_all(b"answer").unwrap();
+    std::thread::sleep(Duration::from_millis(100));
+    client.set_linger(Some(Duration::ZERO)).unwrap();
+    drop(client);
+    let mut received = Vec::new();
+    let error = socket.read_to_end(&mut received).unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
+    gateway.wait_for("ClientLost");
+    // Nobody listens at the server's port: the client is reset, and the gateway goes on.
+    drop(backend);
+    stage.assert_reset();
+    gateway.wait_for("can't be reached");
+    assert_eq!(gateway.end(), Some(0));
+}
+
+#[test]
+fn a_slow_server_slows_its_client() {
+    let Some(stage) = Stage::new() else { return };
+    let backend = stage.backend();
+    let gateway = stage.gateway(&[]);
+    let sent = pattern(60_000_000);
+    let client = stage.connect();
+    let written = std::sync::atomic::AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        let written = &written;
+        let (sent, client) = (&sent, &client);
+        scope.spawn(move || {
+            for piece in sent.chunks(100_000) {
+                (&mut &*client).write_all(piece).unwrap();
+                written.fetch_add(piece.len(), std::sync::atomic::Ordering::Relaxed);
+            }
+            client.shutdown(Shutdown::Write).unwrap();
+        });
+        let (mut socket, _) = backend.accept().unwrap();
+        std::thread::sleep(Duration::from_millis(700));
+        let first = written.load(std::sync::atomic::Ordering::Relaxed);
+        std::thread::sleep(Duration::from_millis(300));
+        let second = written.load(std::sync::atomic::Ordering::Relaxed);
+        // Buffers of three hosts are full by now.
+        assert!(first == second && second < sent.len(), "{first}, then {second} bytes were taken");
+        let mut received = Vec::new();
+        socket.read_to_end(&mut received).unwrap();
+        assert!(received == *sent, "{} bytes arrived, or others", received.len());
+    });
+    assert_eq!(gateway.end(), Some(0));
+}

@@ -1,0 +1,212 @@
+//! Starting, reloading, limits, status and the end.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::time::Duration;
+
+use ropewalk_host::clock::Clock;
+use ropewalk_host::kernel::{self, SocketConfig};
+
+use super::stage::*;
+
+#[test]
+fn what_a_killed_gateway_leaves_is_removed_by_the_next() {
+    let Some(stage) = Stage::new() else { return };
+    let mut first = stage.gateway(&[]);
+    let mut second = stage.server.command(ROPEWALK);
+    let output = second.args(["gateway", "--listen", "10.0.0.1:80", "--to", "127.0.0.1:1"]).output().unwrap();
+    let told = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{told}");
+    assert!(told.contains("another gateway"), "{told}");
+    assert!(stage.traces().contains("ropewalk_gateway"), "the second has removed what the first uses");
+    first.child.end();
+    let left = stage.traces();
+    assert!(left.contains("ropewalk_gateway") && left.contains("forwarding"), "{left}");
+    let mut third = stage.gateway(&[]);
+    third.wait_for("an earlier gateway");
+    assert_eq!(third.end(), Some(0));
+    assert_eq!(stage.traces(), "", "something is left");
+}
+
+#[test]
+fn sigterm_drains_and_has_a_limit() {
+    let Some(stage) = Stage::new() else { return };
+    let backend = stage.backend();
+    for (limit, ends_by_itself) in [("20 s", true), ("0.3 s", false)] {
+        let mut gateway = stage.gateway(&["--drain", limit]);
+        let client = stage.connect();
+        (&client).write_all(b"question").unwrap();
+        let (mut socket, _) = backend.accept().unwrap();
+        socket.read_exact(&mut [0; 8]).unwrap();
+        gateway.signal("-TERM");
+        gateway.wait_for("draining");
+        if ends_by_itself {
+            // The connection goes on as if nothing was.
+            std::thread::sleep(Duration::from_millis(300));
+            socket.write_all(b"answer").unwrap();
+            drop(socket);
+            let mut received = Vec::new();
+            (&client).read_to_end(&mut received).unwrap();
+            assert_eq!(received, b"answer");
+            drop(client);
+        } else {
+            let error = (&client).read(&mut [0; 10]).unwrap_err();
+            assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
+        }
+        assert_eq!(gateway.end(), Some(0), "{limit}");
+        assert_eq!(stage.traces(), "", "something is left");
+    }
+}
+
+#[test]
+fn sighup_changes_listeners_and_cuts_no_connection() {
+    let Some(stage) = Stage::new() else { return };
+    let backend = stage.backend();
+    let path = file(&stage, &listener(PORT, "scheduler = 'blest'"));
+    let mut gateway = stage.start(&["gateway", "--config", &path, "--log", "debug"]);
+    let client = stage.connect();
+    (&client).write_all(b"question").unwrap();
+    let (mut first, _) = backend.accept().unwrap();
+    first.read_exact(&mut [0; 8]).unwrap();
+    let reloaded = |gateway: &mut Gateway, text: &str, expected: &str| {
+        let before = gateway.log().len();
+        file(&stage, text);
+        gateway.signal("-HUP");
+        let clock = Clock::start();
+        while !gateway.log()[before..].contains(expected) {
+            assert!(clock.now() < 10 * SECOND, "no `{expected}`: {}", gateway.log());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    };
+    // The listener has other settings, and there is one more.
+    let text = listener(PORT, "proxy-protocol = 'v1'") + &listener(81, "proxy-protocol = 'v2'");
+    reloaded(&mut gateway, &text, "configuration read again");
+    for (port, expected) in
+        [(PORT, &b"PROXY TCP4 10.0.0.2 10.0.0.1 "[..]), (81, b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c")]
+    {
+        let config = SocketConfig::default();
+        let second = kernel::connect(&stage.client, None, ([10, 0, 0, 1], port).into(), &config).unwrap();
+        (&second).write_all(b"question").unwrap();
+        let (mut socket, _) = backend.accept().unwrap();
+        let mut header = vec![0; expected.len()];
+        socket.read_exact(&mut header).unwrap();
+        assert_eq!(header, expected, "port {port}");
+    }
+    // Mistakes change nothing.
+    reloaded(&mut gateway, "[[listener]]\nlisten = 7\n", "gateway.toml:2:10: expected a text in quotes");
+    reloaded(&mut gateway, &text.replace("10.0.1.1", "10.0.0.7"), "needs a restart");
+    // A listener goes; the first connection goes on.
+    reloaded(&mut gateway, &listener(81, ""), "configuration read again");
+    let refused =
+        kernel::connect(&stage.client, None, ([10, 0, 0, 1], PORT).into(), &SocketConfig::default());
+    assert!(refused.is_err());
+    first.write_all(b"answer").unwrap();
+    drop(first);
+    let mut received = Vec::new();
+    (&client).read_to_end(&mut received).unwrap();
+    assert_eq!(received, b"answer");
+    drop(client);
+    assert_eq!(gateway.end(), Some(0));
+    assert_eq!(stage.traces(), "", "something is left");
+}
+
+#[test]
+fn limits_reset_what_is_too_much() {
+    let Some(stage) = Stage::new() else { return };
+    let backend = stage.backend();
+    let path = file(&stage, &listener(PORT, "connections = 2\nsubflows = 0"));
+    let gateway = stage.start(&["gateway", "--config", &path, "--log", "debug"]);
+    let open = [stage.connect(), stage.connect()];
+    let servers = [backend.accept().unwrap(), backend.accept().unwrap()];
+    stage.assert_reset();
+    drop((open, servers));
+    // A place is free again.
+    let clock = Clock::start();
+    loop {
+        let next = stage.try_connect();
+        let _ = next.and_then(|next| (&next).write_all(b"question").map(|()| next));
+        backend.set_nonblocking(true).unwrap();
+        std::thread::sleep(Duration::from_millis(50));
+        if backend.accept().is_ok() {
+            break;
+        }
+        assert!(clock.now() < 10 * SECOND, "{}", gateway.log());
+    }
+    assert_eq!(stage.counter("MPTcpExtMPJoinSynAckRx"), 0, "no join is allowed");
+    assert_eq!(gateway.end(), Some(0));
+}
+
+#[test]
+fn status_and_metrics_tell_of_connections_and_why() {
+    let Some(stage) = Stage::new() else { return };
+    if lacks(&["tc", "curl"]) {
+        return;
+    }
+    stage.shape("10mbit");
+    let backend = stage.backend();
+    let socket = stage.folder.path().join("status");
+    let path = socket.to_str().unwrap();
+    let more = ["--scheduler", "blest", "--status", path, "--metrics", "127.0.0.1:9464"];
+    let gateway = stage.gateway(&more);
+    let mode = std::os::unix::fs::PermissionsExt::mode(&fs::metadata(&socket).unwrap().permissions());
+    assert_eq!(mode & 0o777, 0o600);
+    let client = stage.connect();
+    let (mut server, _) = backend.accept().unwrap();
+    let received = std::thread::scope(|scope| {
+        let client = &client;
+        let reading = scope.spawn(move || {
+            let mut received = Vec::new();
+            (&mut &*client).read_to_end(&mut received).unwrap();
+            received.len()
+        });
+        let writing = scope.spawn(move || server.write_all(&pattern(4_000_000)).unwrap());
+        let clock = Clock::start();
+        // While data flows: two subflows, and decisions with their reasons.
+        loop {
+            let told = ropewalk(&["status", "--socket", path, "--json"]);
+            assert!(told.status.success(), "{}", text(&told.stderr));
+            let state: serde_json::Value = serde_json::from_slice(&told.stdout).unwrap();
+            let one = &state["connections"][0];
+            let subflows = one["subflows"].as_array().map_or(0, Vec::len);
+            let reasons = one["decisions"].as_array().map_or(0, Vec::len);
+            if subflows == 2 && reasons > 0 {
+                assert_eq!((&one["scheduler"], &one["multipath"]), (&"blest".into(), &true.into()));
+                assert_eq!(
+                    (&one["subflows"][1]["interface"], &one["to"]),
+                    (&"eth1".into(), &"127.0.0.1:8080".into())
+                );
+                assert!(one["subflows"][0]["srtt_s"].as_f64() > Some(0.0), "{one}");
+                assert!(one["decisions"][0]["why"].as_str().is_some_and(|why| !why.is_empty()), "{one}");
+                assert_eq!(state["mib"]["MPTcpExtMPCapableSYNRX"], 1);
+                break;
+            }
+            assert!(clock.now() < 3 * SECOND, "{state:#}");
+        }
+        let shown = text(&ropewalk(&["status", "--socket", path]).stdout);
+        assert!(shown.contains("scheduler blest") && shown.contains("eth1  10.0.1.1:80 -> 10.0."), "{shown}");
+        let metrics =
+            stage.server.check("curl", &["-sS", "--fail", "http://127.0.0.1:9464/metrics"]).unwrap();
+        for line in [
+            "ropewalk_gateway_accepted_total 1",
+            "ropewalk_gateway_connections{scheduler=\"blest\"} 1",
+            "ropewalk_subflows{interface=\"eth1\"} 1",
+            "ropewalk_MPTcpExtMPCapableSYNRX 1",
+        ] {
+            assert!(metrics.lines().any(|known| known == line), "no `{line}`: {metrics}");
+        }
+        writing.join().unwrap();
+        reading.join().unwrap()
+    });
+    assert_eq!(received, 4_000_000);
+    // The gateway has nothing but CAP_NET_ADMIN.
+    let status = fs::read_to_string(format!("/proc/{}/status", gateway.child.0.id())).unwrap();
+    let bits = |name: &str| {
+        status.lines().find_map(|line| line.strip_prefix(name)).map(|bits| bits.trim().to_string())
+    };
+    assert_eq!(bits("CapEff:").as_deref(), Some("0000000000001000"), "{status}");
+    drop(client);
+    assert_eq!(gateway.end(), Some(0));
+    assert!(!socket.exists());
+    let nobody = ropewalk(&["status", "--socket", path]);
+    assert_eq!(nobody.status.code(), Some(1));
+}
