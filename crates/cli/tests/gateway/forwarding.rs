@@ -68,7 +68,7 @@ fn a_side_that_closes_or_resets_does_so_at_the_other_end() {
         (&client).read_to_end(&mut received).unwrap();
         assert!(served == question && received == answer);
     });
-    gateway.wait_for("Closed");
+    gateway.wait_for("end=\"closed\"");
     // The server resets: so does the gateway.
     let client = stage.connect();
     (&client).write_all(b"question").unwrap();
@@ -78,7 +78,7 @@ fn a_side_that_closes_or_resets_does_so_at_the_other_end() {
     drop(socket);
     let error = (&client).read(&mut [0; 10]).unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
-    gateway.wait_for("BackendLost");
+    gateway.wait_for("end=\"the TCP connection: ");
     // The client resets: the server doesn't take what it has for all.
     let client = stage.connect();
     (&client).write_all(b"question").unwrap();
@@ -91,7 +91,7 @@ fn a_side_that_closes_or_resets_does_so_at_the_other_end() {
     let mut received = Vec::new();
     let error = socket.read_to_end(&mut received).unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
-    gateway.wait_for("ClientLost");
+    gateway.wait_for("end=\"the Multipath TCP connection: ");
     // Nobody listens at the server's port: the client is reset, and the gateway goes on.
     drop(backend);
     stage.assert_reset();
