@@ -1,11 +1,12 @@
 //! `ropewalk gateway`.
 
 use std::net::{IpAddr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ropewalk_gateway::config;
-use ropewalk_gateway::gateway::{self, Listener, Settings};
+use ropewalk_gateway::convert::{Converter, Cookie, Destination, Destinations};
+use ropewalk_gateway::gateway::{self, Listener, Service, Settings};
 use ropewalk_gateway::{LevelFilter, log};
 use ropewalk_lab::diagnostic::{Diagnostic, Source};
 use ropewalk_lab::{Registries, units};
@@ -23,6 +24,8 @@ use crate::{Failure, output};
   ropewalk gateway --listen 192.0.2.1:443 --to 127.0.0.1:8443 --dry-run
   ropewalk gateway --listen 192.0.2.1:443 --to 127.0.0.1:8443 \\
       --address 198.51.100.1 --scheduler blest
+  ropewalk gateway --listen 192.0.2.1:5124 --convert 'internet 80,443' \\
+      --cookie /etc/ropewalk/cookie
   ropewalk gateway --config /etc/ropewalk/gateway.toml --check
   ropewalk gateway --schema > gateway.schema.json
 
@@ -53,8 +56,15 @@ pub(crate) struct Options {
     #[arg(long, value_name = "ADDRESS:PORT", required_unless_present_any = ["config", "schema"])]
     listen: Option<String>,
     /// Address and port of the TCP server
-    #[arg(long, value_name = "ADDRESS:PORT", required_unless_present_any = ["config", "schema"])]
+    #[arg(long, value_name = "ADDRESS:PORT", required_unless_present_any = ["config", "schema", "convert"], conflicts_with = "convert")]
     to: Option<String>,
+    /// Instead of --to: connect to the servers that clients name (RFC 8803), within this: `internet 80,443`, `10.0.0.0/8`;
+    /// repeat it for each
+    #[arg(long, value_name = "NETWORK [PORTS]", requires = "cookie", conflicts_with = "config")]
+    convert: Vec<Destination>,
+    /// With --convert: the file with what clients have to show (`ropewalk keys cookie`)
+    #[arg(long, value_name = "FILE", requires = "convert")]
+    cookie: Option<PathBuf>,
     /// A further address of this host, announced to clients (ADD_ADDR); repeat it for each
     #[arg(long = "address", value_name = "ADDRESS")]
     addresses: Vec<String>,
@@ -100,6 +110,12 @@ pub(crate) fn socket(option: &str, text: &str) -> Result<SocketAddr, Failure> {
     parsed.ok_or_else(|| wrong(option, text, expected))
 }
 
+/// The cookie of a file.
+pub(crate) fn cookie(option: &str, path: &Path) -> Result<Cookie, Failure> {
+    let wrong = |error| Diagnostic::new(format!("{option} `{}`: {error}", path.display()));
+    Ok(Cookie::load(path).map_err(wrong)?)
+}
+
 /// A time on the command line.
 pub(crate) fn time(option: &str, text: &str) -> Result<Duration, Failure> {
     let nanos = units::duration(text).map_err(|error| {
@@ -114,7 +130,14 @@ fn settings(registries: &Registries, options: &Options) -> Result<Settings, Fail
         return Ok(config::load(path, registries)?);
     }
     let listen = socket("--listen", options.listen.as_deref().unwrap_or_default())?;
-    let to = socket("--to", options.to.as_deref().unwrap_or_default())?;
+    let service = match &options.cookie {
+        None => Service::Forward(socket("--to", options.to.as_deref().unwrap_or_default())?),
+        Some(path) => Service::Convert(Converter {
+            destinations: Destinations(options.convert.clone()),
+            cookie: cookie("--cookie", path)?,
+            connect_timeout: Duration::from_secs(5),
+        }),
+    };
     let mut connection = gateway::default_connection();
     if let Some(name) = &options.scheduler {
         connection.scheduler = algorithm(&registries.schedulers, "--scheduler", name)?;
@@ -128,7 +151,7 @@ fn settings(registries: &Registries, options: &Options) -> Result<Settings, Fail
             .map_err(|_| wrong("--address", text, "an address without a port, such as 192.0.2.2"))
     };
     let addresses = options.addresses.iter().map(address).collect::<Result<Vec<_>, _>>()?;
-    let listener = Listener { addresses, connection, ..Listener::new(listen, to) };
+    let listener = Listener { addresses, connection, ..Listener::new(listen, service) };
     let metrics = options.metrics.as_deref().map(|text| socket("--metrics", text)).transpose()?;
     let settings = Settings {
         metrics,

@@ -11,6 +11,7 @@ mod explain;
 mod gallery;
 mod gateway;
 mod interrupt;
+mod keys;
 mod list;
 mod options;
 mod output;
@@ -86,6 +87,8 @@ enum Command {
     Perf(perf::Options),
     /// Carry ordinary programs' connections over many networks
     Proxy(proxy::Options),
+    /// Make what a proxy and its gateway know each other by
+    Keys(keys::Options),
     /// Make the page of a saved run
     Report(report::Options),
     /// List built-in scenarios, and check your own
@@ -197,6 +200,7 @@ pub fn run(registries: Registries, arguments: impl IntoIterator<Item = OsString>
             Err(failure) => Err(failure),
         },
         Command::Proxy(options) => proxy::run(&registries, &options),
+        Command::Keys(options) => keys::run(&options),
         Command::Report(options) => report::run(&options),
         Command::Scenario(options) => scenario::run(&registries, &options),
         Command::Status(options) => status::run(&options),

@@ -3,13 +3,15 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use ropewalk_gateway::proxy::{self, Access, Config, IpNet, Opening, Policies, Policy, Rule, Via, users};
+use ropewalk_gateway::proxy::{
+    self, Access, Config, Gateway, IpNet, Opening, Policies, Policy, Rule, Via, users,
+};
 use ropewalk_gateway::{LevelFilter, config, log};
 use ropewalk_lab::Registries;
 use ropewalk_lab::diagnostic::Diagnostic;
 use serde_json::json;
 
-use crate::gateway::{socket, time};
+use crate::gateway::{cookie, socket, time};
 use crate::options::Join;
 use crate::{Failure, compare, output};
 
@@ -118,6 +120,12 @@ pub(crate) struct Options {
     /// Metrics for Prometheus: http://ADDRESS:PORT/metrics, on loopback
     #[arg(long, value_name = "ADDRESS:PORT")]
     metrics: Option<String>,
+    /// A gateway that connects to servers for this proxy (RFC 8803, `ropewalk gateway --convert`): everything goes there
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    gateway: Option<SocketAddr>,
+    /// The file with what the gateway has to be shown (`ropewalk keys cookie`)
+    #[arg(long, value_name = "FILE", requires = "gateway")]
+    gateway_cookie: Option<PathBuf>,
     /// Show the set-up's commands, and run none
     #[arg(long)]
     dry_run: bool,
@@ -163,6 +171,12 @@ impl Options {
         Ok(Access { users, allow: self.allow.clone() })
     }
 
+    fn gateway(&self) -> Result<Option<Gateway>, Failure> {
+        let Some(address) = self.gateway else { return Ok(None) };
+        let cookie = self.gateway_cookie.as_deref().map(|path| cookie("--gateway-cookie", path));
+        Ok(Some(Gateway { address, cookie: cookie.transpose()? }))
+    }
+
     fn config(&self) -> Result<Config, Failure> {
         if let Some(path) = &self.config {
             return Ok(config::proxy::load(path)?);
@@ -185,6 +199,7 @@ impl Options {
             drain: time("--drain", &self.drain)?,
             status: self.status.clone(),
             metrics: self.metrics.as_deref().map(|text| socket("--metrics", text)).transpose()?,
+            gateway: self.gateway()?,
             ..Config::default()
         };
         config.check().map_err(|error| Diagnostic::new(error.to_string()))?;

@@ -302,6 +302,7 @@ fn examples_in_help_fit_80_columns() {
         "perf client",
         "perf server",
         "gateway",
+        "keys cookie",
         "proxy",
         "status",
     ] {

@@ -6,6 +6,7 @@
 
 mod carry;
 pub mod config;
+pub mod convert;
 mod daemon;
 pub mod gateway;
 pub mod log;

@@ -6,6 +6,7 @@ use std::fs;
 use std::path::Path;
 
 use bytes::{Bytes, BytesMut};
+use ropewalk_gateway::convert::message::{Message, TcpOption, Tlv};
 use ropewalk_host::perf::protocol::{Answer, Hello, Mode, Trailer};
 use ropewalk_wire::*;
 
@@ -113,6 +114,24 @@ fn main() -> std::io::Result<()> {
     for message in messages {
         write("perf_protocol", &message)?;
         write("perf_protocol", &message[..message.len() - 3])?;
+    }
+    // Messages of RFC 8803: each TLV, and what is refused.
+    let address = |text: &str| text.parse().expect("an address and a port");
+    let option = |kind, value: &[u8]| TcpOption { kind, value: value.to_vec() };
+    for tlvs in [
+        vec![],
+        vec![Tlv::Info, Tlv::Cookie(vec![7; 16])],
+        vec![Tlv::Connect { peer: address("192.0.2.1:443"), options: None }],
+        vec![Tlv::Connect { peer: address("[2001:db8::1]:80"), options: Some(vec![option(30, &[]), option(34, &[1, 2, 3])]) }],
+        vec![Tlv::Connect { peer: address("127.0.0.1:80"), options: None }],
+        vec![Tlv::ExtendedHeader(vec![4, 2, 1, 1])],
+        vec![Tlv::SupportedExtensions(vec![30])],
+        vec![Tlv::Error { code: 97, value: vec![1] }, Tlv::Datagrams],
+        vec![Tlv::Info, Tlv::Info],
+    ] {
+        let message = Message { tlvs }.encode();
+        write("convert_message", &message)?;
+        write("convert_message", &[&message[..], b"data"].concat())?;
     }
     println!("{count} seeds");
     Ok(())

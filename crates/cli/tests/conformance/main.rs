@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
-const LISTS: [(&str, &str); 9] = [
+const LISTS: [(&str, &str); 10] = [
     ("9293", include_str!("rfc9293.txt")),
     ("8684", include_str!("rfc8684.txt")),
     ("5681", include_str!("rfc5681.txt")),
@@ -19,6 +19,7 @@ const LISTS: [(&str, &str); 9] = [
     ("6937", include_str!("rfc6937.txt")),
     ("7323", include_str!("rfc7323.txt")),
     ("5961", include_str!("rfc5961.txt")),
+    ("8803", include_str!("rfc8803.txt")),
 ];
 
 /// Every keyword of RFC 8684, by section.

@@ -1,6 +1,7 @@
 //! `ropewalk gateway` in network namespaces, with the kernel's Multipath TCP, curl and nginx as its clients and servers.
 #![cfg(target_os = "linux")]
 
+mod convert;
 mod forwarding;
 mod operation;
 mod settings;

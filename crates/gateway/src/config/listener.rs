@@ -1,6 +1,6 @@
 //! `[[listener]]`.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use ropewalk_engine::registry::SpecError;
@@ -10,8 +10,11 @@ use ropewalk_lab::scenario::shape::{Kind, Shape, key, required};
 use ropewalk_tokio::BufferConfig;
 
 use super::socket;
-use crate::gateway::{Listener, ProxyProtocol};
+use crate::convert::{Converter, Cookie, Destination, Destinations};
+use crate::gateway::{Listener, ProxyProtocol, Service};
 
+/// How long connecting to a server may take, where nothing else is said.
+pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Most bytes of a buffer.
 const LARGEST_BUFFER: u64 = 1 << 30;
 
@@ -20,7 +23,17 @@ pub(super) const LISTENER: Shape = Shape {
     summary: "Where clients connect, and where they are forwarded",
     fields: &[
         required("listen", Kind::Text, "Address of this host, and port: `192.0.2.1:443`"),
-        required("to", Kind::Text, "Address and port of the TCP server: `127.0.0.1:8443`"),
+        key("to", Kind::Text, "Address and port of the TCP server: `127.0.0.1:8443`"),
+        key(
+            "convert",
+            Kind::Texts,
+            "Instead of `to`: clients name their servers (RFC 8803), within this list, such as [\"internet 80,443\", \"10.0.0.0/8\"]",
+        ),
+        key(
+            "cookie",
+            Kind::Text,
+            "With `convert`: a file with what clients have to show, 16 to 128 bytes as hexadecimal digits, mode 0600",
+        ),
         key("name", Kind::Text, "Its name in logs and metrics. Default: what `listen` says"),
         key("addresses", Kind::Texts, "Further addresses of this host for the same port. Default: none"),
         key(
@@ -58,11 +71,12 @@ pub(super) const LISTENER: Shape = Shape {
 /// Reads a listener; `None` if what it can't do without is wrong.
 pub(super) fn read(reader: &mut Reader, table: &Table<'_>, registries: &Registries) -> Option<Listener> {
     let listen = table.get("listen").and_then(|value| socket(reader, value));
-    let to = table.get("to").and_then(|value| socket(reader, value));
+    let service = service(reader, table);
     let addresses = table.get("addresses").map_or(Vec::new(), |value| addresses(reader, value));
-    let mut listener = Listener::new(listen?, to?);
+    let mut listener = Listener::new(listen?, service?);
     listener.addresses = addresses;
-    if listener.sockets().any(|socket| socket == listener.to) {
+    let is_own = |to: SocketAddr| listener.sockets().any(|socket| socket == to);
+    if matches!(listener.service, Service::Forward(to) if is_own(to)) {
         reader.wrong(table.place("to"), "a listener can't forward to itself", "its own address", "");
     }
     if let Some(name) = table.get("name").and_then(|value| reader.text(value)) {
@@ -98,13 +112,84 @@ pub(super) fn read(reader: &mut Reader, table: &Table<'_>, registries: &Registri
     }
     if let Some(timeout) = reader.time(table, "connect-timeout") {
         listener.connect_timeout = Duration::from_nanos(timeout);
+        if let Service::Convert(converter) = &mut listener.service {
+            converter.connect_timeout = listener.connect_timeout;
+        }
     }
     if let Some(retries) = reader.integer(table, "retries", (0, 10)) {
         listener.retries = retries as u32;
     }
     let words = [("none", None), ("v1", Some(ProxyProtocol::V1)), ("v2", Some(ProxyProtocol::V2))];
     listener.proxy_protocol = reader.choice(table, "proxy-protocol", &words).flatten();
+    if listener.proxy_protocol.is_some() && matches!(listener.service, Service::Convert(_)) {
+        let message = "servers that clients name aren't told the client";
+        reader.wrong(table.place("proxy-protocol"), message, "it goes with `to` alone", "");
+    }
     Some(listener)
+}
+
+/// What a listener does: `to`, or `convert` with what belongs to it.
+fn service(reader: &mut Reader, table: &Table<'_>) -> Option<Service> {
+    let Some(list) = table.get("convert") else {
+        let Some(to) = table.get("to") else {
+            let help = "as in to = \"127.0.0.1:8443\", or convert = [\"internet 80,443\"]";
+            reader.wrong(
+                table.place("listen"),
+                "a listener needs `to` or `convert`",
+                "this one has neither",
+                help,
+            );
+            return None;
+        };
+        if table.get("cookie").is_some() {
+            reader.wrong(table.place("cookie"), "`cookie` goes with `convert`", "this listener has `to`", "");
+        }
+        return socket(reader, to).map(Service::Forward);
+    };
+    if table.get("to").is_some() {
+        reader.wrong(table.place("to"), "a listener has `to` or `convert`", "not both", "");
+    }
+    let destinations = destinations(reader, list);
+    let cookie = match table.get("cookie") {
+        Some(value) => {
+            let path = reader.text(value)?;
+            match Cookie::load(&reader.folder.join(path)) {
+                Ok(cookie) => Some(cookie),
+                Err(error) => {
+                    reader.wrong(value.span(), error.to_string(), format!("`{path}`"), "");
+                    None
+                }
+            }
+        }
+        None => {
+            let message =
+                "clients that name their servers have to show who they are: this would be an open proxy";
+            let help = "cookie = \"FILE\"; `ropewalk keys cookie FILE` makes one";
+            reader.wrong(table.place("convert"), message, "no `cookie` beside it", help);
+            None
+        }
+    };
+    Some(Service::Convert(Converter { destinations, cookie: cookie?, connect_timeout: CONNECT_TIMEOUT }))
+}
+
+fn destinations(reader: &mut Reader, value: &Value<'_>) -> Destinations {
+    let help = "as in [\"internet 80,443\", \"10.0.0.0/8\"]";
+    let Some(list) = value.get_ref().as_array() else {
+        reader.wrong(value.span(), "expected a list of destinations", "not a list", help);
+        return Destinations::default();
+    };
+    if list.is_empty() {
+        reader.wrong(value.span(), "nobody can connect anywhere", "an empty list", help);
+    }
+    let mut found = Vec::new();
+    for value in list {
+        let Some(text) = reader.text(value) else { continue };
+        match text.parse::<Destination>() {
+            Ok(destination) => found.push(destination),
+            Err(message) => reader.wrong(value.span(), message, format!("found `{text}`"), help),
+        }
+    }
+    Destinations(found)
 }
 
 fn algorithm<T>(

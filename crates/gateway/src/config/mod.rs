@@ -215,6 +215,23 @@ mod tests {
     const LISTENER: &str = "[[listener]]\nlisten = '192.0.2.1:443'\nto = '127.0.0.1:8443'\n";
 
     #[test]
+    fn a_listener_may_have_destinations_instead_of_a_server() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("cookie");
+        Cookie::generate(&path).unwrap();
+        let text = format!(
+            "[[listener]]\nlisten = '192.0.2.1:5124'\nconvert = ['internet 80,443', '10.0.0.0/8']\ncookie = '{}'\n\
+             connect-timeout = '2 s'\n",
+            path.display()
+        );
+        let settings = read(&text).unwrap();
+        let Service::Convert(converter) = &settings.listeners[0].service else { panic!("{settings:?}") };
+        assert_eq!((converter.destinations.0.len(), converter.connect_timeout), (2, Duration::from_secs(2)));
+        let error = read(&(text + "proxy-protocol = 'v1'\n")).unwrap_err();
+        assert!(error.contains("it goes with `to` alone"), "{error}");
+    }
+
+    #[test]
     fn every_key_is_heard() {
         let text = "[gateway]\ncores = 2\ndrain = '5 s'\nconnections = 7\nhalf-open = 8\nmemory = '2 MiB'\n\
             status = '/run/x'\nmetrics = '127.0.0.1:9464'\n[[listener]]\nname = 'web'\nlisten = '192.0.2.1:443'\n\
@@ -249,12 +266,13 @@ mod tests {
         assert_eq!(listener.proxy_protocol, Some(crate::gateway::ProxyProtocol::V2));
         // The schema knows the same keys.
         let (file, schema) = (text.parse::<toml::Table>().unwrap(), schema());
-        for (table, known) in [
-            (&file["gateway"], &schema["properties"]["gateway"]["properties"]),
-            (&file["listener"][0], &schema["properties"]["listener"]["items"]["properties"]),
+        for (table, known, others) in [
+            (&file["gateway"], &schema["properties"]["gateway"]["properties"], 0),
+            // `convert` and `cookie`, which don't go with `to`.
+            (&file["listener"][0], &schema["properties"]["listener"]["items"]["properties"], 2),
         ] {
             let keys: Vec<&String> = table.as_table().unwrap().keys().collect();
-            assert_eq!(known.as_object().unwrap().len(), keys.len());
+            assert_eq!(known.as_object().unwrap().len(), keys.len() + others);
             assert!(keys.iter().all(|key| known.get(key.as_str()).is_some()), "{keys:?}");
         }
     }
@@ -272,7 +290,24 @@ mod tests {
             ("gateway = 7\n", "g.toml:1:11: expected a gateway table"),
             ("listener = 7\n", "g.toml:1:12: expected a list of tables"),
             ("[[listener]\n", "g.toml:1:12: unclosed array table"),
-            ("[[listener]]\nlisten = '192.0.2.1:443'\n", "needs `to`"),
+            ("[[listener]]\nlisten = '192.0.2.1:443'\n", "g.toml:2:1: a listener needs `to` or `convert`"),
+            (&format!("{LISTENER}cookie = 'x'\n"), "g.toml:4:1: `cookie` goes with `convert`"),
+            (
+                &format!("{LISTENER}convert = ['internet']\ncookie = '/x'\n"),
+                "g.toml:3:1: a listener has `to` or `convert`",
+            ),
+            (
+                "[[listener]]\nlisten = '192.0.2.1:443'\nconvert = ['internet']\n",
+                "g.toml:3:1: clients that name their servers",
+            ),
+            (
+                "[[listener]]\nlisten = '192.0.2.1:443'\nconvert = ['internet 0']\ncookie = '/nonexistent'\n",
+                "g.toml:3:12: `0` is no port",
+            ),
+            (
+                "[[listener]]\nlisten = '192.0.2.1:443'\nconvert = []\ncookie = '/nonexistent'\n",
+                "g.toml:4:10: can't read the cookie",
+            ),
             (
                 "[[listener]]\nlisten = '192.0.2.1'\nto = 'x'\n",
                 "g.toml:2:10: expected an address and a port (found `192.0.2.1`)",
@@ -312,5 +347,7 @@ mod tests {
         assert_eq!(error.lines().count(), 2, "{error}");
     }
 
+    use crate::convert::Cookie;
+    use crate::gateway::Service;
     use ropewalk_tokio::BufferConfig;
 }

@@ -11,8 +11,9 @@ use ropewalk_lab::scenario::shape::{Kind, Shape, key, required};
 use ropewalk_lab::units;
 
 use super::{loopback, open, socket};
+use crate::convert::Cookie;
 use crate::proxy::policy::{Policy, Rule};
-use crate::proxy::{Config, IpNet, Opening, Via, captive, users};
+use crate::proxy::{Config, Gateway, IpNet, Opening, Via, captive, users};
 
 /// Most rules.
 const MOST_RULES: usize = 1000;
@@ -64,6 +65,16 @@ const PROXY: Shape = Shape {
             "captive-check",
             Kind::Text,
             "A page that answers 204: a link over which anything else answers is behind a captive portal. Default: none",
+        ),
+        key(
+            "gateway",
+            Kind::Text,
+            "A gateway that connects to servers for the proxy (RFC 8803): everything goes there. Default: none",
+        ),
+        key(
+            "gateway-cookie",
+            Kind::Text,
+            "A file with what the gateway has to be shown, mode 0600 (`ropewalk keys cookie`). Default: none",
         ),
         key("usage", Kind::Text, "Where the use of quotas is kept. Default: /var/lib/ropewalk/usage.json"),
         key("status", Kind::Text, "The Unix socket that `ropewalk status` asks. Default: none"),
@@ -296,6 +307,15 @@ fn proxy(reader: &mut Reader, table: &Table<'_>, config: &mut Config) {
         let checked = |text: &str| captive::check_target(text).map(|_| text.to_string());
         config.captive_check = parsed(reader, value, checked);
     }
+    if let Some(address) = table.get("gateway").and_then(|value| socket(reader, value)) {
+        let folder = reader.folder.clone();
+        let load = |text: &str| Cookie::load(&folder.join(text));
+        let cookie = table.get("gateway-cookie").and_then(|value| parsed(reader, value, load));
+        config.gateway = Some(Gateway { address, cookie });
+    } else if table.get("gateway-cookie").is_some() {
+        let message = "`gateway-cookie` goes with `gateway`";
+        reader.wrong(table.place("gateway-cookie"), message, "no gateway is named", "");
+    }
     if let Some(path) = table.get("usage").and_then(|value| reader.text(value)) {
         config.usage = PathBuf::from(path);
     }
@@ -318,10 +338,12 @@ mod tests {
     fn every_key_is_heard() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("users"), "van:secret\n").unwrap();
+        let cookie = Cookie::generate(&folder.path().join("cookie")).unwrap();
         let text = "[proxy]\nlisten = '0.0.0.0:1080'\nusers = 'users'\nallow = ['10.0.0.0/8']\npolicy = 'fastest'\n\
             congestion = 'olia'\nopen-on = 'race'\njoin = 'late'\ntransparent = 'br-lan'\ntransparent-port = 99\nmtu = 1400\nconnections = 7\n\
             connect-timeout = '3 s'\ndrain = '4 s'\nprobe = '192.0.2.1:443'\nprobe-budget = '2 KiB'\n\
             captive-check = 'http://a.net/204'\nusage = '/u'\nstatus = '/run/x'\nmetrics = '127.0.0.1:9465'\n\
+            gateway = '192.0.2.9:5124'\ngateway-cookie = 'cookie'\n\
             [[link]]\ninterface = 'wlan0'\nmetered = true\nbackup = true\ngateway = '192.0.2.1'\nprice = 2.5\n\
             rate = '20 Mbit/s'\nquota = '5GB/monthly@12'\n[[link]]\ninterface = 'wwan0'\n\
             [[rule]]\nto = ['*.example.org']\nport = ['22', '80-90']\nsize = '1 MiB'\ndscp = ['ef']\n\
@@ -344,6 +366,8 @@ mod tests {
         assert_eq!(config.metrics, Some(([127, 0, 0, 1], 9465).into()));
         assert_eq!((config.open_on, config.early_join), (Opening::Race, false));
         assert_eq!(config.probe, Some(([192, 0, 2, 1], 443).into()));
+        let gateway = config.gateway.unwrap();
+        assert_eq!((gateway.address, gateway.cookie), (([192, 0, 2, 9], 5124).into(), Some(cookie)));
         assert_eq!(config.captive_check.as_deref(), Some("http://a.net/204"));
         // The schema knows the same keys.
         let (file, schema) = (text.parse::<toml::Table>().unwrap(), schema());

@@ -1,7 +1,7 @@
 //! A listener: accepts, connects to the server, forwards.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -14,8 +14,10 @@ use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 
-use super::{Flow, Listener, State};
+use super::{Flow, Listener, Service, State};
 use crate::carry::{ByteCounters, Lost, carry};
+use crate::convert::Converter;
+use crate::convert::server::{ErrorBudget, Granted, Refusal};
 use crate::setup::gateway::Plan;
 
 /// A running listener.
@@ -54,6 +56,7 @@ fn endpoints(listener: &Listener, plan: &Plan, own: SocketAddr) -> Vec<LocalEndp
 /// Starts listening on all addresses of a listener.
 pub(super) fn start(state: &Arc<State>, listener: &Listener, plan: &Plan) -> io::Result<Running> {
     let listener = Arc::new(listener.clone());
+    let errors = Arc::new(ErrorBudget::default());
     let open = Arc::new(AtomicUsize::new(0));
     let mut tasks = Vec::new();
     for socket in listener.sockets() {
@@ -61,13 +64,20 @@ pub(super) fn start(state: &Arc<State>, listener: &Listener, plan: &Plan) -> io:
         connection.path_manager.endpoints = endpoints(&listener, plan, socket);
         let options = ListenOptions::new().config(connection).backlog(listener.backlog);
         let bound = MptcpListener::bind_with(&state.network, socket, &options)?;
-        let accepting = accept(Arc::clone(state), Arc::clone(&listener), bound, Arc::clone(&open));
+        let accepting =
+            accept(Arc::clone(state), Arc::clone(&listener), bound, Arc::clone(&open), Arc::clone(&errors));
         tasks.push(tokio::spawn(accepting));
     }
     Ok(Running(tasks))
 }
 
-async fn accept(state: Arc<State>, listener: Arc<Listener>, bound: MptcpListener, open: Arc<AtomicUsize>) {
+async fn accept(
+    state: Arc<State>,
+    listener: Arc<Listener>,
+    bound: MptcpListener,
+    open: Arc<AtomicUsize>,
+    errors: Arc<ErrorBudget>,
+) {
     while let Ok((stream, peer)) = bound.accept().await {
         let is_over = state.over_memory.load(Ordering::Relaxed);
         if is_over || open.load(Ordering::Relaxed) >= listener.max_connections {
@@ -80,9 +90,13 @@ async fn accept(state: Arc<State>, listener: Arc<Listener>, bound: MptcpListener
         open.fetch_add(1, Ordering::Relaxed);
         state.counters.accepted.fetch_add(1, Ordering::Relaxed);
         let (state, listener, open) = (Arc::clone(&state), Arc::clone(&listener), Arc::clone(&open));
+        let errors = Arc::clone(&errors);
         tokio::spawn(async move {
             let _open = Open(open);
-            serve(&state, &listener, stream).await;
+            match &listener.service {
+                Service::Forward(to) => forward(&state, &listener, stream, *to).await,
+                Service::Convert(converter) => convert(&state, &listener, converter, stream, &errors).await,
+            }
         });
     }
 }
@@ -96,11 +110,11 @@ impl Drop for Open {
     }
 }
 
-/// Connects to the server, and tells it who the client is.
-async fn connect(listener: &Listener, client: &MptcpStream) -> io::Result<TcpStream> {
+/// Connects to the listener's server, and tells it who the client is.
+async fn connect(listener: &Listener, to: SocketAddr, client: &MptcpStream) -> io::Result<TcpStream> {
     let mut retries = listener.retries;
     loop {
-        let connected = match timeout(listener.connect_timeout, TcpStream::connect(listener.to)).await {
+        let connected = match timeout(listener.connect_timeout, TcpStream::connect(to)).await {
             Ok(connected) => connected,
             Err(_) => Err(io::ErrorKind::TimedOut.into()),
         };
@@ -121,27 +135,73 @@ async fn connect(listener: &Listener, client: &MptcpStream) -> io::Result<TcpStr
     }
 }
 
-async fn serve(state: &Arc<State>, listener: &Listener, stream: MptcpStream) {
-    let peer = stream.peer_addr();
-    let entry = state.add(Flow {
+fn flow(listener: &Listener, stream: MptcpStream, to: SocketAddr) -> Flow {
+    Flow {
         listener: listener.name.clone(),
         stream: Arc::new(stream),
-        to: listener.to,
+        to,
         uploaded: AtomicU64::new(0),
         downloaded: AtomicU64::new(0),
         since: Instant::now(),
-    });
+    }
+}
+
+/// Forwards to the listener's server.
+async fn forward(state: &Arc<State>, listener: &Listener, stream: MptcpStream, to: SocketAddr) {
+    let peer = stream.peer_addr();
+    let entry = state.add(flow(listener, stream, to));
     let flow = &entry.flow;
-    let mut backend = match connect(listener, &flow.stream).await {
-        Ok(backend) => backend,
+    match connect(listener, to, &flow.stream).await {
+        Ok(backend) => relay(state, flow, backend).await,
         Err(error) => {
             state.counters.unreachable.fetch_add(1, Ordering::Relaxed);
-            let (name, to) = (&listener.name, listener.to);
+            let name = &listener.name;
             tracing::warn!(target: "ropewalk::gateway", listener = name, %peer, %to, %error, "the server can't be reached");
             flow.stream.reset();
-            return;
         }
+    }
+}
+
+/// This host's addresses.
+fn own_addresses() -> Vec<IpAddr> {
+    let Ok(all) = nix::ifaddrs::getifaddrs() else { return Vec::new() };
+    let of = |one: nix::ifaddrs::InterfaceAddress| {
+        let address = one.address?;
+        let v4 = address.as_sockaddr_in().map(|v4| IpAddr::from(v4.ip()));
+        v4.or_else(|| address.as_sockaddr_in6().map(|v6| IpAddr::from(v6.ip())))
     };
+    all.filter_map(of).collect()
+}
+
+/// Does what a client asks for (RFC 8803).
+async fn convert(
+    state: &Arc<State>,
+    listener: &Listener,
+    converter: &Converter,
+    mut stream: MptcpStream,
+    errors: &ErrorBudget,
+) {
+    let peer = stream.peer_addr();
+    match converter.serve(&mut stream, &own_addresses(), errors).await {
+        Ok(Granted::Connected(server, to)) => {
+            let entry = state.add(flow(listener, stream, to));
+            relay(state, &entry.flow, server).await;
+        }
+        Err(refusal) => {
+            let counter = match refusal {
+                Refusal::Server(..) => &state.counters.unreachable,
+                Refusal::Info => return,
+                _ => &state.counters.denied,
+            };
+            counter.fetch_add(1, Ordering::Relaxed);
+            tracing::info!(target: "ropewalk::gateway", listener = listener.name, %peer, reason = %refusal, "denied");
+        }
+    }
+}
+
+/// Carries both ways until the end.
+async fn relay(state: &Arc<State>, flow: &Flow, mut backend: TcpStream) {
+    let peer = flow.stream.peer_addr();
     // Its segments are few and large; Nagle's algorithm would only delay the last.
     let _ = backend.set_nodelay(true);
     let counters = ByteCounters { from_stream: &flow.uploaded, to_stream: &flow.downloaded };
@@ -158,5 +218,6 @@ async fn serve(state: &Arc<State>, listener: &Listener, stream: MptcpStream) {
     };
     let (up, down) = (flow.uploaded.load(Ordering::Relaxed), flow.downloaded.load(Ordering::Relaxed));
     let seconds = flow.since.elapsed().as_secs_f64();
-    tracing::debug!(target: "ropewalk::gateway", listener = listener.name, %peer, end, up, down, seconds, "ended");
+    let (listener, to) = (&flow.listener, flow.to);
+    tracing::debug!(target: "ropewalk::gateway", listener, %peer, %to, end, up, down, seconds, "ended");
 }

@@ -18,6 +18,7 @@ use tokio::signal::unix::Signal;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
+use crate::convert::Converter;
 use crate::daemon::{self, End};
 use crate::setup::gateway::Plan;
 use crate::status::Server;
@@ -26,6 +27,36 @@ pub use proxy_protocol::ProxyProtocol;
 
 /// How often ports are looked for that no listener and no connection needs any more.
 const RELEASE: Duration = Duration::from_secs(5);
+
+/// What a listener does for its clients.
+#[derive(Clone, Debug)]
+pub enum Service {
+    /// It forwards to a server.
+    Forward(SocketAddr),
+    /// It connects to the servers that clients name (RFC 8803), within a list.
+    Convert(Converter),
+}
+
+impl From<SocketAddr> for Service {
+    fn from(server: SocketAddr) -> Service {
+        Service::Forward(server)
+    }
+}
+
+impl From<Converter> for Service {
+    fn from(converter: Converter) -> Service {
+        Service::Convert(converter)
+    }
+}
+
+impl std::fmt::Display for Service {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Service::Forward(server) => server.fmt(f),
+            Service::Convert(_) => f.write_str("the servers that clients name"),
+        }
+    }
+}
 
 /// One listener.
 #[derive(Clone, Debug)]
@@ -36,8 +67,8 @@ pub struct Listener {
     pub listen: SocketAddr,
     /// Further addresses of the host, announced to clients (ADD_ADDR).
     pub addresses: Vec<IpAddr>,
-    /// Where the server is.
-    pub to: SocketAddr,
+    /// What it does for clients.
+    pub service: Service,
     /// The engine's settings; the path manager's endpoints are set by the gateway.
     pub connection: ConnectionConfig,
     /// Most connections at a time; what comes then is reset.
@@ -67,12 +98,12 @@ pub fn default_connection() -> ConnectionConfig {
 
 impl Listener {
     /// A listener for which nothing else is said.
-    pub fn new(listen: SocketAddr, to: SocketAddr) -> Listener {
+    pub fn new(listen: SocketAddr, service: impl Into<Service>) -> Listener {
         Listener {
             name: listen.to_string(),
             listen,
             addresses: Vec::new(),
-            to,
+            service: service.into(),
             connection: default_connection(),
             max_connections: 10_000,
             backlog: 1024,
@@ -161,6 +192,8 @@ pub struct Counters {
     pub client_lost: AtomicU64,
     /// Connections that servers reset.
     pub backend_lost: AtomicU64,
+    /// Requests of clients (RFC 8803) that were refused: no cookie, a destination that isn't listed, no message at all.
+    pub denied: AtomicU64,
 }
 
 /// The state of a running gateway.
@@ -354,7 +387,7 @@ impl Listeners {
             }
             let running = listener::start(state, listener, &self.plan)?;
             self.running.push((listener.clone(), running));
-            let (listen, to) = (listener.listen, listener.to);
+            let (listen, to) = (listener.listen, &listener.service);
             tracing::info!(target: "ropewalk::gateway", listener = listener.name, %listen, %to, "listening");
         }
         Ok(())

@@ -8,6 +8,7 @@ use ipnet::IpNet;
 use ropewalk_lab::units;
 
 use super::policy::Policies;
+use super::remote::Gateway;
 use super::uplinks::MOST_LINKS;
 use super::usage::Quota;
 
@@ -172,6 +173,8 @@ pub struct Config {
     pub status: Option<PathBuf>,
     /// Where Prometheus asks for [`crate::metrics`].
     pub metrics: Option<SocketAddr>,
+    /// A gateway to which everything goes; without it, connections go to their servers.
+    pub gateway: Option<Gateway>,
 }
 
 impl Default for Config {
@@ -195,6 +198,7 @@ impl Default for Config {
             drain: Duration::from_secs(30),
             status: None,
             metrics: None,
+            gateway: None,
         }
     }
 }

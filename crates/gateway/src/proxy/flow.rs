@@ -22,6 +22,8 @@ pub struct Flow {
     pub client: Client,
     /// Where it wanted to go.
     pub target: Target,
+    /// The address of it that was chosen.
+    pub address: SocketAddr,
     /// The connection.
     pub stream: Arc<MptcpStream>,
     /// The link that it was opened on.
@@ -102,6 +104,7 @@ impl Flows {
         self: &Arc<Flows>,
         client: Client,
         target: Target,
+        address: SocketAddr,
         stream: MptcpStream,
         opened_on: usize,
         plan: Plan,
@@ -111,6 +114,7 @@ impl Flows {
             id,
             client,
             target,
+            address,
             stream: Arc::new(stream),
             opened_on,
             since: Instant::now(),

@@ -8,10 +8,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use ropewalk_engine::config::LocalEndpoint;
 use ropewalk_engine::{congestion, scheduler};
-use ropewalk_tokio::{ConnectionConfig, Network, default_config};
+use ropewalk_tokio::{ConnectionConfig, MptcpStream, Network, default_config};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 
 use super::config::{Config, Opening};
 use super::dial::dial;
@@ -19,6 +19,7 @@ use super::flow::{Entry, Flow, Flows};
 use super::inbound::Client;
 use super::link::Link;
 use super::policy::{self, Plan};
+use super::remote::Gateway;
 use super::target::Target;
 use super::usage::Usage;
 use crate::carry::{ByteCounters, carry, reset};
@@ -69,11 +70,19 @@ impl Server {
         Ok(())
     }
 
-    /// How a connection is to use the links as they are.
-    fn plan(&self, target: &Target, address: SocketAddr, dscp: u8, bytes: u64, old: Option<&Plan>) -> Plan {
+    /// How a connection is to use the links as they are. `address`: the server's; `v6`: whether the connection itself goes over IPv6.
+    fn plan(
+        &self,
+        target: &Target,
+        address: SocketAddr,
+        v6: bool,
+        dscp: u8,
+        bytes: u64,
+        old: Option<&Plan>,
+    ) -> Plan {
         let config = self.config();
         let policy = config.policies.policy(target, address.ip(), dscp, bytes);
-        policy::plan(policy, &self.links, address.is_ipv6(), old)
+        policy::plan(policy, &self.links, v6, old)
     }
 
     /// Settings of a connection that is opened now.
@@ -129,16 +138,25 @@ impl Server {
         let Some(first) = addresses.first() else {
             return Err(io::Error::new(io::ErrorKind::NotFound, "no address"));
         };
-        let plan = self.plan(&target, *first, client.dscp, 0, None);
+        let all = self.config();
+        let far = all.gateway.as_ref().map_or(*first, |gateway| gateway.address);
+        let plan = self.plan(&target, *first, far.is_ipv6(), client.dscp, 0, None);
         let config = self.connection_config(&plan, client.dscp)?;
-        let told = self.config();
-        let policy = told.policies.policy(&target, first.ip(), client.dscp, 0);
-        let (links, at_once) = self.openings(&plan, *first, policy.mode.is_ordered());
-        let limit = told.connect_timeout;
-        let (stream, link) = dial(&self.network, &addresses, (&links, at_once), &config, limit).await?;
+        let policy = all.policies.policy(&target, first.ip(), client.dscp, 0);
+        let (links, at_once) = self.openings(&plan, far, policy.mode.is_ordered());
+        let (stream, link, address) = match &all.gateway {
+            None => {
+                let limit = all.connect_timeout;
+                let (stream, link) =
+                    dial(&self.network, &addresses, (&links, at_once), &config, limit).await?;
+                let address = stream.peer_addr();
+                (stream, link, address)
+            }
+            Some(gateway) => self.open_through(gateway, &addresses, (&links, at_once), &config).await?,
+        };
         link.note_answer(stream.peer_addr());
         let multipath = stream.info().is_some_and(|info| info.multipath);
-        let entry = self.flows.add(client, target, stream, link.index, plan);
+        let entry = self.flows.add(client, target, address, stream, link.index, plan);
         // Links may have changed meanwhile.
         self.apply(&entry.flow, false);
         tracing::info!(
@@ -147,10 +165,34 @@ impl Server {
         Ok(entry)
     }
 
+    /// Opens a connection to the gateway, which connects to one of a server's addresses.
+    async fn open_through(
+        &self,
+        gateway: &Gateway,
+        addresses: &[SocketAddr],
+        links: (&[Arc<Link>], usize),
+        config: &ConnectionConfig,
+    ) -> io::Result<(MptcpStream, Arc<Link>, SocketAddr)> {
+        let deadline = Instant::now() + self.config().connect_timeout;
+        let mut first_error = None;
+        for address in addresses {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let (mut stream, link) = dial(&self.network, &[gateway.address], links, config, left).await?;
+            match timeout_at(deadline, gateway.connect(&mut stream, *address)).await {
+                Ok(Ok(())) => return Ok((stream, link, *address)),
+                Ok(Err(error)) => drop(first_error.get_or_insert(error)),
+                Err(_) => break,
+            }
+        }
+        Err(first_error.unwrap_or_else(|| {
+            io::Error::new(io::ErrorKind::TimedOut, "the gateway doesn't answer the request")
+        }))
+    }
+
     fn apply(&self, flow: &Flow, reopen: bool) {
         let plan = {
-            let (address, dscp) = (flow.stream.peer_addr(), flow.client.dscp);
-            self.plan(&flow.target, address, dscp, flow.bytes(), Some(&flow.plan()))
+            let (v6, dscp) = (flow.stream.peer_addr().is_ipv6(), flow.client.dscp);
+            self.plan(&flow.target, flow.address, v6, dscp, flow.bytes(), Some(&flow.plan()))
         };
         flow.apply(plan, &self.links, reopen);
     }
