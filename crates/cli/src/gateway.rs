@@ -62,6 +62,9 @@ pub(crate) struct Options {
     /// repeat it for each
     #[arg(long, value_name = "NETWORK [PORTS]", requires = "cookie", conflicts_with = "config")]
     convert: Vec<Destination>,
+    /// With --convert: where clients may send datagrams (UDP), as in `internet 53,443`; repeat it for each
+    #[arg(long, value_name = "NETWORK [PORTS]", requires = "convert")]
+    udp: Vec<Destination>,
     /// With --convert: the file with what clients have to show (`ropewalk keys cookie`)
     #[arg(long, value_name = "FILE", requires = "convert")]
     cookie: Option<PathBuf>,
@@ -134,6 +137,7 @@ fn settings(registries: &Registries, options: &Options) -> Result<Settings, Fail
         None => Service::Forward(socket("--to", options.to.as_deref().unwrap_or_default())?),
         Some(path) => Service::Convert(Converter {
             destinations: Destinations(options.convert.clone()),
+            datagrams: Destinations(options.udp.clone()),
             cookie: cookie("--cookie", path)?,
             connect_timeout: Duration::from_secs(5),
         }),

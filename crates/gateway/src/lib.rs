@@ -15,5 +15,6 @@ pub mod privileges;
 pub mod proxy;
 pub mod setup;
 pub mod status;
+pub mod udp;
 
 pub use tracing_subscriber::filter::LevelFilter;

@@ -581,6 +581,9 @@ macro_rules! writes {
 }
 
 reads!(MptcpStream);
+// As with std's sockets: a task can read while another writes.
+reads!(&MptcpStream);
 reads!(OwnedReadHalf);
 writes!(MptcpStream);
+writes!(&MptcpStream);
 writes!(OwnedWriteHalf);

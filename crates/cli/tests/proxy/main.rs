@@ -1,5 +1,6 @@
 //! `ropewalk proxy` with real parts: curl, nginx on the kernel's Multipath TCP, two uplinks.
 
+mod datagrams;
 mod far;
 mod operation;
 mod stage;

@@ -30,6 +30,11 @@ pub(super) const LISTENER: Shape = Shape {
             "Instead of `to`: clients name their servers (RFC 8803), within this list, such as [\"internet 80,443\", \"10.0.0.0/8\"]",
         ),
         key(
+            "udp",
+            Kind::Texts,
+            "With `convert`: where clients may send datagrams (SOCKS5's UDP ASSOCIATE), such as [\"internet 53,443\"]. Default: nowhere",
+        ),
+        key(
             "cookie",
             Kind::Text,
             "With `convert`: a file with what clients have to show, 16 to 128 bytes as hexadecimal digits, mode 0600",
@@ -141,14 +146,16 @@ fn service(reader: &mut Reader, table: &Table<'_>) -> Option<Service> {
             );
             return None;
         };
-        if table.get("cookie").is_some() {
-            reader.wrong(table.place("cookie"), "`cookie` goes with `convert`", "this listener has `to`", "");
+        for key in ["cookie", "udp"].into_iter().filter(|key| table.get(key).is_some()) {
+            let message = format!("`{key}` goes with `convert`");
+            reader.wrong(table.place(key), message, "this listener has `to`", "");
         }
         return socket(reader, to).map(Service::Forward);
     };
     if table.get("to").is_some() {
         reader.wrong(table.place("to"), "a listener has `to` or `convert`", "not both", "");
     }
+    let datagrams = table.get("udp").map(|list| destinations(reader, list)).unwrap_or_default();
     let destinations = destinations(reader, list);
     let cookie = match table.get("cookie") {
         Some(value) => {
@@ -169,7 +176,12 @@ fn service(reader: &mut Reader, table: &Table<'_>) -> Option<Service> {
             None
         }
     };
-    Some(Service::Convert(Converter { destinations, cookie: cookie?, connect_timeout: CONNECT_TIMEOUT }))
+    Some(Service::Convert(Converter {
+        destinations,
+        datagrams,
+        cookie: cookie?,
+        connect_timeout: CONNECT_TIMEOUT,
+    }))
 }
 
 fn destinations(reader: &mut Reader, value: &Value<'_>) -> Destinations {

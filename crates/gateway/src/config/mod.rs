@@ -220,13 +220,14 @@ mod tests {
         let path = folder.path().join("cookie");
         Cookie::generate(&path).unwrap();
         let text = format!(
-            "[[listener]]\nlisten = '192.0.2.1:5124'\nconvert = ['internet 80,443', '10.0.0.0/8']\ncookie = '{}'\n\
+            "[[listener]]\nlisten = '192.0.2.1:5124'\nconvert = ['internet 80,443', '10.0.0.0/8']\nudp = ['internet 53']\ncookie = '{}'\n\
              connect-timeout = '2 s'\n",
             path.display()
         );
         let settings = read(&text).unwrap();
         let Service::Convert(converter) = &settings.listeners[0].service else { panic!("{settings:?}") };
-        assert_eq!((converter.destinations.0.len(), converter.connect_timeout), (2, Duration::from_secs(2)));
+        assert_eq!((converter.destinations.0.len(), converter.datagrams.0.len()), (2, 1));
+        assert_eq!(converter.connect_timeout, Duration::from_secs(2));
         let error = read(&(text + "proxy-protocol = 'v1'\n")).unwrap_err();
         assert!(error.contains("it goes with `to` alone"), "{error}");
     }
@@ -268,8 +269,8 @@ mod tests {
         let (file, schema) = (text.parse::<toml::Table>().unwrap(), schema());
         for (table, known, others) in [
             (&file["gateway"], &schema["properties"]["gateway"]["properties"], 0),
-            // `convert` and `cookie`, which don't go with `to`.
-            (&file["listener"][0], &schema["properties"]["listener"]["items"]["properties"], 2),
+            // `convert`, `udp` and `cookie`, which don't go with `to`.
+            (&file["listener"][0], &schema["properties"]["listener"]["items"]["properties"], 3),
         ] {
             let keys: Vec<&String> = table.as_table().unwrap().keys().collect();
             assert_eq!(known.as_object().unwrap().len(), keys.len() + others);

@@ -101,6 +101,11 @@ fn is_global(ip: IpAddr) -> bool {
 pub struct Destinations(pub Vec<Destination>);
 
 impl Destinations {
+    /// Whether nothing is allowed.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Whether a connection to a server is allowed. `own`: this host's addresses, which only an entry for the address alone allows,
     /// so that a wide network doesn't open the host's own services.
     pub fn allow(&self, peer: SocketAddr, own: &[IpAddr]) -> bool {

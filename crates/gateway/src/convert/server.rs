@@ -30,6 +30,8 @@ const IGNORED: [u8; 5] = [0, 1, 2, 3, 5];
 pub struct Converter {
     /// Where it may connect.
     pub destinations: Destinations,
+    /// Where it may send datagrams; nowhere if it is empty.
+    pub datagrams: Destinations,
     /// What clients have to show.
     pub cookie: Cookie,
     /// How long connecting to a server may take.
@@ -41,6 +43,8 @@ pub struct Converter {
 pub enum Granted {
     /// A connection to a server. The client has been told.
     Connected(TcpStream, SocketAddr),
+    /// Datagrams. The client has been told.
+    Datagrams,
 }
 
 /// Why a client has got nothing.
@@ -58,6 +62,9 @@ pub enum Refusal {
     /// The destination isn't in the list.
     #[error("{0} isn't in the list of destinations")]
     Destination(SocketAddr),
+    /// It asks for datagrams, and there is no list for them.
+    #[error("the client asks for datagrams, and this listener has none")]
+    NoDatagrams,
     /// It asks for TCP options that can't be set.
     #[error("TCP options of kind {0:?} can't be used with the conversion service")]
     Options(Vec<u8>),
@@ -83,7 +90,9 @@ impl Refusal {
             Refusal::Message(wrong) => Some(wrong.answer(received)),
             Refusal::Nothing => Some(ParseError::Unknown(0).answer(received)),
             //= RFC 8803 6.2.8-e
-            Refusal::Cookie(_) | Refusal::Destination(_) => error(code::NOT_AUTHORIZED, &[0]),
+            Refusal::Cookie(_) | Refusal::Destination(_) | Refusal::NoDatagrams => {
+                error(code::NOT_AUTHORIZED, &[0])
+            }
             //= RFC 8803 6.2.8-f
             Refusal::Options(kinds) => error(code::UNSUPPORTED_TCP_OPTION, kinds),
             Refusal::Server(_, reason) => {
@@ -150,6 +159,7 @@ async fn read(client: &mut (impl AsyncRead + Unpin), received: &mut Vec<u8>) -> 
 /// What a message asks for.
 enum Asked {
     Connect(SocketAddr, Option<Vec<TcpOption>>),
+    Datagrams,
 }
 
 impl Converter {
@@ -174,6 +184,8 @@ impl Converter {
                     asked = Ok(Asked::Connect(peer, options));
                     break;
                 }
+                Tlv::Datagrams if self.datagrams.is_empty() => return Err(Refusal::NoDatagrams),
+                Tlv::Datagrams => asked = Ok(Asked::Datagrams),
                 //= RFC 8803 6.2.4-b
                 Tlv::Info => asked = Err(Refusal::Info),
                 _ => {}
@@ -232,6 +244,7 @@ impl Converter {
         let late = |_| io::Error::new(io::ErrorKind::TimedOut, "the client sent no whole message");
         let message = timeout(HANDSHAKE, read(client, received)).await.map_err(late)??;
         let (granted, answer) = match self.check(message, own)? {
+            Asked::Datagrams => (Granted::Datagrams, Message::default()),
             Asked::Connect(peer, options) => {
                 let wants_multipath = options.iter().flatten().any(|option| option.kind == MULTIPATH);
                 let server = timeout(self.connect_timeout, connect(peer, wants_multipath)).await;

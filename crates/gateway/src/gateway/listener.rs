@@ -19,6 +19,7 @@ use crate::carry::{ByteCounters, Lost, carry};
 use crate::convert::Converter;
 use crate::convert::server::{ErrorBudget, Granted, Refusal};
 use crate::setup::gateway::Plan;
+use crate::udp::{self, relay::Carried};
 
 /// A running listener.
 pub(super) struct Running(Vec<JoinHandle<()>>);
@@ -135,7 +136,7 @@ async fn connect(listener: &Listener, to: SocketAddr, client: &MptcpStream) -> i
     }
 }
 
-fn flow(listener: &Listener, stream: MptcpStream, to: SocketAddr) -> Flow {
+fn flow(listener: &Listener, stream: MptcpStream, to: Option<SocketAddr>) -> Flow {
     Flow {
         listener: listener.name.clone(),
         stream: Arc::new(stream),
@@ -149,7 +150,7 @@ fn flow(listener: &Listener, stream: MptcpStream, to: SocketAddr) -> Flow {
 /// Forwards to the listener's server.
 async fn forward(state: &Arc<State>, listener: &Listener, stream: MptcpStream, to: SocketAddr) {
     let peer = stream.peer_addr();
-    let entry = state.add(flow(listener, stream, to));
+    let entry = state.add(flow(listener, stream, Some(to)));
     let flow = &entry.flow;
     match connect(listener, to, &flow.stream).await {
         Ok(backend) => relay(state, flow, backend).await,
@@ -184,8 +185,20 @@ async fn convert(
     let peer = stream.peer_addr();
     match converter.serve(&mut stream, &own_addresses(), errors).await {
         Ok(Granted::Connected(server, to)) => {
-            let entry = state.add(flow(listener, stream, to));
+            let entry = state.add(flow(listener, stream, Some(to)));
             relay(state, &entry.flow, server).await;
+        }
+        Ok(Granted::Datagrams) => {
+            let entry = state.add(flow(listener, stream, None));
+            let flow = &entry.flow;
+            let carried = Carried { up: &flow.uploaded, down: &flow.downloaded };
+            let (stream, own) = (&*flow.stream, own_addresses());
+            let done = udp::relay::relay(stream, stream, &converter.datagrams, &own, carried).await;
+            if let Err(error) = &done {
+                state.counters.client_lost.fetch_add(1, Ordering::Relaxed);
+                stream.reset();
+                tracing::debug!(target: "ropewalk::gateway", %peer, %error, "datagrams ended");
+            }
         }
         Err(refusal) => {
             let counter = match refusal {
@@ -219,5 +232,5 @@ async fn relay(state: &Arc<State>, flow: &Flow, mut backend: TcpStream) {
     let (up, down) = (flow.uploaded.load(Ordering::Relaxed), flow.downloaded.load(Ordering::Relaxed));
     let seconds = flow.since.elapsed().as_secs_f64();
     let (listener, to) = (&flow.listener, flow.to);
-    tracing::debug!(target: "ropewalk::gateway", listener, %peer, %to, end, up, down, seconds, "ended");
+    tracing::debug!(target: "ropewalk::gateway", listener, %peer, ?to, end, up, down, seconds, "ended");
 }

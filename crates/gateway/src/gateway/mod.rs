@@ -169,8 +169,8 @@ pub struct Flow {
     pub listener: String,
     /// The client's side.
     pub stream: Arc<MptcpStream>,
-    /// Where it is forwarded.
-    pub to: SocketAddr,
+    /// Where it is forwarded; `None`: datagrams, to several.
+    pub to: Option<SocketAddr>,
     /// Bytes from the client.
     pub uploaded: AtomicU64,
     /// Bytes to the client.

@@ -18,7 +18,7 @@ pub mod reach;
 mod remote;
 mod serve;
 mod socks;
-mod target;
+pub(crate) mod target;
 mod transparent;
 pub mod uplinks;
 pub mod usage;

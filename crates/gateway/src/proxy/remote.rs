@@ -25,4 +25,13 @@ impl Gateway {
         }
         done
     }
+
+    /// Has the gateway carry datagrams; the stream is reset if it doesn't.
+    pub(super) async fn datagrams(&self, stream: &mut MptcpStream) -> io::Result<()> {
+        let done = client::datagrams(stream, self.cookie.as_ref()).await;
+        if done.is_err() {
+            stream.reset();
+        }
+        done
+    }
 }

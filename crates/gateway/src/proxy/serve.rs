@@ -23,6 +23,7 @@ use super::remote::Gateway;
 use super::target::Target;
 use super::usage::Usage;
 use crate::carry::{ByteCounters, carry, reset};
+use crate::udp::{associate::Association, relay::Carried};
 
 /// How often it is looked whether flows have ended.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -187,6 +188,52 @@ impl Server {
         Err(first_error.unwrap_or_else(|| {
             io::Error::new(io::ErrorKind::TimedOut, "the gateway doesn't answer the request")
         }))
+    }
+
+    /// Opens a connection to the gateway for a client's datagrams. Rules see the gateway as its destination.
+    pub(super) async fn open_datagrams(&self, client: Client) -> io::Result<Entry> {
+        let all = self.config();
+        let Some(gateway) = &all.gateway else {
+            let message = "datagrams go through a gateway, and none is configured";
+            return Err(io::Error::new(io::ErrorKind::Unsupported, message));
+        };
+        let (address, target) = (gateway.address, Target::Address(gateway.address));
+        let plan = self.plan(&target, address, address.is_ipv6(), client.dscp, 0, None);
+        let config = self.connection_config(&plan, client.dscp)?;
+        let policy = all.policies.policy(&target, address.ip(), client.dscp, 0);
+        let (links, at_once) = self.openings(&plan, address, policy.mode.is_ordered());
+        let deadline = Instant::now() + all.connect_timeout;
+        let links = (&links[..], at_once);
+        let (mut stream, link) = dial(&self.network, &[address], links, &config, all.connect_timeout).await?;
+        let late = |_| io::Error::new(io::ErrorKind::TimedOut, "the gateway doesn't answer the request");
+        timeout_at(deadline, gateway.datagrams(&mut stream)).await.map_err(late)??;
+        link.note_answer(address);
+        let entry = self.flows.add(client, target, address, stream, link.index, plan);
+        self.apply(&entry.flow, false);
+        tracing::info!(flow = entry.flow.id, %client, link = link.interface, "open for datagrams");
+        Ok(entry)
+    }
+
+    /// Carries a client's datagrams until the client ends that.
+    pub(super) async fn associate(
+        &self,
+        mut control: TcpStream,
+        association: Association,
+        flow: &Flow,
+    ) -> io::Result<()> {
+        let carried = Carried { up: &flow.uploaded, down: &flow.downloaded };
+        let mut stopping = self.stopping.subscribe();
+        let done = tokio::select! {
+            done = association.carry(&mut control, &*flow.stream, &*flow.stream, carried) => done,
+            _ = stopping.wait_for(|stopping| *stopping) => {
+                Err(io::Error::new(io::ErrorKind::ConnectionAborted, "the proxy is stopping"))
+            }
+        };
+        match done {
+            Ok(()) => flow.stream.close_write(),
+            Err(_) => flow.stream.reset(),
+        }
+        done
     }
 
     fn apply(&self, flow: &Flow, reopen: bool) {

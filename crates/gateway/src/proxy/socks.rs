@@ -1,7 +1,7 @@
 //! SOCKS5 (RFC 1928) with names and passwords (RFC 1929), by `fast-socks5`.
 
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use bytes::Bytes;
 use fast_socks5::server::{
@@ -9,12 +9,13 @@ use fast_socks5::server::{
 };
 use fast_socks5::util::target_addr::TargetAddr;
 use fast_socks5::{ReplyError, Socks5Command};
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, UdpSocket};
 use tokio::time::timeout;
 
 use super::inbound::{Client, HANDSHAKE};
 use super::serve::Server;
 use super::target::Target;
+use crate::udp::associate::Association;
 
 fn other(error: SocksServerError) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, error.to_string())
@@ -28,6 +29,7 @@ fn reply(error: &io::Error) -> ReplyError {
         io::ErrorKind::NetworkUnreachable | io::ErrorKind::AddrNotAvailable => ReplyError::NetworkUnreachable,
         io::ErrorKind::HostUnreachable | io::ErrorKind::NotFound => ReplyError::HostUnreachable,
         io::ErrorKind::PermissionDenied => ReplyError::ConnectionNotAllowed,
+        io::ErrorKind::Unsupported => ReplyError::CommandNotSupported,
         _ => ReplyError::GeneralFailure,
     }
 }
@@ -61,15 +63,49 @@ async fn request(server: &Server, client: TcpStream) -> Result<Request, SocksSer
     Ok((protocol, command, target))
 }
 
+/// Carries a client's datagrams (UDP ASSOCIATE). `local`: the address to which the client has connected.
+async fn associate(
+    server: &Server,
+    protocol: Socks5ServerProtocol<TcpStream, states::CommandRead>,
+    local: IpAddr,
+    peer: Client,
+    target: Target,
+) -> io::Result<()> {
+    let opened = async { Ok((server.open_datagrams(peer).await?, UdpSocket::bind((local, 0)).await?)) };
+    let (entry, socket) = match opened.await {
+        Ok(opened) => opened,
+        Err(error) => {
+            protocol.reply_error(&reply(&error)).await.map_err(other)?;
+            return Err(error);
+        }
+    };
+    let control = protocol.reply_success(socket.local_addr()?).await.map_err(other)?;
+    // The client may say where its datagrams will come from. Some say something else: that isn't heeded.
+    let client = peer.address.ip();
+    let port = match target {
+        Target::Address(from) if from.ip() == client => from.port(),
+        _ => 0,
+    };
+    let association = Association { socket, client, port };
+    let done = server.associate(control, association, &entry.flow).await;
+    server.ended(&entry.flow, &done);
+    done
+}
+
 /// Serves one client.
 pub(super) async fn serve(server: &Server, client: TcpStream, peer: Client) -> io::Result<()> {
+    let local = client.local_addr()?.ip();
     let late = |_| io::Error::new(io::ErrorKind::TimedOut, "the client didn't complete its SOCKS request");
     let asked = timeout(HANDSHAKE, request(server, client)).await.map_err(late)?;
     let (protocol, command, target) = asked.map_err(other)?;
-    if !matches!(command, Socks5Command::TCPConnect) {
-        protocol.reply_error(&ReplyError::CommandNotSupported).await.map_err(other)?;
-        let message = "SOCKS commands other than CONNECT aren't supported";
-        return Err(io::Error::new(io::ErrorKind::Unsupported, message));
+    match command {
+        Socks5Command::TCPConnect => {}
+        Socks5Command::UDPAssociate => return associate(server, protocol, local, peer, target).await,
+        Socks5Command::TCPBind => {
+            protocol.reply_error(&ReplyError::CommandNotSupported).await.map_err(other)?;
+            let message = "the SOCKS command BIND isn't supported";
+            return Err(io::Error::new(io::ErrorKind::Unsupported, message));
+        }
     }
     match server.open(peer, target).await {
         Ok(entry) => {

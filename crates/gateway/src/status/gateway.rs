@@ -100,7 +100,7 @@ fn connection(state: &State, number: u64, flow: &Flow) -> Option<Value> {
         "listener": flow.listener,
         "client": flow.stream.peer_addr().to_string(),
         "local": flow.stream.local_addr().to_string(),
-        "to": flow.to.to_string(),
+        "to": flow.to.map_or("datagrams".into(), |to| to.to_string()),
         "age_s": flow.since.elapsed().as_secs_f64(),
         "multipath": info.multipath,
         "scheduler": info.connection.scheduler,
