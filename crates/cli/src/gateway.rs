@@ -7,6 +7,7 @@ use std::time::Duration;
 use ropewalk_gateway::config;
 use ropewalk_gateway::convert::{Converter, Cookie, Destination, Destinations};
 use ropewalk_gateway::gateway::{self, Listener, Service, Settings};
+use ropewalk_gateway::page::Page;
 use ropewalk_gateway::{LevelFilter, log};
 use ropewalk_lab::diagnostic::{Diagnostic, Source};
 use ropewalk_lab::{Registries, units};
@@ -89,6 +90,9 @@ pub(crate) struct Options {
     /// Metrics for Prometheus: http://ADDRESS:PORT/metrics, on loopback
     #[arg(long, value_name = "ADDRESS:PORT", conflicts_with = "config")]
     metrics: Option<String>,
+    /// The status page: http://ADDRESS:PORT/, on loopback; elsewhere only by --config, with a token
+    #[arg(long, value_name = "ADDRESS:PORT", conflicts_with = "config")]
+    page: Option<String>,
     /// Show what would be set up, and do nothing
     #[arg(long)]
     dry_run: bool,
@@ -117,6 +121,16 @@ pub(crate) fn socket(option: &str, text: &str) -> Result<SocketAddr, Failure> {
 pub(crate) fn cookie(option: &str, path: &Path) -> Result<Cookie, Failure> {
     let wrong = |error| Diagnostic::new(format!("{option} `{}`: {error}", path.display()));
     Ok(Cookie::load(path).map_err(wrong)?)
+}
+
+/// The status page of the command line.
+pub(crate) fn page(text: Option<&str>) -> Result<Option<Page>, Failure> {
+    let Some(text) = text else { return Ok(None) };
+    let page = Page { address: socket("--page", text)?, token: None };
+    page.check().map_err(|error| {
+        Diagnostic::new(format!("--page: {error}")).help("`page-token` in a file, by --config")
+    })?;
+    Ok(Some(page))
 }
 
 /// A time on the command line.
@@ -159,6 +173,7 @@ fn settings(registries: &Registries, options: &Options) -> Result<Settings, Fail
     let metrics = options.metrics.as_deref().map(|text| socket("--metrics", text)).transpose()?;
     let settings = Settings {
         metrics,
+        page: page(options.page.as_deref())?,
         status: options.status.clone(),
         cores: options.cores.into(),
         drain: time("--drain", &options.drain)?,

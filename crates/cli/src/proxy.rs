@@ -46,7 +46,7 @@ be used."
 )]
 pub(crate) struct Options {
     /// The configuration's file; instead of --via and what belongs to it
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["listen", "via", "user", "users", "allow", "policy", "rules", "usage", "transparent", "congestion", "mtu", "connections", "probe", "probe_budget", "captive_check", "drain", "status", "metrics"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["listen", "via", "user", "users", "allow", "policy", "rules", "usage", "transparent", "congestion", "mtu", "connections", "probe", "probe_budget", "captive_check", "drain", "status", "metrics", "page"])]
     config: Option<PathBuf>,
     /// Only check the configuration
     #[arg(long, requires = "config")]
@@ -126,6 +126,9 @@ pub(crate) struct Options {
     /// The file with what the gateway has to be shown (`ropewalk keys cookie`)
     #[arg(long, value_name = "FILE", requires = "gateway")]
     gateway_cookie: Option<PathBuf>,
+    /// The status page: http://ADDRESS:PORT/, on loopback; elsewhere only by --config, with a token
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    page: Option<String>,
     /// Show the set-up's commands, and run none
     #[arg(long)]
     dry_run: bool,
@@ -198,6 +201,7 @@ impl Options {
             captive_check: self.captive_check.clone(),
             drain: time("--drain", &self.drain)?,
             status: self.status.clone(),
+            page: crate::gateway::page(self.page.as_deref())?,
             metrics: self.metrics.as_deref().map(|text| socket("--metrics", text)).transpose()?,
             gateway: self.gateway()?,
             ..Config::default()

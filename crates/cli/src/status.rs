@@ -9,16 +9,16 @@ use serde_json::Value;
 
 use crate::{Failure, output};
 
-/// Connections, subflows and the scheduler's last decisions of a running gateway
+/// Links, connections, subflows and the scheduler's last decisions of a running proxy or gateway
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   ropewalk status
   ropewalk status --watch 2s
   ropewalk status --socket /run/ropewalk/gateway.sock --json")]
 pub(crate) struct Options {
-    /// The socket that the gateway's `--status` names
-    #[arg(long, value_name = "PATH", default_value = status::DEFAULT)]
-    socket: PathBuf,
+    /// The socket that `--status` of the proxy or gateway names [default: those in /run/ropewalk that are there]
+    #[arg(long, value_name = "PATH")]
+    socket: Option<PathBuf>,
     /// Ask again and again, so often
     #[arg(long, value_name = "TIME", num_args = 0..=1, default_missing_value = "1 s")]
     watch: Option<String>,
@@ -31,8 +31,12 @@ fn text(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), String::from)
 }
 
+/// Rounded to three digits or so.
 fn bytes(value: &Value) -> String {
-    write_bytes(value.as_u64().unwrap_or(0))
+    let exact = value.as_u64().unwrap_or(0);
+    let unit =
+        [1u64 << 40, 1 << 30, 1 << 20, 1 << 10].into_iter().find(|unit| exact >= 4 * unit).unwrap_or(1);
+    write_bytes(exact / unit * unit)
 }
 
 fn milliseconds(value: &Value) -> String {
@@ -43,8 +47,67 @@ fn list(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }
 
-/// The state for people.
-fn show(state: &Value) -> String {
+/// The sockets to ask: the one that is named, or those that are there.
+pub(crate) fn sockets(named: Option<&PathBuf>) -> Result<Vec<PathBuf>, Failure> {
+    if let Some(named) = named {
+        return Ok(vec![named.clone()]);
+    }
+    let there: Vec<PathBuf> =
+        status::DEFAULTS.iter().map(PathBuf::from).filter(|path| path.exists()).collect();
+    if there.is_empty() {
+        let message = format!("no proxy or gateway tells its state at {}", status::DEFAULTS.join(", "));
+        return Err(Failure::other(format!(
+            "{message}: start it with --status PATH, and name that with --socket"
+        )));
+    }
+    Ok(there)
+}
+
+/// A proxy's links, and what it did so far.
+fn show_links(state: &Value) -> Vec<String> {
+    let number = |key: &str| text(&state[key]);
+    let draining = if state["draining"] == true { ", draining" } else { "" };
+    let mut lines = vec![format!(
+        "proxy at {}, policy {}, {} rules: {} connections{draining}; opened {}, not opened {}, lost {}",
+        number("listen"),
+        number("policy"),
+        number("rules"),
+        number("connections_open"),
+        number("connections_opened"),
+        number("connections_failed"),
+        number("connections_lost"),
+    )];
+    for link in list(&state["links"]) {
+        let rate = |key: &str| units::write_rate(link[key].as_u64().unwrap_or(0) / 1000 * 1000);
+        let delay = if link["rtt_s"].is_null() { "unknown".into() } else { milliseconds(&link["rtt_s"]) };
+        let lost = link["probes_lost"].as_f64().unwrap_or(0.0) * 100.0;
+        let mut line = format!(
+            "  {} is {}: {} down, {} up, round trip {delay}, {lost:.1} % of probes lost, carried {} down, {} up",
+            text(&link["interface"]),
+            text(&link["state"]),
+            rate("rate_down_bits_per_s"),
+            rate("rate_up_bits_per_s"),
+            bytes(&link["bytes_received"]),
+            bytes(&link["bytes_sent"]),
+        );
+        for (key, what) in [("metered", ", metered"), ("backup", ", backup")] {
+            line += if link[key] == true { what } else { "" };
+        }
+        if link["price"].as_f64() > Some(0.0) {
+            line += &format!(", price {}", link["price"].as_f64().unwrap_or(0.0));
+        }
+        let quota = &link["quota"];
+        if quota.is_object() {
+            let (carried, most) = (bytes(&quota["carried"]), bytes(&quota["bytes"]));
+            line += &format!(", quota: {carried} of {most} until {}", text(&quota["until"]));
+        }
+        lines.push(line);
+    }
+    lines
+}
+
+/// A gateway's paths, and what it did so far.
+fn show_paths(state: &Value) -> Vec<String> {
     let mut lines = Vec::new();
     let draining = if state["draining"] == true { ", draining" } else { "" };
     let number = |key: &str| text(&state[key]);
@@ -63,6 +126,12 @@ fn show(state: &Value) -> String {
             ["address", "interface", "device", "state"].map(|key| text(&path[key]));
         lines.push(format!("{address} on {interface}, ports {}: {device} is {is}", ports.join(", ")));
     }
+    lines
+}
+
+/// The state for people.
+fn show(state: &Value) -> String {
+    let mut lines = if state["kind"] == "proxy" { show_links(state) } else { show_paths(state) };
     for one in list(&state["connections"]) {
         let [client, to, scheduler, congestion] =
             ["client", "to", "scheduler", "congestion"].map(|key| text(&one[key]));
@@ -72,6 +141,15 @@ fn show(state: &Value) -> String {
         lines.push(format!(
             "\n{client} -> {to}: {kind}, {age:.0} s, {down} down, {up} up, scheduler {scheduler}, congestion control {congestion}"
         ));
+        if one["policy"].is_string() {
+            let rule = one["rule"].as_u64().map_or("no rule fits".into(), |rule| format!("rule {rule}"));
+            let opened_on = text(&one["opened_on"]);
+            lines.push(format!("  policy {} ({rule}), opened on {opened_on}", text(&one["policy"])));
+        }
+        for link in list(&one["links"]) {
+            let [interface, role, why] = ["interface", "role", "why"].map(|key| text(&link[key]));
+            lines.push(format!("    {interface}: {role}, {why}"));
+        }
         for subflow in list(&one["subflows"]) {
             let [interface, local, remote, is] =
                 ["interface", "local", "remote", "status"].map(|key| text(&subflow[key]));
@@ -100,9 +178,14 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
                 .help(error.help)
         })?)),
     };
+    let sockets = sockets(options.socket.as_ref())?;
     loop {
-        let state = status::ask(&options.socket).map_err(Failure::other)?;
-        let text = if options.json { format!("{state}\n") } else { show(&state) };
+        let mut texts = Vec::new();
+        for socket in &sockets {
+            let state = status::ask(socket, "state").map_err(Failure::other)?;
+            texts.push(if options.json { format!("{state}\n") } else { show(&state) });
+        }
+        let text = texts.join(if options.json { "" } else { "\n" });
         let is_terminal = std::io::IsTerminal::is_terminal(&std::io::stdout());
         let clear = if interval.is_some() && is_terminal && !options.json { "\x1b[2J\x1b[H" } else { "" };
         output::print(&format!("{clear}{text}"))?;

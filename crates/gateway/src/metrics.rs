@@ -1,23 +1,15 @@
 //! Metrics for Prometheus, by the names that the kernel has for them: HTTP on a loopback address, `/metrics`.
 
-use std::convert::Infallible;
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
-use std::time::Duration;
 
-use http_body_util::Full;
-use hyper::body::{Bytes, Incoming};
-use hyper::header::{CONTENT_TYPE, HeaderValue};
-use hyper::service::service_fn;
-use hyper::{Method, Request, Response, StatusCode};
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper::{Method, StatusCode};
+use ropewalk_tokio::{Network, PathId, StreamInfo};
 use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
 
-/// Most connections at a time.
-const MOST_CLIENTS: usize = 8;
+use crate::serving::{self, answer};
 
 /// One kind of metric.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -54,6 +46,54 @@ impl Text {
         self.value(name, &[], value);
     }
 
+    /// How many connections there are, by scheduler (the metric's name is `connections`), and what their subflows have carried, by
+    /// interface.
+    pub fn streams<'a>(
+        &mut self,
+        connections: &str,
+        infos: &[StreamInfo],
+        interface: impl Fn(PathId) -> Option<&'a str>,
+    ) {
+        let mut schedulers: BTreeMap<&str, f64> = BTreeMap::new();
+        let mut links: BTreeMap<&str, [f64; 4]> = BTreeMap::new();
+        for info in infos {
+            *schedulers.entry(info.connection.scheduler).or_default() += 1.0;
+            for subflow in &info.subflows {
+                let Some(interface) = interface(subflow.path) else { continue };
+                let tcp = &subflow.tcp;
+                let sums = [1, tcp.bytes_sent, tcp.bytes_received, tcp.bytes_retrans];
+                let link = links.entry(interface).or_default();
+                link.iter_mut().zip(sums).for_each(|(sum, more)| *sum += more as f64);
+            }
+        }
+        self.metric(connections, Kind::Gauge, "Open connections, by scheduler.");
+        for (name, count) in &schedulers {
+            self.value(connections, &[("scheduler", name)], *count);
+        }
+        for (at, (name, help)) in [
+            ("ropewalk_subflows", "Open subflows, by interface."),
+            ("ropewalk_subflow_sent_bytes", "Payload that open subflows have sent, repeats included."),
+            ("ropewalk_subflow_received_bytes", "Payload that open subflows have received."),
+            ("ropewalk_subflow_retransmitted_bytes", "Payload that open subflows have sent again."),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            self.metric(name, Kind::Gauge, help);
+            for (interface, sums) in &links {
+                self.value(name, &[("interface", interface)], sums[at]);
+            }
+        }
+    }
+
+    /// The engine's counters.
+    pub fn mib(&mut self, network: &Network) {
+        for (name, value) in network.mib() {
+            let help = "The kernel's counter of this name, here the engine's.";
+            self.single(&format!("ropewalk_{name}"), Kind::Counter, help, value as f64);
+        }
+    }
+
     /// The text.
     pub fn finish(self) -> String {
         self.0
@@ -69,45 +109,21 @@ pub async fn bind(address: SocketAddr) -> io::Result<TcpListener> {
         let message = format!("metrics at {address}: only a loopback address is allowed");
         return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
     }
-    let bound = TcpListener::bind(address).await;
-    bound.map_err(|error| io::Error::new(error.kind(), format!("metrics at {address}: {error}")))
+    serving::bind("metrics", address).await
 }
 
 /// Answers `/metrics` with what `text` gives, until the future is dropped.
 pub async fn serve(listener: TcpListener, text: impl Fn() -> String + Send + Sync + 'static) {
-    let text = Arc::new(text);
-    let places = Arc::new(Semaphore::new(MOST_CLIENTS));
-    loop {
-        let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
-        let Ok((socket, _)) = listener.accept().await else {
-            tokio::time::sleep(Duration::from_millis(100)).await;
-            continue;
+    const KIND: &str = "text/plain; version=0.0.4; charset=utf-8";
+    serving::serve(listener, move |request| {
+        let (status, body) = match (request.method(), request.uri().path()) {
+            (&Method::GET, "/metrics") => (StatusCode::OK, text()),
+            (_, "/metrics") => (StatusCode::METHOD_NOT_ALLOWED, String::new()),
+            _ => (StatusCode::NOT_FOUND, "there is only /metrics\n".into()),
         };
-        let text = Arc::clone(&text);
-        tokio::spawn(async move {
-            let service = service_fn(move |request| {
-                let answer = answer(&request, &*text);
-                async move { Ok::<_, Infallible>(answer) }
-            });
-            let mut builder = hyper::server::conn::http1::Builder::new();
-            builder.timer(TokioTimer::new()).header_read_timeout(Duration::from_secs(5)).keep_alive(false);
-            let _ = builder.serve_connection(TokioIo::new(socket), service).await;
-            drop(place);
-        });
-    }
-}
-
-fn answer(request: &Request<Incoming>, text: impl Fn() -> String) -> Response<Full<Bytes>> {
-    let (status, body) = match (request.method(), request.uri().path()) {
-        (&Method::GET, "/metrics") => (StatusCode::OK, text()),
-        (_, "/metrics") => (StatusCode::METHOD_NOT_ALLOWED, String::new()),
-        _ => (StatusCode::NOT_FOUND, "there is only /metrics\n".into()),
-    };
-    let mut response = Response::new(Full::new(body.into()));
-    *response.status_mut() = status;
-    let kind = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
-    response.headers_mut().insert(CONTENT_TYPE, kind);
-    response
+        std::future::ready(answer(status, KIND, body))
+    })
+    .await;
 }
 
 #[cfg(test)]

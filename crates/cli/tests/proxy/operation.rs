@@ -113,3 +113,66 @@ fn the_dscp_of_a_client_chooses_the_links() {
         stage.van.check("nft", &["delete", "table", "ip", "marks"]).unwrap();
     }
 }
+
+#[test]
+fn status_metrics_and_page_tell_of_links_connections_and_why() {
+    let Some(stage) = Stage::new() else { return };
+    let data = stage.serve("data", 16 * MIB);
+    let _server = stage.nginx(true);
+    let socket = stage.path().join("status");
+    let (socket, usage) = (socket.to_str().unwrap(), stage.path().join("usage.json"));
+    let tells = ["--status", socket, "--metrics", "127.0.0.1:9465", "--page", "127.0.0.1:9466"];
+    let policy = ["--policy", "save-metered", "--usage", usage.to_str().unwrap()];
+    let proxy = stage.proxy_over(["up0", "up1,metered,quota=5GB/daily"], &[&tells[..], &policy].concat());
+    let mut download = stage.download(&url("data"));
+    download.read_until(|download| download.received.len() > data.len() / 4);
+    let (code, told, error) = ropewalk(&["status", "--socket", socket, "--json"]);
+    assert_eq!(code, Some(0), "{error}");
+    let state: serde_json::Value = serde_json::from_str(&told).unwrap();
+    assert_eq!((&state["kind"], &state["connections_open"]), (&"proxy".into(), &1.into()));
+    assert_eq!(state["links"][0]["state"], "up");
+    assert!(state["links"][0]["bytes_received"].as_u64() > Some(MIB as u64), "{state:#}");
+    assert_eq!(state["links"][1]["quota"]["bytes"], 5_000_000_000u64);
+    let one = &state["connections"][0];
+    assert_eq!((&one["policy"], &one["opened_on"]), (&"save-metered".into(), &"up0".into()));
+    assert_eq!(
+        (&one["links"][1]["role"], &one["subflows"][0]["interface"]),
+        (&"stands by".into(), &"up0".into())
+    );
+    assert_eq!(one["links"][1]["why"], "its price is 1, and a cheaper link works");
+    assert_eq!(state["mib"]["MPTcpExtMPCapableSYNTX"], 1);
+    let (_, shown, _) = ropewalk(&["status", "--socket", socket]);
+    for needed in [
+        "  up0 is up: ",
+        "price 1, quota: ",
+        "    up1: stands by, its price is 1",
+        "  policy save-metered (no rule",
+    ] {
+        assert!(shown.contains(needed), "no `{needed}`: {shown}");
+    }
+    let get = |url: &str, more: &[&str]| {
+        let line = [&["-sS", "--max-time", "5", "-w", "%{http_code}"][..], more, &[url]].concat();
+        stage.van.check("curl", &line).unwrap()
+    };
+    let metrics = get("http://127.0.0.1:9465/metrics", &[]);
+    for line in [
+        "ropewalk_proxy_opened_total 1",
+        "ropewalk_proxy_connections{scheduler=\"minrtt\"} 1",
+        "ropewalk_link_up{interface=\"up1\"} 1",
+        "ropewalk_link_quota_bytes{interface=\"up1\"} 5000000000",
+        "ropewalk_subflows{interface=\"up0\"} 1",
+        "ropewalk_MPTcpExtMPCapableSYNTX 1",
+    ] {
+        assert!(metrics.lines().any(|known| known == line), "no `{line}`: {metrics}");
+    }
+    let page = get("http://127.0.0.1:9466/", &[]);
+    assert!(page.starts_with("<!doctype html>") && page.ends_with("200"), "{page}");
+    assert!(get("http://127.0.0.1:9466/state", &[]).starts_with("{\"age_s\""));
+    // A name that somebody has point here.
+    assert!(get("http://127.0.0.1:9466/state", &["-H", "Host: evil.example"]).ends_with("403"));
+    download.read_until(|_| false);
+    assert!(download.received == data && proxy.terminate().success(), "{}", stage.log());
+    assert!(!std::path::Path::new(socket).exists());
+    let (code, _, error) = ropewalk(&["status", "--socket", socket]);
+    assert!(code == Some(1) && error.contains(socket), "{error}");
+}

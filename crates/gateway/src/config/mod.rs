@@ -18,6 +18,7 @@ use ropewalk_lab::scenario::{schema_of, syntax_errors};
 use toml::de::DeTable;
 
 use crate::gateway::{Listener, Settings};
+use crate::page::Page;
 
 /// Most bytes of a file.
 const LARGEST_FILE: u64 = 1 << 20;
@@ -43,6 +44,12 @@ const GATEWAY: Shape = Shape {
         ),
         key("status", Kind::Text, "The Unix socket that `ropewalk status` asks. Default: none"),
         key("metrics", Kind::Text, "Address and port for Prometheus, on loopback. Default: none"),
+        key("page", Kind::Text, "Address and port of the status page: `127.0.0.1:9466`. Default: none"),
+        key(
+            "page-token",
+            Kind::Text,
+            "What `?token=` of its address has to be; needed beyond loopback. Default: none",
+        ),
     ],
 };
 
@@ -179,6 +186,20 @@ fn gateway(reader: &mut Reader, table: &Table<'_>, settings: &mut Settings) {
     }
     settings.status = table.get("status").and_then(|value| reader.text(value)).map(PathBuf::from);
     settings.metrics = table.get("metrics").and_then(|value| loopback(reader, value));
+    settings.page = page(reader, table);
+}
+
+/// Where the status page is.
+fn page(reader: &mut Reader, table: &Table<'_>) -> Option<Page> {
+    let value = table.get("page")?;
+    let address = socket(reader, value)?;
+    let token = table.get("page-token").and_then(|value| reader.text(value)).map(String::from);
+    let page = Page { address, token };
+    if let Err(error) = page.check() {
+        let help = format!("page-token = \"...\", {} characters at least", crate::page::SHORTEST_TOKEN);
+        reader.wrong(value.span(), error, "here", help);
+    }
+    Some(page)
 }
 
 /// Where metrics are told.
@@ -235,7 +256,7 @@ mod tests {
     #[test]
     fn every_key_is_heard() {
         let text = "[gateway]\ncores = 2\ndrain = '5 s'\nconnections = 7\nhalf-open = 8\nmemory = '2 MiB'\n\
-            status = '/run/x'\nmetrics = '127.0.0.1:9464'\n[[listener]]\nname = 'web'\nlisten = '192.0.2.1:443'\n\
+            status = '/run/x'\nmetrics = '127.0.0.1:9464'\npage = '127.0.0.1:1'\npage-token = '0123456789abcdef'\n[[listener]]\nname = 'web'\nlisten = '192.0.2.1:443'\n\
             to = '127.0.0.1:8443'\naddresses = ['198.51.100.1']\nannounce = false\nscheduler = 'ecf(beta=0.5)'\n\
             congestion = 'olia'\nmultipath = false\nchecksum = true\nsend-buffer = '8 KiB'\nreceive-buffer = '1 MiB'\n\
             subflows = 3\nconnections = 5\nbacklog = 6\nconnect-timeout = '2 s'\nretries = 1\nproxy-protocol = 'v2'\n";
@@ -246,6 +267,7 @@ mod tests {
             (settings.status, settings.metrics),
             (Some("/run/x".into()), Some(([127, 0, 0, 1], 9464).into()))
         );
+        assert_eq!(settings.page.unwrap().token.as_deref(), Some("0123456789abcdef"));
         let listener = &settings.listeners[0];
         assert_eq!((listener.name.as_str(), listener.announce, listener.retries), ("web", false, 1));
         assert_eq!(listener.sockets().count(), 2);
@@ -287,6 +309,10 @@ mod tests {
             ("[gateway]\ndrain = 30\n", "g.toml:2:9: expected a quantity with its unit"),
             ("[gateway]\nmemory = '1 KiB'\n", "g.toml:2:11: `memory` is out of range"),
             ("[gateway]\nmetrics = '0.0.0.0:9464'\n", "g.toml:2:11: metrics are for this host only"),
+            (
+                "[gateway]\npage = '0.0.0.0:9466'\n",
+                "g.toml:2:8: a status page at 0.0.0.0:9466 can be read by others",
+            ),
             ("[gateway]\nstatus = 7\n", "g.toml:2:10: expected a text in quotes"),
             ("gateway = 7\n", "g.toml:1:11: expected a gateway table"),
             ("listener = 7\n", "g.toml:1:12: expected a list of tables"),

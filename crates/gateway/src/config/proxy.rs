@@ -10,7 +10,7 @@ use ropewalk_lab::scenario::schema_of;
 use ropewalk_lab::scenario::shape::{Kind, Shape, key, required};
 use ropewalk_lab::units;
 
-use super::{loopback, open, socket};
+use super::{loopback, open, page, socket};
 use crate::convert::Cookie;
 use crate::proxy::policy::{Policy, Rule};
 use crate::proxy::{Config, Gateway, IpNet, Opening, Via, captive, users};
@@ -79,6 +79,12 @@ const PROXY: Shape = Shape {
         key("usage", Kind::Text, "Where the use of quotas is kept. Default: /var/lib/ropewalk/usage.json"),
         key("status", Kind::Text, "The Unix socket that `ropewalk status` asks. Default: none"),
         key("metrics", Kind::Text, "Address and port for Prometheus, on loopback. Default: none"),
+        key("page", Kind::Text, "Address and port of the status page: `127.0.0.1:9466`. Default: none"),
+        key(
+            "page-token",
+            Kind::Text,
+            "What `?token=` of its address has to be; needed beyond loopback. Default: none",
+        ),
     ],
 };
 
@@ -321,6 +327,7 @@ fn proxy(reader: &mut Reader, table: &Table<'_>, config: &mut Config) {
     }
     config.status = table.get("status").and_then(|value| reader.text(value)).map(PathBuf::from);
     config.metrics = table.get("metrics").and_then(|value| loopback(reader, value));
+    config.page = page(reader, table);
 }
 
 #[cfg(test)]
@@ -344,6 +351,7 @@ mod tests {
             connect-timeout = '3 s'\ndrain = '4 s'\nprobe = '192.0.2.1:443'\nprobe-budget = '2 KiB'\n\
             captive-check = 'http://a.net/204'\nusage = '/u'\nstatus = '/run/x'\nmetrics = '127.0.0.1:9465'\n\
             gateway = '192.0.2.9:5124'\ngateway-cookie = 'cookie'\n\
+            page = '127.0.0.1:1'\npage-token = '0123456789abcdef'\n\
             [[link]]\ninterface = 'wlan0'\nmetered = true\nbackup = true\ngateway = '192.0.2.1'\nprice = 2.5\n\
             rate = '20 Mbit/s'\nquota = '5GB/monthly@12'\n[[link]]\ninterface = 'wwan0'\n\
             [[rule]]\nto = ['*.example.org']\nport = ['22', '80-90']\nsize = '1 MiB'\ndscp = ['ef']\n\
@@ -365,6 +373,7 @@ mod tests {
         assert_eq!((config.usage, config.status), ("/u".into(), Some("/run/x".into())));
         assert_eq!(config.metrics, Some(([127, 0, 0, 1], 9465).into()));
         assert_eq!((config.open_on, config.early_join), (Opening::Race, false));
+        assert_eq!(config.page.unwrap().token.as_deref(), Some("0123456789abcdef"));
         assert_eq!(config.probe, Some(([192, 0, 2, 1], 443).into()));
         let gateway = config.gateway.unwrap();
         assert_eq!((gateway.address, gateway.cookie), (([192, 0, 2, 9], 5124).into(), Some(cookie)));

@@ -20,6 +20,7 @@ use tokio::time::Instant;
 
 use crate::convert::Converter;
 use crate::daemon::{self, End};
+use crate::page::Page;
 use crate::setup::gateway::Plan;
 use crate::status::Server;
 use crate::status::gateway::snapshot;
@@ -139,6 +140,8 @@ pub struct Settings {
     pub status: Option<PathBuf>,
     /// Where Prometheus asks for [`crate::metrics`].
     pub metrics: Option<SocketAddr>,
+    /// The status page.
+    pub page: Option<Page>,
 }
 
 impl Settings {
@@ -146,7 +149,16 @@ impl Settings {
     pub fn new(listeners: Vec<Listener>) -> Settings {
         let endpoint = EndpointConfig { backlog: 1024, max_connections: 20_000, ..EndpointConfig::default() };
         let drain = Duration::from_secs(30);
-        Settings { listeners, cores: 1, endpoint, drain, memory: 1 << 30, status: None, metrics: None }
+        Settings {
+            listeners,
+            cores: 1,
+            endpoint,
+            drain,
+            memory: 1 << 30,
+            status: None,
+            metrics: None,
+            page: None,
+        }
     }
 
     /// The set-up that they need.
@@ -304,7 +316,11 @@ async fn serve(
     helpers.spawn(watch_memory(Arc::clone(&state), settings.memory));
     if let Some(path) = &settings.status {
         let state = Arc::clone(&state);
-        helpers.spawn(Server::bind(path)?.serve(move || snapshot(Arc::clone(&state))));
+        helpers.spawn(Server::bind(path)?.serve(move |_| snapshot(Arc::clone(&state))));
+    }
+    if let Some(page) = &settings.page {
+        let (state, listener) = (Arc::clone(&state), page.bind().await?);
+        helpers.spawn(crate::page::serve(listener, page.clone(), move || snapshot(Arc::clone(&state))));
     }
     if let Some(address) = settings.metrics {
         let state = Arc::clone(&state);

@@ -60,6 +60,7 @@ pub(super) async fn account(server: Arc<Server>) {
                 server.on_link_change(link);
             }
         }
+        server.recorder.note(&server.links, &server.flows.all());
         server.apply_policies(round % 10 == 9);
         if round % SAVE == SAVE - 1 {
             save(&server);

@@ -11,6 +11,7 @@ use super::policy::Policies;
 use super::remote::Gateway;
 use super::uplinks::MOST_LINKS;
 use super::usage::Quota;
+use crate::page::Page;
 
 /// An uplink, as `--via` names it: `wlan0`, `wwan0,metered`.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -175,6 +176,8 @@ pub struct Config {
     pub metrics: Option<SocketAddr>,
     /// A gateway to which everything goes; without it, connections go to their servers.
     pub gateway: Option<Gateway>,
+    /// The status page.
+    pub page: Option<Page>,
 }
 
 impl Default for Config {
@@ -199,6 +202,7 @@ impl Default for Config {
             status: None,
             metrics: None,
             gateway: None,
+            page: None,
         }
     }
 }
@@ -230,6 +234,9 @@ pub enum ConfigError {
     /// A URL that can't be used.
     #[error("{0}")]
     Check(String),
+    /// A status page that others could read.
+    #[error("{0}")]
+    Page(String),
     /// An interface for transparent mode that can't be used.
     #[error("transparent `{0}`: expected an interface that is no uplink")]
     Transparent(String),
@@ -264,6 +271,7 @@ impl Config {
             ("`usage`", self.usage != other.usage),
             ("`status`", self.status != other.status),
             ("`metrics`", self.metrics != other.metrics),
+            ("`page`", self.page != other.page),
         ];
         rows.into_iter().find(|(_, differs)| *differs).map(|(what, _)| what)
     }
@@ -287,6 +295,9 @@ impl Config {
             if self.via[..at].iter().any(|other| other.interface == via.interface) {
                 return Err(ConfigError::Twice(via.interface.clone()));
             }
+        }
+        if let Some(page) = &self.page {
+            page.check().map_err(ConfigError::Page)?;
         }
         if let Some(url) = &self.captive_check {
             super::captive::check_target(url).map_err(ConfigError::Check)?;

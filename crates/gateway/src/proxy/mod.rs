@@ -12,9 +12,11 @@ pub mod flow;
 mod http;
 mod inbound;
 pub mod link;
+mod metrics;
 mod netlink;
 pub mod policy;
 pub mod reach;
+pub mod recorder;
 mod remote;
 mod serve;
 mod socks;
@@ -24,11 +26,13 @@ pub mod uplinks;
 pub mod usage;
 pub mod users;
 mod watch;
+mod why;
 
 use std::io;
 use std::net::SocketAddr;
 use std::pin::pin;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use ropewalk_os::tun::Tun;
@@ -50,7 +54,9 @@ pub use self::serve::Server;
 use self::uplinks::Uplinks;
 use self::usage::Usage;
 use crate::daemon::{self, End};
+use crate::page::Page;
 use crate::setup::Preview;
+use crate::status::{self, proxy::snapshot};
 
 /// How often interfaces are looked at without a message that they have changed.
 const INTERVAL: Duration = Duration::from_secs(5);
@@ -85,7 +91,55 @@ pub struct Proxy {
     server: Arc<Server>,
     listener: TcpListener,
     transparent: Vec<TcpListener>,
+    tells: Tells,
     uplinks: Uplinks,
+}
+
+/// Where it is told what the proxy does.
+#[derive(Debug)]
+struct Tells {
+    status: Option<status::Server>,
+    metrics: Option<TcpListener>,
+    page: Option<(TcpListener, Page)>,
+}
+
+impl Tells {
+    async fn open(config: &Config) -> io::Result<Tells> {
+        let status = config.status.as_deref().map(status::Server::bind).transpose()?;
+        let metrics = match config.metrics {
+            Some(address) => Some(crate::metrics::bind(address).await?),
+            None => None,
+        };
+        let page = match &config.page {
+            Some(page) => Some((page.bind().await?, page.clone())),
+            None => None,
+        };
+        Ok(Tells { status, metrics, page })
+    }
+
+    fn serve(self, server: &Arc<Server>, tasks: &mut JoinSet<()>) {
+        let own = || Arc::clone(server);
+        if let Some(socket) = self.status {
+            let server = own();
+            tasks.spawn(socket.serve(move |word| {
+                let server = Arc::clone(&server);
+                async move {
+                    match word.as_str() {
+                        "recording" => server.recorder.recording(&server.links),
+                        _ => snapshot(server).await,
+                    }
+                }
+            }));
+        }
+        if let Some(listener) = self.metrics {
+            let server = own();
+            tasks.spawn(crate::metrics::serve(listener, move || metrics::text(&server)));
+        }
+        if let Some((listener, page)) = self.page {
+            let server = own();
+            tasks.spawn(crate::page::serve(listener, page, move || snapshot(Arc::clone(&server))));
+        }
+    }
 }
 
 impl Proxy {
@@ -125,15 +179,9 @@ impl Proxy {
         let listener = TcpListener::bind(config.listen).await.map_err(|error| {
             io::Error::new(error.kind(), format!("listening at {}: {error}", config.listen))
         })?;
-        let server = Server {
-            config: Mutex::new(Arc::new(config)),
-            network,
-            links,
-            flows: Arc::default(),
-            usage: Mutex::new(usage),
-            stopping: tokio::sync::watch::Sender::new(false),
-        };
-        Ok(Proxy { server: Arc::new(server), listener, transparent, uplinks })
+        let tells = Tells::open(&config).await?;
+        let server = Server::new(config, network, links, usage);
+        Ok(Proxy { server: Arc::new(server), listener, transparent, tells, uplinks })
     }
 
     /// Where clients connect.
@@ -152,13 +200,15 @@ impl Proxy {
     /// Serves clients until SIGTERM or SIGINT, lets their connections end, and removes the set-up. SIGHUP has the configuration
     /// read again.
     async fn run(self, end: &mut End, hung_up: &mut Signal, reload: Option<Reload<'_>>) {
-        let Proxy { server, listener, transparent, mut uplinks } = self;
+        let Proxy { server, listener, transparent, tells, mut uplinks } = self;
         let mut helpers = JoinSet::new();
         helpers.spawn(daemon::feed_watchdog());
+        tells.serve(&server, &mut helpers);
+        let mut accepting = JoinSet::new();
         for listener in transparent {
-            helpers.spawn(transparent::accept(Arc::clone(&server), listener));
+            accepting.spawn(transparent::accept(Arc::clone(&server), listener));
         }
-        let accepting = tokio::spawn(inbound::accept(Arc::clone(&server), listener));
+        accepting.spawn(inbound::accept(Arc::clone(&server), listener));
         daemon::ready();
         {
             let mut following = pin!(follow(&server, &mut uplinks, hung_up, reload));
@@ -167,8 +217,8 @@ impl Proxy {
                 () = end.wait() => {}
             }
             daemon::stopping();
-            accepting.abort();
-            helpers.shutdown().await;
+            server.draining.store(true, Ordering::Relaxed);
+            accepting.shutdown().await;
             let limit = server.config().drain;
             tracing::info!(connections = server.flows.all().len(), ?limit, "draining");
             // Links are followed meanwhile; whoever asks twice isn't kept waiting.
@@ -178,6 +228,7 @@ impl Proxy {
                 () = end.wait() => {}
             }
             server.end_flows().await;
+            helpers.shutdown().await;
         }
         account::save(&server);
         uplinks.remove();

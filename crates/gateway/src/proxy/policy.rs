@@ -52,6 +52,34 @@ impl Mode {
     }
 }
 
+impl std::fmt::Display for Mode {
+    /// As it is written.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let name = match self {
+            Mode::Fastest => "fastest",
+            Mode::Redundant => "redundant",
+            Mode::SaveMetered => "save-metered",
+            Mode::ActiveStandby => "active-standby",
+            Mode::SmallestDelay => "smallest-delay",
+            Mode::Priority => "priority",
+            Mode::Scheduler(name) => name,
+            Mode::LoadBalance(shares) => {
+                let shares: Vec<String> = shares.iter().map(u32::to_string).collect();
+                return write!(f, "load-balance {}", shares.join(":"));
+            }
+        };
+        f.write_str(name)
+    }
+}
+
+impl std::fmt::Display for Policy {
+    /// As it is written.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.mode.fmt(f)?;
+        if self.over.is_empty() { Ok(()) } else { write!(f, " over {}", self.over.join(",")) }
+    }
+}
+
 impl FromStr for Mode {
     type Err = String;
 
@@ -298,8 +326,13 @@ pub struct Policies {
 impl Policies {
     /// The policy for a connection that has carried so many bytes, of a client that sends this DSCP.
     pub fn policy(&self, target: &Target, address: IpAddr, dscp: u8, bytes: u64) -> &Policy {
-        let rule = self.rules.iter().find(|rule| rule.fits(target, address, dscp, bytes));
-        rule.map_or(&self.other, |rule| &rule.policy)
+        let rule = self.rule(target, address, dscp, bytes);
+        rule.map_or(&self.other, |at| &self.rules[at].policy)
+    }
+
+    /// The place of the rule that fits.
+    pub fn rule(&self, target: &Target, address: IpAddr, dscp: u8, bytes: u64) -> Option<usize> {
+        self.rules.iter().position(|rule| rule.fits(target, address, dscp, bytes))
     }
 
     /// All modes with the interfaces that they name.
@@ -397,6 +430,7 @@ mod tests {
             ("load-balance 0:0:1:1", (vec![2], vec![0, 1, 3])),
         ] {
             assert_eq!(planned(mode, &links), expected, "{mode}");
+            assert_eq!(mode.parse::<Policy>().unwrap().to_string(), mode);
         }
         links[0].learn(|known| known.alive = false);
         assert_eq!(planned("active-standby", &links), (vec![1], vec![2, 3]));

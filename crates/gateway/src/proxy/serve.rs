@@ -2,6 +2,8 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -19,6 +21,7 @@ use super::flow::{Entry, Flow, Flows};
 use super::inbound::Client;
 use super::link::Link;
 use super::policy::{self, Plan};
+use super::recorder::Recorder;
 use super::remote::Gateway;
 use super::target::Target;
 use super::usage::Usage;
@@ -42,11 +45,47 @@ pub struct Server {
     pub flows: Arc<Flows>,
     /// What links with a quota have carried.
     pub(super) usage: Mutex<Option<Usage>>,
+    /// What happened in the last hour.
+    pub recorder: Recorder,
+    /// When the proxy began.
+    pub started: Instant,
+    /// Connections that couldn't be opened.
+    pub failed: AtomicU64,
+    /// Connections that ended by a reset.
+    pub lost: AtomicU64,
+    pub(super) draining: AtomicBool,
     /// Whether connections are to end.
     pub(super) stopping: watch::Sender<bool>,
 }
 
 impl Server {
+    /// A proxy with nothing to do yet.
+    pub(super) fn new(
+        config: Config,
+        network: Network,
+        links: Vec<Arc<Link>>,
+        usage: Option<Usage>,
+    ) -> Server {
+        Server {
+            config: Mutex::new(Arc::new(config)),
+            network,
+            links,
+            flows: Arc::default(),
+            usage: Mutex::new(usage),
+            recorder: Recorder::default(),
+            started: Instant::now(),
+            failed: AtomicU64::new(0),
+            lost: AtomicU64::new(0),
+            draining: AtomicBool::new(false),
+            stopping: watch::Sender::new(false),
+        }
+    }
+
+    /// Whether it is about to end.
+    pub fn is_draining(&self) -> bool {
+        self.draining.load(Relaxed)
+    }
+
     /// What it is told now.
     pub fn config(&self) -> Arc<Config> {
         Arc::clone(&self.config.lock().unwrap_or_else(PoisonError::into_inner))
@@ -135,6 +174,14 @@ impl Server {
 
     /// Opens a connection for a client.
     pub(super) async fn open(&self, client: Client, target: Target) -> io::Result<Entry> {
+        let opened = self.try_open(client, target).await;
+        if opened.is_err() {
+            self.failed.fetch_add(1, Relaxed);
+        }
+        opened
+    }
+
+    async fn try_open(&self, client: Client, target: Target) -> io::Result<Entry> {
         let addresses = target.resolve().await?;
         let Some(first) = addresses.first() else {
             return Err(io::Error::new(io::ErrorKind::NotFound, "no address"));
@@ -312,7 +359,10 @@ impl Server {
 
     /// Notes that a flow has ended.
     pub(super) fn ended(&self, flow: &Flow, how: &io::Result<()>) {
-        use std::sync::atomic::Ordering::Relaxed;
+        self.recorder.note_end(flow);
+        if how.is_err() {
+            self.lost.fetch_add(1, Relaxed);
+        }
         let (up, down) = (flow.uploaded.load(Relaxed), flow.downloaded.load(Relaxed));
         match how {
             Ok(()) => tracing::info!(flow = flow.id, up, down, "closed"),

@@ -2,32 +2,21 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
-use ropewalk_engine::SubflowId;
-use ropewalk_engine::scheduler::Decision;
-use ropewalk_tokio::{DecisionRecord, PathId, StreamInfo};
+use ropewalk_tokio::PathId;
 use serde_json::{Map, Value, json};
 
+use super::stream;
 use crate::gateway::{Flow, State};
 
-/// How long decisions are watched.
-const WATCHED: Duration = Duration::from_millis(200);
 /// Most connections whose decisions are watched, and that are told of.
 const MOST: usize = 1000;
-
-fn seconds(nanos: u64) -> f64 {
-    nanos as f64 / 1e9
-}
 
 /// The gateway's state. It takes a fifth of a second, in which the schedulers are watched.
 pub async fn snapshot(state: Arc<State>) -> Value {
     let flows = state.flows();
     let (count, told) = (flows.len(), &flows[..flows.len().min(MOST)]);
-    let trace = |on| told.iter().for_each(|(_, flow)| drop(flow.stream.trace_decisions(on)));
-    trace(true);
-    tokio::time::sleep(WATCHED).await;
-    trace(false);
+    stream::watch(told.iter().map(|(_, flow)| &*flow.stream)).await;
     let connections: Vec<Value> =
         told.iter().filter_map(|(number, flow)| connection(&state, *number, flow)).collect();
     let mib: Map<String, Value> =
@@ -40,8 +29,11 @@ pub async fn snapshot(state: Arc<State>) -> Value {
         .iter()
         .zip(0..)
         .map(|(uplink, at)| {
+            let (received, sent) = carried(&uplink.device);
             json!({
                 "device": uplink.device,
+                "bytes_received": received,
+                "bytes_sent": sent,
                 "interface": uplink.public.interface,
                 "address": uplink.public.address,
                 "ports": uplink.ports,
@@ -65,72 +57,29 @@ pub async fn snapshot(state: Arc<State>) -> Value {
 }
 
 fn connection(state: &State, number: u64, flow: &Flow) -> Option<Value> {
-    let info = flow.stream.info()?;
-    let path = |id: PathId| {
+    let interface = |path: PathId| {
         let uplinks = &state.plan().uplinks;
-        uplinks.get(usize::from(id.0)).map(|uplink| uplink.public.interface.clone())
+        uplinks.get(usize::from(path.0)).map(|uplink| uplink.public.interface.clone())
     };
-    let subflows: Vec<Value> = info
-        .subflows
-        .iter()
-        .map(|subflow| {
-            let tcp = &subflow.tcp;
-            json!({
-                "id": subflow.id.0,
-                "interface": path(subflow.path),
-                "local": subflow.tuple.source().to_string(),
-                "remote": subflow.tuple.destination().to_string(),
-                "status": format!("{:?}", subflow.status).to_lowercase(),
-                "backup": subflow.backup_local || subflow.backup_remote,
-                "srtt_s": seconds(tcp.rtt),
-                "cwnd_segments": tcp.snd_cwnd,
-                "mss_bytes": tcp.snd_mss,
-                "bytes_sent": tcp.bytes_sent,
-                "bytes_retransmitted": tcp.bytes_retrans,
-                "bytes_received": tcp.bytes_received,
-                "delivery_rate_bytes_per_s": tcp.delivery_rate,
-            })
-        })
-        .collect();
-    let decisions: Vec<Value> =
-        flow.stream.decisions().iter().map(|decision| told(decision, &info)).collect();
-    let carried = (flow.uploaded.load(Ordering::Relaxed), flow.downloaded.load(Ordering::Relaxed));
-    Some(json!({
+    let common = stream::told(&flow.stream, interface)?;
+    let own = json!({
         "number": number,
         "listener": flow.listener,
         "client": flow.stream.peer_addr().to_string(),
-        "local": flow.stream.local_addr().to_string(),
         "to": flow.to.map_or("datagrams".into(), |to| to.to_string()),
         "age_s": flow.since.elapsed().as_secs_f64(),
-        "multipath": info.multipath,
-        "scheduler": info.connection.scheduler,
-        "congestion": info.connection.congestion,
-        "bytes_up": carried.0,
-        "bytes_down": carried.1,
-        "bytes_unsent": info.connection.notsent_bytes,
-        "send_buffer_bytes": info.connection.sndbuf,
-        "receive_buffer_bytes": info.connection.rcvbuf,
-        "subflows": subflows,
-        "decisions": decisions,
-    }))
+        "bytes_up": flow.uploaded.load(Ordering::Relaxed),
+        "bytes_down": flow.downloaded.load(Ordering::Relaxed),
+    });
+    Some(stream::join(common, own))
 }
 
-/// A decision in words: subflows by their far ends.
-fn told(record: &DecisionRecord, info: &StreamInfo) -> Value {
-    let names: Vec<(SubflowId, String)> = info
-        .subflows
-        .iter()
-        .map(|subflow| (subflow.id, format!("{} -> {}", subflow.tuple.src, subflow.tuple.dst)))
-        .collect();
-    let name = |id: SubflowId| names.iter().find(|(known, _)| *known == id).map(|(_, name)| name.as_str());
-    let on = |id: SubflowId| name(id).map_or_else(|| format!("subflow {}", id.0), String::from);
-    let what = match record.decision {
-        Decision::Send { subflow, .. } | Decision::SendAt { subflow, .. } => {
-            format!("{} bytes on {}", record.bytes, on(subflow))
-        }
-        Decision::Queue { subflow, .. } => format!("{} bytes queued on {}", record.bytes, on(subflow)),
-        Decision::Duplicate { subflow, .. } => format!("{} bytes repeated on {}", record.bytes, on(subflow)),
-        _ => "wait".to_string(),
+/// Bytes that passed a device: to the engine and from it.
+fn carried(device: &str) -> (u64, u64) {
+    let count = |name: &str| {
+        let path = format!("/sys/class/net/{device}/statistics/{name}_bytes");
+        std::fs::read_to_string(path).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0)
     };
-    json!({ "what": what, "why": record.reason.with_names(name), "bytes_unsent": record.unsent })
+    // What the kernel sends to the device, the engine receives.
+    (count("tx"), count("rx"))
 }

@@ -1,10 +1,12 @@
-//! The state of a running gateway or proxy, over a Unix socket: whoever connects gets one JSON value. The file's permissions
-//! say who may (0600).
+//! The state of a running gateway or proxy, over a Unix socket: whoever connects and sends a line gets one JSON value. The line
+//! says of what: `state`, `recording`. The file's permissions say who may (0600).
 
 pub mod gateway;
+pub mod proxy;
+mod stream;
 
 use std::future::Future;
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -13,14 +15,23 @@ use std::time::Duration;
 
 use serde_json::Value;
 use socket2::{Domain, SockAddr, Socket, Type};
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::UnixListener;
 use tokio::sync::Semaphore;
 
-/// Where it is if nothing else is said.
-pub const DEFAULT: &str = "/run/ropewalk/gateway.sock";
+/// Where they are looked for if nothing else is said.
+pub const DEFAULTS: [&str; 4] = [
+    "/run/ropewalk/proxy.sock",
+    "/run/ropewalk/gateway.sock",
+    "/run/ropewalk-proxy/status.sock",
+    "/run/ropewalk-gateway/status.sock",
+];
 /// Most answers at a time.
 const MOST_CLIENTS: usize = 4;
+/// Most bytes of what is asked.
+const LONGEST_WORD: u64 = 64;
+/// How long it is waited for.
+const ASKED: Duration = Duration::from_millis(500);
 /// Most bytes of an answer.
 const LARGEST: u64 = 64 << 20;
 
@@ -64,10 +75,10 @@ impl Server {
         Ok(Server { listener, path: path.to_path_buf() })
     }
 
-    /// Answers with what `snapshot` gives, until the future is dropped.
-    pub async fn serve<F: Future<Output = Value> + Send>(
+    /// Answers with what `snapshot` gives for a word, until the future is dropped.
+    pub async fn serve<F: Future<Output = Value> + Send + 'static>(
         self,
-        snapshot: impl Fn() -> F + Send + Sync + 'static,
+        snapshot: impl Fn(String) -> F + Send + Sync + 'static,
     ) {
         let snapshot = Arc::new(snapshot);
         let places = Arc::new(Semaphore::new(MOST_CLIENTS));
@@ -77,8 +88,13 @@ impl Server {
                 tokio::time::sleep(Duration::from_millis(100)).await;
                 continue;
             };
-            let text = format!("{}\n", snapshot().await);
+            let snapshot = Arc::clone(&snapshot);
             tokio::spawn(async move {
+                let mut word = String::new();
+                let mut line = BufReader::new((&mut client).take(LONGEST_WORD));
+                // Who says nothing gets the state.
+                let _ = tokio::time::timeout(ASKED, line.read_line(&mut word)).await;
+                let text = format!("{}\n", snapshot(word.trim().to_string()).await);
                 // A client that doesn't read isn't waited for.
                 let _ = tokio::time::timeout(Duration::from_secs(5), client.write_all(text.as_bytes())).await;
                 drop(place);
@@ -87,13 +103,14 @@ impl Server {
     }
 }
 
-/// Asks a running gateway.
+/// Asks a running gateway or proxy: for its `state`, or its `recording`.
 ///
 /// # Errors
 /// If nobody listens there, or the answer is no JSON.
-pub fn ask(path: &Path) -> io::Result<Value> {
+pub fn ask(path: &Path, word: &str) -> io::Result<Value> {
     let context = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
-    let stream = UnixStream::connect(path).map_err(context)?;
+    let mut stream = UnixStream::connect(path).map_err(context)?;
+    stream.write_all(format!("{word}\n").as_bytes()).map_err(context)?;
     stream.set_read_timeout(Some(Duration::from_secs(10)))?;
     let mut text = String::new();
     stream.take(LARGEST).read_to_string(&mut text).map_err(context)?;

@@ -29,9 +29,25 @@ const PROGRAM: &[&str] = &[
     include_str!("../../../../web/src/page.js"),
 ];
 
+/// The program of a page that asks a running proxy or gateway for its state.
+const LIVE_PROGRAM: &[&str] = &[
+    include_str!("../../../../web/src/numbers.js"),
+    include_str!("../../../../web/src/base.js"),
+    include_str!("../../../../web/src/status.js"),
+];
+
 /// One self-contained page about a document.
 pub fn page(document: &Value) -> String {
     let title = ["title", "scenario"].iter().find_map(|key| document.get(*key)?.as_str()).unwrap_or("Report");
+    assemble(title, document, LIBRARIES, PROGRAM, false)
+}
+
+/// A page that asks for what it shows: `state`, beside it.
+pub fn live_page(title: &str) -> String {
+    assemble(title, &Value::Null, &[], LIVE_PROGRAM, true)
+}
+
+fn assemble(title: &str, document: &Value, libraries: &[&str], program: &[&str], is_live: bool) -> String {
     let mut page = String::with_capacity(1 << 20);
     let mut rest = FRAME;
     while let Some((before, after)) = rest.split_once("<!--[") {
@@ -40,14 +56,17 @@ pub fn page(document: &Value) -> String {
         match place {
             "title" => page += &escaped(title),
             "style" => page += STYLE,
+            "connect" if is_live => page += "; connect-src 'self'",
+            "instead" if is_live => page += " `ropewalk status` tells the same.",
+            "instead" => page += " The numbers are in the page's source, as JSON.",
             "libraries" => {
-                for library in LIBRARIES {
+                for library in libraries {
                     page += &format!("<script>{}</script>\n", as_script(library));
                 }
             }
             "document" => page += &as_script(&document.to_string()),
             "program" => {
-                for part in PROGRAM {
+                for part in program {
                     page += &as_script(part);
                 }
             }
@@ -81,6 +100,14 @@ mod tests {
         assert!(!page.contains("alert(1)</script>"));
         assert!(page.contains("<title>&lt;/script&gt;"));
         assert!(!page.contains("<!--["));
+    }
+
+    #[test]
+    fn a_live_page_asks_its_own_server_only() {
+        let page = live_page("Status");
+        assert!(page.contains("connect-src 'self'") && page.len() < 100_000, "{} bytes", page.len());
+        assert!(!page.contains("<!--["));
+        assert!(!super::page(&json!({ "scenario": "x" })).contains("connect-src"));
     }
 
     #[test]

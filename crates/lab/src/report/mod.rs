@@ -15,7 +15,7 @@ pub mod terminal;
 
 use serde_json::{Map, Value};
 
-pub use html::page;
+pub use html::{live_page, page};
 
 /// The version of the document; a page of another one is refused rather than misread.
 pub const FORMAT: u32 = 2;

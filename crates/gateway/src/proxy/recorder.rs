@@ -1,0 +1,179 @@
+//! The last hour of each link, second by second, and of the flows: for the status page, `ropewalk record` and `ropewalk shadow`.
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use serde_json::{Value, json};
+
+use super::flow::Flow;
+use super::link::Link;
+
+/// Seconds that are kept.
+pub const KEPT: usize = 3600;
+/// Most flows that are kept.
+const MOST_FLOWS: usize = 4096;
+/// Fewest bytes of a flow that is kept.
+const SMALLEST: u64 = 1000;
+
+/// A link in one second.
+#[derive(Clone, Copy, PartialEq, Debug)]
+struct Sample {
+    /// Bits per second that it carried to clients, and from them.
+    down: u64,
+    up: u64,
+    /// The least round-trip time that was seen, of probes or subflows, seconds; not a number if none was.
+    rtt: f32,
+    /// Share of probes that had no answer, smoothed.
+    loss: f32,
+    up_and_usable: bool,
+}
+
+/// A flow that has ended.
+#[derive(Clone, PartialEq, Debug)]
+struct Ended {
+    /// When it began, seconds since the recorder did.
+    start: f64,
+    seconds: f64,
+    down: u64,
+    up: u64,
+    scheduler: String,
+}
+
+#[derive(Debug, Default)]
+struct Kept {
+    links: Vec<VecDeque<Sample>>,
+    flows: VecDeque<Ended>,
+    /// Seconds that have passed, those that are forgotten included.
+    seconds: u64,
+}
+
+/// What happened in the last hour.
+#[derive(Debug, Default)]
+pub struct Recorder(Mutex<Kept>);
+
+impl Recorder {
+    fn lock(&self) -> MutexGuard<'_, Kept> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes what the links did in the last second.
+    pub(super) fn note(&self, links: &[std::sync::Arc<Link>], flows: &[std::sync::Arc<Flow>]) {
+        let infos: Vec<_> = flows.iter().filter_map(|flow| flow.stream.info()).collect();
+        let least = |link: &Link| {
+            let all = infos.iter().flat_map(|info| &info.subflows);
+            let own = all.filter(|subflow| subflow.path == link.path() && subflow.tcp.rtt > 0);
+            own.map(|subflow| subflow.tcp.min_rtt.min(subflow.tcp.rtt)).filter(|rtt| *rtt > 0).min()
+        };
+        let mut kept = self.lock();
+        kept.links.resize(links.len(), VecDeque::new());
+        kept.seconds += 1;
+        for (link, samples) in links.iter().zip(&mut kept.links) {
+            let known = link.known();
+            let probed = known.rtt.map(|rtt| rtt.as_secs_f32());
+            let seen = least(link).map(|nanos| (nanos as f64 / 1e9) as f32);
+            let rtt = [probed, seen].into_iter().flatten().fold(f32::NAN, f32::min);
+            if samples.len() == KEPT {
+                samples.pop_front();
+            }
+            let up_and_usable = link.state() == super::link::LinkState::Up;
+            let (down, up) = (known.rate_down, known.rate_up);
+            samples.push_back(Sample { down, up, rtt, loss: known.loss as f32, up_and_usable });
+        }
+    }
+
+    /// Notes a flow that has ended.
+    pub(super) fn note_end(&self, flow: &Flow) {
+        use std::sync::atomic::Ordering::Relaxed;
+        let (down, up) = (flow.downloaded.load(Relaxed), flow.uploaded.load(Relaxed));
+        if down + up < SMALLEST {
+            return;
+        }
+        let seconds = flow.since.elapsed().as_secs_f64();
+        let mut kept = self.lock();
+        if kept.flows.len() == MOST_FLOWS {
+            kept.flows.pop_front();
+        }
+        let start = (kept.seconds as f64 - seconds).max(0.0);
+        let scheduler = flow.plan().scheduler;
+        kept.flows.push_back(Ended { start, seconds, down, up, scheduler });
+    }
+
+    /// A link's last seconds, the oldest first.
+    pub fn last(&self, link: usize, seconds: usize) -> Vec<Value> {
+        let kept = self.lock();
+        let Some(samples) = kept.links.get(link) else { return Vec::new() };
+        samples
+            .iter()
+            .skip(samples.len().saturating_sub(seconds))
+            .map(|one| json!([one.down, one.up]))
+            .collect()
+    }
+
+    /// All that is kept: the last seconds of each link, and the flows that began in them.
+    pub fn recording(&self, links: &[std::sync::Arc<Link>]) -> Value {
+        let kept = self.lock();
+        let length = kept.links.first().map_or(0, VecDeque::len);
+        let begin = kept.seconds - length as u64;
+        let column = |samples: &VecDeque<Sample>, value: &dyn Fn(&Sample) -> Value| -> Vec<Value> {
+            samples.iter().map(value).collect()
+        };
+        let told: Vec<Value> = links
+            .iter()
+            .zip(&kept.links)
+            .map(|(link, samples)| {
+                let via = link.via();
+                json!({
+                    "interface": link.interface,
+                    "metered": via.metered,
+                    "backup": via.backup,
+                    "rate_limit_bits_per_s": via.rate,
+                    "down_bits_per_s": column(samples, &|one| one.down.into()),
+                    "up_bits_per_s": column(samples, &|one| one.up.into()),
+                    "rtt_s": column(samples, &|one| json!(one.rtt.is_finite().then_some(one.rtt))),
+                    "loss": column(samples, &|one| json!(one.loss)),
+                    "usable": column(samples, &|one| one.up_and_usable.into()),
+                })
+            })
+            .collect();
+        let flows: Vec<Value> = kept
+            .flows
+            .iter()
+            .filter(|flow| flow.start >= begin as f64)
+            .map(|flow| {
+                json!({
+                    "start_s": flow.start - begin as f64,
+                    "seconds": flow.seconds,
+                    "bytes_down": flow.down,
+                    "bytes_up": flow.up,
+                    "scheduler": flow.scheduler,
+                })
+            })
+            .collect();
+        json!({ "kind": "recording", "seconds": length, "links": told, "flows": flows })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use tokio::time::Instant;
+
+    use super::*;
+
+    #[test]
+    fn an_hour_is_kept_and_no_more() {
+        let link = Arc::new(Link::new(0, "wlan0".parse().unwrap(), Instant::now(), false));
+        let recorder = Recorder::default();
+        for second in 0..KEPT as u64 + 10 {
+            link.learn(|known| (known.rate_down, known.rate_up) = (second, 1));
+            recorder.note(&[Arc::clone(&link)], &[]);
+        }
+        assert_eq!(recorder.last(0, 2), [json!([3608, 1]), json!([3609, 1])]);
+        let recording = recorder.recording(&[link]);
+        let down = recording["links"][0]["down_bits_per_s"].as_array().unwrap();
+        assert_eq!((down.len(), &down[0]), (KEPT, &json!(10)));
+        assert_eq!(recording["links"][0]["rtt_s"][0], Value::Null);
+        assert!(recorder.last(1, 5).is_empty());
+    }
+}

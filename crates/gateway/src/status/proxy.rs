@@ -1,0 +1,100 @@
+//! What a proxy tells of itself.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use ropewalk_tokio::PathId;
+use serde_json::{Map, Value, json};
+
+use super::stream;
+use crate::proxy::Server;
+use crate::proxy::flow::Flow;
+use crate::proxy::link::Link;
+use crate::proxy::reach::Route;
+
+/// Most connections whose decisions are watched, and that are told of.
+const MOST: usize = 1000;
+/// Seconds of the links' past that are told.
+const PAST: usize = 120;
+
+/// The proxy's state. It takes a fifth of a second, in which the schedulers are watched.
+pub async fn snapshot(server: Arc<Server>) -> Value {
+    let flows = server.flows.all();
+    // The newest: they are what somebody asks about.
+    let told = &flows[flows.len().saturating_sub(MOST)..];
+    stream::watch(told.iter().map(|flow| &*flow.stream)).await;
+    let connections: Vec<Value> = told.iter().rev().filter_map(|flow| connection(&server, flow)).collect();
+    let mib: Map<String, Value> =
+        server.network.mib().into_iter().map(|(name, value)| (name, value.into())).collect();
+    let config = server.config();
+    json!({
+        "kind": "proxy",
+        "draining": server.is_draining(),
+        "age_s": server.started.elapsed().as_secs_f64(),
+        "listen": config.listen,
+        "policy": config.policies.other.to_string(),
+        "rules": config.policies.rules.len(),
+        "links": server.links.iter().map(|link| one(&server, link)).collect::<Vec<_>>(),
+        "connections_open": flows.len(),
+        "connections_opened": server.flows.total(),
+        "connections_failed": server.failed.load(Ordering::Relaxed),
+        "connections_lost": server.lost.load(Ordering::Relaxed),
+        "mib": mib,
+        "connections": connections,
+    })
+}
+
+/// A link.
+fn one(server: &Server, link: &Link) -> Value {
+    let (known, via) = (link.known(), link.via());
+    let (sent, received) = link.counters.bytes();
+    let next_hop = |route: Option<Route>| match route? {
+        Route::Via(address) => Some(address.to_string()),
+        Route::Direct => Some("direct".into()),
+    };
+    let quota = via.quota.map(|quota| {
+        let today = chrono::Local::now().date_naive();
+        json!({ "bytes": quota.bytes, "carried": known.carried, "until": quota.period.next(today).to_string() })
+    });
+    let past: Vec<Value> = server.recorder.last(link.index, PAST);
+    json!({
+        "interface": link.interface,
+        "state": link.state().to_string(),
+        "address": known.reach.address,
+        "next_hop": next_hop(known.reach.v4),
+        "next_hop_v6": next_hop(known.reach.v6),
+        "metered": via.metered,
+        "backup": via.backup,
+        "price": via.cost(),
+        "rate_limit_bits_per_s": via.rate,
+        "rtt_s": known.rtt.map(|rtt| rtt.as_secs_f64()),
+        "probes_lost": known.loss,
+        "rate_down_bits_per_s": known.rate_down,
+        "rate_up_bits_per_s": known.rate_up,
+        "bytes_sent": sent,
+        "bytes_received": received,
+        "quota": quota,
+        "past": past,
+    })
+}
+
+fn connection(server: &Server, flow: &Flow) -> Option<Value> {
+    let interface = |path: PathId| server.links.get(usize::from(path.0)).map(|link| link.interface.clone());
+    let common = stream::told(&flow.stream, interface)?;
+    let (policy, rule, links) = server.why(flow);
+    let own = json!({
+        "number": flow.id,
+        "client": flow.client.to_string(),
+        "dscp": flow.client.dscp,
+        "to": flow.target.to_string(),
+        "peer": flow.stream.peer_addr().to_string(),
+        "age_s": flow.since.elapsed().as_secs_f64(),
+        "opened_on": server.links.get(flow.opened_on).map(|link| link.interface.clone()),
+        "bytes_up": flow.uploaded.load(Ordering::Relaxed),
+        "bytes_down": flow.downloaded.load(Ordering::Relaxed),
+        "policy": policy,
+        "rule": rule,
+        "links": links,
+    });
+    Some(stream::join(common, own))
+}
