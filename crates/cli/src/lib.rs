@@ -17,6 +17,7 @@ mod options;
 mod output;
 mod perf;
 mod proxy;
+mod record;
 mod report;
 mod reproduce;
 mod scenario;
@@ -89,11 +90,15 @@ enum Command {
     Proxy(proxy::Options),
     /// Make what a proxy and its gateway know each other by
     Keys(keys::Options),
+    /// A running proxy's links over the last hour, as a scenario file
+    Record(record::RecordOptions),
     /// Make the page of a saved run
     Report(report::Options),
     /// List built-in scenarios, and check your own
     Scenario(scenario::Options),
-    /// Connections and subflows of a running gateway, and the scheduler's last decisions
+    /// What other schedulers would have done with the last hour's flows
+    Shadow(record::ShadowOptions),
+    /// Links, connections and subflows of a running proxy or gateway, and the scheduler's last decisions
     Status(status::Options),
     /// Vary a scenario's parameters over a grid or a sample of the space
     Sweep(sweep::Options),
@@ -201,8 +206,10 @@ pub fn run(registries: Registries, arguments: impl IntoIterator<Item = OsString>
         },
         Command::Proxy(options) => proxy::run(&registries, &options),
         Command::Keys(options) => keys::run(&options),
+        Command::Record(options) => record::record(&options),
         Command::Report(options) => report::run(&options),
         Command::Scenario(options) => scenario::run(&registries, &options),
+        Command::Shadow(options) => record::shadow(&registries, &options),
         Command::Status(options) => status::run(&options),
         Command::Sweep(options) => sweep::run(&registries, &options),
     };

@@ -305,6 +305,8 @@ fn examples_in_help_fit_80_columns() {
         "keys cookie",
         "proxy",
         "status",
+        "record",
+        "shadow",
     ] {
         let output = Command::new(env!("CARGO_BIN_EXE_ropewalk"))
             .args(command.split(' '))

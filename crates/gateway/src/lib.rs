@@ -14,6 +14,7 @@ pub mod metrics;
 pub mod page;
 pub mod privileges;
 pub mod proxy;
+pub mod record;
 mod serving;
 pub mod setup;
 pub mod status;

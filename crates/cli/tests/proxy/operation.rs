@@ -176,3 +176,83 @@ fn status_metrics_and_page_tell_of_links_connections_and_why() {
     let (code, _, error) = ropewalk(&["status", "--socket", socket]);
     assert!(code == Some(1) && error.contains(socket), "{error}");
 }
+
+#[test]
+fn the_last_minutes_are_a_scenario_and_other_schedulers_are_tried_on_them() {
+    let Some(stage) = Stage::new() else { return };
+    let data = stage.serve("data", 12 * MIB);
+    let _server = stage.nginx(true);
+    let socket = stage.path().join("status");
+    let socket = socket.to_str().unwrap();
+    let proxy = stage.proxy(&["--status", socket, "--probe", "10.9.9.9:80"]);
+    let (code, _, error) = ropewalk(&["shadow", "--socket", socket]);
+    assert!(
+        code == Some(1) && error.contains("the recording has") || error.contains("no link has"),
+        "{error}"
+    );
+    let by = format!("socks5h://{PROXY}");
+    for _ in 0..2 {
+        let (code, received) = stage.curl(&["--proxy", &by, &url("data")]);
+        assert!(code == 0 && received == data, "{code}: {}", stage.log());
+    }
+    // What the flows did is noted when they end.
+    let file = stage.path().join("van.toml");
+    let file = file.to_str().unwrap();
+    let (code, _, error) = ropewalk(&["record", "--socket", socket, "--output", file]);
+    assert_eq!(code, Some(0), "{error}");
+    let text = std::fs::read_to_string(file).unwrap();
+    // Each link carries 40 Mbit/s.
+    let rates: Vec<f64> = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("rate = \"")?.strip_suffix(" Mbit/s\"")?.parse().ok())
+        .collect();
+    assert!(
+        text.contains("name = \"up1\"") && rates.iter().any(|rate| (20.0..60.0).contains(rate)),
+        "{text}"
+    );
+    let (code, told, error) = ropewalk(&[
+        "compare",
+        "--scenario",
+        file,
+        "--size",
+        "1 MiB",
+        "--runs",
+        "2",
+        "--schedulers",
+        "linux,blest",
+        "--json",
+    ]);
+    assert!(code == Some(0) && told.contains("\"van\""), "{error}: {text}");
+    let recording = ["record", "--socket", socket, "--json"];
+    let (_, recording, _) = ropewalk(&recording);
+    assert!(proxy.terminate().success());
+    let saved = stage.path().join("recording.json");
+    std::fs::write(&saved, recording).unwrap();
+    let shadow = ["shadow", "--recording", saved.to_str().unwrap(), "--schedulers", "linux,blest"];
+    let (code, told, error) = ropewalk(&[&shadow[..], &["--json"]].concat());
+    assert_eq!(code, Some(0), "{error}");
+    let told: serde_json::Value = serde_json::from_str(&told).unwrap();
+    assert_eq!((&told["baseline"], &told["flows_recorded"]), (&"linux".into(), &2.into()));
+    // 12 MiB over twice 40 Mbit/s take 1.3 s at least.
+    let times: Vec<f64> = told["schedulers"][0]["times_s"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter_map(|time| time.as_f64())
+        .collect();
+    assert!(times.len() == 2 && times.iter().all(|time| (0.9..30.0).contains(time)), "{told:#}");
+    let (_, shown, _) = ropewalk(&shadow);
+    for needed in ["2 of 2 flows of the last ", "One flow at a time is simulated", "Simulated times are "] {
+        assert!(shown.contains(needed), "no `{needed}`: {shown}");
+    }
+}
+
+#[test]
+fn the_files_of_the_packages_are_right() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging/openwrt/files");
+    let (code, told, error) = ropewalk(&["proxy", "--check", "--config", &format!("{folder}/proxy.toml")]);
+    assert_eq!((code, told.as_str()), (Some(0), "2 links, 0 rules: nothing is wrong\n"), "{error}");
+    let script = format!("{folder}/ropewalk-proxy.init");
+    let checked = std::process::Command::new("sh").args(["-n", &script]).output().unwrap();
+    assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stderr));
+}

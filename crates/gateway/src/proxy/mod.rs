@@ -125,7 +125,9 @@ impl Tells {
                 let server = Arc::clone(&server);
                 async move {
                     match word.as_str() {
-                        "recording" => server.recorder.recording(&server.links),
+                        "recording" => {
+                            serde_json::to_value(server.recorder.recording(&server.links)).unwrap_or_default()
+                        }
                         _ => snapshot(server).await,
                     }
                 }

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::flow::Flow;
 use super::link::Link;
+use crate::record::{RecordedFlow, RecordedLink, Recording};
 
 /// Seconds that are kept.
 pub const KEPT: usize = 3600;
@@ -28,21 +29,10 @@ struct Sample {
     up_and_usable: bool,
 }
 
-/// A flow that has ended.
-#[derive(Clone, PartialEq, Debug)]
-struct Ended {
-    /// When it began, seconds since the recorder did.
-    start: f64,
-    seconds: f64,
-    down: u64,
-    up: u64,
-    scheduler: String,
-}
-
 #[derive(Debug, Default)]
 struct Kept {
     links: Vec<VecDeque<Sample>>,
-    flows: VecDeque<Ended>,
+    flows: VecDeque<RecordedFlow>,
     /// Seconds that have passed, those that are forgotten included.
     seconds: u64,
 }
@@ -93,9 +83,9 @@ impl Recorder {
         if kept.flows.len() == MOST_FLOWS {
             kept.flows.pop_front();
         }
-        let start = (kept.seconds as f64 - seconds).max(0.0);
+        let start_s = (kept.seconds as f64 - seconds).max(0.0);
         let scheduler = flow.plan().scheduler;
-        kept.flows.push_back(Ended { start, seconds, down, up, scheduler });
+        kept.flows.push_back(RecordedFlow { start_s, seconds, bytes_down: down, bytes_up: up, scheduler });
     }
 
     /// A link's last seconds, the oldest first.
@@ -110,46 +100,28 @@ impl Recorder {
     }
 
     /// All that is kept: the last seconds of each link, and the flows that began in them.
-    pub fn recording(&self, links: &[std::sync::Arc<Link>]) -> Value {
+    pub fn recording(&self, links: &[std::sync::Arc<Link>]) -> Recording {
         let kept = self.lock();
-        let length = kept.links.first().map_or(0, VecDeque::len);
-        let begin = kept.seconds - length as u64;
-        let column = |samples: &VecDeque<Sample>, value: &dyn Fn(&Sample) -> Value| -> Vec<Value> {
-            samples.iter().map(value).collect()
-        };
-        let told: Vec<Value> = links
-            .iter()
-            .zip(&kept.links)
-            .map(|(link, samples)| {
-                let via = link.via();
-                json!({
-                    "interface": link.interface,
-                    "metered": via.metered,
-                    "backup": via.backup,
-                    "rate_limit_bits_per_s": via.rate,
-                    "down_bits_per_s": column(samples, &|one| one.down.into()),
-                    "up_bits_per_s": column(samples, &|one| one.up.into()),
-                    "rtt_s": column(samples, &|one| json!(one.rtt.is_finite().then_some(one.rtt))),
-                    "loss": column(samples, &|one| json!(one.loss)),
-                    "usable": column(samples, &|one| one.up_and_usable.into()),
-                })
-            })
-            .collect();
-        let flows: Vec<Value> = kept
-            .flows
-            .iter()
-            .filter(|flow| flow.start >= begin as f64)
-            .map(|flow| {
-                json!({
-                    "start_s": flow.start - begin as f64,
-                    "seconds": flow.seconds,
-                    "bytes_down": flow.down,
-                    "bytes_up": flow.up,
-                    "scheduler": flow.scheduler,
-                })
-            })
-            .collect();
-        json!({ "kind": "recording", "seconds": length, "links": told, "flows": flows })
+        let seconds = kept.links.first().map_or(0, VecDeque::len);
+        let begin = (kept.seconds - seconds as u64) as f64;
+        let told = links.iter().zip(&kept.links).map(|(link, samples)| {
+            let via = link.via();
+            RecordedLink {
+                interface: link.interface.clone(),
+                metered: via.metered,
+                backup: via.backup,
+                rate_limit_bits_per_s: via.rate,
+                down_bits_per_s: samples.iter().map(|one| one.down).collect(),
+                up_bits_per_s: samples.iter().map(|one| one.up).collect(),
+                rtt_s: samples.iter().map(|one| one.rtt.is_finite().then_some(one.rtt)).collect(),
+                loss: samples.iter().map(|one| one.loss).collect(),
+                usable: samples.iter().map(|one| one.up_and_usable).collect(),
+            }
+        });
+        let flows = kept.flows.iter().filter(|flow| flow.start_s >= begin);
+        let flows =
+            flows.map(|flow| RecordedFlow { start_s: flow.start_s - begin, ..flow.clone() }).collect();
+        Recording { seconds, links: told.collect(), flows }
     }
 }
 
@@ -171,9 +143,9 @@ mod tests {
         }
         assert_eq!(recorder.last(0, 2), [json!([3608, 1]), json!([3609, 1])]);
         let recording = recorder.recording(&[link]);
-        let down = recording["links"][0]["down_bits_per_s"].as_array().unwrap();
-        assert_eq!((down.len(), &down[0]), (KEPT, &json!(10)));
-        assert_eq!(recording["links"][0]["rtt_s"][0], Value::Null);
+        let one = &recording.links[0];
+        assert_eq!((recording.seconds, one.down_bits_per_s.len(), one.down_bits_per_s[0]), (KEPT, KEPT, 10));
+        assert_eq!(one.rtt_s[0], None);
         assert!(recorder.last(1, 5).is_empty());
     }
 }
