@@ -191,6 +191,7 @@ impl FromPython {
             Event::Timeout(id) => (intern!(py, "timeout"), Some(id.0), None),
             Event::Reinjected(id) => (intern!(py, "reinjected"), Some(id.0), None),
             Event::WindowBlocked => (intern!(py, "window_blocked"), None, None),
+            Event::BufferBlocked => (intern!(py, "buffer_blocked"), None, None),
             Event::Written(bytes) => (intern!(py, "written"), None, Some(bytes)),
             Event::Closed => (intern!(py, "closed"), None, None),
         };

@@ -74,11 +74,13 @@ impl<P: Payload> Connection<P> {
             let unsent = self.send.unsent();
             if unsent == 0 && !(self.scheduling.scheduler.repeats() && self.send.una < self.send.assigned_end)
             {
-                if self.send.writer_waits
-                    && !self.send.writable()
-                    && let Some(index) = self.run_mechanisms(now)
-                {
-                    return Some(index);
+                if self.send.writer_waits && !self.send.writable() {
+                    if self.any_window() {
+                        self.notify_scheduler(now, scheduler::Event::BufferBlocked);
+                    }
+                    if let Some(index) = self.run_mechanisms(now) {
+                        return Some(index);
+                    }
                 }
                 self.scheduling.needs_schedule = false;
                 return None;

@@ -26,10 +26,14 @@
 //! = `considered` takes note of an RTT_F only if the slow subflow was considered in it; `floor` is the least lambda. Fig. 7
 //! has lambda settle above 0.
 //!
+//! What is the send window: `window` = `receiver` is the window that the receiver leaves; `sender` counts the send buffer as
+//! well, where it is smaller. A full send buffer with more to write blocks the connection as a full window does: then F has
+//! room and nothing to send. With blest-2016's buffers (1 MiB to send, 2 MiB to receive) nothing else ever blocks.
+//!
 //! Preset `linux` is the out-of-tree kernel's module, in `blest/linux.rs`.
 //!
 //! Parameters: `lambda` (1; 0 to 10), `delta` (0.01; 0 to 1), `corrects` (`always`; `considered`), `floor` (0; 0 to
-//! 10), `estimate` (`paper`; `linux`),
+//! 10), `window` (`receiver`; `sender`), `estimate` (`paper`; `linux`),
 //! `opportunistic` and `penalise` (default `off`; preset `linux`: `linux`).
 
 mod linux;
@@ -58,6 +62,12 @@ pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
             "in every RTT of the fast subflow, or only if the slow one was considered in it",
         ),
         Parameter::number("floor", 0.0, (0.0, 10.0), "the least correction"),
+        Parameter::choice(
+            "window",
+            0,
+            &["receiver", "sender"],
+            "what the receiver leaves, or the send buffer as well",
+        ),
         Parameter::choice("estimate", 0, &["paper", "linux"], "whose estimate, and whose correction"),
         opportunistic(OFF),
         penalise(OFF),
@@ -73,7 +83,8 @@ pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
         if values.number("estimate") == 0.0 {
             let delta = values.number("delta");
             let (always, floor) = (values.number("corrects") == 0.0, values.number("floor"));
-            equip(values, Blest { lambda, delta, always, floor, since: None, blocked: false })
+            let buffer = values.number("window") == 1.0;
+            equip(values, Blest { lambda, delta, always, floor, buffer, since: None, blocked: false })
         } else {
             equip(values, linux::BlestLinux::new(lambda))
         }
@@ -87,6 +98,8 @@ struct Blest {
     /// Whether every RTT_F counts.
     always: bool,
     floor: f64,
+    /// Whether the send buffer counts as send window.
+    buffer: bool,
     /// When the RTT_F began that the next correction is for.
     since: Option<Nanos>,
     /// Whether the send window was full in it.
@@ -100,10 +113,19 @@ fn sent_meanwhile(fast: &SubflowMetrics, slow: &SubflowMetrics) -> f64 {
     f64::from(fast.mss) * (f64::from(fast.cwnd) + (rtts - 1.0) / 2.0) * rtts
 }
 
+/// |M|, bytes: a full send buffer may be smaller than the window.
+#[inline]
+fn send_window(view: &View<'_>, buffer: bool) -> u64 {
+    if buffer && view.writer_waits {
+        return view.send_window.min(view.written.saturating_sub(view.una));
+    }
+    view.send_window
+}
+
 /// What S would leave of the send window: |M| - MSS_S (inflight_S + 1), bytes.
 #[inline]
-fn left_by(view: &View<'_>, slow: &SubflowMetrics) -> f64 {
-    view.send_window as f64 - f64::from(slow.mss) * (f64::from(slow.in_flight()) + 1.0)
+fn left_by(window: u64, slow: &SubflowMetrics) -> f64 {
+    window as f64 - f64::from(slow.mss) * (f64::from(slow.in_flight()) + 1.0)
 }
 
 /// Wait for `fast`, because `slow` would hold too much of the window.
@@ -183,7 +205,7 @@ impl Scheduler for Blest {
             self.correct(view, fast);
         }
         let need = self.lambda * sent_meanwhile(fast, slow);
-        let left = left_by(view, slow);
+        let left = left_by(send_window(view, self.buffer), slow);
         if need > left {
             wait(view, fast, slow, need, self.lambda, rationale)
         } else {
@@ -192,9 +214,7 @@ impl Scheduler for Blest {
     }
 
     fn on_event(&mut self, _view: &View<'_>, event: Event) {
-        if event == Event::WindowBlocked {
-            self.blocked = true;
-        }
+        self.blocked |= event == Event::WindowBlocked || (self.buffer && event == Event::BufferBlocked);
     }
 
     fn metrics(&self) -> Vec<(&'static str, f64)> {

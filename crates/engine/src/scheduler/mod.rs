@@ -332,6 +332,9 @@ pub enum Event {
     Reinjected(SubflowId),
     /// New data doesn't fit the connection-level send window (once per blocking).
     WindowBlocked,
+    /// The send buffer is full of data in flight and the writer waits, while a subflow has room (each time that it is
+    /// found).
+    BufferBlocked,
     /// The application wrote.
     Written(u64),
     /// The application closed its side.

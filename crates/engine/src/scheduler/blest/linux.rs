@@ -100,7 +100,7 @@ impl Scheduler for BlestLinux {
         self.correct(view.now, seen_slow);
         let segments = segments_during(fast, seen_fast, linger(slow, seen_slow));
         let need = self.lambda * segments as f64 * f64::from(fast.mss);
-        let left = left_by(view, slow).max(0.0);
+        let left = left_by(view.send_window, slow).max(0.0);
         if need > left {
             wait(view, fast, slow, need, self.lambda, rationale)
         } else {

@@ -292,3 +292,35 @@ fn the_correction_has_a_floor_and_may_skip_round_trips() {
     assert!((quiet("blest(delta=0.1)", 9) - 0.2).abs() < 1e-9);
     assert_eq!(quiet("blest(delta=0.1, corrects=considered)", 9), 1.0, "S was never considered");
 }
+
+/// The send buffer is full and the writer has more: what it holds is the send window, however large the receiver's is.
+#[test]
+fn a_full_send_buffer_is_the_send_window() {
+    let full = |in_flight: u32, buffer: u64| {
+        let mut scene = scene(in_flight, 1 << 30);
+        (scene.una, scene.next_offset, scene.unsent) = (0, buffer - 1000, 1000);
+        (scene.written, scene.writer_waits) = (Some(buffer), true);
+        scene
+    };
+    // X = 46,000; the slow one would hold 1000 (3 + 1).
+    for (name, small, large) in [("blest(window=sender)", None, Some(1)), ("blest", Some(1), Some(1))] {
+        assert_eq!(full(3, 49_999).chosen(&mut *build(name)), small, "{name}");
+        assert_eq!(full(3, 50_000).chosen(&mut *build(name)), large, "{name}");
+    }
+}
+
+#[test]
+fn a_full_send_buffer_blocks_where_it_counts() {
+    for (name, after) in
+        [("blest(delta=0.5, lambda=2, window=sender)", 2.5), ("blest(delta=0.5, lambda=2)", 1.5)]
+    {
+        let blest = &mut *build(name);
+        let mut scene = scene(0, 1 << 30);
+        scene.now = 100 * MILLISECOND;
+        scene.ask(blest);
+        blest.on_event(&scene.view(), Event::BufferBlocked);
+        scene.now = 110 * MILLISECOND;
+        scene.ask(blest);
+        assert_eq!(lambda(blest), after, "{name}");
+    }
+}
