@@ -139,7 +139,10 @@ fn decisions(bencher: divan::Bencher<'_, '_>, name: &str, subflows: usize, unsen
         declared_size: None,
         closed: false,
         writer_waits: false,
+        send_buffer: 4 << 20,
+        send_buffer_max: 4 << 20,
         in_flight: &in_flight,
+        fates: &(),
     };
     for subflow in 0..subflows {
         scheduler.on_event(&view(0, held), Event::SubflowAdded(SubflowId(subflow as u8)));

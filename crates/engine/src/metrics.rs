@@ -71,6 +71,8 @@ pub struct SubflowMetrics {
     pub max_rtt: Nanos,
     /// The latest sample; 0 before one.
     pub last_rtt: Nanos,
+    /// Samples of the round-trip time over its life. After the first one `rttvar` is assumed (RFC 6298 2.2), not measured.
+    pub rtt_samples: u32,
     /// Retransmission timeout in force, without backoff.
     pub rto: Nanos,
 
@@ -116,6 +118,10 @@ pub struct SubflowMetrics {
     pub timeouts: u32,
     /// When data or an acknowledgement of new data last moved on it.
     pub last_progress: Nanos,
+    /// When data last left on it, repeats included; 0: never.
+    pub last_sent: Nanos,
+    /// Since when something has been in flight on it without a pause; kept as it was while nothing is. 0: nothing was yet.
+    pub busy_since: Nanos,
 }
 
 impl SubflowMetrics {
@@ -132,6 +138,7 @@ impl SubflowMetrics {
             min_rtt: 0,
             max_rtt: 0,
             last_rtt: 0,
+            rtt_samples: 0,
             rto: 1000 * MILLISECOND,
             cwnd: 10,
             //= RFC 5681 3.1-c
@@ -154,6 +161,8 @@ impl SubflowMetrics {
             loss_events: 0,
             timeouts: 0,
             last_progress: 0,
+            last_sent: 0,
+            busy_since: 0,
         }
     }
 

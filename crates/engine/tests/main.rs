@@ -23,5 +23,6 @@ mod open_connection;
 mod opening;
 mod pair;
 mod regressions;
+mod reinjection;
 mod threats;
 mod threats_page;

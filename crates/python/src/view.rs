@@ -4,7 +4,7 @@
 use pyo3::prelude::*;
 use pyo3::types::{PyString, PyTuple};
 use ropewalk_engine::metrics::{CaState, SubflowMetrics, SubflowStatus};
-use ropewalk_engine::scheduler::{Chunk as EngineChunk, View as EngineView};
+use ropewalk_engine::scheduler::{Chunk as EngineChunk, Fate, View as EngineView};
 use ropewalk_engine::{PathId, SubflowId};
 
 /// One subflow.
@@ -105,12 +105,12 @@ getters! {
     ssthresh: u32, packets_out: u32, sacked_out: u32, lost_out: u32, retrans_out: u32, mss: u32,
     queued_bytes: u64, queue_space: u64, send_buffer: u64, pacing_rate: u64, delivery_rate: u64,
     delivered: u64, lost_total: u64, retrans_total: u64, bytes_acked: u64, bytes_acked_at_loss: u64,
-    loss_events: u32, timeouts: u32, last_progress: u64,
+    loss_events: u32, timeouts: u32, last_progress: u64, last_sent: u64, busy_since: u64, rtt_samples: u32,
 }
 
 /// A range of the stream in flight at connection level.
 #[pyclass(frozen, module = "ropewalk._native")]
-pub(crate) struct Chunk(EngineChunk);
+pub(crate) struct Chunk(EngineChunk, Fate);
 
 #[pymethods]
 impl Chunk {
@@ -139,6 +139,18 @@ impl Chunk {
         self.0.sent_at
     }
 
+    /// What became of it on the subflow that it was last given to: "queued", "in flight", "lost" or "arrived".
+    #[getter]
+    fn fate<'py>(&self, py: Python<'py>) -> Bound<'py, PyString> {
+        let word = match self.1 {
+            Fate::Queued => "queued",
+            Fate::InFlight => "in flight",
+            Fate::Lost => "lost",
+            Fate::Arrived => "arrived",
+        };
+        PyString::intern(py, word)
+    }
+
     /// Whether it was ever given to this subflow.
     fn carried_by(&self, subflow: &Subflow) -> bool {
         self.0.carried_by(subflow.metrics.id)
@@ -157,10 +169,13 @@ pub(crate) struct View {
     written: u64,
     declared_size: Option<u64>,
     closed: bool,
+    writer_waits: bool,
+    send_buffer: u64,
+    send_buffer_max: u64,
     flows: Vec<Py<Subflow>>,
     tuple: Py<PyTuple>,
     /// Chunks in flight, for schedulers that ask for them.
-    chunks: Option<Vec<EngineChunk>>,
+    chunks: Option<Vec<(EngineChunk, Fate)>>,
     chunk_count: usize,
     /// Whether reasons are recorded, and the one of this decision.
     pub(crate) explaining: bool,
@@ -180,6 +195,9 @@ impl View {
             written: 0,
             declared_size: None,
             closed: false,
+            writer_waits: false,
+            send_buffer: 0,
+            send_buffer_max: 0,
             flows: Vec::new(),
             tuple: PyTuple::empty(py).unbind(),
             chunks: None,
@@ -205,6 +223,8 @@ impl View {
         self.written = view.written;
         self.declared_size = view.declared_size;
         self.closed = view.closed;
+        self.writer_waits = view.writer_waits;
+        (self.send_buffer, self.send_buffer_max) = (view.send_buffer, view.send_buffer_max);
         self.chunk_count = view.in_flight.len();
         while self.flows.len() < view.subflows.len() {
             let metrics = SubflowMetrics::new(SubflowId(0), PathId(0));
@@ -222,7 +242,7 @@ impl View {
             chunks.clear();
             let mut next = view.in_flight.chunk_after(0);
             while let Some(chunk) = next {
-                chunks.push(chunk);
+                chunks.push((chunk, view.fate(&chunk)));
                 next = view.in_flight.chunk_after(chunk.offset + u64::from(chunk.len));
             }
         }
@@ -295,6 +315,24 @@ impl View {
         self.closed
     }
 
+    /// Whether the application has more to write than the send buffer takes.
+    #[getter]
+    fn writer_waits(&self) -> bool {
+        self.writer_waits
+    }
+
+    /// Bytes that may be written and unacknowledged.
+    #[getter]
+    fn send_buffer(&self) -> u64 {
+        self.send_buffer
+    }
+
+    /// Bytes to which that may still grow.
+    #[getter]
+    fn send_buffer_max(&self) -> u64 {
+        self.send_buffer_max
+    }
+
     #[getter]
     fn subflows(&self, py: Python<'_>) -> Py<PyTuple> {
         self.tuple.clone_ref(py)
@@ -358,8 +396,8 @@ impl View {
             let message = "chunks are copied only for a scheduler that has `needs_chunks = True`";
             return Err(pyo3::exceptions::PyAttributeError::new_err(message));
         };
-        let index = chunks.partition_point(|chunk| chunk.offset + u64::from(chunk.len) <= offset);
-        Ok(chunks.get(index).copied().map(Chunk))
+        let index = chunks.partition_point(|(chunk, _)| chunk.offset + u64::from(chunk.len) <= offset);
+        Ok(chunks.get(index).map(|(chunk, fate)| Chunk(*chunk, *fate)))
     }
 
     /// Whether reasons are recorded.

@@ -8,6 +8,7 @@ use ropewalk_wire::Payload;
 
 use super::buffer::subflow_buffer;
 use super::connection::{Connection, Mode};
+use super::scheduling::reinjection_target;
 use super::stats::{DecisionRecord, Event};
 use crate::metrics::{CaState, SubflowMetrics};
 use crate::scheduler::{self, Chunk, Decision, Purpose, Rule, View};
@@ -36,7 +37,10 @@ macro_rules! view {
             declared_size: $connection.send.declared,
             closed: $connection.send.closed,
             writer_waits: $connection.send.writer_waits,
+            send_buffer: $connection.send.limit,
+            send_buffer_max: $connection.config.send_buffer.max.max($connection.send.limit),
             in_flight: &$connection.send.chunks,
+            fates: &$connection.subflows,
         }
     };
 }
@@ -461,12 +465,7 @@ impl<P: Payload> Connection<P> {
         }
         let index = {
             let view = view!(self, now);
-            let fresh = View::fastest(view.available().filter(|metrics| !chunk.carried_by(metrics.id)));
-            let alone = view.usable().count() <= 1;
-            fresh
-                .or_else(|| View::fastest(view.available().filter(|metrics| metrics.id != chunk.last)))
-                .or_else(|| if alone { View::fastest(view.available()) } else { None })
-                .map(|metrics| metrics.id.index())
+            reinjection_target(self.scheduling.scheduler.reinject(&view, &chunk), &view, &chunk)?
         };
         let Some(index) = index else {
             self.revive_if_none_usable();

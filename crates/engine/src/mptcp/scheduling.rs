@@ -1,9 +1,35 @@
 //! A connection's scheduler, and what the engine remembers for it between decisions.
 
-use crate::Nanos;
+use ropewalk_wire::Payload;
+
+use super::subflow::SubflowState;
 use crate::config::ConnectionConfig;
 use crate::registry::Spec;
-use crate::scheduler::{Rationale, Scheduler};
+use crate::scheduler::{Chunk, Fate, Fates, Rationale, Reinjection, Scheduler, View};
+use crate::{Nanos, SubflowId};
+
+/// The index of the subflow on which a chunk is reinjected, after what the scheduler said: the fastest available one that never carried
+/// it, or else any but its last one. `None`: later; `Some(None)`: none has room.
+#[cold]
+pub(super) fn reinjection_target(
+    asked: Reinjection,
+    view: &View<'_>,
+    chunk: &Chunk,
+) -> Option<Option<usize>> {
+    let asked = match asked {
+        Reinjection::Usual => None,
+        Reinjection::On(id) => view.available().find(|metrics| metrics.id == id && !chunk.carried_by(id)),
+        Reinjection::Later if view.usable().any(|metrics| metrics.packets_out > 0) => return None,
+        Reinjection::Later => None,
+    };
+    let fresh = View::fastest(view.available().filter(|metrics| !chunk.carried_by(metrics.id)));
+    let alone = view.usable().count() <= 1;
+    let target = asked
+        .or(fresh)
+        .or_else(|| View::fastest(view.available().filter(|metrics| metrics.id != chunk.last)))
+        .or_else(|| if alone { View::fastest(view.available()) } else { None });
+    Some(target.map(|metrics| metrics.id.index()))
+}
 
 /// See the module.
 #[derive(Debug)]
@@ -93,5 +119,13 @@ impl Scheduling {
     /// A subflow is penalised.
     pub fn on_penalised(&mut self, now: Nanos, index: usize) {
         self.penalised_at[index] = now;
+    }
+}
+
+impl<P: Payload> Fates for Vec<Option<SubflowState<P>>> {
+    #[cold]
+    fn fate(&self, subflow: SubflowId, offset: u64) -> Fate {
+        let known = self.get(subflow.index()).and_then(Option::as_ref);
+        known.map_or(Fate::Lost, |subflow| subflow.tcp.fate(offset))
     }
 }

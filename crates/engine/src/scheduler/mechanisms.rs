@@ -12,8 +12,29 @@
 //! ssthresh is halved too unless it is in slow start; both also run when nothing is unsent, the writer waits
 //! and less than a third of the send buffer is free (penalisation then only if it is full).
 
-use super::{Decision, Event, Mechanisms, Rationale, Rule, Scheduler, View};
+use super::{Chunk, Decision, Event, Rationale, Reinjection, Scheduler, View};
 use crate::registry::{Parameter, Values};
+
+/// Mechanisms that the engine runs for a scheduler; read after each `select`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Mechanisms {
+    /// The rule of opportunistic retransmission when the connection-level window blocks.
+    pub opportunistic: Rule,
+    /// The rule for penalising the subflow that carries the blocking data.
+    pub penalise: Rule,
+}
+
+/// The rule that a mechanism follows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Rule {
+    /// Off.
+    #[default]
+    Off,
+    /// The rule of blest-2016 II-A and V.
+    Paper,
+    /// The out-of-tree Linux kernel's conditions.
+    Linux,
+}
 
 const RULES: &[&str] = &["off", "paper", "linux"];
 
@@ -70,6 +91,10 @@ impl<S: Scheduler> Scheduler for Equipped<S> {
 
     fn on_event(&mut self, view: &View<'_>, event: Event) {
         self.scheduler.on_event(view, event);
+    }
+
+    fn reinject(&mut self, view: &View<'_>, chunk: &Chunk) -> Reinjection {
+        self.scheduler.reinject(view, chunk)
     }
 
     fn wants_events(&self) -> bool {

@@ -16,6 +16,7 @@ mod daps;
 mod daps_two_path;
 mod ecf;
 mod f2p_dps;
+mod fate;
 mod freeze;
 mod hsr;
 mod linux;
@@ -39,6 +40,8 @@ mod xlink;
 
 use std::fmt::Debug;
 
+pub use fate::{Fate, Fates, Reinjection};
+pub use mechanisms::{Mechanisms, Rule};
 pub use text::{Reason, ReasonPart, with_names};
 
 use crate::metrics::SubflowMetrics;
@@ -170,8 +173,14 @@ pub struct View<'a> {
     pub closed: bool,
     /// Whether the application has more to write than the send buffer takes.
     pub writer_waits: bool,
+    /// Size of the send buffer: bytes that may be written and unacknowledged.
+    pub send_buffer: u64,
+    /// Size to which the send buffer may still grow as windows grow; the same as `send_buffer` once it doesn't.
+    pub send_buffer_max: u64,
     /// The data in flight at connection level.
     pub in_flight: &'a dyn InFlight,
+    /// What became of chunks on their subflows: [`View::fate`].
+    pub fates: &'a dyn Fates,
 }
 
 impl Debug for View<'_> {
@@ -375,27 +384,6 @@ impl Rationale {
     }
 }
 
-/// Mechanisms that the engine runs for a scheduler; read after each `select`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Mechanisms {
-    /// The rule of opportunistic retransmission when the connection-level window blocks.
-    pub opportunistic: Rule,
-    /// The rule for penalising the subflow that carries the blocking data.
-    pub penalise: Rule,
-}
-
-/// The rule that a mechanism follows.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Rule {
-    /// Off.
-    #[default]
-    Off,
-    /// The rule of blest-2016 II-A and V.
-    Paper,
-    /// The out-of-tree Linux kernel's conditions.
-    Linux,
-}
-
 /// A packet scheduler, one instance per connection and direction of sending.
 pub trait Scheduler: Debug + Send {
     /// The name in the registry.
@@ -408,6 +396,12 @@ pub trait Scheduler: Debug + Send {
     /// Handles an event.
     fn on_event(&mut self, view: &View<'_>, event: Event) {
         let _ = (view, event);
+    }
+
+    /// Says where a chunk is reinjected, which its subflow won't deliver. The engine reinjects before it asks for new data.
+    fn reinject(&mut self, view: &View<'_>, chunk: &Chunk) -> Reinjection {
+        let _ = (view, chunk);
+        Reinjection::Usual
     }
 
     /// Whether [`Scheduler::on_event`] must be called.

@@ -17,7 +17,7 @@
 //! sample gets a segment, so that it has one. A link of unknown rate is taken to send ten segments in a round trip where new data
 //! is placed, and one where what it carries is to be repeated. The peer's receive window, if it has grown lately, and the send
 //! buffer, if the application waits for its space, are taken to be twice as large: autotuning goes on. In loss recovery all is repeated that should have been
-//! acknowledged. A head is late only where its subflow has a hole or is silent, since a queue delays it as well, and only where it
+//! acknowledged: what has arrived behind a hole waits for the subflow's own repetition. A head is late only where its subflow has a hole or is silent, since a queue delays it as well, and only where it
 //! blocks: while there is other data to send, that is worth as much.
 //!
 //! Parameters: `repeat` (most repetitions of slow data, a share of the written bytes: default 0.33; 0 to 4). Switches for
@@ -347,7 +347,8 @@ impl Ropewalk {
 }
 
 impl Ropewalk {
-    /// Rule 3, in loss recovery: which chunks are lost isn't known, so that all are repeated that should have been acknowledged.
+    /// Rule 3, in loss recovery: what has arrived behind a hole is of no use until the subflow has filled it, so all is repeated that
+    /// should have been acknowledged.
     fn heal(
         &mut self,
         view: &View<'_>,

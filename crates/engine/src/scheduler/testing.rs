@@ -70,6 +70,7 @@ pub fn set_rtt(flow: &mut SubflowMetrics, rtt: Nanos) {
     flow.min_rtt = rtt;
     flow.max_rtt = rtt;
     flow.last_rtt = rtt;
+    flow.rtt_samples = if rtt == 0 { 0 } else { 10 };
 }
 
 /// A usable subflow that has just joined and has no round-trip sample yet.
@@ -135,7 +136,10 @@ impl Scene {
             declared_size: self.declared_size,
             closed: false,
             writer_waits: self.writer_waits,
+            send_buffer: 1 << 40,
+            send_buffer_max: 1 << 40,
             in_flight: &self.chunks,
+            fates: &(),
         }
     }
 

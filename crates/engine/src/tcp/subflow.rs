@@ -10,6 +10,7 @@ use super::sender::Sender;
 use super::window::shift_for;
 use crate::Nanos;
 use crate::metrics::SubflowMetrics;
+use crate::scheduler::Fate;
 
 /// One TCP connection. Hot fields come first: with thousands of connections each cache line is a miss.
 #[derive(Debug)]
@@ -298,6 +299,11 @@ impl<P: Payload> Subflow<P> {
     /// Tag and length of each range handed to it that isn't acknowledged, queued ones included.
     pub fn outstanding(&self) -> impl Iterator<Item = (u64, u32)> + '_ {
         self.sender.outstanding()
+    }
+
+    /// What became of the data at a connection-level offset that was pushed here.
+    pub fn fate(&self, offset: u64) -> Fate {
+        self.sender.fate(offset)
     }
 
     /// The round-trip time as a receiver of data sees it, queues in the data's direction included; 0 before

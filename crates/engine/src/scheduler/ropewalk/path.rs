@@ -187,7 +187,7 @@ impl Path {
 #[inline]
 pub(super) fn patience(flow: &SubflowMetrics) -> Nanos {
     // The variation that is assumed before a second sample says nothing of this path.
-    let assumed = flow.rttvar * 2 >= flow.srtt;
+    let assumed = flow.rtt_samples < 2;
     let variation = if assumed { flow.srtt / 2 } else { 4 * flow.rttvar };
     variation.max(flow.srtt / 8).max(2_000_000)
 }

@@ -199,7 +199,10 @@ impl Model {
             declared_size: self.declared_size,
             closed: self.written == self.to_write,
             writer_waits: false,
+            send_buffer: u64::MAX,
+            send_buffer_max: u64::MAX,
             in_flight: &self.chunks,
+            fates: &(),
         }
     }
 
@@ -305,7 +308,9 @@ impl Model {
         if flow.srtt == 0 {
             set_rtt(flow, rtt);
             flow.rttvar = rtt / 2;
+            flow.rtt_samples = 0;
         }
+        flow.rtt_samples += 1;
         flow.packets_out -= 1;
         flow.delivered += 1;
         flow.bytes_acked += u64::from(len);
@@ -352,7 +357,12 @@ impl Model {
 
     fn transmit(&mut self, subflow: u8, offset: u64, len: u32, repeat: bool) {
         let index = usize::from(subflow);
-        self.subflows[index].packets_out += 1;
+        let flow = &mut self.subflows[index];
+        if flow.packets_out == 0 {
+            flow.busy_since = self.now;
+        }
+        flow.last_sent = self.now;
+        flow.packets_out += 1;
         self.placements.push(Placement { at: self.now, subflow, offset, len, repeat });
         self.launch(subflow, offset, len);
         self.refresh(index);

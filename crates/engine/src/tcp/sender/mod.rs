@@ -37,6 +37,7 @@ use super::timer::Timer;
 use crate::Nanos;
 use crate::inline_queue::InlineQueue;
 use crate::metrics::SubflowMetrics;
+use crate::scheduler::Fate;
 use black_hole::BlackHole;
 use cwnd_validation::CwndValidation;
 pub(super) use data_segment::DataSegment;
@@ -247,6 +248,18 @@ impl<P: Payload> Sender<P> {
         let sent = self.scoreboard.iter().map(|entry| (entry.tag, entry.payload.len() as u32));
         sent.chain(self.queue.iter().map(|(tag, payload)| (*tag, payload.len() as u32)))
             .filter(|(_, len)| *len > 0)
+    }
+
+    /// What became of the data at a connection-level offset.
+    pub fn fate(&self, offset: u64) -> Fate {
+        let holds = |tag: u64, len: usize| tag <= offset && offset < tag + len as u64;
+        match self.scoreboard.find_tag(offset) {
+            Some(entry) if entry.is(entry::SACKED) => Fate::Arrived,
+            Some(entry) if entry.is(entry::LOST) && !entry.is(entry::RETRANS) => Fate::Lost,
+            Some(_) => Fate::InFlight,
+            None if self.queue.iter().any(|(tag, payload)| holds(*tag, payload.len())) => Fate::Queued,
+            None => Fate::Arrived,
+        }
     }
 
     /// Whether everything is sent and acknowledged.

@@ -30,6 +30,7 @@ impl RttEstimator {
     ) {
         let (rtt, last) = (ticks(config, now, rtt), ticks(config, now, last));
         metrics.last_rtt = last;
+        metrics.rtt_samples = metrics.rtt_samples.saturating_add(1);
         metrics.max_rtt = metrics.max_rtt.max(rtt);
         //= RFC 8985 6.2-a
         if metrics.min_rtt == 0 || last <= metrics.min_rtt || now > self.min_rtt_at + MIN_RTT_WINDOW {

@@ -93,6 +93,16 @@ impl<P: Payload> Scoreboard<P> {
         self.entries.get(index)
     }
 
+    /// The entry that holds a connection-level offset. Offsets rise with positions, but for repetitions of other subflows' data and
+    /// data that was sent ahead: then all are searched.
+    pub fn find_tag(&self, offset: u64) -> Option<&Entry<P>> {
+        let holds =
+            |entry: &&Entry<P>| entry.tag <= offset && offset < entry.tag + entry.payload.len() as u64;
+        let guess = self.entries.partition_point(|entry| entry.tag + entry.payload.len() as u64 <= offset);
+        let guessed = self.entries.get(guess).filter(holds);
+        guessed.or_else(|| self.entries.iter().find(holds))
+    }
+
     /// Appends what was sent for the first time.
     // Inlined: an entry is written once, where it stays.
     #[inline(always)]

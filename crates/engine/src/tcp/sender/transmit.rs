@@ -126,6 +126,7 @@ impl<P: Payload> Sender<P> {
             self.on_paced(cx, segments, payload.len());
         }
         cx.metrics().retrans_total += u64::from(segments);
+        cx.metrics().last_sent = cx.now;
         common.counters.retrans_segs += u64::from(segments);
         common.counters.retrans_bytes += payload.len() as u64;
         self.last_sent_at = cx.now;
@@ -195,6 +196,10 @@ impl<P: Payload> Sender<P> {
         let segments = if taken <= mss { 1 } else { taken.div_ceil(mss) as u32 };
         let metrics = &mut cx.metrics[cx.index];
         metrics.queued_bytes -= taken as u64;
+        if metrics.packets_out == 0 {
+            metrics.busy_since = cx.now;
+        }
+        metrics.last_sent = cx.now;
         metrics.packets_out += segments;
         let rate = self.rate.on_sent(metrics, cx.now, metrics.packets_out == segments);
         if matches!(metrics.ca_state, CaState::Recovery | CaState::Cwr) {

@@ -4,6 +4,7 @@ use ropewalk_wire::{Flags, Segment, Timestamps};
 
 use super::super::testing::{End, MSS, plain_config};
 use crate::metrics::CaState;
+use crate::scheduler::Fate;
 use crate::tcp::TcpConfig;
 use crate::{MILLISECOND, SECOND};
 
@@ -363,5 +364,39 @@ fn a_retransmission_counts_for_the_packets_that_it_takes() {
         end.ack(MSS - 4);
         let metrics = end.metrics();
         assert_eq!((metrics.packets_out, metrics.lost_out, metrics.retrans_out), (0, 0, 0));
+    }
+}
+
+#[test]
+fn the_fate_of_each_piece_is_known() {
+    let mut end = ten_in_flight(plain_config());
+    let fates = |end: &End| [0, 2, 9, 10].map(|segment| end.subflow.fate(segment * 1000 + 500));
+    assert_eq!(fates(&end), [Fate::InFlight, Fate::InFlight, Fate::InFlight, Fate::Queued]);
+    end.sack(1, &[(1001, 4001)]);
+    assert_eq!(fates(&end)[..3], [Fate::Lost, Fate::Arrived, Fate::InFlight]);
+    assert_eq!(end.sent_data()[0], (1, 1000));
+    assert_eq!(fates(&end)[0], Fate::InFlight, "repeated");
+    end.ack(4001);
+    assert_eq!(fates(&end)[..2], [Fate::Arrived, Fate::Arrived]);
+}
+
+/// What schedulers see of the time: since when something is in flight, when data last left, and how much is known of the path.
+#[test]
+fn a_subflow_tells_since_when_it_is_busy() {
+    let mut end = End::open(plain_config(), 100);
+    assert_eq!((end.metrics().rtt_samples, end.metrics().busy_since, end.metrics().last_sent), (1, 0, 0));
+    for (at, samples) in [(200, 1), (300, 2)] {
+        end.now = at * MILLISECOND;
+        end.push(1000);
+        end.sent_data();
+        end.now = (at + 10) * MILLISECOND;
+        end.push(1000);
+        end.sent_data();
+        let metrics = end.metrics();
+        let times = (metrics.rtt_samples, metrics.busy_since / MILLISECOND, metrics.last_sent / MILLISECOND);
+        assert_eq!(times, (samples, at, at + 10));
+        end.now = (at + 100) * MILLISECOND;
+        let sent = if at == 200 { 2001 } else { 4001 };
+        end.ack(sent);
     }
 }
