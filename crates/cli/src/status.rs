@@ -68,7 +68,7 @@ fn show_links(state: &Value) -> Vec<String> {
     let number = |key: &str| text(&state[key]);
     let draining = if state["draining"] == true { ", draining" } else { "" };
     let mut lines = vec![format!(
-        "proxy at {}, policy {}, {} rules: {} connections{draining}; opened {}, not opened {}, lost {}",
+        "proxy at {}, policy {}, rules: {}, connections: {}{draining}; opened {}, not opened {}, lost {}",
         number("listen"),
         number("policy"),
         number("rules"),

@@ -6,6 +6,7 @@
 
 mod carry;
 pub mod config;
+mod confine;
 pub mod convert;
 mod daemon;
 pub mod gateway;

@@ -16,6 +16,8 @@ const AROUND: usize = 5;
 const BUSY: f64 = 0.2;
 /// Rates below this say nothing, bits per second.
 const LEAST_RATE: u64 = 100_000;
+/// A link that carried less in all has carried handshakes and probes: its rate isn't known. Bytes.
+const LEAST_CARRIED: u64 = 256 << 10;
 /// The delay of a link of which none is known.
 const UNKNOWN_RTT: f64 = 0.040;
 /// What is known of a second's loss isn't more exact.
@@ -100,6 +102,9 @@ fn filled<T: Copy>(values: &[Option<T>]) -> Option<Vec<T>> {
 
 /// A link's rate over time by what it carried; `None` if it carried next to nothing.
 fn capacity(carried: &[u64]) -> Option<Vec<u64>> {
+    if carried.iter().map(|rate| rate / 8).sum::<u64>() < LEAST_CARRIED {
+        return None;
+    }
     let most = around(carried, |window| window.iter().copied().max().unwrap_or(0));
     let mut sorted = most.clone();
     sorted.sort_unstable();
@@ -293,6 +298,8 @@ mod tests {
             (10_000_000, 10_000_000, 10_000_000, 4_000_000)
         );
         assert_eq!(capacity(&[50_000; 60]), None);
+        // A link that stands by: handshakes.
+        assert_eq!(capacity(&[0, 0, 332_000, 190_000, 0]), None);
     }
 
     #[test]

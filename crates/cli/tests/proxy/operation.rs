@@ -68,6 +68,10 @@ fn draining_has_a_limit_and_privileges_are_few() {
     let status = std::fs::read_to_string(format!("/proc/{}/status", proxy.0.id())).unwrap();
     let bits = status.lines().find_map(|line| line.strip_prefix("CapEff:")).map(str::trim);
     assert_eq!(bits, Some("0000000000001000"), "only CAP_NET_ADMIN: {status}");
+    // Landlock needs the one, and seccomp tells of itself.
+    for line in ["NoNewPrivs:\t1", "Seccomp:\t2"] {
+        assert!(status.contains(line), "no {line}: {status}");
+    }
     let mut download = stage.download(&url("data"));
     download.read_until(|download| download.received.len() > data.len() / 8);
     assert!(proxy.terminate().success());

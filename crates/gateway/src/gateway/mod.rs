@@ -284,6 +284,9 @@ pub type Reload<'a> = &'a dyn Fn() -> Result<Settings, String>;
 /// If the set-up fails, or a listener can't be opened. What was set up is removed in any case.
 pub fn run(settings: &Settings, reload: Option<Reload<'_>>) -> io::Result<()> {
     crate::privileges::keep_net_admin();
+    crate::confine::confine(
+        &settings.status.iter().map(|path| crate::confine::folder_of(path)).collect::<Vec<_>>(),
+    );
     let plan = settings.plan()?;
     let mut builder = match settings.cores {
         1 => tokio::runtime::Builder::new_current_thread(),

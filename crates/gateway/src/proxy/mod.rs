@@ -30,6 +30,7 @@ mod why;
 
 use std::io;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -53,6 +54,7 @@ pub use self::remote::Gateway;
 pub use self::serve::Server;
 use self::uplinks::Uplinks;
 use self::usage::Usage;
+use crate::confine::{confine, folder_of};
 use crate::daemon::{self, End};
 use crate::page::Page;
 use crate::setup::Preview;
@@ -240,12 +242,20 @@ impl Proxy {
 /// Reads the configuration anew, for SIGHUP; what is wrong with it, as text.
 pub type Reload<'a> = &'a dyn Fn() -> Result<Config, String>;
 
+/// Where a proxy writes files.
+fn written_folders(config: &Config) -> Vec<PathBuf> {
+    let usage = folder_of(&config.usage);
+    let usage = (config.has_quota() || usage.exists()).then_some(usage);
+    config.status.as_deref().map(folder_of).into_iter().chain(usage).collect()
+}
+
 /// Runs a proxy until SIGINT or SIGTERM comes. Logs are those that [`crate::log`] was started for.
 ///
 /// # Errors
 /// Those of [`Proxy::start`].
 pub fn run_until_stopped(config: Config, reload: Option<Reload<'_>>) -> io::Result<()> {
     crate::privileges::keep_net_admin();
+    confine(&written_folders(&config));
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
         // Before anything is set up: a signal is to end it in good order.
