@@ -8,6 +8,7 @@ use ropewalk_gateway::config;
 use ropewalk_gateway::convert::{Converter, Cookie, Destination, Destinations};
 use ropewalk_gateway::gateway::{self, Listener, Service, Settings};
 use ropewalk_gateway::page::Page;
+use ropewalk_gateway::tls::Acceptor;
 use ropewalk_gateway::{LevelFilter, log};
 use ropewalk_lab::diagnostic::{Diagnostic, Source};
 use ropewalk_lab::{Registries, units};
@@ -61,8 +62,14 @@ pub(crate) struct Options {
     to: Option<String>,
     /// Instead of --to: connect to the servers that clients name (RFC 8803), within this: `internet 80,443`, `10.0.0.0/8`;
     /// repeat it for each
-    #[arg(long, value_name = "NETWORK [PORTS]", requires = "cookie", conflicts_with = "config")]
+    #[arg(long, value_name = "NETWORK [PORTS]", conflicts_with = "config")]
     convert: Vec<Destination>,
+    /// With --convert: this gateway's key, for TLS with proxies that are known (`ropewalk keys pair`)
+    #[arg(long, value_name = "FILE", requires_all = ["convert", "proxies"])]
+    key: Option<PathBuf>,
+    /// With --key: the certificate of a proxy that is accepted; repeat it for each
+    #[arg(long = "proxy", value_name = "FILE", requires = "key")]
+    proxies: Vec<PathBuf>,
     /// With --convert: where clients may send datagrams (UDP), as in `internet 53,443`; repeat it for each
     #[arg(long, value_name = "NETWORK [PORTS]", requires = "convert")]
     udp: Vec<Destination>,
@@ -147,12 +154,18 @@ fn settings(registries: &Registries, options: &Options) -> Result<Settings, Fail
         return Ok(config::load(path, registries)?);
     }
     let listen = socket("--listen", options.listen.as_deref().unwrap_or_default())?;
-    let service = match &options.cookie {
-        None => Service::Forward(socket("--to", options.to.as_deref().unwrap_or_default())?),
-        Some(path) => Service::Convert(Converter {
+    let tls = options.key.as_deref().map(|key| Acceptor::load(key, &options.proxies));
+    let service = match options.convert.is_empty() {
+        true => Service::Forward(socket("--to", options.to.as_deref().unwrap_or_default())?),
+        false if options.cookie.is_none() && options.key.is_none() => {
+            let message = "--convert needs --cookie, or --key and --proxy: this would be an open proxy";
+            return Err(Diagnostic::new(message).into());
+        }
+        false => Service::Convert(Converter {
             destinations: Destinations(options.convert.clone()),
             datagrams: Destinations(options.udp.clone()),
-            cookie: cookie("--cookie", path)?,
+            cookie: options.cookie.as_deref().map(|path| cookie("--cookie", path)).transpose()?,
+            tls: tls.transpose().map_err(|error| Diagnostic::new(format!("--key: {error}")))?,
             connect_timeout: Duration::from_secs(5),
         }),
     };

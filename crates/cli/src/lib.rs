@@ -87,7 +87,7 @@ enum Command {
     /// Throughput and latency between two endpoints, each the engine or the kernel
     Perf(perf::Options),
     /// Carry ordinary programs' connections over many networks
-    Proxy(proxy::Options),
+    Proxy(Box<proxy::Options>),
     /// Make what a proxy and its gateway know each other by
     Keys(keys::Options),
     /// A running proxy's links over the last hour, as a scenario file

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use ropewalk_gateway::proxy::{
     self, Access, Config, Gateway, IpNet, Opening, Policies, Policy, Rule, Via, users,
 };
+use ropewalk_gateway::tls::Connector;
 use ropewalk_gateway::{LevelFilter, config, log};
 use ropewalk_lab::Registries;
 use ropewalk_lab::diagnostic::Diagnostic;
@@ -129,6 +130,12 @@ pub(crate) struct Options {
     /// The status page: http://ADDRESS:PORT/, on loopback; elsewhere only by --config, with a token
     #[arg(long, value_name = "ADDRESS:PORT")]
     page: Option<String>,
+    /// This proxy's key, for TLS with the gateway (`ropewalk keys pair`)
+    #[arg(long, value_name = "FILE", requires_all = ["gateway", "gateway_certificate"])]
+    gateway_key: Option<PathBuf>,
+    /// The gateway's certificate
+    #[arg(long, value_name = "FILE", requires = "gateway_key")]
+    gateway_certificate: Option<PathBuf>,
     /// Show the set-up's commands, and run none
     #[arg(long)]
     dry_run: bool,
@@ -177,7 +184,12 @@ impl Options {
     fn gateway(&self) -> Result<Option<Gateway>, Failure> {
         let Some(address) = self.gateway else { return Ok(None) };
         let cookie = self.gateway_cookie.as_deref().map(|path| cookie("--gateway-cookie", path));
-        Ok(Some(Gateway { address, cookie: cookie.transpose()? }))
+        let tls = match (&self.gateway_key, &self.gateway_certificate) {
+            (Some(key), Some(certificate)) => Some(Connector::load(key, certificate)),
+            _ => None,
+        };
+        let tls = tls.transpose().map_err(|error| Diagnostic::new(format!("--gateway-key: {error}")))?;
+        Ok(Some(Gateway { address, cookie: cookie.transpose()?, tls }))
     }
 
     fn config(&self) -> Result<Config, Failure> {

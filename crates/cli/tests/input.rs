@@ -303,6 +303,7 @@ fn examples_in_help_fit_80_columns() {
         "perf server",
         "gateway",
         "keys cookie",
+        "keys pair",
         "proxy",
         "status",
         "record",

@@ -8,9 +8,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::{Buf, Bytes, BytesMut};
 use ropewalk_tokio::MptcpStream;
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::net::tcp::{ReadHalf, WriteHalf};
+
+use crate::tls::Secure;
 
 /// Most bytes that are read at a time.
 const PIECE: usize = 256 << 10;
@@ -50,6 +52,60 @@ pub(crate) async fn carry(
     match &done {
         Ok(()) => {}
         Err(Lost::Stream(_)) => reset(socket),
+        Err(Lost::Socket(_)) => stream.reset(),
+    }
+    done
+}
+
+/// Most bytes that are read at a time where they are encrypted: two records of TLS.
+const ENCRYPTED_PIECE: usize = 32 << 10;
+
+/// As [`carry`], encrypted: `secure` is TLS on `stream`.
+pub(crate) async fn carry_encrypted(
+    secure: Secure,
+    stream: &MptcpStream,
+    socket: &mut TcpStream,
+    first: Bytes,
+    counters: ByteCounters<'_>,
+) -> Result<(), Lost> {
+    let done = {
+        let (mut from_socket, mut to_socket) = socket.split();
+        let (mut from_stream, mut to_stream) = tokio::io::split(secure);
+        let outward = async {
+            let mut buffer = vec![0; ENCRYPTED_PIECE];
+            loop {
+                // The end without TLS's own sign of it is an error: somebody may have cut the data.
+                let len = from_stream.read(&mut buffer).await.map_err(Lost::Stream)?;
+                if len == 0 {
+                    let _ = to_socket.shutdown().await;
+                    return Ok(());
+                }
+                to_socket.write_all(&buffer[..len]).await.map_err(Lost::Socket)?;
+                counters.from_stream.fetch_add(len as u64, Ordering::Relaxed);
+            }
+        };
+        let inward = async {
+            to_stream.write_all(&first).await.map_err(Lost::Stream)?;
+            counters.to_stream.fetch_add(first.len() as u64, Ordering::Relaxed);
+            let mut buffer = vec![0; ENCRYPTED_PIECE];
+            loop {
+                to_stream.flush().await.map_err(Lost::Stream)?;
+                let len = from_socket.read(&mut buffer).await.map_err(Lost::Socket)?;
+                if len == 0 {
+                    return to_stream.shutdown().await.map_err(Lost::Stream);
+                }
+                to_stream.write_all(&buffer[..len]).await.map_err(Lost::Stream)?;
+                counters.to_stream.fetch_add(len as u64, Ordering::Relaxed);
+            }
+        };
+        tokio::try_join!(outward, inward).map(drop)
+    };
+    match &done {
+        Ok(()) => {}
+        Err(Lost::Stream(_)) => {
+            reset(socket);
+            stream.reset();
+        }
         Err(Lost::Socket(_)) => stream.reset(),
     }
     done
@@ -118,7 +174,6 @@ async fn write(mut data: Bytes, stream: &MptcpStream, counter: &AtomicU64) -> Re
 #[cfg(test)]
 mod tests {
     use ropewalk_tokio::{MemoryDevice, MptcpListener, Network, Path};
-    use tokio::io::AsyncReadExt;
     use tokio::net::TcpListener;
 
     use super::*;

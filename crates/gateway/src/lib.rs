@@ -16,9 +16,11 @@ pub mod page;
 pub mod privileges;
 pub mod proxy;
 pub mod record;
+mod secret;
 mod serving;
 pub mod setup;
 pub mod status;
+pub mod tls;
 pub mod udp;
 
 pub use tracing_subscriber::filter::LevelFilter;

@@ -10,6 +10,18 @@ pub struct Far {
     pub cookie: String,
 }
 
+/// `ropewalk gateway` in the server's namespace.
+pub fn gateway(stage: &Stage, arguments: &[&str]) -> Running {
+    let mut gateway = stage.web.command(env!("CARGO_BIN_EXE_ropewalk"));
+    gateway.args(["gateway", "--listen", "10.1.0.1:5124", "--address", "10.1.1.1", "--log", "debug"]);
+    gateway.args(arguments);
+    let log = std::fs::File::create(stage.path().join("gateway.log")).unwrap();
+    gateway.stderr(log);
+    let gateway = Running::start(gateway);
+    stage::wait_until("the gateway listens", || Far::log(stage).contains("listening"));
+    gateway
+}
+
 impl Far {
     pub fn start(stage: &Stage, destinations: &[&str], more: &[&str]) -> Far {
         let cookie = stage.path().join("cookie").display().to_string();
@@ -17,15 +29,10 @@ impl Far {
             let mut keys = std::process::Command::new(env!("CARGO_BIN_EXE_ropewalk"));
             assert!(keys.args(["keys", "cookie", &cookie]).status().unwrap().success());
         }
-        let mut gateway = stage.web.command(env!("CARGO_BIN_EXE_ropewalk"));
-        gateway.args(["gateway", "--listen", "10.1.0.1:5124", "--address", "10.1.1.1", "--log", "debug"]);
-        gateway.args(["--cookie", &cookie]).args(more);
-        gateway.args(destinations.iter().flat_map(|one| ["--convert", one]));
-        let log = std::fs::File::create(stage.path().join("gateway.log")).unwrap();
-        gateway.stderr(log);
-        let gateway = Running::start(gateway);
-        let said = || Far::log(stage);
-        stage::wait_until("the gateway listens", || said().contains("listening"));
+        let mut arguments = vec!["--cookie", &cookie];
+        arguments.extend(destinations.iter().flat_map(|one| ["--convert", one]));
+        arguments.extend(more);
+        let gateway = gateway(stage, &arguments);
         Far { gateway, cookie }
     }
 

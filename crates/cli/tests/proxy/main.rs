@@ -1,6 +1,7 @@
 //! `ropewalk proxy` with real parts: curl, nginx on the kernel's Multipath TCP, two uplinks.
 
 mod datagrams;
+mod encrypted;
 mod far;
 mod operation;
 mod stage;

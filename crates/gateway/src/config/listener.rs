@@ -12,6 +12,7 @@ use ropewalk_tokio::BufferConfig;
 use super::socket;
 use crate::convert::{Converter, Cookie, Destination, Destinations};
 use crate::gateway::{Listener, ProxyProtocol, Service};
+use crate::tls::Acceptor;
 
 /// How long connecting to a server may take, where nothing else is said.
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -34,6 +35,12 @@ pub(super) const LISTENER: Shape = Shape {
             Kind::Texts,
             "With `convert`: where clients may send datagrams (SOCKS5's UDP ASSOCIATE), such as [\"internet 53,443\"]. Default: nowhere",
         ),
+        key(
+            "key",
+            Kind::Text,
+            "With `convert` and `proxies`: this gateway's key for TLS, mode 0600 (`ropewalk keys pair`). Default: no TLS",
+        ),
+        key("proxies", Kind::Texts, "With `key`: the certificates of the proxies that are accepted"),
         key(
             "cookie",
             Kind::Text,
@@ -146,7 +153,7 @@ fn service(reader: &mut Reader, table: &Table<'_>) -> Option<Service> {
             );
             return None;
         };
-        for key in ["cookie", "udp"].into_iter().filter(|key| table.get(key).is_some()) {
+        for key in ["cookie", "udp", "key", "proxies"].into_iter().filter(|key| table.get(key).is_some()) {
             let message = format!("`{key}` goes with `convert`");
             reader.wrong(table.place(key), message, "this listener has `to`", "");
         }
@@ -168,20 +175,53 @@ fn service(reader: &mut Reader, table: &Table<'_>) -> Option<Service> {
                 }
             }
         }
+        None if table.get("key").is_some() => None,
         None => {
             let message =
                 "clients that name their servers have to show who they are: this would be an open proxy";
-            let help = "cookie = \"FILE\"; `ropewalk keys cookie FILE` makes one";
-            reader.wrong(table.place("convert"), message, "no `cookie` beside it", help);
+            let help =
+                "cookie = \"FILE\" (`ropewalk keys cookie`), or `key` and `proxies` (`ropewalk keys pair`)";
+            reader.wrong(table.place("convert"), message, "neither `cookie` nor `key` beside it", help);
             None
         }
     };
+    let tls = acceptor(reader, table);
     Some(Service::Convert(Converter {
         destinations,
         datagrams,
-        cookie: cookie?,
+        cookie,
+        tls,
         connect_timeout: CONNECT_TIMEOUT,
     }))
+}
+
+/// TLS: `key` with `proxies`.
+fn acceptor(reader: &mut Reader, table: &Table<'_>) -> Option<Acceptor> {
+    let (Some(key), Some(list)) = (table.get("key"), table.get("proxies")) else {
+        for key in ["key", "proxies"].into_iter().filter(|key| table.get(key).is_some()) {
+            let help = "`ropewalk keys pair` makes what both need";
+            reader.wrong(table.place(key), "`key` and `proxies` go together", "alone here", help);
+        }
+        return None;
+    };
+    let folder = reader.folder.clone();
+    let mut proxies = Vec::new();
+    for value in list.get_ref().as_array().into_iter().flatten() {
+        proxies.extend(reader.text(value).map(|name| folder.join(name)));
+    }
+    if proxies.is_empty() {
+        let help = "as in [\"proxy.pub\"]";
+        reader.wrong(list.span(), "expected a list of certificates' files", "none here", help);
+        return None;
+    }
+    let name = reader.text(key)?;
+    match Acceptor::load(&folder.join(name), &proxies) {
+        Ok(acceptor) => Some(acceptor),
+        Err(error) => {
+            reader.wrong(key.span(), error.to_string(), "TLS can't be set up", "");
+            None
+        }
+    }
 }
 
 fn destinations(reader: &mut Reader, value: &Value<'_>) -> Destinations {

@@ -249,6 +249,17 @@ mod tests {
         let Service::Convert(converter) = &settings.listeners[0].service else { panic!("{settings:?}") };
         assert_eq!((converter.destinations.0.len(), converter.datagrams.0.len()), (2, 1));
         assert_eq!(converter.connect_timeout, Duration::from_secs(2));
+        let pair = ["gateway", "proxy"].map(|name| crate::tls::keys::generate(folder.path(), name).unwrap());
+        let key = format!("key = '{}'\n", pair[0][0].display());
+        let proxies = format!("proxies = ['{}']\n", pair[1][1].display());
+        let secure =
+            read(&text.replace("connect-timeout", &format!("{key}{proxies}connect-timeout"))).unwrap();
+        let Service::Convert(converter) = &secure.listeners[0].service else { panic!("{secure:?}") };
+        assert!(converter.tls.is_some());
+        for (alone, place) in [(&key, "g.toml:6:1"), (&proxies, "g.toml:6:1")] {
+            let error = read(&(text.clone() + alone)).unwrap_err();
+            assert!(error.contains("`key` and `proxies` go together"), "{place}: {error}");
+        }
         let error = read(&(text + "proxy-protocol = 'v1'\n")).unwrap_err();
         assert!(error.contains("it goes with `to` alone"), "{error}");
     }
@@ -291,8 +302,8 @@ mod tests {
         let (file, schema) = (text.parse::<toml::Table>().unwrap(), schema());
         for (table, known, others) in [
             (&file["gateway"], &schema["properties"]["gateway"]["properties"], 0),
-            // `convert`, `udp` and `cookie`, which don't go with `to`.
-            (&file["listener"][0], &schema["properties"]["listener"]["items"]["properties"], 3),
+            // `convert` and what belongs to it, which don't go with `to`.
+            (&file["listener"][0], &schema["properties"]["listener"]["items"]["properties"], 5),
         ] {
             let keys: Vec<&String> = table.as_table().unwrap().keys().collect();
             assert_eq!(known.as_object().unwrap().len(), keys.len() + others);

@@ -14,6 +14,7 @@ use super::{loopback, open, page, socket};
 use crate::convert::Cookie;
 use crate::proxy::policy::{Policy, Rule};
 use crate::proxy::{Config, Gateway, IpNet, Opening, Via, captive, users};
+use crate::tls::Connector;
 
 /// Most rules.
 const MOST_RULES: usize = 1000;
@@ -76,6 +77,12 @@ const PROXY: Shape = Shape {
             Kind::Text,
             "A file with what the gateway has to be shown, mode 0600 (`ropewalk keys cookie`). Default: none",
         ),
+        key(
+            "gateway-key",
+            Kind::Text,
+            "This proxy's key for TLS with the gateway, mode 0600 (`ropewalk keys pair`). Default: no TLS",
+        ),
+        key("gateway-certificate", Kind::Text, "With `gateway-key`: the gateway's certificate"),
         key("usage", Kind::Text, "Where the use of quotas is kept. Default: /var/lib/ropewalk/usage.json"),
         key("status", Kind::Text, "The Unix socket that `ropewalk status` asks. Default: none"),
         key("metrics", Kind::Text, "Address and port for Prometheus, on loopback. Default: none"),
@@ -317,7 +324,20 @@ fn proxy(reader: &mut Reader, table: &Table<'_>, config: &mut Config) {
         let folder = reader.folder.clone();
         let load = |text: &str| Cookie::load(&folder.join(text));
         let cookie = table.get("gateway-cookie").and_then(|value| parsed(reader, value, load));
-        config.gateway = Some(Gateway { address, cookie });
+        let path = |key| table.get(key).and_then(|value| Some((value, value.get_ref().as_str()?)));
+        let tls = match (path("gateway-key"), path("gateway-certificate")) {
+            (Some((key, name)), Some((_, other))) => {
+                let loaded = Connector::load(&folder.join(name), &folder.join(other));
+                loaded.map_err(|error| reader.wrong(key.span(), error.to_string(), "here", "")).ok()
+            }
+            (None, None) => None,
+            _ => {
+                let message = "`gateway-key` and `gateway-certificate` go together, and are texts";
+                reader.wrong(table.place("gateway"), message, "TLS with this gateway", "");
+                None
+            }
+        };
+        config.gateway = Some(Gateway { address, cookie, tls });
     } else if table.get("gateway-cookie").is_some() {
         let message = "`gateway-cookie` goes with `gateway`";
         reader.wrong(table.place("gateway-cookie"), message, "no gateway is named", "");
@@ -345,6 +365,7 @@ mod tests {
     fn every_key_is_heard() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("users"), "van:secret\n").unwrap();
+        let _ = ["a", "b"].map(|name| crate::tls::keys::generate(folder.path(), name).unwrap());
         let cookie = Cookie::generate(&folder.path().join("cookie")).unwrap();
         let text = "[proxy]\nlisten = '0.0.0.0:1080'\nusers = 'users'\nallow = ['10.0.0.0/8']\npolicy = 'fastest'\n\
             congestion = 'olia'\nopen-on = 'race'\njoin = 'late'\ntransparent = 'br-lan'\ntransparent-port = 99\nmtu = 1400\nconnections = 7\n\
@@ -352,6 +373,7 @@ mod tests {
             captive-check = 'http://a.net/204'\nusage = '/u'\nstatus = '/run/x'\nmetrics = '127.0.0.1:9465'\n\
             gateway = '192.0.2.9:5124'\ngateway-cookie = 'cookie'\n\
             page = '127.0.0.1:1'\npage-token = '0123456789abcdef'\n\
+            gateway-key = 'a.key'\ngateway-certificate = 'b.pub'\n\
             [[link]]\ninterface = 'wlan0'\nmetered = true\nbackup = true\ngateway = '192.0.2.1'\nprice = 2.5\n\
             rate = '20 Mbit/s'\nquota = '5GB/monthly@12'\n[[link]]\ninterface = 'wwan0'\n\
             [[rule]]\nto = ['*.example.org']\nport = ['22', '80-90']\nsize = '1 MiB'\ndscp = ['ef']\n\
@@ -376,6 +398,7 @@ mod tests {
         assert_eq!(config.page.unwrap().token.as_deref(), Some("0123456789abcdef"));
         assert_eq!(config.probe, Some(([192, 0, 2, 1], 443).into()));
         let gateway = config.gateway.unwrap();
+        assert!(gateway.tls.is_some());
         assert_eq!((gateway.address, gateway.cookie), (([192, 0, 2, 9], 5124).into(), Some(cookie)));
         assert_eq!(config.captive_check.as_deref(), Some("http://a.net/204"));
         // The schema knows the same keys.

@@ -2,12 +2,12 @@
 //!
 //! It shows that the client may use the converter. Without TLS around it, whoever sees it can show it too.
 
-use std::fs::{File, OpenOptions};
-use std::io::{self, Read, Write};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::io;
 use std::path::Path;
 
 use sha2::{Digest, Sha256};
+
+use crate::secret;
 
 /// Fewest and most bytes of a cookie.
 const BYTES: std::ops::RangeInclusive<usize> = 16..=128;
@@ -38,13 +38,6 @@ pub enum CookieError {
     Format(String),
 }
 
-/// Writes a new file that only its owner may read.
-fn write_secret(path: &Path, data: &[u8]) -> io::Result<()> {
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
-    file.write_all(data)?;
-    file.sync_all()
-}
-
 impl Cookie {
     /// From bytes: 16 to 128, a multiple of 4.
     pub fn new(bytes: Vec<u8>) -> Option<Cookie> {
@@ -56,13 +49,10 @@ impl Cookie {
     /// # Errors
     /// If the file can't be read, others can read it, or it has something else.
     pub fn load(path: &Path) -> Result<Cookie, CookieError> {
-        let file = File::open(path).map_err(CookieError::Unreadable)?;
-        let mode = file.metadata().map_err(CookieError::Unreadable)?.permissions().mode() & 0o777;
-        if mode & 0o077 != 0 {
-            return Err(CookieError::Exposed(mode));
-        }
-        let mut text = String::new();
-        file.take(4096).read_to_string(&mut text).map_err(CookieError::Unreadable)?;
+        let text = secret::read(path, 4096).map_err(|error| match error {
+            secret::ReadError::Unreadable(error) => CookieError::Unreadable(error),
+            secret::ReadError::Exposed(mode) => CookieError::Exposed(mode),
+        })?;
         Cookie::from_hex(text.trim())
     }
 
@@ -88,7 +78,7 @@ impl Cookie {
     /// If the file is there already, or can't be written.
     pub fn generate(path: &Path) -> io::Result<Cookie> {
         let cookie = Cookie((0..4).flat_map(|_| ropewalk_os::entropy::random().to_ne_bytes()).collect());
-        write_secret(path, format!("{}\n", cookie.to_hex()).as_bytes())?;
+        secret::write(path, format!("{}\n", cookie.to_hex()).as_bytes(), 0o600)?;
         Ok(cookie)
     }
 

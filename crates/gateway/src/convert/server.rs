@@ -12,10 +12,11 @@ use tokio::time::{Instant, timeout};
 
 use super::message::{LARGEST, Message, ParseError, TcpOption, Tlv, WORD, code};
 use super::{Cookie, Destinations};
+use crate::tls::Acceptor;
 
 //= RFC 8803 9.3-a
 /// How long a client may take to say what it wants.
-const HANDSHAKE: Duration = Duration::from_secs(10);
+pub(crate) const HANDSHAKE: Duration = Duration::from_secs(10);
 /// How long a client may take to close after an error.
 const CLOSING: Duration = Duration::from_secs(5);
 /// Most error messages in a second; beyond, connections are closed without one.
@@ -33,7 +34,9 @@ pub struct Converter {
     /// Where it may send datagrams; nowhere if it is empty.
     pub datagrams: Destinations,
     /// What clients have to show.
-    pub cookie: Cookie,
+    pub cookie: Option<Cookie>,
+    /// TLS with proxies that are known; then they need no cookie.
+    pub tls: Option<Acceptor>,
     /// How long connecting to a server may take.
     pub connect_timeout: Duration,
 }
@@ -170,12 +173,13 @@ impl Converter {
             Tlv::Cookie(shown) => Some(shown),
             _ => None,
         });
-        match shown {
+        match (&self.cookie, shown) {
+            (None, _) if self.tls.is_some() => {}
             //= RFC 8803 6.2.7-b a missing one isn't computed and given away: it says who may use the converter
-            None => return Err(Refusal::Cookie("no cookie")),
+            (_, None) => return Err(Refusal::Cookie("no cookie")),
             //= RFC 8803 6.2.7-c
-            Some(shown) if !self.cookie.is(shown) => return Err(Refusal::Cookie("a wrong cookie")),
-            Some(_) => {}
+            (Some(cookie), Some(shown)) if cookie.is(shown) => {}
+            (_, Some(_)) => return Err(Refusal::Cookie("a wrong cookie")),
         }
         let mut asked = Err(Refusal::Nothing);
         for tlv in message.tlvs {

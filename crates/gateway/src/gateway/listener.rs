@@ -15,10 +15,11 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 
 use super::{Flow, Listener, Service, State};
-use crate::carry::{ByteCounters, Lost, carry};
+use crate::carry::{ByteCounters, Lost, carry, carry_encrypted};
 use crate::convert::Converter;
-use crate::convert::server::{ErrorBudget, Granted, Refusal};
+use crate::convert::server::{ErrorBudget, Granted, HANDSHAKE, Refusal};
 use crate::setup::gateway::Plan;
+use crate::tls::Secure;
 use crate::udp::{self, relay::Carried};
 
 /// A running listener.
@@ -136,10 +137,10 @@ async fn connect(listener: &Listener, to: SocketAddr, client: &MptcpStream) -> i
     }
 }
 
-fn flow(listener: &Listener, stream: MptcpStream, to: Option<SocketAddr>) -> Flow {
+fn flow(listener: &Listener, stream: Arc<MptcpStream>, to: Option<SocketAddr>) -> Flow {
     Flow {
         listener: listener.name.clone(),
-        stream: Arc::new(stream),
+        stream,
         to,
         uploaded: AtomicU64::new(0),
         downloaded: AtomicU64::new(0),
@@ -150,10 +151,10 @@ fn flow(listener: &Listener, stream: MptcpStream, to: Option<SocketAddr>) -> Flo
 /// Forwards to the listener's server.
 async fn forward(state: &Arc<State>, listener: &Listener, stream: MptcpStream, to: SocketAddr) {
     let peer = stream.peer_addr();
-    let entry = state.add(flow(listener, stream, Some(to)));
+    let entry = state.add(flow(listener, Arc::new(stream), Some(to)));
     let flow = &entry.flow;
     match connect(listener, to, &flow.stream).await {
-        Ok(backend) => relay(state, flow, backend).await,
+        Ok(backend) => relay(state, flow, None, backend).await,
         Err(error) => {
             state.counters.unreachable.fetch_add(1, Ordering::Relaxed);
             let name = &listener.name;
@@ -179,21 +180,36 @@ async fn convert(
     state: &Arc<State>,
     listener: &Listener,
     converter: &Converter,
-    mut stream: MptcpStream,
+    stream: MptcpStream,
     errors: &ErrorBudget,
 ) {
-    let peer = stream.peer_addr();
-    match converter.serve(&mut stream, &own_addresses(), errors).await {
+    let (peer, stream) = (stream.peer_addr(), Arc::new(stream));
+    let own = own_addresses();
+    let (granted, secure) = match &converter.tls {
+        None => (converter.serve(&mut &*stream, &own, errors).await, None),
+        Some(acceptor) => match timeout(HANDSHAKE, acceptor.accept(Arc::clone(&stream))).await {
+            Ok(Ok(mut secure)) => (converter.serve(&mut secure, &own, errors).await, Some(secure)),
+            Ok(Err(error)) => (Err(Refusal::Lost(error)), None),
+            Err(_) => (Err(Refusal::Lost(io::ErrorKind::TimedOut.into())), None),
+        },
+    };
+    match granted {
         Ok(Granted::Connected(server, to)) => {
             let entry = state.add(flow(listener, stream, Some(to)));
-            relay(state, &entry.flow, server).await;
+            relay(state, &entry.flow, secure, server).await;
         }
         Ok(Granted::Datagrams) => {
             let entry = state.add(flow(listener, stream, None));
             let flow = &entry.flow;
             let carried = Carried { up: &flow.uploaded, down: &flow.downloaded };
-            let (stream, own) = (&*flow.stream, own_addresses());
-            let done = udp::relay::relay(stream, stream, &converter.datagrams, &own, carried).await;
+            let (stream, list) = (&*flow.stream, &converter.datagrams);
+            let done = match secure {
+                None => udp::relay::relay(stream, stream, list, &own, carried).await,
+                Some(secure) => {
+                    let (reader, writer) = tokio::io::split(secure);
+                    udp::relay::relay(reader, writer, list, &own, carried).await
+                }
+            };
             if let Err(error) = &done {
                 state.counters.client_lost.fetch_add(1, Ordering::Relaxed);
                 stream.reset();
@@ -204,6 +220,11 @@ async fn convert(
             let counter = match refusal {
                 Refusal::Server(..) => &state.counters.unreachable,
                 Refusal::Info => return,
+                // A probe of the proxy's, or a client that was lost.
+                Refusal::Lost(ref error) if error.kind() != io::ErrorKind::InvalidData => {
+                    tracing::debug!(target: "ropewalk::gateway", listener = listener.name, %peer, %error, "ended");
+                    return;
+                }
                 _ => &state.counters.denied,
             };
             counter.fetch_add(1, Ordering::Relaxed);
@@ -213,12 +234,16 @@ async fn convert(
 }
 
 /// Carries both ways until the end.
-async fn relay(state: &Arc<State>, flow: &Flow, mut backend: TcpStream) {
+async fn relay(state: &Arc<State>, flow: &Flow, secure: Option<Secure>, mut backend: TcpStream) {
     let peer = flow.stream.peer_addr();
     // Its segments are few and large; Nagle's algorithm would only delay the last.
     let _ = backend.set_nodelay(true);
     let counters = ByteCounters { from_stream: &flow.uploaded, to_stream: &flow.downloaded };
-    let end = match carry(&flow.stream, &mut backend, Bytes::new(), counters).await {
+    let carried = match secure {
+        None => carry(&flow.stream, &mut backend, Bytes::new(), counters).await,
+        Some(secure) => carry_encrypted(secure, &flow.stream, &mut backend, Bytes::new(), counters).await,
+    };
+    let end = match carried {
         Ok(()) => "closed".to_string(),
         Err(lost) => {
             let counter = match lost {

@@ -12,6 +12,7 @@ use super::inbound::Client;
 use super::link::Link;
 use super::policy::Plan;
 use super::target::Target;
+use crate::tls::Secure;
 
 /// One client's connection.
 #[derive(Debug)]
@@ -26,6 +27,8 @@ pub struct Flow {
     pub address: SocketAddr,
     /// The connection.
     pub stream: Arc<MptcpStream>,
+    /// TLS on the connection, until the data is carried.
+    secure: Mutex<Option<Secure>>,
     /// The link that it was opened on.
     pub opened_on: usize,
     /// When it began.
@@ -41,6 +44,11 @@ impl Flow {
     /// How its links are used.
     pub fn plan(&self) -> Plan {
         self.plan.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// TLS on the connection, for who carries the data.
+    pub(super) fn take_secure(&self) -> Option<Secure> {
+        self.secure.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     /// Bytes both ways.
@@ -105,7 +113,7 @@ impl Flows {
         client: Client,
         target: Target,
         address: SocketAddr,
-        stream: MptcpStream,
+        (stream, secure): (Arc<MptcpStream>, Option<Secure>),
         opened_on: usize,
         plan: Plan,
     ) -> Entry {
@@ -115,7 +123,8 @@ impl Flows {
             client,
             target,
             address,
-            stream: Arc::new(stream),
+            stream,
+            secure: Mutex::new(secure),
             opened_on,
             since: Instant::now(),
             uploaded: AtomicU64::new(0),

@@ -22,11 +22,15 @@ use super::inbound::Client;
 use super::link::Link;
 use super::policy::{self, Plan};
 use super::recorder::Recorder;
-use super::remote::Gateway;
+use super::remote::{Gateway, Wish};
 use super::target::Target;
 use super::usage::Usage;
-use crate::carry::{ByteCounters, carry, reset};
+use crate::carry::{ByteCounters, carry, carry_encrypted, reset};
+use crate::tls::Secure;
 use crate::udp::{associate::Association, relay::Carried};
+
+/// A connection, and TLS on it.
+type Opened = (Arc<MptcpStream>, Option<Secure>);
 
 /// How often it is looked whether flows have ended.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -198,12 +202,12 @@ impl Server {
                 let (stream, link) =
                     dial(&self.network, &addresses, (&links, at_once), &config, limit).await?;
                 let address = stream.peer_addr();
-                (stream, link, address)
+                ((Arc::new(stream), None), link, address)
             }
             Some(gateway) => self.open_through(gateway, &addresses, (&links, at_once), &config).await?,
         };
-        link.note_answer(stream.peer_addr());
-        let multipath = stream.info().is_some_and(|info| info.multipath);
+        link.note_answer(stream.0.peer_addr());
+        let multipath = stream.0.info().is_some_and(|info| info.multipath);
         let entry = self.flows.add(client, target, address, stream, link.index, plan);
         // Links may have changed meanwhile.
         self.apply(&entry.flow, false);
@@ -220,14 +224,15 @@ impl Server {
         addresses: &[SocketAddr],
         links: (&[Arc<Link>], usize),
         config: &ConnectionConfig,
-    ) -> io::Result<(MptcpStream, Arc<Link>, SocketAddr)> {
+    ) -> io::Result<(Opened, Arc<Link>, SocketAddr)> {
         let deadline = Instant::now() + self.config().connect_timeout;
         let mut first_error = None;
         for address in addresses {
             let left = deadline.saturating_duration_since(Instant::now());
-            let (mut stream, link) = dial(&self.network, &[gateway.address], links, config, left).await?;
-            match timeout_at(deadline, gateway.connect(&mut stream, *address)).await {
-                Ok(Ok(())) => return Ok((stream, link, *address)),
+            let (stream, link) = dial(&self.network, &[gateway.address], links, config, left).await?;
+            let stream = Arc::new(stream);
+            match timeout_at(deadline, gateway.ask(&stream, Wish::Connection(*address))).await {
+                Ok(Ok(secure)) => return Ok(((stream, secure), link, *address)),
                 Ok(Err(error)) => drop(first_error.get_or_insert(error)),
                 Err(_) => break,
             }
@@ -251,11 +256,13 @@ impl Server {
         let (links, at_once) = self.openings(&plan, address, policy.mode.is_ordered());
         let deadline = Instant::now() + all.connect_timeout;
         let links = (&links[..], at_once);
-        let (mut stream, link) = dial(&self.network, &[address], links, &config, all.connect_timeout).await?;
+        let (stream, link) = dial(&self.network, &[address], links, &config, all.connect_timeout).await?;
         let late = |_| io::Error::new(io::ErrorKind::TimedOut, "the gateway doesn't answer the request");
-        timeout_at(deadline, gateway.datagrams(&mut stream)).await.map_err(late)??;
+        let stream = Arc::new(stream);
+        let asked = timeout_at(deadline, gateway.ask(&stream, Wish::Datagrams));
+        let secure = asked.await.map_err(late)??;
         link.note_answer(address);
-        let entry = self.flows.add(client, target, address, stream, link.index, plan);
+        let entry = self.flows.add(client, target, address, (stream, secure), link.index, plan);
         self.apply(&entry.flow, false);
         tracing::info!(flow = entry.flow.id, %client, link = link.interface, "open for datagrams");
         Ok(entry)
@@ -270,8 +277,17 @@ impl Server {
     ) -> io::Result<()> {
         let carried = Carried { up: &flow.uploaded, down: &flow.downloaded };
         let mut stopping = self.stopping.subscribe();
+        let carrying = async {
+            match flow.take_secure() {
+                None => association.carry(&mut control, &*flow.stream, &*flow.stream, carried).await,
+                Some(secure) => {
+                    let (reader, writer) = tokio::io::split(secure);
+                    association.carry(&mut control, reader, writer, carried).await
+                }
+            }
+        };
         let done = tokio::select! {
-            done = association.carry(&mut control, &*flow.stream, &*flow.stream, carried) => done,
+            done = carrying => done,
             _ = stopping.wait_for(|stopping| *stopping) => {
                 Err(io::Error::new(io::ErrorKind::ConnectionAborted, "the proxy is stopping"))
             }
@@ -328,8 +344,14 @@ impl Server {
         let _ = client.set_nodelay(true);
         let mut stopping = self.stopping.subscribe();
         let counters = ByteCounters { from_stream: &flow.downloaded, to_stream: &flow.uploaded };
+        let carrying = async {
+            match flow.take_secure() {
+                None => carry(&flow.stream, &mut client, first, counters).await,
+                Some(secure) => carry_encrypted(secure, &flow.stream, &mut client, first, counters).await,
+            }
+        };
         tokio::select! {
-            done = carry(&flow.stream, &mut client, first, counters) => return done.map_err(io::Error::other),
+            done = carrying => return done.map_err(io::Error::other),
             _ = stopping.wait_for(|stopping| *stopping) => {}
         }
         // Neither side is to take what it has for all.

@@ -1,0 +1,65 @@
+//! TLS between the proxy and its gateway.
+
+use std::process::Command;
+
+use crate::far::{Far, gateway};
+use crate::stage::{PROXY, SERVER, Stage};
+
+const MIB: usize = 1 << 20;
+
+fn keys(folder: &str, more: &[&str]) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ropewalk"));
+    let output = command.args(["keys", "pair", folder]).args(more).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn a_proxy_and_its_gateway_know_each_other_and_nobody_else() {
+    let Some(stage) = Stage::new() else { return };
+    let data = stage.serve("data", 6 * MIB);
+    let _server = stage.nginx(false);
+    let folder = stage.path().join("keys").display().to_string();
+    let other = stage.path().join("other").display().to_string();
+    keys(&folder, &[]);
+    keys(&other, &[]);
+    let file = |folder: &str, name: &str| format!("{folder}/{name}");
+    let (own, proxys) = (file(&folder, "gateway.key"), file(&folder, "proxy.pub"));
+    let allowed = format!("{SERVER} 80");
+    let far = gateway(&stage, &["--key", &own, "--proxy", &proxys, "--convert", &allowed]);
+    let socks = format!("socks5h://{PROXY}");
+    let url = format!("http://{SERVER}/data");
+    let start =
+        |more: &[&str]| stage.proxy(&[&["--json", "--verbose", "--gateway", "10.1.0.1:5124"], more].concat());
+    let logs = || format!("{} {}", stage.log(), Far::log(&stage));
+    // Each with the other's certificate: over both uplinks.
+    let (key, certificate) = (file(&folder, "proxy.key"), file(&folder, "gateway.pub"));
+    let known = ["--gateway-key", &key, "--gateway-certificate", &certificate];
+    let proxy = start(&known);
+    let before = [stage.received(0), stage.received(1)];
+    let (code, received) = stage.curl(&["--proxy", &socks, &url]);
+    assert!(code == 0 && received == data, "{code}, {} bytes: {}", received.len(), logs());
+    for (link, before) in before.into_iter().enumerate() {
+        assert!(stage.received(link) - before > MIB as u64, "uplink {link}: {}", logs());
+    }
+    // What the gateway refuses is said through TLS.
+    let (code, _) = stage.curl(&["--proxy", &socks, &format!("http://{SERVER}:81/")]);
+    assert!(code == 97 && stage.log().contains("not authorized"), "{code}: {}", logs());
+    assert!(proxy.terminate().success());
+    // A proxy that the gateway doesn't know; a gateway that the proxy doesn't know; none of it at all.
+    let (stranger, strange) = (file(&other, "proxy.key"), file(&other, "gateway.pub"));
+    for (arguments, words) in [
+        (&["--gateway-key", &stranger, "--gateway-certificate", &certificate][..], "AccessDenied"),
+        (
+            &["--gateway-key", &key, "--gateway-certificate", &strange],
+            "TLS with the gateway: invalid peer certificate",
+        ),
+        (&[], "the gateway"),
+    ] {
+        let proxy = start(arguments);
+        let (code, received) = stage.curl(&["--proxy", &socks, &url]);
+        assert!(code == 97 && received.is_empty(), "{arguments:?}: {code}: {}", logs());
+        assert!(stage.log().contains(words), "{words}: {}", logs());
+        assert!(proxy.terminate().success());
+    }
+    assert!(!Far::log(&stage).contains("panicked") && far.terminate().success(), "{}", Far::log(&stage));
+}
