@@ -146,7 +146,8 @@ fn status_and_metrics_tell_of_connections_and_why() {
     let backend = stage.backend();
     let socket = stage.folder.path().join("status");
     let path = socket.to_str().unwrap();
-    let more = ["--scheduler", "blest", "--status", path, "--metrics", "127.0.0.1:9464"];
+    let mut more = vec!["--scheduler", "blest", "--status", path, "--metrics", "127.0.0.1:9464"];
+    more.extend(["--page", "127.0.0.1:9466"]);
     let gateway = stage.gateway(&more);
     let mode = std::os::unix::fs::PermissionsExt::mode(&fs::metadata(&socket).unwrap().permissions());
     assert_eq!(mode & 0o777, 0o600);
@@ -194,6 +195,10 @@ fn status_and_metrics_tell_of_connections_and_why() {
         ] {
             assert!(metrics.lines().any(|known| known == line), "no `{line}`: {metrics}");
         }
+        let page = stage.server.check("curl", &["-sS", "--fail", "http://127.0.0.1:9466/state"]).unwrap();
+        let page: serde_json::Value = serde_json::from_str(&page).unwrap();
+        assert_eq!((&page["kind"], &page["paths"][0]["interface"]), (&"gateway".into(), &"eth0".into()));
+        assert!(page["paths"][0]["bytes_sent"].as_u64() > Some(0), "{page:#}");
         writing.join().unwrap();
         reading.join().unwrap()
     });

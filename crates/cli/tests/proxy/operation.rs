@@ -260,3 +260,24 @@ fn the_files_of_the_packages_are_right() {
     let checked = std::process::Command::new("sh").args(["-n", &script]).output().unwrap();
     assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stderr));
 }
+
+#[test]
+fn systemd_is_told_of_readiness_life_and_end() {
+    let Some(stage) = Stage::new() else { return };
+    let path = stage.path().join("notify");
+    let socket = std::os::unix::net::UnixDatagram::bind(&path).unwrap();
+    socket.set_read_timeout(Some(std::time::Duration::from_secs(15))).unwrap();
+    let mut command = stage.van.command(env!("CARGO_BIN_EXE_ropewalk"));
+    command.args(["proxy", "--via", "up0"]).env("NOTIFY_SOCKET", &path).env("WATCHDOG_USEC", "400000");
+    let proxy = stage::Running::start(command);
+    let next = || {
+        let mut buffer = [0; 100];
+        let len = socket.recv(&mut buffer).unwrap();
+        String::from_utf8_lossy(&buffer[..len]).trim().to_string()
+    };
+    let first: Vec<String> = (0..4).map(|_| next()).collect();
+    assert_eq!(first.iter().filter(|told| *told == "READY=1").count(), 1, "{first:?}");
+    assert_eq!(first.iter().filter(|told| *told == "WATCHDOG=1").count(), 3, "{first:?}");
+    assert!(proxy.terminate().success());
+    while next() != "STOPPING=1" {}
+}

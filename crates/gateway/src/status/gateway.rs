@@ -76,10 +76,11 @@ fn connection(state: &State, number: u64, flow: &Flow) -> Option<Value> {
 
 /// Bytes that passed a device: to the engine and from it.
 fn carried(device: &str) -> (u64, u64) {
-    let count = |name: &str| {
-        let path = format!("/sys/class/net/{device}/statistics/{name}_bytes");
-        std::fs::read_to_string(path).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0)
-    };
-    // What the kernel sends to the device, the engine receives.
-    (count("tx"), count("rx"))
+    // Not by /sys, which shows the network namespace that it was mounted in.
+    let table = std::fs::read_to_string("/proc/thread-self/net/dev").unwrap_or_default();
+    let line = table.lines().find_map(|line| line.trim_start().strip_prefix(device)?.strip_prefix(':'));
+    let columns: Vec<u64> = line.unwrap_or_default().split_whitespace().flat_map(str::parse).collect();
+    let column = |at: usize| columns.get(at).copied().unwrap_or(0);
+    // What the kernel sends to the device (the ninth column), the engine receives.
+    (column(8), column(0))
 }
