@@ -64,12 +64,44 @@ fn emulate_takes_them_too_and_refuses_what_a_program_decides() {
         assert_eq!(refused.status.code(), Some(2), "{option}: {said}");
         assert!(said.contains(option), "{option}: {said}");
     }
-    for good in [["--schedulers", "blest"], ["--size", "1 MiB"], ["--direction", "upload"]] {
+    for good in [
+        ["--schedulers", "blest"],
+        ["--size", "1 MiB"],
+        ["--direction", "upload"],
+        ["--join", "early"],
+        ["--open-on", "lte"],
+    ] {
         let refused = ropewalk(&["emulate", good[0], good[1], "--", "true"]);
         let said = String::from_utf8_lossy(&refused.stderr).into_owned();
         assert_eq!(refused.status.code(), Some(2), "{good:?}: {said}");
         assert!(said.contains("here the program decides"), "{said}");
     }
+}
+
+/// Opened on the slow path, a transfer ends earlier if the other one joins a round trip sooner.
+#[test]
+fn joins_begin_early_where_that_is_asked_for() {
+    let time = |join: &[&str]| {
+        let line = [
+            "compare",
+            "--path",
+            "a: 5 Mbit/s, 100 ms",
+            "--path",
+            "b: 25 Mbit/s, 20 ms",
+            "--size",
+            "512 KiB",
+        ];
+        let output =
+            ropewalk(&[&line[..], &["--schedulers", "ropewalk", "--runs", "1", "--json"], join].concat());
+        let found: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let rows = found["rankings"][0]["rows"].as_array().unwrap().clone();
+        rows.iter().find(|row| row["scheduler"] == "ropewalk").unwrap()["fct_mean_s"].as_f64().unwrap()
+    };
+    let (usual, late, early) = (time(&[]), time(&["--join", "late"]), time(&["--join", "early"]));
+    assert!(usual == late && early < late - 0.01, "{usual} {late} {early}");
+    let refused = ropewalk(&["perf", "client", "127.0.0.1", "--join", "early"]);
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(refused.status.code() == Some(2) && said.contains("--join early is the engine's"), "{said}");
 }
 
 #[test]
