@@ -21,6 +21,7 @@ enum What {
     /// A secret that the proxy shows the gateway (the cookie of RFC 8803)
     #[command(after_help = "Examples:
   ropewalk keys cookie cookie
+
 Copy it to the other end by a way that nobody else sees.")]
     Cookie {
         /// The file to write. It is made for its owner alone (mode 0600), and none is overwritten
@@ -32,8 +33,9 @@ Copy it to the other end by a way that nobody else sees.")]
     /// A key for each end and its certificate for the other, for TLS
     #[command(after_help = "Examples:
   ropewalk keys pair keys
-gateway.key and proxy.pub are the gateway's, proxy.key and gateway.pub the proxy's.
-A key (mode 0600) is known to its end alone: make each where it is used with
+
+gateway.key and proxy.pub are the gateway's; proxy.key and gateway.pub the
+proxy's. A key (mode 0600) is known to its end alone: make each where it is used with
 `--only`, and copy the .pub files.")]
     Pair {
         /// The folder to write to; it is made if need be. No file is overwritten
