@@ -193,6 +193,10 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
             Some(SubflowHandle { index, subflow }) => {
                 let slot = &mut self.slots[index as usize];
                 let Some(connection) = slot.connection.as_mut() else { return };
+                if segment.flags.contains(Flags::SYN) && connection.gives_way_to(subflow as usize, segment) {
+                    self.on_successor(now, path, SubflowHandle { index, subflow }, segment);
+                    return;
+                }
                 if connection.is_gone(subflow as usize) {
                     //= RFC 9293 3.10.7.1 a segment for a closed connection is answered with RST
                     if !segment.flags.contains(Flags::RST) {

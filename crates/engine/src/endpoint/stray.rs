@@ -64,6 +64,23 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         self.on_changed(now, index);
     }
 
+    /// A SYN with the four-tuple of a subflow that is over, or in TIME-WAIT and older: it makes room.
+    #[cold]
+    pub(super) fn on_successor(
+        &mut self,
+        now: Nanos,
+        path: PathId,
+        old: SubflowHandle,
+        segment: &mut Segment<P>,
+    ) {
+        if let Some(connection) = self.slots[old.index as usize].connection.as_mut() {
+            connection.end_subflow(now, usize::from(old.subflow));
+            self.routes.remove(&segment.tuple);
+            self.on_changed(now, old.index);
+        }
+        self.on_stray(now, path, segment);
+    }
+
     /// A server's connection that answers a SYN.
     pub(super) fn accept(
         &self,

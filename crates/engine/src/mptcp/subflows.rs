@@ -59,6 +59,22 @@ impl<P: Payload> Connection<P> {
         Some(old.tcp.tuple())
     }
 
+    /// Whether a SYN with a subflow's addresses opens a new connection.
+    #[cold]
+    pub(crate) fn gives_way_to(&self, index: usize, syn: &Segment<P>) -> bool {
+        self.subflows.get(index).and_then(Option::as_ref).is_some_and(|subflow| subflow.tcp.gives_way_to(syn))
+    }
+
+    /// Ends a subflow's TIME-WAIT, and forgets the subflow.
+    #[cold]
+    pub(crate) fn end_subflow(&mut self, now: Nanos, index: usize) {
+        if let Some(subflow) = self.subflows.get_mut(index).and_then(Option::as_mut) {
+            subflow.tcp.become_closed();
+            self.remove_if_finished(now, index);
+            self.retire(index);
+        }
+    }
+
     /// Forgets all subflows of a connection that is over and waits to be read. Returns their addresses.
     #[cold]
     pub(crate) fn retire_all(&mut self) -> Vec<FourTuple> {

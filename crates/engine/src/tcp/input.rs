@@ -188,6 +188,23 @@ impl<P: Payload> Subflow<P> {
         self.receiver.challenge(&mut self.common, cx);
     }
 
+    //= RFC 9293 SHLD-4
+    /// Whether a SYN may open a new connection with this one's addresses. It may if this one is over, or if this one is in
+    /// TIME-WAIT and the SYN's timestamp or else its sequence number is newer (RFC 6191 2).
+    #[cold]
+    pub fn gives_way_to(&self, syn: &Segment<P>) -> bool {
+        let opens = !syn.flags.contains(Flags::ACK) && !syn.flags.contains(Flags::RST);
+        let newer = match syn.timestamps {
+            Some(_) if !self.common.negotiated.timestamps => 1,
+            Some(stamp) => stamp.value.wrapping_sub(self.receiver.ts_recent()) as i32,
+            None => 0,
+        };
+        let position = self.receiver.position(&self.common, syn.seq);
+        let follows = position.wrapping_sub(self.receiver.next()) as i64 > 0;
+        let in_time_wait = self.common.state == State::TimeWait;
+        opens && (self.is_finished() || (in_time_wait && (newer > 0 || (newer == 0 && follows))))
+    }
+
     /// A segment outside the window.
     #[cold]
     fn on_unacceptable(

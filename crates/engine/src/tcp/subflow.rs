@@ -146,7 +146,7 @@ impl<P: Payload> Subflow<P> {
         self.become_closed();
     }
 
-    pub(super) fn become_closed(&mut self) {
+    pub(crate) fn become_closed(&mut self) {
         self.common.state = State::Closed;
         self.common.timers.stop_all();
         self.sender.clear();
