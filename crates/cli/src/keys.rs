@@ -11,6 +11,9 @@ use crate::{Failure, output};
 
 /// Make what a proxy and its gateway know each other by
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  ropewalk keys pair keys
+  ropewalk keys cookie cookie")]
 pub(crate) struct Options {
     #[command(subcommand)]
     what: What,
