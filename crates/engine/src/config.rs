@@ -307,6 +307,9 @@ pub struct EndpointConfig {
     /// Local ports for subflows that are opened from any (`net.ipv4.ip_local_port_range`). Endpoints that share an address
     /// need ranges of their own.
     pub local_ports: RangeInclusive<u16>,
+    /// How far into `local_ports` the first is taken; the others follow in turn. A program that may be started again chooses it
+    /// at random: otherwise its first SYNs meet what peers still have in TIME-WAIT, and anyone can guess their ports (RFC 6056).
+    pub first_port: u16,
 }
 
 impl EndpointConfig {
@@ -325,6 +328,7 @@ impl Default for EndpointConfig {
             path_mtus: Vec::new(),
             default_mtu: 1500,
             local_ports: 32_768..=60_998,
+            first_port: 0,
         }
     }
 }

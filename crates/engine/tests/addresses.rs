@@ -107,3 +107,21 @@ fn an_mp_capable_of_another_kind_is_as_none() {
     let plain = answer("192.0.2.1:1000", "192.0.2.2:80", None).expect("a SYN/ACK");
     assert!(plain.rare.is_none_or(|rare| rare.mp_capable.is_none()), "none was offered");
 }
+
+#[test]
+fn local_ports_are_taken_in_turn_from_the_first() {
+    let ports = |first_port| {
+        let settings =
+            EndpointConfig { local_ports: 40_000..=40_002, first_port, ..EndpointConfig::default() };
+        let mut client = Endpoint::<Bytes, Counter>::new(settings, Counter(1));
+        let (local, remote) = (address("192.0.2.1:0"), address("192.0.2.2:80"));
+        let mut taken = Vec::new();
+        while client.connect(0, PathId(0), local, remote, config()).is_ok() {
+            let syn = client.poll_transmit(0, 1).expect("a SYN").1;
+            taken.push(syn.tuple.src_port);
+        }
+        taken
+    };
+    assert_eq!(ports(0), [40_000, 40_001, 40_002]);
+    assert_eq!(ports(5), [40_002, 40_000, 40_001]);
+}

@@ -10,7 +10,7 @@ use std::time::Duration;
 use ropewalk_engine::config::{ConnectionConfig, EndpointConfig, LocalEndpoint};
 use ropewalk_engine::endpoint::{ConnectError, Endpoint};
 use ropewalk_engine::{Entropy, PathId};
-use ropewalk_os::entropy::OsEntropy;
+use ropewalk_os::entropy::{OsEntropy, random};
 use ropewalk_os::tun::{Offload, Tun};
 use tokio::runtime::Handle;
 
@@ -199,7 +199,8 @@ impl NetworkBuilder {
             .enumerate()
             .map(|(index, queues)| {
                 let local_ports = ports(&endpoint.local_ports, index, count);
-                let endpoint = EndpointConfig { local_ports, ..endpoint.clone() };
+                let first_port = random() as u16;
+                let endpoint = EndpointConfig { local_ports, first_port, ..endpoint.clone() };
                 let endpoint = Endpoint::new(endpoint, OsEntropy::new());
                 let steering = Arc::clone(&steering);
                 Arc::new(Shard::new(index, clock, endpoint, queues, steering, self.memory.clone()))

@@ -107,7 +107,8 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         for word in isn_secret.chunks_exact_mut(8) {
             word.copy_from_slice(&entropy.next_u64().to_be_bytes());
         }
-        let next_port = *config.local_ports.start();
+        let ports = &config.local_ports;
+        let next_port = ports.start() + (usize::from(config.first_port) % ports.len().max(1)) as u16;
         Endpoint {
             config,
             entropy,

@@ -62,7 +62,8 @@ pub fn endpoints(paths: &[EnginePath], server: bool) -> Vec<LocalEndpoint> {
 }
 
 fn endpoint(paths: usize) -> Box<HostEndpoint> {
-    let config = EndpointConfig { path_mtus: vec![MTU; paths], ..EndpointConfig::default() };
+    let first_port = ropewalk_os::entropy::random() as u16;
+    let config = EndpointConfig { path_mtus: vec![MTU; paths], first_port, ..EndpointConfig::default() };
     Box::new(Endpoint::new(config, OsEntropy::new()))
 }
 
