@@ -43,7 +43,8 @@ fn a_proxy_and_its_gateway_know_each_other_and_nobody_else() {
     }
     // What the gateway refuses is said through TLS.
     let (code, _) = stage.curl(&["--proxy", &socks, &format!("http://{SERVER}:81/")]);
-    assert!(code == 97 && stage.log().contains("not authorized"), "{code}: {}", logs());
+    assert!(code == 97, "{code}: {}", logs());
+    stage.wait_for_log("not authorized");
     assert!(proxy.terminate().success());
     // A proxy that the gateway doesn't know; a gateway that the proxy doesn't know; none of it at all.
     let (stranger, strange) = (file(&other, "proxy.key"), file(&other, "gateway.pub"));
@@ -58,7 +59,7 @@ fn a_proxy_and_its_gateway_know_each_other_and_nobody_else() {
         let proxy = start(arguments);
         let (code, received) = stage.curl(&["--proxy", &socks, &url]);
         assert!(code == 97 && received.is_empty(), "{arguments:?}: {code}: {}", logs());
-        assert!(stage.log().contains(words), "{words}: {}", logs());
+        stage.wait_for_log(words);
         assert!(proxy.terminate().success());
     }
     assert!(!Far::log(&stage).contains("panicked") && far.terminate().success(), "{}", Far::log(&stage));

@@ -70,10 +70,12 @@ fn a_gateway_connects_to_servers_for_the_proxy() {
         ("http://127.0.0.1:80/".into(), "no address that a gateway connects to"),
     ] {
         let (code, _) = stage.curl(&["--proxy", &socks, &url]);
-        assert!(code == 97 && stage.log().contains(why), "{url}: {code}: {}", stage.log());
+        assert!(code == 97, "{url}: {code}: {}", stage.log());
+        stage.wait_for_log(why);
     }
     drop(_server);
     let (code, _) = stage.curl(&["--proxy", &socks, &format!("http://{SERVER}/data")]);
-    assert!(code == 97 && stage.log().contains("the server reset the connection"), "{code}: {}", stage.log());
+    assert!(code == 97, "{code}: {}", stage.log());
+    stage.wait_for_log("the server reset the connection");
     assert!(proxy.terminate().success() && far.gateway.terminate().success());
 }

@@ -191,6 +191,11 @@ impl Stage {
         proxy
     }
 
+    /// Waits until the proxy's log has a text: a client may be told before the log is written.
+    pub fn wait_for_log(&self, words: &str) {
+        wait_until(words, || self.log().contains(words));
+    }
+
     /// What the proxy logged.
     pub fn log(&self) -> String {
         std::fs::read_to_string(self.path().join("proxy.log")).unwrap_or_default()
