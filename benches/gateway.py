@@ -1,0 +1,447 @@
+#!/usr/bin/env python3
+"""The gateway beside HAProxy on the kernel's Multipath TCP, as root: docs/gateway.md.
+
+    benches/gateway.py [completion] [connections] [latency] [--rounds 5] [--schedulers ropewalk,minrtt,blest] [--json FILE]
+    benches/gateway.py soak [--minutes 20]
+
+completion   downloads of 64 KiB to 4 MiB from nginx over emulated paths, by the kernel's client (mptcpize, curl): behind the
+             gateway with each scheduler, and behind `mptcpize run haproxy` (the kernel's scheduler `default`)
+connections  connections per second, one request each (wrk, `Connection: close`), the program in front of nginx on one core
+latency      what the program adds to a small request on an open connection
+soak         40 clients that download one file after another, each byte compared, over two links of which one is cut every five
+             seconds for two: memory, failures, connections left over
+
+Ways are measured in turns, each round with another seed of the paths. Everywhere cubic. Needs nginx, haproxy, mptcpize, curl,
+wrk and ip (apt-get install nginx-light haproxy mptcpize curl wrk iproute2), and two cores.
+"""
+
+import argparse
+import collections
+import hashlib
+import json
+import math
+import os
+import re
+import shlex
+import shutil
+import signal
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+SIZES = {"64 KiB": 64 << 10, "256 KiB": 256 << 10, "1 MiB": 1 << 20, "4 MiB": 4 << 20}
+UNEQUAL = ["wifi-lte", "small-buffers", "fast-slow", "bad-third-link", "satellite-lte", "blest-2016-3g-wlan"]
+EQUAL = "equal-paths"
+# The kernel's scheduler, behind HAProxy.
+KERNEL = "haproxy"
+BACKEND = 8080
+
+
+def say(text):
+    print(text, file=sys.stderr, flush=True)
+
+
+def geometric(values):
+    return math.exp(statistics.fmean(map(math.log, values)))
+
+
+def percentile(values, share):
+    return sorted(values)[min(len(values) - 1, int(share * len(values)))]
+
+
+class Place:
+    """Files that are served, and the settings of nginx and HAProxy."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        os.chmod(folder, 0o755)
+        os.mkdir(self.path("files"))
+        for size in SIZES.values():
+            with open(self.path(f"files/{size}"), "wb") as file:
+                file.write(os.urandom(size))
+        with open(self.path("files/small"), "w") as file:
+            file.write("ok\n")
+
+    def path(self, name):
+        return os.path.join(self.folder, name)
+
+    def nginx(self, port, name="nginx"):
+        """A command that serves the files on loopback."""
+        parts = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
+        temporary = "".join(f"{part}_temp_path {self.path('temporary-' + part)};" for part in parts)
+        with open(self.path(f"{name}.conf"), "w") as file:
+            file.write(
+                f"daemon off; master_process off; pid {self.path(name)}.pid; error_log stderr;"
+                "events { worker_connections 4096; } http { access_log off; keepalive_requests 1000000; sendfile on;"
+                f"{temporary} server {{ listen {port} backlog=4096; root {self.path('files')}; }} }}\n"
+            )
+        return f"nginx -c {self.path(name)}.conf -e stderr"
+
+    def front(self, way, address, ropewalk):
+        """A command that listens at `address`, port 80, and forwards to nginx."""
+        if way == KERNEL:
+            with open(self.path("haproxy.cfg"), "w") as file:
+                file.write(
+                    "global\n nbthread 1\n maxconn 4000\ndefaults\n mode tcp\n timeout connect 5s\n timeout client 60s\n"
+                    f" timeout server 60s\nlisten front\n bind {address}:80\n server nginx 127.0.0.1:{BACKEND}\n"
+                )
+            return f"mptcpize run haproxy -db -f {self.path('haproxy.cfg')}"
+        return f"{ropewalk} gateway --listen {address}:80 --to 127.0.0.1:{BACKEND} --scheduler {way} --log warn"
+
+
+# In a namespace: cubic, nothing remembered of earlier connections.
+SETTINGS = "sysctl -qw net.ipv4.tcp_congestion_control=cubic net.ipv4.tcp_no_metrics_save=1"
+# Waits until the port answers.
+READY = "for i in $(seq 100); do curl -sf -o /dev/null --max-time 2 http://%s/small && break; sleep 0.1; done"
+
+
+def download(place, scenario, way, seed, options):
+    """The completion times of one round, by size: seconds."""
+    with open(place.path("peer.sh"), "w") as file:
+        file.write(
+            f"{SETTINGS}\n{place.nginx(f'127.0.0.1:{BACKEND}')} &\nexec {place.front(way, '10.127.255.1', options.ropewalk)}\n"
+        )
+    once = "mptcpize run curl -sf -o /dev/null --max-time 60 -w '%{size_download} %{time_total}\\n' http://10.127.255.1/"
+    with open(place.path("client.sh"), "w") as file:
+        lines = [SETTINGS, READY % "10.127.255.1", "sleep 0.3"]
+        lines += [f"{once}{size}; sleep 0.2" for size in SIZES.values() for _ in range(options.repeat)]
+        # Multipath TCP, or the comparison is of something else.
+        lines += ["echo joins $(nstat -asz MPTcpExtMPJoinSynAckRx | awk '/MPJoin/ { print $2 }')"]
+        file.write("\n".join(lines) + "\n")
+    command = [options.ropewalk, "emulate", "--scenario", scenario, "--seed", str(seed), "--quiet"]
+    command += ["--peer", f"sh {place.path('peer.sh')}", "--", "sh", place.path("client.sh")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    times = collections.defaultdict(list)
+    for size, seconds in re.findall(r"^(\d+) ([\d.]+)$", done.stdout, re.MULTILINE):
+        if int(size) in SIZES.values():
+            times[int(size)].append(float(seconds))
+    joins = re.search(r"^joins (\d+)", done.stdout, re.MULTILINE)
+    expected = len(SIZES) * options.repeat
+    if sum(map(len, times.values())) != expected or not joins or int(joins[1]) < expected // 2:
+        sys.exit(f"{scenario}, {way}: {done.stdout}{done.stderr}")
+    return times
+
+
+def completion(place, options):
+    ways = [*options.schedulers, KERNEL]
+    scenarios = [*UNEQUAL, EQUAL]
+    mean, rows = {}, []
+    for scenario in scenarios:
+        samples = {way: collections.defaultdict(list) for way in ways}
+        for round in range(options.rounds):
+            for way in ways:
+                say(f"{scenario}, round {round + 1}, {way}")
+                for size, times in download(place, scenario, way, round + 1, options).items():
+                    samples[way][size] += times
+        for name, size in SIZES.items():
+            row = {way: statistics.fmean(samples[way][size]) for way in ways}
+            mean |= {(scenario, name, way): seconds for way, seconds in row.items()}
+            rows.append([scenario, name, *(f"{1000 * row[way]:.0f} ms" for way in ways)])
+    table(["paths", "size", *(f"gateway, {way}" for way in options.schedulers), "HAProxy, kernel"], rows)
+
+    def ratio(way, of):
+        return geometric([mean[scenario, name, way] / mean[scenario, name, KERNEL] for scenario in of for name in SIZES])
+
+    best = min(options.schedulers, key=lambda way: ratio(way, UNEQUAL))
+    found = {way: [ratio(way, UNEQUAL), ratio(way, [EQUAL])] for way in options.schedulers}
+    for way, (unequal, equal) in found.items():
+        print(f"{way}: {unequal:.3f} of HAProxy's mean completion time on unequal paths, {equal:.3f} on equal ones")
+    print(f"best: {best} (asked: 0.85 on unequal paths, within 2 % on equal ones)")
+    return {"ratios": found, "best": best, "milliseconds": [row for row in rows]}
+
+
+class Allowed:
+    """Namespaces may choose cubic meanwhile: some systems allow that to the first namespace only."""
+
+    FILE = "/proc/sys/net/ipv4/tcp_allowed_congestion_control"
+
+    def __enter__(self):
+        with open(self.FILE) as file:
+            self.before = file.read().strip()
+        if "cubic" not in self.before.split():
+            self.write(f"{self.before} cubic")
+
+    def __exit__(self, *_):
+        if "cubic" not in self.before.split():
+            self.write(self.before)
+
+    def write(self, names):
+        with open(self.FILE, "w") as file:
+            file.write(names)
+
+
+class Pair:
+    """Two namespaces joined by virtual Ethernet pairs: on link i, the client is 10.0.i.2, the server 10.0.i.1."""
+
+    def __init__(self, links=1):
+        self.links = range(links)
+        self.names = [f"ropewalk-bench-{os.getpid()}-{side}" for side in ("server", "client")]
+
+    def __enter__(self):
+        try:
+            self.make()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def make(self):
+        server, client = self.names
+        for line in [
+            f"netns add {server}",
+            f"netns add {client}",
+            *(f"link add eth{i} netns {server} type veth peer name eth{i} netns {client}" for i in self.links),
+            *(
+                f"-n {name} address add 10.0.{i}.{host}/24 dev eth{i}"
+                for i in self.links
+                for host, name in enumerate(self.names, 1)
+            ),
+            *(f"-n {name} link set {device} up" for name in self.names for device in ("lo", *(f"eth{i}" for i in self.links))),
+            *(f"-n {name} mptcp limits set subflows 4 add_addr_accepted 4" for name in self.names),
+        ]:
+            subprocess.run(["ip", *line.split()], check=True)
+        for name in self.names:
+            self.run(name, SETTINGS)
+
+    def __exit__(self, *_):
+        for name in self.names:
+            subprocess.run(["ip", "netns", "delete", name], check=False)
+
+    @staticmethod
+    def inside(name, command):
+        return ["ip", "netns", "exec", name, *shlex.split(command)]
+
+    def run(self, name, command):
+        return subprocess.run(self.inside(name, command), check=True, capture_output=True, text=True).stdout
+
+    def start(self, command, core):
+        return subprocess.Popen(["taskset", "-c", str(core), *self.inside(self.names[0], command)], start_new_session=True)
+
+
+def end(child):
+    child.send_signal(signal.SIGTERM)
+    try:
+        child.wait(10)
+    except subprocess.TimeoutExpired:
+        os.killpg(child.pid, signal.SIGKILL)
+        child.wait()
+
+
+def served(pair, place, way, options, measure):
+    """Measures with the program in front of nginx, or nginx alone, on core 0; nginx is on core 1."""
+    children = [pair.start(place.nginx(f"127.0.0.1:{BACKEND}"), 1)]
+    if way == "nginx":
+        children.append(pair.start(place.nginx("10.0.0.1:80", "direct"), 0))
+    else:
+        children.append(pair.start(place.front(way, "10.0.0.1", options.ropewalk), 0))
+    try:
+        subprocess.run(pair.inside(pair.names[1], f"sh -c {shlex.quote(READY % '10.0.0.1')}"), check=True)
+        time.sleep(0.3)
+        return measure()
+    finally:
+        for child in reversed(children):
+            end(child)
+
+
+def connections(place, options):
+    results = collections.defaultdict(list)
+
+    def measure(wrapper):
+        command = f"{wrapper}wrk -t1 -c64 -d5s -H 'Connection: close' http://10.0.0.1/small"
+        with_core = ["taskset", "-c", "1", *pair.inside(pair.names[1], command)]
+        text = subprocess.run(with_core, check=True, capture_output=True, text=True).stdout
+        failures = re.search(r"Socket errors: (.*)", text)
+        if failures:
+            say(f"  {failures[0]}")
+        return float(re.search(r"Requests/sec:\s+([\d.]+)", text)[1])
+
+    with Pair() as pair:
+        for round in range(options.rounds):
+            for way in (options.schedulers[0], KERNEL):
+                for client, wrapper in (("TCP", ""), ("Multipath TCP", "mptcpize run ")):
+                    say(f"connections, round {round + 1}, {way}, {client}")
+                    results[client, way].append(served(pair, place, way, options, lambda: measure(wrapper)))
+    rows = []
+    for client in ("TCP", "Multipath TCP"):
+        ours, theirs = (statistics.median(results[client, way]) for way in (options.schedulers[0], KERNEL))
+        rows.append([client, f"{ours:.0f}", f"{theirs:.0f}", f"{ours / theirs:.2f}"])
+    table(["client", "gateway, connections/s", "HAProxy, connections/s", "ratio"], rows)
+    return rows
+
+
+def latency(place, options):
+    results = collections.defaultdict(list)
+    asking = b"GET /small HTTP/1.1\r\nHost: x\r\n\r\n"
+    program = f"""
+import socket, time
+one = socket.socket(socket.AF_INET, socket.SOCK_STREAM, 262)
+one.connect(("10.0.0.1", 80))
+one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+for turn in range(3200):
+    begin = time.perf_counter_ns()
+    one.sendall({asking!r})
+    text = b""
+    while not text.endswith(b"ok\\n"):
+        text += one.recv(4096)
+    if turn >= 200:
+        print(time.perf_counter_ns() - begin)
+    time.sleep(0.0005)
+"""
+
+    def measure():
+        command = ["taskset", "-c", "1", *pair.inside(pair.names[1], shlex.join([sys.executable, "-c", program]))]
+        return [int(line) / 1000 for line in subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()]
+
+    ways = ["nginx", KERNEL, options.schedulers[0]]
+    with Pair() as pair:
+        for round in range(options.rounds):
+            for way in ways:
+                say(f"latency, round {round + 1}, {way}")
+                results[way].append(served(pair, place, way, options, measure))
+    rows = []
+    for share, name in ((0.5, "p50"), (0.99, "p99")):
+        value = {way: statistics.median(percentile(times, share) for times in results[way]) for way in ways}
+        added = [f"{value[way] - value['nginx']:.0f} us" for way in ways[1:]]
+        rows.append([name, f"{value['nginx']:.0f} us", *added])
+    table(["", "nginx alone", "HAProxy adds", "the gateway adds"], rows)
+    return rows
+
+
+# Downloads until the time is over; prints how it went, as JSON.
+CLIENTS = """
+import collections, hashlib, json, random, socket, sys, threading, time
+
+minutes, sums = float(sys.argv[1]), json.loads(sys.argv[2])
+end = time.monotonic() + 60 * minutes
+counts, durations = collections.Counter(), []
+
+def download(name):
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM, 262) as one:
+        one.settimeout(60)
+        one.connect(("10.0.0.1", 80))
+        one.sendall(f"GET /{name} HTTP/1.0\\r\\n\\r\\n".encode())
+        data = bytearray()
+        while piece := one.recv(65536):
+            data += piece
+        body = bytes(data).partition(b"\\r\\n\\r\\n")[2]
+        return hashlib.sha256(body).hexdigest() == sums[name]
+
+def client(number):
+    draw = random.Random(number)
+    while time.monotonic() < end:
+        begin = time.monotonic()
+        try:
+            counts["right" if download(draw.choice(sorted(sums))) else "wrong bytes"] += 1
+        except Exception as error:
+            counts[type(error).__name__] += 1
+        durations.append(time.monotonic() - begin)
+        time.sleep(2 * draw.random())
+
+threads = [threading.Thread(target=client, args=(number,)) for number in range(40)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+print(json.dumps({"counts": counts, "longest_s": max(durations)}))
+"""
+
+
+def resident(pid):
+    """Resident memory in MiB."""
+    with open(f"/proc/{pid}/status") as file:
+        return int(re.search(r"VmRSS:\s+(\d+)", file.read())[1]) / 1024
+
+
+def soak(place, options):
+    sums = {}
+    for size in SIZES.values():
+        with open(place.path(f"files/{size}"), "rb") as file:
+            sums[str(size)] = hashlib.sha256(file.read()).hexdigest()
+    memory = []
+    with Pair(links=2) as pair:
+        server, client = pair.names
+        for name in pair.names:
+            for i in pair.links:
+                pair.run(name, f"tc qdisc add dev eth{i} root tbf rate 100mbit burst 100k latency 50ms")
+        pair.run(client, "ip mptcp endpoint add 10.0.1.2 dev eth1 subflow")
+        nginx = pair.start(place.nginx(f"127.0.0.1:{BACKEND}"), 1)
+        way = place.front(options.schedulers[0], "10.0.0.1", options.ropewalk)
+        gateway = pair.start(f"{way} --address 10.0.1.1 --metrics 127.0.0.1:9100", 0)
+        cut = None
+        try:
+            subprocess.run(pair.inside(client, f"sh -c {shlex.quote(READY % '10.0.0.1')}"), check=True)
+            command = pair.inside(client, shlex.join([sys.executable, "-c", CLIENTS, str(options.minutes), json.dumps(sums)]))
+            clients = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+            begin, turns = time.monotonic(), 0
+            while clients.poll() is None:
+                time.sleep(2 if cut else 3)
+                if cut:
+                    pair.run(client, "nft delete table inet cut")
+                    cut = None
+                elif time.monotonic() - begin < 60 * options.minutes - 5:
+                    cut, turns = f"eth{turns % 2}", turns + 1
+                    rules = " ".join(
+                        f"chain {hook} {{ type filter hook {hook} priority 0; {word} {cut} drop; }};"
+                        for hook, word in (("input", "iifname"), ("output", "oifname"))
+                    )
+                    pair.run(client, f"nft {shlex.quote('table inet cut { ' + rules + ' }')}")
+                memory.append((time.monotonic() - begin, resident(gateway.pid)))
+                if len(memory) % 24 == 0:
+                    say(f"{memory[-1][0]:.0f} s: {memory[-1][1]:.1f} MiB")
+            result = json.loads(clients.stdout.read())
+            metrics = pair.run(server, "curl -s http://127.0.0.1:9100/metrics")
+            # A minute ends what peers have left behind.
+            left = re.findall(r"^ropewalk_gateway_connections\S* (\d+)", metrics, re.MULTILINE)
+        finally:
+            end(gateway)
+            end(nginx)
+    early = [one for at, one in memory if 30 <= at < 90] or [one for _, one in memory[:5]]
+    late = [one for _, one in memory[-12:]]
+    print(f"{result['counts']}, the longest {result['longest_s']:.1f} s, links cut {turns} times")
+    print(
+        f"memory: {statistics.median(early):.1f} MiB in the first minutes, {statistics.median(late):.1f} MiB in the last, at most {max(one for _, one in memory):.1f} MiB"
+    )
+    print(f"connections left: {', '.join(left) or 'none is told'}; the gateway's exit code: {gateway.returncode}")
+    return result | {"memory": memory, "left": left, "exit": gateway.returncode}
+
+
+def table(head, rows):
+    print("\n| " + " | ".join(head) + " |\n|" + "---|" * len(head))
+    for row in rows:
+        print("| " + " | ".join(row) + " |")
+    print()
+
+
+def main():
+    all_rows = {"completion": completion, "connections": connections, "latency": latency, "soak": soak}
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("rows", nargs="*", choices=[*all_rows, []], default=[])
+    parser.add_argument("--ropewalk", default=os.path.join(ROOT, "target/release/ropewalk"))
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--repeat", type=int, default=2, help="downloads of each size in a round")
+    parser.add_argument("--schedulers", default="ropewalk,minrtt,blest", type=lambda text: text.split(","))
+    parser.add_argument("--minutes", type=float, default=20, help="how long the soak lasts")
+    parser.add_argument("--json", metavar="FILE", help="also write what was measured to a file")
+    options = parser.parse_args()
+    options.ropewalk = os.path.abspath(options.ropewalk)
+    needed = ["nginx", "haproxy", "mptcpize", "curl", "wrk", "ip", "taskset", "nstat", options.ropewalk]
+    missing = [name for name in needed if not shutil.which(name)]
+    if missing or os.geteuid() != 0:
+        sys.exit(f"missing: {', '.join(missing)}" if missing else "run it as root: it makes network namespaces")
+    found = {}
+    with Allowed(), tempfile.TemporaryDirectory(prefix="ropewalk-bench-") as folder:
+        place = Place(folder)
+        for name, row in all_rows.items():
+            if name in (options.rows or ["completion", "connections", "latency"]):
+                print(f"\n== {name}", flush=True)
+                found[name] = row(place, options)
+    if options.json:
+        with open(options.json, "w") as file:
+            json.dump(found, file, indent=1)
+
+
+main()
