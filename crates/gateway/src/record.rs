@@ -26,19 +26,19 @@ const LEAST_LOSS: f64 = 0.005;
 /// What a link did, second by second.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct RecordedLink {
-    /// Its interface.
+    /// The name of its network interface.
     pub interface: String,
-    /// Its traffic costs.
+    /// Whether its traffic costs money.
     pub metered: bool,
-    /// It is used while no other works.
+    /// Whether it is used only while no other link works.
     pub backup: bool,
     /// Most that it was allowed to carry, bits per second.
     pub rate_limit_bits_per_s: Option<u64>,
-    /// What it carried to the clients.
+    /// Rate towards the clients in each second, bits per second.
     pub down_bits_per_s: Vec<u64>,
-    /// What it carried from them.
+    /// Rate from the clients in each second, bits per second.
     pub up_bits_per_s: Vec<u64>,
-    /// The least round-trip time that was seen.
+    /// The least round-trip time seen in each second, seconds.
     pub rtt_s: Vec<Option<f32>>,
     /// Share of probes without an answer, smoothed.
     pub loss: Vec<f32>,

@@ -113,7 +113,7 @@ fn sent_meanwhile(fast: &SubflowMetrics, slow: &SubflowMetrics) -> f64 {
     f64::from(fast.mss) * (f64::from(fast.cwnd) + (rtts - 1.0) / 2.0) * rtts
 }
 
-/// |M|, bytes: a full send buffer may be smaller than the window.
+/// |M|, the send window of the whole connection, bytes. With `buffer`, a full send buffer counts if it is smaller.
 #[inline]
 fn send_window(view: &View<'_>, buffer: bool) -> u64 {
     if buffer && view.writer_waits {

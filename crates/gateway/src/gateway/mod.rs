@@ -485,6 +485,6 @@ async fn drain(state: &State, limit: Duration) {
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    // What is left then is TIME-WAIT.
+    // Connections that are left after that are in TIME-WAIT, and needn't be waited for.
     state.network.drain(deadline.saturating_duration_since(Instant::now()).min(Duration::from_secs(1))).await;
 }

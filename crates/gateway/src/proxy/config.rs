@@ -16,7 +16,7 @@ use crate::page::Page;
 /// An uplink, as `--via` names it: `wlan0`, `wwan0,metered`.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Via {
-    /// The interface.
+    /// The name of the network interface.
     pub interface: String,
     /// Its traffic costs: policies that save metered links avoid it.
     pub metered: bool,

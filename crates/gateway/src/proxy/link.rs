@@ -168,7 +168,7 @@ pub struct Knowledge {
     pub reach: Reach,
     /// It answered the last probes.
     pub alive: bool,
-    /// A captive portal answered for the Internet.
+    /// Whether a captive portal answered in place of the page of `--captive-check`.
     pub captive: bool,
     /// Its quota is used up.
     pub spent: bool,
@@ -180,7 +180,7 @@ pub struct Knowledge {
     pub carried: u64,
     /// What it carried to the clients in the last second, bits per second.
     pub rate_down: u64,
-    /// What it carried from them.
+    /// What it carried from the clients in the last second, bits per second.
     pub rate_up: u64,
 }
 
@@ -189,7 +189,7 @@ pub struct Knowledge {
 pub struct Link {
     /// Its place among the uplinks, and its path in the engine.
     pub index: usize,
-    /// Its interface.
+    /// The name of its network interface.
     pub interface: String,
     via: Mutex<Arc<Via>>,
     /// What passed it.

@@ -10,7 +10,7 @@ use crate::setup::ip;
 /// An uplink as the set-up sees it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Uplink {
-    /// The interface.
+    /// The name of the network interface.
     pub interface: String,
     /// Its next hop, where the main routing table doesn't tell.
     pub gateway: Option<IpAddr>,

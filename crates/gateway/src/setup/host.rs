@@ -12,7 +12,7 @@ use super::run;
 pub struct HostAddress {
     /// The address.
     pub address: IpAddr,
-    /// Its interface.
+    /// The name of its network interface.
     pub interface: String,
     /// The interface's largest IP packet, bytes.
     pub mtu: u32,
