@@ -9,7 +9,7 @@
 use std::process::ExitCode;
 
 use ropewalk_engine::registry::{Entry, Parameter};
-use ropewalk_engine::scheduler::{Decision, Scheduler, View, Rationale};
+use ropewalk_engine::scheduler::{Decision, Rationale, Scheduler, View};
 use ropewalk_lab::Registries;
 
 const PARAMETERS: &[Parameter] =
