@@ -37,7 +37,7 @@ from ropewalk._native import __version__
 from ropewalk._scenario import Path, Scenario, Workload, scenarios
 from ropewalk._sweep import SweepResult, sweep
 from ropewalk._table import Table
-from ropewalk.scheduler import Chunk, Decision, Duplicate, Queue, Scheduler, Send, SendAt, Subflow, View, Wait
+from ropewalk.scheduler import Chunk, Decision, Duplicate, Queue, Scheduler, Send, SendAt, Subflow, View, Wait, Withdraw
 
 __all__ = [
     "Advice",
@@ -62,6 +62,7 @@ __all__ = [
     "Table",
     "View",
     "Wait",
+    "Withdraw",
     "Workload",
     "__version__",
     "advise",

@@ -104,9 +104,24 @@ class Workload:
         return cls("web", objects=[_size(size) for size in objects], connections=connections)
 
     @classmethod
-    def cbr(cls, frame: str | int, rate: str | float, duration: str | float) -> Workload:
-        """Frames at a constant rate (bit/s) for a time (s). Judged by the mean delay of frames (s)."""
-        return cls("cbr", frame=_size(frame), rate=_text(rate, "bit/s"), duration=_text(duration, "s"))
+    def cbr(
+        cls,
+        frame: str | int,
+        rate: str | float,
+        duration: str | float,
+        deadline: str | float | None = None,
+    ) -> Workload:
+        """Frames at a constant rate (bit/s) for a time (s). Judged by the mean delay of frames (s).
+
+        With a `deadline` (s after a frame's making) schedulers see the frames and until when they are of use.
+        """
+        return cls(
+            "cbr",
+            frame=_size(frame),
+            rate=_text(rate, "bit/s"),
+            duration=_text(duration, "s"),
+            deadline=None if deadline is None else _text(deadline, "s"),
+        )
 
     @classmethod
     def bulk(cls, duration: str | float) -> Workload:

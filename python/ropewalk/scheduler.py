@@ -30,6 +30,7 @@ __all__ = [
     "Subflow",
     "View",
     "Wait",
+    "Withdraw",
 ]
 
 #: New data on a subflow: `Send(subflow, bytes=None)`; at most one segment if `bytes` isn't given.
@@ -40,6 +41,8 @@ SendAt = Decision.send_at
 Queue = Decision.queue
 #: The chunk at `offset` again on another subflow: `Duplicate(subflow, offset, opportunistic=False)`.
 Duplicate = Decision.duplicate
+#: What waits on `subflow` and was never sent is unassigned again: `Withdraw(subflow)`.
+Withdraw = Decision.withdraw
 #: Nothing now; asked again at the next event and at `until` (ns) at the latest: `Wait(until=None)`.
 Wait = Decision.wait
 
@@ -52,7 +55,7 @@ class Scheduler:
 
     Class attributes say what the Rust trait's methods say: `name`; `wants_events` (call `on_event`); `repeats` (ask when
     nothing is unsent); `queues_ahead` (ask while no window has room); `needs_chunks` (copy what is in flight, for
-    `view.chunk_after`); `opportunistic` and `penalise` (`"off"`, `"paper"`, `"linux"`).
+    `view.chunk_after`); `wants_link_rate` (estimate `link_byte_time` of subflows); `opportunistic` and `penalise` (`"off"`, `"paper"`, `"linux"`).
     """
 
     name: str | None = None
@@ -60,6 +63,7 @@ class Scheduler:
     repeats: bool = False
     queues_ahead: bool = False
     needs_chunks: bool = False
+    wants_link_rate: bool = False
     opportunistic: str = "paper"
     penalise: str = "paper"
 

@@ -54,6 +54,8 @@ fn steady_subflows(state: usize, subflows: usize) -> Vec<SubflowMetrics> {
         subflow.loss_events = 3;
         subflow.pacing_rate = u64::from(subflow.cwnd) * u64::from(MSS) * 1_200_000_000 / rtt;
         subflow.delivery_rate = subflow.pacing_rate;
+        subflow.link_byte_time = 1e9 / subflow.pacing_rate as f64;
+        subflow.rtt_samples = 1000;
         subflow
     };
     (0..subflows).map(subflow).collect()

@@ -112,6 +112,15 @@ impl<T> InlineQueue<T> {
     }
 }
 
+impl<T> IntoIterator for InlineQueue<T> {
+    type Item = T;
+    type IntoIter = std::iter::Chain<std::option::IntoIter<T>, std::collections::vec_deque::IntoIter<T>>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.first.into_iter().chain(self.rest)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::VecDeque;

@@ -128,6 +128,7 @@ pub mod congestion;
 mod contract;
 pub mod endpoint;
 mod inline_queue;
+mod link_rate;
 pub mod metrics;
 pub mod mptcp;
 mod path_cache;

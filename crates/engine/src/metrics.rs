@@ -97,6 +97,9 @@ pub struct SubflowMetrics {
     pub queue_space: u64,
     /// Size of that send buffer, bytes; 0 until there is something to send.
     pub send_buffer: u64,
+    /// Nanoseconds that the path's link takes for a byte, from the spacing of ACKs. 0: not known, or the scheduler doesn't ask for it
+    /// ([`Scheduler::wants_link_rate`](crate::scheduler::Scheduler::wants_link_rate)).
+    pub link_byte_time: f64,
     /// Pacing rate, bytes per second (computed even when nothing is paced).
     pub pacing_rate: u64,
     /// The latest delivery-rate sample that was not application-limited, bytes per second (0: none yet).
@@ -151,6 +154,7 @@ impl SubflowMetrics {
             queued_bytes: 0,
             queue_space: u64::MAX,
             send_buffer: 0,
+            link_byte_time: 0.0,
             pacing_rate: 0,
             delivery_rate: 0,
             delivered: 0,
@@ -201,6 +205,12 @@ impl SubflowMetrics {
     pub fn at_once(&self) -> u64 {
         let mss = u64::from(self.mss.max(1));
         ((self.pacing_rate >> 10) / mss).clamp(2, (BUFFER_SIZE / mss).max(2))
+    }
+
+    /// The link's rate, bytes per second, where [`link_byte_time`](Self::link_byte_time) is known. Unlike `delivery_rate` it isn't
+    /// limited by the congestion window.
+    pub fn link_rate(&self) -> Option<u64> {
+        (self.link_byte_time > 0.0).then(|| (1e9 / self.link_byte_time) as u64)
     }
 
     /// Usable: established, fully joined, not failed.

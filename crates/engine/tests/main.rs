@@ -22,6 +22,7 @@ mod map;
 mod open_connection;
 mod opening;
 mod pair;
+mod queues;
 mod regressions;
 mod reinjection;
 mod threats;

@@ -210,6 +210,7 @@ fn decision_name(decision: &Decision) -> &'static str {
         Decision::SendAt { .. } => "send-at",
         Decision::Queue { .. } => "queue",
         Decision::Duplicate { .. } => "duplicate",
+        Decision::Withdraw { .. } => "withdraw",
         Decision::Wait { .. } => "wait",
     }
 }
@@ -264,18 +265,14 @@ impl<W: Write> Inner<W> {
         let paths = &self.paths;
         let name = |path: PathId| paths.get(usize::from(path.0)).map(|path| path.name.as_str());
         let reason = record.reason.with_names(|subflow| path(subflow.0).and_then(name));
-        let subflow = match record.decision {
-            Decision::Send { subflow, .. }
-            | Decision::SendAt { subflow, .. }
-            | Decision::Queue { subflow, .. }
-            | Decision::Duplicate { subflow, .. } => Some(subflow),
-            Decision::Wait { .. } => None,
-        };
+        let subflow = record.decision.subflow();
         let known = &mut self.connections.list[index];
         match subflow {
             None => {
                 known.waits.get_or_insert_with(|| (record.at, reason.clone()));
             }
+            // It moves no data.
+            Some(_) if matches!(record.decision, Decision::Withdraw { .. }) => {}
             Some(subflow) => {
                 let waited = known.waits.take().map_or_else(String::new, |(since, why)| {
                     format!("waited {:.1} ms: {why}; ", record.at.saturating_sub(since) as f64 / 1e6)

@@ -262,7 +262,7 @@ pub fn decisions(result: &RunResult, paths: &[String]) -> Table {
     let mut table = Table::new(vec![
         Head::number("time_s", "s", "when, from the workload's start"),
         Head::whole("connection", "", "connection of the workload, from 0"),
-        Head::text("decision", "send, send_at, queue, duplicate or wait"),
+        Head::text("decision", "send, send_at, queue, duplicate, withdraw or wait"),
         Head::text("path", "the path concerned; missing: a wait"),
         Head::whole("offset_bytes", "B", "stream offset concerned"),
         Head::whole("length_bytes", "B", "what the engine took; 0: nothing could be sent"),
@@ -274,6 +274,7 @@ pub fn decisions(result: &RunResult, paths: &[String]) -> Table {
             Decision::SendAt { .. } => "send_at",
             Decision::Queue { .. } => "queue",
             Decision::Duplicate { .. } => "duplicate",
+            Decision::Withdraw { .. } => "withdraw",
             Decision::Wait { .. } => "wait",
         };
         let path = decision.path.and_then(|path| paths.get(usize::from(path)).cloned());

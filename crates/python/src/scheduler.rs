@@ -20,7 +20,7 @@ use crate::control::Control;
 use crate::errors;
 use crate::view::{Subflow, View};
 
-/// A decision, made by the functions `Send`, `SendAt`, `Queue`, `Duplicate` and `Wait` of the package.
+/// A decision, made by the functions `Send`, `SendAt`, `Queue`, `Duplicate`, `Withdraw` and `Wait` of the package.
 #[pyclass(frozen, module = "ropewalk._native")]
 #[derive(Clone, Copy)]
 pub(crate) struct Decision(EngineDecision);
@@ -69,6 +69,11 @@ impl Decision {
     }
 
     #[staticmethod]
+    fn withdraw(subflow: &Bound<'_, PyAny>) -> PyResult<Self> {
+        Ok(Decision(EngineDecision::Withdraw { subflow: subflow_of(subflow)?.0 }))
+    }
+
+    #[staticmethod]
     #[pyo3(signature = (until = None))]
     fn wait(until: Option<u64>) -> Self {
         Decision(EngineDecision::Wait { until })
@@ -97,6 +102,7 @@ struct FromPython {
     on_event: Option<Py<PyAny>>,
     view: Py<View>,
     needs_chunks: bool,
+    wants_link_rate: bool,
     repeats: bool,
     queues_ahead: bool,
     mechanisms: Mechanisms,
@@ -132,6 +138,7 @@ impl FromPython {
             on_event: if listens { Some(object.getattr("on_event")?.unbind()) } else { None },
             view: Py::new(py, View::blank(py))?,
             needs_chunks: flag("needs_chunks")?,
+            wants_link_rate: flag("wants_link_rate")?,
             repeats: flag("repeats")?,
             queues_ahead: flag("queues_ahead")?,
             mechanisms: Mechanisms {
@@ -166,7 +173,7 @@ impl FromPython {
         } else {
             let kind = answer.get_type().name()?;
             return Err(PyTypeError::new_err(format!(
-                "select() returned {kind}; allowed: a subflow of the view, None (wait), or Send, SendAt, Queue, Duplicate, Wait"
+                "select() returned {kind}; allowed: a subflow of the view, None (wait), or Send, SendAt, Queue, Duplicate, Withdraw, Wait"
             )));
         };
         if explaining && let Some(reason) = self.view.borrow_mut(py).reason.take() {
@@ -238,6 +245,10 @@ impl Scheduler for FromPython {
 
     fn wants_events(&self) -> bool {
         self.on_event.is_some()
+    }
+
+    fn wants_link_rate(&self) -> bool {
+        self.wants_link_rate
     }
 
     fn repeats(&self) -> bool {

@@ -4,7 +4,7 @@
 use pyo3::prelude::*;
 use pyo3::types::{PyString, PyTuple};
 use ropewalk_engine::metrics::{CaState, SubflowMetrics, SubflowStatus};
-use ropewalk_engine::scheduler::{Chunk as EngineChunk, Fate, View as EngineView};
+use ropewalk_engine::scheduler::{Chunk as EngineChunk, Fate, Message, View as EngineView};
 use ropewalk_engine::{PathId, SubflowId};
 
 /// One subflow.
@@ -60,6 +60,11 @@ macro_rules! getters {
                 PyString::intern(py, word)
             }
 
+            /// The link's rate, bytes per second; None where it isn't known.
+            fn link_rate(&self) -> Option<u64> {
+                self.metrics.link_rate()
+            }
+
             fn in_flight(&self) -> u32 {
                 self.metrics.in_flight()
             }
@@ -103,7 +108,7 @@ macro_rules! getters {
 getters! {
     backup: bool, srtt: u64, rttvar: u64, min_rtt: u64, max_rtt: u64, last_rtt: u64, rto: u64, cwnd: u32,
     ssthresh: u32, packets_out: u32, sacked_out: u32, lost_out: u32, retrans_out: u32, mss: u32,
-    queued_bytes: u64, queue_space: u64, send_buffer: u64, pacing_rate: u64, delivery_rate: u64,
+    queued_bytes: u64, queue_space: u64, send_buffer: u64, pacing_rate: u64, delivery_rate: u64, link_byte_time: f64,
     delivered: u64, lost_total: u64, retrans_total: u64, bytes_acked: u64, bytes_acked_at_loss: u64,
     loss_events: u32, timeouts: u32, last_progress: u64, last_sent: u64, busy_since: u64, rtt_samples: u32,
 }
@@ -176,6 +181,8 @@ pub(crate) struct View {
     tuple: Py<PyTuple>,
     /// Chunks in flight, for schedulers that ask for them.
     chunks: Option<Vec<(EngineChunk, Fate)>>,
+    /// The messages that aren't acknowledged, likewise.
+    messages: Vec<Message>,
     chunk_count: usize,
     /// Whether reasons are recorded, and the one of this decision.
     pub(crate) explaining: bool,
@@ -201,6 +208,7 @@ impl View {
             flows: Vec::new(),
             tuple: PyTuple::empty(py).unbind(),
             chunks: None,
+            messages: Vec::new(),
             chunk_count: 0,
             explaining: false,
             reason: None,
@@ -244,6 +252,12 @@ impl View {
             while let Some(chunk) = next {
                 chunks.push((chunk, view.fate(&chunk)));
                 next = view.in_flight.chunk_after(chunk.offset + u64::from(chunk.len));
+            }
+            self.messages.clear();
+            let mut next = view.message(view.una);
+            while let Some(message) = next {
+                self.messages.push(message);
+                next = view.message(message.end);
             }
         }
         Ok(())
@@ -398,6 +412,14 @@ impl View {
         };
         let index = chunks.partition_point(|(chunk, _)| chunk.offset + u64::from(chunk.len) <= offset);
         Ok(chunks.get(index).map(|(chunk, fate)| Chunk(*chunk, *fate)))
+    }
+
+    /// The message that the byte at `offset` belongs to, as (first byte, end, deadline), if the application marked where it ends; only
+    /// for schedulers with `needs_chunks = True`.
+    fn message(&self, offset: u64) -> Option<(u64, u64, Option<u64>)> {
+        let index = self.messages.partition_point(|message| message.end <= offset);
+        let found = self.messages.get(index).filter(|message| message.start <= offset)?;
+        Some((found.start, found.end, found.deadline))
     }
 
     /// Whether reasons are recorded.

@@ -249,14 +249,7 @@ impl Recorder {
         path_of: impl Fn(SubflowId) -> Option<PathId>,
         names: &[String],
     ) {
-        let subflow = match decision {
-            Decision::Send { subflow, .. }
-            | Decision::SendAt { subflow, .. }
-            | Decision::Queue { subflow, .. }
-            | Decision::Duplicate { subflow, .. } => Some(subflow),
-            Decision::Wait { .. } => None,
-        };
-        let path = subflow.and_then(&path_of).map(|path| path.0);
+        let path = decision.subflow().and_then(&path_of).map(|path| path.0);
         if self.recording.decisions {
             let reason = with_names(reason, |index| {
                 let path = path_of(SubflowId(index))?;

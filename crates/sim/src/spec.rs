@@ -202,6 +202,8 @@ pub enum Workload {
         rate: u64,
         /// How long.
         duration: Nanos,
+        /// How long after its making a frame is of use: its deadline, which schedulers see. `None`: they see no frames.
+        deadline: Option<Nanos>,
     },
     /// As much as possible for a time; the metric is goodput.
     Bulk {

@@ -42,6 +42,10 @@ impl Scheduler for Hesitant {
         self.inner.repeats()
     }
 
+    fn wants_link_rate(&self) -> bool {
+        self.inner.wants_link_rate()
+    }
+
     fn queues_ahead(&self) -> bool {
         self.inner.queues_ahead()
     }
@@ -101,7 +105,12 @@ fn pauses_change_nothing() {
     lossy.workload = Workload::Flow { bytes: 700_000 };
     let upload = Scenario { direction: Direction::Upload, ..lossy.clone() };
     let frames = Scenario {
-        workload: Workload::Cbr { frame: 9_000, rate: 6_000_000, duration: 500 * MILLISECOND },
+        workload: Workload::Cbr {
+            frame: 9_000,
+            rate: 6_000_000,
+            duration: 500 * MILLISECOND,
+            deadline: None,
+        },
         ..lossy.clone()
     };
     let exchanges = Scenario {

@@ -43,7 +43,8 @@ fn flows_at_once_share_the_paths() {
 #[test]
 fn frames_well_below_the_rate_take_the_delay_and_their_time() {
     let mut scenario = networks::one(20_000_000, 10 * MILLISECOND);
-    scenario.workload = Workload::Cbr { frame: 5 << 10, rate: 1_000_000, duration: 10 * SECOND };
+    scenario.workload =
+        Workload::Cbr { frame: 5 << 10, rate: 1_000_000, duration: 10 * SECOND, deadline: None };
     let result = run(&single(scenario, 0, "reno"));
     assert_eq!(result.outcome, Outcome::Complete);
     // 40.96 ms between frames.
@@ -228,4 +229,22 @@ fn single_path_uses_no_other() {
     assert_eq!(result.outcome, Outcome::Complete);
     assert_eq!(result.paths[0].bytes, 0);
     assert_eq!(result.paths[1].bytes, 1 << 20);
+}
+
+/// Frames over a fast path and a slow one that loses some.
+fn frames(scheduler: &str, deadline: Option<u64>) -> ropewalk_sim::RunResult {
+    let mut scenario = networks::wifi_lte();
+    scenario.workload = Workload::Cbr { frame: 9_000, rate: 6_000_000, duration: 2 * SECOND, deadline };
+    scenario.paths[0].down.loss = Loss::Bernoulli(0.01);
+    run(&spec(scenario, scheduler, "cubic"))
+}
+
+#[test]
+fn deadlines_of_frames_are_for_schedulers_that_ask() {
+    let [without, with] = [None, Some(100 * MILLISECOND)].map(|deadline| frames("minrtt", deadline));
+    assert_eq!(summary(&without), summary(&with), "others don't notice");
+    let [never, soon, far] =
+        [None, Some(30 * MILLISECOND), Some(10 * SECOND)].map(|deadline| frames("xlink", deadline));
+    assert_eq!(far.duplicated_bytes, 0, "all arrives in time");
+    assert!(soon.duplicated_bytes > 0 && never.duplicated_bytes > 0);
 }

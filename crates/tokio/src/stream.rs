@@ -414,6 +414,25 @@ impl MptcpStream {
         self.connection.set(|endpoint, now, id| endpoint.set_unsent_low_water(now, id, bytes))
     }
 
+    /// Says that the next `bytes` bytes written are one message, and within which time it has to be delivered. Schedulers that ask
+    /// see it (XLINK's does); the peer doesn't.
+    ///
+    /// # Errors
+    /// As [`set_nodelay`](Self::set_nodelay).
+    pub fn begin_message(&self, bytes: u64, within: Option<Duration>) -> io::Result<()> {
+        let due = |now: Nanos| within.map(|within| now.saturating_add(nanos(within)));
+        self.connection.set(|endpoint, now, id| endpoint.begin_message(now, id, bytes, due(now)))
+    }
+
+    /// Says that a message ends with what has been written, and within which time it has to be delivered.
+    ///
+    /// # Errors
+    /// As [`set_nodelay`](Self::set_nodelay).
+    pub fn end_message(&self, within: Option<Duration>) -> io::Result<()> {
+        let due = |now: Nanos| within.map(|within| now.saturating_add(nanos(within)));
+        self.connection.set(|endpoint, now, id| endpoint.end_message(now, id, due(now)))
+    }
+
     /// The Diffserv code point of what is sent, 0 to 63.
     ///
     /// # Errors

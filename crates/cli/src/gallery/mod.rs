@@ -53,7 +53,7 @@ const OMITTED: &str = "## Omitted, because
 | MuSher | Saha et al., MobiCom 2019 | its search for the ratio of the traffic isn't in the abstract |
 | LATE | Yang et al., IEEE Trans. Wireless Communications, 2021 | its abstract says what `f2p-dps`'s summary says: windows, round-trip times and loss rates predict what a subflow sends meanwhile |
 | Peekaboo's stages | Wu et al., IEEE JSAC 38(10), 2020 | `peekaboo` has the bandit; how the paper fits its probability of the other action isn't in what could be read |
-| XLINK's thresholds | Zheng et al., SIGCOMM 2021 | `xlink` has the deadline; MPTCP carries no play time of a video player |
+| XLINK's priorities | Zheng et al., SIGCOMM 2021 | streams and video frames have no counterpart in one byte stream; a player's play time is `xlink`'s where the application declares deadlines |
 | MPVeno, MPTCPPW | 5g-2019 section I | named there without a definition |
 
 A rule that could only be guessed isn't implemented under its author's name.

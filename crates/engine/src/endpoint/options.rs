@@ -86,6 +86,35 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         self.change(now, id, |connection| connection.set_unsent_low_water(bytes))
     }
 
+    /// Says that the next `bytes` bytes are one message, and until when it has to be delivered. Schedulers that ask see it
+    /// ([`View::message`](crate::scheduler::View::message)); the peer doesn't. Several may be announced before they are written.
+    ///
+    /// # Errors
+    /// When the connection is forgotten.
+    pub fn begin_message(
+        &mut self,
+        now: Nanos,
+        id: ConnectionId,
+        bytes: u64,
+        deadline: Option<Nanos>,
+    ) -> Result<(), OptionError> {
+        self.change(now, id, |connection| connection.begin_message(bytes, deadline))
+    }
+
+    /// Says that a message ends with what has been written, and until when it has to be delivered. One that was announced as longer
+    /// ends here. Where its length is known before, [`begin_message`](Self::begin_message) tells schedulers earlier.
+    ///
+    /// # Errors
+    /// When the connection is forgotten.
+    pub fn end_message(
+        &mut self,
+        now: Nanos,
+        id: ConnectionId,
+        deadline: Option<Nanos>,
+    ) -> Result<(), OptionError> {
+        self.change(now, id, |connection| connection.end_message(deadline))
+    }
+
     //= RFC 9293 SHLD-21
     /// Sets the Diffserv code point of what is sent, 0 to 63 (RFC 2474).
     ///

@@ -489,7 +489,7 @@ impl<P: Payload> Connection<P> {
         congestion: Option<&Spec<dyn CongestionControl>>,
     ) {
         if let Some(spec) = scheduler {
-            self.scheduling.replace(spec);
+            self.scheduling.replace(spec, &mut self.metrics);
         }
         if let Some(spec) = congestion {
             self.congestion = spec.build();

@@ -235,7 +235,10 @@ impl<P: Payload> Connection<P> {
         if self.metrics[index].state == SubflowStatus::Stale {
             self.metrics[index].state = SubflowStatus::Usable;
         }
-        self.notify(now, scheduler::Event::Acked { subflow: SubflowId(index as u8), segments });
+        if self.scheduling.wants_acks() {
+            self.scheduling.sample_link_rate(now, &mut self.metrics[index], segments);
+            self.notify(now, scheduler::Event::Acked { subflow: SubflowId(index as u8), segments });
+        }
     }
 
     /// Options that only control segments carry; false if the subflow is gone.

@@ -17,6 +17,8 @@ mod independence;
 mod info;
 mod input;
 mod mapping;
+mod mechanisms;
+mod messages;
 mod options;
 mod output;
 mod path_manager;
@@ -29,6 +31,7 @@ mod subflow;
 mod subflows;
 mod timers;
 mod window_autotuning;
+mod withdraw;
 
 pub use close_reason::{CloseReason, Interference, JoinError, ResetReason};
 pub use connection::{Connection, Role};

@@ -1,6 +1,5 @@
-//! Assigns data to subflows: reinjections first, then what the scheduler decides, clipped to the windows. Also the
-//! mechanisms that run while the connection-level window is full (blest-2016 II-A), and the rule that a scheduler can't
-//! stall a connection.
+//! Assigns data to subflows: reinjections first, then what the scheduler decides, clipped to the windows. Also the rule that a
+//! scheduler can't stall a connection.
 
 use std::ops::Range;
 
@@ -8,10 +7,10 @@ use ropewalk_wire::Payload;
 
 use super::buffer::subflow_buffer;
 use super::connection::{Connection, Mode};
-use super::scheduling::reinjection_target;
+use super::scheduling::{reinjection_target, view};
 use super::stats::{DecisionRecord, Event};
-use crate::metrics::{CaState, SubflowMetrics};
-use crate::scheduler::{self, Chunk, Decision, Purpose, Rule, View};
+use crate::metrics::SubflowMetrics;
+use crate::scheduler::{self, Chunk, Decision, Purpose, View};
 use crate::{Nanos, SubflowId};
 
 /// Consecutive decisions that send nothing before the engine stops calling the scheduler until the next event.
@@ -22,28 +21,6 @@ const MIN_WAIT: Nanos = 100_000;
 
 /// A piece of this many bytes gets super-segments of its own: joining it with others would copy it.
 const LARGE_PIECE: u64 = 16 << 10;
-
-macro_rules! view {
-    ($connection:expr, $now:expr) => {
-        View {
-            now: $now,
-            subflows: &$connection.metrics,
-            unsent: $connection.send.unsent(),
-            next_offset: $connection.send.next_offset(),
-            una: $connection.send.una,
-            send_window: $connection.send.send_window(),
-            window_left: $connection.send.window_left(),
-            written: $connection.send.written,
-            declared_size: $connection.send.declared,
-            closed: $connection.send.closed,
-            writer_waits: $connection.send.writer_waits,
-            send_buffer: $connection.send.limit,
-            send_buffer_max: $connection.config.send_buffer.max.max($connection.send.limit),
-            in_flight: &$connection.send.chunks,
-            fates: &$connection.subflows,
-        }
-    };
-}
 
 impl<P: Payload> Connection<P> {
     /// Notifies the scheduler of an event.
@@ -258,6 +235,7 @@ impl<P: Payload> Connection<P> {
                 subflow
             }
             Decision::Duplicate { .. } => return "what it duplicated can't be sent again there",
+            Decision::Withdraw { .. } => return "it withdrew data again and again",
             Decision::Wait { .. } => return "it waited",
         };
         match self.metrics.get(named.index()) {
@@ -286,6 +264,11 @@ impl<P: Payload> Connection<P> {
             Decision::Queue { subflow, bytes } => (subflow, next, bytes, true),
             Decision::Duplicate { subflow, offset, purpose } => {
                 return self.duplicate(now, subflow, offset, purpose);
+            }
+            Decision::Withdraw { subflow } => {
+                self.finish_super_segment();
+                self.withdraw_queued(now, subflow);
+                return (None, 0, 0);
             }
             Decision::Wait { .. } => return (None, 0, 0),
         };
@@ -440,7 +423,7 @@ impl<P: Payload> Connection<P> {
     }
 
     #[inline(never)]
-    fn resend_chunk(&mut self, now: Nanos, index: usize, chunk: Chunk) {
+    pub(super) fn resend_chunk(&mut self, now: Nanos, index: usize, chunk: Chunk) {
         self.finish_super_segment();
         let payload = self.send.get(chunk.offset, chunk.len);
         self.send.repeated(chunk.offset, SubflowId(index as u8), now);
@@ -512,88 +495,5 @@ impl<P: Payload> Connection<P> {
 
     pub(crate) fn unblock(&mut self, now: Nanos) {
         self.stats.window_blocked += self.scheduling.unblock(now);
-    }
-
-    /// Opportunistic retransmission and penalisation: when new data doesn't fit the connection-level window, and by the
-    /// kernel's rule also when there is none because the send buffer is full.
-    #[inline(never)]
-    fn run_mechanisms(&mut self, now: Nanos) -> Option<usize> {
-        let mechanisms = self.scheduling.scheduler.mechanisms();
-        if self.mode != Mode::Multipath
-            || (mechanisms.opportunistic == Rule::Off && mechanisms.penalise == Rule::Off)
-        {
-            return None;
-        }
-        let head = self.send.chunks.find(self.send.una)?.chunk();
-        let carrier = self.metrics.get(head.last.index())?.clone();
-        let view = view!(self, now);
-        // One without a sample isn't known to be faster than the carrier, nor is there an srtt of it in which to
-        // penalise only once.
-        let known = |metrics: &&SubflowMetrics| metrics.srtt > 0;
-        let any = View::fastest(view.available().filter(known)).map(|best| (best.id.index(), best.srtt));
-        let fresh = View::fastest(view.available().filter(known).filter(|best| !head.carried_by(best.id)))
-            .map(|best| (best.id.index(), best.srtt));
-        // The paper's candidate doesn't carry the head yet. The kernel's is where new data would go: while it carries
-        // the head already, the others that carry it are still penalised, once per its srtt.
-        let by = |rule: Rule| match rule {
-            Rule::Off => None,
-            Rule::Paper if self.send.unsent() > 0 => fresh,
-            Rule::Paper => None,
-            Rule::Linux => any,
-        };
-        let (penalising, repeating) = (by(mechanisms.penalise), by(mechanisms.opportunistic));
-        if let Some((index, srtt)) = penalising {
-            self.penalise(now, mechanisms.penalise, index, srtt, head);
-        }
-        let (index, srtt) = repeating?;
-        let allowed = match mechanisms.opportunistic {
-            Rule::Off => false,
-            Rule::Paper => srtt < carrier.srtt,
-            Rule::Linux => {
-                !head.carried_by(SubflowId(index as u8)) && (carrier.cwnd <= 4 || 4 * srtt < carrier.srtt)
-            }
-        };
-        if !allowed {
-            return None;
-        }
-        self.resend_chunk(now, index, head);
-        self.stats.opportunistic_bytes += u64::from(head.len);
-        self.notify(now, scheduler::Event::Reinjected(SubflowId(index as u8)));
-        Some(index)
-    }
-
-    #[cold]
-    fn penalise(&mut self, now: Nanos, rule: Rule, selected: usize, srtt: Nanos, head: Chunk) {
-        if rule == Rule::Linux && self.send.unsent() == 0 && !self.send.is_full() {
-            return;
-        }
-        for index in 0..self.metrics.len() {
-            let metrics = &mut self.metrics[index];
-            let concerned = match rule {
-                Rule::Off => false,
-                // The paper: the carrier of the segment that blocks.
-                Rule::Paper => index == head.last.index() && metrics.srtt > srtt,
-                // The kernel: every other carrier of it with a larger srtt, in Open.
-                Rule::Linux => {
-                    index != selected
-                        && head.carried_by(metrics.id)
-                        && metrics.srtt > srtt
-                        && metrics.ca_state == CaState::Open
-                }
-            };
-            if !concerned
-                || !metrics.usable()
-                || now.saturating_sub(self.scheduling.penalised_at(index)) < srtt
-            {
-                continue;
-            }
-            self.scheduling.on_penalised(now, index);
-            self.stats.penalisations += 1;
-            let before = metrics.cwnd;
-            metrics.cwnd = (metrics.cwnd / 2).max(1);
-            if rule == Rule::Linux && before >= metrics.ssthresh {
-                metrics.ssthresh = (metrics.ssthresh / 2).max(2);
-            }
-        }
     }
 }

@@ -4,9 +4,35 @@ use ropewalk_wire::Payload;
 
 use super::subflow::SubflowState;
 use crate::config::ConnectionConfig;
+use crate::link_rate::LinkRate;
+use crate::metrics::SubflowMetrics;
 use crate::registry::Spec;
 use crate::scheduler::{Chunk, Fate, Fates, Rationale, Reinjection, Scheduler, View};
 use crate::{Nanos, SubflowId};
+
+/// A scheduler's view of a connection.
+macro_rules! view {
+    ($connection:expr, $now:expr) => {
+        View {
+            now: $now,
+            subflows: &$connection.metrics,
+            unsent: $connection.send.unsent(),
+            next_offset: $connection.send.next_offset(),
+            una: $connection.send.una,
+            send_window: $connection.send.send_window(),
+            window_left: $connection.send.window_left(),
+            written: $connection.send.written,
+            declared_size: $connection.send.declared,
+            closed: $connection.send.closed,
+            writer_waits: $connection.send.writer_waits,
+            send_buffer: $connection.send.limit,
+            send_buffer_max: $connection.config.send_buffer.max.max($connection.send.limit),
+            in_flight: &$connection.send,
+            fates: &$connection.subflows,
+        }
+    };
+}
+pub(super) use view;
 
 /// The index of the subflow on which a chunk is reinjected, after what the scheduler said: the fastest available one that never carried
 /// it, or else any but its last one. `None`: later; `Some(None)`: none has room.
@@ -44,11 +70,17 @@ pub(crate) struct Scheduling {
     /// The scheduler's decision isn't known yet ([`Scheduler::is_undecided`]).
     pub undecided: bool,
     wants_events: bool,
+    /// It wants events, or the links' rates.
+    wants_acks: bool,
     queues_ahead: bool,
+    /// One for each subflow, if the scheduler wants the links' rates.
+    link_rates: Option<Vec<LinkRate>>,
     /// Since when new data has waited for the connection-level send window.
     blocked_since: Option<Nanos>,
     /// When each subflow was last penalised.
     penalised_at: Vec<Nanos>,
+    /// When data was last withdrawn, and the subflows of which: bit i for subflow i.
+    withdrawn: (Nanos, u32),
 }
 
 impl Scheduling {
@@ -60,24 +92,49 @@ impl Scheduling {
             coalesced: None,
             undecided: false,
             wants_events: scheduler.wants_events(),
+            wants_acks: scheduler.wants_events() || scheduler.wants_link_rate(),
             queues_ahead: scheduler.queues_ahead(),
+            link_rates: scheduler.wants_link_rate().then(Vec::new),
             scheduler,
             blocked_since: None,
             penalised_at: Vec::new(),
+            withdrawn: (0, 0),
         }
     }
 
     /// Uses another scheduler from now on.
-    pub fn replace(&mut self, spec: &Spec<dyn Scheduler>) {
+    pub fn replace(&mut self, spec: &Spec<dyn Scheduler>, metrics: &mut [SubflowMetrics]) {
         self.scheduler = spec.build();
         self.wants_events = self.scheduler.wants_events();
         self.queues_ahead = self.scheduler.queues_ahead();
+        let wants_link_rate = self.scheduler.wants_link_rate();
+        self.wants_acks = self.wants_events || wants_link_rate;
+        if wants_link_rate != self.link_rates.is_some() {
+            self.link_rates = wants_link_rate.then(|| vec![LinkRate::default(); metrics.len()]);
+            metrics.iter_mut().for_each(|metrics| metrics.link_byte_time = 0.0);
+        }
     }
 
     /// Whether the scheduler wants to be notified of events.
     #[inline]
     pub fn wants_events(&self) -> bool {
         self.wants_events
+    }
+
+    /// Whether something has to be done for it when a subflow's data is acknowledged.
+    #[inline]
+    pub fn wants_acks(&self) -> bool {
+        self.wants_acks
+    }
+
+    /// Segments of a subflow were acknowledged: a sample of its link's rate, for those that want it.
+    #[inline]
+    pub fn sample_link_rate(&mut self, now: Nanos, metrics: &mut SubflowMetrics, segments: u32) {
+        if let Some(rates) = &mut self.link_rates
+            && let Some(rate) = rates.get_mut(metrics.id.index())
+        {
+            rate.on_acked(metrics, now, segments);
+        }
     }
 
     /// Whether it may queue data on a subflow beyond its congestion window.
@@ -105,10 +162,24 @@ impl Scheduling {
         self.blocked_since.map_or(0, |since| now.saturating_sub(since))
     }
 
+    /// Whether the scheduler may withdraw data from a subflow: once at any moment, so that it can't go round in circles.
+    pub fn may_withdraw(&mut self, now: Nanos, subflow: SubflowId) -> bool {
+        if self.withdrawn.0 != now {
+            self.withdrawn = (now, 0);
+        }
+        let first = self.withdrawn.1 & (1 << subflow.0) == 0;
+        self.withdrawn.1 |= 1 << subflow.0;
+        first
+    }
+
     /// A new subflow is in slot `index`.
     pub fn on_new_subflow(&mut self, index: usize) {
         self.penalised_at.resize(self.penalised_at.len().max(index + 1), 0);
         self.penalised_at[index] = 0;
+        if let Some(rates) = &mut self.link_rates {
+            rates.resize(rates.len().max(index + 1), LinkRate::default());
+            rates[index] = LinkRate::default();
+        }
     }
 
     /// When a subflow was last penalised; 0: never.

@@ -8,9 +8,10 @@ use std::ops::Range;
 
 use ropewalk_wire::Payload;
 
+use super::messages::Messages;
 use super::options::Cork;
 use crate::inline_queue::InlineQueue;
-use crate::scheduler::{Chunk, InFlight};
+use crate::scheduler::Chunk;
 use crate::{Nanos, SubflowId};
 
 /// A range that was handed to a subflow and is not acknowledged at data level: a [`Chunk`] in three words, as thousands
@@ -19,9 +20,9 @@ use crate::{Nanos, SubflowId};
 pub(crate) struct Sent {
     pub offset: u64,
     sent_at: Nanos,
-    carriers: u32,
+    pub(super) carriers: u32,
     /// A mapping's length has 16 bits.
-    len: u16,
+    pub(super) len: u16,
     pub last: SubflowId,
     /// Waits in the reinjection queue.
     pub reinject: bool,
@@ -36,7 +37,7 @@ impl Sent {
     }
 
     #[inline]
-    fn end(&self) -> u64 {
+    pub(super) fn end(&self) -> u64 {
         self.offset + u64::from(self.len)
     }
 
@@ -49,11 +50,11 @@ impl Sent {
 
 /// The chunks in flight, in order of offset.
 #[derive(Debug, Default)]
-pub(crate) struct Chunks(VecDeque<Sent>);
+pub(crate) struct Chunks(pub(super) VecDeque<Sent>);
 
 impl Chunks {
     /// Index of the first chunk that ends after `offset`.
-    fn index_after(&self, offset: u64) -> usize {
+    pub(super) fn index_after(&self, offset: u64) -> usize {
         match self.0.front() {
             None => 0,
             Some(first) if first.end() > offset => 0,
@@ -102,14 +103,14 @@ impl Chunks {
     pub fn clear(&mut self) {
         self.0.clear();
     }
-}
 
-impl InFlight for Chunks {
-    fn chunk_after(&self, offset: u64) -> Option<Chunk> {
+    /// The first chunk that ends after `offset`.
+    pub fn chunk_after(&self, offset: u64) -> Option<Chunk> {
         self.0.get(self.index_after(offset)).map(Sent::chunk)
     }
 
-    fn chunk_before(&self, offset: u64) -> Option<Chunk> {
+    /// The last chunk that begins before `offset`.
+    pub fn chunk_before(&self, offset: u64) -> Option<Chunk> {
         let end = match self.0.back() {
             Some(last) if last.offset < offset => self.0.len(),
             _ => self.0.partition_point(|sent| sent.offset < offset),
@@ -117,7 +118,8 @@ impl InFlight for Chunks {
         self.0.get(end.checked_sub(1)?).map(Sent::chunk)
     }
 
-    fn len(&self) -> usize {
+    /// How many there are.
+    pub fn len(&self) -> usize {
         self.0.len()
     }
 }
@@ -136,9 +138,9 @@ pub(crate) struct SendSide<P> {
     /// End of what the application wrote.
     pub written: u64,
     /// Written and not assigned to a subflow: disjoint, in order; nearly always at most one range.
-    unassigned: InlineQueue<Range<u64>>,
+    pub(super) unassigned: InlineQueue<Range<u64>>,
     /// Bytes in these ranges.
-    unsent: u64,
+    pub(super) unsent: u64,
     /// End of the highest range ever assigned.
     pub assigned_end: u64,
     /// Right edge of the peer's window, as an offset.
@@ -161,6 +163,8 @@ pub(crate) struct SendSide<P> {
     pub fin_acked: bool,
     /// The application declared the flow's size.
     pub declared: Option<u64>,
+    /// The messages that the application marked.
+    pub messages: Option<Box<Messages>>,
     pub cork: Cork,
     /// Unsent bytes beyond which nothing is taken (`TCP_NOTSENT_LOWAT`).
     pub unsent_mark: u64,
@@ -190,6 +194,7 @@ impl<P: Payload> SendSide<P> {
             closed: false,
             fin_acked: false,
             declared: None,
+            messages: None,
             cork: Cork::default(),
             unsent_mark: u64::MAX,
             progress_at: 0,

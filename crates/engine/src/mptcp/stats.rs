@@ -122,6 +122,8 @@ pub struct ConnectionStats {
     pub duplicated_bytes: u64,
     /// All three, by the network that carried them the second time.
     pub repeated_by_path: Vec<(PathId, u64)>,
+    /// Bytes that the scheduler took back from subflows before they were sent.
+    pub withdrawn_bytes: u64,
     /// Bytes that arrived a second time at connection level.
     pub received_twice_bytes: u64,
     /// How often a subflow was penalised.

@@ -44,6 +44,7 @@ fn cases() -> Vec<Model> {
         Model::new(&failing, 300_000),
         Model::new(&initial_fails, 300_000),
         Model::new(&backup, 100_000),
+        Model::new(&[fast, slow], 300_000).messages(10_000, 5 * MILLISECOND),
     ]
 }
 

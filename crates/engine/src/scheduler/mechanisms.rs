@@ -101,6 +101,10 @@ impl<S: Scheduler> Scheduler for Equipped<S> {
         self.scheduler.wants_events()
     }
 
+    fn wants_link_rate(&self) -> bool {
+        self.scheduler.wants_link_rate()
+    }
+
     fn repeats(&self) -> bool {
         self.scheduler.repeats()
     }

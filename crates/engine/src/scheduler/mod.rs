@@ -23,6 +23,7 @@ mod linux;
 mod lts;
 mod lws;
 mod mechanisms;
+mod message;
 mod minrtt;
 mod otias;
 mod peekaboo;
@@ -35,6 +36,8 @@ mod rtt_gate;
 mod single;
 mod sttf;
 pub(crate) mod testing;
+#[cfg(test)]
+mod tests;
 pub(crate) mod text;
 mod xlink;
 
@@ -42,6 +45,7 @@ use std::fmt::Debug;
 
 pub use fate::{Fate, Fates, Reinjection};
 pub use mechanisms::{Mechanisms, Rule};
+pub use message::Message;
 pub use text::{Reason, ReasonPart, with_names};
 
 use crate::metrics::SubflowMetrics;
@@ -88,6 +92,12 @@ pub enum Decision {
         /// Why, for the counters.
         purpose: Purpose,
     },
+    /// Take back what waits in a subflow's queue and was never sent ([`Decision::Queue`]): it is unassigned again. What another subflow
+    /// carries too stays. Once per subflow and moment: a second time nothing happens.
+    Withdraw {
+        /// The subflow.
+        subflow: SubflowId,
+    },
     /// Send nothing now, although something could be sent. The scheduler is asked again at the next event, and
     /// at `until` at the latest. If no event could end the wait, because nothing is in flight on any subflow,
     /// the engine sends by `minrtt`: no scheduler can stall a connection.
@@ -95,6 +105,20 @@ pub enum Decision {
         /// When to ask again at the latest.
         until: Option<Nanos>,
     },
+}
+
+impl Decision {
+    /// The subflow that it names; a wait names none.
+    pub fn subflow(&self) -> Option<SubflowId> {
+        match *self {
+            Decision::Send { subflow, .. }
+            | Decision::SendAt { subflow, .. }
+            | Decision::Queue { subflow, .. }
+            | Decision::Duplicate { subflow, .. }
+            | Decision::Withdraw { subflow } => Some(subflow),
+            Decision::Wait { .. } => None,
+        }
+    }
 }
 
 /// Why data is repeated.
@@ -131,12 +155,17 @@ impl Chunk {
     }
 }
 
-/// Read access to the chunks in flight, in order of offset.
+/// Read access to the chunks in flight, in order of offset, and to the messages of the stream.
 pub trait InFlight {
     /// The first chunk that ends after `offset`.
     fn chunk_after(&self, offset: u64) -> Option<Chunk>;
     /// The last chunk that begins before `offset`. By default none is found.
     fn chunk_before(&self, offset: u64) -> Option<Chunk> {
+        let _ = offset;
+        None
+    }
+    /// The message that the byte at `offset` belongs to: [`View::message`]. By default none is marked.
+    fn message_at(&self, offset: u64) -> Option<Message> {
         let _ = offset;
         None
     }
@@ -409,6 +438,11 @@ pub trait Scheduler: Debug + Send {
         true
     }
 
+    /// Whether it reads the links' rates ([`SubflowMetrics::link_byte_time`]): for others they aren't estimated.
+    fn wants_link_rate(&self) -> bool {
+        false
+    }
+
     /// Whether [`Scheduler::select`] is called when nothing is unsent (redundant, cfs).
     fn repeats(&self) -> bool {
         false
@@ -476,115 +510,4 @@ pub fn builtin() -> Registry<dyn Scheduler> {
         .add(xlink::ENTRY)
         .add(ropewalk::ENTRY);
     registry
-}
-
-#[cfg(test)]
-mod tests {
-    use super::testing::{Chunks, Scene, subflow, unmeasured};
-    use super::*;
-    use crate::metrics::SubflowStatus;
-
-    #[test]
-    fn room_counts_from_the_first_unassigned_byte() {
-        let mut scene = Scene::new(vec![]);
-        (scene.una, scene.send_window, scene.next_offset, scene.unsent) = (1000, 5000, 2000, 1);
-        assert_eq!(scene.view().room(), 4000);
-        assert!(scene.view().sendable() && !scene.view().blocked());
-        scene.next_offset = 6000;
-        assert_eq!(scene.view().room(), 0);
-        assert!(!scene.view().sendable() && scene.view().blocked());
-        scene.unsent = 0;
-        assert!(!scene.view().blocked(), "nothing waits for the window");
-        scene.next_offset = 2000;
-        assert!(!scene.view().sendable(), "nothing is there");
-        scene.next_offset = 7000;
-        assert_eq!(scene.view().room(), 0, "a window that shrank");
-    }
-
-    #[test]
-    fn the_front_is_by_srtt_then_id_and_agrees_with_the_iterators() {
-        let mut scene =
-            Scene::new(vec![subflow(0, 20, 10, 10), subflow(1, 20, 10, 0), subflow(2, 20, 10, 0)]);
-        let ids = |scene: &Scene| {
-            let (view, id) = (scene.view(), |subflow: &SubflowMetrics| subflow.id.0);
-            let front = view.front();
-            assert_eq!(front.usable, View::fastest(view.usable()));
-            assert_eq!(front.available, View::fastest(view.available()));
-            (front.usable.map(id), front.available.map(id))
-        };
-        assert_eq!(ids(&scene), (Some(0), Some(1)));
-        scene.subflows[2].srtt -= 1;
-        assert_eq!(ids(&scene), (Some(2), Some(2)));
-        scene.subflows[2].backup = true;
-        assert_eq!(ids(&scene), (Some(0), Some(1)));
-        assert!(!scene.view().eligible(&scene.subflows[2]) && scene.view().eligible(&scene.subflows[1]));
-        scene.subflows[0].state = SubflowStatus::Closed;
-        scene.subflows[1].state = SubflowStatus::Handshaking;
-        assert_eq!(ids(&scene), (Some(2), Some(2)), "the backup, when no other is usable");
-        assert!(scene.view().eligible(&scene.subflows[2]) && !scene.view().eligible(&scene.subflows[1]));
-        scene.subflows[2].state = SubflowStatus::Closing;
-        assert_eq!(ids(&scene), (None, None));
-    }
-
-    #[test]
-    fn a_subflow_without_a_sample_counts_only_while_it_has_room() {
-        let mut scene = Scene::new(vec![subflow(0, 20, 10, 10), unmeasured(1, 10, 9), subflow(2, 30, 10, 0)]);
-        let front = |scene: &Scene| {
-            let front = scene.view().front();
-            (front.usable.map(|subflow| subflow.id.0), front.available.map(|subflow| subflow.id.0))
-        };
-        assert_eq!(front(&scene), (Some(1), Some(1)));
-        scene.subflows[1].packets_out = 10;
-        assert_eq!(front(&scene), (Some(0), Some(2)));
-        scene.subflows[0].srtt = 0;
-        assert_eq!(front(&scene), (Some(2), Some(2)));
-        scene.subflows.pop();
-        assert_eq!(front(&scene), (None, None));
-    }
-
-    #[test]
-    fn faster_than_ignores_subflows_without_a_sample() {
-        let mut scene = Scene::new(vec![subflow(0, 20, 10, 10), unmeasured(1, 10, 0), subflow(2, 30, 10, 0)]);
-        scene.subflows.push(subflow(3, 29, 10, 10));
-        let ids = |scene: &Scene| {
-            scene.view().faster_than(&scene.subflows[2]).map(|subflow| subflow.id.0).collect::<Vec<_>>()
-        };
-        assert_eq!(ids(&scene), [0, 3]);
-        scene.subflows[3].srtt = scene.subflows[2].srtt;
-        assert_eq!(ids(&scene), [0]);
-        scene.subflows[0].backup = true;
-        assert!(ids(&scene).is_empty());
-    }
-
-    #[test]
-    fn reasons_are_built_only_when_enabled() {
-        let mut off = Rationale::default();
-        off.say(|| unreachable!("nobody listens"));
-        assert!(!off.on());
-        let mut on = Rationale::listening();
-        assert!(on.on());
-        on.say(|| "because".to_string());
-        assert_eq!(on.take(), "because");
-        assert_eq!(on.take(), "");
-    }
-
-    #[test]
-    fn metrics_are_empty_by_default() {
-        assert_eq!(testing::build("minrtt").metrics(), []);
-        assert_eq!(testing::build("blest").metrics(), [("lambda", 1.0)]);
-        assert_eq!(testing::build("blest:linux").metrics(), [("lambda", 1.2)]);
-        assert_eq!(testing::build("ecf").metrics(), [("waiting", 0.0)]);
-        assert_eq!(testing::build("rtt-gate").metrics(), [("admitted", 0.0)]);
-    }
-
-    #[test]
-    fn what_is_in_flight() {
-        let mut scene = Scene::new(vec![]);
-        assert!(scene.chunks.is_empty());
-        let chunk = Chunk { offset: 5, len: 10, carriers: 0b101, last: SubflowId(2), sent_at: 0 };
-        scene.chunks = Chunks([(5, chunk)].into());
-        assert!(!scene.chunks.is_empty());
-        assert!(chunk.carried_by(SubflowId(0)) && !chunk.carried_by(SubflowId(1)));
-        assert!(format!("{:?}", scene.view()).contains("unsent: 1000000"));
-    }
 }

@@ -450,15 +450,13 @@ impl Scheduler for Ropewalk {
         if self.paths.len() < view.subflows.len() {
             self.paths.resize(view.subflows.len(), Path::new());
         }
-        match event {
-            Event::Acked { subflow, segments } if self.rate => {
-                if let Some(flow) = view.subflows.get(subflow.index()) {
-                    self.paths[subflow.index()].on_acked(flow, view.now, segments);
-                }
-            }
-            Event::SubflowAdded(subflow) => self.paths[subflow.index()] = Path::new(),
-            _ => {}
+        if let Event::SubflowAdded(subflow) = event {
+            self.paths[subflow.index()] = Path::new();
         }
+    }
+
+    fn wants_link_rate(&self) -> bool {
+        self.rate
     }
 
     fn repeats(&self) -> bool {

@@ -1,17 +1,18 @@
 //! Helpers for the tests of schedulers, public as [`crate::testing`]: single decisions ([`Scene`]) and whole model connections
 //! ([`Model`]).
 
+mod application;
 mod model;
 mod pipe;
 mod placement;
 
 use std::collections::BTreeMap;
 
-pub use model::{Model, run};
+pub use model::Model;
 pub use pipe::Pipe;
-pub use placement::Placement;
+pub use placement::{Placement, run};
 
-use super::{Chunk, Decision, InFlight, Rationale, Scheduler, View, builtin};
+use super::{Chunk, Decision, InFlight, Message, Rationale, Scheduler, View, builtin};
 use crate::metrics::{SubflowMetrics, SubflowStatus};
 use crate::{MILLISECOND, Nanos, PathId, SubflowId};
 
@@ -103,6 +104,26 @@ pub struct Scene {
     pub writer_waits: bool,
     /// What is in flight at connection level.
     pub chunks: Chunks,
+    /// The messages that the application marked, in order.
+    pub messages: Vec<Message>,
+}
+
+impl InFlight for Scene {
+    fn chunk_after(&self, offset: u64) -> Option<Chunk> {
+        self.chunks.chunk_after(offset)
+    }
+
+    fn chunk_before(&self, offset: u64) -> Option<Chunk> {
+        self.chunks.chunk_before(offset)
+    }
+
+    fn message_at(&self, offset: u64) -> Option<Message> {
+        self.messages.iter().find(|message| (message.start..message.end).contains(&offset)).copied()
+    }
+
+    fn len(&self) -> usize {
+        self.chunks.len()
+    }
 }
 
 impl Scene {
@@ -119,6 +140,7 @@ impl Scene {
             declared_size: None,
             writer_waits: false,
             chunks: Chunks::default(),
+            messages: Vec::new(),
         }
     }
 
@@ -138,7 +160,7 @@ impl Scene {
             writer_waits: self.writer_waits,
             send_buffer: 1 << 40,
             send_buffer_max: 1 << 40,
-            in_flight: &self.chunks,
+            in_flight: self,
             fates: &(),
         }
     }

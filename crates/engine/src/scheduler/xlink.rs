@@ -5,7 +5,17 @@
 //! `minrtt`.
 //!
 //! Rule: before new data is scheduled, a chunk is repeated on another subflow if it hasn't been repeated yet, isn't
-//! acknowledged, and was sent a deadline ago or longer:
+//! acknowledged, and is urgent. Where the application has declared until when its message has to be delivered, the two thresholds of
+//! section 5.2 on the play time that is left say whether it is:
+//!
+//! ```text
+//! left = the message's deadline - now
+//! left < low:   it is
+//! left > high:  it isn't
+//! otherwise:    if max_p (srtt_p + rttvar_p) > left, over the subflows p with data in flight
+//! ```
+//!
+//! Elsewhere it is if it was sent a deadline ago or longer, by xquic's rule:
 //!
 //! ```text
 //! deadline = max(min(factor min_p srtt_p, hard), least)
@@ -13,14 +23,17 @@
 //!
 //! The copy goes to the fastest subflow with room that doesn't carry the chunk. Otherwise `minrtt`.
 //!
-//! Rulings: XLINK's two thresholds on the play time left in the client's video buffer switch reinjection on and off. MPTCP
-//! carries no such feedback: it stays on, which is XLINK's answer to a nearly empty buffer. Stream and frame priorities
-//! have no counterpart in one byte stream. Data is sent in order, so that the oldest chunk is the first to be overdue: the
+//! Rulings: XLINK learns the play time that is left from the client's video buffer. MPTCP carries no such feedback: a message's
+//! deadline stands for it. The summaries say that between the thresholds the play time is held against the time that delivery is
+//! expected to take; that this is the greatest round-trip time and its variation is ours. The paper takes its thresholds from the
+//! play times that a service measures, so none is right everywhere: by default only the comparison decides. Stream and frame
+//! priorities have no counterpart in one byte stream. Data is sent in order, so that the oldest chunk is the first to be overdue: the
 //! walk stops at the first that isn't, and each chunk is passed once. A copy that the subflow's own loss recovery sends
 //! doesn't count as repeated. An overdue chunk waits until another subflow has room.
 //!
 //! Parameters, defaults as in xquic: `factor` (1.1; 0 to 100): deadline in smoothed round-trip times of the fastest
-//! subflow. `hard` (500; 0 to 60000): greatest deadline, ms. `least` (20; 0 to 60000): least deadline, ms.
+//! subflow. `hard` (500; 0 to 60000): greatest deadline, ms. `least` (20; 0 to 60000): least deadline, ms. Ours: `low` (0; 0 to
+//! 60000) and `high` (60000; 0 to 60000): the thresholds, ms.
 //! `opportunistic` and `penalise` (default `off`).
 
 use super::mechanisms::{OFF, equip, opportunistic, penalise};
@@ -33,12 +46,14 @@ use crate::{MILLISECOND, Nanos};
 
 pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
     name: "xlink",
-    summary: "minrtt; what is unacknowledged for a deadline is repeated on another subflow (from a summary)",
+    summary: "minrtt; what may miss a deadline is repeated on another subflow (from a summary)",
     source: "Zheng et al., SIGCOMM 2021; xquic",
     parameters: &[
         Parameter::number("factor", 1.1, (0.0, 100.0), "deadline, round-trip times of the fastest subflow"),
         Parameter::number("hard", 500.0, (0.0, 60_000.0), "greatest deadline, ms"),
         Parameter::number("least", 20.0, (0.0, 60_000.0), "least deadline, ms"),
+        Parameter::number("low", 0.0, (0.0, 60_000.0), "declared deadlines closer than this: repeat, ms"),
+        Parameter::number("high", 60_000.0, (0.0, 60_000.0), "further than this: don't repeat, ms"),
         opportunistic(OFF),
         penalise(OFF),
     ],
@@ -46,10 +61,9 @@ pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
     exceptions: &[],
     build: |values| {
         let ns = |name| values.number(name) * MILLISECOND as f64;
-        equip(
-            values,
-            Xlink { factor: values.number("factor"), hard: ns("hard"), least: ns("least"), cursor: 0 },
-        )
+        let (low, high) = (ns("low") as Nanos, ns("high") as Nanos);
+        let (factor, hard, least) = (values.number("factor"), ns("hard"), ns("least"));
+        equip(values, Xlink { factor, hard, least, low, high, cursor: 0 })
     },
 };
 
@@ -60,6 +74,8 @@ struct Xlink {
     hard: f64,
     /// ns.
     least: f64,
+    low: Nanos,
+    high: Nanos,
     /// Data before this stream offset is repeated or acknowledged.
     cursor: u64,
 }
@@ -82,6 +98,13 @@ impl Xlink {
         flexible.min(self.hard).max(self.least) as Nanos
     }
 
+    /// When a chunk of a message becomes urgent that has to be delivered by then.
+    fn urgent_from(&self, view: &View<'_>, deadline: Nanos) -> Nanos {
+        let busy = view.usable().filter(|subflow| subflow.packets_out > 0);
+        let delivery = busy.map(|subflow| subflow.srtt + subflow.rttvar).max().unwrap_or(0);
+        deadline.saturating_sub(delivery.min(self.high).max(self.low))
+    }
+
     fn overdue<'a>(&mut self, view: &View<'a>) -> Overdue<'a> {
         let deadline = self.deadline(view);
         let backups = view.backups_count();
@@ -91,7 +114,11 @@ impl Xlink {
                 self.cursor = chunk.offset + u64::from(chunk.len);
                 continue;
             }
-            let due = chunk.sent_at.saturating_add(deadline);
+            let declared = view.message(chunk.offset).and_then(|message| message.deadline);
+            let due = match declared {
+                Some(deadline) => self.urgent_from(view, deadline),
+                None => chunk.sent_at.saturating_add(deadline),
+            };
             if due > view.now {
                 return Overdue::NotBefore(due);
             }
@@ -212,6 +239,45 @@ mod tests {
         assert!(at("xlink(least=30)", 30) && !at("xlink(least=30)", 29), "never less than the least");
         assert!(at("xlink(factor=2, least=0)", 40) && !at("xlink(factor=2, least=0)", 39));
         assert!(at("xlink(factor=4, hard=50)", 50) && !at("xlink(factor=4, hard=50)", 49));
+    }
+
+    /// Both chunks belong to a message with this deadline.
+    fn due_at(ms: u64) -> Scene {
+        let mut scene = scene();
+        let deadline = Some(ms * MILLISECOND);
+        scene.messages = vec![crate::scheduler::Message { start: 0, end: 2000, deadline }];
+        scene
+    }
+
+    #[test]
+    fn a_declared_deadline_is_held_against_the_time_that_delivery_takes() {
+        // 200 ms on the slow subflow, with no variation. It is 100 ms: 300 ms is in time, earlier isn't.
+        assert_eq!(due_at(300).ask(&mut *build("xlink")), duplicate(0, 0));
+        assert_eq!(due_at(301).chosen(&mut *build("xlink")), Some(0), "it arrives in time");
+        let mut scene = due_at(301);
+        scene.unsent = 0;
+        let wait = Decision::Wait { until: Some(101 * MILLISECOND) };
+        assert_eq!(scene.ask(&mut *build("xlink")), wait, "it asks again when it is urgent");
+        let mut scene = due_at(301);
+        scene.subflows[1].rttvar = MILLISECOND;
+        assert_eq!(scene.ask(&mut *build("xlink")), duplicate(0, 0), "the variation counts");
+        assert_eq!(due_at(50).ask(&mut *build("xlink")), duplicate(0, 0), "it is late already");
+    }
+
+    #[test]
+    fn both_sides_of_the_two_thresholds() {
+        let repeats =
+            |text: &str, ms| matches!(due_at(ms).ask(&mut *build(text)), Decision::Duplicate { .. });
+        assert!(repeats("xlink(low=400)", 500) && !repeats("xlink(low=400)", 501), "closer: always");
+        assert!(repeats("xlink(high=50)", 150) && !repeats("xlink(high=50)", 151), "further: never");
+    }
+
+    #[test]
+    fn a_message_without_a_deadline_changes_nothing() {
+        let mut scene = due_at(0);
+        scene.messages[0].deadline = None;
+        scene.now = 22 * MILLISECOND;
+        assert_eq!(scene.ask(&mut *build("xlink")), duplicate(0, 0), "by xquic's rule");
     }
 
     #[test]

@@ -110,6 +110,16 @@ impl<P: Payload> Subflow<P> {
         self.sender.push(tag, payload);
     }
 
+    /// Takes back what was never sent, as far as `is_taken` says so of each range of connection-level offsets.
+    #[cold]
+    pub fn withdraw(
+        &mut self,
+        metrics: &mut SubflowMetrics,
+        is_taken: impl FnMut(std::ops::Range<u64>) -> bool,
+    ) {
+        metrics.queued_bytes = self.sender.withdraw(is_taken);
+    }
+
     /// The first and last connection-level offset of the data that was pushed last, if none of it was sent.
     pub fn queued_tail(&self) -> Option<(u64, u64)> {
         self.sender.queued_tail()

@@ -159,7 +159,8 @@ pub const FAMILIES: &[Family] = &[
             let lossy = |rtt: f64| format!("{}, 0.3 %", link(8.0, rtt));
             let mut scenario = flow(1.0, [lossy(20.0), lossy(20.0 * ratio)]);
             let rate = (rate * 1e6) as u64;
-            scenario.workload = Workload::Cbr { frame: (rate / 480) as u32, rate, duration: 5 * SECOND };
+            scenario.workload =
+                Workload::Cbr { frame: (rate / 480) as u32, rate, duration: 5 * SECOND, deadline: None };
             scenario
         },
     },

@@ -13,6 +13,7 @@ pub fn word(decision: &DecisionTrace) -> &'static str {
         Decision::SendAt { .. } => "send-at",
         Decision::Queue { .. } => "queue",
         Decision::Duplicate { .. } => "duplicate",
+        Decision::Withdraw { .. } => "withdraw",
         Decision::Wait { .. } => "wait",
     }
 }
@@ -25,6 +26,7 @@ pub fn phrase(decision: &DecisionTrace, path: Option<&str>) -> String {
         Decision::Send { .. } | Decision::SendAt { .. } => format!("send {from}..{to} on {path}"),
         Decision::Queue { .. } => format!("queue {from}..{to} on {path}"),
         Decision::Duplicate { .. } => format!("duplicate {from}..{to} on {path}"),
+        Decision::Withdraw { .. } => format!("withdraw what waits on {path}"),
         Decision::Wait { .. } => "wait".into(),
     }
 }
@@ -48,6 +50,9 @@ pub(super) fn comments(result: &RunResult, paths: &[Path]) -> Vec<String> {
             continue;
         }
         let Some(path) = decision.path else { continue };
+        if matches!(decision.decision, Decision::Withdraw { .. }) {
+            continue;
+        }
         let repeats = matches!(decision.decision, Decision::Duplicate { .. });
         let waited = waits.remove(&decision.connection);
         let place = (decision.connection, path, repeats, decision.offset);

@@ -278,6 +278,11 @@ pub const WORKLOADS: &[Shape] = &[
             required("frame", Kind::Bytes, "Bytes per frame"),
             required("rate", Kind::Rate, "Application rate"),
             required("duration", Kind::Time, "How long"),
+            key(
+                "deadline",
+                Kind::Time,
+                "How long a frame is of use, for schedulers that ask. Default: they see no frames",
+            ),
         ],
     },
     Shape {

@@ -55,6 +55,10 @@ impl Reader {
                 frame: self.bytes_within(table, "frame", (1, 1 << 30))? as u32,
                 rate: self.quantity(table.get("rate")?, "1 Mbit/s", units::rate)?,
                 duration: self.some_time(table, "duration")?,
+                deadline: match table.get("deadline") {
+                    Some(_) => Some(self.some_time(table, "deadline")?),
+                    None => None,
+                },
             }),
             "bulk" => Some(Workload::Bulk { duration: self.some_time(table, "duration")? }),
             _ => {

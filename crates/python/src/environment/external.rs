@@ -67,15 +67,8 @@ impl External {
     /// The action that means a decision.
     fn action(&self, view: &View<'_>, decision: Decision) -> i64 {
         let wait = self.exchange.paths as i64;
-        match decision {
-            Decision::Send { subflow, .. }
-            | Decision::SendAt { subflow, .. }
-            | Decision::Queue { subflow, .. }
-            | Decision::Duplicate { subflow, .. } => {
-                view.subflows.get(subflow.index()).map_or(wait, |flow| i64::from(flow.path.0))
-            }
-            Decision::Wait { .. } => wait,
-        }
+        let flow = decision.subflow().and_then(|subflow| view.subflows.get(subflow.index()));
+        flow.map_or(wait, |flow| i64::from(flow.path.0))
     }
 
     fn show(&mut self, view: &View<'_>, shared: &mut Shared) {
@@ -147,6 +140,10 @@ impl Scheduler for External {
 
     fn wants_events(&self) -> bool {
         !self.baselines.is_empty()
+    }
+
+    fn wants_link_rate(&self) -> bool {
+        self.baselines.iter().any(|baseline| baseline.wants_link_rate())
     }
 
     fn is_undecided(&self) -> bool {

@@ -13,6 +13,7 @@ pub(crate) struct Cbr {
     frame: u64,
     interval: Nanos,
     duration: Nanos,
+    deadline: Option<Nanos>,
     start: Nanos,
     /// When each frame was made.
     made: Vec<Nanos>,
@@ -23,7 +24,7 @@ pub(crate) struct Cbr {
 }
 
 impl Cbr {
-    pub(crate) fn new(sender: Side, frame: u64, rate: u64, duration: Nanos) -> Self {
+    pub(crate) fn new(sender: Side, frame: u64, rate: u64, duration: Nanos, deadline: Option<Nanos>) -> Self {
         let frame = frame.max(1);
         let interval = u128::from(frame) * 8_000_000_000 / u128::from(rate.max(1));
         Cbr {
@@ -31,6 +32,7 @@ impl Cbr {
             frame,
             interval: u64::try_from(interval).unwrap_or(u64::MAX).max(1),
             duration,
+            deadline,
             start: 0,
             made: Vec::new(),
             delays: Vec::new(),
@@ -41,6 +43,9 @@ impl Cbr {
 
     fn make(&mut self, cx: &mut AppContext<'_>, conn: Conn) {
         self.made.push(cx.now);
+        if let Some(deadline) = self.deadline {
+            cx.message(conn, self.sender, self.frame, cx.now.saturating_add(deadline));
+        }
         cx.send(conn, self.sender, self.frame);
         let next = cx.now.saturating_add(self.interval);
         if next - self.made[0] < self.duration {
@@ -105,7 +110,7 @@ mod tests {
     #[test]
     fn frames_keep_their_pace() {
         // 1000 bytes at 8 Mbit/s: one frame per millisecond.
-        let mut app = Cbr::new(Side::Server, 1000, 8_000_000, 10_000_000);
+        let mut app = Cbr::new(Side::Server, 1000, 8_000_000, 10_000_000, None);
         let (report, totals) = driver::run(&mut app, 300_000, 100_000_000);
         assert!(app.done());
         assert_eq!(report.delays, [300_000; 10]);

@@ -33,6 +33,8 @@ pub(crate) enum Action {
     Send(Conn, Side, u64),
     /// Declares how many bytes this side will send in all.
     Declare(Conn, Side, u64),
+    /// Says that the next bytes of this side are a message, and its deadline.
+    Message(Conn, Side, u64, Nanos),
     /// Closes this side after everything is sent.
     Finish(Conn, Side),
     /// Discards what isn't written yet, and closes both sides.
@@ -66,6 +68,10 @@ impl AppContext<'_> {
 
     fn declare(&mut self, conn: Conn, side: Side, bytes: u64) {
         self.actions.push(Action::Declare(conn, side, bytes));
+    }
+
+    fn message(&mut self, conn: Conn, side: Side, bytes: u64, deadline: Nanos) {
+        self.actions.push(Action::Message(conn, side, bytes, deadline));
     }
 
     fn finish(&mut self, conn: Conn, side: Side) {
@@ -162,8 +168,8 @@ pub(crate) fn of(scenario: &Scenario) -> Box<dyn App> {
         Workload::Web { objects, connections, request } => {
             Box::new(web::Web::new(sender, objects.clone(), *connections, u64::from(*request)))
         }
-        Workload::Cbr { frame, rate, duration } => {
-            Box::new(cbr::Cbr::new(sender, u64::from(*frame), *rate, *duration))
+        Workload::Cbr { frame, rate, duration, deadline } => {
+            Box::new(cbr::Cbr::new(sender, u64::from(*frame), *rate, *duration, *deadline))
         }
         Workload::Bulk { duration } => Box::new(bulk::Bulk::new(sender, *duration)),
         Workload::RequestResponse { request, response, count, think } => {
@@ -209,7 +215,7 @@ pub(crate) mod driver {
                         put(now + latency, Scheduled::Delivered(conn, side.other(), bytes));
                     }
                     Action::Wake(at, token) => put(at, Scheduled::Wake(token)),
-                    Action::Declare(..) | Action::Finish(..) | Action::Stop(_) => {}
+                    Action::Declare(..) | Action::Message(..) | Action::Finish(..) | Action::Stop(_) => {}
                 }
             }
             let Some(((at, _), scheduled)) = queue.pop_first() else { break };

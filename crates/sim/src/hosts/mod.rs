@@ -282,6 +282,22 @@ impl Hosts {
     }
 
     #[inline(never)]
+    pub(crate) fn begin_message(
+        &mut self,
+        group: usize,
+        now: Nanos,
+        conn: Conn,
+        side: Side,
+        bytes: u64,
+        deadline: Nanos,
+    ) {
+        if let Some(id) = self.groups[group].conns[conn as usize].ids[side as usize] {
+            // An error means that the connection is gone, which its event says.
+            let _ = self.ends[2 * group + side as usize].begin_message(now, id, bytes, Some(deadline));
+        }
+    }
+
+    #[inline(never)]
     pub(crate) fn shut(&mut self, group: usize, now: Nanos, conn: Conn, side: Side) {
         self.groups[group].conns[conn as usize].finish[side as usize] = true;
         self.write_pending(group, now, conn, side);

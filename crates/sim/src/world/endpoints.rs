@@ -134,6 +134,9 @@ impl World {
                 self.dirty |= 1 << (2 * group + side as usize);
             }
             Action::Declare(conn, side, bytes) => self.hosts.declare(group, conn, side, bytes),
+            Action::Message(conn, side, bytes, deadline) => {
+                self.hosts.begin_message(group, now, conn, side, bytes, deadline);
+            }
             Action::Finish(conn, side) => {
                 self.exclude_from_batches(group, conn);
                 self.hosts.shut(group, now, conn, side);

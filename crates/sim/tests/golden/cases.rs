@@ -229,7 +229,7 @@ fn web(connections: u32, direction: Direction) -> Scenario {
 }
 
 fn cbr() -> Scenario {
-    let workload = Workload::Cbr { frame: 5 << 10, rate: 3_000_000, duration: 2 * SECOND };
+    let workload = Workload::Cbr { frame: 5 << 10, rate: 3_000_000, duration: 2 * SECOND, deadline: None };
     Scenario { workload, ..lossy(networks::wifi_lte()) }
 }
 

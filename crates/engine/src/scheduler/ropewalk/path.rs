@@ -1,11 +1,8 @@
-//! What `ropewalk` keeps of one subflow: the link's rate from the spacing of ACKs, how much the link has still to send, and
-//! when a segment given to it would arrive.
+//! What `ropewalk` keeps of one subflow: how much its link has still to send, and when a segment given to it would arrive. The
+//! link's rate is the engine's estimate.
 
 use crate::Nanos;
 use crate::metrics::SubflowMetrics;
-
-/// ACKs of so many segments make one sample of the rate.
-const SAMPLE_SEGMENTS: u32 = 8;
 
 /// Segments that a link of unknown rate is taken to send in a round trip: the usual initial window.
 const ASSUMED_SEGMENTS: f64 = 10.0;
@@ -13,13 +10,6 @@ const ASSUMED_SEGMENTS: f64 = 10.0;
 /// One subflow.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Path {
-    /// Nanoseconds that the link takes for a byte; 0: not known.
-    per_byte: f64,
-    /// Whether a whole sample stands behind it.
-    sampled: bool,
-    /// When the sample under way began, and the segments that were acknowledged since.
-    sample_began: Nanos,
-    sample_segments: u32,
     /// When the link will have sent what it was given.
     free_at: f64,
     /// When new data was last given to it.
@@ -58,49 +48,11 @@ impl Path {
         self.free_at = now as f64 + self.queue(flow, now) + cost;
     }
 
-    /// ACKs arrived. ACKs of a train are as far apart as the link's rate puts its packets. Below the rate that is known, a
-    /// sample counts only if a queue has kept the link busy: the latest round trip then is longer than the least.
-    #[inline]
-    pub fn on_acked(&mut self, flow: &SubflowMetrics, now: Nanos, segments: u32) {
-        if flow.packets_out == 0 {
-            // A pause follows, which says nothing of the link.
-            (self.sample_began, self.sample_segments) = (0, 0);
-            return;
-        }
-        if self.sample_began == 0 || segments > SAMPLE_SEGMENTS {
-            (self.sample_began, self.sample_segments) = (now, 0);
-            return;
-        }
-        self.sample_segments += segments;
-        let whole = self.sample_segments >= SAMPLE_SEGMENTS;
-        if !whole && self.sampled {
-            return;
-        }
-        let took = now.saturating_sub(self.sample_began) as f64;
-        let sample = took / (f64::from(self.sample_segments) * f64::from(flow.mss));
-        if whole {
-            (self.sample_began, self.sample_segments) = (now, 0);
-        }
-        if took <= 0.0 {
-            return;
-        }
-        let busy = flow.last_rtt > flow.min_rtt + flow.min_rtt / 4;
-        if !self.sampled {
-            // The first train is used while it lasts.
-            self.per_byte = sample;
-            self.sampled = whole;
-        } else if sample < self.per_byte {
-            self.per_byte += (sample - self.per_byte) / 2.0;
-        } else if busy {
-            self.per_byte += (sample - self.per_byte) / 4.0;
-        }
-    }
-
     /// Nanoseconds that the link takes for a byte.
     #[inline]
     pub fn cost(&self, flow: &SubflowMetrics) -> f64 {
-        if self.per_byte > 0.0 {
-            return self.per_byte;
+        if flow.link_byte_time > 0.0 {
+            return flow.link_byte_time;
         }
         flow.srtt as f64 / (ASSUMED_SEGMENTS * f64::from(flow.mss.max(1)))
     }
@@ -138,7 +90,7 @@ impl Path {
     /// zero: it has arrived.
     #[inline]
     pub fn last_arrives(&self, flow: &SubflowMetrics, now: Nanos, sent_at: Nanos, doubt: bool) -> f64 {
-        if doubt && self.per_byte <= 0.0 {
+        if doubt && flow.link_byte_time <= 0.0 {
             // New data counts on an unknown link. What it carries doesn't: a segment in a round trip.
             let flying = f64::from(flow.in_flight()) * f64::from(flow.mss) + flow.queued_bytes as f64;
             return (flying - self.taken as f64) / f64::from(flow.mss.max(1)) * flow.srtt as f64;

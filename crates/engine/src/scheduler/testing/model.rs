@@ -5,9 +5,10 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 
-use super::{Chunks, MSS, Pipe, Placement, build, set_rtt};
+use super::{Chunks, MSS, Pipe, Placement, set_rtt};
+use crate::link_rate::LinkRate;
 use crate::metrics::{CaState, SubflowMetrics, SubflowStatus};
-use crate::scheduler::{Chunk, Decision, Event, InFlight, Rationale, Scheduler, View};
+use crate::scheduler::{Chunk, Decision, Event, Message, Rationale, Scheduler, View};
 use crate::{Nanos, PathId, SubflowId};
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -45,23 +46,26 @@ pub struct Model {
     queues: Vec<VecDeque<(u64, u32)>>,
     /// Acknowledged segments that count towards the next segment of cwnd.
     credit: Vec<u32>,
-    chunks: Chunks,
+    /// Estimated for schedulers that want them.
+    link_rates: Vec<LinkRate>,
+    pub(super) chunks: Chunks,
+    pub(super) messages: Vec<Message>,
     /// Unassigned ranges below `frontier`: start, end.
     holes: BTreeMap<u64, u64>,
     /// End of the highest assigned range.
     frontier: u64,
     written: u64,
-    to_write: u64,
+    pub(super) to_write: u64,
     una: u64,
-    send_window: u64,
-    declared_size: Option<u64>,
+    pub(super) send_window: u64,
+    pub(super) declared_size: Option<u64>,
     /// Out-of-order ranges at the receiver: start, end.
     ofo: BTreeMap<u64, u64>,
     rcv_nxt: u64,
     reinject: VecDeque<(u64, u32)>,
     events: BinaryHeap<Reverse<(Nanos, u64, ModelEvent)>>,
     serial: u64,
-    random: u64,
+    pub(super) random: u64,
     was_blocked: bool,
     /// Every transmission, in order.
     pub placements: Vec<Placement>,
@@ -82,7 +86,9 @@ impl Model {
             subflows: Vec::new(),
             queues: vec![VecDeque::new(); pipes.len()],
             credit: vec![0; pipes.len()],
+            link_rates: vec![LinkRate::default(); pipes.len()],
             chunks: Chunks::default(),
+            messages: Vec::new(),
             holes: BTreeMap::new(),
             frontier: 0,
             written: 0,
@@ -127,24 +133,6 @@ impl Model {
             model.write_at(0, bytes);
         }
         model
-    }
-
-    /// The connection-level send window.
-    pub fn window(mut self, bytes: u64) -> Self {
-        self.send_window = bytes;
-        self
-    }
-
-    /// The seed of the losses.
-    pub fn seed(mut self, seed: u64) -> Self {
-        self.random = seed | 1;
-        self
-    }
-
-    /// The application declares how much it will write.
-    pub fn declare(mut self, bytes: u64) -> Self {
-        self.declared_size = Some(bytes);
-        self
     }
 
     /// The application writes.
@@ -201,7 +189,7 @@ impl Model {
             writer_waits: false,
             send_buffer: u64::MAX,
             send_buffer_max: u64::MAX,
-            in_flight: &self.chunks,
+            in_flight: self,
             fates: &(),
         }
     }
@@ -267,6 +255,9 @@ impl Model {
                     return None;
                 }
                 self.acknowledge(index, len);
+                if scheduler.wants_link_rate() {
+                    self.link_rates[index].on_acked(&mut self.subflows[index], self.now, 1);
+                }
                 if data_ack > self.una {
                     self.una = data_ack;
                     while let Some(chunk) = self.chunks.0.first_entry() {
@@ -476,7 +467,7 @@ impl Model {
             }
             self.decisions += 1;
             let view = self.view();
-            let repeats = scheduler.repeats() && !self.chunks.is_empty();
+            let repeats = scheduler.repeats() && !self.chunks.0.is_empty();
             if view.usable().next().is_none() || (view.unsent == 0 && !repeats) {
                 return;
             }
@@ -490,6 +481,7 @@ impl Model {
                 Decision::SendAt { subflow, offset, bytes } => self.send(subflow, offset, bytes),
                 Decision::Queue { subflow, bytes } => self.queue(subflow, bytes),
                 Decision::Duplicate { subflow, offset, .. } => self.duplicate(subflow, offset),
+                Decision::Withdraw { subflow } => self.withdraw(subflow),
             };
             if !progress || asked > 200_000 {
                 self.violate("progress", format!("{decision:?} changes nothing"));
@@ -554,6 +546,17 @@ impl Model {
         true
     }
 
+    /// What waits in a subflow's queue is unassigned again. Returns whether there was any.
+    fn withdraw(&mut self, subflow: SubflowId) -> bool {
+        let queued = std::mem::take(&mut self.queues[subflow.index()]);
+        for (offset, len) in &queued {
+            self.chunks.0.remove(offset);
+            self.holes.insert(*offset, offset + u64::from(*len));
+        }
+        self.refresh(subflow.index());
+        !queued.is_empty()
+    }
+
     fn wait(&mut self, until: Option<Nanos>) {
         let idle = self.subflows.iter().all(|flow| flow.packets_out == 0);
         match until {
@@ -580,21 +583,4 @@ impl Model {
             self.give(subflow, 0, MSS, false);
         }
     }
-
-    /// Segment numbers (from `first`) sent on a subflow, in order.
-    pub fn segments_on(&self, subflow: u8, first: u64) -> Vec<u64> {
-        let mine = self.placements.iter().filter(|placement| placement.subflow == subflow);
-        mine.map(|placement| placement.offset / u64::from(MSS) + first).collect()
-    }
-
-    /// Bytes sent on a subflow.
-    pub fn bytes_on(&self, subflow: u8) -> u64 {
-        let mine = self.placements.iter().filter(|placement| placement.subflow == subflow);
-        mine.map(|placement| u64::from(placement.len)).sum()
-    }
-}
-
-/// Runs a flow of `segments` segments over `pipes`.
-pub fn run(text: &str, pipes: &[Pipe], segments: u64) -> Model {
-    Model::new(pipes, segments * u64::from(MSS)).run(&mut *build(text))
 }

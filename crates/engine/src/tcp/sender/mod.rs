@@ -187,6 +187,20 @@ impl<P: Payload> Sender<P> {
         self.queue.back().map(|(tag, payload)| (*tag, tag + payload.len() as u64))
     }
 
+    /// Drops those ranges from the queue that are taken. Returns how many bytes are left in it.
+    pub fn withdraw(&mut self, mut is_taken: impl FnMut(std::ops::Range<u64>) -> bool) -> u64 {
+        let queue = std::mem::replace(&mut self.queue, InlineQueue::new());
+        let mut left = 0;
+        for (tag, payload) in queue {
+            let len = payload.len() as u64;
+            if !is_taken(tag..tag + len) {
+                self.queue.push_back((tag, payload));
+                left += len;
+            }
+        }
+        left
+    }
+
     /// Replaces the data that was pushed last.
     pub fn replace_tail(&mut self, payload: P) {
         if let Some((_, tail)) = self.queue.back_mut() {
