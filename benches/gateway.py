@@ -5,7 +5,8 @@
     benches/gateway.py soak [--minutes 20]
 
 completion   downloads of 64 KiB to 4 MiB from nginx over emulated paths, by the kernel's client (mptcpize, curl): behind the
-             gateway with each scheduler, and behind `mptcpize run haproxy` (the kernel's scheduler `default`)
+             gateway with each scheduler, and behind `mptcpize run haproxy` (the kernel's scheduler `default`). The scheduler
+             `pair` is the gateway with `ropewalk`, and curl through `ropewalk proxy`
 connections  connections per second, one request each (wrk, `Connection: close`), the program in front of nginx on one core
 latency      what the program adds to a small request on an open connection
 soak         40 clients that download one file after another, each byte compared, over two links of which one is cut every five
@@ -38,6 +39,8 @@ UNEQUAL = ["wifi-lte", "small-buffers", "fast-slow", "bad-third-link", "satellit
 EQUAL = "equal-paths"
 # The kernel's scheduler, behind HAProxy.
 KERNEL = "haproxy"
+# The gateway with `ropewalk`, and the client behind `ropewalk proxy`.
+PAIR = "pair"
 BACKEND = 8080
 
 
@@ -90,11 +93,14 @@ class Place:
                     f" timeout server 60s\nlisten front\n bind {address}:80\n server nginx 127.0.0.1:{BACKEND}\n"
                 )
             return f"mptcpize run haproxy -db -f {self.path('haproxy.cfg')}"
-        return f"{ropewalk} gateway --listen {address}:80 --to 127.0.0.1:{BACKEND} --scheduler {way} --log warn"
+        scheduler = "ropewalk" if way == PAIR else way
+        return f"{ropewalk} gateway --listen {address}:80 --to 127.0.0.1:{BACKEND} --scheduler {scheduler} --log warn"
 
 
 # In a namespace: cubic, nothing remembered of earlier connections.
 SETTINGS = "sysctl -qw net.ipv4.tcp_congestion_control=cubic net.ipv4.tcp_no_metrics_save=1"
+# The same in a script: where it isn't allowed, the comparison would be of something else.
+OR_END = f"{SETTINGS} || exit 1"
 # Waits until the port answers.
 READY = "for i in $(seq 100); do curl -sf -o /dev/null --max-time 2 http://%s/small && break; sleep 0.1; done"
 
@@ -103,14 +109,24 @@ def download(place, scenario, way, seed, options):
     """The completion times of one round, by size: seconds."""
     with open(place.path("peer.sh"), "w") as file:
         file.write(
-            f"{SETTINGS}\n{place.nginx(f'127.0.0.1:{BACKEND}')} &\nexec {place.front(way, '10.127.255.1', options.ropewalk)}\n"
+            f"{OR_END}\n{place.nginx(f'127.0.0.1:{BACKEND}')} &\nexec {place.front(way, '10.127.255.1', options.ropewalk)}\n"
         )
-    once = "mptcpize run curl -sf -o /dev/null --max-time 60 -w '%{size_download} %{time_total}\\n' http://10.127.255.1/"
+    client = "curl --proxy socks5://127.0.0.1:1080" if way == PAIR else "mptcpize run curl"
+    once = client + " -sf -o /dev/null --max-time 60 -w '%{size_download} %{time_total}\\n' http://10.127.255.1/"
     with open(place.path("client.sh"), "w") as file:
-        lines = [SETTINGS, READY % "10.127.255.1", "sleep 0.3"]
+        lines = [OR_END, READY % "10.127.255.1", "sleep 0.3"]
+        if way == PAIR:
+            # All paths but loopback are its uplinks.
+            uplinks = "$(ip -br link | awk '$1 != \"lo\" { print \"--via\", $1 }')"
+            lines += [f"{options.ropewalk} proxy {uplinks} --usage {place.path('usage.json')} --metrics 127.0.0.1:9464 & proxy=$!"]
+            lines += [READY.replace("curl", "curl --proxy socks5://127.0.0.1:1080") % "10.127.255.1", "sleep 1"]
         lines += [f"{once}{size}; sleep 0.2" for size in SIZES.values() for _ in range(options.repeat)]
         # Multipath TCP, or the comparison is of something else.
-        lines += ["echo joins $(nstat -asz MPTcpExtMPJoinSynAckRx | awk '/MPJoin/ { print $2 }')"]
+        if way == PAIR:
+            total = "awk '/^ropewalk_MPTcpExtMPJoinSynAckRx/ { sum += $2 } END { print \"joins\", sum }'"
+            lines += [f"curl -s http://127.0.0.1:9464/metrics | {total}", "kill -INT $proxy; wait $proxy"]
+        else:
+            lines += ["echo joins $(nstat -asz MPTcpExtMPJoinSynAckRx | awk '/MPJoin/ { print $2 }')"]
         file.write("\n".join(lines) + "\n")
     command = [options.ropewalk, "emulate", "--scenario", scenario, "--seed", str(seed), "--quiet"]
     command += ["--peer", f"sh {place.path('peer.sh')}", "--", "sh", place.path("client.sh")]

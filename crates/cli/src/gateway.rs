@@ -79,7 +79,7 @@ pub(crate) struct Options {
     /// A further address of this host, announced to clients (ADD_ADDR); repeat it for each
     #[arg(long = "address", value_name = "ADDRESS")]
     addresses: Vec<String>,
-    /// Packet scheduler [default: linux]
+    /// Packet scheduler [default: ropewalk]
     #[arg(long)]
     scheduler: Option<String>,
     /// Congestion control [default: cubic]

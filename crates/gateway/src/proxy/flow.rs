@@ -70,7 +70,7 @@ impl Flow {
         for link in links.iter().filter(|_| info.multipath) {
             let own = || info.subflows.iter().filter(|one| one.path == link.path());
             if own().any(|one| one.tcp.rtt > 0) {
-                link.note_answer(remote);
+                link.note_answer(remote, Some(&info));
             }
             match plan.backup(link.index) {
                 None if own().next().is_some() => self.stream.remove_path(link.path()),

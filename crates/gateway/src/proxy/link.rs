@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use ropewalk_engine::PathId;
-use ropewalk_tokio::{Offload, PacketDevice, Pool};
+use ropewalk_tokio::{Offload, PacketDevice, Pool, StreamInfo};
 use serde::Serialize;
 use tokio::time::Instant;
 
@@ -172,7 +172,7 @@ pub struct Knowledge {
     pub captive: bool,
     /// Its quota is used up.
     pub spent: bool,
-    /// Smoothed round-trip time of probes.
+    /// Smoothed round-trip time of probes; before the first answer that of a connection.
     pub rtt: Option<Duration>,
     /// Share of probes without an answer, smoothed.
     pub loss: f64,
@@ -256,8 +256,12 @@ impl Link {
         *self.answered.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn note_answer(&self, destination: SocketAddr) {
+    pub(super) fn note_answer(&self, destination: SocketAddr, stream: Option<&StreamInfo>) {
         *self.answered.lock().unwrap_or_else(PoisonError::into_inner) = Some(destination);
+        let own = stream.iter().flat_map(|info| &info.subflows).filter(|one| one.path == self.path());
+        if let Some(rtt) = own.map(|one| one.tcp.min_rtt).filter(|rtt| *rtt > 0).min() {
+            self.learn(|known| known.rtt = known.rtt.or(Some(Duration::from_nanos(rtt))));
+        }
     }
 
     pub(super) fn learn(&self, change: impl FnOnce(&mut Knowledge)) {

@@ -7,6 +7,7 @@
 use std::net::IpAddr;
 use std::str::FromStr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use ipnet::IpNet;
 use ropewalk_lab::units;
@@ -377,9 +378,9 @@ pub fn plan(policy: &Policy, links: &[Arc<Link>], v6: bool, old: Option<&Plan>) 
     };
     let mut roles: Vec<Role> =
         usable.iter().map(|link| Role { link: link.index, backup: !is_active(link) }).collect();
-    // A connection is opened on the nearest, unless the order is the point.
+    // A connection is opened on the nearest, unless the order is the point. Links that no probe has measured come behind.
     let by_delay = !policy.mode.is_ordered();
-    let delay = |role: &Role| links[role.link].known().rtt.filter(|_| by_delay).unwrap_or_default();
+    let delay = |role: &Role| by_delay.then(|| links[role.link].known().rtt.unwrap_or(Duration::MAX));
     roles.sort_by_key(|role| (role.backup, delay(role)));
     Plan { scheduler: policy.mode.scheduler().to_string(), roles }
 }
@@ -387,6 +388,8 @@ pub fn plan(policy: &Policy, links: &[Arc<Link>], v6: bool, old: Option<&Plan>) 
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
+
+    use std::time::Duration;
 
     use tokio::time::Instant;
 
@@ -436,6 +439,16 @@ mod tests {
         assert_eq!(planned("active-standby", &links), (vec![1], vec![2, 3]));
         assert_eq!(planned("save-metered", &links), (vec![3], vec![1, 2]));
         assert_eq!(planned("fastest over wlan0", &links), (vec![], vec![]));
+    }
+
+    #[test]
+    fn a_connection_opens_on_the_nearest_link_that_is_known() {
+        let links = links(&["a", "b", "c"]);
+        links[1].learn(|known| known.rtt = Some(Duration::from_millis(20)));
+        assert_eq!(planned("fastest", &links).0, [1, 0, 2], "nothing is known of the others");
+        links[2].learn(|known| known.rtt = Some(Duration::from_millis(10)));
+        assert_eq!(planned("fastest", &links).0, [2, 1, 0]);
+        assert_eq!(planned("active-standby", &links).0, [0], "the order is the point");
     }
 
     #[test]

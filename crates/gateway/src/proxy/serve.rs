@@ -206,8 +206,9 @@ impl Server {
             }
             Some(gateway) => self.open_through(gateway, &addresses, (&links, at_once), &config).await?,
         };
-        link.note_answer(stream.0.peer_addr());
-        let multipath = stream.0.info().is_some_and(|info| info.multipath);
+        let info = stream.0.info();
+        link.note_answer(stream.0.peer_addr(), info.as_ref());
+        let multipath = info.is_some_and(|info| info.multipath);
         let entry = self.flows.add(client, target, address, stream, link.index, plan);
         // Links may have changed meanwhile.
         self.apply(&entry.flow, false);
@@ -261,7 +262,7 @@ impl Server {
         let stream = Arc::new(stream);
         let asked = timeout_at(deadline, gateway.ask(&stream, Wish::Datagrams));
         let secure = asked.await.map_err(late)??;
-        link.note_answer(address);
+        link.note_answer(address, stream.info().as_ref());
         let entry = self.flows.add(client, target, address, (stream, secure), link.index, plan);
         self.apply(&entry.flow, false);
         tracing::info!(flow = entry.flow.id, %client, link = link.interface, "open for datagrams");

@@ -8,7 +8,7 @@
 //! |---|---|
 //! | a probe on a link that has fallen silent | after 200 ms, then every 200 ms until something is received |
 //! | a probe on a link that was silent before | every 5 s |
-//! | the link is dead | 3 probes have no answer, the first for 500 ms or three round-trip times, at most 3 s |
+//! | the link is dead | 3 probes have no answer, the first for 500 ms or three round-trip times, at most 3 s; for 1 s if the round-trip time isn't known |
 //! | a probe on a dead link | every second; its first answer brings the link back |
 
 use std::io;
@@ -38,6 +38,8 @@ const DEAD: Duration = Duration::from_secs(1);
 const UNANSWERED: usize = 3;
 /// How long the first of them has none, at least and at most.
 const LIMIT: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(3));
+/// The same where the round-trip time isn't known: the first retransmission timeout (RFC 6298, section 2.1).
+const LIMIT_UNKNOWN: Duration = Duration::from_secs(1);
 /// How long a probe is waited for.
 const PATIENCE: Duration = Duration::from_secs(3);
 /// What a probe costs: four packets without data.
@@ -137,7 +139,7 @@ impl Watch {
         if let Some(first) = self.unanswered.first()
             && self.unanswered.len() >= UNANSWERED
         {
-            let limit = look.rtt.map_or(LIMIT.0, |rtt| (rtt * 3).clamp(LIMIT.0, LIMIT.1));
+            let limit = look.rtt.map_or(LIMIT_UNKNOWN, |rtt| (rtt * 3).clamp(LIMIT.0, LIMIT.1));
             if now.duration_since(*first) >= limit {
                 self.unanswered.clear();
                 return Verdict::Dead;
@@ -342,6 +344,16 @@ mod tests {
         let slow = |at| Look { rtt: Some(600 * MS), ..busy(at) };
         let died = first(&mut watch, start, Verdict::Dead, slow).unwrap();
         assert!((1800..2300).contains(&died), "{died} ms");
+    }
+
+    #[test]
+    fn a_link_of_unknown_delay_has_a_second() {
+        let start = Instant::now();
+        let mut watch = Watch::new(start, 1 << 20);
+        watch.last_probe = Some(start);
+        let unknown = |at| Look { rtt: None, ..busy(at) };
+        let died = first(&mut watch, start, Verdict::Dead, unknown).unwrap();
+        assert!((1200..=1300).contains(&died), "{died} ms");
     }
 
     #[test]
