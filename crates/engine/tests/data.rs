@@ -472,3 +472,21 @@ fn a_lone_subflow_is_reset_when_its_mappings_vanish_in_mid_stream() {
     let reset = |(_, event): &(usize, Event)| matches!(event, Event::Reset { .. });
     assert!(net.events.iter().any(reset) && !net.delivered_all(), "{:?}", net.events);
 }
+
+/// Between bursts a sender has room and nothing to send: such samples don't lower the delivery rate.
+#[test]
+fn a_trickle_after_a_transfer_leaves_the_delivery_rate() {
+    let mut path = PathScript::clean(20);
+    path.rate = Some(1_000_000);
+    let mut net = Net::plain(vec![path]);
+    net.transfer_some(1_000_000);
+    let rate =
+        |net: &Net| net.ends[0].connection(net.client).expect("there").subflow_metrics()[0].delivery_rate;
+    let before = rate(&net);
+    for _ in 0..200 {
+        let now = net.now;
+        net.ends[0].write(now, net.client, common::bytes(1, 1000)).expect("open");
+        net.pass(10);
+    }
+    assert!(rate(&net) >= before, "{} of {before}", rate(&net));
+}

@@ -123,6 +123,43 @@ fn a_path_may_come_and_go_any_number_of_times() {
     assert!(stats.bytes_by_subflow.iter().sum::<u64>() >= net.sent[0].len() as u64);
 }
 
+/// What a subflow has counted is kept when its slot is used again.
+#[test]
+fn counters_of_closed_subflows_only_grow() {
+    let adjust = |config: &mut ropewalk_engine::config::ConnectionConfig| config.tcp.tail_loss_probe = false;
+    let paths = vec![PathScript::clean(10), PathScript::clean(10)];
+    let mut net = Net::with(adjust, "roundrobin", "lia", paths);
+    net.transfer_some(20_000);
+    let second = PathId(1);
+    let local = std::net::SocketAddr::new(common::client_address(1), 0);
+    let mut before = [0; 4];
+    let mut check = |net: &Net, when: &str| {
+        let stats = net.ends[0].connection(net.client).expect("there").stats(net.now);
+        let bytes = stats.bytes_by_subflow.iter().sum::<u64>();
+        let counted = [stats.data_segments, stats.retransmissions, stats.timeouts, bytes];
+        let grows = before.iter().zip(&counted).all(|(before, after)| before <= after);
+        assert!(grows, "{when}: {before:?}, then {counted:?}");
+        before = counted;
+    };
+    for _ in 0..15 {
+        net.paths[1].loss = 0.3;
+        net.transfer_some(40_000);
+        net.paths[1].loss = 0.0;
+        check(&net, "after a transfer");
+        let now = net.now;
+        net.ends[0].remove_path(now, net.client, second);
+        net.pass(100);
+        let now = net.now;
+        net.ends[0].add_path(now, net.client, second, local, None, 2);
+        let joins = added(&net, 0);
+        let limit = net.now + 10_000_000_000;
+        assert!(net.run(limit, |net| added(net, 0) > joins), "joined again");
+        check(&net, "after a join");
+    }
+    assert!(before.iter().all(|count| *count > 0), "{before:?}");
+    assert!(net.delivered_all());
+}
+
 /// Someone who saw the token, but has no keys, opens joins and never completes them.
 #[test]
 fn joins_that_nobody_completes_leave_room_for_one_that_is() {

@@ -45,9 +45,8 @@ impl<P: Payload> Connection<P> {
 
     /// Whether the stream can go on as plain TCP: one subflow has carried all of it, in order (RFC 8684 3.7).
     pub(crate) fn is_contiguous(&self) -> bool {
-        let stats = &self.stats;
-        let repeated = stats.reinjected_bytes + stats.duplicated_bytes + stats.opportunistic_bytes;
-        self.is_alone() && repeated == 0 && self.receive.ofo_bytes() == 0
+        // Only reinjections repeat anything on a subflow that never had another beside it.
+        self.is_alone() && self.stats.reinjected_bytes == 0 && self.receive.ofo_bytes() == 0
     }
 
     /// Whether a checksum has failed on the lone subflow.
@@ -152,7 +151,7 @@ impl<P: Payload> Connection<P> {
         }
         //= RFC 8684 3.7-8 3.7-9
         // It had no other subflow when it said so, but has one by now: what it waits for comes over that one.
-        if self.live() > 1 || !self.is_contiguous() {
+        if !self.is_contiguous() {
             self.refuse(now, index, CloseReason::Middlebox(Interference::PeerChecksum));
             return;
         }

@@ -7,7 +7,7 @@ use super::close_reason::{CloseReason, Interference};
 use super::connection::{Connection, Mode};
 use super::mapping::{Mapping, Placed};
 use super::stats::{Event, FallbackCause};
-use super::subflow::{Join, SubflowState};
+use super::subflow::SubflowState;
 use crate::metrics::SubflowStatus;
 use crate::scheduler;
 use crate::tcp::{Outcome, State, StreamOffset};
@@ -136,9 +136,7 @@ impl<P: Payload> Connection<P> {
     fn lacks_keys(&self, index: usize, segment: &Segment<P>) -> bool {
         let subflow = self.subflows.get(index).and_then(Option::as_ref);
         self.mode == Mode::Negotiating
-            && subflow.is_some_and(|subflow| {
-                subflow.tcp.state() == State::SynReceived && subflow.join == Join::Initial
-            })
+            && subflow.is_some_and(|subflow| subflow.tcp.state() == State::SynReceived)
             && segment.dss.is_some()
             && segment.rare.as_deref().is_none_or(|rare| rare.mp_capable.is_none())
     }

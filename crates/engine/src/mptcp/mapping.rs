@@ -212,6 +212,24 @@ mod tests {
     }
 
     #[test]
+    fn an_empty_mapping_and_one_of_data_that_was_delivered_are_not_kept() {
+        let mut mappings = Mappings::<Bytes>::default();
+        mappings.add(mapping(5, 1000, 0), 1);
+        mappings.add(mapping(1, 1000, 100), 101);
+        assert!(mappings.list.is_empty());
+    }
+
+    #[test]
+    fn only_what_waits_for_the_rest_of_its_mapping_is_taken() {
+        let mut mappings = Mappings::default();
+        mappings.add(Mapping { checksum: Some(1), ..mapping(1, 1000, 100) }, 1);
+        assert!(mappings.take_held().is_none());
+        assert!(matches!(mappings.place(1, Bytes::from(vec![0; 60])).0, Placed::Held));
+        let held = mappings.take_held().expect("60 bytes wait");
+        assert_eq!((held.offset, held.bytes()), (1000, 60));
+    }
+
+    #[test]
     fn merged_segments_are_cut_where_mappings_end() {
         let mut mappings = Mappings::default();
         mappings.add(mapping(101, 5000, 50), 1);

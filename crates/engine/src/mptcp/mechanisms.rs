@@ -1,5 +1,5 @@
-//! The mechanisms that run while the connection-level window is full (blest-2016 II-A): opportunistic retransmission and
-//! penalisation.
+//! Opportunistic retransmission and penalisation, which run while the connection-level window is full: by their paper's rule
+//! (blest-2016 II-A) or by the kernel's.
 
 use ropewalk_wire::Payload;
 
@@ -8,6 +8,44 @@ use super::scheduling::view;
 use crate::metrics::{CaState, SubflowMetrics};
 use crate::scheduler::{self, Chunk, Rule, View};
 use crate::{Nanos, SubflowId};
+
+/// Whether the head of the window is repeated on a subflow with a round-trip time of `srtt`; `carrier` carried it last.
+fn may_repeat(rule: Rule, srtt: Nanos, carrier: &SubflowMetrics, carries_it: bool) -> bool {
+    match rule {
+        Rule::Off => false,
+        Rule::Paper => srtt < carrier.srtt,
+        Rule::Linux => !carries_it && (carrier.cwnd <= 4 || 4 * srtt < carrier.srtt),
+    }
+}
+
+/// Whether a subflow is penalised in favour of `selected`, whose round-trip time is `srtt`: once in such a time, and the last was
+/// `since` ago.
+fn is_penalised(
+    rule: Rule,
+    metrics: &SubflowMetrics,
+    head: &Chunk,
+    (selected, srtt): (SubflowId, Nanos),
+    since: Nanos,
+) -> bool {
+    let concerned = match rule {
+        Rule::Off => false,
+        // The paper: the carrier of the segment that blocks.
+        Rule::Paper => metrics.id == head.last,
+        // The kernel: every other carrier of it, in Open.
+        Rule::Linux => {
+            metrics.id != selected && head.carried_by(metrics.id) && metrics.ca_state == CaState::Open
+        }
+    };
+    concerned && metrics.srtt > srtt && metrics.usable() && since >= srtt
+}
+
+/// Halves the window. The kernel halves the threshold as well, outside slow start.
+fn reduce(rule: Rule, metrics: &mut SubflowMetrics) {
+    if rule == Rule::Linux && metrics.cwnd >= metrics.ssthresh {
+        metrics.ssthresh = (metrics.ssthresh / 2).max(2);
+    }
+    metrics.cwnd = (metrics.cwnd / 2).max(1);
+}
 
 impl<P: Payload> Connection<P> {
     /// Opportunistic retransmission and penalisation: when new data doesn't fit the connection-level window, and by the
@@ -42,14 +80,8 @@ impl<P: Payload> Connection<P> {
             self.penalise(now, mechanisms.penalise, index, srtt, head);
         }
         let (index, srtt) = repeating?;
-        let allowed = match mechanisms.opportunistic {
-            Rule::Off => false,
-            Rule::Paper => srtt < carrier.srtt,
-            Rule::Linux => {
-                !head.carried_by(SubflowId(index as u8)) && (carrier.cwnd <= 4 || 4 * srtt < carrier.srtt)
-            }
-        };
-        if !allowed {
+        let carries_it = head.carried_by(SubflowId(index as u8));
+        if !may_repeat(mechanisms.opportunistic, srtt, &carrier, carries_it) {
             return None;
         }
         self.resend_chunk(now, index, head);
@@ -65,31 +97,90 @@ impl<P: Payload> Connection<P> {
         }
         for index in 0..self.metrics.len() {
             let metrics = &mut self.metrics[index];
-            let concerned = match rule {
-                Rule::Off => false,
-                // The paper: the carrier of the segment that blocks.
-                Rule::Paper => index == head.last.index() && metrics.srtt > srtt,
-                // The kernel: every other carrier of it with a larger srtt, in Open.
-                Rule::Linux => {
-                    index != selected
-                        && head.carried_by(metrics.id)
-                        && metrics.srtt > srtt
-                        && metrics.ca_state == CaState::Open
-                }
-            };
-            if !concerned
-                || !metrics.usable()
-                || now.saturating_sub(self.scheduling.penalised_at(index)) < srtt
-            {
-                continue;
+            let since = now.saturating_sub(self.scheduling.penalised_at(index));
+            if is_penalised(rule, metrics, &head, (SubflowId(selected as u8), srtt), since) {
+                reduce(rule, metrics);
+                self.scheduling.on_penalised(now, index);
+                self.stats.penalisations += 1;
             }
-            self.scheduling.on_penalised(now, index);
-            self.stats.penalisations += 1;
-            let before = metrics.cwnd;
-            metrics.cwnd = (metrics.cwnd / 2).max(1);
-            if rule == Rule::Linux && before >= metrics.ssthresh {
-                metrics.ssthresh = (metrics.ssthresh / 2).max(2);
-            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{is_penalised, may_repeat, reduce};
+    use crate::metrics::{CaState, SubflowMetrics, SubflowStatus};
+    use crate::scheduler::{Chunk, Rule};
+    use crate::{PathId, SubflowId};
+
+    /// A subflow with a round-trip time of 40.
+    fn carrier() -> SubflowMetrics {
+        let mut metrics = SubflowMetrics::new(SubflowId(1), PathId(1));
+        (metrics.srtt, metrics.cwnd, metrics.ssthresh) = (40, 10, 8);
+        metrics.state = SubflowStatus::Usable;
+        metrics
+    }
+
+    #[test]
+    fn the_head_is_repeated_on_a_faster_subflow_and_by_the_kernels_rule_on_one_four_times_as_fast() {
+        let mut carrier = carrier();
+        for (rule, srtt, carries_it, repeated) in [
+            (Rule::Off, 1, false, false),
+            (Rule::Paper, 39, false, true),
+            (Rule::Paper, 40, false, false),
+            (Rule::Linux, 9, false, true),
+            (Rule::Linux, 9, true, false),
+            (Rule::Linux, 10, false, false),
+        ] {
+            assert_eq!(may_repeat(rule, srtt, &carrier, carries_it), repeated, "{rule:?} {srtt}");
+        }
+        carrier.cwnd = 4;
+        assert!(may_repeat(Rule::Linux, 50, &carrier, false), "a small window isn't worth waiting for");
+        carrier.cwnd = 5;
+        assert!(!may_repeat(Rule::Linux, 50, &carrier, false));
+    }
+
+    #[test]
+    fn a_slower_carrier_of_the_head_is_penalised() {
+        let chunk =
+            |carriers, last| Chunk { offset: 0, len: 1000, carriers, last: SubflowId(last), sent_at: 0 };
+        let (only, both, other) = (chunk(0b10, 1), chunk(0b11, 0), chunk(0b01, 0));
+        let metrics = carrier();
+        for (rule, head, selected, srtt, penalised) in [
+            (Rule::Off, &only, 0, 10, false),
+            (Rule::Paper, &only, 0, 39, true),
+            (Rule::Paper, &only, 0, 40, false),
+            (Rule::Paper, &both, 0, 39, false),
+            (Rule::Linux, &only, 0, 39, true),
+            (Rule::Linux, &both, 0, 39, true),
+            (Rule::Linux, &both, 0, 40, false),
+            (Rule::Linux, &other, 0, 39, false),
+            (Rule::Linux, &only, 1, 39, false),
+        ] {
+            let best = (SubflowId(selected), srtt);
+            assert_eq!(is_penalised(rule, &metrics, head, best, srtt), penalised, "{rule:?} {srtt}");
+            assert!(!is_penalised(rule, &metrics, head, best, srtt - 1), "again too soon");
+        }
+        let recovering = SubflowMetrics { ca_state: CaState::Recovery, ..carrier() };
+        assert!(is_penalised(Rule::Paper, &recovering, &only, (SubflowId(0), 39), 39));
+        assert!(!is_penalised(Rule::Linux, &recovering, &only, (SubflowId(0), 39), 39));
+        let closed = SubflowMetrics { state: SubflowStatus::Closed, ..carrier() };
+        assert!(!is_penalised(Rule::Paper, &closed, &only, (SubflowId(0), 39), 39));
+    }
+
+    #[test]
+    fn the_kernel_halves_the_threshold_outside_slow_start() {
+        for (rule, cwnd, after) in [
+            (Rule::Paper, 10, (5, 8)),
+            (Rule::Linux, 10, (5, 4)),
+            (Rule::Linux, 8, (4, 4)),
+            (Rule::Linux, 7, (3, 8)),
+            (Rule::Paper, 1, (1, 8)),
+        ] {
+            let mut metrics = SubflowMetrics { cwnd, ..carrier() };
+            reduce(rule, &mut metrics);
+            assert_eq!((metrics.cwnd, metrics.ssthresh), after, "{rule:?} {cwnd}");
         }
     }
 }

@@ -475,10 +475,9 @@ impl<P: Payload> Connection<P> {
             segment.sack.truncate(0);
             segment.rare_mut().mp_fail = Some(MpFail { dsn });
         } else if let Some(echo) = self.path_manager.next_echo().copied() {
-            if left(segment) >= (echo.len() + 3) & !3 {
-                self.path_manager.on_echo_sent();
-                segment.rare_mut().add_addr = Some(echo);
-            }
+            // The longest fits beside timestamps and MP_PRIO. SACK gives way to it, then the DATA_ACK.
+            self.path_manager.on_echo_sent();
+            segment.rare_mut().add_addr = Some(echo);
         } else if self.path_manager.has_due_announcement(now) {
             // Beside ADD_ADDR with its HMAC SACK gives way, then the DATA_ACK. Timestamps have to be on every segment (RFC 7323
             // 3.2) and go only where ADD_ADDR alone leaves no room: an IPv6 address with a port.
@@ -487,9 +486,6 @@ impl<P: Payload> Connection<P> {
                 let len = (option.len() + 3) & !3;
                 if len + segment.options_len() > MAX_OPTIONS {
                     segment.timestamps = None;
-                }
-                if len + segment.options_len() + dss.padded_len() > MAX_OPTIONS {
-                    dss.data_ack = None;
                 }
                 segment.rare_mut().add_addr = Some(option);
             }

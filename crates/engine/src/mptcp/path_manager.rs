@@ -282,3 +282,41 @@ impl PathManager {
         self.retries.retain(|(_, request)| request.path != path);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+
+    use ropewalk_wire::AddAddr;
+
+    use super::PathManager;
+
+    fn address(host: u8) -> SocketAddr {
+        SocketAddr::from(([10, 0, 0, host], 80))
+    }
+
+    fn announcement(address_id: u8) -> AddAddr {
+        AddAddr { echo: false, address_id, address: address(address_id).ip(), port: None, hmac: None }
+    }
+
+    #[test]
+    fn an_address_that_is_withdrawn_is_announced_no_more_and_others_are() {
+        let mut manager = PathManager::default();
+        manager.announce(0, announcement(1));
+        manager.announce(0, announcement(2));
+        manager.withdraw(1);
+        assert_eq!((manager.has_announced(1), manager.has_announced(2)), (false, true));
+        assert_eq!(manager.take_removals(), [1]);
+    }
+
+    #[test]
+    fn an_address_is_learnt_once_by_its_id_and_by_itself_up_to_the_limit() {
+        let mut manager = PathManager::default();
+        assert!(manager.learn_address(1, address(1), 3));
+        assert!(!manager.learn_address(1, address(2), 3), "the id is taken");
+        assert!(!manager.learn_address(2, address(1), 3), "the address is known");
+        assert!(manager.learn_address(2, address(2), 3));
+        assert!(manager.learn_address(3, address(3), 3));
+        assert!(!manager.learn_address(4, address(4), 3), "one too many");
+    }
+}

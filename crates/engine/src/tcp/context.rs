@@ -159,8 +159,6 @@ pub struct Transmit {
     pub tag: u64,
     /// Subflow sequence number of its first byte, relative to the ISN.
     pub ssn: u32,
-    /// Whether the data was sent on this subflow before.
-    pub retransmission: bool,
     /// For a part of what was first sent with one mapping: bytes of the mapping before it, and the mapping's length.
     pub part: Option<(u16, u16)>,
 }
@@ -169,7 +167,7 @@ impl Transmit {
     /// A segment without data.
     #[inline]
     pub(super) fn control(kind: Kind, ssn: u32) -> Self {
-        Transmit { kind, tag: 0, ssn, retransmission: false, part: None }
+        Transmit { kind, tag: 0, ssn, part: None }
     }
 }
 

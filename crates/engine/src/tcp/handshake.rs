@@ -199,6 +199,6 @@ impl<P: Payload> Subflow<P> {
         common.timers.set(Timer::Retransmit, cx.now + rto);
         common.counters.out_segs += 1;
         let kind = if answer { Kind::SynAck } else { Kind::Syn };
-        Some(Transmit { retransmission: handshake.repeated, ..Transmit::control(kind, 0) })
+        Some(Transmit::control(kind, 0))
     }
 }

@@ -196,7 +196,7 @@ impl<P: Payload> Subflow<P> {
         segment.payload = payload;
         self.common.counters.bytes_sent += len as u64;
         let kind = if len > 0 { Kind::Data } else { Kind::Ack };
-        Transmit { kind, tag, ssn: position as u32, retransmission, part }
+        Transmit { kind, tag, ssn: position as u32, part }
     }
 
     /// A pure ACK.
@@ -205,10 +205,6 @@ impl<P: Payload> Subflow<P> {
         let position = self.sender.next();
         self.write_header(cx, position, Flags::default(), segment);
         let room = MAX_OPTIONS.saturating_sub(usize::from(cx.shared.outgoing.ack_option_len));
-        if room < TIMESTAMPS_LEN {
-            // ADD_ADDR with its HMAC may leave no room for timestamps, which then give way, as in Linux.
-            segment.timestamps = None;
-        }
         if sack {
             self.receiver.write_sack_blocks(&mut self.common, segment, room);
         }

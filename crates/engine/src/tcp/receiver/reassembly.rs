@@ -402,27 +402,20 @@ impl<P: Payload> ReassemblyQueue<P> {
         self.recent_len = (self.recent_len + 1).min(RECENT);
     }
 
-    /// Takes one segment that has become in order at `next`.
+    /// Takes the first segment if it is in order at `next`. None begins before: nothing that is stored overlaps.
     #[inline]
     fn pop(&mut self, next: u64) -> Option<(u64, P, StreamOffset)> {
-        loop {
-            let (start, piece, offset) = match &mut self.ring {
-                Some(ring) if self.blocks.is_empty() => {
-                    if ring.begin()? > next {
-                        return None;
-                    }
-                    ring.pop()?
+        let popped = match &mut self.ring {
+            Some(ring) if self.blocks.is_empty() => {
+                if ring.begin()? > next {
+                    return None;
                 }
-                _ => self.pop_queued(next)?,
-            };
-            let len = piece.len() as u64;
-            self.bytes -= len;
-            if start + len > next {
-                let skip = next - start;
-                let rest = if skip == 0 { piece } else { piece.slice(skip as usize, len as usize) };
-                return Some((next, rest, offset.after(skip)));
+                ring.pop()?
             }
-        }
+            _ => self.pop_queued(next)?,
+        };
+        self.bytes -= popped.1.len() as u64;
+        Some(popped)
     }
 
     #[inline]

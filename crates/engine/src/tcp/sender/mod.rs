@@ -381,3 +381,6 @@ impl<P: Payload> Sender<P> {
         self.rack.reordering_seen()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -335,3 +335,19 @@ fn closed_windows_are_counted() {
     assert_eq!(counts_with(60_000), (1, 1));
     assert_eq!(counts_with(60_000), (1, 1));
 }
+
+/// An ACK that is due soon anyway goes at once; a later one stays where it was, or comes forward.
+#[test]
+fn a_delayed_ack_that_waits_already_is_not_put_off() {
+    use crate::tcp::timer::Timer;
+    let delay = 40;
+    for (due, requested, then) in [(10, true, 10), (11, false, 11), (40, false, 40), (90, false, 40)] {
+        let mut end = End::open(TcpConfig { quick_acks: 0, ..plain_config() }, 100);
+        let now = end.now;
+        let at = |ms: u64| now + ms * MILLISECOND;
+        end.subflow.common.timers.set(Timer::DelayedAck, at(due));
+        end.data(1, 100);
+        assert_eq!(end.subflow.receiver.is_ack_requested(), requested, "due in {due} of {delay} ms");
+        assert_eq!(end.subflow.common.timers.get(Timer::DelayedAck), Some(at(then)), "due in {due}");
+    }
+}

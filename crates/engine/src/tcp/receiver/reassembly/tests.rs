@@ -1,6 +1,6 @@
 use ropewalk_wire::{SackBlocks, SyntheticPayload};
 
-use super::{InOrder, LEAST_UNIT, ReassemblyQueue, StreamOffset};
+use super::{InOrder, LEAST_UNIT, Placement, ReassemblyQueue, StreamOffset};
 
 fn report(reassembly: &mut ReassemblyQueue<SyntheticPayload>, room: usize) -> Vec<(u32, u32)> {
     let mut blocks = SackBlocks::default();
@@ -223,4 +223,67 @@ fn blocks_are_the_queue_joined() {
         }
         assert!(reassembly.is_empty() && reassembly.bytes() == 0);
     }
+}
+
+/// A block that has grown since the last report doesn't push others out.
+#[test]
+fn a_growing_block_is_remembered_once() {
+    let mut reassembly = ReassemblyQueue::new();
+    reassembly.insert(1000, SyntheticPayload(100), StreamOffset::default());
+    for n in 0..8 {
+        reassembly.insert(2000 + n * 100, SyntheticPayload(100), StreamOffset::default());
+    }
+    assert_eq!(blocks(&mut reassembly), [(2000, 2800), (1000, 1100)]);
+}
+
+/// Gaps that are filled between two reports don't push out blocks that are still there.
+#[test]
+fn filled_gaps_are_not_remembered_as_blocks() {
+    let mut reassembly = ReassemblyQueue::new();
+    for n in 0..6u64 {
+        reassembly.insert(1000 + n * 200, SyntheticPayload(100), StreamOffset::default());
+    }
+    let (mut next, mut ready) = (900, InOrder::new());
+    for position in [900, 1100] {
+        reassembly.place(
+            &mut next,
+            1 << 40,
+            position,
+            SyntheticPayload(100),
+            StreamOffset::default(),
+            &mut ready,
+        );
+    }
+    assert_eq!(next, 1300);
+    assert_eq!(blocks(&mut reassembly), [(2000, 2100), (1800, 1900), (1600, 1700), (1400, 1500)]);
+}
+
+/// Too many crumbs: those furthest on are dropped for data before them, and what is reported is what is kept.
+#[test]
+fn what_is_dropped_for_want_of_memory_is_no_longer_reported() {
+    let crumb = || (SyntheticPayload(1), StreamOffset::default());
+    let mut reassembly = ReassemblyQueue::new();
+    let (mut next, mut ready) = (10, InOrder::new());
+    let mut place = |reassembly: &mut ReassemblyQueue<SyntheticPayload>, position| {
+        let (data, offset) = crumb();
+        reassembly.place(&mut next, 10, position, data, offset, &mut ready)
+    };
+    let mut last = 1000;
+    // The last two touch.
+    assert_eq!(place(&mut reassembly, 1_000_000), Placement::OutOfOrder);
+    assert_eq!(place(&mut reassembly, 1_000_001), Placement::OutOfOrder);
+    while place(&mut reassembly, last + 2) == Placement::OutOfOrder && reassembly.block(1_000_001).is_some() {
+        last += 2;
+        assert!(last < 900_000, "nothing is ever dropped");
+    }
+    assert_eq!(
+        (reassembly.block(1_000_000), reassembly.block(1_000_001)),
+        (Some((1_000_000, 1_000_001)), None)
+    );
+    let kept = reassembly.bytes();
+    assert_eq!(place(&mut reassembly, last + 4), Placement::OutOfOrder);
+    assert_eq!(reassembly.block(1_000_000), None);
+    assert_eq!(reassembly.blocks.back().copied(), Some((last + 4, last + 5)), "no empty block is left");
+    assert_eq!(reassembly.bytes(), kept);
+    assert_eq!(place(&mut reassembly, 2_000_000), Placement::Refused, "there is nothing after it to drop");
 }
