@@ -8,6 +8,7 @@ use ropewalk_gateway::config;
 use ropewalk_gateway::convert::{Converter, Cookie, Destination, Destinations};
 use ropewalk_gateway::gateway::{self, Listener, Service, Settings};
 use ropewalk_gateway::page::Page;
+use ropewalk_gateway::status::Location;
 use ropewalk_gateway::tls::Acceptor;
 use ropewalk_gateway::{LevelFilter, log};
 use ropewalk_lab::diagnostic::{Diagnostic, Source};
@@ -91,7 +92,7 @@ pub(crate) struct Options {
     /// How long connections may go on after SIGTERM
     #[arg(long, value_name = "TIME", default_value = "30 s")]
     drain: String,
-    /// Make a Unix socket for `ropewalk status`
+    /// The Unix socket that `ropewalk status` asks, or `none` [default: /run/ropewalk/gateway.sock]
     #[arg(long, value_name = "PATH", conflicts_with = "config")]
     status: Option<PathBuf>,
     /// Metrics for Prometheus: http://ADDRESS:PORT/metrics, on loopback
@@ -122,6 +123,11 @@ pub(crate) fn socket(option: &str, text: &str) -> Result<SocketAddr, Failure> {
     let expected = "an address and a port, such as 192.0.2.1:443 or [2001:db8::1]:443";
     let parsed = text.trim().parse::<SocketAddr>().ok().filter(|socket| socket.port() != 0);
     parsed.ok_or_else(|| wrong(option, text, expected))
+}
+
+/// The status socket.
+pub(crate) fn location(kind: &str, named: Option<&PathBuf>) -> Location {
+    named.cloned().map_or_else(|| Location::default_of(kind), Location::named)
 }
 
 /// The cookie of a file.
@@ -187,7 +193,7 @@ fn settings(registries: &Registries, options: &Options) -> Result<Settings, Fail
     let settings = Settings {
         metrics,
         page: page(options.page.as_deref())?,
-        status: options.status.clone(),
+        status: location("gateway", options.status.as_ref()),
         cores: options.cores.into(),
         drain: time("--drain", &options.drain)?,
         ..Settings::new(vec![listener])

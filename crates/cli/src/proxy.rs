@@ -12,7 +12,7 @@ use ropewalk_lab::Registries;
 use ropewalk_lab::diagnostic::Diagnostic;
 use serde_json::json;
 
-use crate::gateway::{cookie, socket, time};
+use crate::gateway::{cookie, location, socket, time};
 use crate::options::Join;
 use crate::{Failure, compare, output};
 
@@ -115,7 +115,7 @@ pub(crate) struct Options {
     /// How long connections may go on after SIGTERM
     #[arg(long, value_name = "TIME", default_value = "30 s")]
     drain: String,
-    /// Make a Unix socket for `ropewalk status`
+    /// The Unix socket that `ropewalk status` asks, or `none` [default: /run/ropewalk/proxy.sock]
     #[arg(long, value_name = "PATH")]
     status: Option<PathBuf>,
     /// Metrics for Prometheus: http://ADDRESS:PORT/metrics, on loopback
@@ -212,7 +212,7 @@ impl Options {
             probe_budget: compare::size_within("--probe-budget", &self.probe_budget, (1, 1 << 40))?,
             captive_check: self.captive_check.clone(),
             drain: time("--drain", &self.drain)?,
-            status: self.status.clone(),
+            status: location("proxy", self.status.as_ref()),
             page: crate::gateway::page(self.page.as_deref())?,
             metrics: self.metrics.as_deref().map(|text| socket("--metrics", text)).transpose()?,
             gateway: self.gateway()?,

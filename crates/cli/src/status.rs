@@ -52,12 +52,11 @@ pub(crate) fn sockets(named: Option<&PathBuf>) -> Result<Vec<PathBuf>, Failure> 
     if let Some(named) = named {
         return Ok(vec![named.clone()]);
     }
-    let there: Vec<PathBuf> =
-        status::DEFAULTS.iter().map(PathBuf::from).filter(|path| path.exists()).collect();
+    let there = status::running();
     if there.is_empty() {
-        let message = format!("no proxy or gateway tells its state at {}", status::DEFAULTS.join(", "));
         return Err(Failure::other(format!(
-            "{message}: start it with --status PATH, and name that with --socket"
+            "no proxy or gateway runs here: nobody listens at {}. One that was started with `--status PATH` is asked with `--socket PATH`",
+            status::DEFAULTS.join(", ")
         )));
     }
     Ok(there)

@@ -246,6 +246,43 @@ mod tests {
         assert!(matches!(done, Err(Lost::Socket(_))), "{done:?}");
     }
 
+    /// Whoever can forge segments closes the stream in the middle: without TLS's own sign of the end that is an error.
+    #[tokio::test]
+    async fn the_end_of_the_stream_without_that_of_tls_is_no_end_of_the_data() {
+        let folder = tempfile::tempdir().unwrap();
+        let pair = ["gateway", "proxy"].map(|name| crate::tls::keys::generate(folder.path(), name).unwrap());
+        let acceptor = crate::tls::Acceptor::load(&pair[0][0], &[&pair[1][1]]).unwrap();
+        let connector = crate::tls::Connector::load(&pair[1][0], &pair[0][1]).unwrap();
+        let Ends { _networks, far, stream, mut socket, mut near } = ends().await;
+        let (far, stream) = (std::sync::Arc::new(far), std::sync::Arc::new(stream));
+        let handshakes = tokio::join!(
+            acceptor.accept(std::sync::Arc::clone(&far)),
+            connector.connect(std::sync::Arc::clone(&stream))
+        );
+        let (mut server, client) = (handshakes.0.unwrap(), handshakes.1.unwrap());
+        let (from_stream, to_stream) = (AtomicU64::new(0), AtomicU64::new(0));
+        let counters = ByteCounters { from_stream: &from_stream, to_stream: &to_stream };
+        let carried = async {
+            let done = carry_encrypted(client, &stream, &mut socket, Bytes::new(), counters).await;
+            drop(socket);
+            done
+        };
+        let mut half = [0; 4];
+        let programs = async {
+            server.write_all(b"half").await.unwrap();
+            server.flush().await.unwrap();
+            near.read_exact(&mut half).await.unwrap();
+            far.close_write();
+            let ended = near.read(&mut half).await;
+            assert!(ended.is_err(), "{ended:?}");
+        };
+        let (done, ()) = tokio::join!(carried, programs);
+        assert!(
+            matches!(&done, Err(Lost::Stream(error)) if error.kind() == io::ErrorKind::UnexpectedEof),
+            "{done:?}"
+        );
+    }
+
     #[tokio::test]
     async fn a_reset_of_the_stream_is_no_end_of_the_data() {
         let Ends { _networks, mut far, stream, mut socket, mut near } = ends().await;

@@ -29,6 +29,35 @@ fn what_a_killed_gateway_leaves_is_removed_by_the_next() {
 }
 
 #[test]
+fn a_killed_gateway_resets_its_connections_and_serves_again() {
+    let Some(stage) = Stage::new() else { return };
+    stage.client.sysctl("net.mptcp.close_timeout", "1").unwrap();
+    let backend = stage.backend();
+    let mut first = stage.gateway(&[]);
+    let client = stage.connect();
+    (&client).write_all(b"question").unwrap();
+    let (mut server, _) = backend.accept().unwrap();
+    server.read_exact(&mut [0; 8]).unwrap();
+    first.child.end();
+    // The kernel closes its sockets: the server's connection ends at once.
+    server.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    assert!(matches!(server.read(&mut [0; 8]), Ok(0) | Err(_)));
+    let second = stage.gateway(&[]);
+    // The client learns of it when it sends, and gives up after its kernel's time for new subflows, 60 s if nothing is said.
+    let clock = Clock::start();
+    while (&client).write_all(b"more").is_ok() {
+        assert!(clock.now() < 10 * SECOND, "{}", second.log());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let next = stage.connect();
+    (&next).write_all(b"question").unwrap();
+    backend.accept().unwrap().0.read_exact(&mut [0; 8]).unwrap();
+    drop(next);
+    assert_eq!(second.end(), Some(0));
+    assert_eq!(stage.traces(), "", "something is left");
+}
+
+#[test]
 fn sigterm_drains_and_has_a_limit() {
     let Some(stage) = Stage::new() else { return };
     let backend = stage.backend();
@@ -95,6 +124,13 @@ fn sighup_changes_listeners_and_cuts_no_connection() {
     // Mistakes change nothing.
     reloaded(&mut gateway, "[[listener]]\nlisten = 7\n", "gateway.toml:2:10: expected a text in quotes");
     reloaded(&mut gateway, &text.replace("10.0.1.1", "10.0.0.7"), "needs a restart");
+    for change in
+        ["cores = 2", "connections = 7", "half-open = 7", "memory = '1 MiB'", "metrics = '127.0.0.1:9'"]
+    {
+        let key = change.split(' ').next().unwrap_or_default();
+        let expected = format!("`{key}` of [gateway] changed: that needs a restart");
+        reloaded(&mut gateway, &format!("[gateway]\n{change}\n{text}"), &expected);
+    }
     // A listener goes; the first connection goes on.
     reloaded(&mut gateway, &listener(81, ""), "configuration read again");
     let refused =

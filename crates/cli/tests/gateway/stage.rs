@@ -84,12 +84,7 @@ impl Stage {
     }
 
     pub fn start(&self, line: &[&str]) -> Gateway {
-        let log = self.folder.path().join("gateway.log");
-        let file = fs::File::create(&log).unwrap();
-        let child = self.server.command(ROPEWALK).args(line).stderr(file).spawn().unwrap();
-        let mut gateway = Gateway { child: Ended(child), log };
-        gateway.wait_for("listening");
-        gateway
+        start(&self.server, &self.folder, line)
     }
 
     /// What the server's kernel has of the gateway: nothing, if it is removed well.
@@ -150,6 +145,16 @@ impl Stage {
     pub fn backend(&self) -> TcpListener {
         self.server.run(|| TcpListener::bind(("127.0.0.1", BACKEND))).unwrap()
     }
+}
+
+/// Starts `ropewalk` with these arguments, and waits until it listens.
+pub fn start(namespace: &Namespace, folder: &tempfile::TempDir, line: &[&str]) -> Gateway {
+    let log = folder.path().join("gateway.log");
+    let file = fs::File::create(&log).unwrap();
+    let child = namespace.command(ROPEWALK).args(line).stderr(file).spawn().unwrap();
+    let mut gateway = Gateway { child: Ended(child), log };
+    gateway.wait_for("listening");
+    gateway
 }
 
 /// A program that ends with this value.

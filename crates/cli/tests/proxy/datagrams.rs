@@ -13,13 +13,13 @@ use crate::stage::{PROXY, SERVER, Stage, wait_until};
 const PATIENCE: Option<Duration> = Some(Duration::from_secs(10));
 
 /// An association of a program in the van, or what the proxy answered instead.
-struct Association {
+pub struct Association {
     control: TcpStream,
     socket: UdpSocket,
 }
 
 impl Association {
-    fn new(stage: &Stage) -> Result<Association, u8> {
+    pub fn new(stage: &Stage) -> Result<Association, u8> {
         let mut control = stage.van.run(|| TcpStream::connect(PROXY)).unwrap();
         control.set_read_timeout(PATIENCE).unwrap();
         control.write_all(&[5, 1, 0]).unwrap();
@@ -38,14 +38,14 @@ impl Association {
         Ok(Association { control, socket })
     }
 
-    fn send(&self, fragment: u8, to: SocketAddr, data: &[u8]) {
+    pub fn send(&self, fragment: u8, to: SocketAddr, data: &[u8]) {
         let SocketAddr::V4(v4) = to else { panic!("{to}") };
         let header = [&[0, 0, fragment, 1][..], &v4.ip().octets(), &to.port().to_be_bytes()].concat();
         self.socket.send(&[&header, data].concat()).unwrap();
     }
 
     /// The data of the next datagram, which comes from `from`.
-    fn receive(&self, from: SocketAddr) -> Vec<u8> {
+    pub fn receive(&self, from: SocketAddr) -> Vec<u8> {
         let mut buffer = vec![0; 1 << 16];
         let len = self.socket.recv(&mut buffer).unwrap();
         let SocketAddr::V4(v4) = from else { panic!("{from}") };
@@ -56,13 +56,13 @@ impl Association {
 }
 
 /// A server that sends back what it gets, and counts it.
-struct Echo {
+pub struct Echo {
     stop: Arc<AtomicBool>,
     thread: JoinHandle<usize>,
 }
 
 impl Echo {
-    fn start(stage: &Stage, address: &str) -> Echo {
+    pub fn start(stage: &Stage, address: &str) -> Echo {
         let socket = stage.web.run(|| UdpSocket::bind(address)).unwrap();
         socket.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
         let stop = Arc::new(AtomicBool::new(false));
@@ -79,7 +79,7 @@ impl Echo {
         Echo { stop, thread }
     }
 
-    fn count(self) -> usize {
+    pub fn count(self) -> usize {
         self.stop.store(true, Ordering::Relaxed);
         self.thread.join().unwrap()
     }

@@ -2,8 +2,12 @@
 
 use std::process::Command;
 
+use ropewalk_host::clock::Clock;
+
+use crate::datagrams::{Association, Echo};
 use crate::far::{Far, gateway};
 use crate::stage::{PROXY, SERVER, Stage};
+use crate::url;
 
 const MIB: usize = 1 << 20;
 
@@ -63,4 +67,52 @@ fn a_proxy_and_its_gateway_know_each_other_and_nobody_else() {
         assert!(proxy.terminate().success());
     }
     assert!(!Far::log(&stage).contains("panicked") && far.terminate().success(), "{}", Far::log(&stage));
+}
+
+#[test]
+fn datagrams_are_encrypted_and_a_cut_stream_is_no_end_of_the_data() {
+    let Some(stage) = Stage::new() else { return };
+    let data = stage.serve("data", 16 * MIB);
+    let _server = stage.nginx(false);
+    let folder = stage.path().join("keys").display().to_string();
+    keys(&folder, &[]);
+    let file = |name: &str| format!("{folder}/{name}");
+    let (own, proxys) = (file("gateway.key"), file("proxy.pub"));
+    let (key, certificate) = (file("proxy.key"), file("gateway.pub"));
+    let (allowed, datagrams) = (format!("{SERVER} 80"), format!("{SERVER} 4433"));
+    let far =
+        || gateway(&stage, &["--key", &own, "--proxy", &proxys, "--convert", &allowed, "--udp", &datagrams]);
+    let first = far();
+    let arguments =
+        ["--gateway", "10.1.0.1:5124", "--gateway-key", &key, "--gateway-certificate", &certificate];
+    let proxy = stage.proxy(&[&["--json", "--verbose", "--drain", "0.5 s"], &arguments[..]].concat());
+    let logs = || format!("{} {}", stage.log(), Far::log(&stage));
+    // Datagrams of many sizes, through TLS.
+    let echo = Echo::start(&stage, &format!("{SERVER}:4433"));
+    let address = format!("{SERVER}:4433").parse().unwrap();
+    let Ok(association) = Association::new(&stage) else { panic!("{}", logs()) };
+    for size in [0, 1, 1200, 1500, 9000, 65_497] {
+        let sent: Vec<u8> = (0..size as u32).map(|at| (at.wrapping_mul(0x9e37_79b1) >> 24) as u8).collect();
+        association.send(0, address, &sent);
+        assert!(association.receive(address) == sent, "{size} bytes: {}", logs());
+    }
+    assert_eq!(echo.count(), 6);
+    // The gateway is killed in the middle of a download: nothing ends as if this were all.
+    let mut download = stage.download(&url("data"));
+    download.read_until(|download| download.received.len() > data.len() / 4);
+    drop(first);
+    // The next gateway serves as the one before, as soon as the links are known to work again.
+    let second = far();
+    let clock = Clock::start();
+    loop {
+        let (code, received) = stage.curl(&["--proxy", &format!("socks5h://{PROXY}"), &url("data")]);
+        if code == 0 {
+            assert!(received == data, "{} bytes: {}", received.len(), logs());
+            break;
+        }
+        assert!(clock.now() < 15_000_000_000, "{code}: {}", logs());
+    }
+    assert!(!download.has_ended(), "{}", logs());
+    drop(download);
+    assert!(proxy.terminate().success() && second.terminate().success());
 }

@@ -79,3 +79,28 @@ fn a_gateway_connects_to_servers_for_the_proxy() {
     stage.wait_for_log("the server reset the connection");
     assert!(proxy.terminate().success() && far.gateway.terminate().success());
 }
+
+#[test]
+fn either_uplink_is_cut_under_a_download_from_a_gateway() {
+    let Some(stage) = Stage::new() else { return };
+    let data = stage.serve("data", 24 * MIB);
+    let _server = stage.nginx(false);
+    let far = Far::start(&stage, &[&format!("{SERVER} 80")], &[]);
+    // Connections open on the first uplink.
+    let gateway = ["--gateway", "10.1.0.1:5124", "--gateway-cookie", &far.cookie, "--open-on", "nearest"];
+    let proxy = stage.proxy(&[&["--json", "--verbose"], &gateway[..]].concat());
+    for link in [0, 1] {
+        let stall = crate::interrupted(&stage, &data, || stage.cut(link));
+        assert!(stall < 1.0, "uplink {link}: a stall of {stall:.2} s: {} {}", stage.log(), Far::log(&stage));
+        stage.wait_for_state(link, "dead", 1);
+        stage.mend(link);
+        stage::wait_until("the uplink is used again", || {
+            stage
+                .log()
+                .lines()
+                .rfind(|line| line.contains(&format!("\"up{link}\"")) && line.contains("link changed"))
+                .is_some_and(|line| line.contains("\"up\""))
+        });
+    }
+    assert!(proxy.terminate().success() && far.gateway.terminate().success());
+}

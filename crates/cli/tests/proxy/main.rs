@@ -4,6 +4,7 @@ mod datagrams;
 mod encrypted;
 mod far;
 mod operation;
+mod programs;
 mod stage;
 
 use stage::{PROXY, SERVER, Stage};

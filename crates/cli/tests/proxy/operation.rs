@@ -282,3 +282,81 @@ fn systemd_is_told_of_readiness_life_and_end() {
     assert!(proxy.terminate().success());
     while next() != "STOPPING=1" {}
 }
+
+/// Runs the program in the file system of another process.
+fn beside(process: &stage::Running, arguments: &[&str]) -> (Option<i32>, String, String) {
+    let mut command = std::process::Command::new("nsenter");
+    command.args(["--mount", "--target", &process.0.id().to_string(), env!("CARGO_BIN_EXE_ropewalk")]);
+    let output = command.args(arguments).output().unwrap();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (output.status.code(), text(&output.stdout), text(&output.stderr))
+}
+
+#[test]
+fn status_and_record_find_proxy_and_gateway_by_themselves() {
+    let Some(stage) = Stage::new() else { return };
+    // A /run of their own: other tests have proxies on this host.
+    let shell = |line: &str| {
+        let mut command = stage.web.command("unshare");
+        command.args(["--mount", "sh", "-c", &format!("mount -t tmpfs none /run && exec {line}")]);
+        stage::Running::start(command)
+    };
+    let program = env!("CARGO_BIN_EXE_ropewalk");
+    let gateway = shell(&format!("{program} gateway --listen 10.1.0.1:80 --to 127.0.0.1:8080"));
+    stage::wait_until("the gateway tells its state", || {
+        beside(&gateway, &["status", "--json"]).1.contains("\"kind\":\"gateway\"")
+    });
+    let (code, _, told) = beside(&gateway, &["record"]);
+    assert!(code == Some(1) && told.contains("only a proxy records"), "{told}");
+    let mut command = stage.van.command("nsenter");
+    command.args(["--mount", "--target", &gateway.0.id().to_string(), program]);
+    command.args(["proxy", "--via", "up0", "--via", "up1", "--usage", "/run/usage.json"]);
+    let proxy = stage::Running::start(command);
+    stage::wait_until("both tell their state", || {
+        let told = beside(&gateway, &["status"]).1;
+        told.contains("proxy at 127.0.0.1:1080") && told.contains("10.1.0.1 on down0, ports 80")
+    });
+    let (code, told, error) = beside(&gateway, &["record", "--json"]);
+    assert!(code == Some(0) && told.contains("\"up1\""), "{told} {error}");
+    // What a killed one leaves isn't asked, and the next one takes its place.
+    drop(proxy);
+    let (code, told, error) = beside(&gateway, &["status"]);
+    assert!(code == Some(0) && told.contains("ports 80") && !told.contains("proxy at"), "{told} {error}");
+    assert!(gateway.terminate().success());
+}
+
+#[test]
+fn the_limit_of_connections_counts_both_ports_together() {
+    use std::io::{Read, Write};
+    use std::net::{TcpListener, TcpStream};
+    let Some(stage) = Stage::new() else { return };
+    let server = stage.web.run(|| TcpListener::bind("10.9.9.9:80")).unwrap();
+    let lan = stage.neighbour();
+    // Probes go elsewhere: the server is to see clients only.
+    let probe = ["--probe", "10.1.0.1:9"];
+    let _proxy = stage.start(
+        &[&["--via", "up0", "--connections", "2", "--transparent", "lan0", "--verbose"], &probe[..]].concat(),
+    );
+    let patience = Some(std::time::Duration::from_millis(400));
+    let by_socks = || -> std::io::Result<TcpStream> {
+        let mut client = stage.van.run(|| TcpStream::connect(PROXY))?;
+        client.set_read_timeout(patience)?;
+        client.write_all(&[5, 1, 0, 5, 1, 0, 1, 10, 9, 9, 9, 0, 80])?;
+        client.read_exact(&mut [0; 12])?;
+        Ok(client)
+    };
+    let transparent = || lan.run(|| TcpStream::connect("10.9.9.9:80"));
+    let first = by_socks().unwrap();
+    let mut second = transparent().unwrap();
+    let accepted = [server.accept().unwrap(), server.accept().unwrap()];
+    second.write_all(b"x").unwrap();
+    // The third waits, whichever way it comes.
+    assert!(by_socks().is_err(), "{}", stage.log());
+    let _third = transparent().unwrap();
+    server.set_nonblocking(true).unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    assert!(server.accept().is_err(), "{}", stage.log());
+    // It is served when another has ended.
+    drop((first, second, accepted));
+    stage::wait_until("there is room again", || server.accept().is_ok());
+}

@@ -135,7 +135,8 @@ impl Stage {
         let configuration = format!(
             "daemon off; master_process off; worker_processes 1; pid {folder}/pid; error_log {folder}/error.log;\n\
              events {{ worker_connections 512; }}\n\
-             http {{ access_log off; client_body_temp_path {folder}/body; proxy_temp_path {folder}/p;\n\
+             http {{ types {{ text/html html; text/css css; text/javascript js; image/svg+xml svg; }}\n\
+             access_log off; client_body_temp_path {folder}/body; proxy_temp_path {folder}/p;\n\
              fastcgi_temp_path {folder}/f; uwsgi_temp_path {folder}/u; scgi_temp_path {folder}/s;\n\
              server {{ listen 80; listen [::]:80; root {folder}/www;\n\
              location = /generate_204 {{ return 204; }} }}\n\
@@ -243,6 +244,11 @@ impl Download {
             self.received.extend_from_slice(&buffer[..len]);
             self.times.push((self.clock.now(), self.received.len()));
         }
+    }
+
+    /// Whether curl has ended.
+    pub fn has_ended(&mut self) -> bool {
+        self.curl.0.try_wait().unwrap().is_some()
     }
 
     /// The longest time without data after `from`, ns.

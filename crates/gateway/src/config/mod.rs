@@ -6,7 +6,7 @@ pub mod proxy;
 use std::io::Read;
 use std::net::SocketAddr;
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,6 +19,7 @@ use toml::de::DeTable;
 
 use crate::gateway::{Listener, Settings};
 use crate::page::Page;
+use crate::status::Location;
 
 /// Most bytes of a file.
 const LARGEST_FILE: u64 = 1 << 20;
@@ -42,7 +43,11 @@ const GATEWAY: Shape = Shape {
             Kind::Bytes,
             "While buffers have grown beyond it, new connections are reset. Default: 1 GiB",
         ),
-        key("status", Kind::Text, "The Unix socket that `ropewalk status` asks. Default: none"),
+        key(
+            "status",
+            Kind::Text,
+            "The Unix socket that `ropewalk status` asks, or `none`. Default: /run/ropewalk/gateway.sock",
+        ),
         key("metrics", Kind::Text, "Address and port for Prometheus, on loopback. Default: none"),
         key("page", Kind::Text, "Address and port of the status page: `127.0.0.1:9466`. Default: none"),
         key(
@@ -76,7 +81,7 @@ pub fn schema() -> serde_json::Value {
 /// # Errors
 /// A file that can't be read, or mistakes in it: all of them.
 pub fn load(path: &Path, registries: &Registries) -> Result<Settings, InputError> {
-    parse(&open(path)?, registries)
+    parse(&open(path)?, path.parent().unwrap_or(Path::new("")), registries)
 }
 
 /// Reads a file.
@@ -110,14 +115,12 @@ fn read<T>(
     if reader.errors.is_empty() { Ok(found) } else { Err(InputError { diagnostics: reader.errors }) }
 }
 
-/// Parses a configuration.
+/// Parses a configuration. Relative names of files are relative to `folder`.
 ///
 /// # Errors
 /// All mistakes in it.
-pub fn parse(source: &Arc<Source>, registries: &Registries) -> Result<Settings, InputError> {
-    read(source, Path::new(""), |reader, document, first_line| {
-        settings(reader, document, first_line, registries)
-    })
+pub fn parse(source: &Arc<Source>, folder: &Path, registries: &Registries) -> Result<Settings, InputError> {
+    read(source, folder, |reader, document, first_line| settings(reader, document, first_line, registries))
 }
 
 fn settings(
@@ -184,9 +187,17 @@ fn gateway(reader: &mut Reader, table: &Table<'_>, settings: &mut Settings) {
     if let Some(memory) = reader.bytes_within(table, "memory", (1 << 20, 1 << 40)) {
         settings.memory = memory;
     }
-    settings.status = table.get("status").and_then(|value| reader.text(value)).map(PathBuf::from);
+    if let Some(location) = status(reader, table) {
+        settings.status = location;
+    }
     settings.metrics = table.get("metrics").and_then(|value| loopback(reader, value));
     settings.page = page(reader, table);
+}
+
+/// Where the status socket is.
+fn status(reader: &mut Reader, table: &Table<'_>) -> Option<Location> {
+    let text = table.get("status").and_then(|value| reader.text(value))?;
+    Some(if text == "none" { Location::None } else { Location::Path(reader.folder.join(text)) })
 }
 
 /// Where the status page is.
@@ -230,7 +241,7 @@ mod tests {
 
     fn read(text: &str) -> Result<Settings, String> {
         let source = Source::new("g.toml", text);
-        parse(&source, &Registries::builtin()).map_err(|error| error.to_string())
+        parse(&source, Path::new(""), &Registries::builtin()).map_err(|error| error.to_string())
     }
 
     const LISTENER: &str = "[[listener]]\nlisten = '192.0.2.1:443'\nto = '127.0.0.1:8443'\n";
@@ -260,6 +271,15 @@ mod tests {
             let error = read(&(text.clone() + alone)).unwrap_err();
             assert!(error.contains("`key` and `proxies` go together"), "{place}: {error}");
         }
+        // Names of files are relative to the configuration's folder, wherever the gateway was started.
+        let relative = "[gateway]\nstatus = 'sock'\n[[listener]]\nlisten = '192.0.2.1:5124'\nconvert = ['internet']\ncookie = 'cookie'\n\
+            key = 'gateway.key'\nproxies = ['proxy.pub']\n";
+        let file = folder.path().join("gateway.toml");
+        std::fs::write(&file, relative).unwrap();
+        let loaded = load(&file, &Registries::builtin()).unwrap();
+        assert_eq!(loaded.status, Location::Path(folder.path().join("sock")));
+        let Service::Convert(converter) = &loaded.listeners[0].service else { panic!("{loaded:?}") };
+        assert!(converter.cookie.is_some() && converter.tls.is_some());
         let error = read(&(text + "proxy-protocol = 'v1'\n")).unwrap_err();
         assert!(error.contains("it goes with `to` alone"), "{error}");
     }
@@ -276,7 +296,7 @@ mod tests {
         assert_eq!((settings.endpoint.max_connections, settings.endpoint.backlog), (7, 8));
         assert_eq!(
             (settings.status, settings.metrics),
-            (Some("/run/x".into()), Some(([127, 0, 0, 1], 9464).into()))
+            (Location::Path("/run/x".into()), Some(([127, 0, 0, 1], 9464).into()))
         );
         assert_eq!(settings.page.unwrap().token.as_deref(), Some("0123456789abcdef"));
         let listener = &settings.listeners[0];

@@ -1,6 +1,6 @@
 //! The proxy's file: `[proxy]`, `[[link]]`, `[[rule]]`.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use ropewalk_lab::scenario::schema_of;
 use ropewalk_lab::scenario::shape::{Kind, Shape, key, required};
 use ropewalk_lab::units;
 
-use super::{loopback, open, page, socket};
+use super::{loopback, open, page, socket, status};
 use crate::convert::Cookie;
 use crate::proxy::policy::{Policy, Rule};
 use crate::proxy::{Config, Gateway, IpNet, Opening, Via, captive, users};
@@ -84,7 +84,11 @@ const PROXY: Shape = Shape {
         ),
         key("gateway-certificate", Kind::Text, "With `gateway-key`: the gateway's certificate"),
         key("usage", Kind::Text, "Where the use of quotas is kept. Default: /var/lib/ropewalk/usage.json"),
-        key("status", Kind::Text, "The Unix socket that `ropewalk status` asks. Default: none"),
+        key(
+            "status",
+            Kind::Text,
+            "The Unix socket that `ropewalk status` asks, or `none`. Default: /run/ropewalk/proxy.sock",
+        ),
         key("metrics", Kind::Text, "Address and port for Prometheus, on loopback. Default: none"),
         key("page", Kind::Text, "Address and port of the status page: `127.0.0.1:9466`. Default: none"),
         key(
@@ -343,9 +347,11 @@ fn proxy(reader: &mut Reader, table: &Table<'_>, config: &mut Config) {
         reader.wrong(table.place("gateway-cookie"), message, "no gateway is named", "");
     }
     if let Some(path) = table.get("usage").and_then(|value| reader.text(value)) {
-        config.usage = PathBuf::from(path);
+        config.usage = reader.folder.join(path);
     }
-    config.status = table.get("status").and_then(|value| reader.text(value)).map(PathBuf::from);
+    if let Some(location) = status(reader, table) {
+        config.status = location;
+    }
     config.metrics = table.get("metrics").and_then(|value| loopback(reader, value));
     config.page = page(reader, table);
 }
@@ -354,6 +360,7 @@ fn proxy(reader: &mut Reader, table: &Table<'_>, config: &mut Config) {
 mod tests {
     use super::*;
     use crate::proxy::policy::Mode;
+    use crate::status::Location;
 
     fn read(text: &str) -> Result<Config, String> {
         parse(&Source::new("p.toml", text), Path::new("")).map_err(|error| error.to_string())
@@ -392,7 +399,7 @@ mod tests {
         assert_eq!((config.congestion.as_str(), config.transparent), ("olia", Some(("br-lan".into(), 99))));
         assert_eq!((config.mtu, config.most_flows, config.probe_budget), (1400, 7, 2048));
         assert_eq!((config.connect_timeout, config.drain), (Duration::from_secs(3), Duration::from_secs(4)));
-        assert_eq!((config.usage, config.status), ("/u".into(), Some("/run/x".into())));
+        assert_eq!((config.usage, config.status), ("/u".into(), Location::Path("/run/x".into())));
         assert_eq!(config.metrics, Some(([127, 0, 0, 1], 9465).into()));
         assert_eq!((config.open_on, config.early_join), (Opening::Race, false));
         assert_eq!(config.page.unwrap().token.as_deref(), Some("0123456789abcdef"));

@@ -7,7 +7,6 @@ mod proxy_protocol;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -22,7 +21,7 @@ use crate::convert::Converter;
 use crate::daemon::{self, End};
 use crate::page::Page;
 use crate::setup::gateway::Plan;
-use crate::status::Server;
+use crate::status::Location;
 use crate::status::gateway::snapshot;
 pub use proxy_protocol::ProxyProtocol;
 
@@ -137,7 +136,7 @@ pub struct Settings {
     /// While buffers have grown beyond so many bytes, new connections are reset.
     pub memory: u64,
     /// The socket of [`crate::status`].
-    pub status: Option<PathBuf>,
+    pub status: Location,
     /// Where Prometheus asks for [`crate::metrics`].
     pub metrics: Option<SocketAddr>,
     /// The status page.
@@ -155,10 +154,24 @@ impl Settings {
             endpoint,
             drain,
             memory: 1 << 30,
-            status: None,
+            status: Location::default_of("gateway"),
             metrics: None,
             page: None,
         }
+    }
+
+    /// What differs from other settings and can't be changed while the gateway runs.
+    pub fn needs_restart(&self, other: &Settings) -> Option<&'static str> {
+        let rows = [
+            ("cores", self.cores != other.cores),
+            ("connections", self.endpoint.max_connections != other.endpoint.max_connections),
+            ("half-open", self.endpoint.backlog != other.endpoint.backlog),
+            ("memory", self.memory != other.memory),
+            ("status", self.status != other.status),
+            ("metrics", self.metrics != other.metrics),
+            ("page", self.page != other.page),
+        ];
+        rows.into_iter().find(|(_, differs)| *differs).map(|(key, _)| key)
     }
 
     /// The set-up that they need.
@@ -283,9 +296,10 @@ pub type Reload<'a> = &'a dyn Fn() -> Result<Settings, String>;
 /// # Errors
 /// If the set-up fails, or a listener can't be opened. What was set up is removed in any case.
 pub fn run(settings: &Settings, reload: Option<Reload<'_>>) -> io::Result<()> {
+    daemon::raise_open_files();
     crate::privileges::keep_net_admin();
     crate::confine::confine(
-        &settings.status.iter().map(|path| crate::confine::folder_of(path)).collect::<Vec<_>>(),
+        &settings.status.path().map(crate::confine::folder_of).into_iter().collect::<Vec<_>>(),
     );
     let plan = settings.plan()?;
     let mut builder = match settings.cores {
@@ -296,7 +310,7 @@ pub fn run(settings: &Settings, reload: Option<Reload<'_>>) -> io::Result<()> {
     runtime.block_on(async {
         // Before anything is set up: a signal is to end it in good order.
         let mut signals = (End::new()?, daemon::hang_up()?);
-        let (paths, mut undo) = plan.apply()?;
+        let (plan, paths, mut undo) = plan.apply()?;
         let builder = paths.into_iter().fold(Network::builder(), |builder, path| builder.path(path));
         let network = builder.endpoint(settings.endpoint.clone()).build()?;
         let served = serve(settings, plan, network, &mut signals, reload).await;
@@ -317,9 +331,9 @@ async fn serve(
     listeners.change(&state, &settings.listeners).await?;
     let mut helpers = JoinSet::new();
     helpers.spawn(watch_memory(Arc::clone(&state), settings.memory));
-    if let Some(path) = &settings.status {
+    if let Some(socket) = settings.status.bind()? {
         let state = Arc::clone(&state);
-        helpers.spawn(Server::bind(path)?.serve(move |_| snapshot(Arc::clone(&state))));
+        helpers.spawn(socket.serve(move |_| snapshot(Arc::clone(&state))));
     }
     if let Some(page) = &settings.page {
         let (state, listener) = (Arc::clone(&state), page.bind().await?);
@@ -348,12 +362,19 @@ async fn serve(
             tracing::warn!(target: "ropewalk::gateway", "SIGHUP: there is no configuration file to read again");
             continue;
         };
+        let wrong = |what: String| io::Error::new(io::ErrorKind::InvalidInput, what);
         let changed = match reload() {
-            Ok(settings) => {
-                drain_limit = settings.drain;
-                listeners.reload(&state, &settings).await
-            }
-            Err(wrong) => Err(io::Error::new(io::ErrorKind::InvalidInput, wrong)),
+            Ok(new) => match settings.needs_restart(&new) {
+                Some(key) => Err(wrong(format!("`{key}` of [gateway] changed: that needs a restart"))),
+                None => {
+                    let changed = listeners.reload(&state, &new).await;
+                    if changed.is_ok() {
+                        drain_limit = new.drain;
+                    }
+                    changed
+                }
+            },
+            Err(what) => Err(wrong(what)),
         };
         match changed {
             Ok(()) => tracing::info!(target: "ropewalk::gateway", "configuration read again"),

@@ -12,6 +12,7 @@ use super::remote::Gateway;
 use super::uplinks::MOST_LINKS;
 use super::usage::Quota;
 use crate::page::Page;
+use crate::status::Location;
 
 /// An uplink, as `--via` names it: `wlan0`, `wwan0,metered`.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -171,7 +172,7 @@ pub struct Config {
     /// How long connections may go on after SIGTERM.
     pub drain: Duration,
     /// The socket of [`crate::status`].
-    pub status: Option<PathBuf>,
+    pub status: Location,
     /// Where Prometheus asks for [`crate::metrics`].
     pub metrics: Option<SocketAddr>,
     /// A gateway to which everything goes; without it, connections go to their servers.
@@ -199,7 +200,7 @@ impl Default for Config {
             probe_budget: 1 << 20,
             captive_check: None,
             drain: Duration::from_secs(30),
-            status: None,
+            status: Location::default_of("proxy"),
             metrics: None,
             gateway: None,
             page: None,

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
 
 use super::serve::Server;
 use super::{http, socks};
@@ -43,10 +42,7 @@ impl std::fmt::Display for Client {
 
 /// Accepts clients until it is cancelled.
 pub(super) async fn accept(server: Arc<Server>, listener: TcpListener) {
-    let room = Arc::new(Semaphore::new(server.config().most_flows));
     loop {
-        // What comes beyond the limit waits in the kernel's backlog.
-        let Ok(place) = Arc::clone(&room).acquire_owned().await else { return };
         let (client, peer) = match listener.accept().await {
             Ok(accepted) => accepted,
             Err(error) => {
@@ -60,6 +56,8 @@ pub(super) async fn accept(server: Arc<Server>, listener: TcpListener) {
             tracing::warn!(client = %peer, "refused: from no allowed network");
             continue;
         }
+        // Beyond the limit the next client waits here, and the others in the kernel's backlog.
+        let Ok(place) = Arc::clone(&server.places).acquire_owned().await else { return };
         let server = Arc::clone(&server);
         let peer = Client::of(&client, peer);
         tokio::spawn(async move {

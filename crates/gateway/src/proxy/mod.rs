@@ -107,7 +107,7 @@ struct Tells {
 
 impl Tells {
     async fn open(config: &Config) -> io::Result<Tells> {
-        let status = config.status.as_deref().map(status::Server::bind).transpose()?;
+        let status = config.status.bind()?;
         let metrics = match config.metrics {
             Some(address) => Some(crate::metrics::bind(address).await?),
             None => None,
@@ -246,7 +246,7 @@ pub type Reload<'a> = &'a dyn Fn() -> Result<Config, String>;
 fn written_folders(config: &Config) -> Vec<PathBuf> {
     let usage = folder_of(&config.usage);
     let usage = (config.has_quota() || usage.exists()).then_some(usage);
-    config.status.as_deref().map(folder_of).into_iter().chain(usage).collect()
+    config.status.path().map(folder_of).into_iter().chain(usage).collect()
 }
 
 /// Runs a proxy until SIGINT or SIGTERM comes. Logs are those that [`crate::log`] was started for.
@@ -254,6 +254,7 @@ fn written_folders(config: &Config) -> Vec<PathBuf> {
 /// # Errors
 /// Those of [`Proxy::start`].
 pub fn run_until_stopped(config: Config, reload: Option<Reload<'_>>) -> io::Result<()> {
+    daemon::raise_open_files();
     crate::privileges::keep_net_admin();
     confine(&written_folders(&config));
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;

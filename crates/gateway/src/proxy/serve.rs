@@ -12,7 +12,7 @@ use ropewalk_engine::config::LocalEndpoint;
 use ropewalk_engine::{congestion, scheduler};
 use ropewalk_tokio::{ConnectionConfig, MptcpStream, Network, default_config};
 use tokio::net::TcpStream;
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use tokio::time::{Instant, timeout_at};
 
 use super::config::{Config, Opening};
@@ -41,6 +41,8 @@ const REOPEN: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub struct Server {
     pub(super) config: Mutex<Arc<Config>>,
+    /// Places for clients: `connections` of the configuration, whichever way they come.
+    pub(super) places: Arc<Semaphore>,
     /// The engine.
     pub network: Network,
     /// The uplinks.
@@ -71,6 +73,7 @@ impl Server {
         usage: Option<Usage>,
     ) -> Server {
         Server {
+            places: Arc::new(Semaphore::new(config.most_flows)),
             config: Mutex::new(Arc::new(config)),
             network,
             links,

@@ -9,7 +9,6 @@ use bytes::Bytes;
 use nix::sys::socket::{getsockopt, sockopt};
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
 
 use super::inbound::Client;
 use super::serve::Server;
@@ -55,13 +54,13 @@ fn original(client: &TcpStream, peer: SocketAddr) -> io::Result<SocketAddr> {
 
 /// Accepts redirected connections until it is cancelled.
 pub(super) async fn accept(server: Arc<Server>, listener: TcpListener) {
-    let room = Arc::new(Semaphore::new(server.config().most_flows));
     loop {
-        let Ok(place) = Arc::clone(&room).acquire_owned().await else { return };
         let Ok((client, peer)) = listener.accept().await else {
             tokio::time::sleep(std::time::Duration::from_millis(100)).await;
             continue;
         };
+        // The limit that clients of the SOCKS port count towards as well.
+        let Ok(place) = Arc::clone(&server.places).acquire_owned().await else { return };
         let server = Arc::clone(&server);
         tokio::spawn(async move {
             if let Err(error) = serve(&server, client, peer).await {

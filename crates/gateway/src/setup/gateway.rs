@@ -253,11 +253,12 @@ impl Plan {
         self.uplinks.iter().flat_map(Uplink::switched_on).collect()
     }
 
-    /// Makes the devices and everything else. What a killed gateway left is removed first.
+    /// Makes the devices and everything else. What a killed gateway left is removed first, and the plan made anew without it.
+    /// Returns the plan that was carried out.
     ///
     /// # Errors
     /// If a step fails: what was done is undone.
-    pub fn apply(&self) -> io::Result<(Vec<Path>, Undo)> {
+    pub fn apply(&self) -> io::Result<(Plan, Vec<Path>, Undo)> {
         let mut paths = Vec::new();
         for uplink in &self.uplinks {
             let path = Path::tun(&uplink.device, self.queues, uplink.engine).map_err(|error| {
@@ -273,14 +274,17 @@ impl Plan {
             })?;
             paths.push(path.known_as(uplink.public.address).mtu(uplink.public.mtu));
         }
+        let mut plan = self.clone();
         if clean(TABLE, PROTOCOL) {
             tracing::info!(target: "ropewalk::setup", "removed what an earlier gateway had left");
+            // Forwarding that it had switched on is off again, and its routing rules are gone.
+            plan = Plan::new(&self.sockets().collect::<Vec<_>>(), self.queues)?;
         }
         let mut undo = Undo::default();
-        for (step, reverse) in self.steps() {
+        for (step, reverse) in plan.steps() {
             undo.run(&step, reverse)?;
         }
-        Ok((paths, undo))
+        Ok((plan, paths, undo))
     }
 }
 

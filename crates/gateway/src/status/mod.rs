@@ -7,7 +7,7 @@ mod stream;
 
 use std::future::Future;
 use std::io::{self, Read, Write};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::UnixListener;
 use tokio::sync::Semaphore;
 
-/// Where they are looked for if nothing else is said.
+/// Where they are looked for if nothing else is said: the defaults, and those of the systemd units.
 pub const DEFAULTS: [&str; 4] = [
     "/run/ropewalk/proxy.sock",
     "/run/ropewalk/gateway.sock",
@@ -35,17 +35,88 @@ const ASKED: Duration = Duration::from_millis(500);
 /// Most bytes of an answer.
 const LARGEST: u64 = 64 << 20;
 
+/// Where the socket is made.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Location {
+    /// Where nothing else is said. If it can't be made there, a warning says why, and the program runs without it.
+    Default(PathBuf),
+    /// Where the configuration says.
+    Path(PathBuf),
+    /// No socket.
+    None,
+}
+
+impl Location {
+    /// That of a proxy or gateway for which nothing is said: in the runtime directory that systemd made for it, or in `/run/ropewalk`.
+    pub fn default_of(kind: &str) -> Location {
+        // systemd separates several by colons.
+        let directory = std::env::var_os("RUNTIME_DIRECTORY")
+            .and_then(|all| std::env::split_paths(&all).next())
+            .filter(|first| first.is_absolute());
+        Location::Default(match directory {
+            Some(directory) => directory.join("status.sock"),
+            None => format!("/run/ropewalk/{kind}.sock").into(),
+        })
+    }
+
+    /// From a configuration: a path, or `none`.
+    pub fn named(path: PathBuf) -> Location {
+        if path.as_os_str() == "none" { Location::None } else { Location::Path(path) }
+    }
+
+    /// The socket's path.
+    pub fn path(&self) -> Option<&Path> {
+        match self {
+            Location::Default(path) | Location::Path(path) => Some(path),
+            Location::None => None,
+        }
+    }
+
+    /// Makes the socket.
+    ///
+    /// # Errors
+    /// As [`Server::bind`], if the path was configured.
+    pub fn bind(&self) -> io::Result<Option<Server>> {
+        match self {
+            Location::None => Ok(None),
+            Location::Path(path) => Server::bind(path).map(Some),
+            Location::Default(path) => Ok(Server::bind(path)
+                .inspect_err(|error| tracing::warn!(%error, "`ropewalk status` has nothing to ask"))
+                .ok()),
+        }
+    }
+}
+
+/// The sockets of [`DEFAULTS`] that are there. A socket that a killed process left isn't among them.
+pub fn running() -> Vec<PathBuf> {
+    let listens = |path: &PathBuf| match UnixStream::connect(path) {
+        Ok(_) => true,
+        Err(error) => !matches!(error.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound),
+    };
+    DEFAULTS.iter().map(PathBuf::from).filter(listens).collect()
+}
+
 /// A socket of the file system; dropping it removes the file.
 #[derive(Debug)]
 pub struct Server {
     listener: UnixListener,
     path: PathBuf,
+    /// Device and inode of the file.
+    file: (u64, u64),
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.path);
+        // Another process may have a socket of the same name by now.
+        if identity(&self.path).is_ok_and(|found| found == self.file) {
+            let _ = std::fs::remove_file(&self.path);
+        }
     }
+}
+
+fn identity(path: &Path) -> io::Result<(u64, u64)> {
+    let metadata = path.symlink_metadata()?;
+    Ok((metadata.dev(), metadata.ino()))
 }
 
 impl Server {
@@ -72,7 +143,8 @@ impl Server {
         socket.listen(16).map_err(context)?;
         socket.set_nonblocking(true).map_err(context)?;
         let listener = UnixListener::from_std(socket.into()).map_err(context)?;
-        Ok(Server { listener, path: path.to_path_buf() })
+        let file = identity(path).map_err(context)?;
+        Ok(Server { listener, path: path.to_path_buf(), file })
     }
 
     /// Answers with what `snapshot` gives for a word, until the future is dropped.
