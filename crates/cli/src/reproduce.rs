@@ -9,7 +9,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use ropewalk_lab::Registries;
 use ropewalk_lab::diagnostic::{Diagnostic, did_you_mean};
 use ropewalk_lab::reproduce::{
-    self, Fit, FitRequest, Outcome, Paper, Progress, Request, Runs, SelfTest, Verdict, World,
+    self, Entry, Fit, FitRequest, Outcome, Paper, Progress, Request, Runs, SelfTest, Verdict, World,
 };
 use ropewalk_lab::table::Table;
 use serde_json::json;
@@ -40,11 +40,13 @@ enum Action {
   ropewalk reproduce run cfs-2019
   ropewalk reproduce run cfs-2019 --figure table2 --runs 5
   ropewalk reproduce run all
+  ropewalk reproduce run cfs-2019 --report docs/reproduction.md
   ropewalk reproduce run cfs-2019 --report cfs-2019.html
   ropewalk reproduce run blest-2016 --world emulated
   ropewalk reproduce run all --world emulated --runs 50
 
-Finished runs are kept in the folder of --state: call it again to go on after an interruption.")]
+Finished runs are kept in the folder of --state: call it again to go on after an interruption. Where --report names an overview \
+with results of other papers beside it (papers/NAME.json), these stay: so one paper is renewed without the others.")]
     Run(Run),
     /// Which of the settings that a paper leaves open explain its baseline's numbers
     #[command(after_help = "Examples:
@@ -138,8 +140,8 @@ struct Run {
     /// Papers' folder, instead of the files compiled in
     #[arg(long, value_name = "FOLDER")]
     papers: Option<PathBuf>,
-    /// Where the overview goes; a page, figures and a table of each paper go into a folder `papers` beside it. With .html at its
-    /// end: all of it as one self-contained page [default: docs/reproduction.md for `all`, else reproduction-NAME.md; in the
+    /// Where the overview goes; a page, figures and a table of each paper go into a folder `papers` beside it, where other papers'
+    /// results stay. With .html at its end: all of it as one self-contained page [default: docs/reproduction.md for `all`, else reproduction-NAME.md; in the
     /// emulated world with -emulated]
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
@@ -331,7 +333,8 @@ fn execute(registries: &Registries, run: &Run) -> Result<(), Failure> {
         let document = reproduce::document(&outcomes, &command).map_err(Failure::other)?;
         output::write_file(&report, &ropewalk_lab::report::page(&document))?;
     } else {
-        write_pages(&outcomes, &command, &report)?;
+        let kept = if run.report.is_some() { kept(&outcomes, &report)? } else { Vec::new() };
+        write_pages(&outcomes, &kept, &command, &report)?;
     }
     if run.json {
         return output::print(&format!("{:#}\n", reproduce::json(&outcomes, &command)));
@@ -339,9 +342,26 @@ fn execute(registries: &Registries, run: &Run) -> Result<(), Failure> {
     output::print(&summary(&outcomes, &report))
 }
 
+/// Results of other papers beside an overview. Only whole runs are put beside them.
+fn kept(outcomes: &[Outcome], report: &Path) -> Result<Vec<Entry>, Failure> {
+    if !outcomes.iter().all(Outcome::whole) {
+        return Ok(Vec::new());
+    }
+    let world = outcomes.first().map_or(World::Simulated, |outcome| outcome.world);
+    let others =
+        reproduce::NAMES.iter().filter(|name| outcomes.iter().all(|outcome| outcome.paper.name != **name));
+    let mut found = Vec::new();
+    for name in others {
+        let path = report.parent().unwrap_or(Path::new("")).join(reproduce::entry_path(world, name));
+        let Ok(text) = std::fs::read_to_string(&path) else { continue };
+        found.push(Entry::parse(&text, &path.display().to_string()).map_err(Failure::other)?);
+    }
+    Ok(found)
+}
+
 /// The overview, and beside it what it links to.
-fn write_pages(outcomes: &[Outcome], command: &str, report: &Path) -> Result<(), Failure> {
-    let (page, files) = reproduce::pages(outcomes, command).map_err(Failure::other)?;
+fn write_pages(outcomes: &[Outcome], kept: &[Entry], command: &str, report: &Path) -> Result<(), Failure> {
+    let (page, files) = reproduce::pages(outcomes, kept, command).map_err(Failure::other)?;
     output::write_file(report, &page)?;
     for (path, text) in &files {
         let path = report.parent().unwrap_or(Path::new("")).join(path);

@@ -62,7 +62,7 @@ fn every_papers_files_are_in_order() {
 #[test]
 fn a_figure_runs_to_its_page() {
     let outcome = run("table2", 2, &Runs::none(), &Counter::default());
-    let (overview, files) = reproduce::pages(std::slice::from_ref(&outcome), "test").unwrap();
+    let (overview, files) = reproduce::pages(std::slice::from_ref(&outcome), &[], "test").unwrap();
     assert!(overview.contains("| CFS completes 128 KB 24 % earlier"), "{overview}");
     let of = |name: &str| &files.iter().find(|(path, _)| path == name).unwrap().1;
     assert!(of("papers/cfs-2019.md").contains("| CFS | published | 1.11 | 1.64 |"));
@@ -142,6 +142,46 @@ fn no_number_in_prose_and_no_sentence_against_its_result() {
             );
         }
     }
+}
+
+/// The overview's lines are what each paper's run wrote, and its claims are those of the paper's file.
+#[test]
+fn the_committed_overview_is_made_of_the_papers_own_results() {
+    let docs = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+    let entry = |name: &&str| {
+        let path = docs.join(reproduce::entry_path(World::Simulated, name));
+        reproduce::Entry::parse(&std::fs::read_to_string(path).unwrap(), name).unwrap()
+    };
+    let entries: Vec<reproduce::Entry> = reproduce::NAMES.iter().map(entry).collect();
+    let page = std::fs::read_to_string(docs.join("reproduction.md")).unwrap();
+    assert!(
+        page == reproduce::overview(&entries, World::Simulated, None),
+        "see docs/reproduction.md, first line"
+    );
+    for entry in &entries {
+        let paper = reproduce::load(&entry.name).unwrap().unwrap();
+        let simulated = paper.claims.iter().filter(|claim| paper.world_of(claim) == World::Simulated);
+        let claims: Vec<&String> = simulated.map(|claim| &claim.text).collect();
+        assert_eq!(entry.claims.iter().map(|line| &line.claim).collect::<Vec<_>>(), claims, "{}", entry.name);
+    }
+}
+
+/// A paper that runs again takes the place of its own results, and leaves the others'.
+#[test]
+fn one_paper_is_renewed_beside_the_others() {
+    let mut whole = run("fig6", 10, &Runs::none(), &Counter::default());
+    (whole.figure, whole.runs) = (None, None);
+    // The notes are about results that this run doesn't have.
+    whole.paper.notes.clear();
+    let (alone, files) = reproduce::pages(std::slice::from_ref(&whole), &[], "test").unwrap();
+    let own = &files.iter().find(|(path, _)| path == "papers/cfs-2019.json").unwrap().1;
+    let own = reproduce::Entry::parse(own, "").unwrap();
+    assert_eq!(reproduce::overview(std::slice::from_ref(&own), World::Simulated, None), alone);
+    let other = reproduce::Entry { name: "kim-choi".into(), ..own.clone() };
+    let stale = reproduce::Entry { claims: Vec::new(), ..own.clone() };
+    let (both, _) = reproduce::pages(&[whole], &[stale, other.clone()], "test").unwrap();
+    assert_eq!(both, reproduce::overview(&[other, own], World::Simulated, None));
+    assert!(both.contains("| all | 4 |"), "{both}");
 }
 
 #[test]
@@ -225,7 +265,7 @@ fn what_was_interrupted_goes_on_and_ends_the_same() {
     assert!(known >= 5 && known + done == total, "{known} {done} {total}");
     let page = |mut outcome: reproduce::Outcome| {
         outcome.known = 0;
-        reproduce::pages(&[outcome], "test").unwrap()
+        reproduce::pages(&[outcome], &[], "test").unwrap()
     };
     assert_eq!(page(again), page(whole));
 }

@@ -2,7 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::pages::{agreement, shortened, words_of};
+use super::overview::agreement;
+use super::pages::{shortened, words_of};
 use super::plan::{FITTED, MAIN};
 use super::report::shown;
 use super::run::{Grid, Outcome};

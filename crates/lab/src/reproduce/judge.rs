@@ -2,6 +2,8 @@
 //! same run, or disagrees. A difference counts if its p-value, with Holm's correction over the claim's cells, is below
 //! 5 %. A claim is reproduced if three quarters of the cells in which the runs differ agree.
 
+use serde::{Deserialize, Serialize};
+
 use super::effect::{Effect, MARGIN};
 use super::plan::{FITTED, MAIN};
 use super::run::{CellOutcome, Grid};
@@ -10,7 +12,8 @@ use super::{Claim, Figure, Over, Paper, Published, Test, World};
 use crate::stats;
 
 /// What became of a claim. From the best to the least.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Verdict {
     /// As ruled before the first run.
     Reproduced,

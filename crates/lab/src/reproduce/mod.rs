@@ -25,6 +25,7 @@ mod marginals;
 mod measure;
 mod notes;
 mod open;
+mod overview;
 mod pages;
 mod plan;
 mod published;
@@ -50,6 +51,7 @@ pub use hosts::{Difference, differences, hosts_page};
 pub use judge::{Judgement, Verdict};
 pub use notes::{Results, fill, numbers_in_prose};
 pub use open::{Fitted, Unknown, Unknowns};
+pub use overview::{Entry, entry_path, text as overview};
 pub use pages::pages;
 pub use published::Published;
 pub use report::{json, tables};
@@ -199,7 +201,8 @@ pub struct Settings {
     /// Scenario file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scenario: Option<String>,
-    /// Keys of the scenario file: `path.wlan.loss`, `path.*.queue`, `workload.size`.
+    /// Keys of the scenario file: `path.wlan.loss`, `path.*.queue`, `workload.size`; `workload[web].persistent` where the workload's
+    /// kind is `web`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub set: BTreeMap<String, toml::Value>,
     /// The path that the connection opens on.

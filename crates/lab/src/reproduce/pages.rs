@@ -4,9 +4,10 @@
 use std::fmt::Write as _;
 
 use super::chart::{Chart, Curve, Kind as Drawn};
-use super::judge::{Judgement, Verdict};
+use super::judge::Verdict;
 use super::measure::unit;
 use super::notes::Results;
+use super::overview::{self, Entry, agreement, entry_path, folder};
 use super::plan::{FITTED, MAIN};
 use super::report::{number, time};
 use super::run::{Grid, Outcome};
@@ -19,53 +20,33 @@ type Pick = fn(&(f64, f64)) -> f64;
 /// A page: where, beside the overview, and its text.
 type Page = (String, String);
 
-fn count(outcome: &Outcome, wanted: Verdict) -> usize {
-    outcome.judgements.iter().filter(|judgement| judgement.verdict == wanted).count()
-}
-
-fn folder(world: World) -> &'static str {
-    match world {
-        World::Simulated => "papers",
-        World::Emulated => "papers-emulated",
-    }
-}
-
-/// The overview's text, and the other files by their path beside it.
+/// The overview's text, and the other files by their path beside it. Papers of `kept`, whose results are beside it already, have
+/// their lines in the overview as well.
 ///
 /// # Errors
 /// A note that refers to no result, or that its result contradicts.
-pub fn pages(outcomes: &[Outcome], command: &str) -> Result<(String, Vec<Page>), PaperError> {
+pub fn pages(outcomes: &[Outcome], kept: &[Entry], command: &str) -> Result<(String, Vec<Page>), PaperError> {
     let mut files = Vec::new();
+    let mut entries = kept.to_vec();
     let world = outcomes.first().map_or(World::Simulated, |outcome| outcome.world);
-    let mut text = overview(outcomes, command, world);
     for outcome in outcomes {
         let name = &outcome.paper.name;
         let table = csv::table(outcome);
         let results = csv::results(&table)?;
         let note = |id: &str| words_of(outcome, &results, id);
-        let plan = &outcome.paper.plan;
-        let _ = writeln!(
-            text,
-            "\n## [{name}]({}/{name}.md)\n\n*{}*. {}.\n",
-            folder(world),
-            plan.title,
-            plan.source
-        );
-        if let Some(summary) = note("summary")? {
-            let _ = writeln!(text, "{summary}\n");
+        let entry = Entry::of(outcome, note("summary")?);
+        if outcome.whole() {
+            files.push((entry_path(world, name), entry.text()));
         }
-        let _ = writeln!(
-            text,
-            "`ropewalk reproduce run {name}`: {} runs, {} of computing.",
-            outcome.total,
-            time(outcome.computing)
-        );
+        entries.retain(|kept| kept.name != *name);
+        entries.push(entry);
         let (page, figures) = page(outcome, &note)?;
         files.push((format!("{}/{name}.md", folder(world)), page));
         files.extend(figures);
         files.push((format!("{}/{name}.csv", folder(world)), table));
     }
-    Ok((text, files))
+    let whole = outcomes.iter().all(Outcome::whole);
+    Ok((overview::text(&entries, world, (!whole).then_some(command)), files))
 }
 
 /// A note with its numbers filled in; none if there is none, or only part of the results.
@@ -79,70 +60,6 @@ pub(super) fn words_of(outcome: &Outcome, results: &Results, id: &str) -> Result
             })
         }
         _ => Ok(None),
-    }
-}
-
-fn overview(outcomes: &[Outcome], command: &str, world: World) -> String {
-    let real = world == World::Emulated;
-    let runs: usize = outcomes.iter().map(|outcome| outcome.total).sum();
-    let computing: f64 = outcomes.iter().map(|outcome| outcome.computing).sum();
-    let mut text = format!(
-        "# Reproduction{}\n\nMade by `{command}`: {runs} {} runs, {} of {}. Ropewalk {}.\n\n",
-        if real { " in real time" } else { "" },
-        if real { "real-time" } else { "simulated" },
-        time(computing),
-        if real { "transfers" } else { "computing" },
-        env!("CARGO_PKG_VERSION")
-    );
-    text += "What each paper claims, as a test whose tolerance is in `papers/NAME/claims.toml`. A claim is a number of comparisons. \
-             One counts if its p-value is below 5 % after Holm's correction over the claim; effect, interval and p-value are of the ratio of means over \
-             paired seeds. A claim is reproduced if three quarters of the comparisons in which the runs differ agree. \
-             All rows of a figure run the same opportunistic retransmission and penalisation, unless the paper's page gives a reason. \
-             An inferred setting was fitted to some of the baseline's numbers (`ropewalk reproduce fit NAME`); the other rows, and the figures held out, test it.\n\n";
-    text += "| paper |";
-    for verdict in Verdict::ALL {
-        let _ = write!(text, " {} |", verdict.words());
-    }
-    text += " claims |\n|---|";
-    text += &"---:|".repeat(Verdict::ALL.len() + 1);
-    text += "\n";
-    let mut line = |name: &str, counts: Vec<usize>| {
-        let all: usize = counts.iter().sum();
-        let shown: Vec<String> =
-            counts.iter().map(|count| if *count == 0 { "-".into() } else { count.to_string() }).collect();
-        let _ = writeln!(text, "| {name} | {} | {all} |", shown.join(" | "));
-    };
-    for outcome in outcomes {
-        let name = &outcome.paper.name;
-        let counts = Verdict::ALL.iter().map(|verdict| count(outcome, *verdict)).collect();
-        line(&format!("[{name}]({}/{name}.md)", folder(world)), counts);
-    }
-    let sum = |verdict: &Verdict| outcomes.iter().map(|outcome| count(outcome, *verdict)).sum();
-    line("all", Verdict::ALL.iter().map(sum).collect());
-    text += "\n| paper | claim | verdict | comparisons that agree |\n|---|---|---|---:|\n";
-    for outcome in outcomes {
-        for judgement in &outcome.judgements {
-            let _ = writeln!(
-                text,
-                "| {} | {} | {} | {} |",
-                outcome.paper.name,
-                judgement.text,
-                judgement.verdict.words(),
-                agreement(judgement)
-            );
-        }
-    }
-    text
-}
-
-pub(super) fn agreement(judgement: &Judgement) -> String {
-    match judgement.deciding() {
-        Some(setting) if setting.cells > 0 => {
-            let same =
-                if setting.same > 0 { format!(", {} the same runs", setting.same) } else { String::new() };
-            format!("{} of {}{same}", setting.agree, setting.cells)
-        }
-        _ => "-".into(),
     }
 }
 

@@ -44,7 +44,7 @@ pub(super) fn equip(scheduler: &str, rule: &str) -> Result<String, String> {
     })
 }
 
-/// The scenario that settings ask for, and its text.
+/// The scenario that settings ask for, and its text. A key `workload[web].persistent` concerns workloads of the kind `web` only.
 ///
 /// # Errors
 /// No such file, key or path, or what the scenario's reader says.
@@ -57,7 +57,13 @@ pub(super) fn scenario(
     let text = paper.scenarios.get(name).ok_or_else(|| format!("there is no scenario file `{name}`"))?;
     let mut document: Table = toml::from_str(text).map_err(|error| format!("{name}: {error}"))?;
     for (key, value) in &settings.set {
-        let parts: Vec<&str> = key.split('.').collect();
+        let mut parts: Vec<&str> = key.split('.').collect();
+        if let Some((table, kind)) = parts[0].strip_suffix(']').and_then(|first| first.split_once('[')) {
+            if document.get(table).and_then(|table| table.get("kind")).and_then(Value::as_str) != Some(kind) {
+                continue;
+            }
+            parts[0] = table;
+        }
         change(&mut document, &parts, value).map_err(|error| format!("{name}: {key}: {error}"))?;
     }
     if let Some(first) = &settings.first {

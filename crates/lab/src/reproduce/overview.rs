@@ -1,0 +1,225 @@
+//! The overview: a grid of verdicts, and each paper's claims. What it says of a paper is kept beside it as `papers/NAME.json`, so
+//! that one paper can be run again without the others.
+
+use std::fmt::Write as _;
+
+use serde::{Deserialize, Serialize};
+
+use super::judge::{Judgement, Verdict};
+use super::report::time;
+use super::run::Outcome;
+use super::{NAMES, PaperError, World};
+
+/// What the overview says of a paper.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Entry {
+    /// The paper's short name.
+    pub name: String,
+    /// Its title.
+    pub title: String,
+    /// Authors and where it appeared.
+    pub source: String,
+    /// What was found, in words.
+    pub summary: Option<String>,
+    /// The version of the program that ran it.
+    pub version: String,
+    /// Runs.
+    pub runs: usize,
+    /// Computing time of all of them, seconds.
+    pub computing: f64,
+    /// Its claims.
+    pub claims: Vec<Line>,
+}
+
+/// A claim's line.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Line {
+    /// What the paper says.
+    pub claim: String,
+    /// What became of it.
+    pub verdict: Verdict,
+    /// Comparisons that agree.
+    pub agree: String,
+}
+
+impl Entry {
+    pub(super) fn of(outcome: &Outcome, summary: Option<String>) -> Self {
+        let plan = &outcome.paper.plan;
+        let line = |judgement: &Judgement| Line {
+            claim: judgement.text.clone(),
+            verdict: judgement.verdict,
+            agree: agreement(judgement),
+        };
+        Entry {
+            name: outcome.paper.name.clone(),
+            title: plan.title.clone(),
+            source: plan.source.clone(),
+            summary,
+            version: env!("CARGO_PKG_VERSION").into(),
+            runs: outcome.total,
+            // As many digits as are shown.
+            computing: libm::round(outcome.computing * 10.0) / 10.0,
+            claims: outcome.judgements.iter().map(line).collect(),
+        }
+    }
+
+    /// As a file.
+    pub fn text(&self) -> String {
+        format!("{:#}\n", serde_json::json!(self))
+    }
+
+    /// Reads such a file.
+    ///
+    /// # Errors
+    /// What is wrong in it.
+    pub fn parse(text: &str, file: &str) -> Result<Self, PaperError> {
+        serde_json::from_str(text)
+            .map_err(|error| PaperError::Unreadable { file: file.into(), reason: error.to_string() })
+    }
+
+    fn count(&self, wanted: Verdict) -> usize {
+        self.claims.iter().filter(|line| line.verdict == wanted).count()
+    }
+}
+
+/// The folder beside the overview.
+pub(super) fn folder(world: World) -> &'static str {
+    match world {
+        World::Simulated => "papers",
+        World::Emulated => "papers-emulated",
+    }
+}
+
+/// Where a paper's entry is, beside the overview.
+pub fn entry_path(world: World, name: &str) -> String {
+    format!("{}/{name}.json", folder(world))
+}
+
+/// The overview of these papers, in the papers' usual order. `command` is what made it, if it isn't each paper's whole run.
+pub fn text(entries: &[Entry], world: World, command: Option<&str>) -> String {
+    let real = world == World::Emulated;
+    let mut entries: Vec<&Entry> = entries.iter().collect();
+    entries.sort_by_key(|entry| NAMES.iter().position(|name| *name == entry.name));
+    let runs: usize = entries.iter().map(|entry| entry.runs).sum();
+    let computing: f64 = entries.iter().map(|entry| entry.computing).sum();
+    let world_option = if real { " --world emulated" } else { "" };
+    let made = command.map_or_else(
+        || format!("`ropewalk reproduce run NAME{world_option}` of each paper"),
+        |command| format!("`{command}`"),
+    );
+    let mut versions: Vec<&str> = entries.iter().map(|entry| entry.version.as_str()).collect();
+    versions.dedup();
+    let mut text = format!(
+        "# Reproduction{}\n\nMade by {made}: {runs} {} runs, {} of {}. Ropewalk {}.\n\n",
+        if real { " in real time" } else { "" },
+        if real { "real-time" } else { "simulated" },
+        time(computing),
+        if real { "transfers" } else { "computing" },
+        versions.join(", ")
+    );
+    text += "What each paper claims, as a test whose tolerance is in `papers/NAME/claims.toml`. A claim is a number of comparisons. \
+             One counts if its p-value is below 5 % after Holm's correction over the claim; effect, interval and p-value are of the ratio of means over \
+             paired seeds. A claim is reproduced if three quarters of the comparisons in which the runs differ agree. \
+             All rows of a figure run the same opportunistic retransmission and penalisation, unless the paper's page gives a reason. \
+             An inferred setting was fitted to some of the baseline's numbers (`ropewalk reproduce fit NAME`); the other rows, and the figures held out, test it.\n\n";
+    text += &grid(&entries, world);
+    text += "\n| paper | claim | verdict | comparisons that agree |\n|---|---|---|---:|\n";
+    for entry in &entries {
+        for line in &entry.claims {
+            let (claim, words) = (&line.claim, line.verdict.words());
+            let _ = writeln!(text, "| {} | {claim} | {words} | {} |", entry.name, line.agree);
+        }
+    }
+    for entry in &entries {
+        let Entry { name, title, source, .. } = entry;
+        let _ = writeln!(text, "\n## [{name}]({}/{name}.md)\n\n*{title}*. {source}.\n", folder(world));
+        if let Some(summary) = &entry.summary {
+            let _ = writeln!(text, "{summary}\n");
+        }
+        let time = time(entry.computing);
+        let _ = writeln!(
+            text,
+            "`ropewalk reproduce run {name}{world_option}`: {} runs, {time} of {}.",
+            entry.runs,
+            if real { "transfers" } else { "computing" }
+        );
+    }
+    text
+}
+
+/// Papers by verdicts.
+fn grid(entries: &[&Entry], world: World) -> String {
+    let mut text = String::from("| paper |");
+    for verdict in Verdict::ALL {
+        let _ = write!(text, " {} |", verdict.words());
+    }
+    text += " claims |\n|---|";
+    text += &"---:|".repeat(Verdict::ALL.len() + 1);
+    text += "\n";
+    let mut line = |name: &str, counts: Vec<usize>| {
+        let all: usize = counts.iter().sum();
+        let shown: Vec<String> =
+            counts.iter().map(|count| if *count == 0 { "-".into() } else { count.to_string() }).collect();
+        let _ = writeln!(text, "| {name} | {} | {all} |", shown.join(" | "));
+    };
+    for entry in entries {
+        let name = &entry.name;
+        let counts = Verdict::ALL.iter().map(|verdict| entry.count(*verdict)).collect();
+        line(&format!("[{name}]({}/{name}.md)", folder(world)), counts);
+    }
+    let sum = |verdict: &Verdict| entries.iter().map(|entry| entry.count(*verdict)).sum();
+    line("all", Verdict::ALL.iter().map(sum).collect());
+    text
+}
+
+/// How many comparisons agree.
+pub(super) fn agreement(judgement: &Judgement) -> String {
+    match judgement.deciding() {
+        Some(setting) if setting.cells > 0 => {
+            let same =
+                if setting.same > 0 { format!(", {} the same runs", setting.same) } else { String::new() };
+            format!("{} of {}{same}", setting.agree, setting.cells)
+        }
+        _ => "-".into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(name: &str, verdict: Verdict) -> Entry {
+        Entry {
+            name: name.into(),
+            title: format!("On {name}"),
+            source: "Somebody".into(),
+            summary: Some("It comes out.".into()),
+            version: "0.1.0".into(),
+            runs: 10,
+            computing: 1.5,
+            claims: vec![Line { claim: "faster".into(), verdict, agree: "1 of 1".into() }],
+        }
+    }
+
+    #[test]
+    fn the_papers_come_in_their_order_and_are_summed_up() {
+        let entries = [entry("kim-choi", Verdict::Direction), entry("cfs-2019", Verdict::Inferred)];
+        let text = text(&entries, World::Simulated, None);
+        let all = "| all | - | 1 | 1 | - | - | - | - | - | 2 |";
+        assert!(text.contains(all) && text.contains("20 simulated runs, 3.0 s of computing"), "{text}");
+        let at = |what: &str| text.find(what).unwrap_or_else(|| panic!("{what}"));
+        assert!(at("## [cfs-2019](papers/cfs-2019.md)") < at("## [kim-choi](papers/kim-choi.md)"));
+        assert!(
+            at("| cfs-2019 | faster | reproduced under an inferred setting | 1 of 1 |") < at("| kim-choi |")
+        );
+    }
+
+    #[test]
+    fn an_entry_is_read_as_it_was_written() {
+        let entry = entry("cfs-2019", Verdict::BelowResolution);
+        assert_eq!(Entry::parse(&entry.text(), "f").unwrap(), entry);
+        assert!(Entry::parse("{}", "f").unwrap_err().to_string().starts_with("f: missing field"));
+    }
+}
