@@ -139,7 +139,8 @@ impl<'a> Model<'a> {
         let sender = if download { &scenario.server } else { &scenario.client };
         let connections = match &scenario.workload {
             Workload::Flows { count, .. } => u64::from(*count),
-            Workload::Web { connections, .. } => u64::from(*connections),
+            Workload::Web { connections, persistent: true, .. } => u64::from(*connections),
+            Workload::Web { objects, .. } => objects.len() as u64,
             _ => 1,
         };
         let initial = u64::from(sender.initial_window).saturating_mul(connections.max(1));

@@ -72,7 +72,7 @@ fn workload() -> impl Strategy<Value = Workload> {
         4 => (1u64..2_000_000).prop_map(|bytes| Workload::Flow { bytes }),
         1 => (2u32..8, 1000u64..300_000).prop_map(|(count, bytes)| Workload::Flows { count, bytes }),
         1 => (prop::collection::vec(100u64..60_000, 1..30), 1u32..7)
-            .prop_map(|(objects, connections)| Workload::Web { objects, connections, request: 400 }),
+            .prop_map(|(objects, connections)| Workload::Web { objects, connections, request: 400, persistent: true }),
         1 => (200u64..2000).prop_map(|ms| Workload::Bulk { duration: ms * MS }),
         1 => (1u64..100_000, 1u32..10, 0u64..100).prop_map(|(response, count, think)| {
             Workload::RequestResponse { request: 300, response, count, think: think * MS }

@@ -30,7 +30,7 @@ fn kinds() -> Vec<(Workload, &'static str, &'static str, (f64, f64))> {
             (0.12, 0.22),
         ),
         (
-            Workload::Web { objects: vec![20_000; 5], connections: 1, request: 400 },
+            Workload::Web { objects: vec![20_000; 5], connections: 1, request: 400, persistent: true },
             "kind = 'web'\nobjects = ['5 x 20 kB']\nconnections = 1",
             "a page of 5 objects",
             (0.15, 0.30),

@@ -19,7 +19,8 @@ const RECEIVE_INITIAL: u64 = 64 << 10;
 pub(crate) fn connections(scenario: &Scenario) -> u32 {
     match &scenario.workload {
         Workload::Flows { count, .. } => *count,
-        Workload::Web { connections, .. } => (*connections).max(1),
+        Workload::Web { connections, persistent: true, .. } => (*connections).max(1),
+        Workload::Web { connections, objects, .. } => (*connections).max(objects.len() as u32),
         _ => 1,
     }
 }

@@ -189,10 +189,12 @@ pub enum Workload {
     Web {
         /// Sizes of the objects.
         objects: Vec<u64>,
-        /// Connections.
+        /// Connections, or how many there are at once if they aren't persistent.
         connections: u32,
         /// Bytes of a request.
         request: u32,
+        /// Whether a connection carries one object after another. `false`: each object has a connection of its own.
+        persistent: bool,
     },
     /// Frames at a constant rate; the metric is each frame's delay from its making to its last byte.
     Cbr {

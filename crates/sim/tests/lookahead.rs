@@ -77,7 +77,7 @@ fn cases() -> Vec<(&'static str, RunSpec)> {
     half.workload = Workload::Flows { count: 100, bytes: 400_000 };
     half.limit = 100 * SECOND;
     half.paths[1].down.loss = Loss::Bernoulli(1.0);
-    let web = Workload::Web { objects: vec![20_000; 200], connections: 100, request: 300 };
+    let web = Workload::Web { objects: vec![20_000; 200], connections: 100, request: 300, persistent: true };
     let web = Scenario { workload: web, ..plain() };
     vec![
         ("no time at all", spec(quick, "minrtt", "lia")),

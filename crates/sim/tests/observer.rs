@@ -41,7 +41,7 @@ fn cases() -> Vec<(&'static str, RunSpec)> {
     (checked.client, checked.server) = (ends.clone(), ends);
     let mut flows = clean();
     flows.workload = Workload::Flows { count: 40, bytes: 200_000 };
-    let web = Workload::Web { objects: vec![20_000; 12], connections: 4, request: 300 };
+    let web = Workload::Web { objects: vec![20_000; 12], connections: 4, request: 300, persistent: true };
     vec![
         ("clean", spec(clean(), "minrtt", "lia")),
         ("queueing ahead", spec(clean(), "linux", "cubic")),

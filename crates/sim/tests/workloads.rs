@@ -15,7 +15,7 @@ fn a_web_page_arrives_object_by_object() {
         let mut scenario = networks::wifi_lte();
         let objects: Vec<u64> = (1..=30).map(|i| i * 2000).collect();
         let total: u64 = objects.iter().sum();
-        scenario.workload = Workload::Web { objects, connections: 6, request: 400 };
+        scenario.workload = Workload::Web { objects, connections: 6, request: 400, persistent: true };
         scenario.direction = direction;
         let result = run(&spec(scenario, "minrtt", "lia"));
         assert_eq!(result.outcome, Outcome::Complete);

@@ -19,10 +19,12 @@
 //! never reaches Max, so that the third case doesn't arise until another loss: the estimate is a ceiling of
 //! Max - 1 for good. That is what the figures say, and what the few retransmissions in Table I suggest;
 //! `round-up` makes the third case reachable, as the prose describes it. The prose also says Max = cwnd
-//! before the loss, where Fig. 2 says 2 ssthresh: `max`. The estimate runs before the choice. A tie goes to
+//! before the loss, where Fig. 2 says 2 ssthresh: `max`. "A large constant" is larger than any window; `initial` is another.
+//! The estimate runs before the choice. A tie goes to
 //! the lower id. "A retransmission never goes where the original went" is the connection's own rule.
 //!
-//! Parameters: `gamma` (0.5; 0 to 4), `delta` (1; 0.1 to 4), `round-up` (false), `max` (`figure`; `prose`).
+//! Parameters: `gamma` (0.5; 0 to 4), `delta` (1; 0.1 to 4), `round-up` (false), `max` (`figure`; `prose`), `initial`
+//! (4294967295; 2 to 4294967295).
 //! `opportunistic` and `penalise` (default `off`).
 
 use super::mechanisms::{OFF, equip, opportunistic, penalise};
@@ -41,6 +43,12 @@ pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
         Parameter::number("delta", 1.0, (0.1, 4.0), "occupied beyond this: not used, a share"),
         Parameter::switch("round-up", false, "round the mean up instead of off"),
         Parameter::choice("max", 0, &["figure", "prose"], "Max after a loss: 2 ssthresh, or cwnd before it"),
+        Parameter::whole(
+            "initial",
+            4_294_967_295.0,
+            (2.0, 4_294_967_295.0),
+            "the estimate before any loss, segments",
+        ),
         opportunistic(OFF),
         penalise(OFF),
     ],
@@ -53,7 +61,8 @@ pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
         let rules =
             Rules { round_up: u64::from(values.switch("round-up")), prose: values.number("max") == 1.0 };
         let (gamma, delta) = (values.number("gamma"), values.number("delta"));
-        equip(values, Capacity { gamma, delta, rules, paths: [Path::UNKNOWN; 32] })
+        let unknown = Path::unknown(values.number("initial") as u32);
+        equip(values, Capacity { gamma, delta, rules, unknown, paths: [unknown; 32] })
     },
 };
 
@@ -63,9 +72,6 @@ struct Rules {
     round_up: u64,
     prose: bool,
 }
-
-/// Larger than any window.
-const VERY_LARGE: u32 = u32::MAX;
 
 /// The estimate of a path, in segments.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -80,7 +86,10 @@ struct Path {
 }
 
 impl Path {
-    const UNKNOWN: Path = Path { max: VERY_LARGE, min: 0, estimate: VERY_LARGE, losses: 0, cwnd: 0 };
+    /// Before any loss.
+    fn unknown(initial: u32) -> Path {
+        Path { max: initial, min: 0, estimate: initial, losses: 0, cwnd: 0 }
+    }
 
     /// Fig. 2.
     #[inline]
@@ -114,6 +123,8 @@ struct Capacity {
     gamma: f64,
     delta: f64,
     rules: Rules,
+    /// A path without a loss.
+    unknown: Path,
     paths: [Path; 32],
 }
 
@@ -185,7 +196,7 @@ impl Scheduler for Capacity {
             && let Some(path) = self.paths.get_mut(usize::from(index))
         {
             let losses = view.subflows.get(usize::from(index)).map_or(0, |subflow| subflow.loss_events);
-            *path = Path { losses, ..Path::UNKNOWN };
+            *path = Path { losses, ..self.unknown };
         }
     }
 }
@@ -195,11 +206,13 @@ mod tests {
     use super::super::testing::{Pipe, Scene, build, run, subflow};
     use super::*;
 
+    /// Larger than any window.
+    const VERY_LARGE: u32 = u32::MAX;
     const FIGURE: Rules = Rules { round_up: 0, prose: false };
 
     #[test]
     fn figure_2_step_by_step() {
-        let mut path = Path::UNKNOWN;
+        let mut path = Path::unknown(VERY_LARGE);
         let mut subflow = subflow(0, 10, 40, 39);
         let mut step = |in_flight: u32, subflow: &mut SubflowMetrics| {
             subflow.packets_out = in_flight;
@@ -281,6 +294,16 @@ mod tests {
         }
         let (scene, _) = scene([7, 0]);
         assert_eq!(scene.chosen(&mut *build("capacity(gamma=0.6)")), Some(0));
+    }
+
+    #[test]
+    fn a_smaller_first_estimate_counts_before_any_loss() {
+        let scene = Scene::new(vec![subflow(0, 10, 30, 10), subflow(1, 50, 30, 0)]);
+        assert_eq!(scene.chosen(&mut *build("capacity")), Some(0));
+        assert_eq!(scene.chosen(&mut *build("capacity(initial=20)")), Some(1), "11/20 > 0.5");
+        let mut path = Path::unknown(20);
+        path.update(&subflow(0, 10, 30, 20), FIGURE);
+        assert_eq!((path.max, path.min, path.estimate), (30, 20, 25), "at Max: cwnd is the new Max");
     }
 
     #[test]

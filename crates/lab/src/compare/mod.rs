@@ -218,7 +218,7 @@ pub fn usual_workloads() -> Vec<Workload> {
     // 40 objects of 2 to 32 KiB, 496 KiB in all, as a browser loads them: over six connections.
     let objects = (0..40).map(|number| 2048 << (number % 5)).collect();
     vec![
-        Workload::Web { objects, connections: 6, request: 400 },
+        Workload::Web { objects, connections: 6, request: 400, persistent: true },
         Workload::Flow { bytes: 1 << 20 },
         Workload::Flow { bytes: 16 << 20 },
     ]

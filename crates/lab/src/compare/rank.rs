@@ -378,16 +378,13 @@ pub(super) fn describe_with_size(workload: &Workload) -> (String, Option<u64>) {
         Workload::Flows { count, bytes } => {
             (format!("{count} flows of {} at once", size(*bytes)), Some(*bytes))
         }
-        Workload::Web { objects, connections, .. } => {
+        Workload::Web { objects, connections, persistent, .. } => {
             let total: u64 = objects.iter().sum();
-            (
-                format!(
-                    "a page of {} objects, {}, over {connections} connections",
-                    objects.len(),
-                    size(total)
-                ),
-                Some(total),
-            )
+            let over = match persistent {
+                true => format!("over {connections} connections"),
+                false => format!("each over a connection of its own, {connections} at once"),
+            };
+            (format!("a page of {} objects, {}, {over}", objects.len(), size(total)), Some(total))
         }
         Workload::Cbr { frame, .. } => {
             (format!("frames of {} (the mean delay of a run's frames)", size(u64::from(*frame))), None)

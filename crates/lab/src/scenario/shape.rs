@@ -269,6 +269,11 @@ pub const WORKLOADS: &[Shape] = &[
             ),
             key("connections", Kind::Integer(1, 1000), "Connections. Default: 6"),
             key("request", Kind::Bytes, "Bytes of a request. Default: 400 B"),
+            key(
+                "persistent",
+                Kind::Switch,
+                "Whether a connection carries one object after another; `false`: each object has a connection of its own. Default: true",
+            ),
         ],
     },
     Shape {

@@ -49,7 +49,8 @@ impl Reader {
             "web" => {
                 let objects = self.sizes(table, "objects")?;
                 let connections = self.integer(table, "connections", (1, 1000)).unwrap_or(6) as u32;
-                Some(Workload::Web { objects, connections, request: request(self)? })
+                let persistent = self.switch(table, "persistent").unwrap_or(true);
+                Some(Workload::Web { objects, connections, request: request(self)?, persistent })
             }
             "cbr" => Some(Workload::Cbr {
                 frame: self.bytes_within(table, "frame", (1, 1 << 30))? as u32,

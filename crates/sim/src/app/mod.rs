@@ -165,8 +165,8 @@ pub(crate) fn of(scenario: &Scenario) -> Box<dyn App> {
     match &scenario.workload {
         Workload::Flow { bytes } => Box::new(flows::Flows::new(sender, 1, *bytes)),
         Workload::Flows { count, bytes } => Box::new(flows::Flows::new(sender, *count, *bytes)),
-        Workload::Web { objects, connections, request } => {
-            Box::new(web::Web::new(sender, objects.clone(), *connections, u64::from(*request)))
+        Workload::Web { objects, connections, request, persistent } => {
+            Box::new(web::Web::new(sender, objects.clone(), *connections, u64::from(*request), *persistent))
         }
         Workload::Cbr { frame, rate, duration, deadline } => {
             Box::new(cbr::Cbr::new(sender, u64::from(*frame), *rate, *duration, *deadline))

@@ -1,9 +1,10 @@
 //! A web page: objects over a number of connections, request and response.
 //!
 //! Every connection opens at the start, and asks for the next object that nobody asked for yet when its last
-//! one has arrived. An object's delay counts from its request to its last byte; the page's completion time
-//! from the first connect to the last object's last byte. In an upload the roles of the sizes change: the
-//! client sends the object, the server answers with as many bytes as a request has.
+//! one has arrived. If they aren't persistent, it closes instead, and a new connection asks for the next object. An object's
+//! delay counts from its request to its last byte; the page's completion time from the first connect to the last object's
+//! last byte. In an upload the roles of the sizes change: the client sends the object, the server answers with as many bytes
+//! as a request has.
 
 use super::{App, AppContext, Conn, Report};
 use crate::{Nanos, Side};
@@ -15,6 +16,8 @@ pub(crate) struct Web {
     objects: Vec<u64>,
     connections: u32,
     request: u64,
+    /// Whether a connection asks for one object after another.
+    persistent: bool,
     start: Nanos,
     next_object: usize,
     arrived: usize,
@@ -34,12 +37,19 @@ struct Exchange {
 }
 
 impl Web {
-    pub(crate) fn new(sender: Side, objects: Vec<u64>, connections: u32, request: u64) -> Self {
+    pub(crate) fn new(
+        sender: Side,
+        objects: Vec<u64>,
+        connections: u32,
+        request: u64,
+        persistent: bool,
+    ) -> Self {
         let delays = vec![None; objects.len()];
         Web {
             sender,
             connections: connections.max(1),
             request: request.max(1),
+            persistent,
             start: 0,
             next_object: 0,
             arrived: 0,
@@ -53,6 +63,11 @@ impl Web {
     /// What the side sends for an object, at least one byte, so that there is something to wait for.
     fn size(&self, side: Side, object: usize) -> u64 {
         if side == self.sender { self.objects[object].max(1) } else { self.request }
+    }
+
+    fn open(&mut self, cx: &mut AppContext<'_>) {
+        cx.open();
+        self.exchanges.push(Exchange::default());
     }
 
     fn ask(&mut self, cx: &mut AppContext<'_>, conn: Conn) {
@@ -77,8 +92,7 @@ impl App for Web {
             return;
         }
         for _ in 0..self.connections {
-            cx.open();
-            self.exchanges.push(Exchange::default());
+            self.open(cx);
         }
     }
 
@@ -95,14 +109,28 @@ impl App for Web {
             return;
         }
         match side {
-            Side::Server => cx.send(conn, Side::Server, self.size(Side::Server, object)),
+            Side::Server => {
+                cx.send(conn, Side::Server, self.size(Side::Server, object));
+                if !self.persistent {
+                    cx.finish(conn, Side::Server);
+                }
+            }
             Side::Client => {
                 self.delays[object] = Some(cx.now - exchange.asked);
                 self.arrived += 1;
                 if self.arrived == self.objects.len() {
                     self.finished = Some(cx.now);
                 }
-                self.ask(cx, conn);
+                if self.persistent {
+                    self.ask(cx, conn);
+                    return;
+                }
+                self.exchanges[conn as usize].object = None;
+                cx.finish(conn, Side::Client);
+                // Every connection so far has an object of its own.
+                if self.exchanges.len() < self.objects.len() {
+                    self.open(cx);
+                }
             }
         }
     }
@@ -124,7 +152,7 @@ mod tests {
 
     #[test]
     fn each_connection_asks_again_when_its_object_is_there() {
-        let mut app = Web::new(Side::Server, vec![10, 20, 30, 40, 50], 2, 7);
+        let mut app = Web::new(Side::Server, vec![10, 20, 30, 40, 50], 2, 7, true);
         let (report, totals) = driver::run(&mut app, 10, 1000);
         assert!(app.done());
         // Connect, then three rounds of request and response on the first connection, two on the second.
@@ -137,8 +165,21 @@ mod tests {
     }
 
     #[test]
+    fn an_object_of_its_own_for_each_connection() {
+        let mut app = Web::new(Side::Server, vec![10, 20, 30, 40, 50], 2, 7, false);
+        let (report, totals) = driver::run(&mut app, 10, 1000);
+        assert!(app.done());
+        // Three rounds of connect, request and response on the first place, two on the second.
+        assert_eq!(report.flows[0].fct, Some(3 * 30));
+        assert_eq!(report.delays, [20; 5]);
+        let received: Vec<u64> = (0..5).map(|conn| totals[&(conn, Side::Client)]).collect();
+        assert_eq!(received, [10, 20, 30, 40, 50]);
+        assert_eq!(totals.get(&(5, Side::Client)), None);
+    }
+
+    #[test]
     fn an_upload_sends_the_objects_and_hears_of_each() {
-        let mut app = Web::new(Side::Client, vec![10, 20], 1, 7);
+        let mut app = Web::new(Side::Client, vec![10, 20], 1, 7, true);
         let (report, totals) = driver::run(&mut app, 10, 1000);
         assert_eq!(report.flows[0].fct, Some(50));
         assert_eq!(totals[&(0, Side::Server)], 30);
@@ -147,7 +188,7 @@ mod tests {
 
     #[test]
     fn an_empty_page_is_complete() {
-        let mut app = Web::new(Side::Server, vec![], 6, 7);
+        let mut app = Web::new(Side::Server, vec![], 6, 7, true);
         let (report, _) = driver::run(&mut app, 10, 1000);
         assert!(app.done());
         assert_eq!(report.flows[0].fct, Some(0));

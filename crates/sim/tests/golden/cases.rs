@@ -224,7 +224,7 @@ fn small_buffers(autotune: bool) -> Scenario {
 
 fn web(connections: u32, direction: Direction) -> Scenario {
     let objects = (0..3 * u64::from(connections)).map(|i| 2_000 + 3_571 * i % 30_000).collect();
-    let workload = Workload::Web { objects, connections, request: 300 };
+    let workload = Workload::Web { objects, connections, request: 300, persistent: true };
     Scenario { workload, direction, ..networks::wifi_lte() }
 }
 
@@ -240,7 +240,7 @@ fn exchanges() -> Scenario {
 }
 
 pub fn networks() -> Vec<Case> {
-    let objects = Workload::Web { objects: vec![20_000; 12], connections: 4, request: 300 };
+    let objects = Workload::Web { objects: vec![20_000; 12], connections: 4, request: 300, persistent: true };
     let objects = Scenario { workload: objects, ..networks::wifi_lte() };
     let first_window = |segments| EndSpec { initial_window: segments, ..EndSpec::default() };
     let impatient = EndSpec { min_rto: 20 * MILLISECOND, ..EndSpec::default() };
