@@ -56,7 +56,7 @@ pub enum PaperError {
 
 /// A cell of a figure that can't be run as its settings say.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("papers/{paper}: {figure}, {row}, {column}: {reason}")]
+#[error("papers/{paper}: {figure}, {row}, {column}: {error}")]
 pub struct CellError {
     /// The paper.
     pub paper: String,
@@ -67,7 +67,105 @@ pub struct CellError {
     /// Its column.
     pub column: String,
     /// What is wrong.
-    pub reason: String,
+    pub error: SettingError,
+}
+
+/// Why settings don't make a run.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SettingError {
+    /// No scenario is named.
+    #[error("no scenario is named")]
+    NoScenario,
+    /// The paper has no such scenario file.
+    #[error("there is no scenario file `{0}`")]
+    NoFile(String),
+    /// The scenario file isn't TOML.
+    #[error("{file}: {reason}")]
+    Toml {
+        /// The file.
+        file: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A key that is to be changed can't be found.
+    #[error("{file}: {key}: {error}")]
+    Key {
+        /// The file.
+        file: String,
+        /// The key.
+        key: String,
+        /// Why.
+        error: KeyError,
+    },
+    /// The scenario has no such path.
+    #[error("there is no path `{0}`")]
+    NoPath(String),
+    /// The scenario's reader refuses it, in its words.
+    #[error("{0}")]
+    Scenario(String),
+    /// No scheduler is named.
+    #[error("no scheduler is named")]
+    NoScheduler,
+    /// A scheduler's specification sets what `mechanisms` sets.
+    #[error("`{0}`: set `mechanisms` instead")]
+    Mechanisms(String),
+    /// A scheduler or congestion control can't be built.
+    #[error(transparent)]
+    Spec(#[from] ropewalk_engine::registry::SpecError),
+    /// A time can't be read.
+    #[error("{0}")]
+    Time(String),
+}
+
+/// Why a key of a scenario file can't be changed.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum KeyError {
+    /// It ends where a name or number has to follow.
+    #[error("nothing after it")]
+    Incomplete,
+    /// Something on its way is a list, but not of tables.
+    #[error("`{0}` isn't a list of tables")]
+    NotTables(String),
+    /// Something on its way isn't a table.
+    #[error("`{0}` isn't a table")]
+    NotTable(String),
+    /// A list has no such table.
+    #[error("there is no `{which}` in `{list}`")]
+    Missing {
+        /// The table's name or number.
+        which: String,
+        /// The list.
+        list: String,
+    },
+}
+
+/// Why a text isn't a list of published numbers.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PublishedError {
+    /// It doesn't begin with the heading.
+    #[error("line 1: expected `{0}`")]
+    Heading(&'static str),
+    /// A line has too few or too many fields.
+    #[error("line {line}: expected 5 fields, found {found}: `{text}`")]
+    Fields {
+        /// Its number, from 1.
+        line: usize,
+        /// How many it has.
+        found: usize,
+        /// The line.
+        text: String,
+    },
+    /// A line's number isn't one.
+    #[error("line {line}: the fourth field isn't a number: `{text}`")]
+    Number {
+        /// Its number, from 1.
+        line: usize,
+        /// The line.
+        text: String,
+    },
 }
 
 /// Why a text isn't a table of results.

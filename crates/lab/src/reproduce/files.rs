@@ -108,16 +108,18 @@ pub fn load_from(folder: &Path, name: &str) -> Result<Paper, PaperError> {
 }
 
 fn read(files: &Files<'_>) -> Result<Paper, PaperError> {
-    let wrong =
-        |file: &'static str, reason: String| PaperError::File { paper: files.name.into(), file, reason };
-    let plan = toml::from_str(files.paper).map_err(|error| wrong("paper.toml", error.to_string()))?;
-    let claims: Claims =
-        toml::from_str(files.claims).map_err(|error| wrong("claims.toml", error.to_string()))?;
+    let wrong = |file: &'static str, reason: &dyn ToString| PaperError::File {
+        paper: files.name.into(),
+        file,
+        reason: reason.to_string(),
+    };
+    let plan = toml::from_str(files.paper).map_err(|error| wrong("paper.toml", &error))?;
+    let claims: Claims = toml::from_str(files.claims).map_err(|error| wrong("claims.toml", &error))?;
     let notes: BTreeMap<String, String> =
-        toml::from_str(files.notes).map_err(|error| wrong("notes.toml", error.to_string()))?;
-    let published = published::parse(files.published).map_err(|error| wrong("published.csv", error))?;
-    let unknowns = open::parse(files.open).map_err(|error| wrong("open.toml", error))?;
-    let fitted = Fitted::parse(files.fitted).map_err(|error| wrong("fitted.toml", error))?;
+        toml::from_str(files.notes).map_err(|error| wrong("notes.toml", &error))?;
+    let published = published::parse(files.published).map_err(|error| wrong("published.csv", &error))?;
+    let unknowns = open::parse(files.open).map_err(|error| wrong("open.toml", &error))?;
+    let fitted = Fitted::parse(files.fitted).map_err(|error| wrong("fitted.toml", &error))?;
     let scenarios = files.scenarios.iter().map(|(name, text)| ((*name).to_string(), (*text).to_string()));
     Ok(Paper {
         name: files.name.into(),

@@ -148,7 +148,7 @@ impl<'a> Target<'a> {
         let figure = &self.paper.plan.figures[at.0];
         let (row, column) = (&figure.rows[at.1], &figure.columns[at.2]);
         plan::template(self.paper, figure, settings, row, column, self.registries, &mut HashMap::new())
-            .map_err(|reason| plan::wrong(self.paper, figure, row, column, reason))
+            .map_err(|error| plan::wrong(self.paper, figure, row, column, error))
     }
 
     /// What a setting gives: the cells' means, then for each order the two rows' ratio.
@@ -520,5 +520,5 @@ fn scenario(target: &Target<'_>, apply: &Settings) -> Result<String, PaperError>
     let (row, column) = (&figure.rows[at.1], &figure.columns[at.2]);
     super::settings::scenario(target.paper, &settings, target.registries)
         .map(|loaded| loaded.text)
-        .map_err(|reason| plan::wrong(target.paper, figure, row, column, reason))
+        .map_err(|error| plan::wrong(target.paper, figure, row, column, error))
 }

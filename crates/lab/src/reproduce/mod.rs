@@ -44,7 +44,9 @@ pub use check::check;
 pub use claims::{Claim, Over, Test};
 pub use csv::results;
 pub use document::document;
-pub use error::{CellError, NoteError, PaperError, ReferenceError, TableError};
+pub use error::{
+    CellError, KeyError, NoteError, PaperError, PublishedError, ReferenceError, SettingError, TableError,
+};
 pub use files::{NAMES, load, load_from};
 pub use fit::{Fit, FitRequest, Tried, fit};
 pub use hosts::{Difference, differences, hosts_page};

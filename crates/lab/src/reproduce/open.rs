@@ -157,8 +157,8 @@ impl Unknowns {
     }
 }
 
-pub(super) fn parse(text: &str) -> Result<Unknowns, String> {
-    toml::from_str(text).map_err(|error| error.to_string())
+pub(super) fn parse(text: &str) -> Result<Unknowns, toml::de::Error> {
+    toml::from_str(text)
 }
 
 /// What is wrong in `open.toml` without anything being run.
@@ -267,11 +267,11 @@ impl Fitted {
     }
 
     /// None if nothing is fitted yet.
-    pub(super) fn parse(text: &str) -> Result<Option<Self>, String> {
+    pub(super) fn parse(text: &str) -> Result<Option<Self>, toml::de::Error> {
         if text.lines().all(|line| line.trim().is_empty() || line.starts_with('#')) {
             return Ok(None);
         }
-        toml::from_str(text).map(Some).map_err(|error| error.to_string())
+        toml::from_str(text).map(Some)
     }
 }
 

@@ -9,7 +9,7 @@ use ropewalk_engine::registry::Spec;
 use ropewalk_engine::scheduler::Scheduler;
 use ropewalk_sim::{Mode, Recording, RunSpec, Scenario};
 
-use super::error::CellError;
+use super::error::{CellError, SettingError};
 use super::settings::{self, merge};
 use super::{Figure, Kind, Line, Paper, PaperError, Settings, World};
 use crate::Registries;
@@ -125,7 +125,7 @@ pub(super) fn cells(
                                 registries,
                                 &mut templates,
                             )
-                            .map_err(|reason| wrong(paper, figure, row_line, column_line, reason))?,
+                            .map_err(|error| wrong(paper, figure, row_line, column_line, error))?,
                         ),
                     };
                     let metric = row_line.metric.as_ref().or(column_line.metric.as_ref());
@@ -148,13 +148,19 @@ pub(super) fn cells(
 }
 
 /// A cell that can't be run, and why.
-pub(super) fn wrong(paper: &Paper, figure: &Figure, row: &Line, column: &Line, reason: String) -> PaperError {
+pub(super) fn wrong(
+    paper: &Paper,
+    figure: &Figure,
+    row: &Line,
+    column: &Line,
+    error: SettingError,
+) -> PaperError {
     PaperError::Cell(Box::new(CellError {
         paper: paper.name.clone(),
         figure: figure.id.clone(),
         row: row.label.clone(),
         column: column.label.clone(),
-        reason,
+        error,
     }))
 }
 
@@ -176,7 +182,7 @@ pub(super) fn template(
     column: &Line,
     registries: &Registries,
     known: &mut HashMap<String, Arc<Template>>,
-) -> Result<Arc<Template>, String> {
+) -> Result<Arc<Template>, SettingError> {
     let mut settings = figure.settings.clone();
     for above in [&row.settings, &column.settings, variant] {
         settings = merge(&settings, above);
@@ -187,7 +193,7 @@ pub(super) fn template(
         None => Mode::Multipath,
         Some(path) => {
             let found = scenario.paths.iter().position(|known| known.name == *path);
-            Mode::SinglePath(found.ok_or_else(|| format!("there is no path `{path}`"))?)
+            Mode::SinglePath(found.ok_or_else(|| SettingError::NoPath(path.clone()))?)
         }
     };
     let scheduler = match (&settings.tcp, &settings.scheduler) {
@@ -196,18 +202,18 @@ pub(super) fn template(
             let mechanisms = settings.mechanisms.as_ref().unwrap_or(&paper.plan.mechanisms);
             settings::equip(settings.replace.get(name).unwrap_or(name), mechanisms)?
         }
-        (None, None) => return Err("no scheduler is named".into()),
+        (None, None) => return Err(SettingError::NoScheduler),
     };
-    let scheduler = registries.schedulers.parse(&scheduler).map_err(|error| error.message)?;
+    let scheduler = registries.schedulers.parse(&scheduler)?;
     let congestion = match mode {
         Mode::SinglePath(_) => settings.tcp_congestion.as_ref().or(settings.congestion.as_ref()),
         Mode::Multipath => settings.congestion.as_ref(),
     };
     let congestion = congestion.map_or("cubic", String::as_str);
-    let congestion = registries.congestion.parse(congestion).map_err(|error| error.message)?;
+    let congestion = registries.congestion.parse(congestion)?;
     let skip = match &figure.skip {
         None => 0,
-        Some(text) => units::duration(text).map_err(|error| error.message)?,
+        Some(text) => units::duration(text).map_err(|error| SettingError::Time(error.message))?,
     };
     let samples_every = match figure.kind {
         Kind::Series => 10_000_000,

@@ -1,5 +1,10 @@
 //! `published.csv`: the numbers that a paper prints.
 
+use super::error::PublishedError;
+
+/// The heading.
+const HEAD: &str = "table,row,column,value,unit";
+
 /// A printed number.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Published {
@@ -21,21 +26,20 @@ pub struct Published {
 ///
 /// # Errors
 /// The line and what is wrong with it.
-pub(super) fn parse(text: &str) -> Result<Vec<Published>, String> {
+pub(super) fn parse(text: &str) -> Result<Vec<Published>, PublishedError> {
     let mut lines = text.lines().enumerate();
     match lines.next() {
-        Some((_, "table,row,column,value,unit")) => {}
-        _ => return Err("line 1: expected `table,row,column,value,unit`".into()),
+        Some((_, HEAD)) => {}
+        _ => return Err(PublishedError::Heading(HEAD)),
     }
     let mut found = Vec::new();
     for (number, line) in lines.filter(|(_, line)| !line.trim().is_empty()) {
-        let wrong = |what: &str| format!("line {}: {what}: `{line}`", number + 1);
-        let fields = split(line);
-        let [table, row, column, value, unit] = <[String; 5]>::try_from(fields)
-            .map_err(|fields| wrong(&format!("expected 5 fields, found {}", fields.len())))?;
+        let (text, number) = (|| line.to_string(), number + 1);
+        let [table, row, column, value, unit] = <[String; 5]>::try_from(split(line))
+            .map_err(|fields| PublishedError::Fields { line: number, found: fields.len(), text: text() })?;
         let decimals = value.split_once('.').map_or(0, |(_, digits)| digits.len());
         let half = 0.5 * libm::pow(10.0, -(decimals as f64));
-        let value = value.parse().map_err(|_| wrong("the fourth field isn't a number"))?;
+        let value = value.parse().map_err(|_| PublishedError::Number { line: number, text: text() })?;
         found.push(Published { table, row, column, value, half, unit });
     }
     Ok(found)
@@ -70,8 +74,9 @@ mod tests {
 
     #[test]
     fn says_where_it_is_wrong() {
-        assert!(parse("table,row,column,value,unit\na,b,c,1\n").unwrap_err().starts_with("line 2"));
-        assert!(parse("table,row,column,value,unit\na,b,c,x,s\n").unwrap_err().contains("number"));
-        assert!(parse("").is_err());
+        let error = |lines: &str| parse(&format!("{HEAD}\n{lines}\n")).unwrap_err().to_string();
+        assert_eq!(error("a,b,c,1"), "line 2: expected 5 fields, found 4: `a,b,c,1`");
+        assert_eq!(error("\na,b,c,x,s"), "line 3: the fourth field isn't a number: `a,b,c,x,s`");
+        assert_eq!(parse("").unwrap_err(), PublishedError::Heading(HEAD));
     }
 }

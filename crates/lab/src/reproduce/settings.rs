@@ -5,6 +5,7 @@ use std::path::Path;
 
 use toml::{Table, Value};
 
+use super::error::{KeyError, SettingError};
 use super::{Paper, Settings};
 use crate::Registries;
 use crate::diagnostic::Source;
@@ -33,10 +34,10 @@ pub(super) fn merge(below: &Settings, above: &Settings) -> Settings {
 }
 
 /// A scheduler with both mechanisms by this rule.
-pub(super) fn equip(scheduler: &str, rule: &str) -> Result<String, String> {
+pub(super) fn equip(scheduler: &str, rule: &str) -> Result<String, SettingError> {
     let switches = format!("opportunistic={rule}, penalise={rule}");
     if scheduler.contains("opportunistic") || scheduler.contains("penalise") {
-        return Err(format!("`{scheduler}`: set `mechanisms` instead"));
+        return Err(SettingError::Mechanisms(scheduler.into()));
     }
     Ok(match scheduler.strip_suffix(')') {
         Some(open) => format!("{open}, {switches})"),
@@ -52,10 +53,11 @@ pub(super) fn scenario(
     paper: &Paper,
     settings: &Settings,
     registries: &Registries,
-) -> Result<Loaded, String> {
-    let name = settings.scenario.as_deref().ok_or("no scenario is named")?;
-    let text = paper.scenarios.get(name).ok_or_else(|| format!("there is no scenario file `{name}`"))?;
-    let mut document: Table = toml::from_str(text).map_err(|error| format!("{name}: {error}"))?;
+) -> Result<Loaded, SettingError> {
+    let name = settings.scenario.as_deref().ok_or(SettingError::NoScenario)?;
+    let text = paper.scenarios.get(name).ok_or_else(|| SettingError::NoFile(name.into()))?;
+    let toml = |reason: String| SettingError::Toml { file: name.into(), reason };
+    let mut document: Table = toml::from_str(text).map_err(|error| toml(error.to_string()))?;
     for (key, value) in &settings.set {
         let mut parts: Vec<&str> = key.split('.').collect();
         if let Some((table, kind)) = parts[0].strip_suffix(']').and_then(|first| first.split_once('[')) {
@@ -64,23 +66,28 @@ pub(super) fn scenario(
             }
             parts[0] = table;
         }
-        change(&mut document, &parts, value).map_err(|error| format!("{name}: {key}: {error}"))?;
+        change(&mut document, &parts, value).map_err(|error| SettingError::Key {
+            file: name.into(),
+            key: key.clone(),
+            error,
+        })?;
     }
     if let Some(first) = &settings.first {
-        let Some(Value::Array(paths)) = document.get_mut("path") else { return Err("no paths".into()) };
+        let missing = || SettingError::NoPath(first.clone());
+        let Some(Value::Array(paths)) = document.get_mut("path") else { return Err(missing()) };
         let at = paths
             .iter()
             .position(|path| path.get("name").and_then(Value::as_str) == Some(first))
-            .ok_or_else(|| format!("{name}: there is no path `{first}`"))?;
+            .ok_or_else(missing)?;
         paths[..=at].rotate_right(1);
     }
-    let text = toml::to_string(&document).map_err(|error| error.to_string())?;
+    let text = toml::to_string(&document).map_err(|error| toml(error.to_string()))?;
     scenario::parse(&Source::new(name, text), &paper.name, Path::new(""), registries)
-        .map_err(|error| error.render(false))
+        .map_err(|error| SettingError::Scenario(error.render(false)))
 }
 
 /// Changes one key; an empty text takes it out. Of an array of tables, `name` or a number (from 0) says which, `*` all.
-fn change(table: &mut Table, parts: &[&str], value: &Value) -> Result<(), String> {
+fn change(table: &mut Table, parts: &[&str], value: &Value) -> Result<(), KeyError> {
     let [first, rest @ ..] = parts else { return Ok(()) };
     if rest.is_empty() && value.as_str() == Some("") {
         table.remove(*first);
@@ -93,7 +100,7 @@ fn change(table: &mut Table, parts: &[&str], value: &Value) -> Result<(), String
     match table.entry(*first).or_insert_with(|| Value::Table(Table::new())) {
         Value::Table(inner) => change(inner, rest, value),
         Value::Array(list) => {
-            let [which, rest @ ..] = rest else { return Err("nothing after it".into()) };
+            let [which, rest @ ..] = rest else { return Err(KeyError::Incomplete) };
             let mut any = false;
             for (index, item) in list.iter_mut().enumerate() {
                 let named = item.get("name").and_then(Value::as_str) == Some(which);
@@ -103,12 +110,13 @@ fn change(table: &mut Table, parts: &[&str], value: &Value) -> Result<(), String
                 any = true;
                 match item {
                     Value::Table(inner) => change(inner, rest, value)?,
-                    _ => return Err(format!("`{first}` isn't a list of tables")),
+                    _ => return Err(KeyError::NotTables((*first).into())),
                 }
             }
-            if any { Ok(()) } else { Err(format!("there is no `{which}` in `{first}`")) }
+            let missing = || KeyError::Missing { which: (*which).into(), list: (*first).into() };
+            any.then_some(()).ok_or_else(missing)
         }
-        _ => Err(format!("`{first}` isn't a table")),
+        _ => Err(KeyError::NotTable((*first).into())),
     }
 }
 
@@ -129,6 +137,24 @@ mod tests {
         assert_eq!(table["path"][0].get("loss"), None);
         assert_eq!(table["path"][0]["mtu"].as_str(), Some("576 B"));
         assert_eq!(table["workload"]["kind"].as_str(), Some("flow"));
-        assert!(change(&mut table, &["path", "c", "loss"], &Value::Integer(1)).is_err());
+        let missing = change(&mut table, &["path", "c", "loss"], &Value::Integer(1)).unwrap_err();
+        assert_eq!(missing.to_string(), "there is no `c` in `path`");
+    }
+
+    #[test]
+    fn a_key_of_one_kind_of_workload_leaves_the_others() {
+        let paper = crate::reproduce::load("blest-2016").unwrap().unwrap();
+        let text = |workload: Option<&str>| {
+            let mut settings = Settings { scenario: Some("3g-wlan.toml".into()), ..Settings::default() };
+            settings.set.insert("workload[web].persistent".into(), Value::Boolean(false));
+            if let Some(workload) = workload {
+                let table: Table = toml::from_str(workload).unwrap();
+                settings.set.insert("workload".into(), table["workload"].clone());
+            }
+            scenario(&paper, &settings, &Registries::builtin()).unwrap().text
+        };
+        assert!(!text(None).contains("persistent"), "bulk");
+        let page = "workload = { kind = 'web', objects = ['1 kB'] }";
+        assert!(text(Some(page)).contains("persistent = false"));
     }
 }
