@@ -99,6 +99,9 @@ fn joins_begin_early_where_that_is_asked_for() {
     };
     let (usual, late, early) = (time(&[]), time(&["--join", "late"]), time(&["--join", "early"]));
     assert!(usual == late && early < late - 0.01, "{usual} {late} {early}");
+    let refused = ropewalk(&["perf", "client", "127.0.0.1", "--open-on", "race"]);
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(refused.status.code() == Some(2) && said.contains("--open-on is the engine's"), "{said}");
     let refused = ropewalk(&["perf", "client", "127.0.0.1", "--join", "early"]);
     let said = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(refused.status.code() == Some(2) && said.contains("--join early is the engine's"), "{said}");

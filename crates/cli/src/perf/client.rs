@@ -35,7 +35,7 @@ const ECHO: u32 = 64;
       ropewalk perf client 10.127.255.1 --both
   ropewalk emulate --peer 'ropewalk perf server --once' -- \\
       ropewalk perf client 10.127.255.1 --stack engine --paths 2 \\
-      --scheduler ropewalk --join early
+      --scheduler ropewalk --join early --open-on race
 
 Exit code: 0 if every flow succeeded, 1 if not, 130 after Ctrl-C. What was measured until then is printed in any case.")]
 pub(crate) struct Options {
@@ -75,6 +75,10 @@ pub(crate) struct Options {
     /// third ACK: then it is sent again
     #[arg(long, value_enum, default_value = "late")]
     join: Join,
+    /// The path on which the engine's connections open: `first`, a path's number, or `race`: SYNs go out on all, and the first that
+    /// answers is it
+    #[arg(long, value_name = "PATH", default_value = "first")]
+    open_on: String,
     /// Also measure round trips of 64 bytes, on a connection of their own
     #[arg(long)]
     latency: bool,
@@ -108,6 +112,20 @@ fn wrong(message: impl Into<String>) -> Failure {
     Diagnostic::new(message.into()).into()
 }
 
+/// The path that `--open-on` names.
+fn open_on(text: &str, paths: usize) -> Result<engine::OpenOn, Failure> {
+    match (text, text.parse::<usize>()) {
+        ("first", _) => Ok(engine::OpenOn::Path(0)),
+        ("race", _) => Ok(engine::OpenOn::Race),
+        (_, Ok(number)) if (1..=paths).contains(&number) => Ok(engine::OpenOn::Path(number - 1)),
+        _ => {
+            let numbers = if paths == 1 { "1".into() } else { format!("1 to {paths}") };
+            let message = format!("--open-on `{text}`: `first`, `race` or a path's number, {numbers}");
+            Err(Diagnostic::new(message).help("--paths says how many there are").into())
+        }
+    }
+}
+
 /// The measurement that the options ask for, checked.
 struct Plan {
     remote: SocketAddr,
@@ -115,6 +133,7 @@ struct Plan {
     schedulers: Vec<Spec<dyn Scheduler>>,
     congestion: Option<Spec<dyn CongestionControl>>,
     interval: u64,
+    open_on: engine::OpenOn,
 }
 
 fn resolve(name: &str, port: u16) -> Result<SocketAddr, Failure> {
@@ -134,6 +153,10 @@ fn plan(registries: &Registries, options: &Options) -> Result<Plan, Failure> {
     if options.join == Join::Early && !options.stack.is_engine() {
         return Err(wrong("--join early is the engine's: give --stack engine"));
     }
+    if options.open_on != "first" && !options.stack.is_engine() {
+        return Err(wrong("--open-on is the engine's: give --stack engine"));
+    }
+    let open_on = open_on(&options.open_on, usize::from(options.stack.paths))?;
     if options.flows == 0 && !options.latency {
         return Err(wrong("--flows 0 measures nothing: give --latency too, or 1 to 127 flows"));
     }
@@ -220,6 +243,7 @@ fn plan(registries: &Registries, options: &Options) -> Result<Plan, Failure> {
         schedulers,
         congestion,
         interval: time("--interval", &options.interval)?,
+        open_on,
     })
 }
 
@@ -265,8 +289,9 @@ pub(super) fn run(registries: &Registries, options: &Options) -> Result<ExitCode
         let evidence = options.stack.evidence(&options.evidence, &device, Side::Client, &title)?;
         let setting = engine::Setting { device, tap: evidence.as_ref().map(evidence::Pending::tap) };
         let remote = plan.remote;
-        let measured =
-            engine::client(setting, remote, flows, stop.clone(), |progress| intervals.look(progress));
+        let measured = engine::client(setting, remote, flows, plan.open_on, stop.clone(), |progress| {
+            intervals.look(progress)
+        });
         recorded = evidence.map_or(Ok(()), evidence::Pending::finish);
         measured.map_err(Failure::other)?
     } else {

@@ -12,7 +12,7 @@ use ropewalk_engine::metrics::SubflowStatus;
 use ropewalk_engine::mptcp::{CloseReason, Connection, Event};
 use ropewalk_engine::{PathId, SubflowId};
 
-use super::Resolve;
+use super::{OpenOn, Resolve};
 use crate::clock::Nanos;
 use crate::perf::connection::{Output, StackInfo, TestConnection};
 use crate::perf::device::EnginePath;
@@ -50,6 +50,8 @@ struct ActiveConnection {
     next_stack_info: Nanos,
     /// Whether it counts among a server's active flows.
     is_active: bool,
+    /// The same flow's connections on other paths, until one of them is open.
+    rivals: Vec<ConnectionId>,
 }
 
 impl ActiveConnection {
@@ -70,6 +72,7 @@ impl ActiveConnection {
             wake: Nanos::MAX,
             next_stack_info: now,
             is_active: false,
+            rivals: Vec::new(),
         }
     }
 }
@@ -85,6 +88,8 @@ pub(super) struct Perf {
     role: Role,
     /// What is to be opened, with its settings.
     open: Vec<(Hello, Arc<ConnectionConfig>)>,
+    /// Where they open: the addresses, with their paths.
+    open_on: Vec<(PathId, SocketAddr)>,
     local: SocketAddr,
     remote: SocketAddr,
     listen: Option<Arc<ConnectionConfig>>,
@@ -142,10 +147,60 @@ impl Perf {
         paths: &[EnginePath],
         remote: SocketAddr,
         open: Vec<(Hello, ConnectionConfig)>,
+        open_on: OpenOn,
     ) -> Perf {
         let local = SocketAddr::new(paths[0].engine, 0);
         let open = open.into_iter().map(|(hello, config)| (hello, Arc::new(config))).collect();
-        Perf { open, remote, ..Perf::new(Role::Client(progress), paths, local) }
+        let is_asked = |at: &usize| match open_on {
+            OpenOn::Path(path) => *at == path.min(paths.len() - 1),
+            OpenOn::Race => true,
+        };
+        let address = |at: usize| (PathId(at as u16), SocketAddr::new(paths[at].engine, 0));
+        let open_on = (0..paths.len()).filter(is_asked).map(address).collect();
+        Perf { open, open_on, remote, ..Perf::new(Role::Client(progress), paths, local) }
+    }
+
+    /// A connection is open. Those of the same flow on other paths are cancelled: they are joined from this one.
+    fn on_connected(&mut self, now: Nanos, endpoint: &mut HostEndpoint, id: ConnectionId) {
+        let mut flows = self.flows.iter();
+        let found = flows.find(|(key, active)| **key == id || active.rivals.contains(&id));
+        let Some(key) = found.map(|(key, _)| *key) else { return };
+        self.rename(key, id);
+        let Some(active) = self.flows.get_mut(&id) else { return };
+        active.connect = Some(now - active.opened);
+        for rival in std::mem::take(&mut active.rivals) {
+            endpoint.abort(now, rival);
+        }
+    }
+
+    /// Has a flow go by another of its connections, with the one that it went by as a rival of that.
+    fn rename(&mut self, from: ConnectionId, to: ConnectionId) {
+        if from != to
+            && let Some(mut active) = self.flows.remove(&from)
+        {
+            self.wakes.remove(&(active.wake, from));
+            let wake = std::mem::replace(&mut active.wake, Nanos::MAX);
+            active.rivals.retain(|rival| *rival != to);
+            active.rivals.push(from);
+            self.flows.insert(to, active);
+            self.wake_at(to, wake);
+        }
+    }
+
+    /// A connection is lost before it was open: whether others of the same flow go on.
+    fn has_rivals(&mut self, id: ConnectionId) -> bool {
+        if let Some(active) = self.flows.values_mut().find(|active| active.rivals.contains(&id)) {
+            active.rivals.retain(|rival| *rival != id);
+            return true;
+        }
+        let next = self.flows.get(&id).and_then(|active| active.rivals.first().copied());
+        if let Some(next) = next {
+            self.rename(id, next);
+            if let Some(active) = self.flows.get_mut(&next) {
+                active.rivals.retain(|rival| *rival != id);
+            }
+        }
+        next.is_some()
     }
 
     /// A server at the first path's address.
@@ -166,6 +221,7 @@ impl Perf {
         Perf {
             role,
             open: Vec::new(),
+            open_on: Vec::new(),
             local,
             remote: local,
             listen: None,
@@ -425,12 +481,17 @@ impl App for Perf {
         }
         for (number, (hello, config)) in std::mem::take(&mut self.open).into_iter().enumerate() {
             let mut flow = TestConnection::client(now, hello, self.bulk.clone());
-            match endpoint.connect(now, PathId(0), self.local, self.remote, config) {
-                Ok(id) => {
-                    let peer = self.remote;
-                    self.flows.insert(id, ActiveConnection::new(now, flow, number, peer, None));
+            let connect = |(path, local): &(PathId, SocketAddr)| {
+                endpoint.connect(now, *path, *local, self.remote, Arc::clone(&config))
+            };
+            match self.open_on.iter().map(connect).collect::<Result<Vec<_>, _>>() {
+                Ok(mut ids) if !ids.is_empty() => {
+                    let (id, peer) = (ids.remove(0), self.remote);
+                    let active = ActiveConnection::new(now, flow, number, peer, None);
+                    self.flows.insert(id, ActiveConnection { rivals: ids, ..active });
                     self.wake_at(id, now + TICK);
                 }
+                Ok(_) => {}
                 Err(error) => {
                     flow.fail(format!("connecting to {}: {error}", self.remote));
                     if let Role::Client(progress) = &self.role {
@@ -452,12 +513,11 @@ impl App for Perf {
                 self.drive(now, endpoint, id);
             }
             Event::Connected { .. } => {
-                if let Some(active) = self.flows.get_mut(&id) {
-                    active.connect = Some(now - active.opened);
-                }
+                self.on_connected(now, endpoint, id);
                 self.update_stack_info(now, endpoint, id);
                 self.drive(now, endpoint, id);
             }
+            Event::Reset { .. } if self.has_rivals(id) => {}
             Event::Reset { reason } => {
                 if let Some(active) = self.flows.get_mut(&id) {
                     let why = match (active.connect, reason) {

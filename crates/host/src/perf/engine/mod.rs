@@ -33,6 +33,16 @@ pub type Resolve = Box<dyn Fn(&str, &str) -> Result<Algorithms, SpecError> + Sen
 /// A scheduler and a congestion control, where one is named.
 pub type Algorithms = (Option<Spec<dyn Scheduler>>, Option<Spec<dyn CongestionControl>>);
 
+/// The path on which a client's connections open.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum OpenOn {
+    /// This one, by its index.
+    Path(usize),
+    /// The first that answers: SYNs go out on all, each of a connection of its own (RFC 8684 3.1). The others are cancelled, and their
+    /// paths joined.
+    Race,
+}
+
 /// What both sides of the engine need.
 pub struct Setting {
     /// The devices.
@@ -101,13 +111,14 @@ pub fn client(
     setting: Setting,
     remote: SocketAddr,
     flows: Vec<(Hello, ConnectionConfig)>,
+    open_on: OpenOn,
     stop: Arc<AtomicBool>,
     mut observe: impl FnMut(&ClientProgress),
 ) -> io::Result<Measured> {
     let modes: Vec<Mode> = flows.iter().map(|(hello, _)| hello.mode).collect();
     let progress = Arc::new(ClientProgress::new(modes.iter().copied(), stop));
     let paths = setting.device.paths;
-    let perf = Perf::client(Arc::clone(&progress), &paths, remote, flows);
+    let perf = Perf::client(Arc::clone(&progress), &paths, remote, flows, open_on);
     let end = End::Engine(endpoint(paths.len()), Box::new(perf));
     let mut world = World::new(end, End::Kernel(setting.device.end), paths.len());
     if let Some(tap) = setting.tap {
