@@ -7,19 +7,35 @@ use crate::metrics::SubflowMetrics;
 /// ACKs of so many segments make one sample.
 const SAMPLE_SEGMENTS: u32 = 8;
 
+/// ACKs are a train's if they took so much longer than their segments took to leave: then the link spaced them.
+const TRAIN: f64 = 1.25;
+
+/// Segments of an initial window. A sender that sends fewer in a round trip says little of the link.
+const INITIAL_WINDOW: f64 = 10.0;
+
 /// The estimator of one subflow. The estimate itself is [`SubflowMetrics::link_byte_time`].
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct LinkRate {
-    /// Whether a whole sample stands behind the estimate.
+    /// Whether a train stands behind the estimate.
     sampled: bool,
     /// When the sample under way began, and the segments that were acknowledged since.
     began: Nanos,
     segments: u32,
+    /// When the segment left whose ACK began it.
+    sent: Nanos,
 }
 
 impl LinkRate {
-    /// ACKs of `segments` arrived. Below the rate that is known, a sample counts only if a queue has kept the link busy: the
-    /// latest round trip then is longer than the least.
+    /// Begins a sample.
+    #[inline]
+    fn begin(&mut self, flow: &SubflowMetrics, now: Nanos) {
+        (self.began, self.segments) = (now, 0);
+        self.sent = now.saturating_sub(flow.last_rtt);
+    }
+
+    /// ACKs of `segments` arrived. The first estimate is that of a train: where the sender made the gaps, the link is at least as fast.
+    /// Below the rate that is known, a sample counts only if a queue has kept the link busy: the latest round trip then is
+    /// longer than the least.
     #[inline]
     pub fn on_acked(&mut self, flow: &mut SubflowMetrics, now: Nanos, segments: u32) {
         if flow.packets_out == 0 {
@@ -28,7 +44,7 @@ impl LinkRate {
             return;
         }
         if self.began == 0 || segments > SAMPLE_SEGMENTS {
-            (self.began, self.segments) = (now, 0);
+            self.begin(flow, now);
             return;
         }
         self.segments += segments;
@@ -37,23 +53,29 @@ impl LinkRate {
             return;
         }
         let took = now.saturating_sub(self.began) as f64;
-        let sample = took / (f64::from(self.segments) * f64::from(flow.mss));
+        let leaving = now.saturating_sub(flow.last_rtt).saturating_sub(self.sent) as f64;
+        let mss = f64::from(flow.mss);
+        let sample = took / (f64::from(self.segments) * mss);
         if whole {
-            (self.began, self.segments) = (now, 0);
+            self.begin(flow, now);
         }
         if took <= 0.0 {
             return;
         }
         let busy = flow.last_rtt > flow.min_rtt + flow.min_rtt / 4;
         let known = flow.link_byte_time;
-        if !self.sampled {
+        if self.sampled {
+            if sample < known {
+                flow.link_byte_time += (sample - known) / 2.0;
+            } else if busy {
+                flow.link_byte_time += (sample - known) / 4.0;
+            }
+        } else if took > TRAIN * leaving {
             // The first train is used while it lasts.
             flow.link_byte_time = sample;
             self.sampled = whole;
-        } else if sample < known {
-            flow.link_byte_time += (sample - known) / 2.0;
-        } else if busy {
-            flow.link_byte_time += (sample - known) / 4.0;
+        } else if sample < flow.srtt as f64 / (INITIAL_WINDOW * mss) && (known == 0.0 || sample < known) {
+            flow.link_byte_time = sample;
         }
     }
 }
@@ -65,11 +87,23 @@ mod tests {
     use crate::scheduler::testing::{MSS, subflow};
     use crate::{MILLISECOND, Nanos};
 
-    /// ACKs of one segment each, so far apart. Returns nanoseconds per segment of [`MSS`] bytes.
-    fn train(rate: &mut LinkRate, flow: &mut SubflowMetrics, from: Nanos, gap: Nanos, count: u64) -> f64 {
+    /// ACKs of one segment each, so far apart, the segments having left at the same gaps. Returns nanoseconds per segment of
+    /// [`MSS`] bytes.
+    fn paced(rate: &mut LinkRate, flow: &mut SubflowMetrics, from: Nanos, gap: Nanos, count: u64) -> f64 {
         for ack in 0..count {
             rate.on_acked(flow, (from + ack * gap) * MILLISECOND, 1);
         }
+        flow.link_byte_time * f64::from(MSS)
+    }
+
+    /// The same of segments that left together.
+    fn train(rate: &mut LinkRate, flow: &mut SubflowMetrics, from: Nanos, gap: Nanos, count: u64) -> f64 {
+        let known = flow.last_rtt;
+        for ack in 0..count {
+            flow.last_rtt = known + ack * gap * MILLISECOND;
+            paced(rate, flow, from + ack * gap, 0, 1);
+        }
+        flow.last_rtt = known;
         flow.link_byte_time * f64::from(MSS)
     }
 
@@ -95,15 +129,29 @@ mod tests {
     }
 
     #[test]
+    fn gaps_that_the_sender_made_are_no_train() {
+        let (mut rate, mut flow) = (LinkRate::default(), subflow(0, 20, 10, 10));
+        assert_eq!(
+            paced(&mut rate, &mut flow, 100, 3, 9),
+            0.0,
+            "slower than an initial window in a round trip"
+        );
+        assert_eq!(paced(&mut rate, &mut flow, 200, 1, 9), 1e6, "the link is at least as fast");
+        assert_eq!(paced(&mut rate, &mut flow, 300, 2, 9), 1e6, "which a slower one doesn't change");
+        let trained = train(&mut rate, &mut flow, 400, 4, 17);
+        assert_eq!(trained, 4e6, "but a train does");
+    }
+
+    #[test]
     fn a_slower_sample_counts_only_while_there_is_a_queue() {
         let (mut rate, mut flow) = (LinkRate::default(), subflow(0, 20, 10, 10));
         let known = train(&mut rate, &mut flow, 99, 1, 9);
-        assert_eq!(train(&mut rate, &mut flow, 111, 4, 8), known, "no queue: the sender was slow");
+        assert_eq!(paced(&mut rate, &mut flow, 111, 4, 8), known, "no queue: the sender was slow");
         flow.last_rtt = 2 * flow.min_rtt;
-        assert!(train(&mut rate, &mut flow, 143, 4, 8) > known, "a queue: the link is slow");
+        assert!(paced(&mut rate, &mut flow, 143, 4, 8) > known, "a queue: the link is slow");
         flow.last_rtt = flow.min_rtt;
         let slow = flow.link_byte_time;
-        train(&mut rate, &mut flow, 172, 1, 8);
+        paced(&mut rate, &mut flow, 172, 1, 8);
         assert!(flow.link_byte_time < slow, "a faster sample always counts");
     }
 

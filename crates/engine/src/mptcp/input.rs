@@ -234,9 +234,15 @@ impl<P: Payload> Connection<P> {
             self.metrics[index].state = SubflowStatus::Usable;
         }
         if self.scheduling.wants_acks() {
-            self.scheduling.sample_link_rate(now, &mut self.metrics[index], segments);
-            self.notify(now, scheduler::Event::Acked { subflow: SubflowId(index as u8), segments });
+            self.notify_acknowledged(now, index, segments);
         }
+    }
+
+    /// The same, for schedulers that want to know: out of line, so that the others don't pay for it.
+    #[inline(never)]
+    fn notify_acknowledged(&mut self, now: Nanos, index: usize, segments: u32) {
+        self.scheduling.sample_link_rate(now, &mut self.metrics[index], segments);
+        self.notify(now, scheduler::Event::Acked { subflow: SubflowId(index as u8), segments });
     }
 
     /// Options that only control segments carry; false if the subflow is gone.

@@ -83,6 +83,7 @@ pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
             wait: values.switch("wait"),
             grow: values.switch("grow"),
             recover: values.switch("recover"),
+            tried: (0, 0, 0),
         };
         equip(values, ropewalk)
     },
@@ -111,6 +112,9 @@ struct Ropewalk {
     wait: bool,
     grow: bool,
     recover: bool,
+    /// The last decision to send ahead: when, the bytes that were unsent, and the offset. Asked the same again, nothing from there on
+    /// could be sent: it is assigned, or beyond the window.
+    tried: (Nanos, u64, u64),
 }
 
 /// A subflow and the nanoseconds until a segment given to it would arrive.
@@ -192,6 +196,12 @@ impl Ropewalk {
         } else {
             0
         };
+        let tried = (view.now, view.unsent, view.next_offset + ahead);
+        if ahead > 0 && std::mem::replace(&mut self.tried, tried) == tried {
+            rationale
+                .say(|| format!("wait for {}: nothing from {} on can be sent", Subflow(first.id), tried.2));
+            return None;
+        }
         rationale.say(|| {
             format!(
                 "{} is full; {} delivers in {}, when the others have delivered {}",
@@ -270,22 +280,30 @@ impl Ropewalk {
         if !head.carried_by(flow.id) {
             return (Some(self.repeat(view, flow, &head, Purpose::Opportunistic)), None);
         }
-        if !self.path(carrier).is_silent(carrier, view.now) {
-            return (None, until);
-        }
-        let mut at = self.paths[carrier.id.index()].late_until.max(head.offset);
-        for _ in 0..LOOK {
-            let Some(chunk) = view.in_flight.chunk_after(at) else { break };
-            if chunk.last == carrier.id && !chunk.carried_by(flow.id) {
-                if self.due(carrier, &chunk) > view.now {
-                    break;
-                }
-                return (Some(self.repeat(view, flow, &chunk, Purpose::Opportunistic)), None);
+        (None, until)
+    }
+
+    /// Rule 5: what a silent subflow carries, the oldest first.
+    fn abandoned(&mut self, view: &View<'_>) -> Option<Decision> {
+        for carrier in view.subflows {
+            if carrier.packets_out == 0 || !self.path(carrier).is_silent(carrier, view.now) {
+                continue;
             }
-            at = chunk.offset + u64::from(chunk.len);
-            self.paths[carrier.id.index()].late_until = at;
+            let Some((flow, _)) = self.helper(view, Some(carrier.id.index())) else { continue };
+            let mut at = self.paths[carrier.id.index()].late_until.max(view.una);
+            for _ in 0..LOOK {
+                let Some(chunk) = view.in_flight.chunk_after(at) else { break };
+                if chunk.last == carrier.id && !chunk.carried_by(flow.id) {
+                    if self.due(carrier, &chunk) > view.now {
+                        break;
+                    }
+                    return Some(self.repeat(view, flow, &chunk, Purpose::Opportunistic));
+                }
+                at = chunk.offset + u64::from(chunk.len);
+                self.paths[carrier.id.index()].late_until = at;
+            }
         }
-        (None, None)
+        None
     }
 
     /// Rule 3, second part: what others carry and what arrives earlier from here, the last first.
@@ -426,6 +444,11 @@ impl Scheduler for Ropewalk {
                 return decision;
             }
             until = due;
+            if let Some(decision) = self.abandoned(view) {
+                let offset = if let Decision::Duplicate { offset, .. } = decision { offset } else { 0 };
+                rationale.say(|| format!("data at {offset} is on a silent subflow: it is repeated"));
+                return decision;
+            }
         }
         if view.sendable() {
             if let Some(decision) = self.place(view, rationale) {

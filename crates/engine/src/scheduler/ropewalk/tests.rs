@@ -133,11 +133,25 @@ fn a_late_head_is_repeated_and_before_that_awaited() {
     assert!(matches!(scene.ask(scheduler), Decision::Send { .. }));
     scene.unsent = 0;
     assert_eq!(scene.ask(scheduler), repeats(0, 10_000, Purpose::Opportunistic));
-    scene.chunks.0.get_mut(&10_000).unwrap().carriers |= 1;
+    // As the engine notes it: the copy's subflow is then the last that carries the head.
+    let head = scene.chunks.0.get_mut(&10_000).unwrap();
+    (head.carriers, head.last, head.sent_at) = (0b11, SubflowId(0), due);
     assert!(matches!(scene.ask(scheduler), Decision::Wait { .. }), "the others are under way");
     // Silence: all that it carries.
     scene.subflows[1].last_progress = 0;
     assert_eq!(scene.ask(scheduler), repeats(0, 20_000, Purpose::Opportunistic));
+}
+
+#[test]
+fn what_could_not_be_sent_ahead_is_not_tried_again() {
+    let scheduler = &mut *build("ropewalk");
+    let mut scene = fast_full();
+    let ahead = scene.ask(scheduler);
+    assert!(matches!(ahead, Decision::SendAt { .. }), "{ahead:?}");
+    assert_eq!(scene.ask(scheduler), Decision::Wait { until: None }, "nothing was unsent from there on");
+    scene.now += MILLISECOND;
+    scene.unsent -= u64::from(MSS);
+    assert!(matches!(scene.ask(scheduler), Decision::SendAt { .. }));
 }
 
 #[test]
