@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use indicatif::{ProgressBar, ProgressStyle};
 use ropewalk_lab::advise::measure::Reading;
 use ropewalk_lab::advise::{
-    Answer, Ask, Buffer, Gain, Hands, Question, Recommended, System, VARIANT_RUNS, VARIANTS, advise,
-    document, narrowing, self_test,
+    Answer, Ask, Buffer, Gain, Hands, NotShown, Question, Recommended, System, VARIANT_RUNS, VARIANTS,
+    advise, document, narrowing, self_test,
 };
 use ropewalk_lab::compare::{Standing, ask};
 use ropewalk_lab::diagnostic::Diagnostic;
@@ -227,6 +227,10 @@ fn text(question: &Question, readings: &[Reading], answer: &Answer, to_type: &[S
     if !readings.is_empty() {
         text.push('\n');
     }
+    if let Some(of) = &answer.not_shown {
+        text += &show::wrapped("", used_up(question, answer, of).split(' ').map(String::from));
+        text.push('\n');
+    }
     text += &document::recommendation(answer);
     if let Some(buffer) = &answer.buffer {
         text += &format!(", buffers of at least {}", units::write_bytes(buffer.bytes));
@@ -265,6 +269,33 @@ fn text(question: &Question, readings: &[Reading], answer: &Answer, to_type: &[S
     text + &format!("\nPaths: {}. Seed {}.\n", names.join(", "), question.seed)
 }
 
+/// That the budget was used up, and what it would have taken.
+fn used_up(question: &Question, answer: &Answer, of: &NotShown) -> String {
+    let budget = question.budget_seconds().map(seconds).unwrap_or_default();
+    let needed = match of.needed {
+        Some(needed) => format!("About `--budget {}` would show it.", seconds(needed)),
+        None => "More `--budget` would show it.".into(),
+    };
+    format!(
+        "The budget of {budget} was used up before it was shown that `{}` is faster than TCP on {}: it takes {} in the mean of {} \
+         runs. {needed}",
+        of.label,
+        answer.best_path,
+        change(of.gain.ratio),
+        answer.decision.runs
+    )
+}
+
+/// Seconds for `--budget`, rounded up to two digits.
+fn seconds(value: f64) -> String {
+    let unit = match value {
+        ..10.0 => 0.1,
+        ..100.0 => 1.0,
+        _ => 10.0,
+    };
+    format!("{}s", ((value / unit - 1e-9).ceil() * unit * 10.0).round() / 10.0)
+}
+
 /// Why, what to expect and how sure it is: a head and a line each.
 fn reasons(question: &Question, answer: &Answer) -> Vec<(&'static str, String)> {
     let tcp = format!("TCP on {}", answer.best_path);
@@ -282,6 +313,9 @@ fn reasons(question: &Question, answer: &Answer) -> Vec<(&'static str, String)> 
             format!("{tcp} is slower; Linux's own scheduler is as good as the best")
         }
         Recommended::NothingBetter => format!("no scheduler is shown to be more than 2 % faster than {tcp}"),
+        Recommended::BudgetUsedUp => {
+            format!("until more is shown: nothing is yet shown to be faster than {tcp}")
+        }
         Recommended::NotSure => format!(
             "Multipath TCP is faster in the mean, but not in {certainty} of the plausible variants of your paths (`--certainty`)"
         ),

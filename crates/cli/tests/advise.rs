@@ -42,8 +42,7 @@ fn advice_and_comparison_agree_on_an_upload() {
 
 #[test]
 fn what_is_not_sure_enough_is_said() {
-    let paths =
-        ["advise", "--path", DSL, "--path", LTE, "--size", "4 MiB", "--budget", "500 ms", "--seed", "2"];
+    let paths = ["advise", "--path", DSL, "--path", LTE, "--size", "4 MiB", "--budget", "1 s", "--seed", "2"];
     let advice = json(&[&paths[..], &["--certainty", "99.9 %"]].concat());
     let sure = advice["faster_than_tcp_on_every_path_in"].as_f64().unwrap();
     assert!(sure < 0.999 && advice["multipath"] == false && advice["why"] == "not-sure", "{advice:#}");
@@ -54,6 +53,24 @@ fn what_is_not_sure_enough_is_said() {
         let text = refused(&["advise", "--certainty", share]);
         assert!(text.contains(reason), "{text}");
     }
+}
+
+#[test]
+fn that_the_budget_was_used_up_is_said_first_and_what_would_have_sufficed() {
+    let ask = |budget: &str, more: &[&str]| {
+        let paths =
+            ["advise", "--path", DSL, "--path", LTE, "--size", "4 MiB", "--seed", "2", "--budget", budget];
+        ropewalk(&[&paths[..], more].concat())
+    };
+    let short = String::from_utf8(ask("500 ms", &[]).stdout).unwrap();
+    assert!(short.starts_with("The budget of 0.5s was used up before it was shown that `"), "{short}");
+    let needed = short.split("`--budget ").nth(1).and_then(|rest| rest.split('s').next()).unwrap();
+    let seconds: f64 = needed.parse().unwrap();
+    assert!((0.5..10.0).contains(&seconds), "{short}");
+    // Twice that, since what it takes is estimated from few runs.
+    let enough = ask(&format!("{}s", 2.0 * seconds), &["--json"]);
+    let enough: Value = serde_json::from_slice(&enough.stdout).unwrap();
+    assert!(enough["not_shown"].is_null() && enough["why"] != "nothing-better", "{enough:#}");
 }
 
 #[test]

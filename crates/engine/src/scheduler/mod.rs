@@ -477,7 +477,7 @@ pub(crate) const DEFAULT: crate::registry::Entry<dyn Scheduler> = linux::ENTRY;
 /// Whether comparisons take a scheduler without being told its name. `single` is there as plain TCP; the others would
 /// cost every comparison time.
 pub fn is_compared_by_default(name: &str) -> bool {
-    !["single", "sttf", "qaware", "raven", "peekaboo", "xlink", "ropewalk"].contains(&name)
+    !["single", "sttf", "qaware", "raven", "peekaboo", "xlink"].contains(&name)
 }
 
 /// All built-in schedulers. A new one is a new file plus one line here.

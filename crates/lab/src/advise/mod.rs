@@ -23,5 +23,5 @@ pub use flips::Flip;
 pub use gain::Gain;
 pub use narrowing::{Links, Narrowing, Span, narrowing};
 pub use run::{Candidate, Hands};
-pub use search::{Answer, CERTAINTY, Effort, Judged, Question, Recommended, advise};
+pub use search::{Answer, CERTAINTY, Effort, Judged, NotShown, Question, Recommended, advise};
 pub use selftest::{Case, SelfTest, self_test};

@@ -71,6 +71,15 @@ impl Question {
         Some(Question { scenario, doubts, stated: None, ..self.clone() })
     }
 
+    /// The budget of each race, seconds; none where the number of runs is fixed.
+    #[must_use]
+    pub fn budget_seconds(&self) -> Option<f64> {
+        match self.effort.design {
+            Design::Race { segments } => Some(segments as f64 / compare::PER_SECOND as f64),
+            Design::Fixed(_) => None,
+        }
+    }
+
     /// Segments that answering takes at most; a fixed number of runs counts as one each.
     pub fn budget(&self) -> u64 {
         let segments = match self.effort.design {
@@ -92,6 +101,8 @@ pub enum Recommended {
     OwnAsGood,
     /// Plain TCP on the best path isn't shown to be slower than the fastest.
     NothingBetter,
+    /// Nor is it, but Multipath TCP is faster in the mean, and the budget was used up before that was shown.
+    BudgetUsedUp,
     /// Multipath TCP is faster in the mean, but not in enough of the plausible variants.
     NotSure,
 }
@@ -115,6 +126,17 @@ pub struct Judged {
     pub reinjected: f64,
     /// Segments retransmitted by subflows, per run.
     pub retransmits: f64,
+}
+
+/// Multipath TCP that is faster in the mean; the budget was used up before that was shown.
+#[derive(Clone, PartialEq, Debug)]
+pub struct NotShown {
+    /// The candidate's label.
+    pub label: String,
+    /// Its gain over what is recommended.
+    pub gain: Gain,
+    /// The budget that would probably suffice, seconds; none where the runs are too few to say.
+    pub needed: Option<f64>,
 }
 
 /// The answer.
@@ -144,6 +166,8 @@ pub struct Answer {
     pub sure: Option<f64>,
     /// Multipath TCP that is faster in the mean, but not in enough of the variants; its gain over what is recommended.
     pub unsure: Option<(String, Gain)>,
+    /// What the budget didn't suffice to show.
+    pub not_shown: Option<NotShown>,
     /// What the user can't run and would be better, and its gain over what is recommended.
     pub beyond: Option<(String, Gain)>,
     /// All candidates, the fastest first.
@@ -385,8 +409,14 @@ pub fn advise(
         }
     }
     let best_tcp = if candidates[chosen].is_tcp() { chosen } else { fastest_tcp };
+    let not_shown = if candidates[chosen].is_tcp() && unsure.is_none() {
+        not_shown(question, &found, &scores, chosen)
+    } else {
+        None
+    };
     let why = match &candidates[chosen] {
         _ if unsure.is_some() => Recommended::NotSure,
+        _ if not_shown.is_some() => Recommended::BudgetUsedUp,
         one if one.is_tcp() => Recommended::NothingBetter,
         one if one.scheduler.text == OWN => Recommended::OwnAsGood,
         _ => Recommended::Better,
@@ -444,6 +474,7 @@ pub fn advise(
         all: all.clone(),
         sure,
         unsure,
+        not_shown,
         beyond,
         judged,
         buffer: None,
@@ -462,6 +493,32 @@ pub fn advise(
         }
     }
     Ok(Some(answer))
+}
+
+/// The fastest within reach that isn't plain TCP, if the budget was used up before it was shown to be faster than that.
+fn not_shown(question: &Question, found: &Contest, scores: &[Vec<f64>], tcp: usize) -> Option<NotShown> {
+    let Contest { candidates, request, raced, decision, .. } = found;
+    let Design::Race { segments } = question.effort.design else { return None };
+    if decision.ended != compare::Ended::Budget {
+        return None;
+    }
+    let standing = |label: &str| decision.of(label).map(|stand| stand.standing);
+    let left = |who: &usize| {
+        !candidates[*who].is_tcp()
+            && standing(&candidates[*who].label).is_some_and(|is| is != Standing::Slower)
+    };
+    let best = (0..candidates.len())
+        .filter(left)
+        .min_by(|a, b| stats::mean(&scores[*a]).total_cmp(&stats::mean(&scores[*b])))?;
+    let gaps: Vec<f64> = scores[best].iter().zip(&scores[tcp]).map(|(a, b)| a - b).collect();
+    let gain = Gain::of(&gaps);
+    if gain.ratio * (1.0 + compare::MARGIN) > 1.0 {
+        return None;
+    }
+    let runs = compare::runs_to_show(scores, tcp, best, request.design.looks());
+    let times = runs.map(|runs| f64::from(runs) / gaps.len().max(1) as f64);
+    let used = raced.used.max(segments) as f64 / compare::PER_SECOND as f64;
+    Some(NotShown { label: candidates[best].label.clone(), gain, needed: times.map(|times| used * times) })
 }
 
 /// Linux's own scheduler, with the path that the connection is opened on.
@@ -676,7 +733,7 @@ mod tests {
             let answer = ask(&["a: 12 Mbit/s, 30 ms", &second], 20_000 << (2 * (seed % 3)), seed);
             if answer.use_this.is_tcp() {
                 plain += 1;
-                assert_eq!(answer.why, Recommended::NothingBetter);
+                assert!(matches!(answer.why, Recommended::NothingBetter | Recommended::BudgetUsedUp));
             } else {
                 multipath += 1;
                 assert!(answer.versus_tcp.ratio < 0.98 && answer.versus_tcp.sure > 0.5, "{answer:?}");

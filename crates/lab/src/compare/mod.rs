@@ -18,9 +18,9 @@ use ropewalk_engine::scheduler::Scheduler;
 use ropewalk_sim::{Mode, Outcome, Recording, RunResult, RunSpec, Scenario, Workload};
 
 pub use ask::Ask;
-pub(crate) use decide::standings;
 use decide::{Cost, name, shown_slower};
 pub use decide::{Decision, MARGIN, Reach, Stand, Standing};
+pub(crate) use decide::{runs_to_show, standings};
 pub use race::{Design, Ended, PER_SECOND};
 pub(crate) use race::{Plan, Raced, race};
 pub use rank::{PathPart, Ranking, Repeats, Row, Run};
