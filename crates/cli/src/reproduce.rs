@@ -9,7 +9,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use ropewalk_lab::Registries;
 use ropewalk_lab::diagnostic::{Diagnostic, did_you_mean};
 use ropewalk_lab::reproduce::{
-    self, Entry, Fit, FitRequest, Outcome, Paper, Progress, Request, Runs, SelfTest, Verdict, World,
+    self, Entry, Fit, FitRequest, Fitted, Outcome, Paper, Progress, Request, Runs, SelfTest, Verdict, World,
 };
 use ropewalk_lab::table::Table;
 use serde_json::json;
@@ -53,7 +53,7 @@ with results of other papers beside it (papers/NAME.json), these stay: so one pa
   ropewalk reproduce fit cfs-2019
   ropewalk reproduce fit cfs-2019 --budget 100 --json
   ropewalk reproduce fit cfs-2019 --scenario-to fitted.toml
-  ropewalk reproduce fit cfs-2019 --self-test 40
+  ropewalk reproduce fit cfs-2019 --self-test 40 --save fitted.toml
 
 The settings, their priors and what is fitted to what are in papers/NAME/open.toml. The rows of the scheduler that the paper is \
 about aren't looked at. What was tried is kept in the folder of --state: call it again to go on after an interruption.")]
@@ -94,7 +94,7 @@ struct FitOptions {
     /// As JSON
     #[arg(long)]
     json: bool,
-    /// Where the result goes as papers/NAME/fitted.toml, for `reproduce run`
+    /// Where the result goes as papers/NAME/fitted.toml, for `reproduce run`; of a --self-test, beside what is fitted there
     #[arg(long, value_name = "FILE")]
     save: Option<PathBuf>,
     /// Where the best setting goes as a scenario, for `compare --scenario`
@@ -473,6 +473,11 @@ fn search(registries: &Registries, options: &FitOptions) -> Result<(), Failure> 
         let found = reproduce::self_test(&request, usize::from(known), registries, &store, &watch, &stop);
         watch.bar.finish_and_clear();
         let tested = found.map_err(Failure::other)?.ok_or_else(stopped)?;
+        if let (Some(path), Some(fitted)) = (&options.save, &paper.fitted) {
+            let tested = tested.sum(&format!("{command} --self-test {known}"));
+            let with = Fitted { self_test: Some(tested), ..fitted.clone() };
+            output::write_file(path, &with.text().map_err(Failure::other)?)?;
+        }
         return output::print(&self_test_text(known, &tested, options.json));
     }
     let found = reproduce::fit(&request, registries, &store, &watch, &stop);

@@ -242,6 +242,30 @@ fn the_fitter_is_tested_with_known_settings() {
     assert_eq!((tested.fitted.len(), tested.held_out.len()), (2, 2));
     assert!(tested.coverage() > 0.4 && tested.fitted.iter().all(|distance| *distance < 1.0), "{tested:?}");
     assert_eq!(test().unwrap().unwrap(), tested);
+    // As it is kept beside what is fitted.
+    let sum = tested.sum("test");
+    assert_eq!((sum.known, sum.inside.1, sum.held_out.is_some()), (2, 20, true));
+    let fitted = reproduce::Fitted { self_test: Some(sum), ..paper.fitted.clone().unwrap() };
+    assert_eq!(toml::from_str::<reproduce::Fitted>(&fitted.text().unwrap()).unwrap(), fitted);
+    paper.fitted = Some(fitted);
+    let request = Request {
+        paper: &paper,
+        world: World::Simulated,
+        figure: Some("fig6"),
+        runs: Some(1),
+        seed: 1,
+        jobs: 1,
+    };
+    let outcome = reproduce::execute(
+        &request,
+        &Registries::builtin(),
+        &Runs::none(),
+        &counter,
+        &AtomicBool::new(false),
+    );
+    let (_, files) = reproduce::pages(&[outcome.unwrap()], &[], "test").unwrap();
+    let page = &files.iter().find(|(path, _)| path == "papers/cfs-2019.md").unwrap().1;
+    assert!(page.contains("The fitter's own test, `test`, made 2 tables"), "{page}");
 }
 
 #[test]

@@ -360,6 +360,7 @@ pub fn fit(
             threshold: round(threshold),
             prior_share: round(near as f64 / prior.len().max(1) as f64),
             figures: figures(request.paper),
+            self_test: None,
             apply,
             values,
         },
@@ -386,7 +387,7 @@ fn figures(paper: &Paper) -> Vec<String> {
     kept
 }
 
-fn round(value: f64) -> f64 {
+pub(super) fn round(value: f64) -> f64 {
     libm::round(value * 1e4) / 1e4
 }
 

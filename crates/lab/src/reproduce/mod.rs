@@ -52,7 +52,7 @@ pub use fit::{Fit, FitRequest, Tried, fit};
 pub use hosts::{Difference, differences, hosts_page};
 pub use judge::{Judgement, Verdict};
 pub use notes::{Results, fill, numbers_in_prose};
-pub use open::{Fitted, Unknown, Unknowns};
+pub use open::{Fitted, Tested, Unknown, Unknowns};
 pub use overview::{Entry, entry_path, text as overview};
 pub use pages::pages;
 pub use published::Published;

@@ -229,11 +229,47 @@ pub struct Fitted {
     /// Figures besides those that all settings concern.
     #[serde(default)]
     pub figures: Vec<String>,
+    /// The fitter's own test with the same settings and priors.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub self_test: Option<Tested>,
     /// What it changes.
     pub apply: Settings,
     /// By setting.
     #[serde(rename = "value")]
     pub values: Vec<Value>,
+}
+
+/// What the fitter's own test found, in sum.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Tested {
+    /// The command that made it.
+    pub command: String,
+    /// Settings that tables were made from.
+    pub known: usize,
+    /// How often an open setting's true value lies in the 80 % region, and of how many.
+    pub inside: (usize, usize),
+    /// Mean distance of the best setting from the table that it was fitted to.
+    pub fitted: f64,
+    /// Its mean distance from the cells that the fit doesn't see, and that of the setting as ruled; none if there are none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub held_out: Option<(f64, f64)>,
+}
+
+impl Tested {
+    /// In words, for the page.
+    pub(super) fn words(&self) -> String {
+        let (inside, of) = self.inside;
+        let share = inside as f64 / of.max(1) as f64 * 100.0;
+        let held_out = self.held_out.map_or(String::new(), |(best, ruled)| {
+            format!(", and {best:.3} from the cells that it didn't see (the setting as ruled: {ruled:.3})")
+        });
+        format!(
+            "The fitter's own test, `{}`, made {} tables from settings drawn from the priors. An open setting's true value is in the \
+             80 % region {inside} of {of} times ({share:.0} %). The best setting is {:.3} from its table on average{held_out}.",
+            self.command, self.known, self.fitted
+        )
+    }
 }
 
 /// An open setting in the fit.

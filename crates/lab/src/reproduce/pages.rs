@@ -167,6 +167,9 @@ fn fitted(outcome: &Outcome) -> String {
             fit.threshold,
             fit.prior_share * 100.0
         );
+        if let Some(tested) = &fit.self_test {
+            let _ = writeln!(text, "{}\n", tested.words());
+        }
         text += "| setting | best | 80 % of the last population | distance grows by, if it alone is changed | least distance with it left at |\n|---|---|---|---|---|\n";
         for value in &fit.values {
             let fixed: Vec<String> =

@@ -6,9 +6,11 @@ use std::sync::atomic::AtomicBool;
 
 use super::PaperError;
 use super::abc::{self, Effort, Particle, Prior};
-use super::fit::{FitRequest, Target, Tried, all};
+use super::fit::{FitRequest, Target, Tried, all, round};
+use super::open::Tested;
 use super::run::Progress;
 use crate::Registries;
+use crate::stats;
 
 /// What the fitter's own test found.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -27,6 +29,20 @@ impl SelfTest {
     /// Share of all open settings with the truth in the 80 % region.
     pub fn coverage(&self) -> f64 {
         (self.ranges.0 + self.choices.0) as f64 / (self.ranges.1 + self.choices.1).max(1) as f64
+    }
+
+    /// In sum, as `fitted.toml` keeps it.
+    pub fn sum(&self, command: &str) -> Tested {
+        let mean = |values: &mut dyn Iterator<Item = f64>| round(stats::mean(&values.collect::<Vec<f64>>()));
+        let (best, ruled) =
+            (mean(&mut self.held_out.iter().map(|it| it.0)), mean(&mut self.held_out.iter().map(|it| it.1)));
+        Tested {
+            command: command.into(),
+            known: self.fitted.len(),
+            inside: (self.ranges.0 + self.choices.0, self.ranges.1 + self.choices.1),
+            fitted: mean(&mut self.fitted.iter().copied()),
+            held_out: (!self.held_out.is_empty()).then_some((best, ruled)),
+        }
     }
 }
 
