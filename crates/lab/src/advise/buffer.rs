@@ -1,7 +1,8 @@
 //! How large buffers must be: sizes race as candidates do, over plausible variants of the paths.
 
+use super::question::Question;
 use super::run::{Candidate, Hands};
-use super::search::{Question, Variants, one_run};
+use super::search::{Variants, one_run};
 use crate::compare::{self, Design, Plan, Request, Standing};
 
 /// Sizes that are tried, bytes.

@@ -1,8 +1,9 @@
 //! How sure it is that Multipath TCP is faster than plain TCP: not in the mean over all plausible variants of the paths, of
 //! which the user has one, but in how many of them.
 
+use super::question::Question;
 use super::run::{Candidate, Hands};
-use super::search::{Question, Variants, one_run};
+use super::search::{Variants, one_run};
 use crate::compare::{self, Design, Plan, Request};
 use crate::stats;
 

@@ -7,8 +7,8 @@ use ropewalk_link::{Loss, Rate};
 use ropewalk_sim::{Scenario, Workload};
 
 use super::belief::{scale_delay, scale_rate, scaled_loss};
+use super::question::Question;
 use super::run::{Candidate, Hands, Times, times};
-use super::search::Question;
 use crate::{scenario, stats, units};
 
 /// How far a quantity is moved.

@@ -2,6 +2,7 @@
 //! the paths, drawn from what is known of them and how well ([`belief`]). Multipath is recommended only if plain TCP on every
 //! path is shown to be slower; a scheduler other than the kernel's own only if that one is.
 
+mod answer;
 mod ask;
 pub mod belief;
 mod buffer;
@@ -11,10 +12,12 @@ mod flips;
 mod gain;
 pub mod measure;
 mod narrowing;
+mod question;
 mod run;
 mod search;
 mod selftest;
 
+pub use answer::{Answer, Judged, NotShown, Recommended};
 pub use ask::{Ask, System};
 pub use belief::Doubt;
 pub use buffer::Buffer;
@@ -22,6 +25,7 @@ pub use certainty::{RUNS as VARIANT_RUNS, VARIANTS};
 pub use flips::Flip;
 pub use gain::Gain;
 pub use narrowing::{Links, Narrowing, Span, narrowing};
+pub use question::{CERTAINTY, Effort, Question};
 pub use run::{Candidate, Hands};
-pub use search::{Answer, CERTAINTY, Effort, Judged, NotShown, Question, Recommended, advise};
+pub use search::advise;
 pub use selftest::{Case, SelfTest, self_test};

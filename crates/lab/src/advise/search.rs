@@ -4,183 +4,24 @@ use std::sync::{Arc, Mutex};
 
 use ropewalk_engine::registry::SpecError;
 use ropewalk_engine::scheduler::is_compared_by_default;
-use ropewalk_sim::{Mode, Recording, RunSpec, Scenario, Workload};
+use ropewalk_sim::{Mode, Recording, RunSpec, Scenario};
 
+use super::answer::{Answer, Judged, NotShown, Recommended};
 use super::belief::{Doubt, worlds};
-use super::buffer::{self, Buffer};
-use super::certainty;
-use super::flips::{self, Flip, Turning};
+use super::flips::{self, Turning};
 use super::gain::Gain;
+use super::question::{OPENING, Question};
 use super::run::{Candidate, Hands, opened_on};
-use crate::compare::{self, Decision, Design, Plan, Raced, Reach, Request, Run, Standing, Worth};
+use super::{buffer, certainty};
+use crate::compare::{self, Decision, Design, Plan, Raced, Reach, Request, Run, Standing};
 use crate::{Registries, stats};
 
 /// The kernel's own scheduler: what one has without changing anything.
 const OWN: &str = "linux";
 /// Variants that are drawn together, spread evenly over what is plausible.
 const BLOCK: usize = 64;
-/// Share of the budget for the path that is opened first.
-const OPENING: u64 = 8;
 /// How many of those that aren't slower are watched for turning points.
 const WATCHED: usize = 4;
-
-/// In which share of the plausible variants Multipath TCP must be faster, unless the user says otherwise.
-pub const CERTAINTY: f64 = 0.9;
-
-/// How much is run.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Effort {
-    /// Segments of the race.
-    pub design: Design,
-    /// Whether buffers and turning points are looked for too.
-    pub whole: bool,
-}
-
-/// What is asked.
-#[derive(Clone, Debug)]
-pub struct Question {
-    /// The paths as far as they are known; its workload is the one for buffers and turning points.
-    pub scenario: Scenario,
-    /// What the answer must be good for.
-    pub workloads: Vec<Workload>,
-    /// Who contends besides `linux` and plain TCP; none: all.
-    pub schedulers: Vec<String>,
-    /// How well each path is known.
-    pub doubts: Vec<Doubt>,
-    /// The paths as they were stated, before measurements; none if there are none, or a path is known by them alone.
-    pub stated: Option<Scenario>,
-    /// The congestion control.
-    pub congestion: String,
-    /// What the user can run.
-    pub reach: Reach,
-    /// What bytes cost.
-    pub worth: Worth,
-    /// In which share of the plausible variants Multipath TCP must be faster than plain TCP on every path.
-    pub certainty: f64,
-    /// How much to run.
-    pub effort: Effort,
-    /// Seed.
-    pub seed: u64,
-}
-
-impl Question {
-    /// The same without measurements; none if there are none.
-    fn stated_alone(&self) -> Option<Question> {
-        let scenario = self.stated.clone()?;
-        let doubts = vec![Doubt::default(); scenario.paths.len()];
-        Some(Question { scenario, doubts, stated: None, ..self.clone() })
-    }
-
-    /// The budget of each race, seconds; none where the number of runs is fixed.
-    #[must_use]
-    pub fn budget_seconds(&self) -> Option<f64> {
-        match self.effort.design {
-            Design::Race { segments } => Some(segments as f64 / compare::PER_SECOND as f64),
-            Design::Fixed(_) => None,
-        }
-    }
-
-    /// Segments that answering takes at most; a fixed number of runs counts as one each.
-    pub fn budget(&self) -> u64 {
-        let segments = match self.effort.design {
-            Design::Race { segments } => segments,
-            Design::Fixed(runs) => u64::from(runs),
-        };
-        let contest = segments + segments / OPENING;
-        let contests = if self.stated.is_some() { 2 * contest } else { contest };
-        contests + if self.effort.whole { segments / buffer::SHARE } else { 0 }
-    }
-}
-
-/// Why this is recommended.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Recommended {
-    /// Plain TCP and the kernel's own scheduler are shown to be slower.
-    Better,
-    /// The kernel's own scheduler isn't shown to be slower than the fastest, and plain TCP is.
-    OwnAsGood,
-    /// Plain TCP on the best path isn't shown to be slower than the fastest.
-    NothingBetter,
-    /// Nor is it, but Multipath TCP is faster in the mean, and the budget was used up before that was shown.
-    BudgetUsedUp,
-    /// Multipath TCP is faster in the mean, but not in enough of the plausible variants.
-    NotSure,
-}
-
-/// One of the candidates.
-#[derive(Clone, PartialEq, Debug)]
-pub struct Judged {
-    /// `ecf`, `tcp wifi`.
-    pub label: String,
-    /// How it stands to the fastest.
-    pub standing: Standing,
-    /// Against plain TCP on the best path, over the variants that both ran in.
-    pub gain: Gain,
-    /// Variants.
-    pub variants: usize,
-    /// Payload bytes sent on each path per run, by the paths' order in the scenario.
-    pub bytes: Vec<f64>,
-    /// Bytes duplicated by the scheduler, per run.
-    pub duplicated: f64,
-    /// Bytes reinjected by the connection, per run.
-    pub reinjected: f64,
-    /// Segments retransmitted by subflows, per run.
-    pub retransmits: f64,
-}
-
-/// Multipath TCP that is faster in the mean; the budget was used up before that was shown.
-#[derive(Clone, PartialEq, Debug)]
-pub struct NotShown {
-    /// The candidate's label.
-    pub label: String,
-    /// Its gain over what is recommended.
-    pub gain: Gain,
-    /// The budget that would probably suffice, seconds; none where the runs are too few to say.
-    pub needed: Option<f64>,
-}
-
-/// The answer.
-#[derive(Clone, Debug)]
-pub struct Answer {
-    /// What to use.
-    pub use_this: Candidate,
-    /// The path of a Multipath TCP connection's first subflow.
-    pub opens_on: String,
-    /// Why.
-    pub why: Recommended,
-    /// The label of what is named on what is stated alone; none without measurements.
-    pub named_before: Option<String>,
-    /// Who is equal, who is slower, among what the user can run.
-    pub decision: Decision,
-    /// The same among all candidates.
-    pub all: Decision,
-    /// The best path for plain TCP.
-    pub best_path: String,
-    /// Against plain TCP on that path.
-    pub versus_tcp: Gain,
-    /// The same by what was stated alone; none without measurements.
-    pub stated: Option<Gain>,
-    /// Against the kernel's own scheduler, with its first subflow on the first path; none if that is recommended.
-    pub versus_own: Option<(String, Gain)>,
-    /// In which share of the plausible variants Multipath TCP is faster than plain TCP on every path, if it is faster in the mean.
-    pub sure: Option<f64>,
-    /// Multipath TCP that is faster in the mean, but not in enough of the variants; its gain over what is recommended.
-    pub unsure: Option<(String, Gain)>,
-    /// What the budget didn't suffice to show.
-    pub not_shown: Option<NotShown>,
-    /// What the user can't run and would be better, and its gain over what is recommended.
-    pub beyond: Option<(String, Gain)>,
-    /// All candidates, the fastest first.
-    pub judged: Vec<Judged>,
-    /// How large buffers must be, if that was looked for.
-    pub buffer: Option<Buffer>,
-    /// Where another would be better, if that was looked for.
-    pub flips: Vec<Flip>,
-    /// Who is faster on exactly these paths already, and by what ratio: then moving a quantity shows nothing.
-    pub ahead: Option<(String, f64)>,
-    /// Plausible variants of the paths in which those that aren't slower ran.
-    pub variants: usize,
-}
 
 /// All schedulers with a congestion control, opened on a path.
 pub(super) fn everyone(
@@ -626,6 +467,8 @@ mod tests {
     use std::sync::atomic::AtomicBool;
 
     use super::*;
+    use crate::advise::{CERTAINTY, Effort};
+    use crate::compare::Worth;
 
     fn question(paths: &[&str], bytes: u64, seed: u64) -> Question {
         let paths = paths.iter().map(|text| crate::scenario::path(text).unwrap()).collect::<Vec<_>>();

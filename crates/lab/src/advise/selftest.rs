@@ -17,8 +17,9 @@ use ropewalk_sim::{Scenario, Workload};
 use serde::{Deserialize, Serialize};
 
 use super::belief::{Doubt, perturb, uniform};
+use super::question::{CERTAINTY, Effort, Question};
 use super::run::{Candidate, Hands, times};
-use super::search::{CERTAINTY, Effort, Question, advise, everyone, one, plain};
+use super::search::{advise, everyone, one, plain};
 use crate::checkpoint::Store;
 use crate::compare::{Design, PER_SECOND, Reach, Worth};
 use crate::{Registries, scenario, stats};
