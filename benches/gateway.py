@@ -1,16 +1,24 @@
 #!/usr/bin/env python3
 """The gateway beside HAProxy on the kernel's Multipath TCP, as root: docs/gateway.md.
 
-    benches/gateway.py [completion] [connections] [latency] [--rounds 5] [--schedulers ropewalk,minrtt,blest] [--json FILE]
-    benches/gateway.py soak [--minutes 20]
+    benches/gateway.py [ROW ...] [--rounds 5] [--schedulers ropewalk,minrtt,blest] [--ropewalk PROGRAM | --release] [--json FILE]
+    benches/gateway.py soak [--minutes 20] [--clients 2000]
 
 completion   downloads of 64 KiB to 4 MiB from nginx over emulated paths, by the kernel's client (mptcpize, curl): behind the
-             gateway with each scheduler, and behind `mptcpize run haproxy` (the kernel's scheduler `default`). The scheduler
-             `pair` is the gateway with `ropewalk`, and curl through `ropewalk proxy`
+             gateway with each scheduler, and behind `mptcpize run haproxy` (the kernel's scheduler `default`)
 connections  connections per second, one request each (wrk, `Connection: close`), the program in front of nginx on one core
 latency      what the program adds to a small request on an open connection
-soak         40 clients that download one file after another, each byte compared, over two links of which one is cut every five
-             seconds for two: memory, failures, connections left over
+soak         2,000 clients that connect, download a file, compare each byte, close and begin again, over two links of which one is
+             cut every five seconds for two: memory, failures, connections left over
+throughput   a download without a limit through proxy and gateway, and `ropewalk perf` with the engine at both ends: rate, CPU per GB
+idle         10,000 idle connections: memory of each, processor time while nothing happens
+switch       links that die in silence under a download through proxy and gateway: how long nothing arrives
+cut          200 MB through proxy and gateway, a link cut for good: every byte, the longest stall
+ssh          keystrokes over ssh through proxy and gateway, one of two links lossy: times of their echoes (openssh-server, socat)
+http3        HTTP/3 through SOCKS5's UDP ASSOCIATE (pip install aioquic)
+cfs          the wget and curl experiments of the paper cfs-2019, with real curl through the gateway, every scheduler
+
+Without a row: completion, connections and latency.
 
 Ways are measured in turns, each round with another seed of the paths. Everywhere cubic. Needs nginx, haproxy, mptcpize, curl,
 wrk and ip (apt-get install nginx-light haproxy mptcpize curl wrk iproute2), and two cores.
@@ -23,6 +31,7 @@ import json
 import math
 import os
 import re
+import resource
 import shlex
 import shutil
 import signal
@@ -39,8 +48,6 @@ UNEQUAL = ["wifi-lte", "small-buffers", "fast-slow", "bad-third-link", "satellit
 EQUAL = "equal-paths"
 # The kernel's scheduler, behind HAProxy.
 KERNEL = "haproxy"
-# The gateway with `ropewalk`, and the client behind `ropewalk proxy`.
-PAIR = "pair"
 BACKEND = 8080
 
 
@@ -93,14 +100,11 @@ class Place:
                     f" timeout server 60s\nlisten front\n bind {address}:80\n server nginx 127.0.0.1:{BACKEND}\n"
                 )
             return f"mptcpize run haproxy -db -f {self.path('haproxy.cfg')}"
-        scheduler = "ropewalk" if way == PAIR else way
-        return f"{ropewalk} gateway --listen {address}:80 --to 127.0.0.1:{BACKEND} --scheduler {scheduler} --log warn"
+        return f"{ropewalk} gateway --listen {address}:80 --to 127.0.0.1:{BACKEND} --scheduler {way} --log warn"
 
 
 # In a namespace: cubic, nothing remembered of earlier connections.
 SETTINGS = "sysctl -qw net.ipv4.tcp_congestion_control=cubic net.ipv4.tcp_no_metrics_save=1"
-# The same in a script: where it isn't allowed, the comparison would be of something else.
-OR_END = f"{SETTINGS} || exit 1"
 # Waits until the port answers.
 READY = "for i in $(seq 100); do curl -sf -o /dev/null --max-time 2 http://%s/small && break; sleep 0.1; done"
 
@@ -109,24 +113,14 @@ def download(place, scenario, way, seed, options):
     """The completion times of one round, by size: seconds."""
     with open(place.path("peer.sh"), "w") as file:
         file.write(
-            f"{OR_END}\n{place.nginx(f'127.0.0.1:{BACKEND}')} &\nexec {place.front(way, '10.127.255.1', options.ropewalk)}\n"
+            f"{SETTINGS}\n{place.nginx(f'127.0.0.1:{BACKEND}')} &\nexec {place.front(way, '10.127.255.1', options.ropewalk)}\n"
         )
-    client = "curl --proxy socks5://127.0.0.1:1080" if way == PAIR else "mptcpize run curl"
-    once = client + " -sf -o /dev/null --max-time 60 -w '%{size_download} %{time_total}\\n' http://10.127.255.1/"
+    once = "mptcpize run curl -sf -o /dev/null --max-time 60 -w '%{size_download} %{time_total}\\n' http://10.127.255.1/"
     with open(place.path("client.sh"), "w") as file:
-        lines = [OR_END, READY % "10.127.255.1", "sleep 0.3"]
-        if way == PAIR:
-            # All paths but loopback are its uplinks.
-            uplinks = "$(ip -br link | awk '$1 != \"lo\" { print \"--via\", $1 }')"
-            lines += [f"{options.ropewalk} proxy {uplinks} --usage {place.path('usage.json')} --metrics 127.0.0.1:9464 & proxy=$!"]
-            lines += [READY.replace("curl", "curl --proxy socks5://127.0.0.1:1080") % "10.127.255.1", "sleep 1"]
+        lines = [SETTINGS, READY % "10.127.255.1", "sleep 0.3"]
         lines += [f"{once}{size}; sleep 0.2" for size in SIZES.values() for _ in range(options.repeat)]
         # Multipath TCP, or the comparison is of something else.
-        if way == PAIR:
-            total = "awk '/^ropewalk_MPTcpExtMPJoinSynAckRx/ { sum += $2 } END { print \"joins\", sum }'"
-            lines += [f"curl -s http://127.0.0.1:9464/metrics | {total}", "kill -INT $proxy; wait $proxy"]
-        else:
-            lines += ["echo joins $(nstat -asz MPTcpExtMPJoinSynAckRx | awk '/MPJoin/ { print $2 }')"]
+        lines += ["echo joins $(nstat -asz MPTcpExtMPJoinSynAckRx | awk '/MPJoin/ { print $2 }')"]
         file.write("\n".join(lines) + "\n")
     command = [options.ropewalk, "emulate", "--scenario", scenario, "--seed", str(seed), "--quiet"]
     command += ["--peer", f"sh {place.path('peer.sh')}", "--", "sh", place.path("client.sh")]
@@ -327,42 +321,61 @@ for turn in range(3200):
     return rows
 
 
-# Downloads until the time is over; prints how it went, as JSON.
+# Downloads until the time is over; prints how it went, as JSON. Each client keeps its connection for a while before it asks.
 CLIENTS = """
-import collections, hashlib, json, random, socket, sys, threading, time
+import asyncio, collections, errno, hashlib, json, random, socket, sys, time
 
-minutes, sums = float(sys.argv[1]), json.loads(sys.argv[2])
+minutes, sums, clients = float(sys.argv[1]), json.loads(sys.argv[2]), int(sys.argv[3])
 end = time.monotonic() + 60 * minutes
-counts, durations = collections.Counter(), []
+counts, durations, failed = collections.Counter(), [], []
+# Most downloads are small, or the links would be full of few.
+names = sorted(sums, key=int)
+shares = [64, 16, 4, 1][:len(names)]
 
-def download(name):
+async def connect(one):
+    # asyncio's own would ask the resolver about a protocol that it doesn't know.
+    if (error := one.connect_ex(("10.0.0.1", 80))) not in (0, errno.EINPROGRESS):
+        raise OSError(error, "connect")
+    loop, done = asyncio.get_running_loop(), asyncio.Event()
+    loop.add_writer(one, done.set)
+    try:
+        await done.wait()
+    finally:
+        loop.remove_writer(one)
+    if error := one.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
+        raise OSError(error, "connect")
+
+async def download(name, pause):
+    loop = asyncio.get_running_loop()
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM, 262) as one:
-        one.settimeout(60)
-        one.connect(("10.0.0.1", 80))
-        one.sendall(f"GET /{name} HTTP/1.0\\r\\n\\r\\n".encode())
+        one.setblocking(False)
+        await connect(one)
+        await asyncio.sleep(pause)
+        await loop.sock_sendall(one, f"GET /{name} HTTP/1.0\\r\\n\\r\\n".encode())
         data = bytearray()
-        while piece := one.recv(65536):
+        while piece := await loop.sock_recv(one, 65536):
             data += piece
         body = bytes(data).partition(b"\\r\\n\\r\\n")[2]
         return hashlib.sha256(body).hexdigest() == sums[name]
 
-def client(number):
+async def client(number):
     draw = random.Random(number)
+    await asyncio.sleep(10 * draw.random())
     while time.monotonic() < end:
-        begin = time.monotonic()
+        begin, pause = time.monotonic(), 20 * draw.random()
         try:
-            counts["right" if download(draw.choice(sorted(sums))) else "wrong bytes"] += 1
+            right = await asyncio.wait_for(download(draw.choices(names, shares)[0], pause), 120)
+            counts["right" if right else "wrong bytes"] += 1
         except Exception as error:
             counts[type(error).__name__] += 1
-        durations.append(time.monotonic() - begin)
-        time.sleep(2 * draw.random())
+            failed.append(f"{begin - end + 60 * minutes:.1f} s: {error!r}")
+        durations.append(time.monotonic() - begin - pause)
 
-threads = [threading.Thread(target=client, args=(number,)) for number in range(40)]
-for thread in threads:
-    thread.start()
-for thread in threads:
-    thread.join()
-print(json.dumps({"counts": counts, "longest_s": max(durations)}))
+async def main():
+    await asyncio.gather(*(client(number) for number in range(clients)))
+
+asyncio.run(main())
+print(json.dumps({"counts": counts, "longest_s": max(durations), "failed": failed[:20]}))
 """
 
 
@@ -370,6 +383,12 @@ def resident(pid):
     """Resident memory in MiB."""
     with open(f"/proc/{pid}/status") as file:
         return int(re.search(r"VmRSS:\s+(\d+)", file.read())[1]) / 1024
+
+
+def open_now(pair):
+    """The gateway's connections, by scheduler."""
+    metrics = pair.run(pair.names[0], "curl -s --max-time 10 http://127.0.0.1:9100/metrics")
+    return list(map(int, re.findall(r"^ropewalk_gateway_connections\S* (\d+)", metrics, re.MULTILINE)))
 
 
 def soak(place, options):
@@ -387,10 +406,10 @@ def soak(place, options):
         nginx = pair.start(place.nginx(f"127.0.0.1:{BACKEND}"), 1)
         way = place.front(options.schedulers[0], "10.0.0.1", options.ropewalk)
         gateway = pair.start(f"{way} --address 10.0.1.1 --metrics 127.0.0.1:9100", 0)
-        cut = None
+        cut, most, left = None, 0, []
         try:
             subprocess.run(pair.inside(client, f"sh -c {shlex.quote(READY % '10.0.0.1')}"), check=True)
-            command = pair.inside(client, shlex.join([sys.executable, "-c", CLIENTS, str(options.minutes), json.dumps(sums)]))
+            command = pair.inside(client, shlex.join([sys.executable, "-c", CLIENTS, str(options.minutes), json.dumps(sums), str(options.clients)]))
             clients = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
             begin, turns = time.monotonic(), 0
             while clients.poll() is None:
@@ -406,22 +425,26 @@ def soak(place, options):
                     )
                     pair.run(client, f"nft {shlex.quote('table inet cut { ' + rules + ' }')}")
                 memory.append((time.monotonic() - begin, resident(gateway.pid)))
-                if len(memory) % 24 == 0:
-                    say(f"{memory[-1][0]:.0f} s: {memory[-1][1]:.1f} MiB")
+                if len(memory) % 12 == 0:
+                    say(f"{memory[-1][0]:.0f} s: {memory[-1][1]:.1f} MiB, {sum(open_now(pair))} connections")
+                most = max(most, sum(open_now(pair)))
             result = json.loads(clients.stdout.read())
-            metrics = pair.run(server, "curl -s http://127.0.0.1:9100/metrics")
-            # A minute ends what peers have left behind.
-            left = re.findall(r"^ropewalk_gateway_connections\S* (\d+)", metrics, re.MULTILINE)
+            # What peers have left behind ends within the keep-alive's two minutes.
+            begin = time.monotonic()
+            while any(left := open_now(pair)) and time.monotonic() - begin < 150:
+                time.sleep(1)
         finally:
             end(gateway)
             end(nginx)
     early = [one for at, one in memory if 30 <= at < 90] or [one for _, one in memory[:5]]
     late = [one for _, one in memory[-12:]]
-    print(f"{result['counts']}, the longest {result['longest_s']:.1f} s, links cut {turns} times")
+    print(f"{result['counts']}, the longest {result['longest_s']:.1f} s, links cut {turns} times, up to {most} connections at a time")
+    for failure in result["failed"]:
+        print(f"failed after {failure}")
     print(
         f"memory: {statistics.median(early):.1f} MiB in the first minutes, {statistics.median(late):.1f} MiB in the last, at most {max(one for _, one in memory):.1f} MiB"
     )
-    print(f"connections left: {', '.join(left) or 'none is told'}; the gateway's exit code: {gateway.returncode}")
+    print(f"connections left: {sum(left)}; the gateway's exit code: {gateway.returncode}")
     return result | {"memory": memory, "left": left, "exit": gateway.returncode}
 
 
@@ -433,17 +456,29 @@ def table(head, rows):
 
 
 def main():
-    all_rows = {"completion": completion, "connections": connections, "latency": latency, "soak": soak}
+    import gateway_pair
+
+    all_rows = {"completion": completion, "connections": connections, "latency": latency, "soak": soak} | gateway_pair.ROWS
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("rows", nargs="*", choices=[*all_rows, []], default=[])
-    parser.add_argument("--ropewalk", default=os.path.join(ROOT, "target/release/ropewalk"))
+    parser.add_argument("--ropewalk", default=os.path.join(ROOT, "target/release/ropewalk"), help="the program [default: %(default)s]")
+    parser.add_argument("--release", action="store_true", help="build the program first (cargo build --release -p ropewalk)")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--repeat", type=int, default=2, help="downloads of each size in a round")
     parser.add_argument("--schedulers", default="ropewalk,minrtt,blest", type=lambda text: text.split(","))
     parser.add_argument("--minutes", type=float, default=20, help="how long the soak lasts")
+    parser.add_argument("--clients", type=int, default=2000, help="the soak's connections at a time")
+    parser.add_argument("--deaths", type=int, default=24, help="how often `switch` cuts a link")
+    parser.add_argument("--idle", type=int, default=10_000, help="idle connections")
+    parser.add_argument("--keys", type=int, default=200, help="keystrokes of each round of `ssh`")
     parser.add_argument("--json", metavar="FILE", help="also write what was measured to a file")
     options = parser.parse_args()
+    if options.release:
+        subprocess.run(["cargo", "build", "--release", "-p", "ropewalk"], cwd=ROOT, check=True)
     options.ropewalk = os.path.abspath(options.ropewalk)
+    # Programs with thousands of connections inherit it.
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     needed = ["nginx", "haproxy", "mptcpize", "curl", "wrk", "ip", "taskset", "nstat", options.ropewalk]
     missing = [name for name in needed if not shutil.which(name)]
     if missing or os.geteuid() != 0:
@@ -455,9 +490,11 @@ def main():
             if name in (options.rows or ["completion", "connections", "latency"]):
                 print(f"\n== {name}", flush=True)
                 found[name] = row(place, options)
-    if options.json:
-        with open(options.json, "w") as file:
-            json.dump(found, file, indent=1)
+            if options.json:
+                # After each row: what was measured isn't lost with a later one.
+                with open(options.json, "w") as file:
+                    json.dump(found, file, indent=1)
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -3,6 +3,7 @@
 
 mod convert;
 mod forwarding;
+mod middlebox;
 mod operation;
 mod settings;
 mod stage;

@@ -1,7 +1,7 @@
 //! Strangers and peers that want to cost memory, time or connections, beside honest clients; over IPv4 and IPv6. Each attack has the
 //! same bounds: what honest clients feel, and what the server spends.
 //!
-//! `ROPEWALK_ATTACK_SECONDS=60 cargo test -p ropewalk --test perf -- attacks --nocapture` attacks for longer than the usual half a second.
+//! `ROPEWALK_ATTACK_SECONDS=60 cargo test -p ropewalk --test perf -- attacks --nocapture` attacks for longer than the usual 0.4 seconds.
 
 use std::net::{SocketAddr, TcpStream};
 use std::process::{Output, Stdio};
@@ -17,7 +17,61 @@ use crate::attacker::{Attacker, Open, packet};
 use crate::processes::{ROPEWALK, Server, alone, client, errors, json, namespace, number};
 
 const PORT: u16 = 5202;
-const SERVERS: [&str; 2] = ["10.126.0.2", "fd72:6f70:65:7e00::2"];
+
+/// What is attacked.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Victim {
+    /// `ropewalk perf server --stack engine`.
+    Server,
+    /// `ropewalk gateway` before a server of the kernel's.
+    Gateway,
+}
+
+impl Victim {
+    fn address(self, family: Family) -> SocketAddr {
+        let address = match (self, family) {
+            (Victim::Server, Family::V4) => "10.126.0.2",
+            (Victim::Server, Family::V6) => "fd72:6f70:65:7e00::2",
+            (Victim::Gateway, Family::V4) => "10.98.0.1",
+            (Victim::Gateway, Family::V6) => "fd98::1",
+        };
+        SocketAddr::new(address.parse().expect("an address"), PORT)
+    }
+
+    /// Gives the host the gateway's address.
+    fn prepare(self, namespace: &Namespace, family: Family) {
+        if self == Victim::Gateway {
+            let line = match family {
+                Family::V4 => "address add 10.98.0.1/32 dev lo",
+                Family::V6 => "address add fd98::1/128 dev lo nodad",
+            };
+            namespace.check("ip", &line.split(' ').collect::<Vec<_>>()).expect("an address");
+        }
+    }
+
+    /// Starts it: what is measured, and what has to run beside it.
+    fn start(self, namespace: &Namespace, address: SocketAddr) -> (Server, Option<Server>) {
+        match self {
+            Victim::Server => {
+                let address = address.ip().to_string();
+                (Server::start(namespace, &["--stack", "engine", "--address", &address]), None)
+            }
+            Victim::Gateway => {
+                let behind = Server::start(namespace, &["--bind", "127.0.0.1"]);
+                let log = tempfile::NamedTempFile::new().expect("a log");
+                let to = format!("127.0.0.1:{PORT}");
+                (Server::gateway(namespace, address, &to, log.path()), Some(behind))
+            }
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Family {
+    V4,
+    V6,
+}
+
 /// What the server may need beyond what it had, KiB: 4,096 half-open connections, its backlog, take 28 MiB.
 const MOST_MEMORY: u64 = 32 * 1024;
 /// What honest connections may wait for their handshake: 99 of 100 of them.
@@ -182,13 +236,10 @@ fn announcements(attacker: &mut Attacker, server: SocketAddr, _: &Namespace) -> 
 
 /// The addresses and ports of the honest connections that there are.
 fn honest_tuples(namespace: &Namespace, server: SocketAddr) -> Vec<FourTuple> {
-    let own = if server.is_ipv6() { "fd72:6f70:65:7e00::3" } else { "10.126.0.3" };
-    let port = format!(":{}", server.port());
-    let listed = namespace.check("ss", &["-tnH", "dport", "=", &port]).expect("ss");
-    let port = |line: &str| line.split_whitespace().nth(3)?.rsplit(':').next()?.parse::<u16>().ok();
-    let own = |port| SocketAddr::new(own.parse().expect("an address"), port);
-    let tuples: Vec<_> =
-        listed.lines().filter_map(port).map(|port| FourTuple::new(own(port), server)).collect();
+    let to = format!("{server}");
+    let listed = namespace.check("ss", &["-tnH", "dst", "=", &to]).expect("ss");
+    let own = |line: &str| line.split_whitespace().nth(3)?.parse().ok();
+    let tuples: Vec<_> = listed.lines().filter_map(own).map(|own| FourTuple::new(own, server)).collect();
     assert!(!tuples.is_empty(), "no honest connection: {listed}");
     tuples
 }
@@ -287,7 +338,7 @@ impl Toll {
 }
 
 fn seconds() -> f64 {
-    std::env::var("ROPEWALK_ATTACK_SECONDS").ok().and_then(|text| text.parse().ok()).unwrap_or(0.5)
+    std::env::var("ROPEWALK_ATTACK_SECONDS").ok().and_then(|text| text.parse().ok()).unwrap_or(0.4)
 }
 
 fn elapsed(since: &Clock) -> Duration {
@@ -336,9 +387,14 @@ fn rate(output: &Output) -> f64 {
     number(&json(output)["upload"]["bits_per_second"]) / 1e6
 }
 
-fn endure(namespace: &Namespace, attacker: &mut Attacker, server: SocketAddr, attack: &Attack) -> Toll {
+fn endure(
+    namespace: &Namespace,
+    attacker: &mut Attacker,
+    (victim, server): (Victim, SocketAddr),
+    attack: &Attack,
+) -> Toll {
     let address = server.ip().to_string();
-    let running = Server::start(namespace, &["--stack", "engine", "--address", &address]);
+    let (running, _behind) = victim.start(namespace, server);
     let honest = || {
         let mut command = namespace.command("timeout");
         let time = seconds().to_string();
@@ -379,35 +435,83 @@ fn endure(namespace: &Namespace, attacker: &mut Attacker, server: SocketAddr, at
 #[test]
 fn honest_clients_are_served_under_each_attack() {
     let _alone = alone();
-    // Both families at a time, each in a namespace of its own: most of the time passes in waiting.
+    on_both_families(Victim::Server);
+}
+
+#[test]
+fn honest_clients_of_a_gateway_are_served_under_each_attack() {
+    let _alone = alone();
+    on_both_families(Victim::Gateway);
+}
+
+/// Both families at a time, each in a namespace of its own: most of the time passes in waiting.
+fn on_both_families(victim: Victim) {
     let failures: Vec<String> = std::thread::scope(|scope| {
-        let families = SERVERS.map(|address| scope.spawn(move || under_each_attack(address)));
+        let families =
+            [Family::V4, Family::V6].map(|family| scope.spawn(move || under_each_attack(victim, family)));
         families.into_iter().flat_map(|family| family.join().expect("no panic")).collect()
     });
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
-/// What didn't hold of a server at this address.
-fn under_each_attack(address: &str) -> Vec<String> {
+/// What didn't hold.
+fn under_each_attack(victim: Victim, family: Family) -> Vec<String> {
     let mut failures = Vec::new();
     let Some(namespace) = namespace() else { return failures };
     let mut attacker = Attacker::new(&namespace).expect("a device");
-    let server = SocketAddr::new(address.parse().expect("an address"), PORT);
-    let mut nothing: Attack = ("nothing", |_, _, _| Box::new(|_| {}));
-    nothing.0 = if server.is_ipv6() { "nothing, IPv6" } else { "nothing, IPv4" };
+    let address = victim.address(family);
+    victim.prepare(&namespace, family);
+    let server = (victim, address);
+    let nothing: Attack = ("nothing", |_, _, _| Box::new(|_| {}));
     let quiet = endure(&namespace, &mut attacker, server, &nothing);
-    println!("{:34} {quiet:?}", nothing.0);
+    println!("{:34} {victim:?} {family:?} {quiet:?}", nothing.0);
     for attack in &ATTACKS {
         let mut excess = None;
         for _ in 0..TRIES {
             let toll = endure(&namespace, &mut attacker, server, attack);
             excess = toll.excess(quiet.megabits);
-            println!("{:34} {toll:?}", attack.0);
+            println!("{:34} {victim:?} {family:?} {toll:?}", attack.0);
             if excess.is_none() {
                 break;
             }
         }
-        failures.extend(excess.map(|excess| format!("{} on {server}: {excess}", attack.0)));
+        failures.extend(excess.map(|excess| format!("{} on {address}: {excess}", attack.0)));
     }
     failures
+}
+
+/// Predictable numbers would let a stranger forge segments or join: none repeats, and none is near the one before (RFC 6528).
+#[test]
+fn a_gateway_gives_numbers_that_cannot_be_guessed() {
+    let _alone = alone();
+    for family in [Family::V4, Family::V6] {
+        let Some(namespace) = namespace() else { return };
+        let attacker = Attacker::new(&namespace).expect("a device");
+        Victim::Gateway.prepare(&namespace, family);
+        let address = Victim::Gateway.address(family);
+        let _running = Victim::Gateway.start(&namespace, address);
+        let (mut numbers, mut keys) = (Vec::new(), Vec::new());
+        for port in 0..64 {
+            let (open, [_, key]) = attacker.connect_multipath(41_000 + port, address);
+            numbers.push(open.expected.0);
+            keys.push(key);
+        }
+        // A difference below a sixteenth of the space happens to an eighth of random ones; 24 of 63 are out of the question.
+        let near =
+            numbers.windows(2).filter(|pair| pair[1].wrapping_sub(pair[0]).wrapping_add(1 << 28) < 1 << 29);
+        assert!(near.count() < 24, "{numbers:x?}");
+        let near =
+            keys.windows(2).filter(|pair| pair[1].wrapping_sub(pair[0]).wrapping_add(1 << 60) < 1 << 61);
+        assert!(near.count() < 24, "{keys:x?}");
+        for sorted in [&mut keys, &mut numbers.iter().map(|number| u64::from(*number)).collect()] {
+            sorted.sort_unstable();
+            sorted.dedup();
+            assert_eq!(sorted.len(), 64);
+        }
+        // Each bit is set about as often as not.
+        for bit in 0..64 {
+            let set = keys.iter().filter(|key| (*key >> bit) & 1 == 1).count();
+            assert!((12..=52).contains(&set), "bit {bit} of keys is set {set} times of 64");
+        }
+    }
 }

@@ -1,8 +1,11 @@
 //! `ropewalk perf` as processes in a namespace.
 
 use std::io::{BufRead, BufReader, Read};
+use std::net::SocketAddr;
+use std::path::Path;
 use std::process::{Child, Output, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use ropewalk_host::netns::Namespace;
 use serde_json::Value;
@@ -26,7 +29,7 @@ pub fn namespace() -> Option<Namespace> {
     made.map_err(ropewalk_host::skip::skipped).ok()
 }
 
-/// A server under way; killed if a test fails.
+/// A server or gateway under way; killed if a test fails.
 pub struct Server(pub Child);
 
 impl Drop for Server {
@@ -47,6 +50,20 @@ impl Server {
         BufReader::new(errors).read_line(&mut line).expect("a line");
         assert!(line.starts_with("listening on "), "{line}");
         Server(child)
+    }
+
+    /// `ropewalk gateway`, which forwards to a server of this namespace; its log goes to `log`.
+    pub fn gateway(namespace: &Namespace, listen: SocketAddr, to: &str, log: &Path) -> Server {
+        let mut command = namespace.command(ROPEWALK);
+        command.args(["gateway", "--listen", &listen.to_string(), "--to", to, "--status", "none"]);
+        command.stderr(std::fs::File::create(log).expect("a log"));
+        let mut server = Server(command.spawn().expect("the gateway starts"));
+        while !std::fs::read_to_string(log).expect("a log").contains("listening") {
+            let ended = server.0.try_wait().expect("a child");
+            assert!(ended.is_none(), "{}", std::fs::read_to_string(log).expect("a log"));
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        server
     }
 
     /// Resident memory in KiB and processor time in ticks of 10 ms.
