@@ -1,6 +1,5 @@
 //! What can be wrong with a paper's files, and with what they say about results.
 
-use super::plan::FITTED;
 use crate::emulated::EmulatedError;
 
 /// Why a paper's experiments can't be loaded, run, fitted or reported.
@@ -201,8 +200,8 @@ pub enum NoteError {
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReferenceError {
-    /// It names another setting than the fitted one.
-    #[error("`{0}` isn't `{FITTED}`")]
+    /// It names a setting that nothing was run in.
+    #[error("there is no setting `{0}`")]
     Setting(String),
     /// It has too few parts.
     #[error("expected figure/row/column")]

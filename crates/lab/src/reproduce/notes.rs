@@ -8,14 +8,15 @@
 //! | `{figure/row/column/more/other}` | `12 % more`, likewise |
 //! | `{figure/row/column/level/other}` | `within 2 %`, or an error |
 //!
-//! `fitted:` before it: in the fitted setting.
+//! `fitted:` before it: in the fitted setting. `connections of a page: one for each object:` before it: in that value of an open
+//! setting, as `paper.toml` names both. So a note says what an experiment shows, and is an error once it shows something else.
 
 use std::collections::BTreeMap;
 
 use super::effect::MARGIN;
 use super::error::{NoteError, ReferenceError};
 use super::measure::unit;
-use super::plan::{FITTED, MAIN};
+use super::plan::MAIN;
 
 /// Means by figure, setting, row and column; the metric too.
 pub type Results = BTreeMap<(String, String, String, String), (String, f64)>;
@@ -39,8 +40,8 @@ pub fn fill(note: &str, results: &Results) -> Result<String, NoteError> {
 
 fn one(reference: &str, results: &Results) -> Result<String, ReferenceError> {
     let (setting, path) =
-        reference.split_once(':').map_or((MAIN, reference), |(setting, path)| (setting, path));
-    if ![MAIN, FITTED].contains(&setting) {
+        reference.rsplit_once(':').map_or((MAIN, reference), |(setting, path)| (setting, path));
+    if !results.keys().any(|(_, known, ..)| known == setting) {
         return Err(ReferenceError::Setting(setting.into()));
     }
     let parts: Vec<&str> = path.split('/').collect();
@@ -112,6 +113,19 @@ mod tests {
     fn references_are_filled_in() {
         let text = fill("it takes {t/a/1 MB}, {t/a/1 MB/less/b}; c is {t/c/1 MB/level/b}.", &results());
         assert_eq!(text.unwrap(), "it takes 0.800 s, 20 % less; c is within 2 %.");
+    }
+
+    #[test]
+    fn an_experiment_is_referred_to_by_its_setting() {
+        let mut results = results();
+        let key = |row: &str| ("t".into(), "loss: 0.01 %".into(), row.into(), "1 MB".into());
+        results.insert(key("a"), ("fct".into(), 2.0));
+        results.insert(key("b"), ("fct".into(), 1.0));
+        let text = fill("with loss a takes {loss: 0.01 %:t/a/1 MB/more/b}", &results).unwrap();
+        assert_eq!(text, "with loss a takes 100 % more");
+        assert!(fill("{loss: 0.01 %:t/a/1 MB/less/b}", &results).is_err());
+        let error = fill("{loss: 1 %:t/a/1 MB}", &results).unwrap_err().to_string();
+        assert_eq!(error, "`{loss: 1 %:t/a/1 MB}`: there is no setting `loss: 1 %`");
     }
 
     #[test]
