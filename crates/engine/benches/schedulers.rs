@@ -56,6 +56,8 @@ fn steady_subflows(state: usize, subflows: usize) -> Vec<SubflowMetrics> {
         subflow.delivery_rate = subflow.pacing_rate;
         subflow.link_byte_time = 1e9 / subflow.pacing_rate as f64;
         subflow.rtt_samples = 1000;
+        // None is silent.
+        subflow.last_progress = 1 << 62;
         subflow
     };
     (0..subflows).map(subflow).collect()

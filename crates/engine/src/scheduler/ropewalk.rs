@@ -135,15 +135,19 @@ impl Ropewalk {
             if !flow.usable() || (flow.backup && !backups) {
                 continue;
             }
-            let path = &self.paths[flow.id.index()];
-            if flow.ca_state == CaState::Loss || (self.silent && path.is_silent(flow, view.now)) {
-                continue;
-            }
+            let path = &mut self.paths[flow.id.index()];
             let available = flow.available();
-            if flow.srtt == 0 && !available {
+            path.arrival = f64::INFINITY;
+            if flow.srtt > 0 || available {
+                path.arrival = path.arrival(flow, view.now);
+            }
+            if flow.ca_state == CaState::Loss
+                || (self.silent && path.silent)
+                || (flow.srtt == 0 && !available)
+            {
                 continue;
             }
-            let arrival = path.arrival(flow, view.now);
+            let arrival = path.arrival;
             if available && open.is_none_or(|(_, least)| arrival < least) {
                 open = Some((flow, arrival));
             }
@@ -172,8 +176,8 @@ impl Ropewalk {
         let mut before = 0.0;
         for other in view.usable() {
             let path = &self.paths[other.id.index()];
-            if other.id != flow.id && other.srtt > 0 && !(self.silent && path.is_silent(other, view.now)) {
-                before += path.delivers(other, view.now, arrival);
+            if other.id != flow.id && other.srtt > 0 && !(self.silent && path.silent) {
+                before += path.delivers(other, arrival);
             }
         }
         let end = self.end(view, flow) as f64;
@@ -237,7 +241,7 @@ impl Ropewalk {
         let mut best: Option<Arrival<'_>> = None;
         for flow in view.available() {
             let path = self.path(flow);
-            if Some(flow.id.index()) == not || flow.srtt == 0 || path.is_silent(flow, view.now) {
+            if Some(flow.id.index()) == not || flow.srtt == 0 || path.silent {
                 continue;
             }
             let arrival = path.arrival(flow, view.now);
@@ -285,11 +289,13 @@ impl Ropewalk {
 
     /// Rule 5: what a silent subflow carries, the oldest first.
     fn abandoned(&mut self, view: &View<'_>) -> Option<Decision> {
+        let mut helper = None;
         for carrier in view.subflows {
-            if carrier.packets_out == 0 || !self.path(carrier).is_silent(carrier, view.now) {
+            if !self.path(carrier).silent {
                 continue;
             }
-            let Some((flow, _)) = self.helper(view, Some(carrier.id.index())) else { continue };
+            // It isn't silent itself, so that one serves all.
+            let (flow, _) = (*helper.get_or_insert_with(|| self.helper(view, None)))?;
             let mut at = self.paths[carrier.id.index()].late_until.max(view.una);
             for _ in 0..LOOK {
                 let Some(chunk) = view.in_flight.chunk_after(at) else { break };
@@ -436,6 +442,11 @@ impl Scheduler for Ropewalk {
             self.window = view.send_window;
             self.grew_at = view.now;
         }
+        let mut silent = false;
+        for (path, flow) in self.paths.iter_mut().zip(view.subflows) {
+            path.silent = path.is_silent(flow, view.now);
+            silent |= path.silent;
+        }
         let mut until = None;
         if self.late && view.subflows.len() > 1 {
             let (decision, due) = self.overdue(view);
@@ -444,7 +455,7 @@ impl Scheduler for Ropewalk {
                 return decision;
             }
             until = due;
-            if let Some(decision) = self.abandoned(view) {
+            if silent && let Some(decision) = self.abandoned(view) {
                 let offset = if let Decision::Duplicate { offset, .. } = decision { offset } else { 0 };
                 rationale.say(|| format!("data at {offset} is on a silent subflow: it is repeated"));
                 return decision;

@@ -16,6 +16,10 @@ pub(super) struct Path {
     last_sent: Nanos,
     /// Since when it has had something in flight.
     busy_since: Nanos,
+    /// In this decision: whether it is silent.
+    pub silent: bool,
+    /// In this decision, where new data is placed: [`Path::arrival`].
+    pub arrival: f64,
     /// Everything from this offset on that it carries has been repeated elsewhere.
     pub taken_from: u64,
     /// Bytes of that.
@@ -114,9 +118,9 @@ impl Path {
     /// Bytes that can arrive on it within `time`, of data that is given to it from now on: what its link carries, and what
     /// its window admits round by round.
     #[inline]
-    pub fn delivers(&self, flow: &SubflowMetrics, now: Nanos, time: f64) -> f64 {
+    pub fn delivers(&self, flow: &SubflowMetrics, time: f64) -> f64 {
         let mss = f64::from(flow.mss);
-        let left = time - self.arrival(flow, now);
+        let left = time - self.arrival;
         if left < 0.0 {
             return 0.0;
         }
