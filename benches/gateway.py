@@ -5,7 +5,8 @@
     benches/gateway.py soak [--minutes 20] [--clients 2000]
 
 completion   downloads of 64 KiB to 4 MiB from nginx over emulated paths, by the kernel's client (mptcpize, curl): behind the
-             gateway with each scheduler, and behind `mptcpize run haproxy` (the kernel's scheduler `default`)
+             gateway with each scheduler, and behind `mptcpize run haproxy` (the kernel's scheduler `default`). The scheduler
+             `pair` is the gateway with `ropewalk`, and curl through `ropewalk proxy --gateway-ready 2 --gateway-early`
 connections  connections per second, one request each (wrk, `Connection: close`), the program in front of nginx on one core
 latency      what the program adds to a small request on an open connection
 soak         2,000 clients that connect, download a file, compare each byte, close and begin again, over two links of which one is
@@ -48,6 +49,8 @@ UNEQUAL = ["wifi-lte", "small-buffers", "fast-slow", "bad-third-link", "satellit
 EQUAL = "equal-paths"
 # The kernel's scheduler, behind HAProxy.
 KERNEL = "haproxy"
+# The gateway with `ropewalk`, and the client behind `ropewalk proxy`, which keeps connections to it ready.
+PAIR = "pair"
 BACKEND = 8080
 
 
@@ -93,6 +96,9 @@ class Place:
 
     def front(self, way, address, ropewalk):
         """A command that listens at `address`, port 80, and forwards to nginx."""
+        if way == PAIR:
+            convert = f"{ropewalk} gateway --listen {address}:5124 --convert '{address} {BACKEND}' --scheduler ropewalk --log warn"
+            return f"{convert} --cookie {self.path('cookie')}"
         if way == KERNEL:
             with open(self.path("haproxy.cfg"), "w") as file:
                 file.write(
@@ -105,22 +111,36 @@ class Place:
 
 # In a namespace: cubic, nothing remembered of earlier connections.
 SETTINGS = "sysctl -qw net.ipv4.tcp_congestion_control=cubic net.ipv4.tcp_no_metrics_save=1"
+# The same in a script: where it isn't allowed, the comparison would be of something else.
+OR_END = f"{SETTINGS} || exit 1"
 # Waits until the port answers.
 READY = "for i in $(seq 100); do curl -sf -o /dev/null --max-time 2 http://%s/small && break; sleep 0.1; done"
 
 
 def download(place, scenario, way, seed, options):
     """The completion times of one round, by size: seconds."""
+    # The proxy names the server to the gateway, which doesn't connect to loopback.
+    server, url = ("10.127.255.1", f"10.127.255.1:{BACKEND}") if way == PAIR else ("127.0.0.1", "10.127.255.1")
     with open(place.path("peer.sh"), "w") as file:
-        file.write(
-            f"{SETTINGS}\n{place.nginx(f'127.0.0.1:{BACKEND}')} &\nexec {place.front(way, '10.127.255.1', options.ropewalk)}\n"
-        )
-    once = "mptcpize run curl -sf -o /dev/null --max-time 60 -w '%{size_download} %{time_total}\\n' http://10.127.255.1/"
+        front = place.front(way, "10.127.255.1", options.ropewalk)
+        file.write(f"{OR_END}\n{place.nginx(f'{server}:{BACKEND}')} &\nexec {front}\n")
+    client = "curl --proxy socks5://127.0.0.1:1080" if way == PAIR else "mptcpize run curl"
+    once = client + " -sf -o /dev/null --max-time 60 -w '%{size_download} %{time_total}\\n' http://" + url + "/"
     with open(place.path("client.sh"), "w") as file:
-        lines = [SETTINGS, READY % "10.127.255.1", "sleep 0.3"]
+        lines = [OR_END, READY % url, "sleep 0.3"]
+        if way == PAIR:
+            # All paths but loopback are its uplinks.
+            uplinks = "$(ip -br link | awk '$1 != \"lo\" { print \"--via\", $1 }')"
+            gateway = f"--gateway 10.127.255.1:5124 --gateway-cookie {place.path('cookie')} --gateway-ready 2 --gateway-early"
+            lines += [f"{options.ropewalk} proxy {uplinks} {gateway} --metrics 127.0.0.1:9464 & proxy=$!"]
+            lines += [READY.replace("curl", "curl --proxy socks5://127.0.0.1:1080") % url, "sleep 1"]
         lines += [f"{once}{size}; sleep 0.2" for size in SIZES.values() for _ in range(options.repeat)]
         # Multipath TCP, or the comparison is of something else.
-        lines += ["echo joins $(nstat -asz MPTcpExtMPJoinSynAckRx | awk '/MPJoin/ { print $2 }')"]
+        if way == PAIR:
+            total = "awk '/^ropewalk_MPTcpExtMPJoinSynAckRx/ { sum += $2 } END { print \"joins\", sum }'"
+            lines += [f"curl -s http://127.0.0.1:9464/metrics | {total}", "kill -INT $proxy; wait $proxy"]
+        else:
+            lines += ["echo joins $(nstat -asz MPTcpExtMPJoinSynAckRx | awk '/MPJoin/ { print $2 }')"]
         file.write("\n".join(lines) + "\n")
     command = [options.ropewalk, "emulate", "--scenario", scenario, "--seed", str(seed), "--quiet"]
     command += ["--peer", f"sh {place.path('peer.sh')}", "--", "sh", place.path("client.sh")]
@@ -486,6 +506,7 @@ def main():
     found = {}
     with Allowed(), tempfile.TemporaryDirectory(prefix="ropewalk-bench-") as folder:
         place = Place(folder)
+        subprocess.run([options.ropewalk, "keys", "cookie", place.path("cookie")], check=True, stdout=subprocess.DEVNULL)
         for name, row in all_rows.items():
             if name in (options.rows or ["completion", "connections", "latency"]):
                 print(f"\n== {name}", flush=True)

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use ropewalk_gateway::proxy::{
-    self, Access, Config, Gateway, IpNet, Opening, Policies, Policy, Rule, Via, users,
+    self, Access, Config, Gateway, IpNet, MOST_READY, Opening, Policies, Policy, Rule, Via, users,
 };
 use ropewalk_gateway::tls::Connector;
 use ropewalk_gateway::{LevelFilter, config, log};
@@ -47,7 +47,7 @@ be used."
 )]
 pub(crate) struct Options {
     /// The configuration's file; instead of --via and what belongs to it
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["listen", "via", "user", "users", "allow", "policy", "rules", "usage", "transparent", "congestion", "mtu", "connections", "probe", "probe_budget", "captive_check", "drain", "status", "metrics", "page"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["listen", "via", "user", "users", "allow", "policy", "rules", "usage", "transparent", "congestion", "mtu", "connections", "probe", "probe_budget", "captive_check", "drain", "status", "metrics", "page", "gateway"])]
     config: Option<PathBuf>,
     /// Only check the configuration
     #[arg(long, requires = "config")]
@@ -136,6 +136,12 @@ pub(crate) struct Options {
     /// The gateway's certificate
     #[arg(long, value_name = "FILE", requires = "gateway_key")]
     gateway_certificate: Option<PathBuf>,
+    /// Connections to the gateway that are kept ready, so that clients needn't wait for handshakes
+    #[arg(long, value_name = "NUMBER", requires = "gateway", default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=MOST_READY))]
+    gateway_ready: u64,
+    /// Tell clients that they are connected before the server has answered: their first data goes with the request
+    #[arg(long, requires = "gateway")]
+    gateway_early: bool,
     /// Show the set-up's commands, and run none
     #[arg(long)]
     dry_run: bool,
@@ -189,7 +195,8 @@ impl Options {
             _ => None,
         };
         let tls = tls.transpose().map_err(|error| Diagnostic::new(format!("--gateway-key: {error}")))?;
-        Ok(Some(Gateway { address, cookie: cookie.transpose()?, tls }))
+        let (ready, early) = (self.gateway_ready as usize, self.gateway_early);
+        Ok(Some(Gateway { address, cookie: cookie.transpose()?, tls, ready, early }))
     }
 
     fn config(&self) -> Result<Config, Failure> {

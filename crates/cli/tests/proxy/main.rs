@@ -5,6 +5,7 @@ mod encrypted;
 mod far;
 mod operation;
 mod programs;
+mod ready;
 mod stage;
 
 use stage::{PROXY, SERVER, Stage};

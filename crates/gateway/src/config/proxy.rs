@@ -13,7 +13,7 @@ use ropewalk_lab::units;
 use super::{loopback, open, page, socket, status};
 use crate::convert::Cookie;
 use crate::proxy::policy::{Policy, Rule};
-use crate::proxy::{Config, Gateway, IpNet, Opening, Via, captive, users};
+use crate::proxy::{Config, Gateway, IpNet, MOST_READY, Opening, Via, captive, users};
 use crate::tls::Connector;
 
 /// Most rules.
@@ -83,6 +83,16 @@ const PROXY: Shape = Shape {
             "This proxy's key for TLS with the gateway, mode 0600 (`ropewalk keys pair`). Default: no TLS",
         ),
         key("gateway-certificate", Kind::Text, "With `gateway-key`: the gateway's certificate"),
+        key(
+            "gateway-ready",
+            Kind::Integer(0, MOST_READY),
+            "Connections to the gateway that are kept ready for clients, at most 64. Default: 0",
+        ),
+        key(
+            "gateway-early",
+            Kind::Switch,
+            "Tell clients that they are connected before the server has answered. Default: false",
+        ),
         key("usage", Kind::Text, "Where the use of quotas is kept. Default: /var/lib/ropewalk/usage.json"),
         key(
             "status",
@@ -341,7 +351,9 @@ fn proxy(reader: &mut Reader, table: &Table<'_>, config: &mut Config) {
                 None
             }
         };
-        config.gateway = Some(Gateway { address, cookie, tls });
+        let ready = reader.integer(table, "gateway-ready", (0, MOST_READY)).unwrap_or(0) as usize;
+        let early = reader.switch(table, "gateway-early").unwrap_or(false);
+        config.gateway = Some(Gateway { address, cookie, tls, ready, early });
     } else if table.get("gateway-cookie").is_some() {
         let message = "`gateway-cookie` goes with `gateway`";
         reader.wrong(table.place("gateway-cookie"), message, "no gateway is named", "");
@@ -378,7 +390,7 @@ mod tests {
             congestion = 'olia'\nopen-on = 'race'\njoin = 'late'\ntransparent = 'br-lan'\ntransparent-port = 99\nmtu = 1400\nconnections = 7\n\
             connect-timeout = '3 s'\ndrain = '4 s'\nprobe = '192.0.2.1:443'\nprobe-budget = '2 KiB'\n\
             captive-check = 'http://a.net/204'\nusage = '/u'\nstatus = '/run/x'\nmetrics = '127.0.0.1:9465'\n\
-            gateway = '192.0.2.9:5124'\ngateway-cookie = 'cookie'\n\
+            gateway = '192.0.2.9:5124'\ngateway-cookie = 'cookie'\ngateway-ready = 3\ngateway-early = true\n\
             page = '127.0.0.1:1'\npage-token = '0123456789abcdef'\n\
             gateway-key = 'a.key'\ngateway-certificate = 'b.pub'\n\
             [[link]]\ninterface = 'wlan0'\nmetered = true\nbackup = true\ngateway = '192.0.2.1'\nprice = 2.5\n\
@@ -405,7 +417,7 @@ mod tests {
         assert_eq!(config.page.unwrap().token.as_deref(), Some("0123456789abcdef"));
         assert_eq!(config.probe, Some(([192, 0, 2, 1], 443).into()));
         let gateway = config.gateway.unwrap();
-        assert!(gateway.tls.is_some());
+        assert!(gateway.tls.is_some() && gateway.early && gateway.ready == 3);
         assert_eq!((gateway.address, gateway.cookie), (([192, 0, 2, 9], 5124).into(), Some(cookie)));
         assert_eq!(config.captive_check.as_deref(), Some("http://a.net/204"));
         // The schema knows the same keys.

@@ -26,30 +26,69 @@ fn refused(code: u8) -> io::Error {
     io::Error::new(kind, format!("the gateway says: {}", code::name(code)))
 }
 
-/// Asks, and waits for the answer.
-async fn ask<S: AsyncRead + AsyncWrite + Unpin>(
-    gateway: &mut S,
-    what: Tlv,
-    cookie: Option<&Cookie>,
-) -> io::Result<()> {
+/// A request as bytes.
+fn request(what: Tlv, cookie: Option<&Cookie>) -> Vec<u8> {
     let shown = cookie.map(|cookie| Tlv::Cookie(cookie.bytes().to_vec()));
-    let message = Message { tlvs: std::iter::once(what).chain(shown).collect() };
-    gateway.write_all(&message.encode()).await?;
-    let mut answer = vec![0; WORD];
-    gateway.read_exact(&mut answer).await?;
-    let len = Message::len_of(answer.first_chunk().copied().unwrap_or_default()).map_err(invalid)?;
-    answer.resize(len, 0);
-    gateway.read_exact(&mut answer[WORD..]).await?;
-    let (message, _) = Message::parse(&answer).map_err(invalid)?.ok_or_else(|| invalid("it is cut off"))?;
-    //= RFC 8803 6.2.8-a who asked drops the connection, which resets it
-    match message
-        .tlvs
-        .iter()
-        .find_map(|tlv| if let Tlv::Error { code, .. } = tlv { Some(*code) } else { None })
-    {
-        Some(code) => Err(refused(code)),
-        None => Ok(()),
+    Message { tlvs: std::iter::once(what).chain(shown).collect() }.encode()
+}
+
+/// The request for a connection to a server.
+///
+/// # Errors
+/// If no gateway connects there.
+pub fn connect_request(peer: SocketAddr, cookie: Option<&Cookie>) -> io::Result<Vec<u8>> {
+    if !super::message::is_connectable(peer) {
+        let message = format!("{peer} is no address that a gateway connects to");
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, message));
     }
+    Ok(request(Tlv::Connect { peer, options: None }, cookie))
+}
+
+/// A gateway's answer, as much of it as was read.
+#[derive(Debug, Default)]
+pub struct Answer {
+    buffer: Vec<u8>,
+    have: usize,
+}
+
+impl Answer {
+    /// Reads the answer, and nothing of what follows it. Who stops waiting can go on with the same value.
+    ///
+    /// # Errors
+    /// What the gateway answered, or the loss of the connection to it.
+    pub async fn read<S: AsyncRead + Unpin>(&mut self, gateway: &mut S) -> io::Result<()> {
+        loop {
+            let header = self.buffer[..self.have].first_chunk::<WORD>();
+            let len = header.map(|header| Message::len_of(*header).map_err(invalid)).transpose()?;
+            if len == Some(self.have) {
+                return self.verdict();
+            }
+            self.buffer.resize(len.unwrap_or(WORD), 0);
+            let len = gateway.read(&mut self.buffer[self.have..]).await?;
+            if len == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            self.have += len;
+        }
+    }
+
+    fn verdict(&self) -> io::Result<()> {
+        let (message, _) =
+            Message::parse(&self.buffer).map_err(invalid)?.ok_or_else(|| invalid("it is cut off"))?;
+        //= RFC 8803 6.2.8-a who asked drops the connection, which resets it
+        let code = message.tlvs.iter().find_map(|tlv| match tlv {
+            Tlv::Error { code, .. } => Some(*code),
+            _ => None,
+        });
+        code.map_or(Ok(()), |code| Err(refused(code)))
+    }
+}
+
+/// Asks, and waits for the answer.
+async fn ask<S: AsyncRead + AsyncWrite + Unpin>(gateway: &mut S, request: &[u8]) -> io::Result<()> {
+    gateway.write_all(request).await?;
+    gateway.flush().await?;
+    Answer::default().read(gateway).await
 }
 
 /// Asks for a connection to a server. What is read from then on is the server's.
@@ -61,11 +100,7 @@ pub async fn connect<S: AsyncRead + AsyncWrite + Unpin>(
     peer: SocketAddr,
     cookie: Option<&Cookie>,
 ) -> io::Result<()> {
-    if !super::message::is_connectable(peer) {
-        let message = format!("{peer} is no address that a gateway connects to");
-        return Err(io::Error::new(io::ErrorKind::PermissionDenied, message));
-    }
-    ask(gateway, Tlv::Connect { peer, options: None }, cookie).await
+    ask(gateway, &connect_request(peer, cookie)?).await
 }
 
 /// Asks for datagrams.
@@ -76,5 +111,5 @@ pub async fn datagrams<S: AsyncRead + AsyncWrite + Unpin>(
     gateway: &mut S,
     cookie: Option<&Cookie>,
 ) -> io::Result<()> {
-    ask(gateway, Tlv::Datagrams, cookie).await
+    ask(gateway, &request(Tlv::Datagrams, cookie)).await
 }

@@ -15,8 +15,10 @@ use super::{Cookie, Destinations};
 use crate::tls::Acceptor;
 
 //= RFC 8803 9.3-a
-/// How long a client may take to say what it wants.
+/// How long a client may take to say what it wants, once it has begun, and for TLS.
 pub(crate) const HANDSHAKE: Duration = Duration::from_secs(10);
+/// How long it may say nothing: proxies keep connections ready.
+const READY: Duration = Duration::from_secs(60);
 /// How long a client may take to close after an error.
 const CLOSING: Duration = Duration::from_secs(5);
 /// Most error messages in a second; beyond, connections are closed without one.
@@ -146,10 +148,10 @@ impl ErrorBudget {
     }
 }
 
-/// Reads a message, and nothing that follows it. What was read is kept in `received`.
+/// Reads a message after its first byte, which is in `received`, and nothing that follows it. What was read is kept there.
 async fn read(client: &mut (impl AsyncRead + Unpin), received: &mut Vec<u8>) -> Result<Message, Refusal> {
     received.resize(WORD, 0);
-    client.read_exact(received).await?;
+    client.read_exact(&mut received[1..]).await?;
     let header = received.first_chunk().copied().unwrap_or_default();
     let len = Message::len_of(header)?;
     debug_assert!(len <= LARGEST, "a byte counts the words");
@@ -246,6 +248,8 @@ impl Converter {
         received: &mut Vec<u8>,
     ) -> Result<Granted, Refusal> {
         let late = |_| io::Error::new(io::ErrorKind::TimedOut, "the client sent no whole message");
+        received.push(0);
+        timeout(READY, client.read_exact(received)).await.map_err(late)??;
         let message = timeout(HANDSHAKE, read(client, received)).await.map_err(late)??;
         let (granted, answer) = match self.check(message, own)? {
             Asked::Datagrams => (Granted::Datagrams, Message::default()),

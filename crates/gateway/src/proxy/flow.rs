@@ -11,6 +11,7 @@ use tokio::time::Instant;
 use super::inbound::Client;
 use super::link::Link;
 use super::policy::Plan;
+use super::remote::Opened;
 use super::target::Target;
 use crate::tls::Secure;
 
@@ -29,6 +30,8 @@ pub struct Flow {
     pub stream: Arc<MptcpStream>,
     /// TLS on the connection, until the data is carried.
     secure: Mutex<Option<Secure>>,
+    /// The gateway hasn't answered yet that the server is there.
+    pub(super) is_early: bool,
     /// The link that it was opened on.
     pub opened_on: usize,
     /// When it began.
@@ -108,12 +111,14 @@ impl Flows {
     }
 
     /// Adds a flow, for as long as the returned entry lives.
+    #[expect(clippy::too_many_arguments, reason = "a flow has as many parts")]
     pub(super) fn add(
         self: &Arc<Flows>,
         client: Client,
         target: Target,
         address: SocketAddr,
-        (stream, secure): (Arc<MptcpStream>, Option<Secure>),
+        (stream, secure): Opened,
+        is_early: bool,
         opened_on: usize,
         plan: Plan,
     ) -> Entry {
@@ -125,6 +130,7 @@ impl Flows {
             address,
             stream,
             secure: Mutex::new(secure),
+            is_early,
             opened_on,
             since: Instant::now(),
             uploaded: AtomicU64::new(0),

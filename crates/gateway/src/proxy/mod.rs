@@ -16,6 +16,7 @@ mod metrics;
 mod netlink;
 pub mod policy;
 pub mod reach;
+mod ready;
 pub mod recorder;
 mod remote;
 mod serve;
@@ -50,7 +51,7 @@ use self::link::{CountedDevice, Link};
 use self::netlink::Changes;
 pub use self::policy::{Policies, Policy, Rule};
 use self::reach::{Reach, Uplink, inspect};
-pub use self::remote::Gateway;
+pub use self::remote::{Gateway, MOST_READY};
 pub use self::serve::Server;
 use self::uplinks::Uplinks;
 use self::usage::Usage;
@@ -207,6 +208,7 @@ impl Proxy {
         let Proxy { server, listener, transparent, tells, mut uplinks } = self;
         let mut helpers = JoinSet::new();
         helpers.spawn(daemon::feed_watchdog());
+        helpers.spawn(ready::keep(Arc::clone(&server)));
         tells.serve(&server, &mut helpers);
         let mut accepting = JoinSet::new();
         for listener in transparent {

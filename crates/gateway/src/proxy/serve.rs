@@ -10,10 +10,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use ropewalk_engine::config::LocalEndpoint;
 use ropewalk_engine::{congestion, scheduler};
-use ropewalk_tokio::{ConnectionConfig, MptcpStream, Network, default_config};
+use ropewalk_tokio::{ConnectionConfig, Network, default_config};
 use tokio::net::TcpStream;
 use tokio::sync::{Semaphore, watch};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use super::config::{Config, Opening};
 use super::dial::dial;
@@ -21,16 +21,13 @@ use super::flow::{Entry, Flow, Flows};
 use super::inbound::Client;
 use super::link::Link;
 use super::policy::{self, Plan};
+use super::ready::Ready;
 use super::recorder::Recorder;
-use super::remote::{Gateway, Wish};
+use super::remote::{Gateway, Opened, Wish, until_answered};
 use super::target::Target;
 use super::usage::Usage;
-use crate::carry::{ByteCounters, carry, carry_encrypted, reset};
-use crate::tls::Secure;
+use crate::carry::{ByteCounters, Lost, carry, carry_encrypted, reset};
 use crate::udp::{associate::Association, relay::Carried};
-
-/// A connection, and TLS on it.
-type Opened = (Arc<MptcpStream>, Option<Secure>);
 
 /// How often it is looked whether flows have ended.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -51,6 +48,8 @@ pub struct Server {
     pub flows: Arc<Flows>,
     /// What links with a quota have carried.
     pub(super) usage: Mutex<Option<Usage>>,
+    /// Connections to the gateway that wait for clients.
+    pub(super) ready: Ready,
     /// What happened in the last hour.
     pub recorder: Recorder,
     /// When the proxy began.
@@ -79,6 +78,7 @@ impl Server {
             links,
             flows: Arc::default(),
             usage: Mutex::new(usage),
+            ready: Ready::default(),
             recorder: Recorder::default(),
             started: Instant::now(),
             failed: AtomicU64::new(0),
@@ -113,6 +113,7 @@ impl Server {
             }
         }
         *self.config.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(config);
+        self.ready.clear();
         self.apply_policies(false);
         Ok(())
     }
@@ -199,6 +200,7 @@ impl Server {
         let config = self.connection_config(&plan, client.dscp)?;
         let policy = all.policies.policy(&target, first.ip(), client.dscp, 0);
         let (links, at_once) = self.openings(&plan, far, policy.mode.is_ordered());
+        let mut was_ready = false;
         let (stream, link, address) = match &all.gateway {
             None => {
                 let limit = all.connect_timeout;
@@ -207,16 +209,23 @@ impl Server {
                 let address = stream.peer_addr();
                 ((Arc::new(stream), None), link, address)
             }
-            Some(gateway) => self.open_through(gateway, &addresses, (&links, at_once), &config).await?,
+            Some(gateway) => match self.ask_ready(gateway, *first, &plan, client.dscp).await {
+                Some(asked) => {
+                    was_ready = true;
+                    asked
+                }
+                None => self.open_through(gateway, &addresses, (&links, at_once), &config).await?,
+            },
         };
         let info = stream.0.info();
         link.note_answer(stream.0.peer_addr(), info.as_ref());
         let multipath = info.is_some_and(|info| info.multipath);
-        let entry = self.flows.add(client, target, address, stream, link.index, plan);
+        let is_early = all.gateway.as_ref().is_some_and(|gateway| gateway.early);
+        let entry = self.flows.add(client, target, address, stream, is_early, link.index, plan);
         // Links may have changed meanwhile.
         self.apply(&entry.flow, false);
         tracing::info!(
-            flow = entry.flow.id, %client, target = %entry.flow.target, link = link.interface, multipath, "open"
+            flow = entry.flow.id, %client, target = %entry.flow.target, link = link.interface, multipath, was_ready, "open"
         );
         Ok(entry)
     }
@@ -234,9 +243,13 @@ impl Server {
         for address in addresses {
             let left = deadline.saturating_duration_since(Instant::now());
             let (stream, link) = dial(&self.network, &[gateway.address], links, config, left).await?;
-            let stream = Arc::new(stream);
-            match timeout_at(deadline, gateway.ask(&stream, Wish::Connection(*address))).await {
-                Ok(Ok(secure)) => return Ok(((stream, secure), link, *address)),
+            let asking = async {
+                let mut opened = gateway.prepare(Arc::new(stream)).await?;
+                gateway.ask(&mut opened, Wish::Connection(*address)).await?;
+                Ok(opened)
+            };
+            match timeout_at(deadline, asking).await {
+                Ok(Ok(opened)) => return Ok((opened, link, *address)),
                 Ok(Err(error)) => drop(first_error.get_or_insert(error)),
                 Err(_) => break,
             }
@@ -244,6 +257,41 @@ impl Server {
         Err(first_error.unwrap_or_else(|| {
             io::Error::new(io::ErrorKind::TimedOut, "the gateway doesn't answer the request")
         }))
+    }
+
+    /// Asks the gateway for a server over a connection that is ready; `None` if there is none, or it is of no use.
+    async fn ask_ready(
+        &self,
+        gateway: &Gateway,
+        address: SocketAddr,
+        plan: &Plan,
+        dscp: u8,
+    ) -> Option<(Opened, Arc<Link>, SocketAddr)> {
+        // Its segments have no code point.
+        let (mut opened, link) = self.ready.take(plan).filter(|_| dscp == 0)?;
+        let limit = self.config().connect_timeout;
+        match timeout(limit, gateway.ask(&mut opened, Wish::Connection(address))).await {
+            Ok(Ok(())) => Some((opened, link, address)),
+            // The gateway may have been restarted; a refusal is heard again.
+            _ => None,
+        }
+    }
+
+    /// Opens a connection to the gateway that waits for a client.
+    pub(super) async fn open_ready(&self, gateway: &Gateway) -> io::Result<(Opened, Arc<Link>)> {
+        let (all, address) = (self.config(), gateway.address);
+        let target = Target::Address(address);
+        let plan = self.plan(&target, address, address.is_ipv6(), 0, 0, None);
+        let config = self.connection_config(&plan, 0)?;
+        let policy = all.policies.policy(&target, address.ip(), 0, 0);
+        let (links, at_once) = self.openings(&plan, address, policy.mode.is_ordered());
+        let limit = all.connect_timeout;
+        let (stream, link) = dial(&self.network, &[address], (&links, at_once), &config, limit).await?;
+        let prepared = timeout(limit, gateway.prepare(Arc::new(stream))).await;
+        let late = |_| io::Error::new(io::ErrorKind::TimedOut, "TLS with the gateway isn't answered");
+        let opened = prepared.map_err(late)??;
+        link.note_answer(address, opened.0.info().as_ref());
+        Ok((opened, link))
     }
 
     /// Opens a connection to the gateway for a client's datagrams. Rules see the gateway as its destination.
@@ -262,11 +310,14 @@ impl Server {
         let links = (&links[..], at_once);
         let (stream, link) = dial(&self.network, &[address], links, &config, all.connect_timeout).await?;
         let late = |_| io::Error::new(io::ErrorKind::TimedOut, "the gateway doesn't answer the request");
-        let stream = Arc::new(stream);
-        let asked = timeout_at(deadline, gateway.ask(&stream, Wish::Datagrams));
-        let secure = asked.await.map_err(late)??;
-        link.note_answer(address, stream.info().as_ref());
-        let entry = self.flows.add(client, target, address, (stream, secure), link.index, plan);
+        let asking = async {
+            let mut opened = gateway.prepare(Arc::new(stream)).await?;
+            gateway.ask(&mut opened, Wish::Datagrams).await?;
+            Ok::<_, io::Error>(opened)
+        };
+        let opened = timeout_at(deadline, asking).await.map_err(late)??;
+        link.note_answer(address, opened.0.info().as_ref());
+        let entry = self.flows.add(client, target, address, opened, false, link.index, plan);
         self.apply(&entry.flow, false);
         tracing::info!(flow = entry.flow.id, %client, link = link.interface, "open for datagrams");
         Ok(entry)
@@ -349,7 +400,20 @@ impl Server {
         let mut stopping = self.stopping.subscribe();
         let counters = ByteCounters { from_stream: &flow.downloaded, to_stream: &flow.uploaded };
         let carrying = async {
-            match flow.take_secure() {
+            let (mut secure, mut first) = (flow.take_secure(), first);
+            if flow.is_early {
+                let (data, sent) = (std::mem::take(&mut first), &flow.uploaded);
+                let answered = match &mut secure {
+                    None => until_answered(&mut &*flow.stream, &mut client, data, sent).await,
+                    Some(secure) => until_answered(secure, &mut client, data, sent).await,
+                };
+                answered.map_err(|error| {
+                    reset(&client);
+                    flow.stream.reset();
+                    Lost::Stream(error)
+                })?;
+            }
+            match secure {
                 None => carry(&flow.stream, &mut client, first, counters).await,
                 Some(secure) => carry_encrypted(secure, &flow.stream, &mut client, first, counters).await,
             }
@@ -379,6 +443,7 @@ impl Server {
             tracing::warn!(connections = left, "reset");
             self.stopping.send_replace(true);
         }
+        self.ready.clear();
         // The last segments are on their way.
         tokio::time::sleep(PAUSE).await;
     }

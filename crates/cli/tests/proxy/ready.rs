@@ -1,0 +1,89 @@
+//! Connections to the gateway that are ready for clients, and clients that are told early that they are connected.
+
+use crate::far::Far;
+use crate::stage::{PROXY, SERVER, Stage, wait_until};
+
+const MIB: usize = 1 << 20;
+
+fn times(log: &str, words: &str) -> usize {
+    log.matches(words).count()
+}
+
+#[test]
+fn a_client_takes_a_connection_that_is_ready() {
+    let Some(stage) = Stage::new() else { return };
+    let data = stage.serve("data", 2 * MIB);
+    let _server = stage.nginx(false);
+    let destinations = [&*format!("{SERVER} 80")];
+    let far = Far::start(&stage, &destinations, &[]);
+    let gateway = ["--gateway", "10.1.0.1:5124", "--gateway-cookie", &far.cookie, "--gateway-ready", "2"];
+    let proxy = stage.proxy(&[&gateway[..], &["--verbose"]].concat());
+    let (socks, url) = (format!("socks5h://{PROXY}"), format!("http://{SERVER}/data"));
+    let logs = || format!("{} {}", stage.log(), Far::log(&stage));
+    let download = || {
+        let (code, received) = stage.curl(&["--proxy", &socks, &url]);
+        assert!(code == 0 && received == data, "{code}, {} bytes: {}", received.len(), logs());
+    };
+    // Both links carry data also on a connection that was ready.
+    for count in 1..=4 {
+        wait_until("two are ready", || stage.log().matches("ready for a client").count() > count);
+        let before = [stage.received(0), stage.received(1)];
+        download();
+        assert_eq!(times(&stage.log(), "was_ready=true"), count, "{}", logs());
+        for (link, before) in before.into_iter().enumerate() {
+            assert!(stage.received(link) - before > MIB as u64 / 4, "uplink {link}: {}", logs());
+        }
+    }
+    // A gateway that was killed has forgotten them.
+    far.gateway.signal("-KILL");
+    let _ = far.gateway.wait();
+    let far = Far::start(&stage, &destinations, &[]);
+    download();
+    assert!(proxy.terminate().success() && far.gateway.terminate().success(), "{}", logs());
+}
+
+#[test]
+fn a_client_is_told_early_and_reset_where_the_server_refuses() {
+    let Some(stage) = Stage::new() else { return };
+    let data = stage.serve("data", 2 * MIB);
+    let _server = stage.nginx(false);
+    let far = Far::start(&stage, &[&format!("{SERVER} 80-81")], &[]);
+    let gateway = ["--gateway", "10.1.0.1:5124", "--gateway-cookie", &far.cookie];
+    let early = ["--gateway-ready", "1", "--gateway-early", "--verbose"];
+    let proxy = stage.proxy(&[&gateway[..], &early].concat());
+    let logs = || format!("{} {}", stage.log(), Far::log(&stage));
+    for scheme in ["socks5h", "http"] {
+        let through = format!("{scheme}://{PROXY}");
+        let tunnel = ["--proxy", &through, "--proxytunnel"];
+        let (code, received) = stage.curl(&[&tunnel[..], &[&format!("http://{SERVER}/data")]].concat());
+        assert!(code == 0 && received == data, "{scheme}: {code}, {} bytes: {}", received.len(), logs());
+        // Nobody listens there: the client is connected, and then reset.
+        let (code, _) = stage.curl(&[&tunnel[..], &[&format!("http://{SERVER}:81/")]].concat());
+        assert!(code == 56 || code == 55, "{scheme}: {code}: {}", logs());
+    }
+    stage.wait_for_log("the server reset the connection");
+    assert!(!stage.log().contains("panicked"), "{}", logs());
+    assert!(proxy.terminate().success() && far.gateway.terminate().success(), "{}", logs());
+}
+
+#[test]
+fn a_gateway_that_was_killed_is_used_again() {
+    let Some(stage) = Stage::new() else { return };
+    let data = stage.serve("data", 2 * MIB);
+    let _server = stage.nginx(false);
+    let destinations = [&*format!("{SERVER} 80")];
+    let far = Far::start(&stage, &destinations, &[]);
+    let proxy = stage.proxy(&["--verbose", "--gateway", "10.1.0.1:5124", "--gateway-cookie", &far.cookie]);
+    let (socks, url) = (format!("socks5h://{PROXY}"), format!("http://{SERVER}/data"));
+    let logs = || format!("{} {}", stage.log(), Far::log(&stage));
+    let download = || {
+        let (code, received) = stage.curl(&["--proxy", &socks, &url]);
+        assert!(code == 0 && received == data, "{code}, {} bytes: {}", received.len(), logs());
+    };
+    download();
+    far.gateway.signal("-KILL");
+    let _ = far.gateway.wait();
+    let far = Far::start(&stage, &destinations, &[]);
+    download();
+    assert!(proxy.terminate().success() && far.gateway.terminate().success(), "{}", logs());
+}
