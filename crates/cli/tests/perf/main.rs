@@ -332,6 +332,17 @@ fn emulated(namespace: &Namespace, server: &str, client: &[&str]) -> Value {
 }
 
 #[test]
+fn connections_open_on_the_path_that_is_named_or_answers_first() {
+    let Some(namespace) = namespace() else { return };
+    // Wi-Fi is the first path, and the nearer one.
+    for (open_on, expected) in [("2", 1), ("race", 0)] {
+        let engine = ["10.127.255.1", "--stack", "engine", "--paths", "2"];
+        let flow = emulated(&namespace, "", &[&engine[..], &["--open-on", open_on]].concat());
+        assert_eq!(flow["client_subflows"][0]["path"], expected, "{open_on}: {flow:#}");
+    }
+}
+
+#[test]
 fn kernel_and_engine_at_either_end_of_emulated_paths() {
     let Some(namespace) = namespace() else { return };
     let million = Value::from(1_000_000);
