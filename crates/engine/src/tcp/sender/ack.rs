@@ -63,8 +63,11 @@ impl<P: Payload> Sender<P> {
             && !segment.flags.contains(Flags::FIN)
             && !self.scoreboard.is_empty();
         let prior_in_flight = cx.own().in_flight();
-        let mut summary =
-            if advanced { self.on_cumulative_ack(common, cx, segment, ack) } else { AckSummary::default() };
+        // Written where it stays: it is large, and copying what was just written stalls.
+        let mut summary = AckSummary::default();
+        if advanced {
+            self.on_cumulative_ack(common, cx, segment, ack, &mut summary);
+        }
         (summary.advanced, summary.duplicate) = (advanced, duplicate);
         summary.ece = common.negotiated.ecn && segment.flags.contains(Flags::ECE);
         if !segment.sack.is_empty() && common.negotiated.sack {
@@ -118,7 +121,7 @@ impl<P: Payload> Sender<P> {
         moved
     }
 
-    /// Takes what `ack` covers off the scoreboard.
+    /// Takes what `ack` covers off the scoreboard, and adds it to `summary`.
     #[inline]
     fn on_cumulative_ack(
         &mut self,
@@ -126,14 +129,15 @@ impl<P: Payload> Sender<P> {
         cx: &mut Context<'_>,
         segment: &Segment<P>,
         ack: u64,
-    ) -> AckSummary {
+        summary: &mut AckSummary,
+    ) {
         let (offset, now) = (cx.timestamp_offset, cx.now);
         let metrics = &mut cx.metrics[cx.index];
         let min_rtt = metrics.min_rtt;
         let echo = segment.timestamps.filter(|_| common.negotiated.timestamps).map(|stamp| stamp.echo);
         //= RFC 8985 6.2-b not if an earlier transmission may have arrived
         //= RFC 2018 8-a only a cumulative ACK takes anything off the scoreboard
-        let mut summary = self.scoreboard.cumulative_ack(ack, metrics, |sent_at| {
+        self.scoreboard.cumulative_ack(ack, metrics, summary, |sent_at| {
             let earlier = echo.is_some_and(|echo| (echo.wrapping_sub(clock(offset, sent_at)) as i32) < 0);
             !earlier && now.saturating_sub(sent_at) >= min_rtt
         });
@@ -150,7 +154,6 @@ impl<P: Payload> Sender<P> {
         if self.black_hole.is_suspected() {
             self.on_mtu_confirmed(common);
         }
-        summary
     }
 
     /// Samples round-trip time and delivery rate.

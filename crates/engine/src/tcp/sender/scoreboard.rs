@@ -246,16 +246,16 @@ impl<P: Payload> Scoreboard<P> {
         self.log.extend(logged.map(|(_, entry)| (entry.position, entry.sent_at)));
     }
 
-    /// Removes what `una` covers, and corrects the counts in `metrics`. `is_unambiguous` says for a retransmitted
+    /// Removes what `una` covers, adds it to `summary`, and corrects the counts in `metrics`. `is_unambiguous` says for a retransmitted
     /// segment, by the time that it was last sent, whether that transmission is the one that arrived.
     #[inline]
     pub fn cumulative_ack(
         &mut self,
         una: u64,
         metrics: &mut SubflowMetrics,
+        summary: &mut AckSummary,
         is_unambiguous: impl Fn(Nanos) -> bool,
-    ) -> AckSummary {
-        let mut summary = AckSummary::default();
+    ) {
         // The first part of the ring; what is beyond its end is the next run.
         while let [first, ..] = self.entries.as_slices().0
             && first.position < una
@@ -268,7 +268,7 @@ impl<P: Payload> Scoreboard<P> {
                 (run, segments, last) = (run + 1, segments + entry.segments, entry);
             }
             if run == 0 {
-                self.acknowledge_first(una, metrics, &mut summary, &is_unambiguous);
+                self.acknowledge_first(una, metrics, summary, &is_unambiguous);
                 continue;
             }
             summary.removed += segments;
@@ -287,7 +287,6 @@ impl<P: Payload> Scoreboard<P> {
         }
         metrics.packets_out -= summary.removed;
         self.trim_log(una);
-        summary
     }
 
     /// Removes the first entry, whatever is known of it, as far as `una` covers it.

@@ -71,7 +71,7 @@ fn apply(
 /// Acknowledges up to `una`, of entries whose flags were changed without counting.
 fn acknowledge(board: &mut Scoreboard<SyntheticPayload>, metrics: &mut SubflowMetrics, una: u64) {
     count(board, metrics);
-    board.cumulative_ack(una, metrics, |_| true);
+    board.cumulative_ack(una, metrics, &mut AckSummary::default(), |_| true);
     let counted = [metrics.packets_out, metrics.sacked_out, metrics.lost_out, metrics.retrans_out];
     count(board, metrics);
     let left = [metrics.packets_out, metrics.sacked_out, metrics.lost_out, metrics.retrans_out];
