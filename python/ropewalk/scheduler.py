@@ -55,7 +55,8 @@ class Scheduler:
 
     Class attributes say what the Rust trait's methods say: `name`; `wants_events` (call `on_event`); `repeats` (ask when
     nothing is unsent); `queues_ahead` (ask while no window has room); `needs_chunks` (copy what is in flight, for
-    `view.chunk_after`); `wants_link_rate` (estimate `link_byte_time` of subflows); `opportunistic` and `penalise` (`"off"`, `"paper"`, `"linux"`).
+    `view.chunk_after`); `wants_link_rate` (estimate `link_byte_time` of subflows); `opportunistic` and `penalise`
+    (`"off"`, `"paper"`, `"linux"`).
     """
 
     name: str | None = None

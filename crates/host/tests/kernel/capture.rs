@@ -63,8 +63,9 @@ fn tshark_and_etherparse_find_nothing_wrong_with_either_end() {
         assert!(count > 500, "{name}: {count} packets");
         let events = qlog(name, &evidence.qlog);
         assert!(events("transport:packet_sent") + events("transport:packet_received") > 500, "{name}");
+        // Metrics are noted as they change: with few ACKs ten times a megabyte.
         for event in ["mptcp:decision", "recovery:metrics_updated"] {
-            assert_eq!(events(event) > 10, engine == side, "{name}: {} times {event}", events(event));
+            assert_eq!(events(event) > 4, engine == side, "{name}: {} times {event}", events(event));
         }
         let Some(opinion) = tshark(name, &evidence.pcap, count) else { continue };
         assert_eq!((opinion.connections, opinion.subflows), (1, 2), "{name}");
