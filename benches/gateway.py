@@ -21,7 +21,7 @@ cfs          the wget and curl experiments of the paper cfs-2019, with real curl
 
 Without a row: completion, connections and latency.
 
-Ways are measured in turns, each round with another seed of the paths. Everywhere cubic. Needs nginx, haproxy, mptcpize, curl,
+The programs are measured in turns, each round with another seed of the paths. All use cubic. Needs nginx, haproxy, mptcpize, curl,
 wrk and ip (apt-get install nginx-light haproxy mptcpize curl wrk iproute2), and two cores.
 """
 

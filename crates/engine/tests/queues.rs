@@ -1,4 +1,4 @@
-//! Schedulers see the application's messages and the links' rates, and take data back that waits in a subflow's queue.
+//! Schedulers see the application's messages and the links' rates, and withdraw data that waits in a subflow's queue.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

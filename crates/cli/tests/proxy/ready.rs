@@ -57,7 +57,7 @@ fn a_client_is_told_early_and_reset_where_the_server_refuses() {
         let tunnel = ["--proxy", &through, "--proxytunnel"];
         let (code, received) = stage.curl(&[&tunnel[..], &[&format!("http://{SERVER}/data")]].concat());
         assert!(code == 0 && received == data, "{scheme}: {code}, {} bytes: {}", received.len(), logs());
-        // Nobody listens there: the client is connected, and then reset.
+        // No server listens on port 81: the client is told that it is connected, and then reset.
         let (code, _) = stage.curl(&[&tunnel[..], &[&format!("http://{SERVER}:81/")]].concat());
         assert!(code == 56 || code == 55, "{scheme}: {code}: {}", logs());
     }

@@ -267,8 +267,8 @@ impl Server {
         plan: &Plan,
         dscp: u8,
     ) -> Option<(Opened, Arc<Link>, SocketAddr)> {
-        // Its segments have no code point.
-        let (mut opened, link) = self.ready.take(plan).filter(|_| dscp == 0)?;
+        // Segments of a connection that is ready have no code point.
+        let (mut opened, link) = if dscp == 0 { self.ready.take(plan)? } else { return None };
         let limit = self.config().connect_timeout;
         match timeout(limit, gateway.ask(&mut opened, Wish::Connection(address))).await {
             Ok(Ok(())) => Some((opened, link, address)),

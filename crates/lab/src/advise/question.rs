@@ -6,7 +6,7 @@ use super::belief::Doubt;
 use super::buffer;
 use crate::compare::{self, Design, Reach, Worth};
 
-/// Share of the budget for the path that is opened first.
+/// One part in so many of the budget goes to choosing the path on which connections open.
 pub(super) const OPENING: u64 = 8;
 
 /// In which share of the plausible variants Multipath TCP must be faster, unless the user says otherwise.

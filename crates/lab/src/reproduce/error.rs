@@ -157,7 +157,7 @@ pub enum PublishedError {
         /// The line.
         text: String,
     },
-    /// A line's number isn't one.
+    /// The fourth field of a line isn't a number.
     #[error("line {line}: the fourth field isn't a number: `{text}`")]
     Number {
         /// Its number, from 1.

@@ -258,7 +258,7 @@ fn filled_gaps_are_not_remembered_as_blocks() {
     assert_eq!(blocks(&mut reassembly), [(2000, 2100), (1800, 1900), (1600, 1700), (1400, 1500)]);
 }
 
-/// Too many crumbs: those furthest on are dropped for data before them, and what is reported is what is kept.
+/// Too many small pieces: those with the highest sequence numbers are dropped for data before them, and SACK reports only what is kept.
 #[test]
 fn what_is_dropped_for_want_of_memory_is_no_longer_reported() {
     let crumb = || (SyntheticPayload(1), StreamOffset::default());
