@@ -69,6 +69,7 @@ fn settings(checksum: bool) -> ConnectionConfig {
             ..PathManagerConfig::default()
         },
         trace_decisions: false,
+        ..ConnectionConfig::default()
     }
 }
 

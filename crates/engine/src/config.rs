@@ -183,6 +183,20 @@ impl BufferConfig {
     }
 }
 
+/// When the receive buffer may grow: what the application reads in a round trip is measured (dynamic right-sizing).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub enum ReceiveTuning {
+    /// Once in the longest round trip that a subflow has measured, as Linux up to 7.0 does (`mptcp_rcv_space_adjust`). After a pause
+    /// the first echo on a subflow is as old as the pause, and nothing grows for as long.
+    #[default]
+    Longest,
+    /// Up to four times in it, as the shortest allows, by four times as much; and a round trip counts as twice the smoothed one at
+    /// most, where that is known. So one slow subflow, or a pause, doesn't hold the others up. (Linux since 7.1 goes by the shortest
+    /// alone, for one window.)
+    Prompt,
+}
+
 /// An address of ours that the path manager may use: `ip mptcp endpoint`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -248,6 +262,8 @@ pub struct ConnectionConfig {
     pub send_buffer: BufferConfig,
     /// Connection-level receive buffer.
     pub receive_buffer: BufferConfig,
+    /// When the receive buffer may grow.
+    pub receive_tuning: ReceiveTuning,
     /// The packet scheduler.
     pub scheduler: Spec<dyn Scheduler>,
     /// The congestion control.
@@ -267,6 +283,7 @@ impl Default for ConnectionConfig {
             checksum: false,
             send_buffer: BufferConfig { initial: 64 << 10, max: 4 << 20 },
             receive_buffer: BufferConfig { initial: 64 << 10, max: 6 << 20 },
+            receive_tuning: ReceiveTuning::default(),
             scheduler: crate::scheduler::DEFAULT.spec(),
             congestion: crate::congestion::DEFAULT.spec(),
             path_manager: PathManagerConfig::default(),

@@ -30,6 +30,7 @@ fn config() -> Arc<ConnectionConfig> {
         congestion: congestion::builtin().parse("reno").expect("a congestion control"),
         path_manager: PathManagerConfig::default(),
         trace_decisions: false,
+        ..ConnectionConfig::default()
     })
 }
 

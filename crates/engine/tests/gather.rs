@@ -67,6 +67,7 @@ fn copied(write: usize) -> (usize, usize, usize) {
         congestion: congestion::builtin().parse("cubic").expect("a congestion control"),
         path_manager: PathManagerConfig::default(),
         trace_decisions: false,
+        ..ConnectionConfig::default()
     });
     let server_address: SocketAddr = "10.0.0.1:80".parse().expect("an address");
     let mut ends = [

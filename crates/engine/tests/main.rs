@@ -23,6 +23,7 @@ mod open_connection;
 mod opening;
 mod pair;
 mod queues;
+mod receive_tuning;
 mod regressions;
 mod reinjection;
 mod threats;

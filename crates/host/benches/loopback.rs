@@ -144,6 +144,7 @@ fn config(multipath: bool) -> ConnectionConfig {
         congestion: congestion::builtin().parse("cubic").expect("registered"),
         path_manager: PathManagerConfig::default(),
         trace_decisions: false,
+        ..ConnectionConfig::default()
     }
 }
 

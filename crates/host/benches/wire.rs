@@ -32,6 +32,7 @@ fn engine() -> Party {
         congestion: congestion::builtin().parse("cubic").expect("registered"),
         path_manager: PathManagerConfig { subflows: 2, add_addr_accepted: 2, ..PathManagerConfig::default() },
         trace_decisions: false,
+        ..ConnectionConfig::default()
     }))
 }
 

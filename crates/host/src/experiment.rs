@@ -430,6 +430,7 @@ mod tests {
             congestion: congestion::builtin().parse("cubic").unwrap(),
             path_manager: PathManagerConfig::default(),
             trace_decisions: false,
+            ..ConnectionConfig::default()
         };
         let engine = || Party::Engine(Box::new(config()));
         let request = Request { direction: Direction::Download, bytes: 2 << 20 };

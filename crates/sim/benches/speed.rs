@@ -177,6 +177,7 @@ mod idle {
                 ..PathManagerConfig::default()
             },
             trace_decisions: false,
+            ..ConnectionConfig::default()
         })
     }
 

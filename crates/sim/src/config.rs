@@ -89,6 +89,7 @@ fn base(end: &EndSpec, spec: &RunSpec) -> ConnectionConfig {
         congestion: end.host.congestion(&spec.congestion),
         path_manager: PathManagerConfig::default(),
         trace_decisions: false,
+        ..ConnectionConfig::default()
     }
 }
 

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use ropewalk_engine::PathId;
-use ropewalk_engine::config::{BufferConfig, ConnectionConfig, PathManagerConfig, TcpConfig};
+use ropewalk_engine::config::{BufferConfig, ConnectionConfig, PathManagerConfig, ReceiveTuning, TcpConfig};
 use ropewalk_engine::{congestion, scheduler};
 
 use crate::error::unknown_algorithm;
@@ -15,7 +15,7 @@ const SEND_BUFFER: BufferConfig = BufferConfig { initial: 16 << 10, max: 4 << 20
 const RECEIVE_BUFFER: BufferConfig = BufferConfig { initial: 128 << 10, max: 6 << 20 };
 
 /// The settings of a connection for which nothing else is said: Linux's, with Multipath TCP, 8 subflows at most, the
-/// scheduler `linux` and CUBIC.
+/// scheduler `linux` and CUBIC, and a receive buffer that grows promptly.
 pub fn default_config() -> ConnectionConfig {
     ConnectionConfig {
         tcp: TcpConfig::default(),
@@ -23,6 +23,7 @@ pub fn default_config() -> ConnectionConfig {
         checksum: false,
         send_buffer: SEND_BUFFER,
         receive_buffer: RECEIVE_BUFFER,
+        receive_tuning: ReceiveTuning::Prompt,
         scheduler: scheduler::builtin().parse("linux").expect("it is built in"),
         congestion: congestion::builtin().parse("cubic").expect("it is built in"),
         path_manager: PathManagerConfig { subflows: 8, add_addr_accepted: 8, ..PathManagerConfig::default() },

@@ -153,6 +153,7 @@ fn config(
             ..PathManagerConfig::default()
         },
         trace_decisions: false,
+        ..ConnectionConfig::default()
     }
 }
 

@@ -6,8 +6,10 @@ use ropewalk_wire::Payload;
 
 use super::Event;
 use super::connection::Connection;
-use crate::Nanos;
+use super::window_autotuning::Interval;
+use crate::config::ReceiveTuning;
 use crate::metrics::{SubflowMetrics, SubflowStatus};
+use crate::{MILLISECOND, Nanos};
 
 /// What Linux counts for a segment when it sizes a send buffer, bytes: a 1460-byte segment with headers and the
 /// buffer's own structures, rounded up to a power of two, and the descriptor (its initial 87040 are twice 10 of
@@ -16,6 +18,11 @@ const SEGMENT_MEMORY: u64 = 4352;
 
 /// What a send buffer has beside its subflows' (the least of `tcp_wmem`), bytes.
 const SEND_BASE: u64 = 4096;
+
+/// [`ReceiveTuning::Prompt`]: into how many intervals at most a round trip is divided, and how soon it is looked whether the round trip
+/// has become shorter.
+const PARTS: Nanos = 4;
+const LOOK_AFTER: Nanos = 10 * MILLISECOND;
 
 /// Linux's size of one subflow's send buffer (`tcp_sndbuf_expand`): twice the window, ten segments at least, each
 /// counted with what a socket buffer of its own would take.
@@ -63,25 +70,41 @@ impl<P: Payload> Connection<P> {
         }
     }
 
-    /// The application has read: once a round trip, by the longest that a subflow has measured, the receive buffer may grow, and
-    /// every subflow's with it. Subflows that are still being opened have no say in the round trip, but in what window the
-    /// buffer makes.
+    /// The application has read: once in an interval ([`ReceiveTuning`]) the receive buffer may grow, and every subflow's with it.
+    /// Subflows that are still being opened have no say in the round trip, but in what window the buffer makes.
     #[inline(never)]
     pub(crate) fn tune_receive_buffer(&mut self, now: Nanos) {
+        let is_prompt = self.config.receive_tuning == ReceiveTuning::Prompt;
         let open = |metrics: &SubflowMetrics| metrics.state != SubflowStatus::Closed;
-        let (mut rtt, mut ratio) = (0, None::<u64>);
+        let (mut longest, mut shortest, mut ratio) = (0, Nanos::MAX, None::<u64>);
         for (subflow, metrics) in self.subflows.iter().zip(&self.metrics).filter(|(_, metrics)| open(metrics))
         {
             let Some(subflow) = subflow else { continue };
-            rtt = rtt.max(match subflow.tcp.receive_rtt() {
+            let mut rtt = match subflow.tcp.receive_rtt() {
                 0 if !subflow.tcp.has_timestamps() => metrics.srtt,
                 known => known,
-            });
+            };
+            if is_prompt && metrics.srtt > 0 {
+                rtt = rtt.min(2 * metrics.srtt);
+            }
+            longest = longest.max(rtt);
+            if rtt > 0 {
+                shortest = shortest.min(rtt);
+            }
             let own = subflow.autotuning.ratio();
             ratio = Some(ratio.map_or(own, |least| least.min(own)));
         }
         let Some(ratio) = ratio else { return };
-        let Some(copied) = self.receive.tune(now, rtt, ratio) else { return };
+        let interval = match self.config.receive_tuning {
+            ReceiveTuning::Longest => {
+                Interval { length: longest, stands_for: longest, look_after: Nanos::MAX }
+            }
+            ReceiveTuning::Prompt => {
+                let length = shortest.clamp(longest / PARTS, longest);
+                Interval { length, stands_for: longest, look_after: LOOK_AFTER }
+            }
+        };
+        let Some(copied) = self.receive.tune(now, interval, ratio) else { return };
         for (subflow, _) in self.subflows.iter_mut().zip(&self.metrics).filter(|(_, metrics)| open(metrics)) {
             if let Some(subflow) = subflow {
                 subflow.autotuning.grow(copied, self.receive.max);

@@ -3,7 +3,9 @@
 
 use ropewalk_wire::Payload;
 
-use super::window_autotuning::{FIRST_RATIO, FIRST_SPACE, WindowAutotuning, memory_for, wanted, window_of};
+use super::window_autotuning::{
+    FIRST_RATIO, FIRST_SPACE, Interval, WindowAutotuning, memory_for, wanted, window_of,
+};
 use crate::Nanos;
 use crate::config::BufferConfig;
 use crate::inline_queue::InlineQueue;
@@ -266,27 +268,29 @@ impl<P: Payload> ReceiveSide<P> {
     }
 
     /// Grows the buffer as Linux's dynamic right-sizing does (`mptcp_rcv_space_adjust`, as of 6.18), by what the application read
-    /// in the last round trip ([`wanted`]). `rtt` is the receiver's own estimate; without one (0) it waits. `ratio`, the
+    /// in the last round trip ([`wanted`]), of which an interval is the whole or a part. Without an estimate (0) it waits. `ratio`, the
     /// least of the subflows', says what window the buffer's memory makes: it is half a subflow's before that has data, so
     /// that a second subflow makes the window smaller until it has some. Returns what was read, where the buffer grew: the
     /// subflows' follow.
-    pub fn tune(&mut self, now: Nanos, rtt: Nanos, ratio: u64) -> Option<u64> {
+    pub fn tune(&mut self, now: Nanos, interval: Interval, ratio: u64) -> Option<u64> {
+        let Interval { length, stands_for, look_after } = interval;
         if self.tuning_at == 0 {
             // The first interval begins with the first data.
             self.tuning = (now, 0);
         }
         let (since, read) = self.tuning;
-        self.tuning_at = (since + rtt).max(1);
+        self.tuning_at = (since + length).min(now.saturating_add(look_after)).max(1);
         if self.buffer.limit < self.max && self.ratio != ratio {
             self.ratio = ratio;
             self.buffer.limit = window_of(self.memory, ratio).min(self.max);
         }
-        if rtt == 0 || now < self.tuning_at {
+        if length == 0 || now < since + length {
             return None;
         }
-        let copied = self.read - read;
+        let read = u128::from(self.read - read) * u128::from(stands_for) / u128::from(length);
+        let copied = u64::try_from(read).unwrap_or(u64::MAX);
         self.tuning = (now, self.read);
-        self.tuning_at = now + rtt;
+        self.tuning_at = now + length.min(look_after);
         if copied <= self.space {
             return None;
         }
@@ -330,11 +334,16 @@ impl<P: Payload> ReceiveSide<P> {
 mod tests {
     use bytes::Bytes;
 
-    use super::super::window_autotuning::WindowAutotuning;
-    use super::{FEW_UNREAD, MAX_COALESCED, ReceiveSide};
+    use super::super::window_autotuning::{Interval, WindowAutotuning};
+    use super::{FEW_UNREAD, MAX_COALESCED, Nanos, ReceiveSide};
 
     fn side() -> ReceiveSide<Bytes> {
         ReceiveSide::new(1000, 1000)
+    }
+
+    /// A whole round trip.
+    fn whole(rtt: Nanos) -> Interval {
+        Interval { length: rtt, stands_for: rtt, look_after: Nanos::MAX }
     }
 
     #[test]
@@ -448,24 +457,38 @@ mod tests {
             side.read(len);
         };
         bytes(&mut side, 1448);
-        side.tune(100, 0, 128);
-        side.tune(100, 100, 128);
+        side.tune(100, whole(0), 128);
+        side.tune(100, whole(100), 128);
         bytes(&mut side, 27_512);
-        side.tune(199, 100, 128);
+        side.tune(199, whole(100), 128);
         assert_eq!(side.buffer.limit, 10_000, "the first round trip begins with the first data");
-        side.tune(200, 100, 128);
+        side.tune(200, whole(100), 128);
         // Twice what was read, three times over since it has doubled.
         assert_eq!(side.buffer.limit, 3 * 2 * 28_960);
         let limit = side.buffer.limit;
         assert!(!side.tuning_due(299) && side.tuning_due(300));
         bytes(&mut side, 28_960);
-        side.tune(300, 100, 128);
+        side.tune(300, whole(100), 128);
         assert_eq!(side.buffer.limit, limit, "no more than before");
         bytes(&mut side, 900_000);
-        side.tune(399, 100, 128);
+        side.tune(399, whole(100), 128);
         assert_eq!(side.buffer.limit, limit, "the round trip isn't over");
-        side.tune(400, 100, 128);
+        side.tune(400, whole(100), 128);
         assert_eq!(side.buffer.limit, 1_000_000);
+    }
+
+    #[test]
+    fn a_part_of_a_round_trip_stands_for_the_whole() {
+        let mut side: ReceiveSide<Bytes> = ReceiveSide::new(10_000, 1_000_000);
+        let part = Interval { length: 25, stands_for: 100, look_after: 10 };
+        side.tune(100, part, 128);
+        assert!(side.tuning_due(110), "it may have become shorter");
+        side.insert(0, 0, Bytes::from(vec![0; 7240]));
+        side.read(7240);
+        side.tune(110, part, 128);
+        assert_eq!(side.buffer.limit, 10_000);
+        side.tune(125, part, 128);
+        assert_eq!(side.buffer.limit, 3 * 2 * 4 * 7240);
     }
 
     #[test]
@@ -493,7 +516,7 @@ mod tests {
         let read = |side: &mut ReceiveSide<Bytes>, now, len: usize, ratio| {
             side.insert(0, side.buffer.next, Bytes::from(vec![0; len]));
             side.read(len);
-            side.tune(now, 100, ratio)
+            side.tune(now, whole(100), ratio)
         };
         assert_eq!(read(&mut side, 1, 1420, 157), None);
         assert_eq!(side.buffer.limit, 80_384, "alone, and its data known");

@@ -5,6 +5,8 @@
 //! and offers what is less ([`super::receive::ReceiveSide`]). A buffer's size is memory; what window it makes depends on the
 //! share of a packet's memory that is payload, the scaling ratio, half until a subflow has received something.
 
+use crate::Nanos;
+
 /// A segment of the usual size.
 const SEGMENT: u64 = 1460;
 
@@ -54,6 +56,17 @@ fn packet_memory(len: u64) -> u64 {
     let whole = len + HEADERS + END;
     let rounded = if whole <= PAGE { whole.next_power_of_two() } else { whole.next_multiple_of(PAGE) };
     rounded + DESCRIPTOR
+}
+
+/// How long it is measured what the application reads.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Interval {
+    /// Its length; 0: not known yet.
+    pub length: Nanos,
+    /// The round trip that it is a part of.
+    pub stands_for: Nanos,
+    /// Its length may have changed after so long.
+    pub look_after: Nanos,
 }
 
 /// One subflow's part in the window.

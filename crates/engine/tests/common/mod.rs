@@ -149,6 +149,7 @@ pub fn config(scheduler: &str, congestion: &str, paths: usize) -> ConnectionConf
             ..PathManagerConfig::default()
         },
         trace_decisions: false,
+        ..ConnectionConfig::default()
     }
 }
 

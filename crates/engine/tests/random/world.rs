@@ -148,6 +148,7 @@ fn config(case: &Case, end: usize) -> ConnectionConfig {
             ..PathManagerConfig::default()
         },
         trace_decisions: false,
+        ..ConnectionConfig::default()
     }
 }
 

@@ -81,6 +81,7 @@ impl Settings {
             congestion: congestion::builtin().parse("reno").map_err(|error| error.message)?,
             path_manager: manager.clone(),
             trace_decisions: false,
+            ..ConnectionConfig::default()
         };
         let mut endpoint = EndpointConfig::default();
         let (mut listens, mut offload, mut v6) = (true, 1, false);

@@ -47,6 +47,7 @@ pub fn config() -> ConnectionConfig {
         congestion: congestion::builtin().parse("cubic").expect("a congestion control"),
         path_manager: PathManagerConfig { subflows: 7, add_addr_accepted: 7, ..PathManagerConfig::default() },
         trace_decisions: false,
+        ..ConnectionConfig::default()
     }
 }
 
