@@ -30,10 +30,15 @@
 //! well, where it is smaller. A full send buffer with more to write blocks the connection as a full window does: then F has
 //! room and nothing to send. With blest-2016's buffers (1 MiB to send, 2 MiB to receive) nothing else ever blocks.
 //!
+//! What blocking is: `blocking` = `window` is the send window full with data unsent, as section V has it. `retransmission`: another
+//! subflow's data was sent again, which Table II counts, and by which the authors' kernel module corrects. `receiver`: the receiver
+//! holds data that it can't deliver, for data before it is on another subflow; sections I and II call this head-of-line
+//! blocking.
+//!
 //! Preset `linux` is the out-of-tree kernel's module, in `blest/linux.rs`.
 //!
 //! Parameters: `lambda` (1; 0 to 10), `delta` (0.01; 0 to 1), `corrects` (`always`; `considered`), `floor` (0; 0 to
-//! 10), `window` (`receiver`; `sender`), `estimate` (`paper`; `linux`),
+//! 10), `window` (`receiver`; `sender`), `blocking` (`window`; `retransmission`, `receiver`), `estimate` (`paper`; `linux`),
 //! `opportunistic` and `penalise` (default `off`; preset `linux`: `linux`).
 
 mod linux;
@@ -43,10 +48,10 @@ mod tests;
 use super::mechanisms::{LINUX, OFF, equip, opportunistic, penalise};
 use super::minrtt::send_on;
 use super::text::{Kib, Ms, Subflow, no_room, nothing_to_send};
-use super::{Decision, Event, Rationale, Scheduler, View};
-use crate::Nanos;
+use super::{Decision, Event, Fate, Rationale, Scheduler, View};
 use crate::metrics::SubflowMetrics;
 use crate::registry::{Entry, Parameter, Preset};
+use crate::{Nanos, SubflowId};
 
 pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
     name: "blest",
@@ -68,6 +73,12 @@ pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
             &["receiver", "sender"],
             "what the receiver leaves, or the send buffer as well",
         ),
+        Parameter::choice(
+            "blocking",
+            0,
+            &["window", "retransmission", "receiver"],
+            "a full window, data sent again on another subflow, or data that the receiver can't deliver yet",
+        ),
         Parameter::choice("estimate", 0, &["paper", "linux"], "whose estimate, and whose correction"),
         opportunistic(OFF),
         penalise(OFF),
@@ -84,12 +95,31 @@ pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
             let delta = values.number("delta");
             let (always, floor) = (values.number("corrects") == 0.0, values.number("floor"));
             let buffer = values.number("window") == 1.0;
-            equip(values, Blest { lambda, delta, always, floor, buffer, since: None, blocked: false })
+            let blocking = match values.number("blocking") {
+                1.0 => Blocking::Retransmission,
+                2.0 => Blocking::Receiver,
+                _ => Blocking::Window,
+            };
+            equip(
+                values,
+                Blest { lambda, delta, always, floor, buffer, blocking, since: None, blocked: false },
+            )
         } else {
             equip(values, linux::BlestLinux::new(lambda))
         }
     },
 };
+
+/// What counts as head-of-line blocking.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Blocking {
+    /// The send window is full, with data unsent.
+    Window,
+    /// Another subflow's data is sent again.
+    Retransmission,
+    /// The receiver holds data that it can't deliver.
+    Receiver,
+}
 
 #[derive(Debug)]
 struct Blest {
@@ -100,9 +130,10 @@ struct Blest {
     floor: f64,
     /// Whether the send buffer counts as send window.
     buffer: bool,
+    blocking: Blocking,
     /// When the RTT_F began that the next correction is for.
     since: Option<Nanos>,
-    /// Whether the send window was full in it.
+    /// Whether there was blocking in it.
     blocked: bool,
 }
 
@@ -126,6 +157,22 @@ fn send_window(view: &View<'_>, buffer: bool) -> u64 {
 #[inline]
 fn left_by(window: u64, slow: &SubflowMetrics) -> f64 {
     window as f64 - f64::from(slow.mss) * (f64::from(slow.in_flight()) + 1.0)
+}
+
+/// Whether the receiver has data of `subflow` that it can't deliver: the first unacknowledged data is on another subflow, and the
+/// first of `subflow`'s after it has arrived.
+fn held_back(view: &View<'_>, subflow: SubflowId) -> bool {
+    let Some(mut chunk) = view.in_flight.chunk_after(view.una) else { return false };
+    if chunk.carried_by(subflow) {
+        return false;
+    }
+    while let Some(next) = view.in_flight.chunk_after(chunk.offset + u64::from(chunk.len)) {
+        if next.last == subflow {
+            return view.fate(&next) == Fate::Arrived;
+        }
+        chunk = next;
+    }
+    false
 }
 
 /// Wait for `fast`, because `slow` would hold too much of the window.
@@ -170,7 +217,7 @@ impl Blest {
         if fast.srtt == 0 {
             return;
         }
-        self.blocked |= view.blocked();
+        self.blocked |= self.blocking == Blocking::Window && view.blocked();
         let since = *self.since.get_or_insert(view.now);
         if view.now.saturating_sub(since) < fast.srtt {
             return;
@@ -213,8 +260,14 @@ impl Scheduler for Blest {
         }
     }
 
-    fn on_event(&mut self, _view: &View<'_>, event: Event) {
-        self.blocked |= event == Event::WindowBlocked || (self.buffer && event == Event::BufferBlocked);
+    fn on_event(&mut self, view: &View<'_>, event: Event) {
+        self.blocked |= match (self.blocking, event) {
+            (Blocking::Window, Event::WindowBlocked) => true,
+            (Blocking::Window, Event::BufferBlocked) => self.buffer,
+            (Blocking::Retransmission, Event::Reinjected(_)) => true,
+            (Blocking::Receiver, Event::Acked { subflow, .. }) => !self.blocked && held_back(view, subflow),
+            _ => false,
+        };
     }
 
     fn metrics(&self) -> Vec<(&'static str, f64)> {

@@ -324,3 +324,56 @@ fn a_full_send_buffer_blocks_where_it_counts() {
         assert_eq!(lambda(blest), after, "{name}");
     }
 }
+
+/// The data from some offset on has arrived on its subflow.
+struct From(u64);
+
+impl crate::scheduler::Fates for From {
+    fn fate(&self, _subflow: SubflowId, offset: u64) -> Fate {
+        if offset >= self.0 { Fate::Arrived } else { Fate::InFlight }
+    }
+}
+
+/// F carries from 2000 on, S what is before it; F acknowledges what has arrived.
+fn acknowledged(blest: &mut dyn Scheduler, first_on: u8, arrived_from: u64) -> f64 {
+    let mut scene = scene(3, 1 << 30);
+    for (offset, subflow) in [(0, first_on), (1000, 1), (2000, 0), (3000, 0)] {
+        let (carriers, last) = (1 << subflow, SubflowId(subflow));
+        let chunk = crate::scheduler::Chunk { offset, len: 1000, carriers, last, sent_at: 0 };
+        scene.chunks.0.insert(offset, chunk);
+    }
+    scene.now = 100 * MILLISECOND;
+    scene.ask(blest);
+    let view = View { fates: &From(arrived_from), ..scene.view() };
+    blest.on_event(&view, Event::Acked { subflow: SubflowId(0), segments: 1 });
+    scene.now = 110 * MILLISECOND;
+    scene.ask(blest);
+    lambda(blest)
+}
+
+#[test]
+fn the_receiver_is_blocked_if_it_holds_data_behind_another_subflows() {
+    let of = |blocking: &str, first_on, arrived_from| {
+        let blest = &mut *build(&format!("blest(delta=0.5, blocking={blocking})"));
+        acknowledged(blest, first_on, arrived_from)
+    };
+    assert_eq!(of("receiver", 1, 2000), 1.5, "F's data has arrived, S's before it hasn't");
+    assert_eq!(of("receiver", 1, 3000), 0.5, "F's first hasn't arrived either");
+    assert_eq!(of("receiver", 0, 2000), 0.5, "the first is F's own");
+    assert_eq!(of("window", 1, 2000), 0.5);
+    assert_eq!(of("retransmission", 1, 2000), 0.5);
+}
+
+#[test]
+fn a_retransmission_is_blocking_where_it_is_read_so() {
+    for (blocking, expected) in [("retransmission", 1.5), ("window", 0.5), ("receiver", 0.5)] {
+        let blest = &mut *build(&format!("blest(delta=0.5, blocking={blocking})"));
+        let mut scene = scene(0, 1 << 30);
+        scene.now = 100 * MILLISECOND;
+        scene.ask(blest);
+        blest.on_event(&scene.view(), Event::Reinjected(SubflowId(0)));
+        scene.now = 110 * MILLISECOND;
+        scene.ask(blest);
+        assert_eq!(lambda(blest), expected, "{blocking}");
+    }
+}
