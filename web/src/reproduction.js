@@ -332,7 +332,7 @@ function reproductionPage() {
   return [
     h('p', { class: 'kicker' }, `What ${doc.papers.length === 1 ? 'a paper' : 'papers'} on Multipath TCP ${doc.papers.length === 1 ? 'says' : 'say'}, repeated in ${doc.world === 'simulated' ? 'simulations' : 'real time'}.`),
     ...answer(reproductionHeadline()),
-    section('claims', 'Claims', 'A claim is a number of comparisons. One counts if its p-value is below 5 % after Holm’s correction over the claim; it is reproduced if three quarters of the comparisons in which the runs differ agree. An inferred setting was fitted to some of the baseline’s numbers; the other rows test it.', claimGrid()),
+    section('claims', 'Claims', 'A claim is a number of comparisons. One counts if its p-value is below 5 % after Holm’s correction over the claim; a tie is the same runs, or a difference whose whole 95 % interval is within 2 % and that doesn’t count; it is reproduced if three quarters of the comparisons that are no ties agree. An inferred setting was fitted to some of the baseline’s numbers; the other rows test it.', claimGrid()),
     ...doc.papers.map(paperSection),
     section('origin', 'How this was made', null, h('div', { class: 'origin' }, h('pre', {}, doc.command),
       h('p', { class: 'lead' }, `Ropewalk ${doc.version}. The same command gives the same ${doc.world === 'simulated' ? 'numbers on any machine' : 'experiments'}.`),

@@ -103,6 +103,9 @@ struct FitOptions {
     /// Test the fitter instead: make tables from so many settings drawn from the priors, and fit each
     #[arg(long, value_name = "SETTINGS")]
     self_test: Option<u16>,
+    /// Only find out how open parts of the scheduler's own rule are read, in the setting that is fitted already
+    #[arg(long, conflicts_with = "self_test")]
+    readings: bool,
     /// Papers' folder, instead of the files compiled in
     #[arg(long, value_name = "FOLDER")]
     papers: Option<PathBuf>,
@@ -480,9 +483,21 @@ fn search(registries: &Registries, options: &FitOptions) -> Result<(), Failure> 
         }
         return output::print(&self_test_text(known, &tested, options.json));
     }
+    if options.readings {
+        let Some(fitted) = &paper.fitted else {
+            return Err(Failure::Other(format!("nothing is fitted for {} yet", paper.name)));
+        };
+        let with = with_readings(fitted.clone(), &request, registries, &watch, &stop)?.ok_or_else(stopped)?;
+        watch.bar.finish_and_clear();
+        if let Some(path) = &options.save {
+            output::write_file(path, &with.text().map_err(Failure::other)?)?;
+        }
+        return output::print(&readings_text(&with, options.json));
+    }
     let found = reproduce::fit(&request, registries, &store, &watch, &stop);
+    let mut fit = found.map_err(Failure::other)?.ok_or_else(stopped)?;
+    fit.fitted = with_readings(fit.fitted, &request, registries, &watch, &stop)?.ok_or_else(stopped)?;
     watch.bar.finish_and_clear();
-    let fit = found.map_err(Failure::other)?.ok_or_else(stopped)?;
     if let Some(path) = &options.save {
         output::write_file(path, &fit.fitted.text().map_err(Failure::other)?)?;
     }
@@ -493,6 +508,33 @@ fn search(registries: &Registries, options: &FitOptions) -> Result<(), Failure> 
         return output::print(&format!("{:#}\n", fit_json(&fit)));
     }
     output::print(&fit_text(&fit, watch.clock()))
+}
+
+/// The fitted setting, with the scheduler's own rule read in it. None if it was told to stop.
+fn with_readings(
+    fitted: Fitted,
+    request: &FitRequest<'_>,
+    registries: &Registries,
+    watch: &Watch,
+    stop: &AtomicBool,
+) -> Result<Option<Fitted>, Failure> {
+    let found =
+        reproduce::read(request.paper, &fitted, (request.seed, request.jobs), registries, watch, stop);
+    Ok(found.map_err(Failure::other)?.map(|readings| Fitted { readings, ..fitted }))
+}
+
+fn readings_text(fitted: &Fitted, json: bool) -> String {
+    if json {
+        return format!("{:#}\n", json!(fitted.readings));
+    }
+    let mut table = Table::new(2, &["what", "value", "comparisons that agree", "measured"]);
+    for read in &fitted.readings {
+        for (label, agree, cells, detail) in &read.tried {
+            let shown = if *label == read.best { format!("{label} (best)") } else { label.clone() };
+            table.row(vec![read.name.clone(), shown, format!("{agree} of {cells}"), detail.clone()]);
+        }
+    }
+    table.render()
 }
 
 fn self_test_text(known: u16, tested: &SelfTest, json: bool) -> String {
@@ -576,5 +618,9 @@ fn fit_text(fit: &Fit, took: Duration) -> String {
         fitted.prior_share * 100.0,
         fitted.tried,
         took.as_secs_f64()
-    )
+    ) + &if fitted.readings.is_empty() {
+        String::new()
+    } else {
+        format!("\n{}", readings_text(fitted, false))
+    }
 }

@@ -135,7 +135,8 @@ fn step(priors: &[Prior], from: &[f64], to: &[f64], spreads: &[f64]) -> f64 {
     density
 }
 
-fn prior_density(priors: &[Prior], at: &[f64]) -> f64 {
+/// A setting's density in the prior, but for a constant factor.
+pub(super) fn prior_density(priors: &[Prior], at: &[f64]) -> f64 {
     let of = |(prior, value): (&Prior, &f64)| match prior {
         Prior::Range => 1.0,
         Prior::Choice(weights) => weights[*value as usize],

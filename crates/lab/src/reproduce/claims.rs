@@ -84,6 +84,9 @@ pub enum Test {
         /// Whether greater is better.
         #[serde(default)]
         most: bool,
+        /// Whether the sum over the columns counts, not each: for counts, which may be 0.
+        #[serde(default)]
+        sum: bool,
     },
     /// Means within a range.
     Value {

@@ -89,6 +89,13 @@ impl Effect {
         (percent(self.log - half), percent(self.log + half))
     }
 
+    /// Whether it is too small to matter, and known to be: the whole 95 % interval lies within the margin, and no difference is
+    /// proved.
+    pub(super) fn tied(&self) -> bool {
+        let (low, high) = self.interval();
+        !self.same && self.p() >= 0.05 && low >= -MARGIN && high <= MARGIN
+    }
+
     /// Whether it is below 1.
     pub(super) fn less(&self) -> bool {
         self.log < 0.0
@@ -131,6 +138,19 @@ mod tests {
             covered += u32::from((low..=high).contains(&truth));
         }
         assert!((920..=980).contains(&covered), "{covered} of 1000");
+    }
+
+    #[test]
+    fn a_tie_is_known_to_be_small_and_not_proved_to_be_a_difference() {
+        let noise = [0.0, 0.01, -0.01, 0.005, -0.005, 0.0, 0.01, -0.01];
+        let of = |mean: f64, by: f64| {
+            let a: Vec<f64> = noise.iter().map(|part| mean * (1.0 + by * part)).collect();
+            Effect::of(&a, &[1.0; 8]).unwrap()
+        };
+        assert!(of(1.002, 1.0).tied(), "{:?}", of(1.002, 1.0).interval());
+        assert!(!of(1.002, 5.0).tied(), "too noisy to know");
+        assert!(!of(1.01, 0.1).tied(), "small, but a difference");
+        assert!(!of(1.1, 1.0).tied() && !of(1.0, 0.0).tied());
     }
 
     #[test]

@@ -6,8 +6,9 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use super::abc::{self, Effort, Found, Particle, Prior};
+use super::finalists::{self, Finalist};
 use super::measure::measure;
-use super::open::{Fitted, Unknown, Unknowns, Value};
+use super::open::{Choice, Fitted, Unknown, Unknowns, Value};
 use super::plan::{self, Template};
 use super::run::Progress;
 use super::{Over, Paper, PaperError, Published, Settings, Test, World};
@@ -78,6 +79,9 @@ pub(super) struct Target<'a> {
     orders: Vec<(Place, Place)>,
     /// Runs of each cell.
     runs: u32,
+    /// Number of the first, and of how many: a part of a longer series.
+    first: u32,
+    of: u32,
 }
 
 impl<'a> Target<'a> {
@@ -127,7 +131,8 @@ impl<'a> Target<'a> {
                 reason: "no published cell and no claim to fit to".into(),
             });
         }
-        Ok(Target { paper, registries, cells, orders, runs: unknowns.runs.max(1) })
+        let runs = unknowns.runs.max(1);
+        Ok(Target { paper, registries, cells, orders, runs, first: 0, of: runs })
     }
 
     /// The published cells that the fit doesn't see.
@@ -137,7 +142,8 @@ impl<'a> Target<'a> {
             let fitted = unknowns.fitted.contains(&number.table);
             unknowns.held_out.contains(&number.table) || (fitted && !unknowns.rows.contains(&number.row))
         });
-        Target { paper, registries, cells, orders: Vec::new(), runs: unknowns.runs.max(1) }
+        let runs = unknowns.runs.max(1);
+        Target { paper, registries, cells, orders: Vec::new(), runs, first: 0, of: runs }
     }
 
     fn template(
@@ -167,10 +173,10 @@ impl<'a> Target<'a> {
                     if stop.load(Ordering::Relaxed) {
                         return super::measure::Measures::new();
                     }
-                    let spec = template.spec(number, runs, seed.wrapping_add(1000));
+                    let spec = template.spec(number, self.of, seed.wrapping_add(1000));
                     measure(&spec, &ropewalk_sim::run(&spec), template.skip)
                 };
-                (0..runs).map(of).collect()
+                (self.first..self.first + runs).map(of).collect()
             });
             let values: Vec<f64> = measured.iter().filter_map(|all| all.get(metric).copied()).collect();
             Ok(crate::stats::mean(&values))
@@ -248,7 +254,8 @@ pub(super) fn all(
             let index = next.fetch_add(1, Ordering::Relaxed);
             let Some(at) = batch.get(index) else { break };
             let settings = target.paper.unknowns.apply(at);
-            let identity = format!("{settings:?} {} {:?}", target.runs, target.cells);
+            let series = (target.runs, target.first, target.of);
+            let identity = format!("{settings:?} {series:?} {:?}", target.cells);
             let key = store.key(&[&identity, &format!("{:?}", target.orders), &request.seed.to_string()]);
             let found = match store.get(&key) {
                 Some(kept) => Ok(kept.clone()),
@@ -316,18 +323,34 @@ pub fn fit(
         return Err(error);
     }
     let Some(mut found) = found else { return Ok(None) };
-    // So few runs favour whoever is lucky: the nearest settings run again, more often, and the best of these counts.
+    // So few runs favour whoever is lucky: the nearest settings run again, more often, and one of these counts.
     let finalists = leaders(&found.tried, FINALISTS);
-    let longer = Target { runs: target.runs * AGAIN, ..Target::new(request.paper, registries)? };
-    let Some(again) = all(&longer, &finalists, request, store, progress, stop)? else { return Ok(None) };
-    let mut order: Vec<usize> = (0..finalists.len()).collect();
-    let far = |place: &usize| target.distance(&again[*place], &published);
-    order.sort_by(|a, b| far(a).total_cmp(&far(b)));
-    let Some(first) = order.first().copied() else { return Ok(None) };
-    if let Some(best) = found.tried.iter().find(|one| one.at == finalists[first]) {
+    let mut parts = Vec::new();
+    for part in 0..AGAIN {
+        let (runs, whole) = (target.runs, Target::new(request.paper, registries)?);
+        let part = Target { first: part * runs, of: runs * AGAIN, ..whole };
+        let Some(measured) = all(&part, &finalists, request, store, progress, stop)? else { return Ok(None) };
+        parts.push(measured);
+    }
+    let longer: Vec<Finalist> = (0..finalists.len())
+        .map(|place| {
+            let own: Vec<&Vec<f64>> = parts.iter().map(|part| &part[place]).collect();
+            let prior = abc::prior_density(&priors, &finalists[place]);
+            Finalist::new(&own, prior, |measured| target.distance(measured, &published))
+        })
+        .collect();
+    let Some(chosen) = finalists::choose(&longer) else { return Ok(None) };
+    if let Some(best) = found.tried.iter().find(|one| one.at == finalists[chosen.place]) {
         found.best = best.clone();
     }
-    let (best, distance) = (&again[first], far(&first));
+    let (best, distance) = (&longer[chosen.place].measured, longer[chosen.place].distance);
+    let nearest = &longer[chosen.nearest];
+    let choice = Choice {
+        finalists: longer.len(),
+        equally_near: chosen.equally_near,
+        nearest: round(nearest.distance),
+        plausibility: round(longer[chosen.place].prior / nearest.prior),
+    };
     // The nearest settings with each open setting in turn at its other values; the best one's come first.
     let leaders = std::iter::once(found.best.at.clone()).chain(leaders(&found.tried, LEADERS));
     let leaders: Vec<Vec<f64>> = leaders.collect();
@@ -360,9 +383,11 @@ pub fn fit(
             threshold: round(threshold),
             prior_share: round(near as f64 / prior.len().max(1) as f64),
             figures: figures(request.paper),
+            choice: Some(choice),
             self_test: None,
             apply,
             values,
+            readings: Vec::new(),
         },
         scenario,
         cells: cells.collect(),

@@ -1,6 +1,6 @@
-//! A verdict per claim. Each claim is a number of comparisons (cells); each cell agrees, has the direction only, is the
-//! same run, or disagrees. A difference counts if its p-value, with Holm's correction over the claim's cells, is below
-//! 5 %. A claim is reproduced if three quarters of the cells in which the runs differ agree.
+//! A verdict per claim. Each claim is a number of comparisons (cells); each cell agrees, has the direction only, is a tie (the
+//! same runs, or a difference known to be below the margin), or disagrees. A difference counts if its p-value, with Holm's correction over the claim's cells, is below
+//! 5 %. A claim is reproduced if three quarters of the cells that are no ties agree.
 
 use serde::{Deserialize, Serialize};
 
@@ -66,7 +66,7 @@ impl Verdict {
 enum Agreement {
     Agrees,
     Direction,
-    Same,
+    Tie,
     Disagrees,
 }
 
@@ -90,8 +90,8 @@ pub struct InSetting {
     pub verdict: Verdict,
     /// Comparisons that agree.
     pub agree: usize,
-    /// Comparisons in which the runs are the same.
-    pub same: usize,
+    /// Comparisons that are ties: the same runs, or a difference known to be below the margin.
+    pub ties: usize,
     /// All comparisons.
     pub cells: usize,
     /// The numbers.
@@ -155,7 +155,7 @@ fn one(paper: &Paper, claim: &Claim, grids: &[Grid], series: &[Series]) -> Judge
             variant: MAIN.into(),
             verdict: Verdict::Untestable,
             agree: 0,
-            same: 0,
+            ties: 0,
             cells: 0,
             detail: reason.clone(),
         };
@@ -222,16 +222,16 @@ fn in_settings(
     (found.into_iter().map(|(variant, cells)| summed(variant, &cells)).collect(), contradicts)
 }
 
-/// The rule: three quarters of the cells in which the runs differ; if the runs are the same in half of all cells, there is no verdict.
+/// The rule: three quarters of the cells that are no ties; if half of all cells are, there is no verdict.
 fn summed(variant: String, cells: &[Cell]) -> InSetting {
     let count = |wanted: Agreement| cells.iter().filter(|cell| cell.agreement == wanted).count();
-    let (agree, same) = (count(Agreement::Agrees), count(Agreement::Same));
-    let differ = cells.len() - same;
-    let unresolved = cells.iter().filter(|cell| cell.unresolved && cell.agreement != Agreement::Same).count();
+    let (agree, ties) = (count(Agreement::Agrees), count(Agreement::Tie));
+    let differ = cells.len() - ties;
+    let unresolved = cells.iter().filter(|cell| cell.unresolved && cell.agreement != Agreement::Tie).count();
     let enough = |part: usize, of: usize| of > 0 && 4 * part >= 3 * of;
-    let verdict = if enough(agree, cells.len()) || (2 * same < cells.len() && enough(agree, differ)) {
+    let verdict = if enough(agree, cells.len()) || (2 * ties < cells.len() && enough(agree, differ)) {
         Verdict::Reproduced
-    } else if !cells.is_empty() && 2 * same >= cells.len() {
+    } else if !cells.is_empty() && 2 * ties >= cells.len() {
         Verdict::Indistinguishable
     } else if enough(agree + count(Agreement::Direction), differ) {
         Verdict::Direction
@@ -241,7 +241,7 @@ fn summed(variant: String, cells: &[Cell]) -> InSetting {
         Verdict::NotReproduced
     };
     let detail = cells.iter().map(|cell| cell.text.as_str()).collect::<Vec<_>>().join("; ");
-    InSetting { variant, verdict, agree, same, cells: cells.len(), detail }
+    InSetting { variant, verdict, agree, ties, cells: cells.len(), detail }
 }
 
 fn inside(value: f64, between: [f64; 2]) -> bool {
@@ -303,6 +303,13 @@ impl View<'_> {
         Effect::mean(&all.collect::<Option<Vec<_>>>()?)
     }
 
+    /// By seed, a row's sum over columns.
+    fn added(&self, row: usize, columns: &[usize]) -> Vec<f64> {
+        let runs = columns.iter().map(|column| self.cell(row, *column).values.len()).min().unwrap_or(0);
+        let sum = |run: usize| columns.iter().map(|column| self.cell(row, *column).values[run]).sum();
+        (0..runs).map(sum).collect()
+    }
+
     /// None if the figure doesn't have a row that the test names.
     fn test(&self, test: &Test) -> Option<Vec<Cell>> {
         match test {
@@ -318,12 +325,16 @@ impl View<'_> {
                 let all = pairs.flat_map(|(a, b)| self.pair(a, b, &columns, *mean));
                 Some(self.compared(all.collect(), *ties))
             }
-            Test::Best { row, columns, ties, most } => {
+            Test::Best { row, columns, ties, most, sum } => {
                 let row = self.row(row)?;
                 let columns = self.columns(columns);
                 let others = (0..self.figure.rows.len()).filter(|other| *other != row);
                 let all = others.flat_map(|other| {
                     let (a, b) = if *most { (other, row) } else { (row, other) };
+                    if *sum {
+                        let added = Effect::of(&self.added(a, &columns), &self.added(b, &columns));
+                        return added.map(|effect| (a, b, None, effect)).into_iter().collect();
+                    }
                     self.pair(a, b, &columns, false)
                 });
                 Some(self.compared(all.collect(), *ties))
@@ -400,8 +411,8 @@ impl View<'_> {
         let cells = pairs.iter().zip(adjusted).map(|((a, b, column, effect), p)| {
             let counts = p < 0.05;
             let small = effect.change().abs() <= MARGIN;
-            let agreement = if effect.same {
-                if ties { Agreement::Agrees } else { Agreement::Same }
+            let agreement = if effect.same || effect.tied() {
+                if ties { Agreement::Agrees } else { Agreement::Tie }
             } else if effect.less() && (counts || ties) || ties && (small || !counts) {
                 Agreement::Agrees
             } else if effect.less() && !small {
@@ -447,8 +458,8 @@ impl View<'_> {
             let (change, counts) = (effect.change(), p < 0.05);
             let agreement = if inside(change, between) && (counts || none) {
                 Agreement::Agrees
-            } else if effect.same {
-                Agreement::Same
+            } else if effect.same || effect.tied() {
+                Agreement::Tie
             } else if counts && change * middle > 0.0 {
                 Agreement::Direction
             } else {

@@ -36,6 +36,28 @@ pub struct Unknowns {
     /// The settings.
     #[serde(default, rename = "setting")]
     pub settings: Vec<Unknown>,
+    /// What the paper leaves open in its own scheduler's rule: no row of the baseline can tell, so claims are named that do.
+    #[serde(default, rename = "reading")]
+    pub readings: Vec<Reading>,
+}
+
+/// A part of a scheduler's rule that the paper leaves open. It is judged in the fitted setting, by the claims named and by no other.
+#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Reading {
+    /// What.
+    pub name: String,
+    /// Why it is open, and why these values.
+    pub why: String,
+    /// Where the values come from.
+    pub source: String,
+    /// The claims that judge it.
+    pub judged_by: Vec<String>,
+    /// Figures that it concerns besides those of the fitted setting.
+    #[serde(default)]
+    pub figures: Vec<String>,
+    /// Its values. Of those with which equally many comparisons agree the one of the most weight counts; of these the first.
+    pub values: Vec<Weighted>,
 }
 
 /// A setting that the paper leaves open.
@@ -179,6 +201,32 @@ pub(super) fn check(paper: &Paper, registries: &Registries) -> Vec<String> {
             _ => wrong.push(format!("open.toml: `{id}` isn't an order or trend of baseline rows")),
         }
     }
+    for reading in &unknowns.readings {
+        for id in reading.judged_by.iter().filter(|id| !paper.claims.iter().any(|claim| claim.id == **id)) {
+            wrong.push(format!("open.toml: there is no claim `{id}`, which would judge `{}`", reading.name));
+        }
+        for id in reading.figures.iter().filter(|id| paper.figure(id).is_none()) {
+            wrong.push(format!("open.toml: there is no figure `{id}`"));
+        }
+        if reading.judged_by.is_empty() || reading.values.len() < 2 {
+            wrong.push(format!("open.toml: `{}` needs a claim that judges it and two values", reading.name));
+        }
+        let figures = || paper.plan.figures.iter();
+        let named = |name: &String| {
+            figures()
+                .any(|figure| figure.rows.iter().any(|row| row.settings.scheduler.as_ref() == Some(name)))
+        };
+        for value in &reading.values {
+            for (from, to) in &value.settings.replace {
+                if !named(from) {
+                    wrong.push(format!("open.toml: `{}` replaces `{from}`, which no row has", reading.name));
+                }
+                if let Err(error) = registries.schedulers.parse(to) {
+                    wrong.push(format!("open.toml: `{}`: {error}", reading.name));
+                }
+            }
+        }
+    }
     for (place, unknown) in unknowns.settings.iter().enumerate() {
         if unknown.range.is_some() != unknown.values.is_empty() {
             wrong.push(format!("open.toml: `{}` has either values or a range", unknown.name));
@@ -229,6 +277,9 @@ pub struct Fitted {
     /// Figures besides those that all settings concern.
     #[serde(default)]
     pub figures: Vec<String>,
+    /// How the best was chosen; files of earlier fits have the nearest, and don't say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub choice: Option<Choice>,
     /// The fitter's own test with the same settings and priors.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub self_test: Option<Tested>,
@@ -237,6 +288,61 @@ pub struct Fitted {
     /// By setting.
     #[serde(rename = "value")]
     pub values: Vec<Value>,
+    /// How open parts of the scheduler's own rule are read.
+    #[serde(default, rename = "reading", skip_serializing_if = "Vec::is_empty")]
+    pub readings: Vec<Read>,
+}
+
+/// How an open part of a scheduler's rule is read.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Read {
+    /// Its name.
+    pub name: String,
+    /// The value that counts.
+    pub best: String,
+    /// The claims that judged it.
+    pub judged_by: Vec<String>,
+    /// Figures that it concerns besides those of the fitted setting.
+    #[serde(default)]
+    pub figures: Vec<String>,
+    /// By value: comparisons of those claims that agree, of how many, and what was measured.
+    pub tried: Vec<(String, usize, usize, String)>,
+    /// What it changes.
+    #[serde(default)]
+    pub apply: Settings,
+}
+
+/// How the best setting was chosen among the nearest.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Choice {
+    /// Settings that ran again.
+    pub finalists: usize,
+    /// Of these, as near as the nearest: their runs can't tell the distances apart.
+    pub equally_near: usize,
+    /// Distance of the nearest.
+    pub nearest: f64,
+    /// How much more weight the prior gives to the best setting than to the nearest.
+    pub plausibility: f64,
+}
+
+impl Choice {
+    /// In words, for the page.
+    pub(super) fn words(&self, distance: f64) -> String {
+        let ran = format!(
+            "The {} nearest ran again; the distances of {} can't be told apart from the least by their runs (jackknife, 95 %), and of these the one with the most \
+             weight in the prior is named",
+            self.finalists, self.equally_near
+        );
+        if distance <= self.nearest {
+            return format!("{ran}: it is the nearest.");
+        }
+        format!(
+            "{ran}: its prior weight is {:.1} times that of the nearest, whose distance is {:.3}.",
+            self.plausibility, self.nearest
+        )
+    }
 }
 
 /// What the fitter's own test found, in sum.
@@ -293,6 +399,11 @@ pub struct Value {
 }
 
 impl Fitted {
+    /// What the readings change, the later over the earlier.
+    pub(super) fn read(&self) -> Settings {
+        self.readings.iter().fold(Settings::default(), |all, reading| merge(&all, &reading.apply))
+    }
+
     /// As a file.
     ///
     /// # Errors

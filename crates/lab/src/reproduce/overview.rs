@@ -121,7 +121,8 @@ pub fn text(entries: &[Entry], world: World, command: Option<&str>) -> String {
     );
     text += "What each paper claims, as a test whose tolerance is in `papers/NAME/claims.toml`. A claim is a number of comparisons. \
              One counts if its p-value is below 5 % after Holm's correction over the claim; effect, interval and p-value are of the ratio of means over \
-             paired seeds. A claim is reproduced if three quarters of the comparisons in which the runs differ agree. \
+             paired seeds. A tie is the same runs, or a difference whose whole 95 % interval is within 2 % and that doesn't count. \
+             A claim is reproduced if three quarters of the comparisons that are no ties agree. \
              All rows of a figure run the same opportunistic retransmission and penalisation, unless the paper's page gives a reason. \
              An inferred setting was fitted to some of the baseline's numbers (`ropewalk reproduce fit NAME`); the other rows, and the figures held out, test it.\n\n";
     text += &grid(&entries, world);
@@ -178,8 +179,7 @@ fn grid(entries: &[&Entry], world: World) -> String {
 pub(super) fn agreement(judgement: &Judgement) -> String {
     match judgement.deciding() {
         Some(setting) if setting.cells > 0 => {
-            let same =
-                if setting.same > 0 { format!(", {} the same runs", setting.same) } else { String::new() };
+            let same = if setting.ties > 0 { format!(", {} tied", setting.ties) } else { String::new() };
             format!("{} of {}{same}", setting.agree, setting.cells)
         }
         _ => "-".into(),

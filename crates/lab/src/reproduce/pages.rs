@@ -11,7 +11,7 @@ use super::overview::{self, Entry, agreement, entry_path, folder};
 use super::plan::{FITTED, MAIN};
 use super::report::{number, time};
 use super::run::{Grid, Outcome};
-use super::{Figure, Kind, PaperError, World, csv, notes};
+use super::{Figure, Fitted, Kind, PaperError, World, csv, notes};
 use crate::stats;
 
 /// One of the two settings' logarithms.
@@ -136,6 +136,28 @@ fn page(
     Ok((text, figures))
 }
 
+/// How open parts of the scheduler's rule are read, and what each value gave.
+fn readings(outcome: &Outcome, fit: &Fitted) -> String {
+    let mut text = String::new();
+    if fit.readings.is_empty() {
+        return text;
+    }
+    text += "\nWhat the paper leaves open in its scheduler's own rule, which no row of the baseline can tell: each value ran in the fitted setting, \
+             and the claims named judge it; the others test it.\n\n| what | value | judged by | comparisons that agree | measured |\n|---|---|---|---:|---|\n";
+    for read in &fit.readings {
+        for (label, agree, cells, detail) in &read.tried {
+            let shown = if *label == read.best { format!("**{label}**") } else { label.clone() };
+            let (name, by) = (&read.name, read.judged_by.join(", "));
+            let _ = writeln!(text, "| {name} | {shown} | {by} | {agree} of {cells} | {detail} |");
+        }
+    }
+    text += "\n";
+    for reading in &outcome.paper.unknowns.readings {
+        let _ = writeln!(text, "- {}: {} ({}).", reading.name, reading.why, reading.source);
+    }
+    text
+}
+
 fn fitted(outcome: &Outcome) -> String {
     let unknowns = &outcome.paper.unknowns;
     let mut text = String::from("\n## What the paper leaves open\n\n");
@@ -167,6 +189,9 @@ fn fitted(outcome: &Outcome) -> String {
             fit.threshold,
             fit.prior_share * 100.0
         );
+        if let Some(choice) = &fit.choice {
+            let _ = writeln!(text, "{}\n", choice.words(fit.distance));
+        }
         if let Some(tested) = &fit.self_test {
             let _ = writeln!(text, "{}\n", tested.words());
         }
@@ -194,6 +219,7 @@ fn fitted(outcome: &Outcome) -> String {
         }
         text += &inside(outcome);
         text += &ranks(outcome);
+        text += &readings(outcome, fit);
     }
     if !outcome.paper.plan.open.is_empty() {
         text += "\nEach alone, beside the ruled setting:\n\n| setting | as ruled | also run | why it is open |\n|---|---|---|---|\n";

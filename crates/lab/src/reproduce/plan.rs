@@ -69,8 +69,15 @@ pub(super) const FITTED: &str = "fitted";
 pub(super) fn variants(paper: &Paper) -> Vec<Variant> {
     let mut found = vec![Variant { label: MAIN.into(), settings: Settings::default(), figures: Vec::new() }];
     if let Some(fitted) = &paper.fitted {
-        let figures = fitted.figures.clone();
-        found.push(Variant { label: FITTED.into(), settings: fitted.apply.clone(), figures });
+        let (figures, read) = (fitted.figures.clone(), fitted.read());
+        // A reading of the scheduler's rule also concerns figures of other networks, as they are ruled.
+        let own = fitted.readings.iter().flat_map(|reading| reading.figures.iter().cloned());
+        let own: Vec<String> = own.filter(|id| !figures.contains(id)).collect();
+        let settings = merge(&fitted.apply, &read);
+        found.push(Variant { label: FITTED.into(), settings, figures });
+        if !own.is_empty() {
+            found.push(Variant { label: FITTED.into(), settings: read, figures: own });
+        }
     }
     for open in &paper.plan.open {
         for value in &open.values {

@@ -124,7 +124,7 @@ fn one(outcome: &Outcome) -> Value {
                 "setting": setting.variant,
                 "verdict": setting.verdict.words(),
                 "agree": setting.agree,
-                "same": setting.same,
+                "ties": setting.ties,
                 "comparisons": setting.cells,
                 "numbers": setting.detail,
             })).collect::<Vec<_>>(),

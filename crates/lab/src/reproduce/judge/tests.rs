@@ -49,6 +49,34 @@ fn the_same_runs_are_a_tie_not_a_failure() {
     assert_eq!(verdict(&figure, &same, &[], &ties), Verdict::Reproduced);
 }
 
+#[test]
+fn a_difference_known_to_be_small_is_a_tie_and_one_that_counts_is_not() {
+    let figure = figure(&["a", "b"], &[("1", 1.0)]);
+    let of = |by: f64, claim: &str| {
+        let noise = [0.0, 0.001, -0.001, 0.0005, -0.0005];
+        let mut close = grid(&[&[1.0], &[1.0]]);
+        close.cells[0][0].values = noise.iter().map(|part| by + part).collect();
+        close.cells[1][0].values = vec![1.0; 5];
+        verdict(&figure, &close, &[], claim)
+    };
+    assert_eq!(of(1.0005, BEST), Verdict::Indistinguishable);
+    assert_eq!(of(0.99, BEST), Verdict::Reproduced);
+    assert_eq!(of(1.01, BEST), Verdict::NotReproduced);
+    let change = "kind = \"change\"\nrow = \"a\"\nagainst = \"b\"\ncolumns = \"all\"\nbetween = [-30, -10]";
+    assert_eq!(of(1.0005, change), Verdict::Indistinguishable);
+    assert_eq!(of(0.99, change), Verdict::Direction);
+}
+
+#[test]
+fn the_sum_over_the_columns_is_one_comparison() {
+    let figure = figure(&["a", "b"], &[("1", 1.0), ("2", 2.0), ("3", 3.0)]);
+    let grid = grid(&[&[1.0, 5.0, 2.0], &[1.2, 7.0, 1.9]]);
+    let sum = format!("{BEST}\nsum = true");
+    assert_eq!(verdict(&figure, &grid, &[], BEST), Verdict::NotReproduced);
+    assert_eq!(verdict(&figure, &grid, &[], &sum), Verdict::Reproduced);
+    assert_eq!(verdict(&figure, &grid, &[], &format!("{sum}\nmost = true")), Verdict::NotReproduced);
+}
+
 fn printed(row: &str, value: f64) -> Published {
     let (table, column, unit) = ("t".into(), "1".into(), "s".into());
     Published { table, row: row.into(), column, value, half: 0.005, unit }
@@ -92,7 +120,7 @@ fn the_fitted_setting_makes_it_inferred() {
         variant: variant.into(),
         verdict,
         agree: 0,
-        same: 0,
+        ties: 0,
         cells: 1,
         detail: String::new(),
     };
