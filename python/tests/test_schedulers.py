@@ -1,5 +1,6 @@
 """Schedulers in Python: the same decisions give the same bytes as the built-in ones, and exceptions come out whole."""
 
+import itertools
 import traceback
 from typing import ClassVar
 
@@ -126,3 +127,48 @@ def test_a_name_that_is_taken_is_refused() -> None:
 
     with pytest.raises(ropewalk.InputError, match="`minrtt` is there already"):
         ropewalk.simulate("wifi-lte", Taken)
+
+
+def test_frames_of_an_application_are_messages_with_deadlines() -> None:
+    class Watching(ropewalk.Scheduler):
+        needs_chunks = True
+        seen: ClassVar[set] = set()
+
+        def select(self, view):
+            if view.sendable():
+                self.seen.add(view.message(view.next_offset))
+            return view.fastest_available() if view.sendable() else None
+
+    frames = ropewalk.Workload.cbr(frame="2000 B", rate="1.6 Mbit/s", duration=0.1, deadline=0.05)
+    run = ropewalk.simulate(ropewalk.Scenario("wifi-lte", frames), Watching)
+    assert run.outcome == "complete"
+    found = sorted(message for message in Watching.seen if message)
+    assert [(start, end) for start, end, _ in found] == [(at, at + 2000) for at in range(0, 20_000, 2000)]
+    deadlines = [deadline for _, _, deadline in found]
+    assert all(b - a == 10_000_000 for a, b in itertools.pairwise(deadlines))
+
+
+def test_what_was_assigned_and_never_sent_can_be_withdrawn() -> None:
+    class Regretting(ropewalk.Scheduler):
+        """Queues on the slowest subflow beyond its window, and takes what waits there back when another has room."""
+
+        queues_ahead = True
+        withdrawn: ClassVar[int] = 0
+
+        def select(self, view):
+            if not view.sendable():
+                return None
+            usable = list(view.usable())
+            slow = max(usable, key=lambda flow: flow.srtt, default=None)
+            fast = view.fastest_available()
+            if slow is not None and len(usable) > 1:
+                if slow.queued_bytes and fast is not None:
+                    Regretting.withdrawn += 1
+                    return ropewalk.Withdraw(slow)
+                if fast is None and slow.queued_bytes == 0:
+                    return ropewalk.Queue(slow, 4 * slow.mss)
+            return fast
+
+    run = ropewalk.simulate("wifi-lte", Regretting, size="512 KiB")
+    assert run.outcome == "complete"
+    assert Regretting.withdrawn > 0

@@ -449,3 +449,34 @@ fn a_policy_from_a_file_is_a_scheduler_of_every_command() {
     let told = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.code() == Some(2) && told.contains("the server sends: give it to"), "{told}");
 }
+
+/// Frames with a deadline, more than either path carries.
+const FRAMES: &str = r#"
+workload = { kind = "cbr", frame = "20000 B", rate = "9 Mbit/s", duration = "2 s", deadline = "80 ms" }
+
+[[path]]
+name = "a"
+rate = "8 Mbit/s"
+delay = "10 ms"
+loss = "0.5 %"
+
+[[path]]
+name = "b"
+rate = "8 Mbit/s"
+delay = "30 ms"
+"#;
+
+#[test]
+fn frames_that_miss_their_deadline_are_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("frames.toml");
+    std::fs::write(&file, FRAMES).unwrap();
+    let arguments =
+        ["compare", "--scenario", file.to_str().unwrap(), "--schedulers", "xlink,minrtt", "--runs", "5"];
+    let document = json(&arguments);
+    let late = |name: &str| row(&document, name)["late_frames_share"].as_f64().unwrap();
+    // One path can't carry them all; two can.
+    assert!(late("tcp a") > 0.3 && late("minrtt") < 0.1, "{document:#}");
+    let text = good(&arguments);
+    assert!(text.contains("frames") && text.lines().any(|line| line.ends_with("late")), "{text}");
+}

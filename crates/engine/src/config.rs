@@ -111,6 +111,9 @@ pub enum WindowLimit {
     PerWindow,
     /// If it was nearly full when the ACK arrived (Linux until 3.15).
     PerAck,
+    /// Always: it grows whether it is used or not (RFC 5681 3.1 alone). For experiments: what a sender never sent tells it nothing
+    /// of the path.
+    Always,
 }
 
 impl Default for TcpConfig {

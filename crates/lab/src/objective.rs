@@ -46,6 +46,14 @@ impl Objective {
     }
 }
 
+/// The share of a run's frames that arrived after their deadline, or not at all; `None` if they have none.
+pub fn late_frames(workload: &Workload, result: &RunResult) -> Option<f64> {
+    let Workload::Cbr { deadline: Some(deadline), .. } = workload else { return None };
+    let frames = workload.frames()?;
+    let in_time = result.message_delays.iter().filter(|delay| *delay <= deadline).count() as u64;
+    Some(1.0 - in_time as f64 / frames as f64)
+}
+
 /// The objective's value for a run; `None` if it isn't complete, or delivered nothing.
 pub fn of(workload: &Workload, result: &RunResult) -> Option<f64> {
     if result.outcome != Outcome::Complete {
@@ -65,5 +73,22 @@ pub fn of(workload: &Workload, result: &RunResult) -> Option<f64> {
             let megabytes = result.delivered_bytes as f64 / 1e6;
             (megabytes > 0.0).then(|| result.duration as f64 / 1e9 / megabytes)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_are_late_after_their_deadline_or_if_they_never_arrive() {
+        let frames =
+            |deadline| Workload::Cbr { frame: 1000, rate: 8_000_000, duration: 10_000_000, deadline };
+        let mut result = RunResult::new(Outcome::TimeLimit);
+        // Ten are made, eight arrive, and one of these too late.
+        result.message_delays = vec![1, 2, 3, 4, 5, 6, 7, 9];
+        assert_eq!(late_frames(&frames(Some(8)), &result), Some(1.0 - 0.7));
+        assert_eq!(late_frames(&frames(None), &result), None);
+        assert_eq!(late_frames(&Workload::Flow { bytes: 1 }, &result), None);
     }
 }

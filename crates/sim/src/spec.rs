@@ -225,6 +225,20 @@ pub enum Workload {
     },
 }
 
+impl Workload {
+    /// How many frames are made; `None` where there are none.
+    pub fn frames(&self) -> Option<u64> {
+        let Workload::Cbr { frame, rate, duration, .. } = self else { return None };
+        Some(duration.div_ceil(frame_interval(u64::from(*frame), *rate)).max(1))
+    }
+}
+
+/// Nanoseconds between frames of `frame` bytes at `rate` bits per second.
+pub(crate) fn frame_interval(frame: u64, rate: u64) -> Nanos {
+    let interval = u128::from(frame) * 8_000_000_000 / u128::from(rate.max(1));
+    u64::try_from(interval).unwrap_or(u64::MAX).max(1)
+}
+
 /// One end's settings.
 #[derive(Clone, PartialEq, Debug)]
 pub struct EndSpec {

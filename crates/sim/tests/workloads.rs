@@ -45,6 +45,7 @@ fn frames_well_below_the_rate_take_the_delay_and_their_time() {
     let mut scenario = networks::one(20_000_000, 10 * MILLISECOND);
     scenario.workload =
         Workload::Cbr { frame: 5 << 10, rate: 1_000_000, duration: 10 * SECOND, deadline: None };
+    assert_eq!(scenario.workload.frames(), Some(245));
     let result = run(&single(scenario, 0, "reno"));
     assert_eq!(result.outcome, Outcome::Complete);
     // 40.96 ms between frames.

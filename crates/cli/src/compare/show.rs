@@ -83,6 +83,7 @@ fn row(place: &str, row: &Row, counts: bool) -> Vec<String> {
         bytes(row.repeats.opportunistic + row.repeats.reinjected),
         tenths(row.retransmissions),
     ];
+    cells.extend(row.late_frames.map(|share| format!("{} %", tenths(share * 100.0))));
     if counts {
         cells.push(row.runs.to_string());
     }
@@ -200,6 +201,9 @@ fn legend(comparison: &Comparison) -> String {
             })
         ),
     ];
+    if rows().any(|row| row.late_frames.is_some()) {
+        lines.push("late frames: delivered after their deadline, or not at all".into());
+    }
     if rows().any(|row| (row.runs as usize) < FEW) {
         lines.insert(0, format!("(..)  not compared: {FEW} runs are the least"));
     } else {
@@ -309,6 +313,9 @@ fn section(ranking: &Ranking, decision: Option<&Decision>, limit: f64) -> String
         "rein-\njected",
         "re-\ntrans-\nmits",
     ];
+    if ranking.rows.iter().any(|row| row.late_frames.is_some()) {
+        head.push("late\nframes");
+    }
     if counts {
         head.push("runs");
     }

@@ -53,6 +53,8 @@ pub struct Run {
     pub repeats: Repeats,
     /// What its bytes are worth over the time that it took ([`super::Worth`]).
     pub cost: f64,
+    /// Frames that missed their deadline, a share of all ([`objective::late_frames`]).
+    pub late_frames: Option<f64>,
     /// Payload delivered over the time that it took, bits per second; of a run that didn't finish, until its end.
     pub goodput: f64,
     /// Segments retransmitted.
@@ -96,6 +98,7 @@ impl Run {
                 reinjected: result.reinjected_bytes as f64,
             },
             cost: worth.of(&result) * 1e9 / (result.duration as f64).max(1.0),
+            late_frames: objective::late_frames(&spec.scenario.workload, &result),
             goodput: result.delivered_bytes as f64 * 8e9 / (result.duration as f64).max(1.0),
             retransmissions: result.retransmissions,
             timeouts: result.timeouts,
@@ -152,6 +155,8 @@ pub struct Row {
     pub duplicated: f64,
     /// The same, by what repeated them.
     pub repeats: Repeats,
+    /// Frames that missed their deadline, a share of all: mean over the runs; none where frames have no deadline.
+    pub late_frames: Option<f64>,
     /// Mean goodput, bits per second.
     pub goodput: f64,
     /// Mean segments retransmitted.
@@ -199,6 +204,11 @@ impl Row {
                 opportunistic: average(|run| run.repeats.opportunistic),
                 reinjected: average(|run| run.repeats.reinjected),
             },
+            late_frames: each
+                .iter()
+                .map(|run| run.late_frames)
+                .collect::<Option<Vec<_>>>()
+                .map(|shares| stats::mean(&shares)),
             goodput: average(|run| run.goodput),
             retransmissions: average(|run| run.retransmissions as f64),
             timeouts: average(|run| run.timeouts as f64),

@@ -190,6 +190,7 @@ fn row(row: &Row, comparison: &Comparison) -> Value {
         "scheduler_duplicated_bytes_mean": row.repeats.duplicated,
         "opportunistic_bytes_mean": row.repeats.opportunistic,
         "reinjected_bytes_mean": row.repeats.reinjected,
+        "late_frames_share": row.late_frames,
         "goodput_mean_bit_per_s": row.goodput,
         "retransmitted_segments_mean": row.retransmissions,
         "timeouts_mean": row.timeouts,

@@ -418,7 +418,7 @@ pub const END: Shape = Shape {
         ),
         key(
             "window-limit",
-            Kind::Choice(&["per-window", "per-ack"]),
+            Kind::Choice(&["per-window", "per-ack", "always"]),
             "The window may grow if it was full in a window of data, or nearly so when the ACK came. Default: per-window",
         ),
         key("idle-restart", Kind::Switch, "Restart the window after an idle time. Default: true"),

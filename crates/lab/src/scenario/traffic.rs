@@ -274,7 +274,11 @@ impl Reader {
                 .choice(
                     table,
                     "window-limit",
-                    &[("per-window", WindowLimit::PerWindow), ("per-ack", WindowLimit::PerAck)],
+                    &[
+                        ("per-window", WindowLimit::PerWindow),
+                        ("per-ack", WindowLimit::PerAck),
+                        ("always", WindowLimit::Always),
+                    ],
                 )
                 .unwrap_or(above.window_limit),
             idle_restart: self.switch(table, "idle-restart").unwrap_or(above.idle_restart),

@@ -4,6 +4,7 @@
 //! arrived), whether or not the former ones have left: a full send buffer shows as delay.
 
 use super::{App, AppContext, Conn, REQUEST, Report};
+use crate::spec::frame_interval;
 use crate::{Nanos, Side};
 
 /// See the module.
@@ -26,11 +27,10 @@ pub(crate) struct Cbr {
 impl Cbr {
     pub(crate) fn new(sender: Side, frame: u64, rate: u64, duration: Nanos, deadline: Option<Nanos>) -> Self {
         let frame = frame.max(1);
-        let interval = u128::from(frame) * 8_000_000_000 / u128::from(rate.max(1));
         Cbr {
             sender,
             frame,
-            interval: u64::try_from(interval).unwrap_or(u64::MAX).max(1),
+            interval: frame_interval(frame, rate),
             duration,
             deadline,
             start: 0,

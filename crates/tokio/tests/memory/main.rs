@@ -2,6 +2,7 @@
 
 mod ends;
 mod leaks;
+mod messages;
 mod paths;
 mod shards;
 mod streams;

@@ -202,6 +202,7 @@ impl<P: Payload> Sender<P> {
             cwnd_limited: match cx.tcp.window_limit {
                 WindowLimit::PerWindow => self.cwnd_validation.is_cwnd_limited(cx.own()),
                 WindowLimit::PerAck => cwnd_validation::was_full(cx.own(), prior_in_flight),
+                WindowLimit::Always => true,
             },
             round_start: summary.round_start,
         };

@@ -52,6 +52,7 @@ impl CwndValidation {
         let limited = match cx.tcp.window_limit {
             WindowLimit::PerWindow => self.is_cwnd_limited(metrics),
             WindowLimit::PerAck => metrics.packets_out >= metrics.cwnd,
+            WindowLimit::Always => true,
         };
         if limited {
             self.restart(cx.now);

@@ -182,7 +182,9 @@ fn prr_grows_by_one_more_where_it_always_starts_slowly() {
 /// The window grows for an ACK that finds it full, or for each in a window of data that filled it.
 #[test]
 fn the_window_is_the_limit_by_ack_or_by_window() {
-    for (window_limit, grown) in [(WindowLimit::PerWindow, 12), (WindowLimit::PerAck, 11)] {
+    for (window_limit, grown) in
+        [(WindowLimit::PerWindow, 12), (WindowLimit::PerAck, 11), (WindowLimit::Always, 12)]
+    {
         let mut end = End::open(TcpConfig { window_limit, ..plain_config() }, 100);
         end.push(10_000);
         end.sent_data();
@@ -195,6 +197,21 @@ fn the_window_is_the_limit_by_ack_or_by_window() {
         let before = end.metrics().cwnd;
         end.ack(5001);
         assert_eq!(end.metrics().cwnd - before + 11, grown, "{window_limit:?}");
+    }
+}
+
+/// Three of ten segments are in flight: the window grows where nothing asks whether it is used.
+#[test]
+fn an_unused_window_grows_only_where_that_is_chosen() {
+    for (window_limit, grown) in
+        [(WindowLimit::PerWindow, 10), (WindowLimit::PerAck, 10), (WindowLimit::Always, 13)]
+    {
+        let mut end = End::open(TcpConfig { window_limit, ..plain_config() }, 100);
+        end.push(3_000);
+        end.sent_data();
+        end.now = 200 * MILLISECOND;
+        end.ack(3001);
+        assert_eq!(end.metrics().cwnd, grown, "{window_limit:?}");
     }
 }
 
