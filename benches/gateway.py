@@ -109,8 +109,8 @@ class Place:
         return f"{ropewalk} gateway --listen {address}:80 --to 127.0.0.1:{BACKEND} --scheduler {way} --log warn"
 
 
-# In a namespace: cubic, nothing remembered of earlier connections.
-SETTINGS = "sysctl -qw net.ipv4.tcp_congestion_control=cubic net.ipv4.tcp_no_metrics_save=1"
+# In a namespace: cubic, nothing remembered of earlier connections; SYNs that a cut link swallows are no reason to give Multipath TCP up.
+SETTINGS = "sysctl -qw net.ipv4.tcp_congestion_control=cubic net.ipv4.tcp_no_metrics_save=1 net.mptcp.blackhole_timeout=0"
 # The same in a script: where it isn't allowed, the comparison would be of something else.
 OR_END = f"{SETTINGS} || exit 1"
 # Waits until the port answers.

@@ -172,6 +172,83 @@ fn limits_reset_what_is_too_much() {
     assert_eq!(gateway.end(), Some(0));
 }
 
+/// No FIN, no RST: one client is idle, one has data under way.
+#[test]
+fn clients_that_vanish_are_freed() {
+    let Some(stage) = Stage::new() else { return };
+    let backend = stage.backend();
+    let path = file(&stage, &listener(PORT, "keep-alive = '1 s'\nuser-timeout = '2 s'"));
+    let gateway = stage.start(&["gateway", "--config", &path, "--log", "debug"]);
+    let mut servers = Vec::new();
+    let clients = [(); 2].map(|()| {
+        let client = stage.connect();
+        (&client).write_all(b"question").unwrap();
+        let (mut server, _) = backend.accept().unwrap();
+        server.read_exact(&mut [0; 8]).unwrap();
+        servers.push(server);
+        client
+    });
+    // They are kept for as long as they answer.
+    std::thread::sleep(Duration::from_millis(2500));
+    (&servers[0]).write_all(b"answer").unwrap();
+    (&clients[0]).read_exact(&mut [0; 6]).unwrap();
+    let drop_all = "chain in { type filter hook input priority 0; policy drop; }; chain out { type filter hook output priority 0; policy drop; };";
+    stage.client.check("nft", &[&format!("table inet gone {{ {drop_all} }}")]).unwrap();
+    let clock = Clock::start();
+    servers[1].write_all(b"nobody acknowledges this").unwrap();
+    for server in &mut servers {
+        server.set_read_timeout(Some(Duration::from_secs(8))).unwrap();
+        let ended = server.read(&mut [0; 8]);
+        let in_vain = |error: &std::io::Error| error.kind() == std::io::ErrorKind::WouldBlock;
+        assert!(
+            !ended.as_ref().is_err_and(in_vain),
+            "after {} ms: {}",
+            clock.now() / 1_000_000,
+            gateway.log()
+        );
+    }
+    assert!(clock.now() < 5 * SECOND, "{} ms", clock.now() / 1_000_000);
+    drop(clients);
+    assert_eq!(gateway.end(), Some(0));
+}
+
+/// Connections count with what they hold, and not with what they might.
+#[test]
+fn memory_is_what_connections_hold() {
+    let Some(stage) = Stage::new() else { return };
+    let backend = stage.backend();
+    let settings = "[gateway]\nmemory = '1 MiB'\n".to_string() + &listener(PORT, "subflows = 0");
+    let mut gateway = stage.start(&["gateway", "--config", &file(&stage, &settings), "--log", "debug"]);
+    // Far more buffers than a mebibyte may grow to, and all empty.
+    let connect = || {
+        let client = stage.connect();
+        (client, backend.accept().unwrap().0)
+    };
+    let mut pairs: Vec<_> = (0..16).map(|_| connect()).collect();
+    std::thread::sleep(Duration::from_millis(600));
+    pairs.push(connect());
+    // Servers that read nothing: the gateway holds what clients sent, until their windows are full.
+    for (client, _) in &pairs {
+        client.set_nonblocking(true).unwrap();
+        while (&*client).write(&[7; 65_536]).is_ok() {}
+    }
+    let clock = Clock::start();
+    while !gateway.log().contains("connections take more") {
+        assert!(clock.now() < 10 * SECOND, "{}", gateway.log());
+        for (client, _) in &pairs {
+            while (&*client).write(&[7; 65_536]).is_ok() {}
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    stage.assert_reset();
+    // They end, and there is room again.
+    drop(pairs);
+    std::thread::sleep(Duration::from_millis(700));
+    drop(connect());
+    gateway.wait_for("refused");
+    assert_eq!(gateway.end(), Some(0));
+}
+
 #[test]
 fn status_and_metrics_tell_of_connections_and_why() {
     let Some(stage) = Stage::new() else { return };

@@ -34,6 +34,16 @@ fn a_client_takes_a_connection_that_is_ready() {
             assert!(stage.received(link) - before > MIB as u64 / 4, "uplink {link}: {}", logs());
         }
     }
+    // A client's code point is kept: connections that are ready have none.
+    let mark = "table ip marks { chain out { type filter hook output priority mangle; tcp dport 1080 ip dscp set ef; }; }";
+    let seen = "table ip seen { chain in { type filter hook prerouting priority -400; tcp dport 5124 ip dscp ef counter; }; }";
+    stage.van.check("nft", &[mark]).unwrap();
+    stage.web.check("nft", &[seen]).unwrap();
+    download();
+    assert_eq!((times(&stage.log(), "was_ready=true"), times(&stage.log(), "was_ready=false")), (4, 1));
+    let counted = stage.web.check("nft", &["list table ip seen"]).unwrap();
+    assert!(!counted.contains("packets 0 "), "{counted}");
+    stage.van.check("nft", &["delete table ip marks"]).unwrap();
     // A gateway that was killed has forgotten them.
     far.gateway.signal("-KILL");
     let _ = far.gateway.wait();

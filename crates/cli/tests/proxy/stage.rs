@@ -246,9 +246,9 @@ impl Download {
         }
     }
 
-    /// Whether curl has ended.
-    pub fn has_ended(&mut self) -> bool {
-        self.curl.0.try_wait().unwrap().is_some()
+    /// Waits for curl's end: whether it took what came for all.
+    pub fn succeeded(mut self) -> bool {
+        self.curl.0.wait().unwrap().success()
     }
 
     /// The longest time without data after `from`, ns.

@@ -3,6 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
+use ropewalk_engine::SECOND;
 use ropewalk_engine::registry::SpecError;
 use ropewalk_lab::Registries;
 use ropewalk_lab::scenario::read::{Reader, Table, Value};
@@ -73,6 +74,16 @@ pub(super) const LISTENER: Shape = Shape {
             "How often a server that refuses is tried again, after a second each. Default: 0",
         ),
         key(
+            "keep-alive",
+            Kind::Time,
+            "How long a client may be silent before it is probed; without an answer for as long its subflows are closed, and for as long again it may open others. At least 1 s; default: 60 s",
+        ),
+        key(
+            "user-timeout",
+            Kind::Time,
+            "How long data may stay unacknowledged, also by a client that reads nothing, before the connection is reset. Default: 15 timeouts of the retransmission",
+        ),
+        key(
             "proxy-protocol",
             Kind::Choice(&["none", "v1", "v2"]),
             "Tells the server who the client is. Default: none",
@@ -114,6 +125,14 @@ pub(super) fn read(reader: &mut Reader, table: &Table<'_>, registries: &Registri
     }
     if let Some(most) = reader.integer(table, "subflows", (0, 8)) {
         connection.path_manager.subflows = most as u8;
+    }
+    if let Some(silence) = reader.time(table, "keep-alive").map(|silence| silence.max(SECOND)) {
+        connection.tcp.keep_alive = Some(silence);
+        connection.tcp.keep_alive_interval = silence / u64::from(connection.tcp.keep_alive_probes);
+        connection.path_manager.close_timeout = silence;
+    }
+    if let Some(timeout) = reader.time(table, "user-timeout") {
+        connection.tcp.user_timeout = Some(timeout);
     }
     listener.announce = reader.switch(table, "announce").unwrap_or(listener.announce);
     if let Some(most) = reader.integer(table, "connections", (1, 1_000_000)) {

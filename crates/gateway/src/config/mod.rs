@@ -290,7 +290,8 @@ mod tests {
             status = '/run/x'\nmetrics = '127.0.0.1:9464'\npage = '127.0.0.1:1'\npage-token = '0123456789abcdef'\n[[listener]]\nname = 'web'\nlisten = '192.0.2.1:443'\n\
             to = '127.0.0.1:8443'\naddresses = ['198.51.100.1']\nannounce = false\nscheduler = 'ecf(beta=0.5)'\n\
             congestion = 'olia'\nmultipath = false\nchecksum = true\nsend-buffer = '8 KiB'\nreceive-buffer = '1 MiB'\n\
-            subflows = 3\nconnections = 5\nbacklog = 6\nconnect-timeout = '2 s'\nretries = 1\nproxy-protocol = 'v2'\n";
+            subflows = 3\nconnections = 5\nbacklog = 6\nconnect-timeout = '2 s'\nretries = 1\n\
+            keep-alive = '6 s'\nuser-timeout = '9 s'\nproxy-protocol = 'v2'\n";
         let settings = read(text).unwrap();
         assert_eq!((settings.cores, settings.drain, settings.memory), (2, Duration::from_secs(5), 2 << 20));
         assert_eq!((settings.endpoint.max_connections, settings.endpoint.backlog), (7, 8));
@@ -317,6 +318,9 @@ mod tests {
         );
         assert_eq!((listener.max_connections, listener.backlog), (5, 6));
         assert_eq!(listener.connect_timeout, Duration::from_secs(2));
+        let tcp = &connection.tcp;
+        assert_eq!((tcp.keep_alive, tcp.keep_alive_interval), (Some(6_000_000_000), 1_000_000_000));
+        assert_eq!(tcp.user_timeout, Some(9_000_000_000));
         assert_eq!(listener.proxy_protocol, Some(crate::gateway::ProxyProtocol::V2));
         // The schema knows the same keys.
         let (file, schema) = (text.parse::<toml::Table>().unwrap(), schema());

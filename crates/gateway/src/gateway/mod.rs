@@ -133,7 +133,7 @@ pub struct Settings {
     pub endpoint: EndpointConfig,
     /// How long connections may go on after SIGTERM.
     pub drain: Duration,
-    /// While buffers have grown beyond so many bytes, new connections are reset.
+    /// While connections take more than so many bytes, new ones are reset.
     pub memory: u64,
     /// The socket of [`crate::status`].
     pub status: Location,
@@ -482,17 +482,26 @@ impl Listeners {
     }
 }
 
-/// Notes whether buffers have grown beyond a limit.
+/// What a connection takes without data: measured with two subflows, both ends' tasks included.
+const IDLE_CONNECTION: u64 = 24 << 10;
+
+/// Memory that a connection takes now: its data that isn't acknowledged, not read, or out of order.
+fn memory_of(stream: &MptcpStream) -> u64 {
+    let held = stream.info().map_or(0, |info| {
+        let connection = &info.connection;
+        connection.write_seq.saturating_sub(connection.snd_una) + connection.ofo_bytes
+    });
+    IDLE_CONNECTION + held + stream.readable_bytes()
+}
+
+/// Notes whether connections take more than a limit.
 async fn watch_memory(state: Arc<State>, limit: u64) {
     loop {
         tokio::time::sleep(Duration::from_millis(250)).await;
-        let size = |flow: &Flow| {
-            flow.stream.info().map_or(0, |info| info.connection.sndbuf + info.connection.rcvbuf)
-        };
-        let used: u64 = state.flows().iter().map(|(_, flow)| size(flow)).sum();
+        let used: u64 = state.flows().iter().map(|(_, flow)| memory_of(&flow.stream)).sum();
         let is_over = used > limit;
         if state.over_memory.swap(is_over, Ordering::Relaxed) != is_over && is_over {
-            tracing::warn!(target: "ropewalk::gateway", used, limit, "buffers have grown beyond the limit: new connections are reset");
+            tracing::warn!(target: "ropewalk::gateway", used, limit, "connections take more than the limit: new ones are reset");
         }
     }
 }

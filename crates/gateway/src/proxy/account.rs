@@ -61,6 +61,7 @@ pub(super) async fn account(server: Arc<Server>) {
             }
         }
         server.recorder.note(&server.links, &server.flows.all());
+        server.flows.all().iter().for_each(|flow| flow.look());
         server.apply_policies(round % 10 == 9);
         if round % SAVE == SAVE - 1 {
             save(&server);

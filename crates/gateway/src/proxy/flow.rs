@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use ropewalk_tokio::MptcpStream;
 use tokio::time::Instant;
@@ -41,7 +42,12 @@ pub struct Flow {
     /// Bytes to the client.
     pub downloaded: AtomicU64,
     plan: Mutex<Plan>,
+    /// Bytes from the server at the last look, and looks since they were fewer.
+    looked: Mutex<(u64, u32)>,
 }
+
+/// Subflows that were silent for so long are asked at once, others when they have been.
+const ASK_AFTER: Duration = Duration::from_secs(1);
 
 impl Flow {
     /// How its links are used.
@@ -52,6 +58,27 @@ impl Flow {
     /// TLS on the connection, for who carries the data.
     pub(super) fn take_secure(&self) -> Option<Secure> {
         self.secure.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// Asks the far end whether it is still there: one that has forgotten the connection, since it was restarted, answers with a reset.
+    /// Who only receives would never learn of it.
+    pub(super) fn ask(&self) {
+        // The connection is gone between the two calls at worst.
+        let _ = self.stream.set_keep_alive(Some(ASK_AFTER));
+    }
+
+    /// Once a second: asks when data has stopped coming, once.
+    pub(super) fn look(&self) {
+        let received = self.downloaded.load(Ordering::Relaxed);
+        let mut looked = self.looked.lock().unwrap_or_else(PoisonError::into_inner);
+        let quiet = if received == looked.0 { looked.1.saturating_add(1) } else { 0 };
+        *looked = (received, quiet);
+        match quiet {
+            1 => self.ask(),
+            // It has answered, or is lost.
+            4 => drop(self.stream.set_keep_alive(None)),
+            _ => {}
+        }
     }
 
     /// Bytes both ways.
@@ -136,6 +163,7 @@ impl Flows {
             uploaded: AtomicU64::new(0),
             downloaded: AtomicU64::new(0),
             plan: Mutex::new(plan),
+            looked: Mutex::new((0, 0)),
         });
         self.lock().insert(id, Arc::clone(&flow));
         Entry { flows: Arc::clone(self), flow }

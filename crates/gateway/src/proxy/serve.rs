@@ -209,13 +209,19 @@ impl Server {
                 let address = stream.peer_addr();
                 ((Arc::new(stream), None), link, address)
             }
-            Some(gateway) => match self.ask_ready(gateway, *first, &plan, client.dscp).await {
-                Some(asked) => {
-                    was_ready = true;
-                    asked
+            Some(gateway) => {
+                let deadline = Instant::now() + all.connect_timeout;
+                match self.ask_ready(gateway, *first, &plan, client.dscp).await {
+                    Some(asked) => {
+                        was_ready = true;
+                        asked
+                    }
+                    None => {
+                        let links = (&links[..], at_once);
+                        self.open_through(gateway, &addresses, links, &config, deadline).await?
+                    }
                 }
-                None => self.open_through(gateway, &addresses, (&links, at_once), &config).await?,
-            },
+            }
         };
         let info = stream.0.info();
         link.note_answer(stream.0.peer_addr(), info.as_ref());
@@ -237,8 +243,8 @@ impl Server {
         addresses: &[SocketAddr],
         links: (&[Arc<Link>], usize),
         config: &ConnectionConfig,
+        deadline: Instant,
     ) -> io::Result<(Opened, Arc<Link>, SocketAddr)> {
-        let deadline = Instant::now() + self.config().connect_timeout;
         let mut first_error = None;
         for address in addresses {
             let left = deadline.saturating_duration_since(Instant::now());
@@ -269,7 +275,8 @@ impl Server {
     ) -> Option<(Opened, Arc<Link>, SocketAddr)> {
         // Segments of a connection that is ready have no code point.
         let (mut opened, link) = if dscp == 0 { self.ready.take(plan)? } else { return None };
-        let limit = self.config().connect_timeout;
+        // The other half is left for a connection of its own.
+        let limit = self.config().connect_timeout / 2;
         match timeout(limit, gateway.ask(&mut opened, Wish::Connection(address))).await {
             Ok(Ok(())) => Some((opened, link, address)),
             // The gateway may have been restarted; a refusal is heard again.
@@ -367,6 +374,11 @@ impl Server {
         for flow in self.flows.all() {
             self.apply(&flow, reopen && flow.since.elapsed() >= REOPEN);
         }
+    }
+
+    /// Asks all flows' far ends whether they are still there.
+    pub(super) fn ask_peers(&self) {
+        self.flows.all().iter().for_each(|flow| flow.ask());
     }
 
     /// Has flows use a link that works, or leave one that doesn't.

@@ -99,6 +99,8 @@ struct Watch {
     unanswered: Vec<Instant>,
     last_probe: Option<Instant>,
     last_check: Option<Instant>,
+    /// A probe had no answer for longer than a round trip, and nothing was received since.
+    is_suspect: bool,
 }
 
 /// What is to be done about a link.
@@ -126,7 +128,13 @@ struct Look {
 
 impl Watch {
     fn new(now: Instant, budget: u64) -> Watch {
-        Watch { budget: Budget::new(budget, now), unanswered: Vec::new(), last_probe: None, last_check: None }
+        Watch {
+            budget: Budget::new(budget, now),
+            unanswered: Vec::new(),
+            last_probe: None,
+            last_check: None,
+            is_suspect: false,
+        }
     }
 
     fn look(&mut self, now: Instant, look: &Look) -> Verdict {
@@ -135,6 +143,9 @@ impl Watch {
         let due = |gap: Duration| since_probe.is_none_or(|since| since >= gap);
         if !look.alive {
             return self.probe_if(due(DEAD), now);
+        }
+        if let Some(first) = self.unanswered.first() {
+            self.is_suspect |= now.duration_since(*first) >= SILENT * 2 + look.rtt.unwrap_or(LIMIT_UNKNOWN);
         }
         if let Some(first) = self.unanswered.first()
             && self.unanswered.len() >= UNANSWERED
@@ -214,6 +225,10 @@ pub(super) async fn watch(server: Arc<Server>, link: Arc<Link>) {
                 // What was sent before the link died says nothing of its recovery.
                 if link.known().alive || answer.sent > died {
                     on_answer(&server, &link, &answer);
+                    // The far end may have been restarted meanwhile.
+                    if answer.rtt.is_some() && std::mem::take(&mut watch.is_suspect) {
+                        server.ask_peers();
+                    }
                 }
                 continue;
             }
