@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use ropewalk_lab::compare::{describe, start_phase};
 use ropewalk_lab::diagnostic::Diagnostic;
-use ropewalk_lab::evidence::{self, phrase, word};
+use ropewalk_lab::evidence::{self, phrase};
 use ropewalk_lab::{Registries, units, watch};
 use ropewalk_sim::{Mode, Recording, RunSpec, Workload};
 use serde_json::json;
@@ -110,7 +110,7 @@ fn one(spec: &RunSpec, options: &Options) -> Result<String, Failure> {
             let line = json!({
                 "scheduler": spec.scheduler.text,
                 "t_ms": decision.at as f64 / 1e6,
-                "decision": word(decision),
+                "decision": decision.decision.name(),
                 "path": path,
                 "offset": decision.offset,
                 "bytes": decision.bytes,

@@ -94,6 +94,7 @@ pub struct TcpConfig {
 /// How losses are found with SACK.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[non_exhaustive]
 pub enum LossDetection {
     /// By time: RACK (RFC 8985).
     #[default]
@@ -105,6 +106,7 @@ pub enum LossDetection {
 /// When the congestion window counts as what limits the sender, so that it may grow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[non_exhaustive]
 pub enum WindowLimit {
     /// If it was full at some time in a window of data (Linux since 3.16).
     #[default]
@@ -189,6 +191,7 @@ impl BufferConfig {
 /// When the receive buffer may grow: what the application reads in a round trip is measured (dynamic right-sizing).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[non_exhaustive]
 pub enum ReceiveTuning {
     /// Once in the longest round trip that a subflow has measured, as Linux up to 7.0 does (`mptcp_rcv_space_adjust`). After a pause
     /// the first echo on a subflow is as old as the pause, and nothing grows for as long.

@@ -203,18 +203,6 @@ impl<W: Write + Send> Tap for Capture<W> {
     }
 }
 
-/// A decision's name.
-fn decision_name(decision: &Decision) -> &'static str {
-    match decision {
-        Decision::Send { .. } => "send",
-        Decision::SendAt { .. } => "send-at",
-        Decision::Queue { .. } => "queue",
-        Decision::Duplicate { .. } => "duplicate",
-        Decision::Withdraw { .. } => "withdraw",
-        Decision::Wait { .. } => "wait",
-    }
-}
-
 impl<W: Write> Writers<W> {
     /// Writes to the capture, if there is one that hasn't failed.
     fn pcap(&mut self, write: impl FnOnce(&mut Pcap<W>) -> io::Result<()>) {
@@ -297,7 +285,7 @@ impl<W: Write> Inner<W> {
             let told = Decided {
                 connection: index as u32,
                 subflow: subflow.and_then(|subflow| connection.tuple(subflow)),
-                word: decision_name(&record.decision),
+                word: record.decision.name(),
                 offset: record.offset,
                 bytes: record.bytes,
                 reason,

@@ -258,7 +258,6 @@ pub fn segments(result: &RunResult, paths: &[String]) -> Table {
 
 /// Every decision of the data's sender in a run that recorded them.
 pub fn decisions(result: &RunResult, paths: &[String]) -> Table {
-    use ropewalk_engine::scheduler::Decision;
     let mut table = Table::new(vec![
         Head::number("time_s", "s", "when, from the workload's start"),
         Head::whole("connection", "", "connection of the workload, from 0"),
@@ -269,18 +268,10 @@ pub fn decisions(result: &RunResult, paths: &[String]) -> Table {
         Head::text("reason", "the scheduler's reason, with numbers"),
     ]);
     for decision in &result.decisions {
-        let word = match decision.decision {
-            Decision::Send { .. } => "send",
-            Decision::SendAt { .. } => "send_at",
-            Decision::Queue { .. } => "queue",
-            Decision::Duplicate { .. } => "duplicate",
-            Decision::Withdraw { .. } => "withdraw",
-            Decision::Wait { .. } => "wait",
-        };
         let path = decision.path.and_then(|path| paths.get(usize::from(path)).cloned());
         table.columns[0].push_number(seconds(decision.at));
         table.columns[1].push_whole(u64::from(decision.connection));
-        table.columns[2].push_text(Some(word.into()));
+        table.columns[2].push_text(Some(decision.decision.name().replace('-', "_")));
         table.columns[3].push_text(path);
         table.columns[4].push_whole(decision.offset);
         table.columns[5].push_whole(u64::from(decision.bytes));

@@ -201,6 +201,8 @@ impl FromPython {
             Event::BufferBlocked => (intern!(py, "buffer_blocked"), None, None),
             Event::Written(bytes) => (intern!(py, "written"), None, Some(bytes)),
             Event::Closed => (intern!(py, "closed"), None, None),
+            // One that has no name here yet.
+            _ => return Ok(()),
         };
         on_event.bind(py).call1((&self.view, name, subflow, amount))?;
         Ok(())

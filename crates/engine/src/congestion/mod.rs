@@ -107,6 +107,7 @@ pub struct LostSegments {
 
 /// Why a window is reduced.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub enum LossCause {
     /// RACK-TLP or duplicate ACKs.
     FastRetransmit,

@@ -101,6 +101,7 @@ pub struct DecisionRecord {
 /// A connection's counters. They change with every call into the connection.
 #[derive(Clone, PartialEq, Debug, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
 pub struct ConnectionStats {
     /// Bytes that the application wrote.
     pub bytes_written: u64,

@@ -55,6 +55,7 @@ use crate::{Nanos, SubflowId};
 /// A scheduler's decision.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[non_exhaustive]
 pub enum Decision {
     /// Send new data on `subflow`: up to `bytes` from the first unassigned byte. The engine clips it to the
     /// data there is, the connection-level window, the subflow's cwnd and the path's burst.
@@ -108,6 +109,18 @@ pub enum Decision {
 }
 
 impl Decision {
+    /// Its kind as one word: `send`, `send-at`, `queue`, `duplicate`, `withdraw` or `wait`.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Decision::Send { .. } => "send",
+            Decision::SendAt { .. } => "send-at",
+            Decision::Queue { .. } => "queue",
+            Decision::Duplicate { .. } => "duplicate",
+            Decision::Withdraw { .. } => "withdraw",
+            Decision::Wait { .. } => "wait",
+        }
+    }
+
     /// The subflow that it names; a wait names none.
     pub fn subflow(&self) -> Option<SubflowId> {
         match *self {
@@ -342,6 +355,7 @@ pub struct Front<'a> {
 
 /// An event that a scheduler may be notified of between decisions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub enum Event {
     /// A subflow became usable.
     SubflowAdded(SubflowId),

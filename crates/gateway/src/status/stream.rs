@@ -87,7 +87,7 @@ fn decision(
         Decision::Queue { subflow, .. } => format!("{} bytes queued on {}", record.bytes, on(subflow)),
         Decision::Duplicate { subflow, .. } => format!("{} bytes repeated on {}", record.bytes, on(subflow)),
         Decision::Withdraw { subflow } => format!("withdraw what waits on {}", on(subflow)),
-        Decision::Wait { .. } => "wait".to_string(),
+        _ => record.decision.name().to_string(),
     };
     json!({ "what": what, "why": record.reason.with_names(name), "bytes_unsent": record.unsent })
 }

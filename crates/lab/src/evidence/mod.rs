@@ -19,7 +19,7 @@ use ropewalk_sim::{
 };
 use ropewalk_wire::{ChecksumMode, FourTuple, Payload, Segment, SyntheticPayload, encode_headers};
 
-pub use reasons::{phrase, word};
+pub use reasons::phrase;
 
 use crate::units::Nanos;
 
@@ -238,7 +238,7 @@ impl<'a> OtherEvents<'a> {
         let told = Decision {
             connection: decision.connection,
             subflow: subflow.copied(),
-            decision: word(decision),
+            decision: decision.decision.name(),
             offset: decision.offset,
             bytes: decision.bytes,
             reason: &decision.reason,

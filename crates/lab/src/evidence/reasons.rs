@@ -6,18 +6,6 @@ use ropewalk_engine::scheduler::Decision;
 use ropewalk_evidence::Path;
 use ropewalk_sim::{DecisionTrace, RunResult, Transmission};
 
-/// A decision as one word.
-pub fn word(decision: &DecisionTrace) -> &'static str {
-    match decision.decision {
-        Decision::Send { .. } => "send",
-        Decision::SendAt { .. } => "send-at",
-        Decision::Queue { .. } => "queue",
-        Decision::Duplicate { .. } => "duplicate",
-        Decision::Withdraw { .. } => "withdraw",
-        Decision::Wait { .. } => "wait",
-    }
-}
-
 /// A decision as a phrase; `path` is the name of the path concerned.
 pub fn phrase(decision: &DecisionTrace, path: Option<&str>) -> String {
     let path = path.unwrap_or("?");
@@ -27,7 +15,7 @@ pub fn phrase(decision: &DecisionTrace, path: Option<&str>) -> String {
         Decision::Queue { .. } => format!("queue {from}..{to} on {path}"),
         Decision::Duplicate { .. } => format!("duplicate {from}..{to} on {path}"),
         Decision::Withdraw { .. } => format!("withdraw what waits on {path}"),
-        Decision::Wait { .. } => "wait".into(),
+        _ => decision.decision.name().into(),
     }
 }
 
