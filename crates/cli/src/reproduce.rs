@@ -487,7 +487,7 @@ fn search(registries: &Registries, options: &FitOptions) -> Result<(), Failure> 
         let Some(fitted) = &paper.fitted else {
             return Err(Failure::Other(format!("nothing is fitted for {} yet", paper.name)));
         };
-        let with = with_readings(fitted.clone(), &request, registries, &watch, &stop)?.ok_or_else(stopped)?;
+        let with = with_readings(fitted, &request, registries, &watch, &stop)?.ok_or_else(stopped)?;
         watch.bar.finish_and_clear();
         if let Some(path) = &options.save {
             output::write_file(path, &with.text().map_err(Failure::other)?)?;
@@ -496,7 +496,7 @@ fn search(registries: &Registries, options: &FitOptions) -> Result<(), Failure> 
     }
     let found = reproduce::fit(&request, registries, &store, &watch, &stop);
     let mut fit = found.map_err(Failure::other)?.ok_or_else(stopped)?;
-    fit.fitted = with_readings(fit.fitted, &request, registries, &watch, &stop)?.ok_or_else(stopped)?;
+    fit.fitted = with_readings(&fit.fitted, &request, registries, &watch, &stop)?.ok_or_else(stopped)?;
     watch.bar.finish_and_clear();
     if let Some(path) = &options.save {
         output::write_file(path, &fit.fitted.text().map_err(Failure::other)?)?;
@@ -512,15 +512,14 @@ fn search(registries: &Registries, options: &FitOptions) -> Result<(), Failure> 
 
 /// The fitted setting, with the scheduler's own rule read in it. None if it was told to stop.
 fn with_readings(
-    fitted: Fitted,
+    fitted: &Fitted,
     request: &FitRequest<'_>,
     registries: &Registries,
     watch: &Watch,
     stop: &AtomicBool,
 ) -> Result<Option<Fitted>, Failure> {
-    let found =
-        reproduce::read(request.paper, &fitted, (request.seed, request.jobs), registries, watch, stop);
-    Ok(found.map_err(Failure::other)?.map(|readings| Fitted { readings, ..fitted }))
+    let effort = (request.seed, request.jobs);
+    reproduce::read(request.paper, fitted, effort, registries, watch, stop).map_err(Failure::other)
 }
 
 fn readings_text(fitted: &Fitted, json: bool) -> String {

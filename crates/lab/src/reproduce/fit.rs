@@ -396,7 +396,7 @@ pub fn fit(
 }
 
 /// The figures that the fitted setting concerns: those that it is fitted to or tested on.
-fn figures(paper: &Paper) -> Vec<String> {
+pub(super) fn figures(paper: &Paper) -> Vec<String> {
     let unknowns = &paper.unknowns;
     let of =
         |id: &String| paper.claims.iter().find(|claim| claim.id == *id).map(|claim| claim.figure.clone());

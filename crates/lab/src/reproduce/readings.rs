@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::open::{Fitted, Read, Reading, Weighted};
 use super::plan::FITTED;
 use super::run::{Progress, Request, execute};
-use super::{Paper, PaperError, World};
+use super::{Paper, PaperError, World, fit};
 use crate::Registries;
 use crate::checkpoint::Store;
 
@@ -22,7 +22,7 @@ impl Progress for Quiet<'_> {
     }
 }
 
-/// Reads each in turn, the earlier ones as they were read. None if it was told to stop.
+/// The fitted setting with each reading in turn, the earlier ones as they were read. None if it was told to stop.
 ///
 /// # Errors
 /// What in the paper's files can't be run.
@@ -33,7 +33,8 @@ pub fn read(
     registries: &Registries,
     progress: &dyn Progress,
     stop: &AtomicBool,
-) -> Result<Option<Vec<Read>>, PaperError> {
+) -> Result<Option<Fitted>, PaperError> {
+    let fitted = Fitted { figures: fit::figures(paper), ..fitted.clone() };
     let mut known: Vec<Read> = Vec::new();
     for reading in &paper.unknowns.readings {
         let mut tried = Vec::new();
@@ -70,7 +71,7 @@ pub fn read(
         let Some(best) = best(&reading.values, &tried) else { continue };
         known.push(as_read(reading, &reading.values[best], tried));
     }
-    Ok(Some(known))
+    Ok(Some(Fitted { readings: known, ..fitted }))
 }
 
 fn as_read(reading: &Reading, value: &Weighted, tried: Vec<(String, usize, usize, String)>) -> Read {
@@ -146,9 +147,13 @@ mod tests {
         }
         let registries = Registries::builtin();
         // The fitted setting is of another figure: this one is run as ruled, but for the reading.
-        let fitted = Fitted { figures: vec!["fig5".into()], ..Fitted::default() };
+        paper.unknowns.fitted = vec!["fig5".into()];
+        paper.unknowns.claims.clear();
+        paper.unknowns.held_out.clear();
+        let fitted = Fitted::default();
         let found =
             read(&paper, &fitted, (1, 2), &registries, &Silent, &AtomicBool::new(false)).unwrap().unwrap();
+        let found = &found.readings;
         let agree: Vec<(usize, usize)> = found[0].tried.iter().map(|one| (one.1, one.2)).collect();
         assert_eq!((found[0].best.as_str(), agree), ("as it is", vec![(0, 1), (1, 1)]), "{found:?}");
     }
