@@ -73,6 +73,9 @@ fn algorithms_can_be_replaced_before_the_first_data() {
     let used = |replace: bool| {
         let mut net = Net::new("single(path=0)", "reno", vec![PathScript::clean(10), PathScript::clean(10)]);
         let limit = 1_000_000_000;
+        net.run(limit, |net| net.server.is_some());
+        // The first DSS, after which the client joins.
+        net.reply(common::bytes(5, 1));
         net.run(limit, |net| {
             net.ends[0].connection(net.client).is_some_and(|c| c.subflow_metrics().len() == 2)
         });

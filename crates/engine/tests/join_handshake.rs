@@ -174,6 +174,7 @@ fn the_third_ack_is_repeated_and_no_data_goes_before_its_answer() {
 fn the_third_ack_is_answered_at_once() {
     let mut net = two_paths();
     let log = net.log();
+    net.transfer_some(1);
     net.run(5_000_000_000, |net| added(net, 1) == 1);
     assert_eq!(added(&net, 1), 1);
     let log = log.borrow();
@@ -220,6 +221,9 @@ fn early(paths: [u64; 2]) -> Net {
 /// When packets of the join left: SYN, SYN/ACK, third ACK.
 fn join_times(net: &mut Net) -> Vec<u64> {
     let mut times = Vec::new();
+    let client = net.client;
+    net.ends[0].write(0, client, common::bytes(1, 1)).expect("open");
+    net.sent[0].extend_from_slice(&common::bytes(1, 1));
     let log = net.log();
     let mut steps = 0;
     while added(net, 1) == 0 && steps < 2000 {
@@ -258,6 +262,18 @@ fn an_early_join_begins_with_the_third_ack_and_ends_after_a_dss() {
     net.tamper = None;
     net.pass(60_000);
     assert_eq!((added(&net, 0), added(&net, 1)), (1, 1));
+}
+
+/// While there is no data, a server sends its first DSS only to a client that has begun a join.
+#[test]
+fn an_early_join_needs_no_data() {
+    for (mut net, joins) in [(two_paths(), 0), (early([10, 20]), 1), (early([50, 5]), 1)] {
+        net.pass(5_000);
+        assert_eq!((added(&net, 0), added(&net, 1)), (joins, joins));
+        net.transfer_some(100_000);
+        net.pass(300);
+        assert_eq!((added(&net, 0), added(&net, 1)), (1, 1));
+    }
 }
 
 /// A SYN that arrives before the keys waits for them at this engine.

@@ -194,13 +194,15 @@ fn data_fin_and_an_announcement_take_an_ack_each() {
     let told = seen.clone();
     net.tamper = Some(Box::new(move |from, segment| {
         let (mut announced, mut fin) = told.get();
+        fin |= announced && from == 0 && segment.dss.is_some_and(|dss| dss.data_fin);
         announced |= from == 0 && segment.rare.as_deref().is_some_and(|rare| rare.add_addr.is_some());
-        fin |= from == 0 && segment.dss.is_some_and(|dss| dss.data_fin);
         told.set((announced, fin));
         true
     }));
+    // The first DSS comes while the DATA_FIN isn't acknowledged: both are due.
+    net.transfer_some(1);
     let client = net.client;
-    net.ends[0].shutdown(0, client);
+    net.ends[0].shutdown(net.now, client);
     net.run(SECOND, |net| heard(net, 1, &Event::PeerClosed));
     assert_eq!(seen.get(), (true, true), "announced, DATA_FIN");
     assert!(net.now < 300 * MILLISECOND && net.packets < 30, "{} packets", net.packets);
@@ -316,6 +318,7 @@ fn a_join_that_fails_is_tried_again() {
         }
         true
     }));
+    net.transfer_some(1);
     net.run(5 * SECOND, |_| false);
     let joined = |(end, event): &(usize, Event)| *end == 0 && matches!(event, Event::SubflowAdded { .. });
     assert!(net.events.iter().any(joined), "{:?}", net.events);

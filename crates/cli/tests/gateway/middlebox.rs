@@ -264,14 +264,16 @@ fn options_stripped_from_any_packet_on_bring_the_client_no_wrong_byte() {
                     assert!(received == data, "{address}, from {from}, {up}, {down}: wrong bytes");
                     whole += 1;
                 } else {
-                    assert!(from > 0, "{address}, {up}, {down}: without any option it is TCP");
+                    // The gateway's first DSS answers the first data: without it either end falls back.
+                    let is_early = from == 0 || from <= 2 && up;
+                    assert!(!is_early, "{address}, from {from}, {up}, {down}: it is TCP: {}", gateway.log());
                 }
             }
         }
         path.set(pass());
         assert!(path.echo(&backend, address, &data, LONG).unwrap() == data, "{}", gateway.log());
     }
-    assert!(whole >= 8, "{whole} of 16 came through: {}", gateway.log());
+    assert!(whole >= 10, "{whole} of 16 came through: {}", gateway.log());
     assert_eq!(gateway.end(), Some(0));
 }
 

@@ -56,6 +56,8 @@ pub(crate) struct Negotiated {
     pub ack_is_64: bool,
     /// The peer has shown that it has both keys, so that nothing of the handshake is retransmitted.
     pub confirmed: bool,
+    /// Both keys have just been sent, and the DATA_FIN has not: it is next.
+    pub keys_precede: bool,
     /// The peer wants no joins to its first address (flag C).
     pub deny_join: bool,
 }
@@ -126,6 +128,7 @@ impl<P: Payload> Connection<P> {
                 checksum: multipath && config.checksum,
                 ack_is_64: false,
                 confirmed: !multipath,
+                keys_precede: false,
                 deny_join: false,
             },
             life: Life::default(),

@@ -2,6 +2,8 @@
 //! which shows that options pass. A SYN establishes nothing, and the peer's token is known from its SYN/ACK: so the SYN leaves with
 //! the third ACK, and the join's own third ACK, which completes it, waits for the DSS. This saves a round trip of the first path.
 //!
+//! A server of this engine sends its first DSS with data, or for such a SYN.
+//!
 //! A peer that gets the SYN before the keys can't answer it. Linux refuses it: it is sent again when the DSS has come. This engine
 //! keeps it until the keys arrive.
 
@@ -73,18 +75,18 @@ impl<P: Payload> Connection<P> {
     /// Whether no subflow but one has ever been complete.
     pub(super) fn is_alone(&self) -> bool {
         let counts =
-            |subflow: &&Option<SubflowState<P>>| subflow.as_ref().is_none_or(|subflow| !subflow.is_early());
+            |subflow: &&Option<SubflowState<P>>| subflow.as_ref().is_none_or(|subflow| !subflow.is_opening());
         self.subflows.iter().filter(counts).count() == 1
     }
 
     /// The connection is no longer one of Multipath TCP, or has lost its first subflow, before joins were complete.
     #[cold]
-    pub(super) fn drop_early_joins(&mut self) {
+    pub(super) fn drop_opening_joins(&mut self) {
         if self.path_manager.end_early().is_some() {
             self.path_manager.forget_joins();
         }
         for index in 0..self.subflows.len() {
-            let Some(subflow) = self.subflows[index].as_mut().filter(|subflow| subflow.is_early()) else {
+            let Some(subflow) = self.subflows[index].as_mut().filter(|subflow| subflow.is_opening()) else {
                 continue;
             };
             if self.metrics[index].state == SubflowStatus::Closed {

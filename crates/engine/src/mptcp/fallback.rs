@@ -33,7 +33,7 @@ impl<P: Payload> Connection<P> {
                 subflow.tcp.refresh_mss(&mut cx);
             }
         }
-        self.drop_early_joins();
+        self.drop_opening_joins();
         if !negotiating || self.config.multipath {
             self.events.push_back(Event::Fallback(cause));
         }

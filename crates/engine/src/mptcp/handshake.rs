@@ -81,7 +81,7 @@ impl<P: Payload> Connection<P> {
 
     /// The third ACK of a connection that we accepted.
     #[cold]
-    pub(super) fn on_third_ack(&mut self, now: Nanos, index: usize, rare: Option<&RareOptions>) {
+    pub(super) fn on_third_ack(&mut self, now: Nanos, rare: Option<&RareOptions>) {
         let capable = rare.and_then(|rare| rare.mp_capable);
         match capable {
             // Version and flags are those of the handshake (RFC 8684 3.1).
@@ -93,10 +93,8 @@ impl<P: Payload> Connection<P> {
                     self.mode = Mode::Multipath;
                     self.negotiated.confirmed = true;
                     self.negotiated.checksum |= capable.checksum_required;
-                    if let Some(subflow) = self.subflows[index].as_mut() {
-                        // Sends a DATA_ACK at once, which tells the client that its third ACK arrived.
-                        subflow.tcp.request_ack();
-                    }
+                    // No DATA_ACK yet: the answer to the first data tells the client that its keys arrived. Linux no longer falls
+                    // back (RFC 8684 3.7) once it got a DSS, and a path may strip the options of data only.
                 }
             }
             //= RFC 8684 3.1-9 3.1-28 3.1-29

@@ -167,7 +167,7 @@ impl<P: Payload> Connection<P> {
             return false;
         }
         if self.mode == Mode::Negotiating && state == State::SynReceived {
-            self.on_third_ack(now, index, rare);
+            self.on_third_ack(now, rare);
         }
         // Options of a join are ignored until its sender has proved that it has the keys.
         if !self.subflows[index].as_ref().is_some_and(SubflowState::is_joined)
@@ -276,8 +276,6 @@ impl<P: Payload> Connection<P> {
                     self.answer_in_kind(now, true);
                 }
                 self.add_mapping(index, &mapping, 0, u32::from(len), rcv_before);
-            } else if !had_data && let Some(subflow) = self.subflows[index].as_mut() {
-                subflow.tcp.request_ack();
             }
         }
         if let Some(prio) = rare.mp_prio

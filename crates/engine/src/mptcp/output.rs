@@ -431,8 +431,16 @@ impl<P: Payload> Connection<P> {
                 return;
             }
             Join::Initial
-                if !self.negotiated.confirmed && self.role == Role::Client && self.send.assigned_end == 0 =>
+                if !self.negotiated.confirmed
+                    && self.role == Role::Client
+                    && self.send.assigned_end == 0
+                    && !std::mem::take(&mut self.negotiated.keys_precede) =>
             {
+                // A DATA_FIN has no room beside the keys: it follows.
+                if self.send.closed {
+                    self.negotiated.keys_precede = true;
+                    subflow.tcp.request_ack();
+                }
                 let checksum_required = self.negotiated.checksum;
                 segment.rare_mut().mp_capable = Some(MpCapable {
                     version: 1,

@@ -75,8 +75,8 @@ impl<P: Payload> SubflowState<P> {
         matches!(self.join, Join::Initial | Join::Joined)
     }
 
-    /// Whether it was opened before the peer's first DSS and isn't joined.
-    pub fn is_early(&self) -> bool {
-        self.request.is_some_and(|request| request.early) && !self.is_joined()
+    /// Whether it is a join of ours whose third ACK hasn't left: it isn't complete at either end.
+    pub fn is_opening(&self) -> bool {
+        matches!(self.join, Join::SynSent | Join::Held)
     }
 }

@@ -3,7 +3,7 @@
 use ropewalk_wire::{FourTuple, MpJoin, Payload, Segment, Seq};
 
 use super::close_reason::CloseReason;
-use super::connection::{Connection, Mode};
+use super::connection::{Connection, Mode, Role};
 use super::mapping::Mappings;
 use super::path_manager::JoinRequest;
 use super::stats::Event;
@@ -211,6 +211,10 @@ impl<P: Payload> Connection<P> {
         subflow.remote_id = address_id;
         subflow.local_id = local_id;
         subflow.backup_remote = backup;
+        if self.role == Role::Server && self.receive.buffer.next == 0 && self.send.assigned_end == 0 {
+            // An early join: before it completes it, the peer waits for our first DSS (RFC 8684 3.1).
+            self.ack_on_best();
+        }
         Some(index)
     }
 
@@ -304,8 +308,9 @@ impl<P: Payload> Connection<P> {
                 self.retry_join(now, request);
             }
         }
-        if !self.negotiated.confirmed && !self.subflows[index].as_ref().is_some_and(SubflowState::is_early) {
-            self.drop_early_joins();
+        if !self.negotiated.confirmed && !self.subflows[index].as_ref().is_some_and(SubflowState::is_opening)
+        {
+            self.drop_opening_joins();
         }
         self.reinject_all(index);
         if self.subflows[index].as_ref().is_some_and(|subflow| subflow.failing.is_some()) {

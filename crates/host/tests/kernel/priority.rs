@@ -68,6 +68,9 @@ fn the_engine_makes_a_subflow_a_backup_and_back() {
 fn the_kernel_makes_a_subflow_a_backup_and_back() {
     need_kernel!();
     let (stage, socket) = Stage::meet(setup(Side::Server));
+    // The kernel joins when its first data is acknowledged, or ours arrives.
+    stage.order(Order::Send(BYTES));
+    stage::receive(&socket, BYTES);
     stage.wait_subflows(2);
     let endpoints = stage.kernel.check("ip", &["mptcp", "endpoint"]).unwrap();
     let address = client_v4(1).to_string();

@@ -124,7 +124,7 @@ impl<P: Payload> Receiver<P> {
         common.timers.stop(Timer::DelayedAck);
     }
 
-    /// The window that was advertised last, after the handshake, bytes.
+    /// The window that was advertised last, bytes.
     #[inline]
     pub fn advertised_window(&self) -> u64 {
         self.advertised_window
@@ -149,7 +149,7 @@ impl<P: Payload> Receiver<P> {
     fn on_closed_window(&self, common: &mut Common, window: u64) {
         let was_closed = self.advertised_window == 0;
         common.counters.to_zero_window += u64::from(window == 0 && !was_closed);
-        common.counters.from_zero_window += u64::from(window > 0 && was_closed && self.rcv_nxt > 1);
+        common.counters.from_zero_window += u64::from(window > 0 && was_closed);
     }
 
     /// Whether there are SACK blocks to send.

@@ -73,7 +73,8 @@ impl<P: Payload> Receiver<P> {
         self.rcv_nxt = 1;
         self.last_ack_sent = 1;
         self.replace_ts_recent(cx.now, syn);
-        self.rcv_edge = 1 + cx.shared.receive.window().min(65_535);
+        self.advertised_window = cx.shared.receive.window().min(65_535);
+        self.rcv_edge = 1 + self.advertised_window;
     }
 
     /// Position of the next byte expected.

@@ -32,18 +32,6 @@ impl Runner {
                 if multipath { format!("mpcapable v1 flags[{flag}] key[peer,local]") } else { String::new() },
             ];
             self.part(rtt, '<', &format!(". 1:1(0) ack 1 win {window} <{}>", third.join(",")))?;
-            // The third ACK may be answered with a DATA_ACK.
-            let answers = &mut self.subflows[0].sent;
-            let is_data_ack = |(_, answer): &(Nanos, Rendered)| {
-                answer.sequence.2 == 0
-                    && !answer.options.is_empty()
-                    && answer.options.iter().all(|option| {
-                        option.starts_with("dss dack") && !option.contains("dsn") || option.starts_with("TS")
-                    })
-            };
-            if multipath && answers.front().is_some_and(is_data_ack) {
-                answers.pop_front();
-            }
             Ok(())
         } else {
             if self.id.is_none() {
@@ -80,6 +68,18 @@ impl Runner {
                 '>',
                 &format!("@{number} S. 0:0(0) ack 1 <mp_join_syn_ack address_id=* hmac=ok,...>"),
             )?;
+            // A join that comes before any data is given the first DSS.
+            let answers = &mut self.subflows[0].sent;
+            let is_data_ack = |(_, answer): &(Nanos, Rendered)| {
+                answer.sequence.2 == 0
+                    && !answer.options.is_empty()
+                    && answer.options.iter().all(|option| {
+                        option.starts_with("dss dack") && !option.contains("dsn") || option.starts_with("TS")
+                    })
+            };
+            if answers.front().is_some_and(is_data_ack) {
+                answers.pop_front();
+            }
             self.part(rtt, '<', &format!("@{number} . 1:1(0) ack 1 win {window} <mp_join_ack hmac=ok>"))?;
             self.part(0, '>', &format!("@{number} . 1:1(0) ack 1 <...>"))
         } else {
