@@ -109,7 +109,8 @@ class Place:
         return f"{ropewalk} gateway --listen {address}:80 --to 127.0.0.1:{BACKEND} --scheduler {way} --log warn"
 
 
-# In a namespace: cubic, nothing remembered of earlier connections; SYNs that a cut link swallows are no reason to give Multipath TCP up.
+# In a namespace: cubic, nothing remembered of earlier connections, and Multipath TCP isn't given up for an hour after SYNs that a cut
+# link has swallowed.
 SETTINGS = "sysctl -qw net.ipv4.tcp_congestion_control=cubic net.ipv4.tcp_no_metrics_save=1 net.mptcp.blackhole_timeout=0"
 # The same in a script: where it isn't allowed, the comparison would be of something else.
 OR_END = f"{SETTINGS} || exit 1"
@@ -479,9 +480,10 @@ def table(head, rows):
 
 
 def main():
+    import gateway_cfs
     import gateway_pair
 
-    all_rows = {"completion": completion, "connections": connections, "latency": latency, "soak": soak} | gateway_pair.ROWS
+    all_rows = {"completion": completion, "connections": connections, "latency": latency, "soak": soak} | gateway_pair.ROWS | {"cfs": gateway_cfs.cfs}
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("rows", nargs="*", choices=[*all_rows, []], default=[])
     parser.add_argument("--ropewalk", default=os.path.join(ROOT, "target/release/ropewalk"), help="the program [default: %(default)s]")

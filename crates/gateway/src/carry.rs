@@ -3,11 +3,12 @@
 //! A side that closes is passed on as a half-close, and a side that resets as a reset, so that nobody takes the beginning of
 //! the data for all of it. Nothing is read that the other side hasn't room for, so that its window closes in turn.
 
-use std::io;
+use std::cell::RefCell;
+use std::io::{self, IoSlice};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use bytes::{Buf, Bytes, BytesMut};
-use ropewalk_tokio::MptcpStream;
+use bytes::{Buf, Bytes};
+use ropewalk_tokio::{MAX_CONDENSED, MptcpStream, Pool};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::net::tcp::{ReadHalf, WriteHalf};
@@ -16,6 +17,13 @@ use crate::tls::Secure;
 
 /// Most bytes that are read at a time.
 const PIECE: usize = 256 << 10;
+/// Most pieces that are written at a time.
+const AT_ONCE: usize = 64;
+
+thread_local! {
+    /// Memory for what is read from sockets, for all connections of a thread: an idle one has none.
+    static POOL: RefCell<Pool> = RefCell::new(Pool::new(PIECE));
+}
 
 /// ByteCounters of the bytes that were carried.
 #[derive(Clone, Copy, Debug)]
@@ -122,16 +130,53 @@ async fn from_stream(
     socket: &mut WriteHalf<'_>,
     counter: &AtomicU64,
 ) -> Result<(), Lost> {
+    let mut pieces = Vec::new();
     loop {
-        let data = stream.read_bytes(PIECE).await.map_err(Lost::Stream)?;
-        if data.is_empty() {
+        let len = stream.read_pieces(PIECE, &mut pieces).await.map_err(Lost::Stream)?;
+        if len == 0 {
             // The socket's peer may have closed by itself.
             let _ = socket.shutdown().await;
             return Ok(());
         }
-        socket.write_all(&data).await.map_err(Lost::Socket)?;
-        counter.fetch_add(data.len() as u64, Ordering::Relaxed);
+        write_pieces(socket, &mut pieces).await.map_err(Lost::Socket)?;
+        counter.fetch_add(len as u64, Ordering::Relaxed);
     }
+}
+
+/// Writes pieces, many at a time, and drops them.
+async fn write_pieces(socket: &mut WriteHalf<'_>, pieces: &mut Vec<Bytes>) -> io::Result<()> {
+    let mut first = 0;
+    while first < pieces.len() {
+        let mut slices = [IoSlice::new(&[]); AT_ONCE];
+        for (slice, piece) in slices.iter_mut().zip(&pieces[first..]) {
+            *slice = IoSlice::new(piece);
+        }
+        let mut written = socket.write_vectored(&slices[..AT_ONCE.min(pieces.len() - first)]).await?;
+        if written == 0 {
+            return Err(io::ErrorKind::WriteZero.into());
+        }
+        while written > 0 {
+            let part = written.min(pieces[first].len());
+            pieces[first].advance(part);
+            written -= part;
+            first += usize::from(pieces[first].is_empty());
+        }
+    }
+    pieces.clear();
+    Ok(())
+}
+
+/// What a socket has. Large pieces have memory that was used before: fresh pages cost more than the copy.
+fn read_some(socket: &ReadHalf<'_>) -> io::Result<Bytes> {
+    POOL.with_borrow_mut(|pool| {
+        let room = pool.room(PIECE / 4);
+        room.clear();
+        match socket.try_read_buf(room)? {
+            // It would keep its whole chunk for as long as the peer doesn't acknowledge it.
+            len if len < MAX_CONDENSED => Ok(Bytes::copy_from_slice(room)),
+            _ => Ok(room.split().freeze()),
+        }
+    })
 }
 
 async fn to_stream(
@@ -141,24 +186,17 @@ async fn to_stream(
     counter: &AtomicU64,
 ) -> Result<(), Lost> {
     write(first, stream, counter).await?;
-    let mut buffer = BytesMut::new();
     loop {
-        // Memory is taken when there is something to read: an idle connection has none.
         socket.readable().await.map_err(Lost::Socket)?;
-        buffer.reserve(PIECE);
-        match socket.try_read_buf(&mut buffer) {
-            Ok(0) => {
+        match read_some(socket) {
+            Ok(data) if data.is_empty() => {
                 stream.close_write();
                 return Ok(());
             }
-            Ok(_) => {}
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                buffer = BytesMut::new();
-                continue;
-            }
+            Ok(data) => write(data, stream, counter).await?,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             Err(error) => return Err(Lost::Socket(error)),
         }
-        write(buffer.split().freeze(), stream, counter).await?;
     }
 }
 
@@ -225,6 +263,39 @@ mod tests {
         let (done, ()) = tokio::join!(carried, programs);
         done.unwrap();
         assert_eq!((from_stream.into_inner(), to_stream.into_inner()), (3, 5));
+    }
+
+    /// More at once than a socket takes, and small pieces as well as large.
+    #[tokio::test]
+    async fn every_byte_arrives_in_order() {
+        let Ends { _networks, mut far, stream, mut socket, mut near } = ends().await;
+        let (from_stream, to_stream) = (AtomicU64::new(0), AtomicU64::new(0));
+        let counters = ByteCounters { from_stream: &from_stream, to_stream: &to_stream };
+        let sent: Vec<u8> = (0..6_000_000u32).map(|at| (at.wrapping_mul(0x9e37_79b1) >> 24) as u8).collect();
+        let carried = carry(&stream, &mut socket, Bytes::new(), counters);
+        let programs = async {
+            let (mut far_reader, mut far_writer) = tokio::io::split(&mut far);
+            let (mut near_reader, mut near_writer) = near.split();
+            let mut received = [Vec::new(), Vec::new()];
+            let [down, up] = &mut received;
+            let write = async {
+                for chunk in sent.chunk_by(|_, byte| byte % 251 != 7) {
+                    far_writer.write_all(chunk).await.unwrap();
+                }
+                far_writer.shutdown().await.unwrap();
+            };
+            let write_up = async {
+                near_writer.write_all(&sent).await.unwrap();
+                near_writer.shutdown().await.unwrap();
+            };
+            let read = async { near_reader.read_to_end(down).await.unwrap() };
+            let read_up = async { far_reader.read_to_end(up).await.unwrap() };
+            tokio::join!(write, write_up, read, read_up);
+            assert!(received[0] == sent && received[1] == sent);
+        };
+        let (done, ()) = tokio::join!(carried, programs);
+        done.unwrap();
+        assert_eq!((from_stream.into_inner(), to_stream.into_inner()), (6_000_000, 6_000_000));
     }
 
     #[tokio::test]

@@ -10,6 +10,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::process::Command;
 
+use bytes::BytesMut;
 use nix::libc;
 
 /// Bytes of the virtio header before each packet.
@@ -161,6 +162,21 @@ impl Tun {
     /// `WouldBlock` when there is none; see [`DeviceError`] for others.
     pub fn receive(&self, buffer: &mut [u8]) -> io::Result<usize> {
         (&self.file).read(buffer)
+    }
+
+    /// As [`receive`](Self::receive), to the end of a buffer. Its spare capacity needn't be initialised: zeroing it would cost as
+    /// much as the copy.
+    ///
+    /// # Errors
+    /// As [`receive`](Self::receive).
+    pub fn receive_to(&self, buffer: &mut BytesMut) -> io::Result<usize> {
+        let room = buffer.spare_capacity_mut();
+        // SAFETY: the descriptor is open, and at most `room.len()` bytes are written to `room`.
+        let read = unsafe { libc::read(self.file.as_raw_fd(), room.as_mut_ptr().cast(), room.len()) };
+        let len = usize::try_from(read).map_err(|_| io::Error::last_os_error())?;
+        // SAFETY: these bytes of the spare capacity were just written.
+        unsafe { buffer.set_len(buffer.len() + len) };
+        Ok(len)
     }
 
     /// Writes one packet, given in pieces (the virtio header first with [`Offload::Segmentation`]).

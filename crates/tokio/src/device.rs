@@ -102,11 +102,10 @@ impl PacketDevice for TunDevice {
         let registered = self.registered()?;
         loop {
             let mut ready = ready!(registered.poll_read_ready(cx))?;
-            // What is left in the buffer needn't be zeroed again.
             let buffer = pool.room(BUFFER);
-            buffer.resize(BUFFER, 0);
-            match ready.try_io(|tun| tun.get_ref().receive(buffer)) {
-                Ok(Ok(len)) => return Poll::Ready(Ok(buffer.split_to(len).freeze())),
+            buffer.clear();
+            match ready.try_io(|tun| tun.get_ref().receive_to(buffer)) {
+                Ok(Ok(_)) => return Poll::Ready(Ok(buffer.split().freeze())),
                 Ok(Err(error)) => return Poll::Ready(Err(error)),
                 Err(_would_block) => {}
             }

@@ -47,6 +47,7 @@ mod listener;
 mod memory;
 mod network;
 mod options;
+mod pieces;
 mod queue;
 mod shard;
 mod steering;
@@ -64,6 +65,6 @@ pub use ropewalk_engine::config::{BufferConfig, ConnectionConfig, EndpointConfig
 pub use ropewalk_engine::metrics::SubflowStatus;
 pub use ropewalk_engine::mptcp::{CloseReason, ConnectionInfo, ConnectionStats, DecisionRecord, SubflowInfo};
 pub use ropewalk_os::tun;
-pub use ropewalk_wire::pool::Pool;
+pub use ropewalk_wire::pool::{MAX_CONDENSED, Pool};
 pub use shard::DriverCounters;
 pub use stream::{MptcpStream, OwnedReadHalf, OwnedWriteHalf, ReuniteError};

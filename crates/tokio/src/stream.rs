@@ -30,10 +30,10 @@ const MOST_COPIED: usize = 256 << 10;
 
 /// One connection, for its stream and its halves.
 #[derive(Debug)]
-struct Connection {
+pub(crate) struct Connection {
     network: Arc<Inner>,
     shard: usize,
-    id: ConnectionId,
+    pub id: ConnectionId,
     status: Arc<Status>,
     local: SocketAddr,
     peer: SocketAddr,
@@ -52,7 +52,7 @@ impl Drop for Connection {
 /// resets the connection. It never blocks, and it leaks nothing when a task is aborted or panics.
 #[derive(Debug)]
 pub struct MptcpStream {
-    connection: Arc<Connection>,
+    pub(crate) connection: Arc<Connection>,
 }
 
 /// The reading half of a stream ([`MptcpStream::into_split`]).
@@ -92,7 +92,7 @@ fn nanos(time: Duration) -> Nanos {
 }
 
 impl Connection {
-    fn shard(&self) -> &Shard {
+    pub fn shard(&self) -> &Shard {
         &self.network.shards[self.shard]
     }
 
@@ -120,7 +120,7 @@ impl Connection {
     }
 
     /// What a read that found nothing means.
-    fn on_nothing(&self, state: &mut State, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    pub fn on_nothing(&self, state: &mut State, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if let Some(error) = self.status.error() {
             return Poll::Ready(Err(error));
         }
@@ -156,23 +156,8 @@ impl Connection {
         read
     }
 
-    fn poll_read_bytes(&self, cx: &mut Context<'_>, most: usize) -> Poll<io::Result<Bytes>> {
-        if most == 0 {
-            return Poll::Ready(Ok(Bytes::new()));
-        }
-        let turn = ready!(poll_proceed(cx));
-        let read = self.shard().call(|state, now| match state.endpoint.read_piece(now, self.id, most) {
-            Ok(Some(data)) => Poll::Ready(Ok(data)),
-            Ok(None) | Err(_) => self.on_nothing(state, cx).map_ok(|()| Bytes::new()),
-        });
-        if read.is_ready() {
-            turn.made_progress();
-        }
-        read
-    }
-
     /// Writes a prefix of what `data` makes. `data` is given memory for copies, and how many bytes are taken.
-    fn poll_write_with(
+    pub fn poll_write_with(
         &self,
         cx: &mut Context<'_>,
         data: impl FnOnce(&mut Pool, usize) -> Bytes,
@@ -314,27 +299,6 @@ impl MptcpStream {
     /// Bytes that a write would take now. 0 also where writing fails.
     pub fn writable_bytes(&self) -> u64 {
         self.connection.shard().lock().endpoint.writable_bytes(self.connection.id).unwrap_or(0)
-    }
-
-    /// Reads what comes next without a copy: at most `most` bytes, empty at the end of the stream.
-    ///
-    /// # Errors
-    /// As reading.
-    pub async fn read_bytes(&self, most: usize) -> io::Result<Bytes> {
-        std::future::poll_fn(|cx| self.connection.poll_read_bytes(cx, most)).await
-    }
-
-    /// Writes a prefix of `data` without a copy, and returns its length. Large pieces are best: a segment that spans two of
-    /// them is copied.
-    ///
-    /// # Errors
-    /// As writing.
-    pub async fn write_bytes(&self, data: &Bytes) -> io::Result<usize> {
-        std::future::poll_fn(|cx| match data.is_empty() {
-            true => Poll::Ready(Ok(0)),
-            false => self.connection.poll_write_with(cx, |_, _| data.clone()),
-        })
-        .await
     }
 
     /// Throws the connection away (MP_FASTCLOSE), as [`abort`](Self::abort) does, for a stream that several tasks share.

@@ -7,3 +7,4 @@ mod middlebox;
 mod operation;
 mod settings;
 mod stage;
+mod unprivileged;

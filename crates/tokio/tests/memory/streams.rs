@@ -152,6 +152,23 @@ async fn bytes_pass_without_a_copy_and_plain_tcp_is_spoken_too() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn pieces_that_have_come_are_read_together_up_to_a_limit() {
+    let (server, client) = networks(1, 1);
+    let (mut near, far) = connection(&server, &client).await;
+    let data = pattern(50_000);
+    near.write_all(&data).await.unwrap();
+    while far.readable_bytes() < data.len() as u64 {
+        tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+    }
+    let mut pieces = Vec::new();
+    assert_eq!(far.read_pieces(30_001, &mut pieces).await.unwrap(), 30_001);
+    assert_eq!(far.read_pieces(usize::MAX, &mut pieces).await.unwrap(), 19_999, "appended");
+    assert!(pieces.concat() == data);
+    near.shutdown().await.unwrap();
+    assert_eq!(far.read_pieces(10, &mut pieces).await.unwrap(), 0, "the end");
+}
+
+#[tokio::test(start_paused = true)]
 async fn one_side_closes_and_the_other_still_talks() {
     let (server, client) = networks(1, 1);
     let (mut near, mut far) = connection(&server, &client).await;
