@@ -20,7 +20,7 @@ use crate::inline_queue::InlineQueue;
 use crate::metrics::{SubflowMetrics, SubflowStatus};
 use crate::registry::Spec;
 use crate::scheduler::{self, Scheduler};
-use crate::tcp::{Context, Outgoing, Shared, TcpCounters};
+use crate::tcp::{Context, Outgoing, Shared, TcpCounters, data_ack_len};
 use crate::{Nanos, PathId, SubflowId};
 
 /// Which side opened.
@@ -158,15 +158,16 @@ impl<P: Payload> Connection<P> {
         self.split_with(now, index, Outgoing::default())
     }
 
-    /// The same, for a segment to be sent.
+    /// The same, for a segment to be sent, which without data has options of `control_len` bytes.
     #[inline]
     pub(crate) fn split_to_send(
         &mut self,
         now: Nanos,
         index: usize,
+        control_len: u8,
     ) -> Option<(Context<'_>, &mut SubflowState<P>)> {
         let outgoing = Outgoing {
-            ack_option_len: self.subflows.get(index)?.as_ref()?.control_len,
+            ack_option_len: control_len,
             writer_waits: self.send.writer_waits,
             more: self.send.unsent() > 0 && self.send.window_left() > 0,
         };
@@ -192,7 +193,7 @@ impl<P: Payload> Connection<P> {
         index: usize,
         outgoing: Outgoing,
     ) -> (Context<'_>, &mut [Option<SubflowState<P>>]) {
-        let (multipath, data_option_len) = (self.mode != Mode::Plain, self.data_option_len());
+        let (multipath, ack_is_64) = (self.mode != Mode::Plain, self.negotiated.ack_is_64);
         let cx = Context {
             now,
             metrics: &mut self.metrics,
@@ -200,7 +201,7 @@ impl<P: Payload> Connection<P> {
             congestion: self.congestion.as_mut(),
             tcp: &self.config.tcp,
             timestamp_offset: self.timestamp_offset,
-            shared: Shared { receive: &self.receive.buffer, multipath, data_option_len, outgoing },
+            shared: Shared { receive: &self.receive.buffer, multipath, ack_is_64, outgoing },
         };
         (cx, &mut self.subflows)
     }
@@ -333,17 +334,10 @@ impl<P: Payload> Connection<P> {
         self.may_transmit = true;
     }
 
-    /// Octets of a DSS that has only a DATA_ACK. A mapping with a DSN of 64 bits takes 14 more, with a checksum 16, which
-    /// is the same when padded.
+    /// Octets of a DSS that has only a DATA_ACK.
     #[inline]
     pub(crate) fn ack_only_len(&self) -> u8 {
-        if self.negotiated.ack_is_64 { 12 } else { 8 }
-    }
-
-    /// Octets of the options of Multipath TCP on a segment with data.
-    #[inline]
-    pub(super) fn data_option_len(&self) -> u8 {
-        if self.mode == Mode::Plain { 0 } else { 16 + self.ack_only_len() }
+        data_ack_len(self.negotiated.ack_is_64)
     }
 
     //= RFC 8684 3.3.2-1

@@ -55,7 +55,9 @@ impl<P: Payload> Connection<P> {
         let Some((mut cx, subflow)) = self.split(now, index) else { return };
         let (state, rcv_nxt) = (subflow.tcp.state(), subflow.tcp.rcv_nxt());
         let outcome = subflow.tcp.on_segment::<PREDICTED>(&mut cx, segment, offset);
-        let window = subflow.tcp.window_in(segment.flags, segment.window);
+        // A predicted segment is no SYN.
+        let flags = if PREDICTED { Flags::ACK } else { segment.flags };
+        let window = subflow.tcp.window_in(flags, segment.window);
         self.may_transmit |= !PREDICTED;
         let goes_on = if PREDICTED {
             outcome.acceptable

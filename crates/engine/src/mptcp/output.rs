@@ -174,11 +174,12 @@ impl<P: Payload> Connection<P> {
         if subflow.join == Join::Held && subflow.tcp.state() != State::Closed {
             return None;
         }
+        let mut control_len = subflow.control_len;
         if self.mode != Mode::Plain && subflow.tcp.may_send_without_data() {
-            let len = self.control_len(now, subflow);
-            self.subflows[index].as_mut()?.control_len = len;
+            control_len = self.control_len(now, subflow);
         }
-        let (mut cx, subflow) = self.split_to_send(now, index)?;
+        let (mut cx, subflow) = self.split_to_send(now, index, control_len)?;
+        subflow.control_len = control_len;
         let transmit = subflow.tcp.poll_transmit(&mut cx, max_segments, out)?;
         self.write_options(now, index, transmit, out);
         let quiet = self.subflows[index].as_ref().is_none_or(|subflow| subflow.tcp.has_nothing_to_send());
@@ -360,14 +361,27 @@ impl<P: Payload> Connection<P> {
         //= RFC 8684 3.3.1-1 3.3.1-14 3.7-2 each segment has its own, which follows from where its bytes stand
         // A part comes again with the mapping of the whole. (With checksums there are only whole ones, see `coalesce`;
         // where the path's MTU fell, the part is checked on its own.)
-        let (lead, len) = match part {
-            Some((lead, mapped)) if !self.negotiated.checksum => (lead, usize::from(mapped)),
-            _ => (0, segment.payload.len()),
-        };
-        let (tag, ssn) = (tag - u64::from(lead), ssn.wrapping_sub(u32::from(lead)));
+        if let Some((lead, mapped)) = part
+            && !self.negotiated.checksum
+        {
+            let (tag, ssn) = (tag - u64::from(lead), ssn.wrapping_sub(u32::from(lead)));
+            self.write_rare_mapping(tag, ssn, usize::from(mapped), segment);
+        } else {
+            self.write_mapping(tag, ssn, segment.payload.len(), segment);
+        }
+    }
+
+    #[inline(never)]
+    fn write_rare_mapping(&mut self, tag: u64, ssn: u32, len: usize, segment: &mut Segment<P>) {
+        self.write_mapping(tag, ssn, len, segment);
+    }
+
+    /// The mapping of `len` bytes.
+    #[inline(always)]
+    fn write_mapping(&mut self, tag: u64, ssn: u32, len: usize, segment: &mut Segment<P>) {
         let dsn = self.negotiated.local_key.idsn.wrapping_add(1).wrapping_add(tag);
         let fin = self.send.closed && tag + len as u64 == self.send.written && len < 65_535;
-        let first = ssn == 1 && tag == 0 && self.role == Role::Client && !self.negotiated.confirmed;
+        let first = !self.negotiated.confirmed && ssn == 1 && tag == 0 && self.role == Role::Client;
         let wire_len = (len + usize::from(fin && !first)).min(65_535) as u16;
         //= RFC 8684 3.3.1-c
         let checksum = if self.negotiated.checksum {

@@ -128,7 +128,7 @@ impl Common {
         let own = cx.tcp.max_segment.map_or(u32::MAX, u32::from);
         let most = self.path_mtu.saturating_sub(self.header_len()).min(self.peer_mss).min(own);
         let timestamps = if self.negotiated.timestamps { 12 } else { 0 };
-        let options = timestamps + u32::from(cx.shared.data_option_len);
+        let options = timestamps + u32::from(cx.shared.data_option_len());
         cx.metrics().mss = most.saturating_sub(options).max(LEAST_MSS);
     }
 

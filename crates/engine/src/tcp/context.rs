@@ -39,10 +39,25 @@ pub struct Shared<'a> {
     pub receive: &'a ReceiveBuffer,
     /// Windows are connection-level (RFC 8684 3.3.1): not enforced per subflow.
     pub multipath: bool,
-    /// Bytes of MPTCP options on data segments.
-    pub data_option_len: u8,
+    /// DATA_ACKs have 64 bits.
+    pub ack_is_64: bool,
     /// For a segment that is about to be sent.
     pub outgoing: Outgoing,
+}
+
+impl Shared<'_> {
+    /// Bytes of MPTCP options on data segments.
+    #[inline]
+    pub fn data_option_len(&self) -> u8 {
+        if self.multipath { 16 + data_ack_len(self.ack_is_64) } else { 0 }
+    }
+}
+
+/// Octets of a DSS that has only a DATA_ACK. A mapping with a DSN of 64 bits takes 14 more, with a checksum 16, which is the same
+/// when padded.
+#[inline]
+pub(crate) fn data_ack_len(is_64: bool) -> u8 {
+    if is_64 { 12 } else { 8 }
 }
 
 /// What a segment to be sent depends on.

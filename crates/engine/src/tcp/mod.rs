@@ -28,6 +28,7 @@ mod window;
 
 #[cfg(test)]
 use crate::config::TcpConfig;
+pub(crate) use context::data_ack_len;
 pub use context::{Context, GiveUp, Kind, Outcome, Outgoing, Shared, State, Transmit};
 pub use info::TcpInfo;
 pub use isn::keyed_isn;

@@ -19,7 +19,7 @@ const SACK_LEN: usize = 12;
 /// timestamps leave no room among the options: then none.
 fn sack_reserve(common: &Common, cx: &Context<'_>) -> usize {
     let timestamps = if common.negotiated.timestamps { TIMESTAMPS_LEN } else { 0 };
-    let used = usize::from(cx.shared.data_option_len) + timestamps;
+    let used = usize::from(cx.shared.data_option_len()) + timestamps;
     if used + SACK_LEN <= MAX_OPTIONS { SACK_LEN } else { 0 }
 }
 
@@ -187,7 +187,7 @@ impl<P: Payload> Subflow<P> {
         }
         if sack {
             let shared = &cx.shared;
-            let used = if len > 0 { shared.data_option_len } else { shared.outgoing.ack_option_len };
+            let used = if len > 0 { shared.data_option_len() } else { shared.outgoing.ack_option_len };
             let timestamps = if self.common.negotiated.timestamps { TIMESTAMPS_LEN } else { 0 };
             let spare = (cx.own().mss as usize).saturating_sub(len.min(mss)) + timestamps;
             let room = MAX_OPTIONS.saturating_sub(usize::from(used)).min(spare);

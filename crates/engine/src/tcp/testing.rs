@@ -42,12 +42,7 @@ impl std::ops::Deref for Sent {
 
 /// The shared state of a connection of plain TCP.
 fn shared(receive: &ReceiveBuffer, more: bool) -> Shared<'_> {
-    Shared {
-        receive,
-        multipath: false,
-        data_option_len: 0,
-        outgoing: Outgoing { more, ..Outgoing::default() },
-    }
+    Shared { receive, multipath: false, ack_is_64: false, outgoing: Outgoing { more, ..Outgoing::default() } }
 }
 
 /// One end.
