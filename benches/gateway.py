@@ -389,14 +389,15 @@ async def client(number):
     await asyncio.sleep(10 * draw.random())
     while time.monotonic() < end:
         begin, pause = time.monotonic(), 40 * draw.random()
+        name = draw.choices(names, shares)[0]
         try:
-            found = await asyncio.wait_for(download(draw.choices(names, shares)[0], pause), pause + 120)
-            counts[found] += 1
-            if found != "right":
-                failed.append(f"{begin - end + 60 * minutes:.1f} s: {found}")
+            found = await asyncio.wait_for(download(name, pause), pause + 120)
         except Exception as error:
-            counts[type(error).__name__] += 1
-            failed.append(f"{begin - end + 60 * minutes:.1f} s: {error!r}")
+            found = type(error).__name__
+        counts[found] += 1
+        if found != "right":
+            counts[f"{found}: {name} bytes"] += 1
+            failed.append(f"{begin - end + 60 * minutes:.1f} s: {found}, {name} bytes")
         durations.append(time.monotonic() - begin - pause)
 
 async def main():
