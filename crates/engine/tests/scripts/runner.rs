@@ -424,6 +424,11 @@ impl Runner {
             "shutdown" => self.endpoint.shutdown(now, known()?),
             "close" => self.endpoint.close(now, known()?),
             "abort" => self.endpoint.abort(now, known()?),
+            "cork" | "nagle" => {
+                let (id, on) = (known()?, switch(argument(1)?)?);
+                let set = if words[0] == "cork" { Endpoint::set_cork } else { Endpoint::set_nagle };
+                set(&mut self.endpoint, now, id, on).map_err(|error| error.to_string())?;
+            }
             "add_path" => {
                 let number: usize = numeric(argument(1)?)?;
                 let (local, peer, path) = {
