@@ -296,6 +296,17 @@ function figureChart(paper, figure) {
   });
 }
 
+/** What the paper leaves open in its scheduler's own rule: each value, and what the claims that judge it say. */
+function readingParts(readings) {
+  const head = ['What', 'Value', 'Judged by', 'Agree', 'Measured'].map((name) => h('th', { class: 'left', scope: 'col' }, name));
+  const row = (read) => ([label, agree, cells, detail]) => h('tr', {}, [read.name, label === read.best ? h('strong', {}, label) : label, (read['judged-by'] ?? []).join(', '),
+    `${agree} of ${cells}`, detail].map((cell) => h('td', { class: 'left' }, cell)));
+  return [
+    h('p', {}, 'What it leaves open in its scheduler’s own rule, which no row of the baseline can tell: each value ran in the fitted setting, and the claims named judge it; the others test it.'),
+    h('div', { class: 'scroll' }, h('table', {}, h('thead', {}, h('tr', {}, head)), h('tbody', {}, readings.flatMap((read) => read.tried.map(row(read)))))),
+  ];
+}
+
 /** What the paper leaves open, and what a fit of it found. */
 function openParts(paper) {
   const { fitted } = paper;
@@ -307,6 +318,8 @@ function openParts(paper) {
       h('thead', {}, h('tr', {}, ['Setting', 'Best', '80 % of the last population', 'Distance grows by'].map((name) => h('th', { class: 'left', scope: 'col' }, name)))),
       h('tbody', {}, fitted.values.map((value) => h('tr', {}, h('td', { class: 'left' }, value.name), h('td', { class: 'left' }, value.best), h('td', { class: 'left' }, value.region),
         h('td', { class: 'left' }, `${printed(digits(value.matters[0], 3))} to ${printed(digits(value.matters[1], 3))}`)))))));
+    if (fitted.choice) parts.push(h('p', {}, fitted.choice));
+    if (fitted.readings?.length) parts.push(...readingParts(fitted.readings));
   }
   const list = (items) => h('ul', {}, items.map((item) => h('li', {}, ...prose(item))));
   return [

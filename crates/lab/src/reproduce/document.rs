@@ -94,6 +94,8 @@ fn fitted(outcome: &Outcome) -> Value {
         "distance": fit.distance,
         "ruled": fit.ruled,
         "values": fit.values,
+        "choice": fit.choice.as_ref().map(|choice| choice.words(fit.distance)),
+        "readings": fit.readings,
     })
 }
 
