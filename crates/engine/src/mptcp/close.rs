@@ -143,6 +143,10 @@ impl<P: Payload> Connection<P> {
         }
         //= RFC 8684 3.3.3-c
         let Some(subflow) = self.subflows[index].as_mut() else { return };
+        // After the peer's DATA_FIN it sends nothing more anywhere. What we have left to send still goes on its subflows.
+        if self.receive.finished && !self.send.fin_acked {
+            return;
+        }
         subflow.tcp.close();
         if matches!(self.metrics[index].state, SubflowStatus::Usable | SubflowStatus::Stale) {
             self.metrics[index].state = SubflowStatus::Closing;
