@@ -44,6 +44,14 @@ impl<P: Payload> Connection<P> {
         if !self.path_manager.learn_address(add.address_id, address, limit) {
             return;
         }
+        let reaches = |(subflow, metrics): (&Option<SubflowState<P>>, &SubflowMetrics)| {
+            metrics.state != SubflowStatus::Closed
+                && subflow.as_ref().is_some_and(|subflow| subflow.tcp.tuple().destination() == address)
+        };
+        // As in Linux, a subflow to it is enough.
+        if self.subflows.iter().zip(&self.metrics).any(reaches) {
+            return;
+        }
         let Some(tuple) = self.first_tuple() else { return };
         let local = SocketAddr::new(tuple.src, 0);
         if local.is_ipv4() == address.is_ipv4() {

@@ -253,12 +253,18 @@ impl<P: Payload> Connection<P> {
 
     /// Reads up to `max` bytes: `None` nothing now, an empty payload at the end.
     pub(crate) fn read(&mut self, now: Nanos, max: usize) -> Option<P> {
+        if max == 0 && !self.is_at_end() {
+            return None;
+        }
         let piece = self.receive.read(max);
         self.on_read(now, piece)
     }
 
     /// As [`Self::read`], one piece as it arrived.
     pub(crate) fn read_piece(&mut self, now: Nanos, max: usize) -> Option<P> {
+        if max == 0 && !self.is_at_end() {
+            return None;
+        }
         let piece = self.receive.read_piece(max);
         self.on_read(now, piece)
     }

@@ -73,7 +73,7 @@ impl<P: Payload> Connection<P> {
         {
             // The mapping went with its data, unless a copy of that was there before.
             let travels = offset.known().is_some() && !outcome.repeated;
-            self.on_dss(now, index, dss, rcv_nxt, window, travels);
+            self.on_dss(now, index, dss, rcv_nxt, window, (travels, had_data));
         }
         if self.mode == Mode::Plain {
             let is_latest =
@@ -305,7 +305,15 @@ impl<P: Payload> Connection<P> {
 
     /// Data sequence signals.
     #[inline(always)]
-    fn on_dss(&mut self, now: Nanos, index: usize, dss: &Dss, rcv_before: u64, window: u64, travels: bool) {
+    fn on_dss(
+        &mut self,
+        now: Nanos,
+        index: usize,
+        dss: &Dss,
+        rcv_before: u64,
+        window: u64,
+        (travels, has_data): (bool, bool),
+    ) {
         //= RFC 8684 3.3.2-3 3.3.2-6
         if let Some(ack) = dss.data_ack {
             if !self.negotiated.confirmed {
@@ -319,7 +327,7 @@ impl<P: Payload> Connection<P> {
         if travels && !dss.data_fin && mapping.dsn_is_64 == self.negotiated.ack_is_64 {
             return;
         }
-        self.on_mapping(now, index, dss, mapping, rcv_before, travels);
+        self.on_mapping(now, index, dss, mapping, rcv_before, (travels, has_data));
     }
 
     /// A mapping that doesn't travel with its data, or has a DATA_FIN or another length of DSN.
@@ -331,11 +339,15 @@ impl<P: Payload> Connection<P> {
         dss: &Dss,
         mapping: &DssMapping,
         rcv_before: u64,
-        travels: bool,
+        (travels, has_data): (bool, bool),
     ) {
         let Some(remote) = self.negotiated.remote_key else { return };
         //= RFC 8684 3.7-a
         if mapping.len == 0 {
+            // Some peers put an empty mapping on ACKs. Without data it counts as the answer to our MP_FAIL only.
+            if !has_data && !self.is_failing() {
+                return;
+            }
             if !self.is_alone() {
                 // A peer falls back only where there was never another subflow: something on the way did this.
                 self.refuse(now, index, CloseReason::Middlebox(Interference::InfiniteMapping));

@@ -37,6 +37,11 @@ impl<P: Payload> Connection<P> {
 
     pub(crate) fn set_nagle(&mut self, on: bool) {
         self.own_config().tcp.nagle = on;
+        // As in Linux, what a cork holds goes at once.
+        if !on && self.send.unsent() > 0 {
+            self.send.cork.overdue = true;
+            self.deadlines.cork = None;
+        }
         self.look_again();
     }
 
