@@ -123,10 +123,10 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         let mss = syn.rare.as_deref().and_then(|rare| rare.mss).unwrap_or(default);
         let isn = cookie(&self.isn_secret, &tuple, peer_isn, now, mss);
         let key = key(&self.isn_secret, &tuple, peer_isn, isn);
+        //= RFC 8684 3.1-6
         if self.tokens.contains_key(&Key::new(key).token) {
-            // It will be another one in the next minute.
-            self.counters.listen_overflows += 1;
-            return;
+            //= RFC 8684 3.1-7
+            known.rare_mut().mp_capable = None;
         }
         let mut connection = self.accept(now, path, &known, config, key, isn);
         let mut answer = Segment::blank();
@@ -156,13 +156,16 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
             self.counters.cookies_failed += 1;
             return false;
         };
-        let key = key(&self.isn_secret, &tuple, peer_isn, isn);
+        let syn = syn_of(segment, mss, config.tcp.timestamps);
+        let key = match understood_capable(&syn) {
+            Some(_) => key(&self.isn_secret, &tuple, peer_isn, isn),
+            None => self.fresh_key(),
+        };
         if self.len() >= self.config.max_connections || self.tokens.contains_key(&Key::new(key).token) {
             self.counters.listen_overflows += 1;
             return true;
         }
         self.counters.cookies_recv += 1;
-        let syn = syn_of(segment, mss, config.tcp.timestamps);
         let mut connection = self.accept(now, path, &syn, config, key, isn);
         connection.skip_syn_ack();
         self.mib.received(segment);
@@ -175,9 +178,10 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
 
 #[cfg(test)]
 mod tests {
-    use ropewalk_wire::SyntheticPayload;
+    use ropewalk_wire::{MpCapable, SyntheticPayload};
 
     use super::*;
+    use crate::EndpointConfig;
 
     const SECRET: [u8; 32] = [7; 32];
 
@@ -227,6 +231,43 @@ mod tests {
                 assert_eq!((options.window_scale, options.sack_permitted, again.flags), (shift, sack, flags));
             }
         }
+    }
+
+    struct Counter(u64);
+
+    impl Entropy for Counter {
+        fn next_u64(&mut self) -> u64 {
+            self.0 += 1;
+            self.0
+        }
+    }
+
+    //= test RFC 8684 3.1-6 3.1-7
+    #[test]
+    fn a_cookie_whose_token_is_taken_is_plain_tcps() {
+        let limits = EndpointConfig { backlog: 0, ..EndpointConfig::default() };
+        let mut server = Endpoint::<SyntheticPayload, _>::new(limits, Counter(1));
+        server.listen(tuple(1).source(), Arc::new(ConnectionConfig::default()));
+        let knock = |server: &mut Endpoint<SyntheticPayload, Counter>| {
+            let mut syn = Segment::new(tuple(1).reversed(), Seq(77), Seq(0), Flags::SYN);
+            let capable = MpCapable { version: 1, hmac_sha256: true, ..MpCapable::default() };
+            (syn.rare_mut().mss, syn.rare_mut().mp_capable) = (Some(1460), Some(capable));
+            server.on_segment(0, PathId(0), syn);
+            server.poll_transmit(0, 1).expect("a SYN/ACK").1
+        };
+        let answer = knock(&mut server);
+        let sender_key = understood_capable(&answer).and_then(|capable| capable.sender_key).expect("a key");
+        server.tokens.insert(Key::new(sender_key).token, 0);
+        let plain = knock(&mut server);
+        assert_eq!((understood_capable(&plain), plain.seq), (None, answer.seq));
+        server.on_segment(
+            0,
+            PathId(0),
+            Segment::new(tuple(1).reversed(), Seq(78), plain.seq.plus(1), Flags::ACK),
+        );
+        assert_eq!((server.len(), server.counters().cookies_recv), (1, 1));
+        let accepted = std::iter::from_fn(|| server.poll_event()).map(|(id, _)| id).next().expect("an event");
+        assert!(!server.connection(accepted).expect("a connection").is_multipath());
     }
 
     #[test]
