@@ -40,10 +40,13 @@ impl SendWindow {
         self.max
     }
 
-    /// Whether a segment may set the window: it isn't older than the one that did (RFC 9293 3.10.7.4).
+    /// Whether a segment may set the window: it isn't older than the one that did (RFC 9293 3.10.7.4). A repeated segment that
+    /// acknowledges more is newer, whatever its position: else what it acknowledges would move an old window on (Linux's
+    /// `tcp_may_update_window`).
     #[inline]
     pub fn may_be_set_by(&self, position: u64, ack: u64) -> bool {
-        position > self.set_by.0 || (position == self.set_by.0 && ack >= self.set_by.1)
+        let (newest, acked) = self.set_by;
+        ack > acked || position > newest || (position == newest && ack == acked)
     }
 
     //= RFC 9293 MUST-34 smaller or larger than the last
@@ -56,7 +59,7 @@ impl SendWindow {
         }
         self.size = size;
         self.max = self.max.max(size);
-        self.set_by = (position, ack);
+        self.set_by = (position.max(self.set_by.0), ack);
         ends_probing
     }
 
@@ -83,9 +86,14 @@ mod tests {
     fn an_older_segment_doesnt_set_the_window() {
         let mut window = SendWindow::of_syn(1000);
         window.set(2000, 100, 50);
-        for (position, ack, sets) in
-            [(101, 1, true), (100, 50, true), (100, 51, true), (100, 49, false), (99, 90, false)]
-        {
+        for (position, ack, sets) in [
+            (101, 1, true),
+            (100, 50, true),
+            (100, 51, true),
+            (100, 49, false),
+            (99, 50, false),
+            (99, 51, true),
+        ] {
             assert_eq!(window.may_be_set_by(position, ack), sets, "{position}, {ack}");
         }
         assert_eq!((window.size(), window.max()), (2000, 2000));
