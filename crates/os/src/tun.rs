@@ -164,8 +164,8 @@ impl Tun {
         (&self.file).read(buffer)
     }
 
-    /// As [`receive`](Self::receive), to the end of a buffer. Its spare capacity needn't be initialised: zeroing it would cost as
-    /// much as the copy.
+    /// As [`receive`](Self::receive), to the end of a buffer. Its spare capacity needn't be initialised, which saves filling it with
+    /// zeros for each packet.
     ///
     /// # Errors
     /// As [`receive`](Self::receive).

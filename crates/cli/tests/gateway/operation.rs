@@ -188,7 +188,7 @@ fn clients_that_vanish_are_freed() {
         servers.push(server);
         client
     });
-    // They are kept for as long as they answer.
+    // Idle connections stay open while their clients answer keep-alive probes.
     std::thread::sleep(Duration::from_millis(2500));
     (&servers[0]).write_all(b"answer").unwrap();
     (&clients[0]).read_exact(&mut [0; 6]).unwrap();

@@ -1,5 +1,5 @@
-//! Which of the nearest settings is named. The least distance alone would name whoever was lucky: of the settings whose distances
-//! can't be told apart from the least by their runs, the one with the most weight in the prior counts.
+//! Which of the nearest settings is named. The least distance alone may be luck. So of the settings that are as near as the nearest,
+//! within the noise of their runs, the one with the most weight in the prior is named.
 
 use crate::stats;
 

@@ -331,8 +331,8 @@ impl Choice {
     /// In words, for the page.
     pub(super) fn words(&self, distance: f64) -> String {
         let ran = format!(
-            "The {} nearest ran again; the distances of {} can't be told apart from the least by their runs (jackknife, 95 %), and of these the one with the most \
-             weight in the prior is named",
+            "The {} nearest settings ran again. As near as the nearest, within the noise of their runs (jackknife, 95 %): {}. Of these \
+             the one with the most weight in the prior is named",
             self.finalists, self.equally_near
         );
         if distance <= self.nearest {
