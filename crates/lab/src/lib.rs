@@ -12,6 +12,7 @@ pub mod evidence;
 mod input;
 pub mod objective;
 pub mod opening;
+mod parallel;
 pub mod policy;
 mod registries;
 pub mod report;

@@ -48,7 +48,7 @@ pub use mechanisms::{Mechanisms, Rule};
 pub use message::Message;
 pub use text::{Reason, ReasonPart, with_names};
 
-use crate::metrics::SubflowMetrics;
+use crate::metrics::{CaState, SubflowMetrics};
 use crate::registry::Registry;
 use crate::{Nanos, SubflowId};
 
@@ -255,6 +255,15 @@ impl<'a> View<'a> {
     /// [`View::blocked`].
     pub fn available(&self) -> impl Iterator<Item = &'a SubflowMetrics> + use<'a> {
         self.usable().filter(|subflow| subflow.available())
+    }
+
+    /// The eligible subflows that take a segment into their queues, whether or not their windows have room: those with a
+    /// round-trip time, or room, that aren't recovering from a timeout.
+    pub fn queueable(&self) -> impl Iterator<Item = &'a SubflowMetrics> + use<'a> {
+        self.usable().filter(|subflow| {
+            let known = subflow.srtt > 0 || subflow.window_space() > 0;
+            known && subflow.ca_state != CaState::Loss && subflow.queue_space >= u64::from(subflow.mss)
+        })
     }
 
     /// Bytes of the connection-level window from the first unassigned byte on. Differs from `window_left` if data was

@@ -25,7 +25,7 @@ use super::mechanisms::{OFF, equip, opportunistic, penalise};
 use super::text::{Ms, Subflow, no_room, nothing_to_send};
 use super::{Decision, Rationale, Scheduler, View};
 use crate::Nanos;
-use crate::metrics::{CaState, SubflowMetrics};
+use crate::metrics::SubflowMetrics;
 use crate::registry::{Entry, Exception};
 
 pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
@@ -68,20 +68,8 @@ impl Scheduler for Otias {
         if !view.sendable() {
             return nothing_to_send(view, rationale);
         }
-        let mut best: Option<(&SubflowMetrics, Nanos)> = None;
-        for subflow in view.usable() {
-            let known = subflow.srtt > 0 || subflow.window_space() > 0;
-            let takes =
-                known && subflow.ca_state != CaState::Loss && subflow.queue_space >= u64::from(subflow.mss);
-            if !takes {
-                continue;
-            }
-            let arrival = twice_arrival(subflow);
-            if best.is_none_or(|(_, least)| arrival < least) {
-                best = Some((subflow, arrival));
-            }
-        }
-        let Some((subflow, arrival)) = best else {
+        let arrivals = view.queueable().map(|subflow| (subflow, twice_arrival(subflow)));
+        let Some((subflow, arrival)) = arrivals.min_by_key(|(_, arrival)| *arrival) else {
             return no_room(view, rationale);
         };
         rationale.say(|| {
@@ -106,6 +94,7 @@ mod tests {
     use super::super::testing::{MSS, Pipe, Scene, build, run, subflow, unmeasured};
     use super::*;
     use crate::MILLISECOND;
+    use crate::metrics::CaState;
 
     fn queued(in_flight: u32, queued: u32) -> SubflowMetrics {
         let mut subflow = subflow(0, 20, 10, in_flight);

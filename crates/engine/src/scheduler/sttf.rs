@@ -31,7 +31,7 @@ use super::mechanisms::{LINUX, OFF, equip, opportunistic, penalise};
 use super::text::{Ms, Subflow, no_room, nothing_to_send};
 use super::{Decision, Rationale, Scheduler, View};
 use crate::Nanos;
-use crate::metrics::{CaState, SubflowMetrics};
+use crate::metrics::SubflowMetrics;
 use crate::registry::{Entry, Exception, Parameter, Preset};
 
 pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
@@ -112,20 +112,8 @@ impl Scheduler for Sttf {
         if !view.sendable() {
             return nothing_to_send(view, rationale);
         }
-        let mut best: Option<(&SubflowMetrics, Nanos, u64)> = None;
-        for subflow in view.usable() {
-            let known = subflow.srtt > 0 || subflow.window_space() > 0;
-            let takes =
-                known && subflow.ca_state != CaState::Loss && subflow.queue_space >= u64::from(subflow.mss);
-            if !takes {
-                continue;
-            }
-            let (time, rounds) = self.twice_transfer_time(subflow);
-            if best.is_none_or(|(_, least, _)| time < least) {
-                best = Some((subflow, time, rounds));
-            }
-        }
-        let Some((subflow, time, rounds)) = best else {
+        let times = view.queueable().map(|subflow| (subflow, self.twice_transfer_time(subflow)));
+        let Some((subflow, (time, rounds))) = times.min_by_key(|(_, (time, _))| *time) else {
             return no_room(view, rationale);
         };
         rationale.say(|| {
@@ -149,6 +137,7 @@ mod tests {
     use super::super::testing::{MSS, Pipe, Scene, build, run, set_rtt, subflow, unmeasured};
     use super::*;
     use crate::MILLISECOND;
+    use crate::metrics::CaState;
 
     fn queued(in_flight: u32, queued: u32) -> SubflowMetrics {
         let mut subflow = subflow(0, 20, 10, in_flight);

@@ -6,8 +6,6 @@
 //! round trip. The gain is `minrtt`'s time over that of plain TCP on the first path, for 1 MiB.
 
 use std::sync::Arc;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rand_pcg::Pcg64;
 use ropewalk_engine::registry::SpecError;
@@ -19,6 +17,7 @@ use super::gain::Gain;
 use super::measure;
 use super::run::Hands;
 use crate::checkpoint::Store;
+use crate::parallel::run_jobs;
 use crate::{Registries, scenario, stats};
 
 /// Plausible variants, before and after.
@@ -259,38 +258,16 @@ pub fn narrowing(
     hands: Hands<'_>,
     each: impl Fn() + Sync,
 ) -> Result<Option<Narrowing>, SpecError> {
-    let next = AtomicUsize::new(0);
-    let found: Mutex<Vec<Option<Links>>> = Mutex::new(vec![None; pairs]);
-    let worker = || -> Result<(), SpecError> {
-        while !hands.stop.load(Ordering::Relaxed) {
-            let number = next.fetch_add(1, Ordering::Relaxed);
-            if number >= pairs {
-                break;
-            }
-            let seed = seed.wrapping_add(number as u64);
-            let key = store.key(&["narrowing", &seed.to_string()]);
-            let links = match store.get(&key) {
-                Some(links) => links.clone(),
-                None => {
-                    let links = pair(registries, seed)?;
-                    store.put(&key, &links);
-                    links
-                }
-            };
-            if let Ok(mut found) = found.lock() {
-                found[number] = Some(links);
-            }
-            each();
-        }
-        Ok(())
-    };
-    std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..hands.jobs.max(1)).map(|_| scope.spawn(worker)).collect();
-        threads.into_iter().try_for_each(|thread| match thread.join() {
-            Ok(done) => done,
-            Err(panic) => std::panic::resume_unwind(panic),
-        })
-    })?;
-    let found: Option<Vec<Links>> = found.into_inner().unwrap_or_default().into_iter().collect();
+    let found = run_jobs(hands.jobs, pairs, hands.stop, |number| {
+        let seed = seed.wrapping_add(number as u64);
+        let key = store.key(&["narrowing", &seed.to_string()]);
+        let links = match store.get(&key) {
+            Some(links) => Ok(links.clone()),
+            None => pair(registries, seed).inspect(|links| store.put(&key, links)),
+        };
+        each();
+        Some(links)
+    });
+    let found: Option<Vec<Links>> = found.into_iter().map(Option::transpose).collect::<Result<_, _>>()?;
     Ok(found.map(|links| Narrowing { links }))
 }

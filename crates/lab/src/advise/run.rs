@@ -1,13 +1,14 @@
 //! Runs candidates over worlds and seeds on all cores. Every candidate meets the same worlds with the same seeds.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::AtomicBool;
 
 use ropewalk_engine::congestion::CongestionControl;
 use ropewalk_engine::registry::Spec;
 use ropewalk_engine::scheduler::Scheduler;
 use ropewalk_sim::{Mode, Recording, RunSpec, Scenario};
 
+use crate::parallel::run_jobs;
 use crate::{compare, objective, stats};
 
 /// One that may be recommended.
@@ -97,42 +98,23 @@ pub fn times(
         .iter()
         .map(|world| (0..world.paths.len()).map(|path| opened_on(world, path)).collect())
         .collect();
-    let next = AtomicUsize::new(0);
-    let worker = || {
-        let mut found = Vec::new();
-        while !hands.stop.load(Ordering::Relaxed) {
-            let index = next.fetch_add(1, Ordering::Relaxed);
-            if index >= total {
-                break;
-            }
-            let (seed, rest) = (index % seeds, index / seeds);
-            let (candidate, world) = (&candidates[rest % candidates.len()], rest / candidates.len());
-            let scenario = &opened[world][if candidate.is_tcp() { 0 } else { candidate.opens_on }];
-            let result = ropewalk_sim::run(&RunSpec {
-                scenario: Arc::clone(scenario),
-                scheduler: candidate.scheduler.clone(),
-                congestion: candidate.congestion.clone(),
-                mode: candidate.mode,
-                seed: first.wrapping_add((world * seeds + seed) as u64),
-                start_phase: compare::start_phase(scenario, seed as u32, seeds as u32),
-                recording: Recording::default(),
-            });
-            let seconds = objective::of(&scenario.workload, &result);
-            found.push((index, seconds.unwrap_or(scenario.limit as f64 / 1e9)));
-            (hands.done)(0);
-        }
-        found
-    };
-    let mut values = vec![f64::NAN; total];
-    std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..hands.jobs.max(1)).map(|_| scope.spawn(worker)).collect();
-        for thread in threads {
-            match thread.join() {
-                Ok(found) => found.into_iter().for_each(|(index, value)| values[index] = value),
-                Err(panic) => std::panic::resume_unwind(panic),
-            }
-        }
+    let values = run_jobs(hands.jobs, total, hands.stop, |index| {
+        let (seed, rest) = (index % seeds, index / seeds);
+        let (candidate, world) = (&candidates[rest % candidates.len()], rest / candidates.len());
+        let scenario = &opened[world][if candidate.is_tcp() { 0 } else { candidate.opens_on }];
+        let result = ropewalk_sim::run(&RunSpec {
+            scenario: Arc::clone(scenario),
+            scheduler: candidate.scheduler.clone(),
+            congestion: candidate.congestion.clone(),
+            mode: candidate.mode,
+            seed: first.wrapping_add((world * seeds + seed) as u64),
+            start_phase: compare::start_phase(scenario, seed as u32, seeds as u32),
+            recording: Recording::default(),
+        });
+        let seconds = objective::of(&scenario.workload, &result);
+        (hands.done)(0);
+        Some(seconds.unwrap_or(scenario.limit as f64 / 1e9))
     });
-    let whole = values.iter().all(|value| !value.is_nan());
-    whole.then_some(Times { candidates: candidates.len(), seeds, values })
+    let values = values.into_iter().collect::<Option<Vec<f64>>>()?;
+    Some(Times { candidates: candidates.len(), seeds, values })
 }

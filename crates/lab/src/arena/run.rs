@@ -1,7 +1,7 @@
 //! Runs the arena on all cores.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::AtomicBool;
 
 use ropewalk_engine::congestion::CongestionControl;
 use ropewalk_engine::registry::Spec;
@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::{Cell, CellResult, Results, Series};
 use crate::checkpoint::{self, Store};
 use crate::opening::Opening;
+use crate::parallel::run_jobs;
 use crate::units::Nanos;
 use crate::{compare, objective, watch};
 
@@ -239,28 +240,10 @@ pub fn run(contest: &Contest, store: &Store<Measured>, hands: Hands<'_>) -> Opti
         store.put(&key, &measured);
         measured
     };
-    let next = AtomicUsize::new(0);
-    let worker = || {
-        let mut found = Vec::new();
-        while !hands.stop.load(Ordering::Relaxed) {
-            let index = next.fetch_add(1, Ordering::Relaxed);
-            if index >= total {
-                break;
-            }
-            found.push((index, one(index)));
-            (hands.done)();
-        }
-        found
-    };
-    let mut measured: Vec<Option<Measured>> = vec![None; total];
-    std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..hands.jobs.max(1)).map(|_| scope.spawn(worker)).collect();
-        for thread in threads {
-            match thread.join() {
-                Ok(found) => found.into_iter().for_each(|(index, run)| measured[index] = Some(run)),
-                Err(panic) => std::panic::resume_unwind(panic),
-            }
-        }
+    let measured = run_jobs(hands.jobs, total, hands.stop, |index| {
+        let measured = one(index);
+        (hands.done)();
+        Some(measured)
     });
     let measured: Vec<Measured> = measured.into_iter().collect::<Option<_>>()?;
     let cells = contest.cells.iter().enumerate().map(|(place, cell)| {

@@ -4,10 +4,11 @@
 //! The budget is given as a time but counted in segments, [`PER_SECOND`] to the second, so that the same command does
 //! the same runs on every machine.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::decide::{self, LOOKS, Standing};
 use super::rank::Run;
+use crate::parallel::run_jobs;
 
 /// Segments that a second of budget stands for: about what two cores simulate.
 pub const PER_SECOND: u64 = 4_000_000;
@@ -216,37 +217,18 @@ fn round(
 ) -> bool {
     let per_number = plan.workloads * active.len();
     let total = per_number * numbers.len();
-    let next = AtomicUsize::new(0);
     let fixed = matches!(plan.design, Design::Fixed(_));
-    let worker = || {
-        let mut kept = Vec::new();
-        while !stop.load(Ordering::Relaxed) {
-            let index = next.fetch_add(1, Ordering::Relaxed);
-            if index >= total {
-                break;
-            }
-            // Numbers outermost, so that what was interrupted has whole pairs.
-            let (number, rest) = (index / per_number, index % per_number);
-            let (workload, who) = (rest / active.len(), active[rest % active.len()]);
-            let run = one(workload, numbers.start + number as u32, who);
-            // A run that was stopped in the middle isn't the run.
-            if stop.load(Ordering::Relaxed) {
-                break;
-            }
-            done(if fixed { 1 } else { run.cost() });
-            kept.push((index, run));
+    let cells = run_jobs(plan.jobs, total, stop, |index| {
+        // Numbers outermost, so that what was interrupted has whole pairs.
+        let (number, rest) = (index / per_number, index % per_number);
+        let (workload, who) = (rest / active.len(), active[rest % active.len()]);
+        let run = one(workload, numbers.start + number as u32, who);
+        // A run that was stopped in the middle isn't the run.
+        if stop.load(Ordering::Relaxed) {
+            return None;
         }
-        kept
-    };
-    let mut cells: Vec<Option<Run>> = vec![None; total];
-    std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..plan.jobs.max(1)).map(|_| scope.spawn(worker)).collect();
-        for thread in threads {
-            match thread.join() {
-                Ok(kept) => kept.into_iter().for_each(|(index, run)| cells[index] = Some(run)),
-                Err(panic) => std::panic::resume_unwind(panic),
-            }
-        }
+        done(if fixed { 1 } else { run.cost() });
+        Some(run)
     });
     let whole = cells.iter().position(Option::is_none).unwrap_or(total) / per_number.max(1) * per_number;
     for (index, run) in cells.into_iter().take(whole).flatten().enumerate() {

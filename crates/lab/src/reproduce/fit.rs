@@ -2,8 +2,7 @@
 //! the scheduler that the paper is about, and the figures that are held out, aren't looked at.
 
 use std::collections::HashMap;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::abc::{self, Effort, Found, Particle, Prior};
 use super::finalists::{self, Finalist};
@@ -14,6 +13,7 @@ use super::run::Progress;
 use super::{Over, Paper, PaperError, Published, Settings, Test, World};
 use crate::Registries;
 use crate::checkpoint::Store;
+use crate::parallel::run_jobs;
 
 /// What to fit.
 #[derive(Debug)]
@@ -65,9 +65,6 @@ const AGAIN: u32 = 4;
 
 /// Figure, row and column.
 type Place = (usize, usize, usize);
-
-/// What a setting gives, once it is simulated.
-type Slot = Mutex<Option<Result<Vec<f64>, PaperError>>>;
 
 /// What a setting is measured by.
 pub(super) struct Target<'a> {
@@ -247,39 +244,26 @@ pub(super) fn all(
     progress: &dyn Progress,
     stop: &AtomicBool,
 ) -> Result<Option<Vec<Vec<f64>>>, PaperError> {
-    let slots: Vec<Slot> = batch.iter().map(|_| Mutex::new(None)).collect();
-    let next = AtomicUsize::new(0);
-    let worker = || {
-        while !stop.load(Ordering::Relaxed) {
-            let index = next.fetch_add(1, Ordering::Relaxed);
-            let Some(at) = batch.get(index) else { break };
-            let settings = target.paper.unknowns.apply(at);
-            let series = (target.runs, target.first, target.of);
-            let identity = format!("{settings:?} {series:?} {:?}", target.cells);
-            let key = store.key(&[&identity, &format!("{:?}", target.orders), &request.seed.to_string()]);
-            let found = match store.get(&key) {
-                Some(kept) => Ok(kept.clone()),
-                None => target.simulate(&settings, request.seed, stop),
-            };
-            if stop.load(Ordering::Relaxed) {
-                break;
-            }
-            if let Ok(found) = &found {
-                store.put(&key, found);
-            }
-            if let Ok(mut slot) = slots[index].lock() {
-                *slot = Some(found);
-            }
-            progress.done();
+    let found = run_jobs(request.jobs, batch.len(), stop, |index| {
+        let settings = target.paper.unknowns.apply(&batch[index]);
+        let series = (target.runs, target.first, target.of);
+        let identity = format!("{settings:?} {series:?} {:?}", target.cells);
+        let key = store.key(&[&identity, &format!("{:?}", target.orders), &request.seed.to_string()]);
+        let found = match store.get(&key) {
+            Some(kept) => Ok(kept.clone()),
+            None => target.simulate(&settings, request.seed, stop),
+        };
+        // A run that was stopped in the middle isn't the run.
+        if stop.load(Ordering::Relaxed) {
+            return None;
         }
-    };
-    std::thread::scope(|scope| {
-        for _ in 0..request.jobs.max(1) {
-            scope.spawn(worker);
+        if let Ok(found) = &found {
+            store.put(&key, found);
         }
+        progress.done();
+        Some(found)
     });
-    let found: Option<Result<Vec<_>, PaperError>> =
-        slots.into_iter().map(|slot| slot.into_inner().unwrap_or_default()).collect();
+    let found: Option<Result<Vec<_>, PaperError>> = found.into_iter().collect();
     found.transpose()
 }
 

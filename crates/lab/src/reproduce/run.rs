@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -15,6 +15,7 @@ use super::{Kind, Paper, PaperError, World, reordering};
 use crate::Registries;
 use crate::checkpoint::Store;
 use crate::emulated::{self, EmulatedError, Ends, Tally};
+use crate::parallel::run_jobs;
 
 /// What to run.
 #[derive(Debug)]
@@ -141,50 +142,35 @@ pub fn execute(
     let (series_cells, cells): (Vec<Cell>, Vec<Cell>) =
         cells.into_iter().partition(|cell| paper.plan.figures[cell.figure].kind == Kind::Series);
     let (jobs, of_cell) = jobs(&cells, request.seed, store);
-    let results: Vec<Mutex<Option<Run>>> =
-        jobs.iter().map(|job| Mutex::new(store.get(&job.key).cloned())).collect();
-    let known = results.iter().filter(|slot| slot.lock().is_ok_and(|kept| kept.is_some())).count();
-    progress.total(jobs.len() + series_cells.len(), known);
-    let next = AtomicUsize::new(0);
+    let known: Vec<Option<Run>> = jobs.iter().map(|job| store.get(&job.key).cloned()).collect();
+    let from_store = known.iter().flatten().count();
+    progress.total(jobs.len() + series_cells.len(), from_store);
     let failed: Mutex<Option<EmulatedError>> = Mutex::new(None);
-    let worker = || {
-        while !stop.load(Ordering::Relaxed) {
-            let index = next.fetch_add(1, Ordering::Relaxed);
-            let Some(job) = jobs.get(index) else { break };
-            if results[index].lock().is_ok_and(|kept| kept.is_some()) {
-                continue;
-            }
-            let from = progress.clock();
-            let measures = match perform(job, request) {
-                Ok(measures) => measures,
-                Err(error) => {
-                    if let Ok(mut failed) = failed.lock() {
-                        *failed = Some(error);
-                    }
-                    break;
+    // In real time one run goes at a time: two would be in each other's way.
+    let threads = if request.world == World::Emulated { 1 } else { request.jobs };
+    let results = run_jobs(threads, jobs.len(), stop, |index| {
+        if let Some(kept) = &known[index] {
+            return Some(kept.clone());
+        }
+        let from = progress.clock();
+        let measures = match perform(&jobs[index], request) {
+            Ok(measures) => measures,
+            Err(error) => {
+                if let Ok(mut failed) = failed.lock() {
+                    *failed = Some(error);
                 }
-            };
-            let took = progress.clock().saturating_sub(from).as_secs_f64();
-            let kept = Run { took, measures };
-            store.put(&job.key, &kept);
-            if let Ok(mut slot) = results[index].lock() {
-                *slot = Some(kept);
+                return None;
             }
-            progress.done();
-        }
-    };
-    std::thread::scope(|scope| {
-        // In real time one run goes at a time: two would be in each other's way.
-        let jobs = if request.world == World::Emulated { 1 } else { request.jobs.max(1) };
-        for _ in 0..jobs {
-            scope.spawn(worker);
-        }
+        };
+        let took = progress.clock().saturating_sub(from).as_secs_f64();
+        let run = Run { took, measures };
+        store.put(&jobs[index].key, &run);
+        progress.done();
+        Some(run)
     });
     if let Ok(Some(error)) = failed.into_inner() {
         return Err(error.into());
     }
-    let results: Vec<Option<Run>> =
-        results.into_iter().map(|slot| slot.into_inner().unwrap_or_default()).collect();
     let interrupted = results.iter().any(Option::is_none);
     let series = if interrupted {
         Vec::new()
@@ -203,7 +189,7 @@ pub fn execute(
         seed: request.seed,
         runs: request.runs,
         total: jobs.len() + series_cells.len(),
-        known,
+        known: from_store,
         computing: results.iter().flatten().map(|kept| kept.took).sum(),
         wall: progress.clock().saturating_sub(began).as_secs_f64(),
         figure: request.figure.map(String::from),
