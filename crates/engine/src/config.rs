@@ -86,6 +86,10 @@ pub struct TcpConfig {
     pub window_limit: WindowLimit,
     /// Tick of the clock that round-trip times are taken with; 0: nanoseconds.
     pub rtt_tick: Nanos,
+    /// Segments that the first receive window offers at most; 0: 64 KiB, and each subflow opens it by itself. Otherwise what arrives
+    /// on any subflow opens it, by two segments for each, and half of a buffer's memory is window (Linux until 4.19:
+    /// `tcp_default_init_rwnd`).
+    pub initial_receive_window: u32,
     /// Slow start threshold at first, segments, as if an earlier connection had left it in the route's cache (Linux's
     /// `tcp_metrics`).
     pub initial_ssthresh: u32,
@@ -154,6 +158,7 @@ impl Default for TcpConfig {
             prr_slow_start: false,
             window_limit: WindowLimit::PerWindow,
             rtt_tick: 0,
+            initial_receive_window: 0,
             initial_ssthresh: u32::MAX,
         }
     }

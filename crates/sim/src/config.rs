@@ -10,10 +10,9 @@ use crate::spec::{EndSpec, Mode, RunSpec, Scenario, Traffic, Workload};
 use crate::topology::client_address;
 use crate::{Nanos, Side};
 
-/// What Linux's buffers start with, in bytes of payload: `tcp_wmem`'s second number; half of `tcp_rmem`'s, since
-/// the other half is for what a packet takes beside its payload.
+/// What Linux's buffers start with, in bytes of payload: `tcp_wmem`'s second number. Receive buffers begin with half of
+/// `tcp_rmem`'s, since the other half is for what a packet takes beside its payload ([`crate::host::Host`]).
 const SEND_INITIAL: u64 = 16 << 10;
-const RECEIVE_INITIAL: u64 = 64 << 10;
 
 /// How many connections a workload opens.
 pub(crate) fn connections(scenario: &Scenario) -> u32 {
@@ -82,7 +81,7 @@ fn base(end: &EndSpec, spec: &RunSpec) -> ConnectionConfig {
         send_buffer: buffer(payload(end.send_buffer, end.host.send_share()), SEND_INITIAL, end.autotune),
         receive_buffer: buffer(
             payload(end.receive_buffer, end.host.receive_share()),
-            RECEIVE_INITIAL,
+            end.host.initial_receive_space,
             end.autotune,
         ),
         scheduler: spec.scheduler.clone(),

@@ -58,6 +58,10 @@ pub struct Host {
     pub idle_restart: bool,
     /// Tick of the clock for round-trip times; 0: none.
     pub rtt_tick: Nanos,
+    /// Segments that the first receive window offers; 0: 64 KiB.
+    pub initial_receive_window: u32,
+    /// What a growing receive buffer offers at most before anything was read, bytes of payload.
+    pub initial_receive_space: u64,
     /// Slow start threshold of a new connection, segments; `u32::MAX`: none.
     pub initial_threshold: u32,
     /// How long an ACK may wait.
@@ -85,6 +89,8 @@ impl Host {
         window_limit: WindowLimit::PerWindow,
         idle_restart: true,
         rtt_tick: 0,
+        initial_receive_window: 0,
+        initial_receive_space: 64 << 10,
         initial_threshold: u32::MAX,
         delayed_ack: 40 * MILLISECOND,
         quick_acks: 16,
@@ -101,6 +107,8 @@ impl Host {
         prr_slow_start: true,
         window_limit: WindowLimit::PerAck,
         rtt_tick: 4 * MILLISECOND,
+        initial_receive_window: 20,
+        initial_receive_space: 187_200,
         counting: Counting::Memory,
         cubic: "linux-3.14",
         ..Host::LINUX_6_18
@@ -137,6 +145,7 @@ impl Host {
             window_limit: self.window_limit,
             idle_restart: self.idle_restart,
             rtt_tick: self.rtt_tick,
+            initial_receive_window: self.initial_receive_window,
             initial_ssthresh: self.initial_threshold,
             delayed_ack: self.delayed_ack,
             quick_acks: self.quick_acks,
@@ -224,6 +233,18 @@ pub const HOSTS: &[(&str, HostProfile, &[Line])] = &[
                 "tcp_input.c: tcp_rtt_estimator in jiffies; Ubuntu's HZ = 250",
             ),
             line(
+                "initial-receive-window",
+                "20",
+                "0",
+                "tcp_output.c: tcp_default_init_rwnd, tcp_select_initial_window; tcp_input.c: tcp_grow_window",
+            ),
+            line(
+                "initial-receive-space",
+                "\"187200 B\"",
+                "\"64 KiB\"",
+                "tcp_input.c: tcp_fixup_rcvbuf: 160 packets of 2340 bytes, half of it window",
+            ),
+            line(
                 "buffers",
                 "\"memory\"",
                 "\"payload\"",
@@ -277,6 +298,18 @@ mod tests {
     #[test]
     fn memory_is_about_twice_the_payload() {
         assert_eq!((Host::LINUX_3_14.send_share(), Host::LINUX_3_14.receive_share()), (530, 500));
+    }
+
+    /// `tcp_fixup_rcvbuf` of Linux 3.14: twice SKB_TRUESIZE(mss + MAX_TCP_HEADER) for each of 20 segments, four times where buffers
+    /// grow; `tcp_adv_win_scale` = 1 makes half of it window.
+    #[test]
+    fn the_first_buffer_is_what_the_kernel_computes() {
+        const SKB: u64 = 256 + 320;
+        const MAX_TCP_HEADER: u64 = 128 + 128 + 48;
+        let memory =
+            4 * 2 * (1460 + MAX_TCP_HEADER + SKB) * u64::from(Host::LINUX_3_14.initial_receive_window);
+        assert_eq!(Host::LINUX_3_14.initial_receive_space, memory / 2);
+        assert_eq!(Host::LINUX_3_14.tcp().initial_receive_window, 2 * Host::LINUX_3_14.tcp().initial_window);
     }
 
     #[test]

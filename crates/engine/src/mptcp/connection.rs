@@ -137,7 +137,11 @@ impl<P: Payload> Connection<P> {
             scheduling: Scheduling::new(&config),
             congestion: config.congestion.build(),
             send: SendSide::new(config.send_buffer.initial),
-            receive: ReceiveSide::new(config.receive_buffer.initial, config.receive_buffer.max),
+            receive: ReceiveSide::new(
+                config.receive_buffer.initial,
+                config.receive_buffer.max,
+                config.tcp.initial_receive_window,
+            ),
             deadlines: Deadlines::default(),
             events: InlineQueue::new(),
             stats: ConnectionStats::default(),

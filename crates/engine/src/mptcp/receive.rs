@@ -35,6 +35,8 @@ pub(crate) struct ReceiveSide<P> {
     /// The memory that this takes, with what is payload of it, of 256, when the subflows were last asked.
     memory: u64,
     ratio: u64,
+    /// What arrives on any subflow opens the window of all.
+    opens_together: bool,
     /// Offset of the DATA_FIN, once it was received.
     pub fin_at: Option<u64>,
     /// Everything up to the DATA_FIN has arrived.
@@ -51,8 +53,10 @@ pub(crate) struct ReceiveSide<P> {
 }
 
 impl<P: Payload> ReceiveSide<P> {
-    pub fn new(initial: u64, max: u64) -> Self {
-        let opened = WindowAutotuning::new(initial, max).opened();
+    /// With a buffer whose first window is `initial` bytes and that may grow up to `max`; `segments` as in
+    /// [`crate::config::TcpConfig::initial_receive_window`].
+    pub fn new(initial: u64, max: u64, segments: u32) -> Self {
+        let opened = WindowAutotuning::new(initial, max, segments).opened();
         ReceiveSide {
             buffer: ReceiveBuffer { limit: initial, opened, ..ReceiveBuffer::default() },
             ofo: SegmentList::new(),
@@ -64,6 +68,7 @@ impl<P: Payload> ReceiveSide<P> {
             max,
             memory: memory_for(initial, FIRST_RATIO),
             ratio: FIRST_RATIO,
+            opens_together: segments > 0,
             fin_at: None,
             finished: false,
             duplicate_bytes: 0,
@@ -79,6 +84,9 @@ impl<P: Payload> ReceiveSide<P> {
     /// trip, isn't offered in one. Whether the subflow opened more.
     #[inline]
     pub fn open(&mut self, opening: &mut WindowAutotuning, len: u64) -> bool {
+        if self.opens_together {
+            opening.follow(self.buffer.opened);
+        }
         let opens = opening.open(len);
         if opens {
             self.buffer.opened = self.buffer.opened.max(opening.opened());
@@ -338,7 +346,7 @@ mod tests {
     use super::{FEW_UNREAD, MAX_COALESCED, Nanos, ReceiveSide};
 
     fn side() -> ReceiveSide<Bytes> {
-        ReceiveSide::new(1000, 1000)
+        ReceiveSide::new(1000, 1000, 0)
     }
 
     /// A whole round trip.
@@ -349,7 +357,7 @@ mod tests {
     #[test]
     fn what_nobody_reads_is_held_in_few_pieces_that_share_no_memory() {
         let bytes: Bytes = (0..100_000u32).map(|at| (at % 251) as u8).collect();
-        let mut side = ReceiveSide::new(1 << 20, 1 << 20);
+        let mut side = ReceiveSide::new(1 << 20, 1 << 20, 0);
         for at in 0..bytes.len() {
             side.insert(0, at as u64, bytes.slice(at..=at));
         }
@@ -406,7 +414,7 @@ mod tests {
 
     #[test]
     fn crumbs_of_the_stream_are_bounded_by_memory() {
-        let mut side: ReceiveSide<Bytes> = ReceiveSide::new(1 << 20, 1 << 20);
+        let mut side: ReceiveSide<Bytes> = ReceiveSide::new(1 << 20, 1 << 20, 0);
         for n in 0..200_000 {
             side.insert(0, 1 + 2 * n, Bytes::from_static(b"x"));
         }
@@ -451,7 +459,7 @@ mod tests {
 
     #[test]
     fn the_buffer_grows_with_what_is_read_in_a_round_trip() {
-        let mut side = ReceiveSide::new(10_000, 1_000_000);
+        let mut side = ReceiveSide::new(10_000, 1_000_000, 0);
         let bytes = |side: &mut ReceiveSide<Bytes>, len: usize| {
             side.insert(0, side.buffer.next, Bytes::from(vec![0; len]));
             side.read(len);
@@ -479,7 +487,7 @@ mod tests {
 
     #[test]
     fn a_part_of_a_round_trip_stands_for_the_whole() {
-        let mut side: ReceiveSide<Bytes> = ReceiveSide::new(10_000, 1_000_000);
+        let mut side: ReceiveSide<Bytes> = ReceiveSide::new(10_000, 1_000_000, 0);
         let part = Interval { length: 25, stands_for: 100, look_after: 10 };
         side.tune(100, part, 128);
         assert!(side.tuning_due(110), "it may have become shorter");
@@ -493,8 +501,8 @@ mod tests {
 
     #[test]
     fn a_buffer_that_grows_at_once_is_offered_bit_by_bit_and_the_subflow_that_opened_most_decides() {
-        let mut side: ReceiveSide<Bytes> = ReceiveSide::new(65_536, 6_000_000);
-        let mut opening = [WindowAutotuning::new(65_536, 6_000_000); 2];
+        let mut side: ReceiveSide<Bytes> = ReceiveSide::new(65_536, 6_000_000, 0);
+        let mut opening = [WindowAutotuning::new(65_536, 6_000_000, 0); 2];
         side.buffer.limit = 1_000_000;
         opening.iter_mut().for_each(|opening| opening.grow(200_000, 6_000_000));
         assert_eq!(side.buffer.window(), 64_088);
@@ -512,7 +520,7 @@ mod tests {
     /// rb382600 191,300; and that is 234,641 once both have, without having grown.
     #[test]
     fn a_subflow_without_data_makes_the_window_smaller() {
-        let mut side: ReceiveSide<Bytes> = ReceiveSide::new(65_536, 6 << 20);
+        let mut side: ReceiveSide<Bytes> = ReceiveSide::new(65_536, 6 << 20, 0);
         let read = |side: &mut ReceiveSide<Bytes>, now, len: usize, ratio| {
             side.insert(0, side.buffer.next, Bytes::from(vec![0; len]));
             side.read(len);
@@ -557,5 +565,18 @@ mod tests {
         side.insert(0, 0, Bytes::from_static(b"abc"));
         assert!(side.check_finished() && !side.check_finished());
         assert_eq!(side.ack(), 4);
+    }
+
+    /// In Linux 3.14 the connection has one limit (`tcp_grow_window` of MPTCP 0.89 raises the meta socket's), and what comes on either
+    /// subflow opens it.
+    #[test]
+    fn an_old_hosts_window_opens_with_what_comes_on_any_subflow() {
+        let mut side: ReceiveSide<Bytes> = ReceiveSide::new(187_200, 3 << 20, 20);
+        let mut opening = [WindowAutotuning::new(187_200, 3 << 20, 20); 2];
+        assert_eq!(side.buffer.opened, 28_960);
+        for arrived in 0..10 {
+            side.open(&mut opening[arrived % 2], 1448);
+        }
+        assert_eq!(side.buffer.opened, 28_960 + 10 * 2 * 1460);
     }
 }

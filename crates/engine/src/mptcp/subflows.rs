@@ -97,6 +97,7 @@ impl<P: Payload> Connection<P> {
         join: Join,
     ) -> &mut SubflowState<P> {
         let buffer = self.config.receive_buffer;
+        let first = self.config.tcp.initial_receive_window;
         tcp.announce_window_of(buffer.max);
         self.subflows[index].insert(SubflowState {
             tcp,
@@ -121,7 +122,7 @@ impl<P: Payload> Connection<P> {
             leaving: false,
             request: None,
             join_ack_retries: 0,
-            autotuning: WindowAutotuning::new(buffer.initial, buffer.max),
+            autotuning: WindowAutotuning::new(buffer.initial, buffer.max, first),
         })
     }
 

@@ -81,22 +81,27 @@ pub(crate) struct WindowAutotuning {
     /// Its buffer's size; 0: as large as the connection's, and fixed.
     memory: u64,
     ratio: u64,
+    /// Whether the ratio is measured. Older kernels offer half of the memory (`tcp_adv_win_scale` = 1).
+    measures: bool,
     /// What was read in a round trip when its buffer last grew.
     space: u64,
 }
 
 impl WindowAutotuning {
-    /// With a buffer whose first window is `initial` bytes and that may grow up to `max`.
-    pub fn new(initial: u64, max: u64) -> Self {
+    /// With a buffer whose first window is `initial` bytes and that may grow up to `max`. At first at most `segments` segments are
+    /// offered; 0: 64 KiB.
+    pub fn new(initial: u64, max: u64, segments: u32) -> Self {
         let fixed = initial >= max;
         // One segment is kept back where that leaves two (`tcp_init_buffer_space`).
         let reserve = if fixed || initial <= 3 * SEGMENT { 0 } else { SEGMENT - TIMESTAMPS };
+        let first = if segments == 0 { 65_535 } else { u64::from(segments) * (SEGMENT - TIMESTAMPS) };
         WindowAutotuning {
-            opened: (initial - reserve).min(65_535),
+            opened: (initial - reserve).min(first),
             cap: initial - reserve,
             largest: LEAST_TO_MEASURE,
             memory: if fixed { 0 } else { memory_for(initial, FIRST_RATIO) },
             ratio: FIRST_RATIO,
+            measures: segments == 0,
             space: FIRST_SPACE,
         }
     }
@@ -105,6 +110,11 @@ impl WindowAutotuning {
     #[inline]
     pub fn opened(&self) -> u64 {
         self.opened
+    }
+
+    /// The connection's window has opened to `window` bytes.
+    pub fn follow(&mut self, window: u64) {
+        self.opened = self.opened.max(window.min(self.cap));
     }
 
     /// Which share of its packets' memory is payload, of 256.
@@ -145,7 +155,7 @@ impl WindowAutotuning {
     #[cold]
     fn measure(&mut self, len: u64) {
         self.largest = len;
-        if self.memory > 0 {
+        if self.memory > 0 && self.measures {
             self.ratio = (len * WHOLE / packet_memory(len)).max(1);
             self.limit();
         }
@@ -164,7 +174,7 @@ mod tests {
     /// `ss -tMim` of a 6.18 kernel that reads a mebibyte over two subflows: rb131072 at first, rcv_ssthresh 64088, then 78971.
     #[test]
     fn the_first_full_segment_shows_how_much_of_the_buffer_is_payload() {
-        let mut opening = WindowAutotuning::new(65_536, 6 << 20);
+        let mut opening = WindowAutotuning::new(65_536, 6 << 20, 0);
         assert_eq!((opening.opened(), opening.ratio(), opening.memory), (64_088, 128, 131_072));
         let mut segments = 0;
         while opening.open(1420) {
@@ -177,7 +187,7 @@ mod tests {
     /// on, rb332012 and rb382600 on the one that had none.
     #[test]
     fn its_buffer_follows_by_its_own_measure() {
-        let [mut busy, mut idle] = [WindowAutotuning::new(65_536, 6 << 20); 2];
+        let [mut busy, mut idle] = [WindowAutotuning::new(65_536, 6 << 20, 0); 2];
         busy.open(1420);
         for (copied, expected) in [(28_400, [270_684, 332_012]), (44_632, [311_928, 382_600])] {
             busy.grow(copied, 6 << 20);
@@ -192,7 +202,7 @@ mod tests {
 
     #[test]
     fn it_opens_by_twice_what_arrives_and_small_segments_do_nothing() {
-        let mut opening = WindowAutotuning::new(65_536, 6 << 20);
+        let mut opening = WindowAutotuning::new(65_536, 6 << 20, 0);
         opening.grow(300_000, 6 << 20);
         assert!(!opening.open(127));
         assert!(opening.open(1448));
@@ -203,14 +213,32 @@ mod tests {
 
     #[test]
     fn a_fixed_buffer_is_a_window_as_it_is() {
-        let mut opening = WindowAutotuning::new(200_000, 200_000);
+        let mut opening = WindowAutotuning::new(200_000, 200_000, 0);
         assert_eq!(opening.opened(), 65_535);
         while opening.open(1448) {}
         opening.grow(1_000_000, 200_000);
         assert!(!opening.open(1448));
         assert_eq!(opening.opened(), 200_000);
-        assert_eq!(WindowAutotuning::new(1000, 1000).opened(), 1000);
-        assert_eq!(WindowAutotuning::new(1000, 5000).opened(), 1000, "nothing to keep back of so little");
+        assert_eq!(WindowAutotuning::new(1000, 1000, 0).opened(), 1000);
+        assert_eq!(WindowAutotuning::new(1000, 5000, 0).opened(), 1000, "nothing to keep back of so little");
+    }
+
+    /// Linux 3.14 offers 28,960 bytes at first (`tcp_default_init_rwnd`: 20 segments), and two segments more for each that comes,
+    /// up to what its buffer makes.
+    #[test]
+    fn an_old_host_offers_twenty_segments_at_first() {
+        let mut opening = WindowAutotuning::new(187_200, 3 << 20, 20);
+        assert_eq!(opening.opened(), 28_960);
+        for arrived in 1..=10 {
+            assert!(opening.open(1448));
+            assert_eq!(opening.opened(), 28_960 + arrived * 2 * 1460);
+        }
+        assert_eq!(WindowAutotuning::new(15_000, 15_000, 20).opened(), 15_000, "a small buffer is less");
+        opening.follow(100_000);
+        assert_eq!(opening.opened(), 100_000, "what came on another subflow");
+        opening.follow(90_000);
+        opening.follow(10 << 20);
+        assert_eq!(opening.opened(), 187_200 - 1448, "its own buffer is the limit");
     }
 
     #[test]

@@ -100,6 +100,7 @@ impl Settings {
                 "undo" => tcp.undo = switch(value)?,
                 "idle_restart" => tcp.idle_restart = switch(value)?,
                 "initial_window" => tcp.initial_window = numeric(value)?,
+                "initial_receive_window" => tcp.initial_receive_window = numeric(value)?,
                 "quick_acks" => tcp.quick_acks = numeric(value)?,
                 "delayed_ack" => tcp.delayed_ack = nanos(value)?,
                 "min_rto" => tcp.min_rto = nanos(value)?,

@@ -424,6 +424,16 @@ pub const END: Shape = Shape {
         key("idle-restart", Kind::Switch, "Restart the window after an idle time. Default: true"),
         key("rtt-tick", Kind::Time, "Tick of the clock for round-trip times. Default: 0 s, exact"),
         key("delayed-ack", Kind::Time, "How long an ACK may wait, at least at first. Default: 40 ms"),
+        key(
+            "initial-receive-window",
+            Kind::Integer(0, 1000),
+            "Segments that the receive window offers at first; 0: 64 KiB. Default: 0",
+        ),
+        key(
+            "initial-receive-space",
+            Kind::Bytes,
+            "How far a growing receive window opens before anything is read. Default: 64 KiB",
+        ),
         key("quick-acks", Kind::Integer(0, 1000), "ACKs sent at once at the start. Default: 16"),
         key(
             "buffers",

@@ -249,6 +249,7 @@ impl Reader {
     fn host(&mut self, table: &Table<'_>, above: Host) -> Host {
         let threshold =
             self.integer(table, "initial-threshold", (0, 1_000_000)).map(|segments| segments as u32);
+        let first = self.integer(table, "initial-receive-window", (0, 1000)).map(|segments| segments as u32);
         let quick_acks = self.integer(table, "quick-acks", (0, 1000)).map(|acks| acks as u32);
         Host {
             profile: above.profile,
@@ -283,6 +284,10 @@ impl Reader {
                 .unwrap_or(above.window_limit),
             idle_restart: self.switch(table, "idle-restart").unwrap_or(above.idle_restart),
             rtt_tick: self.time(table, "rtt-tick").unwrap_or(above.rtt_tick),
+            initial_receive_window: first.unwrap_or(above.initial_receive_window),
+            initial_receive_space: self
+                .bytes_within(table, "initial-receive-space", (1, 1 << 30))
+                .unwrap_or(above.initial_receive_space),
             initial_threshold: threshold
                 .map_or(above.initial_threshold, |segments| if segments == 0 { u32::MAX } else { segments }),
             delayed_ack: self.some_time_or(table, "delayed-ack", above.delayed_ack),
