@@ -79,6 +79,9 @@ pub enum Interference {
     /// An infinite mapping came where there were several subflows.
     #[error("an infinite mapping among several subflows")]
     InfiniteMapping,
+    /// After a fallback the peer repeated data of the stream as new data of its subflow.
+    #[error("a mapping that contradicts the fallback")]
+    MappingAfterFallback,
     /// A DSS checksum failed.
     #[error("a DSS checksum failed")]
     Checksum,

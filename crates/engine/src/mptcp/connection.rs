@@ -75,6 +75,8 @@ pub(crate) struct Life {
     pub readable_notified: bool,
     /// The peer's end of the stream.
     pub end_notified: bool,
+    /// Another subflow than the first has been complete, here or perhaps at the peer.
+    pub had_join: bool,
 }
 
 /// One connection.
@@ -295,12 +297,9 @@ impl<P: Payload> Connection<P> {
         }
     }
 
-    /// Tells the peer when reading opened the window a good deal (RFC 9293 3.8.6.2.2).
+    /// Tells the peer when reading opened the window a good deal.
     pub(super) fn window_update(&mut self) {
-        let buffer = &self.receive.buffer;
-        let told = buffer.advertised_end.saturating_sub(buffer.next);
-        // No update while the peer still has plenty of window.
-        if told < buffer.limit / 4 && buffer.window() >= told + (buffer.limit / 2).min(2 * 1460) {
+        if self.receive.buffer.owes_update() {
             self.ack_on_all();
         }
     }

@@ -13,7 +13,7 @@ use super::CloseReason;
 use super::connection::{Connection, Mode, Role};
 use super::path_manager::JoinRequest;
 use super::stats::Event;
-use super::subflow::{Join, SubflowState};
+use super::subflow::Join;
 use crate::metrics::SubflowStatus;
 use crate::{Nanos, PathId, SubflowId};
 
@@ -56,6 +56,7 @@ impl<P: Payload> Connection<P> {
         if let Some(subflow) = self.subflows[index].as_mut() {
             subflow.join = Join::AckSent;
             subflow.tcp.request_ack();
+            self.life.had_join = true;
             self.may_transmit = true;
             self.arm_control(now);
         }
@@ -72,11 +73,10 @@ impl<P: Payload> Connection<P> {
         }
     }
 
-    /// Whether no subflow but one has ever been complete.
+    /// Whether no subflow but one has ever been complete: joins that failed or aren't authenticated don't count, as in Linux
+    /// (`allow_infinite_fallback`).
     pub(super) fn is_alone(&self) -> bool {
-        let counts =
-            |subflow: &&Option<SubflowState<P>>| subflow.as_ref().is_none_or(|subflow| !subflow.is_opening());
-        self.subflows.iter().filter(counts).count() == 1
+        !self.life.had_join
     }
 
     /// The connection is no longer one of Multipath TCP, or has lost its first subflow, before joins were complete.

@@ -120,6 +120,20 @@ impl<P: Payload> Connection<P> {
         self.refuse(now, index, CloseReason::Middlebox(cause));
     }
 
+    /// Whether the mapping of data shows, after a fallback, that the peer still speaks Multipath TCP and repeats data: taken as plain TCP,
+    /// it would be new bytes.
+    #[cold]
+    pub(super) fn contradicts_fallback(&self, index: usize, segment: &Segment<P>, rcv_before: u64) -> bool {
+        let mapping = segment.dss.and_then(|dss| dss.mapping).filter(|mapping| mapping.len > 0);
+        let base = self.subflows[index].as_ref().and_then(|subflow| subflow.plain_rx_base);
+        let (Some(mapping), Some(base), Some(remote)) = (mapping, base, self.negotiated.remote_key) else {
+            return false;
+        };
+        let position = Seq(mapping.ssn).unfold(rcv_before);
+        mapping.ssn > 0
+            && position.wrapping_sub(base) != self.data_offset(remote.idsn, mapping.dsn, mapping.dsn_is_64)
+    }
+
     /// What a lone subflow held when the connection became plain TCP: it is delivered as it came, altered or not.
     #[cold]
     pub(crate) fn release(&mut self, now: Nanos, index: usize, failing: Failing<P>) {

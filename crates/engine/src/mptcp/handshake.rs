@@ -197,6 +197,7 @@ impl<P: Payload> Connection<P> {
             let tuple = subflow.tcp.tuple();
             if subflow.join != Join::Initial {
                 subflow.join = Join::Joined;
+                self.life.had_join = true;
                 self.events.push_back(Event::SubflowAdded { subflow: SubflowId(index as u8), path, tuple });
             }
         }

@@ -76,6 +76,10 @@ impl<P: Payload> Connection<P> {
             self.on_dss(now, index, dss, rcv_nxt, window, (travels, had_data));
         }
         if self.mode == Mode::Plain {
+            if had_data && self.contradicts_fallback(index, segment, rcv_nxt) {
+                self.refuse(now, index, CloseReason::Middlebox(Interference::MappingAfterFallback));
+                return;
+            }
             let is_latest =
                 self.subflows[index].as_ref().is_some_and(|subflow| subflow.tcp.is_latest_ack(segment.ack));
             self.plain_acknowledge(now, index, is_latest.then_some(window));

@@ -75,8 +75,8 @@ impl<P: Payload> SubflowState<P> {
         matches!(self.join, Join::Initial | Join::Joined)
     }
 
-    /// Whether it is a join of ours whose third ACK hasn't left: it isn't complete at either end.
+    /// Whether it is a join of which no third ACK has left or arrived.
     pub fn is_opening(&self) -> bool {
-        matches!(self.join, Join::SynSent | Join::Held)
+        matches!(self.join, Join::SynSent | Join::Held | Join::SynReceived)
     }
 }

@@ -46,6 +46,16 @@ impl ReceiveBuffer {
         next_window(advertised, room, self.limit).saturating_sub(self.held)
     }
 
+    /// Whether reading has opened the window so far that the peer is told (RFC 9293 3.8.6.2.2): by two segments or half of the
+    /// buffer, where it knows of less than a quarter of the buffer, or of too little for a segment. Then it may send nothing
+    /// that would be answered.
+    #[inline]
+    pub fn owes_update(&self) -> bool {
+        let told = self.advertised_end.saturating_sub(self.next);
+        let half = self.limit / 2;
+        told < (self.limit / 4).max(SEGMENT.min(half)) && self.window() >= told + half.min(2 * SEGMENT)
+    }
+
     /// Free space beyond `next`. The window may be larger: what was advertised isn't taken back.
     #[inline]
     pub fn room(&self) -> u64 {

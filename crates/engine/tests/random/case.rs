@@ -340,6 +340,20 @@ impl Case {
         bytes * SECOND / slowest + rounds * (self.rtt() + wait) + losses * 4 * timeout + readers + 5 * SECOND
     }
 
+    /// The time that may be lost after outages of `starved` in all. Timers have backed off to the length of the outage by
+    /// then, and each repetition that is lost doubles the wait, up to 120 s: as many in a row as are lost less than once in
+    /// 100,000 times.
+    pub fn after_outage(&self, starved: Nanos) -> Nanos {
+        let loss = self.paths.iter().map(|path| path.loss).fold(0.0, f64::max);
+        let (mut total, mut wait, mut likelihood) = (4 * starved, 2 * starved, loss);
+        while likelihood > 1e-5 {
+            likelihood *= loss;
+            wait = (2 * wait).min(120 * SECOND);
+            total += wait;
+        }
+        total
+    }
+
     /// Cases a little simpler than this one, for reducing a failure.
     pub fn simpler(&self) -> Vec<Case> {
         let mut all = Vec::new();

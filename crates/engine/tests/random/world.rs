@@ -364,7 +364,7 @@ impl<'a> World<'a> {
             }
             // After all data has arrived, TIME-WAIT and subflows over dead paths may still take long.
             let closing = if self.complete_at.is_some() { 20 * TIME_WAIT } else { 0 };
-            let limit = last_op + bound + 4 * self.starved + closing;
+            let limit = last_op + bound + self.case.after_outage(self.starved) + closing;
             let cut = self.starving_since.is_some_and(|since| next > since.max(last_op) + 100 * SECOND);
             if over && (cut || (next > limit && self.starving_since.is_none())) {
                 break;
@@ -377,7 +377,7 @@ impl<'a> World<'a> {
             self.advance();
         }
         let done = self.complete_at.unwrap_or(self.now);
-        let share = done.saturating_sub(last_op + 4 * self.starved) as f64 / bound as f64;
+        let share = done.saturating_sub(last_op + self.case.after_outage(self.starved)) as f64 / bound as f64;
         self.conclude(share)
     }
 

@@ -117,7 +117,10 @@ impl<P: Payload> Receiver<P> {
         }
         let len = segment.sequence_len();
         if len == 0 {
-            return position >= self.rcv_nxt && (position < end || position == self.rcv_nxt);
+            // At the right edge, as in Linux (`tcp_sequence`): a peer that has filled the window sends its ACKs from there, and
+            // they may overtake the data. A RST there is outside (RFC 5961 3.2).
+            let is_inside = position < end || (position == end && !segment.flags.contains(Flags::RST));
+            return position >= self.rcv_nxt && (is_inside || position == self.rcv_nxt);
         }
         // A FIN without data needs no space. With windows at connection level (RFC 8684 3.3.1) nothing that arrives in
         // order is refused here.

@@ -145,8 +145,10 @@ impl<P: Payload> Sender<P> {
             return;
         }
         if self.recovery.frto {
-            // Step 3.b: something that was never retransmitted has arrived: not everything was lost.
-            let original = summary.has_original_before(self.recovery.point);
+            // Step 3.b: something that was never retransmitted has arrived: not everything was lost. Without SACK it may have
+            // arrived before the timeout, beyond the gap that the retransmission has filled.
+            let is_late = common.negotiated.sack || !summary.over_retransmission;
+            let original = is_late && summary.has_original_before(self.recovery.point);
             if original && self.try_undo_loss(common, cx, segment, true) {
                 return;
             }
