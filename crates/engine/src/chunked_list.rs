@@ -207,6 +207,13 @@ impl<T> ChunkedList<T> {
         self.rest.clear();
         self.rest_len = 0;
     }
+
+    /// Frees memory that no item is in.
+    pub fn shrink(&mut self) {
+        self.first.shrink_to_fit();
+        self.rest.shrink_to_fit();
+        self.spare = VecDeque::new();
+    }
 }
 
 impl<T> std::ops::Index<usize> for ChunkedList<T> {

@@ -110,6 +110,11 @@ impl<T> InlineQueue<T> {
         self.first = None;
         self.rest.clear();
     }
+
+    /// Frees memory that no item is in.
+    pub fn shrink(&mut self) {
+        self.rest.shrink_to_fit();
+    }
 }
 
 impl<T> IntoIterator for InlineQueue<T> {

@@ -127,6 +127,11 @@ impl<P: Payload, N: Note> SegmentList<P, N> {
         self.bytes = 0;
     }
 
+    /// Frees memory that no piece is in.
+    pub fn shrink(&mut self) {
+        self.list.shrink();
+    }
+
     /// Whether nothing before `end` is stored.
     #[inline]
     pub fn begins_from(&self, end: u64) -> bool {

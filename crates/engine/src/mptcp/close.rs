@@ -128,7 +128,18 @@ impl<P: Payload> Connection<P> {
             self.life.terminated = true;
             self.life.reason = Some(CloseReason::Closed);
             self.events.push_back(Event::Closed);
+            self.shrink();
         }
+    }
+
+    /// Frees memory that nothing is in. In TIME-WAIT are often several times as many connections as open ones.
+    fn shrink(&mut self) {
+        for subflow in self.subflows.iter_mut().flatten() {
+            subflow.tcp.shrink();
+            subflow.mappings.shrink();
+        }
+        self.send.shrink();
+        self.receive.shrink();
     }
 
     /// A subflow's FIN: in plain TCP the end of the stream, else only of the subflow.

@@ -68,6 +68,12 @@ impl<P: Payload> Failing<P> {
 }
 
 impl<P: Payload> Mappings<P> {
+    /// Frees memory that no mapping is in.
+    pub fn shrink(&mut self) {
+        self.list.shrink();
+        self.held.shrink_to_fit();
+    }
+
     //= RFC 8684 3.3.1-a 3.3.1-b
     /// Adds a mapping. Repeats, and parts that an earlier one covers, change nothing.
     pub fn add(&mut self, mapping: Mapping, rcv_nxt: u64) {

@@ -269,6 +269,13 @@ impl<P: Payload> ReceiveSide<P> {
         self.buffer.ready = 0;
     }
 
+    /// Frees memory that no data is in.
+    pub fn shrink(&mut self) {
+        self.ofo.shrink();
+        self.ready.shrink();
+        self.gathering = Vec::new();
+    }
+
     /// Whether a round trip has passed since reading speed was last measured.
     #[inline]
     pub fn tuning_due(&self, now: Nanos) -> bool {

@@ -473,6 +473,14 @@ impl<P: Payload> SendSide<P> {
         self.chunks.clear();
         self.reinjections.clear();
     }
+
+    /// Frees memory that no data is in.
+    pub fn shrink(&mut self) {
+        self.pieces.shrink_to_fit();
+        self.unassigned.shrink();
+        self.chunks.0.shrink_to_fit();
+        self.reinjections.shrink_to_fit();
+    }
 }
 
 #[cfg(test)]

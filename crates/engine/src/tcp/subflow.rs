@@ -162,6 +162,13 @@ impl<P: Payload> Subflow<P> {
         self.sender.clear();
     }
 
+    /// Frees memory that nothing is in.
+    #[cold]
+    pub(crate) fn shrink(&mut self) {
+        self.sender.shrink();
+        self.receiver.shrink();
+    }
+
     /// Settings changed: what couldn't be sent perhaps can.
     pub(crate) fn look_again(&mut self) {
         self.nothing_to_send = false;

@@ -77,6 +77,12 @@ impl<P: Payload> Receiver<P> {
         self.rcv_edge = 1 + self.advertised_window;
     }
 
+    /// Frees memory that no data is in.
+    pub fn shrink(&mut self) {
+        self.reassembly.shrink();
+        self.in_order.shrink();
+    }
+
     /// Position of the next byte expected.
     #[inline]
     pub fn next(&self) -> u64 {

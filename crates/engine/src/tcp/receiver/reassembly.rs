@@ -120,6 +120,15 @@ impl<P: Payload> ReassemblyQueue<P> {
         self.bytes == 0
     }
 
+    /// Frees memory that no segment is in.
+    pub fn shrink(&mut self) {
+        if self.is_empty() {
+            self.ring = None;
+        }
+        self.queue.shrink();
+        self.blocks.shrink();
+    }
+
     /// Whether there is something to report with SACK blocks.
     #[inline]
     pub fn has_report(&self) -> bool {

@@ -219,6 +219,12 @@ impl<P: Payload> Sender<P> {
         self.scoreboard.clear();
     }
 
+    /// Frees memory that no data is in.
+    pub fn shrink(&mut self) {
+        self.queue.shrink();
+        self.scoreboard.shrink();
+    }
+
     /// Position of the first byte that isn't acknowledged.
     #[inline]
     pub fn una(&self) -> u64 {

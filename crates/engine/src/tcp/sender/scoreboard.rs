@@ -554,6 +554,15 @@ impl<P: Payload> Scoreboard<P> {
         self.unit = 0;
         self.sacked.forget();
     }
+
+    /// Frees memory that no entry is in.
+    pub fn shrink(&mut self) {
+        self.entries.shrink_to_fit();
+        self.log.shrink_to_fit();
+        if self.entries.is_empty() {
+            self.sacked = SackBitmap::default();
+        }
+    }
 }
 
 #[cfg(test)]
