@@ -14,7 +14,7 @@
 //! 4. A subflow that has been silent for longer than an ACK takes gets nothing new.
 //!
 //! Rulings: what is repeated by rule 3 for being slow stays below a share of what the application wrote. A subflow without a
-//! sample gets a segment, so that it has one. A link of unknown rate is taken to send ten segments in a round trip where new data
+//! sample gets one segment, so that it has one; idle windows repeat that. A link of unknown rate is taken to send ten segments in a round trip where new data
 //! is placed, and one where what it carries is to be repeated. The peer's receive window, if it has grown lately, and the send
 //! buffer, if the application waits for its space, are taken to be twice as large: autotuning goes on. In loss recovery all is repeated that should have been
 //! acknowledged: what has arrived behind a hole waits for the subflow's own repetition. A head is late only where its subflow has a hole or is silent, since a queue delays it as well, and only where it
@@ -143,7 +143,7 @@ impl Ropewalk {
             }
             if flow.ca_state == CaState::Loss
                 || (self.silent && path.silent)
-                || (flow.srtt == 0 && !available)
+                || (flow.srtt == 0 && (!available || is_probed(view, flow)))
             {
                 continue;
             }
@@ -357,14 +357,15 @@ impl Ropewalk {
         path.taken += u64::from(chunk.len);
         self.repeated += u64::from(chunk.len);
         rationale.say(|| {
-            format!(
-                "nothing new can be sent: {} repeats data at {} and delivers it in {}; {} takes {}",
-                Subflow(flow.id),
-                chunk.offset,
-                Ms(own as Nanos),
-                Subflow(chunk.last),
-                Ms(arrival.max(0.0) as Nanos)
-            )
+            let (offset, other) = (chunk.offset, Subflow(chunk.last));
+            let start = format!("nothing new can be sent: {} repeats data at {offset}", Subflow(flow.id));
+            match arrival.is_finite() {
+                true => {
+                    let takes = Ms(arrival.max(0.0) as Nanos);
+                    format!("{start} and delivers it in {}; {other} takes {takes}", Ms(own as Nanos))
+                }
+                false => format!("{start}; how long {other} takes isn't known"),
+            }
         });
         Some(self.repeat(view, flow, &chunk, Purpose::Redundant))
     }
@@ -421,6 +422,12 @@ impl Ropewalk {
         self.paths[flow.id.index()].on_sent(flow, view.now);
         Decision::Duplicate { subflow: flow.id, offset: chunk.offset, purpose }
     }
+}
+
+/// Whether a subflow without a sample has a segment that will give it one, and another has a sample. The SYN of such a subflow was
+/// repeated: it was lost, or the round trip takes longer than the first retransmission timeout.
+fn is_probed(view: &View<'_>, flow: &SubflowMetrics) -> bool {
+    (flow.packets_out > 0 || flow.queued_bytes > 0) && view.usable().any(|other| other.srtt > 0)
 }
 
 /// Whether the head keeps others back: nothing new can be sent, or no more than the subflows' windows.

@@ -94,6 +94,9 @@ impl Path {
     /// zero: it has arrived.
     #[inline]
     pub fn last_arrives(&self, flow: &SubflowMetrics, now: Nanos, sent_at: Nanos, doubt: bool) -> f64 {
+        if flow.srtt == 0 {
+            return f64::INFINITY;
+        }
         if doubt && flow.link_byte_time <= 0.0 {
             // New data counts on an unknown link. What it carries doesn't: a segment in a round trip.
             let flying = f64::from(flow.in_flight()) * f64::from(flow.mss) + flow.queued_bytes as f64;

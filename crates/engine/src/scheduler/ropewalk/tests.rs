@@ -173,6 +173,19 @@ fn a_subflow_without_a_sample_gets_one() {
     let scheduler = &mut *build("ropewalk");
     let mut scene = Scene::new(vec![subflow(0, 10, 10, 0), unmeasured(1, 10, 0)]);
     assert_eq!(scene.chosen(scheduler), Some(1));
-    scene.subflows[1].packets_out = 10;
+    scene.subflows[1].packets_out = 1;
     assert_eq!(scene.chosen(scheduler), Some(0));
+    scene.subflows[0] = unmeasured(0, 10, 1);
+    assert!(scene.chosen(scheduler).is_some(), "none has a sample");
+}
+
+#[test]
+fn what_a_subflow_without_a_sample_carries_is_repeated_at_the_tail() {
+    let mut scene = tail();
+    scene.subflows[1] = unmeasured(1, 10, 1);
+    scene.subflows[1].last_progress = 100 * MILLISECOND;
+    scene.una = 21_000;
+    scene.chunks.0.retain(|offset, _| *offset == 21_000);
+    scene.chunks.0.get_mut(&21_000).unwrap().sent_at = 100 * MILLISECOND;
+    assert_eq!(scene.ask(&mut *build("ropewalk(late=false)")), repeats(0, 21_000, Purpose::Redundant));
 }
