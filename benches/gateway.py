@@ -348,7 +348,7 @@ import asyncio, collections, errno, json, os, random, socket, sys, time
 
 minutes, folder, names, clients = float(sys.argv[1]), sys.argv[2], sys.argv[3].split(","), int(sys.argv[4])
 end = time.monotonic() + 60 * minutes
-counts, durations, failed = collections.Counter(), [], []
+counts, durations, failed, open_now = collections.Counter(), [], [], {}
 # Most downloads are small, or the links would be full of few.
 files = {}
 for name in names:
@@ -369,16 +369,21 @@ async def connect(one):
     if error := one.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
         raise OSError(error, "connect")
 
-async def download(name, pause):
+async def download(name, pause, told):
     loop = asyncio.get_running_loop()
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM, 262) as one:
         one.setblocking(False)
+        told["stage"] = "connecting"
         await connect(one)
+        told |= {"stage": "pausing", "port": one.getsockname()[1]}
         await asyncio.sleep(pause)
+        told["stage"] = "asking"
         await loop.sock_sendall(one, f"GET /{name} HTTP/1.0\\r\\n\\r\\n".encode())
+        told |= {"stage": "reading", "received": 0}
         data = bytearray()
         while piece := await loop.sock_recv(one, 65536):
             data += piece
+            told["received"] = len(data)
         head, _, body = bytes(data).partition(b"\\r\\n\\r\\n")
         if body == files[name]:
             return "right"
@@ -390,14 +395,18 @@ async def client(number):
     while time.monotonic() < end:
         begin, pause = time.monotonic(), 40 * draw.random()
         name = draw.choices(names, shares)[0]
+        told = {"begin": begin, "pause": pause, "name": name}
+        open_now[number] = told
         try:
-            found = await asyncio.wait_for(download(name, pause), pause + 120)
+            found = await asyncio.wait_for(download(name, pause, told), pause + 120)
         except Exception as error:
             found = type(error).__name__
+        del open_now[number]
         counts[found] += 1
         if found != "right":
             counts[f"{found}: {name} bytes"] += 1
-            failed.append(f"{begin - end + 60 * minutes:.1f} s: {found}, {name} bytes")
+            where = ", ".join(f"{key} {told[key]}" for key in ("stage", "port", "received") if key in told)
+            failed.append(f"{begin - end + 60 * minutes:.1f} s: {found}, {name} bytes, paused {pause:.1f} s; {where}")
         durations.append(time.monotonic() - begin - pause)
 
 async def main():
