@@ -87,10 +87,31 @@ impl<P: Payload> Mappings<P> {
                 let index = self.list.partition_point(|known| known.end() <= mapping.position);
                 match self.list.get(index) {
                     // An overlap is a repetition, or a contradiction, of which the first mapping wins.
-                    Some(known) if known.position < mapping.end() => {}
+                    Some(known) if known.position < mapping.end() => {
+                        let (start, end) = (known.position, known.end());
+                        self.add_around(mapping, start, end, rcv_nxt);
+                    }
                     _ => self.list.insert(index, mapping),
                 }
             }
+        }
+    }
+
+    /// Adds the parts of a mapping before and after `start..end`, which an earlier mapping covers: something on the way may have
+    /// joined segments of which a later one came first. A part has no checksum of its own.
+    #[cold]
+    fn add_around(&mut self, mapping: Mapping, start: u64, end: u64, rcv_nxt: u64) {
+        if mapping.checksum.is_some() {
+            return;
+        }
+        if mapping.position < start {
+            self.add(Mapping { len: (start - mapping.position) as u32, ..mapping }, rcv_nxt);
+        }
+        if mapping.end() > end {
+            let cut = end - mapping.position;
+            let rest = mapping.end() - end;
+            let offset = mapping.offset + cut;
+            self.add(Mapping { position: end, offset, len: rest as u32, ..mapping }, rcv_nxt);
         }
     }
 
@@ -215,6 +236,17 @@ mod tests {
         // What is already in order isn't mapped again.
         mappings.add(mapping(101, 8000, 100), 201);
         assert!(matches!(mappings.place(201, data).0, Placed::Unmapped(_)));
+    }
+
+    #[test]
+    fn a_mapping_around_an_earlier_one_covers_what_that_leaves() {
+        let mut mappings = Mappings::default();
+        mappings.add(mapping(101, 1100, 100), 1);
+        mappings.add(mapping(1, 1000, 300), 1);
+        for (position, expected) in [(1, 1000), (101, 1100), (201, 1200)] {
+            let data = Bytes::from(vec![0; 100]);
+            assert_eq!(offset(mappings.place(position, data).0), Some((expected, 100)), "{position}");
+        }
     }
 
     #[test]
