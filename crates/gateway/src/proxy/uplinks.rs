@@ -99,7 +99,7 @@ impl Uplinks {
             let name = device(link);
             if self.v6 {
                 // The kernel has nothing to say for itself on this device: no link-local address.
-                steps.push((Step::sysctl(format!("net/ipv6/conf/{name}/addr_gen_mode"), "1"), vec![]));
+                steps.push((Step::ip(&format!("link set dev {name} addrgenmode none")), vec![]));
             }
             let up = format!("link set dev {name} mtu {} txqueuelen 10000 up", self.mtu);
             steps.push((Step::ip(&up), vec![]));

@@ -332,7 +332,8 @@ impl Uplink {
         let (family, prefix, nodad) = if kernel.is_ipv6() { ("-6", 127, " nodad") } else { ("-4", 31, "") };
         // The devices and what hangs on them vanish with the process.
         if std::path::Path::new("/proc/sys/net/ipv6").exists() {
-            steps.push((Step::sysctl(format!("net/ipv6/conf/{device}/addr_gen_mode"), "1"), vec![]));
+            // Not by its sysctl: in a container /proc/sys can't be written.
+            steps.push((Step::ip(&format!("link set dev {device} addrgenmode none")), vec![]));
         }
         steps.push((Step::ip(&format!("link set dev {device} mtu {mtu} txqueuelen 10000 up")), vec![]));
         steps.push((Step::ip(&format!("address add {kernel}/{prefix} dev {device}{nodad}")), vec![]));
