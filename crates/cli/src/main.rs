@@ -2,7 +2,8 @@
 
 use std::process::ExitCode;
 
-/// Under gateway's load glibc's allocator keeps ever more free memory (docs/gateway.md); this one gives it back.
+/// With the gateway's many short connections, glibc's allocator keeps more and more free memory (docs/gateway.md, `soak`). jemalloc
+/// returns it to the system.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;

@@ -75,6 +75,26 @@ about aren't looked at. What was tried is kept in the folder of --state: call it
     },
 }
 
+// Not a doc comment: the help of `run` and `fit` would begin with it.
+#[derive(Debug, clap::Args)]
+struct Shared {
+    /// Threads [default: one per core]; the result doesn't depend on it
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    jobs: Option<u16>,
+    /// As JSON
+    #[arg(long)]
+    json: bool,
+    /// Folder with the papers' files, instead of those compiled in
+    #[arg(long, value_name = "FOLDER")]
+    papers: Option<PathBuf>,
+    /// Folder for finished runs, from which an interrupted command continues
+    #[arg(long, value_name = "FOLDER", default_value = ".ropewalk")]
+    state: PathBuf,
+    /// Forget finished runs
+    #[arg(long)]
+    fresh: bool,
+}
+
 #[derive(Debug, clap::Args)]
 struct Run {
     /// A paper's name, or `all`
@@ -92,26 +112,13 @@ struct Run {
     /// First seed
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Threads [default: one per core]; the result doesn't depend on it
-    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]
-    jobs: Option<u16>,
-    /// As JSON
-    #[arg(long)]
-    json: bool,
-    /// Papers' folder, instead of the files compiled in
-    #[arg(long, value_name = "FOLDER")]
-    papers: Option<PathBuf>,
     /// Where the overview goes; a page, figures and a table of each paper go into a folder `papers` beside it, where other papers'
     /// results stay. With .html at its end: all of it as one self-contained page [default: docs/reproduction.md for `all`, else reproduction-NAME.md; in the
     /// emulated world with -emulated]
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
-    /// Folder for finished runs
-    #[arg(long, value_name = "FOLDER", default_value = ".ropewalk")]
-    state: PathBuf,
-    /// Forget finished runs
-    #[arg(long)]
-    fresh: bool,
+    #[command(flatten)]
+    shared: Shared,
 }
 
 pub(crate) fn run(registries: &Registries, options: &Options) -> Result<(), Failure> {
@@ -236,7 +243,7 @@ fn execute(registries: &Registries, run: &Run) -> Result<(), Failure> {
         crate::options::World::Emulated => World::Emulated,
         crate::options::World::Simulated => World::Simulated,
     };
-    let papers = names.into_iter().map(|name| load(name, run.papers.as_deref()));
+    let papers = names.into_iter().map(|name| load(name, run.shared.papers.as_deref()));
     let mut papers = papers.collect::<Result<Vec<_>, _>>()?;
     papers.retain(|paper| paper.runs_in(world));
     if papers.is_empty() {
@@ -267,11 +274,11 @@ fn execute(registries: &Registries, run: &Run) -> Result<(), Failure> {
     let heard = stop.clone();
     // If another handler is there already, Ctrl-C simply ends the program: finished runs are kept.
     let _ = ctrlc::set_handler(move || heard.store(true, Ordering::Relaxed));
-    let jobs = threads(run.jobs);
+    let jobs = threads(run.shared.jobs);
     let mut outcomes = Vec::new();
     for paper in &papers {
         let name = format!("{}{}", paper.name, suffix(world));
-        let store: Runs = checkpoint::open(&run.state, &name, run.fresh)?;
+        let store: Runs = checkpoint::open(&run.shared.state, &name, run.shared.fresh)?;
         let bar = ProgressBar::new(0);
         let style = format!("{} {{bar:40}} {{pos}}/{{len}} runs, {{eta}} left", paper.name);
         if let Ok(style) = ProgressStyle::with_template(&style) {
@@ -284,7 +291,7 @@ fn execute(registries: &Registries, run: &Run) -> Result<(), Failure> {
             reproduce::execute(&request, registries, &store, &watch, &stop).map_err(Failure::other)?;
         watch.bar.finish_and_clear();
         if outcome.interrupted {
-            return Err(Failure::Interrupted(checkpoint::hint(&run.state)));
+            return Err(Failure::Interrupted(checkpoint::hint(&run.shared.state)));
         }
         outcomes.push(outcome);
     }
@@ -297,7 +304,7 @@ fn execute(registries: &Registries, run: &Run) -> Result<(), Failure> {
         let kept = if run.report.is_some() { kept(&outcomes, &report)? } else { Vec::new() };
         write_pages(&outcomes, &kept, &command, &report)?;
     }
-    if run.json {
+    if run.shared.json {
         return output::print(&format!("{:#}\n", reproduce::json(&outcomes, &command)));
     }
     output::print(&summary(&outcomes, &report))

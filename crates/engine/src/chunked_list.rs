@@ -208,7 +208,7 @@ impl<T> ChunkedList<T> {
         self.rest_len = 0;
     }
 
-    /// Frees memory that no item is in.
+    /// Frees unused memory.
     pub fn shrink(&mut self) {
         self.first.shrink_to_fit();
         self.rest.shrink_to_fit();

@@ -86,9 +86,9 @@ pub struct TcpConfig {
     pub window_limit: WindowLimit,
     /// Tick of the clock that round-trip times are taken with; 0: nanoseconds.
     pub rtt_tick: Nanos,
-    /// Segments that the first receive window offers at most; 0: 64 KiB, and each subflow opens it by itself. Otherwise what arrives
-    /// on any subflow opens it, by two segments for each, and half of a buffer's memory is window (Linux until 4.19:
-    /// `tcp_default_init_rwnd`).
+    /// Largest first receive window, segments (Linux until 4.19: `tcp_default_init_rwnd`). Each segment that arrives on any subflow
+    /// then opens the window by two more, and half of a buffer's memory is window. 0: as in later kernels, 64 KiB, and each
+    /// subflow opens the window by itself.
     pub initial_receive_window: u32,
     /// Slow start threshold at first, segments, as if an earlier connection had left it in the route's cache (Linux's
     /// `tcp_metrics`).

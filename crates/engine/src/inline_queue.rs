@@ -111,7 +111,7 @@ impl<T> InlineQueue<T> {
         self.rest.clear();
     }
 
-    /// Frees memory that no item is in.
+    /// Frees unused memory.
     pub fn shrink(&mut self) {
         self.rest.shrink_to_fit();
     }

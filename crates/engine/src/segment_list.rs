@@ -127,7 +127,7 @@ impl<P: Payload, N: Note> SegmentList<P, N> {
         self.bytes = 0;
     }
 
-    /// Frees memory that no piece is in.
+    /// Frees unused memory.
     pub fn shrink(&mut self) {
         self.list.shrink();
     }

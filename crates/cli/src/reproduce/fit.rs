@@ -11,7 +11,7 @@ use ropewalk_lab::reproduce::{self, Fit, FitRequest, Fitted, Progress, SelfTest}
 use ropewalk_lab::table::Table;
 use serde_json::json;
 
-use super::{Watch, load, now, threads};
+use super::{Shared, Watch, load, now, threads};
 use crate::{Failure, checkpoint, output};
 
 #[derive(Debug, clap::Args)]
@@ -27,12 +27,6 @@ pub(super) struct FitOptions {
     /// Seed of the search
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Threads [default: one per core]; the result doesn't depend on it
-    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]
-    jobs: Option<u16>,
-    /// As JSON
-    #[arg(long)]
-    json: bool,
     /// Where the result goes as papers/NAME/fitted.toml, for `reproduce run`; of a --self-test, beside what is fitted there
     #[arg(long, value_name = "FILE")]
     save: Option<PathBuf>,
@@ -45,19 +39,12 @@ pub(super) struct FitOptions {
     /// Only find out how open parts of the scheduler's own rule are read, in the setting that is fitted already
     #[arg(long, conflicts_with = "self_test")]
     readings: bool,
-    /// Papers' folder, instead of the files compiled in
-    #[arg(long, value_name = "FOLDER")]
-    papers: Option<PathBuf>,
-    /// Folder for what was tried
-    #[arg(long, value_name = "FOLDER", default_value = ".ropewalk")]
-    state: PathBuf,
-    /// Forget what was tried
-    #[arg(long)]
-    fresh: bool,
+    #[command(flatten)]
+    shared: Shared,
 }
 
 pub(super) fn search(registries: &Registries, options: &FitOptions) -> Result<(), Failure> {
-    let paper = load(&options.name, options.papers.as_deref())?;
+    let paper = load(&options.name, options.shared.papers.as_deref())?;
     let stop = Arc::new(AtomicBool::new(false));
     let heard = stop.clone();
     let _ = ctrlc::set_handler(move || heard.store(true, Ordering::Relaxed));
@@ -78,14 +65,15 @@ pub(super) fn search(registries: &Registries, options: &FitOptions) -> Result<()
         budget: options.budget as usize,
         population: options.population as usize,
         seed: options.seed,
-        jobs: threads(options.jobs),
+        jobs: threads(options.shared.jobs),
         command: &command,
     };
     let stopped = || {
-        let folder = options.state.display();
+        let folder = options.shared.state.display();
         Failure::Other(format!("interrupted: what was tried is in {folder}, call it again to go on"))
     };
-    let store = checkpoint::open(&options.state, &format!("fit-{}", options.name), options.fresh)?;
+    let store =
+        checkpoint::open(&options.shared.state, &format!("fit-{}", options.name), options.shared.fresh)?;
     if let Some(known) = options.self_test {
         let found = reproduce::self_test(&request, usize::from(known), registries, &store, &watch, &stop);
         watch.bar.finish_and_clear();
@@ -95,7 +83,7 @@ pub(super) fn search(registries: &Registries, options: &FitOptions) -> Result<()
             let with = Fitted { self_test: Some(tested), ..fitted.clone() };
             output::write_file(path, &with.text().map_err(Failure::other)?)?;
         }
-        return output::print(&self_test_text(known, &tested, options.json));
+        return output::print(&self_test_text(known, &tested, options.shared.json));
     }
     if options.readings {
         let Some(fitted) = &paper.fitted else {
@@ -106,7 +94,7 @@ pub(super) fn search(registries: &Registries, options: &FitOptions) -> Result<()
         if let Some(path) = &options.save {
             output::write_file(path, &with.text().map_err(Failure::other)?)?;
         }
-        return output::print(&readings_text(&with, options.json));
+        return output::print(&readings_text(&with, options.shared.json));
     }
     let found = reproduce::fit(&request, registries, &store, &watch, &stop);
     let mut fit = found.map_err(Failure::other)?.ok_or_else(stopped)?;
@@ -118,7 +106,7 @@ pub(super) fn search(registries: &Registries, options: &FitOptions) -> Result<()
     if let Some(path) = &options.scenario_to {
         output::write_file(path, &fit.scenario)?;
     }
-    if options.json {
+    if options.shared.json {
         return output::print(&format!("{:#}\n", fit_json(&fit)));
     }
     output::print(&fit_text(&fit, watch.clock()))

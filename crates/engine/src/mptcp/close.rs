@@ -132,7 +132,7 @@ impl<P: Payload> Connection<P> {
         }
     }
 
-    /// Frees memory that nothing is in. In TIME-WAIT are often several times as many connections as open ones.
+    /// Frees unused memory. A busy server often has several times more connections in TIME-WAIT than open ones.
     fn shrink(&mut self) {
         for subflow in self.subflows.iter_mut().flatten() {
             subflow.tcp.shrink();

@@ -75,7 +75,7 @@ pub(crate) struct Life {
     pub readable_notified: bool,
     /// The peer's end of the stream.
     pub end_notified: bool,
-    /// Another subflow than the first has been complete, here or perhaps at the peer.
+    /// Some join has completed its handshake: its third ACK was sent or received.
     pub had_join: bool,
 }
 

@@ -73,7 +73,7 @@ impl<P: Payload> Connection<P> {
         }
     }
 
-    /// Whether no subflow but one has ever been complete: joins that failed or aren't authenticated don't count, as in Linux
+    /// Whether no join has ever completed its handshake. Joins that failed or are still half-open don't count, as in Linux
     /// (`allow_infinite_fallback`).
     pub(super) fn is_alone(&self) -> bool {
         !self.life.had_join

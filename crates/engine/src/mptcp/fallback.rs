@@ -120,8 +120,8 @@ impl<P: Payload> Connection<P> {
         self.refuse(now, index, CloseReason::Middlebox(cause));
     }
 
-    /// Whether the mapping of data shows, after a fallback, that the peer still speaks Multipath TCP and repeats data: taken as plain TCP,
-    /// it would be new bytes.
+    /// After a fallback, each byte of the subflow is the next byte of the stream. Whether the mapping of data says otherwise: then the
+    /// peer hasn't fallen back, and repeats data that plain TCP would deliver as new bytes.
     #[cold]
     pub(super) fn contradicts_fallback(&self, index: usize, segment: &Segment<P>, rcv_before: u64) -> bool {
         let mapping = segment.dss.and_then(|dss| dss.mapping).filter(|mapping| mapping.len > 0);

@@ -76,7 +76,7 @@ impl<P: Payload> Connection<P> {
             self.on_dss(now, index, dss, rcv_nxt, window, (travels, had_data));
         }
         if self.mode == Mode::Plain {
-            if had_data && self.contradicts_fallback(index, segment, rcv_nxt) {
+            if had_data && segment.dss.is_some() && self.contradicts_fallback(index, segment, rcv_nxt) {
                 self.refuse(now, index, CloseReason::Middlebox(Interference::MappingAfterFallback));
                 return;
             }

@@ -68,7 +68,7 @@ impl<P: Payload> Failing<P> {
 }
 
 impl<P: Payload> Mappings<P> {
-    /// Frees memory that no mapping is in.
+    /// Frees unused memory.
     pub fn shrink(&mut self) {
         self.list.shrink();
         self.held.shrink_to_fit();

@@ -53,7 +53,7 @@ pub(crate) struct ReceiveSide<P> {
 }
 
 impl<P: Payload> ReceiveSide<P> {
-    /// With a buffer whose first window is `initial` bytes and that may grow up to `max`; `segments` as in
+    /// The buffer is `initial` bytes at first and may grow to `max`. `segments` limits the first window:
     /// [`crate::config::TcpConfig::initial_receive_window`].
     pub fn new(initial: u64, max: u64, segments: u32) -> Self {
         let opened = WindowAutotuning::new(initial, max, segments).opened();
@@ -269,7 +269,7 @@ impl<P: Payload> ReceiveSide<P> {
         self.buffer.ready = 0;
     }
 
-    /// Frees memory that no data is in.
+    /// Frees unused memory.
     pub fn shrink(&mut self) {
         self.ofo.shrink();
         self.ready.shrink();

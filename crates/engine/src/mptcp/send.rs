@@ -474,7 +474,7 @@ impl<P: Payload> SendSide<P> {
         self.reinjections.clear();
     }
 
-    /// Frees memory that no data is in.
+    /// Frees unused memory.
     pub fn shrink(&mut self) {
         self.pieces.shrink_to_fit();
         self.unassigned.shrink();

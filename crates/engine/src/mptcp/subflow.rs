@@ -75,7 +75,7 @@ impl<P: Payload> SubflowState<P> {
         matches!(self.join, Join::Initial | Join::Joined)
     }
 
-    /// Whether it is a join of which no third ACK has left or arrived.
+    /// Whether it is an MP_JOIN subflow whose third ACK has been neither sent nor received.
     pub fn is_opening(&self) -> bool {
         matches!(self.join, Join::SynSent | Join::Held | Join::SynReceived)
     }

@@ -81,15 +81,15 @@ pub(crate) struct WindowAutotuning {
     /// Its buffer's size; 0: as large as the connection's, and fixed.
     memory: u64,
     ratio: u64,
-    /// Whether the ratio is measured. Older kernels offer half of the memory (`tcp_adv_win_scale` = 1).
+    /// Whether `ratio` is measured from what arrives. Older kernels don't: half of the memory is window (`tcp_adv_win_scale` = 1).
     measures: bool,
     /// What was read in a round trip when its buffer last grew.
     space: u64,
 }
 
 impl WindowAutotuning {
-    /// With a buffer whose first window is `initial` bytes and that may grow up to `max`. At first at most `segments` segments are
-    /// offered; 0: 64 KiB.
+    /// The buffer is `initial` bytes at first and may grow to `max`. The first window is at most `segments` segments, or 64 KiB if
+    /// that is 0.
     pub fn new(initial: u64, max: u64, segments: u32) -> Self {
         let fixed = initial >= max;
         // One segment is kept back where that leaves two (`tcp_init_buffer_space`).

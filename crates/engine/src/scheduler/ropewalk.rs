@@ -424,8 +424,8 @@ impl Ropewalk {
     }
 }
 
-/// Whether a subflow without a sample has a segment that will give it one, and another has a sample. The SYN of such a subflow was
-/// repeated: it was lost, or the round trip takes longer than the first retransmission timeout.
+/// Whether a subflow without a round-trip sample already has a segment that will give it one, while another subflow has a sample. It
+/// has none from its handshake because its SYN was repeated: the SYN was lost, or the round trip is longer than the first timeout.
 fn is_probed(view: &View<'_>, flow: &SubflowMetrics) -> bool {
     (flow.packets_out > 0 || flow.queued_bytes > 0) && view.usable().any(|other| other.srtt > 0)
 }

@@ -162,7 +162,7 @@ impl<P: Payload> Subflow<P> {
         self.sender.clear();
     }
 
-    /// Frees memory that nothing is in.
+    /// Frees unused memory.
     #[cold]
     pub(crate) fn shrink(&mut self) {
         self.sender.shrink();

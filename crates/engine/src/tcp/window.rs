@@ -46,9 +46,9 @@ impl ReceiveBuffer {
         next_window(advertised, room, self.limit).saturating_sub(self.held)
     }
 
-    /// Whether reading has opened the window so far that the peer is told (RFC 9293 3.8.6.2.2): by two segments or half of the
-    /// buffer, where it knows of less than a quarter of the buffer, or of too little for a segment. Then it may send nothing
-    /// that would be answered.
+    /// Whether a window update is due (RFC 9293 3.8.6.2.2): reading has opened the window by two segments or half of the buffer,
+    /// and the window that the peer knows of is less than a quarter of the buffer, or too small for a segment. In a window that is too
+    /// small for a segment it may send nothing, and so get no ACK.
     #[inline]
     pub fn owes_update(&self) -> bool {
         let told = self.advertised_end.saturating_sub(self.next);

@@ -340,9 +340,9 @@ impl Case {
         bytes * SECOND / slowest + rounds * (self.rtt() + wait) + losses * 4 * timeout + readers + 5 * SECOND
     }
 
-    /// The time that may be lost after outages of `starved` in all. Timers have backed off to the length of the outage by
-    /// then, and each repetition that is lost doubles the wait, up to 120 s: as many in a row as are lost less than once in
-    /// 100,000 times.
+    /// How long a transfer may take longer because of outages of `starved` in all. By the end of an outage the retransmission
+    /// timeout is as long as the outage, and each further loss doubles it, up to 120 s. So many losses in a row are allowed for
+    /// that more are less likely than one in 100,000.
     pub fn after_outage(&self, starved: Nanos) -> Nanos {
         let loss = self.paths.iter().map(|path| path.loss).fold(0.0, f64::max);
         let (mut total, mut wait, mut likelihood) = (4 * starved, 2 * starved, loss);

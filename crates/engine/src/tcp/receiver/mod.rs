@@ -77,7 +77,7 @@ impl<P: Payload> Receiver<P> {
         self.rcv_edge = 1 + self.advertised_window;
     }
 
-    /// Frees memory that no data is in.
+    /// Frees unused memory.
     pub fn shrink(&mut self) {
         self.reassembly.shrink();
         self.in_order.shrink();
@@ -123,8 +123,8 @@ impl<P: Payload> Receiver<P> {
         }
         let len = segment.sequence_len();
         if len == 0 {
-            // At the right edge, as in Linux (`tcp_sequence`): a peer that has filled the window sends its ACKs from there, and
-            // they may overtake the data. A RST there is outside (RFC 5961 3.2).
+            // An ACK at the right edge counts, as in Linux (`tcp_sequence`): after filling the window the peer sends its ACKs from
+            // there, and they may overtake the data. A RST there doesn't (RFC 5961 3.2).
             let is_inside = position < end || (position == end && !segment.flags.contains(Flags::RST));
             return position >= self.rcv_nxt && (is_inside || position == self.rcv_nxt);
         }

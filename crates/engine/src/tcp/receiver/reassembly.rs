@@ -120,7 +120,7 @@ impl<P: Payload> ReassemblyQueue<P> {
         self.bytes == 0
     }
 
-    /// Frees memory that no segment is in.
+    /// Frees unused memory.
     pub fn shrink(&mut self) {
         if self.is_empty() {
             self.ring = None;

@@ -219,7 +219,7 @@ impl<P: Payload> Sender<P> {
         self.scoreboard.clear();
     }
 
-    /// Frees memory that no data is in.
+    /// Frees unused memory.
     pub fn shrink(&mut self) {
         self.queue.shrink();
         self.scoreboard.shrink();

@@ -555,7 +555,7 @@ impl<P: Payload> Scoreboard<P> {
         self.sacked.forget();
     }
 
-    /// Frees memory that no entry is in.
+    /// Frees unused memory.
     pub fn shrink(&mut self) {
         self.entries.shrink_to_fit();
         self.log.shrink_to_fit();

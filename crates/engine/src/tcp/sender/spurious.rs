@@ -145,8 +145,8 @@ impl<P: Payload> Sender<P> {
             return;
         }
         if self.recovery.frto {
-            // Step 3.b: something that was never retransmitted has arrived: not everything was lost. Without SACK it may have
-            // arrived before the timeout, beyond the gap that the retransmission has filled.
+            // Step 3.b: something that was never retransmitted has arrived: not everything was lost. Without SACK
+            // that may be data from before the timeout that waited behind the hole: the retransmission has filled it.
             let is_late = common.negotiated.sack || !summary.over_retransmission;
             let original = is_late && summary.has_original_before(self.recovery.point);
             if original && self.try_undo_loss(common, cx, segment, true) {
