@@ -348,7 +348,7 @@ import asyncio, collections, errno, json, os, random, socket, sys, time
 
 minutes, folder, names, clients = float(sys.argv[1]), sys.argv[2], sys.argv[3].split(","), int(sys.argv[4])
 end = time.monotonic() + 60 * minutes
-counts, durations, failed, open_now = collections.Counter(), [], [], {}
+counts, durations, failed = collections.Counter(), [], []
 # Most downloads are small, or the links would be full of few.
 files = {}
 for name in names:
@@ -395,13 +395,11 @@ async def client(number):
     while time.monotonic() < end:
         begin, pause = time.monotonic(), 40 * draw.random()
         name = draw.choices(names, shares)[0]
-        told = {"begin": begin, "pause": pause, "name": name}
-        open_now[number] = told
+        told = {}
         try:
             found = await asyncio.wait_for(download(name, pause, told), pause + 120)
         except Exception as error:
             found = type(error).__name__
-        del open_now[number]
         counts[found] += 1
         if found != "right":
             counts[f"{found}: {name} bytes"] += 1
