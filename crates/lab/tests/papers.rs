@@ -120,6 +120,20 @@ fn a_confound_without_a_reason_is_found() {
     assert!(reproduce::check(&paper, &registries)[0].contains("set `mechanisms` instead"));
 }
 
+/// Comparisons that agree, as the committed results count them: each claim in the setting that its verdict comes from.
+fn agreements(paper: &reproduce::Paper, folder: &std::path::Path) -> reproduce::Agreements {
+    let file = folder.join(format!("{}.json", paper.name));
+    let entry = reproduce::Entry::parse(&std::fs::read_to_string(file).unwrap(), &paper.name).unwrap();
+    let counted = entry.claims.iter().filter_map(|line| {
+        let claim = paper.claims.iter().find(|claim| claim.text == line.claim)?;
+        let fitted = line.verdict == Verdict::Inferred || line.agree.ends_with(", fitted");
+        let (agree, all) = line.agree.split(',').next()?.split_once(" of ")?;
+        let setting = if fitted { "fitted" } else { "as ruled" };
+        Some(((setting.into(), claim.id.clone()), (agree.parse().ok()?, all.parse().ok()?)))
+    });
+    counted.collect()
+}
+
 /// What the committed pages say in words agrees with the committed results.
 #[test]
 fn no_number_in_prose_and_no_sentence_against_its_result() {
@@ -132,9 +146,10 @@ fn no_number_in_prose_and_no_sentence_against_its_result() {
         let table = std::fs::read_to_string(folder.join(format!("{name}.csv"))).unwrap();
         let page = std::fs::read_to_string(folder.join(format!("{name}.md"))).unwrap();
         let results = reproduce::results(&table).unwrap();
+        let agreements = agreements(&paper, &folder);
         for (id, note) in &paper.notes {
             assert_eq!(reproduce::numbers_in_prose(note), Vec::<String>::new(), "{name}: {id}");
-            let filled = reproduce::fill(note.trim(), &results)
+            let filled = reproduce::fill(note.trim(), &results, &agreements)
                 .unwrap_or_else(|error| panic!("{name}: {id}: {error}"));
             assert!(
                 page.contains(&filled),

@@ -203,6 +203,9 @@ pub enum ReferenceError {
     /// It names a setting that nothing was run in.
     #[error("there is no setting `{0}`")]
     Setting(String),
+    /// It counts a claim that isn't judged in its setting.
+    #[error("the claim `{0}` isn't judged in the setting `{1}`")]
+    Claim(String, String),
     /// It has too few parts.
     #[error("expected figure/row/column")]
     Parts,

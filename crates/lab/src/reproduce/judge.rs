@@ -114,18 +114,23 @@ pub struct Judgement {
 }
 
 impl Judgement {
-    /// The setting that the verdict comes from.
+    /// The setting that the verdict comes from. If that holds for the ruled and the fitted one alike, the one of which more
+    /// comparisons agree.
     pub fn deciding(&self) -> Option<&InSetting> {
-        let wanted = match self.verdict {
-            Verdict::Inferred => Verdict::Reproduced,
-            other => other,
-        };
-        let counted = |setting: &&InSetting| [MAIN, FITTED].contains(&setting.variant.as_str());
-        self.settings
-            .iter()
-            .filter(counted)
-            .find(|setting| setting.verdict == wanted)
-            .or_else(|| self.settings.first())
+        let of = |name: &str| self.settings.iter().find(|setting| setting.variant == name);
+        let (main, fitted) = (of(MAIN), of(FITTED));
+        match self.verdict {
+            Verdict::Reproduced => main,
+            Verdict::Inferred => fitted,
+            verdict => {
+                let nearer = |setting: &InSetting| (setting.verdict == verdict, setting.agree);
+                match (main, fitted) {
+                    (Some(main), Some(fitted)) if nearer(fitted) > nearer(main) => Some(fitted),
+                    (main, fitted) => main.or(fitted),
+                }
+            }
+        }
+        .or_else(|| self.settings.first())
     }
 }
 

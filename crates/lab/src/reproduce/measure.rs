@@ -12,6 +12,7 @@
 //! | `repeats` | packets | opportunistic retransmissions and reinjections, in segments of 1448 bytes |
 //! | `opportunistic` | packets | the former alone: what a full window has sent again on another subflow |
 //! | `retransmitted` | packets | retransmissions and repeats |
+//! | `window-full` | % | of the run, the time in which new data waits for the connection-level send window |
 //! | `timeouts` | | retransmission timeouts |
 //! | `duplicated-share` | % | bytes repeated by the scheduler's design, of those delivered |
 //! | `share:PATH`, `packets:PATH` | %, packets | a path's part |
@@ -41,7 +42,7 @@ pub(super) fn unit(metric: &str) -> &'static str {
         "delay" | "jitter" => "ms",
         "ofo" | "ofo-max" => "KiB",
         "retransmissions" | "repeats" | "opportunistic" | "retransmitted" | "packets" => "packets",
-        "duplicated-share" | "share" | "probability" => "%",
+        "duplicated-share" | "share" | "probability" | "window-full" => "%",
         _ => "",
     }
 }
@@ -99,6 +100,7 @@ pub(super) fn measure(spec: &RunSpec, result: &RunResult, skip: Nanos) -> Measur
     put("repeats", repeats);
     put("opportunistic", result.opportunistic_bytes as f64 / SEGMENT);
     put("retransmitted", result.retransmissions as f64 + repeats);
+    put("window-full", result.window_blocked as f64 * 100.0 / result.duration as f64);
     put("timeouts", result.timeouts as f64);
     put("penalisations", result.penalisations as f64);
     put("duplicated-share", result.duplicated_bytes as f64 * 100.0 / result.delivered_bytes as f64);

@@ -7,6 +7,7 @@
 //! | `{figure/row/column/less/other}` | `12 % less`: row against `other`; an error unless it is less |
 //! | `{figure/row/column/more/other}` | `12 % more`, likewise |
 //! | `{figure/row/column/level/other}` | `within 2 %`, or an error |
+//! | `{agree/claim}`, `{agree/claim/claim}` | `13 of 14`: how many comparisons of these claims agree, of all of them |
 //!
 //! `fitted:` before it: in the fitted setting. `connections of a page: one for each object:` before it: in that value of an open
 //! setting, as `paper.toml` names both. So a note says what an experiment shows, and is an error once it shows something else.
@@ -21,30 +22,36 @@ use super::plan::MAIN;
 /// Means by figure, setting, row and column; the metric too.
 pub type Results = BTreeMap<(String, String, String, String), (String, f64)>;
 
+/// Comparisons that agree, and all of them, by setting and claim.
+pub type Agreements = BTreeMap<(String, String), (usize, usize)>;
+
 /// Fills a note's references in.
 ///
 /// # Errors
 /// A reference to what isn't there, or that its result contradicts.
-pub fn fill(note: &str, results: &Results) -> Result<String, NoteError> {
+pub fn fill(note: &str, results: &Results, agreements: &Agreements) -> Result<String, NoteError> {
     let mut text = String::new();
     let mut rest = note;
     while let Some((before, after)) = rest.split_once('{') {
         let (reference, behind) = after.split_once('}').ok_or_else(|| NoteError::Unclosed(after.into()))?;
         text += before;
-        text += &one(reference, results)
+        text += &one(reference, results, agreements)
             .map_err(|error| NoteError::Reference { reference: reference.into(), error })?;
         rest = behind;
     }
     Ok(text + rest)
 }
 
-fn one(reference: &str, results: &Results) -> Result<String, ReferenceError> {
+fn one(reference: &str, results: &Results, agreements: &Agreements) -> Result<String, ReferenceError> {
     let (setting, path) =
         reference.rsplit_once(':').map_or((MAIN, reference), |(setting, path)| (setting, path));
     if !results.keys().any(|(_, known, ..)| known == setting) {
         return Err(ReferenceError::Setting(setting.into()));
     }
     let parts: Vec<&str> = path.split('/').collect();
+    if let ["agree", claims @ ..] = parts.as_slice() {
+        return agreed(setting, claims, agreements);
+    }
     let find = |row: &str| match parts.as_slice() {
         [figure, _, column, ..] => {
             let key = (figure.to_string(), setting.to_string(), row.to_string(), column.to_string());
@@ -72,6 +79,18 @@ fn one(reference: &str, results: &Results) -> Result<String, ReferenceError> {
         }
         _ => Err(ReferenceError::Relation((*relation).into())),
     }
+}
+
+/// How many comparisons of these claims agree.
+fn agreed(setting: &str, claims: &[&str], agreements: &Agreements) -> Result<String, ReferenceError> {
+    let (mut agree, mut all) = (0, 0);
+    for claim in claims {
+        let counted = agreements.get(&(setting.into(), (*claim).into()));
+        let counted = counted.ok_or_else(|| ReferenceError::Claim((*claim).into(), setting.into()))?;
+        agree += counted.0;
+        all += counted.1;
+    }
+    Ok(format!("{agree} of {all}"))
 }
 
 /// Results that are written out in a note instead of referred to: a number with a unit.
@@ -111,7 +130,11 @@ mod tests {
 
     #[test]
     fn references_are_filled_in() {
-        let text = fill("it takes {t/a/1 MB}, {t/a/1 MB/less/b}; c is {t/c/1 MB/level/b}.", &results());
+        let text = fill(
+            "it takes {t/a/1 MB}, {t/a/1 MB/less/b}; c is {t/c/1 MB/level/b}.",
+            &results(),
+            &Agreements::new(),
+        );
         assert_eq!(text.unwrap(), "it takes 0.800 s, 20 % less; c is within 2 %.");
     }
 
@@ -121,10 +144,12 @@ mod tests {
         let key = |row: &str| ("t".into(), "loss: 0.01 %".into(), row.into(), "1 MB".into());
         results.insert(key("a"), ("fct".into(), 2.0));
         results.insert(key("b"), ("fct".into(), 1.0));
-        let text = fill("with loss a takes {loss: 0.01 %:t/a/1 MB/more/b}", &results).unwrap();
+        let text =
+            fill("with loss a takes {loss: 0.01 %:t/a/1 MB/more/b}", &results, &Agreements::new()).unwrap();
         assert_eq!(text, "with loss a takes 100 % more");
-        assert!(fill("{loss: 0.01 %:t/a/1 MB/less/b}", &results).is_err());
-        let error = fill("{loss: 1 %:t/a/1 MB}", &results).unwrap_err().to_string();
+        let none = Agreements::new();
+        assert!(fill("{loss: 0.01 %:t/a/1 MB/less/b}", &results, &none).is_err());
+        let error = fill("{loss: 1 %:t/a/1 MB}", &results, &none).unwrap_err().to_string();
         assert_eq!(error, "`{loss: 1 %:t/a/1 MB}`: there is no setting `loss: 1 %`");
     }
 
@@ -133,8 +158,25 @@ mod tests {
         for wrong in
             ["{t/b/1 MB/less/a}", "{t/a/1 MB/level/b}", "{t/c/1 MB/more/b}", "{t/a/2 MB}", "{t/a/1 MB"]
         {
-            assert!(fill(wrong, &results()).is_err(), "{wrong}");
+            assert!(fill(wrong, &results(), &Agreements::new()).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn agreeing_comparisons_of_several_claims_are_summed_up() {
+        let key = |setting: &str, claim: &str| (setting.to_string(), claim.to_string());
+        let agreements = Agreements::from([
+            (key(MAIN, "below"), (3, 3)),
+            (key(MAIN, "above"), (3, 4)),
+            (key("fitted", "above"), (4, 4)),
+        ]);
+        let mut results = results();
+        results.insert(("t".into(), "fitted".into(), "a".into(), "1 MB".into()), ("fct".into(), 0.8));
+        let of = |note: &str| fill(note, &results, &agreements);
+        assert_eq!(of("{agree/below/above} conditions").unwrap(), "6 of 7 conditions");
+        assert_eq!(of("{fitted:agree/above}").unwrap(), "4 of 4");
+        let error = of("{fitted:agree/below}").unwrap_err().to_string();
+        assert_eq!(error, "`{fitted:agree/below}`: the claim `below` isn't judged in the setting `fitted`");
     }
 
     #[test]

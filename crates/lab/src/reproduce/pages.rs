@@ -53,10 +53,17 @@ pub fn pages(outcomes: &[Outcome], kept: &[Entry], command: &str) -> Result<(Str
 pub(super) fn words_of(outcome: &Outcome, results: &Results, id: &str) -> Result<Option<String>, PaperError> {
     match outcome.paper.notes.get(id) {
         Some(note) if outcome.whole() && outcome.world == World::Simulated => {
-            notes::fill(note.trim(), results).map(Some).map_err(|error| PaperError::Note {
-                paper: outcome.paper.name.clone(),
-                note: id.into(),
-                error: Box::new(error),
+            let settings = outcome.judgements.iter().flat_map(|judgement| {
+                judgement.settings.iter().map(move |setting| {
+                    ((setting.variant.clone(), judgement.id.clone()), (setting.agree, setting.cells))
+                })
+            });
+            notes::fill(note.trim(), results, &settings.collect()).map(Some).map_err(|error| {
+                PaperError::Note {
+                    paper: outcome.paper.name.clone(),
+                    note: id.into(),
+                    error: Box::new(error),
+                }
             })
         }
         _ => Ok(None),

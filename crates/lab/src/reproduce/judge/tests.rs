@@ -133,6 +133,37 @@ fn the_fitted_setting_makes_it_inferred() {
 }
 
 #[test]
+fn a_verdict_of_both_settings_is_counted_where_more_agree() {
+    let setting = |variant: &str, verdict, agree| InSetting {
+        variant: variant.into(),
+        verdict,
+        agree,
+        ties: 0,
+        cells: 15,
+        detail: String::new(),
+    };
+    let deciding = |verdict, settings: &[InSetting]| {
+        let judgement = Judgement {
+            id: String::new(),
+            text: String::new(),
+            figure: String::new(),
+            verdict,
+            settings: settings.to_vec(),
+        };
+        judgement.deciding().unwrap().variant.clone()
+    };
+    let none = Verdict::NotReproduced;
+    let other = setting("queue: 9", none, 14);
+    assert_eq!(deciding(none, &[setting(MAIN, none, 0), other.clone(), setting(FITTED, none, 10)]), FITTED);
+    assert_eq!(deciding(none, &[setting(MAIN, none, 5), other, setting(FITTED, none, 5)]), MAIN);
+    let direction = Verdict::Direction;
+    assert_eq!(deciding(direction, &[setting(MAIN, direction, 1), setting(FITTED, none, 10)]), MAIN);
+    let holds = Verdict::Reproduced;
+    assert_eq!(deciding(holds, &[setting(MAIN, holds, 12), setting(FITTED, holds, 15)]), MAIN);
+    assert_eq!(deciding(Verdict::Inferred, &[setting(MAIN, none, 0), setting(FITTED, holds, 12)]), FITTED);
+}
+
+#[test]
 fn each_column_has_the_order_of_its_published_numbers() {
     let figure = figure(&["a", "b", "unprinted"], &[("1", 1.0)]);
     let grid = grid(&[&[1.0], &[1.2], &[9.0]]);
