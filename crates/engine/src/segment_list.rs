@@ -79,8 +79,10 @@ impl<P: Payload, N: Note> SegmentList<P, N> {
     }
 
     /// Appends a piece after all others.
+    #[inline]
     pub fn append(&mut self, offset: u64, piece: P, note: N) {
-        self.keep(self.list.len(), offset, piece, note);
+        self.bytes += piece.len() as u64;
+        self.list.push_back((offset, piece, note));
     }
 
     /// The pieces.
@@ -166,7 +168,16 @@ impl<P: Payload, N: Note> SegmentList<P, N> {
 
     /// Inserts the parts of `data` that aren't stored yet. Calls `repeated` with each range that is.
     #[inline]
-    pub fn fill(&mut self, offset: u64, data: P, note: N, mut there: impl FnMut(u64, u64)) {
+    pub fn fill(&mut self, offset: u64, data: P, note: N, there: impl FnMut(u64, u64)) {
+        if self.list.back().is_none_or(|(start, piece, _)| start + piece.len() as u64 <= offset) {
+            return self.append(offset, data, note);
+        }
+        self.fill_among(offset, data, note, there);
+    }
+
+    /// The same, where there are pieces after its beginning.
+    #[inline(never)]
+    fn fill_among(&mut self, offset: u64, data: P, note: N, mut there: impl FnMut(u64, u64)) {
         let end = offset + data.len() as u64;
         let mut index = self.begun(offset);
         let mut at = offset;

@@ -197,6 +197,7 @@ impl<T: Packet> Stepwise<T> {
 
     /// The next arrival or step. A change is a step only when packets wait that it may let go sooner: otherwise it
     /// takes effect when something else happens.
+    #[inline(never)]
     pub(crate) fn poll_timeout(&self) -> Option<Nanos> {
         let step = match &self.sending {
             Some(sending) => Some(sending.departure),
@@ -213,6 +214,7 @@ impl<T: Packet> Stepwise<T> {
         }
     }
 
+    #[inline(never)]
     pub(crate) fn queue_delay(&self, now: Nanos) -> Nanos {
         if self.down {
             return u64::MAX;

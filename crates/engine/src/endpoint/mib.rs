@@ -4,7 +4,7 @@
 //! Each is counted where the kernel counts it: opening and joining once per connection or subflow, control options
 //! once per segment. What the engine has no notion of is absent, not 0.
 
-use ropewalk_wire::{Payload, Segment};
+use ropewalk_wire::{Dss, DssMapping, Payload, Segment};
 
 use super::Counters;
 use crate::mptcp::{CloseReason, Connection, Event, FallbackCause, Role};
@@ -90,6 +90,13 @@ impl Totals {
     }
 }
 
+/// Whether a segment has options that are counted: a rare one, or an infinite mapping.
+#[inline]
+fn has_counted_options<P: Payload>(segment: &Segment<P>) -> bool {
+    let infinite = matches!(&segment.dss, Some(Dss { mapping: Some(DssMapping { len: 0, .. }), .. }));
+    infinite || segment.rare.is_some()
+}
+
 impl Mib {
     /// A connection is opened.
     pub(super) fn opened(&mut self, multipath: bool) {
@@ -141,7 +148,7 @@ impl Mib {
     /// A segment of a connection arrived.
     #[inline]
     pub(super) fn received<P: Payload>(&mut self, segment: &Segment<P>) {
-        if segment.rare.is_some() || segment.dss.is_some_and(|dss| dss.mapping.is_some_and(|m| m.len == 0)) {
+        if has_counted_options(segment) {
             self.control(segment, false);
         }
     }
@@ -149,7 +156,7 @@ impl Mib {
     /// A segment is sent.
     #[inline]
     pub(super) fn sent<P: Payload>(&mut self, segment: &Segment<P>) {
-        if segment.rare.is_some() || segment.dss.is_some_and(|dss| dss.mapping.is_some_and(|m| m.len == 0)) {
+        if has_counted_options(segment) {
             self.control(segment, true);
         }
     }

@@ -3,6 +3,7 @@
 
 mod batch;
 mod calls;
+mod deadlines;
 mod errors;
 mod handles;
 mod keyed;
@@ -240,19 +241,6 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         }
     }
 
-    /// Deadlines have passed. Early or spurious calls are harmless.
-    pub fn on_timeout(&mut self, now: Nanos) {
-        while let Some(Reverse((at, index))) = self.deadlines.peek().copied() {
-            if at > now {
-                break;
-            }
-            self.deadlines.pop();
-            if self.slots[index as usize].armed == at {
-                self.on_timeout_of(now, SubflowHandle::first_of(index));
-            }
-        }
-    }
-
     /// The next segment to send and its path; with `max_segments` > 1 perhaps a super-segment of that many. Changes
     /// with every other call.
     pub fn poll_transmit(&mut self, now: Nanos, max_segments: u32) -> Option<(PathId, Segment<P>)> {
@@ -268,9 +256,8 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         max_segments: u32,
         out: &mut Segment<P>,
     ) -> Option<PathId> {
-        if let Some((path, answer)) = self.stateless.pop_front() {
-            *out = answer;
-            return Some(path);
+        if !self.stateless.is_empty() {
+            return self.transmit_stateless(out);
         }
         while let Some(index) = self.pending_tx.front().copied() {
             if let Some(connection) = self.slots[index as usize].connection.as_mut()
@@ -296,8 +283,9 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         out: &mut Box<Segment<P>>,
         mut carry: impl FnMut(PathId, &mut Box<Segment<P>>),
     ) {
-        while let Some((path, answer)) = self.stateless.pop_front() {
-            **out = answer;
+        while !self.stateless.is_empty()
+            && let Some(path) = self.transmit_stateless(out)
+        {
             carry(path, out);
         }
         while let Some(index) = self.pending_tx.front().copied() {
@@ -314,16 +302,12 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         }
     }
 
-    /// The next deadline. Changes with every other call.
-    pub fn poll_timeout(&mut self) -> Option<Nanos> {
-        while let Some(Reverse((at, index))) = self.deadlines.peek().copied() {
-            let slot = &self.slots[index as usize];
-            if slot.armed == at && slot.connection.is_some() {
-                return Some(at);
-            }
-            self.deadlines.pop();
-        }
-        None
+    /// The next answer to a segment of no connection.
+    #[cold]
+    fn transmit_stateless(&mut self, out: &mut Segment<P>) -> Option<PathId> {
+        let (path, answer) = self.stateless.pop_front()?;
+        *out = answer;
+        Some(path)
     }
 
     /// Whether [`poll_event`](Self::poll_event) has something to give.
@@ -488,7 +472,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         // A deadline that moved back is left in the heap: it is looked at when it comes, and armed anew.
         if let Some(at) = connection.timeout_before(slot.armed) {
             slot.armed = at;
-            self.deadlines.push(Reverse((at, index)));
+            self.push_deadline(at, index);
         }
     }
 

@@ -225,7 +225,13 @@ impl<P: Payload> Connection<P> {
     }
 
     /// Whether nothing more will be sent or received: what is left is data that wasn't read.
+    #[inline]
     pub(crate) fn is_over(&self) -> bool {
-        self.life.terminated && self.subflows.iter().flatten().all(|subflow| subflow.tcp.is_finished())
+        self.life.terminated && self.has_finished_subflows()
+    }
+
+    #[cold]
+    fn has_finished_subflows(&self) -> bool {
+        self.subflows.iter().flatten().all(|subflow| subflow.tcp.is_finished())
     }
 }

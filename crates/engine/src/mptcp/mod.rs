@@ -5,6 +5,7 @@
 mod addresses;
 mod break_before_make;
 mod buffer;
+mod chunks;
 mod close;
 mod close_reason;
 mod connection;

@@ -13,6 +13,13 @@ use super::subflow::{Join, SubflowState};
 use crate::tcp::{Kind, State, Transmit};
 use crate::{Nanos, PathId};
 
+/// The checksum of a mapping of this payload.
+#[inline(never)]
+fn checksum_of<P: Payload>(payload: &P, dsn: u64, ssn: u32, wire_len: u16) -> u16 {
+    let sum = payload.ones_complement_sum();
+    sum.map_or(0, |sum| ropewalk_wire::checksum::dss_checksum(dsn, ssn, wire_len, sum))
+}
+
 impl<P: Payload> Connection<P> {
     /// Writes the next segment to send into `out` and returns the path for it, until `None`.
     pub(crate) fn poll_transmit(
@@ -110,11 +117,7 @@ impl<P: Payload> Connection<P> {
             return;
         }
         if self.mode == Mode::Plain && self.send.unsent() > 0 && self.send.window_left() == 0 {
-            for index in 0..self.subflows.len() {
-                if let Some((cx, subflow)) = self.split(now, index) {
-                    subflow.tcp.await_window(&cx);
-                }
-            }
+            self.await_window(now);
         }
         // Data that waits for the peer's window in plain TCP isn't the application's fault.
         if self.mode == Mode::Multipath || self.send.unsent() == 0 {
@@ -128,6 +131,16 @@ impl<P: Payload> Connection<P> {
         }
         if self.deadlines.retransmit.is_none() && self.awaits_data_ack() {
             self.arm_meta(now);
+        }
+    }
+
+    /// The peer's window is closed in plain TCP, where subflows probe it.
+    #[cold]
+    fn await_window(&mut self, now: Nanos) {
+        for index in 0..self.subflows.len() {
+            if let Some((cx, subflow)) = self.split(now, index) {
+                subflow.tcp.await_window(&cx);
+            }
         }
     }
 
@@ -250,10 +263,10 @@ impl<P: Payload> Connection<P> {
         let Transmit { kind, tag, ssn, part, .. } = transmit;
         // The window that was advertised is relative to what is acknowledged at connection level; the field is
         // rounded to its unit and has 16 bits, so that the peer may know of less than there is.
-        let window = match (kind, &self.subflows[index]) {
-            (Kind::Syn | Kind::SynAck, _) => u64::from(segment.window),
-            (Kind::Ack | Kind::Data, Some(subflow)) => subflow.tcp.advertised_window(),
-            _ => 0,
+        let is_common = matches!(kind, Kind::Ack | Kind::Data);
+        let window = match &self.subflows[index] {
+            Some(subflow) if is_common => subflow.tcp.advertised_window(),
+            _ => u64::from(segment.window),
         };
         let buffer = &mut self.receive.buffer;
         buffer.advertised_end = buffer.advertised_end.max(buffer.next + window);
@@ -264,11 +277,15 @@ impl<P: Payload> Connection<P> {
             }
             return;
         }
-        match kind {
-            Kind::Syn | Kind::SynAck => self.write_syn_options(index, kind, segment),
-            Kind::Rst => self.write_reset_options(index, segment),
-            Kind::Data => self.write_data_options(tag, ssn, part, segment),
-            Kind::Ack => self.write_ack_options(now, index, segment),
+        // No `match`: its jump table is mispredicted where data and ACKs alternate.
+        if kind == Kind::Data {
+            self.write_data_options(tag, ssn, part, segment);
+        } else if kind == Kind::Ack {
+            self.write_ack_options(now, index, segment);
+        } else if kind == Kind::Rst {
+            self.write_reset_options(index, segment);
+        } else {
+            self.write_syn_options(index, kind, segment);
         }
     }
 
@@ -385,8 +402,7 @@ impl<P: Payload> Connection<P> {
         let wire_len = (len + usize::from(fin && !first)).min(65_535) as u16;
         //= RFC 8684 3.3.1-c
         let checksum = if self.negotiated.checksum {
-            let sum = segment.payload.ones_complement_sum();
-            Some(sum.map_or(0, |sum| ropewalk_wire::checksum::dss_checksum(dsn, ssn, wire_len, sum)))
+            Some(checksum_of(&segment.payload, dsn, ssn, wire_len))
         } else {
             None
         };

@@ -227,6 +227,7 @@ impl<P: Payload> ReceiveSide<P> {
         Some(piece.slice(0, max))
     }
 
+    #[inline(never)]
     fn read_more(&mut self, first: P, max: usize) -> P {
         let mut len = first.len();
         let mut pieces = std::mem::take(&mut self.gathering);

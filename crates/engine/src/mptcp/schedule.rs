@@ -55,16 +55,9 @@ impl<P: Payload> Connection<P> {
             let unsent = self.send.unsent();
             if unsent == 0 && !(self.scheduling.scheduler.repeats() && self.send.una < self.send.assigned_end)
             {
-                if self.send.writer_waits && !self.send.writable() {
-                    if self.any_window() {
-                        self.notify_scheduler(now, scheduler::Event::BufferBlocked);
-                    }
-                    if let Some(index) = self.run_mechanisms(now) {
-                        return Some(index);
-                    }
-                }
-                self.scheduling.needs_schedule = false;
-                return None;
+                let index = if self.send.writer_waits { self.on_all_assigned(now) } else { None };
+                self.scheduling.needs_schedule = index.is_some();
+                return index;
             }
             if self.send.cork.on && self.is_corked(now) {
                 self.scheduling.needs_schedule = false;
@@ -119,6 +112,18 @@ impl<P: Payload> Connection<P> {
                 return self.override_wait(now, max_segments);
             }
         }
+    }
+
+    /// Everything that was written is assigned, and the writer waits for space: old data may go again.
+    #[inline(never)]
+    fn on_all_assigned(&mut self, now: Nanos) -> Option<usize> {
+        if self.send.writable() {
+            return None;
+        }
+        if self.any_window() {
+            self.notify_scheduler(now, scheduler::Event::BufferBlocked);
+        }
+        self.run_mechanisms(now)
     }
 
     /// The scheduler is asked again if its decision wasn't known (see [`scheduler::Scheduler::is_undecided`]).
@@ -477,7 +482,7 @@ impl<P: Payload> Connection<P> {
     }
 
     /// Whether there was none, so that stale ones count again.
-    #[inline]
+    #[inline(never)]
     fn revive_if_none_usable(&mut self) -> bool {
         let none = !self.metrics.iter().any(|metrics| metrics.usable());
         if none {

@@ -23,7 +23,9 @@ impl<P: Payload> Connection<P> {
     /// The earliest deadline, if it is before `known`.
     #[inline]
     pub(crate) fn timeout_before(&mut self, known: Nanos) -> Option<Nanos> {
-        let subflows = self.subflows.iter().flatten().map(|subflow| subflow.tcp.timeout_floor());
+        // `flatten` is for any iterator, and costs more.
+        let subflows = self.subflows.iter().filter_map(Option::as_ref);
+        let subflows = subflows.map(|subflow| subflow.tcp.timeout_floor());
         if subflows.fold(self.deadlines.next(), Nanos::min) >= known {
             return None;
         }
@@ -96,6 +98,7 @@ impl<P: Payload> Connection<P> {
     }
 
     /// Arms or stops the connection-level retransmission timer (RFC 8684 3.3.6).
+    #[inline(never)]
     pub(crate) fn arm_meta(&mut self, now: Nanos) {
         if !self.awaits_data_ack() {
             self.deadlines.retransmit = None;

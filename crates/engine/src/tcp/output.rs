@@ -125,7 +125,8 @@ impl<P: Payload> Subflow<P> {
     }
 
     /// Writes the TCP header of a segment at `position`, with the receiver's acknowledgement.
-    #[inline(always)]
+    // Not inlined: data and ACKs share the code, as the instruction cache is small.
+    #[inline(never)]
     fn write_header(&mut self, cx: &Context<'_>, position: u64, flags: Flags, segment: &mut Segment<P>) {
         let common = &mut self.common;
         let ack = self.receiver.ack_number(common);
@@ -134,12 +135,6 @@ impl<P: Payload> Subflow<P> {
         (segment.hop_limit, segment.dscp) = (cx.tcp.hop_limit, cx.tcp.dscp & 0x3f);
         self.receiver.write_ack(common, cx, segment);
         common.counters.out_segs += 1;
-    }
-
-    /// A header of which there are few.
-    #[inline(never)]
-    fn write_rare_header(&mut self, cx: &Context<'_>, position: u64, flags: Flags, segment: &mut Segment<P>) {
-        self.write_header(cx, position, flags, segment);
     }
 
     /// Data that isn't new, or a FIN.
@@ -219,7 +214,7 @@ impl<P: Payload> Subflow<P> {
         let ack_requested = self.receiver.is_ack_requested();
         //= RFC 9293 SHLD-12
         let una = self.sender.una();
-        self.write_rare_header(cx, una.saturating_sub(1), Flags::default(), segment);
+        self.write_header(cx, una.saturating_sub(1), Flags::default(), segment);
         self.receiver.restore_ack_request(ack_requested);
         Transmit::control(Kind::Ack, una as u32)
     }
@@ -233,7 +228,7 @@ impl<P: Payload> Subflow<P> {
         self.reset_pending = false;
         self.common.counters.out_rsts += 1;
         let position = self.sender.next();
-        self.write_rare_header(cx, position, Flags::RST, segment);
+        self.write_header(cx, position, Flags::RST, segment);
         segment.window = 0;
         Some(Transmit::control(Kind::Rst, position as u32))
     }

@@ -1,6 +1,8 @@
 //! One flow of a measurement, without I/O: bytes and the time go in, bytes and what was measured come out. The kernel's
 //! sockets and the engine's connections are driven by the same code, so that they are measured alike.
 
+mod measured;
+
 use std::collections::VecDeque;
 
 use bytes::{Buf, Bytes, BytesMut};
@@ -534,76 +536,6 @@ impl TestConnection {
 
     fn refused(&self) -> bool {
         self.answer.as_ref().is_some_and(|answer| answer.refusal.is_some())
-    }
-
-    /// Why it failed.
-    pub fn error(&self) -> Option<&str> {
-        self.error.as_deref()
-    }
-
-    /// What the client wants.
-    pub fn hello(&self) -> Option<&Hello> {
-        self.hello.as_ref()
-    }
-
-    /// What the server answered.
-    pub fn answer(&self) -> Option<&Answer> {
-        self.answer.as_ref()
-    }
-
-    /// Since when it runs.
-    pub fn started_at(&self) -> Option<Nanos> {
-        self.began
-    }
-
-    /// Bulk bytes sent so far that the peer has acknowledged, as the stack said last.
-    pub fn acknowledged(&self) -> u64 {
-        self.acknowledged
-    }
-
-    /// Bulk bytes sent so far, as the stack took them.
-    pub fn sent(&self) -> u64 {
-        self.sent
-    }
-
-    /// Bulk bytes received so far. A running client's may hold the trailer.
-    pub fn received(&self) -> u64 {
-        self.received
-    }
-
-    /// From the answer to the last byte received, nanoseconds.
-    pub fn receiving(&self) -> Nanos {
-        self.last_received.saturating_sub(self.began.unwrap_or(self.last_received))
-    }
-
-    /// From the answer to the last byte that the stack took.
-    pub fn sending(&self) -> Nanos {
-        self.last_sent.saturating_sub(self.began.unwrap_or(self.last_sent))
-    }
-
-    /// What the server counted.
-    pub fn trailer(&self) -> Option<&Trailer> {
-        self.trailer.as_ref()
-    }
-
-    /// What the stack said last.
-    pub fn stack_info(&self) -> &StackInfo {
-        &self.info
-    }
-
-    /// Subflows at most at one time.
-    pub fn subflows(&self) -> u8 {
-        self.subflows
-    }
-
-    /// Times from a message to its echo, nanoseconds; `None` before the first.
-    pub fn echoes(&self) -> Option<&Histogram<u64>> {
-        self.echoes.as_deref()
-    }
-
-    /// When something was last written, read or acknowledged.
-    pub fn last_progress(&self) -> Nanos {
-        self.last_progress
     }
 
     /// Whether this is a server's side whose client hasn't yet said what it wants.

@@ -355,6 +355,18 @@ impl Hosts {
             let Some(conn) = self.lookup(group, side, id) else { return Some(AppEvent::Nothing) };
             return Some(self.read(group, now, conn, side, id));
         }
+        self.poll_rarer_event(end, now, recorder)
+    }
+
+    /// Any event but [`Event::Readable`].
+    #[inline(never)]
+    fn poll_rarer_event(
+        &mut self,
+        end: usize,
+        now: Nanos,
+        recorder: Option<&mut Recorder>,
+    ) -> Option<AppEvent> {
+        let (group, side) = (end >> 1, if end & 1 == 0 { Side::Client } else { Side::Server });
         let (id, event) = self.ends[end].poll_event()?;
         if let Event::Accepted { tuple, .. } = event {
             return Some(self.accepted(group, id, tuple.src_port, tuple.dst_port));

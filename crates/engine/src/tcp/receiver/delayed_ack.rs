@@ -52,13 +52,14 @@ impl Default for DelayedAck {
 impl DelayedAck {
     /// The next ACKs, at most `most`, are sent at once, because the sender needs them.
     pub fn enter_quick_ack(&mut self, cx: &Context<'_>, most: u32) {
-        self.raise_quick(most, cx.shared.receive.window());
+        self.raise_quick(cx, most);
         self.pingpong = false;
         self.ato = cx.tcp.delayed_ack;
     }
 
-    fn raise_quick(&mut self, most: u32, window: u64) {
-        let share = (window / (2 * u64::from(self.mss))).clamp(2, 1 << 20) as u32;
+    #[cold]
+    fn raise_quick(&mut self, cx: &Context<'_>, most: u32) {
+        let share = (cx.shared.receive.window() / (2 * u64::from(self.mss))).clamp(2, 1 << 20) as u32;
         self.quick = self.quick.max(share.min(most));
     }
 
@@ -70,7 +71,7 @@ impl DelayedAck {
         let gap = cx.now.saturating_sub(self.data_at);
         self.data_at = cx.now;
         if self.ato == 0 {
-            self.raise_quick(cx.tcp.quick_acks, cx.shared.receive.window());
+            self.raise_quick(cx, cx.tcp.quick_acks);
             self.ato = least;
         } else if gap <= least / 2 {
             self.ato = self.ato / 2 + least / 2;
@@ -78,7 +79,7 @@ impl DelayedAck {
             self.ato = (self.ato / 2 + gap).min(rto);
         } else if gap > rto {
             // The sender has restarted its window, or should have.
-            self.raise_quick(cx.tcp.quick_acks, cx.shared.receive.window());
+            self.raise_quick(cx, cx.tcp.quick_acks);
         }
     }
 

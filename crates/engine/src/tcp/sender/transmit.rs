@@ -263,14 +263,23 @@ impl<P: Payload> Sender<P> {
             *front_tag += most as u64;
             return Some((tag, payload));
         }
-        let (_, mut payload) = self.queue.pop_front()?;
-        let mut taken = len;
-        //= RFC 9293 SHLD-28
-        while taken < mss.min(most)
+        let (_, payload) = self.queue.pop_front()?;
+        if len < mss.min(most) && !self.queue.is_empty() {
+            return Some((tag, self.fill_segment(tag, payload, mss.min(most))));
+        }
+        Some((tag, payload))
+    }
+
+    //= RFC 9293 SHLD-28
+    /// Adds contiguous pieces of the queue to a payload, up to `most` bytes.
+    #[inline(never)]
+    fn fill_segment(&mut self, tag: u64, mut payload: P, most: usize) -> P {
+        let mut taken = payload.len();
+        while taken < most
             && let Some((next_tag, next)) = self.queue.front_mut()
             && *next_tag == tag + taken as u64
         {
-            let (want, len) = ((mss.min(most) - taken).min(next.len()), next.len());
+            let (want, len) = ((most - taken).min(next.len()), next.len());
             payload = P::join(&[payload, next.slice(0, want)]);
             taken += want;
             if want == len {
@@ -280,7 +289,7 @@ impl<P: Payload> Sender<P> {
                 *next_tag += want as u64;
             }
         }
-        Some((tag, payload))
+        payload
     }
 
     /// The FIN.
@@ -358,10 +367,15 @@ impl<P: Payload> Sender<P> {
     /// Restarts the congestion window if nothing was sent for an RTO (RFC 5681 4.1).
     #[inline]
     fn restart_after_idle(&mut self, cx: &mut Context<'_>) {
-        let metrics = cx.own();
-        if metrics.packets_out > 0 {
-            return;
+        if cx.own().packets_out == 0 {
+            self.on_idle(cx);
         }
+    }
+
+    /// Nothing is in flight when new data is to be sent.
+    #[inline(never)]
+    fn on_idle(&mut self, cx: &mut Context<'_>) {
+        let metrics = cx.own();
         if self.paced {
             let limited = self.rate.is_app_limited();
             return cx.congestion.before_transmit(cx.metrics, cx.index, cx.now, limited);

@@ -1,0 +1,45 @@
+//! The deadlines of all connections. One that moved back stays in the heap until it comes.
+
+use std::cmp::Reverse;
+
+use ropewalk_wire::Payload;
+
+use super::{Endpoint, SubflowHandle};
+use crate::{Entropy, Nanos};
+
+impl<P: Payload, E: Entropy> Endpoint<P, E> {
+    /// Deadlines have passed. Early or spurious calls are harmless.
+    pub fn on_timeout(&mut self, now: Nanos) {
+        while let Some(Reverse((at, index))) = self.deadlines.peek().copied() {
+            if at > now {
+                break;
+            }
+            self.deadlines.pop();
+            if self.slots[index as usize].armed == at {
+                self.on_timeout_of(now, SubflowHandle::first_of(index));
+            }
+        }
+    }
+
+    /// The next deadline. Changes with every other call.
+    pub fn poll_timeout(&mut self) -> Option<Nanos> {
+        while let Some(Reverse((at, index))) = self.deadlines.peek().copied() {
+            let slot = &self.slots[index as usize];
+            if slot.armed == at && slot.connection.is_some() {
+                return Some(at);
+            }
+            self.drop_stale_deadline();
+        }
+        None
+    }
+
+    #[inline(never)]
+    fn drop_stale_deadline(&mut self) {
+        self.deadlines.pop();
+    }
+
+    #[inline(never)]
+    pub(super) fn push_deadline(&mut self, at: Nanos, index: u32) {
+        self.deadlines.push(Reverse((at, index)));
+    }
+}
