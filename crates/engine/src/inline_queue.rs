@@ -59,14 +59,8 @@ impl<T> InlineQueue<T> {
         if self.first.is_none() {
             self.first = Some(item);
         } else {
-            self.push_to_rest(item);
+            self.rest.push_back(item);
         }
-    }
-
-    // Not inlined: most queues have one item at most.
-    #[inline(never)]
-    fn push_to_rest(&mut self, item: T) {
-        self.rest.push_back(item);
     }
 
     pub fn push_front(&mut self, item: T) {

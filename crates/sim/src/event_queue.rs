@@ -43,7 +43,7 @@ impl EventQueue {
         self.first.1 == source
     }
 
-    #[inline(never)]
+    #[inline]
     fn search(&mut self) {
         let mut first = (Nanos::MAX, 0);
         for (source, at) in self.at.iter().enumerate() {

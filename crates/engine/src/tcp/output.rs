@@ -125,8 +125,7 @@ impl<P: Payload> Subflow<P> {
     }
 
     /// Writes the TCP header of a segment at `position`, with the receiver's acknowledgement.
-    // Not inlined: data and ACKs share the code, as the instruction cache is small.
-    #[inline(never)]
+    #[inline(always)]
     fn write_header(&mut self, cx: &Context<'_>, position: u64, flags: Flags, segment: &mut Segment<P>) {
         let common = &mut self.common;
         let ack = self.receiver.ack_number(common);
