@@ -228,19 +228,21 @@ def _pieces(
 
 
 def _on_dask(recipe: _Recipe, tasks: list[list[int]], client: Any) -> Iterator[tuple[bytes, int]]:
-    """Run tasks on a cluster. A task whose worker dies runs again elsewhere (`allowed-failures`, and then by us)."""
+    """Run tasks on a cluster. A task whose worker dies runs again elsewhere (`allowed-failures`, and then by us).
+
+    The recipe goes with each task: data scattered to workers is lost with them, and tasks that need it wait for ever.
+    """
     from dask.distributed import as_completed as completed
 
-    shared = client.scatter(recipe, broadcast=True, hash=False)
     left = {}
     for numbers in tasks:
-        future = client.submit(make_runs, shared, numbers, pure=False, retries=3, key=None)
+        future = client.submit(make_runs, recipe, numbers, pure=False, retries=3)
         left[future.key] = (future, numbers)
     arriving = completed([future for future, _ in left.values()])
     for future in arriving:
         _, numbers = left.pop(future.key)
         if future.status == "lost" or future.status == "cancelled":
-            again = client.submit(make_runs, shared, numbers, pure=False, retries=3)
+            again = client.submit(make_runs, recipe, numbers, pure=False, retries=3)
             left[again.key] = (again, numbers)
             arriving.add(again)
             continue
