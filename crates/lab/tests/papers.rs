@@ -120,7 +120,7 @@ fn a_confound_without_a_reason_is_found() {
     assert!(reproduce::check(&paper, &registries)[0].contains("set `mechanisms` instead"));
 }
 
-/// Comparisons that agree, as the committed results count them: each claim in the setting that its verdict comes from.
+/// How many comparisons of each claim agree, as the committed pages say: in the setting that its verdict comes from.
 fn agreements(paper: &reproduce::Paper, folder: &std::path::Path) -> reproduce::Agreements {
     let file = folder.join(format!("{}.json", paper.name));
     let entry = reproduce::Entry::parse(&std::fs::read_to_string(file).unwrap(), &paper.name).unwrap();

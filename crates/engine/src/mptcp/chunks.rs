@@ -15,7 +15,7 @@ pub(crate) struct Sent {
     /// A mapping's length has 16 bits.
     pub(super) len: u16,
     pub last: SubflowId,
-    /// Waits in the reinjection queue.
+    /// Whether it waits in the reinjection queue.
     pub reinject: bool,
 }
 

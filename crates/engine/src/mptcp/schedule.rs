@@ -114,7 +114,8 @@ impl<P: Payload> Connection<P> {
         }
     }
 
-    /// Everything that was written is assigned, and the writer waits for space: old data may go again.
+    /// All written data is assigned to subflows, and the writer waits for buffer space: data that was sent may be sent again
+    /// on another subflow.
     #[inline(never)]
     fn on_all_assigned(&mut self, now: Nanos) -> Option<usize> {
         if self.send.writable() {

@@ -23,7 +23,7 @@ impl<P: Payload> Connection<P> {
     /// The earliest deadline, if it is before `known`.
     #[inline]
     pub(crate) fn timeout_before(&mut self, known: Nanos) -> Option<Nanos> {
-        // `flatten` is for any iterator, and costs more.
+        // Not `flatten`, which takes more instructions.
         let subflows = self.subflows.iter().filter_map(Option::as_ref);
         let subflows = subflows.map(|subflow| subflow.tcp.timeout_floor());
         if subflows.fold(self.deadlines.next(), Nanos::min) >= known {

@@ -114,8 +114,8 @@ pub struct Judgement {
 }
 
 impl Judgement {
-    /// The setting that the verdict comes from. If that holds for the ruled and the fitted one alike, the one of which more
-    /// comparisons agree.
+    /// The setting that the verdict comes from. If the ruled and the fitted setting have the same verdict, the one in which
+    /// more comparisons agree.
     pub fn deciding(&self) -> Option<&InSetting> {
         let of = |name: &str| self.settings.iter().find(|setting| setting.variant == name);
         let (main, fitted) = (of(MAIN), of(FITTED));

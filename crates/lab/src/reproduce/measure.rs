@@ -12,7 +12,7 @@
 //! | `repeats` | packets | opportunistic retransmissions and reinjections, in segments of 1448 bytes |
 //! | `opportunistic` | packets | the former alone: what a full window has sent again on another subflow |
 //! | `retransmitted` | packets | retransmissions and repeats |
-//! | `window-full` | % | of the run, the time in which new data waits for the connection-level send window |
+//! | `window-full` | % | share of the run during which new data waits for the connection-level send window |
 //! | `timeouts` | | retransmission timeouts |
 //! | `duplicated-share` | % | bytes repeated by the scheduler's design, of those delivered |
 //! | `share:PATH`, `packets:PATH` | %, packets | a path's part |

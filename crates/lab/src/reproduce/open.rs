@@ -331,7 +331,7 @@ impl Choice {
     /// In words, for the page.
     pub(super) fn words(&self, distance: f64) -> String {
         let ran = format!(
-            "The {} nearest settings ran again. As near as the nearest, within the noise of their runs (jackknife, 95 %): {}. Of these \
+            "The {} nearest settings ran again. Settings as near as the nearest, within the noise of their runs (jackknife, 95 %): {}. Of these \
              the one with the most weight in the prior is named",
             self.finalists, self.equally_near
         );

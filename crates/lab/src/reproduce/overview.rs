@@ -123,7 +123,7 @@ pub fn text(entries: &[Entry], world: World, command: Option<&str>) -> String {
     text += "What each paper claims, as a test whose tolerance is in `papers/NAME/claims.toml`. A claim is a number of comparisons. \
              One counts if its p-value is below 5 % after Holm's correction over the claim; effect, interval and p-value are of the ratio of means over \
              paired seeds. A tie is the same runs, or a difference whose whole 95 % interval is within 2 % and that doesn't count. \
-             A claim is reproduced if three quarters of the comparisons that are no ties agree; of one that isn't, the count is that of the setting in which more agree. \
+             A claim is reproduced if three quarters of the comparisons that are no ties agree; for one that isn't, the count comes from the setting in which more comparisons agree. \
              All rows of a figure run the same opportunistic retransmission and penalisation, unless the paper's page gives a reason. \
              An inferred setting was fitted to some of the baseline's numbers (`ropewalk reproduce fit NAME`); the other rows, and the figures held out, test it.\n\n";
     text += &grid(&entries, world);
@@ -181,7 +181,7 @@ pub(super) fn agreement(judgement: &Judgement) -> String {
     match judgement.deciding() {
         Some(setting) if setting.cells > 0 => {
             let same = if setting.ties > 0 { format!(", {} tied", setting.ties) } else { String::new() };
-            // Said by the verdict itself if the claim is reproduced there.
+            // A claim reproduced in the fitted setting has a verdict that says so.
             let fitted = setting.variant == FITTED && judgement.verdict != Verdict::Inferred;
             let fitted = if fitted { ", fitted" } else { "" };
             format!("{} of {}{same}{fitted}", setting.agree, setting.cells)

@@ -25,6 +25,7 @@ use crate::entropy::SeededEntropy;
 use crate::recorder::Recorder;
 use crate::spec::{Mode, RunSpec};
 use crate::topology;
+use crate::world::side_of;
 use crate::{Nanos, Side};
 
 /// The first port of clients, and of servers. Wireshark assigns no protocol to these, so that captures show TCP.
@@ -350,12 +351,12 @@ impl Hosts {
         now: Nanos,
         recorder: Option<&mut Recorder>,
     ) -> Option<AppEvent> {
-        let (group, side) = (end >> 1, if end & 1 == 0 { Side::Client } else { Side::Server });
+        let (group, side) = (end >> 1, side_of(end));
         if let Some(id) = self.ends[end].poll_readable() {
             let Some(conn) = self.lookup(group, side, id) else { return Some(AppEvent::Nothing) };
             return Some(self.read(group, now, conn, side, id));
         }
-        self.poll_rarer_event(end, now, recorder)
+        self.poll_rarer_event(end, group, side, now, recorder)
     }
 
     /// Any event but [`Event::Readable`].
@@ -363,10 +364,11 @@ impl Hosts {
     fn poll_rarer_event(
         &mut self,
         end: usize,
+        group: usize,
+        side: Side,
         now: Nanos,
         recorder: Option<&mut Recorder>,
     ) -> Option<AppEvent> {
-        let (group, side) = (end >> 1, if end & 1 == 0 { Side::Client } else { Side::Server });
         let (id, event) = self.ends[end].poll_event()?;
         if let Event::Accepted { tuple, .. } = event {
             return Some(self.accepted(group, id, tuple.src_port, tuple.dst_port));

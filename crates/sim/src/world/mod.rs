@@ -80,7 +80,7 @@ pub struct World {
 
 /// Which side an endpoint is on.
 #[inline]
-fn side_of(end: usize) -> Side {
+pub(crate) fn side_of(end: usize) -> Side {
     if end & 1 == 0 { Side::Client } else { Side::Server }
 }
 

@@ -372,7 +372,7 @@ impl<P: Payload> Sender<P> {
         }
     }
 
-    /// Nothing is in flight when new data is to be sent.
+    /// New data is about to be sent while nothing is in flight.
     #[inline(never)]
     fn on_idle(&mut self, cx: &mut Context<'_>) {
         let metrics = cx.own();

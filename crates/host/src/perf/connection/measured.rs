@@ -17,7 +17,7 @@ impl TestConnection {
         self.hello.as_ref()
     }
 
-    /// What the server answered.
+    /// The server's answer to what the client wants.
     pub fn answer(&self) -> Option<&Answer> {
         self.answer.as_ref()
     }
