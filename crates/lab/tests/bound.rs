@@ -108,7 +108,7 @@ prop_compose! {
             }).collect(),
             bottlenecks: shared.into_iter().map(|(up, down)| Bottleneck { name: "shared".into(), up, down }).collect(),
             background: if rival {
-                let traffic = Traffic::TcpFlows { congestion: "reno".into(), bytes: 50_000, pause: 20 * MS, times: 0 };
+                let traffic = Traffic::TcpFlows { congestion: "reno".into(), bytes: 50_000, pause: 20 * MS, times: 0, receive_buffer: None };
                 let direction = if upload { Direction::Upload } else { Direction::Download };
                 vec![Background { path: 0, direction, traffic, extra_delay: 0, start: 0, stop: u64::MAX }]
             } else {

@@ -141,7 +141,11 @@ pub(crate) fn background(spec: &RunSpec, source: usize) -> Result<ConnectionConf
     // Its hosts are of the same system as the workload's.
     let end = EndSpec::of(spec.scenario.server.host.profile);
     let congestion = end.host.congestion(&congestion);
-    Ok(ConnectionConfig { multipath: false, congestion, ..base(&end, spec) })
+    let mut config = ConnectionConfig { multipath: false, congestion, ..base(&end, spec) };
+    if let Traffic::TcpFlows { receive_buffer: Some(bytes), .. } = &spec.scenario.background[source].traffic {
+        config.receive_buffer = buffer(payload(*bytes, end.host.receive_share()), 0, false);
+    }
+    Ok(config)
 }
 
 /// The longest time that a scenario may name, so that sums of times never overflow.

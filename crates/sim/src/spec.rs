@@ -122,6 +122,8 @@ pub enum Traffic {
         pause: Nanos,
         /// How many, one after another; a run doesn't end before they have. 0: without end, and not waited for.
         times: u32,
+        /// Fixed receive buffer of its hosts, bytes; none: as their system has it.
+        receive_buffer: Option<u64>,
     },
     /// UDP on/off.
     UdpOnOff {

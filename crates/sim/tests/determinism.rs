@@ -42,6 +42,7 @@ fn rich() -> Scenario {
             bytes: 50_000,
             pause: 50 * MILLISECOND,
             times: 0,
+            receive_buffer: None,
         }),
         background(Traffic::UdpOnOff {
             rate: 2_000_000,

@@ -249,3 +249,30 @@ fn deadlines_of_frames_are_for_schedulers_that_ask() {
     assert_eq!(far.duplicated_bytes, 0, "all arrives in time");
     assert!(soon.duplicated_bytes > 0 && never.duplicated_bytes > 0);
 }
+
+/// A window's worth takes a round trip: a competing flow with a small receive buffer can't fill the path.
+#[test]
+fn a_competing_flows_receive_buffer_bounds_its_rate() {
+    let time = |receive_buffer: Option<u64>| {
+        let mut scenario = networks::wifi_lte();
+        scenario.workload = Workload::Flow { bytes: 1000 };
+        scenario.background = vec![Background {
+            path: 0,
+            direction: Direction::Download,
+            traffic: Traffic::TcpFlows {
+                congestion: "reno".into(),
+                bytes: 500_000,
+                pause: 0,
+                times: 1,
+                receive_buffer,
+            },
+            extra_delay: 100 * MILLISECOND,
+            start: 0,
+            stop: u64::MAX,
+        }];
+        run(&spec(scenario, "minrtt", "lia")).competing[0].fct.expect("complete")
+    };
+    let (small, grown) = (time(Some(10_000)), time(None));
+    // 50 windows, each of a round trip with the extra delay.
+    assert!(small > 50 * 100 * MILLISECOND && grown < small / 4, "{small} {grown}");
+}

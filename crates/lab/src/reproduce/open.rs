@@ -33,6 +33,9 @@ pub struct Unknowns {
     /// Figures that test it.
     #[serde(default)]
     pub held_out: Vec<String>,
+    /// Figures in real time that are made in the fitted setting too.
+    #[serde(default)]
+    pub real: Vec<String>,
     /// The settings.
     #[serde(default, rename = "setting")]
     pub settings: Vec<Unknown>,

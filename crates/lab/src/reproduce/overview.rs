@@ -126,6 +126,9 @@ pub fn text(entries: &[Entry], world: World, command: Option<&str>) -> String {
              A claim is reproduced if three quarters of the comparisons that are no ties agree; for one that isn't, the count comes from the setting in which more comparisons agree. \
              All rows of a figure run the same opportunistic retransmission and penalisation, unless the paper's page gives a reason. \
              An inferred setting was fitted to some of the baseline's numbers (`ropewalk reproduce fit NAME`); the other rows, and the figures held out, test it.\n\n";
+    if real {
+        text += "Runs are few and short. `--runs 50` makes more; what differs by a few per cent is not decided by so few.\n\n";
+    }
     text += &grid(&entries, world);
     text += "\n| paper | claim | verdict | comparisons that agree |\n|---|---|---|---:|\n";
     for entry in &entries {

@@ -69,7 +69,8 @@ pub(super) const FITTED: &str = "fitted";
 pub(super) fn variants(paper: &Paper) -> Vec<Variant> {
     let mut found = vec![Variant { label: MAIN.into(), settings: Settings::default(), figures: Vec::new() }];
     if let Some(fitted) = &paper.fitted {
-        let (figures, read) = (fitted.figures.clone(), fitted.read());
+        let (mut figures, read) = (fitted.figures.clone(), fitted.read());
+        figures.extend(paper.unknowns.real.iter().cloned());
         // A reading of the scheduler's rule also concerns figures of other networks, as they are ruled.
         let own = fitted.readings.iter().flat_map(|reading| reading.figures.iter().cloned());
         let own: Vec<String> = own.filter(|id| !figures.contains(id)).collect();

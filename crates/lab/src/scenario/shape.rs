@@ -348,6 +348,11 @@ pub const BACKGROUNDS: &[Shape] = &[
                 "times",
                 Kind::Integer(0, 1_000_000),
                 "How many, one after another; a run waits for them. Default: 0, without end"
+            ),
+            key(
+                "receive-buffer",
+                Kind::Bytes,
+                "Fixed receive buffer of its hosts, 4096 B at least. Default: growing, as the system has it"
             )
         ),
     },

@@ -181,6 +181,7 @@ impl Reader {
                 bytes: self.size(&table, "size")?,
                 pause: self.time(&table, "pause").unwrap_or(0),
                 times: self.integer(&table, "times", (0, 1_000_000)).unwrap_or(0) as u32,
+                receive_buffer: self.bytes_within(&table, "receive-buffer", BUFFER_RANGE),
             },
             _ => Traffic::UdpOnOff {
                 rate: self.quantity(table.get("rate")?, "1 Mbit/s", units::rate)?,

@@ -174,7 +174,13 @@ mod tests {
 
     #[test]
     fn flows_come_again_until_the_stop() {
-        let traffic = Traffic::TcpFlows { congestion: "reno".into(), bytes: 5000, pause: 80, times: 0 };
+        let traffic = Traffic::TcpFlows {
+            congestion: "reno".into(),
+            bytes: 5000,
+            pause: 80,
+            times: 0,
+            receive_buffer: None,
+        };
         let mut app = cross_traffic(traffic, 950);
         let (_, totals) = driver::run(&mut app, 10, 10_000);
         // One flow per 100: open at 0, there at 10, delivered at 20, and 80 of pause.
@@ -186,7 +192,13 @@ mod tests {
 
     #[test]
     fn a_number_of_flows_delays_the_end() {
-        let traffic = Traffic::TcpFlows { congestion: "reno".into(), bytes: 5000, pause: 80, times: 3 };
+        let traffic = Traffic::TcpFlows {
+            congestion: "reno".into(),
+            bytes: 5000,
+            pause: 80,
+            times: 3,
+            receive_buffer: None,
+        };
         let mut app = cross_traffic(traffic, Nanos::MAX);
         assert!(app.delays_end());
         let (report, totals) = driver::run(&mut app, 10, 10_000);

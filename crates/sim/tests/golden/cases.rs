@@ -145,8 +145,13 @@ fn crowded() -> Scenario {
 fn competing() -> Scenario {
     let mut scenario = networks::wifi_lte();
     let limited = Traffic::TcpLimited { congestion: "reno".into(), packets_per_second: 157.0, packet: 1000 };
-    let flows =
-        Traffic::TcpFlows { congestion: "cubic".into(), bytes: 50_000, pause: 50 * MILLISECOND, times: 4 };
+    let flows = Traffic::TcpFlows {
+        congestion: "cubic".into(),
+        bytes: 50_000,
+        pause: 50 * MILLISECOND,
+        times: 4,
+        receive_buffer: None,
+    };
     scenario.background = vec![
         source(Traffic::TcpSaturated { congestion: "lia".into() }, Direction::Upload, 0),
         source(limited, Direction::Download, 5 * MILLISECOND),
