@@ -1,5 +1,10 @@
 //! Connections to the gateway that are ready for clients, and clients that are told early that they are connected.
 
+use std::net::{SocketAddr, TcpListener};
+use std::process::Command;
+
+use ropewalk_host::clock::Clock;
+
 use crate::far::Far;
 use crate::stage::{PROXY, SERVER, Stage, wait_until};
 
@@ -96,4 +101,27 @@ fn a_gateway_that_was_killed_is_used_again() {
     let far = Far::start(&stage, &destinations, &[]);
     download();
     assert!(proxy.terminate().success() && far.gateway.terminate().success(), "{}", logs());
+}
+
+/// A connection that is ready is asked first, then one of its own: both together take no longer than `connect-timeout`.
+#[test]
+fn a_silent_gateway_costs_one_connect_timeout() {
+    let Some(stage) = Stage::new() else { return };
+    // The kernel completes the handshakes, and nobody answers.
+    let address: SocketAddr = "10.1.0.1:5124".parse().unwrap();
+    let _silent = stage.web.run(|| TcpListener::bind(address)).unwrap();
+    let (cookie, config) = (stage.path().join("cookie"), stage.path().join("proxy.toml"));
+    let mut keys = Command::new(env!("CARGO_BIN_EXE_ropewalk"));
+    assert!(keys.args(["keys", "cookie"]).arg(&cookie).status().unwrap().success());
+    let text = "[proxy]\ngateway = \"10.1.0.1:5124\"\ngateway-cookie = \"cookie\"\ngateway-ready = 1\n\
+                connect-timeout = \"4 s\"\nstatus = \"none\"\nusage = \"usage.json\"\n\
+                [[link]]\ninterface = \"up0\"\n[[link]]\ninterface = \"up1\"\n";
+    std::fs::write(&config, text).unwrap();
+    let proxy = stage.start(&["--config", config.to_str().unwrap(), "--verbose"]);
+    wait_until("one is ready", || stage.log().contains("ready for a client"));
+    let clock = Clock::start();
+    let (code, _) = stage.curl(&["--proxy", &format!("socks5h://{PROXY}"), &format!("http://{SERVER}/")]);
+    let took = clock.now() as f64 / 1e9;
+    assert!(code == 97 && (3.5..5.5).contains(&took), "{code} after {took:.1} s: {}", stage.log());
+    assert!(proxy.terminate().success());
 }
