@@ -2,7 +2,7 @@
 """The gateway beside HAProxy on the kernel's Multipath TCP, as root: docs/gateway.md.
 
     benches/gateway.py [ROW ...] [--rounds 5] [--schedulers ropewalk,minrtt,blest] [--ropewalk PROGRAM | --release] [--json FILE]
-    benches/gateway.py soak [--minutes 20] [--clients 2000]
+    benches/gateway.py soak [--minutes 20] [--clients 2000] [--cut 2] [--between 3] [--packets]
 
 completion   downloads of 64 KiB to 4 MiB from nginx over emulated paths, by the kernel's client (mptcpize, curl): behind the
              gateway with each scheduler, and behind `mptcpize run haproxy` (the kernel's scheduler `default`). The scheduler
@@ -10,7 +10,8 @@ completion   downloads of 64 KiB to 4 MiB from nginx over emulated paths, by the
 connections  connections per second, one request each (wrk, `Connection: close`), the program in front of nginx on one core
 latency      what the program adds to a small request on an open connection
 soak         2,000 clients that connect, download a file, compare each byte, close and begin again, over two links of which one is
-             cut every five seconds for two: memory, failures, connections left over
+             cut every five seconds for two: memory, failures, connections left over, and the state of both ends of downloads that
+             were silent for 20 s and for 70 s (in --json). `--schedulers haproxy`: with HAProxy in place of the gateway
 throughput   a download without a limit through proxy and gateway, and `ropewalk perf` with the engine at both ends: rate, CPU per GB
 idle         10,000 idle connections: memory of each, processor time while nothing happens
 switch       links that die in silence under a download through proxy and gateway: how long nothing arrives
@@ -35,7 +36,6 @@ import resource
 import shlex
 import shutil
 import signal
-import socket
 import statistics
 import subprocess
 import sys
@@ -97,13 +97,13 @@ class Place:
     def front(self, way, address, ropewalk):
         """A command that listens at `address`, port 80, and forwards to nginx."""
         if way == PAIR:
-            convert = f"{ropewalk} gateway --listen {address}:5124 --convert '{address} {BACKEND}' --scheduler ropewalk --log warn"
-            return f"{convert} --cookie {self.path('cookie')}"
+            convert = f"{ropewalk} gateway --listen {address}:5124 --convert '{address} {BACKEND}' --cookie {self.path('cookie')}"
+            return f"{convert} --scheduler ropewalk --log warn"
         if way == KERNEL:
             with open(self.path("haproxy.cfg"), "w") as file:
                 file.write(
-                    "global\n nbthread 1\n maxconn 4000\ndefaults\n mode tcp\n timeout connect 5s\n timeout client 60s\n"
-                    f" timeout server 60s\nlisten front\n bind {address}:80\n server nginx 127.0.0.1:{BACKEND}\n"
+                    "global\n nbthread 1\n maxconn 4000\ndefaults\n mode tcp\n timeout connect 5s\n timeout client 300s\n"
+                    f" timeout server 300s\nlisten front\n bind {address}:80\n server nginx 127.0.0.1:{BACKEND}\n"
                 )
             return f"mptcpize run haproxy -db -f {self.path('haproxy.cfg')}"
         return f"{ropewalk} gateway --listen {address}:80 --to 127.0.0.1:{BACKEND} --scheduler {way} --log warn"
@@ -114,8 +114,13 @@ class Place:
 SETTINGS = "sysctl -qw net.ipv4.tcp_congestion_control=cubic net.ipv4.tcp_no_metrics_save=1 net.mptcp.blackhole_timeout=0"
 # The same in a script: where it isn't allowed, the comparison would be of something else.
 OR_END = f"{SETTINGS} || exit 1"
-# Waits until the port answers.
-READY = "for i in $(seq 100); do curl -sf -o /dev/null --max-time 2 http://%s/small && break; sleep 0.1; done"
+
+
+def ready(address, curl="curl"):
+    """A line for the shell that waits until the address answers, and ends the shell with an error if it doesn't in time."""
+    ask = f"{curl} -sf -o /dev/null --max-time 2 http://{address}/small"
+    late = f"{{ echo {address} does not answer >&2; exit 1; }}"
+    return f"n=0; until {ask}; do n=$((n + 1)); [ $n -lt 100 ] || {late}; sleep 0.1; done"
 
 
 def download(place, scenario, way, seed, options):
@@ -128,13 +133,13 @@ def download(place, scenario, way, seed, options):
     client = "curl --proxy socks5://127.0.0.1:1080" if way == PAIR else "mptcpize run curl"
     once = client + " -sf -o /dev/null --max-time 60 -w '%{size_download} %{time_total}\\n' http://" + url + "/"
     with open(place.path("client.sh"), "w") as file:
-        lines = [OR_END, READY % url, "sleep 0.3"]
+        lines = [OR_END, ready(url), "sleep 0.3"]
         if way == PAIR:
             # All paths but loopback are its uplinks.
             uplinks = "$(ip -br link | awk '$1 != \"lo\" { print \"--via\", $1 }')"
             gateway = f"--gateway 10.127.255.1:5124 --gateway-cookie {place.path('cookie')} --gateway-ready 2 --gateway-early"
             lines += [f"{options.ropewalk} proxy {uplinks} {gateway} --metrics 127.0.0.1:9464 & proxy=$!"]
-            lines += [READY.replace("curl", "curl --proxy socks5://127.0.0.1:1080") % url, "sleep 1"]
+            lines += [ready(url, "curl --proxy socks5://127.0.0.1:1080"), "sleep 1"]
         lines += [f"{once}{size}; sleep 0.2" for size in SIZES.values() for _ in range(options.repeat)]
         # Multipath TCP, or the comparison is of something else.
         if way == PAIR:
@@ -270,7 +275,7 @@ def served(pair, place, way, options, measure):
     else:
         children.append(pair.start(place.front(way, "10.0.0.1", options.ropewalk), 0))
     try:
-        subprocess.run(pair.inside(pair.names[1], f"sh -c {shlex.quote(READY % '10.0.0.1')}"), check=True)
+        subprocess.run(pair.inside(pair.names[1], f"sh -c {shlex.quote(ready('10.0.0.1'))}"), check=True)
         time.sleep(0.3)
         return measure()
     finally:
@@ -342,142 +347,10 @@ for turn in range(3200):
     return rows
 
 
-# Downloads until the time is over; prints how it went, as JSON. Each client keeps its connection for a while before it asks.
-CLIENTS = """
-import asyncio, collections, errno, json, os, random, socket, sys, time
-
-minutes, folder, names, clients = float(sys.argv[1]), sys.argv[2], sys.argv[3].split(","), int(sys.argv[4])
-end = time.monotonic() + 60 * minutes
-counts, durations, failed = collections.Counter(), [], []
-# Most downloads are small, or the links would be full of few.
-files = {}
-for name in names:
-    with open(os.path.join(folder, name), "rb") as file:
-        files[name] = file.read()
-shares = [256, 32, 4, 1][:len(names)]
-
-async def connect(one):
-    # asyncio's own would ask the resolver about a protocol that it doesn't know.
-    if (error := one.connect_ex(("10.0.0.1", 80))) not in (0, errno.EINPROGRESS):
-        raise OSError(error, "connect")
-    loop, done = asyncio.get_running_loop(), asyncio.Event()
-    loop.add_writer(one, done.set)
-    try:
-        await done.wait()
-    finally:
-        loop.remove_writer(one)
-    if error := one.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
-        raise OSError(error, "connect")
-
-async def download(name, pause, told):
-    loop = asyncio.get_running_loop()
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM, 262) as one:
-        one.setblocking(False)
-        told["stage"] = "connecting"
-        await connect(one)
-        told |= {"stage": "pausing", "port": one.getsockname()[1]}
-        await asyncio.sleep(pause)
-        told["stage"] = "asking"
-        await loop.sock_sendall(one, f"GET /{name} HTTP/1.0\\r\\n\\r\\n".encode())
-        told |= {"stage": "reading", "received": 0}
-        data = bytearray()
-        while piece := await loop.sock_recv(one, 65536):
-            data += piece
-            told["received"] = len(data)
-        head, _, body = bytes(data).partition(b"\\r\\n\\r\\n")
-        if body == files[name]:
-            return "right"
-        return "cut short" if files[name].startswith(body) else "wrong bytes"
-
-async def client(number):
-    draw = random.Random(number)
-    await asyncio.sleep(10 * draw.random())
-    while time.monotonic() < end:
-        begin, pause = time.monotonic(), 40 * draw.random()
-        name = draw.choices(names, shares)[0]
-        told = {}
-        try:
-            found = await asyncio.wait_for(download(name, pause, told), pause + 120)
-        except Exception as error:
-            found = type(error).__name__
-        counts[found] += 1
-        if found != "right":
-            counts[f"{found}: {name} bytes"] += 1
-            where = ", ".join(f"{key} {told[key]}" for key in ("stage", "port", "received") if key in told)
-            failed.append(f"{begin - end + 60 * minutes:.1f} s: {found}, {name} bytes, paused {pause:.1f} s; {where}")
-        durations.append(time.monotonic() - begin - pause)
-
-async def main():
-    await asyncio.gather(*(client(number) for number in range(clients)))
-
-asyncio.run(main())
-print(json.dumps({"counts": counts, "longest_s": max(durations), "failed": failed[:20]}))
-"""
-
-
 def resident(pid):
     """Resident memory in MiB."""
     with open(f"/proc/{pid}/status") as file:
         return int(re.search(r"VmRSS:\s+(\d+)", file.read())[1]) / 1024
-
-
-def open_now(pair):
-    """The gateway's connections, by scheduler."""
-    metrics = pair.run(pair.names[0], "curl -s --max-time 10 http://127.0.0.1:9100/metrics")
-    return list(map(int, re.findall(r"^ropewalk_gateway_connections\S* (\d+)", metrics, re.MULTILINE)))
-
-
-def soak(place, options):
-    names, memory = ",".join(map(str, SIZES.values())), []
-    with Pair(links=2) as pair:
-        server, client = pair.names
-        for name in pair.names:
-            for i in pair.links:
-                pair.run(name, f"tc qdisc add dev eth{i} root tbf rate 100mbit burst 100k latency 50ms")
-        pair.run(client, "ip mptcp endpoint add 10.0.1.2 dev eth1 subflow")
-        nginx = pair.start(place.nginx(f"127.0.0.1:{BACKEND}"), 1)
-        way = place.front(options.schedulers[0], "10.0.0.1", options.ropewalk)
-        gateway = pair.start(f"{way} --address 10.0.1.1 --metrics 127.0.0.1:9100", 0)
-        cut, most, left = None, 0, []
-        try:
-            subprocess.run(pair.inside(client, f"sh -c {shlex.quote(READY % '10.0.0.1')}"), check=True)
-            command = pair.inside(client, shlex.join([sys.executable, "-c", CLIENTS, str(options.minutes), place.path("files"), names, str(options.clients)]))
-            clients = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-            begin, turns = time.monotonic(), 0
-            while clients.poll() is None:
-                time.sleep(2 if cut else 3)
-                if cut:
-                    pair.run(client, "nft delete table inet cut")
-                    cut = None
-                elif time.monotonic() - begin < 60 * options.minutes - 5:
-                    cut, turns = f"eth{turns % 2}", turns + 1
-                    rules = " ".join(
-                        f"chain {hook} {{ type filter hook {hook} priority 0; {word} {cut} drop; }};"
-                        for hook, word in (("input", "iifname"), ("output", "oifname"))
-                    )
-                    pair.run(client, f"nft {shlex.quote('table inet cut { ' + rules + ' }')}")
-                memory.append((time.monotonic() - begin, resident(gateway.pid)))
-                if len(memory) % 12 == 0:
-                    say(f"{memory[-1][0]:.0f} s: {memory[-1][1]:.1f} MiB, {sum(open_now(pair))} connections")
-                most = max(most, sum(open_now(pair)))
-            result = json.loads(clients.stdout.read())
-            # What peers have left behind ends within the keep-alive's two minutes.
-            begin = time.monotonic()
-            while any(left := open_now(pair)) and time.monotonic() - begin < 150:
-                time.sleep(1)
-        finally:
-            end(gateway)
-            end(nginx)
-    early = [one for at, one in memory if 30 <= at < 90] or [one for _, one in memory[:5]]
-    late = [one for _, one in memory[-12:]]
-    print(f"{result['counts']}, the longest {result['longest_s']:.1f} s, links cut {turns} times, up to {most} connections at a time")
-    for failure in result["failed"]:
-        print(f"failed after {failure}")
-    print(
-        f"memory: {statistics.median(early):.1f} MiB in the first minutes, {statistics.median(late):.1f} MiB in the last, at most {max(one for _, one in memory):.1f} MiB"
-    )
-    print(f"connections left: {sum(left)}; the gateway's exit code: {gateway.returncode}")
-    return result | {"memory": memory, "left": left, "exit": gateway.returncode}
 
 
 def table(head, rows):
@@ -490,8 +363,10 @@ def table(head, rows):
 def main():
     import gateway_cfs
     import gateway_pair
+    import gateway_soak
 
-    all_rows = {"completion": completion, "connections": connections, "latency": latency, "soak": soak} | gateway_pair.ROWS | {"cfs": gateway_cfs.cfs}
+    all_rows = {"completion": completion, "connections": connections, "latency": latency, "soak": gateway_soak.soak}
+    all_rows |= gateway_pair.ROWS | {"cfs": gateway_cfs.cfs}
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("rows", nargs="*", choices=[*all_rows, []], default=[])
     parser.add_argument("--ropewalk", default=os.path.join(ROOT, "target/release/ropewalk"), help="the program [default: %(default)s]")
@@ -501,6 +376,9 @@ def main():
     parser.add_argument("--schedulers", default="ropewalk,minrtt,blest", type=lambda text: text.split(","))
     parser.add_argument("--minutes", type=float, default=20, help="how long the soak lasts")
     parser.add_argument("--clients", type=int, default=2000, help="the soak's connections at a time")
+    parser.add_argument("--cut", type=float, default=2, help="seconds for which the soak cuts a link")
+    parser.add_argument("--between", type=float, default=3, help="seconds between two such cuts")
+    parser.add_argument("--packets", action="store_true", help="the soak tells the packets of downloads that fail (tcpdump)")
     parser.add_argument("--deaths", type=int, default=24, help="how often `switch` cuts a link")
     parser.add_argument("--idle", type=int, default=10_000, help="idle connections")
     parser.add_argument("--keys", type=int, default=200, help="keystrokes of each round of `ssh`")

@@ -8,7 +8,7 @@ import statistics
 import subprocess
 import sys
 
-from gateway import BACKEND, READY, SETTINGS, say, table
+from gateway import BACKEND, SETTINGS, ready, say, table
 from gateway_pair import file_of
 
 # The pages of cfs-2019's section 5.2, KiB (its Table 5), fetched by curl and by wget.
@@ -16,7 +16,7 @@ PAGES = {"Wikipedia": 76, "Google": 220, "Amazon": 742, "Huffington Post": 1146}
 
 
 def cfs(place, options):
-    """cfs-2019, section 5.2: stored pages over its testbed's paths, by real curl and wget on the kernel's Multipath TCP, behind the gateway."""
+    """Fetches the pages of cfs-2019, section 5.2, over its testbed's paths, with real curl and wget, behind the gateway."""
     listed = subprocess.run([options.ropewalk, "list", "--json"], check=True, capture_output=True, text=True)
     schedulers = [one["name"] for one in json.loads(listed.stdout)["schedulers"]]
     for kib in PAGES.values():
@@ -31,13 +31,15 @@ def cfs(place, options):
         samples = collections.defaultdict(list)
         for round in range(options.rounds):
             with open(place.path("peer.sh"), "w") as file:
-                file.write(f"{SETTINGS}\n{place.nginx(f'127.0.0.1:{BACKEND}')} &\n{'exec ' + place.front(scheduler, '10.127.255.1', options.ropewalk)}\n")
+                front = place.front(scheduler, "10.127.255.1", options.ropewalk)
+                file.write(f"{SETTINGS}\n{place.nginx(f'127.0.0.1:{BACKEND}')} &\nexec {front}\n")
             with open(place.path("client.sh"), "w") as file:
-                lines = [SETTINGS, READY % "10.127.255.1", "sleep 0.3"]
+                lines = [SETTINGS, ready("10.127.255.1"), "sleep 0.3"]
                 for program, command in programs.items():
-                    for name, kib in PAGES.items():
-                        timed = f"b=$(date +%s%N); mptcpize run {command}{kib} > /dev/null && echo {program} {kib} $(( $(date +%s%N) - b )); sleep 0.2"
-                        lines.append(timed)
+                    for kib in PAGES.values():
+                        begin, took = "b=$(date +%s%N)", "$(( $(date +%s%N) - b ))"
+                        fetch = f"mptcpize run {command}{kib} > /dev/null"
+                        lines.append(f"{begin}; {fetch} && echo {program} {kib} {took}; sleep 0.2")
                 file.write("\n".join(lines) + "\n")
             command = [options.ropewalk, "emulate", "--scenario", scenario, "--seed", str(round + 1), "--quiet"]
             command += ["--peer", f"sh {place.path('peer.sh')}", "--", "sh", place.path("client.sh")]
@@ -48,7 +50,8 @@ def cfs(place, options):
             for program, kib, nanos in lines:
                 samples[program, int(kib)].append(int(nanos) / 1e9)
         found[scheduler] = {f"{program} {kib}": times for (program, kib), times in samples.items()}
-        rows.append([scheduler, *(f"{1000 * statistics.median(samples[program, kib]):.0f} ms" for program in programs for kib in PAGES.values())])
+        medians = [statistics.median(samples[program, kib]) for program in programs for kib in PAGES.values()]
+        rows.append([scheduler, *(f"{1000 * seconds:.0f} ms" for seconds in medians)])
         say(f"cfs, {scheduler}: {rows[-1][1:]}")
     table(["scheduler", *(f"{program}, {name}" for program in programs for name in PAGES)], rows)
     return found

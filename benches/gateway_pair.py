@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 
-from gateway import BACKEND, READY, SETTINGS, Pair, end, percentile, resident, say, table
+from gateway import BACKEND, SETTINGS, Pair, end, percentile, ready, resident, say, table
 
 SERVER = "10.9.9.9"
 PROXY = ("127.0.0.1", 1080)
@@ -61,8 +61,7 @@ class Duo(Pair):
             f"{ropewalk} proxy {vias} --gateway 10.0.0.1:5124 --gateway-cookie {cookie} --status {self.socket}"
             f" --usage {self.place.path('usage.json')} {self.more['proxy']}",
         )
-        ready = READY.replace("http://%s/small", f"--proxy socks5h://127.0.0.1:1080 http://{SERVER}/small")
-        self.run(client, f"sh -c {shlex.quote(ready)}")
+        self.run(client, f"sh -c {shlex.quote(ready(SERVER, 'curl --proxy socks5h://127.0.0.1:1080'))}")
 
     def spawn(self, name, command):
         child = subprocess.Popen(self.inside(name, command), start_new_session=True)
