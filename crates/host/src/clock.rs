@@ -51,7 +51,9 @@ fn monotonic() -> Nanos {
 /// Asks for real-time priority for the calling thread, so that other programs don't make it late; whether it was
 /// granted. An ordinary user isn't granted it: the lateness then shows how busy the machine was.
 pub fn request_real_time() -> bool {
-    let least = nix::libc::sched_param { sched_priority: 1 };
+    // SAFETY: it consists of integers. musl's has more fields than glibc's.
+    let mut least: nix::libc::sched_param = unsafe { std::mem::zeroed() };
+    least.sched_priority = 1;
     // Threads and programs started from here have ordinary priority again.
     let policy = nix::libc::SCHED_FIFO | nix::libc::SCHED_RESET_ON_FORK;
     // SAFETY: thread 0 is the calling one, and the kernel reads one sched_param, which lives across the call.
