@@ -14,12 +14,14 @@ use crate::metrics::{CaState, SubflowMetrics};
 
 /// Duplicate ACK threshold (RFC 5681, RFC 8985 3.3).
 pub(super) const DUP_THRESH: u32 = 3;
-/// Quarters of the least round-trip time in the window until a DSACK widens it (RFC 8985 6.2 step 4).
-const FIRST_QUARTERS: u32 = 1;
+/// RACK.reo_wnd_mult until a DSACK widens the window (RFC 8985 6.2 step 4).
+const FIRST_MULT: u32 = 1;
+/// The unit of RACK.reo_wnd_mult is the least round-trip time divided by this.
+const MIN_RTT_DIVISOR: u64 = 4;
 /// Recoveries for which a widened reordering window lasts.
 const PERSIST: u32 = 16;
-/// Most quarters of the least round-trip time in the window. The smoothed round-trip time limits it anyway.
-const MOST_QUARTERS: u32 = 255;
+/// Greatest RACK.reo_wnd_mult. The smoothed round-trip time limits the window anyway.
+const MAX_MULT: u32 = 255;
 
 /// RACK's state, by RFC 8985's names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -35,8 +37,8 @@ pub(super) struct Rack {
     fack: u64,
     /// RACK.reordering_seen.
     reordering_seen: bool,
-    /// RACK.reo_wnd_mult, in quarters of the least round-trip time.
-    quarters: u32,
+    /// RACK.reo_wnd_mult, in units of the least round-trip time / `MIN_RTT_DIVISOR`.
+    reo_wnd_mult: u32,
     /// RACK.reo_wnd_persist.
     persist: u32,
     /// RACK.dsack_round; 0: none.
@@ -52,7 +54,7 @@ impl Default for Rack {
             advanced: false,
             fack: 0,
             reordering_seen: false,
-            quarters: FIRST_QUARTERS,
+            reo_wnd_mult: FIRST_MULT,
             persist: 0,
             dsack_round: 0,
         }
@@ -126,7 +128,7 @@ impl Rack {
         self.reordering_seen = true;
     }
 
-    /// Step 4, first half: a round trip with a DSACK widens the window by a quarter of the least round-trip time.
+    /// Step 4, first half: a round trip with a DSACK widens the window by one unit.
     #[cold]
     pub fn on_dsack(&mut self, snd_una: u64, snd_nxt: u64) {
         if self.dsack_round != 0 && snd_una >= self.dsack_round {
@@ -135,7 +137,7 @@ impl Rack {
         if self.dsack_round == 0 {
             self.dsack_round = snd_nxt;
             //= RFC 8985 6.2-e
-            self.quarters = (self.quarters + 1).min(MOST_QUARTERS);
+            self.reo_wnd_mult = (self.reo_wnd_mult + 1).min(MAX_MULT);
             self.persist = PERSIST;
         }
     }
@@ -150,12 +152,12 @@ impl Rack {
         if self.persist > 0 {
             self.persist -= 1;
             if self.persist == 0 {
-                self.quarters = FIRST_QUARTERS;
+                self.reo_wnd_mult = FIRST_MULT;
             }
         }
     }
 
-    /// RACK.reo_wnd, by step 4: `quarters` says how wide it is.
+    /// RACK.reo_wnd, by step 4.
     #[inline]
     pub fn window(&self, metrics: &SubflowMetrics) -> Nanos {
         //= RFC 8985 6.2-d
@@ -164,7 +166,7 @@ impl Rack {
         if !self.reordering_seen && eager {
             return 0;
         }
-        (metrics.min_rtt / 4 * u64::from(self.quarters)).min(metrics.srtt)
+        (metrics.min_rtt / MIN_RTT_DIVISOR * u64::from(self.reo_wnd_mult)).min(metrics.srtt)
     }
 }
 
