@@ -399,12 +399,9 @@ impl<P: Payload> Connection<P> {
     /// Counters until `now`.
     pub fn stats(&self, now: Nanos) -> ConnectionStats {
         let mut stats = self.stats.clone();
-        for subflow in self.subflows.iter().flatten() {
-            let counters = subflow.tcp.counters();
-            stats.data_segments += counters.data_segments;
-            stats.retransmissions += counters.retrans_segs;
-            stats.timeouts += counters.timeouts;
-        }
+        let tcp = self.tcp_totals();
+        (stats.data_segments, stats.retransmissions, stats.timeouts) =
+            (tcp.data_segments, tcp.retrans_segs, tcp.timeouts);
         for (total, subflow) in stats.bytes_by_subflow.iter_mut().zip(&self.subflows) {
             *total += subflow.as_ref().map_or(0, |subflow| subflow.tcp.counters().bytes_sent);
         }

@@ -51,9 +51,6 @@ impl<P: Payload> Connection<P> {
     fn retire(&mut self, index: usize) -> Option<FourTuple> {
         let old = self.subflows.get_mut(index)?.take()?;
         let counters = old.tcp.counters();
-        self.stats.data_segments += counters.data_segments;
-        self.stats.retransmissions += counters.retrans_segs;
-        self.stats.timeouts += counters.timeouts;
         self.stats.bytes_by_subflow[index] += counters.bytes_sent;
         **self.past.get_or_insert_default() += counters;
         Some(old.tcp.tuple())
