@@ -11,8 +11,10 @@ fn program(name: &str) -> PathBuf {
 }
 
 fn run(name: &str, arguments: &[&str]) -> String {
-    let output =
-        Command::new(program(name)).args(arguments).output().expect("`cargo test` builds the examples");
+    let output = Command::new(program(name))
+        .args(arguments)
+        .output()
+        .expect("the example, which `--test all` alone doesn't build: add `--examples`");
     let text = String::from_utf8(output.stdout).expect("text");
     assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
     text

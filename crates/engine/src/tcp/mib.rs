@@ -2,7 +2,8 @@
 //!
 //! A new one is one line of `counters!`, and `common.counters.FIELD += 1` where it is counted. `Connection::tcp_counters` and
 //! `Endpoint::mib` then show it. (`mib` leaves out names that begin with `tcpi_`, and puts `TcpExt` before the others unless
-//! they begin with `Tcp`.) What algorithms read is in [`SubflowMetrics`](crate::metrics::SubflowMetrics) instead.
+//! they begin with `Tcp`.) What Linux doesn't count gets a name in Linux's style, and its text says so. What algorithms read is in
+//! [`SubflowMetrics`](crate::metrics::SubflowMetrics) instead.
 
 macro_rules! counters {
     ($($name:literal $field:ident: $doc:literal,)*) => {
