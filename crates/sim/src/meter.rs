@@ -39,12 +39,23 @@ impl PathMeter {
 pub(crate) struct Meter {
     pub(crate) paths: Vec<PathMeter>,
     pub(crate) ofo_samples: Vec<u32>,
+    /// The out-of-order queue's maximum since the last sample, and these maxima.
+    pub(crate) ofo_peak: u64,
+    pub(crate) ofo_peaks: Vec<u32>,
     pub(crate) samples: Vec<Sample>,
 }
 
 impl Meter {
     pub(crate) fn new(paths: usize) -> Self {
         Meter { paths: vec![PathMeter::default(); paths], ..Meter::default() }
+    }
+
+    /// A sample of the out-of-order queue, and the maximum since the last one.
+    pub(crate) fn sample_ofo(&mut self, bytes: u64) {
+        let kept = |bytes: u64| bytes.min(u64::from(u32::MAX)) as u32;
+        self.ofo_samples.push(kept(bytes));
+        self.ofo_peaks.push(kept(self.ofo_peak.max(bytes)));
+        self.ofo_peak = bytes;
     }
 
     /// A path's result; packets in flight at the end aren't lost.

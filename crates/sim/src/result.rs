@@ -38,6 +38,8 @@ pub struct RunResult {
     pub ofo_max: u64,
     /// Sampled every 10 ms from the workload's start: (bytes).
     pub ofo_samples: Vec<u32>,
+    /// Its maximum since the sample before, for each of these.
+    pub ofo_peaks: Vec<u32>,
     /// Segments retransmitted at subflow level.
     pub retransmissions: u64,
     /// Retransmission timeouts.
@@ -86,6 +88,7 @@ impl RunResult {
             ofo_mean: 0.0,
             ofo_max: 0,
             ofo_samples: Vec::new(),
+            ofo_peaks: Vec::new(),
             retransmissions: 0,
             timeouts: 0,
             reinjected_bytes: 0,

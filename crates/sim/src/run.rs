@@ -54,6 +54,7 @@ impl World {
             ofo_mean: totals.ofo_integral as f64 / duration.max(1) as f64,
             ofo_max: totals.ofo_max,
             ofo_samples: self.network.meter.ofo_samples,
+            ofo_peaks: self.network.meter.ofo_peaks,
             retransmissions: totals.retransmissions,
             timeouts: totals.timeouts,
             reinjected_bytes: totals.reinjected_bytes,

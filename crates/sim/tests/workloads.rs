@@ -210,6 +210,11 @@ fn the_out_of_order_queue_is_measured() {
     assert!(both.ofo_mean < both.ofo_max as f64);
     assert!(both.ofo_samples.iter().any(|&bytes| bytes > 0));
     assert!(both.ofo_samples.iter().all(|&bytes| u64::from(bytes) <= both.ofo_max));
+    // The maximum of each 10 ms: never below the sample at their end, and at times above.
+    assert_eq!(both.ofo_peaks.len(), both.ofo_samples.len());
+    let mut pairs = both.ofo_peaks.iter().zip(&both.ofo_samples);
+    assert!(pairs.all(|(peak, sample)| peak >= sample) && both.ofo_peaks != both.ofo_samples);
+    assert_eq!(both.ofo_peaks.iter().max().map(|&most| u64::from(most)), Some(both.ofo_max));
 }
 
 #[test]

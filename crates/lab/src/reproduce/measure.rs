@@ -8,6 +8,7 @@
 //! | `goodput`, `throughput` | Mbit/s, MB/s | delivered bytes over time, after the part that is skipped; 10^6 bytes |
 //! | `delay`, `jitter` | ms | of frames: mean, and mean difference of one to the next |
 //! | `ofo`, `ofo-max` | KiB | out-of-order queue, sampled every 10 ms: mean, maximum |
+//! | `ofo-peak` | KiB | mean of the out-of-order queue's maxima, one of each 10 ms |
 //! | `retransmissions` | packets | on their own subflow |
 //! | `repeats` | packets | opportunistic retransmissions and reinjections, in segments of 1448 bytes |
 //! | `opportunistic` | packets | the former alone: what a full window has sent again on another subflow |
@@ -40,7 +41,7 @@ pub(super) fn unit(metric: &str) -> &'static str {
         "goodput" => "Mbit/s",
         "throughput" => "MB/s",
         "delay" | "jitter" => "ms",
-        "ofo" | "ofo-max" => "KiB",
+        "ofo" | "ofo-max" | "ofo-peak" => "KiB",
         "retransmissions" | "repeats" | "opportunistic" | "retransmitted" | "packets" => "packets",
         "duplicated-share" | "share" | "probability" | "window-full" => "%",
         _ => "",
@@ -91,7 +92,10 @@ pub(super) fn measure(spec: &RunSpec, result: &RunResult, skip: Nanos) -> Measur
     put("delay", mean(&mut delays.iter().copied()));
     put("jitter", mean(&mut delays.windows(2).map(|pair| (pair[1] - pair[0]).abs())));
     let skipped = (skip / 10_000_000) as usize;
-    put("ofo", mean(&mut result.ofo_samples.iter().skip(skipped).map(|bytes| f64::from(*bytes) / 1024.0)));
+    let kib =
+        |samples: &[u32]| mean(&mut samples.iter().skip(skipped).map(|bytes| f64::from(*bytes) / 1024.0));
+    put("ofo", kib(&result.ofo_samples));
+    put("ofo-peak", kib(&result.ofo_peaks));
     if let Some(most) = result.ofo_samples.iter().skip(skipped).max() {
         put("ofo-max", f64::from(*most) / 1024.0);
     }

@@ -95,6 +95,12 @@ impl Hosts {
         end.ofo_bytes()
     }
 
+    /// The same without the check: for every segment that arrives.
+    #[inline]
+    pub(crate) fn end_ofo_bytes(&self, end: usize) -> u64 {
+        self.ends[end].ofo_bytes()
+    }
+
     /// Bytes that the schedulers of this side's connections of the workload had repeated so far.
     pub(crate) fn scheduler_repeated_bytes(&self, now: Nanos, side: Side) -> u64 {
         let end = &self.ends[side as usize];

@@ -25,6 +25,10 @@ impl World {
 
     /// Dispatches an endpoint's events and transmits its segments until it has neither.
     fn serve_endpoint(&mut self, end: usize) {
+        if end == self.network.data_from.other() as usize {
+            let queued = self.hosts.end_ofo_bytes(end);
+            self.network.meter.ofo_peak = self.network.meter.ofo_peak.max(queued);
+        }
         self.dispatch_events(end);
         loop {
             if end < 2 && self.is_unwatched() {

@@ -87,7 +87,7 @@ impl World {
             TimerEvent::Enqueue(link, packet) => self.network.enqueue(self.now, link, *packet),
             TimerEvent::SampleOfo => {
                 let ofo = self.hosts.ofo_bytes(self.network.data_from.other());
-                self.network.meter.ofo_samples.push(ofo.min(u64::from(u32::MAX)) as u32);
+                self.network.meter.sample_ofo(ofo);
                 self.set_timer(now + OFO_EVERY, TimerEvent::SampleOfo);
             }
             TimerEvent::Sample => {
