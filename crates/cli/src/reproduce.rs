@@ -1,4 +1,4 @@
-//! `ropewalk reproduce list|run|fit|hosts`.
+//! `ropewalk reproduce list|run|notes|fit|hosts`.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -58,6 +58,13 @@ with results of other papers beside it (papers/NAME.json), these stay: so one pa
 The settings, their priors and what is fitted to what are in papers/NAME/open.toml. The rows of the scheduler that the paper is \
 about aren't looked at. What was tried is kept in the folder of --state: call it again to go on after an interruption.")]
     Fit(fit::FitOptions),
+    /// Fill the notes of notes.toml in again from the results beside an overview, without running anything
+    #[command(after_help = "Examples:
+  ropewalk reproduce notes all --report docs/reproduction.md
+  ropewalk reproduce notes all --world emulated --report docs/reproduction-emulated.md
+
+A note that its results contradict is an error.")]
+    Notes(Notes),
     /// The lines of each host profile, where each comes from, and the difference that it makes
     #[command(after_help = "Examples:
   ropewalk reproduce hosts --runs 5
@@ -121,10 +128,26 @@ struct Run {
     shared: Shared,
 }
 
+#[derive(Debug, clap::Args)]
+struct Notes {
+    /// A paper's name, or `all` that have results
+    name: String,
+    /// Whose results
+    #[arg(long, default_value_t = crate::options::World::Simulated, value_enum)]
+    world: crate::options::World,
+    /// The overview; each paper's results are in a folder beside it
+    #[arg(long, value_name = "FILE")]
+    report: PathBuf,
+    /// Folder with the papers' files, instead of those compiled in
+    #[arg(long, value_name = "FOLDER")]
+    papers: Option<PathBuf>,
+}
+
 pub(crate) fn run(registries: &Registries, options: &Options) -> Result<(), Failure> {
     match &options.action {
         Action::List { json } => list(*json),
         Action::Run(run) => execute(registries, run),
+        Action::Notes(notes) => reword(notes),
         Action::Fit(fit) => fit::search(registries, fit),
         Action::Hosts { runs, json, report } => hosts(registries, *runs, *json, report.as_deref()),
     }
@@ -239,10 +262,7 @@ fn now() -> Instant {
 fn execute(registries: &Registries, run: &Run) -> Result<(), Failure> {
     let names: Vec<&str> =
         if run.name == "all" { reproduce::NAMES.to_vec() } else { vec![run.name.as_str()] };
-    let world = match run.world {
-        crate::options::World::Emulated => World::Emulated,
-        crate::options::World::Simulated => World::Simulated,
-    };
+    let world = world(run.world);
     let papers = names.into_iter().map(|name| load(name, run.shared.papers.as_deref()));
     let mut papers = papers.collect::<Result<Vec<_>, _>>()?;
     papers.retain(|paper| paper.runs_in(world));
@@ -327,6 +347,39 @@ fn kept(outcomes: &[Outcome], report: &Path) -> Result<Vec<Entry>, Failure> {
     Ok(found)
 }
 
+/// Papers' words anew, and the overview with them.
+fn reword(options: &Notes) -> Result<(), Failure> {
+    let world = world(options.world);
+    let beside = |path: &str| options.report.parent().unwrap_or(Path::new("")).join(path);
+    let read = |path: &Path| {
+        std::fs::read_to_string(path).map_err(|error| Failure::Other(format!("{}: {error}", path.display())))
+    };
+    // A name that isn't a paper's is refused.
+    let named =
+        if options.name == "all" { None } else { Some(load(&options.name, options.papers.as_deref())?.name) };
+    let mut entries = Vec::new();
+    for name in reproduce::NAMES {
+        let path = beside(&reproduce::entry_path(world, name));
+        let wanted = named.as_deref() == Some(*name);
+        if !path.exists() && !wanted {
+            continue;
+        }
+        let entry = Entry::parse(&read(&path)?, &path.display().to_string()).map_err(Failure::other)?;
+        if !wanted && named.is_some() {
+            entries.push(entry);
+            continue;
+        }
+        let paper = load(name, options.papers.as_deref())?;
+        let (page, table) = (path.with_extension("md"), path.with_extension("csv"));
+        let (text, entry) = reproduce::reworded(&paper, world, (&read(&page)?, &read(&table)?, &entry))
+            .map_err(Failure::other)?;
+        output::write_file(&page, &text)?;
+        output::write_file(&path, &entry.text())?;
+        entries.push(entry);
+    }
+    output::write_file(&options.report, &reproduce::overview(&entries, world, None))
+}
+
 /// The overview, and beside it what it links to.
 fn write_pages(outcomes: &[Outcome], kept: &[Entry], command: &str, report: &Path) -> Result<(), Failure> {
     let (page, files) = reproduce::pages(outcomes, kept, command).map_err(Failure::other)?;
@@ -340,6 +393,13 @@ fn write_pages(outcomes: &[Outcome], kept: &[Entry], command: &str, report: &Pat
         output::write_file(&path, text)?;
     }
     Ok(())
+}
+
+fn world(named: crate::options::World) -> World {
+    match named {
+        crate::options::World::Emulated => World::Emulated,
+        crate::options::World::Simulated => World::Simulated,
+    }
 }
 
 /// What the files of a world have in their names.

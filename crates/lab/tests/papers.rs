@@ -120,64 +120,88 @@ fn a_confound_without_a_reason_is_found() {
     assert!(reproduce::check(&paper, &registries)[0].contains("set `mechanisms` instead"));
 }
 
-/// How many comparisons of each claim agree, as the committed pages say: in the setting that its verdict comes from.
-fn agreements(paper: &reproduce::Paper, folder: &std::path::Path) -> reproduce::Agreements {
-    let file = folder.join(format!("{}.json", paper.name));
-    let entry = reproduce::Entry::parse(&std::fs::read_to_string(file).unwrap(), &paper.name).unwrap();
-    let counted = entry.claims.iter().filter_map(|line| {
-        let claim = paper.claims.iter().find(|claim| claim.text == line.claim)?;
-        let fitted = line.verdict == Verdict::Inferred || line.agree.ends_with(", fitted");
-        let (agree, all) = line.agree.split(',').next()?.split_once(" of ")?;
-        let setting = if fitted { "fitted" } else { "as ruled" };
-        Some(((setting.into(), claim.id.clone()), (agree.parse().ok()?, all.parse().ok()?)))
-    });
-    counted.collect()
+/// The committed pages' folder, and a paper's results there; none if it has none in this world.
+fn committed(world: World, name: &str) -> Option<(std::path::PathBuf, reproduce::Entry)> {
+    let docs = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+    let text = std::fs::read_to_string(docs.join(reproduce::entry_path(world, name))).ok()?;
+    Some((docs, reproduce::Entry::parse(&text, name).unwrap()))
 }
 
 /// What the committed pages say in words agrees with the committed results.
 #[test]
 fn no_number_in_prose_and_no_sentence_against_its_result() {
-    for name in reproduce::NAMES {
+    for (name, world) in
+        reproduce::NAMES.iter().flat_map(|name| [(name, World::Simulated), (name, World::Emulated)])
+    {
         let paper = reproduce::load(name).unwrap().unwrap();
-        if paper.notes.is_empty() {
+        let Some((docs, entry)) = committed(world, name) else {
+            assert_eq!(reproduce::notes_of(&paper, world).count(), 0, "{name} has no results");
             continue;
-        }
-        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/papers");
-        let table = std::fs::read_to_string(folder.join(format!("{name}.csv"))).unwrap();
-        let page = std::fs::read_to_string(folder.join(format!("{name}.md"))).unwrap();
+        };
+        let path = docs.join(reproduce::entry_path(world, name));
+        let table = std::fs::read_to_string(path.with_extension("csv")).unwrap();
+        let page = std::fs::read_to_string(path.with_extension("md")).unwrap();
         let results = reproduce::results(&table).unwrap();
-        let agreements = agreements(&paper, &folder);
-        for (id, note) in &paper.notes {
+        let agreements = entry.agreements(&paper);
+        for (id, note) in reproduce::notes_of(&paper, world) {
             assert_eq!(reproduce::numbers_in_prose(note), Vec::<String>::new(), "{name}: {id}");
             let filled = reproduce::fill(note.trim(), &results, &agreements)
                 .unwrap_or_else(|error| panic!("{name}: {id}: {error}"));
             assert!(
                 page.contains(&filled),
-                "{name}: {id}: the page is older than the note: `ropewalk reproduce run all`"
+                "{name}: {id}: the page is older than the note: `ropewalk reproduce notes all`"
             );
         }
+        assert!(
+            reproduce::notes_of(&paper, world).count() > 0,
+            "{name} says nothing of its results: {world:?}"
+        );
     }
 }
 
-/// The overview's lines are what each paper's run wrote, and its claims are those of the paper's file.
+/// A note is filled in again from a page's own results, once or twice; a page of other results is refused.
 #[test]
-fn the_committed_overview_is_made_of_the_papers_own_results() {
-    let docs = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
-    let entry = |name: &&str| {
-        let path = docs.join(reproduce::entry_path(World::Simulated, name));
-        reproduce::Entry::parse(&std::fs::read_to_string(path).unwrap(), name).unwrap()
+fn a_page_is_reworded_without_running() {
+    let mut paper = reproduce::load("yang-2013").unwrap().unwrap();
+    let (docs, entry) = committed(World::Emulated, "yang-2013").unwrap();
+    let path = docs.join(reproduce::entry_path(World::Emulated, "yang-2013"));
+    let table = std::fs::read_to_string(path.with_extension("csv")).unwrap();
+    let page = std::fs::read_to_string(path.with_extension("md")).unwrap();
+    let reworded = |paper: &reproduce::Paper, page: &str, entry: &reproduce::Entry| {
+        reproduce::reworded(paper, World::Emulated, (page, &table, entry))
     };
-    let entries: Vec<reproduce::Entry> = reproduce::NAMES.iter().map(entry).collect();
-    let page = std::fs::read_to_string(docs.join("reproduction.md")).unwrap();
+    assert_eq!(reworded(&paper, &page, &entry).unwrap(), (page.clone(), entry.clone()));
+    paper.notes.insert("real-summary".into(), "It carries {real-table1/Default/Throughput}.\n".into());
+    let (other, renewed) = reworded(&paper, &page, &entry).unwrap();
     assert!(
-        page == reproduce::overview(&entries, World::Simulated, None),
-        "see docs/reproduction.md, first line"
+        renewed.summary.as_deref().is_some_and(|words| words.ends_with(" MB/s.") && other.contains(words))
     );
-    for entry in &entries {
-        let paper = reproduce::load(&entry.name).unwrap().unwrap();
-        let simulated = paper.claims.iter().filter(|claim| paper.world_of(claim) == World::Simulated);
-        let claims: Vec<&String> = simulated.map(|claim| &claim.text).collect();
-        assert_eq!(entry.claims.iter().map(|line| &line.claim).collect::<Vec<_>>(), claims, "{}", entry.name);
+    assert!(reworded(&paper, &page, &renewed).unwrap_err().to_string().contains("not the page of"));
+    paper.notes.remove("real-summary");
+    let (silent, none) = reworded(&paper, &other, &renewed).unwrap();
+    assert_eq!((none.summary, silent.contains("It carries")), (None, false));
+    let contradicted = "{real-table1/P-(0.5,1.0)/Retransmissions/more/Default}";
+    paper.notes.insert("real-summary".into(), contradicted.into());
+    assert!(matches!(reworded(&paper, &page, &entry), Err(PaperError::Note { .. })));
+}
+
+/// The overviews' lines are what each paper's run wrote, and its claims are those of the paper's file.
+#[test]
+fn the_committed_overviews_are_made_of_the_papers_own_results() {
+    for (world, file) in
+        [(World::Simulated, "reproduction.md"), (World::Emulated, "reproduction-emulated.md")]
+    {
+        let found = reproduce::NAMES.iter().filter_map(|name| committed(world, name));
+        let (docs, entries): (Vec<_>, Vec<reproduce::Entry>) = found.unzip();
+        let page = std::fs::read_to_string(docs[0].join(file)).unwrap();
+        assert!(page == reproduce::overview(&entries, world, None), "see docs/{file}, first line");
+        for entry in &entries {
+            let paper = reproduce::load(&entry.name).unwrap().unwrap();
+            let here = paper.claims.iter().filter(|claim| paper.world_of(claim) == world);
+            let claims: Vec<&String> = here.map(|claim| &claim.text).collect();
+            let lines: Vec<&String> = entry.claims.iter().map(|line| &line.claim).collect();
+            assert_eq!(lines, claims, "{}", entry.name);
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 //! no cell, a scenario that can't be read.
 
 use super::plan::{self, Cell, Work, variants};
-use super::{Claim, Figure, Kind, Over, Paper, Test, World, open};
+use super::{Claim, Figure, Kind, Over, Paper, Test, World, notes, open};
 use crate::Registries;
 
 /// Everything that is wrong.
@@ -40,7 +40,9 @@ pub fn check(paper: &Paper, registries: &Registries) -> Vec<String> {
             wrong.push(format!("published: {} has no {}, {}", number.table, number.row, number.column));
         }
     }
-    let known = |id: &String| id == "summary" || paper.claims.iter().any(|claim| claim.id == *id);
+    let whole = [World::Simulated, World::Emulated].map(notes::summary);
+    let known =
+        |id: &String| whole.contains(&id.as_str()) || paper.claims.iter().any(|claim| claim.id == *id);
     for id in paper.notes.keys().filter(|id| !known(id)) {
         wrong.push(format!("notes: there is no claim `{id}`"));
     }

@@ -7,7 +7,7 @@ use super::pages::{shortened, words_of};
 use super::plan::{FITTED, MAIN};
 use super::report::shown;
 use super::run::{Grid, Outcome};
-use super::{Figure, Judgement, Kind, PaperError, Verdict, World, csv};
+use super::{Figure, Judgement, Kind, PaperError, Verdict, World, csv, notes};
 use crate::report::FORMAT;
 use crate::stats;
 
@@ -46,7 +46,7 @@ fn paper(outcome: &Outcome) -> Result<Value, PaperError> {
         "title": plan.title,
         "source": plan.source,
         "testbed": plan.testbed,
-        "summary": words("summary")?,
+        "summary": words(notes::summary(outcome.world))?,
         "runs": outcome.total,
         "computing_s": outcome.computing,
         "rulings": rulings,

@@ -53,10 +53,10 @@ pub use files::{NAMES, load, load_from};
 pub use fit::{Fit, FitRequest, Tried, fit};
 pub use hosts::{Difference, differences, hosts_page};
 pub use judge::{Judgement, Verdict};
-pub use notes::{Agreements, Results, fill, numbers_in_prose};
+pub use notes::{Agreements, Results, fill, numbers_in_prose, of as notes_of};
 pub use open::{Choice, Fitted, Read, Reading, Tested, Unknown, Unknowns};
 pub use overview::{Entry, entry_path, text as overview};
-pub use pages::pages;
+pub use pages::{pages, reworded};
 pub use published::Published;
 pub use readings::read;
 pub use report::{json, tables};
@@ -75,7 +75,7 @@ pub struct Paper {
     pub claims: Vec<Claim>,
     /// What it prints.
     pub published: Vec<Published>,
-    /// What was found, by claim; `summary` is about the whole paper.
+    /// What was found, by claim; `summary` is about the whole paper, `real-summary` about its results in real time.
     pub notes: BTreeMap<String, String>,
     /// What it leaves open, with priors.
     pub unknowns: Unknowns,

@@ -11,6 +11,8 @@
 //!
 //! `fitted:` before it: in the fitted setting. `connections of a page: one for each object:` before it: in that value of an open
 //! setting, as `paper.toml` names both. So a note says what an experiment shows, and is an error once it shows something else.
+//!
+//! A note's key is a claim's, or `summary`; `real-summary` is that of the results in real time.
 
 use std::collections::BTreeMap;
 
@@ -18,12 +20,31 @@ use super::effect::MARGIN;
 use super::error::{NoteError, ReferenceError};
 use super::measure::unit;
 use super::plan::MAIN;
+use super::{Paper, World};
 
 /// Means by figure, setting, row and column; the metric too.
 pub type Results = BTreeMap<(String, String, String, String), (String, f64)>;
 
 /// Comparisons that agree, and all of them, by setting and claim.
 pub type Agreements = BTreeMap<(String, String), (usize, usize)>;
+
+/// The key of the note on a world's results as a whole.
+pub const fn summary(world: World) -> &'static str {
+    match world {
+        World::Simulated => "summary",
+        World::Emulated => "real-summary",
+    }
+}
+
+/// A paper's notes on results of this world, by key.
+pub fn of(paper: &Paper, world: World) -> impl Iterator<Item = (&str, &str)> {
+    let here = move |id: &str| {
+        let claim = paper.claims.iter().find(|claim| claim.id == id);
+        claim.map_or(id == summary(world), |claim| paper.world_of(claim) == world)
+    };
+    let notes = paper.notes.iter().map(|(id, note)| (id.as_str(), note.as_str()));
+    notes.filter(move |(id, _)| here(id))
+}
 
 /// Fills a note's references in.
 ///

@@ -6,10 +6,11 @@ use std::fmt::Write as _;
 use serde::{Deserialize, Serialize};
 
 use super::judge::{Judgement, Verdict};
-use super::plan::FITTED;
+use super::notes::Agreements;
+use super::plan::{FITTED, MAIN};
 use super::report::time;
 use super::run::Outcome;
-use super::{NAMES, PaperError, World};
+use super::{NAMES, Paper, PaperError, World};
 
 /// What the overview says of a paper.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -64,6 +65,19 @@ impl Entry {
             computing: libm::round(outcome.computing * 10.0) / 10.0,
             claims: outcome.judgements.iter().map(line).collect(),
         }
+    }
+
+    /// How many comparisons of each claim agree, in the setting that its verdict comes from.
+    #[must_use]
+    pub fn agreements(&self, paper: &Paper) -> Agreements {
+        let counted = self.claims.iter().filter_map(|line| {
+            let claim = paper.claims.iter().find(|claim| claim.text == line.claim)?;
+            let fitted = line.verdict == Verdict::Inferred || line.agree.ends_with(", fitted");
+            let (agree, all) = line.agree.split(',').next()?.split_once(" of ")?;
+            let setting = if fitted { FITTED } else { MAIN };
+            Some(((setting.into(), claim.id.clone()), (agree.parse().ok()?, all.parse().ok()?)))
+        });
+        counted.collect()
     }
 
     /// As a file.
@@ -127,6 +141,8 @@ pub fn text(entries: &[Entry], world: World, command: Option<&str>) -> String {
              All rows of a figure run the same opportunistic retransmission and penalisation, unless the paper's page gives a reason. \
              An inferred setting was fitted to some of the baseline's numbers (`ropewalk reproduce fit NAME`); the other rows, and the figures held out, test it.\n\n";
     if real {
+        text += "Real packets go through emulated links in real time: Ropewalk sends, the Linux kernel of the machine receives. There are no background flows; \
+             each paper's page says which of its experiments run like this, and how much of them. ";
         text += "Runs are few and short. `--runs 50` makes more; what differs by a few per cent is not decided by so few.\n\n";
     }
     text += &grid(&entries, world);

@@ -11,11 +11,14 @@ use super::overview::{self, Entry, agreement, entry_path, folder};
 use super::plan::{FITTED, MAIN};
 use super::report::{number, time};
 use super::run::{Grid, Outcome};
-use super::{Figure, Fitted, Kind, PaperError, World, csv, notes};
+use super::{Figure, Fitted, Kind, Paper, PaperError, World, csv, notes};
 use crate::stats;
 
 /// One of the two settings' logarithms.
 type Pick = fn(&(f64, f64)) -> f64;
+
+/// What follows a page's words.
+const AGAIN: &str = "\n\nAgain: `";
 
 /// A page: where, beside the overview, and its text.
 type Page = (String, String);
@@ -34,7 +37,7 @@ pub fn pages(outcomes: &[Outcome], kept: &[Entry], command: &str) -> Result<(Str
         let table = csv::table(outcome);
         let results = csv::results(&table)?;
         let note = |id: &str| words_of(outcome, &results, id);
-        let entry = Entry::of(outcome, note("summary")?);
+        let entry = Entry::of(outcome, note(notes::summary(world))?);
         if outcome.whole() {
             files.push((entry_path(world, name), entry.text()));
         }
@@ -52,7 +55,7 @@ pub fn pages(outcomes: &[Outcome], kept: &[Entry], command: &str) -> Result<(Str
 /// A note with its numbers filled in; none if there is none, or only part of the results.
 pub(super) fn words_of(outcome: &Outcome, results: &Results, id: &str) -> Result<Option<String>, PaperError> {
     match outcome.paper.notes.get(id) {
-        Some(note) if outcome.whole() && outcome.world == World::Simulated => {
+        Some(note) if outcome.whole() => {
             let settings = outcome.judgements.iter().flat_map(|judgement| {
                 judgement.settings.iter().map(move |setting| {
                     ((setting.variant.clone(), judgement.id.clone()), (setting.agree, setting.cells))
@@ -70,6 +73,34 @@ pub(super) fn words_of(outcome: &Outcome, results: &Results, id: &str) -> Result
     }
 }
 
+/// A paper's page and entry with the words of its notes as they are now, filled in from the table beside them: nothing runs.
+///
+/// # Errors
+/// A note that refers to no result, or that its result contradicts; a page that isn't that of the entry.
+pub fn reworded(
+    paper: &Paper,
+    world: World,
+    (page, table, entry): (&str, &str, &Entry),
+) -> Result<(String, Entry), PaperError> {
+    let id = notes::summary(world);
+    let results = csv::results(table)?;
+    let filled = paper.notes.get(id).map(|note| notes::fill(note.trim(), &results, &entry.agreements(paper)));
+    let summary = filled.transpose().map_err(|error| PaperError::Note {
+        paper: paper.name.clone(),
+        note: id.into(),
+        error: Box::new(error),
+    })?;
+    let old = entry.summary.as_deref().unwrap_or_default();
+    let parts = page.split_once(AGAIN).and_then(|(head, rest)| Some((head.strip_suffix(old)?, rest)));
+    let (head, rest) = parts.ok_or_else(|| PaperError::Unreadable {
+        file: format!("{}/{}.md", folder(world), paper.name),
+        reason: "not the page of the results beside it".into(),
+    })?;
+    let words = summary.as_ref().map_or(String::new(), |words| format!("\n\n{words}"));
+    let page = format!("{}{words}{AGAIN}{rest}", head.trim_end());
+    Ok((page, Entry { summary, ..entry.clone() }))
+}
+
 fn page(
     outcome: &Outcome,
     note: &dyn Fn(&str) -> Result<Option<String>, PaperError>,
@@ -80,14 +111,16 @@ fn page(
     if let Some(tally) = &outcome.tally {
         let _ = writeln!(text, "\n{}.", tally.describe());
     }
-    if let Some(summary) = note("summary")? {
+    if let Some(summary) = note(notes::summary(outcome.world))? {
         let _ = writeln!(text, "\n{summary}");
     }
     let real = outcome.world == World::Emulated;
     let world = if real { " --world emulated" } else { "" };
+    text.truncate(text.trim_end().len());
+    text += AGAIN;
     let _ = writeln!(
         text,
-        "\nAgain: `ropewalk reproduce run {name}{world}` ({} runs, {} of computing on the machine that made this page; [all numbers, in each setting]({name}.csv)).",
+        "ropewalk reproduce run {name}{world}` ({} runs, {} of computing on the machine that made this page; [all numbers, in each setting]({name}.csv)).",
         outcome.total,
         time(outcome.computing)
     );
