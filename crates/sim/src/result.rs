@@ -38,7 +38,7 @@ pub struct RunResult {
     pub ofo_max: u64,
     /// Sampled every 10 ms from the workload's start: (bytes).
     pub ofo_samples: Vec<u32>,
-    /// Its maximum since the sample before, for each of these.
+    /// Its maximum since the sample before, for each of these; the sample itself once 64 connections were opened.
     pub ofo_peaks: Vec<u32>,
     /// Segments retransmitted at subflow level.
     pub retransmissions: u64,
