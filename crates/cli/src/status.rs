@@ -14,11 +14,15 @@ use crate::{Failure, output};
 #[command(after_help = "Examples:
   ropewalk status
   ropewalk status --watch 2s
+  ropewalk status --before 4000
   ropewalk status --socket /run/ropewalk/gateway.sock --json")]
 pub(crate) struct Options {
     /// The socket that `--status` of the proxy or gateway names [default: those in /run/ropewalk that are there]
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
+    /// Tell of connections with a lower number, which are older: one answer has at most 1,000, the newest first
+    #[arg(long, value_name = "NUMBER")]
+    before: Option<u64>,
     /// Ask again and again, so often
     #[arg(long, value_name = "TIME", num_args = 0..=1, default_missing_value = "1 s")]
     watch: Option<String>,
@@ -163,6 +167,11 @@ fn show(state: &Value) -> String {
             lines.push(format!("    {}: {}", text(&decision["what"]), text(&decision["why"])));
         }
     }
+    if let (Some(older @ 1..), Some(last)) =
+        (state["connections_older"].as_u64(), list(&state["connections"]).last())
+    {
+        lines.push(format!("\n{older} older connections: `--before {}`", text(&last["number"])));
+    }
     lines.join("\n") + "\n"
 }
 
@@ -181,7 +190,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     loop {
         let mut texts = Vec::new();
         for socket in &sockets {
-            let state = status::ask(socket, "state").map_err(Failure::other)?;
+            let state = status::ask(socket, &status::state_before(options.before)).map_err(Failure::other)?;
             texts.push(if options.json { format!("{state}\n") } else { show(&state) });
         }
         let text = texts.join(if options.json { "" } else { "\n" });

@@ -296,6 +296,11 @@ fn status_and_metrics_tell_of_connections_and_why() {
             }
             assert!(clock.now() < 3 * SECOND, "{state:#}");
         }
+        // Of connections before the only one there is none.
+        let told = ropewalk(&["status", "--socket", path, "--json", "--before", "0"]);
+        let state: serde_json::Value = serde_json::from_slice(&told.stdout).unwrap();
+        assert_eq!((&state["connections_open"], &state["connections_older"]), (&1.into(), &0.into()));
+        assert_eq!(state["connections"].as_array().map(Vec::len), Some(0), "{state:#}");
         let shown = text(&ropewalk(&["status", "--socket", path]).stdout);
         assert!(shown.contains("scheduler blest") && shown.contains("eth1  10.0.1.1:80 -> 10.0."), "{shown}");
         let metrics =

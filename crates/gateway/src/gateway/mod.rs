@@ -21,8 +21,7 @@ use crate::convert::Converter;
 use crate::daemon::{self, End};
 use crate::page::Page;
 use crate::setup::gateway::Plan;
-use crate::status::Location;
-use crate::status::gateway::snapshot;
+use crate::status::{self, Location, gateway::snapshot};
 pub use proxy_protocol::ProxyProtocol;
 
 /// How often ports are looked for that no listener and no connection needs any more.
@@ -333,11 +332,11 @@ async fn serve(
     helpers.spawn(watch_memory(Arc::clone(&state), settings.memory));
     if let Some(socket) = settings.status.bind()? {
         let state = Arc::clone(&state);
-        helpers.spawn(socket.serve(move |_| snapshot(Arc::clone(&state))));
+        helpers.spawn(socket.serve(move |word| snapshot(Arc::clone(&state), status::before(&word))));
     }
     if let Some(page) = &settings.page {
         let (state, listener) = (Arc::clone(&state), page.bind().await?);
-        helpers.spawn(crate::page::serve(listener, page.clone(), move || snapshot(Arc::clone(&state))));
+        helpers.spawn(crate::page::serve(listener, page.clone(), move || snapshot(Arc::clone(&state), None)));
     }
     if let Some(address) = settings.metrics {
         let state = Arc::clone(&state);

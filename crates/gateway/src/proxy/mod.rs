@@ -131,7 +131,7 @@ impl Tells {
                         "recording" => {
                             serde_json::to_value(server.recorder.recording(&server.links)).unwrap_or_default()
                         }
-                        _ => snapshot(server).await,
+                        word => snapshot(server, status::before(word)).await,
                     }
                 }
             }));
@@ -142,7 +142,7 @@ impl Tells {
         }
         if let Some((listener, page)) = self.page {
             let server = own();
-            tasks.spawn(crate::page::serve(listener, page, move || snapshot(Arc::clone(&server))));
+            tasks.spawn(crate::page::serve(listener, page, move || snapshot(Arc::clone(&server), None)));
         }
     }
 }

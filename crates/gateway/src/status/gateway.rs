@@ -6,19 +6,17 @@ use std::sync::atomic::Ordering;
 use ropewalk_tokio::PathId;
 use serde_json::{Map, Value, json};
 
-use super::stream;
+use super::{newest, stream};
 use crate::gateway::{Flow, State};
 
-/// Most connections whose decisions are watched, and that are told of.
-const MOST: usize = 1000;
-
-/// The gateway's state. It takes a fifth of a second, in which the schedulers are watched.
-pub async fn snapshot(state: Arc<State>) -> Value {
+/// The gateway's state, with the newest connections, of those with a number below `before`. It takes a fifth of a second, in which
+/// the schedulers are watched.
+pub async fn snapshot(state: Arc<State>, before: Option<u64>) -> Value {
     let flows = state.flows();
-    let (count, told) = (flows.len(), &flows[..flows.len().min(MOST)]);
+    let (told, older) = newest(&flows, before, |(number, _)| *number);
     stream::watch(told.iter().map(|(_, flow)| &*flow.stream)).await;
     let connections: Vec<Value> =
-        told.iter().filter_map(|(number, flow)| connection(&state, *number, flow)).collect();
+        told.iter().rev().filter_map(|(number, flow)| connection(&state, *number, flow)).collect();
     let mib: Map<String, Value> =
         state.network.mib().into_iter().map(|(name, value)| (name, value.into())).collect();
     let counters = &state.counters;
@@ -45,7 +43,8 @@ pub async fn snapshot(state: Arc<State>) -> Value {
         "kind": "gateway",
         "draining": state.is_draining(),
         "paths": paths,
-        "connections_open": count,
+        "connections_open": flows.len(),
+        "connections_older": older,
         "connections_accepted": load(&counters.accepted),
         "connections_refused": load(&counters.refused),
         "connections_unreachable": load(&counters.unreachable),

@@ -1,5 +1,5 @@
 //! The state of a running gateway or proxy, over a Unix socket: whoever connects and sends a line gets one JSON value. The line
-//! says of what: `state`, `recording`. The file's permissions say who may (0600).
+//! says of what: `state`, `state before=NUMBER`, `recording`. The file's permissions say who may (0600).
 
 pub mod gateway;
 pub mod proxy;
@@ -26,8 +26,12 @@ pub const DEFAULTS: [&str; 4] = [
     "/run/ropewalk-proxy/status.sock",
     "/run/ropewalk-gateway/status.sock",
 ];
+/// Most connections whose decisions are watched, and that one answer tells of.
+const MOST_CONNECTIONS: usize = 1000;
 /// Most answers at a time.
 const MOST_CLIENTS: usize = 4;
+/// What comes before the number where only older connections are asked for.
+const BEFORE: &str = "state before=";
 /// Most bytes of what is asked.
 const LONGEST_WORD: u64 = 64;
 /// How long it is waited for.
@@ -175,7 +179,26 @@ impl Server {
     }
 }
 
-/// Asks a running gateway or proxy: for its `state`, or its `recording`.
+/// What is asked for a state in which only connections with a number below `before` are told of.
+#[must_use]
+pub fn state_before(before: Option<u64>) -> String {
+    before.map_or("state".into(), |before| format!("{BEFORE}{before}"))
+}
+
+/// The number that such a question has.
+pub(crate) fn before(word: &str) -> Option<u64> {
+    word.strip_prefix(BEFORE)?.parse().ok()
+}
+
+/// Of `all` connections, in the order of their numbers, those that one answer tells of, the newest with a number below `before`; and
+/// how many older ones there are.
+fn newest<T>(all: &[T], before: Option<u64>, number: impl Fn(&T) -> u64) -> (&[T], usize) {
+    let end = before.map_or(all.len(), |before| all.partition_point(|one| number(one) < before));
+    let begin = end.saturating_sub(MOST_CONNECTIONS);
+    (&all[begin..end], begin)
+}
+
+/// Asks a running gateway or proxy: for its `state` (or [`state_before`]), or its `recording`.
 ///
 /// # Errors
 /// If nobody listens there, or the answer is no JSON.
@@ -187,4 +210,35 @@ pub fn ask(path: &Path, word: &str) -> io::Result<Value> {
     let mut text = String::new();
     stream.take(LARGEST).read_to_string(&mut text).map_err(context)?;
     serde_json::from_str(&text).map_err(|error| context(io::Error::new(io::ErrorKind::InvalidData, error)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{MOST_CONNECTIONS, before, newest, state_before};
+
+    #[test]
+    fn every_connection_is_told_of_once_page_by_page() {
+        // Numbers have gaps where connections ended.
+        let all: Vec<u64> = (0..2500).map(|at| 3 * at).collect();
+        let (mut told, mut asked) = (Vec::<u64>::new(), state_before(None));
+        loop {
+            let (page, older) = newest(&all, before(&asked), |number| *number);
+            assert!(page.len() <= MOST_CONNECTIONS);
+            told.extend(page.iter().rev());
+            if older == 0 {
+                break;
+            }
+            asked = state_before(page.first().copied());
+        }
+        told.reverse();
+        assert_eq!(told, all);
+    }
+
+    #[test]
+    fn a_number_between_two_connections_or_none_is_no_error() {
+        let all = [2u64, 5, 9];
+        assert_eq!(newest(&all, Some(6), |number| *number), (&all[..2], 0));
+        assert_eq!(newest(&all, Some(0), |number| *number), (&all[..0], 0));
+        assert_eq!((before("state"), before("state before=x"), before("")), (None, None, None));
+    }
 }

@@ -6,22 +6,20 @@ use std::sync::atomic::Ordering;
 use ropewalk_tokio::PathId;
 use serde_json::{Map, Value, json};
 
-use super::stream;
+use super::{newest, stream};
 use crate::proxy::Server;
 use crate::proxy::flow::Flow;
 use crate::proxy::link::Link;
 use crate::proxy::reach::Route;
 
-/// Most connections whose decisions are watched, and that are told of.
-const MOST: usize = 1000;
 /// Seconds of the links' past that are told.
 const PAST: usize = 120;
 
-/// The proxy's state. It takes a fifth of a second, in which the schedulers are watched.
-pub async fn snapshot(server: Arc<Server>) -> Value {
+/// The proxy's state, with the newest connections, of those with a number below `before`. It takes a fifth of a second, in which the
+/// schedulers are watched.
+pub async fn snapshot(server: Arc<Server>, before: Option<u64>) -> Value {
     let flows = server.flows.all();
-    // The newest: they are what somebody asks about.
-    let told = &flows[flows.len().saturating_sub(MOST)..];
+    let (told, older) = newest(&flows, before, |flow| flow.id);
     stream::watch(told.iter().map(|flow| &*flow.stream)).await;
     let connections: Vec<Value> = told.iter().rev().filter_map(|flow| connection(&server, flow)).collect();
     let mib: Map<String, Value> =
@@ -36,6 +34,7 @@ pub async fn snapshot(server: Arc<Server>) -> Value {
         "rules": config.policies.rules.len(),
         "links": server.links.iter().map(|link| one(&server, link)).collect::<Vec<_>>(),
         "connections_open": flows.len(),
+        "connections_older": older,
         "connections_opened": server.flows.total(),
         "connections_failed": server.failed.load(Ordering::Relaxed),
         "connections_lost": server.lost.load(Ordering::Relaxed),
