@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The gateway beside HAProxy on the kernel's Multipath TCP, as root: docs/gateway.md.
+"""The gateway beside HAProxy on the kernel's Multipath TCP, as root: docs/gateway-measured.md.
 
     benches/gateway.py [ROW ...] [--rounds 5] [--schedulers ropewalk,minrtt,blest] [--ropewalk PROGRAM | --release] [--json FILE]
     benches/gateway.py soak [--minutes 20] [--clients 2000] [--cut 2] [--between 3] [--packets]
