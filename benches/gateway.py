@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """The gateway beside HAProxy on the kernel's Multipath TCP, as root: docs/gateway-measured.md.
 
-    benches/gateway.py [ROW ...] [--rounds 5] [--schedulers ropewalk,minrtt,blest] [--ropewalk PROGRAM | --release] [--json FILE]
+    benches/gateway.py [ROW ...] [--rounds 5] [--schedulers ropewalk,minrtt,blest] [--ropewalk PROGRAM | --release]
+                       [--json FILE]
     benches/gateway.py soak [--minutes 20] [--clients 2000] [--cut 2] [--between 3] [--packets]
 
 completion   downloads of 64 KiB to 4 MiB from nginx over emulated paths, by the kernel's client (mptcpize, curl): behind the
@@ -9,25 +10,28 @@ completion   downloads of 64 KiB to 4 MiB from nginx over emulated paths, by the
              `pair` is the gateway with `ropewalk`, and curl through `ropewalk proxy --gateway-ready 2 --gateway-early`
 connections  connections per second, one request each (wrk, `Connection: close`), the program in front of nginx on one core
 latency      what the program adds to a small request on an open connection
-soak         2,000 clients that connect, download a file, compare each byte, close and begin again, over two links of which one is
-             cut every five seconds for two: memory, failures, connections left over, and the state of both ends of downloads that
-             were silent for 20 s and for 70 s (in --json). `--schedulers haproxy`: with HAProxy in place of the gateway
-throughput   a download without a limit through proxy and gateway, and `ropewalk perf` with the engine at both ends: rate, CPU per GB
+soak         2,000 clients that connect, download a file, compare each byte, close and begin again, over two links of which one
+             is cut every five seconds for two: memory, failures, connections left over, and the state of both ends of downloads
+             that were silent for 20 s and for 70 s (in --json). `--schedulers haproxy`: with HAProxy in place of the gateway
+throughput   a download without a limit through proxy and gateway, and `ropewalk perf` with the engine at both ends: rate, CPU
+             per GB
 idle         10,000 idle connections: memory of each, processor time while nothing happens
 switch       links that die in silence under a download through proxy and gateway: how long nothing arrives
 cut          200 MB through proxy and gateway, a link cut for good: every byte, the longest stall
-ssh          keystrokes over ssh through proxy and gateway, one of two links lossy: times of their echoes (openssh-server, socat)
+ssh          keystrokes over ssh through proxy and gateway, one of two links lossy: times of their echoes (openssh-server,
+             socat)
 http3        HTTP/3 through SOCKS5's UDP ASSOCIATE (pip install aioquic)
 cfs          the wget and curl experiments of the paper cfs-2019, with real curl through the gateway, every scheduler
 
 Without a row: completion, connections and latency.
 
-The programs are measured in turns, each round with another seed of the paths. All use cubic. Needs nginx, haproxy, mptcpize, curl,
-wrk and ip (apt-get install nginx-light haproxy mptcpize curl wrk iproute2), and two cores.
+The programs are measured in turns, each round with another seed of the paths. All use cubic. Needs nginx, haproxy, mptcpize,
+curl, wrk and ip (apt-get install nginx-light haproxy mptcpize curl wrk iproute2), and two cores.
 """
 
 import argparse
 import collections
+import functools
 import json
 import math
 import os
@@ -54,14 +58,17 @@ BACKEND = 8080
 
 
 def say(text):
+    """Reports progress on standard error."""
     print(text, file=sys.stderr, flush=True)
 
 
 def geometric(values):
+    """Geometric mean."""
     return math.exp(statistics.fmean(map(math.log, values)))
 
 
 def percentile(values, share):
+    """The value below which a share of the values lies."""
     return sorted(values)[min(len(values) - 1, int(share * len(values)))]
 
 
@@ -79,6 +86,7 @@ class Place:
             file.write("ok\n")
 
     def path(self, name):
+        """A file's path in the folder."""
         return os.path.join(self.folder, name)
 
     def nginx(self, port, name="nginx"):
@@ -97,7 +105,9 @@ class Place:
     def front(self, way, address, ropewalk):
         """A command that listens at `address`, port 80, and forwards to nginx."""
         if way == PAIR:
-            convert = f"{ropewalk} gateway --listen {address}:5124 --convert '{address} {BACKEND}' --cookie {self.path('cookie')}"
+            convert = (
+                f"{ropewalk} gateway --listen {address}:5124 --convert '{address} {BACKEND}' --cookie {self.path('cookie')}"
+            )
             return f"{convert} --scheduler ropewalk --log warn"
         if way == KERNEL:
             with open(self.path("haproxy.cfg"), "w") as file:
@@ -109,8 +119,8 @@ class Place:
         return f"{ropewalk} gateway --listen {address}:80 --to 127.0.0.1:{BACKEND} --scheduler {way} --log warn"
 
 
-# In a namespace: cubic, nothing remembered of earlier connections, and Multipath TCP isn't given up for an hour after SYNs that a cut
-# link has swallowed.
+# In a namespace: cubic, nothing remembered of earlier connections, and Multipath TCP isn't given up for an hour after SYNs that
+# a cut link has swallowed.
 SETTINGS = "sysctl -qw net.ipv4.tcp_congestion_control=cubic net.ipv4.tcp_no_metrics_save=1 net.mptcp.blackhole_timeout=0"
 # The same in a script: where it isn't allowed, the comparison would be of something else.
 OR_END = f"{SETTINGS} || exit 1"
@@ -136,7 +146,7 @@ def download(place, scenario, way, seed, options):
         lines = [OR_END, ready(url), "sleep 0.3"]
         if way == PAIR:
             # All paths but loopback are its uplinks.
-            uplinks = "$(ip -br link | awk '$1 != \"lo\" { print \"--via\", $1 }')"
+            uplinks = '$(ip -br link | awk \'$1 != "lo" { print "--via", $1 }\')'
             gateway = f"--gateway 10.127.255.1:5124 --gateway-cookie {place.path('cookie')} --gateway-ready 2 --gateway-early"
             lines += [f"{options.ropewalk} proxy {uplinks} {gateway} --metrics 127.0.0.1:9464 & proxy=$!"]
             lines += [ready(url, "curl --proxy socks5://127.0.0.1:1080"), "sleep 1"]
@@ -163,6 +173,7 @@ def download(place, scenario, way, seed, options):
 
 
 def completion(place, options):
+    """Completion times of downloads over emulated paths."""
     ways = [*options.schedulers, KERNEL]
     scenarios = [*UNEQUAL, EQUAL]
     mean, rows = {}, []
@@ -206,6 +217,7 @@ class Allowed:
             self.write(self.before)
 
     def write(self, names):
+        """Sets the allowed congestion controls."""
         with open(self.FILE, "w") as file:
             file.write(names)
 
@@ -226,6 +238,7 @@ class Pair:
         return self
 
     def make(self):
+        """Makes the namespaces and their links."""
         server, client = self.names
         for line in [
             f"netns add {server}",
@@ -249,16 +262,20 @@ class Pair:
 
     @staticmethod
     def inside(name, command):
+        """The command line that runs a command in a namespace."""
         return ["ip", "netns", "exec", name, *shlex.split(command)]
 
     def run(self, name, command):
+        """Runs a command in a namespace; its standard output."""
         return subprocess.run(self.inside(name, command), check=True, capture_output=True, text=True).stdout
 
     def start(self, command, core):
+        """Starts a command on one core, in the server's namespace."""
         return subprocess.Popen(["taskset", "-c", str(core), *self.inside(self.names[0], command)], start_new_session=True)
 
 
 def end(child):
+    """Ends a child by SIGTERM; one that goes on after 10 s by SIGKILL."""
     child.send_signal(signal.SIGTERM)
     try:
         child.wait(10)
@@ -284,6 +301,7 @@ def served(pair, place, way, options, measure):
 
 
 def connections(place, options):
+    """Connections per second, one request each."""
     results = collections.defaultdict(list)
 
     def measure(wrapper):
@@ -300,7 +318,7 @@ def connections(place, options):
             for way in (options.schedulers[0], KERNEL):
                 for client, wrapper in (("TCP", ""), ("Multipath TCP", "mptcpize run ")):
                     say(f"connections, round {round + 1}, {way}, {client}")
-                    results[client, way].append(served(pair, place, way, options, lambda: measure(wrapper)))
+                    results[client, way].append(served(pair, place, way, options, functools.partial(measure, wrapper)))
     rows = []
     for client in ("TCP", "Multipath TCP"):
         ours, theirs = (statistics.median(results[client, way]) for way in (options.schedulers[0], KERNEL))
@@ -310,6 +328,7 @@ def connections(place, options):
 
 
 def latency(place, options):
+    """What the program adds to a small request on an open connection."""
     results = collections.defaultdict(list)
     asking = b"GET /small HTTP/1.1\r\nHost: x\r\n\r\n"
     program = f"""
@@ -354,6 +373,7 @@ def resident(pid):
 
 
 def table(head, rows):
+    """Prints a table in Markdown."""
     print("\n| " + " | ".join(head) + " |\n|" + "---|" * len(head))
     for row in rows:
         print("| " + " | ".join(row) + " |")
@@ -361,6 +381,7 @@ def table(head, rows):
 
 
 def main():
+    """Runs the rows of the command line."""
     import gateway_cfs
     import gateway_pair
     import gateway_soak
@@ -369,7 +390,9 @@ def main():
     all_rows |= gateway_pair.ROWS | {"cfs": gateway_cfs.cfs}
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("rows", nargs="*", choices=[*all_rows, []], default=[])
-    parser.add_argument("--ropewalk", default=os.path.join(ROOT, "target/release/ropewalk"), help="the program [default: %(default)s]")
+    parser.add_argument(
+        "--ropewalk", default=os.path.join(ROOT, "target/release/ropewalk"), help="the program [default: %(default)s]"
+    )
     parser.add_argument("--release", action="store_true", help="build the program first (cargo build --release -p ropewalk)")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--repeat", type=int, default=2, help="downloads of each size in a round")

@@ -1,6 +1,8 @@
 """Rows of benches/gateway.py about a proxy and a gateway as a pair: what ordinary programs get of them."""
 
+import functools
 import hashlib
+import itertools
 import json
 import os
 import re
@@ -37,6 +39,7 @@ class Duo(Pair):
         self.socket = place.path("proxy.sock")
 
     def make(self):
+        """Makes the namespaces, and starts nginx, the gateway and the proxy."""
         super().make()
         server, client = self.names
         self.run(server, f"ip address add {SERVER}/32 dev lo")
@@ -64,6 +67,7 @@ class Duo(Pair):
         self.run(client, f"sh -c {shlex.quote(ready(SERVER, 'curl --proxy socks5h://127.0.0.1:1080'))}")
 
     def spawn(self, name, command):
+        """Starts a command in a namespace; it is ended with the others."""
         child = subprocess.Popen(self.inside(name, command), start_new_session=True)
         self.children.append(child)
         return child
@@ -74,7 +78,10 @@ class Duo(Pair):
         super().__exit__()
 
     def ask(self):
-        told = subprocess.run([self.options.ropewalk, "status", "--socket", self.socket, "--json"], check=True, capture_output=True)
+        """What `ropewalk status` tells of the proxy."""
+        told = subprocess.run(
+            [self.options.ropewalk, "status", "--socket", self.socket, "--json"], check=True, capture_output=True
+        )
         return json.loads(told.stdout)
 
     def cut(self, link):
@@ -85,10 +92,12 @@ class Duo(Pair):
             self.run(name, f"nft {shlex.quote(f'table netdev cut{link} {{ {chain}; }}')}")
 
     def mend(self, link):
+        """Ends the cut of a link."""
         for name in self.names:
             self.run(name, f"nft delete table netdev cut{link}")
 
     def wait_for(self, link, state):
+        """Waits until the proxy says that a link is in a state."""
         begin = time.monotonic()
         while self.ask()["links"][link]["state"] != state:
             if time.monotonic() - begin > 20:
@@ -96,9 +105,10 @@ class Duo(Pair):
             time.sleep(0.1)
 
     def download(self, name, at_share=None, act=None):
-        """Downloads a file through the proxy: its digest, its length, the longest time without data after `act`, and the seconds of all.
+        """Downloads a file through the proxy: its digest, its length, the longest time without data after `act`, the seconds.
 
-        When `at_share` of the file have come, `act` is called, in a thread: what has arrived goes on being read."""
+        When `at_share` of the file have come, `act` is called, in a thread: what has arrived goes on being read.
+        """
         size = os.path.getsize(self.place.path(f"files/{name}"))
         command = f"curl -sS --no-buffer --max-time 300 --proxy socks5h://127.0.0.1:1080 http://{SERVER}/{name}"
         curl = subprocess.Popen(self.inside(self.names[1], command), stdout=subprocess.PIPE, bufsize=0)
@@ -119,7 +129,7 @@ class Duo(Pair):
             if self.cut_at is None or times[-1] < self.cut_at:
                 raise RuntimeError("the download was over before the link was cut")
             after = [self.cut_at, *(at for at in times if at > self.cut_at)]
-            return digest.hexdigest(), received, max(b - a for a, b in zip(after, after[1:])), took
+            return digest.hexdigest(), received, max(b - a for a, b in itertools.pairwise(after)), took
         return digest.hexdigest(), received, 0.0, took
 
 
@@ -145,7 +155,7 @@ def cut(place, options):
         for round in range(options.rounds):
             with Duo(place, options, rate="200mbit") as duo:
 
-                def act():
+                def act(duo=duo, is_other=is_other):
                     opened = next(int(one["opened_on"].removeprefix("eth")) for one in duo.ask()["connections"])
                     duo.cut((opened + is_other) % 2)
 
@@ -156,19 +166,29 @@ def cut(place, options):
         mine = [one for one in found if one["cut"] == what]
         if mine:
             right = sum(one["right"] for one in mine)
-            rows.append([what, f"{right} of {len(mine)}", f"{max(one['stall_s'] for one in mine):.2f} s", f"{statistics.median(one['seconds'] for one in mine):.1f} s"])
-    table(["what is cut under a download of 200 MB", "all bytes right", "longest stall (asked: 1 s)", "seconds in all, median"], rows)
+            rows.append(
+                [
+                    what,
+                    f"{right} of {len(mine)}",
+                    f"{max(one['stall_s'] for one in mine):.2f} s",
+                    f"{statistics.median(one['seconds'] for one in mine):.1f} s",
+                ]
+            )
+    table(
+        ["what is cut under a download of 200 MB", "all bytes right", "longest stall (asked: 1 s)", "seconds in all, median"],
+        rows,
+    )
     return found
 
 
 def switch(place, options):
-    """Silent deaths of links under a download, one link after the other: how long nothing arrives, and until the link is used again."""
+    """Silent deaths of links under a download, in turn: how long nothing arrives, and until the link is used again."""
     expected = file_of(place, 60_000_000, "middle")
     stalls, again = [], []
     with Duo(place, options, rate="100mbit") as duo:
         for turn in range(options.deaths):
             link = turn % 2
-            digest, _, stall, _ = duo.download("middle", 0.25, lambda: duo.cut(link))
+            digest, _, stall, _ = duo.download("middle", 0.25, functools.partial(duo.cut, link))
             if digest != expected:
                 sys.exit("wrong bytes")
             stalls.append(stall)
@@ -193,7 +213,7 @@ def measured(pids, work):
 
 
 def throughput(place, options):
-    """One download without a limit, engine to engine over TUN with offload: through proxy and gateway, and by `ropewalk perf`."""
+    """One download without a limit, engine to engine over TUN with offload: through a pair, and by `ropewalk perf`."""
     size = 1 << 30
     # Not sparse, and in memory: nginx's kernel would zero its pages meanwhile.
     with open(place.path("files/huge"), "wb") as file:
@@ -203,7 +223,7 @@ def throughput(place, options):
     for round in range(options.rounds):
         with Duo(place, options, links=1) as duo:
             command = f"curl -sS -o /dev/null --max-time 120 --proxy socks5h://127.0.0.1:1080 http://{SERVER}/huge"
-            curl = lambda: subprocess.run(duo.inside(duo.names[1], command), check=True)
+            curl = functools.partial(subprocess.run, duo.inside(duo.names[1], command), check=True)
             begin = time.monotonic()
             _, spent = measured({"proxy": duo.proxy.pid, "gateway": duo.gateway.pid}, curl)
             pair_rates.append(8 * size / (time.monotonic() - begin))
@@ -229,15 +249,34 @@ def throughput(place, options):
                 server.wait()
         say(f"throughput, round {round + 1}: pair {pair_rates[-1] / 1e9:.2f} Gbit/s, perf {perf_rates[-1] / 1e9:.2f} Gbit/s")
     middle = statistics.median
-    cost = lambda all, name: f"{middle(one[name] for one in all):.2f}"
+
+    def cost(all, name):
+        return f"{middle(one[name] for one in all):.2f}"
+
     rows = [
-        ["proxy and gateway", f"{middle(pair_rates) / 1e9:.2f} Gbit/s", f"{cost(pair_cpu, 'gateway')} (gateway)", f"{cost(pair_cpu, 'proxy')} (proxy)"],
-        ["`ropewalk perf`, both ends the engine's", f"{middle(perf_rates) / 1e9:.2f} Gbit/s", f"{cost(perf_cpu, 'server')} (server)", ""],
+        [
+            "proxy and gateway",
+            f"{middle(pair_rates) / 1e9:.2f} Gbit/s",
+            f"{cost(pair_cpu, 'gateway')} (gateway)",
+            f"{cost(pair_cpu, 'proxy')} (proxy)",
+        ],
+        [
+            "`ropewalk perf`, both ends the engine's",
+            f"{middle(perf_rates) / 1e9:.2f} Gbit/s",
+            f"{cost(perf_cpu, 'server')} (server)",
+            "",
+        ],
     ]
     table(["", "rate", "CPU seconds per GB, sender", "receiver"], rows)
     ratio = middle(pair_rates) / middle(perf_rates)
     print(f"ratio: {ratio:.2f} (asked: 0.8)")
-    return {"pair_bits_per_s": pair_rates, "perf_bits_per_s": perf_rates, "pair_cpu": pair_cpu, "perf_cpu": perf_cpu, "ratio": ratio}
+    return {
+        "pair_bits_per_s": pair_rates,
+        "perf_bits_per_s": perf_rates,
+        "pair_cpu": pair_cpu,
+        "perf_cpu": perf_cpu,
+        "ratio": ratio,
+    }
 
 
 # Holds what connects, and closes when standard input does.
@@ -315,13 +354,19 @@ def idle(place, options):
         holder.stdout.readline()
         with open(place.path("idle.toml"), "w") as file:
             file.write(
-                f"[gateway]\nstatus = 'none'\nconnections = {4 * count}\nmemory = '16 GiB'\n[[listener]]\nlisten = '10.0.0.1:80'\n"
-                f"to = '127.0.0.1:{BACKEND}'\nconnections = {2 * count}\n"
+                f"[gateway]\nstatus = 'none'\nconnections = {4 * count}\nmemory = '16 GiB'\n"
+                f"[[listener]]\nlisten = '10.0.0.1:80'\nto = '127.0.0.1:{BACKEND}'\nconnections = {2 * count}\n"
             )
-        gateway = subprocess.Popen(pair.inside(server, f"{options.ropewalk} gateway --config {place.path('idle.toml')} --log warn"))
+        gateway = subprocess.Popen(
+            pair.inside(server, f"{options.ropewalk} gateway --config {place.path('idle.toml')} --log warn")
+        )
         try:
             time.sleep(1)
-            measure("gateway", {"gateway, Multipath TCP clients": gateway.pid}, lambda: start(pair, client, OPENER, count, "10.0.0.1", 80))
+            measure(
+                "gateway",
+                {"gateway, Multipath TCP clients": gateway.pid},
+                lambda: start(pair, client, OPENER, count, "10.0.0.1", 80),
+            )
         finally:
             end(gateway)
             holder.kill()
@@ -443,7 +488,10 @@ def ssh(place, options):
                 sys.exit(f"ssh, {name}: {done.stdout[-500:]} {done.stderr[-2000:]}")
             times += now
         found[name] = times
-        cells = [f"{value:.0f} ms" for value in (statistics.median(times), percentile(times, 0.95), percentile(times, 0.99), max(times))]
+        cells = [
+            f"{value:.0f} ms"
+            for value in (statistics.median(times), percentile(times, 0.95), percentile(times, 0.99), max(times))
+        ]
         say(f"ssh, {name}: {cells}")
         rows.append([name, *cells])
     table([f"echo of {options.keys * options.rounds} keystrokes", "p50", "p95", "p99", "longest"], rows)
@@ -547,7 +595,8 @@ def http3(place, options):
     except ImportError:
         sys.exit("http3: aioquic isn't installed (pip install aioquic)")
     certificate, key = place.path("h3.pem"), place.path("h3.key")
-    line = f"openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=x -keyout {key} -out {certificate}"
+    line = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=x"
+    line += f" -keyout {key} -out {certificate}"
     subprocess.run(shlex.split(line), check=True, capture_output=True)
     sizes = [1, 1000, 100_000, 1_000_000, 10_000_000]
     rows = []

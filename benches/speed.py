@@ -26,10 +26,12 @@ TARGET = 4_000_000
 
 
 def say(text):
+    """Reports progress on standard error."""
     print(text, file=sys.stderr, flush=True)
 
 
 def run(command, **more):
+    """Runs a command in the repository; what it printed."""
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, **more)
     if done.returncode != 0:
         sys.exit(f"{' '.join(command)}: {done.stderr.strip() or done.stdout.strip()}")
@@ -37,10 +39,12 @@ def run(command, **more):
 
 
 def pinned(command):
+    """A command that runs on one core, where `taskset` is installed."""
     return (["taskset", "-c", "0"] if shutil.which("taskset") else []) + command
 
 
 def built():
+    """Builds the benchmark and the program; the benchmark's path."""
     out = run(["cargo", "bench", "-p", "ropewalk-sim", "--bench", "speed", "--no-run"])
     speed = os.path.join(ROOT, re.search(r"\((\S+/speed-[0-9a-f]+)\)", out).group(1))
     run(["cargo", "build", "--release", "-p", "ropewalk"])
@@ -74,10 +78,10 @@ def instructions(speed, case):
         # Where the number of connections is what counts, what each carries makes the length.
         more = {"ROPEWALK_BENCH_SECONDS": str(length)} | ({"ROPEWALK_BENCH_KIB": str(16 * length)} if "KiB" in case else {})
         with tempfile.NamedTemporaryFile() as out:
-            text = run(["valgrind", "--tool=callgrind", f"--callgrind-out-file={out.name}", speed, case],
-                       env=os.environ | more)
-        counts.append((int(re.search(r"each\s+(\d+) segments", text).group(1)),
-                       int(re.search(r"Collected : (\d+)", text).group(1))))
+            text = run(["valgrind", "--tool=callgrind", f"--callgrind-out-file={out.name}", speed, case], env=os.environ | more)
+        counts.append(
+            (int(re.search(r"each\s+(\d+) segments", text).group(1)), int(re.search(r"Collected : (\d+)", text).group(1)))
+        )
     (few, less), (many, greater) = counts
     return (greater - less) / (many - few)
 
@@ -87,8 +91,10 @@ def built_at(revision, folder):
     tree = os.path.join(folder, "tree")
     run(["git", "worktree", "add", "--detach", tree, revision])
     try:
-        out = run(["cargo", "bench", "--manifest-path", f"{tree}/Cargo.toml", "-p", "ropewalk-sim", "--bench", "speed",
-                   "--no-run"], env=os.environ | {"CARGO_TARGET_DIR": os.path.join(folder, "target")})
+        out = run(
+            ["cargo", "bench", "--manifest-path", f"{tree}/Cargo.toml", "-p", "ropewalk-sim", "--bench", "speed", "--no-run"],
+            env=os.environ | {"CARGO_TARGET_DIR": os.path.join(folder, "target")},
+        )
         built = re.search(r"\((\S+/speed-[0-9a-f]+)\)", out).group(1)
         return shutil.copy(os.path.join(tree, built), os.path.join(folder, "before"))
     finally:
@@ -101,8 +107,14 @@ def compare_with(revision, rounds):
     with tempfile.TemporaryDirectory() as folder:
         before = built_at(revision, folder)
         # A part of the case's name that both versions have.
-        cases = {"clean": "clean", "loss 1 %": "loss", "reordering jitter": "jitter", "1 Gbit/s x 300 ms": "Gbit",
-                 "10000 connections": "10000 connections", "10000 x 256 KiB": "KiB"}
+        cases = {
+            "clean": "clean",
+            "loss 1 %": "loss",
+            "reordering jitter": "jitter",
+            "1 Gbit/s x 300 ms": "Gbit",
+            "10000 connections": "10000 connections",
+            "10000 x 256 KiB": "KiB",
+        }
         ratios = {case: [] for case in cases}
         for number in range(rounds):
             say(f"round {number + 1} of {rounds}")
@@ -123,6 +135,7 @@ def compare_with(revision, rounds):
 
 
 def spread(values):
+    """The median and the range, as text."""
     return f"{statistics.median(values):,.0f} ({min(values):,.0f} to {max(values):,.0f})"
 
 
@@ -141,6 +154,7 @@ def scaling():
 
 
 def main():
+    """Measures and prints the page, or compares with an earlier version."""
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--rounds", type=int, default=5)
     options.add_argument("--seconds", type=int, default=60, help="virtual seconds of each timed run")
@@ -167,9 +181,11 @@ def main():
     memory = run([speed, "memory"]).strip().split(": ", 1)[1]
     clean = statistics.median(rates["clean"])
     print("# Speed of the simulator\n")
-    print("Made by `benches/speed.py`: rounds interleaved, one core, medians with their ranges. A counted segment is one\n"
-          "full packet of new data, with its own place in the queue, its loss and jitter draws, timestamps, DSS and RACK\n"
-          "state, and one ACK per two. Both ends, the links, and every event are included.\n")
+    print(
+        "Made by `benches/speed.py`: rounds interleaved, one core, medians with their ranges. A counted segment is one\n"
+        "full packet of new data, with its own place in the queue, its loss and jitter draws, timestamps, DSS and RACK\n"
+        "state, and one ACK per two. Both ends, the links, and every event are included.\n"
+    )
     print("| case | segments per second of wall time | of clean | aim | instructions per segment |\n|---|---:|---:|---:|---:|")
     for case in CASES:
         count = "not counted"
@@ -180,16 +196,22 @@ def main():
         aim = {"clean": f"{TARGET:,}", "10000 x 256 KiB": "none"}.get(case, "0.5 of clean")
         print(f"| {case} | {spread(rates[case])} | {part:.2f} | {aim} | {count} |")
     if peers:
-        print(f"| ns-3, the clean case with plain TCP on each path | {spread(peers)} | "
-              f"{statistics.median(peers) / clean:.3f} | | not counted |")
+        print(
+            f"| ns-3, the clean case with plain TCP on each path | {spread(peers)} | "
+            f"{statistics.median(peers) / clean:.3f} | | not counted |"
+        )
     else:
         print("\nns-3 wasn't installed.")
     print(f"\nMemory of 10,000 idle connections of two subflows: {memory}.\n")
     one, two, same = scaling()
-    print(f"`compare` without arguments: {one:.2f} s with one worker, {two:.2f} s with two ({one / two:.2f} times as fast); "
-          f"the same bytes: {'yes' if same else 'NO'}.\n")
-    print(f"The aim is {TARGET / 1e6:.0f} million segments a second in the clean case; "
-          f"{'reached' if clean >= TARGET else f'{clean / TARGET:.0%} of it is reached'}.")
+    print(
+        f"`compare` without arguments: {one:.2f} s with one worker, {two:.2f} s with two ({one / two:.2f} times as fast); "
+        f"the same bytes: {'yes' if same else 'NO'}.\n"
+    )
+    print(
+        f"The aim is {TARGET / 1e6:.0f} million segments a second in the clean case; "
+        f"{'reached' if clean >= TARGET else f'{clean / TARGET:.0%} of it is reached'}."
+    )
 
 
 main()

@@ -31,7 +31,11 @@ for number in range(options.seeds):
     equal = sum(one["standing"] == "equal" for one in decision["candidates"])
     named[decision["named"]] += 1
     groups.append(group)
-    print(f"seed {seed}: {decision['named']}, group of {len(group)} ({equal} shown equal), {decision['runs']} runs, ended: {decision['ended']}", flush=True)
+    print(
+        f"seed {seed}: {decision['named']}, group of {len(group)} ({equal} shown equal), {decision['runs']} runs,",
+        f"ended: {decision['ended']}",
+        flush=True,
+    )
 
 usual = collections.Counter(groups).most_common(1)[0][0]
 farthest = max(len(group ^ usual) for group in groups)

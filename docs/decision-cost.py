@@ -53,10 +53,12 @@ top = 50 * (int(most / 50) + 1)
 
 
 def x(n):
+    """Place of a number of subflows."""
     return LEFT + (WIDTH - LEFT - RIGHT) * n / sizes[-1]
 
 
 def y(ns):
+    """Place of a cost."""
     return HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * ns / top
 
 

@@ -2,8 +2,8 @@
 
     python python/benches/speed.py
 
-The do-nothing environment steps in the same run: what it takes is Gymnasium's part, and this machine's. Beside each rate is the one
-by processor time: what one core does that nobody else uses.
+The do-nothing environment steps in the same run: what it takes is Gymnasium's part, and this machine's. Beside each rate is the
+one by processor time: what one core does that nobody else uses.
 """
 
 from __future__ import annotations

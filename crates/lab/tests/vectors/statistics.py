@@ -23,6 +23,7 @@ PAIRS = {
 
 
 def interval(values, statistic):
+    """Percentile bootstrap interval of a statistic."""
     found = stats.bootstrap(
         (values,), statistic, n_resamples=200_000, batch=10_000, method="percentile", random_state=1
     ).confidence_interval
@@ -30,6 +31,7 @@ def interval(values, statistic):
 
 
 def samples():
+    """What is known of each sample."""
     for name, values in SAMPLES.items():
         yield {
             "name": name,
@@ -43,7 +45,8 @@ def samples():
 
 
 def pairs():
-    for (name, n), factor in zip(PAIRS.items(), (0.9, 0.99, 0.8)):
+    """What is known of the ratio of paired samples."""
+    for (name, n), factor in zip(PAIRS.items(), (0.9, 0.99, 0.8), strict=True):
         b = random.lognormal(0.0, 0.4, n)
         a = b * factor * random.lognormal(0.0, 0.08, n)
         logs = np.log(a / b)
@@ -60,6 +63,7 @@ def pairs():
 
 
 def distributions():
+    """Student's t distribution."""
     for degrees in (1, 2, 4, 9, 29, 99, 1999):
         for t in (-30.0, -4.0, -1.96, -0.5, 0.0, 0.1, 1.0, 2.5, 12.0):
             yield {"degrees": degrees, "t": t, "cdf": stats.t.cdf(t, degrees)}
@@ -71,9 +75,7 @@ document = {
     "samples": list(samples()),
     "pairs": list(pairs()),
     "t": list(distributions()),
-    "t_quantiles": [
-        {"degrees": d, "p": p, "t": stats.t.ppf(p, d)} for d in (1, 4, 29, 999) for p in (0.8, 0.975, 0.995)
-    ],
+    "t_quantiles": [{"degrees": d, "p": p, "t": stats.t.ppf(p, d)} for d in (1, 4, 29, 999) for p in (0.8, 0.975, 0.995)],
     "normal_quantiles": [{"p": p, "x": stats.norm.ppf(p)} for p in (0.001, 0.025, 0.5, 0.8, 0.975, 0.999)],
 }
 with open("statistics.json", "w", encoding="utf-8") as file:
