@@ -156,9 +156,16 @@ impl Ropewalk {
             }
         }
         let Some((flow, arrival)) = open else {
-            // Only silent ones have room.
-            let silent = view.fastest_available()?;
-            if best.is_some() {
+            let Some(silent) = view.fastest_available() else {
+                let _ = no_room(view, rationale);
+                return None;
+            };
+            // Only silent ones have room, or those that were given their one probe.
+            if let Some((first, _)) = best {
+                rationale.say(|| {
+                    let (first, silent) = (Subflow(first.id), Subflow(silent.id));
+                    format!("wait for {first}: {silent} has room, but isn't known to deliver")
+                });
                 return None;
             }
             rationale.say(|| {

@@ -2,8 +2,8 @@
 
 use proptest::prelude::*;
 
-use super::super::builtin;
 use super::super::testing::{Model, Pipe, Scene, build, subflow, unmeasured};
+use super::super::{Decision, Event, Rationale, Scheduler, View, builtin};
 use super::{cases, departures};
 use crate::MILLISECOND;
 use crate::contract::{check, is_exempt, variants};
@@ -53,6 +53,49 @@ fn every_scheduler_gives_a_reason_with_numbers() {
             if text != "single" {
                 assert!(reason.contains("{subflow "), "{text}: `{reason}`");
             }
+        }
+    }
+}
+
+/// Fails for a decision without a reason.
+#[derive(Debug)]
+struct Explained(String, Box<dyn Scheduler>);
+
+impl Scheduler for Explained {
+    fn name(&self) -> &'static str {
+        self.1.name()
+    }
+
+    fn select(&mut self, view: &View<'_>, _: &mut Rationale) -> Decision {
+        let mut rationale = Rationale::listening();
+        let decision = self.1.select(view, &mut rationale);
+        let reason = rationale.take();
+        assert!(reason.len() > 10, "{}: {decision:?} because `{reason}`", self.0);
+        decision
+    }
+
+    fn on_event(&mut self, view: &View<'_>, event: Event) {
+        self.1.on_event(view, event);
+    }
+
+    fn wants_link_rate(&self) -> bool {
+        self.1.wants_link_rate()
+    }
+
+    fn repeats(&self) -> bool {
+        self.1.repeats()
+    }
+
+    fn queues_ahead(&self) -> bool {
+        self.1.queues_ahead()
+    }
+}
+
+#[test]
+fn every_decision_of_a_run_has_a_reason() {
+    for (text, _) in variants(&builtin()) {
+        for case in cases() {
+            case.run(&mut Explained(text.clone(), build(&text)));
         }
     }
 }
