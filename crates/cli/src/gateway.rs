@@ -7,6 +7,7 @@ use std::time::Duration;
 use ropewalk_gateway::config;
 use ropewalk_gateway::convert::{Converter, Cookie, Destination, Destinations};
 use ropewalk_gateway::gateway::{self, Listener, Service, Settings};
+use ropewalk_gateway::metrics;
 use ropewalk_gateway::page::Page;
 use ropewalk_gateway::status::Location;
 use ropewalk_gateway::tls::Acceptor;
@@ -136,6 +137,16 @@ pub(crate) fn cookie(option: &str, path: &Path) -> Result<Cookie, Failure> {
     Ok(Cookie::load(path).map_err(wrong)?)
 }
 
+/// The metrics' address of the command line.
+pub(crate) fn metrics(text: Option<&str>) -> Result<Option<SocketAddr>, Failure> {
+    let Some(text) = text else { return Ok(None) };
+    let address = socket("--metrics", text)?;
+    metrics::check(address).map_err(|error| {
+        Diagnostic::new(format!("--metrics: {error}")).help("metrics tell who connects, and have no password")
+    })?;
+    Ok(Some(address))
+}
+
 /// The status page of the command line.
 pub(crate) fn page(text: Option<&str>) -> Result<Option<Page>, Failure> {
     let Some(text) = text else { return Ok(None) };
@@ -189,9 +200,8 @@ fn settings(registries: &Registries, options: &Options) -> Result<Settings, Fail
     };
     let addresses = options.addresses.iter().map(address).collect::<Result<Vec<_>, _>>()?;
     let listener = Listener { addresses, connection, ..Listener::new(listen, service) };
-    let metrics = options.metrics.as_deref().map(|text| socket("--metrics", text)).transpose()?;
     let settings = Settings {
-        metrics,
+        metrics: metrics(options.metrics.as_deref())?,
         page: page(options.page.as_deref())?,
         status: location("gateway", options.status.as_ref()),
         cores: options.cores.into(),

@@ -12,7 +12,7 @@ use ropewalk_lab::Registries;
 use ropewalk_lab::diagnostic::Diagnostic;
 use serde_json::json;
 
-use crate::gateway::{cookie, location, socket, time};
+use crate::gateway::{cookie, location, metrics, time};
 use crate::options::Join;
 use crate::{Failure, compare, output};
 
@@ -47,7 +47,7 @@ be used."
 )]
 pub(crate) struct Options {
     /// The configuration's file; instead of --via and what belongs to it
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["listen", "via", "user", "users", "allow", "policy", "rules", "usage", "transparent", "congestion", "mtu", "connections", "probe", "probe_budget", "captive_check", "drain", "status", "metrics", "page", "gateway"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["listen", "via", "user", "users", "allow", "policy", "rules", "usage", "transparent", "transparent_port", "congestion", "open_on", "join", "mtu", "connections", "probe", "probe_budget", "captive_check", "drain", "status", "metrics", "page", "gateway"])]
     config: Option<PathBuf>,
     /// Only check the configuration
     #[arg(long, requires = "config")]
@@ -145,8 +145,11 @@ pub(crate) struct Options {
     /// Show the set-up's commands, and run none
     #[arg(long)]
     dry_run: bool,
-    /// Log each connection
-    #[arg(long, short)]
+    /// The least important messages to log: error, warn, info, debug or trace
+    #[arg(long, value_name = "LEVEL", default_value = "info")]
+    log: LevelFilter,
+    /// Log each connection, as `--log debug`
+    #[arg(long, short, conflicts_with = "log")]
     verbose: bool,
     /// Log, and show the set-up, as JSON
     #[arg(long)]
@@ -221,7 +224,7 @@ impl Options {
             drain: time("--drain", &self.drain)?,
             status: location("proxy", self.status.as_ref()),
             page: crate::gateway::page(self.page.as_deref())?,
-            metrics: self.metrics.as_deref().map(|text| socket("--metrics", text)).transpose()?,
+            metrics: metrics(self.metrics.as_deref())?,
             gateway: self.gateway()?,
             ..Config::default()
         };
@@ -245,7 +248,7 @@ pub(crate) fn run(_registries: &Registries, options: &Options) -> Result<(), Fai
     if options.dry_run {
         return output::preview(&proxy::dry_run(&config).map_err(Failure::other)?, options.json);
     }
-    let level = if options.verbose { LevelFilter::INFO } else { LevelFilter::WARN };
+    let level = if options.verbose { LevelFilter::DEBUG } else { options.log };
     log::start(level, options.json);
     let reload = options
         .config

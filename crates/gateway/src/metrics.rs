@@ -100,15 +100,23 @@ impl Text {
     }
 }
 
+/// Checks that only this host reaches the address.
+///
+/// # Errors
+/// If it isn't a loopback address.
+pub fn check(address: SocketAddr) -> Result<(), String> {
+    match address.ip().is_loopback() {
+        true => Ok(()),
+        false => Err(format!("metrics at {address}: only a loopback address is allowed")),
+    }
+}
+
 /// Opens the port.
 ///
 /// # Errors
 /// If it isn't a loopback address, or is taken.
 pub async fn bind(address: SocketAddr) -> io::Result<TcpListener> {
-    if !address.ip().is_loopback() {
-        let message = format!("metrics at {address}: only a loopback address is allowed");
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
-    }
+    check(address).map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
     serving::bind("metrics", address).await
 }
 

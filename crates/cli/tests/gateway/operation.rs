@@ -313,6 +313,9 @@ fn status_and_metrics_tell_of_connections_and_why() {
         ] {
             assert!(metrics.lines().any(|known| known == line), "no `{line}`: {metrics}");
         }
+        let name = "ropewalk_link_sent_bytes_total{interface=\"eth1\",address=\"10.0.1.1\"} ";
+        let sent = metrics.lines().find_map(|line| line.strip_prefix(name)?.parse::<u64>().ok());
+        assert!(sent > Some(0), "{metrics}");
         let page = stage.server.check("curl", &["-sS", "--fail", "http://127.0.0.1:9466/state"]).unwrap();
         let page: serde_json::Value = serde_json::from_str(&page).unwrap();
         assert_eq!((&page["kind"], &page["paths"][0]["interface"]), (&"gateway".into(), &"eth0".into()));

@@ -26,13 +26,17 @@ fn a_dry_run_shows_the_rules_and_does_nothing() {
 
 #[test]
 fn settings_that_cannot_be_used_are_refused_in_words() {
-    let rows: [(&[&str], &str); 6] = [
+    let rows: [(&[&str], &str); 7] = [
         (&["--listen", "10.0.0.1", "--to", "127.0.0.1:80"], "an address and a port"),
         (&["--listen", "10.0.0.1:0", "--to", "127.0.0.1:80"], "an address and a port"),
         (&["--listen", "10.0.0.1:80", "--to", "localhost"], "--to"),
         (&["--listen", "10.0.0.1:80", "--to", "127.0.0.1:80", "--address", "x"], "without a port"),
         (&["--listen", "10.0.0.1:80", "--to", "127.0.0.1:80", "--scheduler", "blets"], "blest"),
         (&["--listen", "10.0.0.1:80", "--to", "127.0.0.1:80", "--drain", "5 x"], "--drain"),
+        (
+            &["--listen", "10.0.0.1:80", "--to", "127.0.0.1:80", "--metrics", "10.0.0.1:99"],
+            "only a loopback address",
+        ),
     ];
     for (arguments, expected) in rows {
         let output = ropewalk(&[&["gateway"], arguments].concat());

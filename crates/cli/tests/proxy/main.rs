@@ -120,7 +120,7 @@ fn the_uplink_that_a_connection_was_opened_on_is_cut_and_comes_back() {
     // By the interface's going down, and its return with the routes that go with it.
     let stall = interrupted(&stage, &data, || stage::ip(&stage.van, "link set up0 down").unwrap());
     assert!(stall < 1.0, "a stall of {stall:.2} s: {}", stage.log());
-    stage.wait_for_state(0, "no route", 1);
+    stage.wait_for_state(0, "without a route", 1);
     stage::ip(&stage.van, "link set up0 up").unwrap();
     stage::ip(&stage.van, "-6 address add fd01:0::2/64 dev up0 nodad").unwrap();
     stage::add_route(&stage.van, 0).unwrap();
@@ -236,10 +236,10 @@ fn policies_choose_the_uplinks() {
     let (carried, _) = shares(&stage, &data);
     // Use is counted every second: 5 MB more at 40 Mbit/s.
     assert!(carried[0] < all * 0.95 && carried[1] > 0.0, "{carried:?}: {}", stage.log());
-    stage.wait_for_state(0, "quota used up", 1);
+    stage.wait_for_state(0, "over its quota", 1);
     assert!(proxy.terminate().success());
     let _proxy = stage.proxy_over(vias, &[&usage[..], &["--policy", "active-standby"]].concat());
-    stage.wait_for_state(0, "quota used up", 2);
+    stage.wait_for_state(0, "over its quota", 2);
     let (carried, _) = shares(&stage, &data);
     assert!(carried[0] < all * 0.05, "{carried:?}: {}", stage.log());
 }
@@ -377,6 +377,9 @@ fn mistakes_are_refused_in_words() {
         (&["--via", "a", "--allow", "10.0.0.0/33"], "10.0.0.0/33"),
         (&["--via", "a", "--captive-check", "https://example.org/"], "expected http://HOST/PATH"),
         (&["--via", "a", "--probe-budget", "much"], "--probe-budget"),
+        (&["--config", "p.toml", "--open-on", "race"], "cannot be used with"),
+        (&["--config", "p.toml", "--join", "late"], "cannot be used with"),
+        (&["--via", "a", "--metrics", "10.0.0.1:99"], "only a loopback address"),
         (&[], "--via"),
     ] {
         let (code, _, error) = ropewalk(&[&["proxy"], arguments].concat());

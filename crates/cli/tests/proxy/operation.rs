@@ -183,6 +183,34 @@ fn status_metrics_and_page_tell_of_links_connections_and_why() {
 }
 
 #[test]
+fn plain_tcp_is_told_as_what_it_is_and_connections_are_logged_if_asked() {
+    let Some(stage) = Stage::new() else { return };
+    let data = stage.serve("data", 16 * MIB);
+    let _server = stage.nginx(false);
+    let socket = stage.path().join("status");
+    let socket = socket.to_str().unwrap();
+    let proxy = stage.proxy(&["--status", socket]);
+    let mut download = stage.download(&url("data"));
+    download.read_until(|download| download.received.len() > data.len() / 4);
+    let (_, told, error) = ropewalk(&["status", "--socket", socket, "--json"]);
+    let state: serde_json::Value = serde_json::from_str(&told).unwrap_or_else(|_| panic!("{error}"));
+    let one = &state["connections"][0];
+    assert_eq!(one["multipath"], false);
+    let opened_on = one["opened_on"].as_str().unwrap();
+    for link in one["links"].as_array().unwrap() {
+        let expected = match link["interface"] == opened_on {
+            true => ("active", "the connection is plain TCP, and was opened on this link"),
+            false => ("not used", "the far end has no Multipath TCP"),
+        };
+        assert_eq!((&link["role"], &link["why"]), (&expected.0.into(), &expected.1.into()), "{one:#}");
+    }
+    download.read_until(|_| false);
+    assert!(proxy.terminate().success());
+    let log = stage.log();
+    assert!(log.contains("listening") && log.contains("draining") && !log.contains("closed"), "{log}");
+}
+
+#[test]
 fn the_last_minutes_are_a_scenario_and_other_schedulers_are_tried_on_them() {
     let Some(stage) = Stage::new() else { return };
     let data = stage.serve("data", 12 * MIB);

@@ -18,6 +18,7 @@ use ropewalk_lab::scenario::{schema_of, syntax_errors};
 use toml::de::DeTable;
 
 use crate::gateway::{Listener, Settings};
+use crate::metrics;
 use crate::page::Page;
 use crate::status::Location;
 
@@ -216,7 +217,7 @@ fn page(reader: &mut Reader, table: &Table<'_>) -> Option<Page> {
 /// Where metrics are told.
 fn loopback(reader: &mut Reader, value: &Value<'_>) -> Option<SocketAddr> {
     let found = socket(reader, value)?;
-    if !found.ip().is_loopback() {
+    if metrics::check(found).is_err() {
         let help =
             "a loopback address such as 127.0.0.1:9464: metrics tell who connects, and have no password";
         reader.wrong(value.span(), "metrics are for this host only", "not a loopback address", help);

@@ -108,7 +108,7 @@ pub enum ParseError {
     #[error("two TLVs of type {0}")]
     Repeated(u8),
     /// An address that no connection can be opened to.
-    #[error("{0} is no address and port to connect to")]
+    #[error("{0} can't be connected to: loopback, multicast, broadcast or port 0")]
     Address(SocketAddr),
     /// TCP options that don't end where they should.
     #[error("the TCP options of a Connect TLV are cut off")]

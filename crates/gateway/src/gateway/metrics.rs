@@ -6,6 +6,7 @@ use ropewalk_tokio::PathId;
 
 use super::State;
 use crate::metrics::{Kind, Text};
+use crate::status::gateway::carried;
 
 /// All of them, as text.
 pub(super) fn text(state: &State) -> String {
@@ -29,8 +30,28 @@ pub(super) fn text(state: &State) -> String {
     ] {
         text.single(name, Kind::Counter, help, load(counter));
     }
-    let infos: Vec<_> = state.flows().iter().filter_map(|(_, flow)| flow.stream.info()).collect();
     let plan = state.plan();
+    let carried: Vec<_> = plan.uplinks.iter().map(|uplink| carried(&uplink.device)).collect();
+    for (name, help, bytes) in [
+        (
+            "ropewalk_link_sent_bytes_total",
+            "Bytes of IP packets sent from an address.",
+            carried.iter().map(|(_, sent)| *sent).collect::<Vec<_>>(),
+        ),
+        (
+            "ropewalk_link_received_bytes_total",
+            "Bytes of IP packets received at an address.",
+            carried.iter().map(|(received, _)| *received).collect(),
+        ),
+    ] {
+        text.metric(name, Kind::Counter, help);
+        for (uplink, bytes) in plan.uplinks.iter().zip(bytes) {
+            let address = uplink.public.address.to_string();
+            let labels = [("interface", &*uplink.public.interface), ("address", &*address)];
+            text.value(name, &labels, bytes as f64);
+        }
+    }
+    let infos: Vec<_> = state.flows().iter().filter_map(|(_, flow)| flow.stream.info()).collect();
     let interface =
         |path: PathId| plan.uplinks.get(usize::from(path.0)).map(|uplink| &*uplink.public.interface);
     text.streams("ropewalk_gateway_connections", &infos, interface);

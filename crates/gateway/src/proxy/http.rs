@@ -75,7 +75,7 @@ async fn respond(
     let entry = match server.open(peer, target.clone()).await {
         Ok(entry) => entry,
         Err(error) => {
-            tracing::info!(client = %peer, %target, %error, "not connected");
+            tracing::debug!(client = %peer, %target, %error, "not connected");
             return Ok(answer(status(&error), error.to_string()));
         }
     };

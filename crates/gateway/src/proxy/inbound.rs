@@ -62,7 +62,7 @@ pub(super) async fn accept(server: Arc<Server>, listener: TcpListener) {
         let peer = Client::of(&client, peer);
         tokio::spawn(async move {
             if let Err(error) = serve(server, client, peer).await {
-                tracing::info!(client = %peer, %error, "ended");
+                tracing::debug!(client = %peer, %error, "ended");
             }
             drop(place);
         });

@@ -37,10 +37,10 @@ impl std::fmt::Display for LinkState {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             LinkState::Up => "up",
-            LinkState::NoRoute => "no route",
+            LinkState::NoRoute => "without a route",
             LinkState::Dead => "dead",
             LinkState::Captive => "behind a captive portal",
-            LinkState::QuotaSpent => "quota used up",
+            LinkState::QuotaSpent => "over its quota",
         })
     }
 }

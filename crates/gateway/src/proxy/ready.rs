@@ -105,10 +105,10 @@ pub(super) async fn keep(server: Arc<Server>) {
         while let Some(done) = opening.join_next().await {
             match done {
                 Ok(Ok((opened, link))) => {
-                    tracing::info!(link = link.interface, "ready for a client");
+                    tracing::debug!(link = link.interface, "ready for a client");
                     server.ready.lock().push_back(Waiting { opened, link, since: Instant::now() });
                 }
-                Ok(Err(error)) => tracing::info!(%error, "no connection to the gateway can be kept ready"),
+                Ok(Err(error)) => tracing::debug!(%error, "no connection to the gateway can be kept ready"),
                 Err(_) => {}
             }
         }

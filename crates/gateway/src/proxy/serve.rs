@@ -230,7 +230,7 @@ impl Server {
         let entry = self.flows.add(client, target, address, stream, is_early, link.index, plan);
         // Links may have changed meanwhile.
         self.apply(&entry.flow, false);
-        tracing::info!(
+        tracing::debug!(
             flow = entry.flow.id, %client, target = %entry.flow.target, link = link.interface, multipath, was_ready, "open"
         );
         Ok(entry)
@@ -326,7 +326,7 @@ impl Server {
         link.note_answer(address, opened.0.info().as_ref());
         let entry = self.flows.add(client, target, address, opened, false, link.index, plan);
         self.apply(&entry.flow, false);
-        tracing::info!(flow = entry.flow.id, %client, link = link.interface, "open for datagrams");
+        tracing::debug!(flow = entry.flow.id, %client, link = link.interface, "open for datagrams");
         Ok(entry)
     }
 
@@ -468,8 +468,8 @@ impl Server {
         }
         let (up, down) = (flow.uploaded.load(Relaxed), flow.downloaded.load(Relaxed));
         match how {
-            Ok(()) => tracing::info!(flow = flow.id, up, down, "closed"),
-            Err(error) => tracing::info!(flow = flow.id, up, down, %error, "lost"),
+            Ok(()) => tracing::debug!(flow = flow.id, up, down, "closed"),
+            Err(error) => tracing::debug!(flow = flow.id, up, down, %error, "lost"),
         }
     }
 }

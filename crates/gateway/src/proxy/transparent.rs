@@ -64,7 +64,7 @@ pub(super) async fn accept(server: Arc<Server>, listener: TcpListener) {
         let server = Arc::clone(&server);
         tokio::spawn(async move {
             if let Err(error) = serve(&server, client, peer).await {
-                tracing::info!(client = %peer, %error, "ended");
+                tracing::debug!(client = %peer, %error, "ended");
             }
             drop(place);
         });

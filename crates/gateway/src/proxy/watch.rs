@@ -285,7 +285,7 @@ fn captive_check(server: &Arc<Server>, link: &Arc<Link>, last: &mut Option<Insta
         let captive = match captive::is_internet(&server.network, &link, url).await {
             Ok(internet) => !internet,
             Err(error) => {
-                tracing::info!(link = link.interface, %error, "no answer to the captive check");
+                tracing::debug!(link = link.interface, %error, "no answer to the captive check");
                 return;
             }
         };

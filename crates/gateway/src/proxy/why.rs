@@ -16,11 +16,26 @@ impl Server {
         let rule = config.policies.rule(&flow.target, address.ip(), flow.client.dscp, flow.bytes());
         let policy = rule.map_or(&config.policies.other, |at| &config.policies.rules[at].policy);
         let plan = flow.plan();
+        let tcp_on =
+            flow.stream.info().filter(|info| !info.multipath).map(|info| {
+                info.subflows.first().map_or(flow.opened_on, |subflow| usize::from(subflow.path.0))
+            });
         let links = self.links.iter().map(|link| {
-            let (role, why) = why(policy, &plan, link, address.is_ipv6());
+            let (role, why) = match tcp_on {
+                Some(on) => why_tcp(link.index == on),
+                None => why(policy, &plan, link, address.is_ipv6()),
+            };
             json!({ "interface": link.interface, "role": role, "why": why })
         });
         (policy.to_string(), rule.map(|at| at + 1), links.collect())
+    }
+}
+
+/// The same where the connection is plain TCP, which has one link.
+fn why_tcp(is_on_it: bool) -> (&'static str, String) {
+    match is_on_it {
+        true => ("active", "the connection is plain TCP, and was opened on this link".into()),
+        false => ("not used", "the far end has no Multipath TCP".into()),
     }
 }
 

@@ -74,7 +74,7 @@ fn connection(state: &State, number: u64, flow: &Flow) -> Option<Value> {
 }
 
 /// Bytes that passed a device: to the engine and from it.
-fn carried(device: &str) -> (u64, u64) {
+pub(crate) fn carried(device: &str) -> (u64, u64) {
     // Not by /sys, which shows the network namespace that it was mounted in.
     let table = std::fs::read_to_string("/proc/thread-self/net/dev").unwrap_or_default();
     let line = table.lines().find_map(|line| line.trim_start().strip_prefix(device)?.strip_prefix(':'));
