@@ -41,25 +41,35 @@ function span(seconds) {
 /** What is remembered between answers: the links' rates, and which connections are open on the page. */
 const memory = { links: new Map(), open: new Set(), failed: 0, at: null, pressed: 'bytes' };
 
+/** A gateway may have several addresses on one interface, each with a device of its own. */
+const keyOf = (link) => link.device || link.interface;
+
 /** A gateway counts bytes; a proxy tells rates too. Notes what each link carries now. */
 function remember(links, now) {
   for (const link of links) {
-    let own = memory.links.get(link.interface);
+    let own = memory.links.get(keyOf(link));
     if (!own) {
       own = { past: (link.past || []).slice(0, -1).map(([down, up]) => ({ down, up })) };
-      memory.links.set(link.interface, own);
+      memory.links.set(keyOf(link), own);
     }
     let { rate_down_bits_per_s: down, rate_up_bits_per_s: up } = link;
     if (down === undefined) {
       const seconds = own.at ? (now - own.at) / 1000 : 0;
-      const per = (bytes, before) => (seconds > 0 ? Math.max(0, bytes - before) * 8 / seconds : 0);
+      const per = (bytes, before) => Math.max(0, bytes - before) * 8 / seconds;
       // Seen from the client: what the gateway sends comes down.
       [down, up] = [per(link.bytes_sent, own.sent), per(link.bytes_received, own.received)];
       Object.assign(own, { at: now, sent: link.bytes_sent, received: link.bytes_received });
+      // It takes two answers to know a rate.
+      if (!(seconds > 0)) continue;
     }
     own.past.push({ down, up });
     own.past.splice(0, Math.max(0, own.past.length - KEPT));
   }
+}
+
+/** What a link carries now, where that is known. */
+function current(link) {
+  return memory.links.get(keyOf(link)).past.at(-1) || { down: NaN, up: NaN };
 }
 
 /** The links of either kind, in one form. */
@@ -68,7 +78,8 @@ function linksOf(status) {
 }
 
 /** The last two minutes: what came down above the line, what went up below it. */
-function sparkline(own, most, number, name) {
+function sparkline(link, most, number) {
+  const own = memory.links.get(keyOf(link));
   const [width, height, base] = [240, 72, 58];
   const x = (i) => width - (own.past.length - 1 - i) * (width / (KEPT - 1));
   const down = (point) => base - point.down / most * (base - 3);
@@ -76,11 +87,11 @@ function sparkline(own, most, number, name) {
   const line = (y) => own.past.map((point, i) => `${i ? 'L' : 'M'}${digits(x(i), 1)} ${digits(y(point), 1)}`).join('');
   const area = (y) => (own.past.length > 1 ? `${line(y)}L${width} ${base}L${digits(x(0), 1)} ${base}Z` : '');
   const ink = `var(--path-${number % 8})`;
-  const now = own.past.at(-1);
-  const highest = Math.max(...own.past.map((point) => point.down));
+  const now = current(link);
+  const highest = Math.max(0, ...own.past.map((point) => point.down));
   return s('svg', {
     viewBox: `0 0 ${width} ${height}`, preserveAspectRatio: 'none', class: 'spark', role: 'img',
-    'aria-label': `${name}, last two minutes: ${rate(now.down)} down now, at most ${rate(highest)}; ${rate(now.up)} up`,
+    'aria-label': `${link.interface}, last two minutes: ${rate(now.down)} down now, at most ${rate(highest)}; ${rate(now.up)} up`,
   },
   s('line', { x1: 0, x2: width, y1: base, y2: base, stroke: 'var(--line)', 'vector-effect': 'non-scaling-stroke' }),
   s('path', { d: area(down), fill: ink, 'fill-opacity': 0.2 }),
@@ -104,8 +115,7 @@ function quotaBar({ bytes: most, carried, until }) {
 }
 
 function linkCard(link, number, most) {
-  const own = memory.links.get(link.interface);
-  const now = own.past.at(-1);
+  const now = current(link);
   const works = WORKS.has(link.state);
   const facts = [];
   const fact = (name, value) => facts.push(h('div', {}, h('dt', {}, name), h('dd', {}, value)));
@@ -129,7 +139,7 @@ function linkCard(link, number, most) {
         link.metered ? pill('metered', '') : null, link.backup ? pill('backup', '') : null,
         pill(link.state, works ? 'fine' : 'wrong'))),
     h('p', { class: 'rates' }, h('b', {}, rate(now.down)), ' down', h('span', {}, h('b', {}, rate(now.up)), ' up')),
-    sparkline(own, most, number, link.interface),
+    sparkline(link, most, number),
     h('p', { class: 'axis', 'aria-hidden': 'true' }, h('span', {}, '2 min ago'), h('span', {}, `full height ${rate(most)}`), h('span', {}, 'now')),
     h('dl', { class: 'small-facts' }, facts),
     link.quota ? quotaBar(link.quota) : null);
@@ -182,10 +192,11 @@ function connectionRows(connection, order) {
 
 function headline(status, links) {
   const up = links.filter((link) => WORKS.has(link.state)).length;
-  const sum = (key) => links.reduce((total, link) => total + memory.links.get(link.interface).past.at(-1)[key], 0);
+  const sum = (key) => links.reduce((total, link) => total + current(link)[key], 0);
   const which = links.length === 1 ? (up ? 'The link works' : 'The link doesn’t work')
     : up === links.length ? `${links.length === 2 ? 'Both' : `All ${links.length}`} links work` : up ? `${up} of ${links.length} links ${up === 1 ? 'works' : 'work'}` : 'No link works';
-  return `${which}: ${count(status.connections_open, 'connection')}, ${rate(sum('down'))} down, ${rate(sum('up'))} up`;
+  const rates = Number.isFinite(sum('down')) ? `, ${rate(sum('down'))} down, ${rate(sum('up'))} up` : '';
+  return `${which}: ${count(status.connections_open, 'connection')}${rates}`;
 }
 
 function kicker(status) {
@@ -208,7 +219,7 @@ function draw(status) {
   memory.status = status;
   const links = linksOf(status);
   const order = links.map((link) => link.interface);
-  const most = roundUp(Math.max(1e5, ...links.flatMap((link) => memory.links.get(link.interface).past.flatMap(({ down, up }) => [down, up]))));
+  const most = roundUp(Math.max(1e5, ...links.flatMap((link) => memory.links.get(keyOf(link)).past.flatMap(({ down, up }) => [down, up]))));
   const focused = document.activeElement?.dataset?.key;
   const shown = [...status.connections].sort((a, b) => (memory.pressed === 'age' ? a.age_s - b.age_s : (b.bytes_down + b.bytes_up) - (a.bytes_down + a.bytes_up))).slice(0, 200);
   document.title = `${headline(status, links)} · Ropewalk`;

@@ -55,7 +55,7 @@ const proxy = { kind: 'proxy', draining: false, age_s: 3725, listen: '127.0.0.1:
 
 test('a dead link, a used-up quota and hostile names are shown as what they are', options, async () => {
   const hostile = '<img src=x onerror=alert(1)>';
-  const links = [link('wlan0', { state: 'dead', rtt_s: null, address: null }), link('wwan0', { state: 'quota used up', quota: { bytes: 1e9, carried: 2e9, until: '2026-12-12' } }), link('sat0')];
+  const links = [link('wlan0', { state: 'dead', rtt_s: null, address: null }), link('wwan0', { state: 'over its quota', quota: { bytes: 1e9, carried: 2e9, until: '2026-12-12' } }), link('sat0')];
   const connections = [{ number: 7, client: '127.0.0.1:5', to: hostile, age_s: 61, multipath: false, scheduler: 'linux', bytes_up: 1, bytes_down: 2048, policy: hostile, rule: 1, opened_on: 'sat0', links: [{ interface: 'wlan0', role: 'not used', why: 'the link is dead' }], subflows: [], decisions: [{ what: '5 bytes on sat0', why: 'least srtt' }] }];
   const { page, done } = await open({ ...proxy, links, connections, connections_open: 1 });
   assert.match(await page.locator('h1').textContent(), /^1 of 3 links works: 1 connection, /);
@@ -71,6 +71,24 @@ test('a dead link, a used-up quota and hostile names are shown as what they are'
   await page.setViewportSize({ width: 380, height: 800 });
   const wide = await page.evaluate(() => document.documentElement.scrollWidth);
   assert.ok(wide <= 380, `${wide} pixels on a phone`);
+  await done();
+});
+
+test('a gateway of which one answer is known has no rates yet, and two addresses of an interface have their own', options, async () => {
+  const { page, done } = await open();
+  let asked = 0;
+  await page.route('**/state', async (route) => {
+    asked += 1;
+    if (asked > 2) return;
+    const path = (number, bytes) => ({ device: `rope-gw${number}`, interface: 'eth0', address: `192.0.2.${number}`, ports: [80], state: 'up', bytes_sent: bytes * asked, bytes_received: 0 });
+    route.fulfill({ json: { kind: 'gateway', draining: false, paths: [path(1, 1e6), path(2, 0)], connections_open: 0, connections_accepted: 0, connections_refused: 0, connections_unreachable: 0, connections_client_lost: 0, connections_backend_lost: 0, mib: {}, connections: [] } });
+  });
+  const headline = (pattern) => page.waitForFunction((words) => new RegExp(words).test(document.querySelector('h1')?.textContent), pattern, { timeout: 20000 });
+  await headline('^Both links work: 0 connections$');
+  await headline('^Both links work: 0 connections, ');
+  const rates = await page.locator('.rates > b').allTextContents();
+  assert.match(rates[0], /Mbit/);
+  assert.match(rates[1], /^0\sbit/);
   await done();
 });
 
