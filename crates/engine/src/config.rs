@@ -84,6 +84,8 @@ pub struct TcpConfig {
     pub prr_slow_start: bool,
     /// When the window counts as the limit.
     pub window_limit: WindowLimit,
+    /// What congestion control counts of an ACK.
+    pub ack_counting: AckCounting,
     /// Tick of the clock that round-trip times are taken with; 0: nanoseconds.
     pub rtt_tick: Nanos,
     /// Largest first receive window, segments (Linux until 4.19: `tcp_default_init_rwnd`). Each segment that arrives on any subflow
@@ -122,6 +124,22 @@ pub enum WindowLimit {
     Always,
 }
 
+/// What congestion control counts of an ACK that acknowledges several segments.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[non_exhaustive]
+pub enum AckCounting {
+    /// Its segments (RFC 3465 with no limit).
+    #[default]
+    Segments,
+    /// Its segments in slow start, one in congestion avoidance: the window grows half as fast as with
+    /// [`Segments`](Self::Segments) where every second segment is acknowledged. Linux's `tcp_cong_avoid_ai` of 3.14; CUBIC, which
+    /// corrects for delayed ACKs, isn't concerned.
+    OneInAvoidance,
+    /// One (RFC 5681 3.1 in whole segments; ns-3.19's `TcpNewReno`).
+    One,
+}
+
 impl Default for TcpConfig {
     fn default() -> Self {
         TcpConfig {
@@ -157,6 +175,7 @@ impl Default for TcpConfig {
             loss_window_one: false,
             prr_slow_start: false,
             window_limit: WindowLimit::PerWindow,
+            ack_counting: AckCounting::Segments,
             rtt_tick: 0,
             initial_receive_window: 0,
             initial_ssthresh: u32::MAX,

@@ -2,7 +2,7 @@
 //! [`Line`]s, each a key of the scenario's `[ends]` with the value that the system has and the place where it says so.
 //! Any key can be set on its own as well.
 
-use ropewalk_engine::config::{LossDetection, TcpConfig, WindowLimit};
+use ropewalk_engine::config::{AckCounting, LossDetection, TcpConfig, WindowLimit};
 use ropewalk_engine::congestion::{self, CongestionControl};
 use ropewalk_engine::registry::Spec;
 
@@ -54,6 +54,8 @@ pub struct Host {
     pub prr_slow_start: bool,
     /// When the window counts as the limit.
     pub window_limit: WindowLimit,
+    /// What congestion control counts of an ACK.
+    pub ack_counting: AckCounting,
     /// Whether the window restarts after an idle time.
     pub idle_restart: bool,
     /// Tick of the clock for round-trip times; 0: none.
@@ -87,6 +89,7 @@ impl Host {
         loss_window_one: false,
         prr_slow_start: false,
         window_limit: WindowLimit::PerWindow,
+        ack_counting: AckCounting::Segments,
         idle_restart: true,
         rtt_tick: 0,
         initial_receive_window: 0,
@@ -106,6 +109,7 @@ impl Host {
         loss_window_one: true,
         prr_slow_start: true,
         window_limit: WindowLimit::PerAck,
+        ack_counting: AckCounting::OneInAvoidance,
         rtt_tick: 4 * MILLISECOND,
         initial_receive_window: 20,
         initial_receive_space: 187_200,
@@ -122,6 +126,7 @@ impl Host {
         sack: false,
         timestamps: false,
         loss_window_one: true,
+        ack_counting: AckCounting::One,
         idle_restart: false,
         rtt_tick: 0,
         // 65,535 bytes in segments of a packet of 1500 bytes.
@@ -143,6 +148,7 @@ impl Host {
             loss_window_one: self.loss_window_one,
             prr_slow_start: self.prr_slow_start,
             window_limit: self.window_limit,
+            ack_counting: self.ack_counting,
             idle_restart: self.idle_restart,
             rtt_tick: self.rtt_tick,
             initial_receive_window: self.initial_receive_window,
@@ -227,6 +233,12 @@ pub const HOSTS: &[(&str, HostProfile, &[Line])] = &[
             line("prr", "\"slow-start\"", "\"conservative\"", "tcp_input.c: tcp_cwnd_reduction"),
             line("window-limit", "\"per-ack\"", "\"per-window\"", "tcp_cong.c: tcp_is_cwnd_limited"),
             line(
+                "ack-counting",
+                "\"one-in-avoidance\"",
+                "\"segments\"",
+                "tcp_cong.c: tcp_slow_start, tcp_cong_avoid_ai; mptcp_coupled.c, mptcp_olia.c",
+            ),
+            line(
                 "rtt-tick",
                 "\"4 ms\"",
                 "\"0 s\"",
@@ -280,6 +292,7 @@ pub const HOSTS: &[(&str, HostProfile, &[Line])] = &[
             line("tail-loss-probe", "false", "true", "ns-3.19: TcpSocketBase has none"),
             line("undo", "false", "true", "ns-3.19: TcpSocketBase has none"),
             line("loss-window", "\"one\"", "\"in-flight\"", "ns-3.19: TcpNewReno::Retransmit"),
+            line("ack-counting", "\"one\"", "\"segments\"", "ns-3.19: TcpNewReno::NewAck"),
             line("idle-restart", "false", "true", "ns-3.19: TcpSocketBase doesn't restart"),
         ],
     ),

@@ -179,7 +179,7 @@ impl AdditiveGrowth {
             return;
         }
         let before = subflows[i].cwnd;
-        let left = slow_start(&mut subflows[i], ack.acked);
+        let left = slow_start(&mut subflows[i], ack.acked).min(ack.in_avoidance);
         if subflows[i].cwnd != before {
             self.epoch += 1;
         }
@@ -292,6 +292,17 @@ mod tests {
         let idle = Ack { cwnd_limited: false, ..ack(1) };
         assert_eq!((pair.ack(1, idle, |_| 1.0), pair.ack(1, ack(0), |_| 1.0)), (0, 0));
         assert_eq!(pair.small(0), 0, "a sibling did nothing");
+    }
+
+    #[test]
+    fn a_host_that_counts_acks_adds_one_share_an_ack() {
+        let mut pair = Pair::new();
+        for _ in 0..9 {
+            pair.ack(0, Ack { in_avoidance: 1, ..ack(2) }, |_| 0.1);
+        }
+        assert_eq!(pair.subflows[0].cwnd, 10);
+        pair.ack(0, Ack { in_avoidance: 1, ..ack(2) }, |_| 0.1);
+        assert_eq!(pair.subflows[0].cwnd, 11);
     }
 
     #[test]

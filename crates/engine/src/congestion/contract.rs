@@ -88,8 +88,15 @@ impl Bench {
                 let prior_in_flight = if limited { subflow.cwnd } else { subflow.cwnd / 4 };
                 let seen = self.subflows.clone();
                 let now = self.now;
-                let ack =
-                    Ack { now, acked, rtt: Some(rtt), prior_in_flight, cwnd_limited: limited, round_start };
+                let ack = Ack {
+                    now,
+                    acked,
+                    in_avoidance: acked,
+                    rtt: Some(rtt),
+                    prior_in_flight,
+                    cwnd_limited: limited,
+                    round_start,
+                };
                 if self.control.is_model_based() {
                     self.sample(i, &ack, rtt);
                 } else {

@@ -5,7 +5,8 @@
 //! brings the window down to it (PRR, RFC 6937).
 //!
 //! The engine says how many segments an ACK delivered, and a control applies its rule to each of them. So a
-//! stretch ACK grows the window as much as several ACKs. Windows are whole segments; the control keeps the
+//! stretch ACK grows the window as much as several ACKs, unless the host counts ACKs
+//! ([`AckCounting`](crate::config::AckCounting)). Windows are whole segments; the control keeps the
 //! fraction and drops it at a loss, as Linux drops `snd_cwnd_cnt`.
 //!
 //! A model-based control ([`CongestionControl::is_model_based`]: BBR) gets samples of the delivery rate instead, sets
@@ -51,6 +52,8 @@ pub struct Ack {
     pub now: Nanos,
     /// Segments newly delivered, cumulatively or selectively (Linux's `acked_sacked`).
     pub acked: u32,
+    /// Of these, what an additive increase counts in congestion avoidance: all, or one where a host counts ACKs.
+    pub in_avoidance: u32,
     /// Round-trip time sample, if this ACK gave one.
     pub rtt: Option<Nanos>,
     /// Segments in flight before this ACK.

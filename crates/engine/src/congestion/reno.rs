@@ -11,7 +11,8 @@
 //!
 //! Rulings. The RFC halves the flight size, Linux the window; they are the same when the window is the
 //! limit, and the window only grows then: the window. Every acknowledged segment counts (RFC 3465 with no
-//! limit L, as Linux), so delayed and stretch ACKs grow the window as fast as ACKs of single segments.
+//! limit L, as Linux), so delayed and stretch ACKs grow the window as fast as ACKs of single segments, unless the host counts
+//! ACKs.
 //! The window rounds down when it is halved.
 //!
 //! Parameters: none.
@@ -67,7 +68,7 @@ impl CongestionControl for Reno {
         if !ack.cwnd_limited {
             return;
         }
-        let left = slow_start(&mut subflows[i], ack.acked);
+        let left = slow_start(&mut subflows[i], ack.acked).min(ack.in_avoidance);
         if left > 0 {
             avoid(&mut subflows[i], self.counts.at(i), left);
         }
@@ -96,6 +97,23 @@ mod tests {
             }
             assert_eq!(subflows[0].cwnd, 20, "ACKs of {group}");
         }
+    }
+
+    /// Linux 3.14: `tcp_slow_start` counts segments, `tcp_cong_avoid_ai` ACKs.
+    #[test]
+    fn a_host_that_counts_acks_grows_by_one_in_as_many_acks_as_the_window_has_segments() {
+        let mut subflows = subflows(&[subflow(10, 50)]);
+        subflows[0].ssthresh = 14;
+        let mut reno = Reno::default();
+        let two = Ack { in_avoidance: 1, ..ack(2) };
+        reno.on_ack(&mut subflows, 0, &two);
+        reno.on_ack(&mut subflows, 0, &two);
+        assert_eq!(subflows[0].cwnd, 14, "slow start");
+        for acks in 0..14 {
+            assert_eq!(subflows[0].cwnd, 14, "{acks} ACKs of two segments");
+            reno.on_ack(&mut subflows, 0, &two);
+        }
+        assert_eq!(subflows[0].cwnd, 15);
     }
 
     //= test RFC 5681 3.1-e

@@ -29,7 +29,15 @@ pub(super) fn subflows(list: &[(u32, u64)]) -> Vec<SubflowMetrics> {
 
 /// An ACK of so many segments, in the middle of a round trip of a sender limited by its window.
 pub(super) fn ack(acked: u32) -> Ack {
-    Ack { now: 0, acked, rtt: None, prior_in_flight: 0, cwnd_limited: true, round_start: false }
+    Ack {
+        now: 0,
+        acked,
+        in_avoidance: acked,
+        rtt: None,
+        prior_in_flight: 0,
+        cwnd_limited: true,
+        round_start: false,
+    }
 }
 
 pub(super) fn build(spec: &str) -> Box<dyn CongestionControl> {

@@ -426,6 +426,11 @@ pub const END: Shape = Shape {
             Kind::Choice(&["per-window", "per-ack", "always"]),
             "The window may grow if it was full in a window of data, or nearly so when the ACK came. Default: per-window",
         ),
+        key(
+            "ack-counting",
+            Kind::Choice(&["segments", "one-in-avoidance", "one"]),
+            "What an additive increase counts of an ACK: its segments; one in congestion avoidance; one, in slow start too. Default: segments",
+        ),
         key("idle-restart", Kind::Switch, "Restart the window after an idle time. Default: true"),
         key("rtt-tick", Kind::Time, "Tick of the clock for round-trip times. Default: 0 s, exact"),
         key("delayed-ack", Kind::Time, "How long an ACK may wait, at least at first. Default: 40 ms"),

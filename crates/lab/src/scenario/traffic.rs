@@ -1,6 +1,6 @@
 //! Workload, background traffic, the ends' settings and the experiment's defaults, out of a scenario file.
 
-use ropewalk_engine::config::{LossDetection, WindowLimit};
+use ropewalk_engine::config::{AckCounting, LossDetection, WindowLimit};
 use ropewalk_sim::{
     Background, Counting, Direction, EndSpec, HOSTS, Host, PathSpec, Times, Traffic, Workload,
 };
@@ -283,6 +283,17 @@ impl Reader {
                     ],
                 )
                 .unwrap_or(above.window_limit),
+            ack_counting: self
+                .choice(
+                    table,
+                    "ack-counting",
+                    &[
+                        ("segments", AckCounting::Segments),
+                        ("one-in-avoidance", AckCounting::OneInAvoidance),
+                        ("one", AckCounting::One),
+                    ],
+                )
+                .unwrap_or(above.ack_counting),
             idle_restart: self.switch(table, "idle-restart").unwrap_or(above.idle_restart),
             rtt_tick: self.time(table, "rtt-tick").unwrap_or(above.rtt_tick),
             initial_receive_window: first.unwrap_or(above.initial_receive_window),

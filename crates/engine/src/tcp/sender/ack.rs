@@ -6,7 +6,7 @@ use ropewalk_wire::{Flags, Payload, Segment};
 use super::ack_summary::AckSummary;
 use super::rtt::timestamp_rtt;
 use super::{Sender, cwnd_validation};
-use crate::config::WindowLimit;
+use crate::config::{AckCounting, WindowLimit};
 use crate::congestion::{Ack, RateSample};
 use crate::tcp::common::Common;
 use crate::tcp::context::{Context, Outcome, clock};
@@ -194,9 +194,16 @@ impl<P: Payload> Sender<P> {
     /// Growth of the window while nothing is lost.
     #[inline]
     pub(super) fn grow(&mut self, cx: &mut Context<'_>, summary: &AckSummary, prior_in_flight: u32) {
+        let one = summary.segments.min(1);
+        let (acked, in_avoidance) = match cx.tcp.ack_counting {
+            AckCounting::Segments => (summary.segments, summary.segments),
+            AckCounting::OneInAvoidance => (summary.segments, one),
+            AckCounting::One => (one, one),
+        };
         let ack = Ack {
             now: cx.now,
-            acked: summary.segments,
+            acked,
+            in_avoidance,
             rtt: summary.last_rtt,
             prior_in_flight,
             cwnd_limited: match cx.tcp.window_limit {
