@@ -23,7 +23,9 @@
 //! 1 segment instead of 2 (draft, section 2), so that a congested path carries no more than a probe.
 //!
 //! Preset `linux`: the out-of-tree Linux implementation ranks by l_p / rtt_p^2, the square of the rate that
-//! TCP would reach on p, and keeps TCP's threshold of 2. (The CoNEXT paper's ranking is this one as well.)
+//! TCP would reach on p, and keeps TCP's threshold of 2. (The CoNEXT paper's ranking is this one as well.) It adds up
+//! increases in whole 1024ths of a segment, rounded towards zero (`scale` = 10): a window of more than 1024 segments doesn't
+//! grow, nor one of more than 1024 s^2 segments with a share s of the connection's rate.
 //!
 //! Rulings. The increase can be negative on a subflow of M: the window then shrinks by whole segments, to
 //! 1 at least, as in the Linux implementation. "Largest" and "best" are exact ties. The increase is
@@ -32,7 +34,7 @@
 //! with a round-trip sample; a backup only while it carries data.
 //!
 //! Parameters: `rank-by-square-rtt` (false; preset `linux`: true), `least-ssthresh` (1 segment, with several
-//! subflows; 1 to 2; preset `linux`: 2).
+//! subflows; 1 to 2; preset `linux`: 2), `steps` (0; 0 to 2^20; preset `linux`: 1024).
 
 use super::additive::{AdditiveControl, AdditiveRule};
 use super::subflows::{PerSubflow, counted, rate, rtt, window};
@@ -56,16 +58,28 @@ pub(super) const ENTRY: ControlEntry = ControlEntry {
             (1.0, 2.0),
             "least slow start threshold with several subflows, segments",
         ),
+        Parameter::number(
+            "steps",
+            0.0,
+            (0.0, 1_048_576.0),
+            "what an increase is rounded to: so many parts of a segment; 0: nothing",
+        ),
     ],
     presets: &[Preset {
         name: "linux",
         summary: "as the out-of-tree Linux implementation",
-        values: &[("rank-by-square-rtt", 1.0), ("least-ssthresh", 2.0)],
+        values: &[("rank-by-square-rtt", 1.0), ("least-ssthresh", 2.0), ("steps", 1024.0)],
     }],
-    exceptions: &[Exception {
-        rule: "ssthresh",
-        reason: "the draft's section 2 sets the least threshold to 1 segment when there are several subflows",
-    }],
+    exceptions: &[
+        Exception {
+            rule: "ssthresh",
+            reason: "the draft's section 2 sets the least threshold to 1 segment when there are several subflows",
+        },
+        Exception {
+            rule: "single-path",
+            reason: "the Linux implementation rounds increases down to 1024ths of a segment",
+        },
+    ],
     build: |values| AdditiveControl::boxed(Olia::new(values)),
 };
 
@@ -90,6 +104,8 @@ struct Olia {
     losses: PerSubflow<Losses>,
     rank_by_square_rtt: bool,
     least_ssthresh: u32,
+    /// Parts of a segment that an increase is rounded to; 0: none.
+    steps: f64,
 }
 
 /// a_r, and the parts of it that observers like to see.
@@ -122,6 +138,7 @@ impl Olia {
             losses: PerSubflow::default(),
             rank_by_square_rtt: values.switch("rank-by-square-rtt"),
             least_ssthresh: values.number("least-ssthresh") as u32,
+            steps: values.number("steps"),
         }
     }
 }
@@ -167,7 +184,8 @@ impl AdditiveRule for Olia {
     const NAME: &'static str = ENTRY.name;
 
     fn increase(&self, subflows: &[SubflowMetrics], r: usize) -> f64 {
-        increase(&self.losses, self.rank_by_square_rtt, subflows, r)
+        let exact = increase(&self.losses, self.rank_by_square_rtt, subflows, r);
+        if self.steps == 0.0 { exact } else { libm::trunc(exact * self.steps) / self.steps }
     }
 
     fn ssthresh(&mut self, subflows: &[SubflowMetrics], r: usize, _cause: LossCause) -> u32 {
@@ -211,11 +229,27 @@ mod tests {
             losses: PerSubflow::default(),
             rank_by_square_rtt: linux,
             least_ssthresh: if linux { 2 } else { 1 },
+            steps: if linux { 1024.0 } else { 0.0 },
         }
     }
 
     fn per_segment(olia: &Olia, subflows: &[SubflowMetrics], r: usize) -> f64 {
-        increase(&olia.losses, olia.rank_by_square_rtt, subflows, r)
+        olia.increase(subflows, r)
+    }
+
+    /// mptcp_olia.c, `scale` = 10: 1024 / 600 is 1, 1024 / 1100 is 0. With half of the rate an increase is a quarter: 1024 / 4 / 300
+    /// is 0. A decrease is rounded towards zero too: (0.25 - 0.5) 1024 / 20 is -12.8.
+    #[test]
+    fn linux_adds_whole_1024ths_of_a_segment() {
+        let linux = olia("olia:linux");
+        assert_close(per_segment(&linux, &subflows(&[subflow(600, 100)]), 0), 1.0 / 1024.0);
+        assert_close(per_segment(&linux, &subflows(&[subflow(1100, 100)]), 0), 0.0);
+        assert_close(per_segment(&olia("olia"), &subflows(&[subflow(1100, 100)]), 0), 1.0 / 1100.0);
+        let mut pair = subflows(&[subflow(300, 100), subflow(300, 100)]);
+        assert_close(per_segment(&linux, &pair, 0), 0.0);
+        (pair[0].cwnd, pair[1].cwnd, pair[1].srtt) = (20, 10, pair[0].srtt / 2);
+        pair[1].bytes_acked = 50_000;
+        assert_close(per_segment(&linux, &pair, 0), -12.0 / 1024.0);
     }
 
     #[test]
