@@ -23,14 +23,17 @@ pub const MAX_CONDENSED: usize = 16 << 10;
 #[derive(Debug)]
 pub struct Pool {
     current: BytesMut,
+    /// Chunks that were filled, the oldest first.
     used: VecDeque<BytesMut>,
+    /// Those of them that nobody references any more, the one that was used last at the end.
+    free: Vec<BytesMut>,
     chunk: usize,
 }
 
 impl Pool {
     /// A pool with chunks of `chunk` bytes, none allocated yet.
     pub fn new(chunk: usize) -> Pool {
-        Pool { current: BytesMut::new(), used: VecDeque::new(), chunk }
+        Pool { current: BytesMut::new(), used: VecDeque::new(), free: Vec::new(), chunk }
     }
 
     /// A buffer with a capacity of at least `need` bytes. The caller splits off what it fills (`split`, `split_to`); bytes
@@ -53,22 +56,30 @@ impl Pool {
         if full.capacity() > 0 || !self.used.is_empty() {
             self.used.push_back(full);
         }
-        for _ in 0..CHUNKS_TRIED.min(self.used.len()) {
+        for _ in 0..CHUNKS_TRIED {
             let Some(mut oldest) = self.used.pop_front() else { break };
             if oldest.try_reclaim(need.max(self.chunk)) {
-                self.current = oldest;
-                return;
+                self.free.push(oldest);
+            } else if self.free.is_empty() {
+                self.used.push_back(oldest);
+            } else {
+                self.used.push_front(oldest);
+                break;
             }
-            self.used.push_back(oldest);
         }
-        self.used.truncate(MAX_KEPT / self.chunk);
+        // Of those that are free, the one that was used last is the likeliest to be in the cache.
+        if let Some(free) = self.free.pop_if(|free| free.capacity() >= need) {
+            self.current = free;
+            return;
+        }
+        self.used.truncate((MAX_KEPT / self.chunk).saturating_sub(self.free.len()));
         self.current = BytesMut::with_capacity(need.max(self.chunk));
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::collections::HashSet;
+    use std::collections::{HashSet, VecDeque};
 
     use bytes::Bytes;
 
@@ -94,6 +105,21 @@ mod tests {
             let packet = packet(&mut pool, n);
             assert!(places.contains(&packet.as_ptr()), "new memory although all of the old was free");
         }
+    }
+
+    #[test]
+    fn what_was_used_last_is_used_first() {
+        let mut pool = Pool::new(1000);
+        let mut in_flight: VecDeque<Bytes> = (0..250).map(|n| packet(&mut pool, n)).collect();
+        in_flight.drain(..220);
+        let mut places = HashSet::new();
+        for n in 0..1000 {
+            let packet = packet(&mut pool, n as u8);
+            places.insert(packet.as_ptr());
+            in_flight.push_back(packet);
+            in_flight.pop_front();
+        }
+        assert!(places.len() <= 60, "{} places for 30 packets in flight", places.len());
     }
 
     #[test]
