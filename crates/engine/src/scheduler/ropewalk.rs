@@ -13,12 +13,13 @@
 //!    first. Of a head that is late the first copy goes out at once, and all that a silent subflow carries.
 //! 4. A subflow that has been silent for longer than an ACK takes gets nothing new.
 //!
-//! Rulings: what is repeated by rule 3 for being slow stays below a share of what the application wrote. A subflow without a
-//! sample gets one segment, so that it has one; idle windows repeat that. A link of unknown rate is taken to send ten segments in a round trip where new data
-//! is placed, and one where what it carries is to be repeated. The peer's receive window, if it has grown lately, and the send
-//! buffer, if the application waits for its space, are taken to be twice as large: autotuning goes on. In loss recovery all is repeated that should have been
-//! acknowledged: what has arrived behind a hole waits for the subflow's own repetition. A head is late only where its subflow has a hole or is silent, since a queue delays it as well, and only where it
-//! blocks: while there is other data to send, that is worth as much.
+//! Rulings: what is repeated by rule 3 for being slow stays below a share of what the application wrote. A subflow without a sample
+//! gets one segment, so that it has one; idle windows repeat that. A lone subflow gets up to a sixteenth of its window at once. A
+//! link of unknown rate is taken to send ten segments in a round trip where new data is placed, and one where what it carries is to
+//! be repeated. The peer's receive window, if it has grown lately, and the send buffer, if the application waits for its space, are
+//! taken to be twice as large: autotuning goes on. In loss recovery all is repeated that should have been acknowledged: what has
+//! arrived behind a hole waits for the subflow's own repetition. A head is late only where its subflow has a hole or is silent,
+//! since a queue delays it as well, and only where it blocks: while there is other data to send, that is worth as much.
 //!
 //! Parameters: `repeat` (most repetitions of slow data, a share of the written bytes: default 0.33; 0 to 4). Switches for
 //! ablations, one for each part of the rule: `steal` (true), `doubt` (true), `late` (true), `holes` (true), `blocks` (true), `rate`
@@ -88,6 +89,10 @@ pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
         equip(values, ropewalk)
     },
 };
+
+/// The part of a lone subflow's window that one decision fills at most: another subflow may join later, and then what is repeated or
+/// sent again is what one decision placed.
+const LONE_SHARE: u32 = 16;
 
 /// Segments that are looked at in one decision for being late.
 const LOOK: usize = 16;
@@ -238,7 +243,9 @@ impl Ropewalk {
     fn send(&mut self, view: &View<'_>, flow: &SubflowMetrics, ahead: u64) -> Decision {
         self.paths[flow.id.index()].on_new(flow, view.now);
         if ahead == 0 {
-            return Decision::Send { subflow: flow.id, bytes: flow.mss };
+            // Where there is no choice, one decision serves for many segments.
+            let segments = if view.subflows.len() == 1 { (flow.cwnd / LONE_SHARE).max(1) } else { 1 };
+            return Decision::Send { subflow: flow.id, bytes: segments.saturating_mul(flow.mss) };
         }
         Decision::SendAt { subflow: flow.id, offset: view.next_offset + ahead, bytes: flow.mss }
     }

@@ -44,6 +44,20 @@ fn a_segment_waits_for_those_before_it() {
 }
 
 #[test]
+fn a_lone_subflow_gets_a_sixteenth_of_its_window_at_once() {
+    let scheduler = &mut *build("ropewalk");
+    for (window, segments) in [(10, 1), (40, 2), (800, 50)] {
+        let mut scene = Scene::new(vec![subflow(0, 20, window, 0)]);
+        scene.unsent = 1_000_000;
+        let all = Decision::Send { subflow: SubflowId(0), bytes: segments * MSS };
+        assert_eq!(scene.ask(scheduler), all);
+        scene.subflows.push(subflow(1, 40, window, 0));
+        let one = Decision::Send { subflow: SubflowId(0), bytes: MSS };
+        assert_eq!(scene.ask(&mut *build("ropewalk")), one, "there is a choice");
+    }
+}
+
+#[test]
 fn a_segment_goes_where_it_arrives_first() {
     let scheduler = &mut *build("ropewalk");
     let mut scene = Scene::new(vec![subflow(0, 30, 10, 0), subflow(1, 20, 10, 0)]);
