@@ -401,6 +401,8 @@ def main():
     parser.add_argument("--clients", type=int, default=2000, help="the soak's connections at a time")
     parser.add_argument("--cut", type=float, default=2, help="seconds for which the soak cuts a link")
     parser.add_argument("--between", type=float, default=3, help="seconds between two such cuts")
+    parser.add_argument("--narrow", type=int, metavar="MTU", help="MTU of the soak's second link")
+    parser.add_argument("--memory", type=int, metavar="BYTES", help="largest receive buffer of the soak's clients (tcp_rmem)")
     parser.add_argument("--packets", action="store_true", help="the soak tells the packets of downloads that fail (tcpdump)")
     parser.add_argument("--deaths", type=int, default=24, help="how often `switch` cuts a link")
     parser.add_argument("--idle", type=int, default=10_000, help="idle connections")

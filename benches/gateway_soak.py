@@ -185,6 +185,11 @@ def soak(place, options):
         for name in pair.names:
             for i in pair.links:
                 pair.run(name, f"tc qdisc add dev eth{i} root tbf rate 100mbit burst 100k latency 50ms")
+        if options.narrow:
+            for name in pair.names:
+                pair.run(name, f"ip link set eth1 mtu {options.narrow}")
+        if options.memory:
+            pair.run(client, f"sysctl -qw 'net.ipv4.tcp_rmem=4096 131072 {options.memory}'")
         pair.run(client, "ip mptcp endpoint add 10.0.1.2 dev eth1 subflow")
         nginx = pair.start(place.nginx(f"127.0.0.1:{BACKEND}"), 1)
         way, socket, ring, dump = options.schedulers[0], None, None, None

@@ -302,7 +302,18 @@ pub struct ConnectionConfig {
     pub path_manager: PathManagerConfig,
     /// Report each decision of the scheduler with its reason.
     pub trace_decisions: bool,
+    /// Memory that the peer is taken to need for each segment out of order beside its payload, bytes. New data leaves as much of the
+    /// peer's window unused ([`LINUX_SEGMENT_OVERHEAD`] says why). 0: the window is used in full, as by Linux.
+    pub peer_segment_overhead: u32,
 }
+
+/// What Linux counts for a segment of 1,420 bytes beside its payload (`truesize`), where packets come singly.
+///
+/// Linux offers its window in bytes, by what those before have taken. Data after a gap may take more: in smaller segments, or
+/// singly after super-segments. Where it takes more than the connection's receive buffer, Linux (to 7.0 at least) moves nothing
+/// from subflows to the connection any more, and so never gets what fills the gap. Within a subflow it drops data out of order
+/// in that case, but not at connection level.
+pub const LINUX_SEGMENT_OVERHEAD: u32 = 884;
 
 impl Default for ConnectionConfig {
     /// What Linux has: its scheduler, `cubic`, buffers that grow to 4 and 6 MiB; no subflow beside the first.
@@ -318,6 +329,7 @@ impl Default for ConnectionConfig {
             congestion: crate::congestion::DEFAULT.spec(),
             path_manager: PathManagerConfig::default(),
             trace_decisions: false,
+            peer_segment_overhead: 0,
         }
     }
 }

@@ -22,6 +22,7 @@ mod map;
 mod open_connection;
 mod opening;
 mod pair;
+mod peer_memory;
 mod queues;
 mod receive_tuning;
 mod regressions;

@@ -5,7 +5,9 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use ropewalk_engine::PathId;
-use ropewalk_engine::config::{BufferConfig, ConnectionConfig, PathManagerConfig, ReceiveTuning, TcpConfig};
+use ropewalk_engine::config::{
+    BufferConfig, ConnectionConfig, LINUX_SEGMENT_OVERHEAD, PathManagerConfig, ReceiveTuning, TcpConfig,
+};
 use ropewalk_engine::{congestion, scheduler};
 
 use crate::error::unknown_algorithm;
@@ -28,6 +30,7 @@ pub fn default_config() -> ConnectionConfig {
         congestion: congestion::builtin().parse("cubic").expect("it is built in"),
         path_manager: PathManagerConfig { subflows: 8, add_addr_accepted: 8, ..PathManagerConfig::default() },
         trace_decisions: false,
+        peer_segment_overhead: LINUX_SEGMENT_OVERHEAD,
     }
 }
 

@@ -23,6 +23,7 @@ mod messages;
 mod options;
 mod output;
 mod path_manager;
+mod peer_memory;
 mod receive;
 mod schedule;
 mod scheduling;

@@ -49,6 +49,9 @@ impl<P: Payload> Connection<P> {
         if !self.scheduling.needs_schedule {
             return None;
         }
+        if self.config.peer_segment_overhead > 0 {
+            self.reserve_window();
+        }
         let queues_ahead = self.scheduling.queues_ahead();
         let mut idle = 0;
         loop {
@@ -303,7 +306,7 @@ impl<P: Payload> Connection<P> {
         if room == 0 {
             return nothing;
         }
-        let window_end = self.send.window_end.max(self.send.assigned_end);
+        let window_end = self.send.usable_end().max(self.send.assigned_end);
         let left = window_end.min(free.end).saturating_sub(free.start);
         let burst = if queue {
             u64::from(bytes)

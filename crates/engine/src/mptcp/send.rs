@@ -36,6 +36,8 @@ pub(crate) struct SendSide<P> {
     pub assigned_end: u64,
     /// Right edge of the peer's window, as an offset.
     pub window_end: u64,
+    /// Bytes at the window's end that are left unused: see `peer_memory.rs`.
+    pub reserved: u64,
     /// The last window that the peer advertised, bytes.
     pub peer_window: u64,
     /// The largest one.
@@ -75,6 +77,7 @@ impl<P: Payload> SendSide<P> {
             unsent: 0,
             assigned_end: 0,
             window_end: 0,
+            reserved: 0,
             peer_window: 0,
             largest_window: 0,
             is_sliver: false,
@@ -277,11 +280,17 @@ impl<P: Payload> SendSide<P> {
         self.written - self.una >= self.limit
     }
 
+    /// Where new data must end, as an offset.
+    #[inline]
+    pub fn usable_end(&self) -> u64 {
+        self.window_end.saturating_sub(self.reserved)
+    }
+
     /// Room in the peer's window beyond what is assigned, bytes. One that doesn't hold a segment counts as closed, unless all
     /// that waits fits.
     #[inline]
     pub fn window_left(&self) -> u64 {
-        let left = self.window_end.saturating_sub(self.assigned_end);
+        let left = self.usable_end().saturating_sub(self.assigned_end);
         if self.is_sliver && left < self.unsent { 0 } else { left }
     }
 
@@ -293,7 +302,7 @@ impl<P: Payload> SendSide<P> {
 
     /// The part of the window that is left alone because it doesn't hold a segment, bytes.
     pub fn sliver(&self) -> u64 {
-        let left = self.window_end.saturating_sub(self.assigned_end);
+        let left = self.usable_end().saturating_sub(self.assigned_end);
         if self.is_sliver && left < self.unsent { left } else { 0 }
     }
 

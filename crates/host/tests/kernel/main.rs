@@ -19,5 +19,6 @@ mod lossy;
 mod mtu;
 mod priority;
 mod programs;
+mod receive_memory;
 mod stage;
 mod transfers;
