@@ -72,7 +72,7 @@ def percentile(values, share):
     return sorted(values)[min(len(values) - 1, int(share * len(values)))]
 
 
-class Place:
+class Workdir:
     """Files that are served, and the settings of nginx and HAProxy."""
 
     def __init__(self, folder):
@@ -133,21 +133,21 @@ def ready(address, curl="curl"):
     return f"n=0; until {ask}; do n=$((n + 1)); [ $n -lt 100 ] || {late}; sleep 0.1; done"
 
 
-def download(place, scenario, way, seed, options):
+def download(workdir, scenario, way, seed, options):
     """The completion times of one round, by size: seconds."""
     # The proxy names the server to the gateway, which doesn't connect to loopback.
     server, url = ("10.127.255.1", f"10.127.255.1:{BACKEND}") if way == PAIR else ("127.0.0.1", "10.127.255.1")
-    with open(place.path("peer.sh"), "w") as file:
-        front = place.front(way, "10.127.255.1", options.ropewalk)
-        file.write(f"{OR_END}\n{place.nginx(f'{server}:{BACKEND}')} &\nexec {front}\n")
+    with open(workdir.path("peer.sh"), "w") as file:
+        front = workdir.front(way, "10.127.255.1", options.ropewalk)
+        file.write(f"{OR_END}\n{workdir.nginx(f'{server}:{BACKEND}')} &\nexec {front}\n")
     client = "curl --proxy socks5://127.0.0.1:1080" if way == PAIR else "mptcpize run curl"
     once = client + " -sf -o /dev/null --max-time 60 -w '%{size_download} %{time_total}\\n' http://" + url + "/"
-    with open(place.path("client.sh"), "w") as file:
+    with open(workdir.path("client.sh"), "w") as file:
         lines = [OR_END, ready(url), "sleep 0.3"]
         if way == PAIR:
             # All paths but loopback are its uplinks.
             uplinks = '$(ip -br link | awk \'$1 != "lo" { print "--via", $1 }\')'
-            gateway = f"--gateway 10.127.255.1:5124 --gateway-cookie {place.path('cookie')} --gateway-ready 2 --gateway-early"
+            gateway = f"--gateway 10.127.255.1:5124 --gateway-cookie {workdir.path('cookie')} --gateway-ready 2 --gateway-early"
             lines += [f"{options.ropewalk} proxy {uplinks} {gateway} --metrics 127.0.0.1:9464 & proxy=$!"]
             lines += [ready(url, "curl --proxy socks5://127.0.0.1:1080"), "sleep 1"]
         lines += [f"{once}{size}; sleep 0.2" for size in SIZES.values() for _ in range(options.repeat)]
@@ -159,7 +159,7 @@ def download(place, scenario, way, seed, options):
             lines += ["echo joins $(nstat -asz MPTcpExtMPJoinSynAckRx | awk '/MPJoin/ { print $2 }')"]
         file.write("\n".join(lines) + "\n")
     command = [options.ropewalk, "emulate", "--scenario", scenario, "--seed", str(seed), "--quiet"]
-    command += ["--peer", f"sh {place.path('peer.sh')}", "--", "sh", place.path("client.sh")]
+    command += ["--peer", f"sh {workdir.path('peer.sh')}", "--", "sh", workdir.path("client.sh")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=600)
     times = collections.defaultdict(list)
     for size, seconds in re.findall(r"^(\d+) ([\d.]+)$", done.stdout, re.MULTILINE):
@@ -172,7 +172,7 @@ def download(place, scenario, way, seed, options):
     return times
 
 
-def completion(place, options):
+def completion(workdir, options):
     """Completion times of downloads over emulated paths."""
     ways = [*options.schedulers, KERNEL]
     scenarios = [*UNEQUAL, EQUAL]
@@ -182,7 +182,7 @@ def completion(place, options):
         for round in range(options.rounds):
             for way in ways:
                 say(f"{scenario}, round {round + 1}, {way}")
-                for size, times in download(place, scenario, way, round + 1, options).items():
+                for size, times in download(workdir, scenario, way, round + 1, options).items():
                     samples[way][size] += times
         for name, size in SIZES.items():
             row = {way: statistics.fmean(samples[way][size]) for way in ways}
@@ -284,13 +284,13 @@ def end(child):
         child.wait()
 
 
-def served(pair, place, way, options, measure):
+def served(pair, workdir, way, options, measure):
     """Measures with the program in front of nginx, or nginx alone, on core 0; nginx is on core 1."""
-    children = [pair.start(place.nginx(f"127.0.0.1:{BACKEND}"), 1)]
+    children = [pair.start(workdir.nginx(f"127.0.0.1:{BACKEND}"), 1)]
     if way == "nginx":
-        children.append(pair.start(place.nginx("10.0.0.1:80", "direct"), 0))
+        children.append(pair.start(workdir.nginx("10.0.0.1:80", "direct"), 0))
     else:
-        children.append(pair.start(place.front(way, "10.0.0.1", options.ropewalk), 0))
+        children.append(pair.start(workdir.front(way, "10.0.0.1", options.ropewalk), 0))
     try:
         subprocess.run(pair.inside(pair.names[1], f"sh -c {shlex.quote(ready('10.0.0.1'))}"), check=True)
         time.sleep(0.3)
@@ -300,7 +300,7 @@ def served(pair, place, way, options, measure):
             end(child)
 
 
-def connections(place, options):
+def connections(workdir, options):
     """Connections per second, one request each."""
     results = collections.defaultdict(list)
 
@@ -318,7 +318,7 @@ def connections(place, options):
             for way in (options.schedulers[0], KERNEL):
                 for client, wrapper in (("TCP", ""), ("Multipath TCP", "mptcpize run ")):
                     say(f"connections, round {round + 1}, {way}, {client}")
-                    results[client, way].append(served(pair, place, way, options, functools.partial(measure, wrapper)))
+                    results[client, way].append(served(pair, workdir, way, options, functools.partial(measure, wrapper)))
     rows = []
     for client in ("TCP", "Multipath TCP"):
         ours, theirs = (statistics.median(results[client, way]) for way in (options.schedulers[0], KERNEL))
@@ -327,7 +327,7 @@ def connections(place, options):
     return rows
 
 
-def latency(place, options):
+def latency(workdir, options):
     """What the program adds to a small request on an open connection."""
     results = collections.defaultdict(list)
     asking = b"GET /small HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -356,7 +356,7 @@ for turn in range(3200):
         for round in range(options.rounds):
             for way in ways:
                 say(f"latency, round {round + 1}, {way}")
-                results[way].append(served(pair, place, way, options, measure))
+                results[way].append(served(pair, workdir, way, options, measure))
     rows = []
     for share, name in ((0.5, "p50"), (0.99, "p99")):
         value = {way: statistics.median(percentile(times, share) for times in results[way]) for way in ways}
@@ -421,12 +421,12 @@ def main():
         sys.exit(f"missing: {', '.join(missing)}" if missing else "run it as root: it makes network namespaces")
     found = {}
     with Allowed(), tempfile.TemporaryDirectory(prefix="ropewalk-bench-") as folder:
-        place = Place(folder)
-        subprocess.run([options.ropewalk, "keys", "cookie", place.path("cookie")], check=True, stdout=subprocess.DEVNULL)
+        workdir = Workdir(folder)
+        subprocess.run([options.ropewalk, "keys", "cookie", workdir.path("cookie")], check=True, stdout=subprocess.DEVNULL)
         for name, row in all_rows.items():
             if name in (options.rows or ["completion", "connections", "latency"]):
                 print(f"\n== {name}", flush=True)
-                found[name] = row(place, options)
+                found[name] = row(workdir, options)
             if options.json:
                 # After each row: what was measured isn't lost with a later one.
                 with open(options.json, "w") as file:

@@ -15,12 +15,12 @@ from gateway_pair import file_of
 PAGES = {"Wikipedia": 76, "Google": 220, "Amazon": 742, "Huffington Post": 1146}
 
 
-def cfs(place, options):
+def cfs(workdir, options):
     """Fetches the pages of cfs-2019, section 5.2, over its testbed's paths, with real curl and wget, behind the gateway."""
     listed = subprocess.run([options.ropewalk, "list", "--json"], check=True, capture_output=True, text=True)
     schedulers = [one["name"] for one in json.loads(listed.stdout)["schedulers"]]
     for kib in PAGES.values():
-        file_of(place, kib << 10, f"page-{kib}")
+        file_of(workdir, kib << 10, f"page-{kib}")
     rows, found = [], {}
     programs = {
         "curl": "curl -sf -o /dev/null --max-time 60 -w '%{time_total}' http://10.127.255.1/page-",
@@ -30,10 +30,10 @@ def cfs(place, options):
     for scheduler in schedulers:
         samples = collections.defaultdict(list)
         for round in range(options.rounds):
-            with open(place.path("peer.sh"), "w") as file:
-                front = place.front(scheduler, "10.127.255.1", options.ropewalk)
-                file.write(f"{SETTINGS}\n{place.nginx(f'127.0.0.1:{BACKEND}')} &\nexec {front}\n")
-            with open(place.path("client.sh"), "w") as file:
+            with open(workdir.path("peer.sh"), "w") as file:
+                front = workdir.front(scheduler, "10.127.255.1", options.ropewalk)
+                file.write(f"{SETTINGS}\n{workdir.nginx(f'127.0.0.1:{BACKEND}')} &\nexec {front}\n")
+            with open(workdir.path("client.sh"), "w") as file:
                 lines = [SETTINGS, ready("10.127.255.1"), "sleep 0.3"]
                 for program, command in programs.items():
                     for kib in PAGES.values():
@@ -42,7 +42,7 @@ def cfs(place, options):
                         lines.append(f"{begin}; {fetch} && echo {program} {kib} {took}; sleep 0.2")
                 file.write("\n".join(lines) + "\n")
             command = [options.ropewalk, "emulate", "--scenario", scenario, "--seed", str(round + 1), "--quiet"]
-            command += ["--peer", f"sh {place.path('peer.sh')}", "--", "sh", place.path("client.sh")]
+            command += ["--peer", f"sh {workdir.path('peer.sh')}", "--", "sh", workdir.path("client.sh")]
             done = subprocess.run(command, capture_output=True, text=True, timeout=600)
             lines = re.findall(r"^(curl|wget) (\d+) (\d+)$", done.stdout, re.MULTILINE)
             if len(lines) != len(programs) * len(PAGES):

@@ -32,11 +32,11 @@ def cpu_seconds(pid):
 class Duo(Pair):
     """A client with the proxy, a server with the gateway and nginx behind it; two links, or one."""
 
-    def __init__(self, place, options, links=2, rate=None, proxy="", gateway=""):
+    def __init__(self, workdir, options, links=2, rate=None, proxy="", gateway=""):
         super().__init__(links)
-        self.place, self.options, self.rate, self.more = place, options, rate, {"proxy": proxy, "gateway": gateway}
+        self.workdir, self.options, self.rate, self.more = workdir, options, rate, {"proxy": proxy, "gateway": gateway}
         self.children, self.cut_at = [], None
-        self.socket = place.path("proxy.sock")
+        self.socket = workdir.path("proxy.sock")
 
     def make(self):
         """Makes the namespaces, and starts nginx, the gateway and the proxy."""
@@ -48,10 +48,10 @@ class Duo(Pair):
             for name in self.names if self.rate else []:
                 self.run(name, f"tc qdisc add dev eth{i} root tbf rate {self.rate} burst 128k latency 60ms")
         ropewalk = self.options.ropewalk
-        cookie = self.place.path("cookie")
+        cookie = self.workdir.path("cookie")
         if not os.path.exists(cookie):
             subprocess.run([ropewalk, "keys", "cookie", cookie], check=True, stdout=subprocess.DEVNULL)
-        self.nginx = self.spawn(server, self.place.nginx(f"{SERVER}:80"))
+        self.nginx = self.spawn(server, self.workdir.nginx(f"{SERVER}:80"))
         addresses = " ".join(f"--address 10.0.{i}.1" for i in self.links if i)
         self.gateway = self.spawn(
             server,
@@ -62,7 +62,7 @@ class Duo(Pair):
         self.proxy = self.spawn(
             client,
             f"{ropewalk} proxy {vias} --gateway 10.0.0.1:5124 --gateway-cookie {cookie} --status {self.socket}"
-            f" --usage {self.place.path('usage.json')} {self.more['proxy']}",
+            f" --usage {self.workdir.path('usage.json')} {self.more['proxy']}",
         )
         self.run(client, f"sh -c {shlex.quote(ready(SERVER, 'curl --proxy socks5h://127.0.0.1:1080'))}")
 
@@ -109,7 +109,7 @@ class Duo(Pair):
 
         When `at_share` of the file have come, `act` is called, in a thread: what has arrived goes on being read.
         """
-        size = os.path.getsize(self.place.path(f"files/{name}"))
+        size = os.path.getsize(self.workdir.path(f"files/{name}"))
         command = f"curl -sS --no-buffer --max-time 300 --proxy socks5h://127.0.0.1:1080 http://{SERVER}/{name}"
         curl = subprocess.Popen(self.inside(self.names[1], command), stdout=subprocess.PIPE, bufsize=0)
         digest, received, times, acting = hashlib.sha256(), 0, [], None
@@ -133,9 +133,9 @@ class Duo(Pair):
         return digest.hexdigest(), received, 0.0, took
 
 
-def file_of(place, size, name):
+def file_of(workdir, size, name):
     """A file of random bytes that nginx serves; its SHA-256."""
-    path, digest = place.path(f"files/{name}"), hashlib.sha256()
+    path, digest = workdir.path(f"files/{name}"), hashlib.sha256()
     if not os.path.exists(path):
         with open(path, "wb") as file:
             for at in range(0, size, MIB):
@@ -146,14 +146,14 @@ def file_of(place, size, name):
     return digest.hexdigest()
 
 
-def cut(place, options):
+def cut(workdir, options):
     """200 MB over two links of 200 Mbit/s; one is cut in silence at a quarter, and stays cut."""
-    expected = file_of(place, 200_000_000, "large")
+    expected = file_of(workdir, 200_000_000, "large")
     rows, found = [], []
     whats = ("the link that the connection opened on", "the other link")
     for is_other, what in enumerate(whats):
         for round in range(options.rounds):
-            with Duo(place, options, rate="200mbit") as duo:
+            with Duo(workdir, options, rate="200mbit") as duo:
 
                 def act(duo=duo, is_other=is_other):
                     opened = next(int(one["opened_on"].removeprefix("eth")) for one in duo.ask()["connections"])
@@ -181,11 +181,11 @@ def cut(place, options):
     return found
 
 
-def switch(place, options):
+def switch(workdir, options):
     """Silent deaths of links under a download, in turn: how long nothing arrives, and until the link is used again."""
-    expected = file_of(place, 60_000_000, "middle")
+    expected = file_of(workdir, 60_000_000, "middle")
     stalls, again = [], []
-    with Duo(place, options, rate="100mbit") as duo:
+    with Duo(workdir, options, rate="100mbit") as duo:
         for turn in range(options.deaths):
             link = turn % 2
             digest, _, stall, _ = duo.download("middle", 0.25, functools.partial(duo.cut, link))
@@ -212,16 +212,16 @@ def measured(pids, work):
     return result, {name: cpu_seconds(pid) - before[name] for name, pid in pids.items()}
 
 
-def throughput(place, options):
+def throughput(workdir, options):
     """One download without a limit, engine to engine over TUN with offload: through a pair, and by `ropewalk perf`."""
     size = 1 << 30
     # Not sparse, and in memory: nginx's kernel would zero its pages meanwhile.
-    with open(place.path("files/huge"), "wb") as file:
+    with open(workdir.path("files/huge"), "wb") as file:
         for _ in range(size // MIB):
             file.write(bytes(MIB))
     pair_rates, pair_cpu, perf_rates, perf_cpu = [], [], [], []
     for round in range(options.rounds):
-        with Duo(place, options, links=1) as duo:
+        with Duo(workdir, options, links=1) as duo:
             command = f"curl -sS -o /dev/null --max-time 120 --proxy socks5h://127.0.0.1:1080 http://{SERVER}/huge"
             curl = functools.partial(subprocess.run, duo.inside(duo.names[1], command), check=True)
             begin = time.monotonic()
@@ -320,7 +320,7 @@ sys.stdin.read()
 """
 
 
-def idle(place, options):
+def idle(workdir, options):
     """Idle connections: the memory of each, and processor time while nothing happens."""
     rows, found = [], {}
     seconds, count = 20, options.idle
@@ -352,13 +352,13 @@ def idle(place, options):
             pair.run(name, "sysctl -qw 'net.ipv4.ip_local_port_range=10000 65000' net.core.somaxconn=4096")
         holder = start(pair, server, HOLDER)
         holder.stdout.readline()
-        with open(place.path("idle.toml"), "w") as file:
+        with open(workdir.path("idle.toml"), "w") as file:
             file.write(
                 f"[gateway]\nstatus = 'none'\nconnections = {4 * count}\nmemory = '16 GiB'\n"
                 f"[[listener]]\nlisten = '10.0.0.1:80'\nto = '127.0.0.1:{BACKEND}'\nconnections = {2 * count}\n"
             )
         gateway = subprocess.Popen(
-            pair.inside(server, f"{options.ropewalk} gateway --config {place.path('idle.toml')} --log warn")
+            pair.inside(server, f"{options.ropewalk} gateway --config {workdir.path('idle.toml')} --log warn")
         )
         try:
             time.sleep(1)
@@ -372,7 +372,7 @@ def idle(place, options):
             holder.kill()
     # On the command line the gateway's memory is the default: so many fit.
     count = min(count, 4000)
-    with Duo(place, options, links=2, proxy=f"--connections {2 * count}") as duo:
+    with Duo(workdir, options, links=2, proxy=f"--connections {2 * count}") as duo:
         server, client = duo.names
         for name in duo.names:
             duo.run(name, "sysctl -qw 'net.ipv4.ip_local_port_range=10000 65000' net.core.somaxconn=4096")
@@ -428,24 +428,24 @@ size = "1 MiB"
 """
 
 
-def ssh(place, options):
+def ssh(workdir, options):
     """Echo times of keystrokes over ssh, Wi-Fi that loses 5 % beside LTE: over each alone, and through proxy and gateway."""
     sshd = shutil.which("sshd") or "/usr/sbin/sshd"
     if not os.path.exists(sshd):
         sys.exit("ssh: sshd isn't installed (apt-get install openssh-server)")
     for name in ("host", "own"):
-        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", place.path(name)], check=True)
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", workdir.path(name)], check=True)
     os.makedirs("/run/sshd", exist_ok=True)
-    with open(place.path("sshd.conf"), "w") as file:
+    with open(workdir.path("sshd.conf"), "w") as file:
         file.write(
-            f"HostKey {place.path('host')}\nAuthorizedKeysFile {place.path('own.pub')}\nStrictModes no\nUsePAM no\n"
+            f"HostKey {workdir.path('host')}\nAuthorizedKeysFile {workdir.path('own.pub')}\nStrictModes no\nUsePAM no\n"
             f"PidFile none\nPermitRootLogin yes\nListenAddress 10.127.255.1\n"
         )
-    with open(place.path("lossy.toml"), "w") as file:
+    with open(workdir.path("lossy.toml"), "w") as file:
         file.write(LOSSY)
-    subprocess.run([options.ropewalk, "keys", "cookie", place.path("ssh-cookie")], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run([options.ropewalk, "keys", "cookie", workdir.path("ssh-cookie")], check=True, stdout=subprocess.DEVNULL)
     login = (
-        f"ssh -tt -F none -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR -i {place.path('own')}"
+        f"ssh -tt -F none -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR -i {workdir.path('own')}"
     )
     behind = "-o ProxyCommand='socat - PROXY:127.0.0.1:%h:%p,proxyport=1080'"
     ways = [
@@ -459,29 +459,29 @@ def ssh(place, options):
     for name, how, policy, scheduler in ways:
         times = []
         for round in range(options.rounds):
-            with open(place.path("ssh-peer.sh"), "w") as file:
-                lines = [SETTINGS, f"{sshd} -D -f {place.path('sshd.conf')} &"]
+            with open(workdir.path("ssh-peer.sh"), "w") as file:
+                lines = [SETTINGS, f"{sshd} -D -f {workdir.path('sshd.conf')} &"]
                 if policy:
                     lines.append(
                         f"exec {options.ropewalk} gateway --listen 10.127.255.1:5124 --convert '10.127.255.1 22' --status none"
-                        f" --cookie {place.path('ssh-cookie')} --scheduler {scheduler} --log warn"
+                        f" --cookie {workdir.path('ssh-cookie')} --scheduler {scheduler} --log warn"
                     )
                 file.write("\n".join([*lines, "wait"]) + "\n")
-            with open(place.path("ssh-client.sh"), "w") as file:
+            with open(workdir.path("ssh-client.sh"), "w") as file:
                 lines = [SETTINGS]
                 if policy:
                     lines.append(
                         f"{options.ropewalk} proxy --via wifi --via lte --policy {policy} --gateway 10.127.255.1:5124"
-                        f" --gateway-cookie {place.path('ssh-cookie')} --status none --usage {place.path('usage.json')} &"
+                        f" --gateway-cookie {workdir.path('ssh-cookie')} --status none --usage {workdir.path('usage.json')} &"
                     )
-                typist = shlex.join([sys.executable, place.path("typist.py"), str(options.keys)])
+                typist = shlex.join([sys.executable, workdir.path("typist.py"), str(options.keys)])
                 lines.append("sleep 2")
                 lines.append(f"{typist} {login} {how} root@10.127.255.1 'echo type here; exec cat'")
                 file.write("\n".join(lines) + "\n")
-            with open(place.path("typist.py"), "w") as file:
+            with open(workdir.path("typist.py"), "w") as file:
                 file.write(TYPIST)
-            command = [options.ropewalk, "emulate", "--scenario", place.path("lossy.toml"), "--seed", str(round + 1), "--quiet"]
-            command += ["--peer", f"sh {place.path('ssh-peer.sh')}", "--", "sh", place.path("ssh-client.sh")]
+            command = [options.ropewalk, "emulate", "--scenario", workdir.path("lossy.toml"), "--seed", str(round + 1), "--quiet"]
+            command += ["--peer", f"sh {workdir.path('ssh-peer.sh')}", "--", "sh", workdir.path("ssh-client.sh")]
             done = subprocess.run(command, capture_output=True, text=True, timeout=300)
             now = [float(line) for line in re.findall(r"^([\d.]+)\s*$", done.stdout, re.MULTILINE)]
             if len(now) < options.keys:
@@ -588,19 +588,19 @@ asyncio.run(main())
 """
 
 
-def http3(place, options):
+def http3(workdir, options):
     """HTTP/3 (aioquic) through UDP ASSOCIATE, two links of 50 Mbit/s, one of them cut meanwhile."""
     try:
         import aioquic  # noqa: F401
     except ImportError:
         sys.exit("http3: aioquic isn't installed (pip install aioquic)")
-    certificate, key = place.path("h3.pem"), place.path("h3.key")
+    certificate, key = workdir.path("h3.pem"), workdir.path("h3.key")
     line = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=x"
     line += f" -keyout {key} -out {certificate}"
     subprocess.run(shlex.split(line), check=True, capture_output=True)
     sizes = [1, 1000, 100_000, 1_000_000, 10_000_000]
     rows = []
-    with Duo(place, options, rate="50mbit") as duo:
+    with Duo(workdir, options, rate="50mbit") as duo:
         program = shlex.join([sys.executable, "-c", HTTP3_SERVER, SERVER, certificate, key])
         server = subprocess.Popen(duo.inside(duo.names[0], program), stdout=subprocess.PIPE, text=True)
         try:

@@ -177,7 +177,7 @@ class Reporter:
         self.told.append(report)
 
 
-def soak(place, options):
+def soak(workdir, options):
     """Runs clients for some minutes while links are cut in turns; tells what failed, what was left, and the memory."""
     names, memory = ",".join(map(str, SIZES.values())), []
     with Pair(links=2) as pair:
@@ -191,17 +191,17 @@ def soak(place, options):
         if options.memory:
             pair.run(client, f"sysctl -qw 'net.ipv4.tcp_rmem=4096 131072 {options.memory}'")
         pair.run(client, "ip mptcp endpoint add 10.0.1.2 dev eth1 subflow")
-        nginx = pair.start(place.nginx(f"127.0.0.1:{BACKEND}"), 1)
+        nginx = pair.start(workdir.nginx(f"127.0.0.1:{BACKEND}"), 1)
         way, socket, ring, dump = options.schedulers[0], None, None, None
-        command = place.front(way, "10.0.0.1", options.ropewalk)
+        command = workdir.front(way, "10.0.0.1", options.ropewalk)
         if way == KERNEL:
             pair.run(server, "ip mptcp endpoint add 10.0.1.1 dev eth1 signal")
         else:
-            socket = place.path("gateway.sock")
+            socket = workdir.path("gateway.sock")
             command += f" --address 10.0.1.1 --metrics 127.0.0.1:9100 --status {socket}"
         gateway = pair.start(command, 0)
         if options.packets:
-            ring = place.path("ring")
+            ring = workdir.path("ring")
             os.mkdir(ring)
             line = f"tcpdump -Z root -qni any -s 160 -C 100 -W {RING} -w {ring}/packets tcp"
             dump = subprocess.Popen(pair.inside(client, line), stderr=subprocess.DEVNULL)
@@ -216,7 +216,7 @@ def soak(place, options):
         reporter, cut, most, left, result = Reporter(pair, options, socket, ring), None, 0, [], None
         try:
             subprocess.run(pair.inside(client, f"sh -c {shlex.quote(ready('10.0.0.1'))}"), check=True)
-            line = [sys.executable, "-c", CLIENTS, options.minutes, place.path("files"), names, options.clients]
+            line = [sys.executable, "-c", CLIENTS, options.minutes, workdir.path("files"), names, options.clients]
             clients = subprocess.Popen(pair.inside(client, shlex.join(map(str, line))), stdout=subprocess.PIPE, text=True)
             begin, turns, lines = time.monotonic(), 0, []
 

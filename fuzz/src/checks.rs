@@ -202,19 +202,19 @@ fn gso_bytes(segment: &Segment<Bytes>, damage: u16) {
         }
         let bytes = bytes.clone().freeze();
         let mut coalescer = Coalescer::new();
-        let (mut gathered, mut alone, mut start) = (Vec::new(), Vec::new(), 0);
+        let (mut coalesced, mut alone, mut start) = (Vec::new(), Vec::new(), 0);
         for &end in &ends {
             let parsed = parse(bytes.slice(start..end), ParseMode::Verify);
-            let pushed = coalescer.push(&bytes, start..end, |segment| gathered.push(segment));
+            let pushed = coalescer.push(&bytes, start..end, |segment| coalesced.push(segment));
             assert_eq!(pushed.is_ok(), parsed.is_ok());
             alone.extend(parsed);
             start = end;
         }
-        coalescer.finish(|segment| gathered.push(segment));
+        coalescer.finish(|segment| coalesced.push(segment));
         if damage.is_none() {
-            assert_eq!(gathered, std::slice::from_ref(segment));
+            assert_eq!(coalesced, std::slice::from_ref(segment));
         }
-        assert_eq!(gathered.into_iter().flat_map(gso::split).collect::<Vec<_>>(), alone);
+        assert_eq!(coalesced.into_iter().flat_map(gso::split).collect::<Vec<_>>(), alone);
     }
 }
 

@@ -11,15 +11,15 @@ const DESIGN: &str = "scenario = 'wifi-lte'\nschedulers = ['minrtt', 'ecf', 'tcp
     [[vary]]\nparameter = 'path.lte.rtt'\nfrom = '20 ms'\nto = '200 ms'\nsteps = 10\n\
     [[vary]]\nparameter = 'workload.size'\nvalues = ['48 KiB', '160 KiB']\n";
 
-struct Place {
+struct Workdir {
     folder: tempfile::TempDir,
 }
 
-impl Place {
+impl Workdir {
     fn new() -> Self {
-        let place = Place { folder: tempfile::tempdir().unwrap() };
-        fs::write(place.file(), DESIGN).unwrap();
-        place
+        let workdir = Workdir { folder: tempfile::tempdir().unwrap() };
+        fs::write(workdir.file(), DESIGN).unwrap();
+        workdir
     }
 
     fn file(&self) -> PathBuf {
@@ -61,19 +61,19 @@ fn length(path: &Path) -> u64 {
 
 #[test]
 fn threads_and_kills_change_nothing() {
-    let place = Place::new();
-    let whole = finished(&place.command("one", 1).output().unwrap());
+    let workdir = Workdir::new();
+    let whole = finished(&workdir.command("one", 1).output().unwrap());
     assert_eq!((&whole["runs"], &whole["runs_made"]), (&RUNS.into(), &RUNS.into()));
-    let expected = place.tables("one");
-    finished(&place.command("four", 4).output().unwrap());
-    assert_eq!(place.tables("four"), expected);
-    let journal_length = length(&place.out("one").join("journal"));
+    let expected = workdir.tables("one");
+    finished(&workdir.command("four", 4).output().unwrap());
+    assert_eq!(workdir.tables("four"), expected);
+    let journal_length = length(&workdir.out("one").join("journal"));
 
     // Killed again and again, each time a little further on.
-    let journal = place.out("killed").join("journal");
+    let journal = workdir.out("killed").join("journal");
     let mut kills = 0;
     for part in 1..6 {
-        let mut child = place.command("killed", 2).stdout(Stdio::null()).spawn().unwrap();
+        let mut child = workdir.command("killed", 2).stdout(Stdio::null()).spawn().unwrap();
         for _ in 0..60_000 {
             if length(&journal) >= journal_length * part / 8 {
                 break;
@@ -84,91 +84,91 @@ fn threads_and_kills_change_nothing() {
         kills += u32::from(!child.wait().unwrap().success());
     }
     assert_eq!(kills, 5);
-    let rest = finished(&place.command("killed", 3).output().unwrap());
+    let rest = finished(&workdir.command("killed", 3).output().unwrap());
     let (before, made) = (rest["runs_before"].as_u64().unwrap(), rest["runs_made"].as_u64().unwrap());
     assert!(before >= RUNS / 2 && made > 0 && before + made == RUNS, "{before} {made}");
     // Each run once: a repeated one would make the journal longer.
     assert_eq!(length(&journal), journal_length);
-    assert_eq!(place.tables("killed"), expected);
+    assert_eq!(workdir.tables("killed"), expected);
 
     // Once more: nothing left to do.
-    let again = finished(&place.command("killed", 2).output().unwrap());
+    let again = finished(&workdir.command("killed", 2).output().unwrap());
     assert_eq!((&again["runs_made"], &again["runs_before"]), (&0.into(), &RUNS.into()));
-    assert_eq!(place.tables("killed"), expected);
-    let manifest = fs::read_to_string(place.out("killed").join("manifest.json")).unwrap();
+    assert_eq!(workdir.tables("killed"), expected);
+    let manifest = fs::read_to_string(workdir.out("killed").join("manifest.json")).unwrap();
     let manifest: serde_json::Value = serde_json::from_str(&manifest).unwrap();
     assert_eq!(manifest["finished"], true);
     assert_eq!(manifest["sweep"]["text"], DESIGN);
     assert_eq!(manifest["command"][1], "sweep");
 
     // Another design in the same folder is refused.
-    fs::write(place.file(), DESIGN.replace("runs = 8", "runs = 9")).unwrap();
-    failed(&place.command("killed", 2).output().unwrap(), 1, "holds the runs of another sweep");
+    fs::write(workdir.file(), DESIGN.replace("runs = 8", "runs = 9")).unwrap();
+    failed(&workdir.command("killed", 2).output().unwrap(), 1, "holds the runs of another sweep");
 }
 
 #[test]
 fn finished_runs_survive_a_full_disk_and_damage() {
-    let place = Place::new();
-    fs::write(place.file(), DESIGN.replace("runs = 8", "runs = 2")).unwrap();
-    finished(&place.command("whole", 2).output().unwrap());
-    let expected = place.tables("whole");
+    let workdir = Workdir::new();
+    fs::write(workdir.file(), DESIGN.replace("runs = 8", "runs = 2")).unwrap();
+    finished(&workdir.command("whole", 2).output().unwrap());
+    let expected = workdir.tables("whole");
 
     // A limit on the size of files acts as a full disk does, without one: 8 blocks of 1024 bytes in bash.
     let limited = Command::new("bash")
         .args(["-c", "trap '' XFSZ; ulimit -f 8; exec \"$@\"", "bash", PROGRAM, "sweep"])
-        .arg(place.file())
+        .arg(workdir.file())
         .args(["--jobs", "2", "--out"])
-        .arg(place.out("full"))
+        .arg(workdir.out("full"))
         .output()
         .unwrap();
     failed(&limited, 2, "run the same command again to continue");
     failed(&limited, 2, "may not grow any larger");
-    let rest = finished(&place.command("full", 2).output().unwrap());
+    let rest = finished(&workdir.command("full", 2).output().unwrap());
     assert!(rest["runs_before"].as_u64().unwrap() > 0);
-    assert_eq!(place.tables("full"), expected);
+    assert_eq!(workdir.tables("full"), expected);
 
     // A record cut short, tables half written, then a flipped bit: what is whole is kept.
-    let out = place.out("damaged");
+    let out = workdir.out("damaged");
     fs::create_dir(&out).unwrap();
-    let mut journal = fs::read(place.out("whole").join("journal")).unwrap();
+    let mut journal = fs::read(workdir.out("whole").join("journal")).unwrap();
     journal.truncate(journal.len() - 7);
     let middle = journal.len() / 2;
     journal[middle] ^= 1;
     fs::write(out.join("journal"), journal).unwrap();
     fs::write(out.join("runs.parquet.part"), "PAR1 and then nothing").unwrap();
-    let output = place.command("damaged", 2).output().unwrap();
+    let output = workdir.command("damaged", 2).output().unwrap();
     assert!(String::from_utf8_lossy(&output.stderr).contains("are damaged; their runs are repeated"));
     let rest: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(rest["runs_made"], 2);
-    assert_eq!(place.tables("damaged"), expected);
+    assert_eq!(workdir.tables("damaged"), expected);
 }
 
 #[test]
 fn folders_that_cannot_be_used_are_named() {
-    let place = Place::new();
-    fs::write(place.out("a-file"), "").unwrap();
-    failed(&place.command("a-file/results", 1).output().unwrap(), 1, "can't make the folder");
+    let workdir = Workdir::new();
+    fs::write(workdir.out("a-file"), "").unwrap();
+    failed(&workdir.command("a-file/results", 1).output().unwrap(), 1, "can't make the folder");
     for (name, message) in [("journal", "is not a sweep's journal"), ("runs.parquet", "no journal beside it")]
     {
-        let out = place.out(name);
+        let out = workdir.out(name);
         fs::create_dir(&out).unwrap();
         fs::write(out.join(name), "my only copy").unwrap();
-        failed(&place.command(name, 1).output().unwrap(), 1, message);
+        failed(&workdir.command(name, 1).output().unwrap(), 1, message);
         assert_eq!(fs::read_to_string(out.join(name)).unwrap(), "my only copy");
     }
-    fs::write(place.file(), DESIGN.replace("path.lte.rtt", "path.dsl.rtt")).unwrap();
-    failed(&place.command("bad", 1).output().unwrap(), 2, "there is no `path` called `dsl`");
-    assert!(!place.out("bad").exists());
+    fs::write(workdir.file(), DESIGN.replace("path.lte.rtt", "path.dsl.rtt")).unwrap();
+    failed(&workdir.command("bad", 1).output().unwrap(), 2, "there is no `path` called `dsl`");
+    assert!(!workdir.out("bad").exists());
 }
 
 #[cfg(unix)]
 #[test]
 fn an_interrupt_is_code_130_and_keeps_finished_runs() {
-    let place = Place::new();
-    let journal = place.out("interrupted").join("journal");
+    let workdir = Workdir::new();
+    let journal = workdir.out("interrupted").join("journal");
     // So many runs that they can't be finished before the signal.
-    fs::write(place.file(), DESIGN.replace("runs = 8", "runs = 100000")).unwrap();
-    let mut command = place.command("interrupted", 2);
+    fs::write(workdir.file(), DESIGN.replace("runs = 8", "runs = 100000")).unwrap();
+    let mut command = workdir.command("interrupted", 2);
     let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     for _ in 0..60_000 {
         if length(&journal) > 0 {
@@ -186,9 +186,9 @@ fn an_interrupt_is_code_130_and_keeps_finished_runs() {
 
 #[test]
 fn a_sweep_over_paths_of_ones_own_keeps_its_files_workload() {
-    let place = Place::new();
+    let workdir = Workdir::new();
     let paths = ["--path", "wifi: 10 Mbit/s, 20 ms", "--path", "lte: 4g"];
     let mut command = Command::new(PROGRAM);
-    let output = command.arg("sweep").arg(place.file()).args(paths).arg("--check").output().unwrap();
+    let output = command.arg("sweep").arg(workdir.file()).args(paths).arg("--check").output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }

@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn crumbs_are_dropped_from_the_end_or_refused() {
+    fn one_byte_pieces_are_dropped_from_the_end_or_refused() {
         let mut pieces: SegmentList<SyntheticPayload> = SegmentList::new();
         let budget = budget(0);
         let most = budget.div_ceil(1 + OVERHEAD);

@@ -53,7 +53,7 @@ fn last_ack(log: &Log, from: usize) -> Segment<Bytes> {
 }
 
 /// A server with one connected client over one path, everything that was sent, and a short transfer done.
-fn settled() -> (Net, Log) {
+fn established_after_transfer() -> (Net, Log) {
     let mut net = Net::new("minrtt", "lia", vec![PathScript::clean(10)]);
     let log = net.log();
     net.transfer_some(20_000);
@@ -153,7 +153,7 @@ fn join_syn(from: SocketAddr, token: u32) -> Segment<Bytes> {
 //= test RFC 8684 3.2-7
 #[test]
 fn guessed_tokens_are_refused_and_leave_no_state() {
-    let (mut net, _) = settled();
+    let (mut net, _) = established_after_transfer();
     for guess in 0..5000_u32 {
         net.inject(1, join_syn(attacker(1 + guess as u16), guess.wrapping_mul(0x9e37_79b9)));
         let answers = net.take(1);
@@ -172,7 +172,7 @@ fn guessed_tokens_are_refused_and_leave_no_state() {
 /// Answers that nobody polls are bounded, too.
 #[test]
 fn refusals_that_nobody_sends_do_not_pile_up() {
-    let (mut net, _) = settled();
+    let (mut net, _) = established_after_transfer();
     for guess in 0..5000_u32 {
         net.inject(1, join_syn(attacker(1 + guess as u16), guess));
     }
@@ -246,7 +246,7 @@ fn join_syns(segments: &[Segment<Bytes>]) -> usize {
 //= test RFC 8684 3.4.1-6
 #[test]
 fn an_announcement_with_any_bit_changed_is_ignored() {
-    let (mut net, log) = settled();
+    let (mut net, log) = established_after_transfer();
     let right = honest(&log, 1, 5, Some(4000));
     let mut wrong = vec![
         AddAddr { hmac: None, ..right },
@@ -277,7 +277,7 @@ fn an_announcement_with_any_bit_changed_is_ignored() {
 /// The peer announces addresses without end. There are no more joins than the limits allow, and no more echoes than fit.
 #[test]
 fn a_flood_of_announcements_is_bounded() {
-    let (mut net, log) = settled();
+    let (mut net, log) = established_after_transfer();
     for number in 0..20_000_u32 {
         net.inject(0, announcement(&log, honest(&log, number, 1 + (number % 255) as u8, None)));
     }
@@ -295,7 +295,7 @@ fn a_flood_of_announcements_is_bounded() {
 //= test RFC 8684 3.5-b
 #[test]
 fn a_fastclose_with_the_wrong_key_is_ignored() {
-    let (mut net, log) = settled();
+    let (mut net, log) = established_after_transfer();
     let (client, server) = keys(&log);
     for key in [client ^ 1, server, 0] {
         let mut segment = last_ack(&log, 1);
@@ -327,7 +327,7 @@ fn a_fastclose_with_the_right_key_ends_every_subflow() {
 /// RFC 5961 3.2, 4.2, 5.2: an attacker that guesses the four-tuple but not the sequence numbers.
 #[test]
 fn segments_from_off_the_path_do_no_harm() {
-    let (mut net, log) = settled();
+    let (mut net, log) = established_after_transfer();
     // What a blind attacker would need: the next number that the client expects, and what it has sent.
     let model = last_ack(&log, 1);
     let next = model.seq;
@@ -402,7 +402,7 @@ fn a_forged_answer_to_a_syn_is_refused() {
 /// A peer maps data far beyond the window, or never fills a gap: memory is bounded by the buffer.
 #[test]
 fn data_beyond_the_window_is_not_kept() {
-    let (mut net, log) = settled();
+    let (mut net, log) = established_after_transfer();
     let model = last_ack(&log, 0);
     let dss = model.dss.expect("a DATA_ACK");
     let own = log.borrow().iter().rev().find_map(|(from, segment)| {

@@ -1,7 +1,7 @@
 //! `cargo bench -p ropewalk-host --bench loopback`: both ends in one process and no kernel, the engine beside smoltcp over
 //! its loopback device. Every packet is made in full, with its checksums, and read again with its checksums verified;
 //! the MTU, the buffers and the bytes are the same. Neither program looks at them. The engine's super-segments are cut into
-//! packets, and small packets gathered into super-segments, in software, as for a device without offload.
+//! packets, and small packets coalesced into super-segments, in software, as for a device without offload.
 //!
 //! Rounds are interleaved; the time is the thread's on the processor. Printed: the median with the range, and the share
 //! of smoltcp's. Arguments: `--rounds N` (default 15), `--megabytes N` (default 200), `--mtu N` (default 1500, 9000, 65535),

@@ -45,7 +45,7 @@ impl Driver {
             state.endpoint.on_timeout(now);
         }
         state.reap_orphans(now);
-        more |= state.settle(now);
+        more |= state.transmit_and_notify(now);
         let deadline = state.next_deadline();
         // A timer that is set too early is cheaper than one that is set anew with each segment.
         if deadline < self.armed {

@@ -177,7 +177,7 @@ impl Shard {
         let mut state = self.lock();
         let now = state.clock.now();
         let result = work(&mut state, now);
-        let more = state.settle(now);
+        let more = state.transmit_and_notify(now);
         let needs_driver = more || state.next_deadline() < state.armed || !state.handovers.is_empty();
         let wakers = std::mem::take(&mut state.wakers);
         drop(state);
@@ -197,7 +197,7 @@ impl Shard {
 
 impl State {
     /// Sends what is to be sent, and tells streams what happened. Returns whether there is more to send.
-    pub fn settle(&mut self, now: Nanos) -> bool {
+    pub fn transmit_and_notify(&mut self, now: Nanos) -> bool {
         let mut more = self.transmit(now);
         while let Some((id, event)) = self.endpoint.poll_event() {
             self.on_event(now, id, event);
@@ -491,7 +491,7 @@ impl State {
             (entry.reader, entry.writer) = (None, None);
         }
         self.endpoint.close(now, id);
-        self.settle(now);
+        self.transmit_and_notify(now);
         if self.endpoint.connection(id).is_some() {
             self.orphans.push_back((now + ORPHAN_TIMEOUT, id));
         } else if let Some(entry) = self.entries.remove(id) {

@@ -188,7 +188,7 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Cut on bytes, a super-segment gives the packets that cutting the segment gives; gathered on bytes, the super-segment
+    /// Cut on bytes, a super-segment gives the packets that cutting the segment gives; coalesced on bytes, the super-segment
     /// comes back.
     #[test]
     fn packets_at_once_equal_packets_one_by_one(mut segment in common::segment(9000), gso_size in 1u16..5000) {
@@ -199,22 +199,22 @@ proptest! {
         let bytes = bytes.freeze();
         let mut coalescer = Coalescer::new();
         let mut merger = gso::Merger::new();
-        let (mut gathered, mut merged) = (Vec::new(), Vec::new());
+        let (mut coalesced, mut merged) = (Vec::new(), Vec::new());
         let mut start = 0;
         for (packet, &end) in gso::split(segment.clone()).zip(&ends) {
             prop_assert_eq!(&bytes[start..end], &encoded(&packet, ChecksumMode::Full)[..]);
-            coalescer.push(&bytes, start..end, |segment| gathered.push(segment)).expect("its own packet");
+            coalescer.push(&bytes, start..end, |segment| coalesced.push(segment)).expect("its own packet");
             merged.extend(merger.push(packet));
             start = end;
         }
         prop_assert_eq!(start, bytes.len());
-        coalescer.finish(|segment| gathered.push(segment));
+        coalescer.finish(|segment| coalesced.push(segment));
         merged.extend(merger.finish());
         if gso_size <= 4096 && segment.payload.len() > usize::from(gso_size) {
-            prop_assert_eq!(&gathered, &merged);
+            prop_assert_eq!(&coalesced, &merged);
             prop_assert_eq!(&merged, &[segment]);
         } else {
-            prop_assert_eq!(gathered, gso::split(segment).collect::<Vec<_>>());
+            prop_assert_eq!(coalesced, gso::split(segment).collect::<Vec<_>>());
         }
     }
 
@@ -239,15 +239,15 @@ proptest! {
             ranges.remove(at.index(ranges.len()));
         }
         let mut coalescer = Coalescer::new();
-        let (mut gathered, mut alone) = (Vec::new(), Vec::new());
+        let (mut coalesced, mut alone) = (Vec::new(), Vec::new());
         for (start, end) in ranges {
             let parsed = parse(bytes.slice(start..end), ParseMode::Verify);
-            let pushed = coalescer.push(&bytes, start..end, |segment| gathered.push(segment));
+            let pushed = coalescer.push(&bytes, start..end, |segment| coalesced.push(segment));
             prop_assert_eq!(pushed, parsed.as_ref().map(|_| ()).map_err(Clone::clone));
             alone.extend(parsed);
         }
-        coalescer.finish(|segment| gathered.push(segment));
-        let cut: Vec<_> = gathered.into_iter().flat_map(gso::split).collect();
+        coalescer.finish(|segment| coalesced.push(segment));
+        let cut: Vec<_> = coalesced.into_iter().flat_map(gso::split).collect();
         prop_assert_eq!(cut, alone);
     }
 }

@@ -93,9 +93,9 @@ type Attack = (&'static str, fn(&mut Attacker, SocketAddr, &Namespace) -> Step);
 
 const ATTACKS: [Attack; 13] = [
     ("SYN flood", syn_flood),
-    ("one-byte segments out of order", crumbs),
-    ("one-byte segments in random order", shuffled_crumbs),
-    ("SACK blocks of one byte", sack_crumbs),
+    ("one-byte segments out of order", one_byte_segments),
+    ("one-byte segments in random order", one_byte_segments_in_random_order),
+    ("SACK blocks of one byte", one_byte_sack_blocks),
     ("ACKs of data that hasn't arrived", optimistic_acks),
     ("windows that close for ever", closed_windows),
     ("joins with guessed tokens", guessed_tokens),
@@ -119,7 +119,7 @@ fn syn_flood(attacker: &mut Attacker, server: SocketAddr, _: &Namespace) -> Step
 }
 
 /// With a gap before each.
-fn crumbs(attacker: &mut Attacker, server: SocketAddr, _: &Namespace) -> Step {
+fn one_byte_segments(attacker: &mut Attacker, server: SocketAddr, _: &Namespace) -> Step {
     let open = attacker.connect(40_000, server);
     let mut at = 0;
     Box::new(move |attacker| {
@@ -128,7 +128,7 @@ fn crumbs(attacker: &mut Attacker, server: SocketAddr, _: &Namespace) -> Step {
     })
 }
 
-fn shuffled_crumbs(attacker: &mut Attacker, server: SocketAddr, _: &Namespace) -> Step {
+fn one_byte_segments_in_random_order(attacker: &mut Attacker, server: SocketAddr, _: &Namespace) -> Step {
     let open = attacker.connect(40_000, server);
     Box::new(move |attacker| {
         let at = 1 + (attacker.random() % 32_000) as u32 * 2;
@@ -149,7 +149,7 @@ fn first_window(attacker: &Attacker, open: &Open) -> u32 {
 }
 
 /// The class of CVE-2019-11478: each ACK cuts what was sent into smaller pieces.
-fn sack_crumbs(attacker: &mut Attacker, server: SocketAddr, _: &Namespace) -> Step {
+fn one_byte_sack_blocks(attacker: &mut Attacker, server: SocketAddr, _: &Namespace) -> Step {
     let open = attacker.download(40_000, server);
     let end = first_window(attacker, &open);
     assert!(end > 10_000, "the server sends: {end} bytes");

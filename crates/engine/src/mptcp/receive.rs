@@ -421,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn crumbs_of_the_stream_are_bounded_by_memory() {
+    fn one_byte_pieces_of_the_stream_are_bounded_by_memory() {
         let mut side: ReceiveSide<Bytes> = ReceiveSide::new(1 << 20, 1 << 20, 0);
         for n in 0..200_000 {
             side.insert(0, 1 + 2 * n, Bytes::from_static(b"x"));

@@ -20,7 +20,7 @@ pub fn phrase(decision: &DecisionTrace, path: Option<&str>) -> String {
 }
 
 /// The key of a decision: connection, path, whether it repeats data, stream offset.
-type Place = (u32, u16, bool, u64);
+type DecisionKey = (u32, u16, bool, u64);
 
 /// A decision that sent data, and the first of the waits before it.
 struct SendDecision<'a> {
@@ -30,7 +30,7 @@ struct SendDecision<'a> {
 
 /// The comment of each segment of the result's traces, by index.
 pub(super) fn comments(result: &RunResult, paths: &[Path]) -> Vec<String> {
-    let mut made: BTreeMap<Place, Vec<SendDecision<'_>>> = BTreeMap::new();
+    let mut made: BTreeMap<DecisionKey, Vec<SendDecision<'_>>> = BTreeMap::new();
     let mut waits: BTreeMap<u32, &DecisionTrace> = BTreeMap::new();
     for decision in &result.decisions {
         if matches!(decision.decision, Decision::Wait { .. }) {
@@ -43,8 +43,8 @@ pub(super) fn comments(result: &RunResult, paths: &[Path]) -> Vec<String> {
         }
         let repeats = matches!(decision.decision, Decision::Duplicate { .. });
         let waited = waits.remove(&decision.connection);
-        let place = (decision.connection, path, repeats, decision.offset);
-        made.entry(place).or_default().push(SendDecision { decision, waited });
+        let key = (decision.connection, path, repeats, decision.offset);
+        made.entry(key).or_default().push(SendDecision { decision, waited });
     }
     let name = |path: u16| paths.get(usize::from(path)).map(|path| path.name.as_str());
     let comment = |segment: &ropewalk_sim::SegmentTrace| {
@@ -54,8 +54,8 @@ pub(super) fn comments(result: &RunResult, paths: &[Path]) -> Vec<String> {
             Transmission::Retransmitted => return "retransmitted on the same subflow".into(),
             Transmission::Reinjected => return "reinjected: another subflow carried it and failed to".into(),
         };
-        let place = |offset| (segment.connection, segment.path, repeats, offset);
-        let found = made.range(place(0)..=place(segment.offset)).next_back().and_then(|(_, decisions)| {
+        let key = |offset| (segment.connection, segment.path, repeats, offset);
+        let found = made.range(key(0)..=key(segment.offset)).next_back().and_then(|(_, decisions)| {
             let mut before = decisions.iter().filter(|made| made.decision.at <= segment.sent);
             before.next_back().or(decisions.first())
         });

@@ -38,7 +38,7 @@ const SEGMENT: u64 = 1400;
 
 /// Where in a comparison a traced run belongs.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Place {
+pub struct TracedRun {
     /// Index of the workload.
     pub ranking: usize,
     /// The candidate's label.
@@ -72,7 +72,7 @@ pub fn trace(
     comparison: &Comparison,
     budget: Budget,
     run: impl Fn(&ropewalk_sim::RunSpec) -> RunResult,
-    mut take: impl FnMut(&Place, &[String], &RunResult),
+    mut take: impl FnMut(&TracedRun, &[String], &RunResult),
 ) {
     let mut left = budget.segments;
     let total = comparison.rankings.len() as u64;
@@ -109,7 +109,7 @@ pub fn trace(
             let seed = spec.seed;
             let names: Vec<String> = spec.scenario.paths.iter().map(|path| path.name.clone()).collect();
             let shortened = shortened.is_some();
-            let place = Place { ranking: index, scheduler: label.into(), run: number, seed, shortened };
+            let place = TracedRun { ranking: index, scheduler: label.into(), run: number, seed, shortened };
             take(&place, &names, &result);
         }
         left = left.saturating_sub(used);
@@ -183,7 +183,7 @@ fn micros(nanos: u64) -> i64 {
 }
 
 /// A traced run as the page reads it. Times are microseconds from the run's start.
-pub fn to_json(place: &Place, paths: &[String], result: &RunResult) -> Value {
+pub fn to_json(place: &TracedRun, paths: &[String], result: &RunResult) -> Value {
     let mut reasons = Reasons::default();
     let thinned = Thinned::of(result, paths.len());
     let kept =

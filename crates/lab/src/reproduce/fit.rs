@@ -63,8 +63,8 @@ const LEADERS: usize = 5;
 const FINALISTS: usize = 16;
 const AGAIN: u32 = 4;
 
-/// Figure, row and column.
-type Place = (usize, usize, usize);
+/// A published cell: figure, row and column.
+type CellIndex = (usize, usize, usize);
 
 /// What a setting is measured by.
 pub(super) struct Target<'a> {
@@ -73,7 +73,7 @@ pub(super) struct Target<'a> {
     /// Published cells: figure, row, column, metric, value, half of its last digit.
     pub(super) cells: Vec<(usize, usize, usize, String, f64, f64)>,
     /// Orders: the first is to be less than the second.
-    orders: Vec<(Place, Place)>,
+    orders: Vec<(CellIndex, CellIndex)>,
     /// Runs of each cell.
     runs: u32,
     /// Number of the first, and of how many: a part of a longer series.

@@ -13,7 +13,7 @@ use sha2::{Digest, Sha256};
 use super::design::Design;
 use super::journal::{Found, Journal, JournalError, SweepId};
 use super::metrics::{Ending, Kept};
-use super::output::{Counts, Place, Rows, identity, manifest, place, provenance, tables};
+use super::output::{Counts, Rows, RunIndex, identity, manifest, provenance, run_index, tables};
 use super::space::{Prepared, Space, prepare};
 use super::summary::Summary;
 use super::{Command, Files};
@@ -151,7 +151,7 @@ impl<'a> Maker<'a> {
     /// # Errors
     /// A value that isn't allowed at its point.
     pub fn make(&mut self, run: u64, simulate: &impl Fn(&RunSpec) -> RunResult) -> Result<Kept, InputError> {
-        let at = place(self.design, run);
+        let at = run_index(self.design, run);
         let prepared = match self.prepared.take() {
             Some((point, prepared)) if point == at.point => prepared,
             _ => prepare(self.design, &self.space.point(self.design, at.point), self.registries)?,
@@ -162,7 +162,7 @@ impl<'a> Maker<'a> {
     }
 }
 
-fn one(design: &Design, prepared: &Prepared, at: &Place) -> RunSpec {
+fn one(design: &Design, prepared: &Prepared, at: &RunIndex) -> RunSpec {
     let runner = &prepared.runners[at.runner];
     RunSpec {
         scenario: Arc::clone(&prepared.scenario),
@@ -289,7 +289,7 @@ pub fn in_memory(design: &Design, command: &Command, runs: &[Kept]) -> (Table, S
     table.provenance = provenance(design, command, &id(design, command).1);
     let mut summary = Summary::new(design);
     for kept in runs {
-        let at = place(design, kept.run);
+        let at = run_index(design, kept.run);
         rows.push(&at, kept, &mut table.columns);
         summary.take(at.point, at.runner, kept);
     }

@@ -40,18 +40,22 @@ fn end(path: &Path, table: TableWriter) -> Result<(), JournalError> {
 }
 
 /// Runs in this order: point, seed, congestion control, scheduler.
-pub(super) struct Place {
+pub(super) struct RunIndex {
     pub point: u64,
     pub number: u32,
     /// Index into the point's runners.
     pub runner: usize,
 }
 
-pub(super) fn place(design: &Design, run: u64) -> Place {
+pub(super) fn run_index(design: &Design, run: u64) -> RunIndex {
     let runners = (design.schedulers.len() * design.congestion.len()) as u64;
     let per_point = design.per_point();
     let within = run % per_point;
-    Place { point: run / per_point, number: (within / runners) as u32, runner: (within % runners) as usize }
+    RunIndex {
+        point: run / per_point,
+        number: (within / runners) as u32,
+        runner: (within % runners) as usize,
+    }
 }
 
 /// A scheduler's name in tables.
@@ -103,21 +107,21 @@ impl<'a> Rows<'a> {
     }
 
     /// Adds a run's row.
-    pub fn push(&mut self, place: &Place, kept: &Kept, columns: &mut [Column]) {
+    pub fn push(&mut self, index: &RunIndex, kept: &Kept, columns: &mut [Column]) {
         const FIXED: usize = 7;
         let design = self.design;
-        if self.levels.0 != place.point {
-            self.levels = (place.point, self.space.point(design, place.point));
+        if self.levels.0 != index.point {
+            self.levels = (index.point, self.space.point(design, index.point));
         }
         let schedulers = design.schedulers.len();
         let (fixed, rest) = columns.split_at_mut(FIXED);
         let (varied, metrics) = rest.split_at_mut(design.axes.len());
         fixed[0].push_whole(kept.run);
-        fixed[1].push_whole(place.point);
+        fixed[1].push_whole(index.point);
         fixed[2].push_text(Some(design.base.scenario.name.clone()));
-        fixed[3].push_text(Some(label(&design.schedulers[place.runner % schedulers])));
-        fixed[4].push_text(Some(design.congestion[place.runner / schedulers].clone()));
-        fixed[5].push_whole(design.seed.wrapping_add(u64::from(place.number)));
+        fixed[3].push_text(Some(label(&design.schedulers[index.runner % schedulers])));
+        fixed[4].push_text(Some(design.congestion[index.runner / schedulers].clone()));
+        fixed[5].push_whole(design.seed.wrapping_add(u64::from(index.number)));
         fixed[6].push_text(Some(tidy::outcome(&kept.ending).to_string()));
         for (column, level) in varied.iter_mut().zip(&self.levels.1) {
             match column {
@@ -148,7 +152,7 @@ pub(super) fn tables(
     journal: &mut Journal,
     files: &Files,
     provenance: &[(String, String)],
-    mut each: impl FnMut(&Place, &Kept),
+    mut each: impl FnMut(&RunIndex, &Kept),
 ) -> Result<(), JournalError> {
     let mut rows = Rows::new(design, space);
     let mut runs = begin(&files.runs, &rows.heads, provenance)?;
@@ -157,9 +161,9 @@ pub(super) fn tables(
         let mut columns: Vec<Column> = rows.heads.iter().map(|head| head.kind.fresh()).collect();
         for run in first..(first + RUNS_PER_GROUP).min(total) {
             let kept = journal.read(run)?;
-            let place = place(design, run);
-            rows.push(&place, &kept, &mut columns);
-            each(&place, &kept);
+            let index = run_index(design, run);
+            rows.push(&index, &kept, &mut columns);
+            each(&index, &kept);
         }
         runs.group(&columns).map_err(|error| failure(&files.runs, &error))?;
     }

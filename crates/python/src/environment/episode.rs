@@ -204,7 +204,7 @@ impl Environment {
             }
         }
         let over = self.advance();
-        self.settle(over);
+        self.update_reward(over);
         self.look();
         if over {
             self.finish();
@@ -212,7 +212,7 @@ impl Environment {
     }
 
     /// The step's reward.
-    fn settle(&mut self, over: bool) {
+    fn update_reward(&mut self, over: bool) {
         let Some(world) = &self.world else { return };
         let time = world.now().saturating_sub(self.at) as f64 / 1e9;
         self.at = world.now().max(self.at);

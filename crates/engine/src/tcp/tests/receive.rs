@@ -7,7 +7,7 @@ use crate::MILLISECOND;
 use crate::tcp::{Kind, State, TcpConfig};
 
 /// An end that has had its quick ACKs.
-fn settled(tcp: TcpConfig) -> (End, u64) {
+fn open_past_quick_acks(tcp: TcpConfig) -> (End, u64) {
     let mut end = End::open(TcpConfig { quick_acks: 2, ..tcp }, 20);
     let mut seq = 1;
     for _ in 0..2 {
@@ -21,7 +21,7 @@ fn settled(tcp: TcpConfig) -> (End, u64) {
 //= test RFC 9293 SHLD-18 SHLD-19 MUST-40
 #[test]
 fn every_second_full_segment_is_acknowledged_and_a_lone_one_after_forty_milliseconds() {
-    let (mut end, seq) = settled(plain_config());
+    let (mut end, seq) = open_past_quick_acks(plain_config());
     end.data(seq, MSS as u32);
     assert!(end.sent().is_empty());
     end.data(seq + MSS, MSS as u32);
@@ -38,7 +38,7 @@ fn every_second_full_segment_is_acknowledged_and_a_lone_one_after_forty_millisec
 /// follow.
 #[test]
 fn a_short_segment_is_acknowledged_when_all_is_read_unless_the_ends_take_turns() {
-    let (mut end, seq) = settled(plain_config());
+    let (mut end, seq) = open_past_quick_acks(plain_config());
     end.data(seq, 100);
     assert!(end.sent().is_empty(), "the application hasn't read");
     assert!(end.subflow.on_all_read());
@@ -57,7 +57,7 @@ fn a_short_segment_is_acknowledged_when_all_is_read_unless_the_ends_take_turns()
 
 #[test]
 fn a_full_segment_with_psh_is_acknowledged_when_all_is_read_and_nothing_waits_out_of_order() {
-    let (mut end, seq) = settled(plain_config());
+    let (mut end, seq) = open_past_quick_acks(plain_config());
     end.data(seq, MSS as u32);
     assert!(!end.subflow.on_all_read() && end.sent().is_empty(), "more may follow");
     let pushed = |end: &mut End, seq: u64| {
@@ -79,7 +79,7 @@ fn a_full_segment_with_psh_is_acknowledged_when_all_is_read_and_nothing_waits_ou
 
 #[test]
 fn while_the_window_grows_every_segment_is_acknowledged() {
-    let (mut end, seq) = settled(plain_config());
+    let (mut end, seq) = open_past_quick_acks(plain_config());
     for n in 0..4 {
         end.data(seq + n * MSS, MSS as u32);
         assert!(end.subflow.on_window_growth());
@@ -93,7 +93,8 @@ fn while_the_window_grows_every_segment_is_acknowledged() {
 /// than the clock's millisecond isn't.
 #[test]
 fn a_receiver_s_round_trip_time_falls_at_once() {
-    let (mut end, mut seq) = settled(TcpConfig { window_scaling: false, ..TcpConfig::default() });
+    let (mut end, mut seq) =
+        open_past_quick_acks(TcpConfig { window_scaling: false, ..TcpConfig::default() });
     end.now = 1000 * MILLISECOND;
     let mut sample = |end: &mut End, len: u64, echo: u32| {
         let mut segment = end.peer(Flags::default(), 1);
@@ -117,7 +118,7 @@ fn a_receiver_s_round_trip_time_falls_at_once() {
 //= test RFC 5681 3.2-a 3.2-b
 #[test]
 fn out_of_order_data_and_the_filling_of_a_gap_are_acknowledged_at_once() {
-    let (mut end, seq) = settled(plain_config());
+    let (mut end, seq) = open_past_quick_acks(plain_config());
     end.data(seq + MSS, MSS as u32);
     let sent = end.sent();
     let right = (seq + 2 * MSS) as u32;
@@ -132,7 +133,7 @@ fn out_of_order_data_and_the_filling_of_a_gap_are_acknowledged_at_once() {
 /// The ACKs of the first two segments were lost, and the first comes again: a DSACK, once, below the cumulative ACK.
 #[test]
 fn a_duplicate_below_the_cumulative_ack_is_reported() {
-    let (mut end, seq) = settled(plain_config());
+    let (mut end, seq) = open_past_quick_acks(plain_config());
     end.data(1, MSS as u32);
     let sent = end.sent();
     assert_eq!(sent[0].segment.ack, Seq(seq as u32));
@@ -147,7 +148,7 @@ fn a_duplicate_below_the_cumulative_ack_is_reported() {
 /// The first of three is lost, the third comes twice: the DSACK stands before the block that holds it.
 #[test]
 fn a_duplicate_above_the_cumulative_ack_is_reported_before_its_block() {
-    let (mut end, seq) = settled(plain_config());
+    let (mut end, seq) = open_past_quick_acks(plain_config());
     end.data(seq + MSS, MSS as u32);
     end.data(seq + 2 * MSS, MSS as u32);
     end.sent();
@@ -161,7 +162,7 @@ fn a_duplicate_above_the_cumulative_ack_is_reported_before_its_block() {
 /// Of two segments that one ACK covers, the earlier's timestamp is echoed; a segment beyond a gap doesn't count.
 #[test]
 fn the_echo_is_of_the_first_segment_that_an_ack_covers() {
-    let (mut end, seq) = settled(TcpConfig { window_scaling: false, ..TcpConfig::default() });
+    let (mut end, seq) = open_past_quick_acks(TcpConfig { window_scaling: false, ..TcpConfig::default() });
     let stamped = |end: &mut End, seq: u64, value: u32| {
         let mut segment = end.peer(Flags::default(), 1);
         segment.seq = Seq(seq as u32);
@@ -182,7 +183,7 @@ fn the_echo_is_of_the_first_segment_that_an_ack_covers() {
 /// A segment with an older timestamp is dropped and answered; a reset isn't subject to it.
 #[test]
 fn an_old_timestamp_drops_a_segment() {
-    let (mut end, seq) = settled(TcpConfig { window_scaling: false, ..TcpConfig::default() });
+    let (mut end, seq) = open_past_quick_acks(TcpConfig { window_scaling: false, ..TcpConfig::default() });
     let mut segment = end.peer(Flags::default(), 1);
     segment.payload = ropewalk_wire::SyntheticPayload(100);
     segment.timestamps = Some(Timestamps { value: 400_000, echo: 0 });
@@ -198,7 +199,7 @@ fn an_old_timestamp_drops_a_segment() {
 /// Only the exact next number resets; one further in the window is challenged, one outside ignored.
 #[test]
 fn a_blind_reset_needs_the_exact_number() {
-    let (mut end, seq) = settled(plain_config());
+    let (mut end, seq) = open_past_quick_acks(plain_config());
     for (offset, answers) in [(1, 1), (59_999, 1), (70_000, 0), (u64::MAX, 0)] {
         let mut segment = end.peer(Flags::RST, 1);
         segment.seq = Seq(seq.wrapping_add(offset) as u32);
@@ -216,7 +217,7 @@ fn a_blind_reset_needs_the_exact_number() {
 /// A SYN is challenged wherever it stands, and no more than ten a second are.
 #[test]
 fn a_blind_syn_is_challenged_at_a_limited_rate() {
-    let (mut end, seq) = settled(plain_config());
+    let (mut end, seq) = open_past_quick_acks(plain_config());
     let mut answers = 0;
     for n in 0..30 {
         let mut segment = end.peer(Flags::SYN, 1);
@@ -233,7 +234,7 @@ fn a_blind_syn_is_challenged_at_a_limited_rate() {
 /// Data with an ACK from the future, or older than any window, isn't taken.
 #[test]
 fn blind_data_needs_a_plausible_ack() {
-    let (mut end, seq) = settled(plain_config());
+    let (mut end, seq) = open_past_quick_acks(plain_config());
     for ack in [5000u32, 1u32.wrapping_sub(100_000)] {
         let mut segment = end.peer(Flags::default(), 1);
         segment.ack = Seq(ack);
@@ -253,7 +254,7 @@ fn blind_data_needs_a_plausible_ack() {
 /// Two ends that disagree about numbers don't answer each other for ever.
 #[test]
 fn answers_to_empty_segments_outside_the_window_are_limited() {
-    let (mut end, seq) = settled(plain_config());
+    let (mut end, seq) = open_past_quick_acks(plain_config());
     let mut answers = 0;
     for _ in 0..20 {
         let mut segment = end.peer(Flags::default(), 1);
@@ -268,7 +269,7 @@ fn answers_to_empty_segments_outside_the_window_are_limited() {
 /// A closed window accepts no data, but ACKs, RSTs, and a FIN without data.
 #[test]
 fn a_closed_window_takes_no_data() {
-    let (mut end, seq) = settled(plain_config());
+    let (mut end, seq) = open_past_quick_acks(plain_config());
     end.receive.limit = 0;
     end.subflow.receiver.set_edge(seq);
     end.push(100);
@@ -288,7 +289,7 @@ fn a_closed_window_takes_no_data() {
 /// A mark is echoed on every ACK until CWR comes.
 #[test]
 fn a_congestion_mark_is_echoed_until_the_sender_has_heard() {
-    let (mut end, seq) = settled(TcpConfig { ecn: true, ..plain_config() });
+    let (mut end, seq) = open_past_quick_acks(TcpConfig { ecn: true, ..plain_config() });
     let mut segment = end.peer(Flags::default(), 1);
     segment.ecn = ropewalk_wire::Ecn::Ce;
     segment.payload = ropewalk_wire::SyntheticPayload(MSS as u32);
@@ -306,7 +307,7 @@ fn a_congestion_mark_is_echoed_until_the_sender_has_heard() {
 /// copy, whose bytes are dropped, could bring it.
 #[test]
 fn data_that_came_before_is_told_from_data_that_is_new() {
-    let (mut end, seq) = settled(plain_config());
+    let (mut end, seq) = open_past_quick_acks(plain_config());
     assert!(!end.data(seq, 100).repeated, "in order");
     assert!(!end.data(seq + 300, 100).repeated, "beyond a gap");
     end.sent();
@@ -321,7 +322,7 @@ fn data_that_came_before_is_told_from_data_that_is_new() {
 /// A window counts once when it closes, and once when it opens again. The handshake's first window isn't one that opens.
 #[test]
 fn closed_windows_are_counted() {
-    let (mut end, _) = settled(plain_config());
+    let (mut end, _) = open_past_quick_acks(plain_config());
     let mut counts_with = |limit: u64| {
         end.receive.limit = limit;
         end.subflow.request_ack();

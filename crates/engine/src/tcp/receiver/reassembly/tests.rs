@@ -261,11 +261,11 @@ fn filled_gaps_are_not_remembered_as_blocks() {
 /// Too many small pieces: those with the highest sequence numbers are dropped for data before them, and SACK reports only what is kept.
 #[test]
 fn what_is_dropped_for_want_of_memory_is_no_longer_reported() {
-    let crumb = || (SyntheticPayload(1), StreamOffset::default());
+    let one_byte = || (SyntheticPayload(1), StreamOffset::default());
     let mut reassembly = ReassemblyQueue::new();
     let (mut next, mut ready) = (10, InOrder::new());
     let mut place = |reassembly: &mut ReassemblyQueue<SyntheticPayload>, position| {
-        let (data, offset) = crumb();
+        let (data, offset) = one_byte();
         reassembly.place(&mut next, 10, position, data, offset, &mut ready)
     };
     let mut last = 1000;

@@ -69,11 +69,11 @@ fn taken(work: impl FnOnce(&mut Peer, &mut dyn FnMut(usize) -> Bytes)) -> (Peer,
     work(&mut peer, &mut |len| {
         let buffer = pool.room(64 << 10);
         buffer.resize(len, 7);
-        let crumb = buffer.split().freeze();
+        let segment = buffer.split().freeze();
         // What others send goes through the same memory.
         buffer.reserve(0);
         let _ = pool.room(512 << 10);
-        crumb
+        segment
     });
     drop(pool);
     let change = region.change();
@@ -81,26 +81,26 @@ fn taken(work: impl FnOnce(&mut Peer, &mut dyn FnMut(usize) -> Bytes)) -> (Peer,
 }
 
 #[test]
-fn crumbs_take_no_more_memory_than_the_buffer_allows() {
+fn one_byte_segments_take_no_more_memory_than_the_buffer_allows() {
     // Every other byte, so that no two are contiguous.
-    let (peer, memory) = taken(|peer, crumb| (0..6000).for_each(|n| peer.send(3 + 2 * n, crumb(1))));
-    assert!(memory < 3 * WINDOW, "{memory} bytes for 6,000 crumbs out of order");
+    let (peer, memory) = taken(|peer, segment| (0..6000).for_each(|n| peer.send(3 + 2 * n, segment(1))));
+    assert!(memory < 3 * WINDOW, "{memory} bytes for 6,000 one-byte segments out of order");
     assert!(peer.counter("TcpExtTCPOFODrop") < 5600, "what fits the window that was offered is kept");
 
-    let (peer, memory) = taken(|peer, crumb| (0..30_000).for_each(|n| peer.send(3 + 2 * n, crumb(1))));
-    assert!(memory < 3 * WINDOW, "{memory} bytes for 30,000 crumbs out of order");
+    let (peer, memory) = taken(|peer, segment| (0..30_000).for_each(|n| peer.send(3 + 2 * n, segment(1))));
+    assert!(memory < 3 * WINDOW, "{memory} bytes for 30,000 one-byte segments out of order");
     assert!(peer.counter("TcpExtTCPOFODrop") > 20_000);
 
     // From the end to the beginning: each byte arrives just before the stored ones.
     let (mut peer, memory) =
-        taken(|peer, crumb| (0..30_000).rev().for_each(|n| peer.send(3 + 2 * n, crumb(1))));
-    assert!(memory < 3 * WINDOW, "{memory} bytes for 30,000 crumbs in reverse");
+        taken(|peer, segment| (0..30_000).rev().for_each(|n| peer.send(3 + 2 * n, segment(1))));
+    assert!(memory < 3 * WINDOW, "{memory} bytes for 30,000 one-byte segments in reverse");
     // The first bytes are there; single bytes fill the gaps.
     let before = peer.counter("TcpExtTCPOFODrop");
     (0..1000).for_each(|n| peer.send(1 + n, Bytes::from_static(&[7])));
     assert_eq!(peer.counter("TcpExtTCPOFODrop"), before);
 
     // The data is in order, but the application doesn't read. The first few pieces stay as they arrived.
-    let (_, memory) = taken(|peer, crumb| (0..50_000).for_each(|n| peer.send(1 + n, crumb(1))));
+    let (_, memory) = taken(|peer, segment| (0..50_000).for_each(|n| peer.send(1 + n, segment(1))));
     assert!(memory < 17 * (512 << 10), "{memory} bytes for 50,000 bytes that nobody reads");
 }
