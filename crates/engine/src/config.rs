@@ -13,88 +13,124 @@ use crate::{MILLISECOND, Nanos, PathId, SECOND};
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(default))]
 pub struct TcpConfig {
-    /// Initial window, segments (RFC 6928).
-    pub initial_window: u32,
-    /// Least retransmission timeout; also the floor of the variance term, as in Linux.
-    pub min_rto: Nanos,
-    /// Greatest retransmission timeout, backoff included.
-    pub max_rto: Nanos,
-    /// Retransmission timeout before the first sample (RFC 6298 2.1).
-    pub initial_rto: Nanos,
+    /// Selective acknowledgements (RFC 2018).
+    pub sack: bool,
+    /// Timestamps (RFC 7323).
+    pub timestamps: bool,
+    /// Added to the millisecond clock in timestamps. Without it each connection has one of its own that can't be guessed, so that
+    /// timestamps don't tell how long the host has been up.
+    pub timestamp_offset: Option<u32>,
+    /// Window scaling (RFC 7323).
+    pub window_scaling: bool,
+    /// Explicit congestion notification (RFC 3168).
+    pub ecn: bool,
+    /// Largest MSS that is announced and used (`TCP_MAXSEG`); without it the path's MTU decides.
+    pub max_segment: Option<u16>,
+    /// Suspect a path that swallows large segments after repeated timeouts (RFC 4821; `tcp_mtu_probing` = 1).
+    pub black_hole_detection: bool,
+    //= RFC 9293 MUST-17
+    /// Nagle's algorithm (RFC 9293 3.7.4).
+    pub nagle: bool,
     //= RFC 9293 MUST-40
     /// How long an ACK may wait for company.
     pub delayed_ack: Nanos,
     /// ACKs sent at once at a connection's start (Linux's quick-ACK mode).
     pub quick_acks: u32,
-    //= RFC 9293 MUST-17
-    /// Nagle's algorithm (RFC 9293 3.7.4).
-    pub nagle: bool,
-    /// Selective acknowledgements (RFC 2018).
-    pub sack: bool,
-    /// Timestamps (RFC 7323).
-    pub timestamps: bool,
-    /// Window scaling (RFC 7323).
-    pub window_scaling: bool,
-    /// Explicit congestion notification (RFC 3168).
-    pub ecn: bool,
-    /// Tail loss probes (RFC 8985 7).
-    pub tail_loss_probe: bool,
-    /// F-RTO and Eifel undo of spurious timeouts (RFC 5682, RFC 3522).
-    pub undo: bool,
-    //= RFC 9293 MUST-24 MUST-27 MUST-28
-    /// Keep-alive: idle time before the first probe (RFC 9293 3.8.4).
-    pub keep_alive: Option<Nanos>,
-    /// Time between keep-alive probes.
-    pub keep_alive_interval: Nanos,
-    /// Unanswered keep-alive probes before giving up.
-    pub keep_alive_probes: u32,
-    /// Suspect a path that swallows large segments after repeated timeouts (RFC 4821; `tcp_mtu_probing` = 1).
-    pub black_hole_detection: bool,
-    /// How long TIME-WAIT lasts.
-    pub time_wait: Nanos,
+    /// Largest first receive window, segments (Linux until 4.19: `tcp_default_init_rwnd`). Each segment that arrives on any subflow
+    /// then opens the window by two more, and half of a buffer's memory is window. 0: as in later kernels, 64 KiB, and each
+    /// subflow opens the window by itself.
+    pub initial_receive_window: u32,
+    /// The congestion window outside of recovery.
+    pub cwnd: CwndConfig,
+    /// The retransmission timeout.
+    pub rto: RtoConfig,
+    /// How losses are found and repaired.
+    pub recovery: RecoveryConfig,
+    /// Probes of a silent peer.
+    pub keep_alive: KeepAliveConfig,
     //= RFC 9293 MUST-23
     /// SYN or SYN/ACK retransmissions before giving up: 6 last for 127 s, 7 for 255 s.
     pub syn_retries: u32,
     //= RFC 9293 MUST-21
     /// Consecutive timeouts of data before giving up.
     pub retries: u32,
-    /// Restart the window after an idle time of one RTO (RFC 5681 4.1).
-    pub idle_restart: bool,
-    /// Added to the millisecond clock in timestamps. Without it each connection has one of its own that can't be guessed, so that
-    /// timestamps don't tell how long the host has been up.
-    pub timestamp_offset: Option<u32>,
-    /// Largest MSS that is announced and used (`TCP_MAXSEG`); without it the path's MTU decides.
-    pub max_segment: Option<u16>,
     /// How long data may stay unacknowledged before the connection is given up (`TCP_USER_TIMEOUT`, RFC 9293 3.9.1); without it
     /// only `retries` counts.
     pub user_timeout: Option<Nanos>,
+    /// How long TIME-WAIT lasts.
+    pub time_wait: Nanos,
     /// The IP header's time to live, or hop limit.
     pub hop_limit: u8,
     /// The IP header's Diffserv code point, 0 to 63 (RFC 2474).
     pub dscp: u8,
+}
+
+/// The congestion window outside of recovery.
+#[derive(Clone, PartialEq, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(default))]
+pub struct CwndConfig {
+    /// Initial window, segments (RFC 6928).
+    pub initial_window: u32,
+    /// Slow start threshold at first, segments, as if an earlier connection had left it in the route's cache (Linux's
+    /// `tcp_metrics`).
+    pub initial_ssthresh: u32,
+    /// Restart the window after an idle time of one RTO (RFC 5681 4.1).
+    pub idle_restart: bool,
+    /// When the window counts as the limit.
+    pub window_limit: WindowLimit,
+    /// What congestion control counts of an ACK.
+    pub ack_counting: AckCounting,
+}
+
+/// The retransmission timeout (RFC 6298).
+#[derive(Clone, PartialEq, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(default))]
+pub struct RtoConfig {
+    /// Least retransmission timeout; also the floor of the variance term, as in Linux.
+    pub min: Nanos,
+    /// Greatest retransmission timeout, backoff included.
+    pub max: Nanos,
+    /// Retransmission timeout before the first sample (RFC 6298 2.1).
+    pub initial: Nanos,
+    /// Tick of the clock that round-trip times are taken with; 0: nanoseconds.
+    pub rtt_tick: Nanos,
+}
+
+/// How losses are found and repaired.
+#[derive(Clone, PartialEq, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(default))]
+pub struct RecoveryConfig {
     /// How losses are found with SACK.
     pub loss_detection: LossDetection,
     /// Early retransmit (RFC 5827), delayed by a quarter of the round-trip time; with [`LossDetection::DuplicateAcks`] only.
     pub early_retransmit: bool,
+    /// Tail loss probes (RFC 8985 7).
+    pub tail_loss_probe: bool,
+    /// F-RTO and Eifel undo of spurious timeouts (RFC 5682, RFC 3522).
+    pub undo: bool,
     /// A retransmission timeout leaves a window of one segment (RFC 5681 3.1). Linux has left what is in flight and one
     /// segment since 4.18.
     pub loss_window_one: bool,
     /// Below the threshold PRR always grows the window by one segment an ACK (RFC 6937's slow start reduction bound). Linux
     /// has done so only for ACKs that advance without a new loss since 4.3.
     pub prr_slow_start: bool,
-    /// When the window counts as the limit.
-    pub window_limit: WindowLimit,
-    /// What congestion control counts of an ACK.
-    pub ack_counting: AckCounting,
-    /// Tick of the clock that round-trip times are taken with; 0: nanoseconds.
-    pub rtt_tick: Nanos,
-    /// Largest first receive window, segments (Linux until 4.19: `tcp_default_init_rwnd`). Each segment that arrives on any subflow
-    /// then opens the window by two more, and half of a buffer's memory is window. 0: as in later kernels, 64 KiB, and each
-    /// subflow opens the window by itself.
-    pub initial_receive_window: u32,
-    /// Slow start threshold at first, segments, as if an earlier connection had left it in the route's cache (Linux's
-    /// `tcp_metrics`).
-    pub initial_ssthresh: u32,
+}
+
+//= RFC 9293 MUST-24 MUST-27 MUST-28
+/// Keep-alive (RFC 9293 3.8.4).
+#[derive(Clone, PartialEq, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(default))]
+pub struct KeepAliveConfig {
+    /// Idle time before the first probe (`TCP_KEEPIDLE`); without it no probes are sent.
+    pub idle: Option<Nanos>,
+    /// Time between probes (`TCP_KEEPINTVL`).
+    pub interval: Nanos,
+    /// Unanswered probes before giving up (`TCP_KEEPCNT`).
+    pub probes: u32,
 }
 
 /// How losses are found with SACK.
@@ -143,43 +179,66 @@ pub enum AckCounting {
 impl Default for TcpConfig {
     fn default() -> Self {
         TcpConfig {
-            initial_window: 10,
-            min_rto: 200 * MILLISECOND,
-            max_rto: 120 * SECOND,
-            initial_rto: SECOND,
-            delayed_ack: 40 * MILLISECOND,
-            quick_acks: 16,
-            nagle: false,
             sack: true,
             timestamps: true,
+            timestamp_offset: None,
             window_scaling: true,
             ecn: false,
-            tail_loss_probe: true,
-            undo: true,
-            //= RFC 9293 MUST-25
-            keep_alive: None,
-            keep_alive_interval: 75 * SECOND,
-            keep_alive_probes: 9,
+            max_segment: None,
             black_hole_detection: false,
-            time_wait: 60 * SECOND,
+            nagle: false,
+            delayed_ack: 40 * MILLISECOND,
+            quick_acks: 16,
+            initial_receive_window: 0,
+            cwnd: CwndConfig::default(),
+            rto: RtoConfig::default(),
+            recovery: RecoveryConfig::default(),
+            keep_alive: KeepAliveConfig::default(),
             syn_retries: 6,
             retries: 15,
-            idle_restart: true,
-            timestamp_offset: None,
-            max_segment: None,
             user_timeout: None,
+            time_wait: 60 * SECOND,
             hop_limit: 64,
             dscp: 0,
-            loss_detection: LossDetection::Rack,
-            early_retransmit: false,
-            loss_window_one: false,
-            prr_slow_start: false,
+        }
+    }
+}
+
+impl Default for CwndConfig {
+    fn default() -> Self {
+        CwndConfig {
+            initial_window: 10,
+            initial_ssthresh: u32::MAX,
+            idle_restart: true,
             window_limit: WindowLimit::PerWindow,
             ack_counting: AckCounting::Segments,
-            rtt_tick: 0,
-            initial_receive_window: 0,
-            initial_ssthresh: u32::MAX,
         }
+    }
+}
+
+impl Default for RtoConfig {
+    fn default() -> Self {
+        RtoConfig { min: 200 * MILLISECOND, max: 120 * SECOND, initial: SECOND, rtt_tick: 0 }
+    }
+}
+
+impl Default for RecoveryConfig {
+    fn default() -> Self {
+        RecoveryConfig {
+            loss_detection: LossDetection::Rack,
+            early_retransmit: false,
+            tail_loss_probe: true,
+            undo: true,
+            loss_window_one: false,
+            prr_slow_start: false,
+        }
+    }
+}
+
+impl Default for KeepAliveConfig {
+    fn default() -> Self {
+        //= RFC 9293 MUST-25
+        KeepAliveConfig { idle: None, interval: 75 * SECOND, probes: 9 }
     }
 }
 

@@ -143,7 +143,8 @@ mod tcp;
 pub mod testing;
 
 pub use config::{
-    BufferConfig, ConnectionConfig, EndpointConfig, LocalEndpoint, PathManagerConfig, TcpConfig,
+    BufferConfig, ConnectionConfig, CwndConfig, EndpointConfig, KeepAliveConfig, LocalEndpoint,
+    PathManagerConfig, RecoveryConfig, RtoConfig, TcpConfig,
 };
 pub use endpoint::{ConnectError, ConnectionId, Counters, Endpoint, OptionError, StreamError};
 pub use mptcp::{

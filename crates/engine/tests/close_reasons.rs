@@ -66,9 +66,9 @@ fn data_without_an_answer_times_out() {
 fn keep_alives_without_an_answer_end_the_connection() {
     let probing = |config: &mut ropewalk_engine::config::ConnectionConfig| {
         config.multipath = false;
-        config.tcp.keep_alive = Some(SECOND);
-        config.tcp.keep_alive_interval = SECOND;
-        config.tcp.keep_alive_probes = 2;
+        config.tcp.keep_alive.idle = Some(SECOND);
+        config.tcp.keep_alive.interval = SECOND;
+        config.tcp.keep_alive.probes = 2;
     };
     let mut net = Net::with(probing, "minrtt", "lia", one_path());
     net.transfer_some(1000);

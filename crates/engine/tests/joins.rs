@@ -126,7 +126,8 @@ fn a_path_may_come_and_go_any_number_of_times() {
 /// What a subflow has counted is kept when its slot is used again.
 #[test]
 fn counters_of_closed_subflows_only_grow() {
-    let adjust = |config: &mut ropewalk_engine::config::ConnectionConfig| config.tcp.tail_loss_probe = false;
+    let adjust =
+        |config: &mut ropewalk_engine::config::ConnectionConfig| config.tcp.recovery.tail_loss_probe = false;
     let paths = vec![PathScript::clean(10), PathScript::clean(10)];
     let mut net = Net::with(adjust, "roundrobin", "lia", paths);
     net.transfer_some(20_000);

@@ -247,7 +247,7 @@ fn the_code_point_changes() {
 
 #[test]
 fn keep_alives_begin_and_end() {
-    let mut net = open(|config| config.tcp.keep_alive_interval = SECOND);
+    let mut net = open(|config| config.tcp.keep_alive.interval = SECOND);
     let log = net.log();
     net.pass(10_000);
     assert!(log.borrow().is_empty());

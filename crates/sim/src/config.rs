@@ -58,14 +58,13 @@ fn buffer(max: u64, initial: u64, autotune: bool) -> BufferConfig {
 }
 
 fn tcp(end: &EndSpec) -> TcpConfig {
-    TcpConfig {
-        initial_window: end.initial_window,
-        min_rto: end.min_rto,
-        ecn: end.ecn,
-        // Captures of virtual time are easier to read so, and there is nothing to hide.
-        timestamp_offset: Some(0),
-        ..end.host.tcp()
-    }
+    let mut tcp = end.host.tcp();
+    tcp.cwnd.initial_window = end.initial_window;
+    tcp.rto.min = end.min_rto;
+    tcp.ecn = end.ecn;
+    // Captures of virtual time are easier to read so, and there is nothing to hide.
+    tcp.timestamp_offset = Some(0);
+    tcp
 }
 
 /// A buffer's bytes of payload: a host that counts what packets take in memory has less.

@@ -2,7 +2,9 @@
 //! [`Line`]s, each a key of the scenario's `[ends]` with the value that the system has and the place where it says so.
 //! Any key can be set on its own as well.
 
-use ropewalk_engine::config::{AckCounting, LossDetection, TcpConfig, WindowLimit};
+use ropewalk_engine::config::{
+    AckCounting, CwndConfig, LossDetection, RecoveryConfig, RtoConfig, TcpConfig, WindowLimit,
+};
 use ropewalk_engine::congestion::{self, CongestionControl};
 use ropewalk_engine::registry::Spec;
 
@@ -139,22 +141,27 @@ impl Host {
     /// A subflow's settings but for those of [`EndSpec`].
     pub(crate) fn tcp(&self) -> TcpConfig {
         TcpConfig {
-            loss_detection: self.loss_detection,
-            early_retransmit: self.early_retransmit,
-            tail_loss_probe: self.tail_loss_probe,
-            undo: self.undo,
             sack: self.sack,
             timestamps: self.timestamps,
-            loss_window_one: self.loss_window_one,
-            prr_slow_start: self.prr_slow_start,
-            window_limit: self.window_limit,
-            ack_counting: self.ack_counting,
-            idle_restart: self.idle_restart,
-            rtt_tick: self.rtt_tick,
-            initial_receive_window: self.initial_receive_window,
-            initial_ssthresh: self.initial_threshold,
             delayed_ack: self.delayed_ack,
             quick_acks: self.quick_acks,
+            initial_receive_window: self.initial_receive_window,
+            cwnd: CwndConfig {
+                initial_ssthresh: self.initial_threshold,
+                idle_restart: self.idle_restart,
+                window_limit: self.window_limit,
+                ack_counting: self.ack_counting,
+                ..CwndConfig::default()
+            },
+            rto: RtoConfig { rtt_tick: self.rtt_tick, ..RtoConfig::default() },
+            recovery: RecoveryConfig {
+                loss_detection: self.loss_detection,
+                early_retransmit: self.early_retransmit,
+                tail_loss_probe: self.tail_loss_probe,
+                undo: self.undo,
+                loss_window_one: self.loss_window_one,
+                prr_slow_start: self.prr_slow_start,
+            },
             ..TcpConfig::default()
         }
     }
@@ -322,7 +329,10 @@ mod tests {
         let memory =
             4 * 2 * (1460 + MAX_TCP_HEADER + SKB) * u64::from(Host::LINUX_3_14.initial_receive_window);
         assert_eq!(Host::LINUX_3_14.initial_receive_space, memory / 2);
-        assert_eq!(Host::LINUX_3_14.tcp().initial_receive_window, 2 * Host::LINUX_3_14.tcp().initial_window);
+        assert_eq!(
+            Host::LINUX_3_14.tcp().initial_receive_window,
+            2 * Host::LINUX_3_14.tcp().cwnd.initial_window
+        );
     }
 
     #[test]

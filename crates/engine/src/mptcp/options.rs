@@ -62,7 +62,7 @@ impl<P: Payload> Connection<P> {
     }
 
     pub(crate) fn set_keep_alive(&mut self, now: Nanos, idle: Option<Nanos>) {
-        self.own_config().tcp.keep_alive = idle;
+        self.own_config().tcp.keep_alive.idle = idle;
         self.subflows.iter_mut().flatten().for_each(|subflow| subflow.tcp.set_keep_alive(now, idle));
         self.may_transmit = true;
     }

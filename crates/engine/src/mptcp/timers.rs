@@ -110,9 +110,9 @@ impl<P: Payload> Connection<P> {
             .filter(|f| f.usable())
             .map(|f| f.rto)
             .max()
-            .unwrap_or(self.config.tcp.initial_rto);
+            .unwrap_or(self.config.tcp.rto.initial);
         //= RFC 9293 MUST-38 the override timeout is 0.1 to 1 second
-        let most = if self.send.sliver() > 0 { SECOND } else { self.config.tcp.max_rto };
+        let most = if self.send.sliver() > 0 { SECOND } else { self.config.tcp.rto.max };
         let wait = rto.saturating_mul(1 << self.meta_backoff.min(10)).min(most);
         self.deadlines.retransmit = Some(now + wait);
     }

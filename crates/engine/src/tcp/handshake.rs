@@ -63,7 +63,7 @@ impl<P: Payload> Subflow<P> {
         self.sender.on_established(&mut self.common, cx, rtt);
         self.probing.received_at = cx.now;
         outcome.established = true;
-        if let Some(idle) = cx.tcp.keep_alive {
+        if let Some(idle) = cx.tcp.keep_alive.idle {
             self.common.timers.set(Timer::Idle, cx.now + idle);
         }
     }
@@ -195,7 +195,7 @@ impl<P: Payload> Subflow<P> {
             let echo = if answer { self.receiver.ts_recent() } else { 0 };
             segment.timestamps = Some(Timestamps { value: cx.timestamp(), echo });
         }
-        let rto = cx.tcp.initial_rto.saturating_mul(1 << handshake.timeouts.min(16)).min(cx.tcp.max_rto);
+        let rto = cx.tcp.rto.initial.saturating_mul(1 << handshake.timeouts.min(16)).min(cx.tcp.rto.max);
         common.timers.set(Timer::Retransmit, cx.now + rto);
         common.counters.out_segs += 1;
         let kind = if answer { Kind::SynAck } else { Kind::Syn };

@@ -119,7 +119,7 @@ impl<P: Payload> Subflow<P> {
             ecn: negotiated.ecn,
             snd_wscale: negotiated.peer_shift,
             rcv_wscale: common.advertised_shift(),
-            rto: metrics.rto.saturating_mul(1 << backoff.min(16)).min(tcp.max_rto),
+            rto: metrics.rto.saturating_mul(1 << backoff.min(16)).min(tcp.rto.max),
             snd_mss: metrics.mss,
             unacked: metrics.packets_out,
             sacked: metrics.sacked_out,

@@ -35,10 +35,10 @@ impl<P: Payload> Subflow<P> {
         if silent < idle {
             timers.set(Timer::Idle, cx.now + idle - silent);
         //= RFC 9293 MUST-29
-        } else if self.probing.unanswered >= cx.tcp.keep_alive_probes {
+        } else if self.probing.unanswered >= cx.tcp.keep_alive.probes {
             self.give_up(GiveUp::KeepAlive, outcome);
         } else {
-            timers.set(Timer::Idle, cx.now + cx.tcp.keep_alive_interval);
+            timers.set(Timer::Idle, cx.now + cx.tcp.keep_alive.interval);
             self.probing.unanswered += 1;
             self.sender.request_window_probe();
             self.common.counters.keep_alives += 1;

@@ -10,6 +10,7 @@ use super::{
     Context, Kind, Outcome, Outgoing, ReceiveBuffer, Shared, State, StreamOffset, Subflow, TcpConfig,
     Transmit,
 };
+use crate::config::{CwndConfig, RecoveryConfig};
 use crate::congestion::CongestionControl;
 use crate::metrics::SubflowMetrics;
 use crate::{MILLISECOND, Nanos, PathId, SubflowId};
@@ -23,6 +24,25 @@ fn tuple() -> FourTuple {
 /// Reno, without timestamps and delayed ACKs, as most worked examples assume.
 pub fn plain_config() -> TcpConfig {
     TcpConfig { timestamps: false, window_scaling: false, ..TcpConfig::default() }
+}
+
+/// The same with other rules of recovery.
+pub fn with_recovery(change: impl FnOnce(&mut RecoveryConfig)) -> TcpConfig {
+    let mut tcp = plain_config();
+    change(&mut tcp.recovery);
+    tcp
+}
+
+/// The same with another congestion window.
+pub fn with_cwnd(change: impl FnOnce(&mut CwndConfig)) -> TcpConfig {
+    let mut tcp = plain_config();
+    change(&mut tcp.cwnd);
+    tcp
+}
+
+/// The same without tail loss probes.
+pub fn without_tlp() -> TcpConfig {
+    with_recovery(|recovery| recovery.tail_loss_probe = false)
 }
 
 /// A segment that was sent, with what the subflow reported of it.

@@ -37,7 +37,7 @@ impl<P: Payload> Subflow<P> {
             if self.common.state == State::TimeWait {
                 self.become_closed();
                 outcome.closed = true;
-            } else if let Some(idle) = cx.tcp.keep_alive {
+            } else if let Some(idle) = cx.tcp.keep_alive.idle {
                 self.on_keep_alive_timer(cx, idle, &mut outcome);
             }
         }

@@ -127,8 +127,8 @@ pub(super) fn read(reader: &mut Reader, table: &Table<'_>, registries: &Registri
         connection.path_manager.subflows = most as u8;
     }
     if let Some(silence) = reader.time(table, "keep-alive").map(|silence| silence.max(SECOND)) {
-        connection.tcp.keep_alive = Some(silence);
-        connection.tcp.keep_alive_interval = silence / u64::from(connection.tcp.keep_alive_probes);
+        connection.tcp.keep_alive.idle = Some(silence);
+        connection.tcp.keep_alive.interval = silence / u64::from(connection.tcp.keep_alive.probes);
         connection.path_manager.close_timeout = silence;
     }
     if let Some(timeout) = reader.time(table, "user-timeout") {

@@ -320,7 +320,7 @@ mod tests {
         assert_eq!((listener.max_connections, listener.backlog), (5, 6));
         assert_eq!(listener.connect_timeout, Duration::from_secs(2));
         let tcp = &connection.tcp;
-        assert_eq!((tcp.keep_alive, tcp.keep_alive_interval), (Some(6_000_000_000), 1_000_000_000));
+        assert_eq!((tcp.keep_alive.idle, tcp.keep_alive.interval), (Some(6_000_000_000), 1_000_000_000));
         assert_eq!(tcp.user_timeout, Some(9_000_000_000));
         assert_eq!(listener.proxy_protocol, Some(crate::gateway::ProxyProtocol::V2));
         // The schema knows the same keys.

@@ -89,9 +89,9 @@ pub struct Listener {
 pub fn default_connection() -> ConnectionConfig {
     let mut config = default_config();
     config.scheduler = scheduler::builtin().parse("ropewalk").expect("it is built in");
-    config.tcp.keep_alive = Some(60 * SECOND);
-    config.tcp.keep_alive_interval = 10 * SECOND;
-    config.tcp.keep_alive_probes = 6;
+    config.tcp.keep_alive.idle = Some(60 * SECOND);
+    config.tcp.keep_alive.interval = 10 * SECOND;
+    config.tcp.keep_alive.probes = 6;
     config
 }
 

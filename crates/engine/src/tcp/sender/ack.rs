@@ -182,7 +182,7 @@ impl<P: Payload> Sender<P> {
         let metrics = &mut cx.metrics[cx.index];
         if let (Some(rtt), Some(last)) = (rtt, last) {
             //= RFC 6298 3-b
-            self.rtt.sample(metrics, cx.tcp, now, rtt, last);
+            self.rtt.sample(metrics, &cx.tcp.rto, now, rtt, last);
             //= RFC 6298 5 the backoff holds until there is a sample
             self.backoff = 0;
         }
@@ -195,7 +195,7 @@ impl<P: Payload> Sender<P> {
     #[inline]
     pub(super) fn grow(&mut self, cx: &mut Context<'_>, summary: &AckSummary, prior_in_flight: u32) {
         let one = summary.segments.min(1);
-        let (acked, in_avoidance) = match cx.tcp.ack_counting {
+        let (acked, in_avoidance) = match cx.tcp.cwnd.ack_counting {
             AckCounting::Segments => (summary.segments, summary.segments),
             AckCounting::OneInAvoidance => (summary.segments, one),
             AckCounting::One => (one, one),
@@ -206,7 +206,7 @@ impl<P: Payload> Sender<P> {
             in_avoidance,
             rtt: summary.last_rtt,
             prior_in_flight,
-            cwnd_limited: match cx.tcp.window_limit {
+            cwnd_limited: match cx.tcp.cwnd.window_limit {
                 WindowLimit::PerWindow => self.cwnd_validation.is_cwnd_limited(cx.own()),
                 WindowLimit::PerAck => cwnd_validation::was_full(cx.own(), prior_in_flight),
                 WindowLimit::Always => true,

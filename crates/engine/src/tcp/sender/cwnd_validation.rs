@@ -49,7 +49,7 @@ impl CwndValidation {
             self.max_packets_out = metrics.packets_out;
             self.end = next;
         }
-        let limited = match cx.tcp.window_limit {
+        let limited = match cx.tcp.cwnd.window_limit {
             WindowLimit::PerWindow => self.is_cwnd_limited(metrics),
             WindowLimit::PerAck => metrics.packets_out >= metrics.cwnd,
             WindowLimit::Always => true,
@@ -58,7 +58,7 @@ impl CwndValidation {
             self.restart(cx.now);
         } else {
             self.used = self.used.max(metrics.packets_out);
-            if cx.tcp.idle_restart && cx.now >= self.since + metrics.rto {
+            if cx.tcp.cwnd.idle_restart && cx.now >= self.since + metrics.rto {
                 self.decay(cx);
             }
         }
@@ -70,7 +70,7 @@ impl CwndValidation {
         if cx.congestion.is_model_based() {
             return self.restart(cx.now);
         }
-        let used = self.used.max(cx.tcp.initial_window);
+        let used = self.used.max(cx.tcp.cwnd.initial_window);
         self.restart(cx.now);
         let writer_waits = cx.shared.outgoing.writer_waits;
         let metrics = cx.metrics();
@@ -87,7 +87,7 @@ impl CwndValidation {
         let rto = cx.own().rto.max(1);
         //= RFC 5681 4.1-a
         let halvings = ((idle - 1) / rto).min(31) as u32;
-        let initial = cx.tcp.initial_window;
+        let initial = cx.tcp.cwnd.initial_window;
         let metrics = cx.metrics();
         metrics.ssthresh = current_ssthresh(metrics);
         let floor = initial.min(metrics.cwnd);

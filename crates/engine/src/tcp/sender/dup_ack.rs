@@ -62,7 +62,7 @@ impl<P: Payload> Sender<P> {
     /// Takes note of what an ACK delivers: what was never retransmitted and lies below what was delivered before came late.
     #[inline]
     pub(super) fn note_reordering(&mut self, cx: &Context<'_>, summary: &AckSummary) {
-        if cx.tcp.loss_detection == LossDetection::DuplicateAcks {
+        if cx.tcp.recovery.loss_detection == LossDetection::DuplicateAcks {
             let highest = self.dup_ack.highest;
             if let Some(end) = summary.first_original_end.filter(|end| *end < highest) {
                 let behind = (highest - end).div_ceil(u64::from(cx.own().mss.max(1))) + 1;
@@ -74,7 +74,7 @@ impl<P: Payload> Sender<P> {
 
     /// A hole was filled by what was late: everything sacked above it came before it.
     pub(super) fn note_late_arrival(&mut self, cx: &Context<'_>) {
-        if cx.tcp.loss_detection == LossDetection::DuplicateAcks {
+        if cx.tcp.recovery.loss_detection == LossDetection::DuplicateAcks {
             let behind = self.fackets_out(cx.own()) + 1;
             self.dup_ack.on_reordering(behind);
         }
@@ -147,7 +147,7 @@ impl<P: Payload> Sender<P> {
         {
             return true;
         }
-        let early = cx.tcp.early_retransmit
+        let early = cx.tcp.recovery.early_retransmit
             && !self.dup_ack.reordered
             && metrics.retrans_out == 0
             && metrics.sacked_out > 0

@@ -50,7 +50,7 @@ impl<P: Payload> Sender<P> {
             return;
         }
         let known = common.counters.lost_retransmit;
-        if common.negotiated.sack && cx.tcp.loss_detection == LossDetection::DuplicateAcks {
+        if common.negotiated.sack && cx.tcp.recovery.loss_detection == LossDetection::DuplicateAcks {
             self.count_losses(common, cx, summary, outcome);
         } else if common.negotiated.sack {
             if self.rack.take_advanced() {
@@ -142,7 +142,7 @@ impl<P: Payload> Sender<P> {
         } else if !common.negotiated.sack {
             cx.metrics().sacked_out = 0;
         }
-        let all = reneged || cx.tcp.loss_detection == LossDetection::DuplicateAcks;
+        let all = reneged || cx.tcp.recovery.loss_detection == LossDetection::DuplicateAcks;
         let mut index = 0;
         while let Some(entry) = self.scoreboard.get(index) {
             //= RFC 8985 6.3-a
@@ -156,7 +156,7 @@ impl<P: Payload> Sender<P> {
     /// RACK's reordering timer: losses are found between ACKs (RFC 8985 6.3). Without RACK: that of early retransmit.
     pub fn on_reorder_timer(&mut self, common: &mut Common, cx: &mut Context<'_>, outcome: &mut Outcome) {
         let before = cx.own().in_flight();
-        if cx.tcp.loss_detection == LossDetection::DuplicateAcks {
+        if cx.tcp.recovery.loss_detection == LossDetection::DuplicateAcks {
             self.retransmit_early(common, cx, outcome);
         } else {
             self.rack.take_advanced();
@@ -181,7 +181,7 @@ impl<P: Payload> Sender<P> {
     pub(super) fn arm_probe(&mut self, common: &mut Common, cx: &Context<'_>) {
         let metrics = cx.own();
         //= RFC 8985 7.2-c
-        if !cx.tcp.tail_loss_probe
+        if !cx.tcp.recovery.tail_loss_probe
             || !common.negotiated.sack
             || self.scoreboard.is_empty()
             || self.tlp.is_in_flight()

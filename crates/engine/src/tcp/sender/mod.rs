@@ -111,10 +111,10 @@ impl<P: Payload> Sender<P> {
     /// The sender of a subflow that is about to be opened.
     pub fn new(cx: &mut Context<'_>) -> Self {
         //= RFC 6298 2-a
-        cx.metrics().rto = cx.tcp.initial_rto;
+        cx.metrics().rto = cx.tcp.rto.initial;
         //= RFC 5681 3.1-a
-        cx.metrics().cwnd = cx.tcp.initial_window;
-        cx.metrics().ssthresh = cx.tcp.initial_ssthresh;
+        cx.metrics().cwnd = cx.tcp.cwnd.initial_window;
+        cx.metrics().ssthresh = cx.tcp.cwnd.initial_ssthresh;
         Sender {
             queue: InlineQueue::new(),
             due: Due::default(),
@@ -164,9 +164,9 @@ impl<P: Payload> Sender<P> {
         self.snd_una = 1;
         common.timers.stop(Timer::Retransmit);
         match rtt {
-            Some(rtt) => self.rtt.sample(&mut cx.metrics[cx.index], cx.tcp, cx.now, rtt, rtt),
+            Some(rtt) => self.rtt.sample(&mut cx.metrics[cx.index], &cx.tcp.rto, cx.now, rtt, rtt),
             //= RFC 6298 5-f without a sample from the handshake the timeout for data is 3 seconds
-            None => cx.metrics().rto = cx.tcp.initial_rto.max(FALLBACK_RTO),
+            None => cx.metrics().rto = cx.tcp.rto.initial.max(FALLBACK_RTO),
         }
         // Schedulers compare rates: a subflow that has sent nothing yet must have one.
         self.update_pacing(cx);
@@ -370,7 +370,7 @@ impl<P: Payload> Sender<P> {
             common.timers.stop(Timer::Probe);
             return;
         }
-        let rto = cx.own().rto.saturating_mul(1 << self.backoff.min(16)).min(cx.tcp.max_rto);
+        let rto = cx.own().rto.saturating_mul(1 << self.backoff.min(16)).min(cx.tcp.rto.max);
         //= RFC 6298 5-a
         common.timers.set(Timer::Retransmit, cx.now + rto);
     }

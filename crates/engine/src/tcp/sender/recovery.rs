@@ -57,8 +57,8 @@ impl<P: Payload> Sender<P> {
                 self.update_model(cx, summary);
             }
         } else if matches!(cx.own().ca_state, CaState::Recovery | CaState::Cwr) {
-            let lost = if cx.tcp.prr_slow_start { 0 } else { outcome.lost_segments };
-            let advanced = summary.advanced || cx.tcp.prr_slow_start;
+            let lost = if cx.tcp.recovery.prr_slow_start { 0 } else { outcome.lost_segments };
+            let advanced = summary.advanced || cx.tcp.recovery.prr_slow_start;
             self.prr.reduce(cx.metrics(), summary.segments, lost, advanced);
         } else if summary.segments > 0 && (summary.advanced || self.grows_out_of_order(cx)) {
             self.grow(cx, summary, prior_in_flight);
@@ -71,7 +71,7 @@ impl<P: Payload> Sender<P> {
     /// Whether SACKs alone let the window grow: where packets are reordered (Linux's `tcp_may_raise_cwnd`, since 3.15).
     #[inline]
     fn grows_out_of_order(&self, cx: &Context<'_>) -> bool {
-        self.rack.reordering_seen() && cx.tcp.loss_detection == LossDetection::Rack
+        self.rack.reordering_seen() && cx.tcp.recovery.loss_detection == LossDetection::Rack
     }
 
     /// Whether the receiver has dropped what it sacked (RFC 2018 8).
@@ -305,7 +305,7 @@ impl<P: Payload> Sender<P> {
             self.undo.begin(self.snd_una.max(1), retrans_out);
             self.undo.clear_retransmission();
         }
-        let (now, one) = (cx.now, cx.tcp.loss_window_one);
+        let (now, one) = (cx.now, cx.tcp.recovery.loss_window_one);
         let metrics = cx.metrics();
         //= RFC 5681 3.1-g
         metrics.cwnd = if one { 1 } else { metrics.in_flight() + 1 };
@@ -316,6 +316,6 @@ impl<P: Payload> Sender<P> {
         self.tlp = Tlp::default();
         self.cwr_pending = common.negotiated.ecn;
         // RFC 5682 3.2: not when another recovery is under way, but for repeated timeouts of the same data.
-        self.recovery.frto = cx.tcp.undo && (fresh || self.timeouts > 0);
+        self.recovery.frto = cx.tcp.recovery.undo && (fresh || self.timeouts > 0);
     }
 }

@@ -2,7 +2,7 @@
 
 use ropewalk_wire::{Payload, Segment};
 
-use crate::config::TcpConfig;
+use crate::config::RtoConfig;
 use crate::metrics::SubflowMetrics;
 use crate::tcp::common::Common;
 use crate::tcp::context::Context;
@@ -23,7 +23,7 @@ impl RttEstimator {
     pub fn sample(
         &mut self,
         metrics: &mut SubflowMetrics,
-        config: &TcpConfig,
+        config: &RtoConfig,
         now: Nanos,
         rtt: Nanos,
         last: Nanos,
@@ -48,12 +48,12 @@ impl RttEstimator {
             metrics.rttvar = metrics.rttvar - metrics.rttvar / 4 + error / 4;
             metrics.srtt = metrics.srtt - metrics.srtt / 8 + rtt / 8;
         }
-        metrics.rto = (metrics.srtt + config.min_rto.max(4 * metrics.rttvar)).min(config.max_rto);
+        metrics.rto = (metrics.srtt + config.min.max(4 * metrics.rttvar)).min(config.max);
     }
 }
 
 /// A round-trip time that ends at `now`, as a clock with the host's tick has it: at least one tick.
-fn ticks(config: &TcpConfig, now: Nanos, rtt: Nanos) -> Nanos {
+fn ticks(config: &RtoConfig, now: Nanos, rtt: Nanos) -> Nanos {
     let tick = config.rtt_tick;
     let count = |time: Nanos| time.checked_div(tick);
     match (count(now), count(now.saturating_sub(rtt))) {
@@ -73,7 +73,7 @@ pub fn timestamp_rtt<P: Payload>(common: &Common, cx: &Context<'_>, segment: &Se
 #[cfg(test)]
 mod tests {
     use super::{MIN_RTT_WINDOW, RttEstimator};
-    use crate::config::TcpConfig;
+    use crate::config::RtoConfig;
     use crate::metrics::SubflowMetrics;
     use crate::{MILLISECOND, PathId, SubflowId};
 
@@ -81,7 +81,7 @@ mod tests {
     #[test]
     fn the_first_sample_and_the_next_follow_rfc_6298() {
         let mut metrics = SubflowMetrics::new(SubflowId(0), PathId(0));
-        let (mut rtt, config) = (RttEstimator::default(), TcpConfig::default());
+        let (mut rtt, config) = (RttEstimator::default(), RtoConfig::default());
         rtt.sample(&mut metrics, &config, 0, 80 * MILLISECOND, 80 * MILLISECOND);
         assert_eq!((metrics.srtt, metrics.rttvar), (80 * MILLISECOND, 40 * MILLISECOND));
         assert_eq!(metrics.rto, 280 * MILLISECOND, "80 + max(200, 4 x 40)");
@@ -94,7 +94,7 @@ mod tests {
     /// Linux before 3.15 took samples in jiffies, and none was below one.
     #[test]
     fn with_a_tick_a_sample_is_the_number_of_ticks_between_and_at_least_one() {
-        let config = TcpConfig { rtt_tick: 4 * MILLISECOND, ..TcpConfig::default() };
+        let config = RtoConfig { rtt_tick: 4 * MILLISECOND, ..RtoConfig::default() };
         for (now, rtt, taken) in [(1, 0, 4), (9, 2, 4), (9, 1, 4), (10, 7, 8), (11, 7, 4), (100, 40, 40)] {
             let mut metrics = SubflowMetrics::new(SubflowId(0), PathId(0));
             let (now, rtt) = (now * MILLISECOND, rtt * MILLISECOND);
@@ -106,7 +106,7 @@ mod tests {
     #[test]
     fn the_least_round_trip_time_is_forgotten_after_five_minutes() {
         let mut metrics = SubflowMetrics::new(SubflowId(0), PathId(0));
-        let (mut rtt, config) = (RttEstimator::default(), TcpConfig::default());
+        let (mut rtt, config) = (RttEstimator::default(), RtoConfig::default());
         let mut least_after = |now, sample| {
             rtt.sample(&mut metrics, &config, now, sample, sample);
             metrics.min_rtt

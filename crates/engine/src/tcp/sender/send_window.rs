@@ -66,9 +66,9 @@ impl SendWindow {
     //= RFC 9293 MUST-35 MUST-36 SHLD-29 SHLD-30 first after a timeout, then at increasing intervals
     /// The time until the next probe of a closed window; for one that is open, the override timeout for less than a segment.
     pub fn probe_interval(&self, cx: &Context<'_>, is_open: bool) -> Nanos {
-        let base = cx.own().rto.max(cx.tcp.min_rto);
+        let base = cx.own().rto.max(cx.tcp.rto.min);
         //= RFC 9293 MUST-38 the override timeout is 0.1 to 1 second
-        let most = if is_open { SECOND } else { cx.tcp.max_rto };
+        let most = if is_open { SECOND } else { cx.tcp.rto.max };
         base.saturating_mul(1 << self.probes.min(16)).min(most)
     }
 

@@ -52,7 +52,7 @@ impl<P: Payload> Sender<P> {
         cx: &mut Context<'_>,
         segment: &Segment<P>,
     ) -> bool {
-        if cx.tcp.undo && self.may_undo(common, segment) {
+        if cx.tcp.recovery.undo && self.may_undo(common, segment) {
             if cx.own().ca_state == CaState::Loss {
                 common.counters.loss_undo += 1;
             } else {
@@ -79,7 +79,7 @@ impl<P: Payload> Sender<P> {
         cx: &mut Context<'_>,
         segment: &Segment<P>,
     ) -> bool {
-        if !cx.tcp.undo || !self.undo.is_possible() || !self.original_arrived(common, segment) {
+        if !cx.tcp.recovery.undo || !self.undo.is_possible() || !self.original_arrived(common, segment) {
             return false;
         }
         // A hole was filled by what was late, not lost.
@@ -99,7 +99,7 @@ impl<P: Payload> Sender<P> {
 
     /// Undoes the reduction if DSACKs have reported every retransmission.
     pub(super) fn try_undo_dsack(&mut self, common: &mut Common, cx: &mut Context<'_>) -> bool {
-        if !cx.tcp.undo || !self.undo.all_reported() {
+        if !cx.tcp.recovery.undo || !self.undo.all_reported() {
             return false;
         }
         common.counters.dsack_undo += 1;
@@ -116,7 +116,7 @@ impl<P: Payload> Sender<P> {
         segment: &Segment<P>,
         frto: bool,
     ) -> bool {
-        if !cx.tcp.undo || !(frto || self.may_undo(common, segment)) {
+        if !cx.tcp.recovery.undo || !(frto || self.may_undo(common, segment)) {
             return false;
         }
         common.counters.loss_undo += 1;

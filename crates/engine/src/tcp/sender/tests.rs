@@ -5,7 +5,7 @@ use super::undo::Undo;
 use crate::MILLISECOND;
 use crate::metrics::CaState;
 use crate::tcp::TcpConfig;
-use crate::tcp::testing::{End, MSS, plain_config};
+use crate::tcp::testing::{End, MSS, plain_config, without_tlp};
 
 /// An end with ten segments in flight and a round-trip time of 100 ms.
 fn ten_in_flight(tcp: TcpConfig) -> End {
@@ -103,7 +103,7 @@ fn a_recovery_that_sent_nothing_again_is_undone() {
 /// RFC 5682 3.1, step 2.b needs new data that the peer's window admits. Without it retransmissions go on.
 #[test]
 fn f_rto_goes_on_with_retransmissions_when_the_peers_window_is_used_up() {
-    let mut end = End::open(TcpConfig { tail_loss_probe: false, ..plain_config() }, 100);
+    let mut end = End::open(without_tlp(), 100);
     let mut update = end.peer(ropewalk_wire::Flags::default(), 1);
     update.window = 10_000;
     end.receive(update);
@@ -120,7 +120,7 @@ fn f_rto_goes_on_with_retransmissions_when_the_peers_window_is_used_up() {
 /// `tcp_process_loss`).
 #[test]
 fn duplicates_after_a_timeout_count_only_beyond_the_recovery_point() {
-    let mut end = End::open(TcpConfig { sack: false, tail_loss_probe: false, ..plain_config() }, 100);
+    let mut end = End::open(TcpConfig { sack: false, ..without_tlp() }, 100);
     end.push(MSS);
     end.sent_data();
     end.now = 200 * MILLISECOND;

@@ -50,8 +50,8 @@ impl Tlp {
     #[inline]
     pub fn timeout(metrics: &SubflowMetrics, tcp: &TcpConfig) -> Nanos {
         //= RFC 8985 7.2-a
-        let allowance = if metrics.packets_out == 1 { tcp.min_rto } else { GRANULARITY };
-        if metrics.srtt == 0 { tcp.initial_rto } else { 2 * metrics.srtt + allowance }
+        let allowance = if metrics.packets_out == 1 { tcp.rto.min } else { GRANULARITY };
+        if metrics.srtt == 0 { tcp.rto.initial } else { 2 * metrics.srtt + allowance }
     }
 
     /// What an ACK says of the probe (RFC 8985 7.4).

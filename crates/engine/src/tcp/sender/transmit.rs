@@ -380,7 +380,7 @@ impl<P: Payload> Sender<P> {
             let limited = self.rate.is_app_limited();
             return cx.congestion.before_transmit(cx.metrics, cx.index, cx.now, limited);
         }
-        if !cx.tcp.idle_restart {
+        if !cx.tcp.cwnd.idle_restart {
             return;
         }
         let idle = cx.now.saturating_sub(self.last_sent_at);

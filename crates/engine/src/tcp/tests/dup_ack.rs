@@ -1,13 +1,20 @@
 //! Loss detection by counting, and what else a host of 2014 does: RFC 6675, RFC 5827, FACK, Linux 3.14.
 
-use super::super::testing::{End, plain_config};
+use super::super::testing::{End, with_cwnd, with_recovery};
 use crate::MILLISECOND;
-use crate::config::{LossDetection, WindowLimit};
+use crate::config::{LossDetection, RecoveryConfig, WindowLimit};
 use crate::metrics::CaState;
 use crate::tcp::TcpConfig;
 
 fn counting() -> TcpConfig {
-    TcpConfig { loss_detection: LossDetection::DuplicateAcks, ..plain_config() }
+    counting_with(|_| ())
+}
+
+fn counting_with(change: impl FnOnce(&mut RecoveryConfig)) -> TcpConfig {
+    with_recovery(|recovery| {
+        recovery.loss_detection = LossDetection::DuplicateAcks;
+        change(recovery);
+    })
 }
 
 /// Ten segments of 1000 bytes in flight, positions 1 to 10,000, round-trip time 100 ms; nothing more to send.
@@ -38,7 +45,7 @@ fn a_hole_is_lost_once_it_is_more_than_the_threshold_behind() {
 /// By time the same hole is found when a quarter of the round-trip time is over; by counting never.
 #[test]
 fn fewer_than_the_threshold_wait_for_the_timeout() {
-    let mut end = ten_in_flight(TcpConfig { tail_loss_probe: false, ..counting() });
+    let mut end = ten_in_flight(counting_with(|recovery| recovery.tail_loss_probe = false));
     end.sack(1, &[(1001, 2001)]);
     let again = end.wait(600);
     assert_eq!((end.subflow.counters().fast_retrans, end.subflow.counters().timeouts), (0, 1));
@@ -65,7 +72,9 @@ fn reordering_raises_the_threshold_and_then_sacked_segments_count() {
 /// A segment that comes seven late raises the threshold to eight; six sacked segments don't reach it.
 #[test]
 fn a_late_segment_raises_the_threshold_by_its_distance() {
-    let mut end = ten_in_flight(TcpConfig { undo: false, initial_window: 30, ..counting() });
+    let mut tcp = counting_with(|recovery| recovery.undo = false);
+    tcp.cwnd.initial_window = 30;
+    let mut end = ten_in_flight(tcp);
     end.push(20_000);
     end.sent_data();
     // Highest delivered: the third; the first arrives.
@@ -102,8 +111,10 @@ fn a_lost_retransmission_is_found_by_what_was_sent_after_it() {
 #[test]
 fn early_retransmit_needs_no_threshold_for_less_than_four_segments() {
     for (early, segments, when) in [(true, 3, Some(225)), (false, 3, None), (true, 4, None)] {
-        let mut end =
-            End::open(TcpConfig { early_retransmit: early, tail_loss_probe: false, ..counting() }, 100);
+        let tcp = counting_with(|recovery| {
+            (recovery.early_retransmit, recovery.tail_loss_probe) = (early, false);
+        });
+        let mut end = End::open(tcp, 100);
         end.push(segments * 1000);
         end.sent_data();
         end.now = 200 * MILLISECOND;
@@ -116,7 +127,10 @@ fn early_retransmit_needs_no_threshold_for_less_than_four_segments() {
 /// The missing segment arrives while early retransmit waits: nothing is sent again.
 #[test]
 fn early_retransmit_is_called_off_by_progress() {
-    let mut end = End::open(TcpConfig { early_retransmit: true, tail_loss_probe: false, ..counting() }, 100);
+    let tcp = counting_with(|recovery| {
+        (recovery.early_retransmit, recovery.tail_loss_probe) = (true, false);
+    });
+    let mut end = End::open(tcp, 100);
     end.push(3000);
     end.sent_data();
     end.now = 200 * MILLISECOND;
@@ -129,7 +143,7 @@ fn early_retransmit_is_called_off_by_progress() {
 /// A timeout takes everything for lost that isn't sacked, however recently it was sent.
 #[test]
 fn a_timeout_marks_everything() {
-    let mut end = End::open(TcpConfig { tail_loss_probe: false, ..counting() }, 100);
+    let mut end = End::open(counting_with(|recovery| recovery.tail_loss_probe = false), 100);
     end.push(20_000);
     assert_eq!(end.sent_data().len(), 10);
     end.now = 350 * MILLISECOND;
@@ -149,7 +163,9 @@ fn a_timeout_marks_everything() {
 #[test]
 fn a_timeout_leaves_one_segment_or_one_more_than_is_in_flight() {
     for one in [false, true] {
-        let tcp = TcpConfig { tail_loss_probe: false, loss_window_one: one, ..plain_config() };
+        let tcp = with_recovery(|recovery| {
+            (recovery.tail_loss_probe, recovery.loss_window_one) = (false, one);
+        });
         let mut end = End::open(tcp, 100);
         end.push(20_000);
         end.sent_data();
@@ -170,7 +186,7 @@ fn a_timeout_leaves_one_segment_or_one_more_than_is_in_flight() {
 #[test]
 fn prr_grows_by_one_more_where_it_always_starts_slowly() {
     let window = |prr_slow_start| {
-        let mut end = ten_in_flight(TcpConfig { prr_slow_start, ..counting() });
+        let mut end = ten_in_flight(counting_with(|recovery| recovery.prr_slow_start = prr_slow_start));
         end.sack(1, &[(8001, 9001)]);
         assert_eq!(end.metrics().lost_out, 6, "nine up to the highest, less three");
         (end.metrics().in_flight(), end.metrics().cwnd)
@@ -185,7 +201,7 @@ fn the_window_is_the_limit_by_ack_or_by_window() {
     for (window_limit, grown) in
         [(WindowLimit::PerWindow, 12), (WindowLimit::PerAck, 11), (WindowLimit::Always, 12)]
     {
-        let mut end = End::open(TcpConfig { window_limit, ..plain_config() }, 100);
+        let mut end = End::open(with_cwnd(|cwnd| cwnd.window_limit = window_limit), 100);
         end.push(10_000);
         end.sent_data();
         end.now = 200 * MILLISECOND;
@@ -206,7 +222,7 @@ fn an_unused_window_grows_only_where_that_is_chosen() {
     for (window_limit, grown) in
         [(WindowLimit::PerWindow, 10), (WindowLimit::PerAck, 10), (WindowLimit::Always, 13)]
     {
-        let mut end = End::open(TcpConfig { window_limit, ..plain_config() }, 100);
+        let mut end = End::open(with_cwnd(|cwnd| cwnd.window_limit = window_limit), 100);
         end.push(3_000);
         end.sent_data();
         end.now = 200 * MILLISECOND;
@@ -218,7 +234,7 @@ fn an_unused_window_grows_only_where_that_is_chosen() {
 /// A threshold from the route's cache: slow start ends there.
 #[test]
 fn slow_start_ends_at_a_cached_threshold() {
-    let mut end = End::open(TcpConfig { initial_ssthresh: 12, ..plain_config() }, 100);
+    let mut end = End::open(with_cwnd(|cwnd| cwnd.initial_ssthresh = 12), 100);
     assert_eq!(end.metrics().ssthresh, 12);
     end.push(40_000);
     end.sent_data();

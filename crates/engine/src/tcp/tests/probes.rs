@@ -2,7 +2,8 @@
 
 use ropewalk_wire::{Flags, Seq};
 
-use super::super::testing::{End, plain_config};
+use super::super::testing::{End, plain_config, without_tlp};
+use crate::config::KeepAliveConfig;
 use crate::metrics::CaState;
 use crate::tcp::{Kind, State, TcpConfig};
 use crate::{MILLISECOND, SECOND};
@@ -68,7 +69,7 @@ fn a_sliver_of_window_is_not_filled() {
 /// The peer took back what it had offered: of what is lost only the first is sent again.
 #[test]
 fn a_window_that_shrinks_is_survived() {
-    let mut end = End::open(TcpConfig { tail_loss_probe: false, ..plain_config() }, 100);
+    let mut end = End::open(without_tlp(), 100);
     end.push(5000);
     assert_eq!(end.sent_data().len(), 5);
     close_window(&mut end, 1);
@@ -83,9 +84,7 @@ fn a_window_that_shrinks_is_survived() {
 #[test]
 fn a_silent_peer_is_probed_and_given_up() {
     let tcp = TcpConfig {
-        keep_alive: Some(100 * SECOND),
-        keep_alive_interval: 10 * SECOND,
-        keep_alive_probes: 3,
+        keep_alive: KeepAliveConfig { idle: Some(100 * SECOND), interval: 10 * SECOND, probes: 3 },
         ..plain_config()
     };
     let mut end = End::open(tcp, 100);
@@ -102,7 +101,7 @@ fn a_silent_peer_is_probed_and_given_up() {
 //= test RFC 9293 MUST-20 MUST-21
 #[test]
 fn exhausted_retries_reset_the_connection() {
-    let tcp = TcpConfig { retries: 4, tail_loss_probe: false, ..plain_config() };
+    let tcp = TcpConfig { retries: 4, ..without_tlp() };
     let mut end = End::open(tcp, 100);
     end.push(1000);
     let sent = end.wait(60_000);
@@ -168,7 +167,7 @@ fn packet_too_big_needs_a_number_in_flight() {
 /// Full segments vanish, small ones pass: found after three timeouts.
 #[test]
 fn a_black_hole_is_found() {
-    let tcp = TcpConfig { black_hole_detection: true, tail_loss_probe: false, ..plain_config() };
+    let tcp = TcpConfig { black_hole_detection: true, ..without_tlp() };
     let mut end = End::open(tcp, 100);
     end.push(3000);
     let sent = end.wait(4_000);
@@ -183,7 +182,7 @@ fn a_black_hole_is_found() {
 /// A path that is down for long is no black hole: the size comes back.
 #[test]
 fn a_dead_path_is_no_black_hole() {
-    let tcp = TcpConfig { black_hole_detection: true, tail_loss_probe: false, ..plain_config() };
+    let tcp = TcpConfig { black_hole_detection: true, ..without_tlp() };
     let mut end = End::open(tcp, 100);
     end.push(3000);
     end.wait(20_000);

@@ -2,7 +2,7 @@
 
 use ropewalk_wire::{Flags, Segment, Timestamps};
 
-use super::super::testing::{End, MSS, plain_config};
+use super::super::testing::{End, MSS, plain_config, with_recovery, without_tlp};
 use crate::metrics::CaState;
 use crate::scheduler::Fate;
 use crate::tcp::TcpConfig;
@@ -118,7 +118,7 @@ fn newreno_without_sack() {
 /// The timer: srtt + max(200 ms, 4 rttvar), doubled with each timeout, until a sample ends the backoff.
 #[test]
 fn the_timeout_backs_off_and_recovers_with_a_sample() {
-    let mut end = End::open(TcpConfig { tail_loss_probe: false, ..plain_config() }, 100);
+    let mut end = End::open(without_tlp(), 100);
     end.push(1000);
     let sent = end.wait(3_000);
     let times: Vec<_> = sent.iter().map(|(at, _)| *at).collect();
@@ -136,7 +136,7 @@ fn the_timeout_backs_off_and_recovers_with_a_sample() {
 /// A timeout brings back what has been under way for a round trip, not what was just sent.
 #[test]
 fn a_timeout_marks_only_what_is_overdue() {
-    let mut end = ten_in_flight(TcpConfig { tail_loss_probe: false, ..plain_config() });
+    let mut end = ten_in_flight(without_tlp());
     end.ack(2001);
     end.now = 350 * MILLISECOND;
     end.ack(3001);
@@ -233,7 +233,7 @@ fn a_sacked_probe_finds_what_was_lost_before_it_whatever_its_timestamp_echoes() 
 /// A receiver that drops what it sacked: after the timeout everything is sent again.
 #[test]
 fn a_reneging_receiver_gets_everything_again() {
-    let mut end = ten_in_flight(TcpConfig { tail_loss_probe: false, ..plain_config() });
+    let mut end = ten_in_flight(without_tlp());
     end.sack(1, &[(1001, 10_001)]);
     end.sent_data();
     // The hole is filled, and what lies above it is gone.
@@ -259,7 +259,7 @@ fn a_duplicate_ack_without_sack_counts_as_a_delivered_segment() {
 /// The same before any loss was found: everything is sent again after half a round-trip time, but not within 10 ms.
 #[test]
 fn reneging_is_noticed_before_recovery_too() {
-    let mut end = End::open(TcpConfig { tail_loss_probe: false, ..plain_config() }, 4);
+    let mut end = End::open(without_tlp(), 4);
     end.push(10_000);
     end.sent_data();
     end.now = 8 * MILLISECOND;
@@ -348,7 +348,7 @@ fn an_idle_time_restarts_the_window() {
 #[test]
 fn a_retransmission_counts_for_the_packets_that_it_takes() {
     for tail_loss_probe in [false, true] {
-        let mut end = End::open(TcpConfig { tail_loss_probe, ..plain_config() }, 20);
+        let mut end = End::open(with_recovery(|recovery| recovery.tail_loss_probe = tail_loss_probe), 20);
         end.data(MSS + 1, 100);
         assert_eq!(end.sent().len(), 1, "an ACK with a SACK block");
         end.push(MSS - 5);

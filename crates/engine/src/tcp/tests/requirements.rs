@@ -2,7 +2,7 @@
 
 use ropewalk_wire::{Flags, MpPrio, Segment, Seq, SyntheticPayload};
 
-use super::super::testing::{End, MSS, plain_config};
+use super::super::testing::{End, MSS, plain_config, without_tlp};
 use crate::tcp::{Kind, State, TcpConfig};
 use crate::{MILLISECOND, SECOND};
 
@@ -139,7 +139,7 @@ fn a_window_may_have_thirty_bits() {
 /// Eight segments are under way when the peer takes all but two back: those are repeated, the rest and what is new wait.
 #[test]
 fn behind_a_shrunk_edge_old_data_is_repeated_and_nothing_goes_beyond() {
-    let mut end = End::open(TcpConfig { tail_loss_probe: false, ..plain_config() }, 100);
+    let mut end = End::open(without_tlp(), 100);
     end.push(8000);
     assert_eq!(end.sent_data().len(), 8);
     end.now += 100 * MILLISECOND;
@@ -250,7 +250,7 @@ fn by_default_silence_is_left_alone() {
 #[test]
 fn an_ack_with_an_option_is_no_duplicate() {
     for (option, expected) in [(false, 1), (true, 0)] {
-        let mut end = End::open(TcpConfig { sack: false, tail_loss_probe: false, ..plain_config() }, 100);
+        let mut end = End::open(TcpConfig { sack: false, ..without_tlp() }, 100);
         end.push(8000);
         assert_eq!(end.sent_data().len(), 8);
         for _ in 0..4 {

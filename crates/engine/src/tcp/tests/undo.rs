@@ -2,13 +2,13 @@
 
 use ropewalk_wire::{Flags, Timestamps};
 
-use super::super::testing::{End, plain_config};
+use super::super::testing::{End, plain_config, without_tlp};
 use crate::MILLISECOND;
 use crate::metrics::CaState;
 use crate::tcp::TcpConfig;
 
 fn no_probe(timestamps: bool) -> TcpConfig {
-    TcpConfig { tail_loss_probe: false, timestamps, window_scaling: false, ..TcpConfig::default() }
+    TcpConfig { timestamps, ..without_tlp() }
 }
 
 /// Ten segments in flight and a timeout; returns the end just after the head was sent again.
