@@ -229,10 +229,7 @@ pub(crate) fn run(registries: &Registries, options: &Options) -> Result<(), Fail
         return output::preview(&settings.plan().map_err(Failure::other)?.preview(), options.json);
     }
     log::start(options.log, options.json);
-    let reload = options
-        .config
-        .as_deref()
-        .map(|path| move || config::load(path, registries).map_err(|error| error.to_string()));
+    let reload = options.config.as_deref().map(|path| move || config::load(path, registries));
     let reload = reload.as_ref().map(|reload| reload as gateway::Reload<'_>);
     gateway::run(&settings, reload).map_err(Failure::other)
 }

@@ -55,22 +55,12 @@ pub(crate) struct Options {
     /// Print the JSON Schema of the configuration's file
     #[arg(long, conflicts_with_all = ["config", "via"])]
     schema: bool,
-    /// Where programs connect. An address that others can reach needs --user, --users or --allow
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:1080")]
-    listen: SocketAddr,
+    #[command(flatten)]
+    clients: ClientOptions,
     /// An uplink; repeat it for each. After the interface may follow `metered`, `backup` (used while no other works),
     /// `gateway=ADDRESS`, `price=NUMBER`, `rate=20Mbit/s` (the most each way), `quota=5GB/monthly@12` or `quota=500MB/daily`
     #[arg(long, value_name = "INTERFACE[,...]", required_unless_present_any = ["config", "schema"])]
     via: Vec<Via>,
-    /// A name and password that clients have to give; repeat it for each. Others on this machine can see it: see --users
-    #[arg(long = "user", value_name = "NAME:PASSWORD")]
-    user: Vec<String>,
-    /// A file with one NAME:PASSWORD a line
-    #[arg(long, value_name = "FILE")]
-    users: Option<PathBuf>,
-    /// A network that clients may come from; repeat it for each
-    #[arg(long, value_name = "NETWORK")]
-    allow: Vec<IpNet>,
     /// How connections use the uplinks: fastest, redundant, save-metered, active-standby, smallest-delay, priority,
     /// `load-balance 70:30` (a share for each --via), or a scheduler's name; perhaps limited, as in `redundant over wlan0,wwan0`
     #[arg(long, alias = "scheduler", value_name = "POLICY", default_value = "fastest")]
@@ -82,12 +72,6 @@ pub(crate) struct Options {
     /// Where the use of quotas is kept
     #[arg(long, value_name = "FILE", default_value = "/var/lib/ropewalk/usage.json")]
     usage: PathBuf,
-    /// Take all TCP connections that come in by this interface, as a router does
-    #[arg(long, value_name = "INTERFACE")]
-    transparent: Option<String>,
-    /// The port to which they are redirected
-    #[arg(long, value_name = "PORT", default_value_t = 1081, value_parser = clap::value_parser!(u16).range(1..))]
-    transparent_port: u16,
     /// The congestion control of what is sent
     #[arg(long, value_name = "NAME", default_value = "cubic")]
     congestion: String,
@@ -121,27 +105,11 @@ pub(crate) struct Options {
     /// Metrics for Prometheus: http://ADDRESS:PORT/metrics, on loopback
     #[arg(long, value_name = "ADDRESS:PORT")]
     metrics: Option<String>,
-    /// A gateway that connects to servers for this proxy (RFC 8803, `ropewalk gateway --convert`): everything goes there
-    #[arg(long, value_name = "ADDRESS:PORT")]
-    gateway: Option<SocketAddr>,
-    /// The file with what the gateway has to be shown (`ropewalk keys cookie`)
-    #[arg(long, value_name = "FILE", requires = "gateway")]
-    gateway_cookie: Option<PathBuf>,
     /// The status page: http://ADDRESS:PORT/, on loopback; elsewhere only by --config, with a token
     #[arg(long, value_name = "ADDRESS:PORT")]
     page: Option<String>,
-    /// This proxy's key, for TLS with the gateway (`ropewalk keys pair`)
-    #[arg(long, value_name = "FILE", requires_all = ["gateway", "gateway_certificate"])]
-    gateway_key: Option<PathBuf>,
-    /// The gateway's certificate
-    #[arg(long, value_name = "FILE", requires = "gateway_key")]
-    gateway_certificate: Option<PathBuf>,
-    /// Connections to the gateway that are kept ready, so that clients needn't wait for handshakes
-    #[arg(long, value_name = "NUMBER", requires = "gateway", default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=MOST_READY))]
-    gateway_ready: u64,
-    /// Tell clients that they are connected before the server has answered: their first data goes with the request
-    #[arg(long, requires = "gateway")]
-    gateway_early: bool,
+    #[command(flatten)]
+    gateway: GatewayOptions,
     /// Show the set-up's commands, and run none
     #[arg(long)]
     dry_run: bool,
@@ -154,6 +122,52 @@ pub(crate) struct Options {
     /// Log, and show the set-up, as JSON
     #[arg(long)]
     json: bool,
+}
+
+/// Where clients come from.
+#[derive(Debug, clap::Args)]
+struct ClientOptions {
+    /// Where programs connect. An address that others can reach needs --user, --users or --allow
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:1080")]
+    listen: SocketAddr,
+    /// A name and password that clients have to give; repeat it for each. Others on this machine can see it: see --users
+    #[arg(long = "user", value_name = "NAME:PASSWORD")]
+    user: Vec<String>,
+    /// A file with one NAME:PASSWORD a line
+    #[arg(long, value_name = "FILE")]
+    users: Option<PathBuf>,
+    /// A network that clients may come from; repeat it for each
+    #[arg(long, value_name = "NETWORK")]
+    allow: Vec<IpNet>,
+    /// Take all TCP connections that come in by this interface, as a router does
+    #[arg(long, value_name = "INTERFACE")]
+    transparent: Option<String>,
+    /// The port to which they are redirected
+    #[arg(long, value_name = "PORT", default_value_t = 1081, value_parser = clap::value_parser!(u16).range(1..))]
+    transparent_port: u16,
+}
+
+/// The gateway that connects to servers for this proxy.
+#[derive(Debug, clap::Args)]
+struct GatewayOptions {
+    /// A gateway that connects to servers for this proxy (RFC 8803, `ropewalk gateway --convert`): everything goes there
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    gateway: Option<SocketAddr>,
+    /// The file with what the gateway has to be shown (`ropewalk keys cookie`)
+    #[arg(long, value_name = "FILE", requires = "gateway")]
+    gateway_cookie: Option<PathBuf>,
+    /// This proxy's key, for TLS with the gateway (`ropewalk keys pair`)
+    #[arg(long, value_name = "FILE", requires_all = ["gateway", "gateway_certificate"])]
+    gateway_key: Option<PathBuf>,
+    /// The gateway's certificate
+    #[arg(long, value_name = "FILE", requires = "gateway_key")]
+    gateway_certificate: Option<PathBuf>,
+    /// Connections to the gateway that are kept ready, so that clients needn't wait for handshakes
+    #[arg(long, value_name = "NUMBER", requires = "gateway", default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=MOST_READY))]
+    gateway_ready: u64,
+    /// Tell clients that they are connected before the server has answered: their first data goes with the request
+    #[arg(long, requires = "gateway")]
+    gateway_early: bool,
 }
 
 /// The uplink on which a connection opens.
@@ -177,7 +191,7 @@ impl From<OpenOn> for Opening {
     }
 }
 
-impl Options {
+impl ClientOptions {
     fn access(&self) -> Result<Access, Failure> {
         let mut users = Vec::new();
         for text in &self.user {
@@ -189,8 +203,10 @@ impl Options {
         }
         Ok(Access { users, allow: self.allow.clone() })
     }
+}
 
-    fn gateway(&self) -> Result<Option<Gateway>, Failure> {
+impl GatewayOptions {
+    fn read(&self) -> Result<Option<Gateway>, Failure> {
         let Some(address) = self.gateway else { return Ok(None) };
         let cookie = self.gateway_cookie.as_deref().map(|path| cookie("--gateway-cookie", path));
         let tls = match (&self.gateway_key, &self.gateway_certificate) {
@@ -201,18 +217,24 @@ impl Options {
         let (ready, early) = (self.gateway_ready as usize, self.gateway_early);
         Ok(Some(Gateway { address, cookie: cookie.transpose()?, tls, ready, early }))
     }
+}
 
+impl Options {
     fn config(&self) -> Result<Config, Failure> {
         if let Some(path) = &self.config {
             return Ok(config::proxy::load(path)?);
         }
         let config = Config {
-            listen: self.listen,
+            listen: self.clients.listen,
             via: self.via.clone(),
-            access: self.access()?,
+            access: self.clients.access()?,
             policies: Policies { rules: self.rules.clone(), other: self.policy.clone() },
             usage: self.usage.clone(),
-            transparent: self.transparent.clone().map(|interface| (interface, self.transparent_port)),
+            transparent: self
+                .clients
+                .transparent
+                .clone()
+                .map(|interface| (interface, self.clients.transparent_port)),
             congestion: self.congestion.clone(),
             open_on: self.open_on.into(),
             early_join: self.join == Join::Early,
@@ -225,7 +247,7 @@ impl Options {
             status: location("proxy", self.status.as_ref()),
             page: crate::gateway::page(self.page.as_deref())?,
             metrics: metrics(self.metrics.as_deref())?,
-            gateway: self.gateway()?,
+            gateway: self.gateway.read()?,
             ..Config::default()
         };
         config.check().map_err(|error| Diagnostic::new(error.to_string()))?;
@@ -250,10 +272,7 @@ pub(crate) fn run(_registries: &Registries, options: &Options) -> Result<(), Fai
     }
     let level = if options.verbose { LevelFilter::DEBUG } else { options.log };
     log::start(level, options.json);
-    let reload = options
-        .config
-        .as_deref()
-        .map(|path| move || config::proxy::load(path).map_err(|error| error.to_string()));
+    let reload = options.config.as_deref().map(|path| move || config::proxy::load(path));
     let reload = reload.as_ref().map(|reload| reload as proxy::Reload<'_>);
     proxy::run_until_stopped(config, reload).map_err(Failure::other)
 }

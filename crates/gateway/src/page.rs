@@ -31,20 +31,27 @@ pub struct Page {
     pub token: Option<String>,
 }
 
+/// Why a page isn't opened.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PageError {
+    /// Its token could be guessed.
+    #[error("the page's token has {0} characters: {SHORTEST_TOKEN} at least are needed")]
+    ShortToken(usize),
+    /// Others could read it.
+    #[error("a status page at {0} can be read by others: it needs a token")]
+    NoToken(SocketAddr),
+}
+
 impl Page {
     /// Checks it.
     ///
     /// # Errors
     /// If others could read it, or guess the token.
-    pub fn check(&self) -> Result<(), String> {
+    pub fn check(&self) -> Result<(), PageError> {
         match &self.token {
-            Some(token) if token.len() < SHORTEST_TOKEN => Err(format!(
-                "the page's token has {} characters: {SHORTEST_TOKEN} at least are needed",
-                token.len()
-            )),
-            None if !self.address.ip().to_canonical().is_loopback() => {
-                Err(format!("a status page at {} can be read by others: it needs a token", self.address))
-            }
+            Some(token) if token.len() < SHORTEST_TOKEN => Err(PageError::ShortToken(token.len())),
+            None if !self.address.ip().to_canonical().is_loopback() => Err(PageError::NoToken(self.address)),
             _ => Ok(()),
         }
     }
@@ -142,8 +149,8 @@ mod tests {
     fn nobody_else_reads_it() {
         let token = "0123456789abcdef";
         assert_eq!(page("127.0.0.1:80", None).check(), Ok(()));
-        assert!(page("192.0.2.1:80", None).check().unwrap_err().contains("needs a token"));
-        assert!(page("[::]:80", Some("short")).check().unwrap_err().contains("16 at least"));
+        assert!(page("192.0.2.1:80", None).check().unwrap_err().to_string().contains("needs a token"));
+        assert!(page("[::]:80", Some("short")).check().unwrap_err().to_string().contains("16 at least"));
         assert_eq!(page("0.0.0.0:80", Some(token)).check(), Ok(()));
         let local = page("127.0.0.1:80", None);
         for host in ["127.0.0.1:80", "localhost:80", "localhost", "[::1]:80", "192.0.2.1"] {

@@ -257,7 +257,7 @@ fn destinations(reader: &mut Reader, value: &Value<'_>) -> Destinations {
         let Some(text) = reader.text(value) else { continue };
         match text.parse::<Destination>() {
             Ok(destination) => found.push(destination),
-            Err(message) => reader.wrong(value.span(), message, format!("found `{text}`"), help),
+            Err(error) => reader.wrong(value.span(), error.to_string(), format!("found `{text}`"), help),
         }
     }
     Destinations(found)

@@ -209,7 +209,7 @@ fn page(reader: &mut Reader, table: &Table<'_>) -> Option<Page> {
     let page = Page { address, token };
     if let Err(error) = page.check() {
         let help = format!("page-token = \"...\", {} characters at least", crate::page::SHORTEST_TOKEN);
-        reader.wrong(value.span(), error, "here", help);
+        reader.wrong(value.span(), error.to_string(), "here", help);
     }
     Some(page)
 }

@@ -12,7 +12,7 @@ use ropewalk_lab::units;
 
 use super::{loopback, open, page, socket, status};
 use crate::convert::Cookie;
-use crate::proxy::policy::{Policy, Rule};
+use crate::proxy::policy::{Policy, PolicyError, Rule};
 use crate::proxy::{Config, Gateway, IpNet, MOST_READY, Opening, Via, captive, users};
 use crate::tls::Connector;
 
@@ -265,7 +265,7 @@ fn policy(reader: &mut Reader, value: &Value<'_>, links: &[Via]) -> Option<Polic
     parsed(reader, value, |text| {
         let policy: Policy = text.parse()?;
         policy.check(links)?;
-        Ok::<_, String>(policy)
+        Ok::<_, PolicyError>(policy)
     })
 }
 

@@ -14,18 +14,31 @@ pub struct Destination {
     ports: Vec<(u16, u16)>,
 }
 
-impl FromStr for Destination {
-    type Err = String;
+/// Why a text names no destinations.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DestinationError {
+    /// Not a network.
+    #[error("`{0}` is no network; expected `internet`, or one such as 10.0.0.0/8 or 2001:db8::7")]
+    Network(String),
+    /// Not ports.
+    #[error("`{0}` is no port or range of ports; expected e.g. 443 or 8000-8100")]
+    Ports(String),
+    /// Something follows.
+    #[error("`{0}` is one word too many; expected e.g. `internet 80,443`")]
+    Word(String),
+}
 
-    fn from_str(text: &str) -> Result<Destination, String> {
+impl FromStr for Destination {
+    type Err = DestinationError;
+
+    fn from_str(text: &str) -> Result<Destination, DestinationError> {
         let mut words = text.split_whitespace();
         let network = match words.next().unwrap_or_default() {
             "internet" => None,
             word => {
                 let network = word.parse::<IpNet>().or_else(|_| word.parse::<IpAddr>().map(IpNet::from));
-                Some(network.map_err(|_| {
-                    format!("`{word}` is no network; expected `internet`, or one such as 10.0.0.0/8 or 2001:db8::7")
-                })?)
+                Some(network.map_err(|_| DestinationError::Network(word.to_string()))?)
             }
         };
         let mut ports = Vec::new();
@@ -33,15 +46,11 @@ impl FromStr for Destination {
             let (first, last) = range.split_once('-').unwrap_or((range, range));
             match (first.parse(), last.parse()) {
                 (Ok(first), Ok(last)) if (1..=last).contains(&first) => ports.push((first, last)),
-                _ => {
-                    return Err(format!(
-                        "`{range}` is no port or range of ports; expected e.g. 443 or 8000-8100"
-                    ));
-                }
+                _ => return Err(DestinationError::Ports(range.to_string())),
             }
         }
         match words.next() {
-            Some(word) => Err(format!("`{word}` is one word too many; expected e.g. `internet 80,443`")),
+            Some(word) => Err(DestinationError::Word(word.to_string())),
             None => Ok(Destination { network, ports }),
         }
     }
@@ -160,7 +169,7 @@ mod tests {
             ("internet 90-80", "`90-80` is no port"),
             ("internet 80 443", "`443` is one word too many"),
         ] {
-            let error = text.parse::<super::Destination>().unwrap_err();
+            let error = text.parse::<super::Destination>().unwrap_err().to_string();
             assert!(error.contains(expected), "{text}: {error}");
         }
     }

@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use ropewalk_engine::{SECOND, scheduler};
+use ropewalk_lab::diagnostic::InputError;
 use ropewalk_tokio::{ConnectionConfig, EndpointConfig, MptcpStream, Network, default_config};
 use tokio::signal::unix::Signal;
 use tokio::task::JoinSet;
@@ -287,8 +288,8 @@ impl Drop for Entry {
     }
 }
 
-/// Reads the settings anew, for SIGHUP; what is wrong with them, as text.
-pub type Reload<'a> = &'a dyn Fn() -> Result<Settings, String>;
+/// Reads the settings anew, for SIGHUP.
+pub type Reload<'a> = &'a dyn Fn() -> Result<Settings, InputError>;
 
 /// Runs a gateway until SIGTERM or SIGINT.
 ///
@@ -373,7 +374,7 @@ async fn serve(
                     changed
                 }
             },
-            Err(what) => Err(wrong(what)),
+            Err(error) => Err(wrong(error.to_string())),
         };
         match changed {
             Ok(()) => tracing::info!(target: "ropewalk::gateway", "configuration read again"),

@@ -5,13 +5,13 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use ipnet::IpNet;
-use ropewalk_lab::units;
+use ropewalk_lab::units::{self, UnitError};
 
-use super::policy::Policies;
+use super::policy::{Policies, PolicyError};
 use super::remote::Gateway;
 use super::uplinks::MOST_LINKS;
-use super::usage::Quota;
-use crate::page::Page;
+use super::usage::{Quota, QuotaError};
+use crate::page::{Page, PageError};
 use crate::status::Location;
 
 /// An uplink, as `--via` names it: `wlan0`, `wwan0,metered`.
@@ -38,10 +38,10 @@ impl Via {
     ///
     /// # Errors
     /// If that can't be an interface.
-    pub fn new(interface: &str) -> Result<Via, String> {
+    pub fn new(interface: &str) -> Result<Via, ViaProblem> {
         let is_name = |c: char| c.is_ascii_graphic() && !"/\"\\;{}$,".contains(c);
         if interface.is_empty() || interface.len() > 15 || !interface.chars().all(is_name) {
-            return Err(format!("`{interface}` is no interface's name; expected e.g. `wlan0`"));
+            return Err(ViaProblem::Interface(interface.to_string()));
         }
         Ok(Via { interface: interface.to_string(), ..Via::default() })
     }
@@ -59,14 +59,38 @@ pub struct ViaError {
     /// What was written.
     pub text: String,
     /// What is wrong with it.
-    pub reason: String,
+    pub reason: ViaProblem,
+}
+
+/// What is wrong with an uplink.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ViaProblem {
+    /// Not an interface.
+    #[error("`{0}` is no interface's name; expected e.g. `wlan0`")]
+    Interface(String),
+    /// Not a next hop.
+    #[error("`{0}` is no IP address")]
+    Gateway(String),
+    /// Not a price.
+    #[error("`{0}` is no price")]
+    Price(String),
+    /// Not a rate.
+    #[error("{}; {}", .0.message, .0.help)]
+    Rate(UnitError),
+    /// Not a quota.
+    #[error(transparent)]
+    Quota(#[from] QuotaError),
+    /// A word that there isn't.
+    #[error("`{0}` is unknown; expected metered, backup, gateway=, price=, rate= or quota=")]
+    Word(String),
 }
 
 impl std::str::FromStr for Via {
     type Err = ViaError;
 
     fn from_str(text: &str) -> Result<Via, ViaError> {
-        let wrong = |reason: String| ViaError { text: text.to_string(), reason };
+        let wrong = |reason| ViaError { text: text.to_string(), reason };
         let mut words = text.split(',').map(str::trim);
         let mut via = Via::new(words.next().unwrap_or_default()).map_err(wrong)?;
         for word in words {
@@ -74,24 +98,21 @@ impl std::str::FromStr for Via {
                 None if word == "metered" => via.metered = true,
                 None if word == "backup" => via.backup = true,
                 Some(("gateway", value)) => {
-                    let parsed = value.parse().map_err(|_| wrong(format!("`{value}` is no IP address")))?;
+                    let parsed = value.parse().map_err(|_| wrong(ViaProblem::Gateway(value.to_string())))?;
                     via.gateway = Some(parsed);
                 }
                 Some(("price", value)) => {
                     let price = value.parse().ok().filter(|price: &f64| price.is_finite() && *price >= 0.0);
-                    via.price = Some(price.ok_or_else(|| wrong(format!("`{value}` is no price")))?);
+                    via.price = Some(price.ok_or_else(|| wrong(ViaProblem::Price(value.to_string())))?);
                 }
                 Some(("rate", value)) => {
-                    let rate = units::rate(value)
-                        .map_err(|error| wrong(format!("{}; {}", error.message, error.help)))?;
-                    via.rate = Some(rate);
+                    via.rate = Some(units::rate(value).map_err(|error| wrong(ViaProblem::Rate(error)))?);
                 }
-                Some(("quota", value)) => via.quota = Some(value.parse().map_err(wrong)?),
-                _ => {
-                    return Err(wrong(format!(
-                        "`{word}` is unknown; expected metered, backup, gateway=, price=, rate= or quota="
-                    )));
+                Some(("quota", value)) => {
+                    let quota = value.parse::<Quota>();
+                    via.quota = Some(quota.map_err(|error| wrong(error.into()))?);
                 }
+                _ => return Err(wrong(ViaProblem::Word(word.to_string()))),
             }
         }
         Ok(via)
@@ -230,14 +251,14 @@ pub enum ConfigError {
     #[error("{0}")]
     Algorithm(String),
     /// A policy that can't be used with these uplinks.
-    #[error("{0}")]
-    Policy(String),
+    #[error(transparent)]
+    Policy(#[from] PolicyError),
     /// A URL that can't be used.
     #[error("{0}")]
     Check(String),
     /// A status page that others could read.
-    #[error("{0}")]
-    Page(String),
+    #[error(transparent)]
+    Page(#[from] PageError),
     /// An interface for transparent mode that can't be used.
     #[error("transparent `{0}`: expected an interface that is no uplink")]
     Transparent(String),
@@ -298,14 +319,14 @@ impl Config {
             }
         }
         if let Some(page) = &self.page {
-            page.check().map_err(ConfigError::Page)?;
+            page.check()?;
         }
         if let Some(url) = &self.captive_check {
             super::captive::check_target(url).map_err(ConfigError::Check)?;
         }
         let wrong = |error: ropewalk_engine::registry::SpecError| ConfigError::Algorithm(error.to_string());
         for policy in self.policies.all() {
-            policy.check(&self.via).map_err(ConfigError::Policy)?;
+            policy.check(&self.via)?;
         }
         if let Some((interface, _)) = &self.transparent {
             let is_uplink = self.via.iter().any(|via| via.interface == *interface);

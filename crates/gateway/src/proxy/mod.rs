@@ -37,6 +37,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use ropewalk_lab::diagnostic::InputError;
 use ropewalk_os::tun::Tun;
 use ropewalk_tokio::{Network, Offload, Path, TunDevice};
 use tokio::net::TcpListener;
@@ -241,8 +242,8 @@ impl Proxy {
     }
 }
 
-/// Reads the configuration anew, for SIGHUP; what is wrong with it, as text.
-pub type Reload<'a> = &'a dyn Fn() -> Result<Config, String>;
+/// Reads the configuration anew, for SIGHUP.
+pub type Reload<'a> = &'a dyn Fn() -> Result<Config, InputError>;
 
 /// Where a proxy writes files.
 fn written_folders(config: &Config) -> Vec<PathBuf> {
@@ -321,7 +322,7 @@ async fn follow(
 fn read_again(server: &Server, uplinks: &mut Uplinks, reload: Option<Reload<'_>>) -> io::Result<()> {
     let wrong = |what: String| io::Error::new(io::ErrorKind::InvalidInput, what);
     let reload = reload.ok_or_else(|| wrong("there is no configuration file to read again".into()))?;
-    let new = reload().map_err(wrong)?;
+    let new = reload().map_err(|error| wrong(error.to_string()))?;
     if let Some(what) = server.config().needs_restart(&new) {
         return Err(wrong(format!("{what} changed: that needs a restart")));
     }

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ipnet::IpNet;
+use ropewalk_engine::registry::SpecError;
 use ropewalk_lab::units;
 
 use super::config::Via;
@@ -81,17 +82,42 @@ impl std::fmt::Display for Policy {
     }
 }
 
-impl FromStr for Mode {
-    type Err = String;
+/// Why a policy can't be used.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PolicyError {
+    /// Shares that aren't numbers.
+    #[error("`{0}`: expected a share for each --via, e.g. load-balance 70:30")]
+    Shares(String),
+    /// Neither a mode nor a scheduler.
+    #[error(
+        "{0}; or one of fastest, redundant, save-metered, active-standby, smallest-delay, priority and load-balance 70:30"
+    )]
+    Mode(#[from] SpecError),
+    /// An interface that is no uplink.
+    #[error("a policy names `{0}`, which is no uplink")]
+    Uplink(String),
+    /// Not a share for each uplink.
+    #[error("load-balance has {shares} shares for {uplinks} uplinks")]
+    ShareCount {
+        /// Shares.
+        shares: usize,
+        /// Uplinks.
+        uplinks: usize,
+    },
+}
 
-    fn from_str(text: &str) -> Result<Mode, String> {
+impl FromStr for Mode {
+    type Err = PolicyError;
+
+    fn from_str(text: &str) -> Result<Mode, PolicyError> {
         if let Some(shares) = text.strip_prefix("load-balance") {
             let shares: Result<Vec<u32>, _> = shares.trim().split(':').map(str::parse).collect();
             return match shares {
                 Ok(shares) if shares.len() > 1 && shares.iter().any(|share| *share > 0) => {
                     Ok(Mode::LoadBalance(shares))
                 }
-                _ => Err(format!("`{text}`: expected a share for each --via, e.g. load-balance 70:30")),
+                _ => Err(PolicyError::Shares(text.to_string())),
             };
         }
         Ok(match text {
@@ -101,14 +127,10 @@ impl FromStr for Mode {
             "active-standby" => Mode::ActiveStandby,
             "smallest-delay" => Mode::SmallestDelay,
             "priority" => Mode::Priority,
-            name => match ropewalk_engine::scheduler::builtin().parse(name) {
-                Ok(_) => Mode::Scheduler(name.to_string()),
-                Err(error) => {
-                    return Err(format!(
-                        "{error}; or one of fastest, redundant, save-metered, active-standby, smallest-delay, priority and load-balance 70:30"
-                    ));
-                }
-            },
+            name => {
+                ropewalk_engine::scheduler::builtin().parse(name)?;
+                Mode::Scheduler(name.to_string())
+            }
         })
     }
 }
@@ -129,9 +151,9 @@ impl Default for Policy {
 }
 
 impl FromStr for Policy {
-    type Err = String;
+    type Err = PolicyError;
 
-    fn from_str(text: &str) -> Result<Policy, String> {
+    fn from_str(text: &str) -> Result<Policy, PolicyError> {
         let (mode, over) = text.split_once(" over ").unwrap_or((text, ""));
         let over = over.split(',').map(str::trim).filter(|name| !name.is_empty()).map(String::from).collect();
         Ok(Policy { mode: mode.trim().parse()?, over })
@@ -143,14 +165,14 @@ impl Policy {
     ///
     /// # Errors
     /// What doesn't.
-    pub fn check(&self, links: &[Via]) -> Result<(), String> {
+    pub fn check(&self, links: &[Via]) -> Result<(), PolicyError> {
         let unknown = |name: &&String| links.iter().all(|via| via.interface != **name);
         if let Some(name) = self.over.iter().find(unknown) {
-            return Err(format!("a policy names `{name}`, which is no uplink"));
+            return Err(PolicyError::Uplink(name.clone()));
         }
         match &self.mode {
             Mode::LoadBalance(shares) if shares.len() != links.len() => {
-                Err(format!("load-balance has {} shares for {} uplinks", shares.len(), links.len()))
+                Err(PolicyError::ShareCount { shares: shares.len(), uplinks: links.len() })
             }
             _ => Ok(()),
         }
@@ -225,19 +247,41 @@ fn code_point(text: &str) -> Option<u8> {
     }
 }
 
-impl FromStr for Rule {
-    type Err = String;
+/// Why a rule can't be used.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RuleError {
+    /// No `then`.
+    #[error("`{0}`: expected CONDITIONS then POLICY, e.g. `port=22 then smallest-delay`")]
+    Form(String),
+    /// A condition that there isn't.
+    #[error("`{0}` is unknown; expected to=, port=, size= or dscp=")]
+    Condition(String),
+    /// Not ports.
+    #[error("`{0}` is no port or range of ports")]
+    Ports(String),
+    /// Not a size.
+    #[error("`{0}` is no size, e.g. 1MiB")]
+    Size(String),
+    /// Not a code point.
+    #[error("`{0}` is no DSCP; expected 0 to 63, or a name such as ef, af41, cs1, le")]
+    Dscp(String),
+    /// Its policy.
+    #[error(transparent)]
+    Policy(#[from] PolicyError),
+}
 
-    fn from_str(text: &str) -> Result<Rule, String> {
+impl FromStr for Rule {
+    type Err = RuleError;
+
+    fn from_str(text: &str) -> Result<Rule, RuleError> {
         let Some((conditions, policy)) = text.split_once(" then ") else {
-            return Err(format!(
-                "`{text}`: expected CONDITIONS then POLICY, e.g. `port=22 then smallest-delay`"
-            ));
+            return Err(RuleError::Form(text.to_string()));
         };
-        let mut rule = Rule::new(policy.trim().parse()?);
+        let mut rule = Rule::new(policy.trim().parse::<Policy>()?);
         for condition in conditions.split_whitespace() {
             let Some((key, list)) = condition.split_once('=') else {
-                return Err(format!("`{condition}` is unknown; expected to=, port=, size= or dscp="));
+                return Err(RuleError::Condition(condition.to_string()));
             };
             list.split(',').try_for_each(|item| rule.add(key, item))?;
         }
@@ -255,27 +299,22 @@ impl Rule {
     ///
     /// # Errors
     /// If it can't be one.
-    pub fn add(&mut self, condition: &str, item: &str) -> Result<(), String> {
+    pub fn add(&mut self, condition: &str, item: &str) -> Result<(), RuleError> {
         match condition {
             "to" => self.to.push(Destination::parse(item)),
             "port" => {
                 let (first, last) = item.split_once('-').unwrap_or((item, item));
                 match (first.parse(), last.parse()) {
                     (Ok(first), Ok(last)) if first <= last => self.ports.push((first, last)),
-                    _ => return Err(format!("`{item}` is no port or range of ports")),
+                    _ => return Err(RuleError::Ports(item.to_string())),
                 }
             }
-            "size" => {
-                self.size = units::bytes(item).map_err(|_| format!("`{item}` is no size, e.g. 1MiB"))?
-            }
+            "size" => self.size = units::bytes(item).map_err(|_| RuleError::Size(item.to_string()))?,
             "dscp" => {
-                let expected = "expected 0 to 63, or a name such as ef, af41, cs1, le";
                 let point = code_point(&item.to_ascii_lowercase());
-                self.dscp.push(point.ok_or_else(|| format!("`{item}` is no DSCP; {expected}"))?);
+                self.dscp.push(point.ok_or_else(|| RuleError::Dscp(item.to_string()))?);
             }
-            _ => {
-                return Err(format!("`{condition}={item}` is unknown; expected to=, port=, size= or dscp="));
-            }
+            _ => return Err(RuleError::Condition(format!("{condition}={item}"))),
         }
         Ok(())
     }
@@ -520,7 +559,7 @@ mod tests {
             ("port=1 then load-balance 70", "a share for each --via"),
             ("port=1 then fastets", "or one of fastest"),
         ] {
-            let error = text.parse::<Rule>().unwrap_err();
+            let error = text.parse::<Rule>().unwrap_err().to_string();
             assert!(error.contains(expected), "{text}: {error}");
         }
     }

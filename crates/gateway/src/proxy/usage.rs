@@ -48,11 +48,23 @@ pub struct Quota {
     pub period: Period,
 }
 
-impl std::str::FromStr for Quota {
-    type Err = String;
+/// Why a text is no quota.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum QuotaError {
+    /// It has another form.
+    #[error("`{0}` is no quota; expected e.g. 5GB/monthly@12 or 500MB/daily")]
+    Form(String),
+    /// A day that some month doesn't have.
+    #[error("`{0}` is no reset day: 1 to 28 are in every month")]
+    ResetDay(String),
+}
 
-    fn from_str(text: &str) -> Result<Quota, String> {
-        let wrong = || format!("`{text}` is no quota; expected e.g. 5GB/monthly@12 or 500MB/daily");
+impl std::str::FromStr for Quota {
+    type Err = QuotaError;
+
+    fn from_str(text: &str) -> Result<Quota, QuotaError> {
+        let wrong = || QuotaError::Form(text.to_string());
         let (size, period) = text.split_once('/').ok_or_else(wrong)?;
         let bytes = ropewalk_lab::units::bytes(size).map_err(|_| wrong())?;
         let period = match period.split_once('@') {
@@ -60,7 +72,7 @@ impl std::str::FromStr for Quota {
             None if period == "monthly" => Period::Monthly(1),
             Some(("monthly", day)) => match day.parse() {
                 Ok(day @ 1..=28) => Period::Monthly(day),
-                _ => return Err(format!("`{day}` is no reset day: 1 to 28 are in every month")),
+                _ => return Err(QuotaError::ResetDay(day.to_string())),
             },
             _ => return Err(wrong()),
         };
@@ -162,7 +174,7 @@ mod tests {
         for (text, expected) in
             [("5GB", "is no quota"), ("x/daily", "is no quota"), ("5GB/monthly@31", "`31` is no reset day")]
         {
-            assert!(quota(text).unwrap_err().contains(expected), "{text}");
+            assert!(quota(text).unwrap_err().to_string().contains(expected), "{text}");
         }
     }
 

@@ -1,24 +1,55 @@
 //! Files with users: one NAME:PASSWORD a line.
 
 use std::fs::File;
-use std::io::Read;
-use std::path::Path;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
 
 /// Most bytes of a file with users.
 const LARGEST: u64 = 1 << 20;
+
+/// Why there are no users.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum UsersError {
+    /// Not a name and a password.
+    #[error("expected NAME:PASSWORD, each of 1 to 255 bytes")]
+    Entry,
+    /// The same in a file.
+    #[error("{}, line {line}: {}", .file.display(), UsersError::Entry)]
+    Line {
+        /// Which file.
+        file: PathBuf,
+        /// Its line, from 1.
+        line: usize,
+    },
+    /// A file that can't be read.
+    #[error("{}: {error}", .file.display())]
+    Read {
+        /// Which.
+        file: PathBuf,
+        /// Why not.
+        error: io::Error,
+    },
+    /// A file of more than 1 MiB.
+    #[error("{}: it is larger than 1 MiB", .0.display())]
+    TooLarge(PathBuf),
+    /// A file without any.
+    #[error("{}: no NAME:PASSWORD in it", .0.display())]
+    None(PathBuf),
+}
 
 /// Reads a name and its password.
 ///
 /// # Errors
 /// If it is neither.
-pub fn parse(text: &str) -> Result<(String, String), String> {
+pub fn parse(text: &str) -> Result<(String, String), UsersError> {
     match text.split_once(':') {
         Some((name, password))
             if !name.is_empty() && name.len() < 256 && (1..256).contains(&password.len()) =>
         {
             Ok((name.to_string(), password.to_string()))
         }
-        _ => Err("expected NAME:PASSWORD, each of 1 to 255 bytes".into()),
+        _ => Err(UsersError::Entry),
     }
 }
 
@@ -26,20 +57,20 @@ pub fn parse(text: &str) -> Result<(String, String), String> {
 ///
 /// # Errors
 /// If it can't be read, or has something else in it: the line is named.
-pub fn read(path: &Path) -> Result<Vec<(String, String)>, String> {
-    let shown = path.display();
+pub fn read(path: &Path) -> Result<Vec<(String, String)>, UsersError> {
+    let file = || path.to_path_buf();
     let mut text = String::new();
     let read = File::open(path).and_then(|file| file.take(LARGEST + 1).read_to_string(&mut text));
-    read.map_err(|error| format!("{shown}: {error}"))?;
+    read.map_err(|error| UsersError::Read { file: file(), error })?;
     if text.len() as u64 > LARGEST {
-        return Err(format!("{shown}: it is larger than 1 MiB"));
+        return Err(UsersError::TooLarge(file()));
     }
     let mut users = Vec::new();
     for (at, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
-        users.push(parse(line.trim()).map_err(|error| format!("{shown}, line {}: {error}", at + 1))?);
+        users.push(parse(line.trim()).map_err(|_| UsersError::Line { file: file(), line: at + 1 })?);
     }
     if users.is_empty() {
-        return Err(format!("{shown}: no NAME:PASSWORD in it"));
+        return Err(UsersError::None(file()));
     }
     Ok(users)
 }
