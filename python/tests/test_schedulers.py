@@ -1,11 +1,14 @@
 """Schedulers in Python: the same decisions give the same bytes as the built-in ones, and exceptions come out whole."""
 
+import ast
 import itertools
+import os
 import traceback
 from typing import ClassVar
 
 import pytest
 import ropewalk
+from ropewalk import _native
 from ropewalk.testing import ContractError, check_scheduler
 
 
@@ -172,3 +175,13 @@ def test_what_was_assigned_and_never_sent_can_be_withdrawn() -> None:
     run = ropewalk.simulate("wifi-lte", Regretting, size="512 KiB")
     assert run.outcome == "complete"
     assert Regretting.withdrawn > 0
+
+
+def test_the_type_stub_has_what_schedulers_see():
+    with open(os.path.join(os.path.dirname(ropewalk.__file__), "_native.pyi")) as file:
+        stub = ast.parse(file.read())
+    declared = {node.name: node for node in stub.body if isinstance(node, ast.ClassDef)}
+    for kind in (_native.View, _native.Subflow, _native.Chunk):
+        members = {node.name for node in declared[kind.__name__].body if isinstance(node, ast.FunctionDef)}
+        there = {name for name in vars(kind) if not name.startswith("_")}
+        assert there == {name for name in members if not name.startswith("_")}, kind.__name__

@@ -39,7 +39,7 @@ fn steady_subflows(state: usize, subflows: usize) -> Vec<SubflowMetrics> {
         let mut subflow = SubflowMetrics::new(SubflowId(index as u8), PathId(index as u16));
         let rtt = (10 + 15 * index as u64) * MILLISECOND + state as u64 * 10_000;
         subflow.state = SubflowStatus::Usable;
-        (subflow.srtt, subflow.min_rtt, subflow.max_rtt, subflow.last_rtt, subflow.rttvar) =
+        (subflow.rtt.smoothed, subflow.rtt.min, subflow.rtt.max, subflow.rtt.latest, subflow.rtt.var) =
             (rtt, rtt, rtt, rtt, rtt / 8);
         subflow.mss = MSS;
         subflow.cwnd = 40;
@@ -49,13 +49,13 @@ fn steady_subflows(state: usize, subflows: usize) -> Vec<SubflowMetrics> {
         if index + 1 == subflows {
             subflow.packets_out = subflow.packets_out.min(39);
         }
-        subflow.delivered = 10_000;
-        subflow.lost_total = 20;
-        subflow.loss_events = 3;
-        subflow.pacing_rate = u64::from(subflow.cwnd) * u64::from(MSS) * 1_200_000_000 / rtt;
-        subflow.delivery_rate = subflow.pacing_rate;
-        subflow.link_byte_time = 1e9 / subflow.pacing_rate as f64;
-        subflow.rtt_samples = 1000;
+        subflow.totals.delivered = 10_000;
+        subflow.totals.lost = 20;
+        subflow.totals.loss_events = 3;
+        subflow.rate.pacing = u64::from(subflow.cwnd) * u64::from(MSS) * 1_200_000_000 / rtt;
+        subflow.rate.delivery = subflow.rate.pacing;
+        subflow.rate.link_byte_time = 1e9 / subflow.rate.pacing as f64;
+        subflow.rtt.samples = 1000;
         // None is silent.
         subflow.last_progress = 1 << 62;
         subflow

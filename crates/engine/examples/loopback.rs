@@ -65,7 +65,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("{received} bytes arrived by {} ms", now / MILLISECOND);
     for subflow in ends[0].connection(client).into_iter().flat_map(|connection| connection.subflow_infos(now))
     {
-        println!("path {}: {} bytes acknowledged", subflow.path.0, subflow.tcp.bytes_acked);
+        println!("path {}: {} bytes acknowledged", subflow.path.0, subflow.tcp.totals.bytes_acked);
     }
     Ok(())
 }

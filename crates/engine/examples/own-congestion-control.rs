@@ -44,7 +44,7 @@ impl CongestionControl for Steady {
 
     fn on_ack(&mut self, subflows: &mut [SubflowMetrics], i: usize, ack: &Ack) {
         let subflow = &mut subflows[i];
-        let window = self.rate * subflow.min_rtt as f64 / SECOND as f64 / f64::from(subflow.mss);
+        let window = self.rate * subflow.rtt.min as f64 / SECOND as f64 / f64::from(subflow.mss);
         if ack.now >= self.careful_until {
             subflow.cwnd = (window as u32).max(2);
         }

@@ -152,7 +152,7 @@ pub use mptcp::{
     ResetReason, Role, SubflowInfo,
 };
 pub use path_cache::{PathCache, PathQuality};
-pub use tcp::{State as TcpState, TcpCounters, TcpInfo};
+pub use tcp::{InFlightInfo, State as TcpState, TcpCounters, TcpInfo, TcpOptionsInfo, TcpTotals};
 
 /// Nanoseconds since an arbitrary origin, or a span of them. Handed in; never read from a clock.
 pub type Nanos = u64;

@@ -30,7 +30,7 @@ impl LinkRate {
     #[inline]
     fn begin(&mut self, flow: &SubflowMetrics, now: Nanos) {
         (self.began, self.segments) = (now, 0);
-        self.sent = now.saturating_sub(flow.last_rtt);
+        self.sent = now.saturating_sub(flow.rtt.latest);
     }
 
     /// ACKs of `segments` arrived. The first estimate is that of a train: where the sender made the gaps, the link is at least as fast.
@@ -53,7 +53,7 @@ impl LinkRate {
             return;
         }
         let took = now.saturating_sub(self.began) as f64;
-        let leaving = now.saturating_sub(flow.last_rtt).saturating_sub(self.sent) as f64;
+        let leaving = now.saturating_sub(flow.rtt.latest).saturating_sub(self.sent) as f64;
         let mss = f64::from(flow.mss);
         let sample = took / (f64::from(self.segments) * mss);
         if whole {
@@ -62,20 +62,22 @@ impl LinkRate {
         if took <= 0.0 {
             return;
         }
-        let busy = flow.last_rtt > flow.min_rtt + flow.min_rtt / 4;
-        let known = flow.link_byte_time;
+        let busy = flow.rtt.latest > flow.rtt.min + flow.rtt.min / 4;
+        let known = flow.rate.link_byte_time;
         if self.sampled {
             if sample < known {
-                flow.link_byte_time += (sample - known) / 2.0;
+                flow.rate.link_byte_time += (sample - known) / 2.0;
             } else if busy {
-                flow.link_byte_time += (sample - known) / 4.0;
+                flow.rate.link_byte_time += (sample - known) / 4.0;
             }
         } else if took > TRAIN * leaving {
             // The first train is used while it lasts.
-            flow.link_byte_time = sample;
+            flow.rate.link_byte_time = sample;
             self.sampled = whole;
-        } else if sample < flow.srtt as f64 / (INITIAL_WINDOW * mss) && (known == 0.0 || sample < known) {
-            flow.link_byte_time = sample;
+        } else if sample < flow.rtt.smoothed as f64 / (INITIAL_WINDOW * mss)
+            && (known == 0.0 || sample < known)
+        {
+            flow.rate.link_byte_time = sample;
         }
     }
 }
@@ -93,18 +95,18 @@ mod tests {
         for ack in 0..count {
             rate.on_acked(flow, (from + ack * gap) * MILLISECOND, 1);
         }
-        flow.link_byte_time * f64::from(MSS)
+        flow.rate.link_byte_time * f64::from(MSS)
     }
 
     /// The same of segments that left together.
     fn train(rate: &mut LinkRate, flow: &mut SubflowMetrics, from: Nanos, gap: Nanos, count: u64) -> f64 {
-        let known = flow.last_rtt;
+        let known = flow.rtt.latest;
         for ack in 0..count {
-            flow.last_rtt = known + ack * gap * MILLISECOND;
+            flow.rtt.latest = known + ack * gap * MILLISECOND;
             paced(rate, flow, from + ack * gap, 0, 1);
         }
-        flow.last_rtt = known;
-        flow.link_byte_time * f64::from(MSS)
+        flow.rtt.latest = known;
+        flow.rate.link_byte_time * f64::from(MSS)
     }
 
     #[test]
@@ -147,12 +149,12 @@ mod tests {
         let (mut rate, mut flow) = (LinkRate::default(), subflow(0, 20, 10, 10));
         let known = train(&mut rate, &mut flow, 99, 1, 9);
         assert_eq!(paced(&mut rate, &mut flow, 111, 4, 8), known, "no queue: the sender was slow");
-        flow.last_rtt = 2 * flow.min_rtt;
+        flow.rtt.latest = 2 * flow.rtt.min;
         assert!(paced(&mut rate, &mut flow, 143, 4, 8) > known, "a queue: the link is slow");
-        flow.last_rtt = flow.min_rtt;
-        let slow = flow.link_byte_time;
+        flow.rtt.latest = flow.rtt.min;
+        let slow = flow.rate.link_byte_time;
         paced(&mut rate, &mut flow, 172, 1, 8);
-        assert!(flow.link_byte_time < slow, "a faster sample always counts");
+        assert!(flow.rate.link_byte_time < slow, "a faster sample always counts");
     }
 
     #[test]

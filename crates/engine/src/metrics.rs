@@ -61,18 +61,8 @@ pub struct SubflowMetrics {
     /// Loss recovery phase.
     pub ca_state: CaState,
 
-    /// Smoothed round-trip time (RFC 6298); 0 before the first sample.
-    pub srtt: Nanos,
-    /// Round-trip time variation (RFC 6298, Linux's: the larger of the smoothed and this round's).
-    pub rttvar: Nanos,
-    /// Least round-trip time in the last 300 s window (Linux's `tcp_min_rtt`); 0 before a sample.
-    pub min_rtt: Nanos,
-    /// Greatest round-trip time of the subflow's life; 0 before a sample.
-    pub max_rtt: Nanos,
-    /// The latest sample; 0 before one.
-    pub last_rtt: Nanos,
-    /// Samples of the round-trip time over its life. After the first one `rttvar` is assumed (RFC 6298 2.2), not measured.
-    pub rtt_samples: u32,
+    /// Round-trip times.
+    pub rtt: RttMetrics,
     /// Retransmission timeout in force, without backoff.
     pub rto: Nanos,
 
@@ -97,21 +87,59 @@ pub struct SubflowMetrics {
     pub queue_space: u64,
     /// Size of that send buffer, bytes; 0 until there is something to send.
     pub send_buffer: u64,
+    /// Rates.
+    pub rate: RateMetrics,
+
+    /// Counters of its life.
+    pub totals: SubflowTotals,
+    /// When data or an acknowledgement of new data last moved on it.
+    pub last_progress: Nanos,
+    /// When data last left on it, repeats included; 0: never.
+    pub last_sent: Nanos,
+    /// Since when something has been in flight on it without a pause; kept as it was while nothing is. 0: nothing was yet.
+    pub busy_since: Nanos,
+}
+
+/// A subflow's round-trip times.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct RttMetrics {
+    /// SRTT (RFC 6298); 0 before the first sample.
+    pub smoothed: Nanos,
+    /// RTTVAR (RFC 6298, Linux's: the larger of the smoothed and this round's).
+    pub var: Nanos,
+    /// The least in the last 300 s window (Linux's `tcp_min_rtt`); 0 before a sample.
+    pub min: Nanos,
+    /// The greatest of the subflow's life; 0 before a sample.
+    pub max: Nanos,
+    /// The latest sample; 0 before one.
+    pub latest: Nanos,
+    /// Samples over its life. After the first one `var` is assumed (RFC 6298 2.2), not measured.
+    pub samples: u32,
+}
+
+/// A subflow's rates.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct RateMetrics {
+    /// Pacing rate, bytes per second (computed even when nothing is paced).
+    pub pacing: u64,
+    /// The latest delivery-rate sample that was not application-limited, bytes per second (0: none yet).
+    pub delivery: u64,
     /// Nanoseconds that the path's link takes for a byte, from the spacing of ACKs. 0: not known, or the scheduler doesn't ask for it
     /// ([`Scheduler::wants_link_rate`](crate::scheduler::Scheduler::wants_link_rate)).
     pub link_byte_time: f64,
-    /// Pacing rate, bytes per second (computed even when nothing is paced).
-    pub pacing_rate: u64,
-    /// The latest delivery-rate sample that was not application-limited, bytes per second (0: none yet).
-    pub delivery_rate: u64,
+}
 
-    /// Segments delivered over the subflow's life (`delivered`).
+/// Counters of a subflow's life.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct SubflowTotals {
+    /// Segments delivered (`delivered`).
     pub delivered: u64,
-    /// Segments judged lost over its life.
-    pub lost_total: u64,
-    /// Segments retransmitted over its life (`total_retrans`).
-    pub retrans_total: u64,
-    /// Payload bytes acknowledged over its life.
+    /// Segments judged lost.
+    pub lost: u64,
+    /// Segments retransmitted (`total_retrans`).
+    pub retransmitted: u64,
+    /// Payload bytes acknowledged.
     pub bytes_acked: u64,
     /// Payload bytes acknowledged when the last loss event was judged (OLIA's l1 counts from here).
     pub bytes_acked_at_loss: u64,
@@ -119,12 +147,6 @@ pub struct SubflowMetrics {
     pub loss_events: u32,
     /// Retransmission timeouts that fired.
     pub timeouts: u32,
-    /// When data or an acknowledgement of new data last moved on it.
-    pub last_progress: Nanos,
-    /// When data last left on it, repeats included; 0: never.
-    pub last_sent: Nanos,
-    /// Since when something has been in flight on it without a pause; kept as it was while nothing is. 0: nothing was yet.
-    pub busy_since: Nanos,
 }
 
 impl SubflowMetrics {
@@ -136,12 +158,7 @@ impl SubflowMetrics {
             state: SubflowStatus::Handshaking,
             backup: false,
             ca_state: CaState::Open,
-            srtt: 0,
-            rttvar: 0,
-            min_rtt: 0,
-            max_rtt: 0,
-            last_rtt: 0,
-            rtt_samples: 0,
+            rtt: RttMetrics::default(),
             rto: 1000 * MILLISECOND,
             cwnd: 10,
             //= RFC 5681 3.1-c
@@ -154,16 +171,8 @@ impl SubflowMetrics {
             queued_bytes: 0,
             queue_space: u64::MAX,
             send_buffer: 0,
-            link_byte_time: 0.0,
-            pacing_rate: 0,
-            delivery_rate: 0,
-            delivered: 0,
-            lost_total: 0,
-            retrans_total: 0,
-            bytes_acked: 0,
-            bytes_acked_at_loss: 0,
-            loss_events: 0,
-            timeouts: 0,
+            rate: RateMetrics::default(),
+            totals: SubflowTotals::default(),
             last_progress: 0,
             last_sent: 0,
             busy_since: 0,
@@ -204,13 +213,13 @@ impl SubflowMetrics {
     #[inline]
     pub fn at_once(&self) -> u64 {
         let mss = u64::from(self.mss.max(1));
-        ((self.pacing_rate >> 10) / mss).clamp(2, (BUFFER_SIZE / mss).max(2))
+        ((self.rate.pacing >> 10) / mss).clamp(2, (BUFFER_SIZE / mss).max(2))
     }
 
-    /// The link's rate, bytes per second, where [`link_byte_time`](Self::link_byte_time) is known. Unlike `delivery_rate` it isn't
+    /// The link's rate, bytes per second, where [`RateMetrics::link_byte_time`] is known. Unlike [`RateMetrics::delivery`] it isn't
     /// limited by the congestion window.
     pub fn link_rate(&self) -> Option<u64> {
-        (self.link_byte_time > 0.0).then(|| (1e9 / self.link_byte_time) as u64)
+        (self.rate.link_byte_time > 0.0).then(|| (1e9 / self.rate.link_byte_time) as u64)
     }
 
     /// Usable: established, fully joined, not failed.
@@ -247,9 +256,9 @@ mod tests {
         assert_eq!(subflow.send_memory(), 0);
         subflow.packets_out = 7;
         assert_eq!(subflow.send_memory(), 7000 + 4 * 1280, "two segments at least");
-        subflow.pacing_rate = 3_000 << 10;
+        subflow.rate.pacing = 3_000 << 10;
         assert_eq!(subflow.send_memory(), 7000 + 3 * 1280, "three in a millisecond");
-        subflow.pacing_rate = u64::MAX;
+        subflow.rate.pacing = u64::MAX;
         assert_eq!(subflow.send_memory(), 7000 + 1280);
         subflow.packets_out = 66;
         assert_eq!(subflow.send_memory(), 66_000 + 2 * 1280, "65 in one");

@@ -481,7 +481,7 @@ fn a_trickle_after_a_transfer_leaves_the_delivery_rate() {
     let mut net = Net::plain(vec![path]);
     net.transfer_some(1_000_000);
     let rate =
-        |net: &Net| net.ends[0].connection(net.client).expect("there").subflow_metrics()[0].delivery_rate;
+        |net: &Net| net.ends[0].connection(net.client).expect("there").subflow_metrics()[0].rate.delivery;
     let before = rate(&net);
     for _ in 0..200 {
         let now = net.now;

@@ -372,13 +372,13 @@ fn information_is_that_of_the_kernel() {
     assert_eq!((info.notsent_bytes, info.rcv_nxt, info.token), (0, 0, connection.token()));
     let subflows: Vec<_> = connection.subflow_infos(net.now).collect();
     assert_eq!(subflows.iter().map(|subflow| subflow.path).collect::<Vec<_>>(), [PathId(0), PathId(1)]);
-    assert_eq!(subflows.iter().map(|subflow| subflow.tcp.bytes_sent).sum::<u64>(), info.bytes_sent);
-    assert!(subflows.iter().map(|subflow| subflow.tcp.bytes_acked).sum::<u64>() >= 200_000);
+    assert_eq!(subflows.iter().map(|subflow| subflow.tcp.totals.bytes_sent).sum::<u64>(), info.bytes_sent);
+    assert!(subflows.iter().map(|subflow| subflow.tcp.totals.bytes_acked).sum::<u64>() >= 200_000);
     for (subflow, delay) in subflows.iter().zip([20, 30]) {
         let tcp = &subflow.tcp;
-        assert_eq!((tcp.state, tcp.unacked, tcp.total_rto), (State::Established, 0, 0));
-        assert!(tcp.timestamps && tcp.sack && tcp.window_scaling && !tcp.ecn);
-        assert!(tcp.min_rtt.abs_diff(delay * MILLISECOND) <= MILLISECOND, "{}", tcp.min_rtt);
+        assert_eq!((tcp.state, tcp.in_flight.unacked, tcp.totals.total_rto), (State::Established, 0, 0));
+        assert!(tcp.options.timestamps && tcp.options.sack && tcp.options.window_scaling && !tcp.options.ecn);
+        assert!(tcp.rtt.min.abs_diff(delay * MILLISECOND) <= MILLISECOND, "{}", tcp.rtt.min);
         assert!(tcp.last_data_sent >= 900 * MILLISECOND);
         assert_eq!((tcp.advmss, tcp.pmtu, tcp.snd_mss), (1460, 1500, 1424));
     }

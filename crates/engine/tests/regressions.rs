@@ -343,7 +343,7 @@ fn nobody_is_penalised_for_being_slower_than_a_subflow_without_a_round_trip_time
     }));
     let unmeasured = |net: &Net| {
         let connection = net.ends[0].connection(net.client).expect("open");
-        connection.subflow_metrics().get(1).is_some_and(|flow| flow.usable() && flow.srtt == 0)
+        connection.subflow_metrics().get(1).is_some_and(|flow| flow.usable() && flow.rtt.smoothed == 0)
     };
     let client = net.client;
     net.ends[0].write(0, client, bytes(3, 1_000_000)).expect("open");
@@ -366,7 +366,8 @@ fn the_answer_to_a_repeated_syn_echoes_that_one() {
         !first
     }));
     net.run(3 * SECOND, |net| net.server.is_some());
-    let srtt = net.ends[0].connection(net.client).map(|connection| connection.subflow_metrics()[0].srtt);
+    let srtt =
+        net.ends[0].connection(net.client).map(|connection| connection.subflow_metrics()[0].rtt.smoothed);
     assert!(srtt.is_some_and(|srtt| srtt < 100 * MILLISECOND), "{srtt:?}: not what the lost answer took");
 }
 

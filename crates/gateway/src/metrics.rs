@@ -61,7 +61,7 @@ impl Text {
             for subflow in &info.subflows {
                 let Some(interface) = interface(subflow.path) else { continue };
                 let tcp = &subflow.tcp;
-                let sums = [1, tcp.bytes_sent, tcp.bytes_received, tcp.bytes_retrans];
+                let sums = [1, tcp.totals.bytes_sent, tcp.totals.bytes_received, tcp.totals.bytes_retrans];
                 let link = links.entry(interface).or_default();
                 link.iter_mut().zip(sums).for_each(|(sum, more)| *sum += more as f64);
             }

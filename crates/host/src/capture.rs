@@ -300,7 +300,7 @@ impl<W: Write> Inner<W> {
         for flow in connection.subflow_metrics() {
             let Some(tuple) = connection.tuple(flow.id) else { continue };
             let (cwnd, ssthresh, in_flight) = (flow.cwnd, flow.ssthresh, flow.in_flight());
-            let metrics = Metrics { cwnd, ssthresh, in_flight, srtt: flow.srtt };
+            let metrics = Metrics { cwnd, ssthresh, in_flight, srtt: flow.rtt.smoothed };
             self.push(now, Item::Sample(tuple, metrics));
         }
     }

@@ -5,19 +5,18 @@
 
 use std::sync::Mutex;
 
+use ropewalk_engine::ConnectionStats;
 use ropewalk_host::experiment::{self, Experiment, KernelParty, Party};
 use ropewalk_host::network::PathConfig;
 use ropewalk_host::transfer;
 use ropewalk_host::world::{PathLinks, Tap};
 use ropewalk_link::{ChangeAction, LinkSpec};
 use ropewalk_sim::{
-    Direction, EndSpec, FlowResult, Mode, Outcome, PathResult, Recording, RunResult, RunSpec, Scenario, Side,
-    Workload,
+    Direction, EndSpec, FlowResult, Mode, OfoResult, Outcome, PathResult, Recording, RunResult, RunSpec,
+    Scenario, Side, Workload,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-
-use crate::compare::{Candidate, Request};
 
 /// p99 of the lateness beyond which a run is void, nanoseconds.
 pub const LATENESS_LIMIT: u64 = 300_000;
@@ -139,40 +138,13 @@ pub struct RealTime {
 /// The row of the kernel's own Multipath TCP beside the engine's schedulers.
 pub const KERNEL: &str = "kernel";
 
-/// Checks that the emulated world can run `request`, and adapts it: runs are made one at a time; a kernel as sender keeps
-/// only its own scheduler; if the engine sends, a row for the kernel as sender is added where the kernel has the congestion
-/// control.
-///
-/// # Errors
-/// The request can't be run: see [`EmulatedError`].
-pub fn request(request: &Request, ends: Ends) -> Result<Request, EmulatedError> {
-    check(&request.scenario, &request.workloads)?;
-    let mut request = Request { jobs: 1, ..request.clone() };
-    let multipath = |candidate: &&Candidate| candidate.mode == Mode::Multipath;
-    if ends.sender_kernel {
-        request
-            .candidates
-            .retain(|candidate| candidate.mode != Mode::Multipath || candidate.scheduler.text == "linux");
-        if request.candidates.iter().find(multipath).is_none() {
-            return Err(EmulatedError::KernelScheduler);
-        }
-    } else if kernel_congestion(&request.congestion.text).is_ok()
-        && let Some(first) = request.candidates.iter().find(multipath)
-    {
-        let mut scheduler = first.scheduler.clone();
-        scheduler.text = KERNEL.into();
-        let kernel = Candidate { label: KERNEL.into(), scheduler, mode: Mode::Multipath };
-        request.candidates.push(kernel);
-    }
-    Ok(request)
-}
-
 /// The stacks at the ends of this run.
 fn ends_of(spec: &RunSpec, ends: Ends) -> Ends {
     Ends { sender_kernel: ends.sender_kernel || spec.scheduler.text == KERNEL, ..ends }
 }
 
-fn check(scenario: &Scenario, workloads: &[Workload]) -> Result<(), EmulatedError> {
+/// Checks that the emulated world can run this.
+pub(crate) fn check(scenario: &Scenario, workloads: &[Workload]) -> Result<(), EmulatedError> {
     if !scenario.background.is_empty() {
         return Err(EmulatedError::Background(scenario.name.clone()));
     }
@@ -184,7 +156,8 @@ fn check(scenario: &Scenario, workloads: &[Workload]) -> Result<(), EmulatedErro
     Ok(())
 }
 
-fn kernel_congestion(text: &str) -> Result<String, EmulatedError> {
+/// The kernel's name of a congestion control that it has.
+pub(crate) fn kernel_congestion(text: &str) -> Result<String, EmulatedError> {
     let known =
         std::fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control").unwrap_or_default();
     let name = text.split('(').next().unwrap_or(text).trim();
@@ -366,31 +339,20 @@ fn result(spec: &RunSpec, report: &experiment::Report) -> RunResult {
     let receivers = if download { &report.client } else { &report.server };
     result.delivered_bytes = receivers.iter().map(|outcome| outcome.received).sum();
     let senders = if download { &report.server } else { &report.client };
-    let length = result.duration.max(1) as f64;
-    for stats in receivers.iter().filter_map(|outcome| outcome.stats.as_ref()) {
-        result.ofo_max = result.ofo_max.max(stats.ofo_max);
-        result.ofo_mean += stats.ofo_integral as f64 / length;
-        result.received_twice_bytes += stats.received_twice_bytes;
+    fn stats(outcomes: &[transfer::Outcome]) -> impl Iterator<Item = &ConnectionStats> {
+        outcomes.iter().filter_map(|outcome| outcome.stats.as_ref())
     }
-    for stats in senders.iter().filter_map(|outcome| outcome.stats.as_ref()) {
-        result.retransmissions += stats.retransmissions;
-        result.timeouts += stats.timeouts;
-        result.reinjected_bytes += stats.reinjected_bytes;
-        result.opportunistic_bytes += stats.opportunistic_bytes;
-        result.duplicated_bytes += stats.duplicated_bytes;
-        result.penalisations += stats.penalisations;
-        result.overruled += stats.overruled;
-        result.window_blocked += stats.window_blocked;
-        result.data_segments += stats.data_segments;
-    }
+    result.ofo = OfoResult::over(result.duration, stats(receivers).map(|stats| stats.ofo));
+    stats(receivers).for_each(|stats| result.totals.add_receiver(stats));
+    stats(senders).for_each(|stats| result.totals.add_sender(stats));
     // The kernel's counters: connection-level retransmissions, and segments of all subflows.
     let infos = senders.iter().filter_map(|outcome| outcome.info);
-    result.reinjected_bytes += infos.map(|info| info.bytes_retrans).sum::<u64>();
+    result.totals.reinjected_bytes += infos.map(|info| info.bytes_retrans).sum::<u64>();
     if senders.iter().all(|outcome| outcome.stats.is_none()) {
         let counters = &report.counters[usize::from(download)];
         let of = |name: &str| counters.iter().find(|(known, _)| known == name).map_or(0, |(_, value)| *value);
-        result.retransmissions += of("TcpRetransSegs");
-        result.timeouts += of("TcpExtTCPTimeouts");
+        result.totals.retransmissions += of("TcpRetransSegs");
+        result.totals.timeouts += of("TcpExtTCPTimeouts");
     }
     let way = usize::from(download);
     result.paths = scenario

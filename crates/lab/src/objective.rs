@@ -3,6 +3,14 @@
 
 use ropewalk_sim::{Outcome, RunResult, Workload};
 
+/// The objective as a metric: name, unit and meaning. Only complete runs have it.
+pub const OBJECTIVE: (&str, &str, &str) = (
+    "objective_s",
+    "s",
+    "what complete runs are ranked by: `fct_s` of flows and pages; the mean time of frames and exchanges; seconds per \
+     10^6 bytes of bulk",
+);
+
 /// The objective of a workload. All are in seconds, and less is better.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Objective {

@@ -241,7 +241,7 @@ fn a_log_is_what_qvis_reads() {
         assert_eq!(sum(|group| group.bytes), sent, "{name}: payload bytes");
         assert_eq!(sum(|group| group.decisions), evidence.result.decisions.len() as u64, "{name}");
         assert!(sum(|group| group.metrics) > 5, "{name}: cwnd over time");
-        if evidence.result.retransmissions > 0 {
+        if evidence.result.totals.retransmissions > 0 {
             assert!(groups.values().any(|group| !group.lost.is_empty()), "{name}: losses");
         }
     }

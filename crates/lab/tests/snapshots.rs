@@ -41,15 +41,19 @@ fn text(seen: &Seen) -> String {
     }
     line(format_args!(
         "retransmissions {}, timeouts {}, out of order mean {:.1} max {}, window blocked {} ns",
-        result.retransmissions, result.timeouts, result.ofo_mean, result.ofo_max, result.window_blocked
+        result.totals.retransmissions,
+        result.totals.timeouts,
+        result.ofo.mean,
+        result.ofo.max,
+        result.totals.window_blocked
     ));
     line(format_args!(
         "bytes reinjected {}, opportunistic {}, duplicated {}, received twice {}; penalisations {}",
-        result.reinjected_bytes,
-        result.opportunistic_bytes,
-        result.duplicated_bytes,
-        result.received_twice_bytes,
-        result.penalisations
+        result.totals.reinjected_bytes,
+        result.totals.opportunistic_bytes,
+        result.totals.duplicated_bytes,
+        result.totals.received_twice_bytes,
+        result.totals.penalisations
     ));
     for (name, counters) in ["client", "server"].into_iter().zip(&seen.counters) {
         let counters: Vec<_> = counters.iter().map(|(name, value)| format!("{name} {value}")).collect();

@@ -139,7 +139,7 @@ fn unchanged(spec: &RunSpec) {
     let (result, seen) = tapped(spec);
     println!("{}: {seen} segments", spec.scenario.name);
     // A download's every data segment, and an acknowledgement for two or so.
-    assert!(seen > result.data_segments, "{}: the tap saw only {seen} segments", spec.scenario.name);
+    assert!(seen > result.totals.data_segments, "{}: the tap saw only {seen} segments", spec.scenario.name);
     assert_eq!(result, run(spec), "{}", spec.scenario.name);
 }
 

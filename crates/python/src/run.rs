@@ -2,6 +2,7 @@
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
+use ropewalk_lab::sweep::columns;
 use ropewalk_lab::sweep::metrics::Kept;
 use ropewalk_lab::{bound as bounds, compare, tidy, units};
 use ropewalk_sim::{Mode, Outcome, Recording, RunResult, RunSpec, Workload};
@@ -63,15 +64,15 @@ fn runs(spec: &RunSpec, result: &RunResult, paths: &[String]) -> PyResult<Table>
         tidy::Head::whole("seed", "", "the run's seed"),
         tidy::Head::text("outcome", "complete, limit (the time limit came first) or failed"),
     ];
-    heads.extend(tidy::metric_heads(paths));
+    heads.extend(columns::metric_heads(paths));
     let mut table = tidy::Table::new(heads);
     let (fixed, metrics) = table.columns.split_at_mut(5);
     fixed[0].push_text(Some(spec.scenario.name.clone()));
     fixed[1].push_text(Some(label(spec)));
     fixed[2].push_text(Some(spec.congestion.text.clone()));
     fixed[3].push_whole(spec.seed);
-    fixed[4].push_text(Some(tidy::outcome(&kept.ending).into()));
-    tidy::push_metrics(&kept, paths, metrics);
+    fixed[4].push_text(Some(columns::outcome(&kept.ending).into()));
+    columns::push_metrics(&kept, paths, metrics);
     Table::new(table)
 }
 
@@ -113,7 +114,7 @@ pub(crate) fn simulate<'py>(
     given.set_item("reason", reason)?;
     given.set_item("objective_s", ropewalk_lab::objective::of(&spec.scenario.workload, &result))?;
     given.set_item("duration_s", result.duration as f64 / 1e9)?;
-    given.set_item("overruled", result.overruled)?;
+    given.set_item("overruled", result.totals.overruled.count)?;
     given.set_item("events", result.events)?;
     let delays: Vec<f64> = result.message_delays.iter().map(|delay| *delay as f64 / 1e9).collect();
     given.set_item("message_delays_s", delays)?;

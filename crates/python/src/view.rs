@@ -3,7 +3,9 @@
 
 use pyo3::prelude::*;
 use pyo3::types::{PyString, PyTuple};
-use ropewalk_engine::metrics::{CaState, SubflowMetrics, SubflowStatus};
+use ropewalk_engine::metrics::{
+    CaState, RateMetrics, RttMetrics, SubflowMetrics, SubflowStatus, SubflowTotals,
+};
 use ropewalk_engine::scheduler::{Chunk as EngineChunk, Fate, Message, View as EngineView};
 use ropewalk_engine::{PathId, SubflowId};
 
@@ -16,13 +18,29 @@ pub(crate) struct Subflow {
 }
 
 macro_rules! getters {
-    ($($name:ident: $type:ty),* $(,)?) => {
+    (
+        own { $($name:ident: $type:ty),* $(,)? }
+        $($group:ident: $kind:ident { $($getter:ident = $field:ident: $field_type:ty),* $(,)? })*
+    ) => {
+        // A number of the engine's that isn't in the list doesn't compile.
+        const _: fn(SubflowMetrics) = |metrics| {
+            let SubflowMetrics { id: _, path: _, state: _, ca_state: _, $($name: _,)* $($group: _,)* } = metrics;
+        };
+        $(const _: fn($kind) = |group| {
+            let $kind { $($field: _),* } = group;
+        };)*
+
         #[pymethods]
         impl Subflow {
             $(#[getter]
             fn $name(&self) -> $type {
                 self.metrics.$name
             })*
+
+            $($(#[getter]
+            fn $getter(&self) -> $field_type {
+                self.metrics.$group.$field
+            })*)*
 
             /// Index of the subflow.
             #[getter]
@@ -95,7 +113,7 @@ macro_rules! getters {
                     "Subflow(id={}, path={}, srtt={:.1} ms, cwnd={}, in_flight={}, {:?})",
                     metrics.id.0,
                     metrics.path.0,
-                    metrics.srtt as f64 / 1e6,
+                    metrics.rtt.smoothed as f64 / 1e6,
                     metrics.cwnd,
                     metrics.in_flight(),
                     metrics.state
@@ -105,12 +123,48 @@ macro_rules! getters {
     };
 }
 
+// In Python all numbers are in one place, by the names that RFCs and Linux give them. The type stub, `_native.pyi`, has them too: a
+// test compares.
 getters! {
-    backup: bool, srtt: u64, rttvar: u64, min_rtt: u64, max_rtt: u64, last_rtt: u64, rto: u64, cwnd: u32,
-    ssthresh: u32, packets_out: u32, sacked_out: u32, lost_out: u32, retrans_out: u32, mss: u32,
-    queued_bytes: u64, queue_space: u64, send_buffer: u64, pacing_rate: u64, delivery_rate: u64, link_byte_time: f64,
-    delivered: u64, lost_total: u64, retrans_total: u64, bytes_acked: u64, bytes_acked_at_loss: u64,
-    loss_events: u32, timeouts: u32, last_progress: u64, last_sent: u64, busy_since: u64, rtt_samples: u32,
+    own {
+        backup: bool,
+        rto: u64,
+        cwnd: u32,
+        ssthresh: u32,
+        packets_out: u32,
+        sacked_out: u32,
+        lost_out: u32,
+        retrans_out: u32,
+        mss: u32,
+        queued_bytes: u64,
+        queue_space: u64,
+        send_buffer: u64,
+        last_progress: u64,
+        last_sent: u64,
+        busy_since: u64,
+    }
+    rtt: RttMetrics {
+        srtt = smoothed: u64,
+        rttvar = var: u64,
+        min_rtt = min: u64,
+        max_rtt = max: u64,
+        last_rtt = latest: u64,
+        rtt_samples = samples: u32,
+    }
+    rate: RateMetrics {
+        pacing_rate = pacing: u64,
+        delivery_rate = delivery: u64,
+        link_byte_time = link_byte_time: f64,
+    }
+    totals: SubflowTotals {
+        delivered = delivered: u64,
+        lost_total = lost: u64,
+        retrans_total = retransmitted: u64,
+        bytes_acked = bytes_acked: u64,
+        bytes_acked_at_loss = bytes_acked_at_loss: u64,
+        loss_events = loss_events: u32,
+        timeouts = timeouts: u32,
+    }
 }
 
 /// A range of the stream in flight at connection level.
@@ -273,7 +327,7 @@ impl View {
         let mut best: Option<(u64, &Py<Subflow>)> = None;
         for flow in &self.flows {
             let borrowed = flow.borrow(py);
-            let srtt = borrowed.metrics.srtt;
+            let srtt = borrowed.metrics.rtt.smoothed;
             if is(&borrowed) && best.is_none_or(|(least, _)| srtt < least) {
                 best = Some((srtt, flow));
             }
@@ -395,13 +449,14 @@ impl View {
 
     /// The fastest eligible subflow that has a sample or room, and the fastest with room.
     fn front(&self, py: Python<'_>) -> (Option<Py<Subflow>>, Option<Py<Subflow>>) {
-        let usable = |flow: &Subflow| flow.eligible && (flow.metrics.srtt > 0 || flow.metrics.available());
+        let usable =
+            |flow: &Subflow| flow.eligible && (flow.metrics.rtt.smoothed > 0 || flow.metrics.available());
         (self.least_srtt(py, usable), self.fastest_available(py))
     }
 
     fn faster_than(&self, py: Python<'_>, slow: &Subflow) -> Vec<Py<Subflow>> {
-        let srtt = slow.metrics.srtt;
-        self.pick(py, |flow| flow.eligible && (1..srtt).contains(&flow.metrics.srtt))
+        let srtt = slow.metrics.rtt.smoothed;
+        self.pick(py, |flow| flow.eligible && (1..srtt).contains(&flow.metrics.rtt.smoothed))
     }
 
     /// The first chunk that ends after an offset; only for schedulers with `needs_chunks = True`.

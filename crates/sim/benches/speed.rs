@@ -117,13 +117,13 @@ fn measure(name: &str, spec: &RunSpec) {
     println!(
         "{name:24} {:>9.0} segments/s {:>6.0} ns each {:>10} segments {:>10} events {:>8.1} Mbit/s {:>7} \
          retransmitted {:>4} timeouts  {:?}",
-        result.data_segments as f64 / wall,
-        wall * 1e9 / result.data_segments.max(1) as f64,
-        result.data_segments,
+        result.totals.data_segments as f64 / wall,
+        wall * 1e9 / result.totals.data_segments.max(1) as f64,
+        result.totals.data_segments,
         result.events,
         result.delivered_bytes as f64 * 8e3 / result.duration.max(1) as f64,
-        result.retransmissions,
-        result.timeouts,
+        result.totals.retransmissions,
+        result.totals.timeouts,
         result.outcome,
     );
 }

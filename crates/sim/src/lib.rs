@@ -36,8 +36,8 @@ pub use topology::first_path;
 pub use world::World;
 
 pub use result::{
-    DecisionTrace, FlowResult, Outcome, PathResult, RunResult, Sample, SegmentTrace, SubflowSample,
-    Transmission,
+    DecisionTrace, FlowResult, OfoResult, Outcome, PathResult, RunResult, Sample, SegmentTrace,
+    SubflowSample, Totals, Transmission,
 };
 pub use spec::{
     Background, Bottleneck, Direction, EndSpec, MTUS, Metered, Mode, PathSpec, Recording, RunSpec, Scenario,

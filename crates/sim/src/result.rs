@@ -1,5 +1,7 @@
 //! The result of a run: totals always, series and traces if [`crate::Recording`] asks for them.
 
+use ropewalk_engine::ConnectionStats;
+use ropewalk_engine::mptcp::{OfoStats, Overruled};
 use ropewalk_engine::scheduler::Decision;
 
 use crate::Nanos;
@@ -15,7 +17,7 @@ pub enum Outcome {
     Failed(String),
 }
 
-/// The totals of one run. Times are from the workload's start (connect of its first flow).
+/// The result of one run. Times are from the workload's start (connect of its first flow).
 #[derive(Clone, PartialEq, Debug)]
 pub struct RunResult {
     /// How it ended.
@@ -32,38 +34,10 @@ pub struct RunResult {
     pub message_delays: Vec<Nanos>,
     /// Per path.
     pub paths: Vec<PathResult>,
-    /// Connection-level out-of-order queue at the receivers, bytes: the time-weighted mean over the run.
-    pub ofo_mean: f64,
-    /// Its maximum.
-    pub ofo_max: u64,
-    /// Sampled every 10 ms from the workload's start: (bytes).
-    pub ofo_samples: Vec<u32>,
-    /// Its maximum since the sample before, for each of these; the sample itself once 64 connections were opened.
-    pub ofo_peaks: Vec<u32>,
-    /// Segments retransmitted at subflow level.
-    pub retransmissions: u64,
-    /// Retransmission timeouts.
-    pub timeouts: u64,
-    /// Bytes reinjected by the connection (timeout, failure, close).
-    pub reinjected_bytes: u64,
-    /// Bytes repeated by opportunistic retransmission.
-    pub opportunistic_bytes: u64,
-    /// Bytes repeated by the scheduler's design (redundant, cfs).
-    pub duplicated_bytes: u64,
-    /// Bytes that reached the receiver a second time, at connection level.
-    pub received_twice_bytes: u64,
-    /// How often a subflow was penalised.
-    pub penalisations: u64,
-    /// How often the engine overruled the scheduler: it waited with nothing in flight, or its decisions sent nothing.
-    pub overruled: u64,
-    /// When it did so first, since the run's start.
-    pub first_overruled: Option<Nanos>,
-    /// Why it did so first, for people.
-    pub overruled_cause: Option<&'static str>,
-    /// Time during which new data waited for the connection-level send window.
-    pub window_blocked: Nanos,
-    /// Data segments sent for the first time (all flows): what the speed benchmark counts.
-    pub data_segments: u64,
+    /// Connection-level out-of-order queue at the receivers.
+    pub ofo: OfoResult,
+    /// Sums over the workload's connections.
+    pub totals: Totals,
     /// Events that the world handled.
     pub events: u64,
     /// Series, if recorded.
@@ -85,27 +59,90 @@ impl RunResult {
             delivered_bytes: 0,
             message_delays: Vec::new(),
             paths: Vec::new(),
-            ofo_mean: 0.0,
-            ofo_max: 0,
-            ofo_samples: Vec::new(),
-            ofo_peaks: Vec::new(),
-            retransmissions: 0,
-            timeouts: 0,
-            reinjected_bytes: 0,
-            opportunistic_bytes: 0,
-            duplicated_bytes: 0,
-            received_twice_bytes: 0,
-            penalisations: 0,
-            overruled: 0,
-            first_overruled: None,
-            overruled_cause: None,
-            window_blocked: 0,
-            data_segments: 0,
+            ofo: OfoResult::default(),
+            totals: Totals::default(),
             events: 0,
             samples: Vec::new(),
             segments: Vec::new(),
             decisions: Vec::new(),
         }
+    }
+}
+
+/// Sums over the workload's connections. What isn't said to be of both ends is the data's sender's.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct Totals {
+    /// Data segments sent for the first time: what the speed benchmark counts.
+    pub data_segments: u64,
+    /// Segments retransmitted at subflow level, of both ends.
+    pub retransmissions: u64,
+    /// Retransmission timeouts, of both ends.
+    pub timeouts: u64,
+    /// Bytes reinjected by the connection (timeout, failure, close).
+    pub reinjected_bytes: u64,
+    /// Bytes repeated by opportunistic retransmission.
+    pub opportunistic_bytes: u64,
+    /// Bytes repeated by the scheduler's design (redundant, cfs).
+    pub duplicated_bytes: u64,
+    /// Bytes that reached the receiver a second time, at connection level.
+    pub received_twice_bytes: u64,
+    /// How often a subflow was penalised.
+    pub penalisations: u64,
+    /// How often the engine overruled the scheduler.
+    pub overruled: Overruled,
+    /// Time during which new data waited for the connection-level send window.
+    pub window_blocked: Nanos,
+}
+
+impl Totals {
+    /// Adds a connection at the data's sender.
+    pub fn add_sender(&mut self, stats: &ConnectionStats) {
+        self.data_segments += stats.data_segments;
+        self.retransmissions += stats.retransmissions;
+        self.timeouts += stats.timeouts;
+        self.reinjected_bytes += stats.reinjected_bytes;
+        self.opportunistic_bytes += stats.opportunistic_bytes;
+        self.duplicated_bytes += stats.duplicated_bytes;
+        self.penalisations += stats.penalisations;
+        self.overruled.add(&stats.overruled);
+        self.window_blocked += stats.window_blocked;
+    }
+
+    /// Adds a connection at the data's receiver.
+    pub fn add_receiver(&mut self, stats: &ConnectionStats) {
+        self.retransmissions += stats.retransmissions;
+        self.timeouts += stats.timeouts;
+        self.received_twice_bytes += stats.received_twice_bytes;
+    }
+
+    /// Bytes sent a second time at connection level.
+    pub fn repeated_bytes(&self) -> u64 {
+        self.duplicated_bytes + self.opportunistic_bytes + self.reinjected_bytes
+    }
+}
+
+/// The receivers' connection-level out-of-order queue, bytes.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct OfoResult {
+    /// The time-weighted mean over the run.
+    pub mean: f64,
+    /// Its maximum.
+    pub max: u64,
+    /// Sampled every 10 ms from the workload's start.
+    pub samples: Vec<u32>,
+    /// Its maximum since the sample before, for each of these; the sample itself once 64 connections were opened.
+    pub peaks: Vec<u32>,
+}
+
+impl OfoResult {
+    /// The mean and the maximum over a run, from the receivers' connections.
+    pub fn over(duration: Nanos, receivers: impl Iterator<Item = OfoStats>) -> Self {
+        let (mut integral, mut max) = (0, 0);
+        for queue in receivers {
+            integral += queue.integral;
+            max = max.max(queue.max);
+        }
+        OfoResult { mean: integral as f64 / duration.max(1) as f64, max, ..OfoResult::default() }
     }
 }
 

@@ -4,7 +4,7 @@ use crate::Side;
 use crate::app::Report;
 use crate::config::HORIZON;
 use crate::packet::Owner;
-use crate::result::{FlowResult, Outcome, PathResult, RunResult};
+use crate::result::{FlowResult, OfoResult, Outcome, PathResult, RunResult};
 use crate::spec::RunSpec;
 use crate::world::World;
 
@@ -25,6 +25,7 @@ impl World {
         let Report { flows, delays } = self.apps[0].report();
         let competing = self.apps[1..].iter().flat_map(|app| app.report().flows).collect();
         let totals = self.hosts.totals(now, from);
+        let ofo = self.hosts.ofo(now, from.other(), duration);
         let in_flight = self.in_flight(from);
         let repeated = self.hosts.repeated(now, from, self.scenario.paths.len());
         let mut paths = Vec::new();
@@ -51,22 +52,12 @@ impl World {
             delivered_bytes: self.hosts.delivered(from.other()),
             message_delays: delays,
             paths,
-            ofo_mean: totals.ofo_integral as f64 / duration.max(1) as f64,
-            ofo_max: totals.ofo_max,
-            ofo_samples: self.network.meter.ofo_samples,
-            ofo_peaks: self.network.meter.ofo_peaks,
-            retransmissions: totals.retransmissions,
-            timeouts: totals.timeouts,
-            reinjected_bytes: totals.reinjected_bytes,
-            opportunistic_bytes: totals.opportunistic_bytes,
-            duplicated_bytes: totals.duplicated_bytes,
-            received_twice_bytes: totals.received_twice_bytes,
-            penalisations: totals.penalisations,
-            overruled: totals.overruled,
-            first_overruled: totals.first_overruled,
-            overruled_cause: totals.overruled_cause,
-            window_blocked: totals.window_blocked,
-            data_segments: totals.data_segments,
+            ofo: OfoResult {
+                samples: self.network.meter.ofo_samples,
+                peaks: self.network.meter.ofo_peaks,
+                ..ofo
+            },
+            totals,
             events: self.events,
             samples: self.network.meter.samples,
             segments,

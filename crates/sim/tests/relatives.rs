@@ -79,10 +79,10 @@ fn strict_roundrobin_gives_the_slow_path_its_turn_whatever_its_window() {
 fn cfs_repeats_the_end_and_redundant_everything() {
     let scenario = network(&[WIFI, LTE], flow(1 << 20));
     compare!(scenario, "redundant", "cfs", |redundant, cfs| {
-        redundant.duplicated_bytes > 3 * cfs.duplicated_bytes && cfs.duplicated_bytes > 0
+        redundant.totals.duplicated_bytes > 3 * cfs.totals.duplicated_bytes && cfs.totals.duplicated_bytes > 0
     });
     compare!(scenario, "cfs", "minrtt", |cfs, minrtt| {
-        cfs.duration <= minrtt.duration && minrtt.duplicated_bytes == 0
+        cfs.duration <= minrtt.duration && minrtt.totals.duplicated_bytes == 0
     });
 }
 
@@ -102,18 +102,21 @@ fn blest_keeps_a_narrow_window_free_where_minrtt_blocks_it() {
         (end.send_buffer, end.receive_buffer, end.autotune) = (240_000, 60_000, false);
     }
     compare!(scenario, "blest", "minrtt(opportunistic=off, penalise=off)", |blest, minrtt| {
-        blest.window_blocked * 2 < minrtt.window_blocked
+        blest.totals.window_blocked * 2 < minrtt.totals.window_blocked
             && blest.paths[1].bytes * 3 < minrtt.paths[1].bytes
             && blest.duration * 4 < minrtt.duration * 3
     });
     compare!(scenario, "minrtt", "minrtt(opportunistic=off, penalise=off)", |own, without| {
-        own.opportunistic_bytes > 0 && own.penalisations > 0 && own.window_blocked < without.window_blocked
+        own.totals.opportunistic_bytes > 0
+            && own.totals.penalisations > 0
+            && own.totals.window_blocked < without.totals.window_blocked
     });
-    assert_eq!(of(&scenario, "minrtt(opportunistic=off)").opportunistic_bytes, 0);
-    assert_eq!(of(&scenario, "minrtt(penalise=off)").penalisations, 0);
+    assert_eq!(of(&scenario, "minrtt(opportunistic=off)").totals.opportunistic_bytes, 0);
+    assert_eq!(of(&scenario, "minrtt(penalise=off)").totals.penalisations, 0);
     // The fork's estimate says the same here; ECF, which looks at the backlog only, does not where that is short.
     scenario.server.send_buffer = 60_000;
-    compare!(scenario, "blest:linux", "ecf", |blest, ecf| blest.window_blocked * 2 < ecf.window_blocked);
+    compare!(scenario, "blest:linux", "ecf", |blest, ecf| blest.totals.window_blocked * 2
+        < ecf.totals.window_blocked);
 }
 
 /// mptcp_rcv_buf_optimization: the kernel's mechanisms also run when the send buffer, not the window, is the limit; the
@@ -125,10 +128,10 @@ fn the_kernels_mechanisms_run_when_the_send_buffer_is_the_limit() {
         (end.send_buffer, end.receive_buffer, end.autotune) = (128_000, 1 << 20, false);
     }
     compare!(scenario, "minrtt:linux", "minrtt", |linux, paper| {
-        linux.window_blocked == 0
-            && linux.opportunistic_bytes > 0
-            && (1..=linux.duration / (10 * MILLISECOND)).contains(&linux.penalisations)
-            && paper.opportunistic_bytes + paper.penalisations == 0
+        linux.totals.window_blocked == 0
+            && linux.totals.opportunistic_bytes > 0
+            && (1..=linux.duration / (10 * MILLISECOND)).contains(&linux.totals.penalisations)
+            && paper.totals.opportunistic_bytes + paper.totals.penalisations == 0
             && linux.duration < paper.duration
     });
 }
@@ -137,7 +140,7 @@ fn the_kernels_mechanisms_run_when_the_send_buffer_is_the_limit() {
 #[test]
 fn ecf_leaves_the_end_to_the_fast_path_where_blest_does_not() {
     compare!(network(&[WIFI, LTE], flow(1 << 20)), "ecf", "blest", |ecf, blest| {
-        ecf.paths[1].bytes <= blest.paths[1].bytes && ecf.ofo_mean * 2.0 < blest.ofo_mean
+        ecf.paths[1].bytes <= blest.paths[1].bytes && ecf.ofo.mean * 2.0 < blest.ofo.mean
     });
 }
 
@@ -145,7 +148,7 @@ fn ecf_leaves_the_end_to_the_fast_path_where_blest_does_not() {
 #[test]
 fn linux_queues_bursts_where_minrtt_sends_segments() {
     compare!(network(&[WIFI, LTE], flow(1 << 20)), "linux", "minrtt", |linux, minrtt| {
-        linux.ofo_mean > 1.5 * minrtt.ofo_mean && linux.ofo_max > minrtt.ofo_max
+        linux.ofo.mean > 1.5 * minrtt.ofo.mean && linux.ofo.max > minrtt.ofo.max
     });
 }
 
@@ -153,7 +156,7 @@ fn linux_queues_bursts_where_minrtt_sends_segments() {
 #[test]
 fn daps_starts_the_slow_path_further_ahead_than_minrtt() {
     compare!(network(&[WIFI, LTE], flow(1 << 20)), "daps", "minrtt", |daps, minrtt| {
-        first_on_second(daps) > first_on_second(minrtt) + 100 && daps.ofo_mean * 2.0 < minrtt.ofo_mean
+        first_on_second(daps) > first_on_second(minrtt) + 100 && daps.ofo.mean * 2.0 < minrtt.ofo.mean
     });
 }
 
@@ -215,7 +218,7 @@ fn capacity_loses_less_than_minrtt() {
     let scenario = network(&[(10, 10, 20), (10, 20, 20)], BULK);
     let of = |scheduler| run(&spec(scenario.clone(), scheduler, "reno"));
     let (capacity, minrtt) = (of("capacity"), of("minrtt"));
-    let fewer = capacity.retransmissions * 4 < minrtt.retransmissions * 3;
+    let fewer = capacity.totals.retransmissions * 4 < minrtt.totals.retransmissions * 3;
     holds(fewer, ("capacity", &capacity), ("minrtt", &minrtt));
 }
 
@@ -229,7 +232,7 @@ fn cp_holds_the_slow_path_back_where_blest_admits_it() {
         (end.receive_buffer, end.autotune) = (150_000, false);
     }
     compare!(scenario, "cp", "blest", |cp, blest| {
-        cp.paths[1].bytes * 5 < blest.paths[1].bytes * 4 && cp.ofo_mean * 2.0 < blest.ofo_mean
+        cp.paths[1].bytes * 5 < blest.paths[1].bytes * 4 && cp.ofo.mean * 2.0 < blest.ofo.mean
     });
     assert_eq!(of(&scenario, "cp(delay=50)").paths[1].bytes, 0);
 }
@@ -265,7 +268,7 @@ fn lws_gives_the_far_path_more_than_lts_and_hsr() {
 #[test]
 fn f2p_dps_starts_the_slow_path_where_the_fast_will_be() {
     compare!(network(&[WIFI, LTE], flow(1 << 20)), "f2p-dps", "minrtt", |own, minrtt| {
-        first_on_second(own) > first_on_second(minrtt) + 50 && own.ofo_mean * 2.0 < minrtt.ofo_mean
+        first_on_second(own) > first_on_second(minrtt) + 50 && own.ofo.mean * 2.0 < minrtt.ofo.mean
     });
     // Unlike DAPS it predicts for each segment, and follows no plan to its end.
     compare!(network(&[(10, 10, 100), (10, 40, 100)], flow(1 << 20)), "f2p-dps", "daps", |own, daps| {
@@ -384,7 +387,11 @@ fn vegas_keeps_the_queue_short_that_reno_fills() {
     let scenario = network(&[(10, 10, 50), (10, 10, 50)], BULK);
     let (vegas, reno) = (with(&scenario, "vegas"), with(&scenario, "reno"));
     let shorter = vegas.paths[0].queue_delay_mean * 5.0 < reno.paths[0].queue_delay_mean;
-    holds(shorter && vegas.retransmissions * 20 < reno.retransmissions, ("vegas", &vegas), ("reno", &reno));
+    holds(
+        shorter && vegas.totals.retransmissions * 20 < reno.totals.retransmissions,
+        ("vegas", &vegas),
+        ("reno", &reno),
+    );
 }
 
 /// draft-xu: all subflows together queue what one Vegas would; uncoupled, each queues as much.
@@ -395,7 +402,7 @@ fn wvegas_queues_once_what_vegas_queues_per_subflow() {
     scenario.workload = BULK;
     let wvegas = with(&scenario, "wvegas(total-alpha=20, drain=false)");
     let vegas = with(&scenario, "vegas(alpha=20, beta=20, every-other=false)");
-    let queue = |result: &RunResult| result.ofo_mean + result.paths[0].queue_delay_mean;
+    let queue = |result: &RunResult| result.ofo.mean + result.paths[0].queue_delay_mean;
     let shorter = queue(&wvegas) * 4.0 < queue(&vegas) * 3.0;
     holds(shorter, ("wvegas", &wvegas), ("vegas", &vegas));
 }

@@ -140,7 +140,7 @@ fn a_flow_outlives_a_path() {
         assert_eq!(result.outcome, Outcome::Complete, "{scheduler}: {}", summary(&result));
         assert_eq!(result.delivered_bytes, 8 << 20);
         if scheduler != "redundant" {
-            assert!(result.reinjected_bytes > 0, "{scheduler}");
+            assert!(result.totals.reinjected_bytes > 0, "{scheduler}");
         }
         assert!(result.paths[0].lost > 0);
     }
@@ -176,10 +176,18 @@ fn every_byte_sent_is_accounted_for() {
         assert!(lost >= counted, "{scheduler}: {lost} traces without arrival, {counted} lost on links");
         let retransmitted =
             result.segments.iter().filter(|s| s.transmission == Transmission::Retransmitted).count() as u64;
-        assert_eq!(retransmitted, result.retransmissions, "{scheduler}");
+        assert_eq!(retransmitted, result.totals.retransmissions, "{scheduler}");
         let wished = sum(&|f| *f == Transmission::Duplicated);
-        assert_eq!(wished, result.duplicated_bytes + result.opportunistic_bytes, "{scheduler}: by wish");
-        assert_eq!(sum(&|f| *f == Transmission::Reinjected), result.reinjected_bytes, "{scheduler}: by need");
+        assert_eq!(
+            wished,
+            result.totals.duplicated_bytes + result.totals.opportunistic_bytes,
+            "{scheduler}: by wish"
+        );
+        assert_eq!(
+            sum(&|f| *f == Transmission::Reinjected),
+            result.totals.reinjected_bytes,
+            "{scheduler}: by need"
+        );
         for segment in &result.segments {
             assert!(segment.arrived.is_none_or(|at| at > segment.sent));
             assert!(segment.acked.is_none_or(|at| at > segment.sent));
@@ -195,7 +203,7 @@ fn decisions_name_paths_and_series_have_their_interval() {
     assert!(result.decisions.iter().all(|decision| !decision.reason.contains("{subflow")));
     let times: Vec<u64> = result.samples.iter().map(|sample| sample.at).collect();
     assert!(times.windows(2).all(|pair| pair[1] - pair[0] == 10 * MILLISECOND), "{times:?}");
-    assert_eq!(result.ofo_samples.len() as u64, result.duration / (10 * MILLISECOND) + 1);
+    assert_eq!(result.ofo.samples.len() as u64, result.duration / (10 * MILLISECOND) + 1);
     let last = result.samples.last().expect("samples");
     assert!(last.subflows.len() == 2 && last.subflows.iter().all(|subflow| subflow.srtt > 0));
 }
@@ -204,17 +212,17 @@ fn decisions_name_paths_and_series_have_their_interval() {
 #[test]
 fn the_out_of_order_queue_is_measured() {
     let alone = run(&single(networks::wifi_lte(), 0, "lia"));
-    assert_eq!((alone.ofo_max, alone.ofo_mean), (0, 0.0));
+    assert_eq!((alone.ofo.max, alone.ofo.mean), (0, 0.0));
     let both = run(&spec(networks::wifi_lte(), "roundrobin", "lia"));
-    assert!(both.ofo_max > 0 && both.ofo_mean > 0.0);
-    assert!(both.ofo_mean < both.ofo_max as f64);
-    assert!(both.ofo_samples.iter().any(|&bytes| bytes > 0));
-    assert!(both.ofo_samples.iter().all(|&bytes| u64::from(bytes) <= both.ofo_max));
+    assert!(both.ofo.max > 0 && both.ofo.mean > 0.0);
+    assert!(both.ofo.mean < both.ofo.max as f64);
+    assert!(both.ofo.samples.iter().any(|&bytes| bytes > 0));
+    assert!(both.ofo.samples.iter().all(|&bytes| u64::from(bytes) <= both.ofo.max));
     // The maximum of each 10 ms: never below the sample at their end, and at times above.
-    assert_eq!(both.ofo_peaks.len(), both.ofo_samples.len());
-    let mut pairs = both.ofo_peaks.iter().zip(&both.ofo_samples);
-    assert!(pairs.all(|(peak, sample)| peak >= sample) && both.ofo_peaks != both.ofo_samples);
-    assert_eq!(both.ofo_peaks.iter().max().map(|&most| u64::from(most)), Some(both.ofo_max));
+    assert_eq!(both.ofo.peaks.len(), both.ofo.samples.len());
+    let mut pairs = both.ofo.peaks.iter().zip(&both.ofo.samples);
+    assert!(pairs.all(|(peak, sample)| peak >= sample) && both.ofo.peaks != both.ofo.samples);
+    assert_eq!(both.ofo.peaks.iter().max().map(|&most| u64::from(most)), Some(both.ofo.max));
 }
 
 #[test]
@@ -251,8 +259,8 @@ fn deadlines_of_frames_are_for_schedulers_that_ask() {
     assert_eq!(summary(&without), summary(&with), "others don't notice");
     let [never, soon, far] =
         [None, Some(30 * MILLISECOND), Some(10 * SECOND)].map(|deadline| frames("xlink", deadline));
-    assert_eq!(far.duplicated_bytes, 0, "all arrives in time");
-    assert!(soon.duplicated_bytes > 0 && never.duplicated_bytes > 0);
+    assert_eq!(far.totals.duplicated_bytes, 0, "all arrives in time");
+    assert!(soon.totals.duplicated_bytes > 0 && never.totals.duplicated_bytes > 0);
 }
 
 /// A window's worth takes a round trip: a competing flow with a small receive buffer can't fill the path.

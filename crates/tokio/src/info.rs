@@ -32,6 +32,6 @@ impl StreamInfo {
 
     /// Subflows that have carried something: their round-trip time is known.
     pub fn measured_subflows(&self) -> usize {
-        self.subflows.iter().filter(|one| one.tcp.rtt > 0).count()
+        self.subflows.iter().filter(|one| one.tcp.rtt.smoothed > 0).count()
     }
 }

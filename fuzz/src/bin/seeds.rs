@@ -122,7 +122,10 @@ fn main() -> std::io::Result<()> {
         vec![],
         vec![Tlv::Info, Tlv::Cookie(vec![7; 16])],
         vec![Tlv::Connect { peer: address("192.0.2.1:443"), options: None }],
-        vec![Tlv::Connect { peer: address("[2001:db8::1]:80"), options: Some(vec![option(30, &[]), option(34, &[1, 2, 3])]) }],
+        vec![Tlv::Connect {
+            peer: address("[2001:db8::1]:80"),
+            options: Some(vec![option(30, &[]), option(34, &[1, 2, 3])]),
+        }],
         vec![Tlv::Connect { peer: address("127.0.0.1:80"), options: None }],
         vec![Tlv::ExtendedHeader(vec![4, 2, 1, 1])],
         vec![Tlv::SupportedExtensions(vec![30])],

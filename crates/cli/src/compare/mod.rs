@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use indicatif::{HumanDuration, ProgressBar, ProgressState, ProgressStyle};
 use ropewalk_engine::registry::{Registry, Spec};
 use ropewalk_engine::scheduler::Scheduler;
-use ropewalk_lab::compare::{Ask, Candidate, Comparison, Design, Request, ask, compare};
+use ropewalk_lab::compare::{Ask, Candidate, Comparison, Design, Request, ask, compare, for_emulation};
 use ropewalk_lab::diagnostic::{Diagnostic, Source};
 use ropewalk_lab::opening::Opening;
 use ropewalk_lab::report::rope::{self, Budget};
@@ -346,7 +346,7 @@ fn in_real_time(
     stop: &Arc<AtomicBool>,
     evidence: &evidence::Options,
 ) -> Result<Comparison, Failure> {
-    let request = emulated::request(request, ends)?;
+    let request = for_emulation(request, ends)?;
     let failed = std::sync::Mutex::new(None);
     let tally = std::sync::Mutex::new(emulated::Tally::default());
     let comparison = compare(

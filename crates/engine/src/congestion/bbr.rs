@@ -42,6 +42,7 @@ mod model;
 mod states;
 #[cfg(test)]
 mod tests;
+mod transitions;
 
 use super::subflows::PerSubflow;
 use super::{Ack, CongestionControl, ControlEntry, LossCause, LostSegments, RateSample};

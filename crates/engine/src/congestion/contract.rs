@@ -81,10 +81,10 @@ impl Bench {
                 let rtt = rtt_ms * MILLISECOND;
                 self.now += rtt / u64::from(self.per_round(i));
                 let subflow = &mut self.subflows[i];
-                (subflow.srtt, subflow.last_rtt, subflow.delivered) =
-                    (rtt, rtt, subflow.delivered + u64::from(acked));
-                subflow.min_rtt = subflow.min_rtt.min(rtt);
-                subflow.bytes_acked += u64::from(acked) * u64::from(subflow.mss);
+                (subflow.rtt.smoothed, subflow.rtt.latest, subflow.totals.delivered) =
+                    (rtt, rtt, subflow.totals.delivered + u64::from(acked));
+                subflow.rtt.min = subflow.rtt.min.min(rtt);
+                subflow.totals.bytes_acked += u64::from(acked) * u64::from(subflow.mss);
                 let prior_in_flight = if limited { subflow.cwnd } else { subflow.cwnd / 4 };
                 let seen = self.subflows.clone();
                 let now = self.now;
@@ -118,8 +118,8 @@ impl Bench {
                 subflow.ssthresh = ssthresh;
                 subflow.cwnd =
                     if cause == LossCause::Timeout { 1 } else { ssthresh.min(subflow.cwnd).max(1) };
-                subflow.bytes_acked_at_loss = subflow.bytes_acked;
-                subflow.loss_events += 1;
+                subflow.totals.bytes_acked_at_loss = subflow.totals.bytes_acked;
+                subflow.totals.loss_events += 1;
             }
             Step::Undo => {
                 self.control.on_undo(&self.subflows, i);
@@ -151,7 +151,7 @@ impl Bench {
     /// The same ACK for a model-based control: the window's rate, and the samples of a steady sender.
     fn sample(&mut self, i: usize, ack: &Ack, rtt: Nanos) {
         let subflow = &self.subflows[i];
-        let delivered = u64::from(ack.prior_in_flight.min(LINK)).min(subflow.delivered);
+        let delivered = u64::from(ack.prior_in_flight.min(LINK)).min(subflow.totals.delivered);
         let sample = RateSample {
             now: ack.now,
             acked: ack.acked,
@@ -159,7 +159,7 @@ impl Bench {
             rate: (u128::from(delivered) * u128::from(subflow.mss) * 1_000_000_000 / u128::from(rtt)) as u64,
             app_limited: !ack.cwnd_limited,
             delivered,
-            prior_delivered: subflow.delivered - delivered,
+            prior_delivered: subflow.totals.delivered - delivered,
             tx_in_flight: ack.prior_in_flight,
             lost: 0,
             cwnd_limited: ack.cwnd_limited,
@@ -177,7 +177,7 @@ impl Bench {
         let mut expected = seen.to_vec();
         let after = &self.subflows[i];
         (expected[i].cwnd, expected[i].ssthresh) = (after.cwnd, after.ssthresh);
-        expected[i].pacing_rate = after.pacing_rate;
+        expected[i].rate.pacing = after.rate.pacing;
         if expected != self.subflows {
             self.found.push(("own-window", format!("subflow {i}'s ACK changed something else")));
         }

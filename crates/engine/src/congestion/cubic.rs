@@ -265,7 +265,11 @@ impl Rule {
         let cwnd = f64::from(subflow.cwnd.max(1));
         let curve = &mut state.curve;
         let mut epoch = curve.epoch.unwrap_or_else(|| self.begin(curve.w_max, cwnd, now));
-        let rtt = if self.least_rtt_ahead { state.least_rtt.unwrap_or(subflow.srtt) } else { subflow.srtt };
+        let rtt = if self.least_rtt_ahead {
+            state.least_rtt.unwrap_or(subflow.rtt.smoothed)
+        } else {
+            subflow.rtt.smoothed
+        };
         let t = seconds(now.saturating_sub(epoch.start));
 
         let target = w_cubic(self.c, t + seconds(rtt), epoch.k, epoch.origin).clamp(cwnd, 1.5 * cwnd);
@@ -332,7 +336,7 @@ impl CongestionControl for Cubic {
             if subflow.cwnd >= LOW_WINDOW
                 && let Some(least) = state.least_rtt
             {
-                if state.hystart.on_ack(ack, least, subflow.pacing_rate, rule.hystart_rule) {
+                if state.hystart.on_ack(ack, least, subflow.rate.pacing, rule.hystart_rule) {
                     subflow.ssthresh = subflow.cwnd;
                 }
             } else if ack.round_start {

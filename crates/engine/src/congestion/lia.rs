@@ -109,7 +109,7 @@ mod tests {
         let mut subflows =
             subflows(&[subflow(10, 100), subflow(10, 100), subflow(10, 100), subflow(10, 100)]);
         subflows[1].state = SubflowStatus::Stale;
-        subflows[2].srtt = 0;
+        subflows[2].rtt.smoothed = 0;
         subflows[3].backup = true;
         assert_close(increase(&subflows, 0), 0.1);
         // A backup that carries data counts.

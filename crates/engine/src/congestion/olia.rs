@@ -146,7 +146,7 @@ impl Olia {
 /// l_p, bytes.
 fn between_losses(losses: &PerSubflow<Losses>, p: usize, subflow: &SubflowMetrics) -> f64 {
     let History { l1, mark } = losses.get(p).map_or(History::default(), |losses| losses.now);
-    l1.max(subflow.bytes_acked.saturating_sub(mark)) as f64
+    l1.max(subflow.totals.bytes_acked.saturating_sub(mark)) as f64
 }
 
 fn rank(losses: &PerSubflow<Losses>, by_square_rtt: bool, subflows: &[SubflowMetrics], r: usize) -> Ranking {
@@ -191,14 +191,14 @@ impl AdditiveRule for Olia {
     fn ssthresh(&mut self, subflows: &[SubflowMetrics], r: usize, _cause: LossCause) -> u32 {
         let losses = self.losses.at(r);
         losses.before = losses.now;
-        let acked = subflows[r].bytes_acked;
+        let acked = subflows[r].totals.bytes_acked;
         losses.now = History { l1: acked.saturating_sub(losses.before.mark), mark: acked };
         let several = counted(subflows, r).count() > 1;
         half_window(&subflows[r], if several { self.least_ssthresh } else { 2 })
     }
 
     fn subflow_added(&mut self, subflows: &[SubflowMetrics], r: usize) {
-        let start = History { l1: 0, mark: subflows[r].bytes_acked };
+        let start = History { l1: 0, mark: subflows[r].totals.bytes_acked };
         *self.losses.at(r) = Losses { now: start, before: start };
     }
 
@@ -255,7 +255,7 @@ mod tests {
     #[test]
     fn one_subflow_grows_as_reno() {
         let mut subflows = subflows(&[subflow(17, 43)]);
-        subflows[0].bytes_acked = 12345;
+        subflows[0].totals.bytes_acked = 12345;
         assert_close(per_segment(&olia("olia"), &subflows, 0), 1.0 / 17.0);
     }
 
@@ -265,8 +265,8 @@ mod tests {
         // l = 50000 and 10000 bytes: B = {0}, M = {1}, B\M = {0}: a_0 = 1/(2*1), a_1 = -1/(2*1).
         // r=0: 10/0.01 / 90000 + 0.5/10 = 0.0111111 + 0.05; r=1: 20/0.01/90000 - 0.5/20 = 0.0222222 - 0.025.
         let mut subflows = subflows(&[subflow(10, 100), subflow(20, 100)]);
-        subflows[0].bytes_acked = 50_000;
-        subflows[1].bytes_acked = 10_000;
+        subflows[0].totals.bytes_acked = 50_000;
+        subflows[1].totals.bytes_acked = 10_000;
         let olia = olia("olia");
         assert_close(olia.metrics(&subflows, 0)[0].1, 0.5);
         assert_close(olia.metrics(&subflows, 1)[0].1, -0.5);
@@ -277,8 +277,8 @@ mod tests {
     #[test]
     fn best_path_with_the_largest_window_leaves_alpha_zero() {
         let mut subflows = subflows(&[subflow(30, 100), subflow(20, 100)]);
-        subflows[0].bytes_acked = 50_000;
-        subflows[1].bytes_acked = 10_000;
+        subflows[0].totals.bytes_acked = 50_000;
+        subflows[1].totals.bytes_acked = 10_000;
         let olia = olia("olia");
         assert_close(olia.metrics(&subflows, 0)[0].1, 0.0);
         assert_close(olia.metrics(&subflows, 1)[0].1, 0.0);
@@ -289,10 +289,10 @@ mod tests {
         // B = {0, 1} (equal l and rtt), M = {3, 2 of equal window}: a = 1/(4*2) on B, -1/(4*2) on M;
         // and with the third's window smaller, it is neither: 0, and M = {3}: -1/4.
         let mut subflows = subflows(&[subflow(5, 50), subflow(6, 50), subflow(20, 50), subflow(20, 50)]);
-        subflows[0].bytes_acked = 9000;
-        subflows[1].bytes_acked = 9000;
-        subflows[2].bytes_acked = 1000;
-        subflows[3].bytes_acked = 1000;
+        subflows[0].totals.bytes_acked = 9000;
+        subflows[1].totals.bytes_acked = 9000;
+        subflows[2].totals.bytes_acked = 1000;
+        subflows[3].totals.bytes_acked = 1000;
         let olia = olia("olia");
         let alphas =
             |subflows: &[SubflowMetrics]| (0..4).map(|r| olia.metrics(subflows, r)[0].1).collect::<Vec<_>>();
@@ -306,17 +306,17 @@ mod tests {
         // l = 10000 and 40000 bytes, rtt 20 and 100 ms: l^2/rtt = 5e9 and 1.6e10: the draft's best is 1;
         // l/rtt^2 = 2.5e7 and 4e6: Linux's is 0.
         let mut subflows = subflows(&[subflow(10, 20), subflow(5, 100)]);
-        subflows[0].bytes_acked = 10_000;
-        subflows[1].bytes_acked = 40_000;
+        subflows[0].totals.bytes_acked = 10_000;
+        subflows[1].totals.bytes_acked = 40_000;
         assert_close(olia("olia").metrics(&subflows, 1)[0].1, 0.5);
         assert_close(olia("olia:linux").metrics(&subflows, 1)[0].1, 0.0);
         subflows[0].cwnd = 4;
         assert_close(olia("olia").metrics(&subflows, 0)[0].1, 0.0);
         assert_close(olia("olia:linux").metrics(&subflows, 0)[0].1, 0.5);
         // 60000 bytes: l/rtt^2 = 6e6, still less. 15000: l^2/rtt = 2.25e9: the draft's best is 0.
-        subflows[1].bytes_acked = 60_000;
+        subflows[1].totals.bytes_acked = 60_000;
         assert_close(olia("olia:linux").metrics(&subflows, 0)[0].1, 0.5);
-        subflows[1].bytes_acked = 15_000;
+        subflows[1].totals.bytes_acked = 15_000;
         assert_close(olia("olia").metrics(&subflows, 0)[0].1, 0.5);
     }
 
@@ -325,14 +325,14 @@ mod tests {
         let mut subflows = subflows(&[subflow(10, 100), subflow(10, 100)]);
         let mut olia = olia("olia");
         let l = |olia: &Olia, subflows: &[SubflowMetrics]| olia.metrics(subflows, 0)[1].1;
-        subflows[0].bytes_acked = 7000;
+        subflows[0].totals.bytes_acked = 7000;
         olia.ssthresh(&subflows, 0, LossCause::FastRetransmit);
-        subflows[0].bytes_acked = 9000;
+        subflows[0].totals.bytes_acked = 9000;
         assert_close(l(&olia, &subflows), 7000.0);
-        subflows[0].bytes_acked = 17_000;
+        subflows[0].totals.bytes_acked = 17_000;
         assert_close(l(&olia, &subflows), 10_000.0);
         olia.ssthresh(&subflows, 0, LossCause::Timeout);
-        subflows[0].bytes_acked = 18_000;
+        subflows[0].totals.bytes_acked = 18_000;
         olia.ssthresh(&subflows, 0, LossCause::Timeout);
         assert_close(l(&olia, &subflows), 1000.0);
         assert!(olia.on_undo(0));
@@ -347,7 +347,7 @@ mod tests {
     fn a_negative_increase_takes_whole_segments_and_leaves_one() {
         // As above: -0.00277778 per segment on subflow 1: the 360th takes one away.
         let mut subflows = subflows(&[subflow(10, 100), subflow(20, 100)]);
-        subflows[0].bytes_acked = 50_000;
+        subflows[0].totals.bytes_acked = 50_000;
         let mut olia = build("olia");
         for _ in 0..359 {
             olia.on_ack(&mut subflows, 1, &ack(1));

@@ -38,7 +38,7 @@ impl<T: Default> PerSubflow<T> {
 #[inline]
 pub(super) fn counts(subflows: &[SubflowMetrics], p: usize, r: usize) -> bool {
     let subflow = &subflows[p];
-    p == r || (subflow.usable() && subflow.srtt > 0 && (!subflow.backup || subflow.packets_out > 0))
+    p == r || (subflow.usable() && subflow.rtt.smoothed > 0 && (!subflow.backup || subflow.packets_out > 0))
 }
 
 /// The subflows that count for `r`, with their indices, in order.
@@ -60,7 +60,7 @@ pub(super) fn window(subflow: &SubflowMetrics) -> f64 {
 /// be divided by.
 #[inline]
 pub(super) fn rtt(subflow: &SubflowMetrics) -> f64 {
-    subflow.srtt.max(1) as f64 / SECOND as f64
+    subflow.rtt.smoothed.max(1) as f64 / SECOND as f64
 }
 
 /// Rate of a subflow, x = w / rtt, segments per second.

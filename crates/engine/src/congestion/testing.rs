@@ -18,10 +18,10 @@ pub(super) fn subflows(list: &[(u32, u64)]) -> Vec<SubflowMetrics> {
             subflow.cwnd = cwnd;
             subflow.ssthresh = 2;
             subflow.mss = 1000;
-            subflow.srtt = rtt_ms * MILLISECOND;
-            subflow.min_rtt = subflow.srtt;
-            subflow.max_rtt = subflow.srtt;
-            subflow.last_rtt = subflow.srtt;
+            subflow.rtt.smoothed = rtt_ms * MILLISECOND;
+            subflow.rtt.min = subflow.rtt.smoothed;
+            subflow.rtt.max = subflow.rtt.smoothed;
+            subflow.rtt.latest = subflow.rtt.smoothed;
             subflow
         })
         .collect()

@@ -2,23 +2,7 @@
 
 use std::net::IpAddr;
 
-use crate::mptcp::CloseReason;
 use crate::registry::SpecError;
-
-/// Why a call on a connection's stream failed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum StreamError {
-    /// There is no such connection (any more).
-    #[error("no such connection")]
-    Unknown,
-    /// Our side is closed.
-    #[error("the stream is closed for writing")]
-    Closed,
-    /// The connection is lost, and everything that came before is read.
-    #[error(transparent)]
-    Lost(#[from] CloseReason),
-}
 
 /// Why an option of a connection can't be set.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]

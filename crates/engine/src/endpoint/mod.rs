@@ -24,12 +24,13 @@ use ropewalk_wire::{Flags, FourTuple, Payload, Segment, TooBig};
 
 pub use crate::config::{ConnectionConfig, EndpointConfig};
 use crate::inline_queue::InlineQueue;
+pub use crate::mptcp::StreamError;
 use crate::mptcp::{Connection, Event, Role};
 use crate::{Entropy, Nanos, PathId};
 use keyed::Keyed;
 use routes::Routes;
 
-pub use errors::{ConnectError, OptionError, StreamError};
+pub use errors::{ConnectError, OptionError};
 pub use handles::{ConnectionId, SubflowHandle};
 
 /// Whether an address can be one host's.

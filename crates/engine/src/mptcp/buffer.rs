@@ -81,11 +81,11 @@ impl<P: Payload> Connection<P> {
         {
             let Some(subflow) = subflow else { continue };
             let mut rtt = match subflow.tcp.receive_rtt() {
-                0 if !subflow.tcp.has_timestamps() => metrics.srtt,
+                0 if !subflow.tcp.has_timestamps() => metrics.rtt.smoothed,
                 known => known,
             };
-            if is_prompt && metrics.srtt > 0 {
-                rtt = rtt.min(2 * metrics.srtt);
+            if is_prompt && metrics.rtt.smoothed > 0 {
+                rtt = rtt.min(2 * metrics.rtt.smoothed);
             }
             longest = longest.max(rtt);
             if rtt > 0 {

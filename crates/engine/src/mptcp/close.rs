@@ -2,11 +2,10 @@
 
 use ropewalk_wire::{Payload, RareOptions};
 
-use super::close_reason::{CloseReason, ResetReason};
+use super::close_reason::{CloseReason, ResetReason, StreamError};
 use super::connection::{Connection, Mode};
 use super::path_manager::JOIN_RETRIES;
 use super::stats::Event;
-use crate::endpoint::StreamError;
 use crate::metrics::SubflowStatus;
 use crate::scheduler;
 use crate::tcp::State;

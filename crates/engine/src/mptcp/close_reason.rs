@@ -219,6 +219,21 @@ impl From<CloseReason> for io::Error {
     }
 }
 
+/// Why a call on a connection's stream failed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StreamError {
+    /// There is no such connection (any more).
+    #[error("no such connection")]
+    Unknown,
+    /// Our side is closed.
+    #[error("the stream is closed for writing")]
+    Closed,
+    /// The connection is lost, and everything that came before is read.
+    #[error(transparent)]
+    Lost(#[from] CloseReason),
+}
+
 #[cfg(test)]
 mod tests {
     use super::{CloseReason, Interference, JoinError, ResetReason};

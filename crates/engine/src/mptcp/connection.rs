@@ -7,12 +7,11 @@ use ropewalk_wire::{FourTuple, Payload};
 use super::close_reason::CloseReason;
 use super::crypto::Key;
 use super::deadlines::Deadlines;
-use super::early_join::EarlyJoins;
-use super::path_manager::{JoinRequest, PathManager};
+use super::path_manager::{EarlyJoins, JoinRequest, PathManager};
 use super::receive::ReceiveSide;
 use super::scheduling::Scheduling;
 use super::send::SendSide;
-use super::stats::{ConnectionStats, Event};
+use super::stats::{ConnectionStats, Event, OfoStats};
 use super::subflow::SubflowState;
 use crate::config::ConnectionConfig;
 use crate::congestion::CongestionControl;
@@ -327,7 +326,7 @@ impl<P: Payload> Connection<P> {
                 self.subflows[metrics.id.index()].is_some()
                     && !matches!(metrics.state, SubflowStatus::Closed | SubflowStatus::Handshaking)
             })
-            .min_by_key(|metrics| (metrics.state != SubflowStatus::Usable, metrics.srtt, metrics.id))
+            .min_by_key(|metrics| (metrics.state != SubflowStatus::Usable, metrics.rtt.smoothed, metrics.id))
             .map(|metrics| metrics.id.index());
         if let Some(subflow) = best.and_then(|index| self.subflows[index].as_mut()) {
             subflow.tcp.request_ack();
@@ -407,9 +406,11 @@ impl<P: Payload> Connection<P> {
         }
         stats.bytes_received = self.receive.buffer.next;
         stats.received_twice_bytes = self.receive.duplicate_bytes;
-        stats.ofo_bytes = self.receive.ofo_bytes();
-        stats.ofo_max = self.receive.ofo_max;
-        stats.ofo_integral = self.receive.ofo_integral(now);
+        stats.ofo = OfoStats {
+            bytes: self.receive.ofo_bytes(),
+            max: self.receive.ofo_max,
+            integral: self.receive.ofo_integral(now),
+        };
         stats.window_blocked += self.scheduling.blocked_for(now);
         stats
     }

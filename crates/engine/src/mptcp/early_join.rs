@@ -11,14 +11,11 @@ use ropewalk_wire::{Payload, Segment};
 
 use super::CloseReason;
 use super::connection::{Connection, Mode, Role};
-use super::path_manager::JoinRequest;
+use super::path_manager::{EarlyJoins, JoinRequest};
 use super::stats::Event;
 use super::subflow::Join;
 use crate::metrics::SubflowStatus;
 use crate::{Nanos, PathId, SubflowId};
-
-/// SYNs that wait for the keys, and the paths that they came on.
-pub(crate) type EarlyJoins<P> = Vec<(PathId, Segment<P>)>;
 
 /// SYNs with our token that may wait for the keys.
 const MOST_WAITING: usize = 4;

@@ -13,8 +13,8 @@ use crate::{Nanos, SubflowId};
 fn may_repeat(rule: Rule, srtt: Nanos, carrier: &SubflowMetrics, carries_it: bool) -> bool {
     match rule {
         Rule::Off => false,
-        Rule::Paper => srtt < carrier.srtt,
-        Rule::Linux => !carries_it && (carrier.cwnd <= 4 || 4 * srtt < carrier.srtt),
+        Rule::Paper => srtt < carrier.rtt.smoothed,
+        Rule::Linux => !carries_it && (carrier.cwnd <= 4 || 4 * srtt < carrier.rtt.smoothed),
     }
 }
 
@@ -36,7 +36,7 @@ fn is_penalised(
             metrics.id != selected && head.carried_by(metrics.id) && metrics.ca_state == CaState::Open
         }
     };
-    concerned && metrics.srtt > srtt && metrics.usable() && since >= srtt
+    concerned && metrics.rtt.smoothed > srtt && metrics.usable() && since >= srtt
 }
 
 /// Halves the window. The kernel halves the threshold as well, outside slow start.
@@ -63,10 +63,11 @@ impl<P: Payload> Connection<P> {
         let view = view!(self, now);
         // One without a sample isn't known to be faster than the carrier, nor is there an srtt of it in which to
         // penalise only once.
-        let known = |metrics: &&SubflowMetrics| metrics.srtt > 0;
-        let any = View::fastest(view.available().filter(known)).map(|best| (best.id.index(), best.srtt));
+        let known = |metrics: &&SubflowMetrics| metrics.rtt.smoothed > 0;
+        let any =
+            View::fastest(view.available().filter(known)).map(|best| (best.id.index(), best.rtt.smoothed));
         let fresh = View::fastest(view.available().filter(known).filter(|best| !head.carried_by(best.id)))
-            .map(|best| (best.id.index(), best.srtt));
+            .map(|best| (best.id.index(), best.rtt.smoothed));
         // The paper's candidate doesn't carry the head yet. The kernel's is where new data would go: while it carries
         // the head already, the others that carry it are still penalised, once per its srtt.
         let by = |rule: Rule| match rule {
@@ -117,7 +118,7 @@ mod tests {
     /// A subflow with a round-trip time of 40.
     fn carrier() -> SubflowMetrics {
         let mut metrics = SubflowMetrics::new(SubflowId(1), PathId(1));
-        (metrics.srtt, metrics.cwnd, metrics.ssthresh) = (40, 10, 8);
+        (metrics.rtt.smoothed, metrics.cwnd, metrics.ssthresh) = (40, 10, 8);
         metrics.state = SubflowStatus::Usable;
         metrics
     }

@@ -2,12 +2,8 @@
 
 use std::collections::VecDeque;
 
-use ropewalk_wire::Payload;
-
-use super::connection::Connection;
-use super::send::SendSide;
 use crate::Nanos;
-use crate::scheduler::{Chunk, InFlight, Message};
+use crate::scheduler::Message;
 
 /// The messages that aren't acknowledged, in order, without gaps or overlaps but for bytes that belong to none.
 #[derive(Debug, Default)]
@@ -21,7 +17,7 @@ impl Messages {
     }
 
     /// The next `bytes` bytes after those written, and after the messages so far, are one.
-    fn begin(&mut self, written: u64, bytes: u64, deadline: Option<Nanos>) {
+    pub fn begin(&mut self, written: u64, bytes: u64, deadline: Option<Nanos>) {
         let start = self.0.back().map_or(written, |last| last.end.max(written));
         if bytes > 0 {
             self.0.push_back(Message { start, end: start.saturating_add(bytes), deadline });
@@ -29,7 +25,7 @@ impl Messages {
     }
 
     /// A message ends with what is written.
-    fn end(&mut self, written: u64, deadline: Option<Nanos>) {
+    pub fn end(&mut self, written: u64, deadline: Option<Nanos>) {
         // What was announced and isn't begun won't come.
         while self.0.back().is_some_and(|last| last.start >= written) {
             self.0.pop_back();
@@ -49,50 +45,10 @@ impl Messages {
     }
 
     /// Forgets what is acknowledged, but for the last before something that isn't: the next begins where that ends.
-    fn forget(&mut self, una: u64) {
+    pub fn forget(&mut self, una: u64) {
         while self.0.get(1).is_some_and(|next| next.start < una) {
             self.0.pop_front();
         }
-    }
-}
-
-/// What schedulers see of the stream.
-impl<P: Payload> InFlight for SendSide<P> {
-    fn chunk_after(&self, offset: u64) -> Option<Chunk> {
-        self.chunks.chunk_after(offset)
-    }
-
-    fn chunk_before(&self, offset: u64) -> Option<Chunk> {
-        self.chunks.chunk_before(offset)
-    }
-
-    fn message_at(&self, offset: u64) -> Option<Message> {
-        self.messages.as_ref()?.at(offset)
-    }
-
-    fn len(&self) -> usize {
-        self.chunks.len()
-    }
-}
-
-impl<P: Payload> Connection<P> {
-    /// The next `bytes` bytes are a message.
-    #[cold]
-    pub(crate) fn begin_message(&mut self, bytes: u64, deadline: Option<Nanos>) {
-        let (una, written) = (self.send.una, self.send.written);
-        let messages = self.send.messages.get_or_insert_default();
-        messages.forget(una);
-        messages.begin(written, bytes, deadline);
-    }
-
-    /// A message ends with what is written.
-    #[cold]
-    pub(crate) fn end_message(&mut self, deadline: Option<Nanos>) {
-        let (una, written) = (self.send.una, self.send.written);
-        let messages = self.send.messages.get_or_insert_default();
-        messages.forget(una);
-        messages.end(written, deadline);
-        self.wake();
     }
 }
 

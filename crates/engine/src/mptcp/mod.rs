@@ -35,12 +35,12 @@ mod timers;
 mod window_autotuning;
 mod withdraw;
 
-pub use close_reason::{CloseReason, Interference, JoinError, ResetReason};
+pub use close_reason::{CloseReason, Interference, JoinError, ResetReason, StreamError};
 pub use connection::{Connection, Role};
 pub use crypto::{Key, add_addr_hmac, join_hmac, leftmost_64, leftmost_160};
 pub use info::{ConnectionInfo, SubflowInfo};
 pub(crate) use path_manager::JoinRequest;
-pub use stats::{ConnectionStats, DecisionRecord, Event, FallbackCause};
+pub use stats::{ConnectionStats, DecisionRecord, Event, FallbackCause, OfoStats, Overruled};
 
 /// Whether an MP_CAPABLE is one that this version knows: version 1, HMAC-SHA256, no extension (RFC 8684 3.1).
 pub(crate) fn is_understood(capable: &ropewalk_wire::MpCapable) -> bool {

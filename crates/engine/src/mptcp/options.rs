@@ -1,4 +1,4 @@
-//! Socket options of an open connection, and the rules of those that no other part has: cork (`TCP_CORK`), the unsent
+//! Socket options of an open connection, messages that its application marks, and the rules of options that no other part has: cork (`TCP_CORK`), the unsent
 //! low-water mark (`TCP_NOTSENT_LOWAT`) and the user timeout (`TCP_USER_TIMEOUT`, RFC 9293 3.9.1).
 
 use std::sync::Arc;
@@ -7,6 +7,7 @@ use ropewalk_wire::Payload;
 
 use super::close_reason::CloseReason;
 use super::connection::{Connection, Mode};
+use super::send::Cork;
 use crate::config::{BufferConfig, ConnectionConfig};
 use crate::scheduler::Rationale;
 use crate::tcp::State;
@@ -14,14 +15,6 @@ use crate::{MILLISECOND, Nanos};
 
 /// How long a cork holds less than a segment back, as in Linux.
 const CORK_TIME: Nanos = 200 * MILLISECOND;
-
-/// Holds back the end of the data where it doesn't fill a segment.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Cork {
-    pub on: bool,
-    /// It has held data for [`CORK_TIME`]: what is written by now goes.
-    pub overdue: bool,
-}
 
 impl<P: Payload> Connection<P> {
     /// The connection's own copy of its settings, to change them.
@@ -32,6 +25,25 @@ impl<P: Payload> Connection<P> {
     /// Has every subflow look again whether it has something to send.
     fn look_again(&mut self) {
         self.subflows.iter_mut().flatten().for_each(|subflow| subflow.tcp.look_again());
+        self.wake();
+    }
+
+    /// The next `bytes` bytes are a message.
+    #[cold]
+    pub(crate) fn begin_message(&mut self, bytes: u64, deadline: Option<Nanos>) {
+        let (una, written) = (self.send.una, self.send.written);
+        let messages = self.send.messages.get_or_insert_default();
+        messages.forget(una);
+        messages.begin(written, bytes, deadline);
+    }
+
+    /// A message ends with what is written.
+    #[cold]
+    pub(crate) fn end_message(&mut self, deadline: Option<Nanos>) {
+        let (una, written) = (self.send.una, self.send.written);
+        let messages = self.send.messages.get_or_insert_default();
+        messages.forget(una);
+        messages.end(written, deadline);
         self.wake();
     }
 

@@ -258,9 +258,7 @@ impl<P: Payload> Connection<P> {
     /// Counts that the engine didn't do what the scheduler said.
     #[cold]
     fn note_overruled(&mut self, now: Nanos, cause: &'static str) {
-        self.stats.overruled += 1;
-        self.stats.first_overruled.get_or_insert(now);
-        self.stats.overruled_cause.get_or_insert(cause);
+        self.stats.overruled.note(now, cause);
     }
 
     /// Executes a decision. Returns the subflow that got data, the offset and the length.

@@ -111,7 +111,7 @@ impl Scheduling {
         self.wants_acks = self.wants_events || wants_link_rate;
         if wants_link_rate != self.link_rates.is_some() {
             self.link_rates = wants_link_rate.then(|| vec![LinkRate::default(); metrics.len()]);
-            metrics.iter_mut().for_each(|metrics| metrics.link_byte_time = 0.0);
+            metrics.iter_mut().for_each(|metrics| metrics.rate.link_byte_time = 0.0);
         }
     }
 

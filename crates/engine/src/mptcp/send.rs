@@ -10,10 +10,17 @@ use ropewalk_wire::Payload;
 
 use super::chunks::Chunks;
 use super::messages::Messages;
-use super::options::Cork;
 use crate::inline_queue::InlineQueue;
-use crate::scheduler::Chunk;
+use crate::scheduler::{Chunk, InFlight, Message};
 use crate::{Nanos, SubflowId};
+
+/// Holds back the end of the data where it doesn't fill a segment.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Cork {
+    pub on: bool,
+    /// It has held data for its time: what is written by now goes.
+    pub overdue: bool,
+}
 
 /// The send side.
 #[derive(Debug)]
@@ -382,6 +389,25 @@ impl<P: Payload> SendSide<P> {
         self.unassigned.shrink();
         self.chunks.0.shrink_to_fit();
         self.reinjections.shrink_to_fit();
+    }
+}
+
+/// What schedulers see of the stream.
+impl<P: Payload> InFlight for SendSide<P> {
+    fn chunk_after(&self, offset: u64) -> Option<Chunk> {
+        self.chunks.chunk_after(offset)
+    }
+
+    fn chunk_before(&self, offset: u64) -> Option<Chunk> {
+        self.chunks.chunk_before(offset)
+    }
+
+    fn message_at(&self, offset: u64) -> Option<Message> {
+        self.messages.as_ref()?.at(offset)
+    }
+
+    fn len(&self) -> usize {
+        self.chunks.len()
     }
 }
 

@@ -98,6 +98,50 @@ pub struct DecisionRecord {
     pub reason: Reason,
 }
 
+/// How often the engine overruled the scheduler: it waited with nothing in flight, or its decisions sent nothing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
+pub struct Overruled {
+    /// How often.
+    pub count: u64,
+    /// When it did so first.
+    pub first: Option<Nanos>,
+    /// Why it did so first, for people.
+    pub cause: Option<&'static str>,
+}
+
+impl Overruled {
+    pub(super) fn note(&mut self, now: Nanos, cause: &'static str) {
+        self.count += 1;
+        self.first.get_or_insert(now);
+        self.cause.get_or_insert(cause);
+    }
+
+    /// Adds another connection's: the earlier of the first times and its cause stay.
+    pub fn add(&mut self, other: &Overruled) {
+        self.count += other.count;
+        if let Some(at) = other.first
+            && self.first.is_none_or(|first| at < first)
+        {
+            (self.first, self.cause) = (other.first, other.cause);
+        }
+    }
+}
+
+/// A connection's out-of-order queue, bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
+pub struct OfoStats {
+    /// Now.
+    pub bytes: u64,
+    /// Its maximum.
+    pub max: u64,
+    /// Its integral over time, byte-nanoseconds.
+    pub integral: u128,
+}
+
 /// A connection's counters. They change with every call into the connection.
 #[derive(Clone, PartialEq, Debug, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
@@ -129,20 +173,12 @@ pub struct ConnectionStats {
     pub received_twice_bytes: u64,
     /// How often a subflow was penalised.
     pub penalisations: u64,
-    /// How often the engine overruled the scheduler: it waited with nothing in flight, or its decisions sent nothing.
-    pub overruled: u64,
-    /// When it did so first.
-    pub first_overruled: Option<Nanos>,
-    /// Why it did so first, for people.
-    pub overruled_cause: Option<&'static str>,
+    /// How often the engine overruled the scheduler.
+    pub overruled: Overruled,
     /// Time during which new data waited for the connection-level send window.
     pub window_blocked: Nanos,
-    /// The out-of-order queue now, bytes.
-    pub ofo_bytes: u64,
-    /// Its maximum.
-    pub ofo_max: u64,
-    /// Its integral over time, byte-nanoseconds.
-    pub ofo_integral: u128,
+    /// The out-of-order queue.
+    pub ofo: OfoStats,
     /// DSS checksums that failed (`MPTcpExtDataCsumErr`).
     pub checksum_errors: u64,
     /// MP_JOINs with a wrong HMAC (`MPTcpExtMPJoinAckHMacFailure`, `MPTcpExtMPJoinSynAckHMacFailure`).

@@ -146,7 +146,9 @@ impl<P: Payload> Connection<P> {
     fn fill_sliver(&mut self, now: Nanos) -> bool {
         let bytes = self.send.sliver().min(u64::from(u16::MAX)) as u32;
         let usable = self.metrics.iter().filter(|metrics| metrics.usable());
-        let Some(subflow) = usable.min_by_key(|m| (m.backup, m.srtt)).map(|m| m.id) else { return false };
+        let Some(subflow) = usable.min_by_key(|m| (m.backup, m.rtt.smoothed)).map(|m| m.id) else {
+            return false;
+        };
         bytes > 0 && self.assign(now, subflow, self.send.next_offset(), bytes, true, 1).0.is_some()
     }
 

@@ -140,7 +140,7 @@ struct Blest {
 /// X: the bytes that F sends during RTT_S, if its window is always filled and grows by one per RTT.
 #[inline]
 fn sent_meanwhile(fast: &SubflowMetrics, slow: &SubflowMetrics) -> f64 {
-    let rtts = slow.srtt as f64 / fast.srtt.max(1) as f64;
+    let rtts = slow.rtt.smoothed as f64 / fast.rtt.smoothed.max(1) as f64;
     f64::from(fast.mss) * (f64::from(fast.cwnd) + (rtts - 1.0) / 2.0) * rtts
 }
 
@@ -194,7 +194,7 @@ fn wait(
             Kib(need as u64),
         )
     });
-    Decision::Wait { until: Some(view.now.saturating_add(fast.srtt.max(1))) }
+    Decision::Wait { until: Some(view.now.saturating_add(fast.rtt.smoothed.max(1))) }
 }
 
 /// Send on `slow`: its share of the window leaves the fast one what it needs.
@@ -203,7 +203,7 @@ fn fits(slow: &SubflowMetrics, need: f64, left: f64, lambda: f64, rationale: &mu
         format!(
             "{} at {}: it leaves {} of the window, {} is needed, lambda={lambda:.2}",
             Subflow(slow.id),
-            Ms(slow.srtt),
+            Ms(slow.rtt.smoothed),
             Kib(left as u64),
             Kib(need as u64),
         )
@@ -214,12 +214,12 @@ fn fits(slow: &SubflowMetrics, need: f64, left: f64, lambda: f64, rationale: &mu
 impl Blest {
     /// One correction for each RTT_F that has passed.
     fn correct(&mut self, view: &View<'_>, fast: &SubflowMetrics) {
-        if fast.srtt == 0 {
+        if fast.rtt.smoothed == 0 {
             return;
         }
         self.blocked |= self.blocking == Blocking::Window && view.blocked();
         let since = *self.since.get_or_insert(view.now);
-        if view.now.saturating_sub(since) < fast.srtt {
+        if view.now.saturating_sub(since) < fast.rtt.smoothed {
             return;
         }
         let step = if self.blocked { self.delta } else { -self.delta };

@@ -96,8 +96,8 @@ impl Path {
     fn update(&mut self, subflow: &SubflowMetrics, rules: Rules) {
         let outstanding = subflow.in_flight();
         let before = std::mem::replace(&mut self.cwnd, subflow.cwnd);
-        if subflow.loss_events != self.losses {
-            self.losses = subflow.loss_events;
+        if subflow.totals.loss_events != self.losses {
+            self.losses = subflow.totals.loss_events;
             self.max =
                 if rules.prose { before.max(subflow.ssthresh) } else { subflow.ssthresh.saturating_mul(2) };
             self.min = subflow.ssthresh;
@@ -151,7 +151,7 @@ impl Scheduler for Capacity {
             if occupied > self.delta {
                 skipped = Some((subflow, occupied));
             } else if occupied <= self.gamma {
-                if uncongested.is_none_or(|(best, _)| subflow.srtt < best.srtt) {
+                if uncongested.is_none_or(|(best, _)| subflow.rtt.smoothed < best.rtt.smoothed) {
                     uncongested = Some((subflow, occupied));
                 }
             } else if available.is_none_or(|(_, least)| occupied < least) {
@@ -166,7 +166,7 @@ impl Scheduler for Capacity {
                 let (id, gamma) = (Subflow(subflow.id), self.gamma);
                 format!(
                     "{id}: least srtt, {}, of those occupied to {gamma} at most ({occupied:.2})",
-                    Ms(subflow.srtt)
+                    Ms(subflow.rtt.smoothed)
                 )
             });
             return Decision::Send { subflow: subflow.id, bytes: subflow.mss };
@@ -195,7 +195,8 @@ impl Scheduler for Capacity {
         if let Event::SubflowAdded(SubflowId(index)) = event
             && let Some(path) = self.paths.get_mut(usize::from(index))
         {
-            let losses = view.subflows.get(usize::from(index)).map_or(0, |subflow| subflow.loss_events);
+            let losses =
+                view.subflows.get(usize::from(index)).map_or(0, |subflow| subflow.totals.loss_events);
             *path = Path { losses, ..self.unknown };
         }
     }
@@ -221,7 +222,7 @@ mod tests {
         };
         assert_eq!(step(39, &mut subflow), (VERY_LARGE, 0, VERY_LARGE));
         // A loss at cwnd 40: ssthresh and cwnd 20.
-        (subflow.loss_events, subflow.ssthresh, subflow.cwnd) = (1, 20, 20);
+        (subflow.totals.loss_events, subflow.ssthresh, subflow.cwnd) = (1, 20, 20);
         assert_eq!(step(39, &mut subflow), (40, 20, 30));
         subflow.cwnd = 100;
         assert_eq!(step(29, &mut subflow), (40, 20, 30), "below the estimate nothing changes");
@@ -231,7 +232,7 @@ mod tests {
         assert_eq!(step(39, &mut subflow), (40, 39, 39), "79 / 2");
         assert_eq!(step(40, &mut subflow), (100, 40, 70), "at Max: cwnd is the new Max");
         assert_eq!(step(69, &mut subflow), (100, 40, 70));
-        (subflow.loss_events, subflow.ssthresh) = (2, 8);
+        (subflow.totals.loss_events, subflow.ssthresh) = (2, 8);
         assert_eq!(step(69, &mut subflow), (16, 8, 12));
     }
 
@@ -241,7 +242,7 @@ mod tests {
         path.update(&subflow(0, 10, 50, 39), Rules { round_up: 1, prose: false });
         assert_eq!(path.estimate, 40, "so that Max can be reached");
         let mut after = subflow(0, 10, 25, 39);
-        (after.loss_events, after.ssthresh) = (1, 25);
+        (after.totals.loss_events, after.ssthresh) = (1, 25);
         path.update(&after, Rules { round_up: 0, prose: true });
         assert_eq!((path.max, path.min, path.estimate), (50, 25, 37));
         assert_eq!(path.cwnd, 25);
@@ -251,7 +252,7 @@ mod tests {
     fn scene(in_flight: [u32; 2]) -> (Scene, Box<dyn Scheduler>) {
         let mut scene = Scene::new(vec![subflow(0, 10, 30, 0), subflow(1, 50, 30, 0)]);
         for subflow in &mut scene.subflows {
-            (subflow.ssthresh, subflow.loss_events) = (10, 1);
+            (subflow.ssthresh, subflow.totals.loss_events) = (10, 1);
         }
         let mut capacity = build("capacity");
         scene.ask(&mut *capacity);
@@ -270,7 +271,7 @@ mod tests {
         assert_eq!(choice([6, 0]), Some(0), "7/15 <= 0.5: the lowest srtt");
         for (srtt_ms, expected) in [(5, 1), (10, 0)] {
             let mut scene = Scene::new(vec![subflow(0, 10, 10, 3), subflow(1, 50, 10, 0)]);
-            scene.subflows[1].srtt = srtt_ms * crate::MILLISECOND;
+            scene.subflows[1].rtt.smoothed = srtt_ms * crate::MILLISECOND;
             assert_eq!(scene.chosen(&mut *build("capacity")), Some(expected), "{srtt_ms} ms");
         }
         assert_eq!(choice([7, 0]), Some(1), "8/15: congested, the other isn't");

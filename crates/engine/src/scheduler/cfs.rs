@@ -47,8 +47,10 @@ impl Cfs {
     fn candidate(&mut self, view: &View<'_>, subflow: &SubflowMetrics) -> Option<Chunk> {
         let cursor = self.cursors.get_mut(subflow.id.index())?;
         while let Some(chunk) = view.in_flight.chunk_after(*cursor) {
-            let slower =
-                view.subflows.get(chunk.last.index()).is_some_and(|carrier| carrier.srtt > subflow.srtt);
+            let slower = view
+                .subflows
+                .get(chunk.last.index())
+                .is_some_and(|carrier| carrier.rtt.smoothed > subflow.rtt.smoothed);
             if slower && !chunk.carried_by(subflow.id) {
                 return Some(chunk);
             }
@@ -61,7 +63,9 @@ impl Cfs {
         let backups = view.backups_count();
         let mut best: Option<(&SubflowMetrics, Chunk)> = None;
         for subflow in view.subflows {
-            if (subflow.backup && !backups) || best.is_some_and(|(best, _)| subflow.srtt >= best.srtt) {
+            if (subflow.backup && !backups)
+                || best.is_some_and(|(best, _)| subflow.rtt.smoothed >= best.rtt.smoothed)
+            {
                 continue;
             }
             if subflow.available()
@@ -78,16 +82,16 @@ impl Cfs {
             return Decision::Wait { until: None };
         };
         rationale.say(|| {
-            let slow = view.subflows.get(chunk.last.index()).map_or(0, |carrier| carrier.srtt);
+            let slow = view.subflows.get(chunk.last.index()).map_or(0, |carrier| carrier.rtt.smoothed);
             format!(
                 "nothing unsent: {} at {} repeats data at {} that {} carries at {}; the older copy comes first \
                  with probability {:.2}",
                 Subflow(subflow.id),
-                Ms(subflow.srtt),
+                Ms(subflow.rtt.smoothed),
                 chunk.offset,
                 Subflow(chunk.last),
                 Ms(slow),
-                slow_wins(slow as f64, subflow.srtt as f64),
+                slow_wins(slow as f64, subflow.rtt.smoothed as f64),
             )
         });
         Decision::Duplicate { subflow: subflow.id, offset: chunk.offset, purpose: Purpose::Redundant }
@@ -185,7 +189,7 @@ mod tests {
     fn an_equally_fast_subflow_repeats_nothing() {
         let mut scene = tail();
         scene.subflows[1].packets_out = 10;
-        scene.subflows[0].srtt = scene.subflows[2].srtt;
+        scene.subflows[0].rtt.smoothed = scene.subflows[2].rtt.smoothed;
         assert_eq!(scene.ask(&mut *build("cfs")), Decision::Wait { until: None });
     }
 
@@ -193,10 +197,10 @@ mod tests {
     fn a_loss_restarts_the_walk() {
         let cfs = &mut *build("cfs");
         let mut scene = tail();
-        scene.subflows[0].srtt = 5 * MILLISECOND;
+        scene.subflows[0].rtt.smoothed = 5 * MILLISECOND;
         scene.subflows[0].packets_out = 10;
         assert_eq!(scene.ask(cfs), repeats(1, 3000), "subflow 0 is the fastest now: only 2 is slower");
-        scene.subflows[0].srtt = 50 * MILLISECOND;
+        scene.subflows[0].rtt.smoothed = 50 * MILLISECOND;
         assert_eq!(scene.ask(cfs), repeats(1, 3000), "what was passed over stays so");
         let lost = Event::Lost { subflow: SubflowId(0), segments: 1 };
         cfs.on_event(&scene.view(), lost);

@@ -48,7 +48,7 @@ struct ConstraintProactive {
 #[inline]
 fn out_of_order(view: &View<'_>, slow: &SubflowMetrics) -> f64 {
     let packets = view.faster_than(slow).map(|subflow| {
-        let rounds = slow.srtt as f64 / subflow.srtt as f64;
+        let rounds = slow.rtt.smoothed as f64 / subflow.rtt.smoothed as f64;
         f64::from(subflow.cwnd) * rounds * f64::from(subflow.mss)
     });
     packets.sum()
@@ -61,16 +61,19 @@ impl Scheduler for ConstraintProactive {
 
     fn select(&mut self, view: &View<'_>, rationale: &mut Rationale) -> Decision {
         weigh_slow(view, rationale, |fastest, subflow, rationale| {
-            if subflow.srtt == fastest.srtt {
+            if subflow.rtt.smoothed == fastest.rtt.smoothed {
                 return send_on(subflow, rationale);
             }
             let disorder = out_of_order(view, subflow);
             let (id, fast) = (Subflow(subflow.id), Subflow(fastest.id));
-            let until = Some(view.now.saturating_add(fastest.srtt.max(1)));
-            if subflow.srtt as f64 / 2.0 > self.delay {
+            let until = Some(view.now.saturating_add(fastest.rtt.smoothed.max(1)));
+            if subflow.rtt.smoothed as f64 / 2.0 > self.delay {
                 rationale.say(|| {
                     let limit = Ms(self.delay as u64);
-                    format!("wait for {fast}: {id} takes {} one way, more than {limit}", Ms(subflow.srtt / 2))
+                    format!(
+                        "wait for {fast}: {id} takes {} one way, more than {limit}",
+                        Ms(subflow.rtt.smoothed / 2)
+                    )
                 });
                 return Decision::Wait { until };
             }

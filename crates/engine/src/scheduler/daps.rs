@@ -99,9 +99,9 @@ impl Plan {
         self.unit = u32::MAX;
         let mut span = 1;
         let mut longest = 1;
-        let slowest = view.usable().filter(planned).map(|subflow| subflow.srtt).max().unwrap_or(0);
+        let slowest = view.usable().filter(planned).map(|subflow| subflow.rtt.smoothed).max().unwrap_or(0);
         for (subflow, leg) in view.usable().filter(planned).zip(&mut self.legs) {
-            let srtt = if subflow.srtt > 0 { subflow.srtt } else { slowest };
+            let srtt = if subflow.rtt.smoothed > 0 { subflow.rtt.smoothed } else { slowest };
             let delay = ((srtt / 2 + quantum / 2) / quantum).max(1);
             *leg = Leg {
                 subflow: subflow.id,

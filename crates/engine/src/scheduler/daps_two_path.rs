@@ -54,10 +54,10 @@ struct DapsTwoPath {
 fn generate_schedule(view: &View<'_>) -> Option<Plan> {
     let (mut fast, mut slow): (Option<&SubflowMetrics>, Option<&SubflowMetrics>) = (None, None);
     for subflow in view.usable() {
-        if fast.is_none_or(|fast| subflow.srtt < fast.srtt) {
+        if fast.is_none_or(|fast| subflow.rtt.smoothed < fast.rtt.smoothed) {
             slow = fast;
             fast = Some(subflow);
-        } else if slow.is_none_or(|slow| subflow.srtt < slow.srtt) {
+        } else if slow.is_none_or(|slow| subflow.rtt.smoothed < slow.rtt.smoothed) {
             slow = Some(subflow);
         }
     }
@@ -69,7 +69,7 @@ fn generate_schedule(view: &View<'_>) -> Option<Plan> {
         let on_fast = packets.min(u64::from(on_fast)) as u32;
         return Some(Plan { fast: fast.id, on_fast, slow: fast.id, on_slow: 0, eta: 0 });
     };
-    let eta = slow.srtt.max(1) / fast.srtt.max(1);
+    let eta = slow.rtt.smoothed.max(1) / fast.rtt.smoothed.max(1);
     let on_fast = eta.min(u64::from(on_fast)) as u32;
     Some(Plan { fast: fast.id, on_fast, slow: slow.id, on_slow: space(slow), eta })
 }

@@ -95,9 +95,9 @@ impl Ecf {
             let window = f64::from(subflow.cwnd.max(1)) * f64::from(fast.mss.max(1));
             (view.unsent as f64 / window).max(self.least)
         };
-        let rtt_f = fast.srtt as f64;
-        let rtt_s = slow.srtt as f64;
-        let delta = fast.rttvar.max(slow.rttvar) as f64;
+        let rtt_f = fast.rtt.smoothed as f64;
+        let rtt_s = slow.rtt.smoothed as f64;
+        let delta = fast.rtt.var.max(slow.rtt.var) as f64;
         let fast_time = (1.0 + windows(fast)) * rtt_f;
         let hysteresis = if self.waiting { 1.0 + self.beta } else { 1.0 };
         let slow_time = hysteresis * (rtt_s + delta);
@@ -139,7 +139,7 @@ impl Ecf {
                 Ms(slow_time as u64),
             )
         });
-        Decision::Wait { until: Some(view.now.saturating_add(fast.srtt.max(1))) }
+        Decision::Wait { until: Some(view.now.saturating_add(fast.rtt.smoothed.max(1))) }
     }
 }
 
@@ -152,8 +152,8 @@ mod tests {
     /// f: 10 ms, cwnd 10, full; s: 50 ms, cwnd 20, free; sigma 5 and 2 ms, so that delta = 5 ms; k segments.
     fn scene(k: u64) -> Scene {
         let mut scene = Scene::new(vec![subflow(0, 10, 10, 10), subflow(1, 50, 20, 0)]);
-        scene.subflows[0].rttvar = 5 * MILLISECOND;
-        scene.subflows[1].rttvar = 2 * MILLISECOND;
+        scene.subflows[0].rtt.var = 5 * MILLISECOND;
+        scene.subflows[1].rtt.var = 2 * MILLISECOND;
         scene.unsent = k * u64::from(MSS);
         scene
     }
@@ -193,10 +193,10 @@ mod tests {
     #[test]
     fn the_greater_deviation_counts_whosever_it_is() {
         let mut scene = scene(44);
-        scene.subflows[1].rttvar = 5 * MILLISECOND;
-        scene.subflows[0].rttvar = 0;
+        scene.subflows[1].rtt.var = 5 * MILLISECOND;
+        scene.subflows[0].rtt.var = 0;
         assert_eq!(scene.chosen(&mut *build("ecf")), WAITS);
-        scene.subflows[1].rttvar = 0;
+        scene.subflows[1].rtt.var = 0;
         assert_eq!(scene.chosen(&mut *build("ecf")), Some(1), "54 ms is no less than 50");
     }
 
@@ -227,9 +227,9 @@ mod tests {
     fn large_numbers_do_not_overflow() {
         let mut scene = scene(0);
         scene.unsent = u64::MAX;
-        scene.subflows[1].srtt = u64::MAX;
+        scene.subflows[1].rtt.smoothed = u64::MAX;
         assert!(matches!(scene.ask(&mut *build("ecf")), Decision::Send { .. } | Decision::Wait { .. }));
-        scene.subflows[0].srtt = u64::MAX - 1;
+        scene.subflows[0].rtt.smoothed = u64::MAX - 1;
         scene.now = u64::MAX - 1;
         assert!(matches!(scene.ask(&mut *build("ecf")), Decision::Send { .. } | Decision::Wait { .. }));
     }

@@ -58,9 +58,9 @@ fn power(mut base: f64, mut exponent: u32) -> f64 {
 
 /// N_j: packets that `flow` delivers within `time`.
 fn delivered_within(subflow: &SubflowMetrics, time: Nanos) -> f64 {
-    let mut rounds = time as f64 / subflow.srtt.max(1) as f64;
-    let sent = subflow.delivered + subflow.lost_total;
-    let delivery = if subflow.lost_total == 0 { 1.0 } else { subflow.delivered as f64 / sent as f64 };
+    let mut rounds = time as f64 / subflow.rtt.smoothed.max(1) as f64;
+    let sent = subflow.totals.delivered + subflow.totals.lost;
+    let delivery = if subflow.totals.lost == 0 { 1.0 } else { subflow.totals.delivered as f64 / sent as f64 };
     let ssthresh = f64::from(subflow.ssthresh);
     let mut window = f64::from(subflow.cwnd);
     let mut packets = 0.0;
@@ -89,12 +89,12 @@ impl Scheduler for ForwardPrediction {
 
     fn select(&mut self, view: &View<'_>, rationale: &mut Rationale) -> Decision {
         weigh_slow(view, rationale, |fastest, slow, rationale| {
-            if slow.srtt == fastest.srtt {
+            if slow.rtt.smoothed == fastest.rtt.smoothed {
                 return send_on(slow, rationale);
             }
             let ahead: f64 = view
                 .faster_than(slow)
-                .map(|subflow| delivered_within(subflow, slow.srtt / 2) * f64::from(subflow.mss))
+                .map(|subflow| delivered_within(subflow, slow.rtt.smoothed / 2) * f64::from(subflow.mss))
                 .sum();
             // Whole segments, and saturating in the cast.
             let mss = u64::from(slow.mss.max(1));
@@ -108,7 +108,7 @@ impl Scheduler for ForwardPrediction {
                         Kib(ahead)
                     )
                 });
-                return Decision::Wait { until: Some(view.now.saturating_add(fastest.srtt.max(1))) };
+                return Decision::Wait { until: Some(view.now.saturating_add(fastest.rtt.smoothed.max(1))) };
             }
             rationale.say(|| {
                 format!("{id} takes what is {} ahead: the faster deliver that much meanwhile", Kib(ahead))
@@ -156,10 +156,10 @@ mod tests {
     fn losses_halve_the_window_by_their_probability() {
         let mut lossy = subflow(0, 10, 2, 0);
         lossy.ssthresh = 2;
-        (lossy.delivered, lossy.lost_total) = (3, 1);
+        (lossy.totals.delivered, lossy.totals.lost) = (3, 1);
         // Clean with (3/4)^2 = 9/16: then 3, else 1: 34/16.
         assert_eq!(within(&lossy, 20), 2.0 + 34.0 / 16.0);
-        (lossy.delivered, lossy.lost_total) = (0, 5);
+        (lossy.totals.delivered, lossy.totals.lost) = (0, 5);
         assert_eq!(within(&lossy, 30), 4.0, "never below one");
     }
 

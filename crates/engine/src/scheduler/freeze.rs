@@ -46,7 +46,7 @@ impl Scheduler for Freeze {
 
     fn select(&mut self, view: &View<'_>, rationale: &mut Rationale) -> Decision {
         weigh_slow(view, rationale, |fastest, subflow, rationale| {
-            let excess = subflow.srtt - fastest.srtt;
+            let excess = subflow.rtt.smoothed - fastest.rtt.smoothed;
             if excess <= self.threshold {
                 return send_on(subflow, rationale);
             }

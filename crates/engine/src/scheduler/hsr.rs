@@ -31,7 +31,7 @@ struct HighestSendingRate;
 /// Bytes per nanosecond.
 #[inline]
 fn rate(subflow: &SubflowMetrics) -> f64 {
-    let rtt = if subflow.last_rtt > 0 { subflow.last_rtt } else { subflow.srtt.max(1) };
+    let rtt = if subflow.rtt.latest > 0 { subflow.rtt.latest } else { subflow.rtt.smoothed.max(1) };
     (u64::from(subflow.cwnd) * u64::from(subflow.mss)) as f64 / rtt as f64
 }
 
@@ -65,13 +65,13 @@ mod tests {
         // 10/10 against 50/40 segments per ms.
         let mut scene = Scene::new(vec![subflow(0, 10, 10, 0), subflow(1, 40, 50, 0)]);
         assert_eq!(scene.chosen(hsr), Some(1));
-        scene.subflows[1].last_rtt = 60 * MILLISECOND;
+        scene.subflows[1].rtt.latest = 60 * MILLISECOND;
         assert_eq!(scene.chosen(hsr), Some(0), "the latest sample, not srtt");
         scene.subflows[1].mss = 1300;
         assert_eq!(scene.chosen(hsr), Some(1), "50 x 1.3 / 60");
         scene.subflows[1].mss = 1200;
         assert_eq!(scene.chosen(hsr), Some(0), "a tie goes to the lower srtt");
-        scene.subflows[0].srtt = 41 * MILLISECOND;
+        scene.subflows[0].rtt.smoothed = 41 * MILLISECOND;
         assert_eq!(scene.chosen(hsr), Some(1));
         scene.subflows[1].packets_out = 50;
         assert_eq!(scene.chosen(hsr), Some(0), "full");
@@ -80,7 +80,7 @@ mod tests {
     #[test]
     fn without_a_sample_the_smoothed_rtt() {
         let mut scene = Scene::new(vec![subflow(0, 10, 10, 0), subflow(1, 40, 39, 0)]);
-        scene.subflows[1].last_rtt = 0;
+        scene.subflows[1].rtt.latest = 0;
         assert_eq!(scene.chosen(&mut *build("hsr")), Some(0));
         scene.subflows[1].cwnd = 41;
         assert_eq!(scene.chosen(&mut *build("hsr")), Some(1));

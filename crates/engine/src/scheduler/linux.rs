@@ -93,7 +93,7 @@ impl Linux {
     fn linger(&mut self, subflow: &SubflowMetrics) -> Option<u64> {
         let average = self.average.get_mut(subflow.id.index())?;
         if *average == 0 {
-            *average = subflow.pacing_rate;
+            *average = subflow.rate.pacing;
         }
         (subflow.send_memory().min(u64::from(u32::MAX)) << 32).checked_div(*average)
     }
@@ -130,7 +130,7 @@ impl Scheduler for Linux {
         }
         let burst = self.burst.min(view.room());
         let average = &mut self.average[subflow.id.index()];
-        *average = averaged(*average, wmem, subflow.pacing_rate, burst);
+        *average = averaged(*average, wmem, subflow.rate.pacing, burst);
         rationale.say(|| {
             let id = Subflow(subflow.id);
             format!("{id} flushes its {} first, in {}: a burst of {}", Kib(wmem), linger(), Kib(burst))
@@ -162,8 +162,8 @@ mod tests {
     /// Two subflows of 1 and 4 MB/s with `in_flight` segments of 1000 bytes each.
     fn scene(in_flight: [u32; 2]) -> Scene {
         let mut scene = Scene::new(vec![subflow(0, 10, 10, in_flight[0]), subflow(1, 10, 10, in_flight[1])]);
-        scene.subflows[0].pacing_rate = 1_000_000;
-        scene.subflows[1].pacing_rate = 4_000_000;
+        scene.subflows[0].rate.pacing = 1_000_000;
+        scene.subflows[1].rate.pacing = 4_000_000;
         scene
     }
 
@@ -205,7 +205,7 @@ mod tests {
         let mut scene = scene([2, 7]);
         scene.send_window = 7000;
         assert_eq!(scene.chosen(linux), Some(1), "the average stays 4 MB/s");
-        scene.subflows[1].pacing_rate = 1_000_000;
+        scene.subflows[1].rate.pacing = 1_000_000;
         assert_eq!(scene.chosen(linux), Some(1), "and is now (4 12.1 + 1 7) / 19.1 = 2.9 MB/s: 4.2 ms");
         assert_eq!(scene.chosen(linux), Some(0));
         scene.subflows[0].packets_out = 3;
@@ -240,10 +240,10 @@ mod tests {
     #[test]
     fn without_a_pacing_rate_not_considered() {
         let mut scene = scene([0, 1]);
-        scene.subflows[0].pacing_rate = 0;
+        scene.subflows[0].rate.pacing = 0;
         let linux = &mut *build("linux");
         assert_eq!(scene.chosen(linux), Some(1));
-        scene.subflows[0].pacing_rate = 1;
+        scene.subflows[0].rate.pacing = 1;
         assert_eq!(scene.chosen(linux), Some(0));
     }
 
@@ -251,9 +251,9 @@ mod tests {
     fn a_slot_used_again_starts_anew() {
         let linux = &mut *build("linux");
         let mut scene = scene([1, 7]);
-        scene.subflows[0].pacing_rate = 1;
+        scene.subflows[0].rate.pacing = 1;
         assert_eq!(scene.chosen(linux), Some(1));
-        scene.subflows[0].pacing_rate = 1_000_000;
+        scene.subflows[0].rate.pacing = 1_000_000;
         assert_eq!(scene.chosen(linux), Some(1), "the average is slow to rise");
         linux.on_event(&scene.view(), Event::SubflowAdded(SubflowId(0)));
         assert_eq!(scene.chosen(linux), Some(0));

@@ -37,13 +37,14 @@ impl Scheduler for LowestTimeSpace {
         if !view.sendable() {
             return nothing_to_send(view, rationale);
         }
-        let best = view.best_available(|subflow| -(subflow.srtt as f64 / f64::from(subflow.window_space())));
+        let best =
+            view.best_available(|subflow| -(subflow.rtt.smoothed as f64 / f64::from(subflow.window_space())));
         let Some((subflow, _)) = best else {
             return no_room(view, rationale);
         };
         rationale.say(|| {
             let (id, space) = (Subflow(subflow.id), subflow.window_space());
-            format!("{id} has the least time over space, {} for {space} segments", Ms(subflow.srtt))
+            format!("{id} has the least time over space, {} for {space} segments", Ms(subflow.rtt.smoothed))
         });
         Decision::Send { subflow: subflow.id, bytes: subflow.mss }
     }

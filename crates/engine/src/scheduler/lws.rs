@@ -61,7 +61,7 @@ mod tests {
         assert_eq!(scene.chosen(lws), Some(1));
         scene.subflows[1].packets_out = 15;
         assert_eq!(scene.chosen(lws), Some(0), "5 each: the lower RTT");
-        scene.subflows[1].srtt = 9 * MILLISECOND;
+        scene.subflows[1].rtt.smoothed = 9 * MILLISECOND;
         assert_eq!(scene.chosen(lws), Some(1));
         scene.subflows[0].packets_out = 12;
         scene.subflows[1].packets_out = 20;

@@ -38,7 +38,9 @@ struct MinRtt;
 /// Sends one segment on `subflow`, which was chosen for its srtt.
 #[inline]
 pub(super) fn send_on(subflow: &SubflowMetrics, rationale: &mut Rationale) -> Decision {
-    rationale.say(|| format!("{} has the least srtt with room, {}", Subflow(subflow.id), Ms(subflow.srtt)));
+    rationale.say(|| {
+        format!("{} has the least srtt with room, {}", Subflow(subflow.id), Ms(subflow.rtt.smoothed))
+    });
     Decision::Send { subflow: subflow.id, bytes: subflow.mss }
 }
 

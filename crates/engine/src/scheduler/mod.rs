@@ -261,7 +261,7 @@ impl<'a> View<'a> {
     /// round-trip time, or room, that aren't recovering from a timeout.
     pub fn queueable(&self) -> impl Iterator<Item = &'a SubflowMetrics> + use<'a> {
         self.usable().filter(|subflow| {
-            let known = subflow.srtt > 0 || subflow.window_space() > 0;
+            let known = subflow.rtt.smoothed > 0 || subflow.window_space() > 0;
             known && subflow.ca_state != CaState::Loss && subflow.queue_space >= u64::from(subflow.mss)
         })
     }
@@ -296,12 +296,14 @@ impl<'a> View<'a> {
             if !subflow.usable() || (subflow.backup && !backups) {
                 continue;
             }
-            let mut expected = subflow.srtt > 0;
-            if front.available.is_none_or(|best| subflow.srtt < best.srtt) && subflow.available() {
+            let mut expected = subflow.rtt.smoothed > 0;
+            if front.available.is_none_or(|best| subflow.rtt.smoothed < best.rtt.smoothed)
+                && subflow.available()
+            {
                 front.available = Some(subflow);
                 expected = true;
             }
-            if expected && front.usable.is_none_or(|best| subflow.srtt < best.srtt) {
+            if expected && front.usable.is_none_or(|best| subflow.rtt.smoothed < best.rtt.smoothed) {
                 front.usable = Some(subflow);
             }
         }
@@ -313,7 +315,7 @@ impl<'a> View<'a> {
     pub fn fastest_available(&self) -> Option<&'a SubflowMetrics> {
         let mut fastest: Option<&SubflowMetrics> = None;
         for subflow in self.subflows {
-            let first = fastest.is_none_or(|best| subflow.srtt < best.srtt);
+            let first = fastest.is_none_or(|best| subflow.rtt.smoothed < best.rtt.smoothed);
             if first && subflow.available() && (!subflow.backup || self.backups_count()) {
                 fastest = Some(subflow);
             }
@@ -331,7 +333,7 @@ impl<'a> View<'a> {
         for subflow in self.available() {
             let score = score(subflow);
             let better = |(other, highest): (&SubflowMetrics, f64)| {
-                score > highest || (score == highest && subflow.srtt < other.srtt)
+                score > highest || (score == highest && subflow.rtt.smoothed < other.rtt.smoothed)
             };
             if best.is_none_or(better) {
                 best = Some((subflow, score));
@@ -343,13 +345,13 @@ impl<'a> View<'a> {
     /// The eligible subflows with a lower srtt than `slow`, with room or not; subflows without a sample don't count.
     #[inline]
     pub fn faster_than(&self, slow: &SubflowMetrics) -> impl Iterator<Item = &'a SubflowMetrics> + use<'a> {
-        let srtt = slow.srtt;
-        self.usable().filter(move |subflow| (1..srtt).contains(&subflow.srtt))
+        let srtt = slow.rtt.smoothed;
+        self.usable().filter(move |subflow| (1..srtt).contains(&subflow.rtt.smoothed))
     }
 
     /// The subflow of an iterator with the lowest srtt; ties go to the lower id.
     pub fn fastest<'f>(subflows: impl Iterator<Item = &'f SubflowMetrics>) -> Option<&'f SubflowMetrics> {
-        subflows.min_by_key(|subflow| (subflow.srtt, subflow.id))
+        subflows.min_by_key(|subflow| (subflow.rtt.smoothed, subflow.id))
     }
 }
 

@@ -56,7 +56,7 @@ fn rtts_to_wait(subflow: &SubflowMetrics) -> u64 {
 /// T_j, doubled.
 #[inline]
 fn twice_arrival(subflow: &SubflowMetrics) -> Nanos {
-    (2 * rtts_to_wait(subflow) + 1).saturating_mul(subflow.srtt)
+    (2 * rtts_to_wait(subflow) + 1).saturating_mul(subflow.rtt.smoothed)
 }
 
 impl Scheduler for Otias {
@@ -128,7 +128,7 @@ mod tests {
         assert_eq!(scene.chosen(otias), Some(0));
         scene.subflows[0] = queued(10, 20);
         assert_eq!(scene.chosen(otias), Some(1));
-        scene.subflows[1].srtt = 100 * MILLISECOND;
+        scene.subflows[1].rtt.smoothed = 100 * MILLISECOND;
         assert_eq!(scene.chosen(otias), Some(0), "a tie goes to the lower id");
     }
 

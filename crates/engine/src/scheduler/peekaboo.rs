@@ -138,7 +138,7 @@ struct Peekaboo {
 
 /// Features of a subflow: its window, what is in flight, and the send window, in 100 segments per ms.
 fn features(view: &View<'_>, subflow: &SubflowMetrics) -> [f64; 3] {
-    let ms = subflow.srtt.max(1) as f64 / MILLISECOND as f64;
+    let ms = subflow.rtt.smoothed.max(1) as f64 / MILLISECOND as f64;
     let send_window = view.send_window.min(1 << 40) as f64 / f64::from(subflow.mss.max(1));
     let volumes = [f64::from(subflow.cwnd), f64::from(subflow.in_flight()), send_window];
     volumes.map(|segments| segments / ms / 100.0)
@@ -183,7 +183,7 @@ impl Peekaboo {
         rationale: &mut Rationale,
     ) -> Decision {
         self.reward(view.now, view.una);
-        if slow.srtt <= fast.srtt {
+        if slow.rtt.smoothed <= fast.rtt.smoothed {
             return send_on(slow, rationale);
         }
         let (f, s) = (features(view, fast), features(view, slow));
@@ -200,7 +200,9 @@ impl Peekaboo {
         };
         let action = if self.draw() < self.p { preferred } else { 1 - preferred };
         if self.open.is_none() {
-            let reference = (2 * (fast.srtt + fast.rttvar)).max(slow.srtt.saturating_add(slow.rttvar)).max(1);
+            let reference = (2 * (fast.rtt.smoothed + fast.rtt.var))
+                .max(slow.rtt.smoothed.saturating_add(slow.rtt.var))
+                .max(1);
             self.arms[action].tried = true;
             let (at, una) = (view.now, view.una);
             self.open = Some(Open { action, x, at, reference, una, gamma: 1.0, reward: 0.0 });
@@ -213,7 +215,7 @@ impl Peekaboo {
         if action == SEND {
             return Decision::Send { subflow: slow.id, bytes: slow.mss };
         }
-        Decision::Wait { until: Some(view.now.saturating_add(fast.srtt.max(1))) }
+        Decision::Wait { until: Some(view.now.saturating_add(fast.rtt.smoothed.max(1))) }
     }
 }
 

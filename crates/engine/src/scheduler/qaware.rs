@@ -46,7 +46,7 @@ fn queueing(subflow: &SubflowMetrics) -> Nanos {
     if subflow.queued_bytes == 0 {
         return 0;
     }
-    let time = u128::from(subflow.queued_bytes) * u128::from(SECOND) / u128::from(subflow.pacing_rate.max(1));
+    let time = u128::from(subflow.queued_bytes) * u128::from(SECOND) / u128::from(subflow.rate.pacing.max(1));
     time.min(u128::from(u64::MAX)) as Nanos
 }
 
@@ -63,7 +63,8 @@ impl Scheduler for QAware {
         if !view.sendable() {
             return nothing_to_send(view, rationale);
         }
-        let delay = |subflow: &&SubflowMetrics| (subflow.srtt.saturating_add(queueing(subflow)), subflow.id);
+        let delay =
+            |subflow: &&SubflowMetrics| (subflow.rtt.smoothed.saturating_add(queueing(subflow)), subflow.id);
         let Some(subflow) = view.available().min_by_key(delay) else {
             return no_room(view, rationale);
         };
@@ -71,7 +72,7 @@ impl Scheduler for QAware {
             format!(
                 "{}: {} and {} behind {} in its queue",
                 Subflow(subflow.id),
-                Ms(subflow.srtt),
+                Ms(subflow.rtt.smoothed),
                 Ms(queueing(subflow)),
                 Kib(subflow.queued_bytes),
             )
@@ -88,13 +89,13 @@ mod tests {
     fn the_local_queue_counts_as_time() {
         // 10 ms, and 1000 bytes at 100 kB/s, which take 10 ms, against 20 ms.
         let mut scene = Scene::new(vec![subflow(0, 10, 10, 0), subflow(1, 20, 10, 0)]);
-        scene.subflows[0].pacing_rate = 100_000;
+        scene.subflows[0].rate.pacing = 100_000;
         scene.subflows[0].queued_bytes = 1000;
         assert_eq!(scene.chosen(&mut *build("qaware")), Some(0), "a tie goes to the lower id");
         scene.subflows[0].queued_bytes = 1001;
         assert_eq!(scene.chosen(&mut *build("qaware")), Some(1));
         assert_eq!(scene.chosen(&mut *build("minrtt")), Some(0), "which doesn't look at queues");
-        scene.subflows[0].pacing_rate = 200_000;
+        scene.subflows[0].rate.pacing = 200_000;
         assert_eq!(scene.chosen(&mut *build("qaware")), Some(0));
     }
 
@@ -110,9 +111,9 @@ mod tests {
     #[test]
     fn a_queue_that_never_drains_is_no_overflow() {
         let mut scene = Scene::new(vec![subflow(0, 10, 10, 0), subflow(1, 20, 10, 0)]);
-        (scene.subflows[0].pacing_rate, scene.subflows[0].queued_bytes) = (0, 9000);
+        (scene.subflows[0].rate.pacing, scene.subflows[0].queued_bytes) = (0, 9000);
         assert_eq!(scene.chosen(&mut *build("qaware")), Some(1));
-        scene.subflows[0].srtt = u64::MAX;
+        scene.subflows[0].rtt.smoothed = u64::MAX;
         scene.subflows.pop();
         assert_eq!(scene.chosen(&mut *build("qaware")), Some(0));
     }

@@ -89,11 +89,11 @@ fn ageing(since: Nanos) -> f64 {
 impl Raven {
     fn add_sample(&mut self, subflow: &SubflowMetrics, now: Nanos) {
         let Some(prediction) = self.predictions.get_mut(subflow.id.index()) else { return };
-        if subflow.last_rtt == 0 {
+        if subflow.rtt.latest == 0 {
             return;
         }
         let kept = libm::exp(-(now.saturating_sub(prediction.at) as f64) / self.lambda);
-        prediction.sum = prediction.sum * kept + subflow.last_rtt as f64;
+        prediction.sum = prediction.sum * kept + subflow.rtt.latest as f64;
         prediction.weight = prediction.weight * kept + 1.0;
         prediction.at = now;
     }
@@ -102,7 +102,7 @@ impl Raven {
         let own = self.predictions.get(subflow.id.index()).filter(|own| own.weight > 0.0);
         let (mean, age) = match own {
             Some(own) => (own.sum / own.weight, ageing(now.saturating_sub(own.at))),
-            None => (subflow.srtt as f64, 1.0),
+            None => (subflow.rtt.smoothed as f64, 1.0),
         };
         let low = (mean * (1.0 - self.lower * age)).max(0.0);
         Interval { low, mean, high: mean * (1.0 + self.upper * age) }

@@ -143,12 +143,12 @@ impl Ropewalk {
             let path = &mut self.paths[flow.id.index()];
             let available = flow.available();
             path.arrival = f64::INFINITY;
-            if flow.srtt > 0 || available {
+            if flow.rtt.smoothed > 0 || available {
                 path.arrival = path.arrival(flow, view.now);
             }
             if flow.ca_state == CaState::Loss
                 || (self.silent && path.silent)
-                || (flow.srtt == 0 && (!available || is_probed(view, flow)))
+                || (flow.rtt.smoothed == 0 && (!available || is_probed(view, flow)))
             {
                 continue;
             }
@@ -188,7 +188,7 @@ impl Ropewalk {
         let mut before = 0.0;
         for other in view.usable() {
             let path = &self.paths[other.id.index()];
-            if other.id != flow.id && other.srtt > 0 && !(self.silent && path.silent) {
+            if other.id != flow.id && other.rtt.smoothed > 0 && !(self.silent && path.silent) {
                 before += path.delivers(other, arrival);
             }
         }
@@ -233,7 +233,7 @@ impl Ropewalk {
     /// Bytes from the first unassigned one on that can be sent in the foreseeable future. A window that has grown lately and a
     /// send buffer that is full grow on: to double their size.
     fn end(&self, view: &View<'_>, slow: &SubflowMetrics) -> u64 {
-        let grows = self.grow && view.now.saturating_sub(self.grew_at) < 4 * slow.srtt;
+        let grows = self.grow && view.now.saturating_sub(self.grew_at) < 4 * slow.rtt.smoothed;
         let room = view.room().saturating_add(if grows { view.send_window } else { 0 });
         let more = if view.writer_waits { view.written.saturating_sub(view.una) } else { 0 };
         room.min(view.unsent + more)
@@ -255,7 +255,7 @@ impl Ropewalk {
         let mut best: Option<Arrival<'_>> = None;
         for flow in view.available() {
             let path = self.path(flow);
-            if Some(flow.id.index()) == not || flow.srtt == 0 || path.silent {
+            if Some(flow.id.index()) == not || flow.rtt.smoothed == 0 || path.silent {
                 continue;
             }
             let arrival = path.arrival(flow, view.now);
@@ -268,7 +268,7 @@ impl Ropewalk {
 
     /// When a chunk ought to have been acknowledged on the subflow that carries it.
     fn due(&self, carrier: &SubflowMetrics, chunk: &Chunk) -> Nanos {
-        chunk.sent_at + carrier.srtt.max(carrier.last_rtt) + patience(carrier)
+        chunk.sent_at + carrier.rtt.smoothed.max(carrier.rtt.latest) + patience(carrier)
     }
 
     /// Rule 3, first part: the head is late, or what a silent subflow carries. Also when the head will be late.
@@ -285,7 +285,7 @@ impl Ropewalk {
         let lost = self.recover
             && blocks
             && matches!(carrier.ca_state, CaState::Recovery | CaState::Loss)
-            && head.sent_at + carrier.srtt <= view.now;
+            && head.sent_at + carrier.rtt.smoothed <= view.now;
         if due > view.now && !lost {
             return (None, Some(due));
         }
@@ -405,7 +405,7 @@ impl Ropewalk {
             for _ in 0..4 * LOOK {
                 let Some(chunk) = view.in_flight.chunk_after(at) else { break };
                 if chunk.last == carrier.id && !chunk.carried_by(flow.id) {
-                    if chunk.sent_at + carrier.srtt > view.now {
+                    if chunk.sent_at + carrier.rtt.smoothed > view.now {
                         break;
                     }
                     self.repeated += u64::from(chunk.len);
@@ -441,7 +441,7 @@ impl Ropewalk {
 /// Whether a subflow without a round-trip sample already has a segment that will give it one, while another subflow has a sample. It
 /// has none from its handshake because its SYN was repeated: the SYN was lost, or the round trip is longer than the first timeout.
 fn is_probed(view: &View<'_>, flow: &SubflowMetrics) -> bool {
-    (flow.packets_out > 0 || flow.queued_bytes > 0) && view.usable().any(|other| other.srtt > 0)
+    (flow.packets_out > 0 || flow.queued_bytes > 0) && view.usable().any(|other| other.rtt.smoothed > 0)
 }
 
 /// Whether the head keeps others back: nothing new can be sent, or no more than the subflows' windows.

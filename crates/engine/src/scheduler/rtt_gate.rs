@@ -77,13 +77,13 @@ fn remaining(view: &View<'_>, declared: bool) -> u64 {
 
 /// Bytes per second.
 fn throughput(subflow: &SubflowMetrics) -> f64 {
-    if subflow.delivery_rate > 0 {
-        return subflow.delivery_rate as f64;
+    if subflow.rate.delivery > 0 {
+        return subflow.rate.delivery as f64;
     }
-    if subflow.srtt == 0 {
+    if subflow.rtt.smoothed == 0 {
         return 0.0;
     }
-    f64::from(subflow.cwnd) * f64::from(subflow.mss) * 1e9 / subflow.srtt as f64
+    f64::from(subflow.cwnd) * f64::from(subflow.mss) * 1e9 / subflow.rtt.smoothed as f64
 }
 
 /// Eq. (1): whether a subflow of `rtt` (ns) helps to deliver `remaining` bytes at `throughput` (bytes/s).
@@ -99,7 +99,7 @@ fn bit(subflow: SubflowId) -> u32 {
 impl RttGate {
     fn decide(&mut self, view: &View<'_>, new: &SubflowMetrics) {
         let own = bit(new.id);
-        if new.srtt == 0 {
+        if new.rtt.smoothed == 0 {
             self.decided &= !own;
             self.admitted |= own;
             return;
@@ -109,7 +109,7 @@ impl RttGate {
         let in_use = view.subflows.iter().filter(|subflow| subflow.usable() && others & bit(subflow.id) != 0);
         let rate: f64 = in_use.map(throughput).sum();
         let busy = rate > 0.0 && (view.unsent > 0 || view.next_offset > view.una);
-        if !busy || helps(new.srtt, remaining(view, self.declared), rate) {
+        if !busy || helps(new.rtt.smoothed, remaining(view, self.declared), rate) {
             self.admitted |= own;
         } else {
             self.admitted &= !own;
@@ -127,7 +127,9 @@ impl RttGate {
 
     /// Decides on all subflows again, after a write.
     fn decide_all(&mut self, view: &View<'_>) {
-        let Some(fastest) = View::fastest(view.usable().filter(|subflow| subflow.srtt > 0)) else { return };
+        let Some(fastest) = View::fastest(view.usable().filter(|subflow| subflow.rtt.smoothed > 0)) else {
+            return;
+        };
         self.admitted |= bit(fastest.id);
         for subflow in view.subflows {
             if subflow.usable() && subflow.id != fastest.id {
@@ -156,7 +158,7 @@ impl Scheduler for RttGate {
             let admit = self.admitted & bit(subflow.id) != 0;
             admitted |= admit;
             let side = if admit { &mut best } else { &mut refused };
-            if side.is_none_or(|other| subflow.srtt < other.srtt) && subflow.available() {
+            if side.is_none_or(|other| subflow.rtt.smoothed < other.rtt.smoothed) && subflow.available() {
                 *side = Some(subflow);
             }
         }
@@ -236,19 +238,19 @@ mod tests {
     #[test]
     fn the_delivery_rate_once_there_is_a_sample() {
         let mut scene = scene(40_001);
-        scene.subflows[0].delivery_rate = 1_000_021;
+        scene.subflows[0].rate.delivery = 1_000_021;
         assert_eq!(scene.chosen(&mut *joined(&scene, "rtt-gate")), None);
-        scene.subflows[0].delivery_rate = 900_000;
+        scene.subflows[0].rate.delivery = 900_000;
         assert_eq!(scene.chosen(&mut *joined(&scene, "rtt-gate")), Some(1));
     }
 
     #[test]
     fn without_a_sample_it_is_used_and_decided_on_with_the_first() {
         let mut scene = scene(40_000);
-        let srtt = std::mem::take(&mut scene.subflows[1].srtt);
+        let srtt = std::mem::take(&mut scene.subflows[1].rtt.smoothed);
         let gate = &mut *joined(&scene, "rtt-gate");
         assert_eq!(scene.chosen(gate), Some(1));
-        scene.subflows[1].srtt = srtt;
+        scene.subflows[1].rtt.smoothed = srtt;
         assert_eq!(scene.chosen(gate), None, "50 KB take 50 ms");
         scene.unsent = 1_000_000;
         assert_eq!(scene.chosen(gate), None, "and that stays so");
@@ -257,9 +259,9 @@ mod tests {
     #[test]
     fn in_use_without_a_sample_it_counts_for_nothing() {
         let mut scene = scene(1000);
-        scene.subflows[0].srtt = 0;
+        scene.subflows[0].rtt.smoothed = 0;
         assert_eq!(scene.chosen(&mut *joined(&scene, "rtt-gate")), Some(1));
-        scene.subflows[0].delivery_rate = 1_000_000;
+        scene.subflows[0].rate.delivery = 1_000_000;
         assert_eq!(
             scene.chosen(&mut *joined(&scene, "rtt-gate")),
             None,

@@ -90,7 +90,7 @@ fn avoidance_rounds(window: u64, segments: u64) -> u64 {
 impl Sttf {
     /// T, doubled, and the rounds of waiting.
     fn twice_transfer_time(&self, subflow: &SubflowMetrics) -> (Nanos, u64) {
-        let rtt = if self.smoothed { subflow.srtt } else { subflow.last_rtt };
+        let rtt = if self.smoothed { subflow.rtt.smoothed } else { subflow.rtt.latest };
         let queued = u64::from(subflow.queued_segments()) + 1;
         let free = u64::from(subflow.cwnd.saturating_sub(subflow.in_flight()));
         let waiting = queued.saturating_sub(free);
@@ -198,7 +198,7 @@ mod tests {
     #[test]
     fn the_latest_sample_predicts_unless_told_otherwise() {
         let mut scene = Scene::new(vec![subflow(0, 20, 10, 0), subflow(1, 30, 10, 0)]);
-        scene.subflows[0].last_rtt = 40 * MILLISECOND;
+        scene.subflows[0].rtt.latest = 40 * MILLISECOND;
         assert_eq!(scene.chosen(&mut *build("sttf")), Some(1));
         assert_eq!(scene.chosen(&mut *build("sttf(rtt=smoothed)")), Some(0));
     }
@@ -240,7 +240,7 @@ mod tests {
         assert_eq!(rounds(u64::from(u32::MAX), u64::from(u32::MAX), u64::from(u32::MAX)), 1);
         assert!(rounds(1, 1, u64::from(u32::MAX)) > 90_000);
         let mut scene = Scene::new(vec![subflow(0, 20, 10, 10)]);
-        scene.subflows[0].last_rtt = u64::MAX;
+        scene.subflows[0].rtt.latest = u64::MAX;
         assert_eq!(scene.chosen(&mut *build("sttf")), Some(0));
     }
 

@@ -61,17 +61,17 @@ pub fn subflow(id: u8, srtt_ms: u64, cwnd: u32, in_flight: u32) -> SubflowMetric
     flow.cwnd = cwnd;
     flow.packets_out = in_flight;
     set_rtt(&mut flow, srtt_ms * MILLISECOND);
-    flow.pacing_rate = u64::from(cwnd) * u64::from(MSS) * 1200 / srtt_ms;
+    flow.rate.pacing = u64::from(cwnd) * u64::from(MSS) * 1200 / srtt_ms;
     flow
 }
 
 /// Sets all round-trip times of a subflow to one value.
 pub fn set_rtt(flow: &mut SubflowMetrics, rtt: Nanos) {
-    flow.srtt = rtt;
-    flow.min_rtt = rtt;
-    flow.max_rtt = rtt;
-    flow.last_rtt = rtt;
-    flow.rtt_samples = if rtt == 0 { 0 } else { 10 };
+    flow.rtt.smoothed = rtt;
+    flow.rtt.min = rtt;
+    flow.rtt.max = rtt;
+    flow.rtt.latest = rtt;
+    flow.rtt.samples = if rtt == 0 { 0 } else { 10 };
 }
 
 /// A usable subflow that has just joined and has no round-trip sample yet.

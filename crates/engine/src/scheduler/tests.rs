@@ -30,7 +30,7 @@ fn the_front_is_by_srtt_then_id_and_agrees_with_the_iterators() {
         (front.usable.map(id), front.available.map(id))
     };
     assert_eq!(ids(&scene), (Some(0), Some(1)));
-    scene.subflows[2].srtt -= 1;
+    scene.subflows[2].rtt.smoothed -= 1;
     assert_eq!(ids(&scene), (Some(2), Some(2)));
     scene.subflows[2].backup = true;
     assert_eq!(ids(&scene), (Some(0), Some(1)));
@@ -53,7 +53,7 @@ fn a_subflow_without_a_sample_counts_only_while_it_has_room() {
     assert_eq!(front(&scene), (Some(1), Some(1)));
     scene.subflows[1].packets_out = 10;
     assert_eq!(front(&scene), (Some(0), Some(2)));
-    scene.subflows[0].srtt = 0;
+    scene.subflows[0].rtt.smoothed = 0;
     assert_eq!(front(&scene), (Some(2), Some(2)));
     scene.subflows.pop();
     assert_eq!(front(&scene), (None, None));
@@ -67,7 +67,7 @@ fn faster_than_ignores_subflows_without_a_sample() {
         scene.view().faster_than(&scene.subflows[2]).map(|subflow| subflow.id.0).collect::<Vec<_>>()
     };
     assert_eq!(ids(&scene), [0, 3]);
-    scene.subflows[3].srtt = scene.subflows[2].srtt;
+    scene.subflows[3].rtt.smoothed = scene.subflows[2].rtt.smoothed;
     assert_eq!(ids(&scene), [0]);
     scene.subflows[0].backup = true;
     assert!(ids(&scene).is_empty());

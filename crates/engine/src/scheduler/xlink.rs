@@ -93,7 +93,7 @@ enum Overdue<'a> {
 impl Xlink {
     /// ns. Without a round-trip sample the greatest.
     fn deadline(&self, view: &View<'_>) -> Nanos {
-        let least = view.usable().map(|subflow| subflow.srtt).filter(|srtt| *srtt > 0).min();
+        let least = view.usable().map(|subflow| subflow.rtt.smoothed).filter(|srtt| *srtt > 0).min();
         let flexible = least.map_or(f64::INFINITY, |srtt| self.factor * srtt as f64);
         flexible.min(self.hard).max(self.least) as Nanos
     }
@@ -101,7 +101,7 @@ impl Xlink {
     /// When a chunk of a message becomes urgent that has to be delivered by then.
     fn urgent_from(&self, view: &View<'_>, deadline: Nanos) -> Nanos {
         let busy = view.usable().filter(|subflow| subflow.packets_out > 0);
-        let delivery = busy.map(|subflow| subflow.srtt + subflow.rttvar).max().unwrap_or(0);
+        let delivery = busy.map(|subflow| subflow.rtt.smoothed + subflow.rtt.var).max().unwrap_or(0);
         deadline.saturating_sub(delivery.min(self.high).max(self.low))
     }
 
@@ -124,7 +124,7 @@ impl Xlink {
             }
             let mut best: Option<&SubflowMetrics> = None;
             for subflow in view.subflows {
-                let first = best.is_none_or(|best| subflow.srtt < best.srtt);
+                let first = best.is_none_or(|best| subflow.rtt.smoothed < best.rtt.smoothed);
                 let other = !chunk.carried_by(subflow.id);
                 if first && other && subflow.available() && (!subflow.backup || backups) {
                     best = Some(subflow);
@@ -259,7 +259,7 @@ mod tests {
         let wait = Decision::Wait { until: Some(101 * MILLISECOND) };
         assert_eq!(scene.ask(&mut *build("xlink")), wait, "it asks again when it is urgent");
         let mut scene = due_at(301);
-        scene.subflows[1].rttvar = MILLISECOND;
+        scene.subflows[1].rtt.var = MILLISECOND;
         assert_eq!(scene.ask(&mut *build("xlink")), duplicate(0, 0), "the variation counts");
         assert_eq!(due_at(50).ask(&mut *build("xlink")), duplicate(0, 0), "it is late already");
     }

@@ -30,7 +30,7 @@ mod window;
 use crate::config::TcpConfig;
 pub(crate) use context::data_ack_len;
 pub use context::{Context, GiveUp, Kind, Outcome, Outgoing, Shared, State, Transmit};
-pub use info::TcpInfo;
+pub use info::{InFlightInfo, TcpInfo, TcpOptionsInfo, TcpTotals};
 pub use isn::keyed_isn;
 pub(crate) use isn::{keyed_digest, keyed_timestamp_offset};
 pub use mib::TcpCounters;

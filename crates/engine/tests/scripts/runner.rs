@@ -511,7 +511,7 @@ impl Runner {
             "in_flight" => metrics.first().map_or(0, |metrics| i64::from(metrics.packets_out)),
             "sacked" => metrics.first().map_or(0, |metrics| i64::from(metrics.sacked_out)),
             "lost" => metrics.first().map_or(0, |metrics| i64::from(metrics.lost_out)),
-            "srtt_ms" => metrics.first().map_or(0, |metrics| (metrics.srtt / 1_000_000) as i64),
+            "srtt_ms" => metrics.first().map_or(0, |metrics| (metrics.rtt.smoothed / 1_000_000) as i64),
             "rto_ms" => metrics.first().map_or(0, |metrics| (metrics.rto / 1_000_000) as i64),
             counter => {
                 let all = self.endpoint.mib();

@@ -99,7 +99,7 @@ impl Flow {
         let remote = self.stream.peer_addr();
         for link in links.iter().filter(|_| info.multipath) {
             let own = || info.subflows.iter().filter(|one| one.path == link.path());
-            if own().any(|one| one.tcp.rtt > 0) {
+            if own().any(|one| one.tcp.rtt.smoothed > 0) {
                 link.note_answer(remote, Some(&info));
             }
             match plan.backup(link.index) {

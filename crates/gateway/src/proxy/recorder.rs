@@ -51,8 +51,8 @@ impl Recorder {
         let infos: Vec<_> = flows.iter().filter_map(|flow| flow.stream.info()).collect();
         let least = |link: &Link| {
             let all = infos.iter().flat_map(|info| &info.subflows);
-            let own = all.filter(|subflow| subflow.path == link.path() && subflow.tcp.rtt > 0);
-            own.map(|subflow| subflow.tcp.min_rtt.min(subflow.tcp.rtt)).filter(|rtt| *rtt > 0).min()
+            let own = all.filter(|subflow| subflow.path == link.path() && subflow.tcp.rtt.smoothed > 0);
+            own.map(|subflow| subflow.tcp.rtt.min.min(subflow.tcp.rtt.smoothed)).filter(|rtt| *rtt > 0).min()
         };
         let mut kept = self.lock();
         kept.links.resize(links.len(), VecDeque::new());

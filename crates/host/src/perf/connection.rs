@@ -58,6 +58,19 @@ enum Stage {
     Parting,
 }
 
+/// A client's echoes.
+#[derive(Debug, Default)]
+struct Echo {
+    /// When the one that is under way was sent.
+    sent: Option<Nanos>,
+    /// Its bytes that haven't come back.
+    left: u32,
+    /// When the next is due.
+    next: Nanos,
+    /// Round-trip times. Allocated with the first one: it takes 200 KiB.
+    times: Option<Box<Histogram<u64>>>,
+}
+
 /// One flow. See the module.
 #[derive(Debug)]
 pub struct TestConnection {
@@ -86,11 +99,7 @@ pub struct TestConnection {
     info: StackInfo,
     /// Subflows at most at one time.
     subflows: u8,
-    echo_sent: Option<Nanos>,
-    echo_left: u32,
-    echo_next: Nanos,
-    /// Allocated with the first echo: it takes 200 KiB.
-    echoes: Option<Box<Histogram<u64>>>,
+    echo: Echo,
     error: Option<String>,
 }
 
@@ -120,10 +129,7 @@ impl TestConnection {
             last_progress: now,
             info: StackInfo::default(),
             subflows: 0,
-            echo_sent: None,
-            echo_left: 0,
-            echo_next: 0,
-            echoes: None,
+            echo: Echo::default(),
             error: None,
         }
     }
@@ -160,7 +166,7 @@ impl TestConnection {
     fn begin(&mut self, now: Nanos) {
         self.stage = Stage::Running;
         self.began = Some(now);
-        (self.last_sent, self.last_received, self.echo_next) = (now, now, now);
+        (self.last_sent, self.last_received, self.echo.next) = (now, now, now);
     }
 
     fn mode(&self) -> Option<Mode> {
@@ -283,14 +289,14 @@ impl TestConnection {
 
     fn on_echo(&mut self, now: Nanos, len: usize) {
         let len = u32::try_from(len).unwrap_or(u32::MAX);
-        self.echo_left = self.echo_left.saturating_sub(len);
-        if self.echo_left == 0
-            && let Some(sent) = self.echo_sent.take()
+        self.echo.left = self.echo.left.saturating_sub(len);
+        if self.echo.left == 0
+            && let Some(sent) = self.echo.sent.take()
         {
             // 1 ns to 60 s with three digits: bounds that are accepted.
             let new = || Box::new(Histogram::new_with_bounds(1, 60_000_000_000, 3).expect("valid bounds"));
-            self.echoes.get_or_insert_with(new).saturating_record(now - sent);
-            self.echo_next = now.max(sent + ECHO_EVERY);
+            self.echo.times.get_or_insert_with(new).saturating_record(now - sent);
+            self.echo.next = now.max(sent + ECHO_EVERY);
         }
     }
 
@@ -398,16 +404,16 @@ impl TestConnection {
     /// Whether there is an echo to wait for; sends the next when it is time.
     fn next_echo(&mut self, now: Nanos) -> bool {
         let Some(hello) = &self.hello else { return false };
-        if self.echo_sent.is_some() {
+        if self.echo.sent.is_some() {
             return true;
         }
         let over = self.began.is_none_or(|began| now >= began + u64::from(hello.milliseconds) * 1_000_000);
         if over || self.finishing {
             return false;
         }
-        if now >= self.echo_next {
-            self.echo_sent = Some(now);
-            self.echo_left = hello.echo;
+        if now >= self.echo.next {
+            self.echo.sent = Some(now);
+            self.echo.left = hello.echo;
             let most = (hello.echo as usize).min(self.pattern.len());
             self.pending = self.pattern.slice(..most);
             self.sent += most as u64;
@@ -522,8 +528,8 @@ impl TestConnection {
             if hello.milliseconds > 0 && end > now {
                 at = at.min(end);
             }
-            if self.client && hello.mode == Mode::Echo && self.echo_sent.is_none() {
-                at = at.min(self.echo_next);
+            if self.client && hello.mode == Mode::Echo && self.echo.sent.is_none() {
+                at = at.min(self.echo.next);
             }
         }
         Some(at)

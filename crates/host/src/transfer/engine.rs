@@ -354,7 +354,7 @@ impl App for Transfers {
                         flow.ca_state,
                         flow.in_flight(),
                         flow.cwnd,
-                        flow.timeouts
+                        flow.totals.timeouts
                     );
                 }
                 flow.fail(TransferError::Unfinished(why));

@@ -169,5 +169,5 @@ fn the_engine_fetches_from_nginx() {
     assert!(first.starts_with(b"HTTP/1.1 200 OK\r\nServer: nginx"));
     assert_pattern(&first[head..]);
     assert_pattern(&second[head_len(second).unwrap()..]);
-    assert!(seen.flows.iter().all(|flow| flow.delivered > 0), "{:?}", seen.flows);
+    assert!(seen.flows.iter().all(|flow| flow.totals.delivered > 0), "{:?}", seen.flows);
 }

@@ -1,10 +1,23 @@
 //! What `advise` answers.
 
-use super::buffer::Buffer;
 use super::flips::Flip;
 use super::gain::Gain;
 use super::run::Candidate;
 use crate::compare::{Decision, Standing};
+
+/// A buffer's size.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Buffer {
+    /// The least that is as good as the best size: shown to be equal to it within the margin of `compare`, or likely. Bytes,
+    /// for sending and for receiving.
+    pub bytes: u64,
+    /// Whether that is shown.
+    pub shown: bool,
+    /// What the next smaller one costs: a ratio of times.
+    pub smaller: Option<f64>,
+    /// The least that isn't shown to be slower.
+    pub least: u64,
+}
 
 /// Why this is recommended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

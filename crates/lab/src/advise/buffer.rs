@@ -1,29 +1,13 @@
 //! How large buffers must be: sizes race as candidates do, over plausible variants of the paths.
 
-use super::question::Question;
+use super::answer::Buffer;
+use super::question::{BUFFER_SHARE, Question};
 use super::run::{Candidate, Hands};
-use super::search::{Variants, one_run};
+use super::variants::{Variants, one_run};
 use crate::compare::{self, Design, Plan, Request, Standing};
 
 /// Sizes that are tried, bytes.
 const SIZES: [u64; 8] = [128 << 10, 256 << 10, 512 << 10, 1 << 20, 2 << 20, 4 << 20, 8 << 20, 16 << 20];
-
-/// Share of the budget.
-pub(super) const SHARE: u64 = 3;
-
-/// A buffer's size.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Buffer {
-    /// The least that is as good as the best size: shown to be equal to it within the margin of `compare`, or likely. Bytes,
-    /// for sending and for receiving.
-    pub bytes: u64,
-    /// Whether that is shown.
-    pub shown: bool,
-    /// What the next smaller one costs: a ratio of times.
-    pub smaller: Option<f64>,
-    /// The least that isn't shown to be slower.
-    pub least: u64,
-}
 
 /// The least buffer that is as good as any. None if it was stopped.
 pub(super) fn find(
@@ -33,7 +17,7 @@ pub(super) fn find(
     hands: Hands<'_>,
 ) -> Option<Buffer> {
     let design = match question.effort.design {
-        Design::Race { segments } => Design::Race { segments: segments / SHARE },
+        Design::Race { segments } => Design::Race { segments: segments / BUFFER_SHARE },
         fixed => fixed,
     };
     let variants = Variants::of(question, &request.scenario);

@@ -3,7 +3,7 @@
 
 use super::question::Question;
 use super::run::{Candidate, Hands};
-use super::search::{Variants, one_run};
+use super::variants::{Variants, one_run};
 use crate::compare::{self, Design, Plan, Request};
 use crate::stats;
 

@@ -16,11 +16,11 @@ mod question;
 mod run;
 mod search;
 mod selftest;
+mod variants;
 
-pub use answer::{Answer, Judged, NotShown, Recommended};
+pub use answer::{Answer, Buffer, Judged, NotShown, Recommended};
 pub use ask::{Ask, System};
 pub use belief::Doubt;
-pub use buffer::Buffer;
 pub use certainty::{RUNS as VARIANT_RUNS, VARIANTS};
 pub use flips::Flip;
 pub use gain::Gain;

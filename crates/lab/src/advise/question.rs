@@ -3,8 +3,10 @@
 use ropewalk_sim::{Scenario, Workload};
 
 use super::belief::Doubt;
-use super::buffer;
 use crate::compare::{self, Design, Reach, Worth};
+
+/// Share of the budget that the search for a buffer's size has: one in so many.
+pub(super) const BUFFER_SHARE: u64 = 3;
 
 /// One part in so many of the budget goes to choosing the path on which connections open.
 pub(super) const OPENING: u64 = 8;
@@ -73,6 +75,6 @@ impl Question {
         };
         let contest = segments + segments / OPENING;
         let contests = if self.stated.is_some() { 2 * contest } else { contest };
-        contests + if self.effort.whole { segments / buffer::SHARE } else { 0 }
+        contests + if self.effort.whole { segments / BUFFER_SHARE } else { 0 }
     }
 }

@@ -1,25 +1,21 @@
 //! The search: the candidates of `compare`, raced as `compare` races them, over plausible variants of the paths.
 
-use std::sync::{Arc, Mutex};
-
 use ropewalk_engine::registry::SpecError;
 use ropewalk_engine::scheduler::is_compared_by_default;
-use ropewalk_sim::{Mode, Recording, RunSpec, Scenario};
+use ropewalk_sim::{Mode, Scenario};
 
 use super::answer::{Answer, Judged, NotShown, Recommended};
-use super::belief::{Doubt, worlds};
 use super::flips::{self, Turning};
 use super::gain::Gain;
 use super::question::{OPENING, Question};
-use super::run::{Candidate, Hands, opened_on};
+use super::run::{Candidate, Hands};
+use super::variants::{BLOCK, Variants, one_run};
 use super::{buffer, certainty};
 use crate::compare::{self, Decision, Design, Plan, Raced, Reach, Request, Run, Standing};
 use crate::{Registries, stats};
 
 /// The kernel's own scheduler: what one has without changing anything.
 const OWN: &str = "linux";
-/// Variants that are drawn together, spread evenly over what is plausible.
-const BLOCK: usize = 64;
 /// How many of those that aren't slower are watched for turning points.
 const WATCHED: usize = 4;
 
@@ -64,42 +60,6 @@ pub(super) fn one(
         mode: Mode::Multipath,
         opens_on,
     })
-}
-
-/// Variants of a scenario's paths, drawn block by block as they are asked for.
-pub(super) struct Variants<'a> {
-    scenario: &'a Scenario,
-    doubts: &'a [Doubt],
-    seed: u64,
-    drawn: Mutex<Vec<Option<Vec<Arc<Scenario>>>>>,
-}
-
-impl<'a> Variants<'a> {
-    /// Those that the candidates of a question run in.
-    pub(super) fn of(question: &'a Question, scenario: &'a Scenario) -> Self {
-        Variants::new(scenario, &question.doubts, question.seed.wrapping_add(0x1000_0000))
-    }
-
-    /// The variant with this number, its connections opened as the candidate says.
-    pub(super) fn opened(&self, number: u32, candidate: &Candidate) -> Scenario {
-        let opens_on = if candidate.is_tcp() { 0 } else { candidate.opens_on };
-        Scenario::clone(&opened_on(&self.get(number as usize), opens_on))
-    }
-
-    fn new(scenario: &'a Scenario, doubts: &'a [Doubt], seed: u64) -> Self {
-        Variants { scenario, doubts, seed, drawn: Mutex::new(Vec::new()) }
-    }
-
-    /// The variant with this number. Which ones were asked for before makes no difference.
-    fn get(&self, number: usize) -> Arc<Scenario> {
-        let block = number / BLOCK;
-        let draw = || worlds(self.scenario, self.doubts, BLOCK, self.seed.wrapping_add(block as u64));
-        let Ok(mut drawn) = self.drawn.lock() else { return Arc::clone(&draw()[number % BLOCK]) };
-        if drawn.len() <= block {
-            drawn.resize(block + 1, None);
-        }
-        Arc::clone(&drawn[block].get_or_insert_with(draw)[number % BLOCK])
-    }
 }
 
 /// A race over variants, and what it says.
@@ -408,21 +368,6 @@ fn run_all(question: &Question, request: &Request, candidates: &[Candidate], han
     compare::race(plan, run, |worth| (hands.done)(worth), hands.stop)
 }
 
-/// One run in a variant; its number also gives the seed.
-pub(super) fn one_run(question: &Question, scenario: Scenario, candidate: &Candidate, number: u32) -> Run {
-    let spec = RunSpec {
-        start_phase: compare::start_phase(&scenario, number, 0),
-        scenario: Arc::new(scenario),
-        scheduler: candidate.scheduler.clone(),
-        congestion: candidate.congestion.clone(),
-        mode: candidate.mode,
-        seed: question.seed.wrapping_add(1 << 20).wrapping_add(u64::from(number)),
-        recording: Recording::default(),
-    };
-    let result = ropewalk_sim::run(&spec);
-    Run::new(&spec, result, &question.worth)
-}
-
 /// The same with some of the candidates.
 fn only(request: &Request, raced: &Raced, who: &[usize]) -> (Request, Raced) {
     let mut request = request.clone();
@@ -467,7 +412,7 @@ mod tests {
     use std::sync::atomic::AtomicBool;
 
     use super::*;
-    use crate::advise::{CERTAINTY, Effort};
+    use crate::advise::{CERTAINTY, Doubt, Effort};
     use crate::compare::Worth;
 
     fn question(paths: &[&str], bytes: u64, seed: u64) -> Question {

@@ -6,12 +6,32 @@
 //! none of the statements is wrong, whichever the fastest is.
 
 use super::versus::FEW;
-use super::{Candidate, Comparison, race::Ended};
+use super::{Candidate, Comparison};
 use crate::stats;
 use ropewalk_sim::Mode;
 
 /// Differences below this don't matter.
 pub const MARGIN: f64 = 0.02;
+
+/// Segments that a second of budget stands for: about what two cores simulate.
+pub const PER_SECOND: u64 = 4_000_000;
+
+/// Why no more runs were done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Ended {
+    /// Each had its fixed number.
+    Runs,
+    /// One is left: all others are shown to be slower.
+    Separated,
+    /// Those that are left are shown to be equal within the margin.
+    Equivalent,
+    /// The budget is used up.
+    Budget,
+    /// Nothing is random: more runs would give the same results.
+    Still,
+    /// The user stopped it.
+    Interrupted,
+}
 
 /// Looks at most.
 pub(super) const LOOKS: u32 = 16;
@@ -270,7 +290,7 @@ impl Decision {
     /// Why it ended, in words.
     pub fn ended_text(&self, comparison: &Comparison) -> String {
         let used = |tail: &str| {
-            let seconds = self.used as f64 / super::race::PER_SECOND as f64;
+            let seconds = self.used as f64 / PER_SECOND as f64;
             format!("{tail} after {} runs of each candidate left ({seconds:.1} s of budget)", self.runs)
         };
         match self.ended {

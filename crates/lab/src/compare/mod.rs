@@ -2,6 +2,7 @@
 
 pub mod ask;
 mod decide;
+mod emulated;
 mod race;
 mod rank;
 mod verdict;
@@ -19,9 +20,10 @@ use ropewalk_sim::{Mode, Outcome, Recording, RunResult, RunSpec, Scenario, Workl
 
 pub use ask::Ask;
 use decide::{Cost, name, shown_slower};
-pub use decide::{Decision, MARGIN, Reach, Stand, Standing};
+pub use decide::{Decision, Ended, MARGIN, PER_SECOND, Reach, Stand, Standing};
 pub(crate) use decide::{runs_to_show, standings};
-pub use race::{Design, Ended, PER_SECOND};
+pub use emulated::for_emulation;
+pub use race::Design;
 pub(crate) use race::{Plan, Raced, race};
 pub use rank::{PathPart, Ranking, Repeats, Row, Run};
 pub use verdict::{Headline, headline, verdict};

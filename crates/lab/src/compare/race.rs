@@ -6,12 +6,9 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::decide::{self, LOOKS, Standing};
+use super::decide::{self, Ended, LOOKS, PER_SECOND, Standing};
 use super::rank::Run;
 use crate::parallel::run_jobs;
-
-/// Segments that a second of budget stands for: about what two cores simulate.
-pub const PER_SECOND: u64 = 4_000_000;
 
 /// Payload of a segment, for counting.
 const SEGMENT: f64 = 1448.0;
@@ -58,23 +55,6 @@ impl Design {
             Design::Race { .. } => LOOKS,
         }
     }
-}
-
-/// Why no more runs were done.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Ended {
-    /// Each had its fixed number.
-    Runs,
-    /// One is left: all others are shown to be slower.
-    Separated,
-    /// Those that are left are shown to be equal within the margin.
-    Equivalent,
-    /// The budget is used up.
-    Budget,
-    /// Nothing is random: more runs would give the same results.
-    Still,
-    /// The user stopped it.
-    Interrupted,
 }
 
 /// A race to be run.

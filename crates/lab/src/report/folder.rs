@@ -11,8 +11,8 @@ use serde_json::Value;
 use super::Origin;
 use super::sweep::{Axis, Level, Point, Sweep};
 use crate::diagnostic::Diagnostic;
+use crate::objective::OBJECTIVE;
 use crate::sweep::Files;
-use crate::sweep::metrics::OBJECTIVE;
 
 /// Reads a sweep's folder.
 ///

@@ -2,11 +2,12 @@
 
 use serde_json::{Value, json};
 
+use super::cells::Grid;
 use super::overview::agreement;
 use super::pages::{shortened, words_of};
 use super::plan::{FITTED, MAIN};
 use super::report::shown;
-use super::run::{Grid, Outcome};
+use super::run::Outcome;
 use super::{Figure, Judgement, Kind, PaperError, Verdict, World, csv, notes};
 use crate::report::FORMAT;
 use crate::stats;

@@ -5,11 +5,11 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::abc::{self, Effort, Found, Particle, Prior};
+use super::cells::Progress;
 use super::finalists::{self, Finalist};
 use super::measure::measure;
 use super::open::{Choice, Fitted, Unknown, Unknowns, Value};
 use super::plan::{self, Template};
-use super::run::Progress;
 use super::{Over, Paper, PaperError, Published, Settings, Test, World};
 use crate::Registries;
 use crate::checkpoint::Store;

@@ -4,9 +4,9 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::cells::{CellOutcome, Grid};
 use super::effect::{Effect, MARGIN};
 use super::plan::{FITTED, MAIN};
-use super::run::{CellOutcome, Grid};
 use super::series::Series;
 use super::{Claim, Figure, Over, Paper, Published, Test, World};
 use crate::stats;

@@ -94,20 +94,20 @@ pub(super) fn measure(spec: &RunSpec, result: &RunResult, skip: Nanos) -> Measur
     let skipped = (skip / 10_000_000) as usize;
     let kib =
         |samples: &[u32]| mean(&mut samples.iter().skip(skipped).map(|bytes| f64::from(*bytes) / 1024.0));
-    put("ofo", kib(&result.ofo_samples));
-    put("ofo-peak", kib(&result.ofo_peaks));
-    if let Some(most) = result.ofo_samples.iter().skip(skipped).max() {
+    put("ofo", kib(&result.ofo.samples));
+    put("ofo-peak", kib(&result.ofo.peaks));
+    if let Some(most) = result.ofo.samples.iter().skip(skipped).max() {
         put("ofo-max", f64::from(*most) / 1024.0);
     }
-    let repeats = (result.opportunistic_bytes + result.reinjected_bytes) as f64 / SEGMENT;
-    put("retransmissions", result.retransmissions as f64);
+    let repeats = (result.totals.opportunistic_bytes + result.totals.reinjected_bytes) as f64 / SEGMENT;
+    put("retransmissions", result.totals.retransmissions as f64);
     put("repeats", repeats);
-    put("opportunistic", result.opportunistic_bytes as f64 / SEGMENT);
-    put("retransmitted", result.retransmissions as f64 + repeats);
-    put("window-full", result.window_blocked as f64 * 100.0 / result.duration as f64);
-    put("timeouts", result.timeouts as f64);
-    put("penalisations", result.penalisations as f64);
-    put("duplicated-share", result.duplicated_bytes as f64 * 100.0 / result.delivered_bytes as f64);
+    put("opportunistic", result.totals.opportunistic_bytes as f64 / SEGMENT);
+    put("retransmitted", result.totals.retransmissions as f64 + repeats);
+    put("window-full", result.totals.window_blocked as f64 * 100.0 / result.duration as f64);
+    put("timeouts", result.totals.timeouts as f64);
+    put("penalisations", result.totals.penalisations as f64);
+    put("duplicated-share", result.totals.duplicated_bytes as f64 * 100.0 / result.delivered_bytes as f64);
     let sent: u64 = result.paths.iter().map(|path| path.bytes).sum();
     for path in &result.paths {
         put(&format!("share:{}", path.name), path.bytes as f64 * 100.0 / sent as f64);

@@ -10,6 +10,7 @@
 //! - `notes.toml`: what was found, in words; numbers are references to results.
 
 mod abc;
+mod cells;
 mod chart;
 mod check;
 mod claims;
@@ -42,6 +43,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+pub use cells::{Progress, Request};
 pub use check::check;
 pub use claims::{Claim, Over, Test};
 pub use csv::results;
@@ -60,7 +62,7 @@ pub use pages::{pages, reworded};
 pub use published::Published;
 pub use readings::read;
 pub use report::{json, tables};
-pub use run::{Outcome, Progress, Request, Run, Runs, execute};
+pub use run::{Outcome, Run, Runs, execute};
 pub use self_test::{SelfTest, self_test};
 pub use series::Series;
 

@@ -3,6 +3,7 @@
 
 use std::fmt::Write as _;
 
+use super::cells::Grid;
 use super::chart::{Chart, Curve, Kind as Drawn};
 use super::judge::Verdict;
 use super::measure::unit;
@@ -10,7 +11,7 @@ use super::notes::Results;
 use super::overview::{self, Entry, agreement, entry_path, folder};
 use super::plan::{FITTED, MAIN};
 use super::report::{number, time};
-use super::run::{Grid, Outcome};
+use super::run::Outcome;
 use super::{Figure, Fitted, Kind, Paper, PaperError, World, csv, notes};
 use crate::stats;
 

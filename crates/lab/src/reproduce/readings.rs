@@ -4,9 +4,10 @@
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use super::cells::{Progress, Request};
 use super::open::{Fitted, Read, Reading, Weighted};
 use super::plan::FITTED;
-use super::run::{Progress, Request, execute};
+use super::run::execute;
 use super::{Paper, PaperError, World, fit};
 use crate::Registries;
 use crate::checkpoint::Store;

@@ -5,9 +5,10 @@ use std::fmt::Write as _;
 use serde_json::{Value, json};
 
 use super::Figure;
+use super::cells::{CellOutcome, Grid};
 use super::measure::unit;
 use super::plan::MAIN;
-use super::run::{CellOutcome, Grid, Outcome};
+use super::run::Outcome;
 use crate::stats;
 
 /// Three significant digits.

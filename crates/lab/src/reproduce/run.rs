@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::cells::{CellOutcome, Grid, Progress, Request};
 use super::judge::{self, Judgement};
 use super::measure::{Measures, measure};
 use super::plan::{self, Cell, Variant, Work};
@@ -16,23 +16,6 @@ use crate::Registries;
 use crate::checkpoint::Store;
 use crate::emulated::{self, EmulatedError, Ends, Tally};
 use crate::parallel::run_jobs;
-
-/// What to run.
-#[derive(Debug)]
-pub struct Request<'a> {
-    /// The paper.
-    pub paper: &'a Paper,
-    /// Where: its figures of that world.
-    pub world: World,
-    /// One figure only.
-    pub figure: Option<&'a str>,
-    /// Runs of each cell, instead of the paper's number.
-    pub runs: Option<u32>,
-    /// First seed.
-    pub seed: u64,
-    /// Threads.
-    pub jobs: usize,
-}
 
 /// A finished run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -45,37 +28,6 @@ pub struct Run {
 
 /// Finished runs.
 pub type Runs = Store<Run>;
-
-/// Hears of progress.
-pub trait Progress: Sync {
-    /// So many runs there are, and so many of them are known already.
-    fn total(&self, runs: usize, known: usize);
-    /// One more is done.
-    fn done(&self);
-    /// The time since the beginning, by the caller's clock: the laboratory has none.
-    fn clock(&self) -> Duration;
-}
-
-/// A row with a column, in one setting.
-#[derive(Clone, PartialEq, Debug)]
-pub(super) struct CellOutcome {
-    pub(super) metric: String,
-    /// By seed; a run that doesn't have the measure is left out.
-    pub(super) values: Vec<f64>,
-    /// Mean of completion time over each bound.
-    pub(super) bound: Option<(f64, f64)>,
-    /// Flows that weren't complete at the limit, all runs together.
-    pub(super) incomplete: f64,
-}
-
-/// A figure in one setting.
-#[derive(Clone, PartialEq, Debug)]
-pub(super) struct Grid {
-    pub(super) figure: usize,
-    pub(super) variant: String,
-    /// Row by row.
-    pub(super) cells: Vec<Vec<CellOutcome>>,
-}
 
 /// What a paper's runs gave.
 #[derive(Clone, PartialEq, Debug)]

@@ -6,9 +6,9 @@ use std::sync::atomic::AtomicBool;
 
 use super::PaperError;
 use super::abc::{self, Effort, Particle, Prior};
+use super::cells::Progress;
 use super::fit::{FitRequest, Target, Tried, all, round};
 use super::open::Tested;
-use super::run::Progress;
 use crate::Registries;
 use crate::stats;
 

@@ -3,8 +3,8 @@
 
 use ropewalk_sim::{RunResult, Sample};
 
+use super::cells::{Progress, Request};
 use super::plan::{Cell, Variant, Work};
-use super::run::{Progress, Request};
 use super::{Figure, Paper};
 
 /// Bins over the time that is shown.

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use ropewalk_link::{Change, ChangeAction, Jitter, JitterShape, LinkSpec, Loss, Queue, Rate, RateTrace};
+use ropewalk_sim::MTUS;
 
 use crate::units::Nanos;
 
@@ -23,6 +24,12 @@ pub enum QueueDraft {
 /// CoDel with RFC 8289's parameters.
 pub const CODEL: QueueDraft =
     QueueDraft::CoDel { limit: 1000, target: 5_000_000, interval: 100_000_000, ecn: false };
+
+/// Most paths of a scenario: as many subflows as Linux allows a connection.
+pub const MOST_PATHS: usize = 8;
+
+/// Largest IP packets that are allowed, bytes.
+pub(super) const MTU_RANGE: (u64, u64) = (*MTUS.start() as u64, *MTUS.end() as u64);
 
 /// The given properties of one direction of a link.
 #[derive(Clone, Debug, Default)]

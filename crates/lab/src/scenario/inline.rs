@@ -12,8 +12,7 @@ use std::sync::Arc;
 use ropewalk_link::Rate;
 use ropewalk_sim::{Direction, EndSpec, Metered, PathSpec, Scenario, Workload};
 
-use super::draft::LinkDraft;
-use super::links::{MOST_PATHS, MTU_RANGE};
+use super::draft::{LinkDraft, MOST_PATHS, MTU_RANGE};
 use super::preset::{PRESETS, Preset, preset};
 use super::shape::renamed;
 use super::{phrase, trace};

@@ -4,9 +4,9 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use ropewalk_link::{Change, ChangeAction, LinkSpec, Loss, Rate, RateTrace};
-use ropewalk_sim::{Bottleneck, MTUS, Metered, PathSpec};
+use ropewalk_sim::{Bottleneck, Metered, PathSpec};
 
-use super::draft::{CODEL, LinkDraft, QueueDraft, link_state};
+use super::draft::{CODEL, LinkDraft, MOST_PATHS, MTU_RANGE, QueueDraft, link_state};
 use super::inline::drafts_of;
 use super::phrase::{self, LEAST_PERIOD};
 use super::preset::PRESETS;
@@ -15,12 +15,6 @@ use super::shape::{BOTTLENECK, CHANGE, GENERATOR, LINK, LOSS, PATH, QUEUES};
 use super::trace::{self, Cellular};
 use crate::diagnostic::did_you_mean;
 use crate::units;
-
-/// Most paths of a scenario: as many subflows as Linux allows a connection.
-pub const MOST_PATHS: usize = 8;
-
-/// Largest IP packets that are allowed, bytes.
-pub(super) const MTU_RANGE: (u64, u64) = (*MTUS.start() as u64, *MTUS.end() as u64);
 
 impl Reader {
     /// All `[[bottleneck]]`s.

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::links::MOST_PATHS;
+use super::draft::MOST_PATHS;
 use super::phrase::LONGEST_NAME;
 use super::shape::{FILE, Field, GENERATOR, Kind, LOSS, PATH, QUEUES, Shape};
 use crate::units::{BYTES, PACKETS, RATE, TIME};

@@ -4,6 +4,7 @@
 use ropewalk_sim::{Outcome, PathResult, RunResult, Workload};
 
 use crate::bound::Bound;
+use crate::objective::OBJECTIVE;
 use crate::{objective, stats};
 
 /// One metric of `T`: of a run, or of a path in a run.
@@ -76,28 +77,28 @@ pub const RUN: &[Metric<RunResult>] = &[
     metric("message_delay_p95_s", "s", "95th percentile of it", |r| delay(r, 0.95)),
     metric("message_delay_p99_s", "s", "99th percentile of it", |r| delay(r, 0.99)),
     metric("ofo_mean_bytes", "B", "connection-level out-of-order queue, mean over time", |r| {
-        Some(r.ofo_mean)
+        Some(r.ofo.mean)
     }),
-    count("ofo_max_bytes", "B", "its maximum", |r| Some(r.ofo_max as f64)),
+    count("ofo_max_bytes", "B", "its maximum", |r| Some(r.ofo.max as f64)),
     count("retransmits", "segments", "retransmitted on their own subflow", |r| {
-        Some(r.retransmissions as f64)
+        Some(r.totals.retransmissions as f64)
     }),
-    count("timeouts", "1", "retransmission timeouts", |r| Some(r.timeouts as f64)),
+    count("timeouts", "1", "retransmission timeouts", |r| Some(r.totals.timeouts as f64)),
     count("reinjected_bytes", "B", "sent again on another subflow by the connection", |r| {
-        Some(r.reinjected_bytes as f64)
+        Some(r.totals.reinjected_bytes as f64)
     }),
     count("opportunistic_bytes", "B", "sent again by opportunistic retransmission", |r| {
-        Some(r.opportunistic_bytes as f64)
+        Some(r.totals.opportunistic_bytes as f64)
     }),
     count("duplicated_bytes", "B", "sent again by the scheduler's design", |r| {
-        Some(r.duplicated_bytes as f64)
+        Some(r.totals.duplicated_bytes as f64)
     }),
     count("received_twice_bytes", "B", "arrived a second time, at connection level", |r| {
-        Some(r.received_twice_bytes as f64)
+        Some(r.totals.received_twice_bytes as f64)
     }),
-    count("penalisations", "1", "how often a subflow was penalised", |r| Some(r.penalisations as f64)),
+    count("penalisations", "1", "how often a subflow was penalised", |r| Some(r.totals.penalisations as f64)),
     metric("window_blocked_s", "s", "new data waited for the connection-level window", |r| {
-        Some(r.window_blocked as f64 / SECOND)
+        Some(r.totals.window_blocked as f64 / SECOND)
     }),
 ];
 
@@ -114,14 +115,6 @@ pub const PATH: &[Metric<PathResult>] = &[
         Some(p.capacity_bytes as f64)
     }),
 ];
-
-/// The objective (see [`crate::objective`]): name, unit and meaning. Only complete runs have it.
-pub const OBJECTIVE: (&str, &str, &str) = (
-    "objective_s",
-    "s",
-    "what complete runs are ranked by: `fct_s` of flows and pages; the mean time of frames and exchanges; seconds per \
-     10^6 bytes of bulk",
-);
 
 /// Lower bounds of the objective (see [`crate::bound`]).
 pub const BOUND: &[Metric<Bound>] = &[

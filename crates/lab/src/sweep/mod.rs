@@ -6,6 +6,7 @@
 //! on the number of threads.
 
 mod axis;
+pub mod columns;
 mod design;
 mod execute;
 pub mod journal;

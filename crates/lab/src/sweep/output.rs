@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 
 use super::axis::{Axis, Level};
+use super::columns::{metric_heads, outcome, push_metrics};
 use super::design::{Design, Layout};
 use super::journal::{Journal, JournalError};
 use super::metrics::{Kept, PATH, of_run};
@@ -96,7 +97,7 @@ impl<'a> Rows<'a> {
             Head::text("outcome", "complete, limit (the time limit came first) or failed"),
         ];
         heads.extend(design.axes.iter().map(axis_head));
-        heads.extend(tidy::metric_heads(&paths));
+        heads.extend(metric_heads(&paths));
         // A path's name may make two names alike.
         for index in 1..heads.len() {
             while heads[..index].iter().any(|head| head.name == heads[index].name) {
@@ -122,14 +123,14 @@ impl<'a> Rows<'a> {
         fixed[3].push_text(Some(label(&design.schedulers[index.runner % schedulers])));
         fixed[4].push_text(Some(design.congestion[index.runner / schedulers].clone()));
         fixed[5].push_whole(design.seed.wrapping_add(u64::from(index.number)));
-        fixed[6].push_text(Some(tidy::outcome(&kept.ending).to_string()));
+        fixed[6].push_text(Some(outcome(&kept.ending).to_string()));
         for (column, level) in varied.iter_mut().zip(&self.levels.1) {
             match column {
                 Column::Number(values) => values.push(level.number),
                 other => other.push_text(Some(level.shown.clone())),
             }
         }
-        tidy::push_metrics(kept, &self.paths, metrics);
+        push_metrics(kept, &self.paths, metrics);
     }
 }
 

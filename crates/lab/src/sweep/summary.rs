@@ -1,8 +1,9 @@
 //! Summary of a sweep: for each scheduler its objective over all runs, and at how many points it is first.
 
 use super::design::Design;
-use super::metrics::{Kept, OBJECTIVE};
+use super::metrics::Kept;
 use super::output::label;
+use crate::objective::OBJECTIVE;
 use crate::stats;
 
 /// One scheduler with one congestion control.

@@ -261,7 +261,7 @@ impl Environment {
             delivered: result.delivered_bytes,
             decisions,
             invalid,
-            retransmits: result.retransmissions,
+            retransmits: result.totals.retransmissions,
             reward: self.sum,
         };
         self.needs_reset = true;

@@ -2,32 +2,13 @@
 
 use ropewalk_engine::endpoint::ConnectionId;
 use ropewalk_engine::mptcp::Event;
-use ropewalk_engine::{PathCache, SubflowId};
+use ropewalk_engine::{ConnectionStats, PathCache, SubflowId};
 
 use super::Hosts;
 use crate::app::Conn;
 use crate::recorder::Recorder;
-use crate::result::{Sample, SubflowSample};
+use crate::result::{OfoResult, Sample, SubflowSample, Totals};
 use crate::{Nanos, Side, topology};
-
-/// Sums over the workload's connections at the end.
-#[derive(Clone, Copy, PartialEq, Debug, Default)]
-pub(crate) struct Totals {
-    pub(crate) data_segments: u64,
-    pub(crate) ofo_integral: u128,
-    pub(crate) ofo_max: u64,
-    pub(crate) retransmissions: u64,
-    pub(crate) timeouts: u64,
-    pub(crate) reinjected_bytes: u64,
-    pub(crate) opportunistic_bytes: u64,
-    pub(crate) duplicated_bytes: u64,
-    pub(crate) received_twice_bytes: u64,
-    pub(crate) penalisations: u64,
-    pub(crate) overruled: u64,
-    pub(crate) first_overruled: Option<Nanos>,
-    pub(crate) overruled_cause: Option<&'static str>,
-    pub(crate) window_blocked: Nanos,
-}
 
 impl Hosts {
     /// Bytes that the workload's applications have received at this side.
@@ -103,12 +84,7 @@ impl Hosts {
 
     /// Bytes that the schedulers of this side's connections of the workload had repeated so far.
     pub(crate) fn scheduler_repeated_bytes(&self, now: Nanos, side: Side) -> u64 {
-        let end = &self.ends[side as usize];
-        let connections = self.workload(side).filter_map(|(_, id)| end.connection(id));
-        connections
-            .map(|connection| connection.stats(now))
-            .map(|stats| stats.opportunistic_bytes + stats.duplicated_bytes)
-            .sum()
+        self.stats(now, side).map(|stats| stats.opportunistic_bytes + stats.duplicated_bytes).sum()
     }
 
     /// One sample per connection of the workload.
@@ -132,7 +108,7 @@ impl Hosts {
                         cwnd: flow.cwnd,
                         ssthresh: flow.ssthresh,
                         in_flight: flow.in_flight(),
-                        srtt: flow.srtt,
+                        srtt: flow.rtt.smoothed,
                     })
                     .collect(),
                 scheduler: sender.scheduler_metrics(),
@@ -148,12 +124,9 @@ impl Hosts {
     /// Bytes that the workload's connections on this side sent a second time, by path.
     pub(crate) fn repeated(&self, now: Nanos, side: Side, paths: usize) -> Vec<u64> {
         let mut repeated = vec![0; paths];
-        for (_, id) in self.workload(side) {
-            let Some(connection) = self.ends[side as usize].connection(id) else { continue };
-            for (path, bytes) in connection.stats(now).repeated_by_path {
-                if let Some(total) = repeated.get_mut(usize::from(path.0)) {
-                    *total += bytes;
-                }
+        for (path, bytes) in self.stats(now, side).flat_map(|stats| stats.repeated_by_path) {
+            if let Some(total) = repeated.get_mut(usize::from(path.0)) {
+                *total += bytes;
             }
         }
         repeated
@@ -162,32 +135,18 @@ impl Hosts {
     /// Sums over the workload's connections.
     pub(crate) fn totals(&self, now: Nanos, data_from: Side) -> Totals {
         let mut totals = Totals::default();
-        for side in [Side::Client, Side::Server] {
-            for (_, id) in self.workload(side) {
-                let Some(connection) = self.ends[side as usize].connection(id) else { continue };
-                let stats = connection.stats(now);
-                totals.retransmissions += stats.retransmissions;
-                totals.timeouts += stats.timeouts;
-                if side == data_from {
-                    totals.data_segments += stats.data_segments;
-                    totals.reinjected_bytes += stats.reinjected_bytes;
-                    totals.opportunistic_bytes += stats.opportunistic_bytes;
-                    totals.duplicated_bytes += stats.duplicated_bytes;
-                    totals.penalisations += stats.penalisations;
-                    totals.overruled += stats.overruled;
-                    if let Some(at) = stats.first_overruled
-                        && totals.first_overruled.is_none_or(|first| at < first)
-                    {
-                        (totals.first_overruled, totals.overruled_cause) = (Some(at), stats.overruled_cause);
-                    }
-                    totals.window_blocked += stats.window_blocked;
-                } else {
-                    totals.ofo_max = totals.ofo_max.max(stats.ofo_max);
-                    totals.ofo_integral += stats.ofo_integral;
-                    totals.received_twice_bytes += stats.received_twice_bytes;
-                }
-            }
-        }
+        self.stats(now, data_from).for_each(|stats| totals.add_sender(&stats));
+        self.stats(now, data_from.other()).for_each(|stats| totals.add_receiver(&stats));
         totals
+    }
+
+    /// The out-of-order queues of this side's connections, over the run.
+    pub(crate) fn ofo(&self, now: Nanos, side: Side, duration: Nanos) -> OfoResult {
+        OfoResult::over(duration, self.stats(now, side).map(|stats| stats.ofo))
+    }
+
+    fn stats(&self, now: Nanos, side: Side) -> impl Iterator<Item = ConnectionStats> {
+        let end = &self.ends[side as usize];
+        self.workload(side).filter_map(move |(_, id)| Some(end.connection(id)?.stats(now)))
     }
 }

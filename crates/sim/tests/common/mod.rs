@@ -59,14 +59,14 @@ pub fn summary(result: &RunResult) -> String {
             ),
         );
     }
-    line("ofo", format!("mean {:.0}, max {}", result.ofo_mean, result.ofo_max));
-    line("retransmissions", result.retransmissions.to_string());
-    line("timeouts", result.timeouts.to_string());
-    line("reinjected bytes", result.reinjected_bytes.to_string());
-    line("opportunistic bytes", result.opportunistic_bytes.to_string());
-    line("duplicated bytes", result.duplicated_bytes.to_string());
-    line("received twice bytes", result.received_twice_bytes.to_string());
-    line("penalisations", result.penalisations.to_string());
-    line("window blocked us", (result.window_blocked / 1000).to_string());
+    line("ofo", format!("mean {:.0}, max {}", result.ofo.mean, result.ofo.max));
+    line("retransmissions", result.totals.retransmissions.to_string());
+    line("timeouts", result.totals.timeouts.to_string());
+    line("reinjected bytes", result.totals.reinjected_bytes.to_string());
+    line("opportunistic bytes", result.totals.opportunistic_bytes.to_string());
+    line("duplicated bytes", result.totals.duplicated_bytes.to_string());
+    line("received twice bytes", result.totals.received_twice_bytes.to_string());
+    line("penalisations", result.totals.penalisations.to_string());
+    line("window blocked us", (result.totals.window_blocked / 1000).to_string());
     text
 }

@@ -119,18 +119,18 @@ fn numbers(result: &RunResult) -> String {
     let totals = [
         result.duration,
         result.delivered_bytes,
-        result.ofo_max,
-        result.retransmissions,
-        result.timeouts,
-        result.reinjected_bytes,
-        result.opportunistic_bytes,
-        result.duplicated_bytes,
-        result.received_twice_bytes,
-        result.penalisations,
-        result.window_blocked,
-        result.data_segments,
+        result.ofo.max,
+        result.totals.retransmissions,
+        result.totals.timeouts,
+        result.totals.reinjected_bytes,
+        result.totals.opportunistic_bytes,
+        result.totals.duplicated_bytes,
+        result.totals.received_twice_bytes,
+        result.totals.penalisations,
+        result.totals.window_blocked,
+        result.totals.data_segments,
         result.events,
     ];
-    let series = (&result.message_delays, result.ofo_mean, &result.ofo_samples);
+    let series = (&result.message_delays, result.ofo.mean, &result.ofo.samples);
     format!("{outcome} {flows:?} {competing:?} {paths:?} {totals:?} {series:?}")
 }

@@ -67,6 +67,50 @@ impl FullPipe {
     }
 }
 
+/// Packet-timed round trips (section 5.5.1).
+#[derive(Clone, Debug, Default)]
+pub(super) struct Round {
+    pub count: u64,
+    /// The latest ACK began one.
+    pub start: bool,
+    /// It ends when this much is delivered.
+    pub next_delivered: u64,
+}
+
+/// The greatest samples since the last loss round (section 5.5.10.3).
+#[derive(Clone, Debug, Default)]
+struct LatestDelivery {
+    /// Bytes per second.
+    bw: u64,
+    /// Segments.
+    inflight: u64,
+}
+
+/// Round trips in which losses are judged (section 5.5.10.3).
+#[derive(Clone, Debug, Default)]
+struct LossRound {
+    /// It ends when this much is delivered.
+    delivered: u64,
+    /// The latest ACK began one.
+    start: bool,
+    /// There were losses in it.
+    has_loss: bool,
+    /// Contiguous ranges that were lost in it.
+    ranges: u32,
+    /// End of the last one.
+    last_end: u64,
+}
+
+/// What is acknowledged beyond the estimated bandwidth (section 5.5.9).
+#[derive(Clone, Debug, Default)]
+struct ExtraAcked {
+    max: TwoSlots,
+    since: Nanos,
+    delivered: u64,
+    /// The round in which the slot of `max` began.
+    slot: u64,
+}
+
 /// The state of one subflow.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Path {
@@ -74,10 +118,7 @@ pub(super) struct Path {
     pub state: State,
     pub initial_cwnd: u64,
     has_rtt: bool,
-    /// Packet-timed round trips (section 5.5.1).
-    pub round_count: u64,
-    pub round_start: bool,
-    pub next_round_delivered: u64,
+    pub round: Round,
     /// Bytes per second.
     max_bw: TwoSlots,
     pub bw_shortterm: u64,
@@ -87,18 +128,10 @@ pub(super) struct Path {
     /// Segments.
     pub inflight_longterm: u64,
     pub inflight_shortterm: u64,
-    bw_latest: u64,
-    inflight_latest: u64,
-    loss_round_delivered: u64,
-    loss_round_start: bool,
-    loss_in_round: bool,
-    lost_ranges: u32,
-    last_lost_end: u64,
+    latest: LatestDelivery,
+    loss: LossRound,
     pub full: FullPipe,
-    extra_acked: TwoSlots,
-    extra_acked_since: Nanos,
-    extra_acked_delivered: u64,
-    extra_acked_slot: u64,
+    extra_acked: ExtraAcked,
     pub idle_restart: bool,
     prior_cwnd: u32,
     recovering: bool,
@@ -115,12 +148,12 @@ impl Path {
             design: Some(design),
             initial_cwnd: u64::from(subflow.cwnd),
             bw_shortterm: UNBOUNDED,
-            min_rtt: if subflow.srtt > 0 { subflow.srtt } else { Nanos::MAX },
+            min_rtt: if subflow.rtt.smoothed > 0 { subflow.rtt.smoothed } else { Nanos::MAX },
             min_rtt_at: now,
             inflight_longterm: UNBOUNDED,
             inflight_shortterm: UNBOUNDED,
-            extra_acked_since: now,
-            next_round_delivered: subflow.delivered,
+            extra_acked: ExtraAcked { since: now, ..ExtraAcked::default() },
+            round: Round { next_delivered: subflow.totals.delivered, ..Round::default() },
             probe: Probe::new(u64::from(subflow.id.0)),
             probe_rtt: ProbeRtt::new(now),
             ..Path::default()
@@ -140,7 +173,7 @@ impl Path {
         self.recovering = in_recovery;
         self.update_latest_delivery(subflow, sample);
         self.update_max_bw(subflow, sample);
-        if self.loss_round_start {
+        if self.loss.start {
             self.adapt_lower_bounds(subflow);
         }
         self.update_ack_aggregation(subflow, sample);
@@ -150,10 +183,10 @@ impl Path {
         self.update_probe_bw(subflow, sample);
         self.update_min_rtt(sample);
         let holds_back = self.check_probe_rtt(subflow, sample);
-        if self.loss_round_start {
-            (self.bw_latest, self.inflight_latest) = (sample.rate, sample.delivered);
-            self.loss_in_round = false;
-            self.lost_ranges = 0;
+        if self.loss.start {
+            (self.latest.bw, self.latest.inflight) = (sample.rate, sample.delivered);
+            self.loss.has_loss = false;
+            self.loss.ranges = 0;
         }
         self.bw = self.max_bw.get().min(self.bw_shortterm);
         self.init_pacing_rate(subflow);
@@ -167,20 +200,20 @@ impl Path {
 
     /// BBRUpdateLatestDeliverySignals (section 5.5.10.3).
     fn update_latest_delivery(&mut self, subflow: &SubflowMetrics, sample: &RateSample) {
-        self.bw_latest = self.bw_latest.max(sample.rate);
-        self.inflight_latest = self.inflight_latest.max(sample.delivered);
-        self.loss_round_start = sample.prior_delivered >= self.loss_round_delivered;
-        if self.loss_round_start {
-            self.loss_round_delivered = subflow.delivered;
+        self.latest.bw = self.latest.bw.max(sample.rate);
+        self.latest.inflight = self.latest.inflight.max(sample.delivered);
+        self.loss.start = sample.prior_delivered >= self.loss.delivered;
+        if self.loss.start {
+            self.loss.delivered = subflow.totals.delivered;
         }
     }
 
     /// BBRUpdateMaxBw, BBRUpdateRound (sections 5.5.5, 5.5.1).
     fn update_max_bw(&mut self, subflow: &SubflowMetrics, sample: &RateSample) {
-        self.round_start = sample.prior_delivered >= self.next_round_delivered;
-        if self.round_start {
+        self.round.start = sample.prior_delivered >= self.round.next_delivered;
+        if self.round.start {
             self.start_round(subflow);
-            self.round_count += 1;
+            self.round.count += 1;
             self.probe.rounds_since += 1;
         }
         if sample.rate > 0 && (sample.rate >= self.max_bw.get() || !sample.app_limited) {
@@ -202,13 +235,13 @@ impl Path {
 
     /// BBRStartRound (section 5.5.1).
     pub fn start_round(&mut self, subflow: &SubflowMetrics) {
-        self.next_round_delivered = subflow.delivered;
+        self.round.next_delivered = subflow.totals.delivered;
     }
 
     /// BBRResetCongestionSignals (section 5.5.10.3).
     pub fn reset_congestion_signals(&mut self) {
-        self.loss_in_round = false;
-        (self.bw_latest, self.inflight_latest) = (0, 0);
+        self.loss.has_loss = false;
+        (self.latest.bw, self.latest.inflight) = (0, 0);
     }
 
     /// BBRResetShortTermModel (section 5.5.10.3).
@@ -218,7 +251,7 @@ impl Path {
 
     /// BBRAdaptLowerBoundsFromCongestion (section 5.5.10.3).
     fn adapt_lower_bounds(&mut self, subflow: &SubflowMetrics) {
-        if self.state.is_probing() || !self.loss_in_round {
+        if self.state.is_probing() || !self.loss.has_loss {
             return;
         }
         if self.bw_shortterm == UNBOUNDED {
@@ -228,34 +261,34 @@ impl Path {
             self.inflight_shortterm = u64::from(subflow.cwnd);
         }
         let beta = self.design().beta;
-        self.bw_shortterm = self.bw_latest.max((beta * self.bw_shortterm as f64) as u64);
-        self.inflight_shortterm = self.inflight_latest.max((beta * self.inflight_shortterm as f64) as u64);
+        self.bw_shortterm = self.latest.bw.max((beta * self.bw_shortterm as f64) as u64);
+        self.inflight_shortterm = self.latest.inflight.max((beta * self.inflight_shortterm as f64) as u64);
     }
 
     /// BBRUpdateACKAggregation (section 5.5.9).
     fn update_ack_aggregation(&mut self, subflow: &SubflowMetrics, sample: &RateSample) {
-        let interval = sample.now.saturating_sub(self.extra_acked_since);
+        let interval = sample.now.saturating_sub(self.extra_acked.since);
         let mut expected = self.segments(subflow, self.bw, interval);
-        if self.extra_acked_delivered <= expected {
-            (self.extra_acked_delivered, self.extra_acked_since, expected) = (0, sample.now, 0);
+        if self.extra_acked.delivered <= expected {
+            (self.extra_acked.delivered, self.extra_acked.since, expected) = (0, sample.now, 0);
         }
-        self.extra_acked_delivered += u64::from(sample.acked);
-        let extra = (self.extra_acked_delivered - expected).min(u64::from(subflow.cwnd));
+        self.extra_acked.delivered += u64::from(sample.acked);
+        let extra = (self.extra_acked.delivered - expected).min(u64::from(subflow.cwnd));
         let slot = if self.full.reached { EXTRA_ACKED_SLOT } else { 1 };
-        if self.round_start && self.round_count >= self.extra_acked_slot + slot {
-            self.extra_acked_slot = self.round_count;
-            self.extra_acked.advance();
+        if self.round.start && self.round.count >= self.extra_acked.slot + slot {
+            self.extra_acked.slot = self.round.count;
+            self.extra_acked.max.advance();
             if !self.full.reached {
                 // In Startup one round is remembered.
-                self.extra_acked.before = 0;
+                self.extra_acked.max.before = 0;
             }
         }
-        self.extra_acked.add(extra);
+        self.extra_acked.max.add(extra);
     }
 
     /// BBRCheckFullBWReached (section 5.3.1.2).
     fn check_full_pipe(&mut self, sample: &RateSample) {
-        if self.full.now || !self.round_start || sample.app_limited {
+        if self.full.now || !self.round.start || sample.app_limited {
             return;
         }
         if sample.rate as f64 >= self.full.bw as f64 * 1.25 {
@@ -273,17 +306,17 @@ impl Path {
             return;
         }
         if !self.full.reached
-            && self.loss_round_start
+            && self.loss.start
             && subflow.ca_state == CaState::Recovery
-            && self.lost_ranges >= STARTUP_LOST_RANGES
+            && self.loss.ranges >= STARTUP_LOST_RANGES
             && self.is_inflight_too_high(sample.lost, sample.tx_in_flight)
         {
             self.full.reached = true;
-            self.inflight_longterm = self.bdp(subflow, 1.0).max(self.inflight_latest);
+            self.inflight_longterm = self.bdp(subflow, 1.0).max(self.latest.inflight);
         }
         if self.full.reached {
             self.state = State::Drain;
-            self.drain_start_round = self.round_count;
+            self.drain_start_round = self.round.count;
         }
     }
 
@@ -294,20 +327,20 @@ impl Path {
 
     /// BBRNoteLoss (section 5.5.10.2).
     pub fn note_loss(&mut self, subflow: &SubflowMetrics) {
-        if !self.loss_in_round {
-            self.loss_round_delivered = subflow.delivered;
+        if !self.loss.has_loss {
+            self.loss.delivered = subflow.totals.delivered;
             self.save_state();
         }
-        self.loss_in_round = true;
+        self.loss.has_loss = true;
     }
 
     /// BBRHandleLostPacket (section 5.5.10.2).
     pub fn on_lost(&mut self, subflow: &SubflowMetrics, lost: &LostSegments) {
         self.note_loss(subflow);
-        if lost.position != self.last_lost_end {
-            self.lost_ranges += 1;
+        if lost.position != self.loss.last_end {
+            self.loss.ranges += 1;
         }
-        self.last_lost_end = lost.end;
+        self.loss.last_end = lost.end;
         if self.probe.samples && self.is_inflight_too_high(lost.lost, lost.tx_in_flight) {
             let inflight = self.inflight_at_loss(lost);
             self.on_inflight_too_high(subflow, inflight, lost.app_limited, lost.now);
@@ -358,7 +391,7 @@ impl Path {
 
     /// BBRHandleSpuriousLossDetection (section 5.5.11.2).
     pub fn on_spurious_loss(&mut self, subflow: &SubflowMetrics) {
-        self.loss_in_round = false;
+        self.loss.has_loss = false;
         self.full.reset(0);
         self.bw_shortterm = self.bw_shortterm.max(self.saved.bw_shortterm);
         self.inflight_shortterm = self.inflight_shortterm.max(self.saved.inflight_shortterm);
@@ -422,7 +455,7 @@ impl Path {
 
     /// BBRUpdateMaxInflight (section 5.6.4.2).
     fn max_inflight(&self, subflow: &SubflowMetrics) -> u64 {
-        self.quantize(subflow, self.bdp(subflow, self.state.cwnd_gain()) + self.extra_acked.get())
+        self.quantize(subflow, self.bdp(subflow, self.state.cwnd_gain()) + self.extra_acked.max.get())
     }
 
     /// BBRInitPacingRate (section 5.6.2), again with the first round-trip time.
@@ -430,18 +463,18 @@ impl Path {
         if self.has_rtt {
             return;
         }
-        self.has_rtt = subflow.srtt > 0;
-        let rtt = if subflow.srtt > 0 { subflow.srtt } else { MILLISECOND };
+        self.has_rtt = subflow.rtt.smoothed > 0;
+        let rtt = if subflow.rtt.smoothed > 0 { subflow.rtt.smoothed } else { MILLISECOND };
         let window = self.initial_cwnd * u64::from(subflow.mss);
         let nominal = (u128::from(window) * u128::from(SECOND) / u128::from(rtt)) as f64;
-        subflow.pacing_rate = (State::Startup.pacing_gain() * nominal) as u64;
+        subflow.rate.pacing = (State::Startup.pacing_gain() * nominal) as u64;
     }
 
     /// BBRSetPacingRateWithGain (section 5.6.2).
     pub fn set_pacing_rate(&self, subflow: &mut SubflowMetrics, gain: f64) {
         let rate = (gain * self.bw as f64 * 0.99) as u64;
-        if rate > 0 && (self.full.reached || rate > subflow.pacing_rate) {
-            subflow.pacing_rate = rate;
+        if rate > 0 && (self.full.reached || rate > subflow.rate.pacing) {
+            subflow.rate.pacing = rate;
         }
     }
 
@@ -452,7 +485,7 @@ impl Path {
         let grown = cwnd + u64::from(sample.acked);
         if self.full.reached {
             cwnd = grown.min(most);
-        } else if cwnd < most || subflow.delivered < self.initial_cwnd {
+        } else if cwnd < most || subflow.totals.delivered < self.initial_cwnd {
             cwnd = grown;
         }
         cwnd = cwnd.max(MIN_PIPE_CWND);
@@ -488,7 +521,7 @@ impl Path {
             return;
         }
         self.idle_restart = true;
-        self.extra_acked_since = now;
+        self.extra_acked.since = now;
         if self.state.is_probe_bw() {
             self.set_pacing_rate(subflow, 1.0);
         } else if self.state == State::ProbeRtt {

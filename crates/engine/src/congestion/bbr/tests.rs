@@ -28,7 +28,7 @@ const RTT: u64 = 40 * MILLISECOND;
 impl Link {
     fn new(text: &str, bdp: u32) -> Link {
         let mut list = subflows(&[subflow(10, 40)]);
-        (list[0].ssthresh, list[0].delivered) = (u32::MAX, 0);
+        (list[0].ssthresh, list[0].totals.delivered) = (u32::MAX, 0);
         let mut bbr = build(text);
         bbr.subflow_added(&mut list, 0, 0);
         bbr.before_transmit(&mut list, 0, 0, true);
@@ -49,14 +49,14 @@ impl Link {
     /// Begins a round trip: what the pacing rate and the window let out comes back, at most the link's rate.
     fn begin_round(&mut self) {
         let own = &self.subflows[0];
-        let paced = own.pacing_rate as f64 * (RTT as f64 / SECOND as f64) / f64::from(own.mss);
+        let paced = own.rate.pacing as f64 * (RTT as f64 / SECOND as f64) / f64::from(own.mss);
         let most = (paced as u32).min(own.cwnd.saturating_sub(self.queue)).max(1);
         let waiting = self.queue + most;
         self.delivered = waiting.min(self.bdp).max(1);
         self.left = self.delivered;
         self.queue = waiting - self.delivered;
         self.rtt = RTT + u64::from(self.queue) * RTT / u64::from(self.bdp);
-        self.prior = own.delivered;
+        self.prior = own.totals.delivered;
     }
 
     /// The next ACK.
@@ -72,7 +72,7 @@ impl Link {
         self.sent += 1;
         let lost = if self.lose > 0 { in_flight.div_ceil(self.lose) } else { 0 };
         if self.lose > 0 && self.sent.is_multiple_of(u64::from(self.lose)) {
-            self.subflows[0].lost_total += 1;
+            self.subflows[0].totals.lost += 1;
             let end = self.sent * 1000;
             let (now, position, tx_in_flight) = (self.now, end - 1000, in_flight);
             let lost =
@@ -80,9 +80,9 @@ impl Link {
             self.bbr.on_lost(&self.subflows, 0, &lost);
         }
         let own = &mut self.subflows[0];
-        own.delivered += 1;
+        own.totals.delivered += 1;
         own.packets_out = in_flight - n.min(in_flight);
-        (own.last_rtt, own.srtt) = (rtt, rtt);
+        (own.rtt.latest, own.rtt.smoothed) = (rtt, rtt);
         let sample = RateSample {
             now: self.now,
             acked: 1,
@@ -123,7 +123,7 @@ impl Link {
 fn the_initial_pacing_rate_is_the_window_over_the_round_trip_time() {
     // 2.77 10 segments in 40 ms (section 5.6.2).
     let link = Link::new("bbr", 100);
-    assert_eq!(link.subflows[0].pacing_rate, (2.77 * 10_000.0 / 0.04) as u64);
+    assert_eq!(link.subflows[0].rate.pacing, (2.77 * 10_000.0 / 0.04) as u64);
     assert_eq!(link.state(), 0);
 }
 
@@ -147,7 +147,7 @@ fn startup_doubles_each_round_and_ends_three_rounds_after_the_plateau() {
 fn drain_halves_the_rate_until_a_bandwidth_delay_product_is_in_flight() {
     let mut link = Link::new("bbr", 160);
     link.until(1);
-    assert_eq!(link.subflows[0].pacing_rate, (0.5 * 0.99 * 4_000_000.0) as u64);
+    assert_eq!(link.subflows[0].rate.pacing, (0.5 * 0.99 * 4_000_000.0) as u64);
     assert!(link.queue > 40, "Startup leaves a queue: {}", link.queue);
     // DOWN is left for CRUISE with the same ACK.
     link.until(3);
@@ -162,7 +162,7 @@ fn probe_bw_cycles_through_its_states_with_their_gains() {
     let rate = |gain: f64| (gain * 0.99 * 2_500_000.0) as u64;
     for (state, gain) in [(2, 0.9), (3, 1.0), (4, 1.0), (5, 1.25)] {
         link.until(state);
-        assert_eq!(link.subflows[0].pacing_rate, rate(gain), "state {state}");
+        assert_eq!(link.subflows[0].rate.pacing, rate(gain), "state {state}");
     }
     // cwnd_gain 2 outside UP: two bandwidth-delay products and extra_acked.
     link.until(3);
@@ -279,7 +279,7 @@ fn recovery_restores_the_window_that_it_found() {
         rtt: Some(RTT),
         rate: 2_500_000,
         delivered: 1,
-        prior_delivered: link.subflows[0].delivered,
+        prior_delivered: link.subflows[0].totals.delivered,
         tx_in_flight: 1,
         ..RateSample::default()
     };
@@ -315,7 +315,7 @@ fn a_spurious_recovery_gives_the_bounds_back() {
 fn after_an_idle_time_it_paces_at_the_bandwidth() {
     let mut link = Link::new("bbr", 100);
     link.until(5);
-    assert_eq!(link.subflows[0].pacing_rate, (1.25 * 0.99 * 2_500_000.0) as u64);
+    assert_eq!(link.subflows[0].rate.pacing, (1.25 * 0.99 * 2_500_000.0) as u64);
     link.bbr.before_transmit(&mut link.subflows, 0, link.now + SECOND, true);
-    assert_eq!(link.subflows[0].pacing_rate, (0.99 * 2_500_000.0) as u64);
+    assert_eq!(link.subflows[0].rate.pacing, (0.99 * 2_500_000.0) as u64);
 }

@@ -31,7 +31,7 @@ fn run(control: &mut dyn CongestionControl, subflows: &mut [SubflowMetrics], sta
     let mut now = start;
     while now < end {
         control.on_ack(subflows, 0, &at(now, 1));
-        now += subflows[0].srtt / u64::from(subflows[0].cwnd);
+        now += subflows[0].rtt.smoothed / u64::from(subflows[0].cwnd);
     }
 }
 

@@ -39,7 +39,7 @@ pub(super) fn linger(slow: &SubflowMetrics, seen: Extremes) -> Nanos {
     let cwnd = u64::from(slow.cwnd.max(1));
     let estimate =
         if in_flight >= cwnd { seen.max } else { seen.min + (seen.max - seen.min) / cwnd * in_flight };
-    estimate.max(slow.srtt)
+    estimate.max(slow.rtt.smoothed)
 }
 
 /// Segments that `fast` sends during `time`.
@@ -60,11 +60,11 @@ impl BlestLinux {
 
     fn observe(&mut self, subflow: &SubflowMetrics) -> Extremes {
         let Some(seen) = self.seen.get_mut(subflow.id.index()) else {
-            return Extremes { min: subflow.srtt, max: subflow.srtt };
+            return Extremes { min: subflow.rtt.smoothed, max: subflow.rtt.smoothed };
         };
         // Before a sample srtt is 0, like what is seen.
-        seen.min = if seen.min == 0 { subflow.srtt } else { seen.min.min(subflow.srtt) };
-        seen.max = seen.max.max(subflow.srtt);
+        seen.min = if seen.min == 0 { subflow.rtt.smoothed } else { seen.min.min(subflow.rtt.smoothed) };
+        seen.max = seen.max.max(subflow.rtt.smoothed);
         *seen
     }
 

@@ -138,7 +138,7 @@ fn like_minrtt_where_the_window_is_wide() {
 /// How many segments in a row S is given, from `held` in flight on, before BLEST skips it.
 fn admitted(cwnd_f: u32, ratio: f64, window: u64, lambda: f64, held: u32) -> u32 {
     let mut slow = subflow(1, 10, 64, held);
-    slow.srtt = (ratio * 10.0 * MILLISECOND as f64) as u64;
+    slow.rtt.smoothed = (ratio * 10.0 * MILLISECOND as f64) as u64;
     let mut scene = Scene::new(vec![subflow(0, 10, cwnd_f, cwnd_f), slow]);
     scene.send_window = window * u64::from(MSS);
     let blest = &mut *build(&format!("blest(lambda={lambda})"));
@@ -262,9 +262,9 @@ fn linux_lambda_moves_once_per_least_srtt_of_the_slow() {
 fn linux_remembers_extremes_and_forgets_them_with_the_subflow() {
     let blest = &mut *build("blest:linux");
     let mut scene = scene(19, 1 << 30);
-    scene.subflows[1].srtt = 400 * MILLISECOND;
+    scene.subflows[1].rtt.smoothed = 400 * MILLISECOND;
     scene.ask(blest);
-    scene.subflows[1].srtt = 40 * MILLISECOND;
+    scene.subflows[1].rtt.smoothed = 40 * MILLISECOND;
     // The 20th in flight fills the window: it lingers 400 ms: 16 rounds of slow start.
     scene.send_window = 1 << 20;
     assert_eq!(scene.chosen(blest), None);

@@ -55,10 +55,10 @@ impl Path {
     /// Nanoseconds that the link takes for a byte.
     #[inline]
     pub fn cost(&self, flow: &SubflowMetrics) -> f64 {
-        if flow.link_byte_time > 0.0 {
-            return flow.link_byte_time;
+        if flow.rate.link_byte_time > 0.0 {
+            return flow.rate.link_byte_time;
         }
-        flow.srtt as f64 / (ASSUMED_SEGMENTS * f64::from(flow.mss.max(1)))
+        flow.rtt.smoothed as f64 / (ASSUMED_SEGMENTS * f64::from(flow.mss.max(1)))
     }
 
     /// Whether nothing has come back from it for longer than an ACK should take.
@@ -70,7 +70,7 @@ impl Path {
     /// When it will count as silent, if nothing comes back.
     #[inline]
     pub fn silent_at(&self, flow: &SubflowMetrics) -> Nanos {
-        flow.last_progress.max(self.busy_since) + flow.srtt + patience(flow)
+        flow.last_progress.max(self.busy_since) + flow.rtt.smoothed + patience(flow)
     }
 
     /// Nanoseconds that the link has still to send. It can't be more than all that is in flight; and what is in flight beyond a
@@ -79,7 +79,7 @@ impl Path {
     fn queue(&self, flow: &SubflowMetrics, now: Nanos) -> f64 {
         let flying = f64::from(flow.in_flight()) * f64::from(flow.mss) + flow.queued_bytes as f64;
         let all = flying * self.cost(flow);
-        (self.free_at - now as f64).max(all - flow.min_rtt as f64).clamp(0.0, all)
+        (self.free_at - now as f64).max(all - flow.rtt.min as f64).clamp(0.0, all)
     }
 
     /// Nanoseconds until a segment arrives that is given to it as soon as its window has room: meanwhile the queue gets
@@ -87,23 +87,23 @@ impl Path {
     #[inline]
     pub fn arrival(&self, flow: &SubflowMetrics, now: Nanos) -> f64 {
         let wait = self.queue(flow, now).max(self.room_in(flow, now));
-        flow.min_rtt as f64 / 2.0 + wait + f64::from(flow.mss) * self.cost(flow)
+        flow.rtt.min as f64 / 2.0 + wait + f64::from(flow.mss) * self.cost(flow)
     }
 
     /// Nanoseconds until the last chunk arrives that it carries and that isn't repeated, which was sent at `sent_at`; below
     /// zero: it has arrived.
     #[inline]
     pub fn last_arrives(&self, flow: &SubflowMetrics, now: Nanos, sent_at: Nanos, doubt: bool) -> f64 {
-        if flow.srtt == 0 {
+        if flow.rtt.smoothed == 0 {
             return f64::INFINITY;
         }
-        if doubt && flow.link_byte_time <= 0.0 {
+        if doubt && flow.rate.link_byte_time <= 0.0 {
             // New data counts on an unknown link. What it carries doesn't: a segment in a round trip.
             let flying = f64::from(flow.in_flight()) * f64::from(flow.mss) + flow.queued_bytes as f64;
-            return (flying - self.taken as f64) / f64::from(flow.mss.max(1)) * flow.srtt as f64;
+            return (flying - self.taken as f64) / f64::from(flow.mss.max(1)) * flow.rtt.smoothed as f64;
         }
         let queue = self.queue(flow, now) - self.taken as f64 * self.cost(flow);
-        flow.min_rtt as f64 / 2.0 + queue.max(sent_at as f64 - now as f64)
+        flow.rtt.min as f64 / 2.0 + queue.max(sent_at as f64 - now as f64)
     }
 
     /// Nanoseconds until its window has room again: the oldest segment of a full window left as long before the latest as the
@@ -114,8 +114,8 @@ impl Path {
             return 0.0;
         }
         let flying = f64::from(flow.in_flight()) * f64::from(flow.mss);
-        let spread = (flying * self.cost(flow)).min(flow.srtt as f64);
-        (self.last_sent as f64 + flow.srtt as f64 - spread - now as f64).max(0.0)
+        let spread = (flying * self.cost(flow)).min(flow.rtt.smoothed as f64);
+        (self.last_sent as f64 + flow.rtt.smoothed as f64 - spread - now as f64).max(0.0)
     }
 
     /// Bytes that can arrive on it within `time`, of data that is given to it from now on: what its link carries, and what
@@ -127,7 +127,7 @@ impl Path {
         if left < 0.0 {
             return 0.0;
         }
-        let rounds = left / flow.srtt.max(1) as f64;
+        let rounds = left / flow.rtt.smoothed.max(1) as f64;
         let window = f64::from(flow.cwnd) * mss;
         // The rest of this window, then whole ones.
         let space = f64::from(flow.window_space());
@@ -146,7 +146,7 @@ impl Path {
 #[inline]
 pub(super) fn patience(flow: &SubflowMetrics) -> Nanos {
     // The variation that is assumed before a second sample says nothing of this path.
-    let assumed = flow.rtt_samples < 2;
-    let variation = if assumed { flow.srtt / 2 } else { 4 * flow.rttvar };
-    variation.max(flow.srtt / 8).max(2_000_000)
+    let assumed = flow.rtt.samples < 2;
+    let variation = if assumed { flow.rtt.smoothed / 2 } else { 4 * flow.rtt.var };
+    variation.max(flow.rtt.smoothed / 8).max(2_000_000)
 }

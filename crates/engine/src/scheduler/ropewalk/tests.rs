@@ -23,7 +23,7 @@ fn fast_full() -> Scene {
 fn a_link_of_unknown_rate_is_taken_to_send_ten_segments_in_a_round_trip() {
     let (path, mut flow) = (Path::new(), subflow(0, 20, 10, 10));
     assert_eq!(path.cost(&flow) * f64::from(MSS), 2e6);
-    flow.link_byte_time = 1e3;
+    flow.rate.link_byte_time = 1e3;
     assert_eq!(path.cost(&flow) * f64::from(MSS), 1e6, "a segment per millisecond");
 }
 
@@ -31,7 +31,7 @@ fn a_link_of_unknown_rate_is_taken_to_send_ten_segments_in_a_round_trip() {
 fn a_segment_waits_for_those_before_it() {
     let mut path = Path::new();
     let mut flow = subflow(0, 20, 40, 0);
-    flow.link_byte_time = 1e3;
+    flow.rate.link_byte_time = 1e3;
     let now = 200 * MILLISECOND;
     assert_eq!(path.arrival(&flow, now), 11e6, "half a round trip, and its own time on the link");
     path.on_new(&flow, now);
@@ -132,7 +132,7 @@ fn a_link_of_unknown_rate_is_doubted_at_the_tail() {
 fn a_late_head_is_repeated_and_before_that_awaited() {
     let scheduler = &mut *build("ropewalk(steal=false)");
     let mut scene = tail();
-    scene.subflows[1].rttvar = 5 * MILLISECOND;
+    scene.subflows[1].rtt.var = 5 * MILLISECOND;
     let due = (90 + 100 + 20) * MILLISECOND;
     // Without a hole it may wait in a queue, until 120 ms after the last that came back.
     scene.subflows[1].last_progress = 100 * MILLISECOND;
@@ -174,7 +174,7 @@ fn a_silent_subflow_gets_nothing_new() {
     let mut scene = Scene::new(vec![subflow(0, 10, 10, 3), subflow(1, 100, 10, 0)]);
     scene.now = 500 * MILLISECOND;
     scene.subflows[0].last_progress = 400 * MILLISECOND;
-    scene.subflows[0].rttvar = MILLISECOND;
+    scene.subflows[0].rtt.var = MILLISECOND;
     assert_eq!(scene.chosen(scheduler), Some(1));
     assert_eq!(scene.chosen(&mut *build("ropewalk(silent=false, late=false)")), Some(0));
     scene.subflows[1].packets_out = 10;

@@ -7,7 +7,7 @@ use crate::scheduler::{Chunk, InFlight, Message};
 impl Model {
     /// The connection-level send window.
     pub fn window(mut self, bytes: u64) -> Self {
-        self.send_window = bytes;
+        self.stream.send_window = bytes;
         self
     }
 
@@ -19,13 +19,13 @@ impl Model {
 
     /// The application declares how much it will write.
     pub fn declare(mut self, bytes: u64) -> Self {
-        self.declared_size = Some(bytes);
+        self.stream.declared_size = Some(bytes);
         self
     }
 
     /// The application marks messages of `bytes` bytes in all that it writes; each is due so long after the one before.
     pub fn messages(mut self, bytes: u64, every: Nanos) -> Self {
-        let count = self.to_write / bytes;
+        let count = self.stream.to_write / bytes;
         let message =
             |n: u64| Message { start: n * bytes, end: (n + 1) * bytes, deadline: Some((n + 1) * every) };
         self.messages = (0..count).map(message).collect();

@@ -37,6 +37,20 @@ enum ModelEvent {
     Wake,
 }
 
+/// What the sender has of the stream.
+#[derive(Debug, Default)]
+pub(super) struct SendStream {
+    /// Unassigned ranges below `frontier`: start, end.
+    holes: BTreeMap<u64, u64>,
+    /// End of the highest assigned range.
+    frontier: u64,
+    written: u64,
+    pub(super) to_write: u64,
+    una: u64,
+    pub(super) send_window: u64,
+    pub(super) declared_size: Option<u64>,
+}
+
 /// A model connection: its clock, its state and its records.
 #[derive(Debug)]
 pub struct Model {
@@ -50,15 +64,7 @@ pub struct Model {
     link_rates: Vec<LinkRate>,
     pub(super) chunks: Chunks,
     pub(super) messages: Vec<Message>,
-    /// Unassigned ranges below `frontier`: start, end.
-    holes: BTreeMap<u64, u64>,
-    /// End of the highest assigned range.
-    frontier: u64,
-    written: u64,
-    pub(super) to_write: u64,
-    una: u64,
-    pub(super) send_window: u64,
-    pub(super) declared_size: Option<u64>,
+    pub(super) stream: SendStream,
     /// Out-of-order ranges at the receiver: start, end.
     ofo: BTreeMap<u64, u64>,
     rcv_nxt: u64,
@@ -89,13 +95,7 @@ impl Model {
             link_rates: vec![LinkRate::default(); pipes.len()],
             chunks: Chunks::default(),
             messages: Vec::new(),
-            holes: BTreeMap::new(),
-            frontier: 0,
-            written: 0,
-            to_write: 0,
-            una: 0,
-            send_window: 1 << 30,
-            declared_size: None,
+            stream: SendStream { send_window: 1 << 30, ..SendStream::default() },
             ofo: BTreeMap::new(),
             rcv_nxt: 0,
             reinject: VecDeque::new(),
@@ -119,7 +119,7 @@ impl Model {
             }
             if !pipe.unmeasured {
                 set_rtt(&mut new, pipe.rtt);
-                new.rttvar = pipe.rtt / 20;
+                new.rtt.var = pipe.rtt / 20;
             }
             new.rto = pipe.rtt * 3;
             model.subflows.push(new);
@@ -137,7 +137,7 @@ impl Model {
 
     /// The application writes.
     pub fn write_at(&mut self, at: Nanos, bytes: u64) {
-        self.to_write += bytes;
+        self.stream.to_write += bytes;
         self.at(at, ModelEvent::Write(bytes));
     }
 
@@ -162,16 +162,17 @@ impl Model {
         flow.queued_bytes = queued;
         let held = queued + u64::from(flow.packets_out) * u64::from(MSS);
         flow.queue_space = self.pipes[index].queue.saturating_sub(held);
-        let rate = u64::from(flow.cwnd) * u64::from(MSS) * 1_000_000_000 / flow.srtt.max(125);
-        flow.pacing_rate = if flow.in_slow_start() { rate * 2 } else { rate * 6 / 5 };
+        let rate = u64::from(flow.cwnd) * u64::from(MSS) * 1_000_000_000 / flow.rtt.smoothed.max(125);
+        flow.rate.pacing = if flow.in_slow_start() { rate * 2 } else { rate * 6 / 5 };
     }
 
     fn next_offset(&self) -> u64 {
-        self.holes.keys().next().copied().unwrap_or(self.frontier)
+        self.stream.holes.keys().next().copied().unwrap_or(self.stream.frontier)
     }
 
     fn unsent(&self) -> u64 {
-        self.written - self.frontier + self.holes.iter().map(|(start, end)| end - start).sum::<u64>()
+        self.stream.written - self.stream.frontier
+            + self.stream.holes.iter().map(|(start, end)| end - start).sum::<u64>()
     }
 
     fn view(&self) -> View<'_> {
@@ -180,12 +181,12 @@ impl Model {
             subflows: &self.subflows,
             unsent: self.unsent(),
             next_offset: self.next_offset(),
-            una: self.una,
-            send_window: self.send_window,
-            window_left: (self.una + self.send_window).saturating_sub(self.frontier),
-            written: self.written,
-            declared_size: self.declared_size,
-            closed: self.written == self.to_write,
+            una: self.stream.una,
+            send_window: self.stream.send_window,
+            window_left: (self.stream.una + self.stream.send_window).saturating_sub(self.stream.frontier),
+            written: self.stream.written,
+            declared_size: self.stream.declared_size,
+            closed: self.stream.written == self.stream.to_write,
             writer_waits: false,
             send_buffer: u64::MAX,
             send_buffer_max: u64::MAX,
@@ -206,7 +207,7 @@ impl Model {
                 self.drive(scheduler);
             }
             assert!(self.decisions < 3_000_000, "no end in sight at {at} ns: {self:?}");
-            if self.completed.is_some() && self.una == self.to_write {
+            if self.completed.is_some() && self.stream.una == self.stream.to_write {
                 break;
             }
         }
@@ -217,7 +218,7 @@ impl Model {
         match happening {
             ModelEvent::Wake => None,
             ModelEvent::Write(bytes) => {
-                self.written += bytes;
+                self.stream.written += bytes;
                 Some(Event::Written(bytes))
             }
             ModelEvent::Join(subflow) => {
@@ -258,8 +259,8 @@ impl Model {
                 if scheduler.wants_link_rate() {
                     self.link_rates[index].on_acked(&mut self.subflows[index], self.now, 1);
                 }
-                if data_ack > self.una {
-                    self.una = data_ack;
+                if data_ack > self.stream.una {
+                    self.stream.una = data_ack;
                     while let Some(chunk) = self.chunks.0.first_entry() {
                         if chunk.get().offset + u64::from(chunk.get().len) > data_ack {
                             break;
@@ -277,10 +278,10 @@ impl Model {
                 if flow.state == SubflowStatus::Closed {
                     return None;
                 }
-                flow.lost_total += 1;
-                flow.retrans_total += 1;
+                flow.totals.lost += 1;
+                flow.totals.retransmitted += 1;
                 if flow.ca_state == CaState::Open {
-                    flow.loss_events += 1;
+                    flow.totals.loss_events += 1;
                     flow.ca_state = CaState::Recovery;
                     if self.pipes[index].grows {
                         flow.ssthresh = (flow.cwnd / 2).max(2);
@@ -296,18 +297,18 @@ impl Model {
     fn acknowledge(&mut self, index: usize, len: u32) {
         let rtt = self.pipes[index].rtt;
         let flow = &mut self.subflows[index];
-        if flow.srtt == 0 {
+        if flow.rtt.smoothed == 0 {
             set_rtt(flow, rtt);
-            flow.rttvar = rtt / 2;
-            flow.rtt_samples = 0;
+            flow.rtt.var = rtt / 2;
+            flow.rtt.samples = 0;
         }
-        flow.rtt_samples += 1;
+        flow.rtt.samples += 1;
         flow.packets_out -= 1;
-        flow.delivered += 1;
-        flow.bytes_acked += u64::from(len);
+        flow.totals.delivered += 1;
+        flow.totals.bytes_acked += u64::from(len);
         flow.ca_state = CaState::Open;
         flow.last_progress = self.now;
-        flow.delivery_rate = u64::from(flow.cwnd) * u64::from(MSS) * 1_000_000_000 / rtt;
+        flow.rate.delivery = u64::from(flow.cwnd) * u64::from(MSS) * 1_000_000_000 / rtt;
         if self.pipes[index].grows {
             if flow.in_slow_start() {
                 flow.cwnd += 1;
@@ -331,7 +332,7 @@ impl Model {
             }
             self.rcv_nxt = self.rcv_nxt.max(entry.remove());
         }
-        if self.rcv_nxt == self.to_write && self.completed.is_none() {
+        if self.rcv_nxt == self.stream.to_write && self.completed.is_none() {
             self.completed = Some(self.now);
         }
     }
@@ -371,10 +372,11 @@ impl Model {
 
     /// The first unassigned range from `hint` on, else the first of all, within the send window.
     fn unassigned(&self, hint: u64) -> Option<(u64, u64)> {
-        let edge = (self.una + self.send_window).min(self.written);
+        let edge = (self.stream.una + self.stream.send_window).min(self.stream.written);
         let from = |hint: u64| {
-            let hole = self.holes.iter().find(|(_, end)| **end > hint).map(|(s, e)| (*s.max(&hint), *e));
-            let (start, end) = hole.unwrap_or((hint.max(self.frontier), u64::MAX));
+            let hole =
+                self.stream.holes.iter().find(|(_, end)| **end > hint).map(|(s, e)| (*s.max(&hint), *e));
+            let (start, end) = hole.unwrap_or((hint.max(self.stream.frontier), u64::MAX));
             let end = end.min(edge);
             (start < end).then_some((start, end))
         };
@@ -382,21 +384,21 @@ impl Model {
     }
 
     fn assign(&mut self, start: u64, end: u64) {
-        if start >= self.frontier {
-            if start > self.frontier {
-                self.holes.insert(self.frontier, start);
+        if start >= self.stream.frontier {
+            if start > self.stream.frontier {
+                self.stream.holes.insert(self.stream.frontier, start);
             }
-            self.frontier = end;
+            self.stream.frontier = end;
             return;
         }
-        let hole = self.holes.range(..=start).next_back().map(|(s, e)| (*s, *e));
+        let hole = self.stream.holes.range(..=start).next_back().map(|(s, e)| (*s, *e));
         let Some((hole_start, hole_end)) = hole else { return };
-        self.holes.remove(&hole_start);
+        self.stream.holes.remove(&hole_start);
         if hole_start < start {
-            self.holes.insert(hole_start, start);
+            self.stream.holes.insert(hole_start, start);
         }
         if end < hole_end {
-            self.holes.insert(end, hole_end);
+            self.stream.holes.insert(end, hole_end);
         }
     }
 
@@ -440,7 +442,7 @@ impl Model {
 
     fn reinject(&mut self, scheduler: &mut dyn Scheduler) {
         while let Some((offset, len)) = self.reinject.front().copied() {
-            if offset + u64::from(len) <= self.una {
+            if offset + u64::from(len) <= self.stream.una {
                 self.reinject.pop_front();
                 continue;
             }
@@ -551,7 +553,7 @@ impl Model {
         let queued = std::mem::take(&mut self.queues[subflow.index()]);
         for (offset, len) in &queued {
             self.chunks.0.remove(offset);
-            self.holes.insert(*offset, offset + u64::from(*len));
+            self.stream.holes.insert(*offset, offset + u64::from(*len));
         }
         self.refresh(subflow.index());
         !queued.is_empty()

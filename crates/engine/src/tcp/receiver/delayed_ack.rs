@@ -162,8 +162,8 @@ impl DelayedAck {
             return None;
         }
         let mut delay = self.ato;
-        if delay > least && metrics.srtt > 0 {
-            delay = delay.min(metrics.srtt.max(least));
+        if delay > least && metrics.rtt.smoothed > 0 {
+            delay = delay.min(metrics.rtt.smoothed.max(least));
         }
         //= RFC 9293 MUST-40 less than half a second
         Some(delay.min(LONGEST))
@@ -180,7 +180,7 @@ mod tests {
 
     fn metrics(srtt: u64) -> SubflowMetrics {
         let mut metrics = SubflowMetrics::new(SubflowId(0), PathId(0));
-        metrics.srtt = srtt * MILLISECOND;
+        metrics.rtt.smoothed = srtt * MILLISECOND;
         metrics
     }
 

@@ -133,7 +133,7 @@ impl<P: Payload> Sender<P> {
     ) {
         let (offset, now) = (cx.timestamp_offset, cx.now);
         let metrics = &mut cx.metrics[cx.index];
-        let min_rtt = metrics.min_rtt;
+        let min_rtt = metrics.rtt.min;
         let echo = segment.timestamps.filter(|_| common.negotiated.timestamps).map(|stamp| stamp.echo);
         //= RFC 8985 6.2-b not if an earlier transmission may have arrived
         //= RFC 2018 8-a only a cumulative ACK takes anything off the scoreboard
@@ -148,7 +148,7 @@ impl<P: Payload> Sender<P> {
             let left = metrics.sacked_out.saturating_sub(removed.saturating_sub(1));
             metrics.sacked_out = left.min(metrics.packets_out - metrics.lost_out);
         }
-        metrics.bytes_acked += summary.bytes;
+        metrics.totals.bytes_acked += summary.bytes;
         self.snd_una = ack;
         self.timeouts = 0;
         if self.black_hole.is_suspected() {
@@ -186,7 +186,7 @@ impl<P: Payload> Sender<P> {
             //= RFC 6298 5 the backoff holds until there is a sample
             self.backoff = 0;
         }
-        metrics.delivered += u64::from(summary.segments);
+        metrics.totals.delivered += u64::from(summary.segments);
         metrics.last_progress = now;
         (summary.round_start, summary.bandwidth) = self.rate.on_delivered(metrics, now, &summary.rate);
     }
@@ -228,7 +228,7 @@ impl<P: Payload> Sender<P> {
             rtt: summary.last_rtt,
             rate: summary.bandwidth,
             app_limited: of.app_limited,
-            delivered: metrics.delivered - of.stamp.delivered,
+            delivered: metrics.totals.delivered - of.stamp.delivered,
             prior_delivered: of.stamp.delivered,
             tx_in_flight: of.flight.in_flight,
             lost: of.flight.lost_since(metrics),
@@ -250,6 +250,6 @@ impl<P: Payload> Sender<P> {
         let percent = if metrics.cwnd < metrics.ssthresh / 2 { 200 } else { 120 };
         let window = u64::from(metrics.cwnd.max(metrics.packets_out)) * u64::from(metrics.mss);
         // 10^7 = nanoseconds per second / 100 %.
-        metrics.pacing_rate = window.saturating_mul(percent * 10_000_000) / metrics.srtt.max(125);
+        metrics.rate.pacing = window.saturating_mul(percent * 10_000_000) / metrics.rtt.smoothed.max(125);
     }
 }

@@ -154,7 +154,7 @@ impl<P: Payload> Sender<P> {
             && metrics.packets_out > metrics.sacked_out
             && metrics.packets_out < EARLY_BELOW;
         if early {
-            let due = cx.now + (metrics.srtt / 4).max(LEAST_WAIT);
+            let due = cx.now + (metrics.rtt.smoothed / 4).max(LEAST_WAIT);
             if common.timers.get(Timer::Retransmit).is_none_or(|timeout| due < timeout) {
                 common.timers.set(Timer::Reorder, due);
             }

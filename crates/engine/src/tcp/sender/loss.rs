@@ -76,7 +76,7 @@ impl<P: Payload> Sender<P> {
         let metrics = cx.metrics();
         if metrics.sacked_out + metrics.lost_out < metrics.packets_out {
             metrics.sacked_out += 1;
-            metrics.delivered += 1;
+            metrics.totals.delivered += 1;
             summary.segments += 1;
         }
     }
@@ -107,7 +107,7 @@ impl<P: Payload> Sender<P> {
                 metrics.sacked_out = metrics.sacked_out.min(metrics.packets_out - metrics.lost_out);
             }
         }
-        metrics.lost_total += u64::from(entry.segments);
+        metrics.totals.lost += u64::from(entry.segments);
         outcome.lost_segments += entry.segments;
         let position = entry.position;
         if self.paced {

@@ -36,7 +36,7 @@ impl Pacer {
 
     /// Data was sent. A late quantum makes up for at most half of its own time, as in Linux.
     fn on_sent(&mut self, metrics: &SubflowMetrics, segments: u32, bytes: usize) {
-        let Some(rate) = (metrics.pacing_rate > 0).then_some(u128::from(metrics.pacing_rate)) else { return };
+        let Some(rate) = (metrics.rate.pacing > 0).then_some(u128::from(metrics.rate.pacing)) else { return };
         let delay = (bytes as u128 * u128::from(SECOND) / rate).min(u128::from(SECOND)) as Nanos;
         let credit = std::mem::take(&mut self.late).min(delay / 2);
         self.next_at = self.next_at.saturating_add(delay - credit);
@@ -73,7 +73,7 @@ mod tests {
     /// Two segments of 1000 bytes take 2 ms.
     fn metrics() -> SubflowMetrics {
         let mut metrics = SubflowMetrics::new(SubflowId(0), PathId(0));
-        (metrics.mss, metrics.pacing_rate) = (1000, 1_000_000);
+        (metrics.mss, metrics.rate.pacing) = (1000, 1_000_000);
         metrics
     }
 
@@ -108,7 +108,7 @@ mod tests {
     #[test]
     fn more_leaves_at_once_at_a_higher_rate() {
         let mut metrics = metrics();
-        metrics.pacing_rate = 10_000 << 10;
+        metrics.rate.pacing = 10_000 << 10;
         let mut pacer = Pacer::default();
         assert_eq!(pacer.admits(&metrics, 0), 10, "a millisecond's");
     }
@@ -116,7 +116,7 @@ mod tests {
     #[test]
     fn without_a_rate_nothing_is_held_back() {
         let mut metrics = metrics();
-        metrics.pacing_rate = 0;
+        metrics.rate.pacing = 0;
         let mut pacer = Pacer::default();
         for _ in 0..10 {
             assert!(pacer.admits(&metrics, 7) > 0);

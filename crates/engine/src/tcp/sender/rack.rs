@@ -166,7 +166,7 @@ impl Rack {
         if !self.reordering_seen && eager {
             return 0;
         }
-        (metrics.min_rtt / MIN_RTT_DIVISOR * u64::from(self.reo_wnd_mult)).min(metrics.srtt)
+        (metrics.rtt.min / MIN_RTT_DIVISOR * u64::from(self.reo_wnd_mult)).min(metrics.rtt.smoothed)
     }
 }
 
@@ -178,7 +178,7 @@ mod tests {
 
     fn metrics() -> SubflowMetrics {
         let mut metrics = SubflowMetrics::new(SubflowId(0), PathId(0));
-        (metrics.min_rtt, metrics.srtt) = (40 * MILLISECOND, 100 * MILLISECOND);
+        (metrics.rtt.min, metrics.rtt.smoothed) = (40 * MILLISECOND, 100 * MILLISECOND);
         metrics
     }
 

@@ -29,7 +29,7 @@ pub(crate) struct Flight {
 impl Flight {
     /// What was judged lost since, segments.
     pub fn lost_since(self, metrics: &SubflowMetrics) -> u32 {
-        u32::from((metrics.lost_total as u16).wrapping_sub(self.lost))
+        u32::from((metrics.totals.lost as u16).wrapping_sub(self.lost))
     }
 }
 
@@ -79,7 +79,7 @@ impl RateState {
             self.delivered_at = now;
         }
         Stamp {
-            delivered: metrics.delivered,
+            delivered: metrics.totals.delivered,
             delivered_at: self.delivered_at,
             first_sent_at: self.first_sent_at,
         }
@@ -94,14 +94,14 @@ impl RateState {
     /// The window has room and there is nothing to send.
     #[inline]
     pub fn on_app_limited(&mut self, metrics: &SubflowMetrics) {
-        self.app_limited = (metrics.delivered + u64::from(metrics.in_flight())).max(1);
+        self.app_limited = (metrics.totals.delivered + u64::from(metrics.in_flight())).max(1);
     }
 
     /// An ACK delivered `sample` last; `metrics.delivered` counts it already. Returns whether a round trip begins with it, and
     /// the rate in bytes per second, 0 if there is none.
     #[inline]
     pub fn on_delivered(&mut self, metrics: &mut SubflowMetrics, now: Nanos, sample: &Sample) -> (bool, u64) {
-        if self.app_limited != 0 && metrics.delivered > self.app_limited {
+        if self.app_limited != 0 && metrics.totals.delivered > self.app_limited {
             self.app_limited = 0;
         }
         self.first_sent_at = sample.sent_at;
@@ -111,16 +111,16 @@ impl RateState {
         let interval = send_elapsed.max(ack_elapsed);
         let mut rate = 0;
         // An interval shorter than the least round-trip time is an artefact of ACK compression.
-        if interval > 0 && interval >= metrics.min_rtt {
-            let segments = metrics.delivered - sample.stamp.delivered;
+        if interval > 0 && interval >= metrics.rtt.min {
+            let segments = metrics.totals.delivered - sample.stamp.delivered;
             rate = (segments * u64::from(metrics.mss)).saturating_mul(SECOND) / interval;
-            if !sample.app_limited || rate >= metrics.delivery_rate {
-                metrics.delivery_rate = rate;
+            if !sample.app_limited || rate >= metrics.rate.delivery {
+                metrics.rate.delivery = rate;
             }
         }
         let round = sample.stamp.delivered >= self.round;
         if round {
-            self.round = metrics.delivered;
+            self.round = metrics.totals.delivered;
         }
         (round, rate)
     }
@@ -134,7 +134,7 @@ mod tests {
 
     fn metrics() -> SubflowMetrics {
         let mut metrics = SubflowMetrics::new(SubflowId(0), PathId(0));
-        (metrics.mss, metrics.min_rtt) = (1000, 20 * MILLISECOND);
+        (metrics.mss, metrics.rtt.min) = (1000, 20 * MILLISECOND);
         metrics
     }
 
@@ -146,11 +146,11 @@ mod tests {
         let stamps: Vec<_> = (0..10).map(|n| state.on_sent(&metrics, 0, n == 0)).collect();
         for (n, stamp) in stamps.into_iter().enumerate() {
             let now = (20 + n as u64) * MILLISECOND;
-            metrics.delivered += 1;
+            metrics.totals.delivered += 1;
             let mut sample = Sample::default();
             sample.take(0, 1000 * (n as u64 + 1), stamp, false, Flight::default());
             assert_eq!(state.on_delivered(&mut metrics, now, &sample).0, n == 0, "one round trip");
-            assert_eq!(metrics.delivery_rate, (n as u64 + 1) * 1000 * 1000 / (20 + n as u64));
+            assert_eq!(metrics.rate.delivery, (n as u64 + 1) * 1000 * 1000 / (20 + n as u64));
         }
     }
 
@@ -163,29 +163,29 @@ mod tests {
         for (n, stamp) in stamps.into_iter().enumerate() {
             sample.take(n as u64 * MILLISECOND, 1000 * (n as u64 + 1), stamp, false, Flight::default());
         }
-        metrics.delivered += 31;
+        metrics.totals.delivered += 31;
         state.on_delivered(&mut metrics, 50 * MILLISECOND, &sample);
-        assert_eq!(metrics.delivery_rate, 31 * 1000 * 1000 / 50);
+        assert_eq!(metrics.rate.delivery, 31 * 1000 * 1000 / 50);
     }
 
     #[test]
     fn an_application_limited_sample_only_raises_the_rate_until_the_gap_is_past() {
         let (mut metrics, mut state) = (metrics(), RateState::new(0));
-        metrics.delivery_rate = 1_000_000;
+        metrics.rate.delivery = 1_000_000;
         state.on_app_limited(&metrics);
         assert!(state.is_app_limited());
         let stamp = state.on_sent(&metrics, 0, true);
         let mut sample = Sample::default();
         sample.take(0, 1000, stamp, true, Flight::default());
-        metrics.delivered = 1;
+        metrics.totals.delivered = 1;
         state.on_delivered(&mut metrics, 20 * MILLISECOND, &sample);
-        assert_eq!(metrics.delivery_rate, 1_000_000);
-        metrics.delivered = 2;
+        assert_eq!(metrics.rate.delivery, 1_000_000);
+        metrics.totals.delivered = 2;
         state.on_delivered(&mut metrics, 20 * MILLISECOND, &sample);
         assert!(!state.is_app_limited());
         let mut sample = Sample::default();
         sample.take(0, 1000, stamp, false, Flight::default());
         state.on_delivered(&mut metrics, 40 * MILLISECOND, &sample);
-        assert_eq!(metrics.delivery_rate, 50_000);
+        assert_eq!(metrics.rate.delivery, 50_000);
     }
 }

@@ -96,7 +96,7 @@ impl<P: Payload> Sender<P> {
         }
         if self.has_reneged(summary) {
             // A timeout follows soon.
-            let wait = (cx.own().srtt / 2).max(10 * MILLISECOND);
+            let wait = (cx.own().rtt.smoothed / 2).max(10 * MILLISECOND);
             common.timers.set(Timer::Retransmit, cx.now + wait);
             summary.reneged = true;
             return;
@@ -263,8 +263,8 @@ impl<P: Payload> Sender<P> {
         let new = cx.congestion.ssthresh(cx.metrics, cx.index, cause, now);
         let metrics = cx.metrics();
         metrics.ssthresh = new.max(1);
-        metrics.loss_events += 1;
-        metrics.bytes_acked_at_loss = metrics.bytes_acked;
+        metrics.totals.loss_events += 1;
+        metrics.totals.bytes_acked_at_loss = metrics.totals.bytes_acked;
         self.cwr_pending = common.negotiated.ecn;
     }
 

@@ -29,26 +29,26 @@ impl RttEstimator {
         last: Nanos,
     ) {
         let (rtt, last) = (ticks(config, now, rtt), ticks(config, now, last));
-        metrics.last_rtt = last;
-        metrics.rtt_samples = metrics.rtt_samples.saturating_add(1);
-        metrics.max_rtt = metrics.max_rtt.max(rtt);
+        metrics.rtt.latest = last;
+        metrics.rtt.samples = metrics.rtt.samples.saturating_add(1);
+        metrics.rtt.max = metrics.rtt.max.max(rtt);
         //= RFC 8985 6.2-a
-        if metrics.min_rtt == 0 || last <= metrics.min_rtt || now > self.min_rtt_at + MIN_RTT_WINDOW {
-            metrics.min_rtt = last;
+        if metrics.rtt.min == 0 || last <= metrics.rtt.min || now > self.min_rtt_at + MIN_RTT_WINDOW {
+            metrics.rtt.min = last;
             self.min_rtt_at = now;
         }
-        if metrics.srtt == 0 {
+        if metrics.rtt.smoothed == 0 {
             //= RFC 6298 2-b
-            metrics.srtt = rtt;
-            metrics.rttvar = rtt / 2;
+            metrics.rtt.smoothed = rtt;
+            metrics.rtt.var = rtt / 2;
         } else {
             //= RFC 6298 2-c
             // RFC 6298 2.3: alpha = 1/8, beta = 1/4; rttvar first, with the old srtt.
-            let error = metrics.srtt.abs_diff(rtt);
-            metrics.rttvar = metrics.rttvar - metrics.rttvar / 4 + error / 4;
-            metrics.srtt = metrics.srtt - metrics.srtt / 8 + rtt / 8;
+            let error = metrics.rtt.smoothed.abs_diff(rtt);
+            metrics.rtt.var = metrics.rtt.var - metrics.rtt.var / 4 + error / 4;
+            metrics.rtt.smoothed = metrics.rtt.smoothed - metrics.rtt.smoothed / 8 + rtt / 8;
         }
-        metrics.rto = (metrics.srtt + config.min.max(4 * metrics.rttvar)).min(config.max);
+        metrics.rto = (metrics.rtt.smoothed + config.min.max(4 * metrics.rtt.var)).min(config.max);
     }
 }
 
@@ -83,12 +83,12 @@ mod tests {
         let mut metrics = SubflowMetrics::new(SubflowId(0), PathId(0));
         let (mut rtt, config) = (RttEstimator::default(), RtoConfig::default());
         rtt.sample(&mut metrics, &config, 0, 80 * MILLISECOND, 80 * MILLISECOND);
-        assert_eq!((metrics.srtt, metrics.rttvar), (80 * MILLISECOND, 40 * MILLISECOND));
+        assert_eq!((metrics.rtt.smoothed, metrics.rtt.var), (80 * MILLISECOND, 40 * MILLISECOND));
         assert_eq!(metrics.rto, 280 * MILLISECOND, "80 + max(200, 4 x 40)");
         rtt.sample(&mut metrics, &config, 1, 160 * MILLISECOND, 160 * MILLISECOND);
-        assert_eq!((metrics.srtt, metrics.rttvar), (90 * MILLISECOND, 50 * MILLISECOND));
+        assert_eq!((metrics.rtt.smoothed, metrics.rtt.var), (90 * MILLISECOND, 50 * MILLISECOND));
         assert_eq!(metrics.rto, 290 * MILLISECOND);
-        assert_eq!((metrics.min_rtt, metrics.max_rtt), (80 * MILLISECOND, 160 * MILLISECOND));
+        assert_eq!((metrics.rtt.min, metrics.rtt.max), (80 * MILLISECOND, 160 * MILLISECOND));
     }
 
     /// Linux before 3.15 took samples in jiffies, and none was below one.
@@ -99,7 +99,7 @@ mod tests {
             let mut metrics = SubflowMetrics::new(SubflowId(0), PathId(0));
             let (now, rtt) = (now * MILLISECOND, rtt * MILLISECOND);
             RttEstimator::default().sample(&mut metrics, &config, now, rtt, rtt);
-            assert_eq!(metrics.srtt, taken * MILLISECOND, "{rtt} until {now}");
+            assert_eq!(metrics.rtt.smoothed, taken * MILLISECOND, "{rtt} until {now}");
         }
     }
 
@@ -109,7 +109,7 @@ mod tests {
         let (mut rtt, config) = (RttEstimator::default(), RtoConfig::default());
         let mut least_after = |now, sample| {
             rtt.sample(&mut metrics, &config, now, sample, sample);
-            metrics.min_rtt
+            metrics.rtt.min
         };
         assert_eq!(least_after(5, 80), 80);
         assert_eq!(least_after(5 + MIN_RTT_WINDOW, 90), 80);

@@ -175,7 +175,7 @@ impl<P: Payload> Sender<P> {
         let metrics = cx.own();
         let segments = (right - left).div_ceil(u64::from(metrics.mss.max(1))) as u32;
         self.dsacked += u64::from(segments);
-        if self.dsacked > metrics.retrans_total {
+        if self.dsacked > metrics.totals.retransmitted {
             common.counters.dsack_ignored += 1;
             return None;
         }
@@ -202,7 +202,7 @@ impl<P: Payload> Sender<P> {
         }
         entry.flags &= !(LOST | RETRANS);
         summary.newly_sacked = true;
-        let (now, min_rtt) = (cx.now, metrics.min_rtt);
+        let (now, min_rtt) = (cx.now, metrics.rtt.min);
         if entry.is(EVER_RETRANS) {
             summary.deliver_retransmitted(entry, now.saturating_sub(entry.sent_at) >= min_rtt);
         } else {

@@ -138,8 +138,8 @@ fn duplicates_after_a_timeout_count_only_beyond_the_recovery_point() {
 #[test]
 fn an_ack_that_delivers_updates_the_pacing_rate() {
     let mut end = ten_in_flight(plain_config());
-    let before = end.metrics().pacing_rate;
+    let before = end.metrics().rate.pacing;
     end.now = 200 * MILLISECOND;
     end.ack(1 + 5 * MSS);
-    assert!(end.metrics().pacing_rate > before, "{} {before}", end.metrics().pacing_rate);
+    assert!(end.metrics().rate.pacing > before, "{} {before}", end.metrics().rate.pacing);
 }

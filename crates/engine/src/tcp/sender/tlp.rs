@@ -51,7 +51,7 @@ impl Tlp {
     pub fn timeout(metrics: &SubflowMetrics, tcp: &TcpConfig) -> Nanos {
         //= RFC 8985 7.2-a
         let allowance = if metrics.packets_out == 1 { tcp.rto.min } else { GRANULARITY };
-        if metrics.srtt == 0 { tcp.rto.initial } else { 2 * metrics.srtt + allowance }
+        if metrics.rtt.smoothed == 0 { tcp.rto.initial } else { 2 * metrics.rtt.smoothed + allowance }
     }
 
     /// What an ACK says of the probe (RFC 8985 7.4).

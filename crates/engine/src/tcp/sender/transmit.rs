@@ -112,7 +112,7 @@ impl<P: Payload> Sender<P> {
     fn retransmit(&mut self, common: &mut Common, cx: &mut Context<'_>, index: usize) -> DataSegment<P> {
         let limited = self.app_limited_flag();
         let stamp = self.rate.on_sent(cx.own(), cx.now, false);
-        let (in_flight, lost) = (cx.own().in_flight(), cx.own().lost_total as u16);
+        let (in_flight, lost) = (cx.own().in_flight(), cx.own().totals.lost as u16);
         let entry = self.scoreboard.get_mut(index);
         entry.sent_at = cx.now;
         entry.rate = stamp;
@@ -125,7 +125,7 @@ impl<P: Payload> Sender<P> {
         if self.paced {
             self.on_paced(cx, segments, payload.len());
         }
-        cx.metrics().retrans_total += u64::from(segments);
+        cx.metrics().totals.retransmitted += u64::from(segments);
         cx.metrics().last_sent = cx.now;
         common.counters.retrans_segs += u64::from(segments);
         common.counters.retrans_bytes += payload.len() as u64;
@@ -218,7 +218,7 @@ impl<P: Payload> Sender<P> {
             mapped: 0,
             segments,
             in_flight: metrics.in_flight(),
-            lost: metrics.lost_total as u16,
+            lost: metrics.totals.lost as u16,
             sent_at: cx.now,
             rate,
         });
@@ -304,7 +304,7 @@ impl<P: Payload> Sender<P> {
         metrics.packets_out += 1;
         let rate = self.rate.on_sent(metrics, cx.now, metrics.packets_out == 1);
         self.last_sent_at = cx.now;
-        let flight = Flight { in_flight: metrics.in_flight(), lost: metrics.lost_total as u16 };
+        let flight = Flight { in_flight: metrics.in_flight(), lost: metrics.totals.lost as u16 };
         self.scoreboard.push_fin(position, cx.now, rate, flight);
         self.ensure_retransmit(common, cx);
         self.arm_probe(common, cx);

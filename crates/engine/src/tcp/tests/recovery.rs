@@ -250,10 +250,10 @@ fn a_reneging_receiver_gets_everything_again() {
 #[test]
 fn a_duplicate_ack_without_sack_counts_as_a_delivered_segment() {
     let mut end = ten_in_flight(TcpConfig { sack: false, ..plain_config() });
-    let before = end.metrics().delivered;
+    let before = end.metrics().totals.delivered;
     end.ack(1);
     end.ack(1);
-    assert_eq!((end.metrics().delivered - before, end.metrics().sacked_out), (2, 2));
+    assert_eq!((end.metrics().totals.delivered - before, end.metrics().sacked_out), (2, 2));
 }
 
 /// The same before any loss was found: everything is sent again after half a round-trip time, but not within 10 ms.
@@ -292,7 +292,7 @@ fn an_ecn_echo_reduces_once_per_window() {
         let segment = end.peer(ropewalk_wire::Flags::ECE, ack);
         end.receive(segment);
     }
-    assert_eq!((end.metrics().ca_state, end.metrics().loss_events), (CaState::Cwr, 1));
+    assert_eq!((end.metrics().ca_state, end.metrics().totals.loss_events), (CaState::Cwr, 1));
     let sent = end.sent();
     assert!(sent[0].segment.flags.contains(ropewalk_wire::Flags::CWR));
     assert!(!sent[1..].iter().any(|t| t.segment.flags.contains(ropewalk_wire::Flags::CWR)));
@@ -384,7 +384,7 @@ fn the_fate_of_each_piece_is_known() {
 #[test]
 fn a_subflow_tells_since_when_it_is_busy() {
     let mut end = End::open(plain_config(), 100);
-    assert_eq!((end.metrics().rtt_samples, end.metrics().busy_since, end.metrics().last_sent), (1, 0, 0));
+    assert_eq!((end.metrics().rtt.samples, end.metrics().busy_since, end.metrics().last_sent), (1, 0, 0));
     for (at, samples) in [(200, 1), (300, 2)] {
         end.now = at * MILLISECOND;
         end.push(1000);
@@ -393,7 +393,7 @@ fn a_subflow_tells_since_when_it_is_busy() {
         end.push(1000);
         end.sent_data();
         let metrics = end.metrics();
-        let times = (metrics.rtt_samples, metrics.busy_since / MILLISECOND, metrics.last_sent / MILLISECOND);
+        let times = (metrics.rtt.samples, metrics.busy_since / MILLISECOND, metrics.last_sent / MILLISECOND);
         assert_eq!(times, (samples, at, at + 10));
         end.now = (at + 100) * MILLISECOND;
         let sent = if at == 200 { 2001 } else { 4001 };

@@ -69,7 +69,7 @@ impl TestConnection {
 
     /// Times from a message to its echo, nanoseconds; `None` before the first.
     pub fn echoes(&self) -> Option<&Histogram<u64>> {
-        self.echoes.as_deref()
+        self.echo.times.as_deref()
     }
 
     /// When something was last written, read or acknowledged.

@@ -115,11 +115,11 @@ fn stack_info(now: Nanos, connection: &Connection<Bytes>) -> StackInfo {
         ..StackInfo::default()
     };
     for flow in connection.subflow_metrics() {
-        info.retransmitted += flow.retrans_total;
+        info.retransmitted += flow.totals.retransmitted;
         if !matches!(flow.state, SubflowStatus::Closed | SubflowStatus::Handshaking) {
             info.subflows += 1;
-            if flow.srtt > 0 && (info.srtt == 0 || flow.srtt < info.srtt) {
-                info.srtt = flow.srtt;
+            if flow.rtt.smoothed > 0 && (info.srtt == 0 || flow.rtt.smoothed < info.srtt) {
+                info.srtt = flow.rtt.smoothed;
             }
         }
     }
@@ -133,8 +133,8 @@ fn subflow_results(connection: &Connection<Bytes>) -> Vec<SubflowResult> {
         SubflowResult {
             path: flow.path.0,
             sent: counters.map_or(0, |counters| counters.bytes_sent),
-            srtt: flow.srtt,
-            retransmitted: flow.retrans_total,
+            srtt: flow.rtt.smoothed,
+            retransmitted: flow.totals.retransmitted,
         }
     };
     (0..connection.subflow_metrics().len()).map(result).collect()
