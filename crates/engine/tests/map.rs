@@ -1,5 +1,6 @@
-//! The files and functions that ARCHITECTURE.md's table of common changes names exist, and no file of tests is left out.
+//! The files and functions that ARCHITECTURE.md names exist, and no file of tests is left out.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -50,6 +51,36 @@ fn the_table_of_common_changes_names_what_exists() {
             sources(path);
         }
     }
+}
+
+/// All sources below a folder, as one text.
+fn all_sources(folder: &Path) -> String {
+    let entries = fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path());
+    let text = |path: PathBuf| match path.extension() {
+        _ if path.is_dir() => all_sources(&path),
+        Some(kind) if kind == "rs" => fs::read_to_string(&path).expect("a source file"),
+        _ => String::new(),
+    };
+    entries.map(text).collect()
+}
+
+#[test]
+fn the_way_of_a_segment_names_each_function_once() {
+    let page = fs::read_to_string(root().join("ARCHITECTURE.md")).expect("the map");
+    let way = page.split("## How a segment is sent").nth(1).expect("the way of a segment");
+    let source = all_sources(&root().join("crates/engine/src"));
+    let mut seen = BTreeSet::new();
+    for name in quoted(way) {
+        assert!(seen.insert(name), "{name} is named twice");
+        let last = name.rsplit("::").next().expect("a name");
+        let is_type = last.starts_with(|c: char| c.is_ascii_uppercase());
+        let kinds: &[&str] = if is_type { &["struct", "enum", "trait", "   "] } else { &["fn"] };
+        let is_there = |kind: &&str| {
+            ["(", "<", " ", ","].iter().any(|end| source.contains(&format!("{kind} {last}{end}")))
+        };
+        assert!(kinds.iter().any(|kind| is_there(&kind)), "there is no {name}");
+    }
+    assert!(seen.len() > 30, "{} functions", seen.len());
 }
 
 #[test]
