@@ -203,7 +203,7 @@ impl SubflowMetrics {
     /// millisecond's worth of the pacing rate, two segments at least.
     pub fn send_memory(&self) -> u64 {
         let mss = u64::from(self.mss.max(1));
-        let at_once = self.at_once();
+        let at_once = self.tso_segments();
         let sent = u64::from(self.packets_out);
         let buffers = sent.div_ceil(at_once) + self.queued_bytes.div_ceil(BUFFER_SIZE);
         self.queued_bytes + sent * mss + buffers * BUFFER_OVERHEAD
@@ -211,7 +211,7 @@ impl SubflowMetrics {
 
     /// Segments that Linux sends as one (`tcp_tso_autosize`): what it paces in a millisecond, two at least.
     #[inline]
-    pub fn at_once(&self) -> u64 {
+    pub fn tso_segments(&self) -> u64 {
         let mss = u64::from(self.mss.max(1));
         ((self.rate.pacing >> 10) / mss).clamp(2, (BUFFER_SIZE / mss).max(2))
     }

@@ -247,8 +247,8 @@ mod tests {
         assert_close(per_segment(&olia("olia"), &subflows(&[subflow(1100, 100)]), 0), 1.0 / 1100.0);
         let mut pair = subflows(&[subflow(300, 100), subflow(300, 100)]);
         assert_close(per_segment(&linux, &pair, 0), 0.0);
-        (pair[0].cwnd, pair[1].cwnd, pair[1].srtt) = (20, 10, pair[0].srtt / 2);
-        pair[1].bytes_acked = 50_000;
+        (pair[0].cwnd, pair[1].cwnd, pair[1].rtt.smoothed) = (20, 10, pair[0].rtt.smoothed / 2);
+        pair[1].totals.bytes_acked = 50_000;
         assert_close(per_segment(&linux, &pair, 0), -12.0 / 1024.0);
     }
 

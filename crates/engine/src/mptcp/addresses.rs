@@ -242,7 +242,7 @@ impl<P: Payload> Connection<P> {
 
     /// A subflow works now: those whose path was removed can go.
     #[cold]
-    pub(crate) fn dismiss_leaving(&mut self, now: Nanos, successor: usize) {
+    pub(crate) fn close_replaced_subflows(&mut self, now: Nanos, successor: usize) {
         for index in 0..self.subflows.len() {
             let leaves =
                 self.subflows[index].as_ref().filter(|subflow| subflow.leaving && index != successor);

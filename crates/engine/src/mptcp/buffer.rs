@@ -59,7 +59,7 @@ impl<P: Payload> Connection<P> {
         let unsent = self.send.unsent().min(self.send.window_left());
         let metrics = &mut self.metrics[index];
         let is_full = u64::from(metrics.window_space()) * u64::from(metrics.mss) <= unsent;
-        if !metrics.usable() || (is_full && metrics.at_once() <= 2) {
+        if !metrics.usable() || (is_full && metrics.tso_segments() <= 2) {
             return;
         }
         let wanted = subflow_buffer(metrics).min(max);

@@ -168,7 +168,7 @@ impl<P: Payload> Connection<P> {
         });
         if self.mode == Mode::Plain {
             let window = self.subflows[index].as_ref().map(|subflow| subflow.tcp.peer_window());
-            self.plain_acknowledge(now, index, window);
+            self.on_plain_tcp_ack(now, index, window);
             self.check_closed(now);
         } else {
             // Until the first DATA_ACK, the window of the handshake counts.
@@ -190,7 +190,7 @@ impl<P: Payload> Connection<P> {
         self.congestion.subflow_added(&mut self.metrics, index, now);
         self.notify(now, scheduler::Event::SubflowAdded(SubflowId(index as u8)));
         let path = self.metrics[index].path;
-        self.dismiss_leaving(now, index);
+        self.close_replaced_subflows(now, index);
         if let Some(subflow) = self.subflows[index].as_mut() {
             // Either side's wish makes it a backup (RFC 8684 3.3.8).
             self.metrics[index].backup = subflow.backup_local || subflow.backup_remote;

@@ -82,7 +82,7 @@ impl<P: Payload> Connection<P> {
             }
             let is_latest =
                 self.subflows[index].as_ref().is_some_and(|subflow| subflow.tcp.is_latest_ack(segment.ack));
-            self.plain_acknowledge(now, index, is_latest.then_some(window));
+            self.on_plain_tcp_ack(now, index, is_latest.then_some(window));
         }
         if !PREDICTED && outcome.established {
             self.on_established(now, index);
@@ -279,7 +279,7 @@ impl<P: Payload> Connection<P> {
                     dsn_is_64: true,
                 };
                 if !self.negotiated.ack_is_64 {
-                    self.answer_in_kind(now, true);
+                    self.match_dsn_length(now, true);
                 }
                 self.add_mapping(index, &mapping, 0, u32::from(len), rcv_before);
             }
@@ -370,7 +370,7 @@ impl<P: Payload> Connection<P> {
             return;
         }
         if mapping.dsn_is_64 != self.negotiated.ack_is_64 {
-            self.answer_in_kind(now, mapping.dsn_is_64);
+            self.match_dsn_length(now, mapping.dsn_is_64);
         }
         let len = u32::from(mapping.len);
         let data_len = len - u32::from(dss.data_fin);
@@ -504,7 +504,7 @@ impl<P: Payload> Connection<P> {
     /// In plain TCP the subflow's own acknowledgement is the connection's. `window` is that of a segment that
     /// acknowledges all that any has.
     #[inline(never)]
-    pub(super) fn plain_acknowledge(&mut self, now: Nanos, index: usize, window: Option<u64>) {
+    pub(super) fn on_plain_tcp_ack(&mut self, now: Nanos, index: usize, window: Option<u64>) {
         let Some(subflow) = self.subflows[index].as_ref() else { return };
         let una = subflow.tcp.snd_una();
         let outstanding: u64 =

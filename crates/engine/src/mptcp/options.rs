@@ -23,8 +23,8 @@ impl<P: Payload> Connection<P> {
     }
 
     /// Has every subflow look again whether it has something to send.
-    fn look_again(&mut self) {
-        self.subflows.iter_mut().flatten().for_each(|subflow| subflow.tcp.look_again());
+    fn recheck_output(&mut self) {
+        self.subflows.iter_mut().flatten().for_each(|subflow| subflow.tcp.recheck_output());
         self.wake();
     }
 
@@ -54,7 +54,7 @@ impl<P: Payload> Connection<P> {
             self.send.cork.overdue = true;
             self.deadlines.cork = None;
         }
-        self.look_again();
+        self.recheck_output();
     }
 
     pub(crate) fn set_trace_decisions(&mut self, on: bool) {

@@ -50,7 +50,7 @@ pub(crate) struct SendSide<P> {
     /// The largest one.
     largest_window: u64,
     /// The window doesn't hold a segment, nor half of the largest one.
-    is_sliver: bool,
+    is_silly_window: bool,
     pub chunks: Chunks,
     /// Offsets of chunks that wait for reinjection, in order of offset.
     pub reinjections: VecDeque<u64>,
@@ -87,7 +87,7 @@ impl<P: Payload> SendSide<P> {
             reserved: 0,
             peer_window: 0,
             largest_window: 0,
-            is_sliver: false,
+            is_silly_window: false,
             chunks: Chunks::default(),
             reinjections: VecDeque::new(),
             limit,
@@ -298,19 +298,23 @@ impl<P: Payload> SendSide<P> {
     #[inline]
     pub fn window_left(&self) -> u64 {
         let left = self.usable_end().saturating_sub(self.assigned_end);
-        if self.is_sliver && left < self.unsent { 0 } else { left }
+        if self.is_silly_window && left < self.unsent { 0 } else { left }
     }
 
     /// The peer's window as schedulers see it, bytes from the first that isn't acknowledged.
     #[inline]
     pub fn send_window(&self) -> u64 {
-        if self.is_sliver && self.sliver() > 0 { self.next_offset() - self.una } else { self.peer_window }
+        if self.is_silly_window && self.silly_window() > 0 {
+            self.next_offset() - self.una
+        } else {
+            self.peer_window
+        }
     }
 
     /// The part of the window that is left alone because it doesn't hold a segment, bytes.
-    pub fn sliver(&self) -> u64 {
+    pub fn silly_window(&self) -> u64 {
         let left = self.usable_end().saturating_sub(self.assigned_end);
-        if self.is_sliver && left < self.unsent { left } else { 0 }
+        if self.is_silly_window && left < self.unsent { left } else { 0 }
     }
 
     //= RFC 9293 MUST-38 sender-side silly window avoidance, for the connection
@@ -319,7 +323,7 @@ impl<P: Payload> SendSide<P> {
     pub fn judge_window(&mut self, mss: u32) {
         let window = self.window_end.saturating_sub(self.una);
         self.largest_window = self.largest_window.max(window);
-        self.is_sliver = window < u64::from(mss) && 2 * window < self.largest_window;
+        self.is_silly_window = window < u64::from(mss) && 2 * window < self.largest_window;
     }
 
     /// Queues every chunk that has a byte in `range` for reinjection, unless it waits already or is acknowledged.

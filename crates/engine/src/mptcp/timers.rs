@@ -112,7 +112,7 @@ impl<P: Payload> Connection<P> {
             .max()
             .unwrap_or(self.config.tcp.rto.initial);
         //= RFC 9293 MUST-38 the override timeout is 0.1 to 1 second
-        let most = if self.send.sliver() > 0 { SECOND } else { self.config.tcp.rto.max };
+        let most = if self.send.silly_window() > 0 { SECOND } else { self.config.tcp.rto.max };
         let wait = rto.saturating_mul(1 << self.meta_backoff.min(10)).min(most);
         self.deadlines.retransmit = Some(now + wait);
     }
@@ -144,7 +144,7 @@ impl<P: Payload> Connection<P> {
 
     /// A segment's worth of window didn't come in time: sends what fits (RFC 9293 3.8.6.2.1). Returns whether anything does.
     fn fill_sliver(&mut self, now: Nanos) -> bool {
-        let bytes = self.send.sliver().min(u64::from(u16::MAX)) as u32;
+        let bytes = self.send.silly_window().min(u64::from(u16::MAX)) as u32;
         let usable = self.metrics.iter().filter(|metrics| metrics.usable());
         let Some(subflow) = usable.min_by_key(|m| (m.backup, m.rtt.smoothed)).map(|m| m.id) else {
             return false;

@@ -45,7 +45,7 @@ mod linux;
 #[cfg(test)]
 mod tests;
 
-use super::mechanisms::{LINUX, OFF, equip, opportunistic, penalise};
+use super::mechanisms::{LINUX, OFF, opportunistic, penalise, with_mechanisms};
 use super::minrtt::send_on;
 use super::text::{Kib, Ms, Subflow, no_room, nothing_to_send};
 use super::{Decision, Event, Fate, Rationale, Scheduler, View};
@@ -100,12 +100,12 @@ pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
                 2.0 => Blocking::Receiver,
                 _ => Blocking::Window,
             };
-            equip(
+            with_mechanisms(
                 values,
                 Blest { lambda, delta, always, floor, buffer, blocking, since: None, blocked: false },
             )
         } else {
-            equip(values, linux::BlestLinux::new(lambda))
+            with_mechanisms(values, linux::BlestLinux::new(lambda))
         }
     },
 };

@@ -27,7 +27,7 @@
 //! (4294967295; 2 to 4294967295).
 //! `opportunistic` and `penalise` (default `off`).
 
-use super::mechanisms::{OFF, equip, opportunistic, penalise};
+use super::mechanisms::{OFF, opportunistic, penalise, with_mechanisms};
 use super::text::{Ms, Subflow, no_room, nothing_to_send};
 use super::{Decision, Event, Rationale, Scheduler, View};
 use crate::SubflowId;
@@ -62,7 +62,7 @@ pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
             Rules { round_up: u64::from(values.switch("round-up")), prose: values.number("max") == 1.0 };
         let (gamma, delta) = (values.number("gamma"), values.number("delta"));
         let unknown = Path::unknown(values.number("initial") as u32);
-        equip(values, Capacity { gamma, delta, rules, unknown, paths: [unknown; 32] })
+        with_mechanisms(values, Capacity { gamma, delta, rules, unknown, paths: [unknown; 32] })
     },
 };
 

@@ -14,7 +14,7 @@
 //!
 //! Parameters: none in the decision. `opportunistic` and `penalise` (default `off`).
 
-use super::mechanisms::{OFF, equip, opportunistic, penalise};
+use super::mechanisms::{OFF, opportunistic, penalise, with_mechanisms};
 use super::minrtt::fastest_with_room;
 use super::text::{Ms, Subflow};
 use super::{Chunk, Decision, Event, Purpose, Rationale, Scheduler, View};
@@ -28,7 +28,7 @@ pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
     parameters: &[opportunistic(OFF), penalise(OFF)],
     presets: &[],
     exceptions: &[],
-    build: |values| equip(values, Cfs { cursors: [0; 32] }),
+    build: |values| with_mechanisms(values, Cfs { cursors: [0; 32] }),
 };
 
 #[derive(Debug)]

@@ -16,8 +16,8 @@
 //! Parameters: `delay` (the constraint on the one-way delay, ms; default inf, which is none; 0 to inf).
 //! `opportunistic` and `penalise` (default `off`).
 
-use super::mechanisms::{OFF, equip, opportunistic, penalise};
-use super::minrtt::{send_on, weigh_slow};
+use super::mechanisms::{OFF, opportunistic, penalise, with_mechanisms};
+use super::minrtt::{minrtt_or_wait, send_on};
 use super::text::{Kib, Ms, Subflow};
 use super::{Decision, Rationale, Scheduler, View};
 use crate::MILLISECOND;
@@ -35,7 +35,9 @@ pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
     ],
     presets: &[],
     exceptions: &[],
-    build: |values| equip(values, ConstraintProactive { delay: values.number("delay") * MILLISECOND as f64 }),
+    build: |values| {
+        with_mechanisms(values, ConstraintProactive { delay: values.number("delay") * MILLISECOND as f64 })
+    },
 };
 
 #[derive(Debug)]
@@ -60,7 +62,7 @@ impl Scheduler for ConstraintProactive {
     }
 
     fn select(&mut self, view: &View<'_>, rationale: &mut Rationale) -> Decision {
-        weigh_slow(view, rationale, |fastest, subflow, rationale| {
+        minrtt_or_wait(view, rationale, |fastest, subflow, rationale| {
             if subflow.rtt.smoothed == fastest.rtt.smoothed {
                 return send_on(subflow, rationale);
             }

@@ -24,7 +24,7 @@
 //! Parameters: `quantum` (1 ms; 0.001 to 1000), `horizon` (1000 ms; 1 to 60000). `opportunistic` and
 //! `penalise` (default `off`).
 
-use super::mechanisms::{OFF, equip, opportunistic, penalise};
+use super::mechanisms::{OFF, opportunistic, penalise, with_mechanisms};
 use super::text::{Ms, Subflow, no_room, nothing_to_send};
 use super::{Decision, Rationale, Scheduler, View};
 use crate::metrics::{CaState, SubflowMetrics};
@@ -46,7 +46,7 @@ pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
     build: |values| {
         let quantum = (values.number("quantum") * MILLISECOND as f64) as Nanos;
         let horizon = (values.number("horizon") * MILLISECOND as f64) as Nanos;
-        equip(values, Daps { quantum, horizon, plan: Plan::default() })
+        with_mechanisms(values, Daps { quantum, horizon, plan: Plan::default() })
     },
 };
 

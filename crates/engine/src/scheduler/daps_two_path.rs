@@ -18,7 +18,7 @@
 //!
 //! Parameters: `opportunistic` and `penalise` (default `off`).
 
-use super::mechanisms::{OFF, equip, opportunistic, penalise};
+use super::mechanisms::{OFF, opportunistic, penalise, with_mechanisms};
 use super::text::{Subflow, no_room, nothing_to_send};
 use super::{Decision, Rationale, Scheduler, View};
 use crate::SubflowId;
@@ -32,7 +32,7 @@ pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
     parameters: &[opportunistic(OFF), penalise(OFF)],
     presets: &[],
     exceptions: &[],
-    build: |values| equip(values, DapsTwoPath { plan: Plan::default() }),
+    build: |values| with_mechanisms(values, DapsTwoPath { plan: Plan::default() }),
 };
 
 /// The rest of the schedule.

@@ -32,8 +32,8 @@
 //! least, as in the out-of-tree Linux module, which for short flows keeps ECF waiting. (That module computes
 //! in 32 bits, and overflows; here nothing does.) `opportunistic` and `penalise` (default `off`).
 
-use super::mechanisms::{OFF, equip, opportunistic, penalise};
-use super::minrtt::weigh_slow;
+use super::mechanisms::{OFF, opportunistic, penalise, with_mechanisms};
+use super::minrtt::minrtt_or_wait;
 use super::text::{Kib, Ms, Subflow};
 use super::{Decision, Rationale, Scheduler, View};
 use crate::metrics::SubflowMetrics;
@@ -57,7 +57,7 @@ pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
     exceptions: &[],
     build: |values| {
         let least = if values.switch("at-least-one") { 1.0 } else { 0.0 };
-        equip(values, Ecf { beta: values.number("beta"), least, waiting: false })
+        with_mechanisms(values, Ecf { beta: values.number("beta"), least, waiting: false })
     },
 };
 
@@ -75,7 +75,7 @@ impl Scheduler for Ecf {
     }
 
     fn select(&mut self, view: &View<'_>, rationale: &mut Rationale) -> Decision {
-        weigh_slow(view, rationale, |fast, slow, rationale| self.weigh(view, fast, slow, rationale))
+        minrtt_or_wait(view, rationale, |fast, slow, rationale| self.weigh(view, fast, slow, rationale))
     }
 
     fn metrics(&self) -> Vec<(&'static str, f64)> {

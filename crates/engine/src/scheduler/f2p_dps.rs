@@ -18,8 +18,8 @@
 //!
 //! Parameters: `opportunistic` and `penalise` (default `off`).
 
-use super::mechanisms::{OFF, equip, opportunistic, penalise};
-use super::minrtt::{send_on, weigh_slow};
+use super::mechanisms::{OFF, opportunistic, penalise, with_mechanisms};
+use super::minrtt::{minrtt_or_wait, send_on};
 use super::text::{Kib, Subflow};
 use super::{Decision, Rationale, Scheduler, View};
 use crate::Nanos;
@@ -33,7 +33,7 @@ pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
     parameters: &[opportunistic(OFF), penalise(OFF)],
     presets: &[],
     exceptions: &[],
-    build: |values| equip(values, ForwardPrediction),
+    build: |values| with_mechanisms(values, ForwardPrediction),
 };
 
 #[derive(Debug)]
@@ -88,7 +88,7 @@ impl Scheduler for ForwardPrediction {
     }
 
     fn select(&mut self, view: &View<'_>, rationale: &mut Rationale) -> Decision {
-        weigh_slow(view, rationale, |fastest, slow, rationale| {
+        minrtt_or_wait(view, rationale, |fastest, slow, rationale| {
             if slow.rtt.smoothed == fastest.rtt.smoothed {
                 return send_on(slow, rationale);
             }

@@ -10,8 +10,8 @@
 //!
 //! Parameters: `threshold` (100 ms; 0 to 60000). `opportunistic` and `penalise` (default `off`).
 
-use super::mechanisms::{OFF, equip, opportunistic, penalise};
-use super::minrtt::{send_on, weigh_slow};
+use super::mechanisms::{OFF, opportunistic, penalise, with_mechanisms};
+use super::minrtt::{minrtt_or_wait, send_on};
 use super::text::{Ms, Subflow};
 use super::{Decision, Rationale, Scheduler, View};
 use crate::registry::{Entry, Parameter};
@@ -30,7 +30,7 @@ pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
     exceptions: &[],
     build: |values| {
         let threshold = (values.number("threshold") * MILLISECOND as f64) as Nanos;
-        equip(values, Freeze { threshold })
+        with_mechanisms(values, Freeze { threshold })
     },
 };
 
@@ -45,7 +45,7 @@ impl Scheduler for Freeze {
     }
 
     fn select(&mut self, view: &View<'_>, rationale: &mut Rationale) -> Decision {
-        weigh_slow(view, rationale, |fastest, subflow, rationale| {
+        minrtt_or_wait(view, rationale, |fastest, subflow, rationale| {
             let excess = subflow.rtt.smoothed - fastest.rtt.smoothed;
             if excess <= self.threshold {
                 return send_on(subflow, rationale);

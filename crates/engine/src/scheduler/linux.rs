@@ -34,7 +34,7 @@
 //!
 //! Parameters: `burst` (65428 bytes; 1 to 1000000000). `opportunistic` and `penalise` (default `off`).
 
-use super::mechanisms::{OFF, equip, opportunistic, penalise};
+use super::mechanisms::{OFF, opportunistic, penalise, with_mechanisms};
 use super::text::{Kib, Ms, Subflow, no_room, nothing_to_send};
 use super::{Decision, Event, Rationale, Scheduler, View};
 use crate::SubflowId;
@@ -63,7 +63,7 @@ pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
     ],
     build: |values| {
         let burst = values.number("burst") as u64;
-        equip(values, Linux { burst, average: [0; 32] })
+        with_mechanisms(values, Linux { burst, average: [0; 32] })
     },
 };
 

@@ -10,7 +10,7 @@
 //!
 //! Parameters: `opportunistic` and `penalise` (default `off`).
 
-use super::mechanisms::{OFF, equip, opportunistic, penalise};
+use super::mechanisms::{OFF, opportunistic, penalise, with_mechanisms};
 use super::text::{Ms, Subflow, no_room, nothing_to_send};
 use super::{Decision, Rationale, Scheduler, View};
 use crate::registry::Entry;
@@ -22,7 +22,7 @@ pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
     parameters: &[opportunistic(OFF), penalise(OFF)],
     presets: &[],
     exceptions: &[],
-    build: |values| equip(values, LowestTimeSpace),
+    build: |values| with_mechanisms(values, LowestTimeSpace),
 };
 
 #[derive(Debug)]

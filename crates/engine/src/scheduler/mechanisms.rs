@@ -71,7 +71,7 @@ struct Equipped<S> {
 }
 
 /// The scheduler, with the mechanisms that the values name.
-pub(super) fn equip<S: Scheduler + 'static>(values: &Values, scheduler: S) -> Box<dyn Scheduler> {
+pub(super) fn with_mechanisms<S: Scheduler + 'static>(values: &Values, scheduler: S) -> Box<dyn Scheduler> {
     let mechanisms = Mechanisms {
         opportunistic: rule(values.number("opportunistic")),
         penalise: rule(values.number("penalise")),

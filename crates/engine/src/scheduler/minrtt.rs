@@ -12,7 +12,7 @@
 //!
 //! Parameters: `opportunistic` and `penalise` (default `paper`; preset `linux`), see [`super::mechanisms`].
 
-use super::mechanisms::{LINUX, PAPER, equip, opportunistic, penalise};
+use super::mechanisms::{LINUX, PAPER, opportunistic, penalise, with_mechanisms};
 use super::text::{Ms, Subflow, no_room, nothing_to_send};
 use super::{Decision, Rationale, Scheduler, View};
 use crate::metrics::SubflowMetrics;
@@ -29,7 +29,7 @@ pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
         values: &[("opportunistic", LINUX), ("penalise", LINUX)],
     }],
     exceptions: &[],
-    build: |values| equip(values, MinRtt),
+    build: |values| with_mechanisms(values, MinRtt),
 };
 
 #[derive(Debug)]
@@ -59,7 +59,7 @@ pub(super) fn fastest_with_room(view: &View<'_>, rationale: &mut Rationale) -> D
 /// `minrtt`, except where its choice is slower than a subflow that is full: then `decide` is called with the fastest
 /// usable subflow and with `minrtt`'s choice. The start of every scheduler that may wait for the fast subflow.
 #[inline]
-pub(super) fn weigh_slow(
+pub(super) fn minrtt_or_wait(
     view: &View<'_>,
     rationale: &mut Rationale,
     decide: impl FnOnce(&SubflowMetrics, &SubflowMetrics, &mut Rationale) -> Decision,

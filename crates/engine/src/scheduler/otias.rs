@@ -21,7 +21,7 @@
 //!
 //! Parameters: `opportunistic` and `penalise` (default `off`).
 
-use super::mechanisms::{OFF, equip, opportunistic, penalise};
+use super::mechanisms::{OFF, opportunistic, penalise, with_mechanisms};
 use super::text::{Ms, Subflow, no_room, nothing_to_send};
 use super::{Decision, Rationale, Scheduler, View};
 use crate::Nanos;
@@ -38,7 +38,7 @@ pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
         rule: "cwnd",
         reason: "segments join the queue of a subflow whose window is full (blest-2016 IV-B)",
     }],
-    build: |values| equip(values, Otias),
+    build: |values| with_mechanisms(values, Otias),
 };
 
 #[derive(Debug)]

@@ -30,8 +30,8 @@
 //! bandit prefers; 0.9 is what the paper takes where the fit is good. `seed` (1; 0 to 1000000000): seeds the
 //! choice of the other. `opportunistic` and `penalise` (default `off`).
 
-use super::mechanisms::{OFF, equip, opportunistic, penalise};
-use super::minrtt::{send_on, weigh_slow};
+use super::mechanisms::{OFF, opportunistic, penalise, with_mechanisms};
+use super::minrtt::{minrtt_or_wait, send_on};
 use super::text::Subflow;
 use super::{Decision, Event, Rationale, Scheduler, View};
 use crate::metrics::SubflowMetrics;
@@ -53,7 +53,10 @@ pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
     exceptions: &[],
     build: |values| {
         let (alpha, p) = (values.number("alpha"), values.number("p"));
-        equip(values, Peekaboo { alpha, p, random: values.number("seed") as u64, ..Peekaboo::default() })
+        with_mechanisms(
+            values,
+            Peekaboo { alpha, p, random: values.number("seed") as u64, ..Peekaboo::default() },
+        )
     },
 };
 
@@ -225,7 +228,7 @@ impl Scheduler for Peekaboo {
     }
 
     fn select(&mut self, view: &View<'_>, rationale: &mut Rationale) -> Decision {
-        weigh_slow(view, rationale, |fast, slow, rationale| self.decide(view, fast, slow, rationale))
+        minrtt_or_wait(view, rationale, |fast, slow, rationale| self.decide(view, fast, slow, rationale))
     }
 
     fn on_event(&mut self, view: &View<'_>, event: Event) {

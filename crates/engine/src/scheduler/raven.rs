@@ -23,7 +23,7 @@
 //! (0.36; 0 to 1) and `upper` (0.61; 0 to 100): the interval as shares of the mean; the defaults are what the authors measured
 //! for 90 % over WiFi (over cellular 0.58 and 1.33). `opportunistic` and `penalise` (default `off`).
 
-use super::mechanisms::{OFF, equip, opportunistic, penalise};
+use super::mechanisms::{OFF, opportunistic, penalise, with_mechanisms};
 use super::minrtt::send_on;
 use super::text::{Ms, Subflow, no_room, nothing_to_send};
 use super::{Decision, Event, Purpose, Rationale, Scheduler, View};
@@ -47,7 +47,10 @@ pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
     build: |values| {
         let lambda = values.number("lambda") * MILLISECOND as f64;
         let (lower, upper) = (values.number("lower"), values.number("upper"));
-        equip(values, Raven { lambda, lower, upper, predictions: [Prediction::default(); 32], copies: None })
+        with_mechanisms(
+            values,
+            Raven { lambda, lower, upper, predictions: [Prediction::default(); 32], copies: None },
+        )
     },
 };
 

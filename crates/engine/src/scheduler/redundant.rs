@@ -12,7 +12,7 @@
 //!
 //! Parameters: `opportunistic` and `penalise` (default `off`).
 
-use super::mechanisms::{OFF, equip, opportunistic, penalise};
+use super::mechanisms::{OFF, opportunistic, penalise, with_mechanisms};
 use super::text::{Kib, Subflow, no_room, nothing_to_send};
 use super::{Decision, Event, Purpose, Rationale, Scheduler, View};
 use crate::registry::Entry;
@@ -24,7 +24,7 @@ pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
     parameters: &[opportunistic(OFF), penalise(OFF)],
     presets: &[],
     exceptions: &[],
-    build: |values| equip(values, Redundant { cursors: [0; 32], last: 0 }),
+    build: |values| with_mechanisms(values, Redundant { cursors: [0; 32], last: 0 }),
 };
 
 #[derive(Debug)]

@@ -30,9 +30,9 @@ mod path;
 #[cfg(test)]
 mod tests;
 
-use path::{Path, patience};
+use path::{Path, ack_slack};
 
-use super::mechanisms::{OFF, equip, opportunistic, penalise};
+use super::mechanisms::{OFF, opportunistic, penalise, with_mechanisms};
 use super::text::{Kib, Ms, Subflow, no_room, nothing_to_send};
 use super::{Chunk, Decision, Event, Purpose, Rationale, Scheduler, View};
 use crate::Nanos;
@@ -86,7 +86,7 @@ pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
             recover: values.switch("recover"),
             tried: (0, 0, 0),
         };
-        equip(values, ropewalk)
+        with_mechanisms(values, ropewalk)
     },
 };
 
@@ -268,7 +268,7 @@ impl Ropewalk {
 
     /// When a chunk ought to have been acknowledged on the subflow that carries it.
     fn due(&self, carrier: &SubflowMetrics, chunk: &Chunk) -> Nanos {
-        chunk.sent_at + carrier.rtt.smoothed.max(carrier.rtt.latest) + patience(carrier)
+        chunk.sent_at + carrier.rtt.smoothed.max(carrier.rtt.latest) + ack_slack(carrier)
     }
 
     /// Rule 3, first part: the head is late, or what a silent subflow carries. Also when the head will be late.

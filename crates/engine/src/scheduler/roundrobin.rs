@@ -12,7 +12,7 @@
 //! Parameters: `quota` (1 segment; 1 to 255), `cwnd-limited` (true). `opportunistic` and `penalise` (default
 //! `off`).
 
-use super::mechanisms::{OFF, equip, opportunistic, penalise};
+use super::mechanisms::{OFF, opportunistic, penalise, with_mechanisms};
 use super::text::{Subflow, no_room, nothing_to_send};
 use super::{Decision, Rationale, Scheduler, View};
 use crate::SubflowId;
@@ -41,7 +41,7 @@ pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
     build: |values| {
         let quota = values.number("quota") as u32;
         let cwnd_limited = values.switch("cwnd-limited");
-        equip(values, RoundRobin { quota, cwnd_limited, turn: SubflowId(0), given: 0 })
+        with_mechanisms(values, RoundRobin { quota, cwnd_limited, turn: SubflowId(0), given: 0 })
     },
 };
 

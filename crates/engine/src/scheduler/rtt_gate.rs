@@ -27,7 +27,7 @@
 //! Parameters: `remaining` (`declared`; `backlog`: a declared size is ignored), `revisit` (false): ask again whenever data is written, of every subflow but the fastest, which
 //! is admitted. `opportunistic` and `penalise` (default `off`).
 
-use super::mechanisms::{OFF, equip, opportunistic, penalise};
+use super::mechanisms::{OFF, opportunistic, penalise, with_mechanisms};
 use super::minrtt::send_on;
 use super::text::{no_room, nothing_to_send};
 use super::{Decision, Event, Rationale, Scheduler, View};
@@ -54,7 +54,7 @@ pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
     exceptions: &[],
     build: |values| {
         let (revisit, declared) = (values.switch("revisit"), values.number("remaining") == 0.0);
-        equip(values, RttGate { revisit, declared, decided: 0, admitted: 0 })
+        with_mechanisms(values, RttGate { revisit, declared, decided: 0, admitted: 0 })
     },
 };
 

@@ -10,7 +10,7 @@
 //! Parameters: `path` (the [`crate::PathId`] of the path; default -1, the path of the initial subflow, slot
 //! 0; -1 to 65535). `opportunistic` and `penalise` (default `off`).
 
-use super::mechanisms::{OFF, equip, opportunistic, penalise};
+use super::mechanisms::{OFF, opportunistic, penalise, with_mechanisms};
 use super::text::{Subflow, nothing_to_send};
 use super::{Decision, Rationale, Scheduler, View};
 use crate::metrics::SubflowMetrics;
@@ -33,7 +33,7 @@ pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
     ],
     build: |values| {
         let path = values.number("path");
-        equip(values, Single { path: (path >= 0.0).then_some(path as u16) })
+        with_mechanisms(values, Single { path: (path >= 0.0).then_some(path as u16) })
     },
 };
 

@@ -27,7 +27,7 @@
 //! `opportunistic` and `penalise` (default `off`; preset `linux`: opportunistic retransmission by Linux's rule, the
 //! module's default).
 
-use super::mechanisms::{LINUX, OFF, equip, opportunistic, penalise};
+use super::mechanisms::{LINUX, OFF, opportunistic, penalise, with_mechanisms};
 use super::text::{Ms, Subflow, no_room, nothing_to_send};
 use super::{Decision, Rationale, Scheduler, View};
 use crate::Nanos;
@@ -52,7 +52,7 @@ pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
         rule: "cwnd",
         reason: "segments join the queue of a subflow whose window is full (the module doesn't ask for room)",
     }],
-    build: |values| equip(values, Sttf { smoothed: values.number("rtt") != 0.0 }),
+    build: |values| with_mechanisms(values, Sttf { smoothed: values.number("rtt") != 0.0 }),
 };
 
 #[derive(Debug)]

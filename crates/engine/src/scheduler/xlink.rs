@@ -36,7 +36,7 @@
 //! 60000) and `high` (60000; 0 to 60000): the thresholds, ms.
 //! `opportunistic` and `penalise` (default `off`).
 
-use super::mechanisms::{OFF, equip, opportunistic, penalise};
+use super::mechanisms::{OFF, opportunistic, penalise, with_mechanisms};
 use super::minrtt::send_on;
 use super::text::{Ms, Subflow, no_room, nothing_to_send};
 use super::{Chunk, Decision, Event, Purpose, Rationale, Scheduler, View};
@@ -63,7 +63,7 @@ pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
         let ns = |name| values.number(name) * MILLISECOND as f64;
         let (low, high) = (ns("low") as Nanos, ns("high") as Nanos);
         let (factor, hard, least) = (values.number("factor"), ns("hard"), ns("least"));
-        equip(values, Xlink { factor, hard, least, low, high, cursor: 0 })
+        with_mechanisms(values, Xlink { factor, hard, least, low, high, cursor: 0 })
     },
 };
 

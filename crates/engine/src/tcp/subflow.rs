@@ -170,7 +170,7 @@ impl<P: Payload> Subflow<P> {
     }
 
     /// Settings changed: what couldn't be sent perhaps can.
-    pub(crate) fn look_again(&mut self) {
+    pub(crate) fn recheck_output(&mut self) {
         self.nothing_to_send = false;
     }
 

@@ -17,7 +17,7 @@ impl Hosts {
     }
 
     /// What the workload's client has found out of the paths to its server.
-    pub(crate) fn learnt(&self, now: Nanos) -> PathCache {
+    pub(crate) fn path_cache(&self, now: Nanos) -> PathCache {
         let mut cache = PathCache::default();
         for (_, id) in self.workload(Side::Client) {
             if let Some(connection) = self.ends[Side::Client as usize].connection(id) {

@@ -283,7 +283,7 @@ impl World {
     /// The path on which the client would open its next connection, by what it has found out of all of them.
     pub fn next_opening(&self) -> Option<usize> {
         let paths = (0..self.scenario.paths.len()).map(|path| PathId(path as u16));
-        let cache = self.hosts.learnt(self.now);
+        let cache = self.hosts.path_cache(self.now);
         Some(usize::from(cache.opening(self.now, topology::server_address(), paths)?.0))
     }
 

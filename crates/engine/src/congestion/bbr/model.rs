@@ -439,7 +439,7 @@ impl Path {
 
     /// BBRQuantizationBudget (section 5.6.4.2), with the offload budget of section 5.5.8.1.
     fn quantize(&self, subflow: &SubflowMetrics, inflight: u64) -> u64 {
-        let budget = inflight.max(3 * subflow.at_once()).max(MIN_PIPE_CWND);
+        let budget = inflight.max(3 * subflow.tso_segments()).max(MIN_PIPE_CWND);
         if self.state == State::ProbeUp { budget + 2 } else { budget }
     }
 

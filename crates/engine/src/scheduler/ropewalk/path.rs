@@ -70,7 +70,7 @@ impl Path {
     /// When it will count as silent, if nothing comes back.
     #[inline]
     pub fn silent_at(&self, flow: &SubflowMetrics) -> Nanos {
-        flow.last_progress.max(self.busy_since) + flow.rtt.smoothed + patience(flow)
+        flow.last_progress.max(self.busy_since) + flow.rtt.smoothed + ack_slack(flow)
     }
 
     /// Nanoseconds that the link has still to send. It can't be more than all that is in flight; and what is in flight beyond a
@@ -144,7 +144,7 @@ impl Path {
 
 /// How much later than usual an ACK may come.
 #[inline]
-pub(super) fn patience(flow: &SubflowMetrics) -> Nanos {
+pub(super) fn ack_slack(flow: &SubflowMetrics) -> Nanos {
     // The variation that is assumed before a second sample says nothing of this path.
     let assumed = flow.rtt.samples < 2;
     let variation = if assumed { flow.rtt.smoothed / 2 } else { 4 * flow.rtt.var };

@@ -30,7 +30,7 @@ impl Pacer {
         }
         self.late = now - self.next_at;
         (self.opened_at, self.next_at) = (now, now);
-        self.quantum = metrics.at_once().min(u64::from(u32::MAX)) as u32;
+        self.quantum = metrics.tso_segments().min(u64::from(u32::MAX)) as u32;
         self.quantum
     }
 

@@ -90,7 +90,7 @@ impl Rack {
     }
 
     /// The scoreboard changed, but not by delivery: losses have to be detected again.
-    pub fn look_again(&mut self) {
+    pub fn recheck_output(&mut self) {
         self.advanced = true;
     }
 
@@ -143,7 +143,7 @@ impl Rack {
     }
 
     /// A reduction was undone because of DSACKs: the wider window lasts one recovery longer.
-    pub fn persist_longer(&mut self) {
+    pub fn renew_reo_wnd_persist(&mut self) {
         self.persist = (self.persist + 1).min(PERSIST);
     }
 
@@ -224,7 +224,7 @@ mod tests {
         for _ in 0..15 {
             rack.on_recovery_end();
         }
-        rack.persist_longer();
+        rack.renew_reo_wnd_persist();
         rack.on_recovery_end();
         assert_eq!(rack.window(&metrics), 20 * MILLISECOND);
         rack.on_recovery_end();

@@ -41,7 +41,7 @@ impl<P: Payload> Sender<P> {
             cx.congestion.on_undo(cx.metrics, cx.index);
         }
         self.undo.end();
-        self.rack.look_again();
+        self.rack.recheck_output();
     }
 
     /// At the end of fast recovery or of recovery from a timeout. Returns whether the phase must be kept: without SACK
@@ -103,7 +103,7 @@ impl<P: Payload> Sender<P> {
             return false;
         }
         common.counters.dsack_undo += 1;
-        self.rack.persist_longer();
+        self.rack.renew_reo_wnd_persist();
         self.undo_reduction(cx, false);
         true
     }
