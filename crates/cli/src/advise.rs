@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use indicatif::{ProgressBar, ProgressStyle};
 use ropewalk_lab::advise::measure::Reading;
 use ropewalk_lab::advise::{
-    Answer, Ask, Buffer, Gain, Hands, NotShown, Question, Recommended, System, VARIANT_RUNS, VARIANTS,
+    Answer, Ask, Buffer, Execution, Gain, NotShown, Question, Recommended, System, VARIANT_RUNS, VARIANTS,
     advise, document, narrowing, self_test,
 };
 use ropewalk_lab::compare::{Standing, ask};
@@ -111,16 +111,16 @@ pub(crate) fn run(registries: &Registries, options: &Options) -> Result<(), Fail
     if options.self_test {
         let store = checkpoint::open(&options.state, "advise-self-test", options.fresh)?;
         let bar = bar(u64::from(options.scenarios), "scenarios");
-        let hands = Hands { jobs, done: &|_| {}, stop: &stop };
+        let execution = Execution { jobs, done: &|_| {}, stop: &stop };
         let seed = SELF_TEST_SEED.wrapping_add(options.seed);
-        let found = self_test(registries, options.scenarios as usize, seed, &store, hands, || bar.inc(1));
+        let found = self_test(registries, options.scenarios as usize, seed, &store, execution, || bar.inc(1));
         bar.finish_and_clear();
         let hint = || Failure::Interrupted(checkpoint::hint(&options.state));
         let found = found.map_err(unknown)?.ok_or_else(hint)?;
         let store = checkpoint::open(&options.state, "advise-narrowing", options.fresh)?;
         let pairs = options.scenarios.min(PAIRS) as usize;
         let bar = self::bar(pairs as u64, "pairs of links");
-        let narrowed = narrowing(registries, pairs, options.seed - 1, &store, hands, || bar.inc(1));
+        let narrowed = narrowing(registries, pairs, options.seed - 1, &store, execution, || bar.inc(1));
         bar.finish_and_clear();
         let narrowed = narrowed.map_err(unknown)?.ok_or_else(hint)?;
         return output::print(&if options.json {
@@ -133,8 +133,8 @@ pub(crate) fn run(registries: &Registries, options: &Options) -> Result<(), Fail
     let (question, readings) = ask(registries, options, system)?.question(registries)?;
     let bar = bar(question.budget(), "segments");
     let done = |worth| bar.inc(worth);
-    let hands = Hands { jobs, done: &done, stop: &stop };
-    let answer = advise(registries, &question, hands);
+    let execution = Execution { jobs, done: &done, stop: &stop };
+    let answer = advise(registries, &question, execution);
     bar.finish_and_clear();
     let answer = answer.map_err(unknown)?.ok_or_else(interrupted)?;
     let lines = document::lines(&question, &answer, system);

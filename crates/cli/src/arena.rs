@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
 use indicatif::{ProgressBar, ProgressStyle};
-use ropewalk_lab::arena::{self, Cell, Contest, Entrant, Half, Hands, Harm, Results, Score};
+use ropewalk_lab::arena::{self, Cell, Contest, Entrant, Execution, Half, Harm, Results, Score};
 use ropewalk_lab::opening::Opening;
 use ropewalk_lab::table::Table;
 use ropewalk_lab::{Registries, diagnostic::Diagnostic};
@@ -192,7 +192,7 @@ pub(crate) fn run(registries: &Registries, options: &Options) -> Result<(), Fail
     let jobs =
         options.jobs.map_or_else(|| std::thread::available_parallelism().map_or(1, usize::from), usize::from);
     let done = || bar.inc(1);
-    let results = arena::run(&contest, &store, Hands { jobs, done: &done, stop: &stop });
+    let results = arena::run(&contest, &store, Execution { jobs, done: &done, stop: &stop });
     bar.finish_and_clear();
     let Some(mut results) = results.filter(|_| !stop.load(Ordering::Relaxed)) else {
         return Err(Failure::Interrupted(checkpoint::hint(&options.state)));

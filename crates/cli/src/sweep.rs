@@ -137,7 +137,7 @@ pub(crate) fn run(registries: &Registries, options: &Options) -> Result<(), Fail
                 anstream::eprintln!("warning: {} bytes {what}", found.damaged);
             }
         }
-        Progress::Kept(runs) => bar.inc(runs),
+        Progress::Recorded(runs) => bar.inc(runs),
         Progress::Writing => bar.set_message(", writing the table"),
     };
     let done = sweep::run(

@@ -353,7 +353,7 @@ impl<W: Write> Inner<W> {
 /// What the packets themselves show of connections: keys in MP_CAPABLE, tokens in MP_JOIN.
 #[derive(Default)]
 struct Connections {
-    list: Vec<Known>,
+    list: Vec<CapturedConnection>,
     /// Subflows by the tuple of what this end sends.
     tuples: HashMap<FourTuple, SubflowOwner>,
 }
@@ -367,7 +367,7 @@ struct SubflowOwner {
 }
 
 #[derive(Default)]
-struct Known {
+struct CapturedConnection {
     /// Our key and the peer's, once they were seen.
     keys: [Option<Key>; 2],
     /// By offset and path: end, and why it was sent.
@@ -383,7 +383,7 @@ impl Connections {
         let index =
             self.tuples.entry(tuple).or_insert(SubflowOwner { connection: next, next: None }).connection;
         if index == next {
-            self.list.push(Known::default());
+            self.list.push(CapturedConnection::default());
         }
         index
     }
@@ -401,7 +401,7 @@ impl Connections {
         if let Some(MpJoin::Syn { token, .. }) = rare.mp_join {
             // The token is the receiver's.
             let whose = usize::from(sent);
-            let named = |known: &Known| known.keys[whose].is_some_and(|key| key.token == token);
+            let named = |known: &CapturedConnection| known.keys[whose].is_some_and(|key| key.token == token);
             if let Some(connection) = self.list.iter().position(named) {
                 self.tuples.insert(ours, SubflowOwner { connection, next: None });
             }

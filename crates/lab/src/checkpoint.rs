@@ -13,7 +13,7 @@ use sha2::{Digest, Sha256};
 
 /// A finished run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Kept<T> {
+pub struct Record<T> {
     /// The digest of what it depends on.
     pub(crate) key: String,
     /// Its result.
@@ -50,7 +50,7 @@ impl<T: Clone + Serialize + DeserializeOwned> Store<T> {
         if !text.is_empty() && !text.ends_with('\n') {
             file.write_all(b"\n")?;
         }
-        let kept = text.lines().filter_map(|line| serde_json::from_str::<Kept<T>>(line).ok());
+        let kept = text.lines().filter_map(|line| serde_json::from_str::<Record<T>>(line).ok());
         let runs = kept.map(|kept| (kept.key, kept.result)).collect();
         Ok(Store { runs, file: Some(Mutex::new(file)), build: build.into() })
     }
@@ -73,7 +73,7 @@ impl<T: Clone + Serialize + DeserializeOwned> Store<T> {
     /// Stores a run. If writing fails, the run has to be repeated next time.
     pub(crate) fn put(&self, key: &str, result: &T) {
         let Some(file) = &self.file else { return };
-        let kept = Kept { key: key.to_string(), result };
+        let kept = Record { key: key.to_string(), result };
         if let (Ok(mut line), Ok(mut file)) = (serde_json::to_string(&kept), file.lock()) {
             line.push('\n');
             let _ = file.write_all(line.as_bytes());

@@ -4,13 +4,13 @@
 use std::sync::atomic::AtomicBool;
 
 use ropewalk_lab::Registries;
-use ropewalk_lab::advise::{Hands, Narrowing, narrowing};
+use ropewalk_lab::advise::{Execution, Narrowing, narrowing};
 use ropewalk_lab::checkpoint::Store;
 
 fn all(pairs: usize) -> Narrowing {
     let stop = AtomicBool::new(false);
-    let hands = Hands { jobs: 2, done: &|_| {}, stop: &stop };
-    let found = narrowing(&Registries::builtin(), pairs, 0, &Store::none(), hands, || {});
+    let execution = Execution { jobs: 2, done: &|_| {}, stop: &stop };
+    let found = narrowing(&Registries::builtin(), pairs, 0, &Store::none(), execution, || {});
     found.expect("both are registered").expect("nobody stops it")
 }
 

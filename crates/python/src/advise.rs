@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use pyo3::prelude::*;
 use ropewalk_lab::Registries;
-use ropewalk_lab::advise::{self as lab, Ask, Hands, System, document};
+use ropewalk_lab::advise::{self as lab, Ask, Execution, System, document};
 use ropewalk_lab::compare::ask;
 use ropewalk_lab::diagnostic::{Diagnostic, did_you_mean};
 use ropewalk_lab::scenario;
@@ -77,7 +77,7 @@ pub(crate) fn advise(
         let done = |worth| {
             control.done.fetch_add(worth, Ordering::Relaxed);
         };
-        lab::advise(&registries, &question, Hands { jobs, done: &done, stop: &control.stop })
+        lab::advise(&registries, &question, Execution { jobs, done: &done, stop: &control.stop })
     })?;
     let answer = answer.map_err(|error| errors::wrong(error.message))?;
     // Whatever stops it is raised above.

@@ -3,7 +3,7 @@
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use ropewalk_lab::sweep::columns;
-use ropewalk_lab::sweep::metrics::Kept;
+use ropewalk_lab::sweep::metrics::RunMetrics;
 use ropewalk_lab::{bound as bounds, compare, tidy, units};
 use ropewalk_sim::{Mode, Outcome, Recording, RunResult, RunSpec, Workload};
 
@@ -56,7 +56,7 @@ pub(crate) fn spec(
 
 /// The run as a table of one row.
 fn runs(spec: &RunSpec, result: &RunResult, paths: &[String]) -> PyResult<Table> {
-    let kept = Kept::new(0, &spec.scenario.workload, result, bounds::of(spec));
+    let kept = RunMetrics::new(0, &spec.scenario.workload, result, bounds::of(spec));
     let mut heads = vec![
         tidy::Head::text("scenario", "the scenario's name"),
         tidy::Head::text("scheduler", "the scheduler; `tcp PATH`: plain TCP on that path"),

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use ropewalk_lab::diagnostic::{InputError, Source};
-use ropewalk_lab::sweep::metrics::Kept;
+use ropewalk_lab::sweep::metrics::RunMetrics;
 use ropewalk_lab::sweep::{self as lab, Command, Design, Maker, Overrides};
 
 use crate::scenario::Scenario;
@@ -31,7 +31,7 @@ pub(crate) struct Sweep {
 }
 
 impl Sweep {
-    fn pack(runs: &[Kept]) -> Vec<u8> {
+    fn pack(runs: &[RunMetrics]) -> Vec<u8> {
         let mut bytes = Vec::new();
         for kept in runs {
             let one = kept.encode();
@@ -41,12 +41,12 @@ impl Sweep {
         bytes
     }
 
-    fn unpack(mut bytes: &[u8]) -> PyResult<Vec<Kept>> {
+    fn unpack(mut bytes: &[u8]) -> PyResult<Vec<RunMetrics>> {
         let damaged = || errors::other("the runs that a worker returned are damaged");
         let mut runs = Vec::new();
         while let Some((head, rest)) = bytes.split_first_chunk::<4>() {
             let one = rest.get(..u32::from_le_bytes(*head) as usize).ok_or_else(damaged)?;
-            runs.push(Kept::decode(one).ok_or_else(damaged)?);
+            runs.push(RunMetrics::decode(one).ok_or_else(damaged)?);
             bytes = &rest[one.len()..];
         }
         Ok(runs)

@@ -2,7 +2,7 @@
 
 use super::answer::Buffer;
 use super::question::{BUFFER_SHARE, Question};
-use super::run::{Candidate, Hands};
+use super::run::{Candidate, Execution};
 use super::variants::{Variants, one_run};
 use crate::compare::{self, Design, Plan, Request, Standing};
 
@@ -14,7 +14,7 @@ pub(super) fn find(
     question: &Question,
     request: &Request,
     candidate: &Candidate,
-    hands: Hands<'_>,
+    execution: Execution<'_>,
 ) -> Option<Buffer> {
     let design = match question.effort.design {
         Design::Race { segments } => Design::Race { segments: segments / BUFFER_SHARE },
@@ -29,7 +29,7 @@ pub(super) fn find(
         design,
         random: true,
         limit,
-        jobs: hands.jobs,
+        jobs: execution.jobs,
     };
     let run = |workload: usize, number: u32, size: usize| {
         let mut scenario = variants.opened(number, candidate);
@@ -39,7 +39,7 @@ pub(super) fn find(
         scenario.workload = request.workloads[workload].clone();
         one_run(question, scenario, candidate, number)
     };
-    let raced = compare::race(plan, run, hands.done, hands.stop);
+    let raced = compare::race(plan, run, execution.done, execution.stop);
     if raced.ended == compare::Ended::Interrupted {
         return None;
     }

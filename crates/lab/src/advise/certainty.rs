@@ -2,7 +2,7 @@
 //! which the user has one, but in how many of them.
 
 use super::question::Question;
-use super::run::{Candidate, Hands};
+use super::run::{Candidate, Execution};
 use super::variants::{Variants, one_run};
 use crate::compare::{self, Design, Plan, Request};
 use crate::stats;
@@ -23,7 +23,7 @@ pub(super) fn share(
     request: &Request,
     chosen: &Candidate,
     candidates: &[Candidate],
-    hands: Hands<'_>,
+    execution: Execution<'_>,
 ) -> Option<f64> {
     let plain = candidates.iter().filter(|one| one.is_tcp());
     let compared: Vec<&Candidate> = std::iter::once(chosen).chain(plain).collect();
@@ -36,14 +36,14 @@ pub(super) fn share(
         design: Design::Fixed(VARIANTS * RUNS),
         random: true,
         limit,
-        jobs: hands.jobs,
+        jobs: execution.jobs,
     };
     let run = |workload: usize, number: u32, who: usize| {
         let mut scenario = variants.opened(number / RUNS, compared[who]);
         scenario.workload = request.workloads[workload].clone();
         one_run(question, scenario, compared[who], FIRST_RUN + number)
     };
-    let raced = compare::race(plan, run, |_| (hands.done)(0), hands.stop);
+    let raced = compare::race(plan, run, |_| (execution.done)(0), execution.stop);
     if raced.ended == compare::Ended::Interrupted {
         return None;
     }

@@ -8,7 +8,7 @@ use ropewalk_sim::{Scenario, Workload};
 
 use super::belief::{scale_delay, scale_rate, scaled_loss};
 use super::question::Question;
-use super::run::{Candidate, Hands, Times, times};
+use super::run::{Candidate, Execution, Times, times};
 use crate::{scenario, stats, units};
 
 /// How far a quantity is moved.
@@ -181,11 +181,11 @@ pub(super) fn find(
     question: &Question,
     candidates: &[Candidate],
     chosen: usize,
-    hands: Hands<'_>,
+    execution: Execution<'_>,
 ) -> Option<Turning> {
     let scenario = &question.scenario;
     let seed = question.seed.wrapping_add(2 << 20);
-    let here = times(&[Arc::new(scenario.clone())], candidates, seed, SEEDS, hands)?;
+    let here = times(&[Arc::new(scenario.clone())], candidates, seed, SEEDS, execution)?;
     if let Some((rival, ratio)) = better(&here, 0, chosen, candidates.len()) {
         return Some(Turning::Ahead(candidates[rival].label.clone(), ratio));
     }
@@ -194,7 +194,7 @@ pub(super) fn find(
         .iter()
         .flat_map(|axis| axis.ladder(scenario).map(|step| Arc::new(axis.moved(scenario, step))))
         .collect();
-    let found = times(&steps, candidates, seed, SEEDS, hands)?;
+    let found = times(&steps, candidates, seed, SEEDS, execution)?;
     // For each axis that flips: the last step that held and the first that didn't.
     let mut turning = Vec::new();
     for (index, axis) in axes.iter().enumerate() {
@@ -218,7 +218,7 @@ pub(super) fn find(
             (1..=BETWEEN).map(|part| Arc::new(axis.moved(scenario, between(*held, *flipped, part))))
         })
         .collect();
-    let found = times(&closer, candidates, seed, SEEDS, hands)?;
+    let found = times(&closer, candidates, seed, SEEDS, execution)?;
     let flips = turning.iter().enumerate().map(|(index, (axis, held, flipped, rival, ratio))| {
         let nearer = (1..=BETWEEN).find_map(|part| {
             let world = index * BETWEEN + part - 1;

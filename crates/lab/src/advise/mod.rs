@@ -26,6 +26,6 @@ pub use flips::Flip;
 pub use gain::Gain;
 pub use narrowing::{Links, Narrowing, Span, narrowing};
 pub use question::{CERTAINTY, Effort, Question};
-pub use run::{Candidate, Hands};
+pub use run::{Candidate, Execution};
 pub use search::advise;
 pub use selftest::{Case, SelfTest, self_test};

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use super::belief::{Doubt, perturb, uniform, worlds};
 use super::gain::Gain;
 use super::measure;
-use super::run::Hands;
+use super::run::Execution;
 use crate::checkpoint::Store;
 use crate::parallel::run_jobs;
 use crate::{Registries, scenario, stats};
@@ -255,10 +255,10 @@ pub fn narrowing(
     pairs: usize,
     seed: u64,
     store: &Store<Links>,
-    hands: Hands<'_>,
+    execution: Execution<'_>,
     each: impl Fn() + Sync,
 ) -> Result<Option<Narrowing>, SpecError> {
-    let found = run_jobs(hands.jobs, pairs, hands.stop, |number| {
+    let found = run_jobs(execution.jobs, pairs, execution.stop, |number| {
         let seed = seed.wrapping_add(number as u64);
         let key = store.key(&["narrowing", &seed.to_string()]);
         let links = match store.get(&key) {

@@ -58,9 +58,9 @@ impl Times {
     }
 }
 
-/// Who runs, and who listens.
+/// On how many threads runs are made, who hears of each, and what ends them early.
 #[derive(Clone, Copy)]
-pub struct Hands<'a> {
+pub struct Execution<'a> {
     /// Threads.
     pub jobs: usize,
     /// Called with each run, in a race with its share of the budget, otherwise with 0.
@@ -69,9 +69,9 @@ pub struct Hands<'a> {
     pub stop: &'a AtomicBool,
 }
 
-impl std::fmt::Debug for Hands<'_> {
+impl std::fmt::Debug for Execution<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Hands").field("jobs", &self.jobs).finish_non_exhaustive()
+        f.debug_struct("Execution").field("jobs", &self.jobs).finish_non_exhaustive()
     }
 }
 
@@ -91,14 +91,14 @@ pub fn times(
     candidates: &[Candidate],
     first: u64,
     seeds: usize,
-    hands: Hands<'_>,
+    execution: Execution<'_>,
 ) -> Option<Times> {
     let total = worlds.len() * candidates.len() * seeds;
     let opened: Vec<Vec<Arc<Scenario>>> = worlds
         .iter()
         .map(|world| (0..world.paths.len()).map(|path| opened_on(world, path)).collect())
         .collect();
-    let values = run_jobs(hands.jobs, total, hands.stop, |index| {
+    let values = run_jobs(execution.jobs, total, execution.stop, |index| {
         let (seed, rest) = (index % seeds, index / seeds);
         let (candidate, world) = (&candidates[rest % candidates.len()], rest / candidates.len());
         let scenario = &opened[world][if candidate.is_tcp() { 0 } else { candidate.opens_on }];
@@ -112,7 +112,7 @@ pub fn times(
             recording: Recording::default(),
         });
         let seconds = objective::of(&scenario.workload, &result);
-        (hands.done)(0);
+        (execution.done)(0);
         Some(seconds.unwrap_or(scenario.limit as f64 / 1e9))
     });
     let values = values.into_iter().collect::<Option<Vec<f64>>>()?;

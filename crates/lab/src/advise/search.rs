@@ -8,7 +8,7 @@ use super::answer::{Answer, Judged, NotShown, Recommended};
 use super::flips::{self, Turning};
 use super::gain::Gain;
 use super::question::{OPENING, Question};
-use super::run::{Candidate, Hands};
+use super::run::{Candidate, Execution};
 use super::variants::{BLOCK, Variants, one_run};
 use super::{buffer, certainty};
 use crate::compare::{self, Decision, Design, Plan, Raced, Reach, Request, Run, Standing};
@@ -94,7 +94,7 @@ fn contest(
     registries: &Registries,
     question: &Question,
     kept: Kept<'_>,
-    hands: Hands<'_>,
+    execution: Execution<'_>,
 ) -> Result<Option<Contest>, SpecError> {
     let scenario = &question.scenario;
     let tcp = plain(registries, scenario, &question.congestion)?;
@@ -107,7 +107,7 @@ fn contest(
             design,
             worth: question.worth.clone(),
             seed: question.seed,
-            jobs: hands.jobs,
+            jobs: execution.jobs,
         };
         // Variants may be slower than what is stated.
         request.scenario.limit = request.ample_limit().saturating_mul(2);
@@ -119,7 +119,7 @@ fn contest(
         fixed => fixed,
     };
     let asked = request(&tcp, design)?;
-    let raced = run_all(question, &asked, &tcp, hands);
+    let raced = run_all(question, &asked, &tcp, execution);
     let limit = asked.scenario.limit as f64 / 1e9;
     let path = kept.and_then(|(path, _)| tcp.get(path)).map(|one| one.label.as_str());
     let found = compare::conclude(&asked, &raced, true, limit, path);
@@ -146,7 +146,7 @@ fn contest(
     }
     candidates.extend(tcp);
     let request = request(&candidates, question.effort.design)?;
-    let raced = run_all(question, &request, &candidates, hands);
+    let raced = run_all(question, &request, &candidates, execution);
     if raced.ended == compare::Ended::Interrupted {
         return Ok(None);
     }
@@ -169,13 +169,13 @@ fn contest(
 pub fn advise(
     registries: &Registries,
     question: &Question,
-    hands: Hands<'_>,
+    execution: Execution<'_>,
 ) -> Result<Option<Answer>, SpecError> {
     let scenario = &question.scenario;
     // What is stated alone names one, and measurements change the name only if they show it to be slower.
     let before = match question.stated_alone() {
         None => None,
-        Some(stated) => match contest(registries, &stated, None, hands)? {
+        Some(stated) => match contest(registries, &stated, None, execution)? {
             None => return Ok(None),
             some => some,
         },
@@ -183,7 +183,7 @@ pub fn advise(
     let label = |of: &Contest| of.decision.named.as_ref().map(|(label, _)| label.clone());
     let named_before = before.as_ref().and_then(label);
     let kept = before.as_ref().map(|of| (of.opens_on, named_before.as_deref()));
-    let Some(found) = contest(registries, question, kept, hands)? else { return Ok(None) };
+    let Some(found) = contest(registries, question, kept, execution)? else { return Ok(None) };
     let Contest { candidates, request, raced, all, decision, .. } = &found;
     let limit = found.limit();
     let scores = raced.scores(limit);
@@ -199,7 +199,8 @@ pub fn advise(
     let mut decision = decision.clone();
     let (mut sure, mut unsure) = (None, None);
     if !candidates[chosen].is_tcp() {
-        let Some(share) = certainty::share(question, request, &candidates[chosen], candidates, hands) else {
+        let Some(share) = certainty::share(question, request, &candidates[chosen], candidates, execution)
+        else {
             return Ok(None);
         };
         sure = Some(share);
@@ -246,7 +247,7 @@ pub fn advise(
             design: Design::Fixed(BLOCK as u32),
             ..request.clone()
         };
-        let raced = run_all(&stated, &request, &pair, Hands { done: &|_| {}, ..hands });
+        let raced = run_all(&stated, &request, &pair, Execution { done: &|_| {}, ..execution });
         if raced.ended == compare::Ended::Interrupted {
             return Ok(None);
         }
@@ -283,11 +284,11 @@ pub fn advise(
         ahead: None,
     };
     if question.effort.whole {
-        let buffer = buffer::find(question, request, &answer.use_this, hands);
+        let buffer = buffer::find(question, request, &answer.use_this, execution);
         let Some(buffer) = buffer else { return Ok(None) };
         answer.buffer = Some(buffer);
         let candidates = watched(&answer.decision, candidates, chosen);
-        let Some(flips) = flips::find(question, &candidates, 0, hands) else { return Ok(None) };
+        let Some(flips) = flips::find(question, &candidates, 0, execution) else { return Ok(None) };
         match flips {
             Turning::Points(flips) => answer.flips = flips,
             Turning::Ahead(label, ratio) => answer.ahead = Some((label, ratio)),
@@ -347,7 +348,12 @@ fn watched(decision: &Decision, candidates: &[Candidate], chosen: usize) -> Vec<
 }
 
 /// The race over variants: the number of a run is the number of its variant, and its seed.
-fn run_all(question: &Question, request: &Request, candidates: &[Candidate], hands: Hands<'_>) -> Raced {
+fn run_all(
+    question: &Question,
+    request: &Request,
+    candidates: &[Candidate],
+    execution: Execution<'_>,
+) -> Raced {
     let variants = Variants::of(question, &request.scenario);
     let control = |who: &usize| candidates[*who].is_tcp() || candidates[*who].scheduler.text == OWN;
     let controls: Vec<usize> = (0..candidates.len()).filter(control).collect();
@@ -358,14 +364,14 @@ fn run_all(question: &Question, request: &Request, candidates: &[Candidate], han
         design: request.design,
         random: true,
         limit: request.scenario.limit as f64 / 1e9,
-        jobs: hands.jobs,
+        jobs: execution.jobs,
     };
     let run = |workload: usize, number: u32, who: usize| {
         let mut scenario = variants.opened(number, &candidates[who]);
         scenario.workload = request.workloads[workload].clone();
         one_run(question, scenario, &candidates[who], number)
     };
-    compare::race(plan, run, |worth| (hands.done)(worth), hands.stop)
+    compare::race(plan, run, |worth| (execution.done)(worth), execution.stop)
 }
 
 /// The same with some of the candidates.
@@ -437,8 +443,8 @@ mod tests {
 
     fn answer(question: &Question) -> Answer {
         let stop = AtomicBool::new(false);
-        let hands = Hands { jobs: 2, done: &|_| {}, stop: &stop };
-        advise(&Registries::builtin(), question, hands).unwrap().unwrap()
+        let execution = Execution { jobs: 2, done: &|_| {}, stop: &stop };
+        advise(&Registries::builtin(), question, execution).unwrap().unwrap()
     }
 
     fn ask(paths: &[&str], bytes: u64, seed: u64) -> Answer {

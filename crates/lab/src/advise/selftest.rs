@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use super::belief::{Doubt, perturb, uniform};
 use super::question::{CERTAINTY, Effort, Question};
-use super::run::{Candidate, Hands, times};
+use super::run::{Candidate, Execution, times};
 use super::search::{advise, everyone, one, plain};
 use crate::checkpoint::Store;
 use crate::compare::{Design, PER_SECOND, Reach, Worth};
@@ -176,7 +176,7 @@ pub fn self_test(
     scenarios: usize,
     seed: u64,
     store: &Store<Case>,
-    hands: Hands<'_>,
+    execution: Execution<'_>,
     mut each: impl FnMut(),
 ) -> Result<Option<SelfTest>, SpecError> {
     let mut found = SelfTest::default();
@@ -185,7 +185,7 @@ pub fn self_test(
         let case = match store.get(&key) {
             Some(case) => case.clone(),
             None => {
-                let Some(case) = case(registries, seed, number, hands)? else { return Ok(None) };
+                let Some(case) = case(registries, seed, number, execution)? else { return Ok(None) };
                 store.put(&key, &case);
                 case
             }
@@ -201,7 +201,7 @@ fn case(
     registries: &Registries,
     seed: u64,
     number: u64,
-    hands: Hands<'_>,
+    execution: Execution<'_>,
 ) -> Result<Option<Case>, SpecError> {
     let (truth, paths, seen) = draw(seed.wrapping_add(number))?;
     let bytes = if let Workload::Flow { bytes } = truth.workload { bytes } else { 0 };
@@ -219,7 +219,7 @@ fn case(
         effort: EFFORT,
         seed: seed.wrapping_mul(1000).wrapping_add(number * 7919),
     };
-    let Some(answer) = advise(registries, &question, hands)? else { return Ok(None) };
+    let Some(answer) = advise(registries, &question, execution)? else { return Ok(None) };
     let truth = [Arc::new(truth)];
     let looked_best = truth[0].paths.iter().position(|path| path.name == answer.opens_on).unwrap_or(0);
     let mut all = everyone(registries, "cubic", looked_best)?;
@@ -228,7 +228,7 @@ fn case(
     all.push(one(registries, "linux", "cubic", 0)?);
     all.push(answer.use_this.clone());
     let truth_seed = seed.wrapping_add(number << 8).wrapping_add(3 << 40);
-    let Some(first) = times(&truth, &all, truth_seed, TRUTH_SEEDS, hands) else { return Ok(None) };
+    let Some(first) = times(&truth, &all, truth_seed, TRUTH_SEEDS, execution) else { return Ok(None) };
     let mean = |index: usize| first.mean(0, index);
     let of = |wanted: &dyn Fn(&Candidate) -> bool| {
         let fitting = all.iter().enumerate().filter(|(_, one)| wanted(one));

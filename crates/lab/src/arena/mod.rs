@@ -11,7 +11,7 @@ use crate::opening::Opening;
 
 pub use families::{Axis, Between, Cell, FAMILIES, Family, draw, grid};
 pub use heat::{Map, maps, svg};
-pub use run::{Contest, Entrant, Hands, Measured, jobs, run};
+pub use run::{Contest, Entrant, Execution, Measured, jobs, run};
 pub use score::{CellScore, Harm, Score, score};
 
 /// Which part of the arena a cell belongs to.

@@ -51,9 +51,9 @@ pub struct Contest {
     pub early_join: bool,
 }
 
-/// Who runs, and who listens.
+/// On how many threads runs are made, who hears of each, and what ends them early.
 #[derive(Clone, Copy)]
-pub struct Hands<'a> {
+pub struct Execution<'a> {
     /// Threads.
     pub jobs: usize,
     /// Hears of each finished run.
@@ -62,9 +62,9 @@ pub struct Hands<'a> {
     pub stop: &'a AtomicBool,
 }
 
-impl std::fmt::Debug for Hands<'_> {
+impl std::fmt::Debug for Execution<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Hands").field("jobs", &self.jobs).finish_non_exhaustive()
+        f.debug_struct("Execution").field("jobs", &self.jobs).finish_non_exhaustive()
     }
 }
 
@@ -208,7 +208,7 @@ fn opened(contest: &Contest, cell: &Cell) -> Arc<Scenario> {
 }
 
 /// Runs the contest; `None` if it was stopped. Runs that `store` has aren't repeated.
-pub fn run(contest: &Contest, store: &Store<Measured>, hands: Hands<'_>) -> Option<Results> {
+pub fn run(contest: &Contest, store: &Store<Measured>, execution: Execution<'_>) -> Option<Results> {
     let (lanes, runs) = (contest.lanes(), contest.runs as usize);
     let total = jobs(contest);
     let scenarios: Vec<Arc<Scenario>> = contest.cells.iter().map(|cell| opened(contest, cell)).collect();
@@ -240,9 +240,9 @@ pub fn run(contest: &Contest, store: &Store<Measured>, hands: Hands<'_>) -> Opti
         store.put(&key, &measured);
         measured
     };
-    let measured = run_jobs(hands.jobs, total, hands.stop, |index| {
+    let measured = run_jobs(execution.jobs, total, execution.stop, |index| {
         let measured = one(index);
-        (hands.done)();
+        (execution.done)();
         Some(measured)
     });
     let measured: Vec<Measured> = measured.into_iter().collect::<Option<_>>()?;
@@ -312,7 +312,7 @@ mod tests {
 
     fn measure(contest: &Contest, jobs: usize) -> Results {
         let (stop, store) = (AtomicBool::new(false), Store::none());
-        run(contest, &store, Hands { jobs, done: &|| {}, stop: &stop }).unwrap()
+        run(contest, &store, Execution { jobs, done: &|| {}, stop: &stop }).unwrap()
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! A run's metrics as columns of a tidy table.
 
-use super::metrics::{BOUND, Ending, Kept, PATH, RUN};
+use super::metrics::{BOUND, Ending, PATH, RUN, RunMetrics};
 use crate::objective::OBJECTIVE;
 use crate::tidy::{Column, Head, plain_name};
 
@@ -26,7 +26,7 @@ pub fn metric_heads(paths: &[String]) -> Vec<Head> {
 }
 
 /// Adds a run's metrics to columns as [`metric_heads`] has them for these paths.
-pub fn push_metrics(kept: &Kept, paths: &[String], columns: &mut [Column]) {
+pub fn push_metrics(kept: &RunMetrics, paths: &[String], columns: &mut [Column]) {
     let there = |value: &f64| Some(*value).filter(|value| !value.is_nan());
     let (own, of_paths) = columns.split_at_mut(kept.values.len());
     for (column, value) in own.iter_mut().zip(&kept.values) {

@@ -12,7 +12,7 @@ use sha2::{Digest, Sha256};
 
 use super::design::Design;
 use super::journal::{Found, Journal, JournalError, SweepId};
-use super::metrics::{Ending, Kept};
+use super::metrics::{Ending, RunMetrics};
 use super::output::{Counts, Rows, RunIndex, identity, manifest, provenance, run_index, tables};
 use super::space::{Prepared, Space, prepare};
 use super::summary::Summary;
@@ -56,8 +56,8 @@ pub enum Progress {
         /// Runs in all.
         total: u64,
     },
-    /// Number of further runs kept.
-    Kept(u64),
+    /// Number of further runs in the journal.
+    Recorded(u64),
     /// All runs are there, the tables are being written.
     Writing,
 }
@@ -150,7 +150,11 @@ impl<'a> Maker<'a> {
     ///
     /// # Errors
     /// A value that isn't allowed at its point.
-    pub fn make(&mut self, run: u64, simulate: &impl Fn(&RunSpec) -> RunResult) -> Result<Kept, InputError> {
+    pub fn make(
+        &mut self,
+        run: u64,
+        simulate: &impl Fn(&RunSpec) -> RunResult,
+    ) -> Result<RunMetrics, InputError> {
         let at = run_index(self.design, run);
         let prepared = match self.prepared.take() {
             Some((point, prepared)) if point == at.point => prepared,
@@ -158,7 +162,7 @@ impl<'a> Maker<'a> {
         };
         let spec = one(self.design, &prepared, &at);
         self.prepared = Some((at.point, prepared));
-        Ok(Kept::new(run, &spec.scenario.workload, &simulate(&spec), bound::of(&spec)))
+        Ok(RunMetrics::new(run, &spec.scenario.workload, &simulate(&spec), bound::of(&spec)))
     }
 }
 
@@ -236,7 +240,7 @@ impl Session {
     ///
     /// # Errors
     /// See [`Error`].
-    pub fn keep(&mut self, batch: &[Kept]) -> Result<(), Error> {
+    pub fn keep(&mut self, batch: &[RunMetrics]) -> Result<(), Error> {
         self.journal.append(batch).map_err(|error| self.storage(error))?;
         self.made += batch.len() as u64;
         Ok(())
@@ -282,7 +286,7 @@ impl Session {
 }
 
 /// The table and the summary of all runs of a design, in order of their numbers, without a folder.
-pub fn in_memory(design: &Design, command: &Command, runs: &[Kept]) -> (Table, Summary) {
+pub fn in_memory(design: &Design, command: &Command, runs: &[RunMetrics]) -> (Table, Summary) {
     let space = Space::new(design);
     let mut rows = Rows::new(design, &space);
     let mut table = Table::new(std::mem::take(&mut rows.heads));
@@ -317,7 +321,7 @@ pub fn run(
     let pending = session.pending();
     let next = AtomicUsize::new(0);
     let ended = AtomicBool::new(false);
-    let worker = |results: mpsc::Sender<Result<Kept, InputError>>| {
+    let worker = |results: mpsc::Sender<Result<RunMetrics, InputError>>| {
         let mut maker = Maker::new(design, registries);
         while !stop.load(Ordering::Relaxed) && !ended.load(Ordering::Relaxed) {
             let Some(run) = pending.get(next.fetch_add(1, Ordering::Relaxed)) else { break };
@@ -337,7 +341,7 @@ pub fn run(
         drop(sender);
         let result = collect(&receiver, |batch| {
             session.keep(batch)?;
-            progress(Progress::Kept(batch.len() as u64));
+            progress(Progress::Recorded(batch.len() as u64));
             Ok(())
         });
         ended.store(true, Ordering::Relaxed);
@@ -351,8 +355,8 @@ pub fn run(
 
 /// Passes on finished runs in batches.
 fn collect(
-    receiver: &mpsc::Receiver<Result<Kept, InputError>>,
-    mut keep: impl FnMut(&[Kept]) -> Result<(), Error>,
+    receiver: &mpsc::Receiver<Result<RunMetrics, InputError>>,
+    mut keep: impl FnMut(&[RunMetrics]) -> Result<(), Error>,
 ) -> Result<(), Error> {
     const PATIENCE: Duration = Duration::from_secs(3600);
     loop {

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 
-use super::metrics::Kept;
+use super::metrics::RunMetrics;
 use crate::diagnostic::system_reason;
 
 const MARK: &[u8; 4] = b"RWLK";
@@ -28,7 +28,7 @@ fn checksum(body: &[u8]) -> [u8; 8] {
     first
 }
 
-fn record(id: SweepId, kept: &Kept) -> Vec<u8> {
+fn record(id: SweepId, kept: &RunMetrics) -> Vec<u8> {
     let mut body = id.to_vec();
     body.extend(kept.encode());
     let mut record = MARK.to_vec();
@@ -135,7 +135,7 @@ impl Journal {
                 continue;
             };
             damaged += at - end;
-            let kept = (body[..8] == self.id).then(|| Kept::decode(&body[8..])).flatten();
+            let kept = (body[..8] == self.id).then(|| RunMetrics::decode(&body[8..])).flatten();
             others |= body[..8] != self.id;
             if let Some(kept) = kept
                 && let Some(place) = self.places.get_mut(kept.run as usize)
@@ -172,7 +172,7 @@ impl Journal {
     ///
     /// # Errors
     /// The journal can't be written; earlier records are unchanged.
-    pub fn append(&mut self, runs: &[Kept]) -> Result<(), JournalError> {
+    pub fn append(&mut self, runs: &[RunMetrics]) -> Result<(), JournalError> {
         let mut bytes = Vec::new();
         let mut places = Vec::new();
         for kept in runs {
@@ -210,9 +210,9 @@ impl Journal {
     ///
     /// # Errors
     /// The run isn't there, or its record is damaged.
-    pub fn read(&mut self, run: u64) -> Result<Kept, JournalError> {
+    pub fn read(&mut self, run: u64) -> Result<RunMetrics, JournalError> {
         let place = self.places.get(run as usize).copied().unwrap_or(0);
-        let read = |file: &mut File| -> io::Result<Option<Kept>> {
+        let read = |file: &mut File| -> io::Result<Option<RunMetrics>> {
             if place == 0 {
                 return Ok(None);
             }
@@ -222,7 +222,7 @@ impl Journal {
             let len = u32::from_le_bytes([bytes[4], bytes[5], bytes[6], bytes[7]]) as usize;
             bytes.resize(HEAD + len.min(LONGEST), 0);
             file.read_exact(&mut bytes[HEAD..])?;
-            Ok(body(&bytes).and_then(|body| Kept::decode(&body[8..])))
+            Ok(body(&bytes).and_then(|body| RunMetrics::decode(&body[8..])))
         };
         match read(&mut self.file) {
             Ok(Some(kept)) => Ok(kept),

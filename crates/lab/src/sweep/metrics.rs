@@ -145,7 +145,7 @@ pub enum Ending {
 
 /// The metrics of a run.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Kept {
+pub struct RunMetrics {
     /// Its number.
     pub run: u64,
     /// How it ended.
@@ -156,7 +156,7 @@ pub struct Kept {
     pub paths: Vec<(String, Vec<f64>)>,
 }
 
-impl Kept {
+impl RunMetrics {
     /// The metrics of a run's result.
     pub fn new(run: u64, workload: &Workload, result: &RunResult, bound: Option<Bound>) -> Self {
         let ending = match &result.outcome {
@@ -171,7 +171,7 @@ impl Kept {
             let values = PATH.iter().map(|metric| (metric.of)(path).unwrap_or(f64::NAN)).collect();
             (path.name.clone(), values)
         };
-        Kept { run, ending, values, paths: result.paths.iter().map(path).collect() }
+        RunMetrics { run, ending, values, paths: result.paths.iter().map(path).collect() }
     }
 
     /// A metric of the run by name.
@@ -223,7 +223,7 @@ impl Kept {
             let name = take_text(&mut rest)?;
             paths.push((name, numbers(&mut rest, PATH.len())?));
         }
-        Some(Kept { run, ending, values, paths })
+        Some(RunMetrics { run, ending, values, paths })
     }
 }
 
@@ -251,24 +251,24 @@ pub(crate) mod tests {
     use super::*;
 
     /// A run with numbers of its own.
-    pub(crate) fn kept(run: u64) -> Kept {
+    pub(crate) fn kept(run: u64) -> RunMetrics {
         let mut values: Vec<f64> = (0..of_run().count()).map(|i| run as f64 + i as f64 / 100.0).collect();
         values[5] = f64::NAN;
         let path = |name: &str| (name.to_string(), (0..PATH.len()).map(|i| i as f64).collect());
-        Kept { run, ending: Ending::Complete, values, paths: vec![path("wifi"), path("lte")] }
+        RunMetrics { run, ending: Ending::Complete, values, paths: vec![path("wifi"), path("lte")] }
     }
 
     #[test]
     fn bytes_and_back() {
         let mut one = kept(7);
         one.ending = Ending::Failed("no route".into());
-        let back = Kept::decode(&one.encode()).unwrap();
+        let back = RunMetrics::decode(&one.encode()).unwrap();
         assert_eq!(back.encode(), one.encode());
         assert_eq!((&back.ending, back.paths.len()), (&one.ending, 2));
         let bytes = one.encode();
         for cut in 0..bytes.len() {
             // A path's end is a whole record too; anything else is noticed.
-            if let Some(shorter) = Kept::decode(&bytes[..cut]) {
+            if let Some(shorter) = RunMetrics::decode(&bytes[..cut]) {
                 assert!(shorter.paths.len() < 2);
             }
         }

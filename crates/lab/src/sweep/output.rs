@@ -10,7 +10,7 @@ use super::axis::{Axis, Level};
 use super::columns::{metric_heads, outcome, push_metrics};
 use super::design::{Design, Layout};
 use super::journal::{Journal, JournalError};
-use super::metrics::{Kept, PATH, of_run};
+use super::metrics::{PATH, RunMetrics, of_run};
 use super::parquet::{RUNS_PER_GROUP, TableWriter};
 use super::space::Space;
 use super::{Command, Files};
@@ -108,7 +108,7 @@ impl<'a> Rows<'a> {
     }
 
     /// Adds a run's row.
-    pub fn push(&mut self, index: &RunIndex, kept: &Kept, columns: &mut [Column]) {
+    pub fn push(&mut self, index: &RunIndex, kept: &RunMetrics, columns: &mut [Column]) {
         const FIXED: usize = 7;
         let design = self.design;
         if self.levels.0 != index.point {
@@ -153,7 +153,7 @@ pub(super) fn tables(
     journal: &mut Journal,
     files: &Files,
     provenance: &[(String, String)],
-    mut each: impl FnMut(&RunIndex, &Kept),
+    mut each: impl FnMut(&RunIndex, &RunMetrics),
 ) -> Result<(), JournalError> {
     let mut rows = Rows::new(design, space);
     let mut runs = begin(&files.runs, &rows.heads, provenance)?;

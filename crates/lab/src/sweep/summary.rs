@@ -1,7 +1,7 @@
 //! Summary of a sweep: for each scheduler its objective over all runs, and at how many points it is first.
 
 use super::design::Design;
-use super::metrics::Kept;
+use super::metrics::RunMetrics;
 use super::output::label;
 use crate::objective::OBJECTIVE;
 use crate::stats;
@@ -90,7 +90,7 @@ impl Summary {
     }
 
     /// Adds a run. Runs must be in order of their points.
-    pub(super) fn take(&mut self, point: u64, runner: usize, kept: &Kept) {
+    pub(super) fn take(&mut self, point: u64, runner: usize, kept: &RunMetrics) {
         if point != self.point {
             self.end_point();
             self.point = point;
