@@ -127,7 +127,7 @@ impl<P: Payload> Connection<P> {
         if self.send.una < self.send.assigned_end {
             self.send.reinject(una..una + 1);
         }
-        let is_filled = self.fill_sliver(now);
+        let is_filled = self.fill_silly_window(now);
         let only_fin = self.send.closed && self.send.una == self.send.written && self.meta_backoff >= 2;
         if (self.send.window_left() == 0 && !is_filled) || only_fin {
             //= RFC 9293 MUST-36 a zero window is probed
@@ -143,7 +143,7 @@ impl<P: Payload> Connection<P> {
     }
 
     /// A segment's worth of window didn't come in time: sends what fits (RFC 9293 3.8.6.2.1). Returns whether anything does.
-    fn fill_sliver(&mut self, now: Nanos) -> bool {
+    fn fill_silly_window(&mut self, now: Nanos) -> bool {
         let bytes = self.send.silly_window().min(u64::from(u16::MAX)) as u32;
         let usable = self.metrics.iter().filter(|metrics| metrics.usable());
         let Some(subflow) = usable.min_by_key(|m| (m.backup, m.rtt.smoothed)).map(|m| m.id) else {

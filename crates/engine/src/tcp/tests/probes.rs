@@ -56,7 +56,7 @@ fn unanswered_probes_give_up() {
 //= test RFC 9293 MUST-38
 /// A window smaller than a segment isn't filled while data is in flight.
 #[test]
-fn a_sliver_of_window_is_not_filled() {
+fn a_silly_window_is_not_filled() {
     let mut end = End::open(plain_config(), 100);
     let mut segment = end.peer(Flags::default(), 1);
     segment.window = 1500;
