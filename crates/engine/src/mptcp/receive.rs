@@ -82,7 +82,7 @@ impl<P: Payload> ReceiveSide<P> {
     /// Data arrived on a subflow: Linux opens the window for each subflow by itself, and the one that opened most decides,
     /// since no window that was advertised is taken back (`mptcp_set_rwin`). So a buffer that grows in a step, once a round
     /// trip, isn't offered in one. Whether the subflow opened more.
-    #[inline]
+    #[inline(always)]
     pub fn open(&mut self, opening: &mut WindowAutotuning, len: u64) -> bool {
         if self.opens_together {
             opening.follow(self.buffer.opened);
@@ -114,60 +114,76 @@ impl<P: Payload> ReceiveSide<P> {
     }
 
     /// Takes data at `offset`. Returns whether `next` moved.
-    #[inline]
+    #[inline(always)]
     pub fn insert(&mut self, now: Nanos, offset: u64, data: P) -> bool {
-        if offset == self.buffer.next && self.ofo.is_empty() && !data.is_empty() {
-            self.accept(data);
+        if offset == self.buffer.next && self.ofo.begins_from(offset + data.len() as u64) && !data.is_empty()
+        {
+            self.advance(now, data);
             return true;
         }
         self.insert_irregular(now, offset, data)
     }
 
-    /// Takes data that isn't simply the next.
+    /// Takes the next data, of which nothing is out of order, and what is in order with it.
+    #[inline]
+    fn advance(&mut self, now: Nanos, data: P) {
+        self.accept(data);
+        if !self.ofo.is_empty() {
+            self.take_out_of_order(now);
+        }
+    }
+
+    /// Takes what has become in order.
     #[inline(never)]
-    fn insert_irregular(&mut self, now: Nanos, offset: u64, data: P) -> bool {
-        let len = data.len() as u64;
-        let end = offset + len;
-        if len == 0 {
-            return false;
-        }
-        if end <= self.buffer.next {
-            self.duplicate_bytes += len;
-            return false;
-        }
-        if offset <= self.buffer.next && self.ofo.is_empty() {
-            let skip = self.buffer.next - offset;
-            self.duplicate_bytes += skip;
-            self.accept(if skip == 0 { data } else { data.slice(skip as usize, len as usize) });
-            return true;
-        }
-        //= RFC 8684 3.3.4-b
-        // Beyond the buffer: a peer that ignores the window; its data is dropped, unacknowledged.
-        if end > self.buffer.next + self.buffer.limit.max(self.max).saturating_mul(2) {
-            return false;
-        }
+    fn take_out_of_order(&mut self, now: Nanos) {
         self.account(now);
-        //= RFC 8684 3.3.1-2 3.3.1-3
-        let from = offset.max(self.buffer.next);
-        let repeated = &mut self.duplicate_bytes;
-        *repeated += from - offset;
-        let mut fresh =
-            if from == offset { data } else { data.slice((from - offset) as usize, len as usize) };
-        let before = self.buffer.next;
-        if from == before && self.ofo.begins_from(end) {
-            self.accept(fresh);
-        } else {
-            let promised = self.buffer.advertised_end.saturating_sub(before);
-            let budget = budget(self.buffer.limit.max(promised));
-            if from > before && !self.ofo.make_room(from, budget, |_, _| {}) {
-                return false;
-            }
-            fresh.condense();
-            self.ofo.fill(from, fresh, (), |start, end| *repeated += end - start);
-        }
         while let Some((start, piece, ())) = self.ofo.pop_before(self.buffer.next) {
             debug_assert_eq!(start, self.buffer.next, "what is kept lies beyond what is in order");
             self.accept(piece);
+        }
+        self.buffer.out_of_order = self.ofo.bytes();
+    }
+
+    /// Takes data that isn't simply the next.
+    #[inline(never)]
+    fn insert_irregular(&mut self, now: Nanos, offset: u64, mut data: P) -> bool {
+        let len = data.len() as u64;
+        let end = offset + len;
+        let before = self.buffer.next;
+        if len == 0 {
+            return false;
+        }
+        if end <= before {
+            self.duplicate_bytes += len;
+            return false;
+        }
+        //= RFC 8684 3.3.4-b
+        // Beyond the buffer: a peer that ignores the window; its data is dropped, unacknowledged.
+        let is_beyond = end > before + self.buffer.limit.max(self.max).saturating_mul(2);
+        if is_beyond && !(offset <= before && self.ofo.is_empty()) {
+            return false;
+        }
+        //= RFC 8684 3.3.1-2 3.3.1-3
+        if offset < before {
+            self.duplicate_bytes += before - offset;
+            data = data.slice((before - offset) as usize, len as usize);
+            if self.ofo.begins_from(end) {
+                self.advance(now, data);
+                return true;
+            }
+        }
+        let from = offset.max(before);
+        self.account(now);
+        let promised = self.buffer.advertised_end.saturating_sub(before);
+        let budget = budget(self.buffer.limit.max(promised));
+        if from > before && !self.ofo.make_room(from, budget, |_, _| {}) {
+            return false;
+        }
+        data.condense();
+        let repeated = &mut self.duplicate_bytes;
+        self.ofo.fill(from, data, (), |start, end| *repeated += end - start);
+        if from == before {
+            self.take_out_of_order(now);
         }
         self.buffer.out_of_order = self.ofo.bytes();
         self.ofo_max = self.ofo_max.max(self.ofo.bytes());
