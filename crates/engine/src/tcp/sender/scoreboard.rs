@@ -327,9 +327,20 @@ impl<P: Payload> Scoreboard<P> {
         self.removed += 1;
     }
 
-    /// Forgets transmissions of what lies before `una`.
+    /// Forgets transmissions of what lies before `una`, and the whole log where the entries say the same.
     #[inline]
     fn trim_log(&mut self, una: u64) {
+        if self.implicit_from == LOGGED {
+            self.trim_kept_log(una);
+        }
+    }
+
+    #[inline(never)]
+    fn trim_kept_log(&mut self, una: u64) {
+        if una >= self.in_order_from {
+            self.drop_log(una);
+            return;
+        }
         while let Some((position, _)) = self.log.front() {
             if *position >= una {
                 break;
@@ -408,7 +419,8 @@ impl<P: Payload> Scoreboard<P> {
         }
         while let Some((position, sent_at)) = self.log.front().copied() {
             if position >= self.in_order_from {
-                return self.drop_log(position);
+                self.drop_log(position);
+                return self.oldest_implicit();
             }
             let index = self.index_at(position);
             match self.entries.get(index) {
@@ -430,10 +442,9 @@ impl<P: Payload> Scoreboard<P> {
 
     /// Drops the log: from `position` on the entries say the same.
     #[cold]
-    fn drop_log(&mut self, position: u64) -> Option<usize> {
+    fn drop_log(&mut self, position: u64) {
         self.log.clear();
         self.implicit_from = position;
-        self.oldest_implicit()
     }
 
     /// The same while the log isn't kept.
