@@ -9,10 +9,13 @@
 
 use crate::Nanos;
 
+/// So many are searched in a turn of the loop.
+const STEP: usize = 4;
+
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct EventQueue {
-    /// By source; [`Nanos::MAX`]: nothing is pending.
+    /// By source, with some more so that their number is a multiple of [`STEP`]. [`Nanos::MAX`]: nothing is pending.
     at: Vec<Nanos>,
     /// The source of the next event, and when it is due.
     first: (Nanos, usize),
@@ -21,7 +24,7 @@ pub(crate) struct EventQueue {
 impl EventQueue {
     /// A queue for this many sources, of which none has a pending event.
     pub(crate) fn new(sources: usize) -> Self {
-        EventQueue { at: vec![Nanos::MAX; sources], first: (Nanos::MAX, 0) }
+        EventQueue { at: vec![Nanos::MAX; sources.next_multiple_of(STEP)], first: (Nanos::MAX, 0) }
     }
 
     /// Sets when a source's next event is due.
@@ -29,10 +32,15 @@ impl EventQueue {
     pub(crate) fn set(&mut self, source: usize, at: Option<Nanos>) {
         let at = at.unwrap_or(Nanos::MAX);
         self.at[source] = at;
-        if (at, source) < self.first {
+        let first = self.first;
+        if source == first.1 {
+            if at > first.0 {
+                self.search();
+            } else {
+                self.first.0 = at;
+            }
+        } else if at <= first.0 && (at, source) < first {
             self.first = (at, source);
-        } else if source == self.first.1 && at != self.first.0 {
-            self.search();
         }
     }
 
@@ -46,9 +54,11 @@ impl EventQueue {
     #[inline]
     fn search(&mut self) {
         let mut first = (Nanos::MAX, 0);
-        for (source, at) in self.at.iter().enumerate() {
-            if *at < first.0 {
-                first = (*at, source);
+        for (turn, some) in self.at.chunks_exact(STEP).enumerate() {
+            for (source, at) in some.iter().enumerate() {
+                if *at < first.0 {
+                    first = (*at, turn * STEP + source);
+                }
             }
         }
         self.first = first;
