@@ -31,22 +31,24 @@ impl World {
             self.network.meter.ofo_peak = self.network.meter.ofo_peak.max(queued);
         }
         self.dispatch_events(end);
-        loop {
+        let timeout = loop {
             if end < 2 && self.is_unwatched() {
                 let (network, now, side) = (&mut self.network, self.now, side_of(end));
-                self.hosts.transmit_all(end, now, &mut self.to_send, |path, segment| {
+                self.hosts.end_mut(end).transmit_all(now, 1, &mut self.to_send, |path, segment| {
                     network.transmit(now, side, path.0, UNTRACED, segment);
                 });
             } else {
                 self.transmit_singly(end);
             }
-            if !self.dispatch_events(end) {
-                break;
+            let host = self.hosts.end_mut(end);
+            if !host.has_event() {
+                break host.poll_timeout();
             }
-        }
+            self.dispatch_all_events(end);
+        };
         self.check_pause();
         let source = self.network.links.len() + end;
-        self.network.events.set(source, self.hosts.poll_timeout(end));
+        self.network.events.set(source, timeout);
     }
 
     /// Transmits one segment after another: of competing traffic, or where somebody observes or changes them.
@@ -76,7 +78,8 @@ impl World {
         }
     }
 
-    #[inline]
+    // Runs once per read. With two callers the compiler would no longer inline it.
+    #[inline(always)]
     fn on_app_event(&mut self, end: usize, what: AppEvent) {
         let group = end >> 1;
         match what {

@@ -373,10 +373,11 @@ impl World {
     /// A packet leaves a link for an endpoint.
     #[inline]
     fn deliver(&mut self, link: usize, side: Side) {
-        let Some(packet) = self.network.links[link].due(self.now) else { return };
+        let link = &mut self.network.links[link];
+        let Some(packet) = link.due(self.now) else { return };
         let (owner, path, trace) = (packet.owner, packet.path, packet.trace);
         let segment = packet.unpack(&mut self.received, &mut self.network.pool);
-        self.network.links[link].drop_due();
+        link.drop_due();
         let workload = owner == Owner::Workload;
         let (end, path) = match owner {
             Owner::Workload => {
