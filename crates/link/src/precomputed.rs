@@ -87,7 +87,8 @@ impl<T: Packet> Precomputed<T> {
             self.stats.marked += 1;
         }
         let departure = self.serializer.send(len);
-        self.stats.busy = self.stats.busy.saturating_add(departure - start);
+        // What was sent before had departed by `start`: the sum is at most `departure`.
+        self.stats.busy += departure - start;
         let arrival = match self.fixed_delay {
             Some(delay) => departure.saturating_add(delay),
             None => match self.draw(departure) {
