@@ -263,7 +263,12 @@ impl<P: Payload> Connection<P> {
 
     /// Executes a decision. Returns the subflow that got data, the offset and the length.
     #[inline(never)]
-    fn apply(&mut self, now: Nanos, decision: Decision, max_segments: u32) -> (Option<usize>, u64, u32) {
+    pub(super) fn apply(
+        &mut self,
+        now: Nanos,
+        decision: Decision,
+        max_segments: u32,
+    ) -> (Option<usize>, u64, u32) {
         let next = self.send.next_offset();
         let (subflow, offset, bytes, queue) = match decision {
             Decision::Send { subflow, bytes } => (subflow, next, bytes, false),
@@ -283,8 +288,9 @@ impl<P: Payload> Connection<P> {
     }
 
     /// Assigns new data to a subflow.
-    #[inline]
-    pub(super) fn assign(
+    // Runs once per segment. With more callers the compiler would no longer inline it: others call `apply`.
+    #[inline(always)]
+    fn assign(
         &mut self,
         now: Nanos,
         subflow: SubflowId,
@@ -366,7 +372,7 @@ impl<P: Payload> Connection<P> {
         let alone = self.metrics.iter().filter(|metrics| metrics.usable()).count() == 1;
         if alone && self.metrics[index].usable() && self.send.unsent() > 0 && self.send.window_left() > 0 {
             let (subflow, bytes) = (self.metrics[index].id, self.metrics[index].mss);
-            self.assign(now, subflow, self.send.next_offset(), bytes, true, 1);
+            self.apply(now, Decision::Queue { subflow, bytes }, 1);
         }
     }
 

@@ -7,6 +7,7 @@ use super::connection::{Connection, Mode};
 use super::path_manager::CONTROL_INTERVAL;
 use super::subflow::Join;
 use crate::metrics::SubflowStatus;
+use crate::scheduler::Decision;
 use crate::{Nanos, SECOND};
 
 /// Third ACKs of a join that are repeated before the subflow is given up.
@@ -149,7 +150,7 @@ impl<P: Payload> Connection<P> {
         let Some(subflow) = usable.min_by_key(|m| (m.backup, m.rtt.smoothed)).map(|m| m.id) else {
             return false;
         };
-        bytes > 0 && self.assign(now, subflow, self.send.next_offset(), bytes, true, 1).0.is_some()
+        bytes > 0 && self.apply(now, Decision::Queue { subflow, bytes }, 1).0.is_some()
     }
 
     /// Judges the peer's window by the smallest segments that any subflow sends. In plain TCP the subflow does it.
