@@ -23,7 +23,11 @@ impl Deadlines {
     /// The earliest.
     #[inline]
     pub fn next(&self) -> Nanos {
-        let all = [self.retransmit, self.wait, self.control, self.linger, self.user, self.cork];
-        all.iter().fold(Nanos::MAX, |least, at| least.min(at.unwrap_or(Nanos::MAX)))
+        let retransmit = self.retransmit.unwrap_or(Nanos::MAX);
+        let rare = [self.wait, self.control, self.linger, self.user, self.cork];
+        if rare.iter().fold(true, |none, at| none & at.is_none()) {
+            return retransmit;
+        }
+        rare.iter().fold(retransmit, |least, at| least.min(at.unwrap_or(Nanos::MAX)))
     }
 }

@@ -153,25 +153,29 @@ impl<P: Payload> Connection<P> {
         out: &mut Segment<P>,
     ) -> Option<(PathId, bool)> {
         // Usually there is none. Of several, the one that sent last continues.
-        let mut pending = 0u32;
-        for (index, subflow) in self.subflows.iter().enumerate() {
-            pending |= u32::from(subflow.as_ref().is_some_and(|subflow| !subflow.tcp.has_nothing_to_send()))
-                << index;
-        }
-        while pending != 0 {
-            let from_last = pending & (u32::MAX << self.last_sent_on);
-            let index = if from_last != 0 { from_last } else { pending }.trailing_zeros() as usize;
-            pending &= !(1 << index);
-            if let (Some(Some(subflow)), Some(metrics)) =
-                (self.subflows.get_mut(index), self.metrics.get(index))
+        let count = self.subflows.len();
+        let first = self.last_sent_on.min(count);
+        let in_turn = |turn: usize| if first + turn < count { first + turn } else { first + turn - count };
+        for turn in 0..count {
+            let index = in_turn(turn);
+            if self.may_have_output(index)
+                && let (Some(Some(subflow)), Some(metrics)) =
+                    (self.subflows.get_mut(index), self.metrics.get(index))
                 && subflow.tcp.has_output(metrics)
                 && let Some((path, quiet)) = self.transmit_on(now, index, max_segments, out)
             {
                 self.last_sent_on = index;
-                return Some((path, quiet && pending == 0));
+                let last = quiet && (turn + 1..count).all(|turn| !self.may_have_output(in_turn(turn)));
+                return Some((path, last));
             }
         }
         None
+    }
+
+    /// Whether a subflow may have something to send.
+    #[inline]
+    fn may_have_output(&self, index: usize) -> bool {
+        matches!(self.subflows.get(index), Some(Some(subflow)) if !subflow.tcp.has_nothing_to_send())
     }
 
     /// Sends the next segment of subflow `index`. Also returns whether the subflow then has nothing more to send.
@@ -194,7 +198,8 @@ impl<P: Payload> Connection<P> {
         let (mut cx, subflow) = self.split_to_send(now, index, control_len)?;
         subflow.control_len = control_len;
         let transmit = subflow.tcp.poll_transmit(&mut cx, max_segments, out)?;
-        self.write_options(now, index, transmit, out);
+        let window = subflow.tcp.advertised_window();
+        self.write_options(now, index, transmit, window, out);
         let quiet = self.subflows[index].as_ref().is_none_or(|subflow| subflow.tcp.has_nothing_to_send());
         Some((self.metrics[index].path, quiet))
     }
@@ -257,17 +262,21 @@ impl<P: Payload> Connection<P> {
         Some(remote.idsn.wrapping_add(1).wrapping_add(self.receive.ack()))
     }
 
-    /// Writes the options of Multipath TCP.
+    /// Writes the options of Multipath TCP. `window`: what the subflow advertised last.
     #[inline]
-    fn write_options(&mut self, now: Nanos, index: usize, transmit: Transmit, segment: &mut Segment<P>) {
+    fn write_options(
+        &mut self,
+        now: Nanos,
+        index: usize,
+        transmit: Transmit,
+        window: u64,
+        segment: &mut Segment<P>,
+    ) {
         let Transmit { kind, tag, ssn, part, .. } = transmit;
         // The window that was advertised is relative to what is acknowledged at connection level; the field is
         // rounded to its unit and has 16 bits, so that the peer may know of less than there is.
         let is_common = matches!(kind, Kind::Ack | Kind::Data);
-        let window = match &self.subflows[index] {
-            Some(subflow) if is_common => subflow.tcp.advertised_window(),
-            _ => u64::from(segment.window),
-        };
+        let window = if is_common { window } else { u64::from(segment.window) };
         let buffer = &mut self.receive.buffer;
         buffer.advertised_end = buffer.advertised_end.max(buffer.next + window);
         //= RFC 8684 3.7-15 3.7-16
