@@ -54,7 +54,7 @@ impl<T> InlineQueue<T> {
         if self.rest.is_empty() { self.first.as_mut() } else { self.rest.back_mut() }
     }
 
-    #[inline]
+    #[inline(always)]
     pub fn push_back(&mut self, item: T) {
         if self.first.is_none() {
             self.first = Some(item);
@@ -79,7 +79,7 @@ impl<T> InlineQueue<T> {
     }
 
     /// Removes the first item without returning it, which saves a copy.
-    #[inline]
+    #[inline(always)]
     pub fn drop_front(&mut self) {
         self.first = if self.rest.is_empty() { None } else { self.rest.pop_front() };
     }

@@ -4,7 +4,7 @@
 //! Each is counted where the kernel counts it: opening and joining once per connection or subflow, control options
 //! once per segment. What the engine has no notion of is absent, not 0.
 
-use ropewalk_wire::{Dss, DssMapping, Payload, Segment};
+use ropewalk_wire::{Payload, Segment};
 
 use super::Counters;
 use crate::mptcp::{CloseReason, Connection, Event, FallbackCause, Role};
@@ -93,8 +93,8 @@ impl Totals {
 /// Whether a segment has options that are counted: a rare one, or an infinite mapping.
 #[inline]
 fn has_counted_options<P: Payload>(segment: &Segment<P>) -> bool {
-    let infinite = matches!(&segment.dss, Some(Dss { mapping: Some(DssMapping { len: 0, .. }), .. }));
-    infinite || segment.rare.is_some()
+    let mapping = segment.dss.as_ref().and_then(|dss| dss.mapping.as_ref());
+    segment.rare.is_some() || mapping.is_some_and(|mapping| mapping.len == 0)
 }
 
 impl Mib {

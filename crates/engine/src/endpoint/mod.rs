@@ -12,6 +12,7 @@ mod mib;
 mod options;
 mod readiness;
 mod routes;
+mod slot;
 mod stray;
 mod syn_cookies;
 
@@ -29,6 +30,7 @@ use crate::mptcp::{Connection, Event, Role};
 use crate::{Entropy, Nanos, PathId};
 use keyed::Keyed;
 use routes::Routes;
+use slot::Slot;
 
 pub use errors::{ConnectError, OptionError};
 pub use handles::{ConnectionId, SubflowHandle};
@@ -36,19 +38,6 @@ pub use handles::{ConnectionId, SubflowHandle};
 /// Whether an address can be one host's.
 fn is_host(address: IpAddr) -> bool {
     !(address.is_unspecified() || address.is_multicast() || address == IpAddr::V4(Ipv4Addr::BROADCAST))
-}
-
-#[derive(Debug)]
-struct Slot<P: Payload> {
-    generation: u32,
-    connection: Option<Box<Connection<P>>>,
-    queued: bool,
-    /// The deadline that stands in the heap for it.
-    armed: Nanos,
-    //= RFC 9293 MUST-11 of an active opening there is never one here
-    half_open: bool,
-    /// What the endpoint's sum counts of its out-of-order queue.
-    ofo_bytes: u64,
 }
 
 /// The endpoint's own counters, by the kernel's MIB names.
@@ -188,45 +177,54 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         hint: Option<SubflowHandle>,
         segment: &mut Segment<P>,
     ) {
-        let found = match hint {
-            Some(handle) if self.receives(handle, &segment.tuple) => Some(handle),
-            _ => self.find(&segment.tuple),
-        };
-        match found {
-            Some(SubflowHandle { index, subflow }) => {
-                let slot = &mut self.slots[index as usize];
-                let Some(connection) = slot.connection.as_mut() else { return };
-                if segment.flags.contains(Flags::SYN) && connection.gives_way_to(subflow as usize, segment) {
-                    self.on_successor(now, path, SubflowHandle { index, subflow }, segment);
-                    return;
-                }
-                if connection.is_gone(subflow as usize) {
-                    //= RFC 9293 3.10.7.1 a segment for a closed connection is answered with RST
-                    if !segment.flags.contains(Flags::RST) {
-                        self.send_reset(path, segment, None);
-                    }
-                    return;
-                }
-                self.mib.received(segment);
-                connection.on_segment(now, subflow as usize, segment);
-                self.on_changed(now, index);
+        let guess = hint.or_else(|| self.routes.cached(&segment.tuple));
+        // A predicted segment is no SYN, its subflow isn't closed, and it has no option that is counted.
+        if let Some(handle) = guess
+            && let Some(slot) = self.slots.get_mut(handle.index as usize)
+            && let Some(connection) = slot.connection.as_deref_mut()
+            && connection.on_predicted_segment(now, usize::from(handle.subflow), segment)
+        {
+            let has_events = connection.has_event() || connection.has_join_requests();
+            slot.queue(handle.index, &mut self.pending_tx);
+            if has_events {
+                self.collect_events(now, handle.index);
             }
-            None => self.on_stray(now, path, segment),
+        } else {
+            self.on_unpredicted_segment(now, path, segment);
         }
     }
 
-    /// The subflow that receives segments with this tuple.
-    #[inline]
-    fn find(&mut self, tuple: &FourTuple) -> Option<SubflowHandle> {
-        let cached = self.routes.cached(tuple).filter(|handle| self.receives(*handle, tuple));
-        cached.or_else(|| self.routes.get_and_cache(tuple))
+    /// A segment that isn't predicted, or not for the subflow that was guessed.
+    #[inline(never)]
+    fn on_unpredicted_segment(&mut self, now: Nanos, path: PathId, segment: &mut Segment<P>) {
+        let Some(handle) = self.find(&segment.tuple) else { return self.on_stray(now, path, segment) };
+        let SubflowHandle { index, subflow } = handle;
+        let Some(connection) = self.slots[index as usize].connection.as_mut() else { return };
+        if segment.flags.contains(Flags::SYN) && connection.gives_way_to(subflow as usize, segment) {
+            self.on_successor(now, path, handle, segment);
+            return;
+        }
+        if connection.is_gone(subflow as usize) {
+            //= RFC 9293 3.10.7.1 a segment for a closed connection is answered with RST
+            if !segment.flags.contains(Flags::RST) {
+                self.send_reset(path, segment, None);
+            }
+            return;
+        }
+        self.mib.received(segment);
+        connection.on_segment(now, subflow as usize, segment);
+        self.on_changed(now, index);
     }
 
-    /// Whether a subflow receives segments with this tuple.
-    #[inline]
-    fn receives(&self, handle: SubflowHandle, tuple: &FourTuple) -> bool {
-        let connection = self.slots.get(handle.index as usize).and_then(|slot| slot.connection.as_deref());
-        connection.is_some_and(|connection| connection.receives(usize::from(handle.subflow), tuple))
+    /// The subflow that receives segments with this tuple.
+    fn find(&mut self, tuple: &FourTuple) -> Option<SubflowHandle> {
+        let receives = |handle: &SubflowHandle| {
+            let connection =
+                self.slots.get(handle.index as usize).and_then(|slot| slot.connection.as_deref());
+            connection.is_some_and(|connection| connection.receives(usize::from(handle.subflow), tuple))
+        };
+        let cached = self.routes.cached(tuple).filter(receives);
+        cached.or_else(|| self.routes.get_and_cache(tuple))
     }
 
     /// A router says that a packet of ours was too big (RFC 1191, RFC 8201). Believed only if it quotes something that
@@ -268,7 +266,6 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
                 return Some(path);
             }
             self.pending_tx.pop_front();
-            self.slots[index as usize].queued = false;
             self.after_transmit(now, index);
         }
         None
@@ -298,7 +295,6 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
                 });
             }
             self.pending_tx.drop_front();
-            self.slots[index as usize].queued = false;
             self.after_transmit(now, index);
         }
     }
@@ -388,8 +384,6 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
     }
 
     /// After a call into a connection: it may have segments, events and a new deadline.
-    // Runs once per segment.
-    #[inline(always)]
     fn on_changed(&mut self, now: Nanos, index: u32) {
         self.queue_tx(index);
         self.collect_events(now, index);
@@ -398,11 +392,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
     /// It may have segments and a new deadline.
     #[inline]
     fn queue_tx(&mut self, index: u32) {
-        let slot = &mut self.slots[index as usize];
-        if !slot.queued {
-            slot.queued = true;
-            self.pending_tx.push_back(index);
-        }
+        self.slots[index as usize].queue(index, &mut self.pending_tx);
     }
 
     #[inline(always)]
@@ -451,10 +441,28 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         }
     }
 
-    /// Once nothing more is to be sent: the deadline, and whether the connection can be forgotten.
+    /// Once nothing more is to be sent: events, the deadline, and whether the connection can be forgotten.
     #[inline(always)]
     fn after_transmit(&mut self, now: Nanos, index: u32) {
+        let slot = &mut self.slots[index as usize];
+        slot.queued = false;
+        match &slot.connection {
+            Some(connection) if connection.has_event() || connection.has_join_requests() => {
+                self.after_events(now, index);
+            }
+            _ => self.update_slot(index),
+        }
+    }
+
+    #[inline(never)]
+    fn after_events(&mut self, now: Nanos, index: u32) {
         self.collect_events(now, index);
+        self.update_slot(index);
+    }
+
+    /// Updates what the endpoint keeps of a connection.
+    #[inline(always)]
+    fn update_slot(&mut self, index: u32) {
         let slot = &mut self.slots[index as usize];
         let Some(connection) = slot.connection.as_mut() else { return };
         let ofo_bytes = connection.ofo_bytes();

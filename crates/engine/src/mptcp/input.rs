@@ -5,8 +5,8 @@ use ropewalk_wire::{Dss, DssMapping, Flags, Payload, RareOptions, Segment, Seq};
 
 use super::close_reason::{CloseReason, Interference};
 use super::connection::{Connection, Mode};
-use super::mapping::{Mapping, Placed};
-use super::stats::{Event, FallbackCause};
+use super::mapping::Mapping;
+use super::stats::FallbackCause;
 use super::subflow::SubflowState;
 use crate::metrics::SubflowStatus;
 use crate::scheduler;
@@ -14,32 +14,48 @@ use crate::tcp::{Outcome, State, StreamOffset};
 use crate::{Nanos, SubflowId};
 
 impl<P: Payload> Connection<P> {
-    /// A segment for subflow `index` arrived; its payload is taken out.
+    /// A segment arrived that is probably for subflow `index`. If that is predicted for it, it is processed: its payload is taken
+    /// out. Otherwise this returns false, and [`on_segment`](Self::on_segment) is called for the subflow that receives it.
     // Runs once per segment. With two callers the compiler would no longer inline it.
     #[inline(always)]
+    pub(crate) fn on_predicted_segment(
+        &mut self,
+        now: Nanos,
+        index: usize,
+        segment: &mut Segment<P>,
+    ) -> bool {
+        let Some(Some(subflow)) = self.subflows.get(index) else { return false };
+        if !self.is_predicted(subflow, segment) {
+            return false;
+        }
+        let offset = self.stream_offset(subflow, segment);
+        self.process_segment::<true>(now, index, segment, offset);
+        true
+    }
+
+    /// A segment for subflow `index` arrived that isn't predicted; its payload is taken out.
+    #[inline(never)]
     pub(crate) fn on_segment(&mut self, now: Nanos, index: usize, segment: &mut Segment<P>) {
         let Some(Some(subflow)) = self.subflows.get(index) else { return };
         let offset = self.stream_offset(subflow, segment);
-        if self.is_predicted(subflow, segment) {
-            self.process_segment::<true>(now, index, segment, offset);
-        } else {
-            self.process_segment::<false>(now, index, segment, offset);
-        }
+        self.process_segment::<false>(now, index, segment, offset);
     }
 
     /// Header prediction: whether a segment has a DSS and no rarer option, on a subflow that is joined, and is what the
-    /// subflow predicts as well.
+    /// subflow predicts as well. An infinite mapping isn't predicted.
     #[inline]
     fn is_predicted(&self, subflow: &SubflowState<P>, segment: &Segment<P>) -> bool {
+        let Some(dss) = &segment.dss else { return false };
         segment.rare.is_none()
-            && segment.dss.is_some()
+            && dss.mapping.as_ref().is_none_or(|mapping| mapping.len > 0)
             && self.mode == Mode::Multipath
             && subflow.is_joined()
+            && subflow.tcp.matches(&segment.tuple)
             && subflow.tcp.is_predicted(segment)
     }
 
     /// The way of every segment. `PREDICTED` answers questions, which are left out; it changes no rule.
-    #[inline(never)]
+    #[inline(always)]
     fn process_segment<const PREDICTED: bool>(
         &mut self,
         now: Nanos,
@@ -88,7 +104,13 @@ impl<P: Payload> Connection<P> {
             self.on_established(now, index);
         }
         self.on_delivery(now, index, &outcome);
-        if outcome.data {
+        if PREDICTED && !segment.payload.is_empty() {
+            let data = std::mem::take(&mut segment.payload);
+            let mut moved = false;
+            if self.deliver(now, index, (rcv_nxt, data, offset), &mut moved) && moved {
+                self.after_receive(now, index);
+            }
+        } else if outcome.data {
             self.take_in_order(now, index);
         }
         if outcome.fin {
@@ -218,7 +240,7 @@ impl<P: Payload> Connection<P> {
     }
 
     /// What a subflow has found to be delivered or lost.
-    #[inline]
+    #[inline(always)]
     fn on_delivery(&mut self, now: Nanos, index: usize, outcome: &Outcome) {
         if outcome.acked_segments > 0 {
             self.note_acknowledged(now, index, outcome.acked_segments);
@@ -231,7 +253,7 @@ impl<P: Payload> Connection<P> {
     }
 
     /// So many segments of a subflow were acknowledged.
-    #[inline]
+    #[inline(always)]
     fn note_acknowledged(&mut self, now: Nanos, index: usize, segments: u32) {
         if let Some(subflow) = self.subflows[index].as_mut() {
             subflow.timeouts = 0;
@@ -444,7 +466,7 @@ impl<P: Payload> Connection<P> {
     }
 
     /// DATA_ACK and the window relative to it, which is that of the same segment: another's may be larger.
-    #[inline]
+    #[inline(always)]
     pub(super) fn on_data_ack(&mut self, now: Nanos, ack: u64, is_64: bool, window: u64) {
         let acked = self.acked_offset(ack, is_64);
         if acked == self.send.una && acked + window <= self.send.window_end {
@@ -511,88 +533,6 @@ impl<P: Payload> Connection<P> {
             subflow.tcp.outstanding().next().map_or(self.send.assigned_end, |(tag, _)| tag);
         if una >= 1 {
             self.data_acknowledged(now, outstanding.max(self.send.una), window);
-        }
-    }
-
-    //= RFC 8684 3.3.4-c
-    /// Moves in-order bytes of a subflow to the connection.
-    pub(crate) fn take_in_order(&mut self, now: Nanos, index: usize) {
-        let mut moved = false;
-        loop {
-            let plain = self.mode == Mode::Plain;
-            let Some(subflow) = self.subflows[index].as_mut() else { return };
-            let Some((position, mut data, mapped)) = subflow.tcp.next_in_order() else { break };
-            if self.receive.open(&mut subflow.autotuning, data.len() as u64) {
-                self.may_transmit |= subflow.tcp.on_window_growth();
-            }
-            if let Some(failing) = subflow.failing.as_mut() {
-                self.receive.buffer.held += data.len() as u64;
-                failing.pieces.push(data);
-                continue;
-            }
-            if plain {
-                let next = self.receive.buffer.next;
-                let base = *subflow.plain_rx_base.get_or_insert(position.wrapping_sub(next));
-                moved |= self.receive.insert(now, position.wrapping_sub(base), data);
-                continue;
-            }
-            if let Some(offset) = mapped.known() {
-                moved |= self.receive.insert(now, offset, data);
-                continue;
-            }
-            let mut at = position;
-            loop {
-                let len = data.len() as u64;
-                let (placed, rest) = subflow.mappings.place(at, data);
-                match placed {
-                    Placed::At(offset, data) => moved |= self.receive.insert(now, offset, data),
-                    Placed::Held => {}
-                    Placed::Corrupt(mut failing) => {
-                        failing.pieces.extend(rest);
-                        if moved {
-                            self.after_receive(now, index);
-                        }
-                        self.on_corrupt(now, index, failing);
-                        return;
-                    }
-                    Placed::Unmapped(data) => {
-                        self.on_unmapped(now, index, at, data);
-                        return;
-                    }
-                }
-                match rest {
-                    Some(rest) => {
-                        at += len - rest.len() as u64;
-                        data = rest;
-                    }
-                    None => break,
-                }
-            }
-        }
-        if moved {
-            self.after_receive(now, index);
-        }
-    }
-
-    /// In-order data or the end of the stream may have come.
-    pub(super) fn after_receive(&mut self, now: Nanos, index: usize) {
-        if self.life.abandoned && self.receive.buffer.ready > 0 {
-            self.abort();
-            return;
-        }
-        if self.receive.buffer.ready > 0 && !self.life.readable_notified {
-            self.life.readable_notified = true;
-            self.events.push_back(Event::Readable);
-        }
-        if self.receive.check_finished()
-            && let Some(subflow) = self.subflows[index].as_mut()
-        {
-            subflow.tcp.request_ack();
-        }
-        if self.receive.finished && !self.life.end_notified {
-            self.life.end_notified = true;
-            self.events.push_back(Event::PeerClosed);
-            self.check_closed(now);
         }
     }
 }

@@ -11,6 +11,7 @@ mod close_reason;
 mod connection;
 mod crypto;
 mod deadlines;
+mod delivery;
 mod early_join;
 mod fallback;
 mod handshake;

@@ -13,7 +13,8 @@ const PAWS_IDLE: u64 = 24 * 24 * 3600 * SECOND;
 
 impl<P: Payload> Subflow<P> {
     /// A segment for this four-tuple arrived. Its payload is taken out if it is accepted; `offset` travels with it.
-    /// `PREDICTED`: [`is_predicted`](Self::is_predicted) was true, and answers questions that are left out.
+    /// `PREDICTED`: [`is_predicted`](Self::is_predicted) was true, and answers questions that are left out. Then a payload that
+    /// is left is in order, and the caller's to deliver.
     #[inline(always)]
     pub(crate) fn on_segment<const PREDICTED: bool>(
         &mut self,

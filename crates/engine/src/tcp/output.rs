@@ -57,7 +57,7 @@ impl<P: Payload> Subflow<P> {
     }
 
     /// Finds out whether there is nothing to send, whatever the windows allow, until something happens.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn find_nothing_to_send(&mut self, metrics: &SubflowMetrics) -> bool {
         let open = !matches!(self.common.state, State::SynSent | State::SynReceived | State::Closed);
         if !self.nothing_to_send && open {

@@ -69,7 +69,7 @@ impl<P: Payload> Receiver<P> {
     }
 
     /// In-order data waits to be acknowledged, now or later.
-    #[inline]
+    #[inline(always)]
     pub(super) fn schedule_ack(&mut self, common: &mut Common, cx: &Context<'_>) {
         let unacknowledged = self.rcv_nxt - self.last_ack_sent;
         //= RFC 5681 4.2-a

@@ -18,7 +18,7 @@ impl<P: Payload> Receiver<P> {
     /// Measures the round-trip time from the ACK that a full-sized segment echoes, once per echo (Linux's
     /// `tcp_rcv_rtt_measure_ts`). A lower sample counts at once, as in Linux since 6.16 (`tcp_rcv_rtt_update`): the buffer
     /// shouldn't grow because of a queue that the window itself built.
-    #[inline]
+    #[inline(always)]
     pub fn measure_rtt(&mut self, common: &Common, cx: &Context<'_>, segment: &Segment<P>) {
         if let Some(stamp) = segment.timestamps
             && !self.rtt.has_seen(stamp.echo)
@@ -29,9 +29,9 @@ impl<P: Payload> Receiver<P> {
         }
     }
 
-    /// Takes data and FIN of an acceptable segment; the stream offset travels with the data. Returns whether the peer's FIN is
-    /// now in order.
-    #[inline]
+    /// Takes data and FIN of an acceptable segment; the stream offset travels with the data. Data of a predicted segment stays
+    /// there if it is all that is in order: the caller delivers it at once. Returns whether the peer's FIN is now in order.
+    #[inline(always)]
     pub fn on_data<const PREDICTED: bool>(
         &mut self,
         common: &mut Common,
@@ -49,9 +49,14 @@ impl<P: Payload> Receiver<P> {
             }
             let unit = if segment.gso_size > 0 { u32::from(segment.gso_size) } else { len as u32 };
             self.delayed_ack.on_data(cx, unit, segment.flags.contains(Flags::PSH));
-            let payload = std::mem::take(&mut segment.payload);
             let (next, in_order) = (&mut self.rcv_nxt, &mut self.in_order);
-            let placement = self.reassembly.place(next, self.rcv_edge, position, payload, offset, in_order);
+            let stays = PREDICTED && in_order.is_empty() && self.reassembly.pass_by(next, position, len);
+            let placement = if stays {
+                Placement::InOrder
+            } else {
+                let payload = std::mem::take(&mut segment.payload);
+                self.reassembly.place(next, self.rcv_edge, position, payload, offset, in_order)
+            };
             if placement == Placement::InOrder {
                 outcome.data = true;
             } else {

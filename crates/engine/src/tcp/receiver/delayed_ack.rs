@@ -84,7 +84,7 @@ impl DelayedAck {
     }
 
     /// Estimates the peer's segment size (`tcp_measure_rcv_mss`).
-    #[inline]
+    #[inline(always)]
     fn estimate_mss(&mut self, len: u32, push: bool) {
         let last_short = std::mem::take(&mut self.last_short);
         if len >= self.mss {

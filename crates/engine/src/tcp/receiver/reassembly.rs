@@ -152,6 +152,16 @@ impl<P: Payload> ReassemblyQueue<P> {
         self.bytes
     }
 
+    /// Whether data at `position` needs no place here, since it is next and the queue is empty. Then `next` advances.
+    #[inline]
+    pub fn pass_by(&self, next: &mut u64, position: u64, len: u64) -> bool {
+        let passes = position == *next && self.is_empty();
+        if passes {
+            *next += len;
+        }
+        passes
+    }
+
     /// Takes data at `position`, while `*next` is expected and the window ends at `edge`. Data that is in order goes to `in_order`,
     /// and `next` advances.
     #[inline]
@@ -164,8 +174,7 @@ impl<P: Payload> ReassemblyQueue<P> {
         offset: StreamOffset,
         in_order: &mut InOrder<P>,
     ) -> Placement {
-        if position == *next && self.is_empty() {
-            *next += data.len() as u64;
+        if self.pass_by(next, position, data.len() as u64) {
             in_order.push_back((position, data, offset));
             return Placement::InOrder;
         }

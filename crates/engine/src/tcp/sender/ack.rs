@@ -14,7 +14,7 @@ use crate::tcp::timer::Timer;
 
 impl<P: Payload> Sender<P> {
     /// Processes the acknowledgement of an acceptable segment at `position`.
-    #[inline]
+    #[inline(always)]
     pub fn process_ack(
         &mut self,
         common: &mut Common,
@@ -108,7 +108,7 @@ impl<P: Payload> Sender<P> {
     }
 
     /// RFC 9293 3.10.7.4: takes the window, but not from an old segment. Returns whether it changed.
-    #[inline]
+    #[inline(always)]
     fn update_window(&mut self, common: &mut Common, segment: &Segment<P>, position: u64, ack: u64) -> bool {
         if ack < self.snd_una || !self.window.may_be_set_by(position, ack) {
             return false;
