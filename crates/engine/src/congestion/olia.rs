@@ -34,7 +34,7 @@
 //! with a round-trip sample; a backup only while it carries data.
 //!
 //! Parameters: `rank-by-square-rtt` (false; preset `linux`: true), `least-ssthresh` (1 segment, with several
-//! subflows; 1 to 2; preset `linux`: 2), `steps` (0; 0 to 2^20; preset `linux`: 1024).
+//! subflows; 1 to 2; preset `linux`: 2), `steps` (0; 0 to 1048576; preset `linux`: 1024).
 
 use super::additive::{AdditiveControl, AdditiveRule};
 use super::subflows::{PerSubflow, counted, rate, rtt, window};
