@@ -445,7 +445,8 @@ def ssh(workdir, options):
         file.write(LOSSY)
     subprocess.run([options.ropewalk, "keys", "cookie", workdir.path("ssh-cookie")], check=True, stdout=subprocess.DEVNULL)
     login = (
-        f"ssh -tt -F none -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR -i {workdir.path('own')}"
+        "ssh -tt -F none -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR"
+        f" -i {workdir.path('own')}"
     )
     behind = "-o ProxyCommand='socat - PROXY:127.0.0.1:%h:%p,proxyport=1080'"
     ways = [
@@ -480,7 +481,8 @@ def ssh(workdir, options):
                 file.write("\n".join(lines) + "\n")
             with open(workdir.path("typist.py"), "w") as file:
                 file.write(TYPIST)
-            command = [options.ropewalk, "emulate", "--scenario", workdir.path("lossy.toml"), "--seed", str(round + 1), "--quiet"]
+            command = [options.ropewalk, "emulate", "--scenario", workdir.path("lossy.toml")]
+            command += ["--seed", str(round + 1), "--quiet"]
             command += ["--peer", f"sh {workdir.path('ssh-peer.sh')}", "--", "sh", workdir.path("ssh-client.sh")]
             done = subprocess.run(command, capture_output=True, text=True, timeout=300)
             now = [float(line) for line in re.findall(r"^([\d.]+)\s*$", done.stdout, re.MULTILINE)]
