@@ -78,7 +78,7 @@ fn the_way_of_a_segment_names_each_function_once() {
         let is_there = |kind: &&str| {
             ["(", "<", " ", ","].iter().any(|end| source.contains(&format!("{kind} {last}{end}")))
         };
-        assert!(kinds.iter().any(|kind| is_there(kind)), "there is no {name}");
+        assert!(kinds.iter().any(is_there), "there is no {name}");
     }
     assert!(seen.len() > 30, "{} functions", seen.len());
 }
