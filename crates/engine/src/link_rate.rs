@@ -13,7 +13,7 @@ const TRAIN: f64 = 1.25;
 /// Segments of an initial window. A sender that sends fewer in a round trip says little of the link.
 const INITIAL_WINDOW: f64 = 10.0;
 
-/// The estimator of one subflow. The estimate itself is [`SubflowMetrics::link_byte_time`].
+/// The estimator of one subflow. The estimate itself is [`link_byte_time`](crate::metrics::RateMetrics::link_byte_time).
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct LinkRate {
     /// Whether a train stands behind the estimate.

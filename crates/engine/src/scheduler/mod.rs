@@ -463,7 +463,7 @@ pub trait Scheduler: Debug + Send {
         true
     }
 
-    /// Whether it reads the links' rates ([`SubflowMetrics::link_byte_time`]): for others they aren't estimated.
+    /// Whether it reads the links' rates ([`link_byte_time`](crate::metrics::RateMetrics::link_byte_time)): for others they aren't estimated.
     fn wants_link_rate(&self) -> bool {
         false
     }
