@@ -25,9 +25,9 @@
 //! Parameters: `beta` (3 segments; 0 to 1000), `reset-base` (true; preset `linux`: false), `timeouts-differ`
 //! (false; preset `linux`: true), as in `veno.rs`.
 
-use super::additive::{AdditiveControl, AdditiveRule};
-use super::veno::{Backlog, PARAMETERS, PRESETS};
-use super::{Ack, ControlEntry, LossCause, lia};
+use super::additive::AdditiveControl;
+use super::veno::{Growth, PARAMETERS, PRESETS, Veno};
+use super::{ControlEntry, lia};
 use crate::metrics::SubflowMetrics;
 
 pub(super) const ENTRY: ControlEntry = ControlEntry {
@@ -37,47 +37,29 @@ pub(super) const ENTRY: ControlEntry = ControlEntry {
     parameters: PARAMETERS,
     presets: PRESETS,
     exceptions: &[],
-    build: |values| AdditiveControl::boxed(MVeno { backlog: Backlog::new(values) }),
+    build: |values| AdditiveControl::boxed(Veno::<Linked>::new(values)),
 };
 
+/// All subflows' windows bound the increase.
 #[derive(Debug)]
-struct MVeno {
-    backlog: Backlog,
-}
+struct Linked;
 
-impl AdditiveRule for MVeno {
+impl Growth for Linked {
     const NAME: &'static str = ENTRY.name;
 
-    fn increase(&self, subflows: &[SubflowMetrics], r: usize) -> f64 {
-        self.backlog.pace(r) * lia::increase(subflows, r)
+    fn increase(subflows: &[SubflowMetrics], r: usize) -> f64 {
+        lia::increase(subflows, r)
     }
 
-    fn ssthresh(&mut self, subflows: &[SubflowMetrics], r: usize, cause: LossCause) -> u32 {
-        self.backlog.ssthresh(&subflows[r], r, cause)
-    }
-
-    fn subflow_added(&mut self, _subflows: &[SubflowMetrics], r: usize) {
-        self.backlog.reset(r);
-    }
-
-    fn on_ack(&mut self, subflow: &SubflowMetrics, r: usize, ack: &Ack) {
-        self.backlog.on_ack(subflow, r, ack);
-    }
-
-    fn on_idle_restart(&mut self, r: usize) {
-        self.backlog.restart(r);
-    }
-
-    fn metrics(&self, subflows: &[SubflowMetrics], r: usize) -> Vec<(&'static str, f64)> {
-        let weight = lia::increase(subflows, r) * f64::from(subflows[r].cwnd);
-        vec![("n", self.backlog.queued(r)), ("weight", weight)]
+    fn metrics(subflows: &[SubflowMetrics], r: usize) -> Option<(&'static str, f64)> {
+        Some(("weight", lia::increase(subflows, r) * f64::from(subflows[r].cwnd)))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::CongestionControl;
     use super::super::testing::{ack, assert_close, build, subflow, subflows};
+    use super::super::{Ack, CongestionControl, LossCause};
     use super::*;
     use crate::MILLISECOND;
 

@@ -26,6 +26,9 @@
 //! Parameters: `beta` (3 segments; 0 to 1000), `reset-base` (true: base is measured anew after each loss; preset
 //! `linux`: false), `timeouts-differ` (false; preset `linux`: true).
 
+use std::fmt::Debug;
+use std::marker::PhantomData;
+
 use super::additive::{AdditiveControl, AdditiveRule};
 use super::delay::{Delay, Round};
 use super::subflows::{PerSubflow, window};
@@ -41,7 +44,7 @@ pub(super) const ENTRY: ControlEntry = ControlEntry {
     parameters: PARAMETERS,
     presets: PRESETS,
     exceptions: &[],
-    build: |values| AdditiveControl::boxed(Veno { backlog: Backlog::new(values) }),
+    build: |values| AdditiveControl::boxed(Veno::<Uncoupled>::new(values)),
 };
 
 pub(super) const PARAMETERS: &[Parameter] = &[
@@ -58,7 +61,7 @@ pub(super) const PRESETS: &[Preset] = &[Preset {
 
 /// Veno's estimate of the queued segments, and the rules that depend on it.
 #[derive(Debug)]
-pub(super) struct Backlog {
+struct Backlog {
     states: PerSubflow<State>,
     beta: f64,
     reset_base: bool,
@@ -73,7 +76,7 @@ struct State {
 }
 
 impl Backlog {
-    pub(super) fn new(values: &Values) -> Self {
+    fn new(values: &Values) -> Self {
         Backlog {
             states: PerSubflow::default(),
             beta: values.number("beta"),
@@ -82,12 +85,8 @@ impl Backlog {
         }
     }
 
-    pub(super) fn reset(&mut self, i: usize) {
-        self.states.reset(i);
-    }
-
     /// Adds an ACK's sample. N changes only with an ACK that starts a round trip.
-    pub(super) fn on_ack(&mut self, subflow: &SubflowMetrics, i: usize, ack: &Ack) {
+    fn on_ack(&mut self, subflow: &SubflowMetrics, i: usize, ack: &Ack) {
         let state = self.states.at(i);
         if let Round::Measured(trip) = state.delay.on_ack(ack) {
             state.n = queued(subflow.cwnd, trip.base, trip.least);
@@ -95,17 +94,17 @@ impl Backlog {
     }
 
     /// N of subflow `i`, segments.
-    pub(super) fn queued(&self, i: usize) -> f64 {
+    fn queued(&self, i: usize) -> f64 {
         self.states.get(i).map_or(0.0, |state| state.n)
     }
 
     /// Factor of the increase: 1, or 1/2 when the path is fully used.
-    pub(super) fn pace(&self, i: usize) -> f64 {
+    fn pace(&self, i: usize) -> f64 {
         if self.queued(i) < self.beta { 1.0 } else { 0.5 }
     }
 
     /// The threshold after a loss.
-    pub(super) fn ssthresh(&mut self, subflow: &SubflowMetrics, i: usize, cause: LossCause) -> u32 {
+    fn ssthresh(&mut self, subflow: &SubflowMetrics, i: usize, cause: LossCause) -> u32 {
         let may_be_random = match cause {
             LossCause::FastRetransmit => true,
             LossCause::Timeout => self.timeouts_differ,
@@ -120,23 +119,38 @@ impl Backlog {
         }
         if random { ((u64::from(subflow.cwnd) * 4 / 5) as u32).max(2) } else { half_window(subflow, 2) }
     }
+}
 
-    /// Measures the path again.
-    pub(super) fn restart(&mut self, i: usize) {
-        self.states.at(i).delay.restart();
+/// How `veno` and `mveno` differ.
+pub(super) trait Growth: Debug + Send {
+    /// The control's name in the registry.
+    const NAME: &'static str;
+
+    /// Increase on subflow `r` while less than beta is queued, segments per acknowledged segment.
+    fn increase(subflows: &[SubflowMetrics], r: usize) -> f64;
+
+    /// What it shows beside N.
+    fn metrics(subflows: &[SubflowMetrics], r: usize) -> Option<(&'static str, f64)>;
+}
+
+/// Veno's losses and pace, with the increase of `G`.
+#[derive(Debug)]
+pub(super) struct Veno<G> {
+    backlog: Backlog,
+    growth: PhantomData<G>,
+}
+
+impl<G> Veno<G> {
+    pub(super) fn new(values: &Values) -> Self {
+        Veno { backlog: Backlog::new(values), growth: PhantomData }
     }
 }
 
-#[derive(Debug)]
-struct Veno {
-    backlog: Backlog,
-}
-
-impl AdditiveRule for Veno {
-    const NAME: &'static str = ENTRY.name;
+impl<G: Growth> AdditiveRule for Veno<G> {
+    const NAME: &'static str = G::NAME;
 
     fn increase(&self, subflows: &[SubflowMetrics], r: usize) -> f64 {
-        self.backlog.pace(r) / window(&subflows[r])
+        self.backlog.pace(r) * G::increase(subflows, r)
     }
 
     fn ssthresh(&mut self, subflows: &[SubflowMetrics], r: usize, cause: LossCause) -> u32 {
@@ -144,7 +158,7 @@ impl AdditiveRule for Veno {
     }
 
     fn subflow_added(&mut self, _subflows: &[SubflowMetrics], r: usize) {
-        self.backlog.reset(r);
+        self.backlog.states.reset(r);
     }
 
     fn on_ack(&mut self, subflow: &SubflowMetrics, r: usize, ack: &Ack) {
@@ -152,11 +166,27 @@ impl AdditiveRule for Veno {
     }
 
     fn on_idle_restart(&mut self, r: usize) {
-        self.backlog.restart(r);
+        self.backlog.states.at(r).delay.restart();
     }
 
-    fn metrics(&self, _subflows: &[SubflowMetrics], r: usize) -> Vec<(&'static str, f64)> {
-        vec![("n", self.backlog.queued(r))]
+    fn metrics(&self, subflows: &[SubflowMetrics], r: usize) -> Vec<(&'static str, f64)> {
+        [("n", self.backlog.queued(r))].into_iter().chain(G::metrics(subflows, r)).collect()
+    }
+}
+
+/// Each subflow grows as a connection of its own.
+#[derive(Debug)]
+struct Uncoupled;
+
+impl Growth for Uncoupled {
+    const NAME: &'static str = ENTRY.name;
+
+    fn increase(subflows: &[SubflowMetrics], r: usize) -> f64 {
+        1.0 / window(&subflows[r])
+    }
+
+    fn metrics(_subflows: &[SubflowMetrics], _r: usize) -> Option<(&'static str, f64)> {
+        None
     }
 }
 
@@ -213,7 +243,7 @@ mod tests {
             backlog.states.at(0).n = n;
             assert_close(backlog.pace(0), pace);
         }
-        backlog.reset(0);
+        backlog.states.reset(0);
         assert_close(backlog.queued(0), 0.0);
     }
 

@@ -14,6 +14,7 @@ pub(crate) mod contract;
 mod cp;
 mod daps;
 mod daps_two_path;
+mod earliest;
 mod ecf;
 mod f2p_dps;
 mod fate;

@@ -21,8 +21,8 @@
 //!
 //! Parameters: `opportunistic` and `penalise` (default `off`).
 
+use super::earliest::queue_earliest;
 use super::mechanisms::{OFF, opportunistic, penalise, with_mechanisms};
-use super::text::{Ms, Subflow, no_room, nothing_to_send};
 use super::{Decision, Rationale, Scheduler, View};
 use crate::Nanos;
 use crate::metrics::SubflowMetrics;
@@ -65,23 +65,12 @@ impl Scheduler for Otias {
     }
 
     fn select(&mut self, view: &View<'_>, rationale: &mut Rationale) -> Decision {
-        if !view.sendable() {
-            return nothing_to_send(view, rationale);
-        }
-        let arrivals = view.queueable().map(|subflow| (subflow, twice_arrival(subflow)));
-        let Some((subflow, arrival)) = arrivals.min_by_key(|(_, arrival)| *arrival) else {
-            return no_room(view, rationale);
-        };
-        rationale.say(|| {
-            format!(
-                "{} delivers first, in {}, after {} rounds of waiting behind {} queued",
-                Subflow(subflow.id),
-                Ms(arrival / 2),
-                rtts_to_wait(subflow),
-                subflow.queued_segments(),
-            )
-        });
-        Decision::Queue { subflow: subflow.id, bytes: subflow.mss }
+        queue_earliest(
+            view,
+            rationale,
+            |subflow| (twice_arrival(subflow), rtts_to_wait(subflow)),
+            "delivers first, in",
+        )
     }
 
     fn queues_ahead(&self) -> bool {

@@ -27,8 +27,8 @@
 //! `opportunistic` and `penalise` (default `off`; preset `linux`: opportunistic retransmission by Linux's rule, the
 //! module's default).
 
+use super::earliest::queue_earliest;
 use super::mechanisms::{LINUX, OFF, opportunistic, penalise, with_mechanisms};
-use super::text::{Ms, Subflow, no_room, nothing_to_send};
 use super::{Decision, Rationale, Scheduler, View};
 use crate::Nanos;
 use crate::metrics::SubflowMetrics;
@@ -109,22 +109,12 @@ impl Scheduler for Sttf {
     }
 
     fn select(&mut self, view: &View<'_>, rationale: &mut Rationale) -> Decision {
-        if !view.sendable() {
-            return nothing_to_send(view, rationale);
-        }
-        let times = view.queueable().map(|subflow| (subflow, self.twice_transfer_time(subflow)));
-        let Some((subflow, (time, rounds))) = times.min_by_key(|(_, (time, _))| *time) else {
-            return no_room(view, rationale);
-        };
-        rationale.say(|| {
-            format!(
-                "{} has the shortest transfer time, {}, after {rounds} rounds of waiting behind {} queued",
-                Subflow(subflow.id),
-                Ms(time / 2),
-                subflow.queued_segments(),
-            )
-        });
-        Decision::Queue { subflow: subflow.id, bytes: subflow.mss }
+        queue_earliest(
+            view,
+            rationale,
+            |subflow| self.twice_transfer_time(subflow),
+            "has the shortest transfer time,",
+        )
     }
 
     fn queues_ahead(&self) -> bool {
