@@ -12,7 +12,17 @@ use ropewalk_link::{Link, LinkSpec, LinkStats, Rate};
 
 use crate::clock::Nanos;
 use crate::frame::Piece;
-use crate::world::PathLinks;
+
+/// What a path does to packets: from client to server and back.
+#[derive(Clone, Debug)]
+pub struct PathLinks {
+    /// Client to server.
+    pub up: LinkSpec,
+    /// Server to client.
+    pub down: LinkSpec,
+    /// Index of the shared link that follows.
+    pub bottleneck: Option<usize>,
+}
 
 /// Longest time that a packet waits for others: well below the 0.3 ms of lateness that make a run void.
 const TOGETHER: Nanos = 100_000;
@@ -113,10 +123,9 @@ mod tests {
     use ropewalk_link::LinkSpec;
     use ropewalk_wire::{Flags, FourTuple, Segment, Seq};
 
-    use super::EmulatedPath;
+    use super::{EmulatedPath, PathLinks};
     use crate::clock::Nanos;
     use crate::frame::{Frame, Piece};
-    use crate::world::PathLinks;
 
     const MILLISECOND: Nanos = 1_000_000;
 

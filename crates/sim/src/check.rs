@@ -2,8 +2,7 @@
 
 use ropewalk_engine::congestion;
 
-use crate::config::{self, HORIZON};
-use crate::spec::{MTUS, Mode, RunSpec};
+use crate::spec::{HORIZON, MTUS, Mode, RunSpec};
 
 /// Most paths of a scenario.
 const MAX_PATHS: usize = 32;
@@ -104,11 +103,11 @@ impl RunSpec {
             if source.path >= paths {
                 return Err(SpecError::UnknownBackgroundPath { path: source.path, paths });
             }
-            if let Some(name) = config::background_congestion(&source.traffic) {
+            if let Some(name) = source.traffic.congestion() {
                 congestion::builtin().parse(name).map_err(|error| SpecError::Congestion(error.message))?;
             }
         }
-        let connections = config::connections(scenario);
+        let connections = scenario.connections();
         if connections > MAX_CONNECTIONS {
             return Err(SpecError::TooManyConnections(connections));
         }

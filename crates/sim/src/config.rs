@@ -5,38 +5,18 @@ use ropewalk_engine::config::{
 };
 use ropewalk_engine::{PathId, congestion};
 
+use crate::Side;
 use crate::check::SpecError;
-use crate::spec::{EndSpec, Mode, RunSpec, Scenario, Traffic, Workload};
+use crate::spec::{EndSpec, Mode, RunSpec, Scenario, Traffic};
 use crate::topology::client_address;
-use crate::{Nanos, Side};
 
 /// What Linux's buffers start with, in bytes of payload: `tcp_wmem`'s second number. Receive buffers begin with half of
 /// `tcp_rmem`'s, since the other half is for what a packet takes beside its payload ([`crate::host::Host`]).
 const SEND_INITIAL: u64 = 16 << 10;
 
-/// How many connections a workload opens.
-pub(crate) fn connections(scenario: &Scenario) -> u32 {
-    match &scenario.workload {
-        Workload::Flows { count, .. } => *count,
-        Workload::Web { connections, persistent: true, .. } => (*connections).max(1),
-        Workload::Web { connections, objects, .. } => (*connections).max(objects.len() as u32),
-        _ => 1,
-    }
-}
-
-/// Names a background source's congestion control.
-pub(crate) fn background_congestion(traffic: &Traffic) -> Option<&str> {
-    match traffic {
-        Traffic::TcpSaturated { congestion }
-        | Traffic::TcpLimited { congestion, .. }
-        | Traffic::TcpFlows { congestion, .. } => Some(congestion),
-        Traffic::UdpOnOff { .. } => None,
-    }
-}
-
 /// An endpoint of the workload: its paths are the scenario's.
 pub(crate) fn workload_end(scenario: &Scenario) -> EndpointConfig {
-    let connections = connections(scenario) as usize;
+    let connections = scenario.connections() as usize;
     EndpointConfig {
         backlog: connections.max(128) * scenario.paths.len().max(1),
         max_connections: connections.max(128) + 1,
@@ -134,7 +114,7 @@ pub fn connection(spec: &RunSpec, side: Side) -> ConnectionConfig {
 /// # Errors
 /// A congestion control that isn't known.
 pub(crate) fn background(spec: &RunSpec, source: usize) -> Result<ConnectionConfig, SpecError> {
-    let name = background_congestion(&spec.scenario.background[source].traffic).unwrap_or("reno");
+    let name = spec.scenario.background[source].traffic.congestion().unwrap_or("reno");
     let congestion =
         congestion::builtin().parse(name).map_err(|error| SpecError::Congestion(error.message))?;
     // Its hosts are of the same system as the workload's.
@@ -146,6 +126,3 @@ pub(crate) fn background(spec: &RunSpec, source: usize) -> Result<ConnectionConf
     }
     Ok(config)
 }
-
-/// The longest time that a scenario may name, so that sums of times never overflow.
-pub(crate) const HORIZON: Nanos = Nanos::MAX / 4;

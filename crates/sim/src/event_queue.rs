@@ -5,7 +5,7 @@
 //! searched when the first event moves to a later time, which is faster than a heap up to several dozen sources.
 //!
 //! Links have the lowest numbers, then endpoints, then the timers. So the order of simultaneous events doesn't depend
-//! on when each was scheduled, and [`crate::lookahead`] can find the same order without knowing that.
+//! on when each was scheduled, and [`crate::world::lookahead`] can find the same order without knowing that.
 
 use crate::Nanos;
 

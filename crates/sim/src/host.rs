@@ -9,7 +9,6 @@ use ropewalk_engine::congestion::{self, CongestionControl};
 use ropewalk_engine::registry::Spec;
 
 use crate::Nanos;
-use crate::spec::EndSpec;
 
 const MILLISECOND: Nanos = 1_000_000;
 
@@ -33,7 +32,7 @@ pub enum Counting {
     Memory,
 }
 
-/// What differs from system to system, beside the numbers of [`EndSpec`].
+/// What differs from system to system, beside the numbers of [`EndSpec`](crate::EndSpec).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Host {
     /// Which one.
@@ -138,7 +137,7 @@ impl Host {
         ..Host::LINUX_6_18
     };
 
-    /// A subflow's settings but for those of [`EndSpec`].
+    /// A subflow's settings but for those of [`EndSpec`](crate::EndSpec).
     pub(crate) fn tcp(&self) -> TcpConfig {
         TcpConfig {
             sack: self.sack,
@@ -183,25 +182,6 @@ impl Host {
             return named.clone();
         }
         congestion::builtin().parse(&format!("cubic:{}", self.cubic)).unwrap_or_else(|_| named.clone())
-    }
-}
-
-impl EndSpec {
-    /// An end of a system, with its buffers, window and timeout.
-    pub const fn of(profile: HostProfile) -> EndSpec {
-        match profile {
-            HostProfile::Linux618 => EndSpec::DEFAULT,
-            HostProfile::Linux314 => EndSpec { host: Host::LINUX_3_14, ..EndSpec::DEFAULT },
-            HostProfile::Ns3 => EndSpec {
-                host: Host::NS_3,
-                send_buffer: 128 << 10,
-                receive_buffer: 128 << 10,
-                autotune: false,
-                min_rto: 1000 * MILLISECOND,
-                initial_window: 1,
-                ..EndSpec::DEFAULT
-            },
-        }
     }
 }
 

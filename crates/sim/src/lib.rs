@@ -12,7 +12,6 @@ mod entropy;
 mod event_queue;
 mod host;
 mod hosts;
-mod lookahead;
 mod meter;
 mod network;
 pub mod networks;

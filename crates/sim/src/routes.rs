@@ -1,4 +1,4 @@
-//! The route table of [`crate::lookahead`]: from a path and ports to the subflow, for connections that affect no other.
+//! The route table of [`crate::world::lookahead`]: from a path and ports to the subflow, for connections that affect no other.
 //! An entry is removed before it becomes wrong, so that a packet's subflow is known without reading the connection.
 
 use ropewalk_engine::endpoint::SubflowHandle;

@@ -2,10 +2,9 @@
 
 use crate::Side;
 use crate::app::Report;
-use crate::config::HORIZON;
 use crate::packet::Owner;
 use crate::result::{FlowResult, OfoResult, Outcome, PathResult, RunResult};
-use crate::spec::RunSpec;
+use crate::spec::{HORIZON, RunSpec};
 use crate::world::World;
 
 /// Runs to the end. What can't be simulated (see [`RunSpec::check`]) gives [`Outcome::Failed`] with the reason.

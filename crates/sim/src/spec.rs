@@ -7,8 +7,11 @@ use ropewalk_engine::registry::Spec;
 use ropewalk_engine::scheduler::Scheduler;
 use ropewalk_link::LinkSpec;
 
-use crate::host::Host;
+use crate::host::{Host, HostProfile};
 use crate::{Nanos, Side};
+
+/// The longest time that a scenario may name, so that sums of times never overflow.
+pub(crate) const HORIZON: Nanos = Nanos::MAX / 4;
 
 /// Largest IP packets that a path may have: IPv4's least that every host takes, and its most.
 pub const MTUS: std::ops::RangeInclusive<u32> = 576..=65_535;
@@ -39,6 +42,18 @@ pub struct Scenario {
     pub warmup: Nanos,
     /// A run that isn't complete by then ends with [`Outcome::TimeLimit`](crate::Outcome::TimeLimit).
     pub limit: Nanos,
+}
+
+impl Scenario {
+    /// How many connections the workload opens.
+    pub(crate) fn connections(&self) -> u32 {
+        match &self.workload {
+            Workload::Flows { count, .. } => *count,
+            Workload::Web { connections, persistent: true, .. } => (*connections).max(1),
+            Workload::Web { connections, objects, .. } => (*connections).max(objects.len() as u32),
+            _ => 1,
+        }
+    }
 }
 
 /// One path: an interface of the client, with a link of its own in each direction.
@@ -140,6 +155,18 @@ pub enum Traffic {
         /// Distribution of the off times.
         off_shape: Times,
     },
+}
+
+impl Traffic {
+    /// Names its congestion control.
+    pub(crate) fn congestion(&self) -> Option<&str> {
+        match self {
+            Traffic::TcpSaturated { congestion }
+            | Traffic::TcpLimited { congestion, .. }
+            | Traffic::TcpFlows { congestion, .. } => Some(congestion),
+            Traffic::UdpOnOff { .. } => None,
+        }
+    }
 }
 
 /// How a source's times on or off are distributed around their mean.
@@ -277,6 +304,23 @@ impl EndSpec {
         early_join: false,
         host: Host::LINUX_6_18,
     };
+
+    /// An end of a system, with its buffers, window and timeout.
+    pub const fn of(profile: HostProfile) -> EndSpec {
+        match profile {
+            HostProfile::Linux618 => EndSpec::DEFAULT,
+            HostProfile::Linux314 => EndSpec { host: Host::LINUX_3_14, ..EndSpec::DEFAULT },
+            HostProfile::Ns3 => EndSpec {
+                host: Host::NS_3,
+                send_buffer: 128 << 10,
+                receive_buffer: 128 << 10,
+                autotune: false,
+                min_rto: 1_000_000_000,
+                initial_window: 1,
+                ..EndSpec::DEFAULT
+            },
+        }
+    }
 }
 
 impl Default for EndSpec {

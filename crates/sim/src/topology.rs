@@ -11,6 +11,12 @@ use ropewalk_link::{Change, ChangeAction, LinkSpec};
 use crate::spec::Scenario;
 use crate::{Nanos, Side};
 
+/// Which side an endpoint is on.
+#[inline]
+pub(crate) fn side_of(end: usize) -> Side {
+    if end & 1 == 0 { Side::Client } else { Side::Server }
+}
+
 /// What follows a link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Hop {

@@ -22,6 +22,7 @@ use ropewalk_wire::virtio::encode_frame_headers;
 
 use crate::clock::{Clock, Nanos, Waiter};
 use crate::emulated_path::EmulatedPath;
+pub use crate::emulated_path::PathLinks;
 use crate::entropy::OsEntropy;
 use crate::frame::{Frame, Piece};
 use crate::network::KernelEnd;
@@ -104,17 +105,6 @@ pub enum Verdict {
 pub trait Middlebox: Send {
     /// `up` is from client to server.
     fn on_packet(&mut self, now: Nanos, up: bool, packet: &Piece) -> Verdict;
-}
-
-/// What a path does to packets: from client to server and back.
-#[derive(Clone, Debug)]
-pub struct PathLinks {
-    /// Client to server.
-    pub up: LinkSpec,
-    /// Server to client.
-    pub down: LinkSpec,
-    /// Index of the shared link that follows.
-    pub bottleneck: Option<usize>,
 }
 
 /// Two ends and the paths between them; see the module.

@@ -25,7 +25,7 @@ use crate::entropy::SeededEntropy;
 use crate::recorder::Recorder;
 use crate::spec::{Mode, RunSpec};
 use crate::topology;
-use crate::world::side_of;
+use crate::topology::side_of;
 use crate::{Nanos, Side};
 
 /// The first port of clients, and of servers. Wireshark assigns no protocol to these, so that captures show TCP.
@@ -122,7 +122,7 @@ impl Hosts {
             Arc::new(config)
         };
         let [client, server] = [Side::Client, Side::Server].map(connection);
-        for port in 0..=config::connections(scenario).saturating_sub(1) / PORTS {
+        for port in 0..=scenario.connections().saturating_sub(1) / PORTS {
             let address = SocketAddr::new(topology::server_address(), SERVER_PORT + port as u16);
             ends[1].listen(address, Arc::clone(&server));
         }

@@ -4,13 +4,14 @@
 use ropewalk_engine::PathId;
 
 use super::timers::TimerEvent;
-use super::{FEW_CONNECTIONS, WORKLOAD, World, side_of};
+use super::{FEW_CONNECTIONS, WORKLOAD, World};
 use crate::Side;
 use crate::app::{Action, App, AppContext};
 use crate::hosts::AppEvent;
 use crate::packet::{Owner, Packet};
 use crate::recorder::UNTRACED;
 use crate::result::Outcome;
+use crate::topology::side_of;
 
 impl World {
     /// Serves endpoints until none has anything to do.

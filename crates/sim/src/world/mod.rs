@@ -4,6 +4,7 @@
 //! one heap of timers for what happens seldom ([`timers`]).
 
 mod endpoints;
+pub(crate) mod lookahead;
 mod timers;
 
 use std::collections::BinaryHeap;
@@ -17,10 +18,8 @@ use ropewalk_wire::{Segment, SyntheticPayload};
 
 use crate::app::{self, Action, App, CrossTraffic};
 use crate::check::SpecError;
-use crate::config;
 use crate::entropy::{Purpose, stream};
 use crate::hosts::Hosts;
-use crate::lookahead::Lookahead;
 use crate::network::Network;
 use crate::observer::{Middlebox, SegmentObserver};
 use crate::packet::Owner;
@@ -29,6 +28,7 @@ use crate::result::{Outcome, RunResult};
 use crate::spec::{RunSpec, Scenario, Traffic};
 use crate::topology::Hop;
 use crate::udp::UdpSource;
+use crate::world::lookahead::Lookahead;
 use crate::{Nanos, Side, topology};
 use timers::{Timer, TimerEvent};
 
@@ -38,7 +38,7 @@ pub(crate) const WORKLOAD: usize = 0;
 /// Timeouts at one instant, far beyond what any needs: with more, the run fails instead of going on forever.
 pub(crate) const MAX_EVENTS_PER_INSTANT: u32 = 10_000_000;
 
-/// With more connections than this, batches are worth it (see [`crate::lookahead`]).
+/// With more connections than this, batches are worth it (see [`crate::world::lookahead`]).
 const FEW_CONNECTIONS: usize = 64;
 
 /// A run in progress. Unlike [`crate::run`] it can be observed and stopped on the way.
@@ -76,12 +76,6 @@ pub struct World {
     /// See [`World::pause_on`].
     pause: Option<Arc<AtomicBool>>,
     paused: bool,
-}
-
-/// Which side an endpoint is on.
-#[inline]
-pub(crate) fn side_of(end: usize) -> Side {
-    if end & 1 == 0 { Side::Client } else { Side::Server }
 }
 
 impl std::fmt::Debug for World {
@@ -169,7 +163,7 @@ impl World {
 
     /// Enables batches if there are enough connections and the links and the workload allow it.
     fn enable_lookahead(&mut self) {
-        let connections = config::connections(&self.scenario);
+        let connections = self.scenario.connections();
         let least_delay = self.network.lookahead().filter(|_| self.scenario.background.is_empty());
         if let Some(least_delay) = least_delay
             && connections as usize > FEW_CONNECTIONS
