@@ -276,6 +276,38 @@ fn altered_data_on_a_lone_subflow_ends_in_an_infinite_mapping() {
     net.reply(bytes(3, 50_000));
 }
 
+//= test RFC 8684 3.7-b 3.7-10
+/// Each end waits for the other's answer, and each gives its own meanwhile.
+#[test]
+fn altered_data_both_ways_at_once_ends_in_infinite_mappings() {
+    let mut net = Net::with(|config| config.checksum = true, "minrtt", "lia", vec![PathScript::clean(10)]);
+    net.transfer_some(20_000);
+    net.pass(100);
+    let mut done = [false; 2];
+    net.tamper = Some(Box::new(move |from, segment| {
+        if !done[from] && !segment.payload.is_empty() {
+            done[from] = true;
+            let mut data = segment.payload.to_vec();
+            data[7] ^= 0x55;
+            segment.payload = data.into();
+        }
+        true
+    }));
+    let before = net.received[1].len();
+    let (now, server) = (net.now, net.server.expect("accepted"));
+    let (up, down) = (bytes(5, 5_000), bytes(6, 4_000));
+    net.ends[0].write(now, net.client, up.clone()).expect("open");
+    net.ends[1].write(now, server, down.clone()).expect("open");
+    net.pass(3_000);
+    for end in 0..2 {
+        assert!(heard(&net, end, &Event::Fallback(FallbackCause::Checksum)), "{:?}", net.events);
+    }
+    for (got, sent) in [(&net.received[1][before..], &up), (&net.received[0][..], &down)] {
+        let differ = got.iter().zip(sent.iter()).filter(|(got, sent)| got != sent).count();
+        assert_eq!((got.len(), differ), (sent.len(), 1), "plain TCP delivers what came");
+    }
+}
+
 #[test]
 fn without_sack_a_timeout_leaves_loss_when_all_is_acknowledged() {
     let mut net = Net::with(|config| config.tcp.sack = false, "minrtt", "reno", vec![PathScript::clean(10)]);

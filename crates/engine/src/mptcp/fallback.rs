@@ -9,6 +9,9 @@ use super::stats::{Event, FallbackCause};
 use crate::Nanos;
 use crate::tcp::Outcome;
 
+/// How often MP_FAIL is repeated before the peer isn't going to answer it with an infinite mapping.
+const MP_FAIL_TRIES: u32 = 6;
+
 impl<P: Payload> Connection<P> {
     #[cold]
     pub(crate) fn fall_back(&mut self, now: Nanos, cause: FallbackCause) {
@@ -64,10 +67,42 @@ impl<P: Payload> Connection<P> {
             && self.send.una == self.send.written
             && self.meta_backoff >= 2
             && !segment.flags.contains(Flags::SYN);
-        outcome.acked_bytes > 0
-            || (outcome.fin && !self.receive.finished)
-            || (outcome.data && self.is_failing())
-            || waits_for_fin_ack
+        outcome.acked_bytes > 0 || (outcome.fin && !self.receive.finished) || waits_for_fin_ack
+    }
+
+    /// A segment without DSS while a checksum failure is pending: the peer may have fallen back. Its infinite mapping has to say so,
+    /// and until then nothing is delivered. After a FIN none will come. Returns false if the subflow is gone.
+    #[cold]
+    pub(super) fn on_plain_while_failing(&mut self, now: Nanos, index: usize, outcome: &Outcome) -> bool {
+        if outcome.fin {
+            self.give_up_failing(now, index);
+        }
+        !outcome.fin
+    }
+
+    /// Repeats MP_FAIL while no infinite mapping comes, then resets the subflow. Returns whether it is to be called again.
+    #[cold]
+    pub(super) fn repeat_fail(&mut self, now: Nanos, index: usize) -> bool {
+        let Some(subflow) = self.subflows[index].as_mut() else { return false };
+        let Some(failing) = subflow.failing.as_mut() else { return false };
+        if failing.repeats == MP_FAIL_TRIES {
+            self.give_up_failing(now, index);
+            return false;
+        }
+        failing.repeats += 1;
+        subflow.fail_pending = Some(failing.dsn);
+        subflow.tcp.request_ack();
+        true
+    }
+
+    /// Resets the lone subflow: nothing says that the data whose checksum failed belongs to the stream.
+    #[cold]
+    fn give_up_failing(&mut self, now: Nanos, index: usize) {
+        //= RFC 8684 3.7-11 3.7-12
+        if let Some(subflow) = self.subflows[index].as_mut() {
+            subflow.fail_pending = subflow.failing.as_ref().map(|failing| failing.dsn);
+        }
+        self.refuse(now, index, CloseReason::Middlebox(Interference::ChecksumOfLastSubflow));
     }
 
     /// Data without a mapping (RFC 8684 3.3, 3.7): fallback on a lone first subflow whose first data it is, else the
@@ -171,27 +206,39 @@ impl<P: Payload> Connection<P> {
         }
         let una = self.send.una;
         let dsn = self.negotiated.local_key.idsn.wrapping_add(1).wrapping_add(una);
-        self.fall_back(now, FallbackCause::Checksum);
+        // If a checksum failed here as well, the peer's infinite mapping is still to come, and our MP_FAIL is on its way.
+        let is_failing = self.is_failing();
+        if !is_failing {
+            self.fall_back(now, FallbackCause::Checksum);
+        }
         if let Some(subflow) = self.subflows[index].as_mut() {
             //= RFC 8684 3.7-10
             let checksum = Some(0);
             // One subflow, in order, nothing repeated: the stream's first byte is the subflow's.
             let ssn = (una as u32).wrapping_add(1);
             subflow.infinite = Some((DssMapping { dsn, ssn, len: 0, checksum, dsn_is_64: true }, true));
-            subflow.fail_pending = Some(dsn);
+            if !is_failing {
+                subflow.fail_pending = Some(dsn);
+            }
             subflow.tcp.request_ack();
         }
     }
 
-    /// An infinite mapping: the peer fell back (RFC 8684 3.7).
+    /// An infinite mapping: the peer fell back (RFC 8684 3.7). Data whose checksum failed belongs to the stream if the mapping
+    /// counts from there or before, as it should. Linux maps its next new data instead: then the data that failed stays unmapped.
     #[cold]
     pub(super) fn on_infinite(&mut self, now: Nanos, index: usize, idsn: u64, mapping: &DssMapping) {
         let offset = self.data_offset(idsn, mapping.dsn, mapping.dsn_is_64);
-        if let Some(subflow) = self.subflows[index].as_mut() {
-            let position = Seq(mapping.ssn).unfold(subflow.tcp.rcv_nxt());
-            subflow.plain_rx_base = Some(position.wrapping_sub(offset));
+        let Some(subflow) = self.subflows[index].as_mut() else { return };
+        let position = Seq(mapping.ssn).unfold(subflow.tcp.rcv_nxt());
+        let base = position.wrapping_sub(offset);
+        let failed = subflow.failing.as_ref();
+        if failed.is_some_and(|failing| !failing.is_mapped_by(offset, base)) {
+            self.give_up_failing(now, index);
+            return;
         }
-        let failed = self.is_failing();
-        self.fall_back(now, if failed { FallbackCause::Checksum } else { FallbackCause::Peer });
+        let cause = if failed.is_some() { FallbackCause::Checksum } else { FallbackCause::Peer };
+        subflow.plain_rx_base = Some(base);
+        self.fall_back(now, cause);
     }
 }

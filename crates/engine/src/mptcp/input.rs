@@ -211,11 +211,11 @@ impl<P: Payload> Connection<P> {
         }
         // Neither leaves room for a DSS, and both show that options still pass: ADD_ADDR, and a third ACK that is repeated.
         let instead = rare.is_some_and(|rare| rare.add_addr.is_some() || rare.mp_capable.is_some());
-        if segment.dss.is_none()
-            && self.mode == Mode::Multipath
-            && !instead
-            && self.shows_fallback(segment, outcome)
-        {
+        let is_plain = segment.dss.is_none() && self.mode == Mode::Multipath && !instead;
+        if is_plain && self.is_failing() {
+            return self.on_plain_while_failing(now, index, outcome);
+        }
+        if is_plain && self.shows_fallback(segment, outcome) {
             // Something on the way strips options, or the peer fell back (RFC 8684 3.7).
             if !self.is_contiguous() {
                 //= RFC 8684 3.7-3 3.7-4

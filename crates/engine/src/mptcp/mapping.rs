@@ -58,9 +58,16 @@ pub(crate) struct Failing<P> {
     pub offset: u64,
     /// In-order data from there on.
     pub pieces: Vec<P>,
+    /// How often MP_FAIL was repeated since.
+    pub repeats: u32,
 }
 
 impl<P: Payload> Failing<P> {
+    /// Whether an infinite mapping from `offset` on covers it, with `base` as the subflow's position of the stream's first byte.
+    pub fn is_mapped_by(&self, offset: u64, base: u64) -> bool {
+        offset <= self.offset && base == self.position.wrapping_sub(self.offset)
+    }
+
     /// Bytes that it holds.
     pub fn bytes(&self) -> u64 {
         self.pieces.iter().map(|piece| piece.len() as u64).sum()
@@ -171,7 +178,7 @@ impl<P: Payload> Mappings<P> {
             return (Placed::At(mapping.offset, whole), rest);
         }
         let (dsn, offset) = (mapping.dsn, mapping.offset);
-        let failing = Failing { dsn, position: mapping.position, offset, pieces: vec![whole] };
+        let failing = Failing { dsn, position: mapping.position, offset, pieces: vec![whole], repeats: 0 };
         (Placed::Corrupt(failing), rest)
     }
 
@@ -180,7 +187,7 @@ impl<P: Payload> Mappings<P> {
         let mapping = self.list.front().filter(|_| !self.held.is_empty())?;
         let (dsn, position, offset) = (mapping.dsn, mapping.position, mapping.offset);
         self.held_len = 0;
-        Some(Failing { dsn, position, offset, pieces: std::mem::take(&mut self.held) })
+        Some(Failing { dsn, position, offset, pieces: std::mem::take(&mut self.held), repeats: 0 })
     }
 
     /// Forgets everything.

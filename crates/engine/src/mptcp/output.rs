@@ -208,8 +208,10 @@ impl<P: Payload> Connection<P> {
     #[inline]
     fn control_len(&self, now: Nanos, subflow: &SubflowState<P>) -> u8 {
         let established = subflow.is_joined() && self.negotiated.confirmed;
-        let silent =
-            subflow.prio_pending.is_none() && subflow.fail_pending.is_none() && self.path_manager.is_silent();
+        let silent = subflow.prio_pending.is_none()
+            && subflow.fail_pending.is_none()
+            && subflow.infinite.is_none()
+            && self.path_manager.is_silent();
         if established && silent && self.mode == Mode::Multipath {
             self.ack_only_len()
         } else {
@@ -231,6 +233,9 @@ impl<P: Payload> Connection<P> {
                 return MpCapable::ACK_LEN as u8;
             }
             _ => {}
+        }
+        if let Some((mapping, true)) = subflow.infinite {
+            return Dss { mapping: Some(mapping), ..Dss::default() }.padded_len() as u8;
         }
         let mut len = usize::from(self.ack_only_len());
         if subflow.prio_pending.is_some() {
@@ -462,6 +467,11 @@ impl<P: Payload> Connection<P> {
         let local_key = self.negotiated.local_key;
         let remote_key = self.negotiated.remote_key;
         let Some(subflow) = self.subflows[index].as_mut() else { return };
+        if matches!(subflow.infinite, Some((_, true))) {
+            // Our part of the fallback, while the peer's is still to come.
+            self.write_plain_options(index, segment);
+            return;
+        }
         match subflow.join {
             Join::AckSent => {
                 let remote = remote_key.map_or(0, |key| key.key);

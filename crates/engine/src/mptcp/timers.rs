@@ -124,8 +124,9 @@ impl<P: Payload> Connection<P> {
     pub(super) fn on_meta_timeout(&mut self, now: Nanos) {
         self.meta_backoff += 1;
         let una = self.send.una;
-        // What some subflow still queues for its first transmission needs no second copy.
-        if self.send.una < self.send.assigned_end {
+        // What some subflow still queues for its first transmission needs no second copy. Nor does what a lone subflow has delivered to
+        // a peer that may have fallen back: to plain TCP a copy is new data.
+        if self.send.una < self.send.assigned_end && !self.is_failing() {
             self.send.reinject(una..una + 1);
         }
         let is_filled = self.fill_silly_window(now);
@@ -189,12 +190,8 @@ impl<P: Payload> Connection<P> {
             self.request_join(request);
         }
         for index in 0..self.subflows.len() {
+            again |= self.repeat_fail(now, index);
             let Some(subflow) = self.subflows[index].as_mut() else { continue };
-            if let Some(failing) = &subflow.failing {
-                subflow.fail_pending = Some(failing.dsn);
-                subflow.tcp.request_ack();
-                again = true;
-            }
             if subflow.join == Join::AckSent && self.metrics[index].state == SubflowStatus::Handshaking {
                 subflow.join_ack_retries += 1;
                 if subflow.join_ack_retries > JOIN_ACK_TRIES {
