@@ -16,6 +16,7 @@ mod harness;
 mod hash;
 mod judges;
 mod lossy;
+mod lost_control;
 mod mtu;
 mod priority;
 mod programs;

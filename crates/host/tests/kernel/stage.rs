@@ -24,7 +24,7 @@ use ropewalk_host::netns::Namespace;
 use ropewalk_host::network::{KernelEnd, PathConfig, Side, client_address, server_address};
 use ropewalk_host::transfer::pattern;
 use ropewalk_host::tun::Offload;
-use ropewalk_host::world::{App, End, HostEndpoint, PathLinks, Tap, World};
+use ropewalk_host::world::{App, End, HostEndpoint, Middlebox, PathLinks, Tap, World};
 use sha2::{Digest, Sha256};
 use socket2::Socket;
 
@@ -53,6 +53,8 @@ pub enum Order {
     Backup(PathId, bool),
     /// REMOVE_ADDR for the address on a path, and the end of the subflows there.
     Leave(PathId),
+    /// MP_FASTCLOSE.
+    Abort,
 }
 
 /// What the engine's program heard and saw.
@@ -129,6 +131,11 @@ impl Talk {
                 }
                 Order::Leave(path) => {
                     endpoint.remove_path(now, id, *path);
+                    orders.pop_front();
+                    continue;
+                }
+                Order::Abort => {
+                    endpoint.abort(now, id);
                     orders.pop_front();
                     continue;
                 }
@@ -244,6 +251,7 @@ pub struct Setup {
     pub hash: bool,
     /// The engine's program, if it is another than the one that takes orders.
     pub app: Option<Box<dyn App>>,
+    pub middlebox: Option<Box<dyn Middlebox>>,
 }
 
 impl Setup {
@@ -258,6 +266,7 @@ impl Setup {
             commands: Vec::new(),
             hash: false,
             app: None,
+            middlebox: None,
         }
     }
 }
@@ -322,6 +331,9 @@ impl Stage {
         let mut world = World::new(client, server, setup.paths);
         if let Some(links) = &setup.links {
             world.emulate(links, &[], 1);
+        }
+        if let Some(middlebox) = setup.middlebox {
+            world.set_middlebox(middlebox);
         }
         let carried = Arc::new(Carried::default());
         world.set_tap(Box::new(Scale { engine: setup.engine, carried: Arc::clone(&carried) }));
