@@ -45,6 +45,29 @@ fn curl_downloads_from_nginx_over_two_links() {
 }
 
 #[test]
+fn each_scheduler_carries_downloads_from_nginx() {
+    let Some(stage) = Stage::new() else { return };
+    if lacks(&["nginx", "curl", "mptcpize", "tc"]) {
+        return;
+    }
+    let content = pattern(300_000);
+    fs::write(stage.folder.path().join("file"), &content).unwrap();
+    let _nginx = nginx(&stage);
+    stage.shape("100mbit");
+    let known: serde_json::Value = serde_json::from_slice(&ropewalk(&["list", "--json"]).stdout).unwrap();
+    let names = known["schedulers"].as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap());
+    let ports: Vec<(&str, u16)> = names.zip(8001..).collect();
+    assert!(ports.len() > 20, "{} schedulers", ports.len());
+    let text: String =
+        ports.iter().map(|(name, port)| listener(*port, &format!("scheduler = '{name}'"))).collect();
+    let gateway = stage.start(&["gateway", "--config", &file(&stage, &text), "--log", "debug"]);
+    for (name, port) in ports {
+        assert!(stage.curl(&format!("http://10.0.0.1:{port}/file")) == content, "{name}: the copy differs");
+    }
+    assert_eq!(gateway.end(), Some(0));
+}
+
+#[test]
 fn a_side_that_closes_or_resets_does_so_at_the_other_end() {
     let Some(stage) = Stage::new() else { return };
     let backend = stage.backend();
@@ -96,6 +119,15 @@ fn a_side_that_closes_or_resets_does_so_at_the_other_end() {
     drop(backend);
     stage.assert_reset();
     gateway.wait_for("can't be reached");
+    // When somebody does again, clients are served.
+    let backend = stage.backend();
+    let client = stage.connect();
+    (&client).write_all(b"question").unwrap();
+    let (mut socket, _) = backend.accept().unwrap();
+    let mut received = [0; 8];
+    socket.read_exact(&mut received).unwrap();
+    assert_eq!(&received, b"question");
+    drop((client, socket));
     assert_eq!(gateway.end(), Some(0));
 }
 

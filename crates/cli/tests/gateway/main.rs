@@ -1,10 +1,12 @@
 //! `ropewalk gateway` in network namespaces, with the kernel's Multipath TCP, curl and nginx as its clients and servers.
 #![cfg(target_os = "linux")]
 
+mod control;
 mod convert;
 mod forwarding;
 mod middlebox;
 mod operation;
+mod path;
 mod settings;
 mod stage;
 mod unprivileged;

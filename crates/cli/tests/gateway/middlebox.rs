@@ -1,238 +1,15 @@
-//! A middlebox between a client of the kernel's and the gateway, which alters, strips, splits, repeats or loses segments: IPv4 and IPv6.
+//! A middlebox between a client of the kernel's and the gateway, which alters, strips, splits, merges, repeats or loses segments: IPv4
+//! and IPv6.
 
-use std::io::{self, IoSlice, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpListener};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
-use std::thread::JoinHandle;
-use std::time::Duration;
+use std::io::ErrorKind;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use bytes::{Bytes, BytesMut};
-use ropewalk_host::kernel::{self, SocketConfig};
-use ropewalk_host::netns::Namespace;
-use ropewalk_host::skip::skipped;
-use ropewalk_host::tun::{Offload, Tun};
-use ropewalk_wire::{ChecksumMode, ParseMode, Segment, encode_into, parse};
+use bytes::Bytes;
+use ropewalk_wire::Segment;
 
+use super::path::*;
 use super::stage::*;
-
-/// Which way a segment goes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Way {
-    /// To the gateway.
-    Up,
-    /// To the client.
-    Down,
-}
-
-/// How long a client waits where all bytes have to come, and where it may be in vain.
-const LONG: Duration = Duration::from_secs(10);
-const SHORT: Duration = Duration::from_millis(500);
-
-const WAYS: [Way; 2] = [Way::Up, Way::Down];
-
-/// What is done with the segments of a way: the segment's number on it, and what goes on instead.
-type Work = Box<dyn FnMut(Way, usize, Segment<Bytes>) -> Vec<Segment<Bytes>> + Send>;
-
-/// A client and a gateway's host, each with a TUN device, and a thread that carries packets between the two.
-struct Path {
-    server: Namespace,
-    client: Namespace,
-    work: Arc<Mutex<(Work, [usize; 2])>>,
-    stop: Arc<AtomicBool>,
-    carrier: Option<JoinHandle<()>>,
-    folder: tempfile::TempDir,
-}
-
-impl Drop for Path {
-    fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
-        let _ = self.carrier.take().map(JoinHandle::join);
-    }
-}
-
-fn forward(tun: &Tun, segment: &Segment<Bytes>) {
-    let mut packet = BytesMut::new();
-    if encode_into(segment, ChecksumMode::Full, &mut packet).is_ok() {
-        // A full queue loses it, as a router's would.
-        let _ = tun.send(&[IoSlice::new(&packet)]);
-    }
-}
-
-/// Carries packets until it is told to stop.
-fn carry(tuns: [Tun; 2], work: &Mutex<(Work, [usize; 2])>, stop: &AtomicBool) {
-    let mut buffer = vec![0; 1 << 16];
-    while !stop.load(Ordering::Relaxed) {
-        let mut is_idle = true;
-        for (at, way) in WAYS.into_iter().enumerate() {
-            while let Ok(len) = tuns[at].receive(&mut buffer) {
-                is_idle = false;
-                let packet = Bytes::copy_from_slice(&buffer[..len]);
-                let Ok(segment) = parse(packet, ParseMode::Verify) else { continue };
-                let mut guard = work.lock().unwrap();
-                let (work, numbers) = &mut *guard;
-                let number = numbers[at];
-                numbers[at] += 1;
-                work(way, number, segment).iter().for_each(|segment| forward(&tuns[1 - at], segment));
-            }
-        }
-        if is_idle {
-            std::thread::sleep(Duration::from_micros(100));
-        }
-    }
-}
-
-fn pass() -> Work {
-    Box::new(|_, _, segment| vec![segment])
-}
-
-impl Path {
-    fn new() -> Option<Path> {
-        let made = || -> io::Result<Path> {
-            let (server, client) = (Namespace::new("server")?, Namespace::new("client")?);
-            let mut tuns = Vec::new();
-            for (namespace, host) in [(&client, 2), (&server, 1)] {
-                tuns.push(namespace.run(|| Tun::create("path", Offload::None))?);
-                for line in [
-                    "link set lo up".into(),
-                    "link set path up".into(),
-                    format!("address add 10.98.0.{host}/24 dev path"),
-                    format!("address add fd98::{host}/64 dev path nodad"),
-                ] {
-                    namespace.check("ip", &line.split(' ').collect::<Vec<_>>())?;
-                }
-            }
-            server.sysctl("net.ipv6.conf.all.forwarding", "1")?;
-            // A client whose only subflow was reset waits for another, a minute if nothing is said.
-            client.sysctl("net.mptcp.close_timeout", "1")?;
-            client.check("ip", &["mptcp", "limits", "set", "subflows", "4", "add_addr_accepted", "4"])?;
-            let Ok(tuns) = <[Tun; 2]>::try_from(tuns) else { unreachable!("two were made") };
-            let work = Arc::new(Mutex::new((pass(), [0; 2])));
-            let stop = Arc::new(AtomicBool::new(false));
-            let (shared, stopped) = (Arc::clone(&work), Arc::clone(&stop));
-            let carrier = Some(std::thread::spawn(move || carry(tuns, &shared, &stopped)));
-            Ok(Path { server, client, work, stop, carrier, folder: tempfile::tempdir()? })
-        };
-        made().map_err(skipped).ok()
-    }
-
-    /// From now on the middlebox does this.
-    fn set(&self, work: Work) {
-        *self.work.lock().unwrap() = (work, [0; 2]);
-    }
-
-    /// A gateway at both addresses, with more said of its listeners.
-    fn gateway(&self, more: &str) -> Gateway {
-        let listener =
-            |listen: &str| format!("[[listener]]\nlisten = '{listen}'\nto = '127.0.0.1:{BACKEND}'\n{more}\n");
-        let text = format!(
-            "[gateway]\nstatus = 'status'\ndrain = '0.2 s'\n{}{}",
-            listener("10.98.0.1:80"),
-            listener("[fd98::1]:80")
-        );
-        let path = self.folder.path().join("gateway.toml");
-        std::fs::write(&path, text).unwrap();
-        start(&self.server, &self.folder, &["gateway", "--config", path.to_str().unwrap(), "--log", "debug"])
-    }
-
-    fn mib(&self, name: &str) -> u64 {
-        let socket = self.folder.path().join("status");
-        let told = ropewalk(&["status", "--socket", socket.to_str().unwrap(), "--json"]);
-        let state: serde_json::Value = serde_json::from_slice(&told.stdout).unwrap();
-        state["mib"][name].as_u64().unwrap_or(0)
-    }
-
-    fn backend(&self) -> TcpListener {
-        self.server.run(|| TcpListener::bind(("127.0.0.1", BACKEND))).unwrap()
-    }
-
-    fn connect(&self, gateway: SocketAddr, patience: Duration) -> io::Result<socket2::Socket> {
-        let connect_timeout = Some(Duration::from_secs(10));
-        let config = SocketConfig { connect_timeout, ..SocketConfig::default() };
-        let socket = kernel::connect(&self.client, None, gateway, &config)?;
-        socket.set_read_timeout(Some(patience))?;
-        socket.set_write_timeout(Some(patience))?;
-        Ok(socket)
-    }
-
-    /// Sends `data` to a server that sends it back. What came back, or why it didn't; a stall is `WouldBlock`, bytes that weren't sent
-    /// `InvalidData`, whatever becomes of the connection.
-    fn echo(
-        &self,
-        backend: &TcpListener,
-        gateway: SocketAddr,
-        data: &[u8],
-        patience: Duration,
-    ) -> io::Result<Vec<u8>> {
-        let failed = AtomicBool::new(false);
-        std::thread::scope(|scope| {
-            let client = self.connect(gateway, patience)?;
-            let failed = &failed;
-            let serving = scope.spawn(|| -> io::Result<()> {
-                // A connection that was reset in its handshake may never get here.
-                backend.set_nonblocking(true)?;
-                let mut tries = 0..1000;
-                let (mut socket, _) = loop {
-                    match backend.accept() {
-                        Err(error) if error.kind() == io::ErrorKind::WouldBlock && tries.next().is_some() => {
-                            std::thread::sleep(Duration::from_millis(2));
-                        }
-                        accepted => break accepted?,
-                    }
-                };
-                socket.set_nonblocking(false)?;
-                socket.set_read_timeout(Some(Duration::from_millis(100)))?;
-                socket.set_write_timeout(Some(patience))?;
-                let (mut received, mut buffer) = (Vec::new(), vec![0; 1 << 16]);
-                loop {
-                    match socket.read(&mut buffer) {
-                        Ok(0) => break,
-                        Ok(len) => {
-                            received.extend_from_slice(&buffer[..len]);
-                            // Linux repeats data whose DATA_ACKs were stripped; after the fallback that is new data: docs/threats.md.
-                            if !data.starts_with(&received) {
-                                let differs = received.iter().zip(data).position(|(got, sent)| got != sent);
-                                let told = format!("others than were sent, from {differs:?} on");
-                                return Err(io::Error::new(io::ErrorKind::InvalidData, told));
-                            }
-                        }
-                        // The gateway keeps a connection without a subflow for a while: the client may join again.
-                        Err(error)
-                            if error.kind() == io::ErrorKind::WouldBlock
-                                && !failed.load(Ordering::Relaxed) => {}
-                        Err(error) => return Err(error),
-                    }
-                }
-                assert!(received == data, "it ended after {} bytes", received.len());
-                socket.write_all(&received)
-            });
-            let exchange = || -> io::Result<Vec<u8>> {
-                (&client).write_all(data)?;
-                client.shutdown(Shutdown::Write)?;
-                let mut received = Vec::new();
-                (&client).read_to_end(&mut received)?;
-                // The kernel ends a connection that has lost its last subflow without an error.
-                if received.len() < data.len() {
-                    return Err(io::ErrorKind::UnexpectedEof.into());
-                }
-                Ok(received)
-            };
-            let exchanged = exchange();
-            failed.store(exchanged.is_err(), Ordering::Relaxed);
-            drop(client);
-            let served = serving.join().unwrap();
-            match (exchanged, served) {
-                // The client may not have noticed.
-                (_, Err(error)) if error.kind() == io::ErrorKind::InvalidData => Err(error),
-                (exchanged, served) => exchanged.and_then(|received| served.map(|()| received)),
-            }
-        })
-    }
-}
-
-fn gateways() -> [SocketAddr; 2] {
-    ["10.98.0.1:80", "[fd98::1]:80"].map(|address| address.parse().unwrap())
-}
 
 /// Takes every Multipath TCP option away.
 fn strip(segment: &mut Segment<Bytes>) {
@@ -319,7 +96,7 @@ fn altered_data_is_never_delivered() {
                     assert!(received == data, "{address}, {altered:?}: altered data were delivered")
                 }
                 Err(error) => {
-                    let is_altered = error.kind() == io::ErrorKind::InvalidData;
+                    let is_altered = error.kind() == ErrorKind::InvalidData;
                     assert!(!is_altered, "{address}, {altered:?}: the server got {error}: {}", gateway.log());
                 }
             }
@@ -379,5 +156,84 @@ fn lost_ends_of_the_streams_are_repeated() {
             }
         }
     }
+    assert_eq!(gateway.end(), Some(0));
+}
+
+/// Joins what is contiguous, with the options of the first: the second's mapping is lost.
+#[test]
+fn segments_that_are_merged_bring_no_wrong_byte() {
+    let Some(path) = Path::new() else { return };
+    // Two segments fit into a packet. IPv6 requires a larger MTU (RFC 8200 5).
+    path.client.check("ip", &["link", "set", "path", "mtu", "700"]).unwrap();
+    let (gateway, backend, data) = (path.gateway(""), path.backend(), pattern(100_000));
+    let address = gateways()[0];
+    for merged in WAYS {
+        let mut held: Option<Segment<Bytes>> = None;
+        let count = Arc::new(AtomicUsize::new(0));
+        let (counted, mut seen) = (Arc::clone(&count), 0);
+        path.set(Box::new(move |way, _, segment| {
+            if way != merged {
+                return vec![segment];
+            }
+            if segment.payload.is_empty() || segment.rare.is_some() {
+                return held.take().into_iter().chain([segment]).collect();
+            }
+            let Some(mut first) = held.take() else {
+                seen += 1;
+                // One pair in ten.
+                if seen % 10 == 0 {
+                    held = Some(segment);
+                    return vec![];
+                }
+                return vec![segment];
+            };
+            if segment.tuple != first.tuple || segment.seq != first.seq.plus(first.payload.len() as u32) {
+                return vec![first, segment];
+            }
+            counted.fetch_add(1, Ordering::Relaxed);
+            first.payload = [&first.payload[..], &segment.payload[..]].concat().into();
+            first.flags = segment.flags;
+            vec![first]
+        }));
+        if let Ok(received) = path.echo(&backend, address, &data, SHORT) {
+            assert!(received == data, "{merged:?}: wrong bytes");
+        }
+        assert!(count.load(Ordering::Relaxed) > 0, "{merged:?}: nothing was merged");
+    }
+    path.set(pass());
+    assert!(path.echo(&backend, address, &data, LONG).unwrap() == data, "{}", gateway.log());
+    assert_eq!(gateway.end(), Some(0));
+}
+
+#[test]
+fn data_altered_on_one_of_two_subflows_comes_again_on_the_other() {
+    let Some(path) = Path::new() else { return };
+    path.client.sysctl("net.mptcp.checksum_enabled", "1").unwrap();
+    let (gateway, backend) = (path.gateway("checksum = true"), path.backend());
+    add_addresses(&path);
+    let ids = FURTHER.map(|address| endpoint(&path, address, "subflow"));
+    for address in gateways() {
+        for altered in WAYS {
+            path.set(pass());
+            let (client, server) = open(&path, &backend, address);
+            wait("a second subflow", || further_subflows(&client) == 1);
+            let errors = path.mib("MPTcpExtDataCsumErr");
+            let mut done = false;
+            path.set(Box::new(move |way, _, mut segment| {
+                if way == altered && segment.payload.len() > 100 && !done {
+                    let mut payload = segment.payload.to_vec();
+                    payload[50] ^= 0x20;
+                    segment.payload = payload.into();
+                    done = true;
+                }
+                vec![segment]
+            }));
+            exchange(&client, &server);
+            if altered == Way::Up {
+                assert_eq!(path.mib("MPTcpExtDataCsumErr"), errors + 1, "{address}: {}", gateway.log());
+            }
+        }
+    }
+    ids.iter().for_each(|id| delete_endpoint(&path, id));
     assert_eq!(gateway.end(), Some(0));
 }
