@@ -411,7 +411,8 @@ impl<P: Payload> Connection<P> {
     #[inline(always)]
     fn write_mapping(&mut self, tag: u64, ssn: u32, len: usize, segment: &mut Segment<P>) {
         let dsn = self.negotiated.local_key.idsn.wrapping_add(1).wrapping_add(tag);
-        let fin = self.send.closed && tag + len as u64 == self.send.written && len < 65_535;
+        let at_end = tag + len as u64 == self.send.written && len < 65_535;
+        let fin = self.send.closed && at_end && !self.send.fin_alone;
         let first = !self.negotiated.confirmed && ssn == 1 && tag == 0 && self.role == Role::Client;
         let wire_len = (len + usize::from(fin && !first)).min(65_535) as u16;
         //= RFC 8684 3.3.1-c

@@ -61,6 +61,9 @@ pub(crate) struct SendSide<P> {
     /// The application closed its side: the DATA_FIN is at `written`.
     pub closed: bool,
     pub fin_acked: bool,
+    /// Repeated data carries no DATA_FIN. On data that it has already Linux takes note of a DATA_FIN without acting on it, and ignores
+    /// every later one.
+    pub fin_alone: bool,
     /// The application declared the flow's size.
     pub declared: Option<u64>,
     /// The messages that the application marked.
@@ -94,6 +97,7 @@ impl<P: Payload> SendSide<P> {
             writer_waits: false,
             closed: false,
             fin_acked: false,
+            fin_alone: false,
             declared: None,
             messages: None,
             cork: Cork::default(),
