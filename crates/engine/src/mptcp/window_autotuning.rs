@@ -174,13 +174,13 @@ mod tests {
     /// `ss -tMim` of a 6.18 kernel that reads a mebibyte over two subflows: rb131072 at first, rcv_ssthresh 64088, then 78971.
     #[test]
     fn the_first_full_segment_shows_how_much_of_the_buffer_is_payload() {
-        let mut opening = WindowAutotuning::new(65_536, 6 << 20, 0);
-        assert_eq!((opening.opened(), opening.ratio(), opening.memory), (64_088, 128, 131_072));
+        let mut autotuning = WindowAutotuning::new(65_536, 6 << 20, 0);
+        assert_eq!((autotuning.opened(), autotuning.ratio(), autotuning.memory), (64_088, 128, 131_072));
         let mut segments = 0;
-        while opening.open(1420) {
+        while autotuning.open(1420) {
             segments += 1;
         }
-        assert_eq!((opening.opened(), opening.ratio(), segments), (78_971, 157, 6));
+        assert_eq!((autotuning.opened(), autotuning.ratio(), segments), (78_971, 157, 6));
     }
 
     /// The same connection: 28,400 bytes in a round trip, then 44,632. rb270684 and rb311928 on the subflow that data came
@@ -202,23 +202,23 @@ mod tests {
 
     #[test]
     fn it_opens_by_twice_what_arrives_and_small_segments_do_nothing() {
-        let mut opening = WindowAutotuning::new(65_536, 6 << 20, 0);
-        opening.grow(300_000, 6 << 20);
-        assert!(!opening.open(127));
-        assert!(opening.open(1448));
-        assert_eq!(opening.opened(), 64_088 + 2 * 1460);
-        assert!(opening.open(4000));
-        assert_eq!(opening.opened(), 64_088 + 2 * 1460 + 2 * 4000);
+        let mut autotuning = WindowAutotuning::new(65_536, 6 << 20, 0);
+        autotuning.grow(300_000, 6 << 20);
+        assert!(!autotuning.open(127));
+        assert!(autotuning.open(1448));
+        assert_eq!(autotuning.opened(), 64_088 + 2 * 1460);
+        assert!(autotuning.open(4000));
+        assert_eq!(autotuning.opened(), 64_088 + 2 * 1460 + 2 * 4000);
     }
 
     #[test]
     fn a_fixed_buffer_is_a_window_as_it_is() {
-        let mut opening = WindowAutotuning::new(200_000, 200_000, 0);
-        assert_eq!(opening.opened(), 65_535);
-        while opening.open(1448) {}
-        opening.grow(1_000_000, 200_000);
-        assert!(!opening.open(1448));
-        assert_eq!(opening.opened(), 200_000);
+        let mut autotuning = WindowAutotuning::new(200_000, 200_000, 0);
+        assert_eq!(autotuning.opened(), 65_535);
+        while autotuning.open(1448) {}
+        autotuning.grow(1_000_000, 200_000);
+        assert!(!autotuning.open(1448));
+        assert_eq!(autotuning.opened(), 200_000);
         assert_eq!(WindowAutotuning::new(1000, 1000, 0).opened(), 1000);
         assert_eq!(WindowAutotuning::new(1000, 5000, 0).opened(), 1000, "nothing to keep back of so little");
     }
@@ -227,18 +227,18 @@ mod tests {
     /// up to what its buffer makes.
     #[test]
     fn an_old_host_offers_twenty_segments_at_first() {
-        let mut opening = WindowAutotuning::new(187_200, 3 << 20, 20);
-        assert_eq!(opening.opened(), 28_960);
+        let mut autotuning = WindowAutotuning::new(187_200, 3 << 20, 20);
+        assert_eq!(autotuning.opened(), 28_960);
         for arrived in 1..=10 {
-            assert!(opening.open(1448));
-            assert_eq!(opening.opened(), 28_960 + arrived * 2 * 1460);
+            assert!(autotuning.open(1448));
+            assert_eq!(autotuning.opened(), 28_960 + arrived * 2 * 1460);
         }
         assert_eq!(WindowAutotuning::new(15_000, 15_000, 20).opened(), 15_000, "a small buffer is less");
-        opening.follow(100_000);
-        assert_eq!(opening.opened(), 100_000, "what came on another subflow");
-        opening.follow(90_000);
-        opening.follow(10 << 20);
-        assert_eq!(opening.opened(), 187_200 - 1448, "its own buffer is the limit");
+        autotuning.follow(100_000);
+        assert_eq!(autotuning.opened(), 100_000, "what came on another subflow");
+        autotuning.follow(90_000);
+        autotuning.follow(10 << 20);
+        assert_eq!(autotuning.opened(), 187_200 - 1448, "its own buffer is the limit");
     }
 
     #[test]
