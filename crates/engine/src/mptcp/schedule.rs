@@ -83,7 +83,7 @@ impl<P: Payload> Connection<P> {
             }
             let view = view!(self, now);
             let decision = self.scheduling.scheduler.select(&view, &mut self.scheduling.rationale);
-            let (placed, offset, bytes) = match decision {
+            let (assigned, offset, bytes) = match decision {
                 // The common case.
                 Decision::Send { subflow, bytes } => {
                     self.assign(now, subflow, self.send.next_offset(), bytes, false, max_segments)
@@ -93,8 +93,8 @@ impl<P: Payload> Connection<P> {
             if self.scheduling.rationale.on() {
                 self.record_decision(now, decision, offset, bytes, unsent);
             }
-            if placed.is_some() {
-                return placed;
+            if assigned.is_some() {
+                return assigned;
             }
             if let Decision::Wait { until } = decision {
                 self.scheduling.needs_schedule = false;
@@ -224,11 +224,11 @@ impl<P: Payload> Connection<P> {
         let view = view!(self, now);
         let subflow = View::fastest(view.available()).map(|metrics| metrics.id)?;
         let bytes = self.metrics[subflow.index()].mss;
-        let placed = self.apply(now, Decision::Send { subflow, bytes }, max_segments).0;
-        if placed.is_some() {
+        let assigned = self.apply(now, Decision::Send { subflow, bytes }, max_segments).0;
+        if assigned.is_some() {
             self.note_overruled(now, "it waited with nothing in flight that could end the wait");
         }
-        placed
+        assigned
     }
 
     /// Why a decision that isn't to wait sent nothing.

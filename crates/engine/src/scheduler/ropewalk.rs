@@ -127,40 +127,40 @@ type Arrival<'a> = (&'a SubflowMetrics, f64);
 
 impl Ropewalk {
     #[inline]
-    fn path(&self, flow: &SubflowMetrics) -> &Path {
-        &self.paths[flow.id.index()]
+    fn path(&self, subflow: &SubflowMetrics) -> &Path {
+        &self.paths[subflow.id.index()]
     }
 
     /// Rules 1 and 2.
-    fn place(&mut self, view: &View<'_>, rationale: &mut Rationale) -> Option<Decision> {
+    fn assign(&mut self, view: &View<'_>, rationale: &mut Rationale) -> Option<Decision> {
         let backups = view.backups_count();
         let mut best: Option<Arrival<'_>> = None;
         let mut open: Option<Arrival<'_>> = None;
-        for flow in view.subflows {
-            if !flow.usable() || (flow.backup && !backups) {
+        for subflow in view.subflows {
+            if !subflow.usable() || (subflow.backup && !backups) {
                 continue;
             }
-            let path = &mut self.paths[flow.id.index()];
-            let available = flow.available();
+            let path = &mut self.paths[subflow.id.index()];
+            let available = subflow.available();
             path.arrival = f64::INFINITY;
-            if flow.rtt.smoothed > 0 || available {
-                path.arrival = path.arrival(flow, view.now);
+            if subflow.rtt.smoothed > 0 || available {
+                path.arrival = path.arrival(subflow, view.now);
             }
-            if flow.ca_state == CaState::Loss
+            if subflow.ca_state == CaState::Loss
                 || (self.silent && path.silent)
-                || (flow.rtt.smoothed == 0 && (!available || is_probed(view, flow)))
+                || (subflow.rtt.smoothed == 0 && (!available || is_probed(view, subflow)))
             {
                 continue;
             }
             let arrival = path.arrival;
             if available && open.is_none_or(|(_, least)| arrival < least) {
-                open = Some((flow, arrival));
+                open = Some((subflow, arrival));
             }
             if best.is_none_or(|(_, least)| arrival < least) {
-                best = Some((flow, arrival));
+                best = Some((subflow, arrival));
             }
         }
-        let Some((flow, arrival)) = open else {
+        let Some((subflow, arrival)) = open else {
             let Some(silent) = view.fastest_available() else {
                 let _ = no_room(view, rationale);
                 return None;
@@ -179,26 +179,26 @@ impl Ropewalk {
             });
             return Some(self.send(view, silent, 0));
         };
-        let (first, _) = best.unwrap_or((flow, arrival));
-        if first.id == flow.id {
-            rationale.say(|| format!("{} delivers first, in {}", Subflow(flow.id), Ms(arrival as Nanos)));
-            return Some(self.send(view, flow, 0));
+        let (first, _) = best.unwrap_or((subflow, arrival));
+        if first.id == subflow.id {
+            rationale.say(|| format!("{} delivers first, in {}", Subflow(subflow.id), Ms(arrival as Nanos)));
+            return Some(self.send(view, subflow, 0));
         }
         // What the others deliver until then.
         let mut before = 0.0;
         for other in view.usable() {
             let path = &self.paths[other.id.index()];
-            if other.id != flow.id && other.rtt.smoothed > 0 && !(self.silent && path.silent) {
+            if other.id != subflow.id && other.rtt.smoothed > 0 && !(self.silent && path.silent) {
                 before += path.delivers(other, arrival);
             }
         }
-        let end = self.end(view, flow) as f64;
+        let end = self.end(view, subflow) as f64;
         if self.wait && before >= end {
             rationale.say(|| {
                 format!(
                     "wait for {}: until {} delivers, in {}, the others deliver {} of {}",
                     Subflow(first.id),
-                    Subflow(flow.id),
+                    Subflow(subflow.id),
                     Ms(arrival as Nanos),
                     Kib(before as u64),
                     Kib(end as u64)
@@ -206,7 +206,7 @@ impl Ropewalk {
             });
             return None;
         }
-        let mss = u64::from(flow.mss);
+        let mss = u64::from(subflow.mss);
         let ahead = if self.ahead {
             (before as u64 / mss * mss).min(view.unsent.min(view.room()).saturating_sub(mss))
         } else {
@@ -222,12 +222,12 @@ impl Ropewalk {
             format!(
                 "{} is full; {} delivers in {}, when the others have delivered {}",
                 Subflow(first.id),
-                Subflow(flow.id),
+                Subflow(subflow.id),
                 Ms(arrival as Nanos),
                 Kib(before as u64)
             )
         });
-        Some(self.send(view, flow, ahead))
+        Some(self.send(view, subflow, ahead))
     }
 
     /// Bytes from the first unassigned one on that can be sent in the foreseeable future. A window that has grown lately and a
@@ -240,27 +240,27 @@ impl Ropewalk {
     }
 
     #[inline]
-    fn send(&mut self, view: &View<'_>, flow: &SubflowMetrics, ahead: u64) -> Decision {
-        self.paths[flow.id.index()].on_new(flow, view.now);
+    fn send(&mut self, view: &View<'_>, subflow: &SubflowMetrics, ahead: u64) -> Decision {
+        self.paths[subflow.id.index()].on_new(subflow, view.now);
         if ahead == 0 {
             // Where there is no choice, one decision serves for many segments.
-            let segments = if view.subflows.len() == 1 { (flow.cwnd / LONE_SHARE).max(1) } else { 1 };
-            return Decision::Send { subflow: flow.id, bytes: segments.saturating_mul(flow.mss) };
+            let segments = if view.subflows.len() == 1 { (subflow.cwnd / LONE_SHARE).max(1) } else { 1 };
+            return Decision::Send { subflow: subflow.id, bytes: segments.saturating_mul(subflow.mss) };
         }
-        Decision::SendAt { subflow: flow.id, offset: view.next_offset + ahead, bytes: flow.mss }
+        Decision::SendAt { subflow: subflow.id, offset: view.next_offset + ahead, bytes: subflow.mss }
     }
 
     /// The subflow with room on which a repetition would arrive first, and in how many nanoseconds.
     fn helper<'a>(&self, view: &View<'a>, not: Option<usize>) -> Option<Arrival<'a>> {
         let mut best: Option<Arrival<'_>> = None;
-        for flow in view.available() {
-            let path = self.path(flow);
-            if Some(flow.id.index()) == not || flow.rtt.smoothed == 0 || path.silent {
+        for subflow in view.available() {
+            let path = self.path(subflow);
+            if Some(subflow.id.index()) == not || subflow.rtt.smoothed == 0 || path.silent {
                 continue;
             }
-            let arrival = path.arrival(flow, view.now);
+            let arrival = path.arrival(subflow, view.now);
             if best.is_none_or(|(_, least)| arrival < least) {
-                best = Some((flow, arrival));
+                best = Some((subflow, arrival));
             }
         }
         best
@@ -290,13 +290,13 @@ impl Ropewalk {
             return (None, Some(due));
         }
         let until = Some(due).filter(|due| *due > view.now);
-        let Some((flow, own)) = self.helper(view, Some(carrier.id.index())) else { return (None, until) };
+        let Some((subflow, own)) = self.helper(view, Some(carrier.id.index())) else { return (None, until) };
         if until.is_some() && own > self.path(carrier).arrival(carrier, view.now) {
             // It repeats its loss earlier itself.
             return (None, until);
         }
-        if !head.carried_by(flow.id) {
-            return (Some(self.repeat(view, flow, &head, Purpose::Opportunistic)), None);
+        if !head.carried_by(subflow.id) {
+            return (Some(self.repeat(view, subflow, &head, Purpose::Opportunistic)), None);
         }
         (None, until)
     }
@@ -309,15 +309,15 @@ impl Ropewalk {
                 continue;
             }
             // It isn't silent itself, so that one serves all.
-            let (flow, _) = (*helper.get_or_insert_with(|| self.helper(view, None)))?;
+            let (subflow, _) = (*helper.get_or_insert_with(|| self.helper(view, None)))?;
             let mut at = self.paths[carrier.id.index()].late_until.max(view.una);
             for _ in 0..LOOK {
                 let Some(chunk) = view.in_flight.chunk_after(at) else { break };
-                if chunk.last == carrier.id && !chunk.carried_by(flow.id) {
+                if chunk.last == carrier.id && !chunk.carried_by(subflow.id) {
                     if self.due(carrier, &chunk) > view.now {
                         break;
                     }
-                    return Some(self.repeat(view, flow, &chunk, Purpose::Opportunistic));
+                    return Some(self.repeat(view, subflow, &chunk, Purpose::Opportunistic));
                 }
                 at = chunk.offset + u64::from(chunk.len);
                 self.paths[carrier.id.index()].late_until = at;
@@ -332,10 +332,10 @@ impl Ropewalk {
         if self.repeated as f64 > most {
             return None;
         }
-        let (flow, own) = self.helper(view, None)?;
+        let (subflow, own) = self.helper(view, None)?;
         let mut worst: Option<(f64, Chunk)> = None;
         for carrier in view.subflows {
-            if carrier.id == flow.id || carrier.packets_out == 0 || !carrier.usable() {
+            if carrier.id == subflow.id || carrier.packets_out == 0 || !carrier.usable() {
                 continue;
             }
             let path = &mut self.paths[carrier.id.index()];
@@ -352,7 +352,7 @@ impl Ropewalk {
                 else {
                     break;
                 };
-                if chunk.last == carrier.id && !chunk.carried_by(flow.id) {
+                if chunk.last == carrier.id && !chunk.carried_by(subflow.id) {
                     last = Some(chunk);
                     break;
                 }
@@ -365,14 +365,14 @@ impl Ropewalk {
                 worst = Some((arrival, chunk));
             }
         }
-        let Some((arrival, chunk)) = worst else { return self.heal(view, flow, rationale) };
+        let Some((arrival, chunk)) = worst else { return self.heal(view, subflow, rationale) };
         let path = &mut self.paths[chunk.last.index()];
         path.taken_from = chunk.offset;
         path.taken += u64::from(chunk.len);
         self.repeated += u64::from(chunk.len);
         rationale.say(|| {
             let (offset, other) = (chunk.offset, Subflow(chunk.last));
-            let start = format!("nothing new can be sent: {} repeats data at {offset}", Subflow(flow.id));
+            let start = format!("nothing new can be sent: {} repeats data at {offset}", Subflow(subflow.id));
             match arrival.is_finite() {
                 true => {
                     let takes = Ms(arrival.max(0.0) as Nanos);
@@ -381,7 +381,7 @@ impl Ropewalk {
                 false => format!("{start}; how long {other} takes isn't known"),
             }
         });
-        Some(self.repeat(view, flow, &chunk, Purpose::Redundant))
+        Some(self.repeat(view, subflow, &chunk, Purpose::Redundant))
     }
 }
 
@@ -391,11 +391,11 @@ impl Ropewalk {
     fn heal(
         &mut self,
         view: &View<'_>,
-        flow: &SubflowMetrics,
+        subflow: &SubflowMetrics,
         rationale: &mut Rationale,
     ) -> Option<Decision> {
         let holes = |carrier: &&SubflowMetrics| {
-            carrier.id != flow.id && carrier.packets_out > 0 && carrier.ca_state != CaState::Open
+            carrier.id != subflow.id && carrier.packets_out > 0 && carrier.ca_state != CaState::Open
         };
         if !self.recover {
             return None;
@@ -404,7 +404,7 @@ impl Ropewalk {
             let mut at = self.paths[carrier.id.index()].late_until.max(view.una);
             for _ in 0..4 * LOOK {
                 let Some(chunk) = view.in_flight.chunk_after(at) else { break };
-                if chunk.last == carrier.id && !chunk.carried_by(flow.id) {
+                if chunk.last == carrier.id && !chunk.carried_by(subflow.id) {
                     if chunk.sent_at + carrier.rtt.smoothed > view.now {
                         break;
                     }
@@ -412,12 +412,12 @@ impl Ropewalk {
                     rationale.say(|| {
                         format!(
                             "nothing new can be sent: {} repeats data at {}, as {} has lost some",
-                            Subflow(flow.id),
+                            Subflow(subflow.id),
                             chunk.offset,
                             Subflow(carrier.id)
                         )
                     });
-                    return Some(self.repeat(view, flow, &chunk, Purpose::Redundant));
+                    return Some(self.repeat(view, subflow, &chunk, Purpose::Redundant));
                 }
                 at = chunk.offset + u64::from(chunk.len);
                 self.paths[carrier.id.index()].late_until = at;
@@ -429,24 +429,24 @@ impl Ropewalk {
     fn repeat(
         &mut self,
         view: &View<'_>,
-        flow: &SubflowMetrics,
+        subflow: &SubflowMetrics,
         chunk: &Chunk,
         purpose: Purpose,
     ) -> Decision {
-        self.paths[flow.id.index()].on_sent(flow, view.now);
-        Decision::Duplicate { subflow: flow.id, offset: chunk.offset, purpose }
+        self.paths[subflow.id.index()].on_sent(subflow, view.now);
+        Decision::Duplicate { subflow: subflow.id, offset: chunk.offset, purpose }
     }
 }
 
 /// Whether a subflow without a round-trip sample already has a segment that will give it one, while another subflow has a sample. It
 /// has none from its handshake because its SYN was repeated: the SYN was lost, or the round trip is longer than the first timeout.
-fn is_probed(view: &View<'_>, flow: &SubflowMetrics) -> bool {
-    (flow.packets_out > 0 || flow.queued_bytes > 0) && view.usable().any(|other| other.rtt.smoothed > 0)
+fn is_probed(view: &View<'_>, subflow: &SubflowMetrics) -> bool {
+    (subflow.packets_out > 0 || subflow.queued_bytes > 0) && view.usable().any(|other| other.rtt.smoothed > 0)
 }
 
 /// Whether the head keeps others back: nothing new can be sent, or no more than the subflows' windows.
 fn blocks(view: &View<'_>) -> bool {
-    let window = |flow: &SubflowMetrics| u64::from(flow.cwnd) * u64::from(flow.mss);
+    let window = |subflow: &SubflowMetrics| u64::from(subflow.cwnd) * u64::from(subflow.mss);
     !view.sendable() || view.room() <= view.usable().map(window).sum()
 }
 
@@ -464,8 +464,8 @@ impl Scheduler for Ropewalk {
             self.grew_at = view.now;
         }
         let mut silent = false;
-        for (path, flow) in self.paths.iter_mut().zip(view.subflows) {
-            path.silent = path.is_silent(flow, view.now);
+        for (path, subflow) in self.paths.iter_mut().zip(view.subflows) {
+            path.silent = path.is_silent(subflow, view.now);
             silent |= path.silent;
         }
         let mut until = None;
@@ -483,7 +483,7 @@ impl Scheduler for Ropewalk {
             }
         }
         if view.sendable() {
-            if let Some(decision) = self.place(view, rationale) {
+            if let Some(decision) = self.assign(view, rationale) {
                 return decision;
             }
             if view.subflows.len() == 1 {

@@ -55,30 +55,30 @@ impl InFlight for Chunks {
 
 /// A usable subflow: srtt in ms, cwnd and in flight in segments.
 pub fn subflow(id: u8, srtt_ms: u64, cwnd: u32, in_flight: u32) -> SubflowMetrics {
-    let mut flow = SubflowMetrics::new(SubflowId(id), PathId(u16::from(id)));
-    flow.state = SubflowStatus::Usable;
-    flow.mss = MSS;
-    flow.cwnd = cwnd;
-    flow.packets_out = in_flight;
-    set_rtt(&mut flow, srtt_ms * MILLISECOND);
-    flow.rate.pacing = u64::from(cwnd) * u64::from(MSS) * 1200 / srtt_ms;
-    flow
+    let mut subflow = SubflowMetrics::new(SubflowId(id), PathId(u16::from(id)));
+    subflow.state = SubflowStatus::Usable;
+    subflow.mss = MSS;
+    subflow.cwnd = cwnd;
+    subflow.packets_out = in_flight;
+    set_rtt(&mut subflow, srtt_ms * MILLISECOND);
+    subflow.rate.pacing = u64::from(cwnd) * u64::from(MSS) * 1200 / srtt_ms;
+    subflow
 }
 
 /// Sets all round-trip times of a subflow to one value.
-pub fn set_rtt(flow: &mut SubflowMetrics, rtt: Nanos) {
-    flow.rtt.smoothed = rtt;
-    flow.rtt.min = rtt;
-    flow.rtt.max = rtt;
-    flow.rtt.latest = rtt;
-    flow.rtt.samples = if rtt == 0 { 0 } else { 10 };
+pub fn set_rtt(subflow: &mut SubflowMetrics, rtt: Nanos) {
+    subflow.rtt.smoothed = rtt;
+    subflow.rtt.min = rtt;
+    subflow.rtt.max = rtt;
+    subflow.rtt.latest = rtt;
+    subflow.rtt.samples = if rtt == 0 { 0 } else { 10 };
 }
 
 /// A usable subflow that has just joined and has no round-trip sample yet.
 pub fn unmeasured(id: u8, cwnd: u32, in_flight: u32) -> SubflowMetrics {
-    let mut flow = subflow(id, 1, cwnd, in_flight);
-    set_rtt(&mut flow, 0);
-    flow
+    let mut subflow = subflow(id, 1, cwnd, in_flight);
+    set_rtt(&mut subflow, 0);
+    subflow
 }
 
 /// The state of a connection at one moment, for tests of single decisions.

@@ -35,118 +35,120 @@ impl Path {
 
     /// New data goes to it, which nothing was repeated of.
     #[inline]
-    pub fn on_new(&mut self, flow: &SubflowMetrics, now: Nanos) {
+    pub fn on_new(&mut self, subflow: &SubflowMetrics, now: Nanos) {
         self.taken_from = u64::MAX;
         self.taken = 0;
-        self.on_sent(flow, now);
+        self.on_sent(subflow, now);
     }
 
     /// A segment goes to it.
     #[inline]
-    pub fn on_sent(&mut self, flow: &SubflowMetrics, now: Nanos) {
-        if flow.packets_out == 0 && flow.queued_bytes == 0 {
+    pub fn on_sent(&mut self, subflow: &SubflowMetrics, now: Nanos) {
+        if subflow.packets_out == 0 && subflow.queued_bytes == 0 {
             self.busy_since = now;
         }
         self.last_sent = now;
-        let cost = f64::from(flow.mss) * self.cost(flow);
-        self.free_at = now as f64 + self.queue(flow, now) + cost;
+        let cost = f64::from(subflow.mss) * self.cost(subflow);
+        self.free_at = now as f64 + self.queue(subflow, now) + cost;
     }
 
     /// Nanoseconds that the link takes for a byte.
     #[inline]
-    pub fn cost(&self, flow: &SubflowMetrics) -> f64 {
-        if flow.rate.link_byte_time > 0.0 {
-            return flow.rate.link_byte_time;
+    pub fn cost(&self, subflow: &SubflowMetrics) -> f64 {
+        if subflow.rate.link_byte_time > 0.0 {
+            return subflow.rate.link_byte_time;
         }
-        flow.rtt.smoothed as f64 / (ASSUMED_SEGMENTS * f64::from(flow.mss.max(1)))
+        subflow.rtt.smoothed as f64 / (ASSUMED_SEGMENTS * f64::from(subflow.mss.max(1)))
     }
 
     /// Whether nothing has come back from it for longer than an ACK should take.
     #[inline]
-    pub fn is_silent(&self, flow: &SubflowMetrics, now: Nanos) -> bool {
-        flow.packets_out > 0 && now > self.silent_at(flow)
+    pub fn is_silent(&self, subflow: &SubflowMetrics, now: Nanos) -> bool {
+        subflow.packets_out > 0 && now > self.silent_at(subflow)
     }
 
     /// When it will count as silent, if nothing comes back.
     #[inline]
-    pub fn silent_at(&self, flow: &SubflowMetrics) -> Nanos {
-        flow.last_progress.max(self.busy_since) + flow.rtt.smoothed + ack_slack(flow)
+    pub fn silent_at(&self, subflow: &SubflowMetrics) -> Nanos {
+        subflow.last_progress.max(self.busy_since) + subflow.rtt.smoothed + ack_slack(subflow)
     }
 
     /// Nanoseconds that the link has still to send. It can't be more than all that is in flight; and what is in flight beyond a
     /// round trip's worth waits in the queue.
     #[inline]
-    fn queue(&self, flow: &SubflowMetrics, now: Nanos) -> f64 {
-        let flying = f64::from(flow.in_flight()) * f64::from(flow.mss) + flow.queued_bytes as f64;
-        let all = flying * self.cost(flow);
-        (self.free_at - now as f64).max(all - flow.rtt.min as f64).clamp(0.0, all)
+    fn queue(&self, subflow: &SubflowMetrics, now: Nanos) -> f64 {
+        let flying = f64::from(subflow.in_flight()) * f64::from(subflow.mss) + subflow.queued_bytes as f64;
+        let all = flying * self.cost(subflow);
+        (self.free_at - now as f64).max(all - subflow.rtt.min as f64).clamp(0.0, all)
     }
 
     /// Nanoseconds until a segment arrives that is given to it as soon as its window has room: meanwhile the queue gets
     /// shorter. Half the least round trip is the way.
     #[inline]
-    pub fn arrival(&self, flow: &SubflowMetrics, now: Nanos) -> f64 {
-        let wait = self.queue(flow, now).max(self.room_in(flow, now));
-        flow.rtt.min as f64 / 2.0 + wait + f64::from(flow.mss) * self.cost(flow)
+    pub fn arrival(&self, subflow: &SubflowMetrics, now: Nanos) -> f64 {
+        let wait = self.queue(subflow, now).max(self.room_in(subflow, now));
+        subflow.rtt.min as f64 / 2.0 + wait + f64::from(subflow.mss) * self.cost(subflow)
     }
 
     /// Nanoseconds until the last chunk arrives that it carries and that isn't repeated, which was sent at `sent_at`; below
     /// zero: it has arrived.
     #[inline]
-    pub fn last_arrives(&self, flow: &SubflowMetrics, now: Nanos, sent_at: Nanos, doubt: bool) -> f64 {
-        if flow.rtt.smoothed == 0 {
+    pub fn last_arrives(&self, subflow: &SubflowMetrics, now: Nanos, sent_at: Nanos, doubt: bool) -> f64 {
+        if subflow.rtt.smoothed == 0 {
             return f64::INFINITY;
         }
-        if doubt && flow.rate.link_byte_time <= 0.0 {
+        if doubt && subflow.rate.link_byte_time <= 0.0 {
             // New data counts on an unknown link. What it carries doesn't: a segment in a round trip.
-            let flying = f64::from(flow.in_flight()) * f64::from(flow.mss) + flow.queued_bytes as f64;
-            return (flying - self.taken as f64) / f64::from(flow.mss.max(1)) * flow.rtt.smoothed as f64;
+            let flying =
+                f64::from(subflow.in_flight()) * f64::from(subflow.mss) + subflow.queued_bytes as f64;
+            return (flying - self.taken as f64) / f64::from(subflow.mss.max(1))
+                * subflow.rtt.smoothed as f64;
         }
-        let queue = self.queue(flow, now) - self.taken as f64 * self.cost(flow);
-        flow.rtt.min as f64 / 2.0 + queue.max(sent_at as f64 - now as f64)
+        let queue = self.queue(subflow, now) - self.taken as f64 * self.cost(subflow);
+        subflow.rtt.min as f64 / 2.0 + queue.max(sent_at as f64 - now as f64)
     }
 
     /// Nanoseconds until its window has room again: the oldest segment of a full window left as long before the latest as the
     /// link took for the others.
     #[inline]
-    pub fn room_in(&self, flow: &SubflowMetrics, now: Nanos) -> f64 {
-        if flow.window_space() > 0 {
+    pub fn room_in(&self, subflow: &SubflowMetrics, now: Nanos) -> f64 {
+        if subflow.window_space() > 0 {
             return 0.0;
         }
-        let flying = f64::from(flow.in_flight()) * f64::from(flow.mss);
-        let spread = (flying * self.cost(flow)).min(flow.rtt.smoothed as f64);
-        (self.last_sent as f64 + flow.rtt.smoothed as f64 - spread - now as f64).max(0.0)
+        let flying = f64::from(subflow.in_flight()) * f64::from(subflow.mss);
+        let spread = (flying * self.cost(subflow)).min(subflow.rtt.smoothed as f64);
+        (self.last_sent as f64 + subflow.rtt.smoothed as f64 - spread - now as f64).max(0.0)
     }
 
     /// Bytes that can arrive on it within `time`, of data that is given to it from now on: what its link carries, and what
     /// its window admits round by round.
     #[inline]
-    pub fn delivers(&self, flow: &SubflowMetrics, time: f64) -> f64 {
-        let mss = f64::from(flow.mss);
+    pub fn delivers(&self, subflow: &SubflowMetrics, time: f64) -> f64 {
+        let mss = f64::from(subflow.mss);
         let left = time - self.arrival;
         if left < 0.0 {
             return 0.0;
         }
-        let rounds = left / flow.rtt.smoothed.max(1) as f64;
-        let window = f64::from(flow.cwnd) * mss;
+        let rounds = left / subflow.rtt.smoothed.max(1) as f64;
+        let window = f64::from(subflow.cwnd) * mss;
         // The rest of this window, then whole ones.
-        let space = f64::from(flow.window_space());
+        let space = f64::from(subflow.window_space());
         let first = if space > 0.0 { space * mss } else { window * rounds.min(1.0) };
-        let grown = if flow.in_slow_start() {
+        let grown = if subflow.in_slow_start() {
             // 2 + 4 + 8 ... windows, by whole rounds.
             window * 2.0 * (f64::from(1u32 << (rounds as u32).min(16)) - 1.0)
         } else {
             window * rounds
         };
-        (first + grown).min(mss + left / self.cost(flow).max(1e-9))
+        (first + grown).min(mss + left / self.cost(subflow).max(1e-9))
     }
 }
 
 /// How much later than usual an ACK may come.
 #[inline]
-pub(super) fn ack_slack(flow: &SubflowMetrics) -> Nanos {
+pub(super) fn ack_slack(subflow: &SubflowMetrics) -> Nanos {
     // The variation that is assumed before a second sample says nothing of this path.
-    let assumed = flow.rtt.samples < 2;
-    let variation = if assumed { flow.rtt.smoothed / 2 } else { 4 * flow.rtt.var };
-    variation.max(flow.rtt.smoothed / 8).max(2_000_000)
+    let assumed = subflow.rtt.samples < 2;
+    let variation = if assumed { subflow.rtt.smoothed / 2 } else { 4 * subflow.rtt.var };
+    variation.max(subflow.rtt.smoothed / 8).max(2_000_000)
 }

@@ -21,26 +21,26 @@ fn fast_full() -> Scene {
 
 #[test]
 fn a_link_of_unknown_rate_is_taken_to_send_ten_segments_in_a_round_trip() {
-    let (path, mut flow) = (Path::new(), subflow(0, 20, 10, 10));
-    assert_eq!(path.cost(&flow) * f64::from(MSS), 2e6);
-    flow.rate.link_byte_time = 1e3;
-    assert_eq!(path.cost(&flow) * f64::from(MSS), 1e6, "a segment per millisecond");
+    let (path, mut subflow) = (Path::new(), subflow(0, 20, 10, 10));
+    assert_eq!(path.cost(&subflow) * f64::from(MSS), 2e6);
+    subflow.rate.link_byte_time = 1e3;
+    assert_eq!(path.cost(&subflow) * f64::from(MSS), 1e6, "a segment per millisecond");
 }
 
 #[test]
 fn a_segment_waits_for_those_before_it() {
     let mut path = Path::new();
-    let mut flow = subflow(0, 20, 40, 0);
-    flow.rate.link_byte_time = 1e3;
+    let mut subflow = subflow(0, 20, 40, 0);
+    subflow.rate.link_byte_time = 1e3;
     let now = 200 * MILLISECOND;
-    assert_eq!(path.arrival(&flow, now), 11e6, "half a round trip, and its own time on the link");
-    path.on_new(&flow, now);
-    flow.packets_out = 1;
-    assert_eq!(path.arrival(&flow, now), 12e6, "after the one before it");
-    assert_eq!(path.arrival(&flow, now + MILLISECOND), 11e6);
+    assert_eq!(path.arrival(&subflow, now), 11e6, "half a round trip, and its own time on the link");
+    path.on_new(&subflow, now);
+    subflow.packets_out = 1;
+    assert_eq!(path.arrival(&subflow, now), 12e6, "after the one before it");
+    assert_eq!(path.arrival(&subflow, now + MILLISECOND), 11e6);
     // 39 in flight are 19 more than a round trip without a queue holds.
-    flow.packets_out = 39;
-    assert_eq!(path.arrival(&flow, now + 5 * MILLISECOND), 30e6);
+    subflow.packets_out = 39;
+    assert_eq!(path.arrival(&subflow, now + 5 * MILLISECOND), 30e6);
 }
 
 #[test]

@@ -158,12 +158,12 @@ impl Model {
     /// Updates derived numbers.
     fn refresh(&mut self, index: usize) {
         let queued = self.queues[index].iter().map(|(_, len)| u64::from(*len)).sum();
-        let flow = &mut self.subflows[index];
-        flow.queued_bytes = queued;
-        let held = queued + u64::from(flow.packets_out) * u64::from(MSS);
-        flow.queue_space = self.pipes[index].queue.saturating_sub(held);
-        let rate = u64::from(flow.cwnd) * u64::from(MSS) * 1_000_000_000 / flow.rtt.smoothed.max(125);
-        flow.rate.pacing = if flow.in_slow_start() { rate * 2 } else { rate * 6 / 5 };
+        let metrics = &mut self.subflows[index];
+        metrics.queued_bytes = queued;
+        let held = queued + u64::from(metrics.packets_out) * u64::from(MSS);
+        metrics.queue_space = self.pipes[index].queue.saturating_sub(held);
+        let rate = u64::from(metrics.cwnd) * u64::from(MSS) * 1_000_000_000 / metrics.rtt.smoothed.max(125);
+        metrics.rate.pacing = if metrics.in_slow_start() { rate * 2 } else { rate * 6 / 5 };
     }
 
     fn next_offset(&self) -> u64 {
@@ -222,11 +222,11 @@ impl Model {
                 Some(Event::Written(bytes))
             }
             ModelEvent::Join(subflow) => {
-                let flow = &mut self.subflows[usize::from(subflow)];
-                if flow.state == SubflowStatus::Closed {
+                let metrics = &mut self.subflows[usize::from(subflow)];
+                if metrics.state == SubflowStatus::Closed {
                     return None;
                 }
-                flow.state = SubflowStatus::Usable;
+                metrics.state = SubflowStatus::Usable;
                 Some(Event::SubflowAdded(SubflowId(subflow)))
             }
             ModelEvent::Fail(subflow) => {
@@ -274,18 +274,18 @@ impl Model {
             }
             ModelEvent::Lose { subflow, offset, len } => {
                 let index = usize::from(subflow);
-                let flow = &mut self.subflows[index];
-                if flow.state == SubflowStatus::Closed {
+                let metrics = &mut self.subflows[index];
+                if metrics.state == SubflowStatus::Closed {
                     return None;
                 }
-                flow.totals.lost += 1;
-                flow.totals.retransmitted += 1;
-                if flow.ca_state == CaState::Open {
-                    flow.totals.loss_events += 1;
-                    flow.ca_state = CaState::Recovery;
+                metrics.totals.lost += 1;
+                metrics.totals.retransmitted += 1;
+                if metrics.ca_state == CaState::Open {
+                    metrics.totals.loss_events += 1;
+                    metrics.ca_state = CaState::Recovery;
                     if self.pipes[index].grows {
-                        flow.ssthresh = (flow.cwnd / 2).max(2);
-                        flow.cwnd = flow.ssthresh;
+                        metrics.ssthresh = (metrics.cwnd / 2).max(2);
+                        metrics.cwnd = metrics.ssthresh;
                     }
                 }
                 self.launch(subflow, offset, len);
@@ -296,27 +296,27 @@ impl Model {
 
     fn acknowledge(&mut self, index: usize, len: u32) {
         let rtt = self.pipes[index].rtt;
-        let flow = &mut self.subflows[index];
-        if flow.rtt.smoothed == 0 {
-            set_rtt(flow, rtt);
-            flow.rtt.var = rtt / 2;
-            flow.rtt.samples = 0;
+        let metrics = &mut self.subflows[index];
+        if metrics.rtt.smoothed == 0 {
+            set_rtt(metrics, rtt);
+            metrics.rtt.var = rtt / 2;
+            metrics.rtt.samples = 0;
         }
-        flow.rtt.samples += 1;
-        flow.packets_out -= 1;
-        flow.totals.delivered += 1;
-        flow.totals.bytes_acked += u64::from(len);
-        flow.ca_state = CaState::Open;
-        flow.last_progress = self.now;
-        flow.rate.delivery = u64::from(flow.cwnd) * u64::from(MSS) * 1_000_000_000 / rtt;
+        metrics.rtt.samples += 1;
+        metrics.packets_out -= 1;
+        metrics.totals.delivered += 1;
+        metrics.totals.bytes_acked += u64::from(len);
+        metrics.ca_state = CaState::Open;
+        metrics.last_progress = self.now;
+        metrics.rate.delivery = u64::from(metrics.cwnd) * u64::from(MSS) * 1_000_000_000 / rtt;
         if self.pipes[index].grows {
-            if flow.in_slow_start() {
-                flow.cwnd += 1;
+            if metrics.in_slow_start() {
+                metrics.cwnd += 1;
             } else {
                 self.credit[index] += 1;
-                if self.credit[index] >= flow.cwnd {
+                if self.credit[index] >= metrics.cwnd {
                     self.credit[index] = 0;
-                    flow.cwnd += 1;
+                    metrics.cwnd += 1;
                 }
             }
         }
@@ -349,12 +349,12 @@ impl Model {
 
     fn transmit(&mut self, subflow: u8, offset: u64, len: u32, repeat: bool) {
         let index = usize::from(subflow);
-        let flow = &mut self.subflows[index];
-        if flow.packets_out == 0 {
-            flow.busy_since = self.now;
+        let metrics = &mut self.subflows[index];
+        if metrics.packets_out == 0 {
+            metrics.busy_since = self.now;
         }
-        flow.last_sent = self.now;
-        flow.packets_out += 1;
+        metrics.last_sent = self.now;
+        metrics.packets_out += 1;
         self.placements.push(Placement { at: self.now, subflow, offset, len, repeat });
         self.launch(subflow, offset, len);
         self.refresh(index);
@@ -411,9 +411,9 @@ impl Model {
     /// Assigns new data to a subflow by a decision. Returns whether any was taken.
     fn give(&mut self, subflow: u8, hint: u64, bytes: u32, queue: bool) -> bool {
         let index = usize::from(subflow);
-        let flow = &self.subflows[index];
-        let room = u64::from(flow.window_space()) * u64::from(MSS);
-        let limit = if queue { flow.queue_space } else { room }.min(u64::from(bytes));
+        let metrics = &self.subflows[index];
+        let room = u64::from(metrics.window_space()) * u64::from(MSS);
+        let limit = if queue { metrics.queue_space } else { room }.min(u64::from(bytes));
         let Some((start, end)) = self.unassigned(hint) else { return false };
         let end = end.min(start + limit);
         if end <= start {
@@ -446,8 +446,8 @@ impl Model {
                 self.reinject.pop_front();
                 continue;
             }
-            let Some(flow) = View::fastest(self.view().available()) else { return };
-            let subflow = flow.id.0;
+            let Some(metrics) = View::fastest(self.view().available()) else { return };
+            let subflow = metrics.id.0;
             self.reinject.pop_front();
             self.carry(subflow, offset, len);
             self.transmit(subflow, offset, len, false);
@@ -495,8 +495,8 @@ impl Model {
 
     /// Whether the subflow is usable. Records a departure if it is a backup that must not be used.
     fn may_carry(&mut self, subflow: SubflowId) -> bool {
-        let flow = &self.subflows[subflow.index()];
-        let (usable, eligible) = (flow.usable(), self.view().eligible(flow));
+        let metrics = &self.subflows[subflow.index()];
+        let (usable, eligible) = (metrics.usable(), self.view().eligible(metrics));
         if !eligible {
             self.violate("eligible", format!("{subflow:?} is named"));
         }
@@ -508,8 +508,8 @@ impl Model {
         if !self.may_carry(subflow) {
             return false;
         }
-        let flow = &self.subflows[subflow.index()];
-        let (available, in_flight, cwnd) = (flow.available(), flow.in_flight(), flow.cwnd);
+        let metrics = &self.subflows[subflow.index()];
+        let (available, in_flight, cwnd) = (metrics.available(), metrics.in_flight(), metrics.cwnd);
         if !available {
             self.violate("cwnd", format!("{what} on {subflow:?}, which has {in_flight} of {cwnd} in flight"));
         }
@@ -528,8 +528,8 @@ impl Model {
         if !self.may_carry(subflow) {
             return false;
         }
-        let flow = &self.subflows[subflow.index()];
-        if u64::from(flow.window_space()) * u64::from(MSS) < u64::from(bytes) {
+        let metrics = &self.subflows[subflow.index()];
+        if u64::from(metrics.window_space()) * u64::from(MSS) < u64::from(bytes) {
             self.violate("cwnd", format!("{bytes} bytes to {subflow:?}, beyond its window"));
         }
         self.give(subflow.0, 0, bytes, true)
@@ -560,7 +560,7 @@ impl Model {
     }
 
     fn wait(&mut self, until: Option<Nanos>) {
-        let idle = self.subflows.iter().all(|flow| flow.packets_out == 0);
+        let idle = self.subflows.iter().all(|metrics| metrics.packets_out == 0);
         match until {
             Some(until) if until <= self.now => {
                 self.violate("wait", format!("until {until}, which is past"));
@@ -577,11 +577,11 @@ impl Model {
 
     /// Sends one segment by `minrtt`, as the engine does when a scheduler would stall.
     fn rescue(&mut self) {
-        if self.subflows.iter().any(|flow| flow.packets_out > 0) {
+        if self.subflows.iter().any(|metrics| metrics.packets_out > 0) {
             return;
         }
-        if let Some(flow) = View::fastest(self.view().available()) {
-            let subflow = flow.id.0;
+        if let Some(metrics) = View::fastest(self.view().available()) {
+            let subflow = metrics.id.0;
             self.give(subflow, 0, MSS, false);
         }
     }

@@ -37,7 +37,7 @@ impl<P: Payload> Sender<P> {
         }
     }
 
-    /// Looks for losses after an ACK. Returns whether a retransmission was lost.
+    /// Looks for losses after an ACK, and notes in `summary` whether a retransmission was lost.
     #[inline]
     pub(super) fn identify_losses(
         &mut self,
