@@ -37,6 +37,7 @@
 //! driver runs. Timers are tokio's, which fire up to a millisecond late.
 #![forbid(unsafe_code)]
 
+mod backlog;
 mod clock;
 mod device;
 mod driver;

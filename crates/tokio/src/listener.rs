@@ -1,86 +1,14 @@
 //! Listeners.
 
-use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use ropewalk_engine::endpoint::ConnectionId;
-
-use crate::entries::Status;
+use crate::backlog::Backlog;
 use crate::network::{Inner, Network};
 use crate::options::ListenOptions;
 use crate::stream::MptcpStream;
-
-/// A connection that waits to be accepted.
-#[derive(Debug)]
-pub(crate) struct Arrival {
-    pub shard: usize,
-    pub id: ConnectionId,
-    pub status: Arc<Status>,
-    pub local: SocketAddr,
-    pub peer: SocketAddr,
-}
-
-/// Connections that wait to be accepted, of all shards.
-#[derive(Debug)]
-pub(crate) struct Backlog {
-    limit: usize,
-    waiting: Mutex<Waiting>,
-}
-
-#[derive(Debug, Default)]
-struct Waiting {
-    arrivals: VecDeque<Arrival>,
-    acceptors: Vec<Waker>,
-    is_closed: bool,
-}
-
-impl Backlog {
-    fn new(limit: usize) -> Backlog {
-        Backlog { limit: limit.max(1), waiting: Mutex::default() }
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, Waiting> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Adds a connection, and returns whom to wake; hands it back if too many wait.
-    pub fn push(&self, arrival: Arrival) -> Result<Vec<Waker>, Arrival> {
-        let mut waiting = self.lock();
-        if waiting.is_closed || waiting.arrivals.len() >= self.limit {
-            return Err(arrival);
-        }
-        waiting.arrivals.push_back(arrival);
-        Ok(std::mem::take(&mut waiting.acceptors))
-    }
-
-    fn poll_pop(&self, cx: &mut Context<'_>) -> Poll<Option<Arrival>> {
-        let mut waiting = self.lock();
-        if let Some(arrival) = waiting.arrivals.pop_front() {
-            return Poll::Ready(Some(arrival));
-        }
-        if waiting.is_closed {
-            return Poll::Ready(None);
-        }
-        if !waiting.acceptors.iter().any(|known| known.will_wake(cx.waker())) {
-            waiting.acceptors.push(cx.waker().clone());
-        }
-        Poll::Pending
-    }
-
-    /// Takes no more, and returns whom to wake.
-    pub fn close(&self) -> Vec<Waker> {
-        let mut waiting = self.lock();
-        waiting.is_closed = true;
-        std::mem::take(&mut waiting.acceptors)
-    }
-
-    fn drain(&self) -> VecDeque<Arrival> {
-        std::mem::take(&mut self.lock().arrivals)
-    }
-}
 
 /// Accepts connections, Multipath TCP's and plain TCP's.
 ///

@@ -14,16 +14,15 @@ use ropewalk_os::entropy::{OsEntropy, random};
 use ropewalk_os::tun::{Offload, Tun};
 use tokio::runtime::Handle;
 
+use crate::backlog::Arrival;
 use crate::clock::Clock;
 use crate::device::{PacketDevice, TunDevice};
 use crate::driver::Driver;
 use crate::error;
-use crate::listener::Arrival;
 use crate::options::{ConnectOptions, ListenOptions, default_config};
 use crate::queue::{PathFlag, PathState, Queue, Translation};
 use crate::shard::{DriverCounters, PathMemory, Shard};
 use crate::steering::Steering;
-use crate::stream::MptcpStream;
 
 /// A shard's part of the local ports: subflows of different shards never have the same four-tuple.
 fn ports(all: &RangeInclusive<u16>, shard: usize, shards: usize) -> RangeInclusive<u16> {
@@ -359,7 +358,7 @@ impl Inner {
     }
 
     /// Opens a connection, on the shard to which its four-tuple belongs.
-    pub fn open(self: &Arc<Inner>, remote: SocketAddr, options: &ConnectOptions) -> io::Result<MptcpStream> {
+    pub fn open(&self, remote: SocketAddr, options: &ConnectOptions) -> io::Result<Arrival> {
         let mut config = options.common.config(&self.config)?;
         if let Some(early) = options.early_join {
             config.path_manager.early_join = early;
@@ -392,8 +391,7 @@ impl Inner {
             });
             match opened {
                 Ok((id, status, local)) => {
-                    let arrival = Arrival { shard: index, id, status, local, peer: remote };
-                    return Ok(MptcpStream::new(Arc::clone(self), arrival));
+                    return Ok(Arrival { shard: index, id, status, local, peer: remote });
                 }
                 Err(ConnectError::InUse) if options.local.is_none_or(|local| local.port() == 0) => {}
                 Err(wrong) => return Err(error::opening(wrong)),
@@ -433,7 +431,7 @@ impl Network {
     }
 
     /// The runtime of a shard's driver. A task there runs on the driver's core with [`Execution::Threads`]:
-    /// [`MptcpStream::shard`] says which is a stream's.
+    /// [`MptcpStream::shard`](crate::MptcpStream::shard) says which is a stream's.
     pub fn shard_runtime(&self, shard: usize) -> Option<&Handle> {
         self.inner.runtimes.get(shard)
     }

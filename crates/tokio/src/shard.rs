@@ -19,9 +19,9 @@ use ropewalk_wire::pool::Pool;
 use ropewalk_wire::virtio::parse_frame;
 use ropewalk_wire::{Flags, FourTuple, MpJoin, ParseError, Segment, parse_icmp_too_big};
 
+use crate::backlog::{Arrival, Backlog};
 use crate::clock::Clock;
 use crate::entries::{End, Entries, Entry};
-use crate::listener::{Arrival, Backlog};
 use crate::queue::{Packets, PathState, Queue};
 use crate::steering::Steering;
 

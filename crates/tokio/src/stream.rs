@@ -17,10 +17,10 @@ use ropewalk_wire::pool::{MAX_CONDENSED, Pool};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::task::coop::poll_proceed;
 
+use crate::backlog::Arrival;
 use crate::entries::{Status, register};
 use crate::error;
 use crate::info::StreamInfo;
-use crate::listener::Arrival;
 use crate::network::{Inner, Network};
 use crate::options::ConnectOptions;
 use crate::shard::{Shard, State, TokioEndpoint};
@@ -260,7 +260,8 @@ impl MptcpStream {
         remote: SocketAddr,
         options: &ConnectOptions,
     ) -> io::Result<MptcpStream> {
-        let stream = network.inner().open(remote, options)?;
+        let inner = network.inner();
+        let stream = MptcpStream::new(Arc::clone(inner), inner.open(remote, options)?);
         let established = std::future::poll_fn(|cx| stream.connection.poll_established(cx));
         match options.timeout {
             None => established.await?,
