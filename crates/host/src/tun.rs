@@ -35,7 +35,7 @@ mod tests {
             namespace.sysctl("net.ipv6.conf.all.disable_ipv6", "1").unwrap();
             namespace.check("ip", &["link", "set", "rope0", "up"]).unwrap();
             let socket = namespace.run(|| std::net::UdpSocket::bind("192.0.2.1:7000")).unwrap();
-            socket.send_to(b"strand", "192.0.2.2:7001").unwrap();
+            socket.send_to(b"hello!", "192.0.2.2:7001").unwrap();
             let mut buffer = vec![0; BUFFER];
             let header = if offload == Offload::None { 0 } else { VNET_HEADER };
             let packet = loop {
@@ -45,7 +45,7 @@ mod tests {
                     break &mut buffer[header..len];
                 }
             };
-            assert!(packet.ends_with(b"strand"));
+            assert!(packet.ends_with(b"hello!"));
             // Swap the addresses and ports: with the checksums' sums unchanged, it is a valid answer, unless the
             // UDP checksum was left to us; IPv4 allows none.
             let (source, destination) = (packet[12..16].to_vec(), packet[16..20].to_vec());
@@ -60,7 +60,7 @@ mod tests {
             socket.set_read_timeout(Some(std::time::Duration::from_secs(2))).unwrap();
             let mut answer = [0; 16];
             let (len, from) = socket.recv_from(&mut answer).unwrap();
-            assert_eq!((&answer[..len], from.to_string()), (&b"strand"[..], "192.0.2.2:7001".to_string()));
+            assert_eq!((&answer[..len], from.to_string()), (&b"hello!"[..], "192.0.2.2:7001".to_string()));
         }
     }
 

@@ -110,6 +110,7 @@ pub struct Trailer {
 
 /// Bytes that are no message of this protocol.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum Malformed {
     /// Another program.
     #[error("the peer doesn't speak ropewalk perf's protocol (its first bytes are {0})")]

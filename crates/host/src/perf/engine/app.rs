@@ -51,7 +51,7 @@ struct ActiveConnection {
     /// Whether it counts among a server's active flows.
     is_active: bool,
     /// The same flow's connections on other paths, until one of them is open.
-    rivals: Vec<ConnectionId>,
+    racing: Vec<ConnectionId>,
 }
 
 impl ActiveConnection {
@@ -72,7 +72,7 @@ impl ActiveConnection {
             wake: Nanos::MAX,
             next_stack_info: now,
             is_active: false,
-            rivals: Vec::new(),
+            racing: Vec::new(),
         }
     }
 }
@@ -163,41 +163,41 @@ impl Perf {
     /// A connection is open. Those of the same flow on other paths are cancelled: they are joined from this one.
     fn on_connected(&mut self, now: Nanos, endpoint: &mut HostEndpoint, id: ConnectionId) {
         let mut flows = self.flows.iter();
-        let found = flows.find(|(key, active)| **key == id || active.rivals.contains(&id));
+        let found = flows.find(|(key, active)| **key == id || active.racing.contains(&id));
         let Some(key) = found.map(|(key, _)| *key) else { return };
         self.rename(key, id);
         let Some(active) = self.flows.get_mut(&id) else { return };
         active.connect = Some(now - active.opened);
-        for rival in std::mem::take(&mut active.rivals) {
-            endpoint.abort(now, rival);
+        for loser in std::mem::take(&mut active.racing) {
+            endpoint.abort(now, loser);
         }
     }
 
-    /// Has a flow go by another of its connections, with the one that it went by as a rival of that.
+    /// Has a flow go by another of its connections, and the one that it went by race against that.
     fn rename(&mut self, from: ConnectionId, to: ConnectionId) {
         if from != to
             && let Some(mut active) = self.flows.remove(&from)
         {
             self.wakes.remove(&(active.wake, from));
             let wake = std::mem::replace(&mut active.wake, Nanos::MAX);
-            active.rivals.retain(|rival| *rival != to);
-            active.rivals.push(from);
+            active.racing.retain(|other| *other != to);
+            active.racing.push(from);
             self.flows.insert(to, active);
             self.wake_at(to, wake);
         }
     }
 
     /// A connection is lost before it was open: whether others of the same flow go on.
-    fn has_rivals(&mut self, id: ConnectionId) -> bool {
-        if let Some(active) = self.flows.values_mut().find(|active| active.rivals.contains(&id)) {
-            active.rivals.retain(|rival| *rival != id);
+    fn has_racing(&mut self, id: ConnectionId) -> bool {
+        if let Some(active) = self.flows.values_mut().find(|active| active.racing.contains(&id)) {
+            active.racing.retain(|other| *other != id);
             return true;
         }
-        let next = self.flows.get(&id).and_then(|active| active.rivals.first().copied());
+        let next = self.flows.get(&id).and_then(|active| active.racing.first().copied());
         if let Some(next) = next {
             self.rename(id, next);
             if let Some(active) = self.flows.get_mut(&next) {
-                active.rivals.retain(|rival| *rival != id);
+                active.racing.retain(|other| *other != id);
             }
         }
         next.is_some()
@@ -488,7 +488,7 @@ impl App for Perf {
                 Ok(mut ids) if !ids.is_empty() => {
                     let (id, peer) = (ids.remove(0), self.remote);
                     let active = ActiveConnection::new(now, flow, number, peer, None);
-                    self.flows.insert(id, ActiveConnection { rivals: ids, ..active });
+                    self.flows.insert(id, ActiveConnection { racing: ids, ..active });
                     self.wake_at(id, now + TICK);
                 }
                 Ok(_) => {}
@@ -517,7 +517,7 @@ impl App for Perf {
                 self.update_stack_info(now, endpoint, id);
                 self.drive(now, endpoint, id);
             }
-            Event::Reset { .. } if self.has_rivals(id) => {}
+            Event::Reset { .. } if self.has_racing(id) => {}
             Event::Reset { reason } => {
                 if let Some(active) = self.flows.get_mut(&id) {
                     let why = match (active.connect, reason) {
