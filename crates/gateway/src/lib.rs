@@ -20,6 +20,7 @@ mod secret;
 mod serving;
 pub mod setup;
 pub mod status;
+mod target;
 pub mod tls;
 pub mod udp;
 

@@ -100,15 +100,17 @@ impl Text {
     }
 }
 
+/// An address that others reach.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("metrics at {0}: only a loopback address is allowed")]
+pub struct NotLoopback(pub SocketAddr);
+
 /// Checks that only this host reaches the address.
 ///
 /// # Errors
 /// If it isn't a loopback address.
-pub fn check(address: SocketAddr) -> Result<(), String> {
-    match address.ip().is_loopback() {
-        true => Ok(()),
-        false => Err(format!("metrics at {address}: only a loopback address is allowed")),
-    }
+pub fn check(address: SocketAddr) -> Result<(), NotLoopback> {
+    if address.ip().is_loopback() { Ok(()) } else { Err(NotLoopback(address)) }
 }
 
 /// Opens the port.

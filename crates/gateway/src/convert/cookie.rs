@@ -26,6 +26,7 @@ impl std::fmt::Debug for Cookie {
 
 /// A cookie's file that can't be used.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum CookieError {
     /// It can't be read.
     #[error("can't read the cookie: {0}")]

@@ -94,6 +94,7 @@ pub mod code {
 
 /// What is wrong with bytes that should be a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum ParseError {
     /// A version other than 1.
     #[error("version {0} of the Convert Protocol; expected {VERSION}")]

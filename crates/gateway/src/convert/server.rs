@@ -54,6 +54,7 @@ pub enum Granted {
 
 /// Why a client has got nothing.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum Refusal {
     /// The client's connection was lost, or it fell silent.
     #[error("{0}")]

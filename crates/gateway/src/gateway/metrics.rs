@@ -5,8 +5,8 @@ use std::sync::atomic::Ordering;
 use ropewalk_tokio::PathId;
 
 use super::State;
+use super::snapshot::carried;
 use crate::metrics::{Kind, Text};
-use crate::status::gateway::carried;
 
 /// All of them, as text.
 pub(super) fn text(state: &State) -> String {

@@ -3,6 +3,7 @@
 mod listener;
 mod metrics;
 mod proxy_protocol;
+mod snapshot;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -22,8 +23,9 @@ use crate::convert::Converter;
 use crate::daemon::{self, End};
 use crate::page::Page;
 use crate::setup::gateway::Plan;
-use crate::status::{self, Location, gateway::snapshot};
+use crate::status::{self, Location};
 pub use proxy_protocol::ProxyProtocol;
+use snapshot::snapshot;
 
 /// How often ports are looked for that no listener and no connection needs any more.
 const RELEASE: Duration = Duration::from_secs(5);

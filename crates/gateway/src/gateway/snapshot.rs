@@ -6,8 +6,8 @@ use std::sync::atomic::Ordering;
 use ropewalk_tokio::PathId;
 use serde_json::{Map, Value, json};
 
-use super::{newest, stream};
-use crate::gateway::{Flow, State};
+use super::{Flow, State};
+use crate::status::{newest, stream};
 
 /// The gateway's state, with the newest connections, of those with a number below `before`. It takes a fifth of a second, in which
 /// the schedulers are watched.

@@ -9,11 +9,11 @@ use std::time::Duration;
 use ropewalk_tokio::MptcpStream;
 use tokio::time::Instant;
 
-use super::inbound::Client;
+use super::client::Client;
 use super::link::Link;
 use super::policy::Plan;
 use super::remote::Opened;
-use super::target::Target;
+use crate::target::Target;
 use crate::tls::Secure;
 
 /// One client's connection.

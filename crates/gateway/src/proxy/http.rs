@@ -13,10 +13,11 @@ use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::TcpStream;
 
+use super::client::Client;
 use super::config::Access;
-use super::inbound::{Client, HANDSHAKE};
+use super::inbound::HANDSHAKE;
 use super::serve::Server;
-use super::target::Target;
+use crate::target::Target;
 
 type Answer = Response<Full<Bytes>>;
 

@@ -1,12 +1,12 @@
 //! Clients: SOCKS5 and HTTP on one port, told apart by the first byte.
 
 use std::io;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpStream};
 
+use super::client::Client;
 use super::serve::Server;
 use super::{http, socks};
 
@@ -14,31 +14,6 @@ use super::{http, socks};
 pub(super) const HANDSHAKE: Duration = Duration::from_secs(10);
 /// What a SOCKS5 request begins with (RFC 1928 3).
 const SOCKS5: u8 = 5;
-
-/// Who connects.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Client {
-    /// Its address.
-    pub address: SocketAddr,
-    /// The Diffserv code point that it sends, as its first segments had it.
-    pub dscp: u8,
-}
-
-impl Client {
-    /// The peer of an accepted connection.
-    pub(super) fn of(socket: &TcpStream, address: SocketAddr) -> Client {
-        use std::os::fd::AsFd;
-        let local_is_v6 = socket.local_addr().is_ok_and(|local| local.is_ipv6());
-        let dscp = ropewalk_os::dscp::received(socket.as_fd(), local_is_v6).unwrap_or(0);
-        Client { address, dscp }
-    }
-}
-
-impl std::fmt::Display for Client {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        self.address.fmt(f)
-    }
-}
 
 /// Accepts clients until it is cancelled.
 pub(super) async fn accept(server: Arc<Server>, listener: TcpListener) {

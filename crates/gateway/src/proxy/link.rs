@@ -13,9 +13,9 @@ use ropewalk_tokio::{Offload, PacketDevice, Pool, StreamInfo};
 use serde::Serialize;
 use tokio::time::Instant;
 
-use super::config::Via;
 use super::reach::Reach;
 use super::uplinks::{engine_v4, engine_v6};
+use super::via::Via;
 
 /// Whether a link is used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]

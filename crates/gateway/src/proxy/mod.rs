@@ -6,6 +6,7 @@
 
 mod account;
 pub(crate) mod captive;
+mod client;
 pub mod config;
 mod dial;
 pub mod flow;
@@ -18,14 +19,16 @@ pub mod policy;
 pub mod reach;
 mod ready;
 pub mod recorder;
+mod refill;
 mod remote;
 mod serve;
+mod snapshot;
 mod socks;
-pub(crate) mod target;
 mod transparent;
 pub mod uplinks;
 pub mod usage;
 pub mod users;
+mod via;
 mod watch;
 mod why;
 
@@ -47,20 +50,23 @@ use tokio::time::Instant;
 
 pub use ipnet::IpNet;
 
-pub use self::config::{Access, Config, ConfigError, Opening, Via};
+pub use self::captive::CheckUrlError;
+pub use self::config::{Access, Config, ConfigError, Opening};
 use self::link::{CountedDevice, Link};
 use self::netlink::Changes;
 pub use self::policy::{Policies, Policy, Rule};
 use self::reach::{Reach, Uplink, inspect};
 pub use self::remote::{Gateway, MOST_READY};
 pub use self::serve::Server;
+use self::snapshot::snapshot;
 use self::uplinks::Uplinks;
 use self::usage::Usage;
+pub use self::via::{Via, ViaError, ViaProblem};
 use crate::confine::{confine, folder_of};
 use crate::daemon::{self, End};
 use crate::page::Page;
 use crate::setup::Preview;
-use crate::status::{self, proxy::snapshot};
+use crate::status;
 
 /// How often interfaces are looked at without a message that they have changed.
 const INTERVAL: Duration = Duration::from_secs(5);
@@ -209,7 +215,7 @@ impl Proxy {
         let Proxy { server, listener, transparent, tells, mut uplinks } = self;
         let mut helpers = JoinSet::new();
         helpers.spawn(daemon::feed_watchdog());
-        helpers.spawn(ready::keep(Arc::clone(&server)));
+        helpers.spawn(refill::refill(Arc::clone(&server)));
         tells.serve(&server, &mut helpers);
         let mut accepting = JoinSet::new();
         for listener in transparent {

@@ -13,9 +13,9 @@ use ipnet::IpNet;
 use ropewalk_engine::registry::SpecError;
 use ropewalk_lab::units;
 
-use super::config::Via;
 use super::link::Link;
-use super::target::Target;
+use super::via::Via;
+use crate::target::Target;
 
 /// How links are used.
 #[derive(Clone, PartialEq, Debug)]
@@ -435,7 +435,7 @@ mod tests {
     use super::{Mode, Plan, Policies, Policy, Rule, plan};
     use crate::proxy::link::Link;
     use crate::proxy::reach::{Reach, Route};
-    use crate::proxy::target::Target;
+    use crate::target::Target;
 
     fn links(vias: &[&str]) -> Vec<Arc<Link>> {
         let link = |(index, via): (usize, &&str)| {

@@ -4,8 +4,10 @@ use std::net::IpAddr;
 
 use serde::Deserialize;
 
-use super::uplinks::FIRST_TABLE;
 use crate::setup::ip;
+
+/// The routing table of uplink 0. The priority of its rule is the same number: before the main table (32766).
+pub(super) const FIRST_TABLE: u32 = 5_200;
 
 /// An uplink as the set-up sees it.
 #[derive(Clone, PartialEq, Eq, Debug)]

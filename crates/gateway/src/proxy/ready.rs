@@ -6,20 +6,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::Notify;
-use tokio::task::JoinSet;
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 
 use super::link::Link;
 use super::policy::Plan;
 use super::remote::Opened;
-use super::serve::Server;
 
 /// A connection is replaced after so long.
 const LIFETIME: Duration = Duration::from_secs(45);
-/// Without a client for so long, none is kept: nothing is spent on metered links.
-const UNUSED: Duration = Duration::from_secs(300);
-/// How often it is looked after them.
-const TICK: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 struct Waiting {
@@ -61,6 +55,16 @@ impl Ready {
         Some((one.opened, one.link))
     }
 
+    /// Returns when one was taken.
+    pub async fn taken(&self) {
+        self.taken.notified().await;
+    }
+
+    /// Adds one.
+    pub fn put(&self, opened: Opened, link: Arc<Link>) {
+        self.lock().push_back(Waiting { opened, link, since: Instant::now() });
+    }
+
     /// Drops all, which resets them.
     pub fn clear(&self) {
         for one in self.lock().drain(..) {
@@ -69,7 +73,7 @@ impl Ready {
     }
 
     /// Drops what is of no use any more; how many are left.
-    fn prune(&self) -> usize {
+    pub fn prune(&self) -> usize {
         let mut waiting = self.lock();
         waiting.retain(|one| {
             let is_good = one.is_good();
@@ -79,38 +83,5 @@ impl Ready {
             is_good
         });
         waiting.len()
-    }
-}
-
-/// Keeps as many as the configuration says, until it is cancelled.
-pub(super) async fn keep(server: Arc<Server>) {
-    let (mut clients, mut used) = (0, Instant::now());
-    loop {
-        let _ = timeout(TICK, server.ready.taken.notified()).await;
-        let seen = server.flows.total();
-        if seen != clients {
-            (clients, used) = (seen, Instant::now());
-        }
-        let config = server.config();
-        let Some(gateway) = config.gateway.as_ref().filter(|_| used.elapsed() < UNUSED) else {
-            server.ready.clear();
-            continue;
-        };
-        let missing = gateway.ready.saturating_sub(server.ready.prune());
-        let mut opening = JoinSet::new();
-        for _ in 0..missing {
-            let (server, gateway) = (Arc::clone(&server), gateway.clone());
-            opening.spawn(async move { server.open_ready(&gateway).await });
-        }
-        while let Some(done) = opening.join_next().await {
-            match done {
-                Ok(Ok((opened, link))) => {
-                    tracing::debug!(link = link.interface, "ready for a client");
-                    server.ready.lock().push_back(Waiting { opened, link, since: Instant::now() });
-                }
-                Ok(Err(error)) => tracing::debug!(%error, "no connection to the gateway can be kept ready"),
-                Err(_) => {}
-            }
-        }
     }
 }

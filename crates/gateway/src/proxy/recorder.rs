@@ -9,8 +9,8 @@ use super::flow::Flow;
 use super::link::Link;
 use crate::record::{RecordedFlow, RecordedLink, Recording};
 
-/// Seconds that are kept.
-pub const KEPT: usize = 3600;
+/// Most seconds that are kept of a link.
+const MOST_SECONDS: usize = 3600;
 /// Most flows that are kept.
 const MOST_FLOWS: usize = 4096;
 /// Fewest bytes of a flow that is kept.
@@ -29,8 +29,9 @@ struct Sample {
     up_and_usable: bool,
 }
 
+/// The last hour.
 #[derive(Debug, Default)]
-struct Kept {
+struct History {
     links: Vec<VecDeque<Sample>>,
     flows: VecDeque<RecordedFlow>,
     /// Seconds that have passed, those that are forgotten included.
@@ -39,10 +40,10 @@ struct Kept {
 
 /// What happened in the last hour.
 #[derive(Debug, Default)]
-pub struct Recorder(Mutex<Kept>);
+pub struct Recorder(Mutex<History>);
 
 impl Recorder {
-    fn lock(&self) -> MutexGuard<'_, Kept> {
+    fn lock(&self) -> MutexGuard<'_, History> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -54,15 +55,15 @@ impl Recorder {
             let own = all.filter(|subflow| subflow.path == link.path() && subflow.tcp.rtt.smoothed > 0);
             own.map(|subflow| subflow.tcp.rtt.min.min(subflow.tcp.rtt.smoothed)).filter(|rtt| *rtt > 0).min()
         };
-        let mut kept = self.lock();
-        kept.links.resize(links.len(), VecDeque::new());
-        kept.seconds += 1;
-        for (link, samples) in links.iter().zip(&mut kept.links) {
+        let mut history = self.lock();
+        history.links.resize(links.len(), VecDeque::new());
+        history.seconds += 1;
+        for (link, samples) in links.iter().zip(&mut history.links) {
             let known = link.known();
             let probed = known.rtt.map(|rtt| rtt.as_secs_f32());
             let seen = least(link).map(|nanos| (nanos as f64 / 1e9) as f32);
             let rtt = [probed, seen].into_iter().flatten().fold(f32::NAN, f32::min);
-            if samples.len() == KEPT {
+            if samples.len() == MOST_SECONDS {
                 samples.pop_front();
             }
             let up_and_usable = link.state() == super::link::LinkState::Up;
@@ -79,19 +80,19 @@ impl Recorder {
             return;
         }
         let seconds = flow.since.elapsed().as_secs_f64();
-        let mut kept = self.lock();
-        if kept.flows.len() == MOST_FLOWS {
-            kept.flows.pop_front();
+        let mut history = self.lock();
+        if history.flows.len() == MOST_FLOWS {
+            history.flows.pop_front();
         }
-        let start_s = (kept.seconds as f64 - seconds).max(0.0);
+        let start_s = (history.seconds as f64 - seconds).max(0.0);
         let scheduler = flow.plan().scheduler;
-        kept.flows.push_back(RecordedFlow { start_s, seconds, bytes_down: down, bytes_up: up, scheduler });
+        history.flows.push_back(RecordedFlow { start_s, seconds, bytes_down: down, bytes_up: up, scheduler });
     }
 
     /// A link's last seconds, the oldest first.
     pub fn last(&self, link: usize, seconds: usize) -> Vec<Value> {
-        let kept = self.lock();
-        let Some(samples) = kept.links.get(link) else { return Vec::new() };
+        let history = self.lock();
+        let Some(samples) = history.links.get(link) else { return Vec::new() };
         samples
             .iter()
             .skip(samples.len().saturating_sub(seconds))
@@ -101,10 +102,10 @@ impl Recorder {
 
     /// All that is kept: the last seconds of each link, and the flows that began in them.
     pub fn recording(&self, links: &[std::sync::Arc<Link>]) -> Recording {
-        let kept = self.lock();
-        let seconds = kept.links.first().map_or(0, VecDeque::len);
-        let begin = (kept.seconds - seconds as u64) as f64;
-        let told = links.iter().zip(&kept.links).map(|(link, samples)| {
+        let history = self.lock();
+        let seconds = history.links.first().map_or(0, VecDeque::len);
+        let begin = (history.seconds - seconds as u64) as f64;
+        let told = links.iter().zip(&history.links).map(|(link, samples)| {
             let via = link.via();
             RecordedLink {
                 interface: link.interface.clone(),
@@ -118,7 +119,7 @@ impl Recorder {
                 usable: samples.iter().map(|one| one.up_and_usable).collect(),
             }
         });
-        let flows = kept.flows.iter().filter(|flow| flow.start_s >= begin);
+        let flows = history.flows.iter().filter(|flow| flow.start_s >= begin);
         let flows =
             flows.map(|flow| RecordedFlow { start_s: flow.start_s - begin, ..flow.clone() }).collect();
         Recording { seconds, links: told.collect(), flows }
@@ -137,14 +138,17 @@ mod tests {
     fn an_hour_is_kept_and_no_more() {
         let link = Arc::new(Link::new(0, "wlan0".parse().unwrap(), Instant::now(), false));
         let recorder = Recorder::default();
-        for second in 0..KEPT as u64 + 10 {
+        for second in 0..MOST_SECONDS as u64 + 10 {
             link.learn(|known| (known.rate_down, known.rate_up) = (second, 1));
             recorder.note(&[Arc::clone(&link)], &[]);
         }
         assert_eq!(recorder.last(0, 2), [json!([3608, 1]), json!([3609, 1])]);
         let recording = recorder.recording(&[link]);
         let one = &recording.links[0];
-        assert_eq!((recording.seconds, one.down_bits_per_s.len(), one.down_bits_per_s[0]), (KEPT, KEPT, 10));
+        assert_eq!(
+            (recording.seconds, one.down_bits_per_s.len(), one.down_bits_per_s[0]),
+            (MOST_SECONDS, MOST_SECONDS, 10)
+        );
         assert_eq!(one.rtt_s[0], None);
         assert!(recorder.last(1, 5).is_empty());
     }

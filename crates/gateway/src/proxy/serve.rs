@@ -15,18 +15,18 @@ use tokio::net::TcpStream;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::{Instant, timeout, timeout_at};
 
+use super::client::Client;
 use super::config::{Config, Opening};
 use super::dial::dial;
 use super::flow::{Entry, Flow, Flows};
-use super::inbound::Client;
 use super::link::Link;
 use super::policy::{self, Plan};
 use super::ready::Ready;
 use super::recorder::Recorder;
 use super::remote::{Gateway, Opened, Wish, until_answered};
-use super::target::Target;
 use super::usage::Usage;
 use crate::carry::{ByteCounters, Lost, carry, carry_encrypted, reset};
+use crate::target::Target;
 use crate::udp::{associate::Association, relay::Carried};
 
 /// How often it is looked whether flows have ended.

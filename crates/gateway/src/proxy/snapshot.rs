@@ -6,11 +6,11 @@ use std::sync::atomic::Ordering;
 use ropewalk_tokio::PathId;
 use serde_json::{Map, Value, json};
 
-use super::{newest, stream};
-use crate::proxy::Server;
-use crate::proxy::flow::Flow;
-use crate::proxy::link::Link;
-use crate::proxy::reach::Route;
+use super::flow::Flow;
+use super::link::Link;
+use super::reach::Route;
+use super::serve::Server;
+use crate::status::{newest, stream};
 
 /// Seconds of the links' past that are told.
 const PAST: usize = 120;

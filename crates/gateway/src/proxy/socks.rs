@@ -12,9 +12,10 @@ use fast_socks5::{ReplyError, Socks5Command};
 use tokio::net::{TcpStream, UdpSocket};
 use tokio::time::timeout;
 
-use super::inbound::{Client, HANDSHAKE};
+use super::client::Client;
+use super::inbound::HANDSHAKE;
 use super::serve::Server;
-use super::target::Target;
+use crate::target::Target;
 use crate::udp::associate::Association;
 
 fn other(error: SocksServerError) -> io::Error {

@@ -10,9 +10,9 @@ use nix::sys::socket::{getsockopt, sockopt};
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::net::{TcpListener, TcpStream};
 
-use super::inbound::Client;
+use super::client::Client;
 use super::serve::Server;
-use super::target::Target;
+use crate::target::Target;
 
 /// Listeners for both families.
 pub(super) fn listen(port: u16) -> io::Result<Vec<TcpListener>> {

@@ -11,13 +11,11 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use serde_json::json;
 
-use super::reach::{Reach, Route, Uplink};
+use super::reach::{FIRST_TABLE, Reach, Route, Uplink};
 use crate::setup::{Preview, Step, Undo, clean, has_force_forwarding, ip, read_sysctl, remember};
 
 /// Most uplinks.
 pub const MOST_LINKS: usize = 8;
-/// The routing table of uplink 0. The priority of its rule is the same number: before the main table (32766).
-pub(super) const FIRST_TABLE: u32 = 5_200;
 /// The nftables table.
 const TABLE: &str = "ropewalk_proxy";
 /// The routing protocol number of our routes and rules: `ip rule show protocol 212`.

@@ -1,9 +1,7 @@
 //! The state of a running gateway or proxy, over a Unix socket: whoever connects and sends a line gets one JSON value. The line
 //! says of what: `state`, `state before=NUMBER`, `recording`. The file's permissions say who may (0600).
 
-pub mod gateway;
-pub mod proxy;
-mod stream;
+pub(crate) mod stream;
 
 use std::future::Future;
 use std::io::{self, Read, Write};
@@ -192,7 +190,7 @@ pub(crate) fn before(word: &str) -> Option<u64> {
 
 /// Of `all` connections, in the order of their numbers, those that one answer tells of, the newest with a number below `before`; and
 /// how many older ones there are.
-fn newest<T>(all: &[T], before: Option<u64>, number: impl Fn(&T) -> u64) -> (&[T], usize) {
+pub(crate) fn newest<T>(all: &[T], before: Option<u64>, number: impl Fn(&T) -> u64) -> (&[T], usize) {
     let end = before.map_or(all.len(), |before| all.partition_point(|one| number(one) < before));
     let begin = end.saturating_sub(MOST_CONNECTIONS);
     (&all[begin..end], begin)

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 const WATCHED: Duration = Duration::from_millis(200);
 
 /// Watches the schedulers of some streams for a fifth of a second.
-pub(super) async fn watch(streams: impl Iterator<Item = &MptcpStream> + Clone) {
+pub(crate) async fn watch(streams: impl Iterator<Item = &MptcpStream> + Clone) {
     let trace = |on| streams.clone().for_each(|stream| drop(stream.trace_decisions(on)));
     trace(true);
     tokio::time::sleep(WATCHED).await;
@@ -23,7 +23,7 @@ fn seconds(nanos: u64) -> f64 {
 }
 
 /// What every connection tells; `None` if it is over. `interface` names a path.
-pub(super) fn told(stream: &MptcpStream, interface: impl Fn(PathId) -> Option<String>) -> Option<Value> {
+pub(crate) fn told(stream: &MptcpStream, interface: impl Fn(PathId) -> Option<String>) -> Option<Value> {
     let info = stream.info()?;
     let subflows: Vec<Value> = info
         .subflows
@@ -99,7 +99,7 @@ fn decision(
 }
 
 /// One value's fields added to another's.
-pub(super) fn join(mut one: Value, more: Value) -> Value {
+pub(crate) fn join(mut one: Value, more: Value) -> Value {
     if let (Value::Object(one), Value::Object(more)) = (&mut one, more) {
         one.extend(more);
     }

@@ -13,6 +13,7 @@ const LARGEST: u64 = 64 << 10;
 
 /// A file that can't be used.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum KeyError {
     /// It can't be read or written.
     #[error("`{0}`: {1}")]

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 use super::frame::{Frames, encode};
 use super::relay::Carried;
-use crate::proxy::target::Target;
+use crate::target::Target;
 
 /// How long the address of a name is kept.
 const KEPT: Duration = Duration::from_secs(60);

@@ -1,0 +1,47 @@
+//! Keeps connections to the gateway ready.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout};
+
+use super::serve::Server;
+
+/// Without a client for so long, none is kept: nothing is spent on metered links.
+const UNUSED: Duration = Duration::from_secs(300);
+/// How often it is looked after them.
+const TICK: Duration = Duration::from_secs(1);
+
+/// Keeps as many as the configuration says, until it is cancelled.
+pub(super) async fn refill(server: Arc<Server>) {
+    let (mut clients, mut used) = (0, Instant::now());
+    loop {
+        let _ = timeout(TICK, server.ready.taken()).await;
+        let seen = server.flows.total();
+        if seen != clients {
+            (clients, used) = (seen, Instant::now());
+        }
+        let config = server.config();
+        let Some(gateway) = config.gateway.as_ref().filter(|_| used.elapsed() < UNUSED) else {
+            server.ready.clear();
+            continue;
+        };
+        let missing = gateway.ready.saturating_sub(server.ready.prune());
+        let mut opening = JoinSet::new();
+        for _ in 0..missing {
+            let (server, gateway) = (Arc::clone(&server), gateway.clone());
+            opening.spawn(async move { server.open_ready(&gateway).await });
+        }
+        while let Some(done) = opening.join_next().await {
+            match done {
+                Ok(Ok((opened, link))) => {
+                    tracing::debug!(link = link.interface, "ready for a client");
+                    server.ready.put(opened, link);
+                }
+                Ok(Err(error)) => tracing::debug!(%error, "no connection to the gateway can be kept ready"),
+                Err(_) => {}
+            }
+        }
+    }
+}
