@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use indicatif::{ProgressBar, ProgressStyle};
 use ropewalk_lab::advise::measure::Reading;
 use ropewalk_lab::advise::{
@@ -55,8 +56,8 @@ pub(crate) struct Options {
     measured: Vec<String>,
     /// What you can run: Linux's own Multipath TCP, the kernel of multipath-tcp.org, a router with OpenMPTCProuter (which has
     /// that kernel), or Ropewalk's engine
-    #[arg(long = "for", value_name = "SYSTEM", value_parser = System::ALL.map(System::name), default_value = "ropewalk")]
-    system: String,
+    #[arg(long = "for", value_name = "SYSTEM", value_parser = system(), default_value = "ropewalk")]
+    system: System,
     /// What bytes on metered paths are worth, as in `compare`: 'a second is worth 5 MB of lte'
     #[arg(long, value_name = "TEXT")]
     value: Option<String>,
@@ -129,7 +130,7 @@ pub(crate) fn run(registries: &Registries, options: &Options) -> Result<(), Fail
             show_test::text(&found, &narrowed, options.seed)
         });
     }
-    let system = System::named(&options.system).unwrap_or(System::Ropewalk);
+    let system = options.system;
     let (question, readings) = ask(registries, options, system)?.question(registries)?;
     let bar = bar(question.budget(), "segments");
     let done = |worth| bar.inc(worth);
@@ -144,6 +145,12 @@ pub(crate) fn run(registries: &Registries, options: &Options) -> Result<(), Fail
         text(&question, &readings, &answer, &lines)
     };
     output::print(&shown)
+}
+
+/// Reads a system by its name.
+fn system() -> impl TypedValueParser<Value = System> {
+    PossibleValuesParser::new(System::ALL.map(System::name))
+        .try_map(|name| System::named(&name).ok_or("no such system"))
 }
 
 fn ask(registries: &Registries, options: &Options, system: System) -> Result<Ask, Failure> {

@@ -278,7 +278,7 @@ fn text(options: &Options, results: &Results, scores: &[Score], judged: &Score) 
         for cell in cells {
             table.row(vec![
                 cell.id.clone(),
-                cell.rival.clone(),
+                cell.oracle_label.clone(),
                 regret(cell.oracle),
                 regret(cell.p95),
                 maybe(cell.opened),
@@ -364,7 +364,7 @@ fn as_json(results: &Results, scores: &[Score], judged: &Score) -> String {
     let cells = judged.cells.iter().map(|cell| {
         json!({
             "cell": cell.id,
-            "oracle": cell.rival,
+            "oracle": cell.oracle_label,
             "against_oracle": cell.oracle,
             "p95_against_oracle": cell.p95,
             "against_tcp_opened": cell.opened,

@@ -1,4 +1,4 @@
-//! `ropewalk keys`: what a proxy and its gateway know each other by.
+//! `ropewalk keys`: the secrets by which a proxy and its gateway authenticate each other.
 
 use std::path::PathBuf;
 
@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::{Failure, output};
 
-/// Make what a proxy and its gateway know each other by
+/// Make the secrets by which a proxy and its gateway authenticate each other
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   ropewalk keys pair keys

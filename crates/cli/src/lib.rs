@@ -88,7 +88,7 @@ enum Command {
     Perf(perf::Options),
     /// Carry ordinary programs' connections over many networks
     Proxy(Box<proxy::Options>),
-    /// Make what a proxy and its gateway know each other by
+    /// Make the secrets by which a proxy and its gateway authenticate each other
     Keys(keys::Options),
     /// A running proxy's links over the last hour, as a scenario file
     Record(record::RecordOptions),

@@ -86,7 +86,7 @@ prop_compose! {
         shared in prop::option::of((link(), link())),
         workload in workload(),
         upload in any::<bool>(),
-        rival in any::<bool>(),
+        cross_traffic in any::<bool>(),
         initial_window in prop_oneof![3 => Just(10u32), 1 => 1u32..40],
         autotune in any::<bool>(),
         warmup in 0u64..300,
@@ -107,7 +107,7 @@ prop_compose! {
                 metered: None,
             }).collect(),
             bottlenecks: shared.into_iter().map(|(up, down)| Bottleneck { name: "shared".into(), up, down }).collect(),
-            background: if rival {
+            background: if cross_traffic {
                 let traffic = Traffic::TcpFlows { congestion: "reno".into(), bytes: 50_000, pause: 20 * MS, times: 0, receive_buffer: None };
                 let direction = if upload { Direction::Upload } else { Direction::Download };
                 vec![Background { path: 0, direction, traffic, extra_delay: 0, start: 0, stop: u64::MAX }]

@@ -179,11 +179,11 @@ fn the_terminal_shows_boxes_and_strands() {
     for (line, row) in lines[1..].iter().zip(&comparison.rankings[0].rows) {
         assert!(line.starts_with(&row.label) && line.matches('┃').count() == 1, "{line}");
     }
-    let mut strands = Vec::new();
+    let mut timelines = Vec::new();
     rope::trace(&request, &comparison, Budget { segments: 0 }, ropewalk_sim::run, |place, paths, result| {
-        strands.push((place.scheduler.clone(), terminal::strands(paths, result, 2 * result.duration)));
+        timelines.push((place.scheduler.clone(), terminal::timelines(paths, result, 2 * result.duration)));
     });
-    for (who, text) in strands {
+    for (who, text) in timelines {
         let wifi = text.lines().next().expect("a lane");
         assert!(wifi.starts_with("wifi  ") && wifi.contains('█'), "{who}\n{text}");
         // The scale is twice the run: its second half is empty.

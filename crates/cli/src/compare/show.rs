@@ -270,7 +270,7 @@ pub(super) fn plot(request: &Request, comparison: &Comparison) -> String {
                 String::new()
             }
         );
-        text += &terminal::strands(names, result, longest);
+        text += &terminal::timelines(names, result, longest);
     }
     text
 }

@@ -160,11 +160,11 @@ fn rounded(value: u64) -> u64 {
 
 /// Who is clearly faster than `chosen` in a world, and by what ratio.
 fn better(times: &Times, world: usize, chosen: usize, count: usize) -> Option<(usize, f64)> {
-    let rivals = (0..count).filter(|rival| *rival != chosen).filter_map(|rival| {
-        let ratio = stats::paired_ratio(times.of(world, rival), times.of(world, chosen), 1)?;
-        (ratio.ratio < 1.0 - WORTH && ratio.t_p < 0.05).then_some((rival, ratio.ratio))
+    let better = (0..count).filter(|challenger| *challenger != chosen).filter_map(|challenger| {
+        let ratio = stats::paired_ratio(times.of(world, challenger), times.of(world, chosen), 1)?;
+        (ratio.ratio < 1.0 - WORTH && ratio.t_p < 0.05).then_some((challenger, ratio.ratio))
     });
-    rivals.min_by(|a, b| a.1.total_cmp(&b.1))
+    better.min_by(|a, b| a.1.total_cmp(&b.1))
 }
 
 /// Where the answer would flip.
@@ -186,8 +186,8 @@ pub(super) fn find(
     let scenario = &question.scenario;
     let seed = question.seed.wrapping_add(2 << 20);
     let here = times(&[Arc::new(scenario.clone())], candidates, seed, SEEDS, execution)?;
-    if let Some((rival, ratio)) = better(&here, 0, chosen, candidates.len()) {
-        return Some(Turning::Ahead(candidates[rival].label.clone(), ratio));
+    if let Some((challenger, ratio)) = better(&here, 0, chosen, candidates.len()) {
+        return Some(Turning::Ahead(candidates[challenger].label.clone(), ratio));
     }
     let axes = axes(scenario);
     let steps: Vec<Arc<Scenario>> = axes
@@ -200,13 +200,13 @@ pub(super) fn find(
     for (index, axis) in axes.iter().enumerate() {
         let ladder = axis.ladder(scenario);
         let first = (0..LADDER.len()).find_map(|step| {
-            let (rival, ratio) = better(&found, index * LADDER.len() + step, chosen, candidates.len())?;
-            Some((step, rival, ratio))
+            let (challenger, ratio) = better(&found, index * LADDER.len() + step, chosen, candidates.len())?;
+            Some((step, challenger, ratio))
         });
-        if let Some((step, rival, ratio)) = first {
+        if let Some((step, challenger, ratio)) = first {
             let nothing = if loss_from_nothing(axis, scenario) { LOSSES[0] / 3.0 } else { 1.0 };
             let held = if step == 0 { nothing } else { ladder[step - 1] };
-            turning.push((*axis, held, ladder[step], rival, ratio));
+            turning.push((*axis, held, ladder[step], challenger, ratio));
         }
     }
     let between = |held: f64, flipped: f64, part: usize| {
@@ -219,19 +219,19 @@ pub(super) fn find(
         })
         .collect();
     let found = times(&closer, candidates, seed, SEEDS, execution)?;
-    let flips = turning.iter().enumerate().map(|(index, (axis, held, flipped, rival, ratio))| {
+    let flips = turning.iter().enumerate().map(|(index, (axis, held, flipped, challenger, ratio))| {
         let nearer = (1..=BETWEEN).find_map(|part| {
             let world = index * BETWEEN + part - 1;
-            let (rival, ratio) = better(&found, world, chosen, candidates.len())?;
-            Some((between(*held, *flipped, part), rival, ratio))
+            let (challenger, ratio) = better(&found, world, chosen, candidates.len())?;
+            Some((between(*held, *flipped, part), challenger, ratio))
         });
-        let (at, rival, ratio) = nearer.unwrap_or((*flipped, *rival, *ratio));
+        let (at, challenger, ratio) = nearer.unwrap_or((*flipped, *challenger, *ratio));
         Flip {
             what: axis.name(scenario),
             now: axis.value(scenario),
             side: if axis.up { "above" } else { "below" },
             at: axis.value(&axis.moved(scenario, at)),
-            to: candidates[rival].label.clone(),
+            to: candidates[challenger].label.clone(),
             ratio,
         }
     });

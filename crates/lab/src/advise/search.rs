@@ -87,13 +87,13 @@ impl Contest {
 }
 
 /// What was named on what was known before: the path that is opened first, and the candidate's label.
-type Kept<'a> = Option<(usize, Option<&'a str>)>;
+type Incumbent<'a> = Option<(usize, Option<&'a str>)>;
 
 /// The race. What was named before stays unless it is shown to be slower. None if it was stopped.
 fn contest(
     registries: &Registries,
     question: &Question,
-    kept: Kept<'_>,
+    incumbent: Incumbent<'_>,
     execution: Execution<'_>,
 ) -> Result<Option<Contest>, SpecError> {
     let scenario = &question.scenario;
@@ -121,7 +121,7 @@ fn contest(
     let asked = request(&tcp, design)?;
     let raced = run_all(question, &asked, &tcp, execution);
     let limit = asked.scenario.limit as f64 / 1e9;
-    let path = kept.and_then(|(path, _)| tcp.get(path)).map(|one| one.label.as_str());
+    let path = incumbent.and_then(|(path, _)| tcp.get(path)).map(|one| one.label.as_str());
     let found = compare::conclude(&asked, &raced, true, limit, path);
     let Some(found) = found.filter(|_| raced.ended != compare::Ended::Interrupted) else { return Ok(None) };
     let named = found.named.as_ref().and_then(|(label, _)| tcp.iter().position(|one| one.label == *label));
@@ -151,13 +151,13 @@ fn contest(
         return Ok(None);
     }
     let limit = request.scenario.limit as f64 / 1e9;
-    let kept = kept.and_then(|(_, label)| label);
+    let incumbent = incumbent.and_then(|(_, label)| label);
     // What the user can run is decided among itself.
     let within = |who: &usize| Reach::of(&request.candidates[*who]) <= question.reach;
     let reachable: Vec<usize> = (0..candidates.len()).filter(within).collect();
     let (own_request, own_raced) = only(&request, &raced, &reachable);
-    let all = compare::conclude(&request, &raced, true, limit, kept);
-    let decision = compare::conclude(&own_request, &own_raced, true, limit, kept);
+    let all = compare::conclude(&request, &raced, true, limit, incumbent);
+    let decision = compare::conclude(&own_request, &own_raced, true, limit, incumbent);
     let (Some(all), Some(decision)) = (all, decision) else { return Ok(None) };
     Ok(Some(Contest { candidates, request, raced, all, decision, opens_on: best }))
 }
@@ -182,8 +182,8 @@ pub fn advise(
     };
     let label = |of: &Contest| of.decision.named.as_ref().map(|(label, _)| label.clone());
     let named_before = before.as_ref().and_then(label);
-    let kept = before.as_ref().map(|of| (of.opens_on, named_before.as_deref()));
-    let Some(found) = contest(registries, question, kept, execution)? else { return Ok(None) };
+    let incumbent = before.as_ref().map(|of| (of.opens_on, named_before.as_deref()));
+    let Some(found) = contest(registries, question, incumbent, execution)? else { return Ok(None) };
     let Contest { candidates, request, raced, all, decision, .. } = &found;
     let limit = found.limit();
     let scores = raced.scores(limit);

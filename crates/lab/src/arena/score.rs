@@ -16,7 +16,7 @@ pub struct CellScore {
     /// The 95th percentile of the times over the oracle's.
     pub p95: f64,
     /// The oracle: the one that is best on the first half of the seeds.
-    pub rival: String,
+    pub oracle_label: String,
     /// Mean time over that of plain TCP on the path that is opened first.
     pub opened: Option<f64>,
     /// Mean time over that of plain TCP on the best path, chosen on other seeds.
@@ -98,7 +98,7 @@ fn cell(result: &CellResult, label: &str) -> Option<CellScore> {
         .filter(|series| stem(&series.label) != stem(label))
         .map(|series| (series.label.as_str(), series.seconds.as_slice()))
         .collect();
-    let (rival, oracle) = cross_fit(&field)?;
+    let (best, oracle) = cross_fit(&field)?;
     let time = mean(&own.seconds);
     let tail = |seconds: &[f64]| quantile(&sorted(seconds), 0.95);
     let tcp: Vec<(&str, &[f64])> =
@@ -108,7 +108,7 @@ fn cell(result: &CellResult, label: &str) -> Option<CellScore> {
         family: result.family.clone(),
         oracle: time / mean(&oracle),
         p95: tail(&own.seconds) / tail(&oracle),
-        rival: rival.to_string(),
+        oracle_label: best.to_string(),
         opened: result.tcp.first().map(|tcp| time / mean(&tcp.seconds)),
         best_path: cross_fit(&tcp).map(|(_, best)| time / mean(&best)),
         pool: (!result.pool.is_empty()).then(|| time / mean(&result.pool)),
@@ -203,7 +203,7 @@ mod tests {
         let score = score(&results, "mine", Some(Half::Test)).unwrap();
         // `even` is chosen for the odd seeds, where it takes 3.
         assert!((score.oracle - 2.0 / 3.0).abs() < 1e-12, "{score:?}");
-        assert_eq!(score.cells[0].rival, "even");
+        assert_eq!(score.cells[0].oracle_label, "even");
         assert_eq!(score.fixed.as_ref().map(|(_, ratio)| *ratio), Some(1.0));
         assert_eq!(score.within, 1.0);
     }

@@ -226,28 +226,28 @@ pub(crate) struct Cost {
 /// reach; then the one that repeats the fewest bytes (to the per cent); then the first in the list of schedulers, which has
 /// the simple ones first.
 ///
-/// `kept` was named on what was known before: it stays unless it is shown to be slower than the fastest, or plain TCP isn't
+/// `incumbent` was named on what was known before: it stays unless it is shown to be slower than the fastest, or plain TCP isn't
 /// shown to be slower than it. `is_slower(slow, fast)` says what is shown of two.
 pub(crate) fn name(
     candidates: &[Candidate],
     stands: &[Stand],
     costs: &[Cost],
-    kept: Option<usize>,
+    incumbent: Option<usize>,
     is_slower: impl Fn(usize, usize) -> bool,
 ) -> Option<usize> {
     let all = || 0..candidates.len();
     let is_tcp = |who: &usize| Reach::of(&candidates[*who]) == Reach::Tcp;
     let left = |who: &usize| stands[*who].standing != Standing::Slower;
-    let kept = kept.filter(left);
+    let incumbent = incumbent.filter(left);
     let tcp: Vec<usize> = all().filter(is_tcp).filter(left).collect();
     if !tcp.is_empty() {
         let least = tcp.iter().map(|who| stands[*who].ratio).fold(f64::INFINITY, f64::min);
         let near = tcp.iter().copied().find(|who| stands[*who].ratio <= least * (1.0 + MARGIN));
-        return kept.filter(is_tcp).or(near);
+        return incumbent.filter(is_tcp).or(near);
     }
     let proven = |who: &usize| all().filter(is_tcp).all(|tcp| is_slower(tcp, *who));
-    if let Some(kept) = kept.filter(proven) {
-        return Some(kept);
+    if let Some(incumbent) = incumbent.filter(proven) {
+        return Some(incumbent);
     }
     let order =
         |who: &usize| (Reach::of(&candidates[*who]), (costs[*who].repeated / NOTHING_REPEATED) as u64, *who);
@@ -359,13 +359,13 @@ mod tests {
         labels.iter().map(one).collect()
     }
 
-    fn named(labels: &[&str], scores: &[Vec<f64>], kept: Option<usize>) -> String {
+    fn named(labels: &[&str], scores: &[Vec<f64>], incumbent: Option<usize>) -> String {
         let count = labels.len();
         let stands = standings(scores, &vec![false; count], &vec![false; count], 1, true);
         let costs = vec![Cost { repeated: 0.0 }; count];
         let is_slower = |slow, fast| shown_slower(scores, slow, fast, 1, true);
         let candidates = candidates(labels);
-        let who = name(&candidates, &stands, &costs, kept, is_slower);
+        let who = name(&candidates, &stands, &costs, incumbent, is_slower);
         candidates[who.unwrap()].label.clone()
     }
 

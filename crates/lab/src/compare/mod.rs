@@ -300,13 +300,13 @@ impl Drop for OnPanic {
 }
 
 /// What the runs say of the request's candidates; none without runs. `limit`: seconds that an unfinished run counts as;
-/// `kept`: the label of the one that was named on what was known before.
+/// `incumbent`: the label of the one that was named on what was known before.
 pub(crate) fn conclude(
     request: &Request,
     raced: &Raced,
     random: bool,
     limit: f64,
-    kept: Option<&str>,
+    incumbent: Option<&str>,
 ) -> Option<Decision> {
     let scores = raced.scores(limit);
     let runs = scores.iter().map(Vec::len).max().filter(|runs| *runs > 0)? as u32;
@@ -332,9 +332,9 @@ pub(crate) fn conclude(
         .collect();
     let enough = runs as usize >= FEW || !random;
     let finished = |who: &usize| raced.runs.iter().any(|of| of[*who].iter().any(|run| run.seconds.is_some()));
-    let kept = kept.and_then(|label| request.candidates.iter().position(|one| one.label == label));
+    let incumbent = incumbent.and_then(|label| request.candidates.iter().position(|one| one.label == label));
     let is_slower = |slow, fast| shown_slower(&scores, slow, fast, request.design.looks(), random);
-    let named = name(&request.candidates, &stands, &costs, kept, is_slower);
+    let named = name(&request.candidates, &stands, &costs, incumbent, is_slower);
     let named = named.filter(|who| enough && finished(who));
     let fastest = stands.iter().position(|stand| stand.ratio == 1.0 && stand.interval.is_none());
     Some(Decision {

@@ -1,4 +1,4 @@
-//! Plots of characters: a row of boxes for the completion times, a strand for each subflow of a run.
+//! Plots of characters: a row of boxes for the completion times, a timeline for each subflow of a run.
 
 use std::fmt::Write;
 
@@ -52,7 +52,7 @@ pub fn boxes(ranking: &Ranking) -> String {
 
 /// A run in time: for each path how much was in flight, and below it where segments were sent again: `r` on the
 /// same subflow, `i` reinjected, `d` duplicated. All plots of `until` nanoseconds have one scale.
-pub fn strands(names: &[String], result: &RunResult, until: u64) -> String {
+pub fn timelines(names: &[String], result: &RunResult, until: u64) -> String {
     let until = until.max(1);
     let each = (until as f64 / COLUMNS as f64).max(1.0);
     let mut lanes = vec![[0.0f64; COLUMNS]; names.len()];
