@@ -60,12 +60,14 @@ function claimTable(paper) {
   const hasFit = paper.claims.some((claim) => claim.fitted);
   return h('div', { class: 'scroll' }, h('table', { class: 'claims' },
     h('thead', {}, h('tr', {}, ['Claim', 'Verdict', 'Agree', 'As ruled', ...(hasFit ? ['Fitted'] : [])].map((name) => h('th', { scope: 'col', class: 'left' }, name)))),
-    h('tbody', {}, paper.claims.map((claim, i) => h('tr', { id: `${paper.name}-claim-${i}` },
-      h('td', { class: 'left' }, printed(claim.text), claim.note ? h('div', { class: 'note' }, ...prose(printed(claim.note))) : null),
+    h('tbody', {}, paper.claims.flatMap((claim, i) => [h('tr', { id: `${paper.name}-claim-${i}`, class: claim.note ? 'noted' : '' },
+      h('td', { class: 'left' }, printed(claim.text)),
       h('td', { class: 'left' }, swatch(claim.verdict, doc.verdicts[claim.verdict])),
       h('td', { class: 'left', 'data-name': 'Agree' }, claim.agree === '-' ? '–' : claim.agree),
       h('td', { class: 'left', 'data-name': 'As ruled' }, claim.as_ruled ? printed(claim.as_ruled) : '–'),
-      hasFit ? h('td', { class: 'left', 'data-name': 'Fitted' }, claim.fitted ? printed(claim.fitted) : '–') : null)))));
+      hasFit ? h('td', { class: 'left', 'data-name': 'Fitted' }, claim.fitted ? printed(claim.fitted) : '–') : null),
+    // What was found about it has the table's whole width.
+    claim.note ? h('tr', {}, h('td', { class: 'left note', colspan: hasFit ? 5 : 4 }, ...prose(printed(claim.note)))) : null]))));
 }
 
 /** The signs of print: a minus, and values with their unit on one line. */

@@ -159,6 +159,23 @@ fn no_number_in_prose_and_no_sentence_against_its_result() {
     }
 }
 
+/// A claim that isn't reproduced has a note on its paper's page that says what the experiments show.
+#[test]
+fn every_claim_that_does_not_come_out_has_a_note() {
+    for name in reproduce::NAMES {
+        let paper = reproduce::load(name).unwrap().unwrap();
+        let (_, entry) = committed(World::Simulated, name).unwrap();
+        for line in &entry.claims {
+            if matches!(line.verdict, Verdict::Reproduced | Verdict::Inferred | Verdict::Untestable) {
+                continue;
+            }
+            let claim = paper.claims.iter().find(|claim| claim.text == line.claim).unwrap();
+            let note = paper.notes.get(&claim.id).unwrap_or_else(|| panic!("{name}: {}: no note", claim.id));
+            assert!(note.contains('{'), "{name}: {}: the note refers to no result", claim.id);
+        }
+    }
+}
+
 /// A note is filled in again from a page's own results, once or twice; a page of other results is refused.
 #[test]
 fn a_page_is_reworded_without_running() {

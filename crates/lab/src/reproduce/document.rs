@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::cells::Grid;
-use super::overview::agreement;
+use super::overview::{agreement, by_reading, each_reading};
 use super::pages::{shortened, words_of};
 use super::plan::{FITTED, MAIN};
 use super::report::shown;
@@ -73,7 +73,7 @@ fn claim(judgement: &Judgement, note: Option<String>) -> Value {
         "text": judgement.text,
         "figure": judgement.figure,
         "verdict": Verdict::ALL.iter().position(|verdict| *verdict == judgement.verdict),
-        "agree": agreement(judgement),
+        "agree": by_reading(&agreement(judgement), &each_reading(judgement)),
         "as_ruled": detail(MAIN),
         "fitted": detail(FITTED),
         "note": note,

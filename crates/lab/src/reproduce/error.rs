@@ -224,6 +224,16 @@ pub enum ReferenceError {
         /// The column.
         column: String,
     },
+    /// More or fewer comparisons agree than the note says.
+    #[error("{agree} of {apart} agree, not `{relation}`")]
+    Half {
+        /// Comparisons that agree.
+        agree: usize,
+        /// Comparisons that are no ties.
+        apart: usize,
+        /// What the note says.
+        relation: String,
+    },
     /// The result doesn't have the relation that the note says.
     #[error("it is {change} %, not {relation}")]
     Contradicted {

@@ -111,6 +111,8 @@ pub struct Judgement {
     pub verdict: Verdict,
     /// By setting.
     pub settings: Vec<InSetting>,
+    /// Where the sentence has several readings: each one's figure, as ruled.
+    pub readings: Vec<(String, InSetting)>,
 }
 
 impl Judgement {
@@ -154,6 +156,7 @@ fn one(paper: &Paper, claim: &Claim, grids: &[Grid], series: &[Series]) -> Judge
         figure: figure.into(),
         verdict,
         settings,
+        readings: Vec::new(),
     };
     if let Test::Untestable { reason } = &claim.test {
         let setting = InSetting {
@@ -167,15 +170,24 @@ fn one(paper: &Paper, claim: &Claim, grids: &[Grid], series: &[Series]) -> Judge
         return judgement(&claim.figure, Verdict::Untestable, vec![setting]);
     }
     let readings = std::iter::once(&claim.figure).chain(&claim.or);
-    let judged = readings.map(|figure| {
-        let figures: Vec<&String> = std::iter::once(figure).chain(&claim.also).collect();
-        let (settings, contradicts) = in_settings(paper, claim, &figures, grids, series);
-        judgement(figure, overall(&settings, contradicts), settings)
-    });
+    let judged: Vec<Judgement> = readings
+        .map(|figure| {
+            let figures: Vec<&String> = std::iter::once(figure).chain(&claim.also).collect();
+            let (settings, contradicts) = in_settings(paper, claim, &figures, grids, series);
+            judgement(figure, overall(&settings, contradicts), settings)
+        })
+        .collect();
+    let as_ruled = |one: &Judgement| {
+        let setting = one.settings.iter().find(|setting| setting.variant == MAIN)?;
+        Some((one.figure.clone(), setting.clone()))
+    };
+    let readings =
+        if claim.or.is_empty() { Vec::new() } else { judged.iter().filter_map(as_ruled).collect() };
     // The first of the best, so that the reading that was ruled wins a tie.
-    judged
-        .reduce(|best, other| if other.verdict < best.verdict { other } else { best })
-        .unwrap_or_else(|| judgement(&claim.figure, Verdict::Untestable, Vec::new()))
+    let best =
+        judged.into_iter().reduce(|best, other| if other.verdict < best.verdict { other } else { best });
+    let best = best.unwrap_or_else(|| judgement(&claim.figure, Verdict::Untestable, Vec::new()));
+    Judgement { readings, ..best }
 }
 
 fn overall(settings: &[InSetting], contradicts: bool) -> Verdict {

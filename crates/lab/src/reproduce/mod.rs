@@ -55,7 +55,7 @@ pub use files::{NAMES, load, load_from};
 pub use fit::{Fit, FitRequest, Tried, fit};
 pub use hosts::{Difference, differences, hosts_page};
 pub use judge::{Judgement, Verdict};
-pub use notes::{Agreements, Results, fill, numbers_in_prose, of as notes_of};
+pub use notes::{Agreements, Counted, Results, fill, numbers_in_prose, of as notes_of};
 pub use open::{Choice, Fitted, Read, Reading, Tested, Unknown, Unknowns};
 pub use overview::{Entry, entry_path, text as overview};
 pub use pages::{pages, reworded};

@@ -7,7 +7,12 @@
 //! | `{figure/row/column/less/other}` | `12 % less`: row against `other`; an error unless it is less |
 //! | `{figure/row/column/more/other}` | `12 % more`, likewise |
 //! | `{figure/row/column/level/other}` | `within 2 %`, or an error |
+//! | `{figure/row/all/more/other}` | with the geometric mean over the figure's columns; so are `less` and `level` |
 //! | `{agree/claim}`, `{agree/claim/claim}` | `13 of 14`: how many comparisons of these claims agree, of all of them |
+//! | `{half/claim}`, `{half/claim/claim}` | `3 of 5`: likewise, of those that are no ties; an error unless it is half of them or more |
+//! | `{under-half/claim}` | likewise; an error unless it is less than half |
+//!
+//! `claim@figure` is a claim in that one of its readings, as ruled.
 //!
 //! `fitted:` before it: in the fitted setting. `connections of a page: one for each object:` before it: in that value of an open
 //! setting, as `paper.toml` names both. So a note says what an experiment shows, and is an error once it shows something else.
@@ -25,8 +30,19 @@ use super::{Paper, World};
 /// Means by figure, setting, row and column; the metric too.
 pub type Results = BTreeMap<(String, String, String, String), (String, f64)>;
 
-/// Comparisons that agree, and all of them, by setting and claim.
-pub type Agreements = BTreeMap<(String, String), (usize, usize)>;
+/// Comparisons by setting and claim.
+pub type Agreements = BTreeMap<(String, String), Counted>;
+
+/// How many of a claim's comparisons agree.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Counted {
+    /// Those that agree.
+    pub agree: usize,
+    /// Those that are ties.
+    pub ties: usize,
+    /// All of them.
+    pub all: usize,
+}
 
 /// The key of the note on a world's results as a whole.
 pub const fn summary(world: World) -> &'static str {
@@ -70,13 +86,14 @@ fn one(reference: &str, results: &Results, agreements: &Agreements) -> Result<St
         return Err(ReferenceError::Setting(setting.into()));
     }
     let parts: Vec<&str> = path.split('/').collect();
-    if let ["agree", claims @ ..] = parts.as_slice() {
-        return agreed(setting, claims, agreements);
+    if let [counted @ ("agree" | "half" | "under-half"), claims @ ..] = parts.as_slice() {
+        return agreed(counted, setting, claims, agreements);
     }
     let find = |row: &str| match parts.as_slice() {
+        [figure, _, "all", ..] => over_all(figure, setting, row, results),
         [figure, _, column, ..] => {
             let key = (figure.to_string(), setting.to_string(), row.to_string(), column.to_string());
-            results.get(&key).ok_or_else(|| {
+            results.get(&key).cloned().ok_or_else(|| {
                 let (figure, setting, row, column) = key;
                 ReferenceError::NoResult { figure, setting, row, column }
             })
@@ -85,7 +102,7 @@ fn one(reference: &str, results: &Results, agreements: &Agreements) -> Result<St
     };
     let (metric, mean) = find(parts.get(1).copied().unwrap_or_default())?;
     let [_, _, _, relation, other] = parts.as_slice() else {
-        return Ok(format!("{} {}", super::report::number(*mean), unit(metric)).trim_end().into());
+        return Ok(format!("{} {}", super::report::number(mean), unit(&metric)).trim_end().into());
     };
     let (_, against) = find(other)?;
     let change = (mean / against - 1.0) * 100.0;
@@ -102,16 +119,51 @@ fn one(reference: &str, results: &Results, agreements: &Agreements) -> Result<St
     }
 }
 
-/// How many comparisons of these claims agree.
-fn agreed(setting: &str, claims: &[&str], agreements: &Agreements) -> Result<String, ReferenceError> {
-    let (mut agree, mut all) = (0, 0);
+/// A row's geometric mean over its figure's columns, which have one measure.
+fn over_all(
+    figure: &str,
+    setting: &str,
+    row: &str,
+    results: &Results,
+) -> Result<(String, f64), ReferenceError> {
+    let own: Vec<&(String, f64)> = results
+        .iter()
+        .filter(|((of, known, label, _), _)| of == figure && known == setting && label == row)
+        .map(|(_, found)| found)
+        .collect();
+    let Some((metric, _)) = own.first().filter(|first| own.iter().all(|one| one.0 == first.0 && one.1 > 0.0))
+    else {
+        let (figure, setting, row) = (figure.into(), setting.into(), row.into());
+        return Err(ReferenceError::NoResult { figure, setting, row, column: "all".into() });
+    };
+    let logs: f64 = own.iter().map(|one| libm::log(one.1)).sum();
+    Ok((metric.clone(), libm::exp(logs / own.len() as f64)))
+}
+
+/// How many comparisons of these claims agree: of all, or of those that are no ties.
+fn agreed(
+    counted: &str,
+    setting: &str,
+    claims: &[&str],
+    agreements: &Agreements,
+) -> Result<String, ReferenceError> {
+    let mut sum = Counted::default();
     for claim in claims {
-        let counted = agreements.get(&(setting.into(), (*claim).into()));
-        let counted = counted.ok_or_else(|| ReferenceError::Claim((*claim).into(), setting.into()))?;
-        agree += counted.0;
-        all += counted.1;
+        let of = agreements.get(&(setting.into(), (*claim).into()));
+        let of = of.ok_or_else(|| ReferenceError::Claim((*claim).into(), setting.into()))?;
+        sum.agree += of.agree;
+        sum.ties += of.ties;
+        sum.all += of.all;
     }
-    Ok(format!("{agree} of {all}"))
+    let Counted { agree, ties, all } = sum;
+    let apart = all - ties;
+    let half = apart > 0 && 2 * agree >= apart;
+    match counted {
+        "agree" => Ok(format!("{agree} of {all}")),
+        "half" if half => Ok(format!("{agree} of {apart}")),
+        "under-half" if !half => Ok(format!("{agree} of {apart}")),
+        _ => Err(ReferenceError::Half { agree, apart, relation: counted.into() }),
+    }
 }
 
 /// Results that are written out in a note instead of referred to: a number with a unit.
@@ -175,6 +227,18 @@ mod tests {
     }
 
     #[test]
+    fn all_columns_are_compared_by_their_geometric_mean() {
+        let mut results = results();
+        let key = |row: &str| ("t".to_string(), MAIN.to_string(), row.to_string(), "2 MB".to_string());
+        results.insert(key("a"), ("fct".into(), 5.0));
+        results.insert(key("b"), ("fct".into(), 9.0));
+        let none = Agreements::new();
+        assert_eq!(fill("{t/a/all}, {t/a/all/less/b}", &results, &none).unwrap(), "2.00 s, 33 % less");
+        results.insert(key("b"), ("fct".into(), 0.0));
+        assert!(fill("{t/a/all/less/b}", &results, &none).is_err());
+    }
+
+    #[test]
     fn a_sentence_that_its_result_contradicts_is_an_error() {
         for wrong in
             ["{t/b/1 MB/less/a}", "{t/a/1 MB/level/b}", "{t/c/1 MB/more/b}", "{t/a/2 MB}", "{t/a/1 MB"]
@@ -186,16 +250,22 @@ mod tests {
     #[test]
     fn agreeing_comparisons_of_several_claims_are_summed_up() {
         let key = |setting: &str, claim: &str| (setting.to_string(), claim.to_string());
+        let counted = |agree, ties, all| Counted { agree, ties, all };
         let agreements = Agreements::from([
-            (key(MAIN, "below"), (3, 3)),
-            (key(MAIN, "above"), (3, 4)),
-            (key("fitted", "above"), (4, 4)),
+            (key(MAIN, "below"), counted(3, 0, 3)),
+            (key(MAIN, "above"), counted(3, 0, 4)),
+            (key(MAIN, "order"), counted(1, 3, 6)),
+            (key("fitted", "above"), counted(4, 0, 4)),
         ]);
         let mut results = results();
         results.insert(("t".into(), "fitted".into(), "a".into(), "1 MB".into()), ("fct".into(), 0.8));
         let of = |note: &str| fill(note, &results, &agreements);
         assert_eq!(of("{agree/below/above} conditions").unwrap(), "6 of 7 conditions");
         assert_eq!(of("{fitted:agree/above}").unwrap(), "4 of 4");
+        assert_eq!(of("{half/above/order}, {under-half/order/order}").unwrap(), "4 of 7, 2 of 6");
+        let error = of("{half/order}").unwrap_err().to_string();
+        assert_eq!(error, "`{half/order}`: 1 of 3 agree, not `half`");
+        assert!(of("{under-half/above}").is_err());
         let error = of("{fitted:agree/below}").unwrap_err().to_string();
         assert_eq!(error, "`{fitted:agree/below}`: the claim `below` isn't judged in the setting `fitted`");
     }

@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 
 use serde::{Deserialize, Serialize};
 
-use super::judge::{Judgement, Verdict};
-use super::notes::Agreements;
+use super::judge::{InSetting, Judgement, Verdict};
+use super::notes::{Agreements, Counted};
 use super::plan::{FITTED, MAIN};
 use super::report::time;
 use super::run::Outcome;
@@ -44,6 +44,9 @@ pub struct Line {
     pub verdict: Verdict,
     /// Comparisons that agree.
     pub agree: String,
+    /// Where the sentence has several readings: each one's figure, and comparisons that agree there as ruled.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub readings: Vec<(String, String)>,
 }
 
 impl Entry {
@@ -53,6 +56,7 @@ impl Entry {
             claim: judgement.text.clone(),
             verdict: judgement.verdict,
             agree: agreement(judgement),
+            readings: each_reading(judgement),
         };
         Entry {
             name: outcome.paper.name.clone(),
@@ -67,17 +71,22 @@ impl Entry {
         }
     }
 
-    /// How many comparisons of each claim agree, in the setting that its verdict comes from.
+    /// How many comparisons of each claim agree, in the setting that its verdict comes from; and in each of its readings, as
+    /// `claim@figure`.
     #[must_use]
     pub fn agreements(&self, paper: &Paper) -> Agreements {
-        let counted = self.claims.iter().filter_map(|line| {
-            let claim = paper.claims.iter().find(|claim| claim.text == line.claim)?;
+        let mut counted = Agreements::new();
+        for line in &self.claims {
+            let Some(claim) = paper.claims.iter().find(|claim| claim.text == line.claim) else { continue };
             let fitted = line.verdict == Verdict::Inferred || line.agree.ends_with(", fitted");
-            let (agree, all) = line.agree.split(',').next()?.split_once(" of ")?;
             let setting = if fitted { FITTED } else { MAIN };
-            Some(((setting.into(), claim.id.clone()), (agree.parse().ok()?, all.parse().ok()?)))
-        });
-        counted.collect()
+            let own = count(&line.agree).map(|it| ((setting.into(), claim.id.clone()), it));
+            let readings = line.readings.iter().filter_map(|(figure, agree)| {
+                Some(((MAIN.into(), format!("{}@{figure}", claim.id)), count(agree)?))
+            });
+            counted.extend(own.into_iter().chain(readings));
+        }
+        counted
     }
 
     /// As a file.
@@ -146,11 +155,13 @@ pub fn text(entries: &[Entry], world: World, command: Option<&str>) -> String {
         text += "Runs are few and short. `--runs 50` makes more; what differs by a few per cent is not decided by so few.\n\n";
     }
     text += &grid(&entries, world);
+    text += &tally(&entries, world);
     text += "\n| paper | claim | verdict | comparisons that agree |\n|---|---|---|---:|\n";
     for entry in &entries {
         for line in &entry.claims {
             let (claim, words) = (&line.claim, line.verdict.words());
-            let _ = writeln!(text, "| {} | {claim} | {words} | {} |", entry.name, line.agree);
+            let agree = by_reading(&line.agree, &line.readings);
+            let _ = writeln!(text, "| {} | {claim} | {words} | {agree} |", entry.name);
         }
     }
     for entry in &entries {
@@ -195,18 +206,63 @@ fn grid(entries: &[&Entry], world: World) -> String {
     text
 }
 
+/// How many of the claims that can be tested are reproduced, and where it says why the others aren't.
+fn tally(entries: &[&Entry], world: World) -> String {
+    let sum = |verdict| entries.iter().map(|entry| entry.count(verdict)).sum::<usize>();
+    let all: usize = entries.iter().map(|entry| entry.claims.len()).sum();
+    let testable = all - sum(Verdict::Untestable);
+    let (ruled, inferred) = (sum(Verdict::Reproduced), sum(Verdict::Inferred));
+    let share = 100.0 * (ruled + inferred) as f64 / testable.max(1) as f64;
+    let why = match world {
+        World::Simulated => {
+            " For each of the others the paper's page has a note with an experiment on the cause."
+        }
+        World::Emulated => "",
+    };
+    format!(
+        "\n{} of the {testable} claims that can be tested are reproduced ({share:.0} %), {inferred} of them under an inferred setting.{why}\n",
+        ruled + inferred
+    )
+}
+
 /// How many comparisons agree.
 pub(super) fn agreement(judgement: &Judgement) -> String {
     match judgement.deciding() {
         Some(setting) if setting.cells > 0 => {
-            let same = if setting.ties > 0 { format!(", {} tied", setting.ties) } else { String::new() };
             // A claim reproduced in the fitted setting has a verdict that says so.
             let fitted = setting.variant == FITTED && judgement.verdict != Verdict::Inferred;
             let fitted = if fitted { ", fitted" } else { "" };
-            format!("{} of {}{same}{fitted}", setting.agree, setting.cells)
+            format!("{}{fitted}", counted(setting))
         }
         _ => "-".into(),
     }
+}
+
+/// How many comparisons agree in each reading, as ruled.
+pub(super) fn each_reading(judgement: &Judgement) -> Vec<(String, String)> {
+    judgement.readings.iter().map(|(figure, setting)| (figure.clone(), counted(setting))).collect()
+}
+
+/// How many comparisons agree, and by reading where there are several.
+pub(super) fn by_reading(agree: &str, readings: &[(String, String)]) -> String {
+    if readings.is_empty() {
+        return agree.into();
+    }
+    let each: Vec<String> = readings.iter().map(|(figure, agree)| format!("{figure}: {agree}")).collect();
+    format!("{agree} ({})", each.join("; "))
+}
+
+fn counted(setting: &InSetting) -> String {
+    let ties = if setting.ties > 0 { format!(", {} tied", setting.ties) } else { String::new() };
+    format!("{} of {}{ties}", setting.agree, setting.cells)
+}
+
+/// Reads what `counted` wrote.
+fn count(agree: &str) -> Option<Counted> {
+    let mut parts = agree.split(", ");
+    let (agree, all) = parts.next()?.split_once(" of ")?;
+    let ties = parts.find_map(|part| part.strip_suffix(" tied")).map_or(Some(0), |ties| ties.parse().ok());
+    Some(Counted { agree: agree.parse().ok()?, ties: ties?, all: all.parse().ok()? })
 }
 
 #[cfg(test)]
@@ -222,7 +278,12 @@ mod tests {
             version: "0.1.0".into(),
             runs: 10,
             computing: 1.5,
-            claims: vec![Line { claim: "faster".into(), verdict, agree: "1 of 1".into() }],
+            claims: vec![Line {
+                claim: "faster".into(),
+                verdict,
+                agree: "1 of 1".into(),
+                readings: Vec::new(),
+            }],
         }
     }
 
@@ -232,6 +293,8 @@ mod tests {
         let text = text(&entries, World::Simulated, None);
         let all = "| all | - | 1 | 1 | - | - | - | - | - | 2 |";
         assert!(text.contains(all) && text.contains("20 simulated runs, 3.0 s of computing"), "{text}");
+        let tally = "1 of the 2 claims that can be tested are reproduced (50 %), 1 of them under an inferred setting.";
+        assert!(text.contains(tally), "{text}");
         let at = |what: &str| text.find(what).unwrap_or_else(|| panic!("{what}"));
         assert!(at("## [cfs-2019](papers/cfs-2019.md)") < at("## [kim-choi](papers/kim-choi.md)"));
         assert!(
@@ -244,5 +307,24 @@ mod tests {
         let entry = entry("cfs-2019", Verdict::BelowResolution);
         assert_eq!(Entry::parse(&entry.text(), "f").unwrap(), entry);
         assert!(Entry::parse("{}", "f").unwrap_err().to_string().starts_with("f: missing field"));
+    }
+    #[test]
+    fn ties_are_counted_apart() {
+        let paper = crate::reproduce::load("kim-choi").unwrap().unwrap();
+        let mut entry = entry("kim-choi", Verdict::Indistinguishable);
+        let claim = &paper.claims[1];
+        entry.claims = vec![Line {
+            claim: claim.text.clone(),
+            verdict: Verdict::Inferred,
+            agree: "1 of 6, 3 tied".into(),
+            readings: vec![("fig5".into(), "2 of 6".into())],
+        }];
+        let counted = entry.agreements(&paper);
+        let of = |setting: &str, claim: String| counted.get(&(setting.to_string(), claim)).copied();
+        assert_eq!(of(FITTED, claim.id.clone()), Some(Counted { agree: 1, ties: 3, all: 6 }));
+        assert_eq!(of(MAIN, format!("{}@fig5", claim.id)), Some(Counted { agree: 2, ties: 0, all: 6 }));
+        assert_eq!(Entry::parse(&entry.text(), "f").unwrap(), entry);
+        let text = text(&[entry], World::Simulated, None);
+        assert!(text.contains("| 1 of 6, 3 tied (fig5: 2 of 6) |"), "{text}");
     }
 }

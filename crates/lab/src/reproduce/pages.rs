@@ -5,10 +5,10 @@ use std::fmt::Write as _;
 
 use super::cells::Grid;
 use super::chart::{Chart, Curve, Kind as Drawn};
-use super::judge::Verdict;
+use super::judge::{InSetting, Verdict};
 use super::measure::unit;
-use super::notes::Results;
-use super::overview::{self, Entry, agreement, entry_path, folder};
+use super::notes::{Counted, Results};
+use super::overview::{self, Entry, agreement, by_reading, each_reading, entry_path, folder};
 use super::plan::{FITTED, MAIN};
 use super::report::{number, time};
 use super::run::Outcome;
@@ -57,10 +57,20 @@ pub fn pages(outcomes: &[Outcome], kept: &[Entry], command: &str) -> Result<(Str
 pub(super) fn words_of(outcome: &Outcome, results: &Results, id: &str) -> Result<Option<String>, PaperError> {
     match outcome.paper.notes.get(id) {
         Some(note) if outcome.whole() => {
+            let counted = |setting: &InSetting| Counted {
+                agree: setting.agree,
+                ties: setting.ties,
+                all: setting.cells,
+            };
             let settings = outcome.judgements.iter().flat_map(|judgement| {
-                judgement.settings.iter().map(move |setting| {
-                    ((setting.variant.clone(), judgement.id.clone()), (setting.agree, setting.cells))
-                })
+                let settings = judgement
+                    .settings
+                    .iter()
+                    .map(move |setting| ((setting.variant.clone(), judgement.id.clone()), counted(setting)));
+                let readings = judgement.readings.iter().map(move |(figure, setting)| {
+                    ((MAIN.into(), format!("{}@{figure}", judgement.id)), counted(setting))
+                });
+                settings.chain(readings)
             });
             notes::fill(note.trim(), results, &settings.collect()).map(Some).map_err(|error| {
                 PaperError::Note {
@@ -401,7 +411,7 @@ fn claims(
             judgement.text,
             judgement.figure,
             judgement.verdict.words(),
-            agreement(judgement),
+            by_reading(&agreement(judgement), &each_reading(judgement)),
             detail(MAIN),
             detail(FITTED),
             if others.is_empty() { "-".into() } else { format!("{holding} of {}", others.len()) }

@@ -149,6 +149,7 @@ fn a_verdict_of_both_settings_is_counted_where_more_agree() {
             figure: String::new(),
             verdict,
             settings: settings.to_vec(),
+            readings: Vec::new(),
         };
         judgement.deciding().unwrap().variant.clone()
     };
