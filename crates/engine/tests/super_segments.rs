@@ -53,9 +53,9 @@ impl Entropy for Steps {
 const TOTAL: usize = 8 << 20;
 const MAX_SEGMENTS: u32 = 44;
 
-/// Sends all in writes of `write` bytes. Returns the bytes that were copied for it, the (super-)segments with data and the
-/// largest one's bytes.
-fn copied(write: usize) -> (usize, usize, usize) {
+/// Sends all in writes of `write` bytes, or of what fills super-segments of that. Returns the bytes that were copied for it, the
+/// (super-)segments with data and the largest one's bytes.
+fn copied(write: usize, is_aligned: bool) -> (usize, usize, usize) {
     JOINED.store(0, Ordering::Relaxed);
     let config = Arc::new(ConnectionConfig {
         tcp: TcpConfig::default(),
@@ -98,6 +98,10 @@ fn copied(write: usize) -> (usize, usize, usize) {
         }
         while ends[0].poll_event().is_some() {}
         while written < TOTAL {
+            let write = match is_aligned {
+                true => ends[0].aligned_bytes(client, write as u64, MAX_SEGMENTS) as usize,
+                false => write,
+            };
             match ends[0].write(now, client, Counted(SyntheticPayload(write.min(TOTAL - written) as u32))) {
                 Ok(0) | Err(_) => break,
                 Ok(taken) => written += taken,
@@ -115,14 +119,18 @@ fn copied(write: usize) -> (usize, usize, usize) {
 
 #[test]
 fn no_byte_is_copied_needlessly_for_a_super_segment() {
-    let (joined, _, largest) = copied(3_000);
+    let (joined, _, largest) = copied(3_000, false);
     assert!(largest > 40_000, "super-segments of {largest} bytes at most");
     assert!(joined <= 2 * TOTAL, "{joined} bytes were copied to send {TOTAL}");
     for write in [64 << 10, 256 << 10] {
-        let (joined, segments, largest) = copied(write);
+        let (joined, segments, largest) = copied(write, false);
         assert!(largest > 40_000, "super-segments of {largest} bytes at most");
         assert!(joined <= TOTAL / 8, "{joined} bytes were copied to send {TOTAL} in writes of {write}");
         // At the end of each write one segment spans two writes.
         assert!(segments <= 3 * TOTAL / largest + 2 * TOTAL / write, "{segments} of {largest} bytes at most");
     }
+    let (joined, segments, largest) = copied(256 << 10, true);
+    assert!(largest > 40_000, "super-segments of {largest} bytes at most");
+    assert!(joined <= TOTAL / 50, "{joined} bytes were copied to send {TOTAL} in aligned writes");
+    assert!(segments <= 5 * TOTAL / (4 * largest), "{segments} of {largest} bytes at most");
 }

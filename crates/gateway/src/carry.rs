@@ -7,7 +7,7 @@ use std::cell::RefCell;
 use std::io::{self, IoSlice};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use bytes::{Buf, Bytes};
+use bytes::{Buf, BufMut, Bytes};
 use ropewalk_tokio::{MAX_CONDENSED, MptcpStream, Pool};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -166,12 +166,14 @@ async fn write_pieces(socket: &mut WriteHalf<'_>, pieces: &mut Vec<Bytes>) -> io
     Ok(())
 }
 
-/// What a socket has. Large pieces have memory that was used before: fresh pages cost more than the copy.
-fn read_some(socket: &ReadHalf<'_>) -> io::Result<Bytes> {
+/// What a socket has, or as much of it as fills super-segments of the stream. Large pieces have memory that was used before: fresh
+/// pages cost more than the copy.
+fn read_some(socket: &ReadHalf<'_>, stream: &MptcpStream) -> io::Result<Bytes> {
     POOL.with_borrow_mut(|pool| {
         let room = pool.room(PIECE / 4);
         room.clear();
-        match socket.try_read_buf(room)? {
+        let most = stream.aligned_len(room.capacity());
+        match socket.try_read_buf(&mut (&mut *room).limit(most))? {
             // It would keep its whole chunk for as long as the peer doesn't acknowledge it.
             len if len < MAX_CONDENSED => Ok(Bytes::copy_from_slice(room)),
             _ => Ok(room.split().freeze()),
@@ -188,7 +190,7 @@ async fn to_stream(
     write(first, stream, counter).await?;
     loop {
         socket.readable().await.map_err(Lost::Socket)?;
-        match read_some(socket) {
+        match read_some(socket, stream) {
             Ok(data) if data.is_empty() => {
                 stream.close_write();
                 return Ok(());

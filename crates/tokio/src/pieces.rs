@@ -6,6 +6,7 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use tokio::task::coop::poll_proceed;
 
+use crate::shard::SUPER;
 use crate::stream::{Connection, MptcpStream};
 
 impl Connection {
@@ -70,6 +71,13 @@ impl MptcpStream {
             read
         })
         .await
+    }
+
+    /// How many bytes, of at most `most`, [`write_bytes`](Self::write_bytes) should get next: those that fill super-segments. A
+    /// super-segment ends where a large piece does, and a segment that spans two of them is copied.
+    pub fn aligned_len(&self, most: usize) -> usize {
+        let state = self.connection.shard().lock();
+        state.endpoint.aligned_bytes(self.connection.id, most as u64, SUPER) as usize
     }
 
     /// Writes a prefix of `data` without a copy, and returns its length. Large pieces are best: a segment that spans two of

@@ -30,7 +30,7 @@ const BATCH: usize = 32;
 /// Segments sent before devices have their turn again.
 const TRANSMITS: usize = 64;
 /// Most segments of a super-segment: 64 KiB of 1424 bytes, rounded down.
-const SUPER: u32 = 44;
+pub(crate) const SUPER: u32 = 44;
 /// How long a peer may keep a connection open whose stream was dropped and whose data is acknowledged
 /// (`tcp_fin_timeout`).
 const ORPHAN_TIMEOUT: Nanos = 60 * SECOND;

@@ -23,7 +23,7 @@ use crate::error;
 use crate::info::StreamInfo;
 use crate::network::{Inner, Network};
 use crate::options::ConnectOptions;
-use crate::shard::{Shard, State, TokioEndpoint};
+use crate::shard::{SUPER, Shard, State, TokioEndpoint};
 
 /// Most bytes of a write that are copied at a time.
 const MOST_COPIED: usize = 256 << 10;
@@ -171,7 +171,8 @@ impl Connection {
                 let Ok(space) = state.endpoint.writable_bytes(self.id) else {
                     return Poll::Ready(Err(self.gone()));
                 };
-                let space = usize::try_from(space).unwrap_or(usize::MAX).min(MOST_COPIED);
+                let most = space.min(MOST_COPIED as u64);
+                let space = state.endpoint.aligned_bytes(self.id, most, SUPER) as usize;
                 let data = data(&mut state.copies, space);
                 let written = state.endpoint.write(now, self.id, data);
                 return Poll::Ready(written.map_err(|_| self.gone()));

@@ -32,6 +32,12 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         connection.writable_bytes().ok_or_else(|| connection.write_error())
     }
 
+    /// How many bytes, of at most `most`, are best written next: those that fill super-segments of `segments` segments behind what
+    /// isn't sent yet. `most` where nothing is known of the segments' length.
+    pub fn aligned_bytes(&self, id: ConnectionId, most: u64, segments: u32) -> u64 {
+        self.connection(id).map_or(most, |connection| connection.aligned_bytes(most, segments))
+    }
+
     /// Whether [`write`](Self::write) has an answer now: it takes data, or fails.
     pub fn is_writable(&self, id: ConnectionId) -> bool {
         self.writable_bytes(id).map_or(true, |bytes| bytes > 0)

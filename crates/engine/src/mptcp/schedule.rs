@@ -19,6 +19,9 @@ const MAX_EMPTY_DECISIONS: u32 = 64;
 /// The shortest wait. Without an RTT sample a scheduler may ask for waits of almost no time, again and again.
 const MIN_WAIT: Nanos = 100_000;
 
+/// The most bytes of a mapping: its length has 16 bits, and DATA_FIN takes one.
+const LONGEST_MAPPING: u64 = 65_534;
+
 /// A piece of this many bytes gets super-segments of its own: joining it with others would copy it.
 const LARGE_PIECE: u64 = 16 << 10;
 
@@ -317,8 +320,7 @@ impl<P: Payload> Connection<P> {
         } else {
             u64::from(max_segments.max(1).min(room)) * u64::from(metrics.mss)
         };
-        // A mapping's length has 16 bits, and DATA_FIN takes one.
-        let mut len = u64::from(bytes).min(burst).min(left).min(65_534);
+        let mut len = u64::from(bytes).min(burst).min(left).min(LONGEST_MAPPING);
         if len == 0 {
             return nothing;
         }
@@ -392,7 +394,7 @@ impl<P: Payload> Connection<P> {
             (None, Some(subflow)) => subflow.tcp.queued_tail(),
             _ => None,
         };
-        let most = (u64::from(max_segments) * u64::from(self.metrics[index].mss)).min(65_534);
+        let most = (u64::from(max_segments) * u64::from(self.metrics[index].mss)).min(LONGEST_MAPPING);
         let Some((from, end)) = tail else { return false };
         if end != range.start || from < self.send.una || range.end - from > most {
             return false;
@@ -481,6 +483,21 @@ impl<P: Payload> Connection<P> {
         self.stats.reinjected_bytes += u64::from(chunk.len);
         self.notify(now, scheduler::Event::Reinjected(SubflowId(index as u8)));
         Some(index)
+    }
+
+    /// How many bytes, of `most`, should be written next so that they fill super-segments of `segments` segments behind what isn't sent
+    /// yet: each piece of the application's ends a super-segment, and a segment that spans two pieces is copied.
+    pub(crate) fn aligned_bytes(&self, most: u64, segments: u32) -> u64 {
+        let Some(metrics) = self.metrics.iter().find(|metrics| metrics.usable() && metrics.mss > 0) else {
+            return most;
+        };
+        let mss = u64::from(metrics.mss);
+        let whole = u64::from(segments.max(1)).min(LONGEST_MAPPING / mss).max(1) * mss;
+        let spanning = (mss - self.send.unsent() % mss) % mss;
+        match most.checked_sub(spanning).map(|left| left / whole) {
+            None | Some(0) => most,
+            Some(count) => spanning + count * whole,
+        }
     }
 
     /// Whether some usable subflow's window has room.
