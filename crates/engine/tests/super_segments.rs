@@ -55,7 +55,7 @@ const MAX_SEGMENTS: u32 = 44;
 
 /// Sends all in writes of `write` bytes, or of what fills super-segments of that. Returns the bytes that were copied for it, the
 /// (super-)segments with data and the largest one's bytes.
-fn copied(write: usize, is_aligned: bool) -> (usize, usize, usize) {
+fn copied(scheduler: &str, write: usize, is_aligned: bool) -> (usize, usize, usize) {
     JOINED.store(0, Ordering::Relaxed);
     let config = Arc::new(ConnectionConfig {
         tcp: TcpConfig::default(),
@@ -63,7 +63,7 @@ fn copied(write: usize, is_aligned: bool) -> (usize, usize, usize) {
         checksum: false,
         send_buffer: BufferConfig::fixed(1 << 20),
         receive_buffer: BufferConfig::fixed(1 << 20),
-        scheduler: scheduler::builtin().parse("minrtt").expect("a scheduler"),
+        scheduler: scheduler::builtin().parse(scheduler).expect("a scheduler"),
         congestion: congestion::builtin().parse("cubic").expect("a congestion control"),
         path_manager: PathManagerConfig::default(),
         trace_decisions: false,
@@ -119,18 +119,23 @@ fn copied(write: usize, is_aligned: bool) -> (usize, usize, usize) {
 
 #[test]
 fn no_byte_is_copied_needlessly_for_a_super_segment() {
-    let (joined, _, largest) = copied(3_000, false);
-    assert!(largest > 40_000, "super-segments of {largest} bytes at most");
-    assert!(joined <= 2 * TOTAL, "{joined} bytes were copied to send {TOTAL}");
-    for write in [64 << 10, 256 << 10] {
-        let (joined, segments, largest) = copied(write, false);
-        assert!(largest > 40_000, "super-segments of {largest} bytes at most");
-        assert!(joined <= TOTAL / 8, "{joined} bytes were copied to send {TOTAL} in writes of {write}");
-        // At the end of each write one segment spans two writes.
-        assert!(segments <= 3 * TOTAL / largest + 2 * TOTAL / write, "{segments} of {largest} bytes at most");
+    // One gives a subflow a segment at a time, the other a lone subflow many.
+    for scheduler in ["minrtt", "ropewalk"] {
+        let (joined, _, largest) = copied(scheduler, 3_000, false);
+        assert!(largest > 40_000, "{scheduler}: super-segments of {largest} bytes at most");
+        assert!(joined <= 2 * TOTAL, "{scheduler}: {joined} bytes were copied to send {TOTAL}");
+        for write in [64 << 10, 100_000, 256 << 10] {
+            let (joined, segments, largest) = copied(scheduler, write, false);
+            let case = format!("{scheduler}, writes of {write}: {segments} of {largest} bytes at most");
+            assert!(largest > 40_000, "{case}");
+            // At the end of each write one segment spans two writes.
+            assert!(joined <= TOTAL / 8, "{case}, {joined} bytes were copied to send {TOTAL}");
+            assert!(segments <= 3 * TOTAL / largest + 2 * TOTAL / write, "{case}");
+        }
+        let (joined, segments, largest) = copied(scheduler, 256 << 10, true);
+        let case = format!("{scheduler}, aligned writes: {segments} of {largest} bytes at most");
+        assert!(largest > 40_000, "{case}");
+        assert!(joined <= TOTAL / 50, "{case}, {joined} bytes were copied to send {TOTAL}");
+        assert!(segments <= 5 * TOTAL / (4 * largest), "{case}");
     }
-    let (joined, segments, largest) = copied(256 << 10, true);
-    assert!(largest > 40_000, "super-segments of {largest} bytes at most");
-    assert!(joined <= TOTAL / 50, "{joined} bytes were copied to send {TOTAL} in aligned writes");
-    assert!(segments <= 5 * TOTAL / (4 * largest), "{segments} of {largest} bytes at most");
 }

@@ -335,11 +335,9 @@ impl<P: Payload> Connection<P> {
             len = mss.min(u64::from(bytes)).min(free.end - free.start);
         }
         let start = free.start;
-        // A super-segment ends where a large piece of the application's does, and the next begins with one: only the
-        // segment that spans two of them is copied, not all that would go with it.
-        let contiguous = if max_segments > 1 { self.send.contiguous_bytes(start) } else { 0 };
-        if (LARGE_PIECE..len).contains(&contiguous) {
-            len = contiguous - contiguous % mss;
+        let contiguous = if max_segments > 1 { self.send.contiguous_bytes(start) } else { u64::MAX };
+        if contiguous < len && len > mss {
+            len = self.cut_at_large_piece(start, contiguous, len, mss);
         }
         self.send.assign(start..start + len);
         let chunk =
@@ -364,6 +362,19 @@ impl<P: Payload> Connection<P> {
             self.wake_writer();
         }
         (Some(index), start, len as u32)
+    }
+
+    /// A super-segment ends where a large piece of the application's does, and the next begins with one: only the segment that spans
+    /// two of them is copied, not all that would go with it. Returns how many of `len` bytes from `start` on go at once, where the
+    /// piece there has `contiguous` left.
+    #[inline(never)]
+    fn cut_at_large_piece(&self, start: u64, contiguous: u64, len: u64, mss: u64) -> u64 {
+        let is_next_large = || self.send.contiguous_bytes(start + contiguous) >= LARGE_PIECE;
+        if contiguous >= LARGE_PIECE || is_next_large() {
+            (contiguous - contiguous % mss).max(mss)
+        } else {
+            len
+        }
     }
 
     //= RFC 8985 7.3 a probe is new data, if there is some that the peer's window admits
