@@ -236,7 +236,7 @@ impl<P: Payload> Connection<P> {
     pub(super) fn is_last(&self, index: usize) -> bool {
         let works = |state| matches!(state, SubflowStatus::Usable | SubflowStatus::Stale);
         let others = self.metrics.iter().any(|metrics| metrics.id.index() != index && works(metrics.state));
-        let finished = self.send.fin_acked && self.receive.finished;
+        let finished = self.send.fin_acked() && self.receive.finished();
         self.mode == Mode::Multipath && works(self.metrics[index].state) && !others && !finished
     }
 

@@ -67,7 +67,7 @@ impl<P: Payload> Connection<P> {
     /// A subflow works: the connection stops waiting for one.
     #[inline]
     pub(super) fn resume(&mut self) {
-        if !(self.send.fin_acked && self.receive.finished) {
+        if !(self.send.fin_acked() && self.receive.finished()) {
             self.deadlines.linger = None;
         }
     }

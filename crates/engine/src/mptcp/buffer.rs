@@ -35,7 +35,7 @@ impl<P: Payload> Connection<P> {
     #[inline(never)]
     pub(crate) fn tune_send_buffer(&mut self) {
         let max = self.config.send_buffer.max;
-        if self.send.limit >= max {
+        if self.send.limit() >= max {
             return;
         }
         let mut total = SEND_BASE;
@@ -45,7 +45,7 @@ impl<P: Payload> Connection<P> {
             }
             total += metrics.send_buffer;
         }
-        self.send.limit = self.send.limit.max(total.min(max));
+        self.send.grow(total.min(max));
     }
 
     /// The application waits for space, and `index` got an acknowledgement. Linux (`tcp_check_space`) lets the subflow's
@@ -53,7 +53,7 @@ impl<P: Payload> Connection<P> {
     /// if segments leave two by two: those that leave together wait for one another (`tcp_tso_should_defer`).
     pub(crate) fn expand_send_buffer(&mut self, index: usize) {
         let max = self.config.send_buffer.max;
-        if self.send.limit >= max {
+        if self.send.limit() >= max {
             return;
         }
         let unsent = self.send.unsent().min(self.send.window_left());
@@ -107,15 +107,14 @@ impl<P: Payload> Connection<P> {
         let Some(copied) = self.receive.tune(now, interval, ratio) else { return };
         for (subflow, _) in self.subflows.iter_mut().zip(&self.metrics).filter(|(_, metrics)| open(metrics)) {
             if let Some(subflow) = subflow {
-                subflow.autotuning.grow(copied, self.receive.max);
+                subflow.autotuning.grow(copied, self.receive.max());
             }
         }
     }
 
     /// Tells the application once there is space enough.
     pub(crate) fn wake_writer(&mut self) {
-        if self.send.writer_waits && self.send.writable() {
-            self.send.writer_waits = false;
+        if self.send.take_writable() {
             self.events.push_back(Event::Writable);
         }
     }

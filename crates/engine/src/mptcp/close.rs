@@ -14,11 +14,11 @@ use crate::{Nanos, SubflowId};
 impl<P: Payload> Connection<P> {
     /// Closes our side: what was written is still delivered.
     pub(crate) fn shutdown(&mut self, now: Nanos) {
-        if self.send.closed || self.life.terminated {
+        if self.send.closed() || self.life.terminated {
             return;
         }
-        let was_waiting = self.send.una < self.send.written;
-        self.send.closed = true;
+        let was_waiting = self.send.una() < self.send.written();
+        self.send.close();
         if self.config.tcp.user_timeout.is_some() {
             self.start_user_timeout(now, was_waiting);
         }
@@ -83,7 +83,7 @@ impl<P: Payload> Connection<P> {
     #[inline]
     pub(crate) fn check_closed(&mut self, now: Nanos) {
         // Nothing is complete while the application may still write.
-        if self.send.closed && !self.life.terminated {
+        if self.send.closed() && !self.life.terminated {
             self.complete_close(now);
         }
     }
@@ -92,7 +92,7 @@ impl<P: Payload> Connection<P> {
     pub(super) fn complete_close(&mut self, now: Nanos) {
         if self.mode == Mode::Multipath {
             //= RFC 8684 3.3.3-3 3.3.3-4
-            if self.send.fin_acked && self.receive.finished {
+            if self.send.fin_acked() && self.receive.finished() {
                 for subflow in self.subflows.iter_mut().flatten() {
                     subflow.tcp.close();
                 }
@@ -102,7 +102,7 @@ impl<P: Payload> Connection<P> {
                 }
             }
         } else if self.mode == Mode::Plain
-            && self.send.closed
+            && self.send.closed()
             && self.send.unsent() == 0
             && let Some(subflow) = self.subflows.iter_mut().flatten().next()
             // A close during the handshake waits for it: what the peer sends can still be read.
@@ -116,7 +116,8 @@ impl<P: Payload> Connection<P> {
             .iter()
             .flatten()
             .all(|subflow| matches!(subflow.tcp.state(), State::Closed | State::TimeWait));
-        if done && self.send.closed && self.receive.finished && self.subflows.iter().any(Option::is_some) {
+        if done && self.send.closed() && self.receive.finished() && self.subflows.iter().any(Option::is_some)
+        {
             self.finish();
         }
     }
@@ -154,14 +155,14 @@ impl<P: Payload> Connection<P> {
         //= RFC 8684 3.3.3-c
         let Some(subflow) = self.subflows[index].as_mut() else { return };
         // After the peer's DATA_FIN it sends nothing more anywhere. What we have left to send still goes on its subflows.
-        if self.receive.finished && !self.send.fin_acked {
+        if self.receive.finished() && !self.send.fin_acked() {
             return;
         }
         subflow.tcp.close();
         if matches!(self.metrics[index].state, SubflowStatus::Usable | SubflowStatus::Stale) {
             self.metrics[index].state = SubflowStatus::Closing;
             let left = self.metrics.iter().any(|metrics| metrics.usable());
-            let done = self.send.fin_acked && self.receive.finished;
+            let done = self.send.fin_acked() && self.receive.finished();
             if !done {
                 self.notify(now, scheduler::Event::SubflowRemoved(SubflowId(index as u8)));
                 if left {

@@ -173,7 +173,7 @@ impl<P: Payload> Connection<P> {
     ) -> Option<(Context<'_>, &mut SubflowState<P>)> {
         let outgoing = Outgoing {
             ack_option_len: control_len,
-            writer_waits: self.send.writer_waits,
+            writer_waits: self.send.writer_waits(),
             more: self.send.unsent() > 0 && self.send.window_left() > 0,
         };
         self.split_with(now, index, outgoing)
@@ -239,11 +239,11 @@ impl<P: Payload> Connection<P> {
 
     /// Writes a prefix of `data`; returns how many bytes were taken.
     pub(crate) fn write(&mut self, now: Nanos, data: P) -> Option<usize> {
-        if self.send.closed || self.life.terminated {
+        if self.send.closed() || self.life.terminated {
             return None;
         }
         self.tune_send_buffer();
-        let was_waiting = self.send.una < self.send.written;
+        let was_waiting = self.send.una() < self.send.written();
         let len = self.send.write(data);
         if len > 0 {
             if self.config.tcp.user_timeout.is_some() {
@@ -291,7 +291,7 @@ impl<P: Payload> Connection<P> {
                 }
                 Some(piece)
             }
-            None if self.receive.finished => Some(P::default()),
+            None if self.receive.finished() => Some(P::default()),
             None => None,
         }
     }
@@ -405,10 +405,10 @@ impl<P: Payload> Connection<P> {
             *total += subflow.as_ref().map_or(0, |subflow| subflow.tcp.counters().bytes_sent);
         }
         stats.bytes_received = self.receive.buffer.next;
-        stats.received_twice_bytes = self.receive.duplicate_bytes;
+        stats.received_twice_bytes = self.receive.duplicate_bytes();
         stats.ofo = OfoStats {
             bytes: self.receive.ofo_bytes(),
-            max: self.receive.ofo_max,
+            max: self.receive.ofo_max(),
             integral: self.receive.ofo_integral(now),
         };
         stats.window_blocked += self.scheduling.blocked_for(now);
@@ -432,7 +432,7 @@ impl<P: Payload> Connection<P> {
 
     /// First stream byte that the peer hasn't acknowledged.
     pub fn data_una(&self) -> u64 {
-        self.send.una
+        self.send.una()
     }
 
     /// The scheduler's own numbers.
@@ -521,24 +521,24 @@ impl<P: Payload> Connection<P> {
 
     /// Whether everything is read and the peer's side closed.
     pub(crate) fn is_at_end(&self) -> bool {
-        self.receive.buffer.ready == 0 && self.receive.finished
+        self.receive.buffer.ready == 0 && self.receive.finished()
     }
 
     /// Bytes that can be written; `None` if nothing ever can.
     pub(crate) fn writable_bytes(&self) -> Option<u64> {
-        (!self.send.closed && !self.life.terminated).then(|| self.send.space())
+        (!self.send.closed() && !self.life.terminated).then(|| self.send.space())
     }
 
     /// Has the application told when there is space. Returns whether there is some.
     pub(crate) fn want_write(&mut self) -> bool {
         let is_ready = self.writable_bytes().is_none_or(|bytes| bytes > 0);
-        self.send.writer_waits |= !is_ready;
+        self.send.want_space(is_ready);
         is_ready
     }
 
     /// Declares the whole size that will be written.
     pub(crate) fn declare_size(&mut self, bytes: u64) {
-        self.send.declared = Some(bytes);
+        self.send.declare(bytes);
     }
 
     /// Whether a join waits for the endpoint to open it.
@@ -568,7 +568,7 @@ impl<P: Payload> Connection<P> {
 
     /// Whether our side isn't closed.
     pub(crate) fn is_send_open(&self) -> bool {
-        !self.send.closed
+        !self.send.closed()
     }
 
     /// Whether it has something to send, or may have.

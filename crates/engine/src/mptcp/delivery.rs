@@ -116,7 +116,7 @@ impl<P: Payload> Connection<P> {
         {
             subflow.tcp.request_ack();
         }
-        if self.receive.finished && !self.life.end_notified {
+        if self.receive.finished() && !self.life.end_notified {
             self.life.end_notified = true;
             self.events.push_back(Event::PeerClosed);
             self.check_closed(now);

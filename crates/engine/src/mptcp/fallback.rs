@@ -62,12 +62,12 @@ impl<P: Payload> Connection<P> {
     /// DATA_FIN time and again.
     #[cold]
     pub(super) fn shows_fallback(&self, segment: &Segment<P>, outcome: &Outcome) -> bool {
-        let waits_for_fin_ack = self.send.closed
-            && !self.send.fin_acked
-            && self.send.una == self.send.written
+        let waits_for_fin_ack = self.send.closed()
+            && !self.send.fin_acked()
+            && self.send.una() == self.send.written()
             && self.meta_backoff >= 2
             && !segment.flags.contains(Flags::SYN);
-        outcome.acked_bytes > 0 || (outcome.fin && !self.receive.finished) || waits_for_fin_ack
+        outcome.acked_bytes > 0 || (outcome.fin && !self.receive.finished()) || waits_for_fin_ack
     }
 
     /// A segment without DSS while a checksum failure is pending: the peer may have fallen back. Its infinite mapping has to say so,
@@ -204,7 +204,7 @@ impl<P: Payload> Connection<P> {
             self.refuse(now, index, CloseReason::Middlebox(Interference::PeerChecksum));
             return;
         }
-        let una = self.send.una;
+        let una = self.send.una();
         let dsn = self.negotiated.local_key.idsn.wrapping_add(1).wrapping_add(una);
         // If a checksum failed here as well, the peer's infinite mapping is still to come, and our MP_FAIL is on its way.
         let is_failing = self.is_failing();

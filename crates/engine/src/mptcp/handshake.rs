@@ -159,7 +159,7 @@ impl<P: Payload> Connection<P> {
             return;
         }
         let tuple = subflow.tcp.tuple();
-        self.send.progress_at = now;
+        self.send.progress(now);
         self.make_usable(now, index);
         let multipath = self.mode == Mode::Multipath;
         self.events.push_back(match self.role {
@@ -172,9 +172,8 @@ impl<P: Payload> Connection<P> {
             self.check_closed(now);
         } else {
             // Until the first DATA_ACK, the window of the handshake counts.
-            self.send.peer_window =
-                self.subflows[index].as_ref().map_or(0, |subflow| subflow.tcp.peer_window());
-            self.send.window_end = self.send.una + self.send.peer_window;
+            self.send
+                .start_window(self.subflows[index].as_ref().map_or(0, |subflow| subflow.tcp.peer_window()));
             self.judge_window();
             if self.role == Role::Server {
                 self.announce(now);
@@ -213,7 +212,7 @@ impl<P: Payload> Connection<P> {
             self.join_confirmed(now);
         }
         self.announce(now);
-        if self.send.closed && self.send.unsent() == 0 {
+        if self.send.closed() && self.send.unsent() == 0 {
             // The handshake's third ACK, or the first data, had no room for the DATA_FIN.
             self.ack_on_best();
         }

@@ -15,7 +15,7 @@ impl<P: Payload> Connection<P> {
         let goes_on = self.mode != Mode::Negotiating
             && self.negotiated.confirmed
             && !self.life.terminated
-            && !(self.receive.finished && self.send.closed)
+            && !(self.receive.finished() && self.send.closed())
             && self.deadlines.linger.is_none();
         self.path_manager.is_idle()
             && goes_on

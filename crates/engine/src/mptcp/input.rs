@@ -118,7 +118,7 @@ impl<P: Payload> Connection<P> {
         }
         if outcome.acked_segments > 0 {
             self.wake();
-            if self.send.writer_waits {
+            if self.send.writer_waits() {
                 self.expand_send_buffer(index);
             }
         }
@@ -403,7 +403,7 @@ impl<P: Payload> Connection<P> {
                 // A DATA_FIN alone is acknowledged at once, and again when it comes again: our acknowledgement was
                 // lost. While data before it is missing a repeat says nothing: two ends that both wait for data
                 // would answer each other's DATA_FINs for ever.
-                if (is_news || self.receive.finished)
+                if (is_news || self.receive.finished())
                     && let Some(subflow) = self.subflows[index].as_mut()
                 {
                     subflow.tcp.request_ack();
@@ -461,7 +461,7 @@ impl<P: Payload> Connection<P> {
         if is_64 {
             ack.wrapping_sub(first)
         } else {
-            Seq((ack as u32).wrapping_sub(first as u32)).unfold(self.send.una)
+            Seq((ack as u32).wrapping_sub(first as u32)).unfold(self.send.una())
         }
     }
 
@@ -469,13 +469,12 @@ impl<P: Payload> Connection<P> {
     #[inline(always)]
     pub(super) fn on_data_ack(&mut self, now: Nanos, ack: u64, is_64: bool, window: u64) {
         let acked = self.acked_offset(ack, is_64);
-        if acked == self.send.una && acked + window <= self.send.window_end {
-            // It acknowledges nothing new and opens no window, as on most segments with data.
-            self.send.peer_window = window;
+        // As on most segments with data.
+        if self.send.is_repeated(acked, window) {
             return;
         }
         // What was written but never handed to a subflow can't have arrived: such a DATA_ACK is ignored, as by Linux.
-        let end = self.send.next_offset() + u64::from(self.send.closed && self.send.unsent() == 0);
+        let end = self.send.next_offset() + u64::from(self.send.closed() && self.send.unsent() == 0);
         if acked > end {
             return;
         }
@@ -483,27 +482,20 @@ impl<P: Payload> Connection<P> {
     }
 
     pub(crate) fn data_acknowledged(&mut self, now: Nanos, acked: u64, window: Option<u64>) {
-        if let Some(window) = window {
-            //= RFC 8684 3.3.5-1 4-4 3.3.4-a relative to the DATA_ACK; the rightmost edge counts
-            let edge = acked + window;
-            if edge > self.send.window_end {
-                let was_blocked = self.send.window_left() == 0;
-                self.send.window_end = edge;
-                if was_blocked {
-                    if self.mode == Mode::Plain {
-                        self.meta_backoff = 0;
-                        self.deadlines.retransmit = None;
-                    }
-                    self.unblock(now);
-                    self.wake();
-                }
+        if let Some(window) = window
+            && self.send.on_window(acked, window)
+        {
+            if self.mode == Mode::Plain {
+                self.meta_backoff = 0;
+                self.deadlines.retransmit = None;
             }
-            self.send.peer_window = window;
+            self.unblock(now);
+            self.wake();
         }
-        let data = acked.min(self.send.written);
+        let data = acked.min(self.send.written());
         //= RFC 8684 3.3.2-4 3.3.6-2 4-1
         if self.send.acknowledge(data) > 0 {
-            self.send.progress_at = now;
+            self.send.progress(now);
             self.meta_backoff = 0;
             self.notify(now, scheduler::Event::DataAcked);
             self.wake();
@@ -512,11 +504,11 @@ impl<P: Payload> Connection<P> {
         }
         self.judge_window();
         if self.mode == Mode::Multipath
-            && self.send.closed
-            && !self.send.fin_acked
-            && acked > self.send.written
+            && self.send.closed()
+            && !self.send.fin_acked()
+            && acked > self.send.written()
         {
-            self.send.fin_acked = true;
+            self.send.acknowledge_fin();
             self.deadlines.retransmit = None;
             self.check_closed(now);
         }
@@ -530,9 +522,9 @@ impl<P: Payload> Connection<P> {
         let Some(subflow) = self.subflows[index].as_ref() else { return };
         let una = subflow.tcp.snd_una();
         let outstanding: u64 =
-            subflow.tcp.outstanding().next().map_or(self.send.assigned_end, |(tag, _)| tag);
+            subflow.tcp.outstanding().next().map_or(self.send.assigned_end(), |(tag, _)| tag);
         if una >= 1 {
-            self.data_acknowledged(now, outstanding.max(self.send.una), window);
+            self.data_acknowledged(now, outstanding.max(self.send.una()), window);
         }
     }
 }

@@ -58,7 +58,7 @@ impl<P: Payload> Connection<P> {
         {
             return None;
         }
-        let head = self.send.chunks.find(self.send.una)?.chunk();
+        let head = self.send.chunks.find(self.send.una())?.chunk();
         let carrier = self.metrics.get(head.last.index())?.clone();
         let view = view!(self, now);
         // One without a sample isn't known to be faster than the carrier, nor is there an srtt of it in which to

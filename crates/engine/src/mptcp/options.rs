@@ -31,7 +31,7 @@ impl<P: Payload> Connection<P> {
     /// The next `bytes` bytes are a message.
     #[cold]
     pub(crate) fn begin_message(&mut self, bytes: u64, deadline: Option<Nanos>) {
-        let (una, written) = (self.send.una, self.send.written);
+        let (una, written) = (self.send.una(), self.send.written());
         let messages = self.send.messages.get_or_insert_default();
         messages.forget(una);
         messages.begin(written, bytes, deadline);
@@ -40,7 +40,7 @@ impl<P: Payload> Connection<P> {
     /// A message ends with what is written.
     #[cold]
     pub(crate) fn end_message(&mut self, deadline: Option<Nanos>) {
-        let (una, written) = (self.send.una, self.send.written);
+        let (una, written) = (self.send.una(), self.send.written());
         let messages = self.send.messages.get_or_insert_default();
         messages.forget(una);
         messages.end(written, deadline);
@@ -81,7 +81,7 @@ impl<P: Payload> Connection<P> {
 
     pub(crate) fn set_send_buffer(&mut self, buffer: BufferConfig) {
         self.own_config().send_buffer = buffer;
-        self.send.limit = buffer.resize(self.send.limit);
+        self.send.resize(buffer);
         self.wake_writer();
     }
 
@@ -96,7 +96,7 @@ impl<P: Payload> Connection<P> {
     }
 
     pub(crate) fn set_unsent_low_water(&mut self, bytes: Option<u64>) {
-        self.send.unsent_mark = bytes.unwrap_or(u64::MAX);
+        self.send.set_unsent_mark(bytes);
         self.wake_writer();
     }
 
@@ -110,7 +110,7 @@ impl<P: Payload> Connection<P> {
     #[cold]
     pub(super) fn start_user_timeout(&mut self, now: Nanos, was_waiting: bool) {
         if !was_waiting {
-            self.send.progress_at = now;
+            self.send.progress(now);
         }
         if let Some(timeout) = self.config.tcp.user_timeout
             && self.deadlines.user.is_none()
@@ -125,8 +125,8 @@ impl<P: Payload> Connection<P> {
         let is_opening = |state| matches!(state, State::SynSent | State::SynReceived);
         let mut subflows = self.subflows.iter().flatten();
         !self.life.terminated
-            && (self.send.una < self.send.written
-                || (self.send.closed && !self.send.fin_acked && self.mode == Mode::Multipath)
+            && (self.send.una() < self.send.written()
+                || (self.send.closed() && !self.send.fin_acked() && self.mode == Mode::Multipath)
                 || subflows.all(|subflow| is_opening(subflow.tcp.state())))
     }
 
@@ -138,7 +138,7 @@ impl<P: Payload> Connection<P> {
         let Some(timeout) = self.config.tcp.user_timeout.filter(|_| self.awaits_acknowledgement()) else {
             return;
         };
-        let at = self.send.progress_at.saturating_add(timeout);
+        let at = self.send.progress_at().saturating_add(timeout);
         if at > now {
             self.deadlines.user = Some(at);
             return;
@@ -155,7 +155,7 @@ impl<P: Payload> Connection<P> {
     pub(super) fn is_corked(&mut self, now: Nanos) -> bool {
         let usable = self.metrics.iter().filter(|metrics| metrics.usable());
         let Some(mss) = usable.map(|metrics| u64::from(metrics.mss)).min() else { return false };
-        if self.send.cork.overdue || self.send.closed || self.send.unsent() >= mss {
+        if self.send.cork.overdue || self.send.closed() || self.send.unsent() >= mss {
             return false;
         }
         if self.send.unsent() > 0 {

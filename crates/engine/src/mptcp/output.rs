@@ -228,7 +228,9 @@ impl<P: Payload> Connection<P> {
             Join::Held | Join::AckSent => return MpJoin::ACK_LEN as u8,
             Join::Initial if self.mode == Mode::Negotiating => return MpCapable::SYN_ACK_LEN as u8,
             Join::Initial
-                if !self.negotiated.confirmed && self.role == Role::Client && self.send.assigned_end == 0 =>
+                if !self.negotiated.confirmed
+                    && self.role == Role::Client
+                    && self.send.assigned_end() == 0 =>
             {
                 return MpCapable::ACK_LEN as u8;
             }
@@ -411,8 +413,8 @@ impl<P: Payload> Connection<P> {
     #[inline(always)]
     fn write_mapping(&mut self, tag: u64, ssn: u32, len: usize, segment: &mut Segment<P>) {
         let dsn = self.negotiated.local_key.idsn.wrapping_add(1).wrapping_add(tag);
-        let at_end = tag + len as u64 == self.send.written && len < 65_535;
-        let fin = self.send.closed && at_end && !self.send.fin_alone;
+        let at_end = tag + len as u64 == self.send.written() && len < 65_535;
+        let fin = self.send.closed() && at_end && !self.send.fin_alone();
         let first = !self.negotiated.confirmed && ssn == 1 && tag == 0 && self.role == Role::Client;
         let wire_len = (len + usize::from(fin && !first)).min(65_535) as u16;
         //= RFC 8684 3.3.1-c
@@ -454,7 +456,7 @@ impl<P: Payload> Connection<P> {
     fn write_ack_options(&mut self, now: Nanos, index: usize, segment: &mut Segment<P>) {
         let Some(subflow) = self.subflows[index].as_ref() else { return };
         // Nothing but a DATA_ACK is to be said, and SACK has left room for it.
-        let usual = subflow.control_len == self.ack_only_len() && !self.send.closed;
+        let usual = subflow.control_len == self.ack_only_len() && !self.send.closed();
         let room = segment.sack.len() <= if self.negotiated.ack_is_64 { 1 } else { 2 };
         if usual && room && segment.timestamps.is_some() {
             segment.dss = Some(self.dss_ack());
@@ -483,11 +485,11 @@ impl<P: Payload> Connection<P> {
             Join::Initial
                 if !self.negotiated.confirmed
                     && self.role == Role::Client
-                    && self.send.assigned_end == 0
+                    && self.send.assigned_end() == 0
                     && !std::mem::take(&mut self.negotiated.keys_precede) =>
             {
                 // A DATA_FIN has no room beside the keys: it follows.
-                if self.send.closed {
+                if self.send.closed() {
                     self.negotiated.keys_precede = true;
                     subflow.tcp.request_ack();
                 }
@@ -513,12 +515,12 @@ impl<P: Payload> Connection<P> {
             || self.path_manager.next_echo().is_some()
             || self.path_manager.has_removals()
             || self.path_manager.has_due_announcement(now);
-        let fin = self.send.closed && !self.send.fin_acked && self.send.unsent() == 0;
+        let fin = self.send.closed() && !self.send.fin_acked() && self.send.unsent() == 0;
         // DATA_FIN takes the space of any other option, so that it is sent on an ACK of its own after this one.
         if fin && !control {
             //= RFC 8684 3.3.3-1
             // DATA_FIN without data: a mapping of length 1 with subflow sequence 0 (RFC 8684 3.3.3).
-            let dsn = local_key.idsn.wrapping_add(1).wrapping_add(self.send.written);
+            let dsn = local_key.idsn.wrapping_add(1).wrapping_add(self.send.written());
             let checksum =
                 self.negotiated.checksum.then(|| ropewalk_wire::checksum::dss_checksum(dsn, 0, 1, 0));
             dss.mapping = Some(DssMapping { dsn, ssn: 0, len: 1, checksum, dsn_is_64: true });

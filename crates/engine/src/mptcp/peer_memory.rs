@@ -13,7 +13,7 @@ impl<P: Payload> Connection<P> {
     #[inline(never)]
     pub(super) fn reserve_window(&mut self) {
         let held = if self.mode == Mode::Multipath { self.held_out_of_order() } else { 0 };
-        self.send.reserved = held * u64::from(self.config.peer_segment_overhead);
+        self.send.reserve(held * u64::from(self.config.peer_segment_overhead));
     }
 
     /// How many segments the peer holds beyond the first byte that it lacks, or will before that byte comes, by estimate: those that
@@ -25,7 +25,7 @@ impl<P: Payload> Connection<P> {
         }
         // Sent again, it comes behind what its new carrier has under way.
         let first_copy = |sent: &&Sent| sent.carriers.is_power_of_two();
-        let head = self.send.chunks.find(self.send.una).filter(first_copy).map(|sent| sent.last);
+        let head = self.send.chunks.find(self.send.una()).filter(first_copy).map(|sent| sent.last);
         let (mut with_head, mut beside, mut mss) = (0, 0, u32::MAX);
         for (metrics, subflow) in self.metrics.iter().zip(&self.subflows) {
             let Some(subflow) = subflow else { continue };
@@ -36,7 +36,7 @@ impl<P: Payload> Connection<P> {
                 *sum += segments_under_way(metrics);
             }
         }
-        let bytes = self.send.assigned_end.saturating_sub(self.send.una);
+        let bytes = self.send.assigned_end().saturating_sub(self.send.una());
         let sent = (self.send.chunks.len() as u64).max(bytes / u64::from(mss));
         if sent > with_head + beside { sent - with_head } else { 0 }
     }

@@ -24,24 +24,24 @@ pub(crate) struct ReceiveSide<P> {
     pub buffer: ReceiveBuffer,
     /// Out-of-order data.
     ofo: SegmentList<P>,
-    pub ofo_max: u64,
+    ofo_max: u64,
     ofo_integral: u128,
     ofo_since: Nanos,
     /// In order, not yet read.
     ready: InlineQueue<P>,
     /// The pieces of one read while they are joined. Empty between reads; its memory is used again.
     scratch: Vec<P>,
-    pub max: u64,
+    max: u64,
     /// The memory that this takes, with what is payload of it, of 256, when the subflows were last asked.
     memory: u64,
     ratio: u64,
     /// What arrives on any subflow opens the window of all.
     opens_together: bool,
     /// Offset of the DATA_FIN, once it was received.
-    pub fin_at: Option<u64>,
+    fin_at: Option<u64>,
     /// Everything up to the DATA_FIN has arrived.
-    pub finished: bool,
-    pub duplicate_bytes: u64,
+    finished: bool,
+    duplicate_bytes: u64,
     /// Start of the interval in which reading speed is measured, and what was read by then (Linux's dynamic
     /// right-sizing).
     tuning: (Nanos, u64),
@@ -92,6 +92,27 @@ impl<P: Payload> ReceiveSide<P> {
             self.buffer.opened = self.buffer.opened.max(autotuning.opened());
         }
         opens
+    }
+
+    /// Most bytes that were out of order at once.
+    pub fn ofo_max(&self) -> u64 {
+        self.ofo_max
+    }
+
+    /// Bytes that arrived more than once.
+    pub fn duplicate_bytes(&self) -> u64 {
+        self.duplicate_bytes
+    }
+
+    /// What the buffer may grow to, bytes.
+    pub fn max(&self) -> u64 {
+        self.max
+    }
+
+    /// Whether everything up to the DATA_FIN has arrived.
+    #[inline]
+    pub fn finished(&self) -> bool {
+        self.finished
     }
 
     /// Bytes in the out-of-order queue.

@@ -59,9 +59,10 @@ impl<P: Payload> Connection<P> {
         let mut idle = 0;
         loop {
             let unsent = self.send.unsent();
-            if unsent == 0 && !(self.scheduling.scheduler.repeats() && self.send.una < self.send.assigned_end)
+            if unsent == 0
+                && !(self.scheduling.scheduler.repeats() && self.send.una() < self.send.assigned_end())
             {
-                let index = if self.send.writer_waits { self.on_all_assigned(now) } else { None };
+                let index = if self.send.writer_waits() { self.on_all_assigned(now) } else { None };
                 self.scheduling.needs_schedule = index.is_some();
                 return index;
             }
@@ -313,7 +314,7 @@ impl<P: Payload> Connection<P> {
         if room == 0 {
             return nothing;
         }
-        let window_end = self.send.usable_end().max(self.send.assigned_end);
+        let window_end = self.send.usable_end().max(self.send.assigned_end());
         let left = window_end.min(free.end).saturating_sub(free.start);
         let burst = if queue {
             u64::from(bytes)
@@ -358,7 +359,7 @@ impl<P: Payload> Connection<P> {
             self.unblock(now);
             self.send.cork.overdue = false;
         }
-        if self.send.unsent_mark != u64::MAX {
+        if self.send.has_unsent_mark() {
             self.wake_writer();
         }
         (Some(index), start, len as u32)
@@ -407,7 +408,7 @@ impl<P: Payload> Connection<P> {
         };
         let most = (u64::from(max_segments) * u64::from(self.metrics[index].mss)).min(LONGEST_MAPPING);
         let Some((from, end)) = tail else { return false };
-        if end != range.start || from < self.send.una || range.end - from > most {
+        if end != range.start || from < self.send.una() || range.end - from > most {
             return false;
         }
         let before = self.send.contiguous_bytes(from);

@@ -3,6 +3,9 @@
 //!
 //! Positions are stream offsets in 64 bits: DSN = IDSN + 1 + offset.
 
+mod access;
+mod withdraw;
+
 use std::collections::VecDeque;
 use std::ops::Range;
 
@@ -32,21 +35,21 @@ pub(crate) struct SendSide<P> {
     popped: u64,
     reading: u64,
     /// First byte not acknowledged at data level.
-    pub una: u64,
+    una: u64,
     /// End of what the application wrote.
-    pub written: u64,
+    written: u64,
     /// Written and not assigned to a subflow: disjoint, in order; nearly always at most one range.
-    pub(super) unassigned: InlineQueue<Range<u64>>,
+    unassigned: InlineQueue<Range<u64>>,
     /// Bytes in these ranges.
-    pub(super) unsent: u64,
+    unsent: u64,
     /// End of the highest range ever assigned.
-    pub assigned_end: u64,
+    assigned_end: u64,
     /// Right edge of the peer's window, as an offset.
-    pub window_end: u64,
+    window_end: u64,
     /// Bytes at the window's end that are left unused: see `peer_memory.rs`.
-    pub reserved: u64,
+    reserved: u64,
     /// The last window that the peer advertised, bytes.
-    pub peer_window: u64,
+    peer_window: u64,
     /// The largest one.
     largest_window: u64,
     /// The window doesn't hold a segment, nor half of the largest one.
@@ -55,24 +58,24 @@ pub(crate) struct SendSide<P> {
     /// Offsets of chunks that wait for reinjection, in order of offset.
     pub reinjections: VecDeque<u64>,
     /// Bytes that may be written and unacknowledged.
-    pub limit: u64,
+    limit: u64,
     /// A write was cut short, and the application waits for space.
-    pub writer_waits: bool,
+    writer_waits: bool,
     /// The application closed its side: the DATA_FIN is at `written`.
-    pub closed: bool,
-    pub fin_acked: bool,
+    closed: bool,
+    fin_acked: bool,
     /// Repeated data carries no DATA_FIN. On data that it has already Linux takes note of a DATA_FIN without acting on it, and ignores
     /// every later one.
-    pub fin_alone: bool,
+    fin_alone: bool,
     /// The application declared the flow's size.
-    pub declared: Option<u64>,
+    declared: Option<u64>,
     /// The messages that the application marked.
     pub messages: Option<Box<Messages>>,
     pub cork: Cork,
     /// Unsent bytes beyond which nothing is taken (`TCP_NOTSENT_LOWAT`).
-    pub unsent_mark: u64,
+    unsent_mark: u64,
     /// Since when nothing new was acknowledged, for the user timeout.
-    pub progress_at: Nanos,
+    progress_at: Nanos,
 }
 
 impl<P: Payload> SendSide<P> {

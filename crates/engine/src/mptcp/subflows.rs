@@ -209,7 +209,7 @@ impl<P: Payload> Connection<P> {
         subflow.remote_id = address_id;
         subflow.local_id = local_id;
         subflow.backup_remote = backup;
-        if self.role == Role::Server && self.receive.buffer.next == 0 && self.send.assigned_end == 0 {
+        if self.role == Role::Server && self.receive.buffer.next == 0 && self.send.assigned_end() == 0 {
             // An early join: before it completes it, the peer waits for our first DSS (RFC 8684 3.1).
             self.ack_on_best();
         }
@@ -314,9 +314,9 @@ impl<P: Payload> Connection<P> {
         if self.subflows[index].as_ref().is_some_and(|subflow| subflow.failing.is_some()) {
             self.receive.buffer.held = 0;
         }
-        let finished = self.send.fin_acked && self.receive.finished;
+        let finished = self.send.fin_acked() && self.receive.finished();
         if self.live() == 0 && !finished && !self.life.terminated {
-            let plain_end = self.mode == Mode::Plain && self.send.closed && self.receive.finished;
+            let plain_end = self.mode == Mode::Plain && self.send.closed() && self.receive.finished();
             if plain_end {
                 self.check_closed(now);
             } else if !self.await_subflow(now, index, was_used) {

@@ -79,7 +79,7 @@ impl<P: Payload> Connection<P> {
                 subflow.tcp.abort();
             }
             self.may_transmit = true;
-            if self.send.fin_acked && self.receive.finished {
+            if self.send.fin_acked() && self.receive.finished() {
                 self.finish();
             } else {
                 self.die(CloseReason::NoSubflow);
@@ -93,8 +93,8 @@ impl<P: Payload> Connection<P> {
     pub(crate) fn awaits_data_ack(&self) -> bool {
         self.mode == Mode::Multipath
             && !self.life.terminated
-            && (self.send.una < self.send.assigned_end
-                || (self.send.closed && !self.send.fin_acked && self.send.unsent() == 0)
+            && (self.send.una() < self.send.assigned_end()
+                || (self.send.closed() && !self.send.fin_acked() && self.send.unsent() == 0)
                 || (self.send.unsent() > 0 && self.send.window_left() == 0))
     }
 
@@ -123,16 +123,16 @@ impl<P: Payload> Connection<P> {
     #[cold]
     pub(super) fn on_meta_timeout(&mut self, now: Nanos) {
         self.meta_backoff += 1;
-        let una = self.send.una;
+        let una = self.send.una();
         // What some subflow still queues for its first transmission needs no second copy. Nor does what a lone subflow has delivered to
         // a peer that may have fallen back: to plain TCP a copy is new data.
-        if self.send.una < self.send.assigned_end && !self.is_failing() {
+        if self.send.una() < self.send.assigned_end() && !self.is_failing() {
             self.send.reinject(una..una + 1);
             // The peer may have it, and then the DATA_FIN was lost, which goes alone.
-            self.send.fin_alone = self.send.closed;
+            self.send.repeat_fin_alone();
         }
         let is_filled = self.fill_silly_window(now);
-        let only_fin = self.send.closed && self.send.una == self.send.written && self.meta_backoff >= 2;
+        let only_fin = self.send.closed() && self.send.una() == self.send.written() && self.meta_backoff >= 2;
         if (self.send.window_left() == 0 && !is_filled) || only_fin {
             //= RFC 9293 MUST-36 a zero window is probed
             // The window's reopening may have been lost with a path: every subflow asks for it. And a DATA_FIN that
@@ -159,7 +159,7 @@ impl<P: Payload> Connection<P> {
     /// Judges the peer's window by the smallest segments that any subflow sends. In plain TCP the subflow does it.
     #[inline]
     pub(super) fn judge_window(&mut self) {
-        let is_wide = self.send.window_end > self.send.una + u64::from(u16::MAX);
+        let is_wide = self.send.window_end() > self.send.una() + u64::from(u16::MAX);
         let mss = if is_wide || self.mode != Mode::Multipath {
             0
         } else {
