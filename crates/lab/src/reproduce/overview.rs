@@ -215,7 +215,7 @@ fn tally(entries: &[&Entry], world: World) -> String {
     let share = 100.0 * (ruled + inferred) as f64 / testable.max(1) as f64;
     let why = match world {
         World::Simulated => {
-            " For each of the others the paper's page has a note with an experiment on the cause."
+            " For each of the others the paper's page has a note on what was found, with an experiment where one shows the cause."
         }
         World::Emulated => "",
     };
