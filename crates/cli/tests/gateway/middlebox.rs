@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
-use ropewalk_wire::Segment;
+use ropewalk_wire::{Flags, Segment};
 
 use super::path::*;
 use super::stage::*;
@@ -69,8 +69,16 @@ fn altered_data_is_never_delivered() {
         for altered in WAYS {
             let done = Arc::new(AtomicUsize::new(0));
             let counted = Arc::clone(&done);
-            let mut first = None;
+            let (mut client, mut first) = (None, None);
             path.set(Box::new(move |way, number, mut segment| {
+                let port = if way == Way::Up { segment.tuple.src_port } else { segment.tuple.dst_port };
+                if way == Way::Up && segment.flags.contains(Flags::SYN) {
+                    client = Some(port);
+                }
+                // An earlier connection may still send: its mappings say nothing of which is this one's first.
+                if client != Some(port) {
+                    return vec![segment];
+                }
                 let mapping = segment.dss.as_ref().and_then(|dss| dss.mapping).map(|mapping| mapping.dsn);
                 if way == altered {
                     first = first.or(mapping);
