@@ -64,8 +64,8 @@ pub(crate) struct SendSide<P> {
     /// The application closed its side: the DATA_FIN is at `written`.
     closed: bool,
     fin_acked: bool,
-    /// Repeated data carries no DATA_FIN. On data that it has already Linux takes note of a DATA_FIN without acting on it, and ignores
-    /// every later one.
+    /// All data was assigned when the application closed: no copy of it carries the DATA_FIN. On data that it has already Linux takes
+    /// note of a DATA_FIN without acting on it, and ignores every later one.
     fin_alone: bool,
     /// The application declared the flow's size.
     declared: Option<u64>,

@@ -128,8 +128,6 @@ impl<P: Payload> Connection<P> {
         // a peer that may have fallen back: to plain TCP a copy is new data.
         if self.send.una() < self.send.assigned_end() && !self.is_failing() {
             self.send.reinject(una..una + 1);
-            // The peer may have it, and then the DATA_FIN was lost, which goes alone.
-            self.send.repeat_fin_alone();
         }
         let is_filled = self.fill_silly_window(now);
         let only_fin = self.send.closed() && self.send.una() == self.send.written() && self.meta_backoff >= 2;

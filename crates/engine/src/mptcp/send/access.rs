@@ -96,11 +96,7 @@ impl<P: Payload> SendSide<P> {
     /// The application writes nothing more.
     pub fn close(&mut self) {
         self.closed = true;
-    }
-
-    /// From now on a DATA_FIN that was sent already goes without data.
-    pub fn repeat_fin_alone(&mut self) {
-        self.fin_alone = self.closed;
+        self.fin_alone = self.unsent == 0;
     }
 
     /// The application waits for space if there is none.
